@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words that SConscripts use: Part, Packed, Module, Static, UnitTests and the aliases.
+
+A SCons tool (SConstruct loads it), so that a folder's SConscript stays a few lines and new files
+need no line at all.  It reads the environment's MODE, BUILD, FLOOR, DEPS and fills TESTS and
+PRODUCTS; it starts nothing by itself.
+"""
+import os
+import subprocess
+
+from SCons.Script import Action, Alias, AlwaysBuild, COMMAND_LINE_TARGETS
+
+# In the order a linker wants them: who needs something stands before who has it.
+LIBRARIES = ("websockets", "z", "lua", "lmdb", "unwind-ptrace", "unwind-generic", "unwind")
+WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "strdup", "strndup")
+# Real libraries before glibc 2.34, empty ones since; so named they load in the right order in both.
+OLD_GLIBC = ("-Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 "
+             "-Wl,--pop-state").split()
+
+
+def is_test(node):
+    return node.name.endswith("_test.c")
+
+
+def glob(env, *patterns):
+    """Files of this SConscript's folder, in an order that does not depend on the disk."""
+    found = {str(n): n for p in patterns for n in env.Glob(p)}
+    return [found[k] for k in sorted(found) if found[k].name != "pack.c"]  # that one is made
+
+
+def floor_map(env):
+    """The list of symbol renames that lets a build run on glibc 2.17."""
+    target = env.File("$BUILD/glibc.map")
+    if not target.has_builder():
+        script = env.File("#scripts/tools/glibc_floor.py")
+        env.Command(target, [script, "#core/compat.c"],
+                    "/usr/bin/python3 ${SOURCES[0]} map $CC ${SOURCES[1]} > $TARGET")
+    return target
+
+
+def compiled(env, sources):
+    """Objects of C sources, bound to old versions of libc's symbols in a release."""
+    objects = [env.SharedObject(s)[0] for s in sources]
+    if env["FLOOR"] and objects:
+        names = floor_map(env)
+        for node in objects:
+            env.Depends(node, names)
+            env.AddPostAction(node, Action("objcopy --redefine-syms=%s $TARGET" % names, None))
+    return objects
+
+
+def packed(env, folder, *patterns):
+    """Texts of a folder as C: the object of a generated FOLDER/pack.c, beside a pack.h."""
+    files = glob(env, *patterns)
+    if not files:
+        return []
+    script = env.File("#scripts/tools/pack.py")
+    made = env.Command([folder + "/pack.c", folder + "/pack.h"], files,
+                       "/usr/bin/python3 %s $TARGETS %s ${SOURCES.srcpath}" %
+                       (script, env.Dir(folder).srcnode()))
+    env.Depends(made, script)
+    return compiled(env, [made[0]])
+
+
+def unit_tests(env, sources, objects=(), build_env=None):
+    """One program for each x_test.c, with the given objects and all of core behind it."""
+    build_env = build_env or env
+    common = env.File("$BUILD/tests/fail_alloc.o")
+    for source in sources:
+        name = os.path.relpath(source.srcnode().abspath, env["ROOT"].abspath)
+        program = env.Program("$BUILD/tests/" + name[:-2].replace(os.sep, "-"),
+                              compiled(build_env, [source]) + list(objects) + [common],
+                              LIBS=[env.File("$BUILD/libcore.a")] + env.Static() + ["m", "dl"],
+                              LINKFLAGS=env["LINKFLAGS"] +
+                              ["-Wl," + ",".join("--wrap=" + w for w in WRAPPED)])
+        env["TESTS"].extend(program)
+
+
+def part(env, pack=(), exclude=(), patterns=("*.c",)):
+    """The objects of this folder's sources and packed texts; its *_test.c become unit tests."""
+    sources = [n for n in glob(env, *patterns) if n.name not in exclude]
+    unit_tests(env, [n for n in sources if is_test(n)])
+    return compiled(env, [n for n in sources if not is_test(n)]) + packed(env, ".", *pack)
+
+
+def module(env, target, objects):
+    """A plugin, linked as anybody would link one."""
+    flags = ["-Wl,--exclude-libs,ALL", "-static-libgcc"]
+    return env.LoadableModule(target, objects, SHLIBPREFIX="", LDMODULEPREFIX="",
+                              LIBS=env.Static()[-1:] * env["FLOOR"] + ["m", "dl"],
+                              LINKFLAGS=env["LINKFLAGS"] + flags)
+
+
+def static(env):
+    """The libraries that become part of what we link, in a release bound to old symbols too."""
+    sources = [env.File("$DEPS/lib/lib%s.a" % name) for name in LIBRARIES]
+    if not env["FLOOR"]:
+        return sources
+    unwinder = subprocess.run(["gcc", "-print-file-name=libgcc_eh.a"], stdout=subprocess.PIPE,
+                              check=True).stdout.decode().strip()
+    made = []
+    for source in sources + [env.File(unwinder)]:
+        target = env.File("$BUILD/deps/" + source.name)
+        if not target.has_builder():
+            env.Command(target, [source, floor_map(env)],
+                        Action("objcopy --redefine-syms=${SOURCES[1]} ${SOURCES[0]} $TARGET",
+                               "floor $TARGET"))
+        made.append(target)
+    return made + [env.File("$BUILD/core/compat.o")]
+
+
+def stripped(env, node):
+    """A copy without symbols: what is installed, and what the size test measures."""
+    return env.Command("$BUILD/stripped/" + os.path.relpath(str(node), str(env["BUILD"])), node,
+                       Action("strip -o $TARGET $SOURCE", "strip $TARGET"))
+
+
+def test_aliases(env):
+    """`scons test` (and asan, tsan): build the unit tests, then let run_tests.py run them."""
+    mode = env["MODE"]
+    programs = [t for t in env["TESTS"] if env["only"] in t.name]
+    runner = "/usr/bin/python3 scripts/tools/run_tests.py --mode %s" % mode
+    only = " --only '%s'" % env["only"] if env["only"] else ""
+    aliases = {mode, "test"} if mode in ("asan", "tsan") else {"test"}
+    for alias in aliases & set(COMMAND_LINE_TARGETS):
+        whole = alias == "test" and mode in ("release", "debug")
+        parts = programs + (list(env["PRODUCTS"].values()) if whole else [])
+        command = runner + only + ("" if whole else " --no-python")
+        if alias == "test" and len({"asan", "tsan"} & set(COMMAND_LINE_TARGETS)) and not whole:
+            continue
+        AlwaysBuild(Alias(alias, parts, command))
+    env.Alias("unit", programs)
+
+
+def install_aliases(env):
+    """`scons install`: bin, lib/probing, include, share, below $DESTDIR$prefix."""
+    top = env["DESTDIR"] + env["prefix"]
+    made = []
+    for name, node in sorted(env["PRODUCTS"].items()):
+        where = {"probing": "bin", "libprobing": "lib/probing"}.get(name)
+        if name.startswith("plugin/"):
+            where = "lib/probing/plugins"
+        if where:
+            made += env.Install("%s/%s" % (top, where), stripped(env, node[0]))
+    trees = (("include/probing", "include/probing", "*.h"), ("lib/probing/scripts", "scripts", "*.lua"),
+             ("share/probing/sdk", "sdk", "*"), ("share/probing/sdk/template", "sdk/template", "*"),
+             ("share/doc/probing", "", "*.md"), ("share/doc/probing", "docs", "*.md"))
+    for target, source, pattern in trees:
+        files = [f for f in env.Glob("#%s/%s" % (source, pattern)) if f.isfile()]
+        made += env.Install("%s/%s" % (top, target), files)
+    Alias("install", made)
+
+
+def generate(env):
+    for name, function in (("Part", part), ("Packed", packed), ("Sorted", glob), ("Compiled", compiled),
+                           ("Module", module), ("Static", static), ("UnitTests", unit_tests),
+                           ("TestAliases", test_aliases), ("InstallAliases", install_aliases)):
+        env.AddMethod(function, name)
+    env["OLD_GLIBC"] = OLD_GLIBC
+
+
+def exists(env):
+    return True
