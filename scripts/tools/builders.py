@@ -8,7 +8,7 @@ PRODUCTS; it starts nothing by itself.
 import os
 import subprocess
 
-from SCons.Script import Action, Alias, AlwaysBuild, COMMAND_LINE_TARGETS
+from SCons.Script import Action, Alias, AlwaysBuild
 
 # In the order a linker wants them: who needs something stands before who has it.
 LIBRARIES = ("websockets", "z", "lua", "lmdb", "unwind-ptrace", "unwind-generic", "unwind")
@@ -34,7 +34,8 @@ def floor_map(env):
     if not target.has_builder():
         script = env.File("#scripts/tools/glibc_floor.py")
         env.Command(target, [script, "#core/compat.c"],
-                    "/usr/bin/python3 ${SOURCES[0]} map $CC ${SOURCES[1]} > $TARGET")
+                    Action("/usr/bin/python3 ${SOURCES[0]} map $CC ${SOURCES[1]} > $TARGET",
+                           "floor $TARGET"))
     return target
 
 
@@ -56,8 +57,8 @@ def packed(env, folder, *patterns):
         return []
     script = env.File("#scripts/tools/pack.py")
     made = env.Command([folder + "/pack.c", folder + "/pack.h"], files,
-                       "/usr/bin/python3 %s $TARGETS %s ${SOURCES.srcpath}" %
-                       (script, env.Dir(folder).srcnode()))
+                       Action("/usr/bin/python3 %s $TARGETS %s ${SOURCES.srcpath}" %
+                              (script, env.Dir(folder).srcnode()), "pack $TARGET"))
     env.Depends(made, script)
     return compiled(env, [made[0]])
 
@@ -115,21 +116,18 @@ def stripped(env, node):
                        Action("strip -o $TARGET $SOURCE", "strip $TARGET"))
 
 
-def test_aliases(env):
+def test_aliases(env, names):
     """`scons test` (and asan, tsan): build the unit tests, then let run_tests.py run them."""
-    mode = env["MODE"]
     programs = [t for t in env["TESTS"] if env["only"] in t.name]
-    runner = "/usr/bin/python3 scripts/tools/run_tests.py --mode %s" % mode
-    only = " --only '%s'" % env["only"] if env["only"] else ""
-    aliases = {mode, "test"} if mode in ("asan", "tsan") else {"test"}
-    for alias in aliases & set(COMMAND_LINE_TARGETS):
-        whole = alias == "test" and mode in ("release", "debug")
-        parts = programs + (list(env["PRODUCTS"].values()) if whole else [])
-        command = runner + only + ("" if whole else " --no-python")
-        if alias == "test" and len({"asan", "tsan"} & set(COMMAND_LINE_TARGETS)) and not whole:
-            continue
-        AlwaysBuild(Alias(alias, parts, command))
-    env.Alias("unit", programs)
+    command = "/usr/bin/python3 scripts/tools/run_tests.py --mode " + env["MODE"]
+    command += " --only '%s'" % env["only"] if env["only"] else ""
+    if env["MODE"] in ("asan", "tsan"):  # Python itself is not sanitized
+        command += " --no-python"
+    else:
+        programs += list(env["PRODUCTS"].values())
+    for name in names:
+        AlwaysBuild(Alias(name, programs, command))
+    env.Alias("unit", env["TESTS"])
 
 
 def install_aliases(env):

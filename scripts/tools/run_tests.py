@@ -1,0 +1,144 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Run what was built, and end with one line: `N passed, N failed` (and `, N skipped`).
+
+usage: run_tests.py [--mode release] [--only TEXT] [--no-python] [--build-failed]
+
+Runs every unit test program of build/<mode>/tests whose source still exists, each case of it
+counted by its `ok name` / `not ok name` line (tests/test.h), then tests/**/test_*.py with pytest.
+Prints the output of what failed.  --build-failed counts one failure more: what could not be built
+could not be tried.  Exit code 1 when anything failed.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree
+from concurrent.futures import ThreadPoolExecutor
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SKIP = 77               # exit code of a program that cannot run here
+PROGRAM_LIMIT_S = 300   # a unit test that takes longer hangs
+PYTHON_LIMIT_S = 1800   # all Python tests together
+SHOWN_LINES = 200       # of a failing program's output
+SANITIZERS = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1",
+}
+
+
+class Count:
+    """What came of some tests."""
+
+    def __init__(self, passed=0, failed=0, skipped=0):
+        self.passed, self.failed, self.skipped = passed, failed, skipped
+
+    def add(self, other):
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+
+    def line(self):
+        text = "%d passed, %d failed" % (self.passed, self.failed)
+        return text + (", %d skipped" % self.skipped if self.skipped else "")
+
+
+def programs(folder, only):
+    """Unit test programs that have a source: others were left by a file that has gone."""
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    return [os.path.join(folder, n) for n in names
+            if n.endswith("_test") and only in n
+            and os.path.exists(os.path.join(ROOT, n.replace("-", "/") + ".c"))]
+
+
+def run_program(path, mode):
+    """(name, count, output) of one unit test program."""
+    # gcc 12's thread sanitizer cannot start where the kernel scatters mappings too widely.
+    command = (["setarch", "-R"] if mode == "tsan" else []) + [path]
+    env = dict(SANITIZERS, **os.environ)
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              timeout=PROGRAM_LIMIT_S)
+        rc, output = done.returncode, done.stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired as late:
+        rc = "still running after %d s" % PROGRAM_LIMIT_S
+        output = (late.stdout or b"").decode(errors="replace")
+    passed = len(re.findall(r"^ok ", output, flags=re.M))
+    failed = len(re.findall(r"^not ok ", output, flags=re.M))
+    name = os.path.basename(path)
+    if rc == SKIP:
+        return name, Count(skipped=1), output
+    if rc != 0 and not failed:
+        output += "\n# exit: %s\n" % rc
+        failed = 1
+    if not passed and not failed:
+        output += "\n# it has no case\n"
+        failed = 1
+    return name, Count(passed, failed), output
+
+
+def run_unit_tests(mode, only):
+    total = Count()
+    paths = programs(os.path.join(ROOT, "build", mode, "tests"), only)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, count, output in pool.map(lambda p: run_program(p, mode), paths):
+            total.add(count)
+            print("%-40s %s" % (name, count.line()), flush=True)
+            if count.failed:
+                print("".join("    %s\n" % t for t in output.splitlines()[-SHOWN_LINES:]))
+    return total
+
+
+def count_report(path):
+    """pytest's own report, as a Count."""
+    total = Count()
+    for suite in xml.etree.ElementTree.parse(path).getroot().iter("testsuite"):
+        tests, skipped = int(suite.get("tests")), int(suite.get("skipped"))
+        failed = int(suite.get("failures")) + int(suite.get("errors"))
+        total.add(Count(tests - failed - skipped, failed, skipped))
+    return total
+
+
+def run_python_tests(mode, only):
+    report = os.path.join(ROOT, "build", mode, "pytest.xml")
+    if os.path.exists(report):
+        os.remove(report)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n",
+               str(os.cpu_count()), "--junitxml", report, "tests"] + (["-k", only] if only else [])
+    env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PROBING_TEST_BUILD="build/" + mode)
+    try:
+        rc = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
+                            timeout=PYTHON_LIMIT_S).returncode
+    except subprocess.TimeoutExpired:
+        print("# the Python tests were still running after %d s" % PYTHON_LIMIT_S)
+        return Count(failed=1)
+    if rc == 5:  # pytest: nothing matched
+        return Count()
+    if not os.path.exists(report):
+        print("# pytest gave no report (exit %d)" % rc)
+        return Count(failed=1)
+    return count_report(report)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--mode", default="release")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--no-python", action="store_true")
+    parser.add_argument("--build-failed", action="store_true")
+    options = parser.parse_args()
+    total = Count(failed=1 if options.build_failed else 0)
+    if options.build_failed:
+        print("the build: 0 passed, 1 failed (its messages are above)")
+    total.add(run_unit_tests(options.mode, options.only))
+    if not options.no_python:
+        total.add(run_python_tests(options.mode, options.only))
+    print(total.line())
+    return 1 if total.failed or not total.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

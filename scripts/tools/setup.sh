@@ -1,0 +1,59 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Install what building and testing need on Debian or Ubuntu.  Quiet, and does nothing twice.
+# usage: scripts/tools/setup.sh          (as root, or with sudo)
+# Where it may not or cannot install, it says what is missing and goes on: the build then names
+# the first thing that it really needs.
+set -eu
+
+# Without these nothing is built or tested.
+needed="gcc g++ make cmake binutils dpkg-dev scons python3 python3-pytest python3-pytest-xdist
+        libc6-dev ca-certificates xz-utils bzip2"
+# Without these some tests are skipped, and say so.
+useful="clang python3-torch python3-numpy libopenblas0-pthread libsqlite3-dev abigail-tools"
+
+say() {
+    echo "setup: $*"
+}
+
+has() {
+    dpkg-query -W -f '${Status}' "$1" 2>/dev/null | grep -q 'ok installed'
+}
+
+missing() {
+    for package in "$@"; do
+        has "$package" || echo "$package"
+    done
+}
+
+if ! command -v dpkg-query >/dev/null; then
+    say "skipped: this is not Debian or Ubuntu. Needed, by whatever name:" $needed
+    exit 0
+fi
+# shellcheck disable=SC2086  # lists of words
+want=$(missing $needed $useful | tr '\n' ' ')
+if [ -z "$want" ]; then
+    exit 0
+fi
+as=""
+if [ "$(id -u)" != 0 ]; then
+    if ! sudo -n true 2>/dev/null; then
+        say "skipped (not root, and sudo asks for a password): $want"
+        say "run: sudo apt-get install --no-install-recommends $want"
+        exit 0
+    fi
+    as="sudo"
+fi
+say "installing $want"
+$as apt-get update -qq || say "apt-get update failed; trying with the lists that are there"
+# One by one if not all at once: a package that this release lacks must not keep out the others.
+install="$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+# shellcheck disable=SC2086
+if ! $install $want >"$log" 2>&1; then
+    for package in $want; do
+        $install "$package" >"$log" 2>&1 || say "skipped: $package ($(tail -n 1 "$log"))"
+    done
+fi
