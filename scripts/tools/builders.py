@@ -140,19 +140,25 @@ def install_aliases(env):
             where = "lib/probing/plugins"
         if where:
             made += env.Install("%s/%s" % (top, where), stripped(env, node[0]))
-    trees = (("include/probing", "include/probing", "*.h"), ("lib/probing/scripts", "scripts", "*.lua"),
-             ("share/probing/sdk", "sdk", "*"), ("share/probing/sdk/template", "sdk/template", "*"),
+    trees = (("include/probing", "include/probing", "*.h"),
+             ("include/probing/ext", "include/probing/ext", "*.h"),
+             ("include/probing/ext/draft", "include/probing/ext/draft", "*.h"),
+             ("lib/probing/scripts", "scripts", "*.lua"),
+             ("share/probing/sdk", "sdk", "*"),
+             ("share/probing/sdk/template", "sdk/template", "*"),
              ("share/doc/probing", "", "*.md"), ("share/doc/probing", "docs", "*.md"))
     for target, source, pattern in trees:
-        files = [f for f in env.Glob("#%s/%s" % (source, pattern)) if f.isfile()]
+        files = [f for f in env.Glob("#%s/%s" % (source, pattern))
+                 if f.isfile() and f.name != "SConscript"]
         made += env.Install("%s/%s" % (top, target), files)
     Alias("install", made)
 
 
 def generate(env):
-    for name, function in (("Part", part), ("Packed", packed), ("Sorted", glob), ("Compiled", compiled),
-                           ("Module", module), ("Static", static), ("UnitTests", unit_tests),
-                           ("TestAliases", test_aliases), ("InstallAliases", install_aliases)):
+    words = {"Part": part, "Packed": packed, "Sorted": glob, "Compiled": compiled,
+             "Module": module, "Static": static, "UnitTests": unit_tests,
+             "TestAliases": test_aliases, "InstallAliases": install_aliases}
+    for name, function in words.items():
         env.AddMethod(function, name)
     env["OLD_GLIBC"] = OLD_GLIBC
 

@@ -1,0 +1,124 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Keep the direction of includes: who may see whom is a table, and it is this one.
+
+usage: check_includes.py [FILE...]        all C files of the checkout by default
+
+Prints `file:line: what is wrong` and exits 1 when something is.  A unit test (*_test.c) may see
+everything.  A header of a library that is linked in may be included only where it is at home.
+"""
+import fnmatch
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TOP = ("include", "core", "sdk", "plugins", "cli", "tests")
+
+# Folder -> what it may include beside itself and the C library; a folder or one file.
+ALLOWED = {
+    "include/probing": [],
+    "core/base": [],
+    "core/ring": ["core/base", "include"],
+    "core/store": ["core/base", "core/ring"],
+    "core/sql": ["core/base", "core/store", "core/ring/table.h", "core/ring/intern.h"],
+    "core/stack": ["core/base"],
+    "core/host": ["core/base", "core/ring", "core/stack", "include"],
+    "core/script": ["core/base", "core/host", "core/sql/sql.h", "include"],
+    "core/server": ["core/base", "core/host", "core/sql/sql.h", "core/ring/table.h"],
+    "core": ["core", "include"],
+    "plugins": ["include", "sdk"],
+    "sdk": ["include"],
+    "cli": ["include", "core/base", "core/ring", "core/store", "core/sql", "core/stack", "sdk"],
+    "tests": ["include", "core", "sdk", "plugins", "cli"],
+}
+
+# Headers of linked libraries, and the only folders that may know of them.
+AT_HOME = {
+    "lua.h": ["core/script"], "lualib.h": ["core/script"], "lauxlib.h": ["core/script"],
+    "lmdb.h": ["core/store"],
+    "libwebsockets.h": ["core/server"],
+    "zlib.h": ["core/server"],
+    "libunwind*.h": ["core/stack", "cli"],
+    "Python.h": [], "sqlite3.h": [],
+}
+
+
+def house(path):
+    """The row of ALLOWED that a file belongs to, and the folder that is its own."""
+    folder = os.path.dirname(path)
+    parts = folder.split("/")
+    if parts[0] == "plugins":
+        return "plugins", "/".join(parts[:2])
+    two = "/".join(parts[:2])
+    if two in ALLOWED:
+        return two, two
+    return (parts[0], parts[0]) if parts[0] != "core" or folder == "core" else (None, two)
+
+
+def resolve(name, path):
+    """The checkout's file that an include means, or None for somebody else's."""
+    folder = os.path.dirname(path)
+    own = house(path)[1]
+    for base in (folder, own, "", "include", "sdk"):
+        candidate = os.path.normpath(os.path.join(base, name))
+        if os.path.isfile(os.path.join(ROOT, candidate)):
+            return candidate
+    return None
+
+
+def within(path, places):
+    return any(path == p or path.startswith(p + "/") for p in places)
+
+
+def check_library(name, path):
+    for pattern, homes in AT_HOME.items():
+        if fnmatch.fnmatch(name, pattern) and not within(path, homes):
+            where = " or ".join(homes) or "nowhere"
+            return "<%s> is at home in %s" % (name, where)
+    return None
+
+
+def check_one(name, quoted, path):
+    """What is wrong with one include, or None."""
+    row, own = house(path)
+    if row is None:
+        return "the folder %s is not in the table of includes" % own
+    target = resolve(name, path)
+    if target is None:
+        if quoted and os.path.basename(name) != "pack.h":  # that one is made while building
+            return '"%s" is not there' % name
+        return None if path.startswith("tests/") else check_library(name, path)
+    if not target.startswith(tuple(t + "/" for t in TOP)):
+        return "%s is in no folder of ours" % target
+    if within(target, [own]) or within(target, ALLOWED[row]):
+        return None
+    return "%s may not include %s" % (row, target)
+
+
+def check_file(path):
+    with open(os.path.join(ROOT, path), errors="replace") as source:
+        for number, line in enumerate(source, 1):
+            found = re.match(r'\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>)', line)
+            wrong = found and check_one(found[1] or found[2], bool(found[1]), path)
+            if wrong:
+                yield "%s:%d: %s" % (path, number, wrong)
+
+
+def c_files():
+    for top in TOP:
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            for name in sorted(names):
+                if name.endswith((".c", ".h")):
+                    yield os.path.relpath(os.path.join(folder, name), ROOT)
+
+
+def main(arguments):
+    paths = [os.path.relpath(os.path.abspath(a), ROOT) for a in arguments] or sorted(c_files())
+    wrong = [w for p in paths if not p.endswith("_test.c") for w in check_file(p)]
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,181 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The house style's rules that a program can judge.
+
+usage: check_style.py [--notes] [FILE...]      all sources of the checkout by default
+
+Fails on: no SPDX line first, no sentence that says what the file is, `//` comments, tabs, lines
+over 100 columns, blanks at a line's end, banned functions, and calls in [signal] or [child]
+functions of core that are not on the list below.  With --notes it also names functions over 60
+lines, which need a reason but no permission.
+"""
+import os
+import re
+import sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TOP = ("include", "core", "sdk", "plugins", "cli", "tests", "scripts")
+COLUMNS = 100
+SCREEN_LINES = 60
+BANNED = ("strcpy strcat sprintf vsprintf strtok gets atoi atol atof strtol system popen exit "
+          "abort signal sleep usleep rand setenv putenv basename localtime fork dup").split()
+BANNED_IN = ("core/", "plugins/")
+# What a [signal] or [child] function may call beside others of its kind: no lock, no allocation.
+SIGNAL_SAFE = ("memcpy memset memmove memcmp strlen strnlen clock_gettime write read close syscall "
+               "sizeof offsetof __builtin_\\w+ atomic_\\w+ _Atomic __atomic_\\w+ load_u\\w+ "
+               "store_u\\w+ getpid tgkill sigaction sigprocmask pthread_self pthread_sigmask "
+               "raise _exit poll open openat fstat mmap munmap madvise pread pwrite lseek "
+               "process_vm_readv timer_settime __\\w+__ _mm_\\w+ __rdtsc typeof __typeof__ "
+               "static_assert _Static_assert _Alignof").split()
+KEYWORDS = "if for while switch return do else case".split()
+
+
+def blanked(text):
+    """C source with comments and the insides of strings as blanks; lines stay where they were."""
+    pattern = r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+
+    def blank(match):
+        return re.sub(r"[^\n]", " ", match[0])
+
+    return re.sub(pattern, blank, text, flags=re.S)
+
+
+def line_of(text, at):
+    return text.count("\n", 0, at) + 1
+
+
+def check_form(path, text):
+    """Rules that hold for every kind of file."""
+    head = text.split("\n")[:3]
+    first = head[1] if head[0].startswith("#!") and len(head) > 1 else head[0]
+    if "SPDX-License-Identifier: Apache-2.0" not in first:
+        yield 1, "the first line is not the SPDX line"
+    for number, line in enumerate(text.split("\n"), 1):
+        if "\t" in line:
+            yield number, "a tab"
+        if len(line) > COLUMNS:
+            yield number, "%d columns (at most %d)" % (len(line), COLUMNS)
+        if line.rstrip() != line:
+            yield number, "blanks at the end of the line"
+    if not text.endswith("\n"):
+        yield len(text.split("\n")), "the last line is not ended"
+
+
+def check_opening(text):
+    """The first comment says in one sentence what the file is."""
+    comment = re.match(r"/\*(.*?)\*/", text, flags=re.S)
+    words = re.sub(r"SPDX\S*|Apache\S*|[*\s]+", " ", comment[1]) if comment else ""
+    if len(words.split()) < 4:
+        yield 1, "the opening comment does not say what the file is"
+
+
+def check_comments(text):
+    outside = re.sub(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'',
+                     lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
+    for match in re.finditer(r"//", outside):
+        yield line_of(outside, match.start()), "a // comment"
+
+
+def check_banned(path, code):
+    if not path.startswith(BANNED_IN) or path.endswith("_test.c"):
+        return
+    for match in re.finditer(r"(?<![\w.>])(%s)\s*\(" % "|".join(BANNED), code):
+        yield line_of(code, match.start()), "%s() is banned (house style, rule 39)" % match[1]
+
+
+def functions(code):
+    """(name, line, body) of each function of a blanked source in house layout."""
+    pattern = r"^(?:[A-Za-z_][^;{}#=]*?)\b(\w+)\s*\([^;{}]*\)[^;{}()=]*\n\{\n(.*?)^\}"
+    for match in re.finditer(pattern, code, flags=re.M | re.S):
+        yield match[1], line_of(code, match.start(2)), match[2]
+
+
+def tagged(text):
+    """Names declared or defined right after a comment, or on a line, with [signal] or [child]."""
+    names = set()
+    after = r"/\*(?:(?!\*/).)*\[(?:signal|child)\](?:(?!\*/).)*\*/\s*([^;{}/]*?)[;{]"
+    beside = r"^([^\n/;{}]*\([^;{}]*?\));[ \t]*/\*[^\n]*\[(?:signal|child)\]"
+    for pattern in (after, beside):
+        for match in re.finditer(pattern, text, flags=re.S | re.M):
+            name = re.search(r"(\w+)\s*\(", match[1].split("=")[0])
+            if name and not name[1].startswith("__"):
+                names.add(name[1])
+    return names
+
+
+def check_signal(code, safe_names):
+    """Calls in [signal] functions of one file, and in the static functions they use."""
+    bodies = {name: (line, body) for name, line, body in functions(code)}
+    todo = [name for name in bodies if name in safe_names]
+    seen = set(todo)
+    allowed = re.compile("(?:%s)$" % "|".join(SIGNAL_SAFE + KEYWORDS))
+    while todo:
+        name = todo.pop()
+        line, body = bodies[name]
+        for match in re.finditer(r"(?<![\w.>])([A-Za-z_]\w*)\s*\(", body):
+            callee = match[1]
+            if callee in safe_names or callee.isupper() or allowed.match(callee):
+                continue
+            if callee not in bodies:
+                yield line + body.count("\n", 0, match.start()), \
+                    "%s() is [signal] and calls %s()" % (name, callee)
+            elif callee not in seen:
+                seen.add(callee)
+                todo.append(callee)
+
+
+def check_long(code):
+    for name, line, body in functions(code):
+        lines = body.count("\n")
+        if lines > SCREEN_LINES:
+            yield line, "note: %s() has %d lines" % (name, lines)
+
+
+def check_file(path, safe_names, notes):
+    with open(os.path.join(ROOT, path), errors="replace") as source:
+        text = source.read()
+    found = list(check_form(path, text))
+    if path.endswith((".c", ".h")):
+        code = blanked(text)
+        found += list(check_opening(text)) + list(check_comments(text))
+        found += list(check_banned(path, code))
+        if path.startswith("core/"):
+            found += list(check_signal(code, safe_names))
+        if notes:
+            found += list(check_long(code))
+    return ["%s:%d: %s" % (path, line, what) for line, what in sorted(found)]
+
+
+def sources():
+    for top in TOP:
+        for folder, _, names in os.walk(os.path.join(ROOT, top)):
+            if "__pycache__" in folder:
+                continue
+            for name in sorted(names):
+                path = os.path.relpath(os.path.join(folder, name), ROOT)
+                if name.endswith((".c", ".h", ".py", ".lua", ".sh")):
+                    yield path
+
+
+def signal_names():
+    """Every function of core and of the ABI whose comment carries the tag."""
+    names = set()
+    for path in sources():
+        if path.startswith("core/") and path.endswith((".c", ".h")):
+            with open(os.path.join(ROOT, path), errors="replace") as source:
+                names |= tagged(source.read())
+    return names
+
+
+def main(arguments):
+    notes = "--notes" in arguments
+    named = [os.path.relpath(os.path.abspath(a), ROOT) for a in arguments if a != "--notes"]
+    safe_names = signal_names()
+    found = [line for path in named or sorted(sources())
+             for line in check_file(path, safe_names, notes)]
+    print("\n".join(found), end="\n" if found else "")
+    return 1 if any(": note: " not in line for line in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sources keep the house rules, and the programs that judge them can tell bad from good."""
+import os
+import sys
+
+import pytest
+from product import ROOT, TOOLS, tool
+
+sys.path.insert(0, TOOLS)
+import check_includes  # noqa: E402
+import check_style  # noqa: E402
+
+
+def test_includes_go_one_way():
+    rc, text = tool("/usr/bin/python3", os.path.join(TOOLS, "check_includes.py"))
+    assert rc == 0, text
+
+
+def test_style():
+    rc, text = tool("/usr/bin/python3", os.path.join(TOOLS, "check_style.py"))
+    assert rc == 0, text
+
+
+def test_sconstruct_fits_a_page():
+    with open(os.path.join(ROOT, "SConstruct")) as source:
+        assert len(source.readlines()) <= 100
+
+
+def test_unknown_option_is_an_error():
+    rc, text = tool("/usr/bin/scons", "-Q", "-n", "colour=blue")
+    assert rc != 0 and "unknown option: colour" in text
+
+
+@pytest.mark.parametrize("name,path,bad", [
+    ("lmdb.h", "core/sql/plan.c", True),
+    ("lmdb.h", "core/store/segment.c", False),
+    ("libunwind-ptrace.h", "cli/inject/safe.c", False),
+    ("lua.h", "plugins/torch/torch.c", True),
+    ("stdio.h", "core/base/err.c", False),
+])
+def test_linked_libraries_stay_at_home(name, path, bad):
+    assert bool(check_includes.check_one(name, False, path)) == bad
+
+
+@pytest.mark.parametrize("path,bad", [
+    ("core/base/text.c", False), ("core/stack/stack.c", False), ("cli/main.c", False),
+    ("plugins/torch/torch.c", True), ("include/probing/plugin.h", True),
+])
+def test_core_base_is_seen_by_some(path, bad):
+    found = check_includes.check_one("core/base/err.h", True, path)
+    assert bool(found) == bad, found
+
+
+def banned(code):
+    return [what for _, what in check_style.check_banned("core/x.c", check_style.blanked(code))]
+
+
+def test_banned_functions_are_found():
+    assert banned("strcpy(a, b);") and banned("x = fork();") and banned("  exit (1);")
+
+
+def test_what_only_looks_banned_is_not():
+    for code in ("_exit(1);", 'log("exit(1)");', "/* fork() */", "h->signal(3);", "my_dup(1);",
+                 "s.system(2);"):
+        assert not banned(code), code
+
+
+def test_line_comments_are_found():
+    assert list(check_style.check_comments("int a; // no\n"))
+    assert not list(check_style.check_comments('/* http://x */ char *u = "http://y";\n'))
+
+
+def test_signal_functions_are_followed():
+    code = ("static void helper(void)\n{\n    free(x);\n}\n\n"
+            "int ring_append(int a)\n{\n    memcpy(a);\n    helper();\n}\n")
+    found = [what for _, what in check_style.check_signal(code, {"ring_append"})]
+    assert found == ["helper() is [signal] and calls free()"]
+    header = "/* Add a row.\n * 0 or less.  [signal] */\nint ring_append(struct table *t);\n"
+    assert check_style.tagged(header) == {"ring_append"}

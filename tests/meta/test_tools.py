@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The developer's tools do what their first lines say."""
+import os
+import subprocess
+import sys
+
+import pytest
+from product import ROOT, TOOLS, output, tool
+
+sys.path.insert(0, TOOLS)
+import deps  # noqa: E402
+import offsets  # noqa: E402
+import run_tests  # noqa: E402
+
+
+def test_pack_keeps_every_byte(tmp_path):
+    text = bytes(range(256)) + b'"\\\n'
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "a-b.html").write_bytes(text)
+    source = tmp_path / "main.c"
+    source.write_text('#include "pack.h"\n#include <stdio.h>\nint main(void)\n{\n'
+                      "    fwrite(pack_page_a_b_html, 1, pack_page_a_b_html_size, stdout);\n"
+                      "    return pack_page_a_b_html[pack_page_a_b_html_size];\n}\n")
+    made = str(tmp_path / "pack.c")
+    output("/usr/bin/python3", os.path.join(TOOLS, "pack.py"), made, str(tmp_path / "pack.h"),
+           str(tmp_path), str(tmp_path / "page" / "a-b.html"))
+    output("gcc", "-o", str(tmp_path / "main"), made, str(source))
+    done = subprocess.run([str(tmp_path / "main")], stdout=subprocess.PIPE)
+    assert done.returncode == 0 and done.stdout == text
+
+
+def unit_program(folder, lines, rc):
+    path = folder / "x_test"
+    path.write_text("#!/bin/sh\n" + "".join("echo '%s'\n" % t for t in lines) + "exit %s\n" % rc)
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("lines,rc,expected", [
+    (["ok a", "ok b"], 0, (2, 0, 0)),
+    (["ok a", "# why", "not ok b"], 1, (1, 1, 0)),
+    (["ok a"], 139, (1, 1, 0)),     # died on the way
+    (["# skipped: no"], 77, (0, 0, 1)),
+    ([], 0, (0, 1, 0)),             # a test without a case tests nothing
+])
+def test_runner_counts(tmp_path, lines, rc, expected):
+    _, count, _ = run_tests.run_program(unit_program(tmp_path, lines, rc), "release")
+    assert (count.passed, count.failed, count.skipped) == expected
+
+
+def test_runner_says_it_in_one_line():
+    assert run_tests.Count(3, 1).line() == "3 passed, 1 failed"
+    assert run_tests.Count(3, 0, 2).line() == "3 passed, 0 failed, 2 skipped"
+
+
+OLD = "size s 16\nfield s.a 0 8\nfield s.b 8 8\nenum E 1\n"
+
+
+@pytest.mark.parametrize("now,broken", [
+    (OLD, 0),
+    (OLD.replace("size s 16", "size s 24") + "field s.c 16 8\nenum F 2\n", 0),
+    (OLD.replace("field s.b 8 8", "field s.b 8 4") + "field s.c 12 4\n", 3),
+    (OLD.replace("enum E 1", "enum E 2"), 1),
+    (OLD.replace("size s 16", "size s 8"), 1),
+], ids=["same", "grown", "split", "renumbered", "smaller"])
+def test_offsets_know_growth_from_breakage(now, broken):
+    assert len(list(offsets.broken_promises(OLD, now))) == broken
+
+
+def test_dependencies_are_current():
+    folder = os.path.join(ROOT, "build", "deps")
+    if not os.path.isdir(folder):
+        pytest.skip("nothing is built yet")
+    rc, text = tool("/usr/bin/python3", os.path.join(TOOLS, "deps.py"))
+    assert rc == 0 and text == ""
+
+
+def test_a_tarball_may_not_leave_its_folder(tmp_path):
+    outside = tmp_path / "x"
+    outside.write_text("x")
+    tarball = str(tmp_path / "evil.tar")
+    output("tar", "-C", str(tmp_path), "-P", "--transform", "s,^,../,", "-cf", tarball, "x")
+    with pytest.raises(deps.Failure):
+        deps.unpack_tar(tarball, str(tmp_path / "into"))
+
+
+def test_versions_compare_as_numbers():
+    assert deps.version_tuple("1.2.13.dfsg") > deps.version_tuple("1.2.9")
