@@ -28,6 +28,7 @@ LOCK = os.path.join(ROOT, "core", "deps.lock")
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin:" + os.environ.get("PATH", "")
 CC = os.environ.get("CC", "gcc")
 CFLAGS = "-O2 -g -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections"
+USR = "/usr"  # where the distribution's ready archives are, should all else fail
 JOBS = str(os.cpu_count() or 1)
 POOLS = ("http://deb.debian.org/debian/pool/",
          "https://snapshot.debian.org/archive/debian/20250520T000000Z/pool/")
@@ -233,15 +234,19 @@ class Build:
             self.log(name))
 
 
+def lua_extra(b):
+    """Debian's luaconf.h wants this header; only the default paths of modules use it."""
+    with open(os.path.join(b.include, "lua5.4-deb-multiarch.h"), "w") as out:
+        out.write('#define DEB_HOST_MULTIARCH ""\n')
+
+
 def build_lua(b):
     # LUA_USE_POSIX and not LUA_USE_LINUX: scripts shall not be able to dlopen.
     src = holding(b.tree("lua"), "lua.h")
-    extra = "lua5.4-deb-multiarch.h"  # Debian's luaconf.h wants it; only paths of modules use it
-    with open(os.path.join(src, extra), "w") as out:
-        out.write('#define DEB_HOST_MULTIARCH ""\n')
+    lua_extra(b)
     files = sorted(f for f in os.listdir(src) if f.endswith(".c") and f not in ("lua.c", "luac.c"))
-    b.archive("lua", src, files, ["-std=gnu99", "-DLUA_USE_POSIX"])
-    b.headers(src, "lua.h", "luaconf.h", "lauxlib.h", "lualib.h", extra)
+    b.archive("lua", src, files, ["-std=gnu99", "-DLUA_USE_POSIX", "-I" + b.include])
+    b.headers(src, "lua.h", "luaconf.h", "lauxlib.h", "lualib.h")
 
 
 def build_lmdb(b):
@@ -311,11 +316,11 @@ def build_from_archive(b, name):
     It was compiled for programs, so its one sin is to reach libc's variables directly.  Give it
     hidden variables of its own instead; a constructor fills them before anything runs.
     """
-    library = {"lua": "lua5.4", "lmdb": "lmdb"}.get(name)
+    library = {"lua": "lua5.4", "lmdb": "lmdb"}[name]
     multi = subprocess.run([CC, "-print-multiarch"], stdout=subprocess.PIPE, check=True)
-    source = "/usr/lib/%s/lib%s.a" % (multi.stdout.decode().strip(), library)
-    headers = "/usr/include/lua5.4" if name == "lua" else "/usr/include"
-    if not library or not os.path.exists(source):
+    source = USR + "/lib/%s/lib%s.a" % (multi.stdout.decode().strip(), library)
+    headers = USR + ("/include/lua5.4" if name == "lua" else "/include")
+    if not os.path.exists(source):
         raise Failure("and no ready archive of it is installed")
     glue = os.path.join(b.work, name + "_stdio.c")
     streams = ("stdin", "stdout", "stderr")
@@ -333,6 +338,7 @@ def build_from_archive(b, name):
     run(["ar", "rs", target, glue[:-2] + ".o"], b.work, b.log(name))
     names = "lua.h luaconf.h lauxlib.h lualib.h" if name == "lua" else "lmdb.h"
     b.headers(headers, *names.split())
+    lua_extra(b)
     return "installed", sha256(source), source
 
 
