@@ -86,10 +86,31 @@ def part(env, pack=(), exclude=(), patterns=("*.c",)):
 
 def module(env, target, objects):
     """A plugin, linked as anybody would link one."""
-    flags = ["-Wl,--exclude-libs,ALL", "-static-libgcc"]
+    flags = ["-Wl,--exclude-libs,ALL", "-static-libgcc"] + OLD_GLIBC * env["FLOOR"]
     return env.LoadableModule(target, objects, SHLIBPREFIX="", LDMODULEPREFIX="",
                               LIBS=env.Static()[-1:] * env["FLOOR"] + ["m", "dl"],
                               LINKFLAGS=env["LINKFLAGS"] + flags)
+
+
+def command(env, target, objects, libraries):
+    """A program for users; in a release its start file is bound to the old start of libc."""
+    flags = ["-static-libgcc"]
+    if env["FLOOR"]:
+        start = env.Command("$BUILD/deps/start.o", toolchain_file("Scrt1.o"),
+                            Action("objcopy --redefine-sym __libc_start_main="
+                                   "floor___libc_start_main $SOURCE $TARGET", "floor $TARGET"))
+        objects = ([start[0], toolchain_file("crti.o"), toolchain_file("crtbeginS.o")] + objects
+                   + [env.File("$BUILD/core/compat_start.o"), toolchain_file("crtendS.o"),
+                      toolchain_file("crtn.o")])
+        flags += ["-nostartfiles", "-pie"] + OLD_GLIBC
+    return env.Program(target, objects, LIBS=libraries + ["m", "dl"],
+                       LINKFLAGS=env["LINKFLAGS"] + flags)
+
+
+def toolchain_file(name):
+    """Path of a file that comes with the compiler."""
+    return subprocess.run(["gcc", "-print-file-name=" + name], stdout=subprocess.PIPE,
+                          check=True).stdout.decode().strip()
 
 
 def static(env):
@@ -97,10 +118,8 @@ def static(env):
     sources = [env.File("$DEPS/lib/lib%s.a" % name) for name in LIBRARIES]
     if not env["FLOOR"]:
         return sources
-    unwinder = subprocess.run(["gcc", "-print-file-name=libgcc_eh.a"], stdout=subprocess.PIPE,
-                              check=True).stdout.decode().strip()
     made = []
-    for source in sources + [env.File(unwinder)]:
+    for source in sources + [env.File(toolchain_file("libgcc_eh.a"))]:
         target = env.File("$BUILD/deps/" + source.name)
         if not target.has_builder():
             env.Command(target, [source, floor_map(env)],
@@ -156,7 +175,7 @@ def install_aliases(env):
 
 def generate(env):
     words = {"Part": part, "Packed": packed, "Sorted": glob, "Compiled": compiled,
-             "Module": module, "Static": static, "UnitTests": unit_tests,
+             "Module": module, "UserProgram": command, "Static": static, "UnitTests": unit_tests,
              "TestAliases": test_aliases, "InstallAliases": install_aliases}
     for name, function in words.items():
         env.AddMethod(function, name)

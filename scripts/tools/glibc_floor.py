@@ -17,6 +17,9 @@ import sys
 
 FLOOR = (2, 17)
 LIBRARIES = ("libc.so.6", "libm.so.6", "libpthread.so.0", "libdl.so.2", "librt.so.1")
+# Before glibc 2.34 these were in librt or libutil, which we do not want to need.
+ELSEWHERE = re.compile(r"(shm_open|shm_unlink|mq_\w+|aio_\w+|lio_listio|openpty|forkpty|login_tty"
+                       r"|timer_\w+)$")
 
 
 def output(*command):
@@ -73,6 +76,10 @@ def check(files):
                                         output("objdump", "-T", path), flags=re.M):
             if number(version) > FLOOR:
                 print("%s: %s needs GLIBC_%s" % (os.path.basename(path), name, version))
+                bad += 1
+            elif ELSEWHERE.match(name):
+                print("%s: %s needs librt or libutil before glibc 2.34"
+                      % (os.path.basename(path), name))
                 bad += 1
     return 1 if bad else 0
 
