@@ -44,17 +44,22 @@ show() {
     "$@" || { echo "(exit $?)"; bad=1; }
 }
 
-OMP_NUM_THREADS=1 "$python" "$train" >"$scratch/train.log" 2>&1 &
+OMP_NUM_THREADS=1 "$python" -u "$train" >"$scratch/train.log" 2>&1 &
 pid=$!
 trap 'kill -9 $pid 2>/dev/null; rm -rf "$scratch"' EXIT INT TERM
 echo "\$ python3 $train &        # pid $pid: an ordinary training loop that knows nothing of us"
-sleep 8 # seconds: importing torch takes most of them
+tries=300 # of 0.2 s: importing torch takes most of it
+while [ ! -s "$scratch/train.log" ] && [ $tries -gt 0 ] && kill -0 $pid 2>/dev/null; do
+    tries=$((tries - 1))
+    sleep 0.2
+done
 
 show probing -t $pid inject
 show probing -t $pid plugin load torch
 sleep 3
 show probing -t $pid query "select module, stage, count(*) as calls, avg(duration) * 1e6 as us
-    from python.torch_trace where stage like 'post%' group by module, stage order by us desc limit 8"
+    from python.torch_trace where stage like 'post%'
+    group by module, stage order by us desc limit 8"
 show probing -t $pid backtrace
 show probing -t $pid eval "import torch; print(torch.__version__)"
 show probing -t $pid query "select * from probing.plugins"
