@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/clock.h - the one clock: CLOCK_MONOTONIC nanoseconds, read cheaply.
+ *
+ * Until clock_calibrate() has found the cycle counter safe (x86-64: constant and nonstop TSC and
+ * the kernel's own clocksource is tsc; aarch64: the generic timer) clock_now() asks the kernel.
+ * Calibration is repeated by the drain thread; readers are never blocked by it.
+ */
+#ifndef CORE_BASE_CLOCK_H
+#define CORE_BASE_CLOCK_H
+
+#include <stdint.h>
+
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S UINT64_C(1000000000)
+
+uint64_t clock_now(void);       /* CLOCK_MONOTONIC ns, from the cycle counter when safe     [signal] */
+uint64_t clock_monotonic(void); /* CLOCK_MONOTONIC ns, from the kernel                      [signal] */
+
+/* Compare counter and kernel clock again.  One thread at a time (the drain thread). */
+void clock_calibrate(void);
+
+/* What to add to clock_now() to get UTC ns since the epoch: taken once per process, so that a
+ * step of the wall clock never reorders rows.                                                 [any] */
+int64_t clock_utc_offset(void);
+
+#endif

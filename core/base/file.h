@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/file.h - small files, directories of our own, and facts about processes from /proc.
+ *
+ * Every descriptor is O_CLOEXEC.  0 or -errno with err_set() done.  Any thread; never [signal].
+ */
+#ifndef CORE_BASE_FILE_H
+#define CORE_BASE_FILE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/base/buf.h"
+
+/* Add a whole file to `b` (its max bounds the size).  dirfd may be AT_FDCWD. */
+int file_read(int dirfd, const char *path, struct buf *b);
+
+/* Write a small file at once: temporary name, then rename. */
+int file_write(int dirfd, const char *path, const void *data, size_t size, mode_t mode);
+
+/* Make `path` (parents must exist) with mode 0700, or check that what is there is a directory,
+ * ours, and closed to others (-EPERM with the remedy if not). */
+int file_private_dir(const char *path);
+
+/* Remove a directory of ours with its files (one level of subdirectories). */
+int file_remove_dir(const char *path);
+
+/* Start time of a process in clock ticks since boot: field 22 of /proc/PID/stat (proc(5)). */
+int proc_start_time(pid_t pid, uint64_t *ret_ticks);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/thread.h - our threads: named, signals blocked, joined by their owner; and waiting.
+ *
+ * [signal] and [child] functions anywhere in core may call only each other and:
+ *   atomic operations, memcpy, memset, clock_gettime, syscall(2) wrappers without a lock
+ *   (write, close, gettid, tgkill, fallocate by syscall()), clock_now(), ring_append().
+ */
+#ifndef CORE_BASE_THREAD_H
+#define CORE_BASE_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Start a thread of ours: every signal blocked in it, named `name` (at most 15 bytes,
+ * "probing/drain"), with a stack of stack_bytes (0: 512 KiB).  Caller joins with pthread_join(). */
+int thread_start(pthread_t *ret, const char *name, size_t stack_bytes, void *(*run)(void *), void *arg);
+
+/* A condition with a time limit: a flag that many may raise and one or more wait for. */
+struct event {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond; /* on CLOCK_MONOTONIC */
+    bool raised;         /* lock: mutex */
+};
+
+int event_init(struct event *e);
+void event_done(struct event *e);
+void event_raise(struct event *e); /* wakes all who wait [any] */
+/* Wait until raised or `timeout_ns` from now has gone by; lowers the flag.  true: it was raised. */
+bool event_wait(struct event *e, uint64_t timeout_ns);
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/host/host.h - what plugins plug into: settings, commands, events, workers, plugin loading.
+ *
+ * One struct host a process.  Everything a client can do is a command: a name, words, an answer
+ * that streams, a status.  Built-in commands and plugins' commands are the same thing; HTTP,
+ * websocket, text protocol and scripts only carry them.
+ */
+#ifndef CORE_HOST_HOST_H
+#define CORE_HOST_HOST_H
+
+#include <probing/plugin.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/ring/table.h"
+
+struct host;
+
+/* How host reaches the store without including it (core/probing.c fills these). */
+struct host_store {
+    void *arg;
+    int (*table_add)(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
+                     struct table **ret);
+    int (*intern)(void *arg, const void *p, size_t n, uint64_t *ret_id);
+};
+
+struct host_options {
+    const char *version;
+    const char *plugin_path; /* directories with ':' between, searched for <name>.so; may be NULL */
+    struct tables *tables;
+    struct host_store store;
+};
+
+int host_new(const struct host_options *o, struct host **ret);
+/* Starts the control thread and the workers (2, "probing/work"). */
+int host_start(struct host *h);
+/* Stops plugins (newest first), timers, workers, control; then frees.  Plugin code stays mapped. */
+void host_free(struct host *h);
+
+/* ---- commands ---- */
+
+struct probing_reply { /* the core's side of one answer; transports embed it */
+    /* Called on the worker that runs the command; -ECANCELED: the client has gone. */
+    int (*write)(struct probing_reply *r, const void *data, size_t size);
+    _Atomic int cancelled;
+};
+
+/* Add a built-in command; `c` is copied, run gets `self`. */
+int host_command_add(struct host *h, const char *owner, const struct probing_command *c, void *self);
+
+struct host_request {
+    int argc;
+    const char *const *argv;   /* copied by host_submit() */
+    bool read_only;            /* refuse commands with PROBING_WRITES: -EACCES */
+    uint64_t timeout_ns;       /* sets reply->cancelled when it runs out; 0: none */
+    struct probing_reply *reply; /* lives until done() has returned */
+    /* Called once, on a worker (or at once when refused): status as of run(); `error` is the
+     * reason when status < 0, else "". */
+    void (*done)(struct probing_reply *r, int status, const char *error);
+};
+/* Queue a command for the workers.  0, or -EAGAIN when 64 wait already, -ENOENT unknown command
+ * (names the nearest), -EACCES.                                                         [any] */
+int host_submit(struct host *h, const struct host_request *r);
+/* Run a command on this thread and wait for it: for scripts and tests.              [worker] */
+int host_run(struct host *h, int argc, const char *const *argv, struct probing_reply *reply);
+/* Run fn(arg) on the control thread and wait for it (plugin load and the like).  */
+int host_on_control(struct host *h, int (*fn)(void *arg), void *arg);
+
+int host_replyf(struct probing_reply *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- settings ---- */
+
+/* Add a table of settings under `owner` ("probing", "server", a plugin).  set() is called with a
+ * value that has passed type and range, on [control]; may be NULL. */
+int host_settings_add(struct host *h, const char *owner, const struct probing_config *table,
+                      uint32_t stride, int (*set)(void *self, const char *name, const char *value),
+                      void *self);
+/* name: "torch.rate".  -ENOENT names the nearest, -EINVAL/-ERANGE say what is allowed, -EBUSY: not
+ * LIVE and its owner runs.  A setting of a plugin not loaded yet is kept for it ("pending"). [worker] */
+int host_config_set(struct host *h, const char *name, const char *value);
+int host_config_get(struct host *h, const char *name, struct buf *ret);             /* [any] */
+
+/* ---- plugins ---- */
+
+/* Load, init, configure, start.  path: a file, or NULL to search the plugin path for `name`; fd:
+ * an open file to take instead (-1: none; stays the caller's).  -EALREADY: it is loaded.  [worker] */
+int host_plugin_load(struct host *h, const char *name, const char *path, int fd);
+int host_plugin_stop(struct host *h, const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
+
+/* ---- events ---- */
+
+/* [any]; copied; handlers run later on [control], in order.  -ENOBUFS: 1,024 wait, dropped. */
+int host_publish(struct host *h, const char *topic, const void *payload, uint32_t size);
+/* topic: whole, or ending in '*' for a prefix.  fn runs on [control].  Gives an id > 0. */
+int host_subscribe(struct host *h, const char *topic,
+                   void (*fn)(void *arg, const char *topic, const void *payload, uint32_t size), void *arg);
+void host_unsubscribe(struct host *h, int id); /* after it returns fn runs no more; not from fn */
+
+/* Offer an extension of the core ("probing.stack/1"). */
+int host_extension_add(struct host *h, const char *id, const void *part);
+
+void host_log(struct host *h, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- fork: called from core/probing.c's single pthread_atfork ---- */
+void host_fork(struct host *h, int phase);
+
+#endif

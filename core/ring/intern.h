@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/ring/intern.h - strings that are stored once and have a number, in a file mapped shared.
+ *
+ * Ids are never reused; the text of an id never moves while the file is open, so a pointer from
+ * intern_text() may be kept as long.  (Implementer: draw the file here.)
+ */
+#ifndef CORE_RING_INTERN_H
+#define CORE_RING_INTERN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct interns;
+
+int interns_create(const char *path, struct interns **ret);
+int interns_open(const char *path, struct interns **ret); /* read-only, of a dead process */
+void interns_free(struct interns *s);
+
+/* -ENOSPC: full (256 MiB) or no room on the device; -E2BIG: longer than 64 KiB.          [any] */
+int intern(struct interns *s, const void *p, size_t n, uint64_t *ret_id);
+
+/* Bytes of an id, NUL-terminated; NULL: no such id (0 included).                          [any] */
+const char *intern_text(struct interns *s, uint64_t id, uint32_t *ret_size);
+
+/* Largest id given so far; ids are dense from 1, so that readers may index arrays by them. */
+uint64_t intern_last(struct interns *s);
+
+#endif

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/ring/table.h - the directory of tables: what each is called, its columns, where its rows are.
+ *
+ * A stored table gets rows by ring_append(); a computed one has a function that makes them when
+ * asked.  Tables are never removed while the directory lives, so a struct table pointer stays
+ * valid; a table whose plugin has stopped is `retired` and still answers from the store.
+ * Lookups take a read lock; the fields below are constant after tables_add() unless noted.
+ */
+#ifndef CORE_RING_TABLE_H
+#define CORE_RING_TABLE_H
+
+#include <probing/plugin.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define TABLE_COLUMNS_MAX 67 /* ts, tid, 64 of the plugin's, one tail */
+#define TABLES_MAX 1024
+
+struct table_column {
+    const char *name; /* owned by the table */
+    const char *doc;
+    uint32_t type; /* PROBING_I64 ... */
+    uint32_t unit;
+};
+
+/* Why rows were lost: names for probing.lost are in table_loss_names[]. */
+enum table_loss {
+    TABLE_LOST_RING_FULL,  /* the drain did not keep up */
+    TABLE_LOST_NO_RING,    /* no ring could be had for the thread */
+    TABLE_LOST_NESTED,     /* signal inside a signal inside append */
+    TABLE_LOST_STORE,      /* the store refused: disk full, I/O error */
+    TABLE_LOST_TOO_LONG,   /* row longer than a quarter of a ring */
+    TABLE_LOSS_REASONS
+};
+extern const char *const table_loss_names[TABLE_LOSS_REASONS];
+
+struct table {
+    uint32_t id;        /* 1 ..., the same in the files */
+    const char *schema; /* "python" */
+    const char *name;   /* "torch_trace" */
+    const char *doc;
+    uint32_t n_columns;
+    struct table_column *columns; /* stored: ts (TIME), tid (I64), then the plugin's, then the tail */
+    uint32_t n_cells;             /* cells of append(): columns without ts, tid and tail */
+    bool has_tail;
+    /* computed: makes the rows; NULL when stored.  `self` goes with it. */
+    int (*scan)(void *self, struct probing_rows *out);
+    void *self;
+    _Atomic uint64_t keep_ns;    /* 0: the global setting */
+    _Atomic uint64_t keep_bytes; /* 0: the global setting */
+    _Atomic bool wanted;         /* false: append() does nothing */
+    _Atomic bool retired;        /* its plugin has stopped: scan may not be called */
+    /* Counters in the rings file (so that the dead can be asked); never NULL for a stored table. */
+    _Atomic uint64_t *appended;
+    _Atomic uint64_t *lost; /* [TABLE_LOSS_REASONS] */
+};
+
+struct tables;
+
+int tables_new(struct tables **ret);
+void tables_free(struct tables *t);
+
+/* Add a table, or find the same one again (then its scan/self are renewed and it is no longer
+ * retired).  Names in `d` may be "schema.name"; `schema` is used for a bare one.
+ * -EEXIST other columns, -EINVAL bad name/type (says which), -ENOSPC.  Does not touch the store:
+ * use store_table_add() for stored tables of a live process.                          [any] */
+int tables_add(struct tables *t, const char *schema, const struct probing_table_desc *d, void *self,
+               struct table **ret);
+
+struct table *tables_find(struct tables *t, const char *schema, const char *name); /* NULL: none [any] */
+struct table *tables_by_id(struct tables *t, uint32_t id);                         /* [any] */
+uint32_t tables_list(struct tables *t, struct table **ret, uint32_t max); /* in order of id [any] */
+
+/* Index of a column, -1: none.  "timestamp" is an alias of ts, "step" of local_step. */
+int table_column_index(const struct table *t, const char *name);
+
+/* The other side of probing_host.emit: a computed table's scan() calls rows_emit() on this. */
+struct probing_rows {
+    const struct table *table;
+    /* One row: n_columns cells, STR as pointers.  Gives 0 or -ECANCELED. */
+    int (*row)(struct probing_rows *out, const union probing_cell *cells, uint32_t n);
+    void *arg;
+};
+
+#endif

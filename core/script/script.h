@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/script/script.h - probe scripts in Lua 5.4: each its own state on its own thread.
+ *
+ * Isolated from the user's Python by construction; only safe libraries (no io, os.execute, require,
+ * debug, loading of binary chunks).  The API a script sees is described in docs/lua.md.
+ */
+#ifndef CORE_SCRIPT_SCRIPT_H
+#define CORE_SCRIPT_SCRIPT_H
+
+#include <stddef.h>
+
+struct host;
+struct sql;
+struct scripts;
+
+struct scripts_options {
+    struct host *host;
+    struct sql *sql;
+    /* as host_store.table_add and intern, for probing.table() */
+    const struct host_store *store;
+    const char *version;
+};
+
+int scripts_new(const struct scripts_options *o, struct scripts **ret); /* adds command `script` and table probing.scripts */
+void scripts_free(struct scripts *s);                                    /* stops all, joins */
+
+/* Start a script from its source; `name` ^[a-z][a-z0-9_]*$.  -EINVAL with Lua's own message. [worker] */
+int scripts_run(struct scripts *s, const char *name, const char *source, size_t size);
+int scripts_stop(struct scripts *s, const char *name); /* -ENOENT [worker] */
+
+#endif

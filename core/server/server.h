@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/server/server.h - the door: unix socket and (when asked) TCP; HTTP, websocket, plain text.
+ *
+ * One libwebsockets loop on one thread "probing/server".  Commands run on the host's workers and
+ * their answers wait in bounded queues; other threads only wake the loop.  The protocol is written
+ * down in docs/protocol.md.
+ */
+#ifndef CORE_SERVER_SERVER_H
+#define CORE_SERVER_SERVER_H
+
+#include <stdint.h>
+
+struct host;
+struct sql;
+struct server;
+
+struct server_options {
+    struct host *host;
+    struct sql *sql;
+    const char *socket_path; /* unix socket to make, mode 0600; peers must have our uid (or root's) */
+    const char *listen;      /* "127.0.0.1:9922", ":9922", "[::1]:9922"; NULL or "": no TCP */
+    const char *token;       /* needed on TCP; NULL: one is made and kept in `token_path` */
+    const char *token_path;  /* 0600 */
+    const char *version;
+};
+
+int server_new(const struct server_options *o, struct server **ret); /* starts the thread */
+void server_free(struct server *s);                                  /* closes all, removes the socket */
+/* Listen on another address now ("" to close TCP).                                 [worker] */
+int server_listen(struct server *s, const char *listen);
+/* "127.0.0.1:9922" or "".  Borrowed until server_listen(). */
+const char *server_address(struct server *s);
+/* In a forked child: close our descriptors, nothing else.                           [child] */
+void server_disable_in_child(struct server *s);
+
+#endif

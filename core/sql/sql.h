@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/sql.h - ask the tables in SQL: all that the rest of the core sees of the engine.
+ *
+ * A statement is parsed, planned and executed on the caller's thread; rows go to a sink batch by
+ * batch.  Several statements may run at once on one engine (it holds no state of theirs).  [any]
+ * One arena a query, thrown away whole; limits and cancellation are looked at every batch.
+ */
+#ifndef CORE_SQL_SQL_H
+#define CORE_SQL_SQL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/ring/table.h"
+
+struct store;
+struct sql;
+
+/* tables, store: live as long as the engine; store may be NULL (computed tables only). */
+int sql_new(struct tables *tables, struct store *store, struct sql **ret);
+void sql_free(struct sql *s);
+
+/* A view: `definition` is a select; it is parsed when used.  Names may be "schema.name" or bare. */
+int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc);
+
+enum sql_type { SQL_NULL, SQL_BOOL, SQL_INT, SQL_DOUBLE, SQL_TEXT, SQL_BLOB, SQL_TIMESTAMP, SQL_INTERVAL };
+
+struct sql_column {
+    const char *name;
+    enum sql_type type;
+    uint32_t unit;   /* PROBING_NS ..., PROBING_PLAIN when computed */
+    const char *doc; /* "" when computed */
+};
+
+struct sql_value {
+    enum sql_type type; /* SQL_NULL when the value is */
+    union {
+        bool boolean;
+        int64_t integer; /* INT; TIMESTAMP: UTC ns; INTERVAL: ns */
+        double number;
+        struct { const char *data; uint32_t size; } text; /* TEXT, BLOB */
+    };
+};
+
+struct sql_rows; /* up to 2,048 rows of the answer */
+uint32_t sql_rows_count(const struct sql_rows *r);
+void sql_rows_value(const struct sql_rows *r, uint32_t row, uint32_t column, struct sql_value *ret);
+
+/* Where an answer goes.  A negative return stops the query and is what sql_run() gives. */
+struct sql_sink {
+    void *arg;
+    int (*columns)(void *arg, const struct sql_column *columns, uint32_t n);
+    int (*rows)(void *arg, const struct sql_rows *rows);
+};
+
+struct sql_options {
+    uint64_t timeout_ns;   /* 0: none */
+    uint64_t memory_bytes; /* 0: 256 MiB */
+    uint64_t max_rows;     /* of the answer, 0: no limit; past it the query ends and says so */
+    const _Atomic int *cancel; /* not NULL and non-zero: stop with -ECANCELED */
+    /* A continuous query over one stored table: only rows numbered >= from_row are read. */
+    uint64_t from_row;
+};
+
+struct sql_report {
+    uint64_t rows;       /* rows given to the sink */
+    uint64_t elapsed_ns;
+    uint64_t lost;       /* rows lost by the tables asked, at any time: the answer is not whole */
+    bool cut;            /* max_rows was reached */
+    const char *lost_table; /* "python.torch_trace", NULL: none; static or owned by the table */
+};
+
+/* Run one statement.  0 or -errno with err_set(): line, column, what was found and expected, the
+ * nearest name. */
+int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
+            const struct sql_sink *sink, struct sql_report *ret);
+
+/* May this statement be followed row by row?  1: yes, *ret_table is the stored table it reads
+ * (a select of expressions over one table, with or without where); 0: no, it must be run afresh each time
+ * (aggregates, order by, limit, joins, computed tables); -errno: it is wrong. */
+int sql_followable(struct sql *s, const char *text, size_t size, const struct table **ret_table);
+
+/* ---- answers as bytes ---- */
+
+enum sql_format { SQL_FORMAT_TABLE, SQL_FORMAT_JSON, SQL_FORMAT_JSONL, SQL_FORMAT_CSV };
+int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names the ones there are */
+
+/* A writer of one format: give its sink to sql_run(), then finish.  Bytes go to `write` (0 or
+ * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: cut the
+ * lines at the terminal's width, 0: never.  JSON: {"columns":[{"name","type","unit"}],"rows":[[...]],
+ * "row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}; JSONL: one object a line; NULL is null; timestamps are
+ * ISO 8601 UTC with nanoseconds as text; in TABLE and CSV NULL is empty. */
+struct sql_writer;
+int sql_writer_new(enum sql_format f, uint32_t columns_wide,
+                   int (*write)(void *arg, const char *data, size_t size), void *arg,
+                   struct sql_writer **ret);
+struct sql_sink sql_writer_sink(struct sql_writer *w);
+/* Whatever is held back, then the closing part ("(10 rows, 2.1 ms)" below a table; what is not
+ * whole is said here). */
+int sql_writer_finish(struct sql_writer *w, const struct sql_report *report);
+void sql_writer_free(struct sql_writer *w);
+
+#endif

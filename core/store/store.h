@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/store/store.h - every row kept: rings drained into columnar segments in LMDB, and read back.
+ *
+ * A store is one directory: `data.mdb`, `lock.mdb` (LMDB), `rings`, `strings` (may be symbolic links
+ * to a memory file system), `info` (text: pid, start_time, boot_id, executable, command line,
+ * version, utc_offset).  Live: made and written by the process itself; dead: opened read-only by
+ * anybody who may read it, whatever became of the process.
+ * (Implementer: the segment format is described with a drawing in core/store/segment.h.)
+ */
+#ifndef CORE_STORE_STORE_H
+#define CORE_STORE_STORE_H
+
+#include "core/ring/intern.h"
+#include "core/ring/ring.h"
+#include "core/ring/table.h"
+
+struct store;
+
+struct store_options {
+    const char *directory;  /* exists, 0700 */
+    const char *fast_directory; /* for rings and strings: on tmpfs; NULL: in `directory` */
+    uint64_t max_bytes;     /* LMDB's map and the total budget for data */
+    uint64_t keep_ns;       /* default retention by age, 0: none */
+};
+
+/* Make a live store (writes, drains), starting the drain thread "probing/drain". */
+int store_create(const struct store_options *o, struct tables *tables, struct store **ret);
+/* Stop the drain thread after a last drain, close everything.  Files stay.  NULL is fine. */
+void store_free(struct store *s);
+/* Open a directory read-only (dead, stopped or copied).  Fills `tables` from it.  What is damaged
+ * is left out and told in store_damage(). */
+int store_open(const char *directory, struct tables *tables, struct store **ret);
+const char *store_damage(struct store *s); /* "" when whole; one line a finding */
+
+/* tables_add() for a stored table: kept in LMDB before it returns, so that the dead know it. [any] */
+int store_table_add(struct store *s, const char *schema, const struct probing_table_desc *d, void *self,
+                    struct table **ret);
+
+struct interns *store_interns(struct store *s);
+int64_t store_utc_offset(struct store *s);
+
+/* Move everything appended before the call into segments now.  0 or -errno.              [any] */
+int store_drain(struct store *s);
+
+/* Live settings: total budget and age. */
+void store_set_limits(struct store *s, uint64_t max_bytes, uint64_t keep_ns); /* [any] */
+
+struct store_table_stats {
+    uint64_t rows, bytes, segments; /* in the store */
+    uint64_t waiting;               /* appended, still in rings */
+    uint64_t first_ts, last_ts;     /* UTC ns, 0: no row */
+    uint64_t expired;               /* rows removed by retention */
+};
+int store_stats(struct store *s, const struct table *t, struct store_table_stats *ret);
+
+/* In a forked child: forget without closing what the parent shares.                    [child] */
+void store_disable_in_child(struct store *s);
+
+/* ---- reading ---- */
+
+/* Rows with lo <= column <= hi are wanted: whole segments without any are skipped.  For TIME in
+ * UTC ns; for STR use lo.u == hi.u == id.  A hint: rows outside may still come. */
+struct store_bound {
+    uint32_t column;
+    union probing_cell lo, hi; /* inclusive; PROBING_NULL_*: open on that side */
+};
+
+struct store_batch {
+    uint32_t n_rows;    /* 1 to STORE_BATCH_ROWS */
+    uint64_t first_row; /* number of the first row in its table, from 0, never reused */
+    /* One array a wanted column, cells as the table's type: TIME is UTC ns, STR and BLOB are ids
+     * (0: NULL); not wanted: NULL.  The tail column: see tails.  Borrowed until the next call. */
+    const union probing_cell *cells[TABLE_COLUMNS_MAX];
+    const uint8_t *tails;         /* bytes of all tails, one after another */
+    const uint32_t *tail_offsets; /* n_rows + 1 of them; a tail of 0 bytes is NULL */
+    uint32_t has_null[TABLE_COLUMNS_MAX]; /* 0: no NULL in this column of this batch */
+    /* Zone map of the segment, for engines that use it: min and max per column, if known. */
+    union probing_cell min[TABLE_COLUMNS_MAX], max[TABLE_COLUMNS_MAX];
+};
+#define STORE_BATCH_ROWS 2048 /* rows: the vector size of core/sql */
+
+struct store_scan;
+
+struct store_scan_options {
+    uint64_t columns[2];     /* bit set of wanted columns */
+    uint64_t from_row;       /* only rows numbered >= this: for continuous queries; 0: all */
+    const struct store_bound *bounds;
+    uint32_t n_bounds;
+};
+
+/* A scan sees, once each and in order of row number, all rows appended before the call (live: it
+ * drains first) and not expired meanwhile.  Its LMDB read transaction is renewed between batches when older than 100 ms, so it
+ * never pins pages for long.                                                            [any] */
+int store_scan_new(struct store *s, const struct table *t, const struct store_scan_options *o,
+                   struct store_scan **ret);
+int store_scan_next(struct store_scan *scan, struct store_batch *ret); /* 1: a batch, 0: end, -errno */
+uint64_t store_scan_pruned(const struct store_scan *scan, uint64_t *ret_segments); /* skipped of all */
+void store_scan_free(struct store_scan *scan);
+
+/* Row number that the next row of the table will get: the cursor of a continuous query. */
+uint64_t store_next_row(struct store *s, const struct table *t);
+
+#endif

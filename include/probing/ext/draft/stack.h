@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * probing/ext/draft/stack.h - "probing.stack/1": native stacks and symbols of this process, by the core.
+ *
+ * Draft: may change until two plugins use it; the id stays.
+ */
+#ifndef PROBING_EXT_STACK_H
+#define PROBING_EXT_STACK_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PROBING_STACK_1 "probing.stack/1"
+
+struct probing_stack_frame {
+    uint64_t ip, sp; /* innermost first; in caller frames ip is the return address */
+};
+
+struct probing_stack_thread {
+    uint32_t size;       /* sizeof(struct probing_stack_thread), set by the caller */
+    int32_t tid;
+    char name[16];       /* comm */
+    int32_t state;       /* letter of /proc: R S D T Z */
+    int32_t end;         /* 0: whole; 1: unwinding was lost; 2: more than max_frames */
+    int64_t syscall;     /* system call it waits in, -1: none or unknown */
+    uint32_t max_frames; /* in: room in frames */
+    uint32_t n_frames;   /* out */
+    struct probing_stack_frame *frames;
+};
+
+struct probing_stack_symbol {
+    uint32_t size, reserved; /* sizeof(struct probing_stack_symbol), 0 */
+    char name[256];          /* demangled; "" when unknown */
+    char module[256];        /* path of the object file; "" when in none */
+    uint64_t offset;         /* of the address inside the function */
+    uint64_t module_offset;  /* what addr2line wants */
+};
+
+struct probing_stack_1 {
+    uint32_t size, reserved;
+    /* Look at one thread of this process without changing what it does: a thread that waits in a
+     * call that a signal would end is read from /proc instead.  -ESRCH, -ETIMEDOUT.   [worker] */
+    int (*thread)(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret);
+    /* Name an address (for a return address ask for ip - 1).  -ENOENT: unknown.       [worker] */
+    int (*symbol)(uint64_t address, struct probing_stack_symbol *ret);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * probing/plugin.h - the whole contract between libprobing.so and a plugin.
+ *
+ * A plugin is one .so that exports one symbol, `probing_plugin_v1`, and links nothing of ours: all
+ * it may call is in `struct probing_host`.
+ *
+ * [brackets] after a comment say where a function runs:
+ *   [control]  the core's control thread: one call at a time, short
+ *   [worker]   a pool thread of the core: several at once, may block; never two at once of one
+ *              every() function
+ *   [any]      any thread, several at once; may lock or allocate for a short time
+ *   [signal]   as [any], and from signal handlers: async-signal-safe
+ *   [child]    in a forked child, before fork() returns: async-signal-safe
+ * Times are CLOCK_MONOTONIC nanoseconds, strings UTF-8.  A function gives 0 or more when it worked,
+ * a negative errno when not.  What you pass in stays yours and is copied if the core keeps it;
+ * what the core hands out stays the core's.
+ */
+#ifndef PROBING_PLUGIN_H
+#define PROBING_PLUGIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define PROBING_ABI_MAJOR 1u /* a new major is a new symbol, probing_plugin_v2 */
+#define PROBING_ABI_MINOR 0u /* one more whenever a struct grows at its end */
+#define PROBING_ABI ((PROBING_ABI_MAJOR << 16) | PROBING_ABI_MINOR)
+#define PROBING_EXPORT __attribute__((visibility("default")))
+
+/* Has this host field `f`?  Ask before using anything newer than 1.0. */
+#define PROBING_HAS(h, f) ((h)->size >= offsetof(struct probing_host, f) + sizeof(h)->f && (h)->f)
+
+struct probing_table; /* from table(); lives until destroy() returns */
+struct probing_reply; /* one command's answer; lives until run() returns */
+struct probing_rows;  /* where a computed table puts its rows; lives until scan() returns */
+
+/* Column types.  TIME is CLOCK_MONOTONIC ns in a cell, UTC for whoever asks. */
+enum { PROBING_I64 = 1, PROBING_F64 = 2, PROBING_STR = 3, PROBING_BLOB = 4, PROBING_TIME = 5 };
+/* Units, shown by every client. */
+enum {
+    PROBING_PLAIN = 0,
+    PROBING_NS = 1,
+    PROBING_BYTES = 2,
+    PROBING_PERCENT = 3,
+    PROBING_COUNT = 4,
+    PROBING_SECONDS = 5,
+    PROBING_MB = 6
+};
+enum { PROBING_LIVE = 1u << 0 };   /* setting: may change after start() */
+enum { PROBING_WRITES = 1u << 0 }; /* command: changes the process, refused to read-only clients */
+enum { PROBING_FORK_BEFORE = 1, PROBING_FORK_PARENT = 2, PROBING_FORK_CHILD = 3 };
+enum { PROBING_ERROR = 3, PROBING_WARN = 4, PROBING_INFO = 6, PROBING_DEBUG = 7 };
+
+/* NULL in a cell: one bit pattern for each type. */
+#define PROBING_NULL_I64 INT64_MIN                     /* I64 and TIME */
+#define PROBING_NULL_F64 UINT64_C(0x7ff80000deadfeed) /* the bits (field u) of a quiet NaN: F64 */
+#define PROBING_NULL_ID UINT64_C(0)                    /* STR and BLOB in append() */
+
+/* Every column is one 8-byte cell, so a row has no padding to disagree about. */
+union probing_cell {
+    int64_t i;
+    uint64_t u;
+    double f;
+    const char *s; /* STR in emit() only: UTF-8 with a NUL at its end, copied; NULL is NULL */
+};
+
+struct probing_column {
+    const char *name;     /* ^[a-z][a-z0-9_]{0,62}$ */
+    uint32_t type;        /* PROBING_I64 ...; in append() a STR or BLOB cell holds an intern() id */
+    uint32_t unit;        /* PROBING_NS ... */
+    const char *doc;      /* one line: what it is and where it was read from */
+    uint64_t reserved[2]; /* 0 */
+};
+
+struct probing_table_desc {
+    uint32_t size;        /* sizeof(struct probing_table_desc) */
+    uint32_t column_size; /* sizeof(struct probing_column), the stride of `columns` */
+    const char *name;     /* "step"; SQL sees <plugin>.step; "python.torch_trace": schema named too */
+    const char *doc;      /* one line */
+    const struct probing_column *columns;
+    uint32_t n_columns;   /* 1 to 64; a stored table gets `ts` and `tid` before them */
+    uint32_t tail_type;   /* 0, or PROBING_STR or _BLOB: one last column of any length, named tail_name */
+    const char *tail_name;
+    uint64_t keep_ns;     /* drop rows older than this; 0: as the user set */
+    uint64_t keep_bytes;  /* drop the oldest rows above this; 0: as the user set */
+    /* NULL: a stored table, rows come by append().  Else a computed one: fill `out` with emit() when
+     * a query asks.  0, or -errno after fail().                                      [worker] */
+    int (*scan)(void *self, struct probing_rows *out);
+};
+
+struct probing_config { /* one setting; the user writes <plugin>.<name> */
+    const char *name, *value, *doc; /* value: the default, as text */
+    uint32_t type, unit, flags, reserved;
+    int64_t min, max; /* for I64; both 0: any value */
+};
+
+struct probing_command {
+    uint32_t size, flags;           /* sizeof(struct probing_command); PROBING_WRITES or 0 */
+    const char *name, *usage, *doc; /* "backtrace", "[--native] [--json]", one line */
+    /* argv[0] is the name.  0; 1 to 125: the command's own "no", becomes the client's exit code;
+     * -errno after fail().  May block: it should look at cancelled() now and then.  [worker] */
+    int (*run)(void *self, int argc, const char *const *argv, struct probing_reply *out);
+};
+
+/* What the core gives: one for each plugin, valid from init() to destroy(). */
+struct probing_host {
+    uint32_t size, abi;  /* of the core; only ever grows */
+    const char *version; /* "0.1.0", for people */
+    void *core;          /* the core's own */
+    void (*log)(const struct probing_host *h, int level, const char *text); /* [any] */
+    /* Keep `text` as the reason and return `code`: return h->fail(h, -ENODEV, "no driver");  [any] */
+    int (*fail)(const struct probing_host *h, int code, const char *text);
+    /* Make a table.  -EEXIST: it is there with other columns; the same columns give the same table.
+     *                                                                          [control] */
+    int (*table)(const struct probing_host *h, const struct probing_table_desc *d,
+                 struct probing_table **ret);
+    int (*wanted)(const struct probing_table *t); /* 0: switched off, do no work     [signal] */
+    /* Add one row: n cells (a missing tail of them is NULL), then tail_n bytes.  ts: from now().
+     * -ENOSPC: no room, loss counted.                                              [signal] */
+    int (*append)(struct probing_table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
+                  const void *tail, uint32_t tail_n);
+    /* The same bytes have the same id while the process lives; never PROBING_NULL_ID.
+     * -ENOSPC: the table of names is full.                                            [any] */
+    int (*intern)(const struct probing_host *h, const void *p, size_t n, uint64_t *ret_id);
+    /* Add one row to a computed table's answer, STR cells as pointers (cell.s).
+     * -ECANCELED: nobody wants more, return.                                       [worker] */
+    int (*emit)(struct probing_rows *out, const union probing_cell *cells, uint32_t n);
+    int (*command)(const struct probing_host *h, const struct probing_command *c);    /* [control] */
+    /* Send a piece of the answer.  -ECANCELED: the client has gone.                   [worker] */
+    int (*reply)(struct probing_reply *out, const void *text, size_t n);
+    /* Has the client gone, or its time run out?                                       [any] */
+    int (*cancelled)(const struct probing_reply *out);
+    /* A topic carries its revision, "nccl.comm/1"; a payload starts with its uint32_t size.
+     * Handlers run later, on [control], in the order of publish().                     [any] */
+    int (*publish)(const struct probing_host *h, const char *topic, const void *p, uint32_t n);
+    int (*subscribe)(const struct probing_host *h, const char *topic,
+                     void (*fn)(void *self, const char *topic, const void *p, uint32_t n)); /* [control] */
+    /* Call fn on [worker] every period_ns until stop(); late ticks are dropped.      [control] */
+    int (*every)(const struct probing_host *h, uint64_t period_ns, void (*fn)(void *self, uint64_t now));
+    uint64_t (*now)(void); /* [signal] */
+    /* Optional parts by name and revision, "probing.stack/1"; NULL: not here.  Other plugins' parts
+     * answer from start() on.                                                         [any] */
+    const void *(*extension)(const struct probing_host *h, const char *id);
+    /* 1.0 ends here.  New fields go below, never between. */
+};
+
+/* What a plugin gives.  Only name, init and destroy may not be NULL. */
+struct probing_plugin {
+    uint32_t size, abi;                  /* sizeof(struct probing_plugin), PROBING_ABI */
+    const char *name, *version, *doc;    /* "cuda", "1.2", one line */
+    const struct probing_config *config; /* ends with name == NULL */
+    uint32_t config_size;                /* sizeof(struct probing_config), the stride */
+    uint32_t min_minor;                  /* the oldest host minor that is enough */
+    int (*init)(const struct probing_host *h, void **ret_self); /* tables, commands; no hooks, no threads [control] */
+    int (*configure)(void *self, const char *name, const char *value); /* all before start(), then LIVE ones [control] */
+    int (*start)(void *self);            /* put hooks in, start threads                [control] */
+    int (*stop)(void *self);             /* undo start(); -EBUSY: my code may still run [control] */
+    void (*fork)(void *self, int phase); /* BEFORE and PARENT on the forking thread; CHILD is [child] */
+    void (*destroy)(void *self);         /* free all; the code itself stays mapped     [control] */
+    const void *(*extension)(void *self, const char *id); /* parts offered to other plugins [any] */
+    /* 1.0 ends here. */
+};
+
+extern PROBING_EXPORT const struct probing_plugin probing_plugin_v1;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
