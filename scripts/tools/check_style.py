@@ -90,17 +90,28 @@ def functions(code):
         yield match[1], line_of(code, match.start(2)), match[2]
 
 
+def declared_name(declaration):
+    """The function a declaration or definition names, or None."""
+    code = re.sub(r"__attribute__\s*\(\(.*?\)\)", "", blanked(declaration), flags=re.S)
+    found = re.search(r"(\w+)\s*\(", code)
+    return found[1] if found and "=" not in code[:found.start()] else None
+
+
 def tagged(text):
-    """Names declared or defined right after a comment, or on a line, with [signal] or [child]."""
+    """Functions whose comment ends in [signal] or [child]: it stands before them or beside them."""
     names = set()
-    after = r"/\*(?:(?!\*/).)*\[(?:signal|child)\](?:(?!\*/).)*\*/\s*([^;{}/]*?)[;{]"
-    beside = r"^([^\n/;{}]*\([^;{}]*?\));[ \t]*/\*[^\n]*\[(?:signal|child)\]"
-    for pattern in (after, beside):
-        for match in re.finditer(pattern, text, flags=re.S | re.M):
-            name = re.search(r"(\w+)\s*\(", match[1].split("=")[0])
-            if name and not name[1].startswith("__"):
-                names.add(name[1])
-    return names
+    for comment in re.finditer(r"/\*.*?\*/", text, flags=re.S):
+        if not re.search(r"\[(?:signal|child)\]\s*\*/$", comment[0]):
+            continue
+        start = text.rfind("\n", 0, comment.start()) + 1
+        beside = text[start:comment.start()].strip()
+        if beside:
+            before = blanked(text[:comment.start()]).rstrip().rstrip(";")
+            declaration = re.split(r"[;{}]", before)[-1]
+        else:
+            declaration = re.split(r"[;{]", text[comment.end():], maxsplit=1)[0]
+        names.add(declared_name(declaration))
+    return names - {None}
 
 
 def check_signal(code, safe_names):

@@ -58,6 +58,7 @@ def run_program(path, mode):
     # gcc 12's thread sanitizer cannot start where the kernel scatters mappings too widely.
     command = (["setarch", "-R"] if mode == "tsan" else []) + [path]
     env = dict(SANITIZERS, **os.environ)
+    env["PROBING_TEST_BUILD"] = "build/" + mode
     try:
         done = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

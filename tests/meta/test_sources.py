@@ -77,3 +77,12 @@ def test_signal_functions_are_followed():
     assert found == ["helper() is [signal] and calls free()"]
     header = "/* Add a row.\n * 0 or less.  [signal] */\nint ring_append(struct table *t);\n"
     assert check_style.tagged(header) == {"ring_append"}
+
+
+@pytest.mark.parametrize("text,names", [
+    ("uint64_t now(void); /* ns   [signal] */\nint x(int); /* [any] */\n", {"now"}),
+    ("#define A UINT64_C(1)\n\n/* Off.   [child] */\nvoid ring_off(void);\n", {"ring_off"}),
+    ("/* A file; never [signal]. */\nint file_read(int fd);\n", set()),
+])
+def test_tags_are_read(text, names):
+    assert check_style.tagged(text) == names
