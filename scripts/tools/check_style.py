@@ -107,9 +107,11 @@ def tagged(text):
         beside = text[start:comment.start()].strip()
         if beside:
             before = blanked(text[:comment.start()]).rstrip().rstrip(";")
+            before = re.sub(r"^[ \t]*#.*$", "", before, flags=re.M)
             declaration = re.split(r"[;{}]", before)[-1]
         else:
             declaration = re.split(r"[;{]", text[comment.end():], maxsplit=1)[0]
+            declaration = re.sub(r"^[ \t]*#.*$", "", declaration, flags=re.M)
         names.add(declared_name(declaration))
     return names - {None}
 

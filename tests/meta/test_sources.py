@@ -82,6 +82,7 @@ def test_signal_functions_are_followed():
 @pytest.mark.parametrize("text,names", [
     ("uint64_t now(void); /* ns   [signal] */\nint x(int); /* [any] */\n", {"now"}),
     ("#define A UINT64_C(1)\n\n/* Off.   [child] */\nvoid ring_off(void);\n", {"ring_off"}),
+    ("#define A UINT64_C(1)\nint now(void); /* [signal] */\n", {"now"}),
     ("/* A file; never [signal]. */\nint file_read(int fd);\n", set()),
 ])
 def test_tags_are_read(text, names):
