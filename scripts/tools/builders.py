@@ -22,6 +22,10 @@ def is_test(node):
     return node.name.endswith("_test.c")
 
 
+def has_main(_, node):
+    return "\nint main(" in node.get_text_contents()
+
+
 def glob(env, *patterns):
     """Files of this SConscript's folder, in an order that does not depend on the disk."""
     found = {str(n): n for p in patterns for n in env.Glob(p)}
@@ -75,6 +79,13 @@ def unit_tests(env, sources, objects=(), build_env=None):
                               LINKFLAGS=env["LINKFLAGS"] +
                               ["-Wl," + ",".join("--wrap=" + w for w in WRAPPED)])
         env["TESTS"].extend(program)
+
+
+def helper_program(env, source, objects=()):
+    """A program for tests and authors: <folder>/<name>.c becomes <build>/<folder>/<name>."""
+    name = os.path.relpath(source.srcnode().abspath, env["ROOT"].abspath)[:-2]
+    return env.Program("$BUILD/" + name, compiled(env, [source]) + list(objects),
+                       LIBS=[env.File("$BUILD/libcore.a")] + env.Static() + ["m", "dl"])
 
 
 def part(env, pack=(), exclude=(), patterns=("*.c",)):
@@ -143,10 +154,10 @@ def test_aliases(env, names):
     if env["MODE"] in ("asan", "tsan"):  # Python itself is not sanitized
         command += " --no-python"
     else:
-        programs += list(env["PRODUCTS"].values())
+        programs += list(env["PRODUCTS"].values()) + env["HELPERS"]
     for name in names:
         AlwaysBuild(Alias(name, programs, command))
-    env.Alias("unit", env["TESTS"])
+    env.Alias("unit", env["TESTS"] + env["HELPERS"])
 
 
 def install_aliases(env):
@@ -157,7 +168,7 @@ def install_aliases(env):
         where = {"probing": "bin", "libprobing": "lib/probing"}.get(name)
         if name.startswith("plugin/"):
             where = "lib/probing/plugins"
-        if where:
+        if where and node:
             made += env.Install("%s/%s" % (top, where), stripped(env, node[0]))
     trees = (("include/probing", "include/probing", "*.h"),
              ("include/probing/ext", "include/probing/ext", "*.h"),
@@ -175,7 +186,9 @@ def install_aliases(env):
 
 def generate(env):
     words = {"Part": part, "Packed": packed, "Sorted": glob, "Compiled": compiled,
-             "Module": module, "UserProgram": command, "Static": static, "UnitTests": unit_tests,
+             "Module": module, "UserProgram": command,
+             "HelperProgram": helper_program,
+             "HasMain": has_main, "Static": static, "UnitTests": unit_tests,
              "TestAliases": test_aliases, "InstallAliases": install_aliases}
     for name, function in words.items():
         env.AddMethod(function, name)
