@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/cli.h - what the files of the `probing` command share: the target, and one function a command.
+ *
+ * One thread.  Functions give the exit code of the program, or -errno with err_set() done, which
+ * main() prints as one line and turns into EXIT_FAILED.
+ */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+#define DEFAULT_PORT 9922 /* of the seeds' READMEs */
+
+enum target_kind {
+    TARGET_NONE,   /* not given */
+    TARGET_LIVE,   /* a process that answers: at a unix socket, or over TCP */
+    TARGET_FILES,  /* a directory whose process is dead or stopped */
+    TARGET_BARE    /* a process without a core: only `inject` can do something with it */
+};
+
+struct target {
+    enum target_kind kind;
+    const char *text;     /* as the user wrote it */
+    pid_t pid;            /* 0: not local */
+    char directory[4096]; /* data directory as we can open it, "" when remote */
+    char host[256];       /* TCP */
+    uint16_t port;
+    bool stopped; /* the process is SIGSTOPped (or traced): it cannot answer */
+};
+
+/* Find out what `text` names: pid, host:port, host, [v6]:port, unix socket, data directory. */
+int target_resolve(const char *text, struct target *ret);
+/* Newest data directory of a living process, by its mapped data file; -ENOENT: it has no core. */
+int target_directory_of(pid_t pid, char *ret, size_t size);
+
+struct probing_client;
+int target_connect(const struct target *t, struct probing_client **ret);
+
+/* Roots where data directories are looked for; fn gives non-zero to stop. */
+int target_each_directory(int (*fn)(void *arg, const char *directory), void *arg);
+/* A line "key: value" of a data directory's info file; -ENOENT. */
+int target_info(const char *directory, const char *key, char *ret, size_t size);
+/* Is the process that wrote this directory still the one with its pid? */
+bool target_alive(const char *directory, pid_t *ret_pid);
+
+/* Ctrl-C and SIGTERM raise this; long commands look at it. */
+extern volatile sig_atomic_t cli_interrupted;
+
+/* ---- commands: argv[0] is the command's name ---- */
+
+int command_inject(struct target *t, int argc, char **argv);  /* enter.c */
+int command_list(struct target *t, int argc, char **argv);    /* list.c */
+int command_gc(struct target *t, int argc, char **argv);      /* list.c */
+int command_forward(struct target *t, int argc, char **argv); /* live.c: as it is */
+int command_query(struct target *t, int argc, char **argv);   /* query.c: query, tables, describe */
+int command_watch(struct target *t, int argc, char **argv);   /* live.c */
+int command_script(struct target *t, int argc, char **argv);  /* live.c */
+int command_plugin(struct target *t, int argc, char **argv);  /* plugin.c */
+
+/* Send a plugin's file through the data directory's door.  name: for messages; the answer's
+ * text comes back as err_set().  -ENODEV: the plugin itself refused. */
+int door_load_plugin(const char *directory, const char *name, const char *file);
+/* Where the CLI itself has <name>.so: PROBING_PLUGIN_PATH, beside us, ../lib/probing/plugins. */
+int plugin_find(const char *name, char *ret, size_t size);
+/* Likewise a file that ships: "libprobing.so". */
+int installed_file(const char *name, char *ret, size_t size);
+
+/* ask the live target: words as they are, answer to stdout.  Gives the command's status. */
+int live_run(const struct target *t, int argc, const char *const *argv);
+
+/* Width of the terminal when stdout is one, else 0. */
+uint32_t cli_width(void);
+
+#endif

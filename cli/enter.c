@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/enter.c - the `inject` command: options, then cli/inject does it, then wait until it answers.
+ *
+ * One thread.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/inject/inject.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/stack/stack.h"
+#include "sdk/client/client.h"
+
+#define SETTINGS_MAX 64
+#define PLUGINS_MAX 16
+
+struct enter_options {
+    struct inject_options inject;
+    const char *settings[SETTINGS_MAX + 1];
+    uint32_t n_settings;
+    char listen[300];
+    const char *plugins[PLUGINS_MAX];
+    uint32_t n_plugins;
+    char library[4096];
+};
+
+static int add_setting(struct enter_options *o, const char *text)
+{
+    if (o->n_settings == SETTINGS_MAX)
+        return err_set(-E2BIG, "more than %d settings", SETTINGS_MAX);
+    if (strchr(text, '=') == NULL || strchr(text, '\n') != NULL || text[0] == '=')
+        return err_set(-EINVAL, "-D wants KEY=VALUE, not '%s'", text);
+    o->settings[o->n_settings++] = text;
+    return 0;
+}
+
+static int take_option(struct enter_options *o, const char *option, const char *value)
+{
+    if (strcmp(option, "-D") == 0)
+        return add_setting(o, value);
+    if (strcmp(option, "-l") == 0 || strcmp(option, "--listen") == 0) {
+        (void)snprintf(o->listen, sizeof o->listen, "server.listen=%s", value);
+        return add_setting(o, o->listen);
+    }
+    if (strcmp(option, "--plugin") == 0) {
+        if (o->n_plugins == PLUGINS_MAX)
+            return err_set(-E2BIG, "more than %d plugins", PLUGINS_MAX);
+        o->plugins[o->n_plugins++] = value;
+        return 0;
+    }
+    if (strcmp(option, "--timeout") == 0) {
+        int r = parse_ns(value, &o->inject.timeout_ns);
+        return r < 0 || o->inject.timeout_ns > 0 ? r : err_set(-EINVAL, "--timeout must be more than 0");
+    }
+    return err_set(-EINVAL, "inject has no option '%s'; `probing help inject` shows those it has", option);
+}
+
+static int parse_options(struct enter_options *o, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--dry-run") == 0) {
+            o->inject.dry_run = true;
+            continue;
+        }
+        if (argv[i][0] != '-')
+            return err_set(-EINVAL, "inject takes no argument '%s'", argv[i]);
+        if (i + 1 == argc) {
+            int r = take_option(o, argv[i], ""); /* says so when it is unknown */
+            return r == -EINVAL && strstr(err_text(), "has no option") != NULL
+                       ? r : err_set(-EINVAL, "option %s needs a value", argv[i]);
+        }
+        int r = take_option(o, argv[i], argv[i + 1]);
+        if (r < 0)
+            return r;
+        i++;
+    }
+    return 0;
+}
+
+/* Wait until the core of `pid` answers at its socket. */
+static int wait_ready(struct target *t, uint64_t timeout_ns)
+{
+    uint64_t deadline = clock_monotonic() + timeout_ns;
+    int pause_ms = 1;
+
+    for (;;) {
+        struct probing_client *c = NULL;
+        if (target_directory_of(t->pid, t->directory, sizeof t->directory) == 0) {
+            t->kind = TARGET_LIVE;
+            if (target_connect(t, &c) == 0) {
+                client_free(c);
+                return 0;
+            }
+        }
+        if (cli_interrupted)
+            return err_set(-ECANCELED, "interrupted; the core is in process %d and may start yet", (int)t->pid);
+        if (clock_monotonic() > deadline)
+            return err_set(-ETIMEDOUT, "the core is in process %d but does not answer yet (%s); ask again, and "
+                                       "see probing.log in its data directory", (int)t->pid, err_text());
+        (void)poll(NULL, 0, pause_ms);
+        if (pause_ms < 20)
+            pause_ms *= 2;
+    }
+}
+
+static int has_python_symbol(void *arg, const struct stack_module *m)
+{
+    return stack_symbol_address(arg, m, "Py_GetVersion") != 0;
+}
+
+static bool runs_python(pid_t pid)
+{
+    struct stack_process *p;
+
+    if (stack_process_open(pid, &p) < 0)
+        return false;
+    bool found = stack_modules(p, has_python_symbol, p) != 0;
+    stack_process_free(p);
+    return found;
+}
+
+/* Plugins asked for must load; python is sent unasked wherever there is a Python. */
+static int load_plugins(const struct target *t, const struct enter_options *o, bool fresh)
+{
+    char file[4096];
+    int r = EXIT_DONE;
+
+    if (fresh && runs_python(t->pid) && plugin_find("python", file, sizeof file) == 0 &&
+        door_load_plugin(t->directory, "python", file) < 0 && strstr(err_text(), "already") == NULL) {
+        fprintf(stderr, "probing: %s\n", err_text());
+        r = EXIT_FAILED;
+    }
+    for (uint32_t i = 0; i < o->n_plugins; i++) {
+        if (plugin_find(o->plugins[i], file, sizeof file) < 0 ||
+            door_load_plugin(t->directory, o->plugins[i], file) < 0) {
+            fprintf(stderr, "probing: %s\n", err_text());
+            r = EXIT_FAILED;
+        } else {
+            printf("plugin %s loaded\n", o->plugins[i]);
+        }
+    }
+    return r;
+}
+
+int command_inject(struct target *t, int argc, char **argv)
+{
+    struct enter_options o = {.inject = {.pid = t->pid, .timeout_ns = 10 * NS_PER_S}};
+    struct inject_result result = {0};
+    int r = parse_options(&o, argc, argv);
+
+    if (r < 0)
+        return r;
+    if (t->host[0] != '\0' || t->pid == 0)
+        return err_set(-EINVAL, "inject needs the pid of a process on this machine, not '%s'", t->text);
+    if (t->kind == TARGET_FILES && !t->stopped)
+        return err_set(-ESRCH, "no process %d; there is only data of a dead one with that pid", (int)t->pid);
+    r = installed_file("libprobing.so", o.library, sizeof o.library);
+    if (r < 0)
+        return r;
+    o.inject.library = o.library;
+    o.inject.settings = o.settings;
+    r = inject_into(&o.inject, &result);
+    if (r < 0)
+        return r;
+    if (o.inject.dry_run) {
+        printf("process %d can be entered%s\n", (int)t->pid, result.already_there ? "; a core is in it already" : "");
+        return EXIT_DONE;
+    }
+    if (t->stopped) {
+        printf("probing %s is in process %d, which is stopped: it will answer after kill -CONT %d\n",
+               result.version, (int)t->pid, (int)t->pid);
+        return EXIT_DONE;
+    }
+    r = wait_ready(t, o.inject.timeout_ns);
+    if (r < 0)
+        return r;
+    if (result.already_there && o.n_settings > 0)
+        fprintf(stderr, "probing: a core was there already: set what you want with `config`\n");
+    if (result.already_there)
+        printf("probing %s was in process %d already\n", result.version, (int)t->pid);
+    else
+        printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n", result.version,
+               (int)t->pid, (double)result.stopped_ns / 1e6, (double)result.total_ns / 1e6);
+    r = load_plugins(t, &o, true);
+    printf("data: %s\n", strstr(t->directory, "/root/") != NULL ? strstr(t->directory, "/root/") + 5 : t->directory);
+    return r;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/list.c - which processes have a core in them, which dead ones left data, and taking that away.
+ *
+ * One thread.
+ */
+#include "cli/cli.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+
+struct listing {
+    uint32_t shown;
+    bool header;
+};
+
+static void line(struct listing *l, const char *pid, const char *version, const char *directory,
+                 const char *command)
+{
+    if (!l->header)
+        printf("%8s  %-8s  %-40s  %s\n", "pid", "version", "data", "command");
+    l->header = true;
+    l->shown++;
+    printf("%8s  %-8s  %-40s  %s\n", pid, version, directory, command);
+}
+
+static void describe(struct listing *l, pid_t pid, const char *directory, const char *shown_directory)
+{
+    char number[16], version[32] = "?", command[160] = "?";
+
+    (void)snprintf(number, sizeof number, "%d", (int)pid);
+    (void)target_info(directory, "version", version, sizeof version);
+    (void)target_info(directory, "command", command, sizeof command);
+    line(l, number, version, shown_directory, command);
+}
+
+static int list_living(void)
+{
+    struct listing l = {0};
+    DIR *proc = opendir("/proc");
+
+    if (proc == NULL)
+        return err_set(-errno, "cannot read /proc: %s", strerror(errno));
+    for (struct dirent *e = readdir(proc); e != NULL; e = readdir(proc)) {
+        uint64_t pid;
+        char directory[4096];
+        if (e->d_name[0] < '1' || e->d_name[0] > '9' || parse_u64(e->d_name, &pid) < 0)
+            continue;
+        if (target_directory_of((pid_t)pid, directory, sizeof directory) == 0) {
+            char *inside = strstr(directory, "/root/");
+            describe(&l, (pid_t)pid, directory, inside != NULL ? inside + 5 : directory);
+        }
+    }
+    (void)closedir(proc);
+    if (l.shown == 0)
+        puts("no process of yours has a probing core in it; enter one with: probing -t <pid> inject");
+    return EXIT_DONE;
+}
+
+static int list_dead_one(void *arg, const char *directory)
+{
+    pid_t pid;
+
+    if (!target_alive(directory, &pid))
+        describe(arg, pid, directory, directory);
+    return 0;
+}
+
+int command_list(struct target *t, int argc, char **argv)
+{
+    struct listing l = {0};
+
+    (void)t;
+    if (argc == 1)
+        return list_living();
+    if (argc > 2 || strcmp(argv[1], "--dead") != 0)
+        return err_set(-EINVAL, "list takes --dead or nothing, not '%s'", argv[1]);
+    (void)target_each_directory(list_dead_one, &l);
+    if (l.shown == 0)
+        puts("no data of dead processes");
+    return EXIT_DONE;
+}
+
+/* ---- gc ---- */
+
+struct sweep {
+    uint64_t older_ns;
+    uint32_t removed, kept;
+    int failed;
+};
+
+/* A directory's memory files live elsewhere, behind links: take them away too. */
+static void remove_linked(const char *directory, const char *leaf)
+{
+    char link[4200], file[4096];
+
+    (void)snprintf(link, sizeof link, "%s/%s", directory, leaf);
+    ssize_t n = readlink(link, file, sizeof file - 1);
+    if (n <= 0)
+        return;
+    file[n] = '\0';
+    (void)unlink(file);
+    char *slash = strrchr(file, '/');
+    if (slash != NULL) {
+        *slash = '\0';
+        (void)rmdir(file); /* succeeds when its last file has gone */
+    }
+}
+
+static int sweep_one(void *arg, const char *directory)
+{
+    struct sweep *s = arg;
+    struct stat st;
+    pid_t pid;
+
+    if (target_alive(directory, &pid) || stat(directory, &st) == -1)
+        return 0;
+    uint64_t age_ns = (uint64_t)(time(NULL) > st.st_mtime ? time(NULL) - st.st_mtime : 0) * UINT64_C(1000000000);
+    char maps_directory[4096]; /* ejected, but the core may still hold files open: leave them be */
+    if (age_ns < s->older_ns || (pid != 0 && target_directory_of(pid, maps_directory, sizeof maps_directory) == 0 &&
+                                 strcmp(strrchr(maps_directory, '/'), strrchr(directory, '/')) == 0)) {
+        s->kept++;
+        return 0;
+    }
+    remove_linked(directory, "rings");
+    remove_linked(directory, "strings");
+    int r = file_remove_dir(directory);
+    if (r < 0) {
+        fprintf(stderr, "probing: %s\n", err_why(r));
+        s->failed = r;
+    } else {
+        s->removed++;
+    }
+    return 0;
+}
+
+int command_gc(struct target *t, int argc, char **argv)
+{
+    struct sweep s = {0};
+    uint64_t days = 0;
+
+    (void)t;
+    if (argc == 3 && strcmp(argv[1], "--older") == 0) {
+        if (parse_u64(argv[2], &days) < 0 || days > 36500)
+            return err_set(-EINVAL, "--older wants a number of days, not '%s'", argv[2]);
+    } else if (argc != 1) {
+        return err_set(-EINVAL, "gc takes --older DAYS or nothing");
+    }
+    s.older_ns = days * UINT64_C(86400000000000);
+    (void)target_each_directory(sweep_one, &s);
+    printf("%u data directories removed, %u kept\n", s.removed, s.kept);
+    return s.failed < 0 ? EXIT_FAILED : EXIT_DONE;
+}

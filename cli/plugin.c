@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/plugin.c - the `plugin` command, and how a plugin's file gets into the target.
+ *
+ * A plugin is sent as an open descriptor through the data directory's `door`, so it loads into a
+ * container that has no such file.  One thread.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+#define DOOR_TIMEOUT_MS 30000 /* a plugin's start may wait for the GIL */
+
+/* ---- finding files that were installed with us ---- */
+
+/* Directory of our own executable, without a slash at its end. */
+static int own_directory(char *ret, size_t size)
+{
+    ssize_t n = readlink("/proc/self/exe", ret, size - 1);
+
+    if (n <= 0)
+        return err_set(-errno, "cannot read /proc/self/exe: %s", strerror(errno));
+    ret[n] = '\0';
+    char *slash = strrchr(ret, '/');
+    if (slash == NULL)
+        return err_set(-EINVAL, "/proc/self/exe is '%s'", ret);
+    *slash = '\0';
+    return 0;
+}
+
+int installed_file(const char *name, char *ret, size_t size)
+{
+    static const char *const PLACES[] = {"%s/%s", "%s/../lib/probing/%s"}; /* build tree; installed */
+    char own[3000];
+    int r = own_directory(own, sizeof own);
+
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < sizeof PLACES / sizeof PLACES[0]; i++) {
+        int n = i == 0 ? snprintf(ret, size, "%s/%s", own, name)
+                       : snprintf(ret, size, "%s/../lib/probing/%s", own, name);
+        if (n > 0 && (size_t)n < size && access(ret, R_OK) == 0)
+            return 0;
+    }
+    return err_set(-ENOENT, "%s is neither in %s nor in %s/../lib/probing; is probing installed whole?", name,
+                   own, own);
+}
+
+int plugin_find(const char *name, char *ret, size_t size)
+{
+    const char *path = getenv("PROBING_PLUGIN_PATH");
+    char leaf[128];
+
+    for (const char *p = path; p != NULL && *p != '\0';) {
+        size_t n = strcspn(p, ":");
+        int written = snprintf(ret, size, "%.*s/%s.so", (int)n, p, name);
+        if (n > 0 && written > 0 && (size_t)written < size && access(ret, R_OK) == 0)
+            return 0;
+        p += n + (p[n] == ':');
+    }
+    (void)snprintf(leaf, sizeof leaf, "plugins/%s.so", name);
+    return installed_file(leaf, ret, size);
+}
+
+/* ---- the door ---- */
+
+static int door_connect(const char *directory)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = -1, dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (dirfd == -1)
+        return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
+    (void)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/door", dirfd);
+    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    if (fd == -1 || connect(fd, (struct sockaddr *)&address, sizeof address) == -1) {
+        int e = errno;
+        if (fd != -1)
+            (void)close(fd);
+        (void)close(dirfd);
+        return err_set(-e, "cannot reach the process at %s/door: %s", directory, strerror(e));
+    }
+    (void)close(dirfd);
+    return fd;
+}
+
+static int door_send(int door, const char *name, int fd)
+{
+    char text[160];
+    int n = snprintf(text, sizeof text, "plugin %s", name);
+    struct iovec part = {.iov_base = text, .iov_len = (size_t)n};
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.bytes = {0}};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1,
+                             .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    if (sendmsg(door, &message, MSG_NOSIGNAL) == -1)
+        return err_set(-errno, "cannot send the plugin to the process: %s", strerror(errno));
+    return 0;
+}
+
+static int door_answer(int door, const char *name)
+{
+    char text[ERR_TEXT_BYTES];
+    struct pollfd p = {.fd = door, .events = POLLIN};
+    int ready = poll(&p, 1, DOOR_TIMEOUT_MS);
+
+    if (ready == 0)
+        return err_set(-ETIMEDOUT, "plugin %s: no answer from the process in %d s", name, DOOR_TIMEOUT_MS / 1000);
+    if (ready == -1)
+        return err_set(-errno, "plugin %s: %s", name, strerror(errno));
+    ssize_t n = recv(door, text, sizeof text - 1, 0);
+    if (n <= 0)
+        return err_set(-ECONNRESET, "plugin %s: the process closed the connection", name);
+    text[n] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (strncmp(text, "error: ", 7) == 0)
+        return err_set(-EPROTO, "%s", text + 7);
+    return 0;
+}
+
+int door_load_plugin(const char *directory, const char *name, const char *file)
+{
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+
+    if (fd == -1)
+        return err_set(-errno, "cannot open %s: %s", file, strerror(errno));
+    int door = door_connect(directory);
+    int r = door < 0 ? door : door_send(door, name, fd);
+    if (r == 0)
+        r = door_answer(door, name);
+    if (door >= 0)
+        (void)close(door);
+    (void)close(fd);
+    return r;
+}
+
+/* ---- the command ---- */
+
+/* "torch", "./my_plugin.so": name and file.  -ENOENT: we have no such file (the target may). */
+static int plugin_file(const char *word, char *name, size_t name_size, char *file, size_t file_size)
+{
+    const char *slash = strrchr(word, '/'), *leaf = slash != NULL ? slash + 1 : word;
+    size_t n = strlen(leaf);
+
+    if (n > 3 && strcmp(leaf + n - 3, ".so") == 0) {
+        /* The plugin says its own name; the file's is only for messages. */
+        const char *bare = strncmp(leaf, "probing_", 8) == 0 ? leaf + 8 : leaf;
+        (void)snprintf(name, name_size, "%.*s", (int)(strlen(bare) - 3), bare);
+        (void)snprintf(file, file_size, "%s", word);
+        return access(word, R_OK) == 0 ? 0 : err_set(-errno, "cannot read the plugin %s: %s", word, strerror(errno));
+    }
+    if (!text_is_name(word))
+        return err_set(-EINVAL, "'%s' is no plugin name (small letters, digits, _) and no .so file", word);
+    (void)snprintf(name, name_size, "%s", word);
+    return plugin_find(word, file, file_size);
+}
+
+static int load(struct target *t, const char *word)
+{
+    char name[64], file[4096];
+    int r = plugin_file(word, name, sizeof name, file, sizeof file);
+
+    if (r == -ENOENT && strchr(word, '/') == NULL) {
+        const char *words[] = {"plugin", "load", word}; /* we have none: the target's own path may */
+        return live_run(t, 3, words);
+    }
+    if (r < 0)
+        return r;
+    if (t->host[0] != '\0') { /* a remote process may load only what is in its own plugin path */
+        const char *words[] = {"plugin", "load", name};
+        return live_run(t, 3, words);
+    }
+    r = door_load_plugin(t->directory, name, file);
+    if (r < 0)
+        return r;
+    printf("plugin %s loaded\n", name);
+    return EXIT_DONE;
+}
+
+int command_plugin(struct target *t, int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "load") == 0) {
+        struct probing_client *probe = NULL; /* says first, in one line, when nobody is there */
+        if (t->kind != TARGET_LIVE)
+            return target_connect(t, &probe);
+        return load(t, argv[2]);
+    }
+    return command_forward(t, argc, argv);
+}
