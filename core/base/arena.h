@@ -2,7 +2,8 @@
  *
  * core/base/arena.h - memory that is taken piece by piece and given back all at once.
  *
- * Owner's thread only.  Pieces are 16-byte aligned.  With a limit, arena_alloc() gives NULL past it.
+ * Owner's thread only.  Pieces are 16-byte aligned.  With a limit, arena_alloc() gives NULL past
+ * it.
  */
 #ifndef CORE_BASE_ARENA_H
 #define CORE_BASE_ARENA_H
@@ -20,7 +21,7 @@ struct arena {
 void arena_init(struct arena *a, size_t limit_bytes);
 void arena_done(struct arena *a); /* frees every piece */
 
-void *arena_alloc(struct arena *a, size_t size);                /* NULL: no memory or over the limit */
+void *arena_alloc(struct arena *a, size_t size); /* NULL: no memory or over the limit */
 void *arena_zalloc(struct arena *a, size_t count, size_t size); /* zeroed; NULL also on overflow */
 char *arena_text(struct arena *a, const char *text, size_t n);  /* NUL-terminated copy */
 

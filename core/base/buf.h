@@ -21,7 +21,7 @@ struct buf {
 };
 
 void buf_init(struct buf *b, size_t max);
-void buf_done(struct buf *b); /* frees; the struct may be used again after buf_init() */
+void buf_done(struct buf *b);  /* frees; the struct may be used again after buf_init() */
 void buf_reset(struct buf *b); /* empty again, memory kept, failure forgotten */
 
 /* Each gives 0 or the buffer's failure. */

@@ -15,14 +15,16 @@
 #define NS_PER_MS UINT64_C(1000000)
 #define NS_PER_S UINT64_C(1000000000)
 
-uint64_t clock_now(void);       /* CLOCK_MONOTONIC ns, from the cycle counter when safe     [signal] */
-uint64_t clock_monotonic(void); /* CLOCK_MONOTONIC ns, from the kernel                      [signal] */
+/* CLOCK_MONOTONIC ns, from the cycle counter when safe.                              [signal] */
+uint64_t clock_now(void);
+/* CLOCK_MONOTONIC ns, from the kernel.                                               [signal] */
+uint64_t clock_monotonic(void);
 
 /* Compare counter and kernel clock again.  One thread at a time (the drain thread). */
 void clock_calibrate(void);
 
 /* What to add to clock_now() to get UTC ns since the epoch: taken once per process, so that a
- * step of the wall clock never reorders rows.                                                 [any] */
+ * step of the wall clock never reorders rows.                                          [any] */
 int64_t clock_utc_offset(void);
 
 #endif

@@ -2,9 +2,9 @@
  *
  * core/base/err.h - a negative errno plus one sentence, kept per thread.
  *
- * The place that knows the reason says it: return err_set(-EINVAL, "column '%s' has no type", name);
- * everything above passes the code on.  Any thread; never from a signal handler (it formats text
- * and its thread storage may be allocated at first use).
+ * The place that knows the reason says it: return err_set(-EINVAL, "column '%s' has no type",
+ * name); everything above passes the code on.  Any thread; never from a signal handler (it formats
+ * text and its thread storage may be allocated at first use).
  */
 #ifndef CORE_BASE_ERR_H
 #define CORE_BASE_ERR_H

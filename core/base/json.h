@@ -23,9 +23,9 @@ struct json {
     bool is_integer; /* a NUMBER without fraction or exponent that fits: see integer */
     int64_t integer;
     double number;
-    const char *text; /* STRING: unescaped, NUL-terminated; NUMBER: as written */
-    size_t size;      /* STRING: bytes of text; ARRAY, OBJECT: how many members */
-    const char *key;  /* of a member of an OBJECT, unescaped */
+    const char *text;          /* STRING: unescaped, NUL-terminated; NUMBER: as written */
+    size_t size;               /* STRING: bytes of text; ARRAY, OBJECT: how many members */
+    const char *key;           /* of a member of an OBJECT, unescaped */
     struct json *first, *next; /* members of ARRAY/OBJECT; the next sibling */
 };
 

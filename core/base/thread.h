@@ -15,13 +15,15 @@
 
 /* Start a thread of ours: every signal blocked in it, named `name` (at most 15 bytes,
  * "probing/drain"), with a stack of stack_bytes (0: 512 KiB).  Caller joins with pthread_join(). */
-int thread_start(pthread_t *ret, const char *name, size_t stack_bytes, void *(*run)(void *), void *arg);
+int thread_start(pthread_t *ret, const char *name, size_t stack_bytes, void *(*run)(void *),
+                 void *arg);
 
 /* A condition with a time limit: a flag that many may raise and one or more wait for. */
 struct event {
     pthread_mutex_t mutex;
     pthread_cond_t cond; /* on CLOCK_MONOTONIC */
     bool raised;         /* lock: mutex */
+    uint64_t raises;     /* how often ever, so that all who wait see one raise.  lock: mutex */
 };
 
 int event_init(struct event *e);

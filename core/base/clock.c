@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/clock.c - the cycle counter, turned into CLOCK_MONOTONIC by a line redrawn often.
+ *
+ * ns = base_ns + (counter - base) * rate.  clock_calibrate() measures where the kernel's clock is
+ * and draws the next line from where the last one stands now, steered to meet the kernel one
+ * second later: time never goes back by calibration.  Two lines take turns; a reader that was held
+ * up for so long that its line was redrawn under it (two calibrations) sees that by the line's
+ * number and asks the kernel instead.  Nobody spins, so signal handlers may read.
+ */
+#include "core/base/clock.h"
+
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+#define CALIBRATE_FIRST (50 * NS_PER_MS) /* ns: shortest measure that gives a rate good to 1e-6 */
+#define CALIBRATE_EACH (500 * NS_PER_MS) /* ns: more often adds noise, not truth */
+#define OFF_TOO_FAR (NS_PER_MS / 2)      /* ns: so wrong a counter was stopped or moved */
+#define RATE_SHIFT 32
+
+struct line {
+    _Atomic uint64_t number; /* even when whole; changes whenever the line is redrawn */
+    _Atomic uint64_t base;   /* counter */
+    _Atomic uint64_t base_ns;
+    _Atomic uint64_t rate; /* ns per count, times 2^32 */
+};
+
+struct anchor {
+    uint64_t counter, ns;
+};
+
+static struct line lines[2];       /* written by the calibrating thread only */
+static _Atomic uint32_t current;   /* 0: none, ask the kernel; else 1 + index of the line */
+static _Atomic int64_t utc_offset; /* 0: not yet taken */
+static struct anchor first;        /* calibrating thread only; counter 0: none */
+static int8_t counter_is_safe;     /* calibrating thread only; 0: not asked, 1 yes, -1 no */
+
+#if defined(__x86_64__)
+static inline uint64_t counter_read(void)
+{
+    return __rdtsc();
+}
+#elif defined(__aarch64__)
+static inline uint64_t counter_read(void)
+{
+    uint64_t value;
+    __asm__ __volatile__("mrs %0, cntvct_el0" : "=r"(value));
+    return value;
+}
+#else
+static inline uint64_t counter_read(void)
+{
+    return 0; /* never used: ask_counter() says no */
+}
+#endif
+
+static uint64_t kernel_ns(clockid_t clock)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+uint64_t clock_monotonic(void)
+{
+    return kernel_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_now(void)
+{
+    uint32_t which = atomic_load_explicit(&current, memory_order_acquire);
+    if (which == 0)
+        return clock_monotonic();
+    const struct line *l = &lines[which - 1];
+    uint64_t number = atomic_load_explicit(&l->number, memory_order_acquire);
+    /* Acquire, so that the second look at the number comes after these on every processor. */
+    uint64_t base = atomic_load_explicit(&l->base, memory_order_acquire);
+    uint64_t base_ns = atomic_load_explicit(&l->base_ns, memory_order_acquire);
+    uint64_t rate = atomic_load_explicit(&l->rate, memory_order_acquire);
+    uint64_t counter = counter_read();
+    if ((number & 1) || atomic_load_explicit(&l->number, memory_order_relaxed) != number)
+        return clock_monotonic();
+    /* Signed: another core's counter may be a little behind the base. */
+    return base_ns +
+           (uint64_t)(((__int128)(int64_t)(counter - base) * (int64_t)rate) >> RATE_SHIFT);
+}
+
+/* Does the first `limit` bytes of a file hold the word? */
+static bool file_has(const char *path, const char *word, bool whole)
+{
+    char text[16384];
+    size_t n = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return false;
+    while (n < sizeof(text) - 1) {
+        ssize_t got = read(fd, text + n, sizeof(text) - 1 - n);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+    }
+    (void)close(fd);
+    text[n] = '\0';
+    if (whole)
+        return strncmp(text, word, strlen(word)) == 0 && text[strlen(word)] == '\n';
+    return strstr(text, word) != NULL;
+}
+
+static bool ask_counter(void)
+{
+#if defined(__x86_64__)
+    return file_has("/sys/devices/system/clocksource/clocksource0/current_clocksource", "tsc",
+                    true) &&
+           file_has("/proc/cpuinfo", " constant_tsc", false) &&
+           file_has("/proc/cpuinfo", " nonstop_tsc", false);
+#elif defined(__aarch64__)
+    return file_has("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                    "arch_sys_counter", true);
+#else
+    return false;
+#endif
+}
+
+/* Counter and kernel clock at one moment: the tightest of some tries. */
+static struct anchor measure(void)
+{
+    struct anchor best = {0};
+    uint64_t best_width = UINT64_MAX;
+    for (int i = 0; i < 8; i++) {
+        uint64_t before = counter_read();
+        uint64_t ns = clock_monotonic();
+        uint64_t width = counter_read() - before;
+        if (width < best_width) {
+            best_width = width;
+            best = (struct anchor){.counter = before + width / 2, .ns = ns};
+        }
+    }
+    return best;
+}
+
+static void draw(uint64_t base, uint64_t base_ns, uint64_t rate)
+{
+    uint32_t which = atomic_load_explicit(&current, memory_order_relaxed) == 1 ? 1 : 0;
+    struct line *l = &lines[which];
+    uint64_t number = atomic_load_explicit(&l->number, memory_order_relaxed);
+    atomic_store_explicit(&l->number, number + 1, memory_order_relaxed);
+    /* Release: whoever sees a new field also sees the odd number, on its second look. */
+    atomic_store_explicit(&l->base, base, memory_order_release);
+    atomic_store_explicit(&l->base_ns, base_ns, memory_order_release);
+    atomic_store_explicit(&l->rate, rate, memory_order_release);
+    atomic_store_explicit(&l->number, number + 2, memory_order_release);
+    atomic_store_explicit(&current, which + 1, memory_order_release);
+}
+
+/* Where the line in use stands at a counter value. */
+static uint64_t stands_at(uint64_t counter)
+{
+    const struct line *l = &lines[atomic_load_explicit(&current, memory_order_relaxed) - 1];
+    uint64_t base = atomic_load_explicit(&l->base, memory_order_relaxed);
+    uint64_t rate = atomic_load_explicit(&l->rate, memory_order_relaxed);
+    return atomic_load_explicit(&l->base_ns, memory_order_relaxed) +
+           (uint64_t)(((__int128)(int64_t)(counter - base) * (int64_t)rate) >> RATE_SHIFT);
+}
+
+static void start_over(struct anchor now)
+{
+    atomic_store_explicit(&current, 0, memory_order_release);
+    first = now;
+}
+
+void clock_calibrate(void)
+{
+    if (counter_is_safe == 0)
+        counter_is_safe = ask_counter() ? 1 : -1;
+    if (counter_is_safe < 0)
+        return;
+    struct anchor now = measure();
+    bool running = atomic_load_explicit(&current, memory_order_relaxed) != 0;
+    if (first.counter == 0) {
+        first = now;
+        return;
+    }
+    uint64_t passed = now.ns - first.ns;
+    if (passed < (running ? CALIBRATE_EACH : CALIBRATE_FIRST))
+        return;
+    if (now.counter <= first.counter) {
+        start_over(now);
+        return;
+    }
+    uint64_t rate =
+        (uint64_t)(((unsigned __int128)passed << RATE_SHIFT) / (now.counter - first.counter));
+    uint64_t base_ns = now.ns;
+    if (running) {
+        base_ns = stands_at(now.counter);
+        int64_t behind = (int64_t)(now.ns - base_ns);
+        if (behind > (int64_t)OFF_TOO_FAR || behind < -(int64_t)OFF_TOO_FAR) {
+            start_over(now);
+            return;
+        }
+        /* Meet the kernel's clock one second from now. */
+        rate = (uint64_t)((int64_t)rate +
+                          (int64_t)((__int128)(int64_t)rate * behind / (int64_t)NS_PER_S));
+    }
+    draw(now.counter, base_ns, rate);
+    if (running)
+        first = now;
+}
+
+int64_t clock_utc_offset(void)
+{
+    int64_t offset = atomic_load_explicit(&utc_offset, memory_order_acquire);
+    if (offset)
+        return offset;
+    uint64_t before = clock_monotonic();
+    uint64_t utc = kernel_ns(CLOCK_REALTIME);
+    uint64_t after = clock_monotonic();
+    int64_t fresh = (int64_t)(utc - (before + (after - before) / 2));
+    if (atomic_compare_exchange_strong_explicit(&utc_offset, &offset, fresh, memory_order_acq_rel,
+                                                memory_order_acquire))
+        return fresh;
+    return offset;
+}

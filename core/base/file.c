@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/file.c - reading and writing small files whole, private directories, /proc facts.
+ *
+ * Any thread.  Symbolic links are not followed where we make or remove things.
+ */
+#include "core/base/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+
+#define READ_STEP ((size_t)4096)
+
+int file_read(int dirfd, const char *path, struct buf *b)
+{
+    int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return err_set(-errno, "%s: %s", path, strerror(errno));
+    int rc = 0;
+    for (;;) {
+        char piece[READ_STEP];
+        ssize_t got = read(fd, piece, sizeof(piece));
+        if (got == -1 && errno == EINTR)
+            continue;
+        if (got == -1)
+            rc = err_set(-errno, "%s: %s", path, strerror(errno));
+        if (got <= 0)
+            break;
+        rc = buf_add(b, piece, (size_t)got);
+        if (rc) {
+            (void)err_set(rc, "%s: larger than %zu bytes, or no memory for it", path, b->max);
+            break;
+        }
+    }
+    (void)close(fd);
+    return rc;
+}
+
+static int write_all(int fd, const char *data, size_t size)
+{
+    while (size) {
+        ssize_t n = write(fd, data, size);
+        if (n == -1 && errno == EINTR)
+            continue;
+        if (n == -1)
+            return -errno;
+        data += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+int file_write(int dirfd, const char *path, const void *data, size_t size, mode_t mode)
+{
+    static _Atomic uint32_t count; /* so that two threads never share a temporary name */
+    char temporary[4096];
+    int n = snprintf(temporary, sizeof(temporary), "%s.%d.%u.new", path, (int)getpid(),
+                     (unsigned)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
+    if (n < 0 || (size_t)n >= sizeof(temporary))
+        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", path);
+    int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
+    if (fd == -1)
+        return err_set(-errno, "%s cannot be made: %s", temporary, strerror(errno));
+    int rc = write_all(fd, data, size);
+    if (close(fd) == -1 && rc == 0)
+        rc = -errno;
+    if (rc == 0 && renameat(dirfd, temporary, dirfd, path) == -1)
+        rc = -errno;
+    if (rc) {
+        (void)unlinkat(dirfd, temporary, 0);
+        return err_set(rc, "%s cannot be written: %s", path, strerror(-rc));
+    }
+    return 0;
+}
+
+int file_private_dir(const char *path)
+{
+    struct stat st;
+    if (mkdir(path, 0700) == -1 && errno != EEXIST)
+        return err_set(-errno, "directory %s cannot be made: %s", path, strerror(errno));
+    if (lstat(path, &st) == -1)
+        return err_set(-errno, "%s: %s", path, strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return err_set(-ENOTDIR, "%s is not a directory: remove it or name another", path);
+    if (st.st_uid != geteuid())
+        return err_set(-EPERM, "directory %s belongs to uid %u, not to us: name another", path,
+                       (unsigned)st.st_uid);
+    if (st.st_mode & 077)
+        return err_set(-EPERM, "directory %s is open to others (mode %03o): chmod 700 it", path,
+                       (unsigned)(st.st_mode & 0777));
+    return 0;
+}
+
+static bool is_dots(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+/* Remove the entries of one directory, subdirectories only where depth is left. */
+static int remove_entries(int parent, const char *name, int depth)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd == -1)
+        return -errno;
+    DIR *dir = fdopendir(fd);
+    if (!dir) {
+        int failed = errno;
+        (void)close(fd);
+        return -failed;
+    }
+    int rc = 0;
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        if (is_dots(entry->d_name) || unlinkat(fd, entry->d_name, 0) == 0 || errno == ENOENT)
+            continue;
+        int failed = -errno;
+        if ((errno == EISDIR || errno == EPERM) && depth > 0) {
+            failed = remove_entries(fd, entry->d_name, depth - 1);
+            if (failed == 0 && unlinkat(fd, entry->d_name, AT_REMOVEDIR) == -1)
+                failed = -errno;
+        }
+        if (rc == 0)
+            rc = failed;
+    }
+    (void)closedir(dir);
+    return rc;
+}
+
+int file_remove_dir(const char *path)
+{
+    int rc = remove_entries(AT_FDCWD, path, /* depth= */ 1);
+    if (rc == 0 && rmdir(path) == -1)
+        rc = -errno;
+    return rc ? err_set(rc, "directory %s cannot be removed: %s", path, strerror(-rc)) : 0;
+}
+
+int proc_start_time(pid_t pid, uint64_t *ret_ticks)
+{
+    char path[64], text[1024];
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd == -1 ? -1 : read(fd, text, sizeof(text) - 1);
+    int failed = errno;
+    if (fd != -1)
+        (void)close(fd);
+    if (n <= 0)
+        return err_set(n == 0 || failed == ENOENT ? -ESRCH : -failed, "there is no process %d",
+                       (int)pid);
+    text[n] = '\0';
+    /* The name may hold blanks and parentheses: count from the last one. */
+    char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    uint64_t ticks = 0;
+    if (!at || at[1] < '0' || at[1] > '9')
+        return err_set(-EINVAL, "%s is not as proc(5) says", path);
+    for (at++; *at >= '0' && *at <= '9'; at++)
+        ticks = ticks * 10 + (uint64_t)(*at - '0');
+    *ret_ticks = ticks;
+    return 0;
+}

@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/json.c - a recursive reader of bounded depth, and the two writers that are not trivial.
+ *
+ * Owner's thread only.  It keeps numbers as written beside their values, so no digit is lost.
+ */
+#include "core/base/json.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+struct reader {
+    struct arena *arena;
+    const char *text;
+    size_t size;
+    size_t at;
+    int depth;
+};
+
+static int bad(const struct reader *r, const char *what)
+{
+    return err_set(-EINVAL, "bad JSON at byte %zu: %s", r->at, what);
+}
+
+static int no_memory(const struct reader *r)
+{
+    return err_set(-ENOMEM, "no memory for JSON at byte %zu", r->at);
+}
+
+static void skip_blanks(struct reader *r)
+{
+    while (r->at < r->size && (r->text[r->at] == ' ' || r->text[r->at] == '\t' ||
+                               r->text[r->at] == '\n' || r->text[r->at] == '\r'))
+        r->at++;
+}
+
+static int peek(const struct reader *r)
+{
+    return r->at < r->size ? (unsigned char)r->text[r->at] : -1;
+}
+
+/* Length of the UTF-8 sequence at p, 0: not one (too long, surrogate, cut, past U+10FFFF). */
+static size_t utf8_length(const unsigned char *p, size_t n)
+{
+    if (p[0] < 0x80)
+        return 1;
+    size_t length = p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc2 ? 2 : 0;
+    if (p[0] > 0xf4 || length == 0 || length > n)
+        return 0;
+    for (size_t i = 1; i < length; i++) {
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    }
+    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
+        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
+        return 0;
+    return length;
+}
+
+static int hex4(struct reader *r, uint32_t *ret)
+{
+    uint32_t value = 0;
+    if (r->size - r->at < 4)
+        return bad(r, "\\u needs four hexadecimal digits");
+    for (int i = 0; i < 4; i++, r->at++) {
+        char c = r->text[r->at];
+        uint32_t digit;
+        if (c >= '0' && c <= '9')
+            digit = (uint32_t)(c - '0');
+        else if ((c | 32) >= 'a' && (c | 32) <= 'f')
+            digit = (uint32_t)((c | 32) - 'a' + 10);
+        else
+            return bad(r, "\\u needs four hexadecimal digits");
+        value = value << 4 | digit;
+    }
+    *ret = value;
+    return 0;
+}
+
+static size_t put_utf8(char *out, uint32_t c)
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)((0xf00u >> n & 0xf0) | c);
+    return n;
+}
+
+/* The escape after a backslash, into out. */
+static int read_escape(struct reader *r, char *out, size_t *size)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+    int c = peek(r);
+    if (c == 'u') {
+        uint32_t high, low;
+        r->at++;
+        if (hex4(r, &high))
+            return -EINVAL;
+        if (high >= 0xd800 && high < 0xdc00) {
+            if (r->size - r->at < 2 || r->text[r->at] != '\\' || r->text[r->at + 1] != 'u')
+                return bad(r, "half of a surrogate pair");
+            r->at += 2;
+            if (hex4(r, &low))
+                return -EINVAL;
+            if (low < 0xdc00 || low > 0xdfff)
+                return bad(r, "half of a surrogate pair");
+            high = 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00);
+        } else if (high >= 0xdc00 && high < 0xe000) {
+            return bad(r, "half of a surrogate pair");
+        }
+        *size += put_utf8(out + *size, high);
+        return 0;
+    }
+    const char *found = c > 0 ? strchr(from, c) : NULL;
+    if (!found)
+        return bad(r, "unknown escape");
+    out[(*size)++] = to[found - from];
+    r->at++;
+    return 0;
+}
+
+static int read_string(struct reader *r, const char **ret, size_t *ret_size)
+{
+    size_t start = ++r->at, end = start, size = 0;
+    while (end < r->size && r->text[end] != '"')
+        end += r->text[end] == '\\' ? 2 : 1;
+    if (end >= r->size)
+        return bad(r, "the string has no end");
+    char *out = arena_alloc(r->arena, end - start + 1); /* unescaped is never longer */
+    if (!out)
+        return no_memory(r);
+    while (r->text[r->at] != '"') {
+        unsigned char c = (unsigned char)r->text[r->at];
+        if (c == '\\') {
+            r->at++;
+            int rc = read_escape(r, out, &size);
+            if (rc)
+                return rc;
+            continue;
+        }
+        size_t n = utf8_length((const unsigned char *)r->text + r->at, r->size - r->at);
+        if (c < 0x20)
+            return bad(r, "a control character in a string must be escaped");
+        if (n == 0)
+            return bad(r, "not UTF-8");
+        memcpy(out + size, r->text + r->at, n);
+        size += n;
+        r->at += n;
+        if (r->at >= r->size)
+            return bad(r, "the string has no end");
+    }
+    r->at++;
+    out[size] = '\0';
+    *ret = out;
+    *ret_size = size;
+    return 0;
+}
+
+static size_t skip_digits(struct reader *r)
+{
+    size_t start = r->at;
+    while (peek(r) >= '0' && peek(r) <= '9')
+        r->at++;
+    return r->at - start;
+}
+
+static int read_number(struct reader *r, struct json *out)
+{
+    size_t start = r->at;
+    bool plain = true;
+    if (peek(r) == '-')
+        r->at++;
+    bool zero = peek(r) == '0';
+    size_t n = skip_digits(r);
+    if (n == 0 || (zero && n > 1))
+        return bad(r, "not a number");
+    if (peek(r) == '.') {
+        plain = false;
+        r->at++;
+        if (skip_digits(r) == 0)
+            return bad(r, "digits must follow the decimal point");
+    }
+    if (peek(r) == 'e' || peek(r) == 'E') {
+        plain = false;
+        r->at++;
+        if (peek(r) == '+' || peek(r) == '-')
+            r->at++;
+        if (skip_digits(r) == 0)
+            return bad(r, "digits must follow the exponent");
+    }
+    out->type = JSON_NUMBER;
+    out->size = r->at - start;
+    out->text = arena_text(r->arena, r->text + start, out->size);
+    if (!out->text)
+        return no_memory(r);
+    out->is_integer = plain && parse_i64(out->text, &out->integer) == 0;
+    if (parse_f64(out->text, out->size, &out->number))
+        return bad(r, "the number is too long or too large");
+    return 0;
+}
+
+static int read_value(struct reader *r, struct json *out);
+
+/* Members up to `close`; an object's have keys. */
+static int read_members(struct reader *r, struct json *out, char close)
+{
+    struct json **last = &out->first;
+    r->at++;
+    skip_blanks(r);
+    if (peek(r) == close) {
+        r->at++;
+        return 0;
+    }
+    for (;;) {
+        struct json *member = arena_zalloc(r->arena, 1, sizeof(*member));
+        size_t key_size;
+        if (!member)
+            return no_memory(r);
+        skip_blanks(r);
+        if (close == '}') {
+            if (peek(r) != '"')
+                return bad(r, "a key in double quotes was expected");
+            int rc = read_string(r, &member->key, &key_size);
+            if (rc)
+                return rc;
+            skip_blanks(r);
+            if (peek(r) != ':')
+                return bad(r, "':' was expected after the key");
+            r->at++;
+        }
+        int rc = read_value(r, member);
+        if (rc)
+            return rc;
+        *last = member;
+        last = &member->next;
+        out->size++;
+        skip_blanks(r);
+        int c = peek(r);
+        if (c != ',' && c != close)
+            return bad(r, close == '}' ? "',' or '}' was expected" : "',' or ']' was expected");
+        r->at++;
+        if (c == close)
+            return 0;
+    }
+}
+
+static int read_word(struct reader *r, const char *word, struct json *out)
+{
+    size_t n = strlen(word);
+    if (r->size - r->at < n || memcmp(r->text + r->at, word, n) != 0)
+        return bad(r, "not a JSON value");
+    out->type = word[0] == 'n' ? JSON_NULL : JSON_BOOL;
+    out->boolean = word[0] == 't';
+    r->at += n;
+    return 0;
+}
+
+static int read_value(struct reader *r, struct json *out)
+{
+    skip_blanks(r);
+    int c = peek(r);
+    switch (c) {
+    case '{':
+    case '[': {
+        if (r->depth == JSON_DEPTH)
+            return bad(r, "nested too deeply (at most 64 levels)");
+        r->depth++;
+        out->type = c == '{' ? JSON_OBJECT : JSON_ARRAY;
+        int rc = read_members(r, out, c == '{' ? '}' : ']');
+        r->depth--;
+        return rc;
+    }
+    case '"':
+        out->type = JSON_STRING;
+        return read_string(r, &out->text, &out->size);
+    case 't':
+        return read_word(r, "true", out);
+    case 'f':
+        return read_word(r, "false", out);
+    case 'n':
+        return read_word(r, "null", out);
+    case -1:
+        return bad(r, "the text ends where a value was expected");
+    }
+    if (c == '-' || (c >= '0' && c <= '9'))
+        return read_number(r, out);
+    return bad(r, "not a JSON value");
+}
+
+int json_parse(struct arena *a, const char *text, size_t size, struct json **ret)
+{
+    struct reader r = {.arena = a, .text = text, .size = size};
+    struct json *root = arena_zalloc(a, 1, sizeof(*root));
+    if (!root)
+        return no_memory(&r);
+    int rc = read_value(&r, root);
+    if (rc)
+        return rc;
+    skip_blanks(&r);
+    if (r.at != size)
+        return bad(&r, "there is more after the value");
+    *ret = root;
+    return 0;
+}
+
+const struct json *json_get(const struct json *object, const char *key)
+{
+    if (!object || object->type != JSON_OBJECT)
+        return NULL;
+    for (const struct json *m = object->first; m; m = m->next) {
+        if (strcmp(m->key, key) == 0)
+            return m;
+    }
+    return NULL;
+}
+
+const char *json_text(const struct json *object, const char *key, const char *otherwise)
+{
+    const struct json *m = json_get(object, key);
+    return m && m->type == JSON_STRING ? m->text : otherwise;
+}
+
+int64_t json_int(const struct json *object, const char *key, int64_t otherwise)
+{
+    const struct json *m = json_get(object, key);
+    return m && m->type == JSON_NUMBER && m->is_integer ? m->integer : otherwise;
+}
+
+int json_add_text(struct buf *b, const char *text, size_t size)
+{
+    static const char hex[] = "0123456789abcdef";
+    const unsigned char *p = (const unsigned char *)text;
+    size_t run = 0; /* bytes before `i` that go out as they are */
+    (void)buf_addc(b, '"');
+    for (size_t i = 0; i < size;) {
+        size_t n = utf8_length(p + i, size - i);
+        unsigned char c = p[i];
+        if (n && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+            i += n;
+            run += n;
+            continue;
+        }
+        (void)buf_add(b, text + i - run, run);
+        run = 0;
+        i++;
+        if (n == 0) {
+            (void)buf_add(b, "\xef\xbf\xbd", 3);
+        } else if (c == '"' || c == '\\') {
+            (void)buf_add(b, (char[]){'\\', (char)c}, 2);
+        } else if (c == '\n' || c == '\t' || c == '\r') {
+            (void)buf_add(b, (char[]){'\\', c == '\n' ? 'n' : c == '\t' ? 't' : 'r'}, 2);
+        } else {
+            char escape[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+            (void)buf_add(b, escape, sizeof(escape));
+        }
+    }
+    (void)buf_add(b, text + size - run, run);
+    return buf_addc(b, '"');
+}
+
+int json_add_f64(struct buf *b, double value)
+{
+    char text[32];
+    if (isnan(value) || isinf(value))
+        return buf_adds(b, "null");
+    return buf_add(b, text, format_f64(value, text));
+}

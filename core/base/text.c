@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/text.c - strict text to number, shortest number to text, and "did you mean".
+ *
+ * Any thread.  The locale of the host is neither used nor changed: numbers are read and written
+ * in the C locale, which glibc gives without allocating.
+ */
+#include "core/base/text.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/err.h"
+
+#define NUMBER_MAX 400 /* characters: the longest exact decimal of a double has fewer */
+#define NAME_MAX_LETTERS 64
+
+/* Digits of text[0..n) as a number. */
+static int digits(const char *text, size_t n, uint64_t *ret)
+{
+    uint64_t value = 0;
+    if (n == 0)
+        return -EINVAL;
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return -EINVAL;
+        if (__builtin_mul_overflow(value, UINT64_C(10), &value) ||
+            __builtin_add_overflow(value, (uint64_t)(text[i] - '0'), &value))
+            return -ERANGE;
+    }
+    *ret = value;
+    return 0;
+}
+
+int parse_u64(const char *text, uint64_t *ret)
+{
+    int rc = digits(text, strlen(text), ret);
+    if (rc == -ERANGE)
+        return err_set(rc, "'%.40s' is too large (at most %llu)", text,
+                       (unsigned long long)UINT64_MAX);
+    return rc ? err_set(rc, "'%.40s' is not a whole number", text) : 0;
+}
+
+int parse_i64(const char *text, int64_t *ret)
+{
+    bool minus = text[0] == '-';
+    uint64_t value;
+    int rc = digits(text + minus, strlen(text + minus), &value);
+    if (rc == -EINVAL)
+        return err_set(rc, "'%.40s' is not a whole number", text);
+    if (rc || value > (uint64_t)INT64_MAX + minus)
+        return err_set(-ERANGE, "'%.40s' does not fit in 64 bits", text);
+    *ret = minus ? (int64_t)(0 - value) : (int64_t)value;
+    return 0;
+}
+
+int parse_f64(const char *text, size_t n, double *ret)
+{
+    char copy[NUMBER_MAX];
+    char *end;
+    size_t at = 0;
+
+    if (n == 0 || n >= sizeof(copy) || memchr(text, '\0', n))
+        return err_set(-EINVAL, "'%.*s' is not a number", (int)(n < 40 ? n : 40), text);
+    memcpy(copy, text, n);
+    copy[n] = '\0';
+    /* strtod also takes blanks, hexadecimal, "infinity" and "nan(...)": look before it does. */
+    if (copy[at] == '-' || copy[at] == '+')
+        at++;
+    bool named = strcmp(copy + at, "inf") == 0 || strcmp(copy + at, "nan") == 0;
+    if (!named && strspn(copy + at, "0123456789.eE+-") != n - at)
+        return err_set(-EINVAL, "'%.40s' is not a number", copy);
+    locale_t c = newlocale(LC_ALL_MASK, "C", NULL);
+    int saved = errno;
+    errno = 0;
+    double value = c ? strtod_l(copy, &end, c) : 0;
+    int failed = errno;
+    errno = saved;
+    if (!c)
+        return err_set(-ENOMEM, "no memory to read '%.40s'", copy);
+    freelocale(c);
+    if (end != copy + n || at == n)
+        return err_set(-EINVAL, "'%.40s' is not a number", copy);
+    if (failed == ERANGE && isinf(value))
+        return err_set(-ERANGE, "'%.40s' is too large for a double", copy);
+    *ret = value;
+    return 0;
+}
+
+int parse_bool(const char *text, bool *ret)
+{
+    static const char *const yes[] = {"on", "true", "yes", "1"};
+    static const char *const no[] = {"off", "false", "no", "0"};
+    for (size_t i = 0; i < 4; i++) {
+        if (strcasecmp(text, yes[i]) == 0 || strcasecmp(text, no[i]) == 0) {
+            *ret = strcasecmp(text, yes[i]) == 0;
+            return 0;
+        }
+    }
+    return err_set(-EINVAL, "'%.40s' is neither on nor off", text);
+}
+
+struct unit {
+    const char *name;
+    uint64_t factor;
+};
+
+/* A number, whole or with a fraction, and one of the units. */
+static int with_unit(const char *text, const struct unit *units, const char *what,
+                     const char *example, uint64_t *ret)
+{
+    size_t n = strspn(text, "0123456789");
+    size_t whole = n;
+    uint64_t value = 0;
+    double fraction = 0;
+    if (text[n] == '.') {
+        n += 1 + strspn(text + n + 1, "0123456789");
+        if (whole == 0 || n == whole + 1 || parse_f64(text + whole, n - whole, &fraction) < 0)
+            return err_set(-EINVAL, "'%.40s' is not %s (try %s)", text, what, example);
+    }
+    int rc = digits(text, whole, &value);
+    if (rc == -EINVAL)
+        return err_set(rc, "'%.40s' is not %s (try %s)", text, what, example);
+    for (const struct unit *u = units; u->name; u++) {
+        if (strcasecmp(text + n, u->name) != 0)
+            continue;
+        if (rc || __builtin_mul_overflow(value, u->factor, &value) ||
+            __builtin_add_overflow(value, (uint64_t)(fraction * (double)u->factor), &value))
+            return err_set(-ERANGE, "'%.40s' is too large for %s", text, what);
+        *ret = value;
+        return 0;
+    }
+    return err_set(-EINVAL, "'%.40s' has the unknown unit '%.20s' (try %s)", text, text + n,
+                   example);
+}
+
+int parse_ns(const char *text, uint64_t *ret)
+{
+    static const struct unit units[] = {{"", UINT64_C(1000000000)},
+                                        {"ns", 1},
+                                        {"us", 1000},
+                                        {"ms", 1000000},
+                                        {"s", UINT64_C(1000000000)},
+                                        {"m", UINT64_C(60000000000)},
+                                        {"min", UINT64_C(60000000000)},
+                                        {"h", UINT64_C(3600000000000)},
+                                        {"d", UINT64_C(86400000000000)},
+                                        {NULL, 0}};
+    return with_unit(text, units, "a duration", "\"250ms\", \"10s\" or \"2h\"", ret);
+}
+
+int parse_bytes(const char *text, uint64_t *ret)
+{
+    static const struct unit units[] = {{"", 1},
+                                        {"b", 1},
+                                        {"k", 1 << 10},
+                                        {"kb", 1 << 10},
+                                        {"kib", 1 << 10},
+                                        {"m", 1 << 20},
+                                        {"mb", 1 << 20},
+                                        {"mib", 1 << 20},
+                                        {"g", 1 << 30},
+                                        {"gb", 1 << 30},
+                                        {"gib", 1 << 30},
+                                        {"t", UINT64_C(1) << 40},
+                                        {"tb", UINT64_C(1) << 40},
+                                        {"tib", UINT64_C(1) << 40},
+                                        {NULL, 0}};
+    return with_unit(text, units, "a size", "\"64K\", \"10MB\" or \"1GB\"", ret);
+}
+
+size_t format_f64(double value, char *out)
+{
+    int n = 0;
+    if (isnan(value) || isinf(value)) {
+        const char *name = isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+        n = (int)strlen(name);
+        memcpy(out, name, (size_t)n + 1);
+        return (size_t)n;
+    }
+    if (fabs(value) < 1e15 && value == (double)(int64_t)value && !(value == 0 && signbit(value)))
+        return (size_t)snprintf(out, 32, "%lld", (long long)value);
+    locale_t c = newlocale(LC_ALL_MASK, "C", NULL);
+    locale_t old = c ? uselocale(c) : NULL;
+    for (int precision = 15; precision <= 17; precision++) {
+        n = snprintf(out, 32, "%.*g", precision, value);
+        if (precision == 17 || (c && strtod_l(out, NULL, c) == value))
+            break;
+    }
+    if (c) {
+        (void)uselocale(old);
+        freelocale(c);
+    }
+    return (size_t)n;
+}
+
+/* How many letters must be changed, added, removed or swapped with their neighbour. */
+static size_t distance(const char *a, size_t n, const char *b, size_t m)
+{
+    uint8_t rows[3][NAME_MAX_LETTERS + 1];
+    for (size_t j = 0; j <= m; j++)
+        rows[0][j] = (uint8_t)j;
+    for (size_t i = 1; i <= n; i++) {
+        uint8_t *now = rows[i % 3], *before = rows[(i + 2) % 3], *first = rows[(i + 1) % 3];
+        now[0] = (uint8_t)i;
+        for (size_t j = 1; j <= m; j++) {
+            int x = tolower((unsigned char)a[i - 1]), y = tolower((unsigned char)b[j - 1]);
+            uint8_t best = (uint8_t)(before[j - 1] + (x != y));
+            if (before[j] + 1 < best)
+                best = (uint8_t)(before[j] + 1);
+            if (now[j - 1] + 1 < best)
+                best = (uint8_t)(now[j - 1] + 1);
+            if (i > 1 && j > 1 && x == tolower((unsigned char)b[j - 2]) &&
+                y == tolower((unsigned char)a[i - 2]) && first[j - 2] + 1 < best)
+                best = (uint8_t)(first[j - 2] + 1);
+            now[j] = best;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *text_nearest(const char *word, const char *const *names, size_t n)
+{
+    size_t letters = strnlen(word, NAME_MAX_LETTERS + 1);
+    const char *best = NULL;
+    size_t best_distance = SIZE_MAX;
+    if (letters == 0 || letters > NAME_MAX_LETTERS)
+        return NULL;
+    for (size_t i = 0; i < n; i++) {
+        size_t m = names[i] ? strnlen(names[i], NAME_MAX_LETTERS + 1) : 0;
+        if (m == 0 || m > NAME_MAX_LETTERS)
+            continue;
+        size_t d = distance(word, letters, names[i], m);
+        size_t longer = letters > m ? letters : m;
+        if (d < best_distance && d * 3 <= longer) {
+            best_distance = d;
+            best = names[i];
+        }
+    }
+    return best;
+}
+
+bool text_is_name(const char *text)
+{
+    size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
+    return n >= 1 && n <= 63 && text[n] == '\0' && text[0] >= 'a' && text[0] <= 'z';
+}

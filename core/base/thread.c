@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/thread.c - starting our threads without the host noticing, and waiting with a limit.
+ *
+ * Any thread.  It keeps no list of threads: their owners join them.
+ */
+#include "core/base/thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+
+#define THREAD_STACK ((size_t)512 << 10) /* bytes: the default of thread.h */
+#define THREAD_STACK_MOST ((size_t)8 << 20)
+
+struct begin {
+    void *(*run)(void *);
+    void *arg;
+    char name[16]; /* PR_SET_NAME takes no more */
+};
+
+static void *begin_thread(void *arg)
+{
+    struct begin begin = *(struct begin *)arg;
+    free(arg);
+    (void)prctl(PR_SET_NAME, begin.name, 0, 0, 0);
+    return begin.run(begin.arg);
+}
+
+int thread_start(pthread_t *ret, const char *name, size_t stack_bytes, void *(*run)(void *),
+                 void *arg)
+{
+    sigset_t all, old;
+    pthread_attr_t attr;
+    int rc = EINVAL;
+    struct begin *begin = malloc(sizeof(*begin));
+    if (!begin)
+        return err_set(-ENOMEM, "no memory to start thread '%s'", name);
+    *begin = (struct begin){.run = run, .arg = arg};
+    memcpy(begin->name, name, strnlen(name, sizeof(begin->name) - 1));
+
+    /* The new thread inherits the mask, so no signal can reach it even at its first instruction. */
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    size_t stack = stack_bytes ? stack_bytes : THREAD_STACK;
+    /* EINVAL: the host's thread-local storage, which lives on the stack, is larger than that. */
+    for (; rc == EINVAL && stack <= THREAD_STACK_MOST; stack *= 2) {
+        rc = pthread_attr_init(&attr);
+        if (rc)
+            break;
+        rc = pthread_attr_setstacksize(&attr, stack);
+        if (rc == 0)
+            rc = pthread_create(ret, &attr, begin_thread, begin);
+        (void)pthread_attr_destroy(&attr);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (rc) {
+        free(begin);
+        return err_set(-rc, "thread '%s' cannot be started: %s", name, strerror(rc));
+    }
+    return 0;
+}
+
+int event_init(struct event *e)
+{
+    pthread_condattr_t attr;
+    *e = (struct event){.raised = false};
+    int rc = pthread_mutex_init(&e->mutex, NULL);
+    if (rc)
+        return err_set(-rc, "no mutex: %s", strerror(rc));
+    rc = pthread_condattr_init(&attr);
+    if (rc == 0) {
+        (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+        rc = pthread_cond_init(&e->cond, &attr);
+        (void)pthread_condattr_destroy(&attr);
+    }
+    if (rc) {
+        (void)pthread_mutex_destroy(&e->mutex);
+        return err_set(-rc, "no condition: %s", strerror(rc));
+    }
+    return 0;
+}
+
+void event_done(struct event *e)
+{
+    (void)pthread_cond_destroy(&e->cond);
+    (void)pthread_mutex_destroy(&e->mutex);
+}
+
+void event_raise(struct event *e)
+{
+    (void)pthread_mutex_lock(&e->mutex);
+    e->raised = true;
+    e->raises++;
+    (void)pthread_cond_broadcast(&e->cond);
+    (void)pthread_mutex_unlock(&e->mutex);
+}
+
+bool event_wait(struct event *e, uint64_t timeout_ns)
+{
+    uint64_t now = clock_monotonic();
+    uint64_t until = timeout_ns > UINT64_MAX / 4 ? now + UINT64_MAX / 4 : now + timeout_ns;
+    struct timespec at = {.tv_sec = (time_t)(until / NS_PER_S),
+                          .tv_nsec = (int32_t)(until % NS_PER_S)};
+    int rc = 0;
+
+    (void)pthread_mutex_lock(&e->mutex);
+    uint64_t seen = e->raises;
+    while (!e->raised && e->raises == seen && rc == 0)
+        rc = pthread_cond_timedwait(&e->cond, &e->mutex, &at);
+    /* By count, not by flag: another who waited may have lowered the flag already. */
+    bool raised = e->raised || e->raises != seen;
+    e->raised = false;
+    (void)pthread_mutex_unlock(&e->mutex);
+    return raised;
+}
