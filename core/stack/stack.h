@@ -36,6 +36,8 @@ void stack_process_refresh(struct stack_process *p, bool maps_too);
 /* Exactly `size` bytes at `address`, or -EFAULT.  _cached goes through the page cache. */
 int stack_read(struct stack_process *p, uint64_t address, void *ret, size_t size);
 int stack_read_cached(struct stack_process *p, uint64_t address, void *ret, size_t size);
+/* As many of `size` bytes as there are from `address` on; 0: none. */
+size_t stack_read_some(struct stack_process *p, uint64_t address, void *ret, size_t size);
 /* Put a copied piece of the target's stack into the page cache: reads inside it are answered from
  * the copy.  Borrowed until the next call or refresh. */
 void stack_overlay(struct stack_process *p, uint64_t address, const void *copy, size_t size);

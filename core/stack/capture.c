@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/stack/capture.c - the stack of one thread of our own process, without changing what it does.
+ * One capturing thread at a time; the handler runs on any thread.  The handler copies registers and
+ * stack into memory that stands ready; unwinding is done from the copy, by the caller.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+#include "core/stack/process.h"
+
+#define COPY_BYTES (256u << 10) /* of a thread's stack; what lies further up is read in place */
+#define TRIES 4                 /* looks at a waiting thread that wakes up meanwhile */
+#define STUCK_NS UINT64_C(1000000000) /* a handler that has begun ends within this */
+#define NS_PER_SECOND 1000000000
+
+enum { IDLE, ASKED, COPYING, DONE };
+
+/* The request in flight.  Static because the handler has no other way to find it. */
+static struct {
+    _Atomic uint32_t state; /* enum above; futex word */
+    _Atomic uint32_t number;
+    _Atomic pid_t tid;
+    struct stack_registers registers; /* handler's while COPYING, caller's else */
+    uint64_t copied_from;
+    size_t copied;
+    unsigned char *stack; /* COPY_BYTES */
+    int signal;           /* 0: none taken yet */
+    struct sigaction previous;
+    uint32_t unanswered; /* sent and not seen by the handler; lock: the caller's */
+} slot;
+
+/* Calls that end with EINTR after a signal even under SA_RESTART: signal(7). */
+static bool ends_with_eintr(int64_t number, const uint64_t arguments[6])
+{
+    static const int64_t numbers[] = {
+#ifdef SYS_poll
+        SYS_poll, SYS_select, SYS_epoll_wait, SYS_pause,
+#endif
+#ifdef SYS_epoll_pwait2
+        SYS_epoll_pwait2,
+#endif
+#ifdef SYS_futex_waitv
+        SYS_futex_waitv,
+#endif
+        SYS_ppoll, SYS_pselect6, SYS_epoll_pwait, SYS_nanosleep, SYS_clock_nanosleep,
+        SYS_rt_sigtimedwait, SYS_rt_sigsuspend, SYS_io_getevents, SYS_io_pgetevents, SYS_semop,
+        SYS_semtimedop, SYS_msgrcv, SYS_msgsnd, SYS_mq_timedreceive, SYS_mq_timedsend, SYS_connect,
+        SYS_close, SYS_restart_syscall, SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group,
+        /* With SO_RCVTIMEO or SO_SNDTIMEO, which cannot be seen from here. */
+        SYS_accept, SYS_accept4, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg,
+        426 /* io_uring_enter */};
+    if (number == SYS_futex) { /* without a time limit it is restarted */
+        int op = (int)arguments[1] & FUTEX_CMD_MASK;
+        return !((op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET) && arguments[3] == 0) &&
+               op != FUTEX_LOCK_PI;
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i] == number)
+            return true;
+    }
+    return false;
+}
+
+/* ---- /proc/self/task/TID ---- */
+
+static int task_file(pid_t tid, const char *name, char *ret, size_t size)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/%s", tid, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return -errno;
+    ssize_t n = read(fd, ret, size - 1);
+    int rc = n == -1 ? -errno : 0;
+    (void)close(fd);
+    ret[n > 0 ? n : 0] = '\0';
+    return rc;
+}
+
+/* comm and state: proc(5) stat, "TID (comm) S ..."; the comm may hold anything. */
+static int read_stat(pid_t tid, struct stack_thread *ret)
+{
+    char text[512];
+    int rc = task_file(tid, "stat", text, sizeof text);
+    if (rc < 0)
+        return rc == -EPERM || rc == -EACCES ? rc : -ESRCH;
+    char *open_at = strchr(text, '('), *close_at = strrchr(text, ')');
+    if (!open_at || !close_at || close_at < open_at || close_at[1] != ' ')
+        return -ESRCH;
+    size_t size = (size_t)(close_at - open_at) - 1;
+    if (size > sizeof ret->name - 1)
+        size = sizeof ret->name - 1;
+    memset(ret->name, 0, sizeof ret->name);
+    memcpy(ret->name, open_at + 1, size);
+    ret->state = close_at[2];
+    return 0;
+}
+
+struct waiting {
+    int64_t number; /* -1: waits, but in no system call */
+    uint64_t arguments[6];
+    uint64_t sp, ip;
+};
+
+/* proc(5) syscall: "running", or "-1 sp pc", or "nr a1 .. a6 sp pc".  true: it waits. */
+static bool read_waiting(pid_t tid, struct waiting *ret)
+{
+    char text[256], *at = text, *end;
+    uint64_t values[9];
+    int n = 0;
+    if (task_file(tid, "syscall", text, sizeof text) < 0)
+        return false;
+    for (; n < 9; n++) {
+        values[n] = n == 0 ? (uint64_t)strtoll(at, &end, 0) : strtoull(at, &end, 0);
+        if (end == at)
+            break;
+        at = end;
+    }
+    if (n != 9 && n != 3)
+        return false;
+    ret->number = (int64_t)values[0];
+    memset(ret->arguments, 0, sizeof ret->arguments);
+    if (n == 9)
+        memcpy(ret->arguments, values + 1, sizeof ret->arguments);
+    ret->sp = values[n - 2];
+    ret->ip = values[n - 1];
+    return ret->sp != 0 && ret->ip != 0;
+}
+
+static bool blocks_signal(pid_t tid, int number)
+{
+    char text[4096];
+    if (task_file(tid, "status", text, sizeof text) < 0)
+        return true;
+    const char *line = strstr(text, "\nSigBlk:");
+    return !line || (strtoull(line + 8, NULL, 16) >> (number - 1) & 1);
+}
+
+/* ---- the handler ---- */
+
+/* [signal] */
+static void copy_registers(const ucontext_t *context, struct stack_registers *r)
+{
+#if defined(__x86_64__)
+    const greg_t *g = context->uc_mcontext.gregs;
+    r->value[0] = (uint64_t)g[REG_RAX];
+    r->value[1] = (uint64_t)g[REG_RDX];
+    r->value[2] = (uint64_t)g[REG_RCX];
+    r->value[3] = (uint64_t)g[REG_RBX];
+    r->value[4] = (uint64_t)g[REG_RSI];
+    r->value[5] = (uint64_t)g[REG_RDI];
+    r->value[6] = (uint64_t)g[REG_RBP];
+    r->value[7] = (uint64_t)g[REG_RSP];
+    for (int i = 0; i < 8; i++)
+        r->value[8 + i] = (uint64_t)g[REG_R8 + i];
+    r->value[16] = (uint64_t)g[REG_RIP];
+    r->known = (UINT64_C(1) << 17) - 1;
+#elif defined(__aarch64__)
+    for (int i = 0; i < 31; i++)
+        r->value[i] = context->uc_mcontext.regs[i];
+    r->value[31] = context->uc_mcontext.sp;
+    r->value[32] = context->uc_mcontext.pc;
+    r->known = (UINT64_C(1) << 33) - 1;
+#endif
+}
+
+/* By a system call, because the copy may reach past the stack into memory that goes away. [signal]
+ */
+static size_t copy_memory(unsigned char *to, uint64_t from, size_t size)
+{
+    struct iovec here = {to, size}, there = {(void *)(uintptr_t)from, size};
+    int64_t n = syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* The thread went into such a call between our look and the signal.  Ours has the highest number
+ * and is taken last, so when it is us who stand right after the call, nobody else's signal wanted
+ * the EINTR: let it make the call again.  (Code there is "mov eax, number; syscall".)   [signal] */
+static void make_call_again(ucontext_t *context)
+{
+#if defined(__x86_64__)
+    greg_t *g = context->uc_mcontext.gregs;
+    const uint64_t none[6] = {0, 0, 0, 1, 0, 0};
+    unsigned char code[7];
+    int32_t number;
+    if (g[REG_RAX] != -EINTR ||
+        copy_memory(code, (uint64_t)g[REG_RIP] - sizeof code, sizeof code) != sizeof code)
+        return;
+    memcpy(&number, code + 1, sizeof number);
+    if (code[0] != 0xb8 || code[5] != 0x0f || code[6] != 0x05 || !ends_with_eintr(number, none) ||
+        number == SYS_connect || number == SYS_close)
+        return;
+    g[REG_RAX] = number;
+    g[REG_RIP] -= 2;
+#else
+    (void)context; /* aarch64: the first argument is gone, the caller sees EINTR */
+#endif
+}
+
+/* [signal] */
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    int kept = errno;
+    uint32_t asked = ASKED;
+    if (info->si_code != SI_QUEUE || info->si_value.sival_ptr != &slot ||
+        info->si_pid != getpid()) {
+        if (slot.previous.sa_flags & SA_SIGINFO)
+            slot.previous.sa_sigaction(number, info, context);
+        else if (slot.previous.sa_handler != SIG_DFL && slot.previous.sa_handler != SIG_IGN)
+            slot.previous.sa_handler(number);
+        return;
+    }
+    make_call_again(context);
+    if (atomic_load_explicit(&slot.tid, memory_order_acquire) == syscall(SYS_gettid) &&
+        atomic_compare_exchange_strong_explicit(&slot.state, &asked, COPYING, memory_order_acq_rel,
+                                                memory_order_relaxed)) {
+        copy_registers(context, &slot.registers);
+        slot.copied_from = slot.registers.value[STACK_REG_SP];
+        slot.copied = copy_memory(slot.stack, slot.copied_from, COPY_BYTES);
+        atomic_store_explicit(&slot.state, DONE, memory_order_release);
+        (void)syscall(SYS_futex, &slot.state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    }
+    errno = kept;
+}
+
+/* Our handler on a real-time signal that nobody has: from the top, so that it is taken last. */
+static int take_signal(void)
+{
+    struct sigaction now,
+        ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    if (slot.signal != 0 && sigaction(slot.signal, NULL, &now) == 0 &&
+        (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_signal)
+        return 0;
+    if (!slot.stack && !(slot.stack = malloc(COPY_BYTES)))
+        return err_set(-ENOMEM, "no memory for the copy of a stack");
+    (void)sigfillset(&ours.sa_mask);
+    for (int number = SIGRTMAX - 1; number > SIGRTMIN; number--) {
+        if (sigaction(number, NULL, &now) == -1 || (now.sa_flags & SA_SIGINFO) ||
+            now.sa_handler != SIG_DFL)
+            continue;
+        if (sigaction(number, &ours, &slot.previous) == 0) {
+            slot.signal = number;
+            return 0;
+        }
+    }
+    return err_set(-EBUSY, "every real-time signal is in use by the program: no native stacks");
+}
+
+void stack_capture_off(void)
+{
+    struct sigaction now, ignore = {.sa_handler = SIG_IGN};
+    if (slot.signal == 0)
+        return;
+    if (sigaction(slot.signal, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
+        now.sa_sigaction == on_signal) {
+        /* Drops a signal still on its way, which would end the program under SIG_DFL. */
+        if (slot.unanswered > 0)
+            (void)sigaction(slot.signal, &ignore, NULL);
+        (void)sigaction(slot.signal, &slot.previous, NULL);
+    }
+    slot.signal = 0;
+    slot.unanswered = 0;
+    if (atomic_load_explicit(&slot.state, memory_order_acquire) == IDLE) {
+        free(slot.stack);
+        slot.stack = NULL;
+    }
+}
+
+/* ---- the caller's side ---- */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
+}
+
+/* Until the state is DONE.  false: time is over. */
+static bool wait_done(uint64_t timeout_ns)
+{
+    uint64_t end = now_ns() + timeout_ns;
+    for (;;) {
+        uint32_t state = atomic_load_explicit(&slot.state, memory_order_acquire);
+        uint64_t now = now_ns();
+        if (state == DONE)
+            return true;
+        if (now >= end)
+            return false;
+        struct timespec left = {.tv_sec = (time_t)((end - now) / NS_PER_SECOND),
+                                .tv_nsec = (int32_t)((end - now) % NS_PER_SECOND)};
+        (void)syscall(SYS_futex, &slot.state, FUTEX_WAIT_PRIVATE, state, &left, NULL, 0);
+    }
+}
+
+static int send_signal(pid_t tid)
+{
+    siginfo_t info = {.si_signo = slot.signal, .si_code = SI_QUEUE};
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_ptr = &slot;
+    atomic_store_explicit(&slot.tid, tid, memory_order_release);
+    atomic_store_explicit(&slot.state, ASKED, memory_order_release);
+    if (syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, slot.signal, &info) == 0)
+        return 0;
+    int rc = -errno;
+    atomic_store_explicit(&slot.state, IDLE, memory_order_release);
+    return rc == -ESRCH ? rc : err_set(rc, "cannot signal thread %d: %s", tid, strerror(-rc));
+}
+
+static int unwind_into(struct stack_process *self, const struct stack_registers *r,
+                       struct stack_thread *ret)
+{
+    int n = stack_unwind(self, r, ret->frames, STACK_FRAMES_MAX, &ret->end);
+    ret->n = n > 0 ? (uint32_t)n : 0;
+    return n > 0 ? 0 : n;
+}
+
+static int look_by_signal(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
+                          struct stack_thread *ret)
+{
+    if (atomic_load_explicit(&slot.state, memory_order_acquire) != IDLE) {
+        if (!wait_done(0)) /* a thread stands still in the middle of an earlier copy */
+            return err_set(-EBUSY, "an earlier look at thread %d has not ended",
+                           atomic_load_explicit(&slot.tid, memory_order_relaxed));
+        atomic_store_explicit(&slot.state, IDLE, memory_order_relaxed);
+    }
+    int rc = send_signal(tid);
+    if (rc < 0)
+        return rc;
+    if (!wait_done(timeout_ns)) {
+        uint32_t asked = ASKED;
+        if (atomic_compare_exchange_strong_explicit(&slot.state, &asked, IDLE, memory_order_acq_rel,
+                                                    memory_order_acquire)) {
+            slot.unanswered++;
+            return err_set(-ETIMEDOUT, "thread %d did not answer in %llu ms", tid,
+                           (unsigned long long)(timeout_ns / 1000000));
+        }
+        if (!wait_done(STUCK_NS))
+            return err_set(-ETIMEDOUT, "thread %d stands still in our handler", tid);
+    }
+    stack_process_refresh(self, /* maps_too= */ false);
+    stack_overlay(self, slot.copied_from, slot.stack, slot.copied);
+    rc = unwind_into(self, &slot.registers, ret);
+    stack_process_refresh(self, /* maps_too= */ false); /* the copy is not valid any more */
+    atomic_store_explicit(&slot.state, IDLE, memory_order_release);
+    return rc;
+}
+
+/* A thread that waits: its stack lies still.  Look twice to be sure that it did. */
+static int look_by_proc(struct stack_process *self, pid_t tid, const struct waiting *first,
+                        struct stack_thread *ret)
+{
+    struct stack_registers r = {.known = UINT64_C(1) << STACK_REG_IP | UINT64_C(1) << STACK_REG_SP};
+    struct waiting again;
+    r.value[STACK_REG_IP] = first->ip;
+    r.value[STACK_REG_SP] = first->sp;
+    stack_process_refresh(self, /* maps_too= */ false);
+    int rc = unwind_into(self, &r, ret);
+    if (rc < 0)
+        return rc;
+    return read_waiting(tid, &again) && again.ip == first->ip && again.sp == first->sp ? 0
+                                                                                       : -EAGAIN;
+}
+
+static int look_at_myself(struct stack_process *self, struct stack_thread *ret)
+{
+    struct stack_registers r;
+    ucontext_t context;
+    if (getcontext(&context) == -1)
+        return -errno;
+    copy_registers(&context, &r);
+    stack_process_refresh(self, /* maps_too= */ false);
+    ret->syscall = -1;
+    return unwind_into(self, &r, ret);
+}
+
+int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
+                  struct stack_thread *ret)
+{
+    int rc = read_stat(tid, ret);
+    ret->tid = tid;
+    ret->syscall = -1;
+    ret->n = 0;
+    ret->end = STACK_END_LOST;
+    if (rc < 0)
+        return rc == -ESRCH ? err_set(-ESRCH, "there is no thread %d", tid) : rc;
+    if (tid == syscall(SYS_gettid))
+        return look_at_myself(self, ret);
+    rc = take_signal();
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < TRIES; i++) {
+        struct waiting waiting = {.number = -1};
+        bool waits = read_waiting(tid, &waiting);
+        ret->syscall = waits ? waiting.number : -1;
+        bool blocks = blocks_signal(tid, slot.signal);
+        if (waits &&
+            (blocks || ret->state == 'D' || ends_with_eintr(waiting.number, waiting.arguments)))
+            rc = look_by_proc(self, tid, &waiting, ret);
+        else if (blocks)
+            rc = err_set(-EAGAIN, "thread %d blocks our signal and does not wait", tid);
+        else
+            return look_by_signal(self, tid, timeout_ns, ret);
+        if (rc != -EAGAIN)
+            return rc;
+        (void)read_stat(tid, ret);
+    }
+    ret->n = 0;
+    return err_set(-ETIMEDOUT, "thread %d blocks all signals and does not stand still", tid);
+}

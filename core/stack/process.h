@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/stack/process.h - what the files of this folder know of a process and tell nobody else.
+ * Owner's thread only.
+ */
+#ifndef CORE_STACK_PROCESS_H
+#define CORE_STACK_PROCESS_H
+
+#include <elf.h>
+
+#include "core/stack/stack.h"
+
+#define PAGE_BYTES UINT64_C(4096) /* of our cache; the kernel's may be larger, reads do not care \
+                                   */
+#define PAGE_SLOTS 1024u          /* 4 MiB at most; torch with 316 modules uses about 300 */
+
+struct mapping {
+    uint64_t start, end, offset, inode;
+    const char *path; /* "" when anonymous; in stack_process.paths */
+    bool readable, writable, executable;
+};
+
+struct page {
+    uint64_t address;    /* 1: empty */
+    uint64_t generation; /* 0: memory that does not change while the maps stand */
+    unsigned char bytes[4096];
+};
+
+/* Function symbols of one module, in order of address. */
+struct symbols {
+    const void *file; /* mmap of the module's file, NULL: table and names are copies on the heap */
+    size_t file_size;
+    const Elf64_Sym *table;
+    const char *names;
+    uint64_t names_size;
+    uint32_t *order; /* indices of functions into table */
+    uint32_t n;
+    bool tried;
+};
+
+enum module_state { MODULE_UNKNOWN = 0, MODULE_ELF = 1, MODULE_NONE = 2 };
+
+struct module {
+    struct stack_module about;
+    enum module_state state;
+    uint64_t inode, first_end; /* of the first mapping: it names the entry of map_files */
+    char *path;                /* owned */
+    bool seen;                 /* while the maps are read again */
+    bool dynamic_read;
+    uint64_t dynamic, symtab, strtab, strtab_size, gnu_hash, sysv_hash; /* addresses, 0: none */
+    uint32_t n_symbols;
+    uint64_t build_id, build_id_size; /* address of the bytes */
+    Elf64_Ehdr header;
+    Elf64_Phdr segments[24];
+    uint32_t n_segments;
+    struct symbols symbols;
+};
+
+struct stack_process {
+    pid_t pid;
+    bool self;
+    bool no_vm_read; /* process_vm_readv(2) is refused: /proc/PID/mem instead */
+    int mem;         /* -1, or /proc/PID/mem */
+    struct mapping *maps;
+    uint32_t n_maps;
+    char *paths;
+    uint64_t generation;
+    bool maps_fresh;         /* read since the last refresh: a miss is a miss */
+    struct module **modules; /* in order of base */
+    uint32_t n_modules;
+    struct page *pages[PAGE_SLOTS];
+    uint64_t overlay, overlay_size;
+    const unsigned char *overlay_bytes;
+    void *space;   /* unw_addr_space_t */
+    bool no_table; /* the last lookup of unwind information found none */
+    char *(*demangle)(const char *name, char *out, size_t *size, int *ret_status);
+    bool demangle_sought;
+    char *demangled; /* malloc'ed by the demangler and used again */
+    size_t demangled_size;
+};
+
+/* memory.c */
+int process_read_maps(struct stack_process *p);
+const struct mapping *process_mapping_at(const struct stack_process *p, uint64_t address);
+
+/* elf.c */
+int modules_update(struct stack_process *p); /* after the maps were read */
+void modules_free(struct stack_process *p);
+struct module *module_at(struct stack_process *p, uint64_t address);
+bool module_dynamic(struct stack_process *p, struct module *m); /* true: has symbols */
+/* Copies of .dynsym and .dynstr; caller frees both. */
+int module_copy_symbols(struct stack_process *p, struct module *m, Elf64_Sym **ret_table,
+                        char **ret_names);
+
+/* symbol.c */
+void symbols_done(struct symbols *s);
+
+/* unwind.c */
+void unwind_flush(struct stack_process *p); /* modules changed */
+void unwind_done(struct stack_process *p);
+
+#endif

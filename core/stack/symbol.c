@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/stack/symbol.c - names of addresses: .symtab of the module's file, else .dynsym.
+ * Owner's thread only.  A file is believed only when it carries the build-id of what is mapped (or,
+ * without one, the same headers); it is mapped, not copied, so large ones cost page cache only.
+ * No demangler of our own: __cxa_demangle is used where the process has a C++ library.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/stack/process.h"
+
+void symbols_done(struct symbols *s)
+{
+    if (s->file) {
+        (void)munmap((void *)(uintptr_t)s->file, s->file_size);
+    } else {
+        free((void *)(uintptr_t)s->table);
+        free((void *)(uintptr_t)s->names);
+    }
+    free(s->order);
+    *s = (struct symbols){.tried = s->tried};
+}
+
+/* `size` bytes at `offset` of the mapped file, or NULL. */
+static const void *inside(const struct symbols *s, uint64_t offset, uint64_t size)
+{
+    uint64_t end;
+    if (__builtin_add_overflow(offset, size, &end) || end > s->file_size || offset % 8)
+        return NULL;
+    return (const char *)s->file + offset;
+}
+
+static bool same_build(struct stack_process *p, const struct module *m, const struct symbols *s)
+{
+    unsigned char id[64];
+    const Elf64_Ehdr *header = inside(s, 0, sizeof *header);
+    if (!header || memcmp(header, &m->header, offsetof(Elf64_Ehdr, e_shoff)) != 0)
+        return false;
+    if (m->build_id == 0) /* then the place of the section table is what tells builds apart */
+        return memcmp(header, &m->header, sizeof *header) == 0;
+    if (m->build_id_size > sizeof id || stack_read(p, m->build_id, id, m->build_id_size) < 0)
+        return false;
+    for (uint32_t i = 0; i < m->n_segments; i++) {
+        const Elf64_Phdr *g = &m->segments[i];
+        uint64_t at = m->build_id - m->about.bias - g->p_vaddr;
+        if (g->p_type == PT_LOAD && m->build_id - m->about.bias >= g->p_vaddr &&
+            at + m->build_id_size <= g->p_filesz)
+            return g->p_offset + at + m->build_id_size <= s->file_size &&
+                   memcmp((const char *)s->file + g->p_offset + at, id, m->build_id_size) == 0;
+    }
+    return false;
+}
+
+static bool take_sections(struct symbols *s, uint32_t type, uint32_t *ret_n)
+{
+    const Elf64_Ehdr *header = inside(s, 0, sizeof *header);
+    const Elf64_Shdr *sections = inside(s, header->e_shoff, header->e_shnum * sizeof(Elf64_Shdr));
+    if (!sections || header->e_shentsize != sizeof(Elf64_Shdr))
+        return false;
+    for (uint32_t i = 0; i < header->e_shnum; i++) {
+        if (sections[i].sh_type != type || sections[i].sh_link >= header->e_shnum)
+            continue;
+        const Elf64_Shdr *names = &sections[sections[i].sh_link];
+        s->table = inside(s, sections[i].sh_offset, sections[i].sh_size);
+        s->names = (const char *)s->file + names->sh_offset;
+        s->names_size = names->sh_size;
+        *ret_n = (uint32_t)(sections[i].sh_size / sizeof(Elf64_Sym));
+        if (s->table && names->sh_size > 0 && names->sh_offset < s->file_size &&
+            names->sh_size <= s->file_size - names->sh_offset &&
+            s->names[names->sh_size - 1] == '\0')
+            return true;
+    }
+    return false;
+}
+
+static int map_file(const char *path, struct symbols *s)
+{
+    struct stat st;
+    void *file = MAP_FAILED;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd == -1)
+        return -errno;
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+        file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    (void)close(fd);
+    if (file == MAP_FAILED)
+        return -ENOENT;
+    s->file = file;
+    s->file_size = (size_t)st.st_size;
+    return 0;
+}
+
+static bool from_file(struct stack_process *p, struct module *m, uint32_t *ret_n)
+{
+    struct symbols *s = &m->symbols;
+    char path[4200];
+    for (int way = 0; way < 2; way++) {
+        if (way == 0)
+            (void)snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", p->pid,
+                           (unsigned long long)m->about.base, (unsigned long long)m->first_end);
+        else
+            (void)snprintf(path, sizeof path, "/proc/%d/root%s", p->pid, m->path);
+        if (map_file(path, s) < 0)
+            continue;
+        if (same_build(p, m, s) &&
+            (take_sections(s, SHT_SYMTAB, ret_n) || take_sections(s, SHT_DYNSYM, ret_n)))
+            return true;
+        symbols_done(s);
+    }
+    return false;
+}
+
+static bool from_memory(struct stack_process *p, struct module *m, uint32_t *ret_n)
+{
+    Elf64_Sym *table;
+    char *names;
+    if (module_copy_symbols(p, m, &table, &names) < 0)
+        return false;
+    m->symbols.table = table;
+    m->symbols.names = names;
+    m->symbols.names_size = m->strtab_size;
+    *ret_n = m->n_symbols;
+    return true;
+}
+
+static bool is_function(const struct symbols *s, const Elf64_Sym *sym)
+{
+    unsigned type = ELF64_ST_TYPE(sym->st_info);
+    return (type == STT_FUNC || type == STT_GNU_IFUNC) && sym->st_shndx != SHN_UNDEF &&
+           sym->st_value != 0 && sym->st_name < s->names_size;
+}
+
+/* Several names for one address: the global one, then the one with a size, then the shorter. */
+static int by_address(const void *a, const void *b, void *arg)
+{
+    const struct symbols *s = arg;
+    const Elf64_Sym *x = &s->table[*(const uint32_t *)a], *y = &s->table[*(const uint32_t *)b];
+    if (x->st_value != y->st_value)
+        return x->st_value < y->st_value ? -1 : 1;
+    bool global_x = ELF64_ST_BIND(x->st_info) == STB_GLOBAL;
+    bool global_y = ELF64_ST_BIND(y->st_info) == STB_GLOBAL;
+    if (global_x != global_y)
+        return global_x ? 1 : -1;
+    if (x->st_size != y->st_size)
+        return x->st_size < y->st_size ? -1 : 1;
+    return x->st_name < y->st_name ? -1 : x->st_name > y->st_name;
+}
+
+static void load_symbols(struct stack_process *p, struct module *m)
+{
+    struct symbols *s = &m->symbols;
+    uint32_t n = 0, functions = 0;
+    s->tried = true;
+    if (m->about.elf_class != ELFCLASS64)
+        return;
+    if (!(m->path[0] == '/' && from_file(p, m, &n)) && !from_memory(p, m, &n))
+        return;
+    for (uint32_t i = 0; i < n; i++)
+        functions += is_function(s, &s->table[i]);
+    s->order = malloc((functions + 1u) * sizeof *s->order);
+    if (!s->order) {
+        symbols_done(s);
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (is_function(s, &s->table[i]))
+            s->order[s->n++] = i;
+    }
+    qsort_r(s->order, s->n, sizeof *s->order, by_address, s);
+}
+
+/* The function that holds `value`; one without a size reaches to the next. */
+static const Elf64_Sym *find_function(const struct symbols *s, uint64_t value)
+{
+    uint32_t low = 0, high = s->n;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (s->table[s->order[middle]].st_value <= value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    /* An inner label of no size may stand after the function that holds it. */
+    for (uint32_t i = low; i > 0 && low - i < 8; i--) {
+        const Elf64_Sym *sym = &s->table[s->order[i - 1]];
+        if (value - sym->st_value < sym->st_size || (sym->st_size == 0 && i == low))
+            return sym;
+    }
+    return NULL;
+}
+
+/* Of our own process only: the C++ library that is mapped anyway.  By its address, not by dlsym(),
+ * which waits for ld.so's lock; it stays mapped, its unique symbols forbid unloading. */
+static void find_demangler(struct stack_process *p)
+{
+    p->demangle_sought = true;
+    p->demangle = NULL;
+    if (!p->self)
+        return;
+    const struct stack_module *m = stack_module_named(p, "libstdc++.so");
+    if (!m)
+        m = stack_module_named(p, "libc++abi.so");
+    uintptr_t address = m ? (uintptr_t)stack_symbol_address(p, m, "__cxa_demangle") : 0;
+    memcpy(&p->demangle, &address, sizeof address);
+}
+
+static void put_name(struct stack_process *p, const char *name, struct stack_symbol *ret)
+{
+    int status = -1;
+    const char *text = name;
+    if (name[0] == '_' && name[1] == 'Z') {
+        if (!p->demangle_sought)
+            find_demangler(p);
+        char *plain =
+            p->demangle ? p->demangle(name, p->demangled, &p->demangled_size, &status) : NULL;
+        if (plain && status == 0) {
+            p->demangled = plain;
+            text = plain;
+        }
+    }
+    size_t size = strnlen(text, sizeof ret->name - 1);
+    memcpy(ret->name, text, size);
+    ret->name[size] = '\0';
+}
+
+int stack_symbol(struct stack_process *p, uint64_t address, struct stack_symbol *ret)
+{
+    *ret = (struct stack_symbol){0};
+    struct module *m = module_at(p, address);
+    if (!m)
+        return -ENOENT;
+    ret->module = m->path;
+    ret->module_offset = address - m->about.bias;
+    if (!m->symbols.tried)
+        load_symbols(p, m);
+    const Elf64_Sym *sym = find_function(&m->symbols, ret->module_offset);
+    if (!sym)
+        return -ENOENT;
+    ret->offset = ret->module_offset - sym->st_value;
+    put_name(p, m->symbols.names + sym->st_name, ret);
+    return 0;
+}
