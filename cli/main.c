@@ -167,8 +167,12 @@ static int run_command(int argc, char **argv, const char *target_text)
     struct target target = {.kind = TARGET_NONE};
     const struct command *c = command_named(argv[0]);
 
-    if (c == NULL)
-        return unknown_command(argv[0]);
+    if (c == NULL) { /* a plugin's own command, perhaps: the process knows */
+        int r = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
+        if (r == 0 && target.kind == TARGET_LIVE)
+            return command_forward(&target, argc, argv);
+        return r < 0 && r != -ENOENT ? r : unknown_command(argv[0]);
+    }
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0)
             return print_command_help(c->name);

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the end-to-end tests share: the built command, targets to enter, and waiting for conditions.
+
+Each test has a data root of its own, so that tests run beside each other and beside real use.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("PROBING_BUILD", ROOT / "build" / "release"))
+CLI = BUILD / "probing"
+CORE = BUILD / "libprobing.so"
+TRAIN = ROOT / "tests" / "train" / "tiny_transformer.py"
+DEBIAN_PYTHON = "/usr/bin/python3"
+
+
+def wait_for(condition, what, timeout=60.0):
+    """Give what `condition()` gives once it is true; fail the test after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            pytest.fail("waited %g s for %s" % (timeout, what))
+        time.sleep(0.02)
+
+
+def has_torch(python):
+    return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
+
+
+class Target:
+    """A running process to enter, its output lines, and the command aimed at it."""
+
+    def __init__(self, world, args, env=None):
+        self.world = world
+        self.log = world.tmp / ("target-%d.log" % len(world.targets))
+        full = dict(world.env, **(env or {}))
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(args, stdout=log, stderr=subprocess.STDOUT,
+                                            stdin=subprocess.DEVNULL, env=full, cwd=world.tmp)
+        self.pid = self.process.pid
+
+    def output(self):
+        return self.log.read_text(errors="replace")
+
+    def wait_line(self, pattern, timeout=120.0):
+        def seen():
+            if self.process.poll() is not None:
+                return re.search(pattern, self.output()) or pytest.fail(
+                    "the target ended (%s):\n%s" % (self.process.returncode, self.output()))
+            return re.search(pattern, self.output())
+        return wait_for(seen, "%r in the target's output" % pattern, timeout)
+
+    def probing(self, *args, **kwargs):
+        return self.world.probing("-t", str(self.pid), *args, **kwargs)
+
+    def rows(self, sql, **kwargs):
+        """Rows of a query as lists; the query must work."""
+        done = self.probing("query", "--format", "json", sql, **kwargs)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["rows"]
+
+    def inject(self, *args):
+        done = self.probing("inject", *args)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    def alive(self):
+        return self.process.poll() is None
+
+    def kill(self):
+        if self.alive():
+            self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+class World:
+    def __init__(self, tmp):
+        self.tmp = tmp
+        self.data = tmp / "data"
+        self.data.mkdir(mode=0o700)
+        self.env = {key: value for key, value in os.environ.items()
+                    if not key.startswith(("PROBING", "PROBE", "LD_PRELOAD", "ENDPOINT"))}
+        self.env.update(PROBING_DATA_DIR=str(self.data), OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
+        self.targets = []
+
+    def probing(self, *args, timeout=60, env=None):
+        return subprocess.run([str(CLI), *args], capture_output=True, text=True, timeout=timeout,
+                              stdin=subprocess.DEVNULL, env=dict(self.env, **(env or {})))
+
+    def start(self, *args, env=None):
+        target = Target(self, list(args), env)
+        self.targets.append(target)
+        return target
+
+    def python(self, source, python=sys.executable, env=None):
+        script = self.tmp / ("target-%d.py" % len(self.targets))
+        script.write_text(source)
+        return self.start(python, "-u", str(script), env=env)
+
+    def train(self, *args, env=None, python=DEBIAN_PYTHON):
+        if not has_torch(python):
+            pytest.skip("no torch for %s (Debian: python3-torch)" % python)
+        target = self.start(python, "-u", str(TRAIN), *args, env=env)
+        target.wait_line(r"step\D+\d+")
+        return target
+
+
+@pytest.fixture
+def world(tmp_path):
+    if not CLI.exists() or not CORE.exists():
+        pytest.fail("%s is not built: run scons" % CLI)
+    made = World(tmp_path)
+    yield made
+    for target in made.targets:
+        target.kill()

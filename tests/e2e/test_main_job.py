@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The main job from beginning to end, a test a promise: enter, ask, follow, kill, ask again."""
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from conftest import CLI, CORE, DEBIAN_PYTHON, ROOT, TRAIN, has_torch, wait_for
+
+BY_MODULE = ("select module, stage, avg(duration), count(*) from python.torch_trace "
+             "where step > 3 group by module, stage order by 3 desc limit 10")
+
+
+def steps_of(target):
+    return [int(n) for n in re.findall(r"step\D+(\d+)", target.output())]
+
+
+def loaded_torch(target):
+    target.inject()
+    done = target.probing("plugin", "load", "torch")
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def test_loss_curve_is_unchanged(world):
+    """Entered in the middle, with the torch plugin: the same losses to the last bit."""
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s" % DEBIAN_PYTHON)
+    plain, entered = world.tmp / "plain", world.tmp / "entered"
+    subprocess.run([DEBIAN_PYTHON, str(TRAIN), "--steps", "60", "--losses", str(plain)], check=True,
+                   env=world.env, stdout=subprocess.DEVNULL)
+    target = world.train("--steps", "60", "--step-delay", "0.05", "--losses", str(entered))
+    loaded_torch(target)
+    wait_for(lambda: not target.alive(), "the loop to end", 120)
+    assert target.process.returncode == 0
+    assert entered.read_bytes() == plain.read_bytes() and plain.read_bytes()
+
+
+def test_query_by_module(world):
+    target = loaded_torch(world.train())
+    wait_for(lambda: (target.rows("select max(step) from python.torch_trace")[0][0] or 0) > 8,
+             "eight steps")
+    done = target.probing("query", BY_MODULE)
+    assert done.returncode == 0, done.stderr
+    assert "post forward" in done.stdout and "module" in done.stdout
+    rows = target.rows(BY_MODULE)
+    assert len(rows) == 10
+    assert all(row[2] > 0 and row[3] > 0 for row in rows)
+    assert [row[2] for row in rows] == sorted((row[2] for row in rows), reverse=True)
+
+
+def test_backtrace_of_a_training_process(world):
+    target = world.train()
+    target.inject()
+    done = target.probing("backtrace")
+    assert done.returncode == 0, done.stderr
+    assert "tiny_transformer.py:" in done.stdout
+    assert re.search(r"lib\w+\.so", done.stdout), "no native frame:\n" + done.stdout
+
+
+STUCK = {
+    "spin": "while True: pass  # here",
+    "lock": "import threading\n    lock = threading.Lock()\n    lock.acquire()\n    lock.acquire()  # here",
+    "gil": "sum(range(10**12))  # here: one C call that holds the GIL for hours",
+}
+
+
+@pytest.mark.parametrize("case", sorted(STUCK))
+def test_backtrace_of_a_stuck_process(world, case):
+    source = "def stuck():\n    print('ready')\n    %s\nstuck()\n" % STUCK[case]
+    line = 1 + source[:source.index("# here")].count("\n")
+    target = world.python(source)
+    target.wait_line("ready")
+    target.inject()
+    done = target.probing("backtrace")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\bstuck\b.*:%d\b" % line, done.stdout), done.stdout
+    assert target.alive()
+
+
+def test_eval(world):
+    target = world.train()
+    target.inject()
+    done = target.probing("eval", "import torch; print(torch.__version__)")
+    version = subprocess.run([DEBIAN_PYTHON, "-c", "import torch; print(torch.__version__)"],
+                             capture_output=True, text=True).stdout
+    assert (done.returncode, done.stdout) == (0, version)
+    done = target.probing("eval", "def f():\n    raise ValueError('seventeen')\nf()")
+    assert done.returncode == 1
+    assert "Traceback" in done.stdout + done.stderr and "ValueError: seventeen" in done.stdout + done.stderr
+    done = target.probing("eval", "raise SystemExit(3)")
+    assert done.returncode != 0
+    before = steps_of(target)[-1]
+    wait_for(lambda: steps_of(target)[-1] > before, "the loop to go on")
+
+
+def test_list_tables_describe_config_eject(world):
+    target = loaded_torch(world.train())
+    listed = world.probing("list")
+    assert re.search(r"\b%d\b" % target.pid, listed.stdout)
+    plugins = target.probing("plugin", "list")
+    assert plugins.returncode == 0 and "torch" in plugins.stdout and "python" in plugins.stdout
+    tables = target.probing("tables")
+    assert tables.returncode == 0 and "torch_trace" in tables.stdout
+    described = target.probing("describe", "python.torch_trace")
+    assert described.returncode == 0 and "duration" in described.stdout
+    config = target.probing("config")
+    assert config.returncode == 0 and "probing.max_memory" in config.stdout
+    assert target.probing("config", "set", "probing.max_memory", "512MB").returncode == 0
+    got = target.probing("config", "get", "probing.max_memory")
+    assert got.returncode == 0 and "512MB" in got.stdout
+    done = target.probing("eject")
+    assert done.returncode == 0, done.stderr
+    threads = "/proc/%d/task" % target.pid
+    wait_for(lambda: not [t for t in os.listdir(threads)
+                          if open("%s/%s/comm" % (threads, t)).read().startswith("probing/")],
+             "our threads to end")
+    again = target.probing("query", "select 1")
+    assert again.returncode != 0 and "inject" in again.stderr
+    before = steps_of(target)[-1]
+    wait_for(lambda: steps_of(target)[-1] > before, "the loop to go on")
+    target.inject()
+    assert target.rows("select 1") == [[1]]
+
+
+def test_watch_shows_rows_as_they_arrive(world):
+    target = loaded_torch(world.train())
+    watch = subprocess.Popen([str(CLI), "-t", str(target.pid), "watch", "--interval", "0.2",
+                              "--format", "jsonl", "select step, module, duration from python.torch_trace "
+                              "where stage = 'post step'"], stdout=subprocess.PIPE, text=True, env=world.env)
+    try:
+        seen = [json.loads(watch.stdout.readline()) for _ in range(5)]
+    finally:
+        watch.terminate()
+    steps = [row.get("step", row.get("local_step")) for row in seen]
+    assert steps == sorted(set(steps)) and all(row["duration"] > 0 for row in seen)
+    assert watch.wait(10) in (0, 130)
+
+
+@pytest.mark.parametrize("by", ["pid", "directory"])
+def test_after_kill_every_row_is_there(world, by):
+    target = loaded_torch(world.train())
+    # Rows whose append returned before the kill: at least those a query has just seen.
+    seen = wait_for(lambda: [n for n in target.rows("select count(*) from python.torch_trace")[0] if n > 200],
+                    "200 rows")[0]
+    target.kill()
+    name = str(target.pid) if by == "pid" else str(next(world.data.iterdir()))
+    done = world.probing("-t", name, "query", "--format", "json",
+                         "select count(*), count(distinct seq), max(step) from python.torch_trace")
+    assert done.returncode == 0, done.stderr
+    count, distinct, last = json.loads(done.stdout)["rows"][0]
+    assert count >= seen and last >= 1
+    done = world.probing("-t", name, "query", BY_MODULE)
+    assert done.returncode == 0 and "post forward" in done.stdout
+    assert world.probing("-t", name, "tables").returncode == 0
+    assert str(target.pid) in world.probing("list", "--dead").stdout
+
+
+def test_started_by_pth_hook(world):
+    package = ROOT / "plugins" / "python" / "package"
+    # As `pip install` would leave it: a directory on sys.path that holds the .pth file and the package.
+    source = "import site, sys; site.addsitedir(%r)\n" % str(package) + TRAIN.read_text()
+    script = world.tmp / "train_with_hook.py"
+    script.write_text(source)
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s" % DEBIAN_PYTHON)
+    target = world.start(DEBIAN_PYTHON, "-u", str(script),
+                         env={"PROBING": "1", "PROBING_LIBRARY": str(CORE)})
+    target.wait_line(r"step\D+\d+")
+    assert target.rows("select 1") == [[1]]
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 0, "rows")
+    assert "tiny" in target.probing("backtrace").stdout or "train_with_hook" in target.probing("backtrace").stdout
+
+
+def test_started_by_preload(world):
+    target = world.train(env={"LD_PRELOAD": str(CORE)})
+    assert target.rows("select 1") == [[1]]
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 0, "rows")
+    assert "tiny_transformer.py:" in target.probing("backtrace").stdout
+    plain = world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
+    wait_for(lambda: plain.probing("query", "select 1").returncode == 0, "a core in sleep", 20)
+
+
+def test_script_follow(world):
+    target = loaded_torch(world.train("--spike", "40"))
+    script = subprocess.Popen([str(CLI), "-t", str(target.pid), "script", "run",
+                               str(ROOT / "scripts" / "slow_step.lua"), "--follow"],
+                              stdout=subprocess.PIPE, text=True, env=world.env)
+    try:
+        line = script.stdout.readline()
+        assert "ms" in line, line
+        rows = wait_for(lambda: target.rows("select step, ms from script.slow_steps"), "slow steps")
+        assert all(ms > 0 for _, ms in rows)
+    finally:
+        script.terminate()
+    assert script.wait(10) in (0, 130)
+    listed = target.probing("script", "list")
+    assert listed.returncode == 0 and "slow_step" in listed.stdout
+    assert target.probing("script", "stop", "slow_step").returncode == 0
+    assert target.alive()
+
+
+def test_agrees_with_a_timing_by_hand(world):
+    """Average duration of a module, as the target timed it itself, within 5 %."""
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s" % DEBIAN_PYTHON)
+    target = world.python("""
+import time, torch
+class Busy(torch.nn.Module):
+    def forward(self, x):
+        end = time.perf_counter() + 0.004
+        while time.perf_counter() < end:
+            pass
+        return x
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.busy = Busy()
+        self.mix = torch.nn.Linear(512, 512)
+    def forward(self, x):
+        return self.mix(self.busy(x))
+net = Net()
+opt = torch.optim.SGD(net.parameters(), lr=0.0)
+x = torch.ones(8, 512)
+spent, calls = 0.0, 0
+while True:
+    t = time.perf_counter()
+    net.busy(x)
+    t = time.perf_counter() - t
+    if torch.nn.Module.__dict__['__call__'].__class__.__name__ != 'function':
+        spent += t; calls += 1
+        if calls % 50 == 0: print('average', spent / calls, flush=True)
+    net(x).sum().backward(); opt.step()
+    if calls == 0: print('step', 1, flush=True)
+""", python=DEBIAN_PYTHON)
+    target.wait_line("step")
+    loaded_torch(target)
+    by_hand = float(target.wait_line(r"average ([\d.]+)").group(1))
+    measured = target.rows("select avg(duration) from python.torch_trace where module = 'busy' "
+                           "and stage = 'post forward'")[0][0]
+    assert measured == pytest.approx(by_hand, rel=0.05)
