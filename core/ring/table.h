@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/ring/table.h - the directory of tables: what each is called, its columns, where its rows are.
+ * core/ring/table.h - the directory of tables: what each is called, its columns, where its rows
+ * are.
  *
  * A stored table gets rows by ring_append(); a computed one has a function that makes them when
  * asked.  Tables are never removed while the directory lives, so a struct table pointer stays
@@ -28,11 +29,11 @@ struct table_column {
 
 /* Why rows were lost: names for probing.lost are in table_loss_names[]. */
 enum table_loss {
-    TABLE_LOST_RING_FULL,  /* the drain did not keep up */
-    TABLE_LOST_NO_RING,    /* no ring could be had for the thread */
-    TABLE_LOST_NESTED,     /* signal inside a signal inside append */
-    TABLE_LOST_STORE,      /* the store refused: disk full, I/O error */
-    TABLE_LOST_TOO_LONG,   /* row longer than a quarter of a ring */
+    TABLE_LOST_RING_FULL, /* the drain did not keep up */
+    TABLE_LOST_NO_RING,   /* no ring could be had for the thread */
+    TABLE_LOST_NESTED,    /* signal inside a signal inside append */
+    TABLE_LOST_STORE,     /* the store refused: disk full, I/O error */
+    TABLE_LOST_TOO_LONG,  /* row longer than a quarter of a ring */
     TABLE_LOSS_REASONS
 };
 extern const char *const table_loss_names[TABLE_LOSS_REASONS];
@@ -43,8 +44,9 @@ struct table {
     const char *name;   /* "torch_trace" */
     const char *doc;
     uint32_t n_columns;
-    struct table_column *columns; /* stored: ts (TIME), tid (I64), then the plugin's, then the tail */
-    uint32_t n_cells;             /* cells of append(): columns without ts, tid and tail */
+    struct table_column
+        *columns;     /* stored: ts (TIME), tid (I64), then the plugin's, then the tail */
+    uint32_t n_cells; /* cells of append(): columns without ts, tid and tail */
     bool has_tail;
     /* computed: makes the rows; NULL when stored.  `self` goes with it. */
     int (*scan)(void *self, struct probing_rows *out);
@@ -53,7 +55,9 @@ struct table {
     _Atomic uint64_t keep_bytes; /* 0: the global setting */
     _Atomic bool wanted;         /* false: append() does nothing */
     _Atomic bool retired;        /* its plugin has stopped: scan may not be called */
-    /* Counters in the rings file (so that the dead can be asked); never NULL for a stored table. */
+    /* Counters in the rings file (so that the dead can be asked); never NULL.  `appended` is
+     * counted by the drain when it takes rows out of the rings: one counter that all threads add
+     * to would cost more than the append itself. */
     _Atomic uint64_t *appended;
     _Atomic uint64_t *lost; /* [TABLE_LOSS_REASONS] */
 };
@@ -70,8 +74,17 @@ void tables_free(struct tables *t);
 int tables_add(struct tables *t, const char *schema, const struct probing_table_desc *d, void *self,
                struct table **ret);
 
-struct table *tables_find(struct tables *t, const char *schema, const char *name); /* NULL: none [any] */
-struct table *tables_by_id(struct tables *t, uint32_t id);                         /* [any] */
+/* tables_add() of a stored table under the id it had in a file; for store_open().  -EEXIST: the
+ * id or the name is taken. */
+int tables_restore(struct tables *t, uint32_t id, const char *schema,
+                   const struct probing_table_desc *d, struct table **ret);
+
+/* Count in the table's own memory again, from what `appended` and `lost` say now. */
+void table_own_counters(struct table *t);
+
+struct table *tables_find(struct tables *t, const char *schema,
+                          const char *name);                              /* NULL: none [any] */
+struct table *tables_by_id(struct tables *t, uint32_t id);                /* [any] */
 uint32_t tables_list(struct tables *t, struct table **ret, uint32_t max); /* in order of id [any] */
 
 /* Index of a column, -1: none.  "timestamp" is an alias of ts, "step" of local_step. */
