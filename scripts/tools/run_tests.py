@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SKIP = 77               # exit code of a program that cannot run here
 PROGRAM_LIMIT_S = 300   # a unit test that takes longer hangs
-PYTHON_LIMIT_S = 1800   # all Python tests together
+PYTHON_LIMIT_S = 3600   # all Python tests together
 SHOWN_LINES = 200       # of a failing program's output
 SANITIZERS = {
     "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1",
