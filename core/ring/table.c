@@ -148,7 +148,8 @@ static int check_desc(const char *schema, const struct probing_table_desc *d,
 static const char *copy_text(struct arena *a, const char *text)
 {
     text = text ? text : "";
-    return arena_text(a, text, strnlen(text, DOC_MAX));
+    size_t n = strlen(text);
+    return arena_text(a, text, n < DOC_MAX ? n : DOC_MAX);
 }
 
 static bool add_column(struct entry *e, const char *name, uint32_t type, uint32_t unit,
