@@ -1,12 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/ring/ring.h - where rows begin: one ring a thread, in a file mapped shared, wait-free to write.
+ * core/ring/ring.h - where rows begin: one ring a thread, in a file mapped shared, wait-free to
+ * write.
  *
- * (Implementer: describe the file with a drawing here: header page with magic, version, pid, clock
- * anchor and per-table counters; then slots of a header and data each; the record layout.)
+ * The file `rings`, little-endian, made for one machine's memory and not moved between kinds:
+ *
+ *     0          header: magic, version, pid, start time, UTC offset, slots, next generation
+ *     4 KiB      counters: TABLES_MAX + 1 times (appended, one per loss reason), 8 bytes each
+ *     64 KiB     slot headers, 256 bytes each:
+ *                +0   state, tid, start time of the thread, generation      when it changes hands
+ *                +64  head                                                  its thread writes
+ *                +128 tail                                                  the drain writes
+ *     256 KiB    slots of RING_BYTES (1 MiB) each
+ *
+ * All before the slots is reserved when the file is made; a slot's pages are reserved before a
+ * thread gets it, so that a full device is a counted loss and never a SIGBUS.  The rest is a hole.
+ *
+ * Positions count bytes since the generation began; a byte's place is position % RING_BYTES.  A row
+ * is never split: what is left at a slot's end is filled by a record of table 0.
+ *
+ *     +0  u32 size of the whole record, a multiple of 8    +4 u16 table id
+ *     +6  u8 number of cells                               +7 u8 zero bytes after the tail, 0 to 7
+ *     +8  i64 ts, CLOCK_MONOTONIC ns
+ *     +16 cells of 8 bytes, then the tail, then the zero bytes
+ *
+ * `head` moves, with release order, when a row is whole.  So at whatever instruction a process is
+ * killed, [tail, head) holds whole rows, and one that was begun is not there at all.
  *
  * Writers: any thread, signal handlers too.  One reader: whoever holds the store's drain lock, or
  * whoever opened the file of a dead process.
+ *
+ * How append() and rings_free() meet: the pointer to the live rings and one mark a writer lie in a
+ * private page that the kernel empties in a forked child (MADV_WIPEONFORK), so that no child ever
+ * writes to its parent's rings, however it was forked.  A writer sets its mark, then reads the
+ * pointer; rings_free() clears the pointer, makes every core see that by membarrier(2), and waits
+ * up to a second for the marks.  Then it unmaps.  If a writer stays inside (stopped by a debugger),
+ * or the kernel has no membarrier, the mapping of the file stays until the process ends.  The
+ * private page, 36 KiB, always stays.
  */
 #ifndef CORE_RING_RING_H
 #define CORE_RING_RING_H
@@ -18,8 +48,8 @@ struct rings;
 /* Make (create) or open read-only the rings file `path`.  Live: only one per process. */
 int rings_create(const char *path, struct rings **ret);
 int rings_open(const char *path, struct rings **ret);
-/* Live: unhooks from ring_append() first; later appends count as lost.  The mapping stays until
- * no thread can be inside (the implementer says how). */
+/* Live: unhooks from ring_append() first; later appends do nothing and say -ESHUTDOWN.  The tables'
+ * counters are taken into the tables' own memory. */
 void rings_free(struct rings *r);
 
 /* Bind a stored table's counters to the file; called by the store when it adds the table. */
@@ -29,6 +59,10 @@ int rings_bind_table(struct rings *r, struct table *t);
  * 0, or -ENOSPC (counted), or -ESHUTDOWN when nothing collects.                     [signal] */
 int ring_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
                 const void *tail, uint32_t tail_n);
+
+/* Wait until a ring is half full, rings_wake() was called, or the time is up. */
+void rings_wait(struct rings *r, uint64_t timeout_ns);
+void rings_wake(struct rings *r); /* [any] */
 
 /* Keep spare rings ready, give back those of dead threads (when drained).  Drain thread only. */
 void rings_tend(struct rings *r);
@@ -48,6 +82,8 @@ struct ring_row {
 };
 
 uint32_t rings_count(struct rings *r); /* slots; many never used */
+#define RING_BYTES (UINT32_C(1) << 20) /* of each slot */
+
 /* Identity of what is in a slot now (changes when another thread takes it); 0: never used. */
 uint64_t ring_generation(struct rings *r, uint32_t slot);
 /* Positions are bytes since the slot's generation began; rows lie in [tail, head). */
@@ -55,11 +91,27 @@ uint64_t ring_tail(struct rings *r, uint32_t slot);
 uint64_t ring_head(struct rings *r, uint32_t slot);
 /* Row at `position`; gives the next position, or 0 when the bytes there are no whole row. */
 uint64_t ring_row(struct rings *r, uint32_t slot, uint64_t position, struct ring_row *ret);
+/* The same, for many rows: up to where the head was at ring_read(). */
+struct ring_reader {
+    const uint8_t *data;
+    uint64_t position; /* of the next record */
+    uint64_t head;
+    int32_t tid;
+};
+int ring_read(struct rings *r, uint32_t slot, uint64_t position, struct ring_reader *ret);
+/* 1: a row; 0: no more; -EBADMSG: no whole record at reader->position. */
+int ring_next(struct ring_reader *reader, struct ring_row *ret);
+
 /* Give room back to the writer. */
 void ring_release(struct rings *r, uint32_t slot, uint64_t position);
 
+/* The counters of a table in the file: [0] appended, [1 ...] by enum table_loss. */
+_Atomic uint64_t *rings_counters(struct rings *r, uint32_t table_id);
+
 /* UTC minus monotonic of the process that wrote the file. */
 int64_t rings_utc_offset(struct rings *r);
+/* Which file this is: a number that no other rings file of this process or machine has. */
+uint64_t rings_identity(struct rings *r);
 
 /* After fork in the child: ring_append() does nothing any more.                       [child] */
 void ring_disable_in_child(void);
