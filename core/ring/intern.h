@@ -3,7 +3,16 @@
  * core/ring/intern.h - strings that are stored once and have a number, in a file mapped shared.
  *
  * Ids are never reused; the text of an id never moves while the file is open, so a pointer from
- * intern_text() may be kept as long.  (Implementer: draw the file here.)
+ * intern_text() may be kept as long.  The file `strings`, 256 MiB with holes:
+ *
+ *     0        header: magic, version, bytes of the file, bytes of texts used, last id
+ *     4 KiB    u32 for each id from 1: where its text is, in units of 8 bytes from the file's start
+ *     1/8      texts: u32 size, the bytes, a NUL, zeros up to a multiple of 8
+ *
+ * A text is written first, then its place, then `last id` with release order: whoever sees an id
+ * sees its text, and a kill at any instruction leaves a file without half a text.  Pages are
+ * reserved before they are written.  The index for finding the id of a text is private memory,
+ * made again when the file is opened.
  */
 #ifndef CORE_RING_INTERN_H
 #define CORE_RING_INTERN_H
@@ -13,6 +22,7 @@
 
 struct interns;
 
+/* Make the file, or go on with the one that is there. */
 int interns_create(const char *path, struct interns **ret);
 int interns_open(const char *path, struct interns **ret); /* read-only, of a dead process */
 void interns_free(struct interns *s);
