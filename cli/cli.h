@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/cli.h - what the files of the `probing` command share: the target, and one function a command.
+ * cli/cli.h - what the files of the `probing` command share: the target, and one function a
+ * command.
  *
  * One thread.  Functions give the exit code of the program, or -errno with err_set() done, which
  * main() prints as one line and turns into EXIT_FAILED.
@@ -18,10 +19,10 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 #define DEFAULT_PORT 9922 /* of the seeds' READMEs */
 
 enum target_kind {
-    TARGET_NONE,   /* not given */
-    TARGET_LIVE,   /* a process that answers: at a unix socket, or over TCP */
-    TARGET_FILES,  /* a directory whose process is dead or stopped */
-    TARGET_BARE    /* a process without a core: only `inject` can do something with it */
+    TARGET_NONE,  /* not given */
+    TARGET_LIVE,  /* a process that answers: at a unix socket, or over TCP */
+    TARGET_FILES, /* a directory whose process is dead or stopped */
+    TARGET_BARE   /* a process without a core: only `inject` can do something with it */
 };
 
 struct target {

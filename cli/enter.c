@@ -57,9 +57,12 @@ static int take_option(struct enter_options *o, const char *option, const char *
     }
     if (strcmp(option, "--timeout") == 0) {
         int r = parse_ns(value, &o->inject.timeout_ns);
-        return r < 0 || o->inject.timeout_ns > 0 ? r : err_set(-EINVAL, "--timeout must be more than 0");
+        return r < 0 || o->inject.timeout_ns > 0
+                   ? r
+                   : err_set(-EINVAL, "--timeout must be more than 0");
     }
-    return err_set(-EINVAL, "inject has no option '%s'; `probing help inject` shows those it has", option);
+    return err_set(-EINVAL, "inject has no option '%s'; `probing help inject` shows those it has",
+                   option);
 }
 
 static int parse_options(struct enter_options *o, int argc, char **argv)
@@ -74,7 +77,8 @@ static int parse_options(struct enter_options *o, int argc, char **argv)
         if (i + 1 == argc) {
             int r = take_option(o, argv[i], ""); /* says so when it is unknown */
             return r == -EINVAL && strstr(err_text(), "has no option") != NULL
-                       ? r : err_set(-EINVAL, "option %s needs a value", argv[i]);
+                       ? r
+                       : err_set(-EINVAL, "option %s needs a value", argv[i]);
         }
         int r = take_option(o, argv[i], argv[i + 1]);
         if (r < 0)
@@ -100,10 +104,13 @@ static int wait_ready(struct target *t, uint64_t timeout_ns)
             }
         }
         if (cli_interrupted)
-            return err_set(-ECANCELED, "interrupted; the core is in process %d and may start yet", (int)t->pid);
+            return err_set(-ECANCELED, "interrupted; the core is in process %d and may start yet",
+                           (int)t->pid);
         if (clock_monotonic() > deadline)
-            return err_set(-ETIMEDOUT, "the core is in process %d but does not answer yet (%s); ask again, and "
-                                       "see probing.log in its data directory", (int)t->pid, err_text());
+            return err_set(-ETIMEDOUT,
+                           "the core is in process %d but does not answer yet (%s); ask again, and "
+                           "see probing.log in its data directory",
+                           (int)t->pid, err_text());
         (void)poll(NULL, 0, pause_ms);
         if (pause_ms < 20)
             pause_ms *= 2;
@@ -133,7 +140,8 @@ static int load_plugins(const struct target *t, const struct enter_options *o, b
     int r = EXIT_DONE;
 
     if (fresh && runs_python(t->pid) && plugin_find("python", file, sizeof file) == 0 &&
-        door_load_plugin(t->directory, "python", file) < 0 && strstr(err_text(), "already") == NULL) {
+        door_load_plugin(t->directory, "python", file) < 0 &&
+        strstr(err_text(), "already") == NULL) {
         fprintf(stderr, "probing: %s\n", err_text());
         r = EXIT_FAILED;
     }
@@ -158,9 +166,11 @@ int command_inject(struct target *t, int argc, char **argv)
     if (r < 0)
         return r;
     if (t->host[0] != '\0' || t->pid == 0)
-        return err_set(-EINVAL, "inject needs the pid of a process on this machine, not '%s'", t->text);
+        return err_set(-EINVAL, "inject needs the pid of a process on this machine, not '%s'",
+                       t->text);
     if (t->kind == TARGET_FILES && !t->stopped)
-        return err_set(-ESRCH, "no process %d; there is only data of a dead one with that pid", (int)t->pid);
+        return err_set(-ESRCH, "no process %d; there is only data of a dead one with that pid",
+                       (int)t->pid);
     r = installed_file("libprobing.so", o.library, sizeof o.library);
     if (r < 0)
         return r;
@@ -170,12 +180,14 @@ int command_inject(struct target *t, int argc, char **argv)
     if (r < 0)
         return r;
     if (o.inject.dry_run) {
-        printf("process %d can be entered%s\n", (int)t->pid, result.already_there ? "; a core is in it already" : "");
+        printf("process %d can be entered%s\n", (int)t->pid,
+               result.already_there ? "; a core is in it already" : "");
         return EXIT_DONE;
     }
     if (t->stopped) {
-        printf("probing %s is in process %d, which is stopped: it will answer after kill -CONT %d\n",
-               result.version, (int)t->pid, (int)t->pid);
+        printf(
+            "probing %s is in process %d, which is stopped: it will answer after kill -CONT %d\n",
+            result.version, (int)t->pid, (int)t->pid);
         return EXIT_DONE;
     }
     r = wait_ready(t, o.inject.timeout_ns);
@@ -186,9 +198,11 @@ int command_inject(struct target *t, int argc, char **argv)
     if (result.already_there)
         printf("probing %s was in process %d already\n", result.version, (int)t->pid);
     else
-        printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n", result.version,
-               (int)t->pid, (double)result.stopped_ns / 1e6, (double)result.total_ns / 1e6);
+        printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n",
+               result.version, (int)t->pid, (double)result.stopped_ns / 1e6,
+               (double)result.total_ns / 1e6);
     r = load_plugins(t, &o, true);
-    printf("data: %s\n", strstr(t->directory, "/root/") != NULL ? strstr(t->directory, "/root/") + 5 : t->directory);
+    printf("data: %s\n", strstr(t->directory, "/root/") != NULL ? strstr(t->directory, "/root/") + 5
+                                                                : t->directory);
     return r;
 }

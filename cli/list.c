@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/list.c - which processes have a core in them, which dead ones left data, and taking that away.
+ * cli/list.c - which processes have a core in them, which dead ones left data, and taking that
+ * away.
  *
  * One thread.
  */
@@ -35,7 +36,8 @@ static void line(struct listing *l, const char *pid, const char *version, const 
     printf("%8s  %-8s  %-40s  %s\n", pid, version, directory, command);
 }
 
-static void describe(struct listing *l, pid_t pid, const char *directory, const char *shown_directory)
+static void describe(struct listing *l, pid_t pid, const char *directory,
+                     const char *shown_directory)
 {
     char number[16], version[32] = "?", command[160] = "?";
 
@@ -64,7 +66,8 @@ static int list_living(void)
     }
     (void)closedir(proc);
     if (l.shown == 0)
-        puts("no process of yours has a probing core in it; enter one with: probing -t <pid> inject");
+        puts("no process of yours has a probing core in it; enter one with: probing -t <pid> "
+             "inject");
     return EXIT_DONE;
 }
 
@@ -126,10 +129,12 @@ static int sweep_one(void *arg, const char *directory)
 
     if (target_alive(directory, &pid) || stat(directory, &st) == -1)
         return 0;
-    uint64_t age_ns = (uint64_t)(time(NULL) > st.st_mtime ? time(NULL) - st.st_mtime : 0) * UINT64_C(1000000000);
+    uint64_t age_ns =
+        (uint64_t)(time(NULL) > st.st_mtime ? time(NULL) - st.st_mtime : 0) * UINT64_C(1000000000);
     char maps_directory[4096]; /* ejected, but the core may still hold files open: leave them be */
-    if (age_ns < s->older_ns || (pid != 0 && target_directory_of(pid, maps_directory, sizeof maps_directory) == 0 &&
-                                 strcmp(strrchr(maps_directory, '/'), strrchr(directory, '/')) == 0)) {
+    if (age_ns < s->older_ns ||
+        (pid != 0 && target_directory_of(pid, maps_directory, sizeof maps_directory) == 0 &&
+         strcmp(strrchr(maps_directory, '/'), strrchr(directory, '/')) == 0)) {
         s->kept++;
         return 0;
     }

@@ -30,8 +30,7 @@ struct command {
 
 static const struct command COMMANDS[] = {
     {"inject", NULL, "[-l ADDR] [-D KEY=VALUE] [--plugin NAME] [--timeout S] [--dry-run]",
-     "enter the running process", true, command_inject,
-     "probing -t 4242 inject --plugin torch"},
+     "enter the running process", true, command_inject, "probing -t 4242 inject --plugin torch"},
     {"backtrace", "bt", "[--thread TID] [--native|--python] [--json]",
      "stacks of all threads, Python and native; works in a hung process", true, command_forward,
      "probing -t 4242 backtrace"},
@@ -39,7 +38,8 @@ static const struct command COMMANDS[] = {
      command_forward, "probing -t 4242 eval \"import torch; print(torch.__version__)\""},
     {"query", NULL, "[--format table|json|jsonl|csv] [--limit N] [--timeout S] SQL",
      "ask in SQL, the living or the dead", true, command_query,
-     "probing -t 4242 query \"select module, avg(duration) from python.torch_trace group by module\""},
+     "probing -t 4242 query \"select module, avg(duration) from python.torch_trace group by "
+     "module\""},
     {"watch", NULL, "[--interval S] [--format table|json|jsonl|csv] SQL",
      "print rows as they arrive, until Ctrl-C", true, command_watch,
      "probing -t 4242 watch \"select step, module, duration from python.torch_trace\""},
@@ -56,8 +56,8 @@ static const struct command COMMANDS[] = {
      "probing -t 4242 script run slow_step.lua --follow"},
     {"eject", NULL, "", "leave the process: threads, sockets and hooks go, the data stays", true,
      command_forward, "probing -t 4242 eject"},
-    {"list", "ls", "[--dead]", "processes with a core in them; data directories of dead ones", false,
-     command_list, "probing list"},
+    {"list", "ls", "[--dead]", "processes with a core in them; data directories of dead ones",
+     false, command_list, "probing list"},
     {"gc", NULL, "[--older DAYS]", "remove the data of dead processes", false, command_gc,
      "probing gc --older 7"},
 };
@@ -94,8 +94,8 @@ static int print_command_help(const char *word)
 
     if (c == NULL)
         return err_set(-EINVAL, "no command '%s'; `probing help` lists them", word);
-    printf("probing %s%s %s\n\n  %s\n\nexample:\n  %s\n", c->needs_target ? "-t TARGET " : "", c->name,
-           c->usage, c->doc, c->example);
+    printf("probing %s%s %s\n\n  %s\n\nexample:\n  %s\n", c->needs_target ? "-t TARGET " : "",
+           c->name, c->usage, c->doc, c->example);
     return EXIT_DONE;
 }
 
@@ -113,7 +113,8 @@ static int unknown_command(const char *word)
         names[i] = COMMANDS[i].name;
     const char *near = text_nearest(word, names, N_COMMANDS);
     fprintf(stderr, "probing: no command '%s'%s%s%s; `probing help` lists them\n", word,
-            near != NULL ? "; did you mean '" : "", near != NULL ? near : "", near != NULL ? "'" : "");
+            near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+            near != NULL ? "'" : "");
     return EXIT_USAGE;
 }
 
@@ -178,8 +179,10 @@ static int run_command(int argc, char **argv, const char *target_text)
             return print_command_help(c->name);
     if (c->needs_target) {
         if (target_text == NULL || target_text[0] == '\0') {
-            fprintf(stderr, "probing: %s needs a target: probing -t <pid> %s (`probing list` shows "
-                            "processes with a core)\n", c->name, c->name);
+            fprintf(stderr,
+                    "probing: %s needs a target: probing -t <pid> %s (`probing list` shows "
+                    "processes with a core)\n",
+                    c->name, c->name);
             return EXIT_USAGE;
         }
         int r = target_resolve(target_text, &target);
@@ -198,7 +201,7 @@ int main(int argc, char **argv)
     argc--;
     argv++;
     if (argc >= 2 && strcmp(argv[0], "--dump") == 0) { /* oldest seed: probing --dump <pid> */
-        char *words[] = {(char *)(uintptr_t)"backtrace", NULL};
+        char *words[] = {(char *)(uintptr_t) "backtrace", NULL};
         r = run_command(1, words, argv[1]);
     } else {
         const char *target = take_target(&argc, &argv);
@@ -218,7 +221,8 @@ int main(int argc, char **argv)
             }
             r = print_command_help(argv[1]);
         } else if (argv[0][0] == '-') {
-            fprintf(stderr, "probing: no option '%s' here; `probing help` shows the usage\n", argv[0]);
+            fprintf(stderr, "probing: no option '%s' here; `probing help` shows the usage\n",
+                    argv[0]);
             return EXIT_USAGE;
         } else {
             r = run_command(argc, argv, target);

@@ -41,7 +41,8 @@ static int own_directory(char *ret, size_t size)
 
 int installed_file(const char *name, char *ret, size_t size)
 {
-    static const char *const PLACES[] = {"%s/%s", "%s/../lib/probing/%s"}; /* build tree; installed */
+    static const char *const PLACES[] = {"%s/%s",
+                                         "%s/../lib/probing/%s"}; /* build tree; installed */
     char own[3000];
     int r = own_directory(own, sizeof own);
 
@@ -53,8 +54,9 @@ int installed_file(const char *name, char *ret, size_t size)
         if (n > 0 && (size_t)n < size && access(ret, R_OK) == 0)
             return 0;
     }
-    return err_set(-ENOENT, "%s is neither in %s nor in %s/../lib/probing; is probing installed whole?", name,
-                   own, own);
+    return err_set(-ENOENT,
+                   "%s is neither in %s nor in %s/../lib/probing; is probing installed whole?",
+                   name, own, own);
 }
 
 int plugin_find(const char *name, char *ret, size_t size)
@@ -104,8 +106,10 @@ static int door_send(int door, const char *name, int fd)
         struct cmsghdr head;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control = {.bytes = {0}};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1,
-                             .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
     struct cmsghdr *c = CMSG_FIRSTHDR(&message);
 
     c->cmsg_level = SOL_SOCKET;
@@ -124,7 +128,8 @@ static int door_answer(int door, const char *name)
     int ready = poll(&p, 1, DOOR_TIMEOUT_MS);
 
     if (ready == 0)
-        return err_set(-ETIMEDOUT, "plugin %s: no answer from the process in %d s", name, DOOR_TIMEOUT_MS / 1000);
+        return err_set(-ETIMEDOUT, "plugin %s: no answer from the process in %d s", name,
+                       DOOR_TIMEOUT_MS / 1000);
     if (ready == -1)
         return err_set(-errno, "plugin %s: %s", name, strerror(errno));
     ssize_t n = recv(door, text, sizeof text - 1, 0);
@@ -166,10 +171,13 @@ static int plugin_file(const char *word, char *name, size_t name_size, char *fil
         const char *bare = strncmp(leaf, "probing_", 8) == 0 ? leaf + 8 : leaf;
         (void)snprintf(name, name_size, "%.*s", (int)(strlen(bare) - 3), bare);
         (void)snprintf(file, file_size, "%s", word);
-        return access(word, R_OK) == 0 ? 0 : err_set(-errno, "cannot read the plugin %s: %s", word, strerror(errno));
+        return access(word, R_OK) == 0
+                   ? 0
+                   : err_set(-errno, "cannot read the plugin %s: %s", word, strerror(errno));
     }
     if (!text_is_name(word))
-        return err_set(-EINVAL, "'%s' is no plugin name (small letters, digits, _) and no .so file", word);
+        return err_set(-EINVAL, "'%s' is no plugin name (small letters, digits, _) and no .so file",
+                       word);
     (void)snprintf(name, name_size, "%s", word);
     return plugin_find(word, file, file_size);
 }
@@ -180,7 +188,8 @@ static int load(struct target *t, const char *word)
     int r = plugin_file(word, name, sizeof name, file, sizeof file);
 
     if (r == -ENOENT && strchr(word, '/') == NULL) {
-        const char *words[] = {"plugin", "load", word}; /* we have none: the target's own path may */
+        const char *words[] = {"plugin", "load",
+                               word}; /* we have none: the target's own path may */
         return live_run(t, 3, words);
     }
     if (r < 0)

@@ -33,13 +33,16 @@ static int parse_options(struct query_options *o, int argc, char **argv)
         int r = 0;
         if (option[0] != '-' || option[1] == '\0' || strncmp(option, "-- ", 3) == 0) {
             if (o->n_words == 2)
-                return err_set(-EINVAL, "%s: one argument too many: '%s' (put the statement in quotes)", argv[0], option);
+                return err_set(-EINVAL,
+                               "%s: one argument too many: '%s' (put the statement in quotes)",
+                               argv[0], option);
             o->words[o->n_words++] = option;
             continue;
         }
         if (strcmp(option, "--format") != 0 && strcmp(option, "-f") != 0 &&
             strcmp(option, "--limit") != 0 && strcmp(option, "--timeout") != 0)
-            return err_set(-EINVAL, "%s has no option '%s'; `probing help %s` shows those it has", argv[0], option, argv[0]);
+            return err_set(-EINVAL, "%s has no option '%s'; `probing help %s` shows those it has",
+                           argv[0], option, argv[0]);
         if (++i == argc)
             return err_set(-EINVAL, "option %s needs a value", option);
         if (strcmp(option, "--limit") == 0) {
@@ -61,12 +64,14 @@ static int statement_of(const char *command, const struct query_options *o, stru
 {
     if (strcmp(command, "tables") == 0) {
         if (o->n_words != 0)
-            return err_set(-EINVAL, "tables takes no argument '%s'; did you mean describe?", o->words[0]);
+            return err_set(-EINVAL, "tables takes no argument '%s'; did you mean describe?",
+                           o->words[0]);
         return buf_adds(ret, "show tables");
     }
     if (o->n_words != 1)
-        return err_set(-EINVAL, o->n_words == 0 ? "%s needs %s" : "%s takes one %s (put it in quotes)", command,
-                       strcmp(command, "query") == 0 ? "SQL statement" : "table name");
+        return err_set(-EINVAL,
+                       o->n_words == 0 ? "%s needs %s" : "%s takes one %s (put it in quotes)",
+                       command, strcmp(command, "query") == 0 ? "SQL statement" : "table name");
     if (strcmp(command, "describe") == 0)
         return buf_addf(ret, "describe %s", o->words[0]);
     return buf_adds(ret, o->words[0]);
@@ -84,13 +89,17 @@ static int write_stdout(void *arg, const char *data, size_t size)
     return fwrite(data, 1, size, stdout) == size ? 0 : -EPIPE;
 }
 
-static int run_on(struct tables *tables, struct store *store, const struct query_options *o, const char *statement)
+static int run_on(struct tables *tables, struct store *store, const struct query_options *o,
+                  const char *statement)
 {
     struct sql *engine = NULL;
     struct sql_writer *writer = NULL;
     struct sql_report report = {0};
-    const struct sql_options limits = {.timeout_ns = o->timeout_ns, .max_rows = o->limit, .cancel = &cancel,
-                                       .memory_bytes = UINT64_C(4) << 30}; /* our own process: no host to spare */
+    const struct sql_options limits = {
+        .timeout_ns = o->timeout_ns,
+        .max_rows = o->limit,
+        .cancel = &cancel,
+        .memory_bytes = UINT64_C(4) << 30}; /* our own process: no host to spare */
     int r = sql_new(tables, store, &engine);
 
     if (r == 0)
@@ -118,7 +127,8 @@ static int ask_files(const struct target *t, const struct query_options *o, cons
         if (store_damage(store)[0] != '\0')
             fprintf(stderr, "probing: not whole: %s\n", store_damage(store));
         if (t->stopped)
-            fprintf(stderr, "probing: process %d is stopped; this is read from its files\n", (int)t->pid);
+            fprintf(stderr, "probing: process %d is stopped; this is read from its files\n",
+                    (int)t->pid);
         r = run_on(tables, store, o, statement);
     }
     store_free(store);
@@ -166,7 +176,8 @@ int command_query(struct target *t, int argc, char **argv)
     buf_init(&statement, 1u << 20);
     r = statement_of(argv[0], &o, &statement);
     if (r == 0)
-        r = t->kind == TARGET_FILES ? ask_files(t, &o, buf_text(&statement)) : ask_live(t, &o, buf_text(&statement));
+        r = t->kind == TARGET_FILES ? ask_files(t, &o, buf_text(&statement))
+                                    : ask_live(t, &o, buf_text(&statement));
     buf_done(&statement);
     return r;
 }

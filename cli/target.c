@@ -59,7 +59,8 @@ bool target_alive(const char *directory, pid_t *ret_pid)
     if (target_info(directory, "pid", text, sizeof text) < 0 || parse_u64(text, &pid) < 0)
         return false;
     *ret_pid = (pid_t)pid;
-    if (target_info(directory, "start_time", text, sizeof text) < 0 || parse_u64(text, &started) < 0)
+    if (target_info(directory, "start_time", text, sizeof text) < 0 ||
+        parse_u64(text, &started) < 0)
         return false;
     if (proc_start_time((pid_t)pid, &now) < 0 || now != started)
         return false;
@@ -92,7 +93,8 @@ int target_each_directory(int (*fn)(void *arg, const char *directory), void *arg
 
     if (own != NULL && own[0] == '/')
         r = each_in(own, fn, arg);
-    DIR *d = r == 0 ? opendir("/tmp") : NULL; /* default root: /tmp/probing-<uid> of every user we may read */
+    DIR *d = r == 0 ? opendir("/tmp")
+                    : NULL; /* default root: /tmp/probing-<uid> of every user we may read */
     if (d == NULL)
         return r;
     for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d)) {
@@ -101,7 +103,8 @@ int target_each_directory(int (*fn)(void *arg, const char *directory), void *arg
         if (strncmp(e->d_name, "probing-", 8) != 0)
             continue;
         (void)snprintf(root, sizeof root, "/tmp/%s", e->d_name);
-        if (lstat(root, &st) == 0 && S_ISDIR(st.st_mode) && (geteuid() == 0 || st.st_uid == geteuid()))
+        if (lstat(root, &st) == 0 && S_ISDIR(st.st_mode) &&
+            (geteuid() == 0 || st.st_uid == geteuid()))
             r = each_in(root, fn, arg);
     }
     (void)closedir(d);
@@ -142,8 +145,11 @@ int target_directory_of(pid_t pid, char *ret, size_t size)
         line = end != NULL ? end + 1 : NULL;
     }
     buf_done(&maps);
-    return r < 0 ? err_set(-ENOENT, "process %d has no probing core in it; enter it with: probing -t %d inject",
-                           (int)pid, (int)pid) : 0;
+    return r < 0 ? err_set(
+                       -ENOENT,
+                       "process %d has no probing core in it; enter it with: probing -t %d inject",
+                       (int)pid, (int)pid)
+                 : 0;
 }
 
 struct newest {
@@ -209,8 +215,11 @@ static int resolve_pid(pid_t pid, struct target *ret)
     }
     (void)target_each_directory(keep_newest, &old);
     if (old.path[0] == '\0')
-        return err_set(-ESRCH, "no process %d, and no data of a dead one with that pid; `probing list --dead` "
-                               "shows what there is", (int)pid);
+        return err_set(
+            -ESRCH,
+            "no process %d, and no data of a dead one with that pid; `probing list --dead` "
+            "shows what there is",
+            (int)pid);
     (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
     ret->kind = TARGET_FILES;
     return 0;
@@ -236,13 +245,15 @@ static int resolve_path(const char *text, struct target *ret)
     if (access(path, F_OK) == -1) {
         (void)snprintf(path, sizeof path, "%s/rings", text);
         if (access(path, F_OK) == -1)
-            return err_set(-EINVAL, "%s is no data directory: it has neither data.mdb nor rings", text);
+            return err_set(-EINVAL, "%s is no data directory: it has neither data.mdb nor rings",
+                           text);
     }
     if (target_alive(text, &ret->pid)) {
         char state = process_state(ret->pid);
         ret->stopped = state == 'T' || state == 't';
         if (!ret->stopped)
-            return err_set(-EBUSY, "%s belongs to process %d, which lives; ask it: probing -t %d ...", text,
+            return err_set(-EBUSY,
+                           "%s belongs to process %d, which lives; ask it: probing -t %d ...", text,
                            (int)ret->pid, (int)ret->pid);
     }
     (void)snprintf(ret->directory, sizeof ret->directory, "%s", text);
@@ -269,7 +280,8 @@ static int resolve_network(const char *text, struct target *ret)
     if (colon != NULL && (parse_u64(colon + 1, &port) < 0 || port == 0 || port > 65535))
         return err_set(-EINVAL, "'%s': the port must be a number from 1 to 65535", text);
     if (n == 0 || n >= sizeof ret->host)
-        return err_set(-EINVAL, "'%s' is no target: a pid, host:port, a socket or a data directory", text);
+        return err_set(-EINVAL, "'%s' is no target: a pid, host:port, a socket or a data directory",
+                       text);
     (void)snprintf(ret->host, sizeof ret->host, "%.*s", (int)n, host);
     ret->port = (uint16_t)port;
     ret->kind = TARGET_LIVE;
@@ -315,14 +327,19 @@ int target_connect(const struct target *t, struct probing_client **ret)
             return client_connect_tcp(t->host, t->port, getenv("PROBING_TOKEN"), ret);
         return connect_unix(t->directory, ret);
     case TARGET_BARE:
-        return err_set(-ENOENT, "process %d has no probing core in it; enter it with: probing -t %d inject",
+        return err_set(-ENOENT,
+                       "process %d has no probing core in it; enter it with: probing -t %d inject",
                        (int)t->pid, (int)t->pid);
     case TARGET_FILES:
         if (t->stopped)
-            return err_set(-EAGAIN, "process %d is stopped and cannot answer (its data can be asked: query, "
-                                    "tables, describe); continue it with: kill -CONT %d", (int)t->pid, (int)t->pid);
-        return err_set(-ESRCH, "the process of %s is dead: only query, tables and describe can be asked of "
-                               "its data", t->directory);
+            return err_set(-EAGAIN,
+                           "process %d is stopped and cannot answer (its data can be asked: query, "
+                           "tables, describe); continue it with: kill -CONT %d",
+                           (int)t->pid, (int)t->pid);
+        return err_set(-ESRCH,
+                       "the process of %s is dead: only query, tables and describe can be asked of "
+                       "its data",
+                       t->directory);
     case TARGET_NONE:
         break;
     }

@@ -56,9 +56,9 @@ enum { PROBING_FORK_BEFORE = 1, PROBING_FORK_PARENT = 2, PROBING_FORK_CHILD = 3 
 enum { PROBING_ERROR = 3, PROBING_WARN = 4, PROBING_INFO = 6, PROBING_DEBUG = 7 };
 
 /* NULL in a cell: one bit pattern for each type. */
-#define PROBING_NULL_I64 INT64_MIN                     /* I64 and TIME */
+#define PROBING_NULL_I64 INT64_MIN                    /* I64 and TIME */
 #define PROBING_NULL_F64 UINT64_C(0x7ff80000deadfeed) /* the bits (field u) of a quiet NaN: F64 */
-#define PROBING_NULL_ID UINT64_C(0)                    /* STR and BLOB in append() */
+#define PROBING_NULL_ID UINT64_C(0)                   /* STR and BLOB in append() */
 
 /* Every column is one 8-byte cell, so a row has no padding to disagree about. */
 union probing_cell {
@@ -79,20 +79,20 @@ struct probing_column {
 struct probing_table_desc {
     uint32_t size;        /* sizeof(struct probing_table_desc) */
     uint32_t column_size; /* sizeof(struct probing_column), the stride of `columns` */
-    const char *name;     /* "step"; SQL sees <plugin>.step; "python.torch_trace": schema named too */
-    const char *doc;      /* one line */
+    const char *name; /* "step"; SQL sees <plugin>.step; "python.torch_trace": schema named too */
+    const char *doc;  /* one line */
     const struct probing_column *columns;
-    uint32_t n_columns;   /* 1 to 64; a stored table gets `ts` and `tid` before them */
-    uint32_t tail_type;   /* 0, or PROBING_STR or _BLOB: one last column of any length, named tail_name */
-    const char *tail_name;
-    uint64_t keep_ns;     /* drop rows older than this; 0: as the user set */
-    uint64_t keep_bytes;  /* drop the oldest rows above this; 0: as the user set */
-    /* NULL: a stored table, rows come by append().  Else a computed one: fill `out` with emit() when
-     * a query asks.  0, or -errno after fail().                                      [worker] */
+    uint32_t n_columns; /* 1 to 64; a stored table gets `ts` and `tid` before them */
+    uint32_t tail_type; /* 0, or PROBING_STR or _BLOB: one last column of any length, ... */
+    const char *tail_name; /* ... of this name */
+    uint64_t keep_ns;    /* drop rows older than this; 0: as the user set */
+    uint64_t keep_bytes; /* drop the oldest rows above this; 0: as the user set */
+    /* NULL: a stored table, rows come by append().  Else a computed one: fill `out` with emit()
+     * when a query asks.  0, or -errno after fail().                               [worker] */
     int (*scan)(void *self, struct probing_rows *out);
 };
 
-struct probing_config { /* one setting; the user writes <plugin>.<name> */
+struct probing_config {             /* one setting; the user writes <plugin>.<name> */
     const char *name, *value, *doc; /* value: the default, as text */
     uint32_t type, unit, flags, reserved;
     int64_t min, max; /* for I64; both 0: any value */
@@ -112,7 +112,7 @@ struct probing_host {
     const char *version; /* "0.1.0", for people */
     void *core;          /* the core's own */
     void (*log)(const struct probing_host *h, int level, const char *text); /* [any] */
-    /* Keep `text` as the reason and return `code`: return h->fail(h, -ENODEV, "no driver");  [any] */
+    /* Keep `text` as the reason; gives `code`: return h->fail(h, -ENODEV, "no driver").  [any] */
     int (*fail)(const struct probing_host *h, int code, const char *text);
     /* Make a table.  -EEXIST: it is there with other columns; the same columns give the same table.
      *                                                                          [control] */
@@ -129,7 +129,8 @@ struct probing_host {
     /* Add one row to a computed table's answer, STR cells as pointers (cell.s).
      * -ECANCELED: nobody wants more, return.                                       [worker] */
     int (*emit)(struct probing_rows *out, const union probing_cell *cells, uint32_t n);
-    int (*command)(const struct probing_host *h, const struct probing_command *c);    /* [control] */
+    /* Add a command that clients can call.                                         [control] */
+    int (*command)(const struct probing_host *h, const struct probing_command *c);
     /* Send a piece of the answer.  -ECANCELED: the client has gone.                   [worker] */
     int (*reply)(struct probing_reply *out, const void *text, size_t n);
     /* Has the client gone, or its time run out?                                       [any] */
@@ -137,10 +138,12 @@ struct probing_host {
     /* A topic carries its revision, "nccl.comm/1"; a payload starts with its uint32_t size.
      * Handlers run later, on [control], in the order of publish().                     [any] */
     int (*publish)(const struct probing_host *h, const char *topic, const void *p, uint32_t n);
+    /* Call fn with what is published under a topic.                                [control] */
     int (*subscribe)(const struct probing_host *h, const char *topic,
-                     void (*fn)(void *self, const char *topic, const void *p, uint32_t n)); /* [control] */
+                     void (*fn)(void *self, const char *topic, const void *p, uint32_t n));
     /* Call fn on [worker] every period_ns until stop(); late ticks are dropped.      [control] */
-    int (*every)(const struct probing_host *h, uint64_t period_ns, void (*fn)(void *self, uint64_t now));
+    int (*every)(const struct probing_host *h, uint64_t period_ns,
+                 void (*fn)(void *self, uint64_t now));
     uint64_t (*now)(void); /* [signal] */
     /* Optional parts by name and revision, "probing.stack/1"; NULL: not here.  Other plugins' parts
      * answer from start() on.                                                         [any] */
@@ -155,13 +158,21 @@ struct probing_plugin {
     const struct probing_config *config; /* ends with name == NULL */
     uint32_t config_size;                /* sizeof(struct probing_config), the stride */
     uint32_t min_minor;                  /* the oldest host minor that is enough */
-    int (*init)(const struct probing_host *h, void **ret_self); /* tables, commands; no hooks, no threads [control] */
-    int (*configure)(void *self, const char *name, const char *value); /* all before start(), then LIVE ones [control] */
-    int (*start)(void *self);            /* put hooks in, start threads                [control] */
-    int (*stop)(void *self);             /* undo start(); -EBUSY: my code may still run [control] */
-    void (*fork)(void *self, int phase); /* BEFORE and PARENT on the forking thread; CHILD is [child] */
-    void (*destroy)(void *self);         /* free all; the code itself stays mapped     [control] */
-    const void *(*extension)(void *self, const char *id); /* parts offered to other plugins [any] */
+    /* Make tables and commands; no hooks, no threads yet.                            [control] */
+    int (*init)(const struct probing_host *h, void **ret_self);
+    /* Take a setting that has passed type and range: all before start(), LIVE ones later. [control] */
+    int (*configure)(void *self, const char *name, const char *value);
+    /* Put hooks in, start threads.                                                   [control] */
+    int (*start)(void *self);
+    /* Undo start().  -EBUSY: my code may still run.                                  [control] */
+    int (*stop)(void *self);
+    /* BEFORE and PARENT run on the forking thread, CHILD in the child before fork() returns.
+     *                                                                                  [child] */
+    void (*fork)(void *self, int phase);
+    /* Free all; the code itself stays mapped.                                        [control] */
+    void (*destroy)(void *self);
+    /* Parts offered to other plugins, by name and revision.                              [any] */
+    const void *(*extension)(void *self, const char *id);
     /* 1.0 ends here. */
 };
 

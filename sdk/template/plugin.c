@@ -28,8 +28,13 @@ struct heartbeat {
 
 /* The columns of a table: `ts` and `tid` stand before them by themselves. */
 static const struct probing_column BEATS_COLUMNS[] = {
-    {.name = "number", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "beats since start, from 1"},
-    {.name = "late_ns", .type = PROBING_I64, .unit = PROBING_NS,
+    {.name = "number",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "beats since start, from 1"},
+    {.name = "late_ns",
+     .type = PROBING_I64,
+     .unit = PROBING_NS,
      .doc = "how much later than planned this beat came; NULL for the first"},
 };
 
@@ -72,12 +77,15 @@ static int run_count(void *self, int argc, const char *const *argv, struct probi
 }
 
 /* Make what the plugin has: its state, tables, commands.  No threads, no hooks.  When it fails,
- * the plugin is switched off with the reason given to fail(), and nothing else happens.  [control] */
+ * the plugin is switched off with the reason given to fail(), and nothing else happens.  [control]
+ */
 static int init(const struct probing_host *host, void **ret_self)
 {
-    static const struct probing_command COUNT = {
-        .size = sizeof COUNT, .name = "heartbeat", .usage = "", .doc = "how many beats there were",
-        .run = run_count};
+    static const struct probing_command COUNT = {.size = sizeof COUNT,
+                                                 .name = "heartbeat",
+                                                 .usage = "",
+                                                 .doc = "how many beats there were",
+                                                 .run = run_count};
     struct heartbeat *hb = calloc(1, sizeof *hb);
 
     if (hb == NULL)
@@ -102,7 +110,8 @@ static int start(void *self)
     return hb->host->every(hb->host, PERIOD_NS, beat);
 }
 
-/* Undo start(); the core itself ends the timers.  -EBUSY when code of yours may still run. [control] */
+/* Undo start(); the core itself ends the timers.  -EBUSY when code of yours may still run.
+ * [control] */
 static int stop(void *self)
 {
     (void)self;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * probing/ext/draft/python.h - "python.gil/1": run C code with the GIL, offered by the python plugin.
+ * probing/ext/draft/python.h - "python.gil/1", by the python plugin: run C code with the GIL.
  *
  * Draft: may change until two plugins use it; the id stays.
  */

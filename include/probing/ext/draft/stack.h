@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * probing/ext/draft/stack.h - "probing.stack/1": native stacks and symbols of this process, by the core.
+ * probing/ext/draft/stack.h - "probing.stack/1", by the core: native stacks and symbols.
  *
  * Draft: may change until two plugins use it; the id stays.
  */
@@ -20,7 +20,7 @@ struct probing_stack_frame {
 };
 
 struct probing_stack_thread {
-    uint32_t size;       /* sizeof(struct probing_stack_thread), set by the caller */
+    uint32_t size; /* sizeof(struct probing_stack_thread), set by the caller */
     int32_t tid;
     char name[16];       /* comm */
     int32_t state;       /* letter of /proc: R S D T Z */
