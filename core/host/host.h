@@ -36,8 +36,13 @@ struct host_options {
 };
 
 int host_new(const struct host_options *o, struct host **ret);
-/* Starts the control thread and the workers (2, "probing/work"). */
+/* Starts the control thread and the workers (2 "probing/work", up to 8 while all are busy). */
 int host_start(struct host *h);
+/* Stop every plugin, newest first.  -EBUSY names the one whose code may still run: then nothing
+ * below it may be taken away.                                                        [worker] */
+int host_plugins_stop(struct host *h);
+/* Wait until no command runs or waits, at most timeout_ns.  0 or -ETIMEDOUT. */
+int host_quiet(struct host *h, uint64_t timeout_ns);
 /* Stops plugins (newest first), timers, workers, control; then frees.  Plugin code stays mapped. */
 void host_free(struct host *h);
 
@@ -49,7 +54,12 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
     _Atomic int cancelled;
 };
 
-/* Add a built-in command; `c` is copied, run gets `self`. */
+/* Values of `cancelled`; a command looks only whether it is 0. */
+enum { HOST_GONE = 1, HOST_TIMED_OUT = 2 };
+
+/* Add a built-in command; `c` is copied, run gets `self`.  A name of two words ("plugin load")
+ * matches two words, and "config =" matches "config" before any NAME=VALUE; argv[0] is then the
+ * first word and argv[1] what follows the name ("config =": the NAME=VALUE). */
 int host_command_add(struct host *h, const char *owner, const struct probing_command *c, void *self);
 
 struct host_request {
@@ -69,6 +79,8 @@ int host_submit(struct host *h, const struct host_request *r);
 int host_run(struct host *h, int argc, const char *const *argv, struct probing_reply *reply);
 /* Run fn(arg) on the control thread and wait for it (plugin load and the like).  */
 int host_on_control(struct host *h, int (*fn)(void *arg), void *arg);
+/* Name, usage line and flags of every command that can run now, in order of name.        [worker] */
+int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_command *c), void *arg);
 
 int host_replyf(struct probing_reply *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
@@ -80,7 +92,9 @@ int host_settings_add(struct host *h, const char *owner, const struct probing_co
                       uint32_t stride, int (*set)(void *self, const char *name, const char *value),
                       void *self);
 /* name: "torch.rate".  -ENOENT names the nearest, -EINVAL/-ERANGE say what is allowed, -EBUSY: not
- * LIVE and its owner runs.  A setting of a plugin not loaded yet is kept for it ("pending"). [worker] */
+ * LIVE and its owner runs.  A setting of a plugin not loaded yet is kept for it ("pending"): gives 1.
+ * Numbers may be written with their unit: "10s" or plain ns for PROBING_NS, "64MB" or plain bytes
+ * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.       [worker] */
 int host_config_set(struct host *h, const char *name, const char *value);
 int host_config_get(struct host *h, const char *name, struct buf *ret);             /* [any] */
 
@@ -90,6 +104,13 @@ int host_config_get(struct host *h, const char *name, struct buf *ret);         
  * an open file to take instead (-1: none; stays the caller's).  -EALREADY: it is loaded.  [worker] */
 int host_plugin_load(struct host *h, const char *name, const char *path, int fd);
 int host_plugin_stop(struct host *h, const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
+/* Load several ("python,torch"): all are initialised before any is started.  A plugin that is not
+ * found or fails is logged and listed, and the others go on.                             [worker] */
+int host_plugin_load_all(struct host *h, const char *names);
+/* Open the second door, a SOCK_SEQPACKET socket at `path` (0600; peers must have our uid or be
+ * root).  One message: "plugin NAME" with the plugin's file as descriptor (SCM_RIGHTS), a socket
+ * of the web kind cannot carry one.  One answer: "ok" or "error: WHY".  Closed by host_free(). */
+int host_door_open(struct host *h, const char *path);
 
 /* ---- events ---- */
 
@@ -103,9 +124,20 @@ void host_unsubscribe(struct host *h, int id); /* after it returns fn runs no mo
 /* Offer an extension of the core ("probing.stack/1"). */
 int host_extension_add(struct host *h, const char *id, const void *part);
 
+/* Offer "probing.stack/1" over core/stack; taken back by host_free(). */
+int host_stack_add(struct host *h);
+
+/* Rows for those who may not see core/ring (scripts): ring_append() and the clock.      [any] */
+int host_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
+                const void *tail, uint32_t tail_n);
+
+void host_log_level(struct host *h, int level); /* PROBING_ERROR to _DEBUG; lines above it are dropped */
+void host_logs(struct host *h, int level, const char *source, const char *text); /* [any] */
 void host_log(struct host *h, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* ---- fork: called from core/probing.c's single pthread_atfork ---- */
+/* ---- fork: called from core/probing.c's single pthread_atfork ----
+ * In the child every function of the host does nothing from then on, and its descriptors are
+ * closed.                                                         [child] when PROBING_FORK_CHILD */
 void host_fork(struct host *h, int phase);
 
 #endif

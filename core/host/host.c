@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/host/host.c - making and unmaking the host, and the small parts that need no file of their own.
+ *
+ * Threads: host_new(), _start() and _free() by the owner; host_fork() on the thread that forks.
+ */
+#include "core/host/host.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/host/inner.h"
+#include "core/ring/ring.h"
+
+static int parts_init(struct host *h)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_mutex_init(&h->settings.mutex, NULL);
+    (void)pthread_mutex_init(&h->log.mutex, NULL);
+    (void)pthread_mutex_init(&h->commands_lock, NULL);
+    (void)pthread_mutex_init(&h->plugins_lock, NULL);
+    (void)pthread_mutex_init(&h->extensions_lock, NULL);
+    if (pthread_condattr_init(&attr))
+        return err_set(-ENOMEM, "no memory for the host");
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    int r = pthread_cond_init(&h->plugins_changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    if (r)
+        return err_set(-r, "no condition for the host");
+    r = control_init(h);
+    return r < 0 ? r : workers_init(h);
+}
+
+static void destroy(struct host *h)
+{
+    plugins_free(h);
+    events_free(h);
+    commands_free(h);
+    settings_free(h);
+    log_free(h);
+    control_done(h);
+    workers_done(h);
+    (void)pthread_cond_destroy(&h->plugins_changed);
+    (void)pthread_mutex_destroy(&h->settings.mutex);
+    (void)pthread_mutex_destroy(&h->commands_lock);
+    (void)pthread_mutex_destroy(&h->plugins_lock);
+    (void)pthread_mutex_destroy(&h->extensions_lock);
+    free(h->version);
+    free(h->plugin_path);
+    free(h);
+}
+
+int host_new(const struct host_options *o, struct host **ret)
+{
+    struct host *h = calloc(1, sizeof(*h));
+    if (!h)
+        return err_set(-ENOMEM, "no memory for the host");
+    h->tables = o->tables;
+    h->store = o->store;
+    h->door.listen_fd = -1;
+    for (int i = 0; i < HOST_DOOR_PEERS; i++)
+        h->door.peers[i] = -1;
+    atomic_init(&h->log.level, PROBING_INFO);
+    int r = parts_init(h);
+    if (r < 0) {
+        free(h);
+        return r;
+    }
+    h->version = strdup(o->version);
+    h->plugin_path = strdup(o->plugin_path ? o->plugin_path : "");
+    r = h->version && h->plugin_path ? 0 : err_set(-ENOMEM, "no memory for the host");
+    if (r == 0)
+        r = commands_builtin(h);
+    if (r == 0)
+        r = about_add(h);
+    if (r < 0) {
+        destroy(h);
+        return r;
+    }
+    *ret = h;
+    return 0;
+}
+
+int host_start(struct host *h)
+{
+    int r = workers_start(h);
+    return r < 0 ? r : control_start(h);
+}
+
+/* A plugin that will not stop may still call us, so what it can reach stays, and does nothing. */
+static bool plugin_left_behind(struct host *h)
+{
+    for (uint32_t i = 0; i < h->n_plugins; i++) {
+        int state = atomic_load_explicit(&h->plugins[i]->state, memory_order_acquire);
+        if (state == PLUGIN_RUNNING || state == PLUGIN_STOPPING)
+            return true;
+    }
+    return false;
+}
+
+void host_free(struct host *h)
+{
+    if (!h)
+        return;
+    (void)host_plugins_stop(h);
+    workers_stop(h);
+    control_stop(h);
+    door_close(h);
+    stack_ext_free(h);
+    if (plugin_left_behind(h)) {
+        atomic_store_explicit(&h->off, true, memory_order_release);
+        if (h->control.wake_fd != -1)
+            (void)close(h->control.wake_fd);
+        h->control.wake_fd = -1;
+        return;
+    }
+    destroy(h);
+}
+
+int host_extension_add(struct host *h, const char *id, const void *part)
+{
+    int r = 0;
+    (void)pthread_mutex_lock(&h->extensions_lock);
+    if (h->n_extensions == HOST_EXTENSIONS_MAX) {
+        r = err_set(-ENOSPC, "no room for extension '%s'", id);
+    } else {
+        h->extensions[h->n_extensions].id = id;
+        h->extensions[h->n_extensions++].part = part;
+    }
+    (void)pthread_mutex_unlock(&h->extensions_lock);
+    return r;
+}
+
+int host_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
+                const void *tail, uint32_t tail_n)
+{
+    return ring_append(t, ts, cells, n, tail, tail_n);
+}
+
+/* In the child our threads are gone and our locks may be held by them for ever: only flags and raw
+ * closes from here.  The path of the door is the parent's and stays. */
+static void forget(struct host *h)
+{
+    atomic_store_explicit(&h->off, true, memory_order_relaxed);
+    if (h->control.wake_fd != -1)
+        (void)close(h->control.wake_fd);
+    if (h->door.listen_fd != -1)
+        (void)close(h->door.listen_fd);
+    for (int i = 0; i < HOST_DOOR_PEERS; i++)
+        if (h->door.peers[i] != -1)
+            (void)close(h->door.peers[i]);
+}
+
+void host_fork(struct host *h, int phase)
+{
+    if (host_is_off(h))
+        return;
+    if (phase == PROBING_FORK_CHILD)
+        forget(h);
+    plugins_fork(h, phase);
+}

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/host/inner.h - what the files of core/host share: one struct a part, all inside struct host.
+ *
+ * Threads: each part has its own lock, named beside its fields.  None is held while code of a plugin
+ * runs.  The one order: control, then workers (a timer's tick is queued under both); else no lock of
+ * one part is held while another part is called.
+ */
+#ifndef CORE_HOST_INNER_H
+#define CORE_HOST_INNER_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "core/base/err.h"
+#include "core/host/host.h"
+
+#define HOST_NAME_BYTES 64      /* a plugin's name and its NUL */
+#define HOST_WORKERS 2          /* always there */
+#define HOST_WORKERS_MAX 8      /* while every worker is inside a command that waits for something */
+#define HOST_WAITING_MAX 64     /* commands in the queue: host.h promises -EAGAIN above */
+#define HOST_EVENTS_MAX 1024    /* events in the queue: host.h promises -ENOBUFS above */
+#define HOST_PLUGINS_MAX 64
+#define HOST_EXTENSIONS_MAX 16
+#define HOST_LOG_LINES 1000
+#define HOST_DOOR_PEERS 8       /* connections at a time */
+
+/* ---- plugins (plugin.c, face.c) ---- */
+
+enum plugin_state { PLUGIN_LOADING, PLUGIN_READY, PLUGIN_RUNNING, PLUGIN_STOPPING, PLUGIN_STOPPED,
+                    PLUGIN_FAILED };
+
+struct plugin_part; /* a table or subscription that a plugin asked for: see face.c */
+
+/* One for each name; lives as long as the host, through any number of loads. */
+struct plugin {
+    struct host *host;
+    char name[HOST_NAME_BYTES];
+    _Atomic int state;         /* enum plugin_state; changed on the control thread */
+    _Atomic uint32_t running;  /* commands, scans, ticks, handlers inside its code now */
+    _Atomic uint32_t forks;    /* forks between BEFORE and PARENT */
+    struct probing_plugin api; /* our own copy, zeroed beyond what the plugin gave */
+    void *self;
+    struct probing_host face;  /* what it was given */
+    struct plugin_part *parts; /* control thread */
+    _Atomic uint64_t users;    /* bit per plugin that holds an extension of ours: index in the list */
+    uint32_t index;
+    char *version, *doc, *path, *reason; /* lock: host->plugins_lock */
+};
+
+/* Count ourselves into the plugin's code; false: it does not run, stay out.              [any] */
+bool plugin_enter(struct plugin *p);
+bool plugin_enter_ready(struct plugin *p); /* also when it is initialised only: for extensions */
+void plugin_leave(struct plugin *p);
+void plugin_left(struct plugin *p); /* tell who waits for the plugin to be empty */
+void face_init(struct plugin *p);  /* fill p->face */
+void face_stop(struct plugin *p);  /* no subscriptions, timers; tables retired  [control] */
+void face_free(struct plugin *p);
+int plugin_load_here(struct host *h, const char *name, const char *path, int fd); /* [control] */
+void plugins_fork(struct host *h, int phase);
+void plugins_free(struct host *h);
+const char *plugin_state_name(int state);
+
+/* ---- workers and commands (worker.c, command.c) ---- */
+
+struct job {
+    struct job *next, *previous;
+    void (*run)(struct host *h, struct job *j); /* frees the job, or it belongs to somebody */
+    struct plugin *plugin;       /* whose code it runs; NULL: ours */
+    struct probing_reply *reply; /* NULL: a tick */
+    uint64_t deadline;           /* monotonic ns, 0: none */
+    bool counted;                /* against HOST_WAITING_MAX */
+};
+
+struct workers {
+    pthread_mutex_t mutex;
+    pthread_cond_t wake;
+    struct job *first, *last; /* lock: mutex; waiting */
+    struct job *running;      /* lock: mutex; being run, here or in host_run() */
+    uint32_t n_waiting, n_idle; /* lock: mutex */
+    bool stop;                  /* lock: mutex */
+    struct worker {
+        struct host *host;
+        pthread_t thread;
+        enum { WORKER_NONE, WORKER_RUNS, WORKER_ENDED } state; /* lock: mutex */
+        bool extra;
+    } slots[HOST_WORKERS_MAX];
+};
+
+int workers_init(struct host *h);
+int workers_start(struct host *h);
+void workers_stop(struct host *h); /* joins; jobs that still wait are run by the last worker */
+void workers_done(struct host *h);
+int workers_add(struct host *h, struct job *j); /* -EAGAIN, -ESHUTDOWN                       [any] */
+bool workers_remove(struct host *h, struct job *j); /* true: it waited, and now it is yours */
+void workers_enter(struct host *h, struct job *j); /* the caller runs the job itself */
+void workers_leave(struct host *h, struct job *j);
+void workers_cancel(struct host *h, const struct plugin *p); /* all jobs in a plugin's code */
+/* Cancel what is over its time; gives the next deadline, 0: none. */
+uint64_t workers_expire(struct host *h, uint64_t now);
+
+struct command {
+    char *name, *usage, *doc; /* constant */
+    char owner[HOST_NAME_BYTES];
+    uint32_t flags;           /* lock: commands_lock, as all below */
+    int (*run)(void *self, int argc, const char *const *argv, struct probing_reply *out);
+    void *self;
+    struct plugin *plugin;    /* NULL: built in, `self` counts; else the plugin's self */
+};
+
+int command_add(struct host *h, struct plugin *p, const char *owner, const struct probing_command *c,
+                void *self);
+int commands_builtin(struct host *h);
+void commands_free(struct host *h);
+
+/* ---- control thread, events, timers (control.c, event.c) ---- */
+
+struct message;
+struct subscription;
+struct timer;
+
+struct control {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;        /* a call has been answered, a handler has returned */
+    struct message *first, *last;  /* lock: mutex */
+    uint32_t n_events;             /* lock: mutex */
+    struct subscription *subscriptions; /* lock: mutex; in order of id */
+    int next_id, handling;         /* lock: mutex; id whose handler runs, 0: none */
+    struct timer *timers;          /* lock: mutex */
+    bool started, stop;            /* lock: mutex */
+    pthread_t thread;
+    _Atomic pid_t tid;             /* of the control thread */
+    int wake_fd;                   /* eventfd; constant while it runs */
+};
+
+int control_init(struct host *h);
+int control_start(struct host *h);
+void control_stop(struct host *h);
+void control_done(struct host *h);
+void control_wake(struct host *h);
+bool control_is_here(struct host *h);
+int control_push(struct host *h, struct message *m);
+void event_handle(struct host *h, const char *topic, const void *payload, uint32_t size);
+void events_free(struct host *h);
+int timer_add(struct host *h, struct plugin *p, uint64_t period_ns, void (*fn)(void *self, uint64_t now));
+void timers_remove(struct host *h, struct plugin *p); /* after the plugin has left RUNNING and is empty */
+uint64_t timers_run(struct host *h, uint64_t now);    /* gives the next time, 0: none */
+
+struct message {
+    struct message *next;
+    int (*fn)(void *arg); /* a call: the caller waits and owns the message; NULL: an event */
+    void *arg;
+    int result;
+    bool done;            /* lock: control mutex */
+    char *why;            /* ERR_TEXT_BYTES of the caller */
+    uint32_t size;        /* event: payload behind the struct, then the topic */
+};
+
+/* ---- settings (setting.c) ---- */
+
+struct setting;
+struct settings {
+    pthread_mutex_t mutex;
+    struct setting *first; /* lock: mutex; entries are never removed, `value` changes under it */
+};
+
+/* Give every setting of a plugin its value (default, or what was kept for it).  [control] */
+int settings_add_plugin(struct host *h, struct plugin *p);
+int settings_configure(struct host *h, struct plugin *p);
+int settings_check(const char *owner, const struct probing_config *table, uint32_t stride);
+/* Every setting in turn, with its value as text (copied, so that nothing is locked meanwhile). */
+int settings_each(struct host *h, int (*fn)(void *arg, const struct setting *s, const char *value),
+                  void *arg);
+void settings_free(struct host *h);
+
+struct setting {
+    struct setting *next;
+    char *owner, *name, *value, *fallback, *doc; /* value NULL: as the default */
+    uint32_t type, unit, flags;
+    int64_t min, max;
+    bool pending; /* kept for an owner that is not here yet: type and doc are unknown */
+    int (*set)(void *self, const char *name, const char *value); /* NULL with a plugin */
+    void *self;
+    struct plugin *plugin;
+};
+
+/* ---- log, door, tables about ourselves (log.c, door.c, about.c) ---- */
+
+struct log_line {
+    uint64_t ts;
+    int level;
+    char source[HOST_NAME_BYTES];
+    char *text;
+};
+struct log {
+    pthread_mutex_t mutex;
+    struct log_line lines[HOST_LOG_LINES]; /* lock: mutex; a circle */
+    uint64_t count;                        /* lock: mutex; lines ever */
+    _Atomic int level;
+};
+int log_each(struct host *h, int (*fn)(void *arg, const struct log_line *line), void *arg);
+void log_free(struct host *h);
+
+struct door {
+    int listen_fd;             /* -1: closed; control thread, and host_fork in the child */
+    int peers[HOST_DOOR_PEERS]; /* -1: free */
+    uint64_t since[HOST_DOOR_PEERS]; /* when each came: a silent one is shown out */
+    char path[108];
+};
+struct pollfd;
+uint32_t door_poll(struct host *h, struct pollfd *fds, uint32_t max);
+void door_serve(struct host *h, const struct pollfd *fds, uint32_t n);
+void door_close(struct host *h);
+
+int about_add(struct host *h);
+
+/* ---- all of it ---- */
+
+struct host {
+    char *version, *plugin_path;
+    struct tables *tables;
+    struct host_store store;
+    _Atomic bool off; /* child of a fork, or freed around a plugin that would not stop: do nothing */
+    struct control control;
+    struct workers workers;
+    struct settings settings;
+    struct log log;
+    struct door door;
+    pthread_mutex_t commands_lock;
+    struct command **commands; /* lock: commands_lock; entries live as long as the host */
+    uint32_t n_commands;       /* lock: commands_lock */
+    pthread_mutex_t plugins_lock;
+    pthread_cond_t plugins_changed; /* somebody has left a plugin that is being stopped */
+    struct plugin *_Atomic plugins[HOST_PLUGINS_MAX]; /* filled from the front, never removed */
+    _Atomic uint32_t n_plugins;
+    pthread_mutex_t extensions_lock;
+    struct { const char *id; const void *part; } extensions[HOST_EXTENSIONS_MAX]; /* lock: its lock */
+    uint32_t n_extensions; /* lock: extensions_lock */
+    bool has_stack;
+};
+
+static inline bool host_is_off(struct host *h)
+{
+    return atomic_load_explicit(&h->off, memory_order_relaxed);
+}
+
+void stack_ext_free(struct host *h);
+
+#endif

@@ -1,0 +1,563 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/host/plugin.c - plugins from file to running and back, and what each failure is called.
+ *
+ * Threads: loading and stopping on the control thread, asked for by workers; fork phases on the
+ * thread that forks.  Code that was mapped stays mapped (RTLD_NODELETE): other threads may still
+ * return into it.  Nothing a plugin does wrong here reaches the process: it is FAILED with a reason.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/text.h"
+#include "core/host/inner.h"
+
+#define SYMBOL "probing_plugin_v1"
+#define STOP_NS (5 * NS_PER_S)            /* how long a plugin's commands may take to end */
+#define FILE_MAX_BYTES ((off_t)1 << 30)   /* a plugin larger than this is no plugin */
+#define KNOWN_MAX 256                     /* different plugin files in the life of a process */
+#define PATH_MAX_BYTES 4096
+
+/* Plugin files that are mapped, by content: the same bytes loaded again (from another memfd, or by a
+ * core that was started afresh) must give the same code, not one copy more. */
+static struct known {
+    uint64_t hash, size;
+    void *handle;
+} known_files[KNOWN_MAX];
+static uint32_t known_count;
+static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER; /* for the two above */
+
+static const char *const state_names[] = {
+    [PLUGIN_LOADING] = "loading",   [PLUGIN_READY] = "loading",   [PLUGIN_RUNNING] = "running",
+    [PLUGIN_STOPPING] = "stopping", [PLUGIN_STOPPED] = "stopped", [PLUGIN_FAILED] = "failed",
+};
+
+const char *plugin_state_name(int state)
+{
+    return state_names[state];
+}
+
+static int state_of(const struct plugin *p)
+{
+    return atomic_load_explicit(&p->state, memory_order_seq_cst);
+}
+
+static void state_set(struct plugin *p, int state)
+{
+    atomic_store_explicit(&p->state, state, memory_order_seq_cst);
+}
+
+static void text_set(struct plugin *p, char **at, const char *text)
+{
+    char *copy = strdup(text ? text : ""); /* NULL: shown as nothing */
+    (void)pthread_mutex_lock(&p->host->plugins_lock);
+    char *old = *at;
+    *at = copy;
+    (void)pthread_mutex_unlock(&p->host->plugins_lock);
+    free(old);
+}
+
+/* One clear line: which plugin, which step, why.  Kept in the table and given to the caller. */
+__attribute__((format(printf, 4, 5))) static int refuse(struct plugin *p, const char *step, int code,
+                                                        const char *format, ...)
+{
+    char why[ERR_TEXT_BYTES - 128];
+    va_list args;
+
+    va_start(args, format);
+    (void)vsnprintf(why, sizeof(why), format, args);
+    va_end(args);
+    char line[ERR_TEXT_BYTES];
+    (void)snprintf(line, sizeof(line), "%s: %s", step, why);
+    text_set(p, &p->reason, line);
+    state_set(p, PLUGIN_FAILED);
+    face_stop(p);
+    host_log(p->host, PROBING_ERROR, "plugin %s failed at %s", p->name, line);
+    return err_set(code < 0 ? code : -EIO, "plugin '%s' failed at %s", p->name, line);
+}
+
+static struct plugin *plugin_find(struct host *h, const char *name)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (strcmp(p->name, name) == 0)
+            return p;
+    }
+    return NULL;
+}
+
+/* Control thread only, so that nobody else adds meanwhile. */
+static struct plugin *plugin_get(struct host *h, const char *name)
+{
+    struct plugin *p = plugin_find(h, name);
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_relaxed);
+    if (p)
+        return p;
+    p = n < HOST_PLUGINS_MAX ? calloc(1, sizeof(*p)) : NULL;
+    if (!p) {
+        (void)err_set(-ENOSPC, "no room for plugin '%s': %u are there", name, n);
+        return NULL;
+    }
+    p->host = h;
+    p->index = n;
+    (void)snprintf(p->name, sizeof(p->name), "%s", name);
+    atomic_init(&p->state, PLUGIN_LOADING);
+    atomic_store_explicit(&h->plugins[n], p, memory_order_release);
+    atomic_store_explicit(&h->n_plugins, n + 1, memory_order_release);
+    return p;
+}
+
+/* ---- the file ---- */
+
+static int hash_file(int fd, uint64_t *ret_hash, uint64_t *ret_size)
+{
+    unsigned char bytes[16384];
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a, 64 bit */
+    off_t at = 0;
+    ssize_t n;
+
+    while ((n = pread(fd, bytes, sizeof(bytes), at)) > 0 && at < FILE_MAX_BYTES) {
+        for (ssize_t i = 0; i < n; i++)
+            hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+        at += n;
+    }
+    if (n < 0)
+        return err_set(-errno, "cannot read the plugin's file: %s", strerror(errno));
+    *ret_hash = hash;
+    *ret_size = (uint64_t)at;
+    return 0;
+}
+
+/* A name for an open file that ld.so has never seen: it compares names before it looks at files,
+ * and the number of a descriptor comes back.  48 bits of the clock, written as "/" or "./". */
+static void unique_name(int fd, char ret[160])
+{
+    char *at = ret + snprintf(ret, 32, "/proc/self/fd/");
+    uint64_t now = clock_monotonic();
+    for (int bit = 0; bit < 48; bit++) {
+        if (now >> bit & 1)
+            *at++ = '.';
+        *at++ = '/';
+    }
+    (void)snprintf(at, 16, "%d", fd);
+}
+
+/* Map the file, or find that it is mapped.  `path`: how to name it when it is new; NULL: by fd. */
+static void *map_file(int fd, const char *path, char *ret_why, size_t why_size)
+{
+    uint64_t hash = 0, size = 0;
+    char name[160];
+    void *handle = NULL;
+
+    if (hash_file(fd, &hash, &size) < 0) {
+        (void)snprintf(ret_why, why_size, "%s", err_text());
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&known_lock);
+    for (uint32_t i = 0; i < known_count && !handle; i++)
+        if (known_files[i].hash == hash && known_files[i].size == size)
+            handle = known_files[i].handle;
+    bool seen = handle != NULL;
+    (void)pthread_mutex_unlock(&known_lock);
+    if (seen)
+        return handle;
+    /* By its path when ld.so cannot have an older file under that name; it is nicer to debuggers. */
+    void *old = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD) : NULL;
+    if (old)
+        (void)dlclose(old);
+    if (!path || old) {
+        unique_name(fd, name);
+        path = name;
+    }
+    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!handle) {
+        const char *why = dlerror();
+        (void)snprintf(ret_why, why_size, "%s", why ? why : "unknown reason");
+        return NULL;
+    }
+    (void)pthread_mutex_lock(&known_lock);
+    if (known_count < KNOWN_MAX)
+        known_files[known_count++] = (struct known){.hash = hash, .size = size, .handle = handle};
+    (void)pthread_mutex_unlock(&known_lock);
+    return handle;
+}
+
+/* Open <name>.so or probing_<name>.so in one of the directories of the plugin path. */
+static int search(struct host *h, const char *name, char ret_path[PATH_MAX_BYTES])
+{
+    const char *at = h->plugin_path ? h->plugin_path : "";
+    while (*at) {
+        size_t n = strcspn(at, ":");
+        for (int form = 0; form < 2 && n > 0; form++) {
+            int length = snprintf(ret_path, PATH_MAX_BYTES, "%.*s/%s%s.so", (int)n, at,
+                                  form ? "probing_" : "", name);
+            int fd = length < PATH_MAX_BYTES ? open(ret_path, O_RDONLY | O_CLOEXEC) : -1;
+            if (fd != -1)
+                return fd;
+        }
+        at += n + (at[n] == ':');
+    }
+    return err_set(-ENOENT, "plugin '%s' is not in the plugin path (%s); name its file, or set "
+                            "PROBING_PLUGIN_PATH", name,
+                   h->plugin_path && h->plugin_path[0] ? h->plugin_path : "which is empty");
+}
+
+static int open_file(struct host *h, const char *name, const char *path, int fd,
+                     char ret_path[PATH_MAX_BYTES])
+{
+    struct stat st;
+    int file;
+
+    ret_path[0] = '\0';
+    if (fd != -1) {
+        char link[64];
+        (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(link, ret_path, PATH_MAX_BYTES - 1);
+        ret_path[n > 0 ? n : 0] = '\0';
+        file = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    } else if (path) {
+        if (strlen(path) >= PATH_MAX_BYTES)
+            return err_set(-ENAMETOOLONG, "the path of plugin '%s' is too long", name);
+        (void)snprintf(ret_path, PATH_MAX_BYTES, "%s", path);
+        file = open(path, O_RDONLY | O_CLOEXEC);
+    } else {
+        file = search(h, name, ret_path);
+        if (file < 0)
+            return file;
+    }
+    if (file == -1)
+        return err_set(-errno, "cannot open plugin '%s' (%s): %s", name, ret_path, strerror(errno));
+    if (fstat(file, &st) == -1 || !S_ISREG(st.st_mode) || st.st_size > FILE_MAX_BYTES) {
+        (void)close(file);
+        return err_set(-EINVAL, "plugin '%s': %s is not a file one could load", name, ret_path);
+    }
+    return file;
+}
+
+/* ---- what is in it ---- */
+
+static int check_api(struct plugin *p, const struct probing_plugin *api)
+{
+    if (api->size < sizeof(struct probing_plugin) || api->size > 65536)
+        return refuse(p, "size", -ENOEXEC, "its struct says %u bytes, version 1.0 has %zu; set .size = "
+                      "sizeof(struct probing_plugin) and build it again", api->size,
+                      sizeof(struct probing_plugin));
+    if (api->abi >> 16 != PROBING_ABI_MAJOR)
+        return refuse(p, "abi", -ENOEXEC, "it was built for ABI %u.%u, this core speaks %u; use a plugin "
+                      "of this version", api->abi >> 16, api->abi & 0xffff, PROBING_ABI_MAJOR);
+    if (api->min_minor > PROBING_ABI_MINOR)
+        return refuse(p, "min_minor", -ENOEXEC, "it needs ABI %u.%u, this core has %u.%u; use a newer "
+                      "probing", PROBING_ABI_MAJOR, api->min_minor, PROBING_ABI_MAJOR,
+                      PROBING_ABI_MINOR);
+    if (!api->name || !text_is_name(api->name))
+        return refuse(p, "name", -EINVAL, "its name '%.80s' is not of the form [a-z][a-z0-9_]*",
+                      api->name ? api->name : "(null)");
+    if (strcmp(api->name, p->name) != 0)
+        return refuse(p, "name", -EINVAL, "the file is plugin '%s'; load it by that name", api->name);
+    if (!api->init || !api->destroy)
+        return refuse(p, "functions", -EINVAL, "init and destroy may not be NULL");
+    if (api->config && settings_check(p->name, api->config, api->config_size) < 0)
+        return refuse(p, "settings", -EINVAL, "%s", err_text());
+    return 0;
+}
+
+static const char *why_of(int code)
+{
+    return err_text()[0] ? err_text() : strerror(code < 0 ? -code : EIO);
+}
+
+static int begin(struct plugin *p)
+{
+    p->self = NULL;
+    face_init(p);
+    err_clear();
+    int r = p->api.init(&p->face, &p->self);
+    if (r < 0)
+        return refuse(p, "init", r, "%s", why_of(r));
+    r = settings_add_plugin(p->host, p);
+    if (r == 0)
+        r = settings_configure(p->host, p);
+    if (r < 0) {
+        char why[ERR_TEXT_BYTES - 128];
+        (void)snprintf(why, sizeof(why), "%s", why_of(r));
+        p->api.destroy(p->self);
+        return refuse(p, "configure", r, "%s", why);
+    }
+    state_set(p, PLUGIN_READY);
+    return 0;
+}
+
+/* File to PLUGIN_READY. */
+static int prepare(struct host *h, const char *name, const char *path, int fd, struct plugin **ret)
+{
+    char file_path[PATH_MAX_BYTES], why[512];
+
+    if (!text_is_name(name))
+        return err_set(-EINVAL, "'%.80s' is no plugin's name: [a-z][a-z0-9_]*, at most 63", name);
+    struct plugin *p = plugin_find(h, name);
+    if (p && (state_of(p) == PLUGIN_RUNNING || state_of(p) == PLUGIN_STOPPING))
+        return err_set(-EALREADY, "plugin '%s' is loaded; plugin stop %s first", name, name);
+    int file = open_file(h, name, path, fd, file_path);
+    if (file < 0)
+        return file;
+    p = plugin_get(h, name);
+    if (!p) {
+        (void)close(file);
+        return -ENOSPC;
+    }
+    state_set(p, PLUGIN_LOADING);
+    text_set(p, &p->path, file_path);
+    text_set(p, &p->reason, "");
+    void *handle = map_file(file, fd == -1 ? file_path : NULL, why, sizeof(why));
+    (void)close(file);
+    if (!handle)
+        return refuse(p, "dlopen", -ENOEXEC, "%s", why);
+    const struct probing_plugin *api = dlsym(handle, SYMBOL);
+    if (!api)
+        return refuse(p, "symbol", -ENOEXEC, "%s does not export " SYMBOL "; is it a probing plugin?",
+                      file_path);
+    int r = check_api(p, api);
+    if (r < 0)
+        return r;
+    p->api = (struct probing_plugin){0};
+    memcpy(&p->api, api, api->size < sizeof(p->api) ? api->size : sizeof(p->api));
+    text_set(p, &p->version, p->api.version);
+    text_set(p, &p->doc, p->api.doc);
+    *ret = p;
+    return begin(p);
+}
+
+static int launch(struct plugin *p)
+{
+    err_clear();
+    int r = p->api.start ? p->api.start(p->self) : 0;
+    if (r < 0) {
+        char why[ERR_TEXT_BYTES - 128];
+        (void)snprintf(why, sizeof(why), "%s", why_of(r));
+        p->api.destroy(p->self);
+        return refuse(p, "start", r, "%s", why);
+    }
+    state_set(p, PLUGIN_RUNNING);
+    host_log(p->host, PROBING_INFO, "plugin %s %s runs", p->name, p->api.version ? p->api.version : "");
+    return 0;
+}
+
+int plugin_load_here(struct host *h, const char *name, const char *path, int fd)
+{
+    struct plugin *p = NULL;
+    int r = prepare(h, name, path, fd, &p);
+    return r < 0 ? r : launch(p);
+}
+
+struct load {
+    struct host *host;
+    const char *name, *path;
+    int fd;
+};
+
+static int load_on_control(void *arg)
+{
+    struct load *l = arg;
+    return plugin_load_here(l->host, l->name, l->path, l->fd);
+}
+
+int host_plugin_load(struct host *h, const char *name, const char *path, int fd)
+{
+    struct load l = {.host = h, .name = name, .path = path, .fd = fd};
+    if (host_is_off(h))
+        return -ESHUTDOWN;
+    return host_on_control(h, load_on_control, &l);
+}
+
+static int load_all_on_control(void *arg)
+{
+    struct load *l = arg;
+    struct plugin *ready[HOST_PLUGINS_MAX];
+    uint32_t n = 0;
+    char name[HOST_NAME_BYTES];
+
+    for (const char *at = l->name; *at && n < HOST_PLUGINS_MAX; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
+        (void)snprintf(name, sizeof(name), "%.*s", (int)length, at);
+        at += length;
+        if (!name[0])
+            continue;
+        int r = prepare(l->host, name, NULL, -1, &ready[n]);
+        n += r == 0 ? 1 : 0;
+        if (r < 0) /* the core may have come by memfd, and its plugins come through the door */
+            host_log(l->host, r == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(r));
+    }
+    for (uint32_t i = 0; i < n; i++)
+        (void)launch(ready[i]);
+    return 0;
+}
+
+int host_plugin_load_all(struct host *h, const char *names)
+{
+    struct load l = {.host = h, .name = names};
+    return host_on_control(h, load_all_on_control, &l);
+}
+
+/* ---- stopping ---- */
+
+static int close_on_control(void *arg)
+{
+    struct plugin *p = arg;
+    struct host *h = p->host;
+    uint64_t users = atomic_load_explicit(&p->users, memory_order_acquire);
+
+    if (state_of(p) != PLUGIN_RUNNING)
+        return err_set(-ENOENT, "plugin '%s' does not run (%s)", p->name, state_names[state_of(p)]);
+    for (uint32_t i = 0; i < HOST_PLUGINS_MAX; i++) {
+        if (!(users >> i & 1))
+            continue;
+        struct plugin *user = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        return err_set(-EBUSY, "plugin '%s' is used by plugin '%s': plugin stop %s first", p->name,
+                       user->name, user->name);
+    }
+    state_set(p, PLUGIN_STOPPING);
+    return 0;
+}
+
+/* Everybody out of its code.  On the caller's thread: the control thread must go on answering, or
+ * a command of the plugin that waits for it could not end. */
+static int wait_empty(struct plugin *p)
+{
+    struct host *h = p->host;
+    struct timespec limit;
+    int r = 0;
+
+    workers_cancel(h, p);
+    (void)clock_gettime(CLOCK_MONOTONIC, &limit);
+    limit.tv_sec += (time_t)(STOP_NS / NS_PER_S);
+    (void)pthread_mutex_lock(&h->plugins_lock);
+    while (r == 0 && (atomic_load_explicit(&p->running, memory_order_seq_cst) ||
+                      atomic_load_explicit(&p->forks, memory_order_seq_cst)))
+        r = pthread_cond_timedwait(&h->plugins_changed, &h->plugins_lock, &limit);
+    bool empty = !atomic_load_explicit(&p->running, memory_order_seq_cst) &&
+                 !atomic_load_explicit(&p->forks, memory_order_seq_cst);
+    (void)pthread_mutex_unlock(&h->plugins_lock);
+    return !empty ? err_set(-EBUSY, "plugin '%s' still runs a command or a query; try again when it has ended",
+                       p->name) : 0;
+}
+
+static int stop_on_control(void *arg)
+{
+    struct plugin *p = arg;
+    struct host *h = p->host;
+
+    err_clear();
+    int r = p->api.stop ? p->api.stop(p->self) : 0;
+    if (r < 0) {
+        char why[ERR_TEXT_BYTES - 128];
+        (void)snprintf(why, sizeof(why), "%s", why_of(r));
+        text_set(p, &p->reason, why);
+        state_set(p, PLUGIN_RUNNING);
+        return err_set(r, "plugin '%s' could not stop and goes on: %s", p->name, why);
+    }
+    face_stop(p);
+    p->api.destroy(p->self);
+    p->self = NULL;
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++)
+        atomic_fetch_and_explicit(&h->plugins[i]->users, ~(UINT64_C(1) << p->index),
+                                  memory_order_release);
+    text_set(p, &p->reason, "");
+    state_set(p, PLUGIN_STOPPED);
+    host_log(h, PROBING_INFO, "plugin %s has stopped", p->name);
+    return 0;
+}
+
+int host_plugin_stop(struct host *h, const char *name)
+{
+    const char *names[HOST_PLUGINS_MAX];
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+
+    if (host_is_off(h))
+        return -ESHUTDOWN;
+    struct plugin *p = plugin_find(h, name);
+    if (!p) {
+        for (uint32_t i = 0; i < n; i++)
+            names[i] = h->plugins[i]->name;
+        const char *near = text_nearest(name, names, n);
+        return err_set(-ENOENT, "no plugin '%.80s' is loaded%s%s%s", name, near ? "; did you mean '" : "",
+                       near ? near : "", near ? "'?" : "; plugin list shows those that are");
+    }
+    int r = host_on_control(h, close_on_control, p);
+    if (r < 0)
+        return r;
+    r = wait_empty(p);
+    if (r < 0) {
+        state_set(p, PLUGIN_RUNNING);
+        return r;
+    }
+    return host_on_control(h, stop_on_control, p);
+}
+
+int host_plugins_stop(struct host *h)
+{
+    int r = 0;
+    char why[ERR_TEXT_BYTES] = "";
+
+    for (uint32_t i = atomic_load_explicit(&h->n_plugins, memory_order_acquire); i > 0; i--) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i - 1], memory_order_acquire);
+        if (state_of(p) != PLUGIN_RUNNING)
+            continue;
+        int e = host_plugin_stop(h, p->name);
+        if (e < 0 && r == 0) {
+            r = e;
+            (void)snprintf(why, sizeof(why), "%s", err_why(e));
+        }
+    }
+    return r < 0 ? err_set(r, "%s", why) : 0;
+}
+
+void plugins_free(struct host *h)
+{
+    for (uint32_t i = 0; i < h->n_plugins; i++) {
+        struct plugin *p = h->plugins[i];
+        face_free(p);
+        free(p->version);
+        free(p->doc);
+        free(p->path);
+        free(p->reason);
+        free(p);
+    }
+}
+
+/* ---- fork ---- */
+
+static void forked(struct plugin *p, int phase)
+{
+    if (phase == PROBING_FORK_BEFORE) {
+        atomic_fetch_add_explicit(&p->forks, 1, memory_order_seq_cst);
+        if (atomic_load_explicit(&p->state, memory_order_seq_cst) == PLUGIN_RUNNING && p->api.fork)
+            p->api.fork(p->self, phase);
+        else
+            atomic_fetch_sub_explicit(&p->forks, 1, memory_order_seq_cst);
+        return;
+    }
+    /* Only who was told BEFORE is told the rest; its stop waits until then. */
+    if (atomic_load_explicit(&p->forks, memory_order_seq_cst) == 0)
+        return;
+    p->api.fork(p->self, phase);
+    atomic_fetch_sub_explicit(&p->forks, 1, memory_order_seq_cst);
+    if (phase == PROBING_FORK_PARENT)
+        plugin_left(p);
+}
+
+void plugins_fork(struct host *h, int phase)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++)
+        forked(atomic_load_explicit(&h->plugins[i], memory_order_acquire), phase);
+}

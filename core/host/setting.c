@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/host/setting.c - settings: one list of all owners', checked by type and range, set live.
+ *
+ * Threads: values are read under the lock from anywhere and changed on the control thread only,
+ * after their owner has agreed.  Settings for a plugin that is not here are kept for it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/text.h"
+#include "core/host/inner.h"
+
+#define SETTINGS_MAX 1024
+#define VALUE_MAX_BYTES 4096
+
+/* ---- is a value of the right kind ---- */
+
+static int number_of(const char *owner, const char *name, uint32_t unit, int64_t min, int64_t max,
+                     const char *value, int64_t *ret)
+{
+    uint64_t amount = 0;
+    bool flag;
+
+    if (parse_i64(value, ret) == 0)
+        return 0;
+    if (unit == PROBING_NS && parse_ns(value, &amount) == 0 && amount <= INT64_MAX) {
+        *ret = (int64_t)amount;
+        return 0;
+    }
+    if (unit == PROBING_BYTES && parse_bytes(value, &amount) == 0 && amount <= INT64_MAX) {
+        *ret = (int64_t)amount;
+        return 0;
+    }
+    if (min == 0 && max == 1 && parse_bool(value, &flag) == 0) {
+        *ret = flag;
+        return 0;
+    }
+    return err_set(-EINVAL, "%s.%s wants %s, not '%.80s'", owner, name,
+                   unit == PROBING_NS      ? "a time like 250ms, 10s, 5m or 1d"
+                   : unit == PROBING_BYTES ? "a size like 4096, 64KB, 10MB or 1GB"
+                   : min == 0 && max == 1  ? "on or off"
+                                           : "a whole number",
+                   value);
+}
+
+/* Check, and write what the owner gets: numbers without their unit. */
+static int check(const char *owner, const char *name, uint32_t type, uint32_t unit, int64_t min,
+                 int64_t max, const char *value, char *ret_plain)
+{
+    int64_t number;
+    double real;
+
+    if (strlen(value) >= VALUE_MAX_BYTES)
+        return err_set(-ERANGE, "%s.%s takes at most %d bytes", owner, name, VALUE_MAX_BYTES - 1);
+    if (strchr(value, '\n'))
+        return err_set(-EINVAL, "%s.%s takes one line only", owner, name);
+    if (type == PROBING_I64) {
+        int r = number_of(owner, name, unit, min, max, value, &number);
+        if (r < 0)
+            return r;
+        if ((min || max) && (number < min || number > max))
+            return err_set(-ERANGE, "%s.%s is %lld to %lld, not %lld", owner, name, (long long)min,
+                           (long long)max, (long long)number);
+        (void)snprintf(ret_plain, VALUE_MAX_BYTES, "%lld", (long long)number);
+        return 0;
+    }
+    if (type == PROBING_F64 && parse_f64(value, strlen(value), &real) < 0)
+        return err_set(-EINVAL, "%s.%s wants a number, not '%.80s'", owner, name, value);
+    (void)snprintf(ret_plain, VALUE_MAX_BYTES, "%s", value);
+    return 0;
+}
+
+int settings_check(const char *owner, const struct probing_config *table, uint32_t stride)
+{
+    char *plain = malloc(VALUE_MAX_BYTES);
+    int r = plain ? 0 : -ENOMEM;
+
+    if (stride < sizeof(struct probing_config))
+        r = err_set(-EINVAL, "settings of '%s': stride %u is smaller than struct probing_config (%zu); "
+                             "set .config_size", owner, stride, sizeof(struct probing_config));
+    for (uint32_t i = 0; r == 0; i++) {
+        const struct probing_config *c =
+            (const struct probing_config *)((const char *)table + (size_t)i * stride);
+        if (!c->name)
+            break;
+        if (i >= SETTINGS_MAX)
+            r = err_set(-EINVAL, "settings of '%s' do not end with a NULL name", owner);
+        else if (!text_is_name(c->name) || !c->value || !c->doc)
+            r = err_set(-EINVAL, "setting %u of '%s' ('%.60s') has a bad name, no default or no doc", i,
+                        owner, c->name);
+        else if (c->type != PROBING_I64 && c->type != PROBING_F64 && c->type != PROBING_STR)
+            r = err_set(-EINVAL, "setting %s.%s has type %u: a setting is I64, F64 or STR", owner, c->name,
+                        c->type);
+        else
+            r = check(owner, c->name, c->type, c->unit, c->min, c->max, c->value, plain);
+    }
+    free(plain);
+    return r;
+}
+
+/* ---- the list ---- */
+
+static struct setting *find(struct host *h, const char *owner, size_t owner_n, const char *name)
+{
+    for (struct setting *s = h->settings.first; s; s = s->next)
+        if (strncmp(s->owner, owner, owner_n) == 0 && s->owner[owner_n] == '\0' &&
+            strcmp(s->name, name) == 0)
+            return s;
+    return NULL;
+}
+
+static void setting_free(struct setting *s)
+{
+    if (!s)
+        return;
+    free(s->owner);
+    free(s->name);
+    free(s->value);
+    free(s->fallback);
+    free(s->doc);
+    free(s);
+}
+
+static struct setting *add(struct host *h, const char *owner, size_t owner_n, const char *name)
+{
+    struct setting *s = calloc(1, sizeof(*s)), **end = &h->settings.first;
+    uint32_t n = 0;
+
+    if (!s)
+        return NULL;
+    s->owner = strndup(owner, owner_n);
+    s->name = strdup(name);
+    s->pending = true;
+    for (; *end; end = &(*end)->next)
+        n++;
+    if (!s->owner || !s->name || n >= SETTINGS_MAX) {
+        setting_free(s);
+        return NULL;
+    }
+    *end = s;
+    return s;
+}
+
+/* A setting becomes known: what was kept for it stays when it fits, else it is told and dropped. */
+static int adopt(struct host *h, const char *owner, const struct probing_config *c, struct plugin *p,
+                 int (*set)(void *, const char *, const char *), void *self)
+{
+    char *fallback = strdup(c->value), *doc = strdup(c->doc);
+    int r = 0;
+
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    struct setting *s = find(h, owner, strlen(owner), c->name);
+    if (!s)
+        s = add(h, owner, strlen(owner), c->name);
+    if (!s || !fallback || !doc) {
+        r = err_set(-ENOMEM, "no room for setting %s.%s", owner, c->name);
+        free(fallback);
+        free(doc);
+    } else {
+        free(s->fallback);
+        free(s->doc);
+        s->fallback = fallback;
+        s->doc = doc;
+        s->type = c->type;
+        s->unit = c->unit;
+        s->flags = c->flags;
+        s->min = c->min;
+        s->max = c->max;
+        s->pending = false;
+        s->set = set;
+        s->self = self;
+        s->plugin = p;
+    }
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    return r;
+}
+
+static int adopt_all(struct host *h, const char *owner, const struct probing_config *table,
+                     uint32_t stride, struct plugin *p, int (*set)(void *, const char *, const char *),
+                     void *self)
+{
+    int r = 0;
+    const struct probing_config *c = table;
+    while (r == 0 && c && c->name) {
+        r = adopt(h, owner, c, p, set, self);
+        c = (const struct probing_config *)((const char *)c + stride);
+    }
+    return r;
+}
+
+int host_settings_add(struct host *h, const char *owner, const struct probing_config *table,
+                      uint32_t stride, int (*set)(void *self, const char *name, const char *value),
+                      void *self)
+{
+    int r = settings_check(owner, table, stride);
+    return r < 0 ? r : adopt_all(h, owner, table, stride, NULL, set, self);
+}
+
+int settings_add_plugin(struct host *h, struct plugin *p)
+{
+    return adopt_all(h, p->name, p->api.config, p->api.config_size, p, NULL, NULL);
+}
+
+/* Give one setting's value to the plugin, before its start. */
+static int configure_one(struct plugin *p, const struct setting *s, const char *value, char *plain)
+{
+    int r = check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
+    if (r < 0 || !p->api.configure)
+        return r;
+    err_clear();
+    r = p->api.configure(p->self, s->name, plain);
+    if (r < 0)
+        return err_set(r, "%s=%.200s: %s", s->name, value,
+                       err_text()[0] ? err_text() : strerror(-r));
+    return 0;
+}
+
+int settings_configure(struct host *h, struct plugin *p)
+{
+    char *value = malloc(VALUE_MAX_BYTES), *plain = malloc(VALUE_MAX_BYTES);
+    int r = value && plain ? 0 : -ENOMEM;
+
+    for (struct setting *s = h->settings.first; s && r == 0; s = s->next) {
+        if (strcmp(s->owner, p->name) != 0)
+            continue;
+        if (s->pending) {
+            host_log(h, PROBING_WARN, "plugin %s has no setting '%s': what was set is kept, unused",
+                     p->name, s->name);
+            continue;
+        }
+        (void)pthread_mutex_lock(&h->settings.mutex);
+        (void)snprintf(value, VALUE_MAX_BYTES, "%s", s->value ? s->value : s->fallback);
+        (void)pthread_mutex_unlock(&h->settings.mutex);
+        r = configure_one(p, s, value, plain);
+    }
+    free(value);
+    free(plain);
+    return r;
+}
+
+int settings_each(struct host *h, int (*fn)(void *arg, const struct setting *s, const char *value),
+                  void *arg)
+{
+    char *value = malloc(VALUE_MAX_BYTES);
+    int r = value ? 0 : err_set(-ENOMEM, "no memory to list settings");
+
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    struct setting *s = h->settings.first;
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    while (s && r == 0) {
+        (void)pthread_mutex_lock(&h->settings.mutex);
+        const char *text = s->value ? s->value : s->fallback;
+        (void)snprintf(value, VALUE_MAX_BYTES, "%s", text ? text : "");
+        struct setting *next = s->next;
+        (void)pthread_mutex_unlock(&h->settings.mutex);
+        r = fn(arg, s, value);
+        s = next;
+    }
+    free(value);
+    return r;
+}
+
+void settings_free(struct host *h)
+{
+    while (h->settings.first) {
+        struct setting *s = h->settings.first;
+        h->settings.first = s->next;
+        setting_free(s);
+    }
+}
+
+/* ---- get and set ---- */
+
+static int split(const char *name, size_t *ret_owner_n)
+{
+    const char *dot = strchr(name, '.');
+    char owner[HOST_NAME_BYTES];
+
+    if (!dot || dot == name || (size_t)(dot - name) >= sizeof(owner))
+        return err_set(-EINVAL, "'%.80s' is no setting's name: OWNER.NAME, as in server.listen", name);
+    (void)snprintf(owner, sizeof(owner), "%.*s", (int)(dot - name), name);
+    if (!text_is_name(owner) || !text_is_name(dot + 1))
+        return err_set(-EINVAL, "'%.80s' is no setting's name: OWNER.NAME, as in server.listen", name);
+    *ret_owner_n = (size_t)(dot - name);
+    return 0;
+}
+
+/* lock held.  -ENOENT with the nearest full name. */
+static int unknown(struct host *h, const char *name)
+{
+    const char *names[SETTINGS_MAX];
+    char *texts[SETTINGS_MAX];
+    uint32_t n = 0;
+
+    for (struct setting *s = h->settings.first; s && n < SETTINGS_MAX; s = s->next) {
+        size_t size = strlen(s->owner) + strlen(s->name) + 2;
+        texts[n] = malloc(size);
+        if (!texts[n])
+            break;
+        (void)snprintf(texts[n], size, "%s.%s", s->owner, s->name);
+        names[n] = texts[n];
+        n++;
+    }
+    const char *near = text_nearest(name, names, n);
+    int r = near ? err_set(-ENOENT, "no setting '%.80s'; did you mean '%s'?", name, near)
+                 : err_set(-ENOENT, "no setting '%.80s'; 'config' lists them", name);
+    while (n > 0)
+        free(texts[--n]);
+    return r;
+}
+
+int host_config_get(struct host *h, const char *name, struct buf *ret)
+{
+    size_t n;
+    if (host_is_off(h))
+        return -ESHUTDOWN;
+    int r = split(name, &n);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    struct setting *s = find(h, name, n, name + n + 1);
+    if (!s)
+        r = unknown(h, name);
+    else
+        r = buf_adds(ret, s->value ? s->value : s->fallback ? s->fallback : "");
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    return r;
+}
+
+static bool owner_known(struct host *h, const char *owner, size_t n)
+{
+    for (struct setting *s = h->settings.first; s; s = s->next)
+        if (!s->pending && strncmp(s->owner, owner, n) == 0 && s->owner[n] == '\0')
+            return true;
+    return false;
+}
+
+struct change {
+    struct host *host;
+    const char *name, *value;
+};
+
+static int keep(struct host *h, struct setting *s, const char *value)
+{
+    char *copy = strdup(value);
+    if (!copy)
+        return err_set(-ENOMEM, "no memory for a setting");
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    char *old = s->value;
+    s->value = copy;
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    free(old);
+    return 0;
+}
+
+/* Ask the owner.  Its code runs without a lock held; on control nobody else changes settings. */
+static int tell(struct host *h, struct setting *s, const char *value, char *plain)
+{
+    int r = check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain);
+    if (r < 0)
+        return r;
+    struct plugin *p = s->plugin;
+    bool runs = p ? atomic_load_explicit(&p->state, memory_order_acquire) == PLUGIN_RUNNING
+                  : h->control.started;
+    if (runs && !(s->flags & PROBING_LIVE))
+        return err_set(-EBUSY, p ? "%s.%s cannot change while the plugin runs: plugin stop %s, set it, "
+                                   "plugin load %s"
+                                 : "%s.%s can only be set when the core enters the process (PROBING_... in "
+                                   "the environment, or inject --set)",
+                       s->owner, s->name, s->owner, s->owner);
+    err_clear();
+    if (p && runs && p->api.configure && plugin_enter(p)) {
+        r = p->api.configure(p->self, s->name, plain);
+        plugin_leave(p);
+    } else if (!p && s->set) {
+        r = s->set(s->self, s->name, plain);
+    }
+    if (r < 0 && !err_text()[0])
+        return err_set(r, "%s.%s=%.200s was refused: %s", s->owner, s->name, value, strerror(-r));
+    return r < 0 ? r : 0;
+}
+
+static int set_on_control(void *arg)
+{
+    struct change *c = arg;
+    struct host *h = c->host;
+    size_t n;
+    int r = split(c->name, &n);
+    if (r < 0)
+        return r;
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    struct setting *s = find(h, c->name, n, c->name + n + 1);
+    if (!s && owner_known(h, c->name, n))
+        r = unknown(h, c->name);
+    else if (!s)
+        s = add(h, c->name, n, c->name + n + 1);
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    if (r < 0)
+        return r;
+    if (!s || strlen(c->value) >= VALUE_MAX_BYTES)
+        return err_set(-ENOSPC, "no room for setting '%.80s'", c->name);
+    if (s->pending) {
+        r = keep(h, s, c->value);
+        return r < 0 ? r : 1;
+    }
+    char *plain = malloc(VALUE_MAX_BYTES);
+    if (!plain)
+        return err_set(-ENOMEM, "no memory for a setting");
+    r = tell(h, s, c->value, plain);
+    free(plain);
+    return r < 0 ? r : keep(h, s, c->value);
+}
+
+int host_config_set(struct host *h, const char *name, const char *value)
+{
+    struct change c = {.host = h, .name = name, .value = value};
+    if (host_is_off(h))
+        return -ESHUTDOWN;
+    return host_on_control(h, set_on_control, &c);
+}
