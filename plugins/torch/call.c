@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/call.c - what happens around each call of a module: two clock readings, one row.
+ *
+ * Threads: any that holds the GIL; what a thread is inside of is its own.
+ * It runs no Python code, except on the first call of a module it has not seen.
+ * A call that raised has no row: its time is not that of a forward.
+ */
+#include "torch.h"
+
+struct call {
+    uint64_t name, device, step, begin_ns, own_ns;
+    int64_t seq;
+    uint32_t life;
+    bool top, wanted, counted, weighed; /* weighed: our own time is measured on this call */
+};
+
+static __thread struct thread this_thread;
+
+/* Does a forward run below us that began before the hooks were in? */
+static bool is_inside_forward(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *frame = torch_state.more.PyEval_GetFrame();
+    py->Py_IncRef(frame);
+    bool found = false;
+    while (frame && frame != py->_Py_NoneStruct && !found) {
+        PyObject *code = py->PyObject_GetAttrString(frame, "f_code");
+        PyObject *back = py->PyObject_GetAttrString(frame, "f_back");
+        found = code && code == torch_state.forward_code;
+        py->Py_DecRef(code);
+        py->Py_DecRef(frame);
+        frame = back;
+    }
+    py->Py_DecRef(frame);
+    py->PyErr_Clear();
+    return found;
+}
+
+struct thread *call_thread(void)
+{
+    struct thread *t = &this_thread;
+    if (__builtin_expect(t->life != torch_state.life, 0)) {
+        *t = (struct thread){.life = torch_state.life, .step = torch_state.step,
+                             .micro = PROBING_NULL_I64};
+        t->outer_unseen = is_inside_forward();
+    }
+    return t;
+}
+
+static bool is_training(PyObject *object)
+{
+    PyObject *dict = names_dict(object);
+    PyObject *value = dict ? torch_state.py.PyDict_GetItem(dict, torch_state.text_training) : NULL;
+    bool training = value == torch_state.py._Py_TrueStruct;
+    torch_state.py.Py_DecRef(dict);
+    return training;
+}
+
+/* Which accumulated batch of the step this call works on: how often the same module was called in
+ * this step.  A loss without parameters belongs to the model called before it. */
+static int64_t micro_step(struct thread *t, struct module *m)
+{
+    if (m->step != t->step || !m->calls) {
+        m->step = t->step;
+        m->calls = 0;
+    }
+    int64_t nth = m->calls++;
+    if (!m->has_params)
+        return t->last_micro;
+    t->last_micro = nth;
+    return nth;
+}
+
+static void enter_top(struct thread *t, struct call *c, PyObject *object)
+{
+    if (t->step != torch_state.step)
+        step_renew(t);
+    if (t->outer_unseen)
+        t->outer_unseen = is_inside_forward();
+    t->top_begin_ns = torch_state.now();
+    t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
+    t->micro = PROBING_NULL_I64;
+    t->top = NULL;
+    if (t->outer_unseen) {
+        t->forward_whole = false;
+        return;
+    }
+    if (t->backward_depth) /* a checkpoint computes its forward again */
+        return;
+    t->top = names_top(object, t->top_begin_ns);
+    if (!is_training(object))
+        return;
+    c->counted = true;
+    if (t->top)
+        t->micro = micro_step(t, t->top);
+}
+
+static struct thread *enter(struct call *c, PyObject *object)
+{
+    bool weighed = ++torch_state.ticks % OVERHEAD_EVERY == 0;
+    uint64_t before = weighed ? torch_state.now() : 0;
+    struct thread *t = call_thread();
+    uint64_t walks_ns = t->walks_ns;
+    *c = (struct call){.life = t->life, .top = t->depth == 0, .weighed = weighed};
+    if (c->top)
+        enter_top(t, c, object);
+    t->depth++;
+    c->wanted = t->recording;
+    if (c->wanted) {
+        struct module *m = names_find(object);
+        if (!m && t->top) /* else nobody knows which tree it belongs to */
+            m = names_learn(object, t->top);
+        c->name = m ? m->name : PROBING_NULL_ID;
+        c->device = m ? m->device : PROBING_NULL_ID;
+        c->seq = torch_state.seq++;
+        c->step = torch_state.step;
+    }
+    c->begin_ns = torch_state.now();
+    if (weighed)
+        c->own_ns = c->begin_ns - before - (t->walks_ns - walks_ns);
+    return t;
+}
+
+static void add_row(const struct thread *t, const struct call *c, uint64_t end_ns)
+{
+    union probing_cell row[N_TRACE];
+    memcpy(row, torch_state.row, sizeof(row));
+    row[COL_MICRO_STEP].i = t->micro;
+    row[COL_LOCAL_STEP].i = (int64_t)c->step;
+    row[COL_SEQ].i = c->seq;
+    row[COL_MODULE].u = c->name;
+    row[COL_STAGE].u = torch_state.stage_forward;
+    row[COL_DURATION].f = (double)(end_ns - c->begin_ns) / NS_PER_S;
+    if (torch_state.step_begin_ns && c->step == torch_state.step)
+        row[COL_TIME_OFFSET].f = (double)(end_ns - torch_state.step_begin_ns) / NS_PER_S;
+    row[COL_DEVICE].u = c->device;
+    (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE, NULL, 0);
+}
+
+static void leave(struct thread *t, const struct call *c, bool worked)
+{
+    if (t->life != c->life || !torch_on()) /* stopped or forked meanwhile: nothing is there */
+        return;
+    uint64_t end_ns = torch_state.now();
+    t->depth--;
+    if (c->top && c->counted && t->step == torch_state.step) {
+        t->forward_ns += end_ns - t->top_begin_ns;
+        t->forwards++;
+    }
+    if (c->wanted && worked)
+        add_row(t, c, end_ns);
+    if (c->top)
+        t->top = NULL;
+    t->calls++;
+    if (c->weighed) {
+        torch_state.weighed_ns += c->own_ns + torch_state.now() - end_ns;
+        torch_state.n_weighed++;
+    }
+}
+
+PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (!torch_on() || hook_nargs(nargsf) < 1)
+        return hook_pass(hook, args, nargsf, kwnames);
+    struct call c;
+    struct thread *t = enter(&c, args[0]);
+    PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    leave(t, &c, result != NULL);
+    return result;
+}
+
+PyObject *call_backward(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (!torch_on())
+        return hook_pass(hook, args, nargsf, kwnames);
+    struct thread *t = call_thread();
+    if (t->step != torch_state.step)
+        step_renew(t);
+    uint32_t life = t->life;
+    t->backward_depth++;
+    uint64_t begin_ns = torch_state.now();
+    PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    if (t->life == life && torch_on()) {
+        t->backward_depth--;
+        if (t->backward_depth == 0) {
+            t->backward_ns += torch_state.now() - begin_ns;
+            t->backwards++;
+        }
+    }
+    return result;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/hook.c - a C callable put in the place of a Python function, and taken out again.
+ *
+ * Threads: any that holds the GIL.
+ * It does not know what it hooks.  A method descriptor of CPython would be simpler, but torch asks
+ * bound methods for __func__, __code__ and attributes of its own (lr_scheduler, export, dynamo): so
+ * the hook binds as a function does and forwards every attribute to the function it stands for.
+ * A hook that somebody kept beyond stop() passes calls on, for ever: this code stays mapped.
+ */
+#include "torch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* Offsets in PyTypeObject, the same from 3.8 to 3.13 (object.h; see cpython_vectorcall()). */
+#define TYPE_NAME 24
+#define TYPE_VECTORCALL_OFFSET 56
+#define TYPE_FLAGS 168
+#define FLAG_VECTORCALL (1ul << 11)
+#define FLAG_METHOD_DESCRIPTOR (1ul << 17) /* m.f(x) calls f(m, x): no bound method is made */
+#define FLAGS_DEFAULT (1ul << 18)          /* Py_TPFLAGS_DEFAULT as of 3.8 */
+#define PLACES_MAX 4096u /* hooks at a time: optimizers and their classes are few */
+
+enum { SLOT_CALL = 50, SLOT_DEALLOC = 52, SLOT_DESCR_GET = 54, SLOT_GETATTRO = 58,
+       SLOT_SETATTRO = 69 }; /* typeslots.h */
+
+struct hook { /* a Python object */
+    intptr_t refcnt;
+    PyObject *type;
+    hook_call call;
+    PyObject *original;
+    ptrdiff_t vectorcall; /* where `original` keeps its own */
+};
+
+struct place {
+    PyObject *owner; /* a class, or a weak reference to an instance; owned */
+    const char *name;
+    PyObject *hook;  /* owned */
+    bool instance;
+};
+
+static struct place *places; /* lock: the GIL */
+static uint32_t n_places;    /* lock: the GIL */
+static PyObject *hook_type;  /* lock: the GIL; made once, lives as long as the interpreter */
+
+PyObject *hook_pass(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    struct hook *h = (struct hook *)hook;
+    hook_call call;
+    memcpy(&call, (const char *)h->original + h->vectorcall, sizeof(call));
+    return call(h->original, args, nargsf, kwnames);
+}
+
+bool hook_is(PyObject *object)
+{
+    return hook_type && object_type(object) == hook_type;
+}
+
+static void hook_free(PyObject *object)
+{
+    struct hook *h = (struct hook *)object;
+    torch_state.py.Py_DecRef(h->original);
+    torch_state.more.PyObject_Free(object);
+    torch_state.py.Py_DecRef(hook_type);
+}
+
+static PyObject *hook_bind(PyObject *hook, PyObject *object, PyObject *class)
+{
+    (void)class;
+    if (object && object != torch_state.py._Py_NoneStruct)
+        return torch_state.py.PyMethod_New(hook, object);
+    torch_state.py.Py_IncRef(hook);
+    return hook;
+}
+
+/* What makes a hook a hook must not come from the function: it would lead past us. */
+static bool is_own_attribute(PyObject *name)
+{
+    static const char *const own[] = {"__get__", "__call__", "__class__"};
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (torch_state.py.PyUnicode_CompareWithASCIIString(name, own[i]) == 0)
+            return true;
+    return false;
+}
+
+static PyObject *hook_get(PyObject *hook, PyObject *name)
+{
+    if (is_own_attribute(name))
+        return torch_state.py.PyObject_GenericGetAttr(hook, name);
+    return torch_state.py.PyObject_GetAttr(((struct hook *)hook)->original, name);
+}
+
+static int hook_set(PyObject *hook, PyObject *name, PyObject *value)
+{
+    return torch_state.py.PyObject_SetAttr(((struct hook *)hook)->original, name, value);
+}
+
+/* A type with a vectorcall slot; PyType_FromSpec() of 3.8 cannot say where that is. */
+static int make_type(void)
+{
+    void *call, *dealloc, *get, *getattro, *setattro;
+    memcpy(&call, &torch_state.more.PyVectorcall_Call, sizeof(call));
+    memcpy(&dealloc, &(void (*)(PyObject *)){hook_free}, sizeof(dealloc));
+    memcpy(&get, &(PyObject * (*)(PyObject *, PyObject *, PyObject *)){hook_bind}, sizeof(get));
+    memcpy(&getattro, &(PyObject * (*)(PyObject *, PyObject *)){hook_get}, sizeof(getattro));
+    memcpy(&setattro, &(int (*)(PyObject *, PyObject *, PyObject *)){hook_set}, sizeof(setattro));
+    struct cpython_slot slots[] = {
+        {SLOT_CALL, call},         {SLOT_DEALLOC, dealloc},   {SLOT_DESCR_GET, get},
+        {SLOT_GETATTRO, getattro}, {SLOT_SETATTRO, setattro}, {0, NULL},
+    };
+    struct cpython_type_spec spec = {
+        .name = "probing.hook", .basicsize = (int)sizeof(struct hook),
+        .flags = FLAGS_DEFAULT | FLAG_METHOD_DESCRIPTOR, .slots = slots,
+    };
+    PyObject *type = torch_state.py.PyType_FromSpec(&spec);
+    if (!type) {
+        torch_state.py.PyErr_Clear();
+        return -ENOMEM;
+    }
+    Py_ssize_t offset = offsetof(struct hook, call);
+    memcpy((char *)type + TYPE_VECTORCALL_OFFSET, &offset, sizeof(offset));
+    unsigned long flags;
+    memcpy(&flags, (char *)type + TYPE_FLAGS, sizeof(flags));
+    flags |= FLAG_VECTORCALL | FLAG_METHOD_DESCRIPTOR;
+    memcpy((char *)type + TYPE_FLAGS, &flags, sizeof(flags));
+    hook_type = type;
+    return 0;
+}
+
+/* A hook for `original`, new reference; NULL when it is nothing that binds and has a vectorcall. */
+static PyObject *make_hook(PyObject *original, hook_call call)
+{
+    if (!hook_type && make_type() < 0)
+        return NULL;
+    const char *type = (const char *)object_type(original);
+    unsigned long flags;
+    Py_ssize_t offset;
+    memcpy(&flags, type + TYPE_FLAGS, sizeof(flags));
+    memcpy(&offset, type + TYPE_VECTORCALL_OFFSET, sizeof(offset));
+    if (!(flags & FLAG_VECTORCALL) || !(flags & FLAG_METHOD_DESCRIPTOR) || offset <= 0)
+        return NULL;
+    struct hook *h = (struct hook *)torch_state.py.PyType_GenericAlloc(hook_type, 0);
+    if (!h) {
+        torch_state.py.PyErr_Clear();
+        return NULL;
+    }
+    torch_state.py.Py_IncRef(original);
+    h->original = original;
+    h->vectorcall = offset;
+    h->call = call;
+    return (PyObject *)h;
+}
+
+static int add_place(PyObject *owner, const char *name, PyObject *hook, bool instance)
+{
+    if (n_places >= PLACES_MAX)
+        return -ENOSPC;
+    if ((n_places & (n_places - 1)) == 0) { /* full at every power of two */
+        size_t room = n_places ? n_places * 2 : 1;
+        struct place *grown = realloc(places, room * sizeof(*grown));
+        if (!grown)
+            return -ENOMEM;
+        places = grown;
+    }
+    torch_state.py.Py_IncRef(owner);
+    torch_state.py.Py_IncRef(hook);
+    places[n_places++] = (struct place){owner, name, hook, instance};
+    return 0;
+}
+
+/* An object's own attribute, borrowed; NULL: it has none. */
+static PyObject *own_attribute(PyObject *object, const char *name, bool instance)
+{
+    PyObject *dict = instance ? names_dict(object)
+                              : torch_state.py.PyObject_GetAttrString(object, "__dict__");
+    if (!dict) {
+        torch_state.py.PyErr_Clear();
+        return NULL;
+    }
+    PyObject *text = torch_state.py.PyUnicode_FromString(name);
+    PyObject *value = text ? torch_state.py.PyObject_GetItem(dict, text) : NULL;
+    torch_state.py.PyErr_Clear();
+    torch_state.py.Py_DecRef(text);
+    torch_state.py.Py_DecRef(dict);
+    torch_state.py.Py_DecRef(value); /* its owner holds it */
+    return value;
+}
+
+static bool is_placed(const PyObject *hook)
+{
+    for (uint32_t i = 0; i < n_places; i++)
+        if (places[i].hook == hook)
+            return true;
+    return false;
+}
+
+static int put(PyObject *owner, PyObject *kept, const char *name, hook_call call, bool instance)
+{
+    PyObject *original = own_attribute(owner, name, instance);
+    if (!original)
+        return -ENOENT;
+    if (hook_is(original) && is_placed(original))
+        return 0;
+    int rc = 0;
+    PyObject *hook = original;
+    if (hook_is(original)) /* somebody kept it over a stop() and put it back: it works again */
+        torch_state.py.Py_IncRef(hook);
+    else
+        hook = make_hook(original, call);
+    if (!hook)
+        return -ENOTSUP;
+    rc = add_place(kept, name, hook, instance);
+    if (rc == 0 && hook != original &&
+        torch_state.py.PyObject_SetAttrString(owner, name, hook) != 0) {
+        torch_state.py.PyErr_Clear();
+        torch_state.py.Py_DecRef(hook);
+        torch_state.py.Py_DecRef(kept);
+        n_places--;
+        rc = -ENOTSUP;
+    }
+    torch_state.py.Py_DecRef(hook);
+    return rc;
+}
+
+int hook_class(PyObject *class, const char *name, hook_call call)
+{
+    return put(class, class, name, call, /* instance= */ false);
+}
+
+int hook_instance(PyObject *object, const char *name, hook_call call)
+{
+    PyObject *weak = torch_state.py.PyWeakref_NewRef(object, NULL);
+    if (!weak) {
+        torch_state.py.PyErr_Clear();
+        return -ENOTSUP;
+    }
+    int rc = put(object, weak, name, call, /* instance= */ true);
+    torch_state.py.Py_DecRef(weak);
+    return rc;
+}
+
+/* 1: somebody else stands there now. */
+static int restore(struct place *p)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *owner = p->instance ? py->PyWeakref_GetObject(p->owner) : p->owner;
+    int kept = 0;
+    if (owner && owner != py->_Py_NoneStruct) {
+        py->Py_IncRef(owner);
+        PyObject *now = own_attribute(owner, p->name, p->instance);
+        PyObject *original = ((struct hook *)p->hook)->original;
+        if (now != p->hook || py->PyObject_SetAttrString(owner, p->name, original) != 0)
+            kept = now != NULL;
+        py->PyErr_Clear();
+        py->Py_DecRef(owner);
+    }
+    py->Py_DecRef(p->owner);
+    py->Py_DecRef(p->hook);
+    return kept;
+}
+
+int hook_restore_all(void)
+{
+    int kept = 0;
+    while (n_places) { /* the newest first: a hook may stand on another */
+        struct place last = places[--n_places];
+        kept += restore(&last);
+    }
+    free(places);
+    places = NULL;
+    return kept;
+}

@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/names.c - from a module's address to its name as named_modules() gives it.
+ *
+ * Threads: any that holds the GIL.
+ * It keeps no module alive: a weak reference's callback removes the entry before the address can
+ * be used again.  It runs no Python code of the user's: trees are read from the modules' own
+ * dicts.  Children of script modules are not in a dict and stay unknown.
+ */
+#include "torch.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#define TYPE_NAME 24               /* offset of tp_name in PyTypeObject, 3.8 to 3.13 */
+#define PATH_MAX_BYTES 2048u       /* a longer name stays unknown */
+#define DEPTH_MAX 256u             /* of a tree of modules */
+#define WALK_PERIOD_NS UINT64_C(1000000000)
+#define WALK_SHARE 1000u           /* walks take at most one part in so many of the time */
+#define FRUITLESS_MAX 8u           /* then strange modules are taken for what they seem to be */
+#define FIRST_SLOTS 1024u
+
+struct walk {
+    struct module *root;
+    uint64_t number;
+    bool has_params;
+    size_t deep;
+    char path[PATH_MAX_BYTES];
+};
+
+static struct module **slots; /* lock: the GIL; open addressing, n_slots a power of two */
+static size_t n_slots, n_modules; /* lock: the GIL */
+static uint64_t last_serial, last_walk; /* lock: the GIL */
+static uint32_t walking;     /* lock: the GIL; a walk may lose it while garbage is collected */
+static bool forget_later;    /* lock: the GIL; stop() came during a walk */
+
+static size_t slot_of(const PyObject *object)
+{
+    return (size_t)(((uintptr_t)object >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (n_slots - 1);
+}
+
+struct module *names_find(const PyObject *object)
+{
+    if (!n_slots)
+        return NULL;
+    for (size_t i = slot_of(object); slots[i]; i = (i + 1) & (n_slots - 1))
+        if (slots[i]->object == object)
+            return slots[i];
+    return NULL;
+}
+
+static int grow(void)
+{
+    size_t old_n = n_slots;
+    struct module **old = slots;
+    size_t wider = old_n ? old_n * 2 : FIRST_SLOTS;
+    struct module **wide = calloc(wider, sizeof(struct module *));
+    if (!wide)
+        return -ENOMEM;
+    slots = wide;
+    n_slots = wider;
+    for (size_t k = 0; k < old_n; k++) {
+        if (!old[k])
+            continue;
+        size_t i = slot_of(old[k]->object);
+        while (slots[i])
+            i = (i + 1) & (n_slots - 1);
+        slots[i] = old[k];
+    }
+    free(old);
+    return 0;
+}
+
+/* Take an entry out; those that were pushed behind it move up. */
+static void take_out(const struct module *m)
+{
+    size_t hole = slot_of(m->object);
+    while (slots[hole] != m)
+        hole = (hole + 1) & (n_slots - 1);
+    n_modules--;
+    slots[hole] = NULL;
+    for (size_t i = (hole + 1) & (n_slots - 1); slots[i]; i = (i + 1) & (n_slots - 1)) {
+        struct module *next = slots[i];
+        slots[i] = NULL;
+        size_t at = slot_of(next->object);
+        while (slots[at])
+            at = (at + 1) & (n_slots - 1);
+        slots[at] = next;
+    }
+}
+
+/* The weak reference's callback: `address` is a Python int made when the entry was. */
+static PyObject *forget(PyObject *address, PyObject *weak)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *object = (PyObject *)(uintptr_t)py->PyLong_AsUnsignedLongLong(address);
+    struct module *m = names_find(object);
+    if (m && m->weak == weak) {
+        take_out(m);
+        free(m);
+        py->Py_DecRef(weak);
+    }
+    py->Py_IncRef(py->_Py_NoneStruct);
+    return py->_Py_NoneStruct;
+}
+
+static PyObject *watch(PyObject *object)
+{
+    static struct cpython_method method = {"probing_module_died", forget, METH_O, NULL};
+    struct cpython *py = &torch_state.py;
+    PyObject *address = py->PyLong_FromVoidPtr(object);
+    PyObject *callback = address ? py->PyCFunction_NewEx(&method, address, NULL) : NULL;
+    PyObject *weak = callback ? py->PyWeakref_NewRef(object, callback) : NULL;
+    py->Py_DecRef(address);
+    py->Py_DecRef(callback);
+    if (!weak)
+        py->PyErr_Clear();
+    return weak;
+}
+
+/* The entry of an object, made when there is none; NULL: no memory, or no weak reference. */
+static struct module *entry(PyObject *object)
+{
+    struct module *m = names_find(object);
+    if (m)
+        return m;
+    PyObject *weak = watch(object); /* may collect garbage, and so run anything */
+    m = names_find(object);
+    if (!weak || m) {
+        torch_state.py.Py_DecRef(weak);
+        return m;
+    }
+    m = calloc(1, sizeof(*m));
+    if (!m || (n_modules * 2 >= n_slots && grow() < 0)) {
+        free(m);
+        torch_state.py.Py_DecRef(weak);
+        return NULL;
+    }
+    m->object = object;
+    m->weak = weak;
+    m->serial = ++last_serial;
+    size_t i = slot_of(object);
+    while (slots[i])
+        i = (i + 1) & (n_slots - 1);
+    slots[i] = m;
+    n_modules++;
+    return m;
+}
+
+PyObject *names_dict(PyObject *object)
+{
+    PyObject *dict = torch_state.more.PyObject_GenericGetDict(object, NULL);
+    if (!dict)
+        torch_state.py.PyErr_Clear();
+    return dict;
+}
+
+static uint64_t interned(const char *text, size_t n)
+{
+    uint64_t id;
+    if (!torch_state.live || torch_state.host->intern(torch_state.host, text, n, &id) < 0)
+        return PROBING_NULL_ID;
+    return id;
+}
+
+static const char *class_name(PyObject *object)
+{
+    const char *name;
+    memcpy(&name, (const char *)object_type(object) + TYPE_NAME, sizeof(name));
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+uint64_t names_class(PyObject *object)
+{
+    const char *name = class_name(object);
+    return interned(name, strlen(name));
+}
+
+static bool is_dict(PyObject *object)
+{
+    return object && torch_state.py.PyType_IsSubtype(object_type(object),
+                                                     torch_state.py.PyDict_Type);
+}
+
+static bool is_module(PyObject *object)
+{
+    return torch_state.py.PyType_IsSubtype(object_type(object), torch_state.module_class) != 0;
+}
+
+/* "cuda:0" of the first parameter.  Other classes than Parameter itself could run Python code. */
+static uint64_t device_of(PyObject *dict, bool *ret_has_params)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *parameters = py->PyDict_GetItem(dict, torch_state.text_parameters);
+    PyObject *name, *value;
+    Py_ssize_t at = 0;
+    while (is_dict(parameters) && py->PyDict_Next(parameters, &at, &name, &value)) {
+        if (value == py->_Py_NoneStruct)
+            continue;
+        *ret_has_params = true;
+        if (object_type(value) != torch_state.parameter_class)
+            return PROBING_NULL_ID;
+        PyObject *device = py->PyObject_GetAttrString(value, "device");
+        PyObject *text = device ? py->PyObject_Str(device) : NULL;
+        Py_ssize_t n;
+        const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &n) : NULL;
+        uint64_t id = bytes ? interned(bytes, (size_t)n) : PROBING_NULL_ID;
+        py->PyErr_Clear();
+        py->Py_DecRef(text);
+        py->Py_DecRef(device);
+        return id;
+    }
+    return PROBING_NULL_ID;
+}
+
+static void set_name(struct module *m, const char *path, size_t n)
+{
+    if (n == 0) {
+        path = class_name(m->object);
+        n = strlen(path);
+    }
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ (unsigned char)path[i]) * UINT64_C(0x100000001b3);
+    if (m->name == PROBING_NULL_ID || m->path_hash != hash)
+        m->name = n < PATH_MAX_BYTES ? interned(path, n) : PROBING_NULL_ID;
+    m->path_hash = hash;
+}
+
+static void walk(struct walk *w, PyObject *object, size_t path_n);
+
+static void walk_children(struct walk *w, PyObject *dict, size_t path_n)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *children = py->PyDict_GetItem(dict, torch_state.text_modules);
+    if (!is_dict(children))
+        return;
+    py->Py_IncRef(children);
+    PyObject *key, *child;
+    Py_ssize_t at = 0, n;
+    while (py->PyDict_Next(children, &at, &key, &child)) {
+        if (child == py->_Py_NoneStruct || !is_module(child) ||
+            !py->PyType_IsSubtype(object_type(key), py->PyUnicode_Type))
+            continue;
+        py->Py_IncRef(child);
+        const char *name = py->PyUnicode_AsUTF8AndSize(key, &n);
+        if (name && path_n + (size_t)n + 1 < sizeof(w->path)) {
+            size_t end = path_n;
+            if (end)
+                w->path[end++] = '.';
+            memcpy(w->path + end, name, (size_t)n);
+            walk(w, child, end + (size_t)n);
+        }
+        py->PyErr_Clear();
+        py->Py_DecRef(child);
+    }
+    py->Py_DecRef(children);
+}
+
+/* Depth first, each module once: the order and the names of named_modules(). */
+static void walk(struct walk *w, PyObject *object, size_t path_n)
+{
+    struct module *m = entry(object);
+    if (!m || m->walk == w->number || w->deep >= DEPTH_MAX)
+        return;
+    PyObject *dict = names_dict(object);
+    m = names_find(object); /* the dict may have been made, and garbage collected meanwhile */
+    if (!dict || !m) {
+        torch_state.py.Py_DecRef(dict);
+        return;
+    }
+    m->walk = w->number;
+    m->root_object = w->root->object;
+    m->root_serial = w->root->serial;
+    m->is_child = w->deep > 0;
+    set_name(m, w->path, path_n);
+    bool above = w->has_params;
+    w->has_params = false;
+    m->device = device_of(dict, &w->has_params);
+    w->deep++;
+    walk_children(w, dict, path_n);
+    w->deep--;
+    m->has_params = w->has_params; /* its own or below it */
+    w->has_params |= above;
+    torch_state.py.Py_DecRef(dict);
+}
+
+/* The caller holds `object`.  NULL: there is no memory, or stop() came meanwhile. */
+static struct module *walk_root(PyObject *object)
+{
+    struct module *root = entry(object);
+    struct walk *w = root ? malloc(sizeof(*w)) : NULL;
+    if (!w)
+        return NULL;
+    uint64_t begin = torch_state.now();
+    w->root = root;
+    w->number = ++last_walk;
+    w->has_params = false;
+    w->deep = 0;
+    walking++;
+    walk(w, object, 0);
+    free(w);
+    if (--walking == 0 && forget_later) {
+        names_forget_all();
+        return NULL;
+    }
+    if (!torch_state.live)
+        return NULL;
+    root->walked_ns = torch_state.now();
+    root->walk_cost_ns = root->walked_ns - begin;
+    call_thread()->walks_ns += root->walk_cost_ns;
+    return root;
+}
+
+/* The root that a module was named from, if that one still lives. */
+static struct module *root_of(const struct module *m)
+{
+    struct module *root = m->root_object ? names_find(m->root_object) : NULL;
+    return root && root->serial == m->root_serial ? root : NULL;
+}
+
+static bool walk_is_due(const struct module *root, uint64_t now_ns)
+{
+    uint64_t pause = root->walk_cost_ns * WALK_SHARE;
+    return now_ns - root->walked_ns >= (pause > WALK_PERIOD_NS ? pause : WALK_PERIOD_NS);
+}
+
+struct module *names_top(PyObject *object, uint64_t now_ns)
+{
+    struct module *m = names_find(object);
+    struct module *root = m ? root_of(m) : NULL;
+    if (!root)
+        return walk_root(object);
+    if (root == m && walk_is_due(root, now_ns)) {
+        m = walk_root(object);
+        if (m)
+            m->fruitless = 0;
+    }
+    return m;
+}
+
+struct module *names_learn(PyObject *object, struct module *top)
+{
+    struct module *root = top ? root_of(top) : NULL;
+    if (root && root->fruitless < FRUITLESS_MAX) { /* it may be new in the tree */
+        PyObject *holder = root->object;
+        torch_state.py.Py_IncRef(holder);
+        root = walk_root(holder);
+        struct module *found = names_find(object);
+        if (root && !found)
+            root->fruitless++;
+        torch_state.py.Py_DecRef(holder);
+        if (found)
+            return found;
+    }
+    return walk_root(object);
+}
+
+static PyObject *all_objects(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *gc = py->PyImport_ImportModule("gc");
+    PyObject *list = gc ? py->PyObject_CallMethod(gc, "get_objects", NULL) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(gc);
+    return list;
+}
+
+/* Mark the children of one module; its own entry is made too. */
+static void mark_children(PyObject *object)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *dict = entry(object) ? names_dict(object) : NULL;
+    PyObject *children = dict ? py->PyDict_GetItem(dict, torch_state.text_modules) : NULL;
+    PyObject *key, *child;
+    Py_ssize_t at = 0;
+    if (is_dict(children))
+        py->Py_IncRef(children);
+    else
+        children = NULL;
+    while (children && py->PyDict_Next(children, &at, &key, &child)) {
+        py->Py_IncRef(child); /* entry() may collect garbage */
+        struct module *m = child != object && is_module(child) ? entry(child) : NULL;
+        if (m)
+            m->is_child = true;
+        py->Py_DecRef(child);
+    }
+    py->Py_DecRef(children);
+    py->Py_DecRef(dict);
+}
+
+int names_scan(void (*optimizer)(PyObject *))
+{
+    struct cpython *py = &torch_state.py;
+    forget_later = false; /* what a walk still holds from before is as true as ever */
+    PyObject *list = all_objects();
+    if (!list)
+        return -ENOMEM;
+    Py_ssize_t n = py->PyList_Size(list);
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *object = py->PyList_GetItem(list, i);
+        if (is_module(object))
+            mark_children(object);
+        else if (py->PyType_IsSubtype(object_type(object), torch_state.optimizer_class))
+            optimizer(object);
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *object = py->PyList_GetItem(list, i);
+        struct module *m = is_module(object) ? names_find(object) : NULL;
+        if (m && !m->is_child)
+            walk_root(object);
+    }
+    py->Py_DecRef(list);
+    return 0;
+}
+
+void names_forget_all(void)
+{
+    forget_later = walking != 0;
+    if (forget_later)
+        return;
+    struct module **old = slots;
+    size_t n = n_slots;
+    slots = NULL;
+    n_slots = n_modules = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!old[i])
+            continue;
+        torch_state.py.Py_DecRef(old[i]->weak);
+        free(old[i]);
+    }
+    free(old);
+}

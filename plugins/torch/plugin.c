@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/plugin.c - the torch plugin: its tables, its setting, in and out of the process.
+ *
+ * Threads: [control] for what the core calls; install() and uninstall() run with the GIL.
+ * It never imports torch, and adds no hook of torch's own kind: those cost more than our work.
+ */
+#include "torch.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <probing/ext/draft/python.h>
+
+#define GIL_WAIT_NS UINT64_C(10000000000) /* a step that holds the GIL for longer is stuck */
+#define EVERY_MAX 1000000
+#define LONGEST_REASON 200
+
+#define I64(n, u, d) {.name = n, .type = PROBING_I64, .unit = u, .doc = d}
+#define F64(n, u, d) {.name = n, .type = PROBING_F64, .unit = u, .doc = d}
+#define STR(n, d) {.name = n, .type = PROBING_STR, .doc = d}
+
+static const struct probing_column trace_columns[N_TRACE] = {
+    I64("micro_step", PROBING_COUNT,
+        "which forward of the same model in this step, from 0; NULL outside of training"),
+    I64("local_step", PROBING_COUNT, "optimizer steps ended since the plugin was loaded"),
+    I64("global_step", PROBING_COUNT, "step of the whole job; NULL: not told"),
+    I64("rank", PROBING_PLAIN, "RANK of the environment"),
+    I64("world_size", PROBING_COUNT, "WORLD_SIZE of the environment"),
+    STR("role", "ROLE_NAME of the environment"),
+    I64("seq", PROBING_COUNT, "order in which the calls of this step began, from 0"),
+    STR("module", "as in named_modules(); the class for a root or an optimizer"),
+    STR("stage", "what has ended: 'post forward' or 'post step'"),
+    F64("duration", PROBING_SECONDS, "time inside the call, by the wall clock"),
+    F64("time_offset", PROBING_SECONDS, "from the step's begin to this call's end"),
+    F64("allocated", PROBING_MB, "device memory in use; NULL on CPU"),
+    F64("allocated_delta", PROBING_MB, "change of it by this call; NULL on CPU"),
+    F64("max_allocated", PROBING_MB, "its peak; NULL on CPU"),
+    F64("max_allocated_delta", PROBING_MB, "change of the peak by this call; NULL on CPU"),
+    F64("cached", PROBING_MB, "device memory held by torch's allocator; NULL on CPU"),
+    F64("max_cached", PROBING_MB, "its peak; NULL on CPU"),
+    STR("device", "of the module's first own parameter; NULL: it has none"),
+};
+
+static const struct probing_column timing_columns[N_TIMING] = {
+    I64("steps", PROBING_COUNT, "local_step"),
+    F64("step_duration_sec", PROBING_SECONDS,
+        "from the end of the last optimizer step to the end of this one"),
+    F64("forward_sec", PROBING_SECONDS, "top-level forwards of modules in training mode, added up"),
+    F64("backward_sec", PROBING_SECONDS,
+        "torch.autograd.backward(), added up; on a GPU until it is queued"),
+    F64("optimizer_sec", PROBING_SECONDS, "optimizer.step()"),
+    F64("dataloader_sec", PROBING_SECONDS, "NULL: not measured yet"),
+    F64("other_sec", PROBING_SECONDS, "what the measured parts leave over"),
+    F64("overhead_sec", PROBING_SECONDS, "our own cost, measured on one module call in 61"),
+    I64("sampled", PROBING_PLAIN, "1: this step has rows in python.torch_trace"),
+    F64("sample_rate", PROBING_PLAIN, "share of the steps that have rows"),
+};
+
+static const struct probing_config settings[] = {
+    {.name = "every", .value = "1", .doc = "record one step in so many; 1: all of them",
+     .type = PROBING_I64, .unit = PROBING_COUNT, .flags = PROBING_LIVE, .min = 1, .max = EVERY_MAX},
+    {.name = NULL},
+};
+
+struct torch torch_state; /* lock: see torch.h */
+static char reason[LONGEST_REASON]; /* lock: start() and stop() come one at a time */
+
+static int refuse(int code, const char *text)
+{
+    (void)snprintf(reason, sizeof(reason), "%s", text);
+    return code;
+}
+
+/* New reference, or NULL. */
+static PyObject *attribute_of(PyObject *object, const char *name)
+{
+    PyObject *value = object ? torch_state.py.PyObject_GetAttrString(object, name) : NULL;
+    torch_state.py.PyErr_Clear();
+    return value;
+}
+
+/* An attribute of an imported module, new reference; NULL: not there (yet). */
+static PyObject *attribute(const char *module, const char *name)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *found = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), module);
+    return attribute_of(found, name);
+}
+
+static bool load_more(void)
+{
+    Dl_info info;
+    void *address, *from = RTLD_DEFAULT;
+    memcpy(&address, &torch_state.py.Py_IncRef, sizeof(address));
+    if (!dlsym(from, "PyVectorcall_Call") && dladdr(address, &info) && info.dli_fname)
+        from = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    bool whole = true;
+#define MORE(name) \
+    address = dlsym(from, #name); \
+    memcpy(&torch_state.more.name, &address, sizeof(address)); \
+    whole = whole && address;
+    MORE(PyVectorcall_Call)
+    MORE(PyObject_GenericGetDict)
+    MORE(PyEval_GetFrame)
+    MORE(PyObject_Free)
+#undef MORE
+    return whole;
+}
+
+static int load_python(void)
+{
+    struct cpython *py = &torch_state.py;
+    int rc = cpython_load(py);
+    if (rc == -ENOTSUP)
+        return refuse(rc, "this Python is older than 3.8");
+    if (rc < 0 || !load_more())
+        return refuse(-ENODEV, "this process's CPython lacks functions that the plugin needs");
+    if (cpython_since(py, 14))
+        return refuse(-ENOTSUP, "CPython 3.14 and later are not known to the torch plugin yet");
+    if (strstr(py->Py_GetVersion(), "free-threading"))
+        return refuse(-ENOTSUP, "a Python without a GIL is not supported by the torch plugin");
+    return 0;
+}
+
+static int find_torch(void)
+{
+    struct torch *s = &torch_state;
+    struct cpython *py = &s->py;
+    s->module_class = attribute("torch.nn.modules.module", "Module");
+    s->parameter_class = attribute("torch.nn.parameter", "Parameter");
+    s->optimizer_class = attribute("torch.optim.optimizer", "Optimizer");
+    PyObject *last = attribute("torch", "__version__");
+    PyObject *call = attribute_of(s->module_class, "__call__");
+    s->forward_code = attribute_of(call, "__code__");
+    py->Py_DecRef(call);
+    bool whole = s->module_class && s->parameter_class && s->optimizer_class && last;
+    py->Py_DecRef(last);
+    s->text_modules = py->PyUnicode_InternFromString("_modules");
+    s->text_parameters = py->PyUnicode_InternFromString("_parameters");
+    s->text_training = py->PyUnicode_InternFromString("training");
+    if (!whole)
+        return refuse(-ENOENT, "torch is not imported in this process; load the plugin after "
+                               "`import torch` has run");
+    if (!s->text_modules || !s->text_parameters || !s->text_training)
+        return refuse(-ENOMEM, "no memory");
+    return 0;
+}
+
+static void drop_torch(void)
+{
+    struct torch *s = &torch_state;
+    PyObject **held[] = {&s->module_class, &s->parameter_class, &s->optimizer_class,
+                         &s->forward_code, &s->text_modules,    &s->text_parameters,
+                         &s->text_training};
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+        s->py.Py_DecRef(*held[i]);
+        *held[i] = NULL;
+    }
+}
+
+/* A whole number of the environment; anything else is as if it were not there. */
+static int64_t number_of(const char *name)
+{
+    const char *text = getenv(name);
+    int64_t value = 0;
+    if (!text || !*text)
+        return PROBING_NULL_I64;
+    for (; *text; text++) {
+        if (*text < '0' || *text > '9' || value > INT32_MAX)
+            return PROBING_NULL_I64;
+        value = value * 10 + (*text - '0');
+    }
+    return value;
+}
+
+static uint64_t intern(const char *text)
+{
+    uint64_t id;
+    if (!text || !*text || torch_state.host->intern(torch_state.host, text, strlen(text), &id) < 0)
+        return PROBING_NULL_ID;
+    return id;
+}
+
+static void reset_rows(void)
+{
+    struct torch *s = &torch_state;
+    for (int i = 0; i < N_TRACE; i++) {
+        switch (trace_columns[i].type) {
+        case PROBING_I64:
+            s->row[i].i = PROBING_NULL_I64;
+            break;
+        case PROBING_F64:
+            s->row[i].u = PROBING_NULL_F64;
+            break;
+        default:
+            s->row[i].u = PROBING_NULL_ID;
+        }
+    }
+    s->row[COL_RANK].i = number_of("RANK"); /* with the GIL: Python's own setenv() has it too */
+    s->row[COL_WORLD_SIZE].i = number_of("WORLD_SIZE");
+    s->row[COL_ROLE].u = intern(getenv("ROLE_NAME"));
+    s->stage_forward = intern("post forward");
+    s->stage_step = intern("post step");
+    s->step = 0;
+    step_begin(0);
+}
+
+static int put_hooks(void)
+{
+    struct torch *s = &torch_state;
+    int rc = names_scan(step_wrap);
+    if (rc < 0)
+        return refuse(rc, "no memory");
+    if (hook_class(s->module_class, "__call__", call_module) < 0)
+        return refuse(-ENOTSUP, "torch.nn.Module.__call__ is not a plain function here: something "
+                                "else has replaced it");
+    (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);
+    PyObject *autograd = s->py.PyDict_GetItemString(s->py.PyImport_GetModuleDict(),
+                                                    "torch.autograd");
+    if (autograd)
+        (void)hook_instance(autograd, "backward", call_backward);
+    s->py.PyErr_Clear();
+    return 0;
+}
+
+/* With the GIL. */
+static int uninstall(void *unused)
+{
+    (void)unused;
+    atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
+    torch_state.live = false;
+    int kept = hook_restore_all();
+    names_forget_all();
+    drop_torch();
+    return kept;
+}
+
+/* With the GIL. */
+static int install(void *unused)
+{
+    int rc = load_python();
+    if (rc < 0)
+        return rc;
+    torch_state.live = true;
+    torch_state.life++;
+    rc = find_torch();
+    if (rc == 0) {
+        reset_rows();
+        rc = put_hooks();
+    }
+    if (rc < 0)
+        (void)uninstall(unused);
+    else
+        atomic_store_explicit(&torch_state.on, true, memory_order_relaxed);
+    return rc;
+}
+
+static int with_gil(int (*fn)(void *))
+{
+    const struct probing_host *h = torch_state.host;
+    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
+    if (!gil)
+        return refuse(-ENOENT, "the python plugin is not loaded; load it first: "
+                               "plugin load python");
+    int rc = gil->call(fn, NULL, GIL_WAIT_NS);
+    if (rc == -ETIMEDOUT)
+        return refuse(rc, "the interpreter did not give up the GIL for 10 s: it is stuck; "
+                          "look with backtrace");
+    if (rc == -ENODEV && !reason[0])
+        return refuse(rc, "no Python interpreter runs in this process, or it is ending");
+    return rc;
+}
+
+static int start(void *self)
+{
+    (void)self;
+    reason[0] = '\0';
+    int rc = with_gil(install);
+    if (rc < 0)
+        return torch_state.host->fail(torch_state.host, rc,
+                                      reason[0] ? reason : "the hooks could not be put in");
+    return 0;
+}
+
+static int stop(void *self)
+{
+    (void)self;
+    const struct probing_host *h = torch_state.host;
+    reason[0] = '\0';
+    atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
+    int rc = with_gil(uninstall);
+    if (rc == -ENODEV) /* the interpreter has gone, and the hooks with it */
+        return 0;
+    if (rc < 0)
+        return h->fail(h, -EBUSY, reason);
+    if (rc > 0)
+        h->log(h, PROBING_WARN, "torch: something has wrapped our hooks since; there they stay and "
+                                "only pass calls on");
+    return 0;
+}
+
+static int configure(void *self, const char *name, const char *value)
+{
+    (void)self;
+    uint64_t every = 0;
+    const char *p = value;
+    for (; *p >= '0' && *p <= '9' && every <= EVERY_MAX; p++)
+        every = every * 10 + (uint64_t)(*p - '0');
+    if (strcmp(name, "every") != 0 || p == value || *p || every < 1 || every > EVERY_MAX)
+        return torch_state.host->fail(torch_state.host, -EINVAL,
+                                      "torch.every must be a whole number from 1 to 1000000");
+    atomic_store_explicit(&torch_state.every, (uint32_t)every, memory_order_relaxed);
+    return 0;
+}
+
+static int init(const struct probing_host *h, void **ret_self)
+{
+    static const struct probing_table_desc trace = {
+        .size = sizeof(trace), .column_size = sizeof(struct probing_column),
+        .name = "python.torch_trace", .columns = trace_columns, .n_columns = N_TRACE,
+        .doc = "every call of every torch module and optimizer",
+    };
+    static const struct probing_table_desc timing = {
+        .size = sizeof(timing), .column_size = sizeof(struct probing_column),
+        .name = "python.torch_step_timing", .columns = timing_columns, .n_columns = N_TIMING,
+        .doc = "where the time of each training step went",
+    };
+    torch_state.host = h;
+    torch_state.now = h->now;
+    atomic_store_explicit(&torch_state.every, 1, memory_order_relaxed);
+    int rc = h->table(h, &trace, &torch_state.trace);
+    if (rc < 0)
+        return h->fail(h, rc, "the table python.torch_trace could not be made");
+    rc = h->table(h, &timing, &torch_state.timing);
+    if (rc < 0)
+        return h->fail(h, rc, "the table python.torch_step_timing could not be made");
+    *ret_self = &torch_state;
+    return 0;
+}
+
+static void forked(void *self, int phase)
+{
+    (void)self;
+    if (phase == PROBING_FORK_CHILD)
+        atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
+}
+
+static void destroy(void *self)
+{
+    (void)self; /* stop() has given everything back */
+}
+
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
+    .size = sizeof(probing_plugin_v1), .abi = PROBING_ABI,
+    .name = "torch", .version = "0.1.0",
+    .doc = "times of every module and optimizer step, without changing the training code",
+    .config = settings, .config_size = sizeof(struct probing_config),
+    .init = init, .configure = configure, .start = start, .stop = stop, .fork = forked,
+    .destroy = destroy,
+};

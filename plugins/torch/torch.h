@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/torch.h - what the files of the torch plugin share: one state, guarded by the GIL.
+ *
+ * Threads: everything here needs the GIL, except where a comment says otherwise.
+ * It knows nothing of torch's own C++: torch is seen through its Python objects only.
+ */
+#ifndef PLUGINS_TORCH_TORCH_H
+#define PLUGINS_TORCH_TORCH_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <probing/plugin.h>
+
+#include "cpython.h"
+
+/* Columns of python.torch_trace, in the order of its schema. */
+enum {
+    COL_MICRO_STEP, COL_LOCAL_STEP, COL_GLOBAL_STEP, COL_RANK, COL_WORLD_SIZE, COL_ROLE, COL_SEQ,
+    COL_MODULE, COL_STAGE, COL_DURATION, COL_TIME_OFFSET, COL_ALLOCATED, COL_ALLOCATED_DELTA,
+    COL_MAX_ALLOCATED, COL_MAX_ALLOCATED_DELTA, COL_CACHED, COL_MAX_CACHED, COL_DEVICE, N_TRACE
+};
+/* Columns of python.torch_step_timing. */
+enum {
+    TIMING_STEPS, TIMING_STEP, TIMING_FORWARD, TIMING_BACKWARD, TIMING_OPTIMIZER, TIMING_DATALOADER,
+    TIMING_OTHER, TIMING_OVERHEAD, TIMING_SAMPLED, TIMING_RATE, N_TIMING
+};
+
+#define NS_PER_S 1e9
+#define OVERHEAD_EVERY 61u /* calls: on one in so many our own time is measured; a prime, so that
+                            * no model shows us the same module again and again */
+
+/* CPython functions that sdk/cpython.h does not list. */
+struct python_more {
+    PyObject *(*PyVectorcall_Call)(PyObject *, PyObject *, PyObject *);
+    PyObject *(*PyObject_GenericGetDict)(PyObject *, void *);
+    PyObject *(*PyEval_GetFrame)(void); /* borrowed */
+    void (*PyObject_Free)(void *);
+};
+
+/* One module that lives: its name, and what belongs to the root it was named from. */
+struct module {
+    PyObject *object;    /* borrowed: the weak reference's callback ends this entry */
+    PyObject *weak;      /* owned */
+    uint64_t serial;     /* never used twice, unlike an address */
+    struct module *root; /* valid while root_serial matches what names_find(root_object) gives */
+    PyObject *root_object;
+    uint64_t root_serial;
+    uint64_t walk;       /* number of the walk that came by last */
+    uint64_t path_hash;  /* of the text behind `name`: saves interning it again */
+    uint64_t name, device; /* interned, or PROBING_NULL_ID */
+    uint64_t walked_ns, walk_cost_ns; /* a root's: when and how long it was walked */
+    uint64_t step;       /* a top-level module's: the step that `calls` belongs to */
+    uint32_t calls;      /* in training mode, in that step */
+    uint32_t fruitless;  /* walks for a strange module that did not find it */
+    bool has_params, is_child;
+};
+
+/* What a thread is in the middle of.  Owned by the thread, used with the GIL held. */
+struct thread {
+    uint32_t life;      /* of the plugin, when the rest was set; another one: all is stale */
+    uint32_t depth;     /* module calls of ours that this thread is inside */
+    bool outer_unseen;  /* a forward that began before us is still running below */
+    bool recording;     /* the top-level call's rows are wanted */
+    bool training;      /* the top-level call is one */
+    struct module *top; /* the top-level call's root, only while depth > 0 */
+    uint64_t step;      /* the step that the counters below belong to */
+    uint64_t top_begin_ns, forward_ns, backward_ns;
+    uint64_t calls, walks_ns; /* for overhead_sec: module calls, and walks measured one by one */
+    int64_t micro;      /* of the top-level call, PROBING_NULL_I64 outside of training */
+    int64_t last_micro; /* of the last model with parameters */
+    bool forward_whole; /* every top-level forward of this step was seen */
+    uint32_t forwards, backwards;         /* that the sums are made of */
+    uint32_t steps_depth, backward_depth; /* optimizer.step() and backward() calls inside */
+    uint64_t step_name; /* class of the optimizer whose step() ended last, interned */
+};
+
+/* The plugin's one state: CPython calls hooks without any context of ours.
+ * lock: the GIL, except for what is _Atomic. */
+struct torch {
+    const struct probing_host *host;
+    uint64_t (*now)(void); /* the host's; a call in flight may ask after destroy() */
+    struct probing_table *trace, *timing;
+    struct cpython py;
+    struct python_more more;
+    _Atomic bool on; /* hooks do their work; cleared by stop() and, without the GIL, after fork */
+    bool live;       /* between start() and stop(): host and tables may be used */
+    uint32_t life;   /* counts start() */
+    _Atomic uint32_t every; /* steps: one in so many is recorded; any thread, relaxed */
+    PyObject *module_class, *parameter_class, *optimizer_class, *forward_code;
+    PyObject *text_modules, *text_parameters, *text_training; /* interned attribute names */
+    uint64_t stage_forward, stage_backward, stage_step;       /* interned */
+    uint64_t step;          /* optimizer steps ended since start() */
+    uint64_t step_begin_ns; /* when the last one ended, 0: none has */
+    int64_t seq;            /* module calls begun in this step */
+    uint32_t ticks;
+    uint64_t weighed_ns, n_weighed; /* our own time on the calls where it was measured */
+    bool sampled;           /* this step is one of `every` */
+    union probing_cell row[N_TRACE]; /* what all rows of this step have in common */
+};
+
+extern struct torch torch_state;
+
+/* A callable that stands where a Python function stood, and looks like it to whoever asks. */
+typedef PyObject *(*hook_call)(PyObject *hook, PyObject *const *args, size_t nargsf,
+                               PyObject *kwnames);
+
+/* hook.c: put `call` in the place of class.name (a class's own attribute) or of an instance's
+ * attribute.  0, -ENOENT: it has none; -ENOTSUP: it is no function. */
+int hook_class(PyObject *class, const char *name, hook_call call);
+int hook_instance(PyObject *object, const char *name, hook_call call);
+/* Is this object one of ours? */
+bool hook_is(PyObject *object);
+/* Call what stood there before, with the same arguments. */
+PyObject *hook_pass(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+/* Everything back where it was; gives how many places somebody else has changed since (there the
+ * hook stays and only passes on). */
+int hook_restore_all(void);
+
+/* names.c */
+struct module *names_find(const PyObject *object);
+/* A module that names_find() does not know, called at the top (top == NULL) or inside a call of
+ * `top`.  NULL: no name can be told. */
+struct module *names_learn(PyObject *object, struct module *top);
+/* Before a top-level call: the root whose names hold, looked at again now and then. */
+struct module *names_top(PyObject *object, uint64_t now_ns);
+/* Read all modules that live now; each optimizer found goes to `optimizer`.  0 or -errno. */
+int names_scan(void (*optimizer)(PyObject *));
+void names_forget_all(void);
+/* A dict of an object's own attributes, new reference; NULL: none, no exception left. */
+PyObject *names_dict(PyObject *object);
+/* "AdamW", without its module, interned. */
+uint64_t names_class(PyObject *object);
+
+/* call.c: hooks of Module.__call__ and Tensor.backward */
+PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *call_backward(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+struct thread *call_thread(void);
+
+/* step.c */
+PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+void step_wrap(PyObject *optimizer);
+/* The step that begins: what its rows have in common. */
+void step_begin(uint64_t now_ns);
+/* A thread's counters belong to an older step: begin them anew. */
+void step_renew(struct thread *t);
+
+static inline bool torch_on(void)
+{
+    return atomic_load_explicit(&torch_state.on, memory_order_relaxed);
+}
+
+static inline Py_ssize_t hook_nargs(size_t nargsf)
+{
+    return (Py_ssize_t)(nargsf & ~CPYTHON_ARGUMENTS_OFFSET);
+}
+
+/* The type is an object's second word in every CPython with a GIL. */
+static inline PyObject *object_type(const PyObject *object)
+{
+    PyObject *type;
+    memcpy(&type, (const char *)object + sizeof(void *), sizeof(type));
+    return type;
+}
+
+#endif
