@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/inject/inject.c - the order of an injection, and its undoing.
+ * Signals of ours are blocked while a thread of the target is changed, so that we always undo.
+ */
+#include "cli/inject/inject.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/inject/target.h"
+#include "core/base/buf.h"
+
+#define SETTINGS_MAX_BYTES 65536
+#define DEFAULT_TIMEOUT_NS (5 * NS_PER_S)
+#define CORE_NAME "probing-core" /* of the memfd: what /proc/PID/maps shows */
+
+#ifndef MFD_EXEC
+#define MFD_EXEC 0x10u /* linux/memfd.h, Linux 6.3 */
+#endif
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+static int remote(struct target *t, uint64_t number, const uint64_t a[6], const char *what,
+                  uint64_t *ret)
+{
+    int rc = tracee_syscall(t, number, a, ret);
+    if (rc == 0 && *ret > UINT64_MAX - 4096) {
+        rc = (int)*ret;
+        return err_set(rc, "%s is refused in process %d: %s%s", what, t->pid, strerror(-rc),
+                       rc == -EPERM || rc == -EACCES
+                           ? "; its seccomp profile or security module forbids it: start it with "
+                             "PROBING=1 instead"
+                           : "");
+    }
+    return rc;
+}
+
+/* Two pieces of memory in the target: data and stack of ours, and a page with the stub. */
+static int make_scratch(struct target *t)
+{
+    static unsigned char frame[FRAME_BYTES];
+    const uint64_t private = MAP_PRIVATE | MAP_ANONYMOUS, none = UINT64_MAX;
+    const uint64_t data[6] = {0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, private | MAP_NORESERVE,
+                              none, 0};
+    const uint64_t code[6] = {0, STUB_BYTES, PROT_READ | PROT_EXEC, private, none, 0};
+    uint64_t at;
+    int rc = remote(t, SYS_mmap, data, "memory", &at);
+    if (rc < 0)
+        return rc;
+    t->scratch = at;
+    rc = remote(t, SYS_mmap, code, "executable memory", &at);
+    if (rc < 0)
+        return rc;
+    t->stub = at;
+    rc = tracee_write(t, t->stub, arch_stub, sizeof arch_stub);
+    size_t size = tracee_frame(t, frame, sizeof frame, t->scratch + SCRATCH_FRAME);
+    if (rc == 0 && size == 0)
+        rc = err_set(-EIO, "this machine has more vector registers than expected");
+    return rc < 0 ? rc : tracee_write(t, t->scratch + SCRATCH_FRAME, frame, size);
+}
+
+/* Puts back what was made, as far as it was made. */
+static void undo(struct target *t)
+{
+    uint64_t ignored;
+    if (t->seized && t->stopped && !t->left_alone) {
+        if (t->fd != -1)
+            (void)tracee_syscall(t, SYS_close, (uint64_t[6]){(uint64_t)t->fd}, &ignored);
+        if (t->stub)
+            (void)tracee_syscall(t, SYS_munmap, (uint64_t[6]){t->stub, STUB_BYTES}, &ignored);
+        if (t->scratch)
+            (void)tracee_syscall(t, SYS_munmap, (uint64_t[6]){t->scratch, SCRATCH_BYTES}, &ignored);
+    }
+    tracee_release(t);
+    if (t->file[0])
+        (void)unlink(t->file);
+    t->fd = -1;
+    t->stub = t->scratch = 0;
+    t->file[0] = '\0';
+}
+
+static int write_library(const struct library *l, const char *path, int flags)
+{
+    int fd = open(path, flags | O_CLOEXEC, 0755);
+    if (fd == -1)
+        return -errno;
+    int rc = 0;
+    for (size_t done = 0; done < l->size && rc == 0;) {
+        ssize_t n = write(fd, l->bytes + done, l->size - done);
+        if (n > 0)
+            done += (size_t)n;
+        else if (n == 0 || errno != EINTR)
+            rc = n == 0 ? -ENOSPC : -errno;
+    }
+    (void)close(fd);
+    return rc;
+}
+
+/* A memfd in the target, written through /proc: no file system of either side matters.  Its path is
+ * different each time, or the loader would take an old library of the same name for it. */
+static int by_memfd(struct target *t, const struct library *l, char *ret_path, size_t size)
+{
+    static const unsigned flags[] = {MFD_CLOEXEC | MFD_EXEC, MFD_CLOEXEC,
+                                     MFD_CLOEXEC | MFD_NOEXEC_SEAL};
+    char path[64], dots[128] = "";
+    uint64_t fd = 0;
+    int rc = tracee_write(t, t->scratch, CORE_NAME, sizeof CORE_NAME);
+    for (int i = 0; i < 3 && rc == 0; i++) {
+        rc = tracee_syscall(t, SYS_memfd_create, (uint64_t[6]){t->scratch, flags[i]}, &fd);
+        if (rc < 0 || fd < UINT64_MAX - 4096)
+            break;
+    }
+    if (rc < 0 || fd > UINT64_MAX - 4096)
+        return rc < 0 ? rc : (int)fd;
+    t->fd = (int)fd;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", t->pid, t->fd);
+    rc = write_library(l, path, O_WRONLY);
+    uint64_t tag = clock_monotonic() / 1024;
+    for (unsigned i = 0; i < 40; i++) /* "/" and "./" in place of one and nought */
+        (void)strncat(dots, tag >> i & 1 ? "./" : "/", sizeof dots - strlen(dots) - 1);
+    (void)snprintf(ret_path, size, "/proc/self/fd/%s%d", dots, t->fd);
+    return rc;
+}
+
+/* Where the target has no /proc or no memfd: a file that is unlinked at once. */
+static int by_file(struct target *t, const struct library *l, char *ret_path, size_t size)
+{
+    static const char *const folders[] = {"/dev/shm", "/tmp", "/var/tmp"};
+    int rc = -ENOENT;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && rc < 0; i++) {
+        (void)snprintf(ret_path, size, "%s/.%s-%d-%llx.so", folders[i], CORE_NAME, t->pid,
+                       (unsigned long long)clock_monotonic());
+        (void)snprintf(t->file, sizeof t->file, "/proc/%d/root%s", t->pid, ret_path);
+        rc = write_library(l, t->file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+        if (rc < 0 && rc != -EEXIST)
+            (void)unlink(t->file);
+        if (rc < 0)
+            t->file[0] = '\0';
+    }
+    return rc;
+}
+
+static bool has_proc(const struct target *t)
+{
+    char path[64];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "/proc/%d/root/proc/self", t->pid);
+    return lstat(path, &st) == 0;
+}
+
+static int loader_error(struct target *t)
+{
+    char text[400] = "";
+    uint64_t at = 0;
+    if (t->dlerror && tracee_call(t, t->dlerror, 0, 0, &at) == 0 && at)
+        (void)stack_read_some(t->view, at, text, sizeof text - 1);
+    text[strcspn(text, "\n")] = '\0';
+    return err_set(-ELIBACC, "process %d cannot load the library: %s%s", t->pid,
+                   text[0] ? text : "its loader gives no reason",
+                   strstr(text, "GLIBC_") ? "; use a release build of probing, made for old glibc"
+                                          : "");
+}
+
+/* dlopen in the target.  Its handle is a struct link_map, which begins with the load address. */
+static int load(struct target *t, const struct library *l, uint64_t *ret_start)
+{
+    char path[256];
+    uint64_t handle, bias, flags = 2 /* RTLD_NOW, local */;
+    int rc = has_proc(t) ? by_memfd(t, l, path, sizeof path) : -ENOENT;
+    if (rc < 0 && t->seized)
+        rc = by_file(t, l, path, sizeof path);
+    if (rc < 0)
+        return err_set(rc, "process %d takes neither a memfd nor a file in /dev/shm, /tmp or "
+                       "/var/tmp: %s", t->pid, strerror(-rc));
+    rc = tracee_write(t, t->scratch, path, strlen(path) + 1);
+    if (t->old_dlopen)
+        flags |= 0x80000000u; /* __RTLD_DLOPEN */
+    if (rc == 0)
+        rc = tracee_call(t, t->dlopen, t->scratch, flags, &handle);
+    if (rc < 0)
+        return rc;
+    if (!handle)
+        return loader_error(t);
+    if (stack_read(t->view, handle, &bias, sizeof bias) < 0 || bias % 4096)
+        return err_set(-ENOEXEC, "the loader of process %d is of an unknown kind", t->pid);
+    *ret_start = bias + l->start;
+    return 0;
+}
+
+static int settings_text(const struct inject_options *o, struct buf *b)
+{
+    for (const char *const *s = o->settings; s && *s; s++) {
+        if (!strchr(*s, '=') || strchr(*s, '\n'))
+            return err_set(-EINVAL, "setting '%s' is not of the form key=value", *s);
+        if (buf_addf(b, "%s%s", b->size ? "\n" : "", *s) < 0)
+            return err_set(-E2BIG, "more than %d bytes of settings", SETTINGS_MAX_BYTES);
+    }
+    return 0;
+}
+
+static int start(struct target *t, uint64_t function, struct buf *settings)
+{
+    uint64_t value;
+    int rc = tracee_write(t, t->scratch + SCRATCH_SETTINGS, buf_text(settings), settings->size + 1);
+    if (rc == 0)
+        rc = tracee_call(t, function, t->scratch + SCRATCH_SETTINGS, 0, &value);
+    if (rc < 0)
+        return rc;
+    rc = (int32_t)value;
+    if (rc < 0)
+        return err_set(rc, "the core in process %d did not start: %s", t->pid, strerror(-rc));
+    t->result->already_there = rc == 1;
+    t->result->revived = rc == 0 && t->present_start != 0;
+    return 0;
+}
+
+/* The thread is stopped at a safe place. */
+static int use_thread(struct target *t, const struct library *l, struct buf *settings)
+{
+    uint64_t function = t->present_start;
+    int rc = tracee_save(t);
+    if (rc == 0)
+        rc = make_scratch(t);
+    if (rc == 0 && !function)
+        rc = load(t, l, &function);
+    return rc < 0 ? rc : start(t, function, settings);
+}
+
+static int check_present(struct target *t, const struct library *l)
+{
+    const char *version = t->present_version[0] ? t->present_version : l->version;
+    (void)snprintf(t->result->version, sizeof t->result->version, "%s", version);
+    if (t->present_version[0] && (strcmp(version, l->version) != 0 || !t->present_start))
+        return err_set(-EEXIST,
+                       "process %d holds probing %s and this is %s; use that version's command, or "
+                       "restart the process", t->pid, version, l->version);
+    return 0;
+}
+
+static int prepare(struct target *t)
+{
+    char path[40];
+    int rc = check_target(t);
+    if (rc < 0)
+        return rc;
+    for (int i = 0; i < ARCH_SETS; i++) {
+        t->sets[i] = malloc(ARCH_SET_BYTES);
+        if (!t->sets[i])
+            return err_set(-ENOMEM, "no memory");
+    }
+    rc = stack_process_open(t->pid, &t->view);
+    if (rc == -EACCES || rc == -EPERM)
+        return check_permission(t, rc);
+    if (rc < 0)
+        return rc;
+    (void)snprintf(path, sizeof path, "/proc/%d/mem", t->pid);
+    t->mem = open(path, O_RDWR | O_CLOEXEC);
+    if (t->mem == -1 && (errno == EACCES || errno == EPERM))
+        return check_permission(t, -errno);
+    return find_places(t);
+}
+
+static void done(struct target *t)
+{
+    for (int i = 0; i < ARCH_SETS; i++)
+        free(t->sets[i]);
+    if (t->mem != -1)
+        (void)close(t->mem);
+    stack_process_free(t->view);
+}
+
+static int enter(struct target *t, const struct library *l, const struct inject_options *o,
+                 struct buf *settings)
+{
+    sigset_t all, kept;
+    char why[ERR_TEXT_BYTES];
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &kept);
+    t->deadline_ns = clock_monotonic() + t->timeout_ns;
+    int rc = tracee_find(t);
+    if (rc == 0 && !o->dry_run)
+        rc = use_thread(t, l, settings);
+    (void)snprintf(why, sizeof why, "%s", rc < 0 ? err_text() : "");
+    undo(t); /* may set another reason */
+    (void)pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    return rc < 0 ? err_set(rc, "%s", why) : 0;
+}
+
+int inject_into(const struct inject_options *o, struct inject_result *ret)
+{
+    struct inject_result result = {0};
+    struct library library = {0};
+    struct buf settings;
+    struct target t = {.pid = o->pid, .fd = -1, .mem = -1, .result = &result};
+    uint64_t begin = clock_monotonic();
+    t.timeout_ns = o->timeout_ns ? o->timeout_ns : DEFAULT_TIMEOUT_NS;
+    buf_init(&settings, SETTINGS_MAX_BYTES);
+    int rc = settings_text(o, &settings);
+    if (rc == 0)
+        rc = library_open(o->library, &library);
+    if (rc == 0)
+        rc = prepare(&t);
+    if (rc == 0)
+        rc = check_present(&t, &library);
+    if (rc == 0)
+        rc = enter(&t, &library, o, &settings);
+    done(&t);
+    library_done(&library);
+    buf_done(&settings);
+    result.total_ns = clock_monotonic() - begin;
+    if (rc == 0)
+        *ret = result;
+    return rc;
+}

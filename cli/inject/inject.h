@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/inject/inject.h - bring libprobing.so into a running process, and leave no trace when it fails.
+ *
+ * One thread of the target is stopped for well under a millisecond at a place where it holds no lock
+ * of malloc or the loader, calls dlopen() and probing_start() with a stack of ours, and goes on as
+ * if nothing had been: registers, vector state, signal mask and interrupted system call are put
+ * back.  If we die in the middle the thread puts itself back.  Own thread only; signals of ours are
+ * blocked meanwhile, so that Ctrl-C undoes everything first.
+ */
+#ifndef CLI_INJECT_INJECT_H
+#define CLI_INJECT_INJECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct inject_options {
+    pid_t pid;
+    const char *library;         /* path of libprobing.so */
+    const char *const *settings; /* NULL-ended list of "key=value" for the core; may be NULL */
+    uint64_t timeout_ns;         /* for finding a safe place, and for each call; 0: 5 s */
+    bool dry_run;                /* find everything and a safe place, then leave */
+};
+
+struct inject_result {
+    uint64_t stopped_ns, total_ns; /* one thread, all its stops together; wall time */
+    uint32_t stops;
+    bool already_there; /* the core was mapped and running */
+    bool revived;       /* the core was mapped, had been ejected, and runs again */
+    bool target_stopped; /* SIGSTOPped: the core answers after SIGCONT */
+    char version[32];
+};
+
+/* 0, or -errno with err_set(): one line with reason and remedy. */
+int inject_into(const struct inject_options *o, struct inject_result *ret);
+
+#endif

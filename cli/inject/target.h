@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/inject/target.h - what the files of this folder share: the target, its places, the thread used.
+ * Own thread only.
+ */
+#ifndef CLI_INJECT_TARGET_H
+#define CLI_INJECT_TARGET_H
+
+#include <elf.h>
+#include <signal.h>
+#include <sys/ptrace.h>
+
+#include "cli/inject/inject.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/stack/stack.h"
+
+#if defined(__x86_64__)
+#include "cli/inject/arch_x86_64.h"
+#elif defined(__aarch64__)
+#include "cli/inject/arch_aarch64.h"
+#endif
+
+#define AVOID_MAX 128
+#define PENDING_MAX 64
+
+/* Our memory in the target: a path, the signal frame, settings, and a stack growing down from its
+ * end.  The stub has a page of its own. */
+#define SCRATCH_FRAME 0x1000u
+#define FRAME_BYTES 0xb000u /* vector state and a KiB */
+#define SCRATCH_SETTINGS 0xc000u
+#define SCRATCH_BYTES 0x60000u /* 256 KiB of stack */
+#define STUB_BYTES 0x1000u
+
+/* Code in which a thread must not be used. */
+struct avoid {
+    uint64_t start, end;
+    char what[32];
+};
+
+/* Our library: the bytes that dlopen needs, and what it says of itself. */
+struct library {
+    unsigned char *bytes; /* mapped privately */
+    size_t file_size, size; /* size: up to the end of the last loaded segment */
+    uint64_t start; /* value of probing_start */
+    char version[32];
+};
+
+struct target {
+    pid_t pid;
+    struct stack_process *view;
+    uint64_t deadline_ns, timeout_ns;
+    struct inject_result *result;
+
+    /* find.c */
+    uint64_t libc_base;
+    struct stack_range libc, loader; /* whole modules */
+    uint64_t dlopen, dlerror, gadget;
+    bool old_dlopen; /* __libc_dlopen_mode() of glibc before 2.34 without libdl */
+    struct avoid avoid[AVOID_MAX];
+    uint32_t n_avoid;
+    uint64_t present_start;    /* probing_start of a core that is mapped already, 0: none */
+    char present_version[32];
+
+    /* tracee.c: the thread used */
+    pid_t tid;
+    bool seized, stopped;
+    bool group_stopped; /* by SIGSTOP and the like: must not run on before SIGCONT */
+    uint64_t stopped_at;
+    int mem; /* /proc/PID/mem */
+    arch_registers registers; /* as they were at the last stop */
+    bool saved;
+    uint64_t mask;
+    unsigned char *sets[ARCH_SETS]; /* ARCH_SET_BYTES each */
+    size_t set_sizes[ARCH_SETS];
+    int pending[PENDING_MAX]; /* signals that came meanwhile, to be sent again */
+    uint32_t n_pending;
+    char why_unsafe[96];
+
+    /* inject.c: what is to be undone in the target */
+    uint64_t scratch, stub;
+    int fd;           /* -1 or the memfd's number there */
+    char file[300];   /* path of a temporary file from here, "" none */
+    bool left_alone;  /* a call hangs: the thread puts itself back when it returns */
+};
+
+/* library.c */
+int library_open(const char *path, struct library *ret);
+void library_done(struct library *l);
+
+/* check.c: refusals, each one line with reason and remedy */
+int check_target(struct target *t);
+int check_permission(struct target *t, int code); /* gives -EPERM with the reason */
+bool target_status(pid_t pid, pid_t tid, const char *field, char *ret, size_t size);
+
+/* find.c */
+int find_places(struct target *t);
+
+/* safe.c */
+bool place_is_safe(struct target *t);
+bool place_look(struct target *t, const arch_registers *r);
+
+/* tracee.c */
+int tracee_seize(struct target *t, pid_t tid);
+int tracee_stop(struct target *t, uint64_t timeout_ns);
+int tracee_resume(struct target *t); /* as if it had not been stopped */
+void tracee_release(struct target *t); /* put everything back and detach */
+int tracee_save(struct target *t);
+int tracee_write(struct target *t, uint64_t address, const void *data, size_t size);
+int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint64_t *ret);
+int tracee_call(struct target *t, uint64_t function, uint64_t a, uint64_t b, uint64_t *ret);
+int tracee_find(struct target *t); /* choose a thread and stop it at a safe place */
+size_t tracee_frame(struct target *t, unsigned char *out, size_t room, uint64_t at);
+
+#endif

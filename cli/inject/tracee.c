@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/inject/tracee.c - one thread of the target under ptrace(2): stop it, use it, put it back.
+ * Whoever stops a thread ends the stop by tracee_resume() or tracee_release(): both undo what the
+ * stop itself did to an interrupted system call.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/inject/target.h"
+
+#define THREADS_MAX 4096
+#define WARM_BYTES 65536                  /* of the stack, copied at the first stop */
+#define SLICE_NS (20 * NS_PER_MS)         /* for one thread of several, before the next is tried */
+#define STOP_NS (2 * NS_PER_S)            /* for a thread to stop; one in D state may take longer */
+#define STEP_NS (2 * NS_PER_S)            /* for one remote system call */
+
+#ifndef PTRACE_O_SUSPEND_SECCOMP
+#define PTRACE_O_SUSPEND_SECCOMP (1 << 21) /* linux/ptrace.h, Linux 4.3 */
+#endif
+
+static void nap(uint64_t ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (int32_t)(ns % NS_PER_S)};
+    (void)nanosleep(&t, NULL);
+}
+
+/* Ctrl-C and its like are blocked; between two stops we look whether one waits. */
+static bool interrupted(void)
+{
+    sigset_t set;
+    return sigpending(&set) == 0 && (sigismember(&set, SIGINT) == 1 ||
+                                     sigismember(&set, SIGTERM) == 1 ||
+                                     sigismember(&set, SIGHUP) == 1);
+}
+
+static int gone(struct target *t)
+{
+    t->seized = t->stopped = false;
+    return err_set(-ESRCH, "process %d ended, or its thread %d did, while we looked", t->pid,
+                   t->tid);
+}
+
+/* 0: *ret_status is a stop.  -ETIMEDOUT, -ESRCH. */
+static int wait_stop(struct target *t, uint64_t timeout_ns, int *ret_status)
+{
+    uint64_t end = clock_monotonic() + timeout_ns;
+    for (unsigned spins = 0;; spins++) {
+        pid_t got = waitpid(t->tid, ret_status, __WALL | WNOHANG);
+        if (got == t->tid)
+            return WIFSTOPPED(*ret_status) ? 0 : gone(t);
+        if (got == -1 && errno != EINTR)
+            return gone(t);
+        if (clock_monotonic() > end)
+            return -ETIMEDOUT;
+        if (spins > 2000)
+            nap(50 * NS_PER_US);
+        else if (spins > 50)
+            (void)sched_yield();
+    }
+}
+
+static int get_registers(struct target *t, arch_registers *ret)
+{
+    struct iovec v = {ret, sizeof *ret};
+    return ptrace(PTRACE_GETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? gone(t) : 0;
+}
+
+static int set_registers(struct target *t, const arch_registers *r)
+{
+    struct iovec v = {(void *)(uintptr_t)r, sizeof *r};
+    return ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? gone(t) : 0;
+}
+
+int tracee_seize(struct target *t, pid_t tid)
+{
+    t->tid = tid;
+    t->stopped = t->group_stopped = false;
+    /* With the thread's seccomp filter suspended, our calls in it are neither refused nor fatal. */
+    if (ptrace(PTRACE_SEIZE, tid, NULL, PTRACE_O_SUSPEND_SECCOMP) == -1 &&
+        ptrace(PTRACE_SEIZE, tid, NULL, NULL) == -1)
+        return errno == ESRCH ? -ESRCH : -EPERM;
+    t->seized = true;
+    return 0;
+}
+
+int tracee_stop(struct target *t, uint64_t timeout_ns)
+{
+    int status, rc;
+    if (ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL) == -1)
+        return gone(t);
+    for (;;) {
+        rc = wait_stop(t, timeout_ns, &status);
+        if (rc < 0)
+            return rc;
+        if (status >> 16 == PTRACE_EVENT_STOP)
+            break;
+        (void)ptrace(PTRACE_CONT, t->tid, NULL, (void *)(intptr_t)WSTOPSIG(status));
+    }
+    t->group_stopped = WSTOPSIG(status) != SIGTRAP;
+    t->stopped = true;
+    t->stopped_at = clock_monotonic();
+    t->result->stops++;
+    return get_registers(t, &t->registers);
+}
+
+/* ---- the interrupted system call ---- */
+
+/* Calls that the kernel ends with EINTR for a mere stop, and that may be made again: nothing was
+ * done yet when they give EINTR.  Not connect and not close. */
+static bool may_be_made_again(int64_t number)
+{
+    static const int64_t numbers[] = {
+#ifdef SYS_epoll_wait
+        SYS_epoll_wait, SYS_poll, SYS_select,
+#endif
+        SYS_epoll_pwait, 441 /* epoll_pwait2 */, SYS_semop, SYS_semtimedop, SYS_rt_sigtimedwait,
+        SYS_io_getevents, 333 /* io_pgetevents, x86-64 */, 426 /* io_uring_enter */, SYS_read,
+        SYS_readv, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg, SYS_accept,
+        SYS_accept4, SYS_ppoll, SYS_pselect6, SYS_futex};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i] == number)
+            return true;
+    }
+    return false;
+}
+
+/* A signal that waits for the thread is a reason for EINTR that is not ours. */
+static bool signal_waits(const struct target *t)
+{
+    char own[32], shared[32], blocked[32];
+    if (!target_status(t->pid, t->tid, "SigPnd", own, sizeof own) ||
+        !target_status(t->pid, t->tid, "ShdPnd", shared, sizeof shared) ||
+        !target_status(t->pid, t->tid, "SigBlk", blocked, sizeof blocked))
+        return true;
+    uint64_t pending = strtoull(own, NULL, 16) | strtoull(shared, NULL, 16);
+    uint64_t mask = t->saved ? t->mask : strtoull(blocked, NULL, 16);
+    return (pending & ~mask) != 0;
+}
+
+/* The registers with which the thread goes on as if it had not been stopped. */
+static arch_registers registers_to_go_on(const struct target *t)
+{
+    arch_registers r = t->registers;
+    int64_t number = arch_interrupted(&r);
+    if (number >= 0 && may_be_made_again(number) && !signal_waits(t))
+        arch_rewind(&r);
+    return r;
+}
+
+static void count_stop(struct target *t)
+{
+    t->stopped = false;
+    t->result->stopped_ns += clock_monotonic() - t->stopped_at;
+}
+
+int tracee_resume(struct target *t)
+{
+    arch_registers r = registers_to_go_on(t);
+    int rc = memcmp(&r, &t->registers, sizeof r) == 0 ? 0 : set_registers(t, &r);
+    count_stop(t);
+    /* A thread in a group stop listens for SIGCONT instead of running on. */
+    if (rc == 0 && ptrace(t->group_stopped ? PTRACE_LISTEN : PTRACE_CONT, t->tid, NULL, NULL) == -1)
+        rc = gone(t);
+    return rc;
+}
+
+static void restore(struct target *t)
+{
+    arch_registers r = registers_to_go_on(t);
+    (void)set_registers(t, &r);
+    if (!t->saved)
+        return;
+    for (int i = 0; i < ARCH_SETS; i++) {
+        struct iovec v = {t->sets[i], t->set_sizes[i]};
+        if (t->set_sizes[i])
+            (void)ptrace(PTRACE_SETREGSET, t->tid, (void *)(intptr_t)arch_sets[i], &v);
+    }
+    (void)ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof t->mask, &t->mask);
+    for (uint32_t i = 0; i < t->n_pending; i++)
+        (void)syscall(SYS_tgkill, t->pid, t->tid, t->pending[i]);
+    t->n_pending = 0;
+    t->saved = false;
+}
+
+void tracee_release(struct target *t)
+{
+    if (!t->seized)
+        return;
+    /* Only a stopped thread can be let go; one that does not stop is let go when we end. */
+    if (!t->stopped && tracee_stop(t, STOP_NS) < 0) {
+        t->seized = false;
+        return;
+    }
+    if (!t->left_alone)
+        restore(t);
+    (void)ptrace(PTRACE_DETACH, t->tid, NULL, NULL);
+    count_stop(t);
+    t->seized = false;
+}
+
+/* ---- using the thread ---- */
+
+int tracee_save(struct target *t)
+{
+    static const int synchronous[] = {SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGABRT,
+                                      SIGURG /* the stub's */};
+    uint64_t all = UINT64_MAX;
+    for (int i = 0; i < ARCH_SETS; i++) {
+        struct iovec v = {t->sets[i], ARCH_SET_BYTES};
+        t->set_sizes[i] = 0;
+        if (ptrace(PTRACE_GETREGSET, t->tid, (void *)(intptr_t)arch_sets[i], &v) == 0)
+            t->set_sizes[i] = v.iov_len;
+        else if (i == 0)
+            return err_set(-EIO, "the kernel does not give thread %d's vector registers: %s",
+                           t->tid, strerror(errno));
+    }
+    if (ptrace(PTRACE_GETSIGMASK, t->tid, (void *)sizeof t->mask, &t->mask) == -1)
+        return gone(t);
+    for (size_t i = 0; i < sizeof synchronous / sizeof synchronous[0]; i++)
+        all &= ~(UINT64_C(1) << (synchronous[i] - 1));
+    t->saved = true;
+    t->n_pending = 0;
+    return ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof all, &all) == -1 ? gone(t) : 0;
+}
+
+size_t tracee_frame(struct target *t, unsigned char *out, size_t room, uint64_t at)
+{
+    arch_registers r = registers_to_go_on(t);
+    arch_restart(&r);
+    return arch_frame(out, room, at, &r, t->sets, t->set_sizes, t->mask);
+}
+
+/* /proc/PID/mem writes to pages without write permission too; POKEDATA where it is refused. */
+int tracee_write(struct target *t, uint64_t address, const void *data, size_t size)
+{
+    if (t->mem != -1 && pwrite(t->mem, data, size, (off_t)address) == (ssize_t)size)
+        return 0;
+    for (size_t i = 0; i < size; i += sizeof(uint64_t)) {
+        uint64_t word = 0;
+        size_t part = size - i < sizeof word ? size - i : sizeof word;
+        if (part < sizeof word)
+            (void)stack_read(t->view, address + i, &word, sizeof word);
+        memcpy(&word, (const char *)data + i, part);
+        if (ptrace(PTRACE_POKEDATA, t->tid, (void *)(uintptr_t)(address + i),
+                   (void *)(uintptr_t)word) == -1)
+            return err_set(-EFAULT, "cannot write to the memory of process %d: %s", t->pid,
+                           strerror(errno));
+    }
+    return 0;
+}
+
+static void keep_pending(struct target *t, int number)
+{
+    if (t->n_pending < PENDING_MAX)
+        t->pending[t->n_pending++] = number;
+}
+
+int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint64_t *ret)
+{
+    arch_registers r = t->registers;
+    int status;
+    arch_set_syscall(&r, t->gadget, number, a);
+    int rc = set_registers(t, &r);
+    while (rc == 0) {
+        if (ptrace(PTRACE_SINGLESTEP, t->tid, NULL, NULL) == -1)
+            return gone(t);
+        rc = wait_stop(t, STEP_NS, &status);
+        if (rc == -ETIMEDOUT)
+            return err_set(rc, "a system call in process %d does not return", t->pid);
+        if (rc < 0 || (WSTOPSIG(status) == SIGTRAP && status >> 16 == 0))
+            break;
+        if (status >> 16 != PTRACE_EVENT_STOP)
+            keep_pending(t, WSTOPSIG(status));
+    }
+    if (rc == 0)
+        rc = get_registers(t, &r);
+    if (rc == 0)
+        *ret = arch_syscall_result(&r);
+    return rc;
+}
+
+/* The thread stands in a signal it should get.  true: it is the stub's sign that the call is over. */
+static bool call_is_over(struct target *t, int status, arch_registers *ret)
+{
+    return status >> 16 == 0 && WSTOPSIG(status) == SIGURG && get_registers(t, ret) == 0 &&
+           arch_ip(ret) == t->stub + ARCH_STUB_DONE;
+}
+
+/* The call hangs: leave the thread in it.  When the call returns, the stub's rt_sigreturn puts the
+ * thread back by itself. */
+static int leave_alone(struct target *t, int *ret_status)
+{
+    arch_registers r;
+    (void)ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL);
+    if (wait_stop(t, STOP_NS, ret_status) == 0 && call_is_over(t, *ret_status, &r))
+        return 0; /* in the last moment */
+    t->left_alone = true;
+    return err_set(-ETIMEDOUT,
+                   "the loader of process %d did not return in %llu ms, another thread may hold its "
+                   "lock; thread %d goes on by itself when it does; look with gdb or py-spy", t->pid,
+                   (unsigned long long)(t->timeout_ns / NS_PER_MS), t->tid);
+}
+
+int tracee_call(struct target *t, uint64_t function, uint64_t a, uint64_t b, uint64_t *ret)
+{
+    arch_registers r = t->registers;
+    uint64_t end = clock_monotonic() + t->timeout_ns, arguments[2] = {a, b};
+    int status = 0;
+    arch_set_call(&r, t->stub, t->scratch + SCRATCH_BYTES - 64, function, arguments,
+                  t->scratch + SCRATCH_FRAME);
+    int rc = set_registers(t, &r);
+    while (rc == 0) {
+        uint64_t now = clock_monotonic();
+        if (ptrace(PTRACE_CONT, t->tid, NULL, NULL) == -1)
+            return gone(t);
+        rc = wait_stop(t, end > now ? end - now : 1, &status);
+        if (rc == -ETIMEDOUT)
+            rc = leave_alone(t, &status);
+        if (rc < 0)
+            return rc;
+        int number = WSTOPSIG(status);
+        if (status >> 16 == PTRACE_EVENT_STOP)
+            continue;
+        if (call_is_over(t, status, &r))
+            break;
+        if (number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE ||
+            number == SIGABRT || number == SIGTRAP)
+            return err_set(-EFAULT, "the library crashed with signal %d while starting in process "
+                           "%d; the thread was put back", number, t->pid);
+        keep_pending(t, number);
+    }
+    if (rc == 0)
+        *ret = arch_call_result(&r);
+    return rc;
+}
+
+/* ---- choosing a thread ---- */
+
+struct candidate {
+    int score; /* lower is better */
+    pid_t tid;
+};
+
+/* Best is a thread that sleeps in a call which allocators and loaders do not make. */
+static int score_of(struct target *t, pid_t tid)
+{
+    char path[64], text[64] = "", state[16] = "";
+    int64_t number = -1;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", t->pid, tid);
+    FILE *f = fopen(path, "re");
+    if (f) {
+        if (fgets(text, sizeof text, f) && text[0] >= '0' && text[0] <= '9')
+            number = strtoll(text, NULL, 10);
+        (void)fclose(f);
+    }
+    if (target_status(t->pid, tid, "State", state, sizeof state) && state[0] == 'D')
+        return 1000; /* would not stop */
+    switch (number) {
+#ifdef SYS_poll
+    case SYS_poll:
+    case SYS_select:
+    case SYS_epoll_wait:
+#endif
+    case SYS_read:
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_epoll_pwait:
+    case SYS_ppoll:
+    case SYS_pselect6:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_wait4:
+        return tid == t->pid ? 0 : 5;
+    case SYS_futex:
+        return tid == t->pid ? 0 : 10;
+    case SYS_execve:
+    case SYS_exit:
+    case SYS_exit_group:
+        return 900;
+    }
+    return tid == t->pid ? 40 : 50;
+}
+
+static int by_score(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    return x->score != y->score ? x->score - y->score : x->tid - y->tid;
+}
+
+static int list_threads(struct target *t, struct candidate *list, int max)
+{
+    char path[40];
+    int n = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/task", t->pid);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && n < max && (e = readdir(d));) {
+        pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
+        if (tid > 0)
+            list[n++] = (struct candidate){score_of(t, tid), tid};
+    }
+    if (d)
+        (void)closedir(d);
+    qsort(list, (size_t)n, sizeof *list, by_score);
+    return n;
+}
+
+/* A first short stop: copy registers and stack, let the thread run, and unwind the copy.  That
+ * reads the tables into the page cache, so that the stop that counts is short. */
+static void warm_up(struct target *t)
+{
+    static unsigned char copy[WARM_BYTES];
+    if (tracee_stop(t, STOP_NS) < 0)
+        return;
+    arch_registers r = t->registers;
+    uint64_t from = arch_sp(&r) & ~UINT64_C(15);
+    size_t n = stack_read_some(t->view, from, copy, sizeof copy);
+    if (tracee_resume(t) < 0)
+        return;
+    stack_process_refresh(t->view, /* maps_too= */ false);
+    stack_overlay(t->view, from, copy, n);
+    (void)place_look(t, &r);
+}
+
+static bool still_the_same_program(struct target *t)
+{
+    char magic[SELFMAG];
+    return stack_read(t->view, t->libc_base, magic, sizeof magic) == 0 &&
+           memcmp(magic, ELFMAG, SELFMAG) == 0;
+}
+
+/* 0: stopped at a safe place.  -EAGAIN: not before `end`. */
+static int stop_safely(struct target *t, uint64_t end)
+{
+    uint64_t random = clock_monotonic() * UINT64_C(0x9e3779b97f4a7c15) | 1;
+    for (;;) {
+        int rc = tracee_stop(t, STOP_NS);
+        if (rc < 0)
+            return rc;
+        if (!still_the_same_program(t))
+            return err_set(-EAGAIN, "process %d started another program (exec); try again", t->pid);
+        if (place_is_safe(t))
+            return 0;
+        rc = tracee_resume(t);
+        if (rc < 0)
+            return rc;
+        if (interrupted())
+            return err_set(-EINTR, "interrupted; nothing was done to process %d", t->pid);
+        if (clock_monotonic() > end)
+            return -EAGAIN;
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        nap(200 * NS_PER_US + random % (800 * NS_PER_US));
+    }
+}
+
+static int try_thread(struct target *t, pid_t tid, uint64_t slice_ns)
+{
+    int rc = tracee_seize(t, tid);
+    if (rc < 0)
+        return rc;
+    warm_up(t);
+    uint64_t end = clock_monotonic() + slice_ns;
+    rc = t->seized ? stop_safely(t, end < t->deadline_ns ? end : t->deadline_ns) : -ESRCH;
+    if (rc < 0)
+        tracee_release(t);
+    return rc;
+}
+
+int tracee_find(struct target *t)
+{
+    static struct candidate list[THREADS_MAX];
+    int rc;
+    do {
+        int n = list_threads(t, list, THREADS_MAX), refused = 0;
+        if (n == 0)
+            return err_set(-ESRCH, "process %d has ended", t->pid);
+        for (int i = 0; i < n && clock_monotonic() < t->deadline_ns; i++) {
+            rc = try_thread(t, list[i].tid, n == 1 ? NS_PER_S : SLICE_NS);
+            if (rc == 0 || rc == -EINTR || !still_the_same_program(t))
+                return rc;
+            refused += rc == -EPERM;
+            if (refused == n || (rc == -EPERM && list[i].tid == t->pid))
+                return check_permission(t, rc);
+        }
+        if (t->result->target_stopped)
+            break; /* nobody moves: another look sees the same */
+    } while (clock_monotonic() < t->deadline_ns);
+    return err_set(-EAGAIN,
+                   "found no thread of process %d at a safe place in %llu ms, %s; try again%s",
+                   t->pid, (unsigned long long)(t->timeout_ns / NS_PER_MS),
+                   t->why_unsafe[0] ? t->why_unsafe : "none stopped",
+                   t->result->target_stopped ? " after kill -CONT" : " or allow more time");
+}
