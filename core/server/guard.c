@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/server/guard.c - who may come in: the token, the peer's uid, Host and Origin.
+ *
+ * Pure checks, any thread.  Names are refused on purpose: a page from elsewhere can point a name of
+ * its own at this machine (DNS rebinding), but it cannot do so with a number.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+#include "core/server/inside.h"
+
+static int random_bytes(unsigned char *out, size_t size)
+{
+    if (syscall(SYS_getrandom, out, size, 0) == (ssize_t)size)
+        return 0;
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC); /* before Linux 3.17, or filtered */
+    if (fd == -1)
+        return err_set(-errno, "no random numbers for a token: /dev/urandom: %s", strerror(errno));
+    ssize_t got = read(fd, out, size);
+    (void)close(fd);
+    return got == (ssize_t)size ? 0 : err_set(-EIO, "no random numbers: /dev/urandom is short");
+}
+
+int server_token_make(char *ret, size_t size)
+{
+    static const char letters[] = "0123456789abcdef";
+    unsigned char bytes[16]; /* 128 bits */
+    int rc = size > 2 * sizeof(bytes) ? random_bytes(bytes, sizeof(bytes)) : -EINVAL;
+    if (rc != 0)
+        return rc;
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        ret[2 * i] = letters[bytes[i] >> 4];
+        ret[2 * i + 1] = letters[bytes[i] & 15];
+    }
+    ret[2 * sizeof(bytes)] = 0;
+    return 0;
+}
+
+bool server_token_same(const char *token, const char *given, size_t n)
+{
+    size_t length = strlen(token);
+    unsigned char differ = length == 0 || length != n;
+    for (size_t i = 0; i < n; i++) /* as long as what was given: tells nothing about the token */
+        differ |= (unsigned char)(given[i] ^ token[length ? i % length : 0]);
+    return differ == 0;
+}
+
+bool server_peer_allowed(int fd)
+{
+    struct ucred who;
+    socklen_t size = sizeof(who);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+        return false;
+    return who.uid == geteuid() || who.uid == 0;
+}
+
+/* The host without ":port"; brackets of an IPv6 address stay. */
+static size_t host_length(const char *host, size_t n)
+{
+    if (n > 0 && host[0] == '[') {
+        const char *end = memchr(host, ']', n);
+        return end ? (size_t)(end + 1 - host) : n;
+    }
+    const char *colon = memchr(host, ':', n);
+    return colon ? (size_t)(colon - host) : n;
+}
+
+static bool same_name(const char *a, size_t n, const char *b)
+{
+    return b && *b && strlen(b) == n && strncasecmp(a, b, n) == 0;
+}
+
+bool server_host_allowed(const char *host, size_t n, const char *listen_host, const char *local)
+{
+    size_t length = host_length(host, n);
+    return same_name(host, length, "localhost") || same_name(host, length, "127.0.0.1") ||
+           same_name(host, length, "[::1]") || same_name(host, length, listen_host) ||
+           same_name(host, length, local);
+}
+
+bool server_origin_allowed(const char *origin, size_t n, const char *host, size_t host_n)
+{
+    size_t skip = n > 7 && strncasecmp(origin, "http://", 7) == 0    ? 7
+                  : n > 8 && strncasecmp(origin, "https://", 8) == 0 ? 8
+                                                                     : 0;
+    return skip && host_n > 0 && n - skip == host_n &&
+           strncasecmp(origin + skip, host, host_n) == 0;
+}

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/server/http.c - HTTP/1.1: a request becomes a command, its answer and status a response.
+ *
+ * Loop only.  The first 64 KiB of an answer are kept back so that the command's end can choose the
+ * status; a longer one is streamed in chunks, and one that breaks off is not ended properly, so no
+ * client takes it for whole.  Requests of one connection are answered one after another.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/arena.h"
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/server/inside.h"
+#include "core/server/message.h"
+
+#define PARAMETER_BYTES (64u << 10) /* one parameter of a query string */
+static const char text_type[] = "text/plain; charset=utf-8";
+static const char json_type[] = "application/json";
+
+/* ---- answers ---- */
+
+static const struct {
+    int code;
+    const char *name;
+    int status;
+} codes[] = {
+    { -ENOENT, "ENOENT", 404 },        { -EACCES, "EACCES", 403 },
+    { -EPERM, "EPERM", 403 },          { -EAGAIN, "EAGAIN", 503 },
+    { -ETIMEDOUT, "ETIMEDOUT", 504 },  { -ECANCELED, "ECANCELED", 504 },
+    { -EINVAL, "EINVAL", 400 },        { -ERANGE, "ERANGE", 400 },
+    { -EEXIST, "EEXIST", 400 },        { -EALREADY, "EALREADY", 400 },
+    { -EBUSY, "EBUSY", 400 },          { -ENOMEM, "ENOMEM", 400 },
+    { -ENOSPC, "ENOSPC", 400 },        { -EIO, "EIO", 400 },
+    { -EMSGSIZE, "EMSGSIZE", 413 },    { -ENOTSUP, "ENOTSUP", 501 },
+    { -ENODEV, "ENODEV", 400 },        { -ENOSYS, "ENOSYS", 400 },
+};
+
+static const char *reason(int status)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } reasons[] = {
+        { 200, "OK" },                 { 400, "Bad Request" },
+        { 401, "Unauthorized" },       { 403, "Forbidden" },
+        { 404, "Not Found" },          { 405, "Method Not Allowed" },
+        { 413, "Content Too Large" },  { 422, "Unprocessable Content" },
+        { 426, "Upgrade Required" },   { 431, "Request Header Fields Too Large" },
+        { 501, "Not Implemented" },    { 503, "Service Unavailable" },
+        { 504, "Gateway Timeout" },
+    };
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+        if (reasons[i].status == status)
+            return reasons[i].text;
+    return "Error";
+}
+
+static void add_head(struct peer *p, int status, const char *type)
+{
+    (void)buf_addf(&p->out,
+                   "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\n"
+                   "X-Content-Type-Options: nosniff\r\nConnection: %s\r\n",
+                   status, reason(status), type, p->keep_alive ? "keep-alive" : "close");
+    if (p->wants_cookie) /* a browser that came with ?token= need not show it in every address */
+        (void)buf_addf(&p->out,
+                       "Set-Cookie: probing_token=%s; HttpOnly; SameSite=Strict; Path=/\r\n",
+                       p->server->token);
+}
+
+static void add_whole(struct peer *p, int status, const char *type, const char *body, size_t n)
+{
+    add_head(p, status, type);
+    (void)buf_addf(&p->out, "Content-Length: %zu\r\n\r\n", n);
+    (void)buf_add(&p->out, body, n);
+}
+
+/* An error as JSON; what follows ';' in our sentences is what to do, so it is the hint. */
+static void add_error(struct peer *p, int status, int code, const char *why, size_t n)
+{
+    const char *name = "ERROR";
+    struct buf body;
+    buf_init(&body, 16 * ERR_TEXT_BYTES);
+    for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++)
+        if (codes[i].code == code) {
+            name = codes[i].name;
+            status = status ? status : codes[i].status;
+        }
+    const char *semicolon = memchr(why, ';', n);
+    size_t message = semicolon ? (size_t)(semicolon - why) : n;
+    const char *hint = semicolon ? semicolon + 1 : why + n;
+    while (hint < why + n && *hint == ' ')
+        hint++;
+    (void)buf_addf(&body, "{\"error\":{\"code\":\"%s\",\"message\":", name);
+    (void)json_add_text(&body, why, message);
+    (void)buf_adds(&body, ",\"hint\":");
+    (void)json_add_text(&body, hint, (size_t)(why + n - hint));
+    (void)buf_adds(&body, "}}\n");
+    add_whole(p, status ? status : 400, json_type, buf_text(&body), body.size);
+    buf_done(&body);
+}
+
+/* Refuse a request and end the connection: what follows it cannot be trusted to be a request. */
+static int refuse(struct peer *p, int status, int code, const char *why)
+{
+    p->keep_alive = false;
+    p->closing = true;
+    add_error(p, status, code, why, strlen(why));
+    return 0;
+}
+
+static void add_chunk(struct peer *p, const char *data, size_t n)
+{
+    if (n == 0)
+        return;
+    if (!p->old_http)
+        (void)buf_addf(&p->out, "%zx\r\n", n);
+    (void)buf_add(&p->out, data, n);
+    if (!p->old_http)
+        (void)buf_adds(&p->out, "\r\n");
+}
+
+static void start_stream(struct peer *p, struct job *j)
+{
+    p->keep_alive = p->keep_alive && !p->old_http;
+    add_head(p, 200, p->content_type);
+    (void)buf_adds(&p->out, p->old_http ? "\r\n"
+                                        : "Transfer-Encoding: chunked\r\n"
+                                          "Trailer: Probing-Status\r\n\r\n");
+    add_chunk(p, j->hold.data, j->hold.size);
+    buf_done(&j->hold);
+    buf_init(&j->hold, 0);
+    j->streaming = true;
+}
+
+static void end_stream(struct peer *p, struct piece *piece)
+{
+    if (piece->status < 0) { /* 200 was said already: say it in words, and break off */
+        struct buf line;
+        buf_init(&line, 2 * ERR_TEXT_BYTES);
+        (void)buf_adds(&line, "\nerror: the answer is not whole: ");
+        (void)buf_add(&line, piece->data, piece->size);
+        (void)buf_addc(&line, '\n');
+        add_chunk(p, buf_text(&line), line.size);
+        buf_done(&line);
+        p->keep_alive = false;
+    } else if (!p->old_http) {
+        (void)buf_addf(&p->out, "0\r\nProbing-Status: %d\r\n\r\n", piece->status);
+    }
+}
+
+void server_http_encode(struct peer *p, struct piece *piece)
+{
+    struct job *j = piece->job;
+    if (!j) {
+        (void)refuse(p, 503, -EAGAIN, "no memory for this request");
+        return;
+    }
+    if (piece->kind != PIECE_DONE) {
+        if (!j->streaming && j->hold.size + piece->size > SERVER_HOLD_BYTES)
+            start_stream(p, j);
+        if (j->streaming)
+            add_chunk(p, piece->data, piece->size);
+        else
+            (void)buf_add(&j->hold, piece->data, piece->size);
+        return;
+    }
+    if (j->streaming)
+        end_stream(p, piece);
+    else if (piece->status < 0)
+        add_error(p, 0, piece->status, piece->data, piece->size);
+    else
+        add_whole(p, piece->status == 0 ? 200 : 422, p->content_type, j->hold.data, j->hold.size);
+    if (!p->keep_alive)
+        p->closing = true;
+    server_job_remove(j);
+}
+
+/* ---- who may ask ---- */
+
+/* The address this connection came to, as a Host would write it: a number is safe to allow. */
+static void local_name(int fd, char *out, size_t size)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } a;
+    socklen_t n = sizeof(a);
+    out[0] = 0;
+    if (getsockname(fd, &a.any, &n) != 0)
+        return;
+    if (a.any.sa_family == AF_INET) {
+        (void)inet_ntop(AF_INET, &a.v4.sin_addr, out, (socklen_t)size);
+    } else if (a.any.sa_family == AF_INET6 && size > 3) {
+        out[0] = '[';
+        if (inet_ntop(AF_INET6, &a.v6.sin6_addr, out + 1, (socklen_t)size - 2))
+            memcpy(out + strlen(out), "]", 2);
+    }
+}
+
+static bool cookie_has_token(struct peer *p, struct slice cookie)
+{
+    static const char name[] = "probing_token=";
+    const char *at = cookie.data, *end = cookie.data + cookie.size;
+    while (at && at < end) {
+        const char *stop = memchr(at, ';', (size_t)(end - at));
+        stop = stop ? stop : end;
+        while (at < stop && *at == ' ')
+            at++;
+        size_t n = (size_t)(stop - at);
+        if (n > sizeof(name) - 1 && memcmp(at, name, sizeof(name) - 1) == 0 &&
+            server_token_same(p->server->token, at + sizeof(name) - 1, n - (sizeof(name) - 1)))
+            return true;
+        at = stop + 1;
+    }
+    return false;
+}
+
+static bool has_token(struct peer *p, const struct http_request *r)
+{
+    struct slice a = r->authorization;
+    if (a.size > 7 && strncasecmp(a.data, "Bearer ", 7) == 0)
+        return server_token_same(p->server->token, a.data + 7, a.size - 7);
+    struct buf given;
+    buf_init(&given, SERVER_TOKEN_BYTES);
+    bool same = server_http_parameter(r->query, "token", &given) == 1 &&
+                server_token_same(p->server->token, given.data ? given.data : "", given.size);
+    buf_done(&given);
+    p->wants_cookie = same;
+    return same || cookie_has_token(p, r->cookie);
+}
+
+/* 0: may ask; else the HTTP status, *ret_why the sentence. */
+static int check_request(struct peer *p, const struct http_request *r, const char **ret_why)
+{
+    p->wants_cookie = false;
+    if (r->origin.data && !server_origin_allowed(r->origin.data, r->origin.size, r->host.data,
+                                                 r->host.size)) {
+        *ret_why = "this request comes from a page of another origin; open the address itself";
+        return 403;
+    }
+    if (p->local)
+        return 0;
+    char local[INET6_ADDRSTRLEN + 2], name[sizeof(p->server->host_name)];
+    local_name(p->fd, local, sizeof(local));
+    (void)pthread_mutex_lock(&p->server->mutex);
+    memcpy(name, p->server->host_name, sizeof(name));
+    (void)pthread_mutex_unlock(&p->server->mutex);
+    if (!r->host.data || !server_host_allowed(r->host.data, r->host.size, name, local)) {
+        *ret_why = "the Host header names another machine; ask by number or as localhost";
+        return 403;
+    }
+    if (!has_token(p, r)) {
+        *ret_why = "no token, or a wrong one; send the header 'Authorization: Bearer TOKEN' or "
+                   "open the address with ?token=TOKEN";
+        return 401;
+    }
+    p->trusted = true;
+    return 0;
+}
+
+/* ---- what is asked ---- */
+
+enum route_kind { ROUTE_WORDS, ROUTE_RUN, ROUTE_QUERY, ROUTE_EVAL, ROUTE_HEALTH, ROUTE_PAGE };
+
+static const struct route {
+    const char *path;
+    enum route_kind kind;
+    bool get, post;
+    const char *words[2];
+} routes[] = {
+    { "/", ROUTE_PAGE, true, false, { NULL, NULL } },
+    { "/healthz", ROUTE_HEALTH, true, false, { NULL, NULL } },
+    { "/run", ROUTE_RUN, false, true, { NULL, NULL } },
+    { "/query", ROUTE_QUERY, true, true, { "query", NULL } },
+    { "/eval", ROUTE_EVAL, false, true, { "eval", NULL } },
+    { "/backtrace", ROUTE_WORDS, true, false, { "backtrace", NULL } },
+    { "/tables", ROUTE_WORDS, true, false, { "tables", NULL } },
+    { "/plugins", ROUTE_WORDS, true, false, { "plugin", "list" } },
+    { "/config", ROUTE_WORDS, true, false, { "config", NULL } },
+    { "/scripts", ROUTE_WORDS, true, false, { "script", "list" } },
+};
+
+static void answer_page(struct peer *p)
+{
+    struct buf page;
+    buf_init(&page, 4096);
+    (void)buf_addf(&page,
+                   "probing %s in process %d\n\n"
+                   "GET  /query?q=select+1&format=json   SQL over what was measured\n"
+                   "POST /query                          the same, the body is the statement\n"
+                   "POST /eval                           the body is Python code to run there\n"
+                   "POST /run                            {\"run\":[\"backtrace\"]}: any command\n"
+                   "GET  /backtrace /tables /plugins /config /scripts /healthz\n"
+                   "     /ws                             websocket, subprotocol probing.1\n\n"
+                   "The same port speaks plain text: nc HOST PORT, then 'help'.\n",
+                   p->server->version, (int)getpid());
+    add_whole(p, 200, text_type, buf_text(&page), page.size);
+    buf_done(&page);
+}
+
+static void run_words(struct peer *p, int argc, const char *const *argv, uint64_t timeout_ns)
+{
+    server_job_run(p, 0, argc, argv, timeout_ns);
+}
+
+static int run_query(struct peer *p, const struct http_request *r, struct arena *a, struct buf *q,
+                     struct buf *format)
+{
+    int rc = server_http_parameter(r->query, "q", q);
+    if (rc == 0)
+        rc = buf_add(q, p->in.data, r->content_length);
+    if (rc >= 0 && q->size == 0)
+        rc = err_set(-EINVAL, "no statement; send it as the body or as ?q=");
+    if (rc < 0)
+        return rc;
+    rc = server_http_parameter(r->query, "format", format);
+    if (rc < 0)
+        return rc;
+    const char *f = rc == 1 ? buf_text(format) : "json";
+    const char *text = arena_text(a, q->data, q->size);
+    if (!text)
+        return -ENOMEM;
+    p->content_type = strncmp(f, "json", 4) == 0 ? json_type : text_type;
+    const char *argv[] = { "query", text, "--format", f };
+    run_words(p, 4, argv, 0);
+    return 0;
+}
+
+/* p->in begins with the body.  0, or what is wrong with the request. */
+static int run_route(struct peer *p, const struct route *route, const struct http_request *r,
+                     struct arena *a)
+{
+    struct buf q, format;
+    struct message m;
+    int rc = 0;
+    buf_init(&q, SERVER_BODY_BYTES + PARAMETER_BYTES);
+    buf_init(&format, 64);
+    switch (route->kind) {
+    case ROUTE_PAGE:
+        answer_page(p);
+        break;
+    case ROUTE_HEALTH:
+        add_whole(p, 200, text_type, "ok\n", 3);
+        break;
+    case ROUTE_RUN:
+        rc = server_message_words(a, p->in.data ? p->in.data : "", r->content_length, &m);
+        if (rc == 0)
+            run_words(p, m.argc, m.argv, m.timeout_ns);
+        break;
+    case ROUTE_QUERY:
+        rc = run_query(p, r, a, &q, &format);
+        break;
+    case ROUTE_EVAL: {
+        const char *code = arena_text(a, p->in.data ? p->in.data : "", r->content_length);
+        const char *argv[] = { "eval", code };
+        if (code)
+            run_words(p, 2, argv, 0);
+        else
+            rc = -ENOMEM;
+        break;
+    }
+    case ROUTE_WORDS:
+        run_words(p, route->words[1] ? 2 : 1, route->words, 0);
+        break;
+    }
+    buf_done(&q);
+    buf_done(&format);
+    return rc;
+}
+
+static int upgrade(struct peer *p, const struct http_request *r, size_t used)
+{
+    struct buf request;
+    if (!r->upgrade || !server_slice_is(r->method, "GET") || r->ws_key.size != 24 ||
+        !server_slice_is(r->ws_version, "13"))
+        return refuse(p, 426, -EINVAL, "/ws is a websocket, version 13");
+    for (size_t i = 0; i < r->ws_key.size; i++)
+        if (!strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=",
+                    r->ws_key.data[i]))
+            return refuse(p, 400, -EINVAL, "Sec-WebSocket-Key is not base64");
+    bool named = r->ws_protocol.data != NULL;
+    if (named && !memmem(r->ws_protocol.data, r->ws_protocol.size, "probing.1", 9))
+        return refuse(p, 400, -EINVAL, "the subprotocol spoken here is probing.1");
+    /* The library gets a request of our own making: it parses nothing that came from outside. */
+    buf_init(&request, SERVER_HEADER_BYTES);
+    (void)buf_addf(&request,
+                   "GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+                   "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                   "Sec-WebSocket-Key: %.24s\r\n%s\r\n",
+                   r->ws_key.data, named ? "Sec-WebSocket-Protocol: probing.1\r\n" : "");
+    if (p->in.size > used) /* frames that came before our answer: early, but not wrong */
+        (void)buf_add(&request, p->in.data + used, p->in.size - used);
+    server_raw_used(p, p->in.size);
+    int rc = request.failed ? -1
+                            : server_ws_handover(p, buf_text(&request), request.size);
+    buf_done(&request);
+    return rc;
+}
+
+static const struct route *find_route(struct slice path)
+{
+    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
+        if (server_slice_is(path, routes[i].path))
+            return &routes[i];
+    return NULL;
+}
+
+/* The headers are here: answer, start a command, or say -EAGAIN while the body has not all come. */
+static int take_request(struct peer *p, const struct http_request *r, size_t used)
+{
+    const char *why = NULL;
+    p->keep_alive = r->keep_alive;
+    p->old_http = r->old;
+    p->content_type = text_type;
+    int status = check_request(p, r, &why);
+    if (status != 0)
+        return refuse(p, status, -EACCES, why);
+    if (server_slice_is(r->path, "/ws"))
+        return upgrade(p, r, used);
+    const struct route *route = find_route(r->path);
+    if (!route)
+        return refuse(p, 404, -ENOENT, "no such path; GET / lists them");
+    if (!(route->get && server_slice_is(r->method, "GET")) &&
+        !(route->post && server_slice_is(r->method, "POST")))
+        return refuse(p, 405, -EINVAL, "this path does not take that method; GET / lists them");
+    if (p->in.size - used < r->content_length) {
+        if (r->expects && !p->continued)
+            (void)buf_adds(&p->out, "HTTP/1.1 100 Continue\r\n\r\n");
+        p->continued = true;
+        return -EAGAIN;
+    }
+    /* The slices of `r` point into p->in: it is not shortened before the command has its copy. */
+    struct arena a;
+    arena_init(&a, 8 * SERVER_BODY_BYTES);
+    struct buf whole = p->in;
+    p->in.data += used;
+    int rc = run_route(p, route, r, &a);
+    p->in.data = whole.data;
+    arena_done(&a);
+    if (rc < 0)
+        add_error(p, 0, rc, err_why(rc), strlen(err_why(rc)));
+    if (!p->keep_alive && !p->jobs)
+        p->closing = true;
+    server_raw_used(p, used + r->content_length);
+    p->continued = false;
+    p->wait = WAIT_NOTHING;
+    return 0;
+}
+
+int server_http_receive(struct peer *p)
+{
+    if (p->eof && p->jobs)
+        return -1; /* a browser or curl that went away looks like this; see docs/protocol.md */
+    while (!p->jobs && !p->closing && p->in.size > 0 && p->out.size <= SERVER_PIECE_BYTES) {
+        struct http_request r;
+        size_t blank = strspn(p->in.data, "\r\n"); /* between requests: RFC 9112, 2.2 */
+        if (blank > 0 && blank < p->in.size) {
+            server_raw_used(p, blank);
+            continue;
+        }
+        err_clear();
+        int used = server_http_parse(p->in.data, p->in.size, &r);
+        if (used < 0)
+            return refuse(p, 0, used, err_why(used));
+        if (used == 0 && p->in.size > SERVER_HEADER_BYTES)
+            return refuse(p, 431, -EMSGSIZE, "the headers are longer than 16 KiB");
+        int rc = used > 0 ? take_request(p, &r, (size_t)used) : -EAGAIN;
+        if (rc == -EAGAIN)
+            return p->eof ? -1 : 0;
+        if (rc < 0)
+            return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/server/inside.h - what the files of this folder share: server, peer, job and piece.
+ *
+ * Private to core/server.  Two kinds of threads come in: the loop "probing/server", which owns every
+ * socket, and others (workers, control) which only put pieces into a peer's queue and wake the loop.
+ *
+ *     worker: command's write() -> piece -> peer's queue -> loop: encode for the peer -> socket
+ *
+ * Counts keep everything alive that somebody may still touch: a job holds its peer, a peer its
+ * server, so a command that ends long after server_free() finds memory, not a hole.
+ * Order of locks: a peer's mutex and the server's mutex are never held together.
+ */
+#ifndef CORE_SERVER_INSIDE_H
+#define CORE_SERVER_INSIDE_H
+
+#include <libwebsockets.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/base/thread.h"
+#include "core/host/host.h"
+#include "core/server/server.h"
+#include "core/sql/sql.h"
+
+#define SERVER_PEERS 64                   /* connections at once; more are told 503 and closed */
+#define SERVER_FDS (SERVER_PEERS + 8)     /* with the listeners and the loop's own */
+#define SERVER_QUEUE_BYTES (4u << 20)     /* answers that wait for one peer */
+#define SERVER_MESSAGE_BYTES (4u << 20)   /* one websocket message from a client */
+#define SERVER_BODY_BYTES (1u << 20)      /* one HTTP body, one line of text */
+#define SERVER_HEADER_BYTES (16u << 10)   /* request line and headers */
+#define SERVER_HOLD_BYTES (64u << 10)     /* HTTP: answer kept back until its status is known */
+#define SERVER_PIECE_BYTES (64u << 10)    /* one websocket message or HTTP chunk to a client */
+#define SERVER_TICK_BYTES (4u << 20)      /* answer of one tick of a query that is run afresh */
+#define SERVER_JOBS 64                    /* at once on one connection */
+#define SERVER_TOKEN_BYTES 128            /* longest token, NUL included */
+#define SERVER_PORT 9922                  /* when an address names none */
+#define SERVER_GREETING_S 10              /* to finish a first line or a request */
+#define SERVER_IDLE_S 120                 /* HTTP: kept open between requests */
+#define SERVER_TEXT_IDLE_S 3600           /* text: a person may think that long */
+#define SERVER_STUCK_S 60                 /* nothing could be sent for so long: the peer is dead */
+
+enum peer_kind { PEER_GREETING, PEER_HTTP, PEER_TEXT, PEER_WS };
+enum peer_wait { WAIT_NOTHING, WAIT_REQUEST, WAIT_NEXT, WAIT_SENDING };
+enum job_kind { JOB_RUN, JOB_WATCH, JOB_FOLLOW };
+enum piece_kind {
+    PIECE_DATA,  /* text of an answer */
+    PIECE_EVENT, /* a whole JSON value with its topic: made into a message as it is */
+    PIECE_DONE,  /* the job's end: status, and in data the reason */
+    PIECE_ERROR, /* belongs to no job: data is the sentence */
+};
+
+struct peer;
+struct server;
+
+struct piece {
+    struct piece *next;
+    struct job *job; /* counted; NULL: PIECE_ERROR */
+    enum piece_kind kind;
+    int status;
+    bool droppable;
+    size_t size, capacity;
+    char data[];
+};
+
+struct job {
+    struct probing_reply reply;
+    _Atomic uint32_t refs;
+    struct peer *peer; /* counted */
+    enum job_kind kind;
+    int64_t id;         /* the client's word for it; websocket only */
+    struct job *next;   /* loop only: the peer's list of what runs */
+    bool over;          /* loop only: done was sent, or nobody waits for it */
+    _Atomic bool ended; /* run_done() was here: it comes once, whoever refuses */
+    uint64_t dropped;   /* lock: peer->mutex; pieces this client lost and was not told of yet */
+    char tail[4];       /* loop only: first bytes of a character whose rest has not come */
+    uint32_t tail_size; /* loop only */
+    /* JOB_RUN over HTTP; loop only */
+    struct buf hold;
+    bool streaming;
+    bool shown;       /* text: something was written */
+    bool line_start;  /* text: the next byte begins a line */
+    /* JOB_WATCH */
+    lws_sorted_usec_list_t timer; /* loop only */
+    char *sql;
+    enum sql_format format;
+    uint64_t interval_ns, last;
+    _Atomic bool busy;         /* a tick waits or runs; released by its end */
+    bool prepared;             /* the tick's worker */
+    const struct table *table; /* the tick's worker; NULL: run afresh each time */
+    uint64_t cursor;           /* the tick's worker: first row not shown yet */
+    bool headed;               /* the tick's worker: CSV's first line was sent */
+    /* JOB_FOLLOW */
+    int subscription;
+};
+
+struct peer {
+    struct server *server; /* counted */
+    _Atomic uint32_t refs;
+    struct peer *next;     /* loop only: server->peers */
+    struct lws *wsi;       /* loop only; NULL when closed */
+    int slot;              /* in server->fds */
+    int fd;                /* loop only; -1 once libwebsockets speaks for it */
+    enum peer_kind kind;
+    bool trusted;          /* came by the unix socket, or has shown the token */
+    bool local;            /* came by the unix socket */
+    bool eof;              /* it will send no more */
+    bool writing;          /* loop: inside server_raw_writeable() */
+    bool closing;          /* close when all is sent */
+    bool keep_alive, old_http, wants_cookie; /* of the request that is answered */
+    struct buf in;         /* loop only: received, not yet used */
+    struct buf out;        /* loop only: encoded, LWS_PRE free bytes first for a websocket */
+    size_t out_sent;
+    enum peer_wait wait;   /* loop only: what the deadline is for */
+    uint64_t deadline_ns;  /* loop only, clock_now(); 0: none */
+    bool continued;        /* "100 Continue" was sent for this request */
+    const char *content_type;
+    struct job *jobs;      /* loop only */
+    uint32_t n_jobs;
+    pthread_mutex_t mutex;
+    pthread_cond_t space;  /* on CLOCK_MONOTONIC: the queue got shorter, or the peer is gone */
+    struct piece *head, *tail; /* lock: mutex */
+    size_t queued;             /* lock: mutex; bytes */
+    bool gone;                 /* lock: mutex */
+    struct peer *ready_next;   /* lock: server->mutex */
+    bool ready;                /* lock: server->mutex; on the ready list, which holds a count */
+};
+
+struct server {
+    _Atomic uint32_t refs;
+    struct host *host;
+    struct sql *sql;
+    char *socket_path, *token_path, *version;
+    char token[SERVER_TOKEN_BYTES]; /* lock: mutex until the first TCP listener, then constant */
+    struct lws_context *context;    /* lock: mutex when another thread uses it; NULL: ended */
+    struct lws_vhost *vhost;
+    pthread_t thread;
+    _Atomic bool stop;
+    pthread_mutex_t mutex;
+    struct peer *ready;    /* lock: mutex */
+    int pending_fd;        /* lock: mutex; new TCP listener, -1 none */
+    bool pending;          /* lock: mutex */
+    struct event applied;  /* the loop has taken the new listener */
+    char address[96];      /* of TCP; changed on the worker of server_listen() */
+    char host_name[80];    /* lock: mutex; as listened on, for the Host check */
+    struct peer *peers;    /* loop only */
+    uint32_t n_peers;      /* loop only */
+    struct peer *adopting; /* loop only: whom libwebsockets is about to speak for */
+    struct lws *listeners[2]; /* loop only: unix, TCP */
+    int listen_fds[2];        /* loop only */
+    bool resting[2];          /* loop only: no descriptor was free, try again at the next tick */
+    lws_sorted_usec_list_t housekeeping;
+    uint64_t stop_ns;         /* loop only: when to stop waiting for the last answers */
+    _Atomic int fds[SERVER_FDS]; /* all our descriptors, -1 free: what a forked child closes */
+};
+
+/* ---- server.c ---- */
+void server_ref(struct server *s);
+void server_unref(struct server *s);
+void server_peer_lost(struct peer *p); /* loop: its socket is closed: forget it */
+void server_wake(struct server *s); /* let the loop look at the ready list [any] */
+int server_slot_take(struct server *s, int fd); /* remember a descriptor; slot or -EMFILE */
+void server_slot_drop(struct server *s, int slot);
+
+/* ---- listen.c ---- */
+int server_listen_unix(const char *path, int *ret_fd);
+/* Open a TCP listener.  ret_address: "127.0.0.1:9922"; ret_host: its host part as written. */
+int server_listen_tcp(const char *listen_on, int *ret_fd, char *ret_address, size_t address_size,
+                      char *ret_host, size_t host_size);
+
+/* ---- guard.c: who may come in ---- */
+int server_token_make(char *ret, size_t size);             /* from the kernel's random numbers */
+bool server_token_same(const char *token, const char *given, size_t n); /* constant time */
+bool server_peer_allowed(int fd);                          /* unix: our uid or root's */
+/* May this Host (with or without a port) be asked here?  `listen_host`, `local`: also allowed. */
+bool server_host_allowed(const char *host, size_t n, const char *listen_host, const char *local);
+bool server_origin_allowed(const char *origin, size_t n, const char *host, size_t host_n);
+
+/* ---- peer.c ---- */
+struct peer *server_peer_new(struct server *s, int fd, bool local);
+void server_peer_ref(struct peer *p);
+void server_peer_unref(struct peer *p);
+void server_peer_gone(struct peer *p); /* loop: the socket is closed; stop all it asked for */
+void server_peer_ready(struct peer *p); /* something waits for it: let the loop know [any] */
+/* Queue text of a job.  Waits while the queue is full, until cancelled.  [any but the loop] */
+int server_peer_write(struct job *j, const void *data, size_t size);
+/* Queue something that may push out older droppable pieces; never waits.  [any] */
+int server_peer_push(struct peer *p, struct job *j, enum piece_kind kind, int status,
+                     const void *data, size_t size, bool droppable);
+struct piece *server_peer_take(struct peer *p, uint64_t *ret_dropped); /* loop; NULL: empty */
+bool server_peer_waiting(struct peer *p); /* loop: is something queued? */
+void server_piece_free(struct piece *piece);
+
+/* ---- job.c ---- */
+struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id);
+void server_job_ref(struct job *j);
+void server_job_unref(struct job *j);
+struct job *server_job_find(struct peer *p, int64_t id);
+/* Run a command for a peer: answers go to its queue, the end is a PIECE_DONE.  Never fails: what
+ * is wrong is in the PIECE_DONE. */
+void server_job_run(struct peer *p, int64_t id, int argc, const char *const *argv,
+                    uint64_t timeout_ns);
+/* Answer with a PIECE_DONE of this thread's error.  0, or -1 when not even that worked. */
+int server_job_refuse(struct peer *p, int64_t id, int code);
+void server_job_cancel(struct job *j); /* loop */
+void server_job_remove(struct job *j); /* loop: off the peer's list; its count is given back */
+
+/* ---- watch.c ---- */
+struct message;
+int server_watch_command_add(struct host *h);
+void server_watch_start(struct peer *p, const struct message *m);
+void server_watch_stop(struct job *j);
+void server_follow_start(struct peer *p, const struct message *m);
+void server_follow_stop(struct job *j);
+
+/* ---- raw.c: greeting, HTTP and text over a socket we read ourselves ---- */
+int server_raw_readable(struct peer *p);  /* loop; -1: close */
+int server_raw_writeable(struct peer *p); /* loop; -1: close */
+int server_raw_receive(struct peer *p);   /* loop: use what is in p->in; -1: close */
+void server_raw_used(struct peer *p, size_t n); /* take n bytes from the front of p->in */
+void server_peer_wait(struct peer *p, enum peer_wait wait, uint32_t seconds); /* set the deadline */
+/* ---- http.c ---- */
+int server_http_receive(struct peer *p);
+void server_http_encode(struct peer *p, struct piece *piece);
+/* ---- text.c ---- */
+int server_text_receive(struct peer *p);
+void server_text_encode(struct peer *p, struct piece *piece);
+/* ---- ws.c ---- */
+int server_ws_handover(struct peer *p, const char *request, size_t size);
+int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct peer *p, void *in,
+                    size_t size);
+
+#endif

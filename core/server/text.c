@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/server/text.c - the plain text protocol: a line is a command, its answer ends with a dot.
+ *
+ * Loop only.  One command at a time; lines that came early wait.  On TCP the first line is
+ * "token T".  A line of an answer that begins with '.' gets one more, so that "." alone is the end.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/err.h"
+#include "core/server/inside.h"
+#include "core/server/message.h"
+
+static void say_error(struct peer *p, const char *why)
+{
+    (void)buf_adds(&p->out, "error: ");
+    for (const char *c = why; *c; c++) /* one line, whatever was in it */
+        (void)buf_addc(&p->out, *c == '\n' || *c == '\r' ? ' ' : *c);
+    (void)buf_addc(&p->out, '\n');
+}
+
+static int take_token(struct peer *p, const char *line, size_t n)
+{
+    while (n > 0 && (line[n - 1] == ' ' || line[n - 1] == '\t'))
+        n--;
+    if (n > 6 && memcmp(line, "token ", 6) == 0 &&
+        server_token_same(p->server->token, line + 6, n - 6)) {
+        p->trusted = true;
+        return buf_adds(&p->out, ".\n");
+    }
+    say_error(p, "the first line must be: token T   (T: what the process printed, or wrote into "
+                 "its data directory)");
+    p->closing = true;
+    return 0;
+}
+
+static int run_line(struct peer *p, const char *line, size_t n)
+{
+    const char *words[MESSAGE_WORDS];
+    struct arena a;
+    if (!p->trusted)
+        return take_token(p, line, n);
+    arena_init(&a, 4 * SERVER_BODY_BYTES);
+    int count = server_words_split(&a, line, n, words, MESSAGE_WORDS);
+    if (count < 0) {
+        say_error(p, err_why(count));
+    } else if (count == 1 && (strcmp(words[0], "quit") == 0 || strcmp(words[0], "exit") == 0)) {
+        p->closing = true;
+    } else if (count > 0) {
+        server_job_run(p, 0, count, words, 0);
+    }
+    arena_done(&a);
+    return 0;
+}
+
+int server_text_receive(struct peer *p)
+{
+    while (!p->jobs && !p->closing && p->in.size > 0) {
+        const char *end = memchr(p->in.data, '\n', p->in.size);
+        if (!end && !p->eof) {
+            if (p->in.size <= SERVER_BODY_BYTES)
+                return 0;
+            say_error(p, "the line is longer than 1 MiB");
+            p->closing = true;
+            return 0;
+        }
+        size_t n = end ? (size_t)(end - p->in.data) : p->in.size;
+        size_t used = n + (end ? 1 : 0);
+        if (n > 0 && p->in.data[n - 1] == '\r')
+            n--;
+        int rc = run_line(p, p->in.data, n);
+        server_raw_used(p, used);
+        if (rc < 0 || p->out.size > SERVER_PIECE_BYTES)
+            return rc; /* the rest when this much was sent */
+    }
+    return 0;
+}
+
+static void add_text(struct peer *p, struct job *j, const char *text, size_t n)
+{
+    j->shown = j->shown || n > 0;
+    while (n > 0) {
+        const char *end = memchr(text, '\n', n);
+        size_t line = end ? (size_t)(end + 1 - text) : n;
+        if (j->line_start && *text == '.')
+            (void)buf_addc(&p->out, '.');
+        (void)buf_add(&p->out, text, line);
+        j->line_start = end != NULL;
+        text += line;
+        n -= line;
+    }
+}
+
+void server_text_encode(struct peer *p, struct piece *piece)
+{
+    struct job *j = piece->job;
+    if (piece->kind == PIECE_ERROR || !j) {
+        (void)buf_adds(&p->out, "error: ");
+        (void)buf_add(&p->out, piece->data, piece->size);
+        (void)buf_addc(&p->out, '\n');
+        return;
+    }
+    if (piece->kind != PIECE_DONE) {
+        add_text(p, j, piece->data, piece->size);
+        return;
+    }
+    if (j->shown && !j->line_start)
+        (void)buf_addc(&p->out, '\n');
+    if (piece->status < 0) {
+        char why[ERR_TEXT_BYTES];
+        size_t n = piece->size < sizeof(why) - 1 ? piece->size : sizeof(why) - 1;
+        memcpy(why, piece->data, n);
+        why[n] = 0;
+        say_error(p, why);
+    } else if (piece->status > 0) {
+        (void)buf_addf(&p->out, "error: the command ended with status %d\n", piece->status);
+    } else {
+        (void)buf_adds(&p->out, ".\n");
+    }
+    server_job_remove(j);
+}

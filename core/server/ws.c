@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/server/ws.c - websocket: JSON messages in and out, frames by libwebsockets.
+ *
+ * Loop only.  A connection comes here from http.c once Host, Origin and token are right.  The
+ * messages are described in docs/protocol.md.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/server/inside.h"
+#include "core/server/message.h"
+
+int server_ws_handover(struct peer *p, const char *request, size_t size)
+{
+    struct server *s = p->server;
+    int fd = fcntl(p->fd, F_DUPFD_CLOEXEC, 3); /* the old one is closed with its file role */
+    if (fd == -1)
+        return -1;
+    int slot = server_slot_take(s, fd);
+    struct lws *old = p->wsi;
+    lws_set_opaque_user_data(old, NULL);
+    server_slot_drop(s, p->slot);
+    p->slot = slot;
+    p->fd = -1;
+    p->wsi = NULL;
+    p->kind = PEER_WS;
+    p->trusted = true;
+    buf_done(&p->in);
+    buf_init(&p->in, SERVER_MESSAGE_BYTES);
+    s->adopting = p;
+    server_peer_ref(p);
+    struct lws *wsi = lws_adopt_socket_vhost_readbuf(s->vhost, fd, request, size);
+    s->adopting = NULL;
+    bool lost = !wsi && !p->wsi;
+    server_peer_unref(p);
+    if (lost)
+        server_peer_lost(p);
+    return -1; /* closes the old descriptor only */
+}
+
+static int say(struct peer *p, const char *why)
+{
+    (void)pthread_mutex_lock(&p->mutex);
+    bool full = p->queued > SERVER_QUEUE_BYTES;
+    (void)pthread_mutex_unlock(&p->mutex);
+    if (full) /* it talks and does not listen */
+        return -1;
+    return server_peer_push(p, NULL, PIECE_ERROR, 0, why, strlen(why), false) < 0 ? -1 : 0;
+}
+
+static int obey(struct peer *p, const struct message *m)
+{
+    struct job *j = server_job_find(p, m->id);
+    if (m->kind == MESSAGE_CANCEL) {
+        if (!j) {
+            (void)err_set(-ENOENT, "nothing with id %lld is running", (long long)m->id);
+            return say(p, err_text());
+        }
+        server_job_cancel(j);
+        if (j->kind != JOB_RUN) {
+            j->over = true;
+            return server_peer_push(p, j, PIECE_DONE, 0, "", 0, false) < 0 ? -1 : 0;
+        }
+        return 0;
+    }
+    if (j) {
+        (void)err_set(-EEXIST, "id %lld is in use; choose another", (long long)m->id);
+        return say(p, err_text());
+    }
+    if (p->n_jobs >= SERVER_JOBS) {
+        (void)err_set(-EAGAIN, "id %lld: %d things run on this connection already",
+                      (long long)m->id, SERVER_JOBS);
+        return say(p, err_text());
+    }
+    switch (m->kind) {
+    case MESSAGE_RUN:
+        server_job_run(p, m->id, m->argc, m->argv, m->timeout_ns);
+        break;
+    case MESSAGE_WATCH:
+        server_watch_start(p, m);
+        break;
+    case MESSAGE_FOLLOW:
+        server_follow_start(p, m);
+        break;
+    case MESSAGE_CANCEL:
+        break;
+    }
+    return 0;
+}
+
+static int take_message(struct peer *p)
+{
+    struct message m;
+    struct arena a;
+    int64_t id;
+    arena_init(&a, 8 * SERVER_MESSAGE_BYTES);
+    err_clear();
+    int rc = server_message_parse(&a, p->in.data ? p->in.data : "", p->in.size, &m, &id);
+    if (rc == 0) {
+        rc = obey(p, &m);
+    } else if (id >= 0) {
+        rc = server_job_find(p, id) || p->n_jobs >= SERVER_JOBS ? say(p, err_why(rc))
+                                                                : server_job_refuse(p, id, rc);
+    } else {
+        rc = say(p, err_why(rc));
+    }
+    arena_done(&a);
+    server_raw_used(p, p->in.size);
+    return rc;
+}
+
+static int receive(struct lws *wsi, struct peer *p, const char *data, size_t size)
+{
+    static const char too_long[] = "a message is at most 4 MiB";
+    if (lws_frame_is_binary(wsi)) {
+        lws_close_reason(wsi, LWS_CLOSE_STATUS_UNACCEPTABLE_OPCODE, NULL, 0);
+        return -1;
+    }
+    if (buf_add(&p->in, data, size) != 0) {
+        lws_close_reason(wsi, LWS_CLOSE_STATUS_MESSAGE_TOO_LARGE, (unsigned char *)too_long,
+                         sizeof(too_long) - 1);
+        return -1;
+    }
+    if (lws_remaining_packet_payload(wsi) > 0 || !lws_is_final_fragment(wsi))
+        return 0;
+    return take_message(p);
+}
+
+/* Bytes at the end of `data` that begin a character and lack its rest: they wait for it. */
+static uint32_t cut_character(const char *data, size_t size)
+{
+    for (uint32_t back = 1; back <= 3 && back <= size; back++) {
+        unsigned char c = (unsigned char)data[size - back];
+        if (c >= 0xc0) {
+            uint32_t length = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+            return length > back ? back : 0;
+        }
+        if (c < 0x80)
+            return 0;
+    }
+    return 0;
+}
+
+static void add_data(struct peer *p, struct job *j, const char *data, size_t size, bool last)
+{
+    struct buf text;
+    buf_init(&text, size + sizeof(j->tail) + 1);
+    (void)buf_add(&text, j->tail, j->tail_size);
+    (void)buf_add(&text, data, size);
+    j->tail_size = last || text.failed ? 0 : cut_character(text.data, text.size);
+    size_t whole = text.size - j->tail_size;
+    if (text.data)
+        memcpy(j->tail, text.data + whole, j->tail_size);
+    (void)buf_addf(&p->out, "{\"id\":%lld,\"data\":", (long long)j->id);
+    (void)json_add_text(&p->out, text.data ? text.data : "", whole);
+    (void)buf_addc(&p->out, '}');
+    if (text.failed)
+        p->out.failed = text.failed;
+    buf_done(&text);
+}
+
+static void begin(struct peer *p)
+{
+    static const char room[LWS_PRE];
+    buf_reset(&p->out);
+    (void)buf_add(&p->out, room, sizeof(room));
+}
+
+static int flush(struct lws *wsi, struct peer *p)
+{
+    if (p->out.failed)
+        return -1;
+    size_t n = p->out.size - LWS_PRE;
+    if (n == 0)
+        return 0;
+    int sent = lws_write(wsi, (unsigned char *)p->out.data + LWS_PRE, n, LWS_WRITE_TEXT);
+    begin(p);
+    return sent < 0 ? -1 : 0;
+}
+
+static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
+{
+    struct job *j = piece->job;
+    switch (piece->kind) {
+    case PIECE_DATA:
+        add_data(p, j, piece->data, piece->size, piece->droppable);
+        break;
+    case PIECE_EVENT:
+        (void)buf_addf(&p->out, "{\"id\":%lld,", (long long)j->id);
+        (void)buf_add(&p->out, piece->data, piece->size);
+        (void)buf_addc(&p->out, '}');
+        break;
+    case PIECE_ERROR:
+        (void)buf_adds(&p->out, "{\"error\":");
+        (void)json_add_text(&p->out, piece->data, piece->size);
+        (void)buf_addc(&p->out, '}');
+        break;
+    case PIECE_DONE:
+        if (j->tail_size > 0) {
+            add_data(p, j, "", 0, true);
+            if (flush(wsi, p) < 0)
+                return -1;
+        }
+        (void)buf_addf(&p->out, "{\"id\":%lld,\"done\":%d", (long long)j->id, piece->status);
+        if (piece->status < 0) {
+            (void)buf_adds(&p->out, ",\"error\":");
+            (void)json_add_text(&p->out, piece->data, piece->size);
+        }
+        (void)buf_addc(&p->out, '}');
+        server_job_cancel(j); /* of a stream that ended by itself: its timer, its subscription */
+        server_job_remove(j);
+        break;
+    }
+    return flush(wsi, p);
+}
+
+static int writeable(struct lws *wsi, struct peer *p)
+{
+    uint64_t dropped;
+    int rc = 0;
+    struct piece *piece = server_peer_take(p, &dropped);
+    server_peer_wait(p, WAIT_NOTHING, 0);
+    if (!piece)
+        return 0;
+    begin(p);
+    if (dropped > 0) {
+        (void)buf_addf(&p->out, "{\"id\":%lld,\"dropped\":%llu}", (long long)piece->job->id,
+                       (unsigned long long)dropped);
+        rc = flush(wsi, p);
+    }
+    if (rc == 0 && (!piece->job || !piece->job->over || piece->kind == PIECE_DONE))
+        rc = encode(wsi, p, piece);
+    server_piece_free(piece);
+    buf_done(&p->out);
+    buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
+    if (rc == 0 && server_peer_waiting(p)) {
+        server_peer_wait(p, WAIT_SENDING, SERVER_STUCK_S);
+        (void)lws_callback_on_writable(wsi);
+    }
+    return rc;
+}
+
+int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct peer *p, void *in,
+                    size_t size)
+{
+    if (reason == LWS_CALLBACK_RECEIVE)
+        return receive(wsi, p, in, size);
+    if (reason == LWS_CALLBACK_SERVER_WRITEABLE)
+        return writeable(wsi, p);
+    return 0;
+}
