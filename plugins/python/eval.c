@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/eval.c - the command `eval`: a client's Python code in the live interpreter.
+ *
+ * [worker] parses, waits and sends; the runner's thread runs the code with the GIL.  Output goes
+ * through a bounded buffer between the two, so the GIL is never held while a client is slow.
+ * It does not limit what the code does: that is the client's right, checked by the core.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "pack.h"
+#include "plugin.h"
+
+#define OUTPUT_MAX (256u << 10)             /* bytes that wait for the client at most */
+#define GIL_NS UINT64_C(10000000000)        /* default of --timeout */
+#define LOOK_NS UINT64_C(100000000)         /* how often a waiting worker asks for cancelled() */
+
+struct eval {
+    struct plugin *plugin;
+    char *code;
+    char *output; /* OUTPUT_MAX bytes; lock: the runner's */
+    size_t n;     /* lock: the runner's */
+    bool abandoned; /* lock: the runner's; nobody reads output any more */
+};
+
+/* Only the runner's thread touches these, with the GIL: the job that runs, the namespace of
+ * session.py, and the function that takes its output. */
+static struct eval *current;
+static PyObject *session_run, *session_emit;
+static const struct cpython *session_py;
+
+static void eval_drop(void *arg)
+{
+    struct eval *e = arg;
+    free(e->code);
+    free(e->output);
+    free(e);
+}
+
+/* Wait with the GIL let go until the client has taken what there is. */
+static void wait_for_room(struct eval *e)
+{
+    const struct cpython *py = &e->plugin->py;
+    void *saved = py->PyEval_SaveThread();
+    runner_lock(e->plugin->runner);
+    while (e->n == OUTPUT_MAX && !e->abandoned)
+        runner_sleep(e->plugin->runner, LOOK_NS);
+    runner_unlock(e->plugin->runner);
+    py->PyEval_RestoreThread(saved);
+}
+
+/* session.py's emit(bytes), with the GIL on the runner's thread. */
+static PyObject *emit(PyObject *self, PyObject *bytes)
+{
+    struct eval *e = current;
+    (void)self;
+    const struct cpython *py = session_py;
+    char *text;
+    Py_ssize_t left;
+    if (py->PyBytes_AsStringAndSize(bytes, &text, &left))
+        return NULL;
+    while (e && left > 0) { /* no job: python.gil/1's code prints through an Output that was kept */
+        runner_lock(e->plugin->runner);
+        size_t room = OUTPUT_MAX - e->n, some = (size_t)left < room ? (size_t)left : room;
+        bool gone = e->abandoned;
+        if (!gone) {
+            memcpy(e->output + e->n, text, some);
+            e->n += some;
+            runner_wake(e->plugin->runner);
+        }
+        runner_unlock(e->plugin->runner);
+        if (gone)
+            break;
+        text += some;
+        left -= (Py_ssize_t)some;
+        if (left > 0)
+            wait_for_room(e);
+    }
+    py->Py_IncRef(py->_Py_NoneStruct);
+    return py->_Py_NoneStruct;
+}
+
+static struct cpython_method emit_method = {"emit", emit, METH_O, "Send bytes to the client."};
+
+/* Compile session.py once in a namespace of its own.  With the GIL. */
+static int session_begin(const struct cpython *py)
+{
+    if (session_run)
+        return 0;
+    PyObject *names = py->PyDict_New(), *code = NULL, *done = NULL;
+    if (names)
+        code = py->Py_CompileStringExFlags((const char *)pack_session_py, "<probing>",
+                                           Py_file_input, NULL, -1);
+    if (code && py->PyDict_SetItemString(names, "__builtins__", py->PyEval_GetBuiltins()) == 0)
+        done = py->PyEval_EvalCode(code, names, names);
+    PyObject *function = done ? py->PyDict_GetItemString(names, "run") : NULL;
+    PyObject *emitter = function ? py->PyCFunction_NewEx(&emit_method, NULL, NULL) : NULL;
+    if (emitter) {
+        py->Py_IncRef(function);
+        session_run = function;
+        session_emit = emitter;
+        session_py = py;
+    }
+    py->PyErr_Clear();
+    if (done)
+        py->Py_DecRef(done);
+    if (code)
+        py->Py_DecRef(code);
+    if (names)
+        py->Py_DecRef(names);
+    return session_run ? 0 : -ENOMEM;
+}
+
+/* The job: 0, 1 after the code's exception, -errno. */
+static int eval_job(void *arg)
+{
+    struct eval *e = arg;
+    struct cpython *py = &e->plugin->py;
+    if (!py->PyExc_BaseException) { /* loaded before Py_Initialize() */
+        int r = cpython_load(py);
+        if (r < 0)
+            return r;
+    }
+    int result = session_begin(py);
+    if (result < 0)
+        return result;
+    PyObject *code = py->PyUnicode_DecodeUTF8(e->code, (Py_ssize_t)strlen(e->code), "strict");
+    if (!code) {
+        py->PyErr_Clear();
+        return -EILSEQ;
+    }
+    current = e;
+    PyObject *answer = py->PyObject_CallFunctionObjArgs(session_run, code, session_emit, NULL);
+    current = NULL;
+    result = answer ? (int)py->PyLong_AsLongLong(answer) : 1; /* an interrupt after the code's end */
+    py->PyErr_Clear();
+    if (answer)
+        py->Py_DecRef(answer);
+    py->Py_DecRef(code);
+    return result;
+}
+
+void eval_forget(void)
+{
+    /* The interpreter's own objects; without the GIL they can only be left to it. */
+    session_run = session_emit = NULL;
+}
+
+/* Take what waits, and send it without the lock.  -ECANCELED: nobody listens. */
+static int send_output(struct plugin *p, struct eval *e, struct probing_reply *out, char *copy)
+{
+    runner_lock(p->runner);
+    size_t n = e->n;
+    memcpy(copy, e->output, n);
+    e->n = 0;
+    runner_wake(p->runner);
+    runner_unlock(p->runner);
+    return n ? p->host->reply(out, copy, n) : 0;
+}
+
+/* Pass output on until the code has ended: its result, or -ECANCELED when the client went. */
+static int follow(struct plugin *p, struct runner_job *job, struct eval *e,
+                  struct probing_reply *out)
+{
+    char *copy = malloc(OUTPUT_MAX);
+    int result = copy ? 0 : -ENOMEM;
+    for (bool done = false; !done && result == 0;) {
+        runner_lock(p->runner);
+        if (!e->n && job->state < RUNNER_DONE)
+            runner_sleep(p->runner, LOOK_NS);
+        done = job->state >= RUNNER_DONE;
+        runner_unlock(p->runner);
+        result = send_output(p, e, out, copy);
+        if (!done && result == 0 && p->host->cancelled(out))
+            result = -ECANCELED;
+    }
+    free(copy);
+    if (result == 0)
+        return job->result;
+    runner_lock(p->runner);
+    e->abandoned = true;
+    runner_wake(p->runner);
+    runner_unlock(p->runner);
+    runner_interrupt(p->runner);
+    return result;
+}
+
+/* The GIL did not come in time: who has it, and where is that thread? */
+static int say_stuck(struct plugin *p, struct probing_reply *out, uint64_t timeout_ns)
+{
+    char line[512], reason[640];
+    char *frames = backtrace_holder(p, line, sizeof(line));
+    (void)snprintf(reason, sizeof(reason), "the code did not run: no GIL in %.3g s; %s",
+                   (double)timeout_ns / 1e9, line);
+    if (frames && *frames)
+        (void)p->host->reply(out, frames, strlen(frames));
+    free(frames);
+    return p->host->fail(p->host, -ETIMEDOUT, reason);
+}
+
+/* Wait for the GIL: 0 when the code runs, else the command's answer. */
+static int wait_for_gil(struct plugin *p, struct runner_job *job, struct probing_reply *out,
+                        uint64_t timeout_ns)
+{
+    uint64_t until = p->host->now() + timeout_ns;
+    for (;;) {
+        uint64_t now = p->host->now();
+        uint64_t step = now < until ? until - now : 0;
+        if (runner_wait(p->runner, job, RUNNER_WAITS, step < LOOK_NS ? step : LOOK_NS) !=
+            RUNNER_WAITS)
+            return 0;
+        bool gone = p->host->cancelled(out) != 0;
+        if (!gone && p->host->now() < until)
+            continue;
+        if (!runner_take_back(p->runner, job))
+            return 0;
+        return gone ? -ECANCELED : say_stuck(p, out, timeout_ns);
+    }
+}
+
+static struct runner_job *make_job(struct plugin *p, const char *code)
+{
+    struct runner_job *job = calloc(1, sizeof(*job));
+    struct eval *e = calloc(1, sizeof(*e));
+    if (job && e) {
+        *e = (struct eval){.plugin = p, .code = strdup(code), .output = malloc(OUTPUT_MAX)};
+        if (e->code && e->output) {
+            *job = (struct runner_job){.fn = eval_job, .drop = eval_drop, .arg = e};
+            return job;
+        }
+        eval_drop(e);
+        e = NULL;
+    }
+    free(e);
+    free(job);
+    return NULL;
+}
+
+static int say_result(struct plugin *p, int result)
+{
+    const struct probing_host *h = p->host;
+    switch (result) {
+    case -ENODEV:
+        return h->fail(h, result, "the Python interpreter is ending or has not begun");
+    case -EDEADLK:
+        return h->fail(h, result, "eval was called from inside an eval");
+    case -EILSEQ:
+        return h->fail(h, -EINVAL, "the code is not UTF-8");
+    case -ENOMEM:
+        return h->fail(h, result, "no memory to run the code");
+    default:
+        return result;
+    }
+}
+
+static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
+                           const char **ret_code, uint64_t *ret_timeout)
+{
+    const struct probing_host *h = p->host;
+    int i = 1;
+    while (i < argc && argv[i][0] == '-' && argv[i][1]) {
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        }
+        if (strcmp(argv[i], "--timeout") != 0)
+            break; /* code may begin with a minus: -1 */
+        if (i + 1 == argc || parse_seconds(argv[i + 1], ret_timeout))
+            return h->fail(h, -EINVAL, "eval: --timeout needs seconds, 0 to 86400: --timeout 2.5");
+        i += 2;
+    }
+    if (i + 1 != argc)
+        return h->fail(h, -EINVAL, i >= argc ? "eval: no code given: eval \"print(1 + 1)\""
+                                             : "eval: one piece of code, please: put it in quotes");
+    *ret_code = argv[i];
+    return 0;
+}
+
+static int eval_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct plugin *p = self;
+    const char *code = NULL;
+    uint64_t timeout_ns = GIL_NS;
+    int result = parse_arguments(p, argc, argv, &code, &timeout_ns);
+    if (result < 0)
+        return result;
+    struct runner_job *job = make_job(p, code);
+    if (!job)
+        return say_result(p, -ENOMEM);
+    struct eval *e = job->arg;
+    result = runner_submit(p->runner, job);
+    if (result < 0) {
+        eval_drop(e);
+        free(job);
+        return say_result(p, result);
+    }
+    result = wait_for_gil(p, job, out, timeout_ns);
+    if (result == 0)
+        result = say_result(p, follow(p, job, e, out));
+    runner_release(p->runner, job);
+    return result;
+}
+
+const struct probing_command eval_command = {
+    .size = sizeof(struct probing_command),
+    .flags = PROBING_WRITES,
+    .name = "eval",
+    .usage = "[--timeout SECONDS] CODE",
+    .doc = "Run Python code in the process; print what it prints and the value of its last line",
+    .run = eval_run,
+};

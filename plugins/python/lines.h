@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/lines.h - which source line an instruction belongs to, by CPython's line tables.
+ *
+ * Pure functions on copied bytes: any thread, nothing kept.  The three formats: lnotab (to 3.9),
+ * the pairs of PEP 626 (3.10) and the location table (3.11 on).
+ */
+#ifndef PYTHON_LINES_H
+#define PYTHON_LINES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* minor: of CPython 3.  offset: of the instruction in bytes, -1: the frame has not begun.
+ * The line, or 0 when the table gives none to that instruction. */
+int lines_find(unsigned minor, const uint8_t *table, size_t size, int first_line, int64_t offset);
+
+#endif

@@ -1,0 +1,204 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Make offsets_table.h: where CPython keeps what a stack walk reads, asked of each version's headers.
+
+usage: offsets_gen.py INCLUDE_DIR... > ../offsets_table.h
+
+INCLUDE_DIR holds Python.h and internal/ of one CPython (3.8 to 3.13), as `python3-config --includes`
+names it.  For each one a program is compiled against its headers with Py_BUILD_CORE and run; rows of
+several patch releases of one minor must be equal, or this fails.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+FIELDS = [  # name, comment
+    ("rt_interpreters", "_PyRuntime: first interpreter"),
+    ("rt_gil", "_PyRuntime: the GIL's struct, -1: each interpreter points to its own"),
+    ("is_next", "interpreter: next"),
+    ("is_threads", "interpreter: first thread state"),
+    ("is_gil", "interpreter: pointer to the GIL's struct, -1: in _PyRuntime"),
+    ("gil_holder", "GIL: last holder"),
+    ("gil_locked", "GIL: int, is it held"),
+    ("ts_next", "thread state: next"),
+    ("ts_interp", "thread state: its interpreter"),
+    ("ts_thread_id", "thread state: pthread_t"),
+    ("ts_native_id", "thread state: kernel's thread id, -1: not kept"),
+    ("ts_frame", "thread state: innermost frame, -1: by way of cframe"),
+    ("ts_cframe", "thread state: cframe, -1: none"),
+    ("cf_frame", "cframe: innermost frame"),
+    ("f_code", "frame: code object"),
+    ("f_back", "frame: caller"),
+    ("f_instr", "frame: position, an int index before 3.11, then an address"),
+    ("f_owner", "frame: byte, who owns it, -1: not kept"),
+    ("f_entry", "frame: byte, first frame of a call of the eval function (3.11), -1: not kept"),
+    ("f_locals", "frame: first local variable"),
+    ("co_first_line", "code: int, line of def"),
+    ("co_file", "code: str"),
+    ("co_name", "code: str"),
+    ("co_qualname", "code: str, -1: not kept"),
+    ("co_lines", "code: bytes, the line table"),
+    ("co_bytecode", "code: first instruction, -1: not in the object"),
+    ("co_local_names", "code: tuple of str, names of the first locals"),
+    ("co_n_locals", "code: int, how many locals have a name"),
+    ("tuple_items", "tuple: first item"),
+    ("var_size", "bytes, tuple, list: how many"),
+    ("bytes_data", "bytes: first byte"),
+    ("str_length", "str: how many characters"),
+    ("str_state", "str: word of flags"),
+    ("str_ascii", "str: first character of an ASCII one"),
+    ("str_compact", "str: first character of another one"),
+    ("frame_size", "bytes of a frame that hold the fields above"),
+]
+
+PROGRAM = r"""
+#define Py_BUILD_CORE 1
+#include <Python.h>
+#include <stddef.h>
+#include <stdio.h>
+#include "frameobject.h"
+#define V PY_VERSION_HEX
+#if V >= 0x03090000
+#include "internal/pycore_runtime.h"
+#include "internal/pycore_interp.h"
+#endif
+#include "internal/pycore_pystate.h"
+#if V >= 0x030b0000
+#include "internal/pycore_frame.h"
+#include "internal/pycore_code.h"
+typedef _PyInterpreterFrame F;
+#else
+typedef PyFrameObject F;
+#endif
+typedef PyInterpreterState IS;
+typedef PyThreadState TS;
+typedef _PyRuntimeState RT;
+#define P(name, value) printf(#name " %d\n", (int)(value));
+#define O(name, type, field) P(name, offsetof(type, field))
+int main(void)
+{
+    printf("%x\n", PY_VERSION_HEX);
+    O(rt_interpreters, RT, interpreters.head)
+    O(is_next, IS, next)
+#if V >= 0x030b0000
+    O(is_threads, IS, threads.head)
+#else
+    O(is_threads, IS, tstate_head)
+#endif
+#if V >= 0x030c0000
+    P(rt_gil, -1)
+    O(is_gil, IS, ceval.gil)
+#else
+    O(rt_gil, RT, ceval.gil)
+    P(is_gil, -1)
+#endif
+    O(gil_holder, struct _gil_runtime_state, last_holder)
+    O(gil_locked, struct _gil_runtime_state, locked)
+    O(ts_next, TS, next)
+    O(ts_interp, TS, interp)
+    O(ts_thread_id, TS, thread_id)
+#if V >= 0x030b0000
+    O(ts_native_id, TS, native_thread_id)
+#else
+    P(ts_native_id, -1)
+#endif
+#if V >= 0x030d0000
+    O(ts_frame, TS, current_frame) P(ts_cframe, -1) P(cf_frame, -1)
+#elif V >= 0x030b0000
+    P(ts_frame, -1) O(ts_cframe, TS, cframe) O(cf_frame, _PyCFrame, current_frame)
+#else
+    O(ts_frame, TS, frame) P(ts_cframe, -1) P(cf_frame, -1)
+#endif
+#if V >= 0x030b0000
+#if V >= 0x030d0000
+    O(f_code, F, f_executable) O(f_instr, F, instr_ptr)
+#else
+    O(f_code, F, f_code) O(f_instr, F, prev_instr)
+#endif
+    O(f_back, F, previous)
+    O(f_owner, F, owner)
+    O(f_locals, F, localsplus)
+    P(frame_size, offsetof(F, localsplus))
+    O(co_lines, PyCodeObject, co_linetable)
+    O(co_bytecode, PyCodeObject, co_code_adaptive)
+    O(co_qualname, PyCodeObject, co_qualname)
+    O(co_local_names, PyCodeObject, co_localsplusnames)
+    O(co_n_locals, PyCodeObject, co_nlocalsplus)
+#else
+    O(f_code, F, f_code) O(f_instr, F, f_lasti)
+    O(f_back, F, f_back)
+    P(f_owner, -1)
+    O(f_locals, F, f_localsplus)
+    P(frame_size, offsetof(F, f_lasti) + sizeof(int))
+#if V >= 0x030a0000
+    O(co_lines, PyCodeObject, co_linetable)
+#else
+    O(co_lines, PyCodeObject, co_lnotab)
+#endif
+    P(co_bytecode, -1)
+    P(co_qualname, -1)
+    O(co_local_names, PyCodeObject, co_varnames)
+    O(co_n_locals, PyCodeObject, co_nlocals)
+#endif
+#if V >= 0x030b0000 && V < 0x030c0000
+    O(f_entry, F, is_entry)
+#else
+    P(f_entry, -1)
+#endif
+    O(co_first_line, PyCodeObject, co_firstlineno)
+    O(co_file, PyCodeObject, co_filename)
+    O(co_name, PyCodeObject, co_name)
+    O(tuple_items, PyTupleObject, ob_item)
+    O(var_size, PyVarObject, ob_size)
+    O(bytes_data, PyBytesObject, ob_sval)
+    O(str_length, PyASCIIObject, length)
+    O(str_state, PyASCIIObject, state)
+    P(str_ascii, sizeof(PyASCIIObject))
+    P(str_compact, sizeof(PyCompactUnicodeObject))
+    return 0;
+}
+"""
+
+
+def ask(include):
+    """(version, {field: offset}) of the CPython whose headers are in `include`."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, program = os.path.join(folder, "ask.c"), os.path.join(folder, "ask")
+        with open(source, "w") as out:
+            out.write(PROGRAM)
+        subprocess.run(["gcc", "-w", "-I" + include, "-I" + include + "/internal", "-o", program,
+                        source], check=True)
+        words = subprocess.run([program], check=True, stdout=subprocess.PIPE).stdout.decode().split()
+    fields = dict(zip(words[1::2], map(int, words[2::2])))
+    assert sorted(fields) == sorted(name for name, _ in FIELDS), "a field is missing"
+    return int(words[0], 16), fields
+
+
+def main(includes):
+    rows = {}
+    for include in includes:
+        version, fields = ask(include)
+        minor = version >> 16 & 0xff
+        if minor in rows and rows[minor][1] != fields:
+            sys.exit("3.%d: %x and %s differ" % (minor, version, rows[minor][0]))
+        micro = "3.%d.%d" % (minor, version >> 8 & 0xff)
+        rows[minor] = (rows[minor][0] + ", " + micro if minor in rows else micro, fields)
+    print("/* SPDX-License-Identifier: Apache-2.0\n *\n"
+          " * Offsets in CPython's structures, made by offsets_gen/offsets_gen.py: do not edit.\n"
+          " * From the headers of x86-64 builds; any thread reads it.\n */")
+    for name, comment in FIELDS:
+        print("/* %s: %s */" % (name, comment))
+    print("\n/* clang-format off */\nstatic const struct offsets offsets_table[] = {")
+    for minor in sorted(rows):
+        name, fields = rows[minor]
+        print("    { /* %s */\n        .minor = %d," % (name, minor))
+        items = [".%s = %d," % (field, fields[field]) for field, _ in FIELDS]
+        for i in range(0, len(items), 4):
+            print("        " + " ".join(items[i:i + 4]))
+        print("    },")
+    print("};\n/* clang-format on */")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

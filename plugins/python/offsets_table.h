@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Offsets in CPython's structures, made by offsets_gen/offsets_gen.py: do not edit.
+ * From the headers of x86-64 builds; any thread reads it.
+ */
+/* rt_interpreters: _PyRuntime: first interpreter */
+/* rt_gil: _PyRuntime: the GIL's struct, -1: each interpreter points to its own */
+/* is_next: interpreter: next */
+/* is_threads: interpreter: first thread state */
+/* is_gil: interpreter: pointer to the GIL's struct, -1: in _PyRuntime */
+/* gil_holder: GIL: last holder */
+/* gil_locked: GIL: int, is it held */
+/* ts_next: thread state: next */
+/* ts_interp: thread state: its interpreter */
+/* ts_thread_id: thread state: pthread_t */
+/* ts_native_id: thread state: kernel's thread id, -1: not kept */
+/* ts_frame: thread state: innermost frame, -1: by way of cframe */
+/* ts_cframe: thread state: cframe, -1: none */
+/* cf_frame: cframe: innermost frame */
+/* f_code: frame: code object */
+/* f_back: frame: caller */
+/* f_instr: frame: position, an int index before 3.11, then an address */
+/* f_owner: frame: byte, who owns it, -1: not kept */
+/* f_entry: frame: byte, first frame of a call of the eval function (3.11), -1: not kept */
+/* f_locals: frame: first local variable */
+/* co_first_line: code: int, line of def */
+/* co_file: code: str */
+/* co_name: code: str */
+/* co_qualname: code: str, -1: not kept */
+/* co_lines: code: bytes, the line table */
+/* co_bytecode: code: first instruction, -1: not in the object */
+/* co_local_names: code: tuple of str, names of the first locals */
+/* co_n_locals: code: int, how many locals have a name */
+/* tuple_items: tuple: first item */
+/* var_size: bytes, tuple, list: how many */
+/* bytes_data: bytes: first byte */
+/* str_length: str: how many characters */
+/* str_state: str: word of flags */
+/* str_ascii: str: first character of an ASCII one */
+/* str_compact: str: first character of another one */
+/* frame_size: bytes of a frame that hold the fields above */
+
+/* clang-format off */
+static const struct offsets offsets_table[] = {
+    { /* 3.8.18 */
+        .minor = 8,
+        .rt_interpreters = 32, .rt_gil = 1152, .is_next = 0, .is_threads = 8,
+        .is_gil = -1, .gil_holder = 8, .gil_locked = 16, .ts_next = 8,
+        .ts_interp = 16, .ts_thread_id = 176, .ts_native_id = -1, .ts_frame = 24,
+        .ts_cframe = -1, .cf_frame = -1, .f_code = 32, .f_back = 24,
+        .f_instr = 104, .f_owner = -1, .f_entry = -1, .f_locals = 360,
+        .co_first_line = 40, .co_file = 104, .co_name = 112, .co_qualname = -1,
+        .co_lines = 120, .co_bytecode = -1, .co_local_names = 72, .co_n_locals = 28,
+        .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
+        .str_state = 32, .str_ascii = 48, .str_compact = 72, .frame_size = 108,
+    },
+    { /* 3.9.18 */
+        .minor = 9,
+        .rt_interpreters = 32, .rt_gil = 352, .is_next = 0, .is_threads = 8,
+        .is_gil = -1, .gil_holder = 8, .gil_locked = 16, .ts_next = 8,
+        .ts_interp = 16, .ts_thread_id = 176, .ts_native_id = -1, .ts_frame = 24,
+        .ts_cframe = -1, .cf_frame = -1, .f_code = 32, .f_back = 24,
+        .f_instr = 104, .f_owner = -1, .f_entry = -1, .f_locals = 360,
+        .co_first_line = 40, .co_file = 104, .co_name = 112, .co_qualname = -1,
+        .co_lines = 120, .co_bytecode = -1, .co_local_names = 72, .co_n_locals = 28,
+        .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
+        .str_state = 32, .str_ascii = 48, .str_compact = 72, .frame_size = 108,
+    },
+    { /* 3.10.13 */
+        .minor = 10,
+        .rt_interpreters = 32, .rt_gil = 352, .is_next = 0, .is_threads = 8,
+        .is_gil = -1, .gil_holder = 8, .gil_locked = 16, .ts_next = 8,
+        .ts_interp = 16, .ts_thread_id = 176, .ts_native_id = -1, .ts_frame = 24,
+        .ts_cframe = -1, .cf_frame = -1, .f_code = 32, .f_back = 24,
+        .f_instr = 96, .f_owner = -1, .f_entry = -1, .f_locals = 352,
+        .co_first_line = 40, .co_file = 104, .co_name = 112, .co_qualname = -1,
+        .co_lines = 120, .co_bytecode = -1, .co_local_names = 72, .co_n_locals = 28,
+        .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
+        .str_state = 32, .str_ascii = 48, .str_compact = 72, .frame_size = 100,
+    },
+    { /* 3.11.7, 3.11.2 */
+        .minor = 11,
+        .rt_interpreters = 40, .rt_gil = 360, .is_next = 0, .is_threads = 16,
+        .is_gil = -1, .gil_holder = 8, .gil_locked = 16, .ts_next = 8,
+        .ts_interp = 16, .ts_thread_id = 152, .ts_native_id = 160, .ts_frame = -1,
+        .ts_cframe = 56, .cf_frame = 8, .f_code = 32, .f_back = 48,
+        .f_instr = 56, .f_owner = 69, .f_entry = 68, .f_locals = 72,
+        .co_first_line = 72, .co_file = 112, .co_name = 120, .co_qualname = 128,
+        .co_lines = 136, .co_bytecode = 184, .co_local_names = 96, .co_n_locals = 76,
+        .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
+        .str_state = 32, .str_ascii = 48, .str_compact = 72, .frame_size = 72,
+    },
+    { /* 3.12.1 */
+        .minor = 12,
+        .rt_interpreters = 40, .rt_gil = -1, .is_next = 0, .is_threads = 72,
+        .is_gil = 384, .gil_holder = 8, .gil_locked = 16, .ts_next = 8,
+        .ts_interp = 16, .ts_thread_id = 136, .ts_native_id = 144, .ts_frame = -1,
+        .ts_cframe = 56, .cf_frame = 0, .f_code = 0, .f_back = 8,
+        .f_instr = 56, .f_owner = 70, .f_entry = -1, .f_locals = 72,
+        .co_first_line = 68, .co_file = 112, .co_name = 120, .co_qualname = 128,
+        .co_lines = 136, .co_bytecode = 192, .co_local_names = 96, .co_n_locals = 72,
+        .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
+        .str_state = 32, .str_ascii = 40, .str_compact = 56, .frame_size = 72,
+    },
+    { /* 3.13.0 */
+        .minor = 13,
+        .rt_interpreters = 632, .rt_gil = -1, .is_next = 7264, .is_threads = 7344,
+        .is_gil = 16, .gil_holder = 8, .gil_locked = 16, .ts_next = 8,
+        .ts_interp = 16, .ts_thread_id = 152, .ts_native_id = 160, .ts_frame = 72,
+        .ts_cframe = -1, .cf_frame = -1, .f_code = 0, .f_back = 8,
+        .f_instr = 56, .f_owner = 70, .f_entry = -1, .f_locals = 72,
+        .co_first_line = 68, .co_file = 112, .co_name = 120, .co_qualname = 128,
+        .co_lines = 136, .co_bytecode = 200, .co_local_names = 96, .co_n_locals = 72,
+        .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
+        .str_state = 32, .str_ascii = 40, .str_compact = 56, .frame_size = 72,
+    },
+};
+/* clang-format on */

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/peek.h - read our own memory where it may vanish: an error instead of a fault.
+ *
+ * The kernel does the reading (process_vm_readv(2) on ourselves, /proc/self/mem where that call is
+ * filtered), so no signal handler of ours is ever put into the host.  Any thread; no state beyond
+ * the struct, no lock, no allocation.
+ */
+#ifndef PYTHON_PEEK_H
+#define PYTHON_PEEK_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct peek {
+    pid_t pid;
+    int mem; /* /proc/self/mem, -1: not needed */
+};
+
+struct peek_piece {
+    uint64_t address;
+    void *to;
+    size_t size;
+};
+
+/* 0, or -errno when neither way of reading works here. */
+int peek_open(struct peek *p);
+void peek_close(struct peek *p);
+
+/* Exactly `size` bytes, or -EFAULT. */
+int peek_bytes(const struct peek *p, uint64_t address, void *ret, size_t size);
+
+/* All the pieces, in order, in as few system calls as can be; -EFAULT when one is not readable. */
+int peek_pieces(const struct peek *p, const struct peek_piece *pieces, size_t n);
+
+/* Up to `size` bytes, as many as are readable from the start; how many. */
+size_t peek_some(const struct peek *p, uint64_t address, void *ret, size_t size);
+
+static inline int peek_u64(const struct peek *p, uint64_t address, uint64_t *ret)
+{
+    return peek_bytes(p, address, ret, sizeof(*ret));
+}
+
+static inline int peek_i32(const struct peek *p, uint64_t address, int32_t *ret)
+{
+    return peek_bytes(p, address, ret, sizeof(*ret));
+}
+
+#endif

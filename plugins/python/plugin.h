@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/plugin.h - what the parts of the python plugin share: one struct, and who gives what.
+ *
+ * The struct is made in init() and read by every thread; what changes is tagged.
+ */
+#ifndef PYTHON_PLUGIN_H
+#define PYTHON_PLUGIN_H
+
+#include <probing/ext/draft/stack.h>
+#include <probing/plugin.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#include "cpython.h"
+#include "runner.h"
+
+struct plugin {
+    const struct probing_host *host;
+    struct cpython py;
+    struct runner *runner;
+    pthread_mutex_t stacks; /* one look at all stacks at a time */
+};
+
+/* backtrace.c */
+extern const struct probing_command backtrace_command;
+extern const struct probing_table_desc backtrace_table;
+/* One line on who holds the GIL, then that thread's innermost frames; to be freed.  NULL: no memory.
+ * [worker] */
+char *backtrace_holder(struct plugin *p, char *line, size_t line_size);
+
+/* eval.c */
+extern const struct probing_command eval_command;
+void eval_forget(void);
+
+/* Seconds with an optional fraction, "2" or "0.5", to ns: 0, or -EINVAL, -ERANGE (over a day). */
+int parse_seconds(const char *text, uint64_t *ret_ns);
+
+#endif

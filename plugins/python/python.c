@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/python.c - the python plugin: works with the CPython that is in the process.
+ *
+ * init, start, stop, destroy on [control].  It adds the commands backtrace and eval, the table
+ * python.backtrace and the part "python.gil/1".  Nothing of it runs in the user's threads, and no
+ * hook of the interpreter is touched.
+ */
+#include <errno.h>
+#include <probing/ext/draft/python.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plugin.h"
+
+/* python.gil/1's call() has no self.  Written on [control] in start() and stop(), read by any. */
+static struct plugin *the_plugin;
+static struct probing_python_gil_1 gil_part;
+
+int parse_seconds(const char *text, uint64_t *ret_ns)
+{
+    uint64_t seconds = 0, fraction = 0, unit = 1000000000;
+    const char *p = text;
+    if (*p < '0' || *p > '9')
+        return -EINVAL;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        seconds = seconds * 10 + (uint64_t)(*p - '0');
+        if (seconds > 86400)
+            return -ERANGE;
+    }
+    if (*p == '.')
+        for (p++; *p >= '0' && *p <= '9'; p++) {
+            unit /= 10;
+            fraction += unit * (uint64_t)(*p - '0');
+        }
+    if (*p)
+        return -EINVAL;
+    *ret_ns = seconds * 1000000000 + fraction;
+    return 0;
+}
+
+static int gil_call(int (*fn)(void *arg), void *arg, uint64_t timeout_ns)
+{
+    struct plugin *p = __atomic_load_n(&the_plugin, __ATOMIC_ACQUIRE);
+    return p ? runner_call(p->runner, fn, arg, timeout_ns) : -ENODEV;
+}
+
+static int explain_load(const struct probing_host *h, const struct cpython *py, int code)
+{
+    char text[200];
+    if (code == -ENODEV)
+        return h->fail(h, code, "there is no CPython in this process");
+    if (code == -ENOTSUP)
+        return h->fail(h, code, "this CPython is older than 3.8, the oldest that is supported");
+    (void)snprintf(text, sizeof(text), "this Python does not export %s: it is not a usual CPython",
+                   py->missing ? py->missing : "its functions");
+    return h->fail(h, code, text);
+}
+
+static int python_init(const struct probing_host *h, void **ret_self)
+{
+    struct plugin *p = calloc(1, sizeof(*p));
+    if (!p)
+        return h->fail(h, -ENOMEM, "no memory");
+    p->host = h;
+    int r = cpython_load(&p->py);
+    if (r < 0) {
+        r = explain_load(h, &p->py, r);
+        free(p);
+        return r;
+    }
+    (void)pthread_mutex_init(&p->stacks, NULL);
+    struct probing_table *table;
+    r = runner_new(&p->py, &p->runner);
+    if (r == 0)
+        r = h->table(h, &backtrace_table, &table);
+    if (r == 0)
+        r = h->command(h, &backtrace_command);
+    if (r == 0)
+        r = h->command(h, &eval_command);
+    if (r < 0) {
+        runner_free(p->runner);
+        (void)pthread_mutex_destroy(&p->stacks);
+        free(p);
+        return r;
+    }
+    *ret_self = p;
+    return 0;
+}
+
+static int python_start(void *self)
+{
+    struct plugin *p = self;
+    int r = runner_start(p->runner);
+    if (r < 0)
+        return p->host->fail(p->host, r, "no thread for Python code");
+    gil_part = (struct probing_python_gil_1){sizeof(gil_part), p->py.version, gil_call};
+    __atomic_store_n(&the_plugin, p, __ATOMIC_RELEASE);
+    return 0;
+}
+
+static int python_stop(void *self)
+{
+    struct plugin *p = self;
+    if (runner_stop(p->runner))
+        return p->host->fail(p->host, -EBUSY,
+                             "the plugin's Python thread runs code or waits for the GIL");
+    __atomic_store_n(&the_plugin, NULL, __ATOMIC_RELEASE);
+    eval_forget();
+    return 0;
+}
+
+static void python_fork(void *self, int phase)
+{
+    struct plugin *p = self;
+    if (phase == PROBING_FORK_CHILD)
+        runner_forked(p->runner);
+}
+
+static void python_destroy(void *self)
+{
+    struct plugin *p = self;
+    runner_free(p->runner);
+    (void)pthread_mutex_destroy(&p->stacks);
+    free(p);
+}
+
+static const void *python_extension(void *self, const char *id)
+{
+    (void)self;
+    return strcmp(id, PROBING_PYTHON_GIL_1) == 0 ? &gil_part : NULL;
+}
+
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
+    .size = sizeof(struct probing_plugin),
+    .abi = PROBING_ABI,
+    .name = "python",
+    .version = "0.1.0",
+    .doc = "Stacks of every thread without the GIL, and Python code in the live process",
+    .init = python_init,
+    .start = python_start,
+    .stop = python_stop,
+    .fork = python_fork,
+    .destroy = python_destroy,
+    .extension = python_extension,
+};

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `eval` does inside the interpreter: run a client's code, send what it prints.
+
+Runs in a namespace of its own on the plugin's thread, with the GIL.  The user's __main__ is copied,
+never written; sys.stdout and sys.stderr are replaced only while code runs, and only this thread's
+output is taken.
+"""
+import sys
+
+variables = {}  # what clients' code sees as its globals; lives as long as the plugin
+assigned = set()  # names in it that came from clients' code, not from __main__
+
+
+class Output(object):
+    """Stands for sys.stdout or sys.stderr: our thread's text to the client, others' where it was."""
+
+    def __init__(self, original, emit, owner, get_ident):
+        self.__dict__.update(_original=original, _emit=emit, _owner=owner, _ident=get_ident)
+
+    def write(self, text):
+        if self._ident() != self._owner:
+            return self._original.write(text) if self._original is not None else len(text)
+        if not isinstance(text, str):
+            raise TypeError("write() argument must be str, not " + type(text).__name__)
+        self._emit(text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def flush(self):
+        if self._ident() != self._owner and self._original is not None:
+            self._original.flush()
+
+    def isatty(self):
+        return (self._ident() != self._owner and self._original is not None
+                and self._original.isatty())
+
+    def __getattr__(self, name):
+        return getattr(self._original, name)
+
+    def __setattr__(self, name, value):
+        setattr(self._original, name, value)
+
+
+def refresh():
+    """Bring __main__ of now into the clients' variables; gives the copy it was made from."""
+    main = sys.modules.get("__main__")
+    now = dict(main.__dict__) if main is not None else {}
+    for name in [n for n in variables if n not in now and n not in assigned]:
+        del variables[name]
+    for name, value in now.items():
+        if name not in assigned:
+            variables[name] = value
+    variables["__builtins__"] = __builtins__
+    return now
+
+
+def remember(main):
+    assigned.clear()
+    assigned.update(name for name, value in variables.items() if name != "__builtins__"
+                    and (name not in main or main[name] is not value))
+
+
+def execute(code, name):
+    """Run statements; give the value of the last one when it is an expression."""
+    import ast
+    tree = ast.parse(code, name)
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = ast.Expression(tree.body.pop().value)
+    if tree.body:
+        exec(compile(tree, name, "exec", dont_inherit=True), variables)
+    if last is not None:
+        return eval(compile(last, name, "eval", dont_inherit=True), variables)
+    return None
+
+
+def explain(error, code, name):
+    """The traceback as text, from the client's code on."""
+    import linecache
+    import traceback
+    linecache.cache[name] = (len(code), None, [l + "\n" for l in code.split("\n")], name)
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == "<probing>":
+        trace = trace.tb_next
+    if isinstance(error, SyntaxError):  # its traceback is the compiler's
+        trace = None
+    lines = traceback.format_exception(type(error), error, trace)
+    linecache.cache.pop(name, None)
+    return "".join(lines)
+
+
+def run(code, emit):
+    """0, or 1 after an exception, whose traceback has been sent."""
+    from _thread import get_ident
+    owner = get_ident()
+    name = "<eval>"
+    out = Output(sys.stdout, emit, owner, get_ident)
+    err = Output(sys.stderr, emit, owner, get_ident)
+    before = sys.stdout, sys.stderr
+    main = refresh()
+    sys.stdout, sys.stderr = out, err
+    failed = 0
+    try:
+        value = execute(code, name)
+        if value is not None:
+            variables["_"] = value
+            out.write(repr(value) + "\n")
+    except BaseException as error:  # SystemExit too: the process is not ours to end
+        failed = 1
+        out.write(explain(error, code, name))
+    finally:
+        if sys.stdout is out:
+            sys.stdout = before[0]
+        if sys.stderr is err:
+            sys.stderr = before[1]
+        remember(main)
+    return failed

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/threads.h - the threads of this process as the kernel sees them: name, state, call.
+ *
+ * Any thread; reads /proc/self/task only, touches no thread.
+ */
+#ifndef PYTHON_THREADS_H
+#define PYTHON_THREADS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Ids of all threads, ascending: how many (at most max), or -errno. */
+int threads_list(int32_t *ret, size_t max);
+
+struct threads_state {
+    char name[16]; /* comm */
+    char letter;   /* R S D T Z */
+    int64_t syscall; /* it waits in, -1: none or unknown */
+};
+
+/* -ESRCH: it is gone. */
+int threads_state(int32_t tid, struct threads_state *ret);
+
+/* "futex"; NULL: not one of those that threads wait in. */
+const char *threads_syscall_name(int64_t number);
+
+/* "running", "waiting" (for somebody's work or lock), "idle" (for time or outside events). */
+const char *threads_state_word(char letter, int64_t number);
+
+#endif

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/walk.c - walk thread states and frames of a running interpreter.
+ *
+ * One thread at a time per struct walk; the threads that are read know nothing of it.  What is read
+ * may change or be freed meanwhile.  So: guarded reads only, each list and chain has a limit, each
+ * object's type is compared before its fields are believed, and a stack counts when one walk and
+ * two whole re-reads of it (one system call each) agree.  It does not lock, signal or stop anybody.
+ */
+#include "walk.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "lines.h"
+
+#define PASSES 150               /* tries for a stack that stands still: about 5 ms when 30 deep */
+#define LIST_TRIES 50            /* tries for a list of threads that stands still */
+#define SCRATCH_MAX (4u << 20)   /* bytes of a line table; one of 100,000 lines has about 500,000 */
+#define FRAME_BYTES 128          /* room for one frame's fields */
+#define CODE_BYTES 256           /* room for one code object's fields */
+#define PTHREAD_BYTES 2304       /* sizeof(struct pthread), glibc 2.17 to 2.41: at most this */
+
+static uint64_t u64_at(const uint8_t *p, int offset)
+{
+    uint64_t value;
+    memcpy(&value, p + offset, sizeof(value));
+    return value;
+}
+
+static int32_t i32_at(const uint8_t *p, int offset)
+{
+    int32_t value;
+    memcpy(&value, p + offset, sizeof(value));
+    return value;
+}
+
+static uint64_t address_of(const void *p)
+{
+    return (uint64_t)(uintptr_t)p;
+}
+
+/* Before 3.11 a thread state knows only its pthread_t.  In it glibc keeps the kernel's id, at a
+ * place that we find in our own. */
+static int find_tid_offset(const struct peek *peek)
+{
+    uint8_t copy[PTHREAD_BYTES];
+    size_t n = peek_some(peek, (uint64_t)pthread_self(), copy, sizeof(copy));
+    int32_t mine = (int32_t)syscall(SYS_gettid);
+    for (size_t at = 512; at + sizeof(mine) <= n; at += sizeof(mine))
+        if (i32_at(copy, (int)at) == mine)
+            return (int)at;
+    return -1;
+}
+
+int walk_open(struct walk *w, const struct cpython *py, char *why, size_t why_size)
+{
+    *w = (struct walk){.py = py, .peek = {.mem = -1}, .tid_offset = -1};
+    int r = offsets_find(py, &w->o, why, why_size);
+    if (r < 0)
+        return r;
+    r = peek_open(&w->peek);
+    if (r < 0) {
+        (void)snprintf(why, why_size, "this process may not read its own memory: a sandbox forbids "
+                                      "process_vm_readv and /proc/self/mem");
+        return r;
+    }
+    w->tid_offset = find_tid_offset(&w->peek);
+    w->pieces = malloc((WALK_FRAMES + 2) * sizeof(*w->pieces));
+    w->copies = malloc((size_t)WALK_FRAMES * FRAME_BYTES);
+    if (!w->pieces || !w->copies) {
+        walk_close(w);
+        (void)snprintf(why, why_size, "no memory to read Python stacks");
+        return -ENOMEM;
+    }
+    return 0;
+}
+
+void walk_close(struct walk *w)
+{
+    peek_close(&w->peek);
+    free(w->scratch);
+    free(w->pieces);
+    free(w->copies);
+    w->scratch = NULL;
+    w->scratch_size = 0;
+    w->pieces = NULL;
+    w->copies = NULL;
+}
+
+/* ---- the threads ---- */
+
+static uint64_t gil_holder(const struct walk *w, uint64_t interpreter)
+{
+    uint64_t gil = address_of(w->py->runtime) + (uint64_t)w->o.rt_gil, holder = 0;
+    int32_t locked = 0;
+    if (w->o.rt_gil < 0 && peek_u64(&w->peek, interpreter + (uint64_t)w->o.is_gil, &gil))
+        return 0;
+    if (peek_i32(&w->peek, gil + (uint64_t)w->o.gil_locked, &locked) || locked != 1)
+        return 0;
+    return peek_u64(&w->peek, gil + (uint64_t)w->o.gil_holder, &holder) ? 0 : holder;
+}
+
+static bool is_thread(const struct walk *w, int32_t tid)
+{
+    return tid > 0 && syscall(SYS_tgkill, w->peek.pid, tid, 0) == 0;
+}
+
+static int32_t tid_of(const struct walk *w, const uint8_t *state)
+{
+    int32_t tid = 0;
+    if (w->o.ts_native_id >= 0)
+        tid = (int32_t)u64_at(state, w->o.ts_native_id);
+    /* in a forked child 3.11 keeps the parent's id, and glibc the right one */
+    if (!is_thread(w, tid) && w->tid_offset >= 0 &&
+        peek_i32(&w->peek, u64_at(state, w->o.ts_thread_id) + (uint64_t)w->tid_offset, &tid))
+        tid = 0;
+    return is_thread(w, tid) ? tid : 0;
+}
+
+/* One pass over all lists; -EAGAIN: they changed under us. */
+static int list_once(const struct walk *w, struct walk_thread *ret, size_t max)
+{
+    uint64_t interpreter, state;
+    size_t n = 0, interpreters = 0;
+    if (peek_u64(&w->peek, address_of(w->py->runtime) + (uint64_t)w->o.rt_interpreters,
+                 &interpreter))
+        return -EFAULT;
+    while (interpreter && interpreters++ < WALK_THREADS) {
+        uint64_t holder = gil_holder(w, interpreter);
+        if (peek_u64(&w->peek, interpreter + (uint64_t)w->o.is_threads, &state))
+            return -EAGAIN;
+        while (state) {
+            uint8_t copy[192];
+            if (n >= max)
+                return (int)n;
+            if (peek_bytes(&w->peek, state, copy, sizeof(copy)) ||
+                u64_at(copy, w->o.ts_interp) != interpreter)
+                return -EAGAIN;
+            ret[n++] = (struct walk_thread){.state = state,
+                                            .interpreter = interpreter,
+                                            .thread_id = u64_at(copy, w->o.ts_thread_id),
+                                            .tid = tid_of(w, copy),
+                                            .holds_gil = state == holder};
+            state = u64_at(copy, w->o.ts_next);
+        }
+        if (peek_u64(&w->peek, interpreter + (uint64_t)w->o.is_next, &interpreter))
+            return -EAGAIN;
+    }
+    return (int)n;
+}
+
+static bool same_list(const struct walk_thread *a, const struct walk_thread *b, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (a[i].state != b[i].state || a[i].tid != b[i].tid)
+            return false;
+    return true;
+}
+
+int walk_threads(struct walk *w, struct walk_thread *ret, size_t max)
+{
+    struct walk_thread *again = malloc(max * sizeof(*again));
+    if (!again)
+        return -ENOMEM;
+    int found = -EAGAIN;
+    for (int i = 0; i < LIST_TRIES && found < 0; i++) {
+        int n = list_once(w, ret, max);
+        if (n >= 0 && list_once(w, again, max) == n && same_list(ret, again, n))
+            found = n;
+        else
+            (void)sched_yield();
+    }
+    free(again);
+    return found;
+}
+
+/* ---- a stack ---- */
+
+static void frame_parse(const struct walk *w, uint64_t address, const uint8_t *copy,
+                        struct walk_frame *f)
+{
+    *f = (struct walk_frame){
+        .address = address,
+        .code = u64_at(copy, w->o.f_code),
+        .back = u64_at(copy, w->o.f_back),
+        .instr = w->o.co_bytecode >= 0 ? u64_at(copy, w->o.f_instr)
+                                       : (uint64_t)(int64_t)i32_at(copy, w->o.f_instr),
+        .owner = w->o.f_owner >= 0 ? copy[w->o.f_owner] : 0,
+        .entry = w->o.f_entry >= 0 ? copy[w->o.f_entry] : 0,
+    };
+}
+
+/* Address of the innermost frame; *ret_at: where that pointer stands. */
+static int innermost(const struct walk *w, uint64_t state, uint64_t *ret_at, uint64_t *ret)
+{
+    uint64_t at = state + (uint64_t)w->o.ts_frame;
+    if (w->o.ts_cframe >= 0) {
+        uint64_t cframe;
+        if (peek_u64(&w->peek, state + (uint64_t)w->o.ts_cframe, &cframe))
+            return -EFAULT;
+        at = cframe + (uint64_t)w->o.cf_frame;
+    }
+    *ret_at = at;
+    return peek_u64(&w->peek, at, ret);
+}
+
+/* Follow the chain; *ret_top_at: where the first pointer stands.  How many, or -EFAULT. */
+static int walk_once(const struct walk *w, uint64_t state, struct walk_frame *ret, size_t max,
+                     uint64_t *ret_top_at, enum walk_end *ret_end)
+{
+    uint64_t address;
+    size_t n = 0;
+    *ret_end = WALK_WHOLE;
+    if (innermost(w, state, ret_top_at, &address))
+        return -EFAULT;
+    while (address) {
+        uint8_t copy[FRAME_BYTES];
+        if (n == max) {
+            *ret_end = WALK_LIMIT;
+            break;
+        }
+        if (peek_bytes(&w->peek, address, copy, (size_t)w->o.frame_size))
+            return -EFAULT;
+        frame_parse(w, address, copy, &ret[n]);
+        address = ret[n++].back;
+    }
+    return (int)n;
+}
+
+static bool same_frame(const struct walk_frame *a, const struct walk_frame *b, bool innermost_one)
+{
+    return a->address == b->address && a->code == b->code && a->back == b->back &&
+           a->owner == b->owner && a->entry == b->entry &&
+           (innermost_one || a->instr == b->instr);
+}
+
+/* Read all frames of a walk again at once: how many of the outermost ones are as they were.
+ * *ret_begins: the chain still begins at the same frame. */
+static size_t still_there(const struct walk *w, uint64_t state, uint64_t top_at,
+                          struct walk_frame *frames, size_t n, bool *ret_begins)
+{
+    uint64_t cframe = 0, top = 0;
+    size_t pieces = 0, same = 0;
+    *ret_begins = false;
+    if (w->o.ts_cframe >= 0)
+        w->pieces[pieces++] = (struct peek_piece){state + (uint64_t)w->o.ts_cframe, &cframe, 8};
+    w->pieces[pieces++] = (struct peek_piece){top_at, &top, 8};
+    for (size_t i = 0; i < n; i++)
+        w->pieces[pieces++] = (struct peek_piece){frames[i].address, w->copies + i * FRAME_BYTES,
+                                                  (size_t)w->o.frame_size};
+    if (peek_pieces(&w->peek, w->pieces, pieces))
+        return 0;
+    struct walk_frame now = {.address = 0};
+    while (same < n) {
+        size_t i = n - 1 - same;
+        frame_parse(w, frames[i].address, w->copies + i * FRAME_BYTES, &now);
+        if (!same_frame(&frames[i], &now, i == 0))
+            break;
+        same++;
+    }
+    *ret_begins = (w->o.ts_cframe < 0 || cframe + (uint64_t)w->o.cf_frame == top_at) &&
+                  top == (n ? frames[0].address : 0);
+    if (same == n && n && *ret_begins)
+        frames[0].instr = now.instr;
+    return same == n && n && !*ret_begins ? n - 1 : same;
+}
+
+int walk_stack(struct walk *w, uint64_t state, struct walk_frame *ret, size_t max,
+               enum walk_end *ret_end)
+{
+    size_t stood = 0;
+    int n = -EFAULT;
+    if (max > WALK_FRAMES)
+        max = WALK_FRAMES;
+    for (int i = 0; i < PASSES; i++) {
+        uint64_t top_at = 0;
+        n = walk_once(w, state, ret, max, &top_at, ret_end);
+        if (n < 0)
+            continue;
+        bool begins = true;
+        stood = (size_t)n;
+        for (int pass = 0; pass < 2 && begins && stood == (size_t)n; pass++)
+            stood = still_there(w, state, top_at, ret, (size_t)n, &begins);
+        if (begins && stood == (size_t)n)
+            return n;
+        if (i % 16 == 15)
+            (void)sched_yield();
+    }
+    if (n < 0) {
+        *ret_end = WALK_UNREADABLE;
+        return 0;
+    }
+    /* The caller side of a busy stack: it was the same in two reads, so it is true as it stands. */
+    memmove(ret, ret + ((size_t)n - stood), stood * sizeof(*ret));
+    *ret_end = WALK_MOVING;
+    return (int)stood;
+}
+
+bool walk_same(const struct walk_frame *a, size_t n, const struct walk_frame *b, size_t m)
+{
+    if (n != m)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if (!same_frame(&a[i], &b[i], i == 0))
+            return false;
+    return true;
+}
+
+bool walk_is_shim(const struct walk *w, const struct walk_frame *f)
+{
+    return w->o.owner_shim >= 0 && f->owner >= w->o.owner_shim;
+}
+
+bool walk_is_entry(const struct walk *w, const struct walk_frame *f)
+{
+    return w->o.minor < 11 || (w->o.f_entry >= 0 && f->entry != 0);
+}
+
+/* ---- names and lines ---- */
+
+static size_t put_utf8(char *to, uint32_t c)
+{
+    if (c < 0x80) {
+        to[0] = (char)c;
+        return 1;
+    }
+    if (c < 0x800) {
+        to[0] = (char)(0xc0 | c >> 6);
+        to[1] = (char)(0x80 | (c & 63));
+        return 2;
+    }
+    if (c >= 0xd800 && c < 0xe000) /* a lone surrogate: how Python keeps a byte that is not UTF-8 */
+        c = 0xfffd;
+    if (c < 0x10000) {
+        to[0] = (char)(0xe0 | c >> 12);
+        to[1] = (char)(0x80 | (c >> 6 & 63));
+        to[2] = (char)(0x80 | (c & 63));
+        return 3;
+    }
+    to[0] = (char)(0xf0 | (c >> 18 & 7));
+    to[1] = (char)(0x80 | (c >> 12 & 63));
+    to[2] = (char)(0x80 | (c >> 6 & 63));
+    to[3] = (char)(0x80 | (c & 63));
+    return 4;
+}
+
+bool walk_string(const struct walk *w, uint64_t object, char *ret, size_t size)
+{
+    uint8_t head[80], data[WALK_FILE * 4];
+    ret[0] = '\0';
+    if (peek_bytes(&w->peek, object, head, (size_t)w->o.str_compact) ||
+        u64_at(head, 8) != address_of(w->py->PyUnicode_Type))
+        return false;
+    uint64_t length = u64_at(head, w->o.str_length);
+    uint32_t state = (uint32_t)i32_at(head, w->o.str_state);
+    unsigned width = state >> 2 & 7;
+    bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
+    if (!compact || (width != 1 && width != 2 && width != 4) || length > 1u << 30)
+        return false;
+    size_t take = length < size ? (size_t)length : size;
+    if (take > WALK_FILE)
+        take = WALK_FILE;
+    uint64_t at = object + (uint64_t)(ascii ? w->o.str_ascii : w->o.str_compact);
+    if (peek_bytes(&w->peek, at, data, take * width))
+        return false;
+    size_t n = 0;
+    for (size_t i = 0; i < take && n + 5 <= size; i++) {
+        uint32_t c = data[i * width];
+        if (width >= 2)
+            c |= (uint32_t)data[i * width + 1] << 8;
+        if (width == 4)
+            c |= (uint32_t)data[i * width + 2] << 16 | (uint32_t)data[i * width + 3] << 24;
+        n += put_utf8(ret + n, c < 0x110000 ? c : 0xfffd);
+    }
+    ret[n] = '\0';
+    return true;
+}
+
+static int line_of(struct walk *w, const struct walk_frame *f, const uint8_t *code)
+{
+    uint64_t table = u64_at(code, w->o.co_lines), size;
+    if (peek_u64(&w->peek, table + (uint64_t)w->o.var_size, &size) || size > SCRATCH_MAX)
+        return 0;
+    if (size > w->scratch_size) {
+        uint8_t *more = realloc(w->scratch, (size_t)size);
+        if (!more)
+            return 0;
+        w->scratch = more;
+        w->scratch_size = (size_t)size;
+    }
+    if (peek_bytes(&w->peek, table + (uint64_t)w->o.bytes_data, w->scratch, (size_t)size))
+        return 0;
+    int64_t offset = (int64_t)f->instr;
+    if (w->o.co_bytecode >= 0)
+        offset = (int64_t)(f->instr - (f->code + (uint64_t)w->o.co_bytecode));
+    else if (w->o.minor == 10)
+        offset *= 2; /* there the index counts instructions of two bytes */
+    return lines_find(w->o.minor, w->scratch, (size_t)size, i32_at(code, w->o.co_first_line),
+                      offset);
+}
+
+static int code_read(const struct walk *w, uint64_t address, uint8_t *ret)
+{
+    if (peek_bytes(&w->peek, address, ret, (size_t)w->o.co_lines + 8))
+        return -EFAULT;
+    return u64_at(ret, 8) == address_of(w->py->PyCode_Type) ? 0 : -EFAULT;
+}
+
+static bool same_code(const struct walk *w, const uint8_t *a, const uint8_t *b)
+{
+    return u64_at(a, w->o.co_file) == u64_at(b, w->o.co_file) &&
+           u64_at(a, w->o.co_name) == u64_at(b, w->o.co_name) &&
+           u64_at(a, w->o.co_lines) == u64_at(b, w->o.co_lines) &&
+           i32_at(a, w->o.co_first_line) == i32_at(b, w->o.co_first_line);
+}
+
+void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret)
+{
+    uint8_t code[CODE_BYTES], again[CODE_BYTES];
+    *ret = (struct walk_text){.line = 0};
+    if (code_read(w, f->code, code) == 0) {
+        int name = w->o.co_qualname >= 0 ? w->o.co_qualname : w->o.co_name;
+        ret->readable = walk_string(w, u64_at(code, name), ret->func, sizeof(ret->func)) &&
+                        walk_string(w, u64_at(code, w->o.co_file), ret->file, sizeof(ret->file));
+        ret->line = line_of(w, f, code);
+    }
+    /* a thread that went on may have freed it while we read */
+    if (ret->readable && (code_read(w, f->code, again) || !same_code(w, code, again)))
+        ret->readable = false;
+    if (!ret->readable)
+        *ret = (struct walk_text){.func = "?", .file = "?"};
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/walk.h - Python threads and their stacks, read from the interpreter's structures.
+ *
+ * Without the GIL, without the interpreter's help and without stopping anybody: a thread that hung
+ * before we came reads like any other.  Every read is guarded (peek.h); a stack counts only when
+ * several passes over it in a row saw the same.  One thread at a time uses one struct walk.
+ */
+#ifndef PYTHON_WALK_H
+#define PYTHON_WALK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cpython.h"
+
+#include "offsets.h"
+#include "peek.h"
+
+#define WALK_THREADS 8192 /* thread states read at most */
+#define WALK_FRAMES 4096  /* frames of a stack at most; sys.setrecursionlimit() starts at 1,000 */
+#define WALK_NAME 256
+#define WALK_FILE 1024
+
+struct walk {
+    const struct cpython *py;
+    struct offsets o;
+    struct peek peek;
+    int tid_offset;     /* of the kernel's id in glibc's struct pthread, -1: unknown */
+    uint8_t *scratch;   /* line tables; grows to SCRATCH_MAX */
+    size_t scratch_size;
+    struct peek_piece *pieces; /* room for one pass over a stack */
+    uint8_t *copies;
+};
+
+struct walk_thread {
+    uint64_t state, interpreter; /* addresses of PyThreadState and PyInterpreterState */
+    uint64_t thread_id;          /* pthread_t */
+    int32_t tid;                 /* 0: unknown or gone */
+    bool holds_gil;
+};
+
+struct walk_frame {
+    uint64_t address, code, back;
+    uint64_t instr;  /* an address from 3.11 on, before that an index; int32 sign kept */
+    uint8_t owner;
+    uint8_t entry;
+};
+
+enum walk_end {
+    WALK_WHOLE = 0,
+    WALK_MOVING = 1, /* the thread ran on: only the outer frames that stood still are given */
+    WALK_LIMIT = 2,  /* more than `max` frames */
+    WALK_UNREADABLE = 3
+};
+
+struct walk_text {
+    char func[WALK_NAME];
+    char file[WALK_FILE];
+    int line;      /* 0: unknown */
+    bool readable; /* false: the code object was gone */
+};
+
+/* Reading this interpreter is possible: 0, or -ENOTSUP / -EPERM with one line in `why`. */
+int walk_open(struct walk *w, const struct cpython *py, char *why, size_t why_size);
+void walk_close(struct walk *w);
+
+/* Every thread state of every interpreter: how many, or -EAGAIN when they never stood still. */
+int walk_threads(struct walk *w, struct walk_thread *ret, size_t max);
+
+/* The stack of one thread state, innermost first: how many frames, or -errno. */
+int walk_stack(struct walk *w, uint64_t state, struct walk_frame *ret, size_t max,
+               enum walk_end *ret_end);
+
+/* Are two looks at a stack the same, where only the innermost position may differ? */
+bool walk_same(const struct walk_frame *a, size_t n, const struct walk_frame *b, size_t m);
+
+/* Not a function of the user's, but the mark of a new call of the eval function. */
+bool walk_is_shim(const struct walk *w, const struct walk_frame *f);
+
+/* Is this the outermost Python frame of one native call of the eval function? */
+bool walk_is_entry(const struct walk *w, const struct walk_frame *f);
+
+void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret);
+
+/* Copy a str as UTF-8, cut at `size`; false: it is none. */
+bool walk_string(const struct walk *w, uint64_t object, char *ret, size_t size);
+
+#endif
