@@ -69,7 +69,11 @@ static pid_t spawn(int (*body)(void))
 
 static bool alive(pid_t pid)
 {
-    return waitpid(pid, NULL, WNOHANG) == 0;
+    int status;
+    if (waitpid(pid, &status, WNOHANG) == 0)
+        return true;
+    printf("# process %d: wait status %x\n", pid, status);
+    return false;
 }
 
 static void end(pid_t pid)
@@ -218,6 +222,7 @@ TEST(enters_a_stopped_process)
     nap(20 * NS_PER_MS);
     CHECK_INT(into(pid, &r), 0);
     CHECK(r.target_stopped);
+    nap(20 * NS_PER_MS); /* it goes from our stop back into its own */
     CHECK_INT(lines_of(pid, "status", "State:\tT (stopped)"), 1);
     CHECK_INT(kill(pid, SIGCONT), 0);
     nap(20 * NS_PER_MS);
@@ -309,7 +314,7 @@ TEST(stops_python_for_less_than_a_moment)
 
 /* ---- interrupted system calls ---- */
 
-static int *shared; /* what the children say: 1 started, 2 done, 3 wrong; then errno */
+static volatile int *shared; /* what the children say: 1 started, 2 done, 3 wrong; then errno */
 static int pipes[2];
 
 static int64_t in_epoll(void)

@@ -6,7 +6,6 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/uio.h>
@@ -21,6 +20,8 @@
 #define SLICE_NS (20 * NS_PER_MS)         /* for one thread of several, before the next is tried */
 #define STOP_NS (2 * NS_PER_S)            /* for a thread to stop; one in D state may take longer */
 #define STEP_NS (2 * NS_PER_S)            /* for one remote system call */
+
+#define SPINS 30 /* of 0.5 us: about what a switch to another thread and back costs */
 
 #ifndef PTRACE_O_SUSPEND_SECCOMP
 #define PTRACE_O_SUSPEND_SECCOMP (1 << 21) /* linux/ptrace.h, Linux 4.3 */
@@ -48,10 +49,14 @@ static int gone(struct target *t)
                    t->tid);
 }
 
-/* 0: *ret_status is a stop.  -ETIMEDOUT, -ESRCH. */
+/* 0: *ret_status is a stop.  -ETIMEDOUT, -ESRCH.  A stop of another CPU's thread comes within the
+ * spins; for one that needs our CPU we sleep until SIGCHLD, which is blocked and so waits for us. */
 static int wait_stop(struct target *t, uint64_t timeout_ns, int *ret_status)
 {
     uint64_t end = clock_monotonic() + timeout_ns;
+    sigset_t child;
+    (void)sigemptyset(&child);
+    (void)sigaddset(&child, SIGCHLD);
     for (unsigned spins = 0;; spins++) {
         pid_t got = waitpid(t->tid, ret_status, __WALL | WNOHANG);
         if (got == t->tid)
@@ -60,10 +65,8 @@ static int wait_stop(struct target *t, uint64_t timeout_ns, int *ret_status)
             return gone(t);
         if (clock_monotonic() > end)
             return -ETIMEDOUT;
-        if (spins > 2000)
-            nap(50 * NS_PER_US);
-        else if (spins > 50)
-            (void)sched_yield();
+        if (spins > SPINS)
+            (void)sigtimedwait(&child, NULL, &(struct timespec){.tv_nsec = 500 * NS_PER_US});
     }
 }
 
@@ -201,8 +204,8 @@ void tracee_release(struct target *t)
     }
     if (!t->left_alone)
         restore(t);
+    count_stop(t); /* before: the thread may take our CPU at once */
     (void)ptrace(PTRACE_DETACH, t->tid, NULL, NULL);
-    count_stop(t);
     t->seized = false;
 }
 
