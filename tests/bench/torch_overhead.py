@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the torch plugin costs, beside torch's own hooks: interleaved on/off in one process.
+
+usage: torch_overhead.py [--python EXE] [--probing EXE] [--rounds N]
+
+A target process runs blocks of one workload; between blocks the plugin is loaded and unloaded by
+the command, or hooks of torch's own are registered and removed.  Each round runs every variant
+once, in turn, so that a machine that gets slower does so for all.  Printed are medians over the
+rounds of (variant - none of the same round), and the spread of `none` against itself, below which
+no number means anything.
+"""
+import argparse
+import collections
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+VARIANTS = ("none", "none again", "probing", "torch hooks, no-op", "torch hooks, clock")
+MODULES = 50
+
+
+def nothing(*_):
+    return None
+
+
+def clock_hooks():
+    """The least that a pure Python tracer does."""
+    events = collections.deque(maxlen=100000)
+    note, now = events.append, time.perf_counter_ns
+    return (lambda module, inputs: note((now(), id(module)))), \
+        (lambda module, inputs, output: note((now(), id(module))))
+
+
+def add_hooks(variant):
+    from torch.nn.modules import module
+    if not variant.startswith("torch hooks"):
+        return []
+    before, after = clock_hooks() if variant.endswith("clock") else (nothing, nothing)
+    return [module.register_module_forward_pre_hook(before),
+            module.register_module_forward_hook(after)]
+
+
+def make_workloads():
+    """name -> (function of one step, steps in a block, module calls in a step)"""
+    import torch
+    from torch import nn
+    sys.path.insert(0, os.path.join(ROOT, "tests", "train"))
+    import tiny_transformer
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+
+    class Empty(nn.Module):
+        def forward(self, x):
+            return x
+
+    empty = nn.Sequential(*[Empty() for _ in range(MODULES - 1)])
+    linear = nn.Sequential(*[nn.Linear(16, 16) for _ in range(MODULES - 1)])
+    x = torch.randn(1, 16)
+
+    def train_linear():
+        optimizer.zero_grad()
+        linear(x).sum().backward()
+        optimizer.step()
+
+    def forward_linear():
+        with torch.no_grad():
+            linear(x)
+
+    optimizer = torch.optim.SGD(linear.parameters(), lr=1e-6)
+    model = tiny_transformer.TinyTransformer()
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    loss_of = nn.CrossEntropyLoss()
+    calls = sum(1 for m in model.modules())
+    return {
+        "50 empty modules, forward": (lambda: empty(x), 3000, MODULES),
+        "50 x Linear(16), batch 1, forward": (forward_linear, 600, MODULES),
+        "50 x Linear(16), batch 1, train step": (train_linear, 120, MODULES),
+        "transformer, train step": (
+            lambda: tiny_transformer.train_step(model, loss_of, adam, 1), 6, calls),
+    }
+
+
+def block(step, n):
+    begin = time.perf_counter_ns()
+    for _ in range(n):
+        step()
+    return (time.perf_counter_ns() - begin) / n
+
+
+def target():
+    """Lines on stdin: variant TAB workload; a line on stdout: ns a step."""
+    workloads = make_workloads()
+    print("\t".join("%s|%d" % (name, w[2]) for name, w in workloads.items()), flush=True)
+    for line in sys.stdin:
+        variant, name = line.rstrip("\n").split("\t")
+        step, n, _ = workloads[name]
+        handles = add_hooks(variant)
+        block(step, max(1, n // 10))
+        print(block(step, n), flush=True)
+        for handle in handles:
+            handle.remove()
+
+
+class Switch:
+    """Loads and unloads the plugin in the target, by the command."""
+
+    def __init__(self, probing, pid):
+        self.probing, self.pid, self.on = probing, str(pid), False
+        self.run("inject")
+        self.run("plugin", "load", "python")
+
+    def run(self, *words):
+        subprocess.run([self.probing, "-t", self.pid] + list(words), check=True,
+                       stdout=subprocess.DEVNULL)
+
+    def turn(self, on):
+        if on != self.on:
+            self.run("plugin", "load" if on else "unload", "torch")
+            self.on = on
+
+
+def measure(process, switch, names, rounds):
+    """times[workload][variant]: ns a step, one for each round."""
+    times = {name: {v: [] for v in VARIANTS} for name in names}
+    for _ in range(rounds):
+        for variant in VARIANTS:
+            switch.turn(variant == "probing")
+            for name in names:
+                process.stdin.write("%s\t%s\n" % (variant, name))
+                process.stdin.flush()
+                times[name][variant].append(float(process.stdout.readline()))
+    return times
+
+
+def report(times, calls):
+    for name, variants in times.items():
+        none = statistics.median(variants["none"])
+        print("%s: %.1f us a step, %d module calls" % (name, none / 1e3, calls[name]))
+        for variant in VARIANTS[1:]:
+            pairs = sorted(a - b for a, b in zip(variants[variant], variants["none"]))
+            extra = statistics.median(pairs)
+            quarter = len(pairs) // 4
+            print("    %-20s %+8.2f %%  %+8.1f ns a module call  (middle half %+.1f to %+.1f)" % (
+                variant, 100 * extra / none, extra / calls[name],
+                pairs[quarter] / calls[name], pairs[-1 - quarter] / calls[name]))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--target", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--python", default=sys.executable)
+    parser.add_argument("--probing", default=os.path.join(ROOT, "build", "release", "probing"))
+    parser.add_argument("--rounds", type=int, default=15)
+    options = parser.parse_args()
+    if options.target:
+        return target()
+    process = subprocess.Popen(
+        [options.python, "-W", "ignore", os.path.abspath(__file__), "--target"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True)
+    try:
+        calls = dict(w.split("|") for w in process.stdout.readline().rstrip("\n").split("\t"))
+        calls = {name: int(n) for name, n in calls.items()}
+        switch = Switch(options.probing, process.pid)
+        report(measure(process, switch, list(calls), options.rounds), calls)
+    finally:
+        process.kill()
+        process.wait()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
