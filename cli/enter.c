@@ -99,7 +99,7 @@ static int wait_ready(struct target *t, uint64_t timeout_ns)
         if (target_directory_of(t->pid, t->directory, sizeof t->directory) == 0) {
             t->kind = TARGET_LIVE;
             if (target_connect(t, &c) == 0) {
-                client_free(c);
+                client_close(c);
                 return 0;
             }
         }
@@ -184,7 +184,7 @@ int command_inject(struct target *t, int argc, char **argv)
                result.already_there ? "; a core is in it already" : "");
         return EXIT_DONE;
     }
-    if (t->stopped) {
+    if (result.target_stopped) {
         printf(
             "probing %s is in process %d, which is stopped: it will answer after kill -CONT %d\n",
             result.version, (int)t->pid, (int)t->pid);

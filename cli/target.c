@@ -314,7 +314,7 @@ static int connect_unix(const char *directory, struct probing_client **ret)
     if (dirfd == -1)
         return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d/sock", dirfd);
-    int r = client_connect_unix(path, ret);
+    int r = client_connect_unix(path, /* timeout_ns= */ 0, ret);
     (void)close(dirfd);
     return r;
 }
@@ -324,7 +324,8 @@ int target_connect(const struct target *t, struct probing_client **ret)
     switch (t->kind) {
     case TARGET_LIVE:
         if (t->host[0] != '\0')
-            return client_connect_tcp(t->host, t->port, getenv("PROBING_TOKEN"), ret);
+            return client_connect_tcp(t->host, t->port, getenv("PROBING_TOKEN"),
+                                      /* timeout_ns= */ 0, ret);
         return connect_unix(t->directory, ret);
     case TARGET_BARE:
         return err_set(-ENOENT,

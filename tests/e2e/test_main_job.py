@@ -3,7 +3,9 @@
 import json
 import os
 import re
+import signal
 import subprocess
+import time
 
 import pytest
 
@@ -186,11 +188,18 @@ def test_started_by_preload(world):
 
 
 def test_script_follow(world):
-    target = loaded_torch(world.train("--spike", "40"))
+    target = loaded_torch(world.train())
     script = subprocess.Popen([str(CLI), "-t", str(target.pid), "script", "run",
                                str(ROOT / "scripts" / "slow_step.lua"), "--follow"],
                               stdout=subprocess.PIPE, text=True, env=world.env)
     try:
+        wait_for(lambda: "slow_step" in target.probing("script", "list").stdout, "the script to run")
+        wait_for(lambda: target.rows("select count(*) from python.torch_step_timing")[0][0] > 20,
+                 "steps to compare with")
+        target.process.send_signal(signal.SIGSTOP)  # a step that takes half a second more
+        end = time.monotonic() + 0.5
+        wait_for(lambda: time.monotonic() > end, "half a second")
+        target.process.send_signal(signal.SIGCONT)
         line = script.stdout.readline()
         assert "ms" in line, line
         rows = wait_for(lambda: target.rows("select step, ms from script.slow_steps"), "slow steps")

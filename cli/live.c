@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/live.c - commands of a process that answers: words go there, its answer goes to stdout.
+ *
+ * One thread.  Ctrl-C cancels what runs in the target and leaves cleanly.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "sdk/client/client.h"
+
+#define SCRIPT_MAX_BYTES (1u << 20)
+
+/* ---- one command, its answer, its status ---- */
+
+struct stream {
+    int64_t ids[2]; /* what was started: its end is ours */
+    int status;
+    bool lines; /* flush after each piece: somebody watches */
+};
+
+static int on_event(void *arg, const struct client_event *e)
+{
+    struct stream *s = arg;
+
+    switch (e->kind) {
+    case CLIENT_DATA:
+    case CLIENT_EVENT:
+        if (fwrite(e->text, 1, e->size, stdout) != e->size)
+            return -EPIPE;
+        if (e->kind == CLIENT_EVENT && fputc('\n', stdout) == EOF)
+            return -EPIPE;
+        if (s->lines && fflush(stdout) == EOF)
+            return -EPIPE;
+        return 0;
+    case CLIENT_DROPPED:
+        fprintf(stderr, "probing: %llu messages were lost: this end reads too slowly\n",
+                (unsigned long long)e->dropped);
+        return 0;
+    case CLIENT_DONE:
+        if (e->status < 0)
+            return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
+        if (e->id == s->ids[0])
+            s->status = e->status;
+        return e->status;
+    }
+    return 0;
+}
+
+/* Read what comes until all that was started has ended. */
+static int follow_to_end(struct probing_client *c, struct stream *s)
+{
+    static volatile sig_atomic_t *const stop = &cli_interrupted;
+    int r = client_stream(c, on_event, s, /* timeout_ns= */ 0, stop);
+
+    if (r == -ECANCELED && cli_interrupted)
+        for (int i = 0; i < 2; i++)
+            if (s->ids[i] > 0)
+                (void)client_cancel(c, s->ids[i]);
+    return r != 0 ? r : s->status;
+}
+
+int live_run(const struct target *t, int argc, const char *const *argv)
+{
+    struct probing_client *c = NULL;
+    struct stream s = {.lines = true};
+    int r = target_connect(t, &c);
+
+    if (r < 0)
+        return r;
+    s.ids[0] = client_start_run(c, argc, argv, /* timeout_ns= */ 0);
+    r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
+    client_close(c);
+    return r;
+}
+
+int command_forward(struct target *t, int argc, char **argv)
+{
+    return live_run(t, argc, (const char *const *)argv);
+}
+
+/* ---- watch ---- */
+
+static int parse_watch(struct client_watch *w, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] != '-') {
+            if (w->sql != NULL)
+                return err_set(-EINVAL,
+                               "watch: one argument too many: '%s' (put the statement in "
+                               "quotes)",
+                               argv[i]);
+            w->sql = argv[i];
+            continue;
+        }
+        if (strcmp(argv[i], "--interval") != 0 && strcmp(argv[i], "--format") != 0 &&
+            strcmp(argv[i], "--last") != 0)
+            return err_set(-EINVAL,
+                           "watch has no option '%s'; `probing help watch` shows those it "
+                           "has",
+                           argv[i]);
+        if (i + 1 == argc)
+            return err_set(-EINVAL, "option %s needs a value", argv[i]);
+        int r = 0;
+        if (strcmp(argv[i], "--interval") == 0)
+            r = parse_ns(argv[i + 1], &w->interval_ns);
+        else if (strcmp(argv[i], "--last") == 0)
+            r = parse_u64(argv[i + 1], &w->last);
+        else
+            w->format = argv[i + 1];
+        if (r < 0)
+            return r;
+        i++;
+    }
+    return w->sql != NULL ? 0 : err_set(-EINVAL, "watch needs an SQL statement");
+}
+
+int command_watch(struct target *t, int argc, char **argv)
+{
+    struct client_watch w = {.format = "table"};
+    struct probing_client *c = NULL;
+    struct stream s = {.lines = true};
+    int r = parse_watch(&w, argc, argv);
+
+    if (r == 0)
+        r = target_connect(t, &c);
+    if (r < 0)
+        return r;
+    s.ids[0] = client_start_watch(c, &w);
+    r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
+    client_close(c);
+    return r;
+}
+
+/* ---- script ---- */
+
+/* "probes/slow-step.lua" is the script slow_step. */
+static int script_name(const char *file, char *ret, size_t size)
+{
+    const char *slash = strrchr(file, '/'), *leaf = slash != NULL ? slash + 1 : file;
+    int n = (int)strcspn(leaf, ".");
+
+    if (n == 0 || snprintf(ret, size, "%.*s", n, leaf) >= (int)size)
+        return err_set(-EINVAL, "'%s' gives no name for a script", file);
+    for (char *p = ret; *p != '\0'; p++)
+        *p = *p == '-' ? '_' : *p;
+    if (!text_is_name(ret))
+        return err_set(-EINVAL, "'%s' gives no name for a script: small letters, digits and _",
+                       file);
+    return 0;
+}
+
+/* A file, or the name of a script that ships with us. */
+static int script_source(const char *file, struct buf *ret)
+{
+    char shipped[4096], leaf[128];
+    int r = file_read(AT_FDCWD, file, ret);
+
+    if (r == -ENOENT && strchr(file, '/') == NULL &&
+        snprintf(leaf, sizeof leaf, "scripts/%s", file) < (int)sizeof leaf &&
+        installed_file(leaf, shipped, sizeof shipped) == 0)
+        return file_read(AT_FDCWD, shipped, ret);
+    return r;
+}
+
+static int run_script(struct target *t, const char *file, bool follow)
+{
+    char name[64], topic[80];
+    struct buf source;
+    struct probing_client *c = NULL;
+    struct stream s = {.lines = true};
+    int r = script_name(file, name, sizeof name);
+
+    buf_init(&source, SCRIPT_MAX_BYTES);
+    if (r == 0)
+        r = script_source(file, &source);
+    if (r == 0)
+        r = target_connect(t, &c);
+    if (r == 0 && follow) { /* before it starts, so that its first word is heard */
+        (void)snprintf(topic, sizeof topic, "script.%s", name);
+        s.ids[1] = client_start_follow(c, topic);
+        r = s.ids[1] < 0 ? (int)s.ids[1] : 0;
+    }
+    if (r == 0) {
+        const char *words[] = {"script", "run", name, buf_text(&source)};
+        s.ids[0] = client_start_run(c, 4, words, /* timeout_ns= */ 0);
+        r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
+    }
+    client_close(c);
+    buf_done(&source);
+    return r;
+}
+
+int command_script(struct target *t, int argc, char **argv)
+{
+    const char *file = NULL;
+    bool follow = false;
+
+    if (argc < 2 || strcmp(argv[1], "run") != 0)
+        return command_forward(t, argc, argv);
+    for (int i = 2; i < argc; i++) {
+        if (strcmp(argv[i], "--follow") == 0 || strcmp(argv[i], "-f") == 0)
+            follow = true;
+        else if (argv[i][0] == '-' || file != NULL)
+            return err_set(-EINVAL, "script run takes one FILE and --follow, not '%s'", argv[i]);
+        else
+            file = argv[i];
+    }
+    if (file == NULL)
+        return err_set(-EINVAL, "script run needs a file: script run slow_step.lua");
+    return run_script(t, file, follow);
+}
