@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stranger's plugin: the template, built with the one line of the README, in a real process."""
+import subprocess
+
+from conftest import ROOT, wait_for
+
+
+def test_template_builds_loads_and_counts(world):
+    built = world.tmp / "heartbeat.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I%s" % (ROOT / "include"),
+                    str(ROOT / "sdk" / "template" / "plugin.c"), "-o", str(built)], check=True)
+    target = world.start("/bin/sleep", "600")  # not even Python
+    target.inject()
+    done = target.probing("plugin", "load", str(built))
+    assert done.returncode == 0, done.stderr
+    count = "select count(*), max(number) from heartbeat.beats"
+    wait_for(lambda: target.rows(count)[0][0] >= 3, "three beats")
+    rows, last = target.rows(count)[0]
+    assert rows == last  # none lost, none twice
+    assert " beats" in target.probing("heartbeat").stdout
+    described = target.probing("describe", "heartbeat.beats")
+    assert "how much later" in described.stdout and "ns" in described.stdout
+    assert target.probing("plugin", "stop", "heartbeat").returncode == 0
+    assert target.rows(count)[0][0] >= rows  # stopped, and its rows still answer
+    again = target.probing("plugin", "load", str(built))
+    assert again.returncode == 0, again.stderr
+    target.kill()
+    dead = target.probing("query", count)
+    assert dead.returncode == 0 and dead.stdout.strip()
