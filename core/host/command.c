@@ -73,7 +73,8 @@ static int add_locked(struct host *h, struct plugin *p, const char *owner,
     if (!found) {
         if (h->n_commands >= COMMANDS_MAX)
             return err_set(-ENOSPC, "there are %d commands already", COMMANDS_MAX);
-        struct command **grown = realloc(h->commands, (h->n_commands + 1) * sizeof(struct command *));
+        struct command **grown =
+            realloc(h->commands, (h->n_commands + 1) * sizeof(struct command *));
         if (!grown)
             return err_set(-ENOMEM, "no memory for command '%s'", c->name);
         h->commands = grown;
@@ -89,8 +90,8 @@ static int add_locked(struct host *h, struct plugin *p, const char *owner,
     return 0;
 }
 
-int command_add(struct host *h, struct plugin *p, const char *owner, const struct probing_command *c,
-                void *self)
+int command_add(struct host *h, struct plugin *p, const char *owner,
+                const struct probing_command *c, void *self)
 {
     if (c->size < sizeof(struct probing_command))
         return err_set(-EINVAL, "a command of '%s' has size %u, not %zu: set .size", owner, c->size,
@@ -146,8 +147,10 @@ int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_comm
         return err_set(-ENOMEM, "no memory to list commands");
     qsort(sorted, n, sizeof(struct command *), by_name);
     for (uint32_t i = 0; i < n && r == 0; i++) {
-        struct probing_command c = {.size = sizeof(c), .flags = sorted[i]->flags,
-                                    .name = sorted[i]->name, .usage = sorted[i]->usage,
+        struct probing_command c = {.size = sizeof(c),
+                                    .flags = sorted[i]->flags,
+                                    .name = sorted[i]->name,
+                                    .usage = sorted[i]->usage,
                                     .doc = sorted[i]->doc};
         if (can_run(sorted[i]))
             r = fn(arg, &c);
@@ -182,12 +185,15 @@ static int unknown(struct host *h, const char *word, const char *second)
     const char *near = text_nearest(word, names, n);
     if (near)
         return err_set(-ENOENT, "no command '%.60s'; did you mean '%s'?", word, near);
-    return err_set(-ENOENT, "no command '%.60s'; 'help' lists the commands, 'plugin list' the plugins "
-                            "that bring more", word);
+    return err_set(-ENOENT,
+                   "no command '%.60s'; 'help' lists the commands, 'plugin list' the plugins "
+                   "that bring more",
+                   word);
 }
 
 /* 0 and the command; *ret_skip: words after the first that belong to its name. */
-static int resolve(struct host *h, int argc, const char *const *argv, struct command **ret, int *ret_skip)
+static int resolve(struct host *h, int argc, const char *const *argv, struct command **ret,
+                   int *ret_skip)
 {
     char two[2 * HOST_NAME_BYTES];
     struct command *found = NULL;
@@ -260,8 +266,8 @@ static struct command_job *job_new(const struct host_request *r, int skip)
     for (int i = 0; i < r->argc; i++)
         bytes += strlen(r->argv[i]) + 1;
     if (r->argc > ARGUMENTS_MAX || bytes > ARGUMENT_MAX_BYTES) {
-        (void)err_set(-E2BIG, "a command takes at most %d words of %zu bytes together", ARGUMENTS_MAX,
-                      ARGUMENT_MAX_BYTES);
+        (void)err_set(-E2BIG, "a command takes at most %d words of %zu bytes together",
+                      ARGUMENTS_MAX, ARGUMENT_MAX_BYTES);
         return NULL;
     }
     at = sizeof(struct command_job) + ((size_t)r->argc + 1) * sizeof(char *);
@@ -303,7 +309,10 @@ int host_submit(struct host *h, const struct host_request *r)
         return r->argc > ARGUMENTS_MAX ? -E2BIG : -ENOMEM;
     c->command = command;
     c->done = r->done;
-    c->job = (struct job){.run = run_job, .plugin = command->plugin, .reply = r->reply, .counted = true,
+    c->job = (struct job){.run = run_job,
+                          .plugin = command->plugin,
+                          .reply = r->reply,
+                          .counted = true,
                           .deadline = r->timeout_ns ? clock_now() + r->timeout_ns : 0};
     e = workers_add(h, &c->job);
     if (e < 0)
@@ -415,10 +424,16 @@ static int run_version(void *self, int argc, const char *const *argv, struct pro
 int commands_builtin(struct host *h)
 {
     static const struct probing_command builtin[] = {
-        {.size = sizeof(struct probing_command), .name = "help", .usage = "[COMMAND]",
-         .doc = "what can be asked here", .run = run_help},
-        {.size = sizeof(struct probing_command), .name = "version", .usage = "",
-         .doc = "version of the core in this process", .run = run_version},
+        {.size = sizeof(struct probing_command),
+         .name = "help",
+         .usage = "[COMMAND]",
+         .doc = "what can be asked here",
+         .run = run_help},
+        {.size = sizeof(struct probing_command),
+         .name = "version",
+         .usage = "",
+         .doc = "version of the core in this process",
+         .run = run_version},
     };
     int r = 0;
     for (size_t i = 0; i < sizeof(builtin) / sizeof(builtin[0]) && r == 0; i++)

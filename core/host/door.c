@@ -22,8 +22,8 @@
 #include "core/host/inner.h"
 
 #define MESSAGE_BYTES 512
-#define MESSAGE_FDS 16               /* more in one message are closed by the kernel, and refused */
-#define SILENT_NS (10 * NS_PER_S)    /* a peer that says nothing is shown out */
+#define MESSAGE_FDS 16            /* more in one message are closed by the kernel, and refused */
+#define SILENT_NS (10 * NS_PER_S) /* a peer that says nothing is shown out */
 
 static int open_on_control(void *arg)
 {
@@ -50,7 +50,8 @@ static int open_on_control(void *arg)
 int host_door_open(struct host *h, const char *path)
 {
     if (strlen(path) >= sizeof(h->door.path))
-        return err_set(-ENAMETOOLONG, "the data directory's path is too long for a socket: %s", path);
+        return err_set(-ENAMETOOLONG, "the data directory's path is too long for a socket: %s",
+                       path);
     if (h->door.listen_fd != -1)
         return err_set(-EALREADY, "the door is open");
     (void)snprintf(h->door.path, sizeof(h->door.path), "%s", path);
@@ -149,7 +150,9 @@ static bool listen_to(struct host *h, int fd)
     char text[MESSAGE_BYTES + 1];
     _Alignas(struct cmsghdr) char control[CMSG_SPACE(MESSAGE_FDS * sizeof(int))];
     struct iovec part = {.iov_base = text, .iov_len = MESSAGE_BYTES};
-    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
+    struct msghdr m = {.msg_iov = &part,
+                       .msg_iovlen = 1,
+                       .msg_control = control,
                        .msg_controllen = sizeof(control)};
     int fds[MESSAGE_FDS];
 

@@ -69,7 +69,8 @@ static int guarded_scan(void *self, struct probing_rows *out)
 {
     struct plugin_part *part = self;
     if (!plugin_enter(part->plugin))
-        return err_set(-ESHUTDOWN, "%s is computed by plugin %s, which does not run: plugin load %s",
+        return err_set(-ESHUTDOWN,
+                       "%s is computed by plugin %s, which does not run: plugin load %s",
                        part->name, part->plugin->name, part->plugin->name);
     err_clear();
     int r = part->scan(part->plugin->self, out);
@@ -138,8 +139,9 @@ static int face_table(const struct probing_host *f, const struct probing_table_d
     if (host_is_off(p->host))
         return -ESHUTDOWN;
     if (!given || given->size < sizeof(d) || !given->name || !given->columns)
-        return err_set(-EINVAL, "a table needs .size = sizeof(struct probing_table_desc), a name and "
-                                "columns");
+        return err_set(-EINVAL,
+                       "a table needs .size = sizeof(struct probing_table_desc), a name and "
+                       "columns");
     memcpy(&d, given, sizeof(d));
     d.size = sizeof(d);
     struct plugin_part *part = part_find(p, d.name, true);
@@ -167,8 +169,8 @@ static int face_wanted(const struct probing_table *t)
     return atomic_load_explicit(&((const struct table *)t)->wanted, memory_order_relaxed);
 }
 
-static int face_append(struct probing_table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
-                       const void *tail, uint32_t tail_n)
+static int face_append(struct probing_table *t, uint64_t ts, const union probing_cell *cells,
+                       uint32_t n, const void *tail, uint32_t tail_n)
 {
     return ring_append((struct table *)t, ts, cells, n, tail, tail_n);
 }
@@ -204,7 +206,8 @@ static int face_cancelled(const struct probing_reply *out)
     return atomic_load_explicit(&out->cancelled, memory_order_acquire) != 0;
 }
 
-static int face_publish(const struct probing_host *f, const char *topic, const void *payload, uint32_t n)
+static int face_publish(const struct probing_host *f, const char *topic, const void *payload,
+                        uint32_t n)
 {
     struct plugin *p = f->core;
     return host_publish(p->host, topic, payload, n);
@@ -233,7 +236,8 @@ static int face_subscribe(const struct probing_host *f, const char *topic,
     return 0;
 }
 
-static int face_every(const struct probing_host *f, uint64_t period_ns, void (*fn)(void *, uint64_t))
+static int face_every(const struct probing_host *f, uint64_t period_ns,
+                      void (*fn)(void *, uint64_t))
 {
     struct plugin *p = f->core;
     if (host_is_off(p->host))

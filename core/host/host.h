@@ -60,13 +60,14 @@ enum { HOST_GONE = 1, HOST_TIMED_OUT = 2 };
 /* Add a built-in command; `c` is copied, run gets `self`.  A name of two words ("plugin load")
  * matches two words, and "config =" matches "config" before any NAME=VALUE; argv[0] is then the
  * first word and argv[1] what follows the name ("config =": the NAME=VALUE). */
-int host_command_add(struct host *h, const char *owner, const struct probing_command *c, void *self);
+int host_command_add(struct host *h, const char *owner, const struct probing_command *c,
+                     void *self);
 
 struct host_request {
     int argc;
-    const char *const *argv;   /* copied by host_submit() */
-    bool read_only;            /* refuse commands with PROBING_WRITES: -EACCES */
-    uint64_t timeout_ns;       /* sets reply->cancelled when it runs out; 0: none */
+    const char *const *argv;     /* copied by host_submit() */
+    bool read_only;              /* refuse commands with PROBING_WRITES: -EACCES */
+    uint64_t timeout_ns;         /* sets reply->cancelled when it runs out; 0: none */
     struct probing_reply *reply; /* lives until done() has returned */
     /* Called once, on a worker (or at once when refused): status as of run(); `error` is the
      * reason when status < 0, else "". */
@@ -82,7 +83,8 @@ int host_on_control(struct host *h, int (*fn)(void *arg), void *arg);
 /* Name, usage line and flags of every command that can run now, in order of name.        [worker] */
 int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_command *c), void *arg);
 
-int host_replyf(struct probing_reply *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+int host_replyf(struct probing_reply *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* ---- settings ---- */
 
@@ -96,14 +98,15 @@ int host_settings_add(struct host *h, const char *owner, const struct probing_co
  * Numbers may be written with their unit: "10s" or plain ns for PROBING_NS, "64MB" or plain bytes
  * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.       [worker] */
 int host_config_set(struct host *h, const char *name, const char *value);
-int host_config_get(struct host *h, const char *name, struct buf *ret);             /* [any] */
+int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any] */
 
 /* ---- plugins ---- */
 
 /* Load, init, configure, start.  path: a file, or NULL to search the plugin path for `name`; fd:
  * an open file to take instead (-1: none; stays the caller's).  -EALREADY: it is loaded.  [worker] */
 int host_plugin_load(struct host *h, const char *name, const char *path, int fd);
-int host_plugin_stop(struct host *h, const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
+int host_plugin_stop(struct host *h,
+                     const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
 /* Load several ("python,torch"): all are initialised before any is started.  A plugin that is not
  * found or fails is logged and listed, and the others go on.                             [worker] */
 int host_plugin_load_all(struct host *h, const char *names);
@@ -118,7 +121,8 @@ int host_door_open(struct host *h, const char *path);
 int host_publish(struct host *h, const char *topic, const void *payload, uint32_t size);
 /* topic: whole, or ending in '*' for a prefix.  fn runs on [control].  Gives an id > 0. */
 int host_subscribe(struct host *h, const char *topic,
-                   void (*fn)(void *arg, const char *topic, const void *payload, uint32_t size), void *arg);
+                   void (*fn)(void *arg, const char *topic, const void *payload, uint32_t size),
+                   void *arg);
 void host_unsubscribe(struct host *h, int id); /* after it returns fn runs no more; not from fn */
 
 /* Offer an extension of the core ("probing.stack/1"). */
@@ -131,9 +135,11 @@ int host_stack_add(struct host *h);
 int host_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
                 const void *tail, uint32_t tail_n);
 
-void host_log_level(struct host *h, int level); /* PROBING_ERROR to _DEBUG; lines above it are dropped */
+void host_log_level(struct host *h,
+                    int level); /* PROBING_ERROR to _DEBUG; lines above it are dropped */
 void host_logs(struct host *h, int level, const char *source, const char *text); /* [any] */
-void host_log(struct host *h, int level, const char *format, ...) __attribute__((format(printf, 3, 4)));
+void host_log(struct host *h, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* ---- fork: called from core/probing.c's single pthread_atfork ----
  * In the child every function of the host does nothing from then on, and its descriptors are

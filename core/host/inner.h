@@ -15,20 +15,26 @@
 #include "core/base/err.h"
 #include "core/host/host.h"
 
-#define HOST_NAME_BYTES 64      /* a plugin's name and its NUL */
-#define HOST_WORKERS 2          /* always there */
-#define HOST_WORKERS_MAX 8      /* while every worker is inside a command that waits for something */
-#define HOST_WAITING_MAX 64     /* commands in the queue: host.h promises -EAGAIN above */
-#define HOST_EVENTS_MAX 1024    /* events in the queue: host.h promises -ENOBUFS above */
+#define HOST_NAME_BYTES 64   /* a plugin's name and its NUL */
+#define HOST_WORKERS 2       /* always there */
+#define HOST_WORKERS_MAX 8   /* while every worker is inside a command that waits for something */
+#define HOST_WAITING_MAX 64  /* commands in the queue: host.h promises -EAGAIN above */
+#define HOST_EVENTS_MAX 1024 /* events in the queue: host.h promises -ENOBUFS above */
 #define HOST_PLUGINS_MAX 64
 #define HOST_EXTENSIONS_MAX 16
 #define HOST_LOG_LINES 1000
-#define HOST_DOOR_PEERS 8       /* connections at a time */
+#define HOST_DOOR_PEERS 8 /* connections at a time */
 
 /* ---- plugins (plugin.c, face.c) ---- */
 
-enum plugin_state { PLUGIN_LOADING, PLUGIN_READY, PLUGIN_RUNNING, PLUGIN_STOPPING, PLUGIN_STOPPED,
-                    PLUGIN_FAILED };
+enum plugin_state {
+    PLUGIN_LOADING,
+    PLUGIN_READY,
+    PLUGIN_RUNNING,
+    PLUGIN_STOPPING,
+    PLUGIN_STOPPED,
+    PLUGIN_FAILED
+};
 
 struct plugin_part; /* a table or subscription that a plugin asked for: see face.c */
 
@@ -43,7 +49,7 @@ struct plugin {
     void *self;
     struct probing_host face;  /* what it was given */
     struct plugin_part *parts; /* control thread */
-    _Atomic uint64_t users;    /* bit per plugin that holds an extension of ours: index in the list */
+    _Atomic uint64_t users; /* bit per plugin that holds an extension of ours: index in the list */
     uint32_t index;
     char *version, *doc, *path, *reason; /* lock: host->plugins_lock */
 };
@@ -53,8 +59,8 @@ bool plugin_enter(struct plugin *p);
 bool plugin_enter_ready(struct plugin *p); /* also when it is initialised only: for extensions */
 void plugin_leave(struct plugin *p);
 void plugin_left(struct plugin *p); /* tell who waits for the plugin to be empty */
-void face_init(struct plugin *p);  /* fill p->face */
-void face_stop(struct plugin *p);  /* no subscriptions, timers; tables retired  [control] */
+void face_init(struct plugin *p);   /* fill p->face */
+void face_stop(struct plugin *p);   /* no subscriptions, timers; tables retired  [control] */
 void face_free(struct plugin *p);
 int plugin_load_here(struct host *h, const char *name, const char *path, int fd); /* [control] */
 void plugins_fork(struct host *h, int phase);
@@ -66,17 +72,17 @@ const char *plugin_state_name(int state);
 struct job {
     struct job *next, *previous;
     void (*run)(struct host *h, struct job *j); /* frees the job, or it belongs to somebody */
-    struct plugin *plugin;       /* whose code it runs; NULL: ours */
-    struct probing_reply *reply; /* NULL: a tick */
-    uint64_t deadline;           /* monotonic ns, 0: none */
-    bool counted;                /* against HOST_WAITING_MAX */
+    struct plugin *plugin;                      /* whose code it runs; NULL: ours */
+    struct probing_reply *reply;                /* NULL: a tick */
+    uint64_t deadline;                          /* monotonic ns, 0: none */
+    bool counted;                               /* against HOST_WAITING_MAX */
 };
 
 struct workers {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    struct job *first, *last; /* lock: mutex; waiting */
-    struct job *running;      /* lock: mutex; being run, here or in host_run() */
+    struct job *first, *last;   /* lock: mutex; waiting */
+    struct job *running;        /* lock: mutex; being run, here or in host_run() */
     uint32_t n_waiting, n_idle; /* lock: mutex */
     bool stop;                  /* lock: mutex */
     struct worker {
@@ -91,9 +97,10 @@ int workers_init(struct host *h);
 int workers_start(struct host *h);
 void workers_stop(struct host *h); /* joins; jobs that still wait are run by the last worker */
 void workers_done(struct host *h);
-int workers_add(struct host *h, struct job *j); /* -EAGAIN, -ESHUTDOWN                       [any] */
+int workers_add(struct host *h,
+                struct job *j); /* -EAGAIN, -ESHUTDOWN                       [any] */
 bool workers_remove(struct host *h, struct job *j); /* true: it waited, and now it is yours */
-void workers_enter(struct host *h, struct job *j); /* the caller runs the job itself */
+void workers_enter(struct host *h, struct job *j);  /* the caller runs the job itself */
 void workers_leave(struct host *h, struct job *j);
 void workers_cancel(struct host *h, const struct plugin *p); /* all jobs in a plugin's code */
 /* Cancel what is over its time; gives the next deadline, 0: none. */
@@ -102,14 +109,14 @@ uint64_t workers_expire(struct host *h, uint64_t now);
 struct command {
     char *name, *usage, *doc; /* constant */
     char owner[HOST_NAME_BYTES];
-    uint32_t flags;           /* lock: commands_lock, as all below */
+    uint32_t flags; /* lock: commands_lock, as all below */
     int (*run)(void *self, int argc, const char *const *argv, struct probing_reply *out);
     void *self;
-    struct plugin *plugin;    /* NULL: built in, `self` counts; else the plugin's self */
+    struct plugin *plugin; /* NULL: built in, `self` counts; else the plugin's self */
 };
 
-int command_add(struct host *h, struct plugin *p, const char *owner, const struct probing_command *c,
-                void *self);
+int command_add(struct host *h, struct plugin *p, const char *owner,
+                const struct probing_command *c, void *self);
 int commands_builtin(struct host *h);
 void commands_free(struct host *h);
 
@@ -121,16 +128,16 @@ struct timer;
 
 struct control {
     pthread_mutex_t mutex;
-    pthread_cond_t changed;        /* a call has been answered, a handler has returned */
-    struct message *first, *last;  /* lock: mutex */
-    uint32_t n_events;             /* lock: mutex */
+    pthread_cond_t changed;             /* a call has been answered, a handler has returned */
+    struct message *first, *last;       /* lock: mutex */
+    uint32_t n_events;                  /* lock: mutex */
     struct subscription *subscriptions; /* lock: mutex; in order of id */
-    int next_id, handling;         /* lock: mutex; id whose handler runs, 0: none */
-    struct timer *timers;          /* lock: mutex */
-    bool started, stop;            /* lock: mutex */
+    int next_id, handling;              /* lock: mutex; id whose handler runs, 0: none */
+    struct timer *timers;               /* lock: mutex */
+    bool started, stop;                 /* lock: mutex */
     pthread_t thread;
-    _Atomic pid_t tid;             /* of the control thread */
-    int wake_fd;                   /* eventfd; constant while it runs */
+    _Atomic pid_t tid; /* of the control thread */
+    int wake_fd;       /* eventfd; constant while it runs */
 };
 
 int control_init(struct host *h);
@@ -142,18 +149,20 @@ bool control_is_here(struct host *h);
 int control_push(struct host *h, struct message *m);
 void event_handle(struct host *h, const char *topic, const void *payload, uint32_t size);
 void events_free(struct host *h);
-int timer_add(struct host *h, struct plugin *p, uint64_t period_ns, void (*fn)(void *self, uint64_t now));
-void timers_remove(struct host *h, struct plugin *p); /* after the plugin has left RUNNING and is empty */
-uint64_t timers_run(struct host *h, uint64_t now);    /* gives the next time, 0: none */
+int timer_add(struct host *h, struct plugin *p, uint64_t period_ns,
+              void (*fn)(void *self, uint64_t now));
+void timers_remove(struct host *h,
+                   struct plugin *p); /* after the plugin has left RUNNING and is empty */
+uint64_t timers_run(struct host *h, uint64_t now); /* gives the next time, 0: none */
 
 struct message {
     struct message *next;
     int (*fn)(void *arg); /* a call: the caller waits and owns the message; NULL: an event */
     void *arg;
     int result;
-    bool done;            /* lock: control mutex */
-    char *why;            /* ERR_TEXT_BYTES of the caller */
-    uint32_t size;        /* event: payload behind the struct, then the topic */
+    bool done;     /* lock: control mutex */
+    char *why;     /* ERR_TEXT_BYTES of the caller */
+    uint32_t size; /* event: payload behind the struct, then the topic */
 };
 
 /* ---- settings (setting.c) ---- */
@@ -202,8 +211,8 @@ int log_each(struct host *h, int (*fn)(void *arg, const struct log_line *line), 
 void log_free(struct host *h);
 
 struct door {
-    int listen_fd;             /* -1: closed; control thread, and host_fork in the child */
-    int peers[HOST_DOOR_PEERS]; /* -1: free */
+    int listen_fd;                   /* -1: closed; control thread, and host_fork in the child */
+    int peers[HOST_DOOR_PEERS];      /* -1: free */
     uint64_t since[HOST_DOOR_PEERS]; /* when each came: a silent one is shown out */
     char path[108];
 };
@@ -220,7 +229,8 @@ struct host {
     char *version, *plugin_path;
     struct tables *tables;
     struct host_store store;
-    _Atomic bool off; /* child of a fork, or freed around a plugin that would not stop: do nothing */
+    _Atomic bool
+        off; /* child of a fork, or freed around a plugin that would not stop: do nothing */
     struct control control;
     struct workers workers;
     struct settings settings;
@@ -234,8 +244,11 @@ struct host {
     struct plugin *_Atomic plugins[HOST_PLUGINS_MAX]; /* filled from the front, never removed */
     _Atomic uint32_t n_plugins;
     pthread_mutex_t extensions_lock;
-    struct { const char *id; const void *part; } extensions[HOST_EXTENSIONS_MAX]; /* lock: its lock */
-    uint32_t n_extensions; /* lock: extensions_lock */
+    struct {
+        const char *id;
+        const void *part;
+    } extensions[HOST_EXTENSIONS_MAX]; /* lock: its lock */
+    uint32_t n_extensions;             /* lock: extensions_lock */
     bool has_stack;
 };
 

@@ -21,9 +21,9 @@
 #include "core/host/inner.h"
 
 #define SYMBOL "probing_plugin_v1"
-#define STOP_NS (5 * NS_PER_S)            /* how long a plugin's commands may take to end */
-#define FILE_MAX_BYTES ((off_t)1 << 30)   /* a plugin larger than this is no plugin */
-#define KNOWN_MAX 256                     /* different plugin files in the life of a process */
+#define STOP_NS (5 * NS_PER_S)          /* how long a plugin's commands may take to end */
+#define FILE_MAX_BYTES ((off_t)1 << 30) /* a plugin larger than this is no plugin */
+#define KNOWN_MAX 256                   /* different plugin files in the life of a process */
 #define PATH_MAX_BYTES 4096
 
 /* Plugin files that are mapped, by content: the same bytes loaded again (from another memfd, or by a
@@ -66,8 +66,8 @@ static void text_set(struct plugin *p, char **at, const char *text)
 }
 
 /* One clear line: which plugin, which step, why.  Kept in the table and given to the caller. */
-__attribute__((format(printf, 4, 5))) static int refuse(struct plugin *p, const char *step, int code,
-                                                        const char *format, ...)
+__attribute__((format(printf, 4, 5))) static int refuse(struct plugin *p, const char *step,
+                                                        int code, const char *format, ...)
 {
     char why[ERR_TEXT_BYTES - 128];
     va_list args;
@@ -206,9 +206,10 @@ static int search(struct host *h, const char *name, char ret_path[PATH_MAX_BYTES
         }
         at += n + (at[n] == ':');
     }
-    return err_set(-ENOENT, "plugin '%s' is not in the plugin path (%s); name its file, or set "
-                            "PROBING_PLUGIN_PATH", name,
-                   h->plugin_path && h->plugin_path[0] ? h->plugin_path : "which is empty");
+    return err_set(-ENOENT,
+                   "plugin '%s' is not in the plugin path (%s); name its file, or set "
+                   "PROBING_PLUGIN_PATH",
+                   name, h->plugin_path && h->plugin_path[0] ? h->plugin_path : "which is empty");
 }
 
 static int open_file(struct host *h, const char *name, const char *path, int fd,
@@ -248,21 +249,26 @@ static int open_file(struct host *h, const char *name, const char *path, int fd,
 static int check_api(struct plugin *p, const struct probing_plugin *api)
 {
     if (api->size < sizeof(struct probing_plugin) || api->size > 65536)
-        return refuse(p, "size", -ENOEXEC, "its struct says %u bytes, version 1.0 has %zu; set .size = "
-                      "sizeof(struct probing_plugin) and build it again", api->size,
-                      sizeof(struct probing_plugin));
+        return refuse(p, "size", -ENOEXEC,
+                      "its struct says %u bytes, version 1.0 has %zu; set .size = "
+                      "sizeof(struct probing_plugin) and build it again",
+                      api->size, sizeof(struct probing_plugin));
     if (api->abi >> 16 != PROBING_ABI_MAJOR)
-        return refuse(p, "abi", -ENOEXEC, "it was built for ABI %u.%u, this core speaks %u; use a plugin "
-                      "of this version", api->abi >> 16, api->abi & 0xffff, PROBING_ABI_MAJOR);
+        return refuse(p, "abi", -ENOEXEC,
+                      "it was built for ABI %u.%u, this core speaks %u; use a plugin "
+                      "of this version",
+                      api->abi >> 16, api->abi & 0xffff, PROBING_ABI_MAJOR);
     if (api->min_minor > PROBING_ABI_MINOR)
-        return refuse(p, "min_minor", -ENOEXEC, "it needs ABI %u.%u, this core has %u.%u; use a newer "
-                      "probing", PROBING_ABI_MAJOR, api->min_minor, PROBING_ABI_MAJOR,
-                      PROBING_ABI_MINOR);
+        return refuse(p, "min_minor", -ENOEXEC,
+                      "it needs ABI %u.%u, this core has %u.%u; use a newer "
+                      "probing",
+                      PROBING_ABI_MAJOR, api->min_minor, PROBING_ABI_MAJOR, PROBING_ABI_MINOR);
     if (!api->name || !text_is_name(api->name))
         return refuse(p, "name", -EINVAL, "its name '%.80s' is not of the form [a-z][a-z0-9_]*",
                       api->name ? api->name : "(null)");
     if (strcmp(api->name, p->name) != 0)
-        return refuse(p, "name", -EINVAL, "the file is plugin '%s'; load it by that name", api->name);
+        return refuse(p, "name", -EINVAL, "the file is plugin '%s'; load it by that name",
+                      api->name);
     if (!api->init || !api->destroy)
         return refuse(p, "functions", -EINVAL, "init and destroy may not be NULL");
     if (api->config && settings_check(p->name, api->config, api->config_size) < 0)
@@ -323,8 +329,8 @@ static int prepare(struct host *h, const char *name, const char *path, int fd, s
         return refuse(p, "dlopen", -ENOEXEC, "%s", why);
     const struct probing_plugin *api = dlsym(handle, SYMBOL);
     if (!api)
-        return refuse(p, "symbol", -ENOEXEC, "%s does not export " SYMBOL "; is it a probing plugin?",
-                      file_path);
+        return refuse(p, "symbol", -ENOEXEC,
+                      "%s does not export " SYMBOL "; is it a probing plugin?", file_path);
     int r = check_api(p, api);
     if (r < 0)
         return r;
@@ -347,7 +353,8 @@ static int launch(struct plugin *p)
         return refuse(p, "start", r, "%s", why);
     }
     state_set(p, PLUGIN_RUNNING);
-    host_log(p->host, PROBING_INFO, "plugin %s %s runs", p->name, p->api.version ? p->api.version : "");
+    host_log(p->host, PROBING_INFO, "plugin %s %s runs", p->name,
+             p->api.version ? p->api.version : "");
     return 0;
 }
 
@@ -446,8 +453,11 @@ static int wait_empty(struct plugin *p)
     bool empty = !atomic_load_explicit(&p->running, memory_order_seq_cst) &&
                  !atomic_load_explicit(&p->forks, memory_order_seq_cst);
     (void)pthread_mutex_unlock(&h->plugins_lock);
-    return !empty ? err_set(-EBUSY, "plugin '%s' still runs a command or a query; try again when it has ended",
-                       p->name) : 0;
+    return !empty
+               ? err_set(-EBUSY,
+                         "plugin '%s' still runs a command or a query; try again when it has ended",
+                         p->name)
+               : 0;
 }
 
 static int stop_on_control(void *arg)
@@ -489,8 +499,9 @@ int host_plugin_stop(struct host *h, const char *name)
         for (uint32_t i = 0; i < n; i++)
             names[i] = h->plugins[i]->name;
         const char *near = text_nearest(name, names, n);
-        return err_set(-ENOENT, "no plugin '%.80s' is loaded%s%s%s", name, near ? "; did you mean '" : "",
-                       near ? near : "", near ? "'?" : "; plugin list shows those that are");
+        return err_set(-ENOENT, "no plugin '%.80s' is loaded%s%s%s", name,
+                       near ? "; did you mean '" : "", near ? near : "",
+                       near ? "'?" : "; plugin list shows those that are");
     }
     int r = host_on_control(h, close_on_control, p);
     if (r < 0)

@@ -79,8 +79,10 @@ int settings_check(const char *owner, const struct probing_config *table, uint32
     int r = plain ? 0 : -ENOMEM;
 
     if (stride < sizeof(struct probing_config))
-        r = err_set(-EINVAL, "settings of '%s': stride %u is smaller than struct probing_config (%zu); "
-                             "set .config_size", owner, stride, sizeof(struct probing_config));
+        r = err_set(-EINVAL,
+                    "settings of '%s': stride %u is smaller than struct probing_config (%zu); "
+                    "set .config_size",
+                    owner, stride, sizeof(struct probing_config));
     for (uint32_t i = 0; r == 0; i++) {
         const struct probing_config *c =
             (const struct probing_config *)((const char *)table + (size_t)i * stride);
@@ -89,11 +91,12 @@ int settings_check(const char *owner, const struct probing_config *table, uint32
         if (i >= SETTINGS_MAX)
             r = err_set(-EINVAL, "settings of '%s' do not end with a NULL name", owner);
         else if (!text_is_name(c->name) || !c->value || !c->doc)
-            r = err_set(-EINVAL, "setting %u of '%s' ('%.60s') has a bad name, no default or no doc", i,
+            r = err_set(-EINVAL,
+                        "setting %u of '%s' ('%.60s') has a bad name, no default or no doc", i,
                         owner, c->name);
         else if (c->type != PROBING_I64 && c->type != PROBING_F64 && c->type != PROBING_STR)
-            r = err_set(-EINVAL, "setting %s.%s has type %u: a setting is I64, F64 or STR", owner, c->name,
-                        c->type);
+            r = err_set(-EINVAL, "setting %s.%s has type %u: a setting is I64, F64 or STR", owner,
+                        c->name, c->type);
         else
             r = check(owner, c->name, c->type, c->unit, c->min, c->max, c->value, plain);
     }
@@ -145,8 +148,8 @@ static struct setting *add(struct host *h, const char *owner, size_t owner_n, co
 }
 
 /* A setting becomes known: what was kept for it stays when it fits, else it is told and dropped. */
-static int adopt(struct host *h, const char *owner, const struct probing_config *c, struct plugin *p,
-                 int (*set)(void *, const char *, const char *), void *self)
+static int adopt(struct host *h, const char *owner, const struct probing_config *c,
+                 struct plugin *p, int (*set)(void *, const char *, const char *), void *self)
 {
     char *fallback = strdup(c->value), *doc = strdup(c->doc);
     int r = 0;
@@ -179,8 +182,8 @@ static int adopt(struct host *h, const char *owner, const struct probing_config 
 }
 
 static int adopt_all(struct host *h, const char *owner, const struct probing_config *table,
-                     uint32_t stride, struct plugin *p, int (*set)(void *, const char *, const char *),
-                     void *self)
+                     uint32_t stride, struct plugin *p,
+                     int (*set)(void *, const char *, const char *), void *self)
 {
     int r = 0;
     const struct probing_config *c = table;
@@ -280,10 +283,12 @@ static int split(const char *name, size_t *ret_owner_n)
     char owner[HOST_NAME_BYTES];
 
     if (!dot || dot == name || (size_t)(dot - name) >= sizeof(owner))
-        return err_set(-EINVAL, "'%.80s' is no setting's name: OWNER.NAME, as in server.listen", name);
+        return err_set(-EINVAL, "'%.80s' is no setting's name: OWNER.NAME, as in server.listen",
+                       name);
     (void)snprintf(owner, sizeof(owner), "%.*s", (int)(dot - name), name);
     if (!text_is_name(owner) || !text_is_name(dot + 1))
-        return err_set(-EINVAL, "'%.80s' is no setting's name: OWNER.NAME, as in server.listen", name);
+        return err_set(-EINVAL, "'%.80s' is no setting's name: OWNER.NAME, as in server.listen",
+                       name);
     *ret_owner_n = (size_t)(dot - name);
     return 0;
 }
@@ -366,10 +371,11 @@ static int tell(struct host *h, struct setting *s, const char *value, char *plai
     bool runs = p ? atomic_load_explicit(&p->state, memory_order_acquire) == PLUGIN_RUNNING
                   : h->control.started;
     if (runs && !(s->flags & PROBING_LIVE))
-        return err_set(-EBUSY, p ? "%s.%s cannot change while the plugin runs: plugin stop %s, set it, "
-                                   "plugin load %s"
-                                 : "%s.%s can only be set when the core enters the process (PROBING_... in "
-                                   "the environment, or inject --set)",
+        return err_set(-EBUSY,
+                       p ? "%s.%s cannot change while the plugin runs: plugin stop %s, set it, "
+                           "plugin load %s"
+                         : "%s.%s can only be set when the core enters the process (PROBING_... in "
+                           "the environment, or inject --set)",
                        s->owner, s->name, s->owner, s->owner);
     err_clear();
     if (p && runs && p->api.configure && plugin_enter(p)) {

@@ -16,8 +16,8 @@
 #include "core/stack/stack.h"
 
 static pthread_mutex_t stack_lock = PTHREAD_MUTEX_INITIALIZER; /* for all below */
-static struct stack_process *self_process; /* opened at first use */
-static struct stack_thread *scratch;       /* 8 KB of frames: too much for a stack */
+static struct stack_process *self_process;                     /* opened at first use */
+static struct stack_thread *scratch; /* 8 KB of frames: too much for a stack */
 static bool stack_on;
 
 static int open_self(void)

@@ -15,8 +15,8 @@
 #include "core/base/thread.h"
 #include "core/host/inner.h"
 
-#define WORKER_STACK ((size_t)1 << 20)      /* bytes: SQL recurses into nested expressions */
-#define EXTRA_IDLE_NS (10 * NS_PER_S)       /* an extra worker with nothing to do goes home */
+#define WORKER_STACK ((size_t)1 << 20) /* bytes: SQL recurses into nested expressions */
+#define EXTRA_IDLE_NS (10 * NS_PER_S)  /* an extra worker with nothing to do goes home */
 
 static struct timespec in_future(uint64_t ns)
 {

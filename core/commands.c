@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/commands.c - the built-in commands that need more than the host: SQL, plugins, settings, eject.
+ *
+ * Threads: workers.  A command reads its words strictly: what it does not know is an error that
+ * names the nearest it does.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/host/host.h"
+#include "core/life.h"
+#include "core/server/server.h"
+#include "core/sql/sql.h"
+
+#define SQL_MAX_BYTES ((size_t)1 << 20)
+#define WIDTH_MAX 10000
+
+enum { TAKES_FORMAT = 1, TAKES_LIMITS = 2 };
+
+struct words {
+    enum sql_format format;
+    uint32_t width;
+    uint64_t limit, timeout_ns;
+    int n;
+    const char *const *rest; /* what is not an option; options come first */
+};
+
+static int option_value(struct words *w, const char *option, const char *value)
+{
+    uint64_t n;
+    int r;
+
+    if (strcmp(option, "--format") == 0)
+        return sql_format_parse(value, &w->format);
+    if (strcmp(option, "--timeout") == 0)
+        return parse_ns(value, &w->timeout_ns);
+    r = parse_u64(value, &n);
+    if (r < 0)
+        return err_set(r, "%s wants a number, not '%.40s'", option, value);
+    if (strcmp(option, "--limit") == 0) {
+        w->limit = n;
+        return 0;
+    }
+    if (n > WIDTH_MAX)
+        return err_set(-ERANGE, "--width is 0 to %d columns", WIDTH_MAX);
+    w->width = (uint32_t)n;
+    return 0;
+}
+
+static int read_words(int argc, const char *const *argv, int takes, struct words *ret)
+{
+    static const char *const options[] = {"--format", "--width", "--limit", "--timeout"};
+    size_t n_options = takes & TAKES_LIMITS ? 4 : takes & TAKES_FORMAT ? 2 : 0;
+    int i = 1;
+
+    *ret = (struct words){.format = SQL_FORMAT_TABLE};
+    for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+        char name[32];
+        size_t length = strcspn(argv[i], "=");
+        const char *value = argv[i][length] ? argv[i] + length + 1 : NULL;
+        bool known = false;
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        }
+        (void)snprintf(name, sizeof(name), "%.*s", (int)length, argv[i]);
+        for (size_t k = 0; k < n_options; k++)
+            known = known || strcmp(name, options[k]) == 0;
+        if (!known) {
+            const char *near = text_nearest(name, options, n_options);
+            return err_set(-EINVAL, "'%s' has no option '%s'%s%s%s", argv[0], name,
+                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        }
+        if (!value && i + 1 < argc)
+            value = argv[++i];
+        if (!value)
+            return err_set(-EINVAL, "%s wants a value", name);
+        int r = option_value(ret, name, value);
+        if (r < 0)
+            return r;
+    }
+    ret->n = argc - i;
+    ret->rest = argv + i;
+    return 0;
+}
+
+static int no_more(const struct words *w, int most, const char *usage)
+{
+    if (w->n > most)
+        return err_set(-EINVAL, "'%.60s' is one word too many: %s", w->rest[most], usage);
+    return 0;
+}
+
+/* ---- SQL ---- */
+
+static int to_reply(void *arg, const char *data, size_t size)
+{
+    struct probing_reply *out = arg;
+    return out->write(out, data, size);
+}
+
+static int answer_sql(struct core *c, const char *text, size_t size, const struct words *w,
+                      struct probing_reply *out)
+{
+    struct sql_options o = {
+        .timeout_ns = w->timeout_ns, .max_rows = w->limit, .cancel = &out->cancelled};
+    struct sql_report report = {0};
+    struct sql_writer *writer = NULL;
+
+    int r = sql_writer_new(w->format, w->width, to_reply, out, &writer);
+    if (r < 0)
+        return r;
+    struct sql_sink sink = sql_writer_sink(writer);
+    r = sql_run(c->sql, text, size, &o, &sink, &report);
+    if (r == 0)
+        r = sql_writer_finish(writer, &report);
+    sql_writer_free(writer);
+    return r;
+}
+
+static int run_query(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct buf text;
+    struct words w;
+
+    int r = read_words(argc, argv, TAKES_LIMITS, &w);
+    if (r < 0)
+        return r;
+    if (w.n == 0)
+        return err_set(-EINVAL, "query wants a statement: query \"select * from probing.tables\"");
+    buf_init(&text, SQL_MAX_BYTES);
+    for (int i = 0; i < w.n; i++) {
+        if (i > 0)
+            (void)buf_addc(&text, ' ');
+        (void)buf_adds(&text, w.rest[i]);
+    }
+    r = text.failed ? err_set(-E2BIG, "the statement is longer than %zu bytes", SQL_MAX_BYTES)
+                    : answer_sql(self, text.data, text.size, &w, out);
+    buf_done(&text);
+    return r;
+}
+
+/* A command that is a statement. */
+static int listing(struct core *c, int argc, const char *const *argv, struct probing_reply *out,
+                   const char *statement)
+{
+    struct words w;
+    int r = read_words(argc, argv, TAKES_FORMAT, &w);
+    if (r == 0)
+        r = no_more(&w, 0, "only --format and --width may follow");
+    return r < 0 ? r : answer_sql(c, statement, strlen(statement), &w, out);
+}
+
+static int run_tables(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return listing(
+        self, argc, argv, out,
+        "select schema, name, kind, rows, bytes, lost, doc from probing.tables order by 1, 2");
+}
+
+static int run_plugin_list(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return listing(self, argc, argv, out,
+                   "select name, version, state, reason, doc from probing.plugins order by 1");
+}
+
+static int run_scripts(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return listing(self, argc, argv, out, "select * from probing.scripts order by 1");
+}
+
+static int run_describe(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    char statement[512];
+    struct words w;
+
+    int r = read_words(argc, argv, TAKES_FORMAT, &w);
+    if (r == 0)
+        r = no_more(&w, 1, "describe TABLE");
+    if (r < 0)
+        return r;
+    if (w.n == 0 || strlen(w.rest[0]) > 400 || strpbrk(w.rest[0], ";'\n"))
+        return err_set(-EINVAL, "describe wants a table's name; 'tables' lists them");
+    int n = snprintf(statement, sizeof(statement), "describe %s", w.rest[0]);
+    return answer_sql(self, statement, (size_t)n, &w, out);
+}
+
+/* ---- plugins ---- */
+
+/* "dir/probing_cuda.so" is plugin cuda. */
+static void name_of_file(const char *path, char ret[64])
+{
+    const char *slash = strrchr(path, '/');
+    const char *leaf = slash ? slash + 1 : path;
+    if (strncmp(leaf, "probing_", 8) == 0)
+        leaf += 8;
+    (void)snprintf(ret, 64, "%.*s", (int)strcspn(leaf, "."), leaf);
+}
+
+static int run_plugin_load(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct core *c = self;
+    struct words w;
+    char name[64];
+    const char *path = NULL;
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 2, "plugin load NAME [PATH]");
+    if (r < 0)
+        return r;
+    if (w.n == 0)
+        return err_set(-EINVAL, "plugin load wants a name: plugin load NAME [PATH]");
+    if (w.n == 1 && strchr(w.rest[0], '/')) {
+        path = w.rest[0];
+        name_of_file(path, name);
+    } else {
+        (void)snprintf(name, sizeof(name), "%s", w.rest[0]);
+        path = w.n == 2 ? w.rest[1] : NULL;
+    }
+    r = host_plugin_load(c->host, name, path, /* fd= */ -1);
+    return r < 0 ? r : host_replyf(out, "plugin %s runs\n", name);
+}
+
+static int run_plugin_stop(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct core *c = self;
+    struct words w;
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 1, "plugin stop NAME");
+    if (r < 0)
+        return r;
+    if (w.n == 0)
+        return err_set(-EINVAL, "plugin stop wants a name; plugin list shows them");
+    r = host_plugin_stop(c->host, w.rest[0]);
+    return r < 0 ? r : host_replyf(out, "plugin %s has stopped\n", w.rest[0]);
+}
+
+/* ---- settings ---- */
+
+static int config_print(struct core *c, const char *name, struct probing_reply *out)
+{
+    struct buf value;
+    buf_init(&value, 8192);
+    int r = host_config_get(c->host, name, &value);
+    if (r >= 0)
+        r = host_replyf(out, "%s\n", buf_text(&value));
+    buf_done(&value);
+    return r;
+}
+
+static int run_config_get(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct words w;
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 1, "config get NAME");
+    if (r < 0)
+        return r;
+    if (w.n == 0)
+        return err_set(-EINVAL, "config get wants a name; 'config' lists them");
+    return config_print(self, w.rest[0], out);
+}
+
+static int config_change(struct core *c, const char *name, const char *value,
+                         struct probing_reply *out)
+{
+    int r = host_config_set(c->host, name, value);
+    if (r < 0)
+        return r;
+    if (r == 1)
+        return host_replyf(out, "%s=%s (kept until plugin %.*s is loaded)\n", name, value,
+                           (int)strcspn(name, "."), name);
+    return host_replyf(out, "%s=%s\n", name, value);
+}
+
+static int run_config_set(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct words w;
+    char name[160];
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 2, "config set NAME VALUE");
+    if (r < 0)
+        return r;
+    const char *equals = w.n == 1 ? strchr(w.rest[0], '=') : NULL;
+    if (w.n == 2)
+        return config_change(self, w.rest[0], w.rest[1], out);
+    if (!equals || (size_t)(equals - w.rest[0]) >= sizeof(name))
+        return err_set(-EINVAL, "config set wants NAME VALUE");
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(equals - w.rest[0]), w.rest[0]);
+    return config_change(self, name, equals + 1, out);
+}
+
+static int run_config(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct words w;
+    int r = read_words(argc, argv, TAKES_FORMAT, &w);
+    if (r == 0)
+        r = no_more(&w, 1, "config [NAME | NAME=VALUE | get NAME | set NAME VALUE]");
+    if (r < 0)
+        return r;
+    if (w.n == 1)
+        return config_print(self, w.rest[0], out);
+    return listing(self, argc, argv, out,
+                   "select name, value, \"default\", unit, doc from probing.settings order by 1");
+}
+
+/* ---- the core ---- */
+
+static int run_info(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct core *c = self;
+    struct words w;
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 0, "info takes no words");
+    if (r < 0)
+        return r;
+    const char *address = c->server ? server_address(c->server) : "";
+    return host_replyf(out, "pid: %d\nversion: %s\ndata: %s\nmemory: %s\nlistening: %s\n",
+                       (int)getpid(), c->version, c->place.directory,
+                       c->place.fast[0] ? c->place.fast : "(in data)",
+                       address[0] ? address : "(local socket only)");
+}
+
+static int run_eject(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct core *c = self;
+    struct words w;
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 0, "eject takes no words");
+    if (r == 0)
+        r = host_plugins_stop(c->host); /* now, while a reason against it can still be answered */
+    if (r < 0)
+        return r;
+    r = host_replyf(out, "ejected; what was measured stays in %s\n", c->place.directory);
+    c->stop(c->stop_arg);
+    return r;
+}
+
+#define COMMAND(n, u, d, f, r)                                                               \
+    {                                                                                        \
+        .size = sizeof(struct probing_command), .flags = f, .name = n, .usage = u, .doc = d, \
+        .run = r                                                                             \
+    }
+#define LISTS "[--format table|json|jsonl|csv] [--width N]"
+
+int commands_add(struct core *c)
+{
+    static const struct probing_command commands[] = {
+        COMMAND("query", LISTS " [--limit N] [--timeout S] SQL", "ask the tables in SQL", 0,
+                run_query),
+        COMMAND("tables", LISTS, "tables, their rows and bytes", 0, run_tables),
+        COMMAND("describe", LISTS " TABLE", "columns of a table, with units", 0, run_describe),
+        COMMAND("plugin list", LISTS, "plugins and what became of them", 0, run_plugin_list),
+        COMMAND("plugins", LISTS, "the same as plugin list", 0, run_plugin_list),
+        COMMAND("plugin load", "NAME [PATH]", "load a plugin by name, or from a file",
+                PROBING_WRITES, run_plugin_load),
+        COMMAND("plugin stop", "NAME", "stop a plugin; its rows stay", PROBING_WRITES,
+                run_plugin_stop),
+        COMMAND("config", LISTS " [NAME]", "list settings, or show one", 0, run_config),
+        COMMAND("config list", LISTS, "list settings", 0, run_config),
+        COMMAND("config get", "NAME", "show one setting", 0, run_config_get),
+        COMMAND("config set", "NAME VALUE", "change a setting", PROBING_WRITES, run_config_set),
+        COMMAND("config =", "NAME=VALUE", "change a setting", PROBING_WRITES, run_config_set),
+        COMMAND("scripts", LISTS, "probe scripts and what became of them", 0, run_scripts),
+        COMMAND("info", "", "process, version, data directory, address", 0, run_info),
+        COMMAND("eject", "", "leave the process: nothing of ours runs or is open", PROBING_WRITES,
+                run_eject),
+    };
+    int r = 0;
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && r == 0; i++)
+        r = host_command_add(c->host, "probing", &commands[i], c);
+    return r;
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/life.h - what the files directly in core/ share: all parts of the core in one struct, and
+ * the place on disk where this process is found.
+ *
+ * There is one struct probing a process, and it lives in core/probing.c.
+ */
+#ifndef CORE_LIFE_H
+#define CORE_LIFE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/ring/table.h"
+
+struct host;
+struct scripts;
+struct server;
+struct sql;
+struct store;
+
+#define PLACE_BYTES 1024
+
+/* ---- where this process is found (place.c) ---- */
+
+/*     <root>/<pid>-<start time>[.<n>]/      private (0700); <n> from 2: entered again after an eject
+ *         info                              text, "key: value" lines
+ *         sock, door, token                 the ways in, while the core runs
+ *         data.mdb, lock.mdb                the store
+ *         rings, strings                    files, or links to the same name below `fast`
+ *         failed                            one line: why the core could not start
+ *
+ * <root> is PROBING_DATA_DIR, else /tmp/probing-<uid>, else /dev/shm/probing-<uid>. */
+struct place {
+    char directory[PLACE_BYTES];
+    char fast[PLACE_BYTES]; /* on a memory file system; "": none, all is in `directory` */
+    uint64_t start_time;    /* clock ticks since boot, proc(5) */
+};
+
+int place_make(const char *data_dir, struct place *ret);
+/* Links in the directory for what lies in `fast`, where the store has not made them itself. */
+int place_link(const struct place *p);
+int place_info(const struct place *p, const char *version, int64_t utc_offset);
+void place_failed(const struct place *p, const char *why);
+int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES]);
+
+/* ---- what the user set before we came (place.c) ---- */
+
+/* Every PROBING_* of the environment as it was at exec, then the lines "key=value" of `settings`:
+ * fn(arg, key, value) in that order.  Keys of the environment come without "PROBING_". */
+int settings_read(const char *settings,
+                  int (*environment)(void *arg, const char *key, const char *value),
+                  int (*line)(void *arg, const char *key, const char *value), void *arg);
+/* The plugin path: `own` (may be empty), then directories beside the file that holds `code`. */
+int plugin_path(const void *code, const char *own, struct buf *ret);
+
+/* ---- the core ---- */
+
+struct core {
+    struct tables *tables;
+    struct store *store;
+    struct sql *sql;
+    struct host *host;
+    struct scripts *scripts;
+    struct server *server;
+    struct place place;
+    const char *version;
+    void (*stop)(void *arg); /* ask for the end; returns at once */
+    void *stop_arg;
+};
+
+int commands_add(
+    struct core *c); /* commands.c: query, tables, plugin ..., config ..., info, eject */
+int about_tables_add(struct core *c); /* about.c: probing.tables, probing.lost */
+
+#endif

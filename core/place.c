@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/place.c - the process's directory, its info file, and what was set in the environment.
+ *
+ * Threads: the core's main thread, while it starts.  It reads /proc instead of calling getenv(),
+ * because the host may change its environment in another thread meanwhile.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/life.h"
+
+#define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
+#define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
+#define AGAIN_MAX 10000                     /* times a process may be entered */
+#define ENVIRON_MAX_BYTES ((size_t)16 << 20)
+#define SOCKET_PATH_MAX 107 /* bytes of sun_path, and a NUL */
+
+int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES])
+{
+    int n = snprintf(ret, PLACE_BYTES, "%s/%s", p->directory, name);
+    return n < PLACE_BYTES ? 0 : err_set(-ENAMETOOLONG, "the data directory's path is too long");
+}
+
+/* A root that the user named may be open to others (our own directory in it is not); it is made
+ * when it is not there.  The default one is ours alone. */
+static int root_make(const char *named, char ret[PLACE_BYTES])
+{
+    static const char *const defaults[] = {"/tmp", "/dev/shm"};
+    int r = -ENOENT;
+
+    if (named && named[0]) {
+        struct stat st;
+        if (named[0] != '/' || strlen(named) >= PLACE_BYTES)
+            return err_set(-EINVAL, "PROBING_DATA_DIR wants an absolute path, not '%.200s'", named);
+        (void)snprintf(ret, PLACE_BYTES, "%s", named);
+        if (stat(named, &st) == 0 && S_ISDIR(st.st_mode))
+            return 0;
+        return file_private_dir(named);
+    }
+    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]) && r < 0; i++) {
+        (void)snprintf(ret, PLACE_BYTES, "%s/probing-%u", defaults[i], (unsigned)geteuid());
+        r = file_private_dir(ret);
+    }
+    return r;
+}
+
+/* The same name below /dev/shm when that is a memory file system with room: a ring on disk would
+ * stall its writer whenever the kernel writes the page back. */
+static void fast_make(const char *leaf, char ret[PLACE_BYTES])
+{
+    struct statfs fs;
+    char root[64];
+
+    ret[0] = '\0';
+    if (statfs("/dev/shm", &fs) == -1 || fs.f_type != TMPFS ||
+        (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < FAST_MIN_BYTES)
+        return;
+    (void)snprintf(root, sizeof(root), "/dev/shm/probing-%u", (unsigned)geteuid());
+    if (file_private_dir(root) < 0)
+        return;
+    int n = snprintf(ret, PLACE_BYTES, "%s/%s", root, leaf);
+    if (n >= PLACE_BYTES || (mkdir(ret, 0700) == -1 && errno != EEXIST))
+        ret[0] = '\0';
+}
+
+/* Another data directory may have led to the same name below /dev/shm: then there is none. */
+static bool fast_is_empty(const char *fast)
+{
+    char path[PLACE_BYTES + 16];
+    (void)snprintf(path, sizeof(path), "%s/rings", fast);
+    return fast[0] && access(path, F_OK) == -1;
+}
+
+int place_make(const char *data_dir, struct place *ret)
+{
+    char root[PLACE_BYTES], leaf[64];
+    struct place p = {.start_time = 0};
+
+    int r = root_make(data_dir, root);
+    if (r == 0)
+        r = proc_start_time(getpid(), &p.start_time);
+    if (r < 0)
+        return r;
+    /* A directory that is there belongs to an earlier life in this process; its files stay. */
+    for (int again = 1; again < AGAIN_MAX; again++) {
+        int n = snprintf(leaf, sizeof(leaf), "%d-%llu", (int)getpid(),
+                         (unsigned long long)p.start_time);
+        if (again > 1)
+            (void)snprintf(leaf + n, sizeof(leaf) - (size_t)n, ".%d", again);
+        if (snprintf(p.directory, PLACE_BYTES, "%s/%s", root, leaf) + 8 > SOCKET_PATH_MAX)
+            return err_set(-ENAMETOOLONG,
+                           "a socket in %s/%s would have too long a path: name a "
+                           "shorter PROBING_DATA_DIR",
+                           root, leaf);
+        if (mkdir(p.directory, 0700) == 0) {
+            fast_make(leaf, p.fast);
+            if (!fast_is_empty(p.fast))
+                p.fast[0] = '\0';
+            *ret = p;
+            return 0;
+        }
+        if (errno != EEXIST)
+            return err_set(-errno, "cannot make %s: %s", p.directory, strerror(errno));
+    }
+    return err_set(-EEXIST, "%s holds %d directories of this process; probing gc removes old ones",
+                   root, AGAIN_MAX);
+}
+
+int place_link(const struct place *p)
+{
+    static const char *const names[] = {"rings", "strings"};
+    char from[PLACE_BYTES], to[PLACE_BYTES + 16];
+
+    for (size_t i = 0; i < 2 && p->fast[0]; i++) {
+        int r = place_path(p, names[i], from);
+        if (r < 0)
+            return r;
+        (void)snprintf(to, sizeof(to), "%s/%s", p->fast, names[i]);
+        if (symlink(to, from) == -1 && errno != EEXIST)
+            return err_set(-errno, "cannot link %s to %s: %s", from, to, strerror(errno));
+    }
+    return 0;
+}
+
+/* One line of text: control characters (the NULs between arguments too) become blanks. */
+static void add_line(struct buf *b, const char *key, const char *text, size_t n)
+{
+    while (n > 0 && (unsigned char)text[n - 1] < ' ')
+        n--;
+    (void)buf_addf(b, "%s: ", key);
+    for (size_t i = 0; i < n; i++)
+        (void)buf_addc(b, (unsigned char)text[i] < ' ' ? ' ' : text[i]);
+    (void)buf_addc(b, '\n');
+}
+
+static void add_file(struct buf *b, const char *key, const char *path)
+{
+    struct buf text;
+    buf_init(&text, (size_t)1 << 20);
+    if (file_read(AT_FDCWD, path, &text) == 0)
+        add_line(b, key, text.data ? text.data : "", text.size);
+    buf_done(&text);
+}
+
+int place_info(const struct place *p, const char *version, int64_t utc_offset)
+{
+    struct buf b;
+    char path[PLACE_BYTES], exe[4096];
+
+    int r = place_path(p, "info", path);
+    if (r < 0)
+        return r;
+    buf_init(&b, (size_t)4 << 20);
+    (void)buf_addf(&b, "pid: %d\nstart_time: %llu\nuid: %u\n", (int)getpid(),
+                   (unsigned long long)p->start_time, (unsigned)geteuid());
+    add_file(&b, "boot_id", "/proc/sys/kernel/random/boot_id");
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe));
+    add_line(&b, "executable", exe, n > 0 ? (size_t)n : 0);
+    add_file(&b, "command", "/proc/self/cmdline");
+    (void)buf_addf(&b, "version: %s\nutc_offset: %lld\n", version, (long long)utc_offset);
+    r = b.failed ? err_set(b.failed, "no memory for %s", path)
+                 : file_write(AT_FDCWD, path, b.data, b.size, 0600);
+    buf_done(&b);
+    return r;
+}
+
+void place_failed(const struct place *p, const char *why)
+{
+    char path[PLACE_BYTES], line[ERR_TEXT_BYTES + 2];
+    int n = snprintf(line, sizeof(line), "%s\n", why);
+    if (p->directory[0] && place_path(p, "failed", path) == 0)
+        (void)file_write(AT_FDCWD, path, line, (size_t)n, 0600); /* nobody else could be told */
+}
+
+/* ---- settings ---- */
+
+static int read_lines(const char *settings,
+                      int (*line)(void *arg, const char *key, const char *value), void *arg)
+{
+    char *copy = strdup(settings ? settings : "");
+    int r = copy ? 0 : err_set(-ENOMEM, "no memory for settings");
+
+    for (char *at = copy; at && r == 0;) {
+        char *end = strchr(at, '\n');
+        if (end)
+            *end = '\0';
+        char *equals = strchr(at, '=');
+        if (equals) {
+            *equals = '\0';
+            r = line(arg, at, equals + 1);
+        } else if (at[0]) {
+            r = err_set(-EINVAL, "'%.80s' is no setting: NAME=VALUE", at);
+        }
+        at = end ? end + 1 : NULL;
+    }
+    free(copy);
+    return r;
+}
+
+int settings_read(const char *settings,
+                  int (*environment)(void *arg, const char *key, const char *value),
+                  int (*line)(void *arg, const char *key, const char *value), void *arg)
+{
+    static const char prefix[] = "PROBING_";
+    struct buf b;
+    int r = 0;
+
+    buf_init(&b, ENVIRON_MAX_BYTES);
+    if (file_read(AT_FDCWD, "/proc/self/environ", &b) < 0)
+        buf_reset(&b); /* not readable (a dumpable flag): as if nothing was set */
+    const char *end = b.data + b.size;
+    for (const char *at = b.data; at && at < end && r == 0; at += strlen(at) + 1) {
+        const char *equals = strchr(at, '=');
+        char key[128];
+        if (strncmp(at, prefix, sizeof(prefix) - 1) != 0 || !equals)
+            continue;
+        at += sizeof(prefix) - 1;
+        if ((size_t)(equals - at) >= sizeof(key))
+            continue;
+        (void)snprintf(key, sizeof(key), "%.*s", (int)(equals - at), at);
+        r = environment(arg, key, equals + 1);
+    }
+    buf_done(&b);
+    return r < 0 ? r : read_lines(settings, line, arg);
+}
+
+int plugin_path(const void *code, const char *own, struct buf *ret)
+{
+    char real[PATH_MAX];
+    Dl_info info;
+
+    if (own && own[0])
+        (void)buf_addf(ret, "%s:", own);
+    /* A core that came as a memfd has no directory; its plugins come through the door. */
+    if (dladdr(code, &info) && info.dli_fname && strncmp(info.dli_fname, "/proc/", 6) != 0 &&
+        realpath(info.dli_fname, real)) {
+        char *slash = strrchr(real, '/');
+        *slash = '\0';
+        (void)buf_addf(ret, "%s/plugins:%s", real, real);
+    }
+    return ret->failed;
+}

@@ -1,0 +1,734 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/probing.c - the life of the core in a process: how it starts, forks and leaves.
+ *
+ * Threads: probing_start() runs on a thread of the host that may hold any lock of libc, so it makes
+ * one thread and nothing else; all the rest is done by that thread, "probing/main", which waits for
+ * the end and then undoes everything.  The code stays mapped afterwards: other threads may still
+ * return into it, and entering again costs nothing.
+ *
+ * Exported are probing_version, probing_start and probing_stop.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/base/thread.h"
+#include "core/host/host.h"
+#include "core/life.h"
+#include "core/ring/ring.h"
+#include "core/script/script.h"
+#include "core/server/server.h"
+#include "core/sql/sql.h"
+#include "core/store/store.h"
+
+#define VERSION "0.1.0"
+#define SETTINGS_BYTES 16384 /* all "key=value" lines of one start */
+#define MAIN_STACK ((size_t)512 << 10)
+#define MAIN_STACK_MOST ((size_t)8 << 20)      /* the host's thread-local storage lives on it too */
+#define DEFAULT_BYTES ((uint64_t)1 << 30)      /* bytes: max_memory=1GB, see the table below */
+#define DEFAULT_KEEP_NS (7 * 86400 * NS_PER_S) /* ns: retention=7d */
+#define PLUGINS_NS (2 * NS_PER_S) /* the door opens by then, whatever a plugin's start waits for */
+#define ANSWER_NS (NS_PER_S / 20) /* the answer to `eject` gets this long to leave the socket */
+#define QUIET_NS (2 * NS_PER_S) /* commands that still run get this long before they are cut off */
+#define STOP_NS (20 * NS_PER_S) /* how long probing_stop() waits */
+#define FORK_WAIT_NS \
+    (NS_PER_S / 10)      /* how long a fork waits for a start or stop going on: briefly */
+#define SIBLING_FDS 4096 /* descriptors looked at to find another copy of the core */
+
+#define EXPORT __attribute__((visibility("default")))
+
+enum { IDLE, STARTING, RUNNING, STOPPING, CHILD };
+
+/* The one global. */
+static struct probing {
+    _Atomic int state;
+    struct core core;      /* written by main under `life`, read by it and by fork handlers */
+    pthread_rwlock_t life; /* write: while a part comes or goes; read: around a fork */
+    struct event stop, stopped, plugins_loaded;
+    bool events_made, atfork_made; /* main's only; for ever */
+    _Atomic int stop_result;
+    int guard_fd; /* the abstract socket that says "here"; -1: none */
+    char settings[SETTINGS_BYTES];
+    char data_dir[PLACE_BYTES], own_path[4096],
+        token[256];          /* main's only: settings before there is a host */
+    pthread_t plugin_thread; /* main's only */
+    bool plugin_thread_made;
+    char plugins[1024];
+} g = {.life = PTHREAD_RWLOCK_INITIALIZER, .guard_fd = -1};
+
+/* Whether this thread's fork holds `life`; the one other thread-local of the core beside the ring. */
+static __thread bool fork_locked __attribute__((tls_model("initial-exec")));
+
+EXPORT extern const char probing_version[];
+EXPORT int probing_start(const char *settings);
+EXPORT int probing_stop(void);
+
+const char probing_version[] = VERSION;
+
+/* ---- settings ---- */
+
+static int set_probing(void *self, const char *name, const char *value);
+static int set_server(void *self, const char *name, const char *value);
+
+static const struct probing_config probing_settings[] = {
+    {.name = "plugins",
+     .value = "python",
+     .doc = "plugins loaded at the start, with ',' between",
+     .type = PROBING_STR},
+    {.name = "max_memory",
+     .value = "1GB",
+     .doc = "bytes that all stored rows may take together",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .flags = PROBING_LIVE,
+     .min = 1 << 20,
+     .max = INT64_C(1) << 46},
+    {.name = "retention",
+     .value = "7d",
+     .doc = "rows older than this are removed; 0: none is",
+     .type = PROBING_I64,
+     .unit = PROBING_NS,
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = INT64_MAX},
+    {.name = "log_level",
+     .value = "info",
+     .doc = "error, warn, info or debug: what probing.log keeps",
+     .type = PROBING_STR,
+     .flags = PROBING_LIVE},
+    {.name = NULL}};
+
+static const struct probing_config server_settings[] = {
+    {.name = "listen",
+     .value = "",
+     .doc = "TCP address to listen on, 127.0.0.1:9922 or :9922; empty: the local socket only",
+     .type = PROBING_STR,
+     .flags = PROBING_LIVE},
+    {.name = NULL}};
+
+static uint64_t number_setting(const char *name, uint64_t otherwise,
+                               int (*parse)(const char *, uint64_t *))
+{
+    struct buf b;
+    uint64_t value = otherwise;
+    buf_init(&b, 256);
+    if (host_config_get(g.core.host, name, &b) < 0 ||
+        (parse_u64(buf_text(&b), &value) < 0 && parse(buf_text(&b), &value) < 0))
+        value = otherwise;
+    buf_done(&b);
+    return value;
+}
+
+static int set_level(const char *value)
+{
+    static const struct {
+        const char *name;
+        int level;
+    } levels[] = {{"error", PROBING_ERROR},
+                  {"warn", PROBING_WARN},
+                  {"info", PROBING_INFO},
+                  {"debug", PROBING_DEBUG}};
+    for (size_t i = 0; i < sizeof(levels) / sizeof(levels[0]); i++) {
+        if (strcmp(levels[i].name, value) == 0) {
+            host_log_level(g.core.host, levels[i].level);
+            return 0;
+        }
+    }
+    return err_set(-EINVAL, "probing.log_level is error, warn, info or debug, not '%.40s'", value);
+}
+
+static int set_probing(void *self, const char *name, const char *value)
+{
+    (void)self;
+    uint64_t number = 0;
+    if (strcmp(name, "log_level") == 0)
+        return set_level(value);
+    if (strcmp(name, "plugins") == 0)
+        return 0;
+    int r = parse_u64(value, &number);
+    if (r < 0)
+        return r;
+    bool bytes = strcmp(name, "max_memory") == 0;
+    /* The other of the two is asked as it stands: this one is kept only when we return. */
+    store_set_limits(
+        g.core.store,
+        bytes ? number : number_setting("probing.max_memory", DEFAULT_BYTES, parse_bytes),
+        bytes ? number_setting("probing.retention", DEFAULT_KEEP_NS, parse_ns) : number);
+    return 0;
+}
+
+static int set_server(void *self, const char *name, const char *value)
+{
+    (void)self;
+    (void)name;
+    return g.core.server ? server_listen(g.core.server, value) : 0;
+}
+
+static bool is_ours(const struct probing_config *table, const char *name)
+{
+    while (table->name && strcmp(table->name, name) != 0)
+        table++;
+    return table->name != NULL;
+}
+
+/* One setting by its full name; what is wrong with it is logged, never a reason not to start. */
+static int apply(const char *name, const char *value)
+{
+    struct core *c = &g.core;
+    if (strcmp(name, "probing.data_dir") == 0)
+        (void)snprintf(g.data_dir, sizeof(g.data_dir), "%s", value);
+    else if (strcmp(name, "probing.plugin_path") == 0)
+        (void)snprintf(g.own_path, sizeof(g.own_path), "%s", value);
+    else if (strcmp(name, "probing.token") == 0)
+        (void)snprintf(g.token, sizeof(g.token), "%s", value);
+    else if (c->host && host_config_set(c->host, name, value) < 0)
+        host_log(c->host, PROBING_WARN, "setting from the start ignored: %s", err_text());
+    return 0;
+}
+
+/* PROBING_TORCH_RATE is torch.rate, PROBING_MAX_MEMORY is probing.max_memory; a few have names of
+ * their own. */
+static int from_environment(void *arg, const char *key, const char *value)
+{
+    char name[160], lower[128], other[300];
+    size_t n = strlen(key);
+
+    (void)arg;
+    if (strcmp(key, "TARGET") == 0) /* the command's, not ours */
+        return 0;
+    if (strcmp(key, "PORT") == 0) {
+        (void)snprintf(other, sizeof(other), "%s%.250s", strchr(value, ':') ? "" : ":", value);
+        return apply("server.listen", value[0] ? other : "");
+    }
+    if (strcmp(key, "RETENTION_DAYS") == 0) {
+        (void)snprintf(other, sizeof(other), "%.250sd", value);
+        return apply("probing.retention", other);
+    }
+    for (size_t i = 0; i <= n; i++)
+        lower[i] = key[i] >= 'A' && key[i] <= 'Z' ? (char)(key[i] + ('a' - 'A')) : key[i];
+    char *underscore = strchr(lower, '_');
+    bool ours = is_ours(probing_settings, lower) || strcmp(lower, "data_dir") == 0 ||
+                strcmp(lower, "plugin_path") == 0 || strcmp(lower, "token") == 0;
+    if (!ours && !underscore)
+        return 0; /* PROBING_SOMETHING of somebody else */
+    if (!ours)
+        *underscore = '.';
+    (void)snprintf(name, sizeof(name), "%s%s", ours ? "probing." : "", lower);
+    return apply(name, value);
+}
+
+static int from_line(void *arg, const char *key, const char *value)
+{
+    if (strncmp(key, "PROBING_", 8) == 0 && strlen(key) < 120)
+        return from_environment(arg, key + 8, value);
+    return apply(key, value);
+}
+
+/* ---- store and scripts speak through these ---- */
+
+static int store_add(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
+                     struct table **ret)
+{
+    return store_table_add(arg, schema, d, self, ret);
+}
+
+static int store_intern(void *arg, const void *p, size_t n, uint64_t *ret_id)
+{
+    return intern(store_interns(arg), p, n, ret_id);
+}
+
+static void ask_to_stop(void *arg)
+{
+    (void)arg;
+    event_raise(&g.stop);
+}
+
+/* ---- start ---- */
+
+static int start_store(struct core *c)
+{
+    struct store_options o = {.directory = c->place.directory,
+                              .fast_directory = c->place.fast[0] ? c->place.fast : NULL,
+                              .max_bytes = DEFAULT_BYTES,
+                              .keep_ns = DEFAULT_KEEP_NS};
+    int r = tables_new(&c->tables);
+    if (r == 0)
+        r = store_create(&o, c->tables, &c->store);
+    if (r == 0)
+        r = place_link(&c->place);
+    if (r == 0)
+        r = place_info(&c->place, VERSION, store_utc_offset(c->store));
+    return r < 0 ? r : sql_new(c->tables, c->store, &c->sql);
+}
+
+static int start_host(struct core *c, struct host_store *store)
+{
+    struct buf path;
+    buf_init(&path, 16384);
+    int r = plugin_path(probing_version, g.own_path, &path);
+    struct host_options o = {
+        .version = VERSION, .plugin_path = buf_text(&path), .tables = c->tables, .store = *store};
+    if (r == 0)
+        r = host_new(&o, &c->host);
+    buf_done(&path);
+    if (r == 0)
+        r = host_settings_add(c->host, "probing", probing_settings, sizeof(probing_settings[0]),
+                              set_probing, NULL);
+    if (r == 0)
+        r = host_settings_add(c->host, "server", server_settings, sizeof(server_settings[0]),
+                              set_server, NULL);
+    if (r == 0)
+        r = settings_read(g.settings, from_environment, from_line,
+                          NULL); /* the rest, now with a host */
+    if (r == 0)
+        r = host_stack_add(c->host);
+    if (r == 0)
+        r = commands_add(c);
+    if (r == 0)
+        r = about_tables_add(c);
+    return r;
+}
+
+/* TCP is an extra: when it cannot be had the local socket still answers, and the log says why. */
+static int start_server(struct core *c)
+{
+    char sock[PLACE_BYTES], token[PLACE_BYTES], door[PLACE_BYTES];
+    struct buf listen;
+
+    int r = place_path(&c->place, "sock", sock);
+    if (r == 0)
+        r = place_path(&c->place, "token", token);
+    if (r == 0)
+        r = place_path(&c->place, "door", door);
+    if (r == 0)
+        r = host_door_open(c->host, door);
+    if (r < 0)
+        return r;
+    struct server_options o = {.host = c->host,
+                               .sql = c->sql,
+                               .socket_path = sock,
+                               .token_path = token,
+                               .token = g.token[0] ? g.token : NULL,
+                               .version = VERSION};
+    r = server_new(&o, &c->server);
+    if (r < 0)
+        return r;
+    buf_init(&listen, 1024);
+    if (host_config_get(c->host, "server.listen", &listen) >= 0 && listen.size > 0 &&
+        server_listen(c->server, buf_text(&listen)) < 0)
+        host_log(c->host, PROBING_ERROR, "server.listen=%s: %s", buf_text(&listen), err_text());
+    buf_done(&listen);
+    return 0;
+}
+
+static bool has_python(void)
+{
+    return dlsym(RTLD_DEFAULT, "Py_GetVersion") != NULL;
+}
+
+/* "python" goes out of the default list when there is no interpreter in this process. */
+static void choose_plugins(struct core *c)
+{
+    struct buf b;
+    buf_init(&b, sizeof(g.plugins) - 1);
+    g.plugins[0] = '\0';
+    if (host_config_get(c->host, "probing.plugins", &b) < 0)
+        goto out;
+    if (strcmp(buf_text(&b), "python") == 0 && !has_python())
+        goto out;
+    (void)snprintf(g.plugins, sizeof(g.plugins), "%s", buf_text(&b));
+out:
+    buf_done(&b);
+}
+
+static void *load_plugins(void *arg)
+{
+    struct core *c = arg;
+    (void)host_plugin_load_all(c->host, g.plugins);
+    event_raise(&g.plugins_loaded);
+    return NULL;
+}
+
+/* On a thread of its own, so that a plugin whose start hangs does not keep the door shut. */
+static int start_plugins(struct core *c)
+{
+    choose_plugins(c);
+    if (!g.plugins[0])
+        return 0;
+    int r = thread_start(&g.plugin_thread, "probing/load", 0, load_plugins, c);
+    if (r < 0)
+        return r;
+    g.plugin_thread_made = true;
+    if (!event_wait(&g.plugins_loaded, PLUGINS_NS))
+        host_log(c->host, PROBING_WARN, "plugins (%s) take long to start; going on without waiting",
+                 g.plugins);
+    return 0;
+}
+
+static void lock_life(void)
+{
+    (void)pthread_rwlock_wrlock(&g.life);
+}
+
+static void unlock_life(void)
+{
+    (void)pthread_rwlock_unlock(&g.life);
+}
+
+static int start_parts(struct core *c)
+{
+    struct host_store store = {.table_add = store_add, .intern = store_intern};
+
+    /* A first look for what must be known before there is a host; nothing else is kept of it. */
+    int r = settings_read(g.settings, from_environment, from_line, NULL);
+    if (r == 0)
+        r = place_make(g.data_dir, &c->place);
+    if (r < 0)
+        return r;
+    lock_life();
+    r = start_store(c);
+    store.arg = c->store;
+    if (r == 0)
+        r = start_host(c, &store);
+    struct scripts_options scripts = {
+        .host = c->host, .sql = c->sql, .store = &store, .version = VERSION};
+    if (r == 0)
+        r = scripts_new(&scripts, &c->scripts);
+    if (r == 0)
+        r = host_start(c->host);
+    unlock_life();
+    if (r == 0)
+        r = start_plugins(c);
+    lock_life();
+    if (r == 0)
+        r = start_server(c);
+    unlock_life();
+    return r;
+}
+
+/* ---- stop ---- */
+
+static void remove_ways_in(const struct place *p)
+{
+    static const char *const names[] = {"sock", "door", "token"};
+    char path[PLACE_BYTES];
+    for (size_t i = 0; p->directory[0] && i < sizeof(names) / sizeof(names[0]); i++)
+        if (place_path(p, names[i], path) == 0)
+            (void)unlink(path);
+}
+
+/* Last come, first gone; works on a half-started core too. */
+static void stop_parts(struct core *c)
+{
+    if (c->host)
+        (void)host_quiet(c->host, QUIET_NS);
+    (void)event_wait(&g.stop, ANSWER_NS);
+    if (g.plugin_thread_made)
+        (void)pthread_join(g.plugin_thread, NULL);
+    g.plugin_thread_made = false;
+    lock_life();
+    struct server *server = c->server;
+    c->server = NULL;
+    server_free(server);
+    scripts_free(c->scripts);
+    c->scripts = NULL;
+    host_free(c->host);
+    c->host = NULL;
+    sql_free(c->sql);
+    c->sql = NULL;
+    store_free(c->store);
+    c->store = NULL;
+    tables_free(c->tables);
+    c->tables = NULL;
+    unlock_life();
+    remove_ways_in(&c->place);
+}
+
+static void forget_guard(void)
+{
+    if (g.guard_fd != -1)
+        (void)close(g.guard_fd);
+    g.guard_fd = -1;
+}
+
+/* ---- fork ---- */
+
+static struct timespec fork_limit(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_REALTIME, &t); /* what pthread_rwlock_timedrdlock() counts by */
+    t.tv_nsec += (long)FORK_WAIT_NS;
+    t.tv_sec += t.tv_nsec / (long)NS_PER_S;
+    t.tv_nsec %= (long)NS_PER_S;
+    return t;
+}
+
+static void fork_before(void)
+{
+    int state = atomic_load_explicit(&g.state, memory_order_acquire);
+    fork_locked = false;
+    if (state == IDLE || state == CHILD)
+        return;
+    struct timespec limit = fork_limit();
+    fork_locked = pthread_rwlock_timedrdlock(&g.life, &limit) == 0;
+    if (fork_locked && g.core.host)
+        host_fork(g.core.host, PROBING_FORK_BEFORE);
+}
+
+static void fork_parent(void)
+{
+    if (!fork_locked)
+        return;
+    if (g.core.host)
+        host_fork(g.core.host, PROBING_FORK_PARENT);
+    fork_locked = false;
+    (void)pthread_rwlock_unlock(&g.life);
+}
+
+/* Off, for good: our threads are not here.  Without the lock a part may be half made or half gone,
+ * so its pointers are left alone and only what is certain is closed.                     [child] */
+static void fork_child(void)
+{
+    if (atomic_load_explicit(&g.state, memory_order_relaxed) == IDLE)
+        return;
+    atomic_store_explicit(&g.state, CHILD, memory_order_relaxed);
+    ring_disable_in_child();
+    if (fork_locked) {
+        if (g.core.store)
+            store_disable_in_child(g.core.store);
+        if (g.core.server)
+            server_disable_in_child(g.core.server);
+        if (g.core.host)
+            host_fork(g.core.host, PROBING_FORK_CHILD);
+    }
+    if (g.guard_fd != -1)
+        (void)close(g.guard_fd);
+    g.guard_fd = -1;
+    fork_locked = false;
+}
+
+/* ---- main ---- */
+
+static int make_once(void)
+{
+    if (!g.events_made) {
+        int r = event_init(&g.stop);
+        if (r == 0)
+            r = event_init(&g.stopped);
+        if (r == 0)
+            r = event_init(&g.plugins_loaded);
+        if (r < 0)
+            return r;
+        g.events_made = true;
+    }
+    if (!g.atfork_made && pthread_atfork(fork_before, fork_parent, fork_child))
+        return err_set(-ENOMEM, "no memory for fork handlers");
+    g.atfork_made = true;
+    return 0;
+}
+
+static void finish(void)
+{
+    forget_guard();
+    atomic_store_explicit(&g.state, IDLE, memory_order_release);
+    event_raise(&g.stopped);
+}
+
+static void *live(void *arg)
+{
+    struct core *c = &g.core;
+    (void)arg;
+    (void)prctl(PR_SET_NAME, "probing/main", 0, 0, 0);
+    *c = (struct core){.version = VERSION, .stop = ask_to_stop};
+    g.data_dir[0] = g.own_path[0] = g.token[0] = '\0';
+
+    int r = make_once();
+    if (r < 0) {
+        forget_guard();
+        atomic_store_explicit(&g.state, IDLE, memory_order_release);
+        return NULL;
+    }
+    /* Whatever an earlier life left raised is lowered. */
+    (void)event_wait(&g.stop, 0);
+    (void)event_wait(&g.stopped, 0);
+    (void)event_wait(&g.plugins_loaded, 0);
+    r = start_parts(c);
+    if (r < 0) {
+        char why[ERR_TEXT_BYTES];
+        (void)snprintf(why, sizeof(why), "%s", err_why(r));
+        stop_parts(c);
+        place_failed(&c->place, why);
+        finish();
+        return NULL;
+    }
+    atomic_store_explicit(&g.state, RUNNING, memory_order_release);
+    do {
+        while (!event_wait(&g.stop, 3600 * NS_PER_S))
+            continue;
+        r = host_plugins_stop(c->host); /* an eject has done it already; probing_stop() has not */
+        atomic_store_explicit(&g.stop_result, r, memory_order_release);
+        if (r < 0)
+            event_raise(&g.stopped); /* a plugin's code may still run: stay, and say so */
+    } while (r < 0);
+    atomic_store_explicit(&g.state, STOPPING, memory_order_release);
+    stop_parts(c);
+    finish();
+    return NULL;
+}
+
+/* ---- on the borrowed thread ---- */
+
+/* The abstract socket "@probing-<pid>" belongs to the copy of the core that came first.  Gives its
+ * descriptor, -1 when it cannot be had, and sets *ret_sibling when it is ours: then a descriptor of
+ * this process has that name.  (Containers may share abstract names but not pids, so a name that
+ * is taken proves nothing.)  System calls only. */
+static int take_guard(bool *ret_sibling)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX}, other;
+    static const char prefix[] = "probing-";
+    char digits[12];
+    size_t n = 0, at = 1;
+
+    memcpy(name.sun_path + at, prefix, sizeof(prefix) - 1);
+    at += sizeof(prefix) - 1;
+    for (unsigned pid = (unsigned)getpid(); pid; pid /= 10)
+        digits[n++] = (char)('0' + pid % 10);
+    while (n > 0)
+        name.sun_path[at++] = digits[--n];
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at);
+
+    *ret_sibling = false;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd == -1)
+        return -1;
+    if (bind(fd, (struct sockaddr *)&name, size) == 0)
+        return fd;
+    (void)close(fd);
+    for (int i = 0; i < SIBLING_FDS && !*ret_sibling; i++) {
+        socklen_t got = sizeof(other);
+        *ret_sibling = getsockname(i, (struct sockaddr *)&other, &got) == 0 && got == size &&
+                       memcmp(&other, &name, size) == 0;
+    }
+    return -1;
+}
+
+static int make_thread(void)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, old;
+    int e = EINVAL;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (size_t stack = MAIN_STACK; e == EINVAL && stack <= MAIN_STACK_MOST; stack *= 2) {
+        e = pthread_attr_init(&attr);
+        if (e)
+            break;
+        (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        e = pthread_attr_setstacksize(&attr, stack);
+        if (e == 0)
+            e = pthread_create(&thread, &attr, live, NULL);
+        (void)pthread_attr_destroy(&attr);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return -e;
+}
+
+/* Start the core; settings: lines "NAME=VALUE", or NULL.  0: it is starting (the directory's `sock`
+ * appears when it is ready, `failed` when it cannot); 1: it runs already, or another copy of it does;
+ * -EAGAIN: it is just leaving; -ECHILD: forked from a process where it ran; -E2BIG; -errno. */
+int probing_start(const char *settings)
+{
+    int state = IDLE, r = 0;
+    bool sibling = false;
+    size_t n = settings ? strnlen(settings, SETTINGS_BYTES) : 0;
+
+    if (n == SETTINGS_BYTES)
+        return -E2BIG;
+    if (!atomic_compare_exchange_strong_explicit(&g.state, &state, STARTING, memory_order_acq_rel,
+                                                 memory_order_acquire))
+        return state == CHILD ? -ECHILD : state == STOPPING ? -EAGAIN : 1;
+    g.guard_fd = take_guard(&sibling);
+    if (sibling) {
+        r = 1;
+    } else {
+        if (n)
+            memcpy(g.settings, settings, n);
+        g.settings[n] = '\0';
+        r = make_thread();
+    }
+    if (r != 0) {
+        forget_guard();
+        atomic_store_explicit(&g.state, IDLE, memory_order_release);
+    }
+    return r;
+}
+
+/* Leave the process, as `eject` does, and wait for it.  0, -ESRCH: not here, -EBUSY: a plugin's code
+ * may still run, -ETIMEDOUT.  For tests and for owners of a process; never from a signal handler. */
+int probing_stop(void)
+{
+    if (atomic_load_explicit(&g.state, memory_order_acquire) != RUNNING)
+        return -ESRCH;
+    atomic_store_explicit(&g.stop_result, 0, memory_order_release);
+    event_raise(&g.stop);
+    if (!event_wait(&g.stopped, STOP_NS))
+        return -ETIMEDOUT;
+    return atomic_load_explicit(&g.stop_result, memory_order_acquire);
+}
+
+/* ---- preload ---- */
+
+/* Is the file of this code named in a list as LD_PRELOAD has it?  By its last part: ld.so may have
+ * found it in a directory of its own. */
+static bool is_named(const char *list)
+{
+    Dl_info info;
+    if (!dladdr(probing_version, &info) || !info.dli_fname)
+        return false;
+    const char *slash = strrchr(info.dli_fname, '/');
+    const char *own = slash ? slash + 1 : info.dli_fname;
+    size_t own_n = strlen(own);
+    for (const char *at = list; *at; at += strspn(at, ": ")) {
+        size_t n = strcspn(at, ": ");
+        if (n >= own_n && strncmp(at + n - own_n, own, own_n) == 0 &&
+            (n == own_n || at[n - own_n - 1] == '/'))
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+/* Preloaded, nobody will call probing_start(), so this does; brought in any other way, it does
+ * nothing.  glibc hands the environment to constructors, which spares a getenv(). */
+__attribute__((constructor)) static void preloaded(int argc, char **argv, char **environment)
+{
+    const char *list = NULL;
+    bool off = false;
+
+    (void)argc;
+    (void)argv;
+    for (char **e = environment; e && *e; e++) {
+        if (strncmp(*e, "LD_PRELOAD=", 11) == 0)
+            list = *e + 11;
+        off = off || strcmp(*e, "PROBING=0") == 0;
+    }
+    if (list && !off && is_named(list))
+        (void)probing_start(NULL);
+}
