@@ -161,7 +161,7 @@ static void leave(struct thread *t, const struct call *c, bool worked)
 
 PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    if (!torch_on() || hook_nargs(nargsf) < 1)
+    if (!hook_works(hook) || hook_nargs(nargsf) < 1)
         return hook_pass(hook, args, nargsf, kwnames);
     struct call c;
     struct thread *t = enter(&c, args[0]);
@@ -172,7 +172,7 @@ PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
 
 PyObject *call_backward(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    if (!torch_on())
+    if (!hook_works(hook))
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     if (t->step != torch_state.step)

@@ -31,6 +31,7 @@ struct hook { /* a Python object */
     hook_call call;
     PyObject *original;
     ptrdiff_t vectorcall; /* where `original` keeps its own */
+    bool works;           /* it is in its place; else somebody kept it, and it only passes on */
 };
 
 struct place {
@@ -50,6 +51,16 @@ PyObject *hook_pass(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     hook_call call;
     memcpy(&call, (const char *)h->original + h->vectorcall, sizeof(call));
     return call(h->original, args, nargsf, kwnames);
+}
+
+PyObject *hook_original(PyObject *hook)
+{
+    return ((struct hook *)hook)->original;
+}
+
+bool hook_works(PyObject *hook)
+{
+    return ((struct hook *)hook)->works && torch_on();
 }
 
 bool hook_is(PyObject *object)
@@ -214,11 +225,12 @@ static int put(PyObject *owner, PyObject *kept, const char *name, hook_call call
     if (rc == 0 && hook != original &&
         torch_state.py.PyObject_SetAttrString(owner, name, hook) != 0) {
         torch_state.py.PyErr_Clear();
-        torch_state.py.Py_DecRef(hook);
+        torch_state.py.Py_DecRef(hook); /* what add_place() took; ours is left */
         torch_state.py.Py_DecRef(kept);
         n_places--;
         rc = -ENOTSUP;
     }
+    ((struct hook *)hook)->works = rc == 0;
     torch_state.py.Py_DecRef(hook);
     return rc;
 }
@@ -246,6 +258,7 @@ static int restore(struct place *p)
     struct cpython *py = &torch_state.py;
     PyObject *owner = p->instance ? py->PyWeakref_GetObject(p->owner) : p->owner;
     int kept = 0;
+    ((struct hook *)p->hook)->works = false;
     if (owner && owner != py->_Py_NoneStruct) {
         py->Py_IncRef(owner);
         PyObject *now = own_attribute(owner, p->name, p->instance);

@@ -207,6 +207,29 @@ static void reset_rows(void)
     step_begin(0);
 }
 
+/* torch.compile compares a module's call with what Module.__call__ was when dynamo was imported,
+ * and traces straight into forward() when they are the same; anything else it cannot trace.  So
+ * tell it what stands there now.  (Seen in torch 2.13; can go when dynamo looks it up itself.) */
+static void tell_dynamo(void)
+{
+    static const char name[] = "unpatched_nn_module_call";
+    static const char *const modules[] = {"torch._dynamo.utils",
+                                          "torch._dynamo.variables.nn_module"};
+    struct cpython *py = &torch_state.py;
+    PyObject *now = attribute_of(torch_state.module_class, "__call__");
+    PyObject *before = now && hook_is(now) ? hook_original(now) : now;
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
+        PyObject *module = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), modules[i]);
+        PyObject *known = attribute_of(module, name);
+        if (known && known != now &&
+            (hook_is(known) ? hook_original(known) == now : known == before))
+            (void)py->PyObject_SetAttrString(module, name, now);
+        py->PyErr_Clear();
+        py->Py_DecRef(known);
+    }
+    py->Py_DecRef(now);
+}
+
 static int put_hooks(void)
 {
     struct torch *s = &torch_state;
@@ -222,6 +245,7 @@ static int put_hooks(void)
     if (autograd)
         (void)hook_instance(autograd, "backward", call_backward);
     s->py.PyErr_Clear();
+    tell_dynamo();
     return 0;
 }
 
@@ -232,6 +256,8 @@ static int uninstall(void *unused)
     atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
     torch_state.live = false;
     int kept = hook_restore_all();
+    if (torch_state.module_class)
+        tell_dynamo();
     names_forget_all();
     drop_torch();
     return kept;

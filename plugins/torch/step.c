@@ -90,7 +90,7 @@ static void step_done(struct thread *t, uint64_t begin_ns, uint64_t end_ns)
 /* Stands for `step` of a class (args[0] is the optimizer) or of an instance (it is not). */
 static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    if (!torch_on())
+    if (!hook_works(hook))
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     uint32_t life = t->life;
@@ -108,7 +108,7 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
 
 PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    if (!torch_on() || hook_nargs(nargsf) < 1)
+    if (!hook_works(hook) || hook_nargs(nargsf) < 1)
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     t->step_name = names_class(args[0]);

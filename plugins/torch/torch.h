@@ -114,6 +114,9 @@ int hook_class(PyObject *class, const char *name, hook_call call);
 int hook_instance(PyObject *object, const char *name, hook_call call);
 /* Is this object one of ours? */
 bool hook_is(PyObject *object);
+/* Is it in its place, and the plugin on?  Else it only passes calls on. */
+bool hook_works(PyObject *hook);
+PyObject *hook_original(PyObject *hook); /* borrowed */
 /* Call what stood there before, with the same arguments. */
 PyObject *hook_pass(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 /* Everything back where it was; gives how many places somebody else has changed since (there the
