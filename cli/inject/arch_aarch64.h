@@ -102,12 +102,11 @@ static inline uint64_t arch_syscall_result(const arch_registers *r)
 }
 
 static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, uint64_t function,
-                                 const uint64_t a[2], uint64_t frame)
+                                 const uint64_t a[4], uint64_t frame)
 {
     r->pc = stub;
     r->sp = sp & ~UINT64_C(15);
-    r->regs[0] = a[0];
-    r->regs[1] = a[1];
+    memcpy(r->regs, a, 4 * sizeof r->regs[0]);
     r->regs[20] = function;
     r->regs[21] = frame;
     r->regs[29] = 0;

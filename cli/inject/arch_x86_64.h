@@ -100,13 +100,15 @@ static inline uint64_t arch_syscall_result(const arch_registers *r)
 }
 
 static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, uint64_t function,
-                                 const uint64_t a[2], uint64_t frame)
+                                 const uint64_t a[4], uint64_t frame)
 {
     r->rip = stub;
     r->rsp = sp & ~UINT64_C(15);
     r->rax = function;
     r->rdi = a[0];
     r->rsi = a[1];
+    r->rdx = a[2];
+    r->rcx = a[3];
     r->r14 = frame;
     r->orig_rax = (uint64_t)-1;
     r->eflags &= ~UINT64_C(0x500);

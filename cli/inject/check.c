@@ -95,8 +95,6 @@ int check_target(struct target *t)
     char value[64], comm[32];
     if (t->pid <= 0 || !target_status(t->pid, 0, "State", value, sizeof value))
         return err_set(-ESRCH, "there is no process %d (seen from this pid namespace)", t->pid);
-    if (t->pid == getpid())
-        return err_set(-EINVAL, "process %d is this command itself", t->pid);
     comm_of(t->pid, comm);
     if (value[0] == 'Z' || value[0] == 'X')
         return err_set(-ESRCH,

@@ -242,6 +242,10 @@ static int find_dlopen(struct target *t, const struct stack_module *libc)
         t->dlerror = 0;
         t->old_dlopen = true;
     }
+    t->syscall = stack_symbol_address(t->view, libc, "syscall");
+    t->errno_location = stack_symbol_address(t->view, libc, "__errno_location");
+    if (!t->syscall || !t->errno_location)
+        return err_set(-ENOEXEC, "%s of process %d has no syscall()", libc->path, t->pid);
     return t->dlopen ? 0 : err_set(-ENOEXEC, "%s of process %d has no dlopen", libc->path, t->pid);
 }
 

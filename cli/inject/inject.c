@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/inject/inject.c - the order of an injection, and its undoing.
- * Signals of ours are blocked while a thread of the target is changed, so that we always undo.
+ * Signals of ours are blocked while a thread of the target is changed, so that we always undo, and
+ * the work is done in a process of its own, which survives the command.
  */
 #include "cli/inject/inject.h"
 
@@ -12,12 +13,13 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/inject/target.h"
 #include "core/base/buf.h"
 
-#define SETTINGS_MAX_BYTES 65536
 #define DEFAULT_TIMEOUT_NS (5 * NS_PER_S)
 #define CORE_NAME "probing-core" /* of the memfd: what /proc/PID/maps shows */
 
@@ -43,19 +45,20 @@ static int remote(struct target *t, uint64_t number, const uint64_t a[6], const 
     return rc;
 }
 
-/* Two pieces of memory in the target: data and stack of ours, and a page with the stub. */
+/* Memory in the target: data and stack of ours, with a page for the stub in it. */
 static int make_scratch(struct target *t)
 {
     static unsigned char frame[FRAME_BYTES];
     const uint64_t private = MAP_PRIVATE | MAP_ANONYMOUS, none = UINT64_MAX;
     const uint64_t data[6] = {0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, private | MAP_NORESERVE,
                               none, 0};
-    const uint64_t code[6] = {0, STUB_BYTES, PROT_READ | PROT_EXEC, private, none, 0};
     uint64_t at;
     int rc = remote(t, SYS_mmap, data, "memory", &at);
     if (rc < 0)
         return rc;
     t->scratch = at;
+    const uint64_t code[6] = {at + SCRATCH_STUB, STUB_BYTES, PROT_READ | PROT_EXEC,
+                              private | MAP_FIXED, none, 0};
     rc = remote(t, SYS_mmap, code, "executable memory", &at);
     if (rc < 0)
         return rc;
@@ -67,15 +70,43 @@ static int make_scratch(struct target *t)
     return rc < 0 ? rc : tracee_write(t, t->scratch + SCRATCH_FRAME, frame, size);
 }
 
+/* The thread may stand between a failed call and its look at errno. */
+static int keep_errno(struct target *t)
+{
+    uint64_t at;
+    int rc = tracee_call(t, t->errno_location, (uint64_t[4]){0}, &at);
+    if (rc == 0)
+        rc = stack_read(t->view, at, &t->errno_kept, sizeof t->errno_kept);
+    if (rc == 0)
+        t->errno_at = at;
+    return rc;
+}
+
+/* A system call by libc's syscall(): *ret is its result or a negative errno. */
+static int call_system(struct target *t, uint64_t number, uint64_t a, uint64_t b, int *ret)
+{
+    uint64_t value;
+    int32_t code;
+    int rc = tracee_call(t, t->syscall, (uint64_t[4]){number, a, b}, &value);
+    if (rc == 0 && (int32_t)value == -1) {
+        rc = stack_read(t->view, t->errno_at, &code, sizeof code);
+        *ret = -code;
+    } else if (rc == 0) {
+        *ret = (int32_t)value;
+    }
+    return rc;
+}
+
 /* Puts back what was made, as far as it was made. */
 static void undo(struct target *t)
 {
     uint64_t ignored;
+    int closed;
     if (t->seized && t->stopped && !t->left_alone) {
         if (t->fd != -1)
-            (void)tracee_syscall(t, SYS_close, (uint64_t[6]){(uint64_t)t->fd}, &ignored);
-        if (t->stub)
-            (void)tracee_syscall(t, SYS_munmap, (uint64_t[6]){t->stub, STUB_BYTES}, &ignored);
+            (void)call_system(t, SYS_close, (uint64_t)t->fd, 0, &closed);
+        if (t->errno_at)
+            (void)tracee_write(t, t->errno_at, &t->errno_kept, sizeof t->errno_kept);
         if (t->scratch)
             (void)tracee_syscall(t, SYS_munmap, (uint64_t[6]){t->scratch, SCRATCH_BYTES}, &ignored);
     }
@@ -83,7 +114,7 @@ static void undo(struct target *t)
     if (t->file[0])
         (void)unlink(t->file);
     t->fd = -1;
-    t->stub = t->scratch = 0;
+    t->stub = t->scratch = t->errno_at = 0;
     t->file[0] = '\0';
 }
 
@@ -111,16 +142,12 @@ static int by_memfd(struct target *t, const struct library *l, char *ret_path, s
     static const unsigned flags[] = {MFD_CLOEXEC | MFD_EXEC, MFD_CLOEXEC,
                                      MFD_CLOEXEC | MFD_NOEXEC_SEAL};
     char path[64], dots[128] = "";
-    uint64_t fd = 0;
-    int rc = tracee_write(t, t->scratch, CORE_NAME, sizeof CORE_NAME);
-    for (int i = 0; i < 3 && rc == 0; i++) {
-        rc = tracee_syscall(t, SYS_memfd_create, (uint64_t[6]){t->scratch, flags[i]}, &fd);
-        if (rc < 0 || fd < UINT64_MAX - 4096)
-            break;
-    }
-    if (rc < 0 || fd > UINT64_MAX - 4096)
-        return rc < 0 ? rc : (int)fd;
-    t->fd = (int)fd;
+    int fd = -EINVAL, rc = tracee_write(t, t->scratch, CORE_NAME, sizeof CORE_NAME);
+    for (int i = 0; i < 3 && rc == 0 && fd < 0; i++)
+        rc = call_system(t, SYS_memfd_create, t->scratch, flags[i], &fd);
+    if (rc < 0 || fd < 0)
+        return rc < 0 ? rc : fd;
+    t->fd = fd;
     (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", t->pid, t->fd);
     rc = write_library(l, path, O_WRONLY);
     uint64_t tag = clock_monotonic() / 1024;
@@ -160,7 +187,7 @@ static int loader_error(struct target *t)
 {
     char text[400] = "";
     uint64_t at = 0;
-    if (t->dlerror && tracee_call(t, t->dlerror, 0, 0, &at) == 0 && at)
+    if (t->dlerror && tracee_call(t, t->dlerror, (uint64_t[4]){0}, &at) == 0 && at)
         (void)stack_read_some(t->view, at, text, sizeof text - 1);
     text[strcspn(text, "\n")] = '\0';
     return err_set(-ELIBACC, "process %d cannot load the library: %s%s", t->pid,
@@ -184,7 +211,7 @@ static int load(struct target *t, const struct library *l, uint64_t *ret_start)
     if (t->old_dlopen)
         flags |= 0x80000000u; /* __RTLD_DLOPEN */
     if (rc == 0)
-        rc = tracee_call(t, t->dlopen, t->scratch, flags, &handle);
+        rc = tracee_call(t, t->dlopen, (uint64_t[4]){t->scratch, flags}, &handle);
     if (rc < 0)
         return rc;
     if (!handle)
@@ -211,7 +238,7 @@ static int start(struct target *t, uint64_t function, struct buf *settings)
     uint64_t value;
     int rc = tracee_write(t, t->scratch + SCRATCH_SETTINGS, buf_text(settings), settings->size + 1);
     if (rc == 0)
-        rc = tracee_call(t, function, t->scratch + SCRATCH_SETTINGS, 0, &value);
+        rc = tracee_call(t, function, (uint64_t[4]){t->scratch + SCRATCH_SETTINGS}, &value);
     if (rc < 0)
         return rc;
     rc = (int32_t)value;
@@ -229,6 +256,8 @@ static int use_thread(struct target *t, const struct library *l, struct buf *set
     int rc = tracee_save(t);
     if (rc == 0)
         rc = make_scratch(t);
+    if (rc == 0)
+        rc = keep_errno(t);
     if (rc == 0 && !function)
         rc = load(t, l, &function);
     return rc < 0 ? rc : start(t, function, settings);
@@ -294,7 +323,7 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     return rc < 0 ? err_set(rc, "%s", why) : 0;
 }
 
-int inject_into(const struct inject_options *o, struct inject_result *ret)
+static int inject_here(const struct inject_options *o, struct inject_result *ret)
 {
     struct inject_result result = {0};
     struct library library = {0};
@@ -318,5 +347,67 @@ int inject_into(const struct inject_options *o, struct inject_result *ret)
     result.total_ns = clock_monotonic() - begin;
     if (rc == 0)
         *ret = result;
+    return rc;
+}
+
+/* ---- the process that does it ---- */
+
+struct answer {
+    int rc;
+    struct inject_result result;
+    char why[ERR_TEXT_BYTES];
+};
+
+/* Until the worker has ended.  Ctrl-C and the like are handed on; it undoes and ends. */
+static bool wait_worker(pid_t worker)
+{
+    sigset_t child;
+    int status;
+    bool told = false;
+    (void)sigemptyset(&child);
+    (void)sigaddset(&child, SIGCHLD);
+    for (;;) {
+        pid_t got = waitpid(worker, &status, WNOHANG);
+        if (got == worker)
+            return WIFEXITED(status);
+        if (got == -1 && errno != EINTR)
+            return false;
+        if (!told && interrupted()) {
+            told = true;
+            (void)kill(worker, SIGTERM);
+        }
+        (void)sigtimedwait(&child, NULL, &(struct timespec){.tv_nsec = 20 * NS_PER_MS});
+    }
+}
+
+/* In a process of its own: kill -9 of the command cannot hit it half way, and when it ends the
+ * kernel lets go of every thread that would not stop to be let go. */
+int inject_into(const struct inject_options *o, struct inject_result *ret)
+{
+    sigset_t all, kept;
+    if (o->pid == getpid())
+        return err_set(-EINVAL, "process %d is this command itself", o->pid);
+    struct answer *answer =
+        mmap(NULL, sizeof *answer, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (answer == MAP_FAILED)
+        return err_set(-ENOMEM, "no memory");
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_BLOCK, &all, &kept);
+    pid_t worker = fork();
+    if (worker == 0) {
+        answer->rc = inject_here(o, &answer->result);
+        (void)snprintf(answer->why, sizeof answer->why, "%s", answer->rc < 0 ? err_text() : "");
+        _exit(0);
+    }
+    int rc = worker == -1 ? -EPERM : wait_worker(worker) ? answer->rc : -EIO;
+    (void)pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    if (rc == 0)
+        *ret = answer->result;
+    else if (rc == -EPERM) /* yama lets a parent trace its children, not their siblings */
+        rc = inject_here(o, ret);
+    else
+        rc = err_set(rc, "%s", rc == -EIO && !answer->why[0] ? "the injecting process was killed"
+                                                             : answer->why);
+    (void)munmap(answer, sizeof *answer);
     return rc;
 }

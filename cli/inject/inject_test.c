@@ -39,6 +39,7 @@ static const char source[] =
     "  if (running) return 1;\n"
     "  strncpy(probing_test_settings, settings, 255);\n"
     "  if (!strcmp(settings, \"refuse=1\")) return -12;\n"
+    "  if (!strcmp(settings, \"slow=1\")) usleep(200000);\n"
     "  sigfillset(&all); pthread_sigmask(SIG_BLOCK, &all, &old);\n"
     "  rc = pthread_create(&t, 0, run, 0); pthread_sigmask(SIG_SETMASK, &old, 0);\n"
     "  running = !rc; return -rc; }\n"
@@ -403,36 +404,65 @@ TEST(ends_no_system_call_early)
     }
 }
 
-/* The injector is killed in the middle: the target goes on as if nothing had been. */
 static int counter(void)
 {
     volatile double x = 1, y = 1;
-    for (uint64_t i = 0;; i++) {
+    for (int i = 0;; i++) {
         x *= 1.0000001;
         y *= 1.0000001;
         if (x != y)
             return 3;
-        shared[2] = (int)i;
+        shared[2] = i;
     }
 }
 
-TEST(survives_the_death_of_the_injector)
+static void check_goes_on(pid_t pid)
+{
+    int before = shared[2];
+    nap(20 * NS_PER_MS);
+    CHECK(alive(pid));
+    CHECK(shared[2] != before);
+    CHECK_INT(lines_of(pid, "status", "SigBlk:\t0000000000000000"), 1);
+    CHECK_INT(lines_of(pid, "status", "TracerPid:\t0"), 1);
+}
+
+/* The command is killed at any time: the work is done nevertheless, whole or not at all. */
+TEST(survives_the_death_of_the_command)
 {
     for (int i = 0; i < 15; i++) {
+        pid_t pid = spawn(counter);
+        pid_t command = fork();
+        if (command == 0) {
+            struct inject_result r;
+            _exit(into(pid, &r) < 0);
+        }
+        nap((uint64_t)(300 + 200 * i) * NS_PER_US);
+        end(command);
+        nap(30 * NS_PER_MS);
+        check_goes_on(pid);
+        CHECK_INT(lines_of(pid, "status", "Threads:\t2"), lines_of(pid, "maps", "probing") > 0);
+        end(pid);
+    }
+}
+
+/* The injecting process itself is killed in the middle of the call: the thread puts itself back. */
+TEST(survives_the_death_of_the_injector)
+{
+    const char *settings[] = {"slow=1", NULL};
+    for (int i = 0; i < 5; i++) {
         pid_t pid = spawn(counter);
         pid_t injector = fork();
         if (injector == 0) {
             struct inject_result r;
-            _exit(into(pid, &r) < 0);
+            struct inject_options o = {.pid = pid, .library = library_path, .settings = settings};
+            _exit(inject_here(&o, &r) < 0);
         }
-        nap((uint64_t)(300 + 150 * i) * NS_PER_US);
-        end(injector);
-        nap(10 * NS_PER_MS);
-        int before = shared[2];
+        for (int k = 0; k < 500 && !lines_of(pid, "maps", "probing-core"); k++)
+            nap(NS_PER_MS);
         nap(20 * NS_PER_MS);
-        CHECK(alive(pid));
-        CHECK(shared[2] != before);
-        CHECK_INT(lines_of(pid, "status", "SigBlk:\t0000000000000000"), 1);
+        end(injector);
+        nap(300 * NS_PER_MS);
+        check_goes_on(pid);
         end(pid);
     }
 }
@@ -453,6 +483,7 @@ int main(void)
     RUN(enters_a_stopped_process);
     RUN(ends_no_system_call_early);
     RUN(enters_a_storm_of_malloc);
+    RUN(survives_the_death_of_the_command);
     RUN(survives_the_death_of_the_injector);
     if (system("python3 -c pass >/dev/null 2>&1") == 0)
         RUN(stops_python_for_less_than_a_moment);

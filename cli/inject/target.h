@@ -24,13 +24,15 @@
 #define AVOID_MAX 128
 #define PENDING_MAX 64
 
-/* Our memory in the target: a path, the signal frame, settings, and a stack growing down from its
- * end.  The stub has a page of its own. */
+/* Our memory in the target, one mapping: a path, the signal frame, settings, a page with the stub,
+ * which is not writable and so guards the stack that grows down from the end. */
 #define SCRATCH_FRAME 0x1000u
 #define FRAME_BYTES 0xb000u /* vector state and a KiB */
 #define SCRATCH_SETTINGS 0xc000u
-#define SCRATCH_BYTES 0x60000u /* 256 KiB of stack */
+#define SETTINGS_MAX_BYTES 65536
+#define SCRATCH_STUB 0x1d000u
 #define STUB_BYTES 0x1000u
+#define SCRATCH_BYTES 0x60000u /* 264 KiB of stack */
 
 /* Code in which a thread must not be used. */
 struct avoid {
@@ -56,6 +58,7 @@ struct target {
     uint64_t libc_base;
     struct stack_range libc, loader; /* whole modules */
     uint64_t dlopen, dlerror, gadget;
+    uint64_t syscall, errno_location; /* functions of libc */
     bool old_dlopen; /* __libc_dlopen_mode() of glibc before 2.34 without libdl */
     struct avoid avoid[AVOID_MAX];
     uint32_t n_avoid;
@@ -79,6 +82,8 @@ struct target {
 
     /* inject.c: what is to be undone in the target */
     uint64_t scratch, stub;
+    uint64_t errno_at; /* of the thread used, 0: not known yet */
+    int32_t errno_kept;
     int fd;           /* -1 or the memfd's number there */
     char file[300];   /* path of a temporary file from here, "" none */
     bool left_alone;  /* a call hangs: the thread puts itself back when it returns */
@@ -107,9 +112,12 @@ int tracee_resume(struct target *t); /* as if it had not been stopped */
 void tracee_release(struct target *t); /* put everything back and detach */
 int tracee_save(struct target *t);
 int tracee_write(struct target *t, uint64_t address, const void *data, size_t size);
+/* One instruction, stepped over: if we are killed in it, so is the target.  For the mapping only;
+ * tracee_call() of libc's syscall() does the rest. */
 int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint64_t *ret);
-int tracee_call(struct target *t, uint64_t function, uint64_t a, uint64_t b, uint64_t *ret);
+int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64_t *ret);
 int tracee_find(struct target *t); /* choose a thread and stop it at a safe place */
+bool interrupted(void); /* Ctrl-C and its like wait to be taken */
 size_t tracee_frame(struct target *t, unsigned char *out, size_t room, uint64_t at);
 
 #endif

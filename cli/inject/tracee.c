@@ -34,7 +34,7 @@ static void nap(uint64_t ns)
 }
 
 /* Ctrl-C and its like are blocked; between two stops we look whether one waits. */
-static bool interrupted(void)
+bool interrupted(void)
 {
     sigset_t set;
     return sigpending(&set) == 0 && (sigismember(&set, SIGINT) == 1 ||
@@ -312,12 +312,12 @@ static int leave_alone(struct target *t, int *ret_status)
                    (unsigned long long)(t->timeout_ns / NS_PER_MS), t->tid);
 }
 
-int tracee_call(struct target *t, uint64_t function, uint64_t a, uint64_t b, uint64_t *ret)
+int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64_t *ret)
 {
     arch_registers r = t->registers;
-    uint64_t end = clock_monotonic() + t->timeout_ns, arguments[2] = {a, b};
+    uint64_t end = clock_monotonic() + t->timeout_ns;
     int status = 0;
-    arch_set_call(&r, t->stub, t->scratch + SCRATCH_BYTES - 64, function, arguments,
+    arch_set_call(&r, t->stub, t->scratch + SCRATCH_BYTES - 64, function, a,
                   t->scratch + SCRATCH_FRAME);
     int rc = set_registers(t, &r);
     while (rc == 0) {
