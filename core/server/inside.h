@@ -2,13 +2,14 @@
  *
  * core/server/inside.h - what the files of this folder share: server, peer, job and piece.
  *
- * Private to core/server.  Two kinds of threads come in: the loop "probing/server", which owns every
- * socket, and others (workers, control) which only put pieces into a peer's queue and wake the loop.
+ * Private to core/server.  Two kinds of threads come in: the loop "probing/server", which owns
+ * every socket, and others (workers, control), which only put pieces into a peer's queue and wake
+ * the loop.
  *
  *     worker: command's write() -> piece -> peer's queue -> loop: encode for the peer -> socket
  *
  * Counts keep everything alive that somebody may still touch: a job holds its peer, a peer its
- * server, so a command that ends long after server_free() finds memory, not a hole.
+ * server, so a command that ends after server_free() finds memory, not a hole.
  * Order of locks: a peer's mutex and the server's mutex are never held together.
  */
 #ifndef CORE_SERVER_INSIDE_H

@@ -73,7 +73,9 @@ void server_job_remove(struct job *j)
 
 void server_job_cancel(struct job *j)
 {
-    atomic_store_explicit(&j->reply.cancelled, 1, memory_order_relaxed);
+    int none = 0; /* a reason that is there stays: the host tells time limits by it */
+    (void)atomic_compare_exchange_strong_explicit(&j->reply.cancelled, &none, HOST_GONE,
+                                                  memory_order_release, memory_order_relaxed);
     (void)pthread_mutex_lock(&j->peer->mutex);
     (void)pthread_cond_broadcast(&j->peer->space);
     (void)pthread_mutex_unlock(&j->peer->mutex);

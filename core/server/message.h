@@ -54,7 +54,7 @@ struct http_request {
 /* Read request line and headers.  Bytes used; 0: they have not all come; -EINVAL what is wrong,
  * -ENOTSUP a transfer encoding, -EMSGSIZE a body that is too long. */
 int server_http_parse(const char *data, size_t size, struct http_request *ret);
-/* A parameter of a query string, unescaped, NUL-terminated, in `ret`.  1: there, 0: not, -EINVAL. */
+/* A parameter of a query string, unescaped, into `ret`.  1: there, 0: not, -EINVAL. */
 int server_http_parameter(struct slice query, const char *name, struct buf *ret);
 bool server_slice_is(struct slice s, const char *text);      /* same bytes */
 bool server_slice_is_case(struct slice s, const char *text); /* ASCII case does not matter */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/server/raw.c - sockets we read and write ourselves: the greeting, HTTP and the text protocol.
+ * core/server/raw.c - sockets we read and write ourselves: the greeting, HTTP and plain text.
  *
  * Loop only.  libwebsockets waits for the socket (as a plain file); bytes go through recv() and
  * send() here, because a text client may close its sending half and still wait for answers, and
@@ -42,8 +42,8 @@ void server_peer_wait(struct peer *p, enum peer_wait wait, uint32_t seconds)
 }
 
 /* libwebsockets 4.1.6 (raw-file role) clears its wish to write after the WRITEABLE callback, so one
- * made inside it is lost: then it goes by way of the ready list.  Can go when a later version, whose
- * ops-raw-file.c clears POLLOUT before the callback, is the oldest we build with. */
+ * made inside it is lost: then it goes by way of the ready list.  Can go when the oldest version we
+ * build with clears POLLOUT before the callback (its ops-raw-file.c). */
 static void want_to_write(struct peer *p)
 {
     if (p->writing)

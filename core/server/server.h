@@ -18,15 +18,18 @@ struct server;
 struct server_options {
     struct host *host;
     struct sql *sql;
-    const char *socket_path; /* unix socket to make, mode 0600; peers must have our uid (or root's) */
+    const char *socket_path; /* unix socket to make, mode 0600; peers: our uid or root's */
     const char *listen;      /* "127.0.0.1:9922", ":9922", "[::1]:9922"; NULL or "": no TCP */
     const char *token;       /* needed on TCP; NULL: one is made and kept in `token_path` */
     const char *token_path;  /* 0600 */
     const char *version;
 };
 
-int server_new(const struct server_options *o, struct server **ret); /* starts the thread */
-void server_free(struct server *s);                                  /* closes all, removes the socket */
+/* Starts the thread.  Adds the command "watch" to the host. */
+int server_new(const struct server_options *o, struct server **ret);
+/* Sends what is queued (at most 50 ms), closes all, removes the socket.  Commands that still run
+ * are cancelled and find their client gone, and end before host_free().  NULL is fine. */
+void server_free(struct server *s);
 /* Listen on another address now ("" to close TCP).                                 [worker] */
 int server_listen(struct server *s, const char *listen);
 /* "127.0.0.1:9922" or "".  Borrowed until server_listen(). */

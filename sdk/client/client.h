@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sdk/client/client.h - talk to a process that has libprobing in it: run commands, follow streams.
+ *
+ * One connection (unix socket or TCP) carries any number of requests at once, each with an id
+ * (docs/protocol.md).  A client belongs to one thread; nothing here starts threads, prints or
+ * changes signals.  Only another thread's or a signal handler's write to a stop flag is allowed.
+ *
+ *     struct probing_client *c;
+ *     int status;
+ *     const char *argv[] = { "query", "select 1" };
+ *     if (client_connect_unix("/tmp/probing/1234-99/socket", 5000000000, &c) == 0 &&
+ *         client_run(c, 2, argv, 0, write_to_stdout, NULL, &status) == 0)
+ *         ...
+ *     client_close(c);
+ *
+ * Functions give 0 or -errno with err_set(): one sentence that says what to do.  -EPIPE: the
+ * process has gone (killed, ejected) in the middle.
+ */
+#ifndef PROBING_SDK_CLIENT_H
+#define PROBING_SDK_CLIENT_H
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+
+struct probing_client;
+
+/* Connect and shake hands, within timeout_ns (0: 10 s).  Caller closes. */
+int client_connect_unix(const char *path, uint64_t timeout_ns, struct probing_client **ret);
+/* host: a name or number, without brackets.  token: NULL when there is none. */
+int client_connect_tcp(const char *host, uint16_t port, const char *token, uint64_t timeout_ns,
+                       struct probing_client **ret);
+void client_close(struct probing_client *c); /* NULL is fine */
+
+/* Run a command and wait for its end.  write() gets the answer piece by piece; a negative return
+ * cancels the command and is what client_run() gives.  timeout_ns: 0 for none, else the process
+ * stops the command by then.  Events of other requests that come meanwhile are lost: for several at
+ * once use client_start_run() and client_stream().  0: the exchange worked and *ret_status is the
+ * command's: 0, 1 to 125 its own "no", negative -errno with the process' sentence in err_text(). */
+int client_run(struct probing_client *c, int argc, const char *const *argv, uint64_t timeout_ns,
+               int (*write)(void *arg, const char *data, size_t size), void *arg, int *ret_status);
+
+/* ---- several at once ---- */
+
+enum client_event_kind {
+    CLIENT_DATA,    /* text: a piece of an answer, or of a watch */
+    CLIENT_EVENT,   /* topic, and text: its JSON */
+    CLIENT_DROPPED, /* dropped: messages lost because we were slow */
+    CLIENT_DONE,    /* status; text: the reason when negative.  Nothing more comes with this id */
+};
+
+struct client_event {
+    enum client_event_kind kind;
+    int64_t id;
+    const char *text; /* borrowed during the call, NUL-terminated */
+    size_t size;
+    const char *topic; /* CLIENT_EVENT */
+    int status;
+    uint64_t dropped;
+};
+
+struct client_watch {
+    const char *sql;
+    uint64_t interval_ns; /* 0: one second */
+    const char *format;   /* NULL: jsonl */
+    uint64_t last;        /* rows from before now to begin with */
+};
+
+/* Ask for something; its events come out of client_stream().  An id > 0, or -errno. */
+int64_t client_start_run(struct probing_client *c, int argc, const char *const *argv,
+                         uint64_t timeout_ns);
+int64_t client_start_watch(struct probing_client *c, const struct client_watch *w);
+int64_t client_start_follow(struct probing_client *c, const char *topic);
+int client_cancel(struct probing_client *c, int64_t id);
+
+/* Hand every event to on_event() until it returns other than 0 (given back), *stop is not 0
+ * (-ECANCELED; may be NULL), timeout_ns has gone by (-ETIMEDOUT; 0: none), or nothing started is
+ * left (0).  A signal ends a wait so that *stop is looked at. */
+int client_stream(struct probing_client *c,
+                  int (*on_event)(void *arg, const struct client_event *e), void *arg,
+                  uint64_t timeout_ns, const volatile sig_atomic_t *stop);
+
+#endif
