@@ -2,10 +2,10 @@
  *
  * plugins/python/backtrace.c - every thread's stack, Python and native in one: command and table.
  *
- * [worker], one look at a time.  Native stacks come from the core ("probing.stack/1"), Python ones
- * from walk.c; both without the GIL and without stopping anybody, so they are two moments.  They are
- * merged only when the Python stack was the same before and after the native look, and when both
- * sides agree on how often the eval function is entered; else that is said.
+ * [worker], one look at a time.  Native stacks come from the core ("probing.stack/1"), Python
+ * ones from walk.c; both without the GIL and without stopping anybody, so they are two moments.
+ * They are merged only when the Python stack was the same before and after the native look, and
+ * when both sides agree on how often the eval function is entered; else that is said.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -19,9 +19,9 @@
 #include "threads.h"
 #include "walk.h"
 
-#define NATIVE_MAX 512                     /* frames */
-#define NATIVE_NS UINT64_C(100000000)      /* for one thread to answer */
-#define TRIES 6                            /* looks at a thread that runs, until both sides agree */
+#define NATIVE_MAX 512                /* frames */
+#define NATIVE_NS UINT64_C(100000000) /* for one thread to answer */
+#define TRIES 6                       /* looks at a thread that runs, until both sides agree */
 #define THREADS_MAX 16384
 
 enum want { WANT_BOTH, WANT_NATIVE, WANT_PYTHON };
@@ -35,8 +35,8 @@ struct look {
     char interpreter[256];               /* the object file that holds the eval function */
     struct walk_thread *states;
     int n_states;
-    struct walk_frame *frames, *again;   /* WALK_FRAMES each */
-    struct probing_stack_frame *native;  /* NATIVE_MAX */
+    struct walk_frame *frames, *again;  /* WALK_FRAMES each */
+    struct probing_stack_frame *native; /* NATIVE_MAX */
     struct probing_stack_symbol *symbols;
     struct sink *sink;
     enum want want;
@@ -80,7 +80,8 @@ static int look_begin(struct look *l, struct plugin *p)
     if (l->n_states < 0) {
         l->readable = false;
         (void)snprintf(l->why, sizeof(l->why), "Python's list of threads could not be read: %s",
-                       l->n_states == -EAGAIN ? "it never stood still" : "it is not where it should be");
+                       l->n_states == -EAGAIN ? "it never stood still"
+                                              : "it is not where it should be");
         l->n_states = 0;
     }
     return 0;
@@ -139,10 +140,8 @@ static void name_native(struct look *l, uint32_t n)
 
 static void look_native(struct look *l, int32_t tid, struct thread_look *t)
 {
-    t->native = (struct probing_stack_thread){.size = sizeof(t->native),
-                                              .tid = tid,
-                                              .max_frames = NATIVE_MAX,
-                                              .frames = l->native};
+    t->native = (struct probing_stack_thread){
+        .size = sizeof(t->native), .tid = tid, .max_frames = NATIVE_MAX, .frames = l->native};
     t->has_native = l->stack && l->stack->thread(tid, NATIVE_NS, &t->native) == 0;
     if (t->has_native)
         name_native(l, t->native.n_frames);
@@ -177,11 +176,28 @@ static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
 static bool is_plumbing(const struct look *l, const struct probing_stack_symbol *s, bool outermost)
 {
     static const char *const names[] = {
-        "_PyEval_",        "_PyFunction_",     "_PyObject_",   "PyObject_Call", "PyObject_Vectorcall",
-        "PyVectorcall",    "_PyVectorcall",    "PyEval_",      "_PyCFunction_", "cfunction_",
-        "call_function",   "method_vectorcall", "object_vacall", "slot_tp_",    "vectorcall_",
-        "function_code_",  "type_call",        "gen_send_ex",  "PyRun_",        "_PyRun_",
-        "run_mod",         "run_eval_code",
+        "_PyEval_",
+        "_PyFunction_",
+        "_PyObject_",
+        "PyObject_Call",
+        "PyObject_Vectorcall",
+        "PyVectorcall",
+        "_PyVectorcall",
+        "PyEval_",
+        "_PyCFunction_",
+        "cfunction_",
+        "call_function",
+        "method_vectorcall",
+        "object_vacall",
+        "slot_tp_",
+        "vectorcall_",
+        "function_code_",
+        "type_call",
+        "gen_send_ex",
+        "PyRun_",
+        "_PyRun_",
+        "run_mod",
+        "run_eval_code",
     };
     const char *file = strrchr(s->module, '/');
     file = file ? file + 1 : s->module;
@@ -292,6 +308,8 @@ static int show_thread(struct look *l, int32_t tid)
                                .syscall = threads_syscall_name(now.syscall)};
     if (now.letter == 'R' || now.syscall < 0)
         view.syscall = NULL;
+    if (view.gil && strcmp(view.state, "idle") == 0)
+        view.state = "waiting"; /* others wait for it meanwhile */
     if (t.state && tid == (int32_t)getpid())
         view.name = "MainThread"; /* as threading calls it */
     int r = l->sink->thread(l->sink, &view);
@@ -342,7 +360,7 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
     }
     if (holder) {
         struct sink_text s;
-        sink_text_begin(&s, 8);
+        sink_text_begin(&s, 12);
         l.sink = &s.sink;
         l.all = true;
         (void)show_thread(&l, holder->tid);

@@ -13,15 +13,15 @@
 #include "pack.h"
 #include "plugin.h"
 
-#define OUTPUT_MAX (256u << 10)             /* bytes that wait for the client at most */
-#define GIL_NS UINT64_C(10000000000)        /* default of --timeout */
-#define LOOK_NS UINT64_C(100000000)         /* how often a waiting worker asks for cancelled() */
+#define OUTPUT_MAX (256u << 10)      /* bytes that wait for the client at most */
+#define GIL_NS UINT64_C(10000000000) /* default of --timeout */
+#define LOOK_NS UINT64_C(100000000)  /* how often a waiting worker asks for cancelled() */
 
 struct eval {
     struct plugin *plugin;
     char *code;
-    char *output; /* OUTPUT_MAX bytes; lock: the runner's */
-    size_t n;     /* lock: the runner's */
+    char *output;   /* OUTPUT_MAX bytes; lock: the runner's */
+    size_t n;       /* lock: the runner's */
     bool abandoned; /* lock: the runner's; nobody reads output any more */
 };
 
@@ -134,7 +134,8 @@ static int eval_job(void *arg)
     current = e;
     PyObject *answer = py->PyObject_CallFunctionObjArgs(session_run, code, session_emit, NULL);
     current = NULL;
-    result = answer ? (int)py->PyLong_AsLongLong(answer) : 1; /* an interrupt after the code's end */
+    result =
+        answer ? (int)py->PyLong_AsLongLong(answer) : 1; /* an interrupt after the code's end */
     py->PyErr_Clear();
     if (answer)
         py->Py_DecRef(answer);
@@ -272,8 +273,9 @@ static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
         i += 2;
     }
     if (i + 1 != argc)
-        return h->fail(h, -EINVAL, i >= argc ? "eval: no code given: eval \"print(1 + 1)\""
-                                             : "eval: one piece of code, please: put it in quotes");
+        return h->fail(h, -EINVAL,
+                       i >= argc ? "eval: no code given: eval \"print(1 + 1)\""
+                                 : "eval: one piece of code, please: put it in quotes");
     *ret_code = argv[i];
     return 0;
 }

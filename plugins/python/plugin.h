@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/plugin.h - what the parts of the python plugin share: one struct, and who gives what.
+ * plugins/python/plugin.h - what the parts of the python plugin share, and who gives what.
  *
  * The struct is made in init() and read by every thread; what changes is tagged.
  */
@@ -25,8 +25,8 @@ struct plugin {
 /* backtrace.c */
 extern const struct probing_command backtrace_command;
 extern const struct probing_table_desc backtrace_table;
-/* One line on who holds the GIL, then that thread's innermost frames; to be freed.  NULL: no memory.
- * [worker] */
+/* One line on who holds the GIL; gives that thread's innermost frames, to be freed.  NULL: no
+ * memory or no such thread.                                                          [worker] */
 char *backtrace_holder(struct plugin *p, char *line, size_t line_size);
 
 /* eval.c */

@@ -18,17 +18,17 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STACK_BYTES (8u << 20)   /* as a main thread's: imports of user's packages run here */
+#define STACK_BYTES (8u << 20)      /* as a main thread's: imports of user's packages run here */
 #define STOP_NS UINT64_C(200000000) /* an idle thread ends in microseconds; a busy one is refused */
 
 struct runner {
     const struct cpython *py;
     pthread_mutex_t mutex;
-    pthread_cond_t cond;       /* on CLOCK_MONOTONIC; one for all who wait, they look again */
+    pthread_cond_t cond; /* on CLOCK_MONOTONIC; one for all who wait, they look again */
     struct runner_job *first, **last, *current; /* lock: mutex */
     pthread_t thread, helper;
     bool running, ended, stop, has_helper, helper_ended; /* lock: mutex */
-    unsigned long python_id;   /* lock: mutex; threading.get_ident() of the thread */
+    unsigned long python_id; /* lock: mutex; threading.get_ident() of the thread */
     _Atomic int tid;
     _Atomic bool forked;
 };
@@ -221,6 +221,8 @@ int runner_stop(struct runner *r)
         runner_sleep(r, until - now_ns());
     bool ended = r->ended && (!r->has_helper || r->helper_ended);
     bool helper = r->has_helper;
+    if (!ended)
+        r->stop = false; /* it is inside a job and looks at this again after it: go on as before */
     mutex_unlock(r);
     if (!ended)
         return -EBUSY;

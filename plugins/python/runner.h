@@ -20,12 +20,13 @@ struct runner;
 enum runner_state { RUNNER_WAITS = 0, RUNNER_RUNS, RUNNER_DONE, RUNNER_DROPPED };
 
 struct runner_job {
-    int (*fn)(void *arg);     /* with the GIL, on the runner's thread */
-    void (*drop)(void *arg);  /* the last one who knows the job frees `arg`; any thread; NULL: none */
+    int (*fn)(void *arg); /* with the GIL, on the runner's thread */
+    void (*drop)(
+        void *arg); /* the last one who knows the job frees `arg`; any thread; NULL: none */
     void *arg;
-    enum runner_state state;  /* lock: the runner's */
-    int result;               /* of fn, -ENODEV when the interpreter ended before or in it */
-    int holders;              /* lock: the runner's */
+    enum runner_state state; /* lock: the runner's */
+    int result;              /* of fn, -ENODEV when the interpreter ended before or in it */
+    int holders;             /* lock: the runner's */
     struct runner_job *next;
 };
 
@@ -56,8 +57,8 @@ int runner_call(struct runner *r, int (*fn)(void *arg), void *arg, uint64_t time
 /* Those who wait may also wait for other things under the same lock. */
 void runner_lock(struct runner *r);
 void runner_unlock(struct runner *r);
-void runner_wake(struct runner *r);                           /* locked */
-void runner_sleep(struct runner *r, uint64_t timeout_ns);     /* locked; may wake early */
-int runner_tid(struct runner *r);                             /* of the thread, 0: none */
+void runner_wake(struct runner *r);                       /* locked */
+void runner_sleep(struct runner *r, uint64_t timeout_ns); /* locked; may wake early */
+int runner_tid(struct runner *r);                         /* of the thread, 0: none */
 
 #endif

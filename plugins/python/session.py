@@ -12,7 +12,7 @@ assigned = set()  # names in it that came from clients' code, not from __main__
 
 
 class Output(object):
-    """Stands for sys.stdout or sys.stderr: our thread's text to the client, others' where it was."""
+    """Stands for sys.stdout or sys.stderr: our thread's text goes to the client."""
 
     def __init__(self, original, emit, owner, get_ident):
         self.__dict__.update(_original=original, _emit=emit, _owner=owner, _ident=get_ident)

@@ -305,7 +305,6 @@ static int table_end(struct sink *sink)
 
 void sink_table_begin(struct sink_table *s, const struct probing_host *h, struct probing_rows *out)
 {
-    *s = (struct sink_table){.sink = {table_thread, table_frame, table_note, table_end},
-                             .host = h,
-                             .out = out};
+    *s = (struct sink_table){
+        .sink = {table_thread, table_frame, table_note, table_end}, .host = h, .out = out};
 }

@@ -24,7 +24,7 @@ struct sink_frame {
     const char *func, *file; /* file: "" for native */
     int line;                /* 0: unknown */
     uint64_t ip, module_offset;
-    const char *module;      /* "" for Python, or when in none */
+    const char *module; /* "" for Python, or when in none */
 };
 
 struct sink {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/threads.h - the threads of this process as the kernel sees them: name, state, call.
+ * plugins/python/threads.h - this process's threads as the kernel sees them: name, state, call.
  *
  * Any thread; reads /proc/self/task only, touches no thread.
  */
@@ -14,8 +14,8 @@
 int threads_list(int32_t *ret, size_t max);
 
 struct threads_state {
-    char name[16]; /* comm */
-    char letter;   /* R S D T Z */
+    char name[16];   /* comm */
+    char letter;     /* R S D T Z */
     int64_t syscall; /* it waits in, -1: none or unknown */
 };
 

@@ -20,12 +20,12 @@
 
 #include "lines.h"
 
-#define PASSES 150               /* tries for a stack that stands still: about 5 ms when 30 deep */
-#define LIST_TRIES 50            /* tries for a list of threads that stands still */
-#define SCRATCH_MAX (4u << 20)   /* bytes of a line table; one of 100,000 lines has about 500,000 */
-#define FRAME_BYTES 128          /* room for one frame's fields */
-#define CODE_BYTES 256           /* room for one code object's fields */
-#define PTHREAD_BYTES 2304       /* sizeof(struct pthread), glibc 2.17 to 2.41: at most this */
+#define PASSES 150             /* tries for a stack that stands still: about 5 ms when 30 deep */
+#define LIST_TRIES 50          /* tries for a list of threads that stands still */
+#define SCRATCH_MAX (4u << 20) /* bytes of a line table; one of 100,000 lines has about 500,000 */
+#define FRAME_BYTES 128        /* room for one frame's fields */
+#define CODE_BYTES 256         /* room for one code object's fields */
+#define PTHREAD_BYTES 2304     /* sizeof(struct pthread), glibc 2.17 to 2.41: at most this */
 
 static uint64_t u64_at(const uint8_t *p, int offset)
 {
@@ -67,8 +67,9 @@ int walk_open(struct walk *w, const struct cpython *py, char *why, size_t why_si
         return r;
     r = peek_open(&w->peek);
     if (r < 0) {
-        (void)snprintf(why, why_size, "this process may not read its own memory: a sandbox forbids "
-                                      "process_vm_readv and /proc/self/mem");
+        (void)snprintf(why, why_size,
+                       "this process may not read its own memory: a sandbox forbids "
+                       "process_vm_readv and /proc/self/mem");
         return r;
     }
     w->tid_offset = find_tid_offset(&w->peek);
@@ -237,8 +238,7 @@ static int walk_once(const struct walk *w, uint64_t state, struct walk_frame *re
 static bool same_frame(const struct walk_frame *a, const struct walk_frame *b, bool innermost_one)
 {
     return a->address == b->address && a->code == b->code && a->back == b->back &&
-           a->owner == b->owner && a->entry == b->entry &&
-           (innermost_one || a->instr == b->instr);
+           a->owner == b->owner && a->entry == b->entry && (innermost_one || a->instr == b->instr);
 }
 
 /* Read all frames of a walk again at once: how many of the outermost ones are as they were.

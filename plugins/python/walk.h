@@ -27,8 +27,8 @@ struct walk {
     const struct cpython *py;
     struct offsets o;
     struct peek peek;
-    int tid_offset;     /* of the kernel's id in glibc's struct pthread, -1: unknown */
-    uint8_t *scratch;   /* line tables; grows to SCRATCH_MAX */
+    int tid_offset;   /* of the kernel's id in glibc's struct pthread, -1: unknown */
+    uint8_t *scratch; /* line tables; grows to SCRATCH_MAX */
     size_t scratch_size;
     struct peek_piece *pieces; /* room for one pass over a stack */
     uint8_t *copies;
@@ -43,7 +43,7 @@ struct walk_thread {
 
 struct walk_frame {
     uint64_t address, code, back;
-    uint64_t instr;  /* an address from 3.11 on, before that an index; int32 sign kept */
+    uint64_t instr; /* an address from 3.11 on, before that an index; int32 sign kept */
     uint8_t owner;
     uint8_t entry;
 };

@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Make offsets_table.h: where CPython keeps what a stack walk reads, asked of each version's headers.
+"""Make offsets_table.h: where CPython keeps what a stack walk reads, asked of its own headers.
 
 usage: offsets_gen.py INCLUDE_DIR... > ../offsets_table.h
 
-INCLUDE_DIR holds Python.h and internal/ of one CPython (3.8 to 3.13), as `python3-config --includes`
-names it.  For each one a program is compiled against its headers with Py_BUILD_CORE and run; rows of
-several patch releases of one minor must be equal, or this fails.
+INCLUDE_DIR holds Python.h and internal/ of one CPython (3.8 to 3.13), as `python3-config
+--includes` names it.  For each one a program is compiled against its headers with Py_BUILD_CORE
+and run; rows of several patch releases of one minor must be equal, or this fails.
 """
 import os
 import subprocess
@@ -169,7 +169,8 @@ def ask(include):
             out.write(PROGRAM)
         subprocess.run(["gcc", "-w", "-I" + include, "-I" + include + "/internal", "-o", program,
                         source], check=True)
-        words = subprocess.run([program], check=True, stdout=subprocess.PIPE).stdout.decode().split()
+        answer = subprocess.run([program], check=True, stdout=subprocess.PIPE)
+    words = answer.stdout.decode().split()
     fields = dict(zip(words[1::2], map(int, words[2::2])))
     assert sorted(fields) == sorted(name for name, _ in FIELDS), "a field is missing"
     return int(words[0], 16), fields

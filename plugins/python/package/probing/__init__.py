@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing in this process: start it, ask whether it runs.
+
+    import probing
+    probing.init()                          # as PROBING=1 does
+    probing.init(listen="127.0.0.1:8080", **{"torch.rate": "0.1"})
+
+Nothing happens at import.  libprobing.so is looked for in PROBING_LIBRARY, beside this file and in
+lib/probing below the Python prefix; it is found at run time and not linked.
+"""
+import os
+import sys
+
+__version__ = version = "0.1.0"
+__all__ = ["init", "is_running", "library", "version", "ProbingError"]
+
+
+class ProbingError(RuntimeError):
+    """Why probing could not start."""
+
+
+def library():
+    """Path of libprobing.so; ProbingError when there is none."""
+    named = os.environ.get("PROBING_LIBRARY")
+    here = os.path.dirname(os.path.abspath(__file__))
+    places = [named] if named else [
+        os.path.join(here, "libprobing.so"),
+        os.path.join(here, "..", "lib", "probing", "libprobing.so"),
+        os.path.join(sys.prefix, "lib", "probing", "libprobing.so"),
+        os.path.join(sys.base_prefix, "lib", "probing", "libprobing.so"),
+        "/usr/local/lib/probing/libprobing.so", "/usr/lib/probing/libprobing.so"]
+    for place in places:
+        if os.path.isfile(place):
+            return os.path.realpath(place)
+    raise ProbingError("libprobing.so is not in %s; set PROBING_LIBRARY to its path"
+                       % " or ".join(places))
+
+
+def is_running():
+    """Does probing run in this process, however it came in?"""
+    for tid in os.listdir("/proc/self/task"):
+        try:
+            with open("/proc/self/task/%s/comm" % tid) as comm:
+                if comm.read().startswith("probing/"):
+                    return True
+        except OSError:  # that thread ended
+            pass
+    return False
+
+
+def init(listen=None, **settings):
+    """Start probing in this process: True, or False when it ran already.
+
+    listen: "HOST:PORT" to open to the network, as the setting server.listen.
+    settings: by name; a dot in a name may be written as two underscores (torch__rate="0.1").
+    """
+    if listen is not None:
+        settings["server.listen"] = listen
+    lines = []
+    for name, value in sorted(settings.items()):
+        name = name.replace("__", ".")
+        text = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+        if "\n" in name or "\n" in text or "=" in name:
+            raise ValueError("a setting's name and value have no line breaks, a name no '='")
+        lines.append("%s=%s" % (name, text))
+    import ctypes
+    try:
+        core = ctypes.CDLL(library(), use_errno=False)
+        start = core.probing_start
+    except (OSError, AttributeError) as error:
+        raise ProbingError(str(error))
+    start.argtypes, start.restype = [ctypes.c_char_p], ctypes.c_int
+    result = start("\n".join(lines).encode())
+    if result < 0:
+        raise ProbingError("libprobing.so refused: %s" % os.strerror(-result))
+    return result == 0

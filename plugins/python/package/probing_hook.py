@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Start probing with the interpreter when the environment asks for it (probing.pth imports this).
+
+PROBING (or its old name PROBE):
+    0, off, ""       no
+    1, on            this process; processes that it starts are left alone
+    2                this process and every Python that it starts
+    regex:PATTERN    processes whose script's path matches, here and in children
+    train.py         processes that run a script of this name, here and in children
+PROBE_ADDR=HOST:PORT is the old name of the setting server.listen.
+
+Never raises, never writes to stdout; a start that was asked for and failed says so on stderr.
+"""
+import os
+import sys
+
+
+def script_of(words):
+    """The script, -m module or "" of a Python command line."""
+    rest = iter(words[1:])
+    for word in rest:
+        if word in ("-m", "-c"):
+            return next(rest, "") if word == "-m" else ""
+        if word in ("-W", "-X", "--check-hash-based-pycs"):
+            next(rest, None)
+        elif not word.startswith("-"):
+            return word
+        elif word.startswith("-m"):
+            return word[2:]
+    return ""
+
+
+def command_line():
+    with open("/proc/self/cmdline", "rb") as words:
+        return [os.fsdecode(word) for word in words.read().split(b"\0")[:-1]]
+
+
+def wanted(value, script):
+    """(start here, leave the variable to children)"""
+    word = value.strip()
+    if word.lower() in ("", "0", "off", "no", "false"):
+        return False, True
+    if word.lower() in ("1", "on", "yes", "true"):
+        return True, False
+    if word == "2":
+        return True, True
+    if word.startswith("regex:"):
+        import re
+        return re.search(word[len("regex:"):], script) is not None, True
+    return bool(script) and word in (script, os.path.basename(script)), True
+
+
+def main():
+    name = "PROBING" if os.environ.get("PROBING") else "PROBE"
+    here, inherit = wanted(os.environ.get(name, ""), script_of(command_line()))
+    if not inherit:
+        del os.environ[name]
+    if here:
+        import probing
+        probing.init(listen=os.environ.get("PROBE_ADDR"))
+
+
+try:
+    main()
+except Exception as error:  # the user's program begins whatever happens to us
+    try:
+        sys.stderr.write("probing: not started: %s\n" % error)
+    except Exception:
+        pass
