@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/inject/arch_aarch64.h - registers, system calls and the stub of aarch64.
- * Included by tracee.h only.  It compiles; it has not run on such a machine yet.  A system call that
- * ended with EINTR cannot be rewound here (x0 is overwritten), see arch_interrupted().
+ * Included by target.h only.  It has not run on such a machine yet.  A system call that ended with
+ * EINTR cannot be rewound here (x0 is overwritten), see arch_interrupted().
  */
 #ifndef CLI_INJECT_ARCH_AARCH64_H
 #define CLI_INJECT_ARCH_AARCH64_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/inject/arch_x86_64.h - registers, system calls and the stub of x86-64.
- * Included by tracee.h only; arch_aarch64.h says the same words for that machine.
+ * Included by target.h only; arch_aarch64.h says the same words for that machine.
  */
 #ifndef CLI_INJECT_ARCH_X86_64_H
 #define CLI_INJECT_ARCH_X86_64_H
@@ -28,9 +28,9 @@ static const unsigned char arch_syscall_code[] = {0x0f, 0x05};
 
 /* call *rax; rbx = rax; tgkill(getpid(), gettid(), SIGURG); rsp = r14; rt_sigreturn() */
 static const unsigned char arch_stub[] = {
-    0xff, 0xd0, 0x48, 0x89, 0xc3, 0xb8, 0x27, 0,    0,    0,    0x0f, 0x05, 0x89, 0xc7, 0xb8, 0xba,
-    0,    0,    0,    0x0f, 0x05, 0x89, 0xc6, 0xba, 23,   0,    0,    0,    0xb8, 0xea, 0,    0,
-    0,    0x0f, 0x05, 0x4c, 0x89, 0xf4, 0xb8, 0x0f, 0,    0,    0,    0x0f, 0x05, 0xcc};
+    0xff, 0xd0, 0x48, 0x89, 0xc3, 0xb8, 0x27, 0,    0,  0, 0x0f, 0x05, 0x89, 0xc7, 0xb8, 0xba,
+    0,    0,    0,    0x0f, 0x05, 0x89, 0xc6, 0xba, 23, 0, 0,    0,    0xb8, 0xea, 0,    0,
+    0,    0x0f, 0x05, 0x4c, 0x89, 0xf4, 0xb8, 0x0f, 0,  0, 0,    0x0f, 0x05, 0xcc};
 enum { ARCH_STUB_DONE = 35 }; /* where the thread stands when the call has returned */
 
 static inline uint64_t arch_ip(const arch_registers *r)

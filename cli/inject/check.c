@@ -97,9 +97,9 @@ int check_target(struct target *t)
         return err_set(-ESRCH, "there is no process %d (seen from this pid namespace)", t->pid);
     comm_of(t->pid, comm);
     if (value[0] == 'Z' || value[0] == 'X')
-        return err_set(-ESRCH,
-                       "process %d (%s) has ended or its first thread has (zombie); nothing to enter",
-                       t->pid, comm);
+        return err_set(
+            -ESRCH, "process %d (%s) has ended or its first thread has (zombie); nothing to enter",
+            t->pid, comm);
     if (is_kernel_thread(t->pid))
         return err_set(-EINVAL, "%d (%s) is a kernel thread; give the pid of a program", t->pid,
                        comm);
@@ -128,15 +128,13 @@ int check_permission(struct target *t, int code)
         uid = (uid_t)strtoul(value, NULL, 10);
     if (small_file("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope) < 0)
         scope[0] = '0';
-    bool filtered =
-        target_status(getpid(), 0, "Seccomp", value, sizeof value) && value[0] == '2';
+    bool filtered = target_status(getpid(), 0, "Seccomp", value, sizeof value) && value[0] == '2';
     if (scope[0] == '3')
-        return err_set(-EPERM,
-                       "no permission: yama's ptrace_scope is 3, tracing is off until the next boot; "
-                       "start the program with PROBING=1 instead");
+        return err_set(
+            -EPERM, "no permission: yama's ptrace_scope is 3, tracing is off until the next boot; "
+                    "start the program with PROBING=1 instead");
     if (can_ptrace_all())
-        return err_set(-EPERM,
-                       "no permission to trace process %d (%s)%s", t->pid, strerror(-code),
+        return err_set(-EPERM, "no permission to trace process %d (%s)%s", t->pid, strerror(-code),
                        filtered ? "; a seccomp profile of this container refuses it: run it with "
                                   "--security-opt seccomp=unconfined"
                                 : " though we may trace: it is in an outer user namespace, or a "
@@ -144,18 +142,20 @@ int check_permission(struct target *t, int code)
     if (uid != geteuid() && geteuid() != 0)
         return err_set(-EPERM,
                        "no permission: process %d belongs to uid %u, you are %u; use sudo or that "
-                       "user", t->pid, uid, geteuid());
+                       "user",
+                       t->pid, uid, geteuid());
     if (geteuid() == 0)
-        return err_set(-EPERM,
-                       "no permission: root without CAP_SYS_PTRACE; run the container with "
-                       "--cap-add SYS_PTRACE, or start the program with PROBING=1");
+        return err_set(-EPERM, "no permission: root without CAP_SYS_PTRACE; run the container with "
+                               "--cap-add SYS_PTRACE, or start the program with PROBING=1");
     if (scope[0] != '0')
         return err_set(-EPERM,
                        "no permission: yama's ptrace_scope is %c; use sudo, or sysctl "
-                       "kernel.yama.ptrace_scope=0, or start the program with PROBING=1", scope[0]);
+                       "kernel.yama.ptrace_scope=0, or start the program with PROBING=1",
+                       scope[0]);
     return err_set(-EPERM,
                    "no permission to trace process %d (%s)%s; use sudo, or start the program with "
-                   "PROBING=1", t->pid, strerror(-code),
+                   "PROBING=1",
+                   t->pid, strerror(-code),
                    filtered ? ": a seccomp profile may refuse it"
                             : ": it may have more capabilities or be marked undumpable");
 }

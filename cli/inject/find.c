@@ -16,21 +16,72 @@
 #define START_TRIES 50 /* times 10 ms for a program that is just being loaded */
 
 /* What malloc.o of libc exports: its range lies between the neighbours of these. */
-static const char *const malloc_names[] = {
-    "malloc", "free", "calloc", "realloc", "memalign", "aligned_alloc", "posix_memalign", "valloc",
-    "pvalloc", "malloc_trim", "malloc_usable_size", "mallinfo", "mallinfo2", "mallopt",
-    "malloc_stats", "malloc_info", "__libc_memalign", "__libc_malloc", "__libc_free",
-    "__libc_calloc", "__libc_realloc", "__libc_valloc", "__libc_pvalloc", "__libc_mallopt",
-    "__libc_mallinfo", "cfree", "__default_morecore", "__malloc_info"};
+static const char *const malloc_names[] = {"malloc",
+                                           "free",
+                                           "calloc",
+                                           "realloc",
+                                           "memalign",
+                                           "aligned_alloc",
+                                           "posix_memalign",
+                                           "valloc",
+                                           "pvalloc",
+                                           "malloc_trim",
+                                           "malloc_usable_size",
+                                           "mallinfo",
+                                           "mallinfo2",
+                                           "mallopt",
+                                           "malloc_stats",
+                                           "malloc_info",
+                                           "__libc_memalign",
+                                           "__libc_malloc",
+                                           "__libc_free",
+                                           "__libc_calloc",
+                                           "__libc_realloc",
+                                           "__libc_valloc",
+                                           "__libc_pvalloc",
+                                           "__libc_mallopt",
+                                           "__libc_mallinfo",
+                                           "cfree",
+                                           "__default_morecore",
+                                           "__malloc_info"};
 
 /* Functions of libc that hold a lock we need, or a process or thread half made or half gone. */
-static const char *const avoid_names[] = {
-    "fork", "vfork", "_Fork", "__libc_fork", "posix_spawn", "posix_spawnp", "pthread_create",
-    "pthread_exit", "pthread_join", "pthread_detach", "pthread_atfork", "__register_atfork",
-    "exit", "_exit", "quick_exit", "dl_iterate_phdr", "dlopen", "dlclose", "dlsym", "dlvsym",
-    "dlmopen", "dladdr", "dladdr1", "dlinfo", "dlerror", "_dl_find_object", "__libc_dlopen_mode",
-    "__libc_dlsym", "__libc_dlclose", "__cxa_atexit", "__cxa_finalize", "__cxa_thread_atexit_impl",
-    "on_exit", "at_quick_exit", "setlocale", "__libc_freeres"};
+static const char *const avoid_names[] = {"fork",
+                                          "vfork",
+                                          "_Fork",
+                                          "__libc_fork",
+                                          "posix_spawn",
+                                          "posix_spawnp",
+                                          "pthread_create",
+                                          "pthread_exit",
+                                          "pthread_join",
+                                          "pthread_detach",
+                                          "pthread_atfork",
+                                          "__register_atfork",
+                                          "exit",
+                                          "_exit",
+                                          "quick_exit",
+                                          "dl_iterate_phdr",
+                                          "dlopen",
+                                          "dlclose",
+                                          "dlsym",
+                                          "dlvsym",
+                                          "dlmopen",
+                                          "dladdr",
+                                          "dladdr1",
+                                          "dlinfo",
+                                          "dlerror",
+                                          "_dl_find_object",
+                                          "__libc_dlopen_mode",
+                                          "__libc_dlsym",
+                                          "__libc_dlclose",
+                                          "__cxa_atexit",
+                                          "__cxa_finalize",
+                                          "__cxa_thread_atexit_impl",
+                                          "on_exit",
+                                          "at_quick_exit",
+                                          "setlocale",
+                                          "__libc_freeres"};
 
 struct function {
     uint64_t start, end;
@@ -138,7 +189,8 @@ static int find_gadget(struct target *t, const struct stack_module *libc)
     for (uint32_t i = 0; chunk && i < libc->n_text && !t->gadget; i++) {
         uint64_t at = libc->text[i].start;
         while (at < libc->text[i].end && !t->gadget) {
-            size_t n = libc->text[i].end - at < GADGET_CHUNK ? libc->text[i].end - at : GADGET_CHUNK;
+            size_t n =
+                libc->text[i].end - at < GADGET_CHUNK ? libc->text[i].end - at : GADGET_CHUNK;
             n = stack_read_some(t->view, at, chunk, n);
             unsigned char *found = n ? memmem(chunk, n, arch_syscall_code, length) : NULL;
             if (found)
@@ -221,9 +273,11 @@ static int refuse_without_libc(struct target *t)
                        t->pid);
     if (loader_of(t))
         return err_set(-EAGAIN, "process %d is still being loaded; try again in a moment", t->pid);
-    return err_set(-ENOEXEC,
-                   "process %d is statically linked (no libc.so.6 is mapped): there is no dlopen to "
-                   "call; link the program dynamically", t->pid);
+    return err_set(
+        -ENOEXEC,
+        "process %d is statically linked (no libc.so.6 is mapped): there is no dlopen to "
+        "call; link the program dynamically",
+        t->pid);
 }
 
 static int find_dlopen(struct target *t, const struct stack_module *libc)

@@ -50,15 +50,15 @@ static int make_scratch(struct target *t)
 {
     static unsigned char frame[FRAME_BYTES];
     const uint64_t private = MAP_PRIVATE | MAP_ANONYMOUS, none = UINT64_MAX;
-    const uint64_t data[6] = {0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, private | MAP_NORESERVE,
-                              none, 0};
+    const uint64_t data[6] = {
+        0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, private | MAP_NORESERVE, none, 0};
     uint64_t at;
     int rc = remote(t, SYS_mmap, data, "memory", &at);
     if (rc < 0)
         return rc;
     t->scratch = at;
-    const uint64_t code[6] = {at + SCRATCH_STUB, STUB_BYTES, PROT_READ | PROT_EXEC,
-                              private | MAP_FIXED, none, 0};
+    const uint64_t code[6] = {at + SCRATCH_STUB,   STUB_BYTES, PROT_READ | PROT_EXEC,
+                              private | MAP_FIXED, none,       0};
     rc = remote(t, SYS_mmap, code, "executable memory", &at);
     if (rc < 0)
         return rc;
@@ -205,8 +205,10 @@ static int load(struct target *t, const struct library *l, uint64_t *ret_start)
     if (rc < 0 && t->seized)
         rc = by_file(t, l, path, sizeof path);
     if (rc < 0)
-        return err_set(rc, "process %d takes neither a memfd nor a file in /dev/shm, /tmp or "
-                       "/var/tmp: %s", t->pid, strerror(-rc));
+        return err_set(rc,
+                       "process %d takes neither a memfd nor a file in /dev/shm, /tmp or "
+                       "/var/tmp: %s",
+                       t->pid, strerror(-rc));
     rc = tracee_write(t, t->scratch, path, strlen(path) + 1);
     if (t->old_dlopen)
         flags |= 0x80000000u; /* __RTLD_DLOPEN */
@@ -270,7 +272,8 @@ static int check_present(struct target *t, const struct library *l)
     if (t->present_version[0] && (strcmp(version, l->version) != 0 || !t->present_start))
         return err_set(-EEXIST,
                        "process %d holds probing %s and this is %s; use that version's command, or "
-                       "restart the process", t->pid, version, l->version);
+                       "restart the process",
+                       t->pid, version, l->version);
     return 0;
 }
 
@@ -406,8 +409,9 @@ int inject_into(const struct inject_options *o, struct inject_result *ret)
     else if (rc == -EPERM) /* yama lets a parent trace its children, not their siblings */
         rc = inject_here(o, ret);
     else
-        rc = err_set(rc, "%s", rc == -EIO && !answer->why[0] ? "the injecting process was killed"
-                                                             : answer->why);
+        rc = err_set(rc, "%s",
+                     rc == -EIO && !answer->why[0] ? "the injecting process was killed"
+                                                   : answer->why);
     (void)munmap(answer, sizeof *answer);
     return rc;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/inject/inject.h - bring libprobing.so into a running process, and leave no trace when it fails.
+ * cli/inject/inject.h - bring libprobing.so into a running process, or leave no trace there.
  *
- * One thread of the target is stopped for well under a millisecond at a place where it holds no lock
- * of malloc or the loader, calls dlopen() and probing_start() with a stack of ours, and goes on as
- * if nothing had been: registers, vector state, signal mask and interrupted system call are put
- * back.  If we die in the middle the thread puts itself back.  Own thread only; signals of ours are
- * blocked meanwhile, so that Ctrl-C undoes everything first.
+ * One thread of the target is stopped for well under a millisecond at a place where it holds no
+ * lock of malloc or the loader, calls dlopen() and probing_start() on a stack of ours, and goes on
+ * as if nothing had been: registers, vector state, errno, signal mask and interrupted system call are
+ * put back.  If we die in the middle of a call the thread puts itself back.  Own thread only;
+ * signals of ours are blocked meanwhile, so that Ctrl-C undoes everything first.
  */
 #ifndef CLI_INJECT_INJECT_H
 #define CLI_INJECT_INJECT_H
@@ -26,8 +26,8 @@ struct inject_options {
 struct inject_result {
     uint64_t stopped_ns, total_ns; /* one thread, all its stops together; wall time */
     uint32_t stops;
-    bool already_there; /* the core was mapped and running */
-    bool revived;       /* the core was mapped, had been ejected, and runs again */
+    bool already_there;  /* the core was mapped and running */
+    bool revived;        /* the core was mapped, had been ejected, and runs again */
     bool target_stopped; /* SIGSTOPped: the core answers after SIGCONT */
     char version[32];
 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/inject/inject_test.c - enter sleeping, allocating, spinning and interrupted processes, and what
- * they notice of it: nothing.  The library entered is a small one made here with cc.
+ * cli/inject/inject_test.c - enter sleeping, allocating, spinning and interrupted processes, and
+ * what they notice of it: nothing.  The library entered is a small one made here with cc.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -378,9 +378,8 @@ TEST(ends_no_system_call_early)
     static const struct {
         const char *name;
         int64_t (*wait)(void);
-    } calls[] = {{"epoll_wait", in_epoll},           {"nanosleep", in_nanosleep},
-                 {"select", in_select},              {"poll", in_poll},
-                 {"sigtimedwait", in_sigtimedwait},  {"futex", in_futex},
+    } calls[] = {{"epoll_wait", in_epoll}, {"nanosleep", in_nanosleep},       {"select", in_select},
+                 {"poll", in_poll},        {"sigtimedwait", in_sigtimedwait}, {"futex", in_futex},
                  {"read", in_read}};
     CHECK_INT(pipe(pipes), 0);
     for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {

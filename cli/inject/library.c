@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/inject/library.c - our libprobing.so as bytes to be written, and the two symbols we need of it.
+ * cli/inject/library.c - our libprobing.so as bytes to be written, and two symbols of it.
  * Sections after the last loaded segment (debug information) are not sent.
  */
 #include <errno.h>
@@ -95,8 +95,8 @@ int library_open(const char *path, struct library *ret)
             (void)close(fd);
         return err_set(code, "cannot read the library '%s': %s", path, strerror(-code));
     }
-    void *bytes = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_POPULATE, fd, 0);
+    void *bytes =
+        mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_POPULATE, fd, 0);
     (void)close(fd);
     if (bytes == MAP_FAILED)
         return err_set(-errno, "cannot map the library '%s': %s", path, strerror(errno));

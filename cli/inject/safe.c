@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/inject/safe.c - may the stopped thread be used?  Only where none of its frames is in malloc, the
- * loader, an allocator, or a function of libc that holds what dlopen and pthread_create need.
+ * cli/inject/safe.c - may the stopped thread be used?  Only where none of its frames is in malloc,
+ * the loader, an allocator, or a function of libc that holds what dlopen and pthread_create need.
  * The program counter alone does not tell: malloc waits in futex and madvise too.
  */
 #include <stdio.h>
 
 #include "cli/inject/target.h"
 
-static struct stack_frame frames[STACK_FRAMES_MAX]; /* too large for a stack; one injection a time */
+static struct stack_frame
+    frames[STACK_FRAMES_MAX]; /* too large for a stack; one injection a time */
 
 /* struct rseq and rseq_cs of linux/rseq.h: a thread in such a section starts it over when it is
  * moved, so it cannot be borrowed there. */
@@ -60,7 +61,8 @@ bool place_look(struct target *t, const arch_registers *r)
     if (n <= 0)
         return unsafe(t, "no readable stack", 0);
     for (int i = 0; i < n; i++) {
-        uint64_t ip = frames[i].ip - (i > 0); /* a return address may be the next function's first */
+        uint64_t ip =
+            frames[i].ip - (i > 0); /* a return address may be the next function's first */
         const char *what = must_avoid(t, ip);
         if (what)
             return unsafe(t, what, i);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/inject/target.h - what the files of this folder share: the target, its places, the thread used.
+ * cli/inject/target.h - what the files here share: the target, its places, the thread used.
  * Own thread only.
  */
 #ifndef CLI_INJECT_TARGET_H
@@ -42,9 +42,9 @@ struct avoid {
 
 /* Our library: the bytes that dlopen needs, and what it says of itself. */
 struct library {
-    unsigned char *bytes; /* mapped privately */
+    unsigned char *bytes;   /* mapped privately */
     size_t file_size, size; /* size: up to the end of the last loaded segment */
-    uint64_t start; /* value of probing_start */
+    uint64_t start;         /* value of probing_start */
     char version[32];
 };
 
@@ -59,10 +59,10 @@ struct target {
     struct stack_range libc, loader; /* whole modules */
     uint64_t dlopen, dlerror, gadget;
     uint64_t syscall, errno_location; /* functions of libc */
-    bool old_dlopen; /* __libc_dlopen_mode() of glibc before 2.34 without libdl */
+    bool old_dlopen;                  /* __libc_dlopen_mode() of glibc before 2.34 without libdl */
     struct avoid avoid[AVOID_MAX];
     uint32_t n_avoid;
-    uint64_t present_start;    /* probing_start of a core that is mapped already, 0: none */
+    uint64_t present_start; /* probing_start of a core that is mapped already, 0: none */
     char present_version[32];
 
     /* tracee.c: the thread used */
@@ -70,7 +70,7 @@ struct target {
     bool seized, stopped;
     bool group_stopped; /* by SIGSTOP and the like: must not run on before SIGCONT */
     uint64_t stopped_at;
-    int mem; /* /proc/PID/mem */
+    int mem;                  /* /proc/PID/mem */
     arch_registers registers; /* as they were at the last stop */
     bool saved;
     uint64_t mask;
@@ -84,9 +84,9 @@ struct target {
     uint64_t scratch, stub;
     uint64_t errno_at; /* of the thread used, 0: not known yet */
     int32_t errno_kept;
-    int fd;           /* -1 or the memfd's number there */
-    char file[300];   /* path of a temporary file from here, "" none */
-    bool left_alone;  /* a call hangs: the thread puts itself back when it returns */
+    int fd;          /* -1 or the memfd's number there */
+    char file[300];  /* path of a temporary file from here, "" none */
+    bool left_alone; /* a call hangs: the thread puts itself back when it returns */
 };
 
 /* library.c */
@@ -108,7 +108,7 @@ bool place_look(struct target *t, const arch_registers *r);
 /* tracee.c */
 int tracee_seize(struct target *t, pid_t tid);
 int tracee_stop(struct target *t, uint64_t timeout_ns);
-int tracee_resume(struct target *t); /* as if it had not been stopped */
+int tracee_resume(struct target *t);   /* as if it had not been stopped */
 void tracee_release(struct target *t); /* put everything back and detach */
 int tracee_save(struct target *t);
 int tracee_write(struct target *t, uint64_t address, const void *data, size_t size);
@@ -117,7 +117,7 @@ int tracee_write(struct target *t, uint64_t address, const void *data, size_t si
 int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint64_t *ret);
 int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64_t *ret);
 int tracee_find(struct target *t); /* choose a thread and stop it at a safe place */
-bool interrupted(void); /* Ctrl-C and its like wait to be taken */
+bool interrupted(void);            /* Ctrl-C and its like wait to be taken */
 size_t tracee_frame(struct target *t, unsigned char *out, size_t room, uint64_t at);
 
 #endif

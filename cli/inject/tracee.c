@@ -16,10 +16,10 @@
 #include "cli/inject/target.h"
 
 #define THREADS_MAX 4096
-#define WARM_BYTES 65536                  /* of the stack, copied at the first stop */
-#define SLICE_NS (20 * NS_PER_MS)         /* for one thread of several, before the next is tried */
-#define STOP_NS (2 * NS_PER_S)            /* for a thread to stop; one in D state may take longer */
-#define STEP_NS (2 * NS_PER_S)            /* for one remote system call */
+#define WARM_BYTES 65536          /* of the stack, copied at the first stop */
+#define SLICE_NS (20 * NS_PER_MS) /* for one thread of several, before the next is tried */
+#define STOP_NS (2 * NS_PER_S)    /* for a thread to stop; one in D state may take longer */
+#define STEP_NS (2 * NS_PER_S)    /* for one remote system call */
 
 #define SPINS 30 /* of 0.5 us: about what a switch to another thread and back costs */
 
@@ -37,9 +37,9 @@ static void nap(uint64_t ns)
 bool interrupted(void)
 {
     sigset_t set;
-    return sigpending(&set) == 0 && (sigismember(&set, SIGINT) == 1 ||
-                                     sigismember(&set, SIGTERM) == 1 ||
-                                     sigismember(&set, SIGHUP) == 1);
+    return sigpending(&set) == 0 &&
+           (sigismember(&set, SIGINT) == 1 || sigismember(&set, SIGTERM) == 1 ||
+            sigismember(&set, SIGHUP) == 1);
 }
 
 static int gone(struct target *t)
@@ -50,7 +50,7 @@ static int gone(struct target *t)
 }
 
 /* 0: *ret_status is a stop.  -ETIMEDOUT, -ESRCH.  A stop of another CPU's thread comes within the
- * spins; for one that needs our CPU we sleep until SIGCHLD, which is blocked and so waits for us. */
+ * spins; for one that needs our CPU we sleep until SIGCHLD, which is blocked so waits for us. */
 static int wait_stop(struct target *t, uint64_t timeout_ns, int *ret_status)
 {
     uint64_t end = clock_monotonic() + timeout_ns;
@@ -122,12 +122,30 @@ static bool may_be_made_again(int64_t number)
 {
     static const int64_t numbers[] = {
 #ifdef SYS_epoll_wait
-        SYS_epoll_wait, SYS_poll, SYS_select,
+        SYS_epoll_wait,
+        SYS_poll,
+        SYS_select,
 #endif
-        SYS_epoll_pwait, 441 /* epoll_pwait2 */, SYS_semop, SYS_semtimedop, SYS_rt_sigtimedwait,
-        SYS_io_getevents, 333 /* io_pgetevents, x86-64 */, 426 /* io_uring_enter */, SYS_read,
-        SYS_readv, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg, SYS_accept,
-        SYS_accept4, SYS_ppoll, SYS_pselect6, SYS_futex};
+        SYS_epoll_pwait,
+        441 /* epoll_pwait2 */,
+        SYS_semop,
+        SYS_semtimedop,
+        SYS_rt_sigtimedwait,
+        SYS_io_getevents,
+        333 /* io_pgetevents, x86-64 */,
+        426 /* io_uring_enter */,
+        SYS_read,
+        SYS_readv,
+        SYS_recvfrom,
+        SYS_recvmsg,
+        SYS_recvmmsg,
+        SYS_sendto,
+        SYS_sendmsg,
+        SYS_accept,
+        SYS_accept4,
+        SYS_ppoll,
+        SYS_pselect6,
+        SYS_futex};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         if (numbers[i] == number)
             return true;
@@ -213,8 +231,8 @@ void tracee_release(struct target *t)
 
 int tracee_save(struct target *t)
 {
-    static const int synchronous[] = {SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGABRT,
-                                      SIGURG /* the stub's */};
+    static const int synchronous[] = {SIGTRAP, SIGSEGV, SIGBUS,  SIGILL,
+                                      SIGFPE,  SIGSYS,  SIGABRT, SIGURG /* the stub's */};
     uint64_t all = UINT64_MAX;
     for (int i = 0; i < ARCH_SETS; i++) {
         struct iovec v = {t->sets[i], ARCH_SET_BYTES};
@@ -290,7 +308,7 @@ int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint6
     return rc;
 }
 
-/* The thread stands in a signal it should get.  true: it is the stub's sign that the call is over. */
+/* The thread stands in a signal it should get.  true: it is the stub's sign that a call is over. */
 static bool call_is_over(struct target *t, int status, arch_registers *ret)
 {
     return status >> 16 == 0 && WSTOPSIG(status) == SIGURG && get_registers(t, ret) == 0 &&
@@ -306,10 +324,11 @@ static int leave_alone(struct target *t, int *ret_status)
     if (wait_stop(t, STOP_NS, ret_status) == 0 && call_is_over(t, *ret_status, &r))
         return 0; /* in the last moment */
     t->left_alone = true;
-    return err_set(-ETIMEDOUT,
-                   "the loader of process %d did not return in %llu ms, another thread may hold its "
-                   "lock; thread %d goes on by itself when it does; look with gdb or py-spy", t->pid,
-                   (unsigned long long)(t->timeout_ns / NS_PER_MS), t->tid);
+    return err_set(
+        -ETIMEDOUT,
+        "the loader of process %d did not return in %llu ms, another thread may hold its "
+        "lock; thread %d goes on by itself when it does; look with gdb or py-spy",
+        t->pid, (unsigned long long)(t->timeout_ns / NS_PER_MS), t->tid);
 }
 
 int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64_t *ret)
@@ -336,8 +355,10 @@ int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64
             break;
         if (number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE ||
             number == SIGABRT || number == SIGTRAP)
-            return err_set(-EFAULT, "the library crashed with signal %d while starting in process "
-                           "%d; the thread was put back", number, t->pid);
+            return err_set(-EFAULT,
+                           "the library crashed with signal %d while starting in process "
+                           "%d; the thread was put back",
+                           number, t->pid);
         keep_pending(t, number);
     }
     if (rc == 0)

@@ -42,17 +42,19 @@ size_t stack_read_some(struct stack_process *p, uint64_t address, void *ret, siz
  * the copy.  Borrowed until the next call or refresh. */
 void stack_overlay(struct stack_process *p, uint64_t address, const void *copy, size_t size);
 
-struct stack_range { uint64_t start, end; };
+struct stack_range {
+    uint64_t start, end;
+};
 
 struct stack_module {
-    const char *path;     /* as /proc/PID/maps names it: "/usr/lib/.../libc.so.6", "[vdso]" */
-    uint64_t base, end;   /* first and last mapped address */
-    uint64_t bias;        /* what to add to a p_vaddr or st_value */
-    uint64_t eh_frame_hdr; /* address, 0: none */
+    const char *path;           /* as /proc/PID/maps names it: "/usr/lib/.../libc.so.6", "[vdso]" */
+    uint64_t base, end;         /* first and last mapped address */
+    uint64_t bias;              /* what to add to a p_vaddr or st_value */
+    uint64_t eh_frame_hdr;      /* address, 0: none */
     struct stack_range text[4]; /* executable segments */
     uint32_t n_text;
-    uint16_t machine;     /* e_machine */
-    uint8_t elf_class;    /* ELFCLASS64 or 32 */
+    uint16_t machine;  /* e_machine */
+    uint8_t elf_class; /* ELFCLASS64 or 32 */
 };
 
 /* The module that holds `address` / the first whose file name begins with `name` ("libc.so.6",
@@ -60,18 +62,20 @@ struct stack_module {
 const struct stack_module *stack_module_at(struct stack_process *p, uint64_t address);
 const struct stack_module *stack_module_named(struct stack_process *p, const char *name);
 /* Every module in turn: fn gives non-zero to stop, which is returned. */
-int stack_modules(struct stack_process *p, int (*fn)(void *arg, const struct stack_module *m), void *arg);
+int stack_modules(struct stack_process *p, int (*fn)(void *arg, const struct stack_module *m),
+                  void *arg);
 
 /* Address of a dynamic symbol by name, through DT_GNU_HASH; 0: not defined there. */
-uint64_t stack_symbol_address(struct stack_process *p, const struct stack_module *m, const char *name);
+uint64_t stack_symbol_address(struct stack_process *p, const struct stack_module *m,
+                              const char *name);
 /* Every defined dynamic function symbol of m: name, start, size.  For ranges such as malloc's. */
 int stack_symbols(struct stack_process *p, const struct stack_module *m,
                   int (*fn)(void *arg, const char *name, uint64_t start, uint64_t size), void *arg);
 
 struct stack_symbol {
-    char name[256];       /* demangled where it can be; "" when unknown */
-    uint64_t offset;      /* of the address inside the function */
-    const char *module;   /* module path, NULL when the address is in none; borrowed like modules */
+    char name[256];     /* demangled where it can be; "" when unknown */
+    uint64_t offset;    /* of the address inside the function */
+    const char *module; /* module path, NULL when the address is in none; borrowed like modules */
     uint64_t module_offset; /* address - bias: what addr2line wants */
 };
 
@@ -93,7 +97,9 @@ enum { STACK_REG_SP = 7, STACK_REG_IP = 16, STACK_REG_FP = 6 };
 enum { STACK_REG_SP = 31, STACK_REG_IP = 32, STACK_REG_FP = 29 };
 #endif
 
-struct stack_frame { uint64_t ip, sp; }; /* innermost first; ip of caller frames is the return address */
+struct stack_frame {
+    uint64_t ip, sp;
+}; /* innermost first; ip of caller frames is the return address */
 
 enum stack_end {
     STACK_END_OUTERMOST = 0, /* whole: reached the thread's first function */
@@ -102,15 +108,15 @@ enum stack_end {
 };
 
 /* Unwind.  Gives the number of frames (>= 1), or -errno; *ret_end says why it stopped. */
-int stack_unwind(struct stack_process *p, const struct stack_registers *r, struct stack_frame *frames,
-                 uint32_t max, enum stack_end *ret_end);
+int stack_unwind(struct stack_process *p, const struct stack_registers *r,
+                 struct stack_frame *frames, uint32_t max, enum stack_end *ret_end);
 
 /* ---- a thread of our own process ---- */
 
 struct stack_thread {
     pid_t tid;
-    char name[16];  /* comm */
-    char state;     /* R S D T Z of /proc */
+    char name[16];   /* comm */
+    char state;      /* R S D T Z of /proc */
     int64_t syscall; /* number it waits in, -1: none or unknown */
     uint32_t n;
     enum stack_end end;
@@ -124,7 +130,8 @@ struct stack_thread {
  * real-time signal whose handler copies registers and up to 256 KiB of stack, and nothing else.
  * -ESRCH: gone; -ETIMEDOUT: it did not answer in timeout_ns (then only comm, state and syscall).
  * One call at a time (the caller holds a lock); `self` = an open view of our own process. */
-int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns, struct stack_thread *ret);
+int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
+                  struct stack_thread *ret);
 
 /* Put back the signal's previous handler; no capture may run.  For eject. */
 void stack_capture_off(void);
