@@ -118,7 +118,7 @@ class Switch:
 
     def turn(self, on):
         if on != self.on:
-            self.run("plugin", "load" if on else "unload", "torch")
+            self.run("plugin", "load" if on else "stop", "torch")
             self.on = on
 
 

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The torch plugin in real training processes: what it says is true, and the process never notices.
+
+Each case runs with every torch at hand: Debian's, and those of the Pythons that the variable
+PROBING_TEST_TORCH names (separated by `:`, for example a virtual environment with PyPI's torch).
+"""
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+
+
+def load_shared():
+    """The end-to-end tests' targets and command; their conftest is not ours to import by name."""
+    where = HERE.parent / "e2e" / "conftest.py"
+    spec = importlib.util.spec_from_file_location("probing_e2e_shared", str(where))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+shared = load_shared()
+world = shared.world
+OTHERS = [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
+PYTHONS = [shared.DEBIAN_PYTHON] + (OTHERS or ["another torch"])
+LOADS = 50
+HOOKS_LEFT = ("import torch; "
+              "print(type(torch.nn.Module.__dict__['__call__']).__name__, "
+              "type(torch.optim.SGD.__dict__['step']).__name__, "
+              "type(torch.optim.AdamW.__dict__['step']).__name__, "
+              "type(torch.optim.Optimizer._optimizer_step_code).__name__, "
+              "type(torch.autograd.backward).__name__)")
+
+
+@pytest.fixture(params=PYTHONS)
+def python(request):
+    if request.param == "another torch":
+        pytest.skip("no other torch: set PROBING_TEST_TORCH=/path/to/python")
+    if not shared.has_torch(request.param):
+        pytest.skip("%s has no torch" % request.param)
+    return request.param
+
+
+class Case:
+    """A target from targets/: it makes its models, waits for us, works, and writes what it saw."""
+
+    def __init__(self, world, name, python):
+        self.answer, self.go = world.tmp / "answer.json", world.tmp / "go"
+        self.target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / name),
+                                  str(self.go), str(self.answer))
+        self.target.wait_line("ready")
+        self.target.inject()
+        self.load()
+
+    def load(self):
+        done = self.target.probing("plugin", "load", "torch")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def stop(self):
+        done = self.target.probing("plugin", "stop", "torch")
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def run(self):
+        self.go.touch()
+        self.target.wait_line("done")
+        return json.loads(self.answer.read_text())
+
+    def counts(self):
+        rows = self.target.rows("select module, count(*) from python.torch_trace "
+                                "where stage = 'post forward' group by module")
+        return {name: n for name, n in rows}
+
+    def hooks(self):
+        done = self.target.probing("eval", HOOKS_LEFT)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.split()
+
+
+def test_durations_agree_with_a_timing_by_hand(world, python):
+    case = Case(world, "durations.py", python)
+    by_hand = case.run()
+    rows = case.target.rows("select module, sum(duration), count(*) from python.torch_trace "
+                            "where stage = 'post forward' group by module")
+    seen = {name: (total, n) for name, total, n in rows}
+    for name, (total, n) in by_hand.items():
+        assert seen[name][1] == n, name
+        assert seen[name][0] == pytest.approx(total, rel=0.05), name
+
+
+def test_names_are_those_of_named_modules(world, python):
+    case = Case(world, "names.py", python)
+    wanted = case.run()
+    assert case.counts() == wanted
+
+
+def test_rows_are_right_or_absent(world, python):
+    """Exceptions, recursion, threads, freed modules, modules in a forked child: exact counts."""
+    case = Case(world, "odd.py", python)
+    wanted = case.run()
+    assert case.counts() == wanted
+    bad = case.target.rows("select count(*) from python.torch_trace where duration < 0 "
+                           "or duration is null and stage = 'post forward'")
+    assert bad == [[0]]
+
+
+def test_steps(world, python):
+    """Accumulated batches, a scheduler, an optimizer made after us: numbered, timed, adding up."""
+    case = Case(world, "steps.py", python)
+    wanted = case.run()
+    rows = case.target.rows(
+        "select local_step, micro_step from python.torch_trace where module = 'Net' order by ts")
+    assert rows == wanted["net"]
+    rows = case.target.rows("select local_step, module from python.torch_trace "
+                            "where stage = 'post step' order by ts")
+    assert rows == wanted["optimizers"]
+    rows = case.target.rows(
+        "select steps, step_duration_sec, forward_sec, backward_sec, optimizer_sec, other_sec "
+        "from python.torch_step_timing order by steps")
+    assert [row[0] for row in rows] == list(range(1, len(wanted["optimizers"])))
+    for _, whole, *parts in rows:
+        if None not in parts:
+            assert min(parts) >= 0 and sum(parts) == pytest.approx(whole, rel=1e-6)
+    measured = [row for row in rows if None not in row]
+    assert len(measured) >= len(rows) - 1  # one optimizer's first step has no beginning
+
+
+def test_loss_curve_is_the_same_over_fifty_loads(world, python):
+    plain, entered = world.tmp / "plain", world.tmp / "entered"
+    steps = ["--steps", "150", "--step-delay", "0.02"]
+    target = world.train(*steps, "--losses", str(entered), python=python)
+    target.inject()
+    loads = 0
+    while target.alive() and loads < LOADS:
+        for word in ("load", "stop"):
+            done = target.probing("plugin", word, "torch")
+            assert done.returncode == 0 or not target.alive(), done.stdout + done.stderr
+        loads += 1
+    shared.wait_for(lambda: not target.alive(), "the loop to end", 300)
+    assert target.process.returncode == 0
+    assert loads >= 10, "the loop was over before the plugin was loaded often"
+    subprocess.run([python, "-W", "ignore", str(shared.TRAIN), "--steps", "150", "--losses",
+                    str(plain)], check=True, env=world.env, stdout=subprocess.DEVNULL)
+    assert entered.read_bytes() == plain.read_bytes() and plain.read_bytes()
+
+
+def test_stop_leaves_no_hook(world, python):
+    case = Case(world, "steps.py", python)
+    assert "hook" in case.hooks()
+    case.run()
+    for _ in range(LOADS):
+        case.stop()
+        case.load()
+    case.stop()
+    assert case.hooks() == ["function"] * 5
+
+
+def test_refuses_a_process_without_torch(world):
+    target = world.python("import time\nprint('ready', flush=True)\n"
+                          "while True: time.sleep(0.01)\n", python=sys.executable)
+    target.wait_line("ready")
+    target.inject()
+    done = target.probing("plugin", "load", "torch")
+    assert done.returncode != 0
+    assert "import torch" in done.stderr and len(done.stderr.strip().splitlines()) <= 2
+    time.sleep(0.1)
+    assert target.alive()
