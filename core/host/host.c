@@ -135,6 +135,12 @@ int host_extension_add(struct host *h, const char *id, const void *part)
     return r;
 }
 
+int host_table_add(struct host *h, const struct probing_table_desc *d, void *self)
+{
+    struct table *t;
+    return tables_add(h->tables, "probing", d, self, &t);
+}
+
 int host_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
                 const void *tail, uint32_t tail_n)
 {

@@ -131,6 +131,9 @@ int host_extension_add(struct host *h, const char *id, const void *part);
 /* Offer "probing.stack/1" over core/stack; taken back by host_free(). */
 int host_stack_add(struct host *h);
 
+/* Add a computed table of the core's own, for those who may not see core/ring.            [any] */
+int host_table_add(struct host *h, const struct probing_table_desc *d, void *self);
+
 /* Rows for those who may not see core/ring (scripts): ring_append() and the clock.      [any] */
 int host_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
                 const void *tail, uint32_t tail_n);

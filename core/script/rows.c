@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/script/rows.c - probing.query(): a statement's answer as an iterator of Lua tables.
+ *
+ * Threads: the script's own.  The whole answer is first copied into C memory with a limit, because a
+ * Lua error inside the engine's callback would jump over the engine's own cleaning up.
+ */
+#include <errno.h>
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/script/inner.h"
+#include "core/sql/sql.h"
+
+#define CLASS "probing.rows"
+#define ANSWER_MAX_BYTES ((size_t)32 << 20)
+#define QUERY_NS (10 * NS_PER_S)
+#define ROWS_MAX 100000
+
+/* Bytes of the answer, a value after the other: type (1), then 8 of value, or 4 of size and text. */
+struct answer {
+    struct buf names; /* with a NUL after each */
+    struct buf values;
+    uint32_t n_columns;
+    uint64_t n_rows, row; /* how many, the next to give */
+    size_t at;            /* the next value */
+    bool cut;
+};
+
+static int take_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    struct answer *a = arg;
+    for (uint32_t i = 0; i < n; i++)
+        (void)buf_add(&a->names, columns[i].name, strlen(columns[i].name) + 1);
+    a->n_columns = n;
+    return a->names.failed;
+}
+
+static void take_value(struct buf *b, const struct sql_value *v)
+{
+    (void)buf_addc(b, (char)v->type);
+    switch (v->type) {
+    case SQL_NULL:
+        return;
+    case SQL_BOOL: {
+        int64_t flag = v->boolean;
+        (void)buf_add(b, &flag, sizeof(flag));
+        return;
+    }
+    case SQL_INT:
+    case SQL_TIMESTAMP:
+    case SQL_INTERVAL:
+        (void)buf_add(b, &v->integer, sizeof(v->integer));
+        return;
+    case SQL_DOUBLE:
+        (void)buf_add(b, &v->number, sizeof(v->number));
+        return;
+    case SQL_TEXT:
+    case SQL_BLOB:
+        (void)buf_add(b, &v->text.size, sizeof(v->text.size));
+        (void)buf_add(b, v->text.data, v->text.size);
+        return;
+    }
+}
+
+static int take_rows(void *arg, const struct sql_rows *rows)
+{
+    struct answer *a = arg;
+    uint32_t n = sql_rows_count(rows);
+    for (uint32_t row = 0; row < n; row++) {
+        for (uint32_t column = 0; column < a->n_columns; column++) {
+            struct sql_value v;
+            sql_rows_value(rows, row, column, &v);
+            take_value(&a->values, &v);
+        }
+    }
+    a->n_rows += n;
+    if (a->values.failed)
+        return err_set(a->values.failed, "the answer is larger than %zu MiB; select less of it",
+                       ANSWER_MAX_BYTES >> 20);
+    return 0;
+}
+
+static int answer_free(lua_State *L)
+{
+    struct answer *a = luaL_checkudata(L, 1, CLASS);
+    buf_done(&a->names);
+    buf_done(&a->values);
+    return 0;
+}
+
+int script_query(lua_State *L)
+{
+    struct script *s = script_of(L);
+    size_t size;
+    const char *text = luaL_checklstring(L, 1, &size);
+    struct sql_options o = {.timeout_ns = QUERY_NS, .max_rows = ROWS_MAX, .cancel = &s->stop};
+    struct sql_report report = {0};
+
+    struct answer *a = lua_newuserdatauv(L, sizeof(*a), 0);
+    *a = (struct answer){.n_columns = 0};
+    buf_init(&a->names, 65536);
+    buf_init(&a->values, ANSWER_MAX_BYTES);
+    luaL_setmetatable(L, CLASS); /* from here on it is freed by Lua, whatever happens */
+    struct sql_sink sink = {.arg = a, .columns = take_columns, .rows = take_rows};
+    int r = sql_run(s->owner->sql, text, size, &o, &sink, &report);
+    if (r < 0)
+        return luaL_error(L, "query: %s", err_why(r));
+    a->cut = report.cut;
+    return 1;
+}
+
+static size_t push_value(lua_State *L, const char *data, size_t at)
+{
+    enum sql_type type = (enum sql_type)data[at++];
+    int64_t integer;
+    double number;
+    uint32_t size;
+
+    switch (type) {
+    case SQL_NULL:
+        lua_pushnil(L);
+        return at;
+    case SQL_BOOL:
+        memcpy(&integer, data + at, sizeof(integer));
+        lua_pushboolean(L, integer != 0);
+        return at + sizeof(integer);
+    case SQL_INT:
+    case SQL_TIMESTAMP:
+    case SQL_INTERVAL:
+        memcpy(&integer, data + at, sizeof(integer));
+        lua_pushinteger(L, integer);
+        return at + sizeof(integer);
+    case SQL_DOUBLE:
+        memcpy(&number, data + at, sizeof(number));
+        lua_pushnumber(L, number);
+        return at + sizeof(number);
+    case SQL_TEXT:
+    case SQL_BLOB:
+        memcpy(&size, data + at, sizeof(size));
+        lua_pushlstring(L, data + at + sizeof(size), size);
+        return at + sizeof(size) + size;
+    }
+    lua_pushnil(L);
+    return at;
+}
+
+/* The next row as a table, or nil. */
+static int push_row(lua_State *L, struct answer *a)
+{
+    if (a->row >= a->n_rows) {
+        lua_pushnil(L);
+        return 1;
+    }
+    lua_createtable(L, 0, (int)a->n_columns);
+    const char *name = a->names.data;
+    size_t at = a->at;
+    for (uint32_t i = 0; i < a->n_columns; i++) {
+        at = push_value(L, a->values.data, at);
+        lua_setfield(L, -2, name);
+        name += strlen(name) + 1;
+    }
+    a->at = at; /* only now: a Lua error above must not lose our place */
+    a->row++;
+    return 1;
+}
+
+static int next_row(lua_State *L)
+{
+    return push_row(L, luaL_checkudata(L, 1, CLASS));
+}
+
+static int all_rows(lua_State *L)
+{
+    struct answer *a = luaL_checkudata(L, 1, CLASS);
+    lua_newtable(L);
+    for (lua_Integer i = 1; a->row < a->n_rows; i++) {
+        (void)push_row(L, a);
+        lua_rawseti(L, -2, i);
+    }
+    return 1;
+}
+
+static int is_cut(lua_State *L)
+{
+    struct answer *a = luaL_checkudata(L, 1, CLASS);
+    lua_pushboolean(L, a->cut);
+    return 1;
+}
+
+static int length(lua_State *L)
+{
+    struct answer *a = luaL_checkudata(L, 1, CLASS);
+    lua_pushinteger(L, (lua_Integer)a->n_rows);
+    return 1;
+}
+
+int script_open_rows(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        {"all", all_rows}, {"next", next_row}, {"cut", is_cut}, {NULL, NULL}};
+
+    luaL_newmetatable(L, CLASS);
+    lua_pushcfunction(L, answer_free);
+    lua_setfield(L, -2, "__gc");
+    lua_pushcfunction(L, next_row);
+    lua_setfield(L, -2, "__call");
+    lua_pushcfunction(L, length);
+    lua_setfield(L, -2, "__len");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    luaL_newlib(L, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+    return 0;
+}
