@@ -23,7 +23,7 @@
 #define PLACES_MAX 4096u /* hooks at a time: optimizers and their classes are few */
 
 enum { SLOT_CALL = 50, SLOT_DEALLOC = 52, SLOT_DESCR_GET = 54, SLOT_GETATTRO = 58,
-       SLOT_SETATTRO = 69 }; /* typeslots.h */
+       SLOT_METHODS = 64, SLOT_SETATTRO = 69 }; /* typeslots.h */
 
 struct hook { /* a Python object */
     intptr_t refcnt;
@@ -88,7 +88,8 @@ static PyObject *hook_bind(PyObject *hook, PyObject *object, PyObject *class)
 /* What makes a hook a hook must not come from the function: it would lead past us. */
 static bool is_own_attribute(PyObject *name)
 {
-    static const char *const own[] = {"__get__", "__call__", "__class__"};
+    static const char *const own[] = {"__get__", "__call__", "__class__", "__copy__",
+                                      "__deepcopy__"};
     for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
         if (torch_state.py.PyUnicode_CompareWithASCIIString(name, own[i]) == 0)
             return true;
@@ -107,9 +108,23 @@ static int hook_set(PyObject *hook, PyObject *name, PyObject *value)
     return torch_state.py.PyObject_SetAttr(((struct hook *)hook)->original, name, value);
 }
 
+/* Functions are not copied, they are shared; the copy of an optimizer gets the one without us. */
+static PyObject *hook_copy(PyObject *hook, PyObject *unused)
+{
+    (void)unused;
+    PyObject *original = hook_original(hook);
+    torch_state.py.Py_IncRef(original);
+    return original;
+}
+
 /* A type with a vectorcall slot; PyType_FromSpec() of 3.8 cannot say where that is. */
 static int make_type(void)
 {
+    static struct cpython_method methods[] = {
+        {"__copy__", hook_copy, METH_NOARGS, NULL},
+        {"__deepcopy__", hook_copy, METH_O, NULL},
+        {NULL, NULL, 0, NULL},
+    };
     void *call, *dealloc, *get, *getattro, *setattro;
     memcpy(&call, &torch_state.more.PyVectorcall_Call, sizeof(call));
     memcpy(&dealloc, &(void (*)(PyObject *)){hook_free}, sizeof(dealloc));
@@ -118,7 +133,8 @@ static int make_type(void)
     memcpy(&setattro, &(int (*)(PyObject *, PyObject *, PyObject *)){hook_set}, sizeof(setattro));
     struct cpython_slot slots[] = {
         {SLOT_CALL, call},         {SLOT_DEALLOC, dealloc},   {SLOT_DESCR_GET, get},
-        {SLOT_GETATTRO, getattro}, {SLOT_SETATTRO, setattro}, {0, NULL},
+        {SLOT_GETATTRO, getattro}, {SLOT_SETATTRO, setattro}, {SLOT_METHODS, methods},
+        {0, NULL},
     };
     struct cpython_type_spec spec = {
         .name = "probing.hook", .basicsize = (int)sizeof(struct hook),
@@ -139,8 +155,9 @@ static int make_type(void)
     return 0;
 }
 
-/* A hook for `original`, new reference; NULL when it is nothing that binds and has a vectorcall. */
-static PyObject *make_hook(PyObject *original, hook_call call)
+/* A hook for `original`, new reference; NULL when it has no vectorcall, or does not bind as a
+ * function in a class does. */
+static PyObject *make_hook(PyObject *original, hook_call call, bool instance)
 {
     if (!hook_type && make_type() < 0)
         return NULL;
@@ -149,7 +166,8 @@ static PyObject *make_hook(PyObject *original, hook_call call)
     Py_ssize_t offset;
     memcpy(&flags, type + TYPE_FLAGS, sizeof(flags));
     memcpy(&offset, type + TYPE_VECTORCALL_OFFSET, sizeof(offset));
-    if (!(flags & FLAG_VECTORCALL) || !(flags & FLAG_METHOD_DESCRIPTOR) || offset <= 0)
+    if (!(flags & FLAG_VECTORCALL) || offset <= 0 ||
+        (!instance && !(flags & FLAG_METHOD_DESCRIPTOR)))
         return NULL;
     struct hook *h = (struct hook *)torch_state.py.PyType_GenericAlloc(hook_type, 0);
     if (!h) {
@@ -218,7 +236,7 @@ static int put(PyObject *owner, PyObject *kept, const char *name, hook_call call
     if (hook_is(original)) /* somebody kept it over a stop() and put it back: it works again */
         torch_state.py.Py_IncRef(hook);
     else
-        hook = make_hook(original, call);
+        hook = make_hook(original, call, instance);
     if (!hook)
         return -ENOTSUP;
     rc = add_place(kept, name, hook, instance);
