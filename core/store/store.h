@@ -18,10 +18,10 @@
 struct store;
 
 struct store_options {
-    const char *directory;  /* exists, 0700 */
+    const char *directory;      /* exists, 0700 */
     const char *fast_directory; /* for rings and strings: on tmpfs; NULL: in `directory` */
-    uint64_t max_bytes;     /* LMDB's map and the total budget for data */
-    uint64_t keep_ns;       /* default retention by age, 0: none */
+    uint64_t max_bytes;         /* LMDB's map and the total budget for data */
+    uint64_t keep_ns;           /* default retention by age, 0: none */
 };
 
 /* Make a live store (writes, drains), starting the drain thread "probing/drain". */
@@ -34,8 +34,8 @@ int store_open(const char *directory, struct tables *tables, struct store **ret)
 const char *store_damage(struct store *s); /* "" when whole; one line a finding */
 
 /* tables_add() for a stored table: kept in LMDB before it returns, so that the dead know it. [any] */
-int store_table_add(struct store *s, const char *schema, const struct probing_table_desc *d, void *self,
-                    struct table **ret);
+int store_table_add(struct store *s, const char *schema, const struct probing_table_desc *d,
+                    void *self, struct table **ret);
 
 struct interns *store_interns(struct store *s);
 int64_t store_utc_offset(struct store *s);
@@ -72,8 +72,8 @@ struct store_batch {
     /* One array a wanted column, cells as the table's type: TIME is UTC ns, STR and BLOB are ids
      * (0: NULL); not wanted: NULL.  The tail column: see tails.  Borrowed until the next call. */
     const union probing_cell *cells[TABLE_COLUMNS_MAX];
-    const uint8_t *tails;         /* bytes of all tails, one after another */
-    const uint32_t *tail_offsets; /* n_rows + 1 of them; a tail of 0 bytes is NULL */
+    const uint8_t *tails;                 /* bytes of all tails, one after another */
+    const uint32_t *tail_offsets;         /* n_rows + 1 of them; a tail of 0 bytes is NULL */
     uint32_t has_null[TABLE_COLUMNS_MAX]; /* 0: no NULL in this column of this batch */
     /* Zone map of the segment, for engines that use it: min and max per column, if known. */
     union probing_cell min[TABLE_COLUMNS_MAX], max[TABLE_COLUMNS_MAX];
@@ -83,8 +83,8 @@ struct store_batch {
 struct store_scan;
 
 struct store_scan_options {
-    uint64_t columns[2];     /* bit set of wanted columns */
-    uint64_t from_row;       /* only rows numbered >= this: for continuous queries; 0: all */
+    uint64_t columns[2]; /* bit set of wanted columns */
+    uint64_t from_row;   /* only rows numbered >= this: for continuous queries; 0: all */
     const struct store_bound *bounds;
     uint32_t n_bounds;
 };
@@ -94,8 +94,10 @@ struct store_scan_options {
  * never pins pages for long.                                                            [any] */
 int store_scan_new(struct store *s, const struct table *t, const struct store_scan_options *o,
                    struct store_scan **ret);
-int store_scan_next(struct store_scan *scan, struct store_batch *ret); /* 1: a batch, 0: end, -errno */
-uint64_t store_scan_pruned(const struct store_scan *scan, uint64_t *ret_segments); /* skipped of all */
+int store_scan_next(struct store_scan *scan,
+                    struct store_batch *ret); /* 1: a batch, 0: end, -errno */
+uint64_t store_scan_pruned(const struct store_scan *scan,
+                           uint64_t *ret_segments); /* skipped of all */
 void store_scan_free(struct store_scan *scan);
 
 /* Row number that the next row of the table will get: the cursor of a continuous query. */

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/store/drain.c - rows out of the rings into segments, in one transaction with the positions.
+ *
+ * The drain thread, and whoever calls store_drain(), under the drain lock.  When the store cannot
+ * take rows they are dropped and counted; the writers never wait for it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/store/inside.h"
+
+#define WAKE_NS (250 * NS_PER_MS) /* longest sleep: rings of dead threads and age are looked at */
+#define DRAIN_NS (2 * NS_PER_S)   /* longest that rows stay in rings when nobody asks */
+#define SYNC_NS (10 * NS_PER_S)   /* what a power failure may cost */
+#define CALIBRATE_NS NS_PER_S
+#define SMALL_ROWS (SEGMENT_ROWS / 2) /* rows: smaller segments are merged with what comes */
+#define MERGE_FACTOR \
+    8 /* a segment is written again when a share of 1/8 has come: log2 times in all */
+#define IDLE_DRAINS 16 /* drains after which a table's memory is given back */
+
+static int put_record(struct store *s, MDB_txn *txn, char kind, uint32_t id, const void *p,
+                      size_t n)
+{
+    struct meta_key k = meta_key_of(kind, id);
+    MDB_val key = value_of(&k, sizeof(k)), value = value_of(p, n);
+    return mdb_put(txn, s->meta, &key, &value, 0);
+}
+
+/* The last segment of a table before row `next`: 0 and in *ret, or MDB_NOTFOUND. */
+static int last_segment(struct store *s, MDB_txn *txn, uint32_t id, uint64_t next,
+                        struct segment_key *ret_key, struct segment *ret)
+{
+    MDB_cursor *cursor;
+    struct segment_key k = key_of(id, next);
+    MDB_val key = value_of(&k, sizeof(k)), value;
+    uint32_t got_id;
+    uint64_t row;
+    int rc = mdb_cursor_open(txn, s->segments, &cursor);
+    if (rc)
+        return rc;
+    rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+    rc = mdb_cursor_get(cursor, &key, &value, rc == 0 ? MDB_PREV : MDB_LAST);
+    if (rc == 0 && (!key_read(&key, &got_id, &row) || got_id != id || row >= next))
+        rc = MDB_NOTFOUND;
+    /* Only a whole neighbour may be merged: a gap would change row numbers. */
+    if (rc == 0 &&
+        (segment_open(value.mv_data, value.mv_size, ret) != 0 || row + ret->n_rows != next))
+        rc = MDB_NOTFOUND;
+    if (rc == 0)
+        *ret_key = key_of(id, row);
+    mdb_cursor_close(cursor);
+    return rc;
+}
+
+/* Take the small segments before the builder's rows into it, so that a table of one row a second
+ * does not become a million segments. */
+static int merge_small(struct store *s, MDB_txn *txn, struct builder *b, uint64_t *first_row)
+{
+    struct table_state *state = &s->state[b->table->id];
+    for (;;) {
+        struct segment_key k;
+        struct segment seg;
+        int rc = last_segment(s, txn, b->table->id, *first_row, &k, &seg);
+        if (rc == MDB_NOTFOUND)
+            return 0;
+        if (rc)
+            return rc;
+        uint32_t n_rows = seg.n_rows, size = seg.size;
+        if (n_rows >= SMALL_ROWS || n_rows > MERGE_FACTOR * b->n_rows ||
+            n_rows + b->n_rows > SEGMENT_ROWS ||
+            (b->table->has_tail && size + b->tails.size > SEGMENT_TAILS))
+            return 0;
+        if (builder_prepend(b, &seg) != 0)
+            return 0; /* damaged: it stays for what it is worth */
+        MDB_val key = value_of(&k, sizeof(k));
+        rc = mdb_del(txn, s->segments, &key, NULL);
+        if (rc)
+            return rc;
+        *first_row -= n_rows;
+        state->next_row -= n_rows;
+        state->rows -= n_rows;
+        state->bytes -= size;
+        state->segments--;
+    }
+}
+
+static int flush(struct store *s, MDB_txn *txn, struct builder *b)
+{
+    struct table_state *state = &s->state[b->table->id];
+    uint64_t first_row = state->next_row;
+    int rc = b->n_rows < SEGMENT_ROWS ? merge_small(s, txn, b, &first_row) : 0;
+    if (rc)
+        return lmdb_failed(rc, "segments cannot be merged");
+    uint32_t n_rows = b->n_rows;
+    rc = builder_flush(b, s->scratch, &s->out);
+    if (rc)
+        return err_set(rc, "no memory for a segment of %s.%s", b->table->schema, b->table->name);
+    struct segment_key k = key_of(b->table->id, first_row);
+    MDB_val key = value_of(&k, sizeof(k)), value = value_of(s->out.data, s->out.size);
+    rc = mdb_put(txn, s->segments, &key, &value, 0);
+    if (rc)
+        return lmdb_failed(rc, "a segment cannot be written");
+    state->next_row = first_row + n_rows;
+    state->rows += n_rows;
+    state->bytes += value.mv_size;
+    state->segments++;
+    return 0;
+}
+
+static int builder_for(struct store *s, uint32_t id, struct builder **ret)
+{
+    int rc = 0;
+    if (!s->builders[id]) {
+        struct table *t = tables_by_id(s->tables, id);
+        if (!t || t->scan)
+            return err_set(-EBADMSG, "there is no table %u", id);
+        rc = builder_new(t, &s->builders[id]);
+    }
+    *ret = s->builders[id];
+    return rc;
+}
+
+static int take_row(struct store *s, MDB_txn *txn, const struct ring_row *row)
+{
+    struct builder *b = row->table_id <= TABLES_MAX ? s->builders[row->table_id] : NULL;
+    if (__builtin_expect(b == NULL, 0)) {
+        if (row->table_id > TABLES_MAX || builder_for(s, row->table_id, &b) != 0)
+            return 0; /* no such table: a stray pointer wrote here */
+    }
+    if (__builtin_expect(!builder_has_room(b, row->tail_n), 0)) {
+        int rc = flush(s, txn, b);
+        if (rc)
+            return rc;
+    }
+    s->seen[row->table_id]++;
+    return builder_add(b, row, s->utc_offset);
+}
+
+/* One ring.  Without a transaction the rows are only counted. */
+static int drain_ring(struct store *s, MDB_txn *txn, uint32_t slot)
+{
+    struct ring_reader reader;
+    struct ring_row row;
+    uint64_t tail = ring_tail(s->rings, slot);
+    s->heads[slot] = 0;
+    if (ring_generation(s->rings, slot) == 0 || ring_head(s->rings, slot) == tail)
+        return 0;
+    if (ring_read(s->rings, slot, tail, &reader) != 0) {
+        s->heads[slot] = ring_head(s->rings, slot); /* broken by a stray pointer: begin anew */
+        return 0;
+    }
+    int rc = 0, got;
+    while (rc == 0 && (got = ring_next(&reader, &row)) == 1) {
+        if (txn)
+            rc = take_row(s, txn, &row);
+        else if (row.table_id <= TABLES_MAX)
+            s->seen[row.table_id]++;
+    }
+    s->heads[slot] = reader.head; /* past what is no row, too */
+    if (rc || !txn)
+        return rc;
+    struct position_record p = {.rings = rings_identity(s->rings),
+                                .generation = ring_generation(s->rings, slot),
+                                .position = reader.head};
+    rc = put_record(s, txn, 'p', slot, &p, sizeof(p));
+    return rc ? lmdb_failed(rc, "a ring's position cannot be written") : 0;
+}
+
+static int drain_all(struct store *s, MDB_txn *txn)
+{
+    int rc = 0;
+    for (uint32_t slot = 0; slot < rings_count(s->rings) && rc == 0; slot++)
+        rc = drain_ring(s, txn, slot);
+    for (uint32_t id = 1; id <= TABLES_MAX && rc == 0 && txn; id++) {
+        if (s->builders[id] && s->builders[id]->n_rows)
+            rc = flush(s, txn, s->builders[id]);
+    }
+    for (uint32_t id = 1; id <= TABLES_MAX && rc == 0 && txn; id++) {
+        struct row_record r = {.next_row = s->state[id].next_row, .expired = s->state[id].expired};
+        if (r.next_row == s->saved[id].next_row && r.expired == s->saved[id].expired)
+            continue;
+        int failed = put_record(s, txn, 'r', id, &r, sizeof(r));
+        rc = failed ? lmdb_failed(failed, "a table's state cannot be written") : 0;
+    }
+    return rc;
+}
+
+/* Back to before the drain. */
+static void undo(struct store *s)
+{
+    memcpy(s->state, s->saved, sizeof(s->state));
+    memset(s->seen, 0, sizeof(s->seen));
+    for (uint32_t id = 1; id <= TABLES_MAX; id++) {
+        if (s->builders[id]) {
+            s->builders[id]->n_rows = 0;
+            buf_reset(&s->builders[id]->tails);
+        }
+    }
+}
+
+static int drain_once(struct store *s, uint64_t room)
+{
+    MDB_txn *txn;
+    memcpy(s->saved, s->state, sizeof(s->saved));
+    memset(s->seen, 0, sizeof(s->seen));
+    int rc = mdb_txn_begin(s->env, NULL, 0, &txn);
+    if (rc)
+        return lmdb_failed(rc, "no transaction");
+    /* Before the rows come: in a full store, deleting is what makes room. */
+    rc = retention_apply(s, txn, room);
+    if (rc == 0)
+        rc = drain_all(s, txn);
+    if (rc) {
+        mdb_txn_abort(txn);
+    } else {
+        int failed = mdb_txn_commit(txn);
+        rc = failed ? lmdb_failed(failed, "rows cannot be written") : 0;
+    }
+    if (rc)
+        undo(s);
+    return rc;
+}
+
+/* The rings are empty up to heads[]; count whose rows they were. */
+static void release(struct store *s, bool lost)
+{
+    for (uint32_t slot = 0; slot < rings_count(s->rings); slot++) {
+        if (s->heads[slot])
+            ring_release(s->rings, slot, s->heads[slot]);
+    }
+    for (uint32_t id = 1; id <= TABLES_MAX; id++) {
+        struct table *t = s->seen[id] ? tables_by_id(s->tables, id) : NULL;
+        if (!t)
+            continue;
+        (void)atomic_fetch_add_explicit(t->appended, s->seen[id], memory_order_relaxed);
+        if (lost)
+            (void)atomic_fetch_add_explicit(&t->lost[TABLE_LOST_STORE], s->seen[id],
+                                            memory_order_relaxed);
+    }
+}
+
+static void age_builders(struct store *s)
+{
+    for (uint32_t id = 1; id <= TABLES_MAX; id++) {
+        struct builder *b = s->builders[id];
+        if (!b)
+            continue;
+        b->idle = s->seen[id] ? 0 : b->idle + 1;
+        if (b->idle > IDLE_DRAINS) {
+            builder_free(b);
+            s->builders[id] = NULL;
+        }
+    }
+}
+
+static bool anything_waits(struct store *s)
+{
+    for (uint32_t slot = 0; slot < rings_count(s->rings); slot++) {
+        if (ring_head(s->rings, slot) != ring_tail(s->rings, slot))
+            return true;
+    }
+    return false;
+}
+
+/* Is it time to look at age again, though no row came? */
+static bool age_is_due(struct store *s)
+{
+    return clock_monotonic() - s->expired_at > 10 * NS_PER_S;
+}
+
+int drain_now(struct store *s)
+{
+    if (!anything_waits(s) && !age_is_due(s))
+        return 0;
+    int rc = drain_once(s, /* room= */ 0);
+    if (rc == -ENOSPC) {
+        /* The map is full: give up an eighth of the budget of the oldest. */
+        uint64_t most = atomic_load_explicit(&s->max_bytes, memory_order_relaxed);
+        rc = drain_once(s, most / 8);
+    }
+    if (rc) {
+        memset(s->seen, 0, sizeof(s->seen));
+        (void)drain_all(s, /* txn= */ NULL);
+    }
+    release(s, /* lost= */ rc != 0);
+    age_builders(s);
+    return rc;
+}
+
+int store_drain(struct store *s)
+{
+    if (!s->live)
+        return 0;
+    if (atomic_load_explicit(&s->disabled, memory_order_acquire))
+        return err_set(-ESHUTDOWN, "this is a forked child without a store");
+    (void)pthread_rwlock_rdlock(&s->map_lock);
+    (void)pthread_mutex_lock(&s->drain_lock);
+    int rc = drain_now(s);
+    (void)pthread_mutex_unlock(&s->drain_lock);
+    (void)pthread_rwlock_unlock(&s->map_lock);
+    return rc;
+}
+
+void *drain_thread(void *arg)
+{
+    struct store *s = arg;
+    uint64_t drained_at = clock_monotonic(), synced_at = drained_at, calibrated_at = 0;
+    while (!atomic_load_explicit(&s->stop, memory_order_acquire)) {
+        rings_wait(s->rings, WAKE_NS);
+        uint64_t now = clock_monotonic();
+        if (now - calibrated_at >= CALIBRATE_NS || calibrated_at == 0 ||
+            now - drained_at < CALIBRATE_NS) {
+            clock_calibrate();
+            calibrated_at = now;
+        }
+        if (rings_fill(s->rings) > 0.25 || now - drained_at >= DRAIN_NS) {
+            (void)store_drain(s); /* what was lost is counted, there is nobody to tell */
+            drained_at = now;
+        }
+        (void)pthread_mutex_lock(&s->drain_lock);
+        rings_tend(s->rings);
+        (void)pthread_mutex_unlock(&s->drain_lock);
+        if (now - synced_at >= SYNC_NS && rings_fill(s->rings) < 0.25) {
+            (void)pthread_rwlock_rdlock(&s->map_lock);
+            (void)mdb_env_sync(s->env, /* force= */ 1);
+            (void)pthread_rwlock_unlock(&s->map_lock);
+            synced_at = now;
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/store/store.c - the live store: its files, its tables, its numbers, its end.
+ *
+ * Any thread where store.h says so.  Draining is in drain.c, reading in scan.c, the dead in dead.c.
+ */
+#include "core/store/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/thread.h"
+#include "core/store/inside.h"
+
+#define MAP_SLACK \
+    (UINT64_C(64) << 20) /* bytes: room for what a transaction copies before it frees */
+#define BYTES_LEAST (UINT64_C(8) << 20)
+#define READERS_MAX 510
+#define DRAIN_STACK ((size_t)512 << 10)
+
+struct segment_key key_of(uint32_t table_id, uint64_t first_row)
+{
+    struct segment_key k;
+    for (int i = 0; i < 4; i++)
+        k.bytes[i] = (uint8_t)(table_id >> (24 - 8 * i));
+    for (int i = 0; i < 8; i++)
+        k.bytes[4 + i] = (uint8_t)(first_row >> (56 - 8 * i));
+    return k;
+}
+
+bool key_read(const MDB_val *key, uint32_t *ret_table_id, uint64_t *ret_first_row)
+{
+    const uint8_t *p = key->mv_data;
+    uint32_t id = 0;
+    uint64_t row = 0;
+    if (key->mv_size != sizeof(struct segment_key))
+        return false;
+    for (int i = 0; i < 4; i++)
+        id = id << 8 | p[i];
+    for (int i = 4; i < 12; i++)
+        row = row << 8 | p[i];
+    *ret_table_id = id;
+    *ret_first_row = row;
+    return id >= 1 && id <= TABLES_MAX;
+}
+
+struct meta_key meta_key_of(char kind, uint32_t id)
+{
+    return (struct meta_key){
+        {(uint8_t)kind, (uint8_t)(id >> 24), (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id}};
+}
+
+MDB_val value_of(const void *p, size_t n)
+{
+    return (MDB_val){.mv_size = n, .mv_data = (void *)(uintptr_t)p};
+}
+
+int lmdb_failed(int code, const char *what)
+{
+    int rc = code > 0               ? -code
+             : code == MDB_MAP_FULL ? -ENOSPC
+             : code == MDB_NOTFOUND ? -ENOENT
+                                    : -EIO;
+    return err_set(rc, "%s: %s", what, mdb_strerror(code));
+}
+
+int store_new(const char *directory, struct tables *tables, bool live, struct store **ret)
+{
+    struct store *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_set(-ENOMEM, "no memory for the store");
+    s->directory = strdup(directory);
+    s->scratch = malloc(sizeof(int64_t) * SEGMENT_ROWS);
+    if (!s->directory || !s->scratch) {
+        free(s->directory);
+        free(s->scratch);
+        free(s);
+        return err_set(-ENOMEM, "no memory for the store");
+    }
+    s->tables = tables;
+    s->live = live;
+    (void)pthread_mutex_init(&s->drain_lock, NULL);
+    (void)pthread_rwlock_init(&s->map_lock, NULL);
+    buf_init(&s->out, SEGMENT_MAX);
+    buf_init(&s->damage, 1 << 16);
+    *ret = s;
+    return 0;
+}
+
+void store_drop(struct store *s)
+{
+    rings_free(s->rings);
+    if (s->env)
+        mdb_env_close(s->env);
+    interns_free(s->interns);
+    for (uint32_t id = 0; id <= TABLES_MAX; id++)
+        builder_free(s->builders[id]);
+    for (struct memory_segment *m = s->memory, *next; m; m = next) {
+        next = m->next;
+        free(m->data);
+        free(m);
+    }
+    buf_done(&s->out);
+    buf_done(&s->damage);
+    (void)pthread_mutex_destroy(&s->drain_lock);
+    (void)pthread_rwlock_destroy(&s->map_lock);
+    free(s->scratch);
+    free(s->directory);
+    free(s);
+}
+
+/* ---- making one ---- */
+
+static uint64_t map_bytes_for(uint64_t max_bytes)
+{
+    uint64_t bytes = (max_bytes > UINT64_MAX / 4 ? UINT64_MAX / 4 : max_bytes) * 2 + MAP_SLACK;
+    return (bytes + 65535) & ~UINT64_C(65535);
+}
+
+static int open_env(struct store *s, uint64_t max_bytes)
+{
+    int rc = mdb_env_create(&s->env);
+    if (rc)
+        return lmdb_failed(rc, "LMDB cannot start");
+    s->map_bytes = map_bytes_for(max_bytes);
+    rc = mdb_env_set_mapsize(s->env, s->map_bytes);
+    if (rc == 0)
+        rc = mdb_env_set_maxdbs(s->env, 2);
+    if (rc == 0)
+        rc = mdb_env_set_maxreaders(s->env, READERS_MAX);
+    /* Never WRITEMAP: a stray pointer of the host could write to the file, and a full disk would be
+     * a SIGBUS.  NOSYNC: the page cache outlives us; the drain syncs now and then. */
+    if (rc == 0)
+        rc = mdb_env_open(s->env, s->directory, MDB_NOTLS | MDB_NOSYNC | MDB_NOMEMINIT, 0600);
+    if (rc)
+        return lmdb_failed(rc, s->directory);
+    (void)mdb_reader_check(s->env, NULL);
+    return 0;
+}
+
+static int open_databases(struct store *s)
+{
+    MDB_txn *txn;
+    int rc = mdb_txn_begin(s->env, NULL, 0, &txn);
+    if (rc)
+        return lmdb_failed(rc, s->directory);
+    rc = mdb_dbi_open(txn, "meta", MDB_CREATE, &s->meta);
+    if (rc == 0)
+        rc = mdb_dbi_open(txn, "segments", MDB_CREATE, &s->segments);
+    if (rc) {
+        mdb_txn_abort(txn);
+        return lmdb_failed(rc, s->directory);
+    }
+    rc = mdb_txn_commit(txn);
+    return rc ? lmdb_failed(rc, s->directory) : 0;
+}
+
+/* What an earlier life of this directory left is kept when it fits; the tables of `tables` must be
+ * new or the same.  Otherwise it makes room: two lives of one process are not told apart later. */
+static int adopt(struct store *s)
+{
+    int rc = store_load(s);
+    if (rc == 0)
+        return 0;
+    MDB_txn *txn;
+    rc = mdb_txn_begin(s->env, NULL, 0, &txn);
+    if (rc)
+        return lmdb_failed(rc, s->directory);
+    rc = mdb_drop(txn, s->meta, 0);
+    if (rc == 0)
+        rc = mdb_drop(txn, s->segments, 0);
+    if (rc) {
+        mdb_txn_abort(txn);
+        return lmdb_failed(rc, s->directory);
+    }
+    rc = mdb_txn_commit(txn);
+    memset(s->state, 0, sizeof(s->state));
+    return rc ? lmdb_failed(rc, s->directory) : 0;
+}
+
+/* Path of `name`; in the fast directory, with a link to it, when there is one. */
+static int place_file(const struct store_options *o, const char *name, bool fast, char *ret,
+                      size_t size)
+{
+    int n = snprintf(ret, size, "%s/%s", fast ? o->fast_directory : o->directory, name);
+    if (n < 0 || (size_t)n >= size)
+        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", o->directory);
+    return 0;
+}
+
+static int link_file(const struct store_options *o, const char *name, const char *target)
+{
+    char link[4096];
+    int rc = place_file(o, name, /* fast= */ false, link, sizeof(link));
+    if (rc)
+        return rc;
+    (void)unlink(link);
+    if (symlink(target, link) == -1)
+        return err_set(-errno, "%s cannot be linked: %s", link, strerror(errno));
+    return 0;
+}
+
+static int make_files(struct store *s, const struct store_options *o, bool fast)
+{
+    char rings[4096], strings[4096];
+    int rc = place_file(o, "rings", fast, rings, sizeof(rings));
+    if (rc == 0)
+        rc = place_file(o, "strings", fast, strings, sizeof(strings));
+    if (rc == 0)
+        rc = interns_create(strings, &s->interns);
+    if (rc == 0)
+        rc = rings_create(rings, &s->rings);
+    if (rc == 0 && fast)
+        rc = link_file(o, "strings", strings);
+    if (rc == 0 && fast)
+        rc = link_file(o, "rings", rings);
+    if (rc) {
+        rings_free(s->rings);
+        interns_free(s->interns);
+        s->rings = NULL;
+        s->interns = NULL;
+        (void)unlink(rings);
+    }
+    return rc;
+}
+
+/* Tables that were there before the store, or came back with it. */
+static int bind_tables(struct store *s)
+{
+    struct table **list = calloc(TABLES_MAX, sizeof(*list));
+    if (!list)
+        return err_set(-ENOMEM, "no memory for the list of tables");
+    uint32_t n = tables_list(s->tables, list, TABLES_MAX);
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        if (!list[i]->scan)
+            rc = rings_bind_table(s->rings, list[i]);
+    }
+    free(list);
+    return rc;
+}
+
+int store_create(const struct store_options *o, struct tables *tables, struct store **ret)
+{
+    struct store *s;
+    int rc = store_new(o->directory, tables, /* live= */ true, &s);
+    if (rc)
+        return rc;
+    uint64_t max_bytes = o->max_bytes > BYTES_LEAST ? o->max_bytes : BYTES_LEAST;
+    atomic_store_explicit(&s->max_bytes, max_bytes, memory_order_relaxed);
+    atomic_store_explicit(&s->keep_ns, o->keep_ns, memory_order_relaxed);
+    s->utc_offset = clock_utc_offset();
+    rc = open_env(s, max_bytes);
+    if (rc == 0)
+        rc = open_databases(s);
+    if (rc == 0)
+        rc = adopt(s);
+    /* The memory file system may be too small (64 MB in many containers): then the disk. */
+    if (rc == 0 && o->fast_directory)
+        rc = make_files(s, o, /* fast= */ true);
+    if (rc == 0 && !s->rings)
+        rc = make_files(s, o, /* fast= */ false);
+    else if (rc && s->env && o->fast_directory)
+        rc = make_files(s, o, /* fast= */ false);
+    if (rc == 0)
+        rc = bind_tables(s);
+    if (rc == 0)
+        rc = thread_start(&s->thread, "probing/drain", DRAIN_STACK, drain_thread, s);
+    if (rc) {
+        store_drop(s);
+        return rc;
+    }
+    s->has_thread = true;
+    *ret = s;
+    return 0;
+}
+
+void store_free(struct store *s)
+{
+    if (!s)
+        return;
+    if (atomic_load_explicit(&s->disabled, memory_order_acquire))
+        return; /* the parent's, not ours */
+    if (s->has_thread) {
+        atomic_store_explicit(&s->stop, true, memory_order_release);
+        rings_wake(s->rings);
+        (void)pthread_join(s->thread, NULL);
+    }
+    if (s->live) {
+        (void)store_drain(s);
+        (void)mdb_env_sync(s->env, /* force= */ 1);
+    }
+    store_drop(s);
+}
+
+void store_disable_in_child(struct store *s)
+{
+    atomic_store_explicit(&s->disabled, true, memory_order_release);
+    ring_disable_in_child();
+}
+
+/* ---- tables ---- */
+
+/* One line for each table beside LMDB, so that rows in the rings can be read when LMDB cannot. */
+static int note_schema(const struct store *s, struct buf *json)
+{
+    char path[4096];
+    int n = snprintf(path, sizeof(path), "%s/tables", s->directory);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", s->directory);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd == -1)
+        return err_set(-errno, "%s: %s", path, strerror(errno));
+    int rc = buf_addc(json, '\n');
+    /* One write: a kill leaves a whole line or none. */
+    if (rc == 0 && write(fd, json->data, json->size) != (ssize_t)json->size)
+        rc = err_set(-EIO, "%s cannot be written", path);
+    (void)close(fd);
+    return rc;
+}
+
+static int keep_schema(struct store *s, const struct table *t)
+{
+    struct buf json;
+    MDB_txn *txn;
+    buf_init(&json, 1 << 20);
+    int rc = schema_write(t, &json);
+    struct meta_key k = meta_key_of('t', t->id);
+    MDB_val key = value_of(&k, sizeof(k)), old, value = value_of(json.data, json.size);
+    int failed = rc ? 0 : mdb_txn_begin(s->env, NULL, 0, &txn);
+    if (rc == 0 && failed == 0) {
+        bool same = mdb_get(txn, s->meta, &key, &old) == 0 && old.mv_size == value.mv_size &&
+                    memcmp(old.mv_data, value.mv_data, value.mv_size) == 0;
+        if (same) {
+            mdb_txn_abort(txn);
+            buf_done(&json);
+            return 0;
+        }
+        failed = mdb_put(txn, s->meta, &key, &value, 0);
+        if (failed)
+            mdb_txn_abort(txn);
+        else
+            failed = mdb_txn_commit(txn);
+    }
+    if (failed)
+        rc = lmdb_failed(failed, "the table's description cannot be kept");
+    if (rc == 0)
+        rc = note_schema(s, &json);
+    buf_done(&json);
+    return rc;
+}
+
+int store_table_add(struct store *s, const char *schema, const struct probing_table_desc *d,
+                    void *self, struct table **ret)
+{
+    struct table *t;
+    if (atomic_load_explicit(&s->disabled, memory_order_acquire))
+        return err_set(-ESHUTDOWN, "this is a forked child without a store");
+    if (!s->live)
+        return err_set(-EROFS, "the store of a dead process takes no tables");
+    if (d && d->scan)
+        return tables_add(s->tables, schema, d, self, ret);
+    int rc = tables_add(s->tables, schema, d, self, &t);
+    if (rc)
+        return rc;
+    (void)pthread_rwlock_rdlock(&s->map_lock);
+    (void)pthread_mutex_lock(&s->drain_lock);
+    rc = rings_bind_table(s->rings, t);
+    if (rc == 0)
+        rc = keep_schema(s, t);
+    (void)pthread_mutex_unlock(&s->drain_lock);
+    (void)pthread_rwlock_unlock(&s->map_lock);
+    if (rc == 0)
+        *ret = t;
+    return rc;
+}
+
+/* ---- numbers ---- */
+
+struct interns *store_interns(struct store *s)
+{
+    return s->interns;
+}
+
+int64_t store_utc_offset(struct store *s)
+{
+    return s->utc_offset;
+}
+
+const char *store_damage(struct store *s)
+{
+    return buf_text(&s->damage);
+}
+
+void store_set_limits(struct store *s, uint64_t max_bytes, uint64_t keep_ns)
+{
+    max_bytes = max_bytes > BYTES_LEAST ? max_bytes : BYTES_LEAST;
+    atomic_store_explicit(&s->max_bytes, max_bytes, memory_order_relaxed);
+    atomic_store_explicit(&s->keep_ns, keep_ns, memory_order_relaxed);
+    (void)pthread_rwlock_wrlock(&s->map_lock);
+    if (s->live && s->env && map_bytes_for(max_bytes) > s->map_bytes &&
+        mdb_env_set_mapsize(s->env, map_bytes_for(max_bytes)) == 0)
+        s->map_bytes = map_bytes_for(max_bytes);
+    (void)pthread_rwlock_unlock(&s->map_lock);
+}
+
+/* Rows of a table that lie in the rings.  lock: drain_lock */
+static uint64_t count_waiting(struct store *s, uint32_t table_id)
+{
+    uint64_t n = 0;
+    for (uint32_t slot = 0; s->live && slot < rings_count(s->rings); slot++) {
+        struct ring_reader reader;
+        struct ring_row row;
+        if (ring_generation(s->rings, slot) == 0 ||
+            ring_read(s->rings, slot, ring_tail(s->rings, slot), &reader) != 0)
+            continue;
+        while (ring_next(&reader, &row) == 1)
+            n += row.table_id == table_id;
+    }
+    return n;
+}
+
+/* Min (or max) of ts in one segment, 0 when it cannot be said. */
+static uint64_t segment_ts(const void *data, size_t size, bool last)
+{
+    struct segment seg;
+    struct segment_column c;
+    if (segment_open(data, size, &seg) != 0 || segment_column(&seg, 0, &c) != 0 || !c.has_bounds)
+        return 0;
+    return last ? c.max.u : c.min.u;
+}
+
+static void read_times(struct store *s, uint32_t id, struct store_table_stats *ret)
+{
+    MDB_txn *txn;
+    MDB_cursor *cursor;
+    struct segment_key k = key_of(id, 0), after = key_of(id + 1, 0);
+    MDB_val key = value_of(&k, sizeof(k)), value;
+    uint32_t got_id;
+    uint64_t row;
+    if (!s->env || mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn) != 0)
+        return;
+    if (mdb_cursor_open(txn, s->segments, &cursor) == 0) {
+        if (mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE) == 0 &&
+            key_read(&key, &got_id, &row) && got_id == id)
+            ret->first_ts = segment_ts(value.mv_data, value.mv_size, /* last= */ false);
+        key = value_of(&after, sizeof(after));
+        int rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
+        rc = mdb_cursor_get(cursor, &key, &value, rc == 0 ? MDB_PREV : MDB_LAST);
+        if (rc == 0 && key_read(&key, &got_id, &row) && got_id == id)
+            ret->last_ts = segment_ts(value.mv_data, value.mv_size, /* last= */ true);
+        mdb_cursor_close(cursor);
+    }
+    mdb_txn_abort(txn);
+}
+
+int store_stats(struct store *s, const struct table *t, struct store_table_stats *ret)
+{
+    if (atomic_load_explicit(&s->disabled, memory_order_acquire))
+        return err_set(-ESHUTDOWN, "this is a forked child without a store");
+    *ret = (struct store_table_stats){0};
+    (void)pthread_rwlock_rdlock(&s->map_lock);
+    (void)pthread_mutex_lock(&s->drain_lock);
+    const struct table_state *state = &s->state[t->id];
+    ret->rows = state->rows;
+    ret->bytes = state->bytes;
+    ret->segments = state->segments;
+    ret->expired = state->expired;
+    ret->waiting = count_waiting(s, t->id);
+    read_times(s, t->id, ret);
+    (void)pthread_mutex_unlock(&s->drain_lock);
+    (void)pthread_rwlock_unlock(&s->map_lock);
+    for (const struct memory_segment *m = s->memory; m; m = m->next) {
+        uint64_t first = segment_ts(m->data, m->size, false);
+        uint64_t last = segment_ts(m->data, m->size, true);
+        if (m->table_id != t->id)
+            continue;
+        ret->first_ts = ret->first_ts ? ret->first_ts : first;
+        ret->last_ts = last > ret->last_ts ? last : ret->last_ts;
+    }
+    return 0;
+}
+
+uint64_t store_next_row(struct store *s, const struct table *t)
+{
+    if (atomic_load_explicit(&s->disabled, memory_order_acquire))
+        return 0;
+    (void)pthread_mutex_lock(&s->drain_lock);
+    uint64_t next = s->state[t->id].next_row + (s->live ? count_waiting(s, t->id) : 0);
+    (void)pthread_mutex_unlock(&s->drain_lock);
+    return next;
+}
