@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stacks against what the interpreter says about itself, on every CPython of the machine."""
+import json
+import re
+
+import pytest
+from conftest import python_frames, wait_for
+
+# Prints its own stacks as traceback sees them, then stays where it printed them.
+KNOWN = '''# -*- coding: utf-8 -*-
+import json, sys, threading, time, traceback
+stop = threading.Event()
+
+def say(label):
+    rows = [(f.name, f.lineno) for f in traceback.extract_stack()]
+    sys.stdout.write("stack %s %s\\n" % (label, json.dumps(rows[:-1])))
+
+def deep(n, label):
+    if n:
+        return deep(n - 1,
+                    label)
+    else:
+        value = [x for x in
+                 (1, 2)]
+        try:
+            say(label); stop.wait(600)
+
+        finally:
+            pass
+
+
+def generator(label):
+    yield 1
+    deep(3, label)
+    yield 2
+
+class Größe:
+    def __init__(self, label):
+        for _ in generator(label):
+            pass
+
+    @property
+    def lazy(self):
+        return deep(2, "property")
+
+class Late(Größe):
+    def __init__(self): pass
+
+%s
+def through_c(label):
+    # a native call between two Python ones
+    sorted([2, 1], key=lambda v: deep(
+        1, label))
+
+threads = [threading.Thread(target=t, args=a, daemon=True) for t, a in
+           [(deep, (20, "recursion")), (Größe, ("generator",)), (through_c, ("sorted",)),
+            (lambda: Late().lazy, ()), (exec, (compile(
+                "\\n\\ndeep(1, 'exec')\\n", "<made>", "exec"), globals()))]]
+for t in threads: t.start()
+while threading.active_count() < 6: pass
+time.sleep(0.2)
+print("ready", flush=True)
+deep(5, "main")
+'''
+KNOWN = KNOWN.replace("\n%s\n", "\n" * 300 + "lambda: 0\n")  # lines beyond a byte
+
+
+def printed_stacks(target):
+    """{label: [(function, line)], innermost first}, as the target's own traceback module says."""
+    stacks = {}
+    for label, rows in re.findall(r"^stack (\w+) (.*)$", target.output(), flags=re.M):
+        stacks[label] = [tuple(row) for row in reversed(json.loads(rows))]
+    return stacks
+
+
+def test_known_stacks(world, python):
+    target = world.start(python, KNOWN)
+    target.inject()
+    wait_for(lambda: len(printed_stacks(target)) == 6, "the stacks that the target prints")
+    expected = printed_stacks(target)
+    wait_for(lambda: all(t["state"] != "running" for t in target.threads().values()),
+             "all threads to stand still")
+    seen = [python_frames(t) for t in target.threads().values() if t["python"]]
+    for label, rows in expected.items():
+        fits = [s for s in seen if any(s[i:i + len(rows)] == rows for i in range(len(s)))]
+        assert len(fits) == 1, "%s\nexpected %r\nin %r" % (label, rows, seen)
+    assert target.alive()
+
+
+def test_native_frames_stand_between(world, python):
+    target = world.start(python, KNOWN).inject()
+    wait_for(lambda: len(printed_stacks(target)) == 6, "the stacks that the target prints")
+    wait_for(lambda: all(t["state"] != "running" for t in target.threads().values()), "standstill")
+    thread, = [t for t in target.threads().values()
+               if "through_c" in [f["func"] for f in t["frames"]]]
+    kinds = [f["type"] for f in thread["frames"]]
+    names = [f["func"] for f in thread["frames"]]
+    outer, inner = names.index("through_c"), max(i for i, n in enumerate(names) if n == "deep")
+    assert kinds[0] == "native", "what it waits in comes first: %r" % names
+    if "3.11/python3" not in python and kinds[inner:outer].count("native") == 0:
+        # a stripped interpreter has no names for its static functions, and they are left out
+        assert not [n for n in names[inner:outer] if "sort" in n]
+    text = target.probing("backtrace").stdout
+    assert re.search(r"^Thread \d+ \"MainThread\" \(waiting in futex\)$", text, flags=re.M), text
+    assert re.search(r"^ *\d+ deep +\S+\.py:%d$" % dict(printed_stacks(target)["main"])["deep"],
+                     text, flags=re.M), text
+    only = target.threads("--thread", str(target.pid))
+    assert list(only) == [target.pid]
+    assert all(f["type"] == "python" for f in target.threads("--python")[target.pid]["frames"])
+    assert all(f["type"] == "native" for f in target.threads("--native")[target.pid]["frames"])
+
+
+STUCK = {
+    "spin": ("while True: pass  # here", True),
+    "lock": ("lock = threading.Lock(); lock.acquire(); lock.acquire()  # here", False),
+    "gil": ("ctypes.PyDLL(None).sleep(600)  # here", True),
+    "c": ("sum(range(10**12))  # here", True),
+}
+
+
+@pytest.mark.parametrize("case", sorted(STUCK))
+def test_stuck_before_we_came(world, python, case):
+    code, holds = STUCK[case]
+    target = world.start(python, "import ctypes, threading\n"
+                         "threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+                         "def stuck():\n    print('ready', flush=True)\n    %s\nstuck()\n" % code)
+    target.inject()
+    main = target.threads()[target.pid]
+    assert python_frames(main) == [("stuck", target.line("here")), ("<module>", 6)]
+    if case != "c":  # there the GIL may be asked for and given back between two numbers
+        assert main["gil"] == holds
+    assert target.alive()
+
+
+def test_threads_without_python_and_names(world, python):
+    target = world.start(python, """
+import ctypes, threading, time
+libc = ctypes.CDLL(None)
+entry = ctypes.cast(libc.pause, ctypes.c_void_p)
+handle = ctypes.c_ulong()
+libc.pthread_create(ctypes.byref(handle), None, entry, None)
+print("ready", flush=True)
+time.sleep(600)
+""").inject()
+    threads = target.threads()
+    assert [t["python"] for t in threads.values()] == [True, False]
+    assert list(threads)[0] == target.pid, "main thread first"
+    assert not [t for t in threads.values() if t["name"].startswith("probing/")]
+    assert [t for t in target.threads("--all").values() if t["name"].startswith("probing/")]
+
+
+def test_wrong_words(world):
+    from conftest import PYTHONS
+    python = list(PYTHONS.values())[0]
+    target = world.start(python, "import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
+    target.inject()
+    for words, part in (["--thrad"], "unknown word"), (["--thread"], "thread id"), \
+            (["--thread", "12x"], "thread id"), (["--thread", "99999999"], "no thread"), \
+            (["--native", "--python"], "exclude"), (["--locals"], "unknown word"):
+        done = target.probing("backtrace", *words)
+        assert done.returncode != 0 and part in done.stderr, (words, done.stdout, done.stderr)
+        assert len(done.stderr.strip().split("\n")) == 1, done.stderr
+    assert target.alive()
+
+
+# Threads whose every true stack is a chain f0 f1 f2 ... or g0 g1 g2 ..., up to 28 deep.
+CHAINS = "\n".join(
+    ["import threading, time"] +
+    ["def %s%d(n):\n    return n if n == %d else %s%d(n)" % (c, i, i, c, i + 1)
+     for c in "fg" for i in range(28)] +
+    ["def f28(n): return n\ndef g28(n): return n",
+     "def work():\n    i = 0\n    while True:\n        i += 1\n"
+     "        (f0 if i & 1 else g0)(i % 29)",
+     "for _ in range(4): threading.Thread(target=work, daemon=True).start()",
+     "print('ready', flush=True)", "time.sleep(600)"])
+
+
+def impossible(frames):
+    """Is this stack one that the program above cannot have?"""
+    chain = [name for name, _ in reversed(frames) if re.fullmatch(r"[fg]\d+", name)]
+    return chain != ["%s%d" % (chain[0][0], i) for i in range(len(chain))] if chain else False
+
+
+def test_no_impossible_stack(world, python):
+    target = world.start(python, CHAINS).inject()
+    looked = deep = 0
+    while looked < 800:
+        for thread in target.threads("--python").values():
+            frames = python_frames(thread)
+            if thread["python"] and thread["tid"] != target.pid:
+                looked += 1
+                deep += len(frames) > 8
+                assert not impossible(frames), thread
+    assert deep > looked / 20, "hardly a stack was read whole: %d of %d" % (deep, looked)
+    assert target.alive()
+
+
+def test_table(world, python):
+    target = world.start(python, """
+import time
+def waits():
+    print("ready", flush=True)
+    time.sleep(600)  # here
+waits()
+""").inject()
+    done = target.probing("query", "--format", "json",
+                          "select depth, func, lineno, state from python.backtrace "
+                          "where frame_type = 'python' order by depth")
+    if done.stdout.startswith("{"):
+        rows = json.loads(done.stdout)["rows"]
+        assert [row[1:3] for row in rows] == [["waits", target.line("here")], ["<module>", 6]]
+        assert rows[0][3] == "idle"
+    else:
+        assert done.returncode == 0, done.stderr

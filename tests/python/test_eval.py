@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""eval: output, values, names, exceptions, limits, and that the process stays as it was."""
+import threading
+import time
+
+import pytest
+from conftest import PYTHONS, wait_for
+
+LOOP = """
+import sys, threading, time
+secret = 41
+class Thing: pass
+count = 0
+print("ready", flush=True)
+while True:
+    count += 1
+    if count % 20 == 0:
+        print("tick", count, flush=True)
+    time.sleep(0.005)
+"""
+
+
+def test_values_and_output(world, python):
+    target = world.start(python, LOOP).inject()
+    for code, text in [("secret + 1", "42\n"), ("None", ""), ("x = 5", ""), ("x * 2", "10\n"),
+                       ("print('a'); print('b', end=''); 'c'", "ab'c'\n".replace("ab", "a\nb")),
+                       ("import sys\nsys.stderr.write('to stderr\\n'); None", "to stderr\n"),
+                       ("def f(n):\n    return n + x\n\nf(1)", "6\n"), ("f(2)", "7\n"),
+                       ("[n for n in range(3) if n < x]", "[0, 1, 2]\n"),
+                       ("'größer 🙂'", "'größer 🙂'\n"), ("Thing.__name__", "'Thing'\n"),
+                       ("-1", "-1\n"), ("# nothing", "")]:
+        done = target.eval(code)
+        assert (done.returncode, done.stdout, done.stderr) == (0, text, ""), code
+    # the user's module has none of it, and sees nothing of the output
+    done = target.eval("import __main__; hasattr(__main__, 'x'), hasattr(__main__, 'f')")
+    assert done.stdout == "(False, False)\n"
+    assert target.eval("secret = 7; secret").stdout == "7\n"
+    assert target.eval("import __main__; __main__.secret").stdout == "41\n"
+    assert target.eval("import sys; sys.stdout.__class__.__name__; type(sys.__stdout__) is "
+                       "type(sys.stdout)").stdout == "False\n"
+    assert "to stderr" not in target.output()
+    wait_for(lambda: target.output().count("tick") > 3, "the loop's own prints")
+    assert target.eval("count > 0").stdout == "True\n", "__main__ of now, not of the first eval"
+
+
+def test_exceptions(world, python):
+    target = world.start(python, LOOP).inject()
+    done = target.eval("def f():\n    raise ValueError('seventeen')\nf()")
+    text = done.stdout + done.stderr
+    assert done.returncode == 1
+    assert text.startswith("Traceback (most recent call last):\n  File \"<eval>\", line 3")
+    assert "raise ValueError('seventeen')" in text and text.strip().endswith(
+        "ValueError: seventeen")
+    assert "<probing>" not in text
+    for code, part in [("raise SystemExit(3)", "SystemExit: 3"), ("x ===", "SyntaxError"),
+                       ("import sys; sys.exit()", "SystemExit"), ("1/0", "ZeroDivisionError"),
+                       ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+                       ("class R:\n  def __repr__(s): raise OSError('bad')\nR()", "OSError: bad")]:
+        done = target.eval(code)
+        assert done.returncode == 1 and part in done.stdout + done.stderr, code
+    assert target.eval("1").returncode == 0
+    assert target.alive()
+
+
+def test_other_threads_print_where_they_did(world, python):
+    target = world.start(python, LOOP).inject()
+    done = target.eval("import time\nfor i in range(4):\n    print('mine', i)\n    time.sleep(.2)")
+    assert done.stdout == "".join("mine %d\n" % i for i in range(4))
+    assert "mine" not in target.output()
+    done = target.eval("import sys; sys.stdout is sys.__stdout__")
+    assert done.stdout == "False\n", "while an eval runs it is replaced"
+    wait_for(lambda: target.output().count("tick") > 5, "prints of the main thread")
+
+
+def test_output_streams_and_is_not_bounded(world):
+    python = list(PYTHONS.values())[0]
+    target = world.start(python, LOOP).inject()
+    done = target.eval("for i in range(60000): print('x' * 50)")
+    assert done.stdout == ("x" * 50 + "\n") * 60000
+
+
+@pytest.mark.parametrize("how", ["gil", "spin"])
+def test_gil_is_stuck(world, python, how):
+    code = {"gil": "ctypes.PyDLL(None).sleep(600)", "spin": "while True: pass"}[how]
+    target = world.start(python, "import ctypes\ndef hog():\n    print('ready', flush=True)\n"
+                         "    %s  # here\nhog()\n" % code).inject()
+    began = time.monotonic()
+    done = target.eval("open('%s', 'w')" % (target.world.tmp / "never"), "--timeout", "0.5")
+    if how == "spin":  # Python code gives the GIL away when asked
+        assert done.returncode == 0, done.stderr
+        return
+    assert done.returncode != 0 and time.monotonic() - began < 5
+    assert "GIL is held by thread %d" % target.pid in done.stderr, done.stderr
+    assert "hog" in done.stderr and "hog" in done.stdout, done.stdout
+    # many of them block nobody
+    for _ in range(4):
+        assert target.eval("1", "--timeout", "0.1").returncode != 0
+    assert target.probing("backtrace").returncode == 0
+    assert not (target.world.tmp / "never").exists()
+
+
+def test_late_gil_does_not_run_a_cancelled_eval(world):
+    python = list(PYTHONS.values())[0]
+    target = world.start(python, "import ctypes, time\nprint('ready', flush=True)\n"
+                         "ctypes.PyDLL(None).sleep(4)\nprint('free', flush=True)\n"
+                         "time.sleep(600)").inject()
+    done = target.eval("print(1, file=open('%s', 'w'))" % (world.tmp / "never"), "--timeout", "0.2")
+    assert done.returncode != 0
+    target.wait_line("^free")
+    assert target.eval("1").stdout == "1\n"
+    assert not (world.tmp / "never").exists()
+
+
+def test_bad_arguments(world):
+    python = list(PYTHONS.values())[0]
+    target = world.start(python, LOOP).inject()
+    for words in [["--timeout"], ["--timeout", "x", "1"], ["--timeout", "1e9", "1"], ["1", "2"]]:
+        done = target.probing("eval", *words)
+        assert done.returncode != 0 and done.stderr.strip(), words
+    assert target.alive()
+
+
+def test_concurrent_evals(world):
+    python = list(PYTHONS.values())[0]
+    target = world.start(python, LOOP).inject()
+    results = {}
+    threads = [threading.Thread(target=lambda i=i: results.update(
+        {i: target.eval("import time; time.sleep(0.05); %d" % i).stdout})) for i in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {i: "%d\n" % i for i in range(6)}
+
+
+EXITS = {
+    "end": ("pass", 0, ""),
+    "sys.exit": ("sys.exit(5)", 5, ""),
+    "os._exit": ("os._exit(6)", 6, ""),
+    "exception": ("raise RuntimeError('over')", 1, "RuntimeError: over"),
+    "thread": ("threading.Thread(target=time.sleep, args=(0.2,)).start()", 0, ""),
+}
+
+
+@pytest.mark.parametrize("how", sorted(EXITS))
+def test_exit_is_as_it_was(world, python, how):
+    code, status, text = EXITS[how]
+    target = world.start(python, """
+import atexit, os, sys, threading, time
+print("ready", flush=True)
+sys.argv.append("")
+while not os.path.exists(sys.argv[1]): time.sleep(0.005)
+at = time.time()
+atexit.register(lambda: print("bye", flush=True))
+%s
+""" % code, arguments=[str(world.tmp / "go")])
+    target.inject()
+    assert target.eval("1 + 1").stdout == "2\n"
+    began = time.monotonic()
+    (world.tmp / "go").write_text("")
+    assert target.process.wait(20) == status
+    took = time.monotonic() - began
+    assert text in target.output() and "Fatal" not in target.output(), target.output()
+    assert took < 2.0, "an exit of %.2f s" % took
+
+
+def test_exit_while_an_eval_runs(world, python):
+    target = world.start(python, """
+import os, sys, time
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.005)
+""", arguments=[str(world.tmp / "go")])
+    target.inject()
+    answer = {}
+    thread = threading.Thread(target=lambda: answer.update(
+        done=target.eval("print('begun')\nwhile True: pass")))
+    thread.start()
+    (world.tmp / "go").write_text("")
+    assert target.process.wait(20) == 0
+    thread.join(20)
+    assert not thread.is_alive(), "the client hangs"
+    assert "Fatal" not in target.output() and "rror" not in target.output(), target.output()

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""import probing and the .pth hook: cheap when not asked for, and right about when it is."""
+import os
+import subprocess
+
+import pytest
+from conftest import CORE, PACKAGE
+
+HOOK = "import site; site.addsitedir(%r)\n" % str(PACKAGE)
+RUNS = HOOK + "import probing; print('running', probing.is_running())\n"
+
+
+def run(world, python, source, env=None, name="script.py"):
+    script = world.tmp / name
+    script.write_text(source)
+    return subprocess.run([python, str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          env=dict(world.env, PROBING_LIBRARY=str(CORE), **(env or {})),
+                          encoding="utf-8", timeout=60)
+
+
+def test_costs_nothing_when_not_asked(world, python):
+    done = run(world, python, """
+import time, sys, site
+line = open(%r).read()
+best = 1e9
+for _ in range(50):
+    began = time.perf_counter()
+    exec(line)
+    best = min(best, time.perf_counter() - began)
+print(best < 0.001, "probing_hook" in sys.modules, "ctypes" in sys.modules)
+""" % str(PACKAGE / "probing.pth"))
+    assert (done.stdout, done.stderr) == ("True False False\n", "")
+
+
+@pytest.mark.parametrize("value,here,left", [
+    ("", False, ""), ("0", False, "0"), ("off", False, "off"), ("1", True, None), ("2", True, "2"),
+    ("script.py", True, "script.py"), ("other.py", False, "other.py"),
+    ("regex:scr.*py$", True, "regex:scr.*py$"), ("regex:nothing", False, "regex:nothing")])
+def test_where_it_starts(world, python, value, here, left):
+    done = run(world, python, RUNS + "import os; print(os.environ.get('PROBING'))",
+               {"PROBING": value})
+    assert done.stdout == "running %s\n%s\n" % (here, left), done.stderr
+    assert done.stderr == "" and done.returncode == 0
+
+
+def test_never_stops_the_program(world, python):
+    for env in ({"PROBING": "1", "PROBING_LIBRARY": "/nowhere/libprobing.so"},
+                {"PROBING": "regex:("}, {"PROBE": "1", "PROBING_LIBRARY": "/etc/passwd"}):
+        script = world.tmp / "script.py"
+        script.write_text(HOOK + "print('mine')")
+        done = subprocess.run([python, str(script)], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, env=dict(world.env, **env), encoding="utf-8")
+        assert (done.returncode, done.stdout) == (0, "mine\n")
+        assert done.stderr.startswith("probing: not started: ")
+        assert len(done.stderr.strip().split("\n")) == 1
+
+
+def test_script_names():
+    names = {}
+    exec((PACKAGE / "probing_hook.py").read_text().split("try:\n    main()")[0], names)
+    for words, script in [(["python", "-u", "a/train.py", "x.py"], "a/train.py"),
+                          (["python", "-m", "torch.run", "t.py"], "torch.run"),
+                          (["python", "-mpip"], "pip"), (["python", "-c", "x"], ""),
+                          (["python", "-W", "error", "-X", "dev", "t.py"], "t.py"),
+                          (["python"], ""), (["python", "-"], "")]:
+        assert names["script_of"](words) == script, words
+
+
+def test_init_by_hand(world, python):
+    done = run(world, python, "import sys; sys.path.insert(0, %r)\nimport probing\n"
+               "print(probing.is_running(), probing.init(), probing.is_running(), "
+               "probing.init())\n" % str(PACKAGE))
+    assert done.stdout == "False True True False\n", done.stderr
+    done = run(world, python, "import sys; sys.path.insert(0, %r)\nimport probing\n"
+               "try: probing.init(**{'a=b': 1})\nexcept ValueError as e: print('no')\n"
+               % str(PACKAGE))
+    assert done.stdout == "no\n"
+    assert not os.path.exists(str(PACKAGE / "probing" / "libprobing.so"))
