@@ -19,6 +19,8 @@
 #define WALK_SHARE 1000u           /* walks take at most one part in so many of the time */
 #define FRUITLESS_MAX 8u           /* then strange modules are taken for what they seem to be */
 #define FIRST_SLOTS 1024u
+#define KINDS 4096u
+#define KINDS_SHIFT 52 /* 64 - log2(KINDS) */
 
 struct walk {
     struct module *root;
@@ -390,29 +392,63 @@ static void mark_children(PyObject *object)
     py->Py_DecRef(dict);
 }
 
+/* What a class is to us.  A process has 100,000s of objects of some 1,000 classes, and waits while
+ * we look at them all. */
+struct kind {
+    const PyObject *class;
+    bool module, optimizer;
+};
+
+static const struct kind *kind_of(struct kind *kinds, PyObject *class)
+{
+    struct kind *k = &kinds[((uintptr_t)class >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> KINDS_SHIFT];
+    if (k->class != class) {
+        k->class = class;
+        k->module = torch_state.py.PyType_IsSubtype(class, torch_state.module_class);
+        k->optimizer = torch_state.py.PyType_IsSubtype(class, torch_state.optimizer_class);
+    }
+    return k;
+}
+
+/* Modules of `list` go to `modules`, optimizers to the caller. */
+static int sort_out(PyObject *list, PyObject *modules, void (*optimizer)(PyObject *))
+{
+    struct cpython *py = &torch_state.py;
+    struct kind *kinds = calloc(KINDS, sizeof(*kinds));
+    Py_ssize_t n = py->PyList_Size(list);
+    int rc = kinds ? 0 : -ENOMEM;
+    for (Py_ssize_t i = 0; i < n && rc == 0; i++) {
+        PyObject *object = py->PyList_GetItem(list, i);
+        const struct kind *k = kind_of(kinds, object_type(object));
+        if (k->module && py->PyList_Append(modules, object) < 0)
+            rc = -ENOMEM;
+        else if (k->optimizer)
+            optimizer(object);
+    }
+    free(kinds);
+    return rc;
+}
+
 int names_scan(void (*optimizer)(PyObject *))
 {
     struct cpython *py = &torch_state.py;
     forget_later = false; /* what a walk still holds from before is as true as ever */
     PyObject *list = all_objects();
-    if (!list)
-        return -ENOMEM;
-    Py_ssize_t n = py->PyList_Size(list);
+    PyObject *modules = list ? py->PyList_New(0) : NULL;
+    int rc = modules ? sort_out(list, modules, optimizer) : -ENOMEM;
+    py->Py_DecRef(list);
+    Py_ssize_t n = rc == 0 ? py->PyList_Size(modules) : 0;
+    for (Py_ssize_t i = 0; i < n; i++)
+        mark_children(py->PyList_GetItem(modules, i));
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *object = py->PyList_GetItem(list, i);
-        if (is_module(object))
-            mark_children(object);
-        else if (py->PyType_IsSubtype(object_type(object), torch_state.optimizer_class))
-            optimizer(object);
-    }
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *object = py->PyList_GetItem(list, i);
-        struct module *m = is_module(object) ? names_find(object) : NULL;
+        PyObject *object = py->PyList_GetItem(modules, i);
+        struct module *m = names_find(object);
         if (m && !m->is_child)
             walk_root(object);
     }
-    py->Py_DecRef(list);
-    return 0;
+    py->Py_DecRef(modules);
+    py->PyErr_Clear();
+    return rc;
 }
 
 void names_forget_all(void)
