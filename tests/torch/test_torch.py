@@ -131,6 +131,30 @@ def test_steps(world, python):
     assert len(measured) >= len(rows) - 1  # one optimizer's first step has no beginning
 
 
+def test_one_step_in_three(world, python):
+    case = Case(world, "steps.py", python)
+    done = case.target.probing("config", "torch.every=3")
+    assert done.returncode == 0, done.stderr
+    wanted = case.run()
+    steps = case.target.rows("select distinct local_step from python.torch_trace order by 1")
+    assert steps == [[n] for n in range(0, len(wanted["optimizers"]) + 1, 3)]
+    sampled = case.target.rows("select steps, sampled from python.torch_step_timing order by 1")
+    assert sampled == [[n, int(n % 3 == 0)] for n in range(1, len(wanted["optimizers"]))]
+    for bad in ("0", "-1", "1x", "", "99999999"):
+        done = case.target.probing("config", "torch.every=" + bad)
+        assert done.returncode != 0 and "every" in done.stderr, bad
+
+
+def test_loaded_in_the_middle_of_a_forward(world, python):
+    """The call that began before us has no row, and is not taken for what it calls."""
+    case = Case(world, "middle.py", python)
+    case.run()
+    rows = case.target.rows("select module, micro_step, count(*) from python.torch_trace "
+                            "where stage = 'post forward' group by module, micro_step order by 1")
+    assert [row[:2] for row in rows] == [["Outer", 0], ["inner", 0], ["inner", None]]
+    assert rows[0][2] == 1 and rows[1][2] == 3
+
+
 def test_loss_curve_is_the_same_over_fifty_loads(world, python):
     plain, entered = world.tmp / "plain", world.tmp / "entered"
     steps = ["--steps", "150", "--step-delay", "0.02"]
