@@ -70,6 +70,12 @@ static inline void arch_to_stack(const arch_registers *r, struct stack_registers
     ret->known = (UINT64_C(1) << 33) - 1;
 }
 
+static inline int64_t arch_waits_in(const arch_registers *r)
+{
+    (void)r;
+    return -1; /* unknown without NT_ARM_SYSTEM_CALL: the careful answer */
+}
+
 /* At a stop the kernel has already moved pc back and x0 to the first argument for calls it
  * restarts; one that ended with EINTR has lost its first argument. */
 static inline int64_t arch_interrupted(const arch_registers *r)

@@ -52,6 +52,12 @@ static inline void arch_to_stack(const arch_registers *r, struct stack_registers
     ret->known = (UINT64_C(1) << 17) - 1;
 }
 
+/* The system call that the thread waits in, else -1. */
+static inline int64_t arch_waits_in(const arch_registers *r)
+{
+    return (int64_t)r->orig_rax;
+}
+
 /* The system call that the stop ended early with EINTR, else -1. */
 static inline int64_t arch_interrupted(const arch_registers *r)
 {

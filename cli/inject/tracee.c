@@ -471,7 +471,7 @@ static int stop_safely(struct target *t, uint64_t end)
         if (rc < 0)
             return rc;
         if (!still_the_same_program(t))
-            return err_set(-EAGAIN, "process %d started another program (exec); try again", t->pid);
+            return err_set(-ESTALE, "process %d keeps starting other programs (exec)", t->pid);
         if (place_is_safe(t))
             return 0;
         rc = tracee_resume(t);
@@ -511,7 +511,7 @@ int tracee_find(struct target *t)
             return err_set(-ESRCH, "process %d has ended", t->pid);
         for (int i = 0; i < n && clock_monotonic() < t->deadline_ns; i++) {
             rc = try_thread(t, list[i].tid, n == 1 ? NS_PER_S : SLICE_NS);
-            if (rc == 0 || rc == -EINTR || !still_the_same_program(t))
+            if (rc == 0 || rc == -EINTR || rc == -ESTALE)
                 return rc;
             refused += rc == -EPERM;
             if (refused == n || (rc == -EPERM && list[i].tid == t->pid))
