@@ -13,6 +13,16 @@
 
 #include "core/base/err.h"
 
+#if defined(__x86_64__)
+#define WIDE __attribute__((target("avx2"))) /* twice as quick as the plain build, where there is */
+#else
+#define WIDE
+#endif
+#define EVERYWHERE inline __attribute__((always_inline))
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC optimize("O3") /* gcc 12 leaves most of these loops scalar at -O2 */
+#endif
+
 #define MAGIC UINT32_C(0x31475350) /* "PSG1" */
 #define HEAD_BYTES 24
 #define ENTRY_BYTES 40
@@ -95,7 +105,7 @@ static uint32_t width_of(uint64_t x)
     return w > 56 ? 64 : w; /* a number of up to 56 bits lies within 8 bytes wherever it begins */
 }
 
-static uint8_t *pack(uint8_t *p, const uint64_t *v, uint32_t w)
+static EVERYWHERE uint8_t *pack(uint8_t *p, const uint64_t *v, uint32_t w)
 {
     if (w == 64) {
         memcpy(p, v, BLOCK * 8);
@@ -122,7 +132,7 @@ struct range {
     uint64_t span;
 };
 
-static struct range range_of(const int64_t *v)
+static EVERYWHERE struct range range_of(const int64_t *v)
 {
     int64_t low = v[0], high = v[0];
     for (int i = 1; i < BLOCK; i++) {
@@ -133,14 +143,14 @@ static struct range range_of(const int64_t *v)
 }
 
 /* v[i] - v[i-1], wrapping; the first is the second's, so that it never widens the block. */
-static void differences(const int64_t *v, int64_t *d)
+static EVERYWHERE void differences(const int64_t *v, int64_t *d)
 {
     for (int i = 1; i < BLOCK; i++)
         d[i] = (int64_t)((uint64_t)v[i] - (uint64_t)v[i - 1]);
     d[0] = d[1];
 }
 
-static uint8_t *pack_from(uint8_t *p, const int64_t *v, int64_t base, uint32_t w)
+static EVERYWHERE uint8_t *pack_from(uint8_t *p, const int64_t *v, int64_t base, uint32_t w)
 {
     uint64_t out[BLOCK];
     for (int i = 0; i < BLOCK; i++)
@@ -149,7 +159,7 @@ static uint8_t *pack_from(uint8_t *p, const int64_t *v, int64_t base, uint32_t w
 }
 
 /* The smallest of the three forms. */
-static uint8_t *encode_block(uint8_t *p, const int64_t *v)
+static EVERYWHERE uint8_t *encode_block(uint8_t *p, const int64_t *v)
 {
     int64_t d[BLOCK], dd[BLOCK];
     struct range plain = range_of(v);
@@ -189,15 +199,71 @@ static uint32_t blocks_of(uint32_t n_rows)
     return (n_rows + BLOCK - 1) / BLOCK;
 }
 
+/* What an encoder wants to know of a column in one pass. */
+struct survey {
+    int64_t min, max;
+    uint64_t any; /* bits that are set somewhere */
+};
+
+static EVERYWHERE struct survey survey_body(const int64_t *v, uint32_t n)
+{
+    struct survey s = {v[0], v[0], 0};
+    for (uint32_t i = 0; i < n; i++) {
+        s.min = v[i] < s.min ? v[i] : s.min;
+        s.max = v[i] > s.max ? v[i] : s.max;
+        s.any |= (uint64_t)v[i];
+    }
+    return s;
+}
+
+static EVERYWHERE uint8_t *blocks_body(uint8_t *p, const int64_t *v, uint32_t blocks)
+{
+    for (uint32_t b = 0; b < blocks; b++)
+        p = encode_block(p, v + (size_t)b * BLOCK);
+    return p;
+}
+
+static struct survey survey_plain(const int64_t *v, uint32_t n)
+{
+    return survey_body(v, n);
+}
+
+static uint8_t *blocks_plain(uint8_t *p, const int64_t *v, uint32_t blocks)
+{
+    return blocks_body(p, v, blocks);
+}
+
+WIDE static struct survey survey_wide(const int64_t *v, uint32_t n)
+{
+    return survey_body(v, n);
+}
+
+WIDE static uint8_t *blocks_wide(uint8_t *p, const int64_t *v, uint32_t blocks)
+{
+    return blocks_body(p, v, blocks);
+}
+
+static bool is_wide(void)
+{
+#if defined(__x86_64__)
+    return __builtin_cpu_supports("avx2");
+#else
+    return false;
+#endif
+}
+
+static struct survey survey_of(const int64_t *v, uint32_t n)
+{
+    return is_wide() ? survey_wide(v, n) : survey_plain(v, n);
+}
+
 /* The values, the last block filled up: v has room. */
 static uint8_t *encode_blocks(uint8_t *p, int64_t *v, uint32_t n)
 {
     uint32_t blocks = blocks_of(n);
     for (uint32_t i = n; i < blocks * BLOCK; i++)
         v[i] = v[n - 1];
-    for (uint32_t b = 0; b < blocks; b++)
-        p = encode_block(p, v + (size_t)b * BLOCK);
-    return p;
+    return is_wide() ? blocks_wide(p, v, blocks) : blocks_plain(p, v, blocks);
 }
 
 /* ---- columns out ---- */
@@ -359,8 +425,19 @@ static uint8_t *encode_decimal(const struct segment_column *c, uint8_t *p, union
 static uint8_t *encode_column(struct segment_column *c, uint8_t *p, union probing_cell *v,
                               uint32_t n, int64_t *scratch)
 {
-    c->nulls = count_nulls(c->type, v, n);
-    find_bounds(c, v, n);
+    struct survey survey = {0};
+    if (c->type != PROBING_F64) {
+        survey = survey_of((const int64_t *)v, n);
+        c->min.i = survey.min;
+        c->max.i = survey.max;
+        c->has_bounds = true;
+    }
+    /* NULL is the least number of its type (an id is never negative): most columns have none. */
+    if (!c->has_bounds || is_null(c->type, c->min)) {
+        c->has_bounds = false;
+        c->nulls = count_nulls(c->type, v, n);
+        find_bounds(c, v, n);
+    }
     c->encoding = ENCODING_NONE;
     if (c->nulls == n || (c->nulls == 0 && c->has_bounds && c->min.u == c->max.u &&
                           (c->type != PROBING_F64 || c->min.f != 0)))
@@ -379,7 +456,9 @@ static uint8_t *encode_column(struct segment_column *c, uint8_t *p, union probin
         c->encoding = ENCODING_BLOCKS; /* the bits, as integers */
         c->shift = 0;
     }
-    c->shift = common_shift(v, n);
+    c->shift = c->has_bitmap || c->type == PROBING_F64 ? common_shift(v, n)
+               : survey.any                            ? (uint8_t)__builtin_ctzll(survey.any)
+                                                       : 0;
     if (c->shift) {
         for (uint32_t i = 0; i < n; i++)
             v[i].i >>= c->shift;
@@ -675,7 +754,7 @@ int segment_cursor_next(struct segment_cursor *c, uint32_t n, union probing_cell
 int segment_tails(const struct segment *s, uint32_t column, uint32_t *offsets,
                   const uint8_t **ret_bytes)
 {
-    struct segment_column c;
+    struct segment_column c = {0};
     int64_t lengths[BLOCK];
     uint64_t sum = 0;
     int rc = segment_column(s, column, &c);
