@@ -311,12 +311,12 @@ static void run_words(struct peer *p, int argc, const char *const *argv, uint64_
     server_job_run(p, 0, argc, argv, timeout_ns);
 }
 
-static int run_query(struct peer *p, const struct http_request *r, struct arena *a, struct buf *q,
-                     struct buf *format)
+static int run_query(struct peer *p, const struct http_request *r, struct slice body,
+                     struct arena *a, struct buf *q, struct buf *format)
 {
     int rc = server_http_parameter(r->query, "q", q);
     if (rc == 0)
-        rc = buf_add(q, p->in.data, r->content_length);
+        rc = buf_add(q, body.data, body.size);
     if (rc >= 0 && q->size == 0)
         rc = err_set(-EINVAL, "no statement; send it as the body or as ?q=");
     if (rc < 0)
@@ -334,13 +334,15 @@ static int run_query(struct peer *p, const struct http_request *r, struct arena 
     return 0;
 }
 
-/* p->in begins with the body.  0, or what is wrong with the request. */
+/* 0, or what is wrong with the request. */
 static int run_route(struct peer *p, const struct route *route, const struct http_request *r,
-                     struct arena *a)
+                     struct slice body)
 {
+    struct arena a;
     struct buf q, format;
     struct message m;
     int rc = 0;
+    arena_init(&a, 8 * SERVER_BODY_BYTES);
     buf_init(&q, SERVER_BODY_BYTES + PARAMETER_BYTES);
     buf_init(&format, 64);
     switch (route->kind) {
@@ -351,15 +353,15 @@ static int run_route(struct peer *p, const struct route *route, const struct htt
         add_whole(p, 200, text_type, "ok\n", 3);
         break;
     case ROUTE_RUN:
-        rc = server_message_words(a, p->in.data ? p->in.data : "", r->content_length, &m);
+        rc = server_message_words(&a, body.data, body.size, &m);
         if (rc == 0)
             run_words(p, m.argc, m.argv, m.timeout_ns);
         break;
     case ROUTE_QUERY:
-        rc = run_query(p, r, a, &q, &format);
+        rc = run_query(p, r, body, &a, &q, &format);
         break;
     case ROUTE_EVAL: {
-        const char *code = arena_text(a, p->in.data ? p->in.data : "", r->content_length);
+        const char *code = arena_text(&a, body.data, body.size);
         const char *argv[] = { "eval", code };
         if (code)
             run_words(p, 2, argv, 0);
@@ -373,6 +375,7 @@ static int run_route(struct peer *p, const struct route *route, const struct htt
     }
     buf_done(&q);
     buf_done(&format);
+    arena_done(&a);
     return rc;
 }
 
@@ -437,14 +440,8 @@ static int take_request(struct peer *p, const struct http_request *r, size_t use
         p->continued = true;
         return -EAGAIN;
     }
-    /* The slices of `r` point into p->in: it is not shortened before the command has its copy. */
-    struct arena a;
-    arena_init(&a, 8 * SERVER_BODY_BYTES);
-    struct buf whole = p->in;
-    p->in.data += used;
-    int rc = run_route(p, route, r, &a);
-    p->in.data = whole.data;
-    arena_done(&a);
+    /* `r` and the body point into p->in, which is shortened when the command has its copy. */
+    int rc = run_route(p, route, r, (struct slice){ p->in.data + used, r->content_length });
     if (rc < 0)
         add_error(p, 0, rc, err_why(rc), strlen(err_why(rc)));
     if (!p->keep_alive && !p->jobs)

@@ -53,19 +53,79 @@ static int add_text(void *arg, const char *data, size_t size)
     return lines ? push_text(t) : 0;
 }
 
+/* Number the next row of a table will get.  Counted by the drain, so what waits in rings is not in
+ * it; rows that the store refused have no number. */
+static uint64_t next_row(const struct table *t)
+{
+    uint64_t lost = atomic_load_explicit(&t->lost[TABLE_LOST_STORE], memory_order_relaxed);
+    uint64_t rows = atomic_load_explicit(t->appended, memory_order_relaxed);
+    return rows > lost ? rows - lost : 0;
+}
+
+static int ignore_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    (void)arg, (void)columns, (void)n;
+    return 0;
+}
+
+static int ignore_rows(void *arg, const struct sql_rows *rows)
+{
+    (void)arg, (void)rows;
+    return 0;
+}
+
+/* Reading a table drains the rings first: read nothing, so that next_row() is true for now. */
+static int settle(struct job *j)
+{
+    struct buf statement;
+    struct sql_sink nothing = { .columns = ignore_columns, .rows = ignore_rows };
+    struct sql_options o = { .timeout_ns = TICK_TIMEOUT_NS, .from_row = UINT64_MAX };
+    struct sql_report report;
+    buf_init(&statement, 256);
+    (void)buf_addf(&statement, "select count(*) from \"%s\".\"%s\"", j->table->schema,
+                   j->table->name);
+    int rc = sql_run(j->peer->server->sql, buf_text(&statement), statement.size, &o, &nothing,
+                     &report);
+    buf_done(&statement);
+    return rc;
+}
+
 static int find_table(struct job *j)
 {
     int rc = sql_followable(j->peer->server->sql, j->sql, strlen(j->sql), &j->table);
-    if (rc < 0)
-        return rc;
     if (rc == 0)
         j->table = NULL;
+    else if (rc > 0)
+        rc = settle(j);
+    if (rc < 0)
+        return rc;
     if (j->table) {
-        uint64_t rows = atomic_load_explicit(j->table->appended, memory_order_relaxed);
+        uint64_t rows = next_row(j->table);
         j->cursor = rows > j->last ? rows - j->last : 0;
     }
     j->prepared = true;
     return 0;
+}
+
+/* The writer's sink, and in front of it a look at where the rows end. */
+struct looking_sink {
+    struct sql_sink to;
+    const struct table *table;
+    uint64_t end; /* 0: no row yet */
+};
+
+static int look_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    struct looking_sink *l = arg;
+    return l->to.columns ? l->to.columns(l->to.arg, columns, n) : 0;
+}
+
+static int look_rows(void *arg, const struct sql_rows *rows)
+{
+    struct looking_sink *l = arg;
+    if (l->table && l->end == 0)
+        l->end = next_row(l->table);
+    return l->to.rows(l->to.arg, rows);
 }
 
 static int run_tick(struct job *j)
@@ -74,21 +134,16 @@ static int run_tick(struct job *j)
     struct tick t = { .job = j };
     struct sql_writer *writer;
     struct sql_report report = { 0 };
-    uint64_t rows = 0;
     int rc = j->prepared ? 0 : find_table(j);
     if (rc < 0)
         return rc;
-    if (j->table) {
-        rows = atomic_load_explicit(j->table->appended, memory_order_relaxed);
-        if (rows <= j->cursor)
-            return 0;
-    }
     buf_init(&t.text, SERVER_TICK_BYTES);
     t.skip_line = j->headed;
     rc = sql_writer_new(j->format, 0, add_text, &t, &writer);
     if (rc < 0)
         return rc;
-    struct sql_sink sink = sql_writer_sink(writer);
+    struct looking_sink look = { .to = sql_writer_sink(writer), .table = j->table };
+    struct sql_sink sink = { .arg = &look, .columns = look_columns, .rows = look_rows };
     struct sql_options o = {
         .timeout_ns = TICK_TIMEOUT_NS,
         .cancel = &j->reply.cancelled,
@@ -101,8 +156,8 @@ static int run_tick(struct job *j)
             rc = push_text(&t);
         j->headed = j->table && j->format == SQL_FORMAT_CSV;
     }
-    if (rc == 0 && j->table)
-        j->cursor = rows;
+    if (rc == 0 && look.end > j->cursor)
+        j->cursor = look.end; /* no row matched: they are read again, and match no more than now */
     sql_writer_free(writer);
     buf_done(&t.text);
     return rc;
