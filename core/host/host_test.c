@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/host/host_test.c - commands on workers, and plugins that are right and wrong in every way.
+ *
+ * Threads: the test's, and the host's own.  The plugins are compiled here with cc, as a stranger
+ * would; without a compiler those cases are skipped aloud.
+ */
+#include "core/host/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/thread.h"
+#include "tests/test.h"
+
+extern char **environ;
+
+enum { HOST_TEST_MANY = 100 };
+
+static struct tables *tables;
+static struct host *host;
+static char folder[64];
+
+/* ---- a store that is none: stored tables go into the directory only ---- */
+
+static int add_table(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
+                     struct table **ret)
+{
+    return tables_add(arg, schema, d, self, ret);
+}
+
+static int no_intern(void *arg, const void *p, size_t n, uint64_t *ret_id)
+{
+    (void)arg;
+    (void)p;
+    (void)n;
+    *ret_id = 1;
+    return 0;
+}
+
+static void setup(bool start)
+{
+    CHECK_INT(tables_new(&tables), 0);
+    struct host_options o = {.version = "0.1.0",
+                             .plugin_path = folder,
+                             .tables = tables,
+                             .store = {.arg = tables, .table_add = add_table, .intern = no_intern}};
+    CHECK_INT(host_new(&o, &host), 0);
+    if (start)
+        CHECK_INT(host_start(host), 0);
+}
+
+static void teardown(void)
+{
+    host_free(host);
+    tables_free(tables);
+}
+
+/* ---- a client ---- */
+
+struct client {
+    struct probing_reply reply; /* first: the host gives its address back */
+    struct buf text;
+    struct event done;
+    int status;
+    char why[ERR_TEXT_BYTES];
+};
+
+static int take(struct probing_reply *r, const void *data, size_t size)
+{
+    struct client *c = (struct client *)r;
+    return buf_add(&c->text, data, size);
+}
+
+static void finished(struct probing_reply *r, int status, const char *error)
+{
+    struct client *c = (struct client *)r;
+    c->status = status;
+    (void)snprintf(c->why, sizeof(c->why), "%s", error);
+    event_raise(&c->done);
+}
+
+static void client_init(struct client *c)
+{
+    *c = (struct client){.reply = {.write = take}, .status = 999};
+    buf_init(&c->text, 1 << 20);
+    (void)event_init(&c->done);
+}
+
+static void client_done(struct client *c)
+{
+    buf_done(&c->text);
+    event_done(&c->done);
+}
+
+static int ask(struct client *c, bool read_only, uint64_t timeout_ns, int argc,
+               const char *const *argv)
+{
+    struct host_request r = {.argc = argc,
+                             .argv = argv,
+                             .read_only = read_only,
+                             .timeout_ns = timeout_ns,
+                             .reply = &c->reply,
+                             .done = finished};
+    return host_submit(host, &r);
+}
+
+#define WORDS(...)                                                                  \
+    (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *[]) \
+    {                                                                               \
+        __VA_ARGS__                                                                 \
+    }
+
+/* ---- commands ---- */
+
+static int run_echo(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    int r = host_replyf(out, "%s", (const char *)self);
+    for (int i = 0; i < argc && r == 0; i++)
+        r = host_replyf(out, "|%s", argv[i]);
+    return r;
+}
+
+/* Waits until it is told to end, as an eval does that waits for the GIL. */
+static int run_wait(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    (void)self;
+    (void)argc;
+    (void)argv;
+    struct event never;
+    (void)event_init(&never);
+    while (!atomic_load_explicit(&out->cancelled, memory_order_acquire))
+        (void)event_wait(&never, NS_PER_MS);
+    event_done(&never);
+    return -ECANCELED;
+}
+
+static void add_commands(void)
+{
+    static const struct probing_command commands[] = {
+        {.size = sizeof(commands[0]),
+         .name = "echo",
+         .usage = "WORD...",
+         .doc = "says it",
+         .run = run_echo},
+        {.size = sizeof(commands[0]),
+         .name = "echo loud",
+         .doc = "says it",
+         .run = run_echo,
+         .flags = PROBING_WRITES},
+        {.size = sizeof(commands[0]), .name = "echo =", .doc = "sets it", .run = run_echo},
+        {.size = sizeof(commands[0]), .name = "wait", .doc = "waits", .run = run_wait}};
+    static char one[] = "1", two[] = "2", three[] = "3";
+    void *const selves[] = {one, two, three, one};
+    for (int i = 0; i < 4; i++)
+        CHECK_INT(host_command_add(host, "test", &commands[i], selves[i]), 0);
+}
+
+TEST(finds_a_command_by_one_word_or_two)
+{
+    static const struct {
+        const char *words[3];
+        int n;
+        const char *answer;
+    } rows[] = {{{"echo", "quiet", "x"}, 3, "1|echo|quiet|x"},
+                {{"echo", "loud", "x"}, 3, "2|echo|x"},
+                {{"echo", "a.b=c"}, 2, "3|echo|a.b=c"},
+                {{"version"}, 1, "0.1.0\n"}};
+    setup(true);
+    add_commands();
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct client c;
+        client_init(&c);
+        CHECK_INT(ask(&c, false, 0, rows[i].n, rows[i].words), 0);
+        CHECK(event_wait(&c.done, 5 * NS_PER_S));
+        CHECK_INT(c.status, 0);
+        CHECK_STR(buf_text(&c.text), rows[i].answer);
+        buf_reset(&c.text);
+        CHECK_INT(host_run(host, rows[i].n, rows[i].words, &c.reply), 0);
+        CHECK_STR(buf_text(&c.text), rows[i].answer);
+        client_done(&c);
+    }
+    teardown();
+}
+
+TEST(refuses_with_the_nearest_name_and_for_readers)
+{
+    struct client c;
+    setup(true);
+    add_commands();
+    client_init(&c);
+    CHECK_INT(ask(&c, false, 0, WORDS("vresion")), -ENOENT);
+    CHECK(strstr(err_text(), "did you mean 'version'?") != NULL);
+    CHECK_INT(ask(&c, true, 0, WORDS("echo", "loud")), -EACCES);
+    CHECK_INT(ask(&c, true, 0, WORDS("echo", "quiet")), 0);
+    CHECK(event_wait(&c.done, 5 * NS_PER_S));
+    CHECK_INT(ask(&c, true, 0, WORDS("")), -EINVAL);
+    client_done(&c);
+    teardown();
+}
+
+TEST(ends_what_takes_too_long)
+{
+    struct client c;
+    setup(true);
+    add_commands();
+    client_init(&c);
+    CHECK_INT(ask(&c, false, 20 * NS_PER_MS, WORDS("wait")), 0);
+    CHECK(event_wait(&c.done, 5 * NS_PER_S));
+    CHECK_INT(c.status, -ETIMEDOUT);
+    CHECK(strstr(c.why, "did not end in its time") != NULL);
+    client_done(&c);
+    teardown();
+}
+
+TEST(answers_while_others_wait_and_frees_with_all_waiting)
+{
+    enum { WAITERS = 7 };
+    struct client waiting[WAITERS], c;
+    setup(true);
+    add_commands();
+    for (int i = 0; i < WAITERS; i++) {
+        client_init(&waiting[i]);
+        CHECK_INT(ask(&waiting[i], false, 0, WORDS("wait")), 0);
+    }
+    client_init(&c);
+    CHECK_INT(ask(&c, false, 0, WORDS("version")), 0);
+    CHECK(event_wait(&c.done, 5 * NS_PER_S));
+    CHECK_INT(host_quiet(host, NS_PER_MS), -ETIMEDOUT);
+    teardown();
+    for (int i = 0; i < WAITERS; i++) {
+        CHECK_INT(waiting[i].status, -ECANCELED);
+        client_done(&waiting[i]);
+    }
+    client_done(&c);
+}
+
+TEST(refuses_the_sixty_fifth_that_waits)
+{
+    struct client many[HOST_TEST_MANY];
+    int accepted = 0, r = 0;
+    setup(true);
+    add_commands();
+    for (int i = 0; i < HOST_TEST_MANY; i++) {
+        client_init(&many[i]);
+        if (r == 0)
+            r = ask(&many[i], false, 0, WORDS("wait"));
+        accepted += r == 0;
+    }
+    CHECK_INT(r, -EAGAIN);
+    CHECK(accepted >= 64 && accepted <= 64 + 8);
+    teardown();
+    for (int i = 0; i < HOST_TEST_MANY; i++) {
+        CHECK_INT(many[i].status, i < accepted ? -ECANCELED : 999);
+        client_done(&many[i]);
+    }
+}
+
+/* ---- plugins ---- */
+
+/* What every test plugin begins with; the rest is one row's own. */
+static const char head[] =
+    "#include <probing/plugin.h>\n#include <errno.h>\n"
+    "static int self_, n_; static const struct probing_host *h_; static int init_result, "
+    "start_result;\n"
+    "static int init(const struct probing_host *h, void **s)\n"
+    "{ h_ = h; *s = &self_; (void)n_; return init_result ? h->fail(h, init_result, \"no driver\") "
+    ": 0; }\n"
+    "static int start(void *s)\n"
+    "{ (void)s; return start_result ? h_->fail(h_, start_result, \"no hook\") : 0; }\n"
+    "static void destroy(void *s) { (void)s; init_result = start_result = 0; }\n"
+    "#define BODY .size = sizeof(struct probing_plugin), .init = init, .start = start, .destroy = "
+    "destroy\n";
+
+static bool compile(const char *name, const char *body)
+{
+    char source[160], target[160];
+    pid_t pid;
+    int status = -1;
+
+    (void)snprintf(source, sizeof(source), "%s/%s.c", folder, name);
+    (void)snprintf(target, sizeof(target), "%s/%s.so", folder, name);
+    struct buf b;
+    buf_init(&b, 65536);
+    (void)buf_adds(&b, head);
+    (void)buf_adds(&b, body);
+    CHECK_INT(file_write(AT_FDCWD, source, b.data, b.size, 0600), 0);
+    buf_done(&b);
+    char *argv[] = {(char[]){"cc"},
+                    (char[]){"-shared"},
+                    (char[]){"-fPIC"},
+                    (char[]){"-fvisibility=hidden"},
+                    (char[]){"-w"},
+                    (char[]){"-Iinclude"},
+                    source,
+                    (char[]){"-o"},
+                    target,
+                    NULL};
+    if (posix_spawnp(&pid, "cc", NULL, NULL, argv, environ) != 0 || waitpid(pid, &status, 0) != pid)
+        return false;
+    return status == 0;
+}
+
+static bool there_is_cc(void)
+{
+    return compile("there", "const int nothing;\n");
+}
+
+TEST(loads_runs_stops_and_loads_again)
+{
+    struct client c;
+    CHECK(compile(
+        "good",
+        "static int hello(void *s, int n, const char *const *v, struct probing_reply *o)\n"
+        "{ return s == &self_ && n == 1 && v[0] ? h_->reply(o, \"hello\", 5) : -EINVAL; }\n"
+        "static int scan(void *s, struct probing_rows *o)\n"
+        "{ union probing_cell c = {.i = 42}; (void)s; return h_->emit(o, &c, 1); }\n"
+        "static int full(const struct probing_host *h, void **s) {\n"
+        "  static const struct probing_column cols[] = {{.name = \"x\", .type = 1, .doc = \"\"}};\n"
+        "  static const struct probing_command cmd = {.size = sizeof cmd, .name = \"hello\","
+        " .doc = \"\", .usage = \"\", .run = hello};\n"
+        "  struct probing_table_desc d = {.size = sizeof d, .column_size = sizeof *cols,"
+        " .name = \"numbers\", .doc = \"\", .columns = cols, .n_columns = 1, .scan = scan};\n"
+        "  struct probing_table *t; int r = init(h, s);\n"
+        "  return r < 0 || (r = h->table(h, &d, &t)) < 0 ? r : h->command(h, &cmd); }\n"
+        "PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = { BODY,\n"
+        " .abi = PROBING_ABI, .name = \"good\", .version = \"1\", .doc = \"d\", .init = full "
+        "};\n"));
+    setup(true);
+    for (int i = 0; i < 20; i++) {
+        client_init(&c);
+        CHECK_INT(host_plugin_load(host, "good", NULL, -1), 0);
+        CHECK_INT(host_plugin_load(host, "good", NULL, -1), -EALREADY);
+        CHECK_INT(host_run(host, WORDS("hello"), &c.reply), 0);
+        CHECK_STR(buf_text(&c.text), "hello");
+        struct table *t = tables_find(tables, "good", "numbers");
+        CHECK(t && !atomic_load(&t->retired));
+        CHECK_INT(host_plugin_stop(host, "good"), 0);
+        CHECK(t && atomic_load(&t->retired));
+        CHECK_INT(host_run(host, WORDS("hello"), &c.reply), -ENOENT);
+        CHECK(strstr(err_text(), "plugin load good") != NULL);
+        struct probing_rows rows = {.table = t};
+        CHECK(t && t->scan(t->self, &rows) == -ESHUTDOWN); /* a query that still holds the table */
+        client_done(&c);
+    }
+    CHECK_INT(host_plugin_stop(host, "goood"), -ENOENT);
+    CHECK(strstr(err_text(), "did you mean 'good'?") != NULL);
+    teardown();
+}
+
+TEST(loads_from_a_descriptor_and_knows_the_same_bytes_again)
+{
+    char path[160];
+    setup(true);
+    (void)snprintf(path, sizeof(path), "%s/good.so", folder);
+    for (int i = 0; i < 5; i++) {
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        CHECK_INT(host_plugin_load(host, "good", NULL, fd), 0);
+        CHECK(fcntl(fd, F_GETFD) >= 0); /* still the caller's */
+        (void)close(fd);
+        CHECK_INT(host_plugin_stop(host, "good"), 0);
+    }
+    teardown();
+}
+
+TEST(names_plugin_step_and_reason_of_every_failure)
+{
+#define EXPORTS "PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = { BODY, "
+    static const struct {
+        const char *name, *body, *says;
+    } rows[] = {
+        {"no_symbol", "PROBING_EXPORT const int other = 1;\n", "does not export probing_plugin_v1"},
+        {"small", EXPORTS ".size = 16, .abi = PROBING_ABI, .name = \"small\" };\n",
+         "failed at size"},
+        {"major", EXPORTS ".abi = 2u << 16, .name = \"major\" };\n", "built for ABI 2.0"},
+        {"minor", EXPORTS ".abi = PROBING_ABI, .min_minor = 9, .name = \"minor\" };\n",
+         "needs ABI 1.9"},
+        {"named", EXPORTS ".abi = PROBING_ABI, .name = \"else\" };\n", "is plugin 'else'"},
+        {"empty", EXPORTS ".abi = PROBING_ABI, .name = \"empty\", .init = 0 };\n",
+         "init and destroy"},
+        {"driver",
+         "__attribute__((constructor)) static void c(void) { init_result = -ENODEV; }\n" EXPORTS
+         ".abi = PROBING_ABI, .name = \"driver\" };\n",
+         "failed at init: no driver"},
+        {"hook",
+         "__attribute__((constructor)) static void c(void) { start_result = -ENOTSUP; }\n" EXPORTS
+         ".abi = PROBING_ABI, .name = \"hook\" };\n",
+         "failed at start: no hook"},
+        {"columns",
+         "static int bad(const struct probing_host *h, void **s) {\n"
+         " static const struct probing_column cols[] = {{.name = \"Not A Name\", .type = 1}};\n"
+         " struct probing_table_desc d = {.size = sizeof d, .column_size = sizeof *cols,"
+         " .name = \"t\", .doc = \"\", .columns = cols, .n_columns = 1};\n"
+         " struct probing_table *t; *s = 0; return h->table(h, &d, &t); }\n" EXPORTS
+         ".abi = PROBING_ABI, .name = \"columns\", .init = bad };\n",
+         "failed at init: "},
+        {"setting",
+         "static const struct probing_config c[] = {{.name = \"rate\", .value = \"many\", .doc = "
+         "\"\","
+         " .type = 1}, {.name = 0}};\n" EXPORTS
+         ".abi = PROBING_ABI, .name = \"setting\", .config = c,"
+         " .config_size = sizeof *c };\n",
+         "setting.rate wants a whole number"},
+        {"unresolved",
+         "extern int nobody_has_this(void);\nint (*keep)(void) = nobody_has_this;\n" EXPORTS
+         ".abi = PROBING_ABI, .name = \"unresolved\" };\n",
+         "failed at dlopen"},
+    };
+    char text[160];
+    setup(true);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        if (!CHECK(compile(rows[i].name, rows[i].body)))
+            continue;
+        CHECK(host_plugin_load(host, rows[i].name, NULL, -1) < 0);
+        if (!CHECK(strstr(err_text(), rows[i].says) != NULL) || !strstr(err_text(), rows[i].name))
+            printf("# %s says: %s\n", rows[i].name, err_text());
+    }
+    (void)snprintf(text, sizeof(text), "%s/text.so", folder);
+    CHECK_INT(file_write(AT_FDCWD, text, "not an ELF file", 15, 0600), 0);
+    CHECK(host_plugin_load(host, "text", NULL, -1) < 0);
+    CHECK_INT(host_plugin_load(host, "nowhere", NULL, -1), -ENOENT);
+    CHECK_INT(host_plugin_load(host, "nowhere", folder, -1), -EINVAL); /* a directory */
+    CHECK_INT(host_plugin_load(host, "../x", NULL, -1), -EINVAL);
+    teardown();
+}
+
+/* ---- the door ---- */
+
+static int knock(const char *path)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    memcpy(at.sun_path, path, strnlen(path, sizeof(at.sun_path) - 1));
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    CHECK_INT(connect(fd, (struct sockaddr *)&at, sizeof(at)), 0);
+    return fd;
+}
+
+static void say(int door, const char *text, const int *fds, size_t n, char ret[1200])
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))] = {0};
+    struct iovec part = {.iov_base = (void *)(uintptr_t)text, .iov_len = strlen(text)};
+    struct msghdr m = {.msg_iov = &part, .msg_iovlen = 1};
+    if (n > 0) {
+        m.msg_control = control;
+        m.msg_controllen = CMSG_SPACE(n * sizeof(int));
+        struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+        c->cmsg_level = SOL_SOCKET;
+        c->cmsg_type = SCM_RIGHTS;
+        c->cmsg_len = CMSG_LEN(n * sizeof(int));
+        memcpy(CMSG_DATA(c), fds, n * sizeof(int));
+    }
+    CHECK(sendmsg(door, &m, MSG_NOSIGNAL) >= 0);
+    ssize_t got = recv(door, ret, 1199, 0);
+    ret[got > 0 ? got : 0] = '\0';
+}
+
+TEST(takes_plugins_at_the_door)
+{
+    char path[160], file[160], answer[1200];
+    (void)snprintf(path, sizeof(path), "%s/door", folder);
+    (void)snprintf(file, sizeof(file), "%s/good.so", folder);
+    setup(true);
+    CHECK_INT(host_door_open(host, path), 0);
+    int door = knock(path), fd = open(file, O_RDONLY | O_CLOEXEC);
+    int next =
+        open("/dev/null", O_RDONLY | O_CLOEXEC); /* the lowest free number is after this one */
+    (void)close(next);
+    const int three[] = {fd, fd, fd};
+    say(door, "plugin good", &fd, 1, answer);
+    CHECK_STR(answer, "ok");
+    say(door, "plugin good", &fd, 1, answer);
+    CHECK(strncmp(answer, "error: ", 7) == 0 && strstr(answer, "is loaded"));
+    say(door, "plugin good", three, 3, answer);
+    CHECK(strstr(answer, "wants one descriptor") != NULL);
+    say(door, "plugin good", NULL, 0, answer);
+    CHECK(strstr(answer, "wants one descriptor") != NULL);
+    say(door, "open sesame", three, 2, answer);
+    CHECK(strstr(answer, "understands 'plugin NAME'") != NULL);
+    int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    CHECK(lowest <= next + 1); /* its own end of our connection; none of those sent is left open */
+    (void)close(lowest);
+    (void)close(fd);
+    (void)close(door);
+    teardown();
+    CHECK(access(path, F_OK) == -1);
+}
+
+int main(void)
+{
+    (void)snprintf(folder, sizeof(folder), "/tmp/host_test.XXXXXX");
+    if (!mkdtemp(folder))
+        return test_skip("no directory in /tmp");
+    RUN(finds_a_command_by_one_word_or_two);
+    RUN(refuses_with_the_nearest_name_and_for_readers);
+    RUN(ends_what_takes_too_long);
+    RUN(answers_while_others_wait_and_frees_with_all_waiting);
+    RUN(refuses_the_sixty_fifth_that_waits);
+    bool cc = there_is_cc();
+    if (cc) {
+        RUN(loads_runs_stops_and_loads_again);
+        RUN(loads_from_a_descriptor_and_knows_the_same_bytes_again);
+        RUN(names_plugin_step_and_reason_of_every_failure);
+        RUN(takes_plugins_at_the_door);
+    }
+    (void)file_remove_dir(folder);
+    return cc ? test_end() : test_end() ? 1 : test_skip("cc cannot compile plugins here");
+}
