@@ -56,6 +56,7 @@ extern volatile sig_atomic_t cli_interrupted;
 /* ---- commands: argv[0] is the command's name ---- */
 
 int command_inject(struct target *t, int argc, char **argv);  /* enter.c */
+int command_eject(struct target *t, int argc, char **argv);   /* enter.c */
 int command_list(struct target *t, int argc, char **argv);    /* list.c */
 int command_gc(struct target *t, int argc, char **argv);      /* list.c */
 int command_forward(struct target *t, int argc, char **argv); /* live.c: as it is */

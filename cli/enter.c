@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/enter.c - the `inject` command: options, then cli/inject does it, then wait until it answers.
+ * cli/enter.c - `inject`: options, then cli/inject does it, then wait until it answers; and `eject`.
  *
  * One thread.
  */
@@ -204,5 +204,25 @@ int command_inject(struct target *t, int argc, char **argv)
     r = load_plugins(t, &o, true);
     printf("data: %s\n", strstr(t->directory, "/root/") != NULL ? strstr(t->directory, "/root/") + 5
                                                                 : t->directory);
+    return r;
+}
+
+#define EJECT_WAIT_NS (10 * NS_PER_S)
+
+int command_eject(struct target *t, int argc, char **argv)
+{
+    int r = command_forward(t, argc, argv);
+    uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS;
+
+    /* The answer comes before the end does: be done only when the process is as it was. */
+    while (r == EXIT_DONE && t->pid != 0 && !cli_interrupted) {
+        char directory[4096];
+        if (target_directory_of(t->pid, directory, sizeof directory) < 0)
+            return EXIT_DONE;
+        if (clock_monotonic() > deadline)
+            return err_set(-ETIMEDOUT, "process %d was told, but its core has not ended in %d s",
+                           (int)t->pid, (int)(EJECT_WAIT_NS / NS_PER_S));
+        (void)poll(NULL, 0, 5);
+    }
     return r;
 }

@@ -43,7 +43,7 @@ static void describe(struct listing *l, pid_t pid, const char *directory,
 
     (void)snprintf(number, sizeof number, "%d", (int)pid);
     (void)target_info(directory, "version", version, sizeof version);
-    (void)target_info(directory, "command_line", command, sizeof command);
+    (void)target_info(directory, "command", command, sizeof command);
     line(l, number, version, shown_directory, command);
 }
 

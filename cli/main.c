@@ -55,7 +55,7 @@ static const struct command COMMANDS[] = {
      "probe scripts in Lua, inside the process", true, command_script,
      "probing -t 4242 script run slow_step.lua --follow"},
     {"eject", NULL, "", "leave the process: threads, sockets and hooks go, the data stays", true,
-     command_forward, "probing -t 4242 eject"},
+     command_eject, "probing -t 4242 eject"},
     {"list", "ls", "[--dead]", "processes with a core in them; data directories of dead ones",
      false, command_list, "probing list"},
     {"gc", NULL, "[--older DAYS]", "remove the data of dead processes", false, command_gc,

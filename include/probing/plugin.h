@@ -160,7 +160,7 @@ struct probing_plugin {
     uint32_t min_minor;                  /* the oldest host minor that is enough */
     /* Make tables and commands; no hooks, no threads yet.                            [control] */
     int (*init)(const struct probing_host *h, void **ret_self);
-    /* Take a setting that has passed type and range: all before start(), LIVE ones later. [control] */
+    /* A setting that passed type and range: all before start(), LIVE ones later.      [control] */
     int (*configure)(void *self, const char *name, const char *value);
     /* Put hooks in, start threads.                                                   [control] */
     int (*start)(void *self);

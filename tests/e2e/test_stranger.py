@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A stranger's plugin: the template, built with the one line of the README, in a real process."""
+import re
 import subprocess
 
 from conftest import ROOT, wait_for
@@ -27,3 +28,19 @@ def test_template_builds_loads_and_counts(world):
     target.kill()
     dead = target.probing("query", count)
     assert dead.returncode == 0 and dead.stdout.strip()
+
+
+def test_plugin_of_the_readme(world):
+    """What the README shows compiles without a warning, loads, and answers as it says."""
+    text = (ROOT / "README.md").read_text()
+    source = world.tmp / "demo.c"
+    source.write_text(re.search(r"```c\n(.*?)```", text, re.S).group(1))
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden",
+                    "-I%s" % (ROOT / "include"), str(source), "-o", str(world.tmp / "demo.so")], check=True)
+    target = world.start("/bin/sleep", "600")
+    target.inject("--timeout", "20")
+    done = target.probing("plugin", "load", str(world.tmp / "demo.so"))
+    assert done.returncode == 0, done.stderr
+    rows = wait_for(lambda: target.rows("select ts, digit from demo.ticks order by ts desc limit 3"),
+                    "a tick")
+    assert 0 <= rows[0][1] <= 9
