@@ -23,7 +23,7 @@
 #include "core/stack/process.h"
 
 #define COPY_BYTES (256u << 10) /* of a thread's stack; what lies further up is read in place */
-#define TRIES 4                 /* looks at a waiting thread that wakes up meanwhile */
+#define NAP_NS 100000           /* between two looks at a thread that cannot be seen yet */
 #define STUCK_NS UINT64_C(1000000000) /* a handler that has begun ends within this */
 #define NS_PER_SECOND 1000000000
 
@@ -403,7 +403,8 @@ int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
     rc = take_signal();
     if (rc < 0)
         return rc;
-    for (int i = 0; i < TRIES; i++) {
+    uint64_t end = now_ns() + timeout_ns;
+    do {
         struct waiting waiting = {.number = -1};
         bool waits = read_waiting(tid, &waiting);
         ret->syscall = waits ? waiting.number : -1;
@@ -417,8 +418,10 @@ int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
             return look_by_signal(self, tid, timeout_ns, ret);
         if (rc != -EAGAIN)
             return rc;
+        /* It moved, or is in a handler (ours, still, after the last look): soon it is not. */
+        (void)nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
         (void)read_stat(tid, ret);
-    }
+    } while (now_ns() < end);
     ret->n = 0;
-    return err_set(-ETIMEDOUT, "thread %d blocks all signals and does not stand still", tid);
+    return err_set(-ETIMEDOUT, "thread %d blocks our signal and does not stand still", tid);
 }
