@@ -154,14 +154,14 @@ static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
     bool python = t->state && l->want != WANT_NATIVE;
     for (int i = 0; i < TRIES; i++) {
         if (python)
-            t->n = walk_stack(&l->walk, t->state->state, l->frames, WALK_FRAMES, &t->end);
+            t->n = walk_stack(&l->walk, t->state, l->frames, WALK_FRAMES, &t->end);
         if (l->want == WANT_PYTHON)
             return;
         look_native(l, tid, t);
         if (!python || !t->has_native)
             return;
         enum walk_end end;
-        int n = walk_stack(&l->walk, t->state->state, l->again, WALK_FRAMES, &end);
+        int n = walk_stack(&l->walk, t->state, l->again, WALK_FRAMES, &end);
         int evals = count_evals(l, t->native.n_frames), entries = count_entries(l, t->n);
         t->moved = t->end != WALK_WHOLE || end != WALK_WHOLE ||
                    !walk_same(l->frames, (size_t)t->n, l->again, (size_t)n) ||

@@ -2,8 +2,8 @@
  *
  * plugins/python/lines_test.c - line tables as three generations of CPython wrote them.
  *
- * The bytes are made by hand from the formats' descriptions; tests/python compares whole stacks with
- * what the interpreters themselves say.  One thread.
+ * The bytes are made by hand from the formats' descriptions; tests/python compares whole stacks
+ * with what the interpreters themselves say.  One thread.
  */
 #include "lines.h"
 

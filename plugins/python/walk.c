@@ -4,8 +4,9 @@
  *
  * One thread at a time per struct walk; the threads that are read know nothing of it.  What is read
  * may change or be freed meanwhile.  So: guarded reads only, each list and chain has a limit, each
- * object's type is compared before its fields are believed, and a stack counts when one walk and
- * two whole re-reads of it (one system call each) agree.  It does not lock, signal or stop anybody.
+ * object's type is compared before its fields are believed.  A stack counts when the thread used no
+ * CPU time while it was walked; for a thread that runs, when several whole re-reads of it (one
+ * system call each) agree with the walk.  It does not lock, signal or stop anybody.
  */
 #include "walk.h"
 
@@ -16,12 +17,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "lines.h"
 
-#define PASSES 150             /* tries for a stack that stands still: about 5 ms when 30 deep */
-#define LIST_TRIES 50          /* tries for a list of threads that stands still */
+#define PASSES 150 /* tries for a stack that stands still: about 5 ms when 30 deep */
+#define REREADS 4  /* a torn read would have to repeat itself as often; walk_test.c counts */
+#define OUTER_REREADS 24
+#define OUTER_REACHED 4 /* of these that must find the innermost frame among those of the walk */
+#define LIST_TRIES 50   /* tries for a list of threads that stands still */
 #define SCRATCH_MAX (4u << 20) /* bytes of a line table; one of 100,000 lines has about 500,000 */
 #define FRAME_BYTES 128        /* room for one frame's fields */
 #define CODE_BYTES 256         /* room for one code object's fields */
@@ -272,23 +277,77 @@ static size_t still_there(const struct walk *w, uint64_t state, uint64_t top_at,
     return same == n && n && !*ret_begins ? n - 1 : same;
 }
 
-int walk_stack(struct walk *w, uint64_t state, struct walk_frame *ret, size_t max,
+/* CPU time that a thread has used, in ns; 0: unknown.  While it stays the same the thread has not
+ * run, so what was read between two equal ones is one moment. */
+static uint64_t cpu_time(int32_t tid)
+{
+    /* the kernel's MAKE_THREAD_CPUCLOCK(tid, CPUCLOCK_SCHED) */
+    clockid_t clock = (clockid_t)((~(unsigned)tid << 3) | 6u);
+    struct timespec t;
+    if (tid <= 0 || clock_gettime(clock, &t))
+        return 0;
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Is the whole walk as it was, several times in a row? */
+static bool stands(const struct walk *w, uint64_t state, uint64_t top_at, struct walk_frame *frames,
+                   size_t n)
+{
+    bool begins = true;
+    for (int i = 0; i < REREADS && begins; i++)
+        if (still_there(w, state, top_at, frames, n, &begins) != n)
+            return false;
+    return begins;
+}
+
+/* Where the innermost frame of now is in a walk that was; n: it is not in it. */
+static size_t place_of_top(const struct walk *w, uint64_t state, const struct walk_frame *frames,
+                           size_t n)
+{
+    uint64_t at, top;
+    size_t i = 0;
+    if (innermost(w, state, &at, &top))
+        return n;
+    while (i < n && frames[i].address != top)
+        i++;
+    return i;
+}
+
+/* The caller side of a stack whose inner frames come and go.  A frame that ended leaves its bytes
+ * behind: so beside standing still the frames must be reached from the innermost one of now. */
+static size_t outer_part(const struct walk *w, uint64_t state, uint64_t top_at,
+                         struct walk_frame *frames, size_t n)
+{
+    size_t stood = n;
+    int reached = 0;
+    for (int i = 0; i < OUTER_REREADS && stood > 0; i++) {
+        bool begins;
+        size_t same = still_there(w, state, top_at, frames, n, &begins);
+        size_t top = place_of_top(w, state, frames, n);
+        stood = same < stood ? same : stood;
+        if (top < n) {
+            stood = n - top < stood ? n - top : stood;
+            reached++;
+        }
+        if (i % 4 == 3)
+            (void)sched_yield();
+    }
+    return reached >= OUTER_REACHED ? stood : 0;
+}
+
+int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *ret, size_t max,
                enum walk_end *ret_end)
 {
-    size_t stood = 0;
+    uint64_t top_at = 0;
     int n = -EFAULT;
     if (max > WALK_FRAMES)
         max = WALK_FRAMES;
     for (int i = 0; i < PASSES; i++) {
-        uint64_t top_at = 0;
-        n = walk_once(w, state, ret, max, &top_at, ret_end);
-        if (n < 0)
-            continue;
-        bool begins = true;
-        stood = (size_t)n;
-        for (int pass = 0; pass < 2 && begins && stood == (size_t)n; pass++)
-            stood = still_there(w, state, top_at, ret, (size_t)n, &begins);
-        if (begins && stood == (size_t)n)
+        uint64_t before = cpu_time(t->tid);
+        n = walk_once(w, t->state, ret, max, &top_at, ret_end);
+        if (n >= 0 && before && cpu_time(t->tid) == before)
+            return n;
+        if (n >= 0 && stands(w, t->state, top_at, ret, (size_t)n))
             return n;
         if (i % 16 == 15)
             (void)sched_yield();
@@ -297,7 +356,7 @@ int walk_stack(struct walk *w, uint64_t state, struct walk_frame *ret, size_t ma
         *ret_end = WALK_UNREADABLE;
         return 0;
     }
-    /* The caller side of a busy stack: it was the same in two reads, so it is true as it stands. */
+    size_t stood = outer_part(w, t->state, top_at, ret, (size_t)n);
     memmove(ret, ret + ((size_t)n - stood), stood * sizeof(*ret));
     *ret_end = WALK_MOVING;
     return (int)stood;

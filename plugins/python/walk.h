@@ -69,8 +69,8 @@ void walk_close(struct walk *w);
 /* Every thread state of every interpreter: how many, or -EAGAIN when they never stood still. */
 int walk_threads(struct walk *w, struct walk_thread *ret, size_t max);
 
-/* The stack of one thread state, innermost first: how many frames, or -errno. */
-int walk_stack(struct walk *w, uint64_t state, struct walk_frame *ret, size_t max,
+/* The stack of one thread, innermost first: how many frames. */
+int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *ret, size_t max,
                enum walk_end *ret_end);
 
 /* Are two looks at a stack the same, where only the innermost position may differ? */

@@ -184,7 +184,7 @@ def impossible(frames):
 def test_no_impossible_stack(world, python):
     target = world.start(python, CHAINS).inject()
     looked = deep = 0
-    while looked < 800:
+    while looked < 200:
         for thread in target.threads("--python").values():
             frames = python_frames(thread)
             if thread["python"] and thread["tid"] != target.pid:
