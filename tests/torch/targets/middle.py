@@ -22,9 +22,12 @@ class Outer(nn.Module):
             time.sleep(0.005)
 
 
-def three_times(_n=[3]):
-    _n[0] -= 1
-    return _n[0] >= 0
+LEFT = [3]
+
+
+def three_times():
+    LEFT[0] -= 1
+    return LEFT[0] >= 0
 
 
 model = Outer()
