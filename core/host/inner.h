@@ -81,10 +81,10 @@ struct job {
 struct workers {
     pthread_mutex_t mutex;
     pthread_cond_t wake;
-    struct job *first, *last;   /* lock: mutex; waiting */
-    struct job *running;        /* lock: mutex; being run, here or in host_run() */
-    uint32_t n_waiting, n_idle; /* lock: mutex */
-    bool stop;                  /* lock: mutex */
+    struct job *first, *last;             /* lock: mutex; waiting */
+    struct job *running;                  /* lock: mutex; being run, here or in host_run() */
+    uint32_t n_waiting, n_queued, n_idle; /* lock: mutex; commands, all jobs, workers without one */
+    bool stop;                            /* lock: mutex */
     struct worker {
         struct host *host;
         pthread_t thread;

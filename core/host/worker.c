@@ -88,6 +88,7 @@ static struct job *take(struct workers *w)
     unlink_job(&w->first, j);
     if (!w->first)
         w->last = NULL;
+    w->n_queued--;
     if (j->counted)
         w->n_waiting--;
     if (j->reply)
@@ -105,7 +106,6 @@ static void *work(void *arg)
     for (;;) {
         int timed_out = 0;
         struct timespec limit = in_future(EXTRA_IDLE_NS);
-        w->n_idle++;
         while (!w->first && !w->stop && !(self->extra && timed_out))
             timed_out = self->extra ? pthread_cond_timedwait(&w->wake, &w->mutex, &limit)
                                     : pthread_cond_wait(&w->wake, &w->mutex);
@@ -117,6 +117,7 @@ static void *work(void *arg)
         err_clear();
         j->run(h, j);
         (void)pthread_mutex_lock(&w->mutex);
+        w->n_idle++;
     }
     self->state = WORKER_ENDED;
     (void)pthread_mutex_unlock(&w->mutex);
@@ -135,8 +136,10 @@ static int start_one(struct workers *w, int limit)
             (void)pthread_join(s->thread, NULL); /* it has left the lock for the last time */
         s->state = WORKER_NONE;
         int r = thread_start(&s->thread, "probing/work", WORKER_STACK, work, s);
-        if (r == 0)
+        if (r == 0) {
             s->state = WORKER_RUNS;
+            w->n_idle++; /* counted from here, or two jobs at once would both count on it */
+        }
         return r;
     }
     return -EAGAIN;
@@ -173,8 +176,9 @@ int workers_add(struct host *h, struct job *j)
         else
             w->first = j;
         w->last = j;
+        w->n_queued++;
         w->n_waiting += j->counted ? 1 : 0;
-        if (w->n_idle == 0)
+        if (w->n_queued > w->n_idle)
             (void)start_one(w, HOST_WORKERS_MAX); /* cannot: then the job waits for its turn */
         (void)pthread_cond_broadcast(&w->wake);
     }
@@ -194,6 +198,7 @@ bool workers_remove(struct host *h, struct job *j)
         if (w->last == j)
             w->last = j->previous;
         unlink_job(&w->first, j);
+        w->n_queued--;
         w->n_waiting -= j->counted ? 1 : 0;
     }
     (void)pthread_mutex_unlock(&w->mutex);
