@@ -45,6 +45,8 @@ struct interns {
     uint8_t *map;
     size_t size;
     int fd; /* -1: read-only */
+    dev_t dev;
+    ino_t ino; /* what fd must still be */
     bool writable;
     struct strings_head *head;
     uint64_t most_ids;
@@ -103,10 +105,13 @@ const char *intern_text(struct interns *s, uint64_t id, uint32_t *ret_size)
     return (const char *)s->map + at + 4;
 }
 
+/* By the descriptor, if the host has not closed it and got its number for a file of its own. */
 static int reserve_by_fd(const struct interns *s, uint64_t at, uint64_t n)
 {
-    int rc = posix_fallocate(s->fd, (off_t)at, (off_t)n);
-    return -rc;
+    struct stat st;
+    if (fstat(s->fd, &st) == -1 || st.st_dev != s->dev || st.st_ino != s->ino)
+        return -EBADF;
+    return -posix_fallocate(s->fd, (off_t)at, (off_t)n);
 }
 
 /* Have pages up to `end`; *reserved says how far they go, `most` how far they may. */
@@ -289,6 +294,8 @@ static int open_for_writing(struct interns *s, const char *path)
     s->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (s->fd == -1 || fstat(s->fd, &st) == -1)
         return err_set(-errno, "%s cannot be made: %s", path, strerror(errno));
+    s->dev = st.st_dev;
+    s->ino = st.st_ino;
     int rc = 0;
     if (st.st_size == 0) {
         rc = begin_file(s, path);

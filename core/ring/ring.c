@@ -814,7 +814,7 @@ static bool look_at_record(const struct ring_reader *reader, struct record *ret)
 
 int ring_next(struct ring_reader *reader, struct ring_row *ret)
 {
-    struct record record;
+    struct record record = {0};
     while (reader->position < reader->head) {
         if (!look_at_record(reader, &record))
             return -EBADMSG;
