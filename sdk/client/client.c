@@ -267,12 +267,13 @@ static int shake_hands(struct probing_client *c, const char *host, const char *t
         }
         if (end && memcmp(c->in.data, "HTTP/1.", 7) != 0)
             return refused(c, end + 4);
-        rc = receive(c, deadline_ns);
+        uint64_t soon = clock_monotonic() + GRACE_NS; /* for the body of a refusal */
+        rc = receive(c, end && soon < deadline_ns ? soon : deadline_ns);
+        if (end && (rc == 0 || rc == -EPIPE || c->in.size > 8192))
+            return refused(c, strstr(buf_text(&c->in), "\r\n\r\n") + 4);
         if (rc == 0)
             return err_set(-ETIMEDOUT, "%s does not answer; the process may be stopped or busy",
                            c->where);
-        if (end && (rc == -EPIPE || c->in.size > 8192))
-            return refused(c, strstr(buf_text(&c->in), "\r\n\r\n") + 4);
         rc = rc > 0 || rc == -EINTR ? 0 : rc;
     }
     return rc;
