@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/ast.h - a statement as the parser leaves it: words and structure, nothing looked up.
+ *
+ * All of it lives in the query's arena.  Positions are byte offsets into the statement's text.
+ * Private to core/sql; the query's thread only.
+ */
+#ifndef CORE_SQL_AST_H
+#define CORE_SQL_AST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/arena.h"
+#include "core/sql/sql.h"
+
+#define SQL_DEPTH 128            /* nested parentheses, calls, subqueries: bounds our stack */
+#define SQL_CHAIN 512            /* a + b + c ...: bounds the depth of trees that grow to the left */
+#define SQL_TEXT_BYTES (1 << 20) /* longest statement */
+
+enum token_type { TOKEN_END, TOKEN_WORD, TOKEN_QUOTED, TOKEN_NUMBER, TOKEN_STRING, TOKEN_SIGN };
+
+struct token {
+    enum token_type type;
+    uint32_t pos, end;
+    const char *text; /* WORD: lower case; QUOTED, STRING: unquoted; NUMBER, SIGN: as written */
+    uint32_t size;
+};
+
+/* All tokens of a text, the last one TOKEN_END.  -EINVAL says where and what. */
+int sql_tokens(struct arena *a, const char *text, size_t size, struct token **ret, uint32_t *ret_n);
+
+enum node_kind {
+    NODE_NULL, NODE_BOOL, NODE_INT, NODE_DOUBLE, NODE_TEXT, NODE_NAME, NODE_STAR, NODE_CALL,
+    NODE_NOT, NODE_AND, NODE_OR, NODE_CASE, NODE_IN, NODE_IN_SELECT, NODE_EXISTS, NODE_SELECT,
+    NODE_IS_NULL, NODE_CAST, NODE_ROW
+};
+
+struct select;
+
+struct node {
+    enum node_kind kind;
+    uint32_t pos;        /* what errors point at: the operator of a + b */
+    uint32_t start, end; /* the whole expression's text */
+    uint32_t depth; /* of the tree below, this one included */
+    /* NAME: the last part; CALL: function or operator, lower case; TEXT: the content. */
+    const char *text;
+    uint32_t size;
+    const char *parts[2]; /* NAME, STAR: what stands before, outermost last: [0] table, [1] schema */
+    bool quoted;          /* NAME: case matters */
+    bool negated;         /* IS_NULL, IN, IN_SELECT */
+    bool star, distinct;  /* CALL: count(*), count(distinct x) */
+    bool flag;            /* BOOL: its value; CASE: the last argument is ELSE */
+    int64_t integer;
+    double number;
+    enum sql_type cast;
+    struct node **args;
+    uint32_t n_args;
+    struct node *filter; /* CALL: filter (where ...) */
+    struct select *select;
+    struct node **exclude; /* STAR: names */
+    uint32_t n_exclude;
+};
+
+enum join_type { JOIN_INNER, JOIN_LEFT, JOIN_CROSS };
+
+struct from {
+    enum { FROM_TABLE, FROM_SELECT, FROM_JOIN } kind;
+    uint32_t pos;
+    const char *names[3]; /* table, schema, catalog */
+    const char *alias;    /* NULL: none */
+    struct select *select;
+    struct from *left, *right;
+    enum join_type join;
+    struct node *on;
+    const char **columns; /* using (...) */
+    uint32_t n_columns;
+};
+
+struct item {
+    struct node *node;
+    const char *alias; /* NULL: none */
+};
+
+struct order {
+    struct node *node;
+    bool descending, nulls_first;
+};
+
+struct cte {
+    const char *name;
+    struct select *select;
+    struct cte *next;
+};
+
+enum set_kind { SET_NONE, SET_UNION, SET_UNION_ALL, SET_INTERSECT, SET_EXCEPT, SET_VALUES };
+
+struct select {
+    uint32_t pos;
+    struct cte *ctes; /* the newest first */
+    enum set_kind set;
+    struct select *left, *right; /* set operations */
+    struct node **rows;          /* VALUES: NODE_ROW each */
+    uint32_t n_rows;
+    bool distinct;
+    struct item *items;
+    uint32_t n_items;
+    struct from *from;
+    struct node *where, *having;
+    struct node **group;
+    uint32_t n_group;
+    bool group_all;
+    struct order *order;
+    uint32_t n_order;
+    struct node *limit, *offset;
+};
+
+enum statement_kind { STATEMENT_SELECT, STATEMENT_SHOW_TABLES, STATEMENT_DESCRIBE };
+
+struct statement {
+    enum statement_kind kind;
+    bool explain, analyze;
+    struct select *select;
+    const char *names[3]; /* DESCRIBE */
+    uint32_t pos;
+};
+
+/* -EINVAL: "line 1, column 8: ...".  -ENOMEM. */
+int sql_parse(struct arena *a, const char *text, size_t size, struct statement *ret);
+
+/* err_set() with "line L, column C: " before it.  Gives code. */
+int sql_error(const char *text, size_t size, uint32_t pos, int code, const char *format, ...)
+    __attribute__((format(printf, 5, 6)));
+
+/* "interval '5 min'", "1 day 2 hours", "01:30:00", "90" (seconds) as ns. */
+int sql_parse_interval(const char *text, size_t size, int64_t *ret);
+/* "2024-05-01", "2024-05-01 10:00:00.5", "...T...Z", "+02:00": ns since the epoch. */
+int sql_parse_timestamp(const char *text, size_t size, int64_t *ret);
+
+#endif

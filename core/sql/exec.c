@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/exec.c - the plain operators: filter, project, limit, distinct, append.
+ *
+ * The query's thread only.  None of them moves a row: they narrow selections and compute vectors.
+ */
+#include "core/sql/sqlint.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/err.h"
+
+/* ---- filter ---- */
+
+/* One condition: `column compare constant` on fixed-width values runs without steps. */
+struct condition {
+    struct program *program;
+    const struct vec *v;
+    int compare; /* 0: by program; else '<', 'l' (<=), '>', 'g' (>=), '=', 'n' (<>) */
+    int64_t integer;
+    double number;
+};
+
+struct filter {
+    struct condition *conditions;
+    uint32_t n;
+    uint16_t *sel[2];
+};
+
+#define NARROW(test)                                                                               \
+    do {                                                                                           \
+        if (from) {                                                                                \
+            for (uint32_t k = 0; k < n; k++) {                                                     \
+                uint32_t i = from[k];                                                              \
+                to[m] = (uint16_t)i;                                                               \
+                m += (test);                                                                       \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (uint32_t i = 0; i < n; i++) {                                                     \
+                to[m] = (uint16_t)i;                                                               \
+                m += (test);                                                                       \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+static uint32_t narrow_ints(const struct condition *c, const uint16_t *from, uint32_t n, uint16_t *to)
+{
+    const int64_t *v = c->v->i, x = c->integer;
+    uint32_t m = 0;
+    if (c->compare == '<')
+        NARROW(v[i] < x);
+    else if (c->compare == 'l')
+        NARROW(v[i] <= x);
+    else if (c->compare == '>')
+        NARROW(v[i] > x);
+    else if (c->compare == 'g')
+        NARROW(v[i] >= x);
+    else if (c->compare == '=')
+        NARROW(v[i] == x);
+    else
+        NARROW(v[i] != x);
+    return m;
+}
+
+/* NaN is larger than everything: PostgreSQL's order.  x itself is never NaN here. */
+static uint32_t narrow_doubles(const struct condition *c, const uint16_t *from, uint32_t n,
+                               uint16_t *to)
+{
+    const double *v = c->v->d, x = c->number;
+    uint32_t m = 0;
+    if (c->compare == '<')
+        NARROW(v[i] < x);
+    else if (c->compare == 'l')
+        NARROW(v[i] <= x);
+    else if (c->compare == '>')
+        NARROW(!(v[i] <= x));
+    else if (c->compare == 'g')
+        NARROW(!(v[i] < x));
+    else if (c->compare == '=')
+        NARROW(v[i] == x);
+    else
+        NARROW(v[i] != x);
+    return m;
+}
+
+static uint32_t without_nulls(const struct vec *v, uint16_t *sel, uint32_t n)
+{
+    uint32_t m = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        uint16_t i = sel[k];
+        sel[m] = i;
+        m += !v->null[i];
+    }
+    return m;
+}
+
+static int apply(const struct condition *c, const uint16_t *from, uint32_t n, uint16_t *to)
+{
+    if (!c->compare)
+        return sql_run_filter(c->program, from, n, to);
+    uint32_t m = c->v->type == SQL_DOUBLE ? narrow_doubles(c, from, n, to)
+                                          : narrow_ints(c, from, n, to);
+    return (int)(c->v->has_null ? without_nulls(c->v, to, m) : m);
+}
+
+static int next_filter(struct op *op)
+{
+    struct filter *f = op->state;
+    int rc = sql_next(op->child);
+    if (rc <= 0)
+        return rc;
+    const struct batch *in = &op->child->out;
+    const uint16_t *sel = in->sel;
+    uint32_t n = in->n_sel;
+    for (uint32_t i = 0; i < f->n && n; i++) {
+        uint16_t *to = f->sel[i % 2];
+        int m = apply(&f->conditions[i], sel, n, to);
+        if (m < 0)
+            return m;
+        if ((uint32_t)m < n || sel) {
+            sel = to;
+            n = (uint32_t)m;
+        }
+    }
+    op->out = (struct batch){.n = in->n, .sel = n == in->n ? NULL : sel, .n_sel = n, .v = in->v};
+    return 1;
+}
+
+static int compare_code(const struct expr *e)
+{
+    const char *name = e->func->name;
+    if (strcmp(name, "<>") == 0)
+        return 'n';
+    if (!strchr("<>=", name[0]))
+        return 0;
+    return name[1] == '=' ? (name[0] == '<' ? 'l' : 'g') : name[0];
+}
+
+static void try_fast(struct condition *c, struct batch *in, const struct expr *e)
+{
+    if (e->kind != EXPR_CALL || e->n_args != 2 || e->args[0]->kind != EXPR_COLUMN ||
+        e->args[1]->kind != EXPR_CONST || sql_is_textual(e->args[0]->type) ||
+        e->args[1]->value.type != e->args[0]->type || e->args[0]->type == SQL_BOOL)
+        return;
+    const struct sql_value *x = &e->args[1]->value;
+    if (x->type == SQL_DOUBLE && x->number != x->number)
+        return;
+    c->compare = compare_code(e);
+    c->v = &in->v[e->args[0]->column];
+    c->integer = x->integer;
+    c->number = x->number;
+}
+
+static void pass_want(struct op *op, uint32_t column)
+{
+    sql_want(op->child, column);
+}
+
+int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op **ret)
+{
+    struct query *q = child->q;
+    struct op *op = sql_op(q, next_filter, "filter", child->n_cols);
+    struct filter *f = op ? sql_get(q, 1, sizeof(*f)) : NULL;
+    if (!f)
+        return -ENOMEM;
+    op->child = child;
+    op->state = f;
+    op->on_want = pass_want;
+    memcpy(op->cols, child->cols, child->n_cols * sizeof(*op->cols));
+    op->out.v = child->out.v;
+    f->n = n;
+    f->conditions = sql_get(q, n, sizeof(*f->conditions));
+    f->sel[0] = sql_get(q, SQL_ROWS, sizeof(uint16_t));
+    f->sel[1] = sql_get(q, SQL_ROWS, sizeof(uint16_t));
+    if (!f->conditions || !f->sel[0] || !f->sel[1])
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        try_fast(&f->conditions[i], &child->out, conjuncts[i]);
+        if (f->conditions[i].compare)
+            continue;
+        int rc = sql_compile(q, &child->out, &conjuncts[i], 1, &f->conditions[i].program);
+        if (rc < 0)
+            return rc;
+    }
+    *ret = op;
+    return 0;
+}
+
+/* ---- project ---- */
+
+struct project {
+    struct program *program;
+    struct expr **exprs;
+    struct vec **results;
+};
+
+static int next_project(struct op *op)
+{
+    struct project *p = op->state;
+    int rc = sql_next(op->child);
+    if (rc <= 0)
+        return rc;
+    rc = sql_run_program(p->program, p->results);
+    if (rc < 0)
+        return rc;
+    for (uint32_t c = 0; c < op->n_cols; c++)
+        op->out.v[c] = *p->results[c];
+    op->out.n = op->child->out.n;
+    op->out.sel = op->child->out.sel;
+    op->out.n_sel = op->child->out.n_sel;
+    return 1;
+}
+
+int sql_project(struct op *child, struct expr **exprs, struct col *cols, uint32_t n,
+                struct op **ret)
+{
+    struct query *q = child->q;
+    struct op *op = sql_op(q, next_project, "project", n);
+    struct project *p = op ? sql_get(q, 1, sizeof(*p)) : NULL;
+    if (!p)
+        return -ENOMEM;
+    op->child = child;
+    op->state = p;
+    p->exprs = sql_get(q, n, sizeof(struct expr *));
+    p->results = sql_get(q, n, sizeof(*p->results));
+    if (!p->exprs || !p->results)
+        return -ENOMEM;
+    memcpy(p->exprs, exprs, n * sizeof(struct expr *));
+    for (uint32_t c = 0; c < n; c++) {
+        op->cols[c] = cols[c];
+        op->cols[c].type = exprs[c]->type;
+        op->cols[c].dict = exprs[c]->kind == EXPR_COLUMN && child->cols[exprs[c]->column].dict;
+        op->out.v[c] = (struct vec){.type = exprs[c]->type};
+    }
+    *ret = op;
+    return sql_compile(q, &child->out, exprs, n, &p->program);
+}
+
+const struct expr *sql_project_expr(const struct op *op, uint32_t column)
+{
+    return op->next == next_project ? ((const struct project *)op->state)->exprs[column] : NULL;
+}
+
+/* ---- limit ---- */
+
+struct limit {
+    uint64_t left, skip;
+    uint16_t *sel;
+};
+
+static int next_limit(struct op *op)
+{
+    struct limit *l = op->state;
+    if (l->left == 0)
+        return 0;
+    int rc = sql_next(op->child);
+    if (rc <= 0)
+        return rc;
+    const struct batch *in = &op->child->out;
+    uint32_t skip = l->skip < in->n_sel ? (uint32_t)l->skip : in->n_sel;
+    uint32_t n = in->n_sel - skip;
+    n = l->left < n ? (uint32_t)l->left : n;
+    l->skip -= skip;
+    l->left -= n;
+    memcpy(l->sel, (in->sel ? in->sel : op->q->all) + skip, n * sizeof(*l->sel));
+    op->out = (struct batch){.n = in->n, .sel = l->sel, .n_sel = n, .v = in->v};
+    return 1;
+}
+
+int sql_limit(struct op *child, uint64_t limit, uint64_t offset, struct op **ret)
+{
+    struct query *q = child->q;
+    struct op *op = sql_op(q, next_limit, "limit", child->n_cols);
+    struct limit *l = op ? sql_get(q, 1, sizeof(*l)) : NULL;
+    if (!l || !(l->sel = sql_get(q, SQL_ROWS, sizeof(uint16_t))))
+        return -ENOMEM;
+    l->left = limit;
+    l->skip = offset;
+    op->child = child;
+    op->state = l;
+    op->on_want = pass_want;
+    op->out.v = child->out.v;
+    memcpy(op->cols, child->cols, child->n_cols * sizeof(*op->cols));
+    op->detail = limit == UINT64_MAX ? sql_getf(q, "offset %llu", (unsigned long long)offset)
+                                     : sql_getf(q, "%llu", (unsigned long long)limit);
+    *ret = op;
+    return op->detail ? 0 : -ENOMEM;
+}
+
+/* ---- distinct: the first of equal rows, as it comes ---- */
+
+struct distinct {
+    struct keys keys;
+    struct vec **v;
+    uint32_t *numbers;
+    uint16_t *sel;
+};
+
+static int next_distinct(struct op *op)
+{
+    struct distinct *d = op->state;
+    int rc = sql_next(op->child);
+    if (rc <= 0)
+        return rc;
+    const struct batch *in = &op->child->out;
+    uint32_t known = d->keys.n, m = 0;
+    rc = sql_keys_add(&d->keys, d->v, in->sel, in->n_sel, d->numbers);
+    if (rc < 0)
+        return rc;
+    for (uint32_t k = 0; k < in->n_sel; k++) {
+        d->sel[m] = in->sel ? in->sel[k] : (uint16_t)k;
+        if (d->numbers[k] == known) { /* numbers are given in order of arrival */
+            known++;
+            m++;
+        }
+    }
+    op->out = (struct batch){.n = in->n, .sel = d->sel, .n_sel = m, .v = in->v};
+    return 1;
+}
+
+int sql_distinct(struct op *child, struct op **ret)
+{
+    struct query *q = child->q;
+    struct op *op = sql_op(q, next_distinct, "distinct", child->n_cols);
+    struct distinct *d = op ? sql_get(q, 1, sizeof(*d)) : NULL;
+    enum sql_type *types = sql_get(q, child->n_cols, sizeof(*types));
+    bool *dict = sql_get(q, child->n_cols, sizeof(*dict));
+    if (!d || !types || !dict)
+        return -ENOMEM;
+    op->child = child;
+    op->state = d;
+    op->out.v = child->out.v;
+    memcpy(op->cols, child->cols, child->n_cols * sizeof(*op->cols));
+    d->v = sql_get(q, child->n_cols, sizeof(*d->v));
+    d->numbers = sql_get(q, SQL_ROWS, sizeof(*d->numbers));
+    d->sel = sql_get(q, SQL_ROWS, sizeof(*d->sel));
+    if (!d->v || !d->numbers || !d->sel)
+        return -ENOMEM;
+    for (uint32_t c = 0; c < child->n_cols; c++) {
+        types[c] = child->cols[c].type;
+        dict[c] = child->cols[c].dict;
+        d->v[c] = &child->out.v[c];
+        sql_want(child, c);
+    }
+    *ret = op;
+    return sql_keys_init(&d->keys, q, types, dict, child->n_cols);
+}
+
+/* ---- append: union all ---- */
+
+static int next_append(struct op *op)
+{
+    struct op **side = op->state;
+    for (;;) {
+        int rc = sql_next(*side);
+        if (rc < 0 || (rc == 0 && *side == op->right))
+            return rc;
+        if (rc == 0) {
+            *side = op->right;
+            continue;
+        }
+        memcpy(op->out.v, (*side)->out.v, op->n_cols * sizeof(struct vec));
+        op->out.n = (*side)->out.n;
+        op->out.sel = (*side)->out.sel;
+        op->out.n_sel = (*side)->out.n_sel;
+        return 1;
+    }
+}
+
+int sql_append(struct op *left, struct op *right, struct op **ret)
+{
+    struct query *q = left->q;
+    struct op *op = sql_op(q, next_append, "union all", left->n_cols);
+    struct op **side = op ? sql_get(q, 1, sizeof(*side)) : NULL;
+    if (!side)
+        return -ENOMEM;
+    *side = left;
+    op->child = left;
+    op->right = right;
+    op->state = side;
+    for (uint32_t c = 0; c < left->n_cols; c++) {
+        op->cols[c] = left->cols[c];
+        op->cols[c].dict = left->cols[c].dict && right->cols[c].dict;
+        op->out.v[c] = (struct vec){.type = op->cols[c].type};
+        sql_want(left, c);
+        sql_want(right, c);
+    }
+    *ret = op;
+    return 0;
+}

@@ -1,0 +1,615 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/expr.c - typed expressions made into a flat list of steps, and the list run over a batch.
+ *
+ * A step computes one vector.  Conditional parts (case, coalesce, and, or) narrow the selection on
+ * a small stack, so that `case when x <> 0 then 1 / x end` never divides by zero.  A predicate on
+ * one dictionary column is computed once per distinct id and remembered.
+ * The query's thread only.
+ */
+#include "core/sql/sqlint.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/err.h"
+
+enum {
+    STEP_CALL,           /* run the kernel; rows with NULL arguments are NULL */
+    STEP_CALL_NULLS,     /* run the kernel, which looks at NULLs itself */
+    STEP_PUSH,           /* a new frame with the same rows; dst starts without NULLs */
+    STEP_PUSH_TRUE,      /* a new frame: rows where a is true */
+    STEP_POP,
+    STEP_KEEP_NOT_TRUE,  /* narrow this frame to rows where a is false or NULL */
+    STEP_KEEP_NOT_FALSE,
+    STEP_KEEP_NULL,
+    STEP_COPY,           /* dst = a */
+    STEP_NULL,           /* dst = NULL */
+    STEP_AND,            /* dst = dst and a */
+    STEP_OR
+};
+
+struct frame {
+    const uint16_t *sel;
+    uint32_t n;
+    uint16_t *room;
+};
+
+struct program {
+    struct run run;
+    struct batch *input;
+    struct step *steps;
+    uint32_t n_steps, room_steps;
+    struct vec **results;
+    uint32_t n_results;
+    struct frame *frames;
+    uint32_t depth, max_depth;
+    uint16_t *live; /* rows without NULL arguments */
+    struct arena scratch;
+};
+
+/* ---- sets of constants ---- */
+
+struct in_set {
+    bool textual;
+    uint32_t n, mask;
+    uint32_t *slots;
+    uint64_t *words;
+    struct text *texts;
+};
+
+static uint64_t word_of(const struct sql_value *v)
+{
+    uint64_t w = 0;
+    double d = v->number + 0.0;
+    if (v->type == SQL_DOUBLE)
+        memcpy(&w, &d, sizeof(w));
+    else if (v->type == SQL_BOOL)
+        w = v->boolean;
+    else
+        memcpy(&w, &v->integer, sizeof(w));
+    return w;
+}
+
+static uint32_t *set_slot(const struct in_set *s, uint64_t word, struct text t)
+{
+    uint64_t hash = s->textual ? sql_hash_bytes(t.data, t.size) : sql_hash_bytes(&word, 8);
+    uint32_t at = (uint32_t)hash & s->mask;
+    for (; s->slots[at]; at = (at + 1) & s->mask) {
+        uint32_t id = s->slots[at] - 1;
+        if (s->textual ? s->texts[id].size == t.size && !memcmp(s->texts[id].data, t.data, t.size)
+                       : s->words[id] == word)
+            break;
+    }
+    return &s->slots[at];
+}
+
+int sql_make_set(struct query *q, struct expr *in, const struct sql_value *values, uint32_t n)
+{
+    struct in_set *s = sql_get(q, 1, sizeof(*s));
+    uint32_t room = 8;
+    while (room < 2 * (uint64_t)n)
+        room *= 2;
+    if (!s)
+        return -ENOMEM;
+    s->textual = sql_is_textual(in->args[0]->type);
+    s->mask = room - 1;
+    s->slots = sql_get(q, room, sizeof(*s->slots));
+    s->words = s->textual ? NULL : sql_get(q, n, sizeof(*s->words));
+    s->texts = s->textual ? sql_get(q, n, sizeof(*s->texts)) : NULL;
+    if (!s->slots || (s->textual ? !s->texts : !s->words))
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        if (values[i].type == SQL_NULL) {
+            in->null_in = true;
+            continue;
+        }
+        struct text t = {NULL, 0};
+        if (s->textual)
+            t = (struct text){values[i].text.data, values[i].text.size};
+        uint64_t word = s->textual ? 0 : word_of(&values[i]);
+        uint32_t *slot = set_slot(s, word, t);
+        if (*slot)
+            continue;
+        if (s->textual)
+            s->texts[s->n] = t;
+        else
+            s->words[s->n] = word;
+        *slot = ++s->n;
+    }
+    in->set = s;
+    return 0;
+}
+
+static int run_in(struct run *r, struct step *st, const uint16_t *sel, uint32_t n)
+{
+    const struct in_set *s = st->expr->set;
+    const struct vec *a = st->a[0];
+    (void)r;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        uint64_t word = 0;
+        double d = a->type == SQL_DOUBLE ? a->d[i] + 0.0 : 0;
+        if (a->type == SQL_DOUBLE)
+            memcpy(&word, &d, sizeof(d));
+        else if (!s->textual)
+            memcpy(&word, &a->i[i], sizeof(word));
+        bool found = *set_slot(s, word, s->textual ? a->t[i] : (struct text){NULL, 0}) != 0;
+        if (!found && st->expr->null_in)
+            sql_set_null(st->dst, i);
+        st->dst->i[i] = found != st->expr->negated;
+    }
+    return 0;
+}
+
+/* ---- compiling ---- */
+
+static struct step *add_step(struct program *p, int op, struct vec *dst, struct vec *a)
+{
+    struct query *q = p->run.q;
+    if (p->n_steps == p->room_steps) {
+        uint32_t room = p->room_steps ? 2 * p->room_steps : 16;
+        struct step *more = sql_get(q, room, sizeof(*more));
+        if (!more)
+            return NULL;
+        if (p->n_steps)
+            memcpy(more, p->steps, p->n_steps * sizeof(*more));
+        p->steps = more;
+        p->room_steps = room;
+    }
+    struct step *s = &p->steps[p->n_steps++];
+    *s = (struct step){.op = op, .dst = dst, .a = {a}};
+    if (op == STEP_PUSH || op == STEP_PUSH_TRUE)
+        p->depth++;
+    if (op == STEP_POP)
+        p->depth--;
+    if (p->depth > p->max_depth)
+        p->max_depth = p->depth;
+    return s;
+}
+
+static struct vec *new_vec(struct program *p, enum sql_type type)
+{
+    struct vec *v = sql_get(p->run.q, 1, sizeof(*v));
+    return v && sql_vec_room(p->run.q, v, type) == 0 ? v : NULL;
+}
+
+static struct vec *compile_const(struct program *p, const struct expr *e)
+{
+    struct vec *v = new_vec(p, e->type);
+    if (!v)
+        return NULL;
+    v->stable = true;
+    if (e->value.type == SQL_NULL) {
+        v->has_null = true;
+        memset(v->null, 1, SQL_ROWS);
+        return v;
+    }
+    for (uint32_t i = 0; i < SQL_ROWS; i++) {
+        if (sql_is_textual(e->type))
+            v->t[i] = (struct text){e->value.text.data, e->value.text.size};
+        else if (e->type == SQL_DOUBLE)
+            v->d[i] = e->value.number;
+        else
+            v->i[i] = e->type == SQL_BOOL ? e->value.boolean : e->value.integer;
+    }
+    return v;
+}
+
+static struct vec *compile(struct program *p, const struct expr *e);
+
+/* Is it a BOOL of one dictionary column and constants?  Then each id is asked once. */
+static bool by_id(const struct expr *e)
+{
+    if (e->type != SQL_BOOL || !e->args[0]->dict || e->args[0]->kind != EXPR_COLUMN)
+        return false;
+    for (uint32_t i = 1; i < e->n_args; i++)
+        if (e->args[i]->kind != EXPR_CONST || e->args[i]->value.type == SQL_NULL)
+            return false;
+    return true;
+}
+
+static struct vec *compile_call(struct program *p, const struct expr *e)
+{
+    struct query *q = p->run.q;
+    struct vec *args[SQL_CALL_ARGS] = {NULL};
+    bool in = e->kind == EXPR_IN;
+    uint32_t n = in ? 1 : e->n_args;
+    for (uint32_t i = 0; i < n; i++)
+        if (!(args[i] = compile(p, e->args[i])))
+            return NULL;
+    struct vec *dst = new_vec(p, e->type);
+    bool nulls = !in && (e->func->flags & FUNC_NULLS);
+    struct step *s = dst ? add_step(p, nulls ? STEP_CALL_NULLS : STEP_CALL, dst, NULL) : NULL;
+    if (!s)
+        return NULL;
+    s->run = in ? run_in : e->func->run;
+    s->expr = e;
+    s->n_args = n;
+    s->args = sql_get(q, n, sizeof(*s->args));
+    if (!s->args)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        s->args[i] = args[i];
+        if (i < 3)
+            s->a[i] = args[i];
+    }
+    if (n > 0 && !nulls && by_id(e)) {
+        s->n_cache = 1;
+        s->cache = sql_get(q, 1, 1);
+    }
+    return dst;
+}
+
+static struct vec *compile_case(struct program *p, const struct expr *e)
+{
+    struct vec *dst = new_vec(p, e->type), *a;
+    if (!dst || !add_step(p, STEP_PUSH, dst, NULL))
+        return NULL;
+    for (uint32_t i = 0; i + 1 < e->n_args; i += 2) {
+        struct vec *when = compile(p, e->args[i]);
+        if (!when || !add_step(p, STEP_PUSH_TRUE, NULL, when))
+            return NULL;
+        a = compile(p, e->args[i + 1]);
+        if (!a || !add_step(p, STEP_COPY, dst, a) || !add_step(p, STEP_POP, NULL, NULL) ||
+            !add_step(p, STEP_KEEP_NOT_TRUE, NULL, when))
+            return NULL;
+    }
+    if (e->n_args % 2) {
+        a = compile(p, e->args[e->n_args - 1]);
+        if (!a || !add_step(p, STEP_COPY, dst, a))
+            return NULL;
+    } else if (!add_step(p, STEP_NULL, dst, NULL)) {
+        return NULL;
+    }
+    return add_step(p, STEP_POP, NULL, NULL) ? dst : NULL;
+}
+
+/* and, or, coalesce: the first argument for all rows, the next for those it does not decide. */
+static struct vec *compile_chain(struct program *p, const struct expr *e)
+{
+    int keep = e->kind == EXPR_AND   ? STEP_KEEP_NOT_FALSE
+               : e->kind == EXPR_OR  ? STEP_KEEP_NOT_TRUE
+                                     : STEP_KEEP_NULL;
+    int combine = e->kind == EXPR_AND ? STEP_AND : e->kind == EXPR_OR ? STEP_OR : STEP_COPY;
+    struct vec *dst = new_vec(p, e->type);
+    if (!dst || !add_step(p, STEP_PUSH, dst, NULL))
+        return NULL;
+    for (uint32_t i = 0; i < e->n_args; i++) {
+        struct vec *a = compile(p, e->args[i]);
+        if (!a || !add_step(p, i ? combine : STEP_COPY, dst, a))
+            return NULL;
+        if (i + 1 < e->n_args && !add_step(p, keep, NULL, dst))
+            return NULL;
+    }
+    return add_step(p, STEP_POP, NULL, NULL) ? dst : NULL;
+}
+
+static struct vec *compile(struct program *p, const struct expr *e)
+{
+    switch (e->kind) {
+    case EXPR_CONST:
+        return compile_const(p, e);
+    case EXPR_COLUMN:
+        return &p->input->v[e->column];
+    case EXPR_CALL:
+    case EXPR_IN:
+        return compile_call(p, e);
+    case EXPR_AND:
+    case EXPR_OR:
+    case EXPR_COALESCE:
+        return compile_chain(p, e);
+    case EXPR_CASE:
+        return compile_case(p, e);
+    case EXPR_AGG:
+        break;
+    }
+    (void)sql_error(p->run.q->text, p->run.q->size, e->pos, -EINVAL,
+                    "an aggregate cannot stand here");
+    return NULL;
+}
+
+static void program_done(void *arg)
+{
+    struct program *p = arg;
+    arena_done(&p->scratch);
+}
+
+int sql_compile(struct query *q, struct batch *input, struct expr **exprs, uint32_t n,
+                struct program **ret)
+{
+    struct program *p = sql_get(q, 1, sizeof(*p));
+    if (!p)
+        return -ENOMEM;
+    *p = (struct program){.run = {.q = q, .scratch = &p->scratch}, .input = input, .n_results = n};
+    arena_init(&p->scratch, q->mem.limit_bytes);
+    p->results = sql_get(q, n, sizeof(*p->results));
+    if (!p->results || sql_defer(q, program_done, p) < 0)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        p->results[i] = compile(p, exprs[i]);
+        if (!p->results[i])
+            return exprs[i]->kind == EXPR_AGG ? -EINVAL : -ENOMEM;
+    }
+    p->live = sql_get(q, SQL_ROWS, sizeof(*p->live));
+    p->frames = sql_get(q, p->max_depth + 1, sizeof(*p->frames));
+    if (!p->live || !p->frames)
+        return -ENOMEM;
+    for (uint32_t i = 0; i <= p->max_depth; i++)
+        if (!(p->frames[i].room = sql_get(q, SQL_ROWS, sizeof(uint16_t))))
+            return -ENOMEM;
+    *ret = p;
+    return 0;
+}
+
+/* ---- running ---- */
+
+int sql_run_error(struct run *r, const struct step *st, int code, const char *what)
+{
+    return sql_error(r->q->text, r->q->size, st->expr->pos, code, "%s", what);
+}
+
+void *sql_scratch(struct run *r, size_t size)
+{
+    void *m = arena_alloc(r->scratch, size ? size : 1);
+    if (!m)
+        (void)err_set(-ENOMEM, "the texts this query makes do not fit its memory");
+    return m;
+}
+
+/* Rows of the frame for which no argument is NULL; the others become NULL in dst. */
+static uint32_t without_nulls(struct step *st, const uint16_t *sel, uint32_t n, uint16_t *live)
+{
+    uint32_t m = 0;
+    memset(st->dst->null, 0, SQL_ROWS);
+    st->dst->has_null = true;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        uint8_t null = 0;
+        for (uint32_t a = 0; a < st->n_args; a++)
+            null |= (uint8_t)(st->args[a]->type == SQL_NULL ||
+                              (st->args[a]->has_null && st->args[a]->null[i]));
+        st->dst->null[i] = null;
+        live[m] = (uint16_t)i;
+        m += !null;
+    }
+    return m;
+}
+
+static int grow_cache(struct program *p, struct step *st)
+{
+    uint64_t need = intern_last(p->run.q->s->interns) + 1;
+    need += need / 4;
+    uint8_t *more = sql_get(p->run.q, need, 1);
+    if (!more)
+        return -ENOMEM;
+    memcpy(more, st->cache, st->n_cache);
+    st->cache = more;
+    st->n_cache = need;
+    return 0;
+}
+
+/* A predicate of one dictionary column: only ids not seen before are computed. */
+static int run_by_id(struct program *p, struct step *st, const uint16_t *sel, uint32_t n)
+{
+    const uint64_t *ids = st->a[0]->ids;
+    uint16_t unknown[SQL_ROWS];
+    uint32_t m = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        if (ids[i] >= st->n_cache && grow_cache(p, st) < 0)
+            return -ENOMEM;
+        unknown[m] = (uint16_t)i;
+        m += ids[i] < st->n_cache && st->cache[ids[i]] == 0;
+    }
+    if (m) {
+        sql_texts(p->run.q, st->a[0], unknown, m);
+        int rc = st->run(&p->run, st, unknown, m);
+        if (rc < 0)
+            return rc;
+        for (uint32_t k = 0; k < m; k++) {
+            uint32_t i = unknown[k];
+            bool null = st->dst->has_null && st->dst->null[i];
+            st->cache[ids[i]] = null ? 3 : st->dst->i[i] ? 2 : 1;
+        }
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        uint8_t answer = st->cache[ids[i]];
+        st->dst->i[i] = answer == 2;
+        if (answer == 3)
+            sql_set_null(st->dst, i);
+    }
+    return 0;
+}
+
+static int run_call(struct program *p, struct step *st, const uint16_t *sel, uint32_t n)
+{
+    bool nulls = false;
+    st->dst->has_null = false;
+    for (uint32_t a = 0; a < st->n_args && !nulls && st->op == STEP_CALL; a++)
+        nulls = st->args[a]->has_null || st->args[a]->type == SQL_NULL;
+    if (nulls) {
+        n = without_nulls(st, sel, n, p->live);
+        sel = p->live;
+    }
+    if (n == 0)
+        return 0;
+    if (st->cache && st->a[0]->ids)
+        return run_by_id(p, st, sel, n);
+    for (uint32_t a = 0; a < st->n_args; a++)
+        sql_texts(p->run.q, st->args[a], sel, n);
+    return st->run(&p->run, st, sel, n);
+}
+
+static bool is_null(const struct vec *v, uint32_t i)
+{
+    return v->type == SQL_NULL || (v->has_null && v->null[i]);
+}
+
+static void narrow(struct frame *to, const struct frame *from, int op, const struct vec *a)
+{
+    uint32_t m = 0;
+    for (uint32_t k = 0; k < from->n; k++) {
+        uint32_t i = from->sel ? from->sel[k] : k;
+        bool null = is_null(a, i);
+        bool keep = null;
+        if (op == STEP_PUSH_TRUE)
+            keep = !null && a->i[i];
+        else if (op == STEP_KEEP_NOT_TRUE)
+            keep = null || !a->i[i];
+        else if (op == STEP_KEEP_NOT_FALSE)
+            keep = null || a->i[i];
+        to->room[m] = (uint16_t)i; /* m <= k: in place is fine */
+        m += keep;
+    }
+    to->sel = to->room;
+    to->n = m;
+}
+
+static void copy(struct query *q, struct vec *dst, struct vec *a, const struct frame *f)
+{
+    bool textual = sql_is_textual(dst->type);
+    if (textual)
+        sql_texts(q, a, f->sel, f->n);
+    for (uint32_t k = 0; k < f->n; k++) {
+        uint32_t i = f->sel ? f->sel[k] : k;
+        bool null = is_null(a, i);
+        if (null)
+            sql_set_null(dst, i);
+        else if (dst->has_null)
+            dst->null[i] = 0;
+        if (!null && textual)
+            dst->t[i] = a->t[i];
+        else if (!null)
+            dst->i[i] = a->i[i];
+    }
+}
+
+/* Three-valued and / or: `absorbing` (false for and, true for or) wins over NULL. */
+static void combine(struct vec *dst, const struct vec *a, const struct frame *f, bool absorbing)
+{
+    for (uint32_t k = 0; k < f->n; k++) {
+        uint32_t i = f->sel ? f->sel[k] : k;
+        bool x_null = is_null(dst, i), y_null = is_null(a, i);
+        if ((!x_null && (dst->i[i] != 0) == absorbing) || (!y_null && (a->i[i] != 0) == absorbing)) {
+            dst->i[i] = absorbing;
+            if (dst->has_null)
+                dst->null[i] = 0;
+        } else if (x_null || y_null) {
+            sql_set_null(dst, i);
+        } else {
+            dst->i[i] = !absorbing;
+        }
+    }
+}
+
+static int run_step(struct program *p, struct step *st, uint32_t *depth)
+{
+    struct frame *f = &p->frames[*depth];
+    switch (st->op) {
+    case STEP_CALL:
+    case STEP_CALL_NULLS:
+        return run_call(p, st, f->sel, f->n);
+    case STEP_PUSH:
+        if (st->dst) {
+            st->dst->has_null = false;
+            st->dst->stable = false;
+        }
+        f[1].sel = f->sel;
+        f[1].n = f->n;
+        (*depth)++;
+        return 0;
+    case STEP_PUSH_TRUE:
+        narrow(&f[1], f, st->op, st->a[0]);
+        (*depth)++;
+        return 0;
+    case STEP_POP:
+        (*depth)--;
+        return 0;
+    case STEP_COPY:
+        copy(p->run.q, st->dst, st->a[0], f);
+        return 0;
+    case STEP_NULL:
+        for (uint32_t k = 0; k < f->n; k++)
+            sql_set_null(st->dst, f->sel ? f->sel[k] : k);
+        return 0;
+    case STEP_AND:
+    case STEP_OR:
+        combine(st->dst, st->a[0], f, st->op == STEP_OR);
+        return 0;
+    default: /* STEP_KEEP_ ... */
+        narrow(f, f, st->op, st->a[0]);
+        return 0;
+    }
+}
+
+static int run_steps(struct program *p, const uint16_t *sel, uint32_t n)
+{
+    uint32_t depth = 0;
+    p->frames[0].sel = sel;
+    p->frames[0].n = n;
+    if (p->scratch.used_bytes) {
+        arena_done(&p->scratch);
+        arena_init(&p->scratch, p->run.q->mem.limit_bytes);
+    }
+    for (uint32_t i = 0; i < p->n_steps; i++) {
+        int rc = run_step(p, &p->steps[i], &depth);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+int sql_run_program_on(struct program *p, const uint16_t *sel, uint32_t n, struct vec **results)
+{
+    int rc = run_steps(p, sel, n);
+    if (rc == 0 && results)
+        memcpy(results, p->results, p->n_results * sizeof(*results));
+    return rc;
+}
+
+int sql_run_program(struct program *p, struct vec **results)
+{
+    return sql_run_program_on(p, p->input->sel, p->input->n_sel, results);
+}
+
+int sql_run_filter(struct program *p, const uint16_t *sel, uint32_t n, uint16_t *ret_sel)
+{
+    int rc = run_steps(p, sel, n);
+    struct frame to = {.room = ret_sel}, from = {.sel = sel, .n = n};
+    if (rc < 0)
+        return rc;
+    narrow(&to, &from, STEP_PUSH_TRUE, p->results[0]);
+    return (int)to.n;
+}
+
+int sql_fold(struct query *q, struct expr *e, struct sql_value *ret)
+{
+    struct arena keep = q->mem;
+    struct deferred *deferred = q->deferred;
+    struct batch none = {.n = 1, .n_sel = 1};
+    struct program *p;
+    struct vec *result;
+    q->deferred = NULL; /* what this needs is thrown away at once, not kept for the whole query */
+    arena_init(&q->mem, keep.limit_bytes);
+    int rc = sql_compile(q, &none, &e, 1, &p);
+    if (rc == 0)
+        rc = sql_run_program(p, &result);
+    struct sql_value v = {.type = SQL_NULL};
+    if (rc == 0)
+        v = sql_vec_value(q, result, 0);
+    struct arena used = q->mem;
+    struct query temporary = {.mem = used, .deferred = q->deferred};
+    q->mem = keep;
+    q->deferred = deferred;
+    if (rc == 0 && sql_is_textual(v.type)) {
+        struct text t = sql_copy_text(q, (struct text){v.text.data, v.text.size});
+        v.text.data = t.data;
+        rc = t.data ? 0 : -ENOMEM;
+    }
+    sql_query_done(&temporary);
+    if (rc == 0)
+        *ret = v;
+    return rc;
+}

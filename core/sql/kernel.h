@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/kernel.h - how a function over vectors is written: loops with and without a selection.
+ *
+ * A kernel computes st->dst for the named rows; rows with NULL arguments are not among them.
+ * Private to func*.c and cast.c.
+ */
+#ifndef CORE_SQL_KERNEL_H
+#define CORE_SQL_KERNEL_H
+
+#include "core/sql/sqlint.h"
+
+#define KERNEL(name)                                                                               \
+    static int name(struct run *r __attribute__((unused)), struct step *st,                        \
+                    const uint16_t *sel, uint32_t n)
+
+/* For each row i do `...`: the loop without a selection is written out so that it stays tight. */
+#define ROWS(...)                                                                                  \
+    do {                                                                                           \
+        if (sel) {                                                                                 \
+            for (uint32_t k = 0; k < n; k++) {                                                     \
+                uint32_t i = sel[k];                                                               \
+                __VA_ARGS__                                                                        \
+            }                                                                                      \
+        } else {                                                                                   \
+            for (uint32_t i = 0; i < n; i++) {                                                     \
+                __VA_ARGS__                                                                        \
+            }                                                                                      \
+        }                                                                                          \
+    } while (0)
+
+extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[];
+
+int sql_compare_text(struct text a, struct text b);
+
+#endif

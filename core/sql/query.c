@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/query.c - one query's memory, limits and the small helpers every operator needs.
+ *
+ * The query's thread only.  Nothing here knows SQL.
+ */
+#include "core/sql/sqlint.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+
+#define DEFAULT_MEMORY_BYTES (UINT64_C(256) << 20)
+
+struct deferred {
+    void (*fn)(void *arg);
+    void *arg;
+    struct deferred *next;
+};
+
+int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size,
+                   const struct sql_options *o)
+{
+    static const struct sql_options none;
+    o = o ? o : &none;
+    *q = (struct query){.s = s, .o = o, .text = text, .size = size};
+    arena_init(&q->mem, (size_t)(o->memory_bytes ? o->memory_bytes : DEFAULT_MEMORY_BYTES));
+    uint64_t begin = clock_monotonic();
+    /* Even for a dead process' store: now() is the asker's now. */
+    q->now_utc = (int64_t)begin + clock_utc_offset();
+    q->deadline = o->timeout_ns ? begin + o->timeout_ns : 0;
+    q->all = sql_get(q, SQL_ROWS, sizeof(*q->all));
+    if (!q->all) {
+        sql_query_done(q);
+        return -ENOMEM;
+    }
+    for (uint32_t i = 0; i < SQL_ROWS; i++)
+        q->all[i] = (uint16_t)i;
+    return 0;
+}
+
+void sql_query_done(struct query *q)
+{
+    for (struct deferred *d = q->deferred; d; d = d->next)
+        d->fn(d->arg);
+    q->deferred = NULL;
+    arena_done(&q->mem);
+}
+
+static void say_no_memory(struct query *q)
+{
+    if (q->mem.limit_bytes && q->mem.used_bytes + (q->mem.limit_bytes >> 3) > q->mem.limit_bytes)
+        (void)err_set(-ENOMEM,
+                      "the query needs more than its %zu MiB of memory; ask for fewer rows or "
+                      "groups, or for an aggregate",
+                      q->mem.limit_bytes >> 20);
+    else
+        (void)err_set(-ENOMEM, "no memory for the query (it may use %zu MiB)",
+                      q->mem.limit_bytes >> 20);
+}
+
+void *sql_get(struct query *q, size_t count, size_t size)
+{
+    void *m = arena_zalloc(&q->mem, count ? count : 1, size ? size : 1);
+    if (!m)
+        say_no_memory(q);
+    return m;
+}
+
+char *sql_getf(struct query *q, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    size_t size = n < 0 ? 0 : (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1;
+    char *copy = arena_text(&q->mem, text, size);
+    if (!copy)
+        say_no_memory(q);
+    return copy;
+}
+
+struct text sql_copy_text(struct query *q, struct text t)
+{
+    char *copy = arena_text(&q->mem, t.data ? t.data : "", t.size);
+    if (!copy)
+        say_no_memory(q);
+    return (struct text){copy, t.size};
+}
+
+int sql_defer(struct query *q, void (*fn)(void *arg), void *arg)
+{
+    struct deferred *d = sql_get(q, 1, sizeof(*d));
+    if (!d)
+        return -ENOMEM;
+    *d = (struct deferred){fn, arg, q->deferred};
+    q->deferred = d;
+    return 0;
+}
+
+int sql_check(struct query *q)
+{
+    if (q->o->cancel && atomic_load_explicit(q->o->cancel, memory_order_relaxed))
+        return err_set(-ECANCELED, "the query was cancelled");
+    if (q->deadline && clock_monotonic() > q->deadline)
+        return err_set(-ETIMEDOUT, "the query ran longer than its %llu ms and was stopped",
+                       (unsigned long long)(q->o->timeout_ns / NS_PER_MS));
+    return 0;
+}
+
+int sql_saw_table(struct query *q, const struct table *t)
+{
+    for (struct table_seen *s = q->seen; s; s = s->next)
+        if (s->table == t)
+            return 0;
+    struct table_seen *s = sql_get(q, 1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    *s = (struct table_seen){t, q->seen};
+    q->seen = s;
+    return 0;
+}
+
+struct op *sql_op(struct query *q, op_next next, const char *name, uint32_t n_cols)
+{
+    struct op *op = sql_get(q, 1, sizeof(*op));
+    if (!op)
+        return NULL;
+    *op = (struct op){.q = q, .next = next, .name = name, .n_cols = n_cols};
+    op->cols = sql_get(q, n_cols, sizeof(*op->cols));
+    op->out.v = sql_get(q, n_cols, sizeof(*op->out.v));
+    return op->cols && op->out.v ? op : NULL;
+}
+
+int sql_vec_room(struct query *q, struct vec *v, enum sql_type type)
+{
+    *v = (struct vec){.type = type};
+    v->null = sql_get(q, SQL_ROWS, 1);
+    v->data = sql_get(q, SQL_ROWS, sql_is_textual(type) ? sizeof(struct text) : sizeof(int64_t));
+    return v->null && v->data ? 0 : -ENOMEM;
+}
+
+int sql_op_vectors(struct op *op)
+{
+    for (uint32_t c = 0; c < op->n_cols; c++)
+        if (sql_vec_room(op->q, &op->out.v[c], op->cols[c].type) < 0)
+            return -ENOMEM;
+    return 0;
+}
+
+int sql_next(struct op *op)
+{
+    if (op->done)
+        return 0;
+    int rc;
+    uint64_t begin = op->q->analyze ? clock_monotonic() : 0;
+    do {
+        rc = sql_check(op->q);
+        if (rc == 0)
+            rc = op->next(op);
+    } while (rc > 0 && op->out.n_sel == 0);
+    if (op->q->analyze)
+        op->ns += clock_monotonic() - begin;
+    if (rc > 0)
+        op->rows += op->out.n_sel;
+    if (rc <= 0)
+        op->done = true;
+    return rc;
+}
+
+void sql_texts(struct query *q, struct vec *v, const uint16_t *sel, uint32_t n)
+{
+    if (!v->ids)
+        return;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        uint32_t size = 0;
+        const char *data = intern_text(q->s->interns, v->ids[i], &size);
+        v->t[i] = (struct text){data ? data : "", data ? size : 0};
+    }
+}
+
+void sql_set_null(struct vec *v, uint32_t row)
+{
+    if (!v->has_null) {
+        memset(v->null, 0, SQL_ROWS);
+        v->has_null = true;
+    }
+    v->null[row] = 1;
+}
+
+const char *sql_type_name(enum sql_type t)
+{
+    static const char *const names[] = {"null", "boolean", "bigint",    "double",
+                                        "text", "blob",    "timestamp", "interval"};
+    return names[t];
+}
+
+struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t row)
+{
+    struct sql_value r = {.type = v->type};
+    if (v->type == SQL_NULL || (v->has_null && v->null[row]))
+        return (struct sql_value){.type = SQL_NULL};
+    switch (v->type) {
+    case SQL_BOOL:
+        r.boolean = v->i[row] != 0;
+        break;
+    case SQL_DOUBLE:
+        r.number = v->d[row];
+        break;
+    case SQL_TEXT:
+    case SQL_BLOB:
+        if (v->ids) {
+            r.text.data = intern_text(q->s->interns, v->ids[row], &r.text.size);
+            if (!r.text.data)
+                return (struct sql_value){.type = SQL_NULL};
+        } else {
+            r.text.data = v->t[row].data;
+            r.text.size = v->t[row].size;
+        }
+        break;
+    case SQL_NULL:
+    case SQL_INT:
+    case SQL_TIMESTAMP:
+    case SQL_INTERVAL:
+        r.integer = v->i[row];
+        break;
+    }
+    return r;
+}
+
+const char *sql_unit_name(uint32_t unit)
+{
+    static const char *const names[] = {"", "ns", "bytes", "%", "count", "s", "MB"};
+    return unit < sizeof(names) / sizeof(*names) ? names[unit] : "";
+}

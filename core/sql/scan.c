@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/scan.c - where rows come from: stored tables, computed tables, rows kept in memory.
+ *
+ * The query's thread only.  A stored table's columns are used in place (no copy), texts as ids of
+ * the dictionary; a computed table is asked once and its rows are kept until the query ends.
+ */
+#include "core/sql/sqlint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+
+#define BOUNDS_MAX 16
+#define CHECK_EVERY 1024 /* rows of a computed table between looks at limits */
+
+struct scan {
+    const struct table *table;
+    struct store_scan *stored;
+    struct store_batch batch;
+    struct store_bound bounds[BOUNDS_MAX];
+    uint32_t n_bounds;
+    struct rowset *rows; /* computed, or made by the engine */
+    enum sql_type *types;
+    uint32_t next_row;
+    int64_t utc_offset;
+    struct text *tail; /* room for texts of the tail column */
+    struct vec *pending;
+    uint32_t n_pending;
+    int failed;
+};
+
+static enum sql_type column_type(uint32_t type)
+{
+    switch (type) {
+    case PROBING_I64:
+        return SQL_INT;
+    case PROBING_F64:
+        return SQL_DOUBLE;
+    case PROBING_STR:
+        return SQL_TEXT;
+    case PROBING_TIME:
+        return SQL_TIMESTAMP;
+    default:
+        return SQL_BLOB;
+    }
+}
+
+/* ---- stored ---- */
+
+static void close_stored(void *arg)
+{
+    struct scan *s = arg;
+    store_scan_free(s->stored);
+    s->stored = NULL;
+}
+
+static int open_stored(struct op *op)
+{
+    struct scan *s = op->state;
+    struct store_scan_options o = {.from_row = op->q->o->from_row, .bounds = s->bounds,
+                                   .n_bounds = s->n_bounds};
+    for (uint32_t c = 0; c < op->n_cols; c++)
+        if (op->want[c])
+            o.columns[c / 64] |= UINT64_C(1) << (c % 64);
+    int rc = store_scan_new(op->q->s->store, s->table, &o, &s->stored);
+    return rc < 0 ? rc : sql_defer(op->q, close_stored, s);
+}
+
+static void find_nulls(struct vec *v, uint32_t n)
+{
+    const uint64_t *cells = v->ids ? v->ids : (const uint64_t *)(const void *)v->i;
+    uint64_t null = v->ids ? PROBING_NULL_ID
+                    : v->type == SQL_DOUBLE ? PROBING_NULL_F64
+                                            : (uint64_t)PROBING_NULL_I64;
+    uint8_t any = 0;
+    for (uint32_t i = 0; i < n; i++)
+        any |= v->null[i] = cells[i] == null;
+    v->has_null = any;
+}
+
+static void tail_texts(struct scan *s, struct vec *v)
+{
+    const struct store_batch *b = &s->batch;
+    v->t = s->tail;
+    v->ids = NULL;
+    v->has_null = false;
+    v->stable = false; /* the store's page may go when its transaction is renewed */
+    for (uint32_t i = 0; i < b->n_rows; i++) {
+        uint32_t size = b->tail_offsets[i + 1] - b->tail_offsets[i];
+        v->t[i] = (struct text){(const char *)b->tails + b->tail_offsets[i], size};
+        if (size == 0)
+            sql_set_null(v, i);
+    }
+}
+
+static int next_stored(struct op *op)
+{
+    struct scan *s = op->state;
+    int rc = s->stored ? 0 : open_stored(op);
+    if (rc < 0)
+        return rc;
+    rc = store_scan_next(s->stored, &s->batch);
+    if (rc <= 0) {
+        op->pruned = store_scan_pruned(s->stored, &op->segments);
+        return rc;
+    }
+    for (uint32_t c = 0; c < op->n_cols; c++) {
+        struct vec *v = &op->out.v[c];
+        if (!op->want[c])
+            continue;
+        if (s->table->has_tail && c == op->n_cols - 1) {
+            tail_texts(s, v);
+            continue;
+        }
+        if (sql_is_textual(v->type))
+            v->ids = &s->batch.cells[c]->u;
+        else
+            v->data = (void *)(uintptr_t)s->batch.cells[c];
+        v->has_null = false;
+        if (s->batch.has_null[c])
+            find_nulls(v, s->batch.n_rows);
+    }
+    op->out.n = op->out.n_sel = s->batch.n_rows;
+    return 1;
+}
+
+/* ---- computed ---- */
+
+static int flush_pending(struct op *op)
+{
+    struct scan *s = op->state;
+    struct vec *v[TABLE_COLUMNS_MAX];
+    for (uint32_t c = 0; c < op->n_cols; c++)
+        v[c] = &s->pending[c];
+    int rc = sql_rowset_add(s->rows, v, NULL, s->n_pending);
+    for (uint32_t c = 0; c < op->n_cols; c++)
+        s->pending[c].has_null = false;
+    s->n_pending = 0;
+    return rc;
+}
+
+static int put_cell(struct op *op, struct vec *v, uint32_t row, union probing_cell cell)
+{
+    struct scan *s = op->state;
+    if (sql_is_textual(v->type)) {
+        if (!cell.s) {
+            sql_set_null(v, row);
+            return 0;
+        }
+        v->t[row] = sql_copy_text(op->q, (struct text){cell.s, (uint32_t)strnlen(cell.s, 1u << 24)});
+        return v->t[row].data ? 0 : -ENOMEM;
+    }
+    bool null = v->type == SQL_DOUBLE ? cell.u == PROBING_NULL_F64 : cell.i == PROBING_NULL_I64;
+    if (null)
+        sql_set_null(v, row);
+    v->i[row] = null ? 0 : v->type == SQL_TIMESTAMP
+                               ? (int64_t)((uint64_t)cell.i + (uint64_t)s->utc_offset) : cell.i;
+    return 0;
+}
+
+/* The plugin's emit(): one row. */
+static int take_row(struct probing_rows *out, const union probing_cell *cells, uint32_t n)
+{
+    struct op *op = out->arg;
+    struct scan *s = op->state;
+    if (s->failed)
+        return -ECANCELED;
+    uint32_t row = s->n_pending;
+    for (uint32_t c = 0; c < op->n_cols && s->failed == 0; c++) {
+        if (!op->want[c])
+            continue;
+        if (c >= n)
+            sql_set_null(&s->pending[c], row);
+        else
+            s->failed = put_cell(op, &s->pending[c], row, cells[c]);
+    }
+    s->n_pending++;
+    if (s->failed == 0 && s->n_pending % CHECK_EVERY == 0)
+        s->failed = sql_check(op->q);
+    if (s->failed == 0 && s->n_pending == SQL_ROWS)
+        s->failed = flush_pending(op);
+    return s->failed ? -ECANCELED : 0;
+}
+
+static int run_computed(struct op *op)
+{
+    struct scan *s = op->state;
+    if (atomic_load_explicit(&s->table->retired, memory_order_acquire))
+        return err_set(-ENOENT, "%s.%s is computed by a plugin that is not loaded any more",
+                       s->table->schema, s->table->name);
+    s->rows = sql_get(op->q, 1, sizeof(*s->rows));
+    s->pending = sql_get(op->q, op->n_cols, sizeof(*s->pending));
+    if (!s->rows || !s->pending)
+        return -ENOMEM;
+    for (uint32_t c = 0; c < op->n_cols; c++) {
+        if (sql_vec_room(op->q, &s->pending[c], s->types[c]) < 0)
+            return -ENOMEM;
+        s->pending[c].stable = true;
+    }
+    (void)sql_rowset_init(s->rows, op->q, &op->q->mem, s->types, op->n_cols);
+    s->utc_offset = clock_utc_offset();
+    struct probing_rows out = {.table = s->table, .row = take_row, .arg = op};
+    err_clear();
+    int rc = s->table->scan(s->table->self, &out);
+    if (s->failed)
+        return s->failed;
+    if (rc < 0) {
+        char why[ERR_TEXT_BYTES / 2];
+        (void)snprintf(why, sizeof(why), "%s", err_why(rc));
+        return err_set(rc, "%s.%s: %s", s->table->schema, s->table->name, why);
+    }
+    return flush_pending(op);
+}
+
+static int next_rows(struct op *op)
+{
+    struct scan *s = op->state;
+    int rc = s->rows ? 0 : run_computed(op);
+    if (rc < 0)
+        return rc;
+    if (s->next_row >= s->rows->n)
+        return 0;
+    uint32_t n = s->rows->n - s->next_row;
+    n = n < SQL_ROWS ? n : SQL_ROWS;
+    if (s->rows->n_cols)
+        memcpy(op->out.v, s->rows->chunks[s->next_row / SQL_ROWS], op->n_cols * sizeof(struct vec));
+    op->out.n = op->out.n_sel = n;
+    s->next_row += n;
+    return 1;
+}
+
+/* ---- making them ---- */
+
+static struct op *new_scan(struct query *q, op_next next, uint32_t n_cols)
+{
+    struct op *op = sql_op(q, next, "scan", n_cols);
+    struct scan *s = op ? sql_get(q, 1, sizeof(*s)) : NULL;
+    if (!s)
+        return NULL;
+    op->state = s;
+    op->want = sql_get(q, n_cols, sizeof(*op->want));
+    s->types = sql_get(q, n_cols, sizeof(*s->types));
+    return op->want && s->types ? op : NULL;
+}
+
+int sql_scan_table(struct query *q, const struct table *t, const char *alias, struct op **ret)
+{
+    struct op *op = new_scan(q, t->scan ? next_rows : next_stored, t->n_columns);
+    if (!op)
+        return -ENOMEM;
+    struct scan *s = op->state;
+    s->table = t;
+    for (uint32_t c = 0; c < t->n_columns; c++) {
+        enum sql_type type = column_type(t->columns[c].type);
+        bool tail = t->has_tail && c == t->n_columns - 1;
+        op->cols[c] = (struct col){.name = t->columns[c].name, .table = alias ? alias : t->name,
+                                   .schema = alias ? NULL : t->schema, .type = type,
+                                   .unit = t->columns[c].unit, .doc = t->columns[c].doc,
+                                   .dict = !t->scan && sql_is_textual(type) && !tail};
+        s->types[c] = type;
+        op->out.v[c] = (struct vec){.type = type, .stable = true};
+        if (!t->scan && sql_vec_room(q, &op->out.v[c], type) < 0)
+            return -ENOMEM;
+        if (tail)
+            s->tail = op->out.v[c].t;
+    }
+    op->detail = sql_getf(q, "%s.%s%s", t->schema, t->name, t->scan ? " (computed)" : "");
+    if (!op->detail || sql_saw_table(q, t) < 0)
+        return -ENOMEM;
+    if (!t->scan && !q->s->store)
+        return err_set(-ENOENT, "%s.%s is a stored table and there is no store here", t->schema,
+                       t->name);
+    *ret = op;
+    return 0;
+}
+
+int sql_scan_rowset(struct query *q, struct rowset *rows, struct col *cols, struct op **ret)
+{
+    struct op *op = new_scan(q, next_rows, rows->n_cols);
+    if (!op)
+        return -ENOMEM;
+    struct scan *s = op->state;
+    s->rows = rows;
+    for (uint32_t c = 0; c < rows->n_cols; c++) {
+        op->cols[c] = cols[c];
+        op->out.v[c] = (struct vec){.type = cols[c].type};
+    }
+    op->detail = "values";
+    *ret = op;
+    return 0;
+}
+
+static int next_none(struct op *op)
+{
+    bool *given = op->state;
+    if (*given)
+        return 0;
+    *given = true;
+    op->out.n = op->out.n_sel = 1;
+    return 1;
+}
+
+int sql_scan_none(struct query *q, struct op **ret)
+{
+    struct op *op = sql_op(q, next_none, "one row", 0);
+    if (!op || !(op->state = sql_get(q, 1, sizeof(bool))))
+        return -ENOMEM;
+    *ret = op;
+    return 0;
+}
+
+bool sql_is_scan(const struct op *op, const struct table **ret_table)
+{
+    if (op->next != next_stored)
+        return false;
+    *ret_table = ((const struct scan *)op->state)->table;
+    return true;
+}
+
+void sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value)
+{
+    while (op->next != next_stored) { /* through renamings of views and subqueries */
+        const struct expr *e = sql_project_expr(op, column);
+        if (e) {
+            if (e->kind != EXPR_COLUMN)
+                return;
+            column = e->column;
+        } else if (strcmp(op->name, "filter") != 0) {
+            return;
+        }
+        op = op->child;
+    }
+    struct scan *s = op->state;
+    enum sql_type type = op->cols[column].type;
+    if (s->n_bounds == BOUNDS_MAX || value->value.type != type || sql_is_textual(type) ||
+        type == SQL_BOOL || strcmp(compare, "<>") == 0)
+        return;
+    struct store_bound b = {.column = column};
+    bool real = type == SQL_DOUBLE;
+    if (real && value->value.number != value->value.number)
+        return;
+    b.lo.u = b.hi.u = real ? PROBING_NULL_F64 : (uint64_t)PROBING_NULL_I64;
+    union probing_cell v = {.i = value->value.integer};
+    if (real)
+        v.f = value->value.number;
+    if (compare[0] == '>' || compare[0] == '=')
+        b.lo = v;
+    if (compare[0] == '<' || compare[0] == '=')
+        b.hi = v;
+    if (!real && strcmp(compare, ">") == 0 && v.i < INT64_MAX)
+        b.lo.i++;
+    if (!real && strcmp(compare, "<") == 0 && v.i > INT64_MIN + 1)
+        b.hi.i--;
+    s->bounds[s->n_bounds++] = b;
+}
