@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "names.h"
 #include "plugin.h"
 #include "sink.h"
 #include "threads.h"
@@ -295,6 +296,7 @@ static int show_thread(struct look *l, int32_t tid)
 {
     struct threads_state now;
     struct thread_look t;
+    char name[128];
     if (threads_state(tid, &now) < 0)
         return 0; /* it ended */
     if (!l->all && strncmp(now.name, "probing/", 8) == 0 && l->only != tid)
@@ -310,8 +312,10 @@ static int show_thread(struct look *l, int32_t tid)
         view.syscall = NULL;
     if (view.gil && strcmp(view.state, "idle") == 0)
         view.state = "waiting"; /* others wait for it meanwhile */
-    if (t.state && tid == (int32_t)getpid())
-        view.name = "MainThread"; /* as threading calls it */
+    if (t.state && names_thread(&l->walk, t.state, name, sizeof(name)))
+        view.name = name;
+    else if (t.state && tid == (int32_t)getpid())
+        view.name = "MainThread"; /* as threading would call it */
     int r = l->sink->thread(l->sink, &view);
     if (r == 0)
         r = show_merged(l, &t);
@@ -470,7 +474,7 @@ static int backtrace_scan(void *self, struct probing_rows *out)
 
 static const struct probing_column columns[] = {
     {"thread_id", PROBING_I64, PROBING_PLAIN, "the kernel's id of the thread", {0}},
-    {"thread_name", PROBING_STR, PROBING_PLAIN, "its name, from /proc/self/task", {0}},
+    {"thread_name", PROBING_STR, PROBING_PLAIN, "its name in threading, else in the kernel", {0}},
     {"depth", PROBING_I64, PROBING_PLAIN, "0 is the innermost frame", {0}},
     {"frame_type", PROBING_STR, PROBING_PLAIN, "python or native", {0}},
     {"func", PROBING_STR, PROBING_PLAIN, "function", {0}},

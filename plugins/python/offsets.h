@@ -21,6 +21,7 @@ struct offsets { /* bytes; -1: this version does not have it; offsets_table.h sa
     int co_first_line, co_file, co_name, co_qualname, co_lines, co_bytecode, co_local_names;
     int co_n_locals;
     int tuple_items, var_size, bytes_data, str_length, str_state, str_ascii, str_compact;
+    int is_modules, module_dict, dict_keys, dict_values, type_basic_size, type_keys;
     int frame_size;
     int owner_shim; /* f_owner from this value on: no user's frame; -1: none */
 };

@@ -38,6 +38,12 @@
 /* str_state: str: word of flags */
 /* str_ascii: str: first character of an ASCII one */
 /* str_compact: str: first character of another one */
+/* is_modules: interpreter: sys.modules */
+/* module_dict: module: its dict */
+/* dict_keys: dict: keys object */
+/* dict_values: dict: values of a split dict, else NULL */
+/* type_basic_size: type: size of an instance */
+/* type_keys: heap type: keys that instances share */
 /* frame_size: bytes of a frame that hold the fields above */
 
 /* clang-format off */
@@ -52,7 +58,9 @@ static const struct offsets offsets_table[] = {
         .co_first_line = 40, .co_file = 104, .co_name = 112, .co_qualname = -1,
         .co_lines = 120, .co_bytecode = -1, .co_local_names = 72, .co_n_locals = 28,
         .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
-        .str_state = 32, .str_ascii = 48, .str_compact = 72, .frame_size = 108,
+        .str_state = 32, .str_ascii = 48, .str_compact = 72, .is_modules = 56,
+        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
+        .type_keys = 872, .frame_size = 108,
     },
     { /* 3.9.18 */
         .minor = 9,
@@ -64,7 +72,9 @@ static const struct offsets offsets_table[] = {
         .co_first_line = 40, .co_file = 104, .co_name = 112, .co_qualname = -1,
         .co_lines = 120, .co_bytecode = -1, .co_local_names = 72, .co_n_locals = 28,
         .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
-        .str_state = 32, .str_ascii = 48, .str_compact = 72, .frame_size = 108,
+        .str_state = 32, .str_ascii = 48, .str_compact = 72, .is_modules = 856,
+        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
+        .type_keys = 864, .frame_size = 108,
     },
     { /* 3.10.13 */
         .minor = 10,
@@ -76,7 +86,9 @@ static const struct offsets offsets_table[] = {
         .co_first_line = 40, .co_file = 104, .co_name = 112, .co_qualname = -1,
         .co_lines = 120, .co_bytecode = -1, .co_local_names = 72, .co_n_locals = 28,
         .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
-        .str_state = 32, .str_ascii = 48, .str_compact = 72, .frame_size = 100,
+        .str_state = 32, .str_ascii = 48, .str_compact = 72, .is_modules = 856,
+        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
+        .type_keys = 872, .frame_size = 100,
     },
     { /* 3.11.7, 3.11.2 */
         .minor = 11,
@@ -88,7 +100,9 @@ static const struct offsets offsets_table[] = {
         .co_first_line = 72, .co_file = 112, .co_name = 120, .co_qualname = 128,
         .co_lines = 136, .co_bytecode = 184, .co_local_names = 96, .co_n_locals = 76,
         .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
-        .str_state = 32, .str_ascii = 48, .str_compact = 72, .frame_size = 72,
+        .str_state = 32, .str_ascii = 48, .str_compact = 72, .is_modules = 888,
+        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
+        .type_keys = 872, .frame_size = 72,
     },
     { /* 3.12.1 */
         .minor = 12,
@@ -100,7 +114,9 @@ static const struct offsets offsets_table[] = {
         .co_first_line = 68, .co_file = 112, .co_name = 120, .co_qualname = 128,
         .co_lines = 136, .co_bytecode = 192, .co_local_names = 96, .co_n_locals = 72,
         .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
-        .str_state = 32, .str_ascii = 40, .str_compact = 56, .frame_size = 72,
+        .str_state = 32, .str_ascii = 40, .str_compact = 56, .is_modules = 944,
+        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
+        .type_keys = 880, .frame_size = 72,
     },
     { /* 3.13.0 */
         .minor = 13,
@@ -112,7 +128,9 @@ static const struct offsets offsets_table[] = {
         .co_first_line = 68, .co_file = 112, .co_name = 120, .co_qualname = 128,
         .co_lines = 136, .co_bytecode = 200, .co_local_names = 96, .co_n_locals = 72,
         .tuple_items = 24, .var_size = 16, .bytes_data = 32, .str_length = 16,
-        .str_state = 32, .str_ascii = 40, .str_compact = 56, .frame_size = 72,
+        .str_state = 32, .str_ascii = 40, .str_compact = 56, .is_modules = 7656,
+        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
+        .type_keys = 880, .frame_size = 72,
     },
 };
 /* clang-format on */

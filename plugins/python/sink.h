@@ -68,7 +68,7 @@ struct sink_table {
     const struct probing_host *host;
     struct probing_rows *out;
     struct sink_thread thread;
-    char name[32];
+    char name[128];
 };
 void sink_table_begin(struct sink_table *s, const struct probing_host *h, struct probing_rows *out);
 

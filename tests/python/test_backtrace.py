@@ -149,6 +149,28 @@ time.sleep(600)
     assert [t for t in target.threads("--all").values() if t["name"].startswith("probing/")]
 
 
+def test_names_of_threading(world, python):
+    target = world.start(python, """
+import threading, time
+class Own(threading.Thread):
+    def __init__(self, **more):
+        super().__init__(daemon=True, **more)
+        self.more = 1
+for kind, name in (threading.Thread, "größer"), (Own, "own"):
+    t = kind(target=time.sleep, args=(600,), name=name)
+    t.daemon = True
+    t.start()
+t = Own(target=time.sleep, args=(600,))
+t.__dict__
+t.name = "renamed"
+t.start()
+print("ready", flush=True)
+time.sleep(600)
+""").inject()
+    assert [t["name"] for t in target.threads().values()][:4] == ["MainThread", "größer", "own",
+                                                                  "renamed"]
+
+
 def test_wrong_words(world):
     from conftest import PYTHONS
     python = list(PYTHONS.values())[0]

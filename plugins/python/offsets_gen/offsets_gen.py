@@ -49,6 +49,12 @@ FIELDS = [  # name, comment
     ("str_state", "str: word of flags"),
     ("str_ascii", "str: first character of an ASCII one"),
     ("str_compact", "str: first character of another one"),
+    ("is_modules", "interpreter: sys.modules"),
+    ("module_dict", "module: its dict"),
+    ("dict_keys", "dict: keys object"),
+    ("dict_values", "dict: values of a split dict, else NULL"),
+    ("type_basic_size", "type: size of an instance"),
+    ("type_keys", "heap type: keys that instances share"),
     ("frame_size", "bytes of a frame that hold the fields above"),
 ]
 
@@ -155,6 +161,16 @@ int main(void)
     O(str_length, PyASCIIObject, length)
     O(str_state, PyASCIIObject, state)
     P(str_ascii, sizeof(PyASCIIObject))
+#if V >= 0x030c0000
+    O(is_modules, IS, imports.modules)
+#else
+    O(is_modules, IS, modules)
+#endif
+    P(module_dict, sizeof(PyObject)) /* PyModuleObject's second field, in no public header to 3.9 */
+    O(dict_keys, PyDictObject, ma_keys)
+    O(dict_values, PyDictObject, ma_values)
+    O(type_basic_size, PyTypeObject, tp_basicsize)
+    O(type_keys, PyHeapTypeObject, ht_cached_keys)
     P(str_compact, sizeof(PyCompactUnicodeObject))
     return 0;
 }
