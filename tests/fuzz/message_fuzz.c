@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/fuzz/message_fuzz.c - feed anything to the readers of client bytes: JSON, HTTP, text lines.
+ *
+ * One thread, no socket.  A fuzzer calls LLVMFuzzerTestOneInput(); without one the program replays
+ * the files it is given.  It checks what a reader promises, not what it answers.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/arena.h"
+#include "core/base/buf.h"
+#include "core/server/message.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void must(int held)
+{
+    if (!held)
+        abort();
+}
+
+static void feed_message(const char *text, size_t size)
+{
+    struct arena a;
+    struct message m;
+    int64_t id;
+    arena_init(&a, 64u << 20);
+    if (server_message_parse(&a, text, size, &m, &id) == 0) {
+        must(id >= 0 && id == m.id);
+        must(m.kind != MESSAGE_RUN || (m.argc > 0 && m.argc < MESSAGE_WORDS && !m.argv[m.argc]));
+        must(m.kind != MESSAGE_WATCH || (strlen(m.text) == m.text_size && m.interval_ns > 0));
+    }
+    if (server_message_words(&a, text, size, &m) == 0)
+        must(m.argc > 0 && m.argv[0]);
+    arena_done(&a);
+}
+
+static void feed_http(const char *text, size_t size)
+{
+    struct http_request r;
+    struct buf value;
+    int used = server_http_parse(text, size, &r);
+    must(used <= (int)size);
+    if (used <= 0)
+        return;
+    must(r.path.size > 0 && r.path.data[0] == '/');
+    must(r.path.data >= text && r.path.data + r.path.size <= text + used);
+    buf_init(&value, 4096);
+    int found = server_http_parameter(r.query, "q", &value);
+    must(found <= 0 || memchr(buf_text(&value), 0, value.size) == NULL);
+    buf_done(&value);
+}
+
+static void feed_line(const char *text, size_t size)
+{
+    const char *words[MESSAGE_WORDS];
+    struct arena a;
+    size_t total = 0;
+    arena_init(&a, 64u << 20);
+    int n = server_words_split(&a, text, size, words, MESSAGE_WORDS);
+    for (int i = 0; i < n; i++)
+        total += strlen(words[i]) + 1;
+    must(n <= MESSAGE_WORDS && total <= 2 * size + 2);
+    arena_done(&a);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *copy = malloc(size ? size : 1); /* of the very size: a byte too far is seen by asan */
+    must(copy != NULL);
+    if (size)
+        memcpy(copy, data, size);
+    feed_message(copy, size);
+    feed_http(copy, size);
+    feed_line(copy, size);
+    free(copy);
+    return 0;
+}
+
+/* Weak: a fuzzer, or a driver shared by all targets, brings its own. */
+__attribute__((weak)) int main(int argc, char **argv)
+{
+    static uint8_t data[8 << 20];
+    for (int i = 1; i < argc; i++) {
+        FILE *f = fopen(argv[i], "rb");
+        if (!f) {
+            perror(argv[i]);
+            return 1;
+        }
+        size_t n = fread(data, 1, sizeof(data), f);
+        (void)fclose(f);
+        (void)LLVMFuzzerTestOneInput(data, n);
+    }
+    printf("%d inputs\n", argc - 1);
+    return 0;
+}
