@@ -506,6 +506,9 @@ TEST(survives_the_death_of_the_injector)
 
 int main(void)
 {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return test_skip("the children of a sanitized program are no ordinary targets");
+#endif
     if (system("cc --version >/dev/null 2>&1") != 0)
         return test_skip("no cc to make a library with");
     if (!mkdtemp(folder) || !build(library_path, sizeof library_path, "1.0-test") ||

@@ -129,6 +129,10 @@ TEST(sees_every_kind_of_thread)
     for (int i = 0; i < JOBS; i++) {
         printf("# %s%s: found in %d of 300, whole %d\n", jobs[i].name,
                jobs[i].blocked ? " (signals blocked)" : "", found[i], whole[i]);
+#ifdef __SANITIZE_ADDRESS__
+        if (jobs[i].blocked) /* its frames need the frame pointer, which /proc does not tell */
+            continue;
+#endif
         CHECK(found[i] >= 270); /* between two rounds of its loop a thread is in run_job */
     }
     CHECK_INT(atomic_load(&eintrs), 0);
@@ -245,6 +249,9 @@ TEST(gives_the_signal_back)
 
 int main(void)
 {
+#ifdef __SANITIZE_THREAD__
+    return test_skip("the thread sanitizer holds signals back until a thread waits");
+#endif
     if (stack_process_open(getpid(), &self) < 0)
         return test_skip("cannot read our own memory map");
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);

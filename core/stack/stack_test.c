@@ -112,6 +112,7 @@ static __attribute__((noinline)) int deep(int n)
         return deep(n - 1) + 1; /* the compiler must not make a loop of it */
     CHECK_INT(getcontext(&context), 0);
     take_registers(&context, &r);
+    stack_process_refresh(self, /* maps_too= */ false); /* the stack is another than last time */
     unwound = stack_unwind(self, &r, frames, STACK_FRAMES_MAX, &end);
     return 0;
 }

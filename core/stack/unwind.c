@@ -161,8 +161,10 @@ static bool guess_holds(struct stack_process *p, const struct stack_frame *from,
     const struct module *m = module_at(p, from->ip);
     if (m && m->about.eh_frame_hdr)
         return false;
-    const struct mapping *map = process_mapping_at(p, ip);
-    return sp > from->sp && sp - from->sp < GUESS_MAX_BYTES && map && map->executable;
+    const struct mapping *here = process_mapping_at(p, from->ip);
+    const struct mapping *there = process_mapping_at(p, ip);
+    return sp > from->sp && sp - from->sp < GUESS_MAX_BYTES && here && here->executable && there &&
+           there->executable;
 }
 
 int stack_unwind(struct stack_process *p, const struct stack_registers *r,
