@@ -110,7 +110,6 @@ class Switch:
     def __init__(self, probing, pid):
         self.probing, self.pid, self.on = probing, str(pid), False
         self.run("inject")
-        self.run("plugin", "load", "python")
 
     def run(self, *words):
         subprocess.run([self.probing, "-t", self.pid] + list(words), check=True,

@@ -33,8 +33,8 @@ PYTHONS = [shared.DEBIAN_PYTHON] + (OTHERS or ["another torch"])
 LOADS = 50
 HOOKS_LEFT = ("import torch; "
               "print(type(torch.nn.Module.__dict__['__call__']).__name__, "
-              "type(torch.optim.SGD.__dict__['step']).__name__, "
-              "type(torch.optim.AdamW.__dict__['step']).__name__, "
+              "type(torch.optim.SGD.step).__name__, "
+              "type(torch.optim.AdamW.step).__name__, "
               "type(torch.optim.Optimizer._optimizer_step_code).__name__, "
               "type(torch.autograd.backward).__name__)")
 
