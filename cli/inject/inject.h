@@ -4,8 +4,8 @@
  *
  * One thread of the target is stopped for well under a millisecond at a place where it holds no
  * lock of malloc or the loader, calls dlopen() and probing_start() on a stack of ours, and goes on
- * as if nothing had been: registers, vector state, errno, signal mask and interrupted system call are
- * put back.  If we die in the middle of a call the thread puts itself back.  Own thread only;
+ * as if nothing had been: registers, vector state, errno, signal mask and interrupted system call
+ * are put back.  If we die in the middle of a call the thread puts itself back.  Own thread only;
  * signals of ours are blocked meanwhile, so that Ctrl-C undoes everything first.
  */
 #ifndef CLI_INJECT_INJECT_H
