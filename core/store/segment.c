@@ -531,6 +531,23 @@ int segment_encode(const struct segment_rows *rows, struct buf *out)
 
 /* ---- in ---- */
 
+void segment_sign(void *data, size_t size)
+{
+    uint8_t *p = data;
+    if (size < HEAD_BYTES)
+        return;
+    uint32_t n_columns = load_u32(p + 8);
+    if (n_columns > COLUMNS_MAX || HEAD_BYTES + n_columns * ENTRY_BYTES > size)
+        return;
+    for (uint32_t i = 0; i < n_columns; i++) {
+        uint8_t *entry = p + HEAD_BYTES + (size_t)i * ENTRY_BYTES;
+        uint64_t offset = load_u32(entry + 8), bytes = load_u32(entry + 12);
+        if (offset + bytes <= size)
+            store_u64(entry + 32, checksum(p + offset, bytes));
+    }
+    store_u64(p + 16, checksum(p, 16) ^ checksum(p + HEAD_BYTES, (size_t)n_columns * ENTRY_BYTES));
+}
+
 int segment_open(const void *data, size_t size, struct segment *ret)
 {
     const uint8_t *p = data;

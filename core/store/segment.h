@@ -5,7 +5,7 @@
  * The value of a key (table, first row) in LMDB.  Little-endian:
  *
  *     +0   u32 magic "PSG1"      +4  u32 rows             +8  u16 columns   +10 u16 zero
- *     +12  u32 size of it all    +16 u64 checksum of the columns' entries and the 16 bytes before
+ *     +12  u32 size of it all    +16 u64 checksum of the 16 bytes before and of the entries
  *     +24  columns times 40 bytes:
  *            +0 u8 type (PROBING_I64 ...; +128: the tail)   +1 u8 encoding   +2 u8 shift
  *            +3 u8 flags (1: min and max are known; 2: a null bitmap comes first)
@@ -22,7 +22,7 @@
  *     NONE     nothing: every cell is NULL, or (min known) every cell is min
  *     BLOCKS   integers, shifted left by `shift` afterwards
  *     DIV      doubles: integer / 10^shift          MUL   doubles: integer * 10^-shift
- *     TAIL     u32 bytes of the lengths' blocks, the lengths' blocks, then all bytes one after another
+ *     TAIL     u32 bytes of the lengths' blocks, those blocks, then all tails' bytes
  *
  * A block:   u8 how = width in bits (0 to 56, or 64) + 0x80 if deltas are packed
  *            i64 base, then for deltas i64 first
@@ -65,6 +65,9 @@ struct segment_rows {
 /* Add the segment to `out`.  The cells may be changed (what stands in for a NULL).  -ENOMEM,
  * -ENOBUFS. */
 int segment_encode(const struct segment_rows *rows, struct buf *out);
+
+/* Make the checksums fit what is there: for tests and fuzzers that change segments. */
+void segment_sign(void *data, size_t size);
 
 /* A column's entry, read. */
 struct segment_column {
