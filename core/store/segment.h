@@ -28,7 +28,7 @@
  *            i64 base, then for deltas i64 first
  *            16 * width bytes: 128 unsigned numbers, low bits first
  *     value[i] = base + number[i];   with deltas: value[0] = first, value[i] = value[i-1] + base +
- *     number[i].  With +0x40 (width 0 to 56 only): deltas of deltas, and an i64 first delta follows.
+ *     number[i].  With +0x40 (width up to 56): deltas of deltas, and an i64 first delta follows.
  *
  * DIV and MUL may be followed by exceptions: u32 count, then count times (u32 row, 8 bytes).
  *
