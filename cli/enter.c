@@ -201,7 +201,7 @@ int command_inject(struct target *t, int argc, char **argv)
         printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n",
                result.version, (int)t->pid, (double)result.stopped_ns / 1e6,
                (double)result.total_ns / 1e6);
-    r = load_plugins(t, &o, true);
+    r = load_plugins(t, &o, /* fresh= */ !result.already_there);
     printf("data: %s\n", strstr(t->directory, "/root/") != NULL ? strstr(t->directory, "/root/") + 5
                                                                 : t->directory);
     return r;

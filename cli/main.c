@@ -172,7 +172,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         int r = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
         if (r == 0 && target.kind == TARGET_LIVE)
             return command_forward(&target, argc, argv);
-        return r < 0 && r != -ENOENT ? r : unknown_command(argv[0]);
+        return unknown_command(argv[0]);
     }
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0)

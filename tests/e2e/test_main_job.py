@@ -162,10 +162,10 @@ def test_after_kill_every_row_is_there(world, by):
 
 def test_started_by_pth_hook(world):
     package = ROOT / "plugins" / "python" / "package"
-    # As `pip install` would leave it: a directory on sys.path that holds the .pth file and the package.
-    source = "import site, sys; site.addsitedir(%r)\n" % str(package) + TRAIN.read_text()
+    # As `pip install` would leave it: a directory of site-packages with the .pth file and the package.
     script = world.tmp / "train_with_hook.py"
-    script.write_text(source)
+    script.write_text("import runpy, site\nsite.addsitedir(%r)\n"
+                      "runpy.run_path(%r, run_name='__main__')\n" % (str(package), str(TRAIN)))
     if not has_torch(DEBIAN_PYTHON):
         pytest.skip("no torch for %s" % DEBIAN_PYTHON)
     target = world.start(DEBIAN_PYTHON, "-u", str(script),
@@ -174,7 +174,7 @@ def test_started_by_pth_hook(world):
     assert target.rows("select 1") == [[1]]
     assert target.probing("plugin", "load", "torch").returncode == 0
     wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 0, "rows")
-    assert "tiny" in target.probing("backtrace").stdout or "train_with_hook" in target.probing("backtrace").stdout
+    assert "tiny_transformer.py:" in target.probing("backtrace").stdout
 
 
 def test_started_by_preload(world):
@@ -200,8 +200,8 @@ def test_script_follow(world):
         end = time.monotonic() + 0.5
         wait_for(lambda: time.monotonic() > end, "half a second")
         target.process.send_signal(signal.SIGCONT)
-        line = script.stdout.readline()
-        assert "ms" in line, line
+        assert "slow_step" in script.stdout.readline()  # that it runs
+        assert "ms" in script.stdout.readline()
         rows = wait_for(lambda: target.rows("select step, ms from script.slow_steps"), "slow steps")
         assert all(ms > 0 for _, ms in rows)
     finally:
@@ -214,7 +214,8 @@ def test_script_follow(world):
 
 
 def test_agrees_with_a_timing_by_hand(world):
-    """Average duration of a module, as the target timed it itself, within 5 %."""
+    """Median duration of a module, as the target timed it itself, within 5 %: a median, because a
+    call that another process interrupts is as long as that takes."""
     if not has_torch(DEBIAN_PYTHON):
         pytest.skip("no torch for %s" % DEBIAN_PYTHON)
     target = world.python("""
@@ -235,20 +236,19 @@ class Net(torch.nn.Module):
 net = Net()
 opt = torch.optim.SGD(net.parameters(), lr=0.0)
 x = torch.ones(8, 512)
-spent, calls = 0.0, 0
+times = []
 while True:
     t = time.perf_counter()
     net.busy(x)
-    t = time.perf_counter() - t
-    if torch.nn.Module.__dict__['__call__'].__class__.__name__ != 'function':
-        spent += t; calls += 1
-        if calls % 50 == 0: print('average', spent / calls, flush=True)
+    times.append(time.perf_counter() - t)
     net(x).sum().backward(); opt.step()
-    if calls == 0: print('step', 1, flush=True)
+    if len(times) % 100 == 0: print('median', sorted(times[-100:])[50], flush=True)
 """, python=DEBIAN_PYTHON)
-    target.wait_line("step")
+    target.wait_line("median")
     loaded_torch(target)
-    by_hand = float(target.wait_line(r"average ([\d.]+)").group(1))
-    measured = target.rows("select avg(duration) from python.torch_trace where module = 'busy' "
+    seen = target.output().count("median")
+    wait_for(lambda: target.output().count("median") > seen + 1, "two more medians")
+    by_hand = float(re.findall(r"median ([\d.]+)", target.output())[-1])
+    measured = target.rows("select median(duration) from python.torch_trace where module = 'busy' "
                            "and stage = 'post forward'")[0][0]
     assert measured == pytest.approx(by_hand, rel=0.05)
