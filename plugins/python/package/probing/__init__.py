@@ -73,4 +73,9 @@ def init(listen=None, **settings):
     result = start("\n".join(lines).encode())
     if result < 0:
         raise ProbingError("libprobing.so refused: %s" % os.strerror(-result))
+    # Its thread names itself a moment after start; from here on is_running() must be right.
+    import time
+    deadline = time.monotonic() + 1
+    while not is_running() and time.monotonic() < deadline:
+        time.sleep(0.0005)
     return result == 0
