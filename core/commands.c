@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/commands.c - the built-in commands that need more than the host: SQL, plugins, settings, eject.
+ * core/commands.c - built-in commands that need more than the host: SQL, plugins, settings, eject.
  *
  * Threads: workers.  A command reads its words strictly: what it does not know is an error that
  * names the nearest it does.

@@ -24,7 +24,7 @@ struct store;
 
 /* ---- where this process is found (place.c) ---- */
 
-/*     <root>/<pid>-<start time>[.<n>]/      private (0700); <n> from 2: entered again after an eject
+/*     <root>/<pid>-<start time>[.<n>]/      private (0700); <n> from 2: entered again, or exec
  *         info                              text, "key: value" lines
  *         sock, door, token                 the ways in, while the core runs
  *         data.mdb, lock.mdb                the store

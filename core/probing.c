@@ -71,7 +71,7 @@ static struct probing {
     char plugins[1024];
 } g = {.life = PTHREAD_RWLOCK_INITIALIZER, .guard_fd = -1};
 
-/* Whether this thread's fork holds `life`; the one other thread-local of the core beside the ring. */
+/* Whether this thread's fork holds `life`: the other thread-local of the core is the ring's. */
 static __thread bool fork_locked __attribute__((tls_model("initial-exec")));
 
 EXPORT extern const char probing_version[];
@@ -514,7 +514,7 @@ static void fork_child(void)
         if (g.core.server)
             server_disable_in_child(g.core.server);
         if (g.core.host)
-            host_fork(g.core.host, PROBING_FORK_CHILD);
+            host_disable_in_child(g.core.host);
     }
     if (g.guard_fd != -1)
         (void)close(g.guard_fd);
@@ -651,7 +651,7 @@ static int make_thread(void)
 }
 
 /* Start the core; settings: lines "NAME=VALUE", or NULL.  0: it is starting (the directory's `sock`
- * appears when it is ready, `failed` when it cannot); 1: it runs already, or another copy of it does;
+ * appears when it is ready, `failed` when it cannot); 1: it or another copy of it runs already;
  * -EAGAIN: it is just leaving; -ECHILD: forked from a process where it ran; -E2BIG; -errno. */
 int probing_start(const char *settings)
 {
@@ -680,8 +680,8 @@ int probing_start(const char *settings)
     return r;
 }
 
-/* Leave the process, as `eject` does, and wait for it.  0, -ESRCH: not here, -EBUSY: a plugin's code
- * may still run, -ETIMEDOUT.  For tests and for owners of a process; never from a signal handler. */
+/* Leave the process, as `eject` does, and wait for it.  0, -ESRCH: not here, -EBUSY: code of a
+ * plugin may still run, -ETIMEDOUT.  For tests and a process's owner; never from a handler. */
 int probing_stop(void)
 {
     if (atomic_load_explicit(&g.state, memory_order_acquire) != RUNNING)

@@ -5,8 +5,9 @@ local last = -1
 probing.every("1s", function()
     local median = probing.query([[select median(duration) * 1000 as ms from python.torch_trace
         where stage = 'post step']]):all()[1].ms
-    for r in probing.query(([[select local_step as step, duration * 1000 as ms from python.torch_trace
-            where stage = 'post step' and local_step > %d order by local_step]]):format(last)) do
+    local since = " and local_step > " .. last .. " order by local_step"
+    for r in probing.query([[select local_step as step, duration * 1000 as ms
+            from python.torch_trace where stage = 'post step']] .. since) do
         if median and r.ms > 2 * median then slow:add(r); probing.publish(r) end
         last = r.step
     end

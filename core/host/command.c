@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/host/command.c - the list of commands, and one request's way from a client's words to done().
+ * core/host/command.c - the list of commands, and a request's way from a client's words to done().
  *
  * Threads: host_submit() from any; commands run on workers (worker.c).  A command of a plugin that
  * has stopped stays in the list and answers that it has stopped.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/host/host.c - making and unmaking the host, and the small parts that need no file of their own.
+ * core/host/host.c - making and unmaking the host, and small parts that need no file of their own.
  *
  * Threads: host_new(), _start() and _free() by the owner; host_fork() on the thread that forks.
  */
@@ -147,11 +147,18 @@ int host_append(struct table *t, uint64_t ts, const union probing_cell *cells, u
     return ring_append(t, ts, cells, n, tail, tail_n);
 }
 
+void host_fork(struct host *h, int phase)
+{
+    if (!host_is_off(h))
+        plugins_fork(h, phase);
+}
+
 /* In the child our threads are gone and our locks may be held by them for ever: only flags and raw
  * closes from here.  The path of the door is the parent's and stays. */
-static void forget(struct host *h)
+void host_disable_in_child(struct host *h)
 {
-    atomic_store_explicit(&h->off, true, memory_order_relaxed);
+    if (atomic_exchange_explicit(&h->off, true, memory_order_relaxed))
+        return;
     if (h->control.wake_fd != -1)
         (void)close(h->control.wake_fd);
     if (h->door.listen_fd != -1)
@@ -159,13 +166,5 @@ static void forget(struct host *h)
     for (int i = 0; i < HOST_DOOR_PEERS; i++)
         if (h->door.peers[i] != -1)
             (void)close(h->door.peers[i]);
-}
-
-void host_fork(struct host *h, int phase)
-{
-    if (host_is_off(h))
-        return;
-    if (phase == PROBING_FORK_CHILD)
-        forget(h);
-    plugins_fork(h, phase);
+    plugins_disable_in_child(h);
 }

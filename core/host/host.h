@@ -80,7 +80,7 @@ int host_submit(struct host *h, const struct host_request *r);
 int host_run(struct host *h, int argc, const char *const *argv, struct probing_reply *reply);
 /* Run fn(arg) on the control thread and wait for it (plugin load and the like).  */
 int host_on_control(struct host *h, int (*fn)(void *arg), void *arg);
-/* Name, usage line and flags of every command that can run now, in order of name.        [worker] */
+/* Every command that can run now (name, usage, doc, flags), in order of name.        [worker] */
 int host_commands(struct host *h, int (*fn)(void *arg, const struct probing_command *c), void *arg);
 
 int host_replyf(struct probing_reply *r, const char *format, ...)
@@ -94,21 +94,22 @@ int host_settings_add(struct host *h, const char *owner, const struct probing_co
                       uint32_t stride, int (*set)(void *self, const char *name, const char *value),
                       void *self);
 /* name: "torch.rate".  -ENOENT names the nearest, -EINVAL/-ERANGE say what is allowed, -EBUSY: not
- * LIVE and its owner runs.  A setting of a plugin not loaded yet is kept for it ("pending"): gives 1.
+ * LIVE and its owner runs.  A setting of a plugin not loaded yet is kept for it: gives 1.
  * Numbers may be written with their unit: "10s" or plain ns for PROBING_NS, "64MB" or plain bytes
- * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.       [worker] */
+ * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.   [worker] */
 int host_config_set(struct host *h, const char *name, const char *value);
 int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any] */
 
 /* ---- plugins ---- */
 
 /* Load, init, configure, start.  path: a file, or NULL to search the plugin path for `name`; fd:
- * an open file to take instead (-1: none; stays the caller's).  -EALREADY: it is loaded.  [worker] */
+ * an open file to take instead (-1: none; stays the caller's).  -EALREADY: it is loaded.  [worker]
+ */
 int host_plugin_load(struct host *h, const char *name, const char *path, int fd);
 int host_plugin_stop(struct host *h,
                      const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
 /* Load several ("python,torch"): all are initialised before any is started.  A plugin that is not
- * found or fails is logged and listed, and the others go on.                             [worker] */
+ * found or fails is logged and listed, and the others go on.                          [worker] */
 int host_plugin_load_all(struct host *h, const char *names);
 /* Open the second door, a SOCK_SEQPACKET socket at `path` (0600; peers must have our uid or be
  * root).  One message: "plugin NAME" with the plugin's file as descriptor (SCM_RIGHTS), a socket
@@ -144,9 +145,11 @@ void host_logs(struct host *h, int level, const char *source, const char *text);
 void host_log(struct host *h, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- fork: called from core/probing.c's single pthread_atfork ----
- * In the child every function of the host does nothing from then on, and its descriptors are
- * closed.                                                         [child] when PROBING_FORK_CHILD */
+/* ---- fork: called from core/probing.c's single pthread_atfork ---- */
+
+/* PROBING_FORK_BEFORE and _PARENT, on the thread that forks. */
 void host_fork(struct host *h, int phase);
+/* From then on every function of the host does nothing; its descriptors are closed.    [child] */
+void host_disable_in_child(struct host *h);
 
 #endif

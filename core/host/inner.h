@@ -2,9 +2,9 @@
  *
  * core/host/inner.h - what the files of core/host share: one struct a part, all inside struct host.
  *
- * Threads: each part has its own lock, named beside its fields.  None is held while code of a plugin
- * runs.  The one order: control, then workers (a timer's tick is queued under both); else no lock of
- * one part is held while another part is called.
+ * Threads: each part has its own lock, named beside its fields.  None is held while a plugin's code
+ * runs.  The one order: control, then workers (a timer's tick is queued under both); else no lock
+ * of one part is held while another part is called.
  */
 #ifndef CORE_HOST_INNER_H
 #define CORE_HOST_INNER_H
@@ -64,6 +64,8 @@ void face_stop(struct plugin *p);   /* no subscriptions, timers; tables retired 
 void face_free(struct plugin *p);
 int plugin_load_here(struct host *h, const char *name, const char *path, int fd); /* [control] */
 void plugins_fork(struct host *h, int phase);
+/* Tell the plugins that they are in a child.                                            [child] */
+void plugins_disable_in_child(struct host *h);
 void plugins_free(struct host *h);
 const char *plugin_state_name(int state);
 

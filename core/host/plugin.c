@@ -4,7 +4,7 @@
  *
  * Threads: loading and stopping on the control thread, asked for by workers; fork phases on the
  * thread that forks.  Code that was mapped stays mapped (RTLD_NODELETE): other threads may still
- * return into it.  Nothing a plugin does wrong here reaches the process: it is FAILED with a reason.
+ * return into it.  What a plugin does wrong here never reaches the process: it is FAILED, and why.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -26,7 +26,7 @@
 #define KNOWN_MAX 256                   /* different plugin files in the life of a process */
 #define PATH_MAX_BYTES 4096
 
-/* Plugin files that are mapped, by content: the same bytes loaded again (from another memfd, or by a
+/* Plugin files that are mapped, by content: the same bytes again (from another memfd, or by a
  * core that was started afresh) must give the same code, not one copy more. */
 static struct known {
     uint64_t hash, size;
@@ -65,6 +65,16 @@ static void text_set(struct plugin *p, char **at, const char *text)
     free(old);
 }
 
+/* It uses no other plugin's extension any more: those may stop. */
+static void release_others(struct plugin *p)
+{
+    struct host *h = p->host;
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++)
+        atomic_fetch_and_explicit(&h->plugins[i]->users, ~(UINT64_C(1) << p->index),
+                                  memory_order_release);
+}
+
 /* One clear line: which plugin, which step, why.  Kept in the table and given to the caller. */
 __attribute__((format(printf, 4, 5))) static int refuse(struct plugin *p, const char *step,
                                                         int code, const char *format, ...)
@@ -80,6 +90,7 @@ __attribute__((format(printf, 4, 5))) static int refuse(struct plugin *p, const 
     text_set(p, &p->reason, line);
     state_set(p, PLUGIN_FAILED);
     face_stop(p);
+    release_others(p);
     host_log(p->host, PROBING_ERROR, "plugin %s failed at %s", p->name, line);
     return err_set(code < 0 ? code : -EIO, "plugin '%s' failed at %s", p->name, line);
 }
@@ -170,7 +181,7 @@ static void *map_file(int fd, const char *path, char *ret_why, size_t why_size)
     (void)pthread_mutex_unlock(&known_lock);
     if (seen)
         return handle;
-    /* By its path when ld.so cannot have an older file under that name; it is nicer to debuggers. */
+    /* By its path when ld.so has no older file under that name; it is nicer to debuggers. */
     void *old = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD) : NULL;
     if (old)
         (void)dlclose(old);
@@ -477,10 +488,7 @@ static int stop_on_control(void *arg)
     face_stop(p);
     p->api.destroy(p->self);
     p->self = NULL;
-    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
-    for (uint32_t i = 0; i < n; i++)
-        atomic_fetch_and_explicit(&h->plugins[i]->users, ~(UINT64_C(1) << p->index),
-                                  memory_order_release);
+    release_others(p);
     text_set(p, &p->reason, "");
     state_set(p, PLUGIN_STOPPED);
     host_log(h, PROBING_INFO, "plugin %s has stopped", p->name);
@@ -551,19 +559,16 @@ static void forked(struct plugin *p, int phase)
 {
     if (phase == PROBING_FORK_BEFORE) {
         atomic_fetch_add_explicit(&p->forks, 1, memory_order_seq_cst);
-        if (atomic_load_explicit(&p->state, memory_order_seq_cst) == PLUGIN_RUNNING && p->api.fork)
+        if (state_of(p) == PLUGIN_RUNNING && p->api.fork)
             p->api.fork(p->self, phase);
         else
             atomic_fetch_sub_explicit(&p->forks, 1, memory_order_seq_cst);
-        return;
-    }
-    /* Only who was told BEFORE is told the rest; its stop waits until then. */
-    if (atomic_load_explicit(&p->forks, memory_order_seq_cst) == 0)
-        return;
-    p->api.fork(p->self, phase);
-    atomic_fetch_sub_explicit(&p->forks, 1, memory_order_seq_cst);
-    if (phase == PROBING_FORK_PARENT)
+    } else if (atomic_load_explicit(&p->forks, memory_order_seq_cst) != 0) {
+        /* Only who was told BEFORE is told the rest; its stop waits until then. */
+        p->api.fork(p->self, phase);
+        atomic_fetch_sub_explicit(&p->forks, 1, memory_order_seq_cst);
         plugin_left(p);
+    }
 }
 
 void plugins_fork(struct host *h, int phase)
@@ -571,4 +576,14 @@ void plugins_fork(struct host *h, int phase)
     uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
     for (uint32_t i = 0; i < n; i++)
         forked(atomic_load_explicit(&h->plugins[i], memory_order_acquire), phase);
+}
+
+void plugins_disable_in_child(struct host *h)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_relaxed);
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_relaxed);
+        if (atomic_load_explicit(&p->forks, memory_order_relaxed) != 0)
+            p->api.fork(p->self, PROBING_FORK_CHILD);
+    }
 }

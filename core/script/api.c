@@ -2,8 +2,8 @@
  *
  * core/script/api.c - what a script sees beside Lua's own: `probing`, a small `os`, print and load.
  *
- * Threads: the script's own.  A Lua error leaves a C function by longjmp, so these hold nothing that
- * would have to be freed when they raise one.
+ * Threads: the script's own.  A Lua error leaves a C function by longjmp, so these hold nothing
+ * that would have to be freed when they raise one.
  */
 #include <errno.h>
 #include <lauxlib.h>

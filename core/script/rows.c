@@ -2,7 +2,7 @@
  *
  * core/script/rows.c - probing.query(): a statement's answer as an iterator of Lua tables.
  *
- * Threads: the script's own.  The whole answer is first copied into C memory with a limit, because a
+ * Threads: the script's own.  The answer is first copied into C memory, with a limit, because a
  * Lua error inside the engine's callback would jump over the engine's own cleaning up.
  */
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define QUERY_NS (10 * NS_PER_S)
 #define ROWS_MAX 100000
 
-/* Bytes of the answer, a value after the other: type (1), then 8 of value, or 4 of size and text. */
+/* Bytes of the answer, value after value: type (1), then 8 of value, or 4 of size and text. */
 struct answer {
     struct buf names; /* with a NUL after each */
     struct buf values;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/script/script.c - one script's thread: its state with safe libraries only, its timers, its end.
+ * core/script/script.c - a script's thread: its state with safe libraries, its timers, its end.
  *
  * Threads: "probing/lua" runs all Lua code of its script; script_interrupt() comes from a worker.
  * Nothing here can reach the process's stdout, files, environment or Python: what a script may do

@@ -26,7 +26,7 @@ int scripts_new(const struct scripts_options *o,
                 struct scripts **ret); /* adds command `script` and table probing.scripts */
 void scripts_free(struct scripts *s);  /* stops all, joins */
 
-/* Start a script from its source; `name` ^[a-z][a-z0-9_]*$.  -EINVAL with Lua's own message. [worker] */
+/* Start a script; `name` ^[a-z][a-z0-9_]*$.  -EINVAL with Lua's own message.        [worker] */
 int scripts_run(struct scripts *s, const char *name, const char *source, size_t size);
 int scripts_stop(struct scripts *s, const char *name); /* -ENOENT [worker] */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/script/script_test.c - scripts: what they can do, what they cannot, and that they always end.
+ * core/script/script_test.c - scripts: what they can do, what not, and that they always end.
  *
  * Threads: the test's, the host's, one a script.  The store is real, in a directory of its own.
  */
