@@ -6,8 +6,9 @@ usage: torch_overhead.py [--python EXE] [--probing EXE] [--rounds N]
 A target process runs blocks of one workload; between blocks the plugin is loaded and unloaded by
 the command, or hooks of torch's own are registered and removed.  Each round runs every variant
 once, in turn, so that a machine that gets slower does so for all.  Printed are medians over the
-rounds of (variant - none of the same round), and the spread of `none` against itself, below which
-no number means anything.
+rounds of (variant - none of the same round), in CPU time of the training thread (others on the
+machine do not count then) and of the whole process (our own threads count too).  `none again` is
+the same against itself: below its spread no number means anything.
 """
 import argparse
 import collections
@@ -84,14 +85,15 @@ def make_workloads():
 
 
 def block(step, n):
-    begin = time.perf_counter_ns()
+    """CPU time of a step, ns: of the training thread, and of the whole process with our threads."""
+    thread, process = time.thread_time_ns(), time.process_time_ns()
     for _ in range(n):
         step()
-    return (time.perf_counter_ns() - begin) / n
+    return (time.thread_time_ns() - thread) / n, (time.process_time_ns() - process) / n
 
 
 def target():
-    """Lines on stdin: variant TAB workload; a line on stdout: ns a step."""
+    """Lines on stdin: variant TAB workload; a line on stdout: CPU times of a step, ns."""
     workloads = make_workloads()
     print("\t".join("%s|%d" % (name, w[2]) for name, w in workloads.items()), flush=True)
     for line in sys.stdin:
@@ -99,7 +101,7 @@ def target():
         step, n, _ = workloads[name]
         handles = add_hooks(variant)
         block(step, max(1, n // 10))
-        print(block(step, n), flush=True)
+        print("%f %f" % block(step, n), flush=True)
         for handle in handles:
             handle.remove()
 
@@ -122,7 +124,7 @@ class Switch:
 
 
 def measure(process, switch, names, rounds):
-    """times[workload][variant]: ns a step, one for each round."""
+    """times[workload][variant]: CPU times of a step, a pair for each round."""
     times = {name: {v: [] for v in VARIANTS} for name in names}
     for _ in range(rounds):
         for variant in VARIANTS:
@@ -130,21 +132,25 @@ def measure(process, switch, names, rounds):
             for name in names:
                 process.stdin.write("%s\t%s\n" % (variant, name))
                 process.stdin.flush()
-                times[name][variant].append(float(process.stdout.readline()))
+                times[name][variant].append(
+                    tuple(float(t) for t in process.stdout.readline().split()))
     return times
 
 
 def report(times, calls):
     for name, variants in times.items():
-        none = statistics.median(variants["none"])
+        none = statistics.median(thread for thread, _ in variants["none"])
         print("%s: %.1f us a step, %d module calls" % (name, none / 1e3, calls[name]))
         for variant in VARIANTS[1:]:
-            pairs = sorted(a - b for a, b in zip(variants[variant], variants["none"]))
-            extra = statistics.median(pairs)
-            quarter = len(pairs) // 4
-            print("    %-20s %+8.2f %%  %+8.1f ns a module call  (middle half %+.1f to %+.1f)" % (
-                variant, 100 * extra / none, extra / calls[name],
-                pairs[quarter] / calls[name], pairs[-1 - quarter] / calls[name]))
+            pairs = list(zip(variants[variant], variants["none"]))
+            extra = sorted(a[0] - b[0] for a, b in pairs)
+            all_threads = statistics.median(a[1] - b[1] for a, b in pairs)
+            quarter = len(extra) // 4
+            print("    %-20s %+7.2f %%  %+8.1f ns a module call (middle half %+.1f to %+.1f)"
+                  "   process %+7.2f %%" % (
+                      variant, 100 * statistics.median(extra) / none,
+                      statistics.median(extra) / calls[name], extra[quarter] / calls[name],
+                      extra[-1 - quarter] / calls[name], 100 * all_threads / none))
 
 
 def main():
