@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/base_test.c - errors, buffers, arenas, files, threads and the clock, as others use them.
+ * core/base/base_test.c - errors, buffers, arenas, files, threads and the clock in use.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/ring/ring_test.c - appends from threads, signal handlers and forked children, and their reader.
+ * core/ring/ring_test.c - appends from threads, signal handlers and children, and their reader.
  */
 #include <errno.h>
 #include <fcntl.h>

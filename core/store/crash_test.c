@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/store/crash_test.c - kill -9 at random moments: every row whose append returned is there, once.
+ * core/store/crash_test.c - kill -9 at many moments: each row whose append returned is there, once.
  *
  * A child writes rows from two threads and says in a shared page how many appends have returned;
  * the parent kills it and reads what is left.

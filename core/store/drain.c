@@ -15,7 +15,6 @@
 #define WAKE_NS (250 * NS_PER_MS) /* longest sleep: rings of dead threads and age are looked at */
 #define DRAIN_NS (2 * NS_PER_S)   /* longest that rows stay in rings when nobody asks */
 #define SYNC_NS (10 * NS_PER_S)   /* what a power failure may cost */
-#define CALIBRATE_NS NS_PER_S
 #define SMALL_ROWS (SEGMENT_ROWS / 2) /* rows: smaller segments are merged with what comes */
 #define MERGE_FACTOR \
     8 /* a segment is written again when a share of 1/8 has come: log2 times in all */
@@ -307,15 +306,11 @@ int store_drain(struct store *s)
 void *drain_thread(void *arg)
 {
     struct store *s = arg;
-    uint64_t drained_at = clock_monotonic(), synced_at = drained_at, calibrated_at = 0;
+    uint64_t drained_at = clock_monotonic(), synced_at = drained_at;
     while (!atomic_load_explicit(&s->stop, memory_order_acquire)) {
         rings_wait(s->rings, WAKE_NS);
         uint64_t now = clock_monotonic();
-        if (now - calibrated_at >= CALIBRATE_NS || calibrated_at == 0 ||
-            now - drained_at < CALIBRATE_NS) {
-            clock_calibrate();
-            calibrated_at = now;
-        }
+        clock_calibrate(); /* it knows itself when it is time */
         if (rings_fill(s->rings) > 0.25 || now - drained_at >= DRAIN_NS) {
             (void)store_drain(s); /* what was lost is counted, there is nobody to tell */
             drained_at = now;

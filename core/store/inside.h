@@ -3,9 +3,9 @@
  * core/store/inside.h - what the files of core/store share and nobody else sees.
  *
  * LMDB holds two databases:
- *     "segments"  u32 table id, u64 number of the first row (big-endian) -> a segment.  By row number
- *                 and not by time: numbers are dense and never equal, a continuous query's cursor
- *                 is one seek, and rows come nearly in order of time anyway, so zone maps prune.
+ *     "segments"  u32 table id, u64 number of the first row (big-endian) -> a segment.  By row
+ *                 number and not by time: numbers are dense and never equal, a continuous query's
+ *                 cursor is one seek, and rows come nearly in order of time, so zone maps prune.
  *     "meta"      't' u32 table id -> its description as JSON
  *                 'r' u32 table id -> struct row_record
  *                 'p' u32 ring     -> struct position_record, written with the rows it speaks of

@@ -232,6 +232,21 @@ static int make_files(struct store *s, const struct store_options *o, bool fast)
     return rc;
 }
 
+/* In the fast directory if that can be.  The memory file system may be too small (64 MB in many
+ * containers): then the disk.  An earlier life's names are gone on with where they are. */
+static int make_files_somewhere(struct store *s, const struct store_options *o)
+{
+    char strings[4096];
+    struct stat st;
+    int rc = place_file(o, "strings", /* fast= */ false, strings, sizeof(strings));
+    if (rc)
+        return rc;
+    bool here = lstat(strings, &st) == 0 && S_ISREG(st.st_mode);
+    if (o->fast_directory && !here && make_files(s, o, /* fast= */ true) == 0)
+        return 0;
+    return make_files(s, o, /* fast= */ false);
+}
+
 /* Tables that were there before the store, or came back with it. */
 static int bind_tables(struct store *s)
 {
@@ -263,13 +278,8 @@ int store_create(const struct store_options *o, struct tables *tables, struct st
         rc = open_databases(s);
     if (rc == 0)
         rc = adopt(s);
-    /* The memory file system may be too small (64 MB in many containers): then the disk. */
-    if (rc == 0 && o->fast_directory)
-        rc = make_files(s, o, /* fast= */ true);
-    if (rc == 0 && !s->rings)
-        rc = make_files(s, o, /* fast= */ false);
-    else if (rc && s->env && o->fast_directory)
-        rc = make_files(s, o, /* fast= */ false);
+    if (rc == 0)
+        rc = make_files_somewhere(s, o);
     if (rc == 0)
         rc = bind_tables(s);
     if (rc == 0)

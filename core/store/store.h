@@ -2,11 +2,11 @@
  *
  * core/store/store.h - every row kept: rings drained into columnar segments in LMDB, and read back.
  *
- * A store is one directory: `data.mdb`, `lock.mdb` (LMDB), `rings`, `strings` (may be symbolic links
- * to a memory file system), `info` (text: pid, start_time, boot_id, executable, command line,
- * version, utc_offset).  Live: made and written by the process itself; dead: opened read-only by
- * anybody who may read it, whatever became of the process.
- * (Implementer: the segment format is described with a drawing in core/store/segment.h.)
+ * A store is one directory: `data.mdb`, `lock.mdb` (LMDB), `rings`, `strings` (may be symbolic
+ * links to a memory file system), `tables` (descriptions as JSON lines, for when LMDB is gone).
+ * Who the process was stands in a file `info` that the core writes beside these.  Live: made and
+ * written by the process itself; dead: opened read-only by anybody who may read it, whatever became
+ * of the process.  The segment format is drawn in core/store/segment.h, the keys in inside.h.
  */
 #ifndef CORE_STORE_STORE_H
 #define CORE_STORE_STORE_H
@@ -33,7 +33,8 @@ void store_free(struct store *s);
 int store_open(const char *directory, struct tables *tables, struct store **ret);
 const char *store_damage(struct store *s); /* "" when whole; one line a finding */
 
-/* tables_add() for a stored table: kept in LMDB before it returns, so that the dead know it. [any] */
+/* tables_add() for a stored table: kept in LMDB before it returns, so that the dead know it.
+ *                                                                                      [any] */
 int store_table_add(struct store *s, const char *schema, const struct probing_table_desc *d,
                     void *self, struct table **ret);
 
@@ -90,14 +91,14 @@ struct store_scan_options {
 };
 
 /* A scan sees, once each and in order of row number, all rows appended before the call (live: it
- * drains first) and not expired meanwhile.  Its LMDB read transaction is renewed between batches when older than 100 ms, so it
- * never pins pages for long.                                                            [any] */
+ * drains first) and not expired meanwhile.  Its LMDB read transaction lasts only while it copies
+ * the wanted columns of one segment, so a slow reader pins no pages.                    [any] */
 int store_scan_new(struct store *s, const struct table *t, const struct store_scan_options *o,
                    struct store_scan **ret);
-int store_scan_next(struct store_scan *scan,
-                    struct store_batch *ret); /* 1: a batch, 0: end, -errno */
-uint64_t store_scan_pruned(const struct store_scan *scan,
-                           uint64_t *ret_segments); /* skipped of all */
+/* 1: a batch, 0: end, -errno. */
+int store_scan_next(struct store_scan *scan, struct store_batch *ret);
+/* How many segments were skipped, of how many. */
+uint64_t store_scan_pruned(const struct store_scan *scan, uint64_t *ret_segments);
 void store_scan_free(struct store_scan *scan);
 
 /* Row number that the next row of the table will get: the cursor of a continuous query. */

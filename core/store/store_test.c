@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/store/store_test.c - append, drain, scan; merging, pruning, retention; the dead and the damaged.
+ * core/store/store_test.c - append, drain, scan, merge, prune, expire; the dead and the damaged.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/bench/append_bench.c - what a row costs: ns to append, rows a second to drain, bytes to keep.
+ * tests/bench/append_bench.c - what a row costs: to append, to drain, to keep, to scan.
  *
  * usage: append_bench [million rows]
  *
