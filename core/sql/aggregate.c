@@ -16,8 +16,23 @@
 
 #define AGGS_MAX 256 /* aggregates in one select */
 
-enum agg_op { AGG_COUNT, AGG_SUM, AGG_AVG, AGG_MIN, AGG_MAX, AGG_STDDEV, AGG_STDDEV_POP, AGG_VAR,
-              AGG_VAR_POP, AGG_PERCENTILE, AGG_FIRST, AGG_LAST, AGG_STRING, AGG_AND, AGG_OR };
+enum agg_op {
+    AGG_COUNT,
+    AGG_SUM,
+    AGG_AVG,
+    AGG_MIN,
+    AGG_MAX,
+    AGG_STDDEV,
+    AGG_STDDEV_POP,
+    AGG_VAR,
+    AGG_VAR_POP,
+    AGG_PERCENTILE,
+    AGG_FIRST,
+    AGG_LAST,
+    AGG_STRING,
+    AGG_AND,
+    AGG_OR
+};
 
 struct agg_kind {
     const char *name;
@@ -26,34 +41,33 @@ struct agg_kind {
     int fraction; /* PERCENTILE: which argument it is; -1: one half */
 };
 
-static const struct agg_kind kinds[] = {
-    {"count", AGG_COUNT, 0, 1, 0},
-    {"sum", AGG_SUM, 1, 1, 0},
-    {"avg", AGG_AVG, 1, 1, 0},
-    {"mean", AGG_AVG, 1, 1, 0},
-    {"min", AGG_MIN, 1, 1, 0},
-    {"max", AGG_MAX, 1, 1, 0},
-    {"stddev", AGG_STDDEV, 1, 1, 0},
-    {"stddev_samp", AGG_STDDEV, 1, 1, 0},
-    {"stddev_pop", AGG_STDDEV_POP, 1, 1, 0},
-    {"var", AGG_VAR, 1, 1, 0},
-    {"variance", AGG_VAR, 1, 1, 0},
-    {"var_samp", AGG_VAR, 1, 1, 0},
-    {"var_pop", AGG_VAR_POP, 1, 1, 0},
-    {"median", AGG_PERCENTILE, 1, 1, -1},
-    {"percentile_cont", AGG_PERCENTILE, 2, 2, 0},
-    {"approx_percentile", AGG_PERCENTILE, 2, 2, 1},
-    {"approx_percentile_cont", AGG_PERCENTILE, 2, 2, 1},
-    {"quantile", AGG_PERCENTILE, 2, 2, 1},
-    {"first", AGG_FIRST, 1, 1, 0},
-    {"first_value", AGG_FIRST, 1, 1, 0},
-    {"any_value", AGG_FIRST, 1, 1, 0},
-    {"last", AGG_LAST, 1, 1, 0},
-    {"last_value", AGG_LAST, 1, 1, 0},
-    {"string_agg", AGG_STRING, 1, 2, 0},
-    {"bool_and", AGG_AND, 1, 1, 0},
-    {"every", AGG_AND, 1, 1, 0},
-    {"bool_or", AGG_OR, 1, 1, 0}};
+static const struct agg_kind kinds[] = {{"count", AGG_COUNT, 0, 1, 0},
+                                        {"sum", AGG_SUM, 1, 1, 0},
+                                        {"avg", AGG_AVG, 1, 1, 0},
+                                        {"mean", AGG_AVG, 1, 1, 0},
+                                        {"min", AGG_MIN, 1, 1, 0},
+                                        {"max", AGG_MAX, 1, 1, 0},
+                                        {"stddev", AGG_STDDEV, 1, 1, 0},
+                                        {"stddev_samp", AGG_STDDEV, 1, 1, 0},
+                                        {"stddev_pop", AGG_STDDEV_POP, 1, 1, 0},
+                                        {"var", AGG_VAR, 1, 1, 0},
+                                        {"variance", AGG_VAR, 1, 1, 0},
+                                        {"var_samp", AGG_VAR, 1, 1, 0},
+                                        {"var_pop", AGG_VAR_POP, 1, 1, 0},
+                                        {"median", AGG_PERCENTILE, 1, 1, -1},
+                                        {"percentile_cont", AGG_PERCENTILE, 2, 2, 0},
+                                        {"approx_percentile", AGG_PERCENTILE, 2, 2, 1},
+                                        {"approx_percentile_cont", AGG_PERCENTILE, 2, 2, 1},
+                                        {"quantile", AGG_PERCENTILE, 2, 2, 1},
+                                        {"first", AGG_FIRST, 1, 1, 0},
+                                        {"first_value", AGG_FIRST, 1, 1, 0},
+                                        {"any_value", AGG_FIRST, 1, 1, 0},
+                                        {"last", AGG_LAST, 1, 1, 0},
+                                        {"last_value", AGG_LAST, 1, 1, 0},
+                                        {"string_agg", AGG_STRING, 1, 2, 0},
+                                        {"bool_and", AGG_AND, 1, 1, 0},
+                                        {"every", AGG_AND, 1, 1, 0},
+                                        {"bool_or", AGG_OR, 1, 1, 0}};
 #define N_KINDS (sizeof(kinds) / sizeof(*kinds))
 
 struct list { /* all values of a group */
@@ -227,8 +241,8 @@ static bool same_spec(const struct agg_spec *a, const struct agg_spec *b)
            same_arg(a->arg, b->arg) && same_arg(a->filter, b->filter);
 }
 
-int sql_agg_bind(struct query *q, struct scope *s, const struct node *n, const struct agg_kind *kind,
-                 struct expr **ret)
+int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, struct expr **ret)
 {
     struct agg_spec *a = sql_get(q, 1, sizeof(*a));
     if (!a)
@@ -241,11 +255,13 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n, const s
                          "the aggregate %s() cannot stand in %s%s", n->text, s->clause,
                          strcmp(s->clause, "where") == 0 ? "; having is for that" : "");
     bool star_ok = kind->op == AGG_COUNT && !n->distinct;
-    if (n->star ? !star_ok : n->n_args < (kind->op == AGG_COUNT ? 1 : kind->min_args) ||
-                             n->n_args > kind->max_args)
+    if (n->star ? !star_ok
+                : n->n_args < (kind->op == AGG_COUNT ? 1 : kind->min_args) ||
+                      n->n_args > kind->max_args)
         return sql_error(q->text, q->size, n->pos, -EINVAL, "%s() takes %s", n->text,
                          kind->op == AGG_COUNT ? "* or one argument"
-                         : kind->max_args == 1 ? "one argument" : "two arguments");
+                         : kind->max_args == 1 ? "one argument"
+                                               : "two arguments");
     s->inside_agg = true;
     int rc = bind_args(q, s, n, a);
     s->inside_agg = false;
@@ -268,8 +284,10 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n, const s
         return -ENOMEM;
     e->column = s->n_aggs;
     e->set = a;
-    e->unit = a->arg && kind->op != AGG_COUNT && a->kind->op != AGG_VAR && a->kind->op != AGG_VAR_POP
-                  ? a->arg->unit : 0;
+    e->unit =
+        a->arg && kind->op != AGG_COUNT && a->kind->op != AGG_VAR && a->kind->op != AGG_VAR_POP
+            ? a->arg->unit
+            : 0;
     s->aggs[s->n_aggs++] = e;
     *ret = e;
     return 0;
@@ -294,20 +312,20 @@ static int room_for(struct query *q, struct agg *a, uint32_t groups)
     return 0;
 }
 
-#define EACH(...)                                                                                  \
-    do {                                                                                           \
-        if (sel) {                                                                                 \
-            for (uint32_t k = 0; k < n; k++) {                                                     \
-                uint32_t i = sel[k];                                                               \
-                struct state *s = &states[groups[k]];                                              \
-                __VA_ARGS__                                                                        \
-            }                                                                                      \
-        } else {                                                                                   \
-            for (uint32_t i = 0; i < n; i++) {                                                     \
-                struct state *s = &states[groups[i]];                                              \
-                __VA_ARGS__                                                                        \
-            }                                                                                      \
-        }                                                                                          \
+#define EACH(...)                                     \
+    do {                                              \
+        if (sel) {                                    \
+            for (uint32_t k = 0; k < n; k++) {        \
+                uint32_t i = sel[k];                  \
+                struct state *s = &states[groups[k]]; \
+                __VA_ARGS__                           \
+            }                                         \
+        } else {                                      \
+            for (uint32_t i = 0; i < n; i++) {        \
+                struct state *s = &states[groups[i]]; \
+                __VA_ARGS__                           \
+            }                                         \
+        }                                             \
     } while (0)
 
 static void add_sums(struct agg *a, const uint16_t *sel, const uint32_t *groups, uint32_t n)
@@ -511,7 +529,8 @@ static int narrow_distinct(struct aggregate *g, struct agg *a, uint32_t n, uint3
     return (int)m;
 }
 
-static int feed(struct query *q, struct aggregate *g, struct agg *a, const uint16_t *sel, uint32_t n)
+static int feed(struct query *q, struct aggregate *g, struct agg *a, const uint16_t *sel,
+                uint32_t n)
 {
     const uint32_t *groups = g->groups;
     if (room_for(q, a, g->n_groups) < 0)
@@ -624,7 +643,8 @@ static int finish_sum(struct query *q, const struct agg *a, const struct state *
     return 0;
 }
 
-static int finish(struct query *q, const struct agg *a, struct state *s, struct vec *v, uint32_t row)
+static int finish(struct query *q, const struct agg *a, struct state *s, struct vec *v,
+                  uint32_t row)
 {
     enum agg_op op = a->spec->kind->op;
     bool sample = op == AGG_VAR || op == AGG_STDDEV;
@@ -739,8 +759,8 @@ int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct 
             all[n++] = spec->arg;
         if (spec->filter)
             all[n++] = spec->filter;
-        op->cols[n_keys + i] = (struct col){.name = "", .type = spec->type, .unit = aggs[i]->unit,
-                                            .doc = ""};
+        op->cols[n_keys + i] =
+            (struct col){.name = "", .type = spec->type, .unit = aggs[i]->unit, .doc = ""};
     }
     op->child = child;
     op->state = g;

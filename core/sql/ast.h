@@ -15,8 +15,8 @@
 #include "core/base/arena.h"
 #include "core/sql/sql.h"
 
-#define SQL_DEPTH 128            /* nested parentheses, calls, subqueries: bounds our stack */
-#define SQL_CHAIN 512            /* a + b + c ...: bounds the depth of trees that grow to the left */
+#define SQL_DEPTH 128 /* nested parentheses, calls, subqueries: bounds our stack */
+#define SQL_CHAIN 512 /* a + b + c ...: bounds the depth of trees that grow to the left */
 #define SQL_TEXT_BYTES (1 << 20) /* longest statement */
 
 enum token_type { TOKEN_END, TOKEN_WORD, TOKEN_QUOTED, TOKEN_NUMBER, TOKEN_STRING, TOKEN_SIGN };
@@ -32,9 +32,25 @@ struct token {
 int sql_tokens(struct arena *a, const char *text, size_t size, struct token **ret, uint32_t *ret_n);
 
 enum node_kind {
-    NODE_NULL, NODE_BOOL, NODE_INT, NODE_DOUBLE, NODE_TEXT, NODE_NAME, NODE_STAR, NODE_CALL,
-    NODE_NOT, NODE_AND, NODE_OR, NODE_CASE, NODE_IN, NODE_IN_SELECT, NODE_EXISTS, NODE_SELECT,
-    NODE_IS_NULL, NODE_CAST, NODE_ROW
+    NODE_NULL,
+    NODE_BOOL,
+    NODE_INT,
+    NODE_DOUBLE,
+    NODE_TEXT,
+    NODE_NAME,
+    NODE_STAR,
+    NODE_CALL,
+    NODE_NOT,
+    NODE_AND,
+    NODE_OR,
+    NODE_CASE,
+    NODE_IN,
+    NODE_IN_SELECT,
+    NODE_EXISTS,
+    NODE_SELECT,
+    NODE_IS_NULL,
+    NODE_CAST,
+    NODE_ROW
 };
 
 struct select;
@@ -43,15 +59,16 @@ struct node {
     enum node_kind kind;
     uint32_t pos;        /* what errors point at: the operator of a + b */
     uint32_t start, end; /* the whole expression's text */
-    uint32_t depth; /* of the tree below, this one included */
+    uint32_t depth;      /* of the tree below, this one included */
     /* NAME: the last part; CALL: function or operator, lower case; TEXT: the content. */
     const char *text;
     uint32_t size;
-    const char *parts[2]; /* NAME, STAR: what stands before, outermost last: [0] table, [1] schema */
-    bool quoted;          /* NAME: case matters */
-    bool negated;         /* IS_NULL, IN, IN_SELECT */
-    bool star, distinct;  /* CALL: count(*), count(distinct x) */
-    bool flag;            /* BOOL: its value; CASE: the last argument is ELSE */
+    const char
+        *parts[2];       /* NAME, STAR: what stands before, outermost last: [0] table, [1] schema */
+    bool quoted;         /* NAME: case matters */
+    bool negated;        /* IS_NULL, IN, IN_SELECT */
+    bool star, distinct; /* CALL: count(*), count(distinct x) */
+    bool flag;           /* BOOL: its value; CASE: the last argument is ELSE */
     int64_t integer;
     double number;
     enum sql_type cast;

@@ -117,8 +117,9 @@ static int find_named(struct query *q, const struct op *op, const struct node *n
         if (found >= 0)
             return sql_error(q->text, q->size, n->pos, -2,
                              "column '%s' is in more than one of the tables; say which: %s.%s or "
-                             "%s.%s", n->text, op->cols[found].table ? op->cols[found].table : "?",
-                             n->text, col->table ? col->table : "?", n->text);
+                             "%s.%s",
+                             n->text, op->cols[found].table ? op->cols[found].table : "?", n->text,
+                             col->table ? col->table : "?", n->text);
         found = (int)c;
     }
     return found;
@@ -151,7 +152,8 @@ int sql_no_column(struct query *q, const struct op *op, const struct node *n)
     if (op->n_cols == 0)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "no column '%s': there is no from with a table; texts are written with "
-                         "single quotes", n->text);
+                         "single quotes",
+                         n->text);
     if (n->parts[0])
         (void)snprintf(where, sizeof(where), "%s", n->parts[0]);
     else if (one && op->cols[0].schema)
@@ -299,9 +301,9 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
     char types[256] = "";
     size_t at = 0;
     for (uint32_t i = 0; i < n->n_args && at < sizeof(types) - 16; i++)
-        at += (size_t)snprintf(types + at, sizeof(types) - at, "%s%s", i ? ", " : "",
-                               args[i]->literal && args[i]->type != SQL_NULL
-                                   ? "'...'" : sql_type_name(args[i]->type));
+        at += (size_t)snprintf(
+            types + at, sizeof(types) - at, "%s%s", i ? ", " : "",
+            args[i]->literal && args[i]->type != SQL_NULL ? "'...'" : sql_type_name(args[i]->type));
     bool sign = n->text[0] < 'a' || n->text[0] > 'z';
     if (known && sign && n->n_args == 2)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
@@ -309,8 +311,10 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
                          sql_type_name(args[0]->type), sql_type_name(args[1]->type),
                          sql_type_name(args[0]->type));
     if (known)
-        return sql_error(q->text, q->size, n->pos, -EINVAL, "no function %s(%s): it takes other "
-                         "arguments", strcmp(n->text, "neg") == 0 ? "-" : n->text, types);
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "no function %s(%s): it takes other "
+                         "arguments",
+                         strcmp(n->text, "neg") == 0 ? "-" : n->text, types);
     if (sign)
         return sql_error(q->text, q->size, n->pos, -EINVAL, "no operator %s in this version",
                          n->text);
@@ -322,8 +326,8 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
     names[count++] = "now";
     const char *near = text_nearest(n->text, names, count);
     if (near)
-        return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "no function '%s'; did you mean '%s'?", n->text, near);
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "no function '%s'; did you mean '%s'?",
+                         n->text, near);
     return sql_error(q->text, q->size, n->pos, -EINVAL, "no function '%s'", n->text);
 }
 
@@ -347,9 +351,9 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
     const char *letter = f->args;
     for (uint32_t i = 0; i < n->n_args; i++) {
         e->args[i] = args[i];
-        int rc = *letter == 'x' ? 0
-                                : sql_coerce(q, &e->args[i], sql_letter_type(*letter, types[i]),
-                                             n->text);
+        int rc = *letter == 'x'
+                     ? 0
+                     : sql_coerce(q, &e->args[i], sql_letter_type(*letter, types[i]), n->text);
         if (rc < 0)
             return rc;
         if (letter[1] != '*')
@@ -384,7 +388,8 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
 {
     int rc = 0;
     if (strcmp(n->text, "now") == 0 && n->n_args == 0) {
-        *ret = sql_const(q, (struct sql_value){.type = SQL_TIMESTAMP, .integer = q->now_utc}, n->pos);
+        *ret =
+            sql_const(q, (struct sql_value){.type = SQL_TIMESTAMP, .integer = q->now_utc}, n->pos);
         return *ret ? 1 : -ENOMEM;
     }
     bool coalesce = strcmp(n->text, "coalesce") == 0 || strcmp(n->text, "ifnull") == 0;
@@ -454,13 +459,13 @@ static int negate(struct query *q, const struct node *n, bool negated, struct ex
 static int bind_logic(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
 {
     bool and = n->kind == NODE_AND;
-    struct expr *e = sql_new_expr(q, and ? EXPR_AND : EXPR_OR, SQL_BOOL, n->pos, n->n_args);
+    struct expr *e = sql_new_expr(q, and? EXPR_AND : EXPR_OR, SQL_BOOL, n->pos, n->n_args);
     if (!e)
         return -ENOMEM;
     for (uint32_t i = 0; i < n->n_args; i++) {
         int rc = sql_bind(q, s, n->args[i], &e->args[i]);
         if (rc == 0)
-            rc = sql_coerce(q, &e->args[i], SQL_BOOL, and ? "and" : "or");
+            rc = sql_coerce(q, &e->args[i], SQL_BOOL, and? "and" : "or");
         if (rc < 0)
             return rc;
     }
@@ -547,12 +552,12 @@ static int bind_in(struct query *q, struct scope *s, const struct node *n, struc
     }
     if (constant)
         return in_expr(q, n, probe, values, count, ret);
-    struct expr *or = sql_new_expr(q, EXPR_OR, SQL_BOOL, n->pos, count);
+    struct expr * or = sql_new_expr(q, EXPR_OR, SQL_BOOL, n->pos, count);
     for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = or ? call_named(q, n, "=", probe, list[i], &or->args[i]) : -ENOMEM;
+        rc = or ? call_named(q, n, "=", probe, list[i], & or->args[i]) : -ENOMEM;
     if (rc < 0)
         return rc;
-    *ret = or;
+    *ret = or ;
     return negate(q, n, n->negated, ret);
 }
 
@@ -571,8 +576,8 @@ static int collect(struct collected *c, struct op *op)
         if (rc < 0)
             return rc;
         for (uint32_t k = 0; k < op->out.n_sel && c->n < c->max; k++) {
-            struct sql_value v = sql_vec_value(c->q, &op->out.v[0],
-                                               op->out.sel ? op->out.sel[k] : k);
+            struct sql_value v =
+                sql_vec_value(c->q, &op->out.v[0], op->out.sel ? op->out.sel[k] : k);
             if (sql_is_textual(v.type)) {
                 struct text t = sql_copy_text(c->q, (struct text){v.text.data, v.text.size});
                 if (!(v.text.data = t.data))
@@ -623,8 +628,9 @@ static int bind_subquery(struct query *q, struct scope *s, const struct node *n,
         return *ret ? 0 : -ENOMEM;
     }
     if (c.n > 1)
-        return wrong(q, n->pos, "a subquery used as a value gave more than one row; "
-                                "use an aggregate or limit 1");
+        return wrong(q, n->pos,
+                     "a subquery used as a value gave more than one row; "
+                     "use an aggregate or limit 1");
     *ret = sql_const(q, c.n ? c.values[0] : (struct sql_value){.type = SQL_NULL}, n->pos);
     if (!*ret)
         return -ENOMEM;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/cast.c - values of one type made into another; what cannot be is an error, or NULL in try_cast.
+ * core/sql/cast.c - values of one type made into another.
  *
+ * What cannot be is an error with its position, or NULL in try_cast.
  * The query's thread only.  Numbers are read and written in the C locale.
  */
 #include "core/sql/kernel.h"
@@ -216,18 +217,29 @@ KERNEL(to_text)
 }
 
 /* The name says from and to by letter. */
-const struct func sql_cast_funcs[] = {
-    {"td", "t", 'd', 0, text_to_double}, {"ti", "t", 'i', 0, text_to_int},
-    {"tb", "t", 'b', 0, text_to_bool}, {"ts", "t", 's', 0, text_to_time},
-    {"tv", "t", 'v', 0, text_to_interval}, {"to", "t", 'o', 0, same_text},
-    {"ot", "o", 't', 0, same_text}, {"id", "i", 'd', 0, int_to_double},
-    {"di", "d", 'i', 0, double_to_int}, {"ib", "i", 'b', 0, int_to_bool},
-    {"bi", "b", 'i', 0, same_int}, {"it", "i", 't', 0, to_text}, {"dt", "d", 't', 0, to_text},
-    {"bt", "b", 't', 0, to_text}, {"st", "s", 't', 0, to_text}, {"vt", "v", 't', 0, to_text},
-    {"td?", "t", 'd', 0, text_to_double}, {"ti?", "t", 'i', 0, text_to_int},
-    {"tb?", "t", 'b', 0, text_to_bool}, {"ts?", "t", 's', 0, text_to_time},
-    {"tv?", "t", 'v', 0, text_to_interval}, {"di?", "d", 'i', 0, double_to_int},
-    {NULL, NULL, 0, 0, NULL}};
+const struct func sql_cast_funcs[] = {{"td", "t", 'd', 0, text_to_double},
+                                      {"ti", "t", 'i', 0, text_to_int},
+                                      {"tb", "t", 'b', 0, text_to_bool},
+                                      {"ts", "t", 's', 0, text_to_time},
+                                      {"tv", "t", 'v', 0, text_to_interval},
+                                      {"to", "t", 'o', 0, same_text},
+                                      {"ot", "o", 't', 0, same_text},
+                                      {"id", "i", 'd', 0, int_to_double},
+                                      {"di", "d", 'i', 0, double_to_int},
+                                      {"ib", "i", 'b', 0, int_to_bool},
+                                      {"bi", "b", 'i', 0, same_int},
+                                      {"it", "i", 't', 0, to_text},
+                                      {"dt", "d", 't', 0, to_text},
+                                      {"bt", "b", 't', 0, to_text},
+                                      {"st", "s", 't', 0, to_text},
+                                      {"vt", "v", 't', 0, to_text},
+                                      {"td?", "t", 'd', 0, text_to_double},
+                                      {"ti?", "t", 'i', 0, text_to_int},
+                                      {"tb?", "t", 'b', 0, text_to_bool},
+                                      {"ts?", "t", 's', 0, text_to_time},
+                                      {"tv?", "t", 'v', 0, text_to_interval},
+                                      {"di?", "d", 'i', 0, double_to_int},
+                                      {NULL, NULL, 0, 0, NULL}};
 
 const struct func *sql_cast_func(enum sql_type from, enum sql_type to, bool forgive)
 {

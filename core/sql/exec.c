@@ -28,23 +28,24 @@ struct filter {
     uint16_t *sel[2];
 };
 
-#define NARROW(test)                                                                               \
-    do {                                                                                           \
-        if (from) {                                                                                \
-            for (uint32_t k = 0; k < n; k++) {                                                     \
-                uint32_t i = from[k];                                                              \
-                to[m] = (uint16_t)i;                                                               \
-                m += (test);                                                                       \
-            }                                                                                      \
-        } else {                                                                                   \
-            for (uint32_t i = 0; i < n; i++) {                                                     \
-                to[m] = (uint16_t)i;                                                               \
-                m += (test);                                                                       \
-            }                                                                                      \
-        }                                                                                          \
+#define NARROW(test)                           \
+    do {                                       \
+        if (from) {                            \
+            for (uint32_t k = 0; k < n; k++) { \
+                uint32_t i = from[k];          \
+                to[m] = (uint16_t)i;           \
+                m += (test);                   \
+            }                                  \
+        } else {                               \
+            for (uint32_t i = 0; i < n; i++) { \
+                to[m] = (uint16_t)i;           \
+                m += (test);                   \
+            }                                  \
+        }                                      \
     } while (0)
 
-static uint32_t narrow_ints(const struct condition *c, const uint16_t *from, uint32_t n, uint16_t *to)
+static uint32_t narrow_ints(const struct condition *c, const uint16_t *from, uint32_t n,
+                            uint16_t *to)
 {
     const int64_t *v = c->v->i, x = c->integer;
     uint32_t m = 0;
@@ -99,8 +100,8 @@ static int apply(const struct condition *c, const uint16_t *from, uint32_t n, ui
 {
     if (!c->compare)
         return sql_run_filter(c->program, from, n, to);
-    uint32_t m = c->v->type == SQL_DOUBLE ? narrow_doubles(c, from, n, to)
-                                          : narrow_ints(c, from, n, to);
+    uint32_t m =
+        c->v->type == SQL_DOUBLE ? narrow_doubles(c, from, n, to) : narrow_ints(c, from, n, to);
     return (int)(c->v->has_null ? without_nulls(c->v, to, m) : m);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/expr.c - typed expressions made into a flat list of steps, and the list run over a batch.
+ * core/sql/expr.c - typed expressions as a flat list of steps, and the list run over a batch.
  *
  * A step computes one vector.  Conditional parts (case, coalesce, and, or) narrow the selection on
  * a small stack, so that `case when x <> 0 then 1 / x end` never divides by zero.  A predicate on
@@ -15,17 +15,17 @@
 #include "core/base/err.h"
 
 enum {
-    STEP_CALL,           /* run the kernel; rows with NULL arguments are NULL */
-    STEP_CALL_NULLS,     /* run the kernel, which looks at NULLs itself */
-    STEP_PUSH,           /* a new frame with the same rows; dst starts without NULLs */
-    STEP_PUSH_TRUE,      /* a new frame: rows where a is true */
+    STEP_CALL,       /* run the kernel; rows with NULL arguments are NULL */
+    STEP_CALL_NULLS, /* run the kernel, which looks at NULLs itself */
+    STEP_PUSH,       /* a new frame with the same rows; dst starts without NULLs */
+    STEP_PUSH_TRUE,  /* a new frame: rows where a is true */
     STEP_POP,
-    STEP_KEEP_NOT_TRUE,  /* narrow this frame to rows where a is false or NULL */
+    STEP_KEEP_NOT_TRUE, /* narrow this frame to rows where a is false or NULL */
     STEP_KEEP_NOT_FALSE,
     STEP_KEEP_NULL,
-    STEP_COPY,           /* dst = a */
-    STEP_NULL,           /* dst = NULL */
-    STEP_AND,            /* dst = dst and a */
+    STEP_COPY, /* dst = a */
+    STEP_NULL, /* dst = NULL */
+    STEP_AND,  /* dst = dst and a */
     STEP_OR
 };
 
@@ -268,9 +268,9 @@ static struct vec *compile_case(struct program *p, const struct expr *e)
 /* and, or, coalesce: the first argument for all rows, the next for those it does not decide. */
 static struct vec *compile_chain(struct program *p, const struct expr *e)
 {
-    int keep = e->kind == EXPR_AND   ? STEP_KEEP_NOT_FALSE
-               : e->kind == EXPR_OR  ? STEP_KEEP_NOT_TRUE
-                                     : STEP_KEEP_NULL;
+    int keep = e->kind == EXPR_AND  ? STEP_KEEP_NOT_FALSE
+               : e->kind == EXPR_OR ? STEP_KEEP_NOT_TRUE
+                                    : STEP_KEEP_NULL;
     int combine = e->kind == EXPR_AND ? STEP_AND : e->kind == EXPR_OR ? STEP_OR : STEP_COPY;
     struct vec *dst = new_vec(p, e->type);
     if (!dst || !add_step(p, STEP_PUSH, dst, NULL))
@@ -492,7 +492,8 @@ static void combine(struct vec *dst, const struct vec *a, const struct frame *f,
     for (uint32_t k = 0; k < f->n; k++) {
         uint32_t i = f->sel ? f->sel[k] : k;
         bool x_null = is_null(dst, i), y_null = is_null(a, i);
-        if ((!x_null && (dst->i[i] != 0) == absorbing) || (!y_null && (a->i[i] != 0) == absorbing)) {
+        if ((!x_null && (dst->i[i] != 0) == absorbing) ||
+            (!y_null && (a->i[i] != 0) == absorbing)) {
             dst->i[i] = absorbing;
             if (dst->has_null)
                 dst->null[i] = 0;

@@ -195,8 +195,8 @@ static void json_head(struct sql_writer *w, const struct sql_column *columns)
     for (uint32_t c = 0; c < w->n; c++) {
         (void)buf_adds(&w->out, c ? ",{\"name\":" : "{\"name\":");
         (void)json_add_text(&w->out, columns[c].name, strlen(columns[c].name));
-        (void)buf_addf(&w->out, ",\"type\":\"%s\",\"unit\":\"%s\"}",
-                       sql_type_name(columns[c].type), sql_unit_name(columns[c].unit));
+        (void)buf_addf(&w->out, ",\"type\":\"%s\",\"unit\":\"%s\"}", sql_type_name(columns[c].type),
+                       sql_unit_name(columns[c].unit));
     }
     (void)buf_adds(&w->out, "],\"rows\":[");
 }
@@ -300,12 +300,13 @@ static void add_line(struct sql_writer *w, struct buf *line)
     buf_reset(line);
 }
 
-static void add_cell(struct sql_writer *w, struct buf *line, uint32_t c, const char *text, bool right)
+static void add_cell(struct sql_writer *w, struct buf *line, uint32_t c, const char *text,
+                     bool right)
 {
     uint32_t n = letters(text);
     int pad = n < w->widths[c] ? (int)(w->widths[c] - n) : 0;
-    (void)buf_addf(line, "%s%*s%s%*s", c ? " | " : " ", right ? pad : 0, "", text,
-                   right ? 0 : pad, "");
+    (void)buf_addf(line, "%s%*s%s%*s", c ? " | " : " ", right ? pad : 0, "", text, right ? 0 : pad,
+                   "");
 }
 
 static void add_header(struct sql_writer *w)
@@ -465,16 +466,21 @@ static void add_footer(struct sql_writer *w, const struct sql_report *r)
 {
     char ms[48];
     (void)short_double(r->elapsed_ns >= 10000000 ? rint((double)r->elapsed_ns / 1e6)
-                                                 : rint((double)r->elapsed_ns / 1e5) / 10, ms);
+                                                 : rint((double)r->elapsed_ns / 1e5) / 10,
+                       ms);
     (void)buf_addf(&w->out, "(%llu row%s, %s ms)\n", (unsigned long long)r->rows,
                    r->rows == 1 ? "" : "s", ms);
     if (r->cut)
-        (void)buf_addf(&w->out, "(stopped after %llu rows: there are more; ask with limit or an "
-                       "aggregate)\n", (unsigned long long)r->rows);
+        (void)buf_addf(&w->out,
+                       "(stopped after %llu rows: there are more; ask with limit or an "
+                       "aggregate)\n",
+                       (unsigned long long)r->rows);
     if (r->lost)
-        (void)buf_addf(&w->out, "(%llu rows%s%s were lost before they could be kept; see "
-                       "probing.lost)\n", (unsigned long long)r->lost,
-                       r->lost_table ? " of " : "", r->lost_table ? r->lost_table : "");
+        (void)buf_addf(&w->out,
+                       "(%llu rows%s%s were lost before they could be kept; see "
+                       "probing.lost)\n",
+                       (unsigned long long)r->lost, r->lost_table ? " of " : "",
+                       r->lost_table ? r->lost_table : "");
 }
 
 int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
@@ -486,8 +492,8 @@ int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
         add_footer(w, report);
         break;
     case SQL_FORMAT_JSON:
-        (void)buf_addf(&w->out, "],\"row_count\":%llu,\"elapsed_ms\":",
-                       (unsigned long long)report->rows);
+        (void)buf_addf(&w->out,
+                       "],\"row_count\":%llu,\"elapsed_ms\":", (unsigned long long)report->rows);
         (void)json_add_f64(&w->out, (double)report->elapsed_ns / 1e6);
         (void)buf_addf(&w->out, ",\"lost\":%llu,\"cut\":%s}\n", (unsigned long long)report->lost,
                        report->cut ? "true" : "false");

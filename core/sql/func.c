@@ -20,32 +20,32 @@ int sql_compare_text(struct text a, struct text b)
 
 /* ---- comparison: PostgreSQL's order, in which NaN equals itself and is the largest ---- */
 
-#define COMPARE_INT(name, sign)                                                                    \
-    KERNEL(name)                                                                                   \
-    {                                                                                              \
-        const int64_t *a = st->a[0]->i, *b = st->a[1]->i;                                          \
-        int64_t *out = st->dst->i;                                                                 \
-        ROWS(out[i] = a[i] sign b[i];);                                                            \
-        return 0;                                                                                  \
+#define COMPARE_INT(name, sign)                           \
+    KERNEL(name)                                          \
+    {                                                     \
+        const int64_t *a = st->a[0]->i, *b = st->a[1]->i; \
+        int64_t *out = st->dst->i;                        \
+        ROWS(out[i] = a[i] sign b[i];);                   \
+        return 0;                                         \
     }
-#define COMPARE_DOUBLE(name, sign)                                                                 \
-    KERNEL(name)                                                                                   \
-    {                                                                                              \
-        const double *a = st->a[0]->d, *b = st->a[1]->d;                                           \
-        int64_t *out = st->dst->i;                                                                 \
-        ROWS(out[i] = a[i] == a[i] && b[i] == b[i] ? a[i] sign b[i]                                \
-                                                   : (a[i] != a[i]) sign (b[i] != b[i]););         \
-        return 0;                                                                                  \
+#define COMPARE_DOUBLE(name, sign)                                                        \
+    KERNEL(name)                                                                          \
+    {                                                                                     \
+        const double *a = st->a[0]->d, *b = st->a[1]->d;                                  \
+        int64_t *out = st->dst->i;                                                        \
+        ROWS(out[i] = a[i] == a[i] && b[i] == b[i] ? a[i] sign b[i]                       \
+                                                   : (a[i] != a[i]) sign(b[i] != b[i]);); \
+        return 0;                                                                         \
     }
-#define COMPARE_TEXT(name, sign)                                                                   \
-    KERNEL(name)                                                                                   \
-    {                                                                                              \
-        ROWS(st->dst->i[i] = sql_compare_text(st->a[0]->t[i], st->a[1]->t[i]) sign 0;);            \
-        return 0;                                                                                  \
+#define COMPARE_TEXT(name, sign)                                                        \
+    KERNEL(name)                                                                        \
+    {                                                                                   \
+        ROWS(st->dst->i[i] = sql_compare_text(st->a[0]->t[i], st->a[1]->t[i]) sign 0;); \
+        return 0;                                                                       \
     }
-#define COMPARE(name, sign)                                                                        \
-    COMPARE_INT(name##_int, sign)                                                                  \
-    COMPARE_DOUBLE(name##_double, sign)                                                            \
+#define COMPARE(name, sign)             \
+    COMPARE_INT(name##_int, sign)       \
+    COMPARE_DOUBLE(name##_double, sign) \
     COMPARE_TEXT(name##_text, sign)
 
 COMPARE(eq, ==)
@@ -97,22 +97,22 @@ KERNEL(not_bool)
 
 /* ---- arithmetic ---- */
 
-#define CHECKED(name, builtin)                                                                     \
-    KERNEL(name)                                                                                   \
-    {                                                                                              \
-        const int64_t *a = st->a[0]->i, *b = st->a[1]->i;                                          \
-        int64_t *out = st->dst->i;                                                                 \
-        bool over = false;                                                                         \
-        ROWS(over |= builtin(a[i], b[i], &out[i]););                                               \
-        return over ? sql_run_error(r, st, -ERANGE, "integer out of range") : 0;                   \
+#define CHECKED(name, builtin)                                                   \
+    KERNEL(name)                                                                 \
+    {                                                                            \
+        const int64_t *a = st->a[0]->i, *b = st->a[1]->i;                        \
+        int64_t *out = st->dst->i;                                               \
+        bool over = false;                                                       \
+        ROWS(over |= builtin(a[i], b[i], &out[i]););                             \
+        return over ? sql_run_error(r, st, -ERANGE, "integer out of range") : 0; \
     }
-#define DOUBLES(name, expression)                                                                  \
-    KERNEL(name)                                                                                   \
-    {                                                                                              \
-        const double *a = st->a[0]->d, *b = st->a[1]->d;                                           \
-        double *out = st->dst->d;                                                                  \
-        ROWS(out[i] = expression;);                                                                \
-        return 0;                                                                                  \
+#define DOUBLES(name, expression)                        \
+    KERNEL(name)                                         \
+    {                                                    \
+        const double *a = st->a[0]->d, *b = st->a[1]->d; \
+        double *out = st->dst->d;                        \
+        ROWS(out[i] = expression;);                      \
+        return 0;                                        \
     }
 
 CHECKED(add_int, __builtin_add_overflow)
@@ -143,10 +143,11 @@ KERNEL(div_int)
     const int64_t *a = st->a[0]->i, *b = st->a[1]->i;
     bool mod = st->expr->func->name[0] == '%' || st->expr->func->name[0] == 'm';
     bool zero = false, over = false;
-    ROWS(if (b[i] == 0) { zero = true; } else if (b[i] == -1) {
-        over |= !mod && a[i] == INT64_MIN;
-        st->dst->i[i] = mod ? 0 : (int64_t)(0 - (uint64_t)a[i]);
-    } else { st->dst->i[i] = mod ? a[i] % b[i] : a[i] / b[i]; });
+    ROWS(
+        if (b[i] == 0) { zero = true; } else if (b[i] == -1) {
+            over |= !mod && a[i] == INT64_MIN;
+            st->dst->i[i] = mod ? 0 : (int64_t)(0 - (uint64_t)a[i]);
+        } else { st->dst->i[i] = mod ? a[i] % b[i] : a[i] / b[i]; });
     if (zero)
         return sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)");
     return over ? sql_run_error(r, st, -ERANGE, "integer out of range") : 0;
@@ -168,7 +169,8 @@ KERNEL(neg_double)
 KERNEL(abs_int)
 {
     bool over = false;
-    ROWS(int64_t v = st->a[0]->i[i]; over |= v == INT64_MIN; st->dst->i[i] = v < 0 && v != INT64_MIN ? -v : v;);
+    ROWS(int64_t v = st->a[0]->i[i]; over |= v == INT64_MIN;
+         st->dst->i[i] = v < 0 && v != INT64_MIN ? -v : v;);
     return over ? sql_run_error(r, st, -ERANGE, "integer out of range") : 0;
 }
 
@@ -184,19 +186,19 @@ KERNEL(same_int)
     return 0;
 }
 
-#define MATH(name, expression)                                                                     \
-    KERNEL(name)                                                                                   \
-    {                                                                                              \
-        ROWS(double x = st->a[0]->d[i]; st->dst->d[i] = expression;);                              \
-        return 0;                                                                                  \
+#define MATH(name, expression)                                        \
+    KERNEL(name)                                                      \
+    {                                                                 \
+        ROWS(double x = st->a[0]->d[i]; st->dst->d[i] = expression;); \
+        return 0;                                                     \
     }
 /* Outside the domain is an error, as in PostgreSQL. */
-#define MATH_IN(name, inside, expression, complaint)                                               \
-    KERNEL(name)                                                                                   \
-    {                                                                                              \
-        bool bad = false;                                                                          \
-        ROWS(double x = st->a[0]->d[i]; bad |= !(inside) && x == x; st->dst->d[i] = expression;);  \
-        return bad ? sql_run_error(r, st, -EDOM, complaint) : 0;                                   \
+#define MATH_IN(name, inside, expression, complaint)                                              \
+    KERNEL(name)                                                                                  \
+    {                                                                                             \
+        bool bad = false;                                                                         \
+        ROWS(double x = st->a[0]->d[i]; bad |= !(inside) && x == x; st->dst->d[i] = expression;); \
+        return bad ? sql_run_error(r, st, -EDOM, complaint) : 0;                                  \
     }
 
 MATH(abs_double, fabs(x))
@@ -217,7 +219,9 @@ DOUBLES(power_double, pow(a[i], b[i]))
 KERNEL(round_digits)
 {
     ROWS(double x = st->a[0]->d[i]; int64_t digits = st->a[1]->i[i];
-         digits = digits > 300 ? 300 : digits < -300 ? -300 : digits;
+         digits = digits > 300    ? 300
+                  : digits < -300 ? -300
+                                  : digits;
          double scale = pow(10, (double)digits); double scaled = x * scale;
          st->dst->d[i] = isfinite(scaled) && scale != 0 ? round(scaled) / scale : x;);
     return 0;
@@ -241,7 +245,7 @@ KERNEL(extreme)
             const struct vec *v = st->args[a];
             if (null_at(v, i))
                 continue;
-            int c = best == NULL ? 0
+            int c = best == NULL              ? 0
                     : sql_is_textual(v->type) ? sql_compare_text(v->t[i], best->t[i])
                     : v->type == SQL_DOUBLE   ? (v->d[i] > best->d[i]) - (v->d[i] < best->d[i])
                                               : (v->i[i] > best->i[i]) - (v->i[i] < best->i[i]);
@@ -260,50 +264,92 @@ KERNEL(extreme)
     return 0;
 }
 
-#define ORDERED(sign, name)                                                                        \
-    {sign, "ii", 'b', 0, name##_int}, {sign, "dd", 'b', 0, name##_double},                         \
-        {sign, "tt", 'b', 0, name##_text}, {sign, "bb", 'b', 0, name##_int},                       \
-        {sign, "ss", 'b', 0, name##_int}, {sign, "vv", 'b', 0, name##_int},                        \
-        {sign, "oo", 'b', 0, name##_text}
-#define DISTINCT(name, t) {name, t t, 'b', FUNC_NULLS, distinct_from}
-#define DISTINCTS(name)                                                                            \
-    DISTINCT(name, "i"), DISTINCT(name, "d"), DISTINCT(name, "t"), DISTINCT(name, "b"),            \
+#define ORDERED(sign, name)                                                  \
+    {sign, "ii", 'b', 0, name##_int}, {sign, "dd", 'b', 0, name##_double},   \
+        {sign, "tt", 'b', 0, name##_text}, {sign, "bb", 'b', 0, name##_int}, \
+        {sign, "ss", 'b', 0, name##_int}, {sign, "vv", 'b', 0, name##_int},  \
+    {                                                                        \
+        sign, "oo", 'b', 0, name##_text                                      \
+    }
+#define DISTINCT(name, t)                         \
+    {                                             \
+        name, t t, 'b', FUNC_NULLS, distinct_from \
+    }
+#define DISTINCTS(name)                                                                 \
+    DISTINCT(name, "i"), DISTINCT(name, "d"), DISTINCT(name, "t"), DISTINCT(name, "b"), \
         DISTINCT(name, "s"), DISTINCT(name, "v"), DISTINCT(name, "o")
-#define EXTREME(name, t, c) {name, t "*", c, FUNC_NULLS, extreme}
-#define EXTREMES(name)                                                                             \
-    EXTREME(name, "i", 'i'), EXTREME(name, "d", 'd'), EXTREME(name, "t", 't'),                     \
+#define EXTREME(name, t, c)                 \
+    {                                       \
+        name, t "*", c, FUNC_NULLS, extreme \
+    }
+#define EXTREMES(name)                                                         \
+    EXTREME(name, "i", 'i'), EXTREME(name, "d", 'd'), EXTREME(name, "t", 't'), \
         EXTREME(name, "s", 's'), EXTREME(name, "v", 'v'), EXTREME(name, "b", 'b')
 
-const struct func sql_math_funcs[] = {
-    ORDERED("=", eq), ORDERED("<>", ne), ORDERED("<", lt), ORDERED("<=", le), ORDERED(">", gt),
-    ORDERED(">=", ge), DISTINCTS("is distinct from"), DISTINCTS("is not distinct from"),
-    {"is null", "x", 'b', FUNC_NULLS, is_null},
-    {"not", "b", 'b', 0, not_bool},
-    {"+", "ii", 'i', 0, add_int}, {"+", "dd", 'd', 0, add_double},
-    {"+", "sv", 's', 0, add_int}, {"+", "vs", 's', 0, add_int}, {"+", "vv", 'v', 0, add_int},
-    {"-", "ii", 'i', 0, sub_int}, {"-", "dd", 'd', 0, sub_double},
-    {"-", "sv", 's', 0, sub_int}, {"-", "ss", 'v', 0, sub_int}, {"-", "vv", 'v', 0, sub_int},
-    {"*", "ii", 'i', 0, mul_int}, {"*", "dd", 'd', 0, mul_double},
-    {"*", "vi", 'v', 0, mul_int}, {"*", "iv", 'v', 0, mul_int},
-    {"/", "ii", 'i', 0, div_int}, {"/", "dd", 'd', 0, div_double}, {"/", "vi", 'v', 0, div_int},
-    {"%", "ii", 'i', 0, div_int}, {"%", "dd", 'd', 0, mod_double},
-    {"mod", "ii", 'i', 0, div_int}, {"mod", "dd", 'd', 0, mod_double},
-    {"neg", "i", 'i', 0, neg_int}, {"neg", "d", 'd', 0, neg_double}, {"neg", "v", 'v', 0, neg_int},
-    {"abs", "i", 'i', 0, abs_int}, {"abs", "d", 'd', 0, abs_double}, {"abs", "v", 'v', 0, abs_int},
-    {"sign", "i", 'i', 0, sign_int}, {"sign", "d", 'd', 0, sign_double},
-    {"floor", "i", 'i', 0, same_int}, {"floor", "d", 'd', 0, floor_double},
-    {"ceil", "i", 'i', 0, same_int}, {"ceil", "d", 'd', 0, ceil_double},
-    {"ceiling", "i", 'i', 0, same_int}, {"ceiling", "d", 'd', 0, ceil_double},
-    {"trunc", "i", 'i', 0, same_int}, {"trunc", "d", 'd', 0, trunc_double},
-    {"round", "i", 'i', 0, same_int}, {"round", "d", 'd', 0, round_double},
-    {"round", "di", 'd', 0, round_digits}, {"sqrt", "d", 'd', 0, sqrt_double},
-    {"exp", "d", 'd', 0, exp_double}, {"ln", "d", 'd', 0, ln_double},
-    {"log", "d", 'd', 0, log10_double}, {"log10", "d", 'd', 0, log10_double},
-    {"log2", "d", 'd', 0, log2_double}, {"power", "dd", 'd', 0, power_double},
-    {"pow", "dd", 'd', 0, power_double}, {"sin", "d", 'd', 0, sin_double},
-    {"cos", "d", 'd', 0, cos_double}, {"pi", "", 'd', 0, pi_double},
-    EXTREMES("greatest"), EXTREMES("least"),
-    {NULL, NULL, 0, 0, NULL}};
+const struct func sql_math_funcs[] = {ORDERED("=", eq),
+                                      ORDERED("<>", ne),
+                                      ORDERED("<", lt),
+                                      ORDERED("<=", le),
+                                      ORDERED(">", gt),
+                                      ORDERED(">=", ge),
+                                      DISTINCTS("is distinct from"),
+                                      DISTINCTS("is not distinct from"),
+                                      {"is null", "x", 'b', FUNC_NULLS, is_null},
+                                      {"not", "b", 'b', 0, not_bool},
+                                      {"+", "ii", 'i', 0, add_int},
+                                      {"+", "dd", 'd', 0, add_double},
+                                      {"+", "sv", 's', 0, add_int},
+                                      {"+", "vs", 's', 0, add_int},
+                                      {"+", "vv", 'v', 0, add_int},
+                                      {"-", "ii", 'i', 0, sub_int},
+                                      {"-", "dd", 'd', 0, sub_double},
+                                      {"-", "sv", 's', 0, sub_int},
+                                      {"-", "ss", 'v', 0, sub_int},
+                                      {"-", "vv", 'v', 0, sub_int},
+                                      {"*", "ii", 'i', 0, mul_int},
+                                      {"*", "dd", 'd', 0, mul_double},
+                                      {"*", "vi", 'v', 0, mul_int},
+                                      {"*", "iv", 'v', 0, mul_int},
+                                      {"/", "ii", 'i', 0, div_int},
+                                      {"/", "dd", 'd', 0, div_double},
+                                      {"/", "vi", 'v', 0, div_int},
+                                      {"%", "ii", 'i', 0, div_int},
+                                      {"%", "dd", 'd', 0, mod_double},
+                                      {"mod", "ii", 'i', 0, div_int},
+                                      {"mod", "dd", 'd', 0, mod_double},
+                                      {"neg", "i", 'i', 0, neg_int},
+                                      {"neg", "d", 'd', 0, neg_double},
+                                      {"neg", "v", 'v', 0, neg_int},
+                                      {"abs", "i", 'i', 0, abs_int},
+                                      {"abs", "d", 'd', 0, abs_double},
+                                      {"abs", "v", 'v', 0, abs_int},
+                                      {"sign", "i", 'i', 0, sign_int},
+                                      {"sign", "d", 'd', 0, sign_double},
+                                      {"floor", "i", 'i', 0, same_int},
+                                      {"floor", "d", 'd', 0, floor_double},
+                                      {"ceil", "i", 'i', 0, same_int},
+                                      {"ceil", "d", 'd', 0, ceil_double},
+                                      {"ceiling", "i", 'i', 0, same_int},
+                                      {"ceiling", "d", 'd', 0, ceil_double},
+                                      {"trunc", "i", 'i', 0, same_int},
+                                      {"trunc", "d", 'd', 0, trunc_double},
+                                      {"round", "i", 'i', 0, same_int},
+                                      {"round", "d", 'd', 0, round_double},
+                                      {"round", "di", 'd', 0, round_digits},
+                                      {"sqrt", "d", 'd', 0, sqrt_double},
+                                      {"exp", "d", 'd', 0, exp_double},
+                                      {"ln", "d", 'd', 0, ln_double},
+                                      {"log", "d", 'd', 0, log10_double},
+                                      {"log10", "d", 'd', 0, log10_double},
+                                      {"log2", "d", 'd', 0, log2_double},
+                                      {"power", "dd", 'd', 0, power_double},
+                                      {"pow", "dd", 'd', 0, power_double},
+                                      {"sin", "d", 'd', 0, sin_double},
+                                      {"cos", "d", 'd', 0, cos_double},
+                                      {"pi", "", 'd', 0, pi_double},
+                                      EXTREMES("greatest"),
+                                      EXTREMES("least"),
+                                      {NULL, NULL, 0, 0, NULL}};
 
 /* ---- finding one ---- */
 

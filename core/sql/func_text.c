@@ -224,8 +224,8 @@ KERNEL(starts_with)
 KERNEL(ends_with)
 {
     ROWS(struct text t = st->a[0]->t[i]; struct text p = st->a[1]->t[i];
-         st->dst->i[i] = t.size >= p.size &&
-                         memcmp(t.data + t.size - p.size, p.data, p.size) == 0;);
+         st->dst->i[i] =
+             t.size >= p.size && memcmp(t.data + t.size - p.size, p.data, p.size) == 0;);
     return 0;
 }
 
@@ -312,20 +312,35 @@ KERNEL(reverse)
     return 0;
 }
 
-const struct func sql_text_funcs[] = {
-    {"length", "t", 'i', 0, length}, {"char_length", "t", 'i', 0, length},
-    {"octet_length", "t", 'i', 0, octet_length}, {"octet_length", "o", 'i', 0, octet_length},
-    {"length", "o", 'i', 0, octet_length},
-    {"lower", "t", 't', 0, change_case}, {"upper", "t", 't', 0, change_case},
-    {"substr", "ti", 't', 0, substr}, {"substr", "tii", 't', 0, substr},
-    {"substring", "ti", 't', 0, substr}, {"substring", "tii", 't', 0, substr},
-    {"left", "ti", 't', 0, left_right}, {"right", "ti", 't', 0, left_right},
-    {"trim", "t", 't', 0, trim}, {"trim", "tt", 't', 0, trim}, {"btrim", "t", 't', 0, trim},
-    {"btrim", "tt", 't', 0, trim}, {"ltrim", "t", 't', 0, trim}, {"ltrim", "tt", 't', 0, trim},
-    {"rtrim", "t", 't', 0, trim}, {"rtrim", "tt", 't', 0, trim},
-    {"replace", "ttt", 't', 0, replace}, {"concat", "t*", 't', FUNC_NULLS, concat},
-    {"||", "tt", 't', 0, concat}, {"split_part", "tti", 't', 0, split_part},
-    {"starts_with", "tt", 'b', 0, starts_with}, {"ends_with", "tt", 'b', 0, ends_with},
-    {"strpos", "tt", 'i', 0, strpos}, {"like", "tt", 'b', 0, like_text},
-    {"ilike", "tt", 'b', 0, like_text}, {"reverse", "t", 't', 0, reverse},
-    {NULL, NULL, 0, 0, NULL}};
+const struct func sql_text_funcs[] = {{"length", "t", 'i', 0, length},
+                                      {"char_length", "t", 'i', 0, length},
+                                      {"octet_length", "t", 'i', 0, octet_length},
+                                      {"octet_length", "o", 'i', 0, octet_length},
+                                      {"length", "o", 'i', 0, octet_length},
+                                      {"lower", "t", 't', 0, change_case},
+                                      {"upper", "t", 't', 0, change_case},
+                                      {"substr", "ti", 't', 0, substr},
+                                      {"substr", "tii", 't', 0, substr},
+                                      {"substring", "ti", 't', 0, substr},
+                                      {"substring", "tii", 't', 0, substr},
+                                      {"left", "ti", 't', 0, left_right},
+                                      {"right", "ti", 't', 0, left_right},
+                                      {"trim", "t", 't', 0, trim},
+                                      {"trim", "tt", 't', 0, trim},
+                                      {"btrim", "t", 't', 0, trim},
+                                      {"btrim", "tt", 't', 0, trim},
+                                      {"ltrim", "t", 't', 0, trim},
+                                      {"ltrim", "tt", 't', 0, trim},
+                                      {"rtrim", "t", 't', 0, trim},
+                                      {"rtrim", "tt", 't', 0, trim},
+                                      {"replace", "ttt", 't', 0, replace},
+                                      {"concat", "t*", 't', FUNC_NULLS, concat},
+                                      {"||", "tt", 't', 0, concat},
+                                      {"split_part", "tti", 't', 0, split_part},
+                                      {"starts_with", "tt", 'b', 0, starts_with},
+                                      {"ends_with", "tt", 'b', 0, ends_with},
+                                      {"strpos", "tt", 'i', 0, strpos},
+                                      {"like", "tt", 'b', 0, like_text},
+                                      {"ilike", "tt", 'b', 0, like_text},
+                                      {"reverse", "t", 't', 0, reverse},
+                                      {NULL, NULL, 0, 0, NULL}};

@@ -105,8 +105,7 @@ KERNEL(date_bin)
 static int shift(struct run *r, struct step *st, uint32_t row, int64_t ns, double seconds, int sign)
 {
     double by = rint(seconds * 1e9) * sign;
-    if (!(by > -9.2e18 && by < 9.2e18) ||
-        __builtin_add_overflow(ns, (int64_t)by, &st->dst->i[row]))
+    if (!(by > -9.2e18 && by < 9.2e18) || __builtin_add_overflow(ns, (int64_t)by, &st->dst->i[row]))
         return sql_run_error(r, st, -ERANGE, "timestamp out of range");
     return 0;
 }
@@ -142,18 +141,31 @@ KERNEL(scale_interval)
     return 0;
 }
 
-const struct func sql_time_funcs[] = {
-    {"+", "sd", 's', 0, plus_seconds}, {"-", "sd", 's', 0, minus_seconds},
-    {"*", "vd", 'v', 0, scale_interval}, {"/", "vd", 'v', 0, scale_interval},
-    {"date_trunc", "ts", 's', 0, date_trunc}, {"date_part", "ts", 'd', 0, date_part},
-    {"date_part", "tv", 'd', 0, date_part}, {"hour", "s", 'i', 0, part_int},
-    {"minute", "s", 'i', 0, part_int}, {"second", "s", 'i', 0, part_int},
-    {"day", "s", 'i', 0, part_int}, {"week", "s", 'i', 0, part_int},
-    {"month", "s", 'i', 0, part_int}, {"quarter", "s", 'i', 0, part_int},
-    {"year", "s", 'i', 0, part_int}, {"dow", "s", 'i', 0, part_int},
-    {"doy", "s", 'i', 0, part_int}, {"epoch", "s", 'd', 0, epoch}, {"epoch", "v", 'd', 0, epoch},
-    {"epoch_ns", "s", 'i', 0, epoch_ns}, {"epoch_ns", "v", 'i', 0, epoch_ns},
-    {"to_timestamp", "i", 's', 0, to_timestamp_int}, {"to_timestamp", "d", 's', 0, to_timestamp},
-    {"date_bin", "vs", 's', 0, date_bin}, {"date_bin", "vss", 's', 0, date_bin},
-    {"time_bucket", "vs", 's', 0, date_bin}, {"time_bucket", "vss", 's', 0, date_bin},
-    {NULL, NULL, 0, 0, NULL}};
+const struct func sql_time_funcs[] = {{"+", "sd", 's', 0, plus_seconds},
+                                      {"-", "sd", 's', 0, minus_seconds},
+                                      {"*", "vd", 'v', 0, scale_interval},
+                                      {"/", "vd", 'v', 0, scale_interval},
+                                      {"date_trunc", "ts", 's', 0, date_trunc},
+                                      {"date_part", "ts", 'd', 0, date_part},
+                                      {"date_part", "tv", 'd', 0, date_part},
+                                      {"hour", "s", 'i', 0, part_int},
+                                      {"minute", "s", 'i', 0, part_int},
+                                      {"second", "s", 'i', 0, part_int},
+                                      {"day", "s", 'i', 0, part_int},
+                                      {"week", "s", 'i', 0, part_int},
+                                      {"month", "s", 'i', 0, part_int},
+                                      {"quarter", "s", 'i', 0, part_int},
+                                      {"year", "s", 'i', 0, part_int},
+                                      {"dow", "s", 'i', 0, part_int},
+                                      {"doy", "s", 'i', 0, part_int},
+                                      {"epoch", "s", 'd', 0, epoch},
+                                      {"epoch", "v", 'd', 0, epoch},
+                                      {"epoch_ns", "s", 'i', 0, epoch_ns},
+                                      {"epoch_ns", "v", 'i', 0, epoch_ns},
+                                      {"to_timestamp", "i", 's', 0, to_timestamp_int},
+                                      {"to_timestamp", "d", 's', 0, to_timestamp},
+                                      {"date_bin", "vs", 's', 0, date_bin},
+                                      {"date_bin", "vss", 's', 0, date_bin},
+                                      {"time_bucket", "vs", 's', 0, date_bin},
+                                      {"time_bucket", "vss", 's', 0, date_bin},
+                                      {NULL, NULL, 0, 0, NULL}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/hash.c - rows of key columns to dense numbers: what group by, distinct and joins stand on.
+ * core/sql/hash.c - key columns to dense numbers: what group by, distinct and joins stand on.
  *
  * Every key column becomes an 8-byte word: integers as they are, doubles by their bits, texts by
  * the store's dictionary id or, lacking that, by an id of the query's own dictionary.  A last word
@@ -346,7 +346,8 @@ int sql_keys_add(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n
     return 0;
 }
 
-int sql_keys_find(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n, uint32_t *numbers)
+int sql_keys_find(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
+                  uint32_t *numbers)
 {
     int rc = to_words(k, v, sel, n, false);
     if (rc < 0)

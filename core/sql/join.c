@@ -378,8 +378,7 @@ int sql_join_on(struct op *op, const struct join_spec *spec, struct expr *on)
         if (rc == 0)
             rc = sql_compile(q, &op->child->out, spec->left_keys, spec->n_keys, &j->left_program);
         if (rc == 0)
-            rc = sql_compile(q, &op->right->out, spec->right_keys, spec->n_keys,
-                             &j->right_program);
+            rc = sql_compile(q, &op->right->out, spec->right_keys, spec->n_keys, &j->right_program);
     }
     if (rc == 0 && on)
         rc = sql_compile(q, &op->out, &on, 1, &j->on);

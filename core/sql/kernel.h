@@ -10,23 +10,23 @@
 
 #include "core/sql/sqlint.h"
 
-#define KERNEL(name)                                                                               \
-    static int name(struct run *r __attribute__((unused)), struct step *st,                        \
-                    const uint16_t *sel, uint32_t n)
+#define KERNEL(name)                                                                             \
+    static int name(struct run *r __attribute__((unused)), struct step *st, const uint16_t *sel, \
+                    uint32_t n)
 
 /* For each row i do `...`: the loop without a selection is written out so that it stays tight. */
-#define ROWS(...)                                                                                  \
-    do {                                                                                           \
-        if (sel) {                                                                                 \
-            for (uint32_t k = 0; k < n; k++) {                                                     \
-                uint32_t i = sel[k];                                                               \
-                __VA_ARGS__                                                                        \
-            }                                                                                      \
-        } else {                                                                                   \
-            for (uint32_t i = 0; i < n; i++) {                                                     \
-                __VA_ARGS__                                                                        \
-            }                                                                                      \
-        }                                                                                          \
+#define ROWS(...)                              \
+    do {                                       \
+        if (sel) {                             \
+            for (uint32_t k = 0; k < n; k++) { \
+                uint32_t i = sel[k];           \
+                __VA_ARGS__                    \
+            }                                  \
+        } else {                               \
+            for (uint32_t i = 0; i < n; i++) { \
+                __VA_ARGS__                    \
+            }                                  \
+        }                                      \
     } while (0)
 
 extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[];

@@ -8,6 +8,7 @@
 #include "core/sql/ast.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/err.h"
@@ -25,15 +26,27 @@ struct parser {
 };
 
 /* How tightly operators bind, loosest first: PostgreSQL's table. */
-enum { BIND_OR = 1, BIND_AND, BIND_NOT, BIND_IS, BIND_COMPARE, BIND_IN, BIND_OTHER, BIND_PLUS,
-       BIND_TIMES, BIND_POWER, BIND_SIGN, BIND_CAST };
+enum {
+    BIND_OR = 1,
+    BIND_AND,
+    BIND_NOT,
+    BIND_IS,
+    BIND_COMPARE,
+    BIND_IN,
+    BIND_OTHER,
+    BIND_PLUS,
+    BIND_TIMES,
+    BIND_POWER,
+    BIND_SIGN,
+    BIND_CAST
+};
 
 static const char *const reserved[] = {
-    "select", "from",   "where",  "group",     "having", "order", "limit", "offset", "union",
-    "intersect", "except", "on",  "using",     "join",   "inner", "left",  "right",  "full",
-    "cross",  "asof",   "natural", "as",       "and",    "or",    "not",   "in",     "between",
-    "like",   "ilike",  "is",     "case",      "when",   "then",  "else",  "end",    "distinct",
-    "by",     "asc",    "desc",   "nulls",     "with",   "values", "window", "fetch", "qualify"};
+    "select",    "from",   "where",   "group", "having", "order",  "limit",  "offset", "union",
+    "intersect", "except", "on",      "using", "join",   "inner",  "left",   "right",  "full",
+    "cross",     "asof",   "natural", "as",    "and",    "or",     "not",    "in",     "between",
+    "like",      "ilike",  "is",      "case",  "when",   "then",   "else",   "end",    "distinct",
+    "by",        "asc",    "desc",    "nulls", "with",   "values", "window", "fetch",  "qualify"};
 
 static struct node *parse_expr(struct parser *p, int binding);
 static struct select *parse_select(struct parser *p);
@@ -67,9 +80,9 @@ static void *expected(struct parser *p, const char *what)
         p->error = sql_error(p->text, p->size, t->pos, -EINVAL,
                              "the statement ends here, expected %s", what);
     else
-        p->error = sql_error(p->text, p->size, t->pos, -EINVAL, "found '%.*s', expected %s",
-                             (int)(t->end - t->pos > 60 ? 60 : t->end - t->pos), p->text + t->pos,
-                             what);
+        p->error =
+            sql_error(p->text, p->size, t->pos, -EINVAL, "found '%.*s', expected %s",
+                      (int)(t->end - t->pos > 60 ? 60 : t->end - t->pos), p->text + t->pos, what);
     return NULL;
 }
 
@@ -280,7 +293,8 @@ static struct node *parse_name(struct parser *p)
     n->text = p->tokens[p->at++].text;
     while (take_sign(p, ".")) {
         if (n->parts[1])
-            return fail_at(p, n->pos, "a column's name has at most three parts: schema.table.column");
+            return fail_at(p, n->pos,
+                           "a column's name has at most three parts: schema.table.column");
         n->parts[1] = n->parts[0];
         n->parts[0] = n->text;
         if (take_sign(p, "*"))
@@ -361,15 +375,38 @@ static struct node *parse_call(struct parser *p)
 
 static enum sql_type type_named(struct parser *p)
 {
-    static const struct { const char *name; enum sql_type type; } types[] = {
-        {"bool", SQL_BOOL}, {"boolean", SQL_BOOL}, {"int", SQL_INT}, {"integer", SQL_INT},
-        {"bigint", SQL_INT}, {"smallint", SQL_INT}, {"int2", SQL_INT}, {"int4", SQL_INT},
-        {"int8", SQL_INT}, {"int64", SQL_INT}, {"double", SQL_DOUBLE}, {"float", SQL_DOUBLE},
-        {"float8", SQL_DOUBLE}, {"float4", SQL_DOUBLE}, {"float64", SQL_DOUBLE}, {"real", SQL_DOUBLE},
-        {"numeric", SQL_DOUBLE}, {"decimal", SQL_DOUBLE}, {"text", SQL_TEXT},
-        {"varchar", SQL_TEXT}, {"char", SQL_TEXT}, {"string", SQL_TEXT}, {"blob", SQL_BLOB},
-        {"bytea", SQL_BLOB}, {"timestamp", SQL_TIMESTAMP}, {"timestamptz", SQL_TIMESTAMP},
-        {"datetime", SQL_TIMESTAMP}, {"date", SQL_TIMESTAMP}, {"interval", SQL_INTERVAL}};
+    static const struct {
+        const char *name;
+        enum sql_type type;
+    } types[] = {{"bool", SQL_BOOL},
+                 {"boolean", SQL_BOOL},
+                 {"int", SQL_INT},
+                 {"integer", SQL_INT},
+                 {"bigint", SQL_INT},
+                 {"smallint", SQL_INT},
+                 {"int2", SQL_INT},
+                 {"int4", SQL_INT},
+                 {"int8", SQL_INT},
+                 {"int64", SQL_INT},
+                 {"double", SQL_DOUBLE},
+                 {"float", SQL_DOUBLE},
+                 {"float8", SQL_DOUBLE},
+                 {"float4", SQL_DOUBLE},
+                 {"float64", SQL_DOUBLE},
+                 {"real", SQL_DOUBLE},
+                 {"numeric", SQL_DOUBLE},
+                 {"decimal", SQL_DOUBLE},
+                 {"text", SQL_TEXT},
+                 {"varchar", SQL_TEXT},
+                 {"char", SQL_TEXT},
+                 {"string", SQL_TEXT},
+                 {"blob", SQL_BLOB},
+                 {"bytea", SQL_BLOB},
+                 {"timestamp", SQL_TIMESTAMP},
+                 {"timestamptz", SQL_TIMESTAMP},
+                 {"datetime", SQL_TIMESTAMP},
+                 {"date", SQL_TIMESTAMP},
+                 {"interval", SQL_INTERVAL}};
     const struct token *t = now(p);
     for (size_t i = 0; t->type == TOKEN_WORD && i < sizeof(types) / sizeof(*types); i++) {
         if (strcmp(t->text, types[i].name) != 0)
@@ -467,8 +504,8 @@ static struct node *parse_word(struct parser *p)
 {
     uint32_t pos = now(p)->pos;
     bool string_next = p->tokens[p->at + 1].type == TOKEN_STRING;
-    bool call_next = p->tokens[p->at + 1].type == TOKEN_SIGN &&
-                     strcmp(p->tokens[p->at + 1].text, "(") == 0;
+    bool call_next =
+        p->tokens[p->at + 1].type == TOKEN_SIGN && strcmp(p->tokens[p->at + 1].text, "(") == 0;
     if (is_word(p, 0, "null") || is_word(p, 0, "true") || is_word(p, 0, "false")) {
         struct node *n = node(p, is_word(p, 0, "null") ? NODE_NULL : NODE_BOOL, pos);
         if (n)
@@ -487,7 +524,8 @@ static struct node *parse_word(struct parser *p)
     if (call_next && is_word(p, 0, "exists")) {
         p->at++;
         struct node *n = starts_select(&(struct parser){.tokens = p->tokens, .at = p->at + 1})
-                             ? parse_parenthesis(p) : expected(p, "(select ...)");
+                             ? parse_parenthesis(p)
+                             : expected(p, "(select ...)");
         if (n)
             n->kind = NODE_EXISTS;
         return n;
@@ -622,7 +660,8 @@ static struct node *parse_between(struct parser *p, struct node *left, uint32_t 
 }
 
 /* What may follow with words: is, in, between, like, ilike, regexp, each perhaps with not. */
-static struct node *parse_word_infix(struct parser *p, struct node *left, int binding, bool *ret_more)
+static struct node *parse_word_infix(struct parser *p, struct node *left, int binding,
+                                     bool *ret_more)
 {
     uint32_t pos = now(p)->pos;
     *ret_more = true;
@@ -638,9 +677,9 @@ static struct node *parse_word_infix(struct parser *p, struct node *left, int bi
             if (is_word(p, not, likes[i]))
                 like = i;
         if (in || between || like >= 0) {
-            p->at += not + 1;
+            p->at += not +1;
             if (in)
-                return parse_in(p, left, pos, not);
+                return parse_in(p, left, pos, not );
             if (between)
                 return negate(p, not, pos, parse_between(p, left, pos));
             struct node *pattern = parse_expr(p, BIND_IN);
@@ -723,8 +762,7 @@ static void parse_table_name(struct parser *p, const char *names[3])
     names[0] = take_name(p, "a table's name");
     while (take_sign(p, ".")) {
         if (names[2]) {
-            fail_at(p, now(p)->pos,
-                    "a table's name has at most three parts: catalog.schema.table");
+            fail_at(p, now(p)->pos, "a table's name has at most three parts: catalog.schema.table");
             return;
         }
         names[2] = names[1];
@@ -839,7 +877,9 @@ static void parse_items(struct parser *p, struct select *s)
     do {
         s->items = grown(p, s->items, s->n_items, sizeof(*s->items));
         struct item item = {.node = parse_expr(p, 0)};
-        if (take_word(p, "as")) {
+        if (item.node && item.node->kind == NODE_STAR) {
+            /* no alias: in `select * form t` the word is a slip */
+        } else if (take_word(p, "as")) {
             if (now(p)->type != TOKEN_WORD && now(p)->type != TOKEN_QUOTED)
                 expected(p, "an alias");
             else
@@ -1042,6 +1082,20 @@ static void parse_statement(struct parser *p, struct statement *s)
     s->select = parse_select(p);
 }
 
+/* A word that stands where nothing may is often a slip of one that may. */
+static void expected_end(struct parser *p)
+{
+    static const char *const words[] = {"from",  "where",  "group", "having", "order",
+                                        "limit", "offset", "union", "join"};
+    const char *near = now(p)->type == TOKEN_WORD
+                           ? text_nearest(now(p)->text, words, sizeof(words) / sizeof(*words))
+                           : NULL;
+    char what[64] = "the end of the statement";
+    if (near && strcmp(near, now(p)->text) != 0)
+        (void)snprintf(what, sizeof(what), "the end of the statement or '%s'", near);
+    expected(p, what);
+}
+
 int sql_parse(struct arena *a, const char *text, size_t size, struct statement *ret)
 {
     struct parser p = {.arena = a, .text = text, .size = size};
@@ -1054,7 +1108,7 @@ int sql_parse(struct arena *a, const char *text, size_t size, struct statement *
     while (take_sign(&p, ";"))
         ;
     if (!p.error && now(&p)->type != TOKEN_END)
-        expected(&p, "the end of the statement");
+        expected_end(&p);
     if (p.error)
         return p.error;
     *ret = s;

@@ -211,8 +211,10 @@ static int take_keys(struct query *q, struct op *join, struct expr *on, struct j
         struct expr *e = parts[i];
         bool equal = e->kind == EXPR_CALL && strcmp(e->func->name, "=") == 0 &&
                      e->args[0]->kind != EXPR_CONST && e->args[1]->kind != EXPR_CONST;
-        int l = !equal ? -1 : only_from(e->args[0], 0, n_left) ? 0
-                            : only_from(e->args[1], 0, n_left) ? 1 : -1;
+        int l = !equal                             ? -1
+                : only_from(e->args[0], 0, n_left) ? 0
+                : only_from(e->args[1], 0, n_left) ? 1
+                                                   : -1;
         if (l < 0 || !only_from(e->args[1 - l], n_left, join->n_cols) ||
             spec->n_keys == SQL_CALL_ARGS) {
             rest->args[n_rest++] = e;
@@ -254,8 +256,8 @@ static int using_condition(struct query *q, const struct from *f, struct op *joi
         struct expr *pair[2] = {a, b};
         int rc = sql_unify(q, pair, 2, "using", &type);
         bool known;
-        const struct func *eq = sql_func_find("=", (enum sql_type[]){type, type},
-                                              (bool[]){false, false}, 2, &known);
+        const struct func *eq =
+            sql_func_find("=", (enum sql_type[]){type, type}, (bool[]){false, false}, 2, &known);
         struct expr *e = sql_new_expr(q, EXPR_CALL, SQL_BOOL, f->pos, 2);
         if (rc < 0 || !e || !eq)
             return rc < 0 ? rc : -ENOMEM;
@@ -353,8 +355,8 @@ static void turn(struct query *q, struct expr **e)
         return;
     bool known;
     enum sql_type types[2] = {x->args[0]->type, x->args[0]->type};
-    const struct func *f = sql_func_find(mirrored(x->func->name), types, (bool[]){false, false}, 2,
-                                         &known);
+    const struct func *f =
+        sql_func_find(mirrored(x->func->name), types, (bool[]){false, false}, 2, &known);
     struct expr *turned = f ? sql_new_expr(q, EXPR_CALL, SQL_BOOL, x->pos, 2) : NULL;
     if (!turned)
         return;
@@ -525,7 +527,10 @@ static int ordinal(struct query *q, const struct node *n, uint32_t count, const 
 static int bind_group(struct query *q, const struct select *s, struct scope *scope, struct list *l,
                       struct grouping *g)
 {
-    struct scope in = {.op = scope->op, .clause = "group by", .items = l->items, .n_items = l->n,
+    struct scope in = {.op = scope->op,
+                       .clause = "group by",
+                       .items = l->items,
+                       .n_items = l->n,
                        .ctes = scope->ctes};
     g->keys = sql_get(q, SQL_CALL_ARGS, sizeof(struct expr *));
     if (!g->keys)
@@ -651,8 +656,8 @@ static int bind_order(struct query *q, const struct select *s, struct scope *sco
         column = at >= 0 ? (uint32_t)at : column;
         if (s->distinct && column >= o->n_shown)
             return wrong(q, n->pos, "with distinct, order by may use only what is selected");
-        o->keys[o->n++] = (struct sort_key){column, s->order[i].descending,
-                                            s->order[i].nulls_first};
+        o->keys[o->n++] =
+            (struct sort_key){column, s->order[i].descending, s->order[i].nulls_first};
     }
     return 0;
 }
@@ -843,8 +848,8 @@ static int plan_set(struct query *q, const struct select *s, struct cte *ctes, s
         return wrong(q, s->pos, "intersect and except are not in this version; union is");
     uint32_t n = sides[0]->n_cols;
     if (sides[1]->n_cols != n)
-        return sql_error(q->text, q->size, s->pos, -EINVAL,
-                         "union of %u columns and %u columns", n, sides[1]->n_cols);
+        return sql_error(q->text, q->size, s->pos, -EINVAL, "union of %u columns and %u columns", n,
+                         sides[1]->n_cols);
     struct expr **exprs = sql_get(q, 2 * (size_t)n, sizeof(struct expr *));
     if (!exprs)
         return -ENOMEM;

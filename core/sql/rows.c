@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/rows.c - rows kept for later (sort, join, computed tables): columns in chunks of a batch.
+ * core/sql/rows.c - rows kept for later (sort, join, computed tables), columns in chunks.
  *
  * The query's thread only.  Texts are copied unless their vector says they stay.
  */
@@ -11,8 +11,8 @@
 
 #include "core/base/err.h"
 
-int sql_rowset_init(struct rowset *r, struct query *q, struct arena *mem, const enum sql_type *types,
-                    uint32_t n_cols)
+int sql_rowset_init(struct rowset *r, struct query *q, struct arena *mem,
+                    const enum sql_type *types, uint32_t n_cols)
 {
     *r = (struct rowset){.q = q, .mem = mem, .n_cols = n_cols, .types = types};
     return 0;

@@ -61,8 +61,8 @@ static void close_stored(void *arg)
 static int open_stored(struct op *op)
 {
     struct scan *s = op->state;
-    struct store_scan_options o = {.from_row = op->q->o->from_row, .bounds = s->bounds,
-                                   .n_bounds = s->n_bounds};
+    struct store_scan_options o = {
+        .from_row = op->q->o->from_row, .bounds = s->bounds, .n_bounds = s->n_bounds};
     for (uint32_t c = 0; c < op->n_cols; c++)
         if (op->want[c])
             o.columns[c / 64] |= UINT64_C(1) << (c % 64);
@@ -73,7 +73,7 @@ static int open_stored(struct op *op)
 static void find_nulls(struct vec *v, uint32_t n)
 {
     const uint64_t *cells = v->ids ? v->ids : (const uint64_t *)(const void *)v->i;
-    uint64_t null = v->ids ? PROBING_NULL_ID
+    uint64_t null = v->ids                  ? PROBING_NULL_ID
                     : v->type == SQL_DOUBLE ? PROBING_NULL_F64
                                             : (uint64_t)PROBING_NULL_I64;
     uint8_t any = 0;
@@ -151,14 +151,16 @@ static int put_cell(struct op *op, struct vec *v, uint32_t row, union probing_ce
             sql_set_null(v, row);
             return 0;
         }
-        v->t[row] = sql_copy_text(op->q, (struct text){cell.s, (uint32_t)strnlen(cell.s, 1u << 24)});
+        v->t[row] =
+            sql_copy_text(op->q, (struct text){cell.s, (uint32_t)strnlen(cell.s, 1u << 24)});
         return v->t[row].data ? 0 : -ENOMEM;
     }
     bool null = v->type == SQL_DOUBLE ? cell.u == PROBING_NULL_F64 : cell.i == PROBING_NULL_I64;
     if (null)
         sql_set_null(v, row);
-    v->i[row] = null ? 0 : v->type == SQL_TIMESTAMP
-                               ? (int64_t)((uint64_t)cell.i + (uint64_t)s->utc_offset) : cell.i;
+    v->i[row] = null                       ? 0
+                : v->type == SQL_TIMESTAMP ? (int64_t)((uint64_t)cell.i + (uint64_t)s->utc_offset)
+                                           : cell.i;
     return 0;
 }
 
@@ -257,9 +259,12 @@ int sql_scan_table(struct query *q, const struct table *t, const char *alias, st
     for (uint32_t c = 0; c < t->n_columns; c++) {
         enum sql_type type = column_type(t->columns[c].type);
         bool tail = t->has_tail && c == t->n_columns - 1;
-        op->cols[c] = (struct col){.name = t->columns[c].name, .table = alias ? alias : t->name,
-                                   .schema = alias ? NULL : t->schema, .type = type,
-                                   .unit = t->columns[c].unit, .doc = t->columns[c].doc,
+        op->cols[c] = (struct col){.name = t->columns[c].name,
+                                   .table = alias ? alias : t->name,
+                                   .schema = alias ? NULL : t->schema,
+                                   .type = type,
+                                   .unit = t->columns[c].unit,
+                                   .doc = t->columns[c].doc,
                                    .dict = !t->scan && sql_is_textual(type) && !tail};
         s->types[c] = type;
         op->out.v[c] = (struct vec){.type = type, .stable = true};

@@ -57,8 +57,11 @@ static int finish(struct maker *m, const char *const *names, const char *table, 
     if (!cols)
         return -ENOMEM;
     for (uint32_t c = 0; c < m->n; c++)
-        cols[c] = (struct col){.name = names[c], .table = table, .schema = "information_schema",
-                               .type = m->types[c], .doc = ""};
+        cols[c] = (struct col){.name = names[c],
+                               .table = table,
+                               .schema = "information_schema",
+                               .type = m->types[c],
+                               .doc = ""};
     return sql_scan_rowset(m->q, m->rows, cols, ret);
 }
 
@@ -74,22 +77,26 @@ static const char *const own_tables[] = {"tables", "columns", "schemata", "df_se
 
 static int make_tables(struct query *q, const char *alias, struct op **ret)
 {
-    static const char *const names[] = {"table_catalog", "table_schema", "table_name",
-                                        "table_type", "doc"};
+    static const char *const names[] = {"table_catalog", "table_schema", "table_name", "table_type",
+                                        "doc"};
     struct maker m;
     uint32_t n = 0;
     struct table **list = all_tables(q, &n);
     int rc = list ? begin(&m, q, "ttttt") : -ENOMEM;
     for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = put(&m, (const char *const[]){"probing", list[i]->schema, list[i]->name,
-                                           list[i]->scan ? "COMPUTED" : "BASE TABLE",
-                                           list[i]->doc ? list[i]->doc : ""}, NULL);
+        rc = put(&m,
+                 (const char *const[]){"probing", list[i]->schema, list[i]->name,
+                                       list[i]->scan ? "COMPUTED" : "BASE TABLE",
+                                       list[i]->doc ? list[i]->doc : ""},
+                 NULL);
     const struct view *v = atomic_load_explicit(&q->s->views, memory_order_acquire);
     for (; v && rc == 0; v = v->next)
         rc = put(&m, (const char *const[]){"probing", v->schema, v->name, "VIEW", v->doc}, NULL);
     for (size_t i = 0; i < sizeof(own_tables) / sizeof(*own_tables) && rc == 0; i++)
-        rc = put(&m, (const char *const[]){"probing", "information_schema", own_tables[i],
-                                           "COMPUTED", "about the tables themselves"}, NULL);
+        rc = put(&m,
+                 (const char *const[]){"probing", "information_schema", own_tables[i], "COMPUTED",
+                                       "about the tables themselves"},
+                 NULL);
     return rc < 0 ? rc : finish(&m, names, alias, ret);
 }
 
@@ -97,9 +104,11 @@ static int put_column(struct maker *m, const char *schema, const char *table, ui
                       const struct col *c)
 {
     int64_t numbers[COLUMNS_MAX] = {[4] = number};
-    return put(m, (const char *const[]){"probing", schema, table, c->name, "", "YES",
-                                        sql_type_name(c->type), sql_unit_name(c->unit),
-                                        c->doc ? c->doc : ""}, numbers);
+    return put(m,
+               (const char *const[]){"probing", schema, table, c->name, "", "YES",
+                                     sql_type_name(c->type), sql_unit_name(c->unit),
+                                     c->doc ? c->doc : ""},
+               numbers);
 }
 
 static int put_view(struct maker *m, const struct view *v)
@@ -127,11 +136,13 @@ static int put_view(struct maker *m, const struct view *v)
 
 static int make_columns(struct query *q, const char *alias, struct op **ret)
 {
-    static const char *const names[] = {"table_catalog", "table_schema", "table_name",
-                                        "column_name", "ordinal_position", "is_nullable",
-                                        "data_type", "unit", "doc"};
-    static const enum sql_type types[] = {[PROBING_I64] = SQL_INT, [PROBING_F64] = SQL_DOUBLE,
-                                          [PROBING_STR] = SQL_TEXT, [PROBING_BLOB] = SQL_BLOB,
+    static const char *const names[] = {
+        "table_catalog", "table_schema", "table_name", "column_name", "ordinal_position",
+        "is_nullable",   "data_type",    "unit",       "doc"};
+    static const enum sql_type types[] = {[PROBING_I64] = SQL_INT,
+                                          [PROBING_F64] = SQL_DOUBLE,
+                                          [PROBING_STR] = SQL_TEXT,
+                                          [PROBING_BLOB] = SQL_BLOB,
                                           [PROBING_TIME] = SQL_TIMESTAMP};
     struct maker m;
     uint32_t n = 0;
@@ -140,7 +151,9 @@ static int make_columns(struct query *q, const char *alias, struct op **ret)
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         for (uint32_t c = 0; c < list[i]->n_columns && rc == 0; c++) {
             const struct table_column *column = &list[i]->columns[c];
-            struct col col = {.name = column->name, .unit = column->unit, .doc = column->doc,
+            struct col col = {.name = column->name,
+                              .unit = column->unit,
+                              .doc = column->doc,
                               .type = types[column->type <= PROBING_TIME ? column->type : 0]};
             rc = put_column(&m, list[i]->schema, list[i]->name, c + 1, &col);
         }

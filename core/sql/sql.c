@@ -101,8 +101,8 @@ static int plan_text(struct query *q, const char *text, struct op **ret)
 static int plan_describe(struct query *q, const struct statement *st, struct op **ret)
 {
     /* Let the planner find it, or say what is near. */
-    struct from f = {.kind = FROM_TABLE, .pos = st->pos,
-                     .names = {st->names[0], st->names[1], st->names[2]}};
+    struct from f = {
+        .kind = FROM_TABLE, .pos = st->pos, .names = {st->names[0], st->names[1], st->names[2]}};
     struct node star = {.kind = NODE_STAR, .pos = st->pos, .start = st->pos, .depth = 1};
     struct item all = {.node = &star};
     struct select s = {.pos = st->pos, .items = &all, .n_items = 1, .from = &f};
@@ -154,8 +154,8 @@ static int explain_op(struct plan_text *p, const struct op *op, uint32_t depth)
 {
     char counts[160] = "";
     if (p->analyze) {
-        int n = snprintf(counts, sizeof(counts), "  (%llu rows, %.3f ms", (unsigned long long)op->rows,
-                         (double)op->ns / 1e6);
+        int n = snprintf(counts, sizeof(counts), "  (%llu rows, %.3f ms",
+                         (unsigned long long)op->rows, (double)op->ns / 1e6);
         if (op->segments)
             n += snprintf(counts + n, sizeof(counts) - (size_t)n, ", %llu of %llu segments pruned",
                           (unsigned long long)op->pruned, (unsigned long long)op->segments);
@@ -208,8 +208,10 @@ static int plan_statement(struct query *q, struct op **ret)
         return rc == -ENOMEM ? err_set(rc, "no memory for the statement") : rc;
     switch (st.kind) {
     case STATEMENT_SHOW_TABLES:
-        return plan_text(q, "select table_schema, table_name, table_type, doc from "
-                            "information_schema.tables order by 1, 2", ret);
+        return plan_text(q,
+                         "select table_schema, table_name, table_type, doc from "
+                         "information_schema.tables order by 1, 2",
+                         ret);
     case STATEMENT_DESCRIBE:
         return plan_describe(q, &st, ret);
     case STATEMENT_SELECT:
@@ -227,7 +229,8 @@ static int tell_columns(struct query *q, struct op *op, const struct sql_sink *s
         return -ENOMEM;
     for (uint32_t c = 0; c < op->n_cols; c++) {
         sql_want(op, c);
-        columns[c] = (struct sql_column){.name = op->cols[c].name, .type = op->cols[c].type,
+        columns[c] = (struct sql_column){.name = op->cols[c].name,
+                                         .type = op->cols[c].type,
                                          .unit = op->cols[c].unit,
                                          .doc = op->cols[c].doc ? op->cols[c].doc : ""};
     }

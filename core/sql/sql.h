@@ -27,7 +27,16 @@ void sql_free(struct sql *s);
 /* A view: `definition` is a select; it is parsed when used.  Names may be "schema.name" or bare. */
 int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc);
 
-enum sql_type { SQL_NULL, SQL_BOOL, SQL_INT, SQL_DOUBLE, SQL_TEXT, SQL_BLOB, SQL_TIMESTAMP, SQL_INTERVAL };
+enum sql_type {
+    SQL_NULL,
+    SQL_BOOL,
+    SQL_INT,
+    SQL_DOUBLE,
+    SQL_TEXT,
+    SQL_BLOB,
+    SQL_TIMESTAMP,
+    SQL_INTERVAL
+};
 
 struct sql_column {
     const char *name;
@@ -42,7 +51,10 @@ struct sql_value {
         bool boolean;
         int64_t integer; /* INT; TIMESTAMP: UTC ns; INTERVAL: ns */
         double number;
-        struct { const char *data; uint32_t size; } text; /* TEXT, BLOB */
+        struct {
+            const char *data;
+            uint32_t size;
+        } text; /* TEXT, BLOB */
     };
 };
 
@@ -58,19 +70,19 @@ struct sql_sink {
 };
 
 struct sql_options {
-    uint64_t timeout_ns;   /* 0: none */
-    uint64_t memory_bytes; /* 0: 256 MiB */
-    uint64_t max_rows;     /* of the answer, 0: no limit; past it the query ends and says so */
+    uint64_t timeout_ns;       /* 0: none */
+    uint64_t memory_bytes;     /* 0: 256 MiB */
+    uint64_t max_rows;         /* of the answer, 0: no limit; past it the query ends and says so */
     const _Atomic int *cancel; /* not NULL and non-zero: stop with -ECANCELED */
     /* A continuous query over one stored table: only rows numbered >= from_row are read. */
     uint64_t from_row;
 };
 
 struct sql_report {
-    uint64_t rows;       /* rows given to the sink */
+    uint64_t rows; /* rows given to the sink */
     uint64_t elapsed_ns;
-    uint64_t lost;       /* rows lost by the tables asked, at any time: the answer is not whole */
-    bool cut;            /* max_rows was reached */
+    uint64_t lost; /* rows lost by the tables asked, at any time: the answer is not whole */
+    bool cut;      /* max_rows was reached */
     const char *lost_table; /* "python.torch_trace", NULL: none; static or owned by the table */
 };
 
@@ -80,8 +92,8 @@ int sql_run(struct sql *s, const char *text, size_t size, const struct sql_optio
             const struct sql_sink *sink, struct sql_report *ret);
 
 /* May this statement be followed row by row?  1: yes, *ret_table is the stored table it reads
- * (a select of expressions over one table, with or without where); 0: no, it must be run afresh each time
- * (aggregates, order by, limit, joins, computed tables); -errno: it is wrong. */
+ * (a select of expressions over one table, with or without where); 0: no, it must be run afresh
+ * each time (aggregates, order by, limit, joins, computed tables); -errno: it is wrong. */
 int sql_followable(struct sql *s, const char *text, size_t size, const struct table **ret_table);
 
 /* ---- answers as bytes ---- */
@@ -91,9 +103,10 @@ int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names t
 
 /* A writer of one format: give its sink to sql_run(), then finish.  Bytes go to `write` (0 or
  * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: cut the
- * lines at the terminal's width, 0: never.  JSON: {"columns":[{"name","type","unit"}],"rows":[[...]],
- * "row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}; JSONL: one object a line; NULL is null; timestamps are
- * ISO 8601 UTC with nanoseconds as text; in TABLE and CSV NULL is empty. */
+ * lines at the terminal's width, 0: never.  JSON: {"columns":[{"name","type","unit"}],
+ * "rows":[[...]],"row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}; JSONL: one object a line; NULL
+ * is null; timestamps are ISO 8601 UTC with nanoseconds as text; in TABLE and CSV NULL is empty
+ * (in CSV an empty text is ""). */
 struct sql_writer;
 int sql_writer_new(enum sql_format f, uint32_t columns_wide,
                    int (*write)(void *arg, const char *data, size_t size), void *arg,

@@ -34,7 +34,7 @@ struct text {
 struct vec {
     enum sql_type type;
     bool has_null;
-    bool stable; /* TEXT: the bytes live as long as the query */
+    bool stable;   /* TEXT: the bytes live as long as the query */
     uint8_t *null; /* [SQL_ROWS], valid when has_null: 1 is NULL */
     union {
         int64_t *i;
@@ -46,9 +46,9 @@ struct vec {
 };
 
 struct batch {
-    uint32_t n;           /* rows in the vectors */
-    const uint16_t *sel;  /* NULL: all of them */
-    uint32_t n_sel;       /* rows that count: n when sel is NULL */
+    uint32_t n;          /* rows in the vectors */
+    const uint16_t *sel; /* NULL: all of them */
+    uint32_t n_sel;      /* rows that count: n when sel is NULL */
     struct vec *v;
 };
 
@@ -81,7 +81,7 @@ struct op {
     void *state;
     bool *want; /* [n_cols] columns somebody reads; NULL: all are made anyway */
     void (*on_want)(struct op *op, uint32_t column); /* tells the children; NULL: nobody */
-    uint64_t rows, ns, pruned, segments; /* for explain analyze */
+    uint64_t rows, ns, pruned, segments;             /* for explain analyze */
     bool done;
 };
 
@@ -117,8 +117,8 @@ struct view {
 
 struct sql {
     struct tables *tables;
-    struct store *store;     /* NULL: computed tables only */
-    struct interns *interns; /* NULL without a store */
+    struct store *store;        /* NULL: computed tables only */
+    struct interns *interns;    /* NULL without a store */
     struct view *_Atomic views; /* added at the front, never removed */
 };
 
@@ -160,19 +160,31 @@ struct run;
  * not among them unless the function is FUNC_NULLS. */
 typedef int (*kernel)(struct run *r, struct step *st, const uint16_t *sel, uint32_t n);
 
-enum { FUNC_NULLS = 1, /* sees NULL arguments itself */
-       FUNC_PER_BATCH = 2 /* not folded at plan time */ };
+enum {
+    FUNC_NULLS = 1,    /* sees NULL arguments itself */
+    FUNC_PER_BATCH = 2 /* not folded at plan time */
+};
 
 struct func {
     const char *name;
-    const char *args; /* a letter each: i d t b s(timestamp) v(interval) x(any); '*': the last again */
-    char result;      /* the same letters; x: as the first argument */
+    const char
+        *args;   /* a letter each: i d t b s(timestamp) v(interval) x(any); '*': the last again */
+    char result; /* the same letters; x: as the first argument */
     uint32_t flags;
     kernel run;
 };
 
-enum expr_kind { EXPR_CONST, EXPR_COLUMN, EXPR_CALL, EXPR_AND, EXPR_OR, EXPR_CASE, EXPR_COALESCE,
-                 EXPR_IN, EXPR_AGG };
+enum expr_kind {
+    EXPR_CONST,
+    EXPR_COLUMN,
+    EXPR_CALL,
+    EXPR_AND,
+    EXPR_OR,
+    EXPR_CASE,
+    EXPR_COALESCE,
+    EXPR_IN,
+    EXPR_AGG
+};
 
 struct expr {
     enum expr_kind kind;
@@ -180,8 +192,8 @@ struct expr {
     uint32_t pos, start, end;
     bool literal; /* CONST: written as 'text' or NULL: takes the type it is compared with */
     bool dict;
-    bool negated;   /* IN */
-    bool null_in;   /* IN: NULL is one of the values */
+    bool negated; /* IN */
+    bool null_in; /* IN: NULL is one of the values */
     struct expr **args;
     uint32_t n_args;
     struct sql_value value; /* CONST */
@@ -258,7 +270,8 @@ struct keys {
 int sql_keys_init(struct keys *k, struct query *q, const enum sql_type *types, const bool *dict,
                   uint32_t n);
 /* Numbers of the n selected rows of the key vectors, new ones added: numbers[0 .. n - 1]. */
-int sql_keys_add(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n, uint32_t *numbers);
+int sql_keys_add(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
+                 uint32_t *numbers);
 /* The same without adding: UINT32_MAX is none. */
 int sql_keys_find(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
                   uint32_t *numbers);
@@ -278,8 +291,8 @@ struct rowset {
     uint32_t n;
 };
 
-int sql_rowset_init(struct rowset *r, struct query *q, struct arena *mem, const enum sql_type *types,
-                    uint32_t n_cols);
+int sql_rowset_init(struct rowset *r, struct query *q, struct arena *mem,
+                    const enum sql_type *types, uint32_t n_cols);
 int sql_rowset_add(struct rowset *r, struct vec **v, const uint16_t *sel, uint32_t n);
 /* Copy the rows `index` (n of them, at most SQL_ROWS) into vectors with room; UINT32_MAX: NULLs. */
 void sql_rowset_get(const struct rowset *r, const uint32_t *index, uint32_t n, uint32_t first_col,
@@ -294,11 +307,11 @@ struct out_item { /* one column of a select list */
 };
 
 struct scope {
-    struct op *op;       /* whose columns are seen */
-    struct expr **aggs;  /* EXPR_AGG, found while binding */
+    struct op *op;      /* whose columns are seen */
+    struct expr **aggs; /* EXPR_AGG, found while binding */
     uint32_t n_aggs;
     bool allow_aggs, inside_agg;
-    const char *clause;  /* for messages: "where" */
+    const char *clause;           /* for messages: "where" */
     const struct out_item *items; /* aliases that may be used, NULL: none */
     uint32_t n_items;
     struct cte *ctes;
@@ -362,8 +375,8 @@ int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t
 
 const struct agg_kind *sql_agg_find(const char *name);
 uint32_t sql_agg_names(const char **ret, uint32_t max);
-int sql_agg_bind(struct query *q, struct scope *s, const struct node *n, const struct agg_kind *kind,
-                 struct expr **ret);
+int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, struct expr **ret);
 /* Groups by keys; columns: the keys, then the aggregates. */
 int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct expr **aggs,
                   uint32_t n_aggs, struct op **ret);
@@ -380,9 +393,22 @@ int sql_join_on(struct op *join, const struct join_spec *spec, struct expr *on);
 
 /* ---- time.c ---- */
 
-enum time_part { PART_MICROSECOND, PART_MILLISECOND, PART_SECOND, PART_MINUTE, PART_HOUR, PART_DAY,
-                 PART_WEEK, PART_MONTH, PART_QUARTER, PART_YEAR, PART_DOW, PART_DOY, PART_EPOCH,
-                 PART_NONE };
+enum time_part {
+    PART_MICROSECOND,
+    PART_MILLISECOND,
+    PART_SECOND,
+    PART_MINUTE,
+    PART_HOUR,
+    PART_DAY,
+    PART_WEEK,
+    PART_MONTH,
+    PART_QUARTER,
+    PART_YEAR,
+    PART_DOW,
+    PART_DOY,
+    PART_EPOCH,
+    PART_NONE
+};
 enum time_part sql_time_part(const char *name, size_t size);
 int64_t sql_time_trunc(enum time_part part, int64_t ns);
 double sql_time_get(enum time_part part, int64_t ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/time.c - timestamps and intervals as text and parts; always UTC, no locale, no zone files.
+ * core/sql/time.c - timestamps and intervals as text and parts; always UTC, no locale.
  *
  * Any thread.  A month is taken as 30 days in intervals, since an interval is a number of ns.
  */
@@ -29,7 +29,8 @@ static int64_t days_from_civil(struct civil c)
     int64_t y = c.month <= 2 ? c.year - 1 : c.year;
     int64_t era = (y >= 0 ? y : y - 399) / 400;
     int64_t of_era = y - era * 400;
-    int64_t of_year = (153 * (int64_t)(c.month > 2 ? c.month - 3 : c.month + 9) + 2) / 5 + c.day - 1;
+    int64_t of_year =
+        (153 * (int64_t)(c.month > 2 ? c.month - 3 : c.month + 9) + 2) / 5 + c.day - 1;
     return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
 }
 
@@ -41,7 +42,8 @@ static struct civil civil_from_days(int64_t days)
     int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
     int64_t of_year = of_era - (365 * year + year / 4 - year / 100);
     int64_t m = (5 * of_year + 2) / 153;
-    struct civil c = {.year = year + era * 400, .day = (uint32_t)(of_year - (153 * m + 2) / 5 + 1),
+    struct civil c = {.year = year + era * 400,
+                      .day = (uint32_t)(of_year - (153 * m + 2) / 5 + 1),
                       .month = (uint32_t)(m < 10 ? m + 3 : m - 9)};
     c.year += c.month <= 2;
     return c;
@@ -54,7 +56,7 @@ static int64_t floor_div(int64_t a, int64_t b)
 
 enum time_part sql_time_part(const char *name, size_t size)
 {
-    static const char *const names[] = {"microsecond", "millisecond", "second", "minute", "hour",
+    static const char *const names[] = {"microsecond", "millisecond", "second", "minute",  "hour",
                                         "day",         "week",        "month",  "quarter", "year",
                                         "dow",         "doy",         "epoch"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
@@ -68,8 +70,15 @@ enum time_part sql_time_part(const char *name, size_t size)
 
 static int64_t part_ns(enum time_part part)
 {
-    static const int64_t sizes[] = {1000, 1000000, NS, 60 * NS, 3600 * NS, DAY_S * NS,
-                                    7 * DAY_S * NS, 30 * DAY_S * NS, 91 * DAY_S * NS,
+    static const int64_t sizes[] = {1000,
+                                    1000000,
+                                    NS,
+                                    60 * NS,
+                                    3600 * NS,
+                                    DAY_S * NS,
+                                    7 * DAY_S * NS,
+                                    30 * DAY_S * NS,
+                                    91 * DAY_S * NS,
                                     365 * DAY_S * NS};
     return part <= PART_YEAR ? sizes[part] : 0;
 }
@@ -263,11 +272,27 @@ int sql_parse_timestamp(const char *text, size_t size, int64_t *ret)
 
 static int64_t unit_ns(const char *p, size_t n)
 {
-    static const struct { const char *name; int64_t ns; } units[] = {
-        {"ns", 1}, {"nanosecond", 1}, {"nanoseconds", 1}, {"us", 1000}, {"ms", 1000000},
-        {"s", NS}, {"sec", NS}, {"secs", NS}, {"m", 60 * NS}, {"min", 60 * NS}, {"mins", 60 * NS},
-        {"h", 3600 * NS}, {"hr", 3600 * NS}, {"hrs", 3600 * NS}, {"d", DAY_S * NS},
-        {"w", 7 * DAY_S * NS}, {"mon", 30 * DAY_S * NS}, {"y", 365 * DAY_S * NS}};
+    static const struct {
+        const char *name;
+        int64_t ns;
+    } units[] = {{"ns", 1},
+                 {"nanosecond", 1},
+                 {"nanoseconds", 1},
+                 {"us", 1000},
+                 {"ms", 1000000},
+                 {"s", NS},
+                 {"sec", NS},
+                 {"secs", NS},
+                 {"m", 60 * NS},
+                 {"min", 60 * NS},
+                 {"mins", 60 * NS},
+                 {"h", 3600 * NS},
+                 {"hr", 3600 * NS},
+                 {"hrs", 3600 * NS},
+                 {"d", DAY_S * NS},
+                 {"w", 7 * DAY_S * NS},
+                 {"mon", 30 * DAY_S * NS},
+                 {"y", 365 * DAY_S * NS}};
     for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
         if (strlen(units[i].name) == n && strncasecmp(p, units[i].name, n) == 0)
             return units[i].ns;

@@ -77,7 +77,8 @@ static int skip_blanks(struct cutter *c)
     return 0;
 }
 
-static int add(struct cutter *c, enum token_type type, uint32_t pos, const char *text, uint32_t size)
+static int add(struct cutter *c, enum token_type type, uint32_t pos, const char *text,
+               uint32_t size)
 {
     if (!text)
         return -ENOMEM;
@@ -127,7 +128,8 @@ static int cut_quoted(struct cutter *c, char quote)
 {
     uint32_t pos = c->at++;
     uint32_t end = c->at; /* where it may end at the latest */
-    while (end < c->size && (c->text[end] != quote || (end + 1 < c->size && c->text[end + 1] == quote)))
+    while (end < c->size &&
+           (c->text[end] != quote || (end + 1 < c->size && c->text[end + 1] == quote)))
         end += c->text[end] == quote ? 2 : 1;
     char *out = arena_alloc(c->arena, end - pos + 1);
     uint32_t n = 0;
@@ -157,8 +159,8 @@ static int cut_quoted(struct cutter *c, char quote)
 
 static int cut_sign(struct cutter *c)
 {
-    static const char *const signs[] = {"!~*", "::", "<=", ">=", "<>", "!=", "||", "!~", "~*",
-                                        "->>", "->"};
+    static const char *const signs[] = {
+        "!~*", "::", "<=", ">=", "<>", "!=", "||", "!~", "~*", "->>", "->"};
     uint32_t pos = c->at;
     char ch = peek(c, 0);
     for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++) {

@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/sql_test.c - the language by example: each statement with its answer as CSV, or its error.
+ *
+ * One computed table of 1,000 rows, python.torch_trace, and a view over it.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/sql/sql.h"
+#include "tests/fail_alloc.h"
+#include "tests/test.h"
+
+#define ROWS 1000
+
+static struct tables *tables;
+static struct sql *engine;
+
+static int scan(void *self, struct probing_rows *out)
+{
+    static const char *const modules[] = {"encoder", "decoder", "head", "mlp", NULL};
+    static const char *const stages[] = {"pre forward", "post forward"};
+    (void)self;
+    for (int i = 0; i < ROWS; i++) {
+        union probing_cell c[6] = {{.i = i / 10},
+                                   {.s = modules[i % 5]},
+                                   {.s = stages[i % 2]},
+                                   {.f = 0.25 * (i % 8)},
+                                   {.i = (int64_t)i * 1000000000},
+                                   {.i = i % 10 == 9 ? PROBING_NULL_I64 : i}};
+        if (i % 4 == 3)
+            c[3].u = PROBING_NULL_F64;
+        int rc = out->row(out, c, 6);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static const struct probing_column columns[] = {
+    {.name = "local_step", .type = PROBING_I64},
+    {.name = "module", .type = PROBING_STR},
+    {.name = "stage", .type = PROBING_STR},
+    {.name = "duration", .type = PROBING_F64, .unit = PROBING_SECONDS, .doc = "how long"},
+    {.name = "ts", .type = PROBING_TIME},
+    {.name = "allocated", .type = PROBING_I64, .unit = PROBING_MB}};
+
+static const struct probing_table_desc desc = {.size = sizeof(desc),
+                                               .column_size = sizeof(*columns),
+                                               .name = "python.torch_trace",
+                                               .doc = "modules",
+                                               .columns = columns,
+                                               .n_columns = 6,
+                                               .scan = scan};
+
+static int add_bytes(void *arg, const char *data, size_t size)
+{
+    return buf_add(arg, data, size);
+}
+
+static int ask_as(enum sql_format format, const char *text, const struct sql_options *o,
+                  struct buf *out, struct sql_report *report)
+{
+    struct sql_writer *w;
+    int rc = sql_writer_new(format, 0, add_bytes, out, &w);
+    if (rc < 0)
+        return rc;
+    struct sql_sink sink = sql_writer_sink(w);
+    rc = sql_run(engine, text, strlen(text), o, &sink, report);
+    if (rc == 0)
+        rc = sql_writer_finish(w, report);
+    sql_writer_free(w);
+    return rc;
+}
+
+/* The answer without its header, lines joined by ';', or the error. */
+static const char *ask(const char *text)
+{
+    static char answer[4096];
+    struct buf out;
+    struct sql_report report;
+    buf_init(&out, 1 << 20);
+    int rc = ask_as(SQL_FORMAT_CSV, text, NULL, &out, &report);
+    size_t n = 0;
+    const char *from = rc < 0 ? err_text() : strstr(buf_text(&out), "\r\n");
+    for (from = rc < 0 || !from ? from : from + 2; from && *from && n < sizeof(answer) - 1;
+         from++) {
+        if (*from == '\r')
+            continue;
+        answer[n++] = *from == '\n' ? ';' : *from;
+    }
+    answer[n] = '\0';
+    if (rc == 0 && n && answer[n - 1] == ';')
+        answer[n - 1] = '\0';
+    buf_done(&out);
+    return answer;
+}
+
+struct example {
+    const char *text, *answer;
+};
+
+static void try_all(const struct example *e, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const char *answer = ask(e[i].text);
+        if (strcmp(answer, e[i].answer) != 0)
+            printf("# %s\n", e[i].text);
+        CHECK_STR(answer, e[i].answer);
+    }
+}
+#define TRY(list) try_all(list, sizeof(list) / sizeof(*(list)))
+
+TEST(arithmetic_is_postgresqls)
+{
+    static const struct example list[] = {
+        {"select 1 + 2 * 3, 7 / 2, -7 / 2, 7 % 3, -7 % 3, 7.0 / 2", "7,3,-3,1,-1,3.5"},
+        {"select 9223372036854775807, -9223372036854775808",
+         "9223372036854775807,-9223372036854775808"},
+        {"select 9223372036854775807 + 1", "line 1, column 28: integer out of range"},
+        {"select 1 / 0", "line 1, column 10: division by zero (nullif(x, 0) avoids it)"},
+        {"select case when false then 1 / 0 else 2 end", "2"},
+        {"select count(*) from torch_trace where local_step <> 0 and 10 / local_step > 4", "20"},
+        {"select 2 ^ 10, abs(-3), round(2.567, 2), floor(-1.5), sqrt(16), sign(-2.0)",
+         "1024,3,2.57,-2,4,-1"},
+        {"select 'a' || 'b' || 3, 1 = 1.0, '5' + 3", "ab3,true,8"}};
+    TRY(list);
+}
+
+TEST(null_has_three_values)
+{
+    static const struct example list[] = {
+        {"select null = null, null is null, not null, null and false, null or true",
+         ",true,,false,true"},
+        {"select 1 in (1, null), 2 in (1, null), 2 not in (1, 3), null in (1)", "true,,true,"},
+        {"select null is distinct from 1, null is not distinct from null", "true,true"},
+        {"select coalesce(null, null, 5), nullif(3, 3), greatest(1, null, 7), least(2, 1)",
+         "5,,7,1"},
+        {"select count(*), count(allocated), count(module) from torch_trace", "1000,900,800"}};
+    TRY(list);
+}
+
+TEST(texts_and_times)
+{
+    static const struct example list[] = {
+        {"select substr('hello', 2, 3), upper('abc'), length('h\xc3\xa9llo')", "ell,ABC,5"},
+        {"select split_part('a,b,c', ',', 2), replace('aXbX', 'X', '--'), trim('  x ')",
+         "b,a--b--,x"},
+        {"select strpos('hello', 'l'), 'hello' like 'h%o', 'a%b' like 'a\\%b', 'HE' ilike 'h_'",
+         "3,true,true,true"},
+        {"select interval '5 min', interval '1 hour' + interval '30 sec', interval '1 day' * 2",
+         "00:05:00,01:00:30,2 days 00:00:00"},
+        {"select now() - interval '1 day' < now(), now() - 60 < now(), now() - now()",
+         "true,true,00:00:00"},
+        {"select date_trunc('hour', timestamp '2024-05-01 10:20:30')",
+         "2024-05-01T10:00:00.000000000Z"},
+        {"select extract(year from '2024-02-29'::timestamp), hour(timestamp '2024-05-01 10:20')",
+         "2024,10"},
+        {"select epoch('2024-05-01T10:00:00+02:00'::timestamp)", "1714550400"},
+        {"select date_bin(interval '15 min', timestamp '2024-05-01 10:20:30')",
+         "2024-05-01T10:15:00.000000000Z"},
+        {"select '2023-02-29'::timestamp",
+         "line 1, column 8: '2023-02-29' is not a timestamp like '2024-05-01 10:00:00'"}};
+    TRY(list);
+}
+
+TEST(groups_and_order)
+{
+    static const struct example list[] = {
+        {"select module, stage, avg(duration), count(*) from python.torch_trace where step > 3 "
+         "group by module, stage order by 3 desc, 1, 2 limit 3",
+         "decoder,post forward,0.75,96;decoder,pre forward,0.75,96;encoder,post forward,0.75,96"},
+        {"SELECT step, AVG(allocated) as avg_memory, MAX(allocated) as peak_memory FROM "
+         "python.torch_trace WHERE step >= (SELECT MAX(step) - 1 FROM python.torch_trace) "
+         "GROUP BY step ORDER BY step",
+         "98,984,988;99,994,998"},
+        {"select module m, count(*) c from torch_trace group by m having c > 100 order by m desc "
+         "nulls last limit 2",
+         "mlp,200;head,200"},
+        {"select module from torch_trace group by module order by module",
+         "decoder;encoder;head;mlp;"},
+        {"select module from torch_trace group by module order by module desc limit 2", ";mlp"},
+        {"select local_step / 50, sum(allocated) from torch_trace group by 1 order by 1",
+         "0,112050;1,337050"},
+        {"select module, count(*) from torch_trace where module > 'h' order by 1",
+         "head,200;mlp,200"},
+        {"select count(distinct stage), min(module), max(stage), median(local_step) from "
+         "torch_trace",
+         "2,decoder,pre forward,49.5"},
+        {"select count(*) filter (where stage = 'pre forward'), bool_and(local_step >= 0), "
+         "string_agg(distinct stage, '|') from torch_trace",
+         "500,true,pre forward|post forward"},
+        {"select sum(local_step), count(*) from torch_trace where false", ",0"},
+        {"select local_step from torch_trace where false group by 1", ""},
+        {"select distinct stage from torch_trace order by 1 limit 1 offset 1", "pre forward"},
+        {"select local_step from torch_trace order by allocated desc nulls last limit 2", "99;99"}};
+    TRY(list);
+    /* The first is right only if its order and counts are: */
+    CHECK_STR(ask("select count(*) from torch_trace where step > 3 and module = 'head' and "
+                  "stage = 'pre forward'"),
+              "96");
+}
+
+TEST(selects_in_selects)
+{
+    static const struct example list[] = {
+        {"select * from (select step, count(*) n from torch_trace group by step) x where x.n = 10 "
+         "order by step desc limit 2",
+         "99,10;98,10"},
+        {"with w as (select module m from torch_trace where step = 1) select m, count(*) from w "
+         "group by 1 order by 1 limit 1",
+         "decoder,2"},
+        {"select count(*) from torch_trace where module in (select 'mlp' union select 'head')",
+         "400"},
+        {"select a.column1, b.column1 from (values (1), (2)) a left join (values (2), (3)) b on "
+         "a.column1 = b.column1 order by 1",
+         "1,;2,2"},
+        {"select column1 from (values (1), (2)) a join (values (2), (3)) b using (column1)", "2"},
+        {"select count(*) from (values (1), (2), (3)) a join (values (2), (3)) b on a.column1 < "
+         "b.column1",
+         "3"},
+        {"select count(*) from torch_trace a join torch_trace b on a.allocated = b.allocated",
+         "900"},
+        {"select 1 union select 2 union all select 1.5 order by 1", "1;1.5;2"},
+        {"SELECT hour(timestamp) >= 0, count(memory_mb) FROM memory_usage GROUP BY 1", "true,900"}};
+    TRY(list);
+}
+
+TEST(errors_say_what_and_where)
+{
+    static const struct example list[] = {
+        {"select modul from python.torch_trace",
+         "line 1, column 8: no column 'modul' in python.torch_trace; did you mean 'module'?"},
+        {"select *\nfrom python.torch_trce",
+         "line 2, column 6: no table 'python.torch_trce'; did you mean 'python.torch_trace'?"},
+        {"select lenght('a')", "line 1, column 8: no function 'lenght'; did you mean 'length'?"},
+        {"select * form torch_trace",
+         "line 1, column 10: found 'form', expected the end of the statement or 'from'"},
+        {"select (1", "line 1, column 10: the statement ends here, expected )"},
+        {"select 'abc", "line 1, column 8: the text that begins here is not closed with '"},
+        {"select module from torch_trace group by stage",
+         "line 1, column 8: column 'module' must be in group by or inside an aggregate"},
+        {"select 1 from torch_trace where avg(duration) > 3",
+         "line 1, column 33: the aggregate avg() cannot stand in where; having is for that"},
+        {"select 1 from torch_trace where module = 3",
+         "line 1, column 40: no operator = for text and bigint; cast one of them: x::text"},
+        {"select row_number() over () from torch_trace",
+         "line 1, column 21: window functions (over) are not in this version"},
+        {"select 'x'::int", "line 1, column 8: 'x' is not a bigint"},
+        {"", "line 1, column 1: the statement ends here, expected select, with, values, show, "
+             "describe or explain"},
+        {"select 1 from torch_trace where step = (select step from torch_trace)",
+         "line 1, column 40: a subquery used as a value gave more than one row; use an aggregate "
+         "or "
+         "limit 1"}};
+    TRY(list);
+}
+
+TEST(depth_is_bounded)
+{
+    static char text[200000];
+    size_t n = (size_t)snprintf(text, sizeof(text), "select ");
+    memset(text + n, '(', 100);
+    text[n + 100] = '1';
+    memset(text + n + 101, ')', 100);
+    CHECK_STR(ask(text), "1");
+    memset(text + n, '(', 150000);
+    CHECK(strstr(ask(text), "nested more than 128 levels deep") != NULL);
+    n = (size_t)snprintf(text, sizeof(text), "select 1");
+    for (int i = 0; i < 10000; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, " + 1");
+    CHECK(strstr(ask(text), "more than 512 operators in a row") != NULL);
+    n = (size_t)snprintf(text, sizeof(text), "select count(*) from torch_trace where step = -1");
+    for (int i = 0; i < 2000; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, " or step = %d", i);
+    CHECK_STR(ask(text), "1000");
+    n = 0;
+    for (int i = 0; i < 60; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "select * from (");
+    n += (size_t)snprintf(text + n, sizeof(text) - n, "select 7");
+    memset(text + n, ')', 60);
+    text[n + 60] = '\0';
+    CHECK_STR(ask(text), "7");
+}
+
+TEST(limits_stop_a_query)
+{
+    const char *many = "select count(*) from torch_trace a, torch_trace b, torch_trace c, "
+                       "torch_trace d";
+    struct buf out;
+    struct sql_report report;
+    _Atomic int cancel = 1;
+    struct sql_options timeout = {.timeout_ns = 20000000}, cancelled = {.cancel = &cancel};
+    struct sql_options small = {.memory_bytes = 1 << 20}, few = {.max_rows = 3000};
+    buf_init(&out, 1 << 24);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, many, &timeout, &out, &report), -ETIMEDOUT);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, many, &cancelled, &out, &report), -ECANCELED);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, "select * from torch_trace a, torch_trace b order by a.ts",
+                     &small, &out, &report),
+              -ENOMEM);
+    buf_reset(&out);
+    CHECK_INT(
+        ask_as(SQL_FORMAT_CSV, "select 1 from torch_trace a, torch_trace b", &few, &out, &report),
+        0);
+    CHECK_INT(report.rows, 3000);
+    CHECK(report.cut);
+    buf_done(&out);
+}
+
+TEST(writers_write)
+{
+    const char *text = "select 1 as a, null as b, 'x\"\n' as c, 0.1 as d, "
+                       "'2024-05-01'::timestamp as t";
+    struct sql_report report;
+    struct buf out;
+    buf_init(&out, 1 << 20);
+    CHECK_INT(ask_as(SQL_FORMAT_JSONL, text, NULL, &out, &report), 0);
+    CHECK_STR(buf_text(&out), "{\"a\":1,\"b\":null,\"c\":\"x\\\"\\n\",\"d\":0.1,"
+                              "\"t\":\"2024-05-01T00:00:00.000000000Z\"}\n");
+    buf_reset(&out);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, text, NULL, &out, &report), 0);
+    CHECK_STR(buf_text(&out), "a,b,c,d,t\r\n1,,\"x\"\"\n\",0.1,2024-05-01T00:00:00.000000000Z\r\n");
+    buf_reset(&out);
+    CHECK_INT(ask_as(SQL_FORMAT_JSON, text, NULL, &out, &report), 0);
+    struct arena a;
+    struct json *j;
+    arena_init(&a, 0);
+    CHECK_INT(json_parse(&a, out.data, out.size, &j), 0);
+    CHECK_INT(json_int(j, "row_count", -1), 1);
+    arena_done(&a);
+    buf_reset(&out);
+    CHECK_INT(ask_as(SQL_FORMAT_TABLE, "select module, duration from torch_trace limit 2", NULL,
+                     &out, &report),
+              0);
+    CHECK(strncmp(buf_text(&out),
+                  " module  | duration [s]\n---------+--------------\n"
+                  " encoder |            0\n decoder |         0.25\n(2 rows, ",
+                  90) == 0);
+    buf_done(&out);
+}
+
+TEST(describes_itself)
+{
+    CHECK_STR(ask("describe torch_trace"),
+              "local_step,bigint,\"\",\"\";module,text,\"\",\"\";stage,text,\"\",\"\";"
+              "duration,double,s,how long;ts,timestamp,\"\",\"\";allocated,bigint,MB,\"\"");
+    CHECK_STR(ask("select table_name, table_type from information_schema.tables where "
+                  "table_schema <> 'information_schema' order by 1"),
+              "memory_usage,VIEW;torch_trace,COMPUTED");
+    CHECK(strstr(ask("explain select module from torch_trace where step > 3 limit 2"), "filter") !=
+          NULL);
+    const struct table *t = NULL;
+    const char *text = "select * from torch_trace"; /* computed: nothing to follow */
+    CHECK_INT(sql_followable(engine, text, strlen(text), &t), 0);
+    CHECK_INT(sql_followable(engine, "select x", 8, &t), -EINVAL);
+}
+
+TEST(memory_may_fail_anywhere)
+{
+    const char *text = "select module, count(distinct stage), avg(duration) from torch_trace where "
+                       "step > 3 and module like '%e%' group by module order by 3 desc limit 2";
+    for (unsigned n = 1; fail_alloc_step(n); n++) {
+        struct buf out;
+        struct sql_report report;
+        buf_init(&out, 1 << 20);
+        int rc = ask_as(SQL_FORMAT_TABLE, text, NULL, &out, &report);
+        if (rc != 0 && rc != -ENOMEM)
+            CHECK_INT(rc, -ENOMEM);
+        buf_done(&out);
+    }
+}
+
+int main(void)
+{
+    struct table *t;
+    if (tables_new(&tables) || tables_add(tables, "python", &desc, NULL, &t) ||
+        sql_new(tables, NULL, &engine) ||
+        sql_add_view(engine, "memory_usage",
+                     "select ts as timestamp, allocated as memory_mb from python.torch_trace",
+                     "as in the seeds")) {
+        printf("# %s\n", err_text());
+        return 1;
+    }
+    RUN(arithmetic_is_postgresqls);
+    RUN(null_has_three_values);
+    RUN(texts_and_times);
+    RUN(groups_and_order);
+    RUN(selects_in_selects);
+    RUN(errors_say_what_and_where);
+    RUN(depth_is_bounded);
+    RUN(limits_stop_a_query);
+    RUN(writers_write);
+    RUN(describes_itself);
+    RUN(memory_may_fail_anywhere);
+    sql_free(engine);
+    tables_free(tables);
+    return test_end();
+}
