@@ -40,6 +40,7 @@ static const struct {
     { -ENOSPC, "ENOSPC", 400 },        { -EIO, "EIO", 400 },
     { -EMSGSIZE, "EMSGSIZE", 413 },    { -ENOTSUP, "ENOTSUP", 501 },
     { -ENODEV, "ENODEV", 400 },        { -ENOSYS, "ENOSYS", 400 },
+    { -ESHUTDOWN, "ESHUTDOWN", 503 },  { -E2BIG, "E2BIG", 413 },
 };
 
 static const char *reason(int status)
