@@ -77,12 +77,18 @@ static int look_begin(struct look *l, struct plugin *p)
         (void)snprintf(l->interpreter, sizeof(l->interpreter), "%s", symbol.module);
     if (!l->readable)
         return 0;
+    if (cpython_gone(&p->py)) {
+        l->readable = false;
+        (void)snprintf(l->why, sizeof(l->why), "the Python interpreter is ending or has not begun");
+        return 0;
+    }
     l->n_states = walk_threads(&l->walk, l->states, WALK_THREADS);
     if (l->n_states < 0) {
         l->readable = false;
-        (void)snprintf(l->why, sizeof(l->why), "Python's list of threads could not be read: %s",
-                       l->n_states == -EAGAIN ? "it never stood still"
-                                              : "it is not where it should be");
+        l->n_states = 0;
+        (void)snprintf(l->why, sizeof(l->why), "Python's list of threads never stood still");
+    } else if (walk_check(&l->walk, l->states, l->n_states, l->why, sizeof(l->why))) {
+        l->readable = false;
         l->n_states = 0;
     }
     return 0;

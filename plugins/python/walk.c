@@ -28,9 +28,18 @@
 #define OUTER_REACHED 4 /* of these that must find the innermost frame among those of the walk */
 #define LIST_TRIES 50   /* tries for a list of threads that stands still */
 #define SCRATCH_MAX (4u << 20) /* bytes of a line table; one of 100,000 lines has about 500,000 */
+#define SEEN 256               /* texts kept during a look; the hash's upper 8 bits */
 #define FRAME_BYTES 128        /* room for one frame's fields */
 #define CODE_BYTES 256         /* room for one code object's fields */
 #define PTHREAD_BYTES 2304     /* sizeof(struct pthread), glibc 2.17 to 2.41: at most this */
+
+/* A text that was read in this look: many threads wait at the same few places.  It is used only
+ * while the code object's fields are still the same. */
+struct walk_seen {
+    uint64_t code, instr;
+    uint8_t head[CODE_BYTES];
+    struct walk_text text;
+};
 
 static uint64_t u64_at(const uint8_t *p, int offset)
 {
@@ -80,7 +89,8 @@ int walk_open(struct walk *w, const struct cpython *py, char *why, size_t why_si
     w->tid_offset = find_tid_offset(&w->peek);
     w->pieces = malloc((WALK_FRAMES + 2) * sizeof(*w->pieces));
     w->copies = malloc((size_t)WALK_FRAMES * FRAME_BYTES);
-    if (!w->pieces || !w->copies) {
+    w->seen = calloc(SEEN, sizeof(*w->seen));
+    if (!w->pieces || !w->copies || !w->seen) {
         walk_close(w);
         (void)snprintf(why, why_size, "no memory to read Python stacks");
         return -ENOMEM;
@@ -94,6 +104,8 @@ void walk_close(struct walk *w)
     free(w->scratch);
     free(w->pieces);
     free(w->copies);
+    free(w->seen);
+    w->seen = NULL;
     w->scratch = NULL;
     w->scratch_size = 0;
     w->pieces = NULL;
@@ -480,11 +492,23 @@ static bool same_code(const struct walk *w, const uint8_t *a, const uint8_t *b)
            i32_at(a, w->o.co_first_line) == i32_at(b, w->o.co_first_line);
 }
 
+static struct walk_seen *seen_at(struct walk *w, const struct walk_frame *f)
+{
+    uint64_t hash = (f->code ^ f->instr << 7) * UINT64_C(0x9e3779b97f4a7c15);
+    return w->seen ? &w->seen[hash >> 56] : NULL;
+}
+
 void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret)
 {
-    uint8_t code[CODE_BYTES], again[CODE_BYTES];
+    uint8_t code[CODE_BYTES] = {0}, again[CODE_BYTES] = {0};
+    struct walk_seen *seen = seen_at(w, f);
     *ret = (struct walk_text){.line = 0};
     if (code_read(w, f->code, code) == 0) {
+        if (seen && seen->code == f->code && seen->instr == f->instr &&
+            same_code(w, seen->head, code)) {
+            *ret = seen->text;
+            return;
+        }
         int name = w->o.co_qualname >= 0 ? w->o.co_qualname : w->o.co_name;
         ret->readable = walk_string(w, u64_at(code, name), ret->func, sizeof(ret->func)) &&
                         walk_string(w, u64_at(code, w->o.co_file), ret->file, sizeof(ret->file));
@@ -493,6 +517,39 @@ void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret
     /* a thread that went on may have freed it while we read */
     if (ret->readable && (code_read(w, f->code, again) || !same_code(w, code, again)))
         ret->readable = false;
-    if (!ret->readable)
+    if (!ret->readable) {
         *ret = (struct walk_text){.func = "?", .file = "?"};
+    } else if (seen) {
+        *seen = (struct walk_seen){.code = f->code, .instr = f->instr, .text = *ret};
+        memcpy(seen->head, code, sizeof(code));
+    }
+}
+
+int walk_check(struct walk *w, const struct walk_thread *threads, int n, char *why, size_t why_size)
+{
+    struct walk_frame frames[8];
+    struct walk_text text;
+    bool main_seen = false, tried = false;
+    uint64_t main_one = address_of(w->py->PyInterpreterState_Main());
+    for (int i = 0; i < n; i++) {
+        enum walk_end end;
+        main_seen = main_seen || threads[i].interpreter == main_one;
+        /* any frame that can be read shows that the places are right */
+        int depth = walk_stack(w, &threads[i], frames, 8, &end);
+        for (int k = 0; k < depth; k++) {
+            if (walk_is_shim(w, &frames[k]))
+                continue;
+            tried = true;
+            walk_text(w, &frames[k], &text);
+            if (text.readable && main_seen)
+                return 0;
+        }
+    }
+    if (main_seen && !tried)
+        return 0; /* nobody runs Python just now */
+    (void)snprintf(why, why_size,
+                   "Python's structures are not where CPython 3.%u has them: a build "
+                   "with other options?  Python stacks are not read; eval works",
+                   w->o.minor);
+    return -ENOTSUP;
 }

@@ -32,6 +32,7 @@ struct walk {
     size_t scratch_size;
     struct peek_piece *pieces; /* room for one pass over a stack */
     uint8_t *copies;
+    struct walk_seen *seen;
 };
 
 struct walk_thread {
@@ -68,6 +69,10 @@ void walk_close(struct walk *w);
 
 /* Every thread state of every interpreter: how many, or -EAGAIN when they never stood still. */
 int walk_threads(struct walk *w, struct walk_thread *ret, size_t max);
+
+/* Do these threads and their frames look like Python's?  0, or -ENOTSUP with one line in `why`. */
+int walk_check(struct walk *w, const struct walk_thread *threads, int n, char *why,
+               size_t why_size);
 
 /* The stack of one thread, innermost first: how many frames. */
 int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *ret, size_t max,

@@ -8,6 +8,7 @@
  */
 #include "walk.h"
 
+#include <errno.h>
 #include <glob.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -102,6 +103,14 @@ static void *reader(void *arg)
     (void)arg;
     if (!CHECK_INT(cpython_load(&py), 0) || !CHECK_INT(walk_open(&w, &py, why, sizeof(why)), 0))
         return NULL;
+    static struct walk_thread threads[64];
+    CHECK_INT(walk_check(&w, threads, walk_threads(&w, threads, 64), why, sizeof(why)), 0);
+    struct walk other;
+    CHECK_INT(walk_open(&other, &py, why, sizeof(why)), 0);
+    other.o.co_file = w.o.co_lines; /* as in a build whose structures are others */
+    CHECK_INT(walk_check(&other, threads, walk_threads(&other, threads, 64), why, sizeof(why)),
+              -ENOTSUP);
+    walk_close(&other);
     time_t end = time(NULL) + SECONDS;
     while (c.stacks < READS && time(NULL) < end)
         read_all(&w, &c);
@@ -139,6 +148,7 @@ static int run_library(const char *path)
 
 static void try_library(const char *path, int *tried)
 {
+    (void)fflush(stdout);
     pid_t pid = fork();
     if (pid == 0)
         _exit(run_library(path));

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """eval: output, values, names, exceptions, limits, and that the process stays as it was."""
+import subprocess
 import threading
 import time
 
 import pytest
-from conftest import PYTHONS, wait_for
+from conftest import CLI, PYTHONS, wait_for
 
 LOOP = """
 import sys, threading, time
@@ -131,6 +132,42 @@ def test_concurrent_evals(world):
     for thread in threads:
         thread.join()
     assert results == {i: "%d\n" % i for i in range(6)}
+
+
+def test_client_that_leaves(world, python):
+    """Its code is interrupted, and the next client is served."""
+    target = world.start(python, LOOP).inject()
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), "eval",
+                               "print('begun', flush=True)\nwhile True: pass"],
+                              stdout=subprocess.PIPE, env=world.env)
+    assert client.stdout.readline() == b"begun\n", "output streams while the code runs"
+    client.kill()
+    client.wait()
+    done = target.eval("40 + 2", "--timeout", "20")
+    assert (done.returncode, done.stdout) == (0, "42\n"), done.stderr
+    assert target.eval("import sys; sys.stdout is sys.__stdout__").returncode == 0
+    wait_for(lambda: target.output().count("tick") > 3, "the main thread's own prints")
+
+
+def test_forks_while_evals_run(world, python):
+    target = world.start(python, """
+import os, sys, time
+print("ready", flush=True)
+bad = n = 0
+while True:
+    pid = os.fork()
+    if pid == 0:
+        x = [i for i in range(1000)]
+        os._exit(0) if n & 1 else sys.exit(0)
+    bad += os.waitpid(pid, 0)[1] != 0
+    n += 1
+    if bad:
+        print("bad child", flush=True)
+    time.sleep(0.001)
+""").inject()
+    wait_for(lambda: int(target.eval("n").stdout or 0) > 60, "60 children")
+    assert target.eval("bad").stdout == "0\n"
+    assert target.probing("backtrace").returncode == 0
 
 
 EXITS = {
