@@ -6,6 +6,7 @@
  */
 #include "cli/cli.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -209,16 +210,35 @@ int command_inject(struct target *t, int argc, char **argv)
 
 #define EJECT_WAIT_NS (10 * NS_PER_S)
 
+/* Does a thread of ours still run in the process? */
+static bool has_our_threads(pid_t pid)
+{
+    char path[300], comm[32];
+    bool found = false;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    if (tasks == NULL)
+        return false;
+    for (struct dirent *e = readdir(tasks); e != NULL && !found; e = readdir(tasks)) {
+        (void)snprintf(path, sizeof path, "/proc/%d/task/%.20s/comm", (int)pid, e->d_name);
+        FILE *f = fopen(path, "re");
+        found =
+            f != NULL && fgets(comm, sizeof comm, f) != NULL && strncmp(comm, "probing/", 8) == 0;
+        if (f != NULL)
+            (void)fclose(f);
+    }
+    (void)closedir(tasks);
+    return found;
+}
+
 int command_eject(struct target *t, int argc, char **argv)
 {
     int r = command_forward(t, argc, argv);
     uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS;
 
     /* The answer comes before the end does: be done only when the process is as it was. */
-    while (r == EXIT_DONE && t->pid != 0 && !cli_interrupted) {
-        char directory[4096];
-        if (target_directory_of(t->pid, directory, sizeof directory) < 0)
-            return EXIT_DONE;
+    while (r == EXIT_DONE && t->pid != 0 && !cli_interrupted && has_our_threads(t->pid)) {
         if (clock_monotonic() > deadline)
             return err_set(-ETIMEDOUT, "process %d was told, but its core has not ended in %d s",
                            (int)t->pid, (int)(EJECT_WAIT_NS / NS_PER_S));

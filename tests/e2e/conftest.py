@@ -124,3 +124,4 @@ def world(tmp_path):
     yield made
     for target in made.targets:
         target.kill()
+    made.probing("gc")  # what lies in memory file systems would outlive the test's own directory
