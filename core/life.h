@@ -41,6 +41,9 @@ struct place {
 int place_make(const char *data_dir, struct place *ret);
 /* Links in the directory for what lies in `fast`, where the store has not made them itself. */
 int place_link(const struct place *p);
+/* The core has left in good order: bring what lies in `fast` home to the directory, so that no
+ * memory is held for a life that is over.  What cannot be brought stays where it is, linked. */
+void place_settle(const struct place *p);
 int place_info(const struct place *p, const char *version, int64_t utc_offset);
 void place_failed(const struct place *p, const char *why);
 int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES]);

@@ -133,6 +133,69 @@ int place_link(const struct place *p)
     return 0;
 }
 
+/* Copy what is not zero; the rest of the target is a hole.  A rings file is hundreds of MB long and
+ * has a few pages in it. */
+static int copy_sparse(int from, int to)
+{
+    static const char zeros[4096];
+    char block[4096];
+    struct stat st;
+    off_t at = 0;
+
+    if (fstat(from, &st) == -1 || ftruncate(to, st.st_size) == -1)
+        return -errno;
+    while ((at = lseek(from, at, SEEK_DATA)) != -1) {
+        at &= ~(off_t)(sizeof(block) - 1);
+        ssize_t n = pread(from, block, sizeof(block), at);
+        if (n <= 0)
+            return n < 0 ? -errno : 0;
+        if (memcmp(block, zeros, (size_t)n) != 0 && pwrite(to, block, (size_t)n, at) != n)
+            return -EIO;
+        at += n;
+    }
+    return errno == ENXIO ? 0 : -errno; /* ENXIO: nothing but a hole behind */
+}
+
+static int bring_home(const char *from_path, const char *to_path)
+{
+    char part[PLACE_BYTES + 16];
+    int r = -EIO;
+
+    (void)snprintf(part, sizeof(part), "%s.part", to_path);
+    int from = open(from_path, O_RDONLY | O_CLOEXEC);
+    int to = from == -1 ? -1 : open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (to != -1)
+        r = copy_sparse(from, to);
+    if (to != -1 && close(to) == -1)
+        r = -errno;
+    if (from != -1)
+        (void)close(from);
+    if (r == 0 && rename(part, to_path) == -1)
+        r = -errno;
+    if (r < 0 && to != -1)
+        (void)unlink(part);
+    return r;
+}
+
+void place_settle(const struct place *p)
+{
+    static const char *const names[] = {"rings", "strings"};
+    char from[PLACE_BYTES + 16], to[PLACE_BYTES];
+    bool all = true;
+
+    if (!p->fast[0])
+        return;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        (void)snprintf(from, sizeof(from), "%s/%s", p->fast, names[i]);
+        bool done = place_path(p, names[i], to) == 0 && bring_home(from, to) == 0;
+        if (done)
+            (void)unlink(from);
+        all = all && done;
+    }
+    if (all)
+        (void)rmdir(p->fast);
+}
+
 /* One line of text: control characters (the NULs between arguments too) become blanks. */
 static void add_line(struct buf *b, const char *key, const char *text, size_t n)
 {

@@ -457,6 +457,7 @@ static void stop_parts(struct core *c)
     c->tables = NULL;
     unlock_life();
     remove_ways_in(&c->place);
+    place_settle(&c->place);
 }
 
 static void forget_guard(void)
@@ -686,6 +687,7 @@ int probing_stop(void)
 {
     if (atomic_load_explicit(&g.state, memory_order_acquire) != RUNNING)
         return -ESRCH;
+    (void)event_wait(&g.stopped, 0); /* what an eject that was refused has left raised */
     atomic_store_explicit(&g.stop_result, 0, memory_order_release);
     event_raise(&g.stop);
     if (!event_wait(&g.stopped, STOP_NS))
