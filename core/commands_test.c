@@ -5,6 +5,7 @@
  * Threads: the test's (commands are run on it) and those of store and host.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -207,6 +208,35 @@ TEST(makes_a_place_of_its_own_each_time)
     (void)file_remove_dir(two.fast);
 }
 
+TEST(brings_files_home_from_memory)
+{
+    struct place p;
+    struct stat st;
+    char fast[PLACE_BYTES + 16], home[PLACE_BYTES], text[8] = "";
+
+    CHECK_INT(place_make(folder, &p), 0);
+    if (p.fast[0]) { /* no roomy tmpfs here: then there is nothing to bring */
+        static const char *const names[] = {"rings", "strings"};
+        CHECK_INT(place_link(&p), 0);
+        for (int i = 0; i < 2; i++) {
+            (void)snprintf(fast, sizeof(fast), "%s/%s", p.fast, names[i]);
+            int fd = open(fast, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+            CHECK_INT(pwrite(fd, "end", 3, 100 << 20), 3);
+            (void)close(fd);
+        }
+        place_settle(&p);
+        CHECK(access(p.fast, F_OK) == -1);
+        CHECK_INT(place_path(&p, "rings", home), 0);
+        CHECK(lstat(home, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == (100 << 20) + 3);
+        CHECK(st.st_blocks * 512 < 1 << 20); /* the hole is still one */
+        int fd = open(home, O_RDONLY | O_CLOEXEC);
+        CHECK_INT(pread(fd, text, 3, 100 << 20), 3);
+        CHECK_STR(text, "end");
+        (void)close(fd);
+    }
+    (void)file_remove_dir(p.directory);
+}
+
 static int keep_last(void *arg, const char *key, const char *value)
 {
     (void)snprintf(arg, 128, "%s|%s", key, value);
@@ -239,6 +269,7 @@ int main(void)
     RUN(refuses_what_it_does_not_know);
     RUN(ejects_after_the_answer);
     RUN(makes_a_place_of_its_own_each_time);
+    RUN(brings_files_home_from_memory);
     RUN(reads_lines_of_settings);
     (void)file_remove_dir(folder);
     return test_end();
