@@ -37,7 +37,6 @@
 #ifndef CORE_STORE_SEGMENT_H
 #define CORE_STORE_SEGMENT_H
 
-#include <probing/plugin.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
