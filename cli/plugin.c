@@ -22,59 +22,6 @@
 
 #define DOOR_TIMEOUT_MS 30000 /* a plugin's start may wait for the GIL */
 
-/* ---- finding files that were installed with us ---- */
-
-/* Directory of our own executable, without a slash at its end. */
-static int own_directory(char *ret, size_t size)
-{
-    ssize_t n = readlink("/proc/self/exe", ret, size - 1);
-
-    if (n <= 0)
-        return err_set(-errno, "cannot read /proc/self/exe: %s", strerror(errno));
-    ret[n] = '\0';
-    char *slash = strrchr(ret, '/');
-    if (slash == NULL)
-        return err_set(-EINVAL, "/proc/self/exe is '%s'", ret);
-    *slash = '\0';
-    return 0;
-}
-
-int installed_file(const char *name, char *ret, size_t size)
-{
-    static const char *const PLACES[] = {"%s/%s",
-                                         "%s/../lib/probing/%s"}; /* build tree; installed */
-    char own[3000];
-    int r = own_directory(own, sizeof own);
-
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < sizeof PLACES / sizeof PLACES[0]; i++) {
-        int n = i == 0 ? snprintf(ret, size, "%s/%s", own, name)
-                       : snprintf(ret, size, "%s/../lib/probing/%s", own, name);
-        if (n > 0 && (size_t)n < size && access(ret, R_OK) == 0)
-            return 0;
-    }
-    return err_set(-ENOENT,
-                   "%s is neither in %s nor in %s/../lib/probing; is probing installed whole?",
-                   name, own, own);
-}
-
-int plugin_find(const char *name, char *ret, size_t size)
-{
-    const char *path = getenv("PROBING_PLUGIN_PATH");
-    char leaf[128];
-
-    for (const char *p = path; p != NULL && *p != '\0';) {
-        size_t n = strcspn(p, ":");
-        int written = snprintf(ret, size, "%.*s/%s.so", (int)n, p, name);
-        if (n > 0 && written > 0 && (size_t)written < size && access(ret, R_OK) == 0)
-            return 0;
-        p += n + (p[n] == ':');
-    }
-    (void)snprintf(leaf, sizeof leaf, "plugins/%s.so", name);
-    return installed_file(leaf, ret, size);
-}
-
 /* ---- the door ---- */
 
 static int door_connect(const char *directory)
