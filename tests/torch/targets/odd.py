@@ -97,6 +97,21 @@ def in_child():
     assert os.waitpid(pid, 0)[1] == 0
 
 
+class InWorker(torch.utils.data.Dataset):
+    """Calls a module in a DataLoader's forked worker."""
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, i):
+        return Short()(*range(i))
+
+
+def loader():
+    batches = torch.utils.data.DataLoader(InWorker(), batch_size=4, num_workers=2)
+    assert [n for batch in batches for n in batch.tolist()] == list(range(16))
+
+
 def work():
     for n in range(30):
         try:
@@ -111,6 +126,7 @@ def work():
     assert Short().__call__(*many, x=1) == 3001
     assert own(1) == 2
     in_child()
+    loader()
     with torch.no_grad():
         assert torch.equal(nn.Identity()(torch.ones(2)), torch.ones(2))
     calls["Identity"] += 1
