@@ -126,8 +126,9 @@ static int take_row(struct store *s, MDB_txn *txn, const struct ring_row *row)
 {
     struct builder *b = row->table_id <= TABLES_MAX ? s->builders[row->table_id] : NULL;
     if (__builtin_expect(b == NULL, 0)) {
-        if (row->table_id > TABLES_MAX || builder_for(s, row->table_id, &b) != 0)
-            return 0; /* no such table: a stray pointer wrote here */
+        int rc = row->table_id <= TABLES_MAX ? builder_for(s, row->table_id, &b) : -EBADMSG;
+        if (rc)
+            return rc == -EBADMSG ? 0 : rc; /* no such table: a stray pointer wrote here */
     }
     if (__builtin_expect(!builder_has_room(b, row->tail_n), 0)) {
         int rc = flush(s, txn, b);
