@@ -508,6 +508,15 @@ static void drop(struct rings *r)
     free(r);
 }
 
+static bool has_spare(const struct rings *r)
+{
+    for (uint32_t slot = 0; slot < r->slots; slot++) {
+        if (atomic_load_explicit(&slot_head(r, slot)->state, memory_order_relaxed) == SLOT_SPARE)
+            return true;
+    }
+    return false;
+}
+
 int rings_create(const char *path, struct rings **ret)
 {
     struct gate *g;
@@ -537,6 +546,11 @@ int rings_create(const char *path, struct rings **ret)
     atomic_store_explicit(&g->tended, 1, memory_order_relaxed);
     atomic_store_explicit(&g->asleep, AWAKE, memory_order_relaxed);
     rings_tend(r);
+    if (!has_spare(r)) {
+        drop(r);
+        (void)unlink(path);
+        return err_set(-ENOSPC, "%s: no room on its device for one ring of 1 MiB", path);
+    }
     atomic_store_explicit(&g->epoch, r->epoch, memory_order_release);
     atomic_store_explicit(&g->live, r, memory_order_seq_cst);
     *ret = r;
