@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "locals.h"
 #include "names.h"
 #include "plugin.h"
 #include "sink.h"
@@ -43,6 +44,7 @@ struct look {
     enum want want;
     int32_t only; /* a thread's id, 0: all */
     bool all;     /* ours too */
+    bool locals;
 };
 
 static void look_done(struct look *l)
@@ -232,6 +234,11 @@ static int show_python(struct look *l, int i, uint32_t *depth)
                            .file = text.file,
                            .line = text.line,
                            .module = ""};
+    char locals[LOCALS_BYTES];
+    if (l->locals) {
+        locals_json(&l->walk, &l->frames[i], locals, sizeof(locals));
+        f.locals = text.readable ? locals : "";
+    }
     return l->sink->frame(l->sink, &f);
 }
 
@@ -394,6 +401,8 @@ static int parse_arguments(const struct probing_host *h, int argc, const char *c
         const char *word = argv[i];
         if (strcmp(word, "--json") == 0) {
             *ret_json = true;
+        } else if (strcmp(word, "--locals") == 0) {
+            ret->locals = true;
         } else if (strcmp(word, "--all") == 0) {
             ret->all = true;
         } else if (strcmp(word, "--native") == 0 && ret->want != WANT_PYTHON) {
@@ -438,6 +447,7 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
         return h->fail(h, -ENOMEM, "no memory to read stacks");
     l.only = options.only;
     l.all = options.all;
+    l.locals = options.locals;
     l.want = options.want;
     if (!l.readable && l.want == WANT_PYTHON) {
         r = h->fail(h, -ENOTSUP, l.why);
@@ -457,7 +467,7 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
 const struct probing_command backtrace_command = {
     .size = sizeof(struct probing_command),
     .name = "backtrace",
-    .usage = "[--thread TID] [--native|--python] [--json] [--all]",
+    .usage = "[--thread TID] [--native|--python] [--locals] [--json] [--all]",
     .doc = "Stacks of all threads, Python and native, innermost frame first, without the GIL",
     .run = backtrace_run,
 };
@@ -471,6 +481,7 @@ static int backtrace_scan(void *self, struct probing_rows *out)
     struct sink_table s;
     if (look_begin(&l, p))
         return p->host->fail(p->host, -ENOMEM, "no memory to read stacks");
+    l.locals = true;
     sink_table_begin(&s, p->host, out);
     l.sink = &s.sink;
     int r = show_all(&l);
@@ -490,7 +501,11 @@ static const struct probing_column columns[] = {
     {"module", PROBING_STR, PROBING_PLAIN, "object file of a native frame", {0}},
     {"gil", PROBING_I64, PROBING_PLAIN, "1: the thread held the GIL", {0}},
     {"state", PROBING_STR, PROBING_PLAIN, "running, waiting or idle", {0}},
-    {"locals", PROBING_STR, PROBING_PLAIN, "local variables as JSON; not read yet, NULL", {0}},
+    {"locals",
+     PROBING_STR,
+     PROBING_PLAIN,
+     "local variables as JSON; others than simple values by type",
+     {0}},
 };
 
 const struct probing_table_desc backtrace_table = {

@@ -67,6 +67,8 @@ static void text_frame(FILE *f, const struct sink_frame *frame)
     (void)fputc(' ', f);
     text_place(f, frame);
     (void)fputc('\n', f);
+    if (frame->locals && frame->locals[0] && strcmp(frame->locals, "{}") != 0)
+        (void)fprintf(f, "      %s\n", frame->locals);
 }
 
 /* ---- into memory ---- */
@@ -145,9 +147,12 @@ static void json_frame(FILE *f, const struct sink_frame *frame)
         (void)fputs(",\"file\":", f);
         json_string(f, frame->file);
         if (frame->line > 0)
-            (void)fprintf(f, ",\"line\":%d}", frame->line);
+            (void)fprintf(f, ",\"line\":%d", frame->line);
         else
-            (void)fputs(",\"line\":null}", f);
+            (void)fputs(",\"line\":null", f);
+        if (frame->locals)
+            (void)fprintf(f, ",\"locals\":%s", frame->locals[0] ? frame->locals : "null");
+        (void)fputc('}', f);
         return;
     }
     (void)fprintf(f, ",\"ip\":\"0x%llx\",\"module\":", (unsigned long long)frame->ip);
@@ -285,7 +290,7 @@ static int table_frame(struct sink *sink, const struct sink_frame *f)
         {.s = f->module[0] ? f->module : NULL},
         {.i = s->thread.gil},
         {.s = s->thread.state},
-        {.s = NULL},
+        {.s = f->locals && f->locals[0] ? f->locals : NULL},
     };
     return s->host->emit(s->out, cells, sizeof(cells) / sizeof(cells[0]));
 }

@@ -25,6 +25,7 @@ struct sink_frame {
     int line;                /* 0: unknown */
     uint64_t ip, module_offset;
     const char *module; /* "" for Python, or when in none */
+    const char *locals; /* a JSON object, NULL: not asked for, "": not readable */
 };
 
 struct sink {

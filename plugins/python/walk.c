@@ -384,6 +384,16 @@ bool walk_same(const struct walk_frame *a, size_t n, const struct walk_frame *b,
     return true;
 }
 
+bool walk_still(const struct walk *w, const struct walk_frame *f)
+{
+    uint8_t copy[FRAME_BYTES];
+    struct walk_frame now;
+    if (peek_bytes(&w->peek, f->address, copy, (size_t)w->o.frame_size))
+        return false;
+    frame_parse(w, f->address, copy, &now);
+    return now.code == f->code && now.back == f->back && now.owner == f->owner;
+}
+
 bool walk_is_shim(const struct walk *w, const struct walk_frame *f)
 {
     return w->o.owner_shim >= 0 && f->owner >= w->o.owner_shim;

@@ -87,6 +87,9 @@ bool walk_is_shim(const struct walk *w, const struct walk_frame *f);
 /* Is this the outermost Python frame of one native call of the eval function? */
 bool walk_is_entry(const struct walk *w, const struct walk_frame *f);
 
+/* Is the frame still the one that was read? */
+bool walk_still(const struct walk *w, const struct walk_frame *f);
+
 void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret);
 
 /* Copy a str as UTF-8, cut at `size`; false: it is none. */

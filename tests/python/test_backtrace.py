@@ -171,6 +171,32 @@ time.sleep(600)
                                                                   "renamed"]
 
 
+def test_locals(world, python):
+    target = world.start(python, """
+import time
+class Model:
+    def __repr__(self): raise SystemExit("never run")
+def f(a, b, *args, **kw):
+    i, neg, zero, mid, big = 7, -5, 0, (1 << 59) + 3, 1 << 80
+    x, s, long, nothing, yes = 0.5, 'gr\u00f6"\\n', 'x' * 1000, None, True
+    items, table, model, raw = [1, 2], {'a': 1}, Model(), b'ab'
+    gone = 1
+    del gone
+    print("ready", flush=True)
+    time.sleep(600)
+f(1, "two", 3, k=4)
+""").inject()
+    frame = [f for f in target.threads("--locals")[target.pid]["frames"] if f["func"] == "f"][0]
+    assert frame["locals"] == {
+        "a": 1, "b": "two", "args": {"type": "tuple", "len": 1}, "kw": {"type": "dict", "len": 1},
+        "i": 7, "neg": -5, "zero": 0, "mid": (1 << 59) + 3, "big": {"type": "int"}, "x": 0.5,
+        "s": 'gr\u00f6"\n', "long": {"type": "str", "len": 1000}, "nothing": None, "yes": True,
+        "items": {"type": "list", "len": 2}, "table": {"type": "dict", "len": 1},
+        "model": {"type": "Model"}, "raw": {"type": "bytes", "len": 2}}
+    assert '"b":"two"' in target.probing("backtrace", "--locals").stdout
+    assert target.alive()
+
+
 def test_wrong_words(world):
     from conftest import PYTHONS
     python = list(PYTHONS.values())[0]
@@ -178,7 +204,7 @@ def test_wrong_words(world):
     target.inject()
     for words, part in (["--thrad"], "unknown word"), (["--thread"], "thread id"), \
             (["--thread", "12x"], "thread id"), (["--thread", "99999999"], "no thread"), \
-            (["--native", "--python"], "exclude"), (["--locals"], "unknown word"):
+            (["--native", "--python"], "exclude"), (["--local"], "unknown word"):
         done = target.probing("backtrace", *words)
         assert done.returncode != 0 and part in done.stderr, (words, done.stdout, done.stderr)
         assert len(done.stderr.strip().split("\n")) == 1, done.stderr
@@ -228,9 +254,7 @@ waits()
     done = target.probing("query", "--format", "json",
                           "select depth, func, lineno, state from python.backtrace "
                           "where frame_type = 'python' order by depth")
-    if done.stdout.startswith("{"):
-        rows = json.loads(done.stdout)["rows"]
-        assert [row[1:3] for row in rows] == [["waits", target.line("here")], ["<module>", 6]]
-        assert rows[0][3] == "idle"
-    else:
-        assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row[1:3] for row in rows] == [["waits", target.line("here")], ["<module>", 6]]
+    assert rows[0][3] == "idle"
