@@ -148,6 +148,7 @@ def test_one_step_in_three(world, python):
 def test_loaded_in_the_middle_of_a_forward(world, python):
     """The call that began before us has no row, and is not taken for what it calls."""
     case = Case(world, "middle.py", python)
+    shared.wait_for(lambda: case.counts().get("inner", 0) >= 3, "calls from inside it")
     case.run()
     rows = case.target.rows("select module, micro_step, count(*) from python.torch_trace "
                             "where stage = 'post forward' group by module, micro_step")
