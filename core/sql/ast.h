@@ -16,7 +16,7 @@
 #include "core/sql/sql.h"
 
 #define SQL_DEPTH 128 /* nested parentheses, calls, subqueries: bounds our stack */
-#define SQL_CHAIN 512 /* a + b + c ...: bounds the depth of trees that grow to the left */
+#define SQL_CHAIN 250 /* a + b + c ...: bounds the depth of trees that grow to the left */
 #define SQL_TEXT_BYTES (1 << 20) /* longest statement */
 
 enum token_type { TOKEN_END, TOKEN_WORD, TOKEN_QUOTED, TOKEN_NUMBER, TOKEN_STRING, TOKEN_SIGN };

@@ -421,7 +421,6 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
 
 static int bind_call(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
 {
-    struct expr *args[SQL_CALL_ARGS];
     const struct agg_kind *kind = sql_agg_find(n->text);
     if (kind)
         return sql_agg_bind(q, s, n, kind, ret);
@@ -430,6 +429,9 @@ static int bind_call(struct query *q, struct scope *s, const struct node *n, str
                          "'%s' is no aggregate: *, distinct and filter are not for it", n->text);
     if (n->n_args > SQL_CALL_ARGS)
         return wrong(q, n->pos, "more than 64 arguments");
+    struct expr **args = sql_get(q, n->n_args, sizeof(struct expr *)); /* the stack is short */
+    if (!args)
+        return -ENOMEM;
     for (uint32_t i = 0; i < n->n_args; i++) {
         int rc = sql_bind(q, s, n->args[i], &args[i]);
         if (rc < 0)
@@ -737,7 +739,13 @@ static int bind_one(struct query *q, struct scope *s, const struct node *n, stru
 int sql_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
 {
     struct expr *e = NULL;
+    if (q->depth >= SQL_BIND_DEPTH)
+        return sql_error(q->text, q->size, n->pos, -E2BIG,
+                         "expressions, subqueries and views more than %d deep in all",
+                         SQL_BIND_DEPTH);
+    q->depth++;
     int rc = bind_one(q, s, n, &e);
+    q->depth--;
     if (rc == 0)
         *ret = e;
     return rc;

@@ -212,9 +212,11 @@ static bool by_id(const struct expr *e)
 static struct vec *compile_call(struct program *p, const struct expr *e)
 {
     struct query *q = p->run.q;
-    struct vec *args[SQL_CALL_ARGS] = {NULL};
     bool in = e->kind == EXPR_IN;
     uint32_t n = in ? 1 : e->n_args;
+    struct vec **args = sql_get(q, n, sizeof(*args)); /* the stack is short */
+    if (!args)
+        return NULL;
     for (uint32_t i = 0; i < n; i++)
         if (!(args[i] = compile(p, e->args[i])))
             return NULL;
@@ -226,14 +228,9 @@ static struct vec *compile_call(struct program *p, const struct expr *e)
     s->run = in ? run_in : e->func->run;
     s->expr = e;
     s->n_args = n;
-    s->args = sql_get(q, n, sizeof(*s->args));
-    if (!s->args)
-        return NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        s->args[i] = args[i];
-        if (i < 3)
-            s->a[i] = args[i];
-    }
+    s->args = args;
+    for (uint32_t i = 0; i < n && i < 3; i++)
+        s->a[i] = args[i];
     if (n > 0 && !nulls && by_id(e)) {
         s->n_cache = 1;
         s->cache = sql_get(q, 1, 1);

@@ -892,9 +892,15 @@ int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, s
         return sql_error(q->text, q->size, s->pos, -E2BIG,
                          "more than %d selects, those of views and with counted at each use",
                          PLANS_MAX);
+    if (q->depth + 2 >= SQL_BIND_DEPTH)
+        return wrong(q, s->pos, "selects within selects too deep");
+    q->depth += 2; /* a select takes more of the stack than an expression */
     ctes = s->ctes ? s->ctes : ctes;
-    if (s->set == SET_NONE)
-        return plan_core(q, s, ctes, ret);
-    int rc = s->set == SET_VALUES ? plan_values(q, s, ret) : plan_set(q, s, ctes, ret);
-    return rc < 0 ? rc : plan_order_over(q, s, ctes, ret);
+    int rc = s->set == SET_NONE     ? plan_core(q, s, ctes, ret)
+             : s->set == SET_VALUES ? plan_values(q, s, ret)
+                                    : plan_set(q, s, ctes, ret);
+    if (rc == 0 && s->set != SET_NONE)
+        rc = plan_order_over(q, s, ctes, ret);
+    q->depth -= 2;
+    return rc;
 }

@@ -22,7 +22,8 @@
 
 #define SQL_ROWS STORE_BATCH_ROWS /* rows in a batch */
 #define SQL_CALL_ARGS 64          /* arguments of one function: more is a mistake */
-#define SQL_VIEW_DEPTH 16         /* views over views */
+#define SQL_BIND_DEPTH 500 /* expressions in subqueries in views ...: our threads have 512 KiB */
+#define SQL_VIEW_DEPTH 16  /* views over views */
 
 struct text {
     const char *data;
@@ -95,6 +96,7 @@ struct query {
     uint64_t deadline; /* clock_monotonic() ns, 0: none */
     bool dry;          /* only look: no subquery runs, nothing is scanned */
     bool analyze;
+    uint32_t depth;   /* of binding and planning at this moment, subqueries and views too */
     uint32_t n_views; /* views being expanded */
     bool subqueries;  /* one was met */
     uint32_t n_plans; /* selects planned: views and CTEs are expanded at each use */

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/stored_test.c - SQL over the store: ids as keys, pruning, tails, undrained rows.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/ring/ring.h"
+#include "core/sql/sql.h"
+#include "core/store/store.h"
+#include "tests/test.h"
+
+#define ROWS 100000
+
+static struct sql *engine;
+static struct store *store;
+static struct table *table;
+
+static int add_bytes(void *arg, const char *data, size_t size)
+{
+    return buf_add(arg, data, size);
+}
+
+/* The answer as CSV without its header, lines joined by ';', or the error. */
+static const char *ask_from(const char *text, uint64_t from_row)
+{
+    static char answer[4096];
+    struct sql_options o = {.from_row = from_row};
+    struct sql_report report;
+    struct sql_writer *w;
+    struct buf out;
+    size_t n = 0;
+    buf_init(&out, 1 << 22);
+    if (sql_writer_new(SQL_FORMAT_CSV, 0, add_bytes, &out, &w) < 0)
+        return "no writer";
+    struct sql_sink sink = sql_writer_sink(w);
+    int rc = sql_run(engine, text, strlen(text), &o, &sink, &report);
+    const char *from = rc < 0 ? err_text() : strstr(buf_text(&out), "\r\n") + 2;
+    for (; *from && n < sizeof(answer) - 1; from++)
+        if (*from != '\r')
+            answer[n++] = *from == '\n' ? ';' : *from;
+    answer[n] = '\0';
+    sql_writer_free(w);
+    buf_done(&out);
+    return answer;
+}
+
+static const char *ask(const char *text)
+{
+    return ask_from(text, 0);
+}
+
+static bool append_rows(int first, int n)
+{
+    static uint64_t ids[3];
+    static const char *const names[] = {"alpha", "beta", "gamma"};
+    for (int i = 0; i < 3; i++)
+        if (intern(store_interns(store), names[i], strlen(names[i]), &ids[i]) < 0)
+            return false;
+    for (int i = first; i < first + n; i++) {
+        union probing_cell c[3] = {
+            {.i = i / 10}, {.u = i % 4 == 3 ? 0 : ids[i % 4]}, {.f = 0.5 * (i % 8)}};
+        if (i % 5 == 4)
+            c[2].u = PROBING_NULL_F64;
+        int rc;
+        while ((rc = ring_append(table, clock_now(), c, 3, "tail-text", (uint32_t)(i % 10))) ==
+               -ENOSPC)
+            if (store_drain(store) < 0)
+                return false;
+        if (rc < 0)
+            return false;
+    }
+    return true;
+}
+
+TEST(groups_by_ids)
+{
+    CHECK_STR(ask("select name, count(*), count(value) from t.rows group by name order by 1"),
+              "alpha,25000,20000;beta,25000,20000;gamma,25000,20000;,25000,20000;");
+    CHECK_STR(ask("select name, n % 2, sum(value) from t.rows where n < 10 group by 1, 2 order by "
+                  "1, 2 limit 2"),
+              "alpha,0,8;alpha,1,10;");
+    CHECK_STR(ask("select count(*) from t.rows where name = 'beta'"), "25000;");
+    CHECK_STR(ask("select count(*) from t.rows where name like '%a%m%' or name in ('alpha')"),
+              "50000;");
+    CHECK_STR(ask("select upper(name), max(n) from t.rows where name is not null group by 1 order "
+                  "by 1"),
+              "ALPHA,9999;BETA,9999;GAMMA,9999;");
+    CHECK_STR(ask("select distinct name from t.rows where name > 'alpha' order by name desc"),
+              "gamma;beta;");
+}
+
+TEST(tails_are_texts)
+{
+    CHECK_STR(ask("select tail, count(*) from t.rows group by tail order by 1 limit 3"),
+              "t,10000;ta,10000;tai,10000;");
+    CHECK_STR(ask("select max(tail), count(tail), count(*) from t.rows"),
+              "tail-text,90000,100000;");
+    CHECK_STR(ask("select n, tail from t.rows where tail = 'tail-text' order by n desc limit 2"),
+              "9999,tail-text;9998,tail-text;");
+}
+
+TEST(scans_prune)
+{
+    CHECK_STR(ask("select count(*), min(n), max(n) from t.rows where n >= 9990 and n <= 9999 and "
+                  "ts > now() - interval '1 hour'"),
+              "100,9990,9999;");
+    CHECK_STR(ask("select count(*) from t.rows where n = 5"), "10;");
+    CHECK_STR(ask("select count(*) from t.rows where 9998 < n"), "10;");
+    CHECK_STR(ask("select count(*) from t.rows where timestamp < now() - 3600"), "0;");
+    CHECK_STR(ask("select count(*) from (select n as m, name from t.rows) x where x.m > 9998"),
+              "10;");
+    CHECK(strstr(ask("explain analyze select count(*) from t.rows where n > 9995"),
+                 "segments pruned") != NULL);
+}
+
+TEST(undrained_rows_are_seen)
+{
+    uint64_t next = store_next_row(store, table);
+    CHECK(append_rows(ROWS, 25));
+    CHECK_STR(ask("select count(*) from t.rows"), "100025;");
+    CHECK_STR(ask_from("select count(*), min(n) from t.rows", next), "25,10000;");
+}
+
+TEST(some_can_be_followed)
+{
+    const struct table *t = NULL;
+    const char *yes = "select n * 2, name from t.rows where n > 3";
+    const char *no = "select count(*) from t.rows",
+               *sub = "select 1 from t.rows where n > (select 1)";
+    CHECK_INT(sql_followable(engine, yes, strlen(yes), &t), 1);
+    CHECK(t == table);
+    CHECK_INT(sql_followable(engine, no, strlen(no), &t), 0);
+    CHECK_INT(sql_followable(engine, sub, strlen(sub), &t), 0);
+}
+
+int main(void)
+{
+    static const struct probing_column columns[] = {{.name = "n", .type = PROBING_I64},
+                                                    {.name = "name", .type = PROBING_STR},
+                                                    {.name = "value", .type = PROBING_F64}};
+    static const struct probing_table_desc desc = {.size = sizeof(desc),
+                                                   .column_size = sizeof(*columns),
+                                                   .name = "t.rows",
+                                                   .doc = "",
+                                                   .columns = columns,
+                                                   .n_columns = 3,
+                                                   .tail_type = PROBING_STR,
+                                                   .tail_name = "tail"};
+    char directory[] = "/tmp/probing-sql-XXXXXX";
+    struct tables *tables;
+    if (!mkdtemp(directory))
+        return 1;
+    struct store_options o = {.directory = directory, .max_bytes = 64u << 20};
+    if (tables_new(&tables) || store_create(&o, tables, &store) ||
+        store_table_add(store, "t", &desc, NULL, &table) || sql_new(tables, store, &engine) ||
+        !append_rows(0, ROWS)) {
+        printf("# %s\n", err_text());
+        return 1;
+    }
+    RUN(groups_by_ids);
+    RUN(tails_are_texts);
+    RUN(scans_prune);
+    RUN(undrained_rows_are_seen);
+    RUN(some_can_be_followed);
+    sql_free(engine);
+    store_free(store);
+    tables_free(tables);
+    (void)file_remove_dir(directory);
+    return test_end();
+}
