@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/enter.c - `inject`: options, then cli/inject does it, then wait until it answers; and `eject`.
+ * cli/enter.c - `inject`: options, cli/inject, then waiting until it answers; and `eject`.
  *
  * One thread.
  */

@@ -29,6 +29,7 @@ ALLOWED = {
     "core": ["core", "include"],
     "plugins": ["include", "sdk"],
     "sdk": ["include"],
+    "sdk/client": ["include", "core/base"],  # linked into the command and unit tests, not plugins
     "cli": ["include", "core/base", "core/ring", "core/store", "core/sql", "core/stack", "sdk"],
     "tests": ["include", "core", "sdk", "plugins", "cli"],
 }

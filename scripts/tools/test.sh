@@ -19,4 +19,8 @@ if ! /usr/bin/scons -Q -k -j "$jobs" all unit >build/build.log 2>&1; then
     failed="--build-failed"
     head -n 400 build/build.log
 fi
+if [ -z "${PROBING_TEST_TORCH:-}" ]; then
+    PROBING_TEST_TORCH=$(sh scripts/tools/newer_torch.sh)
+    export PROBING_TEST_TORCH
+fi
 exec /usr/bin/python3 scripts/tools/run_tests.py ${1:+--only "$1"} $failed

@@ -17,9 +17,11 @@ BUILD = Path(__file__).resolve().parents[2] / "build" / "release"
 TARGETS = {
     "sleeping": "import time\nprint('ready', flush=True)\ntime.sleep(600)",
     "spinning": "print('ready', flush=True)\nwhile True: pass",
-    "allocating": "print('ready', flush=True)\nwhile True: [bytearray(n) for n in range(100, 100000, 999)]",
+    "allocating": "print('ready', flush=True)\n"
+                  "while True: [bytearray(n) for n in range(100, 100000, 999)]",
     "16 threads": "import threading, time\n"
-                  "for _ in range(15): threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+                  "for _ in range(15):\n"
+                  "    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
                   "print('ready', flush=True)\ntime.sleep(600)",
 }
 
@@ -44,14 +46,15 @@ def enter_once(source, env):
 
 def main():
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 20
-    print("%-12s %6s  %-19s %-19s %s" % ("target", "rounds", "stopped med / max", "inject med / max",
-                                         "command med / max (ms)"))
+    print("%-12s %6s  %-19s %-19s %s" % (
+        "target", "rounds", "stopped med / max", "inject med / max", "command med / max (ms)"))
     with tempfile.TemporaryDirectory() as data:
         env = dict(os.environ, PROBING_DATA_DIR=data)
         for name, source in TARGETS.items():
             columns = list(zip(*(enter_once(source, env) for _ in range(rounds))))
             print("%-12s %6d  " % (name, rounds) +
-                  " ".join("%8.2f / %-8.2f" % (statistics.median(c), max(c)) for c in columns), flush=True)
+                  " ".join("%8.2f / %-8.2f" % (statistics.median(c), max(c)) for c in columns),
+                  flush=True)
 
 
 if __name__ == "__main__":

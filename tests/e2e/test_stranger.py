@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from conftest import ROOT, wait_for
+from world import ROOT, wait_for
 
 
 def test_template_builds_loads_and_counts(world):
@@ -35,12 +35,13 @@ def test_plugin_of_the_readme(world):
     text = (ROOT / "README.md").read_text()
     source = world.tmp / "demo.c"
     source.write_text(re.search(r"```c\n(.*?)```", text, re.S).group(1))
-    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden",
-                    "-I%s" % (ROOT / "include"), str(source), "-o", str(world.tmp / "demo.so")], check=True)
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC",
+                    "-fvisibility=hidden", "-I%s" % (ROOT / "include"), str(source),
+                    "-o", str(world.tmp / "demo.so")], check=True)
     target = world.start("/bin/sleep", "600")
     target.inject("--timeout", "20")
     done = target.probing("plugin", "load", str(world.tmp / "demo.so"))
     assert done.returncode == 0, done.stderr
-    rows = wait_for(lambda: target.rows("select ts, digit from demo.ticks order by ts desc limit 3"),
-                    "a tick")
+    latest = "select ts, digit from demo.ticks order by ts desc limit 3"
+    rows = wait_for(lambda: target.rows(latest), "a tick")
     assert 0 <= rows[0][1] <= 9

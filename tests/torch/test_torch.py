@@ -4,7 +4,6 @@
 Each case runs with every torch at hand: Debian's, and those of the Pythons that the variable
 PROBING_TEST_TORCH names (separated by `:`, for example a virtual environment with PyPI's torch).
 """
-import importlib.util
 import json
 import os
 import subprocess
@@ -13,21 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+import world as shared
 
 HERE = Path(__file__).resolve().parent
-
-
-def load_shared():
-    """The end-to-end tests' targets and command; their conftest is not ours to import by name."""
-    where = HERE.parent / "e2e" / "conftest.py"
-    spec = importlib.util.spec_from_file_location("probing_e2e_shared", str(where))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-shared = load_shared()
-world = shared.world
 OTHERS = [p for p in os.environ.get("PROBING_TEST_TORCH", "").split(":") if p]
 PYTHONS = [shared.DEBIAN_PYTHON] + (OTHERS or ["another torch"])
 LOADS = 50
