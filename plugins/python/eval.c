@@ -29,7 +29,7 @@ struct eval {
  * session.py, and the function that takes its output. */
 static struct eval *current;
 static PyObject *session_run, *session_emit;
-static const struct cpython *session_py;
+static struct cpython session_py; /* a copy: code may keep our Output longer than the plugin runs */
 
 static void eval_drop(void *arg)
 {
@@ -56,7 +56,7 @@ static PyObject *emit(PyObject *self, PyObject *bytes)
 {
     struct eval *e = current;
     (void)self;
-    const struct cpython *py = session_py;
+    const struct cpython *py = &session_py;
     char *text;
     Py_ssize_t left;
     if (py->PyBytes_AsStringAndSize(bytes, &text, &left))
@@ -101,7 +101,7 @@ static int session_begin(const struct cpython *py)
         py->Py_IncRef(function);
         session_run = function;
         session_emit = emitter;
-        session_py = py;
+        session_py = *py;
     }
     py->PyErr_Clear();
     if (done)
@@ -143,9 +143,30 @@ static int eval_job(void *arg)
     return result;
 }
 
+struct leftovers {
+    void (*let_go)(PyObject *);
+    PyObject *run, *emit;
+};
+
+/* With the GIL, on the interpreter's main thread. */
+static int let_go(void *arg)
+{
+    struct leftovers *l = arg;
+    l->let_go(l->run);
+    l->let_go(l->emit);
+    free(l);
+    return 0;
+}
+
 void eval_forget(void)
 {
-    /* The interpreter's own objects; without the GIL they can only be left to it. */
+    struct leftovers *l = session_run ? malloc(sizeof(*l)) : NULL;
+    /* Waiting for the GIL here could last for ever: the interpreter does it when it comes by. */
+    if (l) {
+        *l = (struct leftovers){session_py.Py_DecRef, session_run, session_emit};
+        if (session_py.Py_AddPendingCall(let_go, l))
+            free(l);
+    }
     session_run = session_emit = NULL;
 }
 
