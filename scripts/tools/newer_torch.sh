@@ -22,7 +22,8 @@ if [ ! -x "$place/bin/python" ] || ! "$place/bin/python" -c 'import torch' 2>/de
     if ! { $python -m venv "$place" &&
            timeout 300 "$place/bin/pip" -q install --prefer-binary "torch==$version+cpu" numpy; } \
            >build/torch.log 2>&1; then
-        echo "newer torch: skipped, pip has no torch $version+cpu ($(tail -n 1 build/torch.log))" >&2
+        why=$(tail -n 1 build/torch.log)
+        echo "newer torch: skipped, pip has no torch $version+cpu ($why)" >&2
         rm -rf "$place"
         exit 0
     fi
