@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 BUILD = Path(os.environ.get("PROBING_BUILD", ROOT / "build" / "release"))
 CLI = BUILD / "probing"
 CORE = BUILD / "libprobing.so"
