@@ -31,13 +31,15 @@ static int open_self(void)
     return self_process ? 0 : stack_process_open(getpid(), &self_process);
 }
 
-static int look(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret)
+static int look(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *arg,
+                struct probing_stack_thread *ret)
 {
     int r = open_self();
     if (r < 0)
         return r;
     stack_process_refresh(self_process, /* maps_too= */ true);
-    r = stack_capture(self_process, tid, timeout_ns, scratch);
+    r = fn ? stack_capture_held(self_process, tid, timeout_ns, fn, arg, scratch)
+           : stack_capture(self_process, tid, timeout_ns, scratch);
     if (r < 0 && r != -ETIMEDOUT)
         return r;
     const struct stack_thread *t = scratch;
@@ -52,14 +54,20 @@ static int look(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *r
     return r;
 }
 
-static int ext_thread(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret)
+static int ext_thread_held(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *arg,
+                           struct probing_stack_thread *ret)
 {
     if (!ret || ret->size < sizeof(*ret) || (ret->max_frames && !ret->frames))
         return err_set(-EINVAL, "probing.stack/1: set .size and .frames of the thread");
     (void)pthread_mutex_lock(&stack_lock);
-    int r = look(tid, timeout_ns, ret);
+    int r = look(tid, timeout_ns, fn, arg, ret);
     (void)pthread_mutex_unlock(&stack_lock);
     return r;
+}
+
+static int ext_thread(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret)
+{
+    return ext_thread_held(tid, timeout_ns, /* fn= */ NULL, NULL, ret);
 }
 
 static int ext_symbol(uint64_t address, struct probing_stack_symbol *ret)
@@ -83,8 +91,10 @@ static int ext_symbol(uint64_t address, struct probing_stack_symbol *ret)
 
 int host_stack_add(struct host *h)
 {
-    static const struct probing_stack_1 part = {
-        .size = sizeof(part), .thread = ext_thread, .symbol = ext_symbol};
+    static const struct probing_stack_1 part = {.size = sizeof(part),
+                                                .thread = ext_thread,
+                                                .thread_held = ext_thread_held,
+                                                .symbol = ext_symbol};
     int r = host_extension_add(h, PROBING_STACK_1, &part);
     if (r == 0) {
         (void)pthread_mutex_lock(&stack_lock);

@@ -27,13 +27,16 @@
 #define STUCK_NS UINT64_C(1000000000) /* a handler that has begun ends within this */
 #define NS_PER_SECOND 1000000000
 
-enum { IDLE, ASKED, COPYING, DONE };
+/* HELD carries the request's number above its low bits: a handler that wakes late must not end
+ * somebody else's hold. */
+enum { IDLE, ASKED, COPYING, HELD, DONE, STATE_BITS = 3 };
 
 /* The request in flight.  Static because the handler has no other way to find it. */
 static struct {
     _Atomic uint32_t state; /* enum above; futex word */
     _Atomic uint32_t number;
     _Atomic pid_t tid;
+    _Atomic bool hold;                /* stand still after the copy until we say DONE */
     struct stack_registers registers; /* handler's while COPYING, caller's else */
     uint64_t copied_from;
     size_t copied;
@@ -211,6 +214,24 @@ static void make_call_again(ucontext_t *context)
 #endif
 }
 
+static void wake_all(void) /* [signal] */
+{
+    (void)syscall(SYS_futex, &slot.state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* Stand still until the caller says DONE, for STACK_HOLD_NS at most.  All signals are blocked
+ * here (sa_mask), so one wait is enough.                                               [signal] */
+static void stand_still(void)
+{
+    const struct timespec most = {.tv_nsec = STACK_HOLD_NS};
+    uint32_t held = HELD | atomic_load_explicit(&slot.number, memory_order_relaxed) << STATE_BITS;
+    atomic_store_explicit(&slot.state, held, memory_order_release);
+    wake_all();
+    (void)syscall(SYS_futex, &slot.state, FUTEX_WAIT_PRIVATE, held, &most, NULL, 0);
+    (void)atomic_compare_exchange_strong_explicit(&slot.state, &held, DONE, memory_order_acq_rel,
+                                                  memory_order_relaxed);
+}
+
 /* [signal] */
 static void on_signal(int number, siginfo_t *info, void *context)
 {
@@ -231,8 +252,12 @@ static void on_signal(int number, siginfo_t *info, void *context)
         copy_registers(context, &slot.registers);
         slot.copied_from = slot.registers.value[STACK_REG_SP];
         slot.copied = copy_memory(slot.stack, slot.copied_from, COPY_BYTES);
-        atomic_store_explicit(&slot.state, DONE, memory_order_release);
-        (void)syscall(SYS_futex, &slot.state, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+        if (atomic_load_explicit(&slot.hold, memory_order_relaxed)) {
+            stand_still();
+        } else {
+            atomic_store_explicit(&slot.state, DONE, memory_order_release);
+            wake_all();
+        }
     }
     errno = kept;
 }
@@ -289,14 +314,14 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_SECOND + (uint64_t)t.tv_nsec;
 }
 
-/* Until the state is DONE.  false: time is over. */
+/* Until the copy is there (HELD or DONE).  false: time is over. */
 static bool wait_done(uint64_t timeout_ns)
 {
     uint64_t end = now_ns() + timeout_ns;
     for (;;) {
         uint32_t state = atomic_load_explicit(&slot.state, memory_order_acquire);
         uint64_t now = now_ns();
-        if (state == DONE)
+        if (state == DONE || (state & ((1u << STATE_BITS) - 1)) == HELD)
             return true;
         if (now >= end)
             return false;
@@ -306,12 +331,32 @@ static bool wait_done(uint64_t timeout_ns)
     }
 }
 
-static int send_signal(pid_t tid)
+/* Let a held thread go on.  true: it had stood still until now. */
+static bool let_go(void)
+{
+    uint32_t held = HELD | atomic_load_explicit(&slot.number, memory_order_relaxed) << STATE_BITS;
+    bool stood = atomic_compare_exchange_strong_explicit(
+        &slot.state, &held, DONE, memory_order_acq_rel, memory_order_relaxed);
+    if (stood)
+        wake_all();
+    return stood;
+}
+
+/* What runs while the thread stands still, and whether it did. */
+struct hold {
+    void (*fn)(void *arg); /* NULL: nothing, do not hold */
+    void *arg;
+    bool stood;
+};
+
+static int send_signal(pid_t tid, bool hold)
 {
     siginfo_t info = {.si_signo = slot.signal, .si_code = SI_QUEUE};
     info.si_pid = getpid();
     info.si_uid = getuid();
     info.si_value.sival_ptr = &slot;
+    (void)atomic_fetch_add_explicit(&slot.number, 1, memory_order_relaxed);
+    atomic_store_explicit(&slot.hold, hold, memory_order_relaxed);
     atomic_store_explicit(&slot.tid, tid, memory_order_release);
     atomic_store_explicit(&slot.state, ASKED, memory_order_release);
     if (syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, slot.signal, &info) == 0)
@@ -330,7 +375,7 @@ static int unwind_into(struct stack_process *self, const struct stack_registers 
 }
 
 static int look_by_signal(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
-                          struct stack_thread *ret)
+                          struct hold *hold, struct stack_thread *ret)
 {
     if (atomic_load_explicit(&slot.state, memory_order_acquire) != IDLE) {
         if (!wait_done(0)) /* a thread stands still in the middle of an earlier copy */
@@ -338,7 +383,7 @@ static int look_by_signal(struct stack_process *self, pid_t tid, uint64_t timeou
                            atomic_load_explicit(&slot.tid, memory_order_relaxed));
         atomic_store_explicit(&slot.state, IDLE, memory_order_relaxed);
     }
-    int rc = send_signal(tid);
+    int rc = send_signal(tid, hold->fn != NULL);
     if (rc < 0)
         return rc;
     if (!wait_done(timeout_ns)) {
@@ -352,6 +397,10 @@ static int look_by_signal(struct stack_process *self, pid_t tid, uint64_t timeou
         if (!wait_done(STUCK_NS))
             return err_set(-ETIMEDOUT, "thread %d stands still in our handler", tid);
     }
+    if (hold->fn) {
+        hold->fn(hold->arg);
+        hold->stood = let_go();
+    }
     stack_process_refresh(self, /* maps_too= */ false);
     stack_overlay(self, slot.copied_from, slot.stack, slot.copied);
     rc = unwind_into(self, &slot.registers, ret);
@@ -362,7 +411,7 @@ static int look_by_signal(struct stack_process *self, pid_t tid, uint64_t timeou
 
 /* A thread that waits: its stack lies still.  Look twice to be sure that it did. */
 static int look_by_proc(struct stack_process *self, pid_t tid, const struct waiting *first,
-                        struct stack_thread *ret)
+                        struct hold *hold, struct stack_thread *ret)
 {
     struct stack_registers r = {.known = UINT64_C(1) << STACK_REG_IP | UINT64_C(1) << STACK_REG_SP};
     struct waiting again;
@@ -372,11 +421,13 @@ static int look_by_proc(struct stack_process *self, pid_t tid, const struct wait
     int rc = unwind_into(self, &r, ret);
     if (rc < 0)
         return rc;
-    return read_waiting(tid, &again) && again.ip == first->ip && again.sp == first->sp ? 0
-                                                                                       : -EAGAIN;
+    if (hold->fn)
+        hold->fn(hold->arg);
+    hold->stood = read_waiting(tid, &again) && again.ip == first->ip && again.sp == first->sp;
+    return hold->stood ? 0 : -EAGAIN;
 }
 
-static int look_at_myself(struct stack_process *self, struct stack_thread *ret)
+static int look_at_myself(struct stack_process *self, struct hold *hold, struct stack_thread *ret)
 {
     struct stack_registers r;
     ucontext_t context;
@@ -385,11 +436,14 @@ static int look_at_myself(struct stack_process *self, struct stack_thread *ret)
     copy_registers(&context, &r);
     stack_process_refresh(self, /* maps_too= */ false);
     ret->syscall = -1;
+    if (hold->fn)
+        hold->fn(hold->arg);
+    hold->stood = true;
     return unwind_into(self, &r, ret);
 }
 
-int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
-                  struct stack_thread *ret)
+static int look(struct stack_process *self, pid_t tid, uint64_t timeout_ns, struct hold *hold,
+                struct stack_thread *ret)
 {
     int rc = read_stat(tid, ret);
     ret->tid = tid;
@@ -399,7 +453,7 @@ int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
     if (rc < 0)
         return rc == -ESRCH ? err_set(-ESRCH, "there is no thread %d", tid) : rc;
     if (tid == syscall(SYS_gettid))
-        return look_at_myself(self, ret);
+        return look_at_myself(self, hold, ret);
     rc = take_signal();
     if (rc < 0)
         return rc;
@@ -411,11 +465,11 @@ int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
         bool blocks = blocks_signal(tid, slot.signal);
         if (waits &&
             (blocks || ret->state == 'D' || ends_with_eintr(waiting.number, waiting.arguments)))
-            rc = look_by_proc(self, tid, &waiting, ret);
+            rc = look_by_proc(self, tid, &waiting, hold, ret);
         else if (blocks)
             rc = err_set(-EAGAIN, "thread %d blocks our signal and does not wait", tid);
         else
-            return look_by_signal(self, tid, timeout_ns, ret);
+            return look_by_signal(self, tid, timeout_ns, hold, ret);
         if (rc != -EAGAIN)
             return rc;
         /* It moved, or is in a handler (ours, still, after the last look): soon it is not. */
@@ -424,4 +478,19 @@ int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
     } while (now_ns() < end);
     ret->n = 0;
     return err_set(-ETIMEDOUT, "thread %d blocks our signal and does not stand still", tid);
+}
+
+int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
+                  struct stack_thread *ret)
+{
+    struct hold none = {.fn = NULL};
+    return look(self, tid, timeout_ns, &none, ret);
+}
+
+int stack_capture_held(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
+                       void (*fn)(void *arg), void *arg, struct stack_thread *ret)
+{
+    struct hold hold = {.fn = fn, .arg = arg};
+    int rc = look(self, tid, timeout_ns, &hold, ret);
+    return rc < 0 ? rc : hold.stood;
 }

@@ -218,6 +218,53 @@ static void their_handler(int number)
 }
 
 /* We take no signal that has a handler, and hand ours back. */
+static _Atomic uint64_t counter;
+
+static __attribute__((noinline)) void count_on(void)
+{
+    atomic_fetch_add_explicit(&counter, 1, memory_order_relaxed);
+}
+
+/* How far the counter went while somebody looked for two milliseconds. */
+static void watch_counter(void *arg)
+{
+    uint64_t begin = atomic_load(&counter);
+    struct timespec t = {.tv_nsec = 2000000};
+    nanosleep(&t, NULL);
+    *(uint64_t *)arg = atomic_load(&counter) - begin;
+}
+
+static void too_long(void *arg)
+{
+    struct timespec t = {.tv_nsec = (int32_t)(2 * STACK_HOLD_NS)};
+    (void)arg;
+    nanosleep(&t, NULL);
+}
+
+TEST(holds_a_running_thread_still)
+{
+    pthread_t counting;
+    struct job job = {.work = count_on};
+    atomic_store(&stop, false);
+    pthread_create(&counting, NULL, run_job, &job);
+    while (!atomic_load(&job.tid) || !atomic_load(&counter))
+        sched_yield();
+    for (int i = 0; i < 50; i++) {
+        uint64_t went = 1;
+        int rc = stack_capture_held(self, job.tid, SECOND, watch_counter, &went, &thread);
+        CHECK_INT(rc, 1);
+        CHECK_INT(went, 0);
+        CHECK(thread.n > 0);
+    }
+    /* It goes on by itself when we take too long, and that is said. */
+    CHECK_INT(stack_capture_held(self, job.tid, SECOND, too_long, NULL, &thread), 0);
+    uint64_t now = atomic_load(&counter);
+    while (atomic_load(&counter) == now)
+        sched_yield();
+    atomic_store(&stop, true);
+    pthread_join(counting, NULL);
+}
+
 TEST(gives_the_signal_back)
 {
     struct sigaction ours, now, mine = {.sa_handler = their_handler};
@@ -262,6 +309,7 @@ int main(void)
     end_jobs();
     RUN(looks_at_itself_and_at_nobody);
     RUN(survives_a_storm_of_malloc_and_dlopen);
+    RUN(holds_a_running_thread_still);
     RUN(gives_the_signal_back);
     stack_process_free(self);
     return test_end();

@@ -133,6 +133,15 @@ struct stack_thread {
 int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
                   struct stack_thread *ret);
 
+/* The same, and fn(arg) runs on the caller while the thread stands still: in our handler, or in the
+ * system call it waits in.  So what fn reads of it is of the same moment as the frames.  fn takes
+ * no lock that the thread may hold (so: no malloc) and is short: a thread in the handler goes on
+ * after STACK_HOLD_NS in any case.  1: it stood still to the end of fn; 0: it did not, or fn did
+ * not run; -errno as above. */
+#define STACK_HOLD_NS UINT64_C(20000000)
+int stack_capture_held(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
+                       void (*fn)(void *arg), void *arg, struct stack_thread *ret);
+
 /* Put back the signal's previous handler; no capture may run.  For eject. */
 void stack_capture_off(void);
 

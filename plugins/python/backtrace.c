@@ -3,9 +3,9 @@
  * plugins/python/backtrace.c - every thread's stack, Python and native in one: command and table.
  *
  * [worker], one look at a time.  Native stacks come from the core ("probing.stack/1"), Python
- * ones from walk.c; both without the GIL and without stopping anybody, so they are two moments.
- * They are merged only when the Python stack was the same before and after the native look, and
- * when both sides agree on how often the eval function is entered; else that is said.
+ * ones from walk.c, without the GIL, while the thread stands still for the core: a millisecond or
+ * so.  They are merged only when it stood to the end and both sides agree on how often the eval
+ * function is entered; else that is said.
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -23,7 +23,7 @@
 
 #define NATIVE_MAX 512                /* frames */
 #define NATIVE_NS UINT64_C(100000000) /* for one thread to answer */
-#define TRIES 6                       /* looks at a thread that runs, until both sides agree */
+#define TRIES 6 /* looks at a thread, until it stood still and both sides agree */
 #define THREADS_MAX 16384
 
 enum want { WANT_BOTH, WANT_NATIVE, WANT_PYTHON };
@@ -37,7 +37,7 @@ struct look {
     char interpreter[256];               /* the object file that holds the eval function */
     struct walk_thread *states;
     int n_states;
-    struct walk_frame *frames, *again;  /* WALK_FRAMES each */
+    struct walk_frame *frames;          /* WALK_FRAMES */
     struct probing_stack_frame *native; /* NATIVE_MAX */
     struct probing_stack_symbol *symbols;
     struct sink *sink;
@@ -52,7 +52,6 @@ static void look_done(struct look *l)
     walk_close(&l->walk);
     free(l->states);
     free(l->frames);
-    free(l->again);
     free(l->native);
     free(l->symbols);
     (void)pthread_mutex_unlock(&l->plugin->stacks);
@@ -67,10 +66,9 @@ static int look_begin(struct look *l, struct plugin *p)
     l->stack = p->host->extension(p->host, PROBING_STACK_1);
     l->states = malloc(WALK_THREADS * sizeof(*l->states));
     l->frames = malloc(WALK_FRAMES * sizeof(*l->frames));
-    l->again = malloc(WALK_FRAMES * sizeof(*l->again));
     l->native = malloc(NATIVE_MAX * sizeof(*l->native));
     l->symbols = malloc(NATIVE_MAX * sizeof(*l->symbols));
-    if (!l->states || !l->frames || !l->again || !l->native || !l->symbols) {
+    if (!l->states || !l->frames || !l->native || !l->symbols) {
         look_done(l);
         return -ENOMEM;
     }
@@ -147,33 +145,52 @@ static void name_native(struct look *l, uint32_t n)
     }
 }
 
-static void look_native(struct look *l, int32_t tid, struct thread_look *t)
+/* What runs while the thread stands still. */
+struct held {
+    struct look *look;
+    struct thread_look *thread;
+    bool ran;
+};
+
+static void walk_held(void *arg)
 {
-    t->native = (struct probing_stack_thread){
-        .size = sizeof(t->native), .tid = tid, .max_frames = NATIVE_MAX, .frames = l->native};
-    t->has_native = l->stack && l->stack->thread(tid, NATIVE_NS, &t->native) == 0;
-    if (t->has_native)
-        name_native(l, t->native.n_frames);
+    struct held *h = arg;
+    struct thread_look *t = h->thread;
+    h->ran = true;
+    if (t->state && h->look->want == WANT_BOTH)
+        t->n = walk_stack(&h->look->walk, t->state, h->look->frames, WALK_FRAMES, &t->end);
 }
 
-/* Python stack, native stack, Python stack again, until nothing moved between. */
+/* Both stacks of one moment, if the thread can be made to stand still for it. */
+static void look_both(struct look *l, int32_t tid, struct thread_look *t)
+{
+    struct held held = {.look = l, .thread = t};
+    t->native = (struct probing_stack_thread){
+        .size = sizeof(t->native), .tid = tid, .max_frames = NATIVE_MAX, .frames = l->native};
+    int r = l->stack ? l->stack->thread_held(tid, NATIVE_NS, walk_held, &held, &t->native) : -1;
+    t->has_native = r >= 0;
+    t->moved = r == 0;
+    if (t->has_native)
+        name_native(l, t->native.n_frames);
+    if (!held.ran)
+        walk_held(&held);
+}
+
 static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
 {
     *t = (struct thread_look){.state = l->readable ? state_of(l, tid) : NULL};
-    bool python = t->state && l->want != WANT_NATIVE;
-    for (int i = 0; i < TRIES; i++) {
-        if (python)
-            t->n = walk_stack(&l->walk, t->state, l->frames, WALK_FRAMES, &t->end);
-        if (l->want == WANT_PYTHON)
+    if (l->want == WANT_PYTHON && t->state)
+        t->n = walk_stack(&l->walk, t->state, l->frames, WALK_FRAMES, &t->end);
+    for (int i = 0; i < TRIES && l->want != WANT_PYTHON; i++) {
+        look_both(l, tid, t);
+        if (!t->has_native)
             return;
-        look_native(l, tid, t);
-        if (!python || !t->has_native)
+        if (!t->state || l->want == WANT_NATIVE) {
+            t->moved = false; /* one stack is one moment by itself */
             return;
-        enum walk_end end;
-        int n = walk_stack(&l->walk, t->state, l->again, WALK_FRAMES, &end);
+        }
         int evals = count_evals(l, t->native.n_frames), entries = count_entries(l, t->n);
-        t->moved = t->end != WALK_WHOLE || end != WALK_WHOLE ||
-                   !walk_same(l->frames, (size_t)t->n, l->again, (size_t)n) ||
+        t->moved = t->moved || t->end != WALK_WHOLE ||
                    (t->native.end == 0 ? evals != entries : evals > entries);
         if (!t->moved)
             return;

@@ -374,16 +374,6 @@ int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *r
     return (int)stood;
 }
 
-bool walk_same(const struct walk_frame *a, size_t n, const struct walk_frame *b, size_t m)
-{
-    if (n != m)
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if (!same_frame(&a[i], &b[i], i == 0))
-            return false;
-    return true;
-}
-
 bool walk_still(const struct walk *w, const struct walk_frame *f)
 {
     uint8_t copy[FRAME_BYTES];

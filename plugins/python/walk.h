@@ -78,9 +78,6 @@ int walk_check(struct walk *w, const struct walk_thread *threads, int n, char *w
 int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *ret, size_t max,
                enum walk_end *ret_end);
 
-/* Are two looks at a stack the same, where only the innermost position may differ? */
-bool walk_same(const struct walk_frame *a, size_t n, const struct walk_frame *b, size_t m);
-
 /* Not a function of the user's, but the mark of a new call of the eval function. */
 bool walk_is_shim(const struct walk *w, const struct walk_frame *f);
 

@@ -44,6 +44,12 @@ struct probing_stack_1 {
     /* Look at one thread of this process without changing what it does: a thread that waits in a
      * call that a signal would end is read from /proc instead.  -ESRCH, -ETIMEDOUT.   [worker] */
     int (*thread)(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret);
+    /* The same, and fn(arg) runs on the caller's thread while thread `tid` stands still, so that
+     * what fn reads of it is of the same moment as its frames.  It stands for 20 ms at most; fn
+     * must be short and take no lock that the thread may hold (so: no malloc, no GIL).
+     * 1: it stood still to the end of fn; 0: it did not, or fn did not run.           [worker] */
+    int (*thread_held)(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *arg,
+                       struct probing_stack_thread *ret);
     /* Name an address (for a return address ask for ip - 1).  -ENOENT: unknown.       [worker] */
     int (*symbol)(uint64_t address, struct probing_stack_symbol *ret);
 };
