@@ -102,6 +102,11 @@ uint64_t store_scan_pruned(const struct store_scan *scan, uint64_t *ret_segments
     return scan->pruned;
 }
 
+uint64_t store_scan_end(const struct store_scan *scan)
+{
+    return scan->end_row;
+}
+
 /* Can no row of the segment lie in the bound? */
 static bool misses(const struct segment_column *c, const struct store_bound *bound)
 {

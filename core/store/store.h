@@ -99,6 +99,8 @@ int store_scan_new(struct store *s, const struct table *t, const struct store_sc
 int store_scan_next(struct store_scan *scan, struct store_batch *ret);
 /* How many segments were skipped, of how many. */
 uint64_t store_scan_pruned(const struct store_scan *scan, uint64_t *ret_segments);
+/* Number of the row after the last that this scan sees: from there a continuous query goes on. */
+uint64_t store_scan_end(const struct store_scan *scan);
 void store_scan_free(struct store_scan *scan);
 
 /* Row number that the next row of the table will get: the cursor of a continuous query. */

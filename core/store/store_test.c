@@ -218,6 +218,7 @@ TEST(a_scan_stays_right_while_segments_are_merged)
             CHECK_INT(store_drain(store), 0);
     }
     CHECK_INT(store_scan_new(store, table, &o, &scan), 0);
+    CHECK_INT(store_scan_end(scan), 3000);
     uint64_t next = 0, bad = 0;
     while (store_scan_next(scan, &b) == 1) {
         bad += b.first_row != next || b.cells[0] != NULL;
@@ -228,6 +229,7 @@ TEST(a_scan_stays_right_while_segments_are_merged)
         CHECK_INT(store_drain(store), 0);
     }
     CHECK_INT(bad, 0);
+    CHECK_INT(store_scan_end(scan), 3000);
     CHECK_INT(next, 3000); /* those before the scan, not those that came meanwhile */
     store_scan_free(scan);
     end();
