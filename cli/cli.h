@@ -43,6 +43,12 @@ int target_directory_of(pid_t pid, char *ret, size_t size);
 struct probing_client;
 int target_connect(const struct target *t, struct probing_client **ret);
 
+#define TOKEN_BYTES 256
+/* The token for a TCP target: PROBING_TOKEN, else that of the process of ours which listens there;
+ * NULL: none is known.  room: TOKEN_BYTES, may hold it. */
+const char *token_for(const struct target *t, char *room);
+int token_read(const char *directory, char *ret); /* ret: TOKEN_BYTES */
+
 /* Roots where data directories are looked for; fn gives non-zero to stop. */
 int target_each_directory(int (*fn)(void *arg, const char *directory), void *arg);
 /* A line "key: value" of a data directory's info file; -ENOENT. */

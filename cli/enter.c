@@ -21,6 +21,7 @@
 
 #define SETTINGS_MAX 64
 #define PLUGINS_MAX 16
+#define LISTEN_KEY (sizeof "server.listen=" - 1) /* bytes before the address */
 
 struct enter_options {
     struct inject_options inject;
@@ -162,6 +163,7 @@ int command_inject(struct target *t, int argc, char **argv)
 {
     struct enter_options o = {.inject = {.pid = t->pid, .timeout_ns = 10 * NS_PER_S}};
     struct inject_result result = {0};
+    char token[TOKEN_BYTES];
     int r = parse_options(&o, argc, argv);
 
     if (r < 0)
@@ -202,6 +204,9 @@ int command_inject(struct target *t, int argc, char **argv)
         printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n",
                result.version, (int)t->pid, (double)result.stopped_ns / 1e6,
                (double)result.total_ns / 1e6);
+    if (o.listen[0] != '\0' && token_read(t->directory, token) == 0)
+        printf("page: http://%s%s/?token=%s\n", o.listen[LISTEN_KEY] == ':' ? "localhost" : "",
+               o.listen + LISTEN_KEY, token);
     r = load_plugins(t, &o, /* fresh= */ !result.already_there);
     printf("data: %s\n", strstr(t->directory, "/root/") != NULL ? strstr(t->directory, "/root/") + 5
                                                                 : t->directory);

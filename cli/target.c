@@ -321,11 +321,13 @@ static int connect_unix(const char *directory, struct probing_client **ret)
 
 int target_connect(const struct target *t, struct probing_client **ret)
 {
+    char token[TOKEN_BYTES];
+
     switch (t->kind) {
     case TARGET_LIVE:
         if (t->host[0] != '\0')
-            return client_connect_tcp(t->host, t->port, getenv("PROBING_TOKEN"),
-                                      /* timeout_ns= */ 0, ret);
+            return client_connect_tcp(t->host, t->port, token_for(t, token), /* timeout_ns= */ 0,
+                                      ret);
         return connect_unix(t->directory, ret);
     case TARGET_BARE:
         return err_set(-ENOENT,
