@@ -3,12 +3,11 @@
 local slow = probing.table("slow_steps", {step = "i64", ms = "f64"}, {keep = "1d"})
 local last = -1
 probing.every("1s", function()
-    local median = probing.query([[select median(duration) * 1000 as ms from python.torch_trace
-        where stage = 'post step']]):all()[1].ms
-    local since = " and local_step > " .. last .. " order by local_step"
-    for r in probing.query([[select local_step as step, duration * 1000 as ms
-            from python.torch_trace where stage = 'post step']] .. since) do
-        if median and r.ms > 2 * median then slow:add(r); probing.publish(r) end
+    local median = probing.query([[select median(step_duration_sec) * 1000 as ms
+        from python.torch_step_timing]]):all()[1].ms
+    for r in probing.query([[select steps as step, step_duration_sec * 1000 as ms
+            from python.torch_step_timing where steps > ]] .. last .. " order by steps") do
+        if median and r.ms and r.ms > 2 * median then slow:add(r); probing.publish(r) end
         last = r.step
     end
 end)
