@@ -33,6 +33,11 @@ static const unsigned char arch_stub[] = {
     0,    0x0f, 0x05, 0x4c, 0x89, 0xf4, 0xb8, 0x0f, 0,  0, 0,    0x0f, 0x05, 0xcc};
 enum { ARCH_STUB_DONE = 35 }; /* where the thread stands when the call has returned */
 
+/* A function of ours in the stub's page, which leaves errno alone: system call rdi with (rsi, rdx),
+ * gives its result or a negative errno. */
+static const unsigned char arch_system[] = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7,
+                                            0x48, 0x89, 0xd6, 0x0f, 0x05, 0xc3};
+
 static inline uint64_t arch_ip(const arch_registers *r)
 {
     return r->rip;

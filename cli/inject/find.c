@@ -287,6 +287,8 @@ static int find_dlopen(struct target *t, const struct stack_module *libc)
         libdl = stack_module_named(t->view, "libdl-2.");
     t->dlopen = stack_symbol_address(t->view, libc, "dlopen");
     t->dlerror = stack_symbol_address(t->view, libc, "dlerror");
+    t->one_libc = t->dlopen && stack_symbol_address(t->view, libc, "pthread_create") &&
+                  stack_symbol_address(t->view, libc, "pthread_key_create");
     if (!t->dlopen && libdl) {
         t->dlopen = stack_symbol_address(t->view, libdl, "dlopen");
         t->dlerror = stack_symbol_address(t->view, libdl, "dlerror");
@@ -296,10 +298,9 @@ static int find_dlopen(struct target *t, const struct stack_module *libc)
         t->dlerror = 0;
         t->old_dlopen = true;
     }
-    t->syscall = stack_symbol_address(t->view, libc, "syscall");
     t->errno_location = stack_symbol_address(t->view, libc, "__errno_location");
-    if (!t->syscall || !t->errno_location)
-        return err_set(-ENOEXEC, "%s of process %d has no syscall()", libc->path, t->pid);
+    if (!t->errno_location)
+        return err_set(-ENOEXEC, "%s of process %d has no errno", libc->path, t->pid);
     return t->dlopen ? 0 : err_set(-ENOEXEC, "%s of process %d has no dlopen", libc->path, t->pid);
 }
 

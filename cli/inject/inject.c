@@ -3,6 +3,11 @@
  * cli/inject/inject.c - the order of an injection, and its undoing.
  * Signals of ours are blocked while a thread of the target is changed, so that we always undo, and
  * the work is done in a process of its own, which survives the command.
+ *
+ * The thread is stopped twice: to make memory and a memfd, and to load what was written into that
+ * file meanwhile.  Should the worker be killed between the two (kill -9 of it, not of the command),
+ * a descriptor that closes on exec and a mapping of which three pages are used stay: no code, and
+ * nothing that changes what the process does.
  */
 #include "cli/inject/inject.h"
 
@@ -51,7 +56,6 @@ static int remote(struct target *t, uint64_t number, const uint64_t a[6], const 
 /* Memory in the target: data and stack of ours, with a page for the stub in it. */
 static int make_scratch(struct target *t)
 {
-    static unsigned char frame[FRAME_BYTES];
     const uint64_t private = MAP_PRIVATE | MAP_ANONYMOUS, none = UINT64_MAX;
     const uint64_t data[6] = {
         0, SCRATCH_BYTES, PROT_READ | PROT_WRITE, private | MAP_NORESERVE, none, 0};
@@ -66,11 +70,19 @@ static int make_scratch(struct target *t)
     if (rc < 0)
         return rc;
     t->stub = at;
-    rc = tracee_write(t, t->stub, arch_stub, sizeof arch_stub);
+    unsigned char code_bytes[STUB_SYSTEM + sizeof arch_system] = {0};
+    memcpy(code_bytes, arch_stub, sizeof arch_stub);
+    memcpy(code_bytes + STUB_SYSTEM, arch_system, sizeof arch_system);
+    return tracee_write(t, t->stub, code_bytes, sizeof code_bytes);
+}
+
+/* The state to which the thread returns by itself if we are dead by then; for each stop anew. */
+static int make_frame(struct target *t)
+{
+    static unsigned char frame[FRAME_BYTES];
     size_t size = tracee_frame(t, frame, sizeof frame, t->scratch + SCRATCH_FRAME);
-    if (rc == 0 && size == 0)
-        rc = err_set(-EIO, "this machine has more vector registers than expected");
-    return rc < 0 ? rc : tracee_write(t, t->scratch + SCRATCH_FRAME, frame, size);
+    return size ? tracee_write(t, t->scratch + SCRATCH_FRAME, frame, size)
+                : err_set(-EIO, "this machine has more vector registers than expected");
 }
 
 /* The thread may stand between a failed call and its look at errno. */
@@ -85,19 +97,25 @@ static int keep_errno(struct target *t)
     return rc;
 }
 
-/* A system call by libc's syscall(): *ret is its result or a negative errno. */
+/* A system call by our own code there: *ret is its result or a negative errno. */
 static int call_system(struct target *t, uint64_t number, uint64_t a, uint64_t b, int *ret)
 {
     uint64_t value;
-    int32_t code;
-    int rc = tracee_call(t, t->syscall, (uint64_t[4]){number, a, b}, &value);
-    if (rc == 0 && (int32_t)value == -1) {
-        rc = stack_read(t->view, t->errno_at, &code, sizeof code);
-        *ret = -code;
-    } else if (rc == 0) {
+    int rc = tracee_call(t, t->stub + STUB_SYSTEM, (uint64_t[4]){number, a, b}, &value);
+    if (rc == 0)
         *ret = (int32_t)value;
-    }
     return rc;
+}
+
+/* Is descriptor t->fd of the target still the file that we made?  A program may close what it does
+ * not know and get the number again for a file of its own. */
+static bool fd_is_ours(const struct target *t)
+{
+    char path[64];
+    struct stat there, here;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", t->pid, t->fd);
+    return t->own_fd != -1 && stat(path, &there) == 0 && fstat(t->own_fd, &here) == 0 &&
+           there.st_dev == here.st_dev && there.st_ino == here.st_ino;
 }
 
 /* Puts back what was made, as far as it was made. */
@@ -105,8 +123,13 @@ static void undo(struct target *t)
 {
     uint64_t ignored;
     int closed;
-    if (t->seized && t->stopped && !t->left_alone) {
-        if (t->fd != -1)
+    bool ready = t->seized && t->stopped && t->saved;
+    if (!ready && !t->left_alone && (t->scratch || t->fd != -1)) {
+        tracee_release(t);
+        ready = tracee_find_any(t) == 0 && tracee_save(t) == 0 && t->scratch && make_frame(t) == 0;
+    }
+    if (ready && !t->left_alone) {
+        if (t->fd != -1 && fd_is_ours(t))
             (void)call_system(t, SYS_close, (uint64_t)t->fd, 0, &closed);
         if (t->errno_at)
             (void)tracee_write(t, t->errno_at, &t->errno_kept, sizeof t->errno_kept);
@@ -116,52 +139,67 @@ static void undo(struct target *t)
     tracee_release(t);
     if (t->file[0])
         (void)unlink(t->file);
-    t->fd = -1;
+    if (t->own_fd != -1)
+        (void)close(t->own_fd);
+    t->fd = t->own_fd = -1;
     t->stub = t->scratch = t->errno_at = 0;
     t->file[0] = '\0';
 }
 
-static int write_library(const struct library *l, const char *path, int flags)
+static int write_library(const struct library *l, int fd)
 {
-    int fd = open(path, flags | O_CLOEXEC, 0755);
-    if (fd == -1)
-        return -errno;
-    int rc = 0;
-    for (size_t done = 0; done < l->size && rc == 0;) {
+    for (size_t done = 0; done < l->size;) {
         ssize_t n = write(fd, l->bytes + done, l->size - done);
         if (n > 0)
             done += (size_t)n;
         else if (n == 0 || errno != EINTR)
-            rc = n == 0 ? -ENOSPC : -errno;
+            return n == 0 ? -ENOSPC : -errno;
     }
-    (void)close(fd);
-    return rc;
+    return 0;
 }
 
-/* A memfd in the target, written through /proc: no file system of either side matters.  Its path is
- * different each time, or the loader would take an old library of the same name for it. */
-static int by_memfd(struct target *t, const struct library *l, char *ret_path, size_t size)
+/* A memfd in the target, opened here through /proc: no file system of either side matters.
+ * 0 also when there is none: then a file serves. */
+static int make_memfd(struct target *t)
 {
     static const unsigned flags[] = {MFD_CLOEXEC | MFD_EXEC, MFD_CLOEXEC,
                                      MFD_CLOEXEC | MFD_NOEXEC_SEAL};
-    char path[64], dots[128] = "";
+    static const char made[] = "/memfd:" CORE_NAME;
+    char path[64], name[sizeof made] = "";
     int fd = -EINVAL, rc = tracee_write(t, t->scratch, CORE_NAME, sizeof CORE_NAME);
     for (int i = 0; i < 3 && rc == 0 && fd < 0; i++)
         rc = call_system(t, SYS_memfd_create, t->scratch, flags[i], &fd);
-    if (rc < 0 || fd < 0)
-        return rc < 0 ? rc : fd;
+    if (rc < 0)
+        return rc;
+    if (fd == -EMFILE || fd == -ENFILE)
+        return err_set(fd,
+                       "process %d has no file descriptor left (%s): the core needs about twenty; "
+                       "raise its limit with prlimit --nofile",
+                       t->pid, strerror(-fd));
+    t->memfd_error = fd < 0 ? fd : 0;
+    if (fd < 0)
+        return 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", t->pid, fd);
+    t->own_fd = open(path, O_WRONLY | O_CLOEXEC);
     t->fd = fd;
-    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", t->pid, t->fd);
-    rc = write_library(l, path, O_WRONLY);
+    if (t->own_fd == -1 || readlink(path, name, sizeof name - 1) != sizeof made - 1 ||
+        strcmp(name, made) != 0 || !fd_is_ours(t))
+        return err_set(-ESTALE, "process %d closes descriptors that it did not open", t->pid);
+    return 0;
+}
+
+/* Its path is different each time, or the loader would take an old library of that name for it. */
+static void memfd_path(const struct target *t, char *ret_path, size_t size)
+{
+    char dots[128] = "";
     uint64_t tag = clock_monotonic() / 1024;
     for (unsigned i = 0; i < 40; i++) /* "/" and "./" in place of one and nought */
         (void)strncat(dots, tag >> i & 1 ? "./" : "/", sizeof dots - strlen(dots) - 1);
     (void)snprintf(ret_path, size, "/proc/self/fd/%s%d", dots, t->fd);
-    return rc;
 }
 
-/* Where the target has no /proc or no memfd: a file that is unlinked at once. */
-static int by_file(struct target *t, const struct library *l, char *ret_path, size_t size)
+/* Where the target has no /proc or no memfd: a file that is unlinked as soon as it is loaded. */
+static int make_file(struct target *t, const struct library *l, char *ret_path, size_t size)
 {
     static const char *const folders[] = {"/dev/shm", "/tmp", "/var/tmp"};
     int rc = -ENOENT;
@@ -169,13 +207,21 @@ static int by_file(struct target *t, const struct library *l, char *ret_path, si
         (void)snprintf(ret_path, size, "%s/.%s-%d-%llx.so", folders[i], CORE_NAME, t->pid,
                        (unsigned long long)clock_monotonic());
         (void)snprintf(t->file, sizeof t->file, "/proc/%d/root%s", t->pid, ret_path);
-        rc = write_library(l, t->file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
-        if (rc < 0 && rc != -EEXIST)
+        int fd = open(t->file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0755);
+        rc = fd == -1 ? -errno : write_library(l, fd);
+        if (fd != -1)
+            (void)close(fd);
+        if (fd != -1 && rc < 0)
             (void)unlink(t->file);
         if (rc < 0)
             t->file[0] = '\0';
     }
-    return rc;
+    return rc == 0 ? 0
+                   : err_set(rc,
+                             "process %d takes neither a memfd (%s) nor a file in /dev/shm, /tmp "
+                             "or /var/tmp (%s)",
+                             t->pid, t->memfd_error ? strerror(-t->memfd_error) : "no /proc",
+                             strerror(-rc));
 }
 
 static bool has_proc(const struct target *t)
@@ -200,19 +246,10 @@ static int loader_error(struct target *t)
 }
 
 /* dlopen in the target.  Its handle is a struct link_map, which begins with the load address. */
-static int load(struct target *t, const struct library *l, uint64_t *ret_start)
+static int load(struct target *t, const struct library *l, const char *path, uint64_t *ret_start)
 {
-    char path[256];
     uint64_t handle, bias, flags = 2 /* RTLD_NOW, local */;
-    int rc = has_proc(t) ? by_memfd(t, l, path, sizeof path) : -ENOENT;
-    if (rc < 0 && t->seized)
-        rc = by_file(t, l, path, sizeof path);
-    if (rc < 0)
-        return err_set(rc,
-                       "process %d takes neither a memfd nor a file in /dev/shm, /tmp or "
-                       "/var/tmp: %s",
-                       t->pid, strerror(-rc));
-    rc = tracee_write(t, t->scratch, path, strlen(path) + 1);
+    int rc = tracee_write(t, t->scratch, path, strlen(path) + 1);
     if (t->old_dlopen)
         flags |= 0x80000000u; /* __RTLD_DLOPEN */
     if (rc == 0)
@@ -254,17 +291,49 @@ static int start(struct target *t, uint64_t function, struct buf *settings)
     return 0;
 }
 
-/* The thread is stopped at a safe place. */
+static int take_thread(struct target *t)
+{
+    int rc = tracee_save(t);
+    if (rc == 0 && !t->scratch)
+        rc = make_scratch(t);
+    return rc < 0 ? rc : make_frame(t);
+}
+
+/* With the library's bytes in a file that the target can open; the thread runs meanwhile. */
+static int bring_file(struct target *t, const struct library *l, char *ret_path, size_t size)
+{
+    int rc = has_proc(t) ? make_memfd(t) : 0;
+    if (rc < 0)
+        return rc;
+    tracee_release(t);
+    if (t->own_fd == -1)
+        return make_file(t, l, ret_path, size);
+    memfd_path(t, ret_path, size);
+    rc = write_library(l, t->own_fd);
+    return rc == 0 ? 0
+                   : err_set(rc, "process %d has no room for the library in a memfd: %s", t->pid,
+                             strerror(-rc));
+}
+
+/* A thread is stopped at a safe place. */
 static int use_thread(struct target *t, const struct library *l, struct buf *settings)
 {
+    char path[256];
     uint64_t function = t->present_start;
-    int rc = tracee_save(t);
-    if (rc == 0)
-        rc = make_scratch(t);
+    int rc = take_thread(t);
+    if (rc == 0 && !function) {
+        rc = bring_file(t, l, path, sizeof path);
+        if (rc == 0)
+            rc = tracee_find_again(t);
+        if (rc == 0)
+            rc = take_thread(t);
+    }
+    if (rc == 0 && !function && t->fd != -1 && !fd_is_ours(t))
+        rc = err_set(-ESTALE, "process %d closes descriptors that it did not open", t->pid);
     if (rc == 0)
         rc = keep_errno(t);
     if (rc == 0 && !function)
-        rc = load(t, l, &function);
+        rc = load(t, l, path, &function);
     return rc < 0 ? rc : start(t, function, settings);
 }
 
@@ -329,14 +398,18 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     return rc < 0 ? err_set(rc, "%s", why) : 0;
 }
 
-static int inject_once(const struct inject_options *o, const struct library *l,
-                       struct buf *settings, struct inject_result *result)
+static int inject_once(const struct inject_options *o, struct library *l, struct buf *settings,
+                       struct inject_result *result)
 {
-    struct target t = {.pid = o->pid, .fd = -1, .mem = -1, .result = result};
+    struct target t = {.pid = o->pid, .fd = -1, .own_fd = -1, .mem = -1, .result = result};
     t.timeout_ns = o->timeout_ns ? o->timeout_ns : DEFAULT_TIMEOUT_NS;
     int rc = prepare(&t);
     if (rc == 0)
         rc = check_present(&t, l);
+    if (rc == 0 && t.one_libc) {
+        library_need_not(l, "libpthread.so.0");
+        library_need_not(l, "libdl.so.2");
+    }
     if (rc == 0)
         rc = enter(&t, l, o, settings);
     done(&t);

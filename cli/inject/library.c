@@ -84,6 +84,42 @@ static int read_symbols(struct library *l, const char *path)
     return 0;
 }
 
+/* Its entries of the dynamic section, and the text that their names are in.  NULL: there is none. */
+static Elf64_Dyn *dynamic_of(const struct library *l, uint64_t *ret_n, const char **ret_names)
+{
+    const Elf64_Ehdr *e = (const void *)l->bytes;
+    const Elf64_Phdr *segments = (const void *)(l->bytes + e->e_phoff);
+    for (int i = 0; i < e->e_phnum; i++) {
+        const Elf64_Phdr *s = &segments[i];
+        if (s->p_type != PT_DYNAMIC || s->p_offset % 8 || !holds(l, s->p_offset, s->p_filesz))
+            continue;
+        Elf64_Dyn *d = (void *)(l->bytes + s->p_offset);
+        *ret_n = s->p_filesz / sizeof *d;
+        for (uint64_t k = 0; k < *ret_n; k++) {
+            uint64_t at = d[k].d_tag == DT_STRTAB ? offset_of(l, d[k].d_un.d_ptr, 1) : UINT64_MAX;
+            *ret_names = at != UINT64_MAX ? (const char *)l->bytes + at : NULL;
+            if (*ret_names)
+                return d;
+        }
+    }
+    return NULL;
+}
+
+void library_need_not(struct library *l, const char *name)
+{
+    const char *names = NULL;
+    uint64_t n = 0;
+    Elf64_Dyn *d = dynamic_of(l, &n, &names);
+    for (uint64_t i = 0; d && i < n; i++) {
+        uint64_t room = l->file_size - (uint64_t)((const unsigned char *)names - l->bytes);
+        if (d[i].d_tag == DT_NEEDED && d[i].d_un.d_val < room &&
+            strncmp(names + d[i].d_un.d_val, name, room - d[i].d_un.d_val) == 0) {
+            memmove(d + i, d + i + 1, (n - i - 1) * sizeof *d); /* the last entry is a DT_NULL */
+            return;
+        }
+    }
+}
+
 int library_open(const char *path, struct library *ret)
 {
     struct library l = {0};

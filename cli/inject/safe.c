@@ -13,7 +13,7 @@ static struct stack_frame
 
 /* struct rseq and rseq_cs of linux/rseq.h: a thread in such a section starts it over when it is
  * moved, so it cannot be borrowed there. */
-static bool in_restartable_sequence(struct target *t, uint64_t ip)
+bool in_restartable_sequence(struct target *t)
 {
 #ifdef PTRACE_GET_RSEQ_CONFIGURATION
     struct __ptrace_rseq_configuration c;
@@ -22,10 +22,9 @@ static bool in_restartable_sequence(struct target *t, uint64_t ip)
         !c.rseq_abi_pointer || stack_read(t->view, c.rseq_abi_pointer + 8, &section, 8) < 0 ||
         !section || stack_read(t->view, section, words, sizeof words) < 0)
         return false;
-    return ip - words[1] < words[2];
+    return arch_ip(&t->registers) - words[1] < words[2];
 #else
     (void)t;
-    (void)ip;
     return false;
 #endif
 }
@@ -82,7 +81,7 @@ bool place_look(struct target *t, const arch_registers *r)
 bool place_is_safe(struct target *t)
 {
     stack_process_refresh(t->view, /* maps_too= */ false);
-    if (in_restartable_sequence(t, arch_ip(&t->registers)))
+    if (in_restartable_sequence(t))
         return unsafe(t, "a restartable sequence", 0);
     return place_look(t, &t->registers);
 }

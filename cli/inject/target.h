@@ -32,6 +32,7 @@
 #define SETTINGS_MAX_BYTES 65536
 #define SCRATCH_STUB 0x1d000u
 #define STUB_BYTES 0x1000u
+#define STUB_SYSTEM 0x80u      /* in that page: a function that makes a system call */
 #define SCRATCH_BYTES 0x60000u /* 264 KiB of stack */
 
 /* Code in which a thread must not be used. */
@@ -58,8 +59,9 @@ struct target {
     uint64_t libc_base;
     struct stack_range libc, loader; /* whole modules */
     uint64_t dlopen, dlerror, gadget;
-    uint64_t syscall, errno_location; /* functions of libc */
-    bool old_dlopen;                  /* __libc_dlopen_mode() of glibc before 2.34 without libdl */
+    uint64_t errno_location;
+    bool one_libc;   /* glibc from 2.34 on holds what libdl and libpthread did */
+    bool old_dlopen; /* __libc_dlopen_mode() of glibc before 2.34 without libdl */
     struct avoid avoid[AVOID_MAX];
     uint32_t n_avoid;
     uint64_t present_start; /* probing_start of a core that is mapped already, 0: none */
@@ -85,6 +87,8 @@ struct target {
     uint64_t errno_at; /* of the thread used, 0: not known yet */
     int32_t errno_kept;
     int fd;          /* -1 or the memfd's number there */
+    int memfd_error; /* 0 or why there is none */
+    int own_fd;      /* -1 or the same file opened here */
     char file[300];  /* path of a temporary file from here, "" none */
     bool left_alone; /* a call hangs: the thread puts itself back when it returns */
 };
@@ -92,6 +96,8 @@ struct target {
 /* library.c */
 int library_open(const char *path, struct library *ret);
 void library_done(struct library *l);
+/* Strike a library off the list of those needed: the target's libc holds what was in it. */
+void library_need_not(struct library *l, const char *name);
 
 /* check.c: refusals, each one line with reason and remedy */
 int check_target(struct target *t);
@@ -103,21 +109,23 @@ int find_places(struct target *t);
 
 /* safe.c */
 bool place_is_safe(struct target *t);
+bool in_restartable_sequence(struct target *t);
 bool place_look(struct target *t, const arch_registers *r);
 
 /* tracee.c */
 int tracee_seize(struct target *t, pid_t tid);
 int tracee_stop(struct target *t, uint64_t timeout_ns);
-int tracee_resume(struct target *t);   /* as if it had not been stopped */
 void tracee_release(struct target *t); /* put everything back and detach */
 int tracee_save(struct target *t);
 int tracee_write(struct target *t, uint64_t address, const void *data, size_t size);
 /* One instruction, stepped over: if we are killed in it, so is the target.  For the mapping only;
- * tracee_call() of libc's syscall() does the rest. */
+ * tracee_call() of the function at STUB_SYSTEM does the rest. */
 int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint64_t *ret);
 int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64_t *ret);
-int tracee_find(struct target *t); /* choose a thread and stop it at a safe place */
-bool interrupted(void);            /* Ctrl-C and its like wait to be taken */
+int tracee_find(struct target *t);       /* choose a thread and stop it at a safe place */
+int tracee_find_again(struct target *t); /* the same thread, or another */
+int tracee_find_any(struct target *t);   /* at any place: for system calls of ours only */
+bool interrupted(void);                  /* Ctrl-C and its like wait to be taken */
 size_t tracee_frame(struct target *t, unsigned char *out, size_t room, uint64_t at);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/inject/tracee.c - one thread of the target under ptrace(2): stop it, use it, put it back.
- * Whoever stops a thread ends the stop by tracee_resume() or tracee_release(): both undo what the
- * stop itself did to an interrupted system call.
+ * Whoever stops a thread ends the stop by tracee_release(), which undoes what the stop itself did to
+ * an interrupted system call.  No thread runs on while it is seized: its signals would stop it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -180,17 +180,6 @@ static void count_stop(struct target *t)
 {
     t->stopped = false;
     t->result->stopped_ns += clock_monotonic() - t->stopped_at;
-}
-
-int tracee_resume(struct target *t)
-{
-    arch_registers r = registers_to_go_on(t);
-    int rc = memcmp(&r, &t->registers, sizeof r) == 0 ? 0 : set_registers(t, &r);
-    count_stop(t);
-    /* A thread in a group stop listens for SIGCONT instead of running on. */
-    if (rc == 0 && ptrace(t->group_stopped ? PTRACE_LISTEN : PTRACE_CONT, t->tid, NULL, NULL) == -1)
-        rc = gone(t);
-    return rc;
 }
 
 static void restore(struct target *t)
@@ -438,21 +427,22 @@ static int list_threads(struct target *t, struct candidate *list, int max)
     return n;
 }
 
-/* A first short stop: copy registers and stack, let the thread run, and unwind the copy.  That
+/* A first short stop: copy registers and stack, let the thread go, and unwind the copy.  That
  * reads the tables into the page cache, so that the stop that counts is short. */
-static void warm_up(struct target *t)
+static int warm_up(struct target *t)
 {
     static unsigned char copy[WARM_BYTES];
-    if (tracee_stop(t, STOP_NS) < 0)
-        return;
+    int rc = tracee_stop(t, STOP_NS);
     arch_registers r = t->registers;
     uint64_t from = arch_sp(&r) & ~UINT64_C(15);
-    size_t n = stack_read_some(t->view, from, copy, sizeof copy);
-    if (tracee_resume(t) < 0)
-        return;
+    size_t n = rc == 0 ? stack_read_some(t->view, from, copy, sizeof copy) : 0;
+    tracee_release(t);
+    if (rc < 0)
+        return rc;
     stack_process_refresh(t->view, /* maps_too= */ false);
     stack_overlay(t->view, from, copy, n);
     (void)place_look(t, &r);
+    return 0;
 }
 
 static bool still_the_same_program(struct target *t)
@@ -462,19 +452,19 @@ static bool still_the_same_program(struct target *t)
            memcmp(magic, ELFMAG, SELFMAG) == 0;
 }
 
-/* 0: stopped at a safe place.  -EAGAIN: not before `end`. */
-static int stop_safely(struct target *t, uint64_t end)
+/* Seized and stopped at a safe place, or -errno and let go; -EAGAIN: no such place before `end`. */
+static int stop_safely(struct target *t, pid_t tid, uint64_t end)
 {
     uint64_t random = clock_monotonic() * UINT64_C(0x9e3779b97f4a7c15) | 1;
     for (;;) {
-        int rc = tracee_stop(t, STOP_NS);
-        if (rc < 0)
-            return rc;
-        if (!still_the_same_program(t))
-            return err_set(-ESTALE, "process %d keeps starting other programs (exec)", t->pid);
-        if (place_is_safe(t))
+        int rc = tracee_seize(t, tid);
+        if (rc == 0)
+            rc = tracee_stop(t, STOP_NS);
+        if (rc == 0 && !still_the_same_program(t))
+            rc = err_set(-ESTALE, "process %d keeps starting other programs (exec)", t->pid);
+        if (rc == 0 && place_is_safe(t))
             return 0;
-        rc = tracee_resume(t);
+        tracee_release(t);
         if (rc < 0)
             return rc;
         if (interrupted())
@@ -488,17 +478,42 @@ static int stop_safely(struct target *t, uint64_t end)
     }
 }
 
+static uint64_t slice_end(const struct target *t, uint64_t slice_ns)
+{
+    uint64_t end = clock_monotonic() + slice_ns;
+    return end < t->deadline_ns ? end : t->deadline_ns;
+}
+
 static int try_thread(struct target *t, pid_t tid, uint64_t slice_ns)
 {
     int rc = tracee_seize(t, tid);
-    if (rc < 0)
-        return rc;
-    warm_up(t);
-    uint64_t end = clock_monotonic() + slice_ns;
-    rc = t->seized ? stop_safely(t, end < t->deadline_ns ? end : t->deadline_ns) : -ESRCH;
-    if (rc < 0)
-        tracee_release(t);
-    return rc;
+    if (rc == 0)
+        rc = warm_up(t);
+    return rc < 0 ? rc : stop_safely(t, tid, slice_end(t, slice_ns));
+}
+
+/* The thread may have moved on, or ended, since it was let go. */
+int tracee_find_again(struct target *t)
+{
+    int rc = stop_safely(t, t->tid, slice_end(t, SLICE_NS));
+    return rc == 0 || rc == -EINTR || rc == -ESTALE ? rc : tracee_find(t);
+}
+
+int tracee_find_any(struct target *t)
+{
+    static struct candidate list[THREADS_MAX];
+    uint64_t end = clock_monotonic() + STOP_NS;
+    do {
+        int n = list_threads(t, list, THREADS_MAX);
+        for (int i = 0; i < n; i++) {
+            if (tracee_seize(t, list[i].tid) < 0)
+                continue;
+            if (tracee_stop(t, STOP_NS) == 0 && !in_restartable_sequence(t))
+                return still_the_same_program(t) ? 0 : -ESTALE;
+            tracee_release(t);
+        }
+    } while (clock_monotonic() < end);
+    return -EAGAIN;
 }
 
 int tracee_find(struct target *t)
