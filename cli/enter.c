@@ -21,6 +21,7 @@
 
 #define SETTINGS_MAX 64
 #define PLUGINS_MAX 16
+#define LISTEN_WAIT_NS (2 * NS_PER_S)
 #define LISTEN_KEY (sizeof "server.listen=" - 1) /* bytes before the address */
 
 struct enter_options {
@@ -90,33 +91,90 @@ static int parse_options(struct enter_options *o, int argc, char **argv)
     return 0;
 }
 
+static int find_why(void *arg, const struct stack_module *m)
+{
+    struct stack_process *p = *(struct stack_process **)arg;
+    uint64_t at = stack_symbol_address(p, m, "probing_why");
+
+    if (at == 0)
+        return 0;
+    memcpy(arg, &at, sizeof at);
+    return 1;
+}
+
+/* Where a core that cannot start leaves the reason: it may have no directory to write it to.
+ * 0: not known. */
+static uint64_t why_address(struct stack_process *p)
+{
+    union {
+        struct stack_process *p; /* in */
+        uint64_t at;             /* out */
+    } found = {.p = p};
+
+    return p != NULL && stack_modules(p, find_why, &found) == 1 ? found.at : 0;
+}
+
+static int check_why(struct stack_process *p, uint64_t at, pid_t pid)
+{
+    char why[ERR_TEXT_BYTES] = "";
+
+    if (at == 0)
+        return 0;
+    stack_process_refresh(p, /* maps_too= */ false);
+    if (stack_read(p, at, why, sizeof why - 1) < 0 || why[0] == '\0')
+        return 0;
+    return err_set(-ECANCELED, "the core in process %d could not start: %s", (int)pid, why);
+}
+
+static int try_connect(struct target *t)
+{
+    struct probing_client *c = NULL;
+    int r = target_directory_of(t->pid, t->directory, sizeof t->directory);
+
+    if (r < 0)
+        return r;
+    t->kind = TARGET_LIVE;
+    r = target_connect(t, &c);
+    if (r == 0)
+        client_close(c);
+    return r;
+}
+
 /* Wait until the core of `pid` answers at its socket. */
 static int wait_ready(struct target *t, uint64_t timeout_ns)
 {
-    uint64_t deadline = clock_monotonic() + timeout_ns;
-    int pause_ms = 1;
+    uint64_t begin = clock_monotonic(), why;
+    struct stack_process *p = NULL;
+    int r;
 
-    for (;;) {
-        struct probing_client *c = NULL;
-        if (target_directory_of(t->pid, t->directory, sizeof t->directory) == 0) {
-            t->kind = TARGET_LIVE;
-            if (target_connect(t, &c) == 0) {
-                client_close(c);
-                return 0;
-            }
+    if (stack_process_open(t->pid, &p) < 0)
+        p = NULL;
+    why = why_address(p);
+    while ((r = try_connect(t)) < 0) {
+        uint64_t waited = clock_monotonic() - begin;
+        if (check_why(p, why, t->pid) < 0)
+            break;
+        if (cli_interrupted) {
+            r = err_set(-ECANCELED, "interrupted; the core is in process %d and may start yet",
+                        (int)t->pid);
+            break;
         }
-        if (cli_interrupted)
-            return err_set(-ECANCELED, "interrupted; the core is in process %d and may start yet",
-                           (int)t->pid);
-        if (clock_monotonic() > deadline)
-            return err_set(-ETIMEDOUT,
-                           "the core is in process %d but does not answer yet (%s); ask again, and "
-                           "see probing.log in its data directory",
-                           (int)t->pid, err_text());
-        (void)poll(NULL, 0, pause_ms);
-        if (pause_ms < 20)
-            pause_ms *= 2;
+        if (r == -ESRCH) {
+            r = err_set(r, "process %d ended while its core started", (int)t->pid);
+            break;
+        }
+        if (waited > timeout_ns) {
+            r = err_set(-ETIMEDOUT,
+                        "the core is in process %d but does not answer yet (%s); ask again, and "
+                        "see probing.log in its data directory",
+                        (int)t->pid, err_text());
+            break;
+        }
+        /* A core that starts takes 5 to 20 ms: look often at first. */
+        (void)poll(NULL, 0, waited < 160 * NS_PER_MS ? 1 + (int)(waited / (8 * NS_PER_MS)) : 20);
     }
+    stack_process_free(p);
+    return r;
 }
 
 static int has_python_symbol(void *arg, const struct stack_module *m)
@@ -163,7 +221,6 @@ int command_inject(struct target *t, int argc, char **argv)
 {
     struct enter_options o = {.inject = {.pid = t->pid, .timeout_ns = 10 * NS_PER_S}};
     struct inject_result result = {0};
-    char token[TOKEN_BYTES];
     int r = parse_options(&o, argc, argv);
 
     if (r < 0)
@@ -204,10 +261,11 @@ int command_inject(struct target *t, int argc, char **argv)
         printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n",
                result.version, (int)t->pid, (double)result.stopped_ns / 1e6,
                (double)result.total_ns / 1e6);
-    if (o.listen[0] != '\0' && token_read(t->directory, token) == 0)
-        printf("page: http://%s%s/?token=%s\n", o.listen[LISTEN_KEY] == ':' ? "localhost" : "",
-               o.listen + LISTEN_KEY, token);
+    bool deaf = o.listen[0] != '\0' && say_page(t, o.listen + LISTEN_KEY) < 0;
+    if (deaf)
+        fprintf(stderr, "probing: %s\n", err_text());
     r = load_plugins(t, &o, /* fresh= */ !result.already_there);
+    r = deaf ? EXIT_FAILED : r;
     printf("data: %s\n", strstr(t->directory, "/root/") != NULL ? strstr(t->directory, "/root/") + 5
                                                                 : t->directory);
     return r;

@@ -187,7 +187,7 @@ TEST(leaves_nothing_when_it_fails)
     o = (struct inject_options){.pid = pid, .library = bad};
     CHECK_INT(inject_into(&o, &r), -ELIBACC);
     CHECK(strstr(err_text(), "no_such_function") != NULL);
-    CHECK_INT(lines_of(pid, "maps", "probing"), 0);
+    CHECK_INT(lines_of(pid, "maps", "memfd:probing-core"), 0);
     CHECK(lines_of(pid, "maps", "") <= before + 2); /* the loader may have grown the heap */
     CHECK(alive(pid));
     end(pid);
@@ -477,7 +477,7 @@ TEST(survives_the_death_of_the_command)
         CHECK(comes_to(pid, "TracerPid:\t0"));
         nap(10 * NS_PER_MS); /* the next thread may be tried */
         check_goes_on(pid);
-        CHECK_INT(lines_of(pid, "status", "Threads:\t2"), lines_of(pid, "maps", "probing") > 0);
+        CHECK_INT(lines_of(pid, "status", "Threads:\t2"), lines_of(pid, "maps", "memfd:probing-core") > 0);
         end(pid);
     }
 }

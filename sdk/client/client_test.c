@@ -175,7 +175,7 @@ TEST(commands_run_over_the_unix_socket)
 TEST(commands_run_over_tcp)
 {
     struct probing_client *c = NULL;
-    if (CHECK_INT(client_connect_tcp("localhost", w.port, "secret", 0, &c), 0))
+    if (CHECK_INT(client_connect_tcp("127.0.0.1", w.port, "secret", 0, &c), 0))
         run_everything(c);
     client_close(c);
     CHECK_INT(client_connect_tcp("127.0.0.1", w.port, "wrong", 0, &c), -EACCES);
