@@ -7,7 +7,7 @@
  * the end and then undoes everything.  The code stays mapped afterwards: other threads may still
  * return into it, and entering again costs nothing.
  *
- * Exported are probing_version, probing_start and probing_stop.
+ * Exported are probing_version, probing_start, probing_stop and probing_why.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -77,8 +77,13 @@ static __thread bool fork_locked __attribute__((tls_model("initial-exec")));
 EXPORT extern const char probing_version[];
 EXPORT int probing_start(const char *settings);
 EXPORT int probing_stop(void);
+EXPORT extern char probing_why[ERR_TEXT_BYTES];
 
 const char probing_version[] = VERSION;
+
+/* Why the last start failed, "" while it goes on or went well.  There may be no directory to say it
+ * in, so whoever entered the process reads it from its memory. */
+char probing_why[ERR_TEXT_BYTES];
 
 /* ---- settings ---- */
 
@@ -543,6 +548,13 @@ static int make_once(void)
     return 0;
 }
 
+/* The first byte comes last: a reader sees the whole line or none. */
+static void tell_why(const char *why)
+{
+    (void)snprintf(probing_why + 1, sizeof(probing_why) - 1, "%s", why[0] ? why + 1 : "");
+    __atomic_store_n(&probing_why[0], why[0], __ATOMIC_RELEASE);
+}
+
 static void finish(void)
 {
     forget_guard();
@@ -560,6 +572,7 @@ static void *live(void *arg)
 
     int r = make_once();
     if (r < 0) {
+        tell_why(err_why(r));
         forget_guard();
         atomic_store_explicit(&g.state, IDLE, memory_order_release);
         return NULL;
@@ -575,6 +588,7 @@ static void *live(void *arg)
         stop_parts(c);
         place_failed(&c->place, why);
         finish();
+        tell_why(why);
         return NULL;
     }
     atomic_store_explicit(&g.state, RUNNING, memory_order_release);
@@ -672,6 +686,7 @@ int probing_start(const char *settings)
         if (n)
             memcpy(g.settings, settings, n);
         g.settings[n] = '\0';
+        probing_why[0] = '\0';
         r = make_thread();
     }
     if (r != 0) {
