@@ -91,37 +91,27 @@ static int parse_options(struct enter_options *o, int argc, char **argv)
     return 0;
 }
 
+struct why {
+    struct stack_process *p;
+    uint64_t at; /* 0: not known */
+};
+
 static int find_why(void *arg, const struct stack_module *m)
 {
-    struct stack_process *p = *(struct stack_process **)arg;
-    uint64_t at = stack_symbol_address(p, m, "probing_why");
-
-    if (at == 0)
-        return 0;
-    memcpy(arg, &at, sizeof at);
-    return 1;
+    struct why *w = arg;
+    w->at = stack_symbol_address(w->p, m, "probing_why");
+    return w->at != 0;
 }
 
-/* Where a core that cannot start leaves the reason: it may have no directory to write it to.
- * 0: not known. */
-static uint64_t why_address(struct stack_process *p)
-{
-    union {
-        struct stack_process *p; /* in */
-        uint64_t at;             /* out */
-    } found = {.p = p};
-
-    return p != NULL && stack_modules(p, find_why, &found) == 1 ? found.at : 0;
-}
-
-static int check_why(struct stack_process *p, uint64_t at, pid_t pid)
+/* A core that cannot start may have no directory to say why: it leaves a line in its memory. */
+static int check_why(const struct why *w, pid_t pid)
 {
     char why[ERR_TEXT_BYTES] = "";
 
-    if (at == 0)
+    if (w->at == 0)
         return 0;
-    stack_process_refresh(p, /* maps_too= */ false);
-    if (stack_read(p, at, why, sizeof why - 1) < 0 || why[0] == '\0')
+    stack_process_refresh(w->p, /* maps_too= */ false);
+    if (stack_read(w->p, w->at, why, sizeof why - 1) < 0 || why[0] == '\0')
         return 0;
     return err_set(-ECANCELED, "the core in process %d could not start: %s", (int)pid, why);
 }
@@ -143,17 +133,18 @@ static int try_connect(struct target *t)
 /* Wait until the core of `pid` answers at its socket. */
 static int wait_ready(struct target *t, uint64_t timeout_ns)
 {
-    uint64_t begin = clock_monotonic(), why;
-    struct stack_process *p = NULL;
+    uint64_t begin = clock_monotonic();
+    struct why w = {.p = NULL};
     int r;
 
-    if (stack_process_open(t->pid, &p) < 0)
-        p = NULL;
-    why = why_address(p);
+    if (stack_process_open(t->pid, &w.p) == 0)
+        (void)stack_modules(w.p, find_why, &w);
     while ((r = try_connect(t)) < 0) {
         uint64_t waited = clock_monotonic() - begin;
-        if (check_why(p, why, t->pid) < 0)
+        if (check_why(&w, t->pid) < 0) {
+            r = -ECANCELED;
             break;
+        }
         if (cli_interrupted) {
             r = err_set(-ECANCELED, "interrupted; the core is in process %d and may start yet",
                         (int)t->pid);
@@ -173,7 +164,7 @@ static int wait_ready(struct target *t, uint64_t timeout_ns)
         /* A core that starts takes 5 to 20 ms: look often at first. */
         (void)poll(NULL, 0, waited < 160 * NS_PER_MS ? 1 + (int)(waited / (8 * NS_PER_MS)) : 20);
     }
-    stack_process_free(p);
+    stack_process_free(w.p);
     return r;
 }
 

@@ -84,7 +84,7 @@ static int read_symbols(struct library *l, const char *path)
     return 0;
 }
 
-/* Its entries of the dynamic section, and the text that their names are in.  NULL: there is none. */
+/* The entries of its dynamic section, and the text that their names are in.  NULL: it has none. */
 static Elf64_Dyn *dynamic_of(const struct library *l, uint64_t *ret_n, const char **ret_names)
 {
     const Elf64_Ehdr *e = (const void *)l->bytes;

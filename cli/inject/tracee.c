@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/inject/tracee.c - one thread of the target under ptrace(2): stop it, use it, put it back.
- * Whoever stops a thread ends the stop by tracee_release(), which undoes what the stop itself did to
- * an interrupted system call.  No thread runs on while it is seized: its signals would stop it.
+ * Whoever stops a thread ends the stop by tracee_release(), which undoes what the stop itself did
+ * to an interrupted system call.  No thread runs while it is seized: its signals would stop it.
  */
 #include <dirent.h>
 #include <errno.h>
