@@ -168,6 +168,24 @@ static int wait_ready(struct target *t, uint64_t timeout_ns)
     return r;
 }
 
+/* The local socket opens before TCP does: wait for the token a little, then say the page's URL. */
+static int say_page(const struct target *t, const char *address)
+{
+    uint64_t deadline = clock_monotonic() + LISTEN_WAIT_NS;
+    char token[TOKEN_BYTES];
+
+    while (token_read(t->directory, token) < 0) {
+        if (clock_monotonic() > deadline)
+            return err_set(-EADDRNOTAVAIL,
+                           "process %d does not listen on %s; why: probing -t %d query "
+                           "\"select text from probing.log\"",
+                           (int)t->pid, address, (int)t->pid);
+        (void)poll(NULL, 0, 5);
+    }
+    printf("page: http://%s%s/?token=%s\n", address[0] == ':' ? "localhost" : "", address, token);
+    return 0;
+}
+
 static int has_python_symbol(void *arg, const struct stack_module *m)
 {
     return stack_symbol_address(arg, m, "Py_GetVersion") != 0;
