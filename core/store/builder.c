@@ -166,11 +166,13 @@ int builder_prepend(struct builder *b, const struct segment *s)
     return rc;
 }
 
-int builder_flush(struct builder *b, int64_t *scratch, struct buf *out)
+int builder_flush(struct builder *b, uint64_t first_row, int64_t *scratch, struct buf *out)
 {
     struct segment_rows rows = {
         .n_rows = b->n_rows,
         .n_columns = b->n_columns,
+        .table_id = b->table->id,
+        .first_row = first_row,
         .types = b->types,
         .cells = b->cells,
         .tail_type =

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/store/dead.c - opening what a process left: LMDB read-only, and the rows still in its rings.
+ * core/store/dead.c - opening what a process left: its file, and the rows still in its rings.
  *
- * Owner's thread.  Nothing in the directory is changed, not even LMDB's lock file, so that it may
- * lie on a read-only file system or belong to somebody else; nothing in it is trusted.
+ * Owner's thread.  Nothing in the directory is changed, so that it may lie on a read-only file
+ * system or belong to somebody else; nothing in it is trusted, so LMDB itself is not used.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,149 +23,206 @@ static void note(struct store *s, const char *what)
     (void)buf_addf(&s->damage, "%s\n", what);
 }
 
-/* ---- what LMDB says (for a live store that goes on, too) ---- */
+/* ---- data.mdb ---- */
 
-static int load_schemas(struct store *s, MDB_txn *txn)
+/* A segment that was found in the file. */
+struct found {
+    struct segment segment;
+    bool in_tree;
+};
+
+struct finds {
+    struct store *store;
+    struct found *list;
+    size_t n, room;
+    uint64_t bad;       /* values of LMDB's trees that are no whole segments */
+    const uint8_t *end; /* of the last segment found outside of the trees */
+    bool no_memory;
+};
+
+static void found_segment(struct finds *f, const MDB_val *value, bool in_tree)
 {
-    MDB_cursor *cursor;
-    MDB_val key = value_of("t", 1), value;
-    struct table *t;
-    int rc = mdb_cursor_open(txn, s->meta, &cursor);
-    if (rc)
-        return lmdb_failed(rc, "tables cannot be read");
-    rc = mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE);
-    for (; rc == 0; rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
-        if (key.mv_size != sizeof(struct meta_key) || *(const char *)key.mv_data != 't')
-            break;
-        int bad = schema_read(value.mv_data, value.mv_size, s->tables, &t);
-        if (bad && s->live) {
-            mdb_cursor_close(cursor);
-            return bad;
-        }
-        if (bad)
-            note(s, err_why(bad));
+    struct segment seg;
+    const uint8_t *data = value->mv_data;
+    if (!in_tree && data < f->end)
+        return; /* inside of the one before */
+    if (segment_open(data, value->mv_size, &seg) != 0 || segment_check(&seg) != 0 ||
+        seg.table_id == 0 || seg.table_id > TABLES_MAX || seg.first_row > UINT64_MAX / 2) {
+        f->bad += in_tree;
+        return;
     }
-    mdb_cursor_close(cursor);
-    return rc && rc != MDB_NOTFOUND ? lmdb_failed(rc, "tables cannot be read") : 0;
+    if (!in_tree)
+        f->end = seg.data + seg.size;
+    if (f->n == f->room) {
+        size_t room = f->room ? 2 * f->room : 256;
+        struct found *list = realloc(f->list, room * sizeof(*list));
+        if (!list) {
+            f->no_memory = true;
+            return;
+        }
+        f->list = list;
+        f->room = room;
+    }
+    f->list[f->n++] = (struct found){.segment = seg, .in_tree = in_tree};
 }
 
-static void load_rows(struct store *s, MDB_txn *txn)
+/* Of several versions of a record, the newest: all of them only grow. */
+static void found_record(struct store *s, const MDB_val *key, const MDB_val *value, bool in_tree)
 {
-    for (uint32_t id = 1; id <= TABLES_MAX; id++) {
-        struct meta_key k = meta_key_of('r', id);
-        struct row_record r;
-        MDB_val key = value_of(&k, sizeof(k)), value;
-        if (mdb_get(txn, s->meta, &key, &value) == 0 && value.mv_size == sizeof(r)) {
-            memcpy(&r, value.mv_data, sizeof(r));
+    const uint8_t *k = key->mv_data;
+    uint32_t id = (uint32_t)k[1] << 24 | (uint32_t)k[2] << 16 | (uint32_t)k[3] << 8 | k[4];
+    struct table *t;
+    struct row_record r;
+    struct position_record p;
+    if (k[0] == 't' && in_tree) {
+        int bad = schema_read(value->mv_data, value->mv_size, s->tables, &t);
+        if (bad)
+            note(s, err_why(bad));
+    } else if (k[0] == 'r' && id >= 1 && id <= TABLES_MAX && value->mv_size == sizeof(r)) {
+        memcpy(&r, value->mv_data, sizeof(r));
+        if (r.expired <= r.next_row && r.next_row >= s->state[id].next_row &&
+            (in_tree || r.next_row < UINT64_MAX / 2)) {
             s->state[id].next_row = r.next_row;
             s->state[id].expired = r.expired;
         }
+    } else if (k[0] == 'p' && id < STORE_SLOTS_MAX && value->mv_size == sizeof(p)) {
+        memcpy(&p, value->mv_data, sizeof(p));
+        struct position_record *have = &s->positions[id];
+        if (p.generation > have->generation ||
+            (p.generation == have->generation && p.position > have->position))
+            *have = p;
     }
 }
 
-static int load_segments(struct store *s, MDB_txn *txn)
+static void found_value(void *arg, const MDB_val *key, const MDB_val *value, bool in_tree)
 {
-    MDB_cursor *cursor;
-    MDB_val key, value;
-    uint64_t bad = 0;
-    int rc = mdb_cursor_open(txn, s->segments, &cursor);
-    if (rc)
-        return lmdb_failed(rc, "segments cannot be read");
-    for (rc = mdb_cursor_get(cursor, &key, &value, MDB_FIRST); rc == 0;
-         rc = mdb_cursor_get(cursor, &key, &value, MDB_NEXT)) {
-        struct segment seg;
-        uint32_t id;
-        uint64_t row;
-        if (!key_read(&key, &id, &row) || segment_open(value.mv_data, value.mv_size, &seg) != 0) {
-            bad++;
-            continue;
-        }
-        struct table_state *state = &s->state[id];
-        state->rows += seg.n_rows;
-        state->bytes += value.mv_size;
-        state->segments++;
-        if (state->next_row < row + seg.n_rows)
-            state->next_row = row + seg.n_rows;
-    }
-    mdb_cursor_close(cursor);
-    if (bad)
-        (void)buf_addf(&s->damage, "%llu segments of data.mdb are damaged and left out\n",
-                       (unsigned long long)bad);
-    return rc == MDB_NOTFOUND ? 0 : lmdb_failed(rc, "segments cannot be read");
+    struct finds *f = arg;
+    if (key && key->mv_size == sizeof(struct meta_key))
+        found_record(f->store, key, value, in_tree);
+    else if (!key || key->mv_size == sizeof(struct segment_key))
+        found_segment(f, value, in_tree);
 }
 
-int store_load(struct store *s)
+/* By table and row; of those that begin together the one to prefer first. */
+static int compare_found(const void *a, const void *b)
 {
-    MDB_txn *txn;
-    int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
-    if (rc)
-        return lmdb_failed(rc, "data.mdb");
-    rc = load_schemas(s, txn);
-    if (rc == 0) {
-        load_rows(s, txn);
-        rc = load_segments(s, txn);
-    }
-    mdb_txn_abort(txn);
-    return rc;
+    const struct found *x = a, *y = b;
+    if (x->segment.table_id != y->segment.table_id)
+        return x->segment.table_id < y->segment.table_id ? -1 : 1;
+    if (x->segment.first_row != y->segment.first_row)
+        return x->segment.first_row < y->segment.first_row ? -1 : 1;
+    if (x->in_tree != y->in_tree)
+        return x->in_tree ? -1 : 1;
+    return x->segment.n_rows > y->segment.n_rows ? -1 : x->segment.n_rows < y->segment.n_rows;
 }
 
-/* ---- the dead ---- */
-
-/* Is every page that LMDB may follow within the file?  A cut file would be a SIGBUS. */
-static int check_length(struct store *s, uint64_t size)
+/* Append to the list that scans read. */
+static int add_memory(struct store *s, const struct segment *seg, void *owned)
 {
-    MDB_envinfo info;
-    MDB_stat stat;
-    int rc = mdb_env_info(s->env, &info);
-    if (rc == 0)
-        rc = mdb_env_stat(s->env, &stat);
-    if (rc)
-        return lmdb_failed(rc, "data.mdb");
-    if ((info.me_last_pgno + 1) * (uint64_t)stat.ms_psize > size)
-        return err_set(-EBADMSG, "data.mdb is cut short: %llu bytes of %llu",
-                       (unsigned long long)size,
-                       (unsigned long long)((info.me_last_pgno + 1) * (uint64_t)stat.ms_psize));
+    struct table_state *state = &s->state[seg->table_id];
+    struct memory_segment *m = calloc(1, sizeof(*m));
+    if (!m)
+        return err_set(-ENOMEM, "no memory for the list of segments");
+    *m = (struct memory_segment){.table_id = seg->table_id,
+                                 .n_rows = seg->n_rows,
+                                 .first_row = seg->first_row,
+                                 .size = seg->size,
+                                 .data = seg->data,
+                                 .owned = owned};
+    if (s->memory_last)
+        s->memory_last->next = m;
+    else
+        s->memory = m;
+    s->memory_last = m;
+    if (state->next_row < seg->first_row + seg->n_rows)
+        state->next_row = seg->first_row + seg->n_rows;
+    state->rows += seg->n_rows;
+    state->bytes += seg->size;
+    state->segments++;
     return 0;
 }
 
-static int open_lmdb(struct store *s)
+/* What was found, each row once: leftovers of the past overlap what came of them by merging, and
+ * what retention removed is still about in a file whose trees are broken. */
+static int keep_found(struct finds *f)
+{
+    struct store *s = f->store;
+    if (f->n)
+        qsort(f->list, f->n, sizeof(*f->list), compare_found);
+    size_t kept = 0;
+    for (size_t i = 0; i < f->n; i++) {
+        const struct segment *seg = &f->list[i].segment;
+        const struct found *last = kept ? &f->list[kept - 1] : NULL;
+        if (!f->list[i].in_tree && seg->first_row + seg->n_rows <= s->state[seg->table_id].expired)
+            continue;
+        if (last && last->segment.table_id == seg->table_id &&
+            last->segment.first_row + last->segment.n_rows > seg->first_row) {
+            if (!f->list[i].in_tree || last->in_tree)
+                continue;
+            kept--;
+        }
+        f->list[kept++] = f->list[i];
+    }
+    int rc = 0;
+    for (size_t i = 0; i < kept && rc == 0; i++)
+        rc = add_memory(s, &f->list[i].segment, /* owned= */ NULL);
+    return rc;
+}
+
+static int map_data(struct store *s)
 {
     char path[4096];
     struct stat st;
-    MDB_txn *txn;
     int n = snprintf(path, sizeof(path), "%s/data.mdb", s->directory);
     if (n < 0 || (size_t)n >= sizeof(path))
         return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", s->directory);
-    if (stat(path, &st) == -1)
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd == -1)
         return err_set(-errno, "data.mdb: %s", strerror(errno));
-    if (st.st_size == 0)
-        return err_set(-EBADMSG, "data.mdb is empty");
-    int rc = mdb_env_create(&s->env);
-    if (rc)
-        return lmdb_failed(rc, "LMDB cannot start");
-    rc = mdb_env_set_maxdbs(s->env, 2);
-    if (rc == 0)
-        rc = mdb_env_open(s->env, s->directory, MDB_RDONLY | MDB_NOLOCK | MDB_NOTLS, 0600);
-    if (rc)
-        return lmdb_failed(rc, "data.mdb");
-    rc = check_length(s, (uint64_t)st.st_size);
-    if (rc)
-        return rc;
-    rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
-    if (rc)
-        return lmdb_failed(rc, "data.mdb");
-    rc = mdb_dbi_open(txn, "meta", 0, &s->meta);
-    if (rc == 0)
-        rc = mdb_dbi_open(txn, "segments", 0, &s->segments);
-    if (rc) {
-        mdb_txn_abort(txn);
-        return lmdb_failed(rc, "data.mdb");
+    int rc = 0;
+    if (fstat(fd, &st) == -1)
+        rc = err_set(-errno, "data.mdb: %s", strerror(errno));
+    else if (!S_ISREG(st.st_mode) || st.st_size < 4096)
+        rc = err_set(-EBADMSG, "data.mdb is empty or no file");
+    if (rc == 0) {
+        void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (map == MAP_FAILED) {
+            rc = err_set(-errno, "data.mdb cannot be mapped: %s", strerror(errno));
+        } else {
+            s->file = map;
+            s->file_bytes = (size_t)st.st_size;
+        }
     }
-    rc = mdb_txn_commit(txn); /* or the handles are gone with it */
-    return rc ? lmdb_failed(rc, "data.mdb") : store_load(s);
+    (void)close(fd);
+    return rc;
 }
 
-/* Without LMDB, the descriptions come from the text file beside it. */
+/* 0, or 1 when the file is damaged and gave what it could; a negative error: it gave nothing. */
+static int read_data(struct store *s)
+{
+    struct finds f = {.store = s};
+    int rc = map_data(s);
+    if (rc)
+        return rc;
+    rc = pages_read(s->file, s->file_bytes, found_value, &f, &s->damage);
+    int broken = rc;
+    if (rc >= 0)
+        rc = f.no_memory ? err_set(-ENOMEM, "no memory for the list of segments") : keep_found(&f);
+    free(f.list);
+    if (rc < 0)
+        return rc;
+    if (f.bad)
+        (void)buf_addf(&s->damage, "%llu segments of data.mdb are damaged and left out\n",
+                       (unsigned long long)f.bad);
+    if (broken)
+        (void)buf_addf(&s->damage,
+                       "data.mdb is damaged: %zu whole segments were found in it, older "
+                       "and newer ones may be missing\n",
+                       f.n);
+    return broken;
+}
+
+/* Where the file is damaged, descriptions come from the text file beside it. */
 static void load_schema_lines(struct store *s)
 {
     char path[4096];
@@ -185,54 +243,32 @@ static void load_schema_lines(struct store *s)
     buf_done(&text);
 }
 
-/* Where the rows of a ring begin that LMDB does not have. */
-static uint64_t position_in_lmdb(struct store *s, uint32_t slot)
+/* Where the rows of a ring begin that data.mdb does not have. */
+static uint64_t position_in_data(struct store *s, uint32_t slot)
 {
-    MDB_txn *txn;
-    struct meta_key k = meta_key_of('p', slot);
-    MDB_val key = value_of(&k, sizeof(k)), value;
-    struct position_record p = {0};
-    if (!s->env || mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn) != 0)
-        return 0;
-    if (mdb_get(txn, s->meta, &key, &value) == 0 && value.mv_size == sizeof(p))
-        memcpy(&p, value.mv_data, sizeof(p));
-    mdb_txn_abort(txn);
-    return p.rings == rings_identity(s->rings) && p.generation == ring_generation(s->rings, slot)
-               ? p.position
+    const struct position_record *p = &s->positions[slot];
+    return p->rings == rings_identity(s->rings) && p->generation == ring_generation(s->rings, slot)
+               ? p->position
                : 0;
 }
 
 /* A full builder becomes a segment in memory. */
 static int keep_in_memory(struct store *s, struct builder *b)
 {
-    uint32_t id = b->table->id, n_rows = b->n_rows;
-    int rc = builder_flush(b, s->scratch, &s->out);
+    struct segment seg;
+    int rc = builder_flush(b, s->state[b->table->id].next_row, s->scratch, &s->out);
     if (rc)
         return rc;
-    struct memory_segment *m = calloc(1, sizeof(*m));
     void *data = malloc(s->out.size);
-    if (!m || !data) {
-        free(m);
-        free(data);
+    if (!data)
         return err_set(-ENOMEM, "no memory for rows of the rings");
-    }
     memcpy(data, s->out.data, s->out.size);
-    struct table_state *state = &s->state[id];
-    *m = (struct memory_segment){.table_id = id,
-                                 .n_rows = n_rows,
-                                 .first_row = state->next_row,
-                                 .size = s->out.size,
-                                 .data = data};
-    if (s->memory_last)
-        s->memory_last->next = m;
-    else
-        s->memory = m;
-    s->memory_last = m;
-    state->next_row += n_rows;
-    state->rows += n_rows;
-    state->bytes += m->size;
-    state->segments++;
-    return 0;
+    rc = segment_open(data, s->out.size, &seg);
+    if (rc == 0)
+        rc = add_memory(s, &seg, data);
+    if (rc)
+        free(data);
+    return rc;
 }
 
 static int take_left_row(struct store *s, const struct ring_row *row, uint64_t *unknown)
@@ -258,8 +294,8 @@ static int read_ring(struct store *s, uint32_t slot, uint64_t *unknown)
     struct ring_reader reader;
     struct ring_row row;
     char text[128];
-    uint64_t tail = ring_tail(s->rings, slot), position = position_in_lmdb(s, slot);
-    /* Killed between the commit and the release: LMDB is ahead. */
+    uint64_t tail = ring_tail(s->rings, slot), position = position_in_data(s, slot);
+    /* Killed between the commit and the release: data.mdb is ahead. */
     if (position > tail)
         tail = position;
     int rc = ring_read(s->rings, slot, tail, &reader), got = 0;
@@ -340,19 +376,20 @@ int store_open(const char *directory, struct tables *tables, struct store **ret)
     int rc = store_new(directory, tables, /* live= */ false, &s);
     if (rc)
         return rc;
-    int no_lmdb = open_lmdb(s);
-    if (no_lmdb) {
-        (void)buf_addf(&s->damage, "%s; only rows still in the rings are here\n", err_why(no_lmdb));
-        if (s->env)
-            mdb_env_close(s->env);
-        s->env = NULL;
-        memset(s->state, 0, sizeof(s->state));
-        load_schema_lines(s);
+    s->positions = calloc(STORE_SLOTS_MAX, sizeof(*s->positions));
+    int no_data = s->positions ? read_data(s) : -ENOMEM;
+    if (no_data < 0)
+        (void)buf_addf(&s->damage, "%s; only rows still in the rings are here\n", err_why(no_data));
+    if (no_data == -ENOMEM) {
+        store_drop(s);
+        return err_set(-ENOMEM, "no memory for reading %s", directory);
     }
+    if (no_data)
+        load_schema_lines(s);
     int no_rings = open_file(s, "rings", /* rings= */ true);
     if (no_rings)
         (void)buf_addf(&s->damage, "%s; the newest rows may be missing\n", err_why(no_rings));
-    if (no_lmdb && no_rings) {
+    if (no_data < 0 && no_rings) {
         rc = err_set(-ENOENT, "%s is not a data directory of probing: %s", directory,
                      buf_text(&s->damage));
         store_drop(s);

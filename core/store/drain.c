@@ -18,7 +18,9 @@
 #define SMALL_ROWS (SEGMENT_ROWS / 2) /* rows: smaller segments are merged with what comes */
 #define MERGE_FACTOR \
     8 /* a segment is written again when a share of 1/8 has come: log2 times in all */
-#define IDLE_DRAINS 16 /* drains after which a table's memory is given back */
+#define ROOM_EACH (60 * NS_PER_S) /* how often room is made where it did not help */
+#define REOPEN_EACH NS_PER_S      /* how often a file that fails is opened afresh */
+#define IDLE_DRAINS 16            /* drains after which a table's memory is given back */
 
 static int put_record(struct store *s, MDB_txn *txn, char kind, uint32_t id, const void *p,
                       size_t n)
@@ -94,7 +96,7 @@ static int flush(struct store *s, MDB_txn *txn, struct builder *b)
     if (rc)
         return lmdb_failed(rc, "segments cannot be merged");
     uint32_t n_rows = b->n_rows;
-    rc = builder_flush(b, s->scratch, &s->out);
+    rc = builder_flush(b, first_row, s->scratch, &s->out);
     if (rc)
         return err_set(rc, "no memory for a segment of %s.%s", b->table->schema, b->table->name);
     struct segment_key k = key_of(b->table->id, first_row);
@@ -201,16 +203,16 @@ static void undo(struct store *s)
     }
 }
 
-static int drain_once(struct store *s, uint64_t room)
+static int drain_once(struct store *s)
 {
     MDB_txn *txn;
     memcpy(s->saved, s->state, sizeof(s->saved));
     memset(s->seen, 0, sizeof(s->seen));
-    int rc = mdb_txn_begin(s->env, NULL, 0, &txn);
+    int rc = s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
     if (rc)
         return lmdb_failed(rc, "no transaction");
     /* Before the rows come: in a full store, deleting is what makes room. */
-    rc = retention_apply(s, txn, room);
+    rc = retention_apply(s, txn, /* make_room= */ false);
     if (rc == 0)
         rc = drain_all(s, txn);
     if (rc) {
@@ -222,6 +224,45 @@ static int drain_once(struct store *s, uint64_t room)
     if (rc)
         undo(s);
     return rc;
+}
+
+/* One transaction that deletes, or only moves LMDB's count of transactions on. */
+static int small_transaction(struct store *s, bool delete)
+{
+    MDB_txn *txn;
+    int rc = s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
+    if (rc)
+        return lmdb_failed(rc, "no transaction");
+    memcpy(s->saved, s->state, sizeof(s->saved));
+    if (delete)
+        rc = retention_apply(s, txn, /* make_room= */ true);
+    for (uint32_t id = 1; id <= TABLES_MAX && rc == 0; id++) {
+        struct row_record r = {.next_row = s->state[id].next_row, .expired = s->state[id].expired};
+        if (r.expired != s->saved[id].expired || (!delete &&id == 1))
+            rc = put_record(s, txn, 'r', id, &r, sizeof(r));
+    }
+    if (rc)
+        mdb_txn_abort(txn);
+    else
+        rc = mdb_txn_commit(txn);
+    if (rc)
+        undo(s);
+    return rc;
+}
+
+/* The map or the device is full: give up an eighth of what there is, the oldest, so that the newest
+ * rows are those that can be had.  Pages that a transaction frees are used again by the second one
+ * after it.  A reader of LMDB that does not end would pin them: then this is done once a while
+ * only, or everything would go for nothing. */
+static int make_room(struct store *s)
+{
+    uint64_t now = clock_monotonic();
+    if (s->room_made_at && now - s->room_made_at < ROOM_EACH && !s->room_helped)
+        return -ENOSPC;
+    s->room_made_at = now;
+    s->room_helped = false;
+    int rc = small_transaction(s, /* delete= */ true);
+    return rc ? rc : small_transaction(s, /* delete= */ false);
 }
 
 /* The rings are empty up to heads[]; count whose rows they were. */
@@ -268,18 +309,30 @@ static bool anything_waits(struct store *s)
 /* Is it time to look at age again, though no row came? */
 static bool age_is_due(struct store *s)
 {
-    return clock_monotonic() - s->expired_at > 10 * NS_PER_S;
+    return clock_monotonic() - s->expired_at > 10 * NS_PER_S ||
+           atomic_load_explicit(&s->limits_changed, memory_order_relaxed);
+}
+
+/* LMDB calls a write that was cut short by a full device EIO. */
+static bool is_full(int rc)
+{
+    return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG || rc == -EIO;
 }
 
 int drain_now(struct store *s)
 {
     if (!anything_waits(s) && !age_is_due(s))
         return 0;
-    int rc = drain_once(s, /* room= */ 0);
-    if (rc == -ENOSPC) {
-        /* The map is full: give up an eighth of the budget of the oldest. */
-        uint64_t most = atomic_load_explicit(&s->max_bytes, memory_order_relaxed);
-        rc = drain_once(s, most / 8);
+    int rc = drain_once(s);
+    if (rc == -EIO) {
+        uint64_t now = clock_monotonic();
+        bool soon = s->broken_at && now - s->broken_at < REOPEN_EACH;
+        atomic_store_explicit(&s->env_broken, !soon, memory_order_release);
+        s->broken_at = soon ? s->broken_at : now;
+    }
+    if (is_full(rc) && make_room(s) == 0) {
+        rc = drain_once(s);
+        s->room_helped = rc == 0;
     }
     if (rc) {
         memset(s->seen, 0, sizeof(s->seen));
@@ -296,11 +349,16 @@ int store_drain(struct store *s)
         return 0;
     if (atomic_load_explicit(&s->disabled, memory_order_acquire))
         return err_set(-ESHUTDOWN, "this is a forked child without a store");
+    struct quiet quiet;
+    quiet_begin(&quiet);
+    if (atomic_exchange_explicit(&s->env_broken, false, memory_order_acq_rel))
+        store_reopen(s);
     (void)pthread_rwlock_rdlock(&s->map_lock);
     (void)pthread_mutex_lock(&s->drain_lock);
     int rc = drain_now(s);
     (void)pthread_mutex_unlock(&s->drain_lock);
     (void)pthread_rwlock_unlock(&s->map_lock);
+    quiet_end(&quiet);
     return rc;
 }
 
@@ -321,7 +379,8 @@ void *drain_thread(void *arg)
         (void)pthread_mutex_unlock(&s->drain_lock);
         if (now - synced_at >= SYNC_NS && rings_fill(s->rings) < 0.25) {
             (void)pthread_rwlock_rdlock(&s->map_lock);
-            (void)mdb_env_sync(s->env, /* force= */ 1);
+            if (s->env)
+                (void)mdb_env_sync(s->env, /* force= */ 1);
             (void)pthread_rwlock_unlock(&s->map_lock);
             synced_at = now;
         }

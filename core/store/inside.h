@@ -17,6 +17,7 @@
 
 #include <lmdb.h>
 #include <pthread.h>
+#include <signal.h>
 
 #include "core/base/buf.h"
 #include "core/store/segment.h"
@@ -55,19 +56,27 @@ int builder_add(struct builder *b, const struct ring_row *row, int64_t utc_offse
 /* Put the rows of a segment before those that are there.  The sum must be at most SEGMENT_ROWS. */
 int builder_prepend(struct builder *b, const struct segment *s);
 /* The segment into `out` (emptied first), and no rows any more. */
-int builder_flush(struct builder *b, int64_t *scratch, struct buf *out);
+int builder_flush(struct builder *b, uint64_t first_row, int64_t *scratch, struct buf *out);
 
 struct table_state {
     uint64_t next_row, rows, bytes, segments, expired;
 };
 
-/* A segment in memory: rows that the dead left in their rings. */
+/* A segment of the dead: in their file, or made of rows that they left in their rings. */
 struct memory_segment {
     struct memory_segment *next;
     uint32_t table_id, n_rows;
     uint64_t first_row;
     size_t size;
-    void *data;
+    const void *data;
+    void *owned; /* NULL: it lies in the mapped file */
+};
+
+/* A table's retention as the user set it, of tables to come too. */
+struct keep {
+    struct keep *next;
+    char *name;
+    uint64_t ns, bytes;
 };
 
 struct store {
@@ -80,7 +89,7 @@ struct store {
     int64_t utc_offset;
 
     pthread_rwlock_t map_lock; /* write: the map's size changes, no transaction may be open */
-    MDB_env *env;              /* NULL: dead and unreadable */
+    MDB_env *env;              /* NULL: dead, or it could not be opened again */
     MDB_dbi meta, segments;
     size_t map_bytes; /* lock: map_lock */
 
@@ -93,14 +102,24 @@ struct store {
     int64_t *scratch;                /* lock: drain_lock */
     struct buf out;                  /* lock: drain_lock */
     uint64_t expired_at;             /* when age was last looked at.  lock: drain_lock */
+    uint64_t room_made_at;           /* on a full device, 0: never.  lock: drain_lock */
+    bool room_helped;                /* lock: drain_lock */
+    uint64_t broken_at;              /* last failure that was no full device.  lock: drain_lock */
+    _Atomic bool env_broken;         /* open data.mdb afresh before the next drain */
+    struct keep *keeps;              /* lock: drain_lock */
 
     _Atomic uint64_t max_bytes, keep_ns;
+    _Atomic bool limits_changed; /* look at age at the next drain, whenever that was done last */
     _Atomic bool stop;
     bool has_thread;
     pthread_t thread;
 
-    struct memory_segment *memory, *memory_last; /* dead only */
-    struct buf damage;                           /* dead only */
+    /* Dead only. */
+    struct memory_segment *memory, *memory_last;
+    void *file; /* data.mdb, mapped; NULL: none */
+    size_t file_bytes;
+    struct position_record *positions; /* STORE_SLOTS_MAX of them, of the rings' rows in the file */
+    struct buf damage;
 };
 
 struct segment_key {
@@ -115,21 +134,40 @@ bool key_read(const MDB_val *key, uint32_t *ret_table_id, uint64_t *ret_first_ro
 struct meta_key meta_key_of(char kind, uint32_t id);
 MDB_val value_of(const void *p, size_t n);
 
+/* Writing to files under a limit on their size (RLIMIT_FSIZE): the kernel's SIGXFSZ, which would
+ * end the host, is swallowed between the two; the error stays. */
+struct quiet {
+    sigset_t before;
+    bool pending;
+};
+void quiet_begin(struct quiet *q);
+void quiet_end(struct quiet *q);
+
 /* An LMDB code as -errno, with the reason said. */
 int lmdb_failed(int code, const char *what);
 
-/* Read state, and the tables' descriptions when `tables` is not NULL. */
+/* Read what an earlier life of a live store left in LMDB. */
 int store_load(struct store *s);
 int store_new(const char *directory, struct tables *tables, bool live, struct store **ret);
 void store_drop(struct store *s); /* whatever is there of it */
+/* After a failed write LMDB refuses everything: open data.mdb again.  Without a lock held; no
+ * transaction outlives map_lock. */
+void store_reopen(struct store *s);
+
+/* A value of LMDB's file; key: NULL where only the value could be found, whose size then is how far
+ * it may go.  in_tree: found by LMDB's own trees, so it is no leftover of the past. */
+typedef void page_value_fn(void *arg, const MDB_val *key, const MDB_val *value, bool in_tree);
+/* Read the file without trusting it.  0; 1: its trees are broken, so everything that looks like a
+ * value was given too, what the trees had twice; -ENOMEM. */
+int pages_read(const void *file, size_t size, page_value_fn *fn, void *arg, struct buf *damage);
 
 /* Everything in the rings into segments.  lock: drain_lock */
 int drain_now(struct store *s);
 void *drain_thread(void *arg);
 
-/* Remove what is too old or too much, in the transaction; gives how many segments.  `room`: bytes
- * to have free below the budget. */
-int retention_apply(struct store *s, MDB_txn *txn, uint64_t room);
+/* Remove what is too old or too much, in the transaction.  `make_room`: and an eighth of all that
+ * is there, the oldest first. */
+int retention_apply(struct store *s, MDB_txn *txn, bool make_room);
 
 /* A description from its JSON. */
 int schema_write(const struct table *t, struct buf *out);

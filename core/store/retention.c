@@ -114,14 +114,17 @@ static int trim_total(struct store *s, MDB_txn *txn, MDB_cursor *cursor, uint64_
     return 0;
 }
 
-int retention_apply(struct store *s, MDB_txn *txn, uint64_t room)
+int retention_apply(struct store *s, MDB_txn *txn, bool make_room)
 {
     MDB_cursor *cursor;
     uint64_t now = clock_monotonic();
+    uint64_t sum = total_bytes(s);
     uint64_t most = atomic_load_explicit(&s->max_bytes, memory_order_relaxed);
-    most = most > room ? most - room : 0;
-    bool aged = now - s->expired_at >= AGE_EACH;
-    if (!aged && total_bytes(s) <= most)
+    if (make_room && most > sum - sum / 8)
+        most = sum - sum / 8;
+    bool aged = atomic_exchange_explicit(&s->limits_changed, false, memory_order_acquire) ||
+                now - s->expired_at >= AGE_EACH;
+    if (!aged && sum <= most)
         return 0;
     int rc = mdb_cursor_open(txn, s->segments, &cursor);
     if (rc)

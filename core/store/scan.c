@@ -23,7 +23,6 @@ struct store_scan {
     uint64_t wanted[2];
     uint64_t next_row, end_row; /* to hand out; where this scan ends */
     uint64_t pruned, segments;
-    MDB_txn *txn; /* reset between segments */
     const struct memory_segment *memory;
 
     struct buf copy;        /* the segment now read, or the wanted parts of it */
@@ -86,8 +85,6 @@ void store_scan_free(struct store_scan *scan)
 {
     if (!scan)
         return;
-    if (scan->txn)
-        mdb_txn_abort(scan->txn);
     buf_done(&scan->copy);
     free(scan->bounds);
     free(scan->cells);
@@ -209,8 +206,6 @@ static int seek(struct store_scan *scan, MDB_cursor *cursor, MDB_val *value)
         if (!key_read(&key, &got_id, &row) || got_id != id || row >= scan->end_row)
             return 0;
         int bad = segment_open(value->mv_data, value->mv_size, &s);
-        if (bad && !scan->store->live)
-            continue; /* told by store_damage() since the store was opened */
         if (bad)
             return bad;
         scan->segments++;
@@ -223,57 +218,78 @@ static int seek(struct store_scan *scan, MDB_cursor *cursor, MDB_val *value)
     return rc == MDB_NOTFOUND ? 0 : lmdb_failed(rc, "segments cannot be read");
 }
 
+/* One look into LMDB, with the map locked for reading. */
+static int look_up(struct store_scan *scan)
+{
+    struct store *s = scan->store;
+    MDB_txn *txn;
+    MDB_cursor *cursor;
+    MDB_val value;
+    int rc = s->env ? mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn) : MDB_PANIC;
+    if (rc) {
+        (void)lmdb_failed(rc, "segments cannot be read");
+        return rc == MDB_PANIC ? -ENOTRECOVERABLE : -EIO;
+    }
+    rc = mdb_cursor_open(txn, s->segments, &cursor);
+    rc = rc ? lmdb_failed(rc, "segments cannot be read") : 0;
+    if (rc == 0) {
+        rc = seek(scan, cursor, &value);
+        if (rc == 1) {
+            int bad = begin_segment(scan, value.mv_data, value.mv_size);
+            rc = bad ? bad : 1;
+        }
+        mdb_cursor_close(cursor);
+    }
+    mdb_txn_abort(txn);
+    return rc;
+}
+
 /* The next segment out of LMDB: 1, 0 or -errno. */
 static int next_stored(struct store_scan *scan)
 {
     struct store *s = scan->store;
-    MDB_cursor *cursor;
-    MDB_val value;
-    if (!s->env || scan->next_row >= scan->end_row)
+    int rc = -ENOTRECOVERABLE;
+    if (!s->live || scan->next_row >= scan->end_row)
         return 0;
     if (atomic_load_explicit(&s->disabled, memory_order_acquire))
         return err_set(-ESHUTDOWN, "this is a forked child without a store");
-    (void)pthread_rwlock_rdlock(&s->map_lock);
-    int rc =
-        scan->txn ? mdb_txn_renew(scan->txn) : mdb_txn_begin(s->env, NULL, MDB_RDONLY, &scan->txn);
-    if (rc == 0) {
-        rc = mdb_cursor_open(scan->txn, s->segments, &cursor);
-        rc = rc ? lmdb_failed(rc, "segments cannot be read") : 0;
-        if (rc == 0) {
-            rc = seek(scan, cursor, &value);
-            if (rc == 1) {
-                int bad = begin_segment(scan, value.mv_data, value.mv_size);
-                rc = bad ? bad : 1;
-            }
-            mdb_cursor_close(cursor);
-        }
-        mdb_txn_reset(scan->txn);
-    } else {
-        rc = lmdb_failed(rc, "segments cannot be read");
+    for (int tries = 0; tries < 2 && rc == -ENOTRECOVERABLE; tries++) {
+        if (tries) /* a write failed, and with it everything that was open */
+            store_reopen(s);
+        (void)pthread_rwlock_rdlock(&s->map_lock);
+        rc = look_up(scan);
+        (void)pthread_rwlock_unlock(&s->map_lock);
     }
-    (void)pthread_rwlock_unlock(&s->map_lock);
     return rc;
 }
 
-/* The next segment of those that were made from a dead process's rings. */
+/* The next segment of a dead process: in its file, or made of what was in its rings.  Each was
+ * whole when the store was opened; one that is not any more is left out, and told. */
 static int next_in_memory(struct store_scan *scan)
 {
-    for (; scan->memory; scan->memory = scan->memory->next) {
-        const struct memory_segment *m = scan->memory;
+    for (const struct memory_segment *m = scan->memory; m; m = m->next) {
         struct segment s;
+        scan->memory = m->next;
         if (m->table_id != scan->table->id || m->first_row + m->n_rows <= scan->next_row)
             continue;
-        int rc = segment_open(m->data, m->size, &s);
-        if (rc)
-            return rc;
         scan->segments++;
         scan->segment_row = m->first_row;
-        if (is_pruned(scan, &s)) {
+        int rc = segment_open(m->data, m->size, &s);
+        if (rc == 0 && is_pruned(scan, &s)) {
             scan->pruned++;
             continue;
         }
-        rc = begin_segment(scan, m->data, m->size);
-        return rc ? rc : 1;
+        if (rc == 0)
+            rc = begin_segment(scan, m->data, m->size);
+        if (rc == 0)
+            rc = open_columns(scan);
+        if (rc == 0)
+            return 1;
+        scan->segment.n_rows = 0;
+        if (rc != -EBADMSG)
+            return rc;
+        (void)buf_addf(&scan->store->damage, "%s: its %u rows are left out\n", err_text(),
+                       m->n_rows);
     }
     return 0;
 }
@@ -281,17 +297,15 @@ static int next_in_memory(struct store_scan *scan)
 static int next_segment(struct store_scan *scan)
 {
     scan->segment.n_rows = 0;
+    if (!scan->store->live)
+        return next_in_memory(scan);
     int rc = next_stored(scan);
-    if (rc == 0)
-        rc = next_in_memory(scan);
     if (rc == 1) {
         int bad = open_columns(scan);
         if (bad) {
             scan->segment.n_rows = 0;
             return bad;
         }
-        if (scan->next_row < scan->segment_row)
-            scan->next_row = scan->segment_row; /* what lay between has expired */
     }
     return rc;
 }
@@ -346,6 +360,8 @@ int store_scan_next(struct store_scan *scan, struct store_batch *ret)
             int rc = next_segment(scan);
             if (rc != 1)
                 return rc;
+            if (scan->next_row < scan->segment_row)
+                scan->next_row = scan->segment_row; /* what lay between has expired */
         }
         uint32_t left = scan->segment.n_rows - scan->at;
         uint32_t n = left < BATCH ? left : BATCH;

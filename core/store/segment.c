@@ -23,8 +23,9 @@
 #pragma GCC optimize("O3") /* gcc 12 leaves most of these loops scalar at -O2 */
 #endif
 
-#define MAGIC UINT32_C(0x31475350) /* "PSG1" */
-#define HEAD_BYTES 24
+#define MAGIC UINT32_C(0x32475350) /* "PSG2" */
+#define HEAD_BYTES 32
+#define SUMMED_BYTES 24 /* of the head, before its checksum */
 #define ENTRY_BYTES 40
 #define END_BYTES 8
 #define BLOCK SEGMENT_BLOCK
@@ -491,6 +492,12 @@ static size_t column_room(const struct segment_rows *rows, bool tail)
     return room + (size_t)rows->n_rows / EXCEPTIONS_SHARE * 12;
 }
 
+static uint64_t head_checksum(const uint8_t *head, uint32_t n_columns)
+{
+    return checksum(head, SUMMED_BYTES) ^
+           checksum(head + HEAD_BYTES, (size_t)n_columns * ENTRY_BYTES);
+}
+
 int segment_encode(const struct segment_rows *rows, struct buf *out)
 {
     uint32_t n_columns = rows->n_columns + (rows->tail_type ? 1 : 0);
@@ -522,10 +529,10 @@ int segment_encode(const struct segment_rows *rows, struct buf *out)
     uint8_t *head = (uint8_t *)out->data + start;
     store_u32(head, MAGIC);
     store_u32(head + 4, rows->n_rows);
-    store_u32(head + 8, n_columns);
+    store_u32(head + 8, n_columns | rows->table_id << 16);
     store_u32(head + 12, (uint32_t)(out->size - start));
-    store_u64(head + 16,
-              checksum(head, 16) ^ checksum(head + HEAD_BYTES, (size_t)n_columns * ENTRY_BYTES));
+    store_u64(head + 16, rows->first_row);
+    store_u64(head + SUMMED_BYTES, head_checksum(head, n_columns));
     return 0;
 }
 
@@ -536,7 +543,7 @@ void segment_sign(void *data, size_t size)
     uint8_t *p = data;
     if (size < HEAD_BYTES)
         return;
-    uint32_t n_columns = load_u32(p + 8);
+    uint32_t n_columns = load_u32(p + 8) & 0xffff;
     if (n_columns > COLUMNS_MAX || HEAD_BYTES + n_columns * ENTRY_BYTES > size)
         return;
     for (uint32_t i = 0; i < n_columns; i++) {
@@ -545,7 +552,7 @@ void segment_sign(void *data, size_t size)
         if (offset + bytes <= size)
             store_u64(entry + 32, checksum(p + offset, bytes));
     }
-    store_u64(p + 16, checksum(p, 16) ^ checksum(p + HEAD_BYTES, (size_t)n_columns * ENTRY_BYTES));
+    store_u64(p + SUMMED_BYTES, head_checksum(p, n_columns));
 }
 
 int segment_open(const void *data, size_t size, struct segment *ret)
@@ -553,14 +560,32 @@ int segment_open(const void *data, size_t size, struct segment *ret)
     const uint8_t *p = data;
     if (size < HEAD_BYTES + END_BYTES || load_u32(p) != MAGIC)
         return err_set(-EBADMSG, "not a segment");
-    uint32_t n_rows = load_u32(p + 4), n_columns = load_u32(p + 8), whole = load_u32(p + 12);
+    uint32_t n_rows = load_u32(p + 4), whole = load_u32(p + 12);
+    uint32_t n_columns = load_u32(p + 8) & 0xffff, table_id = load_u32(p + 8) >> 16;
     if (n_rows == 0 || n_rows > SEGMENT_ROWS || n_columns > COLUMNS_MAX || whole > size ||
         whole < HEAD_BYTES + n_columns * ENTRY_BYTES + END_BYTES)
         return err_set(-EBADMSG, "a segment with a bad head");
-    if (load_u64(p + 16) !=
-        (checksum(p, 16) ^ checksum(p + HEAD_BYTES, (size_t)n_columns * ENTRY_BYTES)))
+    if (load_u64(p + SUMMED_BYTES) != head_checksum(p, n_columns))
         return err_set(-EBADMSG, "a segment with a wrong checksum");
-    *ret = (struct segment){.data = p, .size = whole, .n_rows = n_rows, .n_columns = n_columns};
+    *ret = (struct segment){.data = p,
+                            .size = whole,
+                            .n_rows = n_rows,
+                            .n_columns = n_columns,
+                            .table_id = table_id,
+                            .first_row = load_u64(p + 16)};
+    return 0;
+}
+
+int segment_check(const struct segment *s)
+{
+    struct segment_column c = {0};
+    for (uint32_t i = 0; i < s->n_columns; i++) {
+        int rc = segment_column(s, i, &c);
+        if (rc)
+            return rc;
+        if (checksum(s->data + c.offset, c.size) != c.checksum)
+            return err_set(-EBADMSG, "column %u of a segment has a wrong checksum", i);
+    }
     return 0;
 }
 

@@ -2,11 +2,13 @@
  *
  * core/store/segment.h - up to 16,384 rows of one table, column by column, small and self-checking.
  *
- * The value of a key (table, first row) in LMDB.  Little-endian:
+ * The value of a key (table, first row) in LMDB; it repeats both, so that it can be found in a
+ * damaged file without LMDB.  Little-endian:
  *
- *     +0   u32 magic "PSG1"      +4  u32 rows             +8  u16 columns   +10 u16 zero
- *     +12  u32 size of it all    +16 u64 checksum of the 16 bytes before and of the entries
- *     +24  columns times 40 bytes:
+ *     +0   u32 magic "PSG2"      +4  u32 rows             +8  u16 columns   +10 u16 table id
+ *     +12  u32 size of it all    +16 u64 number of the first row
+ *     +24  u64 checksum of the 24 bytes before and of the entries
+ *     +32  columns times 40 bytes:
  *            +0 u8 type (PROBING_I64 ...; +128: the tail)   +1 u8 encoding   +2 u8 shift
  *            +3 u8 flags (1: min and max are known; 2: a null bitmap comes first)
  *            +4 u32 NULLs  +8 u32 offset of the payload  +12 u32 its size
@@ -53,6 +55,8 @@
 /* Rows on their way in.  Arrays have room for SEGMENT_ROWS rounded up to whole blocks. */
 struct segment_rows {
     uint32_t n_rows, n_columns; /* n_columns: without the tail */
+    uint32_t table_id;
+    uint64_t first_row;
     const uint8_t *types;
     union probing_cell *const *cells;
     uint8_t tail_type; /* 0: no tail */
@@ -80,10 +84,14 @@ struct segment_column {
 struct segment {
     const uint8_t *data;
     uint32_t size, n_rows, n_columns; /* n_columns: the tail's included */
+    uint32_t table_id;
+    uint64_t first_row;
 };
 
 /* Look at a segment; `data` must stay.  -EBADMSG with the reason when it is not whole. */
 int segment_open(const void *data, size_t size, struct segment *ret);
+/* And are all its columns whole, as their checksums say? */
+int segment_check(const struct segment *s);
 int segment_column(const struct segment *s, uint32_t column, struct segment_column *ret);
 
 /* Reads one column from its first row to its last. */

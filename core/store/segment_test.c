@@ -256,7 +256,7 @@ TEST(damage_made_to_fit_never_crashes)
     for (int round = 0; copy && round < 20000; round++) {
         memcpy(copy, out.data, out.size);
         /* Half of the damage goes to the heads, where offsets and sizes are. */
-        uint64_t heads = 24 + 40 * (MAKERS + 1);
+        uint64_t heads = 32 + 40 * (MAKERS + 1);
         for (uint64_t k = 0; k <= next_random() % 4; k++)
             copy[16 + next_random() % ((round & 1 ? out.size : heads) - 16)] = (char)next_random();
         segment_sign(copy, out.size);

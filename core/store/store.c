@@ -8,15 +8,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/text.h"
 #include "core/base/thread.h"
 #include "core/store/inside.h"
 
@@ -105,9 +108,17 @@ void store_drop(struct store *s)
         builder_free(s->builders[id]);
     for (struct memory_segment *m = s->memory, *next; m; m = next) {
         next = m->next;
-        free(m->data);
+        free(m->owned);
         free(m);
     }
+    for (struct keep *k = s->keeps, *next; k; k = next) {
+        next = k->next;
+        free(k->name);
+        free(k);
+    }
+    if (s->file)
+        (void)munmap(s->file, s->file_bytes);
+    free(s->positions);
     buf_done(&s->out);
     buf_done(&s->damage);
     (void)pthread_mutex_destroy(&s->drain_lock);
@@ -115,6 +126,31 @@ void store_drop(struct store *s)
     free(s->scratch);
     free(s->directory);
     free(s);
+}
+
+/* ---- files that may not grow ---- */
+
+void quiet_begin(struct quiet *q)
+{
+    sigset_t pending, one;
+    (void)sigemptyset(&one);
+    (void)sigaddset(&one, SIGXFSZ);
+    (void)pthread_sigmask(SIG_BLOCK, &one, &q->before);
+    q->pending = sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1;
+}
+
+void quiet_end(struct quiet *q)
+{
+    static const struct timespec at_once = {0};
+    sigset_t pending, one;
+    int saved = errno;
+    if (!q->pending && sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 1) {
+        (void)sigemptyset(&one);
+        (void)sigaddset(&one, SIGXFSZ);
+        (void)sigtimedwait(&one, /* info= */ NULL, &at_once);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &q->before, NULL);
+    errno = saved;
 }
 
 /* ---- making one ---- */
@@ -161,6 +197,22 @@ static int open_databases(struct store *s)
     }
     rc = mdb_txn_commit(txn);
     return rc ? lmdb_failed(rc, s->directory) : 0;
+}
+
+void store_reopen(struct store *s)
+{
+    (void)pthread_rwlock_wrlock(&s->map_lock);
+    if (s->env)
+        mdb_env_close(s->env);
+    s->env = NULL;
+    int rc = open_env(s, atomic_load_explicit(&s->max_bytes, memory_order_relaxed));
+    if (rc == 0)
+        rc = open_databases(s);
+    if (rc && s->env) { /* the next drain that fails tries again */
+        mdb_env_close(s->env);
+        s->env = NULL;
+    }
+    (void)pthread_rwlock_unlock(&s->map_lock);
 }
 
 /* What an earlier life of this directory left is kept when it fits; the tables of `tables` must be
@@ -305,8 +357,12 @@ void store_free(struct store *s)
         (void)pthread_join(s->thread, NULL);
     }
     if (s->live) {
+        struct quiet quiet;
+        quiet_begin(&quiet);
         (void)store_drain(s);
-        (void)mdb_env_sync(s->env, /* force= */ 1);
+        if (s->env)
+            (void)mdb_env_sync(s->env, /* force= */ 1);
+        quiet_end(&quiet);
     }
     store_drop(s);
 }
@@ -315,6 +371,89 @@ void store_disable_in_child(struct store *s)
 {
     atomic_store_explicit(&s->disabled, true, memory_order_release);
     ring_disable_in_child();
+}
+
+/* ---- what to keep of a table ---- */
+
+int store_keep_parse(const char *text, uint64_t *ret_ns, uint64_t *ret_bytes)
+{
+    char part[64];
+    uint64_t ns = 0, bytes = 0;
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, "|");
+        if (n == 0 || n >= sizeof(part))
+            return err_set(-EINVAL, "'%.60s' is no retention: 2h, 100MB, 2h|100MB or 0", text);
+        (void)snprintf(part, sizeof(part), "%.*s", (int)n, p);
+        /* "0" is neither; a number without a unit would be seconds to one and bytes to another. */
+        bool unit = part[n - 1] < '0' || part[n - 1] > '9';
+        if (strcmp(part, "0") != 0 &&
+            (!unit || (parse_ns(part, &ns) != 0 && parse_bytes(part, &bytes) != 0)))
+            return err_set(-EINVAL, "'%.60s' is no retention: 2h, 100MB, 2h|100MB or 0", text);
+        p += n + (p[n] == '|');
+    }
+    *ret_ns = ns;
+    *ret_bytes = bytes;
+    return 0;
+}
+
+/* Is the table called `name`, with or without its schema? */
+static bool is_called(const struct table *t, const char *name)
+{
+    size_t n = strlen(t->schema);
+    return strcmp(t->name, name) == 0 || (strncmp(name, t->schema, n) == 0 && name[n] == '.' &&
+                                          strcmp(name + n + 1, t->name) == 0);
+}
+
+/* What was asked for before the table came.  lock: drain_lock */
+static void wanted_keep(struct store *s, struct table *t)
+{
+    for (const struct keep *k = s->keeps; k; k = k->next) {
+        if (is_called(t, k->name)) {
+            atomic_store_explicit(&t->keep_ns, k->ns, memory_order_relaxed);
+            atomic_store_explicit(&t->keep_bytes, k->bytes, memory_order_relaxed);
+        }
+    }
+}
+
+static int remember_keep(struct store *s, const char *name, uint64_t ns, uint64_t bytes)
+{
+    uint32_t n = 0;
+    struct keep **at = &s->keeps;
+    for (; *at && strcmp((*at)->name, name) != 0; at = &(*at)->next)
+        n++;
+    if (!*at) {
+        struct keep *k = n < TABLES_MAX ? calloc(1, sizeof(*k)) : NULL;
+        char *copy = k ? strdup(name) : NULL;
+        if (!copy) {
+            free(k);
+            return err_set(-ENOMEM, "no memory for the retention of %.80s", name);
+        }
+        k->name = copy;
+        *at = k;
+    }
+    (*at)->ns = ns;
+    (*at)->bytes = bytes;
+    return 0;
+}
+
+int store_keep(struct store *s, const char *name, const char *text)
+{
+    uint64_t ns, bytes;
+    int rc = store_keep_parse(text, &ns, &bytes);
+    if (rc)
+        return rc;
+    struct table **list = calloc(TABLES_MAX, sizeof(*list));
+    if (!list)
+        return err_set(-ENOMEM, "no memory for the list of tables");
+    (void)pthread_mutex_lock(&s->drain_lock);
+    rc = remember_keep(s, name, ns, bytes);
+    uint32_t n = rc ? 0 : tables_list(s->tables, list, TABLES_MAX);
+    for (uint32_t i = 0; i < n; i++)
+        wanted_keep(s, list[i]);
+    (void)pthread_mutex_unlock(&s->drain_lock);
+    free(list);
+    atomic_store_explicit(&s->limits_changed, true, memory_order_release);
+    return rc;
 }
 
 /* ---- tables ---- */
@@ -345,7 +484,7 @@ static int keep_schema(struct store *s, const struct table *t)
     int rc = schema_write(t, &json);
     struct meta_key k = meta_key_of('t', t->id);
     MDB_val key = value_of(&k, sizeof(k)), old, value = value_of(json.data, json.size);
-    int failed = rc ? 0 : mdb_txn_begin(s->env, NULL, 0, &txn);
+    int failed = rc ? 0 : s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
     if (rc == 0 && failed == 0) {
         bool same = mdb_get(txn, s->meta, &key, &old) == 0 && old.mv_size == value.mv_size &&
                     memcmp(old.mv_data, value.mv_data, value.mv_size) == 0;
@@ -381,13 +520,18 @@ int store_table_add(struct store *s, const char *schema, const struct probing_ta
     int rc = tables_add(s->tables, schema, d, self, &t);
     if (rc)
         return rc;
+    struct quiet quiet;
+    quiet_begin(&quiet);
     (void)pthread_rwlock_rdlock(&s->map_lock);
     (void)pthread_mutex_lock(&s->drain_lock);
     rc = rings_bind_table(s->rings, t);
     if (rc == 0)
         rc = keep_schema(s, t);
+    if (rc == 0)
+        wanted_keep(s, t);
     (void)pthread_mutex_unlock(&s->drain_lock);
     (void)pthread_rwlock_unlock(&s->map_lock);
+    quiet_end(&quiet);
     if (rc == 0)
         *ret = t;
     return rc;
@@ -420,6 +564,7 @@ void store_set_limits(struct store *s, uint64_t max_bytes, uint64_t keep_ns)
         mdb_env_set_mapsize(s->env, map_bytes_for(max_bytes)) == 0)
         s->map_bytes = map_bytes_for(max_bytes);
     (void)pthread_rwlock_unlock(&s->map_lock);
+    atomic_store_explicit(&s->limits_changed, true, memory_order_release);
 }
 
 /* Rows of a table that lie in the rings.  lock: drain_lock */

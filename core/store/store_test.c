@@ -381,9 +381,9 @@ TEST(a_damaged_segment_is_told)
     /* A segment's head begins 16 bytes into a page: find one and break it. */
     uint32_t magic = 0;
     off_t at = 16;
-    for (; at < st.st_size && magic != UINT32_C(0x31475350); at += 4096)
+    for (; at < st.st_size && magic != UINT32_C(0x32475350); at += 4096)
         CHECK_INT(pread(fd, &magic, 4, at), 4);
-    CHECK_INT(magic, UINT32_C(0x31475350));
+    CHECK_INT(magic, UINT32_C(0x32475350));
     CHECK_INT(pwrite(fd, "zz", 2, at - 4096 + 30), 2);
     (void)close(fd);
     if (begin_dead()) {

@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/store/limits_test.c - a store that may not grow: budgets, a full map, full and failing
+ * disks, directories that cannot be written or are gone.
+ *
+ * Each case is a child of its own: mounts, limits and filters end with it.  What has to hold is the
+ * same everywhere: each row appended is kept, expired or counted as lost; nothing dies.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/store/inside.h"
+#include "core/store/store.h"
+#include "tests/test.h"
+
+#define MB (UINT64_C(1) << 20)
+#define HOUR (3600 * NS_PER_S)
+
+static char root[] = "/tmp/probing-limits-XXXXXX";
+static char data[64], fast[64];
+static struct tables *tables;
+static struct store *store;
+static struct table *table;
+
+static const struct probing_column columns[] = {
+    {.name = "n", .type = PROBING_I64},
+    {.name = "a", .type = PROBING_I64},
+    {.name = "b", .type = PROBING_F64},
+};
+
+static int add_table(const char *name, uint32_t n_columns, struct table **ret)
+{
+    struct probing_table_desc d = {.size = sizeof(d),
+                                   .column_size = sizeof(columns[0]),
+                                   .name = name,
+                                   .doc = "",
+                                   .columns = columns,
+                                   .n_columns = n_columns};
+    return store_table_add(store, "limits", &d, NULL, ret);
+}
+
+static int begin(uint64_t max_bytes)
+{
+    struct store_options o = {.directory = data, .fast_directory = fast, .max_bytes = max_bytes};
+    int rc = tables_new(&tables);
+    if (rc == 0)
+        rc = store_create(&o, tables, &store);
+    if (rc == 0)
+        rc = add_table("rows", 3, &table);
+    return rc;
+}
+
+static void end(void)
+{
+    store_free(store);
+    tables_free(tables);
+    store = NULL;
+}
+
+/* Run `body` in a child with empty directories; its checks count here as one. */
+static void in_child(void (*body)(void))
+{
+    (void)snprintf(data, sizeof(data), "%s/data", root);
+    (void)snprintf(fast, sizeof(fast), "%s/fast", root);
+    CHECK_INT(mkdir(data, 0700), 0);
+    CHECK_INT(mkdir(fast, 0700), 0);
+    (void)fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        body();
+        (void)fflush(stdout);
+        _exit(atomic_load_explicit(&test_bad_checks, memory_order_relaxed) ? 1 : 0);
+    }
+    int status = 1;
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK_INT(status, 0);
+    (void)file_remove_dir(data);
+    (void)file_remove_dir(fast);
+}
+
+/* Numbers that pack into about 15 bytes a row. */
+static uint64_t noise(uint64_t n)
+{
+    uint64_t x = n * UINT64_C(0x9e3779b97f4a7c15);
+    return (x ^ x >> 29) & UINT64_C(0xffffffffffff);
+}
+
+static void append(struct table *t, uint64_t ts, uint64_t n)
+{
+    union probing_cell cells[3] = {{.u = n}, {.u = noise(n)}, {.f = (double)noise(n + 1) / 1e4}};
+    while (ring_append(t, ts, cells, 3, NULL, 0) == -ENOSPC)
+        (void)store_drain(store); /* a full ring is not what is tried here */
+}
+
+static uint64_t lost_rows(const struct table *t)
+{
+    return atomic_load_explicit(&t->lost[TABLE_LOST_STORE], memory_order_relaxed);
+}
+
+/* Every row is somewhere; gives the number of the newest row that can be read, by column n. */
+static uint64_t account(struct table *t, uint64_t appended)
+{
+    struct store_table_stats stats;
+    struct store_scan *scan;
+    struct store_batch b;
+    struct store_scan_options o = {.columns = {0x1c, 0}};
+    uint64_t rows = 0, bad = 0, last = 0;
+    (void)store_drain(store);
+    CHECK_INT(store_stats(store, t, &stats), 0);
+    CHECK_INT(stats.rows + stats.expired + lost_rows(t), appended);
+    if (!CHECK_INT(store_scan_new(store, t, &o, &scan), 0))
+        return 0;
+    while (store_scan_next(scan, &b) == 1) {
+        for (uint32_t i = 0; i < b.n_rows; i++) {
+            bad += b.cells[3][i].u != noise(b.cells[2][i].u) || b.cells[2][i].u < last;
+            last = b.cells[2][i].u;
+        }
+        rows += b.n_rows;
+    }
+    store_scan_free(scan);
+    CHECK_INT(rows, stats.rows);
+    CHECK_INT(bad, 0);
+    return last;
+}
+
+static uint64_t file_bytes(void)
+{
+    char path[100];
+    struct stat st = {0};
+    (void)snprintf(path, sizeof(path), "%s/data.mdb", data);
+    (void)stat(path, &st);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/* ---- budgets ---- */
+
+/* A day in fast forward: a busy table, slow ones, and a reader that never goes away.  Rows carry
+ * times of the last 24 hours; age is set so that two hours of them are kept. */
+static void a_day_body(void)
+{
+    struct table *slow[8];
+    struct store_scan *scan = NULL;
+    struct store_batch b;
+    struct store_scan_options o = {.columns = {0x1c, 0}};
+    char name[16];
+    uint64_t n = 0, most = 0, live_most = 0, begun = clock_monotonic() - 24 * HOUR;
+    if (!CHECK_INT(begin(64 * MB), 0))
+        return;
+    for (int i = 0; i < 8; i++) {
+        (void)snprintf(name, sizeof(name), "slow_%d", i);
+        CHECK_INT(add_table(name, 3, &slow[i]), 0);
+    }
+    CHECK_INT(store_keep(store, "slow_7", "2h|1MB"), 0);
+    for (uint64_t minute = 0; minute < 24 * 60; minute++) {
+        uint64_t now = begun + minute * 60 * NS_PER_S;
+        for (int k = 0; k < 6000; k++, n++)
+            append(table, now + (uint64_t)k * 10 * NS_PER_MS, n);
+        for (uint64_t i = 0; i < 8; i++)
+            for (uint64_t k = 0; k < 1u << i; k++)
+                append(slow[i], now + k, minute * (1u << i) + k);
+        store_set_limits(store, 64 * MB, clock_monotonic() - now + 2 * HOUR);
+        CHECK_INT(store_drain(store), 0);
+        if (!scan || store_scan_next(scan, &b) != 1) {
+            store_scan_free(scan);
+            CHECK_INT(store_scan_new(store, table, &o, &scan), 0);
+        }
+        uint64_t live = 0;
+        struct store_table_stats stats;
+        for (int i = -1; i < 8; i++) {
+            CHECK_INT(store_stats(store, i < 0 ? table : slow[i], &stats), 0);
+            live += stats.bytes;
+        }
+        live_most = live > live_most ? live : live_most;
+        most = file_bytes() > most ? file_bytes() : most;
+    }
+    store_scan_free(scan);
+    printf("# file %.2f MB, data %.2f MB: %.3f\n", (double)most / 1e6, (double)live_most / 1e6,
+           (double)most / (double)live_most);
+    CHECK(most <= live_most + live_most / 4);
+    CHECK_INT(lost_rows(table), 0);
+    CHECK_INT(account(table, n), n - 1);
+    CHECK_INT(account(slow[0], 24 * 60), 24 * 60 - 1);
+    end();
+}
+
+TEST(a_day_of_steady_writing_stays_within_its_file)
+{
+    in_child(a_day_body);
+}
+
+static void keep_body(void)
+{
+    struct table *later;
+    uint64_t ns = 1, bytes = 1;
+    if (!CHECK_INT(begin(64 * MB), 0))
+        return;
+    CHECK_INT(store_keep_parse("2h|100MB", &ns, &bytes), 0);
+    CHECK(ns == 2 * HOUR && bytes == 100 * MB);
+    CHECK_INT(store_keep_parse("100MB", &ns, &bytes), 0);
+    CHECK(ns == 0 && bytes == 100 * MB);
+    CHECK_INT(store_keep_parse("0", &ns, &bytes), 0);
+    CHECK(ns == 0 && bytes == 0);
+    CHECK_INT(store_keep_parse("100", &ns, &bytes), -EINVAL);
+    CHECK_INT(store_keep_parse("2h|", &ns, &bytes), 0);
+    CHECK_INT(store_keep_parse("2h||1MB", &ns, &bytes), -EINVAL);
+    CHECK_INT(store_keep(store, "limits.later", "soon"), -EINVAL);
+    CHECK_INT(store_keep(store, "limits.later", "1MB"), 0);
+    CHECK_INT(add_table("later", 3, &later), 0);
+    for (uint64_t n = 0; n < 300000; n++) {
+        append(later, n + 1, n);
+        append(table, n + 1, n);
+    }
+    struct store_table_stats stats;
+    CHECK_INT(store_drain(store), 0);
+    CHECK_INT(store_keep(store, "later", "1MB"), 0); /* by the name alone, at once */
+    CHECK_INT(store_drain(store), 0);
+    CHECK_INT(store_stats(store, later, &stats), 0);
+    CHECK(stats.bytes <= MB && stats.expired > 0);
+    CHECK_INT(store_stats(store, table, &stats), 0);
+    CHECK_INT(stats.expired, 0);
+    CHECK_INT(account(later, 300000), 299999);
+    end();
+}
+
+TEST(a_table_has_a_budget_of_its_own)
+{
+    in_child(keep_body);
+}
+
+/* A reader in another process that never ends pins LMDB's pages: the map gets full, rows are lost
+ * and counted; when it goes, all is well again. */
+static void map_full_body(void)
+{
+    MDB_txn *reader;
+    uint64_t n = 0;
+    if (!CHECK_INT(begin(8 * MB), 0))
+        return;
+    append(table, 1, n++);
+    CHECK_INT(store_drain(store), 0);
+    CHECK_INT(mdb_txn_begin(store->env, NULL, MDB_RDONLY, &reader), 0);
+    while (lost_rows(table) == 0 && n < 20000000)
+        append(table, n + 1, n), n++;
+    CHECK(lost_rows(table) > 0);
+    for (int i = 0; i < 200000; i++)
+        append(table, n + 1, n), n++;
+    uint64_t lost = lost_rows(table);
+    struct store_table_stats stats;
+    CHECK_INT(store_stats(store, table, &stats), 0);
+    CHECK(stats.bytes > 4 * MB); /* what is there was not given away for nothing */
+    mdb_txn_abort(reader);
+    store->room_made_at = 0; /* as if a minute had gone by */
+    (void)store_drain(store);
+    lost = lost_rows(table);
+    for (int i = 0; i < 400000; i++)
+        append(table, n + 1, n), n++;
+    CHECK_INT(account(table, n), n - 1);
+    CHECK_INT(lost_rows(table), lost);
+    end();
+}
+
+TEST(a_full_map_is_counted_and_passes)
+{
+    in_child(map_full_body);
+}
+
+/* ---- the device ---- */
+
+/* `data` becomes a file system of its own.  false: not root, or not allowed. */
+static bool mount_small(const char *options)
+{
+    return unshare(CLONE_NEWNS) == 0 && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+           mount("probing", data, "tmpfs", 0, options) == 0;
+}
+
+static bool may_mount(void)
+{
+    static int known = -1;
+    if (known < 0) {
+        pid_t child = fork();
+        int status = 1;
+        if (child == 0)
+            _exit(unshare(CLONE_NEWNS) == 0 ? 0 : 1);
+        (void)waitpid(child, &status, 0);
+        known = status == 0;
+        if (!known)
+            printf("# not root: no small file systems are tried\n");
+    }
+    return known == 1;
+}
+
+/* The device is full at 4 MB, long before the budget: the newest rows are kept. */
+static void full_disk_body(void)
+{
+    uint64_t n = 0;
+    if (!CHECK(mount_small("size=4m,mode=700")) || !CHECK_INT(begin(256 * MB), 0))
+        return;
+    for (; n < 1500000; n++)
+        append(table, n + 1, n);
+    (void)store_drain(store);
+    struct store_table_stats stats;
+    CHECK_INT(store_stats(store, table, &stats), 0);
+    printf("# full disk: %llu kept, %llu expired, %llu lost of %llu\n",
+           (unsigned long long)stats.rows, (unsigned long long)stats.expired,
+           (unsigned long long)lost_rows(table), (unsigned long long)n);
+    CHECK(stats.expired > 0 && stats.bytes > 2 * MB);
+    CHECK(lost_rows(table) < n / 20);
+    CHECK(account(table, n) > n - n / 20);
+    /* Somebody else fills the rest, and goes again. */
+    end();
+}
+
+TEST(a_full_disk_keeps_the_newest_rows)
+{
+    if (may_mount())
+        in_child(full_disk_body);
+}
+
+static void fill_up_body(void)
+{
+    char path[100], block[4096] = {0};
+    uint64_t n = 0;
+    if (!CHECK(mount_small("size=8m,mode=700")) || !CHECK_INT(begin(256 * MB), 0))
+        return;
+    for (; n < 50000; n++)
+        append(table, n + 1, n);
+    CHECK_INT(store_drain(store), 0);
+    (void)snprintf(path, sizeof(path), "%s/somebody", data);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    while (write(fd, block, sizeof(block)) > 0)
+        ;
+    for (; n < 400000; n++)
+        append(table, n + 1, n);
+    (void)account(table, n);
+    struct table *more; /* may be refused, for its reason */
+    int rc = add_table("more", 2, &more);
+    CHECK(rc == 0 || rc == -ENOSPC || rc == -EIO);
+    (void)close(fd);
+    CHECK_INT(unlink(path), 0);
+    for (; n < 600000; n++)
+        append(table, n + 1, n);
+    CHECK_INT(account(table, n), n - 1);
+    end();
+}
+
+TEST(a_disk_filled_by_somebody_else)
+{
+    if (may_mount())
+        in_child(fill_up_body);
+}
+
+/* Reads of what is there go on, and writers do not notice. */
+static void eio_of(bool all)
+{
+#if defined(__x86_64__) || defined(__aarch64__)
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwrite64, 3, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pwritev, 2, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_writev, all ? 1 : 0, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EIO)};
+    struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+    uint64_t n = 0;
+    if (!CHECK_INT(begin(64 * MB), 0))
+        return;
+    for (; n < 50000; n++)
+        append(table, n + 1, n);
+    CHECK_INT(store_drain(store), 0);
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program) != 0) {
+        printf("# no seccomp here: EIO is not tried\n");
+        return;
+    }
+    for (; n < 250000; n++)
+        append(table, n + 1, n);
+    CHECK_INT(account(table, n), 49999);
+    CHECK_INT(lost_rows(table), 200000);
+    struct table *more;
+    CHECK(add_table("more", 2, &more) < 0);
+    end();
+#endif
+}
+
+static void eio_body(void)
+{
+    eio_of(true);
+}
+
+/* Data is written and LMDB's last page is not: it refuses to go on until it is opened afresh. */
+static void eio_at_the_end_body(void)
+{
+    eio_of(false);
+}
+
+TEST(a_disk_that_fails_is_counted)
+{
+    in_child(eio_body);
+    in_child(eio_at_the_end_body);
+}
+
+/* The limit's signal would end the host. */
+static void file_limit_body(void)
+{
+    uint64_t n = 0;
+    if (!CHECK_INT(begin(64 * MB), 0))
+        return;
+    (void)signal(SIGXFSZ, SIG_DFL);
+    struct rlimit limit = {.rlim_cur = 3 * MB, .rlim_max = RLIM_INFINITY};
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (; n < 1000000; n++)
+        append(table, n + 1, n);
+    CHECK(account(table, n) > n - n / 20);
+    CHECK(file_bytes() <= 3 * MB);
+    struct table *more;
+    (void)add_table("more", 2, &more);
+    sigset_t pending;
+    CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGXFSZ) == 0);
+    end();
+}
+
+TEST(a_limit_on_file_size_does_not_end_the_host)
+{
+    in_child(file_limit_body);
+}
+
+static void read_only_body(void)
+{
+    if (!CHECK(mount_small("size=1m,mode=500")) ||
+        !CHECK_INT(mount("probing", data, "tmpfs", MS_REMOUNT | MS_RDONLY, "size=1m"), 0))
+        return;
+    CHECK_INT(begin(64 * MB), -EROFS);
+    CHECK(strstr(err_text(), data) != NULL);
+}
+
+TEST(a_read_only_directory_is_refused)
+{
+    if (may_mount())
+        in_child(read_only_body);
+}
+
+static void deleted_body(void)
+{
+    uint64_t n = 0;
+    if (!CHECK_INT(begin(64 * MB), 0))
+        return;
+    for (; n < 50000; n++)
+        append(table, n + 1, n);
+    CHECK_INT(file_remove_dir(data), 0);
+    CHECK_INT(file_remove_dir(fast), 0);
+    for (; n < 200000; n++)
+        append(table, n + 1, n);
+    CHECK_INT(account(table, n), n - 1);
+    struct table *more;
+    CHECK_INT(add_table("more", 2, &more), -ENOENT);
+    end();
+}
+
+TEST(a_deleted_directory_is_gone_on_with)
+{
+    in_child(deleted_body);
+}
+
+int main(void)
+{
+    if (!mkdtemp(root))
+        return test_skip("no /tmp");
+    RUN(a_day_of_steady_writing_stays_within_its_file);
+    RUN(a_table_has_a_budget_of_its_own);
+    RUN(a_full_map_is_counted_and_passes);
+    RUN(a_full_disk_keeps_the_newest_rows);
+    RUN(a_disk_filled_by_somebody_else);
+    RUN(a_disk_that_fails_is_counted);
+    RUN(a_limit_on_file_size_does_not_end_the_host);
+    RUN(a_read_only_directory_is_refused);
+    RUN(a_deleted_directory_is_gone_on_with);
+    (void)rmdir(root);
+    return test_end();
+}
