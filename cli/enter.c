@@ -226,10 +226,61 @@ static int load_plugins(const struct target *t, const struct enter_options *o, b
     return r;
 }
 
+/* A core answers there already: nothing is entered, and only plugins can still be brought. */
+static int enter_again(const struct target *t, const struct enter_options *o)
+{
+    if (o->inject.dry_run) {
+        printf("process %d: a core is in it already\n", (int)t->pid);
+        return EXIT_DONE;
+    }
+    if (o->n_plugins == 0 || o->n_settings > 0)
+        return err_set(-EALREADY,
+                       "a core is in process %d already; ask it (probing -t %d tables), set it "
+                       "(config), or eject it first",
+                       (int)t->pid, (int)t->pid);
+    return load_plugins(t, o, /* fresh= */ false);
+}
+
+static int enter_now(struct target *t, struct enter_options *o)
+{
+    struct inject_result result = {0};
+    int r = installed_file("libprobing.so", o->library, sizeof o->library);
+
+    if (r < 0)
+        return r;
+    o->inject.library = o->library;
+    o->inject.settings = o->settings;
+    r = inject_into(&o->inject, &result);
+    if (r < 0)
+        return r;
+    if (o->inject.dry_run) {
+        printf("process %d can be entered\n", (int)t->pid);
+        return EXIT_DONE;
+    }
+    if (result.target_stopped) {
+        printf("probing %s is in process %d, which is stopped: it will answer after kill -CONT "
+               "%d\n",
+               result.version, (int)t->pid, (int)t->pid);
+        return EXIT_DONE;
+    }
+    r = wait_ready(t, o->inject.timeout_ns);
+    if (r < 0)
+        return r;
+    printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n", result.version,
+           (int)t->pid, (double)result.stopped_ns / 1e6, (double)result.total_ns / 1e6);
+    bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
+    if (deaf)
+        fprintf(stderr, "probing: %s\n", err_text());
+    r = load_plugins(t, o, /* fresh= */ true);
+    const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
+    printf("data: %s\n", inside != NULL ? inside + 5 : t->directory);
+    return deaf ? EXIT_FAILED : r;
+}
+
 int command_inject(struct target *t, int argc, char **argv)
 {
     struct enter_options o = {.inject = {.pid = t->pid, .timeout_ns = 10 * NS_PER_S}};
-    struct inject_result result = {0};
+    struct probing_client *c = NULL;
     int r = parse_options(&o, argc, argv);
 
     if (r < 0)
@@ -240,44 +291,11 @@ int command_inject(struct target *t, int argc, char **argv)
     if (t->kind == TARGET_FILES && !t->stopped)
         return err_set(-ESRCH, "no process %d; there is only data of a dead one with that pid",
                        (int)t->pid);
-    r = installed_file("libprobing.so", o.library, sizeof o.library);
-    if (r < 0)
-        return r;
-    o.inject.library = o.library;
-    o.inject.settings = o.settings;
-    r = inject_into(&o.inject, &result);
-    if (r < 0)
-        return r;
-    if (o.inject.dry_run) {
-        printf("process %d can be entered%s\n", (int)t->pid,
-               result.already_there ? "; a core is in it already" : "");
-        return EXIT_DONE;
+    if (t->kind == TARGET_LIVE && target_connect(t, &c) == 0) {
+        client_close(c);
+        return enter_again(t, &o);
     }
-    if (result.target_stopped) {
-        printf(
-            "probing %s is in process %d, which is stopped: it will answer after kill -CONT %d\n",
-            result.version, (int)t->pid, (int)t->pid);
-        return EXIT_DONE;
-    }
-    r = wait_ready(t, o.inject.timeout_ns);
-    if (r < 0)
-        return r;
-    if (result.already_there && o.n_settings > 0)
-        fprintf(stderr, "probing: a core was there already: set what you want with `config`\n");
-    if (result.already_there)
-        printf("probing %s was in process %d already\n", result.version, (int)t->pid);
-    else
-        printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n",
-               result.version, (int)t->pid, (double)result.stopped_ns / 1e6,
-               (double)result.total_ns / 1e6);
-    bool deaf = o.listen[0] != '\0' && say_page(t, o.listen + LISTEN_KEY) < 0;
-    if (deaf)
-        fprintf(stderr, "probing: %s\n", err_text());
-    r = load_plugins(t, &o, /* fresh= */ !result.already_there);
-    r = deaf ? EXIT_FAILED : r;
-    printf("data: %s\n", strstr(t->directory, "/root/") != NULL ? strstr(t->directory, "/root/") + 5
-                                                                : t->directory);
-    return r;
+    return enter_now(t, &o);
 }
 
 #define EJECT_WAIT_NS (10 * NS_PER_S)

@@ -58,8 +58,7 @@ def test_not_ours(world, idle):
 
 def test_already_entered(world, idle):
     idle.inject()
-    done = idle.probing("inject")
-    assert done.returncode == 0 and "already" in done.stdout
+    refused(idle.probing("inject"), "already", str(idle.pid))
     assert idle.rows("select 1") == [[1]]
 
 
