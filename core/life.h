@@ -8,8 +8,10 @@
 #ifndef CORE_LIFE_H
 #define CORE_LIFE_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "core/base/buf.h"
 #include "core/ring/table.h"
@@ -31,6 +33,10 @@ struct store;
  *         rings, strings                    files, or links to the same name below `fast`
  *         failed                            one line: why the core could not start
  *
+ *     /dev/shm/probing-<uid>/<pid>-<start time>[.<n>]/    `fast`: memory instead of disk
+ *         rings, strings
+ *         home                              where the directory is; locked while the core lives
+ *
  * <root> is PROBING_DATA_DIR, else /tmp/probing-<uid>, else /dev/shm/probing-<uid>. */
 struct place {
     char directory[PLACE_BYTES];
@@ -47,6 +53,48 @@ void place_settle(const struct place *p);
 int place_info(const struct place *p, const char *version, int64_t utc_offset);
 void place_failed(const struct place *p, const char *why);
 int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES]);
+
+/* ---- what dead processes left (sweep.c) ---- */
+
+#define FAST_ROOT "/dev/shm/probing-%u" /* our uid */
+
+/* Write `home` beside the memory files, so that others know whose they are, and keep it locked
+ * while we live.  Its descriptor, or -1: none. */
+int home_write(const struct place *p);
+
+struct sweep_limits {
+    uint64_t keep_ns, max_bytes; /* of all data of the dead below one root; 0: no limit */
+    bool (*go_on)(void *arg); /* called where nothing is open; false: end now */
+    void *arg;
+};
+/* Take away what is beyond the limits, oldest first, and memory files whose data directory has
+ * gone.  Gives how many directories were removed. */
+uint32_t sweep_run(const struct place *own, const struct sweep_limits *limits);
+
+/* ---- what a forked child inherits (child.c) ---- */
+
+#define INHERITED_FDS 16
+#define INHERITED_MAPS 16
+
+/* The store's open files and the maps it writes through, so that a child can let go of them with
+ * system calls only.  A count is set when what it counts is written, and cleared before the store
+ * goes. */
+struct inherited {
+    struct inherited_fd {
+        int fd;
+        dev_t device;
+        ino_t inode; /* what fd must still be */
+    } fds[INHERITED_FDS];
+    struct inherited_map {
+        uintptr_t at;
+        size_t size;
+    } maps[INHERITED_MAPS];
+    _Atomic uint32_t n_fds, n_maps;
+};
+
+void inherited_note(struct inherited *in, const struct place *p);
+void inherited_forget(struct inherited *in);
+void inherited_drop(struct inherited *in); /* [child] */
 
 /* ---- what the user set before we came (place.c) ---- */
 

@@ -66,7 +66,7 @@ static void fast_make(const char *leaf, char ret[PLACE_BYTES])
     if (statfs("/dev/shm", &fs) == -1 || fs.f_type != TMPFS ||
         (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < FAST_MIN_BYTES)
         return;
-    (void)snprintf(root, sizeof(root), "/dev/shm/probing-%u", (unsigned)geteuid());
+    (void)snprintf(root, sizeof(root), FAST_ROOT, (unsigned)geteuid());
     if (file_private_dir(root) < 0)
         return;
     int n = snprintf(ret, PLACE_BYTES, "%s/%s", root, leaf);
@@ -192,8 +192,11 @@ void place_settle(const struct place *p)
             (void)unlink(from);
         all = all && done;
     }
-    if (all)
-        (void)rmdir(p->fast);
+    if (!all)
+        return;
+    (void)snprintf(from, sizeof(from), "%s/home", p->fast);
+    (void)unlink(from);
+    (void)rmdir(p->fast);
 }
 
 /* One line of text: control characters (the NULs between arguments too) become blanks. */

@@ -41,6 +41,7 @@
 #define MAIN_STACK ((size_t)512 << 10)
 #define MAIN_STACK_MOST ((size_t)8 << 20)      /* the host's thread-local storage lives on it too */
 #define DEFAULT_BYTES ((uint64_t)1 << 30)      /* bytes: max_memory=1GB, see the table below */
+#define DEFAULT_DEAD_BYTES ((uint64_t)2 << 30) /* bytes: max_dead=2GB */
 #define DEFAULT_KEEP_NS (7 * 86400 * NS_PER_S) /* ns: retention=7d */
 #define PLUGINS_NS (2 * NS_PER_S) /* the door opens by then, whatever a plugin's start waits for */
 #define ANSWER_NS (NS_PER_S / 20) /* the answer to `eject` gets this long to leave the socket */
@@ -58,18 +59,20 @@ enum { IDLE, STARTING, RUNNING, STOPPING, CHILD };
 static struct probing {
     _Atomic int state;
     struct core core;      /* written by main under `life`, read by it and by fork handlers */
+    struct inherited inherited;
     pthread_rwlock_t life; /* write: while a part comes or goes; read: around a fork */
     struct event stop, stopped, plugins_loaded;
     bool events_made, atfork_made; /* main's only; for ever */
     _Atomic int stop_result;
     int guard_fd; /* the abstract socket that says "here"; -1: none */
+    int home_fd;  /* main's only: keeps `home` locked; -1: none */
     char settings[SETTINGS_BYTES];
     char data_dir[PLACE_BYTES], own_path[4096],
         token[256];          /* main's only: settings before there is a host */
     pthread_t plugin_thread; /* main's only */
     bool plugin_thread_made;
     char plugins[1024];
-} g = {.life = PTHREAD_RWLOCK_INITIALIZER, .guard_fd = -1};
+} g = {.life = PTHREAD_RWLOCK_INITIALIZER, .guard_fd = -1, .home_fd = -1};
 
 /* Whether this thread's fork holds `life`: the other thread-local of the core is the ring's. */
 static __thread bool fork_locked __attribute__((tls_model("initial-exec")));
@@ -111,6 +114,13 @@ static const struct probing_config probing_settings[] = {
      .flags = PROBING_LIVE,
      .min = 0,
      .max = INT64_MAX},
+    {.name = "max_dead",
+     .value = "2GB",
+     .doc = "bytes that the data of dead processes may take together; the oldest go first",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .min = 0,
+     .max = INT64_C(1) << 46},
     {.name = "log_level",
      .value = "info",
      .doc = "error, warn, info or debug: what probing.log keeps",
@@ -163,7 +173,7 @@ static int set_probing(void *self, const char *name, const char *value)
     uint64_t number = 0;
     if (strcmp(name, "log_level") == 0)
         return set_level(value);
-    if (strcmp(name, "plugins") == 0)
+    if (strcmp(name, "plugins") == 0 || strcmp(name, "max_dead") == 0)
         return 0;
     int r = parse_u64(value, &number);
     if (r < 0)
@@ -278,6 +288,9 @@ static int start_store(struct core *c)
         r = place_link(&c->place);
     if (r == 0)
         r = place_info(&c->place, VERSION, store_utc_offset(c->store));
+    g.home_fd = home_write(&c->place);
+    if (r == 0)
+        inherited_note(&g.inherited, &c->place);
     return r < 0 ? r : sql_new(c->tables, c->store, &c->sql);
 }
 
@@ -456,12 +469,16 @@ static void stop_parts(struct core *c)
     c->host = NULL;
     sql_free(c->sql);
     c->sql = NULL;
+    inherited_forget(&g.inherited);
     store_free(c->store);
     c->store = NULL;
     tables_free(c->tables);
     c->tables = NULL;
     unlock_life();
     remove_ways_in(&c->place);
+    if (g.home_fd != -1)
+        (void)close(g.home_fd);
+    g.home_fd = -1;
     place_settle(&c->place);
 }
 
@@ -522,6 +539,7 @@ static void fork_child(void)
         if (g.core.host)
             host_disable_in_child(g.core.host);
     }
+    inherited_drop(&g.inherited);
     if (g.guard_fd != -1)
         (void)close(g.guard_fd);
     g.guard_fd = -1;
@@ -546,6 +564,33 @@ static int make_once(void)
         return err_set(-ENOMEM, "no memory for fork handlers");
     g.atfork_made = true;
     return 0;
+}
+
+/* A sweep works under `life`, so that no child inherits what it has open; here a fork may go by.
+ * event_wait() lowers the flag, and live() wants to see it too. */
+static bool nobody_wants_us_to_stop(void *arg)
+{
+    (void)arg;
+    unlock_life();
+    lock_life();
+    if (!event_wait(&g.stop, 0))
+        return true;
+    event_raise(&g.stop);
+    return false;
+}
+
+static void sweep(struct core *c)
+{
+    struct sweep_limits limits = {
+        .keep_ns = number_setting("probing.retention", DEFAULT_KEEP_NS, parse_ns),
+        .max_bytes = number_setting("probing.max_dead", DEFAULT_DEAD_BYTES, parse_bytes),
+        .go_on = nobody_wants_us_to_stop};
+    lock_life();
+    uint32_t n = sweep_run(&c->place, &limits);
+    unlock_life();
+    if (n > 0)
+        host_log(c->host, PROBING_INFO, "data of %u dead processes removed (probing.retention, "
+                 "probing.max_dead)", n);
 }
 
 /* The first byte comes last: a reader sees the whole line or none. */
@@ -592,6 +637,7 @@ static void *live(void *arg)
         return NULL;
     }
     atomic_store_explicit(&g.state, RUNNING, memory_order_release);
+    sweep(c);
     do {
         while (!event_wait(&g.stop, 3600 * NS_PER_S))
             continue;
@@ -665,9 +711,21 @@ static int make_thread(void)
     return -e;
 }
 
+/* A child that is entered by itself starts from nothing.  What the parent had is not freed: another
+ * thread of the parent may have been changing it while the fork went by. */
+static void begin_in_child(void)
+{
+    g.life = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
+    g.core = (struct core){.version = VERSION};
+    g.events_made = g.plugin_thread_made = false;
+    g.home_fd = g.guard_fd = -1; /* closed when it was forked */
+    inherited_forget(&g.inherited);
+    host_begin_in_child();
+}
+
 /* Start the core; settings: lines "NAME=VALUE", or NULL.  0: it is starting (the directory's `sock`
  * appears when it is ready, `failed` when it cannot); 1: it or another copy of it runs already;
- * -EAGAIN: it is just leaving; -ECHILD: forked from a process where it ran; -E2BIG; -errno. */
+ * -EAGAIN: it is just leaving; -E2BIG; -errno. */
 int probing_start(const char *settings)
 {
     int state = IDLE, r = 0;
@@ -676,9 +734,12 @@ int probing_start(const char *settings)
 
     if (n == SETTINGS_BYTES)
         return -E2BIG;
-    if (!atomic_compare_exchange_strong_explicit(&g.state, &state, STARTING, memory_order_acq_rel,
-                                                 memory_order_acquire))
-        return state == CHILD ? -ECHILD : state == STOPPING ? -EAGAIN : 1;
+    while (!atomic_compare_exchange_weak_explicit(&g.state, &state, STARTING, memory_order_acq_rel,
+                                                  memory_order_acquire))
+        if (state != IDLE && state != CHILD)
+            return state == STOPPING ? -EAGAIN : 1;
+    if (state == CHILD)
+        begin_in_child();
     g.guard_fd = take_guard(&sibling);
     if (sibling) {
         r = 1;

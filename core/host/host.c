@@ -168,3 +168,9 @@ void host_disable_in_child(struct host *h)
             (void)close(h->door.peers[i]);
     plugins_disable_in_child(h);
 }
+
+void host_begin_in_child(void)
+{
+    plugins_begin_in_child();
+    stack_ext_begin_in_child();
+}

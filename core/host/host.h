@@ -151,5 +151,8 @@ void host_log(struct host *h, int level, const char *format, ...)
 void host_fork(struct host *h, int phase);
 /* From then on every function of the host does nothing; its descriptors are closed.    [child] */
 void host_disable_in_child(struct host *h);
+/* Before a forked child makes a host of its own: locks that other threads of the parent may have
+ * held are new, and what they guarded is forgotten where it was the parent's. */
+void host_begin_in_child(void);
 
 #endif

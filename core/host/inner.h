@@ -260,5 +260,7 @@ static inline bool host_is_off(struct host *h)
 }
 
 void stack_ext_free(struct host *h);
+void stack_ext_begin_in_child(void);
+void plugins_begin_in_child(void);
 
 #endif

@@ -555,6 +555,12 @@ void plugins_free(struct host *h)
 
 /* ---- fork ---- */
 
+/* The files stay known: they are mapped here too. */
+void plugins_begin_in_child(void)
+{
+    known_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+}
+
 static void forked(struct plugin *p, int phase)
 {
     if (phase == PROBING_FORK_BEFORE) {

@@ -118,3 +118,12 @@ void stack_ext_free(struct host *h)
     scratch = NULL;
     (void)pthread_mutex_unlock(&stack_lock);
 }
+
+/* What it had open describes the parent; another thread may have been changing it: not freed. */
+void stack_ext_begin_in_child(void)
+{
+    stack_lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    stack_on = false;
+    self_process = NULL;
+    scratch = NULL;
+}

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sweep.c - what dead processes left is taken away when it is too old or too much.
+ *
+ * Threads: the core's main thread, once after each start, for a bounded time.
+ * It removes only directories that a core has made (name, owner, files), whose process is dead,
+ * and that have been quiet for a minute.  A process that lives in another pid namespace is known
+ * by the locks it holds: LMDB's on lock.mdb, ours on `home`.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/life.h"
+
+#define QUIET_S 60                    /* younger than this may belong to a core that starts */
+#define SWEEP_NS ((uint64_t)NS_PER_S) /* the most time that one sweep takes */
+#define DEAD_MAX 4096                 /* directories looked at in one sweep */
+#define LEAF_BYTES 64
+#define PATH_BYTES (PLACE_BYTES + LEAF_BYTES + 16)
+
+struct dead {
+    char leaf[LEAF_BYTES];
+    time_t touched;
+    uint64_t bytes;
+    bool here; /* died on this machine since it was booted */
+};
+
+struct names {
+    uint32_t n;
+    char leaf[DEAD_MAX][LEAF_BYTES];
+};
+
+struct sweep {
+    struct names *names;
+    const struct sweep_limits *limits;
+    char boot_id[64];
+    time_t now;
+    uint64_t until;
+    uint32_t removed;
+};
+
+static bool time_is_left(const struct sweep *s)
+{
+    return clock_now() < s->until && s->limits->go_on(s->limits->arg);
+}
+
+/* Too long for a path of ours: "", which is no file. */
+static void join(char ret[PATH_BYTES], const char *directory, const char *name)
+{
+    int n = snprintf(ret, PATH_BYTES, "%s/%s", directory, name);
+    if (n < 0 || n >= PATH_BYTES)
+        ret[0] = '\0';
+}
+
+/* ---- whose is it ---- */
+
+/* "<pid>-<start time>" or "<pid>-<start time>.<n>", as place_make() writes it. */
+static bool read_leaf(const char *leaf, uint64_t *ret_pid, uint64_t *ret_start)
+{
+    char copy[LEAF_BYTES];
+    uint64_t again;
+    if (strlen(leaf) >= sizeof(copy))
+        return false;
+    (void)snprintf(copy, sizeof(copy), "%s", leaf);
+    char *dash = strchr(copy, '-'), *dot = strchr(copy, '.');
+    if (!dash || (dot && dot < dash))
+        return false;
+    *dash = '\0';
+    if (dot)
+        *dot = '\0';
+    return parse_u64(copy, ret_pid) == 0 && parse_u64(dash + 1, ret_start) == 0 &&
+           (!dot || parse_u64(dot + 1, &again) == 0);
+}
+
+/* Does any process, seen from here or not, hold a lock on the file?  Not to be asked about a file
+ * of this process: closing it again would drop the lock. */
+static bool is_locked(const char *directory, const char *name)
+{
+    char path[PATH_BYTES];
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    join(path, directory, name);
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd == -1)
+        return errno != ENOENT; /* cannot tell: as if it lived */
+    bool locked = fcntl(fd, F_GETLK, &lock) == -1 || lock.l_type != F_UNLCK;
+    (void)close(fd);
+    return locked;
+}
+
+/* A directory of a core whose process is dead, and quiet. */
+static bool is_dead(struct sweep *s, const char *root, const char *leaf, const char *lock,
+                    time_t *ret_touched)
+{
+    char path[PATH_BYTES];
+    struct stat st;
+    uint64_t pid, start, now_start;
+
+    if (!read_leaf(leaf, &pid, &start) || pid == 0 || pid > INT32_MAX || pid == (uint64_t)getpid())
+        return false;
+    join(path, root, leaf);
+    if (lstat(path, &st) == -1 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+        (st.st_mode & 077) || s->now - st.st_mtime < QUIET_S)
+        return false;
+    int r = proc_start_time((pid_t)pid, &now_start);
+    if (r == 0 ? now_start == start : r != -ESRCH)
+        return false;
+    *ret_touched = st.st_mtime;
+    return !is_locked(path, lock);
+}
+
+static bool is_old(const struct sweep *s, time_t touched)
+{
+    uint64_t age = s->now > touched ? (uint64_t)(s->now - touched) : 0;
+    return s->limits->keep_ns && age > s->limits->keep_ns / NS_PER_S;
+}
+
+/* All names at once, so that no directory is open between two steps: a fork there would hand it
+ * to the child. */
+static void read_names(struct sweep *s, const char *root)
+{
+    uint64_t pid, start;
+    s->names->n = 0;
+    DIR *all = time_is_left(s) ? opendir(root) : NULL;
+    if (!all)
+        return;
+    for (struct dirent *e; s->names->n < DEAD_MAX && (e = readdir(all));)
+        if (read_leaf(e->d_name, &pid, &start)) /* so it fits */
+            memcpy(s->names->leaf[s->names->n++], e->d_name, strlen(e->d_name) + 1);
+    (void)closedir(all);
+}
+
+/* ---- the memory file system ---- */
+
+static void namespace_of(char ret[64])
+{
+    ssize_t n = readlink("/proc/self/ns/mnt", ret, 63);
+    ret[n > 0 ? n : 0] = '\0';
+}
+
+/* `home` says where the data directory is, and in whose view of the file system. */
+int home_write(const struct place *p)
+{
+    char path[PATH_BYTES], space[64], text[PLACE_BYTES + 80];
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+    if (!p->fast[0])
+        return -1;
+    namespace_of(space);
+    int n = snprintf(text, sizeof(text), "%s\n%s\n", p->directory, space);
+    join(path, p->fast, "home");
+    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd == -1)
+        return -1;
+    if (write(fd, text, (size_t)n) == n && fcntl(fd, F_SETLK, &lock) == 0)
+        return fd;
+    (void)unlink(path);
+    (void)close(fd);
+    return -1;
+}
+
+/* 1: the data directory is gone; 0: it is there; -1: not to be seen from here. */
+static int home_is_gone(const char *fast)
+{
+    char path[PATH_BYTES], space[64];
+    struct stat st;
+    struct buf b;
+    int r = -1;
+
+    join(path, fast, "home");
+    namespace_of(space);
+    buf_init(&b, PATH_BYTES + 80);
+    if (file_read(AT_FDCWD, path, &b) == 0 && b.size > 0 && buf_addc(&b, '\0') == 0) {
+        char *end = strchr(b.data, '\n');
+        char *second = end ? end + 1 : b.data + strlen(b.data);
+        if (end)
+            *end = '\0';
+        second[strcspn(second, "\n")] = '\0';
+        if (space[0] && strcmp(second, space) == 0)
+            r = lstat(b.data, &st) == -1 && errno == ENOENT;
+    }
+    buf_done(&b);
+    return r;
+}
+
+static void sweep_memory(struct sweep *s)
+{
+    char root[LEAF_BYTES], path[PATH_BYTES];
+    time_t touched;
+
+    (void)snprintf(root, sizeof(root), FAST_ROOT, (unsigned)geteuid());
+    read_names(s, root);
+    for (uint32_t i = 0; i < s->names->n && time_is_left(s); i++) {
+        if (!is_dead(s, root, s->names->leaf[i], "home", &touched))
+            continue;
+        join(path, root, s->names->leaf[i]);
+        int gone = home_is_gone(path);
+        if ((gone == 1 || (gone == -1 && is_old(s, touched))) && file_remove_dir(path) == 0)
+            s->removed++;
+    }
+}
+
+/* ---- data directories ---- */
+
+static uint64_t file_bytes(const char *directory, const char *name, time_t *touched)
+{
+    char path[PATH_BYTES];
+    struct stat st;
+    join(path, directory, name);
+    if (stat(path, &st) == -1)
+        return 0;
+    if (st.st_mtime > *touched)
+        *touched = st.st_mtime;
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/* The line "boot_id: ..." of `info`; no info: not ours. */
+static bool measure(const struct sweep *s, const char *directory, struct dead *d)
+{
+    static const char *const names[] = {"data.mdb", "lock.mdb", "rings", "strings", "tables"};
+    static const char key[] = "\nboot_id: ";
+    char path[PATH_BYTES];
+    struct buf b;
+
+    join(path, directory, "info");
+    buf_init(&b, (size_t)1 << 20);
+    bool ours = file_read(AT_FDCWD, path, &b) == 0 && buf_addc(&b, '\0') == 0;
+    const char *at = ours ? strstr(b.data, key) : NULL;
+    d->here = at && strncmp(at + sizeof(key) - 1, s->boot_id, strlen(s->boot_id)) == 0;
+    buf_done(&b);
+    d->bytes = 0;
+    for (size_t i = 0; ours && i < sizeof(names) / sizeof(names[0]); i++)
+        d->bytes += file_bytes(directory, names[i], &d->touched);
+    return ours;
+}
+
+/* The links lead to one directory of the memory file system that has our own name. */
+static void remove_memory(const char *directory, const char *leaf)
+{
+    char path[PATH_BYTES], fast[PATH_BYTES];
+    join(path, directory, "rings");
+    ssize_t n = readlink(path, fast, sizeof(fast) - 1);
+    char *slash = n > 0 ? (fast[n] = '\0', strrchr(fast, '/')) : NULL;
+    if (!slash)
+        return;
+    *slash = '\0';
+    slash = strrchr(fast, '/');
+    if (slash && strcmp(slash + 1, leaf) == 0)
+        (void)file_remove_dir(fast);
+}
+
+static void remove_dead(struct sweep *s, const char *root, const struct dead *d)
+{
+    char path[PATH_BYTES];
+    join(path, root, d->leaf);
+    remove_memory(path, d->leaf);
+    if (file_remove_dir(path) == 0)
+        s->removed++;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    const struct dead *x = a, *y = b;
+    return (x->touched < y->touched) - (x->touched > y->touched);
+}
+
+static uint32_t find_dead(struct sweep *s, const char *root, struct dead *ret)
+{
+    char path[PATH_BYTES];
+    uint32_t n = 0;
+    read_names(s, root);
+    for (uint32_t i = 0; i < s->names->n && time_is_left(s); i++) {
+        struct dead *d = &ret[n];
+        if (!is_dead(s, root, s->names->leaf[i], "lock.mdb", &d->touched))
+            continue;
+        memcpy(d->leaf, s->names->leaf[i], sizeof(d->leaf));
+        join(path, root, d->leaf);
+        n += measure(s, path, d) ? 1 : 0;
+    }
+    return n;
+}
+
+static void sweep_data(struct sweep *s, const char *root)
+{
+    struct dead *dead = calloc(DEAD_MAX, sizeof(*dead));
+    uint64_t sum = 0;
+    uint32_t n = dead ? find_dead(s, root, dead) : 0;
+
+    if (n > 0)
+        qsort(dead, n, sizeof(*dead), newest_first);
+    for (uint32_t i = 0; i < n && time_is_left(s); i++) {
+        sum += dead[i].here ? dead[i].bytes : 0;
+        /* Of another machine or boot only the age is certain. */
+        bool too_much = dead[i].here && s->limits->max_bytes && sum > s->limits->max_bytes;
+        if (s->now - dead[i].touched >= QUIET_S && (too_much || is_old(s, dead[i].touched)))
+            remove_dead(s, root, &dead[i]);
+    }
+    free(dead);
+}
+
+static void read_boot_id(struct sweep *s)
+{
+    struct buf b;
+    buf_init(&b, 256);
+    if (file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &b) == 0)
+        (void)snprintf(s->boot_id, sizeof(s->boot_id), "%.*s",
+                       (int)strcspn(buf_text(&b), "\n"), buf_text(&b));
+    buf_done(&b);
+}
+
+uint32_t sweep_run(const struct place *own, const struct sweep_limits *limits)
+{
+    struct sweep s = {
+        .limits = limits, .now = time(NULL), .until = clock_now() + SWEEP_NS};
+    char root[PLACE_BYTES];
+
+    (void)snprintf(root, sizeof(root), "%s", own->directory);
+    char *slash = strrchr(root, '/');
+    if (!slash || slash == root)
+        return 0;
+    *slash = '\0';
+    s.names = malloc(sizeof(*s.names));
+    if (!s.names)
+        return 0;
+    read_boot_id(&s);
+    if (s.boot_id[0])
+        sweep_data(&s, root);
+    sweep_memory(&s);
+    free(s.names);
+    return s.removed;
+}
