@@ -322,7 +322,7 @@ static int prepare(struct host *h, const char *name, const char *path, int fd, s
         return err_set(-EINVAL, "'%.80s' is no plugin's name: [a-z][a-z0-9_]*, at most 63", name);
     struct plugin *p = plugin_find(h, name);
     if (p && (state_of(p) == PLUGIN_RUNNING || state_of(p) == PLUGIN_STOPPING))
-        return err_set(-EALREADY, "plugin '%s' is loaded; plugin stop %s first", name, name);
+        return err_set(-EALREADY, "plugin '%s' is loaded already; plugin stop %s first", name, name);
     int file = open_file(h, name, path, fd, file_path);
     if (file < 0)
         return file;

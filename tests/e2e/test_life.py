@@ -1,0 +1,537 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A core's life in its host: children, exits, eject, what the dead leave, and the ways in.
+
+A test that counts descriptors or signal handlers reads them from /proc, never from the core.
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from world import CLI, CORE, DEBIAN_PYTHON, ROOT, has_torch, wait_for
+
+PACKAGE = ROOT / "plugins" / "python" / "package"
+WAYS = ["inject", "hook", "preload"]
+
+# A helper for target sources: what of ours a process still has.
+OURS = """
+import os, sys, threading, time
+def ours():
+    found = []
+    for n in os.listdir('/proc/self/fd'):
+        try:
+            at = os.readlink('/proc/self/fd/' + n)
+        except OSError:
+            continue
+        if 'probing' in at or os.environ['PROBING_DATA_DIR'] in at or 'urandom' in at \\
+                or at.startswith('anon_inode:[event'):
+            found.append(at)
+    for line in open('/proc/self/maps'):
+        if 'rw-s' in line and (os.environ['PROBING_DATA_DIR'] in line or '/probing-' in line):
+            found.append(line.strip())
+    for t in os.listdir('/proc/self/task'):
+        name = open('/proc/self/task/%s/comm' % t).read().strip()
+        if name.startswith('probing/'):
+            found.append(name)
+    found += [line for line in open('/proc/net/unix') if ('@probing-%d' % os.getpid()) in line]
+    return found
+def wait_for_core():
+    while not any(open('/proc/self/task/%s/comm' % t).read().startswith('probing/serve')
+                  for t in os.listdir('/proc/self/task')):
+        time.sleep(0.01)
+"""
+
+
+def enter(world, source, way, python=DEBIAN_PYTHON, env=None):
+    """A Python process with a core in it, brought in in one of three ways; it waits for a line
+    `go` in a file of that name before it does what `source` says after `wait_go()`."""
+    go = world.tmp / "go"
+    head = OURS + ("def wait_go():\n    print('ready', flush=True)\n"
+                   "    while not os.path.exists(%r):\n        time.sleep(0.01)\n" % str(go))
+    env = dict(env or {})
+    if way == "hook":
+        head = "import site\nsite.addsitedir(%r)\n" % str(PACKAGE) + head
+        env.update(PROBING="1", PROBING_LIBRARY=str(CORE))
+    if way == "preload":
+        env.update(LD_PRELOAD=str(CORE))
+    target = world.python(head + source, python=python, env=env)
+    target.wait_line("ready")
+    if way == "inject":
+        target.inject()
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "the core", 20)
+    target.go = lambda: go.write_text("go")
+    return target
+
+
+def ends(target, code=0, timeout=60):
+    wait_for(lambda: not target.alive(), "the target to end; it said:\n" + target.output(), timeout)
+    assert target.process.returncode == code, target.output()
+    return target.output()
+
+
+def fds(pid):
+    found = []
+    for n in os.listdir("/proc/%d/fd" % pid):
+        try:
+            found.append(os.readlink("/proc/%d/fd/%s" % (pid, n)))
+        except OSError:
+            continue
+    return sorted(re.sub(r"\[\d+\]", "", f) for f in found)
+
+
+def status(pid, key):
+    return re.search(r"^%s:\s*(\S+)" % key, open("/proc/%d/status" % pid).read(), re.M).group(1)
+
+
+def our_threads(pid):
+    names = []
+    for t in os.listdir("/proc/%d/task" % pid):
+        try:
+            names.append(open("/proc/%d/task/%s/comm" % (pid, t)).read().strip())
+        except OSError:
+            continue
+    return [n for n in names if n.startswith("probing/")]
+
+
+# ---- children ----
+
+FORKS = """
+def child(code):
+    left = ours()
+    if left:
+        print('CHILD HAS', left, flush=True)
+        os._exit(9)
+    os._exit(code)
+def fork_once():
+    pid = os.fork()
+    if pid == 0:
+        child(7)
+    assert os.waitpid(pid, 0)[1] == 7 << 8, 'a child had something of ours'
+wait_go()
+fork_once()
+threads = [threading.Thread(target=fork_once) for i in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+import subprocess
+assert subprocess.run(['/bin/true']).returncode == 0
+assert subprocess.run(['/bin/sh', '-c', 'exit 3'], close_fds=False).returncode == 3
+assert os.waitpid(os.posix_spawn('/bin/true', ['true'], os.environ), 0)[1] == 0
+import pty
+pid, fd = pty.fork()
+if pid == 0:
+    child(5)
+assert os.waitpid(pid, 0)[1] == 5 << 8
+pid = os.fork()
+if pid == 0:
+    sys.exit(4)  # finalises the interpreter in the child
+assert os.waitpid(pid, 0)[1] == 4 << 8
+print('all well', flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_children_have_nothing_of_ours(world, way):
+    target = enter(world, FORKS, way)
+    target.go()
+    target.wait_line("all well", 30)
+    assert "CHILD HAS" not in target.output()
+    assert target.rows("select 1") == [[1]]
+    assert len([d for d in world.data.iterdir() if d.name.startswith("%d-" % target.pid)]) == 1
+
+
+@pytest.mark.parametrize("way", ["inject", "hook", "preload"])
+def test_daemon_goes_on_without_us(world, way):
+    """Double fork and setsid: the daemon is a plain process, and the first parent leaves."""
+    target = enter(world, """
+wait_go()
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+print('daemon', os.getpid(), ours(), flush=True)
+def in_the_daemon():
+    while True: time.sleep(0.01)
+in_the_daemon()
+""", way)
+    target.go()
+    wait_for(lambda: "daemon" in target.output(), "the daemon")
+    pid = int(re.search(r"daemon (\d+) (.*)", target.output()).group(1))
+    try:
+        ends(target)
+        assert "daemon %d []" % pid in target.output()
+        for _ in range(2):  # a daemon may be entered by itself, and left
+            done = world.probing("-t", str(pid), "inject")
+            assert done.returncode == 0, done.stderr
+            assert world.probing("-t", str(pid), "query", "select 1").returncode == 0
+            assert world.probing("-t", str(pid), "eval", "print(6*7)").stdout == "42\n"
+            assert "in_the_daemon" in world.probing("-t", str(pid), "backtrace").stdout
+            done = world.probing("-t", str(pid), "eject")
+            assert done.returncode == 0, done.stderr
+            wait_for(lambda: not our_threads(pid), "our threads to end")
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(world, method):
+    target = enter(world, """
+import multiprocessing
+def work(n):
+    found = ours() if %(method)r != 'spawn' else []
+    return (n * n, found)
+if __name__ == '__main__':
+    wait_go()
+    with multiprocessing.get_context(%(method)r).Pool(3) as pool:
+        for n, (square, found) in enumerate(pool.map(work, range(30))):
+            assert square == n * n and not found, found
+    print('all well', flush=True)
+""" % {"method": method}, "inject")
+    target.go()
+    assert "all well" in ends(target)
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_data_loader_workers(world, method):
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s" % DEBIAN_PYTHON)
+    target = enter(world, """
+import torch, torch.utils.data
+class Data(torch.utils.data.Dataset):
+    def __init__(self):
+        self.net = torch.nn.Linear(4, 4)
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        with torch.no_grad():
+            self.net(torch.ones(4))  # what the hooks would see
+        return torch.tensor([i])
+if __name__ == '__main__':
+    data = Data()
+    wait_go()
+    for epoch in range(2):
+        loader = torch.utils.data.DataLoader(data, batch_size=8, num_workers=2,
+                                             multiprocessing_context=%r)
+        seen = sorted(int(v) for batch in loader for v in batch)
+        assert seen == list(range(64)), seen
+    print('all well', flush=True)
+""" % method, "inject")
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    target.go()
+    assert "all well" in ends(target, timeout=120)
+
+
+def test_exec_in_place(world):
+    """The same pid, another program: preloaded, it has a core and a directory of its own."""
+    target = enter(world, """
+wait_go()
+os.execv('/bin/sleep', ['sleep', '600'])
+""", "preload")
+    first = [d.name for d in world.data.iterdir()]
+    target.go()
+    wait_for(lambda: len(list(world.data.iterdir())) == 2, "a second directory")
+    assert first[0] + ".2" in [d.name for d in world.data.iterdir()]
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "its core", 20)
+    assert "sleep" in os.readlink("/proc/%d/exe" % target.pid)
+
+
+def test_exec_after_inject_leaves_nothing(world):
+    target = enter(world, "wait_go()\nos.execv('/bin/sleep', ['sleep', '600'])\n", "inject")
+    target.go()
+    wait_for(lambda: "sleep" in os.readlink("/proc/%d/exe" % target.pid), "the exec")
+    left = [f for f in fds(target.pid) if "probing" in f or str(world.data) in f or "event" in f]
+    assert left == [] and our_threads(target.pid) == []
+
+
+FORK_STORM = """
+import statistics
+def storm(n):
+    times = []
+    for i in range(n):
+        t = time.perf_counter()
+        pid = os.fork()
+        if pid == 0:
+            os._exit(i & 127)
+        times.append(time.perf_counter() - t)
+        assert os.waitpid(pid, 0)[1] == (i & 127) << 8
+    return statistics.median(times) * 1e6
+print('without %.1f' % storm(500), flush=True)
+wait_go()
+print('with %.1f' % storm(2000), flush=True)
+time.sleep(600)
+"""
+
+
+def test_two_thousand_forks_beside_queries(world):
+    """No child hangs or crashes, and a fork costs less than 300 us more (plus a fifth, for a
+    machine where everything is slow)."""
+    target = enter(world, FORK_STORM, "inject")
+    target.go()
+    answered = 0
+    while "with " not in target.output().replace("without", ""):
+        assert target.rows("select count(*) from probing.tables")[0][0] > 0
+        backtrace = target.probing("backtrace")
+        assert backtrace.returncode == 0, backtrace.stderr
+        assert target.probing("eval", "print(1)").stdout == "1\n"
+        answered += 1
+        assert target.alive(), target.output()
+    assert answered > 0
+    without, with_us = (float(n) for n in re.findall(r"with(?:out)? ([\d.]+)", target.output()))
+    print("fork: %.0f us without, %.0f us with us" % (without, with_us))
+    assert with_us < without * 1.2 + 300
+
+
+def test_kill_frees_the_port_while_a_child_lives(world):
+    """The child of a killed process holds neither its port nor its socket nor its memory."""
+    target = enter(world, """
+wait_go()
+if os.fork() == 0:
+    print('child', os.getpid(), flush=True)
+    time.sleep(600)
+os.wait()
+""", "inject")
+    port = free_port()
+    assert target.probing("config", "set", "server.listen", "127.0.0.1:%d" % port).returncode == 0
+    target.go()
+    wait_for(lambda: "child" in target.output(), "the child")
+    child = int(re.search(r"child (\d+)", target.output()).group(1))
+    try:
+        target.kill()
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind(("127.0.0.1", port))
+            s.listen()
+        maps = open("/proc/%d/maps" % child).read()
+        assert "/rings" not in maps and "/strings" not in maps
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+# ---- the host's exit ----
+
+EXITS = {
+    "sys.exit": ("sys.exit(3)", 3),
+    "os._exit": ("os._exit(4)", 4),
+    "exception": ("raise RuntimeError('on purpose')", 1),
+    "SIGTERM": ("os.kill(os.getpid(), 15); time.sleep(600)", -15),
+    "end": ("pass", 0),
+    "atexit": ("import atexit; atexit.register(print, 'first in'); "
+               "atexit.register(print, 'last in'); sys.exit(5)", 5),
+    "exec fails": ("\ntry:\n    os.execv('/no/such', ['x'])\nexcept OSError:\n    sys.exit(6)", 6),
+    "from a thread": ("threading.Thread(target=lambda: os._exit(8)).start(); time.sleep(600)", 8),
+}
+BUSY = {
+    "idle": None,
+    "query": ["query", "with recursive_join as (select a.name from probing.settings a, "
+              "probing.settings b, probing.settings c, probing.settings d) "
+              "select count(*) from recursive_join"],
+    "eval": ["eval", "while True: pass"],
+    "backtrace": ["backtrace"],
+    "script": ["script", "run"],
+}
+
+
+@pytest.mark.parametrize("busy", sorted(BUSY))
+@pytest.mark.parametrize("how", sorted(EXITS))
+def test_exit(world, how, busy):
+    statement, code = EXITS[how]
+    target = enter(world, "wait_go()\nprint('leaving', time.time(), flush=True)\n%s\n" % statement,
+                   "inject")
+    clients = []
+    command = BUSY[busy]
+    if busy == "script":
+        script = world.tmp / "spin.lua"
+        script.write_text("while true do end\n")
+        command = command + [str(script)]
+    try:
+        if command:
+            for _ in range(2):
+                clients.append(subprocess.Popen([str(CLI), "-t", str(target.pid), *command],
+                                                stdout=subprocess.DEVNULL, env=world.env,
+                                                stderr=subprocess.DEVNULL))
+        if busy in ("eval", "script"):
+            name = {"eval": "probing/python", "script": "probing/lua"}[busy]
+            wait_for(lambda: name in our_threads(target.pid), "the thread that is busy")
+            time_in_cpu(target.pid, name)
+        target.go()
+        wait_for(lambda: not target.alive(), "the end", 30)
+        left = time.time()
+        assert target.process.returncode == code, target.output()
+        began = float(re.search(r"leaving ([\d.]+)", target.output()).group(1))
+        # 100 ms for us, the rest for the interpreter's own end and this test's polling.
+        assert left - began < 0.1 + 0.25, "%s while %s: %.3f s" % (how, busy, left - began)
+        if how == "atexit":
+            assert target.output().index("last in") < target.output().index("first in")
+    finally:
+        for client in clients:
+            client.terminate()
+            client.wait()
+
+
+def time_in_cpu(pid, name):
+    """Wait until a thread of that name has used some time: it is inside what it was asked."""
+    def used():
+        for t in os.listdir("/proc/%d/task" % pid):
+            try:
+                text = open("/proc/%d/task/%s/stat" % (pid, t)).read()
+            except OSError:
+                continue
+            after = text[text.rindex(")") + 2:].split()
+            if "(" + name + ")" in text and int(after[11]) + int(after[12]) >= 5:
+                return True
+        return False
+    wait_for(used, "%s to be busy" % name)
+
+
+# ---- eject ----
+
+LOOP = "wait_go()\nwhile True: time.sleep(0.005)\n"
+
+
+GLIBC_OWN = 1 << 31 | 1 << 32  # SIGCANCEL and SIGSETXID: glibc takes them with the first thread
+
+
+def state_of(pid):
+    return {"fds": fds(pid), "SigCgt": int(status(pid, "SigCgt"), 16) & ~GLIBC_OWN, "SigBlk": status(pid, "SigBlk"),
+            "SigIgn": status(pid, "SigIgn"), "threads": status(pid, "Threads")}
+
+
+def gone(target, before, timeout=20):
+    """Everything is as `before`; what is not is told."""
+    def same():
+        return state_of(target.pid) == before
+    end = time.monotonic() + timeout
+    while not same() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert state_of(target.pid) == before
+
+
+def prepared(world, source=LOOP, **kwargs):
+    go = world.tmp / "go"
+    head = OURS + ("def wait_go():\n    print('ready', flush=True)\n"
+                   "    while not os.path.exists(%r):\n        time.sleep(0.01)\n" % str(go))
+    target = world.python(head + source, python=DEBIAN_PYTHON, **kwargs)
+    target.wait_line("ready")
+    target.go = lambda: go.write_text("go")
+    return target
+
+
+def test_eject_leaves_nothing(world):
+    target = prepared(world)
+    before = state_of(target.pid)
+    environment = open("/proc/%d/environ" % target.pid).read()
+    target.inject()
+    assert target.probing("eval", "import os; k = len(os.environ)").returncode == 0
+    assert target.probing("backtrace").returncode == 0
+    done = target.probing("eject")
+    assert done.returncode == 0, done.stderr
+    gone(target, before)
+    assert open("/proc/%d/environ" % target.pid).read() == environment
+    assert open("/proc/net/unix").read().count("@probing-%d\n" % target.pid) == 0
+    assert "rw-s" not in [line for line in open("/proc/%d/maps" % target.pid)
+                          if str(world.data) in line or "/probing-" in line]
+    assert target.alive()
+
+
+@pytest.mark.parametrize("busy", ["query", "watch", "eval", "backtrace", "script", "fork"])
+def test_eject_while_busy(world, busy):
+    """What runs is ended, or the refusal says what it is; nothing hangs and nothing is left."""
+    source = LOOP if busy != "fork" else """
+wait_go()
+while True:
+    pid = os.fork()
+    if pid == 0: os._exit(0)
+    os.waitpid(pid, 0)
+"""
+    target = prepared(world, source)
+    before = state_of(target.pid)
+    target.inject()
+    script = world.tmp / "spin.lua"
+    script.write_text("while true do end\n")
+    command = {"watch": ["watch", "select * from probing.log"],
+               "script": ["script", "run", str(script)]}.get(busy, BUSY.get(busy))
+    client = None
+    if command:
+        client = subprocess.Popen([str(CLI), "-t", str(target.pid), *command], env=world.env,
+                                  stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        if busy in ("eval", "script"):
+            time_in_cpu(target.pid, {"eval": "probing/python", "script": "probing/lua"}[busy])
+    target.go()
+    began = time.monotonic()
+    done = target.probing("eject")
+    took = time.monotonic() - began
+    try:
+        assert took < 10, "eject took %.1f s" % took
+        if done.returncode != 0:
+            assert busy == "eval" and "try again" in done.stderr, done.stderr
+            client.terminate()
+            client.wait()
+            wait_for(lambda: target.probing("eject").returncode == 0, "eject after the eval", 20)
+        if busy == "fork":  # its own children come and go
+            wait_for(lambda: not our_threads(target.pid), "our threads to end")
+        else:
+            gone(target, before)
+        assert target.alive()
+    finally:
+        if client:
+            client.terminate()
+            client.wait()
+
+
+def rss_kb(pid):
+    return int(status(pid, "VmRSS"))
+
+
+def cycles(target, n, between=None):
+    sizes = []
+    for i in range(n):
+        target.inject()
+        if between:
+            between()
+        done = target.probing("eject")
+        assert done.returncode == 0, done.stderr
+        wait_for(lambda: not our_threads(target.pid), "our threads to end")
+        if i in (n // 4, n - 1):
+            sizes.append(rss_kb(target.pid))
+    return sizes
+
+
+def test_two_hundred_times(world):
+    target = prepared(world)
+    before = state_of(target.pid)
+    quarter, end = cycles(target, 200)
+    gone(target, before)
+    print("RSS after 50: %d kB, after 200: %d kB" % (quarter, end))
+    assert end - quarter < 4096  # kB, of 150 more times
+    assert target.alive()
+
+
+def test_thirty_times_into_training(world):
+    target = world.train()
+    before = fds(target.pid)
+
+    def load():
+        done = target.probing("plugin", "load", "torch")
+        assert done.returncode == 0, done.stderr
+    quarter, end = cycles(target, 30, load)
+    wait_for(lambda: fds(target.pid) == before, "the same descriptors")
+    print("RSS after 7: %d kB, after 30: %d kB" % (quarter, end))
+    assert end - quarter < 16384
+    steps = target.output().count("step")
+    wait_for(lambda: target.output().count("step") > steps, "the loop to go on")
