@@ -26,11 +26,13 @@
 #endif
 
 #define MAGIC UINT64_C(0x3167727473627270) /* "prbstrg1" */
-#define VERSION 1
+#define VERSION 2
 #define FILE_BYTES (UINT64_C(256) << 20)
 #define FILE_BYTES_LEAST (UINT64_C(1) << 20)
 #define PLACES_AT 4096
-#define LONGEST 65536            /* bytes of one text */
+#define LONGEST 65536 /* bytes of one text */
+#define TEXT_HEAD 8
+#define LOOK_AHEAD 64            /* ids: how far behind the last whole one another is looked for */
 #define RESERVE_STEP (128 << 10) /* bytes: what a few thousand names need */
 
 struct strings_head {
@@ -50,6 +52,7 @@ struct interns {
     bool writable;
     struct strings_head *head;
     uint64_t most_ids;
+    uint64_t last, damaged; /* read-only: ids that can be, those whose text is not whole */
     pthread_mutex_t mutex;
     uint32_t *index;          /* ids by hash, 0: free.  lock: mutex */
     uint32_t index_size;      /* power of two.  lock: mutex */
@@ -84,25 +87,74 @@ static uint32_t *place_of(struct interns *s, uint64_t id)
 
 uint64_t intern_last(struct interns *s)
 {
+    if (!s || !s->writable)
+        return s ? s->last : 0;
     uint64_t last = atomic_load_explicit(&s->head->last_id, memory_order_acquire);
     return last < s->most_ids ? last : s->most_ids;
 }
 
+/* The text at the id's place, if all lengths are within bounds: in a dead process's file nothing is
+ * trusted. */
+static const uint8_t *find_text(struct interns *s, uint64_t id, uint32_t *ret_size)
+{
+    uint64_t at = (uint64_t)*place_of(s, id) * 8;
+    uint32_t size;
+    if (at < texts_at(s->head->file_bytes) || at > s->size - TEXT_HEAD - 1)
+        return NULL;
+    memcpy(&size, s->map + at, 4);
+    if (size > LONGEST || size > s->size - at - TEXT_HEAD - 1 ||
+        s->map[at + TEXT_HEAD + size] != '\0')
+        return NULL;
+    *ret_size = size;
+    return s->map + at + TEXT_HEAD;
+}
+
+/* Is it the text that was written? */
+static bool is_whole(const uint8_t *text, uint32_t size)
+{
+    uint32_t check;
+    memcpy(&check, text - 4, 4);
+    return check == (uint32_t)hash(text, size);
+}
+
 const char *intern_text(struct interns *s, uint64_t id, uint32_t *ret_size)
 {
+    uint32_t size;
     if (id == 0 || id > intern_last(s))
         return NULL;
-    /* Nothing in the file is trusted: it may be a damaged copy. */
-    uint64_t at = (uint64_t)*place_of(s, id) * 8;
-    if (at < texts_at(s->head->file_bytes) || at > s->size - 8)
-        return NULL;
-    uint32_t size;
-    memcpy(&size, s->map + at, 4);
-    if (size > LONGEST || size > s->size - at - 5 || s->map[at + 4 + size] != '\0')
+    const uint8_t *text = find_text(s, id, &size);
+    if (!text || (!s->writable && !is_whole(text, size)))
         return NULL;
     if (ret_size)
         *ret_size = size;
-    return (const char *)s->map + at + 4;
+    return (const char *)text;
+}
+
+uint64_t interns_damaged(struct interns *s)
+{
+    return s->damaged;
+}
+
+/* Ids of a dead process's file.  One more than the head says may be there: it was killed. */
+static void look_at_all(struct interns *s)
+{
+    uint64_t said = atomic_load_explicit(&s->head->last_id, memory_order_relaxed);
+    uint32_t size;
+    for (uint64_t id = 1; id <= s->most_ids; id++) {
+        const uint8_t *text = find_text(s, id, &size);
+        if (text && is_whole(text, size)) {
+            s->damaged += id - 1 - s->last;
+            s->last = id;
+        } else if (id > said && id - s->last > LOOK_AHEAD) {
+            break;
+        }
+    }
+    if (said <= s->most_ids && s->last < said) {
+        s->damaged += said - s->last;
+        s->last = said;
+    } else if (said > s->most_ids) {
+        s->damaged++;
+    }
 }
 
 /* By the descriptor, if the host has not closed it and got its number for a file of its own. */
@@ -175,7 +227,7 @@ static int add_text(struct interns *s, const void *p, size_t n, uint64_t *ret_id
 {
     uint64_t id = intern_last(s) + 1;
     uint64_t at = atomic_load_explicit(&s->head->used, memory_order_relaxed);
-    uint64_t end = at + ((4 + n + 1 + 7) & ~(uint64_t)7);
+    uint64_t end = at + ((TEXT_HEAD + n + 1 + 7) & ~(uint64_t)7);
     if (id > s->most_ids || end > s->size)
         return err_set(-ENOSPC, "the table of names is full (%llu MiB)",
                        (unsigned long long)(s->size >> 20));
@@ -186,12 +238,13 @@ static int add_text(struct interns *s, const void *p, size_t n, uint64_t *ret_id
         rc = reserve(s, &s->texts_reserved, end, s->size);
     if (rc)
         return rc;
-    uint32_t size = (uint32_t)n;
+    uint32_t size = (uint32_t)n, check = (uint32_t)hash(p, n);
     memset(s->map + end - 8, 0, 8);
     memcpy(s->map + at, &size, 4);
+    memcpy(s->map + at + 4, &check, 4);
     if (n)
-        memcpy(s->map + at + 4, p, n);
-    s->map[at + 4 + n] = '\0';
+        memcpy(s->map + at + TEXT_HEAD, p, n);
+    s->map[at + TEXT_HEAD + n] = '\0';
     *place_of(s, id) = (uint32_t)(at / 8);
     atomic_store_explicit(&s->head->used, end, memory_order_release);
     atomic_store_explicit(&s->head->last_id, id, memory_order_release);
@@ -339,7 +392,7 @@ int interns_open(const char *path, struct interns **ret)
     int rc = start(&s);
     if (rc)
         return rc;
-    s->fd = open(path, O_RDONLY | O_CLOEXEC);
+    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (s->fd == -1 || fstat(s->fd, &st) == -1) {
         rc = err_set(-errno, "%s: %s", path, strerror(errno));
     } else if (st.st_size < PLACES_AT || !S_ISREG(st.st_mode)) {
@@ -356,6 +409,7 @@ int interns_open(const char *path, struct interns **ret)
     }
     (void)close(s->fd);
     s->fd = -1;
+    look_at_all(s);
     *ret = s;
     return 0;
 }

@@ -7,7 +7,8 @@
  *
  *     0        header: magic, version, bytes of the file, bytes of texts used, last id
  *     4 KiB    u32 for each id from 1: where its text is, in units of 8 bytes from the file's start
- *     1/8      texts: u32 size, the bytes, a NUL, zeros up to a multiple of 8
+ *     1/8      texts: u32 size, u32 checksum of the bytes, the bytes, a NUL, zeros up to a multiple
+ *              of 8
  *
  * A text is written first, then its place, then `last id` with release order: whoever sees an id
  * sees its text, and a kill at any instruction leaves a file without half a text.  Pages are
@@ -30,10 +31,14 @@ void interns_free(struct interns *s);
 /* -ENOSPC: full (256 MiB) or no room on the device; -E2BIG: longer than 64 KiB.          [any] */
 int intern(struct interns *s, const void *p, size_t n, uint64_t *ret_id);
 
-/* Bytes of an id, NUL-terminated; NULL: no such id (0 included).                          [any] */
+/* Bytes of an id, NUL-terminated; NULL: no such id (0 included), or, of a dead process, its text is
+ * damaged.  s may be NULL: there are no ids.                                             [any] */
 const char *intern_text(struct interns *s, uint64_t id, uint32_t *ret_size);
 
 /* Largest id given so far; ids are dense from 1, so that readers may index arrays by them. */
 uint64_t intern_last(struct interns *s);
+
+/* Of a dead process: how many ids have no whole text any more. */
+uint64_t interns_damaged(struct interns *s);
 
 #endif

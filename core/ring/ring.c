@@ -115,6 +115,7 @@ struct gate {
 struct rings {
     uint8_t *map;
     size_t size;
+    size_t there; /* bytes of it that the file has: less when a copy was cut short */
     uint32_t slots;
     int fd; /* for kernels before 5.14; -1 when opened read-only */
     dev_t dev;
@@ -477,6 +478,7 @@ static int map_new(struct rings *r, const char *path)
         return err_set(-ENOMEM, "%s: the limits on file size or address space leave no room", path);
     if (fstat(r->fd, &st) == -1)
         return err_set(-errno, "%s: %s", path, strerror(errno));
+    r->there = r->size;
     r->dev = st.st_dev;
     r->ino = st.st_ino;
     int rc = reserve(r, 0, DATA_AT);
@@ -557,39 +559,42 @@ int rings_create(const char *path, struct rings **ret)
     return 0;
 }
 
-int rings_open(const char *path, struct rings **ret)
+/* Map a file that may be cut short at its whole length: what is missing reads as zeros, which are
+ * no rows. */
+static int map_old(struct rings *r, const char *path)
 {
     struct stat st;
+    r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (r->fd == -1 || fstat(r->fd, &st) == -1)
+        return err_set(-errno, "%s: %s", path, strerror(errno));
+    if (st.st_size < DATA_AT || !S_ISREG(st.st_mode))
+        return err_set(-EINVAL, "%s is too short to be a rings file", path);
+    r->slots = SLOTS;
+    r->size = DATA_AT + (size_t)SLOTS * RING_BYTES;
+    r->there = (size_t)st.st_size < r->size ? (size_t)st.st_size : r->size;
+    void *map = mmap(NULL, r->size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (map != MAP_FAILED) {
+        r->map = map;
+        map = mmap(map, r->there, PROT_READ, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, r->fd, 0);
+    }
+    if (map == MAP_FAILED)
+        return err_set(-errno, "%s cannot be mapped: %s", path, strerror(errno));
+    r->head = map;
+    if (r->head->magic != MAGIC || r->head->version != VERSION || r->head->header_bytes != DATA_AT)
+        return err_set(-EINVAL, "%s is not a rings file of this version", path);
+    return 0;
+}
+
+int rings_open(const char *path, struct rings **ret)
+{
     struct rings *r = calloc(1, sizeof(*r));
     if (!r)
         return err_set(-ENOMEM, "no memory for the rings");
-    int rc = 0;
-    r->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (r->fd == -1 || fstat(r->fd, &st) == -1) {
-        rc = err_set(-errno, "%s: %s", path, strerror(errno));
-    } else if (st.st_size < DATA_AT || !S_ISREG(st.st_mode)) {
-        rc = err_set(-EINVAL, "%s is too short to be a rings file", path);
-    } else {
-        r->size = (size_t)st.st_size;
-        void *map = mmap(NULL, r->size, PROT_READ, MAP_SHARED | MAP_NORESERVE, r->fd, 0);
-        if (map == MAP_FAILED)
-            rc = err_set(-errno, "%s cannot be mapped: %s", path, strerror(errno));
-        else
-            r->map = map;
-    }
-    r->head = (struct file_head *)r->map;
-    if (rc == 0 && (r->head->magic != MAGIC || r->head->version != VERSION ||
-                    r->head->header_bytes != DATA_AT))
-        rc = err_set(-EINVAL, "%s is not a rings file of this version", path);
+    int rc = map_old(r, path);
     if (rc) {
         drop(r);
         return rc;
     }
-    /* Only what is there: a copy may be cut short. */
-    uint64_t there = (r->size - DATA_AT) / RING_BYTES;
-    r->slots = r->head->slots < SLOTS ? r->head->slots : SLOTS;
-    if (r->slots > there)
-        r->slots = (uint32_t)there;
     (void)close(r->fd);
     r->fd = -1;
     *ret = r;
@@ -796,6 +801,14 @@ uint64_t ring_head(struct rings *r, uint32_t slot)
     return atomic_load_explicit(&slot_head(r, slot)->head, memory_order_acquire);
 }
 
+/* Bytes of a slot that the file has. */
+static uint32_t slot_there(const struct rings *r, uint32_t slot)
+{
+    uint64_t begin = DATA_AT + (uint64_t)slot * RING_BYTES;
+    uint64_t n = r->there > begin ? r->there - begin : 0;
+    return n < RING_BYTES ? (uint32_t)n : RING_BYTES;
+}
+
 int ring_read(struct rings *r, uint32_t slot, uint64_t position, struct ring_reader *ret)
 {
     uint64_t head = ring_head(r, slot);
@@ -806,6 +819,7 @@ int ring_read(struct rings *r, uint32_t slot, uint64_t position, struct ring_rea
         .data = slot_data(r, slot),
         .position = position,
         .head = head,
+        .there = slot_there(r, slot),
         .tid = atomic_load_explicit(&slot_head(r, slot)->tid, memory_order_relaxed)};
     return 0;
 }
@@ -816,7 +830,7 @@ static bool look_at_record(const struct ring_reader *reader, struct record *ret)
     uint32_t at = (uint32_t)reader->position & (RING_BYTES - 1);
     uint64_t left = reader->head - reader->position;
     memcpy(ret, reader->data + at, 8);
-    if (ret->size < 8 || ret->size % 8 || ret->size > left || ret->size > RING_BYTES - at)
+    if (ret->size < 8 || ret->size % 8 || ret->size > left || at + ret->size > reader->there)
         return false;
     if (ret->table_id == 0)
         return true;

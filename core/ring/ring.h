@@ -96,6 +96,7 @@ struct ring_reader {
     const uint8_t *data;
     uint64_t position; /* of the next record */
     uint64_t head;
+    uint32_t there; /* bytes of the slot that the file has */
     int32_t tid;
 };
 int ring_read(struct rings *r, uint32_t slot, uint64_t position, struct ring_reader *ret);

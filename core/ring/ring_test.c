@@ -394,7 +394,7 @@ TEST(a_file_left_behind_is_read_and_a_broken_one_refused)
     end();
     CHECK_INT(truncate(path, 262144 + (off_t)RING_BYTES), 0);
     if (CHECK_INT(rings_open(path, &left), 0)) {
-        CHECK_INT(rings_count(left), 1);
+        CHECK(rings_count(left) > 1); /* their heads are all there, and say what is not */
         rings_free(left);
     }
     CHECK_INT(truncate(path, 5000), 0);

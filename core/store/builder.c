@@ -75,7 +75,7 @@ int builder_add(struct builder *b, const struct ring_row *row, int64_t utc_offse
                            b->table->name);
         b->tail_offsets[at + 1] = (uint32_t)b->tails.size;
     }
-    b->cells[0][at].i = (int64_t)row->ts + utc_offset;
+    b->cells[0][at].u = row->ts + (uint64_t)utc_offset; /* wraps where a damaged file makes it */
     b->cells[1][at].i = row->tid;
     uint32_t have = row->n_cells < n ? row->n_cells : n;
     union probing_cell *const *to = b->cells + 2;
@@ -86,7 +86,7 @@ int builder_add(struct builder *b, const struct ring_row *row, int64_t utc_offse
     for (uint32_t k = 0; k < b->n_times; k++) {
         union probing_cell *c = &b->cells[b->times[k]][at];
         if (c->i != PROBING_NULL_I64)
-            c->i += utc_offset;
+            c->u += (uint64_t)utc_offset;
     }
     b->n_rows++;
     return 0;

@@ -398,6 +398,9 @@ int store_open(const char *directory, struct tables *tables, struct store **ret)
     int no_names = open_file(s, "strings", /* rings= */ false);
     if (no_names)
         (void)buf_addf(&s->damage, "%s; names are missing\n", err_why(no_names));
+    else if (interns_damaged(s->interns))
+        (void)buf_addf(&s->damage, "%llu names are damaged and read as NULL\n",
+                       (unsigned long long)interns_damaged(s->interns));
     if (s->rings) {
         s->utc_offset = rings_utc_offset(s->rings);
         rc = read_rings(s);
