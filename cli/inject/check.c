@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/inject/target.h"
@@ -15,6 +16,7 @@
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, linux/sched.h; proc(5) stat field 9 */
 #define CAP_SYS_PTRACE_BIT 19
+#define INJECTION_NS NS_PER_S
 
 static int small_file(const char *path, char *ret, size_t size)
 {
@@ -90,6 +92,22 @@ static int check_class(struct target *t)
     return 0;
 }
 
+/* Who traces the process, 0: nobody.  Another injection (its command may have been killed) is over
+ * in a moment, so that one is waited for. */
+static pid_t tracer_of(const struct target *t, char comm[32])
+{
+    char value[64];
+    for (uint64_t end = clock_monotonic() + INJECTION_NS;;) {
+        if (!target_status(t->pid, 0, "TracerPid", value, sizeof value) || strcmp(value, "0") == 0)
+            return 0;
+        pid_t tracer = (pid_t)strtol(value, NULL, 10);
+        comm_of(tracer, comm);
+        if (strcmp(comm, "probing") != 0 || clock_monotonic() > end)
+            return tracer;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 2 * NS_PER_MS}, NULL);
+    }
+}
+
 int check_target(struct target *t)
 {
     char value[64], comm[32];
@@ -104,12 +122,10 @@ int check_target(struct target *t)
         return err_set(-EINVAL, "%d (%s) is a kernel thread; give the pid of a program", t->pid,
                        comm);
     t->result->target_stopped = value[0] == 'T';
-    if (target_status(t->pid, 0, "TracerPid", value, sizeof value) && strcmp(value, "0") != 0) {
-        pid_t tracer = (pid_t)strtol(value, NULL, 10);
-        comm_of(tracer, comm);
+    pid_t tracer = tracer_of(t, comm);
+    if (tracer)
         return err_set(-EBUSY, "process %d is already traced by %d (%s); end that one first",
-                       t->pid, tracer, tracer ? comm : "outside this pid namespace");
-    }
+                       t->pid, tracer, comm);
     return check_class(t);
 }
 

@@ -265,8 +265,17 @@ static const struct stack_module *loader_of(struct target *t)
     return m ? m : stack_module_named(t->view, "ld-2.");
 }
 
+static int any_module(void *arg, const struct stack_module *m)
+{
+    (void)arg;
+    (void)m;
+    return 1;
+}
+
 static int refuse_without_libc(struct target *t)
 {
+    if (stack_modules(t->view, any_module, NULL) == 0)
+        return err_set(-ESRCH, "process %d is ending: nothing is mapped in it any more", t->pid);
     if (stack_module_named(t->view, "ld-musl") || stack_module_named(t->view, "libc.musl"))
         return err_set(-ENOEXEC,
                        "process %d runs on musl; probing needs glibc: use an image with glibc",
