@@ -347,7 +347,14 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
         r = host_plugins_stop(c->host); /* now, while a reason against it can still be answered */
     if (r < 0)
         return r;
+    struct buf names;
+    buf_init(&names, 4096);
+    uint32_t n = host_plugins_inside(c->host, &names);
     r = host_replyf(out, "ejected; what was measured stays in %s\n", c->place.directory);
+    if (n > 0 && r == 0)
+        r = host_replyf(out, "a thread stays inside plugin %s, which has not come back\n",
+                        buf_text(&names));
+    buf_done(&names);
     c->stop(c->stop_arg);
     return r;
 }

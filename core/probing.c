@@ -58,7 +58,7 @@ enum { IDLE, STARTING, RUNNING, STOPPING, CHILD };
 /* The one global. */
 static struct probing {
     _Atomic int state;
-    struct core core;      /* written by main under `life`, read by it and by fork handlers */
+    struct core core; /* written by main under `life`, read by it and by fork handlers */
     struct inherited inherited;
     pthread_rwlock_t life; /* write: while a part comes or goes; read: around a fork */
     struct event stop, stopped, plugins_loaded;
@@ -589,8 +589,10 @@ static void sweep(struct core *c)
     uint32_t n = sweep_run(&c->place, &limits);
     unlock_life();
     if (n > 0)
-        host_log(c->host, PROBING_INFO, "data of %u dead processes removed (probing.retention, "
-                 "probing.max_dead)", n);
+        host_log(c->host, PROBING_INFO,
+                 "data of %u dead processes removed (probing.retention, "
+                 "probing.max_dead)",
+                 n);
 }
 
 /* The first byte comes last: a reader sees the whole line or none. */

@@ -313,15 +313,14 @@ static void read_boot_id(struct sweep *s)
     struct buf b;
     buf_init(&b, 256);
     if (file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &b) == 0)
-        (void)snprintf(s->boot_id, sizeof(s->boot_id), "%.*s",
-                       (int)strcspn(buf_text(&b), "\n"), buf_text(&b));
+        (void)snprintf(s->boot_id, sizeof(s->boot_id), "%.*s", (int)strcspn(buf_text(&b), "\n"),
+                       buf_text(&b));
     buf_done(&b);
 }
 
 uint32_t sweep_run(const struct place *own, const struct sweep_limits *limits)
 {
-    struct sweep s = {
-        .limits = limits, .now = time(NULL), .until = clock_now() + SWEEP_NS};
+    struct sweep s = {.limits = limits, .now = time(NULL), .until = clock_now() + SWEEP_NS};
     char root[PLACE_BYTES];
 
     (void)snprintf(root, sizeof(root), "%s", own->directory);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
@@ -99,28 +100,153 @@ int host_on_control(struct host *h, int (*fn)(void *arg), void *arg)
     return m.result;
 }
 
-static void answer(struct control *c, struct message *m, int result)
+/* ---- calls with a limit ---- */
+
+struct limited {
+    struct message m; /* first */
+    char why[ERR_TEXT_BYTES];
+};
+
+static void limited_free(struct message *m)
 {
-    if (result < 0)
-        (void)snprintf(m->why, ERR_TEXT_BYTES, "%s", err_why(result));
-    (void)pthread_mutex_lock(&c->mutex);
-    m->result = result;
-    m->done = true;
-    (void)pthread_cond_broadcast(&c->changed);
-    (void)pthread_mutex_unlock(&c->mutex);
+    m->drop(m->arg);
+    free(m);
 }
 
-static struct message *take(struct control *c, bool *ret_stop)
+/* lock held.  It has not begun: nobody will run it now. */
+static void take_back(struct control *c, struct message *m)
+{
+    struct message *previous = NULL;
+    for (struct message *at = c->first; at && at != m; at = at->next)
+        previous = at;
+    if (previous)
+        previous->next = m->next;
+    else
+        c->first = m->next;
+    if (c->last == m)
+        c->last = previous;
+}
+
+static void *control_loop(void *arg);
+
+/* lock held.  The thread that is inside ends when it comes back; nobody joins it. */
+static int replace_thread(struct host *h)
+{
+    struct control *c = &h->control;
+    pthread_t next;
+
+    c->turn++;
+    int r = thread_start(&next, "probing/control", CONTROL_STACK, control_loop, h);
+    if (r < 0) {
+        c->turn--;
+        return r;
+    }
+    (void)pthread_detach(c->thread);
+    c->thread = next;
+    c->current = NULL;
+    return 0;
+}
+
+/* lock held.  Gives 0 when it was answered in time. */
+static int wait_limited(struct host *h, struct message *m, uint64_t limit_ns)
+{
+    struct control *c = &h->control;
+    struct timespec limit;
+    int r = 0;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &limit);
+    limit.tv_sec += (time_t)(limit_ns / NS_PER_S);
+    limit.tv_nsec += (long)(limit_ns % NS_PER_S);
+    limit.tv_sec += limit.tv_nsec / (long)NS_PER_S;
+    limit.tv_nsec %= (long)NS_PER_S;
+    while (!m->done && r == 0)
+        r = pthread_cond_timedwait(&c->changed, &c->mutex, &limit);
+    if (m->done)
+        return 0;
+    if (c->current != m) {
+        take_back(c, m);
+        return -EBUSY;
+    }
+    /* Without a thread to go on we can only go on waiting. */
+    while (!m->done && replace_thread(h) < 0)
+        (void)pthread_cond_timedwait(&c->changed, &c->mutex, &limit);
+    m->abandoned = !m->done;
+    return m->done ? 0 : -ETIMEDOUT;
+}
+
+int control_call(struct host *h, int (*fn)(void *arg), void *arg, void (*drop)(void *arg),
+                 uint64_t limit_ns, bool *ret_inside)
+{
+    struct control *c = &h->control;
+    struct limited *l = calloc(1, sizeof(*l));
+
+    *ret_inside = false;
+    if (!l) {
+        drop(arg);
+        return err_set(-ENOMEM, "no memory for a call on the control thread");
+    }
+    l->m = (struct message){.fn = fn, .arg = arg, .drop = drop, .why = l->why};
+    (void)pthread_mutex_lock(&c->mutex);
+    bool started = c->started;
+    (void)pthread_mutex_unlock(&c->mutex);
+    if (!started || control_is_here(h)) {
+        int r = fn(arg);
+        limited_free(&l->m);
+        return r;
+    }
+    int r = control_push(h, &l->m);
+    if (r < 0) {
+        limited_free(&l->m);
+        return err_set(r, "the core is being stopped");
+    }
+    (void)pthread_mutex_lock(&c->mutex);
+    r = wait_limited(h, &l->m, limit_ns);
+    int result = l->m.result;
+    (void)pthread_mutex_unlock(&c->mutex);
+    *ret_inside = r == -ETIMEDOUT;
+    if (r == -ETIMEDOUT)
+        return r; /* the message is its runner's now */
+    if (r == -EBUSY)
+        (void)err_set(r, "another plugin is being loaded or stopped and takes long; plugin list "
+                         "tells which, try again");
+    else
+        r = result < 0 ? err_set(result, "%s", l->why) : result;
+    limited_free(&l->m);
+    return r;
+}
+
+static void answer(struct control *c, struct message *m, int result)
 {
     (void)pthread_mutex_lock(&c->mutex);
-    struct message *m = c->first;
+    bool abandoned = m->abandoned;
+    if (!abandoned) {
+        if (result < 0)
+            (void)snprintf(m->why, ERR_TEXT_BYTES, "%s", err_why(result));
+        c->current = NULL;
+        m->result = result;
+        m->done = true;
+        (void)pthread_cond_broadcast(&c->changed);
+    }
+    (void)pthread_mutex_unlock(&c->mutex);
+    if (abandoned)
+        limited_free(m);
+}
+
+/* NULL: nothing waits, or somebody else is the control thread now (then *ret_stop is set). */
+static struct message *take(struct control *c, uint32_t turn, bool *ret_stop)
+{
+    (void)pthread_mutex_lock(&c->mutex);
+    bool mine = c->turn == turn;
+    struct message *m = mine ? c->first : NULL;
     if (m) {
         c->first = m->next;
         if (!c->first)
             c->last = NULL;
         c->n_events -= m->fn ? 0 : 1;
     }
-    *ret_stop = c->stop;
+    if (mine)
+        c->current = m;
+    *ret_stop = c->stop || !mine;
     (void)pthread_mutex_unlock(&c->mutex);
     return m;
 }
@@ -161,10 +287,13 @@ static void *control_loop(void *arg)
     struct control *c = &h->control;
     bool stop = false;
 
+    (void)pthread_mutex_lock(&c->mutex);
+    uint32_t turn = c->turn;
+    (void)pthread_mutex_unlock(&c->mutex);
     atomic_store_explicit(&c->tid, (pid_t)syscall(SYS_gettid), memory_order_release);
     while (!stop) {
         struct message *m;
-        while ((m = take(c, &stop))) {
+        while ((m = take(c, turn, &stop))) {
             if (!m->fn) {
                 const char *payload = (const char *)(m + 1);
                 event_handle(h, payload + m->size, payload, m->size);

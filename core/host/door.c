@@ -10,8 +10,10 @@
  * whatever happens.  Only peers with our uid, or root, are heard (SO_PEERCRED).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -121,14 +123,53 @@ static void say(int fd, int code)
     (void)!send(fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT); /* gone: nobody to tell */
 }
 
-static int obey(struct host *h, const char *text, const int *fds, uint32_t n_fds)
+/* Loading is a worker's: it waits for the control thread, which must stay free to answer. */
+struct load_job {
+    struct job job; /* first */
+    char name[MESSAGE_BYTES + 1];
+    int fd, peer;
+};
+
+static void load(struct host *h, struct job *j)
+{
+    struct load_job *l = (struct load_job *)j;
+    say(l->peer, host_plugin_load(h, l->name, NULL, l->fd));
+    (void)close(l->peer);
+    (void)close(l->fd);
+    free(l);
+}
+
+static int load_later(struct host *h, const char *name, int fd, int peer)
+{
+    struct load_job *l = calloc(1, sizeof(*l));
+    if (!l)
+        return err_set(-ENOMEM, "no memory to load plugin '%.64s'", name);
+    l->job.run = load;
+    (void)snprintf(l->name, sizeof(l->name), "%s", name);
+    l->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    l->peer = fcntl(peer, F_DUPFD_CLOEXEC, 0);
+    int r = l->fd == -1 || l->peer == -1
+                ? err_set(-errno, "no descriptor to load plugin '%.64s': %s", name, strerror(errno))
+                : workers_add(h, &l->job);
+    if (r == 0)
+        return 1;
+    if (l->fd != -1)
+        (void)close(l->fd);
+    if (l->peer != -1)
+        (void)close(l->peer);
+    free(l);
+    return r;
+}
+
+/* 1: the answer comes later. */
+static int obey(struct host *h, const char *text, const int *fds, uint32_t n_fds, int peer)
 {
     static const char word[] = "plugin ";
     if (strncmp(text, word, sizeof(word) - 1) != 0)
         return err_set(-EINVAL, "the door understands 'plugin NAME' with one descriptor only");
     if (n_fds != 1)
         return err_set(-EINVAL, "the door wants one descriptor with 'plugin NAME', not %u", n_fds);
-    return plugin_load_here(h, text + sizeof(word) - 1, NULL, fds[0]);
+    return load_later(h, text + sizeof(word) - 1, fds[0], peer);
 }
 
 static uint32_t take_fds(struct msghdr *m, int fds[MESSAGE_FDS])
@@ -167,10 +208,11 @@ static bool listen_to(struct host *h, int fd)
     err_clear();
     int r = m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)
                 ? err_set(-E2BIG, "the message at the door is too long")
-                : obey(h, text, fds, n_fds);
+                : obey(h, text, fds, n_fds, fd);
     for (uint32_t i = 0; i < n_fds; i++)
         (void)close(fds[i]);
-    say(fd, r);
+    if (r <= 0)
+        say(fd, r);
     return true;
 }
 

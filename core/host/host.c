@@ -12,8 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/host/inner.h"
 #include "core/ring/ring.h"
+
+#define CALL_NS (10 * NS_PER_S) /* as host.h says */
 
 static int parts_init(struct host *h)
 {
@@ -61,6 +64,7 @@ int host_new(const struct host_options *o, struct host **ret)
         return err_set(-ENOMEM, "no memory for the host");
     h->tables = o->tables;
     h->store = o->store;
+    h->call_ns = o->call_ns ? o->call_ns : CALL_NS;
     h->door.listen_fd = -1;
     for (int i = 0; i < HOST_DOOR_PEERS; i++)
         h->door.peers[i] = -1;
@@ -96,7 +100,8 @@ static bool plugin_left_behind(struct host *h)
 {
     for (uint32_t i = 0; i < h->n_plugins; i++) {
         int state = atomic_load_explicit(&h->plugins[i]->state, memory_order_acquire);
-        if (state == PLUGIN_RUNNING || state == PLUGIN_STOPPING)
+        int call = atomic_load_explicit(&h->plugins[i]->call, memory_order_acquire);
+        if (state == PLUGIN_RUNNING || state == PLUGIN_STOPPING || call == CALL_GIVEN_UP)
             return true;
     }
     return false;

@@ -33,13 +33,15 @@ struct host_options {
     const char *plugin_path; /* directories with ':' between, searched for <name>.so; may be NULL */
     struct tables *tables;
     struct host_store store;
+    uint64_t call_ns; /* how long a plugin's init, start or stop may take; 0: 10 s */
 };
 
 int host_new(const struct host_options *o, struct host **ret);
 /* Starts the control thread and the workers (2 "probing/work", up to 8 while all are busy). */
 int host_start(struct host *h);
 /* Stop every plugin, newest first.  -EBUSY names the one whose code may still run: then nothing
- * below it may be taken away.                                                        [worker] */
+ * below it may be taken away.  One whose stop() does not come back is given up: no error.
+ *                                                                                    [worker] */
 int host_plugins_stop(struct host *h);
 /* Wait until no command runs or waits, at most timeout_ns.  0 or -ETIMEDOUT. */
 int host_quiet(struct host *h, uint64_t timeout_ns);
@@ -108,6 +110,9 @@ int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any]
 int host_plugin_load(struct host *h, const char *name, const char *path, int fd);
 int host_plugin_stop(struct host *h,
                      const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
+/* Names of plugins whose init, start or stop was given up and has not come back, with ", "
+ * between; gives how many. */
+uint32_t host_plugins_inside(struct host *h, struct buf *ret);
 /* Load several ("python,torch"): all are initialised before any is started.  A plugin that is not
  * found or fails is logged and listed, and the others go on.                          [worker] */
 int host_plugin_load_all(struct host *h, const char *names);

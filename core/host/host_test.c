@@ -12,6 +12,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,6 +30,7 @@ enum { HOST_TEST_MANY = 100 };
 static struct tables *tables;
 static struct host *host;
 static char folder[64];
+static uint64_t call_ns; /* 0: as usual */
 
 /* ---- a store that is none: stored tables go into the directory only ---- */
 
@@ -53,7 +55,8 @@ static void setup(bool start)
     struct host_options o = {.version = "0.1.0",
                              .plugin_path = folder,
                              .tables = tables,
-                             .store = {.arg = tables, .table_add = add_table, .intern = no_intern}};
+                             .store = {.arg = tables, .table_add = add_table, .intern = no_intern},
+                             .call_ns = call_ns};
     CHECK_INT(host_new(&o, &host), 0);
     if (start)
         CHECK_INT(host_start(host), 0);
@@ -315,6 +318,96 @@ static bool there_is_cc(void)
     return compile("there", "const int nothing;\n");
 }
 
+/* A start or stop that hangs until somebody opens the other end of a pipe. */
+static void compile_hanging(const char *name, const char *step)
+{
+    char body[1024], pipe_path[160];
+    (void)snprintf(pipe_path, sizeof(pipe_path), "%s/%s.pipe", folder, name);
+    CHECK_INT(mkfifo(pipe_path, 0600), 0);
+    (void)snprintf(body, sizeof(body),
+                   "#include <fcntl.h>\n#include <unistd.h>\n"
+                   "static int hang(void *s) { int fd = open(\"%s\", O_RDONLY); char c;\n"
+                   "  (void)!read(fd, &c, 1); close(fd); return 0; }\n"
+                   "const struct probing_plugin probing_plugin_v1 __attribute__((visibility("
+                   "\"default\"))) = { BODY, .abi = PROBING_ABI, .name = \"%s\", .%s = hang };\n",
+                   pipe_path, name, step);
+    CHECK(compile(name, body));
+}
+
+static void let_go(const char *name)
+{
+    char path[160];
+    (void)snprintf(path, sizeof(path), "%s/%s.pipe", folder, name);
+    int fd = open(path, O_WRONLY | O_CLOEXEC); /* waits for the reader */
+    CHECK(fd != -1);
+    (void)close(fd);
+}
+
+static void until_it_came_back(void)
+{
+    struct event never;
+    struct buf names;
+    uint32_t n = 1;
+    CHECK_INT(event_init(&never), 0);
+    for (int i = 0; n > 0 && i < 5000; i++) {
+        (void)event_wait(&never, NS_PER_MS);
+        buf_init(&names, 256);
+        n = host_plugins_inside(host, &names);
+        buf_done(&names);
+    }
+    CHECK_INT(n, 0);
+    event_done(&never);
+}
+
+TEST(gives_up_a_start_that_hangs_and_goes_on)
+{
+    struct buf value;
+    call_ns = 50 * NS_PER_MS;
+    compile_hanging("slow", "start");
+    CHECK(compile("quick",
+                  "const struct probing_plugin probing_plugin_v1 __attribute__((visibility("
+                  "\"default\"))) = { BODY, .abi = PROBING_ABI, .name = \"quick\" };\n"));
+    setup(true);
+    CHECK_INT(host_plugin_load(host, "slow", NULL, -1), -ETIMEDOUT);
+    CHECK(strstr(err_text(), "plugin 'slow' failed at start: it has not come back after 0.05 s"));
+    CHECK_INT(host_plugin_load(host, "slow", NULL, -1), -EBUSY);
+    CHECK_INT(host_plugin_load(host, "quick", NULL, -1), 0); /* others are served */
+    buf_init(&value, 64);
+    CHECK_INT(host_config_set(host, "later.x", "1"), 1);
+    buf_done(&value);
+    let_go("slow");
+    until_it_came_back();
+    CHECK_INT(host_plugin_stop(host, "slow"), -ENOENT); /* undone, not running */
+    CHECK_INT(host_plugins_stop(host), 0);
+    teardown();
+    call_ns = 0;
+}
+
+TEST(leaves_a_stop_that_hangs_behind)
+{
+    call_ns = 50 * NS_PER_MS;
+    compile_hanging("stuck", "stop");
+    setup(true);
+    CHECK_INT(host_plugin_load(host, "stuck", NULL, -1), 0);
+    CHECK_INT(host_plugins_stop(host), 0);
+    struct host *old = host;
+    host_free(host); /* at once; its memory is the thread's that is still inside */
+    setup(true);
+    CHECK_INT(host_plugin_load(host, "stuck", NULL, -1), -EBUSY);
+    CHECK(strstr(err_text(), "has not come back"));
+    struct host *now = host;
+    host = old;
+    let_go("stuck");
+    until_it_came_back();
+    host = now;
+    CHECK_INT(host_plugin_load(host, "stuck", NULL, -1), 0);
+    CHECK_INT(host_plugin_stop(host, "stuck"), -ETIMEDOUT);
+    let_go("stuck");
+    until_it_came_back();
+    teardown();
+    call_ns = 0;
+}
+
 TEST(loads_runs_stops_and_loads_again)
 {
     struct client c;
@@ -510,6 +603,8 @@ int main(void)
         RUN(loads_from_a_descriptor_and_knows_the_same_bytes_again);
         RUN(names_plugin_step_and_reason_of_every_failure);
         RUN(takes_plugins_at_the_door);
+        RUN(gives_up_a_start_that_hangs_and_goes_on);
+        RUN(leaves_a_stop_that_hangs_behind);
     }
     (void)file_remove_dir(folder);
     return cc ? test_end() : test_end() ? 1 : test_skip("cc cannot compile plugins here");

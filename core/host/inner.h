@@ -36,6 +36,8 @@ enum plugin_state {
     PLUGIN_FAILED
 };
 
+enum plugin_call { CALL_NONE, CALL_INSIDE, CALL_GIVEN_UP };
+
 struct plugin_part; /* a table or subscription that a plugin asked for: see face.c */
 
 /* One for each name; lives as long as the host, through any number of loads. */
@@ -51,6 +53,8 @@ struct plugin {
     struct plugin_part *parts; /* control thread */
     _Atomic uint64_t users; /* bit per plugin that holds an extension of ours: index in the list */
     uint32_t index;
+    _Atomic int call; /* enum plugin_call: is its init, start or stop being run now? */
+    void *handle;     /* of its file; control thread */
     char *version, *doc, *path, *reason; /* lock: host->plugins_lock */
 };
 
@@ -62,7 +66,6 @@ void plugin_left(struct plugin *p); /* tell who waits for the plugin to be empty
 void face_init(struct plugin *p);   /* fill p->face */
 void face_stop(struct plugin *p);   /* no subscriptions, timers; tables retired  [control] */
 void face_free(struct plugin *p);
-int plugin_load_here(struct host *h, const char *name, const char *path, int fd); /* [control] */
 void plugins_fork(struct host *h, int phase);
 /* Tell the plugins that they are in a child.                                            [child] */
 void plugins_disable_in_child(struct host *h);
@@ -137,6 +140,8 @@ struct control {
     int next_id, handling;              /* lock: mutex; id whose handler runs, 0: none */
     struct timer *timers;               /* lock: mutex */
     bool started, stop;                 /* lock: mutex */
+    uint32_t turn;                      /* lock: mutex; a thread of an older turn ends */
+    struct message *current;            /* lock: mutex; the call that runs now */
     pthread_t thread;
     _Atomic pid_t tid; /* of the control thread */
     int wake_fd;       /* eventfd; constant while it runs */
@@ -149,6 +154,11 @@ void control_done(struct host *h);
 void control_wake(struct host *h);
 bool control_is_here(struct host *h);
 int control_push(struct host *h, struct message *m);
+/* As host_on_control(), with a time limit.  *ret_inside and -ETIMEDOUT: fn has not come back; its
+ * thread is left to it, and another goes on as control thread.  -EBUSY: it had not begun, and will
+ * not.  drop(arg) is called when nobody needs arg any more. */
+int control_call(struct host *h, int (*fn)(void *arg), void *arg, void (*drop)(void *arg),
+                 uint64_t limit_ns, bool *ret_inside);
 void event_handle(struct host *h, const char *topic, const void *payload, uint32_t size);
 void events_free(struct host *h);
 int timer_add(struct host *h, struct plugin *p, uint64_t period_ns,
@@ -161,9 +171,10 @@ struct message {
     struct message *next;
     int (*fn)(void *arg); /* a call: the caller waits and owns the message; NULL: an event */
     void *arg;
+    void (*drop)(void *arg); /* NULL: the caller waits however long it takes */
     int result;
-    bool done;     /* lock: control mutex */
-    char *why;     /* ERR_TEXT_BYTES of the caller */
+    bool done, abandoned; /* lock: control mutex; the caller has gone: who runs it frees it */
+    char *why;            /* ERR_TEXT_BYTES of the caller */
     uint32_t size; /* event: payload behind the struct, then the topic */
 };
 
@@ -231,6 +242,7 @@ struct host {
     char *version, *plugin_path;
     struct tables *tables;
     struct host_store store;
+    uint64_t call_ns; /* of plugins */
     _Atomic bool
         off; /* child of a fork, or freed around a plugin that would not stop: do nothing */
     struct control control;

@@ -31,6 +31,7 @@
 static struct known {
     uint64_t hash, size;
     void *handle;
+    bool inside; /* a call into it was given up and has not come back */
 } known_files[KNOWN_MAX];
 static uint32_t known_count;
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER; /* for the two above */
@@ -255,6 +256,72 @@ static int open_file(struct host *h, const char *name, const char *path, int fd,
     return file;
 }
 
+/* ---- calls that do not come back ---- */
+
+static void inside_set(const void *handle, bool inside)
+{
+    (void)pthread_mutex_lock(&known_lock);
+    for (uint32_t i = 0; i < known_count; i++)
+        if (known_files[i].handle == handle)
+            known_files[i].inside = inside;
+    (void)pthread_mutex_unlock(&known_lock);
+}
+
+static bool inside_get(const void *handle)
+{
+    bool inside = false;
+    (void)pthread_mutex_lock(&known_lock);
+    for (uint32_t i = 0; i < known_count; i++)
+        inside = inside || (known_files[i].handle == handle && known_files[i].inside);
+    (void)pthread_mutex_unlock(&known_lock);
+    return inside;
+}
+
+static void call_begin(struct plugin *p)
+{
+    atomic_store_explicit(&p->call, CALL_INSIDE, memory_order_release);
+}
+
+/* false: it was given up meanwhile, nobody waits for its result, and this is not the control
+ * thread any more. */
+static bool call_end(struct plugin *p)
+{
+    int inside = CALL_INSIDE;
+    return atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_NONE,
+                                                   memory_order_acq_rel, memory_order_acquire);
+}
+
+/* It came back after all: what it has made is undone.  The host may have gone, but not its memory
+ * (host_free() leaves it to us); tables went with it. */
+static int came_back(struct plugin *p, bool started, bool made)
+{
+    if (started && p->api.stop)
+        (void)p->api.stop(p->self);
+    if (!host_is_off(p->host))
+        face_stop(p);
+    if (made)
+        p->api.destroy(p->self);
+    p->self = NULL;
+    inside_set(p->handle, false);
+    atomic_store_explicit(&p->call, CALL_NONE, memory_order_release);
+    return -ETIMEDOUT;
+}
+
+/* The caller has waited long enough: say so, and leave the thread to the plugin. */
+static int give_up(struct host *h, const char *name, const char *step)
+{
+    struct plugin *p = plugin_find(h, name);
+    int inside = CALL_INSIDE;
+
+    if (!p || !atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
+                                                       memory_order_acq_rel, memory_order_acquire))
+        return err_set(-EAGAIN, "plugin '%s' took long to %s; look at plugin list", name, step);
+    inside_set(p->handle, true);
+    return refuse(p, step, -ETIMEDOUT,
+                  "it has not come back after %.3g s; its thread is left to it, nothing else waits",
+                  (double)h->call_ns / (double)NS_PER_S);
+}
+
 /* ---- what is in it ---- */
 
 static int check_api(struct plugin *p, const struct probing_plugin *api)
@@ -313,31 +380,12 @@ static int begin(struct plugin *p)
     return 0;
 }
 
-/* File to PLUGIN_READY. */
-static int prepare(struct host *h, const char *name, const char *path, int fd, struct plugin **ret)
+static int open_api(struct plugin *p, void *handle, const char *file_path)
 {
-    char file_path[PATH_MAX_BYTES], why[512];
-
-    if (!text_is_name(name))
-        return err_set(-EINVAL, "'%.80s' is no plugin's name: [a-z][a-z0-9_]*, at most 63", name);
-    struct plugin *p = plugin_find(h, name);
-    if (p && (state_of(p) == PLUGIN_RUNNING || state_of(p) == PLUGIN_STOPPING))
-        return err_set(-EALREADY, "plugin '%s' is loaded already; plugin stop %s first", name, name);
-    int file = open_file(h, name, path, fd, file_path);
-    if (file < 0)
-        return file;
-    p = plugin_get(h, name);
-    if (!p) {
-        (void)close(file);
-        return -ENOSPC;
-    }
-    state_set(p, PLUGIN_LOADING);
-    text_set(p, &p->path, file_path);
-    text_set(p, &p->reason, "");
-    void *handle = map_file(file, fd == -1 ? file_path : NULL, why, sizeof(why));
-    (void)close(file);
-    if (!handle)
-        return refuse(p, "dlopen", -ENOEXEC, "%s", why);
+    if (inside_get(handle))
+        return refuse(p, "dlopen", -EBUSY,
+                      "a call into this file was given up in an earlier life "
+                      "of the core and has not come back");
     const struct probing_plugin *api = dlsym(handle, SYMBOL);
     if (!api)
         return refuse(p, "symbol", -ENOEXEC,
@@ -349,14 +397,55 @@ static int prepare(struct host *h, const char *name, const char *path, int fd, s
     memcpy(&p->api, api, api->size < sizeof(p->api) ? api->size : sizeof(p->api));
     text_set(p, &p->version, p->api.version);
     text_set(p, &p->doc, p->api.doc);
-    *ret = p;
     return begin(p);
+}
+
+/* File to PLUGIN_READY. */
+static int prepare(struct host *h, const char *name, const char *path, int fd, struct plugin **ret)
+{
+    char file_path[PATH_MAX_BYTES], why[512];
+
+    if (!text_is_name(name))
+        return err_set(-EINVAL, "'%.80s' is no plugin's name: [a-z][a-z0-9_]*, at most 63", name);
+    struct plugin *p = plugin_find(h, name);
+    if (p && atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP)
+        return err_set(-EBUSY,
+                       "plugin '%s' is still inside a call that was given up; it can be "
+                       "loaded when that has come back",
+                       name);
+    if (p && (state_of(p) == PLUGIN_RUNNING || state_of(p) == PLUGIN_STOPPING))
+        return err_set(-EALREADY, "plugin '%s' is loaded already; plugin stop %s first", name,
+                       name);
+    int file = open_file(h, name, path, fd, file_path);
+    if (file < 0)
+        return file;
+    p = plugin_get(h, name);
+    if (!p) {
+        (void)close(file);
+        return -ENOSPC;
+    }
+    state_set(p, PLUGIN_LOADING);
+    text_set(p, &p->path, file_path);
+    text_set(p, &p->reason, "");
+    call_begin(p);
+    void *handle = map_file(file, fd == -1 ? file_path : NULL, why, sizeof(why));
+    (void)close(file);
+    p->handle = handle;
+    int r = handle ? open_api(p, handle, file_path) : refuse(p, "dlopen", -ENOEXEC, "%s", why);
+    if (!call_end(p))
+        return came_back(p, /* started= */ false, /* made= */ r == 0);
+    if (r == 0)
+        *ret = p;
+    return r;
 }
 
 static int launch(struct plugin *p)
 {
     err_clear();
+    call_begin(p);
     int r = p->api.start ? p->api.start(p->self) : 0;
+    if (!call_end(p))
+        return came_back(p, /* started= */ r >= 0, /* made= */ true);
     if (r < 0) {
         char why[ERR_TEXT_BYTES - 128];
         (void)snprintf(why, sizeof(why), "%s", why_of(r));
@@ -369,60 +458,80 @@ static int launch(struct plugin *p)
     return 0;
 }
 
-int plugin_load_here(struct host *h, const char *name, const char *path, int fd)
-{
-    struct plugin *p = NULL;
-    int r = prepare(h, name, path, fd, &p);
-    return r < 0 ? r : launch(p);
-}
-
+/* A call on the control thread owns what it needs: its caller may give up before it ends. */
 struct load {
     struct host *host;
-    const char *name, *path;
+    char name[HOST_NAME_BYTES * 2];
+    char *path;
     int fd;
+    bool start; /* prepare() has been done: launch() */
 };
+
+static void load_drop(void *arg)
+{
+    struct load *l = arg;
+    if (l->fd != -1)
+        (void)close(l->fd);
+    free(l->path);
+    free(l);
+}
 
 static int load_on_control(void *arg)
 {
     struct load *l = arg;
-    return plugin_load_here(l->host, l->name, l->path, l->fd);
+    struct plugin *p = NULL;
+    if (!l->start)
+        return prepare(l->host, l->name, l->path, l->fd, &p);
+    p = plugin_find(l->host, l->name);
+    return p && state_of(p) == PLUGIN_READY ? launch(p) : -ENOENT;
+}
+
+static int load_step(struct host *h, const char *name, const char *path, int fd, bool start)
+{
+    struct load *l = calloc(1, sizeof(*l));
+    if (!l)
+        return err_set(-ENOMEM, "no memory to load plugin '%.64s'", name);
+    *l = (struct load){.host = h, .fd = -1, .start = start};
+    (void)snprintf(l->name, sizeof(l->name), "%s", name);
+    l->path = path ? strdup(path) : NULL;
+    if (fd != -1)
+        l->fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if ((path && !l->path) || (fd != -1 && l->fd == -1)) {
+        load_drop(l);
+        return err_set(-ENOMEM, "no memory or descriptor to load plugin '%.64s'", name);
+    }
+    bool inside;
+    int r = control_call(h, load_on_control, l, load_drop, h->call_ns, &inside);
+    return inside ? give_up(h, name, start ? "start" : "init") : r;
 }
 
 int host_plugin_load(struct host *h, const char *name, const char *path, int fd)
 {
-    struct load l = {.host = h, .name = name, .path = path, .fd = fd};
     if (host_is_off(h))
         return -ESHUTDOWN;
-    return host_on_control(h, load_on_control, &l);
-}
-
-static int load_all_on_control(void *arg)
-{
-    struct load *l = arg;
-    struct plugin *ready[HOST_PLUGINS_MAX];
-    uint32_t n = 0;
-    char name[HOST_NAME_BYTES];
-
-    for (const char *at = l->name; *at && n < HOST_PLUGINS_MAX; at += strspn(at, ", ")) {
-        size_t length = strcspn(at, ", ");
-        (void)snprintf(name, sizeof(name), "%.*s", (int)length, at);
-        at += length;
-        if (!name[0])
-            continue;
-        int r = prepare(l->host, name, NULL, -1, &ready[n]);
-        n += r == 0 ? 1 : 0;
-        if (r < 0) /* the core may have come by memfd, and its plugins come through the door */
-            host_log(l->host, r == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(r));
-    }
-    for (uint32_t i = 0; i < n; i++)
-        (void)launch(ready[i]);
-    return 0;
+    int r = load_step(h, name, path, fd, /* start= */ false);
+    return r < 0 ? r : load_step(h, name, NULL, -1, /* start= */ true);
 }
 
 int host_plugin_load_all(struct host *h, const char *names)
 {
-    struct load l = {.host = h, .name = names};
-    return host_on_control(h, load_all_on_control, &l);
+    char ready[HOST_PLUGINS_MAX][HOST_NAME_BYTES];
+    uint32_t n = 0;
+
+    for (const char *at = names; *at && n < HOST_PLUGINS_MAX; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
+        (void)snprintf(ready[n], sizeof(ready[n]), "%.*s", (int)length, at);
+        at += length;
+        if (!ready[n][0])
+            continue;
+        int r = load_step(h, ready[n], NULL, -1, /* start= */ false);
+        n += r == 0 ? 1 : 0;
+        if (r < 0) /* the core may have come by memfd, and its plugins come through the door */
+            host_log(h, r == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(r));
+    }
+    for (uint32_t i = 0; i < n; i++)
+        (void)load_step(h, ready[i], NULL, -1, /* start= */ true);
+    return 0;
 }
 
 /* ---- stopping ---- */
@@ -477,7 +586,10 @@ static int stop_on_control(void *arg)
     struct host *h = p->host;
 
     err_clear();
+    call_begin(p);
     int r = p->api.stop ? p->api.stop(p->self) : 0;
+    if (!call_end(p))
+        return came_back(p, /* started= */ false, /* made= */ r >= 0);
     if (r < 0) {
         char why[ERR_TEXT_BYTES - 128];
         (void)snprintf(why, sizeof(why), "%s", why_of(r));
@@ -493,6 +605,12 @@ static int stop_on_control(void *arg)
     state_set(p, PLUGIN_STOPPED);
     host_log(h, PROBING_INFO, "plugin %s has stopped", p->name);
     return 0;
+}
+
+/* Plugins live as long as the host. */
+static void keep(void *arg)
+{
+    (void)arg;
 }
 
 int host_plugin_stop(struct host *h, const char *name)
@@ -519,7 +637,9 @@ int host_plugin_stop(struct host *h, const char *name)
         state_set(p, PLUGIN_RUNNING);
         return r;
     }
-    return host_on_control(h, stop_on_control, p);
+    bool inside;
+    r = control_call(h, stop_on_control, p, keep, h->call_ns, &inside);
+    return inside ? give_up(h, name, "stop") : r;
 }
 
 int host_plugins_stop(struct host *h)
@@ -532,12 +652,27 @@ int host_plugins_stop(struct host *h)
         if (state_of(p) != PLUGIN_RUNNING)
             continue;
         int e = host_plugin_stop(h, p->name);
+        if (e < 0 &&
+            state_of(p) ==
+                PLUGIN_FAILED) /* nothing more can be done about it, and nothing waits for it */
+            continue;
         if (e < 0 && r == 0) {
             r = e;
             (void)snprintf(why, sizeof(why), "%s", err_why(e));
         }
     }
     return r < 0 ? err_set(r, "%s", why) : 0;
+}
+
+uint32_t host_plugins_inside(struct host *h, struct buf *ret)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire), found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP)
+            (void)buf_addf(ret, "%s%s", found++ ? ", " : "", p->name);
+    }
+    return found;
 }
 
 void plugins_free(struct host *h)
