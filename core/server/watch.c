@@ -53,15 +53,6 @@ static int add_text(void *arg, const char *data, size_t size)
     return lines ? push_text(t) : 0;
 }
 
-/* Number the next row of a table will get.  Counted by the drain, so what waits in rings is not in
- * it; rows that the store refused have no number. */
-static uint64_t next_row(const struct table *t)
-{
-    uint64_t lost = atomic_load_explicit(&t->lost[TABLE_LOST_STORE], memory_order_relaxed);
-    uint64_t rows = atomic_load_explicit(t->appended, memory_order_relaxed);
-    return rows > lost ? rows - lost : 0;
-}
-
 static int ignore_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
     (void)arg, (void)columns, (void)n;
@@ -74,58 +65,31 @@ static int ignore_rows(void *arg, const struct sql_rows *rows)
     return 0;
 }
 
-/* Reading a table drains the rings first: read nothing, so that next_row() is true for now. */
-static int settle(struct job *j)
+/* Where the table ends now: the statement itself, asked for no row at all, says it. */
+static int find_end(struct job *j, uint64_t *ret_row)
 {
-    struct buf statement;
     struct sql_sink nothing = { .columns = ignore_columns, .rows = ignore_rows };
     struct sql_options o = { .timeout_ns = TICK_TIMEOUT_NS, .from_row = UINT64_MAX };
     struct sql_report report;
-    buf_init(&statement, 256);
-    (void)buf_addf(&statement, "select count(*) from \"%s\".\"%s\"", j->table->schema,
-                   j->table->name);
-    int rc = sql_run(j->peer->server->sql, buf_text(&statement), statement.size, &o, &nothing,
-                     &report);
-    buf_done(&statement);
+    int rc = sql_run(j->peer->server->sql, j->sql, strlen(j->sql), &o, &nothing, &report);
+    if (rc == 0)
+        *ret_row = report.next_row;
     return rc;
 }
 
 static int find_table(struct job *j)
 {
     int rc = sql_followable(j->peer->server->sql, j->sql, strlen(j->sql), &j->table);
+    uint64_t rows = 0;
     if (rc == 0)
         j->table = NULL;
     else if (rc > 0)
-        rc = settle(j);
+        rc = find_end(j, &rows);
     if (rc < 0)
         return rc;
-    if (j->table) {
-        uint64_t rows = next_row(j->table);
-        j->cursor = rows > j->last ? rows - j->last : 0;
-    }
+    j->cursor = j->table && rows > j->last ? rows - j->last : 0;
     j->prepared = true;
     return 0;
-}
-
-/* The writer's sink, and in front of it a look at where the rows end. */
-struct looking_sink {
-    struct sql_sink to;
-    const struct table *table;
-    uint64_t end; /* 0: no row yet */
-};
-
-static int look_columns(void *arg, const struct sql_column *columns, uint32_t n)
-{
-    struct looking_sink *l = arg;
-    return l->to.columns ? l->to.columns(l->to.arg, columns, n) : 0;
-}
-
-static int look_rows(void *arg, const struct sql_rows *rows)
-{
-    struct looking_sink *l = arg;
-    if (l->table && l->end == 0)
-        l->end = next_row(l->table);
-    return l->to.rows(l->to.arg, rows);
 }
 
 static int run_tick(struct job *j)
@@ -142,8 +106,7 @@ static int run_tick(struct job *j)
     rc = sql_writer_new(j->format, 0, add_text, &t, &writer);
     if (rc < 0)
         return rc;
-    struct looking_sink look = { .to = sql_writer_sink(writer), .table = j->table };
-    struct sql_sink sink = { .arg = &look, .columns = look_columns, .rows = look_rows };
+    struct sql_sink sink = sql_writer_sink(writer);
     struct sql_options o = {
         .timeout_ns = TICK_TIMEOUT_NS,
         .cancel = &j->reply.cancelled,
@@ -156,8 +119,10 @@ static int run_tick(struct job *j)
             rc = push_text(&t);
         j->headed = j->table && j->format == SQL_FORMAT_CSV;
     }
-    if (rc == 0 && look.end > j->cursor)
-        j->cursor = look.end; /* no row matched: they are read again, and match no more than now */
+    /* The query itself says where it ended, rows that did not match included: counting what the
+     * drain has written would be another moment than the one the query saw. */
+    if (rc == 0 && j->table && report.next_row > j->cursor)
+        j->cursor = report.next_row;
     sql_writer_free(writer);
     buf_done(&t.text);
     return rc;

@@ -21,6 +21,7 @@
 #define HELD_BYTES (64u << 20)   /* at most this much of them */
 #define PIECE_BYTES (256u << 20) /* of one write: a batch of long texts */
 #define CELL_LETTERS 200         /* a longer text is cut in a table */
+#define TEXT_LETTERS 16          /* a column of texts is not made narrower than this */
 
 struct sql_writer {
     enum sql_format format;
@@ -256,6 +257,16 @@ static uint32_t letters(const char *text)
     return n;
 }
 
+/* Bytes of its first n letters. */
+static uint32_t bytes_of(const char *text, uint32_t n)
+{
+    uint32_t i = 0;
+    for (uint32_t k = 0; text[i]; i++)
+        if (is_start(text[i]) && k++ == n)
+            break;
+    return i;
+}
+
 /* One line a row: control characters are written as escapes, very long texts are cut. */
 static void add_shown(struct buf *b, const char *text, uint32_t size)
 {
@@ -303,14 +314,40 @@ static void add_line(struct sql_writer *w, struct buf *line)
 static void add_cell(struct sql_writer *w, struct buf *line, uint32_t c, const char *text,
                      bool right)
 {
-    uint32_t n = letters(text);
+    uint32_t n = letters(text), size = (uint32_t)strlen(text);
+    const char *dots = "";
+    if (w->wide && n > w->widths[c] && w->types[c] == SQL_TEXT && w->widths[c] >= TEXT_LETTERS) {
+        size = bytes_of(text, w->widths[c] - 3);
+        n = w->widths[c];
+        dots = "...";
+    }
     int pad = n < w->widths[c] ? (int)(w->widths[c] - n) : 0;
-    (void)buf_addf(line, "%s%*s%s%*s", c ? " | " : " ", right ? pad : 0, "", text, right ? 0 : pad,
-                   "");
+    (void)buf_addf(line, "%s%*s%.*s%s%*s", c ? " | " : " ", right ? pad : 0, "", (int)size, text,
+                   dots, right ? 0 : pad, "");
+}
+
+/* Make the widest columns of text narrower until a line fits, rather than lose the last columns. */
+static void fit(struct sql_writer *w)
+{
+    uint64_t sum = 1;
+    for (uint32_t c = 0; c < w->n; c++)
+        sum += w->widths[c] + (c ? 3 : 0);
+    while (w->wide && sum > w->wide) {
+        uint32_t widest = w->n;
+        for (uint32_t c = 0; c < w->n; c++)
+            if (w->types[c] == SQL_TEXT && w->widths[c] > TEXT_LETTERS &&
+                (widest == w->n || w->widths[c] > w->widths[widest]))
+                widest = c;
+        if (widest == w->n)
+            return;
+        w->widths[widest]--;
+        sum--;
+    }
 }
 
 static void add_header(struct sql_writer *w)
 {
+    fit(w);
     struct buf line;
     buf_init(&line, PIECE_BYTES);
     for (uint32_t c = 0; c < w->n; c++)
@@ -392,7 +429,10 @@ static int keep_columns(struct sql_writer *w, const struct sql_column *columns, 
     w->n = n;
     for (uint32_t c = 0; c < n; c++) {
         const char *unit = sql_unit_name(columns[c].unit);
-        bool show = w->format == SQL_FORMAT_TABLE && unit[0] && columns[c].unit != PROBING_COUNT;
+        /* Times are shown as times, whatever they are counted in. */
+        bool timed = columns[c].type == SQL_TIMESTAMP || columns[c].type == SQL_INTERVAL;
+        bool show = w->format == SQL_FORMAT_TABLE && unit[0] && !timed &&
+                    columns[c].unit != PROBING_COUNT;
         size_t size = strlen(columns[c].name) + 16;
         w->names[c] = malloc(size);
         if (!w->names[c])

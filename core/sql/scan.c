@@ -326,6 +326,12 @@ bool sql_is_scan(const struct op *op, const struct table **ret_table)
     return true;
 }
 
+uint64_t sql_scan_end(const struct op *op)
+{
+    const struct scan *s = op->state;
+    return op->next == next_stored && s->stored ? store_scan_end(s->stored) : 0;
+}
+
 void sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value)
 {
     while (op->next != next_stored) { /* through renamings of views and subqueries */

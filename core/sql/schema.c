@@ -93,7 +93,8 @@ static int make_tables(struct query *q, const char *alias, struct op **ret)
     for (; v && rc == 0; v = v->next)
         rc = put(&m, (const char *const[]){"probing", v->schema, v->name, "VIEW", v->doc}, NULL);
     for (size_t i = 0; i < sizeof(own_tables) / sizeof(*own_tables) && rc == 0; i++)
-        rc = put(&m,
+        if (!tables_find(q->s->tables, "information_schema", own_tables[i])) /* listed above */
+            rc = put(&m,
                  (const char *const[]){"probing", "information_schema", own_tables[i], "COMPUTED",
                                        "about the tables themselves"},
                  NULL);
@@ -209,6 +210,8 @@ int sql_scan_schema(struct query *q, const char *name, const char *alias, struct
 {
     static int (*const makers[])(struct query *, const char *, struct op **) = {
         make_tables, make_columns, make_schemata, make_settings};
+    if (tables_find(q->s->tables, "information_schema", name))
+        return 0; /* somebody has a better one; the dead have only ours */
     for (size_t i = 0; i < sizeof(own_tables) / sizeof(*own_tables); i++)
         if (strcasecmp(name, own_tables[i]) == 0)
             return makers[i](q, alias ? alias : own_tables[i], ret);

@@ -268,6 +268,14 @@ static void count_lost(struct query *q, struct sql_report *report)
     }
 }
 
+/* The scan a plan of rows as they come stands on, or whatever else is there. */
+static const struct op *row_source(const struct op *op)
+{
+    while (strcmp(op->name, "project") == 0 || strcmp(op->name, "filter") == 0)
+        op = op->child;
+    return op;
+}
+
 int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
             const struct sql_sink *sink, struct sql_report *ret)
 {
@@ -285,6 +293,8 @@ int sql_run(struct sql *s, const char *text, size_t size, const struct sql_optio
         rc = give_rows(&q, op, sink, &report);
     if (rc == 0)
         count_lost(&q, &report);
+    if (rc == 0 && !report.cut)
+        report.next_row = sql_scan_end(row_source(op));
     sql_query_done(&q);
     report.elapsed_ns = clock_monotonic() - begin;
     if (rc == 0 && ret)
@@ -305,9 +315,7 @@ int sql_followable(struct sql *s, const char *text, size_t size, const struct ta
     rc = sql_parse(&q.mem, text, size, &st);
     if (rc == 0 && st.kind == STATEMENT_SELECT && !st.explain) {
         rc = sql_plan_select(&q, st.select, NULL, &op);
-        while (rc == 0 && (strcmp(op->name, "project") == 0 || strcmp(op->name, "filter") == 0))
-            op = op->child;
-        if (rc == 0 && !q.subqueries && sql_is_scan(op, &table))
+        if (rc == 0 && !q.subqueries && sql_is_scan(row_source(op), &table))
             rc = 1;
     }
     sql_query_done(&q);

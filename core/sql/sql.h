@@ -83,6 +83,9 @@ struct sql_report {
     uint64_t elapsed_ns;
     uint64_t lost; /* rows lost by the tables asked, at any time: the answer is not whole */
     bool cut;      /* max_rows was reached */
+    /* Of a followable statement: the number of the row after the last one it looked at, the next
+     * run's from_row.  0: not one, or cut. */
+    uint64_t next_row;
     const char *lost_table; /* "python.torch_trace", NULL: none; static or owned by the table */
 };
 
@@ -102,8 +105,8 @@ enum sql_format { SQL_FORMAT_TABLE, SQL_FORMAT_JSON, SQL_FORMAT_JSONL, SQL_FORMA
 int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names the ones there are */
 
 /* A writer of one format: give its sink to sql_run(), then finish.  Bytes go to `write` (0 or
- * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: cut the
- * lines at the terminal's width, 0: never.  JSON: {"columns":[{"name","type","unit"}],
+ * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: make
+ * columns of texts narrower and cut the lines at the terminal's width, 0: never.  JSON: {"columns":[{"name","type","unit"}],
  * "rows":[[...]],"row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}; JSONL: one object a line; NULL
  * is null; timestamps are ISO 8601 UTC with nanoseconds as text; in TABLE and CSV NULL is empty
  * (in CSV an empty text is ""). */

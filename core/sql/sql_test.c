@@ -379,6 +379,25 @@ TEST(writers_write)
     buf_done(&out);
 }
 
+TEST(a_table_fits_the_terminal)
+{
+    const char *text =
+        "select replace('xxxxxxxxxx', 'x', 'abcdefghi') as long, 5 as n, 'short' as s";
+    struct sql_report report;
+    struct sql_writer *w;
+    struct buf out;
+    buf_init(&out, 1 << 20);
+    if (!CHECK_INT(sql_writer_new(SQL_FORMAT_TABLE, 60, add_bytes, &out, &w), 0))
+        return;
+    struct sql_sink sink = sql_writer_sink(w);
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
+    CHECK_INT(sql_writer_finish(w, &report), 0);
+    CHECK(strstr(buf_text(&out), "... | 5 | short\n") != NULL);
+    CHECK(strchr(buf_text(&out), '\n') - buf_text(&out) <= 60);
+    sql_writer_free(w);
+    buf_done(&out);
+}
+
 TEST(describes_itself)
 {
     CHECK_STR(ask("describe torch_trace"),
@@ -387,6 +406,12 @@ TEST(describes_itself)
     CHECK_STR(ask("select table_name, table_type from information_schema.tables where "
                   "table_schema <> 'information_schema' order by 1"),
               "memory_usage,VIEW;torch_trace,COMPUTED");
+    /* A table of the host's takes the place of the engine's own, it is not there twice. */
+    CHECK_STR(ask("select count(*), max(local_step) from information_schema.df_settings"),
+              "1000,99");
+    CHECK_STR(ask("select count(*) from information_schema.tables where table_name = "
+                  "'df_settings'"),
+              "1");
     CHECK(strstr(ask("explain select module from torch_trace where step > 3 limit 2"), "filter") !=
           NULL);
     const struct table *t = NULL;
@@ -412,8 +437,11 @@ TEST(memory_may_fail_anywhere)
 
 int main(void)
 {
+    struct probing_table_desc settings = desc;
     struct table *t;
+    settings.name = "information_schema.df_settings";
     if (tables_new(&tables) || tables_add(tables, "python", &desc, NULL, &t) ||
+        tables_add(tables, "information_schema", &settings, NULL, &t) ||
         sql_new(tables, NULL, &engine) ||
         sql_add_view(engine, "memory_usage",
                      "select ts as timestamp, allocated as memory_mb from python.torch_trace",
@@ -431,6 +459,7 @@ int main(void)
     RUN(a_small_stack_is_enough);
     RUN(limits_stop_a_query);
     RUN(writers_write);
+    RUN(a_table_fits_the_terminal);
     RUN(describes_itself);
     RUN(memory_may_fail_anywhere);
     sql_free(engine);

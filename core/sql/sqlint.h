@@ -358,6 +358,8 @@ int sql_scan_rowset(struct query *q, struct rowset *rows, struct col *cols, stru
 /* Tell the scan below that only rows with column `compare` value count. */
 void sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value);
 bool sql_is_scan(const struct op *op, const struct table **ret_table);
+/* Of a stored table's scan that ran: the number of the row after its last, 0: it did not run. */
+uint64_t sql_scan_end(const struct op *op);
 
 int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op **ret);
 int sql_project(struct op *child, struct expr **exprs, struct col *cols, uint32_t n,

@@ -131,6 +131,17 @@ TEST(some_can_be_followed)
     const char *yes = "select n * 2, name from t.rows where n > 3";
     const char *no = "select count(*) from t.rows",
                *sub = "select 1 from t.rows where n > (select 1)";
+    struct sql_options o = {.from_row = UINT64_MAX};
+    struct sql_sink nothing = {.arg = NULL};
+    struct sql_report report;
+    CHECK_INT(sql_run(engine, yes, strlen(yes), &o, &nothing, &report), 0);
+    CHECK_INT(report.rows, 0);
+    CHECK_INT(report.next_row, store_next_row(store, table));
+    o.from_row = 7;
+    CHECK_INT(sql_run(engine, yes, strlen(yes), &o, &nothing, &report), 0);
+    CHECK_INT(report.next_row, store_next_row(store, table));
+    CHECK_INT(sql_run(engine, no, strlen(no), &o, &nothing, &report), 0);
+    CHECK_INT(report.next_row, 0);
     CHECK_INT(sql_followable(engine, yes, strlen(yes), &t), 1);
     CHECK(t == table);
     CHECK_INT(sql_followable(engine, no, strlen(no), &t), 0);
