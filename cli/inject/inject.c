@@ -198,7 +198,7 @@ static void memfd_path(const struct target *t, char *ret_path, size_t size)
     (void)snprintf(ret_path, size, "/proc/self/fd/%s%d", dots, t->fd);
 }
 
-/* Where the target has no /proc or no memfd: a file that is unlinked as soon as it is loaded. */
+/* Where the target has no memfd: a file that is unlinked as soon as it is loaded. */
 static int make_file(struct target *t, const struct library *l, char *ret_path, size_t size)
 {
     static const char *const folders[] = {"/dev/shm", "/tmp", "/var/tmp"};
@@ -220,8 +220,7 @@ static int make_file(struct target *t, const struct library *l, char *ret_path, 
                    : err_set(rc,
                              "process %d takes neither a memfd (%s) nor a file in /dev/shm, /tmp "
                              "or /var/tmp (%s)",
-                             t->pid, t->memfd_error ? strerror(-t->memfd_error) : "no /proc",
-                             strerror(-rc));
+                             t->pid, strerror(-t->memfd_error), strerror(-rc));
 }
 
 static bool has_proc(const struct target *t)
@@ -232,17 +231,27 @@ static bool has_proc(const struct target *t)
     return lstat(path, &st) == 0;
 }
 
-static int loader_error(struct target *t)
+/* What may be done about a reason of the loader's. */
+static const char *loader_remedy(const char *text)
 {
-    char text[400] = "";
+    if (strstr(text, "GLIBC_"))
+        return "; use a release build of probing, made for old glibc";
+    if (strstr(text, "failed to map") || strstr(text, "annot allocate"))
+        return "; it has no memory left: raise its limit (prlimit --as, its cgroup)";
+    return "";
+}
+
+static int loader_error(struct target *t, const char *path)
+{
+    char text[600] = "";
     uint64_t at = 0;
     if (t->dlerror && tracee_call(t, t->dlerror, (uint64_t[4]){0}, &at) == 0 && at)
         (void)stack_read_some(t->view, at, text, sizeof text - 1);
     text[strcspn(text, "\n")] = '\0';
+    size_t n = strlen(path);
+    const char *words = strncmp(text, path, n) == 0 && text[n] == ':' ? text + n + 2 : text;
     return err_set(-ELIBACC, "process %d cannot load the library: %s%s", t->pid,
-                   text[0] ? text : "its loader gives no reason",
-                   strstr(text, "GLIBC_") ? "; use a release build of probing, made for old glibc"
-                                          : "");
+                   words[0] ? words : "its loader gives no reason", loader_remedy(words));
 }
 
 /* dlopen in the target.  Its handle is a struct link_map, which begins with the load address. */
@@ -257,7 +266,7 @@ static int load(struct target *t, const struct library *l, const char *path, uin
     if (rc < 0)
         return rc;
     if (!handle)
-        return loader_error(t);
+        return loader_error(t, path);
     if (stack_read(t->view, handle, &bias, sizeof bias) < 0 || bias % 4096)
         return err_set(-ENOEXEC, "the loader of process %d is of an unknown kind", t->pid);
     *ret_start = bias + l->start;
@@ -302,7 +311,7 @@ static int take_thread(struct target *t)
 /* With the library's bytes in a file that the target can open; the thread runs meanwhile. */
 static int bring_file(struct target *t, const struct library *l, char *ret_path, size_t size)
 {
-    int rc = has_proc(t) ? make_memfd(t) : 0;
+    int rc = make_memfd(t);
     if (rc < 0)
         return rc;
     tracee_release(t);
@@ -369,7 +378,12 @@ static int prepare(struct target *t)
     t->mem = open(path, O_RDWR | O_CLOEXEC);
     if (t->mem == -1 && (errno == EACCES || errno == EPERM))
         return check_permission(t, -errno);
-    return find_places(t);
+    rc = find_places(t);
+    if (rc == 0 && !has_proc(t))
+        rc = err_set(-ENOENT,
+                     "process %d sees no /proc, which the core lives on; mount one in its root",
+                     t->pid);
+    return rc;
 }
 
 static void done(struct target *t)

@@ -477,7 +477,8 @@ TEST(survives_the_death_of_the_command)
         CHECK(comes_to(pid, "TracerPid:\t0"));
         nap(10 * NS_PER_MS); /* the next thread may be tried */
         check_goes_on(pid);
-        CHECK_INT(lines_of(pid, "status", "Threads:\t2"), lines_of(pid, "maps", "memfd:probing-core") > 0);
+        CHECK_INT(lines_of(pid, "status", "Threads:\t2"),
+                  lines_of(pid, "maps", "memfd:probing-core") > 0);
         end(pid);
     }
 }

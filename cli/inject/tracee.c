@@ -82,6 +82,18 @@ static int set_registers(struct target *t, const arch_registers *r)
     return ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? gone(t) : 0;
 }
 
+/* The kernel says EPERM also of a thread that ends, and of one that somebody else traces. */
+static int why_not_seized(const struct target *t, pid_t tid, int code)
+{
+    char state[16], tracer[16];
+    if (code == ESRCH || !target_status(t->pid, tid, "State", state, sizeof state) ||
+        state[0] == 'Z' || state[0] == 'X')
+        return -ESRCH;
+    if (target_status(t->pid, tid, "TracerPid", tracer, sizeof tracer) && strcmp(tracer, "0") != 0)
+        return -EBUSY;
+    return -EPERM;
+}
+
 int tracee_seize(struct target *t, pid_t tid)
 {
     t->tid = tid;
@@ -89,7 +101,7 @@ int tracee_seize(struct target *t, pid_t tid)
     /* With the thread's seccomp filter suspended, our calls in it are neither refused nor fatal. */
     if (ptrace(PTRACE_SEIZE, tid, NULL, PTRACE_O_SUSPEND_SECCOMP) == -1 &&
         ptrace(PTRACE_SEIZE, tid, NULL, NULL) == -1)
-        return errno == ESRCH ? -ESRCH : -EPERM;
+        return why_not_seized(t, tid, errno);
     t->seized = true;
     return 0;
 }
@@ -516,6 +528,13 @@ int tracee_find_any(struct target *t)
     return -EAGAIN;
 }
 
+/* Two commands at once: the other one is done in a moment. */
+static void wait_for_the_other(struct target *t, pid_t tid)
+{
+    (void)snprintf(t->why_unsafe, sizeof t->why_unsafe, "somebody else traces thread %d", tid);
+    nap(2 * NS_PER_MS);
+}
+
 int tracee_find(struct target *t)
 {
     static struct candidate list[THREADS_MAX];
@@ -528,6 +547,10 @@ int tracee_find(struct target *t)
             rc = try_thread(t, list[i].tid, n == 1 ? NS_PER_S : SLICE_NS);
             if (rc == 0 || rc == -EINTR || rc == -ESTALE)
                 return rc;
+            if (rc == -EBUSY)
+                wait_for_the_other(t, list[i].tid);
+            if (interrupted())
+                return err_set(-EINTR, "interrupted; nothing was done to process %d", t->pid);
             refused += rc == -EPERM;
             if (refused == n || (rc == -EPERM && list[i].tid == t->pid))
                 return check_permission(t, rc);

@@ -24,9 +24,9 @@ extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t space, unw_word_t
                                               unw_dyn_info_t *table, unw_proc_info_t *ret,
                                               int need_info, void *arg);
 
-/* libunwind (seen in 1.6.2) opens a pipe at its first use, to try addresses of its own process with, and never
- * closes it.  We read memory ourselves (access_mem), so in libprobing.so this takes its place (see
- * --wrap in core/SConscript).  Can go when /proc/PID/fd shows no pipe without it. */
+/* libunwind (seen in 1.6.2) opens a pipe at its first use, to try addresses of its own process
+ * with, and never closes it.  We read memory ourselves (access_mem), so in libprobing.so this takes
+ * its place (see --wrap in core/SConscript).  Can go when /proc/PID/fd shows no pipe without it. */
 #define WRAPPED(name) WRAPPED_AGAIN(name)
 #define WRAPPED_AGAIN(name) __wrap_##name
 void WRAPPED(UNW_OBJ(init_mem_validate))(void);

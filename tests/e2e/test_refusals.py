@@ -1,0 +1,316 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that cannot be entered, or only with care: one line that says why, or it works; and the
+process is alive and as it was afterwards."""
+import ctypes
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+
+import pytest
+
+from world import CLI, CORE, wait_for
+
+IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+NOBODY = 65534
+
+PAUSE = '#include <unistd.h>\n#include <stdio.h>\nint main(void) { puts("ready"); ' \
+        'fflush(stdout); for (;;) pause(); }\n'
+
+# Without any library: even a machine with no 32-bit libc can make one.
+PAUSE_32 = 'void _start(void) { for (;;) __asm__ volatile("int $0x80" : : "a"(29)); }\n'
+
+TRACER = """
+import ctypes, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.ptrace(0x4206, int(sys.argv[1]), None, None) == 0
+print("tracing")
+time.sleep(600)
+"""
+
+# prctl(PR_SET_NO_NEW_PRIVS), then a filter: memfd_create gives what argv says, all else is allowed.
+FILTERED = """
+import ctypes, struct, sys, time
+libc = ctypes.CDLL(None, use_errno=True)
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, %d), (0x06, 0, 0, %d), (0x06, 0, 0, 0x7fff0000)]
+text = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *c) for c in code))
+class Program(ctypes.Structure):
+    _fields_ = [("n", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+program = Program(len(code), ctypes.cast(text, ctypes.c_void_p))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0
+print("ready")
+while True: time.sleep(0.05)
+"""
+MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}[os.uname().machine]
+ERRNO_EPERM, KILL_PROCESS = 0x00050001, 0x80000000
+
+
+def refused(done, *words):
+    """One line on stderr with all `words`, exit code 1."""
+    assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    for word in words:
+        assert word in lines[0], done.stderr
+
+
+def compiled(world, source, *flags, compiler="cc"):
+    """Path of a program, or the test is skipped: this machine cannot make such a one."""
+    text, program = world.tmp / "program.c", world.tmp / "program"
+    text.write_text(source)
+    if not shutil.which(compiler):
+        pytest.skip("no %s here" % compiler)
+    done = subprocess.run([compiler, str(text), "-o", str(program), *flags],
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        pytest.skip("%s %s: %s" % (compiler, " ".join(flags), done.stderr.splitlines()[-1]))
+    return str(program)
+
+
+def as_it_was(target):
+    """Alive, traced by nobody, with no code, thread or descriptor of ours."""
+    assert target.alive()
+    with open("/proc/%d/maps" % target.pid) as maps:
+        assert "probing" not in maps.read()
+    with open("/proc/%d/status" % target.pid) as status:
+        assert "TracerPid:\t0" in status.read()
+    folder = "/proc/%d/fd/" % target.pid
+    assert not [f for f in os.listdir(folder) if "probing" in os.readlink(folder + f)]
+
+
+def works(target, **kwargs):
+    done = target.probing("inject", **kwargs)
+    assert done.returncode == 0, done.stderr
+    assert target.rows("select 1", **kwargs) == [[1]]
+    assert target.probing("eject", **kwargs).returncode == 0
+    assert target.alive()
+
+
+# ---- other kinds of program ----
+
+def test_static_program(world):
+    target = world.start(compiled(world, PAUSE, "-static"))
+    target.wait_line("ready")
+    refused(target.probing("inject"), str(target.pid), "static", "dynamically")
+    as_it_was(target)
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="there is no such program here")
+def test_32_bit_program(world):
+    target = world.start(compiled(world, PAUSE_32, "-m32", "-nostdlib", "-static", "-fno-pic"))
+    wait_for(lambda: os.readlink("/proc/%d/exe" % target.pid).endswith("program"), "exec")
+    refused(target.probing("inject"), str(target.pid), "32-bit")
+    as_it_was(target)
+
+
+def test_musl_program(world):
+    target = world.start(compiled(world, PAUSE, compiler="musl-gcc"))
+    target.wait_line("ready")
+    refused(target.probing("inject"), str(target.pid), "musl")
+    as_it_was(target)
+
+
+def test_dynamic_program_that_is_no_python(world):
+    target = world.start(compiled(world, PAUSE))
+    target.wait_line("ready")
+    works(target)
+
+
+# ---- other states ----
+
+def test_zombie(world):
+    gone = subprocess.Popen(["/bin/true"])
+    wait_for(lambda: "Z (zombie)" in open("/proc/%d/status" % gone.pid).read(), "a zombie")
+    refused(world.probing("-t", str(gone.pid), "inject"), str(gone.pid))
+    gone.wait()
+
+
+def test_kernel_thread(world):
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            flags = int(open("/proc/%s/stat" % pid).read().rpartition(")")[2].split()[6])
+        except OSError:
+            continue
+        if flags & 0x00200000:
+            break
+    else:
+        pytest.skip("no kernel thread is seen here")
+    refused(world.probing("-t", pid, "inject"), pid, "kernel thread")
+
+
+def test_already_traced(world):
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    tracer = world.start(sys.executable, "-u", "-c", TRACER, str(target.pid))
+    tracer.wait_line("tracing")
+    refused(target.probing("inject"), "already traced", str(tracer.pid), "python")
+    tracer.kill()
+    works(target)
+
+
+def test_stopped(world):
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    target.process.send_signal(19)
+    done = target.probing("inject")
+    assert done.returncode == 0 and "kill -CONT" in done.stdout
+    assert re.search(r"State:\s+T", open("/proc/%d/status" % target.pid).read())
+    target.process.send_signal(18)
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "an answer")
+
+
+@ROOT_ONLY
+def test_undumpable(world):
+    target = world.python("import ctypes\nctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n" + IDLE)
+    target.wait_line("ready")
+    works(target)
+
+
+def test_256_threads(world):
+    target = world.python("import threading, time\n"
+                          "for _ in range(255): threading.Thread(target=time.sleep, args=(600,), "
+                          "daemon=True).start()\n" + IDLE)
+    target.wait_line("ready")
+    works(target)
+
+
+def test_file_replaced_under_the_process(world):
+    """An upgrade unlinks the program and its libraries while it runs."""
+    python = shutil.copy(os.path.realpath(sys.executable), world.tmp / "python-old")
+    library = world.tmp / "libm.so.6"
+    shutil.copy(next(line.split()[-1] for line in open("/proc/self/maps") if "libm.so.6" in line
+                     or "libm-2" in line), library)
+    target = world.python(IDLE, python=str(python), env={
+        "LD_LIBRARY_PATH": "%s:%s" % (world.tmp, os.path.join(sys.base_prefix, "lib")),
+        "PYTHONHOME": sys.base_prefix})
+    target.wait_line("ready")
+    os.unlink(python)
+    os.unlink(library)
+    works(target)
+
+
+# ---- other users, namespaces, filters ----
+
+def other_user(world, source):
+    """Its data goes to the default place, where that user may write."""
+    target = world.start("setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups",
+                         "env", "-u", "PROBING_DATA_DIR", "HOME=/", "/usr/bin/python3", "-u", "-c",
+                         source)
+    target.wait_line("ready")
+    return target
+
+
+@ROOT_ONLY
+def test_root_enters_a_process_of_another_user(world):
+    target = other_user(world, IDLE)
+    works(target)
+
+
+@ROOT_ONLY
+@pytest.mark.parametrize("action", (ERRNO_EPERM, KILL_PROCESS), ids=("errno", "kill"))
+def test_seccomp_without_memfd(world, action):
+    """Root suspends the filter while it works in the thread."""
+    target = world.python(FILTERED % (MEMFD_CREATE, action))
+    target.wait_line("ready")
+    works(target)
+
+
+@ROOT_ONLY
+def test_own_mount_and_pid_namespace(world):
+    """A container, entered from outside by the pid that it has there."""
+    starter = world.start(
+        "unshare", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c",
+        "mount -t tmpfs none /tmp; mkdir /tmp/in; PROBING_DATA_DIR=/tmp/in "
+        "exec /usr/bin/python3 -u -c \"$0\"", IDLE)
+    starter.wait_line("ready")
+    children = "/proc/%d/task/%d/children" % (starter.pid, starter.pid)
+    pid = open(children).read().split()[0]
+    done = world.probing("-t", pid, "inject")
+    assert done.returncode == 0, done.stderr
+    assert "data: /tmp/in/" in done.stdout
+    done = world.probing("-t", pid, "query", "--format", "json", "select 40 + 2")
+    assert "42" in done.stdout, done.stderr
+    assert world.probing("-t", pid, "eject").returncode == 0
+    os.kill(int(pid), 9)
+
+
+@ROOT_ONLY
+def test_no_proc(world):
+    target = world.start("unshare", "--mount", "sh", "-c",
+                         "mount -t tmpfs none /proc; exec /usr/bin/python3 -u -c \"$0\"", IDLE)
+    target.wait_line("ready")
+    refused(target.probing("inject"), str(target.pid), "/proc")
+    as_it_was(target)
+
+
+# ---- no room ----
+
+def test_no_descriptor_left(world):
+    target = world.python("import os, resource\n"
+                          "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+                          "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
+                          "held = []\n"
+                          "try:\n"
+                          "    while True: held.append(os.open('/dev/null', os.O_RDONLY))\n"
+                          "except OSError: pass\n" + IDLE)
+    target.wait_line("ready")
+    refused(target.probing("inject"), str(target.pid), "descriptor", "prlimit")
+    as_it_was(target)
+    hard = resource.prlimit(target.pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(target.pid, resource.RLIMIT_NOFILE, (256, hard))
+    works(target)
+
+
+def test_few_descriptors_left(world):
+    """Enough to come in, too few to live on: it leaves again and says so."""
+    target = world.python("import os, resource\n"
+                          "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+                          "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
+                          "held = []\n"
+                          "try:\n"
+                          "    while True: held.append(os.open('/dev/null', os.O_RDONLY))\n"
+                          "except OSError: pass\n"
+                          "for fd in held[-3:]: os.close(fd)\n" + IDLE)
+    target.wait_line("ready")
+    before = len(os.listdir("/proc/%d/fd" % target.pid))
+    refused(target.probing("inject"), "could not start", "open files")
+    wait_for(lambda: len(os.listdir("/proc/%d/fd" % target.pid)) == before, "closed descriptors")
+    assert target.alive()
+
+
+def test_little_address_space(world):
+    """Too little for the core: it says so, or does with less; the program goes on."""
+    target = world.python("import resource\n"
+                          "size = int(open('/proc/self/statm').read().split()[0]) * 4096\n"
+                          "resource.setrlimit(resource.RLIMIT_AS, (size + (1 << 20),) * 2)\n"
+                          + IDLE)
+    target.wait_line("ready")
+    done = target.probing("inject")
+    refused(done, str(target.pid), "memory")
+    assert target.alive()
+
+
+def test_data_directory_that_cannot_be_made(world):
+    target = world.python(IDLE, env={"PROBING_DATA_DIR": "/proc/nowhere"})
+    target.wait_line("ready")
+    begin = time.monotonic()
+    refused(target.probing("inject"), "could not start", "/proc/nowhere")
+    assert time.monotonic() - begin < 5
+    assert target.alive()
+
+
+@ROOT_ONLY
+def test_data_directory_without_room(world):
+    target = world.start("unshare", "--mount", "sh", "-c",
+                         "mount -t tmpfs -o size=64k none /mnt; mount -t tmpfs -o size=4k none "
+                         "/dev/shm; PROBING_DATA_DIR=/mnt exec /usr/bin/python3 -u -c \"$0\"", IDLE)
+    target.wait_line("ready")
+    begin = time.monotonic()
+    refused(target.probing("inject"), "could not start", "room")
+    assert time.monotonic() - begin < 5
+    assert target.alive()
