@@ -403,7 +403,9 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_BLOCK, &all, &kept);
     t->deadline_ns = clock_monotonic() + t->timeout_ns;
-    int rc = tracee_find(t);
+    int rc = t->present_start ? 0 : filter_check(t);
+    if (rc == 0)
+        rc = tracee_find(t);
     if (rc == 0 && !o->dry_run)
         rc = use_thread(t, l, settings);
     (void)snprintf(why, sizeof why, "%s", rc < 0 ? err_text() : "");

@@ -18,6 +18,7 @@
 
 /* One unit, because a unit test is linked with libcore.a alone. */
 #include "cli/inject/check.c"
+#include "cli/inject/filter.c"
 #include "cli/inject/find.c"
 #include "cli/inject/inject.c"
 #include "cli/inject/library.c"

@@ -107,6 +107,10 @@ bool target_status(pid_t pid, pid_t tid, const char *field, char *ret, size_t si
 /* find.c */
 int find_places(struct target *t);
 
+/* filter.c */
+int filter_check(
+    struct target *t); /* -EPERM: its seccomp filter would kill it for the core's calls */
+
 /* safe.c */
 bool place_is_safe(struct target *t);
 bool in_restartable_sequence(struct target *t);

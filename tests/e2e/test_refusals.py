@@ -8,6 +8,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 
 import pytest
@@ -46,7 +47,7 @@ assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0
 print("ready")
 while True: time.sleep(0.05)
 """
-MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}[os.uname().machine]
+MEMFD_CREATE, LISTEN = {"x86_64": (319, 50), "aarch64": (279, 201)}[os.uname().machine]
 ERRNO_EPERM, KILL_PROCESS = 0x00050001, 0x80000000
 
 
@@ -205,6 +206,17 @@ def other_user(world, source):
     return target
 
 
+def as_nobody(target, *words):
+    """The command as that user, from a directory open to all: pytest's own are not."""
+    with tempfile.TemporaryDirectory() as place:
+        os.chmod(place, 0o755)
+        for file in (CLI, CORE):
+            shutil.copy(file, place)
+        return subprocess.run(["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY,
+                               "--clear-groups", place + "/probing", "-t", str(target.pid), *words],
+                              capture_output=True, text=True, cwd="/")
+
+
 @ROOT_ONLY
 def test_root_enters_a_process_of_another_user(world):
     target = other_user(world, IDLE)
@@ -212,12 +224,29 @@ def test_root_enters_a_process_of_another_user(world):
 
 
 @ROOT_ONLY
-@pytest.mark.parametrize("action", (ERRNO_EPERM, KILL_PROCESS), ids=("errno", "kill"))
-def test_seccomp_without_memfd(world, action):
+def test_seccomp_refuses_memfd(world):
     """Root suspends the filter while it works in the thread."""
-    target = world.python(FILTERED % (MEMFD_CREATE, action))
+    target = world.python(FILTERED % (MEMFD_CREATE, ERRNO_EPERM))
     target.wait_line("ready")
     works(target)
+
+
+@ROOT_ONLY
+def test_seccomp_kills(world):
+    """The filter is read, and what it would kill for is named."""
+    target = world.python(FILTERED % (LISTEN, KILL_PROCESS))
+    target.wait_line("ready")
+    refused(target.probing("inject"), str(target.pid), "seccomp", "listen()")
+    as_it_was(target)
+
+
+@ROOT_ONLY
+def test_seccomp_unreadable(world):
+    """Who may not read the filter does not try it out."""
+    target = other_user(world, FILTERED % (LISTEN, KILL_PROCESS))
+    done = as_nobody(target, "inject")
+    refused(done, str(target.pid), "seccomp", "sudo")
+    as_it_was(target)
 
 
 @ROOT_ONLY
