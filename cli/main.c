@@ -47,6 +47,10 @@ static const struct command COMMANDS[] = {
      "probing -t 4242 tables"},
     {"describe", NULL, "[--format F] TABLE", "columns of a table, their units and meaning", true,
      command_query, "probing -t 4242 describe python.torch_trace"},
+    {"export", NULL, "--format csv|jsonl|arrow|perfetto|chrome|parquet [-o FILE] [--table T | SQL]",
+     "a table or an answer into a file; perfetto and chrome: a trace, of torch's modules if no "
+     "other",
+     true, command_export, "probing -t 4242 export --format perfetto -o trace.json"},
     {"plugin", NULL, "list | load NAME|FILE | stop NAME", "plugins: list, load, stop", true,
      command_plugin, "probing -t 4242 plugin load torch"},
     {"config", NULL, "[list] | get NAME | set NAME VALUE | NAME=VALUE", "settings, live", true,

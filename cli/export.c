@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/export.c - `export`: a table or an answer into a file, of the living and the dead.
+ *
+ * One thread.  CSV and JSON lines are taken as the engine writes them; the other formats are made
+ * here of its JSON, so that both kinds of target go the same way.  The file appears under its name
+ * when it is whole, never before.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cli/export.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/sql/sql.h"
+#include "core/store/store.h"
+#include "sdk/client/client.h"
+
+#define TRACE_TABLE "python.torch_trace"
+#define PROGRESS_EACH (NS_PER_S / 4)
+
+enum format {
+    FORMAT_CSV,
+    FORMAT_JSONL,
+    FORMAT_ARROW,
+    FORMAT_PERFETTO,
+    FORMAT_CHROME,
+    FORMAT_PARQUET
+};
+static const char *const formats[] = {"csv", "jsonl", "arrow", "perfetto", "chrome", "parquet"};
+#define N_FORMATS (sizeof formats / sizeof formats[0])
+
+struct export
+{
+    enum format format;
+    const char *table, *sql, *path;
+    uint64_t timeout_ns;
+    char temporary[4096]; /* "": standard output */
+    FILE *file;
+    struct export_writer writer;
+    struct export_reader *reader; /* NULL: bytes go to the file as they are */
+    struct buf out;
+    uint64_t bytes, told_at;
+    bool shows; /* progress, to a terminal */
+};
+
+/* ---- the words ---- */
+
+static int format_named(const char *name, enum format *ret)
+{
+    for (size_t i = 0; i < N_FORMATS; i++)
+        if (strcmp(formats[i], name) == 0) {
+            *ret = (enum format)i;
+            return 0;
+        }
+    return err_set(-EINVAL,
+                   "no format '%s'; there are csv, jsonl, arrow, perfetto, chrome, parquet", name);
+}
+
+static int parse_options(struct export *e, int argc, char **argv)
+{
+    bool has_format = false;
+    int r = 0;
+    for (int i = 1; i < argc && r == 0; i++) {
+        const char *word = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
+        bool is_option =
+            word[0] == '-' && word[1] != '\0' && word[1] != ' ' && strncmp(word, "-- ", 3) != 0;
+        if (!is_option && e->sql != NULL)
+            return err_set(-EINVAL,
+                           "export: one argument too many: '%s' (put the statement in "
+                           "quotes)",
+                           word);
+        if (!is_option) {
+            e->sql = word;
+            continue;
+        }
+        if (strcmp(word, "--format") != 0 && strcmp(word, "-f") != 0 &&
+            strcmp(word, "--table") != 0 && strcmp(word, "-o") != 0 &&
+            strcmp(word, "--output") != 0 && strcmp(word, "--timeout") != 0)
+            return err_set(-EINVAL,
+                           "export has no option '%s'; `probing help export` shows those "
+                           "it has",
+                           word);
+        if (value == NULL)
+            return err_set(-EINVAL, "option %s needs a value", word);
+        if (strcmp(word, "--table") == 0)
+            e->table = value;
+        else if (strcmp(word, "--timeout") == 0)
+            r = parse_ns(value, &e->timeout_ns);
+        else if (word[1] == 'o' || strcmp(word, "--output") == 0)
+            e->path = value;
+        else
+            r = format_named(value, &e->format), has_format = true;
+        i++;
+    }
+    if (r == 0 && !has_format)
+        r = err_set(-EINVAL,
+                    "export needs --format csv, jsonl, arrow, perfetto, chrome or parquet");
+    return r;
+}
+
+static int statement_of(const struct export *e, struct buf *ret)
+{
+    bool trace = e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME;
+    if (e->sql != NULL && e->table != NULL)
+        return err_set(-EINVAL, "export takes --table or a statement, not both");
+    if (e->sql != NULL)
+        return buf_adds(ret, e->sql);
+    if (e->table == NULL && !trace)
+        return err_set(-EINVAL, "export needs --table NAME or a statement in SQL; `tables` lists "
+                                "what there is");
+    const char *table = e->table != NULL ? e->table : TRACE_TABLE;
+    for (const char *p = table; *p != '\0'; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.\"", *p))
+            return err_set(-EINVAL, "'%s' is no table's name; for a statement leave --table out",
+                           table);
+    return buf_addf(ret, "select * from %s", table);
+}
+
+/* ---- bytes to the file ---- */
+
+static void show(struct export *e, bool last)
+{
+    uint64_t now = clock_monotonic();
+    if (!e->shows || (!last && now - e->told_at < PROGRESS_EACH))
+        return;
+    e->told_at = now;
+    fprintf(stderr, "\r%s: %.1f MB%s", e->path, (double)e->bytes / 1e6, last ? "\n" : "");
+}
+
+static int put(struct export *e, const char *data, size_t size)
+{
+    if (size > 0 && fwrite(data, 1, size, e->file) != size)
+        return errno == EPIPE
+                   ? -EPIPE
+                   : err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+    e->bytes += size;
+    show(e, /* last= */ false);
+    return 0;
+}
+
+static int put_out(struct export *e)
+{
+    int r = e->out.failed ? err_set(e->out.failed, "no memory for a piece of the file")
+                          : put(e, e->out.data, e->out.size);
+    buf_reset(&e->out);
+    return r;
+}
+
+static _Atomic int cancel;
+
+static int on_bytes(void *arg, const char *data, size_t size)
+{
+    struct export *e = arg;
+    if (cli_interrupted)
+        atomic_store_explicit(&cancel, 1, memory_order_relaxed);
+    if (e->reader == NULL)
+        return put(e, data, size);
+    int r = export_reader_feed(e->reader, data, size);
+    return r < 0 ? r : put_out(e);
+}
+
+static int finish(struct export *e)
+{
+    if (e->reader == NULL)
+        return 0;
+    int r = export_reader_end(e->reader);
+    if (r == 0)
+        r = put_out(e);
+    const struct json *closing = export_reader_closing(e->reader);
+    if (r == 0 && json_int(closing, "lost", 0) > 0)
+        fprintf(stderr, "probing: not whole: %lld rows were lost before they could be kept\n",
+                (long long)json_int(closing, "lost", 0));
+    const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
+    if (r == 0 && cut != NULL && cut->boolean)
+        fprintf(stderr, "probing: not whole: the answer was cut at %llu rows\n",
+                (unsigned long long)export_reader_rows(e->reader));
+    return r;
+}
+
+/* ---- where they come from ---- */
+
+static const char *wire_format(const struct export *e)
+{
+    return e->format == FORMAT_CSV ? "csv" : e->format == FORMAT_JSONL ? "jsonl" : "json";
+}
+
+static int from_live(const struct target *t, struct export *e, const char *statement)
+{
+    char timeout[32];
+    const char *words[8] = {"query", "--format", wire_format(e)};
+    struct probing_client *c = NULL;
+    int n = 3, status = 0;
+    if (e->timeout_ns > 0) {
+        (void)snprintf(timeout, sizeof timeout, "%lluns", (unsigned long long)e->timeout_ns);
+        words[n++] = "--timeout";
+        words[n++] = timeout;
+    }
+    words[n++] = statement;
+    int r = target_connect(t, &c);
+    if (r == 0)
+        r = client_run(c, n, words, /* timeout_ns= */ 0, on_bytes, e, &status);
+    if (r == 0 && status != 0)
+        r = status < 0 ? status : err_set(-EIO, "the query failed");
+    client_close(c);
+    return r;
+}
+
+static int from_engine(struct tables *tables, struct store *store, struct export *e,
+                       const char *statement)
+{
+    enum sql_format format;
+    struct sql *engine = NULL;
+    struct sql_writer *writer = NULL;
+    struct sql_report report = {0};
+    const struct sql_options limits = {
+        .timeout_ns = e->timeout_ns, .cancel = &cancel, .memory_bytes = UINT64_C(4) << 30};
+    int r = sql_format_parse(wire_format(e), &format);
+    if (r == 0)
+        r = sql_new(tables, store, &engine);
+    if (r == 0)
+        r = sql_writer_new(format, 0, on_bytes, e, &writer);
+    if (r == 0) {
+        struct sql_sink sink = sql_writer_sink(writer);
+        r = sql_run(engine, statement, strlen(statement), &limits, &sink, &report);
+    }
+    if (r == 0)
+        r = sql_writer_finish(writer, &report);
+    if (r == 0 && e->reader == NULL && report.lost > 0)
+        fprintf(stderr, "probing: not whole: %llu rows were lost before they could be kept\n",
+                (unsigned long long)report.lost);
+    sql_writer_free(writer);
+    sql_free(engine);
+    return r;
+}
+
+static int from_files(const struct target *t, struct export *e, const char *statement)
+{
+    struct tables *tables = NULL;
+    struct store *store = NULL;
+    int r = tables_new(&tables);
+    if (r == 0)
+        r = store_open(t->directory, tables, &store);
+    if (r == 0)
+        r = from_engine(tables, store, e, statement);
+    if (r == 0 && store_damage(store)[0] != '\0')
+        fprintf(stderr, "probing: not whole: %s", store_damage(store));
+    store_free(store);
+    tables_free(tables);
+    return r;
+}
+
+/* ---- parquet, by what is installed ---- */
+
+static const char TO_PARQUET[] =
+    "import sys\n"
+    "try:\n"
+    "    import pyarrow.ipc, pyarrow.parquet\n"
+    "except ImportError:\n"
+    "    sys.exit(3)\n"
+    "with pyarrow.ipc.open_stream(sys.argv[1]) as rows:\n"
+    "    with pyarrow.parquet.ParquetWriter(sys.argv[2], rows.schema) as out:\n"
+    "        for batch in rows:\n"
+    "            out.write_batch(batch)\n";
+
+static int to_parquet(const char *from, const char *to)
+{
+    extern char **environ;
+    char *words[] = {(char *)(uintptr_t) "python3", (char *)(uintptr_t) "-c",
+                     (char *)(uintptr_t)TO_PARQUET, (char *)(uintptr_t)from,
+                     (char *)(uintptr_t)to,         NULL};
+    pid_t pid;
+    int status = 0, failed = posix_spawnp(&pid, words[0], NULL, NULL, words, environ);
+    if (failed == 0)
+        while (waitpid(pid, &status, 0) == -1 && errno == EINTR)
+            ;
+    if (failed == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return 0;
+    if (failed != 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 3))
+        return err_set(-ENOENT, "parquet is written by pyarrow, which python3 does not have: `pip "
+                                "install pyarrow`, or use --format arrow");
+    return err_set(-EIO, "pyarrow could not write %s (see above)", to);
+}
+
+/* ---- all together ---- */
+
+static int open_file(struct export *e)
+{
+    bool out = e->path == NULL || strcmp(e->path, "-") == 0;
+    if (out && e->format != FORMAT_PARQUET &&
+        (isatty(STDOUT_FILENO) != 1 || e->format != FORMAT_ARROW)) {
+        e->path = "standard output";
+        e->file = stdout;
+        return 0;
+    }
+    if (out)
+        return err_set(-EINVAL, "export --format %s needs a file: -o FILE", formats[e->format]);
+    int n = snprintf(e->temporary, sizeof e->temporary, "%s.%d.part", e->path, (int)getpid());
+    if (n < 0 || (size_t)n >= sizeof e->temporary)
+        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", e->path);
+    int fd = open(e->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    e->file = fd != -1 ? fdopen(fd, "w") : NULL;
+    if (e->file == NULL) {
+        int failed = errno;
+        if (fd != -1)
+            (void)close(fd);
+        return err_set(-failed, "%s cannot be written: %s", e->path, strerror(failed));
+    }
+    e->shows = isatty(STDERR_FILENO) == 1;
+    return 0;
+}
+
+/* Under its name at last, or away with it. */
+static int close_file(struct export *e, int r)
+{
+    if (e->temporary[0] == '\0')
+        return r;
+    if (e->file != NULL && fclose(e->file) == EOF && r == 0)
+        r = err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+    if (r == 0 && e->format == FORMAT_PARQUET) {
+        char made[4112];
+        (void)snprintf(made, sizeof made, "%s.parquet", e->temporary);
+        r = to_parquet(e->temporary, made);
+        (void)unlink(e->temporary);
+        (void)snprintf(e->temporary, sizeof e->temporary, "%.4000s.%d.part.parquet", e->path,
+                       (int)getpid());
+    }
+    if (r == 0 && rename(e->temporary, e->path) == -1)
+        r = err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+    if (r != 0)
+        (void)unlink(e->temporary);
+    else
+        show(e, /* last= */ true);
+    return r;
+}
+
+static int make_writer(struct export *e)
+{
+    int r = 0;
+    if (e->format == FORMAT_ARROW || e->format == FORMAT_PARQUET)
+        r = export_arrow_new(&e->writer);
+    else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)
+        r = export_trace_new(&e->writer);
+    if (r == 0 && e->writer.self != NULL)
+        r = export_reader_new(&e->writer, &e->out, &e->reader);
+    return r;
+}
+
+static void free_writer(struct export *e)
+{
+    export_reader_free(e->reader);
+    if (e->format == FORMAT_ARROW || e->format == FORMAT_PARQUET)
+        export_arrow_free(&e->writer);
+    else
+        export_trace_free(&e->writer);
+}
+
+int command_export(struct target *t, int argc, char **argv)
+{
+    struct export e = {.format = FORMAT_CSV};
+    struct buf statement;
+    int r = parse_options(&e, argc, argv);
+    if (r < 0)
+        return r;
+    buf_init(&statement, 1u << 20);
+    buf_init(&e.out, (size_t)3 << 30);
+    r = statement_of(&e, &statement);
+    if (r == 0)
+        r = make_writer(&e);
+    if (r == 0)
+        r = open_file(&e);
+    if (r == 0) {
+        r = t->kind == TARGET_FILES ? from_files(t, &e, buf_text(&statement))
+                                    : from_live(t, &e, buf_text(&statement));
+        if (r == 0)
+            r = finish(&e);
+        r = close_file(&e, r);
+    }
+    free_writer(&e);
+    buf_done(&statement);
+    buf_done(&e.out);
+    return r < 0 ? r : EXIT_DONE;
+}

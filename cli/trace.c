@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/trace.c - rows with a time and a duration as Chrome's trace events (JSON), which
+ * ui.perfetto.dev and chrome://tracing show nested by time, a line for each thread.
+ *
+ * One thread.  Which column is what is told by its name and unit: see roles[].  A row's ts is taken
+ * for the end of what it tells, as all our tables have it; columns without a role become arguments.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/export.h"
+#include "core/base/err.h"
+
+enum role { ROLE_END, ROLE_BEGIN, ROLE_DURATION, ROLE_NAME, ROLE_KIND, ROLE_TID, ROLE_PID, ROLES };
+
+/* The first name that a column has wins. */
+static const char *const roles[ROLES][8] = {
+    [ROLE_END] = {"ts", "timestamp", "time"},
+    [ROLE_BEGIN] = {"begun", "start", "started", "start_ts"},
+    [ROLE_DURATION] = {"duration", "dur", "elapsed", "duration_ns", "step_duration_sec"},
+    [ROLE_NAME] = {"module", "name", "kernel", "op", "operation", "function", "span"},
+    [ROLE_KIND] = {"stage", "kind", "category", "cat"},
+    [ROLE_TID] = {"tid", "thread", "stream"},
+    [ROLE_PID] = {"pid", "rank"},
+};
+
+struct trace {
+    const struct export_column *columns;
+    uint32_t n;
+    int of[ROLES]; /* column, -1: none */
+    double ns;     /* of one unit of the duration */
+    bool any;
+};
+
+static int find(const struct trace *t, enum role role)
+{
+    for (int k = 0; k < 8 && roles[role][k] != NULL; k++)
+        for (uint32_t i = 0; i < t->n; i++)
+            if (strcmp(t->columns[i].name, roles[role][k]) == 0)
+                return (int)i;
+    return -1;
+}
+
+static double unit_ns(const struct export_column *c)
+{
+    if (strcmp(c->unit, "s") == 0)
+        return 1e9;
+    if (strcmp(c->unit, "ns") == 0)
+        return 1;
+    return c->type == AS_DOUBLE ? 1e9 : 1;
+}
+
+static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+{
+    struct trace *t = self;
+    t->columns = columns;
+    t->n = n;
+    for (int role = 0; role < ROLES; role++)
+        t->of[role] = find(t, (enum role)role);
+    for (uint32_t i = 0; i < n && t->of[ROLE_END] < 0; i++)
+        t->of[ROLE_END] = columns[i].type == AS_TIME ? (int)i : -1;
+    for (int role = ROLE_END; role <= ROLE_BEGIN; role++)
+        if (t->of[role] >= 0 && columns[t->of[role]].type != AS_TIME)
+            t->of[role] = -1;
+    if (t->of[ROLE_END] < 0 && t->of[ROLE_BEGIN] < 0)
+        return err_set(-EINVAL, "a trace needs rows with a time: a column 'ts' of type timestamp");
+    if (t->of[ROLE_DURATION] >= 0)
+        t->ns = unit_ns(&columns[t->of[ROLE_DURATION]]);
+    return buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+}
+
+static const struct json *cell(const struct trace *t, const struct json *const *cells, enum role r)
+{
+    const struct json *c = t->of[r] >= 0 ? cells[t->of[r]] : NULL;
+    return c != NULL && c->type != JSON_NULL ? c : NULL;
+}
+
+static int add_cell(struct buf *out, const struct json *c)
+{
+    if (c->type == JSON_STRING)
+        return json_add_text(out, c->text, c->size);
+    return buf_adds(out, c->type == JSON_NUMBER ? c->text
+                         : c->type == JSON_NULL ? "null"
+                         : c->boolean           ? "true"
+                                                : "false");
+}
+
+static void add_text(struct buf *out, const char *key, const struct json *c, const char *otherwise)
+{
+    (void)buf_addf(out, ",\"%s\":", key);
+    if (c != NULL && c->type == JSON_STRING)
+        (void)json_add_text(out, c->text, c->size);
+    else
+        (void)json_add_text(out, otherwise, strlen(otherwise));
+}
+
+static void add_us(struct buf *out, const char *key, int64_t ns)
+{
+    (void)buf_addf(out, ",\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
+}
+
+static void add_arguments(const struct trace *t, const struct json *const *cells, struct buf *out)
+{
+    bool any = false;
+    (void)buf_adds(out, ",\"args\":{");
+    for (uint32_t i = 0; i < t->n; i++) {
+        bool has_role = false;
+        for (int role = 0; role < ROLES; role++)
+            has_role |= t->of[role] == (int)i;
+        if (has_role || cells[i]->type == JSON_NULL)
+            continue;
+        if (any)
+            (void)buf_addc(out, ',');
+        any = true;
+        (void)json_add_text(out, t->columns[i].name, strlen(t->columns[i].name));
+        (void)buf_addc(out, ':');
+        (void)add_cell(out, cells[i]);
+    }
+    (void)buf_addc(out, '}');
+}
+
+static int row(void *self, const struct json *const *cells, struct buf *out)
+{
+    struct trace *t = self;
+    const struct json *end = cell(t, cells, ROLE_END), *start = cell(t, cells, ROLE_BEGIN);
+    const struct json *duration = cell(t, cells, ROLE_DURATION);
+    const struct json *name = cell(t, cells, ROLE_NAME), *kind = cell(t, cells, ROLE_KIND);
+    const struct json *tid = cell(t, cells, ROLE_TID), *pid = cell(t, cells, ROLE_PID);
+    int64_t at = 0, ns = -1;
+    if (duration != NULL && duration->type == JSON_NUMBER && duration->number >= 0)
+        ns = (int64_t)(duration->number * t->ns + 0.5);
+    if (start != NULL && start->type == JSON_STRING && export_time(start->text, &at))
+        ;
+    else if (end == NULL || end->type != JSON_STRING || !export_time(end->text, &at))
+        return 0; /* without a time it is no event */
+    else
+        at -= ns > 0 ? ns : 0;
+    (void)buf_adds(out, t->any ? ",\n{\"ph\":" : "{\"ph\":");
+    t->any = true;
+    (void)buf_adds(out, ns >= 0 ? "\"X\"" : "\"i\",\"s\":\"t\"");
+    add_text(out, "name", name != NULL ? name : kind, "event");
+    add_text(out, "cat", kind, "probing");
+    add_us(out, "ts", at);
+    if (ns >= 0)
+        add_us(out, "dur", ns);
+    (void)buf_addf(out, ",\"pid\":%lld,\"tid\":%lld", pid != NULL ? (long long)pid->integer : 0,
+                   tid != NULL ? (long long)tid->integer : 0);
+    add_arguments(t, cells, out);
+    return buf_addc(out, '}') ? err_set(-ENOMEM, "no memory for an event") : 0;
+}
+
+static int finish(void *self, struct buf *out)
+{
+    (void)self;
+    return buf_adds(out, "\n]}\n");
+}
+
+int export_trace_new(struct export_writer *ret)
+{
+    struct trace *t = calloc(1, sizeof(*t));
+    if (t == NULL)
+        return err_set(-ENOMEM, "no memory for a trace");
+    *ret = (struct export_writer){.begin = begin, .row = row, .end = finish, .self = t};
+    return 0;
+}
+
+void export_trace_free(struct export_writer *w)
+{
+    free(w->self);
+    w->self = NULL;
+}

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing export`: the same rows in every format, of a living process and of the same one dead."""
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from world import wait_for
+
+
+def has(module):
+    return subprocess.run([sys.executable, "-c", "import " + module],
+                          capture_output=True).returncode == 0
+
+
+@pytest.fixture
+def job(world):
+    """A process with a core and some thousand rows, made by its own tables."""
+    target = world.start("/usr/bin/python3", "-u", "-c",
+                         "import time\nprint('ready')\nwhile True: time.sleep(1)")
+    target.wait_line("ready")
+    target.inject()
+    return target
+
+
+# A few rows of all types, without any table.
+VALUES = """select 1 as n, true as even, 0.125 as km, 'a, "b"' as place, to_timestamp(1.5) as at
+    union all select 2, false, -2.5, 'zwei', to_timestamp(1700000000)
+    union all select 3, 3 = null, 0.5 + null, nullif('a', 'a'), nullif(to_timestamp(1), to_timestamp(1))"""
+
+
+def export(target, fmt, path, *words):
+    done = target.probing("export", "--format", fmt, "-o", str(path), *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    return path.read_bytes()
+
+
+def test_every_format_has_the_same_rows(job, tmp_path):
+    text = export(job, "csv", tmp_path / "a.csv", VALUES).decode()
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows[0] == ["n", "even", "km", "place", "at"]
+    assert rows[1][:4] == ["1", "true", "0.125", 'a, "b"'] and rows[3][1:] == [""] * 4
+    lines = [json.loads(line) for line in
+             export(job, "jsonl", tmp_path / "a.jsonl", VALUES).decode().splitlines()]
+    assert [line["n"] for line in lines] == [1, 2, 3] and lines[2]["place"] is None
+    assert not list(tmp_path.glob("*.part*"))
+
+
+def test_arrow_is_read_by_arrow(job, tmp_path):
+    data = export(job, "arrow", tmp_path / "a.arrow", VALUES)
+    assert data[:4] == b"\xff\xff\xff\xff" and data[-8:] == b"\xff\xff\xff\xff\0\0\0\0"
+    if not has("pyarrow"):
+        pytest.skip("pyarrow is not installed for %s: Arrow was written, not read" % sys.executable)
+    import pyarrow
+    import pyarrow.ipc
+    with pyarrow.ipc.open_stream(data) as stream:
+        table = stream.read_all()
+    table.validate(full=True)
+    types = [str(field.type) for field in table.schema]
+    assert types == ["int64", "bool", "double", "string", "timestamp[ns, tz=UTC]"]
+    columns = [column.to_pylist() for column in table.columns]
+    assert columns[0] == [1, 2, 3] and columns[1] == [True, False, None]
+    assert columns[2] == [0.125, -2.5, None] and columns[3] == ['a, "b"', "zwei", None]
+    assert table.column("at").cast("int64").to_pylist() == [1500000000, 1700000000 * 10**9, None]
+
+
+def test_parquet_or_what_it_needs(job, tmp_path):
+    done = job.probing("export", "--format", "parquet", "-o", str(tmp_path / "a.parquet"), VALUES)
+    if done.returncode != 0:
+        assert "pip install pyarrow" in done.stderr
+        assert not list(tmp_path.glob("a.parquet*"))
+        pytest.skip("no pyarrow for python3: parquet is refused as it should be")
+    assert (tmp_path / "a.parquet").read_bytes()[:4] == b"PAR1"
+
+
+def check_trace(trace):
+    """What the trace event format asks of complete events."""
+    for event in trace["traceEvents"]:
+        assert event["ph"] in "Xi" and isinstance(event["name"], str)
+        assert isinstance(event["ts"], (int, float)) and isinstance(event["pid"], int)
+        assert isinstance(event["tid"], int) and isinstance(event["args"], dict)
+        assert event["ph"] != "X" or event["dur"] >= 0
+
+
+TRACE = """select to_timestamp(10 + n) as ts, n * 1.0 as duration, 7 as tid, 'layer.' || n as module,
+    'post forward' as stage, n as step
+    from (select 1 as n union all select 2 union all select 3) as v"""
+
+
+@pytest.mark.parametrize("fmt", ["perfetto", "chrome"])
+def test_a_trace_begins_where_it_ends_less_its_duration(job, tmp_path, fmt):
+    trace = json.loads(export(job, fmt, tmp_path / "t.json", TRACE))
+    check_trace(trace)
+    events = trace["traceEvents"]
+    assert [e["ts"] for e in events] == [10e6] * 3
+    assert [e["name"] for e in events] == ["layer.1", "layer.2", "layer.3"]
+    assert events[0]["args"]["step"] == 1 and events[0]["tid"] == 7
+    done = job.probing("export", "--format", fmt, "-o", str(tmp_path / "no.json"), "select 1 as n")
+    assert done.returncode == 1 and "column 'ts'" in done.stderr
+    assert not (tmp_path / "no.json").exists()
+
+
+def test_torch_modules_nest(world, tmp_path):
+    target = world.train("--steps", "1000000")
+    target.inject("--plugin", "torch")
+    wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 200, "rows")
+    living = json.loads(export(target, "perfetto", tmp_path / "live.json"))
+    check_trace(living)
+    assert len(living["traceEvents"]) > 200
+    target.kill()
+    dead = json.loads(export(target, "perfetto", tmp_path / "dead.json"))
+    check_trace(dead)
+    assert len(dead["traceEvents"]) >= len(living["traceEvents"])
+    whole = [e for e in dead["traceEvents"] if e["dur"] > 0]
+    inner = [a for a in whole[:400] for b in whole[:400]
+             if a is not b and a["tid"] == b["tid"] and b["ts"] < a["ts"] and
+             a["ts"] + a["dur"] < b["ts"] + b["dur"]]
+    assert inner, "no module's time lies within another's"
+
+
+def test_the_dead_are_exported_too(job, tmp_path):
+    job.kill()
+    rows = export(job, "jsonl", tmp_path / "dead.jsonl", VALUES).decode().splitlines()
+    assert len(rows) == 3
+    export(job, "arrow", tmp_path / "dead.arrow", VALUES)
+
+
+def test_wrong_words_say_what_is_right(job, tmp_path):
+    for words, said in ((["--table", "x"], "--format"),
+                        (["--format", "xml", "--table", "x"], "there are csv"),
+                        (["--format", "csv"], "--table NAME"),
+                        (["--format", "arrow", "--table", "a b"], "no table's name"),
+                        (["--format", "csv", "--table", "nowhere"], "nowhere"),
+                        (["--format", "csv", "-o", "/nonexistent/x", "select 1"], "/nonexistent")):
+        done = job.probing("export", *words)
+        assert done.returncode == 1 and said in done.stderr, (words, done.stderr)
+        assert len(done.stderr.strip().splitlines()) == 1
