@@ -241,19 +241,16 @@ static bool same_spec(const struct agg_spec *a, const struct agg_spec *b)
            same_arg(a->arg, b->arg) && same_arg(a->filter, b->filter);
 }
 
-int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
-                 const struct agg_kind *kind, struct expr **ret)
+int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, bool over_window, struct agg_spec **ret)
 {
     struct agg_spec *a = sql_get(q, 1, sizeof(*a));
     if (!a)
         return -ENOMEM;
     *a = (struct agg_spec){.kind = kind, .distinct = n->distinct, .pos = n->pos};
-    if (s->inside_agg)
-        return sql_error(q->text, q->size, n->pos, -EINVAL, "an aggregate inside an aggregate");
-    if (!s->allow_aggs)
+    if (over_window && n->distinct)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "the aggregate %s() cannot stand in %s%s", n->text, s->clause,
-                         strcmp(s->clause, "where") == 0 ? "; having is for that" : "");
+                         "distinct is not for an aggregate over a window");
     bool star_ok = kind->op == AGG_COUNT && !n->distinct;
     if (n->star ? !star_ok
                 : n->n_args < (kind->op == AGG_COUNT ? 1 : kind->min_args) ||
@@ -262,11 +259,24 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
                          kind->op == AGG_COUNT ? "* or one argument"
                          : kind->max_args == 1 ? "one argument"
                                                : "two arguments");
-    s->inside_agg = true;
+    s->inside_agg = !over_window;
     int rc = bind_args(q, s, n, a);
     s->inside_agg = false;
-    if (rc == 0)
-        rc = agg_types(q, a, n);
+    *ret = a;
+    return rc < 0 ? rc : agg_types(q, a, n);
+}
+
+int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, struct expr **ret)
+{
+    struct agg_spec *a;
+    if (s->inside_agg)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "an aggregate inside an aggregate");
+    if (!s->allow_aggs)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "the aggregate %s() cannot stand in %s%s", n->text, s->clause,
+                         strcmp(s->clause, "where") == 0 ? "; having is for that" : "");
+    int rc = sql_agg_spec(q, s, n, kind, false, &a);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < s->n_aggs; i++) {
@@ -685,6 +695,46 @@ static int finish(struct query *q, const struct agg *a, struct state *s, struct 
         return 0;
     }
     return 0;
+}
+
+/* ---- one group, a row at a time ---- */
+
+int sql_agg_one_new(struct query *q, const struct agg_spec *spec, struct agg **ret)
+{
+    struct agg *a = sql_get(q, 1, sizeof(*a));
+    if (!a)
+        return -ENOMEM;
+    a->spec = spec;
+    *ret = a;
+    return room_for(q, a, 1);
+}
+
+void sql_agg_one_reset(struct agg *a)
+{
+    enum agg_op op = a->spec->kind->op;
+    struct list *kept = op == AGG_PERCENTILE || op == AGG_STRING ? a->states[0].list : NULL;
+    a->states[0] = (struct state){.n = 0};
+    if (!kept)
+        return;
+    kept->n = 0; /* its room serves the next frame */
+    a->states[0].list = kept;
+}
+
+int sql_agg_one_add(struct query *q, struct agg *a, struct vec *arg, const struct vec *filter,
+                    uint16_t row)
+{
+    uint32_t group = 0;
+    if (arg && (arg->type == SQL_NULL || (arg->has_null && arg->null[row])))
+        return 0;
+    if (filter && ((filter->has_null && filter->null[row]) || !filter->i[row]))
+        return 0;
+    a->arg = arg;
+    return add_values(q, a, &row, &group, 1);
+}
+
+int sql_agg_one_get(struct query *q, struct agg *a, struct vec *ret, uint32_t row)
+{
+    return finish(q, a, &a->states[0], ret, row);
 }
 
 static int next_aggregate(struct op *op)

@@ -54,6 +54,25 @@ enum node_kind {
 };
 
 struct select;
+struct order;
+
+enum frame_edge {
+    FRAME_UNBOUNDED_PRECEDING,
+    FRAME_PRECEDING,
+    FRAME_CURRENT,
+    FRAME_FOLLOWING,
+    FRAME_UNBOUNDED_FOLLOWING
+};
+
+struct window_node { /* over (...) */
+    struct node **partition;
+    uint32_t n_partition;
+    struct order *order;
+    uint32_t n_order;
+    bool framed, rows;
+    enum frame_edge edge[2];
+    struct node *offset[2]; /* PRECEDING, FOLLOWING */
+};
 
 struct node {
     enum node_kind kind;
@@ -75,6 +94,7 @@ struct node {
     struct node **args;
     uint32_t n_args;
     struct node *filter; /* CALL: filter (where ...) */
+    struct window_node *over; /* CALL: NULL: no window */
     struct select *select;
     struct node **exclude; /* STAR: names */
     uint32_t n_exclude;

@@ -49,7 +49,7 @@ bool sql_expr_equal(const struct expr *a, const struct expr *b)
         return false;
     if ((a->kind == EXPR_COLUMN || a->kind == EXPR_AGG) && a->column != b->column)
         return false;
-    if (a->kind == EXPR_IN && a != b)
+    if ((a->kind == EXPR_IN && a != b) || (a->kind == EXPR_WINDOW && a->set != b->set))
         return false;
     if (a->kind == EXPR_CONST) {
         if (a->value.type != b->value.type)
@@ -73,6 +73,16 @@ bool sql_expr_has_agg(const struct expr *e)
         return true;
     for (uint32_t i = 0; i < e->n_args; i++)
         if (sql_expr_has_agg(e->args[i]))
+            return true;
+    return false;
+}
+
+bool sql_expr_has_window(const struct expr *e)
+{
+    if (e->kind == EXPR_WINDOW)
+        return true;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (sql_expr_has_window(e->args[i]))
             return true;
     return false;
 }
@@ -422,6 +432,11 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
 static int bind_call(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
 {
     const struct agg_kind *kind = sql_agg_find(n->text);
+    if (n->over)
+        return sql_window_bind(q, s, n, ret);
+    if (sql_window_only(n->text))
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s() is a window function: %s(...) over (order by ...)", n->text, n->text);
     if (kind)
         return sql_agg_bind(q, s, n, kind, ret);
     if (n->star || n->distinct || n->filter)

@@ -299,6 +299,7 @@ static struct vec *compile(struct program *p, const struct expr *e)
     case EXPR_CASE:
         return compile_case(p, e);
     case EXPR_AGG:
+    case EXPR_WINDOW:
         break;
     }
     (void)sql_error(p->run.q->text, p->run.q->size, e->pos, -EINVAL,

@@ -316,6 +316,89 @@ static bool parse_list(struct parser *p, struct node *n)
     return need_sign(p, ")", ", or )");
 }
 
+static void parse_order(struct parser *p, struct order **orders, uint32_t *n)
+{
+    need_word(p, "by", "by after order");
+    do {
+        *orders = grown(p, *orders, *n, sizeof(**orders));
+        struct order o = {.node = parse_expr(p, 0)};
+        if (take_word(p, "desc"))
+            o.descending = true;
+        else
+            (void)take_word(p, "asc");
+        o.nulls_first = o.descending; /* as PostgreSQL: NULL is the largest */
+        if (take_word(p, "nulls")) {
+            o.nulls_first = take_word(p, "first");
+            if (!o.nulls_first)
+                need_word(p, "last", "first or last");
+        }
+        if (p->error)
+            return;
+        (*orders)[(*n)++] = o;
+    } while (take_sign(p, ","));
+}
+
+/* ---- over (partition by ... order by ... rows between ... and ...) ---- */
+
+static void parse_edge(struct parser *p, struct window_node *w, int i)
+{
+    if (take_word(p, "current")) {
+        need_word(p, "row", "row after current");
+        w->edge[i] = FRAME_CURRENT;
+        return;
+    }
+    bool unbounded = take_word(p, "unbounded");
+    if (!unbounded)
+        w->offset[i] = parse_expr(p, BIND_OTHER);
+    bool before = take_word(p, "preceding");
+    if (!before)
+        need_word(p, "following", "preceding or following");
+    if (unbounded && before == (i == 1))
+        fail_at(p, now(p)->pos,
+                i ? "a frame cannot end unbounded preceding"
+                  : "a frame cannot begin unbounded following");
+    w->edge[i] = unbounded ? before ? FRAME_UNBOUNDED_PRECEDING : FRAME_UNBOUNDED_FOLLOWING
+                 : before  ? FRAME_PRECEDING
+                           : FRAME_FOLLOWING;
+}
+
+static void parse_frame(struct parser *p, struct window_node *w)
+{
+    w->rows = take_word(p, "rows");
+    if (!w->rows && !take_word(p, "range"))
+        return;
+    w->framed = true;
+    w->edge[1] = FRAME_CURRENT;
+    bool both = take_word(p, "between");
+    parse_edge(p, w, 0);
+    if (!both)
+        return;
+    need_word(p, "and", "and (between ... and ...)");
+    parse_edge(p, w, 1);
+}
+
+static struct window_node *parse_over(struct parser *p)
+{
+    struct window_node *w = get(p, 1, sizeof(*w));
+    if (!w || !need_sign(p, "(", "( after over; named windows are not in this version"))
+        return NULL;
+    if (take_word(p, "partition")) {
+        need_word(p, "by", "by after partition");
+        do {
+            w->partition = grown(p, w->partition, w->n_partition, sizeof(*w->partition));
+            struct node *n = parse_expr(p, 0);
+            if (p->error)
+                return NULL;
+            w->partition[w->n_partition++] = n;
+        } while (take_sign(p, ","));
+    }
+    if (take_word(p, "order"))
+        parse_order(p, &w->order, &w->n_order);
+    parse_frame(p, w);
+    need_sign(p, ")", "partition by, order by, rows, range or )");
+    return p->error ? NULL : w;
+}
+
 static void parse_call_tail(struct parser *p, struct node *n)
 {
     if (is_word(p, 0, "within")) {
@@ -337,8 +420,10 @@ static void parse_call_tail(struct parser *p, struct node *n)
         n->filter = parse_expr(p, 0);
         need_sign(p, ")", ")");
     }
-    if (is_word(p, 0, "over"))
-        fail_at(p, now(p)->pos, "window functions (over) are not in this version");
+    if (is_word(p, 0, "over")) {
+        p->at++;
+        n->over = parse_over(p);
+    }
 }
 
 static struct node *parse_call(struct parser *p)
@@ -909,28 +994,6 @@ static void parse_group(struct parser *p, struct select *s)
     } while (take_sign(p, ","));
 }
 
-static void parse_order(struct parser *p, struct select *s)
-{
-    need_word(p, "by", "by after order");
-    do {
-        s->order = grown(p, s->order, s->n_order, sizeof(*s->order));
-        struct order o = {.node = parse_expr(p, 0)};
-        if (take_word(p, "desc"))
-            o.descending = true;
-        else
-            (void)take_word(p, "asc");
-        o.nulls_first = o.descending; /* as PostgreSQL: NULL is the largest */
-        if (take_word(p, "nulls")) {
-            o.nulls_first = take_word(p, "first");
-            if (!o.nulls_first)
-                need_word(p, "last", "first or last");
-        }
-        if (p->error)
-            return;
-        s->order[s->n_order++] = o;
-    } while (take_sign(p, ","));
-}
-
 static void parse_values(struct parser *p, struct select *s)
 {
     s->set = SET_VALUES;
@@ -977,7 +1040,7 @@ static struct select *parse_core(struct parser *p)
     if (take_word(p, "having"))
         s->having = parse_expr(p, 0);
     if (is_word(p, 0, "window") || is_word(p, 0, "qualify"))
-        return fail_at(p, now(p)->pos, "window functions are not in this version");
+        return fail_at(p, now(p)->pos, "named windows and qualify are not in this version; f() over (...) is");
     return s;
 }
 
@@ -1047,7 +1110,7 @@ static struct select *parse_select(struct parser *p)
     if (more && (s->n_order || s->limit || s->offset))
         return fail_at(p, now(p)->pos, "put the inner select with its own order by in from (...)");
     if (take_word(p, "order"))
-        parse_order(p, s);
+        parse_order(p, &s->order, &s->n_order);
     for (int i = 0; i < 2; i++) {
         if (take_word(p, "limit")) {
             if (!take_word(p, "all"))

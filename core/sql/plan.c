@@ -545,15 +545,18 @@ static int bind_group(struct query *q, const struct select *s, struct scope *sco
             return rc;
         if (by_number)
             e = l->items[item].expr;
-        if (sql_expr_has_agg(e))
-            return wrong(q, s->group[i]->pos, "an aggregate cannot be grouped by");
+        if (sql_expr_has_agg(e) || sql_expr_has_window(e))
+            return wrong(q, s->group[i]->pos,
+                         sql_expr_has_agg(e) ? "an aggregate cannot be grouped by"
+                                             : "a window function cannot be grouped by");
         rc = add_key(g, e);
         if (rc < 0)
             return rc;
     }
     /* Without group by, or with group by all: whatever is not aggregated is grouped by. */
     for (uint32_t i = 0; i < l->n && (s->group_all || (!s->n_group && scope->n_aggs)); i++) {
-        if (sql_expr_has_agg(l->items[i].expr) || !has_column(l->items[i].expr))
+        if (sql_expr_has_agg(l->items[i].expr) || sql_expr_has_window(l->items[i].expr) ||
+            !has_column(l->items[i].expr))
             continue;
         int rc = add_key(g, l->items[i].expr);
         if (rc < 0)
@@ -741,20 +744,27 @@ static int plan_core(struct query *q, const struct select *s, struct cte *ctes, 
     if (rc < 0)
         return rc;
     struct scope scope = {.op = op, .allow_aggs = true, .clause = "select", .ctes = ctes};
+    scope.allow_windows = true;
     rc = bind_items(q, s, &scope, &l);
+    scope.allow_windows = false;
     if (rc == 0 && s->having) {
         scope.items = l.items;
         scope.n_items = l.n;
         rc = sql_bind(q, &scope, s->having, &having);
         if (rc == 0)
             rc = sql_coerce(q, &having, SQL_BOOL, "having");
+        if (rc == 0 && sql_expr_has_window(having))
+            rc = wrong(q, s->having->pos, "a window function cannot stand in having");
         scope.items = NULL;
         scope.n_items = 0;
     }
+    scope.allow_windows = true;
     if (rc == 0)
         rc = bind_order(q, s, &scope, &l, &o);
     if (rc == 0 && (scope.n_aggs || s->n_group || s->group_all || having))
         rc = plan_groups(q, s, &scope, &l, having, &op);
+    if (rc == 0)
+        rc = sql_plan_windows(q, l.items, l.n, &op);
     if (rc == 0)
         rc = project_items(q, op, &l, &op);
     if (rc == 0 && s->distinct)

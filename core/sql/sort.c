@@ -29,10 +29,10 @@ struct sort {
     bool ready;
 };
 
-static int compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j,
-                         const struct sort_key *k)
+int sql_compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j,
+                      const struct sort_key *k)
 {
-    bool a_null = a->null[i], b_null = b->null[j];
+    bool a_null = a->null[i], b_null = b->null[j]; /* kept rows: always there */
     if (a_null || b_null)
         return a_null == b_null ? 0 : a_null == k->nulls_first ? -1 : 1;
     int c;
@@ -55,8 +55,8 @@ static int compare_rows(const void *x, const void *y, void *arg)
     uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
     for (uint32_t k = 0; k < s->n_keys; k++) {
         uint32_t c = s->keys[k].column;
-        int r = compare_cells(&s->rows.chunks[a / SQL_ROWS][c], a % SQL_ROWS,
-                              &s->rows.chunks[b / SQL_ROWS][c], b % SQL_ROWS, &s->keys[k]);
+        int r = sql_compare_cells(&s->rows.chunks[a / SQL_ROWS][c], a % SQL_ROWS,
+                                  &s->rows.chunks[b / SQL_ROWS][c], b % SQL_ROWS, &s->keys[k]);
         if (r)
             return r;
     }

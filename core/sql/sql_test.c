@@ -229,6 +229,33 @@ TEST(selects_in_selects)
     TRY(list);
 }
 
+TEST(windows_have_frames)
+{
+    static const struct example list[] = {
+        {"select column1, row_number() over (order by column1 desc), rank() over (order by "
+         "column1 / 2), dense_rank() over (order by column1 / 2), ntile(2) over (order by column1) "
+         "from (values (1), (2), (3)) v order by 1",
+         "1,3,1,1,1;2,2,2,2,1;3,1,2,2,2"},
+        {"select column1, lag(column1) over w1, 0 from (values (1)) v",
+         "line 1, column 35: found 'w1', expected ( after over; named windows are not in this "
+         "version"},
+        {"select column1, lag(column1) over (order by column1), lead(column1, 2, 99) over (order "
+         "by column1), sum(column1) over (order by column1 rows between 1 preceding and current "
+         "row) from (values (1), (2), (3)) v order by 1",
+         "1,,3,1;2,1,99,3;3,2,99,5"},
+        {"select module, sum(count(*)) over (), max(module) over (order by module) from "
+         "torch_trace where module is not null group by module order by module",
+         "decoder,800,decoder;encoder,800,encoder;head,800,head;mlp,800,mlp"},
+        {"select distinct stage, last_value(local_step) over (partition by stage order by "
+         "local_step rows between unbounded preceding and unbounded following) from torch_trace "
+         "order by 1",
+         "post forward,99;pre forward,99"},
+        {"select * from (select module, duration, row_number() over (partition by module order by "
+         "duration desc nulls last, ts) n from torch_trace) x where n = 1 order by 1 limit 2",
+         "decoder,1.5,1;encoder,1.5,1"}};
+    TRY(list);
+}
+
 TEST(errors_say_what_and_where)
 {
     static const struct example list[] = {
@@ -247,8 +274,13 @@ TEST(errors_say_what_and_where)
          "line 1, column 33: the aggregate avg() cannot stand in where; having is for that"},
         {"select 1 from torch_trace where module = 3",
          "line 1, column 40: no operator = for text and bigint; cast one of them: x::text"},
-        {"select row_number() over () from torch_trace",
-         "line 1, column 21: window functions (over) are not in this version"},
+        {"select 1 from torch_trace where row_number() over () = 1",
+         "line 1, column 33: a window function may stand in the select list and in order by only; "
+         "filter by it in a select around this one"},
+        {"select rank() from torch_trace",
+         "line 1, column 8: rank() is a window function: rank(...) over (order by ...)"},
+        {"select sum(local_step) over (order by ts range 3 preceding) from torch_trace",
+         "line 1, column 48: range with a number is not in this version; rows with one is"},
         {"select 'x'::int", "line 1, column 8: 'x' is not a bigint"},
         {"", "line 1, column 1: the statement ends here, expected select, with, values, show, "
              "describe or explain"},
@@ -454,6 +486,7 @@ int main(void)
     RUN(texts_and_times);
     RUN(groups_and_order);
     RUN(selects_in_selects);
+    RUN(windows_have_frames);
     RUN(errors_say_what_and_where);
     RUN(depth_is_bounded);
     RUN(a_small_stack_is_enough);

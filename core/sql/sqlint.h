@@ -185,7 +185,8 @@ enum expr_kind {
     EXPR_CASE,
     EXPR_COALESCE,
     EXPR_IN,
-    EXPR_AGG
+    EXPR_AGG,
+    EXPR_WINDOW /* args: all that it is computed from */
 };
 
 struct expr {
@@ -202,7 +203,7 @@ struct expr {
     uint32_t column;        /* COLUMN, AGG: number */
     uint32_t unit;
     const struct func *func;
-    void *set; /* IN: the constants, see expr.c; AGG: struct agg_spec */
+    void *set; /* IN: the constants, see expr.c; AGG: struct agg_spec, WINDOW: struct win_spec */
 };
 
 struct program;
@@ -313,6 +314,7 @@ struct scope {
     struct expr **aggs; /* EXPR_AGG, found while binding */
     uint32_t n_aggs;
     bool allow_aggs, inside_agg;
+    bool allow_windows, inside_window;
     const char *clause;           /* for messages: "where" */
     const struct out_item *items; /* aliases that may be used, NULL: none */
     uint32_t n_items;
@@ -344,6 +346,7 @@ int sql_no_column(struct query *q, const struct op *op, const struct node *n);
 struct expr *sql_const(struct query *q, struct sql_value v, uint32_t pos);
 bool sql_expr_equal(const struct expr *a, const struct expr *b);
 bool sql_expr_has_agg(const struct expr *e);
+bool sql_expr_has_window(const struct expr *e);
 struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t column, uint32_t pos);
 
 int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
@@ -373,6 +376,8 @@ struct sort_key {
     uint32_t column; /* of the child */
     bool descending, nulls_first;
 };
+int sql_compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j,
+                      const struct sort_key *k);
 /* keep: only the first `keep` rows are wanted (0: all).  n_out: columns given on. */
 int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t keep,
              uint32_t n_out, struct op **ret);
@@ -381,6 +386,21 @@ const struct agg_kind *sql_agg_find(const char *name);
 uint32_t sql_agg_names(const char **ret, uint32_t max);
 int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
                  const struct agg_kind *kind, struct expr **ret);
+/* The call alone, not a column of an aggregation.  over_window: its arguments may hold aggregates. */
+int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, bool over_window, struct agg_spec **ret);
+/* One group of one aggregate, a row at a time: frames of windows. */
+struct agg;
+int sql_agg_one_new(struct query *q, const struct agg_spec *spec, struct agg **ret);
+void sql_agg_one_reset(struct agg *a);
+int sql_agg_one_add(struct query *q, struct agg *a, struct vec *arg, const struct vec *filter,
+                    uint16_t row);
+int sql_agg_one_get(struct query *q, struct agg *a, struct vec *ret, uint32_t row);
+
+bool sql_window_only(const char *name); /* a window function that is no aggregate */
+int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
+/* Compute the window functions in the items over *op; the items then are over the new *op. */
+int sql_plan_windows(struct query *q, struct out_item *items, uint32_t n, struct op **op);
 /* Groups by keys; columns: the keys, then the aggregates. */
 int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct expr **aggs,
                   uint32_t n_aggs, struct op **ret);

@@ -402,6 +402,46 @@ static void gen_nested(struct buf *b)
     }
 }
 
+static void gen_window(struct buf *b)
+{
+    /* By all columns: rows that are still equal are equal altogether. */
+    static const char *const all = "order by a nulls first, b nulls last, c desc nulls first, "
+                                   "s nulls first, u nulls last";
+    static const char *const whole[] = {"row_number()",  "lag(b)",          "lead(s, 2)",
+                                        "lag(b, 3, -1)", "nth_value(a, 2)", "ntile(7)"};
+    static const char *const peers[] = {"rank()", "dense_rank()", "percent_rank()", "cume_dist()"};
+    static const char *const by[] = {"", "partition by u ", "partition by a % 3, s "};
+    static const char *const from[] = {"unbounded preceding", "3 preceding", "current row",
+                                       "1 following"};
+    static const char *const to[] = {"1 preceding", "current row", "2 following",
+                                     "unbounded following"};
+    static const char *const sums[] = {"sum(b)", "count(c)", "min(s)", "max(c)", "avg(b)",
+                                       "first_value(b)", "last_value(u)", "count(*)"};
+    (void)buf_adds(b, "select a, b, s");
+    for (uint32_t i = below(3) + 1; i > 0; i--) {
+        switch (below(4)) {
+        case 0:
+            (void)buf_addf(b, ", %s over (%s%s)", whole[below(6)], by[below(3)], all);
+            break;
+        case 1:
+            (void)buf_addf(b, ", %s over (%sorder by a nulls last)", peers[below(4)], by[below(3)]);
+            break;
+        case 2: {
+            uint32_t f = below(4), t = f == 3 ? below(2) + 2 : f == 2 ? below(3) + 1 : below(4);
+            (void)buf_addf(b, ", %s%s over (%s%s rows between %s and %s)", sums[below(8)], "",
+                           by[below(3)], all, from[f], to[t]);
+            break;
+        }
+        default:
+            (void)buf_addf(b, ", %s over (%sorder by b %% 5 nulls first%s)", sums[below(5)],
+                           by[below(3)],
+                           below(2) ? "" : " range between current row and unbounded following");
+        }
+    }
+    (void)buf_adds(b, " from t");
+    gen_where(b);
+}
+
 /* ---- answers, as sorted lines ---- */
 
 struct lines {
@@ -519,7 +559,7 @@ static bool compare(const char *text)
 TEST(same_answers_as_sqlite)
 {
     void (*const gens[])(struct buf *) = {gen_plain,   gen_plain,  gen_plain,
-                                          gen_grouped, gen_joined, gen_nested};
+                                          gen_grouped, gen_joined, gen_nested, gen_window};
     uint64_t runs = QUERIES;
     const char *more = getenv("PROBING_FUZZ_RUNS");
     if (more && parse_u64(more, &runs) < 0)
@@ -529,7 +569,7 @@ TEST(same_answers_as_sqlite)
     buf_init(&b, 1 << 16);
     for (uint64_t i = 0; i < runs && different < 10; i++) {
         buf_reset(&b);
-        gens[below(6)](&b);
+        gens[below(7)](&b);
         different += !compare(buf_text(&b));
     }
     buf_done(&b);
