@@ -6,6 +6,7 @@
  * and is woken by an eventfd.  It does no work of its own: what a message asks for is elsewhere.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -129,12 +130,26 @@ static void take_back(struct control *c, struct message *m)
 
 static void *control_loop(void *arg);
 
+/* "probing/..." is a thread that eject ends; this one is the plugin's now. */
+static void rename_thread(pid_t tid)
+{
+    static const char name[] = "plugin-left";
+    char path[64];
+    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)tid);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    if (fd == -1)
+        return;
+    (void)!write(fd, name, sizeof(name) - 1); /* it is only a name */
+    (void)close(fd);
+}
+
 /* lock held.  The thread that is inside ends when it comes back; nobody joins it. */
 static int replace_thread(struct host *h)
 {
     struct control *c = &h->control;
     pthread_t next;
 
+    pid_t old = atomic_load_explicit(&c->tid, memory_order_acquire);
     c->turn++;
     int r = thread_start(&next, "probing/control", CONTROL_STACK, control_loop, h);
     if (r < 0) {
@@ -142,6 +157,7 @@ static int replace_thread(struct host *h)
         return r;
     }
     (void)pthread_detach(c->thread);
+    rename_thread(old);
     c->thread = next;
     c->current = NULL;
     return 0;

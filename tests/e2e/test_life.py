@@ -14,6 +14,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -535,3 +536,200 @@ def test_thirty_times_into_training(world):
     assert end - quarter < 16384
     steps = target.output().count("step")
     wait_for(lambda: target.output().count("step") > steps, "the loop to go on")
+
+
+HANGING = r"""
+#include <probing/plugin.h>
+#include <unistd.h>
+static int self_;
+static int init(const struct probing_host *h, void **s) { (void)h; *s = &self_; return 0; }
+static int hang(void *s) { (void)s; for (;;) pause(); return 0; }
+static void destroy(void *s) { (void)s; }
+const struct probing_plugin probing_plugin_v1 __attribute__((visibility("default"))) = {
+    .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = "hanging",
+    .version = "1", .doc = "hangs", .init = init, .destroy = destroy, .%s = hang };
+"""
+
+
+def compiled(world, step):
+    source, plugin = world.tmp / "hanging.c", world.tmp / "hanging.so"
+    source.write_text(HANGING % step)
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    subprocess.run(["cc", "-shared", "-fPIC", "-I", str(ROOT / "include"), str(source), "-o",
+                    str(plugin)], check=True)
+    return plugin
+
+
+@pytest.mark.parametrize("step", ["start", "stop"])
+def test_eject_with_a_plugin_that_hangs(world, step):
+    """Others are served meanwhile; the plugin is given up in 10 s; eject leaves and says so."""
+    target = prepared(world)
+    before = state_of(target.pid)
+    target.inject()
+    plugin = compiled(world, step)
+    load = subprocess.Popen([str(CLI), "-t", str(target.pid), "plugin", "load", str(plugin)],
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env=world.env)
+    if step == "start":
+        wait_for(lambda: "hanging" in target.probing("plugin", "list").stdout, "the plugin")
+        assert target.rows("select 1") == [[1]]
+        _, why = load.communicate(timeout=30)
+        assert load.returncode != 0 and "has not come back" in why, why
+        assert target.probing("config", "set", "probing.log_level", "debug").returncode == 0
+        assert target.probing("eval", "print(2)").stdout == "2\n"
+    else:
+        assert load.wait(20) == 0
+    began = time.monotonic()
+    done = target.probing("eject")
+    assert done.returncode == 0, done.stderr
+    assert "a thread stays inside plugin hanging" in done.stdout
+    assert time.monotonic() - began < 15
+    wait_for(lambda: not our_threads(target.pid), "our threads to end", 20)
+    wait_for(lambda: fds(target.pid) == before["fds"], "the same descriptors")
+    target.inject()
+    assert target.rows("select 1") == [[1]]
+    again = target.probing("plugin", "load", str(plugin))
+    assert again.returncode != 0 and "has not come back" in again.stderr
+    assert target.alive()
+
+
+# ---- what the dead leave ----
+
+def memory_of(world):
+    return {str(d) for root in [Path("/dev/shm/probing-%d" % os.geteuid())]
+            if root.is_dir() for d in root.iterdir()
+            if (d / "home").exists() and str(world.data) in (d / "home").read_text()}
+
+
+def age(path, seconds):
+    then = time.time() - seconds
+    for at in [*path.iterdir(), path]:
+        os.utime(at, (then, then))  # of what a link leads to
+
+
+def test_memory_of_the_killed_is_given_back(world):
+    """kill -9, and the data directory removed by hand: the next start takes the memory back."""
+    first, second, third = (world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
+                            for _ in range(3))
+    for target in (first, second, third):
+        wait_for(lambda: target.probing("query", "select 1").returncode == 0, "a core", 20)
+    assert len(memory_of(world)) == 3
+    first.kill()
+    second.kill()
+    directories = {int(d.name.split("-")[0]): d for d in world.data.iterdir()}
+    shutil.rmtree(directories[first.pid])
+    for memory in memory_of(world):
+        age(Path(memory), 3600)
+    age(directories[third.pid], 3600)
+    last = world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
+    left = {first.pid: False, second.pid: True, third.pid: True, last.pid: True}
+    wait_for(lambda: {int(m.split("/")[-1].split("-")[0]) for m in memory_of(world)}
+             == {pid for pid, there in left.items() if there}, "the memory to be swept", 20)
+    done = world.probing("-t", str(second.pid), "query", "select 1")
+    assert done.returncode == 0, done.stderr  # what is not too old may be asked
+    assert third.rows("select 1") == [[1]]
+
+
+def test_data_of_the_dead_is_kept_within_limits(world):
+    old = world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
+    wait_for(lambda: old.probing("query", "select 1").returncode == 0, "a core", 20)
+    directory = next(world.data.iterdir())
+    old.kill()
+    age(directory, 8 * 86400)
+    world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE)})
+    wait_for(lambda: not directory.exists(), "data that is too old to be swept", 20)
+
+
+# ---- ways in ----
+
+def test_preload_leaves_programs_alone(world):
+    """A pipeline of programs that end at once, or before the core is up: same words, same codes."""
+    env = dict(world.env, LD_PRELOAD=str(CORE))
+    for _ in range(20):
+        done = subprocess.run(["/bin/sh", "-c", "echo a b | tr ' ' '\\n' | sort -r | head -1; exit 7"],
+                              capture_output=True, text=True, env=env, timeout=20)
+        assert (done.returncode, done.stdout, done.stderr) == (7, "b\n", "")
+
+
+def test_probing_0_disables(world):
+    target = world.start("/bin/sleep", "600", env={"LD_PRELOAD": str(CORE), "PROBING": "0"})
+    wait_for(lambda: "sleep" in os.readlink("/proc/%d/exe" % target.pid), "sleep")
+    wait_for(lambda: "libprobing" in open("/proc/%d/maps" % target.pid).read(), "the library")
+    assert our_threads(target.pid) == [] and list(world.data.iterdir()) == []
+    hook = world.python("import site\nsite.addsitedir(%r)\nprint('ready', flush=True)\n"
+                        "import time; time.sleep(600)\n" % str(PACKAGE),
+                        env={"PROBING": "0", "PROBING_LIBRARY": str(CORE)})
+    hook.wait_line("ready")
+    assert our_threads(hook.pid) == []
+
+
+CHILD_OF_HOOK = """
+import site
+site.addsitedir(%r)
+import subprocess, sys, time
+if len(sys.argv) > 1:
+    print('child', __import__('os').getpid(), flush=True)
+    time.sleep(600)
+child = subprocess.Popen([sys.executable, '-u', __file__, 'child'])
+print('ready', flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("value,parent,child", [("1", True, False), ("2", True, True),
+                                                ("regex:target-0", True, True),
+                                                ("regex:no_such", False, False),
+                                                ("target-0.py", True, True),
+                                                ("other.py", False, False)])
+def test_hook_chooses(world, value, parent, child):
+    target = world.python(CHILD_OF_HOOK % str(PACKAGE), python=DEBIAN_PYTHON,
+                          env={"PROBING": value, "PROBING_LIBRARY": str(CORE)})
+    target.wait_line("ready")
+    target.wait_line("child")
+    pid = int(re.search(r"child (\d+)", target.output()).group(1))
+    try:
+        for asked, expected in ((target.pid, parent), (pid, child)):
+            if expected:
+                wait_for(lambda: world.probing("-t", str(asked), "query", "select 1")
+                         .returncode == 0, "a core in %d" % asked, 20)
+            else:
+                assert our_threads(asked) == []
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def http(port, path, token=None, host="127.0.0.1"):
+    request = urllib.request.Request("http://%s:%d%s" % (host, port, path))
+    if token:
+        request.add_header("Authorization", "Bearer " + token)
+    try:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
+                request, timeout=10) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.parametrize("value", ["%d", "127.0.0.1:%d"])
+def test_port_wants_a_token(world, value):
+    port = free_port()
+    target = world.start("/bin/sleep", "600",
+                         env={"LD_PRELOAD": str(CORE), "PROBING_PORT": value % port})
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "a core", 20)
+    token_file = next(world.data.iterdir()) / "token"
+    wait_for(token_file.exists, "the token")
+    assert token_file.stat().st_mode & 0o077 == 0
+    token = token_file.read_text()
+    assert http(port, "/query?q=select+1") == 401
+    assert http(port, "/query?q=select+1", "wrong") == 401
+    assert http(port, "/query?q=select+1", token) == 200
+    listening = subprocess.run(["cat", "/proc/%d/net/tcp" % target.pid], capture_output=True,
+                               text=True).stdout
+    local = re.findall(r" ([0-9A-F]{8}):%04X 00000000:0000 0A" % port, listening)
+    print("%s listens on %s" % (value, local))
+    assert target.probing("eject").returncode == 0
+    wait_for(lambda: not our_threads(target.pid), "the end")
+    with socket.socket() as s:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        s.bind(("127.0.0.1", port))
