@@ -14,7 +14,7 @@
 #include "plugin.h"
 
 #define OUTPUT_MAX (256u << 10)      /* bytes that wait for the client at most */
-#define GIL_NS UINT64_C(10000000000) /* default of --timeout */
+#define GIL_NS UINT64_C(10000000000) /* to wait for the GIL, when --timeout does not say */
 #define LOOK_NS UINT64_C(100000000)  /* how often a waiting worker asks for cancelled() */
 
 struct eval {
@@ -182,8 +182,9 @@ static int send_output(struct plugin *p, struct eval *e, struct probing_reply *o
     return n ? p->host->reply(out, copy, n) : 0;
 }
 
-/* Pass output on until the code has ended: its result, or -ECANCELED when the client went. */
-static int follow(struct plugin *p, struct runner_job *job, struct eval *e,
+/* Pass output on until the code has ended: its result; or, with the code interrupted, -ECANCELED
+ * when the client went and -ETIMEDOUT when it was `until` (0: no limit). */
+static int follow(struct plugin *p, struct runner_job *job, struct eval *e, uint64_t until,
                   struct probing_reply *out)
 {
     char *copy = malloc(OUTPUT_MAX);
@@ -197,6 +198,8 @@ static int follow(struct plugin *p, struct runner_job *job, struct eval *e,
         result = send_output(p, e, out, copy);
         if (!done && result == 0 && p->host->cancelled(out))
             result = -ECANCELED;
+        if (!done && result == 0 && until && p->host->now() >= until)
+            result = -ETIMEDOUT;
     }
     free(copy);
     if (result == 0)
@@ -272,6 +275,9 @@ static int say_result(struct plugin *p, int result)
         return h->fail(h, -EINVAL, "the code is not UTF-8");
     case -ENOMEM:
         return h->fail(h, result, "no memory to run the code");
+    case -ETIMEDOUT:
+        return h->fail(h, result,
+                       "the code ran longer than --timeout allows and was interrupted");
     default:
         return result;
     }
@@ -305,7 +311,7 @@ static int eval_run(void *self, int argc, const char *const *argv, struct probin
 {
     struct plugin *p = self;
     const char *code = NULL;
-    uint64_t timeout_ns = GIL_NS;
+    uint64_t timeout_ns = 0, begin = p->host->now();
     int result = parse_arguments(p, argc, argv, &code, &timeout_ns);
     if (result < 0)
         return result;
@@ -319,9 +325,9 @@ static int eval_run(void *self, int argc, const char *const *argv, struct probin
         free(job);
         return say_result(p, result);
     }
-    result = wait_for_gil(p, job, out, timeout_ns);
+    result = wait_for_gil(p, job, out, timeout_ns ? timeout_ns : GIL_NS);
     if (result == 0)
-        result = say_result(p, follow(p, job, e, out));
+        result = say_result(p, follow(p, job, e, timeout_ns ? begin + timeout_ns : 0, out));
     runner_release(p->runner, job);
     return result;
 }
