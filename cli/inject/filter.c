@@ -2,10 +2,10 @@
  *
  * cli/inject/filter.c - would the target's seccomp filter kill it for a call that the core makes?
  *
- * Own thread only.  While we trace a thread its filter can be suspended; the core's own threads live
- * under it.  A call that is refused with an error is the core's to live with, so only those that
- * kill are looked for.  The filters' programs are shown to root alone (ptrace(2)); others compare
- * how many there are with how many we have ourselves, as processes of one container have the same.
+ * Own thread only.  While we trace a thread its filter can be suspended; the core's own threads
+ * live under it.  A call that is refused with an error is the core's to live with, so only those
+ * that kill are looked for.  The filters' programs are shown to root alone (ptrace(2)); others
+ * compare their number with that of our own, as processes of one container have the same.
  */
 #include <errno.h>
 #include <linux/audit.h>

@@ -506,6 +506,54 @@ TEST(survives_the_death_of_the_injector)
     }
 }
 
+static int descriptors_of(pid_t pid)
+{
+    char path[64];
+    int n = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    DIR *d = opendir(path);
+    while (d && readdir(d))
+        n++;
+    if (d)
+        (void)closedir(d);
+    return n;
+}
+
+/* Between its two stops the thread runs, and may never come to a safe place again: what was made is
+ * taken away at any place. */
+TEST(undoes_between_two_stops)
+{
+    struct inject_result r = {0};
+    struct library l = {0};
+    char path[256];
+    sigset_t all, kept;
+    CHECK_INT(library_open(library_path, &l), 0);
+    (void)sigfillset(&all);
+    for (int i = 0; i < 10; i++) {
+        pid_t pid = spawn(counter);
+        (void)pthread_sigmask(SIG_BLOCK, &all, &kept);
+        int maps = lines_of(pid, "maps", ""), descriptors = descriptors_of(pid);
+        struct target t = {.pid = pid, .fd = -1, .own_fd = -1, .mem = -1, .result = &r};
+        t.timeout_ns = 5 * NS_PER_S;
+        t.deadline_ns = clock_monotonic() + t.timeout_ns;
+        CHECK_INT(prepare(&t), 0);
+        CHECK_INT(tracee_find(&t), 0);
+        CHECK_INT(take_thread(&t), 0);
+        CHECK_INT(bring_file(&t, &l, path, sizeof path), 0);
+        CHECK_INT(lines_of(pid, "status", "TracerPid:\t0"), 1);
+        CHECK_INT(descriptors_of(pid), descriptors + 1);
+        CHECK(lines_of(pid, "maps", "") > maps);
+        undo(&t);
+        done(&t);
+        (void)pthread_sigmask(SIG_SETMASK, &kept, NULL);
+        CHECK_INT(descriptors_of(pid), descriptors);
+        CHECK_INT(lines_of(pid, "maps", ""), maps);
+        check_goes_on(pid);
+        end(pid);
+    }
+    library_done(&l);
+}
+
 int main(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -528,6 +576,7 @@ int main(void)
     RUN(changes_no_register);
     RUN(survives_the_death_of_the_command);
     RUN(survives_the_death_of_the_injector);
+    RUN(undoes_between_two_stops);
     if (system("python3 -c pass >/dev/null 2>&1") == 0)
         RUN(stops_python_for_less_than_a_moment);
     char command[128];

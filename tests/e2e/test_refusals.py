@@ -120,6 +120,10 @@ def test_dynamic_program_that_is_no_python(world):
     target = world.start(compiled(world, PAUSE))
     target.wait_line("ready")
     works(target)
+    maps = open("/proc/%d/maps" % target.pid).read()
+    if "libpthread" in subprocess.run(["ldd", str(CLI)], capture_output=True, text=True).stdout \
+            and os.confstr("CS_GNU_LIBC_VERSION") >= "glibc 2.34":
+        assert "libpthread" not in maps and "libdl" not in maps  # empty there, so left out
 
 
 # ---- other states ----
