@@ -2,10 +2,11 @@
  *
  * cli/arrow.c - rows as an Arrow IPC stream, by a writer of our own: the format needs few words.
  *
- * One thread.  A message is 0xffffffff, i32 size of its description, the description (a flatbuffer),
- * the body; the stream ends with 0xffffffff 0.  Of flatbuffers: a table is an i32 back to its list
- * of field places, then fields; what a field refers to lies behind it, by a u32 from the field's own
- * place.  Here every field takes 8 bytes, so that all are aligned.  No dictionaries, no compression.
+ * One thread.  A message is 0xffffffff, i32 size of its description, the description (a
+ * flatbuffer), the body; the stream ends with 0xffffffff 0.  Of flatbuffers: a table is an i32 back
+ * to its list of field places, then fields; what a field refers to lies behind it, by a u32 from
+ * the field's own place.  Here every field takes 8 bytes, so that all are aligned.  No
+ * dictionaries, no compression.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/export.h - what `export` is made of: an answer as JSON comes in piece by piece, rows go out to
- * a writer of a file format.
+ * cli/export.h - what `export` is made of: an answer as JSON comes in piece by piece, rows go out
+ * to a writer of a file format.
  *
  * One thread.
  */

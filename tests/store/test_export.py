@@ -29,7 +29,8 @@ def job(world):
 # A few rows of all types, without any table.
 VALUES = """select 1 as n, true as even, 0.125 as km, 'a, "b"' as place, to_timestamp(1.5) as at
     union all select 2, false, -2.5, 'zwei', to_timestamp(1700000000)
-    union all select 3, 3 = null, 0.5 + null, nullif('a', 'a'), nullif(to_timestamp(1), to_timestamp(1))"""
+    union all select 3, 3 = null, 0.5 + null, nullif('a', 'a'),
+        nullif(to_timestamp(1), to_timestamp(1))"""
 
 
 def export(target, fmt, path, *words):
@@ -86,8 +87,8 @@ def check_trace(trace):
         assert event["ph"] != "X" or event["dur"] >= 0
 
 
-TRACE = """select to_timestamp(10 + n) as ts, n * 1.0 as duration, 7 as tid, 'layer.' || n as module,
-    'post forward' as stage, n as step
+TRACE = """select to_timestamp(10 + n) as ts, n * 1.0 as duration, 7 as tid,
+    'layer.' || n as module, 'post forward' as stage, n as step
     from (select 1 as n union all select 2 union all select 3) as v"""
 
 
