@@ -436,7 +436,8 @@ static int bind_call(struct query *q, struct scope *s, const struct node *n, str
         return sql_window_bind(q, s, n, ret);
     if (sql_window_only(n->text))
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "%s() is a window function: %s(...) over (order by ...)", n->text, n->text);
+                         "%s() is a window function: %s(...) over (order by ...)", n->text,
+                         n->text);
     if (kind)
         return sql_agg_bind(q, s, n, kind, ret);
     if (n->star || n->distinct || n->filter)

@@ -1040,7 +1040,8 @@ static struct select *parse_core(struct parser *p)
     if (take_word(p, "having"))
         s->having = parse_expr(p, 0);
     if (is_word(p, 0, "window") || is_word(p, 0, "qualify"))
-        return fail_at(p, now(p)->pos, "named windows and qualify are not in this version; f() over (...) is");
+        return fail_at(p, now(p)->pos,
+                       "named windows and qualify are not in this version; f() over (...) is");
     return s;
 }
 

@@ -386,7 +386,8 @@ const struct agg_kind *sql_agg_find(const char *name);
 uint32_t sql_agg_names(const char **ret, uint32_t max);
 int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
                  const struct agg_kind *kind, struct expr **ret);
-/* The call alone, not a column of an aggregation.  over_window: its arguments may hold aggregates. */
+/* The call alone, not a column of an aggregation.  over_window: its arguments may hold
+ * aggregates. */
 int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
                  const struct agg_kind *kind, bool over_window, struct agg_spec **ret);
 /* One group of one aggregate, a row at a time: frames of windows. */

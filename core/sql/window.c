@@ -429,8 +429,9 @@ static int tile_at(struct op *op, const struct win *f, const struct part *p, uin
         return sql_error(op->q->text, op->q->size, f->expr->pos, -EINVAL,
                          "ntile makes at least one tile");
     int64_t small = n / tiles, large = n % tiles; /* the first `large` tiles have one row more */
-    out_of(f, row)->i[row % SQL_ROWS] =
-        i < large * (small + 1) ? i / (small + 1) + 1 : large + (i - large * (small + 1)) / small + 1;
+    int64_t in_large = large * (small + 1);
+    int64_t tile = i < in_large ? i / (small + 1) : large + (i - in_large) / small;
+    out_of(f, row)->i[row % SQL_ROWS] = tile + 1;
     return 0;
 }
 
