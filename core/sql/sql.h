@@ -107,7 +107,8 @@ int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names t
 /* A writer of one format: give its sink to sql_run(), then finish.  Bytes go to `write` (0 or
  * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: make
  * columns of texts narrower and cut the lines at the terminal's width, 0: never.
- * JSON: {"columns":[{"name","type","unit"}], "rows":[[...]],"row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}; JSONL: one object a line; NULL
+ * JSON: {"columns":[{"name","type","unit"}], "rows":[[...]],
+ * "row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}; JSONL: one object a line; NULL
  * is null; timestamps are ISO 8601 UTC with nanoseconds as text; in TABLE and CSV NULL is empty
  * (in CSV an empty text is ""). */
 struct sql_writer;
