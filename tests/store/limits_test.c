@@ -158,7 +158,7 @@ static void a_day_body(void)
     struct store_scan *scan = NULL;
     struct store_batch b;
     struct store_scan_options o = {.columns = {0x1c, 0}};
-    char name[16];
+    char name[32];
     uint64_t n = 0, most = 0, live_most = 0, begun = clock_monotonic() - 24 * HOUR;
     if (!CHECK_INT(begin(64 * MB), 0))
         return;
@@ -321,7 +321,6 @@ static void full_disk_body(void)
     CHECK(stats.expired > 0 && stats.bytes > 2 * MB);
     CHECK(lost_rows(table) < n / 20);
     CHECK(account(table, n) > n - n / 20);
-    /* Somebody else fills the rest, and goes again. */
     end();
 }
 
@@ -439,6 +438,42 @@ TEST(a_limit_on_file_size_does_not_end_the_host)
     in_child(file_limit_body);
 }
 
+/* Linux before 5.14 has no MADV_POPULATE_WRITE: pages are reserved by the descriptor. */
+static void old_kernel_body(void)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_madvise, 0, 2),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 23, 1, 0),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL)};
+    struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+    uint64_t n = 0, id = 0;
+    char name[32];
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) != 0) {
+        printf("# no seccomp here: an old kernel is not tried\n");
+        return;
+    }
+    if (!CHECK_INT(begin(64 * MB), 0))
+        return;
+    for (; n < 200000; n++)
+        append(table, n + 1, n);
+    CHECK_INT(account(table, n), n - 1);
+    for (int i = 0; i < 20000; i++) {
+        int size = snprintf(name, sizeof(name), "name %d", i);
+        CHECK_INT(intern(store_interns(store), name, (size_t)size, &id), 0);
+    }
+    CHECK_STR(intern_text(store_interns(store), id, NULL), "name 19999");
+    end();
+}
+
+TEST(an_old_kernel_reserves_pages_in_its_way)
+{
+    in_child(old_kernel_body);
+}
+
 static void read_only_body(void)
 {
     if (!CHECK(mount_small("size=1m,mode=500")) ||
@@ -487,6 +522,7 @@ int main(void)
     RUN(a_disk_filled_by_somebody_else);
     RUN(a_disk_that_fails_is_counted);
     RUN(a_limit_on_file_size_does_not_end_the_host);
+    RUN(an_old_kernel_reserves_pages_in_its_way);
     RUN(a_read_only_directory_is_refused);
     RUN(a_deleted_directory_is_gone_on_with);
     (void)rmdir(root);
