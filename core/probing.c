@@ -47,8 +47,7 @@
 #define ANSWER_NS (NS_PER_S / 20) /* the answer to `eject` gets this long to leave the socket */
 #define QUIET_NS (2 * NS_PER_S) /* commands that still run get this long before they are cut off */
 #define STOP_NS (20 * NS_PER_S) /* how long probing_stop() waits */
-#define FORK_WAIT_NS \
-    (NS_PER_S / 10)      /* how long a fork waits for a start or stop going on: briefly */
+#define FORK_WAIT_NS (NS_PER_S / 40) /* how long a fork waits for a start or stop going on */
 #define SIBLING_FDS 4096 /* descriptors looked at to find another copy of the core */
 
 #define EXPORT __attribute__((visibility("default")))
