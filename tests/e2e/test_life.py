@@ -448,7 +448,8 @@ GLIBC_OWN = 1 << 31 | 1 << 32  # SIGCANCEL and SIGSETXID: glibc takes them with 
 
 def state_of(pid):
     return {"fds": fds(pid), "SigCgt": int(status(pid, "SigCgt"), 16) & ~GLIBC_OWN,
-            "SigBlk": status(pid, "SigBlk"), "SigIgn": status(pid, "SigIgn"), "threads": status(pid, "Threads")}
+            "SigBlk": status(pid, "SigBlk"), "SigIgn": status(pid, "SigIgn"),
+            "threads": status(pid, "Threads")}
 
 
 def gone(target, before, timeout=20):
