@@ -17,6 +17,8 @@ from world import CLI, CORE, wait_for
 
 IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+MOUNTS = subprocess.run(["unshare", "--mount", "true"], capture_output=True).returncode == 0
+NAMESPACES = pytest.mark.skipif(not MOUNTS, reason="may not make a mount namespace here")
 NOBODY = 65534
 
 PAUSE = '#include <unistd.h>\n#include <stdio.h>\nint main(void) { puts("ready"); ' \
@@ -162,9 +164,11 @@ def test_stopped(world):
     target = world.python(IDLE)
     target.wait_line("ready")
     target.process.send_signal(19)
+    status = "/proc/%d/status" % target.pid
+    wait_for(lambda: re.search(r"State:\s+T", open(status).read()), "the target to stop")
     done = target.probing("inject")
     assert done.returncode == 0 and "kill -CONT" in done.stdout
-    assert re.search(r"State:\s+T", open("/proc/%d/status" % target.pid).read())
+    assert re.search(r"State:\s+T", open(status).read())
     target.process.send_signal(18)
     wait_for(lambda: target.probing("query", "select 1").returncode == 0, "an answer")
 
@@ -253,6 +257,7 @@ def test_seccomp_unreadable(world):
     as_it_was(target)
 
 
+@NAMESPACES
 @ROOT_ONLY
 def test_own_mount_and_pid_namespace(world):
     """A container, entered from outside by the pid that it has there."""
@@ -272,6 +277,7 @@ def test_own_mount_and_pid_namespace(world):
     os.kill(int(pid), 9)
 
 
+@NAMESPACES
 @ROOT_ONLY
 def test_no_proc(world):
     target = world.start("unshare", "--mount", "sh", "-c",
@@ -337,6 +343,7 @@ def test_data_directory_that_cannot_be_made(world):
     assert target.alive()
 
 
+@NAMESPACES
 @ROOT_ONLY
 def test_data_directory_without_room(world):
     target = world.start("unshare", "--mount", "sh", "-c",

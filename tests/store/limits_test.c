@@ -295,11 +295,14 @@ static bool may_mount(void)
         pid_t child = fork();
         int status = 1;
         if (child == 0)
-            _exit(unshare(CLONE_NEWNS) == 0 ? 0 : 1);
+            _exit(unshare(CLONE_NEWNS) == 0 &&
+                          mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0
+                      ? 0
+                      : 1);
         (void)waitpid(child, &status, 0);
         known = status == 0;
         if (!known)
-            printf("# not root: no small file systems are tried\n");
+            printf("# not root, or in a chroot: no small file systems are tried\n");
     }
     return known == 1;
 }

@@ -116,7 +116,7 @@ def test_torch_modules_nest(world, tmp_path):
     dead = json.loads(export(target, "perfetto", tmp_path / "dead.json"))
     check_trace(dead)
     assert len(dead["traceEvents"]) >= len(living["traceEvents"])
-    whole = [e for e in dead["traceEvents"] if e["dur"] > 0]
+    whole = [e for e in dead["traceEvents"] if e.get("dur", 0) > 0]
     inner = [a for a in whole[:400] for b in whole[:400]
              if a is not b and a["tid"] == b["tid"] and b["ts"] < a["ts"] and
              a["ts"] + a["dur"] < b["ts"] + b["dur"]]
