@@ -179,7 +179,12 @@ class Target:
         return int(re.search(r"RssAnon:\s+(\d+)", text).group(1))
 
     def threads_of_ours(self):
-        names = [p.read_text() for p in Path("/proc/%d/task" % self.pid).glob("*/comm")]
+        names = []
+        for path in Path("/proc/%d/task" % self.pid).glob("*/comm"):
+            try:
+                names.append(path.read_text())
+            except OSError:  # that thread has just ended
+                pass
         return [n for n in names if n.startswith("probing/")]
 
     def output(self):
