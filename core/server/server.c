@@ -358,22 +358,31 @@ static void *run(void *arg)
 
 /* ---- life ---- */
 
+static const char *const lws_fds[] = {"anon_inode:[eventfd]", "/dev/urandom"};
+enum { LWS_FDS = sizeof(lws_fds) / sizeof(lws_fds[0]) };
+
+/* Which of the kinds above a descriptor is, -1: none, or not open. */
+static int fd_kind(int fd)
+{
+    char name[48], target[64];
+
+    (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    ssize_t got = readlink(name, target, sizeof(target) - 1);
+    target[got > 0 ? got : 0] = 0;
+    for (int kind = 0; kind < LWS_FDS; kind++)
+        if (strncmp(target, lws_fds[kind], strlen(lws_fds[kind])) == 0)
+            return kind;
+    return -1;
+}
+
 /* The loop's own descriptors are not told to us.  They are those that appeared, of these two
  * kinds, while the context was made; another thread's at the same moment would be taken for ours,
  * so with more than one of a kind none is remembered. */
-static int find_fd(const char *what, const unsigned char *before, size_t n)
+static int find_fd(int kind, const unsigned char *before, size_t n)
 {
     int found = -1;
     for (int fd = 0; fd < (int)n; fd++) {
-        char name[48], target[64];
-        if (before[fd])
-            continue;
-        (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-        ssize_t got = readlink(name, target, sizeof(target) - 1);
-        if (got <= 0)
-            continue;
-        target[got] = 0;
-        if (strncmp(target, what, strlen(what)) != 0)
+        if (before[fd] & 1u << kind || fd_kind(fd) != kind)
             continue;
         if (found >= 0)
             return -1;
@@ -397,16 +406,18 @@ static int make_context(struct server *s)
         .retry_and_idle_policy = &pings,
         .pt_serv_buf_size = 16384,
     };
-    for (int fd = 0; fd < (int)sizeof(before); fd++)
-        before[fd] = fcntl(fd, F_GETFD) != -1;
+    for (int fd = 0; fd < (int)sizeof(before); fd++) {
+        /* The kind, not only that it is open: the host may close it and lws get its number. */
+        int kind = fcntl(fd, F_GETFD) != -1 ? fd_kind(fd) : -1;
+        before[fd] = kind >= 0 ? (unsigned char)(1u << kind) : 0;
+    }
     lws_set_log_level(0, NULL);
     struct lws_context *context = lws_create_context(&info);
     if (!context)
         return err_set(-ENOMEM, "libwebsockets gave no context; is the limit of open files "
                        "reached (ulimit -n)?");
-    const char *const kinds[] = { "anon_inode:[eventfd]", "/dev/urandom" };
-    for (int i = 0; i < 2; i++) {
-        int fd = find_fd(kinds[i], before, sizeof(before));
+    for (int kind = 0; kind < LWS_FDS; kind++) {
+        int fd = find_fd(kind, before, sizeof(before));
         if (fd >= 0)
             (void)server_slot_take(s, fd);
     }
