@@ -36,10 +36,11 @@ int server_ws_handover(struct peer *p, const char *request, size_t size)
     server_peer_ref(p);
     struct lws *wsi = lws_adopt_socket_vhost_readbuf(s->vhost, fd, request, size);
     s->adopting = NULL;
-    bool lost = !wsi && !p->wsi;
-    server_peer_unref(p);
-    if (lost)
+    /* The call serves the request at once, so the client may have come and gone within it: then the
+     * peer is off the list already, and ours is the last count of it. */
+    if (!wsi && !p->wsi)
         server_peer_lost(p);
+    server_peer_unref(p);
     return -1; /* closes the old descriptor only */
 }
 

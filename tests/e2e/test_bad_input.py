@@ -125,6 +125,24 @@ def test_garbage_on_the_socket(world, idle):
     wait_for(lambda: len(os.listdir(fds)) <= before, "the connections to be closed", 30)
 
 
+def test_clients_that_leave_while_they_are_greeted(world, idle):
+    """Half of them with a handshake that is wrong, which ends the connection from our side too."""
+    idle.inject()
+    path = str(next(world.data.iterdir()) / "sock")
+    for version in (12, 13) * 500:
+        with socket.socket(socket.AF_UNIX) as s:
+            try:
+                s.connect(path)
+                s.sendall(b"GET /ws HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\n"
+                          b"Connection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+                          b"Sec-WebSocket-Version: %d\r\nSec-WebSocket-Protocol: probing.1\r\n\r\n"
+                          % version)
+            except OSError:
+                pass  # its queue is full
+    assert idle.alive()
+    wait_for(lambda: idle.probing("query", "select 1").returncode == 0, "an answer", 30)
+
+
 def test_usage(world):
     refused(world.probing("-t", "1", "injct"), "injct", "inject")
     refused(world.probing("query", "select 1"), "target")
