@@ -55,10 +55,12 @@ class Target:
 
     def wait_line(self, pattern, timeout=120.0):
         def seen():
-            if self.process.poll() is not None:
-                return re.search(pattern, self.output()) or pytest.fail(
-                    "the target ended (%s):\n%s" % (self.process.returncode, self.output()))
-            return re.search(pattern, self.output())
+            ended = self.process.poll() is not None  # before looking: its last words count
+            found = re.search(pattern, self.output(), flags=re.M)
+            if ended and not found:
+                pytest.fail("the target ended (%s):\n%s" % (self.process.returncode,
+                                                           self.output()))
+            return found
         return wait_for(seen, "%r in the target's output" % pattern, timeout)
 
     def probing(self, *args, **kwargs):
@@ -91,12 +93,14 @@ class World:
         self.data.mkdir(mode=0o700)
         self.env = {key: value for key, value in os.environ.items()
                     if not key.startswith(("PROBING", "PROBE", "LD_PRELOAD", "ENDPOINT"))}
-        self.env.update(PROBING_DATA_DIR=str(self.data), OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
+        self.env.update(PROBING_DATA_DIR=str(self.data), OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1",
+                        PYTHONIOENCODING="utf-8")
         self.targets = []
 
     def probing(self, *args, timeout=60, env=None):
-        return subprocess.run([str(CLI), *args], capture_output=True, text=True, timeout=timeout,
-                              stdin=subprocess.DEVNULL, env=dict(self.env, **(env or {})))
+        return subprocess.run([str(CLI), *args], capture_output=True, timeout=timeout,
+                              stdin=subprocess.DEVNULL, env=dict(self.env, **(env or {})),
+                              encoding="utf-8", errors="replace")
 
     def start(self, *args, env=None):
         target = Target(self, list(args), env)
@@ -116,12 +120,16 @@ class World:
         return target
 
 
-@pytest.fixture
-def world(tmp_path):
+def lend(made):
+    """What a fixture yields from: a World for one test, and nothing of it left afterwards."""
     if not CLI.exists() or not CORE.exists():
         pytest.fail("%s is not built: run scons" % CLI)
-    made = World(tmp_path)
     yield made
     for target in made.targets:
         target.kill()
     made.probing("gc")  # what lies in memory file systems would outlive the test's own directory
+
+
+@pytest.fixture
+def world(tmp_path):
+    yield from lend(World(tmp_path))
