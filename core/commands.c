@@ -277,6 +277,8 @@ static int config_change(struct core *c, const char *name, const char *value,
     int r = host_config_set(c->host, name, value);
     if (r < 0)
         return r;
+    if (r == 1 && strncmp(name, "table.", 6) == 0)
+        return host_replyf(out, "%s=%s (there is no such table yet)\n", name, value);
     if (r == 1)
         return host_replyf(out, "%s=%s (kept until plugin %.*s is loaded)\n", name, value,
                            (int)strcspn(name, "."), name);

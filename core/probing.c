@@ -48,7 +48,7 @@
 #define QUIET_NS (2 * NS_PER_S) /* commands that still run get this long before they are cut off */
 #define STOP_NS (20 * NS_PER_S) /* how long probing_stop() waits */
 #define FORK_WAIT_NS (NS_PER_S / 40) /* how long a fork waits for a start or stop going on */
-#define SIBLING_FDS 4096 /* descriptors looked at to find another copy of the core */
+#define SIBLING_FDS 4096             /* descriptors looked at to find another copy of the core */
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -235,6 +235,11 @@ static int from_environment(void *arg, const char *key, const char *value)
     }
     for (size_t i = 0; i <= n; i++)
         lower[i] = key[i] >= 'A' && key[i] <= 'Z' ? (char)(key[i] + ('a' - 'A')) : key[i];
+    if (n > 11 && strncmp(lower, "table_", 6) == 0 && strcmp(lower + n - 5, "_keep") == 0) {
+        /* PROBING_TABLE_PYTHON_TORCH_TRACE_KEEP: the store takes the table's name so, too */
+        (void)snprintf(name, sizeof(name), "table.%.*s.keep", (int)(n - 11), lower + 6);
+        return apply(name, value);
+    }
     char *underscore = strchr(lower, '_');
     bool ours = is_ours(probing_settings, lower) || strcmp(lower, "data_dir") == 0 ||
                 strcmp(lower, "plugin_path") == 0 || strcmp(lower, "token") == 0;
@@ -264,6 +269,11 @@ static int store_add(void *arg, const char *schema, const struct probing_table_d
 static int store_intern(void *arg, const void *p, size_t n, uint64_t *ret_id)
 {
     return intern(store_interns(arg), p, n, ret_id);
+}
+
+static int store_keep_of(void *arg, const char *table, const char *text)
+{
+    return store_keep(arg, table, text);
 }
 
 static void ask_to_stop(void *arg)
@@ -409,7 +419,8 @@ static void unlock_life(void)
 
 static int start_parts(struct core *c)
 {
-    struct host_store store = {.table_add = store_add, .intern = store_intern};
+    struct host_store store = {
+        .table_add = store_add, .intern = store_intern, .keep = store_keep_of};
 
     /* A first look for what must be known before there is a host; nothing else is kept of it. */
     int r = settings_read(g.settings, from_environment, from_line, NULL);

@@ -26,6 +26,8 @@ struct host_store {
     int (*table_add)(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
                      struct table **ret);
     int (*intern)(void *arg, const void *p, size_t n, uint64_t *ret_id);
+    /* table.<name>.keep=text; 1: there is no such table yet.  May be NULL. */
+    int (*keep)(void *arg, const char *table, const char *text);
 };
 
 struct host_options {
@@ -98,7 +100,9 @@ int host_settings_add(struct host *h, const char *owner, const struct probing_co
 /* name: "torch.rate".  -ENOENT names the nearest, -EINVAL/-ERANGE say what is allowed, -EBUSY: not
  * LIVE and its owner runs.  A setting of a plugin not loaded yet is kept for it: gives 1.
  * Numbers may be written with their unit: "10s" or plain ns for PROBING_NS, "64MB" or plain bytes
- * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.   [worker] */
+ * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.
+ * "table.python.torch_trace.keep" (or without the schema) goes to the store: see store_keep();
+ * gives 1 for a table that is still to come.                                          [worker] */
 int host_config_set(struct host *h, const char *name, const char *value);
 int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any] */
 

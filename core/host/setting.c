@@ -15,6 +15,10 @@
 
 #define SETTINGS_MAX 1024
 #define VALUE_MAX_BYTES 4096
+#define KEEP_HEAD "table." /* settings of this form are not the host's: the store takes them */
+#define KEEP_TAIL ".keep"
+#define KEEP_DOC \
+    "how much of the table to keep: 2h, 100MB, 2h|100MB (whichever is reached first); 0: as all"
 
 /* ---- is a value of the right kind ---- */
 
@@ -277,11 +281,45 @@ void settings_free(struct host *h)
 
 /* ---- get and set ---- */
 
+/* "table.<name>.keep", the name with its schema or without: how long the table's name is; 0: it is
+ * no such setting. */
+static size_t keep_name(const char *name)
+{
+    size_t n = strlen(name), around = strlen(KEEP_HEAD) + strlen(KEEP_TAIL);
+    if (n <= around || strncmp(name, KEEP_HEAD, strlen(KEEP_HEAD)) != 0 ||
+        strcmp(name + n - strlen(KEEP_TAIL), KEEP_TAIL) != 0)
+        return 0;
+    return n - around;
+}
+
+/* The same as a text of its own; -EINVAL when it cannot be a table's. */
+static int keep_table(const char *name, char ret[2 * HOST_NAME_BYTES])
+{
+    size_t n = keep_name(name);
+    char part[HOST_NAME_BYTES];
+
+    if (n < 2 * HOST_NAME_BYTES) {
+        (void)snprintf(ret, 2 * HOST_NAME_BYTES, "%.*s", (int)n, name + strlen(KEEP_HEAD));
+        const char *dot = strchr(ret, '.');
+        size_t schema_n = dot ? (size_t)(dot - ret) : 0;
+        (void)snprintf(part, sizeof(part), "%.*s", (int)schema_n, ret);
+        if (schema_n < sizeof(part) && (!dot || text_is_name(part)) &&
+            text_is_name(dot ? dot + 1 : ret))
+            return 0;
+    }
+    return err_set(-EINVAL, "'%.120s' names no table: table.NAME.keep or table.SCHEMA.NAME.keep",
+                   name);
+}
+
 static int split(const char *name, size_t *ret_owner_n)
 {
     const char *dot = strchr(name, '.');
     char owner[HOST_NAME_BYTES];
 
+    if (keep_name(name)) {
+        *ret_owner_n = (size_t)(dot - name);
+        return 0;
+    }
     if (!dot || dot == name || (size_t)(dot - name) >= sizeof(owner))
         return err_set(-EINVAL, "'%.80s' is no setting's name: OWNER.NAME, as in server.listen",
                        name);
@@ -389,6 +427,40 @@ static int tell(struct host *h, struct setting *s, const char *value, char *plai
     return r < 0 ? r : 0;
 }
 
+/* A setting that comes into being when it is first set: any table may be named, also one that is
+ * still to come (then 1). */
+static int set_keep(struct host *h, const char *name, const char *value)
+{
+    static const size_t owner_n = sizeof(KEEP_HEAD) - 2;
+    char table[2 * HOST_NAME_BYTES];
+    int waits = keep_table(name, table);
+    if (waits == 0)
+        waits = h->store.keep ? h->store.keep(h->store.arg, table, value)
+                              : err_set(-ENOTSUP, "'%.120s': nothing is kept here", name);
+    if (waits < 0)
+        return waits;
+    char *fallback = strdup(""), *doc = strdup(KEEP_DOC);
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    struct setting *s = find(h, name, owner_n, name + owner_n + 1);
+    if (!s)
+        s = add(h, name, owner_n, name + owner_n + 1);
+    if (s && s->pending && fallback && doc) {
+        s->fallback = fallback;
+        s->doc = doc;
+        s->type = PROBING_STR;
+        s->flags = PROBING_LIVE;
+        s->pending = false;
+        fallback = doc = NULL;
+    }
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    free(fallback);
+    free(doc);
+    if (!s || s->pending)
+        return err_set(-ENOMEM, "no room for setting '%.120s'", name);
+    int r = keep(h, s, value);
+    return r < 0 ? r : waits;
+}
+
 static int set_on_control(void *arg)
 {
     struct change *c = arg;
@@ -397,6 +469,8 @@ static int set_on_control(void *arg)
     int r = split(c->name, &n);
     if (r < 0)
         return r;
+    if (keep_name(c->name))
+        return set_keep(h, c->name, c->value);
     (void)pthread_mutex_lock(&h->settings.mutex);
     struct setting *s = find(h, c->name, n, c->name + n + 1);
     if (!s && owner_known(h, c->name, n))

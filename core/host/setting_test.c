@@ -146,6 +146,44 @@ TEST(keeps_settings_for_who_is_not_here_yet)
     teardown();
 }
 
+static int keep_of(void *arg, const char *name, const char *text)
+{
+    CHECK(arg == told);
+    if (strcmp(text, "soon") == 0)
+        return err_set(-EINVAL, "'soon' is no retention");
+    (void)snprintf(told, sizeof(told), "%s=%s", name, text);
+    return strcmp(name, "later") == 0;
+}
+
+/* table.<name>.keep: each comes into being when it is set, and the store has the say. */
+TEST(what_to_keep_of_a_table_goes_to_the_store)
+{
+    CHECK_INT(tables_new(&tables), 0);
+    struct host_options o = {
+        .version = "0.1.0", .tables = tables, .store = {.arg = told, .keep = keep_of}};
+    CHECK_INT(host_new(&o, &host), 0);
+    CHECK_INT(host_start(host), 0);
+    CHECK_INT(host_config_set(host, "table.python.torch_trace.keep", "1h"), 0);
+    CHECK_STR(told, "python.torch_trace=1h");
+    check_value("table.python.torch_trace.keep", "1h");
+    CHECK_INT(host_config_set(host, "table.later.keep", "1MB"), 1);
+    CHECK_STR(told, "later=1MB");
+    CHECK_INT(host_config_set(host, "table.later.keep", "soon"), -EINVAL);
+    check_value("table.later.keep", "1MB");
+    CHECK_INT(host_config_set(host, "table.later.keep", "0"), 1);
+    check_value("table.later.keep", "0");
+    static const char *const wrong[] = {"table.keep",   "table..keep",   "table.a.b.c.keep",
+                                        "table.A.keep", "table.a..keep", "table.x.keeps"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        CHECK(host_config_set(host, wrong[i], "1h") < 0 || i == 0);
+    struct buf b;
+    buf_init(&b, 100);
+    CHECK_INT(host_config_get(host, "table.latr.keep", &b), -ENOENT);
+    CHECK(strstr(err_text(), "did you mean 'table.later.keep'?") != NULL);
+    buf_done(&b);
+    teardown();
+}
+
 TEST(refuses_tables_that_make_no_sense)
 {
     static const struct probing_config bad_default[] = {
@@ -165,6 +203,7 @@ int main(void)
     RUN(refuses_and_says_what_is_allowed);
     RUN(sets_the_fixed_ones_before_the_start);
     RUN(keeps_settings_for_who_is_not_here_yet);
+    RUN(what_to_keep_of_a_table_goes_to_the_store);
     RUN(refuses_tables_that_make_no_sense);
     return test_end();
 }

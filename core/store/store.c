@@ -396,18 +396,20 @@ int store_keep_parse(const char *text, uint64_t *ret_ns, uint64_t *ret_bytes)
     return 0;
 }
 
-/* Is the table called `name`, with or without its schema? */
+/* Is the table called `name`, with or without its schema?  "schema_name", too: a variable of the
+ * environment can have no dot. */
 static bool is_called(const struct table *t, const char *name)
 {
     size_t n = strlen(t->schema);
-    return strcmp(t->name, name) == 0 || (strncmp(name, t->schema, n) == 0 && name[n] == '.' &&
-                                          strcmp(name + n + 1, t->name) == 0);
+    return strcmp(t->name, name) == 0 ||
+           (strncmp(name, t->schema, n) == 0 && (name[n] == '.' || name[n] == '_') &&
+            strcmp(name + n + 1, t->name) == 0);
 }
 
 /* What was asked for before the table came.  lock: drain_lock */
 static void wanted_keep(struct store *s, struct table *t)
 {
-    for (const struct keep *k = s->keeps; k; k = k->next) {
+    for (const struct keep *k = s->keeps; k; k = k->next) { /* the one set last is the last */
         if (is_called(t, k->name)) {
             atomic_store_explicit(&t->keep_ns, k->ns, memory_order_relaxed);
             atomic_store_explicit(&t->keep_bytes, k->bytes, memory_order_relaxed);
@@ -415,24 +417,33 @@ static void wanted_keep(struct store *s, struct table *t)
     }
 }
 
+/* At the end of the list, whether it was in it or not. */
 static int remember_keep(struct store *s, const char *name, uint64_t ns, uint64_t bytes)
 {
+    struct keep *k = NULL, **at = &s->keeps;
     uint32_t n = 0;
-    struct keep **at = &s->keeps;
-    for (; *at && strcmp((*at)->name, name) != 0; at = &(*at)->next)
-        n++;
-    if (!*at) {
-        struct keep *k = n < TABLES_MAX ? calloc(1, sizeof(*k)) : NULL;
+    while (*at) {
+        if (strcmp((*at)->name, name) == 0) {
+            k = *at;
+            *at = k->next;
+        } else {
+            at = &(*at)->next;
+            n++;
+        }
+    }
+    if (!k) {
+        k = n < TABLES_MAX ? calloc(1, sizeof(*k)) : NULL;
         char *copy = k ? strdup(name) : NULL;
         if (!copy) {
             free(k);
             return err_set(-ENOMEM, "no memory for the retention of %.80s", name);
         }
         k->name = copy;
-        *at = k;
     }
-    (*at)->ns = ns;
-    (*at)->bytes = bytes;
+    k->next = NULL;
+    k->ns = ns;
+    k->bytes = bytes;
+    *at = k;
     return 0;
 }
 
@@ -445,15 +456,24 @@ int store_keep(struct store *s, const char *name, const char *text)
     struct table **list = calloc(TABLES_MAX, sizeof(*list));
     if (!list)
         return err_set(-ENOMEM, "no memory for the list of tables");
+    uint32_t n = tables_list(s->tables, list, TABLES_MAX), called = 0;
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        if (is_called(list[i], name) && list[i]->scan)
+            rc = err_set(-EINVAL, "%s.%s is computed when asked: nothing of it is kept",
+                         list[i]->schema, list[i]->name);
+    }
     (void)pthread_mutex_lock(&s->drain_lock);
-    rc = remember_keep(s, name, ns, bytes);
-    uint32_t n = rc ? 0 : tables_list(s->tables, list, TABLES_MAX);
-    for (uint32_t i = 0; i < n; i++)
-        wanted_keep(s, list[i]);
+    rc = rc ? rc : remember_keep(s, name, ns, bytes);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        if (is_called(list[i], name)) {
+            wanted_keep(s, list[i]);
+            called++;
+        }
+    }
     (void)pthread_mutex_unlock(&s->drain_lock);
     free(list);
     atomic_store_explicit(&s->limits_changed, true, memory_order_release);
-    return rc;
+    return rc ? rc : called == 0;
 }
 
 /* ---- tables ---- */

@@ -47,9 +47,10 @@ int store_drain(struct store *s);
 /* Live settings: total budget and age. */
 void store_set_limits(struct store *s, uint64_t max_bytes, uint64_t keep_ns); /* [any] */
 
-/* How much to keep of a table ("python.torch_trace", or its name alone), also of one that is still
- * to come: "2h", "100MB", "2h|100MB" (whichever is reached first), "0" or "": as all tables.
- * Applied at the next drain.  -EINVAL names what can be written.                         [any] */
+/* How much to keep of a table ("python.torch_trace", "python_torch_trace", or its name alone), also
+ * of one that is still to come: "2h", "100MB", "2h|100MB" (whichever is reached first), "0" or "":
+ * as all tables.  Applied at the next drain.  1: there is no such table yet.  -EINVAL names what
+ * can be written, or says that the table is computed.                                     [any] */
 int store_keep(struct store *s, const char *name, const char *text);
 int store_keep_parse(const char *text, uint64_t *ret_ns, uint64_t *ret_bytes);
 
