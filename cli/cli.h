@@ -59,6 +59,12 @@ bool target_alive(const char *directory, pid_t *ret_pid);
 /* Ctrl-C and SIGTERM raise this; long commands look at it. */
 extern volatile sig_atomic_t cli_interrupted;
 
+/* Take a command's arguments apart by its row in commands.c: take(arg, "--listen", "ADDR") for each
+ * option, whichever way it was written, value NULL for a flag; take(arg, NULL, word) for the rest.
+ * What take() gives below 0 ends it. */
+int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
+              void *arg);
+
 /* ---- commands: argv[0] is the command's name ---- */
 
 int command_inject(struct target *t, int argc, char **argv);  /* enter.c */

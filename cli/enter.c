@@ -44,11 +44,15 @@ static int add_setting(struct enter_options *o, const char *text)
     return 0;
 }
 
-static int take_option(struct enter_options *o, const char *option, const char *value)
+static int take(void *arg, const char *option, const char *value)
 {
-    if (strcmp(option, "-D") == 0)
+    struct enter_options *o = arg;
+
+    if (option == NULL)
+        return err_set(-EINVAL, "inject takes no argument '%s'", value);
+    if (strcmp(option, "--define") == 0)
         return add_setting(o, value);
-    if (strcmp(option, "-l") == 0 || strcmp(option, "--listen") == 0) {
+    if (strcmp(option, "--listen") == 0) {
         (void)snprintf(o->listen, sizeof o->listen, "server.listen=%s", value);
         return add_setting(o, o->listen);
     }
@@ -58,37 +62,13 @@ static int take_option(struct enter_options *o, const char *option, const char *
         o->plugins[o->n_plugins++] = value;
         return 0;
     }
-    if (strcmp(option, "--timeout") == 0) {
-        int r = parse_ns(value, &o->inject.timeout_ns);
-        return r < 0 || o->inject.timeout_ns > 0
-                   ? r
-                   : err_set(-EINVAL, "--timeout must be more than 0");
+    if (strcmp(option, "--dry-run") == 0) {
+        o->inject.dry_run = true;
+        return 0;
     }
-    return err_set(-EINVAL, "inject has no option '%s'; `probing help inject` shows those it has",
-                   option);
-}
-
-static int parse_options(struct enter_options *o, int argc, char **argv)
-{
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--dry-run") == 0) {
-            o->inject.dry_run = true;
-            continue;
-        }
-        if (argv[i][0] != '-')
-            return err_set(-EINVAL, "inject takes no argument '%s'", argv[i]);
-        if (i + 1 == argc) {
-            int r = take_option(o, argv[i], ""); /* says so when it is unknown */
-            return r == -EINVAL && strstr(err_text(), "has no option") != NULL
-                       ? r
-                       : err_set(-EINVAL, "option %s needs a value", argv[i]);
-        }
-        int r = take_option(o, argv[i], argv[i + 1]);
-        if (r < 0)
-            return r;
-        i++;
-    }
-    return 0;
+    int r = parse_ns(value, &o->inject.timeout_ns); /* --timeout */
+    return r < 0 || o->inject.timeout_ns > 0 ? r
+                                             : err_set(-EINVAL, "--timeout must be more than 0");
 }
 
 struct why {
@@ -281,7 +261,7 @@ int command_inject(struct target *t, int argc, char **argv)
 {
     struct enter_options o = {.inject = {.pid = t->pid, .timeout_ns = 10 * NS_PER_S}};
     struct probing_client *c = NULL;
-    int r = parse_options(&o, argc, argv);
+    int r = cli_parse(argc, argv, take, &o);
 
     if (r < 0)
         return r;

@@ -44,6 +44,7 @@ struct export
 {
     enum format format;
     const char *table, *sql, *path;
+    bool has_format;
     uint64_t timeout_ns;
     char temporary[4096]; /* "": standard output */
     FILE *file;
@@ -67,46 +68,26 @@ static int format_named(const char *name, enum format *ret)
                    "no format '%s'; there are csv, jsonl, arrow, perfetto, chrome, parquet", name);
 }
 
-static int parse_options(struct export *e, int argc, char **argv)
+static int take(void *arg, const char *option, const char *value)
 {
-    bool has_format = false;
-    int r = 0;
-    for (int i = 1; i < argc && r == 0; i++) {
-        const char *word = argv[i], *value = i + 1 < argc ? argv[i + 1] : NULL;
-        bool is_option =
-            word[0] == '-' && word[1] != '\0' && word[1] != ' ' && strncmp(word, "-- ", 3) != 0;
-        if (!is_option && e->sql != NULL)
-            return err_set(-EINVAL,
-                           "export: one argument too many: '%s' (put the statement in "
-                           "quotes)",
-                           word);
-        if (!is_option) {
-            e->sql = word;
-            continue;
-        }
-        if (strcmp(word, "--format") != 0 && strcmp(word, "-f") != 0 &&
-            strcmp(word, "--table") != 0 && strcmp(word, "-o") != 0 &&
-            strcmp(word, "--output") != 0 && strcmp(word, "--timeout") != 0)
-            return err_set(-EINVAL,
-                           "export has no option '%s'; `probing help export` shows those "
-                           "it has",
-                           word);
-        if (value == NULL)
-            return err_set(-EINVAL, "option %s needs a value", word);
-        if (strcmp(word, "--table") == 0)
-            e->table = value;
-        else if (strcmp(word, "--timeout") == 0)
-            r = parse_ns(value, &e->timeout_ns);
-        else if (word[1] == 'o' || strcmp(word, "--output") == 0)
-            e->path = value;
-        else
-            r = format_named(value, &e->format), has_format = true;
-        i++;
+    struct export *e = arg;
+
+    if (option == NULL) {
+        if (e->sql != NULL)
+            return err_set(-EINVAL, "one argument too many: '%s' (put the statement in quotes)",
+                           value);
+        e->sql = value;
+    } else if (strcmp(option, "--table") == 0) {
+        e->table = value;
+    } else if (strcmp(option, "--timeout") == 0) {
+        return parse_ns(value, &e->timeout_ns);
+    } else if (strcmp(option, "--output") == 0) {
+        e->path = value;
+    } else { /* --format */
+        e->has_format = true;
+        return format_named(value, &e->format);
     }
-    if (r == 0 && !has_format)
-        r = err_set(-EINVAL,
-                    "export needs --format csv, jsonl, arrow, perfetto, chrome or parquet");
-    return r;
+    return 0;
 }
 
 static int statement_of(const struct export *e, struct buf *ret)
@@ -369,7 +350,10 @@ int command_export(struct target *t, int argc, char **argv)
 {
     struct export e = {.format = FORMAT_CSV};
     struct buf statement;
-    int r = parse_options(&e, argc, argv);
+    int r = cli_parse(argc, argv, take, &e);
+    if (r == 0 && !e.has_format)
+        r = err_set(-EINVAL,
+                    "export needs --format csv, jsonl, arrow, perfetto, chrome or parquet");
     if (r < 0)
         return r;
     buf_init(&statement, 1u << 20);

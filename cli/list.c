@@ -80,15 +80,27 @@ static int list_dead_one(void *arg, const char *directory)
     return 0;
 }
 
+static int take_list(void *arg, const char *option, const char *value)
+{
+    bool *dead = arg;
+
+    if (option == NULL)
+        return err_set(-EINVAL, "list takes no argument '%s'", value);
+    *dead = true; /* --dead */
+    return 0;
+}
+
 int command_list(struct target *t, int argc, char **argv)
 {
     struct listing l = {0};
+    bool dead = false;
+    int r = cli_parse(argc, argv, take_list, &dead);
 
     (void)t;
-    if (argc == 1)
+    if (r < 0)
+        return r;
+    if (!dead)
         return list_living();
-    if (argc > 2 || strcmp(argv[1], "--dead") != 0)
-        return err_set(-EINVAL, "list takes --dead or nothing, not '%s'", argv[1]);
     (void)target_each_directory(list_dead_one, &l);
     if (l.shown == 0)
         puts("no data of dead processes");
@@ -150,19 +162,27 @@ static int sweep_one(void *arg, const char *directory)
     return 0;
 }
 
+static int take_gc(void *arg, const char *option, const char *value)
+{
+    struct sweep *s = arg;
+    uint64_t days = 0;
+
+    if (option == NULL)
+        return err_set(-EINVAL, "gc takes no argument '%s'", value);
+    if (parse_u64(value, &days) < 0 || days > 36500) /* --older */
+        return err_set(-EINVAL, "--older wants a number of days, not '%s'", value);
+    s->older_ns = days * UINT64_C(86400000000000);
+    return 0;
+}
+
 int command_gc(struct target *t, int argc, char **argv)
 {
     struct sweep s = {0};
-    uint64_t days = 0;
+    int r = cli_parse(argc, argv, take_gc, &s);
 
     (void)t;
-    if (argc == 3 && strcmp(argv[1], "--older") == 0) {
-        if (parse_u64(argv[2], &days) < 0 || days > 36500)
-            return err_set(-EINVAL, "--older wants a number of days, not '%s'", argv[2]);
-    } else if (argc != 1) {
-        return err_set(-EINVAL, "gc takes --older DAYS or nothing");
-    }
-    s.older_ns = days * UINT64_C(86400000000000);
+    if (r < 0)
+        return r;
     (void)target_each_directory(sweep_one, &s);
     printf("%u data directories removed, %u kept\n", s.removed, s.kept);
     return s.failed < 0 ? EXIT_FAILED : EXIT_DONE;

@@ -89,38 +89,23 @@ int command_forward(struct target *t, int argc, char **argv)
 
 /* ---- watch ---- */
 
-static int parse_watch(struct client_watch *w, int argc, char **argv)
+static int take_watch(void *arg, const char *option, const char *value)
 {
-    for (int i = 1; i < argc; i++) {
-        if (argv[i][0] != '-') {
-            if (w->sql != NULL)
-                return err_set(-EINVAL,
-                               "watch: one argument too many: '%s' (put the statement in "
-                               "quotes)",
-                               argv[i]);
-            w->sql = argv[i];
-            continue;
-        }
-        if (strcmp(argv[i], "--interval") != 0 && strcmp(argv[i], "--format") != 0 &&
-            strcmp(argv[i], "--last") != 0)
-            return err_set(-EINVAL,
-                           "watch has no option '%s'; `probing help watch` shows those it "
-                           "has",
-                           argv[i]);
-        if (i + 1 == argc)
-            return err_set(-EINVAL, "option %s needs a value", argv[i]);
-        int r = 0;
-        if (strcmp(argv[i], "--interval") == 0)
-            r = parse_ns(argv[i + 1], &w->interval_ns);
-        else if (strcmp(argv[i], "--last") == 0)
-            r = parse_u64(argv[i + 1], &w->last);
-        else
-            w->format = argv[i + 1];
-        if (r < 0)
-            return r;
-        i++;
+    struct client_watch *w = arg;
+
+    if (option == NULL) {
+        if (w->sql != NULL)
+            return err_set(-EINVAL, "one argument too many: '%s' (put the statement in quotes)",
+                           value);
+        w->sql = value;
+        return 0;
     }
-    return w->sql != NULL ? 0 : err_set(-EINVAL, "watch needs an SQL statement");
+    if (strcmp(option, "--interval") == 0)
+        return parse_ns(value, &w->interval_ns);
+    if (strcmp(option, "--last") == 0)
+        return parse_u64(value, &w->last);
+    w->format = value; /* --format */
+    return 0;
 }
 
 int command_watch(struct target *t, int argc, char **argv)
@@ -128,8 +113,10 @@ int command_watch(struct target *t, int argc, char **argv)
     struct client_watch w = {.format = "table"};
     struct probing_client *c = NULL;
     struct stream s = {.lines = true};
-    int r = parse_watch(&w, argc, argv);
+    int r = cli_parse(argc, argv, take_watch, &w);
 
+    if (r == 0 && w.sql == NULL)
+        r = err_set(-EINVAL, "watch needs an SQL statement");
     if (r == 0)
         r = target_connect(t, &c);
     if (r < 0)
@@ -199,22 +186,33 @@ static int run_script(struct target *t, const char *file, bool follow)
     return r;
 }
 
+struct script_words {
+    const char *word[2]; /* "run", FILE */
+    uint32_t n;
+    bool follow;
+};
+
+static int take_script(void *arg, const char *option, const char *value)
+{
+    struct script_words *w = arg;
+
+    if (option != NULL)
+        w->follow = true;
+    else if (w->n == 2)
+        return err_set(-EINVAL, "script run takes one FILE, not also '%s'", value);
+    else
+        w->word[w->n++] = value;
+    return 0;
+}
+
 int command_script(struct target *t, int argc, char **argv)
 {
-    const char *file = NULL;
-    bool follow = false;
+    struct script_words w = {.n = 0};
 
     if (argc < 2 || strcmp(argv[1], "run") != 0)
         return command_forward(t, argc, argv);
-    for (int i = 2; i < argc; i++) {
-        if (strcmp(argv[i], "--follow") == 0 || strcmp(argv[i], "-f") == 0)
-            follow = true;
-        else if (argv[i][0] == '-' || file != NULL)
-            return err_set(-EINVAL, "script run takes one FILE and --follow, not '%s'", argv[i]);
-        else
-            file = argv[i];
-    }
-    if (file == NULL)
-        return err_set(-EINVAL, "script run needs a file: script run slow_step.lua");
-    return run_script(t, file, follow);
+    int r = cli_parse(argc, argv, take_script, &w);
+    if (r == 0 && w.n < 2)
+        r = err_set(-EINVAL, "script run needs a file: script run slow_step.lua");
+    return r < 0 ? r : run_script(t, w.word[1], w.follow);
 }

@@ -26,37 +26,23 @@ struct query_options {
     int n_words;
 };
 
-static int parse_options(struct query_options *o, int argc, char **argv)
+static int take(void *arg, const char *option, const char *value)
 {
-    for (int i = 1; i < argc; i++) {
-        const char *option = argv[i];
-        int r = 0;
-        if (option[0] != '-' || option[1] == '\0' || strncmp(option, "-- ", 3) == 0) {
-            if (o->n_words == 2)
-                return err_set(-EINVAL,
-                               "%s: one argument too many: '%s' (put the statement in quotes)",
-                               argv[0], option);
-            o->words[o->n_words++] = option;
-            continue;
-        }
-        if (strcmp(option, "--format") != 0 && strcmp(option, "-f") != 0 &&
-            strcmp(option, "--limit") != 0 && strcmp(option, "--timeout") != 0)
-            return err_set(-EINVAL, "%s has no option '%s'; `probing help %s` shows those it has",
-                           argv[0], option, argv[0]);
-        if (++i == argc)
-            return err_set(-EINVAL, "option %s needs a value", option);
-        if (strcmp(option, "--limit") == 0) {
-            r = parse_u64(argv[i], &o->limit);
-        } else if (strcmp(option, "--timeout") == 0) {
-            r = parse_ns(argv[i], &o->timeout_ns);
-        } else {
-            o->format_name = argv[i];
-            r = sql_format_parse(argv[i], &o->format);
-        }
-        if (r < 0)
-            return r;
+    struct query_options *o = arg;
+
+    if (option == NULL) {
+        if (o->n_words == 2)
+            return err_set(-EINVAL, "one argument too many: '%s' (put the statement in quotes)",
+                           value);
+        o->words[o->n_words++] = value;
+        return 0;
     }
-    return 0;
+    if (strcmp(option, "--limit") == 0)
+        return parse_u64(value, &o->limit);
+    if (strcmp(option, "--timeout") == 0)
+        return parse_ns(value, &o->timeout_ns);
+    o->format_name = value; /* --format */
+    return sql_format_parse(value, &o->format);
 }
 
 /* The statement behind `query SQL`, `tables` and `describe TABLE`. */
@@ -169,7 +155,7 @@ int command_query(struct target *t, int argc, char **argv)
 {
     struct query_options o = {.format = SQL_FORMAT_TABLE, .format_name = "table"};
     struct buf statement;
-    int r = parse_options(&o, argc, argv);
+    int r = cli_parse(argc, argv, take, &o);
 
     if (r < 0)
         return r;

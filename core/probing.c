@@ -28,6 +28,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
+#include "core/base/version.h"
 #include "core/host/host.h"
 #include "core/life.h"
 #include "core/ring/ring.h"
@@ -36,7 +37,6 @@
 #include "core/sql/sql.h"
 #include "core/store/store.h"
 
-#define VERSION "0.1.0"
 #define SETTINGS_BYTES 16384 /* all "key=value" lines of one start */
 #define MAIN_STACK ((size_t)512 << 10)
 #define MAIN_STACK_MOST ((size_t)8 << 20)      /* the host's thread-local storage lives on it too */
@@ -81,7 +81,7 @@ EXPORT int probing_start(const char *settings);
 EXPORT int probing_stop(void);
 EXPORT extern char probing_why[ERR_TEXT_BYTES];
 
-const char probing_version[] = VERSION;
+const char probing_version[] = PROBING_VERSION;
 
 /* Why the last start failed, "" while it goes on or went well.  There may be no directory to say it
  * in, so whoever entered the process reads it from its memory. */
@@ -296,7 +296,7 @@ static int start_store(struct core *c)
     if (r == 0)
         r = place_link(&c->place);
     if (r == 0)
-        r = place_info(&c->place, VERSION, store_utc_offset(c->store));
+        r = place_info(&c->place, PROBING_VERSION, store_utc_offset(c->store));
     g.home_fd = home_write(&c->place);
     if (r == 0)
         inherited_note(&g.inherited, &c->place);
@@ -308,8 +308,10 @@ static int start_host(struct core *c, struct host_store *store)
     struct buf path;
     buf_init(&path, 16384);
     int r = plugin_path(probing_version, g.own_path, &path);
-    struct host_options o = {
-        .version = VERSION, .plugin_path = buf_text(&path), .tables = c->tables, .store = *store};
+    struct host_options o = {.version = PROBING_VERSION,
+                             .plugin_path = buf_text(&path),
+                             .tables = c->tables,
+                             .store = *store};
     if (r == 0)
         r = host_new(&o, &c->host);
     buf_done(&path);
@@ -351,7 +353,7 @@ static int start_server(struct core *c)
                                .socket_path = sock,
                                .token_path = token,
                                .token = g.token[0] ? g.token : NULL,
-                               .version = VERSION};
+                               .version = PROBING_VERSION};
     r = server_new(&o, &c->server);
     if (r < 0)
         return r;
@@ -434,7 +436,7 @@ static int start_parts(struct core *c)
     if (r == 0)
         r = start_host(c, &store);
     struct scripts_options scripts = {
-        .host = c->host, .sql = c->sql, .store = &store, .version = VERSION};
+        .host = c->host, .sql = c->sql, .store = &store, .version = PROBING_VERSION};
     if (r == 0)
         r = scripts_new(&scripts, &c->scripts);
     if (r == 0)
@@ -624,7 +626,7 @@ static void *live(void *arg)
     struct core *c = &g.core;
     (void)arg;
     (void)prctl(PR_SET_NAME, "probing/main", 0, 0, 0);
-    *c = (struct core){.version = VERSION, .stop = ask_to_stop};
+    *c = (struct core){.version = PROBING_VERSION, .stop = ask_to_stop};
     g.data_dir[0] = g.own_path[0] = g.token[0] = '\0';
 
     int r = make_once();
@@ -728,7 +730,7 @@ static int make_thread(void)
 static void begin_in_child(void)
 {
     g.life = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
-    g.core = (struct core){.version = VERSION};
+    g.core = (struct core){.version = PROBING_VERSION};
     g.events_made = g.plugin_thread_made = false;
     g.home_fd = g.guard_fd = -1; /* closed when it was forked */
     inherited_forget(&g.inherited);

@@ -170,6 +170,13 @@ def install_aliases(env):
             where = "lib/probing/plugins"
         if where and node:
             made += env.Install("%s/%s" % (top, where), stripped(env, node[0]))
+    for words, where in (("man", "share/man/man1/probing.1"),
+                         ("completion bash", "share/bash-completion/completions/probing"),
+                         ("completion zsh", "share/zsh/site-functions/_probing"),
+                         ("completion fish", "share/fish/vendor_completions.d/probing.fish")):
+        text = env.Command("$BUILD/" + where, env["PRODUCTS"]["probing"],
+                           Action("$SOURCE %s >$TARGET" % words, "write $TARGET"))
+        made += env.InstallAs("%s/%s" % (top, where), text)
     trees = (("include/probing", "include/probing", "*.h"),
              ("include/probing/ext", "include/probing/ext", "*.h"),
              ("include/probing/ext/draft", "include/probing/ext/draft", "*.h"),

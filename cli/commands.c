@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands.c - the table of commands, and taking an argument list apart by it.
+ *
+ * One thread.
+ */
+#include "cli/commands.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+#define COMMANDS_MAX 64
+#define FORMAT                                                                       \
+    {                                                                                \
+        "--format", "-f", "FORMAT", "table, json, jsonl or csv; table when left out" \
+    }
+#define TIMEOUT                                                             \
+    {                                                                       \
+        "--timeout", NULL, "TIME", "give up after this long: 5s, 500ms, 2m" \
+    }
+
+const struct cli_command cli_commands[] = {
+    {.name = "inject",
+     .arguments = "",
+     .doc = "enter the running process",
+     .text = "The process goes on running; one of its threads stands still for about a "
+             "millisecond, at a place proved safe. Refused with the reason where it cannot be "
+             "done, and then nothing has changed.",
+     .needs_target = true,
+     .run = command_inject,
+     .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
+                 {"--define", "-D", "KEY=VALUE", "a setting from the start on"},
+                 {"--plugin", NULL, "NAME", "load this plugin too; may be given again"},
+                 TIMEOUT,
+                 {"--dry-run", NULL, NULL, "only say whether it can be entered"}},
+     .examples = {"-t 4242 inject", "-t 4242 inject --plugin torch -l 127.0.0.1:9922"}},
+    {.name = "backtrace",
+     .alias = "bt",
+     .arguments = "",
+     .doc = "stacks of all threads, Python and native; works in a hung process",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_forward,
+     .options = {{"--thread", NULL, "TID", "this thread only"},
+                 {"--native", NULL, NULL, "native frames only"},
+                 {"--python", NULL, NULL, "Python frames only"},
+                 {"--locals", NULL, NULL, "local variables, simple values only"},
+                 {"--all", NULL, NULL, "probing's own threads too"},
+                 {"--json", NULL, NULL, "as JSON"}},
+     .examples = {"-t 4242 backtrace", "-t 4242 backtrace --thread 4245 --locals"}},
+    {.name = "eval",
+     .arguments = "CODE",
+     .doc = "run Python in the process, print what it prints",
+     .text = "The value of a last expression is printed. Names that are assigned stay for the "
+             "next eval; the program's own variables are read, never written. An exception is a "
+             "traceback and exit code 1.",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_forward,
+     .options = {TIMEOUT},
+     .examples = {"-t 4242 eval \"import torch; print(torch.__version__)\""}},
+    {.name = "query",
+     .arguments = "SQL",
+     .doc = "ask in SQL, the living or the dead",
+     .needs_target = true,
+     .run = command_query,
+     .options = {FORMAT, {"--limit", NULL, "N", "at most so many rows"}, TIMEOUT},
+     .examples = {"-t 4242 query \"select module, avg(duration) from python.torch_trace group by "
+                  "module\"",
+                  "-t /tmp/probing-0/4242-935673 query \"select count(*) from "
+                  "python.torch_trace\""}},
+    {.name = "watch",
+     .arguments = "SQL",
+     .doc = "print rows as they arrive, until Ctrl-C",
+     .needs_target = true,
+     .run = command_watch,
+     .options = {FORMAT,
+                 {"--interval", NULL, "TIME", "ask this often; 1s when left out"},
+                 {"--last", NULL, "N", "begin with the N newest rows that are there"}},
+     .examples = {"-t 4242 watch \"select step, module, duration from python.torch_trace\""}},
+    {.name = "tables",
+     .arguments = "",
+     .doc = "what can be asked",
+     .needs_target = true,
+     .run = command_query,
+     .options = {FORMAT},
+     .examples = {"-t 4242 tables"}},
+    {.name = "describe",
+     .arguments = "TABLE",
+     .doc = "columns of a table, their units and meaning",
+     .needs_target = true,
+     .run = command_query,
+     .options = {FORMAT},
+     .examples = {"-t 4242 describe python.torch_trace"}},
+    {.name = "export",
+     .arguments = "[SQL]",
+     .doc = "a table or an answer into a file",
+     .text = "perfetto and chrome write a trace, of torch's modules if nothing else is asked. "
+             "parquet needs a Python with pyarrow or duckdb.",
+     .needs_target = true,
+     .run = command_export,
+     .options = {{"--format", "-f", "FORMAT", "csv, jsonl, arrow, perfetto, chrome or parquet"},
+                 {"--output", "-o", "FILE", "write here; standard output when left out"},
+                 {"--table", NULL, "TABLE", "the whole table"},
+                 TIMEOUT},
+     .examples = {"-t 4242 export --format perfetto -o trace.json",
+                  "-t 4242 export --format csv --table python.torch_trace -o trace.csv"}},
+    {.name = "plugin",
+     .arguments = "list | load NAME|FILE | stop NAME",
+     .doc = "plugins: list, load, stop",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_plugin,
+     .examples = {"-t 4242 plugin load torch", "-t 4242 plugin load ./mine.so"}},
+    {.name = "config",
+     .arguments = "[list] | get NAME | set NAME VALUE | NAME=VALUE",
+     .doc = "settings, live",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_forward,
+     .examples = {"-t 4242 config", "-t 4242 config probing.max_memory=1GB"}},
+    {.name = "script",
+     .arguments = "run FILE.lua | list | stop NAME",
+     .doc = "probe scripts in Lua, inside the process",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_script,
+     .options = {{"--follow", "-f", NULL, "run: print what it says until Ctrl-C"}},
+     .examples = {"-t 4242 script run slow_step.lua --follow"}},
+    {.name = "eject",
+     .arguments = "",
+     .doc = "leave the process: threads, sockets and hooks go, the data stays",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_eject,
+     .examples = {"-t 4242 eject"}},
+    {.name = "list",
+     .alias = "ls",
+     .arguments = "",
+     .doc = "processes with a core in them; data directories of dead ones",
+     .run = command_list,
+     .options = {{"--dead", NULL, NULL, "the dead instead of the living"}},
+     .examples = {"list", "list --dead"}},
+    {.name = "gc",
+     .arguments = "",
+     .doc = "remove the data of dead processes",
+     .run = command_gc,
+     .options = {{"--older", NULL, "DAYS", "only what is older than this"}},
+     .examples = {"gc --older 7"}},
+    {.name = "completion",
+     .arguments = "bash|zsh|fish",
+     .doc = "print the script that completes commands and options in a shell",
+     .run = command_completion,
+     .examples = {"completion bash > ~/.local/share/bash-completion/completions/probing",
+                  "completion fish > ~/.config/fish/completions/probing.fish"}},
+    {.name = "man",
+     .arguments = "",
+     .doc = "print the manual page, for man(1)",
+     .run = command_man,
+     .examples = {"man | man -l -"}},
+    {.name = NULL}};
+
+const struct cli_command *cli_command_named(const char *word)
+{
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        if (strcmp(c->name, word) == 0 || (c->alias != NULL && strcmp(c->alias, word) == 0))
+            return c;
+    return NULL;
+}
+
+const char *cli_command_near(const char *word)
+{
+    const char *names[COMMANDS_MAX];
+    size_t n = 0;
+
+    for (const struct cli_command *c = cli_commands; c->name != NULL && n < COMMANDS_MAX; c++)
+        names[n++] = c->name;
+    return text_nearest(word, names, n);
+}
+
+/* ---- options ---- */
+
+static const struct cli_option *option_named(const struct cli_command *c, const char *word,
+                                             size_t n)
+{
+    for (const struct cli_option *o = c->options; o->name != NULL; o++)
+        if ((strlen(o->name) == n && strncmp(o->name, word, n) == 0) ||
+            (o->letter != NULL && strlen(o->letter) == n && strncmp(o->letter, word, n) == 0))
+            return o;
+    return NULL;
+}
+
+static int unknown_option(const struct cli_command *c, const char *word)
+{
+    const char *names[COMMAND_OPTIONS];
+    size_t n = 0;
+
+    for (const struct cli_option *o = c->options; o->name != NULL; o++)
+        names[n++] = o->name;
+    const char *near = text_nearest(word, names, n);
+    return err_set(-EINVAL, "%s has no option '%s'%s%s%s; `probing help %s` shows those it has",
+                   c->name, word, near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                   near != NULL ? "'" : "", c->name);
+}
+
+/* "-- a comment" begins SQL; "-" alone is a name for standard output. */
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0' && strpbrk(word, " \n\t") == NULL;
+}
+
+int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
+              void *arg)
+{
+    const struct cli_command *c = cli_command_named(argv[0]);
+    bool words_only = false;
+
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i], *value = NULL;
+        int r;
+        if (words_only || !is_option(word)) {
+            if ((r = take(arg, /* option= */ NULL, word)) < 0)
+                return r;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            words_only = true;
+            continue;
+        }
+        const char *equals = word[1] == '-' ? strchr(word, '=') : NULL;
+        size_t n = equals != NULL ? (size_t)(equals - word) : strlen(word);
+        const struct cli_option *o = option_named(c, word, n);
+        if (o == NULL)
+            return unknown_option(c, word);
+        if (equals != NULL)
+            value = equals + 1;
+        else if (o->value != NULL && i + 1 < argc)
+            value = argv[++i];
+        if (o->value == NULL && value != NULL)
+            return err_set(-EINVAL, "option %s takes no value", o->name);
+        if (o->value != NULL && value == NULL)
+            return err_set(-EINVAL, "option %s needs a value: %s %s", o->name, o->name, o->value);
+        if ((r = take(arg, o->name, value)) < 0)
+            return r;
+    }
+    return 0;
+}

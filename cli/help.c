@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/help.c - the table of commands as text: help, manual page, completion for three shells.
+ *
+ * One thread.  It knows no command by name.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "core/base/err.h"
+#include "core/base/version.h"
+
+#define FILL 78 /* columns of running text */
+
+/* Running text, filled, each line behind `indent`. */
+static void put_filled(FILE *out, const char *indent, const char *text)
+{
+    size_t room = FILL - strlen(indent), used = 0;
+
+    fputs(indent, out);
+    while (*text != '\0') {
+        size_t n = strcspn(text, " ");
+        if (used > 0 && used + 1 + n > room) {
+            fprintf(out, "\n%s", indent);
+            used = 0;
+        }
+        fprintf(out, "%s%.*s", used > 0 ? " " : "", (int)n, text);
+        used += (used > 0) + n;
+        text += n;
+        text += strspn(text, " ");
+    }
+    fputc('\n', out);
+}
+
+void help_all(FILE *out)
+{
+    fputs("probing " PROBING_VERSION ": enter a running process and ask it\n\n"
+          "usage: probing [-t TARGET] COMMAND [ARGUMENTS]\n"
+          "       probing TARGET COMMAND [ARGUMENTS]\n\n"
+          "TARGET  a pid; host:port; a unix socket; a data directory (of a dead process, too);\n"
+          "        or the environment's PROBING_TARGET or ENDPOINT\n\n",
+          out);
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        fprintf(out, "  %-10s %s\n", c->name, c->doc);
+    fputs("\n  probing help COMMAND   its options and examples\n"
+          "  probing --version\n\n"
+          "exit codes: 0 done; 1 it failed, or the evaluated code raised; 2 wrong usage\n",
+          out);
+}
+
+/* "-t TARGET watch [-f FORMAT] ... SQL" */
+static void put_usage(FILE *out, const struct cli_command *c)
+{
+    fprintf(out, "probing %s%s", c->needs_target ? "-t TARGET " : "", c->name);
+    for (const struct cli_option *o = c->options; o->name != NULL; o++)
+        fprintf(out, " [%s%s%s]", o->letter != NULL ? o->letter : o->name,
+                o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
+    fprintf(out, "%s%s\n", c->arguments[0] != '\0' ? " " : "", c->arguments);
+}
+
+int help_one(const char *word)
+{
+    const struct cli_command *c = cli_command_named(word);
+    char option[64];
+
+    if (c == NULL)
+        return err_set(-EINVAL, "no command '%s'; `probing help` lists them", word);
+    put_usage(stdout, c);
+    printf("\n  %s\n", c->doc);
+    if (c->text != NULL) {
+        putchar('\n');
+        put_filled(stdout, "  ", c->text);
+    }
+    if (c->options[0].name != NULL)
+        puts("\noptions:");
+    for (const struct cli_option *o = c->options; o->name != NULL; o++) {
+        (void)snprintf(option, sizeof option, "%s%s%s%s%s", o->letter != NULL ? o->letter : "",
+                       o->letter != NULL ? ", " : "    ", o->name, o->value != NULL ? " " : "",
+                       o->value != NULL ? o->value : "");
+        printf("  %-24s %s\n", option, o->doc);
+    }
+    printf("\nexample%s:\n", c->examples[1] != NULL ? "s" : "");
+    for (const char *const *e = c->examples; *e != NULL; e++)
+        printf("  probing %s\n", *e);
+    return EXIT_DONE;
+}
+
+/* ---- the manual page ---- */
+
+/* roff takes '-' for a hyphen and a line's first '.' or ''' for a request. */
+static void put_roff(const char *text)
+{
+    if (*text == '.' || *text == '\'')
+        fputs("\\&", stdout);
+    for (; *text != '\0'; text++) {
+        if (*text == '\\' || *text == '-')
+            putchar('\\');
+        fputs(*text == '\\' ? "e" : (char[2]){*text, '\0'}, stdout);
+    }
+}
+
+static void put_man_command(const struct cli_command *c)
+{
+    printf(".SS %s", c->name);
+    if (c->arguments[0] != '\0') {
+        putchar(' ');
+        put_roff(c->arguments);
+    }
+    putchar('\n');
+    put_roff(c->doc);
+    puts(".");
+    if (c->alias != NULL)
+        printf("Also written\n.BR %s .\n", c->alias);
+    if (c->text != NULL) {
+        put_roff(c->text);
+        putchar('\n');
+    }
+    for (const struct cli_option *o = c->options; o->name != NULL; o++) {
+        fputs(".TP\n.B ", stdout);
+        if (o->letter != NULL) {
+            put_roff(o->letter);
+            fputs(", ", stdout);
+        }
+        put_roff(o->name);
+        printf("%s%s\n", o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
+        put_roff(o->doc);
+        putchar('\n');
+    }
+    puts(".PP\n.nf");
+    for (const char *const *e = c->examples; *e != NULL; e++) {
+        fputs("    probing ", stdout);
+        put_roff(*e);
+        putchar('\n');
+    }
+    puts(".fi");
+}
+
+int command_man(struct target *t, int argc, char **argv)
+{
+    (void)t;
+    if (argc != 1)
+        return err_set(-EINVAL, "man takes no argument '%s'", argv[1]);
+    puts(".TH PROBING 1 \"\" \"probing " PROBING_VERSION "\" \"User Commands\"\n"
+         ".SH NAME\nprobing \\- enter a running process and ask it\n"
+         ".SH SYNOPSIS\n.B probing\n[\\-t TARGET] COMMAND [ARGUMENTS]\n.br\n"
+         ".B probing\nTARGET COMMAND [ARGUMENTS]\n"
+         ".SH DESCRIPTION\n"
+         "Enters a running Python or PyTorch process without restarting it, and asks it: stacks, "
+         "SQL over everything measured, live Python, live streams. After the process has died its "
+         "data can still be asked.\n.PP\n"
+         "TARGET is a pid, host:port, a unix socket or a data directory; when it is left out, "
+         "PROBING_TARGET or ENDPOINT of the environment.\n"
+         ".SH COMMANDS");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        put_man_command(c);
+    puts(".SH EXIT STATUS\n0: done. 1: it failed, or the evaluated code raised. 2: wrong usage. "
+         "130: interrupted.");
+    return EXIT_DONE;
+}
+
+/* ---- completion ---- */
+
+static void put_options(const struct cli_command *c, const char *between)
+{
+    for (const struct cli_option *o = c->options; o->name != NULL; o++)
+        printf("%s%s", o == c->options ? "" : between, o->name);
+}
+
+/* Words that begin an argument list such as "run FILE.lua | list | stop NAME". */
+static void put_verbs(const struct cli_command *c)
+{
+    for (const char *at = c->arguments; *at != '\0';) {
+        size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz");
+        if (n > 0 && (at[n] == ' ' || at[n] == ']' || at[n] == '|' || at[n] == '\0'))
+            printf(" %.*s", (int)n, at);
+        at += strcspn(at, "|");
+        at += strspn(at, "| [");
+    }
+}
+
+static const char *quoted(const char *text) /* in '...': no text of ours holds a quote */
+{
+    return strchr(text, '\'') == NULL ? text : "";
+}
+
+static void bash_completion(void)
+{
+    puts("# probing's completion for bash; made by `probing completion bash`\n"
+         "_probing() {\n"
+         "    local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" i "
+         "command=\n"
+         "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+         "        case \"${COMP_WORDS[i]}\" in\n"
+         "        -t|-p|--target|--pid) ((i++)) ;;\n"
+         "        [a-z]*) command=\"${COMP_WORDS[i]}\"; break ;;\n"
+         "        esac\n"
+         "    done\n"
+         "    case \"$before\" in\n"
+         "    -t|-p|--target|--pid)\n"
+         "        COMPREPLY=($(compgen -W \"$(probing list 2>/dev/null | grep -o '^[0-9]*')\" -- "
+         "\"$word\"))\n"
+         "        return ;;\n"
+         "    esac\n"
+         "    case \"$command\" in");
+    fputs("    '') COMPREPLY=($(compgen -W '-t help", stdout);
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        printf(" %s", c->name);
+    puts("' -- \"$word\")) ;;");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        printf("    %s%s%s) COMPREPLY=($(compgen -W '", c->name, c->alias != NULL ? "|" : "",
+               c->alias != NULL ? c->alias : "");
+        put_options(c, " ");
+        put_verbs(c);
+        puts("' -f -- \"$word\")) ;;");
+    }
+    puts("    esac\n}\ncomplete -F _probing probing");
+}
+
+static void zsh_completion(void)
+{
+    puts("#compdef probing\n# probing's completion for zsh; made by `probing completion zsh`\n"
+         "local -a commands=(");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        printf("    '%s:%s'\n", c->name, quoted(c->doc));
+    puts(")\nlocal -i i\nlocal command=\n"
+         "for ((i = 2; i < CURRENT; i++)); do\n"
+         "    case $words[i] in\n"
+         "    (-t|-p|--target|--pid) ((i++)) ;;\n"
+         "    ([a-z]*) command=$words[i]; break ;;\n"
+         "    esac\n"
+         "done\n"
+         "case $words[CURRENT-1] in\n"
+         "(-t|-p|--target|--pid) compadd -- ${(f)\"$(probing list 2>/dev/null | grep -o "
+         "'^[0-9]*')\"}; return ;;\n"
+         "esac\n"
+         "case $command in\n"
+         "('') _describe command commands ;;");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        printf("(%s%s%s) compadd --", c->name, c->alias != NULL ? "|" : "",
+               c->alias != NULL ? c->alias : "");
+        for (const struct cli_option *o = c->options; o->name != NULL; o++)
+            printf(" %s", o->name);
+        put_verbs(c);
+        puts("; _files ;;");
+    }
+    puts("esac");
+}
+
+static void fish_completion(void)
+{
+    puts("# probing's completion for fish; made by `probing completion fish`\n"
+         "complete -c probing -s t -s p -l target -l pid -x -d 'pid, host:port, socket or data "
+         "directory' -a '(probing list 2>/dev/null | string match -r \"^[0-9]+\")'");
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        printf("complete -c probing -n __fish_use_subcommand -f -a %s -d '%s'\n", c->name,
+               quoted(c->doc));
+        for (const struct cli_option *o = c->options; o->name != NULL; o++) {
+            printf("complete -c probing -n '__fish_seen_subcommand_from %s' -l %s", c->name,
+                   o->name + 2);
+            if (o->letter != NULL)
+                printf(" -s %s", o->letter + 1);
+            printf("%s -d '%s'\n", o->value != NULL ? " -r" : "", quoted(o->doc));
+        }
+        fputs("complete -c probing -n '__fish_seen_subcommand_from ", stdout);
+        printf("%s' -a '", c->name);
+        put_verbs(c);
+        puts("'");
+    }
+}
+
+int command_completion(struct target *t, int argc, char **argv)
+{
+    static const struct {
+        const char *shell;
+        void (*put)(void);
+    } shells[] = {{"bash", bash_completion}, {"zsh", zsh_completion}, {"fish", fish_completion}};
+
+    (void)t;
+    for (size_t i = 0; argc == 2 && i < sizeof shells / sizeof shells[0]; i++)
+        if (strcmp(argv[1], shells[i].shell) == 0) {
+            shells[i].put();
+            return EXIT_DONE;
+        }
+    return err_set(-EINVAL, "completion wants bash, zsh or fish%s%s%s", argc > 1 ? ", not '" : "",
+                   argc > 1 ? argv[1] : "", argc > 1 ? "'" : "");
+}

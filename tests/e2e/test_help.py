@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Help, the manual page and the shells' completion: of one table, each as its reader wants."""
+import re
+import shutil
+import subprocess
+
+import pytest
+from world import CLI
+
+
+def probing(*args):
+    done = subprocess.run([str(CLI), *args], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def commands():
+    return re.findall(r"^  ([a-z]+) +\S", probing("help").split("\n\n")[3], flags=re.M)
+
+
+def test_help_of_every_command():
+    names = commands()
+    assert {"inject", "query", "watch", "eject", "completion"} <= set(names)
+    for name in names:
+        text = probing("help", name)
+        assert "example" in text and "  probing " in text, text
+        assert probing(name, "--help") == text
+
+
+def test_options_in_every_spelling(world):
+    for words in (["--older", "3"], ["--older=3"], ["--older", "3", "--"]):
+        assert "removed" in world.probing("gc", *words).stdout
+    for words, text in ((["gc", "--oldr", "3"], "did you mean '--older'?"),
+                        (["gc", "--older"], "needs a value: --older DAYS"),
+                        (["gc", "--older=no"], "not 'no'"), (["gc", "-x"], "no option '-x'"),
+                        (["list", "--dead=yes"], "takes no value"), (["list", "x"], "'x'")):
+        done = world.probing(*words)
+        assert done.returncode == 1 and text.rstrip("?") in done.stderr, done.stderr
+
+
+def page():
+    return probing("man")
+
+
+def test_manual_page_has_no_warning():
+    if not shutil.which("groff"):
+        pytest.skip("no groff (Debian: groff-base) to read the manual page with")
+    done = subprocess.run(["groff", "-man", "-ww", "-Tutf8", "-z"], input=page(),
+                          capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == ""
+    assert all("\n.SS %s" % name in page() for name in commands())
+
+
+def bash(words):
+    """What bash offers for the last of these words."""
+    script = ('source /dev/stdin <<< "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+              '_probing; printf "%s\\n" "${COMPREPLY[@]}"')
+    return subprocess.run(["bash", "-c", script, "bash", probing("completion", "bash"), *words],
+                          capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_bash_completion():
+    assert bash(["probing", "wat"]) == ["watch"]
+    assert bash(["probing", "-t", "42", "que"]) == ["query"]
+    assert bash(["probing", "-t", "42", "inject", "--l"]) == ["--listen"]
+    assert bash(["probing", "42", "bt", "--th"]) == ["--thread"]
+    assert bash(["probing", "-t", "42", "plugin", "lo"]) == ["load"]
+    assert set(commands()) <= set(bash(["probing", ""]))
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_take_their_script(shell, tmp_path):
+    script = tmp_path / "completion"
+    script.write_text(probing("completion", shell))
+    assert all(name in script.read_text() for name in commands())
+    if not shutil.which(shell):
+        pytest.skip("no %s to read it with" % shell)
+    subprocess.run([shell, "-n", str(script)], check=True)
