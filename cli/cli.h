@@ -75,6 +75,7 @@ int command_forward(struct target *t, int argc, char **argv); /* live.c: as it i
 int command_query(struct target *t, int argc, char **argv);   /* query.c: query, tables, describe */
 int command_export(struct target *t, int argc, char **argv);  /* export.c */
 int command_watch(struct target *t, int argc, char **argv);   /* live.c */
+int command_repl(struct target *t, int argc, char **argv);    /* repl.c */
 int command_script(struct target *t, int argc, char **argv);  /* live.c */
 int command_plugin(struct target *t, int argc, char **argv);  /* plugin.c */
 

@@ -62,6 +62,16 @@ const struct cli_command cli_commands[] = {
      .run = command_forward,
      .options = {TIMEOUT},
      .examples = {"-t 4242 eval \"import torch; print(torch.__version__)\""}},
+    {.name = "repl",
+     .arguments = "",
+     .doc = "Python in the process, a line at a time",
+     .text = "Tab completes names of live objects; a history is kept. A line that begins with % "
+             "is a command: %backtrace, %query select ..., %config. Ctrl-C stops what runs, "
+             "Ctrl-D leaves. Editing needs libedit; without it, or from a pipe, lines are read "
+             "as they come.",
+     .needs_target = true,
+     .run = command_repl,
+     .examples = {"-t 4242 repl"}},
     {.name = "query",
      .arguments = "SQL",
      .doc = "ask in SQL, the living or the dead",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/eval.c - the command `eval`: a client's Python code in the live interpreter.
+ * plugins/python/eval.c - the commands `eval` and `complete`: a client's Python in the process.
  *
  * [worker] parses, waits and sends; the runner's thread runs the code with the GIL.  Output goes
  * through a bounded buffer between the two, so the GIL is never held while a client is slow.
@@ -13,12 +13,20 @@
 #include "pack.h"
 #include "plugin.h"
 
-#define OUTPUT_MAX (256u << 10)      /* bytes that wait for the client at most */
-#define GIL_NS UINT64_C(10000000000) /* to wait for the GIL, when --timeout does not say */
-#define LOOK_NS UINT64_C(100000000)  /* how often a waiting worker asks for cancelled() */
+#define OUTPUT_MAX (256u << 10)          /* bytes that wait for the client at most */
+#define GIL_NS UINT64_C(10000000000)     /* to wait for the GIL, when --timeout does not say */
+#define COMPLETE_NS UINT64_C(2000000000) /* somebody has just pressed Tab */
+#define LOOK_NS UINT64_C(100000000)      /* how often a waiting worker asks for cancelled() */
+
+struct eval_words {
+    const char *mode; /* of session.py's run() */
+    const char *code;
+    uint64_t timeout_ns; /* 0: none */
+};
 
 struct eval {
     struct plugin *plugin;
+    const char *mode; /* of session.py's run() */
     char *code;
     char *output;   /* OUTPUT_MAX bytes; lock: the runner's */
     size_t n;       /* lock: the runner's */
@@ -113,7 +121,7 @@ static int session_begin(const struct cpython *py)
     return session_run ? 0 : -ENOMEM;
 }
 
-/* The job: 0, 1 after the code's exception, -errno. */
+/* The job: what run() of session.py gives, or -errno. */
 static int eval_job(void *arg)
 {
     struct eval *e = arg;
@@ -131,9 +139,17 @@ static int eval_job(void *arg)
         py->PyErr_Clear();
         return -EILSEQ;
     }
+    PyObject *mode = py->PyUnicode_DecodeUTF8(e->mode, (Py_ssize_t)strlen(e->mode), "strict");
+    if (!mode) {
+        py->PyErr_Clear();
+        py->Py_DecRef(code);
+        return -ENOMEM;
+    }
     current = e;
-    PyObject *answer = py->PyObject_CallFunctionObjArgs(session_run, code, session_emit, NULL);
+    PyObject *answer =
+        py->PyObject_CallFunctionObjArgs(session_run, code, session_emit, mode, NULL);
     current = NULL;
+    py->Py_DecRef(mode);
     result =
         answer ? (int)py->PyLong_AsLongLong(answer) : 1; /* an interrupt after the code's end */
     py->PyErr_Clear();
@@ -245,12 +261,13 @@ static int wait_for_gil(struct plugin *p, struct runner_job *job, struct probing
     }
 }
 
-static struct runner_job *make_job(struct plugin *p, const char *code)
+static struct runner_job *make_job(struct plugin *p, const struct eval_words *w)
 {
     struct runner_job *job = calloc(1, sizeof(*job));
     struct eval *e = calloc(1, sizeof(*e));
     if (job && e) {
-        *e = (struct eval){.plugin = p, .code = strdup(code), .output = malloc(OUTPUT_MAX)};
+        *e = (struct eval){
+            .plugin = p, .mode = w->mode, .code = strdup(w->code), .output = malloc(OUTPUT_MAX)};
         if (e->code && e->output) {
             *job = (struct runner_job){.fn = eval_job, .drop = eval_drop, .arg = e};
             return job;
@@ -276,15 +293,14 @@ static int say_result(struct plugin *p, int result)
     case -ENOMEM:
         return h->fail(h, result, "no memory to run the code");
     case -ETIMEDOUT:
-        return h->fail(h, result,
-                       "the code ran longer than --timeout allows and was interrupted");
+        return h->fail(h, result, "the code ran longer than --timeout allows and was interrupted");
     default:
         return result;
     }
 }
 
 static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
-                           const char **ret_code, uint64_t *ret_timeout)
+                           struct eval_words *ret)
 {
     const struct probing_host *h = p->host;
     int i = 1;
@@ -293,9 +309,14 @@ static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
             i++;
             break;
         }
+        if (strcmp(argv[i], "--line") == 0) {
+            ret->mode = "line";
+            i++;
+            continue;
+        }
         if (strcmp(argv[i], "--timeout") != 0)
             break; /* code may begin with a minus: -1 */
-        if (i + 1 == argc || parse_seconds(argv[i + 1], ret_timeout))
+        if (i + 1 == argc || parse_seconds(argv[i + 1], &ret->timeout_ns))
             return h->fail(h, -EINVAL, "eval: --timeout needs seconds, 0 to 86400: --timeout 2.5");
         i += 2;
     }
@@ -303,40 +324,62 @@ static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
         return h->fail(h, -EINVAL,
                        i >= argc ? "eval: no code given: eval \"print(1 + 1)\""
                                  : "eval: one piece of code, please: put it in quotes");
-    *ret_code = argv[i];
+    ret->code = argv[i];
     return 0;
 }
 
-static int eval_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+/* Have the runner's thread do it; answer with what it prints. */
+static int run_words(struct plugin *p, const struct eval_words *w, struct probing_reply *out)
 {
-    struct plugin *p = self;
-    const char *code = NULL;
-    uint64_t timeout_ns = 0, begin = p->host->now();
-    int result = parse_arguments(p, argc, argv, &code, &timeout_ns);
-    if (result < 0)
-        return result;
-    struct runner_job *job = make_job(p, code);
+    uint64_t begin = p->host->now();
+    struct runner_job *job = make_job(p, w);
     if (!job)
         return say_result(p, -ENOMEM);
     struct eval *e = job->arg;
-    result = runner_submit(p->runner, job);
+    int result = runner_submit(p->runner, job);
     if (result < 0) {
         eval_drop(e);
         free(job);
         return say_result(p, result);
     }
-    result = wait_for_gil(p, job, out, timeout_ns ? timeout_ns : GIL_NS);
+    result = wait_for_gil(p, job, out, w->timeout_ns ? w->timeout_ns : GIL_NS);
     if (result == 0)
-        result = say_result(p, follow(p, job, e, timeout_ns ? begin + timeout_ns : 0, out));
+        result = say_result(p, follow(p, job, e, w->timeout_ns ? begin + w->timeout_ns : 0, out));
     runner_release(p->runner, job);
     return result;
+}
+
+static int eval_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct eval_words w = {.mode = "run"};
+    int r = parse_arguments(self, argc, argv, &w);
+    return r < 0 ? r : run_words(self, &w, out);
+}
+
+static int complete_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct plugin *p = self;
+    if (argc != 2)
+        return p->host->fail(p->host, -EINVAL, "complete: one name, please: complete os.pat");
+    const struct eval_words w = {.mode = "complete", .code = argv[1], .timeout_ns = COMPLETE_NS};
+    return run_words(p, &w, out);
 }
 
 const struct probing_command eval_command = {
     .size = sizeof(struct probing_command),
     .flags = PROBING_WRITES,
     .name = "eval",
-    .usage = "[--timeout SECONDS] CODE",
-    .doc = "Run Python code in the process; print what it prints and the value of its last line",
+    .usage = "[--timeout SECONDS] [--line] CODE",
+    .doc = "Run Python code in the process; print what it prints and the value of its last line; "
+           "--line: one statement, and 2 when more lines are needed",
     .run = eval_run,
+};
+
+const struct probing_command complete_command = {
+    .size = sizeof(struct probing_command),
+    .flags = PROBING_WRITES,
+    .name = "complete",
+    .usage = "NAME",
+    .doc = "What a Python name may become, one a line: for prompts",
+    .run = complete_run,
 };

@@ -30,7 +30,7 @@ extern const struct probing_table_desc backtrace_table;
 char *backtrace_holder(struct plugin *p, char *line, size_t line_size);
 
 /* eval.c */
-extern const struct probing_command eval_command;
+extern const struct probing_command complete_command, eval_command;
 void eval_forget(void);
 
 /* Seconds with an optional fraction, "2" or "0.5", to ns: 0, or -EINVAL, -ERANGE (over a day). */

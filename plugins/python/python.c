@@ -78,6 +78,8 @@ static int python_init(const struct probing_host *h, void **ret_self)
         r = h->command(h, &backtrace_command);
     if (r == 0)
         r = h->command(h, &eval_command);
+    if (r == 0)
+        r = h->command(h, &complete_command);
     if (r < 0) {
         runner_free(p->runner);
         (void)pthread_mutex_destroy(&p->stacks);

@@ -8,6 +8,7 @@ output is taken.
 import sys
 
 variables = {}  # what clients' code sees as its globals; lives as long as the plugin
+COMPLETIONS = 300  # more would not be read
 assigned = set()  # names in it that came from clients' code, not from __main__
 
 
@@ -92,8 +93,42 @@ def explain(error, code, name):
     return "".join(lines)
 
 
-def run(code, emit):
-    """0, or 1 after an exception, whose traceback has been sent."""
+def execute_line(code, name, show):
+    """Run one statement as a prompt does, `show` each value in it; False: more lines are needed."""
+    import codeop
+    statement = codeop.compile_command(code, name, "single")
+    if statement is None:
+        return False
+    before, sys.displayhook = sys.displayhook, show
+    try:
+        exec(statement, variables)
+    finally:
+        if sys.displayhook is show:
+            sys.displayhook = before
+    return True
+
+
+def complete(text, out):
+    """Send the names that may stand for `text`, one a line.  Looks up attributes: a property of
+    the user's runs, as it does at any prompt."""
+    import rlcompleter
+    completer = rlcompleter.Completer(variables)
+    seen = set()
+    for at in range(COMPLETIONS):
+        name = completer.complete(text, at)
+        if name is None:
+            break
+        if name not in seen:
+            seen.add(name)
+            out.write(name + "\n")
+
+
+def run(code, emit, mode):
+    """0, 1 after an exception, whose traceback has been sent, or 2: more lines are needed.
+
+    mode: "run" takes all of it; "line" wants one whole statement, as a prompt does; "complete"
+    sends what a name may become.
+    """
     from _thread import get_ident
     owner = get_ident()
     name = "<eval>"
@@ -103,11 +138,19 @@ def run(code, emit):
     main = refresh()
     sys.stdout, sys.stderr = out, err
     failed = 0
-    try:
-        value = execute(code, name)
+
+    def show(value):
         if value is not None:
             variables["_"] = value
             out.write(repr(value) + "\n")
+
+    try:
+        if mode == "complete":
+            complete(code, out)
+        elif mode == "run":
+            show(execute(code, name))
+        elif not execute_line(code, name, show):
+            return 2
     except BaseException as error:  # SystemExit too: the process is not ours to end
         failed = 1
         out.write(explain(error, code, name))

@@ -26,25 +26,25 @@
 #include "core/base/json.h"
 
 #define CONNECT_NS (10 * NS_PER_S)
-#define GRACE_NS (2 * NS_PER_S)      /* after a cancel: for the process to say its last word */
-#define SEND_NS (30 * NS_PER_S)      /* a process that takes nothing for so long is stuck */
-#define MESSAGE_BYTES (64u << 20)    /* longest message taken from the process */
+#define GRACE_NS (2 * NS_PER_S)   /* after a cancel: for the process to say its last word */
+#define SEND_NS (30 * NS_PER_S)   /* a process that takes nothing for so long is stuck */
+#define MESSAGE_BYTES (64u << 20) /* longest message taken from the process */
 #define READ_BYTES (64u << 10)
-#define STARTED_MAX 64               /* requests at once: what the process allows */
+#define STARTED_MAX 64 /* requests at once: what the process allows */
 
 enum { OP_MORE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
 
 struct probing_client {
     int fd;
-    char where[160];       /* for sentences: the path, or host:port */
-    char directory[128];   /* of the socket: what can still be asked when the process is dead */
-    struct buf in;         /* received bytes */
+    char where[160];     /* for sentences: the path, or host:port */
+    char directory[128]; /* of the socket: what can still be asked when the process is dead */
+    struct buf in;       /* received bytes */
     size_t in_used;
-    struct buf message;    /* of fragments, until the last */
+    struct buf message; /* of fragments, until the last */
     int64_t last_id;
     int64_t started[STARTED_MAX]; /* ids whose end has not come; 0: free */
-    bool over;             /* the connection is of no more use */
-    uint32_t mask;         /* changes with every frame */
+    bool over;                    /* the connection is of no more use */
+    uint32_t mask;                /* changes with every frame */
 };
 
 /* ---- bytes ---- */
@@ -53,16 +53,18 @@ static int gone(struct probing_client *c)
 {
     c->over = true;
     if (c->directory[0])
-        return err_set(-EPIPE, "the process has gone; its data can still be asked: probing -t %s "
-                       "query \"...\"", c->directory);
-    return err_set(-EPIPE, "the process behind %s has gone, or has closed the connection",
+        return err_set(-ECONNRESET,
+                       "the process has gone; its data can still be asked: probing -t %s "
+                       "query \"...\"",
+                       c->directory);
+    return err_set(-ECONNRESET, "the process behind %s has gone, or has closed the connection",
                    c->where);
 }
 
 /* Wait for the socket until `deadline_ns` (0: none).  1: ready, 0: too late, -EINTR: a signal. */
 static int wait_for(struct probing_client *c, int events, uint64_t deadline_ns)
 {
-    struct pollfd p = { .fd = c->fd, .events = (short)events };
+    struct pollfd p = {.fd = c->fd, .events = (short)events};
     int wait_ms = -1;
     if (deadline_ns) {
         uint64_t now = clock_monotonic();
@@ -180,7 +182,7 @@ static int take_frame(struct probing_client *c, struct frame *ret)
     }
     if (have < head + size)
         return 0;
-    *ret = (struct frame){ p[0] & 15, (p[0] & 0x80) != 0, (const char *)p + head, (size_t)size };
+    *ret = (struct frame){p[0] & 15, (p[0] & 0x80) != 0, (const char *)p + head, (size_t)size};
     c->in_used += head + (size_t)size;
     return 1;
 }
@@ -188,7 +190,7 @@ static int take_frame(struct probing_client *c, struct frame *ret)
 /* The next whole text message into c->message.  1, 0: too late, -EINTR, -errno. */
 static int next_message(struct probing_client *c, uint64_t deadline_ns)
 {
-    struct frame f = { 0 };
+    struct frame f = {0};
     buf_reset(&c->message);
     for (;;) {
         int rc = take_frame(c, &f);
@@ -269,7 +271,7 @@ static int shake_hands(struct probing_client *c, const char *host, const char *t
             return refused(c, end + 4);
         uint64_t soon = clock_monotonic() + GRACE_NS; /* for the body of a refusal */
         rc = receive(c, end && soon < deadline_ns ? soon : deadline_ns);
-        if (end && (rc == 0 || rc == -EPIPE || c->in.size > 8192))
+        if (end && (rc == 0 || rc == -ECONNRESET || c->in.size > 8192))
             return refused(c, strstr(buf_text(&c->in), "\r\n\r\n") + 4);
         if (rc == 0)
             return err_set(-ETIMEDOUT, "%s does not answer; the process may be stopped or busy",
@@ -282,7 +284,7 @@ static int shake_hands(struct probing_client *c, const char *host, const char *t
 /* 0, or -errno without words */
 static int connect_within(int fd, const struct sockaddr *a, socklen_t size, uint64_t deadline_ns)
 {
-    struct probing_client c = { .fd = fd };
+    struct probing_client c = {.fd = fd};
     int error = 0, rc;
     socklen_t n = sizeof(error);
     if (connect(fd, a, size) == 0)
@@ -322,7 +324,7 @@ static int finish(int fd, const char *where, const char *directory, const char *
 
 int client_connect_unix(const char *path, uint64_t timeout_ns, struct probing_client **ret)
 {
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint64_t deadline_ns = clock_monotonic() + (timeout_ns ? timeout_ns : CONNECT_NS);
     size_t n = strlen(path);
     char directory[sizeof(a.sun_path)];
@@ -337,15 +339,17 @@ int client_connect_unix(const char *path, uint64_t timeout_ns, struct probing_cl
     if (fd == -1)
         return err_set(-errno, "no socket: %s", strerror(errno));
     /* A stopped process with a full backlog would hold connect() for ever. */
-    struct timeval limit = { .tv_sec = 10 };
+    struct timeval limit = {.tv_sec = 10};
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
     int rc = connect_within(fd, (const struct sockaddr *)&a, sizeof(a), deadline_ns);
     if (rc == 0)
         return finish(fd, path, directory, "localhost", NULL, deadline_ns, ret);
     (void)close(fd);
     if (rc == -ECONNREFUSED || rc == -ENOENT)
-        return err_set(rc, "nobody listens on '%s'; the process has gone, its data can still be "
-                       "asked: probing -t %s query \"...\"", path, directory);
+        return err_set(rc,
+                       "nobody listens on '%s'; the process has gone, its data can still be "
+                       "asked: probing -t %s query \"...\"",
+                       path, directory);
     if (rc == -EAGAIN)
         rc = -ETIMEDOUT;
     return err_set(rc, "'%s': %s%s", path, strerror(-rc),
@@ -373,7 +377,7 @@ int client_connect_tcp(const char *host, uint16_t port, const char *token, uint6
                        struct probing_client **ret)
 {
     uint64_t deadline_ns = clock_monotonic() + (timeout_ns ? timeout_ns : CONNECT_NS);
-    struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
     struct sockaddr_storage peer;
     socklen_t size = sizeof(peer);
     char service[8], where[160], number[64] = "", name[80];
@@ -514,7 +518,7 @@ static int read_event(struct probing_client *c, struct arena *a, struct client_e
         c->over = true;
         return err_set(-EPROTO, "%s sent what is no message of ours", c->where);
     }
-    *ret = (struct client_event){ .id = json_int(o, "id", 0), .text = "" };
+    *ret = (struct client_event){.id = json_int(o, "id", 0), .text = ""};
     int64_t *slot = ret->id > 0 ? find_started(c, ret->id) : NULL;
     if (!slot) /* "nothing with that id is running": a cancel that crossed the end */
         return 0;
@@ -620,7 +624,7 @@ static int on_run(void *arg, const struct client_event *e)
 int client_run(struct probing_client *c, int argc, const char *const *argv, uint64_t timeout_ns,
                int (*write)(void *arg, const char *data, size_t size), void *arg, int *ret_status)
 {
-    struct one_run r = { .c = c, .write = write, .arg = arg };
+    struct one_run r = {.c = c, .write = write, .arg = arg};
     r.id = client_start_run(c, argc, argv, timeout_ns);
     if (r.id < 0)
         return (int)r.id;

@@ -14,7 +14,7 @@
  *         ...
  *     client_close(c);
  *
- * Functions give 0 or -errno with err_set(): one sentence that says what to do.  -EPIPE: the
+ * Functions give 0 or -errno with err_set(): one sentence that says what to do.  -ECONNRESET: the
  * process has gone (killed, ejected) in the middle.
  */
 #ifndef PROBING_SDK_CLIENT_H

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/prompt.c - see prompt.h.
+ *
+ * libedit is found at run time, by the names of readline's interface that it has (editline's
+ * readline.h): the command stays one file that needs libc only.
+ */
+#include "cli/prompt.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "core/base/err.h"
+
+#define CANDIDATES_MAX_BYTES ((size_t)256 << 10)
+#define HISTORY_LINES 1000
+
+/* What we use of libedit. */
+struct editor {
+    char *(*readline)(const char *prompt);
+    int (*add_history)(const char *line);
+    int (*read_history)(const char *file);
+    int (*write_history)(const char *file);
+    void (*stifle_history)(int max);
+    char **(*completion_matches)(const char *text, char *(*generator)(const char *, int));
+    char **(**attempted_completion)(const char *text, int start, int end);
+    const char **word_break_characters;
+    int *append_character;
+};
+
+struct prompt {
+    struct prompt_options o;
+    struct editor editor;
+    bool edits, terminal;
+    char *line; /* malloc'd by libedit or getline() */
+    size_t room;
+    struct buf candidates;
+    const char *next; /* candidate */
+};
+
+static struct prompt *the_prompt; /* libedit's callbacks have no argument; one thread */
+
+static bool find(void *library, const char *name, void *ret_function)
+{
+    void *at = dlsym(library, name);
+    memcpy(ret_function, &at, sizeof at);
+    return at != NULL;
+}
+
+static bool load_editor(struct editor *e)
+{
+    void *library = dlopen("libedit.so.2", RTLD_NOW | RTLD_LOCAL);
+
+    if (library == NULL)
+        library = dlopen("libedit.so.0", RTLD_NOW | RTLD_LOCAL); /* Fedora's name */
+    return library != NULL && find(library, "readline", &e->readline) &&
+           find(library, "add_history", &e->add_history) &&
+           find(library, "read_history", &e->read_history) &&
+           find(library, "write_history", &e->write_history) &&
+           find(library, "stifle_history", &e->stifle_history) &&
+           find(library, "rl_completion_matches", &e->completion_matches) &&
+           find(library, "rl_attempted_completion_function", &e->attempted_completion) &&
+           find(library, "rl_completer_word_break_characters", &e->word_break_characters) &&
+           find(library, "rl_completion_append_character", &e->append_character);
+}
+
+/* libedit asks again and again until NULL; it frees what it is given. */
+static char *next_candidate(const char *text, int state)
+{
+    struct prompt *p = the_prompt;
+
+    (void)text;
+    if (state == 0)
+        p->next = buf_text(&p->candidates);
+    size_t n = strcspn(p->next, "\n");
+    if (n == 0)
+        return NULL;
+    char *found = strndup(p->next, n);
+    p->next += n + (p->next[n] == '\n');
+    return found;
+}
+
+static char **candidates(const char *text, int start, int end)
+{
+    struct prompt *p = the_prompt;
+
+    (void)start;
+    (void)end;
+    buf_done(&p->candidates);
+    buf_init(&p->candidates, CANDIDATES_MAX_BYTES);
+    if (p->o.complete(p->o.arg, text, &p->candidates) < 0 || p->candidates.size == 0)
+        return NULL;
+    return p->editor.completion_matches(text, next_candidate);
+}
+
+int prompt_new(const struct prompt_options *o, struct prompt **ret)
+{
+    struct prompt *p = calloc(1, sizeof *p);
+
+    if (p == NULL)
+        return err_set(-ENOMEM, "no memory for a prompt");
+    p->o = *o;
+    buf_init(&p->candidates, CANDIDATES_MAX_BYTES);
+    p->terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
+    p->edits = p->terminal && load_editor(&p->editor);
+    if (p->edits) {
+        *p->editor.attempted_completion = candidates;
+        *p->editor.word_break_characters = o->word_breaks;
+        *p->editor.append_character = '\0';
+        p->editor.stifle_history(HISTORY_LINES);
+        if (o->history_file != NULL)
+            (void)p->editor.read_history(o->history_file); /* the first time there is none */
+        the_prompt = p;
+    }
+    *ret = p;
+    return 0;
+}
+
+void prompt_free(struct prompt *p)
+{
+    if (p == NULL)
+        return;
+    if (p->edits && p->o.history_file != NULL) {
+        mode_t old = umask(077); /* what was typed may hold secrets */
+        (void)p->editor.write_history(p->o.history_file);
+        (void)umask(old);
+    }
+    the_prompt = NULL;
+    buf_done(&p->candidates);
+    free(p->line);
+    free(p);
+}
+
+bool prompt_edits(const struct prompt *p)
+{
+    return p->edits;
+}
+
+const char *prompt_read(struct prompt *p, const char *text)
+{
+    if (p->edits) {
+        free(p->line);
+        p->line = p->editor.readline(text);
+        return cli_interrupted ? NULL : p->line;
+    }
+    if (p->terminal) {
+        fputs(text, stdout);
+        (void)fflush(stdout);
+    }
+    ssize_t n = getline(&p->line, &p->room, stdin);
+    if (n < 0)
+        return NULL;
+    if (n > 0 && p->line[n - 1] == '\n')
+        p->line[n - 1] = '\0';
+    return p->line;
+}
+
+void prompt_remember(struct prompt *p, const char *line)
+{
+    if (p->edits)
+        (void)p->editor.add_history(line);
+}

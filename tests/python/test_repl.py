@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`repl`: from a pipe, and at a real terminal with editing, history and completion."""
+import ctypes.util
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import time
+
+import pytest
+from conftest import CLI, PYTHONS
+
+LOOP = """
+import time
+class Model:
+    weights_of_layer = [1, 2, 3]
+model = Model()
+def main():
+    print('ready', flush=True)
+    while True:
+        time.sleep(0.02)
+main()
+"""
+
+
+@pytest.fixture
+def target(world):
+    return world.start(list(PYTHONS.values())[0], LOOP).inject()
+
+
+def piped(target, text):
+    return subprocess.run([str(CLI), "-t", str(target.pid), "repl"], input=text, timeout=60,
+                          capture_output=True, encoding="utf-8", env=target.world.env)
+
+
+def test_statements_from_a_pipe(target):
+    done = piped(target, "x = 20\nfor i in range(3):\n    x += 0\n    x += i\n\nx\n\n"
+                 "if x:\n  'yes'\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "23\n'yes'\n", "")
+    done = piped(target, "1 +\n'after'\n")
+    assert "SyntaxError" in done.stdout and "'after'" in done.stdout
+    assert piped(target, "x\n1/0\n").returncode == 1
+    assert piped(target, "def f(a):\n    return a * 2\n\nf(x)\n").stdout == "46\n"
+
+
+def test_commands_behind_percent(target):
+    done = piped(target, "%query select 1 + 1 as two\n%nothing\n%backtrace --json\n%quit\nnever\n")
+    assert "two" in done.stdout and '"threads"' in done.stdout and "never" not in done.stdout
+    assert "nothing" in done.stderr
+
+
+def test_every_python_reads_lines(world, python):
+    target = world.start(python, LOOP).inject()
+    done = piped(target, "for i in [7]:\n    i\n\nmodel.weights_of_layer\n")
+    assert done.stdout == "7\n[1, 2, 3]\n"
+    done = target.probing("complete", "model.weights_")
+    assert done.stdout.split() == ["model.weights_of_layer"], done.stderr
+
+
+class Terminal:
+    def __init__(self, target):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(str(CLI), [str(CLI), "-t", str(target.pid), "repl"],
+                      dict(target.world.env, TERM="xterm", XDG_STATE_HOME=str(target.world.tmp)))
+        self.seen = ""
+
+    def wait(self, pattern, timeout=30):
+        """Read until `pattern` has come; gives what came up to its end."""
+        deadline = time.monotonic() + timeout
+        while not re.search(pattern, self.seen):
+            ready, _, _ = select.select([self.fd], [], [], max(0, deadline - time.monotonic()))
+            assert ready, "no %r in %r" % (pattern, self.seen)
+            try:
+                self.seen += os.read(self.fd, 65536).decode(errors="replace")
+            except OSError:
+                pytest.fail("the terminal closed: %r" % self.seen)
+        end = re.search(pattern, self.seen).end()
+        text, self.seen = self.seen[:end], self.seen[end:]
+        return text
+
+    def type(self, text):
+        os.write(self.fd, text.encode())
+
+    def close(self):
+        """Give the exit code."""
+        while True:
+            try:
+                if not os.read(self.fd, 65536):
+                    break
+            except OSError:
+                break
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+@pytest.mark.skipif(not ctypes.util.find_library("edit"), reason="no libedit (Debian: libedit2)")
+def test_terminal(target):
+    t = Terminal(target)
+    t.wait(">>> ")
+    t.type("model.weigh\t")  # completed by the process, from the live object
+    t.wait("ts_of_layer")
+    t.type("[1]\n")
+    t.wait(r"\n2\r\n")
+    t.wait(">>> ")
+    t.type("while True:\n    pass\n\n")
+    t.wait(r"\.\.\. .*\r\n\.\.\. \r\n")
+    time.sleep(0.2)  # not for luck: Ctrl-C must work early and late
+    t.type("\x03")
+    t.wait("KeyboardInterrupt")
+    t.wait(">>> ")
+    t.type("half = \x03")  # at the prompt it drops the line
+    t.wait(">>> ")
+    t.type("\x1b[A\x1b[A\x1b[A")  # up: the history
+    t.wait("model.weights_of_layer")
+    t.type("\x03")
+    t.wait(">>> ")
+    t.type("\x04")
+    assert t.close() == 0
+    history = target.world.tmp / "probing/history"
+    assert "model.weights_of_layer[1]" in history.read_text()
+    assert history.stat().st_mode & 0o77 == 0
+    assert target.alive()
+
+
+def test_the_process_dies_at_the_prompt(target):
+    t = Terminal(target)
+    t.wait(">>> ")
+    os.kill(target.pid, signal.SIGKILL)
+    target.process.wait()
+    t.type("1\n")
+    t.wait("probing: .*(gone|closed|ended|hung up)")
+    assert t.close() == 1
