@@ -22,7 +22,7 @@ enum target_kind {
     TARGET_NONE,  /* not given */
     TARGET_LIVE,  /* a process that answers: at a unix socket, or over TCP */
     TARGET_FILES, /* a directory whose process is dead or stopped */
-    TARGET_BARE   /* a process without a core: only `inject` can do something with it */
+    TARGET_BARE   /* a process without a core: it can be entered; with a directory, it was left */
 };
 
 struct target {
@@ -42,6 +42,8 @@ int target_directory_of(pid_t pid, char *ret, size_t size);
 
 struct probing_client;
 int target_connect(const struct target *t, struct probing_client **ret);
+/* Are the files to be read: of a dead, a stopped, or a process that was left? */
+bool target_is_files(const struct target *t);
 
 #define TOKEN_BYTES 256
 /* The token for a TCP target: PROBING_TOKEN, else that of the process of ours which listens there;

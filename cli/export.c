@@ -364,7 +364,7 @@ int command_export(struct target *t, int argc, char **argv)
     if (r == 0)
         r = open_file(&e);
     if (r == 0) {
-        r = t->kind == TARGET_FILES ? from_files(t, &e, buf_text(&statement))
+        r = target_is_files(t) ? from_files(t, &e, buf_text(&statement))
                                     : from_live(t, &e, buf_text(&statement));
         if (r == 0)
             r = finish(&e);

@@ -162,8 +162,8 @@ int command_query(struct target *t, int argc, char **argv)
     buf_init(&statement, 1u << 20);
     r = statement_of(argv[0], &o, &statement);
     if (r == 0)
-        r = t->kind == TARGET_FILES ? ask_files(t, &o, buf_text(&statement))
-                                    : ask_live(t, &o, buf_text(&statement));
+        r = target_is_files(t) ? ask_files(t, &o, buf_text(&statement))
+                               : ask_live(t, &o, buf_text(&statement));
     buf_done(&statement);
     return r;
 }

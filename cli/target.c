@@ -154,6 +154,7 @@ int target_directory_of(pid_t pid, char *ret, size_t size)
 
 struct newest {
     pid_t pid;
+    uint64_t start; /* 0: of any process that had this pid */
     char path[4096];
     struct timespec time;
 };
@@ -163,10 +164,14 @@ static int keep_newest(void *arg, const char *directory)
     struct newest *best = arg;
     const char *name = strrchr(directory, '/') + 1;
     struct stat st;
-    char prefix[32];
+    char prefix[64];
     int n = snprintf(prefix, sizeof prefix, "%d-", (int)best->pid);
 
-    if (strncmp(name, prefix, (size_t)n) != 0 || stat(directory, &st) == -1)
+    if (best->start != 0)
+        n += snprintf(prefix + n, sizeof prefix - (size_t)n, "%llu",
+                      (unsigned long long)best->start);
+    if (strncmp(name, prefix, (size_t)n) != 0 || stat(directory, &st) == -1 ||
+        (best->start != 0 && name[n] != '\0' && name[n] != '.'))
         return 0;
     if (best->path[0] == '\0' || st.st_mtim.tv_sec > best->time.tv_sec ||
         (st.st_mtim.tv_sec == best->time.tv_sec && st.st_mtim.tv_nsec > best->time.tv_nsec)) {
@@ -177,6 +182,34 @@ static int keep_newest(void *arg, const char *directory)
 }
 
 /* ---- resolving ---- */
+
+static int connect_unix(const char *directory, struct probing_client **ret)
+{
+    char path[64];
+    /* Through /proc/self/fd: a socket's path may have 107 bytes only, a directory's many more. */
+    int dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+
+    if (dirfd == -1)
+        return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d/sock", dirfd);
+    int r = client_connect_unix(path, /* timeout_ns= */ 0, ret);
+    (void)close(dirfd);
+    return r;
+}
+
+/* Has the core of a living process gone from this directory: left in good order, or with an exec?
+ * (One that is just starting has not opened its socket yet.) */
+static bool is_over(const char *directory)
+{
+    char left[16];
+    struct probing_client *c = NULL;
+
+    if (target_info(directory, "left", left, sizeof left) == 0)
+        return true;
+    int r = connect_unix(directory, &c);
+    client_close(c);
+    return r == -ECONNREFUSED;
+}
 
 static char process_state(pid_t pid)
 {
@@ -211,6 +244,10 @@ static int resolve_pid(pid_t pid, struct target *ret)
         if (r != -ENOENT)
             return r;
         ret->kind = TARGET_BARE;
+        if (proc_start_time(pid, &old.start) == 0 && old.start != 0)
+            (void)target_each_directory(keep_newest, &old);
+        if (old.path[0] != '\0' && is_over(old.path))
+            (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
         return 0;
     }
     (void)target_each_directory(keep_newest, &old);
@@ -248,7 +285,7 @@ static int resolve_path(const char *text, struct target *ret)
             return err_set(-EINVAL, "%s is no data directory: it has neither data.mdb nor rings",
                            text);
     }
-    if (target_alive(text, &ret->pid)) {
+    if (target_alive(text, &ret->pid) && !is_over(text)) {
         char state = process_state(ret->pid);
         ret->stopped = state == 'T' || state == 't';
         if (!ret->stopped)
@@ -303,21 +340,12 @@ int target_resolve(const char *text, struct target *ret)
     return resolve_network(text, ret);
 }
 
-/* ---- connecting ---- */
-
-static int connect_unix(const char *directory, struct probing_client **ret)
+bool target_is_files(const struct target *t)
 {
-    char path[64];
-    /* Through /proc/self/fd: a socket's path may have 107 bytes only, a directory's many more. */
-    int dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    if (dirfd == -1)
-        return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d/sock", dirfd);
-    int r = client_connect_unix(path, /* timeout_ns= */ 0, ret);
-    (void)close(dirfd);
-    return r;
+    return t->kind == TARGET_FILES || (t->kind == TARGET_BARE && t->directory[0] != '\0');
 }
+
+/* ---- connecting ---- */
 
 int target_connect(const struct target *t, struct probing_client **ret)
 {

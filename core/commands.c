@@ -346,9 +346,14 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
     if (r == 0)
         r = no_more(&w, 0, "eject takes no words");
     if (r == 0)
-        r = host_plugins_stop(c->host); /* now, while a reason against it can still be answered */
+        r = host_leave(c->host, out);
     if (r < 0)
         return r;
+    r = host_plugins_stop(c->host); /* now, while a reason against it can still be answered */
+    if (r < 0) {
+        host_stay(c->host);
+        return r;
+    }
     struct buf names;
     buf_init(&names, 4096);
     uint32_t n = host_plugins_inside(c->host, &names);

@@ -53,7 +53,7 @@ static void setup(void)
                                                       .max = 9},
                                                      {.name = NULL}};
     core = (struct core){.version = "0.1.0", .stop = stop, .stop_arg = &asked_to_stop};
-    CHECK_INT(place_make(folder, &core.place), 0);
+    CHECK_INT(place_make(folder, NULL, &core.place), 0);
     struct store_options o = {.directory = core.place.directory, .max_bytes = 64 << 20};
     CHECK_INT(tables_new(&core.tables), 0);
     CHECK_INT(store_create(&o, core.tables, &core.store), 0);
@@ -190,8 +190,8 @@ TEST(makes_a_place_of_its_own_each_time)
     struct stat st;
     char again[PLACE_BYTES + 8];
 
-    CHECK_INT(place_make(folder, &one), 0);
-    CHECK_INT(place_make(folder, &two), 0);
+    CHECK_INT(place_make(folder, NULL, &one), 0);
+    CHECK_INT(place_make(folder, NULL, &two), 0);
     (void)snprintf(again, sizeof(again), "%s.2", one.directory);
     CHECK_STR(two.directory, again);
     CHECK(stat(one.directory, &st) == 0 && (st.st_mode & 07777) == 0700);
@@ -201,7 +201,7 @@ TEST(makes_a_place_of_its_own_each_time)
     CHECK_INT(file_read(-100, again, &b), 0); /* AT_FDCWD */
     CHECK(strstr(buf_text(&b), "version: 9.9\n") && strstr(buf_text(&b), "start_time: "));
     buf_done(&b);
-    CHECK_INT(place_make("relative", &two), -EINVAL);
+    CHECK_INT(place_make("relative", NULL, &two), -EINVAL);
     (void)file_remove_dir(one.directory);
     (void)file_remove_dir(two.directory);
     (void)file_remove_dir(one.fast);
@@ -214,7 +214,7 @@ TEST(brings_files_home_from_memory)
     struct stat st;
     char fast[PLACE_BYTES + 16], home[PLACE_BYTES], text[8] = "";
 
-    CHECK_INT(place_make(folder, &p), 0);
+    CHECK_INT(place_make(folder, NULL, &p), 0);
     if (p.fast[0]) { /* no roomy tmpfs here: then there is nothing to bring */
         static const char *const names[] = {"rings", "strings"};
         CHECK_INT(place_link(&p), 0);

@@ -26,8 +26,9 @@ struct store;
 
 /* ---- where this process is found (place.c) ---- */
 
-/*     <root>/<pid>-<start time>[.<n>]/      private (0700); <n> from 2: entered again, or exec
- *         info                              text, "key: value" lines
+/*     <root>/<pid>-<start time>[.<n>]/      private (0700); <n> from 2: after exec, or an earlier
+ *                                           life that did not leave in good order (resume.c)
+ *         info                              text, "key: value" lines; "left: yes": ejected
  *         sock, door, token                 the ways in, while the core runs
  *         data.mdb, lock.mdb                the store
  *         rings, strings                    files, or links to the same name below `fast`
@@ -42,17 +43,30 @@ struct place {
     char directory[PLACE_BYTES];
     char fast[PLACE_BYTES]; /* on a memory file system; "": none, all is in `directory` */
     uint64_t start_time;    /* clock ticks since boot, proc(5) */
+    bool resumed;           /* the directory is of an earlier life, which left in good order */
 };
 
-int place_make(const char *data_dir, struct place *ret);
+/* resume: the version whose directory may be gone on with, NULL: a new directory. */
+int place_make(const char *data_dir, const char *resume, struct place *ret);
 /* Links in the directory for what lies in `fast`, where the store has not made them itself. */
 int place_link(const struct place *p);
 /* The core has left in good order: bring what lies in `fast` home to the directory, so that no
  * memory is held for a life that is over.  What cannot be brought stays where it is, linked. */
 void place_settle(const struct place *p);
+int place_copy(const char *from_path, const char *to_path); /* without what is zero */
 int place_info(const struct place *p, const char *version, int64_t utc_offset);
+int place_info_text(const struct place *p, const struct buf *text); /* the whole of it */
 void place_failed(const struct place *p, const char *why);
 int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES]);
+
+/* ---- an earlier life in the same process (resume.c) ---- */
+
+bool resume_can(const char *directory, const char *version);
+void resume_names(struct place *p);
+/* Count the rows again that earlier lives lost; before place_info(). */
+void resume_losses(const struct place *p, struct tables *tables);
+/* The text of `info` for a directory that is left; to be written when all is closed. */
+void resume_note(const struct place *p, struct tables *tables, struct buf *ret);
 
 /* ---- what dead processes left (sweep.c) ---- */
 
@@ -64,7 +78,7 @@ int home_write(const struct place *p);
 
 struct sweep_limits {
     uint64_t keep_ns, max_bytes; /* of all data of the dead below one root; 0: no limit */
-    bool (*go_on)(void *arg); /* called where nothing is open; false: end now */
+    bool (*go_on)(void *arg);    /* called where nothing is open; false: end now */
     void *arg;
 };
 /* Take away what is beyond the limits, oldest first, and memory files whose data directory has

@@ -82,7 +82,32 @@ static bool fast_is_empty(const char *fast)
     return fast[0] && access(path, F_OK) == -1;
 }
 
-int place_make(const char *data_dir, struct place *ret)
+static int name_directory(struct place *p, const char *root, int again, char leaf[64])
+{
+    int n = snprintf(leaf, 64, "%d-%llu", (int)getpid(), (unsigned long long)p->start_time);
+    if (again > 1)
+        (void)snprintf(leaf + n, 64 - (size_t)n, ".%d", again);
+    if (snprintf(p->directory, PLACE_BYTES, "%s/%s", root, leaf) + 8 > SOCKET_PATH_MAX)
+        return err_set(-ENAMETOOLONG,
+                       "a socket in %s/%s would have too long a path: name a "
+                       "shorter PROBING_DATA_DIR",
+                       root, leaf);
+    return 0;
+}
+
+/* The last directory of an earlier life, when it may be gone on with. */
+static bool find_earlier(struct place *p, const char *root, const char *version, char leaf[64])
+{
+    int last = 0;
+    struct stat st;
+    while (last + 1 < AGAIN_MAX && name_directory(p, root, last + 1, leaf) == 0 &&
+           lstat(p->directory, &st) == 0)
+        last++;
+    return last > 0 && name_directory(p, root, last, leaf) == 0 &&
+           resume_can(p->directory, version);
+}
+
+int place_make(const char *data_dir, const char *resume, struct place *ret)
 {
     char root[PLACE_BYTES], leaf[64];
     struct place p = {.start_time = 0};
@@ -90,31 +115,28 @@ int place_make(const char *data_dir, struct place *ret)
     int r = root_make(data_dir, root);
     if (r == 0)
         r = proc_start_time(getpid(), &p.start_time);
+    p.resumed = r == 0 && resume && find_earlier(&p, root, resume, leaf);
+    /* Another directory that is there belongs to another life in this process; its files stay. */
+    for (int again = 1; r == 0 && !p.resumed; again++) {
+        r = again < AGAIN_MAX ? name_directory(&p, root, again, leaf)
+                              : err_set(-EEXIST,
+                                        "%s holds %d directories of this process; "
+                                        "probing gc removes old ones",
+                                        root, AGAIN_MAX);
+        if (r == 0 && mkdir(p.directory, 0700) == 0)
+            break;
+        if (r == 0 && errno != EEXIST)
+            r = err_set(-errno, "cannot make %s: %s", p.directory, strerror(errno));
+    }
     if (r < 0)
         return r;
-    /* A directory that is there belongs to an earlier life in this process; its files stay. */
-    for (int again = 1; again < AGAIN_MAX; again++) {
-        int n = snprintf(leaf, sizeof(leaf), "%d-%llu", (int)getpid(),
-                         (unsigned long long)p.start_time);
-        if (again > 1)
-            (void)snprintf(leaf + n, sizeof(leaf) - (size_t)n, ".%d", again);
-        if (snprintf(p.directory, PLACE_BYTES, "%s/%s", root, leaf) + 8 > SOCKET_PATH_MAX)
-            return err_set(-ENAMETOOLONG,
-                           "a socket in %s/%s would have too long a path: name a "
-                           "shorter PROBING_DATA_DIR",
-                           root, leaf);
-        if (mkdir(p.directory, 0700) == 0) {
-            fast_make(leaf, p.fast);
-            if (!fast_is_empty(p.fast))
-                p.fast[0] = '\0';
-            *ret = p;
-            return 0;
-        }
-        if (errno != EEXIST)
-            return err_set(-errno, "cannot make %s: %s", p.directory, strerror(errno));
-    }
-    return err_set(-EEXIST, "%s holds %d directories of this process; probing gc removes old ones",
-                   root, AGAIN_MAX);
+    fast_make(leaf, p.fast);
+    if (!fast_is_empty(p.fast))
+        p.fast[0] = '\0';
+    if (p.resumed)
+        resume_names(&p);
+    *ret = p;
+    return 0;
 }
 
 int place_link(const struct place *p)
@@ -156,7 +178,7 @@ static int copy_sparse(int from, int to)
     return errno == ENXIO ? 0 : -errno; /* ENXIO: nothing but a hole behind */
 }
 
-static int bring_home(const char *from_path, const char *to_path)
+int place_copy(const char *from_path, const char *to_path)
 {
     char part[PLACE_BYTES + 16];
     int r = -EIO;
@@ -187,7 +209,7 @@ void place_settle(const struct place *p)
         return;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         (void)snprintf(from, sizeof(from), "%s/%s", p->fast, names[i]);
-        bool done = place_path(p, names[i], to) == 0 && bring_home(from, to) == 0;
+        bool done = place_path(p, names[i], to) == 0 && place_copy(from, to) == 0;
         if (done)
             (void)unlink(from);
         all = all && done;
@@ -219,14 +241,20 @@ static void add_file(struct buf *b, const char *key, const char *path)
     buf_done(&text);
 }
 
+int place_info_text(const struct place *p, const struct buf *text)
+{
+    char path[PLACE_BYTES];
+    int r = place_path(p, "info", path);
+    if (r == 0 && text->failed)
+        r = err_set(text->failed, "no memory for %s", path);
+    return r < 0 ? r : file_write(AT_FDCWD, path, text->data, text->size, 0600);
+}
+
 int place_info(const struct place *p, const char *version, int64_t utc_offset)
 {
     struct buf b;
-    char path[PLACE_BYTES], exe[4096];
+    char exe[4096];
 
-    int r = place_path(p, "info", path);
-    if (r < 0)
-        return r;
     buf_init(&b, (size_t)4 << 20);
     (void)buf_addf(&b, "pid: %d\nstart_time: %llu\nuid: %u\n", (int)getpid(),
                    (unsigned long long)p->start_time, (unsigned)geteuid());
@@ -235,8 +263,7 @@ int place_info(const struct place *p, const char *version, int64_t utc_offset)
     add_line(&b, "executable", exe, n > 0 ? (size_t)n : 0);
     add_file(&b, "command", "/proc/self/cmdline");
     (void)buf_addf(&b, "version: %s\nutc_offset: %lld\n", version, (long long)utc_offset);
-    r = b.failed ? err_set(b.failed, "no memory for %s", path)
-                 : file_write(AT_FDCWD, path, b.data, b.size, 0600);
+    int r = place_info_text(p, &b);
     buf_done(&b);
     return r;
 }

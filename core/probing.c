@@ -44,7 +44,6 @@
 #define DEFAULT_DEAD_BYTES ((uint64_t)2 << 30) /* bytes: max_dead=2GB */
 #define DEFAULT_KEEP_NS (7 * 86400 * NS_PER_S) /* ns: retention=7d */
 #define PLUGINS_NS (2 * NS_PER_S) /* the door opens by then, whatever a plugin's start waits for */
-#define ANSWER_NS (NS_PER_S / 20) /* the answer to `eject` gets this long to leave the socket */
 #define QUIET_NS (2 * NS_PER_S) /* commands that still run get this long before they are cut off */
 #define STOP_NS (20 * NS_PER_S) /* how long probing_stop() waits */
 #define FORK_WAIT_NS (NS_PER_S / 40) /* how long a fork waits for a start or stop going on */
@@ -68,6 +67,7 @@ static struct probing {
     char settings[SETTINGS_BYTES];
     char data_dir[PLACE_BYTES], own_path[4096],
         token[256];          /* main's only: settings before there is a host */
+    bool afresh;             /* likewise */
     pthread_t plugin_thread; /* main's only */
     bool plugin_thread_made;
     char plugins[1024];
@@ -208,6 +208,8 @@ static int apply(const char *name, const char *value)
         (void)snprintf(g.data_dir, sizeof(g.data_dir), "%s", value);
     else if (strcmp(name, "probing.plugin_path") == 0)
         (void)snprintf(g.own_path, sizeof(g.own_path), "%s", value);
+    else if (strcmp(name, "probing.afresh") == 0)
+        g.afresh = strcmp(value, "1") == 0 || strcmp(value, "on") == 0;
     else if (strcmp(name, "probing.token") == 0)
         (void)snprintf(g.token, sizeof(g.token), "%s", value);
     else if (c->host && host_config_set(c->host, name, value) < 0)
@@ -242,7 +244,8 @@ static int from_environment(void *arg, const char *key, const char *value)
     }
     char *underscore = strchr(lower, '_');
     bool ours = is_ours(probing_settings, lower) || strcmp(lower, "data_dir") == 0 ||
-                strcmp(lower, "plugin_path") == 0 || strcmp(lower, "token") == 0;
+                strcmp(lower, "plugin_path") == 0 || strcmp(lower, "token") == 0 ||
+                strcmp(lower, "afresh") == 0;
     if (!ours && !underscore)
         return 0; /* PROBING_SOMETHING of somebody else */
     if (!ours)
@@ -284,6 +287,18 @@ static void ask_to_stop(void *arg)
 
 /* ---- start ---- */
 
+static void stop_store(struct core *c)
+{
+    inherited_forget(&g.inherited);
+    store_free(c->store);
+    c->store = NULL;
+    tables_free(c->tables);
+    c->tables = NULL;
+    if (g.home_fd != -1)
+        (void)close(g.home_fd);
+    g.home_fd = -1;
+}
+
 static int start_store(struct core *c)
 {
     struct store_options o = {.directory = c->place.directory,
@@ -296,11 +311,22 @@ static int start_store(struct core *c)
     if (r == 0)
         r = place_link(&c->place);
     if (r == 0)
+        resume_losses(&c->place, c->tables);
+    if (r == 0)
         r = place_info(&c->place, PROBING_VERSION, store_utc_offset(c->store));
     g.home_fd = home_write(&c->place);
     if (r == 0)
         inherited_note(&g.inherited, &c->place);
     return r < 0 ? r : sql_new(c->tables, c->store, &c->sql);
+}
+
+/* The earlier life's directory cannot be gone on with after all: its rows stay there. */
+static int start_store_afresh(struct core *c)
+{
+    stop_store(c);
+    place_settle(&c->place);
+    int r = place_make(g.data_dir, /* resume= */ NULL, &c->place);
+    return r < 0 ? r : start_store(c);
 }
 
 static int start_host(struct core *c, struct host_store *store)
@@ -427,11 +453,13 @@ static int start_parts(struct core *c)
     /* A first look for what must be known before there is a host; nothing else is kept of it. */
     int r = settings_read(g.settings, from_environment, from_line, NULL);
     if (r == 0)
-        r = place_make(g.data_dir, &c->place);
+        r = place_make(g.data_dir, g.afresh ? NULL : PROBING_VERSION, &c->place);
     if (r < 0)
         return r;
     lock_life();
     r = start_store(c);
+    if (r < 0 && c->place.resumed)
+        r = start_store_afresh(c);
     store.arg = c->store;
     if (r == 0)
         r = start_host(c, &store);
@@ -465,9 +493,11 @@ static void remove_ways_in(const struct place *p)
 /* Last come, first gone; works on a half-started core too. */
 static void stop_parts(struct core *c)
 {
+    struct buf note;
+
+    buf_init(&note, (size_t)8 << 20);
     if (c->host)
         (void)host_quiet(c->host, QUIET_NS);
-    (void)event_wait(&g.stop, ANSWER_NS);
     if (g.plugin_thread_made)
         (void)pthread_join(g.plugin_thread, NULL);
     g.plugin_thread_made = false;
@@ -481,17 +511,15 @@ static void stop_parts(struct core *c)
     c->host = NULL;
     sql_free(c->sql);
     c->sql = NULL;
-    inherited_forget(&g.inherited);
-    store_free(c->store);
-    c->store = NULL;
-    tables_free(c->tables);
-    c->tables = NULL;
+    if (c->store && store_drain(c->store) == 0)
+        resume_note(&c->place, c->tables, &note);
+    stop_store(c);
     unlock_life();
     remove_ways_in(&c->place);
-    if (g.home_fd != -1)
-        (void)close(g.home_fd);
-    g.home_fd = -1;
     place_settle(&c->place);
+    if (note.size > 0)
+        (void)place_info_text(&c->place, &note); /* else: this directory is not gone on with */
+    buf_done(&note);
 }
 
 static void forget_guard(void)
@@ -628,6 +656,7 @@ static void *live(void *arg)
     (void)prctl(PR_SET_NAME, "probing/main", 0, 0, 0);
     *c = (struct core){.version = PROBING_VERSION, .stop = ask_to_stop};
     g.data_dir[0] = g.own_path[0] = g.token[0] = '\0';
+    g.afresh = false;
 
     int r = make_once();
     if (r < 0) {
@@ -655,8 +684,12 @@ static void *live(void *arg)
     do {
         while (!event_wait(&g.stop, 3600 * NS_PER_S))
             continue;
-        r = host_plugins_stop(c->host); /* an eject has done it already; probing_stop() has not */
+        /* An eject has done both already; probing_stop() has not. */
+        bool here = host_leave(c->host, NULL) == 0;
+        r = host_plugins_stop(c->host);
         atomic_store_explicit(&g.stop_result, r, memory_order_release);
+        if (r < 0 && here)
+            host_stay(c->host);
         if (r < 0)
             event_raise(&g.stopped); /* a plugin's code may still run: stay, and say so */
     } while (r < 0);

@@ -252,12 +252,17 @@ static void run_job(struct host *h, struct job *j)
 
     if (atomic_load_explicit(&reply->cancelled, memory_order_acquire) == 0)
         r = run_command(h, c->command, c->argc, c->argv, reply);
-    workers_leave(h, j);
-    if (r < 0 && atomic_load_explicit(&reply->cancelled, memory_order_acquire) == HOST_TIMED_OUT)
+    workers_ending(h, j);
+    int cancelled = atomic_load_explicit(&reply->cancelled, memory_order_acquire);
+    if (r < 0 && cancelled == HOST_TIMED_OUT)
         r = err_set(-ETIMEDOUT, "'%s' did not end in its time and was stopped", c->command->name);
+    else if (r < 0 && cancelled == HOST_LEAVING)
+        r = err_set(-ESHUTDOWN, "'%s' was stopped: the core is leaving this process",
+                    c->command->name);
     (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
     c->done(reply, r, why);
     free(c);
+    workers_ended(h);
 }
 
 static struct command_job *job_new(const struct host_request *r, int skip)

@@ -45,7 +45,13 @@ int host_start(struct host *h);
  * below it may be taken away.  One whose stop() does not come back is given up: no error.
  *                                                                                    [worker] */
 int host_plugins_stop(struct host *h);
-/* Wait until no command runs or waits, at most timeout_ns.  0 or -ETIMEDOUT. */
+/* The core is about to leave: no command or plugin is taken on any more, and what runs or waits is
+ * cancelled, `but` excepted (the reply of the command that asks for this; NULL: none).  Waits a
+ * short while for it to end.  -EALREADY: somebody has called this before.             [worker] */
+int host_leave(struct host *h, const struct probing_reply *but);
+void host_stay(struct host *h); /* leaving was refused: commands are taken again        [worker] */
+/* Wait until no command runs or waits, and every done() has returned; at most timeout_ns.
+ * 0 or -ETIMEDOUT. */
 int host_quiet(struct host *h, uint64_t timeout_ns);
 /* Stops plugins (newest first), timers, workers, control; then frees.  Plugin code stays mapped. */
 void host_free(struct host *h);
@@ -59,7 +65,7 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
 };
 
 /* Values of `cancelled`; a command looks only whether it is 0. */
-enum { HOST_GONE = 1, HOST_TIMED_OUT = 2 };
+enum { HOST_GONE = 1, HOST_TIMED_OUT = 2, HOST_LEAVING = 3 };
 
 /* Add a built-in command; `c` is copied, run gets `self`.  A name of two words ("plugin load")
  * matches two words, and "config =" matches "config" before any NAME=VALUE; argv[0] is then the
@@ -78,7 +84,7 @@ struct host_request {
     void (*done)(struct probing_reply *r, int status, const char *error);
 };
 /* Queue a command for the workers.  0, or -EAGAIN when 64 wait already, -ENOENT unknown command
- * (names the nearest), -EACCES.                                                         [any] */
+ * (names the nearest), -EACCES, -ESHUTDOWN while the core leaves.                       [any] */
 int host_submit(struct host *h, const struct host_request *r);
 /* Run a command on this thread and wait for it: for scripts and tests.              [worker] */
 int host_run(struct host *h, int argc, const char *const *argv, struct probing_reply *reply);

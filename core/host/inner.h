@@ -89,7 +89,9 @@ struct workers {
     struct job *first, *last;             /* lock: mutex; waiting */
     struct job *running;                  /* lock: mutex; being run, here or in host_run() */
     uint32_t n_waiting, n_queued, n_idle; /* lock: mutex; commands, all jobs, workers without one */
+    uint32_t n_ending;                    /* lock: mutex; commands whose done() is being called */
     bool stop;                            /* lock: mutex */
+    bool leaving;                         /* lock: mutex; host_leave() */
     struct worker {
         struct host *host;
         pthread_t thread;
@@ -107,6 +109,10 @@ int workers_add(struct host *h,
 bool workers_remove(struct host *h, struct job *j); /* true: it waited, and now it is yours */
 void workers_enter(struct host *h, struct job *j);  /* the caller runs the job itself */
 void workers_leave(struct host *h, struct job *j);
+/* The same in two steps: it cannot be cancelled any more; its done() has returned. */
+void workers_ending(struct host *h, struct job *j);
+void workers_ended(struct host *h);
+bool workers_leaving(struct host *h);                        /* after host_leave() */
 void workers_cancel(struct host *h, const struct plugin *p); /* all jobs in a plugin's code */
 /* Cancel what is over its time; gives the next deadline, 0: none. */
 uint64_t workers_expire(struct host *h, uint64_t now);
@@ -175,7 +181,7 @@ struct message {
     int result;
     bool done, abandoned; /* lock: control mutex; the caller has gone: who runs it frees it */
     char *why;            /* ERR_TEXT_BYTES of the caller */
-    uint32_t size; /* event: payload behind the struct, then the topic */
+    uint32_t size;        /* event: payload behind the struct, then the topic */
 };
 
 /* ---- settings (setting.c) ---- */

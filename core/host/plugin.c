@@ -488,6 +488,8 @@ static int load_on_control(void *arg)
 
 static int load_step(struct host *h, const char *name, const char *path, int fd, bool start)
 {
+    if (workers_leaving(h))
+        return err_set(-ESHUTDOWN, "the core is leaving this process");
     struct load *l = calloc(1, sizeof(*l));
     if (!l)
         return err_set(-ENOMEM, "no memory to load plugin '%.64s'", name);

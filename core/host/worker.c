@@ -17,6 +17,7 @@
 
 #define WORKER_STACK ((size_t)1 << 20) /* bytes: SQL recurses into nested expressions */
 #define EXTRA_IDLE_NS (10 * NS_PER_S)  /* an extra worker with nothing to do goes home */
+#define LEAVE_NS (NS_PER_S / 2) /* for what was cancelled to end before plugins are stopped */
 
 static struct timespec in_future(uint64_t ns)
 {
@@ -71,13 +72,28 @@ void workers_enter(struct host *h, struct job *j)
     (void)pthread_mutex_unlock(&h->workers.mutex);
 }
 
-void workers_leave(struct host *h, struct job *j)
+void workers_ending(struct host *h, struct job *j)
 {
     struct workers *w = &h->workers;
     (void)pthread_mutex_lock(&w->mutex);
     unlink_job(&w->running, j);
+    w->n_ending++;
+    (void)pthread_mutex_unlock(&w->mutex);
+}
+
+void workers_ended(struct host *h)
+{
+    struct workers *w = &h->workers;
+    (void)pthread_mutex_lock(&w->mutex);
+    w->n_ending--;
     (void)pthread_cond_broadcast(&w->wake); /* host_quiet() may wait for this */
     (void)pthread_mutex_unlock(&w->mutex);
+}
+
+void workers_leave(struct host *h, struct job *j)
+{
+    workers_ending(h, j);
+    workers_ended(h);
 }
 
 /* Take the first job that waits.  Commands go into the running list, so that they can be told to
@@ -163,8 +179,8 @@ int workers_add(struct host *h, struct job *j)
     int r = 0;
 
     (void)pthread_mutex_lock(&w->mutex);
-    if (w->stop) {
-        r = err_set(-ESHUTDOWN, "the core is being stopped");
+    if (w->stop || (w->leaving && j->reply)) {
+        r = err_set(-ESHUTDOWN, "the core is leaving this process");
     } else if (j->counted && w->n_waiting >= HOST_WAITING_MAX) {
         r = err_set(-EAGAIN, "%d commands wait already: try again when some have been answered",
                     HOST_WAITING_MAX);
@@ -246,18 +262,65 @@ uint64_t workers_expire(struct host *h, uint64_t now)
     return next;
 }
 
-int host_quiet(struct host *h, uint64_t timeout_ns)
+/* lock held.  Does a command wait, run or end, `but` excepted? */
+static bool is_busy(const struct workers *w, const struct probing_reply *but)
 {
-    struct workers *w = &h->workers;
+    for (const struct job *j = w->running; j; j = j->next)
+        if (!but || j->reply != but)
+            return true;
+    return w->n_waiting > 0 || w->n_ending > 0;
+}
+
+/* lock held */
+static bool wait_quiet(struct workers *w, const struct probing_reply *but, uint64_t timeout_ns)
+{
     struct timespec limit = in_future(timeout_ns);
     int r = 0;
+    while (is_busy(w, but) && r == 0)
+        r = pthread_cond_timedwait(&w->wake, &w->mutex, &limit);
+    return !is_busy(w, but);
+}
+
+int host_quiet(struct host *h, uint64_t timeout_ns)
+{
+    (void)pthread_mutex_lock(&h->workers.mutex);
+    bool quiet = wait_quiet(&h->workers, /* but= */ NULL, timeout_ns);
+    (void)pthread_mutex_unlock(&h->workers.mutex);
+    return quiet ? 0 : err_set(-ETIMEDOUT, "a command still runs");
+}
+
+int host_leave(struct host *h, const struct probing_reply *but)
+{
+    struct workers *w = &h->workers;
 
     (void)pthread_mutex_lock(&w->mutex);
-    while ((w->running || w->n_waiting) && r == 0)
-        r = pthread_cond_timedwait(&w->wake, &w->mutex, &limit);
-    bool quiet = !w->running && !w->n_waiting;
+    bool already = w->leaving;
+    w->leaving = true;
+    for (struct job *j = already ? NULL : w->running; j; j = j->next)
+        if (j->reply != but)
+            cancel(j->reply, HOST_LEAVING);
+    for (struct job *j = already ? NULL : w->first; j; j = j->next)
+        if (j->reply)
+            cancel(j->reply, HOST_LEAVING); /* it is still run, so that its done() is called */
+    if (!already)
+        (void)wait_quiet(w, but, LEAVE_NS); /* what goes on is the business of its plugin's stop */
     (void)pthread_mutex_unlock(&w->mutex);
-    return quiet ? 0 : err_set(-ETIMEDOUT, "a command still runs");
+    return already ? err_set(-EALREADY, "the core is leaving this process already") : 0;
+}
+
+void host_stay(struct host *h)
+{
+    (void)pthread_mutex_lock(&h->workers.mutex);
+    h->workers.leaving = false;
+    (void)pthread_mutex_unlock(&h->workers.mutex);
+}
+
+bool workers_leaving(struct host *h)
+{
+    (void)pthread_mutex_lock(&h->workers.mutex);
+    bool leaving = h->workers.leaving;
+    (void)pthread_mutex_unlock(&h->workers.mutex);
+    return leaving;
 }
 
 void workers_stop(struct host *h)

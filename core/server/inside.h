@@ -44,6 +44,7 @@
 #define SERVER_IDLE_S 120                 /* HTTP: kept open between requests */
 #define SERVER_TEXT_IDLE_S 3600           /* text: a person may think that long */
 #define SERVER_STUCK_S 60                 /* nothing could be sent for so long: the peer is dead */
+#define SERVER_GOODBYE "the core is leaving this process (eject)" /* <= 123 bytes: a close frame */
 
 enum peer_kind { PEER_GREETING, PEER_HTTP, PEER_TEXT, PEER_WS };
 enum peer_wait { WAIT_NOTHING, WAIT_REQUEST, WAIT_NEXT, WAIT_SENDING };

@@ -25,7 +25,7 @@
 
 #define HOUSEKEEPING_US 1000000        /* us: deadlines are kept to the second */
 #define STOP_LOOK_US 2000              /* us: while the last answers go out */
-#define STOP_NS (50 * NS_PER_MS)       /* how long they may take */
+#define STOP_NS (100 * NS_PER_MS)      /* how long they may take, and clients to hang up */
 #define APPLY_NS (2 * NS_PER_S)        /* for the loop to take a new listener */
 #define PING_S 60                      /* websocket: is the client still there? */
 #define HANGUP_S 150
@@ -178,12 +178,21 @@ static void look_at_ready(struct server *s)
     }
 }
 
-static bool all_said(struct server *s)
+/* We leave: streams end with a reason, and every connection is closed in the way of its protocol
+ * once all that waits for it is sent.  Commands have ended by now, and their answers wait. */
+static void say_goodbye(struct server *s)
 {
-    for (struct peer *p = s->peers; p; p = p->next)
-        if (p->wsi && (p->out.size > p->out_sent || server_peer_waiting(p)))
-            return false;
-    return true;
+    static const char why[] = SERVER_GOODBYE;
+    for (struct peer *p = s->peers; p; p = p->next) {
+        for (struct job *j = p->jobs; j; j = j->next)
+            if (j->kind != JOB_RUN && !j->over)
+                (void)server_peer_push(p, j, PIECE_DONE, -ESHUTDOWN, why, sizeof(why) - 1, false);
+        if (p->kind == PEER_TEXT)
+            (void)server_peer_push(p, NULL, PIECE_ERROR, 0, why, sizeof(why) - 1, false);
+        p->closing = true;
+        if (p->wsi)
+            (void)lws_callback_on_writable(p->wsi);
+    }
 }
 
 static void housekeeping(lws_sorted_usec_list_t *timer)
@@ -347,9 +356,10 @@ static void *run(void *arg)
             s->stop_ns = clock_now() + STOP_NS;
             for (int i = 0; i < 2; i++)
                 close_listener(s, i);
+            say_goodbye(s);
             housekeeping(&s->housekeeping);
         }
-        if (all_said(s) || clock_now() > s->stop_ns)
+        if (!s->peers || clock_now() > s->stop_ns)
             break;
     }
     end(s);

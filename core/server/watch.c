@@ -162,6 +162,12 @@ static void tick_done(struct probing_reply *r, int status, const char *error)
     const char *why = error ? error : "";
     if (atomic_exchange_explicit(&j->ended, true, memory_order_acq_rel))
         return;
+    /* Should the core stay after all, the stream goes on; else the server ends it in its own words.
+     */
+    int leaving = HOST_LEAVING;
+    if (atomic_compare_exchange_strong_explicit(&j->reply.cancelled, &leaving, 0,
+                                                memory_order_acq_rel, memory_order_relaxed))
+        status = 0;
     if (status < 0)
         (void)server_peer_push(j->peer, j, PIECE_DONE, status, why, strlen(why), false);
     else
@@ -188,7 +194,8 @@ static void on_timer(lws_sorted_usec_list_t *timer)
     server_job_ref(j); /* given back by tick_done() */
     int rc = host_submit(s->host, &request);
     if (rc < 0)
-        tick_done(&j->reply, rc == -EAGAIN ? 0 : rc, err_why(rc)); /* all workers busy: next time */
+        /* All workers are busy, or the core is leaving and may yet stay: the next time. */
+        tick_done(&j->reply, rc == -EAGAIN || rc == -ESHUTDOWN ? 0 : rc, err_why(rc));
 }
 
 void server_watch_start(struct peer *p, const struct message *m)

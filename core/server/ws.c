@@ -220,6 +220,13 @@ static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
     return flush(wsi, p);
 }
 
+static int hang_up(struct lws *wsi)
+{
+    static const char why[] = SERVER_GOODBYE;
+    lws_close_reason(wsi, LWS_CLOSE_STATUS_GOINGAWAY, (unsigned char *)why, sizeof(why) - 1);
+    return -1;
+}
+
 static int writeable(struct lws *wsi, struct peer *p)
 {
     uint64_t dropped;
@@ -227,7 +234,7 @@ static int writeable(struct lws *wsi, struct peer *p)
     struct piece *piece = server_peer_take(p, &dropped);
     server_peer_wait(p, WAIT_NOTHING, 0);
     if (!piece)
-        return 0;
+        return p->closing ? hang_up(wsi) : 0;
     begin(p);
     if (dropped > 0) {
         (void)buf_addf(&p->out, "{\"id\":%lld,\"dropped\":%llu}", (long long)piece->job->id,
@@ -239,7 +246,7 @@ static int writeable(struct lws *wsi, struct peer *p)
     server_piece_free(piece);
     buf_done(&p->out);
     buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
-    if (rc == 0 && server_peer_waiting(p)) {
+    if (rc == 0 && (server_peer_waiting(p) || p->closing)) {
         server_peer_wait(p, WAIT_SENDING, SERVER_STUCK_S);
         (void)lws_callback_on_writable(wsi);
     }

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/resume.c - a process that is left and entered again goes on in the directory of its earlier
+ * life: its rows can be asked as one, and a thousand entries leave one directory.
+ *
+ * Threads: the core's main thread.
+ * Only what was left in good order is gone on with.  Such a directory says so in its `info`:
+ *
+ *     left: yes
+ *     lost: SCHEMA.TABLE N N N N N       rows lost so far, by enum table_loss; those with any
+ *
+ * Counts of lost rows live in the rings file, which each life makes anew: hence these lines.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/life.h"
+
+#define INFO_BYTES ((size_t)4 << 20)
+
+/* The file `info` as a text; caller buf_done()s. */
+static int read_info(const char *directory, struct buf *ret)
+{
+    char path[PLACE_BYTES + 16];
+    (void)snprintf(path, sizeof(path), "%s/info", directory);
+    buf_init(ret, INFO_BYTES);
+    int r = file_read(AT_FDCWD, path, ret);
+    return r < 0 ? r : buf_addc(ret, '\0');
+}
+
+static bool has_line(const char *text, const char *line)
+{
+    size_t n = strlen(line);
+    for (const char *at = text; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
+        if (strncmp(at, line, n) == 0 && (at[n] == '\n' || at[n] == '\0'))
+            return true;
+    return false;
+}
+
+static bool same_boot(const char *text)
+{
+    char line[128];
+    struct buf id;
+    buf_init(&id, 256);
+    bool same = file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &id) == 0;
+    const char *own = buf_text(&id);
+    (void)snprintf(line, sizeof(line), "boot_id: %.*s", (int)strcspn(own, "\n"), own);
+    same = same && has_line(text, line);
+    buf_done(&id);
+    return same;
+}
+
+static bool is_file_in(const char *directory, const char *name)
+{
+    char path[PLACE_BYTES + 16];
+    struct stat st;
+    (void)snprintf(path, sizeof(path), "%s/%s", directory, name);
+    return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+}
+
+bool resume_can(const char *directory, const char *version)
+{
+    char line[128];
+    struct buf text;
+    struct stat st;
+
+    if (lstat(directory, &st) == -1 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
+        (st.st_mode & 077) != 0)
+        return false;
+    (void)snprintf(line, sizeof(line), "version: %.100s", version);
+    bool can = read_info(directory, &text) == 0 && has_line(text.data, "left: yes") &&
+               has_line(text.data, line) && same_boot(text.data) &&
+               is_file_in(directory, "strings") && is_file_in(directory, "rings") &&
+               is_file_in(directory, "data.mdb");
+    buf_done(&text);
+    return can;
+}
+
+/* The names go back to the memory file system; where that cannot be, all stays on the disk. */
+void resume_names(struct place *p)
+{
+    char from[PLACE_BYTES], to[PLACE_BYTES + 16], link[PLACE_BYTES + 16];
+
+    if (!p->fast[0])
+        return;
+    (void)snprintf(to, sizeof(to), "%s/strings", p->fast);
+    (void)snprintf(link, sizeof(link), "%s/strings.part", p->directory);
+    if (place_path(p, "strings", from) == 0 && place_copy(from, to) == 0) {
+        (void)unlink(link);
+        if (symlink(to, link) == 0 && rename(link, from) == 0)
+            return;
+        (void)unlink(link);
+        (void)unlink(to);
+    }
+    (void)rmdir(p->fast);
+    p->fast[0] = '\0';
+}
+
+/* ---- rows lost in earlier lives ---- */
+
+static void add_losses(struct tables *tables, const char *line)
+{
+    char name[256], *dot;
+    unsigned long long n[TABLE_LOSS_REASONS] = {0};
+    _Static_assert(TABLE_LOSS_REASONS == 5, "the line has as many numbers");
+
+    if (sscanf(line, "lost: %255s %llu %llu %llu %llu %llu", name, &n[0], &n[1], &n[2], &n[3],
+               &n[4]) != 1 + TABLE_LOSS_REASONS ||
+        !(dot = strchr(name, '.')))
+        return;
+    *dot = '\0';
+    struct table *t = tables_find(tables, name, dot + 1);
+    for (int i = 0; t && i < TABLE_LOSS_REASONS; i++)
+        (void)atomic_fetch_add_explicit(&t->lost[i], n[i], memory_order_relaxed);
+}
+
+void resume_losses(const struct place *p, struct tables *tables)
+{
+    struct buf text;
+    if (p->resumed && read_info(p->directory, &text) == 0) {
+        for (const char *at = text.data; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
+            if (strncmp(at, "lost: ", 6) == 0)
+                add_losses(tables, at);
+        buf_done(&text);
+    }
+}
+
+static void write_losses(struct tables *tables, struct buf *b)
+{
+    struct table **list = calloc(TABLES_MAX, sizeof(*list));
+    uint32_t n = list ? tables_list(tables, list, TABLES_MAX) : 0;
+
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t lost[TABLE_LOSS_REASONS], sum = 0;
+        for (int k = 0; k < TABLE_LOSS_REASONS; k++)
+            sum += lost[k] = atomic_load_explicit(&list[i]->lost[k], memory_order_relaxed);
+        if (sum == 0)
+            continue;
+        (void)buf_addf(b, "lost: %s.%s", list[i]->schema, list[i]->name);
+        for (int k = 0; k < TABLE_LOSS_REASONS; k++)
+            (void)buf_addf(b, " %llu", (unsigned long long)lost[k]);
+        (void)buf_addc(b, '\n');
+    }
+    free(list);
+}
+
+void resume_note(const struct place *p, struct tables *tables, struct buf *ret)
+{
+    struct buf text;
+    if (p->directory[0] && read_info(p->directory, &text) == 0) {
+        (void)buf_add(ret, text.data, text.size - 1);
+        (void)buf_adds(ret, "left: yes\n");
+        write_losses(tables, ret);
+        buf_done(&text);
+    }
+}
