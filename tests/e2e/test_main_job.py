@@ -123,8 +123,9 @@ def test_list_tables_describe_config_eject(world):
     wait_for(lambda: not [t for t in os.listdir(threads)
                           if open("%s/%s/comm" % (threads, t)).read().startswith("probing/")],
              "our threads to end")
-    again = target.probing("query", "select 1")
+    again = target.probing("eval", "1")
     assert again.returncode != 0 and "inject" in again.stderr
+    assert target.rows("select count(*) from python.torch_trace")[0][0] > 0  # its data stays
     before = steps_of(target)[-1]
     wait_for(lambda: steps_of(target)[-1] > before, "the loop to go on")
     target.inject()
