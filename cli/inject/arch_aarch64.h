@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/inject/arch_aarch64.h - registers, system calls and the stub of aarch64.
- * Included by target.h only.  It has not run on such a machine yet.  A system call that ended with
- * EINTR cannot be rewound here (x0 is overwritten), see arch_interrupted().
+ * Included by target.h only; arch_x86_64.h says the same words for that machine.
+ *
+ * At a stop the kernel has already done what it does about the thread's system call: one that goes
+ * on has pc before its svc again and its first argument in x0, one that failed has its error there,
+ * and which of the two cannot be seen any more.  So we look at what the thread waits in shortly
+ * before the stop, and believe it where the registers at the stop agree.
  */
 #ifndef CLI_INJECT_ARCH_AARCH64_H
 #define CLI_INJECT_ARCH_AARCH64_H
 
 #include <elf.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <linux/futex.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/user.h>
+#include <time.h>
 
 #include "core/stack/stack.h"
 
@@ -19,17 +30,30 @@
 #define ARCH_NAME "aarch64"
 #define ARCH_LOADER "ld-linux-aarch64"
 
-typedef struct user_regs_struct arch_registers;
+/* The kernel's set first: NT_PRSTATUS reads and writes that much only. */
+typedef struct {
+    struct user_regs_struct set;
+    int64_t call; /* the system call that the stop came into, -1: none or unknown */
+    uint64_t first; /* its first argument, which x0 may have lost */
+    uint64_t sp, after; /* of the last look: where it waits, the instruction behind its svc */
+} arch_registers;
 
+#ifndef NT_ARM_SYSTEM_CALL
+#define NT_ARM_SYSTEM_CALL 0x404 /* linux/elf.h */
+#endif
 #ifndef NT_ARM_SVE
-#define NT_ARM_SVE 0x405 /* linux/elf.h */
+#define NT_ARM_SVE 0x405
 #endif
 
 /* The SVE set holds the FP registers too; the first one is for the signal frame. */
 static const int arch_sets[] = {NT_PRFPREG, NT_ARM_SVE};
 enum { ARCH_SETS = 2, ARCH_SET_BYTES = 32768 };
 
+/* What an indirect branch just taken leaves in pstate: neither stub nor svc is a landing pad. */
+#define ARCH_BTYPE UINT64_C(0xc00)
+
 static const unsigned char arch_syscall_code[] = {0x01, 0x00, 0x00, 0xd4}; /* svc #0 */
+enum { ARCH_CODE_ALIGN = 4 };
 
 /* blr x20; mov x19, x0; tgkill(getpid(), gettid(), SIGURG); sp = x21; rt_sigreturn() */
 static const unsigned char arch_stub[] = {
@@ -60,74 +84,156 @@ static const unsigned char arch_system[] = {0xe8, 0x03, 0x00, 0xaa, 0xe0, 0x03, 
 
 static inline uint64_t arch_ip(const arch_registers *r)
 {
-    return r->pc;
+    return r->set.pc;
 }
 
 static inline uint64_t arch_sp(const arch_registers *r)
 {
-    return r->sp;
+    return r->set.sp;
 }
 
 static inline void arch_to_stack(const arch_registers *r, struct stack_registers *ret)
 {
-    memcpy(ret->value, r->regs, 31 * sizeof ret->value[0]);
-    ret->value[31] = r->sp;
-    ret->value[32] = r->pc;
+    memcpy(ret->value, r->set.regs, 31 * sizeof ret->value[0]);
+    ret->value[31] = r->set.sp;
+    ret->value[32] = r->set.pc;
     ret->known = (UINT64_C(1) << 33) - 1;
+}
+
+/* proc(5) syscall: "number a1 .. a6 sp pc"; "running" and "-1 sp pc" leave call -1. */
+static inline void arch_read_waiting(pid_t pid, pid_t tid, arch_registers *r)
+{
+    char path[64], text[256] = "";
+    r->call = -1;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", pid, tid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return;
+    if (fgets(text, sizeof text, f) &&
+        sscanf(text, "%" SCNd64 " %" SCNx64 " %*x %*x %*x %*x %*x %" SCNx64 " %" SCNx64, &r->call,
+               &r->first, &r->sp, &r->after) != 4)
+        r->call = -1;
+    (void)fclose(f);
+}
+
+static inline void arch_before_stop(pid_t pid, pid_t tid, arch_registers *r)
+{
+    arch_read_waiting(pid, tid, r);
+}
+
+/* What the kernel still knows as the first argument: /proc tells it of a thread that has a call's
+ * number, and the stopped one may be given one.  A signal handler that ran since we looked has
+ * left something else there. */
+static inline bool arch_still_in_call(pid_t pid, pid_t tid, const arch_registers *r)
+{
+    arch_registers now;
+    int32_t number = (int32_t)r->call, none = -1;
+    struct iovec give = {&number, sizeof number}, take = {&none, sizeof none};
+    if (ptrace(PTRACE_SETREGSET, tid, (void *)NT_ARM_SYSTEM_CALL, &give) == -1)
+        return false;
+    arch_read_waiting(pid, tid, &now);
+    (void)ptrace(PTRACE_SETREGSET, tid, (void *)NT_ARM_SYSTEM_CALL, &take);
+    return now.call == r->call && now.first == r->first;
+}
+
+/* The thread has stopped: is it still where we saw it? */
+static inline void arch_after_stop(pid_t pid, pid_t tid, arch_registers *r)
+{
+    const struct user_regs_struct *set = &r->set;
+    bool same = r->call >= 0 && set->regs[8] == (uint64_t)r->call && set->sp == r->sp;
+    bool goes_on = same && set->pc + sizeof arch_syscall_code == r->after &&
+                   set->regs[0] == r->first;
+    bool ended = same && set->pc == r->after && (int64_t)set->regs[0] == -EINTR;
+    if (!goes_on && !(ended && arch_still_in_call(pid, tid, r)))
+        r->call = -1;
 }
 
 static inline int64_t arch_waits_in(const arch_registers *r)
 {
-    (void)r;
-    return -1; /* unknown without NT_ARM_SYSTEM_CALL: the careful answer */
+    return r->call;
 }
 
-/* At a stop the kernel has already moved pc back and x0 to the first argument for calls it
- * restarts; one that ended with EINTR has lost its first argument. */
 static inline int64_t arch_interrupted(const arch_registers *r)
 {
-    (void)r;
-    return -1;
+    return (int64_t)r->set.regs[0] == -EINTR ? r->call : -1;
 }
 
 static inline void arch_rewind(arch_registers *r)
 {
-    (void)r;
+    r->set.regs[0] = r->first;
+    r->set.pc -= sizeof arch_syscall_code;
 }
 
+/* The kernel has done it at the stop; who waits for a while begins anew. */
 static inline void arch_restart(arch_registers *r)
 {
     (void)r;
 }
 
+/* The thread was used, so the kernel does not remember that it was in a call with a relative time
+ * limit: let it ask for what is left of that. */
+static inline void arch_go_on(arch_registers *r)
+{
+    const unsigned long long *a = r->set.regs;
+    bool relative = r->call == SYS_nanosleep ||
+                    (r->call == SYS_clock_nanosleep && !(a[1] & TIMER_ABSTIME)) ||
+                    (r->call == SYS_futex && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT && a[3]);
+    if (relative && r->set.pc + sizeof arch_syscall_code == r->after)
+        r->set.regs[8] = SYS_restart_syscall;
+}
+
 static inline void arch_set_syscall(arch_registers *r, uint64_t gadget, uint64_t number,
                                     const uint64_t a[6])
 {
-    r->pc = gadget;
-    r->regs[8] = number;
-    memcpy(r->regs, a, 6 * sizeof r->regs[0]);
+    r->set.pc = gadget;
+    r->set.regs[8] = number;
+    memcpy(r->set.regs, a, 6 * sizeof r->set.regs[0]);
+    r->set.pstate &= ~ARCH_BTYPE;
 }
 
 static inline uint64_t arch_syscall_result(const arch_registers *r)
 {
-    return r->regs[0];
+    return r->set.regs[0];
 }
 
 static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, uint64_t function,
                                  const uint64_t a[4], uint64_t frame)
 {
-    r->pc = stub;
-    r->sp = sp & ~UINT64_C(15);
-    memcpy(r->regs, a, 4 * sizeof r->regs[0]);
-    r->regs[20] = function;
-    r->regs[21] = frame;
-    r->regs[29] = 0;
-    r->pstate &= ~UINT64_C(0xc00); /* BTYPE: the stub has no landing pad */
+    r->set.pc = stub;
+    r->set.sp = sp & ~UINT64_C(15);
+    memcpy(r->set.regs, a, 4 * sizeof r->set.regs[0]);
+    r->set.regs[20] = function;
+    r->set.regs[21] = frame;
+    r->set.regs[29] = 0;
+    r->set.pstate &= ~ARCH_BTYPE;
 }
 
 static inline uint64_t arch_call_result(const arch_registers *r)
 {
-    return r->regs[19];
+    return r->set.regs[19];
+}
+
+/* The record that holds SVE's registers as NT_ARM_SVE gave them, both in the order of the kernel's
+ * asm/sve_context.h.  Gives its size, 0: the thread uses none, or they need more than a frame has
+ * (vectors above 64 bytes: only what plain floating point sees then comes back). */
+static inline size_t arch_sve_record(unsigned char *out, const unsigned char *set, size_t size)
+{
+    enum { HEAD = 16, FULL = 1, ROOM = 3000 };
+    uint16_t length, flags;
+    uint32_t head[2] = {0x53564501, 0}; /* SVE_MAGIC */
+    if (size < HEAD)
+        return 0;
+    memcpy(&length, set + 8, sizeof length); /* struct user_sve_header */
+    memcpy(&flags, set + 12, sizeof flags);
+    size_t bytes = (size_t)length * 32 + (size_t)length / 8 * 17; /* z0-z31; p0-p15 and ffr */
+    size_t whole = (HEAD + bytes + 15) & ~(size_t)15;
+    if (!(flags & FULL) || whole > ROOM || HEAD + bytes > size)
+        return 0;
+    head[1] = (uint32_t)whole;
+    memcpy(out, head, sizeof head);
+    memcpy(out + 8, &length, sizeof length);
+    memcpy(out + HEAD, set + HEAD, bytes);
+    return whole;
 }
 
 /* struct rt_sigframe of the kernel: 128 bytes siginfo, ucontext (flags, link, stack, mask padded to
@@ -143,13 +249,14 @@ static inline size_t arch_frame(unsigned char *out, size_t room, uint64_t at,
         return 0;
     memset(out, 0, RECORDS_AT + 4096);
     memcpy(out + MASK_AT, &mask, sizeof mask);
-    memcpy(out + GENERAL_AT, r->regs, 31 * sizeof r->regs[0]);
-    memcpy(out + GENERAL_AT + 248, &r->sp, 8);
-    memcpy(out + GENERAL_AT + 256, &r->pc, 8);
-    memcpy(out + GENERAL_AT + 264, &r->pstate, 8);
+    memcpy(out + GENERAL_AT, r->set.regs, 31 * sizeof r->set.regs[0]);
+    memcpy(out + GENERAL_AT + 248, &r->set.sp, 8);
+    memcpy(out + GENERAL_AT + 256, &r->set.pc, 8);
+    memcpy(out + GENERAL_AT + 264, &r->set.pstate, 8);
     memcpy(out + RECORDS_AT, head, sizeof head);
     memcpy(out + RECORDS_AT + 8, sets[0] + 512, 8); /* fpsr, fpcr */
     memcpy(out + RECORDS_AT + 16, sets[0], 512);
+    (void)arch_sve_record(out + RECORDS_AT + head[1], sets[1], sizes[1]);
     return RECORDS_AT + 4096;
 }
 

@@ -25,6 +25,7 @@ static const int arch_sets[] = {NT_X86_XSTATE};
 enum { ARCH_SETS = 1, ARCH_SET_BYTES = 32768 }; /* 2.5 KB with AVX-512, 11 KB with AMX */
 
 static const unsigned char arch_syscall_code[] = {0x0f, 0x05};
+enum { ARCH_CODE_ALIGN = 1 };
 
 /* call *rax; rbx = rax; tgkill(getpid(), gettid(), SIGURG); rsp = r14; rt_sigreturn() */
 static const unsigned char arch_stub[] = {
@@ -55,6 +56,26 @@ static inline void arch_to_stack(const arch_registers *r, struct stack_registers
                                  r->r12, r->r13, r->r14, r->r15, r->rip};
     memcpy(ret->value, values, sizeof values);
     ret->known = (UINT64_C(1) << 17) - 1;
+}
+
+/* The registers tell all about an interrupted system call; arch_aarch64.h needs more. */
+static inline void arch_before_stop(pid_t pid, pid_t tid, arch_registers *r)
+{
+    (void)pid;
+    (void)tid;
+    (void)r;
+}
+
+static inline void arch_after_stop(pid_t pid, pid_t tid, arch_registers *r)
+{
+    (void)pid;
+    (void)tid;
+    (void)r;
+}
+
+static inline void arch_go_on(arch_registers *r)
+{
+    (void)r;
 }
 
 /* The system call that the thread waits in, else -1. */

@@ -193,6 +193,9 @@ static int find_gadget(struct target *t, const struct stack_module *libc)
                 libc->text[i].end - at < GADGET_CHUNK ? libc->text[i].end - at : GADGET_CHUNK;
             n = stack_read_some(t->view, at, chunk, n);
             unsigned char *found = n ? memmem(chunk, n, arch_syscall_code, length) : NULL;
+            while (found && (at + (uint64_t)(found - chunk)) % ARCH_CODE_ALIGN)
+                found = memmem(found + 1, n - (size_t)(found + 1 - chunk), arch_syscall_code,
+                               length);
             if (found)
                 t->gadget = at + (uint64_t)(found - chunk);
             if (n < length)

@@ -432,9 +432,19 @@ static int counter(void)
                          : "r"(in), "r"(out)
                          : "memory", "cc", "xmm0", "xmm1", "xmm2", "xmm3", "xmm7", "xmm8", "xmm14",
                            "xmm15");
+#elif defined(__aarch64__)
+        uint64_t rounds = 20000;
+        __asm__ volatile("ldp q0, q1, [%1]; ldp q7, q8, [%1, #32]; ldp q16, q31, [%1, #64]\n"
+                         "ldp q15, q29, [%1, #96]; msr fpcr, xzr\n"
+                         "1: subs %0, %0, #1; b.ne 1b\n"
+                         "stp q0, q1, [%2]; stp q7, q8, [%2, #32]; stp q16, q31, [%2, #64]\n"
+                         "stp q15, q29, [%2, #96]\n"
+                         : "+r"(rounds)
+                         : "r"(in), "r"(out)
+                         : "memory", "cc", "v0", "v1", "v7", "v8", "v15", "v16", "v29", "v31");
+#endif
         if (memcmp(in, out, 128) != 0)
             return 3;
-#endif
         if (errno != 77)
             return 4;
         shared[2] = i;

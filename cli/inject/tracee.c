@@ -109,6 +109,7 @@ int tracee_seize(struct target *t, pid_t tid)
 int tracee_stop(struct target *t, uint64_t timeout_ns)
 {
     int status, rc;
+    arch_before_stop(t->pid, t->tid, &t->registers);
     if (ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL) == -1)
         return gone(t);
     for (;;) {
@@ -123,7 +124,10 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
     t->stopped = true;
     t->stopped_at = clock_monotonic();
     t->result->stops++;
-    return get_registers(t, &t->registers);
+    rc = get_registers(t, &t->registers);
+    if (rc == 0)
+        arch_after_stop(t->pid, t->tid, &t->registers);
+    return rc;
 }
 
 /* ---- the interrupted system call ---- */
@@ -144,7 +148,7 @@ static bool may_be_made_again(int64_t number)
         SYS_semtimedop,
         SYS_rt_sigtimedwait,
         SYS_io_getevents,
-        333 /* io_pgetevents, x86-64 */,
+        SYS_io_pgetevents,
         426 /* io_uring_enter */,
         SYS_read,
         SYS_readv,
@@ -197,6 +201,8 @@ static void count_stop(struct target *t)
 static void restore(struct target *t)
 {
     arch_registers r = registers_to_go_on(t);
+    if (t->saved)
+        arch_go_on(&r);
     (void)set_registers(t, &r);
     if (!t->saved)
         return;

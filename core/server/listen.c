@@ -81,7 +81,7 @@ static int split_address(const char *listen_on, char *host, size_t size, uint16_
 static int read_address(const char *listen_on, char *host, size_t size, union address *a,
                         socklen_t *ret_size)
 {
-    uint16_t port;
+    uint16_t port = 0;
     char plain[64] = "";
     int rc = split_address(listen_on, host, size, &port);
     if (rc != 0)

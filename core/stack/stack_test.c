@@ -16,6 +16,12 @@
 
 #include "tests/test.h"
 
+#if defined(__x86_64__)
+#define LIBUTIL "/lib/x86_64-linux-gnu/libutil.so.1"
+#elif defined(__aarch64__)
+#define LIBUTIL "/lib/aarch64-linux-gnu/libutil.so.1"
+#endif
+
 static struct stack_process *self;
 static struct stack_frame frames[STACK_FRAMES_MAX];
 
@@ -88,9 +94,10 @@ TEST(names_addresses)
     CHECK_STR(s.name, "");
 }
 
-#ifdef __x86_64__
+/* What getcontext() keeps: those registers that survive a call. */
 static void take_registers(const ucontext_t *c, struct stack_registers *r)
 {
+#if defined(__x86_64__)
     *r = (struct stack_registers){.known = 1u << STACK_REG_FP | 1u << STACK_REG_SP |
                                            1u << STACK_REG_IP | 1u << 3 | 0xfu << 12};
     r->value[3] = (uint64_t)c->uc_mcontext.gregs[REG_RBX];
@@ -99,6 +106,13 @@ static void take_registers(const ucontext_t *c, struct stack_registers *r)
     r->value[STACK_REG_FP] = (uint64_t)c->uc_mcontext.gregs[REG_RBP];
     r->value[STACK_REG_SP] = (uint64_t)c->uc_mcontext.gregs[REG_RSP];
     r->value[STACK_REG_IP] = (uint64_t)c->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    *r = (struct stack_registers){.known = (UINT64_C(1) << 33) - (1 << 19)};
+    for (int i = 19; i < 31; i++)
+        r->value[i] = c->uc_mcontext.regs[i];
+    r->value[STACK_REG_SP] = c->uc_mcontext.sp;
+    r->value[STACK_REG_IP] = c->uc_mcontext.pc;
+#endif
 }
 
 static int unwound;
@@ -168,7 +182,6 @@ TEST(says_when_it_is_lost_or_full)
     r.known = 0;
     CHECK_INT(stack_unwind(self, &r, frames, STACK_FRAMES_MAX, &end), -EINVAL);
 }
-#endif
 
 TEST(looks_at_a_child)
 {
@@ -199,7 +212,7 @@ TEST(knows_memfd_modules)
     char bytes[65536], path[64];
     ssize_t n;
     int out = memfd_create("probing", MFD_CLOEXEC);
-    FILE *in = fopen("/lib/x86_64-linux-gnu/libutil.so.1", "rb");
+    FILE *in = fopen(LIBUTIL, "rb");
     if (!in)
         in = fopen("/lib64/libutil.so.1", "rb");
     if (!in || out == -1) {
@@ -230,10 +243,8 @@ int main(void)
     RUN(reads_memory_and_refuses_holes);
     RUN(finds_modules_and_symbols);
     RUN(names_addresses);
-#ifdef __x86_64__
     RUN(unwinds_itself_through_libc);
     RUN(says_when_it_is_lost_or_full);
-#endif
     RUN(looks_at_a_child);
     RUN(knows_memfd_modules);
     stack_process_free(self);

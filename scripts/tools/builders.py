@@ -50,7 +50,7 @@ def compiled(env, sources):
         names = floor_map(env)
         for node in objects:
             env.Depends(node, names)
-            env.AddPostAction(node, Action("objcopy --redefine-syms=%s $TARGET" % names, None))
+            env.AddPostAction(node, Action("$OBJCOPY --redefine-syms=%s $TARGET" % names, None))
     return objects
 
 
@@ -107,20 +107,21 @@ def command(env, target, objects, libraries):
     """A program for users; in a release its start file is bound to the old start of libc."""
     flags = ["-static-libgcc"]
     if env["FLOOR"]:
-        start = env.Command("$BUILD/deps/start.o", toolchain_file("Scrt1.o"),
-                            Action("objcopy --redefine-sym __libc_start_main="
+        start = env.Command("$BUILD/deps/start.o", toolchain_file(env, "Scrt1.o"),
+                            Action("$OBJCOPY --redefine-sym __libc_start_main="
                                    "floor___libc_start_main $SOURCE $TARGET", "floor $TARGET"))
-        objects = ([start[0], toolchain_file("crti.o"), toolchain_file("crtbeginS.o")] + objects
-                   + [env.File("$BUILD/core/compat_start.o"), toolchain_file("crtendS.o"),
-                      toolchain_file("crtn.o")])
+        crti, begin, end, crtn = [toolchain_file(env, n)
+                                  for n in ("crti.o", "crtbeginS.o", "crtendS.o", "crtn.o")]
+        objects = ([start[0], crti, begin] + objects
+                   + [env.File("$BUILD/core/compat_start.o"), end, crtn])
         flags += ["-nostartfiles", "-pie"] + OLD_GLIBC
     return env.Program(target, objects, LIBS=libraries + ["m", "dl"],
                        LINKFLAGS=env["LINKFLAGS"] + flags)
 
 
-def toolchain_file(name):
+def toolchain_file(env, name):
     """Path of a file that comes with the compiler."""
-    return subprocess.run(["gcc", "-print-file-name=" + name], stdout=subprocess.PIPE,
+    return subprocess.run(env["CC"].split() + ["-print-file-name=" + name], stdout=subprocess.PIPE,
                           check=True).stdout.decode().strip()
 
 
@@ -130,11 +131,11 @@ def static(env):
     if not env["FLOOR"]:
         return sources
     made = []
-    for source in sources + [env.File(toolchain_file("libgcc_eh.a"))]:
+    for source in sources + [env.File(toolchain_file(env, "libgcc_eh.a"))]:
         target = env.File("$BUILD/deps/" + source.name)
         if not target.has_builder():
             env.Command(target, [source, floor_map(env)],
-                        Action("objcopy --redefine-syms=${SOURCES[1]} ${SOURCES[0]} $TARGET",
+                        Action("$OBJCOPY --redefine-syms=${SOURCES[1]} ${SOURCES[0]} $TARGET",
                                "floor $TARGET"))
         made.append(target)
     return made + [env.File("$BUILD/core/compat.o")]
@@ -143,7 +144,7 @@ def static(env):
 def stripped(env, node):
     """A copy without symbols: what is installed, and what the size test measures."""
     return env.Command("$BUILD/stripped/" + os.path.relpath(str(node), str(env["BUILD"])), node,
-                       Action("strip -o $TARGET $SOURCE", "strip $TARGET"))
+                       Action("$STRIP -o $TARGET $SOURCE", "strip $TARGET"))
 
 
 def test_aliases(env, names):

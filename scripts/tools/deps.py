@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fetch and build the static libraries that libprobing.so is made of.
 
-usage: deps.py [--force] [DIR]            DIR is build/deps beside this checkout
+usage: deps.py [--force] [--tools=PREFIX] [DIR]      DIR is build/deps beside this checkout
+           PREFIX: of a cross compiler's tools, such as aarch64-linux-gnu-
 
 Leaves DIR/include, DIR/lib/*.a and DIR/versions.txt (what was used, from where, its sha256).
 Every archive is position independent, hidden and has a section per function.  Sources come from
@@ -26,7 +27,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LOCK = os.path.join(ROOT, "core", "deps.lock")
 # Shims of version managers may stand before the distribution's own tools; prefer those.
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin:" + os.environ.get("PATH", "")
-CC = os.environ.get("CC", "gcc")
+TOOLS = ([a[8:] for a in sys.argv if a.startswith("--tools=")] or [""])[0]
+CC = TOOLS + os.environ.get("CC", "gcc")
 CFLAGS = "-O2 -g -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections"
 USR = "/usr"  # where the distribution's ready archives are, should all else fail
 JOBS = str(os.cpu_count() or 1)
@@ -230,7 +232,7 @@ class Build:
         paths = [os.path.join(folder, s) for s in sources]
         run([CC] + CFLAGS.split() + flags + ["-c"] + paths, objects, self.log(name))
         made = sorted(os.listdir(objects))
-        run(["ar", "rcs", os.path.join(self.lib, "lib%s.a" % name)] + made, objects,
+        run([TOOLS + "ar", "rcs", os.path.join(self.lib, "lib%s.a" % name)] + made, objects,
             self.log(name))
 
 
@@ -274,6 +276,9 @@ def build_libwebsockets(b):
     options += ["-DLWS_%s=OFF" % o for o in (
         "WITH_SSL WITH_SHARED WITH_HTTP2 WITH_EVLIB_PLUGINS IPV6 WITH_SYS_SMD "
         "WITH_HTTP_BASIC_AUTH WITH_EXPORT_LWSTARGETS WITHOUT_EXTENSIONS WITH_NETLINK").split()]
+    if TOOLS:
+        options += ["-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=" + TOOLS.split("-")[0],
+                    "-DCMAKE_AR=/usr/bin/%sar" % TOOLS]
     options += ["-DLWS_HAVE_LIBCAP=0", "-DLWS_HAVE_MALLOC_TRIM=0", "-DDISABLE_WERROR=ON",
                 "-DLWS_ZLIB_LIBRARIES=" + os.path.join(b.lib, "libz.a"),
                 "-DLWS_ZLIB_INCLUDE_DIRS=" + b.include]
@@ -294,9 +299,10 @@ def build_libunwind(b):
     stage = os.path.join(b.work, "stage")
     os.makedirs(out)
     off = "shared minidebuginfo zlibdebuginfo cxx-exceptions tests documentation coredump setjmp"
+    host = ["--host=" + TOOLS.rstrip("-")] if TOOLS else []
     run([os.path.join(src, "configure"), "--prefix=" + stage, "--libdir=" + stage + "/lib",
          "--enable-static", "--with-pic", "--enable-ptrace", "CC=" + CC,
-         "CFLAGS=%s -fcommon -w" % CFLAGS] + ["--disable-" + o for o in off.split()],
+         "CFLAGS=%s -fcommon -w" % CFLAGS] + ["--disable-" + o for o in off.split()] + host,
         out, b.log("libunwind"))
     # A tarball's generated files may look older than their sources; they are not.
     never = [v + "=:" for v in ("AUTOCONF", "AUTOMAKE", "ACLOCAL", "AUTOHEADER", "MAKEINFO")]
@@ -333,9 +339,9 @@ def build_from_archive(b, name):
         out.write("".join("    %s_%s = %s;\n" % (name, s, s) for s in streams) + "}\n")
     target = os.path.join(b.lib, "lib%s.a" % name)
     renames = ["--redefine-sym=%s=%s_%s" % (s, name, s) for s in streams]
-    run(["objcopy"] + renames + [source, target], b.work, b.log(name))
+    run([TOOLS + "objcopy"] + renames + [source, target], b.work, b.log(name))
     run([CC] + CFLAGS.split() + ["-c", glue, "-o", glue[:-2] + ".o"], b.work, b.log(name))
-    run(["ar", "rs", target, glue[:-2] + ".o"], b.work, b.log(name))
+    run([TOOLS + "ar", "rs", target, glue[:-2] + ".o"], b.work, b.log(name))
     names = "lua.h luaconf.h lauxlib.h lualib.h" if name == "lua" else "lmdb.h"
     b.headers(headers, *names.split())
     lua_extra(b)
@@ -392,7 +398,7 @@ def recipe():
     """What a finished folder depends on, as one text."""
     compiler = subprocess.run([CC, "--version"], stdout=subprocess.PIPE, check=True).stdout
     with open(__file__, "rb") as me, open(LOCK, "rb") as lock:
-        data = me.read() + lock.read() + compiler + platform.machine().encode()
+        data = me.read() + lock.read() + compiler + (TOOLS + platform.machine()).encode()
     return hashlib.sha256(data).hexdigest()
 
 
@@ -422,7 +428,7 @@ def install(b, stamp):
 
 def main(arguments):
     force = "--force" in arguments
-    rest = [a for a in arguments if a != "--force"]
+    rest = [a for a in arguments if not a.startswith("--")]
     deps = os.path.abspath(rest[0] if rest else os.path.join(ROOT, "build", "deps"))
     stamp = recipe()
     if is_current(deps, stamp) and not force:
