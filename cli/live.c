@@ -18,6 +18,7 @@
 #include "sdk/client/client.h"
 
 #define SCRIPT_MAX_BYTES (1u << 20)
+#define CLEAR_SCREEN "\033[H\033[J" /* ECMA-48: cursor home, erase to the end */
 
 /* ---- one command, its answer, its status ---- */
 
@@ -34,6 +35,8 @@ static int on_event(void *arg, const struct client_event *e)
     switch (e->kind) {
     case CLIENT_DATA:
     case CLIENT_EVENT:
+        if (e->whole && cli_width() > 0)
+            fputs(CLEAR_SCREEN, stdout);
         if (fwrite(e->text, 1, e->size, stdout) != e->size)
             return -EPIPE;
         if (e->kind == CLIENT_EVENT && fputc('\n', stdout) == EOF)

@@ -95,7 +95,8 @@ struct job {
     bool prepared;             /* the tick's worker */
     const struct table *table; /* the tick's worker; NULL: run afresh each time */
     uint64_t cursor;           /* the tick's worker: first row not shown yet */
-    bool headed;               /* the tick's worker: CSV's first line was sent */
+    struct sql_writer *writer; /* the tick's worker; of a followed table: one for all ticks */
+    struct buf text;           /* the tick's worker: what the writer has written */
     /* JOB_FOLLOW */
     int subscription;
 };

@@ -735,7 +735,7 @@ TEST(a_watch_shows_each_new_row_once)
     CHECK(ws_hear(fd));
     CHECK_STR(heard, "{\"id\":2,\"done\":0}");
     ws_say(fd, "{\"id\":5,\"watch\":\"select count(*) as n from test.rows\",\"interval_ms\":10}");
-    CHECK(ws_hear(fd) && said("{\"id\":5,\"data\":\"{\\\"n\\\":400}\\n\"}"));
+    CHECK(ws_hear(fd) && said("{\"id\":5,\"whole\":true,\"data\":\"{\\\"n\\\":400}\\n\"}"));
     CHECK(ws_hear(fd) && said("400"));
     ws_say(fd, "{\"id\":6,\"watch\":\"select from where\"}");
     while (ws_hear(fd) && !strstr(heard, "\"id\":6"))

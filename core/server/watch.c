@@ -19,38 +19,25 @@
 
 #define TICK_TIMEOUT_NS (30 * NS_PER_S) /* a tick that takes longer is no stream */
 
-struct tick {
-    struct job *job;
-    struct buf text;
-    bool skip_line; /* CSV: its first line was sent by an earlier tick */
-};
-
-static int push_text(struct tick *t)
+static int push_text(struct job *j)
 {
-    struct job *j = t->job;
-    int rc = t->text.failed;
-    if (rc == 0 && t->text.size > 0)
-        rc = server_peer_push(j->peer, j, PIECE_DATA, 0, t->text.data, t->text.size, true);
-    buf_reset(&t->text);
+    int rc = j->text.failed;
+    if (rc == 0 && j->text.size > 0)
+        rc = server_peer_push(j->peer, j, PIECE_DATA, 0, j->text.data, j->text.size, true);
+    buf_reset(&j->text);
     return rc;
 }
 
 static int add_text(void *arg, const char *data, size_t size)
 {
-    struct tick *t = arg;
-    if (t->skip_line) {
-        const char *end = memchr(data, '\n', size);
-        t->skip_line = end == NULL;
-        size -= end ? (size_t)(end + 1 - data) : size;
-        data = end ? end + 1 : data;
-    }
-    if (size > 0 && buf_add(&t->text, data, size) != 0)
+    struct job *j = arg;
+    if (size > 0 && buf_add(&j->text, data, size) != 0)
         return err_set(-EMSGSIZE, "the answer of one tick is longer than %u bytes; add a limit",
                        SERVER_TICK_BYTES);
     /* Rows may go in several messages; a whole screen may not: half of it could be dropped. */
-    bool lines = t->job->table && t->text.size >= SERVER_PIECE_BYTES &&
-                 t->text.data[t->text.size - 1] == '\n';
-    return lines ? push_text(t) : 0;
+    bool lines = j->table && j->text.size >= SERVER_PIECE_BYTES &&
+                 j->text.data[j->text.size - 1] == '\n';
+    return lines ? push_text(j) : 0;
 }
 
 static int ignore_columns(void *arg, const struct sql_column *columns, uint32_t n)
@@ -92,39 +79,47 @@ static int find_table(struct job *j)
     return 0;
 }
 
+/* A followed table is one stream; any other statement's answers, and JSON, are whole each. */
+static int end_answer(struct job *j, const struct sql_report *report)
+{
+    bool stream = j->table && j->format != SQL_FORMAT_JSON;
+    int rc = 0;
+    if (stream)
+        rc = sql_writer_pause(j->writer);
+    else if (report->rows > 0 || !j->table)
+        rc = sql_writer_finish(j->writer, report);
+    if (!stream) {
+        sql_writer_free(j->writer);
+        j->writer = NULL;
+    }
+    if (rc == 0 && (report->rows > 0 || !j->table))
+        return push_text(j);
+    if (!stream)
+        buf_reset(&j->text);
+    return rc; /* a stream's header waits for its first row */
+}
+
 static int run_tick(struct job *j)
 {
-    struct server *s = j->peer->server;
-    struct tick t = { .job = j };
-    struct sql_writer *writer;
     struct sql_report report = { 0 };
     int rc = j->prepared ? 0 : find_table(j);
+    if (rc == 0 && !j->writer)
+        rc = sql_writer_new(j->format, 0, add_text, j, &j->writer);
     if (rc < 0)
         return rc;
-    buf_init(&t.text, SERVER_TICK_BYTES);
-    t.skip_line = j->headed;
-    rc = sql_writer_new(j->format, 0, add_text, &t, &writer);
-    if (rc < 0)
-        return rc;
-    struct sql_sink sink = sql_writer_sink(writer);
+    struct sql_sink sink = sql_writer_sink(j->writer);
     struct sql_options o = {
         .timeout_ns = TICK_TIMEOUT_NS,
         .cancel = &j->reply.cancelled,
         .from_row = j->cursor,
     };
-    rc = sql_run(s->sql, j->sql, strlen(j->sql), &o, &sink, &report);
-    if (rc == 0 && (report.rows > 0 || !j->table)) {
-        rc = sql_writer_finish(writer, &report);
-        if (rc == 0)
-            rc = push_text(&t);
-        j->headed = j->table && j->format == SQL_FORMAT_CSV;
-    }
+    rc = sql_run(j->peer->server->sql, j->sql, strlen(j->sql), &o, &sink, &report);
+    if (rc == 0)
+        rc = end_answer(j, &report);
     /* The query itself says where it ended, rows that did not match included: counting what the
      * drain has written would be another moment than the one the query saw. */
     if (rc == 0 && j->table && report.next_row > j->cursor)
         j->cursor = report.next_row;
-    sql_writer_free(writer);
-    buf_done(&t.text);
     return rc;
 }
 

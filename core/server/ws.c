@@ -157,7 +157,8 @@ static void add_data(struct peer *p, struct job *j, const char *data, size_t siz
     size_t whole = text.size - j->tail_size;
     if (text.data)
         memcpy(j->tail, text.data + whole, j->tail_size);
-    (void)buf_addf(&p->out, "{\"id\":%lld,\"data\":", (long long)j->id);
+    (void)buf_addf(&p->out, "{\"id\":%lld,%s\"data\":", (long long)j->id,
+                   j->kind == JOB_WATCH && !j->table ? "\"whole\":true," : "");
     (void)json_add_text(&p->out, text.data ? text.data : "", whole);
     (void)buf_addc(&p->out, '}');
     if (text.failed)

@@ -36,7 +36,9 @@ struct sql_writer {
     /* TABLE: cells held back, each followed by a zero byte. */
     struct buf held;
     uint32_t held_rows;
-    bool header_done, begun;
+    bool header_done; /* and no column has become wider since */
+    bool fixed;       /* TABLE: rows of this answer were written, its widths stay */
+    bool begun, again; /* again: a later answer of the same stream */
 };
 
 int sql_format_parse(const char *name, enum sql_format *ret)
@@ -381,6 +383,7 @@ static int flush_held(struct sql_writer *w)
         add_line(w, &line);
     }
     buf_done(&line);
+    w->fixed = w->fixed || w->held_rows > 0;
     w->held_rows = 0;
     buf_reset(&w->held);
     return send(w);
@@ -404,8 +407,10 @@ static int table_rows(struct sql_writer *w, const struct sql_rows *rows)
             if (w->held.failed)
                 return err_set(w->held.failed, "no memory for the table");
             uint32_t n = letters(w->held.data + at);
-            if (!w->header_done && n > w->widths[c])
+            if (!w->fixed && n > w->widths[c]) {
                 w->widths[c] = n;
+                w->header_done = false;
+            }
         }
         w->held_rows++;
         if (w->held_rows == HELD_ROWS || w->held.size > HELD_BYTES / 2) {
@@ -447,6 +452,8 @@ static int keep_columns(struct sql_writer *w, const struct sql_column *columns, 
 static int on_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
     struct sql_writer *w = arg;
+    if (w->again)
+        return n == w->n ? 0 : err_set(-ESTALE, "the columns are others than they were");
     int rc = keep_columns(w, columns, n);
     if (rc < 0)
         return rc;
@@ -542,6 +549,14 @@ int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
     case SQL_FORMAT_CSV:
         break;
     }
+    return rc < 0 ? rc : send(w);
+}
+
+int sql_writer_pause(struct sql_writer *w)
+{
+    int rc = w->format == SQL_FORMAT_TABLE && w->held_rows > 0 ? flush_held(w) : 0;
+    w->fixed = false;
+    w->again = true;
     return rc < 0 ? rc : send(w);
 }
 

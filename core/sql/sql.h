@@ -119,6 +119,10 @@ struct sql_sink sql_writer_sink(struct sql_writer *w);
 /* Whatever is held back, then the closing part ("(10 rows, 2.1 ms)" below a table; what is not
  * whole is said here). */
 int sql_writer_finish(struct sql_writer *w, const struct sql_report *report);
+/* Instead of finish, when more answers of the same columns follow in one stream: what is held back
+ * is written and nothing below it.  The next answer's header is left out, in TABLE until a column
+ * must become wider; not for JSON, whose answers are whole. */
+int sql_writer_pause(struct sql_writer *w);
 void sql_writer_free(struct sql_writer *w);
 
 #endif

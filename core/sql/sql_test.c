@@ -430,6 +430,28 @@ TEST(a_table_fits_the_terminal)
     buf_done(&out);
 }
 
+/* A stream of answers by one writer: the header comes again only when a column has become wider. */
+TEST(answers_that_follow_each_other)
+{
+    static const char *const answers[] = {"select 1 as n", "select 2 as n", "select 1 as n limit 0",
+                                          "select 345 as n", "select 6 as n"};
+    struct buf out;
+    struct sql_writer *w;
+    buf_init(&out, 1u << 20);
+    if (!CHECK_INT(sql_writer_new(SQL_FORMAT_TABLE, 0, add_bytes, &out, &w), 0))
+        return;
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        struct sql_sink sink = sql_writer_sink(w);
+        struct sql_options o = {0};
+        struct sql_report report;
+        CHECK_INT(sql_run(engine, answers[i], strlen(answers[i]), &o, &sink, &report), 0);
+        CHECK_INT(sql_writer_pause(w), 0);
+    }
+    CHECK_STR(buf_text(&out), " n\n---\n 1\n 2\n   n\n-----\n 345\n   6\n");
+    sql_writer_free(w);
+    buf_done(&out);
+}
+
 TEST(describes_itself)
 {
     CHECK_STR(ask("describe torch_trace"),
@@ -493,6 +515,7 @@ int main(void)
     RUN(limits_stop_a_query);
     RUN(writers_write);
     RUN(a_table_fits_the_terminal);
+    RUN(answers_that_follow_each_other);
     RUN(describes_itself);
     RUN(memory_may_fail_anywhere);
     sql_free(engine);

@@ -548,6 +548,7 @@ static int read_event(struct probing_client *c, struct arena *a, struct client_e
         ret->kind = CLIENT_DATA;
         ret->text = data->text;
         ret->size = data->size;
+        ret->whole = json_get(o, "whole") != NULL;
     } else {
         return 0;
     }

@@ -61,6 +61,7 @@ struct client_event {
     const char *topic; /* CLIENT_EVENT */
     int status;
     uint64_t dropped;
+    bool whole; /* CLIENT_DATA of a watch: all there is now, in place of what came before */
 };
 
 struct client_watch {
