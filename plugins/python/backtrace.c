@@ -8,6 +8,7 @@
  * function is entered; else that is said.
  */
 #include <errno.h>
+#include <probing/ext/draft/python_frames.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 
 #include "locals.h"
 #include "names.h"
+#include "native.h"
 #include "plugin.h"
 #include "sink.h"
 #include "threads.h"
@@ -72,9 +74,7 @@ static int look_begin(struct look *l, struct plugin *p)
         look_done(l);
         return -ENOMEM;
     }
-    struct probing_stack_symbol symbol = {.size = sizeof(symbol)};
-    if (l->stack && l->stack->symbol((uint64_t)(uintptr_t)p->py.PyEval_EvalCode, &symbol) == 0)
-        (void)snprintf(l->interpreter, sizeof(l->interpreter), "%s", symbol.module);
+    native_interpreter(l->stack, &p->py, l->interpreter, sizeof(l->interpreter));
     if (!l->readable)
         return 0;
     if (cpython_gone(&p->py)) {
@@ -112,18 +112,12 @@ static const struct walk_thread *state_of(const struct look *l, int32_t tid)
     return NULL;
 }
 
-static bool is_eval(const struct probing_stack_symbol *s)
-{
-    static const char name[] = "_PyEval_EvalFrameDefault";
-    return strncmp(s->name, name, sizeof(name) - 1) == 0;
-}
-
 /* Native frames of calls of the eval function. */
 static int count_evals(const struct look *l, uint32_t n)
 {
     int evals = 0;
     for (uint32_t i = 0; i < n; i++)
-        evals += is_eval(&l->symbols[i]);
+        evals += native_is_eval(l->symbols[i].name);
     return evals;
 }
 
@@ -197,46 +191,11 @@ static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
     }
 }
 
-/* The interpreter's own frames between Python calls: how a call is made, not what is called.
- * `outermost`: beyond the last Python frame, where it is only how a thread or program begins. */
+/* `outermost`: beyond the last Python frame, where it is only how a thread or program begins. */
 static bool is_plumbing(const struct look *l, const struct probing_stack_symbol *s, bool outermost)
 {
-    static const char *const names[] = {
-        "_PyEval_",
-        "_PyFunction_",
-        "_PyObject_",
-        "PyObject_Call",
-        "PyObject_Vectorcall",
-        "PyVectorcall",
-        "_PyVectorcall",
-        "PyEval_",
-        "_PyCFunction_",
-        "cfunction_",
-        "call_function",
-        "method_vectorcall",
-        "object_vacall",
-        "slot_tp_",
-        "vectorcall_",
-        "function_code_",
-        "type_call",
-        "gen_send_ex",
-        "PyRun_",
-        "_PyRun_",
-        "run_mod",
-        "run_eval_code",
-    };
-    const char *file = strrchr(s->module, '/');
-    file = file ? file + 1 : s->module;
-    bool own = l->interpreter[0] && strcmp(s->module, l->interpreter) == 0;
-    if (outermost && (own || strncmp(file, "libc.", 5) == 0 || strncmp(file, "libc-", 5) == 0 ||
-                      strncmp(file, "libpthread", 10) == 0 || strcmp(s->name, "_start") == 0))
-        return true;
-    if (!own)
-        return false;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (strncmp(s->name, names[i], strlen(names[i])) == 0)
-            return true;
-    return s->name[0] == '\0';
+    int kind = native_kind(l->interpreter, s->name, s->module);
+    return kind == PROBING_PYTHON_PLUMBING || (outermost && kind == PROBING_PYTHON_BEGIN);
 }
 
 static int show_python(struct look *l, int i, uint32_t *depth)
@@ -282,7 +241,7 @@ static int show_merged(struct look *l, const struct thread_look *t)
         bool python = t->state && l->want == WANT_BOTH;
         if (!python) {
             r = show_native(l, i, &depth);
-        } else if (is_eval(s)) {
+        } else if (native_is_eval(s->name)) {
             bool entry = false;
             while (r == 0 && next < t->n && !entry) {
                 entry = walk_is_entry(&l->walk, &l->frames[next]) ||

@@ -3,14 +3,15 @@
  * plugins/python/python.c - the python plugin: works with the CPython that is in the process.
  *
  * init, start, stop, destroy on [control].  It adds the commands backtrace and eval, the table
- * python.backtrace and the part "python.gil/1".  Nothing of it runs in the user's threads, and no
- * hook of the interpreter is touched.
+ * python.backtrace and the parts "python.gil/1" and "python.frames/1".  No hook of the interpreter is
+ * touched, and nothing of it runs in the user's threads unless a profiler calls it there.
  */
 #include <errno.h>
 #include <probing/ext/draft/python.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "frames.h"
 #include "plugin.h"
 
 /* python.gil/1's call() has no self.  Written on [control] in start() and stop(), read by any. */
@@ -96,6 +97,7 @@ static int python_start(void *self)
     int r = runner_start(p->runner);
     if (r < 0)
         return p->host->fail(p->host, r, "no thread for Python code");
+    frames_open(p);
     gil_part = (struct probing_python_gil_1){sizeof(gil_part), p->py.version, gil_call};
     __atomic_store_n(&the_plugin, p, __ATOMIC_RELEASE);
     return 0;
@@ -109,6 +111,7 @@ static int python_stop(void *self)
                              "the plugin's Python thread runs code or waits for the GIL");
     __atomic_store_n(&the_plugin, NULL, __ATOMIC_RELEASE);
     eval_forget();
+    frames_close();
     return 0;
 }
 
@@ -130,6 +133,8 @@ static void python_destroy(void *self)
 static const void *python_extension(void *self, const char *id)
 {
     (void)self;
+    if (strcmp(id, PROBING_PYTHON_FRAMES_1) == 0)
+        return &frames_part;
     return strcmp(id, PROBING_PYTHON_GIL_1) == 0 ? &gil_part : NULL;
 }
 

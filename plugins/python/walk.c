@@ -422,6 +422,20 @@ static size_t put_utf8(char *to, uint32_t c)
     return 4;
 }
 
+void walk_utf8(const uint8_t *data, unsigned width, size_t count, char *ret, size_t size)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < count && n + 5 <= size; i++) {
+        uint32_t c = data[i * width];
+        if (width >= 2)
+            c |= (uint32_t)data[i * width + 1] << 8;
+        if (width == 4)
+            c |= (uint32_t)data[i * width + 2] << 16 | (uint32_t)data[i * width + 3] << 24;
+        n += put_utf8(ret + n, c < 0x110000 ? c : 0xfffd);
+    }
+    ret[n] = '\0';
+}
+
 bool walk_string(const struct walk *w, uint64_t object, char *ret, size_t size)
 {
     uint8_t head[80], data[WALK_FILE * 4];
@@ -441,16 +455,7 @@ bool walk_string(const struct walk *w, uint64_t object, char *ret, size_t size)
     uint64_t at = object + (uint64_t)(ascii ? w->o.str_ascii : w->o.str_compact);
     if (peek_bytes(&w->peek, at, data, take * width))
         return false;
-    size_t n = 0;
-    for (size_t i = 0; i < take && n + 5 <= size; i++) {
-        uint32_t c = data[i * width];
-        if (width >= 2)
-            c |= (uint32_t)data[i * width + 1] << 8;
-        if (width == 4)
-            c |= (uint32_t)data[i * width + 2] << 16 | (uint32_t)data[i * width + 3] << 24;
-        n += put_utf8(ret + n, c < 0x110000 ? c : 0xfffd);
-    }
-    ret[n] = '\0';
+    walk_utf8(data, width, take, ret, size);
     return true;
 }
 

@@ -92,4 +92,7 @@ void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret
 /* Copy a str as UTF-8, cut at `size`; false: it is none. */
 bool walk_string(const struct walk *w, uint64_t object, char *ret, size_t size);
 
+/* The first `count` characters of `width` bytes each as UTF-8, cut at `size`. */
+void walk_utf8(const uint8_t *data, unsigned width, size_t count, char *ret, size_t size);
+
 #endif

@@ -1,0 +1,442 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/clocks.c - timers on the CPU clock of each thread, and the signal's handler.
+ *
+ * The handler runs on any thread: no lock, no allocation, no thread-local storage, little stack
+ * (it may be a small alternate one).  It copies registers and stack, lets the python plugin note
+ * its frames, and hands the box over; all else is done by the profiler's thread.
+ *
+ * Periods are drawn by chance around the asked one, or a program that works in step with them would
+ * be hit in the same place again and again: each signal sets the timer for the next.
+ *
+ * The kernel looks at CPU timers at its tick, 100 to 1,000 times a second.  So at higher rates a
+ * sample stands for more than one period: it carries the CPU time that its thread used since the
+ * one before, and sums are right at any rate.
+ */
+#include "clocks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+#define LEAVE_TRIES 1000 /* looks, 1 ms apart, for handlers to end */
+
+/* The handler's.  Static because it has no other way to find it. */
+static struct {
+    _Atomic(struct clocks *) clocks; /* NULL: do nothing */
+    _Atomic uint32_t inside;         /* threads in the handler */
+} g;
+
+struct clocks {
+    const struct probing_host *host;
+    struct boxes *boxes;
+    struct watched *watched; /* WATCHED_MAX */
+    _Atomic uint32_t room;
+    _Atomic(const struct probing_python_frames_1 *) python;
+    _Atomic bool only_gil;
+    _Atomic uint64_t lost;
+    _Atomic uint32_t threads, refused;
+    uint64_t scan;
+    _Atomic uint64_t period_ns;
+    int signal;
+    bool forked;
+};
+
+/* ---- the handler ---- */
+
+static void copy_registers(const ucontext_t *context, struct registers *r) /* [signal] */
+{
+#if defined(__x86_64__)
+    static const uint8_t order[16] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+                                      REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                      REG_R12, REG_R13, REG_R14, REG_R15};
+    for (int i = 0; i < 16; i++)
+        r->value[i] = (uint64_t)context->uc_mcontext.gregs[order[i]];
+    r->known = (UINT64_C(1) << 16) - 1;
+    r->ip = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    for (int i = 0; i < 31; i++)
+        r->value[i] = context->uc_mcontext.regs[i];
+    r->value[CFI_SP] = context->uc_mcontext.sp;
+    r->known = (UINT64_C(1) << 32) - 1;
+    r->ip = context->uc_mcontext.pc;
+#endif
+}
+
+/* By the kernel, because the copy may reach past the stack into memory that is not there. [signal]
+ */
+static uint32_t copy_stack(uint64_t from, uint8_t *to)
+{
+    struct iovec here = {to, BOX_STACK}, there = {(void *)(uintptr_t)from, BOX_STACK};
+    ssize_t n = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    return n > 0 ? (uint32_t)n : 0;
+}
+
+static uint64_t clock_ns(clockid_t clock) /* [signal] */
+{
+    struct timespec t;
+    return clock_gettime(clock, &t) == 0 ? (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec : 0;
+}
+
+/* The next signal after half to one and a half periods of CPU time.                   [signal] */
+static void timer_arm(const struct clocks *c, struct watched *w)
+{
+    uint64_t period = atomic_load_explicit(&c->period_ns, memory_order_relaxed);
+    w->chance = w->chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    uint64_t next = period / 2 + (w->chance >> 33) % period;
+    struct itimerspec at = {.it_value = {(time_t)(next / NS_PER_S), (int64_t)(next % NS_PER_S)}};
+    (void)syscall(SYS_timer_settime, w->timer, 0, &at, NULL);
+}
+
+static void sample(struct clocks *c, struct watched *w, const ucontext_t *context) /* [signal] */
+{
+    const struct probing_python_frames_1 *python =
+        atomic_load_explicit(&c->python, memory_order_relaxed);
+    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    struct box *x = box_take(c->boxes);
+    if (!x) {
+        (void)atomic_fetch_add_explicit(&c->lost, 1, memory_order_relaxed);
+        return; /* its CPU time goes to the next sample */
+    }
+    x->ts = c->host->now();
+    x->tid = w->tid;
+    x->watched = (uint32_t)(w - c->watched);
+    x->cpu_ns = cpu - atomic_exchange_explicit(&w->cpu_ns, cpu, memory_order_relaxed);
+    x->look = (struct probing_python_look){.size = sizeof(x->look),
+                                           .max_frames = BOX_PYTHON,
+                                           .max_bytes = BOX_NAMES,
+                                           .gil = -1,
+                                           .frames = x->frames,
+                                           .bytes = x->names,
+                                           .scratch = x->scratch};
+    if (python)
+        (void)python->here(&x->look);
+    if (x->look.gil != 1 && atomic_load_explicit(&c->only_gil, memory_order_relaxed)) {
+        box_give_back(c->boxes, x);
+        return;
+    }
+    copy_registers(context, &x->registers);
+    x->stack_from = x->registers.value[CFI_SP];
+    x->stack_bytes = copy_stack(x->stack_from, x->stack);
+    box_hand_over(c->boxes, x);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context) /* [signal] */
+{
+    int kept = errno;
+    (void)number;
+    (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
+    struct clocks *c = atomic_load_explicit(&g.clocks, memory_order_seq_cst);
+    struct watched *w = info->si_value.sival_ptr;
+    if (c && info->si_code == SI_TIMER && w >= c->watched && w < c->watched + WATCHED_MAX) {
+        timer_arm(c, w);
+        sample(c, w, context);
+    }
+    (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
+    errno = kept;
+}
+
+/* ---- the signal ---- */
+
+static bool is_ours(int number)
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
+           now.sa_sigaction == on_signal;
+}
+
+/* A real-time signal that nobody has, from the top; the core's own stands above. */
+static int take_signal(struct clocks *c)
+{
+    struct sigaction now,
+        ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    (void)sigfillset(&ours.sa_mask);
+    for (int number = SIGRTMAX - 2; number > SIGRTMIN; number--) {
+        if (sigaction(number, NULL, &now) == -1 || (now.sa_flags & SA_SIGINFO) ||
+            now.sa_handler != SIG_DFL)
+            continue;
+        if (sigaction(number, &ours, NULL) == 0) {
+            c->signal = number;
+            return 0;
+        }
+    }
+    return -EBUSY;
+}
+
+/* Ignoring it for a moment drops signals that are still on their way and would end the program. */
+static void give_signal(const struct clocks *c)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN}, none = {.sa_handler = SIG_DFL};
+    if (!is_ours(c->signal))
+        return;
+    (void)sigaction(c->signal, &ignore, NULL);
+    (void)sigaction(c->signal, &none, NULL);
+}
+
+int clocks_new(const struct probing_host *host, struct boxes *boxes, struct clocks **ret)
+{
+    struct clocks *c = calloc(1, sizeof(*c));
+    if (!c)
+        return -ENOMEM;
+    c->host = host;
+    c->boxes = boxes;
+    atomic_store_explicit(&c->period_ns, NS_PER_S / 100, memory_order_relaxed);
+    c->watched = mmap(NULL, WATCHED_MAX * sizeof(*c->watched), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (c->watched == MAP_FAILED) {
+        free(c);
+        return -ENOMEM;
+    }
+    int r = take_signal(c);
+    if (r < 0) {
+        (void)munmap(c->watched, WATCHED_MAX * sizeof(*c->watched));
+        free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+static bool wait_outside(void)
+{
+    for (int i = 0; i < LEAVE_TRIES; i++) {
+        if (atomic_load_explicit(&g.inside, memory_order_seq_cst) == 0)
+            return true;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+int clocks_free(struct clocks *c)
+{
+    if (!c)
+        return 0;
+    atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    if (!c->forked) {
+        give_signal(c);
+        if (!wait_outside())
+            return -EBUSY;
+    }
+    (void)munmap(c->watched, WATCHED_MAX * sizeof(*c->watched));
+    free(c);
+    return 0;
+}
+
+/* ---- timers ---- */
+
+uint64_t clocks_cpu_ns(int32_t tid)
+{
+    return clock_ns((clockid_t)((~(uint32_t)tid << 3) | 6u)); /* MAKE_THREAD_CPUCLOCK, SCHED */
+}
+
+static void timer_new(struct clocks *c, struct watched *w)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = c->signal};
+    event.sigev_value.sival_ptr = w;
+    event._sigev_un._tid = w->tid;
+    clockid_t clock = (clockid_t)((~(uint32_t)w->tid << 3) | 6u);
+    int timer = -1;
+    atomic_store_explicit(&w->cpu_ns, clocks_cpu_ns(w->tid), memory_order_relaxed);
+    if (syscall(SYS_timer_create, clock, &event, &timer) == -1) {
+        w->refused = errno == EAGAIN; /* RLIMIT_SIGPENDING; else the thread has ended */
+        return;
+    }
+    w->timer = timer;
+    w->chance = (uint64_t)w->tid * UINT64_C(0x9e3779b97f4a7c15) ^ c->host->now();
+    timer_arm(c, w);
+}
+
+static void timer_drop(struct watched *w)
+{
+    if (w->timer != -1)
+        (void)syscall(SYS_timer_delete, w->timer);
+    w->timer = -1;
+}
+
+/* A timer that runs already ends as it was set; its next period is a new one. */
+void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
+{
+    atomic_store_explicit(&c->period_ns, NS_PER_S / rate_hz, memory_order_relaxed);
+}
+
+/* ---- threads ---- */
+
+static bool named_ours(int32_t tid)
+{
+    char path[64], comm[20] = "";
+    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd == -1 ? 0 : read(fd, comm, sizeof(comm) - 1);
+    if (fd != -1)
+        (void)close(fd);
+    return n > 8 && memcmp(comm, "probing/", 8) == 0;
+}
+
+static void forget(struct watched *w)
+{
+    timer_drop(w);
+    *w = (struct watched){.timer = -1};
+}
+
+/* Let nobody be in the handler while a record goes whose thread may be alive: a signal that
+ * comes meanwhile does nothing, so all timers are set again. */
+static void forget_living(struct clocks *c, struct watched *w)
+{
+    bool on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst) != NULL;
+    (void)wait_outside();
+    forget(w);
+    atomic_store_explicit(&g.clocks, on ? c : NULL, memory_order_seq_cst);
+    for (uint32_t i = 0; i < clocks_room(c); i++)
+        if (c->watched[i].timer != -1 && c->watched[i].tid)
+            timer_arm(c, &c->watched[i]);
+}
+
+/* The record of a thread, or a free one.  Threads keep their order in the folder, so the search
+ * begins where the last one ended. */
+static struct watched *find(struct clocks *c, int32_t tid, uint64_t inode, uint32_t *from)
+{
+    uint32_t room = clocks_room(c);
+    for (uint32_t n = 0; n < room; n++) {
+        uint32_t i = (*from + n) % room;
+        if (c->watched[i].tid == tid) {
+            *from = i + 1;
+            if (c->watched[i].inode == inode)
+                return &c->watched[i];
+            forget_living(c, &c->watched[i]); /* its number may be another thread's now */
+            return &c->watched[i];
+        }
+    }
+    for (uint32_t i = 0; i < room; i++)
+        if (c->watched[i].tid == 0)
+            return &c->watched[i];
+    if (room == WATCHED_MAX)
+        return NULL;
+    c->watched[room] = (struct watched){.timer = -1};
+    atomic_store_explicit(&c->room, room + 1, memory_order_release);
+    return &c->watched[room];
+}
+
+static void see(struct clocks *c, int32_t tid, uint64_t inode, uint32_t *from)
+{
+    struct watched *w = find(c, tid, inode, from);
+    if (!w)
+        return;
+    w->seen = c->scan;
+    if (w->tid == tid)
+        return;
+    w->tid = tid;
+    w->inode = inode;
+    w->ours = named_ours(tid);
+    if (!w->ours)
+        timer_new(c, w);
+}
+
+struct entry { /* the kernel's struct linux_dirent64 */
+    uint64_t inode;
+    int64_t offset;
+    uint16_t size;
+    uint8_t type;
+    char name[];
+};
+
+static int32_t number_of(const char *name)
+{
+    int32_t value = 0;
+    for (; *name >= '0' && *name <= '9' && value < INT32_MAX / 10 - 1; name++)
+        value = value * 10 + (*name - '0');
+    return *name ? 0 : value;
+}
+
+static bool scan_folder(struct clocks *c)
+{
+    char bytes[8192] __attribute__((aligned(8)));
+    int64_t n;
+    uint32_t from = 0;
+    int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd == -1)
+        return false;
+    while ((n = syscall(SYS_getdents64, fd, bytes, sizeof(bytes))) > 0)
+        for (int64_t at = 0; at < n;) {
+            const struct entry *e = (const struct entry *)(const void *)(bytes + at);
+            int32_t tid = number_of(e->name);
+            if (tid > 0)
+                see(c, tid, e->inode, &from);
+            at += e->size;
+        }
+    (void)close(fd);
+    return n == 0;
+}
+
+int clocks_scan(struct clocks *c)
+{
+    uint32_t threads = 0, refused = 0;
+    if (!is_ours(c->signal)) {
+        clocks_end(c);
+        return -EOWNERDEAD;
+    }
+    c->scan++;
+    bool whole = scan_folder(c);
+    for (uint32_t i = 0; i < clocks_room(c); i++) {
+        struct watched *w = &c->watched[i];
+        if (w->tid && w->seen != c->scan && whole && clocks_cpu_ns(w->tid) == 0)
+            forget(w); /* it has ended, so nobody is in the handler with it */
+        threads += w->timer != -1 && w->tid;
+        refused += w->refused;
+    }
+    atomic_store_explicit(&c->threads, threads, memory_order_relaxed);
+    atomic_store_explicit(&c->refused, refused, memory_order_relaxed);
+    return 0;
+}
+
+void clocks_begin(struct clocks *c, const struct probing_python_frames_1 *python, bool only_gil)
+{
+    atomic_store_explicit(&c->python, python, memory_order_relaxed);
+    atomic_store_explicit(&c->only_gil, only_gil, memory_order_relaxed);
+    atomic_store_explicit(&g.clocks, c, memory_order_seq_cst);
+}
+
+void clocks_end(struct clocks *c)
+{
+    atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    (void)wait_outside();
+    for (uint32_t i = 0; i < clocks_room(c); i++)
+        if (c->watched[i].tid)
+            forget(&c->watched[i]);
+    atomic_store_explicit(&c->threads, 0, memory_order_relaxed);
+}
+
+struct watched *clocks_watched(struct clocks *c, uint32_t number)
+{
+    return number < clocks_room(c) && c->watched[number].tid ? &c->watched[number] : NULL;
+}
+
+uint32_t clocks_room(const struct clocks *c)
+{
+    return atomic_load_explicit(&c->room, memory_order_acquire);
+}
+
+void clocks_about(struct clocks *c, struct clocks_about *ret)
+{
+    *ret = (struct clocks_about){.threads = atomic_load_explicit(&c->threads, memory_order_relaxed),
+                                 .refused = atomic_load_explicit(&c->refused, memory_order_relaxed),
+                                 .lost = atomic_load_explicit(&c->lost, memory_order_relaxed),
+                                 .signal = c->signal};
+}
+
+void clocks_forked(struct clocks *c)
+{
+    atomic_store_explicit(&g.clocks, NULL, memory_order_relaxed);
+    atomic_store_explicit(&g.inside, 0, memory_order_relaxed);
+    c->forked = true;
+}

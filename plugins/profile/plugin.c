@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/plugin.c - the profile plugin: samples stacks of all threads while it is loaded.
+ *
+ * init, configure, start, stop, destroy on [control].  It adds the tables python.samples and
+ * python.stacks and the command `profile`; flame graphs are made of the tables by the CLI.  It
+ * works in any process; Python frames are there when the python plugin was loaded before it.
+ */
+#include <errno.h>
+#include <probing/plugin.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "reader.h"
+
+struct plugin {
+    const struct probing_host *host;
+    struct reader *reader;
+    uint32_t rate_hz;
+    enum mode mode;
+};
+
+static const char *const mode_names[] = {
+    [MODE_CPU] = "cpu", [MODE_WALL] = "wall", [MODE_GIL] = "gil"};
+
+static const struct probing_config settings[] = {
+    {.name = "rate",
+     .value = "100",
+     .doc = "samples a second of each thread",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .min = 1,
+     .max = 10000},
+    {.name = "mode",
+     .value = "cpu",
+     .doc = "cpu: threads while they run; wall: also while they wait; gil: who holds Python's GIL",
+     .type = PROBING_STR,
+     .flags = PROBING_LIVE},
+    {.name = NULL}};
+
+static int run_profile(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct plugin *p = self;
+    struct reader_about a;
+    char text[400];
+    (void)argv;
+    if (argc > 1)
+        return p->host->fail(p->host, -EINVAL,
+                             "profile takes no arguments; config profile.rate=100 and "
+                             "profile.mode=cpu|wall|gil set it");
+    reader_about(p->reader, &a);
+    int n = snprintf(text, sizeof(text),
+                     "mode %s, %u samples a second, %u threads, %s\n"
+                     "%llu samples taken, %llu lost because nobody had time to take them\n",
+                     mode_names[a.mode], a.rate_hz, a.threads,
+                     a.python ? "Python and native frames" : "native frames only",
+                     (unsigned long long)a.samples, (unsigned long long)a.lost);
+    if (a.refused)
+        n += snprintf(text + n, sizeof(text) - (size_t)n,
+                      "%u threads are not sampled: the kernel gives no more timers (ulimit -i)\n",
+                      a.refused);
+    if (a.signal_gone)
+        n += snprintf(text + n, sizeof(text) - (size_t)n,
+                      "sampling has ended: the program has taken the profiler's signal\n");
+    return p->host->reply(out, text, (size_t)n);
+}
+
+static int profile_init(const struct probing_host *host, void **ret_self)
+{
+    static const struct probing_command command = {.size = sizeof(command),
+                                                   .name = "profile",
+                                                   .usage = "",
+                                                   .doc = "what the profiler does just now",
+                                                   .run = run_profile};
+    struct plugin *p = calloc(1, sizeof(*p));
+    if (!p)
+        return host->fail(host, -ENOMEM, "no memory");
+    p->host = host;
+    p->rate_hz = 100;
+    int r = reader_new(host, &p->reader);
+    if (r == 0)
+        r = host->command(host, &command);
+    if (r < 0) {
+        reader_free(p->reader);
+        free(p);
+        return r;
+    }
+    *ret_self = p;
+    return 0;
+}
+
+static int profile_configure(void *self, const char *name, const char *value)
+{
+    struct plugin *p = self;
+    if (strcmp(name, "rate") == 0) {
+        uint32_t rate = 0;
+        for (const char *c = value; *c >= '0' && *c <= '9'; c++) /* checked by the core */
+            rate = rate * 10 + (uint32_t)(*c - '0');
+        p->rate_hz = rate;
+    } else if (strcmp(name, "mode") == 0) {
+        int mode = 0;
+        while (mode < 3 && strcmp(mode_names[mode], value) != 0)
+            mode++;
+        if (mode == 3)
+            return p->host->fail(p->host, -EINVAL, "profile.mode is cpu, wall or gil");
+        p->mode = (enum mode)mode;
+    }
+    reader_set(p->reader, p->rate_hz, p->mode);
+    return 0;
+}
+
+static int profile_start(void *self)
+{
+    struct plugin *p = self;
+    return reader_start(p->reader);
+}
+
+static int profile_stop(void *self)
+{
+    struct plugin *p = self;
+    return reader_stop(p->reader);
+}
+
+static void profile_fork(void *self, int phase)
+{
+    struct plugin *p = self;
+    if (phase == PROBING_FORK_CHILD)
+        reader_forked(p->reader);
+}
+
+static void profile_destroy(void *self)
+{
+    struct plugin *p = self;
+    reader_free(p->reader);
+    free(p);
+}
+
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
+    .size = sizeof(struct probing_plugin),
+    .abi = PROBING_ABI,
+    .name = "profile",
+    .version = "0.1.0",
+    .doc = "Samples stacks, Python and native, for flame graphs",
+    .config = settings,
+    .config_size = sizeof(struct probing_config),
+    .init = profile_init,
+    .configure = profile_configure,
+    .start = profile_start,
+    .stop = profile_stop,
+    .fork = profile_fork,
+    .destroy = profile_destroy,
+};

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/reader.c - the thread that empties the boxes, unwinds, merges and appends.
+ *
+ * One thread of the plugin's own, with all signals blocked.  [control] starts and stops it and sets
+ * what it reads at its next turn.  It takes no lock that the program's threads may hold.
+ */
+#include "reader.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "box.h"
+#include "clocks.h"
+#include "stacks.h"
+#include "unwind.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+#define SCAN_NS UINT64_C(50000000)     /* between looks for new threads */
+#define MODULES_NS UINT64_C(250000000) /* between looks for new modules */
+#define NAMES_NS (5 * NS_PER_S)        /* a thread's name is read again after this */
+#define STOP_NS (2 * NS_PER_S)
+#define NATIVE_MAX 512
+#define FRAMES_MAX (NATIVE_MAX + BOX_PYTHON + 1)
+#define STACK_BYTES (256u << 10)
+
+struct reader {
+    const struct probing_host *host;
+    struct stacks *stacks;
+    struct boxes *boxes;
+    struct clocks *clocks;
+    struct code *code;
+    const struct probing_python_frames_1 *python;
+    const struct probing_stack_1 *symbols;
+    pthread_t thread;
+    bool running;                   /* [control] only */
+    _Atomic uint32_t rate_hz, mode; /* asked for */
+    uint32_t rate_now, mode_now;    /* the thread's */
+    _Atomic bool stop, ended, signal_gone, forked;
+    _Atomic uint64_t samples;
+    uint64_t scanned_ns, modules_ns;
+    uint64_t ips[NATIVE_MAX];
+    uint32_t frames[FRAMES_MAX];
+};
+
+/* ---- one stack of native and Python frames ---- */
+
+struct merge {
+    struct reader *r;
+    const struct probing_python_look *look;
+    uint32_t n;    /* frames so far */
+    uint32_t next; /* Python frame */
+};
+
+static void add(struct merge *m, uint32_t frame)
+{
+    if (m->n < FRAMES_MAX - 1)
+        m->r->frames[m->n++] = frame;
+}
+
+/* Python frames up to the outermost one of this native call of the eval function. */
+static void add_entry(struct merge *m)
+{
+    for (bool last = false; !last && m->next < m->look->n_frames; m->next++) {
+        uint32_t flags = m->look->frames[m->next].flags;
+        last = flags & PROBING_PYTHON_ENTRY;
+        if (!(flags & PROBING_PYTHON_SHIM))
+            add(m, stacks_python(m->r->stacks, m->look, m->next));
+    }
+}
+
+static uint32_t native_at(struct merge *m, uint32_t i, int *ret_kind)
+{
+    return stacks_native(m->r->stacks, m->r->ips[i] - (i > 0), ret_kind);
+}
+
+/* How often the eval function was entered, as both sides tell it. */
+static void count(struct merge *m, uint32_t n, uint32_t *ret_evals, uint32_t *ret_entries)
+{
+    int kind;
+    *ret_evals = *ret_entries = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        (void)native_at(m, i, &kind);
+        *ret_evals += kind == PROBING_PYTHON_EVAL;
+    }
+    for (uint32_t i = 0; i < m->look->n_frames; i++)
+        *ret_entries += (m->look->frames[i].flags & PROBING_PYTHON_ENTRY) != 0;
+}
+
+static void add_native(struct merge *m, uint32_t n, uint32_t evals_over)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        int kind;
+        uint32_t frame = native_at(m, i, &kind);
+        bool outermost = m->look->n_frames > 0 && m->next == m->look->n_frames;
+        if (kind == PROBING_PYTHON_EVAL && evals_over > 0)
+            evals_over--; /* it has just been entered: its frame is not there yet */
+        else if (kind == PROBING_PYTHON_EVAL)
+            add_entry(m);
+        else if (kind != PROBING_PYTHON_PLUMBING && !(kind == PROBING_PYTHON_BEGIN && outermost))
+            add(m, frame);
+    }
+}
+
+/* Frames of both kinds, innermost first, into r->frames; how many.  They are merged where both
+ * sides agree on how often the eval function was entered; the innermost call may be half way in or
+ * out.  Else the Python frames alone are shown: they are certain. */
+static uint32_t merged(struct reader *r, const struct probing_python_look *look, uint32_t n_native,
+                       enum unwind_end end)
+{
+    struct merge m = {.r = r, .look = look};
+    uint32_t evals, entries;
+    count(&m, n_native, &evals, &entries);
+    bool whole = end == UNWIND_WHOLE && look->end == 0;
+    bool agree = evals == entries || evals == entries + 1;
+    if (!whole)
+        agree = evals <= entries || look->end != 0;
+    if (agree || look->n_frames == 0)
+        add_native(&m, n_native, whole && evals == entries + 1 ? 1 : 0);
+    while (m.next < look->n_frames)
+        add_entry(&m);
+    bool cut = look->n_frames ? look->end != 0 : end != UNWIND_WHOLE;
+    if (cut || m.n == 0)
+        r->frames[m.n++] = stacks_cut(r->stacks);
+    return m.n;
+}
+
+static int64_t stack_of(struct reader *r, const struct registers *registers,
+                        const struct stack_copy *copy, const struct probing_python_look *look,
+                        uint64_t now)
+{
+    enum unwind_end end;
+    uint32_t n = unwind(r->code, registers, copy, r->ips, NATIVE_MAX, &end);
+    uint32_t n_frames = merged(r, look, n, end);
+    return stacks_number(r->stacks, r->frames, n_frames, now);
+}
+
+/* ---- samples ---- */
+
+static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64_t now)
+{
+    char name[128] = "", path[64];
+    uint64_t id;
+    if (w->name_id && now - w->named_ns < NAMES_NS)
+        return w->name_id;
+    if (!r->python || r->python->thread_name(tid, name, sizeof(name)) < 0) {
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd == -1 ? 0 : read(fd, name, sizeof(name) - 1);
+        if (fd != -1)
+            (void)close(fd);
+        name[n > 0 ? n : 0] = '\0';
+        name[strcspn(name, "\n")] = '\0';
+    }
+    if (name[0] && r->host->intern(r->host, name, strlen(name), &id) == 0)
+        w->name_id = id;
+    w->named_ns = now;
+    return w->name_id;
+}
+
+static void take(struct reader *r, struct box *x)
+{
+    struct watched none = {.tid = 0}, *w = clocks_watched(r->clocks, x->watched);
+    const struct stack_copy copy = {x->stack, x->stack_from, x->stack_bytes};
+    uint64_t now = r->host->now();
+    if (!w || w->tid != x->tid)
+        w = &none; /* it has ended */
+    const struct sample_row row = {
+        .ts = x->ts,
+        .stack = stack_of(r, &x->registers, &copy, &x->look, now),
+        .tid = x->tid,
+        .thread_name = name_of(r, w, x->tid, now),
+        .gil = x->look.gil >= 0 ? x->look.gil : PROBING_NULL_I64,
+        .cpu_ns = (int64_t)x->cpu_ns,
+        .wall_ns = (int64_t)x->cpu_ns,
+    };
+    if (row.stack)
+        stacks_add_sample(r->stacks, &row);
+    w->still_stack = 0; /* it has run since */
+    (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
+}
+
+static void empty_boxes(struct reader *r)
+{
+    for (struct box *x; (x = box_next(r->boxes)) != NULL;) {
+        take(r, x);
+        box_give_back(r->boxes, x);
+    }
+}
+
+/* ---- the thread's turns ---- */
+
+/* The core reads its own list of modules again when it looks at a thread. */
+static void forget_modules(struct reader *r)
+{
+    struct probing_stack_frame frames[4];
+    struct probing_stack_thread me = {
+        .size = sizeof(me), .tid = (int32_t)syscall(SYS_gettid), .max_frames = 4, .frames = frames};
+    if (r->symbols)
+        (void)r->symbols->thread(me.tid, NS_PER_S, &me);
+    stacks_forget_code(r->stacks);
+}
+
+static void apply_settings(struct reader *r)
+{
+    uint32_t rate = atomic_load_explicit(&r->rate_hz, memory_order_relaxed);
+    uint32_t mode = atomic_load_explicit(&r->mode, memory_order_relaxed);
+    if (rate != r->rate_now)
+        clocks_set_rate(r->clocks, rate);
+    if (mode != r->mode_now)
+        clocks_begin(r->clocks, r->python, mode == MODE_GIL);
+    r->rate_now = rate;
+    r->mode_now = mode;
+}
+
+static void turn(struct reader *r)
+{
+    uint64_t now = r->host->now();
+    if (now - r->modules_ns > MODULES_NS) {
+        r->modules_ns = now;
+        if (code_changed(r->code))
+            forget_modules(r);
+    }
+    empty_boxes(r);
+    apply_settings(r);
+    if (now - r->scanned_ns > SCAN_NS &&
+        !atomic_load_explicit(&r->signal_gone, memory_order_relaxed)) {
+        r->scanned_ns = now;
+        if (clocks_scan(r->clocks) < 0) {
+            atomic_store_explicit(&r->signal_gone, true, memory_order_relaxed);
+            r->host->log(r->host, PROBING_WARN,
+                         "the program has taken the profiler's signal: sampling has ended");
+        }
+    }
+}
+
+static void *run(void *arg)
+{
+    struct reader *r = arg;
+    (void)prctl(PR_SET_NAME, "probing/profile");
+    clocks_begin(r->clocks, r->python, r->mode_now == MODE_GIL);
+    while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
+        turn(r);
+        box_wait(r->boxes, SCAN_NS);
+    }
+    clocks_end(r->clocks);
+    empty_boxes(r);
+    atomic_store_explicit(&r->ended, true, memory_order_release);
+    return NULL;
+}
+
+/* ---- begin and end ---- */
+
+static void drop(struct reader *r)
+{
+    boxes_free(r->boxes);
+    code_free(r->code);
+    r->boxes = NULL;
+    r->code = NULL;
+}
+
+static int start_thread(struct reader *r)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)pthread_attr_init(&attributes);
+    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&r->thread, &attributes, run, r);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attributes);
+    return -failed;
+}
+
+int reader_start(struct reader *r)
+{
+    const struct probing_host *h = r->host;
+    r->symbols = h->extension(h, PROBING_STACK_1);
+    r->python = h->extension(h, PROBING_PYTHON_FRAMES_1);
+    stacks_name_with(r->stacks, r->symbols, r->python);
+    r->rate_now = 0;
+    r->mode_now = atomic_load_explicit(&r->mode, memory_order_relaxed);
+    atomic_store_explicit(&r->stop, false, memory_order_relaxed);
+    atomic_store_explicit(&r->ended, false, memory_order_relaxed);
+    atomic_store_explicit(&r->signal_gone, false, memory_order_relaxed);
+    int rc = boxes_new(r->python ? r->python->scratch_bytes : 0, &r->boxes);
+    if (rc == 0)
+        rc = code_open(&r->code);
+    if (rc == 0)
+        rc = clocks_new(h, r->boxes, &r->clocks);
+    if (rc == -EBUSY) {
+        drop(r);
+        return h->fail(h, rc, "the program uses every real-time signal: none is left for samples");
+    }
+    if (rc == 0)
+        rc = start_thread(r);
+    if (rc < 0) {
+        (void)clocks_free(r->clocks);
+        r->clocks = NULL;
+        drop(r);
+        return h->fail(h, rc, "no memory or thread for the profiler");
+    }
+    r->running = true;
+    return 0;
+}
+
+static bool wait_ended(struct reader *r)
+{
+    for (uint64_t begun = r->host->now(); r->host->now() - begun < STOP_NS;) {
+        if (atomic_load_explicit(&r->ended, memory_order_acquire))
+            return true;
+        box_ring(r->boxes);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+int reader_stop(struct reader *r)
+{
+    if (!r->running)
+        return 0;
+    if (atomic_load_explicit(&r->forked, memory_order_relaxed))
+        return 0; /* the thread is the parent's */
+    atomic_store_explicit(&r->stop, true, memory_order_release);
+    if (!wait_ended(r))
+        return r->host->fail(r->host, -EBUSY, "the profiler's thread waits for something");
+    int rc = clocks_free(r->clocks);
+    if (rc < 0)
+        return r->host->fail(r->host, rc, "a thread stands in the profiler's signal handler");
+    (void)pthread_join(r->thread, NULL);
+    r->clocks = NULL;
+    r->running = false;
+    drop(r);
+    return 0;
+}
+
+void reader_set(struct reader *r, uint32_t rate_hz, enum mode mode)
+{
+    atomic_store_explicit(&r->rate_hz, rate_hz, memory_order_relaxed);
+    atomic_store_explicit(&r->mode, mode, memory_order_relaxed);
+    if (r->running)
+        box_ring(r->boxes);
+}
+
+void reader_forked(struct reader *r)
+{
+    atomic_store_explicit(&r->forked, true, memory_order_relaxed);
+    if (r->clocks)
+        clocks_forked(r->clocks);
+}
+
+void reader_about(struct reader *r, struct reader_about *ret)
+{
+    struct clocks_about about = {.threads = 0};
+    if (r->clocks)
+        clocks_about(r->clocks, &about);
+    *ret = (struct reader_about){.rate_hz = atomic_load_explicit(&r->rate_hz, memory_order_relaxed),
+                                 .mode = atomic_load_explicit(&r->mode, memory_order_relaxed),
+                                 .samples = atomic_load_explicit(&r->samples, memory_order_relaxed),
+                                 .signal_gone =
+                                     atomic_load_explicit(&r->signal_gone, memory_order_relaxed),
+                                 .threads = about.threads,
+                                 .refused = about.refused,
+                                 .lost = about.lost,
+                                 .python = r->python != NULL};
+}
+
+int reader_new(const struct probing_host *host, struct reader **ret)
+{
+    struct reader *r = calloc(1, sizeof(*r));
+    if (!r)
+        return -ENOMEM;
+    r->host = host;
+    atomic_store_explicit(&r->rate_hz, 100, memory_order_relaxed);
+    int rc = stacks_new(host, &r->stacks);
+    if (rc < 0) {
+        free(r);
+        return rc;
+    }
+    *ret = r;
+    return 0;
+}
+
+void reader_free(struct reader *r)
+{
+    if (!r)
+        return;
+    stacks_free(r->stacks);
+    free(r);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/stacks.h - frames and stacks that are stored once and have a number.
+ *
+ * The profiler's thread only.  A stack's frames go into the table python.stacks when it is first
+ * seen, and again, under a new number, when that was long ago: so retention, which drops the oldest
+ * rows, never takes the names of samples that are still there.
+ */
+#ifndef PROFILE_STACKS_H
+#define PROFILE_STACKS_H
+
+#include <probing/ext/draft/python_frames.h>
+#include <probing/ext/draft/stack.h>
+#include <probing/plugin.h>
+
+struct stacks;
+
+/* Make the tables.                                                                  [control] */
+int stacks_new(const struct probing_host *host, struct stacks **ret);
+void stacks_free(struct stacks *s);
+
+/* What to name frames with; both may be NULL. */
+void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
+                      const struct probing_python_frames_1 *python);
+/* Modules came or went: addresses mean something else now. */
+void stacks_forget_code(struct stacks *s);
+
+/* Number of the native frame at an address (of a caller: the return address - 1), and what it is
+ * among Python's (PROBING_PYTHON_NATIVE ...). */
+uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind);
+uint32_t stacks_python(struct stacks *s, const struct probing_python_look *look, uint32_t i);
+/* The frame that says that the outer ones are missing. */
+uint32_t stacks_cut(struct stacks *s);
+
+/* Number of the stack of these frames, innermost first; 0: there was no room to store it. */
+int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint64_t now);
+
+struct sample_row {
+    uint64_t ts, thread_name;
+    int64_t stack, tid, gil, cpu_ns, wall_ns; /* gil: PROBING_NULL_I64 where there is no Python */
+};
+void stacks_add_sample(struct stacks *s, const struct sample_row *row);
+
+#endif

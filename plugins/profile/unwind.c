@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/unwind.c - step from caller to caller by the rules of code.h.
+ *
+ * The profiler's thread only.  Only the copy of the stack is read, so a wrong rule gives a short
+ * stack and never a fault.
+ */
+#include "unwind.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define GUESS_MAX (UINT64_C(1) << 20) /* bytes of a frame; a larger one is no frame */
+#if defined(__aarch64__)
+#define CODE_MASK UINT64_C(0x0000ffffffffffff) /* above: the return address's signature */
+#else
+#define CODE_MASK UINT64_MAX
+#endif
+
+struct cursor {
+    struct registers r;
+    const struct stack_copy *stack;
+};
+
+static bool get(const struct cursor *c, uint64_t address, uint64_t *ret)
+{
+    uint64_t at = address - c->stack->from;
+    if (address < c->stack->from || c->stack->size < sizeof(*ret) ||
+        at > c->stack->size - sizeof(*ret))
+        return false;
+    memcpy(ret, c->stack->bytes + at, sizeof(*ret));
+    return true;
+}
+
+static bool known(const struct cursor *c, uint32_t number)
+{
+    return c->r.known >> number & 1;
+}
+
+static bool find_cfa(const struct cursor *c, const struct cfi_rule *rule, uint64_t *ret)
+{
+    uint64_t value = 0;
+    if (rule->cfa == CFA_PLT) { /* 16 bytes each; behind the push a word more is on the stack */
+        bool pushed = (c->r.ip & 15) >= (uint64_t)rule->cfa_offset;
+        *ret = c->r.value[CFI_SP] + (pushed ? 16 : 8);
+        return true;
+    }
+    if (!known(c, rule->cfa_register))
+        return false;
+    value = c->r.value[rule->cfa_register];
+    if (rule->cfa == CFA_DEREF && !get(c, value + (uint64_t)(int64_t)rule->cfa_deref, &value))
+        return false;
+    *ret = value + (uint64_t)(int64_t)rule->cfa_offset;
+    return true;
+}
+
+/* The value that a register had in the caller. */
+static bool saved(const struct cursor *c, uint8_t where, uint32_t number, int32_t offset,
+                  uint64_t cfa, uint64_t *ret)
+{
+    uint64_t base = where == CFI_AT_CFA ? cfa : c->r.value[CFI_FP];
+    if (where == CFI_SAME)
+        *ret = c->r.value[number];
+    if (where == CFI_SAME)
+        return known(c, number);
+    if (where == CFI_UNKNOWN || (where == CFI_AT_FP && !known(c, CFI_FP)))
+        return false;
+    return get(c, base + (uint64_t)(int64_t)offset, ret);
+}
+
+static bool step(struct cursor *c, const struct cfi_rule *rule, bool innermost)
+{
+    uint64_t cfa, ra, fp;
+    if (!find_cfa(c, rule, &cfa) || !saved(c, rule->ra, CFI_RA, rule->ra_offset, cfa, &ra))
+        return false;
+    if (cfa < c->r.value[CFI_SP] || (cfa == c->r.value[CFI_SP] && !innermost))
+        return false; /* callers lie further up */
+    bool has_fp = saved(c, rule->fp, CFI_FP, rule->fp_offset, cfa, &fp);
+    c->r.known = UINT64_C(1) << CFI_SP;
+    c->r.value[CFI_SP] = cfa;
+    if (has_fp) {
+        c->r.value[CFI_FP] = fp;
+        c->r.known |= UINT64_C(1) << CFI_FP;
+    }
+    c->r.ip = ra & CODE_MASK;
+    return true;
+}
+
+/* Code without a table, as just-in-time compilers make it, often keeps the frame pointer.  Believe
+ * it when it leads up the stack, to code. */
+static bool guess(struct cursor *c, struct code *code)
+{
+    uint64_t fp = c->r.value[CFI_FP], ip, next;
+    if (!known(c, CFI_FP) || !code_has_no_table(code, c->r.ip) || fp < c->r.value[CFI_SP] ||
+        fp - c->r.value[CFI_SP] > GUESS_MAX || fp % 8 || !get(c, fp + 8, &ip) || !get(c, fp, &next))
+        return false;
+    ip &= CODE_MASK;
+    if (code_rule(code, ip - 1).kind == CFI_LOST && !code_has_no_table(code, ip - 1))
+        return false;
+    c->r.value[CFI_SP] = fp + 16;
+    c->r.value[CFI_FP] = next;
+    c->r.known = UINT64_C(1) << CFI_SP | UINT64_C(1) << CFI_FP;
+    c->r.ip = ip;
+    return true;
+}
+
+/* A signal of the program's came here: the kernel put the registers on the stack. */
+static bool leave_signal(struct cursor *c)
+{
+    uint64_t sp = c->r.value[CFI_SP], ip, fp, caller;
+#if defined(__x86_64__)
+    uint64_t at = sp + offsetof(ucontext_t, uc_mcontext.gregs);
+    bool found = get(c, at + REG_RIP * 8, &ip) && get(c, at + REG_RSP * 8, &caller) &&
+                 get(c, at + REG_RBP * 8, &fp);
+#else
+    uint64_t at = sp + sizeof(siginfo_t) + offsetof(ucontext_t, uc_mcontext);
+    bool found = get(c, at + offsetof(mcontext_t, pc), &ip) &&
+                 get(c, at + offsetof(mcontext_t, sp), &caller) &&
+                 get(c, at + offsetof(mcontext_t, regs) + 29 * 8, &fp);
+#endif
+    if (!found || caller <= sp) /* another stack (sigaltstack) is not in the copy */
+        return false;
+    c->r.ip = ip & CODE_MASK;
+    c->r.value[CFI_SP] = caller;
+    c->r.value[CFI_FP] = fp;
+    c->r.known = UINT64_C(1) << CFI_SP | UINT64_C(1) << CFI_FP;
+    return true;
+}
+
+uint32_t unwind(struct code *c, const struct registers *r, const struct stack_copy *stack,
+                uint64_t *ret_ips, uint32_t max, enum unwind_end *ret_end)
+{
+    struct cursor cursor = {*r, stack};
+    bool exact = true; /* ip is where it is, not a return address */
+    uint32_t n = 0;
+    *ret_end = UNWIND_LOST;
+    ret_ips[n++] = r->ip;
+    for (;;) {
+        struct cfi_rule rule = code_rule(c, cursor.r.ip - !exact);
+        bool moved = false;
+        if (rule.kind == CFI_OUTERMOST)
+            *ret_end = UNWIND_WHOLE;
+        else if (rule.kind == CFI_SIGNAL)
+            moved = leave_signal(&cursor);
+        else if (rule.kind == CFI_STEP)
+            moved = step(&cursor, &rule, n == 1);
+        else
+            moved = guess(&cursor, c);
+        if (!moved)
+            return n;
+        exact = rule.kind == CFI_SIGNAL;
+        if (cursor.r.ip == 0) { /* glibc's thread start has no caller */
+            *ret_end = UNWIND_WHOLE;
+            return n;
+        }
+        if (n == max) {
+            *ret_end = UNWIND_LIMIT;
+            return n;
+        }
+        ret_ips[n++] = cursor.r.ip;
+    }
+}

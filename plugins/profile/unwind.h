@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/unwind.h - a native stack from the registers and a copy of the stack's memory.
+ *
+ * The profiler's thread only.
+ */
+#ifndef PROFILE_UNWIND_H
+#define PROFILE_UNWIND_H
+
+#include <stdint.h>
+
+#include "code.h"
+
+struct registers {
+    uint64_t value[CFI_REGISTERS]; /* DWARF's order; x86-64's instruction pointer is CFI_RA */
+    uint64_t known;                /* bit for each */
+    uint64_t ip;
+};
+
+/* Memory of the stack as it was: `size` bytes from address `from` on. */
+struct stack_copy {
+    const uint8_t *bytes;
+    uint64_t from;
+    uint32_t size;
+};
+
+enum unwind_end { UNWIND_WHOLE = 0, UNWIND_LOST = 1, UNWIND_LIMIT = 2 };
+
+/* Frames, innermost first; of callers the return address.  How many, at least 1. */
+uint32_t unwind(struct code *c, const struct registers *r, const struct stack_copy *stack,
+                uint64_t *ret_ips, uint32_t max, enum unwind_end *ret_end);
+
+#endif

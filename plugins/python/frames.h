@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/frames.h - "python.frames/1": Python frames for profilers, safe in handlers.
+ *
+ * frames_open() and frames_close() on [control]; what the part itself offers says its own threads.
+ */
+#ifndef PYTHON_FRAMES_H
+#define PYTHON_FRAMES_H
+
+#include <probing/ext/draft/python_frames.h>
+
+#include "plugin.h"
+
+/* Offer the part from now on.  It stays useless, and says so, where this Python is not known. */
+void frames_open(struct plugin *p);
+/* No other plugin uses it any more. */
+void frames_close(void);
+
+extern const struct probing_python_frames_1 frames_part;
+
+#endif
