@@ -33,8 +33,8 @@
 /* The kernel's set first: NT_PRSTATUS reads and writes that much only. */
 typedef struct {
     struct user_regs_struct set;
-    int64_t call; /* the system call that the stop came into, -1: none or unknown */
-    uint64_t first; /* its first argument, which x0 may have lost */
+    int64_t call;       /* the system call that the stop came into, -1: none or unknown */
+    uint64_t first;     /* its first argument, which x0 may have lost */
     uint64_t sp, after; /* of the last look: where it waits, the instruction behind its svc */
 } arch_registers;
 
@@ -51,11 +51,32 @@ enum { ARCH_SETS = 2, ARCH_SET_BYTES = 32768 };
 
 /* What an indirect branch just taken leaves in pstate: neither stub nor svc is a landing pad. */
 #define ARCH_BTYPE UINT64_C(0xc00)
+#define ARCH_SVC_BYTES 4 /* the instruction of a system call */
 
-static const unsigned char arch_syscall_code[] = {0x01, 0x00, 0x00, 0xd4}; /* svc #0 */
-enum { ARCH_CODE_ALIGN = 4 };
+/* The first calls are made from the unused end of a page of code, before there is memory of ours.
+ * x21: the block on the thread's own stack, x23: the signal that says done.  Result in x19. */
+static const unsigned char arch_cave[] = {
+    0x01, 0x00, 0x00, 0xd4, /* svc #0 */
+    0xf3, 0x03, 0x00, 0xaa, /* mov x19, x0 */
+    0x88, 0x15, 0x80, 0xd2, /* mov x8, #172 getpid */
+    0x01, 0x00, 0x00, 0xd4, /* svc #0 */
+    0xf6, 0x03, 0x00, 0xaa, /* mov x22, x0 */
+    0x48, 0x16, 0x80, 0xd2, /* mov x8, #178 gettid */
+    0x01, 0x00, 0x00, 0xd4, /* svc #0 */
+    0xe1, 0x03, 0x00, 0xaa, /* mov x1, x0 */
+    0xe0, 0x03, 0x16, 0xaa, /* mov x0, x22 */
+    0xe2, 0x03, 0x17, 0xaa, /* mov x2, x23 */
+    0x68, 0x10, 0x80, 0xd2, /* mov x8, #131 tgkill */
+    0x01, 0x00, 0x00, 0xd4, /* svc #0; if nobody holds the thread now, it goes on: */
+    0xbf, 0x02, 0x00, 0x91, /* mov sp, x21 */
+    0x68, 0x11, 0x80, 0xd2, /* mov x8, #139 rt_sigreturn */
+    0x01, 0x00, 0x00, 0xd4, /* svc #0 */
+    0x00, 0x00, 0x20, 0xd4, /* brk #0 */
+};
+enum { ARCH_CAVE_DONE = 48, ARCH_RED_ZONE = 128, ARCH_BLOCK_BYTES = 592 + 4096 };
 
-/* blr x20; mov x19, x0; tgkill(getpid(), gettid(), SIGURG); sp = x21; rt_sigreturn() */
+/* Calls on memory of ours: x20 is called, and its result is in x19.  Behind the code lie, at 0x180,
+ * where errno is and what it was, and at 0x200 the signal frame that brings the thread back. */
 static const unsigned char arch_stub[] = {
     0x80, 0x02, 0x3f, 0xd6, /* blr x20 */
     0xf3, 0x03, 0x00, 0xaa, /* mov x19, x0 */
@@ -66,21 +87,27 @@ static const unsigned char arch_stub[] = {
     0x01, 0x00, 0x00, 0xd4, /* svc #0 */
     0xe1, 0x03, 0x00, 0xaa, /* mov x1, x0 */
     0xe0, 0x03, 0x16, 0xaa, /* mov x0, x22 */
-    0xe2, 0x02, 0x80, 0xd2, /* mov x2, #23 SIGURG */
+    0xe2, 0x03, 0x17, 0xaa, /* mov x2, x23 */
     0x68, 0x10, 0x80, 0xd2, /* mov x8, #131 tgkill */
     0x01, 0x00, 0x00, 0xd4, /* svc #0 */
-    0xbf, 0x02, 0x00, 0x91, /* mov sp, x21 */
+    0x89, 0x0a, 0x00, 0x58, /* ldr x9, 0x180 */
+    0x69, 0x00, 0x00, 0xb4, /* cbz x9 over the next two */
+    0x8a, 0x0a, 0x00, 0x18, /* ldr w10, 0x188 */
+    0x2a, 0x01, 0x00, 0xb9, /* str w10, [x9] */
+    0x09, 0x0e, 0x00, 0x10, /* adr x9, 0x200 */
+    0x3f, 0x01, 0x00, 0x91, /* mov sp, x9 */
     0x68, 0x11, 0x80, 0xd2, /* mov x8, #139 rt_sigreturn */
     0x01, 0x00, 0x00, 0xd4, /* svc #0 */
     0x00, 0x00, 0x20, 0xd4, /* brk #0 */
 };
-enum { ARCH_STUB_DONE = 48 };
+enum { ARCH_STUB_DONE = 48, ARCH_STUB_ERRNO = 0x180 };
 
 /* A function of ours in the stub's page, which leaves errno alone: system call x0 with (x1, x2),
  * gives its result or a negative errno. */
 static const unsigned char arch_system[] = {0xe8, 0x03, 0x00, 0xaa, 0xe0, 0x03, 0x01,
                                             0xaa, 0xe1, 0x03, 0x02, 0xaa, 0x01, 0x00,
                                             0x00, 0xd4, 0xc0, 0x03, 0x5f, 0xd6};
+enum { ARCH_STUB_SYSTEM = 0xe0 };
 
 static inline uint64_t arch_ip(const arch_registers *r)
 {
@@ -141,8 +168,7 @@ static inline void arch_after_stop(pid_t pid, pid_t tid, arch_registers *r)
 {
     const struct user_regs_struct *set = &r->set;
     bool same = r->call >= 0 && set->regs[8] == (uint64_t)r->call && set->sp == r->sp;
-    bool goes_on = same && set->pc + sizeof arch_syscall_code == r->after &&
-                   set->regs[0] == r->first;
+    bool goes_on = same && set->pc + ARCH_SVC_BYTES == r->after && set->regs[0] == r->first;
     bool ended = same && set->pc == r->after && (int64_t)set->regs[0] == -EINTR;
     if (!goes_on && !(ended && arch_still_in_call(pid, tid, r)))
         r->call = -1;
@@ -161,7 +187,7 @@ static inline int64_t arch_interrupted(const arch_registers *r)
 static inline void arch_rewind(arch_registers *r)
 {
     r->set.regs[0] = r->first;
-    r->set.pc -= sizeof arch_syscall_code;
+    r->set.pc -= ARCH_SVC_BYTES;
 }
 
 /* The kernel has done it at the stop; who waits for a while begins anew. */
@@ -178,39 +204,8 @@ static inline void arch_go_on(arch_registers *r)
     bool relative = r->call == SYS_nanosleep ||
                     (r->call == SYS_clock_nanosleep && !(a[1] & TIMER_ABSTIME)) ||
                     (r->call == SYS_futex && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT && a[3]);
-    if (relative && r->set.pc + sizeof arch_syscall_code == r->after)
+    if (relative && r->set.pc + ARCH_SVC_BYTES == r->after)
         r->set.regs[8] = SYS_restart_syscall;
-}
-
-static inline void arch_set_syscall(arch_registers *r, uint64_t gadget, uint64_t number,
-                                    const uint64_t a[6])
-{
-    r->set.pc = gadget;
-    r->set.regs[8] = number;
-    memcpy(r->set.regs, a, 6 * sizeof r->set.regs[0]);
-    r->set.pstate &= ~ARCH_BTYPE;
-}
-
-static inline uint64_t arch_syscall_result(const arch_registers *r)
-{
-    return r->set.regs[0];
-}
-
-static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, uint64_t function,
-                                 const uint64_t a[4], uint64_t frame)
-{
-    r->set.pc = stub;
-    r->set.sp = sp & ~UINT64_C(15);
-    memcpy(r->set.regs, a, 4 * sizeof r->set.regs[0]);
-    r->set.regs[20] = function;
-    r->set.regs[21] = frame;
-    r->set.regs[29] = 0;
-    r->set.pstate &= ~ARCH_BTYPE;
-}
-
-static inline uint64_t arch_call_result(const arch_registers *r)
-{
-    return r->set.regs[19];
 }
 
 /* The record that holds SVE's registers as NT_ARM_SVE gave them, both in the order of the kernel's
@@ -236,18 +231,24 @@ static inline size_t arch_sve_record(unsigned char *out, const unsigned char *se
     return whole;
 }
 
+/* Where the thread's block goes: on its own stack, below what it may use of it. */
+static inline uint64_t arch_block_at(const arch_registers *r)
+{
+    return (r->set.sp - ARCH_RED_ZONE - ARCH_BLOCK_BYTES) & ~UINT64_C(15);
+}
+
 /* struct rt_sigframe of the kernel: 128 bytes siginfo, ucontext (flags, link, stack, mask padded to
- * 128 bytes, aligned to 16), sigcontext (fault address, x0..x30, sp, pc, pstate, records). */
-static inline size_t arch_frame(unsigned char *out, size_t room, uint64_t at,
-                                const arch_registers *r, unsigned char *const sets[ARCH_SETS],
-                                const size_t sizes[ARCH_SETS], uint64_t mask)
+ * 128 bytes, aligned to 16), sigcontext (fault address, x0..x30, sp, pc, pstate, records up to an
+ * empty one).  0: no vector registers. */
+static inline size_t arch_block(unsigned char out[ARCH_BLOCK_BYTES], const arch_registers *r,
+                                unsigned char *const sets[ARCH_SETS], const size_t sizes[ARCH_SETS],
+                                uint64_t mask)
 {
     enum { MASK_AT = 128 + 40, GENERAL_AT = 128 + 176 + 8, RECORDS_AT = 128 + 176 + 288 };
     const uint32_t head[2] = {0x46508001, 528}; /* FPSIMD_MAGIC, sizeof(struct fpsimd_context) */
-    (void)at;
-    if (RECORDS_AT + 4096 > room || sizes[0] < 520)
+    if (sizes[0] < 520)
         return 0;
-    memset(out, 0, RECORDS_AT + 4096);
+    memset(out, 0, ARCH_BLOCK_BYTES);
     memcpy(out + MASK_AT, &mask, sizeof mask);
     memcpy(out + GENERAL_AT, r->set.regs, 31 * sizeof r->set.regs[0]);
     memcpy(out + GENERAL_AT + 248, &r->set.sp, 8);
@@ -257,7 +258,53 @@ static inline size_t arch_frame(unsigned char *out, size_t room, uint64_t at,
     memcpy(out + RECORDS_AT + 8, sets[0] + 512, 8); /* fpsr, fpcr */
     memcpy(out + RECORDS_AT + 16, sets[0], 512);
     (void)arch_sve_record(out + RECORDS_AT + head[1], sets[1], sizes[1]);
-    return RECORDS_AT + 4096;
+    return ARCH_BLOCK_BYTES;
+}
+
+/* The stub, its data and arch_system; errno is filled in later.  Gives the bytes, 0: no room. */
+static inline size_t arch_stub_make(unsigned char *out, size_t room, const arch_registers *r,
+                                    unsigned char *const sets[ARCH_SETS],
+                                    const size_t sizes[ARCH_SETS], uint64_t mask)
+{
+    enum { FRAME_AT = 0x200 };
+    if (FRAME_AT + ARCH_BLOCK_BYTES > room)
+        return 0;
+    memset(out, 0, FRAME_AT);
+    memcpy(out, arch_stub, sizeof arch_stub);
+    memcpy(out + ARCH_STUB_SYSTEM, arch_system, sizeof arch_system);
+    size_t n = arch_block(out + FRAME_AT, r, sets, sizes, mask);
+    return n ? FRAME_AT + n : 0;
+}
+
+/* A system call from the cave.  `sign`: the signal that says it is done. */
+static inline void arch_set_first(arch_registers *r, uint64_t cave, uint64_t block, int sign,
+                                  uint64_t number, const uint64_t a[6])
+{
+    r->set.pc = cave;
+    r->set.sp = block;
+    r->set.regs[8] = number;
+    memcpy(r->set.regs, a, 6 * sizeof r->set.regs[0]);
+    r->set.regs[21] = block;
+    r->set.regs[23] = (uint64_t)sign;
+    r->set.pstate &= ~ARCH_BTYPE; /* there is no landing pad */
+}
+
+static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, int sign,
+                                 uint64_t function, const uint64_t a[4])
+{
+    r->set.pc = stub;
+    r->set.sp = sp & ~UINT64_C(15);
+    memcpy(r->set.regs, a, 4 * sizeof r->set.regs[0]);
+    r->set.regs[20] = function;
+    r->set.regs[23] = (uint64_t)sign;
+    r->set.regs[29] = 0;
+    r->set.pstate &= ~ARCH_BTYPE;
+}
+
+/* What a call from the cave or the stub gave. */
+static inline uint64_t arch_result(const arch_registers *r)
+{
+    return r->set.regs[19];
 }
 
 #endif

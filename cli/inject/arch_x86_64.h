@@ -24,20 +24,92 @@ typedef struct user_regs_struct arch_registers;
 static const int arch_sets[] = {NT_X86_XSTATE};
 enum { ARCH_SETS = 1, ARCH_SET_BYTES = 32768 }; /* 2.5 KB with AVX-512, 11 KB with AMX */
 
-static const unsigned char arch_syscall_code[] = {0x0f, 0x05};
-enum { ARCH_CODE_ALIGN = 1 };
+/* The first calls are made from the unused end of a page of code, before there is memory of ours.
+ * These bytes are the same for every thread and every command, so they may stay there and be used
+ * by several at once; what is a thread's own lies on its stack, see arch_block().
+ * r14 and rsp: the block, r12: the signal that says done.  Result in rbx. */
+static const unsigned char arch_cave[] = {
+    0x0f, 0x05,                         /* syscall */
+    0x48, 0x89, 0xc3,                   /* mov %rax, %rbx */
+    0xb8, 0x27, 0,    0,    0,          /* mov $39, %eax: getpid */
+    0x0f, 0x05,                         /* syscall */
+    0x89, 0xc7,                         /* mov %eax, %edi */
+    0xb8, 0xba, 0,    0,    0,          /* mov $186, %eax: gettid */
+    0x0f, 0x05,                         /* syscall */
+    0x89, 0xc6,                         /* mov %eax, %esi */
+    0x44, 0x89, 0xe2,                   /* mov %r12d, %edx */
+    0xb8, 0xea, 0,    0,    0,          /* mov $234, %eax: tgkill */
+    0x0f, 0x05,                         /* syscall; if nobody holds the thread now, it goes on: */
+    0xb8, 0x0e, 0,    0,    0,          /* mov $14, %eax: rt_sigprocmask */
+    0xbf, 0x02, 0,    0,    0,          /* mov $2, %edi: SIG_SETMASK */
+    0x4c, 0x89, 0xf6,                   /* mov %r14, %rsi */
+    0x31, 0xd2,                         /* xor %edx, %edx */
+    0x41, 0xba, 0x08, 0,    0,    0,    /* mov $8, %r10d */
+    0x0f, 0x05,                         /* syscall */
+    0x49, 0x8d, 0x66, 0x08,             /* lea 8(%r14), %rsp */
+    0x41, 0x5f, 0x41, 0x5e, 0x41, 0x5d, /* pop %r15, %r14, %r13 */
+    0x41, 0x5c, 0x41, 0x5b, 0x41, 0x5a, /* pop %r12, %r11, %r10 */
+    0x41, 0x59, 0x41, 0x58, 0x5f, 0x5e, /* pop %r9, %r8, %rdi, %rsi */
+    0x5d, 0x5b, 0x5a, 0x59, 0x58,       /* pop %rbp, %rbx, %rdx, %rcx, %rax */
+    0x9d,                               /* popf */
+    0xc2, 0x80, 0};                     /* ret $128: over the red zone */
+enum { ARCH_CAVE_DONE = 33, ARCH_RED_ZONE = 128, ARCH_BLOCK_BYTES = 18 * 8 };
 
-/* call *rax; rbx = rax; tgkill(getpid(), gettid(), SIGURG); rsp = r14; rt_sigreturn() */
+/* Calls on memory of ours: rax is called on our stack, and its result is in rbx.  Behind the code
+ * lies what brings the thread back, all of it, should nobody hold it when the call has returned:
+ * from 0x100 on the registers and ip, at 0x180 where errno is and what it was, at 0x190 flags, sp
+ * and mask, at 0x200 the XSAVE image.  Protection keys are no part of that (bit 9). */
 static const unsigned char arch_stub[] = {
-    0xff, 0xd0, 0x48, 0x89, 0xc3, 0xb8, 0x27, 0,    0,  0, 0x0f, 0x05, 0x89, 0xc7, 0xb8, 0xba,
-    0,    0,    0,    0x0f, 0x05, 0x89, 0xc6, 0xba, 23, 0, 0,    0,    0xb8, 0xea, 0,    0,
-    0,    0x0f, 0x05, 0x4c, 0x89, 0xf4, 0xb8, 0x0f, 0,  0, 0,    0x0f, 0x05, 0xcc};
-enum { ARCH_STUB_DONE = 35 }; /* where the thread stands when the call has returned */
+    0xff, 0xd0,                               /* call *%rax */
+    0x48, 0x89, 0xc3,                         /* mov %rax, %rbx */
+    0xb8, 0x27, 0,    0,    0,                /* mov $39, %eax: getpid */
+    0x0f, 0x05,                               /* syscall */
+    0x89, 0xc7,                               /* mov %eax, %edi */
+    0xb8, 0xba, 0,    0,    0,                /* mov $186, %eax: gettid */
+    0x0f, 0x05,                               /* syscall */
+    0x89, 0xc6,                               /* mov %eax, %esi */
+    0x44, 0x89, 0xe2,                         /* mov %r12d, %edx */
+    0xb8, 0xea, 0,    0,    0,                /* mov $234, %eax: tgkill */
+    0x0f, 0x05,                               /* syscall */
+    0xb8, 0xff, 0xfd, 0xff, 0xff,             /* mov $0xfffffdff, %eax */
+    0xba, 0xff, 0xff, 0xff, 0xff,             /* mov $0xffffffff, %edx */
+    0x48, 0x0f, 0xae, 0x2d, 0xcd, 0x01, 0, 0, /* xrstor64 0x200 */
+    0x48, 0x8b, 0x0d, 0x46, 0x01, 0,    0,    /* mov 0x180, %rcx */
+    0xe3, 0x08,                               /* jrcxz over the next two */
+    0x8b, 0x05, 0x46, 0x01, 0,    0,          /* mov 0x188, %eax */
+    0x89, 0x01,                               /* mov %eax, (%rcx) */
+    0x48, 0x8d, 0x25, 0x45, 0x01, 0,    0,    /* lea 0x190, %rsp */
+    0x9d,                                     /* popf */
+    0x48, 0x8b, 0x25, 0x45, 0x01, 0,    0,    /* mov 0x198, %rsp */
+    0xb8, 0x0e, 0,    0,    0,                /* mov $14, %eax: rt_sigprocmask */
+    0xbf, 0x02, 0,    0,    0,                /* mov $2, %edi: SIG_SETMASK */
+    0x48, 0x8d, 0x35, 0x3c, 0x01, 0,    0,    /* lea 0x1a0, %rsi */
+    0xba, 0,    0,    0,    0,                /* mov $0, %edx */
+    0x41, 0xba, 0x08, 0,    0,    0,          /* mov $8, %r10d */
+    0x0f, 0x05,                               /* syscall */
+    0x4c, 0x8b, 0x3d, 0x88, 0,    0,    0,    /* mov 0x100, %r15 */
+    0x4c, 0x8b, 0x35, 0x89, 0,    0,    0,    /* mov 0x108, %r14 */
+    0x4c, 0x8b, 0x2d, 0x8a, 0,    0,    0,    /* mov 0x110, %r13 */
+    0x4c, 0x8b, 0x25, 0x8b, 0,    0,    0,    /* mov 0x118, %r12 */
+    0x4c, 0x8b, 0x1d, 0x8c, 0,    0,    0,    /* mov 0x120, %r11 */
+    0x4c, 0x8b, 0x15, 0x8d, 0,    0,    0,    /* mov 0x128, %r10 */
+    0x4c, 0x8b, 0x0d, 0x8e, 0,    0,    0,    /* mov 0x130, %r9 */
+    0x4c, 0x8b, 0x05, 0x8f, 0,    0,    0,    /* mov 0x138, %r8 */
+    0x48, 0x8b, 0x3d, 0x90, 0,    0,    0,    /* mov 0x140, %rdi */
+    0x48, 0x8b, 0x35, 0x91, 0,    0,    0,    /* mov 0x148, %rsi */
+    0x48, 0x8b, 0x2d, 0x92, 0,    0,    0,    /* mov 0x150, %rbp */
+    0x48, 0x8b, 0x1d, 0x93, 0,    0,    0,    /* mov 0x158, %rbx */
+    0x48, 0x8b, 0x15, 0x94, 0,    0,    0,    /* mov 0x160, %rdx */
+    0x48, 0x8b, 0x0d, 0x95, 0,    0,    0,    /* mov 0x168, %rcx */
+    0x48, 0x8b, 0x05, 0x96, 0,    0,    0,    /* mov 0x170, %rax */
+    0xff, 0x25, 0x98, 0,    0,    0};         /* jmp *0x178 */
+enum { ARCH_STUB_DONE = 33, ARCH_STUB_ERRNO = 0x180 };
 
 /* A function of ours in the stub's page, which leaves errno alone: system call rdi with (rsi, rdx),
  * gives its result or a negative errno. */
 static const unsigned char arch_system[] = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7,
                                             0x48, 0x89, 0xd6, 0x0f, 0x05, 0xc3};
+enum { ARCH_STUB_SYSTEM = 0xe0 };
 
 static inline uint64_t arch_ip(const arch_registers *r)
 {
@@ -94,12 +166,12 @@ static inline int64_t arch_interrupted(const arch_registers *r)
 static inline void arch_rewind(arch_registers *r)
 {
     r->rax = r->orig_rax;
-    r->rip -= sizeof arch_syscall_code;
+    r->rip -= 2; /* the syscall instruction */
     r->orig_rax = (uint64_t)-1;
 }
 
 /* What the kernel would do on the way out of the stop: -ERESTARTSYS, NOINTR, NOHAND, RESTARTBLOCK.
- * For the frame that serves when we are dead and no kernel does it. */
+ * For the way back that serves when we are dead and no kernel does it. */
 static inline void arch_restart(arch_registers *r)
 {
     if ((int64_t)r->orig_rax < 0)
@@ -111,10 +183,59 @@ static inline void arch_restart(arch_registers *r)
         arch_rewind(r);
 }
 
-static inline void arch_set_syscall(arch_registers *r, uint64_t gadget, uint64_t number,
-                                    const uint64_t a[6])
+/* Where the thread's block goes: on its own stack, below what it may use of it. */
+static inline uint64_t arch_block_at(const arch_registers *r)
 {
-    r->rip = gadget;
+    return r->rsp - ARCH_RED_ZONE - ARCH_BLOCK_BYTES;
+}
+
+static inline void arch_general(const arch_registers *r, uint64_t ret[15])
+{
+    const uint64_t words[15] = {r->r15, r->r14, r->r13, r->r12, r->r11, r->r10, r->r9, r->r8,
+                                r->rdi, r->rsi, r->rbp, r->rbx, r->rdx, r->rcx, r->rax};
+    memcpy(ret, words, sizeof words);
+}
+
+/* What brings the thread back from the cave by itself.  A system call leaves vector state alone. */
+static inline size_t arch_block(unsigned char out[ARCH_BLOCK_BYTES], const arch_registers *r,
+                                unsigned char *const sets[ARCH_SETS], const size_t sizes[ARCH_SETS],
+                                uint64_t mask)
+{
+    uint64_t words[18] = {[0] = mask, [16] = r->eflags & ~UINT64_C(0x100), [17] = r->rip};
+    (void)sets;
+    (void)sizes;
+    arch_general(r, words + 1);
+    memcpy(out, words, sizeof words);
+    return sizeof words;
+}
+
+/* The stub, its data and arch_system; `errno` is filled in later.  Gives the bytes, 0: no room. */
+static inline size_t arch_stub_make(unsigned char *out, size_t room, const arch_registers *r,
+                                    unsigned char *const sets[ARCH_SETS],
+                                    const size_t sizes[ARCH_SETS], uint64_t mask)
+{
+    enum { GENERAL_AT = 0x100, FLAGS_AT = 0x190, SETS_AT = 0x200 };
+    uint64_t general[16];
+    const uint64_t others[3] = {r->eflags & ~UINT64_C(0x100), r->rsp, mask};
+    if (SETS_AT + sizes[0] > room)
+        return 0;
+    memset(out, 0, SETS_AT);
+    memcpy(out, arch_stub, sizeof arch_stub);
+    memcpy(out + ARCH_STUB_SYSTEM, arch_system, sizeof arch_system);
+    arch_general(r, general);
+    general[15] = r->rip;
+    memcpy(out + GENERAL_AT, general, sizeof general);
+    memcpy(out + FLAGS_AT, others, sizeof others);
+    memcpy(out + SETS_AT, sets[0], sizes[0]);
+    return SETS_AT + sizes[0];
+}
+
+/* A system call from the cave.  `sign`: the signal that says it is done. */
+static inline void arch_set_first(arch_registers *r, uint64_t cave, uint64_t block, int sign,
+                                  uint64_t number, const uint64_t a[6])
+{
+    r->rip = cave;
+    r->rsp = block;
     r->rax = number;
     r->orig_rax = (uint64_t)-1; /* or the kernel would restart the thread's own call */
     r->rdi = a[0];
@@ -123,16 +244,13 @@ static inline void arch_set_syscall(arch_registers *r, uint64_t gadget, uint64_t
     r->r10 = a[3];
     r->r8 = a[4];
     r->r9 = a[5];
+    r->r12 = (uint64_t)sign;
+    r->r14 = block;
     r->eflags &= ~UINT64_C(0x500); /* direction, trap */
 }
 
-static inline uint64_t arch_syscall_result(const arch_registers *r)
-{
-    return r->rax;
-}
-
-static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, uint64_t function,
-                                 const uint64_t a[4], uint64_t frame)
+static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, int sign,
+                                 uint64_t function, const uint64_t a[4])
 {
     r->rip = stub;
     r->rsp = sp & ~UINT64_C(15);
@@ -141,52 +259,15 @@ static inline void arch_set_call(arch_registers *r, uint64_t stub, uint64_t sp, 
     r->rsi = a[1];
     r->rdx = a[2];
     r->rcx = a[3];
-    r->r14 = frame;
+    r->r12 = (uint64_t)sign;
     r->orig_rax = (uint64_t)-1;
     r->eflags &= ~UINT64_C(0x500);
 }
 
-static inline uint64_t arch_call_result(const arch_registers *r)
+/* What a call from the cave or the stub gave. */
+static inline uint64_t arch_result(const arch_registers *r)
 {
     return r->rbx;
-}
-
-/* The signal frame that rt_sigreturn takes the thread's whole state from: struct ucontext of the
- * kernel (flags, link, stack, 256 bytes of sigcontext, mask), then the XSAVE image with its magic
- * words (asm/sigcontext.h).  `at`: where the bytes will be.  Gives their number, 0: no room. */
-static inline size_t arch_frame(unsigned char *out, size_t room, uint64_t at,
-                                const arch_registers *r, unsigned char *const sets[ARCH_SETS],
-                                const size_t sizes[ARCH_SETS], uint64_t mask)
-{
-    enum { XSTATE_AT = 0x400, SOFTWARE_AT = 464, XSTATE_BV_AT = 512 };
-    const uint32_t magic1 = 0x46505853, magic2 = 0x46505845;
-    uint64_t words[48] = {[0] = 1 | 2 | 4}; /* UC_FP_XSTATE | UC_SIGCONTEXT_SS | UC_STRICT_... */
-    const uint64_t general[] = {r->r8,  r->r9,  r->r10, r->r11, r->r12, r->r13,
-                                r->r14, r->r15, r->rdi, r->rsi, r->rbp, r->rbx,
-                                r->rdx, r->rax, r->rcx, r->rsp, r->rip, r->eflags};
-    size_t size = sizes[0];
-    if (XSTATE_AT + size + sizeof magic2 > room)
-        return 0;
-    memset(out, 0, XSTATE_AT + size + sizeof magic2);
-    memcpy(words + 5, general, sizeof general);
-    words[5 + 18] = (r->cs & 0xffff) | (r->ss & 0xffff) << 48;
-    words[5 + 23] = size ? at + XSTATE_AT : 0;
-    words[5 + 32] = mask;
-    memcpy(out, words, sizeof words);
-    if (size > XSTATE_BV_AT) {
-        uint32_t extended = (uint32_t)size + 4, plain = (uint32_t)size;
-        unsigned char *software = out + XSTATE_AT + SOFTWARE_AT;
-        memcpy(out + XSTATE_AT, sets[0], size);
-        uint64_t features;
-        memcpy(&features, sets[0] + SOFTWARE_AT, sizeof features); /* ptrace leaves XCR0 here */
-        memset(software, 0, 48);
-        memcpy(software, &magic1, 4);
-        memcpy(software + 4, &extended, 4);
-        memcpy(software + 8, &features, 8);
-        memcpy(software + 16, &plain, 4);
-        memcpy(out + XSTATE_AT + size, &magic2, 4);
-    }
-    return XSTATE_AT + size + sizeof magic2;
 }
 
 #endif

@@ -126,6 +126,8 @@ int check_target(struct target *t)
     if (tracer)
         return err_set(-EBUSY, "process %d is already traced by %d (%s); end that one first",
                        t->pid, tracer, comm);
+    if (target_status(t->pid, 0, "SigCgt", value, sizeof value))
+        t->caught = strtoull(value, NULL, 16);
     return check_class(t);
 }
 

@@ -32,6 +32,7 @@ static const struct {
     int number;
 } needed[] = {{"mmap", SYS_mmap},
               {"mprotect", SYS_mprotect},
+              {"munmap", SYS_munmap},
               {"madvise", SYS_madvise},
               {"memfd_create", SYS_memfd_create},
               {"clone", SYS_clone},
@@ -60,6 +61,10 @@ static const struct {
               {"recvmsg", SYS_recvmsg},
               {"sendto", SYS_sendto},
               {"getsockname", SYS_getsockname},
+              {"getpid", SYS_getpid},
+              {"gettid", SYS_gettid},
+              {"rt_sigprocmask", SYS_rt_sigprocmask},
+              {"rt_sigreturn", SYS_rt_sigreturn},
               {"tgkill", SYS_tgkill},
 #ifdef SYS_mkdir
               {"mkdir", SYS_mkdir},

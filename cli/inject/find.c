@@ -12,8 +12,8 @@
 #include "cli/inject/target.h"
 
 #define ALLOCATOR_TEXT_MAX (UINT64_C(16) << 20) /* more code than this is no mere allocator */
-#define GADGET_CHUNK 65536
-#define START_TRIES 50 /* times 10 ms for a program that is just being loaded */
+#define PAGE_BYTES 4096u /* or a multiple: no more than this is left over behind code */
+#define START_TRIES 50   /* times 10 ms for a program that is just being loaded */
 
 /* What malloc.o of libc exports: its range lies between the neighbours of these. */
 static const char *const malloc_names[] = {"malloc",
@@ -182,31 +182,6 @@ static int avoid_in_libc(struct target *t, const struct stack_module *libc)
     return rc;
 }
 
-static int find_gadget(struct target *t, const struct stack_module *libc)
-{
-    unsigned char *chunk = malloc(GADGET_CHUNK);
-    const size_t length = sizeof arch_syscall_code;
-    for (uint32_t i = 0; chunk && i < libc->n_text && !t->gadget; i++) {
-        uint64_t at = libc->text[i].start;
-        while (at < libc->text[i].end && !t->gadget) {
-            size_t n =
-                libc->text[i].end - at < GADGET_CHUNK ? libc->text[i].end - at : GADGET_CHUNK;
-            n = stack_read_some(t->view, at, chunk, n);
-            unsigned char *found = n ? memmem(chunk, n, arch_syscall_code, length) : NULL;
-            while (found && (at + (uint64_t)(found - chunk)) % ARCH_CODE_ALIGN)
-                found = memmem(found + 1, n - (size_t)(found + 1 - chunk), arch_syscall_code,
-                               length);
-            if (found)
-                t->gadget = at + (uint64_t)(found - chunk);
-            if (n < length)
-                break;
-            at += n - length + 1;
-        }
-    }
-    free(chunk);
-    return t->gadget ? 0 : err_set(-ENOEXEC, "no system call instruction in %s", libc->path);
-}
-
 /* ---- other modules: allocators that stand in for libc's, and a core that is there ---- */
 
 struct search {
@@ -223,10 +198,26 @@ static int avoid_public(void *arg, const char *name, uint64_t start, uint64_t si
     return 0;
 }
 
+/* Behind the last byte of a module's code, up to the end of the page, is memory that may be run and
+ * that nobody uses.  Only of modules that are never unloaded. */
+static void look_for_caves(struct search *search, const struct stack_module *m)
+{
+    struct target *t = search->t;
+    if (m->base != t->libc.start && m->base != t->loader.start &&
+        strcmp(m->path, search->program) != 0)
+        return;
+    for (uint32_t i = 0; i < m->n_text && t->n_caves < CAVES_MAX; i++) {
+        uint64_t at = (m->text[i].end + 15) & ~UINT64_C(15);
+        if (at % PAGE_BYTES != 0 && PAGE_BYTES - at % PAGE_BYTES >= sizeof arch_cave)
+            t->caves[t->n_caves++] = at;
+    }
+}
+
 static int look_at_module(void *arg, const struct stack_module *m)
 {
     struct search *search = arg;
     struct target *t = search->t;
+    look_for_caves(search, m);
     uint64_t version = stack_symbol_address(t->view, m, "probing_version"), size = 0;
     if (version) {
         t->present_start = stack_symbol_address(t->view, m, "probing_start");
@@ -279,7 +270,8 @@ static int refuse_without_libc(struct target *t)
 {
     if (stack_modules(t->view, any_module, NULL) == 0)
         return err_set(-ESRCH, "process %d is ending: nothing is mapped in it any more", t->pid);
-    if (stack_module_named(t->view, "ld-musl") || stack_module_named(t->view, "libc.musl"))
+    if (stack_module_named(t->view, "ld-musl") || stack_module_named(t->view, "libc.musl") ||
+        stack_module_named(t->view, "libc.so")) /* musl's own name for both; glibc's is libc.so.6 */
         return err_set(-ENOEXEC,
                        "process %d runs on musl; probing needs glibc: use an image with glibc",
                        t->pid);
@@ -338,8 +330,6 @@ int find_places(struct target *t)
     }
     if (rc == 0)
         rc = find_dlopen(t, libc);
-    if (rc == 0)
-        rc = find_gadget(t, libc);
     if (rc == 0)
         rc = avoid_in_libc(t, libc);
     return rc < 0 ? rc : look_at_modules(t);

@@ -4,10 +4,14 @@
  * Signals of ours are blocked while a thread of the target is changed, so that we always undo, and
  * the work is done in a process of its own, which survives the command.
  *
+ * That process may be killed too, at any moment: the thread only ever stands where it stood, or in
+ * code of ours that puts back all that was changed and goes on there.  Its first system calls are
+ * made from the unused end of a page of code, with what brings it back on its own stack: no single
+ * steps, whose trap would end a process that nobody traces any more.  A killed command may leave a
+ * descriptor that closes on exec and a mapping of which some pages are used: no code that runs.
+ *
  * The thread is stopped twice: to make memory and a memfd, and to load what was written into that
- * file meanwhile.  Should the worker be killed between the two (kill -9 of it, not of the command),
- * a descriptor that closes on exec and a mapping of which three pages are used stay: no code, and
- * nothing that changes what the process does.
+ * file meanwhile.
  */
 #include "cli/inject/inject.h"
 
@@ -70,19 +74,7 @@ static int make_scratch(struct target *t)
     if (rc < 0)
         return rc;
     t->stub = at;
-    unsigned char code_bytes[STUB_SYSTEM + sizeof arch_system] = {0};
-    memcpy(code_bytes, arch_stub, sizeof arch_stub);
-    memcpy(code_bytes + STUB_SYSTEM, arch_system, sizeof arch_system);
-    return tracee_write(t, t->stub, code_bytes, sizeof code_bytes);
-}
-
-/* The state to which the thread returns by itself if we are dead by then; for each stop anew. */
-static int make_frame(struct target *t)
-{
-    static unsigned char frame[FRAME_BYTES];
-    size_t size = tracee_frame(t, frame, sizeof frame, t->scratch + SCRATCH_FRAME);
-    return size ? tracee_write(t, t->scratch + SCRATCH_FRAME, frame, size)
-                : err_set(-EIO, "this machine has more vector registers than expected");
+    return 0;
 }
 
 /* The thread may stand between a failed call and its look at errno. */
@@ -92,16 +84,18 @@ static int keep_errno(struct target *t)
     int rc = tracee_call(t, t->errno_location, (uint64_t[4]){0}, &at);
     if (rc == 0)
         rc = stack_read(t->view, at, &t->errno_kept, sizeof t->errno_kept);
-    if (rc == 0)
-        t->errno_at = at;
-    return rc;
+    if (rc < 0)
+        return rc;
+    const uint64_t words[2] = {at, (uint32_t)t->errno_kept};
+    t->errno_at = at;
+    return tracee_write(t, t->stub + ARCH_STUB_ERRNO, words, sizeof words);
 }
 
 /* A system call by our own code there: *ret is its result or a negative errno. */
 static int call_system(struct target *t, uint64_t number, uint64_t a, uint64_t b, int *ret)
 {
     uint64_t value;
-    int rc = tracee_call(t, t->stub + STUB_SYSTEM, (uint64_t[4]){number, a, b}, &value);
+    int rc = tracee_call(t, t->stub + ARCH_STUB_SYSTEM, (uint64_t[4]){number, a, b}, &value);
     if (rc == 0)
         *ret = (int32_t)value;
     return rc;
@@ -126,7 +120,8 @@ static void undo(struct target *t)
     bool ready = t->seized && t->stopped && t->saved;
     if (!ready && !t->left_alone && (t->scratch || t->fd != -1)) {
         tracee_release(t);
-        ready = tracee_find_any(t) == 0 && tracee_save(t) == 0 && t->scratch && make_frame(t) == 0;
+        ready =
+            tracee_find_any(t) == 0 && tracee_save(t) == 0 && t->stub && tracee_make_stub(t) == 0;
     }
     if (ready && !t->left_alone) {
         if (t->fd != -1 && fd_is_ours(t))
@@ -305,7 +300,7 @@ static int take_thread(struct target *t)
     int rc = tracee_save(t);
     if (rc == 0 && !t->scratch)
         rc = make_scratch(t);
-    return rc < 0 ? rc : make_frame(t);
+    return rc < 0 ? rc : tracee_make_stub(t);
 }
 
 /* With the library's bytes in a file that the target can open; the thread runs meanwhile. */

@@ -24,16 +24,15 @@
 #define AVOID_MAX 128
 #define PENDING_MAX 64
 
-/* Our memory in the target, one mapping: a path, the signal frame, settings, a page with the stub,
- * which is not writable and so guards the stack that grows down from the end. */
-#define SCRATCH_FRAME 0x1000u
-#define FRAME_BYTES 0xb000u /* vector state and a KiB */
-#define SCRATCH_SETTINGS 0xc000u
+/* Our memory in the target, one mapping: a path, settings, the stub with what brings the thread
+ * back, which is not writable and so guards the stack that grows down from the end. */
+#define SCRATCH_SETTINGS 0x1000u
 #define SETTINGS_MAX_BYTES 65536
-#define SCRATCH_STUB 0x1d000u
-#define STUB_BYTES 0x1000u
-#define STUB_SYSTEM 0x80u      /* in that page: a function that makes a system call */
-#define SCRATCH_BYTES 0x60000u /* 264 KiB of stack */
+#define SCRATCH_STUB 0x12000u
+#define STUB_BYTES 0x9000u     /* code and vector state */
+#define SCRATCH_BYTES 0x60000u /* 276 KiB of stack */
+
+#define CAVES_MAX 4
 
 /* Code in which a thread must not be used. */
 struct avoid {
@@ -58,7 +57,9 @@ struct target {
     /* find.c */
     uint64_t libc_base;
     struct stack_range libc, loader; /* whole modules */
-    uint64_t dlopen, dlerror, gadget;
+    uint64_t dlopen, dlerror;
+    uint64_t caves[CAVES_MAX]; /* unused ends of pages of code, with room for arch_cave */
+    uint32_t n_caves;
     uint64_t errno_location;
     bool one_libc;   /* glibc from 2.34 on holds what libdl and libpthread did */
     bool old_dlopen; /* __libc_dlopen_mode() of glibc before 2.34 without libdl */
@@ -75,7 +76,10 @@ struct target {
     int mem;                  /* /proc/PID/mem */
     arch_registers registers; /* as they were at the last stop */
     bool saved;
-    uint64_t mask;
+    uint64_t mask, caught; /* signals: blocked in the thread; with a handler in the process */
+    int sign;              /* the signal by which our code there says that it is done */
+    uint64_t cave, block;  /* 0: not written yet */
+    bool masked, vectors_changed;
     unsigned char *sets[ARCH_SETS]; /* ARCH_SET_BYTES each */
     size_t set_sizes[ARCH_SETS];
     int pending[PENDING_MAX]; /* signals that came meanwhile, to be sent again */
@@ -122,14 +126,13 @@ int tracee_stop(struct target *t, uint64_t timeout_ns);
 void tracee_release(struct target *t); /* put everything back and detach */
 int tracee_save(struct target *t);
 int tracee_write(struct target *t, uint64_t address, const void *data, size_t size);
-/* One instruction, stepped over: if we are killed in it, so is the target.  For the mapping only;
- * tracee_call() of the function at STUB_SYSTEM does the rest. */
+/* A system call on nothing but the thread's own stack; tracee_call() needs memory of ours. */
 int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint64_t *ret);
+int tracee_make_stub(struct target *t);
 int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64_t *ret);
 int tracee_find(struct target *t);       /* choose a thread and stop it at a safe place */
 int tracee_find_again(struct target *t); /* the same thread, or another */
 int tracee_find_any(struct target *t);   /* at any place: for system calls of ours only */
 bool interrupted(void);                  /* Ctrl-C and its like wait to be taken */
-size_t tracee_frame(struct target *t, unsigned char *out, size_t room, uint64_t at);
 
 #endif

@@ -19,7 +19,6 @@
 #define WARM_BYTES 65536          /* of the stack, copied at the first stop */
 #define SLICE_NS (20 * NS_PER_MS) /* for one thread of several, before the next is tried */
 #define STOP_NS (2 * NS_PER_S)    /* for a thread to stop; one in D state may take longer */
-#define STEP_NS (2 * NS_PER_S)    /* for one remote system call */
 
 #define SPINS 30 /* of 0.5 us: about what a switch to another thread and back costs */
 
@@ -82,6 +81,53 @@ static int set_registers(struct target *t, const arch_registers *r)
     return ptrace(PTRACE_SETREGSET, t->tid, NT_PRSTATUS, &v) == -1 ? gone(t) : 0;
 }
 
+/* ---- the interrupted system call ---- */
+
+/* Calls that the kernel ends with EINTR for a mere stop, and that may be made again: nothing was
+ * done yet when they give EINTR.  Not connect and not close. */
+static bool may_be_made_again(int64_t number)
+{
+    static const int64_t numbers[] = {
+#ifdef SYS_epoll_wait
+        SYS_epoll_wait,
+        SYS_poll,
+        SYS_select,
+#endif
+        SYS_epoll_pwait,
+        441 /* epoll_pwait2 */,
+        SYS_semop,
+        SYS_semtimedop,
+        SYS_rt_sigtimedwait,
+        SYS_io_getevents,
+        SYS_io_pgetevents,
+        426 /* io_uring_enter */,
+        SYS_read,
+        SYS_readv,
+        SYS_recvfrom,
+        SYS_recvmsg,
+        SYS_recvmmsg,
+        SYS_sendto,
+        SYS_sendmsg,
+        SYS_accept,
+        SYS_accept4,
+        SYS_ppoll,
+        SYS_pselect6,
+        SYS_futex};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i] == number)
+            return true;
+    }
+    return false;
+}
+
+static bool to_be_made_again(const arch_registers *r)
+{
+    int64_t number = arch_interrupted(r);
+    return number >= 0 && may_be_made_again(number);
+}
+
+/* ---- stopping ---- */
+
 /* The kernel says EPERM also of a thread that ends, and of one that somebody else traces. */
 static int why_not_seized(const struct target *t, pid_t tid, int code)
 {
@@ -127,47 +173,15 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
     rc = get_registers(t, &t->registers);
     if (rc == 0)
         arch_after_stop(t->pid, t->tid, &t->registers);
+    if (rc == 0 && to_be_made_again(&t->registers)) { /* now: we may be dead before the end */
+        arch_registers r = t->registers;
+        arch_rewind(&r);
+        rc = set_registers(t, &r);
+    }
     return rc;
 }
 
-/* ---- the interrupted system call ---- */
-
-/* Calls that the kernel ends with EINTR for a mere stop, and that may be made again: nothing was
- * done yet when they give EINTR.  Not connect and not close. */
-static bool may_be_made_again(int64_t number)
-{
-    static const int64_t numbers[] = {
-#ifdef SYS_epoll_wait
-        SYS_epoll_wait,
-        SYS_poll,
-        SYS_select,
-#endif
-        SYS_epoll_pwait,
-        441 /* epoll_pwait2 */,
-        SYS_semop,
-        SYS_semtimedop,
-        SYS_rt_sigtimedwait,
-        SYS_io_getevents,
-        SYS_io_pgetevents,
-        426 /* io_uring_enter */,
-        SYS_read,
-        SYS_readv,
-        SYS_recvfrom,
-        SYS_recvmsg,
-        SYS_recvmmsg,
-        SYS_sendto,
-        SYS_sendmsg,
-        SYS_accept,
-        SYS_accept4,
-        SYS_ppoll,
-        SYS_pselect6,
-        SYS_futex};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        if (numbers[i] == number)
-            return true;
-    }
-    return false;
-}
+/* ---- going on ---- */
 
 /* A signal that waits for the thread is a reason for EINTR that is not ours. */
 static bool signal_waits(const struct target *t)
@@ -186,8 +200,7 @@ static bool signal_waits(const struct target *t)
 static arch_registers registers_to_go_on(const struct target *t)
 {
     arch_registers r = t->registers;
-    int64_t number = arch_interrupted(&r);
-    if (number >= 0 && may_be_made_again(number) && !signal_waits(t))
+    if (to_be_made_again(&r) && !signal_waits(t))
         arch_rewind(&r);
     return r;
 }
@@ -198,24 +211,33 @@ static void count_stop(struct target *t)
     t->result->stopped_ns += clock_monotonic() - t->stopped_at;
 }
 
-static void restore(struct target *t)
+static void restore_vectors(struct target *t)
 {
-    arch_registers r = registers_to_go_on(t);
-    if (t->saved)
-        arch_go_on(&r);
-    (void)set_registers(t, &r);
-    if (!t->saved)
-        return;
     for (int i = 0; i < ARCH_SETS; i++) {
         struct iovec v = {t->sets[i], t->set_sizes[i]};
         if (t->set_sizes[i])
             (void)ptrace(PTRACE_SETREGSET, t->tid, (void *)(intptr_t)arch_sets[i], &v);
     }
-    (void)ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof t->mask, &t->mask);
+    t->vectors_changed = false;
+}
+
+/* The general registers last: should we be killed before, the code in which the thread stands puts
+ * all of this back too. */
+static void restore(struct target *t)
+{
+    arch_registers r = registers_to_go_on(t);
+    if (t->saved)
+        arch_go_on(&r);
+    if (t->vectors_changed)
+        restore_vectors(t);
+    if (t->masked)
+        (void)ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof t->mask, &t->mask);
+    (void)set_registers(t, &r);
     for (uint32_t i = 0; i < t->n_pending; i++)
         (void)syscall(SYS_tgkill, t->pid, t->tid, t->pending[i]);
     t->n_pending = 0;
-    t->saved = false;
+    t->saved = t->masked = false;
+    t->block = 0;
 }
 
 void tracee_release(struct target *t)
@@ -236,11 +258,19 @@ void tracee_release(struct target *t)
 
 /* ---- using the thread ---- */
 
+/* One that nobody misses if we are dead when it comes: ignored unless the program has a handler. */
+static int choose_sign(const struct target *t)
+{
+    static const int numbers[] = {SIGURG, SIGWINCH, SIGCONT, SIGCHLD};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (!((t->caught | t->mask) >> (numbers[i] - 1) & 1))
+            return numbers[i];
+    }
+    return SIGURG;
+}
+
 int tracee_save(struct target *t)
 {
-    static const int synchronous[] = {SIGTRAP, SIGSEGV, SIGBUS,  SIGILL,
-                                      SIGFPE,  SIGSYS,  SIGABRT, SIGURG /* the stub's */};
-    uint64_t all = UINT64_MAX;
     for (int i = 0; i < ARCH_SETS; i++) {
         struct iovec v = {t->sets[i], ARCH_SET_BYTES};
         t->set_sizes[i] = 0;
@@ -252,18 +282,23 @@ int tracee_save(struct target *t)
     }
     if (ptrace(PTRACE_GETSIGMASK, t->tid, (void *)sizeof t->mask, &t->mask) == -1)
         return gone(t);
-    for (size_t i = 0; i < sizeof synchronous / sizeof synchronous[0]; i++)
-        all &= ~(UINT64_C(1) << (synchronous[i] - 1));
+    t->sign = choose_sign(t);
     t->saved = true;
     t->n_pending = 0;
-    return ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof all, &all) == -1 ? gone(t) : 0;
+    return 0;
 }
 
-size_t tracee_frame(struct target *t, unsigned char *out, size_t room, uint64_t at)
+/* While the thread is ours only what its code itself raises reaches it, and our sign. */
+static int block_signals(struct target *t)
 {
-    arch_registers r = registers_to_go_on(t);
-    arch_restart(&r);
-    return arch_frame(out, room, at, &r, t->sets, t->set_sizes, t->mask);
+    static const int open[] = {SIGTRAP, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGSYS, SIGABRT};
+    uint64_t set = ~(UINT64_C(1) << (t->sign - 1));
+    if (t->masked)
+        return 0;
+    for (size_t i = 0; i < sizeof open / sizeof open[0]; i++)
+        set &= ~(UINT64_C(1) << (open[i] - 1));
+    t->masked = true;
+    return ptrace(PTRACE_SETSIGMASK, t->tid, (void *)sizeof set, &set) == -1 ? gone(t) : 0;
 }
 
 /* /proc/PID/mem writes to pages without write permission too; POKEDATA where it is refused. */
@@ -285,92 +320,128 @@ int tracee_write(struct target *t, uint64_t address, const void *data, size_t si
     return 0;
 }
 
-static void keep_pending(struct target *t, int number)
+/* The thread stands in a signal it should get.  true: it is the sign that our code is done. */
+static bool is_done(struct target *t, int status, uint64_t done_at, arch_registers *ret)
 {
-    if (t->n_pending < PENDING_MAX)
-        t->pending[t->n_pending++] = number;
+    return status >> 16 == 0 && WSTOPSIG(status) == t->sign && get_registers(t, ret) == 0 &&
+           arch_ip(ret) == done_at;
 }
 
-int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint64_t *ret)
+/* The call hangs: leave the thread in it.  When it returns, our code there puts the thread back. */
+static int leave_alone(struct target *t, uint64_t done_at, arch_registers *ret, int *ret_status)
 {
-    arch_registers r = t->registers;
-    int status;
-    arch_set_syscall(&r, t->gadget, number, a);
-    int rc = set_registers(t, &r);
-    while (rc == 0) {
-        if (ptrace(PTRACE_SINGLESTEP, t->tid, NULL, NULL) == -1)
-            return gone(t);
-        rc = wait_stop(t, STEP_NS, &status);
-        if (rc == -ETIMEDOUT)
-            return err_set(rc, "a system call in process %d does not return", t->pid);
-        if (rc < 0 || (WSTOPSIG(status) == SIGTRAP && status >> 16 == 0))
-            break;
-        if (status >> 16 != PTRACE_EVENT_STOP)
-            keep_pending(t, WSTOPSIG(status));
-    }
-    if (rc == 0)
-        rc = get_registers(t, &r);
-    if (rc == 0)
-        *ret = arch_syscall_result(&r);
-    return rc;
-}
-
-/* The thread stands in a signal it should get.  true: it is the stub's sign that a call is over. */
-static bool call_is_over(struct target *t, int status, arch_registers *ret)
-{
-    return status >> 16 == 0 && WSTOPSIG(status) == SIGURG && get_registers(t, ret) == 0 &&
-           arch_ip(ret) == t->stub + ARCH_STUB_DONE;
-}
-
-/* The call hangs: leave the thread in it.  When the call returns, the stub's rt_sigreturn puts the
- * thread back by itself. */
-static int leave_alone(struct target *t, int *ret_status)
-{
-    arch_registers r;
     (void)ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL);
-    if (wait_stop(t, STOP_NS, ret_status) == 0 && call_is_over(t, *ret_status, &r))
+    if (wait_stop(t, STOP_NS, ret_status) == 0 && is_done(t, *ret_status, done_at, ret))
         return 0; /* in the last moment */
     t->left_alone = true;
     return err_set(
         -ETIMEDOUT,
-        "the loader of process %d did not return in %llu ms, another thread may hold its "
+        "a call in process %d did not return in %llu ms, another thread may hold the loader's "
         "lock; thread %d goes on by itself when it does; look with gdb or py-spy",
         t->pid, (unsigned long long)(t->timeout_ns / NS_PER_MS), t->tid);
 }
 
-int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64_t *ret)
+/* Let the thread run our code from *r on until that is done.  First the registers, then the mask:
+ * from here on, code that puts back both is what the thread runs if we are killed. */
+static int run(struct target *t, const arch_registers *r, uint64_t done_at, uint64_t *ret)
 {
-    arch_registers r = t->registers;
     uint64_t end = clock_monotonic() + t->timeout_ns;
-    int status = 0;
-    arch_set_call(&r, t->stub, t->scratch + SCRATCH_BYTES - 64, function, a,
-                  t->scratch + SCRATCH_FRAME);
-    int rc = set_registers(t, &r);
+    arch_registers now_at;
+    int status = 0, rc = set_registers(t, r);
+    if (rc == 0)
+        rc = block_signals(t);
     while (rc == 0) {
         uint64_t now = clock_monotonic();
         if (ptrace(PTRACE_CONT, t->tid, NULL, NULL) == -1)
             return gone(t);
         rc = wait_stop(t, end > now ? end - now : 1, &status);
         if (rc == -ETIMEDOUT)
-            rc = leave_alone(t, &status);
+            rc = leave_alone(t, done_at, &now_at, &status);
         if (rc < 0)
             return rc;
         int number = WSTOPSIG(status);
         if (status >> 16 == PTRACE_EVENT_STOP)
             continue;
-        if (call_is_over(t, status, &r))
+        if (is_done(t, status, done_at, &now_at))
             break;
         if (number == SIGSEGV || number == SIGBUS || number == SIGILL || number == SIGFPE ||
-            number == SIGABRT || number == SIGTRAP)
+            number == SIGABRT || number == SIGTRAP || number == SIGSYS)
             return err_set(-EFAULT,
                            "the library crashed with signal %d while starting in process "
                            "%d; the thread was put back",
                            number, t->pid);
-        keep_pending(t, number);
+        if (t->n_pending < PENDING_MAX)
+            t->pending[t->n_pending++] = number;
     }
     if (rc == 0)
-        *ret = arch_call_result(&r);
+        *ret = arch_result(&now_at);
     return rc;
+}
+
+/* The end of a page behind a module's code belongs to nobody.  It is written once, and always with
+ * the same bytes, so it does no harm if another command uses it now or we leave it so. */
+static int find_cave(struct target *t)
+{
+    unsigned char there[sizeof arch_cave];
+    for (uint32_t i = 0; i < t->n_caves && !t->cave; i++) {
+        if (stack_read(t->view, t->caves[i], there, sizeof there) == 0 &&
+            (memcmp(there, arch_cave, sizeof there) == 0 ||
+             tracee_write(t, t->caves[i], arch_cave, sizeof arch_cave) == 0))
+            t->cave = t->caves[i];
+    }
+    return t->cave ? 0
+                   : err_set(-ENOEXEC, "process %d has no place for a few instructions of ours",
+                             t->pid);
+}
+
+/* What brings the thread back from the cave, on its own stack, if that goes on far enough: not by
+ * /proc/PID/mem, which would write to a guard page too. */
+static int write_block(struct target *t)
+{
+    unsigned char block[ARCH_BLOCK_BYTES];
+    arch_registers r = registers_to_go_on(t);
+    uint64_t at = arch_block_at(&r);
+    arch_restart(&r);
+    size_t n = arch_block(block, &r, t->sets, t->set_sizes, t->mask);
+    struct iovec here = {block, n}, there = {(void *)(uintptr_t)at, n};
+    if (n == 0 || process_vm_writev(t->pid, &here, 1, &there, 1, 0) != (ssize_t)n)
+        return err_set(-EAGAIN, "thread %d of process %d has no room left on its stack", t->tid,
+                       t->pid);
+    t->block = at;
+    return 0;
+}
+
+int tracee_syscall(struct target *t, uint64_t number, const uint64_t a[6], uint64_t *ret)
+{
+    arch_registers r = t->registers;
+    int rc = t->cave ? 0 : find_cave(t);
+    if (rc == 0 && !t->block)
+        rc = write_block(t);
+    if (rc < 0)
+        return rc;
+    if (t->vectors_changed) /* the cave's way back leaves them as they are */
+        restore_vectors(t);
+    arch_set_first(&r, t->cave, t->block, t->sign, number, a);
+    return run(t, &r, t->cave + ARCH_CAVE_DONE, ret);
+}
+
+/* For each stop anew, while the thread is not in it. */
+int tracee_make_stub(struct target *t)
+{
+    static unsigned char stub[STUB_BYTES];
+    arch_registers r = registers_to_go_on(t);
+    arch_restart(&r);
+    size_t n = arch_stub_make(stub, sizeof stub, &r, t->sets, t->set_sizes, t->mask);
+    return n ? tracee_write(t, t->stub, stub, n)
+             : err_set(-EIO, "this machine has more vector registers than expected");
+}
+
+int tracee_call(struct target *t, uint64_t function, const uint64_t a[4], uint64_t *ret)
+{
+    arch_registers r = t->registers;
+    arch_set_call(&r, t->stub, t->scratch + SCRATCH_BYTES - 64, t->sign, function, a);
+    t->vectors_changed = true;
+    return run(t, &r, t->stub + ARCH_STUB_DONE, ret);
 }
 
 /* ---- choosing a thread ---- */
@@ -396,14 +467,18 @@ static int score_of(struct target *t, pid_t tid)
         return 1000; /* would not stop */
     switch (number) {
 #ifdef SYS_poll
+    case SYS_epoll_wait:
+#endif
+    case SYS_epoll_pwait:
+    case SYS_rt_sigtimedwait:
+        return tid == t->pid ? 6 : 8; /* a stop ends them: only we can make them go on */
+#ifdef SYS_poll
     case SYS_poll:
     case SYS_select:
-    case SYS_epoll_wait:
 #endif
     case SYS_read:
     case SYS_nanosleep:
     case SYS_clock_nanosleep:
-    case SYS_epoll_pwait:
     case SYS_ppoll:
     case SYS_pselect6:
     case SYS_accept:

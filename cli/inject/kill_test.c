@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/inject/kill_test.c - kill -9 of the injecting process after each single system call it makes:
+ * the target goes on with every register, its signal mask, errno and system call as they were.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* One unit, because a unit test is linked with libcore.a alone. */
+#include "cli/inject/check.c"
+#include "cli/inject/filter.c"
+#include "cli/inject/find.c"
+#include "cli/inject/inject.c"
+#include "cli/inject/library.c"
+#include "cli/inject/safe.c"
+#include "cli/inject/tracee.c"
+#include "tests/test.h"
+
+enum { PATIENT_MS = 20000 };
+
+static char folder[64] = "/tmp/probing-kill-XXXXXX";
+static char library_path[128];
+
+static const char source[] =
+    "#define _GNU_SOURCE\n#include <errno.h>\n#include <pthread.h>\n#include <signal.h>\n"
+    "#include <string.h>\n#include <unistd.h>\n"
+    "const char probing_version[] = \"1.0-test\"; static int running;\n"
+    "static void *run(void *a) { for (;;) pause(); return a; }\n"
+    /* vector registers and errno are spoiled on purpose */
+    "int probing_start(const char *settings) { pthread_t t; sigset_t all, old; int rc;\n"
+    "  volatile double spoil[8]; for (int i = 0; i < 8; i++) spoil[i] = i * 1.5;\n"
+    "  (void)settings; errno = 5; (void)close(-1); if (running) return 1;\n"
+    "  sigfillset(&all); pthread_sigmask(SIG_BLOCK, &all, &old);\n"
+    "  rc = pthread_create(&t, 0, run, 0); pthread_sigmask(SIG_SETMASK, &old, 0);\n"
+    "  running = !rc; return -rc; }\n";
+
+static bool build(void)
+{
+    char text[160], command[512];
+    (void)snprintf(text, sizeof text, "%s/core.c", folder);
+    (void)snprintf(library_path, sizeof library_path, "%s/libcore.so", folder);
+    FILE *f = fopen(text, "we");
+    if (!f || fputs(source, f) < 0 || fclose(f) != 0)
+        return false;
+    (void)snprintf(command, sizeof command, "cc -shared -fPIC -O1 -o %s %s -pthread 2>/dev/null",
+                   library_path, text);
+    return system(command) == 0;
+}
+
+/* ---- targets ---- */
+
+/* A page that the targets and the test share: rounds made, the wish that it ends, and how often a
+ * system call was interrupted. */
+struct page {
+    volatile uint64_t rounds, wish, interrupted;
+    char rest[4072];
+} page __attribute__((aligned(4096)));
+
+#ifdef __x86_64__
+uint64_t words[16]; /* what the registers hold */
+unsigned char in[240], out[240], mxcsr[4] = {0x80, 0x3f, 0, 0};
+uint64_t x87, flags; /* not static: only the assembler sees that they are used */
+
+/* Everything that a thread has, held for as long as it is not asked to end.  Which of them is not
+ * as it was, or 0. */
+static int hold_registers(void)
+{
+    uint64_t wrong;
+    __asm__ volatile(
+        "push %%rbp; push %%rbx; sub $256, %%rsp; fldpi; ldmxcsr mxcsr(%%rip)\n"
+        "lea in(%%rip), %%rax\n"
+        ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14; movdqu 16*\\n(%%rax), %%xmm\\n; .endr\n"
+        "movq words+120(%%rip), %%rax; movq %%rax, -8(%%rsp); movq %%rax, -128(%%rsp)\n"
+        ".macro each what\n"
+        "\\what words(%%rip), %%rax; \\what words+8(%%rip), %%rbx; \\what words+16(%%rip), %%rcx\n"
+        "\\what words+24(%%rip), %%rdx; \\what words+32(%%rip), %%rsi\n"
+        "\\what words+40(%%rip), %%rdi; \\what words+48(%%rip), %%rbp\n"
+        "\\what words+56(%%rip), %%r8; \\what words+64(%%rip), %%r9; \\what words+72(%%rip), "
+        "%%r10\n"
+        "\\what words+80(%%rip), %%r11; \\what words+88(%%rip), %%r12\n"
+        "\\what words+96(%%rip), %%r13; \\what words+104(%%rip), %%r14\n"
+        "\\what words+112(%%rip), %%r15\n.endm\n"
+        ".macro same a b; cmpq \\a, \\b; jne 9f; .endm\n"
+        "each movq; std\n"
+        "1: incq page(%%rip); each same; cmpq $0, page+8(%%rip); je 1b\n"
+        "movq -8(%%rsp), %%rax; same words+120(%%rip), %%rax\n"
+        "movq -128(%%rsp), %%rax; same words+120(%%rip), %%rax\n"
+        "pushfq; popq flags(%%rip); cld; xor %%eax, %%eax; jmp 8f\n"
+        "9: cld; mov $1, %%eax\n"
+        "8: lea out(%%rip), %%rcx\n"
+        ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14; movdqu %%xmm\\n, 16*\\n(%%rcx); .endr\n"
+        "fstpl x87(%%rip); stmxcsr mxcsr(%%rip); add $256, %%rsp; pop %%rbx; pop %%rbp\n"
+        : "=a"(wrong)
+        :
+        : "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0",
+          "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+          "xmm12", "xmm13", "xmm14", "st", "memory", "cc");
+    return wrong                                 ? 1
+           : memcmp(in, out, sizeof in) != 0     ? 2
+           : x87 != UINT64_C(0x400921fb54442d18) ? 3
+           : mxcsr[1] != 0x3f                    ? 4
+           : !(flags & 0x400)                    ? 5
+                                                 : 0;
+}
+#else
+static int hold_registers(void)
+{
+    while (!page.wish)
+        page.rounds++;
+    return 0;
+}
+#endif
+
+static int signals_are_open(void)
+{
+    sigset_t set, none;
+    (void)sigemptyset(&none);
+    return sigprocmask(SIG_BLOCK, NULL, &set) == 0 && memcmp(&set, &none, 8) == 0;
+}
+
+static int holder(void)
+{
+    errno = 77;
+    int wrong = hold_registers();
+    return wrong ? wrong : errno != 77 ? 6 : !signals_are_open() ? 7 : 0;
+}
+
+static int64_t in_nanosleep(void)
+{
+    return nanosleep(&(struct timespec){.tv_nsec = 3 * NS_PER_MS}, NULL);
+}
+
+static int64_t in_futex(void)
+{
+    uint32_t word = 0;
+    struct timespec t = {.tv_nsec = 3 * NS_PER_MS};
+    int64_t rc = syscall(SYS_futex, &word, 0, 0, &t, NULL, 0);
+    return rc == -1 && errno == ETIMEDOUT ? 0 : rc;
+}
+
+static int64_t (*waits_in)(void);
+
+static int waiter(void)
+{
+    while (!page.wish) {
+        errno = 0;
+        page.interrupted += waits_in() == -1 && errno == EINTR;
+        page.rounds++;
+    }
+    return signals_are_open() ? 0 : 7;
+}
+
+static pid_t begin_life(int (*body)(void))
+{
+    page.rounds = page.wish = page.interrupted = 0;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(body());
+    while (page.rounds == 0)
+        nap(NS_PER_MS / 5);
+    return pid;
+}
+
+static bool moves(void)
+{
+    uint64_t before = page.rounds;
+    for (int i = 0; i < PATIENT_MS && page.rounds < before + 2; i++)
+        nap(NS_PER_MS);
+    return page.rounds >= before + 2;
+}
+
+static bool traced(pid_t pid)
+{
+    char value[32];
+    return target_status(pid, 0, "TracerPid", value, sizeof value) && strcmp(value, "0") != 0;
+}
+
+/* ---- killing ---- */
+
+/* The call that the traced process comes from, or -1: it is not at the end of one. */
+static int64_t call_at(pid_t pid, uint64_t *number)
+{
+    struct __ptrace_syscall_info info = {0};
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, pid, (void *)sizeof info, &info) <= 0)
+        return -1;
+    if (info.op == PTRACE_SYSCALL_INFO_ENTRY)
+        *number = info.entry.nr;
+    return info.op == PTRACE_SYSCALL_INFO_EXIT ? (int64_t)*number : -1;
+}
+
+static void injector(pid_t target)
+{
+    struct inject_result r;
+    struct inject_options o = {.pid = target, .library = library_path, .timeout_ns = NS_PER_S};
+    _exit(inject_here(&o, &r) < 0);
+}
+
+/* Kill the injector when it has made `n` calls from its first ptrace() on, and waited for `delay`.
+ * false: it was done before. */
+static bool kill_after(pid_t target, uint32_t n, uint64_t delay_ns)
+{
+    int status;
+    uint64_t number = 0;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)raise(SIGSTOP);
+        injector(target);
+    }
+    (void)waitpid(pid, &status, WUNTRACED);
+    (void)ptrace(PTRACE_SEIZE, pid, NULL, PTRACE_O_TRACESYSGOOD);
+    (void)kill(pid, SIGCONT);
+    for (bool begun = false;;) {
+        if (waitpid(pid, &status, __WALL) != pid || WIFEXITED(status) || WIFSIGNALED(status))
+            return false;
+        int64_t call = call_at(pid, &number);
+        begun = begun || call == SYS_ptrace;
+        if (begun && call >= 0 && n-- == 0)
+            break;
+        bool signal = status >> 16 == 0 && !(WSTOPSIG(status) & 0x80);
+        (void)ptrace(PTRACE_SYSCALL, pid, NULL, (void *)(intptr_t)(signal ? WSTOPSIG(status) : 0));
+    }
+    if (delay_ns)
+        nap(delay_ns);
+    (void)kill(pid, SIGKILL);
+    while (waitpid(pid, &status, __WALL) == pid && !WIFEXITED(status) && !WIFSIGNALED(status))
+        (void)ptrace(PTRACE_CONT, pid, NULL, NULL);
+    return true;
+}
+
+/* One life of a target, whose injector dies after n calls.  false: it did not, it was done. */
+static bool one_death(int (*body)(void), uint32_t n, uint64_t delay_ns)
+{
+    int status = -1;
+    pid_t pid = begin_life(body);
+    bool killed = kill_after(pid, n, delay_ns);
+    for (int i = 0; i < PATIENT_MS && traced(pid); i++)
+        nap(NS_PER_MS / 10);
+    CHECK(moves());
+    page.wish = 1;
+    for (int i = 0; i < PATIENT_MS && waitpid(pid, &status, WNOHANG) == 0; i++)
+        nap(NS_PER_MS / 10);
+    if (!CHECK_INT(status, 0) || !CHECK_INT(page.interrupted, 0)) {
+        printf("# killed after %u calls\n", n);
+        (void)kill(pid, SIGKILL);
+        (void)waitpid(pid, &status, 0);
+    }
+    return killed;
+}
+
+static void die_everywhere(int (*body)(void), uint32_t step)
+{
+    uint32_t n = 0;
+    while (one_death(body, n, 0))
+        n += step;
+    printf("# %u points\n", n / step);
+    CHECK(n > 50);
+}
+
+TEST(no_register_is_lost)
+{
+    die_everywhere(holder, 1);
+}
+
+TEST(no_sleep_ends_early)
+{
+    waits_in = in_nanosleep;
+    die_everywhere(waiter, 3);
+    waits_in = in_futex;
+    die_everywhere(waiter, 3);
+}
+
+/* The thread runs our code meanwhile: at any place in it. */
+TEST(no_register_is_lost_at_any_time)
+{
+    uint64_t random = 88172645463325252;
+    for (int i = 0; i < 150; i++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        (void)one_death(holder, random % 200, random % (300 * NS_PER_US));
+    }
+}
+
+int main(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return test_skip("the children of a sanitized program are no ordinary targets");
+#endif
+    if (system("cc --version >/dev/null 2>&1") != 0)
+        return test_skip("no cc to make a library with");
+    if (!mkdtemp(folder) || !build())
+        return test_skip("cannot make a library");
+    if (mmap(&page, sizeof page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) == MAP_FAILED)
+        return test_skip("no shared memory");
+#ifdef __x86_64__
+    for (size_t i = 0; i < 16; i++)
+        words[i] = (i + 3) * UINT64_C(0x9e3779b97f4a7c15);
+    for (size_t i = 0; i < sizeof in; i++)
+        in[i] = (unsigned char)(i * 7 + 1);
+#endif
+    RUN(no_register_is_lost);
+    RUN(no_sleep_ends_early);
+    RUN(no_register_is_lost_at_any_time);
+    char command[128];
+    (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    (void)system(command);
+    return test_end();
+}
