@@ -257,27 +257,6 @@ static int enter_now(struct target *t, struct enter_options *o)
     return deaf ? EXIT_FAILED : r;
 }
 
-int command_inject(struct target *t, int argc, char **argv)
-{
-    struct enter_options o = {.inject = {.pid = t->pid, .timeout_ns = 10 * NS_PER_S}};
-    struct probing_client *c = NULL;
-    int r = cli_parse(argc, argv, take, &o);
-
-    if (r < 0)
-        return r;
-    if (t->host[0] != '\0' || t->pid == 0)
-        return err_set(-EINVAL, "inject needs the pid of a process on this machine, not '%s'",
-                       t->text);
-    if (t->kind == TARGET_FILES && !t->stopped)
-        return err_set(-ESRCH, "no process %d; there is only data of a dead one with that pid",
-                       (int)t->pid);
-    if (t->kind == TARGET_LIVE && target_connect(t, &c) == 0) {
-        client_close(c);
-        return enter_again(t, &o);
-    }
-    return enter_now(t, &o);
-}
-
 #define EJECT_WAIT_NS (10 * NS_PER_S)
 
 /* Does a thread of ours still run in the process? */
@@ -302,17 +281,62 @@ static bool has_our_threads(pid_t pid)
     return found;
 }
 
+/* Wait until nothing of ours runs in the process any more. */
+static int wait_left(pid_t pid)
+{
+    uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS;
+
+    while (pid != 0 && !cli_interrupted && has_our_threads(pid)) {
+        if (clock_monotonic() > deadline)
+            return err_set(-ETIMEDOUT, "process %d was told, but its core has not ended in %d s",
+                           (int)pid, (int)(EJECT_WAIT_NS / NS_PER_S));
+        (void)poll(NULL, 0, 5);
+    }
+    return EXIT_DONE;
+}
+
+static int ignore_text(void *arg, const char *data, size_t size)
+{
+    (void)arg, (void)data, (void)size;
+    return 0;
+}
+
+/* A core that is leaving refuses every command. */
+static bool is_leaving(struct probing_client *c)
+{
+    static const char *const words[] = {"version"};
+    int status = 0;
+    int r = client_run(c, 1, words, /* timeout_ns= */ 0, ignore_text, NULL, &status);
+    return r < 0 || status == -ESHUTDOWN; /* or closes the connection before it answers */
+}
+
+int command_inject(struct target *t, int argc, char **argv)
+{
+    struct enter_options o = {.inject = {.pid = t->pid, .timeout_ns = 10 * NS_PER_S}};
+    struct probing_client *c = NULL;
+    int r = cli_parse(argc, argv, take, &o);
+
+    if (r < 0)
+        return r;
+    if (t->host[0] != '\0' || t->pid == 0)
+        return err_set(-EINVAL, "inject needs the pid of a process on this machine, not '%s'",
+                       t->text);
+    if (t->kind == TARGET_FILES && !t->stopped)
+        return err_set(-ESRCH, "no process %d; there is only data of a dead one with that pid",
+                       (int)t->pid);
+    if (t->kind == TARGET_LIVE && target_connect(t, &c) == 0) {
+        bool leaving = is_leaving(c);
+        client_close(c);
+        r = leaving ? wait_left(t->pid) : enter_again(t, &o);
+        if (!leaving || r < 0)
+            return r;
+    }
+    return enter_now(t, &o);
+}
+
 int command_eject(struct target *t, int argc, char **argv)
 {
     int r = command_forward(t, argc, argv);
-    uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS;
-
     /* The answer comes before the end does: be done only when the process is as it was. */
-    while (r == EXIT_DONE && t->pid != 0 && !cli_interrupted && has_our_threads(t->pid)) {
-        if (clock_monotonic() > deadline)
-            return err_set(-ETIMEDOUT, "process %d was told, but its core has not ended in %d s",
-                           (int)t->pid, (int)(EJECT_WAIT_NS / NS_PER_S));
-        (void)poll(NULL, 0, 5);
-    }
-    return r;
+    return r == EXIT_DONE ? wait_left(t->pid) : r;
 }

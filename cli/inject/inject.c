@@ -17,6 +17,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@
 #include "core/base/buf.h"
 
 #define DEFAULT_TIMEOUT_NS (5 * NS_PER_S)
+#define LEAVE_NS (2 * NS_PER_S)  /* how long we wait for a core that is just leaving */
 #define EXEC_TRIES 3             /* a shell script that becomes python does so once */
 #define CORE_NAME "probing-core" /* of the memfd: what /proc/PID/maps shows */
 
@@ -288,6 +290,8 @@ static int start(struct target *t, uint64_t function, struct buf *settings)
     if (rc < 0)
         return rc;
     rc = (int32_t)value;
+    if (rc == -EAGAIN)
+        return err_set(-EALREADY, "the core in process %d is just leaving it; try again", t->pid);
     if (rc < 0)
         return err_set(rc, "the core in process %d did not start: %s", t->pid, strerror(-rc));
     t->result->already_there = rc == 1;
@@ -441,6 +445,11 @@ static int inject_here(const struct inject_options *o, struct inject_result *ret
         rc = inject_once(o, &library, &settings, &result);
     for (int i = 0; i < EXEC_TRIES && rc == -ESTALE; i++)
         rc = inject_once(o, &library, &settings, &result);
+    /* A core that is just leaving takes milliseconds. */
+    while (rc == -EALREADY && clock_monotonic() - begin < LEAVE_NS && !interrupted()) {
+        (void)poll(NULL, 0, 5);
+        rc = inject_once(o, &library, &settings, &result);
+    }
     library_done(&library);
     buf_done(&settings);
     result.total_ns = clock_monotonic() - begin;

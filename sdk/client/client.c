@@ -36,9 +36,9 @@ enum { OP_MORE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PO
 
 struct probing_client {
     int fd;
-    char where[160];     /* for sentences: the path, or host:port */
-    char directory[128]; /* of the socket: what can still be asked when the process is dead */
-    struct buf in;       /* received bytes */
+    char where[160];      /* for sentences: the path, or host:port */
+    char directory[4096]; /* of the socket: what can still be asked when the process is dead */
+    struct buf in;        /* received bytes */
     size_t in_used;
     struct buf message; /* of fragments, until the last */
     int64_t last_id;
@@ -327,7 +327,7 @@ int client_connect_unix(const char *path, uint64_t timeout_ns, struct probing_cl
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     uint64_t deadline_ns = clock_monotonic() + (timeout_ns ? timeout_ns : CONNECT_NS);
     size_t n = strlen(path);
-    char directory[sizeof(a.sun_path)];
+    char directory[4096];
     if (n == 0 || n >= sizeof(a.sun_path))
         return err_set(-ENAMETOOLONG, "socket path '%s' is longer than %zu bytes", path,
                        sizeof(a.sun_path) - 1);
@@ -335,6 +335,12 @@ int client_connect_unix(const char *path, uint64_t timeout_ns, struct probing_cl
     const char *slash = strrchr(path, '/');
     (void)snprintf(directory, sizeof(directory), "%.*s", (int)(slash ? slash - path : 1),
                    slash ? path : ".");
+    /* "/proc/self/fd/N" stands for a longer path, which is what a reader wants to know. */
+    char link[sizeof(a.sun_path)];
+    (void)snprintf(link, sizeof(link), "%.100s", directory);
+    ssize_t length = readlink(link, directory, sizeof(directory) - 1);
+    if (length > 0)
+        directory[length] = '\0';
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd == -1)
         return err_set(-errno, "no socket: %s", strerror(errno));
