@@ -354,6 +354,7 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
         host_stay(c->host);
         return r;
     }
+    c->stop(c->stop_arg); /* which waits for this command's end */
     struct buf names;
     buf_init(&names, 4096);
     uint32_t n = host_plugins_inside(c->host, &names);
@@ -362,7 +363,6 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
         r = host_replyf(out, "a thread stays inside plugin %s, which has not come back\n",
                         buf_text(&names));
     buf_done(&names);
-    c->stop(c->stop_arg);
     return r;
 }
 

@@ -281,7 +281,10 @@ static int store_keep_of(void *arg, const char *table, const char *text)
 
 static void ask_to_stop(void *arg)
 {
+    int running = RUNNING; /* from here on whoever starts us is told to try again */
     (void)arg;
+    (void)atomic_compare_exchange_strong_explicit(&g.state, &running, STOPPING,
+                                                  memory_order_acq_rel, memory_order_relaxed);
     event_raise(&g.stop);
 }
 
@@ -675,8 +678,8 @@ static void *live(void *arg)
         (void)snprintf(why, sizeof(why), "%s", err_why(r));
         stop_parts(c);
         place_failed(&c->place, why);
-        finish();
         tell_why(why);
+        finish();
         return NULL;
     }
     atomic_store_explicit(&g.state, RUNNING, memory_order_release);
@@ -690,8 +693,10 @@ static void *live(void *arg)
         atomic_store_explicit(&g.stop_result, r, memory_order_release);
         if (r < 0 && here)
             host_stay(c->host);
-        if (r < 0)
-            event_raise(&g.stopped); /* a plugin's code may still run: stay, and say so */
+        if (r < 0) { /* a plugin's code may still run: stay, and say so */
+            atomic_store_explicit(&g.state, RUNNING, memory_order_release);
+            event_raise(&g.stopped);
+        }
     } while (r < 0);
     atomic_store_explicit(&g.state, STOPPING, memory_order_release);
     stop_parts(c);

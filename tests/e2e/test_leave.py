@@ -105,8 +105,8 @@ def test_every_row_stays_over_ejects_and_a_kill(world, target):
         total += 1000
         watch = client(target, "watch", "--last", "1", "select n from counting.rows")
         wait_for(lambda: watch.stdout.readline(), "the watch")
-        code = client(target, "eval", "while True: pass")
-        wait_for(lambda: "probing/python" in threads(target.pid), "the eval")
+        code = client(target, "eval", "print('in', flush=True)\nwhile True: pass")
+        wait_for(lambda: code.stdout.readline(), "the eval")
         assert target.probing("add", "77").returncode == 0
         total += 77
         if life == 3:
@@ -220,8 +220,8 @@ def test_a_refused_eject_leaves_streams_alone(world, target):
     target.inject()
     watch = client(target, "watch", "--interval", "100ms", "select now()")
     wait_for(lambda: watch.stdout.readline(), "the watch")
-    code = client(target, "eval", "import time; time.sleep(3)")
-    wait_for(lambda: "probing/python" in threads(target.pid), "the eval")
+    code = client(target, "eval", "import time; print('in', flush=True); time.sleep(4)")
+    wait_for(lambda: code.stdout.readline(), "the eval")
     done = target.probing("eject")
     if done.returncode == 0:
         pytest.skip("the machine is so slow that the eval was over")
@@ -252,3 +252,32 @@ def test_data_is_asked_by_pid_after_exec(world):
     (directory,) = directories(world, target.pid)
     done = world.probing("-t", str(directory), "query", "select count(*) from counting.rows")
     assert done.returncode == 0, done.stderr
+
+
+# ---- again and again ----
+
+def leave_now(world, target):
+    """Eject by the text protocol: unlike the command it does not wait for the end."""
+    directory = target.probing("info").stdout.split("data: ")[1].split("\n")[0]
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(20)
+    s.connect(directory + "/sock")
+    s.sendall(b"eject\n")
+    return s
+
+
+def test_entered_while_it_is_leaving(world, target):
+    """The next start comes while the last life ends: it waits for it, and answers."""
+    hangers = [client(target, "watch", "select * from probing.log")]
+    for _ in range(40):
+        target.inject()
+        hangers += [client(target, "watch", "select * from probing.log")]
+        s = leave_now(world, target)
+        assert s.recv(100).startswith(b"ejected")
+        target.inject()
+        assert target.rows("select 1") == [[1]]
+        s.close()
+        assert target.probing("eject").returncode == 0
+    for hanger in hangers:
+        assert hanger.wait(20) == 1
+    assert len(directories(world, target.pid)) == 1
