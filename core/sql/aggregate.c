@@ -732,6 +732,27 @@ int sql_agg_one_add(struct query *q, struct agg *a, struct vec *arg, const struc
     return add_values(q, a, &row, &group, 1);
 }
 
+/* Taking away must give exactly what never adding would have given: doubles do not. */
+bool sql_agg_one_can_remove(const struct agg *a)
+{
+    enum agg_op op = a->spec->kind->op;
+    bool sum = op == AGG_SUM || op == AGG_AVG;
+    return op == AGG_COUNT || (sum && a->spec->arg->type != SQL_DOUBLE);
+}
+
+void sql_agg_one_remove(struct agg *a, const struct vec *arg, const struct vec *filter,
+                        uint16_t row)
+{
+    struct state *s = &a->states[0];
+    if (arg && (arg->type == SQL_NULL || (arg->has_null && arg->null[row])))
+        return;
+    if (filter && ((filter->has_null && filter->null[row]) || !filter->i[row]))
+        return;
+    s->n--;
+    if (a->spec->kind->op != AGG_COUNT)
+        s->whole -= arg->i[row];
+}
+
 int sql_agg_one_get(struct query *q, struct agg *a, struct vec *ret, uint32_t row)
 {
     return finish(q, a, &a->states[0], ret, row);

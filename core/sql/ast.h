@@ -64,12 +64,19 @@ enum frame_edge {
     FRAME_UNBOUNDED_FOLLOWING
 };
 
-struct window_node { /* over (...) */
+enum frame_mode { FRAME_RANGE, FRAME_ROWS, FRAME_GROUPS };
+enum frame_exclude { EXCLUDE_NOTHING, EXCLUDE_CURRENT, EXCLUDE_GROUP, EXCLUDE_TIES };
+
+struct window_node {  /* over (...) */
+    const char *base; /* over w, over (w ...): a window of the select's; NULL: none */
+    uint32_t pos;
     struct node **partition;
     uint32_t n_partition;
     struct order *order;
     uint32_t n_order;
-    bool framed, rows;
+    bool framed;
+    enum frame_mode mode;
+    enum frame_exclude exclude;
     enum frame_edge edge[2];
     struct node *offset[2]; /* PRECEDING, FOLLOWING */
 };
@@ -94,23 +101,40 @@ struct node {
     struct node **args;
     uint32_t n_args;
     struct node *filter; /* CALL: filter (where ...) */
+    struct order *order; /* CALL: f(x order by ...), within group (order by ...) */
+    uint32_t n_order;
+    bool within;
     struct window_node *over; /* CALL: NULL: no window */
     struct select *select;
+    void **answer;         /* of the select, once it is known: bind_subquery.c */
     struct node **exclude; /* STAR: names */
     uint32_t n_exclude;
 };
 
-enum join_type { JOIN_INNER, JOIN_LEFT, JOIN_CROSS };
+/* CROSS has no condition; ASOF finds at most one row of the right side for each of the left. */
+enum join_type {
+    JOIN_INNER,
+    JOIN_LEFT,
+    JOIN_RIGHT,
+    JOIN_FULL,
+    JOIN_CROSS,
+    JOIN_ASOF,
+    JOIN_ASOF_LEFT
+};
 
 struct from {
-    enum { FROM_TABLE, FROM_SELECT, FROM_JOIN } kind;
+    enum { FROM_TABLE, FROM_SELECT, FROM_CALL, FROM_JOIN } kind;
     uint32_t pos;
     const char *names[3]; /* table, schema, catalog */
     const char *alias;    /* NULL: none */
+    const char **aliases; /* t(a, b): new names of the first columns */
+    uint32_t n_aliases;
+    struct node *call;
     struct select *select;
     struct from *left, *right;
     enum join_type join;
     struct node *on;
+    bool natural;
     const char **columns; /* using (...) */
     uint32_t n_columns;
 };
@@ -125,18 +149,27 @@ struct order {
     bool descending, nulls_first;
 };
 
+struct named_window { /* window w as (...) */
+    const char *name;
+    struct window_node *window;
+    struct named_window *next;
+};
+
 struct cte {
     const char *name;
+    const char **columns; /* with w(a, b) */
+    uint32_t n_columns;
     struct select *select;
     struct cte *next;
 };
 
-enum set_kind { SET_NONE, SET_UNION, SET_UNION_ALL, SET_INTERSECT, SET_EXCEPT, SET_VALUES };
+enum set_kind { SET_NONE, SET_UNION, SET_INTERSECT, SET_EXCEPT, SET_VALUES };
 
 struct select {
     uint32_t pos;
     struct cte *ctes; /* the newest first */
     enum set_kind set;
+    bool all;                    /* union all, intersect all, except all */
     struct select *left, *right; /* set operations */
     struct node **rows;          /* VALUES: NODE_ROW each */
     uint32_t n_rows;
@@ -144,7 +177,8 @@ struct select {
     struct item *items;
     uint32_t n_items;
     struct from *from;
-    struct node *where, *having;
+    struct node *where, *having, *qualify;
+    struct named_window *windows;
     struct node **group;
     uint32_t n_group;
     bool group_all;
@@ -153,13 +187,20 @@ struct select {
     struct node *limit, *offset;
 };
 
-enum statement_kind { STATEMENT_SELECT, STATEMENT_SHOW_TABLES, STATEMENT_DESCRIBE };
+enum statement_kind {
+    STATEMENT_SELECT,
+    STATEMENT_SHOW_TABLES,
+    STATEMENT_SHOW, /* name NULL: all */
+    STATEMENT_SET,
+    STATEMENT_DESCRIBE
+};
 
 struct statement {
     enum statement_kind kind;
     bool explain, analyze;
     struct select *select;
-    const char *names[3]; /* DESCRIBE */
+    const char *names[3];     /* DESCRIBE */
+    const char *name, *value; /* SHOW, SET */
     uint32_t pos;
 };
 

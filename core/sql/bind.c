@@ -194,114 +194,11 @@ static int bind_name(struct query *q, struct scope *s, const struct node *n, str
             return 0;
         }
     }
+    int rc = sql_bind_outer(q, n, ret);
+    if (rc != 0)
+        return rc < 0 ? rc : 0;
     struct op nothing = {.n_cols = 0};
     return sql_no_column(q, s->op ? s->op : &nothing, n);
-}
-
-/* ---- types ---- */
-
-/* Replace a call whose arguments are all constants by its value; what fails is left to fail when,
- * and if, a row gets there. */
-static int fold(struct query *q, struct expr **e)
-{
-    struct sql_value v;
-    if ((*e)->kind == EXPR_CALL && ((*e)->func->flags & FUNC_PER_BATCH))
-        return 0;
-    for (uint32_t i = 0; i < (*e)->n_args; i++)
-        if ((*e)->args[i]->kind != EXPR_CONST)
-            return 0;
-    int rc = sql_fold(q, *e, &v);
-    if (rc == -ENOMEM)
-        return rc;
-    if (rc < 0) {
-        err_clear();
-        return 0;
-    }
-    struct expr *c = sql_const(q, v, (*e)->pos);
-    if (!c)
-        return -ENOMEM;
-    c->type = (*e)->type;
-    c->literal = false;
-    *e = c;
-    return 0;
-}
-
-int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgiving)
-{
-    if ((*e)->type == type) {
-        (*e)->literal = false;
-        return 0;
-    }
-    if ((*e)->kind == EXPR_CONST && (*e)->value.type == SQL_NULL) {
-        struct expr *c = sql_const(q, (*e)->value, (*e)->pos);
-        if (!c)
-            return -ENOMEM;
-        c->type = type;
-        c->literal = false;
-        *e = c;
-        return 0;
-    }
-    const struct func *f = sql_cast_func((*e)->type, type, forgiving);
-    if (!f)
-        return sql_error(q->text, q->size, (*e)->pos, -EINVAL, "a %s cannot be made a %s",
-                         sql_type_name((*e)->type), sql_type_name(type));
-    struct expr *cast = sql_new_expr(q, EXPR_CALL, type, (*e)->pos, 1);
-    if (!cast)
-        return -ENOMEM;
-    cast->func = f;
-    cast->args[0] = *e;
-    cast->unit = (*e)->unit;
-    bool constant = (*e)->kind == EXPR_CONST;
-    *e = cast;
-    if (!constant)
-        return 0;
-    struct sql_value v;
-    int rc = sql_fold(q, cast, &v); /* a wrong text is wrong whether or not a row comes */
-    struct expr *c = rc < 0 ? NULL : sql_const(q, v, cast->pos);
-    if (!c)
-        return rc < 0 ? rc : -ENOMEM;
-    c->type = type;
-    c->literal = false;
-    *e = c;
-    return 0;
-}
-
-int sql_coerce(struct query *q, struct expr **e, enum sql_type type, const char *what)
-{
-    const struct expr *x = *e;
-    bool adapts = x->type == type || (x->type == SQL_INT && type == SQL_DOUBLE) || x->literal ||
-                  x->type == SQL_NULL;
-    if (!adapts)
-        return sql_error(q->text, q->size, x->pos, -EINVAL, "%s needs a %s, this is a %s", what,
-                         sql_type_name(type), sql_type_name(x->type));
-    if (x->type == type)
-        return 0;
-    return sql_cast_to(q, e, type, false);
-}
-
-int sql_unify(struct query *q, struct expr **e, uint32_t n, const char *what, enum sql_type *ret)
-{
-    enum sql_type type = SQL_NULL;
-    for (uint32_t i = 0; i < n; i++) {
-        if (e[i]->type == SQL_NULL || (e[i]->literal && type != SQL_NULL))
-            continue;
-        if (type == SQL_NULL || (type == SQL_INT && e[i]->type == SQL_DOUBLE))
-            type = e[i]->type;
-    }
-    for (uint32_t i = 0; i < n; i++) /* 'text' gives way to what is not a literal */
-        if (type == SQL_TEXT && !e[i]->literal && e[i]->type != SQL_NULL)
-            type = e[i]->type;
-    for (uint32_t i = 0; i < n; i++)
-        if (type == SQL_INT && e[i]->type == SQL_DOUBLE)
-            type = SQL_DOUBLE;
-    type = type == SQL_NULL ? SQL_TEXT : type;
-    for (uint32_t i = 0; i < n; i++) {
-        int rc = sql_coerce(q, &e[i], type, what);
-        if (rc < 0)
-            return rc;
-    }
-    *ret = type;
-    return 0;
 }
 
 /* ---- calls ---- */
@@ -370,7 +267,7 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
             letter++;
     }
     *ret = e;
-    return fold(q, ret);
+    return sql_fold_call(q, ret);
 }
 
 static int bind_nullif(struct query *q, const struct node *n, struct expr **args, struct expr **ret)
@@ -389,7 +286,7 @@ static int bind_nullif(struct query *q, const struct node *n, struct expr **args
     e->args[1] = null;
     e->args[2] = args[0];
     *ret = e;
-    return fold(q, ret);
+    return sql_fold_call(q, ret);
 }
 
 /* coalesce and concat and || and now: what the table of functions cannot say. 1: it was one. */
@@ -411,7 +308,7 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
         rc = sql_unify(q, e->args, n->n_args, "coalesce", &e->type);
         e->unit = e->args[0]->unit;
         *ret = e;
-        rc = rc < 0 ? rc : fold(q, ret);
+        rc = rc < 0 ? rc : sql_fold_call(q, ret);
         return rc < 0 ? rc : 1;
     }
     if (strcmp(n->text, "nullif") == 0 && n->n_args == 2) {
@@ -440,9 +337,12 @@ static int bind_call(struct query *q, struct scope *s, const struct node *n, str
                          n->text);
     if (kind)
         return sql_agg_bind(q, s, n, kind, ret);
-    if (n->star || n->distinct || n->filter)
+    if (n->n_args == 2 && n->args[0]->kind == NODE_ROW)
+        return sql_bind_row_compare(q, s, n, ret);
+    if (n->star || n->distinct || n->filter || n->within || n->order)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "'%s' is no aggregate: *, distinct and filter are not for it", n->text);
+                         "'%s' is no aggregate: *, distinct, filter and order by are not for it",
+                         n->text);
     if (n->n_args > SQL_CALL_ARGS)
         return wrong(q, n->pos, "more than 64 arguments");
     struct expr **args = sql_get(q, n->n_args, sizeof(struct expr *)); /* the stack is short */
@@ -457,8 +357,8 @@ static int bind_call(struct query *q, struct scope *s, const struct node *n, str
     return rc < 0 ? rc : rc > 0 ? 0 : make_call(q, n, args, ret);
 }
 
-static int call_named(struct query *q, const struct node *n, const char *name, struct expr *a,
-                      struct expr *b, struct expr **ret)
+int sql_call_named(struct query *q, const struct node *n, const char *name, struct expr *a,
+                   struct expr *b, struct expr **ret)
 {
     struct node call = *n;
     struct expr *args[2] = {a, b};
@@ -469,7 +369,7 @@ static int call_named(struct query *q, const struct node *n, const char *name, s
 
 static int negate(struct query *q, const struct node *n, bool negated, struct expr **e)
 {
-    return negated ? call_named(q, n, "not", *e, NULL, e) : 0;
+    return negated ? sql_call_named(q, n, "not", *e, NULL, e) : 0;
 }
 
 /* ---- in, case, and, or ---- */
@@ -488,7 +388,7 @@ static int bind_logic(struct query *q, struct scope *s, const struct node *n, st
             return rc;
     }
     *ret = e;
-    return fold(q, ret);
+    return sql_fold_call(q, ret);
 }
 
 static int bind_case(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
@@ -516,7 +416,7 @@ static int bind_case(struct query *q, struct scope *s, const struct node *n, str
         if (i % 2 == 1 || i + 1 == n->n_args)
             e->args[i] = values[n_values++];
     *ret = e;
-    return fold(q, ret);
+    return sql_fold_call(q, ret);
 }
 
 /* The probe and the values get one type: values adapt, or the probe becomes a double. */
@@ -536,21 +436,10 @@ static int in_types(struct query *q, struct expr **probe, struct expr **values, 
     return rc;
 }
 
-static int in_expr(struct query *q, const struct node *n, struct expr *probe,
-                   const struct sql_value *values, uint32_t count, struct expr **ret)
-{
-    struct expr *e = sql_new_expr(q, EXPR_IN, SQL_BOOL, n->pos, 1);
-    if (!e)
-        return -ENOMEM;
-    e->args[0] = probe;
-    e->negated = n->negated;
-    int rc = sql_make_set(q, e, values, count);
-    *ret = e;
-    return rc < 0 ? rc : fold(q, ret);
-}
-
 static int bind_in(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
 {
+    if (n->args[0]->kind == NODE_ROW)
+        return sql_bind_row_in(q, s, n, ret);
     uint32_t count = n->n_args - 1;
     struct expr *probe, **list = sql_get(q, count, sizeof(struct expr *));
     struct sql_value *values = sql_get(q, count, sizeof(*values));
@@ -569,122 +458,14 @@ static int bind_in(struct query *q, struct scope *s, const struct node *n, struc
         values[i] = list[i]->value;
     }
     if (constant)
-        return in_expr(q, n, probe, values, count, ret);
+        return sql_bind_in_rows(q, n, &probe, 1, values, count, ret);
     struct expr * or = sql_new_expr(q, EXPR_OR, SQL_BOOL, n->pos, count);
     for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = or ? call_named(q, n, "=", probe, list[i], & or->args[i]) : -ENOMEM;
+        rc = or ? sql_call_named(q, n, "=", probe, list[i], & or->args[i]) : -ENOMEM;
     if (rc < 0)
         return rc;
     *ret = or ;
     return negate(q, n, n->negated, ret);
-}
-
-/* ---- subqueries ---- */
-
-struct collected {
-    struct query *q;
-    struct sql_value *values;
-    uint32_t n, room, max;
-};
-
-static int collect(struct collected *c, struct op *op)
-{
-    int rc;
-    while (c->n < c->max && (rc = sql_next(op)) != 0) {
-        if (rc < 0)
-            return rc;
-        for (uint32_t k = 0; k < op->out.n_sel && c->n < c->max; k++) {
-            struct sql_value v =
-                sql_vec_value(c->q, &op->out.v[0], op->out.sel ? op->out.sel[k] : k);
-            if (sql_is_textual(v.type)) {
-                struct text t = sql_copy_text(c->q, (struct text){v.text.data, v.text.size});
-                if (!(v.text.data = t.data))
-                    return -ENOMEM;
-            }
-            if (c->n == c->room) {
-                uint32_t room = c->room ? 2 * c->room : 16;
-                struct sql_value *more = sql_get(c->q, room, sizeof(*more));
-                if (!more)
-                    return -ENOMEM;
-                if (c->n)
-                    memcpy(more, c->values, c->n * sizeof(*more));
-                c->values = more;
-                c->room = room;
-            }
-            c->values[c->n++] = v;
-        }
-    }
-    return 0;
-}
-
-/* Plan and run a subquery of one column (any number for exists). */
-static int run_subquery(struct query *q, struct scope *s, const struct node *n, uint32_t max,
-                        struct collected *ret, enum sql_type *ret_type)
-{
-    struct op *op;
-    int rc = sql_plan_select(q, n->select, s->ctes, &op);
-    q->subqueries = true;
-    if (rc < 0)
-        return rc;
-    if (op->n_cols != 1 && n->kind != NODE_EXISTS)
-        return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "a subquery used as a value gives one column, this gives %u", op->n_cols);
-    *ret = (struct collected){.q = q, .max = max};
-    *ret_type = op->cols[0].type;
-    return q->dry ? 0 : collect(ret, op);
-}
-
-static int bind_subquery(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
-{
-    struct collected c;
-    enum sql_type type;
-    int rc = run_subquery(q, s, n, n->kind == NODE_EXISTS ? 1 : 2, &c, &type);
-    if (rc < 0)
-        return rc;
-    if (n->kind == NODE_EXISTS) {
-        *ret = sql_const(q, (struct sql_value){.type = SQL_BOOL, .boolean = c.n > 0}, n->pos);
-        return *ret ? 0 : -ENOMEM;
-    }
-    if (c.n > 1)
-        return wrong(q, n->pos,
-                     "a subquery used as a value gave more than one row; "
-                     "use an aggregate or limit 1");
-    *ret = sql_const(q, c.n ? c.values[0] : (struct sql_value){.type = SQL_NULL}, n->pos);
-    if (!*ret)
-        return -ENOMEM;
-    (*ret)->type = type;
-    (*ret)->literal = false;
-    return 0;
-}
-
-static int bind_in_select(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
-{
-    struct collected c;
-    enum sql_type type;
-    struct expr *probe;
-    int rc = sql_bind(q, s, n->args[0], &probe);
-    if (rc == 0)
-        rc = run_subquery(q, s, n, UINT32_MAX, &c, &type);
-    if (rc < 0)
-        return rc;
-    if (probe->type == SQL_INT && type == SQL_DOUBLE)
-        rc = sql_cast_to(q, &probe, SQL_DOUBLE, false);
-    bool widen = probe->type == SQL_DOUBLE && type == SQL_INT;
-    for (uint32_t i = 0; i < c.n && widen; i++) {
-        if (c.values[i].type == SQL_INT) {
-            c.values[i].type = SQL_DOUBLE;
-            c.values[i].number = (double)c.values[i].integer;
-        }
-    }
-    if (rc == 0 && !widen)
-        rc = sql_coerce(q, &probe, type, "in");
-    if (rc < 0)
-        return rc;
-    if (c.n == 0) { /* nothing is in nothing, NULL neither */
-        *ret = sql_const(q, (struct sql_value){.type = SQL_BOOL, .boolean = n->negated}, n->pos);
-        return *ret ? 0 : -ENOMEM;
-    }
-    return in_expr(q, n, probe, c.values, c.n, ret);
 }
 
 /* ---- the switch ---- */
@@ -730,17 +511,17 @@ static int bind_one(struct query *q, struct scope *s, const struct node *n, stru
     case NODE_IS_NULL:
         rc = sql_bind(q, s, n->args[0], ret);
         if (rc == 0)
-            rc = call_named(q, n, "is null", *ret, NULL, ret);
+            rc = sql_call_named(q, n, "is null", *ret, NULL, ret);
         return rc < 0 ? rc : negate(q, n, n->negated, ret);
     case NODE_CASE:
         return bind_case(q, s, n, ret);
     case NODE_IN:
         return bind_in(q, s, n, ret);
     case NODE_IN_SELECT:
-        return bind_in_select(q, s, n, ret);
+        return sql_bind_in_select(q, s, n, ret);
     case NODE_EXISTS:
     case NODE_SELECT:
-        return bind_subquery(q, s, n, ret);
+        return sql_bind_subquery(q, s, n, ret);
     case NODE_CAST:
         rc = sql_bind(q, s, n->args[0], ret);
         return rc < 0 ? rc : sql_cast_to(q, ret, n->cast, n->flag);
@@ -749,7 +530,8 @@ static int bind_one(struct query *q, struct scope *s, const struct node *n, stru
     case NODE_ROW:
         break;
     }
-    return wrong(q, n->pos, "rows of values are not in this version");
+    return wrong(q, n->pos,
+                 "a row of values stands in comparisons, in, order by and group by only");
 }
 
 int sql_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret)

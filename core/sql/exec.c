@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/exec.c - the plain operators: filter, project, limit, distinct, append.
+ * core/sql/exec.c - the plain operators: filter, project, limit.
  *
  * The query's thread only.  None of them moves a row: they narrow selections and compute vectors.
  */
@@ -24,7 +24,7 @@ struct condition {
 
 struct filter {
     struct condition *conditions;
-    uint32_t n;
+    uint32_t n, room;
     uint16_t *sel[2];
 };
 
@@ -158,6 +158,12 @@ static void pass_want(struct op *op, uint32_t column)
     sql_want(op->child, column);
 }
 
+static int add_condition(struct op *op, struct expr *e, struct condition *ret)
+{
+    try_fast(ret, &op->child->out, e);
+    return ret->compare ? 0 : sql_compile(op->q, &op->child->out, &e, 1, &ret->program);
+}
+
 int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op **ret)
 {
     struct query *q = child->q;
@@ -170,22 +176,39 @@ int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op 
     op->on_want = pass_want;
     memcpy(op->cols, child->cols, child->n_cols * sizeof(*op->cols));
     op->out.v = child->out.v;
-    f->n = n;
+    f->n = f->room = n;
     f->conditions = sql_get(q, n, sizeof(*f->conditions));
     f->sel[0] = sql_get(q, SQL_ROWS, sizeof(uint16_t));
     f->sel[1] = sql_get(q, SQL_ROWS, sizeof(uint16_t));
     if (!f->conditions || !f->sel[0] || !f->sel[1])
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++) {
-        try_fast(&f->conditions[i], &child->out, conjuncts[i]);
-        if (f->conditions[i].compare)
-            continue;
-        int rc = sql_compile(q, &child->out, &conjuncts[i], 1, &f->conditions[i].program);
+        int rc = add_condition(op, conjuncts[i], &f->conditions[i]);
         if (rc < 0)
             return rc;
     }
     *ret = op;
     return 0;
+}
+
+int sql_filter_add(struct op **op, struct expr *condition)
+{
+    if ((*op)->next != next_filter)
+        return sql_filter(*op, &condition, 1, op);
+    struct op *filter = *op;
+    struct filter *f = filter->state;
+    struct query *q = filter->q;
+    if (f->n == f->room) {
+        struct condition *more = sql_get(q, 2 * (size_t)f->room, sizeof(*more));
+        if (!more)
+            return -ENOMEM;
+        memcpy(more, f->conditions, f->n * sizeof(*more));
+        f->conditions = more;
+        f->room *= 2;
+    }
+    int rc = add_condition(filter, condition, &f->conditions[f->n]);
+    f->n += rc == 0;
+    return rc;
 }
 
 /* ---- project ---- */
@@ -287,106 +310,4 @@ int sql_limit(struct op *child, uint64_t limit, uint64_t offset, struct op **ret
                                      : sql_getf(q, "%llu", (unsigned long long)limit);
     *ret = op;
     return op->detail ? 0 : -ENOMEM;
-}
-
-/* ---- distinct: the first of equal rows, as it comes ---- */
-
-struct distinct {
-    struct keys keys;
-    struct vec **v;
-    uint32_t *numbers;
-    uint16_t *sel;
-};
-
-static int next_distinct(struct op *op)
-{
-    struct distinct *d = op->state;
-    int rc = sql_next(op->child);
-    if (rc <= 0)
-        return rc;
-    const struct batch *in = &op->child->out;
-    uint32_t known = d->keys.n, m = 0;
-    rc = sql_keys_add(&d->keys, d->v, in->sel, in->n_sel, d->numbers);
-    if (rc < 0)
-        return rc;
-    for (uint32_t k = 0; k < in->n_sel; k++) {
-        d->sel[m] = in->sel ? in->sel[k] : (uint16_t)k;
-        if (d->numbers[k] == known) { /* numbers are given in order of arrival */
-            known++;
-            m++;
-        }
-    }
-    op->out = (struct batch){.n = in->n, .sel = d->sel, .n_sel = m, .v = in->v};
-    return 1;
-}
-
-int sql_distinct(struct op *child, struct op **ret)
-{
-    struct query *q = child->q;
-    struct op *op = sql_op(q, next_distinct, "distinct", child->n_cols);
-    struct distinct *d = op ? sql_get(q, 1, sizeof(*d)) : NULL;
-    enum sql_type *types = sql_get(q, child->n_cols, sizeof(*types));
-    bool *dict = sql_get(q, child->n_cols, sizeof(*dict));
-    if (!d || !types || !dict)
-        return -ENOMEM;
-    op->child = child;
-    op->state = d;
-    op->out.v = child->out.v;
-    memcpy(op->cols, child->cols, child->n_cols * sizeof(*op->cols));
-    d->v = sql_get(q, child->n_cols, sizeof(*d->v));
-    d->numbers = sql_get(q, SQL_ROWS, sizeof(*d->numbers));
-    d->sel = sql_get(q, SQL_ROWS, sizeof(*d->sel));
-    if (!d->v || !d->numbers || !d->sel)
-        return -ENOMEM;
-    for (uint32_t c = 0; c < child->n_cols; c++) {
-        types[c] = child->cols[c].type;
-        dict[c] = child->cols[c].dict;
-        d->v[c] = &child->out.v[c];
-        sql_want(child, c);
-    }
-    *ret = op;
-    return sql_keys_init(&d->keys, q, types, dict, child->n_cols);
-}
-
-/* ---- append: union all ---- */
-
-static int next_append(struct op *op)
-{
-    struct op **side = op->state;
-    for (;;) {
-        int rc = sql_next(*side);
-        if (rc < 0 || (rc == 0 && *side == op->right))
-            return rc;
-        if (rc == 0) {
-            *side = op->right;
-            continue;
-        }
-        memcpy(op->out.v, (*side)->out.v, op->n_cols * sizeof(struct vec));
-        op->out.n = (*side)->out.n;
-        op->out.sel = (*side)->out.sel;
-        op->out.n_sel = (*side)->out.n_sel;
-        return 1;
-    }
-}
-
-int sql_append(struct op *left, struct op *right, struct op **ret)
-{
-    struct query *q = left->q;
-    struct op *op = sql_op(q, next_append, "union all", left->n_cols);
-    struct op **side = op ? sql_get(q, 1, sizeof(*side)) : NULL;
-    if (!side)
-        return -ENOMEM;
-    *side = left;
-    op->child = left;
-    op->right = right;
-    op->state = side;
-    for (uint32_t c = 0; c < left->n_cols; c++) {
-        op->cols[c] = left->cols[c];
-        op->cols[c].dict = left->cols[c].dict && right->cols[c].dict;
-        op->out.v[c] = (struct vec){.type = op->cols[c].type};
-        sql_want(left, c);
-        sql_want(right, c);
-    }
-    *ret = op;
-    return 0;
 }

@@ -48,100 +48,6 @@ struct program {
     struct arena scratch;
 };
 
-/* ---- sets of constants ---- */
-
-struct in_set {
-    bool textual;
-    uint32_t n, mask;
-    uint32_t *slots;
-    uint64_t *words;
-    struct text *texts;
-};
-
-static uint64_t word_of(const struct sql_value *v)
-{
-    uint64_t w = 0;
-    double d = v->number + 0.0;
-    if (v->type == SQL_DOUBLE)
-        memcpy(&w, &d, sizeof(w));
-    else if (v->type == SQL_BOOL)
-        w = v->boolean;
-    else
-        memcpy(&w, &v->integer, sizeof(w));
-    return w;
-}
-
-static uint32_t *set_slot(const struct in_set *s, uint64_t word, struct text t)
-{
-    uint64_t hash = s->textual ? sql_hash_bytes(t.data, t.size) : sql_hash_bytes(&word, 8);
-    uint32_t at = (uint32_t)hash & s->mask;
-    for (; s->slots[at]; at = (at + 1) & s->mask) {
-        uint32_t id = s->slots[at] - 1;
-        if (s->textual ? s->texts[id].size == t.size && !memcmp(s->texts[id].data, t.data, t.size)
-                       : s->words[id] == word)
-            break;
-    }
-    return &s->slots[at];
-}
-
-int sql_make_set(struct query *q, struct expr *in, const struct sql_value *values, uint32_t n)
-{
-    struct in_set *s = sql_get(q, 1, sizeof(*s));
-    uint32_t room = 8;
-    while (room < 2 * (uint64_t)n)
-        room *= 2;
-    if (!s)
-        return -ENOMEM;
-    s->textual = sql_is_textual(in->args[0]->type);
-    s->mask = room - 1;
-    s->slots = sql_get(q, room, sizeof(*s->slots));
-    s->words = s->textual ? NULL : sql_get(q, n, sizeof(*s->words));
-    s->texts = s->textual ? sql_get(q, n, sizeof(*s->texts)) : NULL;
-    if (!s->slots || (s->textual ? !s->texts : !s->words))
-        return -ENOMEM;
-    for (uint32_t i = 0; i < n; i++) {
-        if (values[i].type == SQL_NULL) {
-            in->null_in = true;
-            continue;
-        }
-        struct text t = {NULL, 0};
-        if (s->textual)
-            t = (struct text){values[i].text.data, values[i].text.size};
-        uint64_t word = s->textual ? 0 : word_of(&values[i]);
-        uint32_t *slot = set_slot(s, word, t);
-        if (*slot)
-            continue;
-        if (s->textual)
-            s->texts[s->n] = t;
-        else
-            s->words[s->n] = word;
-        *slot = ++s->n;
-    }
-    in->set = s;
-    return 0;
-}
-
-static int run_in(struct run *r, struct step *st, const uint16_t *sel, uint32_t n)
-{
-    const struct in_set *s = st->expr->set;
-    const struct vec *a = st->a[0];
-    (void)r;
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        uint64_t word = 0;
-        double d = a->type == SQL_DOUBLE ? a->d[i] + 0.0 : 0;
-        if (a->type == SQL_DOUBLE)
-            memcpy(&word, &d, sizeof(d));
-        else if (!s->textual)
-            memcpy(&word, &a->i[i], sizeof(word));
-        bool found = *set_slot(s, word, s->textual ? a->t[i] : (struct text){NULL, 0}) != 0;
-        if (!found && st->expr->null_in)
-            sql_set_null(st->dst, i);
-        st->dst->i[i] = found != st->expr->negated;
-    }
-    return 0;
-}
-
 /* ---- compiling ---- */
 
 static struct step *add_step(struct program *p, int op, struct vec *dst, struct vec *a)
@@ -212,8 +118,9 @@ static bool by_id(const struct expr *e)
 static struct vec *compile_call(struct program *p, const struct expr *e)
 {
     struct query *q = p->run.q;
-    bool in = e->kind == EXPR_IN;
-    uint32_t n = in ? 1 : e->n_args;
+    uint32_t n = e->n_args;
+    bool nulls = e->kind == EXPR_SUBQUERY || (e->kind == EXPR_IN && n > 1) ||
+                 (e->kind == EXPR_CALL && (e->func->flags & FUNC_NULLS));
     struct vec **args = sql_get(q, n, sizeof(*args)); /* the stack is short */
     if (!args)
         return NULL;
@@ -221,11 +128,12 @@ static struct vec *compile_call(struct program *p, const struct expr *e)
         if (!(args[i] = compile(p, e->args[i])))
             return NULL;
     struct vec *dst = new_vec(p, e->type);
-    bool nulls = !in && (e->func->flags & FUNC_NULLS);
     struct step *s = dst ? add_step(p, nulls ? STEP_CALL_NULLS : STEP_CALL, dst, NULL) : NULL;
     if (!s)
         return NULL;
-    s->run = in ? run_in : e->func->run;
+    s->run = e->kind == EXPR_SUBQUERY ? sql_run_subquery
+             : e->kind == EXPR_IN     ? sql_run_in
+                                      : e->func->run;
     s->expr = e;
     s->n_args = n;
     s->args = args;
@@ -291,6 +199,7 @@ static struct vec *compile(struct program *p, const struct expr *e)
         return &p->input->v[e->column];
     case EXPR_CALL:
     case EXPR_IN:
+    case EXPR_SUBQUERY:
         return compile_call(p, e);
     case EXPR_AND:
     case EXPR_OR:
@@ -585,29 +494,18 @@ int sql_run_filter(struct program *p, const uint16_t *sel, uint32_t n, uint16_t 
 
 int sql_fold(struct query *q, struct expr *e, struct sql_value *ret)
 {
-    struct arena keep = q->mem;
-    struct deferred *deferred = q->deferred;
+    struct sandbox box;
     struct batch none = {.n = 1, .n_sel = 1};
     struct program *p;
     struct vec *result;
-    q->deferred = NULL; /* what this needs is thrown away at once, not kept for the whole query */
-    arena_init(&q->mem, keep.limit_bytes);
+    struct sql_value v = {.type = SQL_NULL};
+    sql_sandbox_enter(q, &box);
     int rc = sql_compile(q, &none, &e, 1, &p);
     if (rc == 0)
         rc = sql_run_program(p, &result);
-    struct sql_value v = {.type = SQL_NULL};
     if (rc == 0)
         v = sql_vec_value(q, result, 0);
-    struct arena used = q->mem;
-    struct query temporary = {.mem = used, .deferred = q->deferred};
-    q->mem = keep;
-    q->deferred = deferred;
-    if (rc == 0 && sql_is_textual(v.type)) {
-        struct text t = sql_copy_text(q, (struct text){v.text.data, v.text.size});
-        v.text.data = t.data;
-        rc = t.data ? 0 : -ENOMEM;
-    }
-    sql_query_done(&temporary);
+    rc = sql_sandbox_leave(q, &box, &v, rc);
     if (rc == 0)
         *ret = v;
     return rc;

@@ -436,8 +436,8 @@ static int keep_columns(struct sql_writer *w, const struct sql_column *columns, 
         const char *unit = sql_unit_name(columns[c].unit);
         /* Times are shown as times, whatever they are counted in. */
         bool timed = columns[c].type == SQL_TIMESTAMP || columns[c].type == SQL_INTERVAL;
-        bool show = w->format == SQL_FORMAT_TABLE && unit[0] && !timed &&
-                    columns[c].unit != PROBING_COUNT;
+        bool show =
+            w->format == SQL_FORMAT_TABLE && unit[0] && !timed && columns[c].unit != PROBING_COUNT;
         size_t size = strlen(columns[c].name) + 16;
         w->names[c] = malloc(size);
         if (!w->names[c])

@@ -353,7 +353,8 @@ const struct func sql_math_funcs[] = {ORDERED("=", eq),
 
 /* ---- finding one ---- */
 
-static const struct func *const tables[] = {sql_math_funcs, sql_text_funcs, sql_time_funcs};
+static const struct func *const tables[] = {sql_math_funcs, sql_text_funcs, sql_time_funcs,
+                                            sql_json_funcs, sql_regexp_funcs};
 #define N_TABLES (sizeof(tables) / sizeof(*tables))
 
 enum sql_type sql_letter_type(char letter, enum sql_type any)

@@ -29,7 +29,8 @@
         }                                      \
     } while (0)
 
-extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[];
+extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[],
+    sql_json_funcs[], sql_regexp_funcs[];
 
 int sql_compare_text(struct text a, struct text b);
 

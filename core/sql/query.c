@@ -103,6 +103,28 @@ int sql_defer(struct query *q, void (*fn)(void *arg), void *arg)
     return 0;
 }
 
+void sql_sandbox_enter(struct query *q, struct sandbox *s)
+{
+    *s = (struct sandbox){q->mem, q->deferred, q->seen};
+    q->deferred = NULL;
+    arena_init(&q->mem, s->mem.limit_bytes);
+}
+
+int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, int rc)
+{
+    struct query inside = {.mem = q->mem, .deferred = q->deferred};
+    q->mem = s->mem;
+    q->deferred = s->deferred;
+    q->seen = s->seen;
+    if (rc == 0 && v && sql_is_textual(v->type)) {
+        struct text t = sql_copy_text(q, (struct text){v->text.data, v->text.size});
+        v->text.data = t.data;
+        rc = t.data ? 0 : -ENOMEM;
+    }
+    sql_query_done(&inside);
+    return rc;
+}
+
 int sql_check(struct query *q)
 {
     if (q->o->cancel && atomic_load_explicit(q->o->cancel, memory_order_relaxed))
@@ -232,6 +254,18 @@ struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t ro
         break;
     }
     return r;
+}
+
+void sql_put_value(struct vec *v, uint32_t row, const struct sql_value *x)
+{
+    if (x->type == SQL_NULL)
+        sql_set_null(v, row);
+    else if (sql_is_textual(v->type))
+        v->t[row] = (struct text){x->text.data, x->text.size};
+    else if (v->type == SQL_DOUBLE)
+        v->d[row] = x->number;
+    else
+        v->i[row] = x->type == SQL_BOOL ? x->boolean : x->integer;
 }
 
 const char *sql_unit_name(uint32_t unit)

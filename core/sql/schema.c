@@ -95,9 +95,9 @@ static int make_tables(struct query *q, const char *alias, struct op **ret)
     for (size_t i = 0; i < sizeof(own_tables) / sizeof(*own_tables) && rc == 0; i++)
         if (!tables_find(q->s->tables, "information_schema", own_tables[i])) /* listed above */
             rc = put(&m,
-                 (const char *const[]){"probing", "information_schema", own_tables[i], "COMPUTED",
-                                       "about the tables themselves"},
-                 NULL);
+                     (const char *const[]){"probing", "information_schema", own_tables[i],
+                                           "COMPUTED", "about the tables themselves"},
+                     NULL);
     return rc < 0 ? rc : finish(&m, names, alias, ret);
 }
 

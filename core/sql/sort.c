@@ -7,11 +7,12 @@
 #include "core/sql/sqlint.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/err.h"
 
+#define RUN_ROWS 16      /* sorted by insertion before runs are merged */
+#define CHECK_ROWS 65536 /* merged between looks at the limits */
 #define PRUNE_ROWS 16384 /* rows gathered before a top-k is cut to its k */
 
 struct sort {
@@ -29,30 +30,86 @@ struct sort {
     bool ready;
 };
 
+int sql_compare_values(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j)
+{
+    if (sql_is_textual(a->type)) {
+        struct text x = a->t[i], y = b->t[j];
+        int c = memcmp(x.data, y.data, x.size < y.size ? x.size : y.size);
+        return c ? c : (x.size > y.size) - (x.size < y.size);
+    }
+    if (a->type == SQL_DOUBLE) {
+        double x = a->d[i], y = b->d[j];
+        return x != x || y != y ? (x != x) - (y != y) : (x > y) - (x < y);
+    }
+    return (a->i[i] > b->i[j]) - (a->i[i] < b->i[j]);
+}
+
 int sql_compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j,
                       const struct sort_key *k)
 {
     bool a_null = a->null[i], b_null = b->null[j]; /* kept rows: always there */
     if (a_null || b_null)
         return a_null == b_null ? 0 : a_null == k->nulls_first ? -1 : 1;
-    int c;
-    if (sql_is_textual(a->type)) {
-        struct text x = a->t[i], y = b->t[j];
-        c = memcmp(x.data, y.data, x.size < y.size ? x.size : y.size);
-        c = c ? c : (x.size > y.size) - (x.size < y.size);
-    } else if (a->type == SQL_DOUBLE) {
-        double x = a->d[i], y = b->d[j];
-        c = x != x || y != y ? (x != x) - (y != y) : (x > y) - (x < y);
-    } else {
-        c = (a->i[i] > b->i[j]) - (a->i[i] < b->i[j]);
-    }
+    int c = sql_compare_values(a, i, b, j);
     return k->descending ? -c : c;
 }
 
-static int compare_rows(const void *x, const void *y, void *arg)
+/* ---- an index sorted by merging runs: stable, and it looks at the limits as it goes ---- */
+
+static void insert_sorted(uint32_t *v, uint32_t n, sql_compare compare, void *arg)
+{
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t x = v[i], at = i;
+        for (; at > 0 && compare(v[at - 1], x, arg) > 0; at--)
+            v[at] = v[at - 1];
+        v[at] = x;
+    }
+}
+
+static int merge_runs(struct query *q, const uint32_t *from, uint32_t middle, uint32_t n,
+                      uint32_t *to, sql_compare compare, void *arg)
+{
+    uint32_t a = 0, b = middle;
+    if (middle >= n || compare(from[middle - 1], from[middle], arg) <= 0) { /* in order already */
+        memcpy(to, from, n * sizeof(*to));
+        return sql_check(q);
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        if (k % CHECK_ROWS == 0 && sql_check(q) < 0)
+            return sql_check(q);
+        to[k] =
+            b >= n || (a < middle && compare(from[a], from[b], arg) <= 0) ? from[a++] : from[b++];
+    }
+    return 0;
+}
+
+int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_compare compare, void *arg)
+{
+    uint32_t *from = index, *to = index + n;
+    int rc = 0;
+    for (uint32_t i = 0; i < n && rc == 0; i += RUN_ROWS) {
+        insert_sorted(index + i, n - i < RUN_ROWS ? n - i : RUN_ROWS, compare, arg);
+        rc = i % CHECK_ROWS == 0 ? sql_check(q) : 0;
+    }
+    for (uint64_t run = RUN_ROWS; run < n && rc == 0; run *= 2) {
+        for (uint64_t i = 0; i < n && rc == 0; i += 2 * run) {
+            uint32_t some = (uint32_t)(n - i < 2 * run ? n - i : 2 * run);
+            rc = merge_runs(q, from + i, (uint32_t)run, some, to + i, compare, arg);
+        }
+        uint32_t *swap = from;
+        from = to;
+        to = swap;
+    }
+    if (rc == 0 && from != index)
+        memcpy(index, from, n * sizeof(*index));
+    return rc;
+}
+
+/* ---- order by ---- */
+
+static int compare_rows(uint32_t a, uint32_t b, void *arg)
 {
     const struct sort *s = arg;
-    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
     for (uint32_t k = 0; k < s->n_keys; k++) {
         uint32_t c = s->keys[k].column;
         int r = sql_compare_cells(&s->rows.chunks[a / SQL_ROWS][c], a % SQL_ROWS,
@@ -60,7 +117,7 @@ static int compare_rows(const void *x, const void *y, void *arg)
         if (r)
             return r;
     }
-    return (a > b) - (a < b);
+    return 0;
 }
 
 static int sort_rows(struct op *op)
@@ -68,15 +125,13 @@ static int sort_rows(struct op *op)
     struct sort *s = op->state;
     if (s->rows.n > s->room) {
         s->room = s->rows.n + s->rows.n / 2;
-        s->order = sql_get(op->q, s->room, sizeof(*s->order));
+        s->order = sql_get(op->q, 2 * (size_t)s->room, sizeof(*s->order));
         if (!s->order)
             return -ENOMEM;
     }
     for (uint32_t i = 0; i < s->rows.n; i++)
         s->order[i] = i;
-    if (s->rows.n > 1)
-        qsort_r(s->order, s->rows.n, sizeof(*s->order), compare_rows, s);
-    return 0;
+    return sql_sort_index(op->q, s->order, s->rows.n, compare_rows, s);
 }
 
 /* Keep the best `keep` rows only. */

@@ -75,6 +75,13 @@ int sql_add_view(struct sql *s, const char *name, const char *definition, const 
     return 0;
 }
 
+void sql_on_set(struct sql *s, int (*set)(void *arg, const char *name, const char *value),
+                void *arg)
+{
+    s->set = set;
+    s->set_arg = arg;
+}
+
 uint32_t sql_rows_count(const struct sql_rows *r)
 {
     return r->n;
@@ -139,6 +146,29 @@ static int plan_describe(struct query *q, const struct statement *st, struct op 
         rc = sql_rowset_add(rows, pointers, NULL, 1);
     }
     return rc < 0 ? rc : sql_scan_rowset(q, rows, cols, ret);
+}
+
+/* show NAME, show all: DataFusion's df_settings. */
+static int plan_show(struct query *q, const char *name, struct op **ret)
+{
+    if (!name)
+        return plan_text(q, "select name, value from information_schema.df_settings order by 1",
+                         ret);
+    char *text = sql_getf(q,
+                          "select name, value from information_schema.df_settings where name = "
+                          "'%s'",
+                          strchr(name, '\'') ? "" : name);
+    return text ? plan_text(q, text, ret) : -ENOMEM;
+}
+
+static int plan_set(struct query *q, const struct statement *st, struct op **ret)
+{
+    struct sql *s = q->s;
+    if (!s->set)
+        return sql_error(q->text, q->size, st->pos, -EPERM,
+                         "settings cannot be changed here: this is not the live process");
+    int rc = q->dry ? 0 : s->set(s->set_arg, st->name, st->value);
+    return rc < 0 ? rc : plan_show(q, st->name, ret);
 }
 
 /* ---- explain ---- */
@@ -214,6 +244,10 @@ static int plan_statement(struct query *q, struct op **ret)
                          ret);
     case STATEMENT_DESCRIBE:
         return plan_describe(q, &st, ret);
+    case STATEMENT_SHOW:
+        return plan_show(q, st.name, ret);
+    case STATEMENT_SET:
+        return plan_set(q, &st, ret);
     case STATEMENT_SELECT:
         break;
     }

@@ -27,6 +27,10 @@ void sql_free(struct sql *s);
 /* A view: `definition` is a select; it is parsed when used.  Names may be "schema.name" or bare. */
 int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc);
 
+/* What `set NAME = VALUE` does: 0 or -errno with err_set().  Before the first query. */
+void sql_on_set(struct sql *s, int (*set)(void *arg, const char *name, const char *value),
+                void *arg);
+
 enum sql_type {
     SQL_NULL,
     SQL_BOOL,

@@ -237,8 +237,7 @@ TEST(windows_have_frames)
          "from (values (1), (2), (3)) v order by 1",
          "1,3,1,1,1;2,2,2,2,1;3,1,2,2,2"},
         {"select column1, lag(column1) over w1, 0 from (values (1)) v",
-         "line 1, column 35: found 'w1', expected ( after over; named windows are not in this "
-         "version"},
+         "line 1, column 35: no window 'w1'; window w1 as (...) behind having makes one"},
         {"select column1, lag(column1) over (order by column1), lead(column1, 2, 99) over (order "
          "by column1), sum(column1) over (order by column1 rows between 1 preceding and current "
          "row) from (values (1), (2), (3)) v order by 1",
@@ -279,8 +278,9 @@ TEST(errors_say_what_and_where)
          "filter by it in a select around this one"},
         {"select rank() from torch_trace",
          "line 1, column 8: rank() is a window function: rank(...) over (order by ...)"},
-        {"select sum(local_step) over (order by ts range 3 preceding) from torch_trace",
-         "line 1, column 48: range with a number is not in this version; rows with one is"},
+        {"select sum(local_step) over (order by module range 3 preceding) from torch_trace",
+         "line 1, column 52: range with a distance needs order by of a number or a time, not of a "
+         "text"},
         {"select 'x'::int", "line 1, column 8: 'x' is not a bigint"},
         {"", "line 1, column 1: the statement ends here, expected select, with, values, show, "
              "describe or explain"},

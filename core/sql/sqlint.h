@@ -61,7 +61,8 @@ struct col {
     uint32_t unit;
     const char *doc;
     bool dict;   /* vectors carry ids of the store's dictionary, always */
-    bool hidden; /* not part of *: the right side of using () */
+    bool hidden; /* not part of *, found by its table's name only: the right side of using () */
+    bool first;  /* comes first in *: the columns of using () */
 };
 
 struct query;
@@ -96,10 +97,12 @@ struct query {
     uint64_t deadline; /* clock_monotonic() ns, 0: none */
     bool dry;          /* only look: no subquery runs, nothing is scanned */
     bool analyze;
-    uint32_t depth;   /* of binding and planning at this moment, subqueries and views too */
-    uint32_t n_views; /* views being expanded */
-    bool subqueries;  /* one was met */
-    uint32_t n_plans; /* selects planned: views and CTEs are expanded at each use */
+    uint32_t depth;      /* of binding and planning at this moment, subqueries and views too */
+    uint32_t n_views;    /* views being expanded */
+    bool subqueries;     /* one was met */
+    uint32_t n_plans;    /* selects planned: views and CTEs are expanded at each use */
+    struct outer *outer; /* the query around the one that is bound now: bind_subquery.c */
+    uint32_t n_running;  /* correlated subqueries within each other */
     struct table_seen *seen;
     struct deferred *deferred;
     uint16_t *all; /* 0, 1, 2, ...: the selection of all rows */
@@ -122,6 +125,8 @@ struct sql {
     struct store *store;        /* NULL: computed tables only */
     struct interns *interns;    /* NULL without a store */
     struct view *_Atomic views; /* added at the front, never removed */
+    int (*set)(void *arg, const char *name, const char *value); /* NULL: nothing can be set */
+    void *set_arg;
 };
 
 /* ---- query.c: life, memory, limits ---- */
@@ -134,6 +139,14 @@ void *sql_get(struct query *q, size_t count, size_t size);
 char *sql_getf(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Call fn(arg) when the query ends. */
 int sql_defer(struct query *q, void (*fn)(void *arg), void *arg);
+/* What is taken between the two is given back at the second; *v (may be NULL) is kept. */
+struct sandbox {
+    struct arena mem;
+    struct deferred *deferred;
+    struct table_seen *seen;
+};
+void sql_sandbox_enter(struct query *q, struct sandbox *s);
+int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, int rc);
 int sql_check(struct query *q); /* limits: 0, -ETIMEDOUT, -ECANCELED */
 int sql_saw_table(struct query *q, const struct table *t);
 struct op *sql_op(struct query *q, op_next next, const char *name, uint32_t n_cols);
@@ -146,6 +159,7 @@ void sql_texts(struct query *q, struct vec *v, const uint16_t *sel, uint32_t n);
 const char *sql_type_name(enum sql_type t);
 const char *sql_unit_name(uint32_t unit);
 struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t row);
+void sql_put_value(struct vec *v, uint32_t row, const struct sql_value *x);
 struct text sql_copy_text(struct query *q, struct text t); /* data NULL: no memory */
 
 static inline bool sql_is_textual(enum sql_type t)
@@ -185,6 +199,7 @@ enum expr_kind {
     EXPR_CASE,
     EXPR_COALESCE,
     EXPR_IN,
+    EXPR_SUBQUERY, /* run for each combination of its arguments, see bind_subquery.c */
     EXPR_AGG,
     EXPR_WINDOW /* args: all that it is computed from */
 };
@@ -197,6 +212,7 @@ struct expr {
     bool dict;
     bool negated; /* IN */
     bool null_in; /* IN: NULL is one of the values */
+    bool unknown; /* CONST: a column of the query around, which has no value yet */
     struct expr **args;
     uint32_t n_args;
     struct sql_value value; /* CONST */
@@ -218,8 +234,16 @@ int sql_run_program_on(struct program *p, const uint16_t *sel, uint32_t n, struc
 int sql_run_filter(struct program *p, const uint16_t *sel, uint32_t n, uint16_t *ret_sel);
 /* The value of an expression of constants. */
 int sql_fold(struct query *q, struct expr *e, struct sql_value *ret);
-/* IN: make the set of constants from `values`. */
+/* ---- in_set.c ---- */
+
+/* IN: make the set of constants: n rows of as many values as the expression has arguments. */
 int sql_make_set(struct query *q, struct expr *in, const struct sql_value *values, uint32_t n);
+
+int sql_run_in(struct run *r, struct step *st, const uint16_t *sel, uint32_t n);
+/* Is the row of probes among the n rows?  NULL when that hangs on a NULL. */
+struct sql_value sql_is_among(const struct sql_value *probe, const struct sql_value *rows,
+                              uint32_t n, uint32_t n_cols);
+int sql_run_subquery(struct run *r, struct step *st, const uint16_t *sel, uint32_t n);
 
 struct step {
     kernel run;
@@ -315,6 +339,8 @@ struct scope {
     uint32_t n_aggs;
     bool allow_aggs, inside_agg;
     bool allow_windows, inside_window;
+    bool allow_correlated; /* subqueries that look at the columns of op */
+    const struct named_window *windows;
     const char *clause;           /* for messages: "where" */
     const struct out_item *items; /* aliases that may be used, NULL: none */
     uint32_t n_items;
@@ -332,6 +358,20 @@ struct agg_spec { /* one aggregate call */
 };
 
 int sql_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
+/* A call of a function with bound arguments; n says where. */
+int sql_call_named(struct query *q, const struct node *n, const char *name, struct expr *a,
+                   struct expr *b, struct expr **ret);
+/* Replace a call of constants by its value, if it has one. */
+int sql_fold_call(struct query *q, struct expr **e);
+/* bind_row.c: (a, b) < (c, d), (a, b) in ((1, 2), ...); the probes in so many rows of values. */
+int sql_bind_row_compare(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
+int sql_bind_row_in(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
+int sql_bind_in_rows(struct query *q, const struct node *n, struct expr **probes, uint32_t n_probes,
+                     const struct sql_value *values, uint32_t count, struct expr **ret);
+/* bind_subquery.c.  sql_bind_outer: 1: a column of the query around, 0: there is none. */
+int sql_bind_outer(struct query *q, const struct node *n, struct expr **ret);
+int sql_bind_subquery(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
+int sql_bind_in_select(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* Make the type wanted of it: NULL, 'text' and whole numbers adapt, others are refused. */
 int sql_coerce(struct query *q, struct expr **e, enum sql_type type, const char *what);
 int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgiving);
@@ -350,6 +390,22 @@ bool sql_expr_has_window(const struct expr *e);
 struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t column, uint32_t pos);
 
 int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
+int sql_plan_values(struct query *q, const struct select *s, struct op **ret);
+int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
+/* plan_join.c, plan_table.c */
+int sql_plan_from(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);
+int sql_plan_table(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);
+int sql_plan_where(struct query *q, const struct node *where, struct cte *ctes, struct op **op);
+int sql_rename_first(struct query *q, const struct from *f, struct op *op);
+struct json;
+int sql_json_text(struct query *q, const struct json *j, struct text *ret); /* data NULL: null */
+/* Functions that give rows: func_rows.c */
+int sql_plan_function(struct query *q, const struct node *call, struct op **ret);
+bool sql_expr_has_column(const struct expr *e);
+bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end);
+/* The same expression with its columns counted from `by`. */
+struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by);
+const char *sql_mirrored(const char *compare); /* < for > */
 
 /* ---- operators ---- */
 
@@ -365,19 +421,28 @@ bool sql_is_scan(const struct op *op, const struct table **ret_table);
 uint64_t sql_scan_end(const struct op *op);
 
 int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op **ret);
+/* One condition more; *op becomes a filter if it is none. */
+int sql_filter_add(struct op **op, struct expr *condition);
 int sql_project(struct op *child, struct expr **exprs, struct col *cols, uint32_t n,
                 struct op **ret);
 int sql_limit(struct op *child, uint64_t limit, uint64_t offset, struct op **ret);
 int sql_distinct(struct op *child, struct op **ret);
 int sql_append(struct op *left, struct op *right, struct op **ret);
+/* except: rows of the left side that are not on the right; else intersect: that are. */
+int sql_set(struct op *left, struct op *right, bool except, bool all, struct op **ret);
 const struct expr *sql_project_expr(const struct op *op, uint32_t column);
 
 struct sort_key {
     uint32_t column; /* of the child */
     bool descending, nulls_first;
 };
+/* In order of size, NaN last; values that are not NULL. */
+int sql_compare_values(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j);
 int sql_compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j,
                       const struct sort_key *k);
+/* Sort n row numbers, keeping the order of equal ones; index has room for twice as many. */
+typedef int (*sql_compare)(uint32_t a, uint32_t b, void *arg);
+int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_compare compare, void *arg);
 /* keep: only the first `keep` rows are wanted (0: all).  n_out: columns given on. */
 int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t keep,
              uint32_t n_out, struct op **ret);
@@ -396,6 +461,9 @@ int sql_agg_one_new(struct query *q, const struct agg_spec *spec, struct agg **r
 void sql_agg_one_reset(struct agg *a);
 int sql_agg_one_add(struct query *q, struct agg *a, struct vec *arg, const struct vec *filter,
                     uint16_t row);
+bool sql_agg_one_can_remove(const struct agg *a);
+void sql_agg_one_remove(struct agg *a, const struct vec *arg, const struct vec *filter,
+                        uint16_t row);
 int sql_agg_one_get(struct query *q, struct agg *a, struct vec *ret, uint32_t row);
 
 bool sql_window_only(const char *name); /* a window function that is no aggregate */
@@ -406,15 +474,16 @@ int sql_plan_windows(struct query *q, struct out_item *items, uint32_t n, struct
 int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct expr **aggs,
                   uint32_t n_aggs, struct op **ret);
 
-struct join_spec {
-    enum join_type type;
-    struct expr **left_keys, **right_keys; /* equal pairs; over the sides */
-    uint32_t n_keys;
+struct join_merge { /* using (...) of a full join: a column of the left and one of the right side */
+    uint32_t left, right;
 };
-/* Columns: left, then right.  The condition is bound over the join itself and set afterwards:
- * pairs that do not pass `on` (may be NULL) are no match. */
-int sql_join(struct op *left, struct op *right, const struct join_spec *spec, struct op **ret);
-int sql_join_on(struct op *join, const struct join_spec *spec, struct expr *on);
+/* Columns: left, then right, then the merged ones.  Conditions are over these; they are added one
+ * by one, and pairs that do not pass them all are no match.  Then sql_join_done(). */
+int sql_join(struct op *left, struct op *right, enum join_type type,
+             const struct join_merge *merges, uint32_t n_merges, struct op **ret);
+int sql_join_add(struct op *join, struct expr *condition);
+int sql_join_done(struct op *join, uint32_t pos);
+bool sql_is_join(const struct op *op, enum join_type *ret_type, uint32_t *ret_n_left);
 
 /* ---- time.c ---- */
 

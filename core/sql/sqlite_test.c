@@ -415,8 +415,8 @@ static void gen_window(struct buf *b)
                                        "1 following"};
     static const char *const to[] = {"1 preceding", "current row", "2 following",
                                      "unbounded following"};
-    static const char *const sums[] = {"sum(b)", "count(c)", "min(s)", "max(c)", "avg(b)",
-                                       "first_value(b)", "last_value(u)", "count(*)"};
+    static const char *const sums[] = {"sum(b)", "count(c)",       "min(s)",        "max(c)",
+                                       "avg(b)", "first_value(b)", "last_value(u)", "count(*)"};
     (void)buf_adds(b, "select a, b, s");
     for (uint32_t i = below(3) + 1; i > 0; i--) {
         switch (below(4)) {
@@ -558,8 +558,8 @@ static bool compare(const char *text)
 
 TEST(same_answers_as_sqlite)
 {
-    void (*const gens[])(struct buf *) = {gen_plain,   gen_plain,  gen_plain,
-                                          gen_grouped, gen_joined, gen_nested, gen_window};
+    void (*const gens[])(struct buf *) = {gen_plain,  gen_plain,  gen_plain, gen_grouped,
+                                          gen_joined, gen_nested, gen_window};
     uint64_t runs = QUERIES;
     const char *more = getenv("PROBING_FUZZ_RUNS");
     if (more && parse_u64(more, &runs) < 0)

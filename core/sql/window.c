@@ -1,65 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/window.c - functions over windows: f(x) over (partition by .. order by .. rows ..).
+ * core/sql/window.c - functions over windows, computed: rows in order, frames, values.
  *
  * The rows are kept, put in order once for each window, and given on as they came with a column
- * more for each.  A frame that only grows is added to; one that slides is computed afresh for each
- * row, under the query's limits.  The query's thread only.
+ * more for each.  A frame that only grows is added to; of one that slides, what leaves is taken
+ * away where that is exact (counts, sums of integers), else it is computed afresh for each row,
+ * under the query's limits.  The query's thread only.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/window.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "core/base/err.h"
-#include "core/base/text.h"
 
 #define WINDOWS_MAX 64    /* in one select */
 #define CHECK_EVERY 16384 /* rows added to frames between looks at the limits */
-
-enum win_fn {
-    WIN_ROW_NUMBER,
-    WIN_RANK,
-    WIN_DENSE_RANK,
-    WIN_PERCENT_RANK,
-    WIN_CUME_DIST,
-    WIN_NTILE,
-    WIN_LAG,
-    WIN_LEAD,
-    WIN_FIRST,
-    WIN_LAST,
-    WIN_NTH,
-    WIN_AGG
-};
-
-static const struct win_kind {
-    const char *name;
-    enum win_fn fn;
-    uint32_t min_args, max_args;
-} kinds[] = {{"row_number", WIN_ROW_NUMBER, 0, 0},
-             {"rank", WIN_RANK, 0, 0},
-             {"dense_rank", WIN_DENSE_RANK, 0, 0},
-             {"percent_rank", WIN_PERCENT_RANK, 0, 0},
-             {"cume_dist", WIN_CUME_DIST, 0, 0},
-             {"ntile", WIN_NTILE, 1, 1},
-             {"lag", WIN_LAG, 1, 3},
-             {"lead", WIN_LEAD, 1, 3},
-             {"first_value", WIN_FIRST, 1, 1},
-             {"last_value", WIN_LAST, 1, 1},
-             {"nth_value", WIN_NTH, 2, 2}};
-#define N_KINDS (sizeof(kinds) / sizeof(*kinds))
-
-struct win_spec { /* the arguments of its expression: the function's, filter, partition, order */
-    enum win_fn fn;
-    const struct agg_spec *agg;
-    uint32_t n_args, n_partition, n_order;
-    bool filter;
-    struct sort_key *order; /* column: not used */
-    bool rows;
-    enum frame_edge edge[2];
-    uint64_t offset[2];
-};
 
 struct win { /* one window function at work */
     const struct expr *expr;
@@ -81,164 +35,6 @@ struct window {
     uint32_t next_chunk, n_checks;
     bool ready;
 };
-
-/* ---- binding ---- */
-
-static const struct win_kind *find_kind(const char *name)
-{
-    for (size_t i = 0; i < N_KINDS; i++)
-        if (strcmp(kinds[i].name, name) == 0)
-            return &kinds[i];
-    return NULL;
-}
-
-bool sql_window_only(const char *name)
-{
-    return find_kind(name) && !sql_agg_find(name);
-}
-
-static int no_window(struct query *q, const struct node *n)
-{
-    const char *names[N_KINDS];
-    for (size_t i = 0; i < N_KINDS; i++)
-        names[i] = kinds[i].name;
-    const char *near = text_nearest(n->text, names, N_KINDS);
-    if (near)
-        return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "no window function '%s'; did you mean '%s'?", n->text, near);
-    return sql_error(q->text, q->size, n->pos, -EINVAL,
-                     "'%s' is neither an aggregate nor a window function", n->text);
-}
-
-static int bind_frame(struct query *q, const struct window_node *w, struct win_spec *spec)
-{
-    spec->rows = w->rows;
-    spec->edge[0] = w->framed ? w->edge[0] : FRAME_UNBOUNDED_PRECEDING;
-    spec->edge[1] = w->framed     ? w->edge[1]
-                    : w->n_order  ? FRAME_CURRENT
-                                  : FRAME_UNBOUNDED_FOLLOWING;
-    for (int i = 0; i < 2; i++) {
-        struct scope none = {.clause = "a frame"};
-        struct expr *e;
-        if (!w->offset[i])
-            continue;
-        int rc = sql_bind(q, &none, w->offset[i], &e);
-        if (rc == 0)
-            rc = sql_coerce(q, &e, SQL_INT, "a frame");
-        if (rc < 0)
-            return rc;
-        if (e->kind != EXPR_CONST || e->value.type == SQL_NULL || e->value.integer < 0)
-            return sql_error(q->text, q->size, w->offset[i]->pos, -EINVAL,
-                             "a frame's offset is a number from 0");
-        if (!w->rows)
-            return sql_error(q->text, q->size, w->offset[i]->pos, -EINVAL,
-                             "range with a number is not in this version; rows with one is");
-        spec->offset[i] = (uint64_t)e->value.integer;
-    }
-    return 0;
-}
-
-/* lag(x, n, default): the default is as x; ntile, lag, lead and nth_value count in integers. */
-static int arg_types(struct query *q, const struct win_spec *spec, struct expr **args,
-                     enum sql_type *ret)
-{
-    int rc = 0;
-    uint32_t count = spec->fn == WIN_NTILE ? 0 : 1; /* which argument counts */
-    bool counts = spec->fn == WIN_NTILE || spec->fn == WIN_NTH || spec->fn == WIN_LAG ||
-                  spec->fn == WIN_LEAD;
-    if (counts && spec->n_args > count)
-        rc = sql_coerce(q, &args[count], SQL_INT, "a window function");
-    *ret = spec->fn == WIN_PERCENT_RANK || spec->fn == WIN_CUME_DIST ? SQL_DOUBLE : SQL_INT;
-    if (rc < 0 || spec->fn < WIN_LAG)
-        return rc;
-    struct expr *values[2] = {args[0], spec->n_args > 2 ? args[2] : NULL};
-    rc = sql_unify(q, values, spec->n_args > 2 ? 2 : 1, "a window function", ret);
-    args[0] = values[0];
-    if (spec->n_args > 2)
-        args[2] = values[1];
-    return rc;
-}
-
-static int bind_function(struct query *q, struct scope *s, const struct node *n,
-                         struct win_spec *spec, struct expr **args, enum sql_type *ret_type)
-{
-    const struct win_kind *kind = find_kind(n->text);
-    const struct agg_kind *agg = kind ? NULL : sql_agg_find(n->text);
-    if (agg) {
-        struct agg_spec *a;
-        int rc = sql_agg_spec(q, s, n, agg, true, &a);
-        if (rc < 0)
-            return rc;
-        spec->fn = WIN_AGG;
-        spec->agg = a;
-        if (a->arg)
-            args[spec->n_args++] = a->arg;
-        spec->filter = a->filter != NULL;
-        if (a->filter)
-            args[spec->n_args] = a->filter;
-        *ret_type = a->type;
-        return 0;
-    }
-    if (!kind)
-        return no_window(q, n);
-    if (n->star || n->distinct || n->filter || n->n_args < kind->min_args ||
-        n->n_args > kind->max_args)
-        return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "%s() takes %u to %u arguments, no *, distinct or filter", n->text,
-                         kind->min_args, kind->max_args);
-    spec->fn = kind->fn;
-    spec->n_args = n->n_args;
-    for (uint32_t i = 0; i < n->n_args; i++) {
-        int rc = sql_bind(q, s, n->args[i], &args[i]);
-        if (rc < 0)
-            return rc;
-    }
-    return arg_types(q, spec, args, ret_type);
-}
-
-static int bind_all(struct query *q, struct scope *s, const struct node *n, struct win_spec *spec,
-                    struct expr *e)
-{
-    const struct window_node *w = n->over;
-    int rc = bind_function(q, s, n, spec, e->args, &e->type);
-    uint32_t at = spec->n_args + spec->filter;
-    for (uint32_t i = 0; i < w->n_partition && rc == 0; i++)
-        rc = sql_bind(q, s, w->partition[i], &e->args[at++]);
-    for (uint32_t i = 0; i < w->n_order && rc == 0; i++) {
-        spec->order[i] = (struct sort_key){.descending = w->order[i].descending,
-                                           .nulls_first = w->order[i].nulls_first};
-        rc = sql_bind(q, s, w->order[i].node, &e->args[at++]);
-    }
-    spec->n_partition = w->n_partition;
-    spec->n_order = w->n_order;
-    e->n_args = at;
-    return rc < 0 ? rc : bind_frame(q, w, spec);
-}
-
-int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
-{
-    const struct window_node *w = n->over;
-    if (!s->allow_windows || s->inside_agg || s->inside_window)
-        return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "a window function may stand in the select list and in order by only%s",
-                         s->inside_agg      ? ", not in an aggregate"
-                         : s->inside_window ? ", not in another one"
-                                            : "; filter by it in a select around this one");
-    if (w->n_partition + w->n_order > SQL_CALL_ARGS - 8)
-        return sql_error(q->text, q->size, n->pos, -E2BIG, "a window by too many columns");
-    struct win_spec *spec = sql_get(q, 1, sizeof(*spec));
-    struct expr *e = sql_new_expr(q, EXPR_WINDOW, SQL_NULL, n->pos, SQL_CALL_ARGS);
-    if (!spec || !e || !(spec->order = sql_get(q, w->n_order, sizeof(*spec->order))))
-        return -ENOMEM;
-    s->inside_window = true;
-    int rc = bind_all(q, s, n, spec, e);
-    s->inside_window = false;
-    if (spec->n_args && spec->fn >= WIN_LAG)
-        e->unit = e->args[0] && e->type == e->args[0]->type ? e->args[0]->unit : 0;
-    e->set = spec;
-    *ret = e;
-    return rc;
-}
 
 /* ---- rows in order ---- */
 
@@ -268,13 +64,11 @@ struct sorting {
     const struct win *f;
 };
 
-static int compare_rows(const void *x, const void *y, void *arg)
+static int compare_rows(uint32_t a, uint32_t b, void *arg)
 {
     const struct sorting *s = arg;
-    uint32_t a = *(const uint32_t *)x, b = *(const uint32_t *)y;
     int r = compare_by(s->w, s->f, a, b, true);
-    r = r ? r : compare_by(s->w, s->f, a, b, false);
-    return r ? r : (a > b) - (a < b);
+    return r ? r : compare_by(s->w, s->f, a, b, false);
 }
 
 /* ---- values ---- */
@@ -283,6 +77,8 @@ struct part { /* a partition: places first to end - 1 of the order */
     uint32_t first, end;
     uint32_t peer, peer_end; /* rows equal in order with the one at hand */
     uint32_t dense;
+    uint32_t *groups; /* GROUPS: where each group of peers begins, and the end; NULL: not asked */
+    uint32_t n_groups;
     /* What the frame of an aggregate holds by now. */
     struct agg *agg;
     uint32_t from, to;
@@ -311,64 +107,192 @@ static void put_cell(const struct win *f, uint32_t row, const struct vec *from, 
         to->i[row % SQL_ROWS] = from->i[i];
 }
 
-static void frame_of(const struct win *f, const struct part *p, uint32_t at, uint32_t *ret_from,
-                     uint32_t *ret_to)
+/* ---- frames ---- */
+
+/* The frame of the row at a place is up to three runs of places: exclude cuts holes. */
+struct frame {
+    uint32_t from[3], to[3];
+    uint32_t n;
+};
+
+static uint32_t clamp(int64_t place, const struct part *p)
 {
-    uint64_t edge[2];
-    for (int i = 0; i < 2; i++) {
-        uint64_t offset = f->spec->offset[i];
-        switch (f->spec->edge[i]) {
-        case FRAME_UNBOUNDED_PRECEDING:
-            edge[i] = p->first;
-            break;
-        case FRAME_PRECEDING:
-            edge[i] = offset > at - p->first ? p->first : at - offset + (uint64_t)i;
-            if (offset > at - p->first && i == 1)
-                edge[i] = p->first; /* all of it lies before the partition */
-            break;
-        case FRAME_CURRENT:
-            edge[i] = f->spec->rows ? at + (uint32_t)i : i ? p->peer_end : p->peer;
-            break;
-        case FRAME_FOLLOWING:
-            edge[i] = offset >= p->end - at ? p->end : at + offset + (uint64_t)i;
-            break;
-        case FRAME_UNBOUNDED_FOLLOWING:
-            edge[i] = p->end;
-            break;
-        }
-    }
-    *ret_from = (uint32_t)edge[0];
-    *ret_to = edge[1] > edge[0] ? (uint32_t)edge[1] : (uint32_t)edge[0];
+    return place < (int64_t)p->first ? p->first
+           : place > (int64_t)p->end ? p->end
+                                     : (uint32_t)place;
 }
 
-static int aggregate_frame(struct op *op, const struct win *f, struct part *p, uint32_t at)
+static uint32_t rows_edge(const struct win *f, const struct part *p, uint32_t at, int i)
+{
+    int64_t offset =
+        f->spec->offset[i].integer < INT32_MAX ? f->spec->offset[i].integer : INT32_MAX;
+    if (f->spec->edge[i] == FRAME_CURRENT)
+        return at + (uint32_t)i;
+    bool before = f->spec->edge[i] == FRAME_PRECEDING;
+    return clamp((int64_t)at + (before ? -offset : offset) + i, p);
+}
+
+static uint32_t groups_edge(const struct win *f, const struct part *p, int i)
+{
+    int64_t offset =
+        f->spec->offset[i].integer < INT32_MAX ? f->spec->offset[i].integer : INT32_MAX;
+    bool before = f->spec->edge[i] == FRAME_PRECEDING;
+    int64_t group = (int64_t)p->dense - 1 + (before ? -offset : offset) + i;
+    if (group < 0)
+        return p->first;
+    return group >= (int64_t)p->n_groups ? p->end : p->groups[group];
+}
+
+/* Is the key of the row at a place before key + by (in the order of the window)?  `behind`: or
+ * equal to it. */
+static bool is_before(const struct window *w, const struct win *f, uint32_t place,
+                      const struct vec *key, uint32_t row, const struct sql_value *by, bool minus,
+                      bool behind)
+{
+    uint32_t c = f->first_col + f->spec->n_args + f->spec->filter + f->spec->n_partition;
+    const struct sort_key *order = &f->spec->order[0];
+    uint32_t r = w->order[place], i = r % SQL_ROWS;
+    const struct vec *v = cell(w, r, c);
+    if (v->null[i])
+        return order->nulls_first;
+    int compared;
+    if (v->type == SQL_DOUBLE) {
+        double limit = minus ? key->d[row] - by->number : key->d[row] + by->number, x = v->d[i];
+        compared =
+            x != x || limit != limit ? (x != x) - (limit != limit) : (x > limit) - (x < limit);
+    } else {
+        __int128 limit = key->i[row];
+        limit += minus ? -(__int128)by->integer : (__int128)by->integer;
+        compared = (v->i[i] > limit) - (v->i[i] < limit);
+    }
+    compared = order->descending ? -compared : compared;
+    return compared < 0 || (behind && compared == 0);
+}
+
+/* range between x preceding and y following: by halves in the ordered partition. */
+static uint32_t range_edge(const struct window *w, const struct win *f, const struct part *p,
+                           uint32_t at, int i)
+{
+    uint32_t c = f->first_col + f->spec->n_args + f->spec->filter + f->spec->n_partition;
+    uint32_t r = w->order[at], low = p->first, high = p->end;
+    const struct vec *key = cell(w, r, c);
+    bool before = f->spec->edge[i] == FRAME_PRECEDING;
+    if (key->null[r % SQL_ROWS]) /* NULL is near NULL only */
+        return i ? p->peer_end : p->peer;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (is_before(w, f, middle, key, r % SQL_ROWS, &f->spec->offset[i],
+                      before != f->spec->order[0].descending, i == 1))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static uint32_t edge_of(const struct window *w, const struct win *f, const struct part *p,
+                        uint32_t at, int i)
+{
+    switch (f->spec->edge[i]) {
+    case FRAME_UNBOUNDED_PRECEDING:
+        return p->first;
+    case FRAME_UNBOUNDED_FOLLOWING:
+        return p->end;
+    case FRAME_CURRENT:
+        if (f->spec->mode != FRAME_ROWS)
+            return i ? p->peer_end : p->peer;
+        break;
+    case FRAME_PRECEDING:
+    case FRAME_FOLLOWING:
+        break;
+    }
+    return f->spec->mode == FRAME_ROWS     ? rows_edge(f, p, at, i)
+           : f->spec->mode == FRAME_GROUPS ? groups_edge(f, p, i)
+                                           : range_edge(w, f, p, at, i);
+}
+
+static void add_run(struct frame *frame, uint32_t from, uint32_t to)
+{
+    if (from >= to && frame->n)
+        return;
+    frame->from[frame->n] = from;
+    frame->to[frame->n++] = to > from ? to : from;
+}
+
+static void frame_of(const struct window *w, const struct win *f, const struct part *p, uint32_t at,
+                     struct frame *ret)
+{
+    uint32_t from = edge_of(w, f, p, at, 0), to = edge_of(w, f, p, at, 1);
+    uint32_t hole = at, hole_end = at + 1;
+    ret->n = 0;
+    to = to > from ? to : from;
+    if (f->spec->exclude == EXCLUDE_NOTHING) {
+        add_run(ret, from, to);
+        return;
+    }
+    if (f->spec->exclude != EXCLUDE_CURRENT) {
+        hole = p->peer;
+        hole_end = p->peer_end;
+    }
+    add_run(ret, from, to < hole ? to : hole);
+    if (f->spec->exclude == EXCLUDE_TIES && at >= from && at < to)
+        add_run(ret, at, at + 1);
+    add_run(ret, from > hole_end ? from : hole_end, to);
+}
+
+static int aggregate_rows(struct op *op, const struct win *f, struct agg *agg, uint32_t from,
+                          uint32_t to)
 {
     struct window *w = op->state;
-    uint32_t from, to, row = w->order[at];
-    frame_of(f, p, at, &from, &to);
-    if (p->any && from == p->from && to == p->to && at > p->first) {
-        uint32_t before = w->order[at - 1];
-        put_cell(f, row, out_of(f, before), before % SQL_ROWS);
-        return 0;
-    }
-    if (!p->any || from != p->from || to < p->to) {
-        sql_agg_one_reset(p->agg);
-        p->to = from;
-    }
-    p->any = true;
-    p->from = from;
-    for (; p->to < to; p->to++) {
-        uint32_t r = w->order[p->to], c = f->first_col;
+    for (uint32_t at = from; at < to; at++) {
+        uint32_t r = w->order[at], c = f->first_col;
         struct vec *chunk = w->rows.chunks[r / SQL_ROWS];
         struct vec *arg = f->spec->n_args ? &chunk[c] : NULL;
         struct vec *filter = f->spec->filter ? &chunk[c + f->spec->n_args] : NULL;
-        int rc = sql_agg_one_add(op->q, p->agg, arg, filter, (uint16_t)(r % SQL_ROWS));
+        int rc = sql_agg_one_add(op->q, agg, arg, filter, (uint16_t)(r % SQL_ROWS));
         if (rc == 0 && ++w->n_checks % CHECK_EVERY == 0)
             rc = sql_check(op->q);
         if (rc < 0)
             return rc;
     }
-    return sql_agg_one_get(op->q, p->agg, out_of(f, row), row % SQL_ROWS);
+    return 0;
+}
+
+static int aggregate_frame(struct op *op, const struct win *f, struct part *p, uint32_t at)
+{
+    struct window *w = op->state;
+    struct frame frame;
+    uint32_t row = w->order[at];
+    frame_of(w, f, p, at, &frame);
+    uint32_t from = frame.from[0], to = frame.to[0];
+    bool whole = f->spec->exclude == EXCLUDE_NOTHING;
+    if (whole && p->any && from == p->from && to == p->to && at > p->first) {
+        uint32_t before = w->order[at - 1];
+        put_cell(f, row, out_of(f, before), before % SQL_ROWS);
+        return 0;
+    }
+    int rc = 0;
+    if (!whole || !p->any || from < p->from || to < p->to || from >= p->to ||
+        (from != p->from && !sql_agg_one_can_remove(p->agg))) {
+        sql_agg_one_reset(p->agg);
+        p->from = p->to = from;
+    }
+    for (; p->from < from && rc == 0; p->from++) {
+        uint32_t r = w->order[p->from], c = f->first_col;
+        struct vec *chunk = w->rows.chunks[r / SQL_ROWS];
+        sql_agg_one_remove(p->agg, f->spec->n_args ? &chunk[c] : NULL,
+                           f->spec->filter ? &chunk[c + f->spec->n_args] : NULL,
+                           (uint16_t)(r % SQL_ROWS));
+        rc = ++w->n_checks % CHECK_EVERY == 0 ? sql_check(op->q) : 0;
+    }
+    if (rc == 0)
+        rc = aggregate_rows(op, f, p->agg, p->to, to);
+    for (uint32_t i = 1; i < frame.n && rc == 0; i++)
+        rc = aggregate_rows(op, f, p->agg, frame.from[i], frame.to[i]);
+    p->any = whole;
+    p->from = from;
+    p->to = to;
+    return rc < 0 ? rc : sql_agg_one_get(op->q, p->agg, out_of(f, row), row % SQL_ROWS);
 }
 
 /* The integer argument number i of a row; false: NULL. */
@@ -383,7 +307,7 @@ static bool count_arg(const struct window *w, const struct win *f, uint32_t row,
 static int value_at(struct op *op, const struct win *f, const struct part *p, uint32_t at)
 {
     const struct window *w = op->state;
-    uint32_t row = w->order[at], from, to;
+    uint32_t row = w->order[at];
     int64_t n = 1;
     bool given = f->spec->n_args < 2 || count_arg(w, f, row, 1, &n);
     if (f->spec->fn == WIN_LAG || f->spec->fn == WIN_LEAD) {
@@ -402,16 +326,23 @@ static int value_at(struct op *op, const struct win *f, const struct part *p, ui
         }
         return 0;
     }
-    frame_of(f, p, at, &from, &to);
     if (f->spec->fn == WIN_NTH && given && n < 1)
         return sql_error(op->q->text, op->q->size, f->expr->pos, -EINVAL,
                          "nth_value counts from 1");
-    uint64_t place = f->spec->fn == WIN_LAST ? (uint64_t)to - 1 : (uint64_t)from + (uint64_t)n - 1;
-    if (!given || from == to || place >= to) {
+    struct frame frame;
+    uint64_t size = 0;
+    frame_of(w, f, p, at, &frame);
+    for (uint32_t i = 0; i < frame.n; i++)
+        size += frame.to[i] - frame.from[i];
+    uint64_t place = f->spec->fn == WIN_LAST ? size - 1 : (uint64_t)n - 1;
+    if (!given || place >= size) {
         put_null(f, row);
         return 0;
     }
-    uint32_t r = w->order[place];
+    uint32_t i = 0;
+    for (; place >= frame.to[i] - frame.from[i]; i++)
+        place -= frame.to[i] - frame.from[i];
+    uint32_t r = w->order[frame.from[i] + place];
     put_cell(f, row, cell(w, r, f->first_col), r % SQL_ROWS);
     return 0;
 }
@@ -471,10 +402,26 @@ static int compute_row(struct op *op, const struct win *f, struct part *p, uint3
     return 0;
 }
 
+static bool is_peer(const struct window *w, const struct win *f, uint32_t a, uint32_t b)
+{
+    return compare_by(w, f, w->order[a], w->order[b], false) == 0;
+}
+
+static void find_groups(const struct window *w, const struct win *f, struct part *p)
+{
+    p->n_groups = 0;
+    for (uint32_t at = p->first; at < p->end; at++)
+        if (at == p->first || !is_peer(w, f, at - 1, at))
+            p->groups[p->n_groups++] = at;
+    p->groups[p->n_groups] = p->end;
+}
+
 static int compute_part(struct op *op, const struct win *f, struct part *p)
 {
     struct window *w = op->state;
     int rc = 0;
+    if (p->groups)
+        find_groups(w, f, p);
     p->any = false;
     p->dense = 0;
     p->peer_end = p->first;
@@ -482,8 +429,7 @@ static int compute_part(struct op *op, const struct win *f, struct part *p)
         if (at == p->peer_end) { /* the next group of peers */
             p->peer = at;
             p->dense++;
-            while (++p->peer_end < p->end &&
-                   compare_by(w, f, w->order[at], w->order[p->peer_end], false) == 0)
+            while (++p->peer_end < p->end && is_peer(w, f, at, p->peer_end))
                 ;
         }
         if (at % SQL_ROWS == 0)
@@ -510,11 +456,12 @@ static int compute(struct op *op, struct win *f)
     }
     if (f->spec->agg && sql_agg_one_new(op->q, f->spec->agg, &p.agg) < 0)
         return -ENOMEM;
+    if (f->spec->mode == FRAME_GROUPS &&
+        !(p.groups = sql_get(op->q, (size_t)n + 1, sizeof(*p.groups))))
+        return -ENOMEM;
     for (uint32_t i = 0; i < n; i++)
         w->order[i] = i;
-    if (n > 1)
-        qsort_r(w->order, n, sizeof(*w->order), compare_rows, &sorting);
-    int rc = sql_check(op->q);
+    int rc = sql_sort_index(op->q, w->order, n, compare_rows, &sorting);
     for (; p.first < n && rc == 0; p.first = p.end) {
         p.end = p.first + 1;
         while (p.end < n && compare_by(w, f, w->order[p.first], w->order[p.end], true) == 0)
@@ -540,7 +487,7 @@ static int consume(struct op *op)
     }
     if (rc < 0)
         return rc;
-    w->order = sql_get(op->q, w->rows.n, sizeof(*w->order));
+    w->order = sql_get(op->q, 2 * (size_t)w->rows.n, sizeof(*w->order));
     if (!w->order)
         return -ENOMEM;
     for (uint32_t i = 0; i < w->n_wins && rc == 0; i++)
@@ -630,9 +577,8 @@ static int describe_columns(struct query *q, struct op *op, struct op *child, co
             w->kept[w->n_kept++] = c;
     }
     for (uint32_t i = 0; i < w->n_wins; i++)
-        op->cols[child->n_cols + i] =
-            (struct col){.name = "", .type = w->wins[i].expr->type, .unit = w->wins[i].expr->unit,
-                         .doc = ""};
+        op->cols[child->n_cols + i] = (struct col){
+            .name = "", .type = w->wins[i].expr->type, .unit = w->wins[i].expr->unit, .doc = ""};
     op->detail = sql_getf(q, "%u function%s", w->n_wins, w->n_wins == 1 ? "" : "s");
     return op->detail ? 0 : -ENOMEM;
 }

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/func_rows.c - functions that stand in from and give rows: generate_series, json_each.
+ *
+ * The query's thread only.  Their arguments are constants.
+ */
+#include "core/sql/sqlint.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+
+static int bad(struct query *q, const struct node *n, const char *what)
+{
+    return sql_error(q->text, q->size, n->pos, -EINVAL, "%s: %s", n->text, what);
+}
+
+/* Constant number i of the arguments. */
+static int constant(struct query *q, const struct node *call, uint32_t i, struct expr **ret)
+{
+    struct scope none = {.clause = "the arguments of a function in from"};
+    int rc = sql_bind(q, &none, call->args[i], ret);
+    if (rc == 0 && (*ret)->kind != EXPR_CONST)
+        rc = sql_error(q->text, q->size, call->args[i]->pos, -EINVAL,
+                       "%s: its arguments are constants", call->text);
+    return rc;
+}
+
+static struct op *make_op(struct query *q, op_next next, const char *name, const char *const *names,
+                          const enum sql_type *types, uint32_t n)
+{
+    struct op *op = sql_op(q, next, name, n);
+    for (uint32_t c = 0; op && c < n; c++)
+        op->cols[c] = (struct col){.name = names[c], .type = types[c], .doc = ""};
+    return op && sql_op_vectors(op) == 0 ? op : NULL;
+}
+
+/* ---- generate_series(first, last[, step]) ---- */
+
+struct series {
+    __int128 next, last, step;
+};
+
+static int next_series(struct op *op)
+{
+    struct series *s = op->state;
+    uint32_t n = 0;
+    for (; n < SQL_ROWS && (s->step > 0 ? s->next <= s->last : s->next >= s->last); n++) {
+        op->out.v[0].i[n] = (int64_t)s->next;
+        s->next += s->step;
+    }
+    op->out.n = op->out.n_sel = n;
+    return n > 0;
+}
+
+static int plan_series(struct query *q, const struct node *call, struct op **ret)
+{
+    static const char *const names[] = {"generate_series"};
+    struct expr *args[3] = {NULL, NULL, NULL};
+    int rc = call->n_args == 2 || call->n_args == 3 ? 0 : bad(q, call, "it takes 2 or 3 arguments");
+    for (uint32_t i = 0; i < call->n_args && rc == 0; i++)
+        rc = constant(q, call, i, &args[i]);
+    if (rc < 0)
+        return rc;
+    enum sql_type type =
+        args[0]->type == SQL_TIMESTAMP || args[1]->type == SQL_TIMESTAMP ? SQL_TIMESTAMP : SQL_INT;
+    for (uint32_t i = 0; i < call->n_args && rc == 0; i++)
+        rc = sql_coerce(q, &args[i], i == 2 && type == SQL_TIMESTAMP ? SQL_INTERVAL : type,
+                        call->text);
+    if (rc == 0 && type == SQL_TIMESTAMP && !args[2])
+        rc = bad(q, call, "times need a step, like interval '1 min'");
+    struct series *s = rc < 0 ? NULL : sql_get(q, 1, sizeof(*s));
+    struct op *op = s ? make_op(q, next_series, "generate_series", names, &type, 1) : NULL;
+    if (!op)
+        return rc < 0 ? rc : -ENOMEM;
+    *s = (struct series){.next = 1, .last = 0, .step = 1}; /* NULL anywhere: no row */
+    for (uint32_t i = 0; i < call->n_args; i++)
+        if (args[i]->value.type == SQL_NULL)
+            call = NULL;
+    if (call) {
+        s->next = args[0]->value.integer;
+        s->last = args[1]->value.integer;
+        s->step = args[2] ? args[2]->value.integer : 1;
+        if (s->step == 0)
+            return bad(q, call, "a step of 0 leads nowhere");
+    }
+    op->state = s;
+    *ret = op;
+    return 0;
+}
+
+/* ---- json_each(text): the members of an object or array ---- */
+
+struct members {
+    const struct json *next;
+    uint64_t number;
+};
+
+static int put_member(struct query *q, struct vec *v, uint32_t row, const struct json *j,
+                      uint64_t number)
+{
+    static const char *const types[] = {"null", "boolean", "number", "string", "array", "object"};
+    const char *key = j->key ? j->key : sql_getf(q, "%llu", (unsigned long long)number);
+    struct text value;
+    int rc = key ? sql_json_text(q, j, &value) : -ENOMEM;
+    if (rc < 0)
+        return rc;
+    v[0].t[row] = (struct text){key, (uint32_t)strlen(key)};
+    v[1].t[row] = value;
+    if (!value.data)
+        sql_set_null(&v[1], row);
+    v[2].t[row] = (struct text){types[j->type], (uint32_t)strlen(types[j->type])};
+    return 0;
+}
+
+static int next_member(struct op *op)
+{
+    struct members *m = op->state;
+    uint32_t n = 0;
+    int rc = 0;
+    op->out.v[1].has_null = false;
+    for (; n < SQL_ROWS && m->next && rc == 0; n++, m->next = m->next->next)
+        rc = put_member(op->q, op->out.v, n, m->next, m->number++);
+    op->out.n = op->out.n_sel = n;
+    return rc < 0 ? rc : n > 0;
+}
+
+static int plan_json_each(struct query *q, const struct node *call, struct op **ret)
+{
+    static const char *const names[] = {"key", "value", "type"};
+    static const enum sql_type types[] = {SQL_TEXT, SQL_TEXT, SQL_TEXT};
+    struct expr *text;
+    struct json *json = NULL;
+    int rc = call->n_args == 1 ? constant(q, call, 0, &text) : bad(q, call, "it takes one text");
+    if (rc == 0)
+        rc = sql_coerce(q, &text, SQL_TEXT, call->text);
+    if (rc == 0 && text->value.type != SQL_NULL)
+        rc = json_parse(&q->mem, text->value.text.data, text->value.text.size, &json);
+    if (rc == -EINVAL) {
+        char why[ERR_TEXT_BYTES / 2];
+        (void)snprintf(why, sizeof(why), "%s", err_text());
+        return bad(q, call, why);
+    }
+    struct members *m = rc < 0 ? NULL : sql_get(q, 1, sizeof(*m));
+    struct op *op = m ? make_op(q, next_member, "json_each", names, types, 3) : NULL;
+    if (!op)
+        return rc < 0 ? rc : -ENOMEM;
+    m->next = json && (json->type == JSON_OBJECT || json->type == JSON_ARRAY) ? json->first : NULL;
+    op->state = m;
+    for (int c = 0; c < 3; c++)
+        op->out.v[c].stable = true;
+    *ret = op;
+    return 0;
+}
+
+int sql_plan_function(struct query *q, const struct node *call, struct op **ret)
+{
+    if (call->star || call->distinct || call->filter || call->over || call->order)
+        return bad(q, call, "in from it takes plain arguments");
+    if (strcmp(call->text, "generate_series") == 0)
+        return plan_series(q, call, ret);
+    if (strcmp(call->text, "json_each") == 0)
+        return plan_json_each(q, call, ret);
+    return sql_error(q->text, q->size, call->pos, -EINVAL,
+                     "no function '%s' that gives rows; there are generate_series and json_each",
+                     call->text);
+}

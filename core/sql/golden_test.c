@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/golden_test.c - statements with their answers in files: golden/NAME.sql.
+ *
+ * A file is blocks with a blank line between them: the statement, `----`, the answer as CSV without
+ * its header line.  Lines that begin with `--` above a statement say what it shows and which other
+ * engine gave the same answer (golden/check.py asks them).  PROBING_GOLDEN=write puts our answers
+ * into the files, for somebody to read and judge; a statement as argument is run and shown.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/sql/sql.h"
+#include "tests/test.h"
+
+#define DIRECTORY "core/sql/golden"
+
+static struct sql *engine;
+
+static int add_bytes(void *arg, const char *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (data[i] != '\r')
+            (void)buf_addc(arg, data[i]);
+    return 0;
+}
+
+/* The answer's lines without the header, or "error: ...". */
+static void ask(const char *text, size_t size, struct buf *ret)
+{
+    struct sql_writer *w;
+    struct sql_report report;
+    struct buf out;
+    buf_init(&out, 1 << 22);
+    if (sql_writer_new(SQL_FORMAT_CSV, 0, add_bytes, &out, &w) < 0)
+        return;
+    struct sql_sink sink = sql_writer_sink(w);
+    if (sql_run(engine, text, size, NULL, &sink, &report) < 0) {
+        (void)buf_addf(ret, "error: %s\n", err_text());
+    } else {
+        const char *line = strchr(buf_text(&out), '\n');
+        for (line = line ? line + 1 : ""; *line;) { /* a lone NULL would be an empty line */
+            size_t n = strcspn(line, "\n");
+            (void)buf_addf(ret, "%.*s\n", (int)(n ? n : 6), n ? line : "(null)");
+            line += n + (line[n] != '\0');
+        }
+    }
+    sql_writer_free(w);
+    buf_done(&out);
+}
+
+static void run_block(const char *file, const char *block, size_t size, struct buf *written)
+{
+    const char *statement = block, *end = block + size;
+    const char *line = memmem(block, size, "\n----\n", 6);
+    while (statement < end && strncmp(statement, "--", 2) == 0 && strchr(statement, '\n'))
+        statement = strchr(statement, '\n') + 1;
+    size_t n = (size_t)((line ? line : end) - statement);
+    (void)buf_add(written, block, (size_t)((line ? line : end) - block));
+    if (statement >= (line ? line : end) || strspn(statement, "\n") >= n)
+        return; /* a comment alone */
+    struct buf answer, expected;
+    buf_init(&answer, 1 << 22);
+    buf_init(&expected, 1 << 22);
+    ask(statement, n, &answer);
+    if (line)
+        (void)buf_add(&expected, line + 6, (size_t)(end - line - 6));
+    if (expected.size && expected.data[expected.size - 1] != '\n')
+        (void)buf_addc(&expected, '\n');
+    (void)buf_addf(written, "\n----\n%s", buf_text(&answer));
+    if (!getenv("PROBING_GOLDEN") && strcmp(buf_text(&answer), buf_text(&expected)) != 0) {
+        printf("# %s: %.*s\n", file, (int)n, statement);
+        CHECK_STR(buf_text(&answer), buf_text(&expected));
+    }
+    buf_done(&answer);
+    buf_done(&expected);
+}
+
+static bool run_file(const char *name)
+{
+    char path[512];
+    struct buf text, written;
+    (void)snprintf(path, sizeof(path), "%s/%s", DIRECTORY, name);
+    buf_init(&text, 1 << 22);
+    buf_init(&written, 1 << 22);
+    int rc = file_read(AT_FDCWD, path, &text);
+    const char *block = rc < 0 ? "" : buf_text(&text);
+    while (*block) {
+        const char *end = strstr(block, "\n\n");
+        size_t size = end ? (size_t)(end + 1 - block) : strlen(block);
+        run_block(name, block, size, &written);
+        block += end ? size + 1 : size;
+        if (*block)
+            (void)buf_addc(&written, '\n');
+    }
+    if (getenv("PROBING_GOLDEN")) {
+        FILE *f = fopen(path, "w");
+        if (f) {
+            (void)fwrite(written.data, 1, written.size, f);
+            (void)fclose(f);
+        }
+    }
+    buf_done(&text);
+    buf_done(&written);
+    return rc >= 0;
+}
+
+TEST(answers_are_as_written)
+{
+    DIR *d = opendir(DIRECTORY);
+    const struct dirent *e;
+    uint32_t n = 0;
+    while (d && (e = readdir(d)))
+        if (strlen(e->d_name) > 4 && strcmp(e->d_name + strlen(e->d_name) - 4, ".sql") == 0)
+            n += CHECK(run_file(e->d_name));
+    CHECK(n >= 5);
+    if (d)
+        (void)closedir(d);
+}
+
+int main(int argc, char **argv)
+{
+    struct tables *tables;
+    if (tables_new(&tables) || sql_new(tables, NULL, &engine)) {
+        printf("# %s\n", err_text());
+        return 1;
+    }
+    if (argc > 1) {
+        struct buf answer;
+        buf_init(&answer, 1 << 22);
+        ask(argv[1], strlen(argv[1]), &answer);
+        printf("%s", buf_text(&answer));
+        buf_done(&answer);
+        return 0;
+    }
+    RUN(answers_are_as_written);
+    sql_free(engine);
+    tables_free(tables);
+    return test_end();
+}
