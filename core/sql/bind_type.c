@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/bind_type.c - one type where one is needed: casts, what adapts to what, constants folded.
+ * core/sql/bind_type.c - one type where one is needed: casts, what adapts, constants folded.
  *
  * The query's thread only.  'text' and NULL adapt to what they are compared with, whole numbers to
  * doubles; everything else is refused rather than guessed.

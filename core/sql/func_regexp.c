@@ -105,7 +105,7 @@ KERNEL(matches)
     return rc;
 }
 
-/* regexp_match(x, pattern[, group or flags]): the group, the first one if there is any, else all. */
+/* regexp_match(x, pattern[, group or flags]): the group, else the first one if any, else all. */
 KERNEL(match)
 {
     int rc = 0;

@@ -6,8 +6,8 @@ usage: check.py FILE.sql...
 
 The first line of a file names its engine (`-- Checked with DuckDB`, `PostgreSQL`); the version
 that was asked is written behind the name.  DuckDB is Python's module duckdb; PostgreSQL is reached
-by psql with the caller's own PGHOST, PGUSER ...  A file without such a line shows what is ours alone
-(other syntax, limits): it is left out.  Errors are compared as errors, whatever their
+by psql with the caller's own PGHOST, PGUSER ...  A file without such a line shows what is ours
+alone (other syntax, limits): it is left out.  Errors are compared as errors, whatever their
 text.  By hand, when a file changes: no test needs the other engines.
 """
 import csv
