@@ -29,7 +29,7 @@ struct store;
 /*     <root>/<pid>-<start time>[.<n>]/      private (0700); <n> from 2: after exec, or an earlier
  *                                           life that did not leave in good order (resume.c)
  *         info                              text, "key: value" lines; "left: yes": ejected
- *         sock, door, token                 the ways in, while the core runs
+ *         sock, door, token, token-read     the ways in, while the core runs
  *         data.mdb, lock.mdb                the store
  *         rings, strings                    files, or links to the same name below `fast`
  *         failed                            one line: why the core could not start

@@ -66,7 +66,7 @@ static struct probing {
     int home_fd;  /* main's only: keeps `home` locked; -1: none */
     char settings[SETTINGS_BYTES];
     char data_dir[PLACE_BYTES], own_path[4096],
-        token[256];          /* main's only: settings before there is a host */
+        token[256], read_token[256]; /* main's only: settings before there is a host */
     bool afresh;             /* likewise */
     pthread_t plugin_thread; /* main's only */
     bool plugin_thread_made;
@@ -212,6 +212,8 @@ static int apply(const char *name, const char *value)
         g.afresh = strcmp(value, "1") == 0 || strcmp(value, "on") == 0;
     else if (strcmp(name, "probing.token") == 0)
         (void)snprintf(g.token, sizeof(g.token), "%s", value);
+    else if (strcmp(name, "probing.read_token") == 0)
+        (void)snprintf(g.read_token, sizeof(g.read_token), "%s", value);
     else if (c->host && host_config_set(c->host, name, value) < 0)
         host_log(c->host, PROBING_WARN, "setting from the start ignored: %s", err_text());
     return 0;
@@ -245,6 +247,7 @@ static int from_environment(void *arg, const char *key, const char *value)
     char *underscore = strchr(lower, '_');
     bool ours = is_ours(probing_settings, lower) || strcmp(lower, "data_dir") == 0 ||
                 strcmp(lower, "plugin_path") == 0 || strcmp(lower, "token") == 0 ||
+                strcmp(lower, "read_token") == 0 ||
                 strcmp(lower, "afresh") == 0;
     if (!ours && !underscore)
         return 0; /* PROBING_SOMETHING of somebody else */
@@ -382,6 +385,7 @@ static int start_server(struct core *c)
                                .socket_path = sock,
                                .token_path = token,
                                .token = g.token[0] ? g.token : NULL,
+                               .read_token = g.read_token[0] ? g.read_token : NULL,
                                .version = PROBING_VERSION};
     r = server_new(&o, &c->server);
     if (r < 0)
@@ -486,7 +490,7 @@ static int start_parts(struct core *c)
 
 static void remove_ways_in(const struct place *p)
 {
-    static const char *const names[] = {"sock", "door", "token"};
+    static const char *const names[] = {"sock", "door", "token", "token-read"};
     char path[PLACE_BYTES];
     for (size_t i = 0; p->directory[0] && i < sizeof(names) / sizeof(names[0]); i++)
         if (place_path(p, names[i], path) == 0)
@@ -658,7 +662,7 @@ static void *live(void *arg)
     (void)arg;
     (void)prctl(PR_SET_NAME, "probing/main", 0, 0, 0);
     *c = (struct core){.version = PROBING_VERSION, .stop = ask_to_stop};
-    g.data_dir[0] = g.own_path[0] = g.token[0] = '\0';
+    g.data_dir[0] = g.own_path[0] = g.token[0] = g.read_token[0] = '\0';
     g.afresh = false;
 
     int r = make_once();

@@ -306,8 +306,13 @@ int host_submit(struct host *h, const struct host_request *r)
     int e = resolve(h, r->argc, r->argv, &command, &skip);
     if (e < 0)
         return e;
-    if (r->read_only && (command->flags & PROBING_WRITES))
-        return err_set(-EACCES, "'%s' changes the process, and this client may only read",
+    bool writes = (command->flags & PROBING_WRITES) != 0;
+    if (writes && r->who)
+        audit(h, command, r, skip, r->read_only ? " (refused, may only read)" : "");
+    if (writes && r->read_only)
+        return err_set(-EACCES,
+                       "'%s' changes the process, and this client may only read; the full token "
+                       "is in the file 'token' of its data directory",
                        command->name);
     struct command_job *c = job_new(r, skip);
     if (!c)

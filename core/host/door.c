@@ -139,6 +139,15 @@ static void load(struct host *h, struct job *j)
     free(l);
 }
 
+static void tell_who(struct host *h, const char *name, int peer)
+{
+    struct ucred who = {.uid = (uid_t)-1};
+    socklen_t size = sizeof(who);
+    (void)getsockopt(peer, SOL_SOCKET, SO_PEERCRED, &who, &size);
+    host_log(h, PROBING_INFO, "pid %d of uid %u (door): plugin load %.64s from a file it has open",
+             (int)who.pid, who.uid, name);
+}
+
 static int load_later(struct host *h, const char *name, int fd, int peer)
 {
     struct load_job *l = calloc(1, sizeof(*l));
@@ -151,8 +160,10 @@ static int load_later(struct host *h, const char *name, int fd, int peer)
     int r = l->fd == -1 || l->peer == -1
                 ? err_set(-errno, "no descriptor to load plugin '%.64s': %s", name, strerror(errno))
                 : workers_add(h, &l->job);
-    if (r == 0)
+    if (r == 0) {
+        tell_who(h, name, peer);
         return 1;
+    }
     if (l->fd != -1)
         (void)close(l->fd);
     if (l->peer != -1)

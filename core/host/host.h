@@ -77,6 +77,7 @@ struct host_request {
     int argc;
     const char *const *argv;     /* copied by host_submit() */
     bool read_only;              /* refuse commands with PROBING_WRITES: -EACCES */
+    const char *who;             /* the client; commands with PROBING_WRITES are logged with it */
     uint64_t timeout_ns;         /* sets reply->cancelled when it runs out; 0: none */
     struct probing_reply *reply; /* lives until done() has returned */
     /* Called once, on a worker (or at once when refused): status as of run(); `error` is the

@@ -126,6 +126,10 @@ struct command {
     struct plugin *plugin; /* NULL: built in, `self` counts; else the plugin's self */
 };
 
+/* Log who gave a command that writes; outcome: "" or what became of it.  (audit.c)      [any] */
+void audit(struct host *h, const struct command *c, const struct host_request *r, int skip,
+           const char *outcome);
+
 int command_add(struct host *h, struct plugin *p, const char *owner,
                 const struct probing_command *c, void *self);
 int commands_builtin(struct host *h);

@@ -1,20 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/server/guard.c - who may come in: the token, the peer's uid, Host and Origin.
+ * core/server/guard.c - who may come in, and how often: tokens, the peer's uid, Host and Origin.
  *
- * Pure checks, any thread.  Names are refused on purpose: a page from elsewhere can point a name of
- * its own at this machine (DNS rebinding), but it cannot do so with a number.
+ * Checks of Host, Origin and one token are pure; what takes a peer or the server is the loop's.
+ * Names are refused on purpose: a page from elsewhere can point a name of its own at this machine
+ * (DNS rebinding), but it cannot do so with a number.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/server/inside.h"
+
+#define REFUSALS_A_SECOND 2 /* lines in the log; the others are not worth its thousand lines */
 
 static int random_bytes(unsigned char *out, size_t size)
 {
@@ -52,13 +57,54 @@ bool server_token_same(const char *token, const char *given, size_t n)
     return differ == 0;
 }
 
-bool server_peer_allowed(int fd)
+enum access server_token_access(struct server *s, const char *given, size_t n)
+{
+    bool full = server_token_same(s->tokens[ACCESS_FULL], given, n); /* always both */
+    bool read = server_token_same(s->tokens[ACCESS_READ], given, n);
+    return full ? ACCESS_FULL : read ? ACCESS_READ : ACCESS_NONE;
+}
+
+bool server_peer_allowed(int fd, char *ret, size_t size)
 {
     struct ucred who;
-    socklen_t size = sizeof(who);
-    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) != 0)
+    socklen_t n = sizeof(who);
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) != 0)
         return false;
+    (void)snprintf(ret, size, "pid %d of uid %u", (int)who.pid, who.uid);
     return who.uid == geteuid() || who.uid == 0;
+}
+
+bool server_rate_take(struct rate *r, uint64_t now_ns, uint64_t per_s)
+{
+    uint64_t from = r->full_ns > now_ns ? r->full_ns : now_ns;
+    if (from - now_ns > 2 * NS_PER_S - NS_PER_S / per_s)
+        return false;
+    r->full_ns = from + NS_PER_S / per_s;
+    return true;
+}
+
+bool server_peer_may_ask(struct peer *p)
+{
+    uint64_t now = clock_now();
+    return p->local || (server_rate_take(&p->rate, now, SERVER_PEER_RATE) &&
+                        server_rate_take(&p->server->rate, now, SERVER_TCP_RATE));
+}
+
+void server_log_refusal(struct peer *p, const char *why)
+{
+    if (server_rate_take(&p->server->refusals, clock_now(), REFUSALS_A_SECOND))
+        host_log(p->server->host, PROBING_WARN, "%s was turned away: %.*s", p->who,
+                 (int)strcspn(why, ";"), why);
+}
+
+void server_peer_admit(struct peer *p, enum access access)
+{
+    if (p->local || p->access == access)
+        return;
+    p->access = access;
+    size_t n = strcspn(p->who, ",");
+    (void)snprintf(p->who + n, sizeof(p->who) - n, ", %s token",
+                   access == ACCESS_FULL ? "full" : "read-only");
 }
 
 /* The host without ":port"; brackets of an IPv6 address stay. */

@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/socket.h>
@@ -21,6 +22,7 @@
 #include "core/server/message.h"
 
 #define PARAMETER_BYTES (64u << 10) /* one parameter of a query string */
+#define COOKIE "probing_token_"      /* and the port: cookies do not know ports */
 static const char text_type[] = "text/plain; charset=utf-8";
 static const char json_type[] = "application/json";
 
@@ -53,7 +55,8 @@ static const char *reason(int status)
         { 401, "Unauthorized" },       { 403, "Forbidden" },
         { 404, "Not Found" },          { 405, "Method Not Allowed" },
         { 413, "Content Too Large" },  { 422, "Unprocessable Content" },
-        { 426, "Upgrade Required" },   { 431, "Request Header Fields Too Large" },
+        { 426, "Upgrade Required" },   { 429, "Too Many Requests" },
+        { 431, "Request Header Fields Too Large" },
         { 501, "Not Implemented" },    { 503, "Service Unavailable" },
         { 504, "Gateway Timeout" },
     };
@@ -63,16 +66,34 @@ static const char *reason(int status)
     return "Error";
 }
 
+/* The port this connection came to; 0: a unix socket. */
+static unsigned local_port(int fd)
+{
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } a;
+    socklen_t n = sizeof(a);
+    if (getsockname(fd, &a.any, &n) != 0)
+        return 0;
+    return a.any.sa_family == AF_INET    ? ntohs(a.v4.sin_port)
+           : a.any.sa_family == AF_INET6 ? ntohs(a.v6.sin6_port)
+                                         : 0;
+}
+
 static void add_head(struct peer *p, int status, const char *type)
 {
     (void)buf_addf(&p->out,
                    "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\n"
                    "X-Content-Type-Options: nosniff\r\nConnection: %s\r\n",
                    status, reason(status), type, p->keep_alive ? "keep-alive" : "close");
-    if (p->wants_cookie) /* a browser that came with ?token= need not show it in every address */
+    if (status == 429)
+        (void)buf_adds(&p->out, "Retry-After: 1\r\n");
+    if (p->cookie) /* a browser that came with ?token= need not show it in every address */
         (void)buf_addf(&p->out,
-                       "Set-Cookie: probing_token=%s; HttpOnly; SameSite=Strict; Path=/\r\n",
-                       p->server->token);
+                       "Set-Cookie: " COOKIE "%u=%s; HttpOnly; SameSite=Strict; Path=/\r\n",
+                       local_port(p->fd), p->server->tokens[p->cookie]);
 }
 
 static void add_whole(struct peer *p, int status, const char *type, const char *body, size_t n)
@@ -206,42 +227,49 @@ static void local_name(int fd, char *out, size_t size)
     }
 }
 
-static bool cookie_has_token(struct peer *p, struct slice cookie)
+static enum access cookie_access(struct peer *p, struct slice cookie)
 {
-    static const char name[] = "probing_token=";
+    char name[32];
+    size_t length = (size_t)snprintf(name, sizeof(name), COOKIE "%u=", local_port(p->fd));
     const char *at = cookie.data, *end = cookie.data + cookie.size;
+    enum access found = ACCESS_NONE;
     while (at && at < end) {
         const char *stop = memchr(at, ';', (size_t)(end - at));
         stop = stop ? stop : end;
         while (at < stop && *at == ' ')
             at++;
         size_t n = (size_t)(stop - at);
-        if (n > sizeof(name) - 1 && memcmp(at, name, sizeof(name) - 1) == 0 &&
-            server_token_same(p->server->token, at + sizeof(name) - 1, n - (sizeof(name) - 1)))
-            return true;
+        if (!found && n > length && memcmp(at, name, length) == 0)
+            found = server_token_access(p->server, at + length, n - length);
         at = stop + 1;
     }
-    return false;
+    return found;
 }
 
-static bool has_token(struct peer *p, const struct http_request *r)
+/* What the request's token gives.  A cookie comes along by itself, also when a page of another
+ * port of this machine asks (to browsers that is the same site), so it counts for pages of ours
+ * only; browsers that do not say whose page asks send an Origin with everything that writes. */
+static enum access token_access(struct peer *p, const struct http_request *r)
 {
     struct slice a = r->authorization;
     if (a.size > 7 && strncasecmp(a.data, "Bearer ", 7) == 0)
-        return server_token_same(p->server->token, a.data + 7, a.size - 7);
+        return server_token_access(p->server, a.data + 7, a.size - 7);
     struct buf given;
     buf_init(&given, SERVER_TOKEN_BYTES);
-    bool same = server_http_parameter(r->query, "token", &given) == 1 &&
-                server_token_same(p->server->token, given.data ? given.data : "", given.size);
+    if (server_http_parameter(r->query, "token", &given) == 1)
+        p->cookie = server_token_access(p->server, buf_text(&given), given.size);
     buf_done(&given);
-    p->wants_cookie = same;
-    return same || cookie_has_token(p, r->cookie);
+    if (p->cookie)
+        return p->cookie;
+    bool foreign = r->fetch_site.data && !server_slice_is(r->fetch_site, "same-origin") &&
+                   !server_slice_is(r->fetch_site, "none");
+    return foreign ? ACCESS_NONE : cookie_access(p, r->cookie);
 }
 
 /* 0: may ask; else the HTTP status, *ret_why the sentence. */
 static int check_request(struct peer *p, const struct http_request *r, const char **ret_why)
 {
-    p->wants_cookie = false;
+    p->cookie = ACCESS_NONE;
     if (r->origin.data && !server_origin_allowed(r->origin.data, r->origin.size, r->host.data,
                                                  r->host.size)) {
         *ret_why = "this request comes from a page of another origin; open the address itself";
@@ -258,12 +286,13 @@ static int check_request(struct peer *p, const struct http_request *r, const cha
         *ret_why = "the Host header names another machine; ask by number or as localhost";
         return 403;
     }
-    if (!has_token(p, r)) {
+    enum access access = token_access(p, r);
+    if (!access) {
         *ret_why = "no token, or a wrong one; send the header 'Authorization: Bearer TOKEN' or "
                    "open the address with ?token=TOKEN";
         return 401;
     }
-    p->trusted = true;
+    server_peer_admit(p, access);
     return 0;
 }
 
@@ -424,9 +453,13 @@ static int take_request(struct peer *p, const struct http_request *r, size_t use
     p->keep_alive = r->keep_alive;
     p->old_http = r->old;
     p->content_type = text_type;
+    if (!p->continued && !server_peer_may_ask(p))
+        return refuse(p, 429, -EAGAIN, "too many requests a second; wait a second");
     int status = check_request(p, r, &why);
-    if (status != 0)
+    if (status != 0) {
+        server_log_refusal(p, why);
         return refuse(p, status, -EACCES, why);
+    }
     if (server_slice_is(r->path, "/ws"))
         return upgrade(p, r, used);
     const struct route *route = find_route(r->path);

@@ -28,7 +28,8 @@
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 
-#define SERVER_PEERS 64                   /* connections at once; more are told 503 and closed */
+#define SERVER_PEERS 256                  /* connections at once; more are told 503 and closed */
+#define SERVER_PEERS_TCP 192              /* of these by TCP: the owner's socket stays free */
 #define SERVER_FDS (SERVER_PEERS + 8)     /* with the listeners and the loop's own */
 #define SERVER_QUEUE_BYTES (4u << 20)     /* answers that wait for one peer */
 #define SERVER_MESSAGE_BYTES (4u << 20)   /* one websocket message from a client */
@@ -39,14 +40,18 @@
 #define SERVER_TICK_BYTES (4u << 20)      /* answer of one tick of a query that is run afresh */
 #define SERVER_JOBS 64                    /* at once on one connection */
 #define SERVER_TOKEN_BYTES 128            /* longest token, NUL included */
+#define SERVER_PEER_RATE 200              /* requests a second on one TCP connection */
+#define SERVER_TCP_RATE 2000              /* and on all of them together; bursts twice as long */
 #define SERVER_PORT 9922                  /* when an address names none */
 #define SERVER_GREETING_S 10              /* to finish a first line or a request */
+#define SERVER_LINGER_S 2                 /* to read our last words and hang up */
 #define SERVER_IDLE_S 120                 /* HTTP: kept open between requests */
 #define SERVER_TEXT_IDLE_S 3600           /* text: a person may think that long */
 #define SERVER_STUCK_S 60                 /* nothing could be sent for so long: the peer is dead */
 #define SERVER_GOODBYE "the core is leaving this process (eject)" /* <= 123 bytes: a close frame */
 
 enum peer_kind { PEER_GREETING, PEER_HTTP, PEER_TEXT, PEER_WS };
+enum access { ACCESS_NONE, ACCESS_READ, ACCESS_FULL }; /* READ: no command with PROBING_WRITES */
 enum peer_wait { WAIT_NOTHING, WAIT_REQUEST, WAIT_NEXT, WAIT_SENDING };
 enum job_kind { JOB_RUN, JOB_WATCH, JOB_FOLLOW };
 enum piece_kind {
@@ -58,6 +63,10 @@ enum piece_kind {
 
 struct peer;
 struct server;
+
+struct rate { /* a token bucket, as the time at which it would be full again */
+    uint64_t full_ns;
+};
 
 struct piece {
     struct piece *next;
@@ -109,12 +118,16 @@ struct peer {
     int slot;              /* in server->fds */
     int fd;                /* loop only; -1 once libwebsockets speaks for it */
     enum peer_kind kind;
-    bool trusted;          /* came by the unix socket, or has shown the token */
+    enum access access;    /* FULL by the unix socket; else what its token gives */
     bool local;            /* came by the unix socket */
+    char who[96];          /* for the log: "pid 12 of uid 0", "127.0.0.1:4711, full token" */
+    struct rate rate;      /* loop only; TCP */
     bool eof;              /* it will send no more */
     bool writing;          /* loop: inside server_raw_writeable() */
     bool closing;          /* close when all is sent */
-    bool keep_alive, old_http, wants_cookie; /* of the request that is answered */
+    bool lingering;        /* all is sent: what still comes is thrown away until it hangs up */
+    bool keep_alive, old_http; /* of the request that is answered */
+    enum access cookie;        /* NONE: none is to be set */
     struct buf in;         /* loop only: received, not yet used */
     struct buf out;        /* loop only: encoded, LWS_PRE free bytes first for a websocket */
     size_t out_sent;
@@ -138,7 +151,8 @@ struct server {
     struct host *host;
     struct sql *sql;
     char *socket_path, *token_path, *version;
-    char token[SERVER_TOKEN_BYTES]; /* lock: mutex until the first TCP listener, then constant */
+    /* By access; lock: mutex until the first TCP listener, then constant. */
+    char tokens[ACCESS_FULL + 1][SERVER_TOKEN_BYTES];
     struct lws_context *context;    /* lock: mutex when another thread uses it; NULL: ended */
     struct lws_vhost *vhost;
     pthread_t thread;
@@ -151,7 +165,10 @@ struct server {
     char address[96];      /* of TCP; changed on the worker of server_listen() */
     char host_name[80];    /* lock: mutex; as listened on, for the Host check */
     struct peer *peers;    /* loop only */
-    uint32_t n_peers;      /* loop only */
+    uint32_t n_peers, n_tcp; /* loop only */
+    uint32_t most_peers;     /* SERVER_PEERS, or less where few descriptors are allowed */
+    struct rate rate;        /* loop only; all of TCP */
+    struct rate refusals;    /* loop only; lines in the log about them */
     struct peer *adopting; /* loop only: whom libwebsockets is about to speak for */
     struct lws *listeners[2]; /* loop only: unix, TCP */
     int listen_fds[2];        /* loop only */
@@ -175,10 +192,20 @@ int server_listen_unix(const char *path, int *ret_fd);
 int server_listen_tcp(const char *listen_on, int *ret_fd, char *ret_address, size_t address_size,
                       char *ret_host, size_t host_size);
 
+void server_peer_name(int fd, char *ret, size_t size); /* "127.0.0.1:4711", of the other side */
+
 /* ---- guard.c: who may come in ---- */
 int server_token_make(char *ret, size_t size);             /* from the kernel's random numbers */
 bool server_token_same(const char *token, const char *given, size_t n); /* constant time */
-bool server_peer_allowed(int fd);                          /* unix: our uid or root's */
+enum access server_token_access(struct server *s, const char *given, size_t n); /* [loop] */
+/* unix: our uid or root's; ret: who it is */
+bool server_peer_allowed(int fd, char *ret, size_t size);
+/* Take one from a bucket that fills with `per_s` a second and holds twice that.  false: empty. */
+bool server_rate_take(struct rate *r, uint64_t now_ns, uint64_t per_s);
+bool server_peer_may_ask(struct peer *p); /* loop: its rates; what it asks now is counted */
+/* A stranger was turned away: say it in the log, a few times a second at most.          [loop] */
+void server_log_refusal(struct peer *p, const char *why);
+void server_peer_admit(struct peer *p, enum access access); /* its token was right: from now on */
 /* May this Host (with or without a port) be asked here?  `listen_host`, `local`: also allowed. */
 bool server_host_allowed(const char *host, size_t n, const char *listen_host, const char *local);
 bool server_origin_allowed(const char *origin, size_t n, const char *host, size_t host_n);

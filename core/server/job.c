@@ -125,6 +125,8 @@ void server_job_run(struct peer *p, int64_t id, int argc, const char *const *arg
     struct host_request request = {
         .argc = argc,
         .argv = argv,
+        .read_only = p->access != ACCESS_FULL,
+        .who = p->who,
         .timeout_ns = timeout_ns,
         .reply = &j->reply,
         .done = run_done,

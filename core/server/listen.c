@@ -146,3 +146,20 @@ int server_listen_tcp(const char *listen_on, int *ret_fd, char *ret_address, siz
     *ret_fd = fd;
     return 0;
 }
+
+void server_peer_name(int fd, char *ret, size_t size)
+{
+    union address a;
+    socklen_t n = sizeof(a);
+    char text[INET6_ADDRSTRLEN] = "?";
+    if (getpeername(fd, &a.any, &n) != 0)
+        a.any.sa_family = AF_UNSPEC;
+    bool v6 = a.any.sa_family == AF_INET6;
+    if (v6 || a.any.sa_family == AF_INET)
+        (void)inet_ntop(a.any.sa_family, v6 ? (void *)&a.v6.sin6_addr : (void *)&a.v4.sin_addr,
+                        text, sizeof(text));
+    (void)snprintf(ret, size, v6 ? "[%s]:%u" : "%s:%u", text,
+                   v6                             ? ntohs(a.v6.sin6_port)
+                   : a.any.sa_family == AF_INET ? ntohs(a.v4.sin_port)
+                                                : 0);
+}

@@ -217,6 +217,7 @@ static int read_header(struct slice name, struct slice value, struct http_reques
         { "Origin", &r->origin },
         { "Authorization", &r->authorization },
         { "Cookie", &r->cookie },
+        { "Sec-Fetch-Site", &r->fetch_site },
         { "Sec-WebSocket-Key", &r->ws_key },
         { "Sec-WebSocket-Version", &r->ws_version },
         { "Sec-WebSocket-Protocol", &r->ws_protocol },

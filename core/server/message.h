@@ -48,7 +48,7 @@ struct http_request {
     bool old;                         /* HTTP/1.0 */
     bool keep_alive, upgrade, expects;
     size_t content_length;
-    struct slice host, origin, authorization, cookie, ws_key, ws_version, ws_protocol;
+    struct slice host, origin, authorization, cookie, fetch_site, ws_key, ws_version, ws_protocol;
 };
 
 /* Read request line and headers.  Bytes used; 0: they have not all come; -EINVAL what is wrong,

@@ -47,7 +47,8 @@ struct peer *server_peer_new(struct server *s, int fd, bool local)
     server_ref(s);
     p->fd = fd;
     p->slot = -1;
-    p->local = p->trusted = local;
+    p->local = local;
+    p->access = local ? ACCESS_FULL : ACCESS_NONE;
     buf_init(&p->in, SERVER_HEADER_BYTES + SERVER_BODY_BYTES + 1);
     buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
     return p;

@@ -58,7 +58,7 @@ static void choose_deadline(struct peer *p)
         return; /* WAIT_SENDING is set where sending stops */
     if (p->jobs)
         server_peer_wait(p, WAIT_NOTHING, 0);
-    else if (p->kind == PEER_GREETING || !p->trusted || p->in.size > 0)
+    else if (p->kind == PEER_GREETING || !p->access || p->in.size > 0)
         server_peer_wait(p, WAIT_REQUEST, SERVER_GREETING_S);
     else
         server_peer_wait(p, WAIT_NEXT, p->kind == PEER_TEXT ? SERVER_TEXT_IDLE_S : SERVER_IDLE_S);
@@ -102,8 +102,17 @@ int server_raw_receive(struct peer *p)
     return 0;
 }
 
+static int throw_away(struct peer *p)
+{
+    char scrap[READ_BYTES];
+    ssize_t got = recv(p->fd, scrap, sizeof(scrap), 0);
+    return got > 0 || (got == -1 && (errno == EAGAIN || errno == EINTR)) ? 0 : -1;
+}
+
 int server_raw_readable(struct peer *p)
 {
+    if (p->lingering)
+        return throw_away(p);
     size_t room = SERVER_HEADER_BYTES + SERVER_BODY_BYTES - p->in.size;
     room = room < READ_BYTES ? room : READ_BYTES;
     if (room == 0)
@@ -146,6 +155,24 @@ static int send_out(struct peer *p)
     return 1;
 }
 
+/* All is said.  Closing now, with bytes of the client's unread, would make the kernel throw away
+ * what it has not read of ours, a refusal's reason for example: so first let it hang up. */
+static int linger(struct peer *p)
+{
+    if (p->eof || atomic_load_explicit(&p->server->stop, memory_order_acquire))
+        return -1;
+    if (p->lingering)
+        return 0;
+    p->lingering = true;
+    (void)shutdown(p->fd, SHUT_WR);
+    p->in.size = 0;
+    give_memory_back(&p->in);
+    (void)lws_rx_flow_control(p->wsi, 1);
+    p->wait = WAIT_NOTHING;
+    server_peer_wait(p, WAIT_REQUEST, SERVER_LINGER_S);
+    return 0;
+}
+
 static int write_all(struct peer *p)
 {
     size_t turn = 0;
@@ -171,7 +198,7 @@ static int write_all(struct peer *p)
         return 0;
     }
     if (p->closing)
-        return -1;
+        return linger(p);
     if (p->in.size > 0 && !p->jobs)
         return server_raw_receive(p);
     if (p->eof && !p->jobs)

@@ -11,9 +11,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -98,6 +100,7 @@ void server_peer_lost(struct peer *p)
         return;
     *at = p->next;
     s->n_peers--;
+    s->n_tcp -= !p->local;
     server_slot_drop(s, p->slot);
     p->slot = -1;
     server_peer_gone(p);
@@ -108,23 +111,30 @@ static void turn_away(int fd)
 {
     static const char busy[] =
         "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-        "Connection: close\r\n\r\n{\"error\":{\"code\":\"EAGAIN\",\"message\":\"64 connections are "
-        "open already\",\"hint\":\"close one\"}}\n";
+        "Connection: close\r\n\r\n{\"error\":{\"code\":\"EAGAIN\",\"message\":\"too many "
+        "connections are open already\",\"hint\":\"close one\"}}\n";
     (void)send(fd, busy, sizeof(busy) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)close(fd);
 }
 
 static void welcome(struct server *s, int fd, bool local)
 {
-    if (local && !server_peer_allowed(fd)) {
+    char who[sizeof(((struct peer *)0)->who)];
+    if (!local)
+        server_peer_name(fd, who, sizeof(who));
+    else if (!server_peer_allowed(fd, who, sizeof(who))) {
         (void)close(fd);
         return;
     }
-    struct peer *p = s->n_peers < SERVER_PEERS ? server_peer_new(s, fd, local) : NULL;
+    uint32_t most_tcp = s->most_peers * SERVER_PEERS_TCP / SERVER_PEERS;
+    bool room = s->n_peers < s->most_peers && (local || s->n_tcp < most_tcp);
+    struct peer *p = room ? server_peer_new(s, fd, local) : NULL;
     if (!p) {
         turn_away(fd);
         return;
     }
+    memcpy(p->who, who, sizeof(who));
+    s->n_tcp += !local;
     p->slot = server_slot_take(s, fd);
     p->next = s->peers;
     s->peers = p;
@@ -441,6 +451,32 @@ static char *copy(const char *text)
     return text && *text ? strdup(text) : NULL;
 }
 
+static int set_token(struct server *s, enum access access, const char *token)
+{
+    if (!token)
+        return 0;
+    size_t n = strlen(token);
+    if (n == 0 || n >= SERVER_TOKEN_BYTES)
+        return err_set(-EINVAL, "a token is empty or longer than %d bytes", SERVER_TOKEN_BYTES - 1);
+    for (size_t i = 0; i < n; i++) /* it goes into a header and a cookie */
+        if (token[i] <= ' ' || token[i] > '~' || strchr("\",;\\", token[i]))
+            return err_set(-EINVAL, "a token has no blanks, quotes, commas, semicolons, "
+                                    "backslashes or bytes beyond ASCII");
+    if (access == ACCESS_READ && strcmp(token, s->tokens[ACCESS_FULL]) == 0)
+        return err_set(-EINVAL, "the read-only token is the same as the full one");
+    memcpy(s->tokens[access], token, n + 1);
+    return 0;
+}
+
+/* Our share of the descriptors that the process may open: it is the host that must not run out. */
+static uint32_t most_peers(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 4 >= SERVER_PEERS)
+        return SERVER_PEERS;
+    return limit.rlim_cur < 32 ? 8 : (uint32_t)limit.rlim_cur / 4;
+}
+
 static int make_server(const struct server_options *o, struct server **ret)
 {
     struct server *s = calloc(1, sizeof(*s));
@@ -454,17 +490,15 @@ static int make_server(const struct server_options *o, struct server **ret)
     for (int i = 0; i < SERVER_FDS; i++)
         atomic_store_explicit(&s->fds[i], -1, memory_order_relaxed);
     s->listen_fds[0] = s->listen_fds[1] = s->pending_fd = -1;
+    s->most_peers = most_peers();
     s->host = o->host;
     s->sql = o->sql;
     s->socket_path = copy(o->socket_path);
     s->token_path = copy(o->token_path);
     s->version = copy(o->version ? o->version : "0");
-    if (o->token && strlen(o->token) < SERVER_TOKEN_BYTES)
-        memcpy(s->token, o->token, strlen(o->token) + 1);
     *ret = s;
-    return o->token && !s->token[0] ? err_set(-EINVAL, "the token is empty or longer than %d bytes",
-                                              SERVER_TOKEN_BYTES - 1)
-                                    : 0;
+    int rc = set_token(s, ACCESS_FULL, o->token);
+    return rc == 0 ? set_token(s, ACCESS_READ, o->read_token) : rc;
 }
 
 static void undo(struct server *s)
@@ -517,20 +551,22 @@ int server_new(const struct server_options *o, struct server **ret)
     return rc;
 }
 
-static int ensure_token(struct server *s)
+static int ensure_token(struct server *s, enum access access)
 {
-    char token[SERVER_TOKEN_BYTES];
+    char token[SERVER_TOKEN_BYTES], path[PATH_MAX];
     int rc = 0;
-    if (s->token[0])
-        memcpy(token, s->token, sizeof(token));
+    if (s->tokens[access][0])
+        memcpy(token, s->tokens[access], sizeof(token));
     else
         rc = server_token_make(token, sizeof(token));
+    (void)snprintf(path, sizeof(path), "%s%s", s->token_path ? s->token_path : "",
+                   access == ACCESS_READ ? "-read" : "");
     if (rc == 0 && s->token_path)
-        rc = file_write(AT_FDCWD, s->token_path, token, strlen(token), 0600);
+        rc = file_write(AT_FDCWD, path, token, strlen(token), 0600);
     if (rc != 0)
         return rc;
     (void)pthread_mutex_lock(&s->mutex);
-    memcpy(s->token, token, sizeof(token));
+    memcpy(s->tokens[access], token, sizeof(token));
     (void)pthread_mutex_unlock(&s->mutex);
     return 0;
 }
@@ -544,7 +580,9 @@ int server_listen(struct server *s, const char *listen_on)
             return 0;
         int rc = server_listen_tcp(listen_on, &fd, address, sizeof(address), host, sizeof(host));
         if (rc == 0)
-            rc = ensure_token(s);
+            rc = ensure_token(s, ACCESS_READ);
+        if (rc == 0) /* last: who waits for this file finds the other */
+            rc = ensure_token(s, ACCESS_FULL);
         if (rc != 0) {
             if (fd >= 0)
                 (void)close(fd);

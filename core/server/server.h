@@ -21,7 +21,8 @@ struct server_options {
     const char *socket_path; /* unix socket to make, mode 0600; peers: our uid or root's */
     const char *listen;      /* "127.0.0.1:9922", ":9922", "[::1]:9922"; NULL or "": no TCP */
     const char *token;       /* needed on TCP; NULL: one is made and kept in `token_path` */
-    const char *token_path;  /* 0600 */
+    const char *read_token;  /* gives everything but commands that write; NULL: one is made */
+    const char *token_path;  /* 0600; the other is kept beside it, as `token_path`-read */
     const char *version;
 };
 

@@ -25,11 +25,13 @@ static int take_token(struct peer *p, const char *line, size_t n)
 {
     while (n > 0 && (line[n - 1] == ' ' || line[n - 1] == '\t'))
         n--;
-    if (n > 6 && memcmp(line, "token ", 6) == 0 &&
-        server_token_same(p->server->token, line + 6, n - 6)) {
-        p->trusted = true;
+    bool shown = n > 6 && memcmp(line, "token ", 6) == 0;
+    enum access access = shown ? server_token_access(p->server, line + 6, n - 6) : ACCESS_NONE;
+    if (access) {
+        server_peer_admit(p, access);
         return buf_adds(&p->out, ".\n");
     }
+    server_log_refusal(p, shown ? "a wrong token" : "no token");
     say_error(p, "the first line must be: token T   (T: what the process printed, or wrote into "
                  "its data directory)");
     p->closing = true;
@@ -40,7 +42,12 @@ static int run_line(struct peer *p, const char *line, size_t n)
 {
     const char *words[MESSAGE_WORDS];
     struct arena a;
-    if (!p->trusted)
+    if (!server_peer_may_ask(p)) {
+        say_error(p, "too many requests a second");
+        p->closing = true;
+        return 0;
+    }
+    if (!p->access)
         return take_token(p, line, n);
     arena_init(&a, 4 * SERVER_BODY_BYTES);
     int count = server_words_split(&a, line, n, words, MESSAGE_WORDS);

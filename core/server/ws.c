@@ -29,7 +29,6 @@ int server_ws_handover(struct peer *p, const char *request, size_t size)
     p->fd = -1;
     p->wsi = NULL;
     p->kind = PEER_WS;
-    p->trusted = true;
     buf_done(&p->in);
     buf_init(&p->in, SERVER_MESSAGE_BYTES);
     s->adopting = p;
@@ -94,6 +93,7 @@ static int obey(struct peer *p, const struct message *m)
     return 0;
 }
 
+/* What asks too often is answered where it has an id, and the connection stays. */
 static int take_message(struct peer *p)
 {
     struct message m;
@@ -102,6 +102,8 @@ static int take_message(struct peer *p)
     arena_init(&a, 8 * SERVER_MESSAGE_BYTES);
     err_clear();
     int rc = server_message_parse(&a, p->in.data ? p->in.data : "", p->in.size, &m, &id);
+    if (rc == 0 && m.kind != MESSAGE_CANCEL && !server_peer_may_ask(p))
+        rc = err_set(-EAGAIN, "too many requests: at most %d a second", SERVER_PEER_RATE);
     if (rc == 0) {
         rc = obey(p, &m);
     } else if (id >= 0) {
