@@ -26,7 +26,7 @@
 #endif
 
 #define MAGIC UINT64_C(0x3167727473627270) /* "prbstrg1" */
-#define VERSION 2
+#define VERSION 3
 #define FILE_BYTES (UINT64_C(256) << 20)
 #define FILE_BYTES_LEAST (UINT64_C(1) << 20)
 #define PLACES_AT 4096
@@ -109,12 +109,18 @@ static const uint8_t *find_text(struct interns *s, uint64_t id, uint32_t *ret_si
     return s->map + at + TEXT_HEAD;
 }
 
+/* Of the text and its id: a damaged place must not give another text. */
+static uint32_t check_of(const void *text, size_t size, uint64_t id)
+{
+    return (uint32_t)hash(text, size) ^ (uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+}
+
 /* Is it the text that was written? */
-static bool is_whole(const uint8_t *text, uint32_t size)
+static bool is_whole(const uint8_t *text, uint32_t size, uint64_t id)
 {
     uint32_t check;
     memcpy(&check, text - 4, 4);
-    return check == (uint32_t)hash(text, size);
+    return check == check_of(text, size, id);
 }
 
 const char *intern_text(struct interns *s, uint64_t id, uint32_t *ret_size)
@@ -123,7 +129,7 @@ const char *intern_text(struct interns *s, uint64_t id, uint32_t *ret_size)
     if (id == 0 || id > intern_last(s))
         return NULL;
     const uint8_t *text = find_text(s, id, &size);
-    if (!text || (!s->writable && !is_whole(text, size)))
+    if (!text || (!s->writable && !is_whole(text, size, id)))
         return NULL;
     if (ret_size)
         *ret_size = size;
@@ -142,7 +148,7 @@ static void look_at_all(struct interns *s)
     uint32_t size;
     for (uint64_t id = 1; id <= s->most_ids; id++) {
         const uint8_t *text = find_text(s, id, &size);
-        if (text && is_whole(text, size)) {
+        if (text && is_whole(text, size, id)) {
             s->damaged += id - 1 - s->last;
             s->last = id;
         } else if (id > said && id - s->last > LOOK_AHEAD) {
@@ -238,7 +244,7 @@ static int add_text(struct interns *s, const void *p, size_t n, uint64_t *ret_id
         rc = reserve(s, &s->texts_reserved, end, s->size);
     if (rc)
         return rc;
-    uint32_t size = (uint32_t)n, check = (uint32_t)hash(p, n);
+    uint32_t size = (uint32_t)n, check = check_of(p, n, id);
     memset(s->map + end - 8, 0, 8);
     memcpy(s->map + at, &size, 4);
     memcpy(s->map + at + 4, &check, 4);
@@ -294,9 +300,13 @@ static int map_file(struct interns *s, const char *path, int protection)
 static int check_head(struct interns *s, const char *path)
 {
     struct strings_head *h = s->head;
-    if (h->magic != MAGIC || h->version != VERSION || h->file_bytes < FILE_BYTES_LEAST ||
-        h->file_bytes > FILE_BYTES)
-        return err_set(-EINVAL, "%s is not a file of names of this version", path);
+    if (h->magic == MAGIC && h->version != VERSION)
+        return err_set(-EPROTO,
+                       "%s has the format %u, and this probing reads %d: take the probing that "
+                       "wrote it",
+                       path, h->version, VERSION);
+    if (h->magic != MAGIC || h->file_bytes < FILE_BYTES_LEAST || h->file_bytes > FILE_BYTES)
+        return err_set(-EINVAL, "%s is no file of names, or its head is damaged", path);
     s->most_ids = (texts_at(h->file_bytes) - PLACES_AT) / 4;
     if (s->size < texts_at(h->file_bytes) + 8)
         return err_set(-EINVAL, "%s is cut short", path);

@@ -7,8 +7,8 @@
  *
  *     0        header: magic, version, bytes of the file, bytes of texts used, last id
  *     4 KiB    u32 for each id from 1: where its text is, in units of 8 bytes from the file's start
- *     1/8      texts: u32 size, u32 checksum of the bytes, the bytes, a NUL, zeros up to a multiple
- *              of 8
+ *     1/8      texts: u32 size, u32 checksum of the bytes and the id, the bytes, a NUL, zeros up to
+ *              a multiple of 8
  *
  * A text is written first, then its place, then `last id` with release order: whoever sees an id
  * sees its text, and a kill at any instruction leaves a file without half a text.  Pages are
@@ -23,7 +23,8 @@
 
 struct interns;
 
-/* Make the file, or go on with the one that is there. */
+/* Make the file, or go on with the one that is there.  -EPROTO: another version of probing wrote
+ * it. */
 int interns_create(const char *path, struct interns **ret);
 int interns_open(const char *path, struct interns **ret); /* read-only, of a dead process */
 void interns_free(struct interns *s);

@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/ring/ring.c - the rings file: wait-free appends by any thread, and the reader's side.
+ * core/ring/ring.c - the rings file of this process: made, tended and given back.
  *
- * ring_append() runs on any thread and in signal handlers; it takes no lock, allocates nothing and
- * makes system calls only when a thread gets its ring or wakes the drain.  Everything else is the
- * drain's, or control's.  It does not know what the cells mean.
+ * Control makes and frees it; everything else is the drain's, but for ring_reserve_slot(), which an
+ * append may need.  Appending is in append.c, reading in reader.c.
  */
 #include "core/ring/ring.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/futex.h>
 #include <poll.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +23,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/ring/inside.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18 /* Linux 4.14 */
@@ -37,131 +35,15 @@
 #define MEMBARRIER_CMD_PRIVATE_EXPEDITED (1 << 3) /* Linux 4.14 */
 #define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED (1 << 4)
 
-#define MAGIC UINT64_C(0x31676e6972627270) /* "prbring1" */
-#define VERSION 1
-#define SLOTS 512      /* threads that may have a ring at once, nested ones included */
 #define SLOTS_FEWEST 8 /* less is no use: better say so */
-#define COUNTERS_AT 4096
-#define SLOT_HEADS_AT 65536
-#define DATA_AT 262144 /* SLOT_HEADS_AT + SLOTS * 256 and some room */
 #define SPARES 2       /* rings ready for new threads; each costs 1 MiB */
-#define LONGEST_ROW (RING_BYTES / 4)
-#define RECORD_HEAD 16 /* bytes before the cells */
 #define LEAVE_LIMIT NS_PER_S
-#define COUNTERS_PER_TABLE (1 + TABLE_LOSS_REASONS)
-
-_Static_assert(COUNTERS_AT + (TABLES_MAX + 1) * COUNTERS_PER_TABLE * 8 <= SLOT_HEADS_AT,
-               "the counters fit before the slot headers");
-_Static_assert(SLOT_HEADS_AT + SLOTS * 256 <= DATA_AT, "the slot headers fit before the data");
 
 enum drain_state { AWAKE, ASLEEP, CALLED };
-enum slot_state { SLOT_HOLE, SLOT_SPARE, SLOT_TAKEN, SLOT_RESERVING };
 
-struct file_head {
-    uint64_t magic;
-    uint32_t version, header_bytes;
-    int32_t pid;
-    uint32_t slots;
-    uint64_t start_time; /* of the process, clock ticks */
-    int64_t utc_offset;
-    uint64_t anchor_ns;           /* CLOCK_MONOTONIC when the file was made */
-    _Atomic uint64_t generations; /* given so far */
-};
-
-struct slot_head {
-    _Atomic uint32_t state;
-    _Atomic int32_t tid;
-    _Atomic uint64_t start_time; /* of the thread, filled in by rings_tend(); 0: not yet */
-    _Atomic uint64_t generation; /* 0: nobody's */
-    uint8_t gap0[40];
-    _Atomic uint64_t head; /* its thread writes */
-    uint8_t gap1[56];
-    _Atomic uint64_t tail; /* the drain writes */
-    uint8_t gap2[120];
-};
-_Static_assert(sizeof(struct slot_head) == 256, "as drawn in ring.h");
-
-struct record {
-    uint32_t size;
-    uint16_t table_id;
-    uint8_t n_cells;
-    uint8_t padding;
-    uint64_t ts;
-};
-_Static_assert(sizeof(struct record) == RECORD_HEAD, "as drawn in ring.h");
-
-/* What a writer keeps beside the file; belongs to the thread that took the slot. */
-struct writer {
-    _Atomic uint32_t inside; /* appends under way in this thread: 0, 1, 2 */
-    uint32_t slot;
-    uint64_t limit;   /* head may come up to here without looking at the tail */
-    uint64_t woke_at; /* position at which the drain was last woken */
-    struct slot_head *head;
-    uint8_t *data;
-    uint8_t gap[24];
-};
-_Static_assert(sizeof(struct writer) == 64, "one cache line a writer");
-
-/* The private pages: emptied by the kernel in a forked child. */
-struct gate {
-    _Alignas(64) struct rings *_Atomic live; /* NULL: appends do nothing */
-    _Atomic uint64_t epoch;    /* which rings: a thread's pointers of another epoch are stale */
-    _Atomic uint32_t entering; /* threads that look for a ring */
-    _Atomic uint32_t tended;   /* changes when it is worth looking for a ring again */
-    _Alignas(64) _Atomic uint32_t asleep; /* futex: AWAKE, ASLEEP or CALLED */
-    _Alignas(64) struct writer writers[SLOTS];
-};
-
-struct rings {
-    uint8_t *map;
-    size_t size;
-    size_t there; /* bytes of it that the file has: less when a copy was cut short */
-    uint32_t slots;
-    int fd; /* for kernels before 5.14; -1 when opened read-only */
-    dev_t dev;
-    ino_t ino; /* what fd must still be */
-    bool live;
-    bool barrier; /* membarrier works */
-    struct file_head *head;
-    uint64_t epoch;
-    struct gate *gate;
-    uint64_t tends; /* calls of rings_tend() */
-    uint32_t n_bound;
-    struct table *bound[TABLES_MAX + 1];
-};
-
-/* The one pointer that ring_append() starts from.  Written once, by the first rings_create() under
- * control; never unmapped. */
-static struct gate *_Atomic the_gate;
 static _Atomic uint64_t last_epoch; /* counts rings_create(), forked children's too */
 
-/* Each thread's own way to its rings.  initial-exec: reached without a call into the loader, which
- * would not be safe in a signal handler. */
-static __thread struct {
-    uint64_t epoch; /* the pointers below belong to it */
-    struct writer *normal;
-    struct writer *nested; /* for appends in a signal handler that interrupted an append */
-    uint32_t depth;
-    uint32_t refused_at; /* gate->tended when no ring was to be had; 0: never */
-} mine __attribute__((tls_model("initial-exec")));
-
-static struct slot_head *slot_head(const struct rings *r, uint32_t slot)
-{
-    return (struct slot_head *)(r->map + SLOT_HEADS_AT) + slot;
-}
-
-static uint8_t *slot_data(const struct rings *r, uint32_t slot)
-{
-    return r->map + DATA_AT + (size_t)slot * RING_BYTES;
-}
-
-static void count_loss(struct table *t, enum table_loss why)
-{
-    _Atomic uint64_t *lost = __atomic_load_n(&t->lost, __ATOMIC_ACQUIRE);
-    (void)atomic_fetch_add_explicit(&lost[why], 1, memory_order_relaxed);
-}
-
-/* ---- a thread gets a ring ---- */
+/* ---- pages ---- */
 
 /* Give a stretch of a file its pages by its descriptor. */
 static int reserve_by_fd(int fd, uint64_t at, uint64_t size)
@@ -200,8 +82,7 @@ static int reserve(struct rings *r, uint64_t at, uint64_t size)
     return rc;
 }
 
-/* Reserve a slot's pages.  `from` is the state it must be in; it ends as `to` or as a hole. */
-static bool reserve_slot(struct rings *r, uint32_t slot, uint32_t to)
+bool ring_reserve_slot(struct rings *r, uint32_t slot, uint32_t to)
 {
     struct slot_head *h = slot_head(r, slot);
     uint32_t from = SLOT_HOLE;
@@ -211,215 +92,6 @@ static bool reserve_slot(struct rings *r, uint32_t slot, uint32_t to)
     int rc = reserve(r, DATA_AT + (uint64_t)slot * RING_BYTES, RING_BYTES);
     atomic_store_explicit(&h->state, rc ? SLOT_HOLE : to, memory_order_release);
     return rc == 0;
-}
-
-/* Find a slot for the calling thread; -1: none. */
-static int64_t take_slot(struct rings *r)
-{
-    for (uint32_t slot = 0; slot < r->slots; slot++) {
-        uint32_t state = SLOT_SPARE;
-        if (atomic_compare_exchange_strong_explicit(&slot_head(r, slot)->state, &state, SLOT_TAKEN,
-                                                    memory_order_acq_rel, memory_order_relaxed))
-            return slot;
-    }
-    for (uint32_t slot = 0; slot < r->slots; slot++) {
-        if (atomic_load_explicit(&slot_head(r, slot)->state, memory_order_relaxed) != SLOT_HOLE)
-            continue;
-        if (reserve_slot(r, slot, SLOT_TAKEN))
-            return slot;
-        /* Another thread was quicker, or the device is full: only the first is worth going on. */
-        if (atomic_load_explicit(&slot_head(r, slot)->state, memory_order_relaxed) == SLOT_HOLE)
-            return -1;
-    }
-    return -1;
-}
-
-/* A ring of its own for the calling thread, or NULL. */
-static struct writer *claim(struct rings *r)
-{
-    uint32_t tended = atomic_load_explicit(&r->gate->tended, memory_order_relaxed);
-    if (mine.refused_at == tended)
-        return NULL;
-    int64_t slot = take_slot(r);
-    if (slot < 0) {
-        mine.refused_at = tended;
-        return NULL;
-    }
-    struct slot_head *h = slot_head(r, (uint32_t)slot);
-    struct writer *w = &r->gate->writers[slot];
-    w->slot = (uint32_t)slot;
-    w->limit = 0; /* the first append looks at the tail */
-    w->woke_at = 0;
-    w->head = h;
-    w->data = slot_data(r, (uint32_t)slot);
-    atomic_store_explicit(&w->inside, 0, memory_order_relaxed);
-    atomic_store_explicit(&h->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
-    atomic_store_explicit(&h->start_time, 0, memory_order_relaxed);
-    /* Head and tail are 0: whoever freed the slot left them so. */
-    uint64_t generation =
-        1 + atomic_fetch_add_explicit(&r->head->generations, 1, memory_order_relaxed);
-    atomic_store_explicit(&h->generation, generation, memory_order_release);
-    return w;
-}
-
-/* ---- append ---- */
-
-/* The limit was reached: look at the tail, wake the drain at half.  false: no room for `need`. */
-static bool make_room(struct rings *r, struct writer *w, uint64_t head, uint64_t need)
-{
-    uint64_t tail = atomic_load_explicit(&w->head->tail, memory_order_acquire);
-    uint64_t half = tail + RING_BYTES / 2, full = tail + RING_BYTES;
-    if (head + need > half) {
-        /* Once for each quarter that comes in, and only if somebody sleeps: a system call. */
-        if (head - w->woke_at >= RING_BYTES / 4 || head + need > full) {
-            w->woke_at = head;
-            rings_wake(r);
-        }
-        w->limit = head + RING_BYTES / 8 < full ? head + RING_BYTES / 8 : full;
-    } else {
-        w->limit = half;
-    }
-    if (w->limit < head + need && head + need <= full)
-        w->limit = head + need;
-    return head + need <= full;
-}
-
-/* Write one row into a ring of the calling thread. */
-static int append_to(struct rings *r, struct writer *w, struct table *t,
-                     const struct record *record, const union probing_cell *cells, const void *tail,
-                     uint32_t tail_n)
-{
-    uint64_t head = atomic_load_explicit(&w->head->head, memory_order_relaxed);
-    uint32_t at = (uint32_t)head & (RING_BYTES - 1);
-    uint32_t left = RING_BYTES - at;
-    uint32_t skip = record->size > left ? left : 0; /* a row is never split */
-    if (__builtin_expect(head + skip + record->size > w->limit, 0) &&
-        !make_room(r, w, head, skip + record->size)) {
-        count_loss(t, TABLE_LOST_RING_FULL);
-        return -ENOSPC;
-    }
-    if (__builtin_expect(skip != 0, 0)) {
-        struct record filler = {.size = skip};
-        memcpy(w->data + at, &filler, 8); /* all of a filler that has to be there */
-        head += skip;
-        at = 0;
-    }
-    uint8_t *out = w->data + at;
-    memcpy(out, record, sizeof(*record));
-    uint64_t *to = (uint64_t *)(void *)(out + RECORD_HEAD);
-    for (uint32_t i = 0; i < record->n_cells; i++)
-        to[i] = cells[i].u;
-    if (tail_n) {
-        uint8_t *end = out + record->size;
-        memset(end - 8, 0, 8); /* the padding; the tail comes over it */
-        memcpy(to + record->n_cells, tail, tail_n);
-    }
-    /* Release: whoever sees the new head, now or after we are dead, sees the row. */
-    atomic_store_explicit(&w->head->head, head + record->size, memory_order_release);
-    return 0;
-}
-
-/* The ring for this append: the thread's own, or its second when it interrupted itself. */
-static struct writer *find_writer(struct rings *r, struct table *t)
-{
-    if (mine.depth > 2) {
-        count_loss(t, TABLE_LOST_NESTED);
-        return NULL;
-    }
-    struct writer **w = mine.depth == 1 ? &mine.normal : &mine.nested;
-    if (!*w)
-        *w = claim(r);
-    if (!*w)
-        count_loss(t, TABLE_LOST_NO_RING);
-    return *w;
-}
-
-static int append_inside(struct rings *r, struct table *t, uint64_t ts,
-                         const union probing_cell *cells, uint32_t n, const void *tail,
-                         uint32_t tail_n)
-{
-    struct writer *w = mine.depth == 1 ? mine.normal : NULL;
-    if (__builtin_expect(w == NULL, 0)) {
-        w = find_writer(r, t);
-        if (!w)
-            return -ENOSPC;
-    }
-    if (n > t->n_cells)
-        n = t->n_cells;
-    if (!t->has_tail || !tail)
-        tail_n = 0;
-    uint64_t whole = RECORD_HEAD + (uint64_t)n * 8 + tail_n;
-    if (__builtin_expect(whole > LONGEST_ROW - 8, 0)) {
-        count_loss(t, TABLE_LOST_TOO_LONG);
-        return -ENOSPC;
-    }
-    uint32_t size = (uint32_t)(whole + 7) & ~UINT32_C(7);
-    struct record record = {.size = size,
-                            .table_id = (uint16_t)t->id,
-                            .n_cells = (uint8_t)n,
-                            .padding = (uint8_t)(size - whole),
-                            .ts = ts};
-    return append_to(r, w, t, &record, cells, tail, tail_n);
-}
-
-/* First append of a thread, of a new epoch, or nested: the slower way in. */
-static int append_slowly(struct gate *g, struct table *t, uint64_t ts,
-                         const union probing_cell *cells, uint32_t n, const void *tail,
-                         uint32_t tail_n)
-{
-    int rc = -ESHUTDOWN;
-    if (!atomic_load_explicit(&g->live, memory_order_relaxed))
-        return rc;
-    /* No mark of our own yet, so everybody shares this one.  Sequentially consistent: rings_free()
-     * either sees it, or we see that there is nothing any more. */
-    (void)atomic_fetch_add_explicit(&g->entering, 1, memory_order_seq_cst);
-    struct rings *r = atomic_load_explicit(&g->live, memory_order_seq_cst);
-    if (r) {
-        if (mine.epoch != r->epoch) {
-            mine.normal = mine.nested = NULL;
-            mine.refused_at = 0;
-            mine.depth = 0;
-            mine.epoch = r->epoch;
-        }
-        mine.depth++;
-        atomic_signal_fence(memory_order_seq_cst);
-        rc = append_inside(r, t, ts, cells, n, tail, tail_n);
-        atomic_signal_fence(memory_order_seq_cst);
-        mine.depth--;
-    }
-    (void)atomic_fetch_sub_explicit(&g->entering, 1, memory_order_seq_cst);
-    return rc;
-}
-
-int ring_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
-                const void *tail, uint32_t tail_n)
-{
-    struct gate *g = atomic_load_explicit(&the_gate, memory_order_acquire);
-    if (!g)
-        return -ESHUTDOWN;
-    if (!atomic_load_explicit(&t->wanted, memory_order_relaxed))
-        return 0;
-    struct writer *w = mine.normal;
-    /* The epoch is read through the gate, never through a pointer that may be stale. */
-    if (!w || mine.depth != 0 ||
-        mine.epoch != atomic_load_explicit(&g->epoch, memory_order_acquire))
-        return append_slowly(g, t, ts, cells, n, tail, tail_n);
-
-    /* First the mark, then the pointer: see rings_free().  The compiler must not swap them; the
-     * processor's own reordering is ruled out by membarrier on the other side. */
-    mine.depth = 1; /* before the mark: a handler in between must not take the mark away */
-    atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&w->inside, 1, memory_order_relaxed);
-    atomic_signal_fence(memory_order_seq_cst);
-    struct rings *r = atomic_load_explicit(&g->live, memory_order_acquire);
-    int rc = -ESHUTDOWN;
-    if (r && r->epoch == mine.epoch)
-        rc = append_inside(r, t, ts, cells, n, tail, tail_n);
-    atomic_signal_fence(memory_order_seq_cst);
-    atomic_store_explicit(&w->inside, 0, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst);
-    mine.depth = 0;
-    return rc;
 }
 
 /* ---- life ---- */
@@ -432,7 +104,7 @@ static int membarrier(int command)
 /* The private pages, made once in a process's life. */
 static int make_gate(struct gate **ret)
 {
-    struct gate *g = atomic_load_explicit(&the_gate, memory_order_acquire);
+    struct gate *g = atomic_load_explicit(&ring_gate, memory_order_acquire);
     if (!g) {
         g = mmap(NULL, sizeof(*g), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (g == MAP_FAILED)
@@ -440,7 +112,7 @@ static int make_gate(struct gate **ret)
         /* Where the kernel is too old for this, ring_disable_in_child() does it. */
         (void)madvise(g, sizeof(*g), MADV_WIPEONFORK);
         struct gate *none = NULL;
-        if (!atomic_compare_exchange_strong_explicit(&the_gate, &none, g, memory_order_acq_rel,
+        if (!atomic_compare_exchange_strong_explicit(&ring_gate, &none, g, memory_order_acq_rel,
                                                      memory_order_acquire)) {
             (void)munmap(g, sizeof(*g));
             g = none;
@@ -489,19 +161,24 @@ static void fill_head(struct rings *r)
 {
     uint64_t start_time = 0;
     (void)proc_start_time(getpid(), &start_time);
-    r->head = (struct file_head *)r->map;
-    *r->head = (struct file_head){.version = VERSION,
+    r->fixed = (struct file_head){.magic = RINGS_MAGIC,
+                                  .version = RINGS_VERSION,
                                   .header_bytes = DATA_AT,
                                   .pid = getpid(),
                                   .slots = r->slots,
                                   .start_time = start_time,
                                   .utc_offset = clock_utc_offset(),
                                   .anchor_ns = clock_monotonic()};
+    r->fixed.check = rings_head_check(&r->fixed);
+    r->head = (struct file_head *)(void *)r->map;
+    memcpy(r->map + HEAD_COPY_AT, &r->fixed, sizeof(r->fixed));
     /* The magic last: a file without it was never used. */
-    __atomic_store_n(&r->head->magic, MAGIC, __ATOMIC_RELEASE);
+    memcpy(&r->head->version, &r->fixed.version,
+           sizeof(r->fixed) - offsetof(struct file_head, version));
+    __atomic_store_n(&r->head->magic, RINGS_MAGIC, __ATOMIC_RELEASE);
 }
 
-static void drop(struct rings *r)
+void rings_drop(struct rings *r)
 {
     if (r->map)
         (void)munmap(r->map, r->size);
@@ -537,7 +214,7 @@ int rings_create(const char *path, struct rings **ret)
     else
         rc = map_new(r, path);
     if (rc) {
-        drop(r);
+        rings_drop(r);
         (void)unlink(path);
         return rc;
     }
@@ -549,54 +226,12 @@ int rings_create(const char *path, struct rings **ret)
     atomic_store_explicit(&g->asleep, AWAKE, memory_order_relaxed);
     rings_tend(r);
     if (!has_spare(r)) {
-        drop(r);
+        rings_drop(r);
         (void)unlink(path);
         return err_set(-ENOSPC, "%s: no room on its device for one ring of 1 MiB", path);
     }
     atomic_store_explicit(&g->epoch, r->epoch, memory_order_release);
     atomic_store_explicit(&g->live, r, memory_order_seq_cst);
-    *ret = r;
-    return 0;
-}
-
-/* Map a file that may be cut short at its whole length: what is missing reads as zeros, which are
- * no rows. */
-static int map_old(struct rings *r, const char *path)
-{
-    struct stat st;
-    r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (r->fd == -1 || fstat(r->fd, &st) == -1)
-        return err_set(-errno, "%s: %s", path, strerror(errno));
-    if (st.st_size < DATA_AT || !S_ISREG(st.st_mode))
-        return err_set(-EINVAL, "%s is too short to be a rings file", path);
-    r->slots = SLOTS;
-    r->size = DATA_AT + (size_t)SLOTS * RING_BYTES;
-    r->there = (size_t)st.st_size < r->size ? (size_t)st.st_size : r->size;
-    void *map = mmap(NULL, r->size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (map != MAP_FAILED) {
-        r->map = map;
-        map = mmap(map, r->there, PROT_READ, MAP_SHARED | MAP_FIXED | MAP_NORESERVE, r->fd, 0);
-    }
-    if (map == MAP_FAILED)
-        return err_set(-errno, "%s cannot be mapped: %s", path, strerror(errno));
-    r->head = map;
-    if (r->head->magic != MAGIC || r->head->version != VERSION || r->head->header_bytes != DATA_AT)
-        return err_set(-EINVAL, "%s is not a rings file of this version", path);
-    return 0;
-}
-
-int rings_open(const char *path, struct rings **ret)
-{
-    struct rings *r = calloc(1, sizeof(*r));
-    if (!r)
-        return err_set(-ENOMEM, "no memory for the rings");
-    int rc = map_old(r, path);
-    if (rc) {
-        drop(r);
-        return rc;
-    }
-    (void)close(r->fd);
-    r->fd = -1;
     *ret = r;
     return 0;
 }
@@ -618,7 +253,7 @@ void rings_free(struct rings *r)
     if (!r)
         return;
     if (!r->live) {
-        drop(r);
+        rings_drop(r);
         return;
     }
     atomic_store_explicit(&r->gate->live, NULL, memory_order_seq_cst);
@@ -635,7 +270,7 @@ void rings_free(struct rings *r)
     (void)close(r->fd);
     r->fd = -1;
     if (barrier && !inside)
-        drop(r);
+        rings_drop(r);
     /* Else the mapping stays: see ring.h. */
 }
 
@@ -659,13 +294,6 @@ int rings_bind_table(struct rings *r, struct table *t)
     __atomic_store_n(&t->lost, &counters[1], __ATOMIC_RELEASE);
     r->bound[r->n_bound++] = t;
     return 0;
-}
-
-void ring_disable_in_child(void)
-{
-    struct gate *g = atomic_load_explicit(&the_gate, memory_order_acquire);
-    if (g)
-        atomic_store_explicit(&g->live, NULL, memory_order_release);
 }
 
 /* ---- the drain's side ---- */
@@ -703,7 +331,7 @@ void rings_wait(struct rings *r, uint64_t timeout_ns)
  * another one meanwhile. */
 static bool owner_lives(struct slot_head *h, bool fully)
 {
-    int32_t tid = atomic_load_explicit(&h->tid, memory_order_relaxed);
+    int32_t tid = atomic_load_explicit(&h->owner.tid, memory_order_relaxed);
     uint64_t known = atomic_load_explicit(&h->start_time, memory_order_relaxed);
     if (tid <= 0 || (syscall(SYS_tgkill, getpid(), tid, 0) == -1 && errno == ESRCH))
         return tid <= 0; /* not yet written: just being taken */
@@ -719,11 +347,18 @@ static bool owner_lives(struct slot_head *h, bool fully)
     return true;
 }
 
+static void forget_owner(struct slot_owner *o)
+{
+    atomic_store_explicit(&o->generation, 0, memory_order_release);
+    atomic_store_explicit(&o->check, 0, memory_order_relaxed);
+    atomic_store_explicit(&o->tid, 0, memory_order_relaxed);
+}
+
 static void free_slot(struct rings *r, uint32_t slot, bool keep)
 {
     struct slot_head *h = slot_head(r, slot);
-    atomic_store_explicit(&h->generation, 0, memory_order_release);
-    atomic_store_explicit(&h->tid, 0, memory_order_relaxed);
+    forget_owner(&h->owner_again);
+    forget_owner(&h->owner);
     atomic_store_explicit(&h->start_time, 0, memory_order_relaxed);
     atomic_store_explicit(&h->head, 0, memory_order_relaxed);
     atomic_store_explicit(&h->tail, 0, memory_order_relaxed);
@@ -749,7 +384,7 @@ void rings_tend(struct rings *r)
     for (uint32_t slot = 0; slot < r->slots; slot++) {
         struct slot_head *h = slot_head(r, slot);
         if (atomic_load_explicit(&h->state, memory_order_acquire) != SLOT_TAKEN ||
-            atomic_load_explicit(&h->generation, memory_order_acquire) == 0 ||
+            atomic_load_explicit(&h->owner.generation, memory_order_acquire) == 0 ||
             owner_lives(h, fully) || !is_drained(h))
             continue;
         free_slot(r, slot, /* keep= */ spares < SPARES);
@@ -757,7 +392,7 @@ void rings_tend(struct rings *r)
     }
     for (uint32_t slot = 0; slot < r->slots && spares < SPARES; slot++) {
         if (atomic_load_explicit(&slot_head(r, slot)->state, memory_order_relaxed) == SLOT_HOLE) {
-            if (!reserve_slot(r, slot, SLOT_SPARE))
+            if (!ring_reserve_slot(r, slot, SLOT_SPARE))
                 break; /* the device is full */
             spares++;
         }
@@ -765,6 +400,11 @@ void rings_tend(struct rings *r)
     /* Threads that were refused may try again.  Never 0: that means "never refused". */
     uint32_t tended = atomic_load_explicit(&r->gate->tended, memory_order_relaxed) + 1;
     atomic_store_explicit(&r->gate->tended, tended ? tended : 1, memory_order_relaxed);
+}
+
+void rings_note_drain(struct rings *r, uint64_t drains)
+{
+    atomic_store_explicit(&r->head->drains, drains, memory_order_release);
 }
 
 double rings_fill(struct rings *r)
@@ -777,116 +417,4 @@ double rings_fill(struct rings *r)
         most = used > most && used <= RING_BYTES ? used : most;
     }
     return (double)most / RING_BYTES;
-}
-
-/* ---- the reader's side ---- */
-
-uint32_t rings_count(struct rings *r)
-{
-    return r->slots;
-}
-
-uint64_t ring_generation(struct rings *r, uint32_t slot)
-{
-    return atomic_load_explicit(&slot_head(r, slot)->generation, memory_order_acquire);
-}
-
-uint64_t ring_tail(struct rings *r, uint32_t slot)
-{
-    return atomic_load_explicit(&slot_head(r, slot)->tail, memory_order_relaxed);
-}
-
-uint64_t ring_head(struct rings *r, uint32_t slot)
-{
-    return atomic_load_explicit(&slot_head(r, slot)->head, memory_order_acquire);
-}
-
-/* Bytes of a slot that the file has. */
-static uint32_t slot_there(const struct rings *r, uint32_t slot)
-{
-    uint64_t begin = DATA_AT + (uint64_t)slot * RING_BYTES;
-    uint64_t n = r->there > begin ? r->there - begin : 0;
-    return n < RING_BYTES ? (uint32_t)n : RING_BYTES;
-}
-
-int ring_read(struct rings *r, uint32_t slot, uint64_t position, struct ring_reader *ret)
-{
-    uint64_t head = ring_head(r, slot);
-    if (head % 8 || position % 8 || position > head || head - position > RING_BYTES)
-        return err_set(-EINVAL, "ring %u: positions %llu to %llu cannot be", slot,
-                       (unsigned long long)position, (unsigned long long)head);
-    *ret = (struct ring_reader){
-        .data = slot_data(r, slot),
-        .position = position,
-        .head = head,
-        .there = slot_there(r, slot),
-        .tid = atomic_load_explicit(&slot_head(r, slot)->tid, memory_order_relaxed)};
-    return 0;
-}
-
-/* One record, filler or row.  Nothing in it is trusted: the file may be damaged. */
-static bool look_at_record(const struct ring_reader *reader, struct record *ret)
-{
-    uint32_t at = (uint32_t)reader->position & (RING_BYTES - 1);
-    uint64_t left = reader->head - reader->position;
-    memcpy(ret, reader->data + at, 8);
-    if (ret->size < 8 || ret->size % 8 || ret->size > left || at + ret->size > reader->there)
-        return false;
-    if (ret->table_id == 0)
-        return true;
-    if (ret->size < RECORD_HEAD + 8 * (uint32_t)ret->n_cells + ret->padding || ret->padding > 7)
-        return false;
-    memcpy(&ret->ts, reader->data + at + 8, 8);
-    return true;
-}
-
-int ring_next(struct ring_reader *reader, struct ring_row *ret)
-{
-    struct record record = {0};
-    while (reader->position < reader->head) {
-        if (!look_at_record(reader, &record))
-            return -EBADMSG;
-        const uint8_t *bytes = reader->data + ((uint32_t)reader->position & (RING_BYTES - 1));
-        reader->position += record.size;
-        if (record.table_id == 0)
-            continue;
-        ret->table_id = record.table_id;
-        ret->tid = reader->tid;
-        ret->ts = record.ts;
-        ret->n_cells = record.n_cells;
-        ret->cells = (const union probing_cell *)(const void *)(bytes + RECORD_HEAD);
-        ret->tail = bytes + RECORD_HEAD + 8 * (uint32_t)record.n_cells;
-        ret->tail_n = record.size - RECORD_HEAD - 8 * (uint32_t)record.n_cells - record.padding;
-        return 1;
-    }
-    return 0;
-}
-
-uint64_t ring_row(struct rings *r, uint32_t slot, uint64_t position, struct ring_row *ret)
-{
-    struct ring_reader reader;
-    if (ring_read(r, slot, position, &reader) != 0 || ring_next(&reader, ret) != 1)
-        return 0;
-    return reader.position;
-}
-
-void ring_release(struct rings *r, uint32_t slot, uint64_t position)
-{
-    atomic_store_explicit(&slot_head(r, slot)->tail, position, memory_order_release);
-}
-
-_Atomic uint64_t *rings_counters(struct rings *r, uint32_t table_id)
-{
-    return (_Atomic uint64_t *)(void *)(r->map + COUNTERS_AT) +
-           (size_t)table_id * COUNTERS_PER_TABLE;
-}
-
-int64_t rings_utc_offset(struct rings *r)
-{
-    return r->head->utc_offset;
-}
-
-uint64_t rings_identity(struct rings *r)
-{
-    return r->head->anchor_ns ^ r->head->start_time << 20 ^ (uint64_t)(uint32_t)r->head->pid << 40;
 }

@@ -5,27 +5,36 @@
  *
  * The file `rings`, little-endian, made for one machine's memory and not moved between kinds:
  *
- *     0          header: magic, version, pid, start time, UTC offset, slots, next generation
+ *     0          header: magic "prbring1", version 2, pid, start time, UTC offset, slots, a check;
+ *                then what changes: next generation, number of the last drain
+ *     512        the header's fixed part again
  *     4 KiB      counters: TABLES_MAX + 1 times (appended, one per loss reason), 8 bytes each
  *     64 KiB     slot headers, 256 bytes each:
- *                +0   state, tid, start time of the thread, generation      when it changes hands
+ *                +0   generation, check of it and the tid, tid; state; thread's start time
  *                +64  head                                                  its thread writes
  *                +128 tail                                                  the drain writes
+ *                +192 generation, check and tid again
  *     256 KiB    slots of RING_BYTES (1 MiB) each
  *
  * All before the slots is reserved when the file is made; a slot's pages are reserved before a
  * thread gets it, so that a full device is a counted loss and never a SIGBUS.  The rest is a hole.
  *
  * Positions count bytes since the generation began; a byte's place is position % RING_BYTES.  A row
- * is never split: what is left at a slot's end is filled by a record of table 0.
+ * is never split: what is left at a slot's end is filled by a record of table 0, its word alone.
  *
- *     +0  u32 size of the whole record, a multiple of 8    +4 u16 table id
- *     +6  u8 number of cells                               +7 u8 zero bytes after the tail, 0 to 7
+ *     +0  u64 word, from the low bits on: 15 size of the whole record in units of 8 bytes,
+ *             11 table id, 7 number of cells, 3 zero bytes after the tail, 28 check
  *     +8  i64 ts, CLOCK_MONOTONIC ns
  *     +16 cells of 8 bytes, then the tail, then the zero bytes
  *
  * `head` moves, with release order, when a row is whole.  So at whatever instruction a process is
  * killed, [tail, head) holds whole rows, and one that was begun is not there at all.
+ *
+ * The check is of all words of the record, of its position, and of whose ring it is (identity of
+ * the file, slot, generation, tid): the upper bits of a sum of products, two words each, whose
+ * halves are folded (inside.h).  So what a stray pointer of the host, a bad disk or a copy made
+ * while the process ran has changed is no row, and neither is a row of an earlier round; one change
+ * in 2^28 stays unseen.  It costs 1 ns of an append (docs/store.md).  The counters have no check.
  *
  * Writers: any thread, signal handlers too.  One reader: whoever holds the store's drain lock, or
  * whoever opened the file of a dead process.
@@ -45,7 +54,8 @@
 
 struct rings;
 
-/* Make (create) or open read-only the rings file `path`.  Live: only one per process. */
+/* Make (create) or open read-only the rings file `path`.  Live: only one per process.  Opening:
+ * -EPROTO when another version of probing wrote it. */
 int rings_create(const char *path, struct rings **ret);
 int rings_open(const char *path, struct rings **ret);
 /* Live: unhooks from ring_append() first; later appends do nothing and say -ESHUTDOWN.  The tables'
@@ -62,7 +72,7 @@ int ring_append(struct table *t, uint64_t ts, const union probing_cell *cells, u
 
 /* Wait until a ring is half full, rings_wake() was called, or the time is up. */
 void rings_wait(struct rings *r, uint64_t timeout_ns);
-void rings_wake(struct rings *r); /* [any] */
+void rings_wake(struct rings *r); /* [signal] */
 
 /* Keep spare rings ready, give back those of dead threads (when drained).  Drain thread only. */
 void rings_tend(struct rings *r);
@@ -84,24 +94,37 @@ struct ring_row {
 uint32_t rings_count(struct rings *r); /* slots; many never used */
 #define RING_BYTES (UINT32_C(1) << 20) /* of each slot */
 
-/* Identity of what is in a slot now (changes when another thread takes it); 0: never used. */
+/* Identity of what is in a slot now (changes when another thread takes it); 0: nobody's. */
 uint64_t ring_generation(struct rings *r, uint32_t slot);
 /* Positions are bytes since the slot's generation began; rows lie in [tail, head). */
 uint64_t ring_tail(struct rings *r, uint32_t slot);
 uint64_t ring_head(struct rings *r, uint32_t slot);
-/* Row at `position`; gives the next position, or 0 when the bytes there are no whole row. */
+/* Row at `position`; gives the next position, or 0 when no row is there. */
 uint64_t ring_row(struct rings *r, uint32_t slot, uint64_t position, struct ring_row *ret);
 /* The same, for many rows: up to where the head was at ring_read(). */
 struct ring_reader {
     const uint8_t *data;
+    const _Atomic uint64_t *head_now;
     uint64_t position; /* of the next record */
     uint64_t head;
-    uint32_t there; /* bytes of the slot that the file has */
+    uint64_t key;
+    uint64_t damaged; /* bytes so far that were no whole records, */
+    uint32_t gaps;    /* in so many places */
+    uint32_t there;   /* bytes of the slot that the file has */
+    uint32_t budget;
     int32_t tid;
+    bool dead;
+    bool midway;  /* set by the caller: position may lie within a record, that is no damage */
+    bool no_head; /* the head was damaged: rows were followed as far as they go */
 };
+/* -EBADMSG: the slot's header is damaged, nothing of it can be read. */
 int ring_read(struct rings *r, uint32_t slot, uint64_t position, struct ring_reader *ret);
-/* 1: a row; 0: no more; -EBADMSG: no whole record at reader->position. */
+/* 1: a row; 0: no more.  What is damaged is left out and counted in the reader. */
 int ring_next(struct ring_reader *reader, struct ring_row *ret);
+/* The next rows as long as they are of this table, with so many cells and no tail, at most `max`:
+ * ts into columns[0], the cells into columns[2 ...], from row `at` on.  Gives how many. */
+uint32_t ring_take(struct ring_reader *reader, uint32_t table_id, uint32_t n_cells,
+                   union probing_cell *const *columns, uint32_t at, uint32_t max);
 
 /* Give room back to the writer. */
 void ring_release(struct rings *r, uint32_t slot, uint64_t position);
@@ -111,8 +134,15 @@ _Atomic uint64_t *rings_counters(struct rings *r, uint32_t table_id);
 
 /* UTC minus monotonic of the process that wrote the file. */
 int64_t rings_utc_offset(struct rings *r);
-/* Which file this is: a number that no other rings file of this process or machine has. */
+/* Which file this is: a number that no other rings file of this process or machine has.
+ *                                                                             [signal] */
 uint64_t rings_identity(struct rings *r);
+/* Number of the last drain whose rows have left the rings: the store keeps the same in LMDB, so
+ * that copies of the two made at different times are told apart. */
+void rings_note_drain(struct rings *r, uint64_t drains);
+uint64_t rings_drains(struct rings *r);
+/* Of a dead process: its file's head was damaged and was read from the copy. */
+bool rings_head_damaged(struct rings *r);
 
 /* After fork in the child: ring_append() does nothing any more.                       [child] */
 void ring_disable_in_child(void);

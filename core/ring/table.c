@@ -22,7 +22,7 @@
 const char *const table_loss_names[TABLE_LOSS_REASONS] = {
     [TABLE_LOST_RING_FULL] = "ring_full", [TABLE_LOST_NO_RING] = "no_ring",
     [TABLE_LOST_NESTED] = "nested",       [TABLE_LOST_STORE] = "store",
-    [TABLE_LOST_TOO_LONG] = "too_long",
+    [TABLE_LOST_TOO_LONG] = "too_long",   [TABLE_LOST_DAMAGED] = "damaged",
 };
 
 /* A table and what only this file knows of it. */

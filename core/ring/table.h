@@ -34,6 +34,7 @@ enum table_loss {
     TABLE_LOST_NESTED,    /* signal inside a signal inside append */
     TABLE_LOST_STORE,     /* the store refused: disk full, I/O error */
     TABLE_LOST_TOO_LONG,  /* row longer than a quarter of a ring */
+    TABLE_LOST_DAMAGED,   /* something wrote over the rings: places where rows were, at least */
     TABLE_LOSS_REASONS
 };
 extern const char *const table_loss_names[TABLE_LOSS_REASONS];

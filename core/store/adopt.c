@@ -37,8 +37,8 @@ static void load_rows(struct store *s, MDB_txn *txn)
         struct meta_key k = meta_key_of('r', id);
         struct row_record r;
         MDB_val key = value_of(&k, sizeof(k)), value;
-        if (mdb_get(txn, s->meta, &key, &value) == 0 && value.mv_size == sizeof(r)) {
-            memcpy(&r, value.mv_data, sizeof(r));
+        if (mdb_get(txn, s->meta, &key, &value) == 0 &&
+            store_read_record(&key, &value, &r, sizeof(r))) {
             s->state[id].next_row = r.next_row;
             s->state[id].expired = r.expired;
         }
@@ -70,13 +70,30 @@ static int load_segments(struct store *s, MDB_txn *txn)
     return rc == MDB_NOTFOUND ? 0 : lmdb_failed(rc, "segments cannot be read");
 }
 
+/* Was it written in this format?  An empty one is. */
+static int check_format(struct store *s, MDB_txn *txn)
+{
+    struct meta_key k = meta_key_of('f', 0);
+    MDB_val key = value_of(&k, sizeof(k)), value;
+    MDB_stat stat = {0};
+    struct format_record f;
+    if (mdb_get(txn, s->meta, &key, &value) == 0 &&
+        store_read_record(&key, &value, &f, sizeof(f)) && f.format == STORE_FORMAT)
+        return 0;
+    return mdb_stat(txn, s->segments, &stat) == 0 && stat.ms_entries == 0
+               ? 0
+               : err_set(-EPROTO, "another version of probing wrote data.mdb");
+}
+
 int store_load(struct store *s)
 {
     MDB_txn *txn;
     int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
     if (rc)
         return lmdb_failed(rc, "data.mdb");
-    rc = load_schemas(s, txn);
+    rc = check_format(s, txn);
+    if (rc == 0)
+        rc = load_schemas(s, txn);
     if (rc == 0) {
         load_rows(s, txn);
         rc = load_segments(s, txn);

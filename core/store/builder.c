@@ -92,6 +92,25 @@ int builder_add(struct builder *b, const struct ring_row *row, int64_t utc_offse
     return 0;
 }
 
+uint32_t builder_take(struct builder *b, struct ring_reader *reader, int64_t utc_offset)
+{
+    uint32_t at = b->n_rows;
+    if (b->table->has_tail)
+        return 0;
+    uint32_t n = ring_take(reader, b->table->id, b->n_columns - 2, b->cells, at, SEGMENT_ROWS - at);
+    for (uint32_t i = at; i < at + n; i++)
+        b->cells[0][i].u += (uint64_t)utc_offset;
+    for (uint32_t i = at; i < at + n; i++)
+        b->cells[1][i].i = reader->tid;
+    for (uint32_t k = 0; k < b->n_times; k++) {
+        union probing_cell *c = b->cells[b->times[k]];
+        for (uint32_t i = at; i < at + n; i++)
+            c[i].u += c[i].i == PROBING_NULL_I64 ? 0 : (uint64_t)utc_offset;
+    }
+    b->n_rows += n;
+    return n;
+}
+
 /* Decode one column into place by way of a small buffer: the decoder writes whole blocks. */
 static int prepend_column(struct builder *b, uint32_t column, const struct segment *s)
 {

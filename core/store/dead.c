@@ -35,7 +35,9 @@ struct finds {
     struct store *store;
     struct found *list;
     size_t n, room;
-    uint64_t bad;       /* values of LMDB's trees that are no whole segments */
+    uint64_t bad;       /* values of LMDB's trees that are no whole segments, */
+    uint64_t other;     /* those among them that another version of probing wrote, */
+    uint64_t records;   /* and records that are not whole */
     const uint8_t *end; /* of the last segment found outside of the trees */
     bool no_memory;
 };
@@ -46,9 +48,11 @@ static void found_segment(struct finds *f, const MDB_val *value, bool in_tree)
     const uint8_t *data = value->mv_data;
     if (!in_tree && data < f->end)
         return; /* inside of the one before */
-    if (segment_open(data, value->mv_size, &seg) != 0 || segment_check(&seg) != 0 ||
-        seg.table_id == 0 || seg.table_id > TABLES_MAX || seg.first_row > UINT64_MAX / 2) {
+    int rc = segment_open(data, value->mv_size, &seg);
+    if (rc != 0 || segment_check(&seg) != 0 || seg.table_id == 0 || seg.table_id > TABLES_MAX ||
+        seg.first_row > UINT64_MAX / 2) {
         f->bad += in_tree;
+        f->other += in_tree && rc == -EPROTO;
         return;
     }
     if (!in_tree)
@@ -67,38 +71,46 @@ static void found_segment(struct finds *f, const MDB_val *value, bool in_tree)
 }
 
 /* Of several versions of a record, the newest: all of them only grow. */
-static void found_record(struct store *s, const MDB_val *key, const MDB_val *value, bool in_tree)
+static bool found_record(struct store *s, const MDB_val *key, const MDB_val *value, bool in_tree)
 {
     const uint8_t *k = key->mv_data;
     uint32_t id = (uint32_t)k[1] << 24 | (uint32_t)k[2] << 16 | (uint32_t)k[3] << 8 | k[4];
     struct table *t;
     struct row_record r;
     struct position_record p;
-    if (k[0] == 't' && in_tree) {
-        int bad = schema_read(value->mv_data, value->mv_size, s->tables, &t);
-        if (bad)
-            note(s, err_why(bad));
-    } else if (k[0] == 'r' && id >= 1 && id <= TABLES_MAX && value->mv_size == sizeof(r)) {
-        memcpy(&r, value->mv_data, sizeof(r));
-        if (r.expired <= r.next_row && r.next_row >= s->state[id].next_row &&
-            (in_tree || r.next_row < UINT64_MAX / 2)) {
+    struct format_record f;
+    if (k[0] == 't')
+        return !in_tree || schema_read(value->mv_data, value->mv_size, s->tables, &t) == 0;
+    if (k[0] == 'r' && id >= 1 && id <= TABLES_MAX) {
+        if (!store_read_record(key, value, &r, sizeof(r)))
+            return false;
+        if (r.expired <= r.next_row && r.next_row >= s->state[id].next_row) {
             s->state[id].next_row = r.next_row;
             s->state[id].expired = r.expired;
         }
-    } else if (k[0] == 'p' && id < STORE_SLOTS_MAX && value->mv_size == sizeof(p)) {
-        memcpy(&p, value->mv_data, sizeof(p));
+        return true;
+    }
+    if (k[0] == 'p' && id < STORE_SLOTS_MAX) {
+        if (!store_read_record(key, value, &p, sizeof(p)))
+            return false;
         struct position_record *have = &s->positions[id];
         if (p.generation > have->generation ||
             (p.generation == have->generation && p.position > have->position))
             *have = p;
+        return true;
     }
+    if (k[0] != 'f' || !store_read_record(key, value, &f, sizeof(f)))
+        return false;
+    if (f.drains >= s->format.drains)
+        s->format = f;
+    return true;
 }
 
 static void found_value(void *arg, const MDB_val *key, const MDB_val *value, bool in_tree)
 {
     struct finds *f = arg;
     if (key && key->mv_size == sizeof(struct meta_key))
-        found_record(f->store, key, value, in_tree);
+        f->records += !found_record(f->store, key, value, in_tree) && in_tree;
     else if (!key || key->mv_size == sizeof(struct segment_key))
         found_segment(f, value, in_tree);
 }
@@ -211,9 +223,18 @@ static int read_data(struct store *s)
     free(f.list);
     if (rc < 0)
         return rc;
+    if (s->format.format != STORE_FORMAT && (f.n || f.bad) && (f.other || !broken))
+        (void)buf_addf(&s->damage,
+                       "data.mdb was written by another version of probing (format %llu, this one "
+                       "reads %d): only what both know is here\n",
+                       (unsigned long long)(s->format.format ? s->format.format : 1), STORE_FORMAT);
     if (f.bad)
-        (void)buf_addf(&s->damage, "%llu segments of data.mdb are damaged and left out\n",
-                       (unsigned long long)f.bad);
+        (void)buf_addf(&s->damage, "%llu segments of data.mdb are %s and left out\n",
+                       (unsigned long long)f.bad,
+                       f.other == f.bad ? "of another format" : "damaged");
+    if (f.records)
+        (void)buf_addf(&s->damage, "%llu records of data.mdb are damaged\n",
+                       (unsigned long long)f.records);
     if (broken)
         (void)buf_addf(&s->damage,
                        "data.mdb is damaged: %zu whole segments were found in it, older "
@@ -222,7 +243,8 @@ static int read_data(struct store *s)
     return broken;
 }
 
-/* Where the file is damaged, descriptions come from the text file beside it. */
+/* Descriptions that LMDB does not give come from the text file beside it, the last line of each
+ * table first: it may have been told anew. */
 static void load_schema_lines(struct store *s)
 {
     char path[4096];
@@ -231,25 +253,38 @@ static void load_schema_lines(struct store *s)
     buf_init(&text, 64 << 20);
     int n = snprintf(path, sizeof(path), "%s/tables", s->directory);
     if (n > 0 && (size_t)n < sizeof(path) && file_read(AT_FDCWD, path, &text) == 0) {
-        const char *p = buf_text(&text), *end = p + text.size;
-        while (p < end) {
-            const char *line_end = memchr(p, '\n', (size_t)(end - p));
-            size_t size = (size_t)((line_end ? line_end : end) - p);
-            if (size)
-                (void)schema_read(p, size, s->tables, &t);
-            p += size + 1;
+        const char *begin = buf_text(&text), *end = begin + text.size;
+        while (end > begin) {
+            const char *line = end - (end[-1] == '\n');
+            const char *line_end = line;
+            while (line > begin && line[-1] != '\n')
+                line--;
+            if (line_end > line)
+                (void)schema_read(line, (size_t)(line_end - line), s->tables, &t);
+            end = line;
         }
     }
     buf_done(&text);
 }
 
-/* Where the rows of a ring begin that data.mdb does not have. */
-static uint64_t position_in_data(struct store *s, uint32_t slot)
+/* Where the rows of a ring begin that data.mdb does not have: where data.mdb says so, and the tail
+ * is behind it only where a kill came between the commit and the release, before it only where rows
+ * were dropped or data.mdb is the older copy; these may still be there.  Of a data.mdb that is
+ * broken the newest position need not have been found; and where there is none, all rows are
+ * welcome that the ring still has. */
+static uint64_t first_position(struct store *s, uint32_t slot, int data)
 {
     const struct position_record *p = &s->positions[slot];
-    return p->rings == rings_identity(s->rings) && p->generation == ring_generation(s->rings, slot)
-               ? p->position
-               : 0;
+    uint64_t tail = ring_tail(s->rings, slot), head = ring_head(s->rings, slot), first = 0;
+    if (p->rings == rings_identity(s->rings) && p->generation == ring_generation(s->rings, slot))
+        first = p->position;
+    if (tail % 8 || head % 8 || tail > head || head - tail > RING_BYTES)
+        return first ? first : tail & ~UINT64_C(7); /* one of them is damaged; the reader tells */
+    if (data == 1 && tail > first)
+        first = tail;
+    if (head > RING_BYTES && first < head - RING_BYTES)
+        first = head - RING_BYTES; /* in the midst of a record: the reader finds the next */
+    return first;
 }
 
 /* A full builder becomes a segment in memory. */
@@ -289,38 +324,38 @@ static int take_left_row(struct store *s, const struct ring_row *row, uint64_t *
     return rc ? rc : builder_add(b, row, s->utc_offset);
 }
 
-static int read_ring(struct store *s, uint32_t slot, uint64_t *unknown)
+static int read_ring(struct store *s, uint32_t slot, int data, uint64_t *unknown)
 {
     struct ring_reader reader;
     struct ring_row row;
-    char text[128];
-    uint64_t tail = ring_tail(s->rings, slot), position = position_in_data(s, slot);
-    /* Killed between the commit and the release: data.mdb is ahead. */
-    if (position > tail)
-        tail = position;
-    int rc = ring_read(s->rings, slot, tail, &reader), got = 0;
+    uint64_t first = first_position(s, slot, data);
+    uint64_t oldest = ring_head(s->rings, slot) - RING_BYTES;
+    int rc = ring_read(s->rings, slot, first, &reader);
     if (rc) {
         note(s, err_why(rc));
         return 0;
     }
-    while (rc == 0 && (got = ring_next(&reader, &row)) == 1)
+    reader.midway = first == oldest;
+    while (rc == 0 && ring_next(&reader, &row) == 1)
         rc = take_left_row(s, &row, unknown);
-    if (got == -EBADMSG) {
-        (void)snprintf(text, sizeof(text), "ring %u is damaged: %llu bytes of rows are lost", slot,
-                       (unsigned long long)(reader.head - reader.position));
-        note(s, text);
-    }
+    if (reader.no_head)
+        (void)buf_addf(&s->damage,
+                       "the head of ring %u is damaged: rows were read as far as they "
+                       "follow each other\n",
+                       slot);
+    if (reader.damaged)
+        (void)buf_addf(&s->damage, "ring %u is damaged: rows in %llu bytes are lost\n", slot,
+                       (unsigned long long)reader.damaged);
     return rc;
 }
 
-static int read_rings(struct store *s)
+static int read_rings(struct store *s, int data)
 {
-    char text[128];
     uint64_t unknown = 0;
     int rc = 0;
     for (uint32_t slot = 0; slot < rings_count(s->rings) && rc == 0; slot++) {
-        if (ring_generation(s->rings, slot))
-            rc = read_ring(s, slot, &unknown);
+        if (ring_generation(s->rings, slot) || ring_head(s->rings, slot))
+            rc = read_ring(s, slot, data, &unknown);
     }
     for (uint32_t id = 1; id <= TABLES_MAX && rc == 0; id++) {
         if (s->builders[id] && s->builders[id]->n_rows)
@@ -328,12 +363,36 @@ static int read_rings(struct store *s)
         builder_free(s->builders[id]);
         s->builders[id] = NULL;
     }
-    if (unknown) {
-        (void)snprintf(text, sizeof(text), "%llu rows belong to tables that are not described",
+    if (unknown)
+        (void)buf_addf(&s->damage, "%llu rows belong to tables that are not described\n",
                        (unsigned long long)unknown);
-        note(s, text);
-    }
+    if (rings_head_damaged(s->rings))
+        note(s, "the head of rings is damaged and was read from its copy");
+    if (data == 0 && s->format.rings == rings_identity(s->rings) &&
+        s->format.drains < rings_drains(s->rings))
+        note(s, "data.mdb is an older copy than rings: rows that were drained in between are "
+                "missing where the rings do not have them any more");
     return rc;
+}
+
+/* Ids in the rows that have no text: the file of names is an older copy, or was cut. */
+static void look_at_names(struct store *s)
+{
+    uint64_t last = intern_last(s->interns), most = 0;
+    for (const struct memory_segment *m = s->memory; m && s->interns; m = m->next) {
+        struct segment seg;
+        struct segment_column c = {0};
+        if (segment_open(m->data, m->size, &seg) != 0)
+            continue;
+        for (uint32_t i = 0; i < seg.n_columns; i++) {
+            if (segment_column(&seg, i, &c) == 0 && !c.is_tail && c.has_bounds &&
+                (c.type == PROBING_STR || c.type == PROBING_BLOB) && c.max.u > most)
+                most = c.max.u;
+        }
+    }
+    if (most > last && s->interns)
+        (void)buf_addf(&s->damage, "names from %llu to %llu are missing and read as NULL\n",
+                       (unsigned long long)last + 1, (unsigned long long)most);
 }
 
 static int open_file(struct store *s, const char *name, bool rings)
@@ -384,8 +443,7 @@ int store_open(const char *directory, struct tables *tables, struct store **ret)
         store_drop(s);
         return err_set(-ENOMEM, "no memory for reading %s", directory);
     }
-    if (no_data)
-        load_schema_lines(s);
+    load_schema_lines(s);
     int no_rings = open_file(s, "rings", /* rings= */ true);
     if (no_rings)
         (void)buf_addf(&s->damage, "%s; the newest rows may be missing\n", err_why(no_rings));
@@ -403,7 +461,8 @@ int store_open(const char *directory, struct tables *tables, struct store **ret)
                        (unsigned long long)interns_damaged(s->interns));
     if (s->rings) {
         s->utc_offset = rings_utc_offset(s->rings);
-        rc = read_rings(s);
+        rc = read_rings(s, no_data);
+        look_at_names(s);
         if (rc == 0)
             rc = bind_counters(s);
     }

@@ -22,14 +22,6 @@
 #define REOPEN_EACH NS_PER_S      /* how often a file that fails is opened afresh */
 #define IDLE_DRAINS 16            /* drains after which a table's memory is given back */
 
-static int put_record(struct store *s, MDB_txn *txn, char kind, uint32_t id, const void *p,
-                      size_t n)
-{
-    struct meta_key k = meta_key_of(kind, id);
-    MDB_val key = value_of(&k, sizeof(k)), value = value_of(p, n);
-    return mdb_put(txn, s->meta, &key, &value, 0);
-}
-
 /* The last segment of a table before row `next`: 0 and in *ret, or MDB_NOTFOUND. */
 static int last_segment(struct store *s, MDB_txn *txn, uint32_t id, uint64_t next,
                         struct segment_key *ret_key, struct segment *ret)
@@ -124,58 +116,94 @@ static int builder_for(struct store *s, uint32_t id, struct builder **ret)
     return rc;
 }
 
-static int take_row(struct store *s, MDB_txn *txn, const struct ring_row *row)
+/* One row, and those behind it that are like it. */
+static int take_rows(struct store *s, MDB_txn *txn, const struct ring_row *row,
+                     struct ring_reader *reader)
 {
     struct builder *b = row->table_id <= TABLES_MAX ? s->builders[row->table_id] : NULL;
     if (__builtin_expect(b == NULL, 0)) {
         int rc = row->table_id <= TABLES_MAX ? builder_for(s, row->table_id, &b) : -EBADMSG;
         if (rc)
-            return rc == -EBADMSG ? 0 : rc; /* no such table: a stray pointer wrote here */
+            return rc == -EBADMSG ? 0 : rc; /* no such table: it cannot be, checks say so */
     }
     if (__builtin_expect(!builder_has_room(b, row->tail_n), 0)) {
         int rc = flush(s, txn, b);
         if (rc)
             return rc;
     }
-    s->seen[row->table_id]++;
-    return builder_add(b, row, s->utc_offset);
+    int rc = builder_add(b, row, s->utc_offset);
+    s->seen[row->table_id] += 1 + (rc ? 0 : builder_take(b, reader, s->utc_offset));
+    return rc;
+}
+
+static void count_rows(struct store *s, const struct ring_row *row)
+{
+    if (row->table_id <= TABLES_MAX)
+        s->seen[row->table_id]++;
+}
+
+/* Something wrote over the rings.  Whose rows these were cannot be told: of the table whose rows
+ * lay there last. */
+static void count_damage(struct store *s, uint32_t table_id, uint32_t gaps)
+{
+    struct table *t = tables_by_id(s->tables, table_id);
+    for (uint32_t id = 1; !t && id <= TABLES_MAX; id++) {
+        t = tables_by_id(s->tables, id);
+        t = t && t->scan ? NULL : t;
+    }
+    if (t)
+        (void)atomic_fetch_add_explicit(&t->lost[TABLE_LOST_DAMAGED], gaps, memory_order_relaxed);
 }
 
 /* One ring.  Without a transaction the rows are only counted. */
 static int drain_ring(struct store *s, MDB_txn *txn, uint32_t slot)
 {
     struct ring_reader reader;
-    struct ring_row row;
+    struct ring_row row = {0};
     uint64_t tail = ring_tail(s->rings, slot);
     s->heads[slot] = 0;
     if (ring_generation(s->rings, slot) == 0 || ring_head(s->rings, slot) == tail)
         return 0;
     if (ring_read(s->rings, slot, tail, &reader) != 0) {
         s->heads[slot] = ring_head(s->rings, slot); /* broken by a stray pointer: begin anew */
+        count_damage(s, 0, 1);
         return 0;
     }
-    int rc = 0, got;
-    while (rc == 0 && (got = ring_next(&reader, &row)) == 1) {
+    int rc = 0;
+    while (rc == 0 && ring_next(&reader, &row) == 1) {
         if (txn)
-            rc = take_row(s, txn, &row);
-        else if (row.table_id <= TABLES_MAX)
-            s->seen[row.table_id]++;
+            rc = take_rows(s, txn, &row, &reader);
+        else
+            count_rows(s, &row);
     }
     s->heads[slot] = reader.head; /* past what is no row, too */
-    if (rc || !txn)
+    if (rc)
         return rc;
+    if (reader.gaps && !s->damage_counted)
+        count_damage(s, row.table_id, reader.gaps);
+    if (!txn)
+        return 0;
     struct position_record p = {.rings = rings_identity(s->rings),
                                 .generation = ring_generation(s->rings, slot),
                                 .position = reader.head};
-    rc = put_record(s, txn, 'p', slot, &p, sizeof(p));
+    rc = store_put_record(s, txn, 'p', slot, &p, sizeof(p));
     return rc ? lmdb_failed(rc, "a ring's position cannot be written") : 0;
+}
+
+static int put_format(struct store *s, MDB_txn *txn)
+{
+    struct format_record f = {
+        .format = STORE_FORMAT, .rings = rings_identity(s->rings), .drains = s->drains + 1};
+    int rc = store_put_record(s, txn, 'f', 0, &f, sizeof(f));
+    return rc ? lmdb_failed(rc, "the drain's number cannot be written") : 0;
 }
 
 static int drain_all(struct store *s, MDB_txn *txn)
 {
-    int rc = 0;
+    int rc = txn ? put_format(s, txn) : 0;
     for (uint32_t slot = 0; slot < rings_count(s->rings) && rc == 0; slot++)
         rc = drain_ring(s, txn, slot);
+    s->damage_counted = true;
     for (uint32_t id = 1; id <= TABLES_MAX && rc == 0 && txn; id++) {
         if (s->builders[id] && s->builders[id]->n_rows)
             rc = flush(s, txn, s->builders[id]);
@@ -184,7 +212,7 @@ static int drain_all(struct store *s, MDB_txn *txn)
         struct row_record r = {.next_row = s->state[id].next_row, .expired = s->state[id].expired};
         if (r.next_row == s->saved[id].next_row && r.expired == s->saved[id].expired)
             continue;
-        int failed = put_record(s, txn, 'r', id, &r, sizeof(r));
+        int failed = store_put_record(s, txn, 'r', id, &r, sizeof(r));
         rc = failed ? lmdb_failed(failed, "a table's state cannot be written") : 0;
     }
     return rc;
@@ -223,6 +251,8 @@ static int drain_once(struct store *s)
     }
     if (rc)
         undo(s);
+    else
+        s->drains++;
     return rc;
 }
 
@@ -239,7 +269,7 @@ static int small_transaction(struct store *s, bool delete)
     for (uint32_t id = 1; id <= TABLES_MAX && rc == 0; id++) {
         struct row_record r = {.next_row = s->state[id].next_row, .expired = s->state[id].expired};
         if (r.expired != s->saved[id].expired || (!delete &&id == 1))
-            rc = put_record(s, txn, 'r', id, &r, sizeof(r));
+            rc = store_put_record(s, txn, 'r', id, &r, sizeof(r));
     }
     if (rc)
         mdb_txn_abort(txn);
@@ -268,6 +298,7 @@ static int make_room(struct store *s)
 /* The rings are empty up to heads[]; count whose rows they were. */
 static void release(struct store *s, bool lost)
 {
+    rings_note_drain(s->rings, s->drains); /* before: what is gone from the rings is in LMDB */
     for (uint32_t slot = 0; slot < rings_count(s->rings); slot++) {
         if (s->heads[slot])
             ring_release(s->rings, slot, s->heads[slot]);
@@ -323,6 +354,7 @@ int drain_now(struct store *s)
 {
     if (!anything_waits(s) && !age_is_due(s))
         return 0;
+    s->damage_counted = false;
     int rc = drain_once(s);
     if (rc == -EIO) {
         uint64_t now = clock_monotonic();

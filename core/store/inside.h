@@ -6,9 +6,10 @@
  *     "segments"  u32 table id, u64 number of the first row (big-endian) -> a segment.  By row
  *                 number and not by time: numbers are dense and never equal, a continuous query's
  *                 cursor is one seek, and rows come nearly in order of time, so zone maps prune.
- *     "meta"      't' u32 table id -> its description as JSON
+ *     "meta"      't' u32 table id -> its description as JSON, with a check
  *                 'r' u32 table id -> struct row_record
  *                 'p' u32 ring     -> struct position_record, written with the rows it speaks of
+ *                 'f' u32 0        -> struct format_record, written with each drain
  *
  * Locks, in this order: map_lock (read), drain_lock.  No callback is called under them.
  */
@@ -25,12 +26,22 @@
 
 #define STORE_SLOTS_MAX 512 /* rings: as many as core/ring has */
 
+#define STORE_FORMAT 2 /* of these records; segments have a number of their own */
+
+/* Each ends with store_sum() of what is before it and of its key. */
+struct format_record {
+    uint64_t format, rings, drains; /* rings: rings_identity(); drains: as rings_drains() */
+    uint64_t sum;
+};
+
 struct row_record {
     uint64_t next_row, expired;
+    uint64_t sum;
 };
 
 struct position_record {
-    uint64_t rings, generation, position; /* rings: rings_identity() */
+    uint64_t rings, generation, position;
+    uint64_t sum;
 };
 
 /* Rows of one table on their way from rings to a segment. */
@@ -53,6 +64,8 @@ void builder_free(struct builder *b);
 bool builder_has_room(const struct builder *b, uint32_t tail_n);
 /* -ENOMEM when the tail does not fit; cells beyond the row's are NULL. */
 int builder_add(struct builder *b, const struct ring_row *row, int64_t utc_offset);
+/* As many of the reader's next rows as are plainly this table's and have room.  Gives how many. */
+uint32_t builder_take(struct builder *b, struct ring_reader *reader, int64_t utc_offset);
 /* Put the rows of a segment before those that are there.  The sum must be at most SEGMENT_ROWS. */
 int builder_prepend(struct builder *b, const struct segment *s);
 /* The segment into `out` (emptied first), and no rows any more. */
@@ -99,6 +112,8 @@ struct store {
     struct builder *builders[TABLES_MAX + 1]; /* lock: drain_lock */
     uint64_t seen[TABLES_MAX + 1];   /* rows of each table in this drain.  lock: drain_lock */
     uint64_t heads[STORE_SLOTS_MAX]; /* where this drain has read to.  lock: drain_lock */
+    uint64_t drains;                 /* that were committed, of this life.  lock: drain_lock */
+    bool damage_counted;             /* of the rings in this drain.  lock: drain_lock */
     int64_t *scratch;                /* lock: drain_lock */
     struct buf out;                  /* lock: drain_lock */
     uint64_t expired_at;             /* when age was last looked at.  lock: drain_lock */
@@ -118,6 +133,7 @@ struct store {
     struct memory_segment *memory, *memory_last;
     void *file; /* data.mdb, mapped; NULL: none */
     size_t file_bytes;
+    struct format_record format;
     struct position_record *positions; /* STORE_SLOTS_MAX of them, of the rings' rows in the file */
     struct buf damage;
 };
@@ -133,6 +149,11 @@ struct segment_key key_of(uint32_t table_id, uint64_t first_row);
 bool key_read(const MDB_val *key, uint32_t *ret_table_id, uint64_t *ret_first_row);
 struct meta_key meta_key_of(char kind, uint32_t id);
 MDB_val value_of(const void *p, size_t n);
+/* Checksum of a record's bytes under its key. */
+uint64_t store_sum(struct meta_key key, const void *p, size_t n);
+int store_put_record(struct store *s, MDB_txn *txn, char kind, uint32_t id, void *p, size_t n);
+/* Is it whole?  Copies it when it is. */
+bool store_read_record(const MDB_val *key, const MDB_val *value, void *ret, size_t n);
 
 /* Writing to files under a limit on their size (RLIMIT_FSIZE): the kernel's SIGXFSZ, which would
  * end the host, is swallowed between the two; the error stays. */

@@ -5,12 +5,16 @@
  * Owner's thread.  It does not write files.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/store/inside.h"
+
+#define CHECK_FORM ",\"check\":\"%016llx\"}" /* of everything before it */
+#define CHECK_BYTES 28
 
 static void add_text(struct buf *out, const char *key, const char *text)
 {
@@ -38,7 +42,9 @@ int schema_write(const struct table *t, struct buf *out)
         add_text(out, "doc", c->doc);
         (void)buf_addc(out, '}');
     }
-    int rc = buf_adds(out, "]}");
+    (void)buf_addc(out, ']');
+    uint64_t sum = segment_checksum(out->data, out->failed ? 0 : out->size);
+    int rc = buf_addf(out, CHECK_FORM, (unsigned long long)sum);
     return rc ? err_set(rc, "no memory for the description of %s.%s", t->schema, t->name) : 0;
 }
 
@@ -69,13 +75,24 @@ static int read_columns(struct arena *a, const struct json *root, struct probing
     return 0;
 }
 
+static bool is_whole(const char *text, size_t size)
+{
+    char check[CHECK_BYTES + 1];
+    if (size < CHECK_BYTES)
+        return false;
+    (void)snprintf(check, sizeof(check), CHECK_FORM,
+                   (unsigned long long)segment_checksum(text, size - CHECK_BYTES));
+    return memcmp(text + size - CHECK_BYTES, check, CHECK_BYTES) == 0;
+}
+
 int schema_read(const char *text, size_t size, struct tables *tables, struct table **ret)
 {
     struct arena a;
     struct json *root;
     struct probing_table_desc d = {.size = sizeof(d), .column_size = sizeof(struct probing_column)};
     arena_init(&a, 4 << 20);
-    int rc = json_parse(&a, text, size, &root);
+    int rc = is_whole(text, size) ? json_parse(&a, text, size, &root)
+                                  : err_set(-EBADMSG, "a table's description is damaged");
     if (rc == 0)
         rc = read_columns(&a, root, &d);
     if (rc == 0) {

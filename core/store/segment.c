@@ -23,7 +23,8 @@
 #pragma GCC optimize("O3") /* gcc 12 leaves most of these loops scalar at -O2 */
 #endif
 
-#define MAGIC UINT32_C(0x32475350) /* "PSG2" */
+#define MAGIC UINT32_C(0x32475350)      /* "PSG2" */
+#define MAGIC_NAME UINT32_C(0x00ffffff) /* without the version, '2' */
 #define HEAD_BYTES 32
 #define SUMMED_BYTES 24 /* of the head, before its checksum */
 #define ENTRY_BYTES 40
@@ -96,6 +97,11 @@ static uint64_t checksum(const uint8_t *p, size_t n)
         h ^= h >> 32;
     }
     return h;
+}
+
+uint64_t segment_checksum(const void *p, size_t n)
+{
+    return checksum(p, n);
 }
 
 /* ---- blocks out ---- */
@@ -558,8 +564,10 @@ void segment_sign(void *data, size_t size)
 int segment_open(const void *data, size_t size, struct segment *ret)
 {
     const uint8_t *p = data;
-    if (size < HEAD_BYTES + END_BYTES || load_u32(p) != MAGIC)
+    if (size < HEAD_BYTES + END_BYTES || (load_u32(p) & MAGIC_NAME) != (MAGIC & MAGIC_NAME))
         return err_set(-EBADMSG, "not a segment");
+    if (load_u32(p) != MAGIC)
+        return err_set(-EPROTO, "a segment of another version of probing");
     uint32_t n_rows = load_u32(p + 4), whole = load_u32(p + 12);
     uint32_t n_columns = load_u32(p + 8) & 0xffff, table_id = load_u32(p + 8) >> 16;
     if (n_rows == 0 || n_rows > SEGMENT_ROWS || n_columns > COLUMNS_MAX || whole > size ||

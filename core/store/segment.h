@@ -69,6 +69,9 @@ struct segment_rows {
  * -ENOBUFS. */
 int segment_encode(const struct segment_rows *rows, struct buf *out);
 
+/* The checksum of segments, for other records of the store, too. */
+uint64_t segment_checksum(const void *p, size_t n);
+
 /* Make the checksums fit what is there: for tests and fuzzers that change segments. */
 void segment_sign(void *data, size_t size);
 
@@ -88,7 +91,8 @@ struct segment {
     uint64_t first_row;
 };
 
-/* Look at a segment; `data` must stay.  -EBADMSG with the reason when it is not whole. */
+/* Look at a segment; `data` must stay.  -EBADMSG with the reason when it is not whole,
+ * -EPROTO when another version of probing wrote it. */
 int segment_open(const void *data, size_t size, struct segment *ret);
 /* And are all its columns whole, as their checksums say? */
 int segment_check(const struct segment *s);

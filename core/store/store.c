@@ -66,6 +66,34 @@ MDB_val value_of(const void *p, size_t n)
     return (MDB_val){.mv_size = n, .mv_data = (void *)(uintptr_t)p};
 }
 
+uint64_t store_sum(struct meta_key key, const void *p, size_t n)
+{
+    return segment_checksum(p, n) ^ segment_checksum(&key, sizeof(key));
+}
+
+int store_put_record(struct store *s, MDB_txn *txn, char kind, uint32_t id, void *p, size_t n)
+{
+    struct meta_key k = meta_key_of(kind, id);
+    uint64_t sum = store_sum(k, p, n - sizeof(sum));
+    memcpy((char *)p + n - sizeof(sum), &sum, sizeof(sum));
+    MDB_val key = value_of(&k, sizeof(k)), value = value_of(p, n);
+    return mdb_put(txn, s->meta, &key, &value, 0);
+}
+
+bool store_read_record(const MDB_val *key, const MDB_val *value, void *ret, size_t n)
+{
+    struct meta_key k;
+    uint64_t sum;
+    if (key->mv_size != sizeof(k) || value->mv_size != n)
+        return false;
+    memcpy(&k, key->mv_data, sizeof(k));
+    memcpy(&sum, (const char *)value->mv_data + n - sizeof(sum), sizeof(sum));
+    if (sum != store_sum(k, value->mv_data, n - sizeof(sum)))
+        return false;
+    memcpy(ret, value->mv_data, n);
+    return true;
+}
+
 int lmdb_failed(int code, const char *what)
 {
     int rc = code > 0               ? -code
@@ -215,15 +243,11 @@ void store_reopen(struct store *s)
     (void)pthread_rwlock_unlock(&s->map_lock);
 }
 
-/* What an earlier life of this directory left is kept when it fits; the tables of `tables` must be
- * new or the same.  Otherwise it makes room: two lives of one process are not told apart later. */
-static int adopt(struct store *s)
+/* Everything out of LMDB. */
+static int start_afresh(struct store *s)
 {
-    int rc = store_load(s);
-    if (rc == 0)
-        return 0;
     MDB_txn *txn;
-    rc = mdb_txn_begin(s->env, NULL, 0, &txn);
+    int rc = mdb_txn_begin(s->env, NULL, 0, &txn);
     if (rc)
         return lmdb_failed(rc, s->directory);
     rc = mdb_drop(txn, s->meta, 0);
@@ -236,6 +260,14 @@ static int adopt(struct store *s)
     rc = mdb_txn_commit(txn);
     memset(s->state, 0, sizeof(s->state));
     return rc ? lmdb_failed(rc, s->directory) : 0;
+}
+
+/* What an earlier life of this directory left is kept when it fits: the same format, and tables
+ * that are new or the same.  Otherwise it makes room: two lives of one process are not told apart
+ * later. */
+static int adopt(struct store *s)
+{
+    return store_load(s) == 0 ? 0 : start_afresh(s);
 }
 
 /* Path of `name`; in the fast directory, with a link to it, when there is one. */
@@ -268,6 +300,13 @@ static int make_files(struct store *s, const struct store_options *o, bool fast)
         rc = place_file(o, "strings", fast, strings, sizeof(strings));
     if (rc == 0)
         rc = interns_create(strings, &s->interns);
+    if (rc == -EPROTO || rc == -EINVAL) {
+        /* Of another version, or damaged: then what has its ids says nothing any more. */
+        (void)unlink(strings);
+        rc = start_afresh(s);
+        if (rc == 0)
+            rc = interns_create(strings, &s->interns);
+    }
     if (rc == 0)
         rc = rings_create(rings, &s->rings);
     if (rc == 0 && fast)
