@@ -7,7 +7,7 @@
  * Only what was left in good order is gone on with.  Such a directory says so in its `info`:
  *
  *     left: yes
- *     lost: SCHEMA.TABLE N N N N N       rows lost so far, by enum table_loss; those with any
+ *     lost: SCHEMA.TABLE N N N N N N     rows lost so far, by enum table_loss; those with any
  *
  * Counts of lost rows live in the rings file, which each life makes anew: hence these lines.
  */
@@ -110,12 +110,13 @@ static void add_losses(struct tables *tables, const char *line)
 {
     char name[256], *dot;
     unsigned long long n[TABLE_LOSS_REASONS] = {0};
-    _Static_assert(TABLE_LOSS_REASONS == 5, "the line has as many numbers");
+    int used = 0, more = 0;
 
-    if (sscanf(line, "lost: %255s %llu %llu %llu %llu %llu", name, &n[0], &n[1], &n[2], &n[3],
-               &n[4]) != 1 + TABLE_LOSS_REASONS ||
-        !(dot = strchr(name, '.')))
+    if (sscanf(line, "lost: %255s%n", name, &used) != 1 || !(dot = strchr(name, '.')))
         return;
+    for (int i = 0; i < TABLE_LOSS_REASONS; i++, used += more)
+        if (sscanf(line + used, "%llu%n", &n[i], &more) != 1)
+            return;
     *dot = '\0';
     struct table *t = tables_find(tables, name, dot + 1);
     for (int i = 0; t && i < TABLE_LOSS_REASONS; i++)
