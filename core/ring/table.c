@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@
 
 #define PLUGIN_COLUMNS_MAX 64 /* plugin.h: n_columns is 1 to 64 */
 #define DOC_MAX 4096          /* bytes: one line */
+#define VERSIONS_MAX 9 /* a program that changes its mind more often makes names of its own */
 
 const char *const table_loss_names[TABLE_LOSS_REASONS] = {
     [TABLE_LOST_RING_FULL] = "ring_full", [TABLE_LOST_NO_RING] = "no_ring",
@@ -277,6 +279,68 @@ int tables_add(struct tables *t, const char *schema, const struct probing_table_
     (void)pthread_rwlock_unlock(&t->lock);
     if (rc == 0)
         *ret = &e->table;
+    return rc;
+}
+
+/* NAME_v1, _v2 ...: the first that is free.  lock: lock */
+static int free_name(struct tables *t, const struct table *old, char ret[64])
+{
+    for (int version = 1; version <= VERSIONS_MAX; version++) {
+        (void)snprintf(ret, 64, "%.59s_v%d", old->name, version);
+        if (!find(t, old->schema, ret))
+            return 0;
+    }
+    return err_set(-EEXIST,
+                   "the columns of table %s.%s have changed %d times; it cannot change again",
+                   old->schema, old->name, VERSIONS_MAX);
+}
+
+/* lock: lock.  Readers without it see the old texts or the new ones; both stay. */
+static int rename_entry(struct entry *e, const char *name)
+{
+    struct table *t = &e->table;
+    char doc[DOC_MAX];
+    (void)snprintf(doc, sizeof(doc), "rows of %.64s.%.64s from before its columns changed: %.3800s",
+                   t->schema, t->name, t->doc);
+    const char *new_name = copy_text(&e->arena, name), *new_doc = copy_text(&e->arena, doc);
+    if (!new_name || !new_doc)
+        return err_set(-ENOMEM, "no memory for table %s.%s", t->schema, name);
+    __atomic_store_n(&t->doc, new_doc, __ATOMIC_RELEASE);
+    __atomic_store_n(&t->name, new_name, __ATOMIC_RELEASE);
+    return 0;
+}
+
+int tables_supersede(struct tables *t, const char *schema, const struct probing_table_desc *d,
+                     struct table **ret_old, struct table **ret)
+{
+    struct wanted_table w;
+    struct entry *e = NULL;
+    char name[64];
+    int rc = check_desc(schema, d, &w);
+    if (rc)
+        return rc;
+    (void)pthread_rwlock_wrlock(&t->lock);
+    struct entry *old = find(t, w.schema, w.name);
+    if (!old || old->table.scan || !w.stored)
+        rc = err_set(-EEXIST, "table %s.%s is already there%s", w.schema, w.name,
+                     old ? " and is not of the same kind" : "");
+    else if (t->last_id == TABLES_MAX)
+        rc = err_set(-ENOSPC, "table %s.%s: there are %d tables, no more are possible", w.schema,
+                     w.name, TABLES_MAX);
+    if (rc == 0)
+        rc = free_name(t, &old->table, name);
+    if (rc == 0) {
+        e = make_entry(t->last_id + 1, &w, /* self= */ NULL);
+        rc = e ? rename_entry(old, name) : err_set(-ENOMEM, "no memory for table %s", w.name);
+    }
+    if (rc == 0) {
+        t->by_id[++t->last_id] = e;
+        *ret_old = &old->table;
+        *ret = &e->table;
+    } else {
+        drop_entry(e);
+    }
+    (void)pthread_rwlock_unlock(&t->lock);
     return rc;
 }
 

@@ -6,7 +6,8 @@
  * A stored table gets rows by ring_append(); a computed one has a function that makes them when
  * asked.  Tables are never removed while the directory lives, so a struct table pointer stays
  * valid; a table whose plugin has stopped is `retired` and still answers from the store.
- * Lookups take a read lock; the fields below are constant after tables_add() unless noted.
+ * Lookups take a read lock; the fields below are constant after tables_add() unless noted (but see
+ * tables_supersede()).
  */
 #ifndef CORE_RING_TABLE_H
 #define CORE_RING_TABLE_H
@@ -74,6 +75,13 @@ void tables_free(struct tables *t);
  * use store_table_add() for stored tables of a live process.                          [any] */
 int tables_add(struct tables *t, const char *schema, const struct probing_table_desc *d, void *self,
                struct table **ret);
+
+/* A stored table comes again with other columns: what is there goes on as `name`_v1 (or the first of
+ * _v2 ... that is free), whoever still appends to it included, and the new one takes the name.  Only
+ * names and docs change in the old one.  -EEXIST: one of them is computed, or it was done too
+ * often.                                                                                 [any] */
+int tables_supersede(struct tables *t, const char *schema, const struct probing_table_desc *d,
+                     struct table **ret_old, struct table **ret);
 
 /* tables_add() of a stored table under the id it had in a file; for store_open().  -EEXIST: the
  * id or the name is taken. */

@@ -148,6 +148,32 @@ TEST(missing_memory_is_an_error)
     }
 }
 
+TEST(a_table_with_other_columns_takes_the_name)
+{
+    struct tables *t;
+    struct table *a, *b, *c, *old;
+    struct probing_table_desc d = stored("python.steps");
+    CHECK_INT(tables_new(&t), 0);
+    CHECK_INT(tables_add(t, "python", &d, NULL, &a), 0);
+    d.n_columns = 1;
+    CHECK_INT(tables_supersede(t, "python", &d, &old, &b), 0);
+    CHECK(old == a && a->id != b->id && b->n_cells == 1 && a->n_cells == 2);
+    CHECK_STR(a->name, "steps_v1");
+    CHECK(strstr(a->doc, "before its columns changed") != NULL);
+    CHECK(tables_find(t, "python", "steps") == b && tables_find(t, "python", "steps_v1") == a);
+    for (int version = 2; version <= 9; version++) {
+        d.n_columns = 1 + (uint32_t)version % 2;
+        d.tail_type = version % 4 < 2 ? PROBING_STR : 0;
+        d.tail_name = d.tail_type ? "text" : NULL;
+        CHECK_INT(tables_supersede(t, "python", &d, &old, &c), 0);
+    }
+    CHECK_INT(tables_supersede(t, "python", &d, &old, &c), -EEXIST);
+    CHECK(strstr(err_text(), "changed 9 times") != NULL);
+    d = stored("python.nowhere");
+    CHECK_INT(tables_supersede(t, "python", &d, &old, &c), -EEXIST);
+    tables_free(t);
+}
+
 int main(void)
 {
     RUN(a_stored_table_has_time_and_thread);
@@ -155,5 +181,6 @@ int main(void)
     RUN(bad_descriptions_are_refused_with_a_reason);
     RUN(there_is_an_end_to_tables);
     RUN(missing_memory_is_an_error);
+    RUN(a_table_with_other_columns_takes_the_name);
     return test_end();
 }

@@ -576,7 +576,10 @@ int store_table_add(struct store *s, const char *schema, const struct probing_ta
         return err_set(-EROFS, "the store of a dead process takes no tables");
     if (d && d->scan)
         return tables_add(s->tables, schema, d, self, ret);
+    struct table *old = NULL;
     int rc = tables_add(s->tables, schema, d, self, &t);
+    if (rc == -EEXIST)
+        rc = tables_supersede(s->tables, schema, d, &old, &t);
     if (rc)
         return rc;
     struct quiet quiet;
@@ -584,6 +587,8 @@ int store_table_add(struct store *s, const char *schema, const struct probing_ta
     (void)pthread_rwlock_rdlock(&s->map_lock);
     (void)pthread_mutex_lock(&s->drain_lock);
     rc = rings_bind_table(s->rings, t);
+    if (rc == 0 && old)
+        rc = keep_schema(s, old); /* its new name first: no two tables have one name */
     if (rc == 0)
         rc = keep_schema(s, t);
     if (rc == 0)

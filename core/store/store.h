@@ -33,8 +33,9 @@ void store_free(struct store *s);
 int store_open(const char *directory, struct tables *tables, struct store **ret);
 const char *store_damage(struct store *s); /* "" when whole; one line a finding */
 
-/* tables_add() for a stored table: kept in LMDB before it returns, so that the dead know it.
- *                                                                                      [any] */
+/* tables_add() for a stored table: kept in LMDB before it returns, so that the dead know it.  With
+ * other columns than before: see tables_supersede(); the rows so far stay readable under the name
+ * that the old table has got.                                                            [any] */
 int store_table_add(struct store *s, const char *schema, const struct probing_table_desc *d,
                     void *self, struct table **ret);
 

@@ -415,6 +415,71 @@ TEST(a_second_life_goes_on_where_the_first_ended)
     remove_all();
 }
 
+/* Of a table of the store now, whoever has it open. */
+static uint64_t rows_of(const char *name)
+{
+    struct store_table_stats stats = {0};
+    struct table *t = tables_find(tables, "test", name);
+    if (CHECK(t != NULL) && CHECK_INT(store_drain(store), 0))
+        CHECK_INT(store_stats(store, t, &stats), 0);
+    return stats.rows;
+}
+
+/* A program or plugin of another version: what it wrote before stays readable under a name of its
+ * own, of the living, the dead, and in the next life. */
+TEST(other_columns_make_another_table)
+{
+    struct table *other;
+    struct probing_table_desc d = desc;
+    d.n_columns = 2;
+    d.tail_type = 0;
+    d.tail_name = NULL;
+    pid_t child = fork();
+    if (child == 0) {
+        if (!begin(1 << 28, 0))
+            _exit(1);
+        for (int64_t n = 0; n < 500; n++)
+            (void)append((uint64_t)n + 1, n);
+        CHECK_INT(store_table_add(store, "test", &d, NULL, &other), 0);
+        union probing_cell cells[2] = {{.i = 1}, {.u = 1}};
+        for (int n = 0; n < 70; n++)
+            CHECK_INT(ring_append(other, clock_now(), cells, 2, NULL, 0), 0);
+        for (int64_t n = 500; n < 510; n++) /* who has the old one goes on with it */
+            CHECK_INT(append((uint64_t)n + 1, n), 0);
+        CHECK(rows_of("rows") == 70 && rows_of("rows_v1") == 510);
+        CHECK_INT(ring_append(other, clock_now(), cells, 2, NULL, 0), 0);
+        _exit(atomic_load_explicit(&test_bad_checks, memory_order_relaxed) ? 1 : 0);
+    }
+    int status = 1;
+    CHECK_INT(waitpid(child, &status, 0), child);
+    CHECK_INT(status, 0);
+    for (int without_data = 0; without_data < 2; without_data++) {
+        if (begin_dead()) {
+            CHECK(*store_damage(store) == '\0' || without_data);
+            CHECK(table->n_cells == 2 && rows_of("rows") == 71);
+            CHECK(rows_of("rows_v1") == 510);
+            table = tables_find(tables, "test", "rows_v1");
+            CHECK(read_rows(NULL, 0).bad == 0);
+        }
+        end();
+        char path[100];
+        (void)snprintf(path, sizeof(path), "%s/%s", directory,
+                       without_data ? "data.kept" : "data.mdb");
+        char other_path[100];
+        (void)snprintf(other_path, sizeof(other_path), "%s/%s", directory,
+                       without_data ? "data.mdb" : "data.kept");
+        CHECK_INT(rename(path, other_path), 0);
+    }
+    if (begin(1 << 28, 0)) { /* the first columns again */
+        CHECK(rows_of("rows") == 0 && rows_of("rows_v1") == 510 && rows_of("rows_v2") == 70);
+        for (int64_t n = 0; n < 20; n++)
+            CHECK_INT(append((uint64_t)n + 1, n), 0);
+        CHECK(rows_of("rows") == 20);
+    }
+    end();
+    remove_all();
+}
+
 TEST(a_child_has_no_store)
 {
     int status = 1;
@@ -488,6 +553,7 @@ int main(void)
     RUN(without_rings_lmdb_still_answers);
     RUN(a_damaged_segment_is_told);
     RUN(a_second_life_goes_on_where_the_first_ended);
+    RUN(other_columns_make_another_table);
     RUN(a_child_has_no_store);
     RUN(missing_memory_is_an_error);
     return test_end();

@@ -114,8 +114,9 @@ struct probing_host {
     void (*log)(const struct probing_host *h, int level, const char *text); /* [any] */
     /* Keep `text` as the reason; gives `code`: return h->fail(h, -ENODEV, "no driver").  [any] */
     int (*fail)(const struct probing_host *h, int code, const char *text);
-    /* Make a table.  -EEXIST: it is there with other columns; the same columns give the same table.
-     *                                                                          [control] */
+    /* Make a table.  The same columns give the same table; with other ones the rows so far go on as
+     * NAME_v1 and this one takes the name.  -EEXIST: it is there and of the other kind, computed or
+     * stored.                                                                  [control] */
     int (*table)(const struct probing_host *h, const struct probing_table_desc *d,
                  struct probing_table **ret);
     int (*wanted)(const struct probing_table *t); /* 0: switched off, do no work     [signal] */
