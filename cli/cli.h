@@ -60,6 +60,7 @@ bool target_alive(const char *directory, pid_t *ret_pid);
 
 /* Ctrl-C and SIGTERM raise this; long commands look at it. */
 extern volatile sig_atomic_t cli_interrupted;
+void cli_signals_back(void); /* as they were when we began: before an exec (main.c) */
 
 /* Take a command's arguments apart by its row in commands.c: take(arg, "--listen", "ADDR") for each
  * option, whichever way it was written, value NULL for a flag; take(arg, NULL, word) for the rest.
@@ -71,6 +72,7 @@ int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, 
 
 int command_inject(struct target *t, int argc, char **argv);  /* enter.c */
 int command_eject(struct target *t, int argc, char **argv);   /* enter.c */
+int command_launch(struct target *t, int argc, char **argv);  /* launch.c */
 int command_list(struct target *t, int argc, char **argv);    /* list.c */
 int command_gc(struct target *t, int argc, char **argv);      /* list.c */
 int command_forward(struct target *t, int argc, char **argv); /* live.c: as it is */

@@ -147,6 +147,18 @@ const struct cli_command cli_commands[] = {
      .forwarded = true,
      .run = command_eject,
      .examples = {"-t 4242 eject"}},
+    {.name = "launch",
+     .arguments = "-- PROGRAM [ARGUMENTS]",
+     .doc = "run a program with the core in it from the start",
+     .text = "The program takes the place of this command: pid, signals and exit code are its "
+             "own. It, and what it starts, sees the environment as it was before. Plugins that "
+             "wait for something (torch for `import torch`) start when it is there.",
+     .run = command_launch,
+     .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
+                 {"--define", "-D", "KEY=VALUE", "a setting from the start on"},
+                 {"--plugin", NULL, "NAME", "load this plugin too; may be given again"},
+                 {"--children", NULL, NULL, "also in the programs that it starts"}},
+     .examples = {"launch -- python train.py", "launch --plugin torch -- torchrun train.py"}},
     {.name = "list",
      .alias = "ls",
      .arguments = "",

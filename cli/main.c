@@ -19,6 +19,7 @@
 #include "core/base/version.h"
 
 volatile sig_atomic_t cli_interrupted;
+static struct sigaction before[3]; /* SIGINT, SIGTERM, SIGPIPE; written once, by main() */
 
 /* Could this first word be a target rather than a mistyped command? */
 static bool looks_like_target(const char *word)
@@ -46,10 +47,17 @@ static void catch_interrupts(void)
 {
     struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: waits must end */
 
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGINT, &action, &before[0]);
+    (void)sigaction(SIGTERM, &action, &before[1]);
     action.sa_handler = SIG_IGN; /* `probing ... | head`: the write fails, and that is handled */
-    (void)sigaction(SIGPIPE, &action, NULL);
+    (void)sigaction(SIGPIPE, &action, &before[2]);
+}
+
+void cli_signals_back(void)
+{
+    (void)sigaction(SIGINT, &before[0], NULL);
+    (void)sigaction(SIGTERM, &before[1], NULL);
+    (void)sigaction(SIGPIPE, &before[2], NULL);
 }
 
 uint32_t cli_width(void)
@@ -92,7 +100,7 @@ static int run_command(int argc, char **argv, const char *target_text)
             return command_forward(&target, argc, argv);
         return unknown_command(argv[0]);
     }
-    for (int i = 1; i < argc; i++)
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
         if (strcmp(argv[i], "-h") == 0 || strcmp(argv[i], "--help") == 0)
             return help_one(c->name);
     if (c->needs_target) {

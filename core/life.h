@@ -120,6 +120,13 @@ int settings_read(const char *settings,
 /* The plugin path: `own` (may be empty), then directories beside the file that holds `code`. */
 int plugin_path(const void *code, const char *own, struct buf *ret);
 
+/* ---- what is exported (probing.c) ---- */
+
+#define EXPORT __attribute__((visibility("default")))
+
+EXPORT extern const char probing_version[];
+EXPORT int probing_start(const char *settings);
+
 /* ---- the core ---- */
 
 struct core {

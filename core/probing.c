@@ -7,7 +7,8 @@
  * the end and then undoes everything.  The code stays mapped afterwards: other threads may still
  * return into it, and entering again costs nothing.
  *
- * Exported are probing_version, probing_start, probing_stop and probing_why.
+ * Exported are probing_version, probing_start, probing_stop and probing_why; preload.c calls the
+ * second when the library came with the program.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -45,11 +46,10 @@
 #define DEFAULT_KEEP_NS (7 * 86400 * NS_PER_S) /* ns: retention=7d */
 #define PLUGINS_NS (2 * NS_PER_S) /* the door opens by then, whatever a plugin's start waits for */
 #define QUIET_NS (2 * NS_PER_S) /* commands that still run get this long before they are cut off */
+#define AGAIN_NS (NS_PER_S / 2) /* until a plugin that said "not yet" is tried again */
 #define STOP_NS (20 * NS_PER_S) /* how long probing_stop() waits */
 #define FORK_WAIT_NS (NS_PER_S / 40) /* how long a fork waits for a start or stop going on */
 #define SIBLING_FDS 4096             /* descriptors looked at to find another copy of the core */
-
-#define EXPORT __attribute__((visibility("default")))
 
 enum { IDLE, STARTING, RUNNING, STOPPING, CHILD };
 
@@ -76,8 +76,6 @@ static struct probing {
 /* Whether this thread's fork holds `life`: the other thread-local of the core is the ring's. */
 static __thread bool fork_locked __attribute__((tls_model("initial-exec")));
 
-EXPORT extern const char probing_version[];
-EXPORT int probing_start(const char *settings);
 EXPORT int probing_stop(void);
 EXPORT extern char probing_why[ERR_TEXT_BYTES];
 
@@ -227,8 +225,8 @@ static int from_environment(void *arg, const char *key, const char *value)
     size_t n = strlen(key);
 
     (void)arg;
-    if (strcmp(key, "TARGET") == 0) /* the command's, not ours */
-        return 0;
+    if (strcmp(key, "TARGET") == 0 || strncmp(key, "LAUNCH", 6) == 0) /* preload.c's */
+        return 0;                                                     /* the command's, not ours */
     if (strcmp(key, "PORT") == 0) {
         (void)snprintf(other, sizeof(other), "%s%.250s", strchr(value, ':') ? "" : ":", value);
         return apply("server.listen", value[0] ? other : "");
@@ -689,8 +687,10 @@ static void *live(void *arg)
     atomic_store_explicit(&g.state, RUNNING, memory_order_release);
     sweep(c);
     do {
-        while (!event_wait(&g.stop, 3600 * NS_PER_S))
-            continue;
+        uint32_t waiting;
+        do
+            waiting = host_plugins_again(c->host);
+        while (!event_wait(&g.stop, waiting ? AGAIN_NS : 3600 * NS_PER_S));
         /* An eject has done both already; probing_stop() has not. */
         bool here = host_leave(c->host, NULL) == 0;
         r = host_plugins_stop(c->host);
@@ -825,44 +825,4 @@ int probing_stop(void)
     if (!event_wait(&g.stopped, STOP_NS))
         return -ETIMEDOUT;
     return atomic_load_explicit(&g.stop_result, memory_order_acquire);
-}
-
-/* ---- preload ---- */
-
-/* Is the file of this code named in a list as LD_PRELOAD has it?  By its last part: ld.so may have
- * found it in a directory of its own. */
-static bool is_named(const char *list)
-{
-    Dl_info info;
-    if (!dladdr(probing_version, &info) || !info.dli_fname)
-        return false;
-    const char *slash = strrchr(info.dli_fname, '/');
-    const char *own = slash ? slash + 1 : info.dli_fname;
-    size_t own_n = strlen(own);
-    for (const char *at = list; *at; at += strspn(at, ": ")) {
-        size_t n = strcspn(at, ": ");
-        if (n >= own_n && strncmp(at + n - own_n, own, own_n) == 0 &&
-            (n == own_n || at[n - own_n - 1] == '/'))
-            return true;
-        at += n;
-    }
-    return false;
-}
-
-/* Preloaded, nobody will call probing_start(), so this does; brought in any other way, it does
- * nothing.  glibc hands the environment to constructors, which spares a getenv(). */
-__attribute__((constructor)) static void preloaded(int argc, char **argv, char **environment)
-{
-    const char *list = NULL;
-    bool off = false;
-
-    (void)argc;
-    (void)argv;
-    for (char **e = environment; e && *e; e++) {
-        if (strncmp(*e, "LD_PRELOAD=", 11) == 0)
-            list = *e + 11;
-        off = off || strcmp(*e, "PROBING=0") == 0;
-    }
-    if (list && !off && is_named(list))
-        (void)probing_start(NULL);
 }

@@ -41,12 +41,14 @@ static int scan_plugins(void *self, struct probing_rows *out)
     for (uint32_t i = 0; i < n && r == 0; i++) {
         struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
         int state = atomic_load_explicit(&p->state, memory_order_acquire);
+        bool waits =
+            state == PLUGIN_FAILED && atomic_load_explicit(&p->later, memory_order_relaxed);
         (void)pthread_mutex_lock(&h->plugins_lock);
         char *version = copy_text(p->version), *reason = copy_text(p->reason),
              *doc = copy_text(p->doc), *path = copy_text(p->path);
         (void)pthread_mutex_unlock(&h->plugins_lock);
         const union probing_cell row[] = {
-            {.s = p->name}, {.s = version}, {.s = plugin_state_name(state)},
+            {.s = p->name}, {.s = version}, {.s = waits ? "waiting" : plugin_state_name(state)},
             {.s = reason},  {.s = doc},     {.s = path}};
         r = out->row(out, row, 6);
         free(version);
@@ -128,8 +130,8 @@ static int scan_log(void *self, struct probing_rows *out)
 static const struct probing_column plugin_columns[] = {
     STR("name", "the plugin, as plugin load names it"),
     STR("version", "its own version"),
-    STR("state", "loading, running, stopping, stopped or failed"),
-    STR("reason", "why it failed or would not stop: step and reason"),
+    STR("state", "loading, running, stopping, stopped, failed, or waiting to be tried again"),
+    STR("reason", "why it failed, waits or would not stop: step and reason"),
     STR("doc", "what it does"),
     STR("path", "the file it was loaded from")};
 static const struct probing_column setting_columns[] = {

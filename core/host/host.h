@@ -127,6 +127,9 @@ uint32_t host_plugins_inside(struct host *h, struct buf *ret);
 /* Load several ("python,torch"): all are initialised before any is started.  A plugin that is not
  * found or fails is logged and listed, and the others go on.                          [worker] */
 int host_plugin_load_all(struct host *h, const char *names);
+/* Try those of host_plugin_load_all() again that said -EAGAIN, "not yet" (torch: not imported).
+ * Gives how many still wait.                                                         [worker] */
+uint32_t host_plugins_again(struct host *h);
 /* Open the second door, a SOCK_SEQPACKET socket at `path` (0600; peers must have our uid or be
  * root).  One message: "plugin NAME" with the plugin's file as descriptor (SCM_RIGHTS), a socket
  * of the web kind cannot carry one.  One answer: "ok" or "error: WHY".  Closed by host_free(). */

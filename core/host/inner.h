@@ -53,6 +53,7 @@ struct plugin {
     struct plugin_part *parts; /* control thread */
     _Atomic uint64_t users; /* bit per plugin that holds an extension of ours: index in the list */
     uint32_t index;
+    _Atomic bool later; /* it said "not yet" at the core's start, and is tried again */
     _Atomic int call; /* enum plugin_call: is its init, start or stop being run now? */
     void *handle;     /* of its file; control thread */
     char *version, *doc, *path, *reason; /* lock: host->plugins_lock */

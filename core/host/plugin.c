@@ -92,7 +92,12 @@ __attribute__((format(printf, 4, 5))) static int refuse(struct plugin *p, const 
     state_set(p, PLUGIN_FAILED);
     face_stop(p);
     release_others(p);
-    host_log(p->host, PROBING_ERROR, "plugin %s failed at %s", p->name, line);
+    bool again = atomic_load_explicit(&p->later, memory_order_relaxed);
+    host_log(p->host,
+             code != -EAGAIN ? PROBING_ERROR
+             : again         ? PROBING_DEBUG
+                             : PROBING_INFO,
+             "plugin %s failed at %s", p->name, line);
     return err_set(code < 0 ? code : -EIO, "plugin '%s' failed at %s", p->name, line);
 }
 
@@ -531,9 +536,27 @@ int host_plugin_load_all(struct host *h, const char *names)
         if (r < 0) /* the core may have come by memfd, and its plugins come through the door */
             host_log(h, r == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(r));
     }
-    for (uint32_t i = 0; i < n; i++)
-        (void)load_step(h, ready[i], NULL, -1, /* start= */ true);
+    for (uint32_t i = 0; i < n; i++) {
+        int r = load_step(h, ready[i], NULL, -1, /* start= */ true);
+        atomic_store_explicit(&plugin_find(h, ready[i])->later, r == -EAGAIN, memory_order_relaxed);
+    }
     return 0;
+}
+
+uint32_t host_plugins_again(struct host *h)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire), waiting = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (!atomic_load_explicit(&p->later, memory_order_relaxed))
+            continue;
+        int r = load_step(h, p->name, NULL, -1, /* start= */ false);
+        if (r == 0)
+            r = load_step(h, p->name, NULL, -1, /* start= */ true);
+        atomic_store_explicit(&p->later, r == -EAGAIN, memory_order_relaxed);
+        waiting += r == -EAGAIN ? 1 : 0;
+    }
+    return waiting;
 }
 
 /* ---- stopping ---- */

@@ -141,7 +141,7 @@ static int find_torch(void)
     s->text_parameters = py->PyUnicode_InternFromString("_parameters");
     s->text_training = py->PyUnicode_InternFromString("training");
     if (!whole)
-        return refuse(-ENOENT, "torch is not imported in this process; load the plugin after "
+        return refuse(-EAGAIN, "torch is not imported in this process; load the plugin after "
                                "`import torch` has run");
     if (!s->text_modules || !s->text_parameters || !s->text_training)
         return refuse(-ENOMEM, "no memory");

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/launch.c - `launch`: become a program that has the core in it from its first instruction on.
+ *
+ * One thread.  There is no process of ours around it: pid, parent, terminal, signals and exit code
+ * are the program's own.  core/preload.c takes out of the environment what we put there.
+ */
+#include "cli/cli.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
+
+#define SETTINGS_MAX_BYTES 16000 /* the core takes 16 KiB */
+#define HEADERS_MAX 64           /* program headers; real programs have a dozen */
+
+struct launch {
+    struct buf settings, plugins;
+    bool children;
+};
+
+static int add_setting(struct launch *l, const char *text)
+{
+    if (strchr(text, '=') == NULL || strchr(text, '\n') != NULL || text[0] == '=')
+        return err_set(-EINVAL, "-D wants KEY=VALUE, not '%s'", text);
+    return buf_addf(&l->settings, "%s\n", text);
+}
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct launch *l = arg;
+    char text[300];
+
+    if (option == NULL)
+        return err_set(-EINVAL, "launch: the program comes behind '--': probing launch -- %s ...",
+                       value);
+    if (strcmp(option, "--children") == 0) {
+        l->children = true;
+        return 0;
+    }
+    if (strcmp(option, "--plugin") == 0) {
+        if (strchr(value, '/') != NULL || strchr(value, ',') != NULL)
+            return err_set(-EINVAL,
+                           "launch takes plugins by name; set PROBING_PLUGIN_PATH to the "
+                           "directory of '%s'",
+                           value);
+        return buf_addf(&l->plugins, ",%s", value);
+    }
+    if (strcmp(option, "--define") == 0)
+        return add_setting(l, value);
+    if (snprintf(text, sizeof text, "server.listen=%s", value) >= (int)sizeof text)
+        return err_set(-EINVAL, "the address is too long"); /* --listen */
+    return add_setting(l, text);
+}
+
+/* ---- can something be brought along? ---- */
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* As execvp() will find it; "": not at all. */
+static void find_program(const char *name, char *ret, size_t size)
+{
+    const char *path = getenv("PATH");
+
+    if (strchr(name, '/') != NULL) {
+        (void)snprintf(ret, size, "%s", name);
+        return;
+    }
+    for (const char *at = path != NULL ? path : "/bin:/usr/bin"; at != NULL;) {
+        size_t n = strcspn(at, ":");
+        (void)snprintf(ret, size, "%.*s/%s", n > 0 ? (int)n : 1, n > 0 ? at : ".", name);
+        if (is_file(ret))
+            return;
+        at = at[n] == ':' ? at + n + 1 : NULL;
+    }
+    ret[0] = '\0';
+}
+
+/* ld.so brings us in: a program without it, or one that it does not trust us with, refuses. */
+static int check_program(const char *path)
+{
+    Elf64_Ehdr head;
+    Elf64_Phdr part;
+    struct stat st;
+    bool dynamic = false;
+
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return 0; /* exec will say what is wrong; or it may run, but not be read */
+    bool elf = fstat(fd, &st) == 0 && pread(fd, &head, sizeof head, 0) == sizeof head &&
+               memcmp(head.e_ident, ELFMAG, SELFMAG) == 0;
+    for (int i = 0; elf && i < head.e_phnum && i < HEADERS_MAX; i++)
+        if (pread(fd, &part, sizeof part, (off_t)(head.e_phoff + (uint64_t)i * sizeof part)) ==
+            sizeof part)
+            dynamic = dynamic || part.p_type == PT_INTERP;
+    (void)close(fd);
+    if (!elf)
+        return 0; /* a script: its interpreter is what counts, and most are dynamic */
+    if (head.e_ident[EI_CLASS] != ELFCLASS64)
+        return err_set(-ENOEXEC, "%s is a 32-bit program; probing is 64-bit only", path);
+    if (!dynamic)
+        return err_set(-ENOEXEC, "%s is statically linked: nothing can be brought into it", path);
+    if ((st.st_mode & (S_ISUID | S_ISGID)) != 0 && geteuid() != 0)
+        return err_set(-EPERM, "%s changes its user (setuid): the loader brings nothing into it",
+                       path);
+    return 0;
+}
+
+/* ---- what goes along ---- */
+
+static int set_preload(const char *library)
+{
+    struct buf list;
+    const char *before = getenv("LD_PRELOAD");
+
+    if (strpbrk(library, ": ") != NULL)
+        return err_set(-EINVAL,
+                       "%s has a blank or colon in its path, which LD_PRELOAD cannot take; install "
+                       "probing elsewhere",
+                       library);
+    buf_init(&list, (size_t)1 << 17);
+    (void)buf_addf(&list, "%s%s%s", library, before != NULL && before[0] != '\0' ? ":" : "",
+                   before != NULL ? before : "");
+    int r = list.failed || setenv("LD_PRELOAD", buf_text(&list), 1) == -1
+                ? err_set(-ENOMEM, "no memory for the environment")
+                : 0;
+    buf_done(&list);
+    return r;
+}
+
+static int set_environment(struct launch *l)
+{
+    char library[4096];
+    int r = installed_file("libprobing.so", library, sizeof library);
+
+    if (r == 0 && l->plugins.size > 0)
+        r = buf_addf(&l->settings, "probing.plugins=python%s\n", buf_text(&l->plugins));
+    if (r == 0)
+        r = set_preload(library);
+    if (r == 0 && setenv(l->children ? "PROBING_LAUNCH_ALL" : "PROBING_LAUNCH",
+                         buf_text(&l->settings), 1) == -1)
+        r = err_set(-ENOMEM, "no memory for the environment");
+    return r;
+}
+
+int command_launch(struct target *t, int argc, char **argv)
+{
+    struct launch l = {.children = false};
+    char program[4096];
+    int options = 1;
+
+    (void)t;
+    buf_init(&l.settings, SETTINGS_MAX_BYTES);
+    buf_init(&l.plugins, 1024);
+    while (options < argc && strcmp(argv[options], "--") != 0)
+        options++;
+    int r = cli_parse(options, argv, take, &l);
+    if (r == 0 && options + 1 >= argc)
+        r = err_set(-EINVAL, "launch wants a program: probing launch -- python train.py");
+    if (r == 0) {
+        find_program(argv[options + 1], program, sizeof program);
+        r = check_program(program);
+    }
+    if (r == 0)
+        r = set_environment(&l);
+    if (r == 0) {
+        cli_signals_back();
+        (void)execvp(argv[options + 1], argv + options + 1);
+        r = err_set(-errno, "cannot run %s: %s", argv[options + 1], strerror(errno));
+    }
+    buf_done(&l.settings);
+    buf_done(&l.plugins);
+    return r;
+}

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`probing launch -- PROGRAM`: the program itself, with the core in it from the start."""
+import os
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from world import CLI, DEBIAN_PYTHON, TRAIN, has_torch, wait_for
+
+SHOW = """
+import os, signal, subprocess, sys, time
+def show(where):
+    print(where, os.getpid(), {k: v for k, v in os.environ.items()
+                               if k.startswith(('LD_', 'PROBING_LAUNCH'))},
+          [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)], flush=True)
+show('program')
+subprocess.run(['/bin/sh', '-c', 'echo child $$ $LD_PRELOAD $PROBING_LAUNCH'])
+child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])
+print('sleeping', child.pid, flush=True)
+time.sleep(600)
+"""
+
+
+def launch(world, *words, env=None):
+    return world.start(str(CLI), "launch", *words, env=env)
+
+
+def answers(world, pid):
+    return world.probing("-t", str(pid), "eval", "1").returncode == 0
+
+
+def has_core(pid):
+    return "libprobing" in open("/proc/%d/maps" % pid).read()
+
+
+@pytest.mark.parametrize("children", [False, True])
+@pytest.mark.parametrize("before", ["", "libm.so.6"])
+def test_environment_is_as_it_was(world, before, children):
+    words = ["--children"] if children else []
+    env = {"LD_PRELOAD": before} if before else {}
+    target = launch(world, "-D", "probing.log_level=debug", *words, "--", DEBIAN_PYTHON, "-c", SHOW,
+                    env=env)
+    target.wait_line("sleeping")
+    wait_for(lambda: answers(world, target.pid), "the core", 20)
+    pid = int(target.output().split("sleeping ")[1])
+    said = target.output()
+    assert target.probing("config", "get", "probing.log_level").stdout == "debug\n"
+    if children:
+        wait_for(lambda: answers(world, pid), "the child's core", 20)
+    else:
+        expected = {"LD_PRELOAD": before} if before else {}
+        assert said.startswith("program %d %r " % (target.pid, expected))
+        assert not has_core(pid)
+    assert "default_int_handler" in said and "Handlers.SIG_DFL" in said
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("words,code,said", [
+    (["/bin/sh", "-c", "echo out; echo err >&2; exit 7"], 7, "out\nerr\n"),
+    (["sh", "-c", "kill -TERM $$"], -15, ""), (["true", "--", "-h"], 0, ""),
+    (["/bin/sh", "-c", "trap 'exit 9' INT; kill -INT $$; sleep 60"], 9, ""),
+    (["/bin/sh", "-c", "yes | head -1"], 0, "y\n")])
+def test_it_is_the_program(world, words, code, said):
+    """Same output, exit code and signals, SIGPIPE too."""
+    target = launch(world, "--", *words)
+    assert target.process.wait(30) == code
+    assert target.output() == said
+
+
+def test_what_cannot_be_launched_is_said(world):
+    for words, why in ((["--"], "wants a program"), (["/bin/true"], "behind '--'"),
+                       (["--", "/no/such"], "No such file"), (["--plugin", "/x.so", "--", "true"],
+                                                             "by name")):
+        done = world.probing("launch", *words)
+        assert done.returncode == 1 and why in done.stderr, done.stderr
+    if shutil.which("cc"):
+        source, program = world.tmp / "s.c", world.tmp / "static"
+        source.write_text("int main(void) { return 0; }\n")
+        if subprocess.run(["cc", "-static", str(source), "-o", str(program)],
+                          capture_output=True).returncode == 0:
+            done = world.probing("launch", "--", str(program))
+            assert done.returncode == 1 and "statically linked" in done.stderr
+
+
+def test_torch_waits_for_its_import(world):
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s" % DEBIAN_PYTHON)
+    go = world.tmp / "go"
+    script = world.tmp / "late.py"
+    script.write_text("import os, runpy, sys, time\nwhile not os.path.exists(%r): time.sleep(0.01)\n"
+                      "sys.argv = [%r]\nrunpy.run_path(%r, run_name='__main__')\n"
+                      % (str(go), str(TRAIN), str(TRAIN)))
+    target = launch(world, "--plugin", "torch", "--", DEBIAN_PYTHON, "-u", str(script))
+    state = "select state, reason from probing.plugins where name = 'torch'"
+    wait_for(lambda: answers(world, target.pid) and target.rows(state), "the plugin", 20)
+    assert target.rows(state)[0][0] == "waiting" and "import torch" in target.rows(state)[0][1]
+    go.write_text("go")
+    wait_for(lambda: target.rows(state)[0][0] == "running", "torch to be imported", 60)
+    wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 0, "rows")
+    assert target.probing("eject").returncode == 0
+    assert target.alive()
