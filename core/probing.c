@@ -308,6 +308,7 @@ static int start_store(struct core *c)
     struct store_options o = {.directory = c->place.directory,
                               .fast_directory = c->place.fast[0] ? c->place.fast : NULL,
                               .max_bytes = DEFAULT_BYTES,
+                              .resume = c->place.resumed,
                               .keep_ns = DEFAULT_KEEP_NS};
     int r = tables_new(&c->tables);
     if (r == 0)

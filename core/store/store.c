@@ -265,9 +265,10 @@ static int start_afresh(struct store *s)
 /* What an earlier life of this directory left is kept when it fits: the same format, and tables
  * that are new or the same.  Otherwise it makes room: two lives of one process are not told apart
  * later. */
-static int adopt(struct store *s)
+static int adopt(struct store *s, const struct store_options *o)
 {
-    return store_load(s) == 0 ? 0 : start_afresh(s);
+    int rc = store_load(s);
+    return rc == 0 || o->resume ? rc : start_afresh(s);
 }
 
 /* Path of `name`; in the fast directory, with a link to it, when there is one. */
@@ -300,7 +301,7 @@ static int make_files(struct store *s, const struct store_options *o, bool fast)
         rc = place_file(o, "strings", fast, strings, sizeof(strings));
     if (rc == 0)
         rc = interns_create(strings, &s->interns);
-    if (rc == -EPROTO || rc == -EINVAL) {
+    if (!o->resume && (rc == -EPROTO || rc == -EINVAL)) {
         /* Of another version, or damaged: then what has its ids says nothing any more. */
         (void)unlink(strings);
         rc = start_afresh(s);
@@ -368,7 +369,7 @@ int store_create(const struct store_options *o, struct tables *tables, struct st
     if (rc == 0)
         rc = open_databases(s);
     if (rc == 0)
-        rc = adopt(s);
+        rc = adopt(s, o);
     if (rc == 0)
         rc = make_files_somewhere(s, o);
     if (rc == 0)

@@ -22,6 +22,7 @@ struct store_options {
     const char *fast_directory; /* for rings and strings: on tmpfs; NULL: in `directory` */
     uint64_t max_bytes;         /* LMDB's map and the total budget for data */
     uint64_t keep_ns;           /* default retention by age, 0: none */
+    bool resume;                /* what is there must be gone on with: else -errno, untouched */
 };
 
 /* Make a live store (writes, drains), starting the drain thread "probing/drain". */

@@ -89,7 +89,8 @@ def test_torch_waits_for_its_import(world):
         pytest.skip("no torch for %s" % DEBIAN_PYTHON)
     go = world.tmp / "go"
     script = world.tmp / "late.py"
-    script.write_text("import os, runpy, sys, time\nwhile not os.path.exists(%r): time.sleep(0.01)\n"
+    script.write_text("import os, runpy, sys, time\n"
+                      "while not os.path.exists(%r): time.sleep(0.01)\n"
                       "sys.argv = [%r]\nrunpy.run_path(%r, run_name='__main__')\n"
                       % (str(go), str(TRAIN), str(TRAIN)))
     target = launch(world, "--plugin", "torch", "--", DEBIAN_PYTHON, "-u", str(script))
