@@ -78,6 +78,7 @@ int command_gc(struct target *t, int argc, char **argv);      /* list.c */
 int command_forward(struct target *t, int argc, char **argv); /* live.c: as it is */
 int command_query(struct target *t, int argc, char **argv);   /* query.c: query, tables, describe */
 int command_export(struct target *t, int argc, char **argv);  /* export.c */
+int command_flamegraph(struct target *t, int argc, char **argv);
 int command_watch(struct target *t, int argc, char **argv);   /* live.c */
 int command_repl(struct target *t, int argc, char **argv);    /* repl.c */
 int command_script(struct target *t, int argc, char **argv);  /* live.c */

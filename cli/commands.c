@@ -118,6 +118,34 @@ const struct cli_command cli_commands[] = {
                  TIMEOUT},
      .examples = {"-t 4242 export --format perfetto -o trace.json",
                   "-t 4242 export --format csv --table python.torch_trace -o trace.csv"}},
+    {.name = "flamegraph",
+     .alias = "fg",
+     .arguments = "[diff A B]",
+     .doc = "where the time goes, Python and native, as a file to look at",
+     .text =
+         "Samples the process for --seconds and puts the profiler back as it was; or takes what "
+         "was sampled before (--last, --since), also of the dead. diff compares two processes, "
+         "data directories or files of folded stacks: A is before, B is after. html and svg are "
+         "one file each that needs nothing else; folded, speedscope, pprof and perfetto are "
+         "for other programs.",
+     .may_target = true,
+     .run = command_flamegraph,
+     .options =
+         {
+             {"--seconds", "-s", "TIME", "sample from now on for this long"},
+             {"--last", NULL, "TIME", "the newest samples that are kept: 30s, 5m"},
+             {"--since", NULL, "TIME", "samples from then on, UTC: 2026-01-31T10:00:00"},
+             {"--mode", "-m", "MODE",
+              "cpu: while threads run; wall: also while they wait; gil: who holds Python's GIL"},
+             {"--rate", NULL, "HZ", "with --seconds: samples a second, 1 to 10000"},
+             {"--format", "-f", "FORMAT",
+              "html, svg, folded, speedscope, pprof or perfetto; else by the file's name"},
+             {"--output", "-o", "FILE", "write here; standard output when left out"},
+             {"--threads", NULL, NULL, "threads apart"},
+             {"--lines", NULL, NULL, "lines of a function apart"}},
+     .examples = {"-t 4242 flamegraph -s 10 -o out.html",
+                  "-t 4242 flamegraph --last 5m --mode wall -o out.svg",
+                  "flamegraph diff before.folded after.folded -o diff.html"}},
     {.name = "plugin",
      .arguments = "list | load NAME|FILE | stop NAME",
      .doc = "plugins: list, load, stop",

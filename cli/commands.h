@@ -30,7 +30,8 @@ struct cli_command {
     const char *doc;       /* one line */
     const char *text;      /* what else a user must know, or NULL; lines are filled when shown */
     bool needs_target;
-    bool forwarded; /* options are read by the process, not here */
+    bool may_target; /* does something without one, too */
+    bool forwarded;  /* options are read by the process, not here */
     int (*run)(struct target *t, int argc, char **argv);
     struct cli_option options[COMMAND_OPTIONS + 1];
     const char *examples[COMMAND_EXAMPLES + 1]; /* behind "probing "; the list ends with NULL */

@@ -11,20 +11,17 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/answer.h"
 #include "cli/export.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
-#include "core/sql/sql.h"
-#include "core/store/store.h"
-#include "sdk/client/client.h"
 
 #define TRACE_TABLE "python.torch_trace"
 #define PROGRESS_EACH (NS_PER_S / 4)
@@ -138,13 +135,9 @@ static int put_out(struct export *e)
     return r;
 }
 
-static _Atomic int cancel;
-
 static int on_bytes(void *arg, const char *data, size_t size)
 {
     struct export *e = arg;
-    if (cli_interrupted)
-        atomic_store_explicit(&cancel, 1, memory_order_relaxed);
     if (e->reader == NULL)
         return put(e, data, size);
     int r = export_reader_feed(e->reader, data, size);
@@ -176,68 +169,15 @@ static const char *wire_format(const struct export *e)
     return e->format == FORMAT_CSV ? "csv" : e->format == FORMAT_JSONL ? "jsonl" : "json";
 }
 
-static int from_live(const struct target *t, struct export *e, const char *statement)
+static int ask(const struct target *t, struct export *e, const char *statement)
 {
-    char timeout[32];
-    const char *words[8] = {"query", "--format", wire_format(e)};
-    struct probing_client *c = NULL;
-    int n = 3, status = 0;
-    if (e->timeout_ns > 0) {
-        (void)snprintf(timeout, sizeof timeout, "%lluns", (unsigned long long)e->timeout_ns);
-        words[n++] = "--timeout";
-        words[n++] = timeout;
-    }
-    words[n++] = statement;
-    int r = target_connect(t, &c);
-    if (r == 0)
-        r = client_run(c, n, words, /* timeout_ns= */ 0, on_bytes, e, &status);
-    if (r == 0 && status != 0)
-        r = status < 0 ? status : err_set(-EIO, "the query failed");
-    client_close(c);
-    return r;
-}
-
-static int from_engine(struct tables *tables, struct store *store, struct export *e,
-                       const char *statement)
-{
-    enum sql_format format;
-    struct sql *engine = NULL;
-    struct sql_writer *writer = NULL;
-    struct sql_report report = {0};
-    const struct sql_options limits = {
-        .timeout_ns = e->timeout_ns, .cancel = &cancel, .memory_bytes = UINT64_C(4) << 30};
-    int r = sql_format_parse(wire_format(e), &format);
-    if (r == 0)
-        r = sql_new(tables, store, &engine);
-    if (r == 0)
-        r = sql_writer_new(format, 0, on_bytes, e, &writer);
-    if (r == 0) {
-        struct sql_sink sink = sql_writer_sink(writer);
-        r = sql_run(engine, statement, strlen(statement), &limits, &sink, &report);
-    }
-    if (r == 0)
-        r = sql_writer_finish(writer, &report);
+    struct answer_report report;
+    int r = answer_bytes(t, wire_format(e), statement, e->timeout_ns, on_bytes, e, &report);
     if (r == 0 && e->reader == NULL && report.lost > 0)
         fprintf(stderr, "probing: not whole: %llu rows were lost before they could be kept\n",
                 (unsigned long long)report.lost);
-    sql_writer_free(writer);
-    sql_free(engine);
-    return r;
-}
-
-static int from_files(const struct target *t, struct export *e, const char *statement)
-{
-    struct tables *tables = NULL;
-    struct store *store = NULL;
-    int r = tables_new(&tables);
-    if (r == 0)
-        r = store_open(t->directory, tables, &store);
-    if (r == 0)
-        r = from_engine(tables, store, e, statement);
-    if (r == 0 && store_damage(store)[0] != '\0')
-        fprintf(stderr, "probing: not whole: %s", store_damage(store));
-    store_free(store);
-    tables_free(tables);
+    if (r == 0 && report.damage[0] != '\0')
+        fprintf(stderr, "probing: not whole: %s\n", report.damage);
     return r;
 }
 
@@ -364,8 +304,7 @@ int command_export(struct target *t, int argc, char **argv)
     if (r == 0)
         r = open_file(&e);
     if (r == 0) {
-        r = target_is_files(t) ? from_files(t, &e, buf_text(&statement))
-                                    : from_live(t, &e, buf_text(&statement));
+        r = ask(t, &e, buf_text(&statement));
         if (r == 0)
             r = finish(&e);
         r = close_file(&e, r);

@@ -111,6 +111,8 @@ static int run_command(int argc, char **argv, const char *target_text)
                     c->name, c->name);
             return EXIT_USAGE;
         }
+    }
+    if (c->needs_target || (c->may_target && target_text != NULL && target_text[0] != '\0')) {
         int r = target_resolve(target_text, &target);
         if (r < 0)
             return r;

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/flame/flame.h - samples and stacks of a profile, and the files that are made of them.
+ *
+ * One thread.  All memory of a profile goes with its arena.
+ */
+#ifndef CLI_FLAME_FLAME_H
+#define CLI_FLAME_FLAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/cli.h"
+#include "core/base/arena.h"
+#include "core/base/buf.h"
+
+struct flame_frame {
+    const char *func, *file, *module; /* "" where there is none */
+    int32_t line;                     /* 0: unknown */
+    bool python;
+    uint32_t label; /* number in the labels: what is shown, and told apart */
+};
+
+struct flame_stack {
+    int64_t id;
+    uint32_t first, n; /* in places: numbers of frames, innermost first */
+};
+
+struct flame_sample {
+    int64_t ts; /* ns since the epoch; 0 when samples were added up */
+    int64_t thread;
+    const char *thread_name;
+    uint32_t stack; /* number in stacks */
+    int64_t value;  /* ns */
+    int64_t count;
+};
+
+struct flame {
+    struct arena arena;
+    const char *title, *mode; /* mode: cpu, wall, gil */
+    bool lines;               /* frames of one function in different lines are different */
+    bool threads;             /* a level for threads below the root */
+    struct flame_frame *frames;
+    struct flame_stack *stacks; /* by id */
+    struct flame_sample *samples;
+    uint32_t *places;
+    const char **labels;
+    uint32_t n_frames, n_stacks, n_samples, n_places, n_labels;
+    uint32_t *label_slots, label_room; /* hash of labels */
+    int64_t total;
+};
+
+void flame_init(struct flame *f);
+void flame_done(struct flame *f);
+
+/* read.c: from the tables python.samples and python.stacks.  where: a condition on `ts`, or "".
+ * in_time: samples one by one in order of thread and time, else added up. */
+int flame_read(struct flame *f, const struct target *t, const char *where, bool in_time);
+/* Folded stacks of a file, "a;b;c 12"; an optional second number goes nowhere. */
+int flame_read_folded(struct flame *f, const char *path);
+/* The label's number; UINT32_MAX: no memory. */
+uint32_t flame_label(struct flame *f, const char *text);
+
+/* ---- tree.c: the same, added up from the root ---- */
+
+struct flame_node {
+    uint32_t label; /* UINT32_MAX: the root */
+    uint32_t depth;
+    uint32_t child, sibling; /* 0: none */
+    int64_t value, before;   /* before: of the other profile, in a difference */
+};
+
+struct flame_tree {
+    const struct flame *f;
+    struct flame_node *nodes; /* [0] is the root */
+    uint32_t n, room;
+    bool difference;
+};
+
+int flame_tree_new(struct flame *f, struct flame_tree *ret);
+/* Add another profile as what was before; its labels are taken into the tree's profile. */
+int flame_tree_before(struct flame_tree *tree, struct flame *into, const struct flame *before);
+void flame_tree_done(struct flame_tree *tree);
+/* Children in order of their value, the largest first. */
+void flame_tree_sort(struct flame_tree *tree);
+
+/* ---- files: each adds its bytes to `out` ---- */
+
+int flame_folded(const struct flame_tree *tree, struct buf *out);
+int flame_html(const struct flame_tree *tree, struct buf *out);
+int flame_svg(const struct flame_tree *tree, struct buf *out);
+int flame_speedscope(const struct flame *f, struct buf *out);
+int flame_perfetto(const struct flame *f, struct buf *out);
+int flame_pprof(const struct flame *f, struct buf *out);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/flame/tree.c - samples added up from the root: a node for each way to a function.
+ *
+ * One thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/flame/flame.h"
+#include "core/base/err.h"
+
+static uint32_t node_new(struct flame_tree *t, uint32_t label, uint32_t depth)
+{
+    if (t->n == t->room) {
+        uint32_t room = t->room ? t->room * 2 : 1024;
+        struct flame_node *more = realloc(t->nodes, room * sizeof(*more));
+        if (more == NULL)
+            return 0;
+        t->nodes = more;
+        t->room = room;
+    }
+    t->nodes[t->n] = (struct flame_node){.label = label, .depth = depth};
+    return t->n++;
+}
+
+/* The child of `parent` with this label; one that was found comes first the next time. */
+static uint32_t child_of(struct flame_tree *t, uint32_t parent, uint32_t label)
+{
+    uint32_t before = 0;
+    for (uint32_t i = t->nodes[parent].child; i; before = i, i = t->nodes[i].sibling) {
+        if (t->nodes[i].label != label)
+            continue;
+        if (before) {
+            t->nodes[before].sibling = t->nodes[i].sibling;
+            t->nodes[i].sibling = t->nodes[parent].child;
+            t->nodes[parent].child = i;
+        }
+        return i;
+    }
+    uint32_t made = node_new(t, label, t->nodes[parent].depth + 1);
+    if (made) {
+        t->nodes[made].sibling = t->nodes[parent].child;
+        t->nodes[parent].child = made;
+    }
+    return made;
+}
+
+static void put(struct flame_node *n, int64_t value, bool before)
+{
+    if (before)
+        n->before += value;
+    else
+        n->value += value;
+}
+
+static uint32_t thread_label(struct flame *into, const struct flame_sample *s)
+{
+    char text[200];
+    (void)snprintf(text, sizeof text, "%s (thread %lld)", s->thread_name, (long long)s->thread);
+    return flame_label(into, text);
+}
+
+/* Labels of `from` are numbers of another profile's when it is not `into`. */
+static int add_profile(struct flame_tree *t, struct flame *into, const struct flame *from,
+                       bool before)
+{
+    for (uint32_t i = 0; i < from->n_samples; i++) {
+        const struct flame_sample *s = &from->samples[i];
+        const struct flame_stack *stack = &from->stacks[s->stack];
+        uint32_t at = 0;
+        put(&t->nodes[0], s->value, before);
+        if (into->threads && s->thread_name[0] != '\0') {
+            if ((at = child_of(t, at, thread_label(into, s))) == 0)
+                return err_set(-ENOMEM, "no memory for the tree");
+            put(&t->nodes[at], s->value, before);
+        }
+        for (uint32_t k = stack->n; k > 0; k--) {
+            uint32_t label = from->frames[from->places[stack->first + k - 1]].label;
+            if (into != from)
+                label = flame_label(into, from->labels[label]);
+            if (label == UINT32_MAX || (at = child_of(t, at, label)) == 0)
+                return err_set(-ENOMEM, "no memory for the tree");
+            put(&t->nodes[at], s->value, before);
+        }
+    }
+    return 0;
+}
+
+int flame_tree_new(struct flame *f, struct flame_tree *ret)
+{
+    *ret = (struct flame_tree){.f = f};
+    (void)node_new(ret, UINT32_MAX, 0);
+    if (ret->n == 0)
+        return err_set(-ENOMEM, "no memory for the tree");
+    int r = add_profile(ret, f, f, /* before= */ false);
+    if (r < 0)
+        flame_tree_done(ret);
+    return r;
+}
+
+int flame_tree_before(struct flame_tree *t, struct flame *into, const struct flame *before)
+{
+    t->difference = true;
+    return add_profile(t, into, before, /* before= */ true);
+}
+
+void flame_tree_done(struct flame_tree *t)
+{
+    free(t->nodes);
+    t->nodes = NULL;
+    t->n = 0;
+}
+
+static int64_t weight(const struct flame_node *n)
+{
+    return n->value > n->before ? n->value : n->before;
+}
+
+/* Merge sort of one list of siblings. */
+static uint32_t sorted(struct flame_tree *t, uint32_t first)
+{
+    uint32_t a = 0, b = 0, next, head = 0, *at = &head;
+    if (first == 0 || t->nodes[first].sibling == 0)
+        return first;
+    for (bool odd = false; first; first = next, odd = !odd) {
+        next = t->nodes[first].sibling;
+        t->nodes[first].sibling = odd ? b : a;
+        *(odd ? &b : &a) = first;
+    }
+    a = sorted(t, a);
+    b = sorted(t, b);
+    while (a || b) {
+        bool from_a = b == 0 || (a != 0 && weight(&t->nodes[a]) >= weight(&t->nodes[b]));
+        uint32_t *from = from_a ? &a : &b;
+        *at = *from;
+        at = &t->nodes[*from].sibling;
+        *from = *at;
+    }
+    *at = 0;
+    return head;
+}
+
+void flame_tree_sort(struct flame_tree *t)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        t->nodes[i].child = sorted(t, t->nodes[i].child);
+}
