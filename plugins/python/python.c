@@ -2,9 +2,10 @@
  *
  * plugins/python/python.c - the python plugin: works with the CPython that is in the process.
  *
- * init, start, stop, destroy on [control].  It adds the commands backtrace, eval and repl, the table
- * python.backtrace and the parts "python.gil/1" and "python.frames/1".  No hook of the interpreter
- * is touched, and nothing of it runs in the user's threads unless a profiler calls it there.
+ * init, start, stop, destroy on [control].  It adds the commands backtrace, eval and repl, the
+ * table python.backtrace and the parts "python.gil/1" and "python.frames/1".  No hook of the
+ * interpreter is touched, and nothing of it runs in the user's threads unless a profiler calls it
+ * there.
  */
 #include <errno.h>
 #include <probing/ext/draft/python.h>
