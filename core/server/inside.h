@@ -32,6 +32,8 @@
 #define SERVER_PEERS_TCP 192              /* of these by TCP: the owner's socket stays free */
 #define SERVER_FDS (SERVER_PEERS + 8)     /* with the listeners and the loop's own */
 #define SERVER_QUEUE_BYTES (4u << 20)     /* answers that wait for one peer */
+#define SERVER_QUEUES_BYTES (64u << 20)   /* and for all; above it a peer has a 16th of the above */
+#define SERVER_FEEDS 64                   /* different continuous queries at once */
 #define SERVER_MESSAGE_BYTES (4u << 20)   /* one websocket message from a client */
 #define SERVER_BODY_BYTES (1u << 20)      /* one HTTP body, one line of text */
 #define SERVER_HEADER_BYTES (16u << 10)   /* request line and headers */
@@ -47,7 +49,7 @@
 #define SERVER_LINGER_S 2                 /* to read our last words and hang up */
 #define SERVER_IDLE_S 120                 /* HTTP: kept open between requests */
 #define SERVER_TEXT_IDLE_S 3600           /* text: a person may think that long */
-#define SERVER_STUCK_S 60                 /* nothing could be sent for so long: the peer is dead */
+#define SERVER_STUCK_S 60                 /* nothing could be sent, or a stream has only lost */
 #define SERVER_GOODBYE "the core is leaving this process (eject)" /* <= 123 bytes: a close frame */
 
 enum peer_kind { PEER_GREETING, PEER_HTTP, PEER_TEXT, PEER_WS };
@@ -61,11 +63,20 @@ enum piece_kind {
     PIECE_ERROR, /* belongs to no job: data is the sentence */
 };
 
+struct feed;
 struct peer;
 struct server;
 
 struct rate { /* a token bucket, as the time at which it would be full again */
     uint64_t full_ns;
+};
+
+/* What a stream sends to all who follow it: made once, as a JSON string with its quotes. */
+struct shared {
+    _Atomic uint32_t refs;
+    bool whole; /* it is all there is now, in place of what came before */
+    size_t size;
+    char data[];
 };
 
 struct piece {
@@ -74,7 +85,8 @@ struct piece {
     enum piece_kind kind;
     int status;
     bool droppable;
-    size_t size, capacity;
+    size_t size, capacity; /* capacity: what it counts for in the queue */
+    struct shared *shared; /* counted; instead of data */
     char data[];
 };
 
@@ -96,16 +108,8 @@ struct job {
     bool shown;       /* text: something was written */
     bool line_start;  /* text: the next byte begins a line */
     /* JOB_WATCH */
-    lws_sorted_usec_list_t timer; /* loop only */
-    char *sql;
-    enum sql_format format;
-    uint64_t interval_ns, last;
-    _Atomic bool busy;         /* a tick waits or runs; released by its end */
-    bool prepared;             /* the tick's worker */
-    const struct table *table; /* the tick's worker; NULL: run afresh each time */
-    uint64_t cursor;           /* the tick's worker: first row not shown yet */
-    struct sql_writer *writer; /* the tick's worker; of a followed table: one for all ticks */
-    struct buf text;           /* the tick's worker: what the writer has written */
+    struct feed *feed;     /* loop only; counted */
+    struct job *feed_next; /* lock: the feed's mutex */
     /* JOB_FOLLOW */
     int subscription;
 };
@@ -141,6 +145,8 @@ struct peer {
     pthread_cond_t space;  /* on CLOCK_MONOTONIC: the queue got shorter, or the peer is gone */
     struct piece *head, *tail; /* lock: mutex */
     size_t queued;             /* lock: mutex; bytes */
+    uint64_t slow_since_ns;    /* lock: mutex; it loses messages since then; 0: it keeps up */
+    uint64_t lost;             /* lock: mutex; messages, since it is slow */
     bool gone;                 /* lock: mutex */
     struct peer *ready_next;   /* lock: server->mutex */
     bool ready;                /* lock: server->mutex; on the ready list, which holds a count */
@@ -167,6 +173,10 @@ struct server {
     struct peer *peers;    /* loop only */
     uint32_t n_peers, n_tcp; /* loop only */
     uint32_t most_peers;     /* SERVER_PEERS, or less where few descriptors are allowed */
+    uint32_t stuck_s;        /* SERVER_STUCK_S */
+    struct feed *feeds;      /* loop only */
+    uint32_t n_feeds;        /* loop only */
+    _Atomic size_t queued;   /* bytes in all peers' queues */
     struct rate rate;        /* loop only; all of TCP */
     struct rate refusals;    /* loop only; lines in the log about them */
     struct peer *adopting; /* loop only: whom libwebsockets is about to speak for */
@@ -221,6 +231,10 @@ int server_peer_write(struct job *j, const void *data, size_t size);
 /* Queue something that may push out older droppable pieces; never waits.  [any] */
 int server_peer_push(struct peer *p, struct job *j, enum piece_kind kind, int status,
                      const void *data, size_t size, bool droppable);
+/* The same for a stream's message that many get.  [any] */
+int server_peer_push_shared(struct peer *p, struct job *j, struct shared *text);
+struct shared *server_shared_new(const char *text, size_t size); /* NULL: no memory */
+void server_shared_unref(struct shared *text);
 struct piece *server_peer_take(struct peer *p, uint64_t *ret_dropped); /* loop; NULL: empty */
 bool server_peer_waiting(struct peer *p); /* loop: is something queued? */
 void server_piece_free(struct piece *piece);
@@ -239,7 +253,7 @@ int server_job_refuse(struct peer *p, int64_t id, int code);
 void server_job_cancel(struct job *j); /* loop */
 void server_job_remove(struct job *j); /* loop: off the peer's list; its count is given back */
 
-/* ---- watch.c ---- */
+/* ---- watch.c, follow.c ---- */
 struct message;
 int server_watch_command_add(struct host *h);
 void server_watch_start(struct peer *p, const struct message *m);

@@ -30,7 +30,6 @@ struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id)
     j->id = id;
     j->line_start = true;
     buf_init(&j->hold, SERVER_HOLD_BYTES + SERVER_PIECE_BYTES);
-    buf_init(&j->text, SERVER_TICK_BYTES);
     j->next = p->jobs;
     p->jobs = j;
     p->n_jobs++;
@@ -47,9 +46,6 @@ void server_job_unref(struct job *j)
     if (!j || atomic_fetch_sub_explicit(&j->refs, 1, memory_order_acq_rel) != 1)
         return;
     buf_done(&j->hold);
-    buf_done(&j->text);
-    sql_writer_free(j->writer);
-    free(j->sql);
     server_peer_unref(j->peer);
     free(j);
 }

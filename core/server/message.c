@@ -66,11 +66,43 @@ static int read_text(const struct json *o, const char *key, struct message *ret)
     return 0;
 }
 
-static int read_watch(const struct json *o, struct message *ret)
+/* Is it the name of a table and not a statement?  name, schema.name, "any name".name */
+static bool is_table_name(const char *text)
+{
+    bool quoted = false;
+    const char *p = text;
+    for (; *p; p++) {
+        char c = (char)(*p | 0x20);
+        if (*p == '"')
+            quoted = !quoted;
+        else if (!quoted && !(c >= 'a' && c <= 'z') && !(*p >= '0' && *p <= '9') && *p != '_' &&
+                 *p != '.')
+            return false;
+    }
+    return p > text && !quoted;
+}
+
+static int name_to_select(struct arena *a, struct message *ret)
+{
+    static const char select[] = "select * from ";
+    size_t n = sizeof(select) - 1 + ret->text_size;
+    char *text = arena_alloc(a, n + 1);
+    if (!text)
+        return err_set(-ENOMEM, "no memory for a message");
+    memcpy(text, select, sizeof(select) - 1);
+    memcpy(text + sizeof(select) - 1, ret->text, ret->text_size + 1);
+    ret->text = text;
+    ret->text_size = n;
+    return 0;
+}
+
+static int read_watch(struct arena *a, const char *key, const struct json *o, struct message *ret)
 {
     int64_t interval_ms, last;
     ret->kind = MESSAGE_WATCH;
-    int rc = read_text(o, "watch", ret);
+    int rc = read_text(o, key, ret);
+    if (rc == 0 && is_table_name(ret->text))
+        rc = name_to_select(a, ret);
     if (rc == 0)
         rc = read_number(o, "interval_ms", 1000, INTERVAL_MS_MIN, TIMEOUT_MS_MAX, &interval_ms);
     if (rc == 0)
@@ -86,7 +118,13 @@ static int read_watch(const struct json *o, struct message *ret)
     return 0;
 }
 
-static int read_object(const struct json *o, struct message *ret, int64_t *ret_id)
+static bool is_true(const struct json *o, const char *key)
+{
+    const struct json *value = json_get(o, key);
+    return value && value->type == JSON_BOOL && value->boolean;
+}
+
+static int read_object(struct arena *a, const struct json *o, struct message *ret, int64_t *ret_id)
 {
     if (o->type != JSON_OBJECT)
         return err_set(-EINVAL, "a message is an object: {\"id\":1,\"run\":[\"tables\"]}");
@@ -104,18 +142,18 @@ static int read_object(const struct json *o, struct message *ret, int64_t *ret_i
             ret->timeout_ns = (uint64_t)timeout_ms * NS_PER_MS;
         return rc;
     }
-    if (json_get(o, "watch"))
-        return read_watch(o, ret);
+    if (json_get(o, "watch") || json_get(o, "subscribe"))
+        return read_watch(a, json_get(o, "watch") ? "watch" : "subscribe", o, ret);
     if (json_get(o, "follow")) {
         ret->kind = MESSAGE_FOLLOW;
         return read_text(o, "follow", ret);
     }
-    const struct json *cancel = json_get(o, "cancel");
-    if (cancel && cancel->type == JSON_BOOL && cancel->boolean) {
+    if (is_true(o, "cancel") || is_true(o, "unsubscribe")) {
         ret->kind = MESSAGE_CANCEL;
         return 0;
     }
-    return err_set(-EINVAL, "a message has one of \"run\", \"watch\", \"follow\", \"cancel\":true");
+    return err_set(-EINVAL, "a message has one of \"run\", \"watch\", \"subscribe\", \"follow\", "
+                            "\"cancel\":true");
 }
 
 int server_message_parse(struct arena *a, const char *data, size_t size, struct message *ret,
@@ -125,7 +163,7 @@ int server_message_parse(struct arena *a, const char *data, size_t size, struct 
     *ret_id = -1;
     *ret = (struct message){ .kind = MESSAGE_RUN };
     int rc = json_parse(a, data, size, &o);
-    return rc == 0 ? read_object(o, ret, ret_id) : rc;
+    return rc == 0 ? read_object(a, o, ret, ret_id) : rc;
 }
 
 int server_message_words(struct arena *a, const char *data, size_t size, struct message *ret)

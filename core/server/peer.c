@@ -71,12 +71,44 @@ void server_peer_unref(struct peer *p)
     free(p);
 }
 
+struct shared *server_shared_new(const char *text, size_t size)
+{
+    struct shared *s = malloc(sizeof(*s) + size);
+    if (!s)
+        return NULL;
+    *s = (struct shared){ .refs = 1, .size = size };
+    memcpy(s->data, text, size);
+    return s;
+}
+
+void server_shared_unref(struct shared *text)
+{
+    if (text && atomic_fetch_sub_explicit(&text->refs, 1, memory_order_acq_rel) == 1)
+        free(text);
+}
+
 void server_piece_free(struct piece *piece)
 {
     if (!piece)
         return;
+    server_shared_unref(piece->shared);
     server_job_unref(piece->job);
     free(piece);
+}
+
+/* lock: p->mutex */
+static void count_queued(struct peer *p, ssize_t bytes)
+{
+    p->queued += (size_t)bytes;
+    (void)atomic_fetch_add_explicit(&p->server->queued, (size_t)bytes, memory_order_relaxed);
+}
+
+/* What may wait for one peer.  When much waits for all of them together it is little for each:
+ * the memory is the host's. */
+static size_t queue_limit(const struct peer *p)
+{
+    size_t all = atomic_load_explicit(&p->server->queued, memory_order_relaxed);
+    return all < SERVER_QUEUES_BYTES ? SERVER_QUEUE_BYTES : SERVER_QUEUE_BYTES / 16;
 }
 
 void server_peer_gone(struct peer *p)
@@ -85,7 +117,8 @@ void server_peer_gone(struct peer *p)
     (void)pthread_mutex_lock(&p->mutex);
     struct piece *all = p->head;
     p->head = p->tail = NULL;
-    p->queued = 0;
+    count_queued(p, -(ssize_t)p->queued);
+    p->slow_since_ns = 0;
     p->gone = true;
     (void)pthread_cond_broadcast(&p->space);
     (void)pthread_mutex_unlock(&p->mutex);
@@ -135,14 +168,14 @@ static void append(struct peer *p, struct piece *piece)
     else
         p->head = piece;
     p->tail = piece;
-    p->queued += sizeof(*piece) + piece->capacity;
+    count_queued(p, (ssize_t)(sizeof(*piece) + piece->capacity));
 }
 
 /* Wait for room for `size` bytes.  lock: p->mutex */
 static int wait_for_room(struct job *j, size_t size)
 {
     struct peer *p = j->peer;
-    while (!p->gone && p->queued + size > SERVER_QUEUE_BYTES) {
+    while (!p->gone && p->queued > 0 && p->queued + size > queue_limit(p)) {
         if (atomic_load_explicit(&j->reply.cancelled, memory_order_relaxed))
             return -ECANCELED;
         struct timespec until;
@@ -213,12 +246,22 @@ int server_peer_write(struct job *j, const void *data, size_t size)
     return 0;
 }
 
+/* lock: p->mutex */
+static void count_lost(struct peer *p, struct job *j)
+{
+    j->dropped++;
+    p->lost++;
+    if (!p->slow_since_ns)
+        p->slow_since_ns = clock_now();
+}
+
 /* Take the oldest droppable pieces out until `size` more fit; they go to *ret_out.
  * lock: p->mutex */
 static void drop_oldest(struct peer *p, size_t size, struct piece **ret_out)
 {
     struct piece **at = &p->head, *before = NULL;
-    while (*at && p->queued + size > SERVER_QUEUE_BYTES) {
+    size_t limit = queue_limit(p);
+    while (*at && p->queued + size > limit) {
         struct piece *piece = *at;
         if (!piece->droppable) {
             before = piece;
@@ -228,30 +271,23 @@ static void drop_oldest(struct peer *p, size_t size, struct piece **ret_out)
         *at = piece->next;
         if (p->tail == piece)
             p->tail = before;
-        p->queued -= sizeof(*piece) + piece->capacity;
-        piece->job->dropped++;
+        count_queued(p, -(ssize_t)(sizeof(*piece) + piece->capacity));
+        count_lost(p, piece->job);
         piece->next = *ret_out;
         *ret_out = piece;
     }
 }
 
-int server_peer_push(struct peer *p, struct job *j, enum piece_kind kind, int status,
-                     const void *data, size_t size, bool droppable)
+static int push(struct peer *p, struct piece *piece)
 {
     struct piece *out = NULL;
-    struct piece *piece = new_piece(j, kind, size);
-    if (!piece)
-        return -ENOMEM;
-    memcpy(piece->data, data, size);
-    piece->size = size;
-    piece->status = status;
-    piece->droppable = droppable;
+    size_t size = sizeof(*piece) + piece->capacity;
     (void)pthread_mutex_lock(&p->mutex);
     bool gone = p->gone;
-    if (droppable)
-        drop_oldest(p, sizeof(*piece) + size, &out);
-    if (!gone && droppable && p->queued + sizeof(*piece) + size > SERVER_QUEUE_BYTES) {
-        j->dropped++; /* the queue is full of answers that may not be dropped */
+    if (piece->droppable)
+        drop_oldest(p, size, &out);
+    if (!gone && piece->droppable && p->queued > 0 && p->queued + size > queue_limit(p)) {
+        count_lost(p, piece->job); /* the queue is full of answers that may not be dropped */
         piece->next = out;
         out = piece;
     } else if (!gone) {
@@ -270,6 +306,31 @@ int server_peer_push(struct peer *p, struct job *j, enum piece_kind kind, int st
     return gone ? -ECANCELED : 0;
 }
 
+int server_peer_push(struct peer *p, struct job *j, enum piece_kind kind, int status,
+                     const void *data, size_t size, bool droppable)
+{
+    struct piece *piece = new_piece(j, kind, size);
+    if (!piece)
+        return -ENOMEM;
+    memcpy(piece->data, data, size);
+    piece->size = size;
+    piece->status = status;
+    piece->droppable = droppable;
+    return push(p, piece);
+}
+
+int server_peer_push_shared(struct peer *p, struct job *j, struct shared *text)
+{
+    struct piece *piece = new_piece(j, PIECE_DATA, 0);
+    if (!piece)
+        return -ENOMEM;
+    (void)atomic_fetch_add_explicit(&text->refs, 1, memory_order_relaxed);
+    piece->shared = text;
+    piece->capacity = text->size; /* as if it were its own: what others hold may go first */
+    piece->droppable = true;
+    return push(p, piece);
+}
+
 struct piece *server_peer_take(struct peer *p, uint64_t *ret_dropped)
 {
     *ret_dropped = 0;
@@ -279,7 +340,9 @@ struct piece *server_peer_take(struct peer *p, uint64_t *ret_dropped)
         p->head = piece->next;
         if (!p->head)
             p->tail = NULL;
-        p->queued -= sizeof(*piece) + piece->capacity;
+        count_queued(p, -(ssize_t)(sizeof(*piece) + piece->capacity));
+        if (!p->head)
+            p->slow_since_ns = p->lost = 0;
         if (piece->job) {
             *ret_dropped = piece->job->dropped;
             piece->job->dropped = 0;

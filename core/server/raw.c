@@ -138,7 +138,7 @@ static int send_out(struct peer *p)
             continue;
         if (n == -1 && errno == EAGAIN) {
             if (p->wait != WAIT_SENDING)
-                server_peer_wait(p, WAIT_SENDING, SERVER_STUCK_S);
+                server_peer_wait(p, WAIT_SENDING, p->server->stuck_s);
             want_to_write(p);
             return 0;
         }
@@ -146,7 +146,7 @@ static int send_out(struct peer *p)
             return -1;
         p->out_sent += (size_t)n;
         if (p->wait == WAIT_SENDING)
-            server_peer_wait(p, WAIT_SENDING, SERVER_STUCK_S);
+            server_peer_wait(p, WAIT_SENDING, p->server->stuck_s);
     }
     p->out_sent = 0;
     buf_reset(&p->out);

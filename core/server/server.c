@@ -180,7 +180,7 @@ static void look_at_ready(struct server *s)
         (void)pthread_mutex_unlock(&s->mutex);
         if (p->wsi) {
             if (p->kind == PEER_WS && p->wait != WAIT_SENDING)
-                server_peer_wait(p, WAIT_SENDING, SERVER_STUCK_S);
+                server_peer_wait(p, WAIT_SENDING, s->stuck_s);
             (void)lws_callback_on_writable(p->wsi);
         }
         server_peer_unref(p);
@@ -205,12 +205,24 @@ static void say_goodbye(struct server *s)
     }
 }
 
+static bool is_too_slow(struct peer *p, uint64_t now)
+{
+    (void)pthread_mutex_lock(&p->mutex);
+    uint64_t since = p->slow_since_ns, lost = p->lost;
+    (void)pthread_mutex_unlock(&p->mutex);
+    if (!since || now < since + p->server->stuck_s * NS_PER_S)
+        return false;
+    host_log(p->server->host, PROBING_WARN, "%s was dropped: it lost %llu messages and did not "
+             "catch up in %u s", p->who, (unsigned long long)lost, p->server->stuck_s);
+    return true;
+}
+
 static void housekeeping(lws_sorted_usec_list_t *timer)
 {
     struct server *s = lws_container_of(timer, struct server, housekeeping);
     uint64_t now = clock_now();
     for (struct peer *p = s->peers; p; p = p->next)
-        if (p->wsi && p->deadline_ns && now > p->deadline_ns)
+        if (p->wsi && ((p->deadline_ns && now > p->deadline_ns) || is_too_slow(p, now)))
             lws_set_timeout(p->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
     for (int i = 0; i < 2; i++)
         if (s->resting[i] && s->listeners[i]) {
@@ -491,6 +503,7 @@ static int make_server(const struct server_options *o, struct server **ret)
         atomic_store_explicit(&s->fds[i], -1, memory_order_relaxed);
     s->listen_fds[0] = s->listen_fds[1] = s->pending_fd = -1;
     s->most_peers = most_peers();
+    s->stuck_s = o->stuck_s ? o->stuck_s : SERVER_STUCK_S;
     s->host = o->host;
     s->sql = o->sql;
     s->socket_path = copy(o->socket_path);

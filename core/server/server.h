@@ -24,6 +24,7 @@ struct server_options {
     const char *read_token;  /* gives everything but commands that write; NULL: one is made */
     const char *token_path;  /* 0600; the other is kept beside it, as `token_path`-read */
     const char *version;
+    uint32_t stuck_s; /* a client that takes nothing, or loses messages, so long is dropped; 0: 60 */
 };
 
 /* Starts the thread.  Adds the command "watch" to the host. */

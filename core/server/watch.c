@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/server/watch.c - what goes on by itself: continuous queries and followed events.
+ * core/server/watch.c - continuous queries: one feed a statement, however many clients follow it.
  *
- * A watch is a timer on the loop that hands each tick to a worker, as the command "watch"; a tick
- * that still runs is not run twice.  A followed topic is published on control.  Both put their
- * messages into the peer's queue, which drops the oldest when the client is slow.
+ * A feed is a timer on the loop that hands each tick to a worker, as the command "watch"; a tick
+ * that still runs is not run twice, and one that takes long is followed by a rest of three times
+ * that, so that no stream takes more than a quarter of a core from the host.  What a tick brings
+ * is encoded once and shared by the queues of all who follow, which drop the oldest when slow.
+ *
+ * Clients share a feed when statement, format and interval are the same and no client needs what
+ * others have had already: earlier rows (`last`), or a header that comes once (table, csv).
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/base/arena.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
@@ -18,26 +21,79 @@
 #include "core/server/message.h"
 
 #define TICK_TIMEOUT_NS (30 * NS_PER_S) /* a tick that takes longer is no stream */
+#define RESTS 3                         /* times the length of a tick */
 
-static int push_text(struct job *j)
+struct feed {
+    struct probing_reply reply; /* first: a tick is found by it */
+    _Atomic uint32_t refs;      /* of its jobs, and of a tick that waits or runs */
+    struct server *server;      /* counted */
+    struct feed *next;          /* loop: server->feeds */
+    lws_sorted_usec_list_t timer; /* loop */
+    char *sql;
+    enum sql_format format;
+    uint64_t interval_ns, last;
+    bool shareable;
+    _Atomic bool busy;         /* a tick waits or runs; released by its end */
+    _Atomic bool ended;        /* tick_done() was here: it comes once, whoever refuses */
+    uint64_t rest_until_ns;    /* the loop's; the tick's worker's while busy */
+    pthread_mutex_t mutex;
+    struct job *jobs;          /* lock: mutex */
+    bool over;                 /* lock: mutex; it failed: its jobs were told, nobody may join */
+    /* The tick's worker. */
+    bool prepared;
+    const struct table *table; /* NULL: run afresh each time */
+    uint64_t cursor;           /* first row not shown yet */
+    struct sql_writer *writer; /* of a followed table: one for all ticks */
+    struct buf text;           /* what the writer has written */
+};
+
+static void feed_unref(struct feed *f)
 {
-    int rc = j->text.failed;
-    if (rc == 0 && j->text.size > 0)
-        rc = server_peer_push(j->peer, j, PIECE_DATA, 0, j->text.data, j->text.size, true);
-    buf_reset(&j->text);
+    if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    sql_writer_free(f->writer);
+    buf_done(&f->text);
+    (void)pthread_mutex_destroy(&f->mutex);
+    server_unref(f->server);
+    free(f->sql);
+    free(f);
+}
+
+/* ---- one tick, on a worker ---- */
+
+static int push_text(struct feed *f)
+{
+    struct buf quoted;
+    int rc = f->text.failed;
+    buf_init(&quoted, 8 * SERVER_TICK_BYTES);
+    if (rc == 0 && f->text.size > 0)
+        rc = json_add_text(&quoted, f->text.data, f->text.size);
+    struct shared *shared =
+        rc == 0 && quoted.size > 0 ? server_shared_new(quoted.data, quoted.size) : NULL;
+    if (rc == 0 && quoted.size > 0 && !shared)
+        rc = err_set(-ENOMEM, "no memory for a tick of %zu bytes", quoted.size);
+    if (shared)
+        shared->whole = !f->table;
+    buf_done(&quoted);
+    (void)pthread_mutex_lock(&f->mutex);
+    for (struct job *j = f->jobs; j && shared; j = j->feed_next)
+        (void)server_peer_push_shared(j->peer, j, shared); /* -ECANCELED: it is going away */
+    (void)pthread_mutex_unlock(&f->mutex);
+    server_shared_unref(shared);
+    buf_reset(&f->text);
     return rc;
 }
 
 static int add_text(void *arg, const char *data, size_t size)
 {
-    struct job *j = arg;
-    if (size > 0 && buf_add(&j->text, data, size) != 0)
+    struct feed *f = arg;
+    if (size > 0 && buf_add(&f->text, data, size) != 0)
         return err_set(-EMSGSIZE, "the answer of one tick is longer than %u bytes; add a limit",
                        SERVER_TICK_BYTES);
     /* Rows may go in several messages; a whole screen may not: half of it could be dropped. */
-    bool lines = j->table && j->text.size >= SERVER_PIECE_BYTES &&
-                 j->text.data[j->text.size - 1] == '\n';
-    return lines ? push_text(j) : 0;
+    bool lines = f->table && f->text.size >= SERVER_PIECE_BYTES &&
+                 f->text.data[f->text.size - 1] == '\n';
+    return lines ? push_text(f) : 0;
 }
 
 static int ignore_columns(void *arg, const struct sql_column *columns, uint32_t n)
@@ -53,73 +109,76 @@ static int ignore_rows(void *arg, const struct sql_rows *rows)
 }
 
 /* Where the table ends now: the statement itself, asked for no row at all, says it. */
-static int find_end(struct job *j, uint64_t *ret_row)
+static int find_end(struct feed *f, uint64_t *ret_row)
 {
     struct sql_sink nothing = { .columns = ignore_columns, .rows = ignore_rows };
     struct sql_options o = { .timeout_ns = TICK_TIMEOUT_NS, .from_row = UINT64_MAX };
     struct sql_report report;
-    int rc = sql_run(j->peer->server->sql, j->sql, strlen(j->sql), &o, &nothing, &report);
+    int rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &nothing, &report);
     if (rc == 0)
         *ret_row = report.next_row;
     return rc;
 }
 
-static int find_table(struct job *j)
+static int find_table(struct feed *f)
 {
-    int rc = sql_followable(j->peer->server->sql, j->sql, strlen(j->sql), &j->table);
+    int rc = sql_followable(f->server->sql, f->sql, strlen(f->sql), &f->table);
     uint64_t rows = 0;
     if (rc == 0)
-        j->table = NULL;
+        f->table = NULL;
     else if (rc > 0)
-        rc = find_end(j, &rows);
+        rc = find_end(f, &rows);
     if (rc < 0)
         return rc;
-    j->cursor = j->table && rows > j->last ? rows - j->last : 0;
-    j->prepared = true;
+    f->cursor = f->table && rows > f->last ? rows - f->last : 0;
+    f->prepared = true;
     return 0;
 }
 
 /* A followed table is one stream; any other statement's answers, and JSON, are whole each. */
-static int end_answer(struct job *j, const struct sql_report *report)
+static int end_answer(struct feed *f, const struct sql_report *report)
 {
-    bool stream = j->table && j->format != SQL_FORMAT_JSON;
+    bool stream = f->table && f->format != SQL_FORMAT_JSON;
     int rc = 0;
     if (stream)
-        rc = sql_writer_pause(j->writer);
-    else if (report->rows > 0 || !j->table)
-        rc = sql_writer_finish(j->writer, report);
+        rc = sql_writer_pause(f->writer);
+    else if (report->rows > 0 || !f->table)
+        rc = sql_writer_finish(f->writer, report);
     if (!stream) {
-        sql_writer_free(j->writer);
-        j->writer = NULL;
+        sql_writer_free(f->writer);
+        f->writer = NULL;
     }
-    if (rc == 0 && (report->rows > 0 || !j->table))
-        return push_text(j);
+    if (rc == 0 && (report->rows > 0 || !f->table))
+        return push_text(f);
     if (!stream)
-        buf_reset(&j->text);
+        buf_reset(&f->text);
     return rc; /* a stream's header waits for its first row */
 }
 
-static int run_tick(struct job *j)
+static int run_tick(struct feed *f)
 {
     struct sql_report report = { 0 };
-    int rc = j->prepared ? 0 : find_table(j);
-    if (rc == 0 && !j->writer)
-        rc = sql_writer_new(j->format, 0, add_text, j, &j->writer);
+    int rc = f->prepared ? 0 : find_table(f);
+    if (rc == 0 && !f->writer)
+        rc = sql_writer_new(f->format, 0, add_text, f, &f->writer);
     if (rc < 0)
         return rc;
-    struct sql_sink sink = sql_writer_sink(j->writer);
+    struct sql_sink sink = sql_writer_sink(f->writer);
     struct sql_options o = {
         .timeout_ns = TICK_TIMEOUT_NS,
-        .cancel = &j->reply.cancelled,
-        .from_row = j->cursor,
+        .cancel = &f->reply.cancelled,
+        .from_row = f->cursor,
     };
-    rc = sql_run(j->peer->server->sql, j->sql, strlen(j->sql), &o, &sink, &report);
+    uint64_t began = clock_now();
+    rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &sink, &report);
     if (rc == 0)
-        rc = end_answer(j, &report);
+        rc = end_answer(f, &report);
+    uint64_t now = clock_now();
+    f->rest_until_ns = now + RESTS * (now - began);
     /* The query itself says where it ended, rows that did not match included: counting what the
      * drain has written would be another moment than the one the query saw. */
-    if (rc == 0 && j->table && report.next_row > j->cursor)
-        j->cursor = report.next_row;
+    if (rc == 0 && f->table && report.next_row > f->cursor)
+        f->cursor = report.next_row;
     return rc;
 }
 
@@ -136,7 +195,7 @@ static int watch_command(void *self, int argc, const char *const *argv, struct p
     if (out->write != tick_write)
         return err_set(-EINVAL, "watch is a stream; use: probing -t TARGET watch \"select ...\", "
                        "or the websocket (docs/protocol.md)");
-    return run_tick((struct job *)out);
+    return run_tick((struct feed *)out);
 }
 
 int server_watch_command_add(struct host *h)
@@ -153,44 +212,103 @@ int server_watch_command_add(struct host *h)
 
 static void tick_done(struct probing_reply *r, int status, const char *error)
 {
-    struct job *j = (struct job *)r;
+    struct feed *f = (struct feed *)r;
     const char *why = error ? error : "";
-    if (atomic_exchange_explicit(&j->ended, true, memory_order_acq_rel))
+    if (atomic_exchange_explicit(&f->ended, true, memory_order_acq_rel))
         return;
     /* Should the core stay after all, the stream goes on; else the server ends it in its own words.
      */
     int leaving = HOST_LEAVING;
-    if (atomic_compare_exchange_strong_explicit(&j->reply.cancelled, &leaving, 0,
+    if (atomic_compare_exchange_strong_explicit(&f->reply.cancelled, &leaving, 0,
                                                 memory_order_acq_rel, memory_order_relaxed))
         status = 0;
-    if (status < 0)
-        (void)server_peer_push(j->peer, j, PIECE_DONE, status, why, strlen(why), false);
-    else
-        atomic_store_explicit(&j->busy, false, memory_order_release);
-    server_job_unref(j);
+    if (status < 0) {
+        (void)pthread_mutex_lock(&f->mutex);
+        f->over = true;
+        for (struct job *j = f->jobs; j; j = j->feed_next)
+            (void)server_peer_push(j->peer, j, PIECE_DONE, status, why, strlen(why), false);
+        (void)pthread_mutex_unlock(&f->mutex);
+    } else {
+        atomic_store_explicit(&f->busy, false, memory_order_release);
+    }
+    feed_unref(f);
 }
+
+/* ---- on the loop ---- */
 
 static void on_timer(lws_sorted_usec_list_t *timer)
 {
     static const char *const words[] = { "watch" };
-    struct job *j = lws_container_of(timer, struct job, timer);
-    struct server *s = j->peer->server;
-    lws_sul_schedule(s->context, 0, timer, on_timer, (lws_usec_t)(j->interval_ns / NS_PER_US));
-    if (atomic_load_explicit(&j->busy, memory_order_acquire))
+    struct feed *f = lws_container_of(timer, struct feed, timer);
+    lws_sul_schedule(f->server->context, 0, timer, on_timer,
+                     (lws_usec_t)(f->interval_ns / NS_PER_US));
+    if (atomic_load_explicit(&f->busy, memory_order_acquire) || clock_now() < f->rest_until_ns)
         return;
     struct host_request request = {
         .argc = 1,
         .argv = words,
-        .reply = &j->reply,
+        .reply = &f->reply,
         .done = tick_done,
     };
-    atomic_store_explicit(&j->busy, true, memory_order_relaxed);
-    atomic_store_explicit(&j->ended, false, memory_order_relaxed);
-    server_job_ref(j); /* given back by tick_done() */
-    int rc = host_submit(s->host, &request);
+    atomic_store_explicit(&f->busy, true, memory_order_relaxed);
+    atomic_store_explicit(&f->ended, false, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed); /* for tick_done() */
+    int rc = host_submit(f->server->host, &request);
     if (rc < 0)
         /* All workers are busy, or the core is leaving and may yet stay: the next time. */
-        tick_done(&j->reply, rc == -EAGAIN || rc == -ESHUTDOWN ? 0 : rc, err_why(rc));
+        tick_done(&f->reply, rc == -EAGAIN || rc == -ESHUTDOWN ? 0 : rc, err_why(rc));
+}
+
+static int feed_new(struct server *s, const struct message *m, enum sql_format format,
+                    struct feed **ret)
+{
+    if (s->n_feeds >= SERVER_FEEDS)
+        return err_set(-EAGAIN, "%d different statements are watched already; end one",
+                       SERVER_FEEDS);
+    struct feed *f = calloc(1, sizeof(*f));
+    if (f)
+        f->sql = strdup(m->text);
+    if (!f || !f->sql || pthread_mutex_init(&f->mutex, NULL) != 0) {
+        free(f ? f->sql : NULL);
+        free(f);
+        return err_set(-ENOMEM, "no memory for a stream");
+    }
+    atomic_store_explicit(&f->refs, 1, memory_order_relaxed);
+    server_ref(s);
+    f->server = s;
+    f->reply.write = tick_write;
+    f->format = format;
+    f->interval_ns = m->interval_ns;
+    f->last = m->last;
+    f->shareable = m->last == 0 && (format == SQL_FORMAT_JSONL || format == SQL_FORMAT_JSON);
+    buf_init(&f->text, SERVER_TICK_BYTES);
+    f->next = s->feeds;
+    s->feeds = f;
+    s->n_feeds++;
+    lws_sul_schedule(s->context, 0, &f->timer, on_timer, 1);
+    *ret = f;
+    return 0;
+}
+
+/* Let a job follow the feed.  false: it is of no more use. */
+static bool feed_join(struct feed *f, struct job *j)
+{
+    (void)pthread_mutex_lock(&f->mutex);
+    bool joined = !f->over;
+    if (joined) {
+        j->feed_next = f->jobs;
+        f->jobs = j;
+    }
+    (void)pthread_mutex_unlock(&f->mutex);
+    if (joined)
+        j->feed = f;
+    return joined;
+}
+
+static bool is_same(const struct feed *f, const struct message *m, enum sql_format format)
+{
+    return f->shareable && m->last == 0 && f->format == format &&
+           f->interval_ns == m->interval_ns && strcmp(f->sql, m->text) == 0;
 }
 
 void server_watch_start(struct peer *p, const struct message *m)
@@ -198,84 +316,57 @@ void server_watch_start(struct peer *p, const struct message *m)
     enum sql_format format;
     int rc = sql_format_parse(m->format, &format);
     struct job *j = rc < 0 ? NULL : server_job_new(p, JOB_WATCH, m->id);
-    if (j)
-        j->sql = strdup(m->text);
-    if (!j || !j->sql) {
-        if (j)
-            server_job_remove(j);
-        (void)server_job_refuse(p, m->id, rc < 0 ? rc : -ENOMEM);
+    if (rc == 0 && !j)
+        rc = -ENOMEM;
+    struct feed *f = p->server->feeds;
+    while (j && f && !(is_same(f, m, format) && feed_join(f, j)))
+        f = f->next;
+    if (f && j) {
+        (void)atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
         return;
     }
-    j->reply.write = tick_write;
-    j->format = format;
-    j->interval_ns = m->interval_ns;
-    j->last = m->last;
-    lws_sul_schedule(p->server->context, 0, &j->timer, on_timer, 1);
+    if (rc == 0)
+        rc = feed_new(p->server, m, format, &f);
+    if (rc == 0) {
+        (void)feed_join(f, j); /* its first count is this job's */
+        return;
+    }
+    if (j)
+        server_job_remove(j);
+    (void)server_job_refuse(p, m->id, rc);
+}
+
+static void feed_stop(struct feed *f)
+{
+    struct feed **at = &f->server->feeds;
+    int none = 0; /* a reason that is there stays: the host tells time limits by it */
+    while (*at && *at != f)
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    *at = f->next;
+    f->server->n_feeds--;
+    (void)atomic_compare_exchange_strong_explicit(&f->reply.cancelled, &none, HOST_GONE,
+                                                  memory_order_release, memory_order_relaxed);
+    if (f->server->context)
+        lws_sul_schedule(f->server->context, 0, &f->timer, on_timer, LWS_SET_TIMER_USEC_CANCEL);
 }
 
 void server_watch_stop(struct job *j)
 {
-    if (j->peer->server->context)
-        lws_sul_schedule(j->peer->server->context, 0, &j->timer, on_timer,
-                         LWS_SET_TIMER_USEC_CANCEL);
-}
-
-/* ---- events ---- */
-
-static void on_event(void *arg, const char *topic, const void *payload, uint32_t size)
-{
-    struct job *j = arg;
-    const char *text = (const char *)payload + sizeof(uint32_t);
-    size_t n = size > sizeof(uint32_t) ? size - sizeof(uint32_t) : 0;
-    struct arena a;
-    struct buf b;
-    struct json *value;
-    while (n > 0 && text[n - 1] == 0)
-        n--;
-    arena_init(&a, SERVER_TICK_BYTES);
-    buf_init(&b, SERVER_TICK_BYTES);
-    (void)buf_adds(&b, "\"event\":");
-    (void)json_add_text(&b, topic, strlen(topic));
-    (void)buf_adds(&b, ",\"data\":");
-    if (json_parse(&a, text, n, &value) == 0)
-        (void)buf_add(&b, text, n);
-    else /* not what it should be: shown as it is rather than not at all */
-        (void)json_add_text(&b, text, n);
-    if (!b.failed)
-        (void)server_peer_push(j->peer, j, PIECE_EVENT, 0, b.data, b.size, true);
-    buf_done(&b);
-    arena_done(&a);
-}
-
-void server_follow_start(struct peer *p, const struct message *m)
-{
-    if (strncmp(m->text, "script.", 7) != 0) {
-        (void)server_job_refuse(p, m->id,
-                                err_set(-EINVAL, "'%s' cannot be followed; topics that carry text "
-                                        "are named script.NAME", m->text));
+    struct feed *f = j->feed;
+    if (!f)
         return;
-    }
-    struct job *j = server_job_new(p, JOB_FOLLOW, m->id);
-    if (!j) {
-        (void)server_job_refuse(p, m->id, -ENOMEM);
-        return;
-    }
-    server_job_ref(j); /* of the subscription */
-    int id = host_subscribe(p->server->host, m->text, on_event, j);
-    if (id <= 0) {
-        server_job_unref(j);
-        server_job_remove(j);
-        (void)server_job_refuse(p, m->id, id < 0 ? id : -EINVAL);
-        return;
-    }
-    j->subscription = id;
-}
-
-void server_follow_stop(struct job *j)
-{
-    if (j->subscription <= 0)
-        return;
-    host_unsubscribe(j->peer->server->host, j->subscription);
-    j->subscription = 0;
-    server_job_unref(j);
+    j->feed = NULL;
+    (void)pthread_mutex_lock(&f->mutex);
+    struct job **at = &f->jobs;
+    while (*at && *at != j)
+        at = &(*at)->feed_next;
+    if (*at)
+        *at = j->feed_next;
+    bool empty = f->jobs == NULL;
+    (void)pthread_mutex_unlock(&f->mutex);
+    if (empty)
+        feed_stop(f);
+    feed_unref(f);
 }

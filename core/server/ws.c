@@ -159,13 +159,20 @@ static void add_data(struct peer *p, struct job *j, const char *data, size_t siz
     size_t whole = text.size - j->tail_size;
     if (text.data)
         memcpy(j->tail, text.data + whole, j->tail_size);
-    (void)buf_addf(&p->out, "{\"id\":%lld,%s\"data\":", (long long)j->id,
-                   j->kind == JOB_WATCH && !j->table ? "\"whole\":true," : "");
+    (void)buf_addf(&p->out, "{\"id\":%lld,\"data\":", (long long)j->id);
     (void)json_add_text(&p->out, text.data ? text.data : "", whole);
     (void)buf_addc(&p->out, '}');
     if (text.failed)
         p->out.failed = text.failed;
     buf_done(&text);
+}
+
+static void add_shared(struct peer *p, const struct job *j, const struct shared *text)
+{
+    (void)buf_addf(&p->out, "{\"id\":%lld,%s\"data\":", (long long)j->id,
+                   text->whole ? "\"whole\":true," : "");
+    (void)buf_add(&p->out, text->data, text->size);
+    (void)buf_addc(&p->out, '}');
 }
 
 static void begin(struct peer *p)
@@ -192,7 +199,10 @@ static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
     struct job *j = piece->job;
     switch (piece->kind) {
     case PIECE_DATA:
-        add_data(p, j, piece->data, piece->size, piece->droppable);
+        if (piece->shared)
+            add_shared(p, j, piece->shared);
+        else
+            add_data(p, j, piece->data, piece->size, /* last= */ false);
         break;
     case PIECE_EVENT:
         (void)buf_addf(&p->out, "{\"id\":%lld,", (long long)j->id);
@@ -250,7 +260,7 @@ static int writeable(struct lws *wsi, struct peer *p)
     buf_done(&p->out);
     buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
     if (rc == 0 && (server_peer_waiting(p) || p->closing)) {
-        server_peer_wait(p, WAIT_SENDING, SERVER_STUCK_S);
+        server_peer_wait(p, WAIT_SENDING, p->server->stuck_s);
         (void)lws_callback_on_writable(wsi);
     }
     return rc;
