@@ -95,6 +95,7 @@ struct state {
 
 struct agg { /* one aggregate at work */
     const struct agg_spec *spec;
+    bool counted; /* state n is how many NULLs came: the group's rows are counted once for all */
     struct state *states;
     uint32_t room;
     struct vec *arg, *filter;
@@ -109,6 +110,8 @@ struct aggregate {
     uint32_t n_aggs;
     struct program *program;
     struct vec **results;
+    uint64_t *counts; /* rows by group; NULL: nobody asks */
+    uint32_t counts_room;
     uint32_t *groups, *groups2; /* of the rows at hand */
     uint16_t *sel2;
     bool ready;
@@ -343,10 +346,16 @@ static void add_sums(struct agg *a, const uint16_t *sel, const uint32_t *groups,
     struct state *states = a->states;
     if (a->arg->type == SQL_DOUBLE) {
         const double *v = a->arg->d;
-        EACH(s->n++; s->sum += v[i];);
+        if (a->counted)
+            EACH(s->sum += v[i];);
+        else
+            EACH(s->n++; s->sum += v[i];);
     } else {
         const int64_t *v = a->arg->i;
-        EACH(s->n++; s->whole += v[i];);
+        if (a->counted)
+            EACH(s->whole += v[i];);
+        else
+            EACH(s->n++; s->whole += v[i];);
     }
 }
 
@@ -464,7 +473,7 @@ static int add_values(struct query *q, struct agg *a, const uint16_t *sel, const
     struct state *states = a->states;
     switch (a->spec->kind->op) {
     case AGG_COUNT:
-        for (uint32_t k = 0; k < n; k++)
+        for (uint32_t k = 0; k < n && !a->counted; k++)
             states[groups[k]].n++;
         return 0;
     case AGG_SUM:
@@ -539,6 +548,13 @@ static int narrow_distinct(struct aggregate *g, struct agg *a, uint32_t n, uint3
     return (int)m;
 }
 
+static void count_nulls(struct aggregate *g, struct agg *a, const uint16_t *sel, uint32_t n)
+{
+    bool all = a->arg->type == SQL_NULL;
+    for (uint32_t k = 0; k < n; k++)
+        a->states[g->groups[k]].n += all || a->arg->null[sel ? sel[k] : k];
+}
+
 static int feed(struct query *q, struct aggregate *g, struct agg *a, const uint16_t *sel,
                 uint32_t n)
 {
@@ -546,6 +562,8 @@ static int feed(struct query *q, struct aggregate *g, struct agg *a, const uint1
     if (room_for(q, a, g->n_groups) < 0)
         return -ENOMEM;
     if (a->filter || a->seen || (a->arg && (a->arg->has_null || a->arg->type == SQL_NULL))) {
+        if (a->counted)
+            count_nulls(g, a, sel, n);
         n = narrow(g, a, sel, n);
         sel = g->sel2;
         groups = g->groups2;
@@ -560,6 +578,29 @@ static int feed(struct query *q, struct aggregate *g, struct agg *a, const uint1
     return n ? add_values(q, a, sel, groups, n) : 0;
 }
 
+/* count(*), sum and avg need how many rows each group has: counted once. */
+static int count_rows(struct query *q, struct aggregate *g, uint32_t n)
+{
+    if (!g->counts)
+        return 0;
+    if (g->n_groups > g->counts_room) {
+        uint32_t room = g->counts_room;
+        while (room < g->n_groups)
+            room *= 2;
+        uint64_t *more = sql_get(q, room, sizeof(*more));
+        if (!more)
+            return -ENOMEM;
+        memcpy(more, g->counts, g->counts_room * sizeof(*more));
+        g->counts = more;
+        g->counts_room = room;
+    }
+    if (!g->n_keys)
+        g->counts[0] += n;
+    for (uint32_t k = 0; k < n && g->n_keys; k++)
+        g->counts[g->groups[k]]++;
+    return 0;
+}
+
 static int consume(struct op *op)
 {
     struct aggregate *g = op->state;
@@ -571,6 +612,8 @@ static int consume(struct op *op)
             rc = sql_keys_add(&g->keys, g->results, in->sel, in->n_sel, g->groups);
             g->n_groups = g->keys.n;
         }
+        if (rc == 0)
+            rc = count_rows(op->q, g, in->n_sel);
         for (uint32_t i = 0, at = g->n_keys; i < g->n_aggs && rc == 0; i++) {
             struct agg *a = &g->aggs[i];
             if (a->spec->arg)
@@ -773,8 +816,12 @@ static int next_aggregate(struct op *op)
         struct vec *v = &op->out.v[g->n_keys + i];
         v->has_null = false;
         v->stable = true;
-        for (uint32_t r = 0; r < n && rc == 0; r++)
-            rc = finish(op->q, &g->aggs[i], &g->aggs[i].states[g->next_group + r], v, r);
+        for (uint32_t r = 0; r < n && rc == 0; r++) {
+            struct state s = g->aggs[i].states[g->next_group + r];
+            if (g->aggs[i].counted)
+                s.n = (int64_t)g->counts[g->next_group + r] - s.n;
+            rc = finish(op->q, &g->aggs[i], &s, v, r);
+        }
     }
     g->next_group += n;
     op->out.n = op->out.n_sel = n;
@@ -783,7 +830,10 @@ static int next_aggregate(struct op *op)
 
 static int prepare_agg(struct query *q, struct agg *a, const struct agg_spec *spec)
 {
+    enum agg_op kind = spec->kind->op;
     a->spec = spec;
+    a->counted = !spec->distinct && !spec->filter &&
+                 (kind == AGG_COUNT || kind == AGG_SUM || kind == AGG_AVG);
     if (!spec->distinct || !spec->arg)
         return 0;
     enum sql_type types[2] = {SQL_INT, spec->arg->type};
@@ -826,6 +876,12 @@ int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct 
         const struct agg_spec *spec = aggs[i]->set;
         if (prepare_agg(q, &g->aggs[i], spec) < 0)
             return -ENOMEM;
+        if (g->aggs[i].counted && !g->counts) {
+            g->counts_room = 64;
+            g->counts = sql_get(q, g->counts_room, sizeof(*g->counts));
+            if (!g->counts)
+                return -ENOMEM;
+        }
         if (spec->arg)
             all[n++] = spec->arg;
         if (spec->filter)

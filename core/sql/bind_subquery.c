@@ -332,7 +332,8 @@ static int make(struct query *q, struct scope *s, const struct node *n, const st
                              .n_probes = n_probes,
                              .type = type};
     memcpy(e->args, o->args, o->n * sizeof(struct expr *));
-    memcpy(e->args + o->n, probes, n_probes * sizeof(struct expr *));
+    if (n_probes)
+        memcpy(e->args + o->n, probes, n_probes * sizeof(struct expr *));
     e->negated = n->negated;
     e->set = sub;
     *ret = e;

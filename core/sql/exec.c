@@ -17,6 +17,7 @@
 struct condition {
     struct program *program;
     const struct vec *v;
+    bool pushed; /* to the scan: nothing to do where v is inside */
     int compare; /* 0: by program; else '<', 'l' (<=), '>', 'g' (>=), '=', 'n' (<>) */
     int64_t integer;
     double number;
@@ -116,6 +117,8 @@ static int next_filter(struct op *op)
     uint32_t n = in->n_sel;
     for (uint32_t i = 0; i < f->n && n; i++) {
         uint16_t *to = f->sel[i % 2];
+        if (f->conditions[i].pushed && f->conditions[i].v->inside)
+            continue;
         int m = apply(&f->conditions[i], sel, n, to);
         if (m < 0)
             return m;
@@ -191,10 +194,15 @@ int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op 
     return 0;
 }
 
-int sql_filter_add(struct op **op, struct expr *condition)
+int sql_filter_add(struct op **op, struct expr *condition, bool pushed)
 {
-    if ((*op)->next != next_filter)
-        return sql_filter(*op, &condition, 1, op);
+    if ((*op)->next != next_filter) {
+        int rc = sql_filter(*op, &condition, 1, op);
+        struct filter *made = rc == 0 ? (*op)->state : NULL;
+        if (made)
+            made->conditions[0].pushed = pushed && made->conditions[0].compare;
+        return rc;
+    }
     struct op *filter = *op;
     struct filter *f = filter->state;
     struct query *q = filter->q;
@@ -207,6 +215,7 @@ int sql_filter_add(struct op **op, struct expr *condition)
         f->room *= 2;
     }
     int rc = add_condition(filter, condition, &f->conditions[f->n]);
+    f->conditions[f->n].pushed = pushed && f->conditions[f->n].compare;
     f->n += rc == 0;
     return rc;
 }

@@ -36,8 +36,8 @@ struct sql_writer {
     /* TABLE: cells held back, each followed by a zero byte. */
     struct buf held;
     uint32_t held_rows;
-    bool header_done; /* and no column has become wider since */
-    bool fixed;       /* TABLE: rows of this answer were written, its widths stay */
+    bool header_done;  /* and no column has become wider since */
+    bool fixed;        /* TABLE: rows of this answer were written, its widths stay */
     bool begun, again; /* again: a later answer of the same stream */
 };
 

@@ -15,7 +15,7 @@
 
 #include "core/base/err.h"
 
-#define DIRECT_BITS 20  /* 4 MiB, of which only touched lines cost: ids of a job stay below 2^10 */
+#define DIRECT_BITS 20  /* 4 MiB at most */
 #define DIRECT_AFTER 32 /* keys known before it is worth its memory... */
 
 /* Texts without an id of the store. */
@@ -263,34 +263,58 @@ static uint32_t look_up(struct keys *k, uint32_t r, uint64_t hash, bool add)
     return k->n - 1;
 }
 
+/* ---- small words: a table indexed by value, as wide as the words seen so far need ---- */
+
+#define BEYOND (UINT64_C(1) << 62)
+
+/* Make it afresh, wide enough for every key there is, if that is not too much. */
+static void make_direct(struct keys *k)
+{
+    uint32_t columns = k->n_words - 1, sum = 0;
+    uint64_t all[3] = {0, 0, 0};
+    k->direct = NULL;
+    for (uint32_t id = 0; id < k->n; id++)
+        for (uint32_t c = 0; c < columns; c++)
+            all[c] |= k->words[(size_t)id * k->n_words + c];
+    for (uint32_t c = 0; c < columns; c++) {
+        k->direct_bits[c] = all[c] ? 64 - (uint32_t)__builtin_clzll(all[c]) : 1;
+        sum += k->direct_bits[c];
+    }
+    k->no_direct = sum > DIRECT_BITS;
+    if (!k->no_direct)
+        k->direct = arena_zalloc(&k->q->mem, (size_t)1 << sum, sizeof(*k->direct));
+    for (uint32_t id = 0; id < k->n && k->direct; id++) {
+        const uint64_t *w = &k->words[(size_t)id * k->n_words];
+        uint64_t at = 0;
+        for (uint32_t c = 0; c < columns; c++)
+            at = at << k->direct_bits[c] | w[c];
+        if (!w[columns])
+            k->direct[at] = id + 1;
+    }
+}
+
 /* Index into the direct table, or beyond it. */
 static void direct_index(const struct keys *k, uint32_t n, uint64_t *out)
 {
-    uint32_t columns = k->n_words - 1, bits = k->direct_bits;
-    const uint64_t *nulls = k->columns[columns], *a = k->columns[0];
-    if (columns == 2) {
-        const uint64_t *b = k->columns[1];
-        for (uint32_t r = 0; r < n; r++)
-            out[r] = (a[r] << bits | b[r]) |
-                     (uint64_t)((a[r] >> bits | b[r] >> bits | nulls[r]) != 0) << 62;
-        return;
-    }
+    uint32_t columns = k->n_words - 1;
+    const uint64_t *nulls = k->columns[columns];
     for (uint32_t r = 0; r < n; r++)
-        out[r] = a[r] | (uint64_t)((a[r] >> bits | nulls[r]) != 0) << 62;
-    for (uint32_t c = 1; c < columns; c++) {
-        const uint64_t *b = k->columns[c];
+        out[r] = nulls[r] ? BEYOND : 0;
+    for (uint32_t c = 0; c < columns; c++) {
+        const uint64_t *w = k->columns[c];
+        uint32_t bits = k->direct_bits[c];
         for (uint32_t r = 0; r < n; r++)
-            out[r] = (out[r] << bits | b[r]) | (uint64_t)((out[r] >> 62 | b[r] >> bits) != 0) << 62;
+            out[r] = w[r] >> bits || out[r] == BEYOND ? BEYOND : out[r] << bits | w[r];
     }
 }
 
 static int add_direct(struct keys *k, uint32_t n, uint32_t *numbers)
 {
-    const uint64_t beyond = UINT64_C(1) << (k->direct_bits * (k->n_words - 1));
+    bool outgrown = false;
     direct_index(k, n, k->hashes);
     for (uint32_t r = 0; r < n; r++) {
         uint64_t at = k->hashes[r];
-        if (at < beyond && k->direct[at]) {
+        if (at != BEYOND && k->direct[at]) {
             numbers[r] = k->direct[at] - 1;
             continue;
         }
@@ -300,10 +324,53 @@ static int add_direct(struct keys *k, uint32_t n, uint32_t *numbers)
         numbers[r] = look_up(k, r, h, true);
         if (numbers[r] == UINT32_MAX)
             return -ENOMEM;
-        if (at < beyond)
+        if (at != BEYOND)
             k->direct[at] = numbers[r] + 1;
+        outgrown |= at == BEYOND && !k->columns[k->n_words - 1][r];
     }
+    if (outgrown)
+        make_direct(k);
     return 0;
+}
+
+/* One or two columns without NULLs, every row of which is known: no word is copied. */
+static bool add_known(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
+                      uint32_t *numbers)
+{
+    uint32_t columns = k->n_words - 1;
+    const uint64_t *words[2] = {NULL, NULL};
+    if (columns < 1 || columns > 2)
+        return false;
+    for (uint32_t c = 0; c < columns; c++) {
+        if (v[c]->has_null || v[c]->type == SQL_NULL || (sql_is_textual(v[c]->type) && !k->dict[c]))
+            return false;
+        words[c] = k->dict[c] ? v[c]->ids : (const uint64_t *)(const void *)v[c]->i;
+    }
+    const uint32_t *direct = k->direct;
+    const uint64_t *a = words[0], *b = words[columns - 1];
+    uint32_t a_bits = k->direct_bits[0], b_bits = columns == 2 ? k->direct_bits[1] : 0, all = 0;
+    uint64_t a_all = 0, b_all = 0;
+    for (uint32_t r = 0; r < n && sel; r++) {
+        a_all |= a[sel[r]];
+        b_all |= b[sel[r]];
+    }
+    for (uint32_t r = 0; r < n && !sel; r++) {
+        a_all |= a[r];
+        b_all |= b[r];
+    }
+    if (a_all >> a_bits || (columns == 2 && b_all >> b_bits))
+        return false;
+    if (sel)
+        for (uint32_t r = 0; r < n; r++)
+            all |= numbers[r] =
+                direct[columns == 2 ? a[sel[r]] << b_bits | b[sel[r]] : a[sel[r]]] - 1;
+    else if (columns == 2)
+        for (uint32_t r = 0; r < n; r++)
+            all |= numbers[r] = direct[a[r] << b_bits | b[r]] - 1;
+    else
+        for (uint32_t r = 0; r < n; r++)
+            all |= numbers[r] = direct[a[r]] - 1;
+    return !(all >> 31); /* 0 in the table is "not known": -1 */
 }
 
 static int to_words(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n, bool add)
@@ -320,17 +387,19 @@ static int to_words(struct keys *k, struct vec **v, const uint16_t *sel, uint32_
 static void consider_direct(struct keys *k)
 {
     uint32_t columns = k->n_words - 1;
-    bool fits = columns >= 1 && columns <= 3 && k->n >= DIRECT_AFTER;
+    bool fits = columns >= 1 && columns <= 3 && k->n >= DIRECT_AFTER && !k->no_direct;
     for (uint32_t c = 0; c < columns && fits; c++)
         fits = k->types[c] != SQL_DOUBLE;
-    if (!fits || k->direct || k->q->mem.limit_bytes / 8 < (sizeof(uint32_t) << DIRECT_BITS))
-        return;
-    k->direct_bits = DIRECT_BITS / columns;
-    k->direct = arena_zalloc(&k->q->mem, (size_t)1 << DIRECT_BITS, sizeof(*k->direct));
+    if (fits && k->q->mem.limit_bytes / 8 >= (sizeof(uint32_t) << DIRECT_BITS))
+        make_direct(k);
+    else
+        k->no_direct = k->n >= DIRECT_AFTER;
 }
 
 int sql_keys_add(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n, uint32_t *numbers)
 {
+    if (k->direct && add_known(k, v, sel, n, numbers))
+        return 0;
     int rc = to_words(k, v, sel, n, true);
     if (rc < 0)
         return rc;
@@ -342,7 +411,8 @@ int sql_keys_add(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n
         if (numbers[r] == UINT32_MAX)
             return -ENOMEM;
     }
-    consider_direct(k);
+    if (!k->no_direct)
+        consider_direct(k);
     return 0;
 }
 

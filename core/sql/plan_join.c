@@ -64,15 +64,18 @@ const char *sql_mirrored(const char *compare)
 
 /* ---- conditions, as far down as they may go ---- */
 
-static void push_bound(struct op *op, const struct expr *e)
+static bool push_bound(struct op *op, const struct expr *e)
 {
+    bool pushed = false;
     if (e->kind != EXPR_CALL || e->n_args != 2 || !strchr("<>=", e->func->name[0]))
-        return;
+        return false;
     for (int side = 0; side < 2; side++)
         if (e->args[side]->kind == EXPR_COLUMN && e->args[1 - side]->kind == EXPR_CONST &&
             e->args[1 - side]->value.type != SQL_NULL)
-            sql_push_bound(op, e->args[side]->column,
-                           side ? sql_mirrored(e->func->name) : e->func->name, e->args[1 - side]);
+            pushed = sql_push_bound(op, e->args[side]->column,
+                                    side ? sql_mirrored(e->func->name) : e->func->name,
+                                    e->args[1 - side]);
+    return pushed;
 }
 
 /* 5 < x is x > 5: the filter's fast way wants the column first. */
@@ -123,8 +126,7 @@ static int require(struct query *q, struct op **op, struct expr *e)
     struct op *join = *op;
     if (!sql_is_join(join, &type, &n_left)) {
         turn(q, &e);
-        push_bound(join, e);
-        return sql_filter_add(op, e);
+        return sql_filter_add(op, e, push_bound(join, e));
     }
     uint32_t n_all = n_left + join->right->n_cols;
     bool some = sql_expr_has_column(e);
@@ -136,7 +138,7 @@ static int require(struct query *q, struct op **op, struct expr *e)
     }
     if (type == JOIN_INNER || type == JOIN_CROSS)
         return sql_join_add(join, e);
-    return sql_filter_add(op, e);
+    return sql_filter_add(op, e, /* pushed= */ false);
 }
 
 static int require_all(struct query *q, struct op **op, struct expr *e)

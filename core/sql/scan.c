@@ -23,7 +23,8 @@ struct scan {
     struct store_batch batch;
     struct store_bound bounds[BOUNDS_MAX];
     uint32_t n_bounds;
-    struct rowset *rows; /* computed, or made by the engine */
+    uint32_t *wants, *compares; /* by column: how often it was asked for, how often in bounds */
+    struct rowset *rows;        /* computed, or made by the engine */
     enum sql_type *types;
     uint32_t next_row;
     int64_t utc_offset;
@@ -64,8 +65,11 @@ static int open_stored(struct op *op)
     struct store_scan_options o = {
         .from_row = op->q->o->from_row, .bounds = s->bounds, .n_bounds = s->n_bounds};
     for (uint32_t c = 0; c < op->n_cols; c++)
-        if (op->want[c])
+        if (op->want[c]) {
             o.columns[c / 64] |= UINT64_C(1) << (c % 64);
+            if (s->wants[c] == s->compares[c])
+                o.for_bounds[c / 64] |= UINT64_C(1) << (c % 64);
+        }
     int rc = store_scan_new(op->q->s->store, s->table, &o, &s->stored);
     return rc < 0 ? rc : sql_defer(op->q, close_stored, s);
 }
@@ -116,6 +120,9 @@ static int next_stored(struct op *op)
             tail_texts(s, v);
             continue;
         }
+        v->inside = s->batch.inside[c / 64] >> (c % 64) & 1;
+        if (!s->batch.cells[c])
+            continue; /* nobody looks at it where it is inside */
         if (sql_is_textual(v->type))
             v->ids = &s->batch.cells[c]->u;
         else
@@ -237,6 +244,12 @@ static int next_rows(struct op *op)
 
 /* ---- making them ---- */
 
+static void count_want(struct op *op, uint32_t column)
+{
+    struct scan *s = op->state;
+    s->wants[column]++;
+}
+
 static struct op *new_scan(struct query *q, op_next next, uint32_t n_cols)
 {
     struct op *op = sql_op(q, next, "scan", n_cols);
@@ -245,6 +258,11 @@ static struct op *new_scan(struct query *q, op_next next, uint32_t n_cols)
         return NULL;
     op->state = s;
     op->want = sql_get(q, n_cols, sizeof(*op->want));
+    op->on_want = count_want;
+    s->wants = sql_get(q, n_cols, sizeof(*s->wants));
+    s->compares = sql_get(q, n_cols, sizeof(*s->compares));
+    if (!s->wants || !s->compares)
+        return NULL;
     s->types = sql_get(q, n_cols, sizeof(*s->types));
     return op->want && s->types ? op : NULL;
 }
@@ -332,16 +350,18 @@ uint64_t sql_scan_end(const struct op *op)
     return op->next == next_stored && s->stored ? store_scan_end(s->stored) : 0;
 }
 
-void sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value)
+bool sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value)
 {
+    bool direct = true;               /* the filter stands on the scan itself */
     while (op->next != next_stored) { /* through renamings of views and subqueries */
         const struct expr *e = sql_project_expr(op, column);
         if (e) {
             if (e->kind != EXPR_COLUMN)
-                return;
+                return false;
             column = e->column;
+            direct = false;
         } else if (strcmp(op->name, "filter") != 0) {
-            return;
+            return false;
         }
         op = op->child;
     }
@@ -349,11 +369,11 @@ void sql_push_bound(struct op *op, uint32_t column, const char *compare, const s
     enum sql_type type = op->cols[column].type;
     if (s->n_bounds == BOUNDS_MAX || value->value.type != type || sql_is_textual(type) ||
         type == SQL_BOOL || strcmp(compare, "<>") == 0)
-        return;
+        return false;
     struct store_bound b = {.column = column};
     bool real = type == SQL_DOUBLE;
     if (real && value->value.number != value->value.number)
-        return;
+        return false;
     b.lo.u = b.hi.u = real ? PROBING_NULL_F64 : (uint64_t)PROBING_NULL_I64;
     union probing_cell v = {.i = value->value.integer};
     if (real)
@@ -363,8 +383,12 @@ void sql_push_bound(struct op *op, uint32_t column, const char *compare, const s
     if (compare[0] == '<' || compare[0] == '=')
         b.hi = v;
     if (!real && strcmp(compare, ">") == 0 && v.i < INT64_MAX)
-        b.lo.i++;
+        b.lo.i++; /* to NULL, which is open, never: it is the least */
     if (!real && strcmp(compare, "<") == 0 && v.i > INT64_MIN + 1)
         b.hi.i--;
     s->bounds[s->n_bounds++] = b;
+    bool exact = !real && (strcmp(compare, ">") != 0 || v.i < INT64_MAX) &&
+                 (strcmp(compare, "<") != 0 || v.i > INT64_MIN + 1) && v.i != PROBING_NULL_I64;
+    s->compares[column] += direct && exact;
+    return direct && exact;
 }

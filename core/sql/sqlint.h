@@ -36,6 +36,7 @@ struct vec {
     enum sql_type type;
     bool has_null;
     bool stable;   /* TEXT: the bytes live as long as the query */
+    bool inside;   /* all rows meet the conditions that were pushed down to their scan */
     uint8_t *null; /* [SQL_ROWS], valid when has_null: 1 is NULL */
     union {
         int64_t *i;
@@ -285,9 +286,10 @@ struct keys {
     uint64_t *words; /* [room * n_words] */
     uint32_t *slots; /* key number + 1, 0: free */
     uint32_t mask;
-    uint32_t *direct; /* small keys by value, see hash.c; NULL: not in use */
-    uint32_t direct_bits;
-    struct key_text *texts; /* dictionary of texts that have no id of the store */
+    uint32_t *direct;        /* small keys by value, see hash.c; NULL: not in use */
+    uint32_t direct_bits[3]; /* of each column */
+    bool no_direct;          /* the words are too wide */
+    struct key_text *texts;  /* dictionary of texts that have no id of the store */
     uint64_t *columns[SQL_CALL_ARGS + 1];
     enum sql_type types[SQL_CALL_ARGS];
     bool dict[SQL_CALL_ARGS];
@@ -415,14 +417,15 @@ int sql_scan_schema(struct query *q, const char *name, const char *alias, struct
 int sql_scan_none(struct query *q, struct op **ret); /* one row without columns */
 int sql_scan_rowset(struct query *q, struct rowset *rows, struct col *cols, struct op **ret);
 /* Tell the scan below that only rows with column `compare` value count. */
-void sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value);
+/* true: where the scan's vector says `inside`, the comparison holds for every row. */
+bool sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value);
 bool sql_is_scan(const struct op *op, const struct table **ret_table);
 /* Of a stored table's scan that ran: the number of the row after its last, 0: it did not run. */
 uint64_t sql_scan_end(const struct op *op);
 
 int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op **ret);
-/* One condition more; *op becomes a filter if it is none. */
-int sql_filter_add(struct op **op, struct expr *condition);
+/* One condition more; *op becomes a filter if it is none.  pushed: as sql_push_bound() says. */
+int sql_filter_add(struct op **op, struct expr *condition, bool pushed);
 int sql_project(struct op *child, struct expr **exprs, struct col *cols, uint32_t n,
                 struct op **ret);
 int sql_limit(struct op *child, uint64_t limit, uint64_t offset, struct op **ret);

@@ -20,7 +20,8 @@ struct store_scan {
     const struct table *table;
     struct store_bound *bounds;
     uint32_t n_bounds;
-    uint64_t wanted[2];
+    uint64_t wanted[2], for_bounds[2];
+    uint64_t inside[2];         /* of the segment, see struct store_batch */
     uint64_t next_row, end_row; /* to hand out; where this scan ends */
     uint64_t pruned, segments;
     const struct memory_segment *memory;
@@ -60,6 +61,7 @@ int store_scan_new(struct store *s, const struct table *t, const struct store_sc
     scan->store = s;
     scan->table = t;
     memcpy(scan->wanted, o->columns, sizeof(scan->wanted));
+    memcpy(scan->for_bounds, o->for_bounds, sizeof(scan->for_bounds));
     scan->next_row = o->from_row;
     buf_init(&scan->copy, SEGMENT_MAX);
     scan->n_bounds = o->n_bounds;
@@ -134,6 +136,45 @@ static bool is_pruned(const struct store_scan *scan, const struct segment *s)
     return false;
 }
 
+/* Do all rows of the segment lie in the bound? */
+static bool holds(const struct segment_column *c, const struct store_bound *bound)
+{
+    union probing_cell lo = bound->lo, hi = bound->hi;
+    if (!c->has_bounds || c->nulls)
+        return false;
+    if (c->type == PROBING_F64) /* NaN lies outside of min and max */
+        return false;
+    if (c->type == PROBING_STR || c->type == PROBING_BLOB)
+        return (lo.u == PROBING_NULL_ID || c->min.u >= lo.u) &&
+               (hi.u == PROBING_NULL_ID || c->max.u <= hi.u);
+    return (lo.i == PROBING_NULL_I64 || c->min.i >= lo.i) &&
+           (hi.i == PROBING_NULL_I64 || c->max.i <= hi.i);
+}
+
+static void find_inside(struct store_scan *scan)
+{
+    struct segment_column c;
+    uint64_t outside[2] = {0, 0};
+    memset(scan->inside, 0, sizeof(scan->inside));
+    for (uint32_t i = 0; i < scan->n_bounds; i++) {
+        uint32_t column = scan->bounds[i].column;
+        bool in = column < scan->segment.n_columns &&
+                  segment_column(&scan->segment, column, &c) == 0 && !c.is_tail &&
+                  holds(&c, &scan->bounds[i]);
+        (in ? scan->inside : outside)[column / 64] |= UINT64_C(1) << (column % 64);
+    }
+    scan->inside[0] &= ~outside[0];
+    scan->inside[1] &= ~outside[1];
+}
+
+/* Is the column unpacked, of this segment? */
+static bool is_unpacked(const struct store_scan *scan, uint32_t column)
+{
+    uint64_t bit = UINT64_C(1) << (column % 64);
+    return is_wanted(scan, column) &&
+           !(scan->for_bounds[column / 64] & scan->inside[column / 64] & bit);
+}
+
 /* Get ready to read a segment that lies at `data` for the moment. */
 static int begin_segment(struct store_scan *scan, const void *data, size_t size)
 {
@@ -156,8 +197,9 @@ static int begin_segment(struct store_scan *scan, const void *data, size_t size)
     memcpy(scan->copy.data, data, first.offset < size ? first.offset : size);
     scan->segment = s;
     scan->segment.data = (const uint8_t *)scan->copy.data;
+    find_inside(scan);
     for (uint32_t i = 0; i < s.n_columns && rc == 0; i++) {
-        if (!is_wanted(scan, i))
+        if (!is_unpacked(scan, i))
             continue;
         rc = segment_column(&s, i, &c);
         if (rc == 0)
@@ -174,7 +216,7 @@ static int open_columns(struct store_scan *scan)
     const struct table *t = scan->table;
     int rc = 0;
     for (uint32_t i = 0; i < plain_columns(t) && rc == 0; i++) {
-        if (is_wanted(scan, i))
+        if (is_unpacked(scan, i))
             rc = segment_cursor_init(&scan->segment, i, /* payload= */ NULL, &scan->cursors[i]);
     }
     if (rc == 0 && t->has_tail && is_wanted(scan, t->n_columns - 1))
@@ -315,7 +357,7 @@ static int unpack_rows(struct store_scan *scan, uint32_t n, struct store_batch *
 {
     const struct table *t = scan->table;
     for (uint32_t i = 0; i < plain_columns(t); i++) {
-        if (!is_wanted(scan, i))
+        if (!is_unpacked(scan, i))
             continue;
         union probing_cell *cells = scan->cells + (size_t)i * BATCH;
         int rc = segment_cursor_next(&scan->cursors[i], n, cells, &ret->has_null[i]);
@@ -365,7 +407,9 @@ int store_scan_next(struct store_scan *scan, struct store_batch *ret)
         }
         uint32_t left = scan->segment.n_rows - scan->at;
         uint32_t n = left < BATCH ? left : BATCH;
-        *ret = (struct store_batch){.n_rows = n, .first_row = scan->segment_row + scan->at};
+        *ret = (struct store_batch){.n_rows = n,
+                                    .first_row = scan->segment_row + scan->at,
+                                    .inside = {scan->inside[0], scan->inside[1]}};
         int rc = unpack_rows(scan, n, ret);
         if (rc)
             return rc;

@@ -636,28 +636,98 @@ static uint32_t block_head(uint8_t how, uint32_t *ret_width)
     return twice ? 25 : how & HOW_DELTA ? 17 : 9;
 }
 
-static void unpack(const uint8_t *p, uint32_t w, int64_t base, int64_t *out)
+/* With a width known to the compiler: `n` numbers of each 8 bytes loaded, by constant shifts. */
+static EVERYWHERE void unpack_width(const uint8_t *p, const uint32_t w, const uint32_t n,
+                                    int64_t base, uint32_t shift, int64_t *out)
 {
-    if (w == 64) {
-        for (int i = 0; i < BLOCK; i++)
-            out[i] = (int64_t)(load_u64(p + 8 * i) + (uint64_t)base);
-        return;
+    const uint64_t mask = (UINT64_C(1) << w) - 1;
+    for (uint32_t k = 0; k < BLOCK; k += 8, p += w) {
+        for (uint32_t g = 0; g < 8; g += n) { /* 8 numbers are w bytes */
+            uint64_t bits = load_u64(p + (g * w >> 3)) >> (g * w & 7);
+            for (uint32_t i = 0; i < n; i++)
+                out[k + g + i] = (int64_t)(((bits >> (i * w) & mask) + (uint64_t)base) << shift);
+        }
     }
-    uint64_t mask = (UINT64_C(1) << w) - 1;
+}
+
+static EVERYWHERE void unpack_any(const uint8_t *p, uint32_t w, int64_t base, uint32_t shift,
+                                  int64_t *out)
+{
+    uint64_t mask = w == 64 ? ~UINT64_C(0) : (UINT64_C(1) << w) - 1;
     uint32_t bit = 0;
     for (int i = 0; i < BLOCK; i++, bit += w)
-        out[i] = (int64_t)((load_u64(p + (bit >> 3)) >> (bit & 7) & mask) + (uint64_t)base);
+        out[i] =
+            (int64_t)(((load_u64(p + (bit >> 3)) >> (bit & 7) & mask) + (uint64_t)base) << shift);
+}
+
+static EVERYWHERE void unpack_body(const uint8_t *p, uint32_t w, int64_t base, uint32_t shift,
+                                   int64_t *out)
+{
+#define WIDTH(n)                                                                          \
+    case n:                                                                               \
+        unpack_width(p, n, n <= 7 ? 8 : n <= 14 ? 4 : n <= 28 ? 2 : 1, base, shift, out); \
+        return
+    switch (w) {
+    case 0:
+        for (int i = 0; i < BLOCK; i++)
+            out[i] = (int64_t)((uint64_t)base << shift);
+        return;
+    case 8: /* whole bytes: the compiler widens them side by side */
+        for (int i = 0; i < BLOCK; i++)
+            out[i] = (int64_t)((p[i] + (uint64_t)base) << shift);
+        return;
+        WIDTH(1);
+        WIDTH(2);
+        WIDTH(3);
+        WIDTH(4);
+        WIDTH(5);
+        WIDTH(6);
+        WIDTH(7);
+        WIDTH(9);
+        WIDTH(10);
+        WIDTH(11);
+        WIDTH(12);
+        WIDTH(13);
+        WIDTH(14);
+        WIDTH(15);
+        WIDTH(16);
+        WIDTH(17);
+        WIDTH(18);
+        WIDTH(19);
+        WIDTH(20);
+        WIDTH(21);
+        WIDTH(22);
+        WIDTH(23);
+        WIDTH(24);
+    default:
+        unpack_any(p, w, base, shift, out);
+    }
+#undef WIDTH
+}
+
+WIDE static void unpack_wide(const uint8_t *p, uint32_t w, int64_t base, uint32_t shift,
+                             int64_t *out)
+{
+    unpack_body(p, w, base, shift, out);
+}
+
+static void unpack_plain(const uint8_t *p, uint32_t w, int64_t base, uint32_t shift, int64_t *out)
+{
+    unpack_body(p, w, base, shift, out);
 }
 
 /* Decode the block at p; NULL when it does not fit before `end` (8 bytes past end can be read). */
-static const uint8_t *decode_block(const uint8_t *p, const uint8_t *end, int64_t *out)
+static const uint8_t *decode_block(const uint8_t *p, const uint8_t *end, uint32_t shift,
+                                   int64_t *out)
 {
     uint32_t w;
     uint32_t head = p < end ? block_head(*p, &w) : 0;
     if (!head || (size_t)(end - p) < head + 16 * (size_t)w)
         return NULL;
     uint8_t how = *p;
-    unpack(p + head, w, (int64_t)load_u64(p + 1), out);
+    bool plain = !(how & HOW_DELTA);
+    (is_wide() ? unpack_wide : unpack_plain)(p + head, w, (int64_t)load_u64(p + 1),
+                                             plain ? shift : 0, out);
     if (how & HOW_DELTA) {
         uint64_t x = load_u64(p + 9);
         out[0] = (int64_t)x;
@@ -672,6 +742,8 @@ static const uint8_t *decode_block(const uint8_t *p, const uint8_t *end, int64_t
                 out[i] = (int64_t)(x += (uint64_t)out[i]);
         }
     }
+    for (int i = 0; i < BLOCK && shift && !plain; i++)
+        out[i] = (int64_t)((uint64_t)out[i] << shift);
     return p + head + 16 * w;
 }
 
@@ -783,8 +855,9 @@ int segment_cursor_next(struct segment_cursor *c, uint32_t n, union probing_cell
         for (uint32_t i = 0; i < n; i++)
             out[i] = all;
     } else {
+        uint32_t shift = c->column.encoding == ENCODING_BLOCKS ? c->column.shift : 0;
         for (uint32_t b = 0; b < blocks_of(n); b++) {
-            c->p = decode_block(c->p, c->end, (int64_t *)out + (size_t)b * BLOCK);
+            c->p = decode_block(c->p, c->end, shift, (int64_t *)out + (size_t)b * BLOCK);
             if (!c->p) {
                 c->p = c->end; /* a second call fails the same way */
                 return err_set(-EBADMSG, "a column of a segment is cut short");
@@ -792,9 +865,6 @@ int segment_cursor_next(struct segment_cursor *c, uint32_t n, union probing_cell
         }
         if (c->column.encoding != ENCODING_BLOCKS)
             to_doubles(&c->column, out, n);
-        else if (c->column.shift)
-            for (uint32_t i = 0; i < n; i++)
-                out[i].u <<= c->column.shift;
     }
     *ret_nulls = put_back(c, n, out);
     c->at += n;
@@ -819,7 +889,7 @@ int segment_tails(const struct segment *s, uint32_t column, uint32_t *offsets,
     p += 4;
     for (uint32_t i = 0; i < s->n_rows; i++) {
         if (i % BLOCK == 0) {
-            p = decode_block(p, blocks_end, lengths);
+            p = decode_block(p, blocks_end, /* shift= */ 0, lengths);
             if (!p)
                 return err_set(-EBADMSG, "the tail column of a segment is cut short");
         }

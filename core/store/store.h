@@ -85,6 +85,7 @@ struct store_batch {
     const uint8_t *tails;                 /* bytes of all tails, one after another */
     const uint32_t *tail_offsets;         /* n_rows + 1 of them; a tail of 0 bytes is NULL */
     uint32_t has_null[TABLE_COLUMNS_MAX]; /* 0: no NULL in this column of this batch */
+    uint64_t inside[2]; /* bit set: columns whose rows all lie in the bounds given, none NULL */
     /* Zone map of the segment, for engines that use it: min and max per column, if known. */
     union probing_cell min[TABLE_COLUMNS_MAX], max[TABLE_COLUMNS_MAX];
 };
@@ -97,6 +98,8 @@ struct store_scan_options {
     uint64_t from_row;   /* only rows numbered >= this: for continuous queries; 0: all */
     const struct store_bound *bounds;
     uint32_t n_bounds;
+    uint64_t for_bounds[2]; /* bit set: wanted only to look at the bounds, so not unpacked (cells:
+                               NULL) where the batch says `inside` */
 };
 
 /* A scan sees, once each and in order of row number, all rows appended before the call (live: it
