@@ -28,10 +28,11 @@ struct watched {
     bool refused;            /* no timer could be made */
     /* reader.c's */
     uint64_t name_id, named_ns;    /* what it is called, and since when we know */
-    uint64_t seen_cpu_ns, seen_ns; /* as of the last look from outside */
-    int64_t still_stack;           /* stack that it waits in; 0: it did not wait then */
-    uint64_t still_ns;             /* waited there and not yet told */
-    int32_t still_gil;
+    uint64_t seen_cpu_ns, seen_ns; /* as of the last look from outside; 0: none */
+    int64_t last_stack;            /* of its last sample; 0: none */
+    int64_t still_stack;           /* where it waits; 0: it does not, or is not known */
+    int64_t still_gil;
+    uint64_t still_ns; /* waited there and not yet told */
 };
 
 struct clocks;

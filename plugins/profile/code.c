@@ -228,8 +228,9 @@ static void find_table(struct text *t)
     t->table = at + sizeof(head);
 }
 
-/* Address of the entry for the last function that begins at or before ip; 0: none. */
-static uint64_t find_fde(const struct text *t, uint64_t ip)
+/* Address of the entry for the last function that begins at or before ip, and where that is; 0:
+ * none. */
+static uint64_t find_fde(const struct text *t, uint64_t ip, uint64_t *ret_begin)
 {
     uint32_t low = 0, high = t->n_entries;
     int32_t pair[2] = {0, 0};
@@ -245,6 +246,7 @@ static uint64_t find_fde(const struct text *t, uint64_t ip)
     }
     if (low == 0 || !code_read(t->table + (low - 1) * UINT64_C(8), pair, sizeof(pair)))
         return 0;
+    *ret_begin = t->eh_frame_hdr + (uint64_t)(int64_t)pair[0];
     return t->eh_frame_hdr + (uint64_t)(int64_t)pair[1];
 }
 
@@ -262,7 +264,7 @@ static struct cfi_rule find_rule(struct code *c, uint64_t ip)
     struct text *t = text_at(c, ip);
     if (t && !t->looked)
         find_table(t);
-    uint64_t fde = t && t->table ? find_fde(t, ip) : 0;
+    uint64_t begin, fde = t && t->table ? find_fde(t, ip, &begin) : 0;
     uint32_t fde_size = fde ? read_entry(fde, c->fde) : 0;
     uint64_t cie = fde_size ? cfi_cie_address(c->fde, fde) : 0;
     uint32_t cie_size = cie ? read_entry(cie, c->cie) : 0;
@@ -316,6 +318,15 @@ struct cfi_rule code_rule(struct code *c, uint64_t ip)
     *slot = (struct cached){ip, rule};
     c->n_rules++;
     return rule;
+}
+
+uint64_t code_function(struct code *c, uint64_t ip)
+{
+    uint64_t begin;
+    struct text *t = text_at(c, ip);
+    if (t && !t->looked)
+        find_table(t);
+    return t && t->table && find_fde(t, ip, &begin) ? begin : 0;
 }
 
 bool code_has_no_table(struct code *c, uint64_t ip)

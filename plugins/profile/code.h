@@ -30,6 +30,9 @@ bool code_changed(struct code *c);
  * says. */
 struct cfi_rule code_rule(struct code *c, uint64_t ip);
 
+/* Where the function that holds `ip` begins, by the same tables; 0: not known. */
+uint64_t code_function(struct code *c, uint64_t ip);
+
 /* Code that no table covers, as just-in-time compilers make it. */
 bool code_has_no_table(struct code *c, uint64_t ip);
 

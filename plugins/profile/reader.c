@@ -22,6 +22,7 @@
 
 #include "box.h"
 #include "clocks.h"
+#include "outside.h"
 #include "stacks.h"
 #include "unwind.h"
 
@@ -30,6 +31,7 @@
 #define MODULES_NS UINT64_C(250000000) /* between looks for new modules */
 #define NAMES_NS (5 * NS_PER_S)        /* a thread's name is read again after this */
 #define STOP_NS (2 * NS_PER_S)
+#define TELL_NS NS_PER_S /* a wait is told after this, and when it ends */
 #define NATIVE_MAX 512
 #define FRAMES_MAX (NATIVE_MAX + BOX_PYTHON + 1)
 #define STACK_BYTES (256u << 10)
@@ -48,7 +50,8 @@ struct reader {
     uint32_t rate_now, mode_now;    /* the thread's */
     _Atomic bool stop, ended, signal_gone, forked;
     _Atomic uint64_t samples;
-    uint64_t scanned_ns, modules_ns;
+    uint64_t scanned_ns, modules_ns, tick_ns, chance;
+    struct box *desk; /* for looks from outside: a box that no handler sees */
     uint64_t ips[NATIVE_MAX];
     uint32_t frames[FRAMES_MAX];
 };
@@ -186,7 +189,7 @@ static void take(struct reader *r, struct box *x)
     };
     if (row.stack)
         stacks_add_sample(r->stacks, &row);
-    w->still_stack = 0; /* it has run since */
+    w->last_stack = row.stack;
     (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
 }
 
@@ -196,6 +199,117 @@ static void empty_boxes(struct reader *r)
         take(r, x);
         box_give_back(r->boxes, x);
     }
+}
+
+/* ---- waiting ---- */
+
+static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
+{
+    const struct sample_row row = {.ts = now,
+                                   .stack = w->still_stack,
+                                   .tid = w->tid,
+                                   .thread_name = name_of(r, w, w->tid, now),
+                                   .gil = w->still_gil,
+                                   .wall_ns = (int64_t)w->still_ns};
+    if (w->still_stack && w->still_ns) {
+        stacks_add_sample(r->stacks, &row);
+        (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
+    }
+    w->still_ns = 0;
+}
+
+/* Where it waits now; 0: it runs, or went on meanwhile. */
+static int64_t look_outside(struct reader *r, struct watched *w, uint64_t cpu, uint64_t now)
+{
+    struct box *x = r->desk;
+    x->look = (struct probing_python_look){.size = sizeof(x->look),
+                                           .max_frames = BOX_PYTHON,
+                                           .max_bytes = BOX_NAMES,
+                                           .gil = -1,
+                                           .frames = x->frames,
+                                           .bytes = x->names,
+                                           .scratch = x->scratch};
+    if (!outside_look(w->tid, &x->registers, x->stack, BOX_STACK, &x->stack_bytes))
+        return 0;
+    if (r->python)
+        (void)r->python->of(w->tid, &x->look);
+    if (clocks_cpu_ns(w->tid) != cpu)
+        return 0;
+    const struct stack_copy copy = {x->stack, x->registers.value[CFI_SP], x->stack_bytes};
+    w->still_gil = x->look.gil >= 0 ? x->look.gil : PROBING_NULL_I64;
+    return stack_of(r, &x->registers, &copy, &x->look, now);
+}
+
+/* A thread's time since the look before.  What it ran of it is in the samples of its timer; the
+ * rest it waited: where it waits now, or, when it cannot be seen waiting (for a processor), where
+ * it was seen last. */
+static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
+{
+    uint64_t cpu = clocks_cpu_ns(w->tid), passed = now - w->seen_ns;
+    uint64_t ran = cpu - w->seen_cpu_ns;
+    bool first = w->seen_ns == 0;
+    if (cpu == 0)
+        return; /* it has ended */
+    w->seen_cpu_ns = cpu;
+    w->seen_ns = now;
+    if (first)
+        return;
+    if (ran || !w->still_stack) {
+        tell_wait(r, w, now);
+        w->still_stack = look_outside(r, w, cpu, now);
+    }
+    if (ran >= passed)
+        return;
+    if (w->still_stack) {
+        w->still_ns += passed - ran;
+        if (w->still_ns > TELL_NS)
+            tell_wait(r, w, now);
+        return;
+    }
+    w->still_stack = w->last_stack;
+    w->still_ns = passed - ran;
+    tell_wait(r, w, now);
+    w->still_stack = 0;
+}
+
+/* Look at all threads, or only at the one that holds the GIL. */
+static void tick(struct reader *r, uint64_t now)
+{
+    int32_t holder = r->mode_now == MODE_GIL && r->python ? r->python->holder() : 0;
+    for (uint32_t i = 0; i < clocks_room(r->clocks); i++) {
+        struct watched *w = clocks_watched(r->clocks, i);
+        if (!w || w->ours)
+            continue;
+        if (r->mode_now == MODE_WALL || w->tid == holder) {
+            tick_thread(r, w, now);
+        } else if (w->seen_ns) {
+            tell_wait(r, w, now);
+            w->seen_ns = 0;
+            w->still_stack = 0;
+        }
+    }
+}
+
+/* All that was waited for goes into the tables. */
+static void tell_waits(struct reader *r)
+{
+    uint64_t now = r->host->now();
+    for (uint32_t i = 0; i < clocks_room(r->clocks); i++) {
+        struct watched *w = clocks_watched(r->clocks, i);
+        if (!w)
+            continue;
+        tell_wait(r, w, now);
+        w->seen_ns = 0;
+        w->still_stack = 0;
+    }
+}
+
+/* Ticks come by chance around the rate, as the timers' periods do. */
+static uint64_t next_tick(struct reader *r, uint64_t now)
+{
+    uint64_t period = NS_PER_S / r->rate_now;
+    r->chance = r->chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return now + period / 2 + (r->chance >> 33) % period;
 }
 
 /* ---- the thread's turns ---- */
@@ -217,8 +331,10 @@ static void apply_settings(struct reader *r)
     uint32_t mode = atomic_load_explicit(&r->mode, memory_order_relaxed);
     if (rate != r->rate_now)
         clocks_set_rate(r->clocks, rate);
-    if (mode != r->mode_now)
+    if (mode != r->mode_now) {
+        tell_waits(r);
         clocks_begin(r->clocks, r->python, mode == MODE_GIL);
+    }
     r->rate_now = rate;
     r->mode_now = mode;
 }
@@ -244,6 +360,21 @@ static void turn(struct reader *r)
     }
 }
 
+/* How long until something must be done, if no samples come. */
+static uint64_t rest(struct reader *r)
+{
+    uint64_t now = r->host->now();
+    if (r->mode_now == MODE_CPU)
+        return SCAN_NS;
+    if (now >= r->tick_ns) {
+        tick(r, now);
+        r->tick_ns = next_tick(r, now);
+        now = r->host->now();
+    }
+    uint64_t left = r->tick_ns > now ? r->tick_ns - now : 0;
+    return left < SCAN_NS ? left : SCAN_NS;
+}
+
 static void *run(void *arg)
 {
     struct reader *r = arg;
@@ -251,8 +382,9 @@ static void *run(void *arg)
     clocks_begin(r->clocks, r->python, r->mode_now == MODE_GIL);
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
         turn(r);
-        box_wait(r->boxes, SCAN_NS);
+        box_wait(r->boxes, rest(r));
     }
+    tell_waits(r);
     clocks_end(r->clocks);
     empty_boxes(r);
     atomic_store_explicit(&r->ended, true, memory_order_release);
@@ -265,8 +397,10 @@ static void drop(struct reader *r)
 {
     boxes_free(r->boxes);
     code_free(r->code);
+    free(r->desk);
     r->boxes = NULL;
     r->code = NULL;
+    r->desk = NULL;
 }
 
 static int start_thread(struct reader *r)
@@ -288,15 +422,18 @@ int reader_start(struct reader *r)
     const struct probing_host *h = r->host;
     r->symbols = h->extension(h, PROBING_STACK_1);
     r->python = h->extension(h, PROBING_PYTHON_FRAMES_1);
-    stacks_name_with(r->stacks, r->symbols, r->python);
     r->rate_now = 0;
     r->mode_now = atomic_load_explicit(&r->mode, memory_order_relaxed);
     atomic_store_explicit(&r->stop, false, memory_order_relaxed);
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
     atomic_store_explicit(&r->signal_gone, false, memory_order_relaxed);
-    int rc = boxes_new(r->python ? r->python->scratch_bytes : 0, &r->boxes);
+    uint32_t scratch = r->python ? r->python->scratch_bytes : 0;
+    int rc = boxes_new(scratch, &r->boxes);
+    if (rc == 0 && !(r->desk = aligned_alloc(16, (sizeof(*r->desk) + scratch + 15) & ~15u)))
+        rc = -ENOMEM;
     if (rc == 0)
         rc = code_open(&r->code);
+    stacks_name_with(r->stacks, r->symbols, r->python, r->code);
     if (rc == 0)
         rc = clocks_new(h, r->boxes, &r->clocks);
     if (rc == -EBUSY) {

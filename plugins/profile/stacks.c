@@ -38,6 +38,7 @@ struct stacks {
     const struct probing_host *host;
     const struct probing_stack_1 *symbols;
     const struct probing_python_frames_1 *python;
+    struct code *code;
     struct probing_table *samples, *stored;
     struct frame *frames;
     uint32_t n_frames, frames_room;
@@ -182,8 +183,9 @@ void stacks_forget_code(struct stacks *s)
 }
 
 void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
-                      const struct probing_python_frames_1 *python)
+                      const struct probing_python_frames_1 *python, struct code *code)
 {
+    s->code = code;
     s->symbols = symbols;
     s->python = python;
     map_clear(&s->by_address); /* what a function is to Python may be another answer now */
@@ -200,11 +202,16 @@ uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind)
     if (s->symbols)
         (void)s->symbols->symbol(address, &s->symbol);
     int kind = s->python ? s->python->kind(s->symbol.name, s->symbol.module) : 0;
-    char unknown[48];
-    (void)snprintf(unknown, sizeof(unknown), s->symbol.module[0] ? "[0x%llx]" : "[unknown]",
-                   (unsigned long long)s->symbol.module_offset);
-    struct frame f = {.func = intern(s, s->symbol.name[0] ? s->symbol.name : unknown),
-                      .module = intern(s, s->symbol.module)};
+    if (code_rule(s->code, address).cfa == CFA_PLT) /* has no symbols, and is not the one before */
+        (void)snprintf(s->symbol.name, sizeof(s->symbol.name), "[plt]");
+    if (!s->symbol.name[0]) { /* a function without a symbol is named by where it begins */
+        uint64_t begin = code_function(s->code, address);
+        uint64_t inside = begin && begin <= address ? address - begin : 0;
+        (void)snprintf(s->symbol.name, sizeof(s->symbol.name),
+                       s->symbol.module[0] ? "[0x%llx]" : "[unknown]",
+                       (unsigned long long)(s->symbol.module_offset - inside));
+    }
+    struct frame f = {.func = intern(s, s->symbol.name), .module = intern(s, s->symbol.module)};
     uint32_t number = frame_number(s, &f);
     if (number)
         map_put(&s->by_address, address | UINT64_C(1) << 63, (uint64_t)kind << 32 | number);

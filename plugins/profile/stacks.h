@@ -13,15 +13,17 @@
 #include <probing/ext/draft/stack.h>
 #include <probing/plugin.h>
 
+#include "code.h"
+
 struct stacks;
 
 /* Make the tables.                                                                  [control] */
 int stacks_new(const struct probing_host *host, struct stacks **ret);
 void stacks_free(struct stacks *s);
 
-/* What to name frames with; both may be NULL. */
+/* What to name frames with; the first two may be NULL. */
 void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
-                      const struct probing_python_frames_1 *python);
+                      const struct probing_python_frames_1 *python, struct code *code);
 /* Modules came or went: addresses mean something else now. */
 void stacks_forget_code(struct stacks *s);
 
