@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -133,6 +134,24 @@ static void remove_linked(const char *directory, const char *leaf)
     }
 }
 
+/* Does a core hold this directory that has no socket, because it starts or ends just now? */
+static bool in_use(const char *directory)
+{
+    const char *name = strrchr(directory, '/') + 1;
+    char mapped[4096] = "", path[4200];
+    uint64_t pid, started, now;
+
+    if (sscanf(name, "%" SCNu64 "-%" SCNu64, &pid, &started) != 2 ||
+        proc_start_time((pid_t)pid, &now) < 0 || now != started)
+        return false;
+    (void)snprintf(path, sizeof path, "%s/info", directory);
+    if (access(path, F_OK) == -1)
+        return true;                                              /* it is being made */
+    (void)target_directory_of((pid_t)pid, mapped, sizeof mapped); /* found, even without socket */
+    const char *slash = strrchr(mapped, '/');
+    return slash != NULL && strcmp(slash + 1, name) == 0;
+}
+
 static int sweep_one(void *arg, const char *directory)
 {
     struct sweep *s = arg;
@@ -143,10 +162,7 @@ static int sweep_one(void *arg, const char *directory)
         return 0;
     uint64_t age_ns =
         (uint64_t)(time(NULL) > st.st_mtime ? time(NULL) - st.st_mtime : 0) * UINT64_C(1000000000);
-    char maps_directory[4096]; /* ejected, but the core may still hold files open: leave them be */
-    if (age_ns < s->older_ns ||
-        (pid != 0 && target_directory_of(pid, maps_directory, sizeof maps_directory) == 0 &&
-         strcmp(strrchr(maps_directory, '/'), strrchr(directory, '/')) == 0)) {
+    if (age_ns < s->older_ns || in_use(directory)) {
         s->kept++;
         return 0;
     }
