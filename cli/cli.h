@@ -42,6 +42,9 @@ int target_directory_of(pid_t pid, char *ret, size_t size);
 
 struct probing_client;
 int target_connect(const struct target *t, struct probing_client **ret);
+/* Around a connect to a socket of the core: be the user who made it.  target.c says why. */
+uid_t target_become(const char *sock);
+void target_become_again(uid_t uid);
 /* Are the files to be read: of a dead, a stopped, or a process that was left? */
 bool target_is_files(const struct target *t);
 

@@ -244,6 +244,11 @@ static int enter_now(struct target *t, struct enter_options *o)
         return EXIT_DONE;
     }
     r = wait_ready(t, o->inject.timeout_ns);
+    if (r < 0 && result.filtered[0] != '\0') {
+        char why[ERR_TEXT_BYTES];
+        (void)snprintf(why, sizeof why, "%s", err_text());
+        return err_set(r, "%s; its seccomp filter refuses %s", why, result.filtered);
+    }
     if (r < 0)
         return r;
     printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n", result.version,

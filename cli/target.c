@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/inject/inject.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -111,6 +112,16 @@ int target_each_directory(int (*fn)(void *arg, const char *directory), void *arg
     return r;
 }
 
+/* A path that /proc/PID/maps shows, as the process itself sees it, which may live in a chroot. */
+static const char *inside_root(pid_t pid, const char *file)
+{
+    char path[64], root[4096];
+
+    (void)snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
+    ssize_t n = readlink(path, root, sizeof root - 1);
+    return n > 1 && strncmp(file, root, (size_t)n) == 0 && file[n] == '/' ? file + n : file;
+}
+
 int target_directory_of(pid_t pid, char *ret, size_t size)
 {
     static const char LEAF[] = "/data.mdb";
@@ -125,8 +136,7 @@ int target_directory_of(pid_t pid, char *ret, size_t size)
         buf_done(&maps);
         if (e == -ENOENT || e == -ESRCH)
             return err_set(-ESRCH, "no process %d", (int)pid);
-        return err_set(e, "may not look at process %d (%s); run as its user, or as root", (int)pid,
-                       strerror(-e));
+        return inject_no_permission(pid, e);
     }
     /* The store's data file is mapped as long as the core runs, wherever its directory is. */
     for (char *line = maps.data; line != NULL && r < 0;) {
@@ -137,7 +147,7 @@ int target_directory_of(pid_t pid, char *ret, size_t size)
         size_t n = file != NULL ? strlen(file) : 0;
         if (n > sizeof LEAF && strcmp(file + n - (sizeof LEAF - 1), LEAF) == 0) {
             file[n - (sizeof LEAF - 1)] = '\0';
-            (void)snprintf(ret, size, "/proc/%d/root%s", (int)pid, file);
+            (void)snprintf(ret, size, "/proc/%d/root%s", (int)pid, inside_root(pid, file));
             char sock[4200];
             (void)snprintf(sock, sizeof sock, "%s/sock", ret);
             r = access(sock, F_OK) == 0 ? 0 : -ENOENT;
@@ -183,6 +193,24 @@ static int keep_newest(void *arg, const char *directory)
 
 /* ---- resolving ---- */
 
+/* The core answers its own user and root; to a process in another user namespace our root is
+ * nobody, so root connects as the one who made the socket.  Gives who we were. */
+uid_t target_become(const char *sock)
+{
+    struct stat st;
+    uid_t uid = geteuid();
+
+    if (uid == 0 && stat(sock, &st) == 0 && st.st_uid != 0)
+        (void)!seteuid(st.st_uid);
+    return uid;
+}
+
+void target_become_again(uid_t uid)
+{
+    if (geteuid() != uid)
+        (void)!seteuid(uid);
+}
+
 static int connect_unix(const char *directory, struct probing_client **ret)
 {
     char path[64];
@@ -192,7 +220,9 @@ static int connect_unix(const char *directory, struct probing_client **ret)
     if (dirfd == -1)
         return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d/sock", dirfd);
+    uid_t uid = target_become(path);
     int r = client_connect_unix(path, /* timeout_ns= */ 0, ret);
+    target_become_again(uid);
     (void)close(dirfd);
     return r;
 }
@@ -226,6 +256,12 @@ static char process_state(pid_t pid)
     return state;
 }
 
+/* A zombie whose other threads run on has lost its first one only. */
+static bool is_zombie(pid_t pid)
+{
+    return process_state(pid) == 'Z' && !inject_runs_on(pid);
+}
+
 static int resolve_pid(pid_t pid, struct target *ret)
 {
     char path[64];
@@ -233,7 +269,7 @@ static int resolve_pid(pid_t pid, struct target *ret)
 
     ret->pid = pid;
     (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
-    if (access(path, F_OK) == 0 && process_state(pid) != 'Z') {
+    if (access(path, F_OK) == 0 && !is_zombie(pid)) {
         int r = target_directory_of(pid, ret->directory, sizeof ret->directory);
         if (r == 0) {
             char state = process_state(pid);

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -78,7 +79,7 @@ static int check_class(struct target *t)
     (void)snprintf(path, sizeof path, "/proc/%d/exe", t->pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd == -1)
-        return errno == EACCES || errno == EPERM ? check_permission(t, -errno) : 0;
+        return errno == EACCES || errno == EPERM ? inject_no_permission(t->pid, -errno) : 0;
     ssize_t n = read(fd, head, sizeof head);
     (void)close(fd);
     if (n == sizeof head && head[EI_CLASS] == ELFCLASS32)
@@ -108,16 +109,29 @@ static pid_t tracer_of(const struct target *t, char comm[32])
     }
 }
 
+bool inject_runs_on(pid_t pid)
+{
+    char path[40];
+    struct stat st; /* of that directory two links are its own */
+    (void)snprintf(path, sizeof path, "/proc/%d/task", pid);
+    return stat(path, &st) == 0 && st.st_nlink > 3;
+}
+
 int check_target(struct target *t)
 {
     char value[64], comm[32];
     if (t->pid <= 0 || !target_status(t->pid, 0, "State", value, sizeof value))
         return err_set(-ESRCH, "there is no process %d (seen from this pid namespace)", t->pid);
     comm_of(t->pid, comm);
+    if (value[0] == 'Z' && inject_runs_on(t->pid))
+        return err_set(-ESRCH,
+                       "the first thread of process %d (%s) has ended while others run on, and "
+                       "with it went what /proc shows of its memory; let main() wait for them "
+                       "(pthread_join), not end by pthread_exit",
+                       t->pid, comm);
     if (value[0] == 'Z' || value[0] == 'X')
-        return err_set(
-            -ESRCH, "process %d (%s) has ended or its first thread has (zombie); nothing to enter",
-            t->pid, comm);
+        return err_set(-ESRCH, "process %d (%s) has ended (zombie); nothing to enter", t->pid,
+                       comm);
     if (is_kernel_thread(t->pid))
         return err_set(-EINVAL, "%d (%s) is a kernel thread; give the pid of a program", t->pid,
                        comm);
@@ -138,11 +152,11 @@ static bool can_ptrace_all(void)
            (strtoull(value, NULL, 16) >> CAP_SYS_PTRACE_BIT & 1);
 }
 
-int check_permission(struct target *t, int code)
+int inject_no_permission(pid_t pid, int code)
 {
     char value[64], scope[16];
     uid_t uid = 0;
-    if (target_status(t->pid, 0, "Uid", value, sizeof value))
+    if (target_status(pid, 0, "Uid", value, sizeof value))
         uid = (uid_t)strtoul(value, NULL, 10);
     if (small_file("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope) < 0)
         scope[0] = '0';
@@ -152,7 +166,7 @@ int check_permission(struct target *t, int code)
             -EPERM, "no permission: yama's ptrace_scope is 3, tracing is off until the next boot; "
                     "start the program with PROBING=1 instead");
     if (can_ptrace_all())
-        return err_set(-EPERM, "no permission to trace process %d (%s)%s", t->pid, strerror(-code),
+        return err_set(-EPERM, "no permission to trace process %d (%s)%s", pid, strerror(-code),
                        filtered ? "; a seccomp profile of this container refuses it: run it with "
                                   "--security-opt seccomp=unconfined"
                                 : " though we may trace: it is in an outer user namespace, or a "
@@ -161,7 +175,7 @@ int check_permission(struct target *t, int code)
         return err_set(-EPERM,
                        "no permission: process %d belongs to uid %u, you are %u; use sudo or that "
                        "user",
-                       t->pid, uid, geteuid());
+                       pid, uid, geteuid());
     if (geteuid() == 0)
         return err_set(-EPERM, "no permission: root without CAP_SYS_PTRACE; run the container with "
                                "--cap-add SYS_PTRACE, or start the program with PROBING=1");
@@ -173,7 +187,7 @@ int check_permission(struct target *t, int code)
     return err_set(-EPERM,
                    "no permission to trace process %d (%s)%s; use sudo, or start the program with "
                    "PROBING=1",
-                   t->pid, strerror(-code),
+                   pid, strerror(-code),
                    filtered ? ": a seccomp profile may refuse it"
                             : ": it may have more capabilities or be marked undumpable");
 }

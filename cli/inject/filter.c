@@ -3,9 +3,10 @@
  * cli/inject/filter.c - would the target's seccomp filter kill it for a call that the core makes?
  *
  * Own thread only.  While we trace a thread its filter can be suspended; the core's own threads
- * live under it.  A call that is refused with an error is the core's to live with, so only those
- * that kill are looked for.  The filters' programs are shown to root alone (ptrace(2)); others
- * compare their number with that of our own, as processes of one container have the same.
+ * live under it.  A call refused with an error is the core's to live with, and is named should it
+ * not: only those that kill are a reason to stay away.  The filters' programs are shown
+ * to root alone (ptrace(2)); others compare their number with that of our own, as processes of one
+ * container have the same.
  */
 #include <errno.h>
 #include <linux/audit.h>
@@ -176,11 +177,22 @@ static bool kills(uint32_t action)
            action == SECCOMP_RET_TRAP;
 }
 
-static int check_program(const struct target *t, const struct sock_filter *program, uint32_t n)
+static void note_refused(struct target *t, const char *name)
+{
+    char *text = t->result->filtered;
+    size_t n = strlen(text), room = sizeof t->result->filtered;
+    if (n + strlen(name) + 8 < room)
+        (void)snprintf(text + n, room - n, "%s%s", n ? ", " : "", name);
+}
+
+static int check_program(struct target *t, const struct sock_filter *program, uint32_t n)
 {
     for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
         struct seccomp_data d = {.nr = needed[i].number, .arch = OUR_AUDIT_ARCH};
-        if (kills(verdict(program, n, &d)))
+        uint32_t action = verdict(program, n, &d);
+        if ((action & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO)
+            note_refused(t, needed[i].name);
+        if (kills(action))
             return err_set(-EPERM,
                            "process %d has a seccomp filter that kills it for %s(), which the core "
                            "needs; nothing was done to it: let the filter allow that call",

@@ -370,13 +370,13 @@ static int prepare(struct target *t)
     }
     rc = stack_process_open(t->pid, &t->view);
     if (rc == -EACCES || rc == -EPERM)
-        return check_permission(t, rc);
+        return inject_no_permission(t->pid, rc);
     if (rc < 0)
         return rc;
     (void)snprintf(path, sizeof path, "/proc/%d/mem", t->pid);
     t->mem = open(path, O_RDWR | O_CLOEXEC);
     if (t->mem == -1 && (errno == EACCES || errno == EPERM))
-        return check_permission(t, -errno);
+        return inject_no_permission(t->pid, -errno);
     rc = find_places(t);
     if (rc == 0 && !has_proc(t))
         rc = err_set(-ENOENT,
@@ -410,6 +410,8 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     (void)snprintf(why, sizeof why, "%s", rc < 0 ? err_text() : "");
     undo(t); /* may set another reason */
     (void)pthread_sigmask(SIG_SETMASK, &kept, NULL);
+    if (rc < 0 && t->result->filtered[0])
+        return err_set(rc, "%s; its seccomp filter refuses %s", why, t->result->filtered);
     return rc < 0 ? err_set(rc, "%s", why) : 0;
 }
 

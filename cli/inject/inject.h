@@ -30,7 +30,14 @@ struct inject_result {
     bool revived;        /* the core was mapped, had been ejected, and runs again */
     bool target_stopped; /* SIGSTOPped: the core answers after SIGCONT */
     char version[32];
+    char filtered[128]; /* system calls that its seccomp filter refuses, of those the core makes */
 };
+
+/* Why we may not look at that process, by which rule, and what to do: gives -EPERM.  code: what
+ * the kernel said, -errno. */
+int inject_no_permission(pid_t pid, int code);
+/* Has the process threads beside its first one? */
+bool inject_runs_on(pid_t pid);
 
 /* 0, or -errno with err_set(): one line with reason and remedy. */
 int inject_into(const struct inject_options *o, struct inject_result *ret);

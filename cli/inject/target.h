@@ -105,7 +105,6 @@ void library_need_not(struct library *l, const char *name);
 
 /* check.c: refusals, each one line with reason and remedy */
 int check_target(struct target *t);
-int check_permission(struct target *t, int code); /* gives -EPERM with the reason */
 bool target_status(pid_t pid, pid_t tid, const char *field, char *ret, size_t size);
 
 /* find.c */

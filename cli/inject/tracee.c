@@ -634,7 +634,7 @@ int tracee_find(struct target *t)
                 return err_set(-EINTR, "interrupted; nothing was done to process %d", t->pid);
             refused += rc == -EPERM;
             if (refused == n || (rc == -EPERM && list[i].tid == t->pid))
-                return check_permission(t, rc);
+                return inject_no_permission(t->pid, rc);
         }
         if (t->result->target_stopped)
             break; /* nobody moves: another look sees the same */
