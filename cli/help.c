@@ -199,7 +199,7 @@ static void bash_completion(void)
          "    done\n"
          "    case \"$before\" in\n"
          "    -t|-p|--target|--pid)\n"
-         "        COMPREPLY=($(compgen -W \"$(probing list 2>/dev/null | grep -o '^[0-9]*')\" -- "
+         "        COMPREPLY=($(compgen -W \"$(probing list 2>/dev/null | grep -oE '^ *[0-9]+')\" -- "
          "\"$word\"))\n"
          "        return ;;\n"
          "    esac\n"
@@ -232,8 +232,8 @@ static void zsh_completion(void)
          "    esac\n"
          "done\n"
          "case $words[CURRENT-1] in\n"
-         "(-t|-p|--target|--pid) compadd -- ${(f)\"$(probing list 2>/dev/null | grep -o "
-         "'^[0-9]*')\"}; return ;;\n"
+         "(-t|-p|--target|--pid) compadd -- ${(f)\"$(probing list 2>/dev/null | grep -oE "
+         "'^ *[0-9]+' | tr -d ' ')\"}; return ;;\n"
          "esac\n"
          "case $command in\n"
          "('') _describe command commands ;;");
@@ -252,7 +252,7 @@ static void fish_completion(void)
 {
     puts("# probing's completion for fish; made by `probing completion fish`\n"
          "complete -c probing -s t -s p -l target -l pid -x -d 'pid, host:port, socket or data "
-         "directory' -a '(probing list 2>/dev/null | string match -r \"^[0-9]+\")'");
+         "directory' -a '(probing list 2>/dev/null | string match -rg \"^ *([0-9]+)\")'");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
         printf("complete -c probing -n __fish_use_subcommand -f -a %s -d '%s'\n", c->name,
                quoted(c->doc));

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Help, the manual page and the shells' completion: of one table, each as its reader wants."""
+import os
 import re
 import shutil
 import subprocess
@@ -57,6 +58,13 @@ def bash(words):
               '_probing; printf "%s\\n" "${COMPREPLY[@]}"')
     return subprocess.run(["bash", "-c", script, "bash", probing("completion", "bash"), *words],
                           capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_bash_completes_pids(world, monkeypatch):
+    target = world.start("sleep", "600")
+    target.inject()
+    monkeypatch.setenv("PATH", "%s:%s" % (CLI.parent, os.environ["PATH"]))
+    assert str(target.pid) in bash(["probing", "-t", str(target.pid)[:2]])
 
 
 def test_bash_completion():
