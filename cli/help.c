@@ -187,23 +187,24 @@ static const char *quoted(const char *text) /* in '...': no text of ours holds a
 
 static void bash_completion(void)
 {
-    puts("# probing's completion for bash; made by `probing completion bash`\n"
-         "_probing() {\n"
-         "    local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" i "
-         "command=\n"
-         "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-         "        case \"${COMP_WORDS[i]}\" in\n"
-         "        -t|-p|--target|--pid) ((i++)) ;;\n"
-         "        [a-z]*) command=\"${COMP_WORDS[i]}\"; break ;;\n"
-         "        esac\n"
-         "    done\n"
-         "    case \"$before\" in\n"
-         "    -t|-p|--target|--pid)\n"
-         "        COMPREPLY=($(compgen -W \"$(probing list 2>/dev/null | grep -oE '^ *[0-9]+')\" -- "
-         "\"$word\"))\n"
-         "        return ;;\n"
-         "    esac\n"
-         "    case \"$command\" in");
+    puts(
+        "# probing's completion for bash; made by `probing completion bash`\n"
+        "_probing() {\n"
+        "    local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\" i "
+        "command=\n"
+        "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+        "        case \"${COMP_WORDS[i]}\" in\n"
+        "        -t|-p|--target|--pid) ((i++)) ;;\n"
+        "        [a-z]*) command=\"${COMP_WORDS[i]}\"; break ;;\n"
+        "        esac\n"
+        "    done\n"
+        "    case \"$before\" in\n"
+        "    -t|-p|--target|--pid)\n"
+        "        COMPREPLY=($(compgen -W \"$(probing list 2>/dev/null | grep -oE '^ *[0-9]+')\" -- "
+        "\"$word\"))\n"
+        "        return ;;\n"
+        "    esac\n"
+        "    case \"$command\" in");
     fputs("    '') COMPREPLY=($(compgen -W '-t help", stdout);
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
         printf(" %s", c->name);
