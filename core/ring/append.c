@@ -83,6 +83,11 @@ static struct writer *claim(struct rings *r)
         mine.refused_at = tended;
         return NULL;
     }
+    uint32_t given = atomic_load_explicit(&r->gate->given, memory_order_relaxed);
+    while (given <= slot &&
+           !atomic_compare_exchange_weak_explicit(&r->gate->given, &given, (uint32_t)slot + 1,
+                                                  memory_order_release, memory_order_relaxed))
+        continue;
     struct slot_head *h = slot_head(r, (uint32_t)slot);
     struct writer *w = &r->gate->writers[slot];
     int32_t tid = (int32_t)syscall(SYS_gettid);

@@ -85,6 +85,7 @@ struct gate {
     _Atomic uint64_t epoch;    /* which rings: a thread's pointers of another epoch are stale */
     _Atomic uint32_t entering; /* threads that look for a ring */
     _Atomic uint32_t tended;   /* changes when it is worth looking for a ring again */
+    _Atomic uint32_t given;    /* slots from here on were never given to a thread */
     _Alignas(64) _Atomic uint32_t asleep; /* futex: enum drain_state */
     _Alignas(64) struct writer writers[SLOTS];
 };

@@ -102,7 +102,7 @@ int rings_open(const char *path, struct rings **ret)
 
 uint32_t rings_count(struct rings *r)
 {
-    return r->slots;
+    return r->live ? atomic_load_explicit(&r->gate->given, memory_order_acquire) : r->slots;
 }
 
 static bool read_owner(const struct slot_owner *o, uint64_t *ret_generation, int32_t *ret_tid)

@@ -219,10 +219,11 @@ int rings_create(const char *path, struct rings **ret)
         return rc;
     }
     fill_head(r);
-    r->live = true;
+    r->live = true; /* for rings_tend() */
     r->barrier = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
     r->epoch = 1 + atomic_fetch_add_explicit(&last_epoch, 1, memory_order_relaxed);
     atomic_store_explicit(&g->tended, 1, memory_order_relaxed);
+    atomic_store_explicit(&g->given, 0, memory_order_relaxed);
     atomic_store_explicit(&g->asleep, AWAKE, memory_order_relaxed);
     rings_tend(r);
     if (!has_spare(r)) {
@@ -375,13 +376,14 @@ static bool is_drained(const struct slot_head *h)
 
 void rings_tend(struct rings *r)
 {
-    uint32_t spares = 0;
+    uint32_t spares = 0, given = rings_count(r);
+    uint32_t end = given + SPARES < r->slots ? given + SPARES : r->slots; /* no spare is behind */
     bool fully = r->tends++ % 16 == 0;
-    for (uint32_t slot = 0; slot < r->slots; slot++) {
+    for (uint32_t slot = 0; slot < end; slot++) {
         if (atomic_load_explicit(&slot_head(r, slot)->state, memory_order_relaxed) == SLOT_SPARE)
             spares++;
     }
-    for (uint32_t slot = 0; slot < r->slots; slot++) {
+    for (uint32_t slot = 0; slot < given; slot++) {
         struct slot_head *h = slot_head(r, slot);
         if (atomic_load_explicit(&h->state, memory_order_acquire) != SLOT_TAKEN ||
             atomic_load_explicit(&h->owner.generation, memory_order_acquire) == 0 ||
@@ -390,7 +392,7 @@ void rings_tend(struct rings *r)
         free_slot(r, slot, /* keep= */ spares < SPARES);
         spares += spares < SPARES;
     }
-    for (uint32_t slot = 0; slot < r->slots && spares < SPARES; slot++) {
+    for (uint32_t slot = 0; slot < end && spares < SPARES; slot++) {
         if (atomic_load_explicit(&slot_head(r, slot)->state, memory_order_relaxed) == SLOT_HOLE) {
             if (!ring_reserve_slot(r, slot, SLOT_SPARE))
                 break; /* the device is full */
@@ -410,7 +412,7 @@ void rings_note_drain(struct rings *r, uint64_t drains)
 double rings_fill(struct rings *r)
 {
     uint64_t most = 0;
-    for (uint32_t slot = 0; slot < r->slots; slot++) {
+    for (uint32_t slot = 0; slot < rings_count(r); slot++) {
         struct slot_head *h = slot_head(r, slot);
         uint64_t used = atomic_load_explicit(&h->head, memory_order_relaxed) -
                         atomic_load_explicit(&h->tail, memory_order_relaxed);

@@ -91,7 +91,7 @@ struct ring_row {
     uint32_t tail_n;
 };
 
-uint32_t rings_count(struct rings *r); /* slots; many never used */
+uint32_t rings_count(struct rings *r); /* slots that may have rows; many need not */
 #define RING_BYTES (UINT32_C(1) << 20) /* of each slot */
 
 /* Identity of what is in a slot now (changes when another thread takes it); 0: nobody's. */

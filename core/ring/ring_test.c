@@ -335,12 +335,12 @@ TEST(small_limits_mean_fewer_rings_and_counted_losses)
     CHECK_INT(setrlimit(RLIMIT_FSIZE, &old), 0);
     if (!begun)
         return;
-    CHECK_INT(rings_count(rings), SLOTS_LEFT);
     CHECK_INT(pthread_barrier_init(&barrier, NULL, THREADS), 0);
     for (int i = 0; i < THREADS; i++)
         CHECK_INT(pthread_create(&threads[i], NULL, write_one, NULL), 0);
     for (int i = 0; i < THREADS; i++)
         CHECK_INT(pthread_join(threads[i], NULL), 0);
+    CHECK_INT(rings_count(rings), SLOTS_LEFT);
     CHECK_INT(lost(TABLE_LOST_NO_RING), THREADS - SLOTS_LEFT);
     struct seen seen = {.bad = 0};
     drain(&seen);

@@ -417,6 +417,14 @@ uint32_t tables_list(struct tables *t, struct table **ret, uint32_t max)
     return n;
 }
 
+uint32_t tables_last(struct tables *t)
+{
+    (void)pthread_rwlock_rdlock(&t->lock);
+    uint32_t id = t->last_id;
+    (void)pthread_rwlock_unlock(&t->lock);
+    return id;
+}
+
 static int exact_index(const struct table *t, const char *name)
 {
     for (uint32_t i = 0; i < t->n_columns; i++) {

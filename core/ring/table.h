@@ -76,9 +76,9 @@ void tables_free(struct tables *t);
 int tables_add(struct tables *t, const char *schema, const struct probing_table_desc *d, void *self,
                struct table **ret);
 
-/* A stored table comes again with other columns: what is there goes on as `name`_v1 (or the first of
- * _v2 ... that is free), whoever still appends to it included, and the new one takes the name.  Only
- * names and docs change in the old one.  -EEXIST: one of them is computed, or it was done too
+/* A stored table comes again with other columns: what is there goes on as `name`_v1 (or the first
+ * of _v2 ... that is free), whoever still appends to it included, and the new one takes the name.
+ * Only names and docs change in the old one.  -EEXIST: one of them is computed, or it was done too
  * often.                                                                                 [any] */
 int tables_supersede(struct tables *t, const char *schema, const struct probing_table_desc *d,
                      struct table **ret_old, struct table **ret);
@@ -95,6 +95,8 @@ struct table *tables_find(struct tables *t, const char *schema,
                           const char *name);                              /* NULL: none [any] */
 struct table *tables_by_id(struct tables *t, uint32_t id);                /* [any] */
 uint32_t tables_list(struct tables *t, struct table **ret, uint32_t max); /* in order of id [any] */
+
+uint32_t tables_last(struct tables *t); /* largest id, 0: none [any] */
 
 /* Index of a column, -1: none.  "timestamp" is an alias of ts, "step" of local_step. */
 int table_column_index(const struct table *t, const char *name);

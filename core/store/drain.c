@@ -147,7 +147,7 @@ static void count_rows(struct store *s, const struct ring_row *row)
 static void count_damage(struct store *s, uint32_t table_id, uint32_t gaps)
 {
     struct table *t = tables_by_id(s->tables, table_id);
-    for (uint32_t id = 1; !t && id <= TABLES_MAX; id++) {
+    for (uint32_t id = 1; !t && id <= s->last_id; id++) {
         t = tables_by_id(s->tables, id);
         t = t && t->scan ? NULL : t;
     }
@@ -204,11 +204,11 @@ static int drain_all(struct store *s, MDB_txn *txn)
     for (uint32_t slot = 0; slot < rings_count(s->rings) && rc == 0; slot++)
         rc = drain_ring(s, txn, slot);
     s->damage_counted = true;
-    for (uint32_t id = 1; id <= TABLES_MAX && rc == 0 && txn; id++) {
+    for (uint32_t id = 1; id <= s->last_id && rc == 0 && txn; id++) {
         if (s->builders[id] && s->builders[id]->n_rows)
             rc = flush(s, txn, s->builders[id]);
     }
-    for (uint32_t id = 1; id <= TABLES_MAX && rc == 0 && txn; id++) {
+    for (uint32_t id = 1; id <= s->last_id && rc == 0 && txn; id++) {
         struct row_record r = {.next_row = s->state[id].next_row, .expired = s->state[id].expired};
         if (r.next_row == s->saved[id].next_row && r.expired == s->saved[id].expired)
             continue;
@@ -218,12 +218,18 @@ static int drain_all(struct store *s, MDB_txn *txn)
     return rc;
 }
 
+/* So that undo() can go back.  A table that comes during a drain has no rows before the next. */
+static void save(struct store *s)
+{
+    memcpy(s->saved, s->state, (s->last_id + 1) * sizeof(s->saved[0]));
+}
+
 /* Back to before the drain. */
 static void undo(struct store *s)
 {
-    memcpy(s->state, s->saved, sizeof(s->state));
+    memcpy(s->state, s->saved, (s->last_id + 1) * sizeof(s->state[0]));
     memset(s->seen, 0, sizeof(s->seen));
-    for (uint32_t id = 1; id <= TABLES_MAX; id++) {
+    for (uint32_t id = 1; id <= s->last_id; id++) {
         if (s->builders[id]) {
             s->builders[id]->n_rows = 0;
             buf_reset(&s->builders[id]->tails);
@@ -234,8 +240,8 @@ static void undo(struct store *s)
 static int drain_once(struct store *s)
 {
     MDB_txn *txn;
-    memcpy(s->saved, s->state, sizeof(s->saved));
-    memset(s->seen, 0, sizeof(s->seen));
+    save(s);
+    memset(s->seen, 0, (s->last_id + 1) * sizeof(s->seen[0]));
     int rc = s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
     if (rc)
         return lmdb_failed(rc, "no transaction");
@@ -263,10 +269,10 @@ static int small_transaction(struct store *s, bool delete)
     int rc = s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
     if (rc)
         return lmdb_failed(rc, "no transaction");
-    memcpy(s->saved, s->state, sizeof(s->saved));
+    save(s);
     if (delete)
         rc = retention_apply(s, txn, /* make_room= */ true);
-    for (uint32_t id = 1; id <= TABLES_MAX && rc == 0; id++) {
+    for (uint32_t id = 1; id <= s->last_id && rc == 0; id++) {
         struct row_record r = {.next_row = s->state[id].next_row, .expired = s->state[id].expired};
         if (r.expired != s->saved[id].expired || (!delete &&id == 1))
             rc = store_put_record(s, txn, 'r', id, &r, sizeof(r));
@@ -303,7 +309,7 @@ static void release(struct store *s, bool lost)
         if (s->heads[slot])
             ring_release(s->rings, slot, s->heads[slot]);
     }
-    for (uint32_t id = 1; id <= TABLES_MAX; id++) {
+    for (uint32_t id = 1; id <= s->last_id; id++) {
         struct table *t = s->seen[id] ? tables_by_id(s->tables, id) : NULL;
         if (!t)
             continue;
@@ -316,7 +322,7 @@ static void release(struct store *s, bool lost)
 
 static void age_builders(struct store *s)
 {
-    for (uint32_t id = 1; id <= TABLES_MAX; id++) {
+    for (uint32_t id = 1; id <= s->last_id; id++) {
         struct builder *b = s->builders[id];
         if (!b)
             continue;
@@ -355,6 +361,7 @@ int drain_now(struct store *s)
     if (!anything_waits(s) && !age_is_due(s))
         return 0;
     s->damage_counted = false;
+    s->last_id = tables_last(s->tables);
     int rc = drain_once(s);
     if (rc == -EIO) {
         uint64_t now = clock_monotonic();

@@ -112,6 +112,7 @@ struct store {
     struct builder *builders[TABLES_MAX + 1]; /* lock: drain_lock */
     uint64_t seen[TABLES_MAX + 1];   /* rows of each table in this drain.  lock: drain_lock */
     uint64_t heads[STORE_SLOTS_MAX]; /* where this drain has read to.  lock: drain_lock */
+    uint32_t last_id;                /* largest id of a table in this drain.  lock: drain_lock */
     uint64_t drains;                 /* that were committed, of this life.  lock: drain_lock */
     bool damage_counted;             /* of the rings in this drain.  lock: drain_lock */
     int64_t *scratch;                /* lock: drain_lock */

@@ -85,7 +85,7 @@ static int trim_table(struct store *s, MDB_txn *txn, MDB_cursor *cursor, uint32_
 static uint64_t total_bytes(const struct store *s)
 {
     uint64_t sum = 0;
-    for (uint32_t id = 1; id <= TABLES_MAX; id++)
+    for (uint32_t id = 1; id <= s->last_id; id++)
         sum += s->state[id].bytes;
     return sum;
 }
@@ -97,7 +97,7 @@ static int trim_total(struct store *s, MDB_txn *txn, MDB_cursor *cursor, uint64_
     while (sum > most) {
         struct oldest best = {.max_ts = UINT64_MAX}, o;
         uint32_t best_id = 0;
-        for (uint32_t id = 1; id <= TABLES_MAX; id++) {
+        for (uint32_t id = 1; id <= s->last_id; id++) {
             if (s->state[id].segments && find_oldest(s, cursor, id, &o) == 0 &&
                 (!best_id || o.max_ts < best.max_ts)) {
                 best = o;
@@ -129,7 +129,7 @@ int retention_apply(struct store *s, MDB_txn *txn, bool make_room)
     int rc = mdb_cursor_open(txn, s->segments, &cursor);
     if (rc)
         return lmdb_failed(rc, "old segments cannot be removed");
-    for (uint32_t id = 1; id <= TABLES_MAX && aged && rc == 0; id++) {
+    for (uint32_t id = 1; id <= s->last_id && aged && rc == 0; id++) {
         if (s->state[id].segments)
             rc = trim_table(s, txn, cursor, id, now + (uint64_t)s->utc_offset);
     }

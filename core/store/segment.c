@@ -112,23 +112,29 @@ static uint32_t width_of(uint64_t x)
     return w > 56 ? 64 : w; /* a number of up to 56 bits lies within 8 bytes wherever it begins */
 }
 
+/* Two streams, of 64 numbers and whole words each: the processor works on both at once. */
 static EVERYWHERE uint8_t *pack(uint8_t *p, const uint64_t *v, uint32_t w)
 {
     if (w == 64) {
         memcpy(p, v, BLOCK * 8);
         return p + BLOCK * 8;
     }
-    uint64_t bits = 0;
+    uint64_t a = 0, b = 0;
     uint32_t n = 0;
-    uint8_t *q = p;
-    for (int i = 0; i < BLOCK && w; i++) {
-        bits |= v[i] << n;
+    uint8_t *at = p;
+    const uint8_t *half = p + 8 * w;
+    for (int i = 0; at < half; i++) {
+        uint64_t x = v[i], y = v[i + BLOCK / 2];
+        a |= x << n;
+        b |= y << n;
         n += w;
         if (n >= 64) {
-            store_u64(q, bits);
-            q += 8;
+            store_u64(at, a);
+            store_u64(at + 8 * w, b);
+            at += 8;
             n -= 64;
-            bits = n ? v[i] >> (w - n) : 0;
+            a = n ? x >> (w - n) : 0;
+            b = n ? y >> (w - n) : 0;
         }
     }
     return p + 16 * w; /* 128 * w bits are whole words */
@@ -139,14 +145,34 @@ struct range {
     uint64_t span;
 };
 
+static EVERYWHERE int64_t lesser(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static EVERYWHERE int64_t greater(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Four quarters side by side: each comparison waits for the one before it. */
 static EVERYWHERE struct range range_of(const int64_t *v)
 {
-    int64_t low = v[0], high = v[0];
-    for (int i = 1; i < BLOCK; i++) {
-        low = v[i] < low ? v[i] : low;
-        high = v[i] > high ? v[i] : high;
+    const int64_t *w = v + BLOCK / 4, *x = v + BLOCK / 2, *y = v + 3 * BLOCK / 4;
+    int64_t low[4] = {v[0], w[0], x[0], y[0]}, high[4] = {v[0], w[0], x[0], y[0]};
+    for (int i = 1; i < BLOCK / 4; i++) {
+        low[0] = lesser(v[i], low[0]);
+        high[0] = greater(v[i], high[0]);
+        low[1] = lesser(w[i], low[1]);
+        high[1] = greater(w[i], high[1]);
+        low[2] = lesser(x[i], low[2]);
+        high[2] = greater(x[i], high[2]);
+        low[3] = lesser(y[i], low[3]);
+        high[3] = greater(y[i], high[3]);
     }
-    return (struct range){low, (uint64_t)high - (uint64_t)low};
+    int64_t min = lesser(lesser(low[0], low[1]), lesser(low[2], low[3]));
+    int64_t max = greater(greater(high[0], high[1]), greater(high[2], high[3]));
+    return (struct range){min, (uint64_t)max - (uint64_t)min};
 }
 
 /* v[i] - v[i-1], wrapping; the first is the second's, so that it never widens the block. */
@@ -166,10 +192,9 @@ static EVERYWHERE uint8_t *pack_from(uint8_t *p, const int64_t *v, int64_t base,
 }
 
 /* The smallest of the three forms. */
-static EVERYWHERE uint8_t *encode_block(uint8_t *p, const int64_t *v)
+static EVERYWHERE uint8_t *encode_block(uint8_t *p, const int64_t *v, struct range plain)
 {
     int64_t d[BLOCK], dd[BLOCK];
-    struct range plain = range_of(v);
     uint32_t w = width_of(plain.span), w1 = 64, w2 = 64;
     struct range one = {0}, two = {0};
     if (w > 4) { /* below, the longer heads of deltas cannot pay */
@@ -210,44 +235,55 @@ static uint32_t blocks_of(uint32_t n_rows)
 struct survey {
     int64_t min, max;
     uint64_t any; /* bits that are set somewhere */
+    struct range blocks[SEGMENT_ROWS / BLOCK];
 };
 
-static EVERYWHERE struct survey survey_body(const int64_t *v, uint32_t n)
+static EVERYWHERE void survey_body(const int64_t *v, uint32_t blocks, struct survey *ret)
 {
-    struct survey s = {v[0], v[0], 0};
-    for (uint32_t i = 0; i < n; i++) {
-        s.min = v[i] < s.min ? v[i] : s.min;
-        s.max = v[i] > s.max ? v[i] : s.max;
-        s.any |= (uint64_t)v[i];
+    int64_t low = v[0], high = v[0];
+    uint64_t any = 0;
+    for (uint32_t b = 0; b < blocks; b++, v += BLOCK) {
+        struct range r = range_of(v);
+        int64_t last = (int64_t)((uint64_t)r.min + r.span);
+        low = r.min < low ? r.min : low;
+        high = last > high ? last : high;
+        for (int i = 0; i < BLOCK; i++)
+            any |= (uint64_t)v[i];
+        ret->blocks[b] = r;
     }
-    return s;
+    ret->min = low;
+    ret->max = high;
+    ret->any = any;
 }
 
-static EVERYWHERE uint8_t *blocks_body(uint8_t *p, const int64_t *v, uint32_t blocks)
+static EVERYWHERE uint8_t *blocks_body(uint8_t *p, const int64_t *v, uint32_t blocks,
+                                       const struct range *ranges)
 {
     for (uint32_t b = 0; b < blocks; b++)
-        p = encode_block(p, v + (size_t)b * BLOCK);
+        p = encode_block(p, v + (size_t)b * BLOCK, ranges[b]);
     return p;
 }
 
-static struct survey survey_plain(const int64_t *v, uint32_t n)
+static void survey_plain(const int64_t *v, uint32_t blocks, struct survey *ret)
 {
-    return survey_body(v, n);
+    survey_body(v, blocks, ret);
 }
 
-static uint8_t *blocks_plain(uint8_t *p, const int64_t *v, uint32_t blocks)
+static uint8_t *blocks_plain(uint8_t *p, const int64_t *v, uint32_t blocks,
+                             const struct range *ranges)
 {
-    return blocks_body(p, v, blocks);
+    return blocks_body(p, v, blocks, ranges);
 }
 
-WIDE static struct survey survey_wide(const int64_t *v, uint32_t n)
+WIDE static void survey_wide(const int64_t *v, uint32_t blocks, struct survey *ret)
 {
-    return survey_body(v, n);
+    survey_body(v, blocks, ret);
 }
 
-WIDE static uint8_t *blocks_wide(uint8_t *p, const int64_t *v, uint32_t blocks)
+WIDE static uint8_t *blocks_wide(uint8_t *p, const int64_t *v, uint32_t blocks,
+                                 const struct range *ranges)
 {
-    return blocks_body(p, v, blocks);
+    return blocks_body(p, v, blocks, ranges);
 }
 
 static bool is_wide(void)
@@ -259,18 +295,30 @@ static bool is_wide(void)
 #endif
 }
 
-static struct survey survey_of(const int64_t *v, uint32_t n)
-{
-    return is_wide() ? survey_wide(v, n) : survey_plain(v, n);
-}
-
-/* The values, the last block filled up: v has room. */
-static uint8_t *encode_blocks(uint8_t *p, int64_t *v, uint32_t n)
+/* The last block is filled up with the last value: v has room. */
+static void survey_of(int64_t *v, uint32_t n, struct survey *ret)
 {
     uint32_t blocks = blocks_of(n);
     for (uint32_t i = n; i < blocks * BLOCK; i++)
         v[i] = v[n - 1];
-    return is_wide() ? blocks_wide(p, v, blocks) : blocks_plain(p, v, blocks);
+    if (is_wide())
+        survey_wide(v, blocks, ret);
+    else
+        survey_plain(v, blocks, ret);
+}
+
+/* The values as they were surveyed. */
+static uint8_t *encode_surveyed(uint8_t *p, const int64_t *v, uint32_t n, const struct survey *s)
+{
+    return is_wide() ? blocks_wide(p, v, blocks_of(n), s->blocks)
+                     : blocks_plain(p, v, blocks_of(n), s->blocks);
+}
+
+static uint8_t *encode_blocks(uint8_t *p, int64_t *v, uint32_t n)
+{
+    struct survey s;
+    survey_of(v, n, &s);
+    return encode_surveyed(p, v, n, &s);
 }
 
 /* ---- columns out ---- */
@@ -357,15 +405,6 @@ static uint8_t *hide_nulls(const struct segment_column *c, uint8_t *p, union pro
     return p + bytes;
 }
 
-/* How many low bits all values have as zeros. */
-static uint8_t common_shift(const union probing_cell *v, uint32_t n)
-{
-    uint64_t any = 0;
-    for (uint32_t i = 0; i < n; i++)
-        any |= v[i].u;
-    return any ? (uint8_t)__builtin_ctzll(any) : 0;
-}
-
 /* The integer that gives this double back exactly, if there is one. */
 static bool as_decimal(double f, uint8_t encoding, uint8_t shift, int64_t *ret)
 {
@@ -402,22 +441,60 @@ static uint8_t guess_decimal(const union probing_cell *v, uint32_t n, uint8_t *r
     return ENCODING_BLOCKS;
 }
 
-/* A column of doubles as decimals.  NULL: it is none, nothing was changed. */
-static uint8_t *encode_decimal(const struct segment_column *c, uint8_t *p, union probing_cell *v,
-                               uint32_t n, int64_t *ints)
+/* One block of doubles as decimals, as_decimal() without branches: adding ROUND rounds to a whole
+ * number, which then stands in the low bits.  false: not all of them are. */
+static EVERYWHERE bool decimals_body(const union probing_cell *v, double power, double part,
+                                     int64_t *ints)
+{
+    const double ROUND = 6755399441055744.0; /* 2^52 + 2^51 */
+    const int64_t ROUND_BITS = INT64_C(0x4338000000000000);
+    uint64_t wrong = 0;
+    for (int i = 0; i < BLOCK; i++) {
+        double scaled = v[i].f * power, rounded = scaled + ROUND;
+        double whole = rounded - ROUND;
+        union probing_cell back = {.f = part != 0 ? whole * part : whole / power};
+        union probing_cell bits = {.f = rounded};
+        ints[i] = bits.i - ROUND_BITS;
+        wrong |= (back.u ^ v[i].u) | (uint64_t) !(fabs(scaled) < 2251799813685248.0); /* 2^51 */
+    }
+    return wrong == 0;
+}
+
+static bool decimals_plain(const union probing_cell *v, double power, double part, int64_t *ints)
+{
+    return decimals_body(v, power, part, ints);
+}
+
+WIDE static bool decimals_wide(const union probing_cell *v, double power, double part,
+                               int64_t *ints)
+{
+    return decimals_body(v, power, part, ints);
+}
+
+/* A column of doubles as decimals, its last block filled up.  NULL: it is none, nothing was
+ * changed. */
+static uint8_t *encode_decimal(const struct segment_column *c, uint8_t *p,
+                               const union probing_cell *v, uint32_t n, int64_t *ints)
 {
     uint32_t wrong[SEGMENT_ROWS / EXCEPTIONS_SHARE + 1];
     uint32_t n_wrong = 0;
     int64_t last = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (as_decimal(v[i].f, c->encoding, c->shift, &ints[i])) {
-            last = ints[i];
-            continue;
+    double power = powers_of_ten[c->shift];
+    double part = c->encoding == ENCODING_MUL ? parts_of_ten[c->shift] : 0;
+    for (uint32_t at = 0; at < n; at += BLOCK) {
+        bool all = is_wide() ? decimals_wide(v + at, power, part, ints + at)
+                             : decimals_plain(v + at, power, part, ints + at);
+        for (uint32_t i = at; i < at + BLOCK && i < n && !all; i++) {
+            if (as_decimal(v[i].f, c->encoding, c->shift, &ints[i])) {
+                last = ints[i];
+                continue;
+            }
+            if (n_wrong >= n / EXCEPTIONS_SHARE)
+                return NULL;
+            wrong[n_wrong++] = i;
+            ints[i] = last;
         }
-        if (n_wrong >= n / EXCEPTIONS_SHARE)
-            return NULL;
-        wrong[n_wrong++] = i;
-        ints[i] = last;
+        last = ints[at + BLOCK < n ? at + BLOCK - 1 : n - 1];
     }
     p = encode_blocks(p, ints, n);
     store_u32(p, n_wrong);
@@ -429,22 +506,42 @@ static uint8_t *encode_decimal(const struct segment_column *c, uint8_t *p, union
     return p;
 }
 
+/* Shift all values right, and what is known of them too: the bits that go are zeros. */
+static void shift_down(union probing_cell *v, uint32_t n, uint8_t shift, struct survey *s)
+{
+    for (uint32_t i = 0; i < blocks_of(n) * BLOCK; i++)
+        v[i].i >>= shift;
+    for (uint32_t b = 0; b < blocks_of(n); b++) {
+        s->blocks[b].min >>= shift;
+        s->blocks[b].span >>= shift;
+    }
+}
+
+/* Min, max and NULLs of a column, from the survey of its bits where that says it: NULL is the least
+ * number of its type (an id is never negative), and doubles that are not negative are ordered as
+ * their bits, NaNs behind infinity. */
+static void learn(struct segment_column *c, const union probing_cell *v, uint32_t n,
+                  const struct survey *s)
+{
+    static const union probing_cell infinite = {.f = INFINITY};
+    c->min.i = s->min;
+    c->max.i = s->max;
+    c->has_bounds = true;
+    bool plain =
+        c->type == PROBING_F64 ? s->min >= 0 && s->max <= infinite.i : !is_null(c->type, c->min);
+    if (plain)
+        return;
+    c->has_bounds = false;
+    c->nulls = count_nulls(c->type, v, n);
+    find_bounds(c, v, n);
+}
+
 static uint8_t *encode_column(struct segment_column *c, uint8_t *p, union probing_cell *v,
                               uint32_t n, int64_t *scratch)
 {
-    struct survey survey = {0};
-    if (c->type != PROBING_F64) {
-        survey = survey_of((const int64_t *)v, n);
-        c->min.i = survey.min;
-        c->max.i = survey.max;
-        c->has_bounds = true;
-    }
-    /* NULL is the least number of its type (an id is never negative): most columns have none. */
-    if (!c->has_bounds || is_null(c->type, c->min)) {
-        c->has_bounds = false;
-        c->nulls = count_nulls(c->type, v, n);
-        find_bounds(c, v, n);
-    }
+    struct survey survey;
+    survey_of((int64_t *)v, n, &survey);
+    learn(c, v, n, &survey);
     c->encoding = ENCODING_NONE;
     if (c->nulls == n || (c->nulls == 0 && c->has_bounds && c->min.u == c->max.u &&
                           (c->type != PROBING_F64 || c->min.f != 0)))
@@ -453,6 +550,7 @@ static uint8_t *encode_column(struct segment_column *c, uint8_t *p, union probin
     if (c->nulls && !ids) { /* an id of 0 is as good a number as any */
         c->has_bitmap = true;
         p = hide_nulls(c, p, v, n);
+        survey_of((int64_t *)v, n, &survey);
     }
     c->encoding = ENCODING_BLOCKS;
     if (c->type == PROBING_F64) {
@@ -461,16 +559,11 @@ static uint8_t *encode_column(struct segment_column *c, uint8_t *p, union probin
         if (end)
             return end;
         c->encoding = ENCODING_BLOCKS; /* the bits, as integers */
-        c->shift = 0;
     }
-    c->shift = c->has_bitmap || c->type == PROBING_F64 ? common_shift(v, n)
-               : survey.any                            ? (uint8_t)__builtin_ctzll(survey.any)
-                                                       : 0;
-    if (c->shift) {
-        for (uint32_t i = 0; i < n; i++)
-            v[i].i >>= c->shift;
-    }
-    return encode_blocks(p, (int64_t *)v, n);
+    c->shift = survey.any ? (uint8_t)__builtin_ctzll(survey.any) : 0;
+    if (c->shift)
+        shift_down(v, n, c->shift, &survey);
+    return encode_surveyed(p, (const int64_t *)v, n, &survey);
 }
 
 static uint8_t *encode_tails(struct segment_column *c, uint8_t *p, const struct segment_rows *rows)
