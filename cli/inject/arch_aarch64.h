@@ -4,9 +4,9 @@
  * Included by target.h only; arch_x86_64.h says the same words for that machine.
  *
  * At a stop the kernel has already done what it does about the thread's system call: one that goes
- * on has pc before its svc again and its first argument in x0, one that failed has its error there,
- * and which of the two cannot be seen any more.  So we look at what the thread waits in shortly
- * before the stop, and believe it where the registers at the stop agree.
+ * on has pc at its svc again, one that failed has its error where its first argument was, and which
+ * call it was is forgotten.  What the thread waited in is seen shortly before the stop; the first
+ * argument the kernel still has, and /proc shows it.
  */
 #ifndef CLI_INJECT_ARCH_AARCH64_H
 #define CLI_INJECT_ARCH_AARCH64_H
@@ -33,9 +33,10 @@
 /* The kernel's set first: NT_PRSTATUS reads and writes that much only. */
 typedef struct {
     struct user_regs_struct set;
-    int64_t call;       /* the system call that the stop came into, -1: none or unknown */
-    uint64_t first;     /* its first argument, which x0 may have lost */
+    int64_t call;   /* the system call that the stop came into, -1: none */
+    uint64_t first; /* its first argument */
     uint64_t sp, after; /* of the last look: where it waits, the instruction behind its svc */
+    bool waited;        /* it was seen waiting in that very call before the stop */
 } arch_registers;
 
 #ifndef NT_ARM_SYSTEM_CALL
@@ -51,7 +52,8 @@ enum { ARCH_SETS = 2, ARCH_SET_BYTES = 32768 };
 
 /* What an indirect branch just taken leaves in pstate: neither stub nor svc is a landing pad. */
 #define ARCH_BTYPE UINT64_C(0xc00)
-#define ARCH_SVC_BYTES 4 /* the instruction of a system call */
+#define ARCH_SVC UINT32_C(0xd4000001) /* the instruction of a system call */
+#define ARCH_SVC_BYTES 4
 
 /* The first calls are made from the unused end of a page of code, before there is memory of ours.
  * x21: the block on the thread's own stack, x23: the signal that says done.  Result in x19. */
@@ -148,29 +150,59 @@ static inline void arch_before_stop(pid_t pid, pid_t tid, arch_registers *r)
     arch_read_waiting(pid, tid, r);
 }
 
-/* What the kernel still knows as the first argument: /proc tells it of a thread that has a call's
- * number, and the stopped one may be given one.  A signal handler that ran since we looked has
- * left something else there. */
-static inline bool arch_still_in_call(pid_t pid, pid_t tid, const arch_registers *r)
+static inline bool arch_is_svc(pid_t pid, uint64_t at)
 {
-    arch_registers now;
-    int32_t number = (int32_t)r->call, none = -1;
-    struct iovec give = {&number, sizeof number}, take = {&none, sizeof none};
-    if (ptrace(PTRACE_SETREGSET, tid, (void *)NT_ARM_SYSTEM_CALL, &give) == -1)
-        return false;
-    arch_read_waiting(pid, tid, &now);
-    (void)ptrace(PTRACE_SETREGSET, tid, (void *)NT_ARM_SYSTEM_CALL, &take);
-    return now.call == r->call && now.first == r->first;
+    uint32_t code = 0;
+    struct iovec here = {&code, sizeof code}, there = {(void *)(uintptr_t)at, sizeof code};
+    return process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof code &&
+           code == ARCH_SVC;
 }
 
-/* The thread has stopped: is it still where we saw it? */
+/* Below the stack lies what the last signal handler returned by.  If that led to just here, EINTR
+ * is the handler's doing and not ours (or an earlier one's here: then the program knows it). */
+static inline bool arch_handler_returned(pid_t pid, const struct user_regs_struct *set)
+{
+    enum { FRAME_BYTES_MAX = 16384, X0_TO_SP = 31 * 8 };
+    unsigned char below[FRAME_BYTES_MAX];
+    const uint64_t place[2] = {set->sp, set->pc};
+    struct iovec here = {below, sizeof below};
+    struct iovec there = {(void *)(uintptr_t)(set->sp - sizeof below), sizeof below};
+    ssize_t n = process_vm_readv(pid, &here, 1, &there, 1, 0);
+    for (ssize_t i = X0_TO_SP; i + (ssize_t)sizeof place <= n; i += 8) {
+        if (memcmp(below + i, place, sizeof place) == 0 &&
+            memcmp(below + i - X0_TO_SP, set->regs, sizeof set->regs[0]) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The thread stands behind a call that gave EINTR.  /proc tells the first argument of a thread that
+ * has a call's number, and the stopped one may be given one. */
+static inline void arch_ask_first(pid_t pid, pid_t tid, arch_registers *r)
+{
+    int32_t number = (int32_t)r->set.regs[8], none = -1;
+    struct iovec give = {&number, sizeof number}, take = {&none, sizeof none};
+    uint64_t seen = r->first;
+    r->call = -1;
+    if (ptrace(PTRACE_SETREGSET, tid, (void *)NT_ARM_SYSTEM_CALL, &give) == -1)
+        return;
+    arch_read_waiting(pid, tid, r);
+    (void)ptrace(PTRACE_SETREGSET, tid, (void *)NT_ARM_SYSTEM_CALL, &take);
+    if (r->waited && r->first != seen)
+        r->call = -1;
+}
+
 static inline void arch_after_stop(pid_t pid, pid_t tid, arch_registers *r)
 {
     const struct user_regs_struct *set = &r->set;
-    bool same = r->call >= 0 && set->regs[8] == (uint64_t)r->call && set->sp == r->sp;
-    bool goes_on = same && set->pc + ARCH_SVC_BYTES == r->after && set->regs[0] == r->first;
-    bool ended = same && set->pc == r->after && (int64_t)set->regs[0] == -EINTR;
-    if (!goes_on && !(ended && arch_still_in_call(pid, tid, r)))
+    bool ended = (int64_t)set->regs[0] == -EINTR;
+    uint64_t svc = ended ? set->pc - ARCH_SVC_BYTES : set->pc;
+    r->waited = r->call >= 0 && set->regs[8] == (uint64_t)r->call && set->sp == r->sp &&
+                svc + ARCH_SVC_BYTES == r->after && (ended || set->regs[0] == r->first);
+    r->call = arch_is_svc(pid, svc) ? (int64_t)set->regs[8] : -1;
+    if (r->call >= 0 && ended && (r->waited || !arch_handler_returned(pid, set)))
+        arch_ask_first(pid, tid, r);
+    else if (ended)
         r->call = -1;
 }
 
@@ -204,7 +236,7 @@ static inline void arch_go_on(arch_registers *r)
     bool relative = r->call == SYS_nanosleep ||
                     (r->call == SYS_clock_nanosleep && !(a[1] & TIMER_ABSTIME)) ||
                     (r->call == SYS_futex && (a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT && a[3]);
-    if (relative && r->set.pc + ARCH_SVC_BYTES == r->after)
+    if (relative && r->waited && (int64_t)a[0] != -EINTR)
         r->set.regs[8] = SYS_restart_syscall;
 }
 

@@ -49,7 +49,9 @@ fi
 say "installing $want"
 $as apt-get update -qq || say "apt-get update failed; trying with the lists that are there"
 # One by one if not all at once: a package that this release lacks must not keep out the others.
-install="$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends --no-remove"
+# And none may push out another: a cross compiler and gcc-multilib exclude each other.
+install="$as env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends
+         --no-remove"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 # shellcheck disable=SC2086
