@@ -7,6 +7,7 @@
  */
 #include "unwind.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 #include <ucontext.h>
