@@ -13,14 +13,20 @@
 #include <string.h>
 
 #include "cli/inject/inject.h"
+#include "cli/plan.h"
+#include "cli/settle.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/base/version.h"
 #include "core/stack/stack.h"
 #include "sdk/client/client.h"
 
 #define SETTINGS_MAX 64
 #define PLUGINS_MAX 16
+#define TIMEOUT_NS (10 * NS_PER_S)
+#define PATIENT_NS (60 * NS_PER_S) /* with --wait */
+#define AGAIN_MS 20
 #define LISTEN_WAIT_NS (2 * NS_PER_S)
 #define LISTEN_KEY (sizeof "server.listen=" - 1) /* bytes before the address */
 
@@ -29,8 +35,9 @@ struct enter_options {
     const char *settings[SETTINGS_MAX + 1];
     uint32_t n_settings;
     char listen[300];
-    const char *plugins[PLUGINS_MAX];
+    const char *plugins[PLUGINS_MAX + 1];
     uint32_t n_plugins;
+    bool wait;
     char library[4096];
 };
 
@@ -41,6 +48,14 @@ static int add_setting(struct enter_options *o, const char *text)
     if (strchr(text, '=') == NULL || strchr(text, '\n') != NULL || text[0] == '=')
         return err_set(-EINVAL, "-D wants KEY=VALUE, not '%s'", text);
     o->settings[o->n_settings++] = text;
+    return 0;
+}
+
+static int add_plugin(struct enter_options *o, const char *name)
+{
+    if (o->n_plugins == PLUGINS_MAX)
+        return err_set(-E2BIG, "more than %d plugins", PLUGINS_MAX);
+    o->plugins[o->n_plugins++] = name;
     return 0;
 }
 
@@ -56,14 +71,16 @@ static int take(void *arg, const char *option, const char *value)
         (void)snprintf(o->listen, sizeof o->listen, "server.listen=%s", value);
         return add_setting(o, o->listen);
     }
-    if (strcmp(option, "--plugin") == 0) {
-        if (o->n_plugins == PLUGINS_MAX)
-            return err_set(-E2BIG, "more than %d plugins", PLUGINS_MAX);
-        o->plugins[o->n_plugins++] = value;
-        return 0;
-    }
+    if (strcmp(option, "--plugin") == 0)
+        return add_plugin(o, value);
+    if (strcmp(option, "--pprof") == 0)
+        return add_plugin(o, "profile");
     if (strcmp(option, "--dry-run") == 0) {
         o->inject.dry_run = true;
+        return 0;
+    }
+    if (strcmp(option, "--wait") == 0) {
+        o->wait = true;
         return 0;
     }
     int r = parse_ns(value, &o->inject.timeout_ns); /* --timeout */
@@ -166,59 +183,81 @@ static int say_page(const struct target *t, const char *address)
     return 0;
 }
 
-static int has_python_symbol(void *arg, const struct stack_module *m)
+static void say_place(const struct target *t)
 {
-    return stack_symbol_address(arg, m, "Py_GetVersion") != 0;
+    const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
+    printf("data: %s\n", inside != NULL ? inside + 5 : t->directory);
 }
 
-static bool runs_python(pid_t pid)
+/* A core answers there already: it is asked for what can still be had of it. */
+static int enter_again(struct target *t, const struct enter_options *o, struct probing_client *c)
 {
-    struct stack_process *p;
+    static const char *const words[] = {"version"};
+    struct buf version;
 
-    if (stack_process_open(pid, &p) < 0)
-        return false;
-    bool found = stack_modules(p, has_python_symbol, p) != 0;
-    stack_process_free(p);
-    return found;
-}
-
-/* Plugins asked for must load; python is sent unasked wherever there is a Python. */
-static int load_plugins(const struct target *t, const struct enter_options *o, bool fresh)
-{
-    char file[4096];
-    int r = EXIT_DONE;
-
-    if (fresh && runs_python(t->pid) && plugin_find("python", file, sizeof file) == 0 &&
-        door_load_plugin(t->directory, "python", file) < 0 &&
-        strstr(err_text(), "already") == NULL) {
+    buf_init(&version, 4096);
+    int r = settle_ask(c, 1, words, &version);
+    const char *text = r == 0 ? buf_text(&version) : "?";
+    int n = (int)strcspn(text, "\n");
+    if (r == 0 && (n != sizeof PROBING_VERSION - 1 || strncmp(text, PROBING_VERSION, (size_t)n)))
+        r = err_set(-EEXIST,
+                    "probing %.*s is in process %d and this is %s: ask it as it is, or restart the "
+                    "process to enter it with this one",
+                    n, text, (int)t->pid, PROBING_VERSION);
+    else if (r == 0)
+        printf("probing %.*s is in process %d already\n", n, text, (int)t->pid);
+    buf_done(&version);
+    if (r < 0 || o->inject.dry_run)
+        return r < 0 ? r : EXIT_DONE;
+    r = settle_plugins(t, o->plugins, /* fresh= */ false);
+    int failed = settle_settings(t, o->settings, NULL);
+    bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
+    if (deaf)
         fprintf(stderr, "probing: %s\n", err_text());
-        r = EXIT_FAILED;
-    }
-    for (uint32_t i = 0; i < o->n_plugins; i++) {
-        if (plugin_find(o->plugins[i], file, sizeof file) < 0 ||
-            door_load_plugin(t->directory, o->plugins[i], file) < 0) {
-            fprintf(stderr, "probing: %s\n", err_text());
-            r = EXIT_FAILED;
-        } else {
-            printf("plugin %s loaded\n", o->plugins[i]);
-        }
+    say_place(t);
+    return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
+}
+
+/* What a moment later may be otherwise: a program that is being loaded or replaced, a thread in the
+ * loader, a debugger that is there. */
+static bool may_pass(int r)
+{
+    return r == -EAGAIN || r == -ESTALE || r == -EBUSY;
+}
+
+static int enter_soon(struct enter_options *o, struct inject_result *ret)
+{
+    uint64_t begin = clock_monotonic(), most = o->inject.timeout_ns;
+    int r = inject_into(&o->inject, ret);
+
+    while (o->wait && may_pass(r) && clock_monotonic() - begin < most && !cli_interrupted) {
+        (void)poll(NULL, 0, AGAIN_MS);
+        r = inject_into(&o->inject, ret);
     }
     return r;
 }
 
-/* A core answers there already: nothing is entered, and only plugins can still be brought. */
-static int enter_again(const struct target *t, const struct enter_options *o)
+/* The core has been started: is it there, and as it was asked for? */
+static int enter_finish(struct target *t, const struct enter_options *o,
+                        const struct inject_result *result)
 {
-    if (o->inject.dry_run) {
-        printf("process %d: a core is in it already\n", (int)t->pid);
-        return EXIT_DONE;
+    int r = wait_ready(t, o->inject.timeout_ns);
+    if (r < 0 && result->filtered[0] != '\0') {
+        char why[ERR_TEXT_BYTES];
+        (void)snprintf(why, sizeof why, "%s", err_text());
+        return err_set(r, "%s; its seccomp filter refuses %s", why, result->filtered);
     }
-    if (o->n_plugins == 0 || o->n_settings > 0)
-        return err_set(-EALREADY,
-                       "a core is in process %d already; ask it (probing -t %d tables), set it "
-                       "(config), or eject it first",
-                       (int)t->pid, (int)t->pid);
-    return load_plugins(t, o, /* fresh= */ false);
+    if (r < 0)
+        return r;
+    printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n", result->version,
+           (int)t->pid, (double)result->stopped_ns / 1e6, (double)result->total_ns / 1e6);
+    bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
+    if (deaf)
+        fprintf(stderr, "probing: %s\n", err_text());
+    r = settle_plugins(t, o->plugins, /* fresh= */ true);
+    int failed = settle_settings(t, o->settings, o->listen);
+    say_place(t);
+    return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
 }
 
 static int enter_now(struct target *t, struct enter_options *o)
@@ -230,11 +269,11 @@ static int enter_now(struct target *t, struct enter_options *o)
         return r;
     o->inject.library = o->library;
     o->inject.settings = o->settings;
-    r = inject_into(&o->inject, &result);
+    r = enter_soon(o, &result);
     if (r < 0)
         return r;
     if (o->inject.dry_run) {
-        printf("process %d can be entered\n", (int)t->pid);
+        plan_print(t, &result, o->library, o->plugins);
         return EXIT_DONE;
     }
     if (result.target_stopped) {
@@ -243,23 +282,7 @@ static int enter_now(struct target *t, struct enter_options *o)
                result.version, (int)t->pid, (int)t->pid);
         return EXIT_DONE;
     }
-    r = wait_ready(t, o->inject.timeout_ns);
-    if (r < 0 && result.filtered[0] != '\0') {
-        char why[ERR_TEXT_BYTES];
-        (void)snprintf(why, sizeof why, "%s", err_text());
-        return err_set(r, "%s; its seccomp filter refuses %s", why, result.filtered);
-    }
-    if (r < 0)
-        return r;
-    printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n", result.version,
-           (int)t->pid, (double)result.stopped_ns / 1e6, (double)result.total_ns / 1e6);
-    bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
-    if (deaf)
-        fprintf(stderr, "probing: %s\n", err_text());
-    r = load_plugins(t, o, /* fresh= */ true);
-    const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
-    printf("data: %s\n", inside != NULL ? inside + 5 : t->directory);
-    return deaf ? EXIT_FAILED : r;
+    return enter_finish(t, o, &result);
 }
 
 #define EJECT_WAIT_NS (10 * NS_PER_S)
@@ -317,12 +340,14 @@ static bool is_leaving(struct probing_client *c)
 
 int command_inject(struct target *t, int argc, char **argv)
 {
-    struct enter_options o = {.inject = {.pid = t->pid, .timeout_ns = 10 * NS_PER_S}};
+    struct enter_options o = {.inject = {.pid = t->pid}};
     struct probing_client *c = NULL;
     int r = cli_parse(argc, argv, take, &o);
 
     if (r < 0)
         return r;
+    if (o.inject.timeout_ns == 0)
+        o.inject.timeout_ns = o.wait ? PATIENT_NS : TIMEOUT_NS;
     if (t->host[0] != '\0' || t->pid == 0)
         return err_set(-EINVAL, "inject needs the pid of a process on this machine, not '%s'",
                        t->text);
@@ -331,8 +356,8 @@ int command_inject(struct target *t, int argc, char **argv)
                        (int)t->pid);
     if (t->kind == TARGET_LIVE && target_connect(t, &c) == 0) {
         bool leaving = is_leaving(c);
+        r = leaving ? wait_left(t->pid) : enter_again(t, &o, c);
         client_close(c);
-        r = leaving ? wait_left(t->pid) : enter_again(t, &o);
         if (!leaving || r < 0)
             return r;
     }

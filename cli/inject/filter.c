@@ -239,6 +239,7 @@ int filter_check(struct target *t)
     char mode[16];
     int sizes[FILTERS_MAX], n = 0, rc = 0;
 
+    t->result->filtered[0] = '\0';
     if (!target_status(t->pid, 0, "Seccomp", mode, sizeof mode) || mode[0] == '0')
         return 0;
     if (mode[0] == '1')

@@ -405,6 +405,8 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     int rc = t->present_start ? 0 : filter_check(t);
     if (rc == 0)
         rc = tracee_find(t);
+    t->result->tid = t->tid;
+    t->result->mapped = t->present_start != 0;
     if (rc == 0 && !o->dry_run)
         rc = use_thread(t, l, settings);
     (void)snprintf(why, sizeof why, "%s", rc < 0 ? err_text() : "");

@@ -26,6 +26,8 @@ struct inject_options {
 struct inject_result {
     uint64_t stopped_ns, total_ns; /* one thread, all its stops together; wall time */
     uint32_t stops;
+    pid_t tid;           /* the thread used, or that would be */
+    bool mapped;         /* the core was mapped, whether it ran or not */
     bool already_there;  /* the core was mapped and running */
     bool revived;        /* the core was mapped, had been ejected, and runs again */
     bool target_stopped; /* SIGSTOPped: the core answers after SIGCONT */

@@ -355,3 +355,101 @@ def test_data_directory_without_room(world):
     refused(target.probing("inject"), "could not start", "room")
     assert time.monotonic() - begin < 5
     assert target.alive()
+
+
+# ---- what inject is asked for beside coming in ----
+
+def test_settings_that_cannot_be(world):
+    """The core runs, with defaults in their place, and each is said."""
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    done = target.probing("inject", "-D", "probing.max_memory=lots", "-D", "nonsense.key=1", "-D",
+                          "probing.nope=3", "-D", "probing.retention=1h", "-D",
+                          "probing.max_dead=1GB", "-D", "torch.exprs=loss@train")
+    assert done.returncode == 1
+    said = done.stderr.splitlines()
+    assert len(said) == 3, done.stderr
+    assert "lots" in said[0] and "stays 1GB" in said[0]
+    assert "nonsense.key" in said[1] and "no plugin 'nonsense'" in said[1]
+    assert "probing.nope" in said[2]
+    assert "kept until plugin torch is loaded" in done.stdout
+    held = dict(target.rows("select name, value from probing.settings"))
+    assert held["probing.max_memory"] == "1GB" and held["probing.retention"] == "1h"
+    assert held["probing.max_dead"] == "1GB"
+
+
+def test_settings_of_a_core_that_is_there(world):
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    target.inject()
+    done = target.inject("-D", "probing.retention=2h")
+    assert "already" in done.stdout
+    assert target.probing("config", "get", "probing.retention").stdout.strip() == "2h"
+    done = target.probing("inject", "-D", "probing.max_dead=7GB")
+    assert done.returncode == 1 and "can only be set when" in done.stderr
+    refused(target.probing("inject", "--plugin", "no_such_plugin"), "no_such_plugin")
+
+
+def test_another_version_is_there(world):
+    folder = world.tmp / "other"
+    folder.mkdir()
+    shutil.copy(CLI, folder / "probing")
+    (folder / "libprobing.so").write_bytes(CORE.read_bytes().replace(b"0.1.0\0", b"9.8.7\0"))
+    target = world.start("/bin/sleep", "600")
+    wait_for(lambda: "libc" in open("/proc/%d/maps" % target.pid).read(), "its loading")
+    done = subprocess.run([str(folder / "probing"), "-t", str(target.pid), "inject"], text=True,
+                          capture_output=True, env=world.env)
+    assert done.returncode == 0 and "probing 9.8.7 entered" in done.stdout, done.stderr
+    refused(target.probing("inject"), "9.8.7", "0.1.0", "restart the process")
+    assert target.rows("select 1") == [[1]]  # asking works all the same
+    assert target.probing("eject").returncode == 0
+    refused(target.probing("inject"), "9.8.7", "0.1.0", "restart the process")
+    assert target.alive()
+
+
+def test_dry_run_says_how(world):
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    done = target.probing("inject", "--dry-run", "--plugin", "torch", "--plugin", "nonsense")
+    assert done.returncode == 0, done.stderr
+    for line in ("process %d" % target.pid, "thread:  %d" % target.pid, "library: %s" % CORE,
+                 "data:    %s/%d-" % (world.data, target.pid), "plugin:  python",
+                 "plugin:  torch\n", "nonsense, which is not installed"):
+        assert line in done.stdout
+    as_it_was(target)
+    place = re.search(r"data:    (\S+),", done.stdout)[1]
+    assert "data: %s\n" % place in target.inject().stdout  # and so it is
+    static = world.start(compiled(world, PAUSE, "-static"))
+    static.wait_line("ready")
+    refused(static.probing("inject", "--dry-run"), "static")
+
+
+def test_wait_until_the_debugger_has_gone(world):
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    tracer = world.start(sys.executable, "-u", "-c", TRACER, str(target.pid))
+    tracer.wait_line("tracing")
+    refused(target.probing("inject", "--wait", "--timeout", "300ms"), "already traced")
+    waiting = subprocess.Popen([str(CLI), "-t", str(target.pid), "inject", "--wait"],
+                               env=world.env, stdout=subprocess.PIPE, text=True)
+    time.sleep(0.2)  # it is waiting by now, or will
+    assert waiting.poll() is None
+    tracer.kill()
+    assert "entered" in waiting.communicate(timeout=60)[0]
+
+
+def test_wait_for_a_program_that_is_just_starting(world):
+    for _ in range(10):
+        target = world.start("/usr/bin/python3", "-c", IDLE)
+        done = target.probing("inject", "--wait")
+        assert done.returncode == 0, done.stderr
+        assert target.rows("select 1") == [[1]]
+        target.kill()
+
+
+def test_pprof_samples_from_the_start(world):
+    target = world.python("print('ready')\nwhile True: sum(range(1000))\n")
+    target.wait_line("ready")
+    done = target.inject("-P", "-D", "profile.rate=200")
+    assert "plugin profile loaded" in done.stdout
+    assert target.probing("config", "get", "profile.rate").stdout.strip() == "200"
