@@ -80,7 +80,7 @@ static void rename_columns(struct op *op, const char *table, const char *schema)
     }
 }
 
-static int plan_view(struct query *q, const struct from *f, const struct view *v, struct op **ret)
+static int plan_one(struct query *q, const struct from *f, const struct view *v, struct op **ret)
 {
     struct statement st;
     const char *text = q->text;
@@ -111,6 +111,21 @@ static int plan_view(struct query *q, const struct from *f, const struct view *v
         rename_columns(*ret, f->alias ? f->alias : v->name,
                        f->alias || !v->schema[0] ? NULL : v->schema);
     return rc;
+}
+
+/* The newest definition of the name whose tables are all there. */
+static int plan_view(struct query *q, const struct from *f, const struct view *v, struct op **ret)
+{
+    for (;;) {
+        int rc = plan_one(q, f, v, ret);
+        const struct view *other = v->next;
+        while (other &&
+               (strcasecmp(other->name, v->name) != 0 || strcasecmp(other->schema, v->schema) != 0))
+            other = other->next;
+        if (rc != -ENOENT || !other)
+            return rc;
+        v = other;
+    }
 }
 
 /* The first columns get the names of t(a, b). */

@@ -75,6 +75,32 @@ static struct table **all_tables(struct query *q, uint32_t *ret_n)
 
 static const char *const own_tables[] = {"tables", "columns", "schemata", "df_settings"};
 
+/* A view planned to learn its columns; *ret NULL: it is over a table that is not there (yet), or
+ * an older definition of a name listed before. */
+static int view_plan(struct query *q, const struct view *v, struct op **ret)
+{
+    struct from f = {.kind = FROM_TABLE, .names = {v->name, v->schema[0] ? v->schema : NULL}};
+    struct node star = {.kind = NODE_STAR, .depth = 1};
+    struct item all = {.node = &star};
+    struct select s = {.items = &all, .n_items = 1, .from = &f};
+    const struct view *newer = atomic_load_explicit(&q->s->views, memory_order_acquire);
+    bool dry = q->dry;
+    *ret = NULL;
+    for (; newer != v; newer = newer->next)
+        if (strcasecmp(newer->name, v->name) == 0 && strcasecmp(newer->schema, v->schema) == 0)
+            return 0;
+    q->dry = true;
+    int rc = sql_plan_select(q, &s, NULL, ret);
+    q->dry = dry;
+    if (rc == -ENOMEM)
+        return rc;
+    if (rc < 0) {
+        err_clear();
+        *ret = NULL;
+    }
+    return 0;
+}
+
 static int make_tables(struct query *q, const char *alias, struct op **ret)
 {
     static const char *const names[] = {"table_catalog", "table_schema", "table_name", "table_type",
@@ -89,9 +115,14 @@ static int make_tables(struct query *q, const char *alias, struct op **ret)
                                        list[i]->scan ? "COMPUTED" : "BASE TABLE",
                                        list[i]->doc ? list[i]->doc : ""},
                  NULL);
+    struct op *op;
     const struct view *v = atomic_load_explicit(&q->s->views, memory_order_acquire);
-    for (; v && rc == 0; v = v->next)
-        rc = put(&m, (const char *const[]){"probing", v->schema, v->name, "VIEW", v->doc}, NULL);
+    for (; v && rc == 0; v = v->next) {
+        rc = view_plan(q, v, &op);
+        if (rc == 0 && op)
+            rc =
+                put(&m, (const char *const[]){"probing", v->schema, v->name, "VIEW", v->doc}, NULL);
+    }
     for (size_t i = 0; i < sizeof(own_tables) / sizeof(*own_tables) && rc == 0; i++)
         if (!tables_find(q->s->tables, "information_schema", own_tables[i])) /* listed above */
             rc = put(&m,
@@ -114,23 +145,9 @@ static int put_column(struct maker *m, const char *schema, const char *table, ui
 
 static int put_view(struct maker *m, const struct view *v)
 {
-    struct from f = {.kind = FROM_TABLE, .names = {v->name, v->schema[0] ? v->schema : NULL}};
-    struct node star = {.kind = NODE_STAR, .depth = 1};
-    struct item all = {.node = &star};
-    struct select s = {.items = &all, .n_items = 1, .from = &f};
     struct op *op;
-    struct query *q = m->q;
-    bool dry = q->dry;
-    q->dry = true;
-    int rc = sql_plan_select(q, &s, NULL, &op);
-    q->dry = dry;
-    if (rc == -ENOMEM)
-        return rc;
-    if (rc < 0) { /* over a table that is not there (yet): a view without columns */
-        err_clear();
-        return 0;
-    }
-    for (uint32_t c = 0; c < op->n_cols && rc == 0; c++)
+    int rc = view_plan(m->q, v, &op);
+    for (uint32_t c = 0; rc == 0 && op && c < op->n_cols; c++)
         rc = put_column(m, v->schema, v->name, c + 1, &op->cols[c]);
     return rc;
 }

@@ -21,18 +21,6 @@ struct sql_rows {
     uint32_t n;
 };
 
-int sql_new(struct tables *tables, struct store *store, struct sql **ret)
-{
-    struct sql *s = calloc(1, sizeof(*s));
-    if (!s)
-        return err_set(-ENOMEM, "no memory for the query engine");
-    s->tables = tables;
-    s->store = store;
-    s->interns = store ? store_interns(store) : NULL;
-    *ret = s;
-    return 0;
-}
-
 static void free_view(struct view *v)
 {
     free((char *)(uintptr_t)v->schema);
@@ -54,6 +42,22 @@ void sql_free(struct sql *s)
     free(s);
 }
 
+int sql_new(struct tables *tables, struct store *store, struct sql **ret)
+{
+    struct sql *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_set(-ENOMEM, "no memory for the query engine");
+    s->tables = tables;
+    s->store = store;
+    s->interns = store ? store_interns(store) : NULL;
+    int rc = sql_add_own_views(s);
+    if (rc < 0)
+        sql_free(s);
+    else
+        *ret = s;
+    return rc;
+}
+
 int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc)
 {
     struct view *v = calloc(1, sizeof(*v));
@@ -73,13 +77,6 @@ int sql_add_view(struct sql *s, const char *name, const char *definition, const 
                                                   memory_order_relaxed))
         ;
     return 0;
-}
-
-void sql_on_set(struct sql *s, int (*set)(void *arg, const char *name, const char *value),
-                void *arg)
-{
-    s->set = set;
-    s->set_arg = arg;
 }
 
 uint32_t sql_rows_count(const struct sql_rows *r)
@@ -163,11 +160,11 @@ static int plan_show(struct query *q, const char *name, struct op **ret)
 
 static int plan_set(struct query *q, const struct statement *st, struct op **ret)
 {
-    struct sql *s = q->s;
-    if (!s->set)
+    if (!q->o->set)
         return sql_error(q->text, q->size, st->pos, -EPERM,
-                         "settings cannot be changed here: this is not the live process");
-    int rc = q->dry ? 0 : s->set(s->set_arg, st->name, st->value);
+                         "a query only reads; `config %s=%s` changes a setting", st->name,
+                         st->value);
+    int rc = q->dry ? 0 : q->o->set(q->o->set_arg, st->name, st->value);
     return rc < 0 ? rc : plan_show(q, st->name, ret);
 }
 

@@ -24,12 +24,10 @@ struct sql;
 int sql_new(struct tables *tables, struct store *store, struct sql **ret);
 void sql_free(struct sql *s);
 
-/* A view: `definition` is a select; it is parsed when used.  Names may be "schema.name" or bare. */
+/* A view: `definition` is a select; it is parsed when used.  Names may be "schema.name" or bare.
+ * Of several with one name the newest whose tables are all there is used.  The names that the
+ * field's own queries use (memory_usage ...) are there from the start: views.c. */
 int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc);
-
-/* What `set NAME = VALUE` does: 0 or -errno with err_set().  Before the first query. */
-void sql_on_set(struct sql *s, int (*set)(void *arg, const char *name, const char *value),
-                void *arg);
 
 enum sql_type {
     SQL_NULL,
@@ -80,6 +78,9 @@ struct sql_options {
     const _Atomic int *cancel; /* not NULL and non-zero: stop with -ECANCELED */
     /* A continuous query over one stored table: only rows numbered >= from_row are read. */
     uint64_t from_row;
+    /* What `set NAME = VALUE` does; 0 or -errno with err_set().  NULL: it is refused. */
+    int (*set)(void *arg, const char *name, const char *value);
+    void *set_arg;
 };
 
 struct sql_report {

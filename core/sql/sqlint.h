@@ -126,9 +126,9 @@ struct sql {
     struct store *store;        /* NULL: computed tables only */
     struct interns *interns;    /* NULL without a store */
     struct view *_Atomic views; /* added at the front, never removed */
-    int (*set)(void *arg, const char *name, const char *value); /* NULL: nothing can be set */
-    void *set_arg;
 };
+
+int sql_add_own_views(struct sql *s); /* views.c */
 
 /* ---- query.c: life, memory, limits ---- */
 

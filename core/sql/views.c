@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/views.c - the bare names that the field's queries use, as views over our tables.
+ *
+ * memory_usage, profiling_data, training_logs, comm_metrics, gpu_metrics, memory_allocations.  A
+ * name with several definitions means the first whose tables are all there; the last one's error
+ * names the table that is missing.  Any thread, once, while the engine is made.
+ */
+#include "core/sql/sqlint.h"
+
+#define CPU_MEMORY                                                                         \
+    "select ts as timestamp, rss_kb / 1024.0 as memory_mb, null::double as gpu_memory_mb " \
+    "from cpu.utilization where scope = 'process'"
+#define GPU_MEMORY                                                                                \
+    "select ts as timestamp, null::double as memory_mb, used_bytes / 1048576.0 as gpu_memory_mb " \
+    "from gpu.utilization"
+#define TORCH_CALLS                                                                         \
+    "select ts as timestamp, module || ' ' || stage as operation_name, duration * 1000 as " \
+    "duration_ms from python.torch_trace where duration is not null"
+#define SPANS                                                                           \
+    "select ts as timestamp, name as operation_name, duration_ns / 1e6 as duration_ms " \
+    "from python.trace_event where duration_ns is not null"
+
+/* Of one name the last that works is wanted least. */
+static const struct {
+    const char *name, *definition, *doc;
+} views[] = {
+    {"memory_usage",
+     "select ts as timestamp, case when device like 'cuda%' then null else allocated end as "
+     "memory_mb, case when device like 'cuda%' then allocated end as gpu_memory_mb from "
+     "python.torch_trace where allocated is not null",
+     "memory in use: as torch sees it"},
+    {"memory_usage", GPU_MEMORY, "memory in use: of GPUs"},
+    {"memory_usage", CPU_MEMORY, "memory in use: of the process"},
+    {"memory_usage", CPU_MEMORY " union all " GPU_MEMORY, "memory in use: of the process, of GPUs"},
+    {"profiling_data", SPANS, "how long operations took: spans"},
+    {"profiling_data", TORCH_CALLS, "how long operations took: torch modules"},
+    {"profiling_data", TORCH_CALLS " union all " SPANS,
+     "how long operations took: torch modules and spans"},
+    {"training_logs",
+     "select ts as timestamp, null::bigint as epoch, local_step as step, case when name = 'loss' "
+     "then value_f64 end as loss, name, value_f64 as value from python.variables",
+     "watched variables of the training loop"},
+    {"comm_metrics",
+     "select ts as timestamp, group_rank as src_rank, null::bigint as dst_rank, op, duration_ms "
+     "as latency_ms, bytes from python.comm_collective",
+     "collective operations"},
+    {"gpu_metrics",
+     "select ts as timestamp, device_id as gpu, gpu_util_pct as gpu_util, used_bytes / 1048576.0 "
+     "as memory_mb from gpu.utilization",
+     "how busy GPUs are"},
+    {"memory_allocations",
+     "select ts as timestamp, function_name, size as allocated_bytes, count from "
+     "memory.allocations",
+     "sampled allocations"}};
+
+int sql_add_own_views(struct sql *s)
+{
+    int rc = 0;
+    for (size_t i = 0; i < sizeof(views) / sizeof(*views) && rc == 0; i++)
+        rc = sql_add_view(s, views[i].name, views[i].definition, views[i].doc);
+    return rc;
+}
