@@ -214,7 +214,31 @@ MATH_IN(sqrt_double, x >= 0, sqrt(x), "square root of a negative number")
 MATH_IN(ln_double, x > 0, log(x), "logarithm of a number that is not positive")
 MATH_IN(log10_double, x > 0, log10(x), "logarithm of a number that is not positive")
 MATH_IN(log2_double, x > 0, log2(x), "logarithm of a number that is not positive")
+MATH(tan_double, tan(x))
+MATH(atan_double, atan(x))
+MATH(cbrt_double, cbrt(x))
+MATH(degrees_double, x *(180 / M_PI))
+MATH(radians_double, x *(M_PI / 180))
+MATH_IN(asin_double, x >= -1 && x <= 1, asin(x), "asin and acos are of numbers from -1 to 1")
+MATH_IN(acos_double, x >= -1 && x <= 1, acos(x), "asin and acos are of numbers from -1 to 1")
 DOUBLES(power_double, pow(a[i], b[i]))
+DOUBLES(atan2_double, atan2(a[i], b[i]))
+
+/* isnan, isinf, isfinite */
+KERNEL(is_double)
+{
+    char kind = st->expr->func->name[2];
+    const double *v = st->a[0]->d;
+    ROWS(st->dst->i[i] = kind == 'n' ? isnan(v[i]) : kind == 'i' ? !!isinf(v[i]) : isfinite(v[i]););
+    return 0;
+}
+
+KERNEL(type_of)
+{
+    const char *name = sql_type_name(st->a[0]->type);
+    ROWS(st->dst->t[i] = (struct text){name, (uint32_t)strlen(name)};);
+    return 0;
+}
 
 KERNEL(round_digits)
 {
@@ -346,6 +370,18 @@ const struct func sql_math_funcs[] = {ORDERED("=", eq),
                                       {"pow", "dd", 'd', 0, power_double},
                                       {"sin", "d", 'd', 0, sin_double},
                                       {"cos", "d", 'd', 0, cos_double},
+                                      {"tan", "d", 'd', 0, tan_double},
+                                      {"asin", "d", 'd', 0, asin_double},
+                                      {"acos", "d", 'd', 0, acos_double},
+                                      {"atan", "d", 'd', 0, atan_double},
+                                      {"atan2", "dd", 'd', 0, atan2_double},
+                                      {"cbrt", "d", 'd', 0, cbrt_double},
+                                      {"degrees", "d", 'd', 0, degrees_double},
+                                      {"radians", "d", 'd', 0, radians_double},
+                                      {"isnan", "d", 'b', 0, is_double},
+                                      {"isinf", "d", 'b', 0, is_double},
+                                      {"isfinite", "d", 'b', 0, is_double},
+                                      {"typeof", "x", 't', FUNC_NULLS, type_of},
                                       {"pi", "", 'd', 0, pi_double},
                                       EXTREMES("greatest"),
                                       EXTREMES("least"),

@@ -352,8 +352,11 @@ struct scope {
 struct agg_spec { /* one aggregate call */
     const struct agg_kind *kind;
     bool distinct, star;
-    struct expr *arg, *arg2, *filter;
+    struct expr *arg, *filter;
+    struct expr *arg2; /* what arg_min and f(x order by y) go by */
     double fraction;
+    bool descending; /* within group (order by x desc), f(x order by y desc) */
+    uint32_t bins;
     struct text separator;
     enum sql_type type;
     uint32_t pos;

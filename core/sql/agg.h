@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/agg.h - an aggregate function as it is bound and as it works.
+ *
+ * agg_bind.c (names and arguments), agg.c (states: adding values, results), aggregate.c (group by).
+ * NULL arguments never reach a state.  Private to them; the query's thread only.
+ */
+#ifndef CORE_SQL_AGG_H
+#define CORE_SQL_AGG_H
+
+#include "core/sql/sqlint.h"
+
+enum agg_op {
+    AGG_COUNT,
+    AGG_SUM,
+    AGG_AVG,
+    AGG_MIN,
+    AGG_MAX,
+    AGG_STDDEV,
+    AGG_STDDEV_POP,
+    AGG_VAR,
+    AGG_VAR_POP,
+    AGG_PERCENTILE,
+    AGG_PERCENTILE_DISC,
+    AGG_HISTOGRAM,
+    AGG_FIRST,
+    AGG_LAST,
+    AGG_ARG_MIN, /* of arg at the least arg2 */
+    AGG_ARG_MAX,
+    AGG_STRING,
+    AGG_AND,
+    AGG_OR
+};
+
+struct agg_kind {
+    const char *name;
+    enum agg_op op;
+    uint32_t min_args, max_args;
+    int fraction; /* PERCENTILE: which argument it is; -1: one half */
+};
+
+struct list { /* all values of a group */
+    uint32_t n, room;
+    union {
+        double *numbers;
+        struct text *texts;
+    };
+    struct sql_value *keys; /* of texts, when they are ordered */
+};
+
+struct pair { /* ARG_MIN, ARG_MAX */
+    struct sql_value value, key;
+};
+
+struct state {
+    int64_t n; /* values that came */
+    union {
+        __int128 whole;
+        double sum;
+        struct {
+            double mean, m2;
+        };
+        int64_t i;
+        double d;
+        struct text t;
+        struct list *list;
+        struct pair *pair;
+    };
+};
+
+struct agg { /* one aggregate at work */
+    const struct agg_spec *spec;
+    bool counted; /* state n is how many NULLs came: the group's rows are counted once for all */
+    struct state *states;
+    uint32_t room;
+    struct vec *arg, *arg2, *filter;
+    struct keys *seen; /* distinct */
+    struct vec group_vec;
+};
+
+int sql_agg_room(struct query *q, struct agg *a, uint32_t groups);
+/* Values of the n selected rows, none NULL, into the states of their groups. */
+int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
+                uint32_t n);
+int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct vec *v,
+                   uint32_t row);
+
+#endif

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/fuzz/sql_seeds_test.c - the field's own queries, as they stand in its documentation.
+ *
+ * Each runs as written over tables with the columns that ours have (some rows each, NULLs among
+ * them), the bare names over the engine's own views; and again where only some of the tables are
+ * there, as in a process without a GPU.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/sql/sql.h"
+#include "tests/test.h"
+
+static const char *const queries[] = {
+    "SELECT * FROM memory_usage WHERE timestamp > now() - interval '5 min'",
+    "\n  SELECT operation_name, avg(duration_ms), count(*)\n  FROM profiling_data \n"
+    "  WHERE timestamp > now() - interval '5 minutes'\n  GROUP BY operation_name\n"
+    "  ORDER BY avg(duration_ms) DESC\n",
+    "\n  SELECT epoch, avg(loss), min(loss), count(*) as steps\n  FROM training_logs \n"
+    "  GROUP BY epoch \n  ORDER BY epoch\n",
+    "SELECT src_rank, dst_rank, avg(latency_ms) FROM comm_metrics",
+    "SELECT * FROM python.backtrace",
+    "SELECT avg(gpu_util) FROM gpu_metrics WHERE timestamp > now() - 60",
+    "SELECT hour(timestamp), avg(memory_mb) FROM memory_usage GROUP BY hour(timestamp)",
+    "\n  SELECT function_name, sum(allocated_bytes) as total_alloc\n  FROM memory_allocations \n"
+    "  WHERE timestamp > now() - interval '1 hour'\n  GROUP BY function_name\n"
+    "  ORDER BY total_alloc DESC\n",
+    "SELECT func, file, lineno FROM python.backtrace LIMIT 5",
+    "SELECT * FROM python.backtrace ORDER BY depth LIMIT 10",
+    "SELECT func, file, lineno FROM python.backtrace ORDER BY depth LIMIT 3",
+    "SELECT func, file, lineno, depth FROM python.backtrace ORDER BY depth LIMIT 10",
+    "SELECT step, AVG(allocated) as avg_memory, MAX(allocated) as peak_memory FROM "
+    "python.torch_trace WHERE step >= (SELECT MAX(step) - 20 FROM python.torch_trace) GROUP BY "
+    "step ORDER BY step",
+    "SELECT module, stage, AVG(allocated) as avg_memory, COUNT(*) as frequency FROM "
+    "python.torch_trace WHERE step >= (SELECT MAX(step) - 5 FROM python.torch_trace) GROUP BY "
+    "module, stage ORDER BY avg_memory DESC LIMIT 10",
+    "SELECT name, value FROM information_schema.df_settings LIMIT 5",
+    "SELECT func, file, lineno FROM python.backtrace ORDER BY depth",
+    "\nSELECT \n    step,\n    module,\n    SUM(allocated) as total_memory_mb,\n    COUNT(*) as "
+    "operation_count\nFROM python.torch_trace \nWHERE step > 10 \nGROUP BY step, module \n"
+    "ORDER BY total_memory_mb DESC \nLIMIT 10"};
+
+#define STR(column)                         \
+    {                                       \
+        .name = column, .type = PROBING_STR \
+    }
+#define I64(column)                         \
+    {                                       \
+        .name = column, .type = PROBING_I64 \
+    }
+#define F64(column)                         \
+    {                                       \
+        .name = column, .type = PROBING_F64 \
+    }
+#define TIME(column)                         \
+    {                                        \
+        .name = column, .type = PROBING_TIME \
+    }
+
+/* A name and the columns that the queries meet; ts comes first in all that are stored. */
+static const struct {
+    const char *schema, *name;
+    struct probing_column columns[10];
+    uint32_t n;
+} shapes[] = {{"python",
+               "python.torch_trace",
+               {TIME("ts"), I64("local_step"), STR("module"), STR("stage"), F64("duration"),
+                F64("allocated"), STR("device")},
+               7},
+              {"python",
+               "python.backtrace",
+               {I64("depth"), STR("func"), STR("file"), I64("lineno"), STR("locals")},
+               5},
+              {"cpu", "cpu.utilization", {TIME("ts"), STR("scope"), I64("rss_kb")}, 3},
+              {"gpu",
+               "gpu.utilization",
+               {TIME("ts"), I64("device_id"), I64("used_bytes"), F64("gpu_util_pct")},
+               4},
+              {"python", "python.trace_event", {TIME("ts"), STR("name"), I64("duration_ns")}, 3},
+              {"python",
+               "python.variables",
+               {TIME("ts"), I64("local_step"), STR("name"), F64("value_f64")},
+               4},
+              {"python",
+               "python.comm_collective",
+               {TIME("ts"), I64("group_rank"), STR("op"), F64("duration_ms"), I64("bytes")},
+               5},
+              {"memory",
+               "memory.allocations",
+               {TIME("ts"), I64("size"), I64("count"), STR("function_name")},
+               4}};
+#define N_SHAPES (sizeof(shapes) / sizeof(*shapes))
+
+static int scan(void *self, struct probing_rows *out)
+{
+    static const char *const words[] = {"process", "encoder", "loss", "pre forward", NULL};
+    uint32_t which = *(const uint32_t *)self;
+    for (int i = 0; i < 40; i++) {
+        union probing_cell c[10];
+        for (uint32_t k = 0; k < shapes[which].n; k++) {
+            uint32_t type = shapes[which].columns[k].type;
+            if (type == PROBING_STR)
+                c[k].s = words[(uint32_t)i % (k == 1 ? 1 : 5)];
+            else if (type == PROBING_F64)
+                c[k].f = 0.5 * i;
+            else if (type == PROBING_TIME)
+                c[k].i = (int64_t)clock_monotonic() - i * 1000000;
+            else
+                c[k].i = i % 7 == 6 ? PROBING_NULL_I64 : i;
+        }
+        int rc = out->row(out, c, shapes[which].n);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* An engine over the tables whose bits are set. */
+static struct sql *engine_over(uint32_t which, struct tables **ret_tables)
+{
+    static uint32_t numbers[N_SHAPES];
+    struct sql *s;
+    struct table *t;
+    if (tables_new(ret_tables))
+        return NULL;
+    for (uint32_t i = 0; i < N_SHAPES; i++) {
+        struct probing_table_desc desc = {.size = sizeof(desc),
+                                          .column_size = sizeof(struct probing_column),
+                                          .name = shapes[i].name,
+                                          .doc = "",
+                                          .columns = shapes[i].columns,
+                                          .n_columns = shapes[i].n,
+                                          .scan = scan};
+        numbers[i] = i;
+        if ((which >> i & 1) && tables_add(*ret_tables, shapes[i].schema, &desc, &numbers[i], &t))
+            return NULL;
+    }
+    return sql_new(*ret_tables, NULL, &s) < 0 ? NULL : s;
+}
+
+static int ask(struct sql *s, const char *text, uint64_t *ret_rows)
+{
+    struct sql_sink nothing = {.arg = NULL};
+    struct sql_report report = {.rows = 0};
+    int rc = sql_run(s, text, strlen(text), NULL, &nothing, &report);
+    *ret_rows = report.rows;
+    return rc;
+}
+
+TEST(all_run_as_written)
+{
+    struct tables *tables;
+    uint64_t rows;
+    struct sql *s = engine_over(UINT32_MAX, &tables);
+    for (size_t i = 0; CHECK(s) && i < sizeof(queries) / sizeof(*queries); i++) {
+        int rc = ask(s, queries[i], &rows);
+        if (!CHECK_INT(rc, 0) || !CHECK(rows > 0))
+            printf("# %s: %s\n", queries[i], rc < 0 ? err_text() : "no row");
+    }
+    sql_free(s);
+    tables_free(tables);
+}
+
+TEST(views_take_what_there_is)
+{
+    static const struct {
+        uint32_t tables; /* bits of `shapes` */
+        const char *query;
+        int rc;
+    } cases[] = {{1u << 0, "select * from memory_usage", 0},
+                 {1u << 2, "select * from memory_usage", 0},
+                 {1u << 3, "select gpu_memory_mb from memory_usage", 0},
+                 {1u << 2 | 1u << 3, "select * from memory_usage", 0},
+                 {1u << 4, "select * from profiling_data", 0},
+                 {1u << 0 | 1u << 4, "select * from profiling_data", 0},
+                 {1u << 1, "select * from memory_usage", -ENOENT},
+                 {1u << 1, "select * from gpu_metrics", -ENOENT}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        struct tables *tables;
+        uint64_t rows;
+        struct sql *s = engine_over(cases[i].tables, &tables);
+        if (!CHECK(s))
+            return;
+        if (!CHECK_INT(ask(s, cases[i].query, &rows), cases[i].rc))
+            printf("# %s: %s\n", cases[i].query, err_text());
+        CHECK(cases[i].rc < 0 || rows > 0);
+        CHECK(cases[i].rc == 0 || strstr(err_text(), "no table '"));
+        sql_free(s);
+        tables_free(tables);
+    }
+}
+
+int main(void)
+{
+    RUN(all_run_as_written);
+    RUN(views_take_what_there_is);
+    return test_end();
+}
