@@ -5,10 +5,9 @@
  * usage: sql_bench [rows] [text of a name]        10,000,000 rows by default
  *
  * Row number i is made by arithmetic that other engines can repeat (sql_bench.py does), so that
- * their answers can be compared.  Every question is asked until 2 s have gone, 3 times at least; the
- * least CPU time of the thread counts (each query runs on one), since the machine is not ours
- * alone.  Prints `name<TAB>ms<TAB>answer`.
- * It is no test: it fails only when it cannot run.
+ * their answers can be compared.  Every question is asked until 2 s have gone, 3 times at least.
+ * The least CPU time of the thread counts (each query runs on one), since the machine is not ours
+ * alone.  Prints `name<TAB>ms<TAB>answer`.  It is no test: it fails only when it cannot run.
  */
 #include <errno.h>
 #include <stdio.h>
