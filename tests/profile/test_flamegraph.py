@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files that `flamegraph` writes, read back by other means than its own."""
+import json
+import shutil
+import subprocess
+import xml.dom.minidom
+
+import pytest
+from conftest import folded, helper, name, share
+from world import wait_for
+
+
+@pytest.fixture
+def sampled(world):
+    """A process with samples whose profiler runs."""
+    target = world.start(helper("natives"), "2")
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    wait_for(lambda: target.rows("select count(*) from python.samples")[0][0] > 100, "samples")
+    return target
+
+
+def write(target, file, *arguments):
+    path = target.world.tmp / file
+    done = target.probing("flamegraph", "-o", str(path), *arguments)
+    assert done.returncode == 0, done.stderr
+    return path.read_bytes()
+
+
+def test_page(sampled):
+    page = write(sampled, "out.html", "--last", "1m").decode()
+    assert page.startswith("<!DOCTYPE html>") and "seventy" in page and "@DATA@" not in page
+    for outside in ("http://", "https://", "src=", "import "):
+        assert outside not in page
+    node = shutil.which("node")
+    if node:
+        script = page[page.index("<script>") + 8:page.index("</script>")]
+        file = sampled.world.tmp / "page.js"
+        file.write_text(script)
+        assert subprocess.run([node, "--check", str(file)]).returncode == 0
+
+
+def test_picture(sampled):
+    picture = xml.dom.minidom.parseString(write(sampled, "out.svg", "--last", "1m"))
+    titles = [t.firstChild.data for t in picture.getElementsByTagName("title")]
+    assert any(t.startswith("seventy (natives)") for t in titles)
+    assert titles[0].startswith("all - ") and titles[0].endswith("100.00 %")
+
+
+def test_speedscope(sampled):
+    data = json.loads(write(sampled, "out.json", "--last", "1m"))
+    frames = [f["name"] for f in data["shared"]["frames"]]
+    assert len(data["profiles"]) == 2
+    for profile in data["profiles"]:
+        assert profile["type"] == "sampled" and profile["unit"] == "nanoseconds"
+        assert len(profile["samples"]) == len(profile["weights"]) > 10
+        assert sum(profile["weights"]) == profile["endValue"]
+        for sample in profile["samples"]:
+            assert all(0 <= i < len(frames) for i in sample)
+    names = [[name(frames[i]) for i in s] for p in data["profiles"] for s in p["samples"]]
+    assert sum("work" in s and s.index("work") < len(s) - 1 for s in names) > len(names) / 2
+
+
+def test_perfetto(sampled):
+    events = json.loads(write(sampled, "out.perfetto", "--last", "1m"))["traceEvents"]
+    slices = [e for e in events if e["ph"] == "X"]
+    assert {e["args"]["name"] for e in events if e["ph"] == "M"} == {"natives"}
+    assert {"main", "seventy"} <= {name(e["name"]) for e in slices}
+    for tid in {e["tid"] for e in slices}:  # slices of a thread lie inside each other or apart
+        open_until = []
+        for e in sorted((e for e in slices if e["tid"] == tid),
+                        key=lambda e: (e["ts"], -e["dur"])):
+            while open_until and open_until[-1] <= e["ts"] + 1:
+                open_until.pop()
+            assert not open_until or e["ts"] + e["dur"] <= open_until[-1] + 1
+            open_until.append(e["ts"] + e["dur"])
+
+
+def varint(data, at):
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            return value, at
+
+
+def fields(data):
+    """[(field, value)] of a protocol buffer message; values are numbers or bytes."""
+    at, found = 0, []
+    while at < len(data):
+        key, at = varint(data, at)
+        assert key & 7 in (0, 2)
+        value, at = varint(data, at)
+        if key & 7 == 2:
+            value, at = data[at:at + value], at + value
+        found.append((key >> 3, value))
+    return found
+
+
+def every(message, number):
+    return [value for field, value in message if field == number]
+
+
+def test_pprof(sampled):
+    top = fields(write(sampled, "out.pb", "--last", "1m"))
+    strings = [s.decode() for s in every(top, 6)]
+    assert strings[0] == ""
+    types = [[strings[v] for _, v in fields(t)] for t in every(top, 1)]
+    assert types == [["samples", "count"], ["cpu", "nanoseconds"]]
+    functions = {dict(fields(f))[1]: strings[dict(fields(f))[2]] for f in every(top, 5)}
+    lines = {}
+    for location in map(fields, every(top, 4)):
+        place = dict(location)
+        lines[place[1]] = functions[dict(fields(place[4]))[1]]
+    total = seventy = 0
+    for sample in map(fields, every(top, 2)):
+        stack, values = [lines[i] for i in every(sample, 1)], every(sample, 2)
+        assert len(values) == 2 and values[0] >= 1
+        total += values[1]
+        seventy += values[1] if "seventy" in stack else 0
+        if "work" in stack and "seventy" in stack:
+            assert stack.index("seventy") < stack.index("work")  # the leaf comes first
+    assert 0.5 < seventy / total < 0.9
+    assert every(top, 10) == [total]
+
+
+def test_difference(sampled):
+    world = sampled.world
+    write(sampled, "a.folded", "--last", "1m")
+    (world.tmp / "b.folded").write_text("main;old 100\nmain;new 300\n")
+    (world.tmp / "c.folded").write_text("main;old 300\nmain;new 100\n")
+    b, c = str(world.tmp / "b.folded"), str(world.tmp / "c.folded")
+    done = world.probing("flamegraph", "diff", b, c, "--format", "folded")
+    assert sorted(done.stdout.splitlines()) == ["main;new 300 100", "main;old 100 300"]
+    for arguments in ((b, c), (str(world.tmp / "a.folded"), str(sampled.pid))):
+        path = world.tmp / "diff.svg"
+        done = world.probing("flamegraph", "diff", *arguments, "-o", str(path))
+        assert done.returncode == 0, done.stderr
+        xml.dom.minidom.parse(str(path))
+        done = world.probing("flamegraph", "diff", *arguments, "-o", str(world.tmp / "d.html"))
+        assert done.returncode == 0, done.stderr
+    (world.tmp / "bad.folded").write_text("no number\n")
+    done = world.probing("flamegraph", "diff", b, str(world.tmp / "bad.folded"), "-o", "x.html")
+    assert done.returncode == 1 and "no folded stack" in done.stderr
+    assert not (world.tmp / "x.html").exists()
+
+
+def test_starts_the_profiler_and_puts_it_back(world):
+    target = world.start(helper("natives"))
+    target.wait_line("ready")
+    target.inject()
+    done = target.probing("flamegraph", "--seconds", "1.5", "--format", "folded", "--rate", "200")
+    assert done.returncode == 0, done.stderr
+    assert share(folded(done.stdout), "work") > 0.9
+    state = target.rows("select state from probing.plugins where name = 'profile'")
+    assert state == [["stopped"]]
+    # and where it runs already, mode and rate are as they were
+    assert target.probing("plugin", "load", "profile").returncode == 0
+    assert target.probing("config", "profile.rate=50").returncode == 0
+    done = target.probing("flamegraph", "--seconds", "1", "--format", "folded", "--rate", "200",
+                          "--mode", "wall")
+    assert done.returncode == 0, done.stderr
+    text = target.probing("profile").stdout
+    assert text.startswith("mode cpu, 50 samples a second"), text
+
+
+def test_wrong_words(world):
+    for arguments, word in (
+            (["--format", "png"], "html, svg"), (["--mode", "slow"], "cpu, wall"),
+            (["--since", "yesterday"], "UTC"), (["nonsense"], "diff"), (["diff", "a"], "two"),
+            (["--seconds", "1", "--last", "2s"], "not both")):
+        target = world.targets[0] if world.targets else world.start(helper("natives"))
+        if len(world.targets) == 1 and not getattr(target, "entered", False):
+            target.wait_line("ready")
+            target.inject()
+            target.entered = True
+        done = target.probing("flamegraph", *arguments)
+        assert done.returncode in (1, 2) and word in done.stderr, done.stderr

@@ -1,0 +1,348 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The profiler: what it says is so, and nobody notices it."""
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+from conftest import folded, handled_signals, helper, name, share
+from world import DEBIAN_PYTHON, ROOT, wait_for
+
+SPLIT = '''
+import sys, threading, time
+def burn(n):
+    total = 0
+    for i in range(n):
+        total += i * i
+    return total
+def seventy():
+    end = time.thread_time() + 0.007
+    while time.thread_time() < end:
+        burn(200)
+def thirty():
+    end = time.thread_time() + 0.003
+    while time.thread_time() < end:
+        burn(200)
+def work():
+    while True:
+        seventy()
+        thirty()
+for i in range(2):
+    threading.Thread(target=work, daemon=True, name="worker %d" % i).start()
+print("ready", flush=True)
+work()
+'''
+
+
+def samples(target, least, what="count(*)", where="true"):
+    """Wait until there are so many samples."""
+    def enough():
+        rows = target.rows("select %s from python.samples where %s" % (what, where))
+        return (rows[0][0] or 0) >= least
+    wait_for(enough, "%d samples" % least, 120)
+
+
+def profile(target, *arguments):
+    done = target.probing("flamegraph", "--format", "folded", *arguments, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return folded(done.stdout)
+
+
+def test_python_shares(world, python):
+    """70 and 30 percent are told as such; a period as long as the sampler's fools nobody."""
+    target = world.python(SPLIT, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    samples(target, 4, "sum(cpu_ns) / 1000000000")
+    stacks = profile(target)
+    whole = [(s, v) for s, v in stacks if name(s[0]) in ("<module>", "_bootstrap")]
+    assert sum(v for _, v in whole) > 0.98 * sum(v for _, v in stacks), stacks
+    part = share(whole, "seventy") / (share(whole, "seventy") + share(whole, "thirty"))
+    assert 0.6 < part < 0.8
+    names = {row[0] for row in target.rows("select distinct thread_name from python.samples")}
+    assert {"worker 0", "worker 1"} <= names
+    for stack, _ in whole:  # only what calls each other stands on each other
+        words = [name(f) for f in stack if f.endswith(".py)")]
+        after = words[words.index("work"):] if "work" in words else []
+        assert after[:1] in ([], ["work"])
+        assert after[1:2] in ([], ["seventy"], ["thirty"]), words
+        assert after[2:] in ([], ["burn"]), words
+
+
+def test_native_shares(world):
+    target = world.start(helper("natives"), "3")
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    samples(target, 4, "sum(cpu_ns) / 1000000000")
+    stacks = profile(target)
+    total = sum(v for _, v in stacks)
+    whole = sum(v for s, v in stacks if {"main", "on_thread"} & {name(f) for f in s})
+    assert whole > 0.97 * total
+    assert 0.6 < share(stacks, "seventy") / share(stacks, "work") < 0.8
+    times = target.rows("select sum(cpu_ns), count(distinct thread_id) from python.samples")[0]
+    assert times[1] == 3 and times[0] >= total
+
+
+@pytest.mark.parametrize("mode", ["cpu", "wall"])
+def test_no_system_call_is_interrupted(world, mode):
+    target = world.start(helper("waits"))
+    target.wait_line("ready")
+    target.inject()
+    assert target.probing("plugin", "load", "profile").returncode == 0
+    assert target.probing("config", "profile.mode=" + mode).returncode == 0
+    assert target.probing("config", "profile.rate=1000").returncode == 0
+    begun = int(re.findall(r"waited (\d+)", target.wait_line(r"waited \d+") and
+                           target.output())[-1])
+    wait_for(lambda: int(re.findall(r"waited (\d+)", target.output())[-1]) > begun + 3000,
+             "the program's waits")
+    assert set(re.findall(r"interrupted (\d+)", target.output())) == {"0"}
+    if mode == "wall":
+        assert target.rows("select count(distinct thread_id) from python.samples "
+                           "where wall_ns > 0 and coalesce(cpu_ns, 0) = 0")[0][0] >= 10
+
+
+def test_waits_have_names(world, python):
+    target = world.python('''
+import threading, time
+lock = threading.Lock()
+lock.acquire()
+def waits_for_lock():
+    lock.acquire()
+threading.Thread(target=waits_for_lock, daemon=True).start()
+def sleeps():
+    while True:
+        time.sleep(0.2)
+print("ready", flush=True)
+sleeps()
+''', python)
+    target.wait_line("ready")
+    target.inject()
+    stacks = profile(target, "--seconds", "2.5", "--mode", "wall")
+    assert 0.4 < share(stacks, "sleeps") < 0.6
+    assert 0.4 < share(stacks, "waits_for_lock") < 0.6
+    # a process that uses no CPU time has no samples of it, and that is said
+    done = target.probing("flamegraph", "--last", "1s", "--mode", "gil", "--format", "folded")
+    assert done.returncode == 1 and "no samples of mode gil" in done.stderr
+
+
+def test_who_holds_the_gil(world):
+    """Of two threads that burn, only the one that runs Python holds the GIL."""
+    target = world.python('''
+import hashlib, threading
+data = b"x" * 50000000
+def without():
+    while True:
+        hashlib.sha256(data)
+threading.Thread(target=without, daemon=True).start()
+def with_gil():
+    while True:
+        pass
+print("ready", flush=True)
+with_gil()
+''', DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject()
+    both = profile(target, "--seconds", "2", "--mode", "cpu")
+    held = profile(target, "--seconds", "2", "--mode", "gil")
+    assert share(both, "without") > 0.2
+    assert share(held, "with_gil") > 0.9
+
+
+def test_live_settings(world):
+    target = world.python(SPLIT, DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    samples(target, 10)
+    for value, word in (("profile.rate=0", "1"), ("profile.rate=10001", "10000"),
+                        ("profile.mode=fast", "cpu")):
+        done = target.probing("config", value)
+        assert done.returncode == 1 and word in done.stderr, done.stderr
+    assert target.probing("config", "profile.rate=1").returncode == 0
+    assert target.probing("config", "profile.rate=1000").returncode == 0
+    samples(target, 300)
+    assert "1000 samples a second" in target.probing("profile").stdout
+
+
+def test_nothing_is_left(world):
+    """Off is off: no thread, no timer, no handler; on again works."""
+    target = world.python(SPLIT, DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject()
+    before = handled_signals(target.pid)
+    for _ in range(3):
+        assert target.probing("plugin", "load", "profile").returncode == 0
+        samples(target, 20)
+        now = handled_signals(target.pid)
+        assert len(now - before) == 1 and min(now - before) > 34
+        done = target.probing("plugin", "stop", "profile")
+        assert done.returncode == 0, done.stderr
+        assert handled_signals(target.pid) == before
+        names = [open(path).read() for path in
+                 ("/proc/%d/task/%s/comm" % (target.pid, t)
+                  for t in os.listdir("/proc/%d/task" % target.pid)) if os.path.exists(path)]
+        assert "probing/profile\n" not in names
+        timers = "/proc/%d/timers" % target.pid
+        if os.path.exists(timers):
+            assert open(timers).read() == ""
+    assert target.alive()
+
+
+def test_forks_and_execs(world, python):
+    """Children, by fork and by exec, live undisturbed while the parent is sampled."""
+    target = world.python('''
+import os, subprocess, sys, threading, time
+def burn():
+    while True:
+        sum(range(1000))
+threading.Thread(target=burn, daemon=True).start()
+print("ready", flush=True)
+n = 0
+while True:
+    pid = os.fork()
+    if pid == 0:
+        end = time.process_time() + 0.03
+        while time.process_time() < end:
+            pass
+        os._exit(7)
+    assert os.waitpid(pid, 0)[1] == 7 << 8
+    n += 1
+    if n % 10 == 0:
+        assert subprocess.run([sys.executable, "-c", "print(sum(range(300000)))"],
+                              stdout=subprocess.DEVNULL).returncode == 0
+        print("children", n, flush=True)
+''', python)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    assert target.probing("config", "profile.rate=10000").returncode == 0
+    target.wait_line("children 50")
+    samples(target, 20)
+    assert "Error" not in target.output()
+
+
+CHURN = '''
+import sys, threading, time
+def chain(n, key):
+    name = "f%d_%d" % (n, key)
+    scope = {"chain": chain}
+    exec("def %s():\\n    " % name + ("chain(%d, %d)\\n    " % (n - 1, key) if n else "")
+         + "for i in range(50): i * i\\n", scope)
+    scope[name]()
+def short(key):
+    end = time.thread_time() + 0.002
+    while time.thread_time() < end:
+        chain(6, key)
+n = 0
+print("ready", flush=True)
+while True:
+    threads = [threading.Thread(target=short, args=(k,)) for k in range(8)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    n += 8
+    print("threads", n, flush=True)
+'''
+
+
+def test_threads_and_code_come_and_go(world, python):
+    """At 10 kHz: no crash, and no stack that cannot be, though code objects die all the time."""
+    target = world.python(CHURN, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    assert target.probing("config", "profile.rate=10000").returncode == 0
+    target.wait_line(r"threads ([4-9]\d\d|\d{4})", 240)
+    samples(target, 200)
+    assert target.alive()
+    stacks = profile(target)
+    seen = 0
+    for stack, _ in stacks:
+        made = [re.match(r"f(\d+)_(\d+)$", name(f)) for f in stack]
+        made = [(int(m[1]), int(m[2])) for m in made if m]
+        depths = [d for d, _ in made]
+        assert len({key for _, key in made}) <= 1, stack
+        assert depths == sorted(depths, reverse=True) and len(set(depths)) == len(depths), stack
+        if depths and "[outer frames not read]" not in stack:
+            assert depths == list(range(6, 6 - len(depths), -1)), stack
+        seen += len(made)
+    assert seen > 50
+
+
+def test_the_dead_can_be_asked(world):
+    target = world.python(SPLIT, DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    samples(target, 100)
+    target.kill()
+    directory = str(next(world.data.glob("%d-*" % target.pid)))
+    done = world.probing("-t", directory, "flamegraph", "--format", "folded")
+    assert done.returncode == 0, done.stderr
+    assert share(folded(done.stdout), "work") > 0.9
+    done = world.probing("-t", directory, "flamegraph", "--seconds", "1", "--format", "folded")
+    assert done.returncode == 1 and "dead" in done.stderr
+
+
+def test_every_signal_is_taken(world):
+    """No signal left: refused, in words.  Ours taken later: sampling ends, and says so."""
+    source = '''
+import signal, sys, time
+def take(numbers):
+    for n in numbers:
+        if signal.getsignal(n) == signal.SIG_DFL:
+            signal.signal(n, lambda *_: None)
+def burn():
+    end = time.time() + 600
+    while time.time() < end:
+        sum(range(100))
+if "all" in sys.argv:
+    take(range(signal.SIGRTMIN, signal.SIGRTMAX + 1))
+print("ready", flush=True)
+burn()
+'''
+    script = world.tmp / "signals.py"
+    script.write_text(source)
+    target = world.start(DEBIAN_PYTHON, str(script), "all")
+    target.wait_line("ready")
+    target.inject()
+    done = target.probing("plugin", "load", "profile")
+    assert done.returncode == 1 and "every real-time signal" in done.stderr, done.stderr
+    assert target.alive()
+
+
+def test_another_handler_over_ours(world):
+    target = world.python('''
+import ctypes, signal, sys, time
+libc = ctypes.CDLL(None)
+hits = 0
+handler = ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda n: None)
+print("ready", flush=True)
+while sum(1 for line in open("/proc/self/status") if line.startswith("Name")):
+    mask = int([l for l in open("/proc/self/status") if l.startswith("SigCgt")][0].split()[1], 16)
+    if mask >> (int(signal.SIGRTMAX) - 3) & 1:
+        time.sleep(0.3)
+        libc.signal(int(signal.SIGRTMAX) - 2, handler)
+        break
+print("taken", flush=True)
+while True:
+    sum(range(1000))
+''', DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    target.wait_line("taken")
+    wait_for(lambda: "has taken the profiler's signal" in target.probing("profile").stdout,
+             "the profiler's notice")
+    assert target.probing("plugin", "stop", "profile").returncode == 0
+    assert target.alive()
+
+
+def test_python_plugin_is_not_needed(world):
+    """Without the python plugin a Python process is sampled as any other."""
+    target = world.python(SPLIT, DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject("-D", "probing.plugins=")
+    target.probing("plugin", "stop", "python")
+    assert target.probing("plugin", "load", "profile").returncode == 0
+    samples(target, 50)
+    stacks = profile(target)
+    assert share(stacks, "_PyEval_EvalFrameDefault") > 0.5
+    assert "native frames only" in target.probing("profile").stdout
+    assert target.probing("eject").returncode == 0
+    assert target.alive()
