@@ -360,6 +360,8 @@ static int start_host(struct core *c, struct host_store *store)
     if (r == 0)
         r = commands_add(c);
     if (r == 0)
+        r = metrics_command_add(c);
+    if (r == 0)
         r = about_tables_add(c);
     return r;
 }

@@ -92,6 +92,7 @@ bool server_peer_may_ask(struct peer *p)
 
 void server_log_refusal(struct peer *p, const char *why)
 {
+    server_add(p->server->refused, 1);
     if (server_rate_take(&p->server->refusals, clock_now(), REFUSALS_A_SECOND))
         host_log(p->server->host, PROBING_WARN, "%s was turned away: %.*s", p->who,
                  (int)strcspn(why, ";"), why);

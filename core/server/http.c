@@ -15,14 +15,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/server/http.h"
 #include "core/server/inside.h"
 #include "core/server/message.h"
+#include "core/server/squeeze.h"
 
-#define PARAMETER_BYTES (64u << 10) /* one parameter of a query string */
-#define COOKIE "probing_token_"      /* and the port: cookies do not know ports */
+#define COOKIE "probing_token_" /* and the port: cookies do not know ports */
+#define SQUEEZE_BYTES 1024      /* what is shorter is sent as it is */
 static const char text_type[] = "text/plain; charset=utf-8";
 static const char json_type[] = "application/json";
 
@@ -51,7 +52,8 @@ static const char *reason(int status)
         int status;
         const char *text;
     } reasons[] = {
-        { 200, "OK" },                 { 400, "Bad Request" },
+        { 200, "OK" },                 { 303, "See Other" },
+        { 400, "Bad Request" },
         { 401, "Unauthorized" },       { 403, "Forbidden" },
         { 404, "Not Found" },          { 405, "Method Not Allowed" },
         { 413, "Content Too Large" },  { 422, "Unprocessable Content" },
@@ -82,12 +84,18 @@ static unsigned local_port(int fd)
                                          : 0;
 }
 
-static void add_head(struct peer *p, int status, const char *type)
+static void add_head(struct peer *p, int status, const char *type, bool gzip)
 {
     (void)buf_addf(&p->out,
                    "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\n"
-                   "X-Content-Type-Options: nosniff\r\nConnection: %s\r\n",
+                   "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
+                   "X-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'self'; "
+                   "style-src 'self' 'unsafe-inline'\r\nConnection: %s\r\n",
                    status, reason(status), type, p->keep_alive ? "keep-alive" : "close");
+    if (gzip)
+        (void)buf_adds(&p->out, "Content-Encoding: gzip\r\n");
+    if (p->allowed)
+        (void)buf_addf(&p->out, "Allow: %s\r\n", p->allowed);
     if (status == 429)
         (void)buf_adds(&p->out, "Retry-After: 1\r\n");
     if (p->cookie) /* a browser that came with ?token= need not show it in every address */
@@ -96,11 +104,30 @@ static void add_head(struct peer *p, int status, const char *type)
                        local_port(p->fd), p->server->tokens[p->cookie]);
 }
 
-static void add_whole(struct peer *p, int status, const char *type, const char *body, size_t n)
+/* The answer's bytes as the client wants them: 0, or it stays as it is. */
+static int squeeze_whole(const char *body, size_t n, struct buf *ret)
 {
-    add_head(p, status, type);
-    (void)buf_addf(&p->out, "Content-Length: %zu\r\n\r\n", n);
-    (void)buf_add(&p->out, body, n);
+    struct squeeze *q = squeeze_new();
+    int rc = q ? squeeze_add(q, body, n, /* last= */ true, ret) : -ENOMEM;
+    squeeze_free(q);
+    return rc;
+}
+
+void server_http_whole(struct peer *p, int status, const char *type, const char *body, size_t n)
+{
+    struct buf small;
+    buf_init(&small, 2 * n + SERVER_HEADER_BYTES);
+    bool gzip = p->gzip && n >= SQUEEZE_BYTES && squeeze_whole(body, n, &small) == 0;
+    add_head(p, status, type, gzip);
+    (void)buf_addf(&p->out, "Content-Length: %zu\r\n\r\n", gzip ? small.size : n);
+    (void)buf_add(&p->out, gzip ? small.data : body, gzip ? small.size : n);
+    buf_done(&small);
+}
+
+void server_http_see(struct peer *p, const char *path)
+{
+    add_head(p, 303, text_type, /* gzip= */ false);
+    (void)buf_addf(&p->out, "Location: %s\r\nContent-Length: 0\r\n\r\n", path);
 }
 
 /* An error as JSON; what follows ';' in our sentences is what to do, so it is the hint. */
@@ -124,7 +151,7 @@ static void add_error(struct peer *p, int status, int code, const char *why, siz
     (void)buf_adds(&body, ",\"hint\":");
     (void)json_add_text(&body, hint, (size_t)(why + n - hint));
     (void)buf_adds(&body, "}}\n");
-    add_whole(p, status ? status : 400, json_type, buf_text(&body), body.size);
+    server_http_whole(p, status ? status : 400, json_type, buf_text(&body), body.size);
     buf_done(&body);
 }
 
@@ -148,33 +175,49 @@ static void add_chunk(struct peer *p, const char *data, size_t n)
         (void)buf_adds(&p->out, "\r\n");
 }
 
+static void add_part(struct peer *p, struct job *j, const char *data, size_t n, bool last)
+{
+    struct buf small;
+    if (!j->squeeze) {
+        add_chunk(p, data, n);
+        return;
+    }
+    buf_init(&small, 2 * n + SERVER_HEADER_BYTES);
+    if (squeeze_add(j->squeeze, data, n, last, &small) == 0)
+        add_chunk(p, small.data, small.size);
+    else
+        p->out.failed = -ENOMEM; /* closes the connection: half a stream is no answer */
+    buf_done(&small);
+}
+
 static void start_stream(struct peer *p, struct job *j)
 {
     p->keep_alive = p->keep_alive && !p->old_http;
-    add_head(p, 200, p->content_type);
+    j->squeeze = p->gzip ? squeeze_new() : NULL;
+    add_head(p, 200, p->content_type, j->squeeze != NULL);
     (void)buf_adds(&p->out, p->old_http ? "\r\n"
                                         : "Transfer-Encoding: chunked\r\n"
                                           "Trailer: Probing-Status\r\n\r\n");
-    add_chunk(p, j->hold.data, j->hold.size);
+    add_part(p, j, j->hold.data, j->hold.size, /* last= */ false);
     buf_done(&j->hold);
     buf_init(&j->hold, 0);
     j->streaming = true;
 }
 
-static void end_stream(struct peer *p, struct piece *piece)
+static void end_stream(struct peer *p, struct job *j, struct piece *piece)
 {
+    struct buf line;
+    buf_init(&line, 2 * ERR_TEXT_BYTES);
     if (piece->status < 0) { /* 200 was said already: say it in words, and break off */
-        struct buf line;
-        buf_init(&line, 2 * ERR_TEXT_BYTES);
         (void)buf_adds(&line, "\nerror: the answer is not whole: ");
         (void)buf_add(&line, piece->data, piece->size);
         (void)buf_addc(&line, '\n');
-        add_chunk(p, buf_text(&line), line.size);
-        buf_done(&line);
         p->keep_alive = false;
-    } else if (!p->old_http) {
-        (void)buf_addf(&p->out, "0\r\nProbing-Status: %d\r\n\r\n", piece->status);
     }
+    add_part(p, j, buf_text(&line), line.size, /* last= */ true);
+    if (piece->status >= 0 && !p->old_http)
+        (void)buf_addf(&p->out, "0\r\nProbing-Status: %d\r\n\r\n", piece->status);
+    buf_done(&line);
 }
 
 void server_http_encode(struct peer *p, struct piece *piece)
@@ -188,17 +231,18 @@ void server_http_encode(struct peer *p, struct piece *piece)
         if (!j->streaming && j->hold.size + piece->size > SERVER_HOLD_BYTES)
             start_stream(p, j);
         if (j->streaming)
-            add_chunk(p, piece->data, piece->size);
+            add_part(p, j, piece->data, piece->size, /* last= */ false);
         else
             (void)buf_add(&j->hold, piece->data, piece->size);
         return;
     }
     if (j->streaming)
-        end_stream(p, piece);
+        end_stream(p, j, piece);
     else if (piece->status < 0)
         add_error(p, 0, piece->status, piece->data, piece->size);
     else
-        add_whole(p, piece->status == 0 ? 200 : 422, p->content_type, j->hold.data, j->hold.size);
+        server_http_whole(p, piece->status == 0 ? 200 : 422, p->content_type, j->hold.data,
+                          j->hold.size);
     if (!p->keep_alive)
         p->closing = true;
     server_job_remove(j);
@@ -298,117 +342,6 @@ static int check_request(struct peer *p, const struct http_request *r, const cha
 
 /* ---- what is asked ---- */
 
-enum route_kind { ROUTE_WORDS, ROUTE_RUN, ROUTE_QUERY, ROUTE_EVAL, ROUTE_HEALTH, ROUTE_PAGE };
-
-static const struct route {
-    const char *path;
-    enum route_kind kind;
-    bool get, post;
-    const char *words[2];
-} routes[] = {
-    { "/", ROUTE_PAGE, true, false, { NULL, NULL } },
-    { "/healthz", ROUTE_HEALTH, true, false, { NULL, NULL } },
-    { "/run", ROUTE_RUN, false, true, { NULL, NULL } },
-    { "/query", ROUTE_QUERY, true, true, { "query", NULL } },
-    { "/eval", ROUTE_EVAL, false, true, { "eval", NULL } },
-    { "/backtrace", ROUTE_WORDS, true, false, { "backtrace", NULL } },
-    { "/tables", ROUTE_WORDS, true, false, { "tables", NULL } },
-    { "/plugins", ROUTE_WORDS, true, false, { "plugin", "list" } },
-    { "/config", ROUTE_WORDS, true, false, { "config", NULL } },
-    { "/scripts", ROUTE_WORDS, true, false, { "script", "list" } },
-};
-
-static void answer_page(struct peer *p)
-{
-    struct buf page;
-    buf_init(&page, 4096);
-    (void)buf_addf(&page,
-                   "probing %s in process %d\n\n"
-                   "GET  /query?q=select+1&format=json   SQL over what was measured\n"
-                   "POST /query                          the same, the body is the statement\n"
-                   "POST /eval                           the body is Python code to run there\n"
-                   "POST /run                            {\"run\":[\"backtrace\"]}: any command\n"
-                   "GET  /backtrace /tables /plugins /config /scripts /healthz\n"
-                   "     /ws                             websocket, subprotocol probing.1\n\n"
-                   "The same port speaks plain text: nc HOST PORT, then 'help'.\n",
-                   p->server->version, (int)getpid());
-    add_whole(p, 200, text_type, buf_text(&page), page.size);
-    buf_done(&page);
-}
-
-static void run_words(struct peer *p, int argc, const char *const *argv, uint64_t timeout_ns)
-{
-    server_job_run(p, 0, argc, argv, timeout_ns);
-}
-
-static int run_query(struct peer *p, const struct http_request *r, struct slice body,
-                     struct arena *a, struct buf *q, struct buf *format)
-{
-    int rc = server_http_parameter(r->query, "q", q);
-    if (rc == 0)
-        rc = buf_add(q, body.data, body.size);
-    if (rc >= 0 && q->size == 0)
-        rc = err_set(-EINVAL, "no statement; send it as the body or as ?q=");
-    if (rc < 0)
-        return rc;
-    rc = server_http_parameter(r->query, "format", format);
-    if (rc < 0)
-        return rc;
-    const char *f = rc == 1 ? buf_text(format) : "json";
-    const char *text = arena_text(a, q->data, q->size);
-    if (!text)
-        return -ENOMEM;
-    p->content_type = strncmp(f, "json", 4) == 0 ? json_type : text_type;
-    const char *argv[] = { "query", text, "--format", f };
-    run_words(p, 4, argv, 0);
-    return 0;
-}
-
-/* 0, or what is wrong with the request. */
-static int run_route(struct peer *p, const struct route *route, const struct http_request *r,
-                     struct slice body)
-{
-    struct arena a;
-    struct buf q, format;
-    struct message m;
-    int rc = 0;
-    arena_init(&a, 8 * SERVER_BODY_BYTES);
-    buf_init(&q, SERVER_BODY_BYTES + PARAMETER_BYTES);
-    buf_init(&format, 64);
-    switch (route->kind) {
-    case ROUTE_PAGE:
-        answer_page(p);
-        break;
-    case ROUTE_HEALTH:
-        add_whole(p, 200, text_type, "ok\n", 3);
-        break;
-    case ROUTE_RUN:
-        rc = server_message_words(&a, body.data, body.size, &m);
-        if (rc == 0)
-            run_words(p, m.argc, m.argv, m.timeout_ns);
-        break;
-    case ROUTE_QUERY:
-        rc = run_query(p, r, body, &a, &q, &format);
-        break;
-    case ROUTE_EVAL: {
-        const char *code = arena_text(&a, body.data, body.size);
-        const char *argv[] = { "eval", code };
-        if (code)
-            run_words(p, 2, argv, 0);
-        else
-            rc = -ENOMEM;
-        break;
-    }
-    case ROUTE_WORDS:
-        run_words(p, route->words[1] ? 2 : 1, route->words, 0);
-        break;
-    }
-    buf_done(&q);
-    buf_done(&format);
-    arena_done(&a);
-    return rc;
-}
-
 static int upgrade(struct peer *p, const struct http_request *r, size_t used)
 {
     struct buf request;
@@ -438,36 +371,47 @@ static int upgrade(struct peer *p, const struct http_request *r, size_t used)
     return rc;
 }
 
-static const struct route *find_route(struct slice path)
+/* Is it somebody who may ask, and a path and method that there are?  1: it is refused, 0:
+ * *ret_route; NULL for the websocket's. */
+static int find_route(struct peer *p, const struct http_request *r, const struct route **ret_route)
 {
-    for (size_t i = 0; i < sizeof(routes) / sizeof(routes[0]); i++)
-        if (server_slice_is(path, routes[i].path))
-            return &routes[i];
-    return NULL;
+    const char *why = NULL;
+    if (!p->continued && !server_peer_may_ask(p)) {
+        (void)refuse(p, 429, -EAGAIN, "too many requests a second; wait a second");
+        return 1;
+    }
+    int status = check_request(p, r, &why);
+    if (status != 0) {
+        server_log_refusal(p, why);
+        (void)refuse(p, status, -EACCES, why);
+        return 1;
+    }
+    *ret_route = server_route_find(r);
+    if (!*ret_route && !server_slice_is(r->path, "/ws")) {
+        (void)refuse(p, 404, -ENOENT, "no such path; GET / lists them");
+        return 1;
+    }
+    if (*ret_route && !server_route_takes(*ret_route, r)) {
+        p->allowed = server_route_methods(*ret_route);
+        (void)refuse(p, 405, -EINVAL, "this path does not take that method; GET / lists them");
+        p->allowed = NULL;
+        return 1;
+    }
+    return 0;
 }
 
 /* The headers are here: answer, start a command, or say -EAGAIN while the body has not all come. */
 static int take_request(struct peer *p, const struct http_request *r, size_t used)
 {
-    const char *why = NULL;
+    const struct route *route = NULL;
     p->keep_alive = r->keep_alive;
     p->old_http = r->old;
+    p->gzip = r->gzip;
     p->content_type = text_type;
-    if (!p->continued && !server_peer_may_ask(p))
-        return refuse(p, 429, -EAGAIN, "too many requests a second; wait a second");
-    int status = check_request(p, r, &why);
-    if (status != 0) {
-        server_log_refusal(p, why);
-        return refuse(p, status, -EACCES, why);
-    }
-    if (server_slice_is(r->path, "/ws"))
-        return upgrade(p, r, used);
-    const struct route *route = find_route(r->path);
+    if (find_route(p, r, &route) != 0)
+        return 0;
     if (!route)
-        return refuse(p, 404, -ENOENT, "no such path; GET / lists them");
-    if (!(route->get && server_slice_is(r->method, "GET")) &&
-        !(route->post && server_slice_is(r->method, "POST")))
-        return refuse(p, 405, -EINVAL, "this path does not take that method; GET / lists them");
+        return upgrade(p, r, used);
     if (p->in.size - used < r->content_length) {
         if (r->expects && !p->continued)
             (void)buf_adds(&p->out, "HTTP/1.1 100 Continue\r\n\r\n");
@@ -475,7 +419,7 @@ static int take_request(struct peer *p, const struct http_request *r, size_t use
         return -EAGAIN;
     }
     /* `r` and the body point into p->in, which is shortened when the command has its copy. */
-    int rc = run_route(p, route, r, (struct slice){ p->in.data + used, r->content_length });
+    int rc = server_route_run(p, route, r, (struct slice){ p->in.data + used, r->content_length });
     if (rc < 0)
         add_error(p, 0, rc, err_why(rc), strlen(err_why(rc)));
     if (!p->keep_alive && !p->jobs)

@@ -105,6 +105,7 @@ struct job {
     /* JOB_RUN over HTTP; loop only */
     struct buf hold;
     bool streaming;
+    struct squeeze *squeeze; /* of a stream that the client wants compressed */
     bool shown;       /* text: something was written */
     bool line_start;  /* text: the next byte begins a line */
     /* JOB_WATCH */
@@ -130,7 +131,8 @@ struct peer {
     bool writing;          /* loop: inside server_raw_writeable() */
     bool closing;          /* close when all is sent */
     bool lingering;        /* all is sent: what still comes is thrown away until it hangs up */
-    bool keep_alive, old_http; /* of the request that is answered */
+    bool keep_alive, old_http, gzip; /* of the request that is answered */
+    const char *allowed;       /* for a 405: the methods there are */
     enum access cookie;        /* NONE: none is to be set */
     struct buf in;         /* loop only: received, not yet used */
     struct buf out;        /* loop only: encoded, LWS_PRE free bytes first for a websocket */
@@ -171,12 +173,13 @@ struct server {
     char address[96];      /* of TCP; changed on the worker of server_listen() */
     char host_name[80];    /* lock: mutex; as listened on, for the Host check */
     struct peer *peers;    /* loop only */
-    uint32_t n_peers, n_tcp; /* loop only */
+    _Atomic uint32_t n_local, n_tcp; /* changed on the loop */
     uint32_t most_peers;     /* SERVER_PEERS, or less where few descriptors are allowed */
     uint32_t stuck_s;        /* SERVER_STUCK_S */
     struct feed *feeds;      /* loop only */
-    uint32_t n_feeds;        /* loop only */
+    _Atomic uint32_t n_feeds; /* changed on the loop */
     _Atomic size_t queued;   /* bytes in all peers' queues */
+    _Atomic uint64_t accepted, refused, requests, lost; /* counted for ever */
     struct rate rate;        /* loop only; all of TCP */
     struct rate refusals;    /* loop only; lines in the log about them */
     struct peer *adopting; /* loop only: whom libwebsockets is about to speak for */
@@ -189,6 +192,10 @@ struct server {
 };
 
 /* ---- server.c ---- */
+/* Counters that anybody may read: no order with anything else is promised. */
+#define server_add(counter, n) \
+    (void)atomic_fetch_add_explicit(&(counter), (n), memory_order_relaxed)
+#define server_get(counter) atomic_load_explicit(&(counter), memory_order_relaxed)
 void server_ref(struct server *s);
 void server_unref(struct server *s);
 void server_peer_lost(struct peer *p); /* loop: its socket is closed: forget it */

@@ -11,6 +11,7 @@
 
 #include "core/base/err.h"
 #include "core/server/inside.h"
+#include "core/server/squeeze.h"
 
 static int reply_write(struct probing_reply *r, const void *data, size_t size)
 {
@@ -22,6 +23,7 @@ struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id)
     struct job *j = calloc(1, sizeof(*j));
     if (!j)
         return NULL;
+    server_add(p->server->requests, 1);
     j->reply.write = reply_write;
     atomic_store_explicit(&j->refs, 1, memory_order_relaxed);
     j->peer = p;
@@ -46,6 +48,7 @@ void server_job_unref(struct job *j)
     if (!j || atomic_fetch_sub_explicit(&j->refs, 1, memory_order_acq_rel) != 1)
         return;
     buf_done(&j->hold);
+    squeeze_free(j->squeeze);
     server_peer_unref(j->peer);
     free(j);
 }

@@ -219,6 +219,24 @@ static bool has_token(struct slice value, const char *word)
     return false;
 }
 
+/* Is `word` in a list such as "gzip;q=0.5, br"?  Not when its weight is 0. */
+static bool accepts(struct slice value, const char *word)
+{
+    const char *p = value.data, *end = value.data + value.size;
+    while (p < end) {
+        const char *comma = memchr(p, ',', (size_t)(end - p));
+        const char *stop = comma ? comma : end;
+        const char *semicolon = memchr(p, ';', (size_t)(stop - p));
+        if (server_slice_is_case(trimmed(p, semicolon ? semicolon : stop), word)) {
+            struct slice weight = semicolon ? trimmed(semicolon + 1, stop) : (struct slice){ 0 };
+            return !weight.data || weight.size < 3 || strncasecmp(weight.data, "q=", 2) != 0 ||
+                   strspn(weight.data + 2, "0.") < weight.size - 2;
+        }
+        p = stop + 1;
+    }
+    return false;
+}
+
 static int read_length(struct slice value, size_t *ret)
 {
     size_t n = 0;
@@ -270,6 +288,13 @@ static int read_header(struct slice name, struct slice value, struct http_reques
     }
     if (server_slice_is_case(name, "Transfer-Encoding"))
         return err_set(-ENOTSUP, "a body needs Content-Length here, not Transfer-Encoding");
+    if (server_slice_is_case(name, "Accept-Encoding"))
+        r->gzip = accepts(value, "gzip");
+    if (server_slice_is_case(name, "Accept")) {
+        r->wants_html = accepts(value, "text/html");
+        r->wants_text = accepts(value, "text/plain") &&
+                        !accepts(value, "application/openmetrics-text");
+    }
     if (server_slice_is_case(name, "Upgrade"))
         r->upgrade = has_token(value, "websocket");
     if (server_slice_is_case(name, "Expect"))

@@ -47,6 +47,8 @@ struct http_request {
     struct slice method, path, query; /* path: still escaped, before '?' */
     bool old;                         /* HTTP/1.0 */
     bool keep_alive, upgrade, expects;
+    bool gzip, wants_html; /* Accept-Encoding, Accept */
+    bool wants_text;       /* Accept: plain text, and not OpenMetrics */
     size_t content_length;
     struct slice host, origin, authorization, cookie, fetch_site, ws_key, ws_version, ws_protocol;
 };

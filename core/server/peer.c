@@ -251,6 +251,7 @@ static void count_lost(struct peer *p, struct job *j)
 {
     j->dropped++;
     p->lost++;
+    server_add(p->server->lost, 1);
     if (!p->slow_since_ns)
         p->slow_since_ns = clock_now();
 }

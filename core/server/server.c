@@ -99,8 +99,7 @@ void server_peer_lost(struct peer *p)
     if (!*at)
         return;
     *at = p->next;
-    s->n_peers--;
-    s->n_tcp -= !p->local;
+    server_add(*(p->local ? &s->n_local : &s->n_tcp), -1u);
     server_slot_drop(s, p->slot);
     p->slot = -1;
     server_peer_gone(p);
@@ -127,18 +126,20 @@ static void welcome(struct server *s, int fd, bool local)
         return;
     }
     uint32_t most_tcp = s->most_peers * SERVER_PEERS_TCP / SERVER_PEERS;
-    bool room = s->n_peers < s->most_peers && (local || s->n_tcp < most_tcp);
+    uint32_t tcp = server_get(s->n_tcp), all = tcp + server_get(s->n_local);
+    bool room = all < s->most_peers && (local || tcp < most_tcp);
     struct peer *p = room ? server_peer_new(s, fd, local) : NULL;
     if (!p) {
+        server_add(s->refused, 1);
         turn_away(fd);
         return;
     }
     memcpy(p->who, who, sizeof(who));
-    s->n_tcp += !local;
+    server_add(*(local ? &s->n_local : &s->n_tcp), 1);
+    server_add(s->accepted, 1);
     p->slot = server_slot_take(s, fd);
     p->next = s->peers;
     s->peers = p;
-    s->n_peers++;
     s->adopting = p;
     lws_sock_file_fd_type desc = { .filefd = fd };
     struct lws *wsi = lws_adopt_descriptor_vhost(s->vhost, LWS_ADOPT_RAW_FILE_DESC, desc, NULL,
@@ -614,6 +615,20 @@ int server_listen(struct server *s, const char *listen_on)
     return event_wait(&s->applied, APPLY_NS)
                ? 0
                : err_set(-ETIMEDOUT, "the server thread did not take the new address in time");
+}
+
+void server_stats(struct server *s, struct server_stats *ret)
+{
+    *ret = (struct server_stats){
+        .local = server_get(s->n_local),
+        .tcp = server_get(s->n_tcp),
+        .streams = server_get(s->n_feeds),
+        .queued = server_get(s->queued),
+        .accepted = server_get(s->accepted),
+        .refused = server_get(s->refused),
+        .requests = server_get(s->requests),
+        .lost = server_get(s->lost),
+    };
 }
 
 const char *server_address(struct server *s)

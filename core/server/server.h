@@ -24,7 +24,7 @@ struct server_options {
     const char *read_token;  /* gives everything but commands that write; NULL: one is made */
     const char *token_path;  /* 0600; the other is kept beside it, as `token_path`-read */
     const char *version;
-    uint32_t stuck_s; /* a client that takes nothing, or loses messages, so long is dropped; 0: 60 */
+    uint32_t stuck_s; /* a client that takes nothing, or only loses, so long is dropped; 0: 60 */
 };
 
 /* Starts the thread.  Adds the command "watch" to the host. */
@@ -36,6 +36,14 @@ void server_free(struct server *s);
 int server_listen(struct server *s, const char *listen);
 /* "127.0.0.1:9922" or "".  Borrowed until server_listen(). */
 const char *server_address(struct server *s);
+
+struct server_stats {
+    uint32_t local, tcp; /* connections open now */
+    uint32_t streams;    /* different statements watched now */
+    uint64_t queued;     /* bytes of answers that wait for clients */
+    uint64_t accepted, refused, requests, lost; /* ever; lost: messages of streams */
+};
+void server_stats(struct server *s, struct server_stats *ret); /* [any] */
 /* In a forked child: close our descriptors, nothing else.                           [child] */
 void server_disable_in_child(struct server *s);
 

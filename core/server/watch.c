@@ -262,7 +262,7 @@ static void on_timer(lws_sorted_usec_list_t *timer)
 static int feed_new(struct server *s, const struct message *m, enum sql_format format,
                     struct feed **ret)
 {
-    if (s->n_feeds >= SERVER_FEEDS)
+    if (server_get(s->n_feeds) >= SERVER_FEEDS)
         return err_set(-EAGAIN, "%d different statements are watched already; end one",
                        SERVER_FEEDS);
     struct feed *f = calloc(1, sizeof(*f));
@@ -284,7 +284,7 @@ static int feed_new(struct server *s, const struct message *m, enum sql_format f
     buf_init(&f->text, SERVER_TICK_BYTES);
     f->next = s->feeds;
     s->feeds = f;
-    s->n_feeds++;
+    server_add(s->n_feeds, 1);
     lws_sul_schedule(s->context, 0, &f->timer, on_timer, 1);
     *ret = f;
     return 0;
@@ -345,7 +345,7 @@ static void feed_stop(struct feed *f)
     if (!*at)
         return;
     *at = f->next;
-    f->server->n_feeds--;
+    server_add(f->server->n_feeds, -1u);
     (void)atomic_compare_exchange_strong_explicit(&f->reply.cancelled, &none, HOST_GONE,
                                                   memory_order_release, memory_order_relaxed);
     if (f->server->context)

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// client.js - ask a process that has probing in it, from a page or from node (18 or later).
+//
+//     import { connect } from "./client.js";
+//     const probing = connect("http://127.0.0.1:9922", { token });
+//     const { rows } = await probing.query("select name, rows from probing.tables");
+//     for await (const row of probing.subscribe("python.torch_trace")) console.log(row);
+//
+// No dependency.  Streams need a WebSocket: browsers and node 22 have one; else give it as an option.
+// In a page served by the process itself neither address nor token is needed.
+
+/** What the process answered instead of an answer: code ("EINVAL"), hint, status. */
+export class ProbingError extends Error {
+  constructor(message, { code = "ERROR", hint = "", status = 0 } = {}) {
+    super(hint ? `${message}; ${hint}` : message);
+    Object.assign(this, { name: "ProbingError", code, hint, status });
+  }
+}
+
+export function connect(address = globalThis.location?.origin, options = {}) {
+  return new Client(address, options);
+}
+
+class Client {
+  #base;
+  #token;
+  #fetch;
+  #WebSocket;
+  #streams = new Set();
+
+  constructor(address, { token, fetch = globalThis.fetch, WebSocket = globalThis.WebSocket }) {
+    const text = String(address);
+    this.#base = new URL(text.includes("://") ? text : `http://${text}`);
+    this.#token = token ?? this.#base.searchParams.get("token");
+    this.#fetch = fetch.bind(globalThis);
+    this.#WebSocket = WebSocket;
+  }
+
+  /** {columns, rows, row_count, elapsed_ms, lost, cut}; rows are objects by column name. */
+  async query(sql) {
+    const answer = JSON.parse(await this.#post("/query", sql));
+    const names = answer.columns.map((column) => column.name);
+    answer.rows = answer.rows.map((row) => Object.fromEntries(row.map((v, i) => [names[i], v])));
+    return answer;
+  }
+
+  /** Run Python there; what it prints, and the value of its last line. */
+  eval(code) {
+    return this.#post("/eval", code);
+  }
+
+  /** The stacks of all threads, as text. */
+  backtrace(...words) {
+    return this.run("backtrace", ...words);
+  }
+
+  /** Any command, by its words; its answer as text. */
+  run(...words) {
+    return this.#post("/run", JSON.stringify({ run: words.map(String) }));
+  }
+
+  /** New rows of a table, or of a select, as they arrive: an async iterator, with .lost and .close(). */
+  subscribe(what, { interval_ms = 1000, last = 0 } = {}) {
+    return this.#stream({ subscribe: what, interval_ms, last }, (text) =>
+      text.split("\n").filter(Boolean).map((line) => JSON.parse(line)));
+  }
+
+  /** What scripts publish: {topic, data}; topic: "script.NAME" or "script.*". */
+  follow(topic) {
+    return this.#stream({ follow: topic }, null);
+  }
+
+  close() {
+    for (const stream of this.#streams) stream.close();
+  }
+
+  async #post(path, body) {
+    const headers = this.#token ? { Authorization: `Bearer ${this.#token}` } : {};
+    const answer = await this.#fetch(new URL(path, this.#base), { method: "POST", headers, body });
+    const text = await answer.text();
+    if (answer.ok) return text;
+    let error;
+    try {
+      ({ error } = JSON.parse(text));
+    } catch {
+      throw new ProbingError(text.trim() || answer.statusText, { status: answer.status });
+    }
+    throw new ProbingError(error.message, { ...error, status: answer.status });
+  }
+
+  #stream(request, read) {
+    if (!this.#WebSocket) throw new ProbingError("no WebSocket here", { hint: "give one: connect(address, {WebSocket})" });
+    const url = new URL("/ws", this.#base);
+    url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
+    if (this.#token) url.searchParams.set("token", this.#token); // a WebSocket carries no headers
+    const stream = new Stream(new this.#WebSocket(url, "probing.1"), request, read);
+    this.#streams.add(stream);
+    stream.onend = () => this.#streams.delete(stream);
+    return stream;
+  }
+}
+
+/** What comes waits here until it is taken; when nobody takes, the process drops the oldest. */
+class Stream {
+  lost = 0; // messages that the process dropped because we were slow
+  onend = null;
+  #socket;
+  #read;
+  #waiting = [];
+  #wake = null;
+  #error = null;
+  #over = false;
+
+  constructor(socket, request, read) {
+    this.#socket = socket;
+    this.#read = read;
+    socket.onopen = () => socket.send(JSON.stringify({ id: 1, ...request }));
+    socket.onmessage = (event) => this.#take(JSON.parse(event.data));
+    socket.onerror = () => this.#end(new ProbingError("no connection", { hint: "is the token right?" }));
+    socket.onclose = (event) => this.#end(event.reason ? new ProbingError(event.reason) : null);
+  }
+
+  close() {
+    this.#end(null);
+  }
+
+  async *[Symbol.asyncIterator]() {
+    try {
+      for (;;) {
+        while (this.#waiting.length) yield this.#waiting.shift();
+        if (this.#error) throw this.#error;
+        if (this.#over) return;
+        await new Promise((wake) => (this.#wake = wake));
+      }
+    } finally {
+      this.close();
+    }
+  }
+
+  #take(message) {
+    if (message.dropped) this.lost += message.dropped;
+    if (message.event) this.#waiting.push({ topic: message.event, data: message.data });
+    else if (message.data !== undefined) for (const row of this.#read(message.data)) this.#waiting.push(row);
+    if (message.error) this.#end(new ProbingError(message.error));
+    else if (message.done !== undefined) this.#end(null);
+    this.#wake?.();
+  }
+
+  #end(error) {
+    if (this.#over) return;
+    this.#over = true;
+    this.#error = error;
+    this.#socket.close();
+    this.onend?.();
+    this.#wake?.();
+  }
+}
