@@ -398,13 +398,13 @@ static int compare_keys(uint32_t a, uint32_t b, void *arg)
 static int put_in_order(struct query *q, struct list *l, bool descending)
 {
     struct ordering o = {l, descending};
-    uint32_t *order = sql_get(q, 2 * (size_t)l->n, sizeof(*order));
+    uint32_t *order = sql_get(q, l->n, sizeof(*order));
     struct text *texts = sql_get(q, l->n, sizeof(*texts));
     if (!order || !texts)
         return -ENOMEM;
     for (uint32_t i = 0; i < l->n; i++)
         order[i] = i;
-    int rc = sql_sort_index(q, order, l->n, compare_keys, &o);
+    int rc = sql_sort_index(q, order, l->n, /* prefix= */ NULL, compare_keys, &o);
     for (uint32_t i = 0; i < l->n && rc == 0; i++)
         texts[i] = l->texts[order[i]];
     l->texts = texts;

@@ -61,6 +61,11 @@ static int compare_rows(uint32_t x, uint32_t y, void *arg)
     return sql_compare_values(value_of(a, x), x % SQL_ROWS, value_of(a, y), y % SQL_ROWS);
 }
 
+static uint64_t key_prefix(uint32_t row, void *arg)
+{
+    return ((const struct asof *)arg)->keys[row];
+}
+
 int sql_asof_sort(struct op *op)
 {
     struct join *j = op->state;
@@ -69,7 +74,7 @@ int sql_asof_sort(struct op *op)
         return 0;
     uint32_t n = a->values.n, n_keys = j->n_keys ? j->keys.n : 1;
     a->starts = sql_get(op->q, (size_t)n_keys + 1, sizeof(*a->starts));
-    a->order = sql_get(op->q, 2 * (size_t)n, sizeof(*a->order));
+    a->order = sql_get(op->q, n, sizeof(*a->order));
     if (!a->starts || !a->order)
         return -ENOMEM;
     for (uint32_t i = 0; i < n; i++) {
@@ -78,7 +83,7 @@ int sql_asof_sort(struct op *op)
     }
     for (uint32_t k = 0; k < n_keys; k++)
         a->starts[k + 1] += a->starts[k];
-    return sql_sort_index(op->q, a->order, n, compare_rows, a);
+    return sql_sort_index(op->q, a->order, n, key_prefix, compare_rows, a);
 }
 
 uint32_t sql_asof_find(const struct join *j, uint32_t key, const struct vec *left, uint32_t row)

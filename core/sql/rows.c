@@ -18,7 +18,7 @@ int sql_rowset_init(struct rowset *r, struct query *q, struct arena *mem,
     return 0;
 }
 
-static int no_memory(void)
+int sql_no_room(void)
 {
     return err_set(-ENOMEM, "the query keeps more rows than its memory has room for; filter, "
                             "aggregate or limit them");
@@ -30,7 +30,7 @@ static int add_chunk(struct rowset *r)
         uint32_t room = r->room ? 2 * r->room : 4;
         struct vec **more = arena_alloc(r->mem, room * sizeof(struct vec *));
         if (!more)
-            return no_memory();
+            return sql_no_room();
         if (r->n_chunks)
             memcpy(more, r->chunks, r->n_chunks * sizeof(*more));
         r->chunks = more;
@@ -43,10 +43,10 @@ static int add_chunk(struct rowset *r)
         v[c].null = arena_zalloc(r->mem, SQL_ROWS, 1);
         v[c].data = arena_alloc(r->mem, SQL_ROWS * cell);
         if (!v[c].null || !v[c].data)
-            return no_memory();
+            return sql_no_room();
     }
     if (!v)
-        return no_memory();
+        return sql_no_room();
     r->chunks[r->n_chunks++] = v;
     return 0;
 }
@@ -64,7 +64,7 @@ static int copy_texts(struct rowset *r, struct vec *to, uint32_t at, struct vec 
         if (!stays) {
             t.data = arena_text(r->mem, t.data, t.size);
             if (!t.data)
-                return no_memory();
+                return sql_no_room();
         }
         to->t[at + k] = t;
     }
@@ -98,7 +98,7 @@ static int copy_column(struct rowset *r, struct vec *to, uint32_t at, struct vec
 int sql_rowset_add(struct rowset *r, struct vec **v, const uint16_t *sel, uint32_t n)
 {
     if (r->n > UINT32_MAX - 1 - n)
-        return no_memory();
+        return sql_no_room();
     for (uint32_t done = 0; done < n;) {
         uint32_t at = r->n % SQL_ROWS;
         if (at == 0 && r->n / SQL_ROWS == r->n_chunks && add_chunk(r) < 0)

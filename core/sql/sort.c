@@ -28,6 +28,8 @@ struct sort {
     uint32_t *order;
     uint32_t room, next;
     bool ready;
+    uint64_t bound; /* prefix of the last row kept, when as many as wanted are; else the largest */
+    uint16_t *sel;
 };
 
 int sql_compare_values(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j)
@@ -56,53 +58,112 @@ int sql_compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint
 
 /* ---- an index sorted by merging runs: stable, and it looks at the limits as it goes ---- */
 
-static void insert_sorted(uint32_t *v, uint32_t n, sql_compare compare, void *arg)
+struct placed { /* a row and the beginning of what it is sorted by */
+    uint64_t prefix;
+    uint32_t row;
+};
+
+struct merging {
+    struct query *q;
+    sql_compare compare;
+    void *arg;
+};
+
+static bool is_after(const struct merging *m, const struct placed *a, const struct placed *b)
+{
+    if (a->prefix != b->prefix)
+        return a->prefix > b->prefix;
+    return m->compare(a->row, b->row, m->arg) > 0;
+}
+
+static void insert_sorted(const struct merging *m, struct placed *v, uint32_t n)
 {
     for (uint32_t i = 1; i < n; i++) {
-        uint32_t x = v[i], at = i;
-        for (; at > 0 && compare(v[at - 1], x, arg) > 0; at--)
+        struct placed x = v[i];
+        uint32_t at = i;
+        for (; at > 0 && is_after(m, &v[at - 1], &x); at--)
             v[at] = v[at - 1];
         v[at] = x;
     }
 }
 
-static int merge_runs(struct query *q, const uint32_t *from, uint32_t middle, uint32_t n,
-                      uint32_t *to, sql_compare compare, void *arg)
+static int merge_runs(const struct merging *m, const struct placed *from, uint32_t middle,
+                      uint32_t n, struct placed *to)
 {
     uint32_t a = 0, b = middle;
-    if (middle >= n || compare(from[middle - 1], from[middle], arg) <= 0) { /* in order already */
+    if (middle >= n || !is_after(m, &from[middle - 1], &from[middle])) { /* in order already */
         memcpy(to, from, n * sizeof(*to));
-        return sql_check(q);
+        return sql_check(m->q);
     }
     for (uint32_t k = 0; k < n; k++) {
-        if (k % CHECK_ROWS == 0 && sql_check(q) < 0)
-            return sql_check(q);
-        to[k] =
-            b >= n || (a < middle && compare(from[a], from[b], arg) <= 0) ? from[a++] : from[b++];
+        int rc = k % CHECK_ROWS == 0 ? sql_check(m->q) : 0;
+        if (rc < 0)
+            return rc;
+        to[k] = b >= n || (a < middle && !is_after(m, &from[a], &from[b])) ? from[a++] : from[b++];
     }
     return 0;
 }
 
-int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_compare compare, void *arg)
+static int sort_items(const struct merging *m, struct placed *items, uint32_t n,
+                      struct placed **ret)
 {
-    uint32_t *from = index, *to = index + n;
+    struct placed *from = items, *to = items + n;
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i += RUN_ROWS) {
-        insert_sorted(index + i, n - i < RUN_ROWS ? n - i : RUN_ROWS, compare, arg);
-        rc = i % CHECK_ROWS == 0 ? sql_check(q) : 0;
+        insert_sorted(m, items + i, n - i < RUN_ROWS ? n - i : RUN_ROWS);
+        rc = i % CHECK_ROWS == 0 ? sql_check(m->q) : 0;
     }
     for (uint64_t run = RUN_ROWS; run < n && rc == 0; run *= 2) {
         for (uint64_t i = 0; i < n && rc == 0; i += 2 * run) {
             uint32_t some = (uint32_t)(n - i < 2 * run ? n - i : 2 * run);
-            rc = merge_runs(q, from + i, (uint32_t)run, some, to + i, compare, arg);
+            rc = merge_runs(m, from + i, (uint32_t)run, some, to + i);
         }
-        uint32_t *swap = from;
+        struct placed *swap = from;
         from = to;
         to = swap;
     }
-    if (rc == 0 && from != index)
-        memcpy(index, from, n * sizeof(*index));
+    *ret = from;
     return rc;
+}
+
+int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_prefix prefix,
+                   sql_compare compare, void *arg)
+{
+    const struct merging m = {q, compare, arg};
+    struct arena mem; /* the room goes at once: top-k sorts again and again */
+    arena_init(&mem, q->mem.limit_bytes);
+    struct placed *sorted,
+        *items = n < 2 ? NULL : arena_alloc(&mem, 2 * (size_t)n * sizeof(*items));
+    int rc = n < 2 || items ? 0 : sql_no_room();
+    for (uint32_t i = 0; i < n && items; i++)
+        items[i] = (struct placed){prefix ? prefix(index[i], arg) : 0, index[i]};
+    if (items)
+        rc = sort_items(&m, items, n, &sorted);
+    for (uint32_t i = 0; i < n && items && rc == 0; i++)
+        index[i] = sorted[i].row;
+    arena_done(&mem);
+    return rc;
+}
+
+/* The order of prefixes is that of the cells, as far as it goes: equal ones need a comparison. */
+uint64_t sql_cell_prefix(const struct vec *v, uint32_t i, const struct sort_key *k)
+{
+    const uint64_t top = UINT64_C(1) << 63;
+    uint64_t p = 0;
+    if (v->null[i])
+        return k->nulls_first ? 0 : UINT64_MAX;
+    if (sql_is_textual(v->type)) {
+        for (uint32_t c = 0; c < 8; c++)
+            p = p << 8 | (c < v->t[i].size ? (unsigned char)v->t[i].data[c] : 0);
+    } else if (v->type == SQL_DOUBLE) {
+        double d = v->d[i] + 0.0; /* -0 is 0 */
+        memcpy(&p, &d, sizeof(p));
+        p = d != d ? UINT64_MAX : p & top ? ~p : p | top;
+    } else {
+        p = (uint64_t)v->i[i] ^ top;
+    }
+    p = k->descending ? ~p : p;
+    return p == 0 ? 1 : p == UINT64_MAX ? p - 1 : p;
 }
 
 /* ---- order by ---- */
@@ -120,18 +181,25 @@ static int compare_rows(uint32_t a, uint32_t b, void *arg)
     return 0;
 }
 
+static uint64_t row_prefix(uint32_t row, void *arg)
+{
+    const struct sort *s = arg;
+    return sql_cell_prefix(&s->rows.chunks[row / SQL_ROWS][s->keys[0].column], row % SQL_ROWS,
+                           &s->keys[0]);
+}
+
 static int sort_rows(struct op *op)
 {
     struct sort *s = op->state;
     if (s->rows.n > s->room) {
         s->room = s->rows.n + s->rows.n / 2;
-        s->order = sql_get(op->q, 2 * (size_t)s->room, sizeof(*s->order));
+        s->order = sql_get(op->q, s->room, sizeof(*s->order));
         if (!s->order)
             return -ENOMEM;
     }
     for (uint32_t i = 0; i < s->rows.n; i++)
         s->order[i] = i;
-    return sql_sort_index(op->q, s->order, s->rows.n, compare_rows, s);
+    return sql_sort_index(op->q, s->order, s->rows.n, row_prefix, compare_rows, s);
 }
 
 /* Keep the best `keep` rows only. */
@@ -161,7 +229,27 @@ static int prune(struct op *op)
             return rc;
     }
     s->at = to;
+    if (s->rows.n == s->keep)
+        s->bound = row_prefix(s->rows.n - 1, s);
     return 0;
+}
+
+/* Rows that may still be among the first: of those before the bound, and level with it. */
+static uint32_t may_win(const struct sort *s, const struct batch *in)
+{
+    const struct vec *v = s->in[s->keys[0].column];
+    struct vec with_nulls = *v;
+    static const uint8_t no_nulls[SQL_ROWS];
+    uint32_t m = 0;
+    if (!v->has_null)
+        with_nulls.null = (uint8_t *)(uintptr_t)no_nulls;
+    for (uint32_t k = 0; k < in->n_sel; k++) {
+        uint32_t i = in->sel ? in->sel[k] : k;
+        uint64_t prefix = sql_cell_prefix(&with_nulls, i, &s->keys[0]);
+        s->sel[m] = (uint16_t)i;
+        m += prefix <= s->bound;
+    }
+    return m;
 }
 
 static int consume(struct op *op)
@@ -173,7 +261,10 @@ static int consume(struct op *op)
     for (uint32_t c = 0; c < s->n_cols; c++)
         s->in[c] = &op->child->out.v[c];
     while ((rc = sql_next(op->child)) > 0) {
-        rc = sql_rowset_add(&s->rows, s->in, in->sel, in->n_sel);
+        const struct vec *key = s->n_keys ? s->in[s->keys[0].column] : NULL;
+        bool bounded = s->bound != UINT64_MAX && key->type != SQL_NULL && !key->ids;
+        uint32_t n = bounded ? may_win(s, in) : in->n_sel;
+        rc = n ? sql_rowset_add(&s->rows, s->in, bounded ? s->sel : in->sel, n) : 0;
         if (rc == 0 && s->keep && s->rows.n > PRUNE_ROWS && s->rows.n > 4 * s->keep)
             rc = prune(op);
         if (rc < 0)
@@ -212,14 +303,15 @@ int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t
     struct sort *s = op ? sql_get(q, 1, sizeof(*s)) : NULL;
     if (!s)
         return -ENOMEM;
-    *s = (struct sort){.n_keys = n, .keep = keep, .n_cols = child->n_cols};
+    *s = (struct sort){.n_keys = n, .keep = keep, .n_cols = child->n_cols, .bound = UINT64_MAX};
     arena_init(&s->mem[0], q->mem.limit_bytes);
     arena_init(&s->mem[1], q->mem.limit_bytes);
     s->keys = sql_get(q, n, sizeof(*s->keys));
     s->types = sql_get(q, child->n_cols, sizeof(*s->types));
     s->in = sql_get(q, child->n_cols, sizeof(*s->in));
     s->out = sql_get(q, child->n_cols, sizeof(*s->out));
-    if (!s->keys || !s->types || !s->in || !s->out || sql_defer(q, sort_done, s) < 0)
+    s->sel = sql_get(q, SQL_ROWS, sizeof(*s->sel));
+    if (!s->sel || !s->keys || !s->types || !s->in || !s->out || sql_defer(q, sort_done, s) < 0)
         return -ENOMEM;
     memcpy(s->keys, keys, n * sizeof(*keys));
     for (uint32_t c = 0; c < child->n_cols; c++) {

@@ -322,6 +322,7 @@ struct rowset {
 
 int sql_rowset_init(struct rowset *r, struct query *q, struct arena *mem,
                     const enum sql_type *types, uint32_t n_cols);
+int sql_no_room(void); /* -ENOMEM after err_set(): the rows kept are too many */
 int sql_rowset_add(struct rowset *r, struct vec **v, const uint16_t *sel, uint32_t n);
 /* Copy the rows `index` (n of them, at most SQL_ROWS) into vectors with room; UINT32_MAX: NULLs. */
 void sql_rowset_get(const struct rowset *r, const uint32_t *index, uint32_t n, uint32_t first_col,
@@ -446,9 +447,13 @@ struct sort_key {
 int sql_compare_values(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j);
 int sql_compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j,
                       const struct sort_key *k);
-/* Sort n row numbers, keeping the order of equal ones; index has room for twice as many. */
+/* Sort n row numbers, keeping the order of equal ones.  prefix (may be NULL): a number in the
+ * order of the rows; only equal ones are compared. */
 typedef int (*sql_compare)(uint32_t a, uint32_t b, void *arg);
-int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_compare compare, void *arg);
+typedef uint64_t (*sql_prefix)(uint32_t row, void *arg);
+int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_prefix prefix,
+                   sql_compare compare, void *arg);
+uint64_t sql_cell_prefix(const struct vec *v, uint32_t i, const struct sort_key *k);
 /* keep: only the first `keep` rows are wanted (0: all).  n_out: columns given on. */
 int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t keep,
              uint32_t n_out, struct op **ret);

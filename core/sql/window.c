@@ -43,16 +43,13 @@ static const struct vec *cell(const struct window *w, uint32_t row, uint32_t col
     return &w->rows.chunks[row / SQL_ROWS][column];
 }
 
-static int compare_by(const struct window *w, const struct win *f, uint32_t a, uint32_t b,
-                      bool partition)
+static int compare_by(const struct window *w, const struct win *f, uint32_t a, uint32_t b)
 {
-    static const struct sort_key plain;
-    uint32_t first = f->first_col + f->spec->n_args + f->spec->filter;
-    uint32_t n = partition ? f->spec->n_partition : f->spec->n_order;
-    first += partition ? 0 : f->spec->n_partition;
+    uint32_t first = f->first_col + f->spec->n_args + f->spec->filter + f->spec->n_partition;
+    uint32_t n = f->spec->n_order;
     for (uint32_t c = 0; c < n; c++) {
         int r = sql_compare_cells(cell(w, a, first + c), a % SQL_ROWS, cell(w, b, first + c),
-                                  b % SQL_ROWS, partition ? &plain : &f->spec->order[c]);
+                                  b % SQL_ROWS, &f->spec->order[c]);
         if (r)
             return r;
     }
@@ -67,8 +64,53 @@ struct sorting {
 static int compare_rows(uint32_t a, uint32_t b, void *arg)
 {
     const struct sorting *s = arg;
-    int r = compare_by(s->w, s->f, a, b, true);
-    return r ? r : compare_by(s->w, s->f, a, b, false);
+    return compare_by(s->w, s->f, a, b);
+}
+
+static uint64_t row_prefix(uint32_t row, void *arg)
+{
+    const struct sorting *s = arg;
+    uint32_t c =
+        s->f->first_col + s->f->spec->n_args + s->f->spec->filter + s->f->spec->n_partition;
+    return sql_cell_prefix(cell(s->w, row, c), row % SQL_ROWS, &s->f->spec->order[0]);
+}
+
+/* The rows into w->order partition by partition, as they came; where each begins in *ret_starts,
+ * and how many there are in *ret_n. */
+static int find_partitions(struct op *op, const struct win *f, uint32_t **ret_starts,
+                           uint32_t *ret_n)
+{
+    struct window *w = op->state;
+    struct query *q = op->q;
+    uint32_t n = w->rows.n, n_keys = f->spec->n_partition;
+    uint32_t first = f->first_col + f->spec->n_args + f->spec->filter;
+    uint32_t *numbers = sql_get(q, (size_t)w->rows.n_chunks * SQL_ROWS, sizeof(*numbers));
+    struct keys *keys = sql_get(q, 1, sizeof(*keys));
+    struct vec *v[SQL_CALL_ARGS];
+    int rc = numbers && keys ? 0 : -ENOMEM;
+    if (rc == 0 && n_keys)
+        rc = sql_keys_init(keys, q, &w->types[first], NULL, n_keys);
+    for (uint32_t c = 0; c < w->rows.n_chunks && rc == 0 && n_keys; c++) {
+        uint32_t some = n - c * SQL_ROWS < SQL_ROWS ? n - c * SQL_ROWS : SQL_ROWS;
+        for (uint32_t k = 0; k < n_keys; k++)
+            v[k] = &w->rows.chunks[c][first + k];
+        rc = sql_keys_add(keys, v, NULL, some, numbers + (size_t)c * SQL_ROWS);
+        if (rc == 0)
+            rc = sql_check(q);
+    }
+    uint32_t count = n_keys && rc == 0 ? keys->n : n > 0;
+    uint32_t *starts = rc < 0 ? NULL : sql_get(q, (size_t)count + 2, sizeof(*starts));
+    if (!starts)
+        return rc < 0 ? rc : -ENOMEM;
+    for (uint32_t i = 0; i < n; i++)
+        starts[numbers[i] + 2]++;
+    for (uint32_t p = 0; p < count; p++)
+        starts[p + 2] += starts[p + 1];
+    for (uint32_t i = 0; i < n; i++)
+        w->order[starts[numbers[i] + 1]++] = i;
+    *ret_starts = starts;
+    *ret_n = count;
+    return 0;
 }
 
 /* ---- values ---- */
@@ -404,7 +446,7 @@ static int compute_row(struct op *op, const struct win *f, struct part *p, uint3
 
 static bool is_peer(const struct window *w, const struct win *f, uint32_t a, uint32_t b)
 {
-    return compare_by(w, f, w->order[a], w->order[b], false) == 0;
+    return compare_by(w, f, w->order[a], w->order[b]) == 0;
 }
 
 static void find_groups(const struct window *w, const struct win *f, struct part *p)
@@ -459,14 +501,16 @@ static int compute(struct op *op, struct win *f)
     if (f->spec->mode == FRAME_GROUPS &&
         !(p.groups = sql_get(op->q, (size_t)n + 1, sizeof(*p.groups))))
         return -ENOMEM;
-    for (uint32_t i = 0; i < n; i++)
-        w->order[i] = i;
-    int rc = sql_sort_index(op->q, w->order, n, compare_rows, &sorting);
-    for (; p.first < n && rc == 0; p.first = p.end) {
-        p.end = p.first + 1;
-        while (p.end < n && compare_by(w, f, w->order[p.first], w->order[p.end], true) == 0)
-            p.end++;
-        rc = compute_part(op, f, &p);
+    uint32_t *starts, count;
+    int rc = find_partitions(op, f, &starts, &count);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        p.first = starts[i];
+        p.end = starts[i + 1];
+        if (f->spec->n_order)
+            rc = sql_sort_index(op->q, w->order + p.first, p.end - p.first, row_prefix,
+                                compare_rows, &sorting);
+        if (rc == 0)
+            rc = compute_part(op, f, &p);
     }
     return rc;
 }
@@ -487,7 +531,7 @@ static int consume(struct op *op)
     }
     if (rc < 0)
         return rc;
-    w->order = sql_get(op->q, 2 * (size_t)w->rows.n, sizeof(*w->order));
+    w->order = sql_get(op->q, w->rows.n, sizeof(*w->order));
     if (!w->order)
         return -ENOMEM;
     for (uint32_t i = 0; i < w->n_wins && rc == 0; i++)
