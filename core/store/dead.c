@@ -272,7 +272,7 @@ static void load_schema_lines(struct store *s)
  * were dropped or data.mdb is the older copy; these may still be there.  Of a data.mdb that is
  * broken the newest position need not have been found; and where there is none, all rows are
  * welcome that the ring still has. */
-static uint64_t first_position(struct store *s, uint32_t slot, int data)
+static uint64_t first_position(struct store *s, uint32_t slot, int data, bool *ret_cut)
 {
     const struct position_record *p = &s->positions[slot];
     uint64_t tail = ring_tail(s->rings, slot), head = ring_head(s->rings, slot), first = 0;
@@ -282,9 +282,8 @@ static uint64_t first_position(struct store *s, uint32_t slot, int data)
         return first ? first : tail & ~UINT64_C(7); /* one of them is damaged; the reader tells */
     if (data == 1 && tail > first)
         first = tail;
-    if (head > RING_BYTES && first < head - RING_BYTES)
-        first = head - RING_BYTES; /* in the midst of a record: the reader finds the next */
-    return first;
+    *ret_cut = head > RING_BYTES && first < head - RING_BYTES;
+    return *ret_cut ? head - RING_BYTES : first; /* in the midst of a record, mostly */
 }
 
 /* A full builder becomes a segment in memory. */
@@ -328,14 +327,18 @@ static int read_ring(struct store *s, uint32_t slot, int data, uint64_t *unknown
 {
     struct ring_reader reader;
     struct ring_row row;
-    uint64_t first = first_position(s, slot, data);
-    uint64_t oldest = ring_head(s->rings, slot) - RING_BYTES;
+    bool cut = false;
+    uint64_t first = first_position(s, slot, data, &cut);
     int rc = ring_read(s->rings, slot, first, &reader);
     if (rc) {
         note(s, err_why(rc));
         return 0;
     }
-    reader.midway = first == oldest;
+    reader.midway = cut;
+    if (cut && data == 0)
+        (void)buf_addf(&s->damage,
+                       "ring %u went on after data.mdb was copied: rows in between are missing\n",
+                       slot);
     while (rc == 0 && ring_next(&reader, &row) == 1)
         rc = take_left_row(s, &row, unknown);
     if (reader.no_head)

@@ -2,8 +2,7 @@
  *
  * tests/fuzz/message_fuzz.c - feed anything to the readers of client bytes: JSON, HTTP, text lines.
  *
- * One thread, no socket.  A fuzzer calls LLVMFuzzerTestOneInput(); without one the program replays
- * the files it is given.  It checks what a reader promises, not what it answers.
+ * One thread, no socket.  The inputs come from driver.c.  It checks what a reader promises, not what it answers.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -13,8 +12,7 @@
 #include "core/base/arena.h"
 #include "core/base/buf.h"
 #include "core/server/message.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static void must(int held)
 {
@@ -77,23 +75,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     feed_http(copy, size);
     feed_line(copy, size);
     free(copy);
-    return 0;
-}
-
-/* Weak: a fuzzer, or a driver shared by all targets, brings its own. */
-__attribute__((weak)) int main(int argc, char **argv)
-{
-    static uint8_t data[8 << 20];
-    for (int i = 1; i < argc; i++) {
-        FILE *f = fopen(argv[i], "rb");
-        if (!f) {
-            perror(argv[i]);
-            return 1;
-        }
-        size_t n = fread(data, 1, sizeof(data), f);
-        (void)fclose(f);
-        (void)LLVMFuzzerTestOneInput(data, n);
-    }
-    printf("%d inputs\n", argc - 1);
     return 0;
 }

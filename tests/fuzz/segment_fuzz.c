@@ -2,8 +2,7 @@
  *
  * tests/fuzz/segment_fuzz.c - feed anything to the reader of segments, and to that of LMDB's pages.
  *
- * One thread, no store.  A fuzzer calls LLVMFuzzerTestOneInput(); without one the program replays
- * the files it is given.  Checksums are made to fit first, so that the decoder is reached.
+ * One thread, no store.  The inputs come from driver.c.  Checksums are made to fit first, so that the decoder is reached.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -12,8 +11,7 @@
 
 #include "core/store/inside.h"
 #include "core/store/segment.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "tests/fuzz/fuzz.h"
 
 static union probing_cell cells[SEGMENT_ROWS + SEGMENT_BLOCK];
 static uint32_t offsets[SEGMENT_ROWS + SEGMENT_BLOCK + 1];
@@ -83,51 +81,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     segment_sign(copy, size);
     read_segment(copy, size);
     free(copy);
-    return 0;
-}
-
-static uint64_t seed = UINT64_C(88172645463325252);
-
-static uint64_t next_random(void)
-{
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
-}
-
-/* A file given is also changed a thousand times: a few bytes each, most of them in heads. */
-static void mutate(uint8_t *data, size_t size)
-{
-    for (int i = 0; i < 1000 && size; i++) {
-        size_t at[4], n = 1 + next_random() % 4;
-        uint8_t old[4];
-        for (size_t k = 0; k < n; k++) {
-            at[k] = next_random() % (next_random() % 2 && size > 512 ? 512 : size);
-            old[k] = data[at[k]];
-            data[at[k]] = (uint8_t)next_random();
-        }
-        (void)LLVMFuzzerTestOneInput(data, i % 8 ? size : next_random() % size);
-        for (size_t k = n; k-- > 0;)
-            data[at[k]] = old[k];
-    }
-}
-
-/* Weak: a fuzzer, or a driver shared by all targets, brings its own. */
-__attribute__((weak)) int main(int argc, char **argv)
-{
-    static uint8_t data[8 << 20];
-    for (int i = 1; i < argc; i++) {
-        FILE *f = fopen(argv[i], "rb");
-        if (!f) {
-            perror(argv[i]);
-            return 1;
-        }
-        size_t n = fread(data, 1, sizeof(data), f);
-        (void)fclose(f);
-        (void)LLVMFuzzerTestOneInput(data, n);
-        mutate(data, n);
-    }
-    printf("%d inputs\n", argc - 1);
     return 0;
 }
