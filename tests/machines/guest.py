@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the other machine runs: each function test_* of CASES, one line a case on the console.
+
+It has Python's standard library only, of whatever version that release ships.
+"""
+import ctypes
+import os
+import subprocess
+import sys
+import time
+import traceback
+
+HOME = "/probing"
+CLI = HOME + "/probing"
+CASE_LIMIT_S = 120
+ANN = 1000
+PR_CAPBSET_DROP = 24
+CAP_SYS_PTRACE = 19
+
+LOOP = """
+import threading, time
+seen = []
+def refill():
+    while True:
+        time.sleep(0.05)
+def work(n):
+    total = 0
+    for i in range(n):
+        total += i % 7
+    seen.append(total)
+    time.sleep(0.001)
+threading.Thread(target=refill, daemon=True, name='loader').start()
+print('ready', flush=True)
+while True:
+    work(20000)
+"""
+
+
+class Target:
+    """A program to enter; ended at the end of its block."""
+
+    def __init__(self, *args, uid=0, wait=True):
+        self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        stdin=subprocess.DEVNULL, preexec_fn=become(uid))
+        self.pid = self.process.pid
+        if wait:
+            self.process.stdout.readline()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+    def probing(self, *args, **kwargs):
+        return probing("-t", str(self.pid), *args, **kwargs)
+
+    def alive(self):
+        return self.process.poll() is None
+
+
+def become(uid, drop=None):
+    """What a child does first: be another user, or lose a capability for good."""
+    def change():
+        if drop is not None:
+            assert ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, drop, 0, 0, 0) == 0
+        if uid:
+            os.setgid(uid)
+            os.setuid(uid)
+    return change
+
+
+def probing(*args, uid=0, ok=True, timeout=60, drop=None):
+    done = subprocess.run([CLI, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=timeout, preexec_fn=become(uid, drop),
+                          universal_newlines=True)
+    text = done.stdout
+    assert not ok or done.returncode == 0, "%s: %d %s" % (" ".join(args), done.returncode, text)
+    return text if ok else (done.returncode, text)
+
+
+def python_loop(uid=0):
+    return Target(sys.executable, "-u", "-c", LOOP, uid=uid)
+
+
+def has(text, *words):
+    for word in words:
+        assert word in text, "no %r in:\n%s" % (word, text)
+
+
+# ------------------------------------------------------------------------------ the main job
+
+def test_main_job_in_python():
+    with python_loop() as target:
+        text = target.probing("inject")
+        has(text, "entered process %d" % target.pid)
+        say(text.splitlines()[0])
+        has(target.probing("backtrace"), "work", "refill", "loader")
+        has(target.probing("eval", "len(seen) > 0, 6 * 7"), "(True, 42)")
+        has(target.probing("query", "select count(*) > 1 as threads from python.backtrace"),
+            "t")
+        target.probing("eject")
+        assert "probing/" not in threads_of(target.pid)
+        has(target.probing("inject"), str(target.pid))
+        assert target.alive()
+
+
+def test_dead_process_is_asked():
+    with python_loop() as target:
+        target.probing("inject")
+        target.probing("plugin", "load", HOME + "/heartbeat.so")
+        time.sleep(1)
+        target.process.kill()
+        target.process.wait()
+        has(target.probing("query", "select max(number) > 4 as beats from heartbeat.beats"), "t")
+
+
+def test_main_job_in_c():
+    with Target("busybox", "sleep", "10000", wait=False) as target:
+        time.sleep(0.5)
+        has(target.probing("inject"), "entered process")
+        has(target.probing("query", "select table_name from information_schema.tables"),
+            "settings")
+        target.probing("eject")
+        assert target.alive()
+
+
+def threads_of(pid):
+    folder = "/proc/%d/task" % pid
+    return " ".join(open("%s/%s/comm" % (folder, t)).read().strip() for t in os.listdir(folder))
+
+
+# ------------------------------------------------------------------------------ unit tests
+
+def unit_test(path):
+    def run():
+        with open("/tmp/output", "w+") as out:
+            test = subprocess.Popen([path], stdin=subprocess.DEVNULL, stdout=out,
+                                    stderr=subprocess.STDOUT, cwd="/tmp")
+            try:
+                code = test.wait(CASE_LIMIT_S)
+            except subprocess.TimeoutExpired:
+                test.kill()
+                code = "none, it hangs"
+            out.seek(0)
+            lines = out.read().splitlines()
+        for line in lines:
+            if line.startswith(("#", "not ok")):
+                say(line)
+        assert code in (0, 77), "exit code %s after %s" % (code, lines[-1:])
+        say("%d cases" % len([n for n in lines if n.startswith("ok ")]))
+    run.__name__ = "unit_" + os.path.basename(path)
+    return run
+
+
+# ------------------------------------------------------------------------------ who may trace
+
+def set_scope(scope):
+    with open("/proc/sys/kernel/yama/ptrace_scope", "w") as out:
+        out.write(str(scope))
+
+
+def test_yama_0_lets_the_same_user():
+    set_scope(0)
+    with python_loop(ANN) as target:
+        has(target.probing("inject", uid=ANN), "entered process")
+        has(target.probing("eval", "6 * 7", uid=ANN), "42")
+
+
+def refused(target, uid, *words, drop=None):
+    code, text = target.probing("inject", uid=uid, ok=False, drop=drop)
+    assert code != 0, text
+    assert len(text.strip().splitlines()) == 1, "one line:\n" + text
+    has(text, *words)
+    assert target.alive()
+    say(text.strip())
+
+
+def test_yama_1_names_itself_and_root_may():
+    set_scope(1)
+    with python_loop(ANN) as target:
+        refused(target, ANN, "ptrace_scope is 1", "sudo", "PROBING=1")
+        has(target.probing("inject"), "entered process")
+
+
+def test_yama_1_is_not_asked_about_others():
+    set_scope(1)
+    with python_loop() as target:
+        refused(target, ANN, "belongs to uid 0", "sudo")
+
+
+def test_yama_2_wants_a_capability():
+    set_scope(2)
+    with python_loop(ANN) as target:
+        refused(target, ANN, "ptrace_scope is 2", "sudo", "PROBING=1")
+        has(target.probing("inject"), "entered process")
+
+
+def test_yama_2_root_without_the_capability():
+    set_scope(2)
+    with python_loop() as target:
+        refused(target, 0, "CAP_SYS_PTRACE", drop=CAP_SYS_PTRACE)
+
+
+def test_yama_3_refuses_even_root():
+    """Last: it cannot be lowered again."""
+    set_scope(3)
+    with python_loop() as target:
+        refused(target, 0, "ptrace_scope is 3", "PROBING=1")
+    with python_loop(ANN) as target:
+        refused(target, ANN, "ptrace_scope is 3", "PROBING=1")
+
+
+# ------------------------------------------------------------------------------ running it all
+
+def say(text):
+    for line in text.splitlines():
+        print("# " + line, flush=True)
+
+
+def run_case(case):
+    name = case.__name__
+    name = name[5:] if name.startswith("test_") else name
+    begin = time.time()
+    try:
+        case()
+        verdict = "ok"
+    except Exception:
+        say(traceback.format_exc())
+        verdict = "not ok"
+    print("%s %s (%.1f s)" % (verdict, name, time.time() - begin), flush=True)
+
+
+def main():
+    words = open(HOME + "/cases").read().split()
+    cases = [unit_test(w) if w.startswith("/") else globals()["test_" + w] for w in words]
+    print("# kernel %s, Python %s, libc %s" % (os.uname().release, sys.version.split()[0],
+                                               os.confstr("CS_GNU_LIBC_VERSION")), flush=True)
+    for case in cases:
+        run_case(case)
+    print("end of %d cases" % len(cases), flush=True)
+
+
+if __name__ == "__main__":
+    main()
