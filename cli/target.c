@@ -122,11 +122,44 @@ static const char *inside_root(pid_t pid, const char *file)
     return n > 1 && strncmp(file, root, (size_t)n) == 0 && file[n] == '/' ? file + n : file;
 }
 
+/* The process's pid as it sees itself: directories are called so. */
+static uint64_t own_pid_of(pid_t pid)
+{
+    char path[64];
+    struct buf text;
+    uint64_t own = (uint64_t)pid, n;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    buf_init(&text, 65536);
+    char *at = file_read(AT_FDCWD, path, &text) == 0 && buf_addc(&text, '\0') == 0
+                   ? strstr(text.data, "\nNSpid:")
+                   : NULL;
+    if (at != NULL) {
+        at += strlen("\nNSpid:");
+        at[strcspn(at, "\n")] = '\0';
+        char *last = strrchr(at, '\t'); /* of the innermost namespace */
+        if (last != NULL && parse_u64(last + 1, &n) == 0)
+            own = n;
+    }
+    buf_done(&text);
+    return own;
+}
+
+/* ".../<pid>-<start time>": a forked child still has its parent's file mapped. */
+static bool is_named_after(const char *directory, uint64_t pid)
+{
+    char prefix[32];
+    const char *slash = strrchr(directory, '/');
+    int n = snprintf(prefix, sizeof prefix, "/%llu-", (unsigned long long)pid);
+    return slash != NULL && strncmp(slash, prefix, (size_t)n) == 0;
+}
+
 int target_directory_of(pid_t pid, char *ret, size_t size)
 {
     static const char LEAF[] = "/data.mdb";
     char path[64];
     struct buf maps;
+    uint64_t own = own_pid_of(pid);
     int r = -ENOENT;
 
     (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
@@ -150,7 +183,7 @@ int target_directory_of(pid_t pid, char *ret, size_t size)
             (void)snprintf(ret, size, "/proc/%d/root%s", (int)pid, inside_root(pid, file));
             char sock[4200];
             (void)snprintf(sock, sizeof sock, "%s/sock", ret);
-            r = access(sock, F_OK) == 0 ? 0 : -ENOENT;
+            r = is_named_after(file, own) && access(sock, F_OK) == 0 ? 0 : -ENOENT;
         }
         line = end != NULL ? end + 1 : NULL;
     }

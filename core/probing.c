@@ -12,6 +12,7 @@
  */
 #include <dlfcn.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -48,6 +49,7 @@
 #define QUIET_NS (2 * NS_PER_S) /* commands that still run get this long before they are cut off */
 #define AGAIN_NS (NS_PER_S / 2) /* until a plugin that said "not yet" is tried again */
 #define STOP_NS (20 * NS_PER_S) /* how long probing_stop() waits */
+#define FOLLOW_MS 100           /* ms: a child that lives shorter is no life of its own */
 #define FORK_WAIT_NS (NS_PER_S / 40) /* how long a fork waits for a start or stop going on */
 #define SIBLING_FDS 4096             /* descriptors looked at to find another copy of the core */
 
@@ -65,9 +67,12 @@ static struct probing {
     int guard_fd; /* the abstract socket that says "here"; -1: none */
     int home_fd;  /* main's only: keeps `home` locked; -1: none */
     char settings[SETTINGS_BYTES];
-    char data_dir[PLACE_BYTES], own_path[4096],
-        token[256], read_token[256]; /* main's only: settings before there is a host */
-    bool afresh;             /* likewise */
+    char data_dir[PLACE_BYTES], own_path[4096], token[256],
+        read_token[256]; /* main's only: settings before there is a host */
+    bool afresh;         /* likewise */
+    _Atomic bool follow; /* probing.follow_fork: a forked child gets a life of its own */
+    bool follower;       /* main's only: this life began with a fork */
+    bool following; /* a child whose life is about to begin; what it knows of its parent is whole */
     pthread_t plugin_thread; /* main's only */
     bool plugin_thread_made;
     char plugins[1024];
@@ -118,6 +123,13 @@ static const struct probing_config probing_settings[] = {
      .unit = PROBING_BYTES,
      .min = 0,
      .max = INT64_C(1) << 46},
+    {.name = "follow_fork",
+     .value = "off",
+     .doc = "on: a forked child that lives longer than 100 ms gets a core and directory of its own",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = 1},
     {.name = "log_level",
      .value = "info",
      .doc = "error, warn, info or debug: what probing.log keeps",
@@ -175,6 +187,10 @@ static int set_probing(void *self, const char *name, const char *value)
     int r = parse_u64(value, &number);
     if (r < 0)
         return r;
+    if (strcmp(name, "follow_fork") == 0) {
+        atomic_store_explicit(&g.follow, number != 0, memory_order_relaxed);
+        return 0;
+    }
     bool bytes = strcmp(name, "max_memory") == 0;
     /* The other of the two is asked as it stands: this one is kept only when we return. */
     store_set_limits(
@@ -245,8 +261,7 @@ static int from_environment(void *arg, const char *key, const char *value)
     char *underscore = strchr(lower, '_');
     bool ours = is_ours(probing_settings, lower) || strcmp(lower, "data_dir") == 0 ||
                 strcmp(lower, "plugin_path") == 0 || strcmp(lower, "token") == 0 ||
-                strcmp(lower, "read_token") == 0 ||
-                strcmp(lower, "afresh") == 0;
+                strcmp(lower, "read_token") == 0 || strcmp(lower, "afresh") == 0;
     if (!ours && !underscore)
         return 0; /* PROBING_SOMETHING of somebody else */
     if (!ours)
@@ -342,7 +357,8 @@ static int start_host(struct core *c, struct host_store *store)
     struct host_options o = {.version = PROBING_VERSION,
                              .plugin_path = buf_text(&path),
                              .tables = c->tables,
-                             .store = *store};
+                             .store = *store,
+                             .mapped_files = g.follower};
     if (r == 0)
         r = host_new(&o, &c->host);
     buf_done(&path);
@@ -355,6 +371,8 @@ static int start_host(struct core *c, struct host_store *store)
     if (r == 0)
         r = settings_read(g.settings, from_environment, from_line,
                           NULL); /* the rest, now with a host */
+    if (r == 0 && g.follower)    /* it may have been set live in the parent: its children too */
+        r = host_config_set(c->host, "probing.follow_fork", "on");
     if (r == 0)
         r = host_stack_add(c->host);
     if (r == 0)
@@ -392,7 +410,8 @@ static int start_server(struct core *c)
     if (r < 0)
         return r;
     buf_init(&listen, 1024);
-    if (host_config_get(c->host, "server.listen", &listen) >= 0 && listen.size > 0 &&
+    /* A child's parent has the port. */
+    if (!g.follower && host_config_get(c->host, "server.listen", &listen) >= 0 && listen.size > 0 &&
         server_listen(c->server, buf_text(&listen)) < 0)
         host_log(c->host, PROBING_ERROR, "server.listen=%s: %s", buf_text(&listen), err_text());
     buf_done(&listen);
@@ -408,6 +427,8 @@ static bool has_python(void)
 static void choose_plugins(struct core *c)
 {
     struct buf b;
+    if (g.follower) /* what ran in the parent stands there */
+        return;
     buf_init(&b, sizeof(g.plugins) - 1);
     g.plugins[0] = '\0';
     if (host_config_get(c->host, "probing.plugins", &b) < 0)
@@ -537,7 +558,105 @@ static void forget_guard(void)
     g.guard_fd = -1;
 }
 
+/* ---- beginning ---- */
+
+static void *live(void *arg);
+
+/* The abstract socket "@probing-<pid>" belongs to the copy of the core that came first.  Gives its
+ * descriptor, -1 when it cannot be had, and sets *ret_sibling when it is ours: then a descriptor of
+ * this process has that name.  (Containers may share abstract names but not pids, so a name that
+ * is taken proves nothing.)  System calls only. */
+static int take_guard(bool *ret_sibling)
+{
+    struct sockaddr_un name = {.sun_family = AF_UNIX}, other;
+    static const char prefix[] = "probing-";
+    char digits[12];
+    size_t n = 0, at = 1;
+
+    memcpy(name.sun_path + at, prefix, sizeof(prefix) - 1);
+    at += sizeof(prefix) - 1;
+    for (unsigned pid = (unsigned)getpid(); pid; pid /= 10)
+        digits[n++] = (char)('0' + pid % 10);
+    while (n > 0)
+        name.sun_path[at++] = digits[--n];
+    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at);
+
+    *ret_sibling = false;
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd == -1)
+        return -1;
+    if (bind(fd, (struct sockaddr *)&name, size) == 0)
+        return fd;
+    (void)close(fd);
+    for (int i = 0; i < SIBLING_FDS && !*ret_sibling; i++) {
+        socklen_t got = sizeof(other);
+        *ret_sibling = getsockname(i, (struct sockaddr *)&other, &got) == 0 && got == size &&
+                       memcmp(&other, &name, size) == 0;
+    }
+    return -1;
+}
+
+static int make_thread(void *(*run)(void *))
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, old;
+    int e = EINVAL;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    for (size_t stack = MAIN_STACK; e == EINVAL && stack <= MAIN_STACK_MOST; stack *= 2) {
+        e = pthread_attr_init(&attr);
+        if (e)
+            break;
+        (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+        e = pthread_attr_setstacksize(&attr, stack);
+        if (e == 0)
+            e = pthread_create(&thread, &attr, run, NULL);
+        (void)pthread_attr_destroy(&attr);
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return -e;
+}
+
+/* A child that is entered by itself starts from nothing.  What the parent had is not freed: another
+ * thread of the parent may have been changing it while the fork went by. */
+static void begin_in_child(void)
+{
+    g.life = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
+    g.core = (struct core){.version = PROBING_VERSION};
+    g.events_made = g.plugin_thread_made = false;
+    g.home_fd = g.guard_fd = -1; /* closed when it was forked */
+    inherited_forget(&g.inherited);
+    host_begin_in_child();
+}
+
 /* ---- fork ---- */
+
+/* The thread of a forked child that is followed.  It was made in the child's fork handler, where
+ * glibc has put its own locks in order already, and does nothing at first: a child that execs or
+ * ends within this time has had an idle thread, and no more. */
+static void *follow_fork(void *arg)
+{
+    int state = CHILD;
+    bool sibling = false;
+    struct buf plugins;
+
+    (void)prctl(PR_SET_NAME, "probing/follow", 0, 0, 0);
+    (void)poll(NULL, 0, FOLLOW_MS);
+    if (!atomic_compare_exchange_strong_explicit(&g.state, &state, STARTING, memory_order_acq_rel,
+                                                 memory_order_acquire))
+        return NULL; /* somebody has entered it meanwhile */
+    buf_init(&plugins, sizeof(g.plugins) - 1);
+    (void)host_plugins_of_parent(g.core.host, &plugins);
+    (void)snprintf(g.plugins, sizeof(g.plugins), "%s", buf_text(&plugins));
+    buf_done(&plugins);
+    begin_in_child();
+    g.guard_fd = take_guard(&sibling);
+    g.following = false;
+    g.follower = true;
+    return live(arg);
+}
 
 static struct timespec fork_limit(void)
 {
@@ -571,12 +690,15 @@ static void fork_parent(void)
     (void)pthread_rwlock_unlock(&g.life);
 }
 
-/* Off, for good: our threads are not here.  Without the lock a part may be half made or half gone,
- * so its pointers are left alone and only what is certain is closed.                     [child] */
-static void fork_child(void)
+/* Off: our threads are not here.  Without the lock a part may be half made or half gone,
+ * so its pointers are left alone and only what is certain is closed.  Gives whether this child is
+ * to be followed.                                                                       [child] */
+static bool fork_child(void)
 {
+    bool follow =
+        (fork_locked || g.following) && atomic_load_explicit(&g.follow, memory_order_relaxed);
     if (atomic_load_explicit(&g.state, memory_order_relaxed) == IDLE)
-        return;
+        return false;
     atomic_store_explicit(&g.state, CHILD, memory_order_relaxed);
     ring_disable_in_child();
     if (fork_locked) {
@@ -592,10 +714,21 @@ static void fork_child(void)
         (void)close(g.guard_fd);
     g.guard_fd = -1;
     fork_locked = false;
+    return g.following = follow;
+}
+
+/* A thread in a fork handler is against POSIX and sound with glibc: fork() puts malloc's, the
+ * loader's and the stack cache's locks in order before it calls the handlers of the child.  Nobody
+ * gets one who has not asked for it. */
+static void fork_in_child(void)
+{
+    if (fork_child())
+        (void)make_thread(follow_fork);
 }
 
 /* ---- main ---- */
 
+static void *live(void *arg);
 static int make_once(void)
 {
     if (!g.events_made) {
@@ -608,7 +741,7 @@ static int make_once(void)
             return r;
         g.events_made = true;
     }
-    if (!g.atfork_made && pthread_atfork(fork_before, fork_parent, fork_child))
+    if (!g.atfork_made && pthread_atfork(fork_before, fork_parent, fork_in_child))
         return err_set(-ENOMEM, "no memory for fork handlers");
     g.atfork_made = true;
     return 0;
@@ -713,75 +846,6 @@ static void *live(void *arg)
 
 /* ---- on the borrowed thread ---- */
 
-/* The abstract socket "@probing-<pid>" belongs to the copy of the core that came first.  Gives its
- * descriptor, -1 when it cannot be had, and sets *ret_sibling when it is ours: then a descriptor of
- * this process has that name.  (Containers may share abstract names but not pids, so a name that
- * is taken proves nothing.)  System calls only. */
-static int take_guard(bool *ret_sibling)
-{
-    struct sockaddr_un name = {.sun_family = AF_UNIX}, other;
-    static const char prefix[] = "probing-";
-    char digits[12];
-    size_t n = 0, at = 1;
-
-    memcpy(name.sun_path + at, prefix, sizeof(prefix) - 1);
-    at += sizeof(prefix) - 1;
-    for (unsigned pid = (unsigned)getpid(); pid; pid /= 10)
-        digits[n++] = (char)('0' + pid % 10);
-    while (n > 0)
-        name.sun_path[at++] = digits[--n];
-    socklen_t size = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + at);
-
-    *ret_sibling = false;
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd == -1)
-        return -1;
-    if (bind(fd, (struct sockaddr *)&name, size) == 0)
-        return fd;
-    (void)close(fd);
-    for (int i = 0; i < SIBLING_FDS && !*ret_sibling; i++) {
-        socklen_t got = sizeof(other);
-        *ret_sibling = getsockname(i, (struct sockaddr *)&other, &got) == 0 && got == size &&
-                       memcmp(&other, &name, size) == 0;
-    }
-    return -1;
-}
-
-static int make_thread(void)
-{
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, old;
-    int e = EINVAL;
-
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    for (size_t stack = MAIN_STACK; e == EINVAL && stack <= MAIN_STACK_MOST; stack *= 2) {
-        e = pthread_attr_init(&attr);
-        if (e)
-            break;
-        (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-        e = pthread_attr_setstacksize(&attr, stack);
-        if (e == 0)
-            e = pthread_create(&thread, &attr, live, NULL);
-        (void)pthread_attr_destroy(&attr);
-    }
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return -e;
-}
-
-/* A child that is entered by itself starts from nothing.  What the parent had is not freed: another
- * thread of the parent may have been changing it while the fork went by. */
-static void begin_in_child(void)
-{
-    g.life = (pthread_rwlock_t)PTHREAD_RWLOCK_INITIALIZER;
-    g.core = (struct core){.version = PROBING_VERSION};
-    g.events_made = g.plugin_thread_made = false;
-    g.home_fd = g.guard_fd = -1; /* closed when it was forked */
-    inherited_forget(&g.inherited);
-    host_begin_in_child();
-}
-
 /* Start the core; settings: lines "NAME=VALUE", or NULL.  0: it is starting (the directory's `sock`
  * appears when it is ready, `failed` when it cannot); 1: it or another copy of it runs already;
  * -EAGAIN: it is just leaving; -E2BIG; -errno. */
@@ -799,6 +863,7 @@ int probing_start(const char *settings)
             return state == STOPPING ? -EAGAIN : 1;
     if (state == CHILD)
         begin_in_child();
+    g.follower = g.following = false;
     g.guard_fd = take_guard(&sibling);
     if (sibling) {
         r = 1;
@@ -807,7 +872,7 @@ int probing_start(const char *settings)
             memcpy(g.settings, settings, n);
         g.settings[n] = '\0';
         probing_why[0] = '\0';
-        r = make_thread();
+        r = make_thread(live);
     }
     if (r != 0) {
         forget_guard();

@@ -65,6 +65,7 @@ int host_new(const struct host_options *o, struct host **ret)
     h->tables = o->tables;
     h->store = o->store;
     h->call_ns = o->call_ns ? o->call_ns : CALL_NS;
+    h->mapped_files = o->mapped_files;
     h->door.listen_fd = -1;
     for (int i = 0; i < HOST_DOOR_PEERS; i++)
         h->door.peers[i] = -1;

@@ -35,6 +35,8 @@ struct host_options {
     const char *plugin_path; /* directories with ':' between, searched for <name>.so; may be NULL */
     struct tables *tables;
     struct host_store store;
+    bool
+        mapped_files; /* a plugin may come from a file that is mapped, when there is none to open */
     uint64_t call_ns; /* how long a plugin's init, start or stop may take; 0: 10 s */
 };
 
@@ -173,5 +175,8 @@ void host_disable_in_child(struct host *h);
 /* Before a forked child makes a host of its own: locks that other threads of the parent may have
  * held are new, and what they guarded is forgotten where it was the parent's. */
 void host_begin_in_child(void);
+/* Names of the plugins that ran in the parent when the child was forked, with ',' between.  In the
+ * child, before its own host: `h` is the parent's, as memory.  Gives how many. */
+uint32_t host_plugins_of_parent(struct host *h, struct buf *ret);
 
 #endif

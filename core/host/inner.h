@@ -54,8 +54,8 @@ struct plugin {
     _Atomic uint64_t users; /* bit per plugin that holds an extension of ours: index in the list */
     uint32_t index;
     _Atomic bool later; /* it said "not yet" at the core's start, and is tried again */
-    _Atomic int call; /* enum plugin_call: is its init, start or stop being run now? */
-    void *handle;     /* of its file; control thread */
+    _Atomic int call;   /* enum plugin_call: is its init, start or stop being run now? */
+    void *handle;       /* of its file; control thread */
     char *version, *doc, *path, *reason; /* lock: host->plugins_lock */
 };
 
@@ -253,7 +253,8 @@ struct host {
     char *version, *plugin_path;
     struct tables *tables;
     struct host_store store;
-    uint64_t call_ns; /* of plugins */
+    uint64_t call_ns;  /* of plugins */
+    bool mapped_files; /* as in host_options */
     _Atomic bool
         off; /* child of a fork, or freed around a plugin that would not stop: do nothing */
     struct control control;

@@ -31,7 +31,8 @@
 static struct known {
     uint64_t hash, size;
     void *handle;
-    bool inside; /* a call into it was given up and has not come back */
+    bool inside;                /* a call into it was given up and has not come back */
+    char name[HOST_NAME_BYTES]; /* of the plugin in it, "": not known */
 } known_files[KNOWN_MAX];
 static uint32_t known_count;
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER; /* for the two above */
@@ -272,6 +273,28 @@ static void inside_set(const void *handle, bool inside)
     (void)pthread_mutex_unlock(&known_lock);
 }
 
+/* Whose file is mapped already, though there is none to open: it came through the door of an
+ * earlier life, or of the parent of this process. */
+static void *known_named(const char *name)
+{
+    void *handle = NULL;
+    (void)pthread_mutex_lock(&known_lock);
+    for (uint32_t i = 0; i < known_count; i++)
+        if (strcmp(known_files[i].name, name) == 0)
+            handle = known_files[i].handle; /* the newest */
+    (void)pthread_mutex_unlock(&known_lock);
+    return handle;
+}
+
+static void known_set_name(const void *handle, const char *name)
+{
+    (void)pthread_mutex_lock(&known_lock);
+    for (uint32_t i = 0; i < known_count; i++)
+        if (known_files[i].handle == handle)
+            (void)snprintf(known_files[i].name, sizeof(known_files[i].name), "%s", name);
+    (void)pthread_mutex_unlock(&known_lock);
+}
+
 static bool inside_get(const void *handle)
 {
     bool inside = false;
@@ -400,6 +423,7 @@ static int open_api(struct plugin *p, void *handle, const char *file_path)
         return r;
     p->api = (struct probing_plugin){0};
     memcpy(&p->api, api, api->size < sizeof(p->api) ? api->size : sizeof(p->api));
+    known_set_name(handle, p->name);
     text_set(p, &p->version, p->api.version);
     text_set(p, &p->doc, p->api.doc);
     return begin(p);
@@ -422,19 +446,23 @@ static int prepare(struct host *h, const char *name, const char *path, int fd, s
         return err_set(-EALREADY, "plugin '%s' is loaded already; plugin stop %s first", name,
                        name);
     int file = open_file(h, name, path, fd, file_path);
-    if (file < 0)
+    void *handle = file == -ENOENT && !path && h->mapped_files ? known_named(name) : NULL;
+    if (file < 0 && !handle)
         return file;
     p = plugin_get(h, name);
     if (!p) {
-        (void)close(file);
+        if (!handle)
+            (void)close(file);
         return -ENOSPC;
     }
     state_set(p, PLUGIN_LOADING);
     text_set(p, &p->path, file_path);
     text_set(p, &p->reason, "");
     call_begin(p);
-    void *handle = map_file(file, fd == -1 ? file_path : NULL, why, sizeof(why));
-    (void)close(file);
+    if (!handle) {
+        handle = map_file(file, fd == -1 ? file_path : NULL, why, sizeof(why));
+        (void)close(file);
+    }
     p->handle = handle;
     int r = handle ? open_api(p, handle, file_path) : refuse(p, "dlopen", -ENOEXEC, "%s", why);
     if (!call_end(p))
@@ -714,6 +742,17 @@ void plugins_free(struct host *h)
 }
 
 /* ---- fork ---- */
+
+uint32_t host_plugins_of_parent(struct host *h, struct buf *ret)
+{
+    uint32_t n = h ? atomic_load_explicit(&h->n_plugins, memory_order_acquire) : 0, found = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (state_of(p) == PLUGIN_RUNNING)
+            (void)buf_addf(ret, "%s%s", found++ ? "," : "", p->name);
+    }
+    return found;
+}
 
 /* The files stay known: they are mapped here too. */
 void plugins_begin_in_child(void)
