@@ -130,6 +130,12 @@ static const struct probing_config probing_settings[] = {
      .flags = PROBING_LIVE,
      .min = 0,
      .max = 1},
+    {.name = "afresh",
+     .value = "off",
+     .doc = "on: a new directory, also where an earlier life in this process left one to go on in",
+     .type = PROBING_I64,
+     .min = 0,
+     .max = 1},
     {.name = "log_level",
      .value = "info",
      .doc = "error, warn, info or debug: what probing.log keeps",
@@ -182,7 +188,8 @@ static int set_probing(void *self, const char *name, const char *value)
     uint64_t number = 0;
     if (strcmp(name, "log_level") == 0)
         return set_level(value);
-    if (strcmp(name, "plugins") == 0 || strcmp(name, "max_dead") == 0)
+    if (strcmp(name, "plugins") == 0 || strcmp(name, "max_dead") == 0 ||
+        strcmp(name, "afresh") == 0)
         return 0;
     int r = parse_u64(value, &number);
     if (r < 0)
@@ -218,12 +225,12 @@ static bool is_ours(const struct probing_config *table, const char *name)
 static int apply(const char *name, const char *value)
 {
     struct core *c = &g.core;
+    if (strcmp(name, "probing.afresh") == 0)
+        g.afresh = strcmp(value, "1") == 0 || strcmp(value, "on") == 0;
     if (strcmp(name, "probing.data_dir") == 0)
         (void)snprintf(g.data_dir, sizeof(g.data_dir), "%s", value);
     else if (strcmp(name, "probing.plugin_path") == 0)
         (void)snprintf(g.own_path, sizeof(g.own_path), "%s", value);
-    else if (strcmp(name, "probing.afresh") == 0)
-        g.afresh = strcmp(value, "1") == 0 || strcmp(value, "on") == 0;
     else if (strcmp(name, "probing.token") == 0)
         (void)snprintf(g.token, sizeof(g.token), "%s", value);
     else if (strcmp(name, "probing.read_token") == 0)
@@ -261,7 +268,7 @@ static int from_environment(void *arg, const char *key, const char *value)
     char *underscore = strchr(lower, '_');
     bool ours = is_ours(probing_settings, lower) || strcmp(lower, "data_dir") == 0 ||
                 strcmp(lower, "plugin_path") == 0 || strcmp(lower, "token") == 0 ||
-                strcmp(lower, "read_token") == 0 || strcmp(lower, "afresh") == 0;
+                strcmp(lower, "read_token") == 0;
     if (!ours && !underscore)
         return 0; /* PROBING_SOMETHING of somebody else */
     if (!ours)
