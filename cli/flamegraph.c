@@ -22,7 +22,7 @@
 #include "sdk/client/client.h"
 
 #define DEFAULT_NS (5 * NS_PER_S)
-#define SETTLE_MS 120 /* until the last samples are in the tables; the profiler's turn is 50 */
+#define SETTLE_MS 250 /* until the last samples are in the tables; the profiler's turn is 100 */
 #define FILE_MAX ((size_t)3 << 30)
 
 enum format { HTML, SVG, FOLDED, SPEEDSCOPE, PPROF, PERFETTO };

@@ -13,8 +13,8 @@
 #if defined(__x86_64__)
 
 /* As gcc writes it: "zR", code 1, data -8, return address 16; cfa = rsp + 8, ra at cfa - 8. */
-static const uint8_t cie[] = {20, 0,    0, 0, 0,  0, 0,    0, 1, 'z', 'R', 0,
-                              1,  0x78, 16, 1, 0x03, 0x0c, 7, 8, 0x90, 1, 0, 0};
+static const uint8_t cie[] = {20, 0,    0,  0, 0,    0,    0, 0, 1,    'z', 'R', 0,
+                              1,  0x78, 16, 1, 0x03, 0x0c, 7, 8, 0x90, 1,   0,   0};
 
 struct fde {
     uint8_t bytes[64];

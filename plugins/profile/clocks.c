@@ -45,7 +45,7 @@ struct clocks {
     _Atomic uint32_t room;
     _Atomic(const struct probing_python_frames_1 *) python;
     _Atomic bool only_gil;
-    _Atomic uint64_t lost;
+    _Atomic uint64_t lost, handled, handler_ns;
     _Atomic uint32_t threads, refused;
     uint64_t scan;
     _Atomic uint64_t period_ns;
@@ -99,11 +99,11 @@ static void timer_arm(const struct clocks *c, struct watched *w)
     (void)syscall(SYS_timer_settime, w->timer, 0, &at, NULL);
 }
 
-static void sample(struct clocks *c, struct watched *w, const ucontext_t *context) /* [signal] */
+static void sample(struct clocks *c, struct watched *w, uint64_t cpu,
+                   const ucontext_t *context) /* [signal] */
 {
     const struct probing_python_frames_1 *python =
         atomic_load_explicit(&c->python, memory_order_relaxed);
-    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     struct box *x = box_take(c->boxes);
     if (!x) {
         (void)atomic_fetch_add_explicit(&c->lost, 1, memory_order_relaxed);
@@ -140,8 +140,12 @@ static void on_signal(int number, siginfo_t *info, void *context) /* [signal] */
     struct clocks *c = atomic_load_explicit(&g.clocks, memory_order_seq_cst);
     struct watched *w = info->si_value.sival_ptr;
     if (c && info->si_code == SI_TIMER && w >= c->watched && w < c->watched + WATCHED_MAX) {
+        uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
         timer_arm(c, w);
-        sample(c, w, context);
+        sample(c, w, cpu, context);
+        (void)atomic_fetch_add_explicit(&c->handled, 1, memory_order_relaxed);
+        (void)atomic_fetch_add_explicit(&c->handler_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu,
+                                        memory_order_relaxed);
     }
     (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
     errno = kept;
@@ -431,7 +435,9 @@ void clocks_about(struct clocks *c, struct clocks_about *ret)
     *ret = (struct clocks_about){.threads = atomic_load_explicit(&c->threads, memory_order_relaxed),
                                  .refused = atomic_load_explicit(&c->refused, memory_order_relaxed),
                                  .lost = atomic_load_explicit(&c->lost, memory_order_relaxed),
-                                 .signal = c->signal};
+                                 .handled = atomic_load_explicit(&c->handled, memory_order_relaxed),
+                                 .handler_ns =
+                                     atomic_load_explicit(&c->handler_ns, memory_order_relaxed)};
 }
 
 void clocks_forked(struct clocks *c)

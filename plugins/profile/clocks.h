@@ -57,9 +57,9 @@ struct watched *clocks_watched(struct clocks *c, uint32_t number); /* NULL: none
 uint32_t clocks_room(const struct clocks *c);                      /* numbers are below this */
 
 struct clocks_about {
-    uint32_t threads, refused; /* with a timer; without, because the kernel gave none */
-    uint64_t lost;             /* samples for which no box was free */
-    int signal;
+    uint32_t threads, refused;    /* with a timer; without, because the kernel gave none */
+    uint64_t lost;                /* samples for which no box was free */
+    uint64_t handled, handler_ns; /* signals, and the CPU time of their handlers */
 };
 void clocks_about(struct clocks *c, struct clocks_about *ret); /* [any], about right */
 

@@ -43,7 +43,7 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
 {
     struct plugin *p = self;
     struct reader_about a;
-    char text[400];
+    char text[600];
     (void)argv;
     if (argc > 1)
         return p->host->fail(p->host, -EINVAL,
@@ -56,6 +56,12 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
                      mode_names[a.mode], a.rate_hz, a.threads,
                      a.python ? "Python and native frames" : "native frames only",
                      (unsigned long long)a.samples, (unsigned long long)a.lost);
+    uint64_t passed = p->host->now() - a.since_ns;
+    n +=
+        snprintf(text + n, sizeof(text) - (size_t)n,
+                 "cost: %.1f us of its thread a sample, %.2f %% of a core for the profiler's own\n",
+                 a.handled ? (double)a.handler_ns / 1e3 / (double)a.handled : 0.0,
+                 passed ? 100.0 * (double)a.own_cpu_ns / (double)passed : 0.0);
     if (a.refused)
         n += snprintf(text + n, sizeof(text) - (size_t)n,
                       "%u threads are not sampled: the kernel gives no more timers (ulimit -i)\n",

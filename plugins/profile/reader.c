@@ -27,9 +27,9 @@
 #include "unwind.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-#define SCAN_NS UINT64_C(50000000)     /* between looks for new threads */
-#define MODULES_NS UINT64_C(250000000) /* between looks for new modules */
-#define NAMES_NS (5 * NS_PER_S)        /* a thread's name is read again after this */
+#define SCAN_NS UINT64_C(100000000)    /* between looks for new threads */
+#define MODULES_NS UINT64_C(500000000) /* between looks for new modules */
+#define NAMES_NS (60 * NS_PER_S)       /* a name is read again after this: some hundred reads */
 #define STOP_NS (2 * NS_PER_S)
 #define TELL_NS NS_PER_S /* a wait is told after this, and when it ends */
 #define NATIVE_MAX 512
@@ -50,6 +50,8 @@ struct reader {
     uint32_t rate_now, mode_now;    /* the thread's */
     _Atomic bool stop, ended, signal_gone, forked;
     _Atomic uint64_t samples;
+    _Atomic int32_t tid;
+    uint64_t started_ns; /* [control] */
     uint64_t scanned_ns, modules_ns, tick_ns, chance;
     struct box *desk; /* for looks from outside: a box that no handler sees */
     uint64_t ips[NATIVE_MAX];
@@ -379,6 +381,7 @@ static void *run(void *arg)
 {
     struct reader *r = arg;
     (void)prctl(PR_SET_NAME, "probing/profile");
+    atomic_store_explicit(&r->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
     clocks_begin(r->clocks, r->python, r->mode_now == MODE_GIL);
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
         turn(r);
@@ -448,6 +451,7 @@ int reader_start(struct reader *r)
         drop(r);
         return h->fail(h, rc, "no memory or thread for the profiler");
     }
+    r->started_ns = h->now();
     r->running = true;
     return 0;
 }
@@ -500,6 +504,7 @@ void reader_forked(struct reader *r)
 void reader_about(struct reader *r, struct reader_about *ret)
 {
     struct clocks_about about = {.threads = 0};
+    int32_t tid = atomic_load_explicit(&r->tid, memory_order_relaxed);
     if (r->clocks)
         clocks_about(r->clocks, &about);
     *ret = (struct reader_about){.rate_hz = atomic_load_explicit(&r->rate_hz, memory_order_relaxed),
@@ -510,6 +515,10 @@ void reader_about(struct reader *r, struct reader_about *ret)
                                  .threads = about.threads,
                                  .refused = about.refused,
                                  .lost = about.lost,
+                                 .handled = about.handled,
+                                 .handler_ns = about.handler_ns,
+                                 .own_cpu_ns = tid ? clocks_cpu_ns(tid) : 0,
+                                 .since_ns = r->started_ns,
                                  .python = r->python != NULL};
 }
 
