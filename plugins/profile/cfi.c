@@ -82,6 +82,18 @@ static int64_t sleb(struct bytes *b)
     return 0;
 }
 
+static void skip(struct bytes *b, uint64_t n)
+{
+    b->out = b->out || n > (size_t)(b->end - b->at);
+    b->at = b->out ? b->end : b->at + n;
+}
+
+static void skip_block(struct bytes *b)
+{
+    uint64_t size = uleb(b);
+    skip(b, size);
+}
+
 /* DW_EH_PE_*: low four bits the size, the next three what it is relative to. */
 static uint64_t pointer(struct bytes *b, uint8_t form, const struct entry *e)
 {
@@ -139,7 +151,7 @@ static int read_cie(const uint8_t *cie, uint32_t size, struct entry *e)
     uint64_t version = fixed(b, 1);
     const char *letters = (const char *)b->at;
     size_t n = strnlen(letters, (size_t)(b->end - b->at));
-    (void)fixed(b, (uint32_t)n + 1);
+    skip(b, n + 1);
     if (version == 4)
         (void)fixed(b, 2);
     else if (version != 1 && version != 3)
@@ -261,13 +273,6 @@ static void at_expression(struct machine *m, struct bytes *b)
     bool plain = fixed(&e, 1) == 0x70 + CFI_FP;
     int64_t offset = sleb(&e);
     put(m, number, plain && !e.out && e.at == e.end ? CFI_AT_FP : CFI_UNKNOWN, plain ? offset : 0);
-}
-
-static void skip_block(struct bytes *b)
-{
-    uint64_t size = uleb(b);
-    b->out = b->out || size > (size_t)(b->end - b->at);
-    b->at = b->out ? b->end : b->at + size;
 }
 
 /* The instructions whose operands are all in the following bytes. */

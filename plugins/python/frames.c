@@ -27,11 +27,14 @@
 #include "walk.h"
 
 #define PAGE UINT64_C(4096)
-#define PAGES 8          /* kept of one look; a Python thread's frames lie in one to four */
-#define ROUND 64         /* code objects read with one system call */
-#define HEAD_BYTES 160   /* of a code object, up to the pointer to its line table */
-#define FRAMES_MAX 256   /* of a look */
-#define SLOTS (1u << 16) /* of the table of known code objects, a power of two */
+#define FIRST_BLOCK 1024u /* bytes; most of what is read is cold, so not more than is needed */
+#define PAGES 8           /* blocks kept of one look; the frames lie in one to four */
+#define STATE_BYTES 192   /* of a thread state, up to the ids */
+#define GIL_BYTES 24      /* of the GIL's struct */
+#define ROUND 64          /* code objects read with one system call */
+#define HEAD_BYTES 160    /* of a code object, up to the pointer to its line table */
+#define FRAMES_MAX 256    /* of a look */
+#define SLOTS (1u << 16)  /* of the table of known code objects, a power of two */
 #define KNOWN_MAX (SLOTS / 2)
 #define KNOWN_BYTES ((size_t)32 << 20) /* of all their names and line tables */
 #define NAME_BYTES 1024                /* of a name's characters, as they lie in memory */
@@ -54,6 +57,7 @@ struct scratch {
     uint8_t heads[ROUND][HEAD_BYTES];
     struct iovec to[ROUND], from[ROUND];
     uint64_t codes[ROUND];
+    uint8_t state[STATE_BYTES], gil[GIL_BYTES];
 };
 
 /* What tells code objects at one address apart. */
@@ -102,27 +106,24 @@ static struct {
 /* `size` bytes at `address` by way of the look's pages; NULL: not readable.         [signal] */
 static const uint8_t *page_get(struct scratch *s, uint64_t address, uint32_t size)
 {
-    uint64_t base = address & ~(PAGE - 1);
     for (uint32_t i = 0; i < PAGES; i++)
         if (s->page[i].address && address >= s->page[i].address &&
             address + size <= s->page[i].address + s->page[i].size)
             return s->bytes[i] + (address - s->page[i].address);
-    if (address < PAGE || address + size > base + PAGE)
-        base = address; /* it lies in two pages */
-    uint32_t i = s->next_page++ % PAGES;
-    s->page[i].size = (uint32_t)peek_some(&f.walk.peek, base, s->bytes[i], PAGE);
+    /* a deeper stack is read in larger pieces; none reaches over the end of a page */
+    uint32_t i = s->next_page % PAGES;
+    uint64_t want = s->next_page < 2 ? FIRST_BLOCK << s->next_page : PAGE;
+    uint64_t base = address & ~(want - 1);
+    s->next_page++;
+    if (address < PAGE || address + size > base + want) {
+        base = address; /* it lies in two */
+        want = size;
+    }
+    s->page[i].size = (uint32_t)peek_some(&f.walk.peek, base, s->bytes[i], (size_t)want);
     s->page[i].address = s->page[i].size ? base : 0;
     if (!s->page[i].size || address + size > base + s->page[i].size)
         return NULL;
     return s->bytes[i] + (address - base);
-}
-
-static bool get_u64(struct scratch *s, uint64_t address, uint64_t *ret) /* [signal] */
-{
-    const uint8_t *at = page_get(s, address, sizeof(*ret));
-    if (at)
-        memcpy(ret, at, sizeof(*ret));
-    return at != NULL;
 }
 
 static uint64_t u64_at(const uint8_t *p, int offset)
@@ -376,13 +377,24 @@ static void add_frames(struct probing_python_look *l, struct scratch *s,
     }
 }
 
-static bool holds_gil(struct scratch *s, uint64_t state) /* [signal] */
+/* The thread state and the GIL with one system call; false: the state is not readable.  [signal] */
+static bool read_state(struct scratch *s, uint64_t state)
+{
+    uint64_t gil = atomic_load_explicit(&f.gil, memory_order_relaxed);
+    s->to[0] = (struct iovec){s->state, STATE_BYTES};
+    s->to[1] = (struct iovec){s->gil, GIL_BYTES};
+    s->from[0] = (struct iovec){(void *)(uintptr_t)state, STATE_BYTES};
+    s->from[1] = (struct iovec){(void *)(uintptr_t)gil, GIL_BYTES};
+    memset(s->gil, 0, GIL_BYTES);
+    memset(s->page, 0, sizeof(s->page));
+    s->next_page = 0;
+    return read_pieces(s->to, s->from, gil ? 2 : 1) >= 1;
+}
+
+static bool holds_gil(const struct scratch *s, uint64_t state) /* [signal] */
 {
     const struct offsets *o = &f.walk.o;
-    uint64_t gil = atomic_load_explicit(&f.gil, memory_order_relaxed), holder = 0;
-    const uint8_t *at = gil ? page_get(s, gil + (uint64_t)o->gil_locked, 4) : NULL;
-    return at && i32_at(at, 0) == 1 && get_u64(s, gil + (uint64_t)o->gil_holder, &holder) &&
-           holder == state;
+    return i32_at(s->gil, o->gil_locked) == 1 && u64_at(s->gil, o->gil_holder) == state;
 }
 
 static int part_here(struct probing_python_look *l)
@@ -397,20 +409,18 @@ static int part_here(struct probing_python_look *l)
     uint64_t state = (uint64_t)(uintptr_t)f.walk.py->PyGILState_GetThisThreadState();
     if (!state)
         return 0;
-    memset(s->page, 0, sizeof(s->page));
-    s->next_page = 0;
-    uint64_t owner = 0, at = state + (uint64_t)o->ts_frame, top = 0;
-    if (!get_u64(s, state + (uint64_t)o->ts_thread_id, &owner) || owner != (uint64_t)pthread_self())
+    if (!read_state(s, state) || u64_at(s->state, o->ts_thread_id) != (uint64_t)pthread_self())
         return 0; /* it comes or goes */
     l->gil = holds_gil(s, state);
+    uint64_t top = 0;
+    bool found = true;
     if (o->ts_cframe >= 0) {
-        if (!get_u64(s, state + (uint64_t)o->ts_cframe, &at) || !at) {
-            l->end = 1;
-            return 0;
-        }
-        at += (uint64_t)o->cf_frame;
+        uint64_t cframe = u64_at(s->state, o->ts_cframe);
+        found = cframe && peek_u64(&f.walk.peek, cframe + (uint64_t)o->cf_frame, &top) == 0;
+    } else {
+        top = u64_at(s->state, o->ts_frame);
     }
-    if (!get_u64(s, at, &top)) {
+    if (!found) {
         l->end = 1;
         return 0;
     }
@@ -470,8 +480,8 @@ static int look_of(int32_t tid, struct probing_python_look *l)
     enum walk_end end;
     if (!t || !state_stands(t))
         return -ESRCH;
-    memset(s->page, 0, sizeof(s->page));
-    s->next_page = 0;
+    if (!read_state(s, t->state))
+        return -ESRCH;
     l->gil = holds_gil(s, t->state);
     uint32_t max = l->max_frames < FRAMES_MAX ? l->max_frames : FRAMES_MAX;
     int n = walk_stack(&f.walk, t, f.frames, max, &end);
