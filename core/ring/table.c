@@ -305,8 +305,8 @@ static int rename_entry(struct entry *e, const char *name)
     const char *new_name = copy_text(&e->arena, name), *new_doc = copy_text(&e->arena, doc);
     if (!new_name || !new_doc)
         return err_set(-ENOMEM, "no memory for table %s.%s", t->schema, name);
-    __atomic_store_n(&t->doc, new_doc, __ATOMIC_RELEASE);
-    __atomic_store_n(&t->name, new_name, __ATOMIC_RELEASE);
+    atomic_store_explicit(&t->doc, new_doc, memory_order_release);
+    atomic_store_explicit(&t->name, new_name, memory_order_release);
     return 0;
 }
 

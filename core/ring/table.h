@@ -43,8 +43,9 @@ extern const char *const table_loss_names[TABLE_LOSS_REASONS];
 struct table {
     uint32_t id;        /* 1 ..., the same in the files */
     const char *schema; /* "python" */
-    const char *name;   /* "torch_trace" */
-    const char *doc;
+    /* "torch_trace".  Changed by tables_supersede() only; read as any other field. */
+    const char *_Atomic name;
+    const char *_Atomic doc; /* the same */
     uint32_t n_columns;
     struct table_column
         *columns;     /* stored: ts (TIME), tid (I64), then the plugin's, then the tail */

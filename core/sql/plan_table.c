@@ -60,9 +60,11 @@ static int no_table(struct query *q, const struct from *f, const struct table *c
     (void)snprintf(full, sizeof(full), "%s%s%s", f->names[1] ? f->names[1] : "",
                    f->names[1] ? "." : "", f->names[0]);
     const char *near = text_nearest(full, names, count);
-    for (uint32_t i = 0; i < n && !near && !f->names[1]; i++) /* torch_trce: the schema left out */
-        if (text_nearest(f->names[0], &list[i]->name, 1))
+    for (uint32_t i = 0; i < n && !near && !f->names[1]; i++) {
+        const char *bare = list[i]->name; /* torch_trce: the schema left out */
+        if (text_nearest(f->names[0], &bare, 1))
             near = names[i];
+    }
     if (near)
         return sql_error(q->text, q->size, f->pos, -ENOENT, "no table '%s'; did you mean '%s'?",
                          full, near);
