@@ -18,7 +18,7 @@
 #include "tests/test.h"
 
 #define ROWS 300
-#define QUERIES 2000
+#define QUERIES 10000
 #define LINES_MAX 4096
 
 /* The few functions of SQLite's C interface that are used (sqlite.org/c3ref). */
@@ -48,16 +48,19 @@ static uint32_t below(uint32_t n)
     return (uint32_t)(seed >> 33) % n;
 }
 
-/* ---- the data: t(a, b: integers, c: double, s, u: texts), NULLs everywhere ---- */
+/* ---- the data: t(a, b: integers, c: double, s, u: texts, h: huge), NULLs ---- */
 
 struct cells {
     bool null[5];
-    int64_t a, b;
+    int64_t a, b, h;
     double c;
     const char *s, *u;
 };
 static struct cells data[ROWS];
-static const char *const words[] = {"alpha", "beta", "gamma", "delta", "", "Beta", "al_pha", "a%"};
+#define WORDS 10
+static const char *const words[WORDS] = {
+    "alpha", "beta", "gamma",  "delta",        "",
+    "Beta",  "a%",   "al_pha", "\xc3\x84pfel", "\xe6\x97\xa5\xe6\x9c\xac"};
 
 static void make_data(void)
 {
@@ -68,7 +71,9 @@ static void make_data(void)
         d->a = (int64_t)below(20) - 5;
         d->b = (int64_t)below(1000);
         d->c = ((double)below(400) - 100) / 4;
-        d->s = words[below(8)];
+        d->s = words[below(WORDS)];
+        d->h = (int64_t)(below(3) ? seed >> 1 : below(2) ? (uint64_t)INT64_MAX - below(3) : 1);
+        d->h = below(2) ? d->h : -d->h;
         d->u = words[below(4)];
     }
 }
@@ -78,14 +83,15 @@ static int scan(void *self, struct probing_rows *out)
     (void)self;
     for (int i = 0; i < ROWS; i++) {
         const struct cells *d = &data[i];
-        union probing_cell c[5] = {{.i = d->null[0] ? PROBING_NULL_I64 : d->a},
+        union probing_cell c[6] = {{.i = d->null[0] ? PROBING_NULL_I64 : d->a},
                                    {.i = d->null[1] ? PROBING_NULL_I64 : d->b},
                                    {.f = d->c},
                                    {.s = d->null[3] ? NULL : d->s},
-                                   {.s = d->null[4] ? NULL : d->u}};
+                                   {.s = d->null[4] ? NULL : d->u},
+                                   {.i = d->h}};
         if (d->null[2])
             c[2].u = PROBING_NULL_F64;
-        int rc = out->row(out, c, 5);
+        int rc = out->row(out, c, 6);
         if (rc < 0)
             return rc;
     }
@@ -96,8 +102,9 @@ static bool fill_sqlite(void)
 {
     struct buf b;
     buf_init(&b, 1 << 20);
-    (void)buf_adds(&b, "pragma case_sensitive_like = on;"
-                       "create table t(a integer, b integer, c real, s text, u text);begin;");
+    (void)buf_adds(
+        &b, "pragma case_sensitive_like = on;"
+            "create table t(a integer, b integer, c real, s text, u text, h integer);begin;");
     for (int i = 0; i < ROWS; i++) {
         const struct cells *d = &data[i];
         (void)buf_adds(&b, "insert into t values(");
@@ -105,7 +112,8 @@ static bool fill_sqlite(void)
         (void)(d->null[1] ? buf_adds(&b, ",null") : buf_addf(&b, ",%d", (int)d->b));
         (void)(d->null[2] ? buf_adds(&b, ",null") : buf_addf(&b, ",%.2f", d->c));
         (void)(d->null[3] ? buf_adds(&b, ",null") : buf_addf(&b, ",'%s'", d->s));
-        (void)(d->null[4] ? buf_adds(&b, ",null);") : buf_addf(&b, ",'%s');", d->u));
+        (void)(d->null[4] ? buf_adds(&b, ",null") : buf_addf(&b, ",'%s'", d->u));
+        (void)buf_addf(&b, ",%lld);", (long long)d->h);
     }
     (void)buf_adds(&b, "commit;");
     bool good = lite.exec(db, buf_text(&b), NULL, NULL, NULL) == 0;
@@ -210,7 +218,7 @@ static void gen_text(struct buf *b, int depth)
         (void)buf_adds(b, "u");
         return;
     case 2:
-        (void)buf_addf(b, "'%s'", words[below(8)]);
+        (void)buf_addf(b, "'%s'", words[below(WORDS)]);
         return;
     case 3:
         (void)buf_adds(b, "(");
@@ -371,15 +379,82 @@ static void gen_grouped(struct buf *b)
 
 static void gen_joined(struct buf *b)
 {
-    static const char *const lists[] = {"t.a, x.n", "count(*), sum(x.n)", "t.s, x.m, t.b"};
-    static const char *const ons[] = {"t.s = x.k", "t.s = x.k and t.a < x.m",
-                                      "t.b < x.n and t.a = 3"};
+    static const char *const lists[] = {"t.a, x.n", "count(*), sum(x.n)", "t.s, x.m, t.b", "*",
+                                        "x.*, t.s"};
+    static const char *const ons[] = {"t.s = x.k",
+                                      "t.s = x.k and t.a < x.m",
+                                      "t.b < x.n and t.a = 3",
+                                      "t.s = x.k and x.n > 20",
+                                      "t.s = x.k and t.b > 500",
+                                      "t.a = x.m"};
+    static const char *const joins[] = {"inner", "left", "right", "full"};
+    static const char *const wheres[] = {"t.b > 300",      "x.n > 25",
+                                         "x.m is null",    "t.a is null",
+                                         "t.a + x.m > 10", "coalesce(t.b, 0) < coalesce(x.n, 50)"};
+    if (below(4) == 0) {
+        (void)buf_addf(b,
+                       "select t.a, t.u, y.b from t, (select s, max(b) as b from t group by s) y "
+                       "where t.s = y.s and %s",
+                       below(2) ? "t.b < y.b - 100" : "y.b > 900");
+        return;
+    }
+    if (below(4) == 0) {
+        (void)buf_addf(b,
+                       "select %s from (select a, s, b from t where b < %u) x %s join (select a, "
+                       "s, c from t where b > %u) y using (%s)",
+                       below(2) ? "s, y.a, x.b" : "s, x.a, y.c", below(400), pick(joins, 4),
+                       600 + below(400), below(2) ? "s" : "s, a");
+        return;
+    }
     (void)buf_addf(b,
                    "select %s from t %s join (select s as k, count(*) as n, max(a) as m from t "
                    "group by s) x on %s",
-                   pick(lists, 3), below(2) ? "left" : "inner", pick(ons, 3));
+                   pick(lists, 5), pick(joins, 4), pick(ons, 6));
     if (below(2))
-        (void)buf_addf(b, " where t.b > %u", below(1000));
+        (void)buf_addf(b, " where %s", pick(wheres, 6));
+}
+
+static void gen_sets(struct buf *b)
+{
+    static const char *const signs[] = {"union", "union all", "intersect", "except"};
+    static const char *const lists[] = {"a, s", "u, b", "s, h", "c, a", "null, a", "a, null"};
+    uint32_t left = below(6);
+    (void)buf_addf(b, "select %s from t", lists[left]);
+    gen_where(b);
+    (void)buf_addf(b, " %s select %s from t", pick(signs, 4), left == 3 ? "a, b" : lists[left]);
+    gen_where(b);
+}
+
+/* Subqueries that look at the row around them, and rows of values. */
+static void gen_correlated(struct buf *b)
+{
+    static const char *const scalar[] = {
+        "(select count(*) from t i where i.a = o.a and i.b < o.b)",
+        "(select max(i.b) from t i where i.s = o.s)",
+        "(select i.u from t i where i.a = o.a order by i.b desc nulls last, i.h limit 1)",
+        "(select sum(x.b) from (select b from t where a = o.a) x)"};
+    static const char *const tests[] = {
+        "exists (select 1 from t i where i.a = o.a and i.b > o.b + 500)",
+        "not exists (select 1 from t i where i.s = o.s and i.b > o.b)",
+        "o.b in (select b from t i where i.a = o.a + 1)",
+        "o.a not in (select a from t i where i.s = o.u and a is not null)",
+        "(o.a, o.s) in (select a, u from t)",
+        "(o.a, o.u) not in (select a, s from t where b < 50)",
+        "(o.a, o.b) < (3, 500)",
+        "(o.a, o.s, o.b) >= (2, 'beta', 100)",
+        "(o.a, o.s) = (1, 'beta')",
+        "o.b > (select avg(b) from t i where i.u = o.u)"};
+    (void)buf_addf(b, "select o.a, o.b, %s from t o where %s and o.b %% 7 = %u", pick(scalar, 4),
+                   pick(tests, 10), below(7));
+}
+
+static void gen_huge(struct buf *b)
+{
+    static const char *const lists[] = {"h, a", "min(h), max(h), count(h)", "h / 3, h % 7, abs(h)",
+                                        "count(distinct h), max(s)", "h = h + 0.0"};
+    static const char *const compare[] = {"<", ">=", "=", "<>"};
+    (void)buf_addf(b, "select %s from t where h %s %lld", pick(lists, 4), pick(compare, 4),
+                   (long long)data[below(ROWS)].h);
 }
 
 static void gen_nested(struct buf *b)
@@ -417,9 +492,24 @@ static void gen_window(struct buf *b)
                                      "unbounded following"};
     static const char *const sums[] = {"sum(b)", "count(c)",       "min(s)",        "max(c)",
                                        "avg(b)", "first_value(b)", "last_value(u)", "count(*)"};
+    static const char *const ranges[] = {"range between 2 preceding and current row",
+                                         "range between 3 preceding and 1 preceding",
+                                         "range between 1 following and 4 following",
+                                         "groups between 1 preceding and 1 following",
+                                         "groups 2 preceding",
+                                         "groups between current row and 1 following"};
+    static const char *const excludes[] = {
+        "", "", " exclude current row", " exclude group", " exclude ties", " exclude no others"};
     (void)buf_adds(b, "select a, b, s");
     for (uint32_t i = below(3) + 1; i > 0; i--) {
-        switch (below(4)) {
+        switch (below(6)) {
+        case 4:
+        case 5:
+            (void)buf_addf(b, ", %s over (%sorder by %s%s %s%s)", sums[below(5)], by[below(3)],
+                           below(2) ? "a" : "b % 20",
+                           below(2) ? " desc nulls last" : " nulls first", pick(ranges, 6),
+                           pick(excludes, 6));
+            break;
         case 0:
             (void)buf_addf(b, ", %s over (%s%s)", whole[below(6)], by[below(3)], all);
             break;
@@ -558,8 +648,9 @@ static bool compare(const char *text)
 
 TEST(same_answers_as_sqlite)
 {
-    void (*const gens[])(struct buf *) = {gen_plain,  gen_plain,  gen_plain, gen_grouped,
-                                          gen_joined, gen_nested, gen_window};
+    void (*const gens[])(struct buf *) = {gen_plain,  gen_plain,  gen_plain,      gen_grouped,
+                                          gen_joined, gen_nested, gen_window,     gen_sets,
+                                          gen_joined, gen_window, gen_correlated, gen_huge};
     uint64_t runs = QUERIES;
     const char *more = getenv("PROBING_FUZZ_RUNS");
     if (more && parse_u64(more, &runs) < 0)
@@ -569,7 +660,7 @@ TEST(same_answers_as_sqlite)
     buf_init(&b, 1 << 16);
     for (uint64_t i = 0; i < runs && different < 10; i++) {
         buf_reset(&b);
-        gens[below(7)](&b);
+        gens[below(12)](&b);
         different += !compare(buf_text(&b));
     }
     buf_done(&b);
@@ -606,17 +697,16 @@ static bool load_sqlite(void)
 
 int main(void)
 {
-    static const struct probing_column columns[] = {{.name = "a", .type = PROBING_I64},
-                                                    {.name = "b", .type = PROBING_I64},
-                                                    {.name = "c", .type = PROBING_F64},
-                                                    {.name = "s", .type = PROBING_STR},
-                                                    {.name = "u", .type = PROBING_STR}};
+    static const struct probing_column columns[] = {
+        {.name = "a", .type = PROBING_I64}, {.name = "b", .type = PROBING_I64},
+        {.name = "c", .type = PROBING_F64}, {.name = "s", .type = PROBING_STR},
+        {.name = "u", .type = PROBING_STR}, {.name = "h", .type = PROBING_I64}};
     static const struct probing_table_desc desc = {.size = sizeof(desc),
                                                    .column_size = sizeof(*columns),
                                                    .name = "test.t",
                                                    .doc = "",
                                                    .columns = columns,
-                                                   .n_columns = 5,
+                                                   .n_columns = 6,
                                                    .scan = scan};
     struct tables *tables;
     struct table *t;
