@@ -3,7 +3,8 @@
  * tests/fuzz/sql_fuzz_test.c - statements nobody would write: none may crash, hang or eat memory.
  *
  * Every line of corpus/sql.txt is run as it is, then mutated: bytes changed, pieces cut, doubled
- * and exchanged between lines.  A statement that was found to break something becomes a line of
+ * and exchanged between lines.  Others are made from a grammar, so that most of them mean something;
+ * some of those are mutated too.  A statement that was found to break something becomes a line of
  * the corpus.  PROBING_FUZZ_RUNS=n asks for more, PROBING_FUZZ_SEED=n for others.  Best run under
  * asan.
  */
@@ -19,7 +20,8 @@
 
 #include <fcntl.h>
 
-#define RUNS 4000
+#define RUNS 10000 /* of each kind */
+#define DEPTH 7    /* of what the grammar makes */
 #define LINES_MAX 512
 #define TEXT_BYTES 4096
 
@@ -27,6 +29,7 @@ static struct sql *engine;
 static char *lines[LINES_MAX];
 static uint32_t n_lines;
 static uint64_t seed = 1;
+static int last_code; /* what the last statement gave */
 
 static uint32_t below(uint32_t n)
 {
@@ -73,6 +76,7 @@ static bool run(const char *text, size_t size)
         return false;
     struct sql_sink sink = sql_writer_sink(w);
     int rc = sql_run(engine, text, size, &o, &sink, &report);
+    last_code = rc;
     bool said = rc == 0 || err_text()[0] != '\0';
     if (rc == 0)
         (void)sql_writer_finish(w, &report);
@@ -143,6 +147,170 @@ static size_t mutate(char *text, size_t size)
     return size + n;
 }
 
+/* ---- statements from a grammar: <name> is one of the forms of a rule, the first ends it ---- */
+
+static const struct rule {
+    const char *name;
+    const char *forms[26];
+} rules[] = {
+    {"select",
+     {"select <expr> from torch_trace limit 3", "select <items> from <from> <where> <group> <tail>",
+      "select distinct <items> from <from> <where> <tail>", "select <items> from <from> <where>",
+      "<select> <set> <select>", "with w as (<select>) select * from w <tail>",
+      "with w(p) as (select <expr>) select p, <expr> from w, torch_trace",
+      "values (<expr>, <lit>), (<lit>, <lit>)",
+      "select <items> from <from> window w as (<window>) <tail>",
+      "select <agg>, <agg> from <from> <where>",
+      "select <expr> as k, <agg> from <from> group by 1 having <bool> <tail>",
+      "select * exclude (ts, module) from torch_trace <where> <tail>"}},
+    {"set", {"union all", "union", "intersect", "except", "intersect all", "except all"}},
+    {"items",
+     {"*", "<expr>", "<expr> as x, <expr>", "<agg>", "<win>, <expr>", "module, <agg>",
+      "t.*, <expr>", "<expr>, <win>, <win>"}},
+    {"from",
+     {"torch_trace t", "torch_trace", "(<select>) t", "torch_trace t <join> torch_trace u <on>",
+      "torch_trace t, generate_series(1, <int>) g",
+      "(values (1, 'a'), (2, null)) t(local_step, module)",
+      "torch_trace t <join> (<select>) u using (module)", "memory_usage t",
+      "torch_trace t asof join torch_trace u on t.module = u.module and t.ts >= u.ts",
+      "torch_trace t natural join torch_trace u", "json_each('{\"a\": [1, 2], \"b\": null}') t"}},
+    {"join", {"join", "left join", "right join", "full join", "inner join"}},
+    {"on",
+     {"on t.module = u.module", "on t.local_step = u.local_step and <bool>", "on <bool>",
+      "using (module, stage)", "on t.duration < u.duration"}},
+    {"where", {"", "where <bool>", "where <bool> and <bool>", "where local_step > <int>"}},
+    {"group", {"", "group by 1", "group by module, stage", "group by <expr>", "group by all"}},
+    {"tail",
+     {"", "order by 1", "order by <expr> desc nulls last limit <int>", "limit <int>",
+      "order by (1, 2) limit <int> offset <int>", "limit <int> offset <int>"}},
+    {"expr",
+     {"<col>", "<lit>", "(<expr> <op> <expr>)", "<fn>",
+      "case when <bool> then <expr> else <expr> end", "case <expr> when <lit> then <expr> end",
+      "coalesce(<expr>, <expr>)", "<bool>", "cast(<expr> as <type>)", "<expr>::<type>",
+      "(select <agg> from torch_trace i where i.module = t.module)",
+      "(select <expr> from torch_trace limit 1)", "- <expr>", "nullif(<expr>, <lit>)",
+      "try_cast(<expr> as <type>)", "(<expr> || <expr>)"}},
+    {"bool",
+     {"true", "<expr> <cmp> <expr>", "<expr> <cmp> <lit>", "<col> is null", "<expr> is not null",
+      "<bool> and <bool>", "<bool> or <bool>", "not <bool>", "<col> in (<lit>, <lit>, <lit>)",
+      "<col> between <lit> and <lit>", "module like '<pat>'", "module ~ '<re>'",
+      "exists (select 1 from torch_trace i where i.local_step = t.local_step and <bool>)",
+      "<col> in (select <col> from torch_trace)",
+      "(<col>, <col>) in (select local_step, allocated from torch_trace)",
+      "(<expr>, <expr>) < (<lit>, <lit>)", "<expr> is distinct from <expr>",
+      "module not ilike '<pat>'"}},
+    {"col",
+     {"local_step", "module", "stage", "duration", "ts", "allocated", "t.module", "step",
+      "timestamp"}},
+    {"lit",
+     {"1", "'a'", "null", "0.5", "-3", "true", "9223372036854775807", "''", "interval '5 min'",
+      "timestamp '2024-05-01 10:00'", "1e308", "now()", "'\xe6\x97\xa5'"}},
+    {"int", {"3", "0", "1", "7", "40", "1000000"}},
+    {"type", {"bigint", "double", "text", "boolean", "timestamp", "interval", "blob"}},
+    {"op", {"+", "-", "*", "/", "%", "^", "->>", "||"}},
+    {"cmp", {"=", "<>", "<", "<=", ">", ">="}},
+    {"pat", {"%e%", "enc_der", "%", "", "_%_", "a\\%", "%%%x"}},
+    {"re",
+     {"^enc", "(e|n)+c", "[a-f]{2,3}$", "\\w+", "(a*)*b", ".*(o).*", "(", "[^x]+?", "a{1,99}"}},
+    {"fn",
+     {"length(<expr>)",
+      "upper(<col>)",
+      "round(<expr>, 2)",
+      "abs(<expr>)",
+      "date_trunc('hour', ts)",
+      "time_bucket(interval '5 sec', ts)",
+      "substr(module, <int>, <int>)",
+      "greatest(<expr>, <expr>)",
+      "extract(hour from ts)",
+      "regexp_replace(module, '<re>', '\\1', 'g')",
+      "replace(module, 'e', <lit>)",
+      "lpad(module, <int>, 'xy')",
+      "json_get(module, 'a')",
+      "split_part(module, 'o', <int>)",
+      "concat(<expr>, <expr>)",
+      "strpos(module, 'c')",
+      "repeat(module, <int>)",
+      "sqrt(<expr>)",
+      "regexp_match(module, '<re>')",
+      "to_timestamp(<int>)",
+      "typeof(<expr>)",
+      "concat_ws('-', <col>, <lit>)"}},
+    {"agg",
+     {"count(*)", "sum(<expr>)", "avg(<col>)", "min(<expr>)", "max(<col>)",
+      "count(distinct <expr>)", "string_agg(module, ',' order by <col>)", "median(<expr>)",
+      "stddev(<expr>)", "arg_max(<col>, <col>)",
+      "percentile_cont(0.9) within group (order by <expr>)", "first(<col>)",
+      "last(<expr> order by <col>)", "bool_or(<bool>)", "count(*) filter (where <bool>)",
+      "histogram(duration, <int>)", "sum(distinct allocated)"}},
+    {"win",
+     {"row_number() over ()", "<agg> over (<window>)", "lag(<expr>) over (<window>)",
+      "rank() over (order by <expr>)", "first_value(<col>) over (<window>)",
+      "ntile(<int>) over (<window>)", "nth_value(<col>, <int>) over (<window>)",
+      "sum(allocated) over w", "lead(<col>, <int>, <lit>) over (<window>)"}},
+    {"window",
+     {"", "order by <col>", "partition by module order by ts",
+      "partition by <expr> order by <col> <frame>", "order by local_step <frame>",
+      "order by ts range between interval '3 sec' preceding and current row"}},
+    {"frame",
+     {"", "rows 2 preceding", "rows between 1 preceding and 3 following exclude current row",
+      "range between <int> preceding and <int> following",
+      "groups between <int> preceding and current row exclude ties",
+      "range between current row and unbounded following",
+      "rows between <int> following and unbounded following"}}};
+
+static void expand(struct buf *b, const char *form, int depth)
+{
+    while (*form) {
+        const char *end = *form == '<' ? strchr(form, '>') : NULL;
+        const struct rule *r = rules;
+        size_t n = end ? (size_t)(end - form - 1) : 0;
+        while (n && r < rules + sizeof(rules) / sizeof(*rules) &&
+               (strlen(r->name) != n || memcmp(r->name, form + 1, n) != 0))
+            r++;
+        if (!n || r == rules + sizeof(rules) / sizeof(*rules)) {
+            (void)buf_addc(b, *form++);
+            continue;
+        }
+        uint32_t forms = 0;
+        while (forms < 26 && r->forms[forms])
+            forms++;
+        expand(b, r->forms[depth > 0 ? below(forms) : 0], depth - 1);
+        form = end + 1;
+    }
+}
+
+static uint64_t runs_wanted(void)
+{
+    uint64_t runs = RUNS;
+    const char *more = getenv("PROBING_FUZZ_RUNS"), *start = getenv("PROBING_FUZZ_SEED");
+    if (more)
+        (void)parse_u64(more, &runs);
+    if (start)
+        (void)parse_u64(start, &seed);
+    return runs;
+}
+
+TEST(sentences_run)
+{
+    uint64_t good = 0, runs = runs_wanted();
+    struct buf b;
+    buf_init(&b, 1 << 20);
+    for (uint64_t i = 0; i < runs; i++) {
+        buf_reset(&b);
+        expand(&b, "<select>", DEPTH);
+        size_t size = b.size < TEXT_BYTES ? b.size : TEXT_BYTES;
+        static char text[TEXT_BYTES + 1];
+        memcpy(text, buf_text(&b), size);
+        if (below(4) == 0)
+            size = mutate(text, size);
+        if (!CHECK(run(text, size)))
+            break;
+        good += last_code == 0;
+    }
+    CHECK(good > runs / 20); /* the grammar must not have become nonsense */
+    buf_done(&b);
+}
+
 TEST(corpus_runs)
 {
     for (uint32_t i = 0; i < n_lines; i++)
@@ -152,12 +320,7 @@ TEST(corpus_runs)
 TEST(mutants_run)
 {
     static char text[TEXT_BYTES + 1];
-    uint64_t runs = RUNS;
-    const char *more = getenv("PROBING_FUZZ_RUNS"), *start = getenv("PROBING_FUZZ_SEED");
-    if (more)
-        (void)parse_u64(more, &runs);
-    if (start)
-        (void)parse_u64(start, &seed);
+    uint64_t runs = runs_wanted();
     for (uint64_t i = 0; i < runs; i++) {
         const char *line = lines[below(n_lines)];
         size_t size = strlen(line) > TEXT_BYTES ? TEXT_BYTES : strlen(line);
@@ -211,6 +374,7 @@ int main(void)
     }
     RUN(corpus_runs);
     RUN(mutants_run);
+    RUN(sentences_run);
     sql_free(engine);
     tables_free(tables);
     buf_done(&corpus);
