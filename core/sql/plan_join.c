@@ -118,8 +118,7 @@ static bool may_filter(enum join_type type, bool left)
     return false;
 }
 
-/* Only rows for which the condition is true are wanted of *op. */
-static int require(struct query *q, struct op **op, struct expr *e)
+int sql_require(struct query *q, struct op **op, struct expr *e)
 {
     enum join_type type;
     uint32_t n_left;
@@ -131,10 +130,10 @@ static int require(struct query *q, struct op **op, struct expr *e)
     uint32_t n_all = n_left + join->right->n_cols;
     bool some = sql_expr_has_column(e);
     if (some && may_filter(type, true) && sql_expr_only_from(e, 0, n_left))
-        return require(q, &join->child, e);
+        return sql_require(q, &join->child, e);
     if (some && may_filter(type, false) && sql_expr_only_from(e, n_left, n_all)) {
         e = sql_expr_shifted(q, e, n_left);
-        return e ? require(q, &join->right, e) : -ENOMEM;
+        return e ? sql_require(q, &join->right, e) : -ENOMEM;
     }
     if (type == JOIN_INNER || type == JOIN_CROSS)
         return sql_join_add(join, e);
@@ -145,7 +144,7 @@ static int require_all(struct query *q, struct op **op, struct expr *e)
 {
     int rc = 0;
     if (e->kind != EXPR_AND)
-        return require(q, op, e);
+        return sql_require(q, op, e);
     for (uint32_t i = 0; i < e->n_args && rc == 0; i++)
         rc = require_all(q, op, e->args[i]);
     return rc;
@@ -181,10 +180,10 @@ static int add_on(struct query *q, struct op *join, struct expr *e)
     bool right =
         type == JOIN_INNER || type == JOIN_LEFT || type == JOIN_ASOF || type == JOIN_ASOF_LEFT;
     if (some && left && sql_expr_only_from(e, 0, n_left))
-        return require(q, &join->child, e);
+        return sql_require(q, &join->child, e);
     if (some && right && sql_expr_only_from(e, n_left, n_all)) {
         e = sql_expr_shifted(q, e, n_left);
-        return e ? require(q, &join->right, e) : -ENOMEM;
+        return e ? sql_require(q, &join->right, e) : -ENOMEM;
     }
     return sql_join_add(join, e);
 }

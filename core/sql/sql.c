@@ -307,6 +307,24 @@ static const struct op *row_source(const struct op *op)
     return op;
 }
 
+/* Does the plan give the rows of its aggregation by buckets, all of them? */
+static bool gives_buckets(const struct query *q, const struct op *op)
+{
+    while (strcmp(op->name, "project") == 0 || strcmp(op->name, "filter") == 0 ||
+           strcmp(op->name, "sort") == 0)
+        op = op->child;
+    return q->bucketed && op == q->bucketed && !q->subqueries;
+}
+
+static int64_t next_ts(const struct query *q, const struct op *op)
+{
+    int64_t newest, next;
+    if (!gives_buckets(q, op) || !sql_aggregate_newest(q->bucketed, q->bucket_key, &newest) ||
+        __builtin_sub_overflow(newest, q->bucket_ns, &next))
+        return q->o->from_ts;
+    return next > q->o->from_ts ? next : q->o->from_ts;
+}
+
 int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
             const struct sql_sink *sink, struct sql_report *ret)
 {
@@ -326,6 +344,8 @@ int sql_run(struct sql *s, const char *text, size_t size, const struct sql_optio
         count_lost(&q, &report);
     if (rc == 0 && !report.cut)
         report.next_row = sql_scan_end(row_source(op));
+    if (rc == 0 && !report.cut)
+        report.next_ts = next_ts(&q, op);
     sql_query_done(&q);
     report.elapsed_ns = clock_monotonic() - begin;
     if (rc == 0 && ret)
@@ -333,7 +353,10 @@ int sql_run(struct sql *s, const char *text, size_t size, const struct sql_optio
     return rc;
 }
 
-int sql_followable(struct sql *s, const char *text, size_t size, const struct table **ret_table)
+/* Plan a select without running anything; `test` says whether it will do. */
+static int look_at(struct sql *s, const char *text, size_t size, const struct table **ret_table,
+                   bool (*test)(const struct query *q, const struct op *op,
+                                const struct table **ret_table))
 {
     struct query q;
     struct op *op;
@@ -346,11 +369,31 @@ int sql_followable(struct sql *s, const char *text, size_t size, const struct ta
     rc = sql_parse(&q.mem, text, size, &st);
     if (rc == 0 && st.kind == STATEMENT_SELECT && !st.explain) {
         rc = sql_plan_select(&q, st.select, NULL, &op);
-        if (rc == 0 && !q.subqueries && sql_is_scan(row_source(op), &table))
+        if (rc == 0 && test(&q, op, &table))
             rc = 1;
     }
     sql_query_done(&q);
     if (rc == 1)
         *ret_table = table;
     return rc;
+}
+
+static bool gives_rows_of(const struct query *q, const struct op *op, const struct table **ret)
+{
+    return !q->subqueries && sql_is_scan(row_source(op), ret);
+}
+
+static bool gives_buckets_of(const struct query *q, const struct op *op, const struct table **ret)
+{
+    return gives_buckets(q, op) && sql_is_scan(row_source(q->bucketed->child), ret);
+}
+
+int sql_followable(struct sql *s, const char *text, size_t size, const struct table **ret_table)
+{
+    return look_at(s, text, size, ret_table, gives_rows_of);
+}
+
+int sql_bucketed(struct sql *s, const char *text, size_t size, const struct table **ret_table)
+{
+    return look_at(s, text, size, ret_table, gives_buckets_of);
 }

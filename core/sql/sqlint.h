@@ -103,7 +103,11 @@ struct query {
     bool subqueries;     /* one was met */
     uint32_t n_plans;    /* selects planned: views and CTEs are expanded at each use */
     struct outer *outer; /* the query around the one that is bound now: bind_subquery.c */
-    uint32_t n_running;  /* correlated subqueries within each other */
+    /* The aggregation by buckets of time that was planned last, see sql_bucketed(). */
+    struct op *bucketed;
+    uint32_t bucket_key;
+    int64_t bucket_ns;
+    uint32_t n_running; /* correlated subqueries within each other */
     struct table_seen *seen;
     struct deferred *deferred;
     uint16_t *all; /* 0, 1, 2, ...: the selection of all rows */
@@ -402,6 +406,8 @@ int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, stru
 int sql_plan_from(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);
 int sql_plan_table(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);
 int sql_plan_where(struct query *q, const struct node *where, struct cte *ctes, struct op **op);
+/* Only rows for which the condition is true are wanted of *op. */
+int sql_require(struct query *q, struct op **op, struct expr *condition);
 int sql_rename_first(struct query *q, const struct from *f, struct op *op);
 struct json;
 int sql_json_text(struct query *q, const struct json *j, struct text *ret); /* data NULL: null */
@@ -481,6 +487,8 @@ bool sql_window_only(const char *name); /* a window function that is no aggregat
 int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* Compute the window functions in the items over *op; the items then are over the new *op. */
 int sql_plan_windows(struct query *q, struct out_item *items, uint32_t n, struct op **op);
+/* The largest value of a key so far; false: there is no group. */
+bool sql_aggregate_newest(const struct op *op, uint32_t key, int64_t *ret);
 /* Groups by keys; columns: the keys, then the aggregates. */
 int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct expr **aggs,
                   uint32_t n_aggs, struct op **ret);

@@ -148,6 +148,40 @@ TEST(some_can_be_followed)
     CHECK_INT(sql_followable(engine, sub, strlen(sub), &t), 0);
 }
 
+static int take_rows(void *arg, const struct sql_rows *rows)
+{
+    *(uint32_t *)arg += sql_rows_count(rows);
+    return 0;
+}
+
+TEST(buckets_are_given_again_while_they_grow)
+{
+    const struct table *t = NULL;
+    const char *text = "select time_bucket(interval '1 ms', ts) as b, name, count(*) from t.rows "
+                       "where n >= 0 group by 1, 2 having count(*) > 0 order by 1";
+    static const char *const others[] = {
+        "select count(*) from t.rows", "select name, count(*) from t.rows group by 1",
+        "select time_bucket('1 s', ts), count(*) from t.rows group by 1 limit 3",
+        "select time_bucket('1 s', a.ts), count(*) from t.rows a, t.rows b group by 1"};
+    uint32_t all = 0, again = 0;
+    struct sql_sink sink = {.arg = &all, .rows = take_rows};
+    struct sql_options o = {.from_ts = 0};
+    struct sql_report report;
+    CHECK_INT(sql_bucketed(engine, text, strlen(text), &t), 1);
+    CHECK(t == table);
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        CHECK_INT(sql_bucketed(engine, others[i], strlen(others[i]), &t), 0);
+    CHECK_INT(sql_run(engine, text, strlen(text), &o, &sink, &report), 0);
+    CHECK(report.next_ts > 0);
+    o.from_ts = report.next_ts;
+    sink.arg = &again;
+    CHECK(append_rows(ROWS + 25, 12));
+    CHECK_INT(sql_run(engine, text, strlen(text), &o, &sink, &report), 0);
+    /* The last two buckets and what came since: of each at most four names. */
+    CHECK(again > 0 && again <= 16 && again < all);
+    CHECK(report.next_ts >= o.from_ts);
+}
+
 int main(void)
 {
     static const struct probing_column columns[] = {{.name = "n", .type = PROBING_I64},
@@ -177,6 +211,7 @@ int main(void)
     RUN(scans_prune);
     RUN(undrained_rows_are_seen);
     RUN(some_can_be_followed);
+    RUN(buckets_are_given_again_while_they_grow);
     sql_free(engine);
     store_free(store);
     tables_free(tables);
