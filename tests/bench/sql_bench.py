@@ -22,7 +22,8 @@ select i / 402 as local_step, 'layer.' || (i / 2 % 201 / 3) || case i / 2 % 201 
 '.attn' when 1 then '.mlp' else '.norm' end as module, case i % 2 when 0 then 'pre forward' else
 'post forward' end as stage, (i * 7919 % 100003) * 1e-7 as duration, i * 2654435761 % 4096 * 512 as
 allocated, i * 1000 as ts from n"""
-SMALL = "select i as step, (i * 31 % 1000) * 0.001 as loss, i * ({rows} / 10000) * 1000 as ts from n"
+SMALL = ("select i as step, (i * 31 % 1000) * 0.001 as loss, "
+         "i * ({rows} / 10000) * 1000 as ts from n")
 
 QUESTIONS = {
     "group": "select module, stage, avg(allocated), count(*) from trace where local_step > {step} "
@@ -96,7 +97,8 @@ def main(arguments):
     numbers = {"step": rows // 402 // 100, "middle": rows // 2 * 1000, "some": SOME // 402,
                "behind": (rows // 2 + rows // 100) * 1000}
     out = subprocess.run([BENCH, str(rows), only], stdout=subprocess.PIPE, text=True, check=True)
-    ours = {line.split("\t")[0]: line.split("\t")[1:] for line in out.stdout.split("\n") if "\t" in line}
+    lines = [line.split("\t") for line in out.stdout.split("\n") if "\t" in line]
+    ours = {line[0]: line[1:] for line in lines}
     theirs = {}
     for name, version, run in engines():
         fill(run, name, rows)

@@ -3,10 +3,10 @@
  * tests/fuzz/sql_fuzz_test.c - statements nobody would write: none may crash, hang or eat memory.
  *
  * Every line of corpus/sql.txt is run as it is, then mutated: bytes changed, pieces cut, doubled
- * and exchanged between lines.  Others are made from a grammar, so that most of them mean something;
- * some of those are mutated too.  A statement that was found to break something becomes a line of
- * the corpus.  PROBING_FUZZ_RUNS=n asks for more, PROBING_FUZZ_SEED=n for others.  Best run under
- * asan.
+ * and exchanged between lines.  Others are made from a grammar, so that most of them mean
+ * something; some of those are mutated too.  A statement that was found to break something becomes
+ * a line of the corpus.  PROBING_FUZZ_RUNS=n asks for more, PROBING_FUZZ_SEED=n for others.  Best
+ * run under asan.
  */
 #include <errno.h>
 #include <stdlib.h>
