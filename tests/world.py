@@ -47,7 +47,8 @@ class Target:
         full = dict(world.env, **(env or {}))
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(args, stdout=log, stderr=subprocess.STDOUT,
-                                            stdin=subprocess.DEVNULL, env=full, cwd=world.tmp)
+                                            stdin=subprocess.DEVNULL, env=full, cwd=world.tmp,
+                                            start_new_session=True)
         self.pid = self.process.pid
 
     def output(self):
@@ -84,6 +85,14 @@ class Target:
         if self.alive():
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+    def end(self):
+        """It, and whatever it has forked and left behind."""
+        self.kill()
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
 
 
 class World:
@@ -126,7 +135,7 @@ def lend(made):
         pytest.fail("%s is not built: run scons" % CLI)
     yield made
     for target in made.targets:
-        target.kill()
+        target.end()
     made.probing("gc")  # what lies in memory file systems would outlive the test's own directory
 
 
