@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Enter and leave real programs by the thousand, and count what they notice of it.
 
-usage: tests/soak/soak.py [--minutes N] [--only NAME] [--jobs N] [--list]     (scons soak)
+usage: tests/soak/soak.py [--minutes N | --injections N] [--only NAME] [--jobs N] [--list]
+       scons soak                            some minutes
+       SOAK_INJECTIONS=10000 scons soak      until so many were made
 
 A target is started, entered, asked, left again, and that as often as its turn says; fresh targets
-meet the loader, old ones show growth.  Now and then the command is killed half way.  Exit code 1
-when a target crashed, hung, saw EINTR or a wrong result, or kept descriptors of ours.
+meet the loader, old ones show growth.  Now and then the command, or the process in which it works,
+is killed half way.  Exit code 1 when a target crashed, hung, saw EINTR or a wrong result, or kept
+descriptors of ours.
 """
 import argparse
 import collections
@@ -31,7 +34,8 @@ CLI = BUILD / "probing"
 UNAVAILABLE = 77    # a target's exit code: this machine has not what it needs
 PROGRESS_S = 20.0   # a target that makes no round in this time hangs
 COMMAND_S = 60.0
-SETTLED = 2         # cycles after which malloc's arenas have the size that they need
+SETTLED = 8         # cycles after which malloc's arenas have the size that they need
+BAD = ("hung", "crashed", "eintr", "wrong")
 KILLED = 0.05       # share of injections whose command is killed half way
 
 PYTHON_HEAD = """
@@ -103,8 +107,9 @@ while True:
 class Kind:
     """One kind of target: how it is started, and what is constant in it."""
 
-    def __init__(self, name, command, cycles=(1, 1, 8), steady=True):
+    def __init__(self, name, command, cycles=(1, 2, 6, 24), steady=True, env=None):
         self.name, self.command, self.cycles, self.steady = name, command, cycles, steady
+        self.env = env or {}
 
 
 class Tally:
@@ -135,11 +140,18 @@ class Tally:
             self.refusals[reason] += 1
 
     def bad(self):
-        return any(self.counts[w] for w in ("hung", "crashed", "eintr", "wrong")) or self.files > 0
+        return any(self.counts[w] for w in BAD) or self.files > 0
 
 
 class Gone(Exception):
     """The target ended, and should not have."""
+
+
+def children_of(pid):
+    try:
+        return [int(p) for p in Path("/proc/%d/task/%d/children" % (pid, pid)).read_text().split()]
+    except OSError:
+        return []
 
 
 class Target:
@@ -147,9 +159,11 @@ class Target:
         self.counts_file = place / ("counts-%d" % random.getrandbits(48))
         self.log = open(str(self.counts_file) + ".log", "w+b")
         self.process = subprocess.Popen(
-            [str(self.counts_file) if a == "@" else a for a in kind.command], env=env,
+            [str(self.counts_file) if a == "@" else a for a in kind.command],
+            env=dict(env, **kind.env),
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.pid = self.process.pid
+        self.spared = 0  # injections whose worker was killed: what it had made may be left
 
     def counts(self):
         try:
@@ -200,8 +214,9 @@ class Target:
 
 
 class Soak:
-    def __init__(self, place):
-        self.place = place
+    def __init__(self, place, injections):
+        self.place, self.injections = place, injections
+        self.made = 0  # under no lock: one more or less does not matter
         self.data = place / "data"
         self.data.mkdir(mode=0o700)
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(("PROBING", "LD_PRE"))}
@@ -219,7 +234,15 @@ class Soak:
                                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
         time.sleep(random.uniform(0.0005, 0.012))
-        command.send_signal(random.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)))
+        worker = children_of(command.pid)
+        if worker and random.random() < 0.5:
+            target.spared += 1
+            try:
+                os.kill(worker[0], signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        else:
+            command.send_signal(random.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGINT)))
         command.wait()
         tally.add("killed")
         if not target.moves():
@@ -227,6 +250,7 @@ class Soak:
 
     def enter(self, target, tally, first):
         """True when a core answers in it."""
+        self.made += 1
         done = self.command(target, "inject")
         if " already\n" in done.stdout:  # an injection went on without its command
             tally.add("there")
@@ -274,12 +298,12 @@ class Soak:
             if not target.moves():
                 return tally.note("hung", "left: " + target.output())
             if cycle == SETTLED:
-                before = target.files(), target.memory_kb()
-            if time.monotonic() > until:
+                before = target.files() - target.spared, target.memory_kb()
+            if self.over(until):
                 break
         if kind.steady and before and cycle > SETTLED:
             with tally.lock:
-                tally.files = max(tally.files, target.files() - before[0])
+                tally.files = max(tally.files, target.files() - target.spared - before[0])
                 tally.growth_kb.append((target.memory_kb() - before[1]) / (cycle - SETTLED))
         return None
 
@@ -297,8 +321,8 @@ class Soak:
             tally.add("targets")
             self.cycles(kind, target, tally, until)
             _, interrupted, wrong = target.counts()
-            if interrupted:
-                tally.add("eintr", interrupted)
+            if interrupted:  # a killed worker cannot undo what its own stop did
+                tally.add("spared" if target.spared else "eintr", interrupted)
             if wrong:
                 tally.note("wrong", "%d wrong results" % wrong)
         except Gone:
@@ -314,6 +338,21 @@ class Soak:
             for path in self.data.glob("%d-*" % target.pid):
                 shutil.rmtree(path, ignore_errors=True)
 
+    def over(self, until):
+        return time.monotonic() > until or (self.injections and self.made >= self.injections)
+
+    def tell(self, until):
+        """A line a minute, for those who wait for hours."""
+        began = time.monotonic()
+        while not self.over(until):
+            time.sleep(1)
+            minutes, second = divmod(time.monotonic() - began, 60)
+            if second < 1:
+                total = sum((t.counts for t in self.tallies.values()), collections.Counter())
+                print("%4d min: %s" % (minutes, ", ".join(
+                    "%d %s" % (total[w], w) for w in ("entered", "killed", "refused")
+                    + BAD)), file=sys.stderr, flush=True)
+
     def run(self, kinds, minutes, jobs):
         until = time.monotonic() + minutes * 60
         turns = iter(lambda: None, 1)  # for ever
@@ -323,13 +362,14 @@ class Soak:
             random.Random(number).shuffle(order)
             for _ in turns:
                 for kind in order:
-                    if time.monotonic() > until:
+                    if self.over(until):
                         return
                     if not self.tallies[kind.name].counts["unavailable"]:
                         self.life(kind, until)
 
         for kind in kinds:
             self.tallies[kind.name].add("targets", 0)
+        threading.Thread(target=self.tell, args=(until,), daemon=True).start()
         with ThreadPoolExecutor(jobs) as pool:
             for future in [pool.submit(worker, n) for n in range(jobs)]:
                 future.result()
@@ -351,6 +391,13 @@ class Soak:
                 times(tally.stopped_ms)))
         print(("%-15s" + "%9d" * len(columns) + " %6s %9s  %s") % (
             "all", *(total[c] for c in columns), "", "", times(stopped)))
+        tried = total["entered"] + total["killed"] + total["refused"]
+        print("%d injections, %d of them killed half way, %d refused; %d ejections: "
+              "%d hung, %d crashed, %d saw EINTR, %d wrong" % (
+                  tried, total["killed"], total["refused"], total["ejected"],
+                  *(total[w] for w in BAD)))
+        if total["spared"]:
+            print("EINTR after kill -9 of the process at work: %d" % total["spared"])
         for name, tally in self.tallies.items():
             for reason, n in tally.refusals.most_common(4):
                 print("refused %5d  %s: %s" % (n, name, reason))
@@ -389,9 +436,17 @@ def kinds_here(place):
                  "select poll accept sigtimedwait recv io_uring_enter").split() if busy else []:
         steady = name not in ("malloc", "fork", "signals")
         kinds.append(Kind(name, [busy, name, "@"], steady=steady))
-    for name, count in (("malloc", 4), ("dlopen", 3), ("nanosleep", 256)) if busy else ():
+    for name in ("jemalloc", "tcmalloc_minimal", "mimalloc") if busy else ():
+        found = sorted(Path("/usr/lib").glob("*/lib%s.so*" % name))
+        if found:
+            kinds.append(Kind("malloc " + name.split("_")[0], [busy, "malloc", "@", "2"],
+                              steady=False, env={"LD_PRELOAD": str(found[0])}))
+        else:
+            print("left out: malloc by %s (no lib%s.so here)" % (name, name))
+    for name, count in (("malloc", 4), ("dlopen", 3), ("fork", 16), ("read", 16),
+                        ("epoll_wait", 64), ("nanosleep", 256)) if busy else ():
         kinds.append(Kind("%s x%d" % (name, count), [busy, name, "@", str(count)],
-                          steady=name != "malloc"))
+                          steady=name not in ("malloc", "fork")))
     if throw:
         kinds.append(Kind("c++ throw", [throw, "throw", "@"]))
     for name, source in PYTHON.items():
@@ -408,7 +463,9 @@ def kinds_here(place):
 
 def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--minutes", type=float, default=4)
+    wanted = int(os.environ.get("SOAK_INJECTIONS") or 0)
+    options.add_argument("--injections", type=int, default=wanted, help="until so many were made")
+    options.add_argument("--minutes", type=float, help="4 unless --injections says otherwise")
     options.add_argument("--only", default="", help="only targets whose name holds this")
     options.add_argument("--jobs", type=int, default=min(4, 2 * (os.cpu_count() or 1)))
     options.add_argument("--list", action="store_true")
@@ -420,8 +477,8 @@ def main():
         if given.list or not kinds:
             print("\n".join(k.name for k in kinds) or "no target has such a name")
             return 0 if kinds else 2
-        soak = Soak(Path(place))
-        soak.run(kinds, given.minutes, given.jobs)
+        soak = Soak(Path(place), given.injections)
+        soak.run(kinds, given.minutes or (1e6 if given.injections else 4), given.jobs)
         return 1 if soak.report() else 0
 
 
