@@ -16,7 +16,9 @@
 #include "cli/inject/target.h"
 
 #define THREADS_MAX 4096
-#define WARM_BYTES 65536          /* of the stack, copied at the first stop */
+#define SCORED_MAX 32    /* threads looked at before one is chosen: 25 us each */
+#define UNSCORED 60      /* after all that were looked at, before those that had better be left */
+#define WARM_BYTES 65536 /* of the stack, copied at the first stop */
 #define SLICE_NS (20 * NS_PER_MS) /* for one thread of several, before the next is tried */
 #define STOP_NS (2 * NS_PER_S)    /* for a thread to stop; one in D state may take longer */
 
@@ -511,8 +513,9 @@ static int list_threads(struct target *t, struct candidate *list, int max)
     DIR *d = opendir(path);
     for (struct dirent *e; d && n < max && (e = readdir(d));) {
         pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
+        bool look = tid == t->pid || n < SCORED_MAX;
         if (tid > 0)
-            list[n++] = (struct candidate){score_of(t, tid), tid};
+            list[n++] = (struct candidate){look ? score_of(t, tid) : UNSCORED, tid};
     }
     if (d)
         (void)closedir(d);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long is a process stopped when it is entered?  Fresh targets, so nothing is warm by luck.
 
-usage: tests/bench/inject.py [rounds]      needs a build; prints milliseconds
+usage: tests/bench/inject.py [rounds [NAME]]      needs a build; prints milliseconds
 """
 import os
 import re
@@ -15,29 +15,41 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "release"
 
-THREADS = ("import threading, time\n"
-           "for _ in range(%d):\n"
-           "    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
-           "print('ready', flush=True)\ntime.sleep(600)")
-TARGETS = {
-    "sleeping": "import time\nprint('ready', flush=True)\ntime.sleep(600)",
-    "spinning": "print('ready', flush=True)\nwhile True: pass",
-    "allocating": "print('ready', flush=True)\n"
-                  "while True: [bytearray(n) for n in range(100, 100000, 999)]",
-    "16 threads": THREADS % 15,
-    "256 threads": THREADS % 255,
-    "torch": "import torch\n"
-             "torch.set_num_threads(1)\n"
-             "model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 8))\n"
-             "optimizer = torch.optim.Adam(model.parameters())\n"
-             "step = 0\n"
-             "while True:\n"
-             "    optimizer.zero_grad()\n"
-             "    model(torch.randn(64, 256)).square().mean().backward()\n"
-             "    optimizer.step()\n"
-             "    step += 1\n"
-             "    if step == 20: print('ready', flush=True)\n",
+# What the first thread does, and what each of the others does meanwhile.
+BODIES = {
+    "sleeping": ("time.sleep(600)", "time.sleep(600)"),
+    "spinning": ("while True: pass", "while True: pass"),
+    "allocating": ("while True: [bytearray(n) for n in range(100, 100000, 999)]",
+                   "while True: [bytearray(n) for n in range(100, 100000, 999)]"),
+    "torch": ("while True: step()", "time.sleep(600)"),
 }
+TORCH = """
+import torch
+torch.set_num_threads(1)
+model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 8))
+optimizer = torch.optim.Adam(model.parameters())
+def step():
+    optimizer.zero_grad()
+    model(torch.randn(64, 256)).square().mean().backward()
+    optimizer.step()
+for _ in range(20): step()
+"""
+PROGRAM = """
+import threading, time
+%s
+def other():
+    %s
+for _ in range(%d):
+    threading.Thread(target=other, daemon=True).start()
+print('ready', flush=True)
+%s
+"""
+COUNTS = (1, 16, 256)
+
+
+def program(name, threads):
+    first, others = BODIES[name]
+    return PROGRAM % (TORCH if name == "torch" else "", others, threads - 1, first)
 
 
 def enter_once(python, source, env):
@@ -70,23 +82,25 @@ def python_for(name):
 
 def column(values):
     cuts = statistics.quantiles(values, n=100, method="inclusive")
-    return "%6.2f %6.2f %6.2f" % (cuts[49], cuts[98], max(values))
+    return "%6.2f %6.2f %6.2f %6.2f" % (min(values), cuts[49], cuts[98], max(values))
 
 
 def main():
     rounds = max(2, int(sys.argv[1])) if len(sys.argv) > 1 else 20
-    print("%-12s %6s   %-22s  %-22s  %s" % ("", "", "stopped", "inject", "command"))
-    print("%-12s %6s" % ("target", "rounds") + "   median    p99    max" * 3)
+    only = sys.argv[2] if len(sys.argv) > 2 else ""
+    print("%-23s   %-29s  %-29s  %s" % ("", "stopped", "inject", "command"))
+    print("%-10s %7s %4s" % ("target", "threads", "n") + "      min median    p99    max" * 3)
     with tempfile.TemporaryDirectory() as data:
         env = dict(os.environ, PROBING_DATA_DIR=data, OMP_NUM_THREADS="1")
-        for name, source in TARGETS.items():
+        for name in BODIES:
             python = python_for(name)
             if python is None:
-                print("%-12s left out: no %s here" % (name, name))
-                continue
-            columns = list(zip(*(enter_once(python, source, env) for _ in range(rounds))))
-            print("%-12s %6d   " % (name, rounds) + "   ".join(column(c) for c in columns),
-                  flush=True)
+                print("%-10s left out: no %s here" % (name, name))
+            for threads in COUNTS if python and only in name else ():
+                source = program(name, threads)
+                columns = list(zip(*(enter_once(python, source, env) for _ in range(rounds))))
+                print("%-10s %7d %4d   " % (name, threads, rounds)
+                      + "   ".join(column(c) for c in columns), flush=True)
 
 
 if __name__ == "__main__":

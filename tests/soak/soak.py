@@ -186,7 +186,11 @@ class Target:
 
     def files(self):
         """The least of some looks: its own calls open and close some too."""
-        return min(len(os.listdir("/proc/%d/fd" % self.pid)) for _ in range(20))
+        least = sys.maxsize
+        for _ in range(20):
+            least = min(least, len(os.listdir("/proc/%d/fd" % self.pid)))
+            time.sleep(0.002)  # it may stand still with one open
+        return least
 
     def memory_kb(self):
         text = Path("/proc/%d/status" % self.pid).read_text()
@@ -396,8 +400,10 @@ class Soak:
               "%d hung, %d crashed, %d saw EINTR, %d wrong" % (
                   tried, total["killed"], total["refused"], total["ejected"],
                   *(total[w] for w in BAD)))
-        if total["spared"]:
-            print("EINTR after kill -9 of the process at work: %d" % total["spared"])
+        for name, tally in self.tallies.items():
+            if tally.counts["spared"]:
+                print("EINTR after kill -9 of the process at work: %s %d" % (
+                    name, tally.counts["spared"]))
         for name, tally in self.tallies.items():
             for reason, n in tally.refusals.most_common(4):
                 print("refused %5d  %s: %s" % (n, name, reason))
