@@ -7,7 +7,7 @@
 //     const { rows } = await probing.query("select name, rows from probing.tables");
 //     for await (const row of probing.subscribe("python.torch_trace")) console.log(row);
 //
-// No dependency.  Streams need a WebSocket: browsers and node 22 have one; else give it as an option.
+// No dependency.  Streams need a WebSocket: browsers and node 22 have one; else give one as option.
 // In a page served by the process itself neither address nor token is needed.
 
 /** What the process answered instead of an answer: code ("EINVAL"), hint, status. */
@@ -60,7 +60,7 @@ class Client {
     return this.#post("/run", JSON.stringify({ run: words.map(String) }));
   }
 
-  /** New rows of a table, or of a select, as they arrive: an async iterator, with .lost and .close(). */
+  /** New rows of a table, or of a select, as they arrive: an async iterator; .lost, .close(). */
   subscribe(what, { interval_ms = 1000, last = 0 } = {}) {
     return this.#stream({ subscribe: what, interval_ms, last }, (text) =>
       text.split("\n").filter(Boolean).map((line) => JSON.parse(line)));
@@ -90,7 +90,8 @@ class Client {
   }
 
   #stream(request, read) {
-    if (!this.#WebSocket) throw new ProbingError("no WebSocket here", { hint: "give one: connect(address, {WebSocket})" });
+    if (!this.#WebSocket)
+      throw new ProbingError("no WebSocket here", { hint: "connect(address, { WebSocket })" });
     const url = new URL("/ws", this.#base);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     if (this.#token) url.searchParams.set("token", this.#token); // a WebSocket carries no headers
@@ -117,7 +118,8 @@ class Stream {
     this.#read = read;
     socket.onopen = () => socket.send(JSON.stringify({ id: 1, ...request }));
     socket.onmessage = (event) => this.#take(JSON.parse(event.data));
-    socket.onerror = () => this.#end(new ProbingError("no connection", { hint: "is the token right?" }));
+    socket.onerror = () =>
+      this.#end(new ProbingError("no connection", { hint: "is the token right?" }));
     socket.onclose = (event) => this.#end(event.reason ? new ProbingError(event.reason) : null);
   }
 
@@ -141,7 +143,7 @@ class Stream {
   #take(message) {
     if (message.dropped) this.lost += message.dropped;
     if (message.event) this.#waiting.push({ topic: message.event, data: message.data });
-    else if (message.data !== undefined) for (const row of this.#read(message.data)) this.#waiting.push(row);
+    else if (message.data !== undefined) this.#waiting.push(...this.#read(message.data));
     if (message.error) this.#end(new ProbingError(message.error));
     else if (message.done !== undefined) this.#end(null);
     this.#wake?.();

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""probing in this process: start it, ask whether it runs.
+"""probing in this process: start it, ask whether it runs; and ask another process.
 
     import probing
     probing.init()                          # as PROBING=1 does
     probing.init(listen="127.0.0.1:8080", **{"torch.rate": "0.1"})
+    probing.connect(4242).query("select name, rows from probing.tables").dicts()
 
 Nothing happens at import.  libprobing.so is looked for in PROBING_LIBRARY, beside this file and in
 lib/probing below the Python prefix; it is found at run time and not linked.
@@ -12,7 +13,7 @@ import os
 import sys
 
 __version__ = version = "0.1.0"
-__all__ = ["init", "is_running", "library", "version", "ProbingError"]
+__all__ = ["init", "connect", "is_running", "library", "version", "ProbingError"]
 
 
 class ProbingError(RuntimeError):
@@ -46,6 +47,12 @@ def is_running():
         except OSError:  # that thread ended
             pass
     return False
+
+
+def connect(target=None, token=None, timeout=30.0):
+    """Ask another process: a pid, "host:port", a socket or a data directory; see client.py."""
+    from . import client
+    return client.connect(target, token, timeout)
 
 
 def init(listen=None, **settings):
