@@ -14,6 +14,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 
+#define CHECK_STEPS 1000000   /* of like: a few ms */
 #define MADE_BYTES (64 << 20) /* of one text made by lpad() and repeat() */
 
 static bool is_start(char c) /* of a character */
@@ -265,13 +266,18 @@ static bool one_like(struct like *pattern, struct like *t, bool fold)
     return true;
 }
 
-/* LIKE without recursion: when it fails behind a %, the % takes one character more. */
-static bool like(struct text text, struct text pattern, bool fold)
+/* LIKE without recursion: when it fails behind a %, the % takes one character more.  1, 0 or, since
+ * long patterns over long texts take their time, what sql_check() says. */
+static int like(struct query *q, struct text text, struct text pattern, bool fold)
 {
+    uint32_t steps = 0;
     struct like t = {text.data, text.data + text.size};
     struct like p = {pattern.data, pattern.data + pattern.size};
     const char *retry_p = NULL, *retry_t = NULL;
     for (;;) {
+        int rc = ++steps % CHECK_STEPS == 0 ? sql_check(q) : 0;
+        if (rc < 0)
+            return rc;
         if (p.p < p.end && *p.p == '%') {
             retry_p = ++p.p;
             retry_t = t.p;
@@ -291,8 +297,13 @@ static bool like(struct text text, struct text pattern, bool fold)
 KERNEL(like_text)
 {
     bool fold = st->expr->func->name[0] == 'i';
-    ROWS(st->dst->i[i] = like(st->a[0]->t[i], st->a[1]->t[i], fold););
-    return 0;
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc >= 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        rc = like(r->q, st->a[0]->t[i], st->a[1]->t[i], fold);
+        st->dst->i[i] = rc > 0;
+    }
+    return rc < 0 ? rc : 0;
 }
 
 KERNEL(reverse)

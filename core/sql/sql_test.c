@@ -5,7 +5,9 @@
  * One computed table of 1,000 rows, python.torch_trace, and a view over it.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "core/base/err.h"
 #include "core/base/json.h"
@@ -379,6 +381,53 @@ TEST(limits_stop_a_query)
     buf_done(&out);
 }
 
+/* Somebody changes their mind a moment later, wherever the query is by then. */
+static void *cancel_soon(void *arg)
+{
+    const struct timespec moment = {.tv_nsec = 60000000};
+    (void)nanosleep(&moment, NULL);
+    atomic_store_explicit((_Atomic int *)arg, 1, memory_order_relaxed);
+    return NULL;
+}
+
+TEST(everything_can_be_cancelled)
+{
+    static const char *const endless[] = {
+        "select count(*) from generate_series(1, 1000000) a, generate_series(1, 1000000) b",
+        "select count(*) from generate_series(1, 2000000000) n where n % 3 = 5",
+        "select count(*) from (select n from generate_series(1, 3000000) n, generate_series(1, 30) "
+        "m "
+        "order by n % 1000003, m) x",
+        "select n % 1000003, count(*) from generate_series(1, 2000000000) n group by 1",
+        "select max(s) from (select sum(n * 0.5) over (order by n rows between 100000 preceding "
+        "and "
+        "100000 following) as s from generate_series(1, 300000) n) x",
+        "select count(*) from generate_series(1, 1000) n where repeat('a', 60000 + n) ~ "
+        "'(a|aa|aaa|aaaa)*(a?){300}b'",
+        "select count(*) from generate_series(1, 1000) n where repeat('a', 1000000 + n) like "
+        "'%' || repeat('a', 100000) || 'b'",
+        "select count(*) from generate_series(1, 100000) n where n = (select max(m) from "
+        "generate_series(1, 100000) m where m <= n + m)",
+        "select count(*) from generate_series(1, 2000000) a asof join generate_series(1, 2000000) "
+        "b "
+        "on a.a >= b.b join generate_series(1, 2000000) c on c.c < a.a",
+        "select n from generate_series(1, 2000000000) n except select m from generate_series(1, 9) "
+        "m"};
+    for (size_t i = 0; i < sizeof(endless) / sizeof(*endless); i++) {
+        _Atomic int cancel = 0;
+        pthread_t thread;
+        struct sql_options o = {.cancel = &cancel, .memory_bytes = UINT64_C(1) << 30};
+        struct sql_sink nothing = {.arg = NULL};
+        struct sql_report report;
+        if (!CHECK_INT(pthread_create(&thread, NULL, cancel_soon, &cancel), 0))
+            return;
+        int rc = sql_run(engine, endless[i], strlen(endless[i]), &o, &nothing, &report);
+        if (!CHECK_INT(rc, -ECANCELED))
+            printf("# %s: %s\n", endless[i], rc < 0 ? err_text() : "it ended");
+        (void)pthread_join(thread, NULL);
+    }
+}
+
 TEST(writers_write)
 {
     const char *text = "select 1 as a, null as b, 'x\"\n' as c, 0.1 as d, "
@@ -513,6 +562,7 @@ int main(void)
     RUN(depth_is_bounded);
     RUN(a_small_stack_is_enough);
     RUN(limits_stop_a_query);
+    RUN(everything_can_be_cancelled);
     RUN(writers_write);
     RUN(a_table_fits_the_terminal);
     RUN(answers_that_follow_each_other);
