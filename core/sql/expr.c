@@ -14,6 +14,8 @@
 
 #include "core/base/err.h"
 
+#define MADE_BYTES (1 << 20) /* of texts made between looks at the limits */
+
 enum {
     STEP_CALL,       /* run the kernel; rows with NULL arguments are NULL */
     STEP_CALL_NULLS, /* run the kernel, which looks at NULLs itself */
@@ -258,6 +260,12 @@ int sql_run_error(struct run *r, const struct step *st, int code, const char *wh
 
 void *sql_scratch(struct run *r, size_t size)
 {
+    r->made += size;
+    if (r->made > MADE_BYTES) { /* sql_next() knows why, whatever the kernel says */
+        r->made = 0;
+        if (sql_check(r->q) < 0)
+            return NULL;
+    }
     void *m = arena_alloc(r->scratch, size ? size : 1);
     if (!m)
         (void)err_set(-ENOMEM, "the texts this query makes do not fit its memory");

@@ -186,6 +186,8 @@ int sql_next(struct op *op)
         if (rc == 0)
             rc = op->next(op);
     } while (rc > 0 && op->out.n_sel == 0);
+    if (rc == -ENOMEM && sql_check(op->q) < 0)
+        rc = sql_check(op->q); /* memory was refused because the query is to end */
     if (op->q->analyze)
         op->ns += clock_monotonic() - begin;
     if (rc > 0)

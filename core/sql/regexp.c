@@ -14,11 +14,11 @@
 
 #include "core/base/err.h"
 
-#define STEPS_MAX 5000     /* of a program: bounds the work for each letter */
-#define DEPTH_MAX 40       /* groups within groups: our threads have 512 KiB */
-#define REPEAT_MAX 1000    /* {n,m} */
-#define CHECK_WORK 1000000 /* threads advanced between looks at the limits: a few ms */
-#define NO_BYTE 0x110000u  /* a byte that is no UTF-8 stands for itself beyond Unicode */
+#define STEPS_MAX 5000    /* of a program: bounds the work for each letter */
+#define DEPTH_MAX 40      /* groups within groups: our threads have 512 KiB */
+#define REPEAT_MAX 1000   /* {n,m} */
+#define CHECK_WORK 100000 /* threads advanced between looks at the limits: a few ms */
+#define NO_BYTE 0x110000u /* a byte that is no UTF-8 stands for itself beyond Unicode */
 
 enum step_op {
     OP_LETTER,

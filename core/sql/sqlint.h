@@ -266,6 +266,7 @@ struct step {
 struct run {
     struct query *q;
     struct arena *scratch; /* texts made here live until the next run */
+    size_t made;           /* bytes of them since the limits were looked at */
     uint32_t error_row;
 };
 
