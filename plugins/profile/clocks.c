@@ -9,9 +9,9 @@
  * Periods are drawn by chance around the asked one, or a program that works in step with them would
  * be hit in the same place again and again: each signal sets the timer for the next.
  *
- * The kernel looks at CPU timers at its tick, 100 to 1,000 times a second.  So at higher rates a
- * sample stands for more than one period: it carries the CPU time that its thread used since the
- * one before, and sums are right at any rate.
+ * The kernel looks at CPU timers at its tick, 100 to 1,000 times a second.  For higher rates there
+ * are finer clocks (fine.h), where they are permitted.  A sample carries the CPU time that its
+ * thread used since the one before, so sums are right at any rate.
  */
 #include "clocks.h"
 
@@ -30,7 +30,9 @@
 #include <unistd.h>
 
 #define NS_PER_S UINT64_C(1000000000)
-#define LEAVE_TRIES 1000 /* looks, 1 ms apart, for handlers to end */
+#define FDS_MAX 65536      /* descriptors above are not used */
+#define FINE_SIGNAL SIGURG /* ignored by default: nobody is harmed by one too many */
+#define LEAVE_TRIES 1000   /* looks, 1 ms apart, for handlers to end */
 
 /* The handler's.  Static because it has no other way to find it. */
 static struct {
@@ -49,6 +51,9 @@ struct clocks {
     _Atomic uint32_t threads, refused;
     uint64_t scan;
     _Atomic uint64_t period_ns;
+    _Atomic uint16_t *by_fd; /* FDS_MAX: number of the record, + 1 */
+    _Atomic bool fine;       /* FINE_SIGNAL is ours, and clocks are fine ones */
+    bool fine_refused;
     int signal;
     bool forked;
 };
@@ -132,21 +137,42 @@ static void sample(struct clocks *c, struct watched *w, uint64_t cpu,
     box_hand_over(c->boxes, x);
 }
 
+static void handle(struct clocks *c, struct watched *w, const ucontext_t *context) /* [signal] */
+{
+    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (w->fine.fd != -1)
+        fine_again(&w->fine);
+    else
+        timer_arm(c, w);
+    sample(c, w, cpu, context);
+    (void)atomic_fetch_add_explicit(&c->handled, 1, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&c->handler_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu,
+                                    memory_order_relaxed);
+}
+
+/* The record of the thread whose signal this is; NULL: the signal is not ours.      [signal] */
+static struct watched *whose(struct clocks *c, const siginfo_t *info)
+{
+    if (info->si_code == SI_TIMER) {
+        struct watched *w = info->si_value.sival_ptr;
+        return w >= c->watched && w < c->watched + WATCHED_MAX ? w : NULL;
+    }
+    if ((info->si_code != POLL_IN && info->si_code != POLL_HUP) || info->si_fd < 0 ||
+        info->si_fd >= FDS_MAX)
+        return NULL;
+    uint32_t i = atomic_load_explicit(&c->by_fd[info->si_fd], memory_order_relaxed);
+    return i && c->watched[i - 1].fine.fd == info->si_fd ? &c->watched[i - 1] : NULL;
+}
+
 static void on_signal(int number, siginfo_t *info, void *context) /* [signal] */
 {
     int kept = errno;
     (void)number;
     (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
     struct clocks *c = atomic_load_explicit(&g.clocks, memory_order_seq_cst);
-    struct watched *w = info->si_value.sival_ptr;
-    if (c && info->si_code == SI_TIMER && w >= c->watched && w < c->watched + WATCHED_MAX) {
-        uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        timer_arm(c, w);
-        sample(c, w, cpu, context);
-        (void)atomic_fetch_add_explicit(&c->handled, 1, memory_order_relaxed);
-        (void)atomic_fetch_add_explicit(&c->handler_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu,
-                                        memory_order_relaxed);
-    }
+    struct watched *w = c ? whose(c, info) : NULL;
+    if (w)
+        handle(c, w, context);
     (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
     errno = kept;
 }
@@ -188,6 +214,24 @@ static void give_signal(const struct clocks *c)
     (void)sigaction(c->signal, &none, NULL);
 }
 
+/* Only when nobody uses it. */
+static bool take_fine_signal(void)
+{
+    struct sigaction now,
+        ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    (void)sigfillset(&ours.sa_mask);
+    return sigaction(FINE_SIGNAL, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
+           now.sa_handler == SIG_DFL && sigaction(FINE_SIGNAL, &ours, NULL) == 0;
+}
+
+static void give_fine_signal(struct clocks *c)
+{
+    const struct sigaction none = {.sa_handler = SIG_DFL};
+    if (atomic_load_explicit(&c->fine, memory_order_relaxed) && is_ours(FINE_SIGNAL))
+        (void)sigaction(FINE_SIGNAL, &none, NULL);
+    atomic_store_explicit(&c->fine, false, memory_order_relaxed);
+}
+
 int clocks_new(const struct probing_host *host, struct boxes *boxes, struct clocks **ret)
 {
     struct clocks *c = calloc(1, sizeof(*c));
@@ -202,8 +246,12 @@ int clocks_new(const struct probing_host *host, struct boxes *boxes, struct cloc
         free(c);
         return -ENOMEM;
     }
-    int r = take_signal(c);
+    c->by_fd = mmap(NULL, FDS_MAX * sizeof(*c->by_fd), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int r = c->by_fd == MAP_FAILED ? -ENOMEM : take_signal(c);
     if (r < 0) {
+        if (c->by_fd != MAP_FAILED)
+            (void)munmap((void *)c->by_fd, FDS_MAX * sizeof(*c->by_fd));
         (void)munmap(c->watched, WATCHED_MAX * sizeof(*c->watched));
         free(c);
         return r;
@@ -229,9 +277,11 @@ int clocks_free(struct clocks *c)
     atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
     if (!c->forked) {
         give_signal(c);
+        give_fine_signal(c);
         if (!wait_outside())
             return -EBUSY;
     }
+    (void)munmap((void *)c->by_fd, FDS_MAX * sizeof(*c->by_fd));
     (void)munmap(c->watched, WATCHED_MAX * sizeof(*c->watched));
     free(c);
     return 0;
@@ -244,6 +294,25 @@ uint64_t clocks_cpu_ns(int32_t tid)
     return clock_ns((clockid_t)((~(uint32_t)tid << 3) | 6u)); /* MAKE_THREAD_CPUCLOCK, SCHED */
 }
 
+/* false: a timer is wanted, or all that can be had. */
+static bool fine_new(struct clocks *c, struct watched *w)
+{
+    if (!atomic_load_explicit(&c->fine, memory_order_relaxed))
+        return false;
+    int r = fine_open(&w->fine, w->tid, FINE_SIGNAL,
+                      atomic_load_explicit(&c->period_ns, memory_order_relaxed));
+    if (r == 0 && w->fine.fd >= FDS_MAX)
+        fine_close(&w->fine);
+    if (w->fine.fd == -1) {
+        c->fine_refused = c->fine_refused || (r < 0 && r != -ESRCH);
+        return false;
+    }
+    atomic_store_explicit(&c->by_fd[w->fine.fd], (uint16_t)(w - c->watched + 1),
+                          memory_order_relaxed);
+    fine_again(&w->fine);
+    return true;
+}
+
 static void timer_new(struct clocks *c, struct watched *w)
 {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = c->signal};
@@ -252,6 +321,8 @@ static void timer_new(struct clocks *c, struct watched *w)
     clockid_t clock = (clockid_t)((~(uint32_t)w->tid << 3) | 6u);
     int timer = -1;
     atomic_store_explicit(&w->cpu_ns, clocks_cpu_ns(w->tid), memory_order_relaxed);
+    if (fine_new(c, w))
+        return;
     if (syscall(SYS_timer_create, clock, &event, &timer) == -1) {
         w->refused = errno == EAGAIN; /* RLIMIT_SIGPENDING; else the thread has ended */
         return;
@@ -261,17 +332,14 @@ static void timer_new(struct clocks *c, struct watched *w)
     timer_arm(c, w);
 }
 
-static void timer_drop(struct watched *w)
+static void timer_drop(struct clocks *c, struct watched *w)
 {
+    if (w->fine.fd != -1)
+        atomic_store_explicit(&c->by_fd[w->fine.fd], 0, memory_order_relaxed);
+    fine_close(&w->fine);
     if (w->timer != -1)
         (void)syscall(SYS_timer_delete, w->timer);
     w->timer = -1;
-}
-
-/* A timer that runs already ends as it was set; its next period is a new one. */
-void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
-{
-    atomic_store_explicit(&c->period_ns, NS_PER_S / rate_hz, memory_order_relaxed);
 }
 
 /* ---- threads ---- */
@@ -287,10 +355,10 @@ static bool named_ours(int32_t tid)
     return n > 8 && memcmp(comm, "probing/", 8) == 0;
 }
 
-static void forget(struct watched *w)
+static void forget(struct clocks *c, struct watched *w)
 {
-    timer_drop(w);
-    *w = (struct watched){.timer = -1};
+    timer_drop(c, w);
+    *w = (struct watched){.timer = -1, .fine = {.fd = -1}};
 }
 
 /* Let nobody be in the handler while a record goes whose thread may be alive: a signal that
@@ -299,10 +367,12 @@ static void forget_living(struct clocks *c, struct watched *w)
 {
     bool on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst) != NULL;
     (void)wait_outside();
-    forget(w);
+    forget(c, w);
     atomic_store_explicit(&g.clocks, on ? c : NULL, memory_order_seq_cst);
     for (uint32_t i = 0; i < clocks_room(c); i++)
-        if (c->watched[i].timer != -1 && c->watched[i].tid)
+        if (c->watched[i].tid && c->watched[i].fine.fd != -1)
+            fine_again(&c->watched[i].fine);
+        else if (c->watched[i].tid && c->watched[i].timer != -1)
             timer_arm(c, &c->watched[i]);
 }
 
@@ -326,7 +396,7 @@ static struct watched *find(struct clocks *c, int32_t tid, uint64_t inode, uint3
             return &c->watched[i];
     if (room == WATCHED_MAX)
         return NULL;
-    c->watched[room] = (struct watched){.timer = -1};
+    c->watched[room] = (struct watched){.timer = -1, .fine = {.fd = -1}};
     atomic_store_explicit(&c->room, room + 1, memory_order_release);
     return &c->watched[room];
 }
@@ -382,6 +452,47 @@ static bool scan_folder(struct clocks *c)
     return n == 0;
 }
 
+/* All clocks go; the next scan makes others. */
+static void forget_all(struct clocks *c)
+{
+    struct clocks *on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    (void)wait_outside();
+    for (uint32_t i = 0; i < clocks_room(c); i++)
+        if (c->watched[i].tid)
+            forget(c, &c->watched[i]);
+    atomic_store_explicit(&g.clocks, on, memory_order_seq_cst);
+}
+
+/* A timer that runs already ends as it was set; its next period is a new one. */
+void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
+{
+    uint64_t period = NS_PER_S / rate_hz;
+    bool fine = fine_needed(rate_hz) && !c->fine_refused;
+    atomic_store_explicit(&c->period_ns, period, memory_order_relaxed);
+    if (fine == atomic_load_explicit(&c->fine, memory_order_relaxed)) {
+        for (uint32_t i = 0; fine && i < clocks_room(c); i++)
+            fine_set(&c->watched[i].fine, period);
+        return;
+    }
+    if (!fine || take_fine_signal()) {
+        forget_all(c);
+        if (!fine)
+            give_fine_signal(c);
+        atomic_store_explicit(&c->fine, fine, memory_order_relaxed);
+    }
+}
+
+/* The program has taken the finer clocks' signal: timers do. */
+static void check_fine(struct clocks *c)
+{
+    if (!atomic_load_explicit(&c->fine, memory_order_relaxed) ||
+        (is_ours(FINE_SIGNAL) && !c->fine_refused))
+        return;
+    forget_all(c);
+    give_fine_signal(c);
+    c->fine_refused = true;
+}
+
 int clocks_scan(struct clocks *c)
 {
     uint32_t threads = 0, refused = 0;
@@ -389,13 +500,14 @@ int clocks_scan(struct clocks *c)
         clocks_end(c);
         return -EOWNERDEAD;
     }
+    check_fine(c);
     c->scan++;
     bool whole = scan_folder(c);
     for (uint32_t i = 0; i < clocks_room(c); i++) {
         struct watched *w = &c->watched[i];
         if (w->tid && w->seen != c->scan && whole && clocks_cpu_ns(w->tid) == 0)
-            forget(w); /* it has ended, so nobody is in the handler with it */
-        threads += w->timer != -1 && w->tid;
+            forget(c, w); /* it has ended, so nobody is in the handler with it */
+        threads += (w->timer != -1 || w->fine.fd != -1) && w->tid;
         refused += w->refused;
     }
     atomic_store_explicit(&c->threads, threads, memory_order_relaxed);
@@ -413,10 +525,7 @@ void clocks_begin(struct clocks *c, const struct probing_python_frames_1 *python
 void clocks_end(struct clocks *c)
 {
     atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
-    (void)wait_outside();
-    for (uint32_t i = 0; i < clocks_room(c); i++)
-        if (c->watched[i].tid)
-            forget(&c->watched[i]);
+    forget_all(c);
     atomic_store_explicit(&c->threads, 0, memory_order_relaxed);
 }
 
@@ -435,6 +544,7 @@ void clocks_about(struct clocks *c, struct clocks_about *ret)
     *ret = (struct clocks_about){.threads = atomic_load_explicit(&c->threads, memory_order_relaxed),
                                  .refused = atomic_load_explicit(&c->refused, memory_order_relaxed),
                                  .lost = atomic_load_explicit(&c->lost, memory_order_relaxed),
+                                 .fine = atomic_load_explicit(&c->fine, memory_order_relaxed),
                                  .handled = atomic_load_explicit(&c->handled, memory_order_relaxed),
                                  .handler_ns =
                                      atomic_load_explicit(&c->handler_ns, memory_order_relaxed)};
@@ -444,5 +554,7 @@ void clocks_forked(struct clocks *c)
 {
     atomic_store_explicit(&g.clocks, NULL, memory_order_relaxed);
     atomic_store_explicit(&g.inside, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < clocks_room(c); i++)
+        fine_close(&c->watched[i].fine);
     c->forked = true;
 }

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 
 #include "box.h"
+#include "fine.h"
 
 #define WATCHED_MAX 4096 /* threads at a time */
 
@@ -24,6 +25,7 @@ struct watched {
     uint64_t seen;           /* number of the scan that saw it last */
     int32_t tid;             /* 0: free */
     int32_t timer;           /* -1: none */
+    struct fine fine;        /* instead of a timer at high rates */
     bool ours;               /* a thread of probing's: not sampled */
     bool refused;            /* no timer could be made */
     /* reader.c's */
@@ -51,6 +53,7 @@ void clocks_end(struct clocks *c);
 /* Look which threads there are; new ones get a timer, that of ended ones goes.  0, or -EOWNERDEAD:
  * the program has taken our signal, all timers are gone. */
 int clocks_scan(struct clocks *c);
+/* Another rate may want other clocks: those come with the next scan. */
 void clocks_set_rate(struct clocks *c, uint32_t rate_hz);
 
 struct watched *clocks_watched(struct clocks *c, uint32_t number); /* NULL: none */
@@ -59,6 +62,7 @@ uint32_t clocks_room(const struct clocks *c);                      /* numbers ar
 struct clocks_about {
     uint32_t threads, refused;    /* with a timer; without, because the kernel gave none */
     uint64_t lost;                /* samples for which no box was free */
+    bool fine;                    /* finer clocks than the kernel's tick are in use */
     uint64_t handled, handler_ns; /* signals, and the CPU time of their handlers */
 };
 void clocks_about(struct clocks *c, struct clocks_about *ret); /* [any], about right */

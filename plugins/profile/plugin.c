@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fine.h"
 #include "reader.h"
 
 struct plugin {
@@ -43,7 +44,7 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
 {
     struct plugin *p = self;
     struct reader_about a;
-    char text[600];
+    char text[800];
     (void)argv;
     if (argc > 1)
         return p->host->fail(p->host, -EINVAL,
@@ -62,6 +63,10 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
                  "cost: %.1f us of its thread a sample, %.2f %% of a core for the profiler's own\n",
                  a.handled ? (double)a.handler_ns / 1e3 / (double)a.handled : 0.0,
                  passed ? 100.0 * (double)a.own_cpu_ns / (double)passed : 0.0);
+    if (!a.fine && fine_needed(a.rate_hz))
+        n += snprintf(text + n, sizeof(text) - (size_t)n,
+                      "threads that run are sampled at the kernel's tick: it permits no finer "
+                      "clocks (perf_event_paranoid)\n");
     if (a.refused)
         n += snprintf(text + n, sizeof(text) - (size_t)n,
                       "%u threads are not sampled: the kernel gives no more timers (ulimit -i)\n",

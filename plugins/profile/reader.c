@@ -331,8 +331,11 @@ static void apply_settings(struct reader *r)
 {
     uint32_t rate = atomic_load_explicit(&r->rate_hz, memory_order_relaxed);
     uint32_t mode = atomic_load_explicit(&r->mode, memory_order_relaxed);
-    if (rate != r->rate_now)
+    if (rate != r->rate_now) {
+        tell_waits(r); /* records may begin anew */
         clocks_set_rate(r->clocks, rate);
+        r->scanned_ns = 0;
+    }
     if (mode != r->mode_now) {
         tell_waits(r);
         clocks_begin(r->clocks, r->python, mode == MODE_GIL);
@@ -515,6 +518,7 @@ void reader_about(struct reader *r, struct reader_about *ret)
                                  .threads = about.threads,
                                  .refused = about.refused,
                                  .lost = about.lost,
+                                 .fine = about.fine,
                                  .handled = about.handled,
                                  .handler_ns = about.handler_ns,
                                  .own_cpu_ns = tid ? clocks_cpu_ns(tid) : 0,

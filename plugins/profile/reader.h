@@ -28,7 +28,7 @@ struct reader_about {
     uint64_t samples, lost;
     uint64_t handled, handler_ns;  /* signals, and the time they took from the program's threads */
     uint64_t own_cpu_ns, since_ns; /* CPU time of the profiler's thread, since when */
-    bool python, signal_gone;
+    bool python, signal_gone, fine;
 };
 void reader_about(struct reader *r, struct reader_about *ret); /*                     [any] */
 

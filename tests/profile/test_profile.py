@@ -164,20 +164,44 @@ def test_live_settings(world):
     assert "1000 samples a second" in target.probing("profile").stdout
 
 
+def test_rates_above_the_tick(world):
+    """Where the kernel permits finer clocks, 4,000 Hz is that; sums stay right."""
+    target = world.start(helper("natives"))
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    assert target.probing("config", "profile.rate=4000").returncode == 0
+    samples(target, 3, "sum(cpu_ns) / 1000000000")
+    if "no finer clocks" in target.probing("profile").stdout:
+        pytest.skip("the kernel permits no perf events here")
+    count, cpu = target.rows("select count(*), sum(cpu_ns) / 1e9 from python.samples")[0]
+    assert count / cpu > 1000
+    assert 0.6 < share(profile(target), "seventy") < 0.8
+    before = target.rows("select count(*) from python.samples")[0][0]
+    assert target.probing("config", "profile.rate=20").returncode == 0
+    samples(target, before + 10)
+    assert not any("perf_event" in os.readlink("/proc/%d/fd/%s" % (target.pid, f))
+                   for f in os.listdir("/proc/%d/fd" % target.pid))
+
+
 def test_nothing_is_left(world):
     """Off is off: no thread, no timer, no handler; on again works."""
     target = world.python(SPLIT, DEBIAN_PYTHON)
     target.wait_line("ready")
     target.inject()
     before = handled_signals(target.pid)
-    for _ in range(3):
+    for rate in (100, 5000, 100):
         assert target.probing("plugin", "load", "profile").returncode == 0
+        assert target.probing("config", "profile.rate=%d" % rate).returncode == 0
         samples(target, 20)
-        now = handled_signals(target.pid)
-        assert len(now - before) == 1 and min(now - before) > 34
+        now = handled_signals(target.pid) - before
+        assert len(now - {signal.SIGURG}) == 1 and min(now - {signal.SIGURG}) > 34
         done = target.probing("plugin", "stop", "profile")
         assert done.returncode == 0, done.stderr
         assert handled_signals(target.pid) == before
+        links = [os.readlink(path) for path in
+                 ("/proc/%d/fd/%s" % (target.pid, f)
+                  for f in os.listdir("/proc/%d/fd" % target.pid)) if os.path.islink(path)]
+        assert not any("perf_event" in link for link in links)
         names = [open(path).read() for path in
                  ("/proc/%d/task/%s/comm" % (target.pid, t)
                   for t in os.listdir("/proc/%d/task" % target.pid)) if os.path.exists(path)]
