@@ -13,7 +13,8 @@
 
 #define ALLOCATOR_TEXT_MAX (UINT64_C(16) << 20) /* more code than this is no mere allocator */
 #define PAGE_BYTES 4096u /* or a multiple: no more than this is left over behind code */
-#define START_TRIES 50   /* times 10 ms for a program that is just being loaded */
+#define START_TRIES 50 /* times 10 ms for a program that is just being loaded */
+#define LOOK_TWICE 2   /* likewise, before a program without libc is believed to be one */
 
 /* What malloc.o of libc exports: its range lies between the neighbours of these. */
 static const char *const malloc_names[] = {"malloc",
@@ -308,10 +309,16 @@ static int find_dlopen(struct target *t, const struct stack_module *libc)
     return t->dlopen ? 0 : err_set(-ENOEXEC, "%s of process %d has no dlopen", libc->path, t->pid);
 }
 
+/* An exec first takes everything away, then maps the program, then the loader. */
+static bool may_be_starting(struct target *t)
+{
+    return loader_of(t) || stack_modules(t->view, any_module, NULL) == 0;
+}
+
 int find_places(struct target *t)
 {
     const struct stack_module *libc = libc_of(t);
-    for (int i = 0; !libc && loader_of(t) && i < START_TRIES; i++) {
+    for (int i = 0; !libc && i < (may_be_starting(t) ? START_TRIES : LOOK_TWICE); i++) {
         (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
         stack_process_refresh(t->view, /* maps_too= */ true);
         libc = libc_of(t);
