@@ -81,7 +81,10 @@ bool place_look(struct target *t, const arch_registers *r)
 bool place_is_safe(struct target *t)
 {
     stack_process_refresh(t->view, /* maps_too= */ false);
+    uint64_t word; /* tracee.c writes what brings the thread back below its stack */
     if (in_restartable_sequence(t))
         return unsafe(t, "a restartable sequence", 0);
+    if (stack_read(t->view, arch_block_at(&t->registers), &word, sizeof word) < 0)
+        return unsafe(t, "the last bytes of its stack", 0);
     return place_look(t, &t->registers);
 }
