@@ -47,6 +47,7 @@
 #define DEFAULT_KEEP_NS (7 * 86400 * NS_PER_S) /* ns: retention=7d */
 #define PLUGINS_NS (2 * NS_PER_S) /* the door opens by then, whatever a plugin's start waits for */
 #define QUIET_NS (2 * NS_PER_S) /* commands that still run get this long before they are cut off */
+#define WATCH_NS NS_PER_S       /* between looks at plugins that may hang */
 #define AGAIN_NS (NS_PER_S / 2) /* until a plugin that said "not yet" is tried again */
 #define STOP_NS (20 * NS_PER_S) /* how long probing_stop() waits */
 #define FOLLOW_MS 100           /* ms: a child that lives shorter is no life of its own */
@@ -130,6 +131,14 @@ static const struct probing_config probing_settings[] = {
      .flags = PROBING_LIVE,
      .min = 0,
      .max = 1},
+    {.name = "plugin_timeout",
+     .value = "10s",
+     .doc = "a plugin's init, start, stop or event handler that takes longer is given up",
+     .type = PROBING_I64,
+     .unit = PROBING_NS,
+     .flags = PROBING_LIVE,
+     .min = NS_PER_S / 10,
+     .max = 3600 * NS_PER_S},
     {.name = "afresh",
      .value = "off",
      .doc = "on: a new directory, also where an earlier life in this process left one to go on in",
@@ -194,6 +203,10 @@ static int set_probing(void *self, const char *name, const char *value)
     int r = parse_u64(value, &number);
     if (r < 0)
         return r;
+    if (strcmp(name, "plugin_timeout") == 0) {
+        host_call_limit(g.core.host, number);
+        return 0;
+    }
     if (strcmp(name, "follow_fork") == 0) {
         atomic_store_explicit(&g.follow, number != 0, memory_order_relaxed);
         return 0;
@@ -831,9 +844,10 @@ static void *live(void *arg)
     sweep(c);
     do {
         uint32_t waiting;
-        do
+        do {
             waiting = host_plugins_again(c->host);
-        while (!event_wait(&g.stop, waiting ? AGAIN_NS : 3600 * NS_PER_S));
+            host_watch(c->host);
+        } while (!event_wait(&g.stop, waiting ? AGAIN_NS : WATCH_NS));
         /* An eject has done both already; probing_stop() has not. */
         bool here = host_leave(c->host, NULL) == 0;
         r = host_plugins_stop(c->host);

@@ -163,6 +163,19 @@ static int replace_thread(struct host *h)
     return 0;
 }
 
+int control_leave_handler(struct host *h)
+{
+    struct control *c = &h->control;
+    (void)pthread_mutex_lock(&c->mutex);
+    int r = c->stop ? -ESHUTDOWN : replace_thread(h);
+    if (r == 0) {
+        c->handling = 0; /* nobody waits for it any more */
+        (void)pthread_cond_broadcast(&c->changed);
+    }
+    (void)pthread_mutex_unlock(&c->mutex);
+    return r;
+}
+
 /* lock held.  Gives 0 when it was answered in time. */
 static int wait_limited(struct host *h, struct message *m, uint64_t limit_ns)
 {
@@ -312,8 +325,12 @@ static void *control_loop(void *arg)
         while ((m = take(c, turn, &stop))) {
             if (!m->fn) {
                 const char *payload = (const char *)(m + 1);
-                event_handle(h, payload + m->size, payload, m->size);
+                bool mine = event_handle(h, turn, payload + m->size, payload, m->size);
                 free(m);
+                if (!mine) {
+                    plugins_thread_back(h, (pid_t)syscall(SYS_gettid));
+                    return NULL; /* the host may be gone from here on */
+                }
             } else {
                 err_clear();
                 answer(c, m, m->fn(m->arg));
@@ -322,6 +339,11 @@ static void *control_loop(void *arg)
         if (!stop)
             wait_for_work(h);
     }
+    (void)pthread_mutex_lock(&c->mutex);
+    bool replaced = c->turn != turn;
+    (void)pthread_mutex_unlock(&c->mutex);
+    if (replaced) /* in the moment in which the handler came back */
+        plugins_thread_back(h, (pid_t)syscall(SYS_gettid));
     return NULL;
 }
 

@@ -31,7 +31,9 @@ struct timer {
     struct host *host;
     void (*fn)(void *self, uint64_t now);
     uint64_t period_ns, due;
-    _Atomic bool busy; /* the job is queued or runs: the tick is dropped */
+    _Atomic bool busy;      /* the job is queued or runs: the tick is dropped */
+    _Atomic uint64_t since; /* monotonic ns: it runs since then; 0: it does not */
+    bool told;              /* that it is late.  lock: control mutex */
 };
 
 int host_publish(struct host *h, const char *topic, const void *payload, uint32_t size)
@@ -108,7 +110,8 @@ void host_unsubscribe(struct host *h, int id)
 
 /* Give one event to everybody who wants it.  The list may change while a handler runs, so the walk
  * goes by id: ids only grow. */
-void event_handle(struct host *h, const char *topic, const void *payload, uint32_t size)
+bool event_handle(struct host *h, uint32_t turn, const char *topic, const void *payload,
+                  uint32_t size)
 {
     struct control *c = &h->control;
     int last = 0;
@@ -116,6 +119,10 @@ void event_handle(struct host *h, const char *topic, const void *payload, uint32
     for (;;) {
         struct subscription *s;
         (void)pthread_mutex_lock(&c->mutex);
+        if (c->turn != turn) {
+            (void)pthread_mutex_unlock(&c->mutex);
+            return false;
+        }
         c->handling = 0;
         (void)pthread_cond_broadcast(&c->changed);
         for (s = c->subscriptions; s; s = s->next)
@@ -123,7 +130,7 @@ void event_handle(struct host *h, const char *topic, const void *payload, uint32
                 break;
         if (!s) {
             (void)pthread_mutex_unlock(&c->mutex);
-            return;
+            return true;
         }
         last = c->handling = s->id;
         void (*fn)(void *, const char *, const void *, uint32_t) = s->fn;
@@ -162,7 +169,10 @@ static void tick(struct host *h, struct job *j)
     struct timer *t = (struct timer *)((char *)j - offsetof(struct timer, job));
     (void)h;
     if (plugin_enter(j->plugin)) {
-        t->fn(j->plugin->self, clock_now());
+        uint64_t now = clock_now();
+        atomic_store_explicit(&t->since, now, memory_order_relaxed);
+        t->fn(j->plugin->self, now);
+        atomic_store_explicit(&t->since, 0, memory_order_relaxed);
         plugin_leave(j->plugin);
     }
     /* Last: from here the plugin's stop may free the timer. */
@@ -214,6 +224,22 @@ void timers_remove(struct host *h, struct plugin *p)
         *at = t->next;
         free(t);
         at = &c->timers; /* the lock was open meanwhile: begin again */
+    }
+    (void)pthread_mutex_unlock(&c->mutex);
+}
+
+void timers_watch(struct host *h, uint64_t now)
+{
+    struct control *c = &h->control;
+    uint64_t limit = atomic_load_explicit(&h->call_ns, memory_order_relaxed);
+
+    (void)pthread_mutex_lock(&c->mutex);
+    for (struct timer *t = c->timers; t; t = t->next) {
+        uint64_t since = atomic_load_explicit(&t->since, memory_order_relaxed);
+        bool late = since != 0 && now > since && now - since > limit;
+        if (late != t->told)
+            plugin_late(t->job.plugin, late ? "every() function" : NULL, limit);
+        t->told = late;
     }
     (void)pthread_mutex_unlock(&c->mutex);
 }

@@ -83,7 +83,9 @@ static void guarded_handle(void *arg, const char *topic, const void *payload, ui
     struct plugin_part *part = arg;
     if (!plugin_enter(part->plugin))
         return;
+    plugin_handler_begin(part->plugin);
     part->handle(part->plugin->self, topic, payload, size);
+    plugin_handler_end(part->plugin);
     plugin_leave(part->plugin);
 }
 

@@ -64,7 +64,7 @@ int host_new(const struct host_options *o, struct host **ret)
         return err_set(-ENOMEM, "no memory for the host");
     h->tables = o->tables;
     h->store = o->store;
-    h->call_ns = o->call_ns ? o->call_ns : CALL_NS;
+    atomic_init(&h->call_ns, o->call_ns ? o->call_ns : CALL_NS);
     h->mapped_files = o->mapped_files;
     h->door.listen_fd = -1;
     for (int i = 0; i < HOST_DOOR_PEERS; i++)
@@ -88,6 +88,11 @@ int host_new(const struct host_options *o, struct host **ret)
     }
     *ret = h;
     return 0;
+}
+
+void host_call_limit(struct host *h, uint64_t call_ns)
+{
+    atomic_store_explicit(&h->call_ns, call_ns, memory_order_relaxed);
 }
 
 int host_start(struct host *h)

@@ -123,7 +123,12 @@ int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any]
 int host_plugin_load(struct host *h, const char *name, const char *path, int fd);
 int host_plugin_stop(struct host *h,
                      const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
-/* Names of plugins whose init, start or stop was given up and has not come back, with ", "
+/* How long a plugin's function may take, from now on (call_ns of host_options).         [any] */
+void host_call_limit(struct host *h, uint64_t call_ns);
+/* To be called every second: a plugin whose event handler does not come back is given up, like one
+ * whose start does not; an every() function that is late is named.  By one thread, no worker. */
+void host_watch(struct host *h);
+/* Names of plugins whose init, start, stop or handler was given up and has not come back, with ", "
  * between; gives how many. */
 uint32_t host_plugins_inside(struct host *h, struct buf *ret);
 /* Load several ("python,torch"): all are initialised before any is started.  A plugin that is not

@@ -54,8 +54,10 @@ struct plugin {
     _Atomic uint64_t users; /* bit per plugin that holds an extension of ours: index in the list */
     uint32_t index;
     _Atomic bool later; /* it said "not yet" at the core's start, and is tried again */
-    _Atomic int call;   /* enum plugin_call: is its init, start or stop being run now? */
-    void *handle;       /* of its file; control thread */
+    _Atomic int call;   /* enum plugin_call: is its init, start, stop or a handler run now? */
+    _Atomic uint64_t handling_since;     /* monotonic ns; 0: no handler of it runs */
+    _Atomic pid_t left_tid;              /* the control thread that was left to its handler */
+    void *handle;                        /* of its file; control thread */
     char *version, *doc, *path, *reason; /* lock: host->plugins_lock */
 };
 
@@ -72,6 +74,12 @@ void plugins_fork(struct host *h, int phase);
 void plugins_disable_in_child(struct host *h);
 void plugins_free(struct host *h);
 const char *plugin_state_name(int state);
+/* A handler begins; it has ended.  Control thread, or the one that was left to the handler. */
+void plugin_handler_begin(struct plugin *p);
+void plugin_handler_end(struct plugin *p);
+/* A control thread that was left to a plugin's handler has come back, and ends: undo the plugin. */
+void plugins_thread_back(struct host *h, pid_t tid);
+void plugin_late(struct plugin *p, const char *what, uint64_t ns); /* say so; NULL: it came back */
 
 /* ---- workers and commands (worker.c, command.c) ---- */
 
@@ -170,7 +178,12 @@ int control_push(struct host *h, struct message *m);
  * not.  drop(arg) is called when nobody needs arg any more. */
 int control_call(struct host *h, int (*fn)(void *arg), void *arg, void (*drop)(void *arg),
                  uint64_t limit_ns, bool *ret_inside);
-void event_handle(struct host *h, const char *topic, const void *payload, uint32_t size);
+/* false: the thread has been replaced meanwhile and must not go on. */
+bool event_handle(struct host *h, uint32_t turn, const char *topic, const void *payload,
+                  uint32_t size);
+/* Leave the control thread to the handler it is in, and go on with another. */
+int control_leave_handler(struct host *h);
+void timers_watch(struct host *h, uint64_t now); /* say which every() function is late */
 void events_free(struct host *h);
 int timer_add(struct host *h, struct plugin *p, uint64_t period_ns,
               void (*fn)(void *self, uint64_t now));
@@ -253,8 +266,8 @@ struct host {
     char *version, *plugin_path;
     struct tables *tables;
     struct host_store store;
-    uint64_t call_ns;  /* of plugins */
-    bool mapped_files; /* as in host_options */
+    _Atomic uint64_t call_ns; /* of plugins */
+    bool mapped_files;        /* as in host_options */
     _Atomic bool
         off; /* child of a fork, or freed around a plugin that would not stop: do nothing */
     struct control control;

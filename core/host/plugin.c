@@ -47,6 +47,11 @@ const char *plugin_state_name(int state)
     return state_names[state];
 }
 
+static uint64_t call_limit(struct host *h)
+{
+    return atomic_load_explicit(&h->call_ns, memory_order_relaxed);
+}
+
 static int state_of(const struct plugin *p)
 {
     return atomic_load_explicit(&p->state, memory_order_seq_cst);
@@ -347,7 +352,87 @@ static int give_up(struct host *h, const char *name, const char *step)
     inside_set(p->handle, true);
     return refuse(p, step, -ETIMEDOUT,
                   "it has not come back after %.3g s; its thread is left to it, nothing else waits",
-                  (double)h->call_ns / (double)NS_PER_S);
+                  (double)call_limit(h) / (double)NS_PER_S);
+}
+
+/* ---- handlers that do not come back ---- */
+
+void plugin_handler_begin(struct plugin *p)
+{
+    call_begin(p);
+    atomic_store_explicit(&p->handling_since, clock_now(), memory_order_release);
+}
+
+void plugin_handler_end(struct plugin *p)
+{
+    atomic_store_explicit(&p->handling_since, 0, memory_order_relaxed);
+    (void)call_end(p); /* given up: its thread finds that out by itself */
+}
+
+void plugins_thread_back(struct host *h, pid_t tid)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        if (atomic_load_explicit(&p->left_tid, memory_order_relaxed) != tid)
+            continue;
+        atomic_store_explicit(&p->left_tid, 0, memory_order_relaxed);
+        /* Somebody else in it as well: then it stays as it is. */
+        if (atomic_load_explicit(&p->running, memory_order_seq_cst) == 0)
+            (void)came_back(p, /* started= */ true, /* made= */ true);
+        return;
+    }
+}
+
+/* On the watching thread. */
+static void give_up_handler(struct plugin *p)
+{
+    struct host *h = p->host;
+    int inside = CALL_INSIDE;
+    char why[128];
+
+    if (!atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
+                                                 memory_order_acq_rel, memory_order_acquire))
+        return;
+    (void)snprintf(why, sizeof(why),
+                   "event: its handler has not come back after %.3g s; its thread is left to it",
+                   (double)call_limit(h) / (double)NS_PER_S);
+    inside_set(p->handle, true);
+    text_set(p, &p->reason, why);
+    state_set(p, PLUGIN_FAILED); /* from here on nobody enters it */
+    release_others(p);
+    pid_t tid = atomic_load_explicit(&h->control.tid, memory_order_acquire);
+    atomic_store_explicit(&p->left_tid, tid, memory_order_relaxed);
+    if (control_leave_handler(h) < 0)
+        host_log(h, PROBING_ERROR, "no thread to go on with while plugin %s hangs", p->name);
+    host_log(h, PROBING_ERROR, "plugin %s failed at %s", p->name, why);
+}
+
+void plugin_late(struct plugin *p, const char *what, uint64_t ns)
+{
+    char why[128] = "";
+    if (what)
+        (void)snprintf(why, sizeof(why), "late: its %s has not come back after %.3g s", what,
+                       (double)ns / (double)NS_PER_S);
+    text_set(p, &p->reason, why);
+    if (what)
+        host_log(p->host, PROBING_WARN, "plugin %s is %s", p->name, why);
+    else
+        host_log(p->host, PROBING_INFO, "plugin %s has come back", p->name);
+}
+
+void host_watch(struct host *h)
+{
+    uint32_t n = atomic_load_explicit(&h->n_plugins, memory_order_acquire);
+    uint64_t now = clock_now();
+    for (uint32_t i = 0; i < n; i++) {
+        struct plugin *p = atomic_load_explicit(&h->plugins[i], memory_order_acquire);
+        uint64_t since = atomic_load_explicit(&p->handling_since, memory_order_acquire);
+        /* STOPPING: somebody waits for it to be empty, and would for ever. */
+        if (since != 0 && now > since && now - since > call_limit(h))
+            give_up_handler(p);
+    }
+    timers_watch(h, now);
 }
 
 /* ---- what is in it ---- */
@@ -536,7 +621,7 @@ static int load_step(struct host *h, const char *name, const char *path, int fd,
         return err_set(-ENOMEM, "no memory or descriptor to load plugin '%.64s'", name);
     }
     bool inside;
-    int r = control_call(h, load_on_control, l, load_drop, h->call_ns, &inside);
+    int r = control_call(h, load_on_control, l, load_drop, call_limit(h), &inside);
     return inside ? give_up(h, name, start ? "start" : "init") : r;
 }
 
@@ -691,7 +776,7 @@ int host_plugin_stop(struct host *h, const char *name)
         return r;
     }
     bool inside;
-    r = control_call(h, stop_on_control, p, keep, h->call_ns, &inside);
+    r = control_call(h, stop_on_control, p, keep, call_limit(h), &inside);
     return inside ? give_up(h, name, "stop") : r;
 }
 

@@ -602,10 +602,10 @@ def compiled(world, step):
 
 @pytest.mark.parametrize("step", ["start", "stop"])
 def test_eject_with_a_plugin_that_hangs(world, step):
-    """Others are served meanwhile; the plugin is given up in 10 s; eject leaves and says so."""
+    """Others are served meanwhile; the plugin is given up; eject leaves and says so."""
     target = prepared(world)
     before = state_of(target.pid)
-    target.inject()
+    target.inject("-D", "probing.plugin_timeout=1s")
     plugin = compiled(world, step)
     load = subprocess.Popen([str(CLI), "-t", str(target.pid), "plugin", "load", str(plugin)],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -631,6 +631,89 @@ def test_eject_with_a_plugin_that_hangs(world, step):
     again = target.probing("plugin", "load", str(plugin))
     assert again.returncode != 0 and "has not come back" in again.stderr
     assert target.alive()
+
+
+HANGING_IN = r"""
+#include <probing/plugin.h>
+#include <unistd.h>
+static const struct probing_host *host;
+static _Atomic int go_on;
+static void wait_here(void) { while (!go_on) usleep(10000); }
+static void on_event(void *self, const char *topic, const void *payload, uint32_t n)
+{ (void)self; (void)topic; (void)payload; (void)n; wait_here(); }
+static void on_tick(void *self, uint64_t now) { (void)self; (void)now; wait_here(); }
+static int publish(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{ (void)self; (void)argc; (void)argv; (void)out; return host->publish(host, "hanging.x", "", 0); }
+static int release(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{ (void)self; (void)argc; (void)argv; (void)out; go_on = 1; return 0; }
+static int init(const struct probing_host *h, void **self)
+{
+    static const struct probing_command commands[] = {
+        {.size = sizeof(commands[0]), .name = "publish_it", .usage = "", .doc = "p", .run = publish},
+        {.size = sizeof(commands[0]), .name = "release_it", .usage = "", .doc = "r",
+         .run = release}};
+    host = h;
+    *self = &host;
+    int r = h->command(h, &commands[0]);
+    if (r >= 0) r = h->command(h, &commands[1]);
+    if (r >= 0) r = %s;
+    return r;
+}
+static void destroy(void *self) { (void)self; }
+const struct probing_plugin probing_plugin_v1 __attribute__((visibility("default"))) = {
+    .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = "hanging_in",
+    .version = "1", .doc = "hangs", .init = init, .destroy = destroy };
+"""
+
+
+def hanging_in(world, where):
+    source, plugin = world.tmp / "hanging_in.c", world.tmp / "hanging_in.so"
+    source.write_text(HANGING_IN % where)
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler")
+    subprocess.run(["cc", "-shared", "-fPIC", "-I", str(ROOT / "include"), str(source), "-o",
+                    str(plugin)], check=True)
+    return plugin
+
+
+def test_an_event_handler_that_hangs(world):
+    """It is named and given up; others' events and commands, settings and eject go on."""
+    target = prepared(world)
+    before = state_of(target.pid)
+    target.inject("-D", "probing.plugin_timeout=500ms")
+    plugin = hanging_in(world, 'h->subscribe(h, "hanging.*", on_event)')
+    assert target.probing("plugin", "load", str(plugin)).returncode == 0
+    assert target.probing("publish_it").returncode == 0
+    state = "select state, reason from probing.plugins where name = 'hanging_in'"
+    wait_for(lambda: target.rows(state)[0][0] == "failed", "the plugin to be given up", 20)
+    assert "its handler has not come back after 0.5 s" in target.rows(state)[0][1]
+    assert target.rows("select count(*) from probing.log where text like '%hanging_in failed at "
+                       "event%'") == [[1]]
+    assert target.probing("config", "set", "probing.log_level", "debug").returncode == 0
+    assert target.probing("eval", "print(2)").stdout == "2\n"
+    done = target.probing("eject")
+    assert done.returncode == 0 and "stays inside plugin hanging_in" in done.stdout, done.stderr
+    wait_for(lambda: not our_threads(target.pid), "our threads to end", 20)
+    wait_for(lambda: fds(target.pid) == before["fds"], "the same descriptors")
+    target.inject()
+    assert target.rows("select 1") == [[1]] and target.alive()
+
+
+def test_an_every_function_that_is_late(world):
+    """It is named; everything else goes on, and eject works when it has come back."""
+    target = prepared(world)
+    before = state_of(target.pid)
+    target.inject("-D", "probing.plugin_timeout=500ms")
+    plugin = hanging_in(world, "h->every(h, 50000000, on_tick)")
+    assert target.probing("plugin", "load", str(plugin)).returncode == 0
+    state = "select state, reason from probing.plugins where name = 'hanging_in'"
+    wait_for(lambda: "late" in (target.rows(state)[0][1] or ""), "the plugin to be named", 20)
+    assert target.probing("publish_it").returncode == 0
+    assert target.probing("release_it").returncode == 0
+    wait_for(lambda: not target.rows(state)[0][1], "its name to be cleared", 20)
+    done = target.probing("eject")
+    assert done.returncode == 0, done.stderr
+    gone(target, before)
 
 
 # ---- what the dead leave ----
