@@ -32,7 +32,9 @@ struct target {
     char directory[4096]; /* data directory as we can open it, "" when remote */
     char host[256];       /* TCP */
     uint16_t port;
-    bool stopped; /* the process is SIGSTOPped (or traced): it cannot answer */
+    uint32_t
+        directories; /* of files: how many there are with that pid; `directory` is the newest */
+    bool stopped;    /* the process is SIGSTOPped (or traced): it cannot answer */
 };
 
 /* Find out what `text` names: pid, host:port, host, [v6]:port, unix socket, data directory. */
@@ -82,10 +84,10 @@ int command_forward(struct target *t, int argc, char **argv); /* live.c: as it i
 int command_query(struct target *t, int argc, char **argv);   /* query.c: query, tables, describe */
 int command_export(struct target *t, int argc, char **argv);  /* export.c */
 int command_flamegraph(struct target *t, int argc, char **argv);
-int command_watch(struct target *t, int argc, char **argv);   /* live.c */
-int command_repl(struct target *t, int argc, char **argv);    /* repl.c */
-int command_script(struct target *t, int argc, char **argv);  /* live.c */
-int command_plugin(struct target *t, int argc, char **argv);  /* plugin.c */
+int command_watch(struct target *t, int argc, char **argv);  /* live.c */
+int command_repl(struct target *t, int argc, char **argv);   /* repl.c */
+int command_script(struct target *t, int argc, char **argv); /* live.c */
+int command_plugin(struct target *t, int argc, char **argv); /* plugin.c */
 
 /* Send a plugin's file through the data directory's door.  name: for messages; the answer's
  * text comes back as err_set().  -ENODEV: the plugin itself refused. */

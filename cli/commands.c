@@ -187,6 +187,7 @@ const struct cli_command cli_commands[] = {
      .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
                  {"--define", "-D", "KEY=VALUE", "a setting from the start on"},
                  {"--plugin", NULL, "NAME", "load this plugin too; may be given again"},
+                 {"--pprof", "-P", NULL, "load plugin profile: stacks, sampled from now on"},
                  {"--children", NULL, NULL, "also in the programs that it starts"}},
      .examples = {"launch -- python train.py", "launch --plugin torch -- torchrun train.py"}},
     {.name = "list",

@@ -112,6 +112,11 @@ static int ask_files(const struct target *t, const struct query_options *o, cons
     if (r == 0) {
         if (store_damage(store)[0] != '\0')
             fprintf(stderr, "probing: not whole: %s\n", store_damage(store));
+        if (t->directories > 1)
+            fprintf(stderr,
+                    "probing: there are %u directories of process %d; this is the newest, %s "
+                    "(`probing list --dead` shows all)\n",
+                    t->directories, (int)t->pid, t->directory);
         if (t->stopped)
             fprintf(stderr, "probing: process %d is stopped; this is read from its files\n",
                     (int)t->pid);

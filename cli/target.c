@@ -200,6 +200,7 @@ struct newest {
     uint64_t start; /* 0: of any process that had this pid */
     char path[4096];
     struct timespec time;
+    uint32_t n; /* directories that were looked at */
 };
 
 static int keep_newest(void *arg, const char *directory)
@@ -216,6 +217,7 @@ static int keep_newest(void *arg, const char *directory)
     if (strncmp(name, prefix, (size_t)n) != 0 || stat(directory, &st) == -1 ||
         (best->start != 0 && name[n] != '\0' && name[n] != '.'))
         return 0;
+    best->n++;
     if (best->path[0] == '\0' || st.st_mtim.tv_sec > best->time.tv_sec ||
         (st.st_mtim.tv_sec == best->time.tv_sec && st.st_mtim.tv_nsec > best->time.tv_nsec)) {
         (void)snprintf(best->path, sizeof best->path, "%s", directory);
@@ -317,6 +319,7 @@ static int resolve_pid(pid_t pid, struct target *ret)
             (void)target_each_directory(keep_newest, &old);
         if (old.path[0] != '\0' && is_over(old.path))
             (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
+        ret->directories = old.n;
         return 0;
     }
     (void)target_each_directory(keep_newest, &old);
@@ -327,6 +330,7 @@ static int resolve_pid(pid_t pid, struct target *ret)
             "shows what there is",
             (int)pid);
     (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
+    ret->directories = old.n;
     ret->kind = TARGET_FILES;
     return 0;
 }

@@ -358,7 +358,11 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
     struct buf names;
     buf_init(&names, 4096);
     uint32_t n = host_plugins_inside(c->host, &names);
-    r = host_replyf(out, "ejected; what was measured stays in %s\n", c->place.directory);
+    r = host_replyf(
+        out,
+        "ejected; what was measured stays in %s\n"
+        "our code stays mapped and idle: a thread may still be about to return into it\n",
+        c->place.directory);
     if (n > 0 && r == 0)
         r = host_replyf(out, "a thread stays inside plugin %s, which has not come back\n",
                         buf_text(&names));

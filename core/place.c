@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -301,29 +302,38 @@ static int read_lines(const char *settings,
     return r;
 }
 
+/* Variables PREFIX... of an environment as the kernel shows it. */
+static int read_environment(const struct buf *all, const char *prefix,
+                            int (*environment)(void *arg, const char *key, const char *value),
+                            void *arg)
+{
+    const char *end = all->data + all->size;
+    size_t n = strlen(prefix);
+    int r = 0;
+    for (const char *at = all->data; at && at < end && r == 0; at += strlen(at) + 1) {
+        const char *equals = strchr(at, '=');
+        char key[128];
+        if (strncmp(at, prefix, n) != 0 || !equals ||
+            (size_t)(equals - at - (ptrdiff_t)n) >= sizeof(key))
+            continue;
+        (void)snprintf(key, sizeof(key), "%.*s", (int)(equals - at - (ptrdiff_t)n), at + n);
+        r = environment(arg, key, equals + 1);
+    }
+    return r;
+}
+
 int settings_read(const char *settings,
                   int (*environment)(void *arg, const char *key, const char *value),
                   int (*line)(void *arg, const char *key, const char *value), void *arg)
 {
-    static const char prefix[] = "PROBING_";
     struct buf b;
-    int r = 0;
 
     buf_init(&b, ENVIRON_MAX_BYTES);
     if (file_read(AT_FDCWD, "/proc/self/environ", &b) < 0)
         buf_reset(&b); /* not readable (a dumpable flag): as if nothing was set */
-    const char *end = b.data + b.size;
-    for (const char *at = b.data; at && at < end && r == 0; at += strlen(at) + 1) {
-        const char *equals = strchr(at, '=');
-        char key[128];
-        if (strncmp(at, prefix, sizeof(prefix) - 1) != 0 || !equals)
-            continue;
-        at += sizeof(prefix) - 1;
-        if ((size_t)(equals - at) >= sizeof(key))
-            continue;
-        (void)snprintf(key, sizeof(key), "%.*s", (int)(equals - at), at);
-        r = environment(arg, key, equals + 1);
-    }
+    int r = read_environment(&b, "PROBE_", environment, arg); /* the oldest names come first */
+    if (r == 0)
+        r = read_environment(&b, "PROBING_", environment, arg);
     buf_done(&b);
     return r < 0 ? r : read_lines(settings, line, arg);
 }

@@ -261,8 +261,10 @@ static int from_environment(void *arg, const char *key, const char *value)
     size_t n = strlen(key);
 
     (void)arg;
-    if (strcmp(key, "TARGET") == 0 || strncmp(key, "LAUNCH", 6) == 0) /* preload.c's */
-        return 0;                                                     /* the command's, not ours */
+    if (strcmp(key, "TARGET") == 0 || strncmp(key, "LAUNCH", 6) == 0)
+        return 0; /* the command's and preload.c's, not ours */
+    if (strcmp(key, "ADDR") == 0) /* PROBE_ADDR, the oldest name */
+        return apply("server.listen", value);
     if (strcmp(key, "PORT") == 0) {
         (void)snprintf(other, sizeof(other), "%s%.250s", strchr(value, ':') ? "" : ":", value);
         return apply("server.listen", value[0] ? other : "");

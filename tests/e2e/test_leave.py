@@ -155,6 +155,9 @@ def test_afresh(world, target):
     target.inject("-D", "probing.afresh=on")
     assert len(directories(world, target.pid)) == 2
     assert "counting" not in target.probing("tables").stdout
+    target.kill()
+    done = target.probing("tables")
+    assert done.returncode == 0 and "there are 2 directories of process" in done.stderr
 
 
 # ---- clients ----

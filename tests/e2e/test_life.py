@@ -834,6 +834,17 @@ def http(port, path, token=None, host="127.0.0.1"):
         return error.code
 
 
+def test_old_names(world):
+    """PROBE_ADDR and PROBE_... as the oldest versions had them."""
+    port = free_port()
+    target = world.start("/bin/sleep", "600",
+                         env={"LD_PRELOAD": str(CORE), "PROBE_ADDR": "127.0.0.1:%d" % port,
+                              "PROBE_RETENTION_DAYS": "3", "PROBING_RETENTION_DAYS": "2"})
+    wait_for(lambda: target.probing("query", "select 1").returncode == 0, "a core", 20)
+    assert "listening: 127.0.0.1:%d" % port in target.probing("info").stdout
+    assert target.probing("config", "get", "probing.retention").stdout == "2d\n"
+
+
 @pytest.mark.parametrize("value,address", [("%d", "127.0.0.1"), ("127.0.0.1:%d", "127.0.0.1"),
                                            ("0.0.0.0:%d", "0.0.0.0")])
 def test_port_wants_a_token(world, value, address):
