@@ -649,7 +649,8 @@ static int release(void *self, int argc, const char *const *argv, struct probing
 static int init(const struct probing_host *h, void **self)
 {
     static const struct probing_command commands[] = {
-        {.size = sizeof(commands[0]), .name = "publish_it", .usage = "", .doc = "p", .run = publish},
+        {.size = sizeof(commands[0]), .name = "publish_it", .usage = "", .doc = "p",
+         .run = publish},
         {.size = sizeof(commands[0]), .name = "release_it", .usage = "", .doc = "r",
          .run = release}};
     host = h;
