@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/crash/crash.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
 #include "sdk/client/client.h"
@@ -88,6 +89,8 @@ static int from_files(const struct target *t, const char *format, const char *st
     int r = tables_new(&tables);
     if (r == 0)
         r = store_open(t->directory, tables, &store);
+    if (r == 0)
+        r = crash_tables_add(tables, t->directory);
     if (r == 0)
         r = from_engine(tables, store, format, statement, timeout_ns, p, ret);
     if (r == 0)

@@ -40,11 +40,15 @@ static void line(struct listing *l, const char *pid, const char *version, const 
 static void describe(struct listing *l, pid_t pid, const char *directory,
                      const char *shown_directory)
 {
-    char number[16], version[32] = "?", command[160] = "?";
+    char number[16], version[32] = "?", command[200] = "?", crash[32];
 
     (void)snprintf(number, sizeof number, "%d", (int)pid);
     (void)target_info(directory, "version", version, sizeof version);
-    (void)target_info(directory, "command", command, sizeof command);
+    (void)target_info(directory, "command", command, sizeof command - sizeof crash - 16);
+    if (crash_of(directory, crash, sizeof crash)) {
+        size_t n = strlen(command);
+        (void)snprintf(command + n, sizeof command - n, "  (crashed: %s)", crash);
+    }
     line(l, number, version, shown_directory, command);
 }
 

@@ -15,6 +15,7 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/crash/crash.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
 
@@ -109,6 +110,8 @@ static int ask_files(const struct target *t, const struct query_options *o, cons
 
     if (r == 0)
         r = store_open(t->directory, tables, &store);
+    if (r == 0)
+        r = crash_tables_add(tables, t->directory);
     if (r == 0) {
         if (store_damage(store)[0] != '\0')
             fprintf(stderr, "probing: not whole: %s\n", store_damage(store));

@@ -16,6 +16,7 @@
 #include "core/base/buf.h"
 #include "core/ring/table.h"
 
+struct crash;
 struct host;
 struct scripts;
 struct server;
@@ -137,6 +138,7 @@ struct core {
     struct host *host;
     struct scripts *scripts;
     struct server *server;
+    struct crash *crash;
     struct place place;
     const char *version;
     void (*stop)(void *arg); /* ask for the end; returns at once */

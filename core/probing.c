@@ -31,6 +31,7 @@
 #include "core/base/text.h"
 #include "core/base/thread.h"
 #include "core/base/version.h"
+#include "core/crash/crash.h"
 #include "core/host/host.h"
 #include "core/life.h"
 #include "core/ring/ring.h"
@@ -95,6 +96,7 @@ char probing_why[ERR_TEXT_BYTES];
 
 static int set_probing(void *self, const char *name, const char *value);
 static int set_server(void *self, const char *name, const char *value);
+static int set_crash(void *self, const char *name, const char *value);
 
 static const struct probing_config probing_settings[] = {
     {.name = "plugins",
@@ -158,6 +160,23 @@ static const struct probing_config server_settings[] = {
      .doc = "TCP address to listen on, 127.0.0.1:9922 or :9922; empty: the local socket only",
      .type = PROBING_STR,
      .flags = PROBING_LIVE},
+    {.name = NULL}};
+
+static const struct probing_config crash_settings[] = {
+    {.name = "handler",
+     .value = "off",
+     .doc = "write the stacks of all threads to the data directory when the process crashes",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = 1},
+    {.name = "stacks",
+     .value = "on",
+     .doc = "meanwhile lend threads an alternate signal stack, so that an overflow can be told",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = 1},
     {.name = NULL}};
 
 static uint64_t number_setting(const char *name, uint64_t otherwise,
@@ -227,6 +246,12 @@ static int set_server(void *self, const char *name, const char *value)
     return g.core.server ? server_listen(g.core.server, value) : 0;
 }
 
+static int set_crash(void *self, const char *name, const char *value)
+{
+    bool on = value[0] == '1';
+    return strcmp(name, "handler") == 0 ? crash_switch(self, on) : crash_lend(self, on);
+}
+
 static bool is_ours(const struct probing_config *table, const char *name)
 {
     while (table->name && strcmp(table->name, name) != 0)
@@ -273,6 +298,8 @@ static int from_environment(void *arg, const char *key, const char *value)
         (void)snprintf(other, sizeof(other), "%.250sd", value);
         return apply("probing.retention", other);
     }
+    if (strcmp(key, "CRASH") == 0)
+        return apply("crash.handler", value);
     for (size_t i = 0; i <= n; i++)
         lower[i] = key[i] >= 'A' && key[i] <= 'Z' ? (char)(key[i] + ('a' - 'A')) : key[i];
     if (n > 11 && strncmp(lower, "table_", 6) == 0 && strcmp(lower + n - 5, "_keep") == 0) {
@@ -371,6 +398,24 @@ static int start_store_afresh(struct core *c)
     return r < 0 ? r : start_store(c);
 }
 
+static void crash_says(void *arg, int level, const char *text)
+{
+    host_logs(arg, level, "crash", text);
+}
+
+static int start_crash(struct core *c)
+{
+    struct crash_options o = {.directory = c->place.directory, .log = crash_says, .arg = c->host};
+    int r = crash_new(&o, &c->crash);
+    if (r == 0)
+        r = crash_tables_add(c->tables, c->place.directory);
+    if (r == 0)
+        r = crash_status_add(c->tables, c->crash);
+    return r < 0 ? r
+                 : host_settings_add(c->host, "crash", crash_settings, sizeof(crash_settings[0]),
+                                     set_crash, c->crash);
+}
+
 static int start_host(struct core *c, struct host_store *store)
 {
     struct buf path;
@@ -390,6 +435,8 @@ static int start_host(struct core *c, struct host_store *store)
     if (r == 0)
         r = host_settings_add(c->host, "server", server_settings, sizeof(server_settings[0]),
                               set_server, NULL);
+    if (r == 0)
+        r = start_crash(c);
     if (r == 0)
         r = settings_read(g.settings, from_environment, from_line,
                           NULL); /* the rest, now with a host */
@@ -558,8 +605,12 @@ static void stop_parts(struct core *c)
     server_free(server);
     scripts_free(c->scripts);
     c->scripts = NULL;
+    if (c->crash)
+        (void)crash_switch(c->crash, false);
     host_free(c->host);
     c->host = NULL;
+    crash_free(c->crash);
+    c->crash = NULL;
     sql_free(c->sql);
     c->sql = NULL;
     if (c->store && store_drain(c->store) == 0)
@@ -651,6 +702,7 @@ static void begin_in_child(void)
     g.home_fd = g.guard_fd = -1; /* closed when it was forked */
     inherited_forget(&g.inherited);
     host_begin_in_child();
+    crash_begin_in_child();
 }
 
 /* ---- fork ---- */
@@ -731,6 +783,7 @@ static bool fork_child(void)
         if (g.core.host)
             host_disable_in_child(g.core.host);
     }
+    crash_disable_in_child();
     inherited_drop(&g.inherited);
     if (g.guard_fd != -1)
         (void)close(g.guard_fd);

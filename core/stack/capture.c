@@ -5,7 +5,6 @@
  * stack into memory that stands ready; unwinding is done from the copy, by the caller.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
 #include <signal.h>
@@ -21,6 +20,7 @@
 
 #include "core/base/err.h"
 #include "core/stack/process.h"
+#include "core/stack/signal.h"
 
 #define COPY_BYTES (256u << 10) /* of a thread's stack; what lies further up is read in place */
 #define NAP_NS 100000           /* between two looks at a thread that cannot be seen yet */
@@ -41,64 +41,16 @@ static struct {
     uint64_t copied_from;
     size_t copied;
     unsigned char *stack; /* COPY_BYTES */
-    int signal;           /* 0: none taken yet */
-    struct sigaction previous;
-    uint32_t unanswered; /* sent and not seen by the handler; lock: the caller's */
+    uint32_t unanswered;  /* sent and not seen by the handler; lock: the caller's */
 } slot;
 
-/* Calls that end with EINTR after a signal even under SA_RESTART: signal(7). */
-static bool ends_with_eintr(int64_t number, const uint64_t arguments[6])
-{
-    static const int64_t numbers[] = {
-#ifdef SYS_poll
-        SYS_poll, SYS_select, SYS_epoll_wait, SYS_pause,
-#endif
-#ifdef SYS_epoll_pwait2
-        SYS_epoll_pwait2,
-#endif
-#ifdef SYS_futex_waitv
-        SYS_futex_waitv,
-#endif
-        SYS_ppoll, SYS_pselect6, SYS_epoll_pwait, SYS_nanosleep, SYS_clock_nanosleep,
-        SYS_rt_sigtimedwait, SYS_rt_sigsuspend, SYS_io_getevents, SYS_io_pgetevents, SYS_semop,
-        SYS_semtimedop, SYS_msgrcv, SYS_msgsnd, SYS_mq_timedreceive, SYS_mq_timedsend, SYS_connect,
-        SYS_close, SYS_restart_syscall, SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group,
-        /* With SO_RCVTIMEO or SO_SNDTIMEO, which cannot be seen from here. */
-        SYS_accept, SYS_accept4, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg,
-        426 /* io_uring_enter */};
-    if (number == SYS_futex) { /* without a time limit it is restarted */
-        int op = (int)arguments[1] & FUTEX_CMD_MASK;
-        return !((op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET) && arguments[3] == 0) &&
-               op != FUTEX_LOCK_PI;
-    }
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
-        if (numbers[i] == number)
-            return true;
-    }
-    return false;
-}
-
 /* ---- /proc/self/task/TID ---- */
-
-static int task_file(pid_t tid, const char *name, char *ret, size_t size)
-{
-    char path[64];
-    (void)snprintf(path, sizeof path, "/proc/self/task/%d/%s", tid, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd == -1)
-        return -errno;
-    ssize_t n = read(fd, ret, size - 1);
-    int rc = n == -1 ? -errno : 0;
-    (void)close(fd);
-    ret[n > 0 ? n : 0] = '\0';
-    return rc;
-}
 
 /* comm and state: proc(5) stat, "TID (comm) S ..."; the comm may hold anything. */
 static int read_stat(pid_t tid, struct stack_thread *ret)
 {
     char text[512];
-    int rc = task_file(tid, "stat", text, sizeof text);
+    int rc = signal_task_file(tid, "stat", text, sizeof text);
     if (rc < 0)
         return rc == -EPERM || rc == -EACCES ? rc : -ESRCH;
     char *open_at = strchr(text, '('), *close_at = strrchr(text, ')');
@@ -113,73 +65,7 @@ static int read_stat(pid_t tid, struct stack_thread *ret)
     return 0;
 }
 
-struct waiting {
-    int64_t number; /* -1: waits, but in no system call */
-    uint64_t arguments[6];
-    uint64_t sp, ip;
-};
-
-/* proc(5) syscall: "running", or "-1 sp pc", or "nr a1 .. a6 sp pc".  true: it waits. */
-static bool read_waiting(pid_t tid, struct waiting *ret)
-{
-    char text[256], *at = text, *end;
-    uint64_t values[9];
-    int n = 0;
-    if (task_file(tid, "syscall", text, sizeof text) < 0)
-        return false;
-    for (; n < 9; n++) {
-        values[n] = n == 0 ? (uint64_t)strtoll(at, &end, 0) : strtoull(at, &end, 0);
-        if (end == at)
-            break;
-        at = end;
-    }
-    if (n != 9 && n != 3)
-        return false;
-    ret->number = (int64_t)values[0];
-    memset(ret->arguments, 0, sizeof ret->arguments);
-    if (n == 9)
-        memcpy(ret->arguments, values + 1, sizeof ret->arguments);
-    ret->sp = values[n - 2];
-    ret->ip = values[n - 1];
-    return ret->sp != 0 && ret->ip != 0;
-}
-
-static bool blocks_signal(pid_t tid, int number)
-{
-    char text[4096];
-    if (task_file(tid, "status", text, sizeof text) < 0)
-        return true;
-    const char *line = strstr(text, "\nSigBlk:");
-    return !line || (strtoull(line + 8, NULL, 16) >> (number - 1) & 1);
-}
-
-/* ---- the handler ---- */
-
-/* [signal] */
-static void copy_registers(const ucontext_t *context, struct stack_registers *r)
-{
-#if defined(__x86_64__)
-    const greg_t *g = context->uc_mcontext.gregs;
-    r->value[0] = (uint64_t)g[REG_RAX];
-    r->value[1] = (uint64_t)g[REG_RDX];
-    r->value[2] = (uint64_t)g[REG_RCX];
-    r->value[3] = (uint64_t)g[REG_RBX];
-    r->value[4] = (uint64_t)g[REG_RSI];
-    r->value[5] = (uint64_t)g[REG_RDI];
-    r->value[6] = (uint64_t)g[REG_RBP];
-    r->value[7] = (uint64_t)g[REG_RSP];
-    for (int i = 0; i < 8; i++)
-        r->value[8 + i] = (uint64_t)g[REG_R8 + i];
-    r->value[16] = (uint64_t)g[REG_RIP];
-    r->known = (UINT64_C(1) << 17) - 1;
-#elif defined(__aarch64__)
-    for (int i = 0; i < 31; i++)
-        r->value[i] = context->uc_mcontext.regs[i];
-    r->value[31] = context->uc_mcontext.sp;
-    r->value[32] = context->uc_mcontext.pc;
-    r->known = (UINT64_C(1) << 33) - 1;
-#endif
-}
+/* ---- in the handler ---- */
 
 /* By a system call, because the copy may reach past the stack into memory that goes away. [signal]
  */
@@ -188,30 +74,6 @@ static size_t copy_memory(unsigned char *to, uint64_t from, size_t size)
     struct iovec here = {to, size}, there = {(void *)(uintptr_t)from, size};
     int64_t n = syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0);
     return n > 0 ? (size_t)n : 0;
-}
-
-/* The thread went into such a call between our look and the signal.  Ours has the highest number
- * and is taken last, so when it is us who stand right after the call, nobody else's signal wanted
- * the EINTR: let it make the call again.  (Code there is "mov eax, number; syscall".)   [signal] */
-static void make_call_again(ucontext_t *context)
-{
-#if defined(__x86_64__)
-    greg_t *g = context->uc_mcontext.gregs;
-    const uint64_t none[6] = {0, 0, 0, 1, 0, 0};
-    unsigned char code[7];
-    int32_t number;
-    if (g[REG_RAX] != -EINTR ||
-        copy_memory(code, (uint64_t)g[REG_RIP] - sizeof code, sizeof code) != sizeof code)
-        return;
-    memcpy(&number, code + 1, sizeof number);
-    if (code[0] != 0xb8 || code[5] != 0x0f || code[6] != 0x05 || !ends_with_eintr(number, none) ||
-        number == SYS_connect || number == SYS_close)
-        return;
-    g[REG_RAX] = number;
-    g[REG_RIP] -= 2;
-#else
-    (void)context; /* aarch64: the first argument is gone, the caller sees EINTR */
-#endif
 }
 
 static void wake_all(void) /* [signal] */
@@ -232,72 +94,34 @@ static void stand_still(void)
                                                   memory_order_relaxed);
 }
 
-/* [signal] */
-static void on_signal(int number, siginfo_t *info, void *context)
+void capture_on_signal(const ucontext_t *context)
 {
-    int kept = errno;
     uint32_t asked = ASKED;
-    if (info->si_code != SI_QUEUE || info->si_value.sival_ptr != &slot ||
-        info->si_pid != getpid()) {
-        if (slot.previous.sa_flags & SA_SIGINFO)
-            slot.previous.sa_sigaction(number, info, context);
-        else if (slot.previous.sa_handler != SIG_DFL && slot.previous.sa_handler != SIG_IGN)
-            slot.previous.sa_handler(number);
+    if (atomic_load_explicit(&slot.tid, memory_order_acquire) != syscall(SYS_gettid) ||
+        !atomic_compare_exchange_strong_explicit(&slot.state, &asked, COPYING, memory_order_acq_rel,
+                                                 memory_order_relaxed))
         return;
+    stack_registers_of(context, &slot.registers);
+    slot.copied_from = slot.registers.value[STACK_REG_SP];
+    slot.copied = copy_memory(slot.stack, slot.copied_from, COPY_BYTES);
+    if (atomic_load_explicit(&slot.hold, memory_order_relaxed)) {
+        stand_still();
+    } else {
+        atomic_store_explicit(&slot.state, DONE, memory_order_release);
+        wake_all();
     }
-    make_call_again(context);
-    if (atomic_load_explicit(&slot.tid, memory_order_acquire) == syscall(SYS_gettid) &&
-        atomic_compare_exchange_strong_explicit(&slot.state, &asked, COPYING, memory_order_acq_rel,
-                                                memory_order_relaxed)) {
-        copy_registers(context, &slot.registers);
-        slot.copied_from = slot.registers.value[STACK_REG_SP];
-        slot.copied = copy_memory(slot.stack, slot.copied_from, COPY_BYTES);
-        if (atomic_load_explicit(&slot.hold, memory_order_relaxed)) {
-            stand_still();
-        } else {
-            atomic_store_explicit(&slot.state, DONE, memory_order_release);
-            wake_all();
-        }
-    }
-    errno = kept;
 }
 
-/* Our handler on a real-time signal that nobody has: from the top, so that it is taken last. */
 static int take_signal(void)
 {
-    struct sigaction now,
-        ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    if (slot.signal != 0 && sigaction(slot.signal, NULL, &now) == 0 &&
-        (now.sa_flags & SA_SIGINFO) && now.sa_sigaction == on_signal)
-        return 0;
     if (!slot.stack && !(slot.stack = malloc(COPY_BYTES)))
         return err_set(-ENOMEM, "no memory for the copy of a stack");
-    (void)sigfillset(&ours.sa_mask);
-    for (int number = SIGRTMAX - 1; number > SIGRTMIN; number--) {
-        if (sigaction(number, NULL, &now) == -1 || (now.sa_flags & SA_SIGINFO) ||
-            now.sa_handler != SIG_DFL)
-            continue;
-        if (sigaction(number, &ours, &slot.previous) == 0) {
-            slot.signal = number;
-            return 0;
-        }
-    }
-    return err_set(-EBUSY, "every real-time signal is in use by the program: no native stacks");
+    return signal_take();
 }
 
 void stack_capture_off(void)
 {
-    struct sigaction now, ignore = {.sa_handler = SIG_IGN};
-    if (slot.signal == 0)
-        return;
-    if (sigaction(slot.signal, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
-        now.sa_sigaction == on_signal) {
-        /* Drops a signal still on its way, which would end the program under SIG_DFL. */
-        if (slot.unanswered > 0)
-            (void)sigaction(slot.signal, &ignore, NULL);
-        (void)sigaction(slot.signal, &slot.previous, NULL);
-    }
-    slot.signal = 0;
+    signal_give_back(slot.unanswered > 0);
     slot.unanswered = 0;
     if (atomic_load_explicit(&slot.state, memory_order_acquire) == IDLE) {
         free(slot.stack);
@@ -351,17 +175,13 @@ struct hold {
 
 static int send_signal(pid_t tid, bool hold)
 {
-    siginfo_t info = {.si_signo = slot.signal, .si_code = SI_QUEUE};
-    info.si_pid = getpid();
-    info.si_uid = getuid();
-    info.si_value.sival_ptr = &slot;
     (void)atomic_fetch_add_explicit(&slot.number, 1, memory_order_relaxed);
     atomic_store_explicit(&slot.hold, hold, memory_order_relaxed);
     atomic_store_explicit(&slot.tid, tid, memory_order_release);
     atomic_store_explicit(&slot.state, ASKED, memory_order_release);
-    if (syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, slot.signal, &info) == 0)
+    int rc = signal_send(tid, SIGNAL_CAPTURE);
+    if (rc == 0)
         return 0;
-    int rc = -errno;
     atomic_store_explicit(&slot.state, IDLE, memory_order_release);
     return rc == -ESRCH ? rc : err_set(rc, "cannot signal thread %d: %s", tid, strerror(-rc));
 }
@@ -423,7 +243,7 @@ static int look_by_proc(struct stack_process *self, pid_t tid, const struct wait
         return rc;
     if (hold->fn)
         hold->fn(hold->arg);
-    hold->stood = read_waiting(tid, &again) && again.ip == first->ip && again.sp == first->sp;
+    hold->stood = signal_waits_in(tid, &again) && again.ip == first->ip && again.sp == first->sp;
     return hold->stood ? 0 : -EAGAIN;
 }
 
@@ -433,7 +253,7 @@ static int look_at_myself(struct stack_process *self, struct hold *hold, struct 
     ucontext_t context;
     if (getcontext(&context) == -1)
         return -errno;
-    copy_registers(&context, &r);
+    stack_registers_of(&context, &r);
     stack_process_refresh(self, /* maps_too= */ false);
     ret->syscall = -1;
     if (hold->fn)
@@ -460,11 +280,11 @@ static int look(struct stack_process *self, pid_t tid, uint64_t timeout_ns, stru
     uint64_t end = now_ns() + timeout_ns;
     do {
         struct waiting waiting = {.number = -1};
-        bool waits = read_waiting(tid, &waiting);
+        bool waits = signal_waits_in(tid, &waiting);
         ret->syscall = waits ? waiting.number : -1;
-        bool blocks = blocks_signal(tid, slot.signal);
+        bool blocks = signal_is_blocked(tid, signal_number());
         if (waits &&
-            (blocks || ret->state == 'D' || ends_with_eintr(waiting.number, waiting.arguments)))
+            (blocks || ret->state == 'D' || signal_ends_call(waiting.number, waiting.arguments)))
             rc = look_by_proc(self, tid, &waiting, hold, ret);
         else if (blocks)
             rc = err_set(-EAGAIN, "thread %d blocks our signal and does not wait", tid);

@@ -24,20 +24,20 @@ static bool may_be_module(const struct mapping *m)
            (strncmp(m->path, "/dev/", 5) != 0 || strncmp(m->path, "/dev/shm/", 9) == 0);
 }
 
-static void module_free(struct module *m)
+static void module_free(const struct stack_process *p, struct module *m)
 {
     if (!m)
         return;
-    symbols_done(&m->symbols);
-    free(m->path);
-    free(m);
+    symbols_done(p, &m->symbols);
+    process_free(p, m->path);
+    process_free(p, m);
 }
 
 void modules_free(struct stack_process *p)
 {
     for (uint32_t i = 0; i < p->n_modules; i++)
-        module_free(p->modules[i]);
-    free(p->modules);
+        module_free(p, p->modules[i]);
+    process_free(p, p->modules);
     p->modules = NULL;
     p->n_modules = 0;
 }
@@ -57,16 +57,18 @@ static struct module *take_known(struct stack_process *p, uint32_t *at, const st
     return known;
 }
 
-static struct module *module_new(const struct mapping *m)
+static struct module *module_new(struct stack_process *p, const struct mapping *m)
 {
-    struct module *new = calloc(1, sizeof *new);
+    struct module *new = process_alloc(p, sizeof *new);
     if (!new)
         return NULL;
-    new->path = strdup(m->path);
+    size_t size = strlen(m->path) + 1;
+    new->path = process_alloc(p, size);
     if (!new->path) {
-        free(new);
+        process_free(p, new);
         return NULL;
     }
+    memcpy(new->path, m->path, size);
     new->inode = m->inode;
     new->first_end = m->end;
     new->about = (struct stack_module){.path = new->path, .base = m->start, .end = m->end};
@@ -75,7 +77,7 @@ static struct module *module_new(const struct mapping *m)
 
 int modules_update(struct stack_process *p)
 {
-    struct module **list = calloc(p->n_maps + 1u, sizeof(struct module *));
+    struct module **list = process_alloc(p, (p->n_maps + 1u) * sizeof(struct module *));
     if (!list)
         return err_set(-ENOMEM, "no memory for the modules of process %d", p->pid);
     uint32_t n = 0, at = 0;
@@ -86,7 +88,7 @@ int modules_update(struct stack_process *p)
             continue;
         struct module *module = take_known(p, &at, m);
         if (!module) {
-            module = module_new(m);
+            module = module_new(p, m);
             changed = true;
         }
         if (module)
@@ -375,8 +377,8 @@ int module_copy_symbols(struct stack_process *p, struct module *m, Elf64_Sym **r
     uint32_t n = module_dynamic(p, m) ? count_symbols(p, m) : 0;
     if (n == 0 || m->strtab_size == 0 || m->strtab_size > NAMES_MAX_BYTES)
         return -ENOENT;
-    Elf64_Sym *table = malloc(n * sizeof *table);
-    char *names = malloc(m->strtab_size + 1);
+    Elf64_Sym *table = process_alloc(p, n * sizeof *table);
+    char *names = process_alloc(p, m->strtab_size + 1);
     int rc = -ENOMEM;
     if (table && names) {
         names[m->strtab_size] = '\0';
@@ -385,8 +387,8 @@ int module_copy_symbols(struct stack_process *p, struct module *m, Elf64_Sym **r
             rc = stack_read(p, m->strtab, names, m->strtab_size);
     }
     if (rc < 0) {
-        free(table);
-        free(names);
+        process_free(p, table);
+        process_free(p, names);
         return rc;
     }
     *ret_table = table;
@@ -410,7 +412,7 @@ int stack_symbols(struct stack_process *p, const struct stack_module *about,
             (type == STT_FUNC || type == STT_GNU_IFUNC) && s->st_name < m->strtab_size)
             rc = fn(arg, names + s->st_name, m->about.bias + s->st_value, s->st_size);
     }
-    free(table);
-    free(names);
+    process_free(p, table);
+    process_free(p, names);
     return rc;
 }

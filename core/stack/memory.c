@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -60,6 +61,29 @@ static bool parse_line(char *line, struct mapping *ret)
     return m.end > m.start;
 }
 
+/* ---- memory of our own ---- */
+
+void *process_alloc(struct stack_process *p, size_t size)
+{
+    if (!p->pool)
+        return calloc(1, size);
+    size_t need = (size + 15) & ~(size_t)15;
+    if (need < size || need > p->pool_size - p->pool_used)
+        return NULL;
+    void *piece = p->pool + p->pool_used;
+    p->pool_used += need;
+    memset(piece, 0, size);
+    return piece;
+}
+
+void process_free(const struct stack_process *p, const void *piece)
+{
+    if (!p->pool)
+        free((void *)(uintptr_t)piece);
+}
+
+/* ---- maps ---- */
+
 /* /proc/PID/maps is empty when the first thread has ended; any other thread's shows them. */
 static int maps_text(struct stack_process *p, struct buf *b)
 {
@@ -75,24 +99,70 @@ static int maps_text(struct stack_process *p, struct buf *b)
     return 0;
 }
 
-int process_read_maps(struct stack_process *p)
+/* The maps of our own process into the pool: its text, and *ret_size; NULL: no room, no file. */
+static char *maps_into_pool(struct stack_process *p, size_t *ret_size)
+{
+    char *text = (char *)p->pool + p->pool_used;
+    size_t size = 0, room = p->pool_size - p->pool_used;
+    int fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return NULL;
+    ssize_t n = 1;
+    while (n > 0 && size < room) {
+        n = read(fd, text + size, room - size);
+        size += n > 0 ? (size_t)n : 0;
+    }
+    (void)close(fd);
+    if (n != 0 || size == 0 || size == room)
+        return NULL;
+    text[size] = '\0';
+    p->pool_used += (size + 16) & ~(size_t)15;
+    *ret_size = size;
+    return text;
+}
+
+/* The text of the maps, its owner the view.  0 or -errno. */
+static int maps_take(struct stack_process *p, char **ret, size_t *ret_size)
 {
     struct buf b;
-    struct mapping *maps = NULL;
+    if (p->pool) {
+        *ret = maps_into_pool(p, ret_size);
+        return *ret ? 0 : err_set(-ENOMEM, "the memory map cannot be read or does not fit");
+    }
     buf_init(&b, MAPS_MAX_BYTES);
     int rc = maps_text(p, &b);
-    if (rc < 0)
-        goto out;
-    size_t lines = 1, size;
-    for (size_t i = 0; i < b.size; i++)
-        lines += b.data[i] == '\n';
-    (void)buf_text(&b);
-    char *text = buf_steal(&b, &size);
-    maps = text ? malloc(lines * sizeof *maps) : NULL;
+    if (rc == 0) {
+        (void)buf_text(&b);
+        *ret = buf_steal(&b, ret_size);
+        if (!*ret)
+            rc = err_set(-ENOMEM, "no memory for the memory map of process %d", p->pid);
+    }
+    buf_done(&b);
+    return rc;
+}
+
+int process_read_maps(struct stack_process *p)
+{
+    size_t size = 0;
+    char *text = NULL;
+    if (p->dead)
+        return -ESRCH;
+    int rc = maps_take(p, &text, &size);
+    return rc < 0 ? rc : process_parse_maps(p, text, size);
+}
+
+int process_parse_maps(struct stack_process *p, char *text, size_t size)
+{
+    size_t lines = 1;
+    for (size_t i = 0; i < size; i++)
+        lines += text[i] == '\n';
+    struct mapping *maps = process_alloc(p, lines * sizeof *maps);
     if (!maps) {
-        free(text);
-        rc = err_set(-ENOMEM, "no memory for the memory map of process %d", p->pid);
-        goto out;
+        if (!p->dead)
+            process_free(p, text);
+        return err_set(-ENOMEM, "no memory for the memory map of process %d", p->pid);
     }
     uint32_t n = 0;
     for (char *line = text, *end; line < text + size && (end = strchr(line, '\n'));
@@ -100,16 +170,13 @@ int process_read_maps(struct stack_process *p)
         *end = '\0';
         n += parse_line(line, &maps[n]);
     }
-    free(p->maps);
-    free(p->paths);
+    process_free(p, p->maps);
+    process_free(p, p->paths);
     p->maps = maps;
     p->paths = text;
     p->n_maps = n;
     p->maps_fresh = true;
-    rc = modules_update(p);
-out:
-    buf_done(&b);
-    return rc;
+    return modules_update(p);
 }
 
 const struct mapping *process_mapping_at(const struct stack_process *p, uint64_t address)
@@ -125,6 +192,12 @@ const struct mapping *process_mapping_at(const struct stack_process *p, uint64_t
             return &p->maps[middle];
     }
     return NULL;
+}
+
+bool stack_is_code(const struct stack_process *p, uint64_t address)
+{
+    const struct mapping *m = process_mapping_at(p, address);
+    return m && m->executable;
 }
 
 static void forget_pages(struct stack_process *p)
@@ -153,6 +226,43 @@ int stack_process_open(pid_t pid, struct stack_process **ret)
     return 0;
 }
 
+/* The view itself is the first piece of its pool. */
+int stack_process_open_pool(size_t pool_bytes, struct stack_process **ret)
+{
+    void *pool = mmap(NULL, pool_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (pool == MAP_FAILED)
+        return err_set(-ENOMEM, "no %zu bytes of memory to look at stacks", pool_bytes);
+    (void)madvise(pool, pool_bytes, MADV_DONTFORK);
+    struct stack_process *p = pool;
+    *p = (struct stack_process){
+        .pid = getpid(), .self = true, .mem = -1, .generation = 1, .pool = pool};
+    p->pool_size = pool_bytes;
+    p->pool_used = (sizeof *p + 15) & ~(size_t)15;
+    int rc = process_read_maps(p);
+    if (rc == 0)
+        rc = unwind_begin(p);
+    if (rc < 0) {
+        stack_process_free(p);
+        return rc;
+    }
+    *ret = p;
+    return 0;
+}
+
+int stack_process_renew(struct stack_process *p)
+{
+    modules_free(p); /* unmaps symbol files */
+    p->maps = NULL;
+    p->paths = NULL;
+    p->n_maps = 0;
+    memset(p->pages, 0, sizeof p->pages);
+    p->generation++;
+    p->overlay_size = 0;
+    p->pool_used = (sizeof *p + 15) & ~(size_t)15;
+    return process_read_maps(p);
+}
+
 void stack_process_free(struct stack_process *p)
 {
     if (!p)
@@ -160,13 +270,16 @@ void stack_process_free(struct stack_process *p)
     unwind_done(p);
     modules_free(p);
     for (uint32_t i = 0; i < PAGE_SLOTS; i++)
-        free(p->pages[i]);
+        process_free(p, p->pages[i]);
     if (p->mem != -1)
         (void)close(p->mem);
     free(p->demangled);
-    free(p->maps);
-    free(p->paths);
-    free(p);
+    process_free(p, p->maps);
+    process_free(p, p->paths);
+    if (p->pool)
+        (void)munmap(p->pool, p->pool_size);
+    else
+        free(p);
 }
 
 void stack_process_refresh(struct stack_process *p, bool maps_too)
@@ -204,6 +317,8 @@ static size_t read_file(struct stack_process *p, uint64_t address, void *ret, si
 
 size_t stack_read_some(struct stack_process *p, uint64_t address, void *ret, size_t size)
 {
+    if (p->dead)
+        return dead_read(p, address, ret, size);
     if (!p->no_vm_read) {
         struct iovec here = {ret, size}, there = {(void *)(uintptr_t)address, size};
         ssize_t n = process_vm_readv(p->pid, &here, 1, &there, 1, 0);
@@ -232,7 +347,7 @@ static const struct page *page_at(struct stack_process *p, uint64_t address)
     uint64_t number = address / PAGE_BYTES;
     struct page **slot = &p->pages[(number ^ number >> 10) % PAGE_SLOTS];
     if (!*slot) {
-        *slot = malloc(sizeof **slot);
+        *slot = process_alloc(p, sizeof **slot);
         if (!*slot)
             return NULL;
         (*slot)->address = 1;

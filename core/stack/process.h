@@ -10,9 +10,10 @@
 
 #include "core/stack/stack.h"
 
-#define PAGE_BYTES UINT64_C(4096) /* of our cache; the kernel's may be larger, reads do not care \
+#define PAGE_BYTES \
+    UINT64_C(4096)       /* of our cache; the kernel's may be larger, reads do not care \
                                    */
-#define PAGE_SLOTS 1024u          /* 4 MiB at most; torch with 316 modules uses about 300 */
+#define PAGE_SLOTS 1024u /* 4 MiB at most; torch with 316 modules uses about 300 */
 
 struct mapping {
     uint64_t start, end, offset, inode;
@@ -33,8 +34,8 @@ struct symbols {
     const Elf64_Sym *table;
     const char *names;
     uint64_t names_size;
-    uint32_t *order; /* indices of functions into table */
-    uint32_t n;
+    uint32_t *order; /* indices of functions into table; NULL in a pool: the table is searched */
+    uint32_t n;      /* entries of `order`; without it, of `table` */
     bool tried;
 };
 
@@ -59,6 +60,10 @@ struct module {
 struct stack_process {
     pid_t pid;
     bool self;
+    unsigned char *pool; /* where all memory comes from instead of malloc; NULL: malloc */
+    size_t pool_size, pool_used;
+    const struct stack_piece *dead; /* all that is left of its memory; NULL: it lives */
+    uint32_t n_dead;
     bool no_vm_read; /* process_vm_readv(2) is refused: /proc/PID/mem instead */
     int mem;         /* -1, or /proc/PID/mem */
     struct mapping *maps;
@@ -79,9 +84,16 @@ struct stack_process {
     size_t demangled_size;
 };
 
-/* memory.c */
+/* memory.c: zeroed memory of the view, out of its pool where it has one; pieces of a pool come back
+ * all at once. */
+void *process_alloc(struct stack_process *p, size_t size);
+void process_free(const struct stack_process *p, const void *piece);
 int process_read_maps(struct stack_process *p);
+int process_parse_maps(struct stack_process *p, char *text, size_t size); /* takes the text */
 const struct mapping *process_mapping_at(const struct stack_process *p, uint64_t address);
+
+/* dead.c */
+size_t dead_read(struct stack_process *p, uint64_t address, void *ret, size_t size);
 
 /* elf.c */
 int modules_update(struct stack_process *p); /* after the maps were read */
@@ -93,9 +105,10 @@ int module_copy_symbols(struct stack_process *p, struct module *m, Elf64_Sym **r
                         char **ret_names);
 
 /* symbol.c */
-void symbols_done(struct symbols *s);
+void symbols_done(const struct stack_process *p, struct symbols *s);
 
 /* unwind.c */
+int unwind_begin(struct stack_process *p);  /* libunwind's memory is taken now, not later */
 void unwind_flush(struct stack_process *p); /* modules changed */
 void unwind_done(struct stack_process *p);
 

@@ -30,6 +30,19 @@ struct stack_process; /* open view of one process: its maps, its modules, a cach
 /* -ESRCH, -EPERM, -ENOMEM ...; err_set() done. */
 int stack_process_open(pid_t pid, struct stack_process **ret);
 void stack_process_free(struct stack_process *p);
+/* Our own process, all memory out of one pool that is mapped here: from then on neither malloc nor
+ * a lock of the host is needed, so it works while any thread of it stands still anywhere.  Names
+ * are not demangled.  _renew forgets everything and reads the maps again. */
+int stack_process_open_pool(size_t pool_bytes, struct stack_process **ret);
+int stack_process_renew(struct stack_process *p);
+/* A process that is gone: its proc(5) maps (malloc'ed, taken over when it works) and pieces of its
+ * memory (borrowed).  What was mapped from files is read from them, as they are here and now. */
+struct stack_piece {
+    uint64_t address, size;
+    const unsigned char *bytes;
+};
+int stack_process_open_dead(char *maps, size_t size, const struct stack_piece *pieces, uint32_t n,
+                            struct stack_process **ret);
 /* Forget cached pages of writable memory (call before each new look); re-read maps when asked. */
 void stack_process_refresh(struct stack_process *p, bool maps_too);
 
@@ -41,6 +54,9 @@ size_t stack_read_some(struct stack_process *p, uint64_t address, void *ret, siz
 /* Put a copied piece of the target's stack into the page cache: reads inside it are answered from
  * the copy.  Borrowed until the next call or refresh. */
 void stack_overlay(struct stack_process *p, uint64_t address, const void *copy, size_t size);
+
+/* Is that memory mapped executable? */
+bool stack_is_code(const struct stack_process *p, uint64_t address);
 
 struct stack_range {
     uint64_t start, end;
@@ -111,6 +127,9 @@ enum stack_end {
 int stack_unwind(struct stack_process *p, const struct stack_registers *r,
                  struct stack_frame *frames, uint32_t max, enum stack_end *ret_end);
 
+/* From a signal handler's third argument.                                             [signal] */
+void stack_registers_of(const void *ucontext, struct stack_registers *ret);
+
 /* ---- a thread of our own process ---- */
 
 struct stack_thread {
@@ -142,7 +161,29 @@ int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
 int stack_capture_held(struct stack_process *self, pid_t tid, uint64_t timeout_ns,
                        void (*fn)(void *arg), void *arg, struct stack_thread *ret);
 
-/* Put back the signal's previous handler; no capture may run.  For eject. */
+/* Put back the signal's previous handler; no capture or gathering may run.  For eject. */
 void stack_capture_off(void);
+
+/* ---- all threads of our own process at once ---- */
+
+#define STACK_GATHER_MAX 2048                /* threads */
+#define STACK_GATHER_NS UINT64_C(5000000000) /* nobody stands still longer than this */
+
+/* Take the signal and the memory, before anything goes wrong. */
+int stack_gather_prepare(void);
+/* Make these threads stand still in our handler.  Gives how many were asked: those that do not
+ * block the signal.  No malloc, no lock.  One gathering at a time, by one thread. */
+uint32_t stack_gather_begin(const pid_t *tids, uint32_t n);
+void stack_gather_wait(uint64_t timeout_ns); /* until all who were asked stand, or the time is up */
+/* What is known of a thread, standing or waiting in a system call (then ip and sp only).
+ * *ret_call: the system call it waited in before, -1: none.  false: nothing is known. */
+bool stack_gather_registers(pid_t tid, struct stack_registers *ret, int64_t *ret_call);
+void stack_gather_end(void); /* all go on [signal] */
+
+/* Give a thread that has no alternate signal stack this one, or take it back; so that a handler can
+ * run when its stack has overflowed.  By the rules of stack_capture(): -EAGAIN: not now.
+ * 1: done, and nobody runs on it; 0: it has one of its own (or, taking back, not this one).
+ * One call at a time. */
+int stack_lend(pid_t tid, void *memory, size_t size, bool take_back, uint64_t timeout_ns);
 
 #endif

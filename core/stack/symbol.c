@@ -16,15 +16,15 @@
 
 #include "core/stack/process.h"
 
-void symbols_done(struct symbols *s)
+void symbols_done(const struct stack_process *p, struct symbols *s)
 {
     if (s->file) {
         (void)munmap((void *)(uintptr_t)s->file, s->file_size);
     } else {
-        free((void *)(uintptr_t)s->table);
-        free((void *)(uintptr_t)s->names);
+        process_free(p, s->table);
+        process_free(p, s->names);
     }
-    free(s->order);
+    process_free(p, s->order);
     *s = (struct symbols){.tried = s->tried};
 }
 
@@ -105,6 +105,8 @@ static bool from_file(struct stack_process *p, struct module *m, uint32_t *ret_n
         if (way == 0)
             (void)snprintf(path, sizeof path, "/proc/%d/map_files/%llx-%llx", p->pid,
                            (unsigned long long)m->about.base, (unsigned long long)m->first_end);
+        else if (p->dead)
+            (void)snprintf(path, sizeof path, "%s", m->path);
         else
             (void)snprintf(path, sizeof path, "/proc/%d/root%s", p->pid, m->path);
         if (map_file(path, s) < 0)
@@ -112,7 +114,7 @@ static bool from_file(struct stack_process *p, struct module *m, uint32_t *ret_n
         if (same_build(p, m, s) &&
             (take_sections(s, SHT_SYMTAB, ret_n) || take_sections(s, SHT_DYNSYM, ret_n)))
             return true;
-        symbols_done(s);
+        symbols_done(p, s);
     }
     return false;
 }
@@ -162,11 +164,15 @@ static void load_symbols(struct stack_process *p, struct module *m)
         return;
     if (!(m->path[0] == '/' && from_file(p, m, &n)) && !from_memory(p, m, &n))
         return;
+    if (p->pool) { /* sorting takes memory; few addresses are asked for */
+        s->n = n;
+        return;
+    }
     for (uint32_t i = 0; i < n; i++)
         functions += is_function(s, &s->table[i]);
-    s->order = malloc((functions + 1u) * sizeof *s->order);
+    s->order = process_alloc(p, (functions + 1u) * sizeof *s->order);
     if (!s->order) {
-        symbols_done(s);
+        symbols_done(p, s);
         return;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -176,9 +182,31 @@ static void load_symbols(struct stack_process *p, struct module *m)
     qsort_r(s->order, s->n, sizeof *s->order, by_address, s);
 }
 
+/* The same without an order: the nearest below that reaches so far, else the nearest if it has no
+ * size. */
+static const Elf64_Sym *search_function(const struct symbols *s, uint64_t value)
+{
+    const Elf64_Sym *best = NULL, *nearest = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const Elf64_Sym *sym = &s->table[i];
+        if (sym->st_value > value || !is_function(s, sym))
+            continue;
+        if (!nearest || sym->st_value > nearest->st_value)
+            nearest = sym;
+        if (value - sym->st_value >= sym->st_size)
+            continue;
+        if (!best || sym->st_value > best->st_value ||
+            (sym->st_value == best->st_value && ELF64_ST_BIND(sym->st_info) == STB_GLOBAL))
+            best = sym;
+    }
+    return best ? best : nearest && nearest->st_size == 0 ? nearest : NULL;
+}
+
 /* The function that holds `value`; one without a size reaches to the next. */
 static const Elf64_Sym *find_function(const struct symbols *s, uint64_t value)
 {
+    if (!s->order)
+        return search_function(s, value);
     uint32_t low = 0, high = s->n;
     while (low < high) {
         uint32_t middle = low + (high - low) / 2;
@@ -216,7 +244,7 @@ static void put_name(struct stack_process *p, const char *name, struct stack_sym
     int status = -1;
     const char *text = name;
     if (name[0] == '_' && name[1] == 'Z') {
-        if (!p->demangle_sought)
+        if (!p->demangle_sought && !p->pool) /* it allocates */
             find_demangler(p);
         char *plain =
             p->demangle ? p->demangle(name, p->demangled, &p->demangled_size, &status) : NULL;

@@ -143,7 +143,7 @@ void unwind_done(struct stack_process *p)
     p->space = NULL;
 }
 
-static int open_space(struct stack_process *p)
+int unwind_begin(struct stack_process *p)
 {
     static unw_accessors_t accessors = {.find_proc_info = find_proc_info,
                                         .put_unwind_info = put_unwind_info,
@@ -186,7 +186,7 @@ int stack_unwind(struct stack_process *p, const struct stack_registers *r,
     uint64_t need = UINT64_C(1) << STACK_REG_IP | UINT64_C(1) << STACK_REG_SP;
     if (max == 0 || (r->known & need) != need)
         return err_set(-EINVAL, "unwinding needs room and the registers ip and sp");
-    int rc = open_space(p);
+    int rc = unwind_begin(p);
     if (rc < 0)
         return rc;
     frames[n++] = (struct stack_frame){r->value[STACK_REG_IP], r->value[STACK_REG_SP]};

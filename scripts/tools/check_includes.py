@@ -23,6 +23,7 @@ ALLOWED = {
     "core/store": ["core/base", "core/ring"],
     "core/sql": ["core/base", "core/store", "core/ring/table.h", "core/ring/intern.h"],
     "core/stack": ["core/base"],
+    "core/crash": ["core/base", "core/stack", "core/ring/table.h", "include"],
     "core/host": ["core/base", "core/ring", "core/stack", "include"],
     "core/script": ["core/base", "core/host", "core/sql/sql.h", "include"],
     "core/server": ["core/base", "core/host", "core/sql/sql.h", "core/ring/table.h"],
@@ -30,7 +31,8 @@ ALLOWED = {
     "plugins": ["include", "sdk"],
     "sdk": ["include"],
     "sdk/client": ["include", "core/base"],  # linked into the command and unit tests, not plugins
-    "cli": ["include", "core/base", "core/ring", "core/store", "core/sql", "core/stack", "sdk"],
+    "cli": ["include", "core/base", "core/ring", "core/store", "core/sql", "core/stack",
+            "core/crash/crash.h", "sdk"],
     "tests": ["include", "core", "sdk", "plugins", "cli"],
 }
 

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/stack/signal.c - taking one real-time signal of the host's, sending it, and the one handler.
+ * Taking and giving back: any thread, under a lock.  The handler runs on any thread of the host.
+ */
+#include "core/stack/signal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+#include "core/stack/stack.h"
+
+static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER; /* for `previous` and changes of taken */
+static struct sigaction previous;
+static _Atomic int taken;             /* 0: none */
+static const char keys[SIGNAL_KINDS]; /* their addresses tell our signals from others' */
+
+/* Calls that end with EINTR after a signal even under SA_RESTART: signal(7). */
+bool signal_ends_call(int64_t number, const uint64_t arguments[6])
+{
+    static const int64_t numbers[] = {
+#ifdef SYS_poll
+        SYS_poll, SYS_select, SYS_epoll_wait, SYS_pause,
+#endif
+#ifdef SYS_epoll_pwait2
+        SYS_epoll_pwait2,
+#endif
+#ifdef SYS_futex_waitv
+        SYS_futex_waitv,
+#endif
+        SYS_ppoll, SYS_pselect6, SYS_epoll_pwait, SYS_nanosleep, SYS_clock_nanosleep,
+        SYS_rt_sigtimedwait, SYS_rt_sigsuspend, SYS_io_getevents, SYS_io_pgetevents, SYS_semop,
+        SYS_semtimedop, SYS_msgrcv, SYS_msgsnd, SYS_mq_timedreceive, SYS_mq_timedsend, SYS_connect,
+        SYS_close, SYS_restart_syscall, SYS_execve, SYS_execveat, SYS_exit, SYS_exit_group,
+        /* With SO_RCVTIMEO or SO_SNDTIMEO, which cannot be seen from here. */
+        SYS_accept, SYS_accept4, SYS_recvfrom, SYS_recvmsg, SYS_recvmmsg, SYS_sendto, SYS_sendmsg,
+        426 /* io_uring_enter */};
+    if (number == SYS_futex) { /* without a time limit it is restarted */
+        int op = (int)arguments[1] & FUTEX_CMD_MASK;
+        return !((op == FUTEX_WAIT || op == FUTEX_WAIT_BITSET) && arguments[3] == 0) &&
+               op != FUTEX_LOCK_PI;
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (numbers[i] == number)
+            return true;
+    }
+    return false;
+}
+
+/* ---- /proc/self/task/TID ---- */
+
+int signal_task_file(pid_t tid, const char *name, char *ret, size_t size)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/%s", tid, name);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return -errno;
+    ssize_t n = read(fd, ret, size - 1);
+    int rc = n == -1 ? -errno : 0;
+    (void)close(fd);
+    ret[n > 0 ? n : 0] = '\0';
+    return rc;
+}
+
+/* proc(5) syscall: "running", or "-1 sp pc", or "nr a1 .. a6 sp pc".  true: it waits. */
+bool signal_waits_in(pid_t tid, struct waiting *ret)
+{
+    char text[256], *at = text, *end;
+    uint64_t values[9];
+    int n = 0;
+    if (signal_task_file(tid, "syscall", text, sizeof text) < 0)
+        return false;
+    for (; n < 9; n++) {
+        values[n] = n == 0 ? (uint64_t)strtoll(at, &end, 0) : strtoull(at, &end, 0);
+        if (end == at)
+            break;
+        at = end;
+    }
+    if (n != 9 && n != 3)
+        return false;
+    ret->number = (int64_t)values[0];
+    memset(ret->arguments, 0, sizeof ret->arguments);
+    if (n == 9)
+        memcpy(ret->arguments, values + 1, sizeof ret->arguments);
+    ret->sp = values[n - 2];
+    ret->ip = values[n - 1];
+    return ret->sp != 0 && ret->ip != 0;
+}
+
+bool signal_is_blocked(pid_t tid, int number)
+{
+    char text[4096];
+    if (signal_task_file(tid, "status", text, sizeof text) < 0)
+        return true;
+    const char *line = strstr(text, "\nSigBlk:");
+    return !line || (strtoull(line + 8, NULL, 16) >> (number - 1) & 1);
+}
+
+/* ---- the handler ---- */
+
+void stack_registers_of(const void *ucontext, struct stack_registers *r)
+{
+    const ucontext_t *context = ucontext;
+#if defined(__x86_64__)
+    const greg_t *g = context->uc_mcontext.gregs;
+    r->value[0] = (uint64_t)g[REG_RAX];
+    r->value[1] = (uint64_t)g[REG_RDX];
+    r->value[2] = (uint64_t)g[REG_RCX];
+    r->value[3] = (uint64_t)g[REG_RBX];
+    r->value[4] = (uint64_t)g[REG_RSI];
+    r->value[5] = (uint64_t)g[REG_RDI];
+    r->value[6] = (uint64_t)g[REG_RBP];
+    r->value[7] = (uint64_t)g[REG_RSP];
+    for (int i = 0; i < 8; i++)
+        r->value[8 + i] = (uint64_t)g[REG_R8 + i];
+    r->value[16] = (uint64_t)g[REG_RIP];
+    r->known = (UINT64_C(1) << 17) - 1;
+#elif defined(__aarch64__)
+    for (int i = 0; i < 31; i++)
+        r->value[i] = context->uc_mcontext.regs[i];
+    r->value[31] = context->uc_mcontext.sp;
+    r->value[32] = context->uc_mcontext.pc;
+    r->known = (UINT64_C(1) << 33) - 1;
+#endif
+}
+
+/* By a system call, because what lies there may go away.                              [signal] */
+static bool read_code(uint64_t from, unsigned char *ret, size_t size)
+{
+    struct iovec here = {ret, size}, there = {(void *)(uintptr_t)from, size};
+    return syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0) == (int64_t)size;
+}
+
+/* The thread went into such a call between our look and the signal.  Ours has the highest number
+ * and is taken last, so when it is us who stand right after the call, nobody else's signal wanted
+ * the EINTR: let it make the call again.  (Code there is "mov eax, number; syscall".)   [signal] */
+static void make_call_again(ucontext_t *context)
+{
+#if defined(__x86_64__)
+    greg_t *g = context->uc_mcontext.gregs;
+    const uint64_t none[6] = {0, 0, 0, 1, 0, 0};
+    unsigned char code[7];
+    int32_t number;
+    if (g[REG_RAX] != -EINTR || !read_code((uint64_t)g[REG_RIP] - sizeof code, code, sizeof code))
+        return;
+    memcpy(&number, code + 1, sizeof number);
+    if (code[0] != 0xb8 || code[5] != 0x0f || code[6] != 0x05 || !signal_ends_call(number, none) ||
+        number == SYS_connect || number == SYS_close)
+        return;
+    g[REG_RAX] = number;
+    g[REG_RIP] -= 2;
+#else
+    (void)context; /* aarch64: the first argument is gone, the caller sees EINTR */
+#endif
+}
+
+bool signal_repeats_call(const struct waiting *w)
+{
+#if defined(__x86_64__)
+    unsigned char code[7];
+    int32_t number;
+    const uint64_t *a = w->arguments;
+    /* As in make_call_again(): libc 2.41 has other code in many places. */
+    if (!read_code(w->ip - sizeof code, code, sizeof code))
+        return false;
+    memcpy(&number, code + 1, sizeof number);
+    if (code[0] != 0xb8 || code[5] != 0x0f || code[6] != 0x05 || number != w->number)
+        return false;
+    switch (w->number) {
+    case SYS_pause:
+        return true;
+    case SYS_poll:
+        return (int)a[2] == -1;
+    case SYS_ppoll:
+        return a[2] == 0;
+    case SYS_select:
+    case SYS_pselect6:
+        return a[4] == 0;
+    case SYS_epoll_wait:
+    case SYS_epoll_pwait:
+        return (int)a[3] == -1;
+    case SYS_clock_nanosleep:
+        return (a[1] & TIMER_ABSTIME) != 0;
+    case SYS_futex:
+        return ((int)a[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET;
+    }
+#else
+    (void)w;
+#endif
+    return false;
+}
+
+static void hand_on(int number, siginfo_t *info, void *context) /* [signal] */
+{
+    if (previous.sa_flags & SA_SIGINFO)
+        previous.sa_sigaction(number, info, context);
+    else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
+        previous.sa_handler(number);
+}
+
+/* [signal] */
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    int kept = errno;
+    const char *key = info->si_value.sival_ptr;
+    if (info->si_code != SI_QUEUE || key < keys || key >= keys + SIGNAL_KINDS ||
+        info->si_pid != getpid()) {
+        hand_on(number, info, context);
+        return;
+    }
+    make_call_again(context);
+    switch ((enum signal_kind)(key - keys)) {
+    case SIGNAL_CAPTURE:
+        capture_on_signal(context);
+        break;
+    case SIGNAL_GATHER:
+        gather_on_signal(context);
+        break;
+    case SIGNAL_LEND:
+        lend_on_signal(context);
+        break;
+    case SIGNAL_KINDS:
+        break;
+    }
+    errno = kept;
+}
+
+/* ---- taking and giving back ---- */
+
+static bool is_ours(const struct sigaction *now)
+{
+    return (now->sa_flags & SA_SIGINFO) && now->sa_sigaction == on_signal;
+}
+
+int signal_number(void)
+{
+    return atomic_load_explicit(&taken, memory_order_acquire);
+}
+
+/* lock held.  From the top, so that it is taken last. */
+static int take_one(void)
+{
+    struct sigaction now,
+        ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
+    if (signal_number() != 0 && sigaction(signal_number(), NULL, &now) == 0 && is_ours(&now))
+        return 0;
+    (void)sigfillset(&ours.sa_mask);
+    for (int number = SIGRTMAX - 1; number > SIGRTMIN; number--) {
+        if (sigaction(number, NULL, &now) == -1 || (now.sa_flags & SA_SIGINFO) ||
+            now.sa_handler != SIG_DFL)
+            continue;
+        if (sigaction(number, &ours, &previous) == 0) {
+            atomic_store_explicit(&taken, number, memory_order_release);
+            return 0;
+        }
+    }
+    return err_set(-EBUSY, "every real-time signal is in use by the program: no native stacks");
+}
+
+int signal_take(void)
+{
+    (void)pthread_mutex_lock(&taking);
+    int rc = take_one();
+    (void)pthread_mutex_unlock(&taking);
+    return rc;
+}
+
+void signal_give_back(bool on_its_way)
+{
+    struct sigaction now, ignore = {.sa_handler = SIG_IGN};
+    (void)pthread_mutex_lock(&taking);
+    int number = signal_number();
+    if (number != 0 && sigaction(number, NULL, &now) == 0 && is_ours(&now)) {
+        /* Drops a signal still on its way, which would end the program under SIG_DFL. */
+        if (on_its_way)
+            (void)sigaction(number, &ignore, NULL);
+        (void)sigaction(number, &previous, NULL);
+    }
+    atomic_store_explicit(&taken, 0, memory_order_release);
+    (void)pthread_mutex_unlock(&taking);
+}
+
+int signal_send(pid_t tid, enum signal_kind kind)
+{
+    siginfo_t info = {.si_signo = signal_number(), .si_code = SI_QUEUE};
+    info.si_pid = getpid();
+    info.si_uid = getuid();
+    info.si_value.sival_ptr = (void *)(uintptr_t)&keys[kind];
+    return syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, info.si_signo, &info) == 0 ? 0 : -errno;
+}
