@@ -114,8 +114,8 @@ void inherited_drop(struct inherited *in); /* [child] */
 /* ---- what the user set before we came (place.c) ---- */
 
 /* Every PROBE_* (the old names), then every PROBING_* of the environment as it was at exec, then
- * the lines "key=value" of `settings`: fn(arg, key, value) in that order.  Keys of the environment come
- * without their prefix. */
+ * the lines "key=value" of `settings`: fn(arg, key, value) in that order.  Keys of the environment
+ * come without their prefix. */
 int settings_read(const char *settings,
                   int (*environment)(void *arg, const char *key, const char *value),
                   int (*line)(void *arg, const char *key, const char *value), void *arg);

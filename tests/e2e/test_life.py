@@ -555,8 +555,13 @@ def cycles(target, n, between=None):
 def test_two_hundred_times(world):
     target = prepared(world)
     before = state_of(target.pid)
+    quarter, _ = cycles(target, 20)
+    maps = len(open("/proc/%d/maps" % target.pid).readlines())
+    files = [sorted(f) for _, _, f in os.walk(world.data)]
     quarter, end = cycles(target, 200)
     gone(target, before)
+    assert len(open("/proc/%d/maps" % target.pid).readlines()) <= maps + 2  # arenas move
+    assert [sorted(f) for _, _, f in os.walk(world.data)] == files and memory_of(world) == set()
     print("RSS after 50: %d kB, after 200: %d kB" % (quarter, end))
     assert end - quarter < 4096  # kB, of 150 more times
     assert target.alive()
