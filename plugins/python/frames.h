@@ -15,6 +15,8 @@
 void frames_open(struct plugin *p);
 /* No other plugin uses it any more. */
 void frames_close(void);
+/* The child's threads are not the parent's: the part is closed.                      [child] */
+void frames_forked(void);
 
 extern const struct probing_python_frames_1 frames_part;
 

@@ -119,8 +119,10 @@ static int python_stop(void *self)
 static void python_fork(void *self, int phase)
 {
     struct plugin *p = self;
-    if (phase == PROBING_FORK_CHILD)
+    if (phase == PROBING_FORK_CHILD) {
         runner_forked(p->runner);
+        frames_forked();
+    }
 }
 
 static void python_destroy(void *self)

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/codes.c - code objects by their mark, and copies of what names them.
+ *
+ * Reads and copies are for signal handlers on any thread: no lock, no allocation, every read of the
+ * interpreter's memory by the kernel.  Names are made by one worker at a time.  What is known is
+ * kept until the end, which bounds how many code objects are; beyond that they are named anew each
+ * time.
+ */
+#include "codes.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "lines.h"
+
+#define SLOTS (1u << 16) /* of the table of known code objects, a power of two */
+#define KNOWN_MAX (SLOTS / 2)
+#define KNOWN_BYTES ((size_t)32 << 20) /* of all their names and line tables */
+#define NAME_BYTES 1024                /* of a name's characters, as they lie in memory */
+#define FILE_BYTES 2048
+#define TABLE_BYTES (8u << 10) /* of a line table copied in a handler */
+#define AGAIN_BYTES (4u << 20) /* a line table of 100,000 lines has about 500,000 */
+
+struct code {
+    uint64_t address;
+    struct codes_mark mark;
+    uint32_t number;
+    uint32_t table_size;
+    uint8_t *table; /* NULL: its lines are not known */
+    char *func, *file;
+};
+
+/* What names a code object, as copied: then the bytes of the name's str object, of the file's and
+ * of the line table. */
+struct parts {
+    struct codes_mark mark;
+    uint32_t func_bytes, file_bytes, table_bytes;
+    uint32_t has_table;
+};
+
+static struct {
+    const struct walk *walk;           /* its offsets and py do not change */
+    _Atomic(struct code *) *known;     /* SLOTS; set once each, read by handlers */
+    _Atomic(struct code *) *by_number; /* KNOWN_MAX + 1 */
+    uint32_t n;
+    size_t bytes;
+    uint8_t *again; /* room for the parts of one code object */
+} all;
+
+static uint64_t u64_at(const uint8_t *p, int offset)
+{
+    uint64_t value;
+    memcpy(&value, p + offset, sizeof(value));
+    return value;
+}
+
+static int32_t i32_at(const uint8_t *p, int offset)
+{
+    int32_t value;
+    memcpy(&value, p + offset, sizeof(value));
+    return value;
+}
+
+/* ---- known code objects ---- */
+
+void codes_mark(const uint8_t *head, struct codes_mark *ret) /* [signal] */
+{
+    const struct offsets *o = &all.walk->o;
+    memset(ret, 0, sizeof(*ret)); /* its padding is compared too */
+    ret->file = u64_at(head, o->co_file);
+    ret->name = u64_at(head, o->co_name);
+    ret->qualname = o->co_qualname >= 0 ? u64_at(head, o->co_qualname) : 0;
+    ret->lines = u64_at(head, o->co_lines);
+    ret->first_line = i32_at(head, o->co_first_line);
+}
+
+uint32_t codes_hash(const struct codes_mark *m) /* [signal] */
+{
+    uint64_t hash = (uint64_t)(uint32_t)m->first_line;
+    const uint64_t word[] = {m->file, m->name, m->qualname, m->lines};
+    for (int i = 0; i < 4; i++)
+        hash = (hash ^ word[i]) * UINT64_C(0x9e3779b97f4a7c15) >> 7 ^ hash << 57;
+    return (uint32_t)(hash ^ hash >> 32);
+}
+
+static uint32_t slot_of(uint64_t address) /* [signal] */
+{
+    return (uint32_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 48) & (SLOTS - 1);
+}
+
+/* A code object that is known already; NULL: it is not.                             [signal] */
+static struct code *find(uint64_t address, const struct codes_mark *mark)
+{
+    for (uint32_t i = slot_of(address), n = 0; n < SLOTS; i = (i + 1) & (SLOTS - 1), n++) {
+        struct code *c = atomic_load_explicit(&all.known[i], memory_order_acquire);
+        if (!c)
+            return NULL;
+        if (c->address == address && memcmp(&c->mark, mark, sizeof(*mark)) == 0)
+            return c;
+    }
+    return NULL;
+}
+
+uint32_t codes_find(uint64_t address, const struct codes_mark *mark)
+{
+    const struct code *found = find(address, mark);
+    return found ? found->number : 0;
+}
+
+/* ---- copying what names a code object ---- */
+
+/* The bytes of a str object with `most` of its characters'; 0: no str, or no room.  [signal] */
+static uint32_t copy_str(uint64_t object, uint8_t *to, uint32_t room, uint32_t most)
+{
+    const struct offsets *o = &all.walk->o;
+    uint32_t head = (uint32_t)o->str_compact;
+    if (room < head || peek_bytes(&all.walk->peek, object, to, head) ||
+        u64_at(to, 8) != (uint64_t)(uintptr_t)all.walk->py->PyUnicode_Type)
+        return 0;
+    uint32_t state = (uint32_t)i32_at(to, o->str_state), width = state >> 2 & 7;
+    uint64_t length = u64_at(to, o->str_length), bytes;
+    if (!(state >> 5 & 1) || width == 0 || width > 4 || length > 1u << 30)
+        return 0;
+    uint32_t begin = state >> 6 & 1 ? (uint32_t)o->str_ascii : head;
+    bytes = length * width < most ? length * width : most;
+    if (bytes > room - head ||
+        peek_bytes(&all.walk->peek, object + begin, to + head, (size_t)bytes))
+        return 0;
+    return head + (uint32_t)bytes;
+}
+
+/* Copy what names the code object with this mark; how many bytes, 0: no room or not readable.
+ *                                                                                   [signal] */
+static uint32_t copy_parts(const struct codes_mark *mark, uint8_t *to, uint32_t room,
+                           uint32_t table_most)
+{
+    const struct offsets *o = &all.walk->o;
+    struct parts p = {.mark = *mark};
+    uint32_t at = sizeof(p);
+    uint64_t size;
+    if (room < sizeof(p))
+        return 0;
+    p.func_bytes =
+        copy_str(o->co_qualname >= 0 ? mark->qualname : mark->name, to + at, room - at, NAME_BYTES);
+    at += p.func_bytes;
+    p.file_bytes = p.func_bytes ? copy_str(mark->file, to + at, room - at, FILE_BYTES) : 0;
+    at += p.file_bytes;
+    if (!p.file_bytes)
+        return 0;
+    if (peek_u64(&all.walk->peek, mark->lines + (uint64_t)o->var_size, &size) == 0 &&
+        size <= table_most && size <= room - at &&
+        peek_bytes(&all.walk->peek, mark->lines + (uint64_t)o->bytes_data, to + at, (size_t)size) ==
+            0) {
+        p.table_bytes = (uint32_t)size;
+        p.has_table = 1;
+        at += p.table_bytes;
+    }
+    memcpy(to, &p, sizeof(p));
+    at = (at + 15) & ~15u;
+    return at <= room ? at : 0;
+}
+
+uint32_t codes_copy(const struct codes_mark *mark, uint8_t *to, uint32_t room)
+{
+    return copy_parts(mark, to, room, TABLE_BYTES);
+}
+
+/* ---- names ---- */
+
+/* A copied str object as UTF-8; to be freed. */
+static char *str_text(const uint8_t *str, uint32_t bytes, size_t most)
+{
+    const struct offsets *o = &all.walk->o;
+    uint32_t width = (uint32_t)i32_at(str, o->str_state) >> 2 & 7;
+    uint32_t n = (bytes - (uint32_t)o->str_compact) / width;
+    char *text = malloc(most);
+    if (text)
+        walk_utf8(str + o->str_compact, width, n, text, most);
+    return text;
+}
+
+static void code_free(struct code *c)
+{
+    if (!c)
+        return;
+    free(c->func);
+    free(c->file);
+    free(c->table);
+    free(c);
+}
+
+static struct code *code_new(uint64_t address, const uint8_t *bytes)
+{
+    struct parts p;
+    memcpy(&p, bytes, sizeof(p));
+    const uint8_t *func = bytes + sizeof(p), *file = func + p.func_bytes;
+    struct code *c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->address = address;
+    c->mark = p.mark;
+    c->func = str_text(func, p.func_bytes, WALK_NAME);
+    c->file = str_text(file, p.file_bytes, WALK_FILE);
+    c->table_size = p.table_bytes;
+    c->table = p.has_table ? malloc(p.table_bytes + 1u) : NULL;
+    if (!c->func || !c->file || (p.has_table && !c->table)) {
+        code_free(c);
+        return NULL;
+    }
+    /* they are kept for ever: no more than they need */
+    char *less = realloc(c->func, strlen(c->func) + 1);
+    c->func = less ? less : c->func;
+    less = realloc(c->file, strlen(c->file) + 1);
+    c->file = less ? less : c->file;
+    if (p.has_table)
+        memcpy(c->table, file + p.file_bytes, p.table_bytes);
+    return c;
+}
+
+static void code_text(const struct code *c, int64_t offset, struct probing_python_text *ret)
+{
+    (void)snprintf(ret->func, sizeof(ret->func), "%s", c->func);
+    (void)snprintf(ret->file, sizeof(ret->file), "%s", c->file);
+    ret->line = c->table ? lines_find(all.walk->o.minor, c->table, c->table_size,
+                                      c->mark.first_line, offset)
+                         : 0;
+}
+
+/* Publish: 0, or -ENOSPC and it stays the caller's. */
+static int code_keep(struct code *c)
+{
+    size_t bytes = sizeof(*c) + c->table_size + strlen(c->func) + strlen(c->file) + 64;
+    if (all.n == KNOWN_MAX || all.bytes + bytes > KNOWN_BYTES)
+        return -ENOSPC;
+    c->number = ++all.n;
+    all.bytes += bytes;
+    uint32_t i = slot_of(c->address);
+    while (atomic_load_explicit(&all.known[i], memory_order_relaxed))
+        i = (i + 1) & (SLOTS - 1);
+    atomic_store_explicit(&all.by_number[c->number], c, memory_order_release);
+    atomic_store_explicit(&all.known[i], c, memory_order_release);
+    return 0;
+}
+
+/* There was no room in the handler: the code object may be there still. */
+static const uint8_t *read_again(const struct probing_python_frame *frame)
+{
+    uint8_t head[CODES_HEAD], after[CODES_HEAD];
+    struct codes_mark mark, second;
+    size_t size = (size_t)all.walk->o.co_lines + 8;
+    if (!all.again)
+        all.again = malloc(AGAIN_BYTES);
+    if (!all.again || peek_bytes(&all.walk->peek, frame->code, head, size))
+        return NULL;
+    codes_mark(head, &mark);
+    if (codes_hash(&mark) != frame->mark ||
+        !copy_parts(&mark, all.again, AGAIN_BYTES, AGAIN_BYTES) ||
+        peek_bytes(&all.walk->peek, frame->code, after, size))
+        return NULL;
+    codes_mark(after, &second);
+    return memcmp(&mark, &second, sizeof(mark)) == 0 ? all.again : NULL;
+}
+
+/* The line table was too long for the handler: take what the code object has now. */
+static const uint8_t *complete(const struct probing_python_frame *frame, const uint8_t *bytes)
+{
+    struct parts p;
+    memcpy(&p, bytes, sizeof(p));
+    const uint8_t *whole = p.has_table ? NULL : read_again(frame);
+    return whole ? whole : bytes;
+}
+
+static int64_t name_new(const struct probing_python_look *l,
+                        const struct probing_python_frame *frame, struct probing_python_text *ret)
+{
+    const uint8_t *bytes =
+        frame->copied < l->n_bytes ? complete(frame, l->bytes + frame->copied) : read_again(frame);
+    struct codes_mark mark;
+    if (!bytes)
+        return -ENOENT;
+    memcpy(&mark, bytes, sizeof(mark)); /* a struct parts begins with it */
+    struct code *c = find(frame->code, &mark);
+    if (c) {
+        code_text(c, frame->offset, ret);
+        return c->number;
+    }
+    c = code_new(frame->code, bytes);
+    if (!c)
+        return -ENOMEM;
+    code_text(c, frame->offset, ret);
+    int r = code_keep(c);
+    if (r < 0) {
+        code_free(c);
+        return r;
+    }
+    return c->number;
+}
+
+int64_t codes_name(const struct probing_python_look *l, const struct probing_python_frame *frame,
+                   struct probing_python_text *ret)
+{
+    if (frame->known == 0 || frame->known > KNOWN_MAX)
+        return name_new(l, frame, ret);
+    const struct code *c = atomic_load_explicit(&all.by_number[frame->known], memory_order_acquire);
+    if (!c)
+        return -ENOENT;
+    code_text(c, frame->offset, ret);
+    return c->number;
+}
+
+/* ---- begin and end ---- */
+
+int codes_open(const struct walk *w)
+{
+    all.walk = w;
+    all.n = 0;
+    all.bytes = 0;
+    all.known = calloc(SLOTS, sizeof(*all.known)); /* zero pages until they are used */
+    all.by_number = calloc(KNOWN_MAX + 1, sizeof(*all.by_number));
+    return all.known && all.by_number ? 0 : -ENOMEM;
+}
+
+void codes_close(void)
+{
+    for (uint32_t i = 1; all.by_number && i <= all.n; i++)
+        code_free(atomic_load_explicit(&all.by_number[i], memory_order_relaxed));
+    free(all.known);
+    free(all.by_number);
+    free(all.again);
+    all.known = all.by_number = NULL;
+    all.again = NULL;
+    all.n = 0;
+    all.bytes = 0;
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/codes.h - which code object it is, and what it is called, though it may be gone.
+ *
+ * A code object may die a moment after it was seen in a stack, and another one may come to its
+ * address.  So it is told by a mark, what was read of it, and what names it is copied at the first
+ * sight of it, in the signal handler that saw it.
+ */
+#ifndef PYTHON_CODES_H
+#define PYTHON_CODES_H
+
+#include <probing/ext/draft/python_frames.h>
+
+#include "walk.h"
+
+#define CODES_HEAD 160 /* bytes of a code object, up to the pointer to its line table */
+
+/* What tells code objects at one address apart; compared as bytes. */
+struct codes_mark {
+    uint64_t file, name, qualname, lines;
+    int32_t first_line;
+};
+
+int codes_open(const struct walk *w); /* 0, or -ENOMEM; w must live until codes_close() */
+void codes_close(void);               /* also after a failed open */
+
+void codes_mark(const uint8_t *head, struct codes_mark *ret); /* [signal] */
+uint32_t codes_hash(const struct codes_mark *m);              /* [signal] */
+/* Number of a code object that is known; 0: it is not.                              [signal] */
+uint32_t codes_find(uint64_t address, const struct codes_mark *mark);
+/* Copy what names the code object with this mark; how many bytes, 0: no room or not readable.
+ *                                                                                   [signal] */
+uint32_t codes_copy(const struct codes_mark *mark, uint8_t *to, uint32_t room);
+
+/* As name() of "python.frames/1"; one caller at a time. */
+int64_t codes_name(const struct probing_python_look *l, const struct probing_python_frame *frame,
+                   struct probing_python_text *ret);
+
+#endif
