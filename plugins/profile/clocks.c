@@ -50,6 +50,7 @@ struct clocks {
     _Atomic uint64_t lost, handled, handler_ns;
     _Atomic uint32_t threads, refused;
     uint64_t scan;
+    uint32_t over; /* threads beyond WATCHED_MAX, in this scan */
     _Atomic uint64_t period_ns;
     _Atomic uint16_t *by_fd; /* FDS_MAX: number of the record, + 1 */
     _Atomic bool fine;       /* FINE_SIGNAL is ours, and clocks are fine ones */
@@ -404,8 +405,10 @@ static struct watched *find(struct clocks *c, int32_t tid, uint64_t inode, uint3
 static void see(struct clocks *c, int32_t tid, uint64_t inode, uint32_t *from)
 {
     struct watched *w = find(c, tid, inode, from);
-    if (!w)
+    if (!w) {
+        c->over++;
         return;
+    }
     w->seen = c->scan;
     if (w->tid == tid)
         return;
@@ -502,6 +505,7 @@ int clocks_scan(struct clocks *c)
     }
     check_fine(c);
     c->scan++;
+    c->over = 0;
     bool whole = scan_folder(c);
     for (uint32_t i = 0; i < clocks_room(c); i++) {
         struct watched *w = &c->watched[i];
@@ -511,7 +515,7 @@ int clocks_scan(struct clocks *c)
         refused += w->refused;
     }
     atomic_store_explicit(&c->threads, threads, memory_order_relaxed);
-    atomic_store_explicit(&c->refused, refused, memory_order_relaxed);
+    atomic_store_explicit(&c->refused, refused + c->over, memory_order_relaxed);
     return 0;
 }
 

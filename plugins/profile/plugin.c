@@ -69,7 +69,8 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
                       "clocks (perf_event_paranoid)\n");
     if (a.refused)
         n += snprintf(text + n, sizeof(text) - (size_t)n,
-                      "%u threads are not sampled: the kernel gives no more timers (ulimit -i)\n",
+                      "%u threads are not sampled: the kernel gives no more timers (ulimit -i), or "
+                      "there are more than 4096\n",
                       a.refused);
     if (a.signal_gone)
         n += snprintf(text + n, sizeof(text) - (size_t)n,
