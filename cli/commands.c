@@ -119,7 +119,7 @@ const struct cli_command cli_commands[] = {
                  {"--output", "-o", "FILE", "write here; standard output when left out"},
                  {"--table", NULL, "TABLE", "the whole table"},
                  TIMEOUT},
-     .examples = {"-t 4242 export --format perfetto -o trace.json",
+     .examples = {"-t 4242 export --format perfetto -o trace.pftrace",
                   "-t 4242 export --format csv --table python.torch_trace -o trace.csv"}},
     {.name = "flamegraph",
      .alias = "fg",

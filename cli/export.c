@@ -219,7 +219,8 @@ static int open_file(struct export *e)
 {
     bool out = e->path == NULL || strcmp(e->path, "-") == 0;
     if (out && e->format != FORMAT_PARQUET &&
-        (isatty(STDOUT_FILENO) != 1 || e->format != FORMAT_ARROW)) {
+        (isatty(STDOUT_FILENO) != 1 ||
+         (e->format != FORMAT_ARROW && e->format != FORMAT_PERFETTO))) {
         e->path = "standard output";
         e->file = stdout;
         return 0;
@@ -271,7 +272,7 @@ static int make_writer(struct export *e)
     if (e->format == FORMAT_ARROW || e->format == FORMAT_PARQUET)
         r = export_arrow_new(&e->writer);
     else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)
-        r = export_trace_new(&e->writer);
+        r = export_trace_new(e->format == FORMAT_PERFETTO, &e->writer);
     if (r == 0 && e->writer.self != NULL)
         r = export_reader_new(&e->writer, &e->out, &e->reader);
     return r;

@@ -34,9 +34,25 @@ struct export_writer {
 /* An Arrow IPC stream.  Caller frees with export_arrow_free(). */
 int export_arrow_new(struct export_writer *ret);
 void export_arrow_free(struct export_writer *w);
-/* Chrome's trace events as JSON, which Perfetto reads too. */
-int export_trace_new(struct export_writer *ret);
+/* Rows with a time and a duration as a trace: Perfetto's own, or Chrome's events as JSON. */
+int export_trace_new(bool perfetto, struct export_writer *ret);
 void export_trace_free(struct export_writer *w);
+
+/* What a trace shows of a row. */
+struct export_event {
+    int64_t at_ns, duration_ns; /* UTC; -1: it took no time */
+    const char *name, *kind;
+    size_t name_n, kind_n;
+    int64_t pid, tid;
+};
+
+/* Perfetto's format (perfetto.c): begin, then for each event its arguments and itself. */
+struct perfetto;
+struct perfetto *perfetto_new(void); /* NULL: no memory */
+void perfetto_free(struct perfetto *p);
+int perfetto_begin(struct perfetto *p, struct buf *out);
+void perfetto_argument(struct perfetto *p, const char *name, const struct json *c);
+int perfetto_event(struct perfetto *p, const struct export_event *e, struct buf *out);
 
 /* "2026-01-31T10:00:00.5Z" as ns since the epoch, UTC.  false: it is not such a text. */
 bool export_time(const char *text, int64_t *ret);

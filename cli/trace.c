@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/trace.c - rows with a time and a duration as Chrome's trace events (JSON), which
- * ui.perfetto.dev and chrome://tracing show nested by time, a line for each thread.
+ * cli/trace.c - rows with a time and a duration as a trace, which ui.perfetto.dev and (as JSON)
+ * chrome://tracing show nested by time, a line for each thread.
  *
  * One thread.  Which column is what is told by its name and unit: see roles[].  A row's ts is taken
  * for the end of what it tells, as all our tables have it; columns without a role become arguments.
@@ -33,6 +33,7 @@ struct trace {
     int of[ROLES]; /* column, -1: none */
     double ns;     /* of one unit of the duration */
     bool any;
+    struct perfetto *perfetto; /* NULL: JSON */
 };
 
 static int find(const struct trace *t, enum role role)
@@ -69,6 +70,8 @@ static int begin(void *self, const struct export_column *columns, uint32_t n, st
         return err_set(-EINVAL, "a trace needs rows with a time: a column 'ts' of type timestamp");
     if (t->of[ROLE_DURATION] >= 0)
         t->ns = unit_ns(&columns[t->of[ROLE_DURATION]]);
+    if (t->perfetto != NULL)
+        return perfetto_begin(t->perfetto, out);
     return buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
 }
 
@@ -88,13 +91,10 @@ static int add_cell(struct buf *out, const struct json *c)
                                                 : "false");
 }
 
-static void add_text(struct buf *out, const char *key, const struct json *c, const char *otherwise)
+static void add_text(struct buf *out, const char *key, const char *text, size_t n)
 {
     (void)buf_addf(out, ",\"%s\":", key);
-    if (c != NULL && c->type == JSON_STRING)
-        (void)json_add_text(out, c->text, c->size);
-    else
-        (void)json_add_text(out, otherwise, strlen(otherwise));
+    (void)json_add_text(out, text, n);
 }
 
 static void add_us(struct buf *out, const char *key, int64_t ns)
@@ -102,15 +102,30 @@ static void add_us(struct buf *out, const char *key, int64_t ns)
     (void)buf_addf(out, ",\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
 }
 
-static void add_arguments(const struct trace *t, const struct json *const *cells, struct buf *out)
+static bool is_argument(const struct trace *t, const struct json *const *cells, uint32_t i)
+{
+    for (int role = 0; role < ROLES; role++)
+        if (t->of[role] == (int)i)
+            return false;
+    return cells[i]->type != JSON_NULL;
+}
+
+static int add_json(struct trace *t, const struct json *const *cells, const struct export_event *e,
+                    struct buf *out)
 {
     bool any = false;
-    (void)buf_adds(out, ",\"args\":{");
+    (void)buf_adds(out, t->any ? ",\n{\"ph\":" : "{\"ph\":");
+    t->any = true;
+    (void)buf_adds(out, e->duration_ns >= 0 ? "\"X\"" : "\"i\",\"s\":\"t\"");
+    add_text(out, "name", e->name, e->name_n);
+    add_text(out, "cat", e->kind, e->kind_n);
+    add_us(out, "ts", e->at_ns);
+    if (e->duration_ns >= 0)
+        add_us(out, "dur", e->duration_ns);
+    (void)buf_addf(out, ",\"pid\":%lld,\"tid\":%lld,\"args\":{", (long long)e->pid,
+                   (long long)e->tid);
     for (uint32_t i = 0; i < t->n; i++) {
-        bool has_role = false;
-        for (int role = 0; role < ROLES; role++)
-            has_role |= t->of[role] == (int)i;
-        if (has_role || cells[i]->type == JSON_NULL)
+        if (!is_argument(t, cells, i))
             continue;
         if (any)
             (void)buf_addc(out, ',');
@@ -119,56 +134,80 @@ static void add_arguments(const struct trace *t, const struct json *const *cells
         (void)buf_addc(out, ':');
         (void)add_cell(out, cells[i]);
     }
-    (void)buf_addc(out, '}');
+    return buf_adds(out, "}}") ? err_set(-ENOMEM, "no memory for an event") : 0;
+}
+
+static int add_perfetto(struct trace *t, const struct json *const *cells,
+                        const struct export_event *e, struct buf *out)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        if (is_argument(t, cells, i))
+            perfetto_argument(t->perfetto, t->columns[i].name, cells[i]);
+    return perfetto_event(t->perfetto, e, out);
+}
+
+/* The row's time: when it began. */
+static bool begun(const struct trace *t, const struct json *const *cells, int64_t ns, int64_t *ret)
+{
+    const struct json *end = cell(t, cells, ROLE_END), *start = cell(t, cells, ROLE_BEGIN);
+    if (start != NULL && start->type == JSON_STRING && export_time(start->text, ret))
+        return true;
+    if (end == NULL || end->type != JSON_STRING || !export_time(end->text, ret))
+        return false;
+    *ret -= ns > 0 ? ns : 0;
+    return true;
+}
+
+static void choose_text(const struct json *c, const char *otherwise, const char **ret,
+                        size_t *ret_n)
+{
+    bool text = c != NULL && c->type == JSON_STRING;
+    *ret = text ? c->text : otherwise;
+    *ret_n = text ? c->size : strlen(otherwise);
 }
 
 static int row(void *self, const struct json *const *cells, struct buf *out)
 {
     struct trace *t = self;
-    const struct json *end = cell(t, cells, ROLE_END), *start = cell(t, cells, ROLE_BEGIN);
     const struct json *duration = cell(t, cells, ROLE_DURATION);
     const struct json *name = cell(t, cells, ROLE_NAME), *kind = cell(t, cells, ROLE_KIND);
     const struct json *tid = cell(t, cells, ROLE_TID), *pid = cell(t, cells, ROLE_PID);
-    int64_t at = 0, ns = -1;
+    struct export_event e = {.duration_ns = -1,
+                             .pid = pid != NULL ? pid->integer : 0,
+                             .tid = tid != NULL ? tid->integer : 0};
     if (duration != NULL && duration->type == JSON_NUMBER && duration->number >= 0)
-        ns = (int64_t)(duration->number * t->ns + 0.5);
-    if (start != NULL && start->type == JSON_STRING && export_time(start->text, &at))
-        ;
-    else if (end == NULL || end->type != JSON_STRING || !export_time(end->text, &at))
+        e.duration_ns = (int64_t)(duration->number * t->ns + 0.5);
+    if (!begun(t, cells, e.duration_ns, &e.at_ns))
         return 0; /* without a time it is no event */
-    else
-        at -= ns > 0 ? ns : 0;
-    (void)buf_adds(out, t->any ? ",\n{\"ph\":" : "{\"ph\":");
-    t->any = true;
-    (void)buf_adds(out, ns >= 0 ? "\"X\"" : "\"i\",\"s\":\"t\"");
-    add_text(out, "name", name != NULL ? name : kind, "event");
-    add_text(out, "cat", kind, "probing");
-    add_us(out, "ts", at);
-    if (ns >= 0)
-        add_us(out, "dur", ns);
-    (void)buf_addf(out, ",\"pid\":%lld,\"tid\":%lld", pid != NULL ? (long long)pid->integer : 0,
-                   tid != NULL ? (long long)tid->integer : 0);
-    add_arguments(t, cells, out);
-    return buf_addc(out, '}') ? err_set(-ENOMEM, "no memory for an event") : 0;
+    choose_text(name != NULL ? name : kind, "event", &e.name, &e.name_n);
+    choose_text(kind, "probing", &e.kind, &e.kind_n);
+    return t->perfetto != NULL ? add_perfetto(t, cells, &e, out) : add_json(t, cells, &e, out);
 }
 
 static int finish(void *self, struct buf *out)
 {
-    (void)self;
-    return buf_adds(out, "\n]}\n");
+    const struct trace *t = self;
+    return t->perfetto != NULL ? 0 : buf_adds(out, "\n]}\n");
 }
 
-int export_trace_new(struct export_writer *ret)
+int export_trace_new(bool perfetto, struct export_writer *ret)
 {
     struct trace *t = calloc(1, sizeof(*t));
-    if (t == NULL)
+    if (t != NULL && perfetto)
+        t->perfetto = perfetto_new();
+    if (t == NULL || (perfetto && t->perfetto == NULL)) {
+        free(t);
         return err_set(-ENOMEM, "no memory for a trace");
+    }
     *ret = (struct export_writer){.begin = begin, .row = row, .end = finish, .self = t};
     return 0;
 }
 
 void export_trace_free(struct export_writer *w)
 {
-    free(w->self);
+    struct trace *t = w->self;
+    if (t != NULL)
+        perfetto_free(t->perfetto);
+    free(t);
     w->self = NULL;
 }

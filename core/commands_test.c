@@ -64,7 +64,7 @@ static void setup(void)
     CHECK_INT(host_new(&h, &core.host), 0);
     CHECK_INT(host_settings_add(core.host, "test", settings, sizeof(settings[0]), NULL, NULL), 0);
     CHECK_INT(commands_add(&core), 0);
-    CHECK_INT(about_tables_add(&core), 0);
+    CHECK_INT(store_about_add(core.store), 0);
     CHECK_INT(host_start(core.host), 0);
 }
 

@@ -148,6 +148,5 @@ struct core {
 int commands_add(
     struct core *c); /* commands.c: query, tables, plugin ..., config ..., info, eject */
 int metrics_command_add(struct core *c); /* metrics.c: metrics */
-int about_tables_add(struct core *c); /* about.c: probing.tables, probing.lost */
 
 #endif

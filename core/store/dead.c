@@ -469,6 +469,8 @@ int store_open(const char *directory, struct tables *tables, struct store **ret)
         if (rc == 0)
             rc = bind_counters(s);
     }
+    if (rc == 0)
+        rc = store_about_add(s);
     if (rc) {
         store_drop(s);
         return rc;

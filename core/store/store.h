@@ -64,6 +64,10 @@ struct store_table_stats {
 };
 int store_stats(struct store *s, const struct table *t, struct store_table_stats *ret);
 
+/* Add the computed tables probing.tables and probing.lost to the store's tables; store_open() does
+ * it by itself. */
+int store_about_add(struct store *s);
+
 /* In a forked child: forget without closing what the parent shares.                    [child] */
 void store_disable_in_child(struct store *s);
 

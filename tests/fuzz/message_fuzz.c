@@ -2,7 +2,8 @@
  *
  * tests/fuzz/message_fuzz.c - feed anything to the readers of client bytes: JSON, HTTP, text lines.
  *
- * One thread, no socket.  The inputs come from driver.c.  It checks what a reader promises, not what it answers.
+ * One thread, no socket.  The inputs come from driver.c.  It checks what a reader promises, not
+ * what it answers.
  */
 #include <stdint.h>
 #include <stdio.h>

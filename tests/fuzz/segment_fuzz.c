@@ -2,7 +2,8 @@
  *
  * tests/fuzz/segment_fuzz.c - feed anything to the reader of segments, and to that of LMDB's pages.
  *
- * One thread, no store.  The inputs come from driver.c.  Checksums are made to fit first, so that the decoder is reached.
+ * One thread, no store.  The inputs come from driver.c.  Checksums are made to fit first, so that
+ * the decoder is reached.
  */
 #include <stdint.h>
 #include <stdio.h>

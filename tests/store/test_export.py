@@ -92,8 +92,72 @@ TRACE = """select to_timestamp(10 + n) as ts, n * 1.0 as duration, 7 as tid,
     from (select 1 as n union all select 2 union all select 3) as v"""
 
 
-@pytest.mark.parametrize("fmt", ["perfetto", "chrome"])
-def test_a_trace_begins_where_it_ends_less_its_duration(job, tmp_path, fmt):
+def fields(data):
+    """A protocol buffer's message: {field: [values]}, lengths checked."""
+    found, at = {}, 0
+
+    def number():
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7f) << shift
+            shift += 7
+            if byte < 0x80:
+                return value
+
+    while at < len(data):
+        key = number()
+        assert key & 7 in (0, 1, 2), "an unknown wire type"
+        if key & 7 == 0:
+            value = number()
+        else:
+            size = number() if key & 7 == 2 else 8
+            value = data[at:at + size]
+            assert len(value) == size
+            at += size
+        found.setdefault(key >> 3, []).append(value)
+    return found
+
+
+def perfetto_slices(data):
+    """[(begin, end, name, tid, arguments)] of a Perfetto trace; by its own schema, too, if had."""
+    if has("perfetto"):
+        from perfetto.protos.perfetto.trace import perfetto_trace_pb2
+        trace = perfetto_trace_pb2.Trace()
+        trace.ParseFromString(data)
+        assert not trace.FindInitializationErrors()
+    tracks, opened, slices = {}, [], []
+    for raw in fields(data)[1]:
+        packet = fields(raw)
+        if 60 in packet:
+            track = fields(packet[60][0])
+            tracks[track[1][0]] = fields(track[4][0])[2][0]
+        if 11 in packet:
+            event = fields(packet[11][0])
+            if event[9] == [1]:
+                arguments = {fields(a)[10][0].decode(): fields(a) for a in event.get(4, [])}
+                opened.append((packet[8][0], event[23][0].decode(), event[11][0], arguments))
+            elif event[9] == [2]:
+                begin, name, track, arguments = opened.pop()
+                slices.append((begin, packet[8][0], name, tracks[track], arguments))
+    assert not opened
+    return slices
+
+
+def test_a_perfetto_trace(job, tmp_path):
+    slices = perfetto_slices(export(job, "perfetto", tmp_path / "t.pftrace", TRACE))
+    assert [s[:4] for s in slices] == [(10 * 10**9, (10 + n) * 10**9, "layer.%d" % n, 7)
+                                       for n in (1, 2, 3)]
+    assert slices[1][4]["step"][4] == [2]
+    done = job.probing("export", "--format", "perfetto", "-o", str(tmp_path / "no"), "select 1 n")
+    assert done.returncode == 1 and "column 'ts'" in done.stderr
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_chrome_trace_begins_where_it_ends_less_its_duration(job, tmp_path):
+    fmt = "chrome"
     trace = json.loads(export(job, fmt, tmp_path / "t.json", TRACE))
     check_trace(trace)
     events = trace["traceEvents"]
@@ -109,11 +173,11 @@ def test_torch_modules_nest(world, tmp_path):
     target = world.train("--steps", "1000000")
     target.inject("--plugin", "torch")
     wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 200, "rows")
-    living = json.loads(export(target, "perfetto", tmp_path / "live.json"))
+    living = json.loads(export(target, "chrome", tmp_path / "live.json"))
     check_trace(living)
     assert len(living["traceEvents"]) > 200
     target.kill()
-    dead = json.loads(export(target, "perfetto", tmp_path / "dead.json"))
+    dead = json.loads(export(target, "chrome", tmp_path / "dead.json"))
     check_trace(dead)
     assert len(dead["traceEvents"]) >= len(living["traceEvents"])
     whole = [e for e in dead["traceEvents"] if e.get("dur", 0) > 0]
@@ -121,6 +185,8 @@ def test_torch_modules_nest(world, tmp_path):
              if a is not b and a["tid"] == b["tid"] and b["ts"] < a["ts"] and
              a["ts"] + a["dur"] < b["ts"] + b["dur"]]
     assert inner, "no module's time lies within another's"
+    slices = perfetto_slices(export(target, "perfetto", tmp_path / "dead.pftrace"))
+    assert len(slices) == len([e for e in dead["traceEvents"] if e["ph"] == "X"])
 
 
 def test_the_dead_are_exported_too(job, tmp_path):

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/about.c - probing.tables and probing.lost: what is kept, what waits, what was lost and why.
+ * core/store/about.c - probing.tables and probing.lost: what is kept, what waits, what was lost and
+ * why; of a living store and of a dead one.
  *
  * Threads: workers, one scan each; the counters are read as they are.
  */
@@ -10,8 +11,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/life.h"
-#include "core/store/store.h"
+#include "core/store/inside.h"
 
 #define STR(n, d)                                \
     {                                            \
@@ -45,7 +45,7 @@ static int64_t monotonic(uint64_t utc)
     return utc ? (int64_t)utc - clock_utc_offset() : PROBING_NULL_I64;
 }
 
-static int table_row(struct core *c, struct table *t, struct probing_rows *out)
+static int table_row(struct store *s, struct table *t, struct probing_rows *out)
 {
     bool retired = atomic_load_explicit(&t->retired, memory_order_acquire);
     union probing_cell row[15] = {{.s = t->schema}, {.s = t->name}};
@@ -54,18 +54,18 @@ static int table_row(struct core *c, struct table *t, struct probing_rows *out)
     for (int i = 3; i < 12; i++)
         row[i].i = PROBING_NULL_I64;
     if (!t->scan) {
-        struct store_table_stats s = {0};
-        int r = store_stats(c->store, t, &s);
+        struct store_table_stats stats = {0};
+        int r = store_stats(s, t, &stats);
         if (r < 0)
             return r;
-        row[3].i = (int64_t)s.rows;
-        row[4].i = (int64_t)s.bytes;
-        row[5].i = (int64_t)s.segments;
-        row[6].i = (int64_t)s.waiting;
+        row[3].i = (int64_t)stats.rows;
+        row[4].i = (int64_t)stats.bytes;
+        row[5].i = (int64_t)stats.segments;
+        row[6].i = (int64_t)stats.waiting;
         row[7].i = (int64_t)lost_rows(t);
-        row[8].i = (int64_t)s.expired;
-        row[9].i = monotonic(s.first_ts);
-        row[10].i = monotonic(s.last_ts);
+        row[8].i = (int64_t)stats.expired;
+        row[9].i = monotonic(stats.first_ts);
+        row[10].i = monotonic(stats.last_ts);
         row[11].i = or_null(atomic_load_explicit(&t->keep_ns, memory_order_relaxed));
     }
     row[12].i = or_null(atomic_load_explicit(&t->keep_bytes, memory_order_relaxed));
@@ -76,15 +76,15 @@ static int table_row(struct core *c, struct table *t, struct probing_rows *out)
     return out->row(out, row, 15);
 }
 
-static int each_table(struct core *c,
-                      int (*fn)(struct core *, struct table *, struct probing_rows *),
+static int each_table(struct store *s,
+                      int (*fn)(struct store *, struct table *, struct probing_rows *),
                       struct probing_rows *out)
 {
     struct table **all = calloc(TABLES_MAX, sizeof(struct table *));
     int r = all ? 0 : err_set(-ENOMEM, "no memory to list tables");
-    uint32_t n = all ? tables_list(c->tables, all, TABLES_MAX) : 0;
+    uint32_t n = all ? tables_list(s->tables, all, TABLES_MAX) : 0;
     for (uint32_t i = 0; i < n && r == 0; i++)
-        r = fn(c, all[i], out);
+        r = fn(s, all[i], out);
     free(all);
     return r;
 }
@@ -94,12 +94,12 @@ static int scan_tables(void *self, struct probing_rows *out)
     return each_table(self, table_row, out);
 }
 
-static int lost_row(struct core *c, struct table *t, struct probing_rows *out)
+static int lost_row(struct store *s, struct table *t, struct probing_rows *out)
 {
     char name[160];
     int r = 0;
 
-    (void)c;
+    (void)s;
     (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
     for (int i = 0; t->lost && i < TABLE_LOSS_REASONS && r == 0; i++) {
         uint64_t rows = atomic_load_explicit(&t->lost[i], memory_order_relaxed);
@@ -116,7 +116,7 @@ static int scan_lost(void *self, struct probing_rows *out)
     return each_table(self, lost_row, out);
 }
 
-int about_tables_add(struct core *c)
+int store_about_add(struct store *s)
 {
     static const struct probing_column tables_columns[] = {
         STR("schema", "first part of the name"),
@@ -156,6 +156,6 @@ int about_tables_add(struct core *c)
     struct table *t;
     int r = 0;
     for (size_t i = 0; i < 2 && r == 0; i++)
-        r = tables_add(c->tables, "probing", &descs[i], c, &t);
+        r = tables_add(s->tables, "probing", &descs[i], s, &t);
     return r;
 }
