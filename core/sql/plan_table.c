@@ -106,7 +106,11 @@ static int plan_one(struct query *q, const struct from *f, const struct view *v,
     q->n_views--;
     if (rc == -EINVAL || rc == -ENOENT) {
         char why[ERR_TEXT_BYTES / 2];
+        const char *table = strstr(err_text(), ": no table '");
         (void)snprintf(why, sizeof(why), "%s", err_text());
+        if (rc == -ENOENT && table) /* places in the view's own text would say nothing here */
+            (void)snprintf(why, sizeof(why), "what it reads is not measured in this process%.*s",
+                           (int)strcspn(table, ";"), table);
         rc = sql_error(text, size, f->pos, rc, "the view %s: %s", v->name, why);
     }
     if (rc == 0)
