@@ -37,6 +37,7 @@ const struct cli_command cli_commands[] = {
                  {"--pprof", "-P", NULL, "load plugin profile: stacks, sampled from now on"},
                  TIMEOUT,
                  {"--wait", NULL, NULL, "until it can be entered, for 1m or --timeout"},
+                 {"--way", NULL, "WAY", "ptrace, or remote (CPython 3.14's remote exec)"},
                  {"--dry-run", NULL, NULL, "only say whether it can be entered, and how"}},
      .examples = {"-t 4242 inject", "-t 4242 inject --plugin torch -l 127.0.0.1:9922"}},
     {.name = "backtrace",

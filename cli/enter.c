@@ -79,6 +79,12 @@ static int take(void *arg, const char *option, const char *value)
         o->inject.dry_run = true;
         return 0;
     }
+    if (strcmp(option, "--way") == 0) {
+        o->inject.way = strcmp(value, "remote") == 0 ? INJECT_REMOTE : INJECT_PTRACE;
+        if (o->inject.way == INJECT_REMOTE || strcmp(value, "ptrace") == 0)
+            return 0;
+        return err_set(-EINVAL, "--way is ptrace or remote, not '%s'", value);
+    }
     if (strcmp(option, "--wait") == 0) {
         o->wait = true;
         return 0;
@@ -249,8 +255,13 @@ static int enter_finish(struct target *t, const struct enter_options *o,
     }
     if (r < 0)
         return r;
-    printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n", result->version,
-           (int)t->pid, (double)result->stopped_ns / 1e6, (double)result->total_ns / 1e6);
+    if (result->remote)
+        printf("probing %s entered process %d by its interpreter (remote exec), %.1f ms in all\n",
+               result->version, (int)t->pid, (double)result->total_ns / 1e6);
+    else
+        printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n",
+               result->version, (int)t->pid, (double)result->stopped_ns / 1e6,
+               (double)result->total_ns / 1e6);
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
         fprintf(stderr, "probing: %s\n", err_text());

@@ -435,6 +435,23 @@ static int inject_once(const struct inject_options *o, struct library *l, struct
     return rc;
 }
 
+/* The other way in, where it was asked for or this one is taken: a debugger is there already. */
+static int inject_by(const struct inject_options *o, struct library *l, struct buf *settings,
+                     struct inject_result *result)
+{
+    char why[ERR_TEXT_BYTES];
+    int rc = o->way == INJECT_REMOTE ? -EBUSY : inject_once(o, l, settings, result);
+    if (rc != -EBUSY || o->way == INJECT_PTRACE)
+        return rc;
+    (void)snprintf(why, sizeof why, "%s", err_text());
+    result->remote = true;
+    rc = remote_exec(o, l, settings, result);
+    if (rc == 0 || o->way == INJECT_REMOTE)
+        return rc;
+    result->remote = false;
+    return err_set(-EBUSY, "%s", why);
+}
+
 static int inject_here(const struct inject_options *o, struct inject_result *ret)
 {
     struct inject_result result = {0};
@@ -446,7 +463,7 @@ static int inject_here(const struct inject_options *o, struct inject_result *ret
     if (rc == 0)
         rc = library_open(o->library, &library);
     if (rc == 0)
-        rc = inject_once(o, &library, &settings, &result);
+        rc = inject_by(o, &library, &settings, &result);
     for (int i = 0; i < EXEC_TRIES && rc == -ESTALE; i++)
         rc = inject_once(o, &library, &settings, &result);
     /* A core that is just leaving takes milliseconds. */

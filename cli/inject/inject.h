@@ -15,8 +15,15 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+enum inject_way {
+    INJECT_AUTO = 0, /* ptrace; where a debugger is there already, remote */
+    INJECT_PTRACE = 1,
+    INJECT_REMOTE = 2 /* CPython from 3.14 on is asked to run a script (remote_exec.c) */
+};
+
 struct inject_options {
     pid_t pid;
+    enum inject_way way;
     const char *library;         /* path of libprobing.so */
     const char *const *settings; /* NULL-ended list of "key=value" for the core; may be NULL */
     uint64_t timeout_ns;         /* for finding a safe place, and for each call; 0: 5 s */
@@ -30,6 +37,7 @@ struct inject_result {
     bool mapped;         /* the core was mapped, whether it ran or not */
     bool already_there;  /* the core was mapped and running */
     bool revived;        /* the core was mapped, had been ejected, and runs again */
+    bool remote;         /* entered without ptrace: no thread was stopped */
     bool target_stopped; /* SIGSTOPped: the core answers after SIGCONT */
     char version[32];
     char filtered[128]; /* system calls that its seccomp filter refuses, of those the core makes */

@@ -17,6 +17,7 @@
 #include "cli/inject/find.c"
 #include "cli/inject/inject.c"
 #include "cli/inject/library.c"
+#include "cli/inject/remote_exec.c"
 #include "cli/inject/safe.c"
 #include "cli/inject/tracee.c"
 #include "tests/test.h"

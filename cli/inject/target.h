@@ -119,6 +119,11 @@ bool place_is_safe(struct target *t);
 bool in_restartable_sequence(struct target *t);
 bool place_look(struct target *t, const arch_registers *r);
 
+/* remote_exec.c */
+struct buf;
+int remote_exec(const struct inject_options *o, const struct library *l, struct buf *settings,
+                struct inject_result *ret);
+
 /* tracee.c */
 int tracee_seize(struct target *t, pid_t tid);
 int tracee_stop(struct target *t, uint64_t timeout_ns);

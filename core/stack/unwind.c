@@ -75,6 +75,21 @@ static int dyn_info_list(unw_addr_space_t space, unw_word_t *ret, void *arg)
     return -UNW_ENOINFO;
 }
 
+/* Return addresses may be signed in the bits above an address (PAC of aarch64); programs that are
+ * have them so on the stack and in x30.  from: where the value stands, 0: in a register. */
+static void take_off_sign(struct stack_process *p, uint64_t from, unw_word_t *value)
+{
+#if defined(__aarch64__)
+    const uint64_t address = *value & UINT64_C(0xffffffffffff);
+    if (*value != address && module_at(p, address) && !module_at(p, from)) /* tables stay */
+        *value = address;
+#else
+    (void)p;
+    (void)from;
+    (void)value;
+#endif
+}
+
 static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write,
                       void *arg)
 {
@@ -82,6 +97,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
     (void)space;
     if (write || stack_read_cached(look->p, address, value, sizeof *value) < 0)
         return -UNW_EINVAL;
+    take_off_sign(look->p, address, value);
     return 0;
 }
 
@@ -96,6 +112,7 @@ static int access_reg(unw_addr_space_t space, unw_regnum_t number, unw_word_t *v
     if (number < 0 || number >= REGISTERS || !(look->r->known >> number & 1))
         return -UNW_EBADREG;
     *value = look->r->value[number];
+    take_off_sign(look->p, 0, value);
     return 0;
 }
 

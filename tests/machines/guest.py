@@ -15,6 +15,7 @@ CLI = HOME + "/probing"
 CASE_LIMIT_S = 120
 ANN = 1000
 PR_CAPBSET_DROP = 24
+PTRACE_SEIZE = 0x4206
 CAP_SYS_PTRACE = 19
 
 LOOP = """
@@ -129,6 +130,60 @@ def test_main_job_in_c():
 def threads_of(pid):
     folder = "/proc/%d/task" % pid
     return " ".join(open("%s/%s/comm" % (folder, t)).read().strip() for t in os.listdir(folder))
+
+
+# ------------------------------------------------------------------------------ CPython 3.14
+
+SLEEP = "import time; print('ready', flush=True); time.sleep(1000)"
+
+
+def test_python_3_14_by_ptrace():
+    """Its Python stacks are not read yet, and that is said."""
+    with python_loop() as target:
+        has(target.probing("inject"), "stopped for")
+        has(target.probing("eval", "len(seen) > 0, 6 * 7"), "(True, 42)")
+        has(target.probing("backtrace"), "CPython 3.14", "clock_nanosleep")
+        target.probing("plugin", "load", HOME + "/heartbeat.so")
+        target.probing("eject")
+
+
+def test_python_3_14_by_remote_exec():
+    with python_loop() as target:
+        has(target.probing("inject", "--dry-run", "--way", "remote"), str(target.pid))
+        has(target.probing("inject", "--way", "remote"), "by its interpreter")
+        has(target.probing("eval", "len(seen) > 0, 6 * 7"), "(True, 42)")
+        has(target.probing("inject", "--way", "remote"), "already")
+        for path in os.listdir("/proc/%d/task" % target.pid):
+            task = "/proc/%d/task/%s/" % (target.pid, path)
+            if open(task + "comm").read().startswith("probing"):
+                has(open(task + "status").read(), "SigBlk:\tfffffff")
+        target.probing("eject")
+        has(target.probing("inject", "--way", "remote"), "entered")
+        has(target.probing("eval", "'exec' in dir(), 'settings' in dir()"), "(False, False)")
+    assert not [n for n in os.listdir("/dev/shm") + os.listdir("/tmp") if "probing-core" in n]
+
+
+def test_remote_exec_beside_a_debugger():
+    libc = ctypes.CDLL(None, use_errno=True)
+    with python_loop() as target:
+        assert libc.ptrace(PTRACE_SEIZE, target.pid, None, None) == 0
+        refusal = target.probing("inject", "--way", "ptrace", ok=False)
+        assert refusal[0] != 0
+        has(refusal[1], "already traced")
+        has(target.probing("inject"), "by its interpreter")
+        has(target.probing("eval", "6 * 7"), "42")
+
+
+def test_remote_exec_gives_up_and_leaves_nothing():
+    with Target(sys.executable, "-u", "-c", SLEEP) as target:
+        code, text = target.probing("inject", "--way", "remote", "--timeout", "1s", ok=False)
+        assert code != 0
+        has(text, "ran no Python")
+        assert not [n for n in os.listdir("/dev/shm") + os.listdir("/tmp") if "probing-core" in n]
+        has(target.probing("inject"), "stopped for")
+    with Target(sys.executable, "-X", "disable-remote-debug", "-u", "-c", LOOP) as target:
+        code, text = target.probing("inject", "--way", "remote", ok=False)
+        has(text, "has remote debugging off")
 
 
 # ------------------------------------------------------------------------------ unit tests

@@ -92,7 +92,9 @@ class Machine:
             raise Missing("no kernel in Debian %s for %s" % (self.suite, self.debian))
         archives = self.folder / "cache" / "archives"
         run(["apt-get", *options, "install", "-y", "--download-only", *self.packages], timeout=600)
-        run(["apt-get", *options, "download", kernel[1]], timeout=600, cwd=archives)
+        text = run(["apt-cache", *options, "depends", kernel[1]], timeout=60)
+        parts = re.findall(r"Depends: (linux-binary-\S+)", text)  # of its own since 2026
+        run(["apt-get", *options, "download", *(parts or [kernel[1]])], timeout=600, cwd=archives)
         return sorted(archives.glob("*.deb"))
 
     def unpack(self, packages):
@@ -103,7 +105,7 @@ class Machine:
             (tree / "usr" / name).mkdir(parents=True)
             (tree / name).symlink_to("usr/" + name)
         for package in packages:
-            if package.name.startswith("linux-image-"):
+            if package.name.startswith(("linux-image-", "linux-binary-")):
                 run(["dpkg-deb", "-x", str(package), str(self.folder / "kernel")], timeout=300)
             else:
                 run(["dpkg-deb", "-x", str(package), str(tree)], timeout=300)
@@ -136,7 +138,9 @@ class Machine:
             (self.folder / "new.cpio").rename(ready)
             shutil.rmtree(tree)
             shutil.rmtree(self.folder / "cache")
-        kernel = sorted((self.folder / "kernel" / "boot").glob("vmlinuz-*"))
+        kernel = sorted((self.folder / "kernel").glob("**/vmlinuz*"))
+        if not kernel:
+            raise Missing("Debian %s keeps its kernel elsewhere now" % self.suite)
         return kernel[0], ready
 
     # ---- boot it

@@ -17,6 +17,8 @@ MAIN_JOB = ["main_job_in_python", "main_job_in_c", "dead_process_is_asked"]
 YAMA = ["yama_0_lets_the_same_user", "yama_1_names_itself_and_root_may",
         "yama_1_is_not_asked_about_others", "yama_2_wants_a_capability",
         "yama_2_root_without_the_capability", "yama_3_refuses_even_root"]
+NEWEST = ["python_3_14_by_ptrace", "python_3_14_by_remote_exec", "remote_exec_beside_a_debugger",
+          "remote_exec_gives_up_and_leaves_nothing"]
 UNITS = ["core-base-base_test", "core-ring-intern_test", "core-ring-ring_test",
          "core-ring-table_test", "core-stack-stack_test", "core-stack-capture_test",
          "cli-inject-inject_test"]
@@ -115,3 +117,8 @@ def test_yama(tmp_path):
 def test_old_kernel_and_glibc(tmp_path):
     """Linux 5.10 and glibc 2.31."""
     run_there(Machine("bullseye", "x86_64"), tmp_path, MAIN_JOB)
+
+
+def test_newest_python_and_kernel(tmp_path):
+    """CPython 3.14, by both ways in; whatever kernel and glibc Debian has today."""
+    run_there(Machine("sid", "x86_64"), tmp_path, NEWEST)

@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/inject/remote_exec.c - the other way in: CPython from 3.14 on runs a script that it is asked
+ * to (PEP 768), at a place of its own choosing, and the script loads the library.
+ *
+ * Own thread only.  No thread is stopped and none is traced, so it serves where a debugger traces
+ * the process already.  It is the second choice: the main thread must come to run Python, and may
+ * be in C for hours; and the library lies in a file until it is loaded.  The kernel's rule for
+ * writing to a process is that for tracing it, so it gets nobody in who may not trace.
+ *
+ *     _PyRuntime: the table of offsets, "xdebugpy" ...     (pycore_debug_offsets.h)
+ *       -> first interpreter -> its main thread's state
+ *            remote_debugger_support: { int32 pending; char script_path[512] }
+ *            eval_breaker: the bit that makes the thread look
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "cli/inject/target.h"
+#include "core/base/buf.h"
+#include "core/base/file.h"
+
+#define DEFAULT_NS (5 * NS_PER_S)
+#define LOOK_MS 2
+#define SCRIPT_MAX_BYTES (4 * SETTINGS_MAX_BYTES)
+#define PLEASE_STOP 32u /* _PY_EVAL_PLEASE_STOP_BIT, pycore_ceval.h */
+#define NAME_BYTES 100
+
+/* Where the words stand in struct _Py_DebugOffsets of 3.14: a release never changes that. */
+enum {
+    VERSION_AT = 8,
+    INTERPRETERS_AT = 40,
+    THREADS_MAIN_AT = 80,
+    SUPPORT_AT = 712, /* eval_breaker, support, enabled, pending, script_path, its size */
+    TABLE_BYTES = 760
+};
+
+struct remote {
+    pid_t pid;
+    struct stack_process *view;
+    uint64_t runtime;                /* address of _PyRuntime */
+    uint64_t breaker, pending, path; /* addresses in the thread's state */
+    uint64_t room;                   /* bytes of path */
+    char name[NAME_BYTES];           /* path in the target, without ending */
+};
+
+/* ---- the interpreter's structures ---- */
+
+static int find_runtime(void *arg, const struct stack_module *m)
+{
+    struct remote *r = arg;
+    r->runtime = stack_symbol_address(r->view, m, "_PyRuntime");
+    return r->runtime != 0;
+}
+
+static uint64_t word_at(struct remote *r, uint64_t address)
+{
+    uint64_t word = 0;
+    return address && stack_read(r->view, address, &word, sizeof word) == 0 ? word : 0;
+}
+
+static int find_thread(struct remote *r)
+{
+    uint64_t table[TABLE_BYTES / 8];
+    int32_t enabled = 0;
+    (void)stack_modules(r->view, find_runtime, r);
+    if (!r->runtime || stack_read(r->view, r->runtime, table, sizeof table) < 0 ||
+        memcmp(table, "xdebugpy", 8) != 0 || table[VERSION_AT / 8] >> 16 != 0x030e)
+        return err_set(-ENOTSUP,
+                       "process %d is no CPython 3.14: it can be entered by ptrace only", r->pid);
+    const uint64_t *support = &table[SUPPORT_AT / 8];
+    uint64_t interpreter = word_at(r, r->runtime + table[INTERPRETERS_AT / 8]);
+    uint64_t thread = interpreter ? word_at(r, interpreter + table[THREADS_MAIN_AT / 8]) : 0;
+    if (!thread)
+        return err_set(-EAGAIN, "the interpreter of process %d is starting or ending; try again",
+                       r->pid);
+    if (stack_read(r->view, interpreter + support[2], &enabled, sizeof enabled) < 0 || !enabled)
+        return err_set(-EACCES,
+                       "process %d has remote debugging off (PYTHON_DISABLE_REMOTE_DEBUG or -X "
+                       "disable-remote-debug): start it without, or enter it by ptrace",
+                       r->pid);
+    r->breaker = thread + support[0];
+    r->pending = thread + support[1] + support[3];
+    r->path = thread + support[1] + support[4];
+    r->room = support[5];
+    return 0;
+}
+
+static int put(const struct remote *r, uint64_t address, const void *data, size_t size)
+{
+    struct iovec here = {(void *)(uintptr_t)data, size};
+    struct iovec there = {(void *)(uintptr_t)address, size};
+    return process_vm_writev(r->pid, &here, 1, &there, 1, 0) == (ssize_t)size ? 0 : -errno;
+}
+
+/* ---- the files ---- */
+
+static void path_here(const struct remote *r, const char *ending, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "/proc/%d/root%s.%s", r->pid, r->name, ending);
+}
+
+static void remove_files(const struct remote *r)
+{
+    static const char *const endings[] = {"so", "py", "out"};
+    char path[NAME_BYTES + 40];
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        path_here(r, endings[i], path, sizeof path);
+        (void)unlink(path);
+    }
+}
+
+/* The file is the target's user's, so that its script may write into it, and nobody else. */
+static int make_file_for(const struct remote *r, const char *ending, const void *data, size_t size)
+{
+    char path[NAME_BYTES + 40];
+    struct stat owner;
+    int rc = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d", r->pid);
+    if (stat(path, &owner) == -1)
+        return -ESRCH;
+    path_here(r, ending, path, sizeof path);
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700);
+    if (fd == -1)
+        return -errno;
+    for (size_t done = 0; done < size && rc == 0;) {
+        ssize_t n = write(fd, (const char *)data + done, size - done);
+        if (n > 0)
+            done += (size_t)n;
+        else if (n == 0 || errno != EINTR)
+            rc = n == 0 ? -ENOSPC : -errno;
+    }
+    if (rc == 0 && owner.st_uid != geteuid() && fchown(fd, owner.st_uid, owner.st_gid) == -1)
+        rc = -errno;
+    (void)close(fd);
+    return rc;
+}
+
+/* Names of the script's own only: it runs in __main__.  Settings are told in hexadecimal. */
+static int script_text(const struct remote *r, struct buf *settings, struct buf *ret)
+{
+    const char *text = buf_text(settings);
+    (void)buf_adds(ret, "exec('''import ctypes\n"
+                        "try:\n"
+                        "    settings = bytes.fromhex(\"");
+    for (size_t i = 0; i < settings->size; i++)
+        (void)buf_addf(ret, "%02x", (unsigned char)text[i]);
+    return buf_addf(ret,
+                    "\")\n"
+                    "    said = ctypes.CDLL(\"%s.so\").probing_start(settings)\n"
+                    "except BaseException as why:\n"
+                    "    said = \"failed: %%s\" %% why\n"
+                    "with open(\"%s.out\", \"w\") as out:\n"
+                    "    out.write(str(said) + \".\")\n"
+                    "''', {})\n",
+                    r->name, r->name);
+}
+
+static int make_files(struct remote *r, const struct library *l, struct buf *settings)
+{
+    static const char *const folders[] = {"/dev/shm", "/tmp", "/var/tmp"};
+    struct buf script;
+    int rc = -ENOENT;
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && rc < 0; i++) {
+        (void)snprintf(r->name, sizeof r->name, "%s/.probing-core-%d-%llx", folders[i], r->pid,
+                       (unsigned long long)clock_monotonic());
+        buf_init(&script, SCRIPT_MAX_BYTES);
+        rc = script_text(r, settings, &script);
+        if (rc == 0)
+            rc = make_file_for(r, "so", l->bytes, l->size);
+        if (rc == 0)
+            rc = make_file_for(r, "py", buf_text(&script), script.size);
+        if (rc == 0)
+            rc = make_file_for(r, "out", "", 0);
+        buf_done(&script);
+        if (rc < 0)
+            remove_files(r);
+    }
+    return rc == 0 ? 0
+                   : err_set(rc, "process %d takes no file in /dev/shm, /tmp or /var/tmp: %s",
+                             r->pid, strerror(-rc));
+}
+
+/* ---- asking, and the answer ---- */
+
+/* CPython's own order.  The breaker's other bits may change between our two looks at it, as they
+ * may when sys.remote_exec() does this: a signal or a wish for the GIL is then seen a little later.
+ */
+static int ask(struct remote *r)
+{
+    char path[NAME_BYTES + 8];
+    const int32_t one = 1;
+    int n = snprintf(path, sizeof path, "%s.py", r->name);
+    int rc = (uint64_t)n < r->room ? put(r, r->path, path, (size_t)n + 1) : -E2BIG;
+    if (rc == 0)
+        rc = put(r, r->pending, &one, sizeof one);
+    stack_process_refresh(r->view, /* maps_too= */ false);
+    uint64_t breaker = word_at(r, r->breaker) | PLEASE_STOP;
+    return rc < 0 ? rc : put(r, r->breaker, &breaker, sizeof breaker);
+}
+
+static bool is_answered(const struct remote *r, struct buf *answer)
+{
+    char path[NAME_BYTES + 40];
+    path_here(r, "out", path, sizeof path);
+    buf_reset(answer);
+    return file_read(AT_FDCWD, path, answer) == 0 && answer->size > 0 &&
+           buf_text(answer)[answer->size - 1] == '.';
+}
+
+static bool wait_answer(const struct remote *r, uint64_t timeout_ns, struct buf *answer)
+{
+    uint64_t end = clock_monotonic() + timeout_ns;
+    while (!is_answered(r, answer)) {
+        if (clock_monotonic() > end || interrupted())
+            return false;
+        (void)poll(NULL, 0, LOOK_MS);
+    }
+    return true;
+}
+
+/* Nobody came: take the wish back.  If it was being granted just then, its script must find its
+ * files, so there is a second wait. */
+static bool withdraw(struct remote *r, uint64_t timeout_ns, struct buf *answer)
+{
+    const int32_t none = 0;
+    int32_t pending = 0;
+    stack_process_refresh(r->view, /* maps_too= */ false);
+    bool waits = stack_read(r->view, r->pending, &pending, sizeof pending) == 0 && pending;
+    (void)put(r, r->pending, &none, sizeof none);
+    return wait_answer(r, waits ? NS_PER_S / 10 : timeout_ns, answer);
+}
+
+static int read_answer(const struct remote *r, struct buf *answer, struct inject_result *result)
+{
+    int code = 0;
+    if (sscanf(buf_text(answer), "%d.", &code) != 1)
+        return err_set(-ELIBACC, "process %d cannot load the library: %.*s", r->pid,
+                       (int)answer->size - 1, buf_text(answer));
+    if (code < 0)
+        return err_set(code, "the core in process %d did not start: %s", r->pid, strerror(-code));
+    result->already_there = code == 1;
+    return 0;
+}
+
+static int run_script(struct remote *r, const struct inject_options *o, struct inject_result *ret)
+{
+    struct buf answer;
+    uint64_t timeout_ns = o->timeout_ns ? o->timeout_ns : DEFAULT_NS;
+    buf_init(&answer, 4096);
+    int rc = ask(r);
+    if (rc < 0)
+        rc = rc == -EPERM ? inject_no_permission(r->pid, rc)
+                          : err_set(rc, "cannot write to the memory of process %d: %s", r->pid,
+                                    strerror(-rc));
+    else if (wait_answer(r, timeout_ns, &answer) || withdraw(r, timeout_ns, &answer))
+        rc = read_answer(r, &answer, ret);
+    else
+        rc = err_set(-EAGAIN,
+                     "the main thread of process %d ran no Python in %llu ms, nothing was done: "
+                     "allow more time, or enter it by ptrace",
+                     r->pid, (unsigned long long)(timeout_ns / NS_PER_MS));
+    buf_done(&answer);
+    return rc;
+}
+
+int remote_exec(const struct inject_options *o, const struct library *l, struct buf *settings,
+                struct inject_result *ret)
+{
+    struct remote r = {.pid = o->pid};
+    int rc = stack_process_open(o->pid, &r.view);
+    if (rc == -EACCES || rc == -EPERM)
+        return inject_no_permission(o->pid, rc);
+    if (rc < 0)
+        return rc;
+    rc = find_thread(&r);
+    if (rc == 0 && !o->dry_run)
+        rc = make_files(&r, l, settings);
+    if (rc == 0 && !o->dry_run) {
+        rc = run_script(&r, o, ret);
+        remove_files(&r);
+    }
+    (void)snprintf(ret->version, sizeof ret->version, "%s", l->version);
+    stack_process_free(r.view);
+    return rc;
+}
