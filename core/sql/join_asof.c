@@ -61,9 +61,9 @@ static int compare_rows(uint32_t x, uint32_t y, void *arg)
     return sql_compare_values(value_of(a, x), x % SQL_ROWS, value_of(a, y), y % SQL_ROWS);
 }
 
-static uint64_t key_prefix(uint32_t row, void *arg)
+static void key_prefix(uint32_t row, void *arg, uint64_t ret[2])
 {
-    return ((const struct asof *)arg)->keys[row];
+    ret[0] = ((const struct asof *)arg)->keys[row];
 }
 
 int sql_asof_sort(struct op *op)

@@ -59,7 +59,7 @@ int sql_compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint
 /* ---- an index sorted by merging runs: stable, and it looks at the limits as it goes ---- */
 
 struct placed { /* a row and the beginning of what it is sorted by */
-    uint64_t prefix;
+    uint64_t prefix[2];
     uint32_t row;
 };
 
@@ -71,8 +71,10 @@ struct merging {
 
 static bool is_after(const struct merging *m, const struct placed *a, const struct placed *b)
 {
-    if (a->prefix != b->prefix)
-        return a->prefix > b->prefix;
+    if (a->prefix[0] != b->prefix[0])
+        return a->prefix[0] > b->prefix[0];
+    if (a->prefix[1] != b->prefix[1])
+        return a->prefix[1] > b->prefix[1];
     return m->compare(a->row, b->row, m->arg) > 0;
 }
 
@@ -135,14 +137,23 @@ int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_prefix pref
     struct placed *sorted,
         *items = n < 2 ? NULL : arena_alloc(&mem, 2 * (size_t)n * sizeof(*items));
     int rc = n < 2 || items ? 0 : sql_no_room();
-    for (uint32_t i = 0; i < n && items; i++)
-        items[i] = (struct placed){prefix ? prefix(index[i], arg) : 0, index[i]};
+    for (uint32_t i = 0; i < n && items; i++) {
+        items[i] = (struct placed){.row = index[i]};
+        if (prefix)
+            prefix(index[i], arg, items[i].prefix);
+    }
     if (items)
         rc = sort_items(&m, items, n, &sorted);
     for (uint32_t i = 0; i < n && items && rc == 0; i++)
         index[i] = sorted[i].row;
     arena_done(&mem);
     return rc;
+}
+
+/* Are cells with this prefix all equal?  At the ends numbers were moved away from NULL's. */
+bool sql_is_whole_prefix(const struct vec *v, uint64_t prefix)
+{
+    return !sql_is_textual(v->type) && prefix != 1 && prefix != UINT64_MAX - 1;
 }
 
 /* The order of prefixes is that of the cells, as far as it goes: equal ones need a comparison. */
@@ -181,11 +192,14 @@ static int compare_rows(uint32_t a, uint32_t b, void *arg)
     return 0;
 }
 
-static uint64_t row_prefix(uint32_t row, void *arg)
+static void row_prefix(uint32_t row, void *arg, uint64_t ret[2])
 {
     const struct sort *s = arg;
-    return sql_cell_prefix(&s->rows.chunks[row / SQL_ROWS][s->keys[0].column], row % SQL_ROWS,
-                           &s->keys[0]);
+    const struct vec *v = s->rows.chunks[row / SQL_ROWS];
+    const struct sort_key *k = s->keys;
+    ret[0] = sql_cell_prefix(&v[k->column], row % SQL_ROWS, k);
+    if (s->n_keys > 1 && sql_is_whole_prefix(&v[k->column], ret[0]))
+        ret[1] = sql_cell_prefix(&v[k[1].column], row % SQL_ROWS, &k[1]);
 }
 
 static int sort_rows(struct op *op)
@@ -229,8 +243,11 @@ static int prune(struct op *op)
             return rc;
     }
     s->at = to;
-    if (s->rows.n == s->keep)
-        s->bound = row_prefix(s->rows.n - 1, s);
+    uint64_t prefix[2] = {0, 0};
+    if (s->rows.n == s->keep) {
+        row_prefix(s->rows.n - 1, s, prefix);
+        s->bound = prefix[0];
+    }
     return 0;
 }
 

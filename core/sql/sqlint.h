@@ -454,12 +454,13 @@ struct sort_key {
 int sql_compare_values(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j);
 int sql_compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j,
                       const struct sort_key *k);
-/* Sort n row numbers, keeping the order of equal ones.  prefix (may be NULL): a number in the
- * order of the rows; only equal ones are compared. */
+/* Sort n row numbers, keeping the order of equal ones.  prefix (may be NULL): two numbers (at
+ * first 0) in the order of the rows; only rows with equal ones are compared. */
 typedef int (*sql_compare)(uint32_t a, uint32_t b, void *arg);
-typedef uint64_t (*sql_prefix)(uint32_t row, void *arg);
+typedef void (*sql_prefix)(uint32_t row, void *arg, uint64_t ret[2]);
 int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_prefix prefix,
                    sql_compare compare, void *arg);
+bool sql_is_whole_prefix(const struct vec *v, uint64_t prefix);
 uint64_t sql_cell_prefix(const struct vec *v, uint32_t i, const struct sort_key *k);
 /* keep: only the first `keep` rows are wanted (0: all).  n_out: columns given on. */
 int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t keep,

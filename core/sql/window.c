@@ -67,12 +67,14 @@ static int compare_rows(uint32_t a, uint32_t b, void *arg)
     return compare_by(s->w, s->f, a, b);
 }
 
-static uint64_t row_prefix(uint32_t row, void *arg)
+static void row_prefix(uint32_t row, void *arg, uint64_t ret[2])
 {
     const struct sorting *s = arg;
-    uint32_t c =
-        s->f->first_col + s->f->spec->n_args + s->f->spec->filter + s->f->spec->n_partition;
-    return sql_cell_prefix(cell(s->w, row, c), row % SQL_ROWS, &s->f->spec->order[0]);
+    const struct win_spec *spec = s->f->spec;
+    uint32_t c = s->f->first_col + spec->n_args + spec->filter + spec->n_partition;
+    ret[0] = sql_cell_prefix(cell(s->w, row, c), row % SQL_ROWS, &spec->order[0]);
+    if (spec->n_order > 1 && sql_is_whole_prefix(cell(s->w, row, c), ret[0]))
+        ret[1] = sql_cell_prefix(cell(s->w, row, c + 1), row % SQL_ROWS, &spec->order[1]);
 }
 
 /* The rows into w->order partition by partition, as they came; where each begins in *ret_starts,
