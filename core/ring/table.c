@@ -286,7 +286,7 @@ int tables_add(struct tables *t, const char *schema, const struct probing_table_
 static int free_name(struct tables *t, const struct table *old, char ret[64])
 {
     for (int version = 1; version <= VERSIONS_MAX; version++) {
-        (void)snprintf(ret, 64, "%.59s_v%d", old->name, version);
+        (void)snprintf(ret, 64, "%.50s_v%d", old->name, version);
         if (!find(t, old->schema, ret))
             return 0;
     }

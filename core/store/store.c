@@ -201,9 +201,10 @@ static int open_env(struct store *s, uint64_t max_bytes)
     if (rc == 0)
         rc = mdb_env_set_maxreaders(s->env, READERS_MAX);
     /* Never WRITEMAP: a stray pointer of the host could write to the file, and a full disk would be
-     * a SIGBUS.  NOSYNC: the page cache outlives us; the drain syncs now and then. */
+     * a SIGBUS.  NOSYNC: the page cache outlives us; the drain syncs now and then.  Not
+     * NOMEMINIT: what the host had in its memory before must not come into the file. */
     if (rc == 0)
-        rc = mdb_env_open(s->env, s->directory, MDB_NOTLS | MDB_NOSYNC | MDB_NOMEMINIT, 0600);
+        rc = mdb_env_open(s->env, s->directory, MDB_NOTLS | MDB_NOSYNC, 0600);
     if (rc)
         return lmdb_failed(rc, s->directory);
     (void)mdb_reader_check(s->env, NULL);
