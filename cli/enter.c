@@ -75,6 +75,8 @@ static int take(void *arg, const char *option, const char *value)
         return add_plugin(o, value);
     if (strcmp(option, "--pprof") == 0)
         return add_plugin(o, "profile");
+    if (strcmp(option, "--crash") == 0)
+        return add_setting(o, "crash.handler=on");
     if (strcmp(option, "--dry-run") == 0) {
         o->inject.dry_run = true;
         return 0;

@@ -55,6 +55,8 @@ static int take(void *arg, const char *option, const char *value)
                            value);
         return buf_addf(&l->plugins, ",%s", value);
     }
+    if (strcmp(option, "--crash") == 0)
+        return add_setting(l, "crash.handler=on");
     if (strcmp(option, "--pprof") == 0)
         return buf_adds(&l->plugins, ",profile");
     if (strcmp(option, "--define") == 0)

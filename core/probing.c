@@ -403,9 +403,17 @@ static void crash_says(void *arg, int level, const char *text)
     host_logs(arg, level, "crash", text);
 }
 
+static const void *crash_asks(void *arg, const char *id)
+{
+    return host_extension(arg, id);
+}
+
 static int start_crash(struct core *c)
 {
-    struct crash_options o = {.directory = c->place.directory, .log = crash_says, .arg = c->host};
+    struct crash_options o = {.directory = c->place.directory,
+                              .log = crash_says,
+                              .extension = crash_asks,
+                              .arg = c->host};
     int r = crash_new(&o, &c->crash);
     if (r == 0)
         r = crash_tables_add(c->tables, c->place.directory);

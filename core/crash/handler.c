@@ -96,6 +96,7 @@ static void have_it_made(bool only_abort)
     const char *why = NULL;
     atomic_store_explicit(&crash_state.only_abort, only_abort, memory_order_relaxed);
     atomic_store_explicit(&crash_state.given_up, false, memory_order_relaxed);
+    atomic_store_explicit(&crash_state.written, false, memory_order_relaxed);
     atomic_store_explicit(&crash_state.request, CRASH_ASKED, memory_order_release);
     crash_wake(&crash_state.request);
     if (atomic_load_explicit(&crash_state.reporter, memory_order_acquire) == 0 ||
@@ -108,7 +109,7 @@ static void have_it_made(bool only_abort)
     else if (atomic_load_explicit(&crash_state.request, memory_order_acquire) == CRASH_FAILED)
         why = "probing's own thread crashed over it";
     atomic_store_explicit(&crash_state.given_up, why != NULL, memory_order_release);
-    if (why && !only_abort)
+    if (why && !only_abort && !atomic_load_explicit(&crash_state.written, memory_order_acquire))
         raw_report(why);
     for (int i = 0; i < CRASH_FAULTS; i++)
         atomic_store_explicit(&crash_state.faults[i].tid, 0, memory_order_relaxed);

@@ -43,6 +43,7 @@ struct crash_state {
     _Atomic uint32_t finished; /* reports that have ended; futex word */
     _Atomic uint32_t n_faults; /* of faults[]; may count more than there is room for */
     _Atomic bool only_abort;   /* a report only if the thread is inside abort() */
+    _Atomic bool written;      /* all but what Python was doing is in the file */
     _Atomic bool given_up;     /* the handler waits no more: write nothing */
     _Atomic int32_t reporter;  /* thread id, 0: none */
     _Atomic int32_t pid;       /* whose handlers these are */

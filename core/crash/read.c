@@ -14,7 +14,6 @@
  *     thread TID STATE NAME                 begins a thread; those that crashed come first
  *       frame IP OFFSET ADDRESS PATH        innermost first; OFFSET of ADDRESS in the module;
  *                                           ADDRESS is within the call where IP is behind it
- *       python LINE ENTRY FILE<tab>FUNC     innermost first; ENTRY 1: outermost of one native call
  *       origin TID SIGNO CODE ...           of the handler that a frame is the end of
  *       lost, limit, unseen                 why there are not more frames
  *       at R0 R1 ... | at IP SP             instead of frames, where nobody could unwind ...
@@ -22,6 +21,8 @@
  *     name ADDRESS OFFSET FUNC              of all frames' addresses
  *     map LINE                              of proc(5) maps, for `at` and `memory`
  *     end NS WORDS                          how long it took, and what is missing
+ *     pythons TID                           begins a thread's Python frames
+ *       python LINE ENTRY FILE<tab>FUNC     innermost first; ENTRY 1: outermost of one native call
  *     survived                              the process lived on
  *
  * Any thread.  It writes nothing.
@@ -70,6 +71,7 @@ struct reading {
     uint32_t n_native, n_python;
     struct name *names; /* in order of the file, then of address */
     uint32_t n_names, room_names;
+    int32_t python_of; /* thread that the frames in `python` are of */
     bool has_origin, no_memory;
     struct dead *dead; /* what nobody could unwind; NULL: nothing */
 };
@@ -205,25 +207,28 @@ static void read_name(struct reading *r, char *at)
  * known.  `module_offset` of a native frame keeps its address until then. */
 static void end_thread(struct reading *r)
 {
-    if (r->n_threads == 0 || r->n_native + r->n_python == 0)
-        return;
-    struct crash_thread *t = &r->threads[r->n_threads - 1];
-    uint32_t n = r->n_native + r->n_python;
-    t->frames = arena_zalloc(&r->arena, n, sizeof *t->frames);
-    if (!t->frames) {
-        r->no_memory = true;
-        return;
+    struct crash_thread *t = r->n_threads ? &r->threads[r->n_threads - 1] : NULL;
+    for (uint32_t i = 0; r->python_of && i < r->n_threads; i++)
+        t = r->threads[i].tid == r->python_of ? &r->threads[i] : t;
+    uint32_t had = t ? t->n_frames : 0, n = r->n_native + r->n_python;
+    struct crash_frame *frames = t && n ? arena_zalloc(&r->arena, had + n, sizeof *frames) : NULL;
+    r->no_memory = r->no_memory || (t && n && !frames);
+    for (uint32_t i = 0; frames && i < had; i++)
+        frames[i] = t->frames[i];
+    for (uint32_t i = 0; frames && i < r->n_native; i++) {
+        frames[had + i] = r->native[i].frame;
+        frames[had + i].function_offset = r->native[i].address;
     }
-    for (uint32_t i = 0; i < r->n_native; i++) {
-        t->frames[i] = r->native[i].frame;
-        t->frames[i].function_offset = r->native[i].address;
+    for (uint32_t i = 0; frames && i < r->n_python; i++) {
+        frames[had + r->n_native + i] = r->python[i].frame;
+        frames[had + r->n_native + i].ip = r->python[i].entry;
     }
-    for (uint32_t i = 0; i < r->n_python; i++) {
-        t->frames[r->n_native + i] = r->python[i].frame;
-        t->frames[r->n_native + i].ip = r->python[i].entry;
+    if (frames) {
+        t->frames = frames;
+        t->n_frames = had + n;
     }
-    t->n_frames = n;
     r->n_native = r->n_python = 0;
+    r->python_of = 0;
 }
 
 static int by_address(const void *a, const void *b)
@@ -379,6 +384,7 @@ static void begin_report(struct reading *r)
     if (r->n == REPORTS_MAX)
         return;
     struct crash_report *c = &r->list[r->n++];
+    r->python_of = 0;
     *c = (struct crash_report){.signal = "", .registers = "", .note = ""};
     c->number = r->n; /* as they stand: several lives may have written to one file */
 }
@@ -431,6 +437,9 @@ static void read_line(struct reading *r, char *line)
     } else if (strcmp(word, "thread") == 0 && r->n_threads < THREADS_MAX) {
         end_thread(r);
         read_thread(r, at);
+    } else if (strcmp(word, "pythons") == 0) {
+        end_thread(r);
+        r->python_of = (int32_t)take_number(&at);
     } else if (strcmp(word, "end") == 0) {
         (void)take_number(&at);
         c->whole = true;

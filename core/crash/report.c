@@ -14,6 +14,8 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <probing/ext/draft/python_frames.h>
+
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/thread.h"
@@ -22,6 +24,10 @@
 
 #define POOL_BYTES ((size_t)32 << 20) /* address space; 1,000 modules and 4 MiB of pages use 8 */
 #define TICK_NS NS_PER_S
+#define EARLY_NS (NS_PER_S / 10)
+#define EARLY_TICKS 20
+#define PYTHON_FRAMES 256u       /* of a thread */
+#define PYTHON_BYTES (64u << 10) /* what names them, until it is read again */
 #define READY_NS NS_PER_S        /* for the thread to begin; without it the handler helps itself */
 #define GATHER_NS (NS_PER_S / 5) /* for all threads to stand still */
 #define NAMES_PART 3             /* of 4 parts of the time: then names must be begun */
@@ -40,6 +46,11 @@ struct reporter {
     uint32_t n_tids;
     bool more_tids;
     struct stack_frame frames[STACK_FRAMES_MAX];
+    const struct probing_python_frames_1 *python; /* NULL: no Python, or no plugin for it */
+    void *python_scratch;
+    uint32_t python_scratch_bytes;
+    struct probing_python_frame python_frames[PYTHON_FRAMES];
+    uint8_t python_bytes[PYTHON_BYTES];
     uint32_t n_names;
     uint64_t names[NAMES_SLOTS]; /* addresses to be named: a hash set */
 };
@@ -269,6 +280,75 @@ static bool write_names(struct reporter *r)
     return true;
 }
 
+/* ---- Python's frames: after all else, because the plugin that names them takes memory, and a
+ * thread that stands still may hold malloc's lock for ever ---- */
+
+static void write_python_frame(struct reporter *r, const struct probing_python_look *look,
+                               uint32_t i)
+{
+    const struct probing_python_frame *f = &look->frames[i];
+    struct probing_python_text text = {.size = sizeof text};
+    bool shim = f->flags & PROBING_PYTHON_SHIM;
+    if (!shim)
+        (void)r->python->name(look, i, &text);
+    lines_text(&r->lines, "python");
+    lines_number(&r->lines, text.line);
+    lines_number(&r->lines, shim || (f->flags & PROBING_PYTHON_ENTRY));
+    lines_text(&r->lines, " ");
+    lines_clean(&r->lines, text.file);
+    lines_text(&r->lines, "\t");
+    lines_clean(&r->lines, shim ? "" : text.func[0] ? text.func : "?");
+    lines_text(&r->lines, "\n");
+}
+
+static void write_python(struct reporter *r, pid_t tid)
+{
+    struct probing_python_look look = {.size = sizeof look,
+                                       .max_frames = PYTHON_FRAMES,
+                                       .max_bytes = PYTHON_BYTES,
+                                       .frames = r->python_frames,
+                                       .bytes = r->python_bytes,
+                                       .scratch = r->python_scratch};
+    if (time_is_over(r) || r->python->of(tid, &look) < 0 || look.n_frames == 0)
+        return;
+    lines_text(&r->lines, "pythons");
+    lines_number(&r->lines, tid);
+    lines_text(&r->lines, "\n");
+    for (uint32_t i = 0; i < look.n_frames; i++)
+        write_python_frame(r, &look, i);
+    if (!time_is_over(r))
+        lines_flush(&r->lines);
+    r->lines.n = 0;
+}
+
+static void write_pythons(struct reporter *r)
+{
+    if (!r->python || !r->python_scratch)
+        return;
+    for (int i = 0; i < CRASH_FAULTS; i++) {
+        int32_t tid = atomic_load_explicit(&crash_state.faults[i].tid, memory_order_acquire);
+        if (tid != 0)
+            write_python(r, tid);
+    }
+    for (uint32_t i = 0; i < r->n_tids; i++)
+        if (!fault_of(r->tids[i]))
+            write_python(r, r->tids[i]);
+}
+
+static void find_python(struct reporter *r)
+{
+    const struct crash_options *o = &r->crash->options;
+    const struct probing_python_frames_1 *part =
+        o->extension ? o->extension(o->arg, PROBING_PYTHON_FRAMES_1) : NULL;
+    if (part && part->scratch_bytes > 0 && !r->python_scratch) {
+        void *memory = mmap(NULL, part->scratch_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        r->python_scratch = memory == MAP_FAILED ? NULL : memory;
+        r->python_scratch_bytes = part->scratch_bytes;
+    }
+    r->python = part && part->scratch_bytes <= r->python_scratch_bytes ? part : NULL;
+}
+
 /* Is a thread that was told SIGABRT inside abort()? */
 static bool is_in_abort(struct reporter *r)
 {
@@ -334,6 +414,8 @@ static bool make_report(struct reporter *r)
                   : !named       ? "no time for all names"
                   : r->more_tids ? "more threads than are looked at"
                                  : "");
+    atomic_store_explicit(&crash_state.written, true, memory_order_release);
+    write_pythons(r);
     if (r->lines.fd != -1)
         (void)close(r->lines.fd);
     r->lines.fd = -1;
@@ -387,9 +469,11 @@ static void *report_thread(void *arg)
 {
     struct reporter *r = arg;
     uint64_t ended = 0;
+    uint32_t ticks = 0;
     bool made = false;
     let_faults_through();
     rehearse(r);
+    find_python(r);
     atomic_store_explicit(&crash_state.reporter, (int32_t)syscall(SYS_gettid),
                           memory_order_release);
     atomic_store_explicit(&r->ready, 1, memory_order_release);
@@ -413,9 +497,12 @@ static void *report_thread(void *arg)
         }
         if (!made) {
             crash_tend(r->crash);
+            find_python(r);
             loans_tend(r->loans, &r->wants_loans);
         }
-        crash_wait(&crash_state.request, state, TICK_NS);
+        /* Plugins and threads may still be coming. */
+        crash_wait(&crash_state.request, state, ticks < EARLY_TICKS ? EARLY_NS : TICK_NS);
+        ticks++;
     }
     loans_end(r->loans);
     atomic_store_explicit(&crash_state.reporter, 0, memory_order_release);
@@ -461,6 +548,8 @@ void reporter_stop(struct reporter *r)
     (void)pthread_join(r->thread, NULL);
     loans_free(r->loans);
     stack_process_free(r->self);
+    if (r->python_scratch)
+        (void)munmap(r->python_scratch, r->python_scratch_bytes);
     (void)munmap(r, sizeof *r);
 }
 

@@ -260,11 +260,9 @@ static const void *core_part(struct host *h, const char *id)
     return part;
 }
 
-static const void *face_extension(const struct probing_host *f, const char *id)
+/* self: who asks, NULL: the core. */
+static const void *find_part(struct host *h, struct plugin *self, const char *id)
 {
-    struct plugin *self = f->core;
-    struct host *h = self->host;
-
     if (host_is_off(h) || !id)
         return NULL;
     const void *part = core_part(h, id);
@@ -274,11 +272,22 @@ static const void *face_extension(const struct probing_host *f, const char *id)
         if (p == self || !p->api.extension || !plugin_enter_ready(p))
             continue;
         part = p->api.extension(p->self, id);
-        if (part) /* while `self` runs, `p` may not be stopped */
+        if (part && self) /* while `self` runs, `p` may not be stopped */
             atomic_fetch_or_explicit(&p->users, UINT64_C(1) << self->index, memory_order_release);
         plugin_leave(p);
     }
     return part;
+}
+
+static const void *face_extension(const struct probing_host *f, const char *id)
+{
+    struct plugin *self = f->core;
+    return find_part(self->host, self, id);
+}
+
+const void *host_extension(struct host *h, const char *id)
+{
+    return find_part(h, NULL, id);
 }
 
 void face_init(struct plugin *p)

@@ -152,6 +152,10 @@ int host_subscribe(struct host *h, const char *topic,
                    void *arg);
 void host_unsubscribe(struct host *h, int id); /* after it returns fn runs no more; not from fn */
 
+/* A part that the core or a plugin that runs offers; NULL: none.  Its user sees to it that the
+ * plugin is not stopped meanwhile, or that the part is of the kind that says so.          [any] */
+const void *host_extension(struct host *h, const char *id);
+
 /* Offer an extension of the core ("probing.stack/1"). */
 int host_extension_add(struct host *h, const char *id, const void *part);
 

@@ -341,10 +341,16 @@ class PythonCrasher(Crasher):
 @pytest.mark.parametrize("how, number", [("string_at", signal.SIGSEGV), ("abort", signal.SIGABRT),
                                          ("sigfpe", signal.SIGFPE)])
 def test_pythons(world, python, how, number):
-    crashed = PythonCrasher(world, how, python=python)
+    crashed = PythonCrasher(world, how, "thread", python=python)
     assert crashed.crash() == -number
     report = crashed.report()
     assert report["signal"] == number.name and report["note"] is None
+    rows = crashed.rows("select func, file, lineno from crash.frames where frame_type = 'python' "
+                        "and state = 'crashed' order by depth")
+    assert [row[0] for row in rows if row[0] in ("crash", "inner")] == ["crash", "inner"]
+    assert all(row[1].endswith(".py") and row[2] > 0 for row in rows)
+    assert crashed.rows("select 1 from crash.frames where frame_type = 'python' and "
+                        "state = 'waiting'")
 
 
 def test_python_overflows_its_stack(world):
@@ -389,7 +395,7 @@ def test_torch_training_crashes(world):
         pytest.skip("no torch for %s (Debian: python3-torch)" % DEBIAN_PYTHON)
     target = world.train()
     target.inject()
-    assert target.probing("config", "crash.handler=on").returncode == 0
+    assert target.probing("config", "set", "crash.handler", "on").returncode == 0
     done = target.probing("eval", "import os, threading; threading.Timer(0.1, os.abort).start()")
     assert done.returncode == 0, done.stderr
     assert target.process.wait(timeout=60) == -signal.SIGABRT
