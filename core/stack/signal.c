@@ -137,12 +137,14 @@ void stack_registers_of(const void *ucontext, struct stack_registers *r)
 #endif
 }
 
+#if defined(__x86_64__)
 /* By a system call, because what lies there may go away.                              [signal] */
 static bool read_code(uint64_t from, unsigned char *ret, size_t size)
 {
     struct iovec here = {ret, size}, there = {(void *)(uintptr_t)from, size};
     return syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0) == (int64_t)size;
 }
+#endif
 
 /* The thread went into such a call between our look and the signal.  Ours has the highest number
  * and is taken last, so when it is us who stand right after the call, nobody else's signal wanted
