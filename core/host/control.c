@@ -131,7 +131,7 @@ static void take_back(struct control *c, struct message *m)
 static void *control_loop(void *arg);
 
 /* "probing/..." is a thread that eject ends; this one is the plugin's now. */
-static void rename_thread(pid_t tid)
+void thread_left(pid_t tid)
 {
     static const char name[] = "plugin-left";
     char path[64];
@@ -157,7 +157,7 @@ static int replace_thread(struct host *h)
         return r;
     }
     (void)pthread_detach(c->thread);
-    rename_thread(old);
+    thread_left(old);
     c->thread = next;
     c->current = NULL;
     return 0;

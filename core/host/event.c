@@ -244,6 +244,28 @@ void timers_watch(struct host *h, uint64_t now)
     (void)pthread_mutex_unlock(&c->mutex);
 }
 
+bool timers_late(struct host *h, struct plugin *p)
+{
+    bool late = false;
+    (void)pthread_mutex_lock(&h->control.mutex);
+    for (struct timer *t = h->control.timers; t; t = t->next)
+        late = late || (t->job.plugin == p && t->told);
+    (void)pthread_mutex_unlock(&h->control.mutex);
+    return late;
+}
+
+/* The timer stays: whoever is inside will look at it when it comes back. */
+uint32_t timers_leave(struct host *h, struct plugin *p)
+{
+    uint32_t n = 0;
+    (void)pthread_mutex_lock(&h->control.mutex);
+    for (struct timer *t = h->control.timers; t; t = t->next)
+        if (t->job.plugin == p && t->told && workers_leave_to(h, &t->job))
+            n++;
+    (void)pthread_mutex_unlock(&h->control.mutex);
+    return n;
+}
+
 uint64_t timers_run(struct host *h, uint64_t now)
 {
     struct control *c = &h->control;

@@ -79,6 +79,7 @@ void plugin_handler_begin(struct plugin *p);
 void plugin_handler_end(struct plugin *p);
 /* A control thread that was left to a plugin's handler has come back, and ends: undo the plugin. */
 void plugins_thread_back(struct host *h, pid_t tid);
+void plugin_came_back(struct plugin *p); /* a worker that was left to it */
 void plugin_late(struct plugin *p, const char *what, uint64_t ns); /* say so; NULL: it came back */
 
 /* ---- workers and commands (worker.c, command.c) ---- */
@@ -105,6 +106,9 @@ struct workers {
         struct host *host;
         pthread_t thread;
         enum { WORKER_NONE, WORKER_RUNS, WORKER_ENDED } state; /* lock: mutex */
+        uint32_t turn;   /* lock: mutex; a thread of an older turn was left to its job */
+        struct job *job; /* lock: mutex; what it runs */
+        pid_t tid;       /* lock: mutex */
         bool extra;
     } slots[HOST_WORKERS_MAX];
 };
@@ -121,7 +125,9 @@ void workers_leave(struct host *h, struct job *j);
 /* The same in two steps: it cannot be cancelled any more; its done() has returned. */
 void workers_ending(struct host *h, struct job *j);
 void workers_ended(struct host *h);
-bool workers_leaving(struct host *h);                        /* after host_leave() */
+bool workers_leaving(struct host *h); /* after host_leave() */
+/* Leave the worker that runs it to the job: nobody joins it.  false: none runs it. */
+bool workers_leave_to(struct host *h, const struct job *j);
 void workers_cancel(struct host *h, const struct plugin *p); /* all jobs in a plugin's code */
 /* Cancel what is over its time; gives the next deadline, 0: none. */
 uint64_t workers_expire(struct host *h, uint64_t now);
@@ -184,6 +190,11 @@ bool event_handle(struct host *h, uint32_t turn, const char *topic, const void *
 /* Leave the control thread to the handler it is in, and go on with another. */
 int control_leave_handler(struct host *h);
 void timers_watch(struct host *h, uint64_t now); /* say which every() function is late */
+/* Leave the threads of late every() functions of a plugin to them.  Gives how many. */
+uint32_t timers_leave(struct host *h, struct plugin *p);
+/* Is one late? */
+bool timers_late(struct host *h, struct plugin *p);
+void thread_left(pid_t tid); /* its name says that it is not ours any more */
 void events_free(struct host *h);
 int timer_add(struct host *h, struct plugin *p, uint64_t period_ns,
               void (*fn)(void *self, uint64_t now));

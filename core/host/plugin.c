@@ -384,6 +384,33 @@ void plugins_thread_back(struct host *h, pid_t tid)
     }
 }
 
+void plugin_came_back(struct plugin *p)
+{
+    if (atomic_load_explicit(&p->running, memory_order_seq_cst) == 0)
+        (void)came_back(p, /* started= */ true, /* made= */ true);
+}
+
+/* It is to stop, and its every() does not come back. */
+static int give_up_tick(struct plugin *p)
+{
+    struct host *h = p->host;
+    int none = CALL_NONE;
+
+    if (!atomic_compare_exchange_strong_explicit(&p->call, &none, CALL_GIVEN_UP,
+                                                 memory_order_acq_rel, memory_order_acquire))
+        return -EBUSY;
+    if (timers_leave(h, p) == 0) { /* it has come back in this moment */
+        atomic_store_explicit(&p->call, CALL_NONE, memory_order_release);
+        return -EBUSY;
+    }
+    inside_set(p->handle, true);
+    text_set(p, &p->reason, "every: it has not come back; its thread is left to it");
+    release_others(p);
+    state_set(p, PLUGIN_FAILED);
+    host_log(h, PROBING_ERROR, "plugin %s failed at every: it has not come back", p->name);
+    return err_set(-ETIMEDOUT, "plugin '%s' failed at every: it has not come back", p->name);
+}
+
 /* On the watching thread. */
 static void give_up_handler(struct plugin *p)
 {
@@ -703,7 +730,7 @@ static int wait_empty(struct plugin *p)
 
     workers_cancel(h, p);
     (void)clock_gettime(CLOCK_MONOTONIC, &limit);
-    limit.tv_sec += (time_t)(STOP_NS / NS_PER_S);
+    limit.tv_sec += timers_late(h, p) ? 1 : (time_t)(STOP_NS / NS_PER_S);
     (void)pthread_mutex_lock(&h->plugins_lock);
     while (r == 0 && (atomic_load_explicit(&p->running, memory_order_seq_cst) ||
                       atomic_load_explicit(&p->forks, memory_order_seq_cst)))
@@ -771,6 +798,8 @@ int host_plugin_stop(struct host *h, const char *name)
     if (r < 0)
         return r;
     r = wait_empty(p);
+    if (r < 0 && timers_late(h, p) && give_up_tick(p) == -ETIMEDOUT)
+        return -ETIMEDOUT;
     if (r < 0) {
         state_set(p, PLUGIN_RUNNING);
         return r;

@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/thread.h"
@@ -119,6 +121,8 @@ static void *work(void *arg)
     struct workers *w = &h->workers;
 
     (void)pthread_mutex_lock(&w->mutex);
+    uint32_t turn = self->turn;
+    self->tid = (pid_t)syscall(SYS_gettid);
     for (;;) {
         int timed_out = 0;
         struct timespec limit = in_future(EXTRA_IDLE_NS);
@@ -129,10 +133,18 @@ static void *work(void *arg)
         if (!w->first)
             break;
         struct job *j = take(w);
+        struct plugin *plugin = j->plugin;
+        self->job = j;
         (void)pthread_mutex_unlock(&w->mutex);
         err_clear();
         j->run(h, j);
         (void)pthread_mutex_lock(&w->mutex);
+        if (self->turn != turn) { /* somebody else has this place; the host may go from here on */
+            (void)pthread_mutex_unlock(&w->mutex);
+            plugin_came_back(plugin);
+            return NULL;
+        }
+        self->job = NULL;
         w->n_idle++;
     }
     self->state = WORKER_ENDED;
@@ -159,6 +171,29 @@ static int start_one(struct workers *w, int limit)
         return r;
     }
     return -EAGAIN;
+}
+
+bool workers_leave_to(struct host *h, const struct job *j)
+{
+    struct workers *w = &h->workers;
+    bool found = false;
+
+    (void)pthread_mutex_lock(&w->mutex);
+    for (int i = 0; i < HOST_WORKERS_MAX && !found; i++) {
+        struct worker *s = &w->slots[i];
+        found = s->state == WORKER_RUNS && s->job == j;
+        if (!found)
+            continue;
+        (void)pthread_detach(s->thread);
+        thread_left(s->tid);
+        s->turn++;
+        s->job = NULL;
+        s->state = WORKER_NONE;
+        if (!w->stop)
+            (void)start_one(w, HOST_WORKERS_MAX);
+    }
+    (void)pthread_mutex_unlock(&w->mutex);
+    return found;
 }
 
 int workers_start(struct host *h)

@@ -705,8 +705,9 @@ def test_an_event_handler_that_hangs(world):
     assert target.rows("select 1") == [[1]] and target.alive()
 
 
-def test_an_every_function_that_is_late(world):
-    """It is named; everything else goes on, and eject works when it has come back."""
+@pytest.mark.parametrize("leave", [False, True])
+def test_an_every_function_that_is_late(world, leave):
+    """It is named; everything else goes on; eject leaves, and says so if it has not come back."""
     target = prepared(world)
     before = state_of(target.pid)
     target.inject("-D", "probing.plugin_timeout=500ms")
@@ -715,6 +716,14 @@ def test_an_every_function_that_is_late(world):
     state = "select state, reason from probing.plugins where name = 'hanging_in'"
     wait_for(lambda: "late" in (target.rows(state)[0][1] or ""), "the plugin to be named", 20)
     assert target.probing("publish_it").returncode == 0
+    if leave:
+        done = target.probing("eject")
+        assert done.returncode == 0 and "stays inside plugin hanging_in" in done.stdout, done.stderr
+        wait_for(lambda: not our_threads(target.pid), "our threads to end", 20)
+        wait_for(lambda: fds(target.pid) == before["fds"], "the same descriptors")
+        target.inject()
+        assert target.rows("select 1") == [[1]] and target.alive()
+        return
     assert target.probing("release_it").returncode == 0
     wait_for(lambda: not target.rows(state)[0][1], "its name to be cleared", 20)
     done = target.probing("eject")
