@@ -162,6 +162,7 @@ int target_directory_of(pid_t pid, char *ret, size_t size)
     uint64_t own = own_pid_of(pid);
     int r = -ENOENT;
 
+    ret[0] = '\0';
     (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
     buf_init(&maps, MAPS_MAX_BYTES);
     int e = file_read(AT_FDCWD, path, &maps);
@@ -180,10 +181,12 @@ int target_directory_of(pid_t pid, char *ret, size_t size)
         size_t n = file != NULL ? strlen(file) : 0;
         if (n > sizeof LEAF && strcmp(file + n - (sizeof LEAF - 1), LEAF) == 0) {
             file[n - (sizeof LEAF - 1)] = '\0';
-            (void)snprintf(ret, size, "/proc/%d/root%s", (int)pid, inside_root(pid, file));
             char sock[4200];
-            (void)snprintf(sock, sizeof sock, "%s/sock", ret);
-            r = is_named_after(file, own) && access(sock, F_OK) == 0 ? 0 : -ENOENT;
+            if (is_named_after(file, own)) {
+                (void)snprintf(ret, size, "/proc/%d/root%s", (int)pid, inside_root(pid, file));
+                (void)snprintf(sock, sizeof sock, "%s/sock", ret);
+                r = access(sock, F_OK) == 0 ? 0 : -ENOENT;
+            }
         }
         line = end != NULL ? end + 1 : NULL;
     }
@@ -317,7 +320,9 @@ static int resolve_pid(pid_t pid, struct target *ret)
         ret->kind = TARGET_BARE;
         if (proc_start_time(pid, &old.start) == 0 && old.start != 0)
             (void)target_each_directory(keep_newest, &old);
-        if (old.path[0] != '\0' && is_over(old.path))
+        bool starts = ret->directory[0] != '\0'; /* mapped, and no socket yet */
+        ret->directory[0] = '\0';
+        if (!starts && old.path[0] != '\0' && is_over(old.path))
             (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
         ret->directories = old.n;
         return 0;

@@ -21,6 +21,7 @@
 
 #define SQL_MAX_BYTES ((size_t)1 << 20)
 #define WIDTH_MAX 10000
+#define EJECT_NS (NS_PER_S + NS_PER_S / 2) /* plugins that are busy are asked again so long */
 
 enum { TAKES_FORMAT = 1, TAKES_LIMITS = 2 };
 
@@ -349,7 +350,12 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
         r = host_leave(c->host, out);
     if (r < 0)
         return r;
-    r = host_plugins_stop(c->host); /* now, while a reason against it can still be answered */
+    /* Now, while a reason against it can still be answered.  A thread that waits for the GIL of a
+     * busy program gets it soon. */
+    uint64_t until = clock_now() + EJECT_NS;
+    do
+        r = host_plugins_stop(c->host);
+    while (r == -EBUSY && clock_now() < until);
     if (r < 0) {
         host_stay(c->host);
         return r;

@@ -117,6 +117,7 @@ def test_list_tables_describe_config_eject(world):
     assert target.probing("config", "set", "probing.max_memory", "512MB").returncode == 0
     got = target.probing("config", "get", "probing.max_memory")
     assert got.returncode == 0 and "512MB" in got.stdout
+    wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 0, "rows")
     done = target.probing("eject")
     assert done.returncode == 0, done.stderr
     threads = "/proc/%d/task" % target.pid
