@@ -104,7 +104,10 @@ def test_aarch64(tmp_path):
 
 
 def test_aarch64_with_signed_return_addresses(tmp_path):
-    """Debian compiles for branch protection (PAC and BTI) since this release."""
+    """Debian compiles for branch protection (PAC and BTI) since this release.
+
+    It does not fail yet when core/stack leaves the signs on: who is lost outside libc is safe.
+    """
     machine = Machine("trixie", "aarch64", cpu="max,pauth-impdef=on")
     run_there(machine, tmp_path, MAIN_JOB)
 
