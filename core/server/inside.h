@@ -209,6 +209,9 @@ int server_listen_unix(const char *path, int *ret_fd);
 int server_listen_tcp(const char *listen_on, int *ret_fd, char *ret_address, size_t address_size,
                       char *ret_host, size_t host_size);
 
+/* Let the kernel find out that a TCP client has gone: one that has closed while its command runs
+ * looks as if it had only stopped sending. */
+void server_keep_alive(int fd);
 void server_peer_name(int fd, char *ret, size_t size); /* "127.0.0.1:4711", of the other side */
 
 /* ---- guard.c: who may come in ---- */

@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -145,6 +146,16 @@ int server_listen_tcp(const char *listen_on, int *ret_fd, char *ret_address, siz
                    ntohs(v6 ? a.v6.sin6_port : a.v4.sin_port));
     *ret_fd = fd;
     return 0;
+}
+
+void server_keep_alive(int fd)
+{
+    const int on = 1, idle_s = 30, every_s = 15, times = 4;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof(times));
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* answers are whole writes */
 }
 
 void server_peer_name(int fd, char *ret, size_t size)

@@ -119,9 +119,10 @@ static void turn_away(int fd)
 static void welcome(struct server *s, int fd, bool local)
 {
     char who[sizeof(((struct peer *)0)->who)];
-    if (!local)
+    if (!local) {
         server_peer_name(fd, who, sizeof(who));
-    else if (!server_peer_allowed(fd, who, sizeof(who))) {
+        server_keep_alive(fd);
+    } else if (!server_peer_allowed(fd, who, sizeof(who))) {
         (void)close(fd);
         return;
     }
