@@ -20,7 +20,7 @@
 #include "core/base/text.h"
 #include "core/server/inside.h"
 
-#define BACKLOG 64
+#define BACKLOG 256 /* connections that wait to be taken in: a burst is no reason to refuse */
 
 int server_listen_unix(const char *path, int *ret_fd)
 {
