@@ -183,7 +183,8 @@ def test_gone_in_the_middle_of_everything(no_leak):
         drop(wire.s, hard=i % 3 == 0)
     for i in range(30):
         s = dial(no_leak.sock)
-        send(s, b"POST /eval HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n'x' * 3000000")
+        send(s, b"POST /eval HTTP/1.1\r\nHost: localhost\r\nContent-Length: 13\r\n\r\n"
+                b"'x' * 3000000")
         listen_a_little(s, chance.randrange(3))
         drop(s, hard=i % 3 == 0)
 
