@@ -233,7 +233,7 @@ TEST(enters_a_stopped_process)
     struct inject_result r;
     pid_t pid = spawn(sleeper);
     CHECK_INT(kill(pid, SIGSTOP), 0);
-    nap(20 * NS_PER_MS);
+    CHECK(comes_to(pid, "State:\tT (stopped)"));
     CHECK_INT(into(pid, &r), 0);
     CHECK(r.target_stopped);
     CHECK(comes_to(pid, "State:\tT (stopped)")); /* from our stop back into its own */
