@@ -141,6 +141,14 @@ static const struct probing_config probing_settings[] = {
      .flags = PROBING_LIVE,
      .min = NS_PER_S / 10,
      .max = 3600 * NS_PER_S},
+    {.name = "data_dir",
+     .value = "",
+     .doc = "where data directories are made; empty: /tmp/probing-<uid>",
+     .type = PROBING_STR},
+    {.name = "plugin_path",
+     .value = "",
+     .doc = "directories where plugins are looked for first, with ':' between",
+     .type = PROBING_STR},
     {.name = "afresh",
      .value = "off",
      .doc = "on: a new directory, also where an earlier life in this process left one to go on in",
@@ -216,9 +224,11 @@ static int set_probing(void *self, const char *name, const char *value)
     uint64_t number = 0;
     if (strcmp(name, "log_level") == 0)
         return set_level(value);
-    if (strcmp(name, "plugins") == 0 || strcmp(name, "max_dead") == 0 ||
-        strcmp(name, "afresh") == 0)
-        return 0;
+    static const char *const at_start[] = {"plugins", "max_dead", "afresh", "data_dir",
+                                           "plugin_path"};
+    for (size_t i = 0; i < sizeof(at_start) / sizeof(at_start[0]); i++)
+        if (strcmp(name, at_start[i]) == 0)
+            return 0; /* known before there is a host */
     int r = parse_u64(value, &number);
     if (r < 0)
         return r;
@@ -267,9 +277,9 @@ static int apply(const char *name, const char *value)
         g.afresh = strcmp(value, "1") == 0 || strcmp(value, "on") == 0;
     if (strcmp(name, "probing.data_dir") == 0)
         (void)snprintf(g.data_dir, sizeof(g.data_dir), "%s", value);
-    else if (strcmp(name, "probing.plugin_path") == 0)
+    if (strcmp(name, "probing.plugin_path") == 0)
         (void)snprintf(g.own_path, sizeof(g.own_path), "%s", value);
-    else if (strcmp(name, "probing.token") == 0)
+    if (strcmp(name, "probing.token") == 0) /* secrets are in no list of settings */
         (void)snprintf(g.token, sizeof(g.token), "%s", value);
     else if (strcmp(name, "probing.read_token") == 0)
         (void)snprintf(g.read_token, sizeof(g.read_token), "%s", value);
@@ -308,8 +318,7 @@ static int from_environment(void *arg, const char *key, const char *value)
         return apply(name, value);
     }
     char *underscore = strchr(lower, '_');
-    bool ours = is_ours(probing_settings, lower) || strcmp(lower, "data_dir") == 0 ||
-                strcmp(lower, "plugin_path") == 0 || strcmp(lower, "token") == 0 ||
+    bool ours = is_ours(probing_settings, lower) || strcmp(lower, "token") == 0 ||
                 strcmp(lower, "read_token") == 0;
     if (!ours && !underscore)
         return 0; /* PROBING_SOMETHING of somebody else */

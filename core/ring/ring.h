@@ -34,7 +34,8 @@
  * the file, slot, generation, tid): the upper bits of a sum of products, two words each, whose
  * halves are folded (inside.h).  So what a stray pointer of the host, a bad disk or a copy made
  * while the process ran has changed is no row, and neither is a row of an earlier round; one change
- * in 2^28 stays unseen.  It costs 1 ns of an append (docs/store.md).  The counters have no check.
+ * in 2^28 stays unseen.  It costs some 2 ns of an append (docs/store.md).  The counters have no
+ * check.
  *
  * Writers: any thread, signal handlers too.  One reader: whoever holds the store's drain lock, or
  * whoever opened the file of a dead process.
