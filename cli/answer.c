@@ -33,7 +33,7 @@ static int on_bytes(void *arg, const char *data, size_t size)
 }
 
 static int from_live(const struct target *t, const char *format, const char *statement,
-                     uint64_t timeout_ns, struct pipe *p)
+                     uint64_t timeout_ns, struct pipe *p, struct answer_report *ret)
 {
     char timeout[32];
     const char *words[8] = {"query", "--format", format};
@@ -48,6 +48,8 @@ static int from_live(const struct target *t, const char *format, const char *sta
     int r = target_connect(t, &c);
     if (r == 0)
         r = client_run(c, n, words, /* timeout_ns= */ 0, on_bytes, p, &status);
+    if (r == 0 && status == 0)
+        (void)snprintf(ret->damage, sizeof ret->damage, "%s", client_note(c));
     if (r == 0 && status != 0)
         r = status < 0 ? status : err_set(-EIO, "the query failed");
     client_close(c);
@@ -107,7 +109,7 @@ int answer_bytes(const struct target *t, const char *format, const char *stateme
     struct pipe p = {fn, arg};
     *ret = (struct answer_report){.lost = 0};
     return target_is_files(t) ? from_files(t, format, statement, timeout_ns, &p, ret)
-                              : from_live(t, format, statement, timeout_ns, &p);
+                              : from_live(t, format, statement, timeout_ns, &p, ret);
 }
 
 static int feed(void *arg, const char *data, size_t size)

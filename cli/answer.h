@@ -10,10 +10,10 @@
 #include "cli/cli.h"
 #include "cli/export.h"
 
-/* What is not whole about an answer from files; a living process says it in the answer. */
+/* What is not whole about an answer and is not said in it. */
 struct answer_report {
-    uint64_t lost;    /* rows, at any time, of the tables asked */
-    char damage[512]; /* "" when the files are whole */
+    uint64_t lost;    /* of files: rows, at any time, of the tables asked */
+    char damage[512]; /* of files, or what the living process notes; "" */
 };
 
 /* The answer in `format` (csv, jsonl, json), piece by piece; fn gives non-zero to stop. */

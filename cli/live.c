@@ -51,6 +51,8 @@ static int on_event(void *arg, const struct client_event *e)
     case CLIENT_DONE:
         if (e->status < 0)
             return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
+        if (e->size > 0)
+            fprintf(stderr, "probing: not whole: %s\n", e->text);
         if (e->id == s->ids[0])
             s->status = e->status;
         return e->status;

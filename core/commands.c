@@ -107,6 +107,22 @@ static int to_reply(void *arg, const char *data, size_t size)
     return out->write(out, data, size);
 }
 
+/* A table and JSON say it themselves. */
+static void note_what_lacks(const struct sql_report *report, enum sql_format format,
+                            struct probing_reply *out)
+{
+    if (format != SQL_FORMAT_CSV && format != SQL_FORMAT_JSONL)
+        return;
+    if (report->lost > 0)
+        (void)snprintf(out->note, sizeof(out->note),
+                       "%llu rows%s%.80s were lost before they could be kept; see probing.lost",
+                       (unsigned long long)report->lost, report->lost_table ? " of " : "",
+                       report->lost_table ? report->lost_table : "");
+    else if (report->cut)
+        (void)snprintf(out->note, sizeof(out->note), "stopped after %llu rows: there are more",
+                       (unsigned long long)report->rows);
+}
+
 static int answer_sql(struct core *c, const char *text, size_t size, const struct words *w,
                       struct probing_reply *out)
 {
@@ -123,6 +139,8 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
     if (r == 0)
         r = sql_writer_finish(writer, &report);
     sql_writer_free(writer);
+    if (r == 0)
+        note_what_lacks(&report, w->format, out);
     return r;
 }
 

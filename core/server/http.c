@@ -104,6 +104,13 @@ static void add_head(struct peer *p, int status, const char *type, bool gzip)
                        local_port(p->fd), p->server->tokens[p->cookie]);
 }
 
+/* What is not whole about an answer that worked; one line, as the core writes them. */
+static void add_note(struct peer *p, const char *note, size_t n)
+{
+    if (n > 0)
+        (void)buf_addf(&p->out, "Probing-Note: %.*s\r\n", (int)n, note);
+}
+
 /* The answer's bytes as the client wants them: 0, or it stays as it is. */
 static int squeeze_whole(const char *body, size_t n, struct buf *ret)
 {
@@ -113,15 +120,23 @@ static int squeeze_whole(const char *body, size_t n, struct buf *ret)
     return rc;
 }
 
-void server_http_whole(struct peer *p, int status, const char *type, const char *body, size_t n)
+static void add_whole(struct peer *p, int status, const char *type, const struct piece *noted,
+                      const char *body, size_t n)
 {
     struct buf small;
     buf_init(&small, 2 * n + SERVER_HEADER_BYTES);
     bool gzip = p->gzip && n >= SQUEEZE_BYTES && squeeze_whole(body, n, &small) == 0;
     add_head(p, status, type, gzip);
+    if (noted)
+        add_note(p, noted->data, noted->size);
     (void)buf_addf(&p->out, "Content-Length: %zu\r\n\r\n", gzip ? small.size : n);
     (void)buf_add(&p->out, gzip ? small.data : body, gzip ? small.size : n);
     buf_done(&small);
+}
+
+void server_http_whole(struct peer *p, int status, const char *type, const char *body, size_t n)
+{
+    add_whole(p, status, type, /* noted= */ NULL, body, n);
 }
 
 void server_http_see(struct peer *p, const char *path)
@@ -197,7 +212,7 @@ static void start_stream(struct peer *p, struct job *j)
     add_head(p, 200, p->content_type, j->squeeze != NULL);
     (void)buf_adds(&p->out, p->old_http ? "\r\n"
                                         : "Transfer-Encoding: chunked\r\n"
-                                          "Trailer: Probing-Status\r\n\r\n");
+                                          "Trailer: Probing-Status, Probing-Note\r\n\r\n");
     add_part(p, j, j->hold.data, j->hold.size, /* last= */ false);
     buf_done(&j->hold);
     buf_init(&j->hold, 0);
@@ -215,8 +230,11 @@ static void end_stream(struct peer *p, struct job *j, struct piece *piece)
         p->keep_alive = false;
     }
     add_part(p, j, buf_text(&line), line.size, /* last= */ true);
-    if (piece->status >= 0 && !p->old_http)
-        (void)buf_addf(&p->out, "0\r\nProbing-Status: %d\r\n\r\n", piece->status);
+    if (piece->status >= 0 && !p->old_http) {
+        (void)buf_addf(&p->out, "0\r\nProbing-Status: %d\r\n", piece->status);
+        add_note(p, piece->data, piece->size);
+        (void)buf_adds(&p->out, "\r\n");
+    }
     buf_done(&line);
 }
 
@@ -241,8 +259,8 @@ void server_http_encode(struct peer *p, struct piece *piece)
     else if (piece->status < 0)
         add_error(p, 0, piece->status, piece->data, piece->size);
     else
-        server_http_whole(p, piece->status == 0 ? 200 : 422, p->content_type, j->hold.data,
-                          j->hold.size);
+        add_whole(p, piece->status == 0 ? 200 : 422, p->content_type, piece, j->hold.data,
+                  j->hold.size);
     if (!p->keep_alive)
         p->closing = true;
     server_job_remove(j);

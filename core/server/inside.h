@@ -59,7 +59,7 @@ enum job_kind { JOB_RUN, JOB_WATCH, JOB_FOLLOW };
 enum piece_kind {
     PIECE_DATA,  /* text of an answer */
     PIECE_EVENT, /* a whole JSON value with its topic: made into a message as it is */
-    PIECE_DONE,  /* the job's end: status, and in data the reason */
+    PIECE_DONE,  /* the job's end: status, and in data the reason or a note */
     PIECE_ERROR, /* belongs to no job: data is the sentence */
 };
 

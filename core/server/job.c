@@ -105,7 +105,7 @@ static void run_done(struct probing_reply *r, int status, const char *error)
     struct job *j = (struct job *)r;
     if (atomic_exchange_explicit(&j->ended, true, memory_order_acq_rel))
         return;
-    const char *why = status < 0 && error ? error : "";
+    const char *why = status >= 0 ? r->note : error ? error : "";
     (void)server_peer_push(j->peer, j, PIECE_DONE, status, why, strlen(why), false);
     server_job_unref(j);
 }

@@ -124,7 +124,9 @@ void server_text_encode(struct peer *p, struct piece *piece)
     } else if (piece->status > 0) {
         (void)buf_addf(&p->out, "error: the command ended with status %d\n", piece->status);
     } else {
-        (void)buf_adds(&p->out, ".\n");
+        (void)buf_adds(&p->out, piece->size > 0 ? ". " : ".");
+        (void)buf_add(&p->out, piece->data, piece->size);
+        (void)buf_addc(&p->out, '\n');
     }
     server_job_remove(j);
 }

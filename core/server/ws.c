@@ -221,8 +221,8 @@ static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
                 return -1;
         }
         (void)buf_addf(&p->out, "{\"id\":%lld,\"done\":%d", (long long)j->id, piece->status);
-        if (piece->status < 0) {
-            (void)buf_adds(&p->out, ",\"error\":");
+        if (piece->status < 0 || piece->size > 0) {
+            (void)buf_adds(&p->out, piece->status < 0 ? ",\"error\":" : ",\"note\":");
             (void)json_add_text(&p->out, piece->data, piece->size);
         }
         (void)buf_addc(&p->out, '}');

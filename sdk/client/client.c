@@ -35,6 +35,7 @@
 enum { OP_MORE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
 
 struct probing_client {
+    char note[256]; /* of the last client_run() */
     int fd;
     char where[160];      /* for sentences: the path, or host:port */
     char directory[4096]; /* of the socket: what can still be asked when the process is dead */
@@ -532,7 +533,7 @@ static int read_event(struct probing_client *c, struct arena *a, struct client_e
     if (json_get(o, "done")) {
         ret->kind = CLIENT_DONE;
         ret->status = (int)json_int(o, "done", -EPROTO);
-        ret->text = json_text(o, "error", "");
+        ret->text = json_text(o, ret->status < 0 ? "error" : "note", "");
         ret->size = strlen(ret->text);
         *slot = 0;
     } else if (json_get(o, "dropped")) {
@@ -642,6 +643,12 @@ int client_run(struct probing_client *c, int argc, const char *const *argv, uint
         return r.refused;
     if (r.status < 0)
         (void)err_set(r.status, "%s", r.why[0] ? r.why : strerror(-r.status));
+    (void)snprintf(c->note, sizeof(c->note), "%.250s", r.status < 0 ? "" : r.why);
     *ret_status = r.status;
     return 0;
+}
+
+const char *client_note(const struct probing_client *c)
+{
+    return c->note;
 }

@@ -44,13 +44,18 @@ void client_close(struct probing_client *c); /* NULL is fine */
 int client_run(struct probing_client *c, int argc, const char *const *argv, uint64_t timeout_ns,
                int (*write)(void *arg, const char *data, size_t size), void *arg, int *ret_status);
 
+/* What was not whole about the answer that the last client_run() gave, in one sentence; "".
+ * Borrowed until the next one. */
+const char *client_note(const struct probing_client *c);
+
 /* ---- several at once ---- */
 
 enum client_event_kind {
     CLIENT_DATA,    /* text: a piece of an answer, or of a watch */
     CLIENT_EVENT,   /* topic, and text: its JSON */
     CLIENT_DROPPED, /* dropped: messages lost because we were slow */
-    CLIENT_DONE,    /* status; text: the reason when negative.  Nothing more comes with this id */
+    CLIENT_DONE,    /* status; text: the reason when negative, else what is not whole.  The last
+                     * of this id */
 };
 
 struct client_event {

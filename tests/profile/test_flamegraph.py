@@ -6,7 +6,7 @@ import subprocess
 import xml.dom.minidom
 
 import pytest
-from conftest import folded, helper, name, share
+from samples import folded, helper, name, share
 from world import wait_for
 
 

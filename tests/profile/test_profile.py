@@ -6,7 +6,7 @@ import signal
 import subprocess
 
 import pytest
-from conftest import folded, handled_signals, helper, name, share
+from samples import folded, handled_signals, helper, name, share
 from world import DEBIAN_PYTHON, ROOT, wait_for
 
 SPLIT = '''

@@ -4,7 +4,9 @@ import json
 import re
 
 import pytest
-from conftest import python_frames, wait_for
+from pythons import PYTHONS
+from scripts import python_frames
+from world import wait_for
 
 # Prints its own stacks as traceback sees them, then stays where it printed them.
 KNOWN = '''# -*- coding: utf-8 -*-
@@ -198,7 +200,6 @@ f(1, "two", 3, k=4)
 
 
 def test_wrong_words(world):
-    from conftest import PYTHONS
     python = list(PYTHONS.values())[0]
     target = world.start(python, "import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
     target.inject()

@@ -5,7 +5,8 @@ import threading
 import time
 
 import pytest
-from conftest import CLI, PYTHONS, wait_for
+from pythons import PYTHONS
+from world import CLI, wait_for
 
 LOOP = """
 import sys, threading, time

@@ -4,7 +4,8 @@ import os
 import subprocess
 
 import pytest
-from conftest import CORE, PACKAGE
+from scripts import PACKAGE
+from world import CORE
 
 HOOK = "import site; site.addsitedir(%r)\n" % str(PACKAGE)
 RUNS = HOOK + "import probing; print('running', probing.is_running())\n"

@@ -10,7 +10,8 @@ import subprocess
 import time
 
 import pytest
-from conftest import CLI, PYTHONS
+from pythons import PYTHONS
+from world import CLI
 
 LOOP = """
 import time
