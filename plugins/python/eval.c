@@ -241,6 +241,19 @@ static int say_stuck(struct plugin *p, struct probing_reply *out, uint64_t timeo
     return p->host->fail(p->host, -ETIMEDOUT, reason);
 }
 
+/* One at a time; and code that waits in a call of C's, time.sleep(600), hears of no interrupt until
+ * the call is over. */
+static int say_behind(struct plugin *p, uint64_t timeout_ns)
+{
+    char reason[240];
+    int tid = runner_tid(p->runner);
+    (void)snprintf(reason, sizeof(reason),
+                   "the code did not run in %.3g s: an earlier eval still does, in thread %d, and "
+                   "cannot be interrupted where it is; see backtrace --all --thread %d",
+                   (double)timeout_ns / 1e9, tid, tid);
+    return p->host->fail(p->host, -ETIMEDOUT, reason);
+}
+
 /* Wait for the GIL: 0 when the code runs, else the command's answer. */
 static int wait_for_gil(struct plugin *p, struct runner_job *job, struct probing_reply *out,
                         uint64_t timeout_ns)
@@ -255,8 +268,11 @@ static int wait_for_gil(struct plugin *p, struct runner_job *job, struct probing
         bool gone = p->host->cancelled(out) != 0;
         if (!gone && p->host->now() < until)
             continue;
+        bool behind = runner_is_behind(p->runner, job);
         if (!runner_take_back(p->runner, job))
             return 0;
+        if (behind && !gone)
+            return say_behind(p, timeout_ns);
         return gone ? -ECANCELED : say_stuck(p, out, timeout_ns);
     }
 }

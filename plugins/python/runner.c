@@ -285,6 +285,14 @@ bool runner_take_back(struct runner *r, struct runner_job *job)
     return waits;
 }
 
+bool runner_is_behind(struct runner *r, const struct runner_job *job)
+{
+    mutex_lock(r);
+    bool behind = r->current && r->current != job && r->current->state == RUNNER_RUNS;
+    mutex_unlock(r);
+    return behind;
+}
+
 void runner_release(struct runner *r, struct runner_job *job)
 {
     mutex_lock(r);

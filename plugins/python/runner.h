@@ -46,6 +46,8 @@ enum runner_state runner_wait(struct runner *r, struct runner_job *job, enum run
                               uint64_t timeout_ns);
 /* Take back a job that has not begun: true when it will never run. */
 bool runner_take_back(struct runner *r, struct runner_job *job);
+/* Does another job's code run, so that this one waits for its end and not for the GIL? */
+bool runner_is_behind(struct runner *r, const struct runner_job *job);
 /* The caller's hold ends. */
 void runner_release(struct runner *r, struct runner_job *job);
 /* Raise KeyboardInterrupt in the running job's Python code. */

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """eval: output, values, names, exceptions, limits, and that the process stays as it was."""
+import re
 import subprocess
 import threading
 import time
@@ -99,6 +100,16 @@ def test_gil_is_stuck(world, python, how):
         assert target.eval("1", "--timeout", "0.1").returncode != 0
     assert target.probing("backtrace").returncode == 0
     assert not (target.world.tmp / "never").exists()
+
+
+def test_an_eval_behind_one_that_sleeps_says_so(world):
+    target = world.start(list(PYTHONS.values())[0], LOOP).inject()
+    done = target.eval("import time; time.sleep(600)", "--timeout", "0.3")
+    assert done.returncode != 0 and "interrupted" in done.stderr
+    done = target.eval("1", "--timeout", "0.3")
+    assert done.returncode != 0 and "an earlier eval still does" in done.stderr, done.stderr
+    (tid,) = re.findall(r"in thread (\d+)", done.stderr)
+    assert "<eval>" in target.probing("backtrace", "--all", "--thread", tid).stdout
 
 
 def test_late_gil_does_not_run_a_cancelled_eval(world):
