@@ -21,6 +21,7 @@
 #include "core/host/inner.h"
 
 #define CONTROL_STACK ((size_t)1 << 20) /* bytes: plugins' init and start run here, dlopen too */
+#define STRAY_NS (NS_PER_S / 5) /* for a thread that came back to find that it was replaced */
 
 int control_init(struct host *h)
 {
@@ -157,6 +158,7 @@ static int replace_thread(struct host *h)
         return r;
     }
     (void)pthread_detach(c->thread);
+    c->strays++;
     thread_left(old);
     c->thread = next;
     c->current = NULL;
@@ -310,6 +312,18 @@ static void wait_for_work(struct host *h)
     door_serve(h, fds + 1, n);
 }
 
+/* The last that a thread does which was replaced: the host may be gone afterwards. */
+static void end_stray(struct host *h)
+{
+    struct control *c = &h->control;
+
+    plugins_thread_back(h, (pid_t)syscall(SYS_gettid));
+    (void)pthread_mutex_lock(&c->mutex);
+    c->strays--;
+    (void)pthread_cond_broadcast(&c->changed);
+    (void)pthread_mutex_unlock(&c->mutex);
+}
+
 static void *control_loop(void *arg)
 {
     struct host *h = arg;
@@ -328,8 +342,8 @@ static void *control_loop(void *arg)
                 bool mine = event_handle(h, turn, payload + m->size, payload, m->size);
                 free(m);
                 if (!mine) {
-                    plugins_thread_back(h, (pid_t)syscall(SYS_gettid));
-                    return NULL; /* the host may be gone from here on */
+                    end_stray(h);
+                    return NULL;
                 }
             } else {
                 err_clear();
@@ -343,7 +357,7 @@ static void *control_loop(void *arg)
     bool replaced = c->turn != turn;
     (void)pthread_mutex_unlock(&c->mutex);
     if (replaced) /* in the moment in which the handler came back */
-        plugins_thread_back(h, (pid_t)syscall(SYS_gettid));
+        end_stray(h);
     return NULL;
 }
 
@@ -374,6 +388,23 @@ void control_stop(struct host *h)
     control_wake(h);
     (void)pthread_join(c->thread, NULL);
     c->started = false;
+}
+
+bool control_alone(struct host *h)
+{
+    struct control *c = &h->control;
+    struct timespec limit = {0};
+    uint64_t end = clock_monotonic() + STRAY_NS;
+    int r = 0;
+
+    limit.tv_sec = (time_t)(end / NS_PER_S);
+    limit.tv_nsec = (int64_t)(end % NS_PER_S);
+    (void)pthread_mutex_lock(&c->mutex);
+    while (c->strays > 0 && r == 0)
+        r = pthread_cond_timedwait(&c->changed, &c->mutex, &limit);
+    bool alone = c->strays == 0;
+    (void)pthread_mutex_unlock(&c->mutex);
+    return alone;
 }
 
 void control_done(struct host *h)

@@ -122,7 +122,7 @@ void host_free(struct host *h)
     control_stop(h);
     door_close(h);
     stack_ext_free(h);
-    if (plugin_left_behind(h)) {
+    if (plugin_left_behind(h) || !control_alone(h)) {
         atomic_store_explicit(&h->off, true, memory_order_release);
         if (h->control.wake_fd != -1)
             (void)close(h->control.wake_fd);

@@ -166,6 +166,7 @@ struct control {
     struct timer *timers;               /* lock: mutex */
     bool started, stop;                 /* lock: mutex */
     uint32_t turn;                      /* lock: mutex; a thread of an older turn ends */
+    uint32_t strays;                    /* lock: mutex; such threads that have not ended yet */
     struct message *current;            /* lock: mutex; the call that runs now */
     pthread_t thread;
     _Atomic pid_t tid; /* of the control thread */
@@ -175,6 +176,8 @@ struct control {
 int control_init(struct host *h);
 int control_start(struct host *h);
 void control_stop(struct host *h);
+/* Have all threads that were given up ended?  Waits for those that have just come back. */
+bool control_alone(struct host *h);
 void control_done(struct host *h);
 void control_wake(struct host *h);
 bool control_is_here(struct host *h);

@@ -288,6 +288,9 @@ TEST(unwinds_from_a_copy_and_files)
 
 int main(void)
 {
+#ifdef __SANITIZE_THREAD__
+    return test_skip("the thread sanitizer holds signals back until a thread waits");
+#endif
     RUN(gathers_all_and_lets_them_go);
     RUN(a_pool_needs_no_malloc);
     RUN(lends_a_stack_to_who_has_none_and_takes_it_back);
