@@ -34,6 +34,7 @@
 #define NAMES_SLOTS 32768u       /* distinct addresses, at most half full */
 
 struct reporter {
+    bool told[CRASH_FAULTS]; /* whose stack this report has */
     struct crash *crash;
     struct stack_process *self;
     struct loans *loans;
@@ -222,6 +223,7 @@ static bool time_is_over(const struct reporter *r)
            atomic_load_explicit(&crash_state.given_up, memory_order_acquire);
 }
 
+/* Called again after all others: a thread may crash while they are looked at. */
 static void write_crashed(struct reporter *r)
 {
     for (int i = 0; i < CRASH_FAULTS; i++) {
@@ -229,8 +231,9 @@ static void write_crashed(struct reporter *r)
         struct stack_registers registers = {.known = 0};
         char comm[16];
         int32_t tid = atomic_load_explicit(&f->tid, memory_order_acquire);
-        if (tid == 0)
+        if (tid == 0 || r->told[i])
             continue;
+        r->told[i] = true;
         stack_registers_of(f->context, &registers);
         task_comm(tid, comm);
         write_thread(r, tid, comm, "crashed", &registers);
@@ -395,6 +398,7 @@ static bool make_report(struct reporter *r)
     r->deadline = begin + CRASH_WAIT_NS;
     r->n_names = 0;
     memset(r->names, 0, sizeof r->names);
+    memset(r->told, 0, sizeof r->told);
     bool only_abort = atomic_load_explicit(&crash_state.only_abort, memory_order_relaxed);
     if (only_abort && (stack_process_renew(r->self) < 0 || !is_in_abort(r)))
         return false;
@@ -406,6 +410,8 @@ static bool make_report(struct reporter *r)
         write_crashed(r);
     stack_gather_wait(GATHER_NS);
     uint32_t left = readable ? write_others(r) : r->n_tids;
+    if (readable)
+        write_crashed(r);
     bool named = write_names(r);
     if (!atomic_load_explicit(&crash_state.given_up, memory_order_acquire))
         write_end(&r->lines, crash_now() - begin,
