@@ -60,5 +60,11 @@ int plugin_find(const char *name, char *ret, size_t size)
         p += n + (p[n] == ':');
     }
     (void)snprintf(leaf, sizeof leaf, "plugins/%s.so", name);
-    return installed_file(leaf, ret, size);
+    int r = installed_file(leaf, ret, size);
+    if (r != -ENOENT)
+        return r;
+    return err_set(r,
+                   "no plugin '%s' in PROBING_PLUGIN_PATH or among those installed; one of your "
+                   "own is named by its file: ./%s.so",
+                   name, name);
 }

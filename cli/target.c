@@ -276,7 +276,8 @@ static bool is_over(const char *directory)
         return true;
     int r = connect_unix(directory, &c);
     client_close(c);
-    return r == -ECONNREFUSED;
+    /* Reset: the process is just dying; its memory has gone before its sockets. */
+    return r == -ECONNREFUSED || r == -ECONNRESET;
 }
 
 static char process_state(pid_t pid)

@@ -133,6 +133,18 @@ def test_list_tables_describe_config_eject(world):
     assert target.rows("select 1") == [[1]]
 
 
+def test_data_of_one_that_is_just_dying(world):
+    """Killed, but not reaped: at no moment is it said that there is nothing."""
+    for _ in range(5):
+        target = world.python("import time\nmuch = bytearray(b'x') * (300 << 20)\n"
+                              "print('ready', flush=True)\ntime.sleep(600)")  # dies for a while
+        target.wait_line("ready")
+        target.inject()
+        target.process.send_signal(signal.SIGKILL)
+        done = target.probing("query", "select 1 as one")
+        assert done.returncode == 0 and "one" in done.stdout, done.stderr
+
+
 def test_watch_shows_rows_as_they_arrive(world):
     target = loaded_torch(world.train())
     sql = "select step, module, duration from python.torch_trace where stage = 'post step'"
