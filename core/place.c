@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/place.c - the process's directory, its info file, and what was set in the environment.
+ * core/place.c - the process's directory, its info file, and where plugins are looked for.
  *
- * Threads: the core's main thread, while it starts.  It reads /proc instead of calling getenv(),
- * because the host may change its environment in another thread meanwhile.
+ * Threads: the core's main thread, while it starts.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -24,8 +23,7 @@
 #define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
 #define AGAIN_MAX 10000                     /* times a process may be entered */
-#define ENVIRON_MAX_BYTES ((size_t)16 << 20)
-#define SOCKET_PATH_MAX 107 /* bytes of sun_path, and a NUL */
+#define SOCKET_PATH_MAX 107                 /* bytes of sun_path, and a NUL */
 
 int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES])
 {
@@ -275,67 +273,6 @@ void place_failed(const struct place *p, const char *why)
     int n = snprintf(line, sizeof(line), "%s\n", why);
     if (p->directory[0] && place_path(p, "failed", path) == 0)
         (void)file_write(AT_FDCWD, path, line, (size_t)n, 0600); /* nobody else could be told */
-}
-
-/* ---- settings ---- */
-
-static int read_lines(const char *settings,
-                      int (*line)(void *arg, const char *key, const char *value), void *arg)
-{
-    char *copy = strdup(settings ? settings : "");
-    int r = copy ? 0 : err_set(-ENOMEM, "no memory for settings");
-
-    for (char *at = copy; at && r == 0;) {
-        char *end = strchr(at, '\n');
-        if (end)
-            *end = '\0';
-        char *equals = strchr(at, '=');
-        if (equals) {
-            *equals = '\0';
-            r = line(arg, at, equals + 1);
-        } else if (at[0]) {
-            r = err_set(-EINVAL, "'%.80s' is no setting: NAME=VALUE", at);
-        }
-        at = end ? end + 1 : NULL;
-    }
-    free(copy);
-    return r;
-}
-
-/* Variables PREFIX... of an environment as the kernel shows it. */
-static int read_environment(const struct buf *all, const char *prefix,
-                            int (*environment)(void *arg, const char *key, const char *value),
-                            void *arg)
-{
-    const char *end = all->data + all->size;
-    size_t n = strlen(prefix);
-    int r = 0;
-    for (const char *at = all->data; at && at < end && r == 0; at += strlen(at) + 1) {
-        const char *equals = strchr(at, '=');
-        char key[128];
-        if (strncmp(at, prefix, n) != 0 || !equals ||
-            (size_t)(equals - at - (ptrdiff_t)n) >= sizeof(key))
-            continue;
-        (void)snprintf(key, sizeof(key), "%.*s", (int)(equals - at - (ptrdiff_t)n), at + n);
-        r = environment(arg, key, equals + 1);
-    }
-    return r;
-}
-
-int settings_read(const char *settings,
-                  int (*environment)(void *arg, const char *key, const char *value),
-                  int (*line)(void *arg, const char *key, const char *value), void *arg)
-{
-    struct buf b;
-
-    buf_init(&b, ENVIRON_MAX_BYTES);
-    if (file_read(AT_FDCWD, "/proc/self/environ", &b) < 0)
-        buf_reset(&b); /* not readable (a dumpable flag): as if nothing was set */
-    int r = read_environment(&b, "PROBE_", environment, arg); /* the oldest names come first */
-    if (r == 0)
-        r = read_environment(&b, "PROBING_", environment, arg);
-    buf_done(&b);
-    return r < 0 ? r : read_lines(settings, line, arg);
 }
 
 int plugin_path(const void *code, const char *own, struct buf *ret)
