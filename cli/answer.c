@@ -7,9 +7,9 @@
 #include "cli/answer.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/err.h"
 #include "core/crash/crash.h"
@@ -17,74 +17,107 @@
 #include "core/store/store.h"
 #include "sdk/client/client.h"
 
-static _Atomic int cancel; /* set when Ctrl-C was seen between two pieces */
+#define DYING_LOOKS 100 /* 10 ms apart: a process of many GB takes its time */
 
 struct pipe {
     int (*fn)(void *arg, const char *data, size_t size);
     void *arg;
+    bool begun; /* a piece has been handed on */
 };
 
 static int on_bytes(void *arg, const char *data, size_t size)
 {
     struct pipe *p = arg;
-    if (cli_interrupted)
-        atomic_store_explicit(&cancel, 1, memory_order_relaxed);
+    p->begun = true;
     return p->fn(p->arg, data, size);
 }
 
-static int from_live(const struct target *t, const char *format, const char *statement,
-                     uint64_t timeout_ns, struct pipe *p, struct answer_report *ret)
+static void not_whole(const char *why)
 {
-    char timeout[32];
-    const char *words[8] = {"query", "--format", format};
+    if (why[0] != '\0')
+        fprintf(stderr, "probing: not whole: %s\n", why);
+}
+
+/* ---- the living ---- */
+
+static int on_event(void *arg, const struct client_event *e)
+{
+    if (e->kind == CLIENT_DATA)
+        return on_bytes(arg, e->text, e->size);
+    if (e->kind != CLIENT_DONE)
+        return 0;
+    if (e->status < 0)
+        return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
+    not_whole(e->text);
+    return e->status > 0 ? err_set(-EIO, "the query failed") : 0;
+}
+
+static int from_live(const struct target *t, const struct answer_ask *ask, struct pipe *p)
+{
+    char numbers[3][32];
+    const char *words[12] = {"query", "--format", ask->format};
+    const struct {
+        const char *option, *unit;
+        uint64_t value;
+    } more[] = {{"--width", "", ask->width},
+                {"--limit", "", ask->limit},
+                {"--timeout", "ns", ask->timeout_ns}};
     struct probing_client *c = NULL;
-    int n = 3, status = 0;
-    if (timeout_ns > 0) {
-        (void)snprintf(timeout, sizeof timeout, "%lluns", (unsigned long long)timeout_ns);
-        words[n++] = "--timeout";
-        words[n++] = timeout;
+    int n = 3;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        if (more[i].value == 0)
+            continue;
+        (void)snprintf(numbers[i], sizeof numbers[i], "%llu%s", (unsigned long long)more[i].value,
+                       more[i].unit);
+        words[n++] = more[i].option;
+        words[n++] = numbers[i];
     }
-    words[n++] = statement;
+    words[n++] = ask->statement;
     int r = target_connect(t, &c);
-    if (r == 0)
-        r = client_run(c, n, words, /* timeout_ns= */ 0, on_bytes, p, &status);
-    if (r == 0 && status == 0)
-        (void)snprintf(ret->damage, sizeof ret->damage, "%s", client_note(c));
-    if (r == 0 && status != 0)
-        r = status < 0 ? status : err_set(-EIO, "the query failed");
+    if (r < 0)
+        return r;
+    int64_t id = client_start_run(c, n, words, /* timeout_ns= */ 0);
+    r = id < 0 ? (int)id : client_stream(c, on_event, p, /* timeout_ns= */ 0, &cli_interrupted);
+    if (r == -ECANCELED && cli_interrupted && id > 0)
+        (void)client_cancel(c, id);
     client_close(c);
     return r;
 }
 
-static int from_engine(struct tables *tables, struct store *store, const char *format,
-                       const char *statement, uint64_t timeout_ns, struct pipe *p,
-                       struct answer_report *ret)
+/* ---- the dead ---- */
+
+static int from_engine(struct tables *tables, struct store *store, const struct answer_ask *ask,
+                       struct pipe *p)
 {
-    enum sql_format wire;
+    enum sql_format format;
     struct sql *engine = NULL;
     struct sql_writer *writer = NULL;
     struct sql_report report = {0};
     const struct sql_options limits = {
-        .timeout_ns = timeout_ns, .cancel = &cancel, .memory_bytes = UINT64_C(4) << 30};
-    int r = sql_format_parse(format, &wire);
+        .timeout_ns = ask->timeout_ns,
+        .max_rows = ask->limit,
+        .cancel = &cli_cancel,
+        .memory_bytes = UINT64_C(4) << 30}; /* our own process: no host to spare */
+    int r = sql_format_parse(ask->format, &format);
     if (r == 0)
         r = sql_new(tables, store, &engine);
     if (r == 0)
-        r = sql_writer_new(wire, 0, on_bytes, p, &writer);
+        r = sql_writer_new(format, ask->width, on_bytes, p, &writer);
     if (r == 0) {
         struct sql_sink sink = sql_writer_sink(writer);
-        r = sql_run(engine, statement, strlen(statement), &limits, &sink, &report);
+        r = sql_run(engine, ask->statement, strlen(ask->statement), &limits, &sink, &report);
     }
     if (r == 0)
         r = sql_writer_finish(writer, &report);
-    ret->lost = report.lost;
+    if (r == 0 && report.lost > 0 && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
+        fprintf(stderr, "probing: not whole: %llu rows were lost before they could be kept\n",
+                (unsigned long long)report.lost);
     sql_writer_free(writer);
     sql_free(engine);
     return r;
 }
 
-static int from_files(const struct target *t, const char *format, const char *statement,
-                      uint64_t timeout_ns, struct pipe *p, struct answer_report *ret)
+static int from_files(const struct target *t, const struct answer_ask *ask, struct pipe *p)
 {
     struct tables *tables = NULL;
     struct store *store = NULL;
@@ -93,23 +126,48 @@ static int from_files(const struct target *t, const char *format, const char *st
         r = store_open(t->directory, tables, &store);
     if (r == 0)
         r = crash_tables_add(tables, t->directory);
-    if (r == 0)
-        r = from_engine(tables, store, format, statement, timeout_ns, p, ret);
-    if (r == 0)
-        (void)snprintf(ret->damage, sizeof ret->damage, "%s", store_damage(store));
+    if (r == 0) {
+        not_whole(store_damage(store));
+        if (t->directories > 1)
+            fprintf(stderr,
+                    "probing: there are %u directories of process %d; this is the newest, %s "
+                    "(`probing list --dead` shows all)\n",
+                    t->directories, (int)t->pid, t->directory);
+        if (t->stopped)
+            fprintf(stderr, "probing: process %d is stopped; this is read from its files\n",
+                    (int)t->pid);
+        r = from_engine(tables, store, ask, p);
+    }
     store_free(store);
     tables_free(tables);
     return r;
 }
 
-int answer_bytes(const struct target *t, const char *format, const char *statement,
-                 uint64_t timeout_ns, int (*fn)(void *arg, const char *data, size_t size),
-                 void *arg, struct answer_report *ret)
+/* It was killed while we asked: how long until that can be seen? */
+static bool has_died(const struct target *t, struct target *ret)
 {
-    struct pipe p = {fn, arg};
-    *ret = (struct answer_report){.lost = 0};
-    return target_is_files(t) ? from_files(t, format, statement, timeout_ns, &p, ret)
-                              : from_live(t, format, statement, timeout_ns, &p, ret);
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    for (int i = 0; i < DYING_LOOKS && t->pid != 0 && !cli_interrupted; i++) {
+        if (target_resolve(t->text, ret) < 0)
+            return false;
+        if (target_is_files(ret))
+            return true;
+        (void)nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+int answer_bytes(const struct target *t, const struct answer_ask *ask,
+                 int (*fn)(void *arg, const char *data, size_t size), void *arg)
+{
+    struct pipe p = {.fn = fn, .arg = arg};
+    struct target dead;
+    if (target_is_files(t))
+        return from_files(t, ask, &p);
+    int r = from_live(t, ask, &p);
+    if ((r == -ECONNRESET || r == -ECONNREFUSED) && !p.begun && has_died(t, &dead))
+        return from_files(&dead, ask, &p);
+    return r;
 }
 
 static int feed(void *arg, const char *data, size_t size)
@@ -120,20 +178,18 @@ static int feed(void *arg, const char *data, size_t size)
 int answer_rows(const struct target *t, const char *statement, struct export_writer *w)
 {
     struct export_reader *reader = NULL;
-    struct answer_report report;
+    const struct answer_ask ask = {.statement = statement, .format = "json"};
     struct buf none;
     buf_init(&none, 1u << 20);
     int r = export_reader_new(w, &none, &reader);
     if (r == 0)
-        r = answer_bytes(t, "json", statement, /* timeout_ns= */ 0, feed, reader, &report);
+        r = answer_bytes(t, &ask, feed, reader);
     if (r == 0)
         r = export_reader_end(reader);
     const struct json *closing = r == 0 ? export_reader_closing(reader) : NULL;
     if (closing != NULL && json_int(closing, "lost", 0) > 0)
         fprintf(stderr, "probing: not whole: %lld rows were lost before they could be kept\n",
                 (long long)json_int(closing, "lost", 0));
-    if (r == 0 && report.damage[0] != '\0')
-        fprintf(stderr, "probing: not whole: %s\n", report.damage);
     export_reader_free(reader);
     buf_done(&none);
     return r;

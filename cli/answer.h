@@ -10,16 +10,18 @@
 #include "cli/cli.h"
 #include "cli/export.h"
 
-/* What is not whole about an answer and is not said in it. */
-struct answer_report {
-    uint64_t lost;    /* of files: rows, at any time, of the tables asked */
-    char damage[512]; /* of files, or what the living process notes; "" */
+struct answer_ask {
+    const char *statement;
+    const char *format;  /* table, csv, jsonl, json, arrow */
+    uint32_t width;      /* of a table in columns; 0: as wide as it is */
+    uint64_t limit;      /* rows, 0: all */
+    uint64_t timeout_ns; /* 0: none */
 };
 
-/* The answer in `format` (csv, jsonl, json), piece by piece; fn gives non-zero to stop. */
-int answer_bytes(const struct target *t, const char *format, const char *statement,
-                 uint64_t timeout_ns, int (*fn)(void *arg, const char *data, size_t size),
-                 void *arg, struct answer_report *ret);
+/* The answer, piece by piece; fn gives below 0 to stop.  What is not whole about it and not said in
+ * it goes to stderr.  A process that dies before its first piece is answered for by its files. */
+int answer_bytes(const struct target *t, const struct answer_ask *ask,
+                 int (*fn)(void *arg, const char *data, size_t size), void *arg);
 
 /* The answer row by row: begin(), row() and end() of `w` are called, and nothing is written. */
 int answer_rows(const struct target *t, const char *statement, struct export_writer *w);

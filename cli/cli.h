@@ -65,7 +65,8 @@ bool target_alive(const char *directory, pid_t *ret_pid);
 
 /* Ctrl-C and SIGTERM raise this; long commands look at it. */
 extern volatile sig_atomic_t cli_interrupted;
-void cli_signals_back(void); /* as they were when we began: before an exec (main.c) */
+extern _Atomic int cli_cancel; /* the same, as the engine wants it */
+void cli_signals_back(void);   /* as they were when we began: before an exec (main.c) */
 
 /* Take a command's arguments apart by its row in commands.c: take(arg, "--listen", "ADDR") for each
  * option, whichever way it was written, value NULL for a flag; take(arg, NULL, word) for the rest.
@@ -75,15 +76,15 @@ int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, 
 
 /* ---- commands: argv[0] is the command's name ---- */
 
-int command_inject(struct target *t, int argc, char **argv);  /* enter.c */
-int command_eject(struct target *t, int argc, char **argv);   /* enter.c */
-int command_launch(struct target *t, int argc, char **argv);  /* launch.c */
-int command_list(struct target *t, int argc, char **argv);    /* list.c */
-int command_gc(struct target *t, int argc, char **argv);      /* list.c */
-int command_forward(struct target *t, int argc, char **argv); /* live.c: as it is */
+int command_inject(struct target *t, int argc, char **argv);    /* enter.c */
+int command_eject(struct target *t, int argc, char **argv);     /* enter.c */
+int command_launch(struct target *t, int argc, char **argv);    /* launch.c */
+int command_list(struct target *t, int argc, char **argv);      /* list.c */
+int command_gc(struct target *t, int argc, char **argv);        /* list.c */
+int command_forward(struct target *t, int argc, char **argv);   /* live.c: as it is */
 int command_backtrace(struct target *t, int argc, char **argv); /* crash.c: the dead's, too */
-int command_query(struct target *t, int argc, char **argv);   /* query.c: query, tables, describe */
-int command_export(struct target *t, int argc, char **argv);  /* export.c */
+int command_query(struct target *t, int argc, char **argv);  /* query.c: query, tables, describe */
+int command_export(struct target *t, int argc, char **argv); /* export.c */
 int command_flamegraph(struct target *t, int argc, char **argv);
 int command_watch(struct target *t, int argc, char **argv);  /* live.c */
 int command_repl(struct target *t, int argc, char **argv);   /* repl.c */

@@ -171,14 +171,9 @@ static const char *wire_format(const struct export *e)
 
 static int ask(const struct target *t, struct export *e, const char *statement)
 {
-    struct answer_report report;
-    int r = answer_bytes(t, wire_format(e), statement, e->timeout_ns, on_bytes, e, &report);
-    if (r == 0 && e->reader == NULL && report.lost > 0)
-        fprintf(stderr, "probing: not whole: %llu rows were lost before they could be kept\n",
-                (unsigned long long)report.lost);
-    if (r == 0 && report.damage[0] != '\0')
-        fprintf(stderr, "probing: not whole: %s\n", report.damage);
-    return r;
+    const struct answer_ask ask = {
+        .statement = statement, .format = wire_format(e), .timeout_ns = e->timeout_ns};
+    return answer_bytes(t, &ask, on_bytes, e);
 }
 
 /* ---- parquet, by what is installed ---- */

@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "core/base/version.h"
 
 volatile sig_atomic_t cli_interrupted;
+_Atomic int cli_cancel;
 static struct sigaction before[3]; /* SIGINT, SIGTERM, SIGPIPE; written once, by main() */
 
 /* Could this first word be a target rather than a mistyped command? */
@@ -41,6 +43,7 @@ static void on_interrupt(int signo)
 {
     (void)signo;
     cli_interrupted = 1;
+    atomic_store_explicit(&cli_cancel, 1, memory_order_relaxed);
 }
 
 static void catch_interrupts(void)

@@ -145,6 +145,32 @@ def test_data_of_one_that_is_just_dying(world):
         assert done.returncode == 0 and "one" in done.stdout, done.stderr
 
 
+@pytest.mark.parametrize("killed", [False, True], ids=["living", "dead"])
+def test_interrupted_query(world, killed):
+    """Ctrl-C ends a query that would take hours, and the living go on answering."""
+    target = world.python("import time\nprint('ready', flush=True)\ntime.sleep(600)")
+    target.wait_line("ready")
+    target.inject()
+    if killed:
+        target.kill()
+    busy = subprocess.Popen(
+        [str(CLI), "-t", str(target.pid), "query",
+         "select count(*) from generate_series(1, 100000) a"
+         " join generate_series(1, 1000000) b on a.a < b.b"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=world.env)
+    ticks = "/proc/%d/stat" % (busy.pid if killed else target.pid)
+
+    def works():
+        fields = open(ticks).read().rsplit(")", 1)[1].split()
+        return int(fields[11]) >= 20  # utime, proc(5)
+
+    wait_for(works, "the query to be under way")
+    busy.send_signal(signal.SIGINT)
+    assert busy.wait(30) == 130
+    assert busy.communicate() == ("", "")
+    assert target.rows("select 1") == [[1]]
+
+
 def test_watch_shows_rows_as_they_arrive(world):
     target = loaded_torch(world.train())
     sql = "select step, module, duration from python.torch_trace where stage = 'post step'"
