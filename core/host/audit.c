@@ -6,8 +6,8 @@
  * script's text or the value of a setting that sounds like a secret: their sizes stand for them.
  */
 #include <string.h>
-#include <strings.h>
 
+#include "core/base/secret.h"
 #include "core/host/inner.h"
 
 #define LINE_BYTES 512 /* a line of the log */
@@ -19,16 +19,6 @@ static bool is_plain(const char *word, size_t n)
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "0123456789_./:=,+-%@*|[]";
     return n > 0 && n <= WORD_BYTES && strspn(word, plain) == n;
-}
-
-static bool sounds_secret(const char *name, size_t n)
-{
-    static const char *const words[] = {"token", "secret", "passw", "key", "credential", "auth"};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        for (size_t at = 0; at + strlen(words[i]) <= n; at++)
-            if (strncasecmp(name + at, words[i], strlen(words[i])) == 0)
-                return true;
-    return false;
 }
 
 /* Commands whose words are names; of all others (eval, and what plugins bring) only sizes show. */
@@ -46,9 +36,9 @@ static void add_word(struct buf *line, const char *word, bool shown, bool secret
 {
     size_t n = strlen(word), name = strcspn(word, "=");
     if (secret)
-        (void)buf_adds(line, " ***");
-    else if (shown && n > name && sounds_secret(word, name) && is_plain(word, n))
-        (void)buf_addf(line, " %.*s=***", (int)name, word);
+        (void)buf_adds(line, " " SECRET_SHOWN);
+    else if (shown && n > name && secret_name(word, name) && is_plain(word, n))
+        (void)buf_addf(line, " %.*s=" SECRET_SHOWN, (int)name, word);
     else if (shown && is_plain(word, n))
         (void)buf_addf(line, " %s", word);
     else
@@ -68,7 +58,7 @@ void audit(struct host *h, const struct command *c, const struct host_request *r
     for (int i = 1 + skip; i < r->argc; i++) {
         add_word(&line, r->argv[i], shown, secret);
         /* `config set NAME VALUE`: the word after a name */
-        secret = shown && !strchr(r->argv[i], '=') && sounds_secret(r->argv[i], strlen(r->argv[i]));
+        secret = shown && !strchr(r->argv[i], '=') && secret_name(r->argv[i], strlen(r->argv[i]));
     }
     host_logs(h, PROBING_INFO, "server", buf_text(&line));
     buf_done(&line);
