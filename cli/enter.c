@@ -173,13 +173,37 @@ static int wait_ready(struct target *t, uint64_t timeout_ns)
     return r;
 }
 
+/* "127.0.0.1:40123", what a core listens on by its own word; "": nothing.  A port 0 in what was
+ * asked for is another one there. */
+static void real_address(const struct target *t, char *ret, size_t size)
+{
+    static const char *const words[] = {"info"};
+    static const char key[] = "\nlistening: ";
+    struct probing_client *c = NULL;
+    struct buf info;
+
+    ret[0] = '\0';
+    buf_init(&info, 65536);
+    if (target_connect(t, &c) == 0 && settle_ask(c, 1, words, &info) == 0) {
+        const char *at = strstr(buf_text(&info), key);
+        at = at != NULL ? at + sizeof key - 1 : "(";
+        if (at[0] != '(')
+            (void)snprintf(ret, size, "%.*s", (int)strcspn(at, "\n"), at);
+    }
+    client_close(c);
+    buf_done(&info);
+}
+
 /* The local socket opens before TCP does: wait for the token a little, then say the page's URL. */
 static int say_page(const struct target *t, const char *address)
 {
     uint64_t deadline = clock_monotonic() + LISTEN_WAIT_NS;
-    char token[TOKEN_BYTES];
+    char token[TOKEN_BYTES], real[300] = "";
 
-    while (token_read(t->directory, token) < 0) {
+    for (;;) {
+        real_address(t, real, sizeof real);
+        if (real[0] != '\0' && token_read(t->directory, token) == 0)
+            break;
         if (clock_monotonic() > deadline)
             return err_set(-EADDRNOTAVAIL,
                            "process %d does not listen on %s; why: probing -t %d query "
@@ -187,7 +211,9 @@ static int say_page(const struct target *t, const char *address)
                            (int)t->pid, address, (int)t->pid);
         (void)poll(NULL, 0, 5);
     }
-    printf("page: http://%s%s/?token=%s\n", address[0] == ':' ? "localhost" : "", address, token);
+    bool every = strncmp(real, "0.0.0.0:", 8) == 0; /* from here it is reached by this name */
+    printf("page: http://%s%s/?token=%s\n", every ? "localhost" : "", every ? real + 7 : real,
+           token);
     return 0;
 }
 

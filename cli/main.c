@@ -17,7 +17,10 @@
 
 #include "cli/commands.h"
 #include "core/base/err.h"
+#include "core/base/secret.h"
 #include "core/base/version.h"
+
+#define SECRET_NAME_MAX 64 /* longer words are code or SQL, not names */
 
 volatile sig_atomic_t cli_interrupted;
 _Atomic int cli_cancel;
@@ -124,11 +127,35 @@ static int run_command(int argc, char **argv, const char *target_text)
     return c->run(&target, argc, argv);
 }
 
+/* `ps` shows our words to everybody: those that hold a secret are ours alone from now on. */
+static int hide_secrets(int argc, char **argv)
+{
+    bool next = false; /* `config set x.token VALUE` */
+
+    for (int i = 1; i < argc; i++) {
+        size_t n = strlen(argv[i]), name = strcspn(argv[i], "=");
+        bool secret = next || (name < n && secret_name(argv[i], name));
+        next = name == n && n < SECRET_NAME_MAX && secret_name(argv[i], n);
+        if (!secret)
+            continue;
+        char *copy = strdup(argv[i]);
+        if (copy == NULL)
+            return err_set(-ENOMEM, "no memory for the arguments");
+        memset(argv[i], '*', n);
+        argv[i] = copy;
+    }
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     int r;
 
     catch_interrupts();
+    if ((r = hide_secrets(argc, argv)) < 0) {
+        fprintf(stderr, "probing: %s\n", err_why(r));
+        return EXIT_FAILED;
+    }
     argc--;
     argv++;
     if (argc >= 2 && strcmp(argv[0], "--dump") == 0) { /* oldest seed: probing --dump <pid> */

@@ -13,6 +13,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/secret.h"
 #include "core/base/text.h"
 #include "core/host/host.h"
 #include "core/life.h"
@@ -244,6 +245,12 @@ static int run_plugin_load(void *self, int argc, const char *const *argv, struct
         (void)snprintf(name, sizeof(name), "%s", w.rest[0]);
         path = w.n == 2 ? w.rest[1] : NULL;
     }
+    if (path && out->remote)
+        return err_set(-EACCES,
+                       "a client that comes by TCP may name only what is in the process' own "
+                       "plugin path, not the file '%.80s'; plugin load NAME, or from its own "
+                       "machine",
+                       path);
     r = host_plugin_load(c->host, name, path, /* fd= */ -1);
     return r < 0 ? r : host_replyf(out, "plugin %s runs\n", name);
 }
@@ -271,8 +278,9 @@ static int config_print(struct core *c, const char *name, struct probing_reply *
     struct buf value;
     buf_init(&value, 8192);
     int r = host_config_get(c->host, name, &value);
-    if (r >= 0)
-        r = host_replyf(out, "%s\n", buf_text(&value));
+    bool hidden = r >= 0 && value.size > 0 && secret_name(name, strlen(name));
+    if (r >= 0) /* also to who may only read */
+        r = host_replyf(out, "%s\n", hidden ? SECRET_SHOWN : buf_text(&value));
     buf_done(&value);
     return r;
 }
@@ -296,11 +304,15 @@ static int config_change(struct core *c, const char *name, const char *value,
     int r = host_config_set(c->host, name, value);
     if (r < 0)
         return r;
+    if (secret_name(name, strlen(name)))
+        value = SECRET_SHOWN;
     if (r == 1 && strncmp(name, "table.", 6) == 0)
         return host_replyf(out, "%s=%s (there is no such table yet)\n", name, value);
     if (r == 1)
         return host_replyf(out, "%s=%s (kept until plugin %.*s is loaded)\n", name, value,
                            (int)strcspn(name, "."), name);
+    if (strcmp(name, "server.listen") == 0 && value[0] && c->server)
+        return host_replyf(out, "%s=%s\n", name, server_address(c->server));
     return host_replyf(out, "%s=%s\n", name, value);
 }
 

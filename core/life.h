@@ -195,5 +195,7 @@ void parts_stop(struct core *c); /* last come, first gone; a half-started core t
 int commands_add(
     struct core *c); /* commands.c: query, tables, plugin ..., config ..., info, eject */
 int metrics_command_add(struct core *c); /* metrics.c: metrics */
+/* process.c: cpu.tasks, process.memory, process.envs, probing.overhead, probing.clients */
+int process_tables_add(struct core *c);
 
 #endif

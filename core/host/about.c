@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/secret.h"
 #include "core/host/inner.h"
 
 #define STR(n, d)                                \
@@ -59,6 +60,12 @@ static int scan_plugins(void *self, struct probing_rows *out)
     return r;
 }
 
+/* These tables are open to clients that may only read. */
+static const char *may_show(const char *name, const char *value)
+{
+    return value && value[0] && secret_name(name, strlen(name)) ? SECRET_SHOWN : value;
+}
+
 static int setting_row(void *arg, const struct setting *s, const char *value)
 {
     static const char *const types[] = {
@@ -70,7 +77,7 @@ static int setting_row(void *arg, const struct setting *s, const char *value)
     (void)snprintf(name, sizeof(name), "%s.%s", s->owner, s->name);
     const union probing_cell row[] = {
         {.s = name},
-        {.s = value},
+        {.s = may_show(name, value)},
         {.s = s->fallback},
         {.s = s->pending ? NULL : types[s->type]},
         {.s = s->unit < sizeof(units) / sizeof(units[0]) && s->unit ? units[s->unit] : NULL},
@@ -90,7 +97,7 @@ static int df_row(void *arg, const struct setting *s, const char *value)
     char name[2 * HOST_NAME_BYTES];
 
     (void)snprintf(name, sizeof(name), "%s.%s", s->owner, s->name);
-    const union probing_cell row[] = {{.s = name}, {.s = value}};
+    const union probing_cell row[] = {{.s = name}, {.s = may_show(name, value)}};
     return out->row(out, row, 2);
 }
 

@@ -64,6 +64,7 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
     /* Called on the worker that runs the command; -ECANCELED: the client has gone. */
     int (*write)(struct probing_reply *r, const void *data, size_t size);
     _Atomic int cancelled;
+    bool remote; /* the client may be on another machine; set before the command is submitted */
     /* Set by a command before it ends: what is not whole about its answer, where the answer has no
      * place to say so; "" otherwise. */
     char note[256];

@@ -43,8 +43,10 @@ void server_follow_start(struct peer *p, const struct message *m)
 {
     if (strncmp(m->text, "script.", 7) != 0) {
         (void)server_job_refuse(p, m->id,
-                                err_set(-EINVAL, "'%s' cannot be followed; topics that carry text "
-                                        "are named script.NAME", m->text));
+                                err_set(-EINVAL,
+                                        "'%s' cannot be followed; topics that carry text "
+                                        "are named script.NAME",
+                                        m->text));
         return;
     }
     struct job *j = server_job_new(p, JOB_FOLLOW, m->id);

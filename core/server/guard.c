@@ -98,16 +98,6 @@ void server_log_refusal(struct peer *p, const char *why)
                  (int)strcspn(why, ";"), why);
 }
 
-void server_peer_admit(struct peer *p, enum access access)
-{
-    if (p->local || p->access == access)
-        return;
-    p->access = access;
-    size_t n = strcspn(p->who, ",");
-    (void)snprintf(p->who + n, sizeof(p->who) - n, ", %s token",
-                   access == ACCESS_FULL ? "full" : "read-only");
-}
-
 /* The host without ":port"; brackets of an IPv6 address stay. */
 static size_t host_length(const char *host, size_t n)
 {

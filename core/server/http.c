@@ -34,16 +34,16 @@ static const struct {
     const char *name;
     int status;
 } codes[] = {
-    { -ENOENT, "ENOENT", 404 },        { -EACCES, "EACCES", 403 },
-    { -EPERM, "EPERM", 403 },          { -EAGAIN, "EAGAIN", 503 },
-    { -ETIMEDOUT, "ETIMEDOUT", 504 },  { -ECANCELED, "ECANCELED", 504 },
-    { -EINVAL, "EINVAL", 400 },        { -ERANGE, "ERANGE", 400 },
-    { -EEXIST, "EEXIST", 400 },        { -EALREADY, "EALREADY", 400 },
-    { -EBUSY, "EBUSY", 400 },          { -ENOMEM, "ENOMEM", 400 },
-    { -ENOSPC, "ENOSPC", 400 },        { -EIO, "EIO", 400 },
-    { -EMSGSIZE, "EMSGSIZE", 413 },    { -ENOTSUP, "ENOTSUP", 501 },
-    { -ENODEV, "ENODEV", 400 },        { -ENOSYS, "ENOSYS", 400 },
-    { -ESHUTDOWN, "ESHUTDOWN", 503 },  { -E2BIG, "E2BIG", 413 },
+    {-ENOENT, "ENOENT", 404},       {-EACCES, "EACCES", 403},
+    {-EPERM, "EPERM", 403},         {-EAGAIN, "EAGAIN", 503},
+    {-ETIMEDOUT, "ETIMEDOUT", 504}, {-ECANCELED, "ECANCELED", 504},
+    {-EINVAL, "EINVAL", 400},       {-ERANGE, "ERANGE", 400},
+    {-EEXIST, "EEXIST", 400},       {-EALREADY, "EALREADY", 400},
+    {-EBUSY, "EBUSY", 400},         {-ENOMEM, "ENOMEM", 400},
+    {-ENOSPC, "ENOSPC", 400},       {-EIO, "EIO", 400},
+    {-EMSGSIZE, "EMSGSIZE", 413},   {-ENOTSUP, "ENOTSUP", 501},
+    {-ENODEV, "ENODEV", 400},       {-ENOSYS, "ENOSYS", 400},
+    {-ESHUTDOWN, "ESHUTDOWN", 503}, {-E2BIG, "E2BIG", 413},
 };
 
 static const char *reason(int status)
@@ -52,15 +52,21 @@ static const char *reason(int status)
         int status;
         const char *text;
     } reasons[] = {
-        { 200, "OK" },                 { 303, "See Other" },
-        { 400, "Bad Request" },
-        { 401, "Unauthorized" },       { 403, "Forbidden" },
-        { 404, "Not Found" },          { 405, "Method Not Allowed" },
-        { 413, "Content Too Large" },  { 422, "Unprocessable Content" },
-        { 426, "Upgrade Required" },   { 429, "Too Many Requests" },
-        { 431, "Request Header Fields Too Large" },
-        { 501, "Not Implemented" },    { 503, "Service Unavailable" },
-        { 504, "Gateway Timeout" },
+        {200, "OK"},
+        {303, "See Other"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {413, "Content Too Large"},
+        {422, "Unprocessable Content"},
+        {426, "Upgrade Required"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {501, "Not Implemented"},
+        {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
     };
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
         if (reasons[i].status == status)
@@ -332,8 +338,8 @@ static enum access token_access(struct peer *p, const struct http_request *r)
 static int check_request(struct peer *p, const struct http_request *r, const char **ret_why)
 {
     p->cookie = ACCESS_NONE;
-    if (r->origin.data && !server_origin_allowed(r->origin.data, r->origin.size, r->host.data,
-                                                 r->host.size)) {
+    if (r->origin.data &&
+        !server_origin_allowed(r->origin.data, r->origin.size, r->host.data, r->host.size)) {
         *ret_why = "this request comes from a page of another origin; open the address itself";
         return 403;
     }
@@ -383,8 +389,7 @@ static int upgrade(struct peer *p, const struct http_request *r, size_t used)
     if (p->in.size > used) /* frames that came before our answer: early, but not wrong */
         (void)buf_add(&request, p->in.data + used, p->in.size - used);
     server_raw_used(p, p->in.size);
-    int rc = request.failed ? -1
-                            : server_ws_handover(p, buf_text(&request), request.size);
+    int rc = request.failed ? -1 : server_ws_handover(p, buf_text(&request), request.size);
     buf_done(&request);
     return rc;
 }
@@ -437,7 +442,7 @@ static int take_request(struct peer *p, const struct http_request *r, size_t use
         return -EAGAIN;
     }
     /* `r` and the body point into p->in, which is shortened when the command has its copy. */
-    int rc = server_route_run(p, route, r, (struct slice){ p->in.data + used, r->content_length });
+    int rc = server_route_run(p, route, r, (struct slice){p->in.data + used, r->content_length});
     if (rc < 0)
         add_error(p, 0, rc, err_why(rc), strlen(err_why(rc)));
     if (!p->keep_alive && !p->jobs)

@@ -28,28 +28,28 @@
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 
-#define SERVER_PEERS 256                  /* connections at once; more are told 503 and closed */
-#define SERVER_PEERS_TCP 192              /* of these by TCP: the owner's socket stays free */
-#define SERVER_FDS (SERVER_PEERS + 8)     /* with the listeners and the loop's own */
-#define SERVER_QUEUE_BYTES (4u << 20)     /* answers that wait for one peer */
-#define SERVER_QUEUES_BYTES (64u << 20)   /* and for all; above it a peer has a 16th of the above */
-#define SERVER_FEEDS 64                   /* different continuous queries at once */
-#define SERVER_MESSAGE_BYTES (4u << 20)   /* one websocket message from a client */
-#define SERVER_BODY_BYTES (1u << 20)      /* one HTTP body, one line of text */
-#define SERVER_HEADER_BYTES (16u << 10)   /* request line and headers */
-#define SERVER_HOLD_BYTES (64u << 10)     /* HTTP: answer kept back until its status is known */
-#define SERVER_PIECE_BYTES (64u << 10)    /* one websocket message or HTTP chunk to a client */
-#define SERVER_TICK_BYTES (4u << 20)      /* answer of one tick of a query that is run afresh */
-#define SERVER_JOBS 64                    /* at once on one connection */
-#define SERVER_TOKEN_BYTES 128            /* longest token, NUL included */
-#define SERVER_PEER_RATE 200              /* requests a second on one TCP connection */
-#define SERVER_TCP_RATE 2000              /* and on all of them together; bursts twice as long */
-#define SERVER_PORT 9922                  /* when an address names none */
-#define SERVER_GREETING_S 10              /* to finish a first line or a request */
-#define SERVER_LINGER_S 2                 /* to read our last words and hang up */
-#define SERVER_IDLE_S 120                 /* HTTP: kept open between requests */
-#define SERVER_TEXT_IDLE_S 3600           /* text: a person may think that long */
-#define SERVER_STUCK_S 60                 /* nothing could be sent, or a stream has only lost */
+#define SERVER_PEERS 256                /* connections at once; more are told 503 and closed */
+#define SERVER_PEERS_TCP 192            /* of these by TCP: the owner's socket stays free */
+#define SERVER_FDS (SERVER_PEERS + 8)   /* with the listeners and the loop's own */
+#define SERVER_QUEUE_BYTES (4u << 20)   /* answers that wait for one peer */
+#define SERVER_QUEUES_BYTES (64u << 20) /* and for all; above it a peer has a 16th of the above */
+#define SERVER_FEEDS 64                 /* different continuous queries at once */
+#define SERVER_MESSAGE_BYTES (4u << 20) /* one websocket message from a client */
+#define SERVER_BODY_BYTES (1u << 20)    /* one HTTP body, one line of text */
+#define SERVER_HEADER_BYTES (16u << 10) /* request line and headers */
+#define SERVER_HOLD_BYTES (64u << 10)   /* HTTP: answer kept back until its status is known */
+#define SERVER_PIECE_BYTES (64u << 10)  /* one websocket message or HTTP chunk to a client */
+#define SERVER_TICK_BYTES (4u << 20)    /* answer of one tick of a query that is run afresh */
+#define SERVER_JOBS 64                  /* at once on one connection */
+#define SERVER_TOKEN_BYTES 128          /* longest token, NUL included */
+#define SERVER_PEER_RATE 200            /* requests a second on one TCP connection */
+#define SERVER_TCP_RATE 2000            /* and on all of them together; bursts twice as long */
+#define SERVER_PORT 9922                /* when an address names none */
+#define SERVER_GREETING_S 10            /* to finish a first line or a request */
+#define SERVER_LINGER_S 2               /* to read our last words and hang up */
+#define SERVER_IDLE_S 120               /* HTTP: kept open between requests */
+#define SERVER_TEXT_IDLE_S 3600         /* text: a person may think that long */
+#define SERVER_STUCK_S 60               /* nothing could be sent, or a stream has only lost */
 #define SERVER_GOODBYE "the core is leaving this process (eject)" /* <= 123 bytes: a close frame */
 
 enum peer_kind { PEER_GREETING, PEER_HTTP, PEER_TEXT, PEER_WS };
@@ -106,8 +106,8 @@ struct job {
     struct buf hold;
     bool streaming;
     struct squeeze *squeeze; /* of a stream that the client wants compressed */
-    bool shown;       /* text: something was written */
-    bool line_start;  /* text: the next byte begins a line */
+    bool shown;              /* text: something was written */
+    bool line_start;         /* text: the next byte begins a line */
     /* JOB_WATCH */
     struct feed *feed;     /* loop only; counted */
     struct job *feed_next; /* lock: the feed's mutex */
@@ -118,37 +118,40 @@ struct job {
 struct peer {
     struct server *server; /* counted */
     _Atomic uint32_t refs;
-    struct peer *next;     /* loop only: server->peers */
-    struct lws *wsi;       /* loop only; NULL when closed */
-    int slot;              /* in server->fds */
-    int fd;                /* loop only; -1 once libwebsockets speaks for it */
+    struct peer *next; /* loop only: server->peers */
+    struct lws *wsi;   /* loop only; NULL when closed */
+    int slot;          /* in server->fds */
+    int fd;            /* loop only; -1 once libwebsockets speaks for it */
+    uint64_t since_ns; /* clock_now() when it came */
+    _Atomic uint64_t requests, bytes_in, bytes_out; /* counted on the loop */
+    /* Changed on the loop under the mutex, which others need to read them. */
     enum peer_kind kind;
-    enum access access;    /* FULL by the unix socket; else what its token gives */
-    bool local;            /* came by the unix socket */
-    char who[96];          /* for the log: "pid 12 of uid 0", "127.0.0.1:4711, full token" */
-    struct rate rate;      /* loop only; TCP */
-    bool eof;              /* it will send no more */
-    bool writing;          /* loop: inside server_raw_writeable() */
-    bool closing;          /* close when all is sent */
-    bool lingering;        /* all is sent: what still comes is thrown away until it hangs up */
+    enum access access; /* FULL by the unix socket; else what its token gives */
+    bool local;         /* came by the unix socket */
+    char who[96];       /* for the log: "pid 12 of uid 0", "127.0.0.1:4711, full token" */
+    struct rate rate;   /* loop only; TCP */
+    bool eof;           /* it will send no more */
+    bool writing;       /* loop: inside server_raw_writeable() */
+    bool closing;       /* close when all is sent */
+    bool lingering;     /* all is sent: what still comes is thrown away until it hangs up */
     bool keep_alive, old_http, gzip; /* of the request that is answered */
-    const char *allowed;       /* for a 405: the methods there are */
-    enum access cookie;        /* NONE: none is to be set */
-    struct buf in;         /* loop only: received, not yet used */
-    struct buf out;        /* loop only: encoded, LWS_PRE free bytes first for a websocket */
+    const char *allowed;             /* for a 405: the methods there are */
+    enum access cookie;              /* NONE: none is to be set */
+    struct buf in;                   /* loop only: received, not yet used */
+    struct buf out; /* loop only: encoded, LWS_PRE free bytes first for a websocket */
     size_t out_sent;
-    enum peer_wait wait;   /* loop only: what the deadline is for */
-    uint64_t deadline_ns;  /* loop only, clock_now(); 0: none */
-    bool continued;        /* "100 Continue" was sent for this request */
+    enum peer_wait wait;  /* loop only: what the deadline is for */
+    uint64_t deadline_ns; /* loop only, clock_now(); 0: none */
+    bool continued;       /* "100 Continue" was sent for this request */
     const char *content_type;
-    struct job *jobs;      /* loop only */
+    struct job *jobs; /* loop only */
     uint32_t n_jobs;
     pthread_mutex_t mutex;
-    pthread_cond_t space;  /* on CLOCK_MONOTONIC: the queue got shorter, or the peer is gone */
+    pthread_cond_t space;      /* on CLOCK_MONOTONIC: the queue got shorter, or the peer is gone */
     struct piece *head, *tail; /* lock: mutex */
     size_t queued;             /* lock: mutex; bytes */
     uint64_t slow_since_ns;    /* lock: mutex; it loses messages since then; 0: it keeps up */
-    uint64_t lost;             /* lock: mutex; messages, since it is slow */
+    uint64_t lost, dropped;    /* lock: mutex; messages: since it is slow, and ever */
     bool gone;                 /* lock: mutex */
     struct peer *ready_next;   /* lock: server->mutex */
     bool ready;                /* lock: server->mutex; on the ready list, which holds a count */
@@ -161,33 +164,33 @@ struct server {
     char *socket_path, *token_path, *version;
     /* By access; lock: mutex until the first TCP listener, then constant. */
     char tokens[ACCESS_FULL + 1][SERVER_TOKEN_BYTES];
-    struct lws_context *context;    /* lock: mutex when another thread uses it; NULL: ended */
+    struct lws_context *context; /* lock: mutex when another thread uses it; NULL: ended */
     struct lws_vhost *vhost;
     pthread_t thread;
     _Atomic bool stop;
     pthread_mutex_t mutex;
-    struct peer *ready;    /* lock: mutex */
-    int pending_fd;        /* lock: mutex; new TCP listener, -1 none */
-    bool pending;          /* lock: mutex */
-    struct event applied;  /* the loop has taken the new listener */
-    char address[96];      /* of TCP; changed on the worker of server_listen() */
-    char host_name[80];    /* lock: mutex; as listened on, for the Host check */
-    struct peer *peers;    /* loop only */
+    struct peer *ready;              /* lock: mutex */
+    int pending_fd;                  /* lock: mutex; new TCP listener, -1 none */
+    bool pending;                    /* lock: mutex */
+    struct event applied;            /* the loop has taken the new listener */
+    char address[96];                /* of TCP; changed on the worker of server_listen() */
+    char host_name[80];              /* lock: mutex; as listened on, for the Host check */
+    struct peer *peers;              /* changed on the loop, under the mutex */
     _Atomic uint32_t n_local, n_tcp; /* changed on the loop */
-    uint32_t most_peers;     /* SERVER_PEERS, or less where few descriptors are allowed */
-    uint32_t stuck_s;        /* SERVER_STUCK_S */
-    struct feed *feeds;      /* loop only */
-    _Atomic uint32_t n_feeds; /* changed on the loop */
-    _Atomic size_t queued;   /* bytes in all peers' queues */
+    uint32_t most_peers;             /* SERVER_PEERS, or less where few descriptors are allowed */
+    uint32_t stuck_s;                /* SERVER_STUCK_S */
+    struct feed *feeds;              /* loop only */
+    _Atomic uint32_t n_feeds;        /* changed on the loop */
+    _Atomic size_t queued;           /* bytes in all peers' queues */
     _Atomic uint64_t accepted, refused, requests, lost; /* counted for ever */
-    struct rate rate;        /* loop only; all of TCP */
-    struct rate refusals;    /* loop only; lines in the log about them */
-    struct peer *adopting; /* loop only: whom libwebsockets is about to speak for */
+    struct rate rate;                                   /* loop only; all of TCP */
+    struct rate refusals;                               /* loop only; lines in the log about them */
+    struct peer *adopting;    /* loop only: whom libwebsockets is about to speak for */
     struct lws *listeners[2]; /* loop only: unix, TCP */
     int listen_fds[2];        /* loop only */
     bool resting[2];          /* loop only: no descriptor was free, try again at the next tick */
     lws_sorted_usec_list_t housekeeping;
-    uint64_t stop_ns;         /* loop only: when to stop waiting for the last answers */
+    uint64_t stop_ns;            /* loop only: when to stop waiting for the last answers */
     _Atomic int fds[SERVER_FDS]; /* all our descriptors, -1 free: what a forked child closes */
 };
 
@@ -198,10 +201,21 @@ struct server {
 #define server_get(counter) atomic_load_explicit(&(counter), memory_order_relaxed)
 void server_ref(struct server *s);
 void server_unref(struct server *s);
-void server_peer_lost(struct peer *p); /* loop: its socket is closed: forget it */
-void server_wake(struct server *s); /* let the loop look at the ready list [any] */
+void server_peer_lost(struct peer *p);          /* loop: its socket is closed: forget it */
+void server_wake(struct server *s);             /* let the loop look at the ready list [any] */
 int server_slot_take(struct server *s, int fd); /* remember a descriptor; slot or -EMFILE */
 void server_slot_drop(struct server *s, int slot);
+
+/* ---- loop.c ---- */
+int server_loop_new(struct server *s); /* the context; before the thread is there */
+int server_loop_adopt(struct server *s, int which, int fd); /* a listener */
+void *server_loop(void *server);                            /* the thread */
+
+/* ---- clients.c ---- */
+void server_accept(struct server *s, int which);
+void server_peer_lost(struct peer *p); /* loop: its socket is closed: forget it */
+void server_peer_speaks(struct peer *p, enum peer_kind kind);
+void server_peer_admit(struct peer *p, enum access access); /* its token was right: from now on */
 
 /* ---- listen.c ---- */
 int server_listen_unix(const char *path, int *ret_fd);
@@ -215,8 +229,8 @@ void server_keep_alive(int fd);
 void server_peer_name(int fd, char *ret, size_t size); /* "127.0.0.1:4711", of the other side */
 
 /* ---- guard.c: who may come in ---- */
-int server_token_make(char *ret, size_t size);             /* from the kernel's random numbers */
-bool server_token_same(const char *token, const char *given, size_t n); /* constant time */
+int server_token_make(char *ret, size_t size); /* from the kernel's random numbers */
+bool server_token_same(const char *token, const char *given, size_t n);         /* constant time */
 enum access server_token_access(struct server *s, const char *given, size_t n); /* [loop] */
 /* unix: our uid or root's; ret: who it is */
 bool server_peer_allowed(int fd, char *ret, size_t size);
@@ -225,7 +239,6 @@ bool server_rate_take(struct rate *r, uint64_t now_ns, uint64_t per_s);
 bool server_peer_may_ask(struct peer *p); /* loop: its rates; what it asks now is counted */
 /* A stranger was turned away: say it in the log, a few times a second at most.          [loop] */
 void server_log_refusal(struct peer *p, const char *why);
-void server_peer_admit(struct peer *p, enum access access); /* its token was right: from now on */
 /* May this Host (with or without a port) be asked here?  `listen_host`, `local`: also allowed. */
 bool server_host_allowed(const char *host, size_t n, const char *listen_host, const char *local);
 bool server_origin_allowed(const char *origin, size_t n, const char *host, size_t host_n);
@@ -234,7 +247,7 @@ bool server_origin_allowed(const char *origin, size_t n, const char *host, size_
 struct peer *server_peer_new(struct server *s, int fd, bool local);
 void server_peer_ref(struct peer *p);
 void server_peer_unref(struct peer *p);
-void server_peer_gone(struct peer *p); /* loop: the socket is closed; stop all it asked for */
+void server_peer_gone(struct peer *p);  /* loop: the socket is closed; stop all it asked for */
 void server_peer_ready(struct peer *p); /* something waits for it: let the loop know [any] */
 /* Queue text of a job.  Waits while the queue is full, until cancelled.  [any but the loop] */
 int server_peer_write(struct job *j, const void *data, size_t size);
@@ -272,9 +285,9 @@ void server_follow_start(struct peer *p, const struct message *m);
 void server_follow_stop(struct job *j);
 
 /* ---- raw.c: greeting, HTTP and text over a socket we read ourselves ---- */
-int server_raw_readable(struct peer *p);  /* loop; -1: close */
-int server_raw_writeable(struct peer *p); /* loop; -1: close */
-int server_raw_receive(struct peer *p);   /* loop: use what is in p->in; -1: close */
+int server_raw_readable(struct peer *p);        /* loop; -1: close */
+int server_raw_writeable(struct peer *p);       /* loop; -1: close */
+int server_raw_receive(struct peer *p);         /* loop: use what is in p->in; -1: close */
 void server_raw_used(struct peer *p, size_t n); /* take n bytes from the front of p->in */
 void server_peer_wait(struct peer *p, enum peer_wait wait, uint32_t seconds); /* set the deadline */
 /* ---- http.c ---- */

@@ -24,7 +24,9 @@ struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id)
     if (!j)
         return NULL;
     server_add(p->server->requests, 1);
+    server_add(p->requests, 1);
     j->reply.write = reply_write;
+    j->reply.remote = !p->local;
     atomic_store_explicit(&j->refs, 1, memory_order_relaxed);
     j->peer = p;
     server_peer_ref(p);

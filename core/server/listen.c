@@ -24,11 +24,13 @@
 
 int server_listen_unix(const char *path, int *ret_fd)
 {
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
     size_t n = strlen(path);
     if (n == 0 || n >= sizeof(a.sun_path))
-        return err_set(-ENAMETOOLONG, "socket path '%s' is longer than %zu bytes; set "
-                       "PROBING_DATA_DIR to a shorter directory", path, sizeof(a.sun_path) - 1);
+        return err_set(-ENAMETOOLONG,
+                       "socket path '%s' is longer than %zu bytes; set "
+                       "PROBING_DATA_DIR to a shorter directory",
+                       path, sizeof(a.sun_path) - 1);
     memcpy(a.sun_path, path, n + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1)
@@ -57,8 +59,7 @@ static int split_address(const char *listen_on, char *host, size_t size, uint16_
 {
     const char *end = listen_on + strlen(listen_on), *port = NULL;
     const char *bracket = listen_on[0] == '[' ? strchr(listen_on, ']') : NULL;
-    const char *colon = bracket ? (bracket[1] == ':' ? bracket + 1 : NULL)
-                                : strchr(listen_on, ':');
+    const char *colon = bracket ? (bracket[1] == ':' ? bracket + 1 : NULL) : strchr(listen_on, ':');
     if (colon) {
         port = colon + 1;
         end = colon;
@@ -87,7 +88,7 @@ static int read_address(const char *listen_on, char *host, size_t size, union ad
     int rc = split_address(listen_on, host, size, &port);
     if (rc != 0)
         return rc;
-    *a = (union address){ .v4 = { .sin_family = AF_INET, .sin_port = htons(port) } };
+    *a = (union address){.v4 = {.sin_family = AF_INET, .sin_port = htons(port)}};
     *ret_size = sizeof(a->v4);
     if (host[0] == 0) /* never on all addresses unless asked */
         (void)snprintf(host, size, "127.0.0.1");
@@ -100,13 +101,15 @@ static int read_address(const char *listen_on, char *host, size_t size, union ad
     size_t n = strlen(host);
     if (n > 2 && host[0] == '[' && n - 2 < sizeof(plain)) {
         memcpy(plain, host + 1, n - 2);
-        *a = (union address){ .v6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) } };
+        *a = (union address){.v6 = {.sin6_family = AF_INET6, .sin6_port = htons(port)}};
         *ret_size = sizeof(a->v6);
         if (inet_pton(AF_INET6, plain, &a->v6.sin6_addr) == 1)
             return 0;
     }
-    return err_set(-EINVAL, "listen address '%s': '%s' is not a number such as 127.0.0.1 or "
-                   "[::1], nor localhost or *", listen_on, host);
+    return err_set(-EINVAL,
+                   "listen address '%s': '%s' is not a number such as 127.0.0.1 or "
+                   "[::1], nor localhost or *",
+                   listen_on, host);
 }
 
 static int open_tcp(const union address *a, socklen_t size, const char *name, int *ret_fd)
@@ -170,7 +173,7 @@ void server_peer_name(int fd, char *ret, size_t size)
         (void)inet_ntop(a.any.sa_family, v6 ? (void *)&a.v6.sin6_addr : (void *)&a.v4.sin_addr,
                         text, sizeof(text));
     (void)snprintf(ret, size, v6 ? "[%s]:%u" : "%s:%u", text,
-                   v6                             ? ntohs(a.v6.sin6_port)
+                   v6                           ? ntohs(a.v6.sin6_port)
                    : a.any.sa_family == AF_INET ? ntohs(a.v4.sin_port)
                                                 : 0);
 }

@@ -161,7 +161,7 @@ int server_message_parse(struct arena *a, const char *data, size_t size, struct 
 {
     struct json *o;
     *ret_id = -1;
-    *ret = (struct message){ .kind = MESSAGE_RUN };
+    *ret = (struct message){.kind = MESSAGE_RUN};
     int rc = json_parse(a, data, size, &o);
     return rc == 0 ? read_object(a, o, ret, ret_id) : rc;
 }
@@ -170,7 +170,7 @@ int server_message_words(struct arena *a, const char *data, size_t size, struct 
 {
     struct json *o;
     int64_t timeout_ms;
-    *ret = (struct message){ .kind = MESSAGE_RUN };
+    *ret = (struct message){.kind = MESSAGE_RUN};
     int rc = json_parse(a, data, size, &o);
     if (rc == 0 && o->type != JSON_OBJECT)
         rc = err_set(-EINVAL, "the body wants an object: {\"run\":[\"tables\"]}");
@@ -201,7 +201,7 @@ static struct slice trimmed(const char *from, const char *to)
         from++;
     while (to > from && (to[-1] == ' ' || to[-1] == '\t' || to[-1] == '\r'))
         to--;
-    return (struct slice){ from, (size_t)(to - from) };
+    return (struct slice){from, (size_t)(to - from)};
 }
 
 /* Is `word` one of the comma-separated tokens of a header's value? */
@@ -228,7 +228,7 @@ static bool accepts(struct slice value, const char *word)
         const char *stop = comma ? comma : end;
         const char *semicolon = memchr(p, ';', (size_t)(stop - p));
         if (server_slice_is_case(trimmed(p, semicolon ? semicolon : stop), word)) {
-            struct slice weight = semicolon ? trimmed(semicolon + 1, stop) : (struct slice){ 0 };
+            struct slice weight = semicolon ? trimmed(semicolon + 1, stop) : (struct slice){0};
             return !weight.data || weight.size < 3 || strncasecmp(weight.data, "q=", 2) != 0 ||
                    strspn(weight.data + 2, "0.") < weight.size - 2;
         }
@@ -248,8 +248,10 @@ static int read_length(struct slice value, size_t *ret)
         n = n * 10 + (size_t)(value.data[i] - '0');
     }
     if (n > HTTP_BODY_MAX)
-        return err_set(-EMSGSIZE, "the body is longer than %u bytes; longer commands go by "
-                       "websocket", HTTP_BODY_MAX);
+        return err_set(-EMSGSIZE,
+                       "the body is longer than %u bytes; longer commands go by "
+                       "websocket",
+                       HTTP_BODY_MAX);
     *ret = n;
     return 0;
 }
@@ -269,14 +271,14 @@ static int read_header(struct slice name, struct slice value, struct http_reques
         const char *name;
         struct slice *where;
     } kept[] = {
-        { "Host", &r->host },
-        { "Origin", &r->origin },
-        { "Authorization", &r->authorization },
-        { "Cookie", &r->cookie },
-        { "Sec-Fetch-Site", &r->fetch_site },
-        { "Sec-WebSocket-Key", &r->ws_key },
-        { "Sec-WebSocket-Version", &r->ws_version },
-        { "Sec-WebSocket-Protocol", &r->ws_protocol },
+        {"Host", &r->host},
+        {"Origin", &r->origin},
+        {"Authorization", &r->authorization},
+        {"Cookie", &r->cookie},
+        {"Sec-Fetch-Site", &r->fetch_site},
+        {"Sec-WebSocket-Key", &r->ws_key},
+        {"Sec-WebSocket-Version", &r->ws_version},
+        {"Sec-WebSocket-Protocol", &r->ws_protocol},
     };
     for (size_t i = 0; i < sizeof(kept) / sizeof(kept[0]); i++)
         if (server_slice_is_case(name, kept[i].name))
@@ -292,8 +294,8 @@ static int read_header(struct slice name, struct slice value, struct http_reques
         r->gzip = accepts(value, "gzip");
     if (server_slice_is_case(name, "Accept")) {
         r->wants_html = accepts(value, "text/html");
-        r->wants_text = accepts(value, "text/plain") &&
-                        !accepts(value, "application/openmetrics-text");
+        r->wants_text =
+            accepts(value, "text/plain") && !accepts(value, "application/openmetrics-text");
     }
     if (server_slice_is_case(name, "Upgrade"))
         r->upgrade = has_token(value, "websocket");
@@ -315,7 +317,7 @@ static int read_request_line(const char *line, const char *end, struct http_requ
     const char *blank = memchr(whole.data, ' ', whole.size);
     if (!blank || whole.size < 14)
         return err_set(-EINVAL, "the request line is not METHOD PATH HTTP/1.1");
-    r->method = (struct slice){ whole.data, (size_t)(blank - whole.data) };
+    r->method = (struct slice){whole.data, (size_t)(blank - whole.data)};
     const char *path = blank + 1, *version = stop - 8;
     if (version - 1 <= path || version[-1] != ' ')
         return err_set(-EINVAL, "the request line is not METHOD PATH HTTP/1.1");
@@ -331,9 +333,9 @@ static int read_request_line(const char *line, const char *end, struct http_requ
     if (*path != '/')
         return err_set(-EINVAL, "the path does not begin with '/'");
     const char *mark = memchr(path, '?', n);
-    r->path = (struct slice){ path, mark ? (size_t)(mark - path) : n };
+    r->path = (struct slice){path, mark ? (size_t)(mark - path) : n};
     if (mark)
-        r->query = (struct slice){ mark + 1, n - r->path.size - 1 };
+        r->query = (struct slice){mark + 1, n - r->path.size - 1};
     return 0;
 }
 
@@ -345,7 +347,7 @@ static int read_header_line(const char *line, const char *end, struct http_reque
     for (const char *p = line; p < end; p++)
         if ((unsigned char)*p < ' ' && *p != '\t' && !(*p == '\r' && p + 1 == end))
             return err_set(-EINVAL, "a header contains a control byte");
-    struct slice name = { line, (size_t)(colon - line) };
+    struct slice name = {line, (size_t)(colon - line)};
     return read_header(name, trimmed(colon + 1, end), r);
 }
 
@@ -353,7 +355,7 @@ int server_http_parse(const char *data, size_t size, struct http_request *ret)
 {
     const char *p = data, *stop = data + size;
     bool first = true;
-    *ret = (struct http_request){ .keep_alive = true };
+    *ret = (struct http_request){.keep_alive = true};
     for (;;) {
         const char *end = memchr(p, '\n', (size_t)(stop - p));
         if (!end)

@@ -25,7 +25,7 @@ struct message {
     int argc;
     const char *argv[MESSAGE_WORDS]; /* MESSAGE_RUN */
     uint64_t timeout_ns;
-    const char *text;   /* WATCH: the statement; FOLLOW: the topic */
+    const char *text; /* WATCH: the statement; FOLLOW: the topic */
     size_t text_size;
     const char *format; /* WATCH */
     uint64_t interval_ns, last;

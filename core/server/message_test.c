@@ -50,15 +50,15 @@ TEST(lines_are_split_as_a_shell_does)
         int n;
         const char *words[3];
     } lines[] = {
-        { "", 0, { NULL } },
-        { "  \t ", 0, { NULL } },
-        { "one two", 2, { "one", "two" } },
-        { "a'b c'd \"\" ''", 3, { "ab cd", "", "" } },
-        { "\"a\\\"b\\\\c\\n\" '\\'", 2, { "a\"b\\c\\n", "\\" } },
-        { "a\\ b \\'", 2, { "a b", "'" } },
-        { "a\\", 1, { "a\\" } },
-        { "'open", -EINVAL, { NULL } },
-        { "a b c d", -EINVAL, { NULL } },
+        {"", 0, {NULL}},
+        {"  \t ", 0, {NULL}},
+        {"one two", 2, {"one", "two"}},
+        {"a'b c'd \"\" ''", 3, {"ab cd", "", ""}},
+        {"\"a\\\"b\\\\c\\n\" '\\'", 2, {"a\"b\\c\\n", "\\"}},
+        {"a\\ b \\'", 2, {"a b", "'"}},
+        {"a\\", 1, {"a\\"}},
+        {"'open", -EINVAL, {NULL}},
+        {"a b c d", -EINVAL, {NULL}},
     };
     for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
         const char *words[3];
@@ -90,8 +90,8 @@ TEST(a_request_is_read_when_it_is_whole)
     CHECK_INT(server_http_parameter(r.query, "q", &q), 1);
     CHECK_STR(buf_text(&q), "x A+");
     CHECK_INT(server_http_parameter(r.query, "nix", &q), 0);
-    CHECK_INT(server_http_parameter((struct slice){ "q=%0", 4 }, "q", &q), -EINVAL);
-    CHECK_INT(server_http_parameter((struct slice){ "q=%00", 5 }, "q", &q), -EINVAL);
+    CHECK_INT(server_http_parameter((struct slice){"q=%0", 4}, "q", &q), -EINVAL);
+    CHECK_INT(server_http_parameter((struct slice){"q=%00", 5}, "q", &q), -EINVAL);
     buf_done(&q);
 }
 

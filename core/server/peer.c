@@ -15,8 +15,8 @@
 #include "core/base/err.h"
 #include "core/server/inside.h"
 
-#define PIECE_MIN_BYTES 1024             /* first room of a piece of text: many writes are short */
-#define WAIT_NS (20 * NS_PER_MS)         /* between looks at reply.cancelled, which rings no bell */
+#define PIECE_MIN_BYTES 1024     /* first room of a piece of text: many writes are short */
+#define WAIT_NS (20 * NS_PER_MS) /* between looks at reply.cancelled, which rings no bell */
 
 static int init_locks(struct peer *p)
 {
@@ -44,6 +44,7 @@ struct peer *server_peer_new(struct server *s, int fd, bool local)
     }
     atomic_store_explicit(&p->refs, 1, memory_order_relaxed);
     p->server = s;
+    p->since_ns = clock_now();
     server_ref(s);
     p->fd = fd;
     p->slot = -1;
@@ -76,7 +77,7 @@ struct shared *server_shared_new(const char *text, size_t size)
     struct shared *s = malloc(sizeof(*s) + size);
     if (!s)
         return NULL;
-    *s = (struct shared){ .refs = 1, .size = size };
+    *s = (struct shared){.refs = 1, .size = size};
     memcpy(s->data, text, size);
     return s;
 }
@@ -154,7 +155,7 @@ static struct piece *new_piece(struct job *j, enum piece_kind kind, size_t capac
     struct piece *piece = malloc(sizeof(*piece) + capacity);
     if (!piece)
         return NULL;
-    *piece = (struct piece){ .job = j, .kind = kind, .capacity = capacity };
+    *piece = (struct piece){.job = j, .kind = kind, .capacity = capacity};
     if (j)
         server_job_ref(j);
     return piece;
@@ -251,6 +252,7 @@ static void count_lost(struct peer *p, struct job *j)
 {
     j->dropped++;
     p->lost++;
+    p->dropped++;
     server_add(p->server->lost, 1);
     if (!p->slow_since_ns)
         p->slow_since_ns = clock_now();

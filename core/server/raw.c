@@ -77,7 +77,7 @@ static int greet(struct peer *p)
         if ((unsigned char)p->in.data[i] < ' ' && p->in.data[i] != '\t')
             return -1; /* neither: TLS, or noise */
     bool http = n > 9 && memcmp(p->in.data + n - 9, " HTTP/", 6) == 0;
-    p->kind = http ? PEER_HTTP : PEER_TEXT;
+    server_peer_speaks(p, http ? PEER_HTTP : PEER_TEXT);
     return 1;
 }
 
@@ -124,6 +124,7 @@ int server_raw_readable(struct peer *p)
     if (got == -1)
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
     p->in.size += (size_t)got;
+    server_add(p->bytes_in, (uint64_t)got);
     if (got == 0)
         p->eof = true;
     return server_raw_receive(p);
@@ -145,6 +146,7 @@ static int send_out(struct peer *p)
         if (n == -1)
             return -1;
         p->out_sent += (size_t)n;
+        server_add(p->bytes_out, (uint64_t)n);
         if (p->wait == WAIT_SENDING)
             server_peer_wait(p, WAIT_SENDING, p->server->stuck_s);
     }

@@ -26,8 +26,8 @@ static const char old_metrics_type[] = "text/plain; version=0.0.4; charset=utf-8
 static const char metrics_type[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 enum route_kind {
-    ROUTE_WORDS,  /* a command */
-    ROUTE_LIST,   /* a command that takes --format */
+    ROUTE_WORDS, /* a command */
+    ROUTE_LIST,  /* a command that takes --format */
     ROUTE_METRICS,
     ROUTE_RUN,
     ROUTE_QUERY,
@@ -50,20 +50,20 @@ struct route {
 #define FILE_OF(name) .file = pack_page_##name, .file_size = &pack_page_##name##_size
 
 static const struct route routes[] = {
-    { "/", ROUTE_PAGE, .get = true },
-    { "/page.js", ROUTE_FILE, .get = true, .type = js_type, FILE_OF(page_js) },
-    { "/client.js", ROUTE_FILE, .get = true, .type = js_type, FILE_OF(client_js) },
-    { "/openapi.json", ROUTE_FILE, .get = true, .type = json_type, FILE_OF(openapi_json) },
-    { "/healthz", ROUTE_HEALTH, .get = true },
-    { "/metrics", ROUTE_METRICS, .get = true, .type = metrics_type },
-    { "/run", ROUTE_RUN, .post = true, .type = text_type },
-    { "/query", ROUTE_QUERY, .get = true, .post = true },
-    { "/eval", ROUTE_EVAL, .post = true, .type = text_type },
-    { "/backtrace", ROUTE_WORDS, .get = true, .type = text_type, .words = { "backtrace" } },
-    { "/tables", ROUTE_LIST, .get = true, .words = { "tables" } },
-    { "/plugins", ROUTE_LIST, .get = true, .words = { "plugins" } },
-    { "/config", ROUTE_LIST, .get = true, .words = { "config" } },
-    { "/scripts", ROUTE_LIST, .get = true, .words = { "scripts" } },
+    {"/", ROUTE_PAGE, .get = true},
+    {"/page.js", ROUTE_FILE, .get = true, .type = js_type, FILE_OF(page_js)},
+    {"/client.js", ROUTE_FILE, .get = true, .type = js_type, FILE_OF(client_js)},
+    {"/openapi.json", ROUTE_FILE, .get = true, .type = json_type, FILE_OF(openapi_json)},
+    {"/healthz", ROUTE_HEALTH, .get = true},
+    {"/metrics", ROUTE_METRICS, .get = true, .type = metrics_type},
+    {"/run", ROUTE_RUN, .post = true, .type = text_type},
+    {"/query", ROUTE_QUERY, .get = true, .post = true},
+    {"/eval", ROUTE_EVAL, .post = true, .type = text_type},
+    {"/backtrace", ROUTE_WORDS, .get = true, .type = text_type, .words = {"backtrace"}},
+    {"/tables", ROUTE_LIST, .get = true, .words = {"tables"}},
+    {"/plugins", ROUTE_LIST, .get = true, .words = {"plugins"}},
+    {"/config", ROUTE_LIST, .get = true, .words = {"config"}},
+    {"/scripts", ROUTE_LIST, .get = true, .words = {"scripts"}},
 };
 
 const struct route *server_route_find(const struct http_request *r)
@@ -124,7 +124,7 @@ static int run_with_format(struct peer *p, const struct http_request *r, const c
     int rc = server_http_parameter(r->query, "format", &format);
     const char *f = rc == 1 ? buf_text(&format) : otherwise;
     p->content_type = strcmp(f, "json") == 0 ? json_type : text_type;
-    const char *argv[] = { command, "--format", f, "--", text }; /* "-- " may begin a statement */
+    const char *argv[] = {command, "--format", f, "--", text}; /* "-- " may begin a statement */
     if (rc >= 0)
         server_job_run(p, 0, text ? 5 : 3, argv, 0);
     buf_done(&format);
@@ -159,7 +159,7 @@ static int run_body(struct peer *p, const struct route *route, struct slice body
         if (rc == 0)
             server_job_run(p, 0, m.argc, m.argv, m.timeout_ns);
     } else {
-        const char *argv[] = { "eval", "--", arena_text(&a, body.data, body.size) };
+        const char *argv[] = {"eval", "--", arena_text(&a, body.data, body.size)};
         if (memchr(body.data, 0, body.size))
             rc = err_set(-EINVAL, "the code contains a zero byte");
         else if (argv[2])
@@ -193,7 +193,7 @@ int server_route_run(struct peer *p, const struct route *route, const struct htt
     case ROUTE_LIST:
         return run_with_format(p, r, route->words[0], NULL, "table");
     case ROUTE_METRICS: {
-        static const char *const words[] = { "metrics", "--text" };
+        static const char *const words[] = {"metrics", "--text"};
         if (r->wants_text)
             p->content_type = old_metrics_type;
         server_job_run(p, 0, r->wants_text ? 2 : 1, words, 0);

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct host;
+struct probing_rows;
 struct sql;
 struct server;
 
@@ -38,12 +39,15 @@ int server_listen(struct server *s, const char *listen);
 const char *server_address(struct server *s);
 
 struct server_stats {
-    uint32_t local, tcp; /* connections open now */
-    uint32_t streams;    /* different statements watched now */
-    uint64_t queued;     /* bytes of answers that wait for clients */
+    uint32_t local, tcp;                        /* connections open now */
+    uint32_t streams;                           /* different statements watched now */
+    uint64_t queued;                            /* bytes of answers that wait for clients */
     uint64_t accepted, refused, requests, lost; /* ever; lost: messages of streams */
 };
 void server_stats(struct server *s, struct server_stats *ret); /* [any] */
+/* A row for each client: who, transport, protocol, access, since, requests, bytes_in, bytes_out,
+ * queued_bytes, dropped.                                                          [worker] */
+int server_clients(struct server *s, struct probing_rows *out);
 /* In a forked child: close our descriptors, nothing else.                           [child] */
 void server_disable_in_child(struct server *s);
 

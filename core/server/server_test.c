@@ -7,9 +7,9 @@
  */
 #include "core/server/server.h"
 
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
-#include <arpa/inet.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -92,11 +92,11 @@ static int run_wait(void *self, int argc, const char *const *argv, struct probin
     return -ECANCELED;
 }
 
-static void add_command(const char *name, int (*run)(void *, int, const char *const *,
-                                                     struct probing_reply *))
+static void add_command(const char *name,
+                        int (*run)(void *, int, const char *const *, struct probing_reply *))
 {
     struct probing_command c = {
-        .size = sizeof(c), .name = name, .usage = "", .doc = "for the test", .run = run };
+        .size = sizeof(c), .name = name, .usage = "", .doc = "for the test", .run = run};
     CHECK_INT(host_command_add(w.host, "test", &c, NULL), 0);
 }
 
@@ -132,23 +132,26 @@ static bool start_server(const char *listen_on)
 static bool start_world(void)
 {
     static const struct probing_column columns[] = {
-        { .name = "n", .type = PROBING_I64, .doc = "a number" } };
-    struct probing_table_desc d = {
-        .size = sizeof(d), .column_size = sizeof(columns[0]), .name = "rows", .doc = "for the test",
-        .columns = columns, .n_columns = 1 };
+        {.name = "n", .type = PROBING_I64, .doc = "a number"}};
+    struct probing_table_desc d = {.size = sizeof(d),
+                                   .column_size = sizeof(columns[0]),
+                                   .name = "rows",
+                                   .doc = "for the test",
+                                   .columns = columns,
+                                   .n_columns = 1};
     (void)snprintf(w.directory, sizeof(w.directory), "/tmp/probing-server-XXXXXX");
     if (!CHECK(mkdtemp(w.directory) != NULL))
         return false;
     (void)snprintf(w.socket, sizeof(w.socket), "%s/sock", w.directory);
-    struct store_options so = { .directory = w.directory, .max_bytes = 64 << 20 };
-    struct host_options ho = { .version = "9.9" };
+    struct store_options so = {.directory = w.directory, .max_bytes = 64 << 20};
+    struct host_options ho = {.version = "9.9"};
     if (!CHECK_INT(tables_new(&w.tables), 0) ||
         !CHECK_INT(store_create(&so, w.tables, &w.store), 0) ||
         !CHECK_INT(store_table_add(w.store, "test", &d, NULL, &w.rows), 0) ||
         !CHECK_INT(sql_new(w.tables, w.store, &w.sql), 0))
         return false;
     ho.tables = w.tables;
-    ho.store = (struct host_store){ .arg = w.store, .table_add = add_table };
+    ho.store = (struct host_store){.arg = w.store, .table_add = add_table};
     if (!CHECK_INT(host_new(&ho, &w.host), 0) || !CHECK_INT(host_start(w.host), 0))
         return false;
     add_command("echo", run_echo);
@@ -175,7 +178,7 @@ static void stop_world(void)
 
 static int dial(void)
 {
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     memcpy(a.sun_path, w.socket, strlen(w.socket) + 1);
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0) {
@@ -187,8 +190,9 @@ static int dial(void)
 
 static int dial_tcp(void)
 {
-    struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons(w.port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons(w.port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(fd, (struct sockaddr *)&a, sizeof(a)) != 0) {
         (void)close(fd);
@@ -221,7 +225,7 @@ static size_t hear(int fd, const char *what)
     size_t n = 0;
     heard[0] = 0;
     while (!what || !memmem(heard, n, what, strlen(what))) {
-        struct pollfd p = { .fd = fd, .events = POLLIN };
+        struct pollfd p = {.fd = fd, .events = POLLIN};
         if (n + 65536 > sizeof(heard) || !CHECK(poll(&p, 1, WAIT_MS) == 1))
             break;
         ssize_t got = recv(fd, heard + n, 65536, 0);
@@ -344,22 +348,22 @@ TEST(http_refuses_what_it_cannot_read)
     static const struct {
         const char *request, *status;
     } bad[] = {
-        { "GET /nothing HTTP/1.1\r\n" LOCAL "\r\n", " 404 " },
-        { "DELETE / HTTP/1.1\r\n" LOCAL "\r\n", " 405 " },
-        { "GET /eval HTTP/1.1\r\n" LOCAL "\r\n", " 405 " },
-        { "GET /ws HTTP/1.1\r\n" LOCAL "\r\n", " 426 " },
-        { "GET healthz HTTP/1.1\r\n" LOCAL "\r\n", " 400 " },
-        { "GET /healthz HTTP/3.0\r\n" LOCAL "\r\n", " 400 " },
-        { "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", " 400 " },
-        { "GET /healthz HTTP/1.1\r\nno colon\r\n\r\n", " 400 " },
-        { "GET /healthz HTTP/1.1\r\nA : b\r\n\r\n", " 400 " },
-        { "POST /eval HTTP/1.1\r\nContent-Length: -1\r\n\r\n", " 400 " },
-        { "POST /eval HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", " 413 " },
-        { "POST /eval HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", " 501 " },
-        { "POST /run HTTP/1.1\r\n" LOCAL "Content-Length: 4\r\n\r\n{\"a\"", " 400 " },
-        { "POST /run HTTP/1.1\r\n" LOCAL "Content-Length: 10\r\n\r\n{\"run\":[]}", " 400 " },
-        { "GET /query HTTP/1.1\r\n" LOCAL "\r\n", " 400 " },
-        { "GET /query?q=%zz HTTP/1.1\r\n" LOCAL "\r\n", " 400 " },
+        {"GET /nothing HTTP/1.1\r\n" LOCAL "\r\n", " 404 "},
+        {"DELETE / HTTP/1.1\r\n" LOCAL "\r\n", " 405 "},
+        {"GET /eval HTTP/1.1\r\n" LOCAL "\r\n", " 405 "},
+        {"GET /ws HTTP/1.1\r\n" LOCAL "\r\n", " 426 "},
+        {"GET healthz HTTP/1.1\r\n" LOCAL "\r\n", " 400 "},
+        {"GET /healthz HTTP/3.0\r\n" LOCAL "\r\n", " 400 "},
+        {"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", " 400 "},
+        {"GET /healthz HTTP/1.1\r\nno colon\r\n\r\n", " 400 "},
+        {"GET /healthz HTTP/1.1\r\nA : b\r\n\r\n", " 400 "},
+        {"POST /eval HTTP/1.1\r\nContent-Length: -1\r\n\r\n", " 400 "},
+        {"POST /eval HTTP/1.1\r\nContent-Length: 99999999999\r\n\r\n", " 413 "},
+        {"POST /eval HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", " 501 "},
+        {"POST /run HTTP/1.1\r\n" LOCAL "Content-Length: 4\r\n\r\n{\"a\"", " 400 "},
+        {"POST /run HTTP/1.1\r\n" LOCAL "Content-Length: 10\r\n\r\n{\"run\":[]}", " 400 "},
+        {"GET /query HTTP/1.1\r\n" LOCAL "\r\n", " 400 "},
+        {"GET /query?q=%zz HTTP/1.1\r\n" LOCAL "\r\n", " 400 "},
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ask(dial(), bad[i].request);
@@ -389,15 +393,20 @@ TEST(tcp_wants_the_token_and_a_host_of_its_own)
     CHECK(said(" 200 "));
     ask(dial_tcp(), "GET /healthz?token=secret HTTP/1.1\r\n" LOCAL "\r\n");
     char cookie[256];
-    (void)snprintf(cookie, sizeof(cookie), "Set-Cookie: probing_token_%u=secret; HttpOnly; "
-                   "SameSite=Strict", w.port);
+    (void)snprintf(cookie, sizeof(cookie),
+                   "Set-Cookie: probing_token_%u=secret; HttpOnly; "
+                   "SameSite=Strict",
+                   w.port);
     CHECK(said(" 200 ") && said(cookie));
-    (void)snprintf(cookie, sizeof(cookie), "GET /healthz HTTP/1.1\r\n" LOCAL
-                   "Cookie: a=b; probing_token_%u=secret\r\n\r\n", w.port);
+    (void)snprintf(cookie, sizeof(cookie),
+                   "GET /healthz HTTP/1.1\r\n" LOCAL "Cookie: a=b; probing_token_%u=secret\r\n\r\n",
+                   w.port);
     ask(dial_tcp(), cookie);
     CHECK(said(" 200 "));
-    (void)snprintf(cookie, sizeof(cookie), "GET /healthz HTTP/1.1\r\n" LOCAL "Sec-Fetch-Site: "
-                   "same-site\r\nCookie: probing_token_%u=secret\r\n\r\n", w.port);
+    (void)snprintf(cookie, sizeof(cookie),
+                   "GET /healthz HTTP/1.1\r\n" LOCAL "Sec-Fetch-Site: "
+                   "same-site\r\nCookie: probing_token_%u=secret\r\n\r\n",
+                   w.port);
     ask(dial_tcp(), cookie); /* a page of another port of this machine */
     CHECK(said(" 401 "));
     ask(dial_tcp(), "GET /healthz?token=secret HTTP/1.1\r\nHost: rebind.example\r\n" CLOSE "\r\n");
@@ -492,7 +501,7 @@ TEST(noise_is_closed)
 
 static void ws_send(int fd, int op, const char *text, size_t n)
 {
-    char head[14] = { (char)(0x80 | op) };
+    char head[14] = {(char)(0x80 | op)};
     size_t k = 2;
     if (n < 126) {
         head[1] = (char)(0x80 | n);
@@ -514,7 +523,7 @@ static void ws_say(int fd, const char *text)
 static bool read_all(int fd, char *data, size_t n)
 {
     while (n > 0) {
-        struct pollfd p = { .fd = fd, .events = POLLIN };
+        struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, WAIT_MS) != 1)
             return CHECK(false);
         ssize_t got = recv(fd, data, n, 0);
@@ -621,17 +630,30 @@ TEST(websocket_survives_wrong_messages)
 {
     int fd = ws_dial();
     static const char *const bad[] = {
-        "", "{", "[]", "3", "{}", "{\"id\":-1}", "{\"id\":1.5,\"run\":[\"a\"]}", "{\"id\":1} x",
-        "\"\xff\"", "{\"run\":[\"echo\"]}",
+        "",
+        "{",
+        "[]",
+        "3",
+        "{}",
+        "{\"id\":-1}",
+        "{\"id\":1.5,\"run\":[\"a\"]}",
+        "{\"id\":1} x",
+        "\"\xff\"",
+        "{\"run\":[\"echo\"]}",
     };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         ws_say(fd, bad[i]);
         CHECK(ws_hear(fd) && strncmp(heard, "{\"", 2) == 0 && said("rror\":\""));
     }
     static const char *const wrong[] = {
-        "{\"id\":4}", "{\"id\":4,\"run\":[]}", "{\"id\":4,\"run\":[{}]}", "{\"id\":4,\"watch\":1}",
-        "{\"id\":4,\"watch\":\"select 1\",\"interval_ms\":0}", "{\"id\":4,\"run\":\"echo\"}",
-        "{\"id\":4,\"follow\":\"core.secret\"}", "{\"id\":4,\"run\":[\"a\\u0000b\"]}",
+        "{\"id\":4}",
+        "{\"id\":4,\"run\":[]}",
+        "{\"id\":4,\"run\":[{}]}",
+        "{\"id\":4,\"watch\":1}",
+        "{\"id\":4,\"watch\":\"select 1\",\"interval_ms\":0}",
+        "{\"id\":4,\"run\":\"echo\"}",
+        "{\"id\":4,\"follow\":\"core.secret\"}",
+        "{\"id\":4,\"run\":[\"a\\u0000b\"]}",
         "{\"id\":4,\"watch\":\"select 1\",\"format\":\"nix\"}",
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
@@ -720,7 +742,7 @@ TEST(a_slow_client_loses_the_oldest_and_is_told)
 static void append_rows(int from, int n)
 {
     for (int i = from; i < from + n; i++) {
-        union probing_cell cell = { .i = i };
+        union probing_cell cell = {.i = i};
         CHECK_INT(ring_append(w.rows, clock_now(), &cell, 1, NULL, 0), 0);
     }
 }
@@ -761,7 +783,7 @@ TEST(a_client_that_goes_stops_its_command)
 {
     int before = atomic_load_explicit(&w.waiting, memory_order_acquire);
     int cancelled = atomic_load_explicit(&w.cancelled, memory_order_acquire);
-    int fds[4] = { dial(), dial(), dial_tcp(), ws_dial() };
+    int fds[4] = {dial(), dial(), dial_tcp(), ws_dial()};
     say(fds[0], "wait\n");
     wait_until(&w.waiting, before + 1);
     say(fds[1], "POST /run HTTP/1.1\r\nContent-Length: 16\r\n\r\n{\"run\":[\"wait\"]}");
@@ -911,7 +933,7 @@ TEST(it_ends_quickly_with_clients_and_commands)
 
 int main(void)
 {
-    struct rlimit limit = { DESCRIPTORS, DESCRIPTORS };
+    struct rlimit limit = {DESCRIPTORS, DESCRIPTORS};
     CHECK_INT(setrlimit(RLIMIT_NOFILE, &limit), 0);
     if (!start_world())
         return 1;

@@ -24,21 +24,21 @@
 #define RESTS 3                         /* times the length of a tick */
 
 struct feed {
-    struct probing_reply reply; /* first: a tick is found by it */
-    _Atomic uint32_t refs;      /* of its jobs, and of a tick that waits or runs */
-    struct server *server;      /* counted */
-    struct feed *next;          /* loop: server->feeds */
+    struct probing_reply reply;   /* first: a tick is found by it */
+    _Atomic uint32_t refs;        /* of its jobs, and of a tick that waits or runs */
+    struct server *server;        /* counted */
+    struct feed *next;            /* loop: server->feeds */
     lws_sorted_usec_list_t timer; /* loop */
     char *sql;
     enum sql_format format;
     uint64_t interval_ns, last;
     bool shareable;
-    _Atomic bool busy;         /* a tick waits or runs; released by its end */
-    _Atomic bool ended;        /* tick_done() was here: it comes once, whoever refuses */
-    uint64_t rest_until_ns;    /* the loop's; the tick's worker's while busy */
+    _Atomic bool busy;      /* a tick waits or runs; released by its end */
+    _Atomic bool ended;     /* tick_done() was here: it comes once, whoever refuses */
+    uint64_t rest_until_ns; /* the loop's; the tick's worker's while busy */
     pthread_mutex_t mutex;
-    struct job *jobs;          /* lock: mutex */
-    bool over;                 /* lock: mutex; it failed: its jobs were told, nobody may join */
+    struct job *jobs; /* lock: mutex */
+    bool over;        /* lock: mutex; it failed: its jobs were told, nobody may join */
     /* The tick's worker. */
     bool prepared;
     const struct table *table; /* NULL: run afresh each time */
@@ -91,8 +91,8 @@ static int add_text(void *arg, const char *data, size_t size)
         return err_set(-EMSGSIZE, "the answer of one tick is longer than %u bytes; add a limit",
                        SERVER_TICK_BYTES);
     /* Rows may go in several messages; a whole screen may not: half of it could be dropped. */
-    bool lines = f->table && f->text.size >= SERVER_PIECE_BYTES &&
-                 f->text.data[f->text.size - 1] == '\n';
+    bool lines =
+        f->table && f->text.size >= SERVER_PIECE_BYTES && f->text.data[f->text.size - 1] == '\n';
     return lines ? push_text(f) : 0;
 }
 
@@ -111,8 +111,8 @@ static int ignore_rows(void *arg, const struct sql_rows *rows)
 /* Where the table ends now: the statement itself, asked for no row at all, says it. */
 static int find_end(struct feed *f, uint64_t *ret_row)
 {
-    struct sql_sink nothing = { .columns = ignore_columns, .rows = ignore_rows };
-    struct sql_options o = { .timeout_ns = TICK_TIMEOUT_NS, .from_row = UINT64_MAX };
+    struct sql_sink nothing = {.columns = ignore_columns, .rows = ignore_rows};
+    struct sql_options o = {.timeout_ns = TICK_TIMEOUT_NS, .from_row = UINT64_MAX};
     struct sql_report report;
     int rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &nothing, &report);
     if (rc == 0)
@@ -157,7 +157,7 @@ static int end_answer(struct feed *f, const struct sql_report *report)
 
 static int run_tick(struct feed *f)
 {
-    struct sql_report report = { 0 };
+    struct sql_report report = {0};
     int rc = f->prepared ? 0 : find_table(f);
     if (rc == 0 && !f->writer)
         rc = sql_writer_new(f->format, 0, add_text, f, &f->writer);
@@ -194,7 +194,7 @@ static int watch_command(void *self, int argc, const char *const *argv, struct p
     (void)self, (void)argc, (void)argv;
     if (out->write != tick_write)
         return err_set(-EINVAL, "watch is a stream; use: probing -t TARGET watch \"select ...\", "
-                       "or the websocket (docs/protocol.md)");
+                                "or the websocket (docs/protocol.md)");
     return run_tick((struct feed *)out);
 }
 
@@ -238,7 +238,7 @@ static void tick_done(struct probing_reply *r, int status, const char *error)
 
 static void on_timer(lws_sorted_usec_list_t *timer)
 {
-    static const char *const words[] = { "watch" };
+    static const char *const words[] = {"watch"};
     struct feed *f = lws_container_of(timer, struct feed, timer);
     lws_sul_schedule(f->server->context, 0, timer, on_timer,
                      (lws_usec_t)(f->interval_ns / NS_PER_US));

@@ -28,7 +28,7 @@ int server_ws_handover(struct peer *p, const char *request, size_t size)
     p->slot = slot;
     p->fd = -1;
     p->wsi = NULL;
-    p->kind = PEER_WS;
+    server_peer_speaks(p, PEER_WS);
     buf_done(&p->in);
     buf_init(&p->in, SERVER_MESSAGE_BYTES);
     s->adopting = p;
@@ -191,6 +191,7 @@ static int flush(struct lws *wsi, struct peer *p)
         return 0;
     int sent = lws_write(wsi, (unsigned char *)p->out.data + LWS_PRE, n, LWS_WRITE_TEXT);
     begin(p);
+    server_add(p->bytes_out, sent < 0 ? 0 : n);
     return sent < 0 ? -1 : 0;
 }
 
@@ -269,8 +270,10 @@ static int writeable(struct lws *wsi, struct peer *p)
 int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct peer *p, void *in,
                     size_t size)
 {
-    if (reason == LWS_CALLBACK_RECEIVE)
+    if (reason == LWS_CALLBACK_RECEIVE) {
+        server_add(p->bytes_in, size);
         return receive(wsi, p, in, size);
+    }
     if (reason == LWS_CALLBACK_SERVER_WRITEABLE)
         return writeable(wsi, p);
     return 0;

@@ -80,13 +80,13 @@ static void add_command(const char *name,
                         int (*run)(void *, int, const char *const *, struct probing_reply *))
 {
     struct probing_command c = {
-        .size = sizeof(c), .name = name, .usage = "", .doc = "for the test", .run = run };
+        .size = sizeof(c), .name = name, .usage = "", .doc = "for the test", .run = run};
     CHECK_INT(host_command_add(w.host, "test", &c, NULL), 0);
 }
 
 static bool start_world(void)
 {
-    struct host_options o = { .version = "9.9" };
+    struct host_options o = {.version = "9.9"};
     (void)snprintf(w.directory, sizeof(w.directory), "/tmp/probing-client-XXXXXX");
     if (!CHECK(mkdtemp(w.directory) != NULL) || !CHECK_INT(tables_new(&w.tables), 0))
         return false;
@@ -100,8 +100,12 @@ static bool start_world(void)
     add_command("big", run_big);
     add_command("wait", run_wait);
     add_command("publish", run_publish);
-    struct server_options so = { .host = w.host, .sql = w.sql, .socket_path = w.socket,
-                                 .listen = "127.0.0.1:0", .token = "secret", .version = "9.9" };
+    struct server_options so = {.host = w.host,
+                                .sql = w.sql,
+                                .socket_path = w.socket,
+                                .listen = "127.0.0.1:0",
+                                .token = "secret",
+                                .version = "9.9"};
     if (!CHECK_INT(server_new(&so, &w.server), 0))
         return false;
     uint64_t port = 0;
@@ -137,12 +141,12 @@ static struct probing_client *connected(void)
     return c;
 }
 
-static const char *const echo[] = { "echo", "h\xc3\xa9llo \"there\"", NULL };
-static const char *const three[] = { "echo", "three", NULL };
-static const char *const fail[] = { "fail", NULL };
-static const char *const big[] = { "big", NULL };
-static const char *const waits[] = { "wait", NULL };
-static const char *const publish[] = { "publish", NULL };
+static const char *const echo[] = {"echo", "h\xc3\xa9llo \"there\"", NULL};
+static const char *const three[] = {"echo", "three", NULL};
+static const char *const fail[] = {"fail", NULL};
+static const char *const big[] = {"big", NULL};
+static const char *const waits[] = {"wait", NULL};
+static const char *const publish[] = {"publish", NULL};
 
 static void run_everything(struct probing_client *c)
 {
@@ -236,8 +240,8 @@ static int on_event(void *arg, const struct client_event *e)
 
 TEST(several_things_run_on_one_connection)
 {
-    struct seen s = { .c = connected() };
-    struct client_watch watch = { .sql = "select 1 as n", .interval_ns = 10 * NS_PER_MS };
+    struct seen s = {.c = connected()};
+    struct client_watch watch = {.sql = "select 1 as n", .interval_ns = 10 * NS_PER_MS};
     s.follow = client_start_follow(s.c, "script.slow");
     s.watch = client_start_watch(s.c, &watch);
     s.run = client_start_run(s.c, 1, publish, 0);
@@ -269,8 +273,8 @@ static int keep_end(void *arg, const struct client_event *e)
 TEST(wrong_requests_end_with_their_status)
 {
     struct probing_client *c = connected();
-    struct client_watch watch = { .sql = "select from where" };
-    struct client_event end = { 0 };
+    struct client_watch watch = {.sql = "select from where"};
+    struct client_event end = {0};
     int status = 0;
     CHECK_INT(client_run(c, 0, echo, 0, NULL, NULL, &status), 0);
     CHECK_INT(status, -EINVAL);
@@ -287,7 +291,7 @@ static void *die_early(void *arg)
 {
     const char *const *say = arg;
     char request[2048];
-    struct sockaddr_un a = { .sun_family = AF_UNIX };
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
     (void)snprintf(a.sun_path, sizeof(a.sun_path), "%s/dying", w.directory);
     (void)unlink(a.sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -312,7 +316,7 @@ static int talk_to_the_dying(const char *first, const char *then, bool run)
     struct probing_client *c = NULL;
     int status = 0;
     CHECK_INT(event_init(&ready), 0);
-    const char *say[] = { first, then, (const char *)&ready };
+    const char *say[] = {first, then, (const char *)&ready};
     CHECK_INT(pthread_create(&thread, NULL, die_early, say), 0);
     CHECK(event_wait(&ready, 10 * NS_PER_S));
     (void)snprintf(path, sizeof(path), "%s/dying", w.directory);
