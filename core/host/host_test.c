@@ -455,6 +455,28 @@ TEST(loads_runs_stops_and_loads_again)
     teardown();
 }
 
+/* "old" comes first and uses "young", which came later. */
+TEST(stops_who_uses_before_who_is_used)
+{
+    CHECK(compile(
+        "old", "static int use(void *s) { return h_->extension(h_, \"part/1\") ? 0 : -EAGAIN; }\n"
+               "PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = { BODY,\n"
+               " .abi = PROBING_ABI, .name = \"old\", .start = use };\n"));
+    CHECK(compile("young",
+                  "static const void *part(void *s, const char *id)\n"
+                  "{ return __builtin_strcmp(id, \"part/1\") ? 0 : &n_; }\n"
+                  "PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = { BODY,\n"
+                  " .abi = PROBING_ABI, .name = \"young\", .extension = part };\n"));
+    setup(true);
+    CHECK_INT(host_plugin_load(host, "old", NULL, -1), -EAGAIN);
+    CHECK_INT(host_plugin_load(host, "young", NULL, -1), 0);
+    CHECK_INT(host_plugin_load(host, "old", NULL, -1), 0);
+    CHECK_INT(host_plugin_stop(host, "young"), -EBUSY);
+    CHECK(strstr(err_text(), "is used by plugin 'old': plugin stop old first") != NULL);
+    CHECK_INT(host_plugins_stop(host), 0);
+    teardown();
+}
+
 TEST(loads_from_a_descriptor_and_knows_the_same_bytes_again)
 {
     char path[160];
@@ -606,6 +628,7 @@ int main(void)
     if (cc) {
         RUN(loads_runs_stops_and_loads_again);
         RUN(loads_from_a_descriptor_and_knows_the_same_bytes_again);
+        RUN(stops_who_uses_before_who_is_used);
         RUN(names_plugin_step_and_reason_of_every_failure);
         RUN(takes_plugins_at_the_door);
         RUN(gives_up_a_start_that_hangs_and_goes_on);

@@ -15,7 +15,8 @@
 #include "core/base/err.h"
 #include "core/host/host.h"
 
-#define HOST_NAME_BYTES 64   /* a plugin's name and its NUL */
+#define HOST_NAME_BYTES 64 /* a plugin's name and its NUL */
+#define PLUGIN_PATH_BYTES 4096
 #define HOST_WORKERS 2       /* always there */
 #define HOST_WORKERS_MAX 8   /* while every worker is inside a command that waits for something */
 #define HOST_WAITING_MAX 64  /* commands in the queue: host.h promises -EAGAIN above */
@@ -25,7 +26,7 @@
 #define HOST_LOG_LINES 1000
 #define HOST_DOOR_PEERS 8 /* connections at a time */
 
-/* ---- plugins (plugin.c, face.c) ---- */
+/* ---- plugins (plugin.c, image.c, overdue.c, face.c) ---- */
 
 enum plugin_state {
     PLUGIN_LOADING,
@@ -60,6 +61,47 @@ struct plugin {
     void *handle;                        /* of its file; control thread */
     char *version, *doc, *path, *reason; /* lock: host->plugins_lock */
 };
+
+static inline int plugin_state_of(const struct plugin *p)
+{
+    return atomic_load_explicit(&p->state, memory_order_seq_cst);
+}
+
+static inline void plugin_state_set(struct plugin *p, int state)
+{
+    atomic_store_explicit(&p->state, state, memory_order_seq_cst);
+}
+
+struct plugin *plugin_find(struct host *h, const char *name); /* NULL: none           [any] */
+void plugin_text_set(struct plugin *p, char **at, const char *text);
+/* It uses no other plugin's extension any more: those may stop. */
+void plugin_release_others(struct plugin *p);
+/* It is FAILED: which step and why, in one line for the table, the log and the caller.  Gives
+ * `code`. */
+int plugin_refuse(struct plugin *p, const char *step, int code, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Its file (image.c).  Open it: by descriptor, path, or name in the plugin path; -errno. */
+int image_open(struct host *h, const char *name, const char *path, int fd,
+               char ret_path[PLUGIN_PATH_BYTES]);
+/* Map the file, or find that it is mapped.  `path`: how to name it when it is new; NULL: by fd. */
+void *image_map(int fd, const char *path, char *ret_why, size_t why_size);
+/* Whose file is mapped already, though there is none to open: it came through the door of an
+ * earlier life, or of the parent of this process. */
+void *image_named(const char *name);
+void image_set_name(const void *handle, const char *name);
+/* A call into it was given up and has not come back, in whatever life of the core. */
+bool image_inside(const void *handle);
+void image_inside_set(const void *handle, bool inside);
+
+/* Calls that may not come back (overdue.c).  Around init, start and stop: */
+void plugin_call_begin(struct plugin *p);
+/* false: it was given up meanwhile, nobody waits for its result, and this is not the control
+ * thread any more: plugin_undo() what it has made. */
+bool plugin_call_end(struct plugin *p);
+int plugin_undo(struct plugin *p, bool started, bool made);
+int plugin_give_up(struct host *h, const char *name, const char *step);
+int plugin_give_up_tick(struct plugin *p);
 
 /* Count ourselves into the plugin's code; false: it does not run, stay out.              [any] */
 bool plugin_enter(struct plugin *p);
@@ -304,6 +346,11 @@ struct host {
     uint32_t n_extensions;             /* lock: extensions_lock */
     bool has_stack;
 };
+
+static inline uint64_t plugin_limit_ns(struct host *h)
+{
+    return atomic_load_explicit(&h->call_ns, memory_order_relaxed);
+}
 
 static inline bool host_is_off(struct host *h)
 {
