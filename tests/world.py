@@ -6,6 +6,7 @@ Each test has a data root of its own, so that tests run beside each other and be
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,6 +96,17 @@ class Target:
             pass
 
 
+def threads_of(pid):
+    """The names of a process's threads."""
+    names = []
+    for tid in os.listdir("/proc/%d/task" % pid):
+        try:
+            names.append(open("/proc/%d/task/%s/comm" % (pid, tid)).read().strip())
+        except OSError:
+            continue
+    return names
+
+
 class World:
     def __init__(self, tmp):
         self.tmp = tmp
@@ -120,6 +132,16 @@ class World:
         script = self.tmp / ("target-%d.py" % len(self.targets))
         script.write_text(source)
         return self.start(python, "-u", str(script), env=env)
+
+    def plugin(self, name, source):
+        """NAME.so of C text, as a stranger would build it."""
+        text, made = self.tmp / (name + ".c"), self.tmp / (name + ".so")
+        text.write_text(source)
+        if not shutil.which("cc"):
+            pytest.skip("no C compiler")
+        subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I",
+                        str(ROOT / "include"), str(text), "-o", str(made)], check=True)
+        return made
 
     def train(self, *args, env=None, python=DEBIAN_PYTHON):
         if not has_torch(python):

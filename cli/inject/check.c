@@ -19,18 +19,6 @@
 #define CAP_SYS_PTRACE_BIT 19
 #define INJECTION_NS NS_PER_S
 
-static int small_file(const char *path, char *ret, size_t size)
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd == -1)
-        return -errno;
-    ssize_t n = read(fd, ret, size - 1);
-    int rc = n == -1 ? -errno : 0;
-    (void)close(fd);
-    ret[n > 0 ? n : 0] = '\0';
-    return rc;
-}
-
 /* The value of "Field:\t..." of /proc/PID/task/TID/status; tid 0: of the process. */
 bool target_status(pid_t pid, pid_t tid, const char *field, char *ret, size_t size)
 {
@@ -39,7 +27,7 @@ bool target_status(pid_t pid, pid_t tid, const char *field, char *ret, size_t si
         (void)snprintf(path, sizeof path, "/proc/%d/task/%d/status", pid, tid);
     else
         (void)snprintf(path, sizeof path, "/proc/%d/status", pid);
-    if (small_file(path, text, sizeof text) < 0)
+    if (file_peek(path, text, sizeof text) < 0)
         return false;
     (void)snprintf(key, sizeof key, "\n%s:", field);
     const char *at = strstr(text, key);
@@ -55,7 +43,7 @@ static void comm_of(pid_t pid, char ret[32])
 {
     char path[40];
     (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
-    if (small_file(path, ret, 32) < 0)
+    if (file_peek(path, ret, 32) < 0)
         ret[0] = '\0';
     ret[strcspn(ret, "\n")] = '\0';
 }
@@ -65,7 +53,7 @@ static bool is_kernel_thread(pid_t pid)
     char path[40], text[1024];
     unsigned flags;
     (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (small_file(path, text, sizeof text) < 0)
+    if (file_peek(path, text, sizeof text) < 0)
         return false;
     const char *at = strrchr(text, ')');
     return at && sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
@@ -158,7 +146,7 @@ int inject_no_permission(pid_t pid, int code)
     uid_t uid = 0;
     if (target_status(pid, 0, "Uid", value, sizeof value))
         uid = (uid_t)strtoul(value, NULL, 10);
-    if (small_file("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope) < 0)
+    if (file_peek("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope) < 0)
         scope[0] = '0';
     bool filtered = target_status(getpid(), 0, "Seccomp", value, sizeof value) && value[0] == '2';
     if (scope[0] == '3')

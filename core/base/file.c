@@ -60,6 +60,18 @@ static int write_all(int fd, const char *data, size_t size)
     return 0;
 }
 
+int file_peek(const char *path, char *ret, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return -errno;
+    ssize_t n = read(fd, ret, size - 1);
+    int rc = n == -1 ? -errno : 0;
+    (void)close(fd);
+    ret[n > 0 ? n : 0] = '\0';
+    return rc;
+}
+
 int file_write(int dirfd, const char *path, const void *data, size_t size, mode_t mode)
 {
     static _Atomic uint32_t count; /* so that two threads never share a temporary name */

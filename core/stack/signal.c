@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/file.h"
 #include "core/stack/stack.h"
 
 static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER; /* for `previous` and changes of taken */
@@ -65,14 +66,7 @@ int signal_task_file(pid_t tid, const char *name, char *ret, size_t size)
 {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/self/task/%d/%s", tid, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd == -1)
-        return -errno;
-    ssize_t n = read(fd, ret, size - 1);
-    int rc = n == -1 ? -errno : 0;
-    (void)close(fd);
-    ret[n > 0 ? n : 0] = '\0';
-    return rc;
+    return file_peek(path, ret, size);
 }
 
 /* proc(5) syscall: "running", or "-1 sp pc", or "nr a1 .. a6 sp pc".  true: it waits. */

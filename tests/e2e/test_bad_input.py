@@ -70,14 +70,12 @@ def test_plugins(world, idle):
     refused(idle.probing("plugin", "load", "Not-A-Name"), "Not-A-Name")
     refused(idle.probing("plugin", "stop", "nosuchplugin"), "nosuchplugin")
     refused(idle.probing("plugin", "load", "torch"), "torch")  # no torch in that process
-    source = world.tmp / "old.c"
-    source.write_text(
-        '#include <probing/plugin.h>\n'
-        'const struct probing_plugin probing_plugin_v1 = {.size = sizeof(struct probing_plugin),'
-        ' .abi = 9u << 16, .name = "old", .version = "1", .doc = "wrong ABI"};\n')
-    subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I%s" % (ROOT / "include"),
-                    str(source), "-o", str(world.tmp / "old.so")], check=True)
-    refused(idle.probing("plugin", "load", str(world.tmp / "old.so")), "ABI")
+    old = world.plugin(
+        "old", '#include <probing/plugin.h>\n'
+        'PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {'
+        '.size = sizeof(struct probing_plugin), .abi = 9u << 16, .name = "old", .version = "1",'
+        ' .doc = "wrong ABI"};\n')
+    refused(idle.probing("plugin", "load", str(old)), "ABI")
     (world.tmp / "text.so").write_text("this is no shared object\n")
     refused(idle.probing("plugin", "load", str(world.tmp / "text.so")), "text")
     assert idle.rows("select 1") == [[1]] and idle.alive()

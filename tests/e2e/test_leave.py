@@ -5,7 +5,6 @@ The plugin of these tests appends exactly the rows it is told to, so that a lost
 """
 import base64
 import os
-import shutil
 import signal
 import socket
 import struct
@@ -13,7 +12,7 @@ import subprocess
 
 import pytest
 
-from world import CLI, DEBIAN_PYTHON, ROOT, wait_for
+from world import CLI, DEBIAN_PYTHON, threads_of, wait_for
 
 COUNTING = r"""
 #include <probing/plugin.h>
@@ -57,16 +56,6 @@ COUNT = "select count(*), count(distinct n), min(n), max(n), count(distinct odd)
 LOOP = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.005)\n"
 
 
-def built(world, name, text):
-    source, plugin = world.tmp / (name + ".c"), world.tmp / (name + ".so")
-    source.write_text(text)
-    if not shutil.which("cc"):
-        pytest.skip("no C compiler")
-    subprocess.run(["cc", "-shared", "-fPIC", "-I", str(ROOT / "include"), str(source), "-o",
-                    str(plugin)], check=True)
-    return plugin
-
-
 @pytest.fixture
 def target(world):
     made = world.python(LOOP, python=DEBIAN_PYTHON)
@@ -95,7 +84,7 @@ def directories(world, pid):
 
 def test_every_row_stays_over_ejects_and_a_kill(world, target):
     """Entered, asked, left and killed: the count never goes down, and one directory has it all."""
-    plugin = built(world, "counting", COUNTING)
+    plugin = world.plugin("counting", COUNTING)
     total = 0
     for life in range(4):
         enter(target, plugin)
@@ -122,7 +111,7 @@ def test_every_row_stays_over_ejects_and_a_kill(world, target):
 
 def test_losses_stay_told_over_an_eject(world, target):
     """Rows that an earlier life lost are still counted when it is gone on with."""
-    plugin = built(world, "counting", COUNTING)
+    plugin = world.plugin("counting", COUNTING)
     lost = "select sum(rows) from probing.lost where table_name = 'counting.rows'"
     enter(target, plugin)
     while not target.rows(lost)[0][0]:
@@ -139,7 +128,7 @@ def test_losses_stay_told_over_an_eject(world, target):
 
 
 def test_a_damaged_earlier_life_is_not_gone_on_with(world, target):
-    plugin = built(world, "counting", COUNTING)
+    plugin = world.plugin("counting", COUNTING)
     enter(target, plugin)
     assert target.probing("add", "100").returncode == 0
     assert target.probing("eject").returncode == 0
@@ -153,7 +142,7 @@ def test_a_damaged_earlier_life_is_not_gone_on_with(world, target):
 
 def test_afresh(world, target):
     """Whoever wants an empty directory says so."""
-    plugin = built(world, "counting", COUNTING)
+    plugin = world.plugin("counting", COUNTING)
     enter(target, plugin)
     assert target.probing("add", "100").returncode == 0
     assert target.probing("eject").returncode == 0
@@ -166,16 +155,6 @@ def test_afresh(world, target):
 
 
 # ---- clients ----
-
-def threads(pid):
-    names = []
-    for t in os.listdir("/proc/%d/task" % pid):
-        try:
-            names.append(open("/proc/%d/task/%s/comm" % (pid, t)).read().strip())
-        except OSError:
-            continue
-    return names
-
 
 def connect(world, target):
     s = socket.socket(socket.AF_UNIX)
@@ -245,7 +224,7 @@ def test_a_refused_eject_leaves_streams_alone(world, target):
 
 def test_data_is_asked_by_pid_after_exec(world):
     """The same pid, another program and no core: what was measured before is still there."""
-    plugin = built(world, "counting", COUNTING)
+    plugin = world.plugin("counting", COUNTING)
     go = world.tmp / "go"
     target = world.python("import os, time\nprint('ready', flush=True)\n"
                           "while not os.path.exists(%r): time.sleep(0.01)\n"

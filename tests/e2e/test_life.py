@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from world import CLI, CORE, DEBIAN_PYTHON, ROOT, has_torch, wait_for
+from world import CLI, CORE, DEBIAN_PYTHON, ROOT, has_torch, threads_of, wait_for
 
 PACKAGE = ROOT / "plugins" / "python" / "package"
 WAYS = ["inject", "hook", "preload"]
@@ -94,13 +94,7 @@ def status(pid, key):
 
 
 def our_threads(pid):
-    names = []
-    for t in os.listdir("/proc/%d/task" % pid):
-        try:
-            names.append(open("/proc/%d/task/%s/comm" % (pid, t)).read().strip())
-        except OSError:
-            continue
-    return [n for n in names if n.startswith("probing/")]
+    return [name for name in threads_of(pid) if name.startswith("probing/")]
 
 
 # ---- children ----
@@ -595,23 +589,13 @@ const struct probing_plugin probing_plugin_v1 __attribute__((visibility("default
 """
 
 
-def compiled(world, step):
-    source, plugin = world.tmp / "hanging.c", world.tmp / "hanging.so"
-    source.write_text(HANGING % step)
-    if not shutil.which("cc"):
-        pytest.skip("no C compiler")
-    subprocess.run(["cc", "-shared", "-fPIC", "-I", str(ROOT / "include"), str(source), "-o",
-                    str(plugin)], check=True)
-    return plugin
-
-
 @pytest.mark.parametrize("step", ["start", "stop"])
 def test_eject_with_a_plugin_that_hangs(world, step):
     """Others are served meanwhile; the plugin is given up; eject leaves and says so."""
     target = prepared(world)
     before = state_of(target.pid)
     target.inject("-D", "probing.plugin_timeout=1s")
-    plugin = compiled(world, step)
+    plugin = world.plugin("hanging", HANGING % step)
     load = subprocess.Popen([str(CLI), "-t", str(target.pid), "plugin", "load", str(plugin)],
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                             env=world.env)
@@ -672,22 +656,12 @@ const struct probing_plugin probing_plugin_v1 __attribute__((visibility("default
 """
 
 
-def hanging_in(world, where):
-    source, plugin = world.tmp / "hanging_in.c", world.tmp / "hanging_in.so"
-    source.write_text(HANGING_IN % where)
-    if not shutil.which("cc"):
-        pytest.skip("no C compiler")
-    subprocess.run(["cc", "-shared", "-fPIC", "-I", str(ROOT / "include"), str(source), "-o",
-                    str(plugin)], check=True)
-    return plugin
-
-
 def test_an_event_handler_that_hangs(world):
     """It is named and given up; others' events and commands, settings and eject go on."""
     target = prepared(world)
     before = state_of(target.pid)
     target.inject("-D", "probing.plugin_timeout=500ms")
-    plugin = hanging_in(world, 'h->subscribe(h, "hanging.*", on_event)')
+    plugin = world.plugin("hanging_in", HANGING_IN % 'h->subscribe(h, "hanging.*", on_event)')
     assert target.probing("plugin", "load", str(plugin)).returncode == 0
     assert target.probing("publish_it").returncode == 0
     state = "select state, reason from probing.plugins where name = 'hanging_in'"
@@ -711,7 +685,7 @@ def test_an_every_function_that_is_late(world, leave):
     target = prepared(world)
     before = state_of(target.pid)
     target.inject("-D", "probing.plugin_timeout=500ms")
-    plugin = hanging_in(world, "h->every(h, 50000000, on_tick)")
+    plugin = world.plugin("hanging_in", HANGING_IN % "h->every(h, 50000000, on_tick)")
     assert target.probing("plugin", "load", str(plugin)).returncode == 0
     state = "select state, reason from probing.plugins where name = 'hanging_in'"
     wait_for(lambda: "late" in (target.rows(state)[0][1] or ""), "the plugin to be named", 20)
