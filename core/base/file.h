@@ -16,7 +16,7 @@
 /* Add a whole file to `b` (its max bounds the size).  dirfd may be AT_FDCWD. */
 int file_read(int dirfd, const char *path, struct buf *b);
 
-/* What fits of a small file, with a NUL behind it; system calls only, no err_set().  0 or -errno. */
+/* What fits of a small file, and a NUL; system calls only, no err_set().  0 or -errno. */
 int file_peek(const char *path, char *ret, size_t size);
 
 /* Write a small file at once: temporary name, then rename. */
