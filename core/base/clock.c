@@ -2,11 +2,11 @@
  *
  * core/base/clock.c - the cycle counter, turned into CLOCK_MONOTONIC by a line redrawn often.
  *
- * ns = base_ns + (counter - base) * rate.  clock_calibrate() measures where the kernel's clock is
- * and draws the next line from where the last one stands now, steered to meet the kernel one
- * second later: time never goes back by calibration.  Two lines take turns; a reader that was held
- * up for so long that its line was redrawn under it (two calibrations) sees that by the line's
- * number and asks the kernel instead.  Nobody spins, so signal handlers may read.
+ * ns = offset + counter * rate.  clock_calibrate() measures where the kernel's clock is and draws
+ * the next line from where the last one stands now, steered to meet the kernel one second later:
+ * time never goes back by calibration.  Lines are numbered, and odd and even ones take turns in two
+ * places: a reader whose line is no longer the last when it has read it asks the kernel instead.
+ * Nobody spins, so signal handlers may read.
  */
 #include "core/base/clock.h"
 
@@ -23,21 +23,28 @@
 #define CALIBRATE_FIRST (50 * NS_PER_MS) /* ns: shortest measure that gives a rate good to 1e-6 */
 #define CALIBRATE_EACH (500 * NS_PER_MS) /* ns: more often adds noise, not truth */
 #define OFF_TOO_FAR (NS_PER_MS / 2)      /* ns: so wrong a counter was stopped or moved */
-#define RATE_SHIFT 32
+#if defined(__x86_64__)
+#define RATE_SHIFT 64 /* so that a product's upper half are ns: counters of more than 1 GHz */
+#else
+#define RATE_SHIFT 58 /* more than 16 MHz; aarch64 has 19 MHz to 1 GHz */
+#endif
+#define RATE_MOST ((unsigned __int128)UINT64_MAX)
 
 struct line {
-    _Atomic uint64_t number; /* even when whole; changes whenever the line is redrawn */
-    _Atomic uint64_t base;   /* counter */
-    _Atomic uint64_t base_ns;
-    _Atomic uint64_t rate; /* ns per count, times 2^32 */
+    _Atomic uint64_t offset; /* ns where the counter is 0, which may lie before time began */
+    _Atomic uint64_t rate;   /* ns per count, times 2^RATE_SHIFT */
 };
 
 struct anchor {
     uint64_t counter, ns;
 };
 
-static struct line lines[2];       /* written by the calibrating thread only */
-static _Atomic uint32_t current;   /* 0: none, ask the kernel; else 1 + index of the line */
+/* Written by the calibrating thread only. */
+static struct {
+    _Alignas(64) _Atomic uint64_t number; /* of the last line, never twice; 0: ask the kernel */
+    struct line lines[2];                 /* at number % 2 */
+} drawn;
+static uint64_t last_number;       /* calibrating thread only */
 static _Atomic int64_t utc_offset; /* 0: not yet taken */
 static struct anchor first;        /* calibrating thread only; counter 0: none */
 static int8_t counter_is_safe;     /* calibrating thread only; 0: not asked, 1 yes, -1 no */
@@ -68,28 +75,28 @@ static uint64_t kernel_ns(clockid_t clock)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-uint64_t clock_monotonic(void)
+/* Apart, so that clock_now() needs no stack. */
+__attribute__((noinline)) uint64_t clock_monotonic(void)
 {
     return kernel_ns(CLOCK_MONOTONIC);
 }
 
+static inline uint64_t ns_of(uint64_t counter, uint64_t rate)
+{
+    return (uint64_t)((unsigned __int128)counter * rate >> RATE_SHIFT);
+}
+
 uint64_t clock_now(void)
 {
-    uint32_t which = atomic_load_explicit(&current, memory_order_acquire);
-    if (which == 0)
-        return clock_monotonic();
-    const struct line *l = &lines[which - 1];
-    uint64_t number = atomic_load_explicit(&l->number, memory_order_acquire);
+    uint64_t number = atomic_load_explicit(&drawn.number, memory_order_acquire);
+    const struct line *l = &drawn.lines[number & 1];
     /* Acquire, so that the second look at the number comes after these on every processor. */
-    uint64_t base = atomic_load_explicit(&l->base, memory_order_acquire);
-    uint64_t base_ns = atomic_load_explicit(&l->base_ns, memory_order_acquire);
+    uint64_t offset = atomic_load_explicit(&l->offset, memory_order_acquire);
     uint64_t rate = atomic_load_explicit(&l->rate, memory_order_acquire);
     uint64_t counter = counter_read();
-    if ((number & 1) || atomic_load_explicit(&l->number, memory_order_relaxed) != number)
+    if (number == 0 || atomic_load_explicit(&drawn.number, memory_order_relaxed) != number)
         return clock_monotonic();
-    /* Signed: another core's counter may be a little behind the base. */
-    return base_ns +
-           (uint64_t)(((__int128)(int64_t)(counter - base) * (int64_t)rate) >> RATE_SHIFT);
+    return offset + ns_of(counter, rate);
 }
 
 /* Does the first `limit` bytes of a file hold the word? */
@@ -145,33 +152,27 @@ static struct anchor measure(void)
     return best;
 }
 
-static void draw(uint64_t base, uint64_t base_ns, uint64_t rate)
+static void draw(uint64_t counter, uint64_t ns, uint64_t rate)
 {
-    uint32_t which = atomic_load_explicit(&current, memory_order_relaxed) == 1 ? 1 : 0;
-    struct line *l = &lines[which];
-    uint64_t number = atomic_load_explicit(&l->number, memory_order_relaxed);
-    atomic_store_explicit(&l->number, number + 1, memory_order_relaxed);
-    /* Release: whoever sees a new field also sees the odd number, on its second look. */
-    atomic_store_explicit(&l->base, base, memory_order_release);
-    atomic_store_explicit(&l->base_ns, base_ns, memory_order_release);
+    struct line *l = &drawn.lines[++last_number & 1];
+    /* Release: whoever sees a new field also sees, on its second look, that the line which was here
+     * is not the last. */
+    atomic_store_explicit(&l->offset, ns - ns_of(counter, rate), memory_order_release);
     atomic_store_explicit(&l->rate, rate, memory_order_release);
-    atomic_store_explicit(&l->number, number + 2, memory_order_release);
-    atomic_store_explicit(&current, which + 1, memory_order_release);
+    atomic_store_explicit(&drawn.number, last_number, memory_order_release);
 }
 
 /* Where the line in use stands at a counter value. */
 static uint64_t stands_at(uint64_t counter)
 {
-    const struct line *l = &lines[atomic_load_explicit(&current, memory_order_relaxed) - 1];
-    uint64_t base = atomic_load_explicit(&l->base, memory_order_relaxed);
-    uint64_t rate = atomic_load_explicit(&l->rate, memory_order_relaxed);
-    return atomic_load_explicit(&l->base_ns, memory_order_relaxed) +
-           (uint64_t)(((__int128)(int64_t)(counter - base) * (int64_t)rate) >> RATE_SHIFT);
+    const struct line *l = &drawn.lines[last_number & 1];
+    return atomic_load_explicit(&l->offset, memory_order_relaxed) +
+           ns_of(counter, atomic_load_explicit(&l->rate, memory_order_relaxed));
 }
 
 static void start_over(struct anchor now)
 {
-    atomic_store_explicit(&current, 0, memory_order_release);
+    atomic_store_explicit(&drawn.number, 0, memory_order_release);
     first = now;
 }
 
@@ -182,7 +183,7 @@ void clock_calibrate(void)
     if (counter_is_safe < 0)
         return;
     struct anchor now = measure();
-    bool running = atomic_load_explicit(&current, memory_order_relaxed) != 0;
+    bool running = atomic_load_explicit(&drawn.number, memory_order_relaxed) != 0;
     if (first.counter == 0) {
         first = now;
         return;
@@ -194,21 +195,24 @@ void clock_calibrate(void)
         start_over(now);
         return;
     }
-    uint64_t rate =
-        (uint64_t)(((unsigned __int128)passed << RATE_SHIFT) / (now.counter - first.counter));
-    uint64_t base_ns = now.ns;
+    unsigned __int128 rate =
+        ((unsigned __int128)passed << RATE_SHIFT) / (now.counter - first.counter);
+    uint64_t ns = now.ns;
     if (running) {
-        base_ns = stands_at(now.counter);
-        int64_t behind = (int64_t)(now.ns - base_ns);
+        ns = stands_at(now.counter);
+        int64_t behind = (int64_t)(now.ns - ns);
         if (behind > (int64_t)OFF_TOO_FAR || behind < -(int64_t)OFF_TOO_FAR) {
             start_over(now);
             return;
         }
         /* Meet the kernel's clock one second from now. */
-        rate = (uint64_t)((int64_t)rate +
-                          (int64_t)((__int128)(int64_t)rate * behind / (int64_t)NS_PER_S));
+        rate += (unsigned __int128)((__int128)(rate / NS_PER_S) * behind);
     }
-    draw(now.counter, base_ns, rate);
+    if (rate > RATE_MOST) { /* a counter too slow */
+        start_over(now);
+        return;
+    }
+    draw(now.counter, ns, (uint64_t)rate);
     if (running)
         first = now;
 }

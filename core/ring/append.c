@@ -13,6 +13,7 @@
 
 #define EVERYWHERE inline __attribute__((always_inline))
 #define APART __attribute__((noinline)) /* so that the quick way needs few registers */
+#define AHEAD 1024 /* bytes: 256 to 4096 are as good, none is 1 ns slower; bench/append_bench.c */
 
 struct gate *_Atomic ring_gate;
 
@@ -22,8 +23,8 @@ static __thread struct {
     uint64_t epoch; /* the pointers below belong to it */
     struct writer *normal;
     struct writer *nested; /* for appends in a signal handler that interrupted an append */
-    uint32_t depth;
-    uint32_t refused_at; /* gate->tended when no ring was to be had; 0: never */
+    uint32_t depth;        /* of append_slowly() */
+    uint32_t refused_at;   /* gate->tended when no ring was to be had; 0: never */
 } mine __attribute__((tls_model("initial-exec")));
 
 /* One append's arguments. */
@@ -89,7 +90,7 @@ static struct writer *claim(struct rings *r)
                                                   memory_order_release, memory_order_relaxed))
         continue;
     struct slot_head *h = slot_head(r, (uint32_t)slot);
-    struct writer *w = &r->gate->writers[slot];
+    struct writer *w = &r->gate->writers[r->epoch % EPOCHS][slot];
     int32_t tid = (int32_t)syscall(SYS_gettid);
     uint64_t generation =
         1 + atomic_fetch_add_explicit(&r->head->generations, 1, memory_order_relaxed);
@@ -110,7 +111,7 @@ static struct writer *claim(struct rings *r)
 /* ---- append ---- */
 
 /* The limit was reached: look at the tail, wake the drain at half.  false: no room for `need`. */
-static bool make_room(struct rings *r, struct writer *w, uint64_t head, uint64_t need)
+static bool make_room(struct gate *g, struct writer *w, uint64_t head, uint64_t need)
 {
     uint64_t tail = atomic_load_explicit(&w->head->tail, memory_order_acquire);
     uint64_t half = tail + RING_BYTES / 2, full = tail + RING_BYTES;
@@ -118,7 +119,7 @@ static bool make_room(struct rings *r, struct writer *w, uint64_t head, uint64_t
         /* Once for each quarter that comes in, and only if somebody sleeps: a system call. */
         if (head - w->woke_at >= RING_BYTES / 4 || head + need > full) {
             w->woke_at = head;
-            rings_wake(r);
+            ring_wake_drain(g);
         }
         w->limit = head + RING_BYTES / 8 < full ? head + RING_BYTES / 8 : full;
     } else {
@@ -138,7 +139,7 @@ static void fill_end(struct writer *w, uint64_t head, uint32_t left)
 }
 
 /* Any row: with a tail, at the ring's end, or where the tail has to be looked at. */
-static APART int append_any(struct rings *r, struct writer *w, const struct row *row)
+static APART int append_any(struct gate *g, struct writer *w, const struct row *row)
 {
     const struct table *t = row->table;
     uint32_t n = row->n < t->n_cells ? row->n : t->n_cells;
@@ -152,7 +153,7 @@ static APART int append_any(struct rings *r, struct writer *w, const struct row 
     uint64_t head = atomic_load_explicit(&w->head->head, memory_order_relaxed);
     uint32_t left = RING_BYTES - ((uint32_t)head & (RING_BYTES - 1));
     uint32_t skip = size > left ? left : 0;
-    if (head + skip + size > w->limit && !make_room(r, w, head, skip + size)) {
+    if (head + skip + size > w->limit && !make_room(g, w, head, skip + size)) {
         count_loss(row->table, TABLE_LOST_RING_FULL);
         return -ENOSPC;
     }
@@ -160,6 +161,8 @@ static APART int append_any(struct rings *r, struct writer *w, const struct row 
         fill_end(w, head, skip);
         head += skip;
     }
+    uint64_t end = (head | (RING_BYTES - 1)) + 1; /* of the ring: append_plain() asks once */
+    w->limit = w->limit < end ? w->limit : end;
     uint64_t *out = (uint64_t *)(void *)(w->data + ((uint32_t)head & (RING_BYTES - 1)));
     uint64_t word = record_word(size, t->id, n, (uint32_t)(size - whole));
     for (uint32_t i = 0; i < n; i++)
@@ -176,42 +179,97 @@ static APART int append_any(struct rings *r, struct writer *w, const struct row 
     return 0;
 }
 
-/* The same for most rows, without a tail and with room: false when it is not one. */
-static EVERYWHERE bool append_plain(struct writer *w, const struct row *row)
+/* Copy a cell and add it to the check.  Cell by cell: two in one register would have to wait until
+ * the caller, who has just written them one by one, has them in the cache. */
+static EVERYWHERE uint64_t put(uint64_t h, uint64_t *to, const union probing_cell *from, uint32_t i,
+                               const uint64_t *keys)
 {
-    uint32_t n = row->n, size = RECORD_HEAD + 8 * n;
+    uint64_t x = from[i].u;
+    __asm__ __volatile__("" : "+r"(x) : : "memory");
+    to[i] = x;
+    return h + x * keys[i];
+}
+
+/* check_words() on the way, see there. */
+static EVERYWHERE uint64_t put_cells(uint64_t h, uint64_t *to, const union probing_cell *from,
+                                     uint32_t n)
+{
+    const uint64_t *keys = check_keys;
+    for (; __builtin_expect(n >= CHECK_WORDS, 0); n -= CHECK_WORDS) {
+#pragma GCC unroll 1
+        for (uint32_t i = 0; i < CHECK_WORDS; i++)
+            h = put(h, to, from, i, keys);
+        h *= CHECK_KEY_SUM;
+        to += CHECK_WORDS;
+        from += CHECK_WORDS;
+    }
+    if (n & 4) {
+        h = put(h, to, from, 0, keys);
+        h = put(h, to, from, 1, keys);
+        h = put(h, to, from, 2, keys);
+        h = put(h, to, from, 3, keys);
+        to += 4, from += 4, keys += 4;
+    }
+    if (n & 2) {
+        h = put(h, to, from, 0, keys);
+        h = put(h, to, from, 1, keys);
+        to += 2, from += 2, keys += 2;
+    }
+    return n & 1 ? put(h, to, from, 0, keys) : h;
+}
+
+/* Around it the mark, by which a handler sees that it has interrupted an append. */
+static int append_marked(struct gate *g, struct writer *w, const struct row *row)
+{
+    atomic_store_explicit(&w->inside, 1, memory_order_relaxed);
+    atomic_signal_fence(memory_order_seq_cst);
+    int rc = append_any(g, w, row);
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&w->inside, 0, memory_order_release);
+    return rc;
+}
+
+/* The next lines that this ring will fill lie in the drain's core: call them here in time. */
+static EVERYWHERE void call_ahead(const struct writer *w, uint64_t head)
+{
+#if defined(__x86_64__)
+    __asm__ __volatile__("prefetchw %0" : : "m"(w->data[(head + AHEAD) & (RING_BYTES - 1)]));
+#else
+    __builtin_prefetch(w->data + ((head + AHEAD) & (RING_BYTES - 1)), /* to write */ 1);
+#endif
+}
+
+/* Most rows, without a tail and with room: false when it is not one. */
+static EVERYWHERE bool append_plain(struct writer *w, const struct table *t, uint64_t ts,
+                                    const union probing_cell *cells, uint32_t n, uint32_t tail_n)
+{
     uint64_t head = atomic_load_explicit(&w->head->head, memory_order_relaxed);
-    uint32_t at = (uint32_t)head & (RING_BYTES - 1);
-    if (row->tail_n || n > row->table->n_cells || head + size > w->limit || at + size > RING_BYTES)
+    uint32_t size = RECORD_HEAD + 8 * n;
+    if (tail_n || n > t->n_cells || head + size > w->limit)
         return false;
-    const union probing_cell *from = row->cells, *end = from + n;
-    uint64_t *out = (uint64_t *)(void *)(w->data + at), *to = out + 2;
-    uint64_t word = record_word(size, row->table->id, n, 0);
-    uint64_t h = check_begin(w->key, head, word, row->ts);
-    for (; end - from >= 2; from += 2, to += 2) {
-        uint64_t a = from[0].u, b = from[1].u;
-        to[0] = a;
-        to[1] = b;
-        h = h * CHECK_KEY_3 + a * CHECK_KEY_1 + b * CHECK_KEY_2;
-    }
-    if (from < end) {
-        to[0] = from->u;
-        h = h * CHECK_KEY_3 + from->u * CHECK_KEY_1;
-    }
-    out[1] = row->ts;
+    call_ahead(w, head);
+    uint64_t *out = (uint64_t *)(void *)(w->data + (head & (RING_BYTES - 1)));
+    uint64_t word = record_word(size, t->id, n, 0);
+    out[1] = ts;
+    uint64_t h = put_cells(check_begin(w->key, head, word, ts), out + 2, cells, n);
     out[0] = word_with_check(word, h);
     atomic_store_explicit(&w->head->head, head + size, memory_order_release);
     return true;
 }
 
+static bool is_inside(const struct writer *w)
+{
+    return w && atomic_load_explicit(&w->inside, memory_order_relaxed);
+}
+
 /* The ring for this append: the thread's own, or its second when it interrupted itself. */
 static struct writer *find_writer(struct rings *r, struct table *t)
 {
-    if (mine.depth > 2) {
+    struct writer **w = mine.depth > 1 || is_inside(mine.normal) ? &mine.nested : &mine.normal;
+    if (mine.depth > 2 || is_inside(*w)) {
         count_loss(t, TABLE_LOST_NESTED);
         return NULL;
     }
-    struct writer **w = mine.depth == 1 ? &mine.normal : &mine.nested;
     if (!*w)
         *w = claim(r);
     if (!*w)
@@ -220,10 +278,10 @@ static struct writer *find_writer(struct rings *r, struct table *t)
 }
 
 /* First append of a thread, of a new epoch, or nested: the slower way in. */
-static APART int append_slowly(struct gate *g, struct table *t, uint64_t ts,
-                               const union probing_cell *cells, uint32_t n, const void *tail,
-                               uint32_t tail_n)
+static APART int append_slowly(struct table *t, uint64_t ts, const union probing_cell *cells,
+                               uint32_t n, const void *tail, uint32_t tail_n)
 {
+    struct gate *g = atomic_load_explicit(&ring_gate, memory_order_acquire);
     struct row row = {t, ts, cells, n, tail, tail_n};
     int rc = -ESHUTDOWN;
     if (!atomic_load_explicit(&g->live, memory_order_relaxed))
@@ -242,7 +300,7 @@ static APART int append_slowly(struct gate *g, struct table *t, uint64_t ts,
         mine.depth++;
         atomic_signal_fence(memory_order_seq_cst);
         struct writer *w = find_writer(r, t);
-        rc = w ? append_any(r, w, &row) : -ENOSPC;
+        rc = w ? append_marked(g, w, &row) : -ENOSPC;
         atomic_signal_fence(memory_order_seq_cst);
         mine.depth--;
     }
@@ -250,48 +308,54 @@ static APART int append_slowly(struct gate *g, struct table *t, uint64_t ts,
     return rc;
 }
 
+/* What ring_append() leaves, its mark set. */
+static APART int append_rest(struct table *t, uint64_t ts, const union probing_cell *cells,
+                             uint32_t n, const void *tail, uint32_t tail_n)
+{
+    struct writer *w = mine.normal;
+    struct row row = {t, ts, cells, n, tail, tail_n};
+    if (!append_plain(w, t, ts, cells, n, tail_n))
+        return append_marked(atomic_load_explicit(&ring_gate, memory_order_acquire), w, &row);
+    atomic_signal_fence(memory_order_seq_cst);
+    atomic_store_explicit(&w->inside, 0, memory_order_release);
+    return 0;
+}
+
+/* The others take the same arguments, so that the quick way saves no register for them. */
 int ring_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
                 const void *tail, uint32_t tail_n)
 {
     struct gate *g = atomic_load_explicit(&ring_gate, memory_order_acquire);
-    if (!g)
+    if (__builtin_expect(!g, 0))
         return -ESHUTDOWN;
-    if (!atomic_load_explicit(&t->wanted, memory_order_relaxed))
+    if (__builtin_expect(!atomic_load_explicit(&t->wanted, memory_order_relaxed), 0))
         return 0;
     struct writer *w = mine.normal;
-    /* The epoch is read through the gate, never through a pointer that may be stale. */
-    if (__builtin_expect(!w || mine.depth != 0 ||
-                             mine.epoch != atomic_load_explicit(&g->epoch, memory_order_acquire),
+    uint64_t epoch = mine.epoch;
+    /* The mark last: where the epoch is another, it is another thread's. */
+    if (__builtin_expect(!w || epoch != atomic_load_explicit(&g->epoch, memory_order_acquire) ||
+                             atomic_load_explicit(&w->inside, memory_order_relaxed) != 0,
                          0))
-        return append_slowly(g, t, ts, cells, n, tail, tail_n);
+        return append_slowly(t, ts, cells, n, tail, tail_n);
 
-    /* First the mark, then the pointer: see rings_free().  The compiler must not swap them; the
+    /* First the mark, then the epoch again: see rings_free().  The compiler must not swap them; the
      * processor's own reordering is ruled out by membarrier on the other side. */
-    mine.depth = 1; /* before the mark: a handler in between must not take the mark away */
-    atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&w->inside, 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
-    struct rings *r = atomic_load_explicit(&g->live, memory_order_acquire);
-    int rc = -ESHUTDOWN;
-    if (r && r->epoch == mine.epoch) {
-        /* Two structs: the first lives in registers only. */
-        if (append_plain(w, &(struct row){t, ts, cells, n, tail, tail_n})) {
-            rc = 0;
-        } else {
-            struct row row = {t, ts, cells, n, tail, tail_n};
-            rc = append_any(r, w, &row);
-        }
-    }
+    bool live = epoch == atomic_load_explicit(&g->epoch, memory_order_acquire);
+    if (__builtin_expect(live && (n >= CHECK_WORDS || !append_plain(w, t, ts, cells, n, tail_n)),
+                         0))
+        return append_rest(t, ts, cells, n, tail, tail_n);
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&w->inside, 0, memory_order_release);
-    atomic_signal_fence(memory_order_seq_cst);
-    mine.depth = 0;
-    return rc;
+    return live ? 0 : -ESHUTDOWN;
 }
 
 void ring_disable_in_child(void)
 {
     struct gate *g = atomic_load_explicit(&ring_gate, memory_order_acquire);
-    if (g)
+    if (g) {
+        atomic_store_explicit(&g->epoch, 0, memory_order_release);
         atomic_store_explicit(&g->live, NULL, memory_order_release);
+    }
 }

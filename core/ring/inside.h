@@ -12,8 +12,9 @@
 #include "core/ring/ring.h"
 
 #define RINGS_MAGIC UINT64_C(0x31676e6972627270) /* "prbring1" */
-#define RINGS_VERSION 2
+#define RINGS_VERSION 3
 #define SLOTS 512 /* threads that may have a ring at once, nested ones included */
+#define EPOCHS 4  /* times that the process may be left and entered while a thread has no core */
 #define HEAD_COPY_AT 512
 #define COUNTERS_AT 4096
 #define SLOT_HEADS_AT 65536
@@ -68,9 +69,9 @@ _Static_assert(offsetof(struct slot_head, owner_again) == 192, "as drawn in ring
 
 /* What a writer keeps beside the file; belongs to the thread that took the slot. */
 struct writer {
-    _Atomic uint32_t inside; /* appends under way in this thread: 0, 1, 2 */
+    _Atomic uint32_t inside; /* 1: an append is under way */
     uint32_t slot;
-    uint64_t limit;   /* head may come up to here without looking at the tail */
+    uint64_t limit;   /* head may come up to here without a look at tail or at the ring's end */
     uint64_t woke_at; /* position at which the drain was last woken */
     struct slot_head *head;
     uint8_t *data;
@@ -82,12 +83,15 @@ _Static_assert(sizeof(struct writer) == 64, "one cache line a writer");
 /* The private pages: emptied by the kernel in a forked child. */
 struct gate {
     _Alignas(64) struct rings *_Atomic live; /* NULL: appends do nothing */
-    _Atomic uint64_t epoch;    /* which rings: a thread's pointers of another epoch are stale */
+    _Atomic uint64_t epoch;    /* which rings are live, 0: none.  A thread's pointers of another
+                                  epoch are stale */
     _Atomic uint32_t entering; /* threads that look for a ring */
     _Atomic uint32_t tended;   /* changes when it is worth looking for a ring again */
     _Atomic uint32_t given;    /* slots from here on were never given to a thread */
     _Alignas(64) _Atomic uint32_t asleep; /* futex: enum drain_state */
-    _Alignas(64) struct writer writers[SLOTS];
+    /* By epoch: a thread that lost its core before it set its mark, and gets it back when other
+     * rings are live, must not touch the mark of another thread. */
+    _Alignas(64) struct writer writers[EPOCHS][SLOTS];
 };
 
 struct rings {
@@ -130,33 +134,46 @@ static inline uint8_t *slot_data(const struct rings *r, uint32_t slot)
  * `to`, or as a hole when the device is full.                                 [signal] */
 bool ring_reserve_slot(struct rings *r, uint32_t slot, uint32_t to);
 
+/* rings_wake().                                                               [signal] */
+void ring_wake_drain(struct gate *g);
+
 void rings_drop(struct rings *r);
 uint64_t rings_head_check(const struct file_head *h);
 
 /* ---- checks ---- */
 
-/* The sum of all words, each times an odd number that depends on its place.  Where one bit has
- * changed the sum's upper bits have, for certain; where more have, but for one case in 2^28. */
-#define CHECK_KEY_1 UINT64_C(0xa0761d6478bd642f)
-#define CHECK_KEY_2 UINT64_C(0xe7037ed1a0b428db)
-#define CHECK_KEY_3 UINT64_C(0x8ebc6af09c88c6e3)
-#define CHECK_KEY_4 UINT64_C(0x589965cc75374cc3)
-#define CHECK_KEY_5 UINT64_C(0x1d8e4e27c47d124f)
+/* A sum of all words, each times an odd number of its place; behind each eighth the sum so far is
+ * multiplied, too.  Where one bit has changed the sum's upper bits have, for certain (ring_test.c);
+ * where more have, but for one case in 2^28.  One multiplication a word, and none waits for
+ * another: that is what an append can bear. */
+#define CHECK_WORDS 8
+static const uint64_t check_keys[CHECK_WORDS + 3] = {
+    UINT64_C(0xa0761d6478bd642f), UINT64_C(0xe7037ed1a0b428db), UINT64_C(0x8ebc6af09c88c6e3),
+    UINT64_C(0x589965cc75374cc3), UINT64_C(0x1d8e4e27c47d124f), UINT64_C(0xeb44accab455d165),
+    UINT64_C(0x9c6e6877736c46e3), UINT64_C(0xc2b2ae3d27d4eb4f), /* of eight words, one each */
+    UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xd6e8feb86659fd93), UINT64_C(0xff51afd7ed558ccd)};
+#define CHECK_KEY_SUM check_keys[CHECK_WORDS]      /* of the sum so far */
+#define CHECK_KEY_WORD check_keys[CHECK_WORDS + 1] /* of a record's first word */
+#define CHECK_KEY_TS check_keys[CHECK_WORDS + 2]
 
 /* Add n words to a check.                                                     [signal] */
 static inline uint64_t check_words(uint64_t h, const uint64_t *words, uint32_t n)
 {
-    uint32_t i = 0;
-    for (; i + 2 <= n; i += 2)
-        h = h * CHECK_KEY_3 + words[i] * CHECK_KEY_1 + words[i + 1] * CHECK_KEY_2;
-    return i < n ? h * CHECK_KEY_3 + words[i] * CHECK_KEY_1 : h;
+    for (; n >= CHECK_WORDS; n -= CHECK_WORDS, words += CHECK_WORDS) {
+        for (uint32_t i = 0; i < CHECK_WORDS; i++)
+            h += words[i] * check_keys[i];
+        h *= CHECK_KEY_SUM;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        h += words[i] * check_keys[i];
+    return h;
 }
 
 /* [signal] */
 static inline uint64_t owner_check(uint64_t generation, int32_t tid)
 {
     const uint64_t words[] = {generation, (uint64_t)(uint32_t)tid};
-    return check_words(CHECK_KEY_1, words, 2);
+    return check_words(CHECK_KEY_SUM, words, 2);
 }
 
 /* What the checks of a slot's rows begin with: a row of another file, slot, owner or round of the
@@ -164,7 +181,7 @@ static inline uint64_t owner_check(uint64_t generation, int32_t tid)
 static inline uint64_t check_key(uint64_t identity, uint32_t slot, uint64_t generation, int32_t tid)
 {
     const uint64_t words[] = {identity, slot, generation, (uint64_t)(uint32_t)tid};
-    return check_words(CHECK_KEY_1, words, 4);
+    return check_words(CHECK_KEY_SUM, words, 4);
 }
 
 /* The first word of a record, see ring.h. */
@@ -182,7 +199,7 @@ static inline uint64_t record_word(uint32_t size, uint32_t table_id, uint32_t n_
 /* word: without a check.                                                      [signal] */
 static inline uint64_t check_begin(uint64_t key, uint64_t position, uint64_t word, uint64_t ts)
 {
-    return ((key + position) ^ word) * CHECK_KEY_4 + ts * CHECK_KEY_5;
+    return ((key + position) ^ word) * CHECK_KEY_WORD + ts * CHECK_KEY_TS;
 }
 
 /* [signal] */

@@ -27,7 +27,7 @@ uint64_t rings_head_check(const struct file_head *h)
     const uint64_t words[] = {(uint64_t)h->version << 32 | h->header_bytes,
                               (uint64_t)(uint32_t)h->pid << 32 | h->slots, h->start_time,
                               (uint64_t)h->utc_offset, h->anchor_ns};
-    return check_words(CHECK_KEY_1, words, sizeof(words) / sizeof(words[0]));
+    return check_words(CHECK_KEY_SUM, words, sizeof(words) / sizeof(words[0]));
 }
 
 static bool is_head(const uint8_t *p, struct file_head *ret)

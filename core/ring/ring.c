@@ -231,8 +231,8 @@ int rings_create(const char *path, struct rings **ret)
         (void)unlink(path);
         return err_set(-ENOSPC, "%s: no room on its device for one ring of 1 MiB", path);
     }
-    atomic_store_explicit(&g->epoch, r->epoch, memory_order_release);
-    atomic_store_explicit(&g->live, r, memory_order_seq_cst);
+    atomic_store_explicit(&g->live, r, memory_order_release);
+    atomic_store_explicit(&g->epoch, r->epoch, memory_order_seq_cst);
     *ret = r;
     return 0;
 }
@@ -243,7 +243,7 @@ static bool anybody_inside(const struct rings *r)
     if (atomic_load_explicit(&g->entering, memory_order_seq_cst))
         return true;
     for (uint32_t slot = 0; slot < r->slots; slot++) {
-        if (atomic_load_explicit(&g->writers[slot].inside, memory_order_acquire))
+        if (atomic_load_explicit(&g->writers[r->epoch % EPOCHS][slot].inside, memory_order_acquire))
             return true;
     }
     return false;
@@ -258,6 +258,7 @@ void rings_free(struct rings *r)
         return;
     }
     atomic_store_explicit(&r->gate->live, NULL, memory_order_seq_cst);
+    atomic_store_explicit(&r->gate->epoch, 0, memory_order_seq_cst);
     /* Now every writer either sees that, or its mark can be seen here. */
     bool barrier = r->barrier && membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0;
     uint64_t until = clock_monotonic() + LEAVE_LIMIT;
@@ -304,15 +305,20 @@ static int64_t futex(_Atomic uint32_t *word, int op, uint32_t value, const struc
     return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
 }
 
-void rings_wake(struct rings *r)
+void ring_wake_drain(struct gate *g)
 {
-    _Atomic uint32_t *word = &r->gate->asleep;
+    _Atomic uint32_t *word = &g->asleep;
     if (atomic_load_explicit(word, memory_order_relaxed) == CALLED)
         return;
     int saved = errno;
     if (atomic_exchange_explicit(word, CALLED, memory_order_acq_rel) == ASLEEP)
         (void)futex(word, FUTEX_WAKE, 1, /* timeout= */ NULL);
     errno = saved;
+}
+
+void rings_wake(struct rings *r)
+{
+    ring_wake_drain(r->gate);
 }
 
 void rings_wait(struct rings *r, uint64_t timeout_ns)

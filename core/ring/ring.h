@@ -5,7 +5,7 @@
  *
  * The file `rings`, little-endian, made for one machine's memory and not moved between kinds:
  *
- *     0          header: magic "prbring1", version 2, pid, start time, UTC offset, slots, a check;
+ *     0          header: magic "prbring1", version 3, pid, start time, UTC offset, slots, a check;
  *                then what changes: next generation, number of the last drain
  *     512        the header's fixed part again
  *     4 KiB      counters: TABLES_MAX + 1 times (appended, one per loss reason), 8 bytes each
@@ -31,22 +31,21 @@
  * killed, [tail, head) holds whole rows, and one that was begun is not there at all.
  *
  * The check is of all words of the record, of its position, and of whose ring it is (identity of
- * the file, slot, generation, tid): the upper bits of a sum of products, two words each, whose
- * halves are folded (inside.h).  So what a stray pointer of the host, a bad disk or a copy made
- * while the process ran has changed is no row, and neither is a row of an earlier round; one change
- * in 2^28 stays unseen.  It costs some 2 ns of an append (docs/store.md).  The counters have no
+ * the file, slot, generation, tid): the upper bits of a sum of products (inside.h).  So what a
+ * stray pointer of the host, a bad disk or a copy made while the process ran has changed is no row,
+ * and neither is a row of an earlier round; one change in 2^28 stays unseen.  The counters have no
  * check.
  *
  * Writers: any thread, signal handlers too.  One reader: whoever holds the store's drain lock, or
  * whoever opened the file of a dead process.
  *
- * How append() and rings_free() meet: the pointer to the live rings and one mark a writer lie in a
- * private page that the kernel empties in a forked child (MADV_WIPEONFORK), so that no child ever
+ * How append() and rings_free() meet: the number of the live rings and one mark a writer lie in
+ * private pages that the kernel empties in a forked child (MADV_WIPEONFORK), so that no child ever
  * writes to its parent's rings, however it was forked.  A writer sets its mark, then reads the
- * pointer; rings_free() clears the pointer, makes every core see that by membarrier(2), and waits
+ * number; rings_free() clears the number, makes every core see that by membarrier(2), and waits
  * up to a second for the marks.  Then it unmaps.  If a writer stays inside (stopped by a debugger),
  * or the kernel has no membarrier, the mapping of the file stays until the process ends.  The
- * private page, 36 KiB, always stays.
+ * private pages, 132 KiB of which few are ever touched, always stay.
  */
 #ifndef CORE_RING_RING_H
 #define CORE_RING_RING_H

@@ -17,6 +17,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/ring/inside.h"
 #include "core/ring/ring.h"
 #include "tests/test.h"
 
@@ -414,6 +415,74 @@ TEST(a_file_left_behind_is_read_and_a_broken_one_refused)
     CHECK_INT(rings_open(path, &left), -EINVAL);
 }
 
+/* What a bit that flips adds to a sum: does it change the upper bits, whatever the sum was? */
+static bool is_seen(uint64_t delta)
+{
+    uint64_t upper = delta >> WORD_BITS, all = UINT64_MAX >> WORD_BITS;
+    return upper != 0 && (upper != all || (delta & WORD_MASK) == 0);
+}
+
+TEST(one_bit_of_a_row_changes_its_check_for_certain)
+{
+    uint64_t words[80], later = 1;
+    uint32_t bad = 0;
+    for (uint32_t more = 0; more <= 64 / CHECK_WORDS; more++, later *= CHECK_KEY_SUM) {
+        for (uint32_t i = 0; i < CHECK_WORDS + 3; i++)
+            for (int bit = 0; bit < 64; bit++) {
+                bad += !is_seen((check_keys[i] * later) << bit);
+                bad += !is_seen(0 - ((check_keys[i] * later) << bit));
+            }
+    }
+    CHECK_INT(bad, 0);
+    for (uint32_t i = 0; i < 80; i++)
+        words[i] = i * UINT64_C(0x123456789abcdef);
+    for (uint32_t n = 1; n < 80; n++) { /* and words that change places */
+        uint64_t h = check_words(1, words, n), word = words[n - 1];
+        words[n - 1] = words[n / 2];
+        words[n / 2] = word;
+        bad += n > 2 && (check_words(1, words, n) ^ h) >> WORD_BITS == 0;
+        words[n / 2] = words[n - 1];
+        words[n - 1] = word;
+    }
+    CHECK_INT(bad, 0);
+}
+
+/* Rows of every number of cells, quick ways and slow ones, are read as they were written. */
+TEST(rows_of_any_width_are_whole)
+{
+    struct probing_column wide[64];
+    char names[64][8];
+    struct probing_table_desc d = {.size = sizeof(d),
+                                   .column_size = sizeof(wide[0]),
+                                   .name = "test.wide",
+                                   .columns = wide,
+                                   .n_columns = 64};
+    struct table *t;
+    struct ring_reader reader;
+    struct ring_row row;
+    union probing_cell cells[64];
+    for (int i = 0; i < 64; i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "c%d", i);
+        wide[i] = (struct probing_column){.name = names[i], .type = PROBING_I64};
+        cells[i].i = i * 7919;
+    }
+    begin();
+    CHECK_INT(tables_add(tables, "test", &d, NULL, &t), 0);
+    CHECK_INT(rings_bind_table(rings, t), 0);
+    for (uint32_t n = 0; n <= 64; n++)
+        CHECK_INT(ring_append(t, n, cells, n, NULL, 0), 0);
+    CHECK_INT(ring_append(t, 65, cells, 70, NULL, 0), 0); /* what it has not is left out */
+    CHECK_INT(ring_read(rings, 0, 0, &reader), 0);
+    for (uint32_t n = 0; n <= 65; n++) {
+        if (!CHECK_INT(ring_next(&reader, &row), 1))
+            break;
+        CHECK(row.ts == n && row.n_cells == (n < 64 ? n : 64));
+        CHECK(memcmp(row.cells, cells, 8 * row.n_cells) == 0);
+    }
+    CHECK_INT(reader.gaps, 0);
+    end();
+}
+
 int main(void)
 {
     if (!mkdtemp(directory))
@@ -421,6 +490,8 @@ int main(void)
     (void)snprintf(path, sizeof(path), "%s/rings", directory);
     (void)signal(SIGXFSZ, SIG_DFL); /* a write over the limit would kill us here */
     RUN(a_row_comes_out_as_it_went_in);
+    RUN(one_bit_of_a_row_changes_its_check_for_certain);
+    RUN(rows_of_any_width_are_whole);
     RUN(a_full_ring_counts_what_it_refuses);
     RUN(every_row_of_every_thread_arrives_once);
     RUN(signal_handlers_may_append_while_their_thread_appends);
