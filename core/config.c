@@ -305,6 +305,8 @@ static int from_environment(void *arg, const char *key, const char *value)
     }
     if (strcmp(key, "CRASH") == 0)
         return apply(c, "crash.handler", value);
+    if (strcmp(key, "SAMPLE_RATE") == 0)
+        return apply(c, "torch.sample_rate", value);
     for (size_t i = 0; i <= n; i++)
         lower[i] = key[i] >= 'A' && key[i] <= 'Z' ? (char)(key[i] + ('a' - 'A')) : key[i];
     if (n > 11 && strncmp(lower, "table_", 6) == 0 && strcmp(lower + n - 5, "_keep") == 0) {

@@ -355,11 +355,23 @@ static int unknown(struct host *h, const char *name)
     return r;
 }
 
+/* The field writes probing.torch.profiling for torch.profiling, and has one name of its own. */
+static const char *own_name(const char *name)
+{
+    static const char prefix[] = "probing.";
+    if (strcmp(name, "probing.sample_rate") == 0)
+        return "torch.sample_rate";
+    if (strncmp(name, prefix, strlen(prefix)) != 0 || !strchr(name + strlen(prefix), '.'))
+        return name;
+    return name + strlen(prefix);
+}
+
 int host_config_get(struct host *h, const char *name, struct buf *ret)
 {
     size_t n;
     if (host_is_off(h))
         return -ESHUTDOWN;
+    name = own_name(name);
     int r = split(name, &n);
     if (r < 0)
         return r;
@@ -496,7 +508,7 @@ static int set_on_control(void *arg)
 
 int host_config_set(struct host *h, const char *name, const char *value)
 {
-    struct change c = {.host = h, .name = name, .value = value};
+    struct change c = {.host = h, .name = own_name(name), .value = value};
     if (host_is_off(h))
         return -ESHUTDOWN;
     return host_on_control(h, set_on_control, &c);

@@ -77,6 +77,17 @@ static void check_value(const char *name, const char *value)
     buf_done(&b);
 }
 
+TEST(takes_the_names_that_the_field_writes)
+{
+    setup();
+    CHECK_INT(host_config_set(host, "probing.test.rate", "11"), 0);
+    check_value("test.rate", "11");
+    check_value("probing.test.rate", "11");
+    CHECK_INT(host_config_set(host, "probing.sample_rate", "0.1"), 1);
+    check_value("torch.sample_rate", "0.1");
+    teardown();
+}
+
 TEST(tells_the_owner_plain_numbers_and_shows_what_was_written)
 {
     static const struct {
@@ -199,6 +210,7 @@ TEST(refuses_tables_that_make_no_sense)
 
 int main(void)
 {
+    RUN(takes_the_names_that_the_field_writes);
     RUN(tells_the_owner_plain_numbers_and_shows_what_was_written);
     RUN(refuses_and_says_what_is_allowed);
     RUN(sets_the_fixed_ones_before_the_start);

@@ -11,6 +11,7 @@
 struct call {
     uint64_t name, device, step, begin_ns, own_ns;
     int64_t seq;
+    enum phase before; /* the thread's, around a counted call */
     uint32_t life;
     bool top, wanted, counted, weighed; /* weighed: our own time is measured on this call */
 };
@@ -41,9 +42,13 @@ struct thread *call_thread(void)
 {
     struct thread *t = &this_thread;
     if (__builtin_expect(t->life != torch_state.life, 0)) {
-        *t = (struct thread){.life = torch_state.life, .step = torch_state.step,
+        *t = (struct thread){.life = torch_state.life,
+                             .step = torch_state.step,
+                             .phase_ns = torch_state.step_begin_ns,
+                             .seen = 1u << PHASE_OTHER,
                              .micro = PROBING_NULL_I64};
         t->outer_unseen = is_inside_forward();
+        t->forward_whole = !t->outer_unseen;
     }
     return t;
 }
@@ -72,13 +77,40 @@ static int64_t micro_step(struct thread *t, struct module *m)
     return nth;
 }
 
+/* Outside of training: in evaluation mode, or with gradients switched off. */
+static bool is_inference(bool training)
+{
+    struct cpython *py = &torch_state.py;
+    if (!training || !torch_state.grad_enabled)
+        return !training;
+    PyObject *on = cpython_vectorcall(py, torch_state.grad_enabled, NULL, 0, NULL);
+    py->PyErr_Clear();
+    py->Py_DecRef(on); /* a constant of the interpreter */
+    return on == py->_Py_FalseStruct;
+}
+
+/* In a loop without an optimizer, a model that is called again begins a step. */
+static void enter_inference(struct thread *t, struct module *m)
+{
+    if (!m || !m->has_params)
+        return;
+    if (m->calls && m->step == torch_state.step) {
+        torch_state.stepper = STEPPER_FORWARD;
+        step_end(t, STEPPER_FORWARD, torch_state.now());
+        m->calls = 0;
+    }
+    m->step = torch_state.step;
+    m->calls++;
+}
+
 static void enter_top(struct thread *t, struct call *c, PyObject *object)
 {
-    if (t->step != torch_state.step)
-        step_renew(t);
+    step_renew(t);
     if (t->outer_unseen)
         t->outer_unseen = is_inside_forward();
-    t->top_begin_ns = torch_state.now();
+    uint64_t now_ns = torch_state.now();
+    if (torch_state.stepper == STEPPER_NONE && settings_take(&torch_state.set))
+        torch_state.sampled = step_is_sampled(); /* else at the next step's begin */
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
     t->micro = PROBING_NULL_I64;
     t->top = NULL;
@@ -86,21 +118,23 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
         t->forward_whole = false;
         return;
     }
+    torch_state.work++;
     if (t->backward_depth) /* a checkpoint computes its forward again */
         return;
-    t->top = names_top(object, t->top_begin_ns);
-    if (!is_training(object))
-        return;
-    c->counted = true;
-    if (t->top)
+    t->top = names_top(object, now_ns);
+    bool training = is_training(object);
+    if (torch_state.stepper <= STEPPER_FORWARD && is_inference(training))
+        enter_inference(t, t->top);
+    else if (training && t->top)
         t->micro = micro_step(t, t->top);
+    c->counted = training || torch_state.stepper != STEPPER_OPTIMIZER;
+    t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
 }
 
-static struct thread *enter(struct call *c, PyObject *object)
+static void enter(struct call *c, struct thread *t, PyObject *object)
 {
     bool weighed = ++torch_state.ticks % OVERHEAD_EVERY == 0;
     uint64_t before = weighed ? torch_state.now() : 0;
-    struct thread *t = call_thread();
     uint64_t walks_ns = t->walks_ns;
     *c = (struct call){.life = t->life, .top = t->depth == 0, .weighed = weighed};
     if (c->top)
@@ -113,13 +147,15 @@ static struct thread *enter(struct call *c, PyObject *object)
             m = names_learn(object, t->top);
         c->name = m ? m->name : PROBING_NULL_ID;
         c->device = m ? m->device : PROBING_NULL_ID;
+        c->wanted = m ? !m->unwanted : !torch_state.set.layers[0];
         c->seq = torch_state.seq++;
         c->step = torch_state.step;
     }
     c->begin_ns = torch_state.now();
+    if (c->counted)
+        c->before = step_phase(t, PHASE_FORWARD, c->begin_ns);
     if (weighed)
         c->own_ns = c->begin_ns - before - (t->walks_ns - walks_ns);
-    return t;
 }
 
 static void add_row(const struct thread *t, const struct call *c, uint64_t end_ns)
@@ -130,7 +166,7 @@ static void add_row(const struct thread *t, const struct call *c, uint64_t end_n
     row[COL_LOCAL_STEP].i = (int64_t)c->step;
     row[COL_SEQ].i = c->seq;
     row[COL_MODULE].u = c->name;
-    row[COL_STAGE].u = torch_state.stage_forward;
+    row[COL_STAGE].u = torch_state.stages[STAGE_FORWARD];
     row[COL_DURATION].f = (double)(end_ns - c->begin_ns) / NS_PER_S;
     if (torch_state.step_begin_ns && c->step == torch_state.step)
         row[COL_TIME_OFFSET].f = (double)(end_ns - torch_state.step_begin_ns) / NS_PER_S;
@@ -144,10 +180,8 @@ static void leave(struct thread *t, const struct call *c, bool worked)
         return;
     uint64_t end_ns = torch_state.now();
     t->depth--;
-    if (c->top && c->counted && t->step == torch_state.step) {
-        t->forward_ns += end_ns - t->top_begin_ns;
-        t->forwards++;
-    }
+    if (c->counted)
+        (void)step_phase(t, c->before, end_ns);
     if (c->wanted && worked)
         add_row(t, c, end_ns);
     if (c->top)
@@ -164,7 +198,10 @@ PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     if (!hook_works(hook) || hook_nargs(nargsf) < 1)
         return hook_pass(hook, args, nargsf, kwnames);
     struct call c;
-    struct thread *t = enter(&c, args[0]);
+    struct thread *t = call_thread();
+    if (t->depth && !t->recording)
+        return hook_pass(hook, args, nargsf, kwnames);
+    enter(&c, t, args[0]);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     leave(t, &c, result != NULL);
     return result;
@@ -175,18 +212,14 @@ PyObject *call_backward(PyObject *hook, PyObject *const *args, size_t nargsf, Py
     if (!hook_works(hook))
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
-    if (t->step != torch_state.step)
-        step_renew(t);
     uint32_t life = t->life;
     t->backward_depth++;
-    uint64_t begin_ns = torch_state.now();
+    torch_state.work++;
+    enum phase before = step_phase(t, PHASE_BACKWARD, torch_state.now());
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (t->life == life && torch_on()) {
         t->backward_depth--;
-        if (t->backward_depth == 0) {
-            t->backward_ns += torch_state.now() - begin_ns;
-            t->backwards++;
-        }
+        (void)step_phase(t, before, torch_state.now());
     }
     return result;
 }

@@ -12,12 +12,12 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define TYPE_NAME 24               /* offset of tp_name in PyTypeObject, 3.8 to 3.13 */
-#define PATH_MAX_BYTES 2048u       /* a longer name stays unknown */
-#define DEPTH_MAX 256u             /* of a tree of modules */
+#define TYPE_NAME 24         /* offset of tp_name in PyTypeObject, 3.8 to 3.13 */
+#define PATH_MAX_BYTES 2048u /* a longer name stays unknown */
+#define DEPTH_MAX 256u       /* of a tree of modules */
 #define WALK_PERIOD_NS UINT64_C(1000000000)
-#define WALK_SHARE 1000u           /* walks take at most one part in so many of the time */
-#define FRUITLESS_MAX 8u           /* then strange modules are taken for what they seem to be */
+#define WALK_SHARE 1000u /* walks take at most one part in so many of the time */
+#define FRUITLESS_MAX 8u /* then strange modules are taken for what they seem to be */
 #define FIRST_SLOTS 1024u
 #define KINDS 4096u
 #define KINDS_SHIFT 52 /* 64 - log2(KINDS) */
@@ -30,11 +30,11 @@ struct walk {
     char path[PATH_MAX_BYTES];
 };
 
-static struct module **slots; /* lock: the GIL; open addressing, n_slots a power of two */
-static size_t n_slots, n_modules; /* lock: the GIL */
+static struct module **slots;           /* lock: the GIL; open addressing, n_slots a power of two */
+static size_t n_slots, n_modules;       /* lock: the GIL */
 static uint64_t last_serial, last_walk; /* lock: the GIL */
-static uint32_t walking;     /* lock: the GIL; a walk may lose it while garbage is collected */
-static bool forget_later;    /* lock: the GIL; stop() came during a walk */
+static uint32_t walking;  /* lock: the GIL; a walk may lose it while garbage is collected */
+static bool forget_later; /* lock: the GIL; stop() came during a walk */
 
 static size_t slot_of(const PyObject *object)
 {
@@ -165,7 +165,7 @@ static uint64_t interned(const char *text, size_t n)
     return id;
 }
 
-static const char *class_name(PyObject *object)
+const char *names_class_text(PyObject *object)
 {
     const char *name;
     memcpy(&name, (const char *)object_type(object) + TYPE_NAME, sizeof(name));
@@ -175,14 +175,14 @@ static const char *class_name(PyObject *object)
 
 uint64_t names_class(PyObject *object)
 {
-    const char *name = class_name(object);
+    const char *name = names_class_text(object);
     return interned(name, strlen(name));
 }
 
 static bool is_dict(PyObject *object)
 {
-    return object && torch_state.py.PyType_IsSubtype(object_type(object),
-                                                     torch_state.py.PyDict_Type);
+    return object &&
+           torch_state.py.PyType_IsSubtype(object_type(object), torch_state.py.PyDict_Type);
 }
 
 static bool is_module(PyObject *object)
@@ -216,10 +216,44 @@ static uint64_t device_of(PyObject *dict, bool *ret_has_params)
     return PROBING_NULL_ID;
 }
 
+/* Is a name like a pattern, in which * stands for anything? */
+static bool is_like(const char *pattern, size_t pattern_n, const char *name, size_t n)
+{
+    size_t p = 0, i = 0, star = SIZE_MAX, mark = 0;
+    while (i < n) {
+        if (p < pattern_n && pattern[p] == '*') {
+            star = p++;
+            mark = i;
+        } else if (p < pattern_n && pattern[p] == name[i]) {
+            p++;
+            i++;
+        } else if (star != SIZE_MAX) {
+            p = star + 1;
+            i = ++mark;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern_n && pattern[p] == '*')
+        p++;
+    return p == pattern_n;
+}
+
+static bool is_listed(const char *list, const char *name, size_t n)
+{
+    for (const char *p = list; *p;) {
+        size_t word = strcspn(p, ",");
+        if (is_like(p, word, name, n))
+            return true;
+        p += word + (p[word] == ',');
+    }
+    return false;
+}
+
 static void set_name(struct module *m, const char *path, size_t n)
 {
     if (n == 0) {
-        path = class_name(m->object);
+        path = names_class_text(m->object);
         n = strlen(path);
     }
     uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
@@ -228,6 +262,8 @@ static void set_name(struct module *m, const char *path, size_t n)
     if (m->name == PROBING_NULL_ID || m->path_hash != hash)
         m->name = n < PATH_MAX_BYTES ? interned(path, n) : PROBING_NULL_ID;
     m->path_hash = hash;
+    m->unwanted = torch_state.set.layers[0] && !is_listed(torch_state.set.layers, path, n);
+    m->layers_version = torch_state.set.layers_version;
 }
 
 static void walk(struct walk *w, PyObject *object, size_t path_n);
@@ -334,10 +370,15 @@ struct module *names_top(PyObject *object, uint64_t now_ns)
     struct module *root = m ? root_of(m) : NULL;
     if (!root)
         return walk_root(object);
-    if (root == m && walk_is_due(root, now_ns)) {
-        m = walk_root(object);
-        if (m)
-            m->fruitless = 0;
+    if ((root == m && walk_is_due(root, now_ns)) ||
+        m->layers_version != torch_state.set.layers_version) {
+        PyObject *holder = root->object;
+        torch_state.py.Py_IncRef(holder);
+        root = walk_root(holder);
+        if (root)
+            root->fruitless = 0;
+        torch_state.py.Py_DecRef(holder);
+        m = names_find(object);
     }
     return m;
 }
@@ -401,7 +442,7 @@ struct kind {
 
 static const struct kind *kind_of(struct kind *kinds, PyObject *class)
 {
-    struct kind *k = &kinds[((uintptr_t)class >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> KINDS_SHIFT];
+    struct kind *k = &kinds[((uintptr_t) class >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> KINDS_SHIFT];
     if (k->class != class) {
         k->class = class;
         k->module = torch_state.py.PyType_IsSubtype(class, torch_state.module_class);

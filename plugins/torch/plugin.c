@@ -14,7 +14,6 @@
 #include <probing/ext/draft/python.h>
 
 #define GIL_WAIT_NS UINT64_C(10000000000) /* a step that holds the GIL for longer is stuck */
-#define EVERY_MAX 1000000
 #define LONGEST_REASON 200
 
 #define I64(n, u, d) {.name = n, .type = PROBING_I64, .unit = u, .doc = d}
@@ -24,14 +23,15 @@
 static const struct probing_column trace_columns[N_TRACE] = {
     I64("micro_step", PROBING_COUNT,
         "which forward of the same model in this step, from 0; NULL outside of training"),
-    I64("local_step", PROBING_COUNT, "optimizer steps ended since the plugin was loaded"),
-    I64("global_step", PROBING_COUNT, "step of the whole job; NULL: not told"),
+    I64("local_step", PROBING_COUNT, "steps ended since the plugin was loaded"),
+    I64("global_step", PROBING_COUNT, "as told by probing.step(number); NULL: not told"),
     I64("rank", PROBING_PLAIN, "RANK of the environment"),
     I64("world_size", PROBING_COUNT, "WORLD_SIZE of the environment"),
     STR("role", "ROLE_NAME of the environment"),
     I64("seq", PROBING_COUNT, "order in which the calls of this step began, from 0"),
     STR("module", "as in named_modules(); the class for a root or an optimizer"),
-    STR("stage", "what has ended: 'post forward' or 'post step'"),
+    STR("stage", "what has ended: 'post forward', 'post backward', 'post step', 'skipped step' "
+                 "(a GradScaler's, after an overflow) or 'post data' (a DataLoader's next())"),
     F64("duration", PROBING_SECONDS, "time inside the call; on a GPU until its work is queued"),
     F64("time_offset", PROBING_SECONDS, "from the step's begin to this call's end"),
     F64("allocated", PROBING_MB, "device memory in use; NULL: not measured"),
@@ -46,22 +46,20 @@ static const struct probing_column trace_columns[N_TRACE] = {
 static const struct probing_column timing_columns[N_TIMING] = {
     I64("steps", PROBING_COUNT, "local_step"),
     F64("step_duration_sec", PROBING_SECONDS,
-        "from the end of the last optimizer step to the end of this one"),
-    F64("forward_sec", PROBING_SECONDS, "top-level forwards of modules in training mode, added up"),
+        "from the end of the last step to the end of this one"),
+    F64("forward_sec", PROBING_SECONDS,
+        "top-level forwards; in training, those of modules in training mode"),
     F64("backward_sec", PROBING_SECONDS,
-        "torch.autograd.backward(), added up; on a GPU until it is queued"),
-    F64("optimizer_sec", PROBING_SECONDS, "optimizer.step()"),
-    F64("dataloader_sec", PROBING_SECONDS, "NULL: not measured yet"),
-    F64("other_sec", PROBING_SECONDS, "what the measured parts leave over"),
+        "torch.autograd.backward() and grad(); on a GPU until it is queued"),
+    F64("optimizer_sec", PROBING_SECONDS, "step() of optimizers and GradScalers"),
+    F64("dataloader_sec", PROBING_SECONDS, "waiting in next() of DataLoaders"),
+    F64("comm_sec", PROBING_SECONDS,
+        "torch.distributed's operations called from Python, and waiting for them"),
+    F64("other_sec", PROBING_SECONDS, "the rest of the step: with it, the parts add up"),
     F64("overhead_sec", PROBING_SECONDS, "our own cost, measured on one module call in 61"),
     I64("sampled", PROBING_PLAIN, "1: this step has rows in python.torch_trace"),
-    F64("sample_rate", PROBING_PLAIN, "share of the steps that have rows"),
-};
-
-static const struct probing_config settings[] = {
-    {.name = "every", .value = "1", .doc = "record one step in so many; 1: all of them",
-     .type = PROBING_I64, .unit = PROBING_COUNT, .flags = PROBING_LIVE, .min = 1, .max = EVERY_MAX},
-    {.name = NULL},
+    F64("sample_rate", PROBING_PLAIN, "share of the steps that shall have rows"),
+    STR("step_end", "what ended it: optimizer, forward (again, of a model) or probing.step"),
 };
 
 struct torch torch_state; /* lock: see torch.h */
@@ -131,11 +129,14 @@ static int find_torch(void)
     s->module_class = attribute("torch.nn.modules.module", "Module");
     s->parameter_class = attribute("torch.nn.parameter", "Parameter");
     s->optimizer_class = attribute("torch.optim.optimizer", "Optimizer");
+    s->tensor_class = attribute("torch", "Tensor");
+    s->grad_enabled = attribute("torch", "is_grad_enabled");
     PyObject *last = attribute("torch", "__version__");
     PyObject *call = attribute_of(s->module_class, "__call__");
     s->forward_code = attribute_of(call, "__code__");
     py->Py_DecRef(call);
-    bool whole = s->module_class && s->parameter_class && s->optimizer_class && last;
+    bool whole = s->module_class && s->parameter_class && s->optimizer_class && s->tensor_class &&
+                 last;
     py->Py_DecRef(last);
     s->text_modules = py->PyUnicode_InternFromString("_modules");
     s->text_parameters = py->PyUnicode_InternFromString("_parameters");
@@ -151,9 +152,9 @@ static int find_torch(void)
 static void drop_torch(void)
 {
     struct torch *s = &torch_state;
-    PyObject **held[] = {&s->module_class, &s->parameter_class, &s->optimizer_class,
-                         &s->forward_code, &s->text_modules,    &s->text_parameters,
-                         &s->text_training};
+    PyObject **held[] = {&s->module_class, &s->parameter_class, &s->tensor_class,
+                         &s->optimizer_class, &s->grad_enabled, &s->forward_code,
+                         &s->text_modules, &s->text_parameters, &s->text_training};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
         s->py.Py_DecRef(*held[i]);
         *held[i] = NULL;
@@ -201,8 +202,19 @@ static void reset_rows(void)
     s->row[COL_RANK].i = number_of("RANK"); /* with the GIL: Python's own setenv() has it too */
     s->row[COL_WORLD_SIZE].i = number_of("WORLD_SIZE");
     s->row[COL_ROLE].u = intern(getenv("ROLE_NAME"));
-    s->stage_forward = intern("post forward");
-    s->stage_step = intern("post step");
+    static const char *const stages[N_STAGES] = {
+        [STAGE_FORWARD] = "post forward", [STAGE_BACKWARD] = "post backward",
+        [STAGE_STEP] = "post step", [STAGE_SKIPPED] = "skipped step", [STAGE_DATA] = "post data"};
+    static const char *const steppers[N_STEPPERS] = {
+        "", [STEPPER_FORWARD] = "forward", [STEPPER_OPTIMIZER] = "optimizer",
+        [STEPPER_CALL] = "probing.step"};
+    for (int i = 0; i < N_STAGES; i++)
+        s->stages[i] = intern(stages[i]);
+    for (int i = 0; i < N_STEPPERS; i++)
+        s->steppers[i] = intern(steppers[i]);
+    s->stepper = STEPPER_NONE;
+    s->last_optimizer = NULL;
+    s->sample_debt = 1; /* the first step has rows */
     s->step = 0;
     step_begin(0);
 }
@@ -230,6 +242,48 @@ static void tell_dynamo(void)
     py->Py_DecRef(now);
 }
 
+/* Functions and classes of torch's modules, where they are.  Each module is asked for by itself:
+ * none is imported. */
+static void put_module_hooks(void)
+{
+    static const struct {
+        const char *module, *class, *name;
+        hook_call call;
+    } hooks[] = {
+        {"torch.autograd", NULL, "backward", call_backward},
+        {"torch.autograd", NULL, "grad", call_backward},
+        {"torch.amp.grad_scaler", "GradScaler", "step", step_scaler},
+        {"torch.cuda.amp.grad_scaler", "GradScaler", "step", step_scaler},
+        {"torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", data_next},
+    };
+    struct cpython *py = &torch_state.py;
+    for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
+        PyObject *module = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), hooks[i].module);
+        PyObject *class = hooks[i].class ? attribute_of(module, hooks[i].class) : NULL;
+        if (module && !hooks[i].class)
+            (void)hook_instance(module, hooks[i].name, hooks[i].call);
+        else if (class)
+            (void)hook_class(class, hooks[i].name, hooks[i].call);
+        py->Py_DecRef(class);
+        py->PyErr_Clear();
+    }
+}
+
+/* sys._probing_step: what probing.step() calls when it is there. */
+static void offer_step(bool offer)
+{
+    static struct cpython_method method = {"probing_step", NULL, METH_FASTCALL | METH_KEYWORDS,
+                                           NULL};
+    struct cpython *py = &torch_state.py;
+    PyObject *function = NULL;
+    memcpy(&method.call, &(PyCFunctionFastKeywords){step_told}, sizeof(method.call));
+    if (offer)
+        function = py->PyCFunction_NewEx(&method, NULL, NULL);
+    (void)py->PySys_SetObject("_probing_step", function); /* NULL takes it away */
+    py->PyErr_Clear();
+    py->Py_DecRef(function);
+}
+
 static int put_hooks(void)
 {
     struct torch *s = &torch_state;
@@ -240,11 +294,8 @@ static int put_hooks(void)
         return refuse(-ENOTSUP, "torch.nn.Module.__call__ is not a plain function here: something "
                                 "else has replaced it");
     (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);
-    PyObject *autograd = s->py.PyDict_GetItemString(s->py.PyImport_GetModuleDict(),
-                                                    "torch.autograd");
-    if (autograd)
-        (void)hook_instance(autograd, "backward", call_backward);
-    s->py.PyErr_Clear();
+    step_wrap_classes(s->optimizer_class);
+    put_module_hooks();
     tell_dynamo();
     return 0;
 }
@@ -255,10 +306,12 @@ static int uninstall(void *unused)
     (void)unused;
     atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
     torch_state.live = false;
+    offer_step(false);
     int kept = hook_restore_all();
     if (torch_state.module_class)
         tell_dynamo();
     names_forget_all();
+    data_forget();
     drop_torch();
     return kept;
 }
@@ -280,6 +333,7 @@ static int install(void *unused)
         (void)uninstall(unused);
     else
         atomic_store_explicit(&torch_state.on, true, memory_order_relaxed);
+    offer_step(rc >= 0);
     return rc;
 }
 
@@ -307,6 +361,7 @@ static int start(void *self)
     if (rc < 0)
         return torch_state.host->fail(torch_state.host, rc,
                                       reason[0] ? reason : "the hooks could not be put in");
+    settings_begin();
     return 0;
 }
 
@@ -330,15 +385,7 @@ static int stop(void *self)
 static int configure(void *self, const char *name, const char *value)
 {
     (void)self;
-    uint64_t every = 0;
-    const char *p = value;
-    for (; *p >= '0' && *p <= '9' && every <= EVERY_MAX; p++)
-        every = every * 10 + (uint64_t)(*p - '0');
-    if (strcmp(name, "every") != 0 || p == value || *p || every < 1 || every > EVERY_MAX)
-        return torch_state.host->fail(torch_state.host, -EINVAL,
-                                      "torch.every must be a whole number from 1 to 1000000");
-    atomic_store_explicit(&torch_state.every, (uint32_t)every, memory_order_relaxed);
-    return 0;
+    return settings_configure(name, value);
 }
 
 static int init(const struct probing_host *h, void **ret_self)
@@ -355,13 +402,17 @@ static int init(const struct probing_host *h, void **ret_self)
     };
     torch_state.host = h;
     torch_state.now = h->now;
-    atomic_store_explicit(&torch_state.every, 1, memory_order_relaxed);
+    settings_init();
     int rc = h->table(h, &trace, &torch_state.trace);
     if (rc < 0)
         return h->fail(h, rc, "the table python.torch_trace could not be made");
     rc = h->table(h, &timing, &torch_state.timing);
     if (rc < 0)
         return h->fail(h, rc, "the table python.torch_step_timing could not be made");
+    struct probing_table *computed;
+    rc = h->table(h, &data_table, &computed);
+    if (rc < 0)
+        return h->fail(h, rc, "the table torch.loaders could not be made");
     *ret_self = &torch_state;
     return 0;
 }
@@ -382,7 +433,7 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .size = sizeof(probing_plugin_v1), .abi = PROBING_ABI,
     .name = "torch", .version = "0.1.0",
     .doc = "times of every module and optimizer step, without changing the training code",
-    .config = settings, .config_size = sizeof(struct probing_config),
+    .config = settings_table, .config_size = sizeof(struct probing_config),
     .init = init, .configure = configure, .start = start, .stop = stop, .fork = forked,
     .destroy = destroy,
 };

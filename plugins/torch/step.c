@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/step.c - where one step ends and the next begins: at the end of optimizer.step().
+ * plugins/torch/step.c - where one step ends and the next begins, and where its time went.
  *
  * Threads: any that holds the GIL.
+ * A step ends with optimizer.step(), or GradScaler.step() which may skip it; in loops without an
+ * optimizer, when a model is called again outside of training; and once probing.step() was
+ * called, only there.  An optimizer that steps right after another one, without a forward or a
+ * backward between, works for the same step.
+ *
  * torch calls optimizer._optimizer_step_code() at the end of every step, looked up anew each time,
  * whatever wrapped step() before we came: that counts the steps.  How long they take is seen by
  * hooks on the classes' and instances' own `step`, put in at the start or at an optimizer's first
- * step.  Loops without an optimizer have one endless step.
+ * step.
  */
 #include "torch.h"
 
@@ -15,31 +20,68 @@ static double seconds(uint64_t ns)
     return (double)ns / NS_PER_S;
 }
 
-void step_renew(struct thread *t)
+bool step_is_sampled(void)
+{
+    struct torch *s = &torch_state;
+    const struct settings *set = &s->set;
+    if (set->baseline > 1 && s->step % set->baseline == set->baseline - 1)
+        return false;
+    if (set->every)
+        return s->step % set->every == 0;
+    s->sample_debt += set->rate;
+    if (s->sample_debt < 1)
+        return false;
+    s->sample_debt -= 1;
+    return true;
+}
+
+static void renew(struct thread *t, uint64_t now_ns)
 {
     t->step = torch_state.step;
-    t->forward_ns = t->backward_ns = t->calls = t->walks_ns = 0;
-    t->forwards = t->backwards = 0;
+    for (int i = 0; i < N_PHASES; i++)
+        t->spent_ns[i] = 0;
+    t->phase_ns = now_ns;
+    t->seen = 1u << t->phase;
+    t->calls = t->walks_ns = 0;
     t->last_micro = 0;
     t->forward_whole = true;
 }
 
-void step_begin(uint64_t now_ns)
+void step_renew(struct thread *t)
 {
-    uint32_t every = atomic_load_explicit(&torch_state.every, memory_order_relaxed);
-    torch_state.step_begin_ns = now_ns;
-    torch_state.seq = 0;
-    torch_state.sampled = torch_state.step % every == 0;
+    /* since then it has been in that phase: every change of it comes by here */
+    if (t->step != torch_state.step)
+        renew(t, torch_state.step_begin_ns);
 }
 
-static void add_step_row(uint64_t name, uint64_t begin_ns, uint64_t end_ns)
+enum phase step_phase(struct thread *t, enum phase phase, uint64_t now_ns)
+{
+    step_renew(t);
+    enum phase before = t->phase;
+    t->spent_ns[before] += now_ns - t->phase_ns;
+    t->phase_ns = now_ns;
+    t->phase = phase;
+    t->seen |= 1u << phase;
+    return before;
+}
+
+void step_begin(uint64_t now_ns)
+{
+    (void)settings_take(&torch_state.set);
+    torch_state.step_begin_ns = now_ns;
+    torch_state.seq = 0;
+    torch_state.work = 0;
+    torch_state.sampled = step_is_sampled();
+}
+
+void step_row(enum stage stage, uint64_t name, uint64_t begin_ns, uint64_t end_ns)
 {
     union probing_cell row[N_TRACE];
     memcpy(row, torch_state.row, sizeof(row));
     row[COL_LOCAL_STEP].i = (int64_t)torch_state.step;
     row[COL_SEQ].i = torch_state.seq++;
     row[COL_MODULE].u = name;
-    row[COL_STAGE].u = torch_state.stage_step;
+    row[COL_STAGE].u = torch_state.stages[stage];
     if (begin_ns)
         row[COL_DURATION].f = seconds(end_ns - begin_ns);
     if (torch_state.step_begin_ns)
@@ -47,44 +89,55 @@ static void add_step_row(uint64_t name, uint64_t begin_ns, uint64_t end_ns)
     (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE, NULL, 0);
 }
 
-/* `other` is what the measured parts leave over; the parts that were not measured are in it. */
-static void add_timing_row(const struct thread *t, uint64_t begin_ns, uint64_t end_ns)
+/* The thread that ends a step tells where its own time went: the phases add up to the step. */
+static void add_timing_row(const struct thread *t, enum stepper stepper, uint64_t end_ns)
 {
+    static const uint8_t columns[N_PHASES] = {
+        [PHASE_OTHER] = TIMING_OTHER,         [PHASE_DATA] = TIMING_DATALOADER,
+        [PHASE_FORWARD] = TIMING_FORWARD,     [PHASE_BACKWARD] = TIMING_BACKWARD,
+        [PHASE_OPTIMIZER] = TIMING_OPTIMIZER, [PHASE_COMM] = TIMING_COMM};
+    const struct settings *set = &torch_state.set;
     union probing_cell row[N_TIMING];
     for (int i = 0; i < N_TIMING; i++)
         row[i].u = PROBING_NULL_F64;
-    bool mine = t->step == torch_state.step;
-    double whole = seconds(end_ns - torch_state.step_begin_ns), rest = whole;
     row[TIMING_STEPS].i = (int64_t)torch_state.step;
-    row[TIMING_STEP].f = whole;
-    if (mine && t->forward_whole && t->forwards)
-        rest -= row[TIMING_FORWARD].f = seconds(t->forward_ns);
-    if (mine && t->backwards)
-        rest -= row[TIMING_BACKWARD].f = seconds(t->backward_ns);
-    if (begin_ns)
-        rest -= row[TIMING_OPTIMIZER].f = seconds(end_ns - begin_ns);
-    if (rest >= 0) /* a closure's forward is in the optimizer's time too: then nothing is told */
-        row[TIMING_OTHER].f = rest;
-    if (mine && torch_state.n_weighed) {
+    row[TIMING_STEP].f = seconds(end_ns - torch_state.step_begin_ns);
+    for (int i = 0; i < N_PHASES; i++)
+        if (t->seen & 1u << i && (i != PHASE_FORWARD || t->forward_whole))
+            row[columns[i]].f = seconds(t->spent_ns[i]);
+    if (torch_state.n_weighed) {
         double one = (double)torch_state.weighed_ns / (double)torch_state.n_weighed;
         row[TIMING_OVERHEAD].f = seconds(t->walks_ns) + one * (double)t->calls / NS_PER_S;
     }
     row[TIMING_SAMPLED].i = torch_state.sampled;
-    row[TIMING_RATE].f = 1.0 / atomic_load_explicit(&torch_state.every, memory_order_relaxed);
+    row[TIMING_RATE].f = set->rate;
+    row[TIMING_KIND].u = torch_state.steppers[stepper];
     (void)torch_state.host->append(torch_state.timing, end_ns, row, N_TIMING, NULL, 0);
 }
 
-/* begin_ns: 0 when it was not seen. */
-static void step_done(struct thread *t, uint64_t begin_ns, uint64_t end_ns)
+void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
 {
     const struct probing_host *h = torch_state.host;
-    if (torch_state.sampled && h->wanted(torch_state.trace))
-        add_step_row(t->step_name, begin_ns, end_ns);
+    (void)step_phase(t, t->phase, end_ns);
     if (torch_state.step_begin_ns && h->wanted(torch_state.timing))
-        add_timing_row(t, begin_ns, end_ns);
+        add_timing_row(t, stepper, end_ns);
     torch_state.step++;
     step_begin(end_ns);
-    step_renew(t);
+    renew(t, end_ns);
+}
+
+/* begin_ns: 0 when it was not seen. */
+static void optimizer_done(struct thread *t, enum stage stage, uint64_t begin_ns, uint64_t end_ns)
+{
+    if (torch_state.sampled && torch_state.host->wanted(torch_state.trace))
+        step_row(stage, t->step_name, begin_ns, end_ns);
+    if (torch_state.stepper <= STEPPER_OPTIMIZER &&
+        (torch_state.work || !torch_state.last_optimizer ||
+         torch_state.last_optimizer == t->optimizer)) {
+        torch_state.stepper = STEPPER_OPTIMIZER;
+        torch_state.last_optimizer = t->optimizer;
+        step_end(t, STEPPER_OPTIMIZER, end_ns);
+    }
 }
 
 /* Stands for `step` of a class (args[0] is the optimizer) or of an instance (it is not). */
@@ -97,12 +150,41 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
     if (t->steps_depth++ == 0)
         t->step_name = PROBING_NULL_ID;
     uint64_t begin_ns = torch_state.now();
+    enum phase before = step_phase(t, PHASE_OPTIMIZER, begin_ns);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (t->life != life || !torch_on())
         return result;
+    uint64_t end_ns = torch_state.now();
+    (void)step_phase(t, before, end_ns);
     t->steps_depth--;
+    t->step_happened = true;
     if (t->steps_depth == 0 && result)
-        step_done(t, begin_ns, torch_state.now());
+        optimizer_done(t, STAGE_STEP, begin_ns, end_ns);
+    return result;
+}
+
+/* GradScaler.step(scaler, optimizer): steps the optimizer unless gradients have overflown. */
+PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (!hook_works(hook) || hook_nargs(nargsf) < 2)
+        return hook_pass(hook, args, nargsf, kwnames);
+    struct thread *t = call_thread();
+    uint32_t life = t->life;
+    uint64_t name = names_class(args[1]);
+    t->steps_depth++;
+    t->step_happened = false;
+    uint64_t begin_ns = torch_state.now();
+    enum phase before = step_phase(t, PHASE_OPTIMIZER, begin_ns);
+    PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    if (t->life != life || !torch_on())
+        return result;
+    uint64_t end_ns = torch_state.now();
+    (void)step_phase(t, before, end_ns);
+    t->steps_depth--;
+    t->step_name = name;
+    t->optimizer = args[1];
+    if (t->steps_depth == 0 && result)
+        optimizer_done(t, t->step_happened ? STAGE_STEP : STAGE_SKIPPED, begin_ns, end_ns);
     return result;
 }
 
@@ -112,26 +194,79 @@ PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     t->step_name = names_class(args[0]);
+    t->optimizer = args[0];
+    t->step_happened = true;
     if (t->steps_depth == 0) {
-        step_done(t, /* begin_ns= */ 0, torch_state.now());
+        optimizer_done(t, STAGE_STEP, /* begin_ns= */ 0, torch_state.now());
         step_wrap(args[0]);
     }
     return hook_pass(hook, args, nargsf, kwnames);
 }
 
-void step_wrap(PyObject *optimizer)
+/* sys._probing_step(), which probing.step() calls; args[0]: the number of the step that begins. */
+PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *order = py->PyObject_GetAttrString(object_type(optimizer), "__mro__");
+    (void)self;
+    (void)kwnames;
+    if (torch_on() && torch_state.live) {
+        torch_state.stepper = STEPPER_CALL;
+        step_end(call_thread(), STEPPER_CALL, torch_state.now());
+        int64_t global = PROBING_NULL_I64;
+        if (n > 0 && py->PyType_IsSubtype(object_type(args[0]), py->PyLong_Type))
+            global = py->PyLong_AsLongLong(args[0]);
+        py->PyErr_Clear(); /* larger than 64 bits: -1 */
+        torch_state.row[COL_GLOBAL_STEP].i = global >= 0 ? global : PROBING_NULL_I64;
+    }
+    py->Py_IncRef(py->_Py_NoneStruct);
+    return py->_Py_NoneStruct;
+}
+
+/* Has torch put its own wrapper around a class's step()?  It does that when the first optimizer of
+ * the class is made, and calls _optimizer_step_code() in it: we must stand outside of that. */
+static bool is_made(PyObject *class)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *step = py->PyObject_GetAttrString(class, "step");
+    PyObject *hooked = step ? py->PyObject_GetAttrString(step, "hooked") : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(step);
+    py->Py_DecRef(hooked);
+    return hooked != NULL;
+}
+
+void step_wrap_classes(PyObject *class)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *list = py->PyObject_CallMethod(class, "__subclasses__", NULL);
+    py->PyErr_Clear();
+    Py_ssize_t n = list ? py->PyList_Size(list) : 0;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *derived = py->PyList_GetItem(list, i);
+        if (is_made(derived))
+            (void)hook_class(derived, "step", step_call);
+        step_wrap_classes(derived);
+    }
+    py->Py_DecRef(list);
+}
+
+/* `step` where the class defines it; Optimizer's own only raises. */
+static void wrap_class(PyObject *class)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *order = py->PyObject_GetAttrString(class, "__mro__");
     py->PyErr_Clear();
     Py_ssize_t n = order ? py->PyTuple_Size(order) : 0;
     for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *class = py->PyTuple_GetItem(order, i);
-        if (class == torch_state.optimizer_class)
-            break; /* its own step() only raises */
-        if (hook_class(class, "step", step_call) == 0)
+        PyObject *base = py->PyTuple_GetItem(order, i);
+        if (base == torch_state.optimizer_class || hook_class(base, "step", step_call) == 0)
             break;
     }
     py->Py_DecRef(order);
+}
+
+void step_wrap(PyObject *optimizer)
+{
+    wrap_class(object_type(optimizer));
     (void)hook_instance(optimizer, "step", step_call); /* a learning rate scheduler's */
 }

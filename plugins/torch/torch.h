@@ -26,10 +26,21 @@ enum {
 /* Columns of python.torch_step_timing. */
 enum {
     TIMING_STEPS, TIMING_STEP, TIMING_FORWARD, TIMING_BACKWARD, TIMING_OPTIMIZER, TIMING_DATALOADER,
-    TIMING_OTHER, TIMING_OVERHEAD, TIMING_SAMPLED, TIMING_RATE, N_TIMING
+    TIMING_COMM, TIMING_OTHER, TIMING_OVERHEAD, TIMING_SAMPLED, TIMING_RATE, TIMING_KIND, N_TIMING
+};
+/* What a thread's time is spent on.  They nest, and the innermost has it: so they add up. */
+enum phase {
+    PHASE_OTHER, PHASE_DATA, PHASE_FORWARD, PHASE_BACKWARD, PHASE_OPTIMIZER, PHASE_COMM, N_PHASES
+};
+/* What ends a step; once a stronger one was seen, weaker ones do not. */
+enum stepper { STEPPER_NONE, STEPPER_FORWARD, STEPPER_OPTIMIZER, STEPPER_CALL, N_STEPPERS };
+
+enum stage {
+    STAGE_FORWARD, STAGE_BACKWARD, STAGE_STEP, STAGE_SKIPPED, STAGE_DATA, N_STAGES
 };
 
 #define NS_PER_S 1e9
+#define LIST_BYTES 2048 /* of exprs and layers */
 #define OVERHEAD_EVERY 61u /* calls: on one in so many our own time is measured; a prime, so that
                             * no model shows us the same module again and again */
 
@@ -56,7 +67,8 @@ struct module {
     uint64_t step;       /* a top-level module's: the step that `calls` belongs to */
     uint32_t calls;      /* in training mode, in that step */
     uint32_t fruitless;  /* walks for a strange module that did not find it */
-    bool has_params, is_child;
+    uint32_t layers_version;
+    bool has_params, is_child, unwanted; /* unwanted: not in the setting `layers` */
 };
 
 /* What a thread is in the middle of.  Owned by the thread, used with the GIL held. */
@@ -68,14 +80,28 @@ struct thread {
     bool training;      /* the top-level call is one */
     struct module *top; /* the top-level call's root, only while depth > 0 */
     uint64_t step;      /* the step that the counters below belong to */
-    uint64_t top_begin_ns, forward_ns, backward_ns;
+    enum phase phase;   /* since phase_ns */
+    uint32_t seen;      /* bits: phases that were entered */
+    uint64_t phase_ns, spent_ns[N_PHASES];
     uint64_t calls, walks_ns; /* for overhead_sec: module calls, and walks measured one by one */
     int64_t micro;      /* of the top-level call, PROBING_NULL_I64 outside of training */
     int64_t last_micro; /* of the last model with parameters */
     bool forward_whole; /* every top-level forward of this step was seen */
-    uint32_t forwards, backwards;         /* that the sums are made of */
     uint32_t steps_depth, backward_depth; /* optimizer.step() and backward() calls inside */
     uint64_t step_name; /* class of the optimizer whose step() ended last, interned */
+    const PyObject *optimizer; /* that one's address, never followed */
+    bool step_happened; /* inside a GradScaler's step(): it did not skip the optimizer's */
+};
+
+/* What the user has set; settings.c. */
+struct settings {
+    uint32_t every;     /* steps: one in so many is recorded; 0: by `rate` */
+    double rate;        /* share of the steps */
+    uint32_t baseline;  /* one step in so many is left without rows; 0: none */
+    bool backward;      /* rows for modules' backward */
+    bool nan;           /* look for the first module that makes a NaN or an infinity */
+    char exprs[LIST_BYTES], layers[LIST_BYTES];
+    uint32_t layers_version; /* names are looked at again when it changes */
 };
 
 /* The plugin's one state: CPython calls hooks without any context of ours.
@@ -89,12 +115,17 @@ struct torch {
     _Atomic bool on; /* hooks do their work; cleared by stop() and, without the GIL, after fork */
     bool live;       /* between start() and stop(): host and tables may be used */
     uint32_t life;   /* counts start() */
-    _Atomic uint32_t every; /* steps: one in so many is recorded; any thread, relaxed */
-    PyObject *module_class, *parameter_class, *optimizer_class, *forward_code;
+    struct settings set;    /* as of the step's begin */
+    PyObject *module_class, *parameter_class, *tensor_class, *optimizer_class, *forward_code;
+    PyObject *grad_enabled; /* torch.is_grad_enabled, or NULL */
     PyObject *text_modules, *text_parameters, *text_training; /* interned attribute names */
-    uint64_t stage_forward, stage_backward, stage_step;       /* interned */
-    uint64_t step;          /* optimizer steps ended since start() */
+    uint64_t stages[N_STAGES], steppers[N_STEPPERS];          /* interned */
+    enum stepper stepper;
+    const PyObject *last_optimizer; /* that ended a step; an address, never followed */
+    uint64_t step;          /* steps ended since start() */
     uint64_t step_begin_ns; /* when the last one ended, 0: none has */
+    uint64_t work;          /* forwards and backwards begun in this step, by any thread */
+    double sample_debt;     /* sampled steps that sample_rate asks for and that are still to come */
     int64_t seq;            /* module calls begun in this step */
     uint32_t ticks;
     uint64_t weighed_ns, n_weighed; /* our own time on the calls where it was measured */
@@ -137,6 +168,7 @@ void names_forget_all(void);
 PyObject *names_dict(PyObject *object);
 /* "AdamW", without its module, interned. */
 uint64_t names_class(PyObject *object);
+const char *names_class_text(PyObject *object); /* lives with the class */
 
 /* call.c: hooks of Module.__call__ and Tensor.backward */
 PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
@@ -145,11 +177,34 @@ struct thread *call_thread(void);
 
 /* step.c */
 PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 void step_wrap(PyObject *optimizer);
+/* The classes derived from this one. */
+void step_wrap_classes(PyObject *class);
 /* The step that begins: what its rows have in common. */
 void step_begin(uint64_t now_ns);
+void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns);
+bool step_is_sampled(void);
 /* A thread's counters belong to an older step: begin them anew. */
 void step_renew(struct thread *t);
+/* The thread's time is another phase's from now on; gives the one before, to be put back. */
+enum phase step_phase(struct thread *t, enum phase phase, uint64_t now_ns);
+/* A row of python.torch_trace that is no module's.  begin_ns: 0 when it was not seen. */
+void step_row(enum stage stage, uint64_t name, uint64_t begin_ns, uint64_t end_ns);
+
+/* settings.c */
+extern const struct probing_config settings_table[];
+void settings_init(void);
+void settings_begin(void);
+int settings_configure(const char *name, const char *value); /* [control] */
+/* Copy what is set now; false: nothing has changed since the last time. */
+bool settings_take(struct settings *ret);
+
+/* data.c */
+extern const struct probing_table_desc data_table;
+PyObject *data_next(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+void data_forget(void);
 
 static inline bool torch_on(void)
 {

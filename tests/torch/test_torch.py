@@ -118,6 +118,55 @@ def test_steps(world, python):
     assert len(measured) >= len(rows) - 1  # one optimizer's first step has no beginning
 
 
+def test_parts_of_a_step_agree_with_a_timing_by_hand(world, python):
+    """Waiting for data, forward, backward, two optimizers that work for one step."""
+    case = Case(world, "parts.py", python)
+    seen = case.run()
+    rows = case.target.rows(
+        "select sum(dataloader_sec), sum(forward_sec), sum(backward_sec), sum(optimizer_sec), "
+        "sum(other_sec), sum(step_duration_sec), count(*) from python.torch_step_timing")
+    data, forward, backward, optimizer, other, whole, n = rows[0]
+    assert n == seen["steps"] - 1
+    spent = seen["spent"]
+    assert data == pytest.approx(spent["dataloader"], rel=0.1)
+    assert forward == pytest.approx(spent["forward"], rel=0.3)
+    assert backward == pytest.approx(spent["backward"], rel=0.3)
+    assert optimizer == pytest.approx(spent["optimizer"], rel=0.5)
+    assert data + forward + backward + optimizer + other == pytest.approx(whole, rel=1e-9)
+    assert whole <= seen["wall"]
+    waits = case.target.rows("select module, count(*) from python.torch_trace "
+                             "where stage = 'post data' group by 1 order by 1")
+    assert [n for _, n in waits] == [12, 12]
+
+
+def test_steps_without_an_optimizer(world, python):
+    """Of inference: a model that is called again begins a step; probing.step() overrules that."""
+    case = Case(world, "inference.py", python)
+    steps = case.run()["steps"]
+    ends = case.target.rows("select step_end, count(*) from python.torch_step_timing "
+                            "group by 1 order by 1")
+    assert ends == [["forward", steps - 2], ["probing.step", steps + 3]]
+    told = case.target.rows("select global_step, count(*) from python.torch_trace where module = "
+                            "'Linear' and global_step is not null group by 1 order by 1")
+    assert told == [[1000 + n, 6] for n in range(steps)]
+    done = case.target.probing("plugin", "stop", "torch")
+    assert done.returncode == 0, done.stderr
+    done = case.target.probing("eval", "import sys; print(hasattr(sys, '_probing_step'))")
+    assert done.stdout.split() == ["False"]
+
+
+def test_steps_that_a_grad_scaler_skips(world, python):
+    case = Case(world, "scaler.py", python)
+    stages = case.run()["stages"]
+    if stages is None:
+        pytest.skip("this torch scales no gradients on the CPU")
+    rows = case.target.rows("select local_step, stage, module from python.torch_trace "
+                            "where stage like '% step' order by ts")
+    assert rows == [[step, stage, "SGD"] for step, stage in stages]
+    n = case.target.rows("select count(*) from python.torch_step_timing")
+    assert n == [[len(stages) - 1]]
+
+
 def test_one_step_in_three(world, python):
     case = Case(world, "steps.py", python)
     done = case.target.probing("config", "torch.every=3")

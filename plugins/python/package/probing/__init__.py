@@ -3,7 +3,8 @@
 
     import probing
     probing.init()                          # as PROBING=1 does
-    probing.init(listen="127.0.0.1:8080", **{"torch.rate": "0.1"})
+    probing.init(listen="127.0.0.1:8080", **{"torch.sample_rate": "0.1"})
+    probing.step()                          # in a loop whose steps have no optimizer to end them
     probing.connect(4242).query("select name, rows from probing.tables").dicts()
 
 Nothing happens at import.  libprobing.so is looked for in PROBING_LIBRARY, beside this file and in
@@ -13,7 +14,7 @@ import os
 import sys
 
 __version__ = version = "0.1.0"
-__all__ = ["init", "connect", "is_running", "library", "version", "ProbingError"]
+__all__ = ["init", "connect", "is_running", "library", "step", "version", "ProbingError"]
 
 
 class ProbingError(RuntimeError):
@@ -49,6 +50,17 @@ def is_running():
     return False
 
 
+def step(number=None):
+    """A step of the loop begins: of this number in the whole job, if one is given.
+
+    From the first call on only these calls end steps, no optimizer does.  Where the torch plugin
+    does not run, nothing happens.
+    """
+    tell = getattr(sys, "_probing_step", None)
+    if tell is not None:
+        tell(number)
+
+
 def connect(target=None, token=None, timeout=30.0):
     """Ask another process: a pid, "host:port", a socket or a data directory; see client.py."""
     from . import client
@@ -59,7 +71,8 @@ def init(listen=None, **settings):
     """Start probing in this process: True, or False when it ran already.
 
     listen: "HOST:PORT" to open to the network, as the setting server.listen.
-    settings: by name; a dot in a name may be written as two underscores (torch__rate="0.1").
+    settings: by name; a dot in a name may be written as two underscores
+    (torch__sample_rate="0.1").
     """
     if listen is not None:
         settings["server.listen"] = listen

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/settings.c - what the user sets, from one setting each or all in one line.
+ *
+ * Threads: [control] writes, under the mutex; hooks take a copy at each step's begin.
+ * It does not read the expressions and names in the lists: variables.c and names.c do.
+ */
+#include "torch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+
+#define EVERY_MAX 1000000
+#define BASELINE "100"
+#define WORD_BYTES 64
+
+const struct probing_config settings_table[] = {
+    {.name = "every",
+     .value = "1",
+     .doc = "record one step in so many; 1: all of them",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .flags = PROBING_LIVE,
+     .min = 1,
+     .max = EVERY_MAX},
+    {.name = "sample_rate",
+     .value = "1",
+     .doc = "share of the steps that is recorded, 0 to 1",
+     .type = PROBING_F64,
+     .flags = PROBING_LIVE},
+    {.name = "layers",
+     .value = "",
+     .flags = PROBING_LIVE,
+     .type = PROBING_STR,
+     .doc = "rows for these modules only: names with commas between, * for anything"},
+    {.name = "baseline",
+     .value = BASELINE,
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "leave one step in so many without rows, to see what rows cost; 0: none",
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = EVERY_MAX},
+    {.name = "backward",
+     .value = "off",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .max = 1,
+     .doc = "rows for modules' backward too; costs some microseconds a module"},
+    {.name = "exprs",
+     .value = "",
+     .flags = PROBING_LIVE,
+     .type = PROBING_STR,
+     .doc = "variables to keep at each step's end: loss@train,acc1@train"},
+    {.name = "nan",
+     .value = "off",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .max = 1,
+     .doc = "name the first module in a step whose output has a NaN or an infinity"},
+    {.name = "profiling",
+     .value = "",
+     .flags = PROBING_LIVE,
+     .type = PROBING_STR,
+     .doc = "several at once: on, off or a sample rate, then exprs=..., layers=..., backward=on"},
+    {.name = NULL},
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static struct settings wanted;   /* lock: mutex */
+static _Atomic uint32_t version; /* of `wanted`; any thread, acquire and release */
+static uint32_t taken;           /* lock: the GIL */
+static bool begun;               /* [control]; before that, defaults do not undo `profiling` */
+
+static int refuse(int code, const char *format, const char *word)
+{
+    char text[LIST_BYTES];
+    (void)snprintf(text, sizeof(text), format, word);
+    return torch_state.host->fail(torch_state.host, code, text);
+}
+
+static int set_rate(struct settings *s, const char *text)
+{
+    double rate = 0, unit = 1;
+    const char *p = text;
+    for (; *p >= '0' && *p <= '9' && rate <= 1; p++)
+        rate = rate * 10 + (*p - '0');
+    if (*p == '.')
+        for (p++; *p >= '0' && *p <= '9'; p++)
+            rate += (unit /= 10) * (*p - '0');
+    if (p == text || *p || rate > 1)
+        return refuse(-EINVAL, "torch.sample_rate is a share of the steps, 0 to 1, not '%.80s'",
+                      text);
+    s->every = rate >= 1 ? 1 : 0;
+    s->rate = rate;
+    return 0;
+}
+
+static int set_count(const char *name, const char *text, uint32_t min, uint32_t *ret)
+{
+    uint64_t n = 0;
+    const char *p = text;
+    for (; *p >= '0' && *p <= '9' && n <= EVERY_MAX; p++)
+        n = n * 10 + (uint64_t)(*p - '0');
+    if (p == text || *p || n < min || n > EVERY_MAX)
+        return refuse(-EINVAL, "torch.%.80s is a whole number, at most 1000000", name);
+    *ret = (uint32_t)n;
+    return 0;
+}
+
+static int set_switch(const char *name, const char *text, bool *ret)
+{
+    bool on = strcmp(text, "1") == 0 || strcmp(text, "on") == 0;
+    if (!on && strcmp(text, "0") != 0 && strcmp(text, "off") != 0)
+        return refuse(-EINVAL, "torch.%.80s is on or off", name);
+    *ret = on;
+    return 0;
+}
+
+static int set_list(const char *name, const char *text, char *ret)
+{
+    if (strlen(text) >= LIST_BYTES)
+        return refuse(-ERANGE, "torch.%.80s is too long", name);
+    memcpy(ret, text, strlen(text) + 1);
+    return 0;
+}
+
+static int set_one(struct settings *s, const char *name, const char *value)
+{
+    if (strcmp(name, "sample_rate") == 0)
+        return set_rate(s, value);
+    if (strcmp(name, "every") == 0) {
+        int rc = set_count(name, value, 1, &s->every);
+        if (rc == 0)
+            s->rate = 1.0 / s->every;
+        return rc;
+    }
+    if (strcmp(name, "baseline") == 0)
+        return set_count(name, value, 0, &s->baseline);
+    if (strcmp(name, "backward") == 0)
+        return set_switch(name, value, &s->backward);
+    if (strcmp(name, "nan") == 0)
+        return set_switch(name, value, &s->nan);
+    if (strcmp(name, "exprs") == 0)
+        return set_list(name, value, s->exprs);
+    if (strcmp(name, "layers") == 0) {
+        s->layers_version++;
+        return set_list(name, value, s->layers);
+    }
+    return refuse(-EINVAL,
+                  "torch.profiling has no part '%.80s'; there are on, off, a rate, exprs=, "
+                  "layers=, sample_rate=, every=, backward=, nan=, baseline=",
+                  name);
+}
+
+static int set_word(struct settings *s, const char *word)
+{
+    if (strcmp(word, "on") == 0)
+        return set_rate(s, "1");
+    if (strcmp(word, "off") == 0)
+        return set_rate(s, "0");
+    if ((*word >= '0' && *word <= '9') || *word == '.')
+        return set_rate(s, word);
+    return set_one(s, word, "");
+}
+
+/* "on,exprs=loss@train,acc1@train,layers=encoder.*": a word without `=` belongs to the list before
+ * it. */
+static int set_profiling(struct settings *s, const char *line)
+{
+    char text[2 * LIST_BYTES], *part = text;
+    int rc = strlen(line) < sizeof(text) ? 0 : refuse(-ERANGE, "torch.%s is too long", "profiling");
+    if (rc == 0)
+        memcpy(text, line, strlen(line) + 1);
+    while (rc == 0 && part && *part) {
+        char *equals = part + strcspn(part, ",=");
+        if (*equals != '=') {
+            char *next = *equals ? equals + 1 : NULL;
+            *equals = '\0';
+            rc = set_word(s, part);
+            part = next;
+            continue;
+        }
+        *equals = '\0';
+        char *value = equals + 1, *end = value + strcspn(value, ",");
+        bool list = strcmp(part, "exprs") == 0 || strcmp(part, "layers") == 0;
+        while (list && *end && end[1 + strcspn(end + 1, ",=")] != '=')
+            end += 1 + strcspn(end + 1, ",");
+        char *next = *end ? end + 1 : NULL;
+        *end = '\0';
+        rc = set_one(s, part, value);
+        part = next;
+    }
+    return rc;
+}
+
+static bool is_default(const char *name, const char *value)
+{
+    for (const struct probing_config *c = settings_table; c->name; c++)
+        if (strcmp(c->name, name) == 0)
+            return strcmp(c->value, value) == 0 ||
+                   (strcmp(c->value, "off") == 0 && strcmp(value, "0") == 0);
+    return false;
+}
+
+int settings_configure(const char *name, const char *value)
+{
+    if (!begun && is_default(name, value))
+        return 0;
+    (void)pthread_mutex_lock(&mutex);
+    struct settings next = wanted;
+    (void)pthread_mutex_unlock(&mutex);
+    int rc =
+        strcmp(name, "profiling") == 0 ? set_profiling(&next, value) : set_one(&next, name, value);
+    if (rc < 0)
+        return rc;
+    (void)pthread_mutex_lock(&mutex);
+    wanted = next;
+    (void)pthread_mutex_unlock(&mutex);
+    (void)atomic_fetch_add_explicit(&version, 1, memory_order_release);
+    return 0;
+}
+
+void settings_init(void)
+{
+    begun = false;
+    wanted = (struct settings){.every = 1, .rate = 1, .layers_version = wanted.layers_version + 1};
+    (void)set_count("baseline", BASELINE, 0, &wanted.baseline);
+    (void)atomic_fetch_add_explicit(&version, 1, memory_order_release);
+}
+
+void settings_begin(void)
+{
+    begun = true;
+}
+
+bool settings_take(struct settings *ret)
+{
+    uint32_t now = atomic_load_explicit(&version, memory_order_acquire);
+    if (now == taken)
+        return false;
+    taken = now;
+    (void)pthread_mutex_lock(&mutex);
+    *ret = wanted;
+    (void)pthread_mutex_unlock(&mutex);
+    return true;
+}
