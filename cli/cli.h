@@ -73,6 +73,9 @@ void cli_signals_back(void);   /* as they were when we began: before an exec (ma
  * What take() gives below 0 ends it. */
 int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
               void *arg);
+/* Gives r; when it is below 0 the exit code will be EXIT_USAGE: the words were wrong. */
+int cli_misuse(int r);
+bool cli_is_misused(void);
 
 /* ---- commands: argv[0] is the command's name ---- */
 
@@ -105,7 +108,13 @@ int live_run(const struct target *t, int argc, const char *const *argv);
 /* The signal by which the process of a directory crashed; false: it did not, as far as is known. */
 bool crash_of(const char *directory, char *ret, size_t size);
 
+/* ---- pager.c ---- */
+
 /* Width of the terminal when stdout is one, else 0. */
 uint32_t cli_width(void);
+/* From now on stdout goes through a pager, when a person is there who has one. */
+void pager_begin(void);
+bool pager_runs(void);
+void pager_end(void); /* all is said: wait until it has been read */
 
 #endif

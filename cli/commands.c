@@ -17,6 +17,10 @@
     {                                                                                \
         "--format", "-f", "FORMAT", "table, json, jsonl or csv; table when left out" \
     }
+#define ANY_FORMAT                                                                          \
+    {                                                                                       \
+        "--format", "-f", "FORMAT", "table, json, jsonl, csv or arrow; table when left out" \
+    }
 #define TIMEOUT                                                             \
     {                                                                       \
         "--timeout", NULL, "TIME", "give up after this long: 5s, 500ms, 2m" \
@@ -48,6 +52,7 @@ const struct cli_command cli_commands[] = {
      .text = "Of a process that has crashed with crash.handler=on: the stacks it had then.",
      .needs_target = true,
      .forwarded = true,
+     .pages = true,
      .run = command_backtrace,
      .options = {{"--thread", NULL, "TID", "this thread only"},
                  {"--native", NULL, NULL, "native frames only"},
@@ -81,8 +86,9 @@ const struct cli_command cli_commands[] = {
      .arguments = "SQL",
      .doc = "ask in SQL, the living or the dead",
      .needs_target = true,
+     .pages = true,
      .run = command_query,
-     .options = {FORMAT, {"--limit", NULL, "N", "at most so many rows"}, TIMEOUT},
+     .options = {ANY_FORMAT, {"--limit", NULL, "N", "at most so many rows"}, TIMEOUT},
      .examples = {"-t 4242 query \"select module, avg(duration) from python.torch_trace group by "
                   "module\"",
                   "-t /tmp/probing-0/4242-935673 query \"select count(*) from "
@@ -100,15 +106,17 @@ const struct cli_command cli_commands[] = {
      .arguments = "",
      .doc = "what can be asked",
      .needs_target = true,
+     .pages = true,
      .run = command_query,
-     .options = {FORMAT},
+     .options = {ANY_FORMAT},
      .examples = {"-t 4242 tables"}},
     {.name = "describe",
      .arguments = "TABLE",
      .doc = "columns of a table, their units and meaning",
      .needs_target = true,
+     .pages = true,
      .run = command_query,
-     .options = {FORMAT},
+     .options = {ANY_FORMAT},
      .examples = {"-t 4242 describe python.torch_trace"}},
     {.name = "export",
      .arguments = "[SQL]",
@@ -163,6 +171,7 @@ const struct cli_command cli_commands[] = {
      .doc = "settings, live",
      .needs_target = true,
      .forwarded = true,
+     .pages = true,
      .run = command_forward,
      .examples = {"-t 4242 config", "-t 4242 config probing.max_memory=1GB"}},
     {.name = "script",
@@ -198,6 +207,7 @@ const struct cli_command cli_commands[] = {
      .alias = "ls",
      .arguments = "",
      .doc = "processes with a core in them; data directories of dead ones",
+     .pages = true,
      .run = command_list,
      .options = {{"--dead", NULL, NULL, "the dead instead of the living"}},
      .examples = {"list", "list --dead"}},
@@ -269,8 +279,21 @@ static bool is_option(const char *word)
     return word[0] == '-' && word[1] != '\0' && strpbrk(word, " \n\t") == NULL;
 }
 
-int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
-              void *arg)
+static bool misused; /* one thread: the words were wrong, not what they asked for */
+
+int cli_misuse(int r)
+{
+    misused = misused || r < 0;
+    return r;
+}
+
+bool cli_is_misused(void)
+{
+    return misused;
+}
+
+static int take_words(int argc, char **argv,
+                      int (*take)(void *arg, const char *option, const char *value), void *arg)
 {
     const struct cli_command *c = cli_command_named(argv[0]);
     bool words_only = false;
@@ -304,4 +327,10 @@ int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, 
             return r;
     }
     return 0;
+}
+
+int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
+              void *arg)
+{
+    return cli_misuse(take_words(argc, argv, take, arg));
 }

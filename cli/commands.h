@@ -32,6 +32,7 @@ struct cli_command {
     bool needs_target;
     bool may_target; /* does something without one, too */
     bool forwarded;  /* options are read by the process, not here */
+    bool pages;      /* the answer may be long: to a person it comes through a pager */
     int (*run)(struct target *t, int argc, char **argv);
     struct cli_option options[COMMAND_OPTIONS + 1];
     const char *examples[COMMAND_EXAMPLES + 1]; /* behind "probing "; the list ends with NULL */

@@ -291,10 +291,10 @@ int command_export(struct target *t, int argc, char **argv)
         r = err_set(-EINVAL,
                     "export needs --format csv, jsonl, arrow, perfetto, chrome or parquet");
     if (r < 0)
-        return r;
+        return cli_misuse(r);
     buf_init(&statement, 1u << 20);
     buf_init(&e.out, (size_t)3 << 30);
-    r = statement_of(&e, &statement);
+    r = cli_misuse(statement_of(&e, &statement));
     if (r == 0)
         r = make_writer(&e);
     if (r == 0)

@@ -120,8 +120,16 @@ static void guess_format(struct options *o)
     }
 }
 
-static int check_output(const struct options *o)
+static int check_words(const struct options *o, bool has_target)
 {
+    if (o->n_words > 0 && strcmp(o->words[0], "diff") != 0)
+        return err_set(-EINVAL, "flamegraph takes no argument '%s'; did you mean diff A B?",
+                       o->words[0]);
+    if (o->n_words > 0 && o->n_words != 3)
+        return err_set(-EINVAL, "flamegraph diff needs two: a pid, a data directory or a file of "
+                                "folded stacks each");
+    if (o->n_words == 0 && !has_target)
+        return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
     if (o->path == NULL && o->format != FOLDED && isatty(STDOUT_FILENO) == 1)
         return err_set(-EINVAL, "flamegraph --format %s needs a file: -o FILE%s",
                        formats[o->format].name, formats[o->format].ending);
@@ -464,20 +472,8 @@ int command_flamegraph(struct target *t, int argc, char **argv)
     if (r < 0)
         return r;
     guess_format(&o);
-    r = check_output(&o);
-    if (r < 0)
-        return r;
-    if (o.n_words > 0 && strcmp(o.words[0], "diff") != 0)
-        return err_set(-EINVAL, "flamegraph takes no argument '%s'; did you mean diff A B?",
-                       o.words[0]);
-    if (o.n_words > 0 && o.n_words != 3)
-        return err_set(-EINVAL, "flamegraph diff needs two: a pid, a data directory or a file of "
-                                "folded stacks each");
-    if (o.n_words == 3)
-        r = difference(&o);
-    else if (t->kind == TARGET_NONE)
-        r = err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
-    else
-        r = one(t, &o);
+    r = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
+    if (r == 0)
+        r = o.n_words == 3 ? difference(&o) : one(t, &o);
     return r < 0 ? r : EXIT_DONE;
 }

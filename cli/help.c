@@ -141,7 +141,7 @@ int command_man(struct target *t, int argc, char **argv)
 {
     (void)t;
     if (argc != 1)
-        return err_set(-EINVAL, "man takes no argument '%s'", argv[1]);
+        return cli_misuse(err_set(-EINVAL, "man takes no argument '%s'", argv[1]));
     puts(".TH PROBING 1 \"\" \"probing " PROBING_VERSION "\" \"User Commands\"\n"
          ".SH NAME\nprobing \\- enter a running process and ask it\n"
          ".SH SYNOPSIS\n.B probing\n[\\-t TARGET] COMMAND [ARGUMENTS]\n.br\n"
@@ -284,6 +284,7 @@ int command_completion(struct target *t, int argc, char **argv)
             shells[i].put();
             return EXIT_DONE;
         }
-    return err_set(-EINVAL, "completion wants bash, zsh or fish%s%s%s", argc > 1 ? ", not '" : "",
-                   argc > 1 ? argv[1] : "", argc > 1 ? "'" : "");
+    return cli_misuse(err_set(-EINVAL, "completion wants bash, zsh or fish%s%s%s",
+                              argc > 1 ? ", not '" : "", argc > 1 ? argv[1] : "",
+                              argc > 1 ? "'" : ""));
 }

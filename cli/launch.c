@@ -173,7 +173,8 @@ int command_launch(struct target *t, int argc, char **argv)
         options++;
     int r = cli_parse(options, argv, take, &l);
     if (r == 0 && options + 1 >= argc)
-        r = err_set(-EINVAL, "launch wants a program: probing launch -- python train.py");
+        r = cli_misuse(
+            err_set(-EINVAL, "launch wants a program: probing launch -- python train.py"));
     if (r == 0) {
         find_program(argv[options + 1], program, sizeof program);
         r = check_program(program);

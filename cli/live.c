@@ -87,9 +87,23 @@ int live_run(const struct target *t, int argc, const char *const *argv)
     return r;
 }
 
+/* "config", "plugin list": an answer that is a table, and may be made to fit. */
+static bool is_list(int argc, char **argv)
+{
+    return strcmp(argv[argc - 1], "list") == 0 || (argc == 1 && strcmp(argv[0], "config") == 0);
+}
+
 int command_forward(struct target *t, int argc, char **argv)
 {
-    return live_run(t, argc, (const char *const *)argv);
+    char width[16];
+    const char *words[5] = {argv[0], argv[1], "--width", width, NULL};
+
+    if (cli_width() == 0 || argc > 2 || !is_list(argc, argv))
+        return live_run(t, argc, (const char *const *)argv);
+    (void)snprintf(width, sizeof width, "%u", cli_width());
+    words[argc] = "--width";
+    words[argc + 1] = width;
+    return live_run(t, argc + 2, words);
 }
 
 /* ---- watch ---- */
@@ -121,7 +135,7 @@ int command_watch(struct target *t, int argc, char **argv)
     int r = cli_parse(argc, argv, take_watch, &w);
 
     if (r == 0 && w.sql == NULL)
-        r = err_set(-EINVAL, "watch needs an SQL statement");
+        r = cli_misuse(err_set(-EINVAL, "watch needs an SQL statement"));
     if (r == 0)
         r = target_connect(t, &c);
     if (r < 0)
@@ -218,6 +232,6 @@ int command_script(struct target *t, int argc, char **argv)
         return command_forward(t, argc, argv);
     int r = cli_parse(argc, argv, take_script, &w);
     if (r == 0 && w.n < 2)
-        r = err_set(-EINVAL, "script run needs a file: script run slow_step.lua");
+        r = cli_misuse(err_set(-EINVAL, "script run needs a file: script run slow_step.lua"));
     return r < 0 ? r : run_script(t, w.word[1], w.follow);
 }

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "cli/commands.h"
@@ -66,15 +65,6 @@ void cli_signals_back(void)
     (void)sigaction(SIGPIPE, &before[2], NULL);
 }
 
-uint32_t cli_width(void)
-{
-    struct winsize size;
-
-    if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == -1)
-        return 0;
-    return size.ws_col;
-}
-
 /* The target's text: an option, else the first word, else the environment. */
 static const char *take_target(int *argc, char ***argv)
 {
@@ -124,6 +114,8 @@ static int run_command(int argc, char **argv, const char *target_text)
             return r;
     }
     argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
+    if (c->pages)
+        pager_begin();
     return c->run(&target, argc, argv);
 }
 
@@ -145,6 +137,20 @@ static int hide_secrets(int argc, char **argv)
         argv[i] = copy;
     }
     return 0;
+}
+
+/* The exit code; what went wrong is said. */
+static int finish(int r)
+{
+    if (fflush(stdout) == EOF && r >= 0)
+        r = errno == EPIPE ? -EPIPE : err_set(-EIO, "cannot write the answer: %s", strerror(errno));
+    if (r == -EPIPE && pager_runs())
+        return EXIT_DONE; /* somebody has seen enough */
+    if (r >= 0)
+        return r;
+    if (r != -EPIPE && !(r == -ECANCELED && cli_interrupted))
+        fprintf(stderr, "probing: %s\n", err_why(r));
+    return cli_interrupted ? 130 : cli_is_misused() ? EXIT_USAGE : EXIT_FAILED;
 }
 
 int main(int argc, char **argv)
@@ -177,7 +183,7 @@ int main(int argc, char **argv)
                 help_all(stdout);
                 return EXIT_DONE;
             }
-            r = help_one(argv[1]);
+            r = cli_misuse(help_one(argv[1]));
         } else if (argv[0][0] == '-') {
             fprintf(stderr, "probing: no option '%s' here; `probing help` shows the usage\n",
                     argv[0]);
@@ -186,11 +192,7 @@ int main(int argc, char **argv)
             r = run_command(argc, argv, target);
         }
     }
-    if (fflush(stdout) == EOF && r >= 0 && errno != EPIPE)
-        r = err_set(-EIO, "cannot write the answer: %s", strerror(errno));
-    if (r >= 0)
-        return r;
-    if (r != -EPIPE && !(r == -ECANCELED && cli_interrupted))
-        fprintf(stderr, "probing: %s\n", err_why(r));
-    return cli_interrupted ? 130 : EXIT_FAILED;
+    r = finish(r);
+    pager_end();
+    return r;
 }

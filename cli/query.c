@@ -9,11 +9,15 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/sql/sql.h"
+
+#define ARROW "arrow"
+#define PIECE_MAX ((size_t)3 << 30)
 
 struct query_words {
     struct answer_ask *ask;
@@ -38,7 +42,12 @@ static int take(void *arg, const char *option, const char *value)
         return parse_ns(value, &o->ask->timeout_ns);
     enum sql_format known;
     o->ask->format = value; /* --format */
-    return sql_format_parse(value, &known);
+    if (strcmp(value, ARROW) == 0)
+        return 0;
+    return sql_format_parse(value, &known) == 0
+               ? 0
+               : err_set(-EINVAL, "no format '%s'; there are table, json, jsonl, csv and arrow",
+                         value);
 }
 
 /* The statement behind `query SQL`, `tables` and `describe TABLE`. */
@@ -65,6 +74,65 @@ static int write_stdout(void *arg, const char *data, size_t size)
     return fwrite(data, 1, size, stdout) == size && fflush(stdout) == 0 ? 0 : -EPIPE;
 }
 
+/* ---- arrow: the engine's JSON, made into a stream here ---- */
+
+struct arrow {
+    struct export_reader *reader;
+    struct buf out;
+};
+
+static int write_out(struct buf *out)
+{
+    int r = out->failed ? err_set(out->failed, "no memory for a piece of the answer")
+                        : write_stdout(NULL, out->data, out->size);
+    buf_reset(out);
+    return r;
+}
+
+static int take_json(void *arg, const char *data, size_t size)
+{
+    struct arrow *a = arg;
+    int r = export_reader_feed(a->reader, data, size);
+    return r == 0 && a->out.size > 0 ? write_out(&a->out) : r;
+}
+
+static int end_arrow(struct arrow *a)
+{
+    int r = export_reader_end(a->reader);
+    const struct json *closing = r == 0 ? export_reader_closing(a->reader) : NULL;
+    const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
+
+    if (closing != NULL && json_int(closing, "lost", 0) > 0)
+        fprintf(stderr, "probing: not whole: %lld rows were lost before they could be kept\n",
+                (long long)json_int(closing, "lost", 0));
+    if (cut != NULL && cut->boolean)
+        fprintf(stderr, "probing: not whole: stopped after %llu rows, there are more\n",
+                (unsigned long long)export_reader_rows(a->reader));
+    return r == 0 ? write_out(&a->out) : r;
+}
+
+static int ask_arrow(const struct target *t, struct answer_ask *ask)
+{
+    struct export_writer w = {.self = NULL};
+    struct arrow a = {.reader = NULL};
+    int r = isatty(STDOUT_FILENO) == 1
+                ? err_set(-EINVAL, "arrow is not for a terminal: --format arrow ... > FILE")
+                : export_arrow_new(&w);
+
+    buf_init(&a.out, PIECE_MAX);
+    ask->format = "json";
+    if (r == 0)
+        r = export_reader_new(&w, &a.out, &a.reader);
+    if (r == 0)
+        r = answer_bytes(t, ask, take_json, &a);
+    if (r == 0)
+        r = end_arrow(&a);
+    export_reader_free(a.reader);
+    export_arrow_free(&w);
+    buf_done(&a.out);
+    return r;
+}
+
 int command_query(struct target *t, int argc, char **argv)
 {
     struct answer_ask ask = {.format = "table", .width = cli_width()};
@@ -75,10 +143,11 @@ int command_query(struct target *t, int argc, char **argv)
     if (r < 0)
         return r;
     buf_init(&statement, 1u << 20);
-    r = statement_of(argv[0], &w, &statement);
+    r = cli_misuse(statement_of(argv[0], &w, &statement));
     ask.statement = buf_text(&statement);
     if (r == 0)
-        r = answer_bytes(t, &ask, write_stdout, NULL);
+        r = strcmp(ask.format, ARROW) == 0 ? ask_arrow(t, &ask)
+                                           : answer_bytes(t, &ask, write_stdout, NULL);
     buf_done(&statement);
     return r < 0 ? r : EXIT_DONE;
 }

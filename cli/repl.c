@@ -205,7 +205,7 @@ int command_repl(struct target *t, int argc, char **argv)
                                      .history_file = history_file(file, sizeof file)};
 
     if (argc != 1)
-        return err_set(-EINVAL, "repl takes no argument '%s'", argv[1]);
+        return cli_misuse(err_set(-EINVAL, "repl takes no argument '%s'", argv[1]));
     int result = target_connect(t, &r.client);
     if (result < 0)
         return result;

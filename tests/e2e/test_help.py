@@ -36,7 +36,27 @@ def test_options_in_every_spelling(world):
                         (["gc", "--older=no"], "not 'no'"), (["gc", "-x"], "no option '-x'"),
                         (["list", "--dead=yes"], "takes no value"), (["list", "x"], "'x'")):
         done = world.probing(*words)
-        assert done.returncode == 1 and text.rstrip("?") in done.stderr, done.stderr
+        assert done.returncode == 2 and text.rstrip("?") in done.stderr, done.stderr
+
+
+def test_wrong_usage_has_a_code_of_its_own(world):
+    target = world.python("print('ready')\nimport time\nwhile True: time.sleep(0.05)")
+    target.wait_line("ready")
+    target.inject()
+    for words in (["query"], ["query", "select 1", "2"], ["tables", "x"], ["describe"], ["watch"],
+                  ["query", "--format=xml", "select 1"], ["query", "--limit", "x", "select 1"],
+                  ["export", "select 1"], ["repl", "x"], ["script", "run"], ["inject", "x"],
+                  ["flamegraph", "x"]):
+        done = target.probing(*words)
+        assert done.returncode == 2 and done.stderr.startswith("probing: "), (words, done.stderr)
+        assert done.stdout == "" and len(done.stderr.splitlines()) == 1, (words, done.stderr)
+    for words in (["query", "select nothing"], ["describe", "no.table"], ["eval", "1/0"],
+                  ["config", "get", "no.name"], ["nosuch"]):
+        assert target.probing(*words).returncode == 1, words
+    for words in (["nosuch"], [], ["help", "nosuch"], ["query", "select 1"], ["--nosuch"],
+                  ["completion", "csh"], ["man", "x"], ["launch"]):
+        assert world.probing(*words).returncode == 2, words
+    assert world.probing("-t", "999999999", "query", "select 1").returncode == 1
 
 
 def page():
