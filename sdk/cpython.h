@@ -75,6 +75,7 @@ enum { Py_single_input = 256, Py_file_input = 257, Py_eval_input = 258 }; /* com
     X(void *, PyEval_SaveThread, (void)) \
     X(void, PyEval_RestoreThread, (void *)) \
     X(PyObject *, PyEval_GetBuiltins, (void)) \
+    X(PyObject *, PyEval_GetFrame, (void)) \
     X(PyObject *, PyEval_EvalCode, (PyObject *, PyObject *, PyObject *)) \
     X(PyObject *, PyRun_StringFlags, (const char *, int, PyObject *, PyObject *, void *)) \
     X(PyObject *, Py_CompileStringExFlags, (const char *, const char *, int, void *, int)) \
@@ -184,6 +185,7 @@ enum { Py_single_input = 256, Py_file_input = 257, Py_eval_input = 258 }; /* com
     X(int, _Py_IsFinalizing, (void))                                             /* to 3.12 */ \
     X(PyObject *, PyObject_Vectorcall, (PyObject *, PyObject *const *, size_t, PyObject *)) \
     X(PyObject *, PyErr_GetRaisedException, (void))                              /* 3.12 */ \
+    X(PyObject *, PyFrame_GetVarString, (PyObject *, const char *))              /* 3.12 */ \
     X(void, PyErr_SetRaisedException, (PyObject *))                              /* 3.12 */ \
     X(PyObject *, _PyObject_MakeTpCall, (void))  /* called only by cpython_vectorcall() */ \
     X(void *, PyThreadState_GetUnchecked, (void))                                /* 3.13 */ \
@@ -199,7 +201,7 @@ enum { Py_single_input = 256, Py_file_input = 257, Py_eval_input = 258 }; /* com
 #define CPYTHON_POINTERS(X) \
     X(PyExc_BaseException) X(PyExc_Exception) X(PyExc_SystemExit) X(PyExc_KeyboardInterrupt) \
     X(PyExc_RuntimeError) X(PyExc_TypeError) X(PyExc_ValueError) X(PyExc_AttributeError) \
-    X(PyExc_SyntaxError)
+    X(PyExc_SyntaxError) X(PyExc_RecursionError) X(PyExc_MemoryError)
 
 struct cpython {
     uint32_t version;    /* PY_VERSION_HEX: 0x030b02f0; 0: not loaded */

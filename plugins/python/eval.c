@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "natives.h"
 #include "pack.h"
 #include "plugin.h"
 
@@ -17,6 +18,9 @@
 #define GIL_NS UINT64_C(10000000000)     /* to wait for the GIL, when --timeout does not say */
 #define COMPLETE_NS UINT64_C(2000000000) /* somebody has just pressed Tab */
 #define LOOK_NS UINT64_C(100000000)      /* how often a waiting worker asks for cancelled() */
+#define TOOL_NS UINT64_C(30000000000)    /* for one of our own tools to do its work */
+#define WORD_END '\x1f'                  /* between the words of a tool, and behind the last */
+#define REFUSED 3                        /* session.py: the reason stands in `reason` */
 
 struct eval_words {
     const char *mode; /* of session.py's run() */
@@ -28,16 +32,17 @@ struct eval {
     struct plugin *plugin;
     const char *mode; /* of session.py's run() */
     char *code;
-    char *output;   /* OUTPUT_MAX bytes; lock: the runner's */
-    size_t n;       /* lock: the runner's */
-    bool abandoned; /* lock: the runner's; nobody reads output any more */
+    char *output;     /* OUTPUT_MAX bytes; lock: the runner's */
+    size_t n;         /* lock: the runner's */
+    bool abandoned;   /* lock: the runner's; nobody reads output any more */
+    char reason[400]; /* of a refusal; written by the job, read when it is done */
 };
 
-/* Only the runner's thread touches these, with the GIL: the job that runs, the namespace of
- * session.py, and the function that takes its output. */
-static struct eval *current;
+/* The job that this thread runs; a thread that was left behind in one keeps its own. */
+static __thread struct eval *current;
+/* Only the runner's thread touches these, with the GIL: session.py's run(), and the function that
+ * takes its output. */
 static PyObject *session_run, *session_emit;
-static struct cpython session_py; /* a copy: code may keep our Output longer than the plugin runs */
 
 static void eval_drop(void *arg)
 {
@@ -64,7 +69,7 @@ static PyObject *emit(PyObject *self, PyObject *bytes)
 {
     struct eval *e = current;
     (void)self;
-    const struct cpython *py = &session_py;
+    const struct cpython *py = &natives_py;
     char *text;
     Py_ssize_t left;
     if (py->PyBytes_AsStringAndSize(bytes, &text, &left))
@@ -92,13 +97,47 @@ static PyObject *emit(PyObject *self, PyObject *bytes)
 
 static struct cpython_method emit_method = {"emit", emit, METH_O, "Send bytes to the client."};
 
+/* native["refuse"](text): why a tool does not do what it was asked. */
+static PyObject *refuse(PyObject *self, PyObject *text)
+{
+    Py_ssize_t n;
+    const char *utf8 = natives_py.PyUnicode_AsUTF8AndSize(text, &n);
+    (void)self;
+    if (!utf8)
+        return NULL;
+    if (current)
+        (void)snprintf(current->reason, sizeof(current->reason), "%s", utf8);
+    return natives_none();
+}
+
+/* native["source"](name): the text of one of our modules, or None. */
+static PyObject *source(PyObject *self, PyObject *name)
+{
+    static const struct {
+        const char *name;
+        const unsigned char *text;
+    } modules[] = {{"safe", pack_safe_py}, {"trace", pack_trace_py}};
+    (void)self;
+    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
+        if (natives_py.PyUnicode_CompareWithASCIIString(name, modules[i].name) == 0)
+            return natives_py.PyUnicode_FromString((const char *)modules[i].text);
+    return natives_none();
+}
+
+struct cpython_method eval_natives[] = {
+    {"refuse", refuse, METH_O, "Say why not."},
+    {"source", source, METH_O, "The text of a module of ours."},
+    {NULL, NULL, 0, NULL},
+};
+
 /* Compile session.py once in a namespace of its own.  With the GIL. */
 static int session_begin(const struct cpython *py)
 {
     if (session_run)
         return 0;
-    PyObject *names = py->PyDict_New(), *code = NULL, *done = NULL;
-    if (names)
+    natives_py = *py;
+    PyObject *names = py->PyDict_New(), *native = natives_new(), *code = NULL, *done = NULL;
+    if (names && native && py->PyDict_SetItemString(names, "native", native) == 0)
         code = py->Py_CompileStringExFlags((const char *)pack_session_py, "<probing>",
                                            Py_file_input, NULL, -1);
     if (code && py->PyDict_SetItemString(names, "__builtins__", py->PyEval_GetBuiltins()) == 0)
@@ -109,9 +148,10 @@ static int session_begin(const struct cpython *py)
         py->Py_IncRef(function);
         session_run = function;
         session_emit = emitter;
-        session_py = *py;
     }
     py->PyErr_Clear();
+    if (native)
+        py->Py_DecRef(native);
     if (done)
         py->Py_DecRef(done);
     if (code)
@@ -179,8 +219,8 @@ void eval_forget(void)
     struct leftovers *l = session_run ? malloc(sizeof(*l)) : NULL;
     /* Waiting for the GIL here could last for ever: the interpreter does it when it comes by. */
     if (l) {
-        *l = (struct leftovers){session_py.Py_DecRef, session_run, session_emit};
-        if (session_py.Py_AddPendingCall(let_go, l))
+        *l = (struct leftovers){natives_py.Py_DecRef, session_run, session_emit};
+        if (natives_py.Py_AddPendingCall(let_go, l))
             free(l);
     }
     session_run = session_emit = NULL;
@@ -361,7 +401,30 @@ static int run_words(struct plugin *p, const struct eval_words *w, struct probin
     result = wait_for_gil(p, job, out, w->timeout_ns ? w->timeout_ns : GIL_NS);
     if (result == 0)
         result = say_result(p, follow(p, job, e, w->timeout_ns ? begin + w->timeout_ns : 0, out));
+    if (result == REFUSED && e->reason[0])
+        result = p->host->fail(p->host, -EINVAL, e->reason);
     runner_release(p->runner, job);
+    return result;
+}
+
+int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probing_reply *out)
+{
+    size_t n = 1;
+    for (int i = 1; i < argc; i++)
+        n += strlen(argv[i]) + 1;
+    char *words = malloc(n), *at = words;
+    if (!words)
+        return say_result(p, -ENOMEM);
+    for (int i = 1; i < argc; i++) {
+        size_t length = strlen(argv[i]);
+        memcpy(at, argv[i], length);
+        at[length] = WORD_END;
+        at += length + 1;
+    }
+    *at = '\0';
+    const struct eval_words w = {.mode = argv[0], .code = words, .timeout_ns = TOOL_NS};
+    int result = run_words(p, &w, out);
+    free(words);
     return result;
 }
 

@@ -32,6 +32,16 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size);
 /* eval.c */
 extern const struct probing_command complete_command, eval_command;
 void eval_forget(void);
+/* Run main(words) of our own module argv[0] ("trace") as eval runs code: what it prints goes to the
+ * client.  Its status, or -errno after fail().                                        [worker] */
+int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probing_reply *out);
+
+/* trace.c */
+extern const struct probing_command trace_command;
+int trace_init(struct plugin *p); /* its tables */
+void trace_forked(void);          /* [child] */
+/* Take out what watches functions.  0, or -errno: it is still in.                    [control] */
+int trace_stop(struct plugin *p);
 
 /* Seconds with an optional fraction, "2" or "0.5", to ns: 0, or -EINVAL, -ERANGE (over a day). */
 int parse_seconds(const char *text, uint64_t *ret_ns);

@@ -82,6 +82,8 @@ static int python_init(const struct probing_host *h, void **ret_self)
         r = h->command(h, &eval_command);
     if (r == 0)
         r = h->command(h, &complete_command);
+    if (r == 0)
+        r = trace_init(p);
     if (r < 0) {
         runner_free(p->runner);
         (void)pthread_mutex_destroy(&p->stacks);
@@ -107,6 +109,10 @@ static int python_start(void *self)
 static int python_stop(void *self)
 {
     struct plugin *p = self;
+    if (trace_stop(p))
+        return p->host->fail(p->host, -EBUSY,
+                             "hooks of `trace` are in, and the GIL to take them out is not to be "
+                             "had");
     if (runner_stop(p->runner))
         return p->host->fail(p->host, -EBUSY,
                              "the plugin's Python thread runs code or waits for the GIL");
@@ -122,6 +128,7 @@ static void python_fork(void *self, int phase)
     if (phase == PROBING_FORK_CHILD) {
         runner_forked(p->runner);
         frames_forked();
+        trace_forked();
     }
 }
 

@@ -10,6 +10,23 @@ import sys
 variables = {}  # what clients' code sees as its globals; lives as long as the plugin
 COMPLETIONS = 300  # more would not be read
 assigned = set()  # names in it that came from clients' code, not from __main__
+tools = {}  # our other modules, by name: their namespaces; made when first asked for
+native = globals()["native"]  # what is in C: natives.c
+
+
+class Refused(Exception):
+    """Why something is not done, for the client."""
+
+
+def tool(name):
+    """Namespace of one of our own modules."""
+    names = tools.get(name)
+    if names is None:
+        names = {"__builtins__": __builtins__, "__name__": "probing_" + name, "native": native,
+                 "tool": tool, "Refused": Refused}
+        exec(compile(native["source"](name), "<probing>", "exec", dont_inherit=True), names)
+        tools[name] = names
+    return names
 
 
 class Output(object):
@@ -123,17 +140,27 @@ def complete(text, out):
             out.write(name + "\n")
 
 
+def run_tool(name, words, out):
+    try:
+        return tool(name)["main"](words, out) or 0
+    except Refused as refused:
+        native["refuse"](str(refused))
+        return 3
+
+
 def run(code, emit, mode):
     """0, 1 after an exception, whose traceback has been sent, or 2: more lines are needed.
 
     mode: "run" takes all of it; "line" wants one whole statement, as a prompt does; "complete"
-    sends what a name may become.
+    sends what a name may become; else a tool of ours, `code` being its words.
     """
     from _thread import get_ident
     owner = get_ident()
     name = "<eval>"
     out = Output(sys.stdout, emit, owner, get_ident)
     err = Output(sys.stderr, emit, owner, get_ident)
+    if mode not in ("run", "line", "complete"):
+        return run_tool(mode, code.split("\x1f")[:-1], out)
     before = sys.stdout, sys.stderr
     main = refresh()
     sys.stdout, sys.stderr = out, err

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values as short text or JSON, without running any code of the user's.
+
+Only objects of exactly the built-in types are looked into; of all others the type is told, and of
+tensors and arrays their shape.
+"""
+import sys
+
+TEXT = 80  # characters of a str
+ITEMS = 6  # of a list, tuple, set or dict
+DEPTH = 2  # lists in lists
+WHOLE = 400  # characters of a whole value
+
+_qualname_of = type.__dict__["__qualname__"].__get__
+_mro_of = type.__dict__["__mro__"].__get__
+_attributes_of = type.__dict__["__dict__"].__get__
+
+
+def type_name(kind):
+    """"dict", "torch.nn.modules.linear.Linear"."""
+    name = _qualname_of(kind)
+    module = _attributes_of(kind).get("__module__")
+    if type(module) is not str or module in ("builtins", "__main__"):
+        return name
+    return module + "." + name
+
+
+def tensor_class():
+    torch = sys.modules.get("torch")
+    kind = getattr(torch, "Tensor", None) if type(torch) is type(sys) else None
+    return kind if isinstance(kind, type) else None
+
+
+def is_tensor(kind):
+    return tensor_class() in _mro_of(kind)
+
+
+def _array(value, kind):
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and kind is getattr(numpy, "ndarray", None):
+        return "array(shape=%s, %s)" % (value.shape, value.dtype)
+    if tensor_class() is not None and is_tensor(kind):
+        with sys.modules["torch"]._C.DisableTorchFunction():
+            return "tensor(shape=%s, %s, %s)" % (tuple(value.shape), str(value.dtype)[6:],
+                                                 value.device)
+    return None
+
+
+def _number(value):
+    return repr(value) if value.bit_length() < 256 else "<int of %d bits>" % value.bit_length()
+
+
+def show(value, depth=DEPTH):
+    """A value as at a prompt, bounded."""
+    kind = type(value)
+    if kind is int:
+        return _number(value)
+    if value is None or kind in (bool, float, complex):
+        return repr(value)
+    if kind in (str, bytes):
+        if len(value) <= TEXT:
+            return repr(value)
+        return "%r... (%d)" % (value[:TEXT], len(value))
+    if kind in (list, tuple, set, frozenset, dict):
+        return _many(value, kind, depth)
+    return _array(value, kind) or "<%s>" % type_name(kind)
+
+
+def _many(value, kind, depth):
+    size = kind.__len__(value)
+    if depth == 0 or kind in (set, frozenset):
+        return "<%s of %d>" % (kind.__name__, size)
+    rest = ", ..." if size > ITEMS else ""
+    if kind is dict:
+        some = []
+        for key in value:
+            if len(some) == ITEMS:
+                break
+            some.append(key)
+        pairs = ["%s: %s" % (show(key, 0), show(dict.get(value, key), depth - 1))
+                 for key in some if type(key) in (str, int)]  # others' __hash__ may be theirs
+        return "{%s%s}" % (", ".join(pairs), rest)
+    text = ", ".join(show(item, depth - 1) for item in value[:ITEMS]) + rest
+    return "[%s]" % text if kind is list else "(%s%s)" % (text, "," if size == 1 else "")
+
+
+def shown(value):
+    text = show(value)
+    return text if len(text) <= WHOLE else text[:WHOLE] + "..."
+
+
+def plain(value):
+    """What JSON has: a number, true, false, null; else text."""
+    kind = type(value)
+    if value is None or kind is bool or (kind is int and value.bit_length() < 53):
+        return value
+    if kind is float and value - value == 0:
+        return value
+    if kind is str and len(value) <= TEXT:
+        return value
+    return shown(value)

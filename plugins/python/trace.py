@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`trace`: finds the function that a name means, and puts what watches it in and takes it out.
+
+CPython 3.12 and newer: sys.monitoring, events of that code object only.  3.8 to 3.10: the function
+object's own entry for calls (vectorcall).  3.11, which goes round that entry: its code is replaced
+by one of the same parameters that calls a copy of the function.  Each is undone to the bit.
+"""
+import builtins
+import os
+import sys
+import types
+
+safe = tool("safe")
+NEW = sys.version_info >= (3, 12)
+CODE = (3, 11) <= sys.version_info < (3, 12)
+TOOL_NAME = "probing"
+USAGE = "trace [--args] [--watch VARIABLE] [--duration TIME] [--limit N] [--keep] MODULE.FUNCTION"
+
+watched = {}  # slot: (name, function, its code, the code put in its place or None, variable)
+uses = {}  # id of code: events that are wanted of it, one entry for each slot
+monitor = None  # our tool id in sys.monitoring
+
+
+# ---- from a name to a function ----
+
+def split(name):
+    """(module, the words behind it): the longest name that is an imported module."""
+    words = name.split(".")
+    for n in range(len(words) - 1, 0, -1):
+        module = sys.modules.get(".".join(words[:n]))
+        if module is not None:
+            return module, words[n:]
+    main = sys.modules.get("__main__")
+    path = getattr(main, "__file__", None)
+    script = os.path.basename(path).partition(".")[0] if type(path) is str else None
+    if len(words) > 1 and words[0] == script:
+        words = words[1:]
+    return main, words
+
+
+def attribute(owner, name):
+    """As it lies in the module's or class's dict: no descriptor, no __getattr__ runs."""
+    if isinstance(owner, type):
+        for base in type.__dict__["__mro__"].__get__(owner):
+            names = type.__dict__["__dict__"].__get__(base)
+            if name in names:
+                return names[name]
+        return None
+    if isinstance(owner, types.ModuleType):
+        return types.ModuleType.__getattribute__(owner, "__dict__").get(name)
+    return None
+
+
+def near(owner, word):
+    import difflib
+    names = [n for n in getattr(owner, "__dict__", ()) if type(n) is str]
+    found = difflib.get_close_matches(word, names, 1)
+    return "; did you mean '%s'?" % found[0] if found else ""
+
+
+def plain_function(name, found):
+    """Through what may stand around a function; Refused: there is none inside."""
+    for _ in range(8):
+        if isinstance(found, (staticmethod, classmethod, types.MethodType)):
+            found = found.__func__
+        elif type(found) is property:
+            found = found.fget
+        elif type(found).__name__ == "_lru_cache_wrapper":
+            found = found.__wrapped__
+        else:
+            break
+    if type(found) is types.FunctionType:
+        return found
+    if isinstance(found, type):
+        raise Refused("%s is a class; name its method: %s.__init__" % (name, name))
+    if type(found) in (types.BuiltinFunctionType, types.MethodDescriptorType,
+                       types.WrapperDescriptorType, types.MethodWrapperType):
+        raise Refused("%s is written in C: it has no Python code to watch; flamegraph shows where "
+                      "its time goes" % name)
+    raise Refused("%s is no function: %s" % (name, safe["shown"](found)))
+
+
+def resolve(name):
+    owner, words = split(name)
+    if not all(words) or not words:
+        raise Refused("'%s' names no function: module.function or module.Class.method" % name)
+    for n, word in enumerate(words):
+        found = attribute(owner, word)
+        if found is None:
+            where = getattr(owner, "__name__", "?")
+            hint = near(owner, word)
+            if n == 0 and len(words) > 1 and owner is sys.modules.get("__main__"):
+                raise Refused("no module '%s' is imported%s" % (word, hint))
+            raise Refused("%s has no '%s'%s" % (where, word, hint))
+        owner = found
+    return plain_function(name, found)
+
+
+# ---- sys.monitoring ----
+
+def monitoring():
+    """Our tool id; made when the first function is watched."""
+    global monitor
+    m = sys.monitoring
+    if monitor is not None:
+        return m
+    free = [n for n in (4, 3) if m.get_tool(n) is None]
+    if not free:
+        raise Refused("both free places of sys.monitoring are taken: by %s and %s"
+                      % (m.get_tool(4), m.get_tool(3)))
+    m.use_tool_id(free[0], TOOL_NAME)
+    monitor = free[0]
+    e = m.events
+    for event, name in ((e.PY_START, "on_start"), (e.PY_RESUME, "on_start"),
+                        (e.PY_RETURN, "on_return"), (e.PY_YIELD, "on_yield"), (e.LINE, "on_line"),
+                        (e.PY_UNWIND, "on_unwind"), (e.PY_THROW, "on_start")):
+        m.register_callback(monitor, event, native[name])
+    m.set_events(monitor, e.PY_UNWIND | e.PY_THROW)  # these two are never of one code alone
+    return m
+
+
+def monitor_code(code, lines):
+    m = monitoring()
+    e = m.events
+    uses.setdefault(id(code), []).append(
+        e.PY_START | e.PY_RESUME | e.PY_RETURN | e.PY_YIELD | (e.LINE if lines else 0))
+    apply_events(code)
+
+
+def apply_events(code):
+    events = 0
+    for wanted in uses[id(code)]:
+        events |= wanted
+    sys.monitoring.set_local_events(monitor, code, events)
+
+
+def unmonitor(code, lines):
+    global monitor
+    m = sys.monitoring
+    e = m.events
+    uses[id(code)].remove(e.PY_START | e.PY_RESUME | e.PY_RETURN | e.PY_YIELD
+                      | (e.LINE if lines else 0))
+    apply_events(code)
+    if uses[id(code)]:
+        return
+    del uses[id(code)]
+    if uses:
+        return
+    m.set_events(monitor, 0)
+    for event in (e.PY_START, e.PY_RESUME, e.PY_RETURN, e.PY_YIELD, e.LINE, e.PY_UNWIND,
+                  e.PY_THROW):
+        m.register_callback(monitor, event, None)
+    m.free_tool_id(monitor)
+    monitor = None
+
+
+# ---- 3.11: other code in the same function ----
+
+def stub(function, call):
+    """Code of the same name and parameters that gives them to `call`."""
+    code = function.__code__
+    names = code.co_varnames
+    only, some, named = code.co_posonlyargcount, code.co_argcount, code.co_kwonlyargcount
+    head, pass_on, at = [], [], some + named
+    for n, name in enumerate(names[:some]):
+        head.append(name + "=0" if function.__defaults__
+                    and n >= some - len(function.__defaults__) else name)
+        pass_on.append(name)
+        if n + 1 == only:
+            head.append("/")
+    if code.co_flags & 4:  # *args
+        head.append("*" + names[at])
+        pass_on.append("*" + names[at])
+        at += 1
+    elif named:
+        head.append("*")
+    for name in names[some:some + named]:
+        head.append(name + "=0")
+        pass_on.append("%s=%s" % (name, name))
+    if code.co_flags & 8:  # **kwargs
+        head.append("**" + names[at])
+        pass_on.append("**" + names[at])
+    mark = "probing's own mark"
+    space = {}
+    # `or`: the compiler warns of a constant that is called
+    exec(compile("def f(%s): return (%r or 0)(%s)" % (", ".join(head), mark, ", ".join(pass_on)),
+                 code.co_filename, "exec", dont_inherit=True), space)
+    made = space["f"].__code__
+    return made.replace(co_consts=tuple(call if c == mark else c for c in made.co_consts),
+                        co_name=code.co_name, co_qualname=code.co_qualname,
+                        co_firstlineno=code.co_firstlineno, co_freevars=code.co_freevars)
+
+
+def copy_of(function, code):
+    made = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__,
+                              function.__closure__)
+    made.__kwdefaults__ = function.__kwdefaults__
+    return made
+
+
+# ---- in and out ----
+
+def put_in(name, function, args, variable, limit):
+    code = function.__code__
+    if not NEW and variable is not None:
+        raise Refused("variables can be watched from CPython 3.12 on (this is %d.%d): before, only "
+                      "a tracing function sees them, and that slows everything"
+                      % sys.version_info[:2])
+    if not NEW and code.co_flags & 0x2a0:
+        raise Refused("%s is a generator or coroutine: they can be watched from CPython 3.12 on "
+                      "(this is %d.%d)" % ((name,) + sys.version_info[:2]))
+    for slot, of in watched.items():
+        if not NEW and of[1] is function:
+            raise Refused("%s is watched already (number %d)" % (name, slot))
+    if variable is not None and variable not in code.co_varnames + code.co_cellvars + \
+            code.co_freevars:
+        raise Refused("%s has no variable '%s'; it has %s" % (
+            name, variable, ", ".join(code.co_varnames + code.co_cellvars + code.co_freevars)))
+    describe = (describe_args, describe_result) if args else None
+    place = None
+    if NEW:
+        if variable is None:
+            slot = native["trace_slot"](name, code, describe, limit, None, None)
+        else:
+            slot = native["trace_slot"](name, code, None, limit, variable, describe_value)
+        try:
+            monitor_code(code, variable is not None)
+        except BaseException:
+            native["trace_free"](slot)
+            raise
+    elif CODE:
+        copy = copy_of(function, code)
+        slot = native["trace_slot"](name, copy, describe, limit, None, None)
+        place = stub(function, native["trace_wrapper"](slot, copy, function, code))
+        function.__code__ = place
+    else:
+        slot = native["trace_slot"](name, function, describe, limit, None, None)
+        native["trace_entry"](slot, function, True)
+    watched[slot] = name, function, code, place, variable
+    return slot
+
+
+def take_out(slot):
+    _, function, code, place, variable = watched.pop(slot)
+    if NEW:
+        unmonitor(code, variable is not None)
+    elif CODE:
+        if function.__code__ is place:  # else somebody has replaced it meanwhile
+            function.__code__ = code
+    else:
+        native["trace_entry"](slot, function, False)
+    native["trace_free"](slot)
+
+
+# ---- what is told of a call ----
+
+def _json(values):
+    import json
+    return json.dumps(values, ensure_ascii=False)
+
+
+def describe_args(code, values):
+    """values: those of co_varnames' first ones, or a function's positional and keyword ones."""
+    names = code.co_varnames
+    show = safe["plain"]
+    shown = {}
+    for n, value in enumerate(values[0]):
+        name = names[n] if n < code.co_argcount else "*%d" % (n - code.co_argcount)
+        shown[name] = show(value)
+    for name, value in (values[1] or {}).items():
+        shown[name] = show(value)
+    return '{"args": %s}' % _json(shown)
+
+
+def describe_result(args, value):
+    return '%s, "result": %s}' % (args[:-1], _json(safe["plain"](value)))
+
+
+def describe_value(value):
+    """(text, type, number or None)"""
+    number = None
+    if type(value) in (int, float, bool):
+        number = float(value) if type(value) is not int or value.bit_length() < 1000 else None
+    return safe["shown"](value), safe["type_name"](type(value)), number
+
+
+# ---- the command ----
+
+def seconds(text):
+    units = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+    for unit in ("ms", "s", "m", "h"):
+        if text.endswith(unit):
+            number, factor = text[:-len(unit)], units[unit]
+            break
+    else:
+        number, factor = text, 1.0
+    try:
+        value = float(number) * factor
+    except ValueError:
+        value = 0
+    if not 0 < value < 1e7:
+        raise Refused("trace: --duration needs a time: 10s, 500ms, 2m")
+    return value
+
+
+def parse(words):
+    o = {"names": [], "args": False, "watch": None, "duration": 0.0, "limit": 0, "keep": False,
+         "list": False, "stop": False}
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if not word.startswith("--"):
+            o["names"].append(word)
+        elif word in ("--args", "--keep", "--list", "--stop"):
+            o[word[2:]] = True
+        elif name in ("--watch", "--duration", "--limit"):
+            value = value if equals else next(rest, "")
+            if name == "--duration":
+                o["duration"] = seconds(value)
+            elif name == "--watch":
+                o["watch"] = value
+            elif value.isdigit() and 0 < int(value) < 1 << 60:
+                o["limit"] = int(value)
+            else:
+                raise Refused("trace: --limit needs a number of calls: --limit 100")
+        else:
+            raise Refused("trace has no option '%s'; %s" % (name, USAGE))
+    return o
+
+
+def main(words, out):
+    o = parse(words)
+    if o["list"]:
+        for slot in sorted(watched):
+            calls, raised, mean, live = native["trace_count"](slot)
+            name, variable = watched[slot][0], watched[slot][4]
+            out.write("%3d  %s%s  %d calls, %d raised, mean %s%s\n" % (
+                slot, name, " " + variable if variable else "", calls, raised, time_text(mean),
+                "" if live else ", its limit is reached"))
+        return 0
+    if o["stop"]:
+        return stop(o["names"], out)
+    if not o["names"]:
+        raise Refused("trace: which function? " + USAGE)
+    slots = []
+    try:
+        for name in o["names"]:
+            slots.append(put_in(name, resolve(name), o["args"], o["watch"], o["limit"]))
+    except BaseException:
+        for slot in slots:
+            take_out(slot)
+        raise
+    native["trace_follow"](sum(1 << slot for slot in slots), int(o["duration"] * 1e9), o["keep"],
+                           finish)
+    return 0
+
+
+def time_text(ns):
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("us", 1e3)):
+        if ns >= size:
+            return "%.3g %s" % (ns / size, unit)
+    return "%d ns" % ns
+
+
+def stop(names, out):
+    """By name or number; all without one."""
+    for word in names:
+        if not any(word in (str(slot), watched[slot][0]) for slot in watched):
+            raise Refused("'%s' is not watched; `trace --list` shows what is" % word)
+    for slot in sorted(watched):
+        name = watched[slot][0]
+        if not names or name in names or str(slot) in names:
+            take_out(slot)
+            out.write("no longer watched: %s\n" % name)
+    return 0
+
+
+def finish(slots):
+    """Of a client that has left."""
+    for slot in sorted(watched):
+        if slots >> slot & 1:
+            take_out(slot)

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""trace: calls and variables of functions that run, and that nothing is left afterwards."""
+import json
+import re
+import subprocess
+
+import pytest
+from pythons import PYTHONS, version_of
+from world import CLI, wait_for
+
+WORK = """
+import functools, sys, threading, time
+class Model:
+    def step(self, n, *rest, scale=1.0, **kw):
+        loss = n * scale
+        for i in range(3):
+            loss = loss + i
+        if n % 5 == 4:
+            raise ValueError("bad")
+        return loss
+    @staticmethod
+    def static(x): return x
+    @classmethod
+    def klass(cls, x): return x
+    @property
+    def size(self): return 1
+@functools.lru_cache(None)
+def cached(n): return n
+def numbers(n):
+    for i in range(n):
+        yield i
+def down(n): return 0 if n == 0 else down(n - 1) + 1
+async def later(n): return n
+def maker(k):
+    def inner(x): return x + k
+    return inner
+closure = maker(3)
+class Loud:
+    def __repr__(self): print("REPR RAN", flush=True); return "loud"
+    __str__ = __len__ = __format__ = __repr__
+    def __getattr__(self, name): print("GETATTR RAN", flush=True); raise AttributeError(name)
+def loud(x): return x
+model, n = Model(), 0
+def turn():
+    global n
+    n += 1
+    try:
+        model.step(n, 7, scale=0.5, extra="x")
+    except ValueError:
+        pass
+    model.static(1); model.klass(2); model.size; cached(n); list(numbers(3)); down(5); closure(n)
+    loud(Loud())
+    try:
+        later(1).send(None)
+    except StopIteration:
+        pass
+print("ready", flush=True)
+while True:
+    turn()
+    time.sleep(0.005)
+"""
+
+
+def new(python):
+    return version_of(python) >= (3, 12)
+
+
+def trace(target, *words):
+    return target.probing("trace", *words)
+
+
+def test_calls(world, python):
+    target = world.start(python, WORK).inject()
+    done = trace(target, "--limit", "10", "target-0.Model.step", "Model.static", "Model.klass",
+                 "Model.size", "cached", "closure")
+    assert done.returncode == 0, done.stderr
+    for name in ("Model.step", "Model.static", "Model.klass", "Model.size", "cached", "closure"):
+        assert len(re.findall(r"(?:return|raise) +\S*%s$" % name, done.stdout, re.M)) == 10, name
+    assert len(re.findall("raise +target-0.Model.step", done.stdout)) == 2
+    assert "target-0.Model.step: 10 calls, 2 raised" in done.stdout
+    rows = target.rows("select name, phase, count(*), min(duration_ns) > 0 from python.trace_event "
+                       "where name = 'target-0.Model.step' group by 1, 2, record_type order by 2")
+    assert [row[1:3] for row in rows] == [["raise", 2], ["return", 8]]
+
+
+def test_arguments_are_shown_and_no_code_of_theirs_runs(world, python):
+    target = world.start(python, WORK).inject()
+    done = trace(target, "--args", "--limit", "5", "Model.step", "loud")
+    assert done.returncode == 0, done.stderr
+    seen = [json.loads(text) for (text,) in target.rows(
+        "select attributes from python.trace_event where name = 'Model.step'")]
+    assert len(seen) == 5
+    for one in seen:
+        assert one["args"]["self"] == "<Model>" and one["args"]["scale"] == 0.5, one
+        assert "7" in str(one["args"]) and "extra" in str(one["args"])
+        n = one["args"]["n"]
+        assert n % 5 == 4 or one["result"] == n * 0.5 + 3
+    (text,) = target.rows("select distinct attributes from python.trace_event where name = 'loud'")
+    assert json.loads(text[0]) == {"args": {"x": "<Loud>"}, "result": "<Loud>"}
+    assert " RAN" not in target.output()
+
+
+def test_calls_inside_calls_know_their_parent(world, python):
+    target = world.start(python, WORK).inject()
+    done = trace(target, "--limit", "12", "down")
+    assert done.returncode == 0, done.stderr
+    rows = target.rows("select span_id, parent_id, duration_ns from python.trace_event "
+                       "where name = 'down' order by span_id")
+    by_id = {row[0]: row for row in rows}
+    inner = [row for row in rows if row[1] in by_id]
+    assert len(inner) >= 5
+    assert all(row[2] <= by_id[row[1]][2] for row in inner)
+
+
+def test_generators_and_coroutines(world, python):
+    target = world.start(python, WORK).inject()
+    if not new(python):
+        for name in ("numbers", "later"):
+            done = trace(target, name)
+            assert done.returncode != 0 and "from CPython 3.12 on" in done.stderr
+        return
+    done = trace(target, "--limit", "8", "numbers", "later")
+    assert re.findall(r"(yield|return) +numbers", done.stdout) == \
+        (["yield"] * 3 + ["return"]) * 2, done.stdout
+    assert len(re.findall("return  later", done.stdout)) == 8
+
+
+def test_a_variable(world, python):
+    target = world.start(python, WORK).inject()
+    done = trace(target, "--watch", "loss", "--limit", "9", "Model.step")
+    if not new(python):
+        assert done.returncode != 0 and "from CPython 3.12 on" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    rows = target.rows("select func, name, value, value_type, value_f64, lineno "
+                       "from python.variables order by ts")
+    assert len(rows) == 9 and all(row[:2] == ["Model.step", "loss"] for row in rows)
+    assert all(float(row[2]) == row[4] and row[3] == "float" for row in rows)
+    deltas = {round(b[4] - a[4], 6) for a, b in zip(rows, rows[1:]) if b[4] > a[4]}
+    assert {1.0, 2.0} <= deltas, rows
+    done = trace(target, "--watch", "los", "Model.step")
+    assert done.returncode != 0 and "has no variable 'los'; it has" in done.stderr
+
+
+STATE = """
+import sys
+def state():
+    out = []
+    for f in (Model.step, Model.__dict__["static"].__func__, cached.__wrapped__, closure, down):
+        out.append((id(f), id(f.__code__), f.__code__.co_code, sorted(f.__dict__),
+                    f.__defaults__, f.__kwdefaults__, id(sys.modules["__main__"].Model.step)))
+    if hasattr(sys, "monitoring"):
+        m = sys.monitoring
+        out.append([m.get_tool(i) for i in range(6)])
+        out.append([m.get_events(i) for i in range(6) if m.get_tool(i)])
+    out.append((sys.gettrace(), sys.getprofile(), sys.getrecursionlimit()))
+    return out
+import hashlib; hashlib.sha1(repr(state()).encode()).hexdigest()
+"""
+
+
+def test_nothing_is_left(world, python):
+    target = world.start(python, WORK).inject()
+    before = target.eval(STATE)
+    assert before.returncode == 0, before.stdout + before.stderr
+    names = ["Model.step", "Model.static", "cached", "closure", "down"]
+    for how in (["--limit", "20"], ["--duration", "100ms"], ["--args", "--limit", "20"]):
+        assert trace(target, *how, *names).returncode == 0
+        assert target.eval(STATE).stdout == before.stdout, how
+    # a client that is killed
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), "trace", *names],
+                              stdout=subprocess.PIPE, env=world.env)
+    assert client.stdout.readline()
+    assert target.eval(STATE).stdout != before.stdout or not new(python)
+    client.kill()
+    client.wait()
+    wait_for(lambda: not trace(target, "--list").stdout, "the hooks to be taken out")
+    assert target.eval(STATE).stdout == before.stdout
+    # eject takes out what stays
+    assert trace(target, "--keep", *names).returncode == 0
+    assert trace(target, "--list").stdout.count("calls") == 5
+    assert target.probing("eject").returncode == 0
+    target.inject()
+    assert target.eval(STATE).stdout == before.stdout
+    assert trace(target, "--list").stdout == ""
+    seen = int(target.eval("n").stdout)
+    wait_for(lambda: int(target.eval("n").stdout) > seen + 5, "the program goes on")
+
+
+def test_kept_and_stopped_by_name(world, python):
+    target = world.start(python, WORK).inject()
+    assert trace(target, "--keep", "Model.step", "down").returncode == 0
+    wait_for(lambda: target.rows("select count(*) from python.trace_event where name = 'down'")
+             [0][0] > 20, "rows")
+    assert "no longer watched: down" in trace(target, "--stop", "down").stdout
+    listed = trace(target, "--list").stdout
+    assert "Model.step" in listed and "down" not in listed
+    done = trace(target, "--stop", "nobody")
+    assert done.returncode != 0 and "is not watched" in done.stderr
+    assert trace(target, "--stop").returncode == 0
+    assert trace(target, "--list").stdout == ""
+
+
+def test_refusals(world):
+    target = world.start(list(PYTHONS.values())[0], WORK).inject()
+    for words, part in [(["time.sleep"], "written in C"), (["Model"], "Model.__init__"),
+                        (["nosuch.thing"], "no module 'nosuch'"), (["Model.stepp"], "'step'"),
+                        (["n"], "is no function"), ([], "which function"),
+                        (["--limit", "x", "down"], "--limit"), (["--limitt"], "no option"),
+                        (["--duration", "never", "down"], "--duration"), (["a..b"], "names no")]:
+        done = trace(target, *words)
+        assert done.returncode != 0 and part in done.stderr, (words, done.stderr)
+    # all or nothing
+    assert trace(target, "down", "time.sleep").returncode != 0
+    assert trace(target, "--list").stdout == ""
+
+
+DEEP = """
+import sys, time, threading
+sys.setrecursionlimit(%d)
+def down(n): return 0 if n == 0 else down(n - 1) + 1
+def again():
+    while True:
+        try:
+            assert down(%d) == %d
+            good.append(1)
+        except BaseException as error:
+            print("BAD", type(error), flush=True)
+        time.sleep(0.002)
+good = []
+print("ready", flush=True)
+again()
+"""
+
+
+@pytest.mark.parametrize("limit,deep", [(1000, 960), (30000, 8000)])
+def test_recursion_is_as_deep_as_before(world, python, limit, deep):
+    if limit > 1000 and version_of(python) < (3, 11):
+        deep = 3000  # its own C stack would not hold more
+    target = world.start(python, DEEP % (limit, deep, deep)).inject()
+    assert trace(target, "--duration", "300ms", "down").returncode == 0
+    seen = int(target.eval("len(good)").stdout)
+    wait_for(lambda: int(target.eval("len(good)").stdout) > seen + 3, "calls after it")
+    assert "BAD" not in target.output() and target.alive()
+
+
+THREADS = """
+import sys, threading, time
+def work(n): return n + 1
+def loop():
+    n = 0
+    while True:
+        n = work(n)
+def short():
+    while True:
+        t = threading.Thread(target=work, args=(1,)); t.start(); t.join()
+for target in (loop, loop, loop, short):
+    threading.Thread(target=target, daemon=True).start()
+print("ready", flush=True)
+while True:
+    time.sleep(0.01)
+"""
+
+
+def test_put_in_and_out_while_threads_call(world, python):
+    target = world.start(python, THREADS).inject()
+    calls = 0
+    for n in range(30):
+        words = (["--args"] if n % 3 == 0 else []) + ["--duration", "20ms"]
+        done = trace(target, *words, "work")
+        assert done.returncode == 0, done.stderr
+        calls += int(re.search(r"work: (\d+) calls, 0 raised", done.stdout).group(1))
+    assert calls > 0
+    assert target.alive() and target.eval("work(1)").stdout == "2\n"
+
+
+def test_forks_while_watched(world, python):
+    target = world.start(python, """
+import os, time
+def work(n): return n + 1
+print("ready", flush=True)
+n = bad = 0
+while True:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if work(1) == 2 else 1)
+    bad += os.waitpid(pid, 0)[1] != 0
+    n = work(n)
+    time.sleep(0.001)
+""").inject()
+    assert trace(target, "--duration", "500ms", "--args", "work").returncode == 0
+    assert target.eval("bad, n > 10").stdout == "(0, True)\n"
+    assert target.rows("select count(distinct tid) from python.trace_event") == [[1]]
