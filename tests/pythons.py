@@ -5,30 +5,44 @@ import os
 import subprocess
 from pathlib import Path
 
-from world import DEBIAN_PYTHON
+from world import DEBIAN_PYTHON, ROOT
 
-OLDEST, NEWEST = (3, 8), (3, 13)
+OLDEST, NEWEST = (3, 8), (3, 14)
 
 
 def version_of(python):
-    done = subprocess.run([python, "-c", "import sys; print(*sys.version_info[:3])"],
-                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    words = done.stdout.split()
-    return tuple(map(int, words)) if done.returncode == 0 and len(words) == 3 else (0, 0, 0)
+    """(3, 11, 2), and "t" for a free-threaded build."""
+    ask = ("import sys, sysconfig; print(*sys.version_info[:3], "
+           "'t' if sysconfig.get_config_var('Py_GIL_DISABLED') else '')")
+    done = subprocess.run([python, "-c", ask], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    words = done.stdout.decode().split()
+    if done.returncode or len(words) < 3:
+        return (0, 0, 0), ""
+    return tuple(map(int, words[:3])), "".join(words[3:])
 
 
 def pythons():
-    """{"3.11.2": path}: the system's and pyenv's, that the plugin claims to read."""
+    """{"3.11.2": path}: the system's, pyenv's and newer_python.sh's, that the plugin reads."""
     home = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
     found = {}
-    for path in [DEBIAN_PYTHON] + sorted(glob.glob(home + "/versions/*/bin/python3")):
-        version = version_of(path) if Path(path).exists() else (0, 0, 0)
+    for path in [DEBIAN_PYTHON] + sorted(glob.glob(home + "/versions/*/bin/python3")) + \
+            sorted(glob.glob(str(ROOT / "build" / "pythons" / "*" / "bin" / "python3"))):
+        version, kind = version_of(path) if Path(path).exists() else ((0, 0, 0), "")
         if OLDEST <= version[:2] <= NEWEST:
-            found.setdefault("%d.%d.%d" % version, path)
+            found.setdefault("%d.%d.%d" % version + kind, path)
     return found
 
 
 PYTHONS = pythons()
+
+
+def minor_of(python):
+    return [int(v.split(".")[1]) for v, path in PYTHONS.items() if path == python][0]
+
+
+def is_threaded(python):
+    """A free-threaded build: nobody holds a GIL."""
+    return python in [path for version, path in PYTHONS.items() if version.endswith("t")]
 
 
 def parametrize(metafunc):

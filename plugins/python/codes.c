@@ -51,20 +51,6 @@ static struct {
     uint8_t *again; /* room for the parts of one code object */
 } all;
 
-static uint64_t u64_at(const uint8_t *p, int offset)
-{
-    uint64_t value;
-    memcpy(&value, p + offset, sizeof(value));
-    return value;
-}
-
-static int32_t i32_at(const uint8_t *p, int offset)
-{
-    int32_t value;
-    memcpy(&value, p + offset, sizeof(value));
-    return value;
-}
-
 /* ---- known code objects ---- */
 
 void codes_mark(const uint8_t *head, struct codes_mark *ret) /* [signal] */
@@ -119,13 +105,13 @@ static uint32_t copy_str(uint64_t object, uint8_t *to, uint32_t room, uint32_t m
     const struct offsets *o = &all.walk->o;
     uint32_t head = (uint32_t)o->str_compact;
     if (room < head || peek_bytes(&all.walk->peek, object, to, head) ||
-        u64_at(to, 8) != (uint64_t)(uintptr_t)all.walk->py->PyUnicode_Type)
+        u64_at(to, o->ob_type) != (uint64_t)(uintptr_t)all.walk->py->PyUnicode_Type)
         return 0;
-    uint32_t state = (uint32_t)i32_at(to, o->str_state), width = state >> 2 & 7;
+    uint32_t state = (uint32_t)i32_at(to, o->str_state), width = state >> o->str_kind & 7;
     uint64_t length = u64_at(to, o->str_length), bytes;
-    if (!(state >> 5 & 1) || width == 0 || width > 4 || length > 1u << 30)
+    if (!(state >> o->str_is_compact & 1) || width == 0 || width > 4 || length > 1u << 30)
         return 0;
-    uint32_t begin = state >> 6 & 1 ? (uint32_t)o->str_ascii : head;
+    uint32_t begin = state >> o->str_is_ascii & 1 ? (uint32_t)o->str_ascii : head;
     bytes = length * width < most ? length * width : most;
     if (bytes > room - head ||
         peek_bytes(&all.walk->peek, object + begin, to + head, (size_t)bytes))
@@ -175,7 +161,7 @@ uint32_t codes_copy(const struct codes_mark *mark, uint8_t *to, uint32_t room)
 static char *str_text(const uint8_t *str, uint32_t bytes, size_t most)
 {
     const struct offsets *o = &all.walk->o;
-    uint32_t width = (uint32_t)i32_at(str, o->str_state) >> 2 & 7;
+    uint32_t width = (uint32_t)i32_at(str, o->str_state) >> o->str_kind & 7;
     uint32_t n = (bytes - (uint32_t)o->str_compact) / width;
     char *text = malloc(most);
     if (text)
@@ -225,9 +211,10 @@ static void code_text(const struct code *c, int64_t offset, struct probing_pytho
 {
     (void)snprintf(ret->func, sizeof(ret->func), "%s", c->func);
     (void)snprintf(ret->file, sizeof(ret->file), "%s", c->file);
-    ret->line = c->table ? lines_find(all.walk->o.minor, c->table, c->table_size,
-                                      c->mark.first_line, offset)
-                         : 0;
+    ret->line = c->table && offset != WALK_NOWHERE
+                    ? lines_find(all.walk->o.minor, c->table, c->table_size, c->mark.first_line,
+                                 offset, /* ret= */ NULL)
+                    : 0;
 }
 
 /* Publish: 0, or -ENOSPC and it stays the caller's. */

@@ -26,7 +26,7 @@
 #define FIRST_BLOCK 1024u /* bytes; most of what is read is cold, so not more than is needed */
 #define PAGES 8           /* blocks kept of one look; the frames lie in one to four */
 #define STATE_BYTES 192   /* of a thread state, up to the ids */
-#define GIL_BYTES 24      /* of the GIL's struct */
+#define GIL_BYTES 40      /* of the GIL's struct */
 #define ROUND 64          /* code objects read with one system call */
 #define FRAMES_MAX 256    /* of a look */
 #define LIST_NS UINT64_C(100000000)
@@ -88,20 +88,6 @@ static const uint8_t *page_get(struct scratch *s, uint64_t address, uint32_t siz
     return s->bytes[i] + (address - base);
 }
 
-static uint64_t u64_at(const uint8_t *p, int offset)
-{
-    uint64_t value;
-    memcpy(&value, p + offset, sizeof(value));
-    return value;
-}
-
-static int32_t i32_at(const uint8_t *p, int offset)
-{
-    int32_t value;
-    memcpy(&value, p + offset, sizeof(value));
-    return value;
-}
-
 /* Several pieces at once; how many of the first were read whole.                    [signal] */
 static uint32_t read_pieces(struct iovec *to, struct iovec *from, uint32_t n)
 {
@@ -121,21 +107,6 @@ static uint32_t read_pieces(struct iovec *to, struct iovec *from, uint32_t n)
 
 /* ---- a look ---- */
 
-static void frame_parse(struct walk_frame *frame, uint64_t address,
-                        const uint8_t *at) /* [signal] */
-{
-    const struct offsets *o = &f.walk.o;
-    *frame = (struct walk_frame){
-        .address = address,
-        .code = u64_at(at, o->f_code),
-        .back = u64_at(at, o->f_back),
-        .instr = o->co_bytecode >= 0 ? u64_at(at, o->f_instr)
-                                     : (uint64_t)(int64_t)i32_at(at, o->f_instr),
-        .owner = o->f_owner >= 0 ? at[o->f_owner] : 0,
-        .entry = o->f_entry >= 0 ? at[o->f_entry] : 0,
-    };
-}
-
 /* Follow the chain from the innermost frame; how many, *ret_end as in the look.     [signal] */
 static uint32_t follow(struct scratch *s, uint64_t address, uint32_t max, int32_t *ret_end)
 {
@@ -151,19 +122,10 @@ static uint32_t follow(struct scratch *s, uint64_t address, uint32_t max, int32_
             *ret_end = 1;
             break;
         }
-        frame_parse(&s->frames[n], address, at);
+        walk_parse(&f.walk, address, at, &s->frames[n]);
         address = s->frames[n++].back;
     }
     return n;
-}
-
-static int64_t offset_in(const struct walk_frame *frame) /* [signal] */
-{
-    const struct offsets *o = &f.walk.o;
-    if (o->co_bytecode >= 0)
-        return (int64_t)(frame->instr - (frame->code + (uint64_t)o->co_bytecode));
-    int64_t offset = (int64_t)frame->instr;
-    return o->minor == 10 && offset > 0 ? offset * 2 : offset;
 }
 
 /* Heads of the code objects of frames[from ...), as many frames as fit.  How many frames of them
@@ -204,11 +166,11 @@ static bool add_frame(struct probing_python_look *l, const struct walk_frame *fr
         l->n_frames++;
         return true;
     }
-    if (!head || u64_at(head, 8) != (uint64_t)(uintptr_t)f.walk.py->PyCode_Type)
+    if (!head || u64_at(head, f.walk.o.ob_type) != (uint64_t)(uintptr_t)f.walk.py->PyCode_Type)
         return false;
     codes_mark(head, &mark);
     to->mark = codes_hash(&mark);
-    to->offset = offset_in(frame);
+    to->offset = walk_offset(&f.walk, frame);
     to->flags = walk_is_entry(&f.walk, frame) ? PROBING_PYTHON_ENTRY : 0;
     to->known = codes_find(frame->code, &mark);
     if (!to->known) {
@@ -450,7 +412,7 @@ static uint64_t find_gil(void)
 void frames_open(struct plugin *p)
 {
     char why[200];
-    if (walk_open(&f.walk, &p->py, why, sizeof(why)) < 0)
+    if (walk_open(&f.walk, &p->py, /* pid= */ 0, why, sizeof(why)) < 0)
         return;
     f.plugin = p;
     f.threads = malloc(WALK_THREADS * sizeof(*f.threads));

@@ -11,8 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Of what runs in the line, from 1, in bytes of UTF-8; 0: unknown, or `last` is in another line. */
+struct lines_columns {
+    int first, last;
+};
+
 /* minor: of CPython 3.  offset: of the instruction in bytes, -1: the frame has not begun.
- * The line, or 0 when the table gives none to that instruction. */
-int lines_find(unsigned minor, const uint8_t *table, size_t size, int first_line, int64_t offset);
+ * The line, or 0 when the table gives none to that instruction.  ret: may be NULL. */
+int lines_find(unsigned minor, const uint8_t *table, size_t size, int first_line, int64_t offset,
+               struct lines_columns *ret);
 
 #endif

@@ -11,10 +11,12 @@
 
 #include "walk.h"
 
-#define LOCALS_BYTES 4096 /* room for one frame's variables as JSON */
+#define LOCALS_BYTES 8192 /* room for one frame's variables as JSON */
 
-/* A JSON object, name to value: numbers, true, false and null as they are, short str as text,
- * others as {"type": ..., "len": ...}.  At most 24 variables, "..." says that there are more.
+/* A JSON object, name to value.  Numbers, true, false, null and short str as they are; others say
+ * their type and what is cheap to know: {"type": "list", "len": 1000, "items": [0, 1, 2]}, a long
+ * str or bytes its "start", an int of more than 1,024 bits its "bits", an array of numpy's its
+ * "shape" and "dtype".  At most 24 variables, "..." says that there are more.
  * "" when the frame went on while it was read. */
 void locals_json(struct walk *w, const struct walk_frame *f, char *ret, size_t size);
 

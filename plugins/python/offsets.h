@@ -2,7 +2,7 @@
  *
  * plugins/python/offsets.h - where this CPython keeps what a stack walk reads.
  *
- * Any thread; nothing kept.  3.8 to 3.13: a table made from each version's headers; from 3.13 on
+ * Any thread; nothing kept.  3.8 to 3.14: a table made from each version's headers; from 3.13 on
  * what the interpreter publishes about itself (_Py_DebugOffsets) goes before the table.
  */
 #ifndef PYTHON_OFFSETS_H
@@ -13,20 +13,29 @@
 
 #include "cpython.h"
 
+#include "peek.h"
+
 struct offsets { /* bytes; -1: this version does not have it; offsets_table.h says what each is */
     unsigned minor;
+    int threaded;
     int rt_interpreters, rt_gil, is_next, is_threads, is_gil, gil_holder, gil_locked;
     int ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe, cf_frame;
     int f_code, f_back, f_instr, f_owner, f_entry, f_locals;
     int co_first_line, co_file, co_name, co_qualname, co_lines, co_bytecode, co_local_names;
     int co_n_locals;
-    int tuple_items, var_size, bytes_data, str_length, str_state, str_ascii, str_compact;
+    int tuple_items, list_items, ob_type, ob_head, var_size, bytes_data;
+    int str_length, str_state, str_kind, str_is_compact, str_is_ascii, str_ascii, str_compact;
     int is_modules, module_dict, dict_keys, dict_values, type_basic_size, type_keys;
+    int managed_dict, co_copies, f_copy;
     int frame_size;
     int owner_shim; /* f_owner from this value on: no user's frame; -1: none */
 };
 
-/* 0, or -ENOTSUP with one line in `why`. */
-int offsets_find(const struct cpython *py, struct offsets *ret, char *why, size_t why_size);
+/* From 3.14 on a frame's references carry marks in these bits; before, objects have none there. */
+#define OFFSETS_MARKS UINT64_C(3)
+
+/* 0, or -ENOTSUP with one line in `why`.  peek: of the process that py's addresses belong to. */
+int offsets_find(const struct cpython *py, const struct peek *peek, struct offsets *ret, char *why,
+                 size_t why_size);
 
 #endif

@@ -15,8 +15,10 @@ static uint64_t runtime[100];
 static int find(uint32_t version, struct offsets *ret, char *why, size_t size)
 {
     struct cpython py = {.version = version, .runtime = runtime};
+    struct peek peek;
     why[0] = '\0';
-    return offsets_find(&py, ret, why, size);
+    CHECK_INT(peek_open(&peek, 0, 0), 0);
+    return offsets_find(&py, &peek, ret, why, size);
 }
 
 TEST(known_versions)
@@ -36,13 +38,15 @@ TEST(unknown_versions_are_refused)
 {
     struct offsets o;
     char why[200];
-    static const uint32_t versions[] = {0x030700f0, 0x030e00f0, 0x040a00f0, 0};
+    static const uint32_t versions[] = {0x030700f0, 0x031000f0, 0x040a00f0, 0};
     for (size_t i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
         CHECK_INT(find(versions[i], &o, why, sizeof(why)), -ENOTSUP);
-        CHECK(strstr(why, "3.8 to 3.13"));
+        CHECK(strstr(why, "3.8 to 3.14"));
     }
     struct cpython hidden = {.version = 0x030b02f0};
-    CHECK_INT(offsets_find(&hidden, &o, why, sizeof(why)), -ENOTSUP);
+    struct peek peek;
+    CHECK_INT(peek_open(&peek, 0, 0), 0);
+    CHECK_INT(offsets_find(&hidden, &peek, &o, why, sizeof(why)), -ENOTSUP);
     CHECK(strstr(why, "_PyRuntime"));
 }
 
@@ -59,9 +63,12 @@ TEST(published_offsets_must_be_possible)
     runtime[2] = 0;
     CHECK_INT(find(version, &o, why, sizeof(why)), 0);
     CHECK_INT(o.f_back, 16);
+    CHECK_INT(o.threaded, 0);
+    CHECK_INT(o.ob_head, 16);
     runtime[2] = 1;
-    CHECK_INT(find(version, &o, why, sizeof(why)), -ENOTSUP);
-    CHECK(strstr(why, "free-threaded"));
+    CHECK_INT(find(version, &o, why, sizeof(why)), 0);
+    CHECK_INT(o.threaded, 1);
+    CHECK_INT(o.ob_head, 32);
     runtime[2] = 0;
     runtime[31] = 1u << 30;
     CHECK_INT(find(version, &o, why, sizeof(why)), -ENOTSUP);

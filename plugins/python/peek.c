@@ -1,30 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/peek.c - guarded reads of our own memory, by the kernel.
+ * plugins/python/peek.c - guarded reads of memory, ours or another process's, by the kernel.
  *
  * Any thread.  A sandbox may filter process_vm_readv (older container profiles do): then
- * /proc/self/mem is read, which needs no permission that we lack.  It never writes.
+ * /proc/PID/mem is read, which needs no permission that we lack.  It never writes.
  */
 #include "peek.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #define PIECES 256 /* pieces a system call: 256 * 2 * 16 bytes on the stack; IOV_MAX is 1,024 */
 
-int peek_open(struct peek *p)
+int peek_open(struct peek *p, pid_t pid, uint64_t known)
 {
-    *p = (struct peek){.pid = getpid(), .mem = -1};
     int probe = 1, copy = 0;
-    if (peek_bytes(p, (uint64_t)(uintptr_t)&probe, &copy, sizeof(copy)) == 0)
+    char path[40];
+    *p = (struct peek){.pid = pid ? pid : getpid(), .mem = -1};
+    if (!known)
+        known = (uint64_t)(uintptr_t)&probe;
+    if (peek_bytes(p, known, &copy, sizeof(copy)) == 0)
         return 0;
-    p->mem = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    (void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)p->pid);
+    p->mem = open(path, O_RDONLY | O_CLOEXEC);
     if (p->mem == -1)
         return -errno;
-    if (peek_bytes(p, (uint64_t)(uintptr_t)&probe, &copy, sizeof(copy)) == 0)
+    if (peek_bytes(p, known, &copy, sizeof(copy)) == 0)
         return 0;
     peek_close(p);
     return -EPERM;

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/peek.h - read our own memory where it may vanish: an error instead of a fault.
+ * plugins/python/peek.h - read memory that may vanish, ours or another process's: an error instead
+ * of a fault.
  *
- * The kernel does the reading (process_vm_readv(2) on ourselves, /proc/self/mem where that call is
- * filtered), so no signal handler of ours is ever put into the host.  Any thread; no state beyond
- * the struct, no lock, no allocation.
+ * The kernel does the reading (process_vm_readv(2), /proc/PID/mem where that call is filtered), so
+ * no signal handler of ours is ever put into the host.  Any thread; no state beyond the struct, no
+ * lock, no allocation.
  */
 #ifndef PYTHON_PEEK_H
 #define PYTHON_PEEK_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/types.h>
 
 struct peek {
     pid_t pid;
-    int mem; /* /proc/self/mem, -1: not needed */
+    int mem; /* /proc/PID/mem, -1: not needed */
 };
 
 struct peek_piece {
@@ -24,8 +26,9 @@ struct peek_piece {
     size_t size;
 };
 
-/* 0, or -errno when neither way of reading works here. */
-int peek_open(struct peek *p);
+/* Of our own process if pid is 0.  `known`: an address there that holds at least four bytes;
+ * 0: a variable of ours.  0, or -errno when neither way of reading works. */
+int peek_open(struct peek *p, pid_t pid, uint64_t known);
 void peek_close(struct peek *p);
 
 /* Exactly `size` bytes, or -EFAULT. */
@@ -45,6 +48,26 @@ static inline int peek_u64(const struct peek *p, uint64_t address, uint64_t *ret
 static inline int peek_i32(const struct peek *p, uint64_t address, int32_t *ret)
 {
     return peek_bytes(p, address, ret, sizeof(*ret));
+}
+
+static inline uint64_t address_of(const void *p)
+{
+    return (uint64_t)(uintptr_t)p;
+}
+
+/* A field of what was read. */
+static inline uint64_t u64_at(const uint8_t *p, int offset)
+{
+    uint64_t value;
+    memcpy(&value, p + offset, sizeof(value));
+    return value;
+}
+
+static inline int32_t i32_at(const uint8_t *p, int offset)
+{
+    int32_t value;
+    memcpy(&value, p + offset, sizeof(value));
+    return value;
 }
 
 #endif

@@ -150,6 +150,10 @@ static void json_frame(FILE *f, const struct sink_frame *frame)
             (void)fprintf(f, ",\"line\":%d", frame->line);
         else
             (void)fputs(",\"line\":null", f);
+        if (frame->column > 0)
+            (void)fprintf(f, ",\"column\":%d", frame->column);
+        if (frame->end_column > 0)
+            (void)fprintf(f, ",\"end_column\":%d", frame->end_column);
         if (frame->locals)
             (void)fprintf(f, ",\"locals\":%s", frame->locals[0] ? frame->locals : "null");
         (void)fputc('}', f);
@@ -291,6 +295,7 @@ static int table_frame(struct sink *sink, const struct sink_frame *f)
         {.i = s->thread.gil},
         {.s = s->thread.state},
         {.s = f->locals && f->locals[0] ? f->locals : NULL},
+        {.i = f->column > 0 ? f->column : PROBING_NULL_I64},
     };
     return s->host->emit(s->out, cells, sizeof(cells) / sizeof(cells[0]));
 }

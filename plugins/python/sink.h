@@ -23,6 +23,7 @@ struct sink_frame {
     bool python;
     const char *func, *file; /* file: "" for native */
     int line;                /* 0: unknown */
+    int column, end_column;  /* from 1; 0: unknown */
     uint64_t ip, module_offset;
     const char *module; /* "" for Python, or when in none */
     const char *locals; /* a JSON object, NULL: not asked for, "": not readable */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/threads.c - what /proc/self/task says about threads.
+ * plugins/python/threads.c - what /proc/PID/task says about threads.
  *
  * Any thread; no state.  Numbers of system calls come from the kernel's header, so other machines
  * need no table of their own.
@@ -94,9 +94,20 @@ static int32_t parse_tid(const char *text)
     return value <= INT32_MAX ? (int32_t)value : 0;
 }
 
-int threads_list(int32_t *ret, size_t max)
+/* Our own is there by whatever number a foreign /proc knows us. */
+static void task_path(pid_t pid, const char *rest, char *ret, size_t size)
 {
-    DIR *folder = opendir("/proc/self/task");
+    if (pid == getpid())
+        (void)snprintf(ret, size, "/proc/self/task%s", rest);
+    else
+        (void)snprintf(ret, size, "/proc/%d/task%s", (int)pid, rest);
+}
+
+int threads_list(pid_t pid, int32_t *ret, size_t max)
+{
+    char path[64];
+    task_path(pid, "", path, sizeof(path));
+    DIR *folder = opendir(path);
     if (!folder)
         return -errno;
     size_t n = 0;
@@ -111,10 +122,11 @@ int threads_list(int32_t *ret, size_t max)
 }
 
 /* A small file of /proc as a string; 0, or -errno. */
-static int slurp(int32_t tid, const char *file, char *ret, size_t size)
+static int slurp(pid_t pid, int32_t tid, const char *file, char *ret, size_t size)
 {
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/%s", tid, file);
+    char path[80], rest[40];
+    (void)snprintf(rest, sizeof(rest), "/%d/%s", tid, file);
+    task_path(pid, rest, path, sizeof(path));
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd == -1)
         return -errno;
@@ -125,11 +137,11 @@ static int slurp(int32_t tid, const char *file, char *ret, size_t size)
     return error;
 }
 
-int threads_state(int32_t tid, struct threads_state *ret)
+int threads_state(pid_t pid, int32_t tid, struct threads_state *ret)
 {
     char text[512];
     *ret = (struct threads_state){.letter = '?', .syscall = -1};
-    if (slurp(tid, "stat", text, sizeof(text)))
+    if (slurp(pid, tid, "stat", text, sizeof(text)))
         return -ESRCH;
     /* "12 (name) S ...": the name may hold blanks and parentheses */
     char *open_at = strchr(text, '('), *close_at = strrchr(text, ')');
@@ -139,7 +151,7 @@ int threads_state(int32_t tid, struct threads_state *ret)
     n = n < sizeof(ret->name) ? n : sizeof(ret->name) - 1;
     memcpy(ret->name, open_at + 1, n);
     ret->letter = close_at[2];
-    if (slurp(tid, "syscall", text, sizeof(text)) == 0 && text[0] >= '0' && text[0] <= '9') {
+    if (slurp(pid, tid, "syscall", text, sizeof(text)) == 0 && text[0] >= '0' && text[0] <= '9') {
         int64_t number = 0;
         for (const char *p = text; *p >= '0' && *p <= '9' && number < 100000; p++)
             number = number * 10 + (*p - '0');

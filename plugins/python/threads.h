@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/threads.h - this process's threads as the kernel sees them: name, state, call.
+ * plugins/python/threads.h - threads as the kernel sees them: name, state, call.
  *
- * Any thread; reads /proc/self/task only, touches no thread.
+ * Any thread; reads /proc/PID/task only, touches no thread.
  */
 #ifndef PYTHON_THREADS_H
 #define PYTHON_THREADS_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 /* Ids of all threads, ascending: how many (at most max), or -errno. */
-int threads_list(int32_t *ret, size_t max);
+int threads_list(pid_t pid, int32_t *ret, size_t max);
 
 struct threads_state {
     char name[16];   /* comm */
@@ -20,7 +21,7 @@ struct threads_state {
 };
 
 /* -ESRCH: it is gone. */
-int threads_state(int32_t tid, struct threads_state *ret);
+int threads_state(pid_t pid, int32_t tid, struct threads_state *ret);
 
 /* "futex"; NULL: not one of those that threads wait in. */
 const char *threads_syscall_name(int64_t number);

@@ -20,73 +20,51 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "lines.h"
-
 #define PASSES 150 /* tries for a stack that stands still: about 5 ms when 30 deep */
 #define REREADS 4  /* a torn read would have to repeat itself as often; walk_test.c counts */
 #define OUTER_REREADS 24
-#define OUTER_REACHED 4 /* of these that must find the innermost frame among those of the walk */
-#define LIST_TRIES 50   /* tries for a list of threads that stands still */
-#define SCRATCH_MAX (4u << 20) /* bytes of a line table; one of 100,000 lines has about 500,000 */
-#define SEEN 256               /* texts kept during a look; the hash's upper 8 bits */
-#define FRAME_BYTES 128        /* room for one frame's fields */
-#define CODE_BYTES 256         /* room for one code object's fields */
-#define PTHREAD_BYTES 2304     /* sizeof(struct pthread), glibc 2.17 to 2.41: at most this */
-
-/* A text that was read in this look: many threads wait at the same few places.  It is used only
- * while the code object's fields are still the same. */
-struct walk_seen {
-    uint64_t code, instr;
-    uint8_t head[CODE_BYTES];
-    struct walk_text text;
-};
-
-static uint64_t u64_at(const uint8_t *p, int offset)
-{
-    uint64_t value;
-    memcpy(&value, p + offset, sizeof(value));
-    return value;
-}
-
-static int32_t i32_at(const uint8_t *p, int offset)
-{
-    int32_t value;
-    memcpy(&value, p + offset, sizeof(value));
-    return value;
-}
-
-static uint64_t address_of(const void *p)
-{
-    return (uint64_t)(uintptr_t)p;
-}
+#define OUTER_REACHED 4    /* of these that must find the innermost frame among those of the walk */
+#define LIST_TRIES 50      /* tries for a list of threads that stands still */
+#define SEEN 256           /* texts kept during a look; the hash's upper 8 bits */
+#define FRAME_BYTES 128    /* room for one frame's fields */
+#define PTHREAD_BYTES 2304 /* sizeof(struct pthread), glibc 2.17 to 2.41: at most this */
 
 /* Before 3.11 a thread state knows only its pthread_t.  In it glibc keeps the kernel's id, at a
  * place that we find in our own. */
-static int find_tid_offset(const struct peek *peek)
+static int find_tid_offset(void)
 {
     uint8_t copy[PTHREAD_BYTES];
-    size_t n = peek_some(peek, (uint64_t)pthread_self(), copy, sizeof(copy));
+    struct peek own;
+    if (peek_open(&own, 0, 0))
+        return -1;
+    size_t n = peek_some(&own, (uint64_t)pthread_self(), copy, sizeof(copy));
     int32_t mine = (int32_t)syscall(SYS_gettid);
+    peek_close(&own);
     for (size_t at = 512; at + sizeof(mine) <= n; at += sizeof(mine))
         if (i32_at(copy, (int)at) == mine)
             return (int)at;
     return -1;
 }
 
-int walk_open(struct walk *w, const struct cpython *py, char *why, size_t why_size)
+int walk_open(struct walk *w, const struct cpython *py, pid_t pid, char *why, size_t why_size)
 {
     *w = (struct walk){.py = py, .peek = {.mem = -1}, .tid_offset = -1};
-    int r = offsets_find(py, &w->o, why, why_size);
-    if (r < 0)
-        return r;
-    r = peek_open(&w->peek);
+    int r = peek_open(&w->peek, pid, pid ? address_of(py->runtime) : 0);
     if (r < 0) {
         (void)snprintf(why, why_size,
-                       "this process may not read its own memory: a sandbox forbids "
-                       "process_vm_readv and /proc/self/mem");
+                       pid ? "its memory may not be read: that needs what ptrace needs (the same "
+                             "user and Yama's ptrace_scope 0, or CAP_SYS_PTRACE)"
+                           : "this process may not read its own memory: a sandbox forbids "
+                             "process_vm_readv and /proc/self/mem");
         return r;
     }
-    w->tid_offset = find_tid_offset(&w->peek);
+    r = offsets_find(py, &w->peek, &w->o, why, why_size);
+    if (r < 0) {
+        walk_close(w);
+        return r;
+    }
+    w->main = pid ? 0 : address_of(py->PyInterpreterState_Main());
+    w->tid_offset = find_tid_offset();
     w->pieces = malloc((WALK_FRAMES + 2) * sizeof(*w->pieces));
     w->copies = malloc((size_t)WALK_FRAMES * FRAME_BYTES);
     w->seen = calloc(SEEN, sizeof(*w->seen));
@@ -201,17 +179,18 @@ int walk_threads(struct walk *w, struct walk_thread *ret, size_t max)
 
 /* ---- a stack ---- */
 
-static void frame_parse(const struct walk *w, uint64_t address, const uint8_t *copy,
-                        struct walk_frame *f)
+void walk_parse(const struct walk *w, uint64_t address, const uint8_t *copy, struct walk_frame *ret)
 {
-    *f = (struct walk_frame){
+    const struct offsets *o = &w->o;
+    *ret = (struct walk_frame){
         .address = address,
-        .code = u64_at(copy, w->o.f_code),
-        .back = u64_at(copy, w->o.f_back),
-        .instr = w->o.co_bytecode >= 0 ? u64_at(copy, w->o.f_instr)
-                                       : (uint64_t)(int64_t)i32_at(copy, w->o.f_instr),
-        .owner = w->o.f_owner >= 0 ? copy[w->o.f_owner] : 0,
-        .entry = w->o.f_entry >= 0 ? copy[w->o.f_entry] : 0,
+        .code = u64_at(copy, o->f_code) & ~OFFSETS_MARKS,
+        .back = u64_at(copy, o->f_back),
+        .instr = o->co_bytecode >= 0 ? u64_at(copy, o->f_instr)
+                                     : (uint64_t)(int64_t)i32_at(copy, o->f_instr),
+        .copy = o->f_copy >= 0 ? i32_at(copy, o->f_copy) : 0,
+        .owner = o->f_owner >= 0 ? copy[o->f_owner] : 0,
+        .entry = o->f_entry >= 0 ? copy[o->f_entry] : 0,
     };
 }
 
@@ -246,7 +225,7 @@ static int walk_once(const struct walk *w, uint64_t state, struct walk_frame *re
         }
         if (peek_bytes(&w->peek, address, copy, (size_t)w->o.frame_size))
             return -EFAULT;
-        frame_parse(w, address, copy, &ret[n]);
+        walk_parse(w, address, copy, &ret[n]);
         address = ret[n++].back;
     }
     return (int)n;
@@ -277,7 +256,7 @@ static size_t still_there(const struct walk *w, uint64_t state, uint64_t top_at,
     struct walk_frame now = {.address = 0};
     while (same < n) {
         size_t i = n - 1 - same;
-        frame_parse(w, frames[i].address, w->copies + i * FRAME_BYTES, &now);
+        walk_parse(w, frames[i].address, w->copies + i * FRAME_BYTES, &now);
         if (!same_frame(&frames[i], &now, i == 0))
             break;
         same++;
@@ -380,7 +359,7 @@ bool walk_still(const struct walk *w, const struct walk_frame *f)
     struct walk_frame now;
     if (peek_bytes(&w->peek, f->address, copy, (size_t)w->o.frame_size))
         return false;
-    frame_parse(w, f->address, copy, &now);
+    walk_parse(w, f->address, copy, &now);
     return now.code == f->code && now.back == f->back && now.owner == f->owner;
 }
 
@@ -394,151 +373,14 @@ bool walk_is_entry(const struct walk *w, const struct walk_frame *f)
     return w->o.minor < 11 || (w->o.f_entry >= 0 && f->entry != 0);
 }
 
-/* ---- names and lines ---- */
-
-static size_t put_utf8(char *to, uint32_t c)
-{
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        to[0] = (char)(0xc0 | c >> 6);
-        to[1] = (char)(0x80 | (c & 63));
-        return 2;
-    }
-    if (c >= 0xd800 && c < 0xe000) /* a lone surrogate: how Python keeps a byte that is not UTF-8 */
-        c = 0xfffd;
-    if (c < 0x10000) {
-        to[0] = (char)(0xe0 | c >> 12);
-        to[1] = (char)(0x80 | (c >> 6 & 63));
-        to[2] = (char)(0x80 | (c & 63));
-        return 3;
-    }
-    to[0] = (char)(0xf0 | (c >> 18 & 7));
-    to[1] = (char)(0x80 | (c >> 12 & 63));
-    to[2] = (char)(0x80 | (c >> 6 & 63));
-    to[3] = (char)(0x80 | (c & 63));
-    return 4;
-}
-
-void walk_utf8(const uint8_t *data, unsigned width, size_t count, char *ret, size_t size)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < count && n + 5 <= size; i++) {
-        uint32_t c = data[i * width];
-        if (width >= 2)
-            c |= (uint32_t)data[i * width + 1] << 8;
-        if (width == 4)
-            c |= (uint32_t)data[i * width + 2] << 16 | (uint32_t)data[i * width + 3] << 24;
-        n += put_utf8(ret + n, c < 0x110000 ? c : 0xfffd);
-    }
-    ret[n] = '\0';
-}
-
-bool walk_string(const struct walk *w, uint64_t object, char *ret, size_t size)
-{
-    uint8_t head[80], data[WALK_FILE * 4];
-    ret[0] = '\0';
-    if (peek_bytes(&w->peek, object, head, (size_t)w->o.str_compact) ||
-        u64_at(head, 8) != address_of(w->py->PyUnicode_Type))
-        return false;
-    uint64_t length = u64_at(head, w->o.str_length);
-    uint32_t state = (uint32_t)i32_at(head, w->o.str_state);
-    unsigned width = state >> 2 & 7;
-    bool compact = state >> 5 & 1, ascii = state >> 6 & 1;
-    if (!compact || (width != 1 && width != 2 && width != 4) || length > 1u << 30)
-        return false;
-    size_t take = length < size ? (size_t)length : size;
-    if (take > WALK_FILE)
-        take = WALK_FILE;
-    uint64_t at = object + (uint64_t)(ascii ? w->o.str_ascii : w->o.str_compact);
-    if (peek_bytes(&w->peek, at, data, take * width))
-        return false;
-    walk_utf8(data, width, take, ret, size);
-    return true;
-}
-
-static int line_of(struct walk *w, const struct walk_frame *f, const uint8_t *code)
-{
-    uint64_t table = u64_at(code, w->o.co_lines), size;
-    if (peek_u64(&w->peek, table + (uint64_t)w->o.var_size, &size) || size > SCRATCH_MAX)
-        return 0;
-    if (size > w->scratch_size) {
-        uint8_t *more = realloc(w->scratch, (size_t)size);
-        if (!more)
-            return 0;
-        w->scratch = more;
-        w->scratch_size = (size_t)size;
-    }
-    if (peek_bytes(&w->peek, table + (uint64_t)w->o.bytes_data, w->scratch, (size_t)size))
-        return 0;
-    int64_t offset = (int64_t)f->instr;
-    if (w->o.co_bytecode >= 0)
-        offset = (int64_t)(f->instr - (f->code + (uint64_t)w->o.co_bytecode));
-    else if (w->o.minor == 10)
-        offset *= 2; /* there the index counts instructions of two bytes */
-    return lines_find(w->o.minor, w->scratch, (size_t)size, i32_at(code, w->o.co_first_line),
-                      offset);
-}
-
-static int code_read(const struct walk *w, uint64_t address, uint8_t *ret)
-{
-    if (peek_bytes(&w->peek, address, ret, (size_t)w->o.co_lines + 8))
-        return -EFAULT;
-    return u64_at(ret, 8) == address_of(w->py->PyCode_Type) ? 0 : -EFAULT;
-}
-
-static bool same_code(const struct walk *w, const uint8_t *a, const uint8_t *b)
-{
-    return u64_at(a, w->o.co_file) == u64_at(b, w->o.co_file) &&
-           u64_at(a, w->o.co_name) == u64_at(b, w->o.co_name) &&
-           u64_at(a, w->o.co_lines) == u64_at(b, w->o.co_lines) &&
-           i32_at(a, w->o.co_first_line) == i32_at(b, w->o.co_first_line);
-}
-
-static struct walk_seen *seen_at(struct walk *w, const struct walk_frame *f)
-{
-    uint64_t hash = (f->code ^ f->instr << 7) * UINT64_C(0x9e3779b97f4a7c15);
-    return w->seen ? &w->seen[hash >> 56] : NULL;
-}
-
-void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret)
-{
-    uint8_t code[CODE_BYTES] = {0}, again[CODE_BYTES] = {0};
-    struct walk_seen *seen = seen_at(w, f);
-    *ret = (struct walk_text){.line = 0};
-    if (code_read(w, f->code, code) == 0) {
-        if (seen && seen->code == f->code && seen->instr == f->instr &&
-            same_code(w, seen->head, code)) {
-            *ret = seen->text;
-            return;
-        }
-        int name = w->o.co_qualname >= 0 ? w->o.co_qualname : w->o.co_name;
-        ret->readable = walk_string(w, u64_at(code, name), ret->func, sizeof(ret->func)) &&
-                        walk_string(w, u64_at(code, w->o.co_file), ret->file, sizeof(ret->file));
-        ret->line = line_of(w, f, code);
-    }
-    /* a thread that went on may have freed it while we read */
-    if (ret->readable && (code_read(w, f->code, again) || !same_code(w, code, again)))
-        ret->readable = false;
-    if (!ret->readable) {
-        *ret = (struct walk_text){.func = "?", .file = "?"};
-    } else if (seen) {
-        *seen = (struct walk_seen){.code = f->code, .instr = f->instr, .text = *ret};
-        memcpy(seen->head, code, sizeof(code));
-    }
-}
-
 int walk_check(struct walk *w, const struct walk_thread *threads, int n, char *why, size_t why_size)
 {
     struct walk_frame frames[8];
     struct walk_text text;
     bool main_seen = false, tried = false;
-    uint64_t main_one = address_of(w->py->PyInterpreterState_Main());
     for (int i = 0; i < n; i++) {
         enum walk_end end;
-        main_seen = main_seen || threads[i].interpreter == main_one;
+        main_seen = main_seen || !w->main || threads[i].interpreter == w->main;
         /* any frame that can be read shows that the places are right */
         int depth = walk_stack(w, &threads[i], frames, 8, &end);
         for (int k = 0; k < depth; k++) {

@@ -23,4 +23,5 @@ if [ -z "${PROBING_TEST_TORCH:-}" ]; then
     PROBING_TEST_TORCH=$(sh scripts/tools/newer_torch.sh)
     export PROBING_TEST_TORCH
 fi
+sh scripts/tools/newer_python.sh
 exec /usr/bin/python3 scripts/tools/run_tests.py ${1:+--only "$1"} $failed

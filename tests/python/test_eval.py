@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from pythons import PYTHONS
+from pythons import PYTHONS, is_threaded
 from world import CLI, wait_for
 
 LOOP = """
@@ -84,6 +84,8 @@ def test_output_streams_and_is_not_bounded(world):
 
 @pytest.mark.parametrize("how", ["gil", "spin"])
 def test_gil_is_stuck(world, python, how):
+    if is_threaded(python):
+        pytest.skip("a free-threaded build has no GIL")
     code = {"gil": "ctypes.PyDLL(None).sleep(600)", "spin": "while True: pass"}[how]
     target = world.start(python, "import ctypes\ndef hog():\n    print('ready', flush=True)\n"
                          "    %s  # here\nhog()\n" % code).inject()

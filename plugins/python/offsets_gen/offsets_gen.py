@@ -4,9 +4,10 @@
 
 usage: offsets_gen.py INCLUDE_DIR... > ../offsets_table.h
 
-INCLUDE_DIR holds Python.h and internal/ of one CPython (3.8 to 3.13), as `python3-config
+INCLUDE_DIR holds Python.h and internal/ of one CPython (3.8 to 3.14), as `python3-config
 --includes` names it.  For each one a program is compiled against its headers with Py_BUILD_CORE
-and run; rows of several patch releases of one minor must be equal, or this fails.
+and run; rows of several patch releases of one minor must be equal, or this fails.  "DIR,t" asks
+the same headers for a free-threaded build (3.13 and later).
 """
 import os
 import subprocess
@@ -14,6 +15,7 @@ import sys
 import tempfile
 
 FIELDS = [  # name, comment
+    ("threaded", "1: a free-threaded build"),
     ("rt_interpreters", "_PyRuntime: first interpreter"),
     ("rt_gil", "_PyRuntime: the GIL's struct, -1: each interpreter points to its own"),
     ("is_next", "interpreter: next"),
@@ -43,10 +45,16 @@ FIELDS = [  # name, comment
     ("co_local_names", "code: tuple of str, names of the first locals"),
     ("co_n_locals", "code: int, how many locals have a name"),
     ("tuple_items", "tuple: first item"),
+    ("list_items", "list: pointer to the first item"),
+    ("ob_type", "object: its type"),
+    ("ob_head", "object: bytes of what all have; an int's, a float's, a dict's own words follow"),
     ("var_size", "bytes, tuple, list: how many"),
     ("bytes_data", "bytes: first byte"),
     ("str_length", "str: how many characters"),
     ("str_state", "str: word of flags"),
+    ("str_kind", "str: lowest of the three bits that tell the width of a character"),
+    ("str_is_compact", "str: the bit of one whose characters follow it"),
+    ("str_is_ascii", "str: the bit of one of ASCII only"),
     ("str_ascii", "str: first character of an ASCII one"),
     ("str_compact", "str: first character of another one"),
     ("is_modules", "interpreter: sys.modules"),
@@ -55,6 +63,9 @@ FIELDS = [  # name, comment
     ("dict_values", "dict: values of a split dict, else NULL"),
     ("type_basic_size", "type: size of an instance"),
     ("type_keys", "heap type: keys that instances share"),
+    ("managed_dict", "instance: its dict, before it; 0: not kept there"),
+    ("co_copies", "code: the threads' own copies of the instructions, -1: none"),
+    ("f_copy", "frame: int, which of these it runs, -1: none"),
     ("frame_size", "bytes of a frame that hold the fields above"),
 ]
 
@@ -63,6 +74,7 @@ PROGRAM = r"""
 #include <Python.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include "frameobject.h"
 #define V PY_VERSION_HEX
 #if V >= 0x03090000
@@ -70,6 +82,12 @@ PROGRAM = r"""
 #include "internal/pycore_interp.h"
 #endif
 #include "internal/pycore_pystate.h"
+#if V >= 0x030e0000
+#include "internal/pycore_interpframe_structs.h"
+#endif
+#if V >= 0x030c0000
+#include "internal/pycore_object.h"
+#endif
 #if V >= 0x030b0000
 #include "internal/pycore_frame.h"
 #include "internal/pycore_code.h"
@@ -82,9 +100,41 @@ typedef PyThreadState TS;
 typedef _PyRuntimeState RT;
 #define P(name, value) printf(#name " %d\n", (int)(value));
 #define O(name, type, field) P(name, offsetof(type, field))
+/* the lowest bit of a bit field of a str's state */
+#define B(name, field) \
+    { \
+        PyASCIIObject s; \
+        unsigned word = 0; \
+        memset(&s, 0, sizeof(s)); \
+        s.state.field = 1; \
+        memcpy(&word, &s.state, 4); \
+        P(name, __builtin_ctz(word)) \
+    }
 int main(void)
 {
     printf("%x\n", PY_VERSION_HEX);
+#ifdef Py_GIL_DISABLED
+    P(threaded, 1)
+    P(managed_dict, MANAGED_DICT_OFFSET)
+#else
+    P(threaded, 0)
+#if V >= 0x030d0000
+    P(managed_dict, MANAGED_DICT_OFFSET)
+#elif V >= 0x030b0000
+    P(managed_dict, -3 * (int)sizeof(void *)) /* _PyObject_ManagedDictPointer() */
+#else
+    P(managed_dict, 0)
+#endif
+#endif
+#if defined(Py_GIL_DISABLED) && V >= 0x030e0000
+    O(co_copies, PyCodeObject, co_tlbc) O(f_copy, F, tlbc_index)
+#else
+    P(co_copies, -1) P(f_copy, -1)
+#endif
+    O(list_items, PyListObject, ob_item)
+    O(ob_type, PyObject, ob_type)
+    P(ob_head, sizeof(PyObject))
+    B(str_kind, kind) B(str_is_compact, compact) B(str_is_ascii, ascii)
     O(rt_interpreters, RT, interpreters.head)
     O(is_next, IS, next)
 #if V >= 0x030b0000
@@ -179,12 +229,14 @@ int main(void)
 
 def ask(include):
     """(version, {field: offset}) of the CPython whose headers are in `include`."""
+    include, _, threaded = include.partition(",")
+    options = ["-DPy_GIL_DISABLED=1"] if threaded else []
     with tempfile.TemporaryDirectory() as folder:
         source, program = os.path.join(folder, "ask.c"), os.path.join(folder, "ask")
         with open(source, "w") as out:
             out.write(PROGRAM)
-        subprocess.run(["gcc", "-w", "-I" + include, "-I" + include + "/internal", "-o", program,
-                        source], check=True)
+        subprocess.run(["gcc", "-w", "-I" + include, "-I" + include + "/internal", *options, "-o",
+                        program, source], check=True)
         answer = subprocess.run([program], check=True, stdout=subprocess.PIPE)
     words = answer.stdout.decode().split()
     fields = dict(zip(words[1::2], map(int, words[2::2])))
@@ -197,18 +249,19 @@ def main(includes):
     for include in includes:
         version, fields = ask(include)
         minor = version >> 16 & 0xff
-        if minor in rows and rows[minor][1] != fields:
-            sys.exit("3.%d: %x and %s differ" % (minor, version, rows[minor][0]))
-        micro = "3.%d.%d" % (minor, version >> 8 & 0xff)
-        rows[minor] = (rows[minor][0] + ", " + micro if minor in rows else micro, fields)
+        kind = (minor, fields["threaded"])
+        micro = "3.%d.%d%s" % (minor, version >> 8 & 0xff, "t" if fields["threaded"] else "")
+        if kind in rows and rows[kind][1] != fields:
+            sys.exit("%s and %s differ" % (micro, rows[kind][0]))
+        rows[kind] = (rows[kind][0] + ", " + micro if kind in rows else micro, fields)
     print("/* SPDX-License-Identifier: Apache-2.0\n *\n"
           " * Offsets in CPython's structures, made by offsets_gen/offsets_gen.py: do not edit.\n"
           " * From the headers of x86-64 builds; any thread reads it.\n */")
     for name, comment in FIELDS:
         print("/* %s: %s */" % (name, comment))
     print("\n/* clang-format off */\nstatic const struct offsets offsets_table[] = {")
-    for minor in sorted(rows):
-        name, fields = rows[minor]
+    for minor, threaded in sorted(rows):
+        name, fields = rows[minor, threaded]
         print("    { /* %s */\n        .minor = %d," % (name, minor))
         items = [".%s = %d," % (field, fields[field]) for field, _ in FIELDS]
         for i in range(0, len(items), 4):

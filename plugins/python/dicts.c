@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/dicts.c - the entries of a dict, by guarded reads.
+ *
+ * One thread at a time per struct walk.  Dicts are read entry by entry in the order they were
+ * filled, never by hash probing; one that changes meanwhile gives no entries or old ones.  The
+ * layout of keys objects is in no installed header: Objects/dict-common.h to 3.10,
+ * Include/internal/pycore_dict.h from 3.11 on.
+ */
+#include "dicts.h"
+
+#include <stdlib.h>
+
+#define SIZE_MAX_SANE (UINT64_C(1) << 40) /* entries; more is no dict */
+
+/* Where a keys object's entries begin and what they look like; false: it is none. */
+static bool keys_shape(const struct walk *w, uint64_t keys, struct entries *e, uint64_t *ret_at)
+{
+    uint8_t head[40];
+    if (peek_bytes(&w->peek, keys, head, sizeof(head)))
+        return false;
+    e->stride = 24;
+    e->key = 8;
+    e->value = 16;
+    if (w->o.minor < 11) {
+        uint64_t size = u64_at(head, 8);
+        uint64_t width = size <= 0xff ? 1 : size <= 0xffff ? 2 : size <= 0xffffffff ? 4 : 8;
+        e->n = u64_at(head, 32);
+        *ret_at = keys + 40 + size * width;
+        return size && size < SIZE_MAX_SANE && !(size & (size - 1)) && e->n <= size;
+    }
+    e->n = u64_at(head, 24);
+    if (head[10] != 0) { /* only str keys: no hash in the entries */
+        e->stride = 16;
+        e->key = 0;
+        e->value = 8;
+    }
+    *ret_at = keys + 32 + (UINT64_C(1) << (head[9] & 63));
+    return head[8] < 40 && head[9] < 44 && head[10] <= 2 && e->n <= UINT64_C(1) << head[8];
+}
+
+static bool keys_read(const struct walk *w, uint64_t keys, uint64_t values, uint64_t most,
+                      struct entries *ret)
+{
+    uint64_t at;
+    *ret = (struct entries){.values = values};
+    if (!keys_shape(w, keys, ret, &at))
+        return false;
+    if (ret->n > most)
+        ret->n = most;
+    ret->bytes = malloc(ret->n * ret->stride + 1);
+    if (ret->bytes && peek_bytes(&w->peek, at, ret->bytes, ret->n * ret->stride) == 0)
+        return true;
+    free(ret->bytes);
+    ret->bytes = NULL;
+    return false;
+}
+
+static bool is_dict(const struct walk *w, uint64_t object)
+{
+    uint64_t type;
+    return object && !(object & 7) &&
+           peek_u64(&w->peek, object + (uint64_t)w->o.ob_type, &type) == 0 &&
+           type == address_of(w->py->PyDict_Type);
+}
+
+uint64_t dicts_values(const struct walk *w, uint64_t values)
+{
+    /* from 3.13 on behind four bytes of counts */
+    return values && w->o.minor >= 13 ? values + 8 : values;
+}
+
+bool dicts_read(const struct walk *w, uint64_t dict, uint64_t most, struct entries *ret)
+{
+    uint64_t keys, values;
+    return is_dict(w, dict) && peek_u64(&w->peek, dict + (uint64_t)w->o.dict_keys, &keys) == 0 &&
+           peek_u64(&w->peek, dict + (uint64_t)w->o.dict_values, &values) == 0 &&
+           keys_read(w, keys, dicts_values(w, values), most < DICTS_ALL ? most : DICTS_ALL, ret);
+}
+
+bool dicts_shared(const struct walk *w, uint64_t keys, uint64_t values, struct entries *ret)
+{
+    return keys_read(w, keys, values, DICTS_ALL, ret);
+}
+
+uint64_t dicts_key(const struct entries *e, uint64_t i)
+{
+    return u64_at(e->bytes + i * e->stride, (int)e->key);
+}
+
+uint64_t dicts_value(const struct walk *w, const struct entries *e, uint64_t i)
+{
+    uint64_t value = u64_at(e->bytes + i * e->stride, (int)e->value);
+    if (e->values && peek_u64(&w->peek, e->values + 8 * i, &value))
+        return 0;
+    return value;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/dicts.h - the entries of a dict, by guarded reads.
+ *
+ * One thread at a time per struct walk.  Entries come in the order they were filled; one that was
+ * deleted has value 0.
+ */
+#ifndef PYTHON_DICTS_H
+#define PYTHON_DICTS_H
+
+#include "walk.h"
+
+#define DICTS_ALL 65536u /* entries; sys.modules of a large program has some thousands */
+
+struct entries {
+    uint8_t *bytes; /* n * stride; to be freed */
+    uint64_t n;
+    size_t stride, key, value; /* offsets in an entry; the hash, if there is one, stands first */
+    uint64_t values;           /* address of a split dict's values, 0: they stand in the entries */
+};
+
+/* The first `most` entries; one with more than DICTS_ALL is read only in part.  false: no dict, or
+ * not readable. */
+bool dicts_read(const struct walk *w, uint64_t dict, uint64_t most, struct entries *ret);
+
+/* The keys that instances share, and the values of one of them. */
+bool dicts_shared(const struct walk *w, uint64_t keys, uint64_t values, struct entries *ret);
+/* Where the values of an object's split dict begin. */
+uint64_t dicts_values(const struct walk *w, uint64_t values);
+
+uint64_t dicts_key(const struct entries *e, uint64_t i);
+uint64_t dicts_value(const struct walk *w, const struct entries *e, uint64_t i);
+
+#endif

@@ -1,0 +1,73 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Newer CPythons for the tests than this release has, in build/pythons: 3.14 as Debian unstable
+# ships it, with the C library that it needs; free-threaded 3.13 from Debian's sources if asked for.
+# usage: scripts/tools/newer_python.sh [--free-threaded]      (the latter takes minutes)
+# Quiet and does nothing twice; where something cannot be had it says so and ends well.
+set -u
+cd "$(dirname "$0")/../.." || exit 2
+place=$PWD/build/pythons
+work=$place/.work
+key=/usr/share/keyrings/debian-archive-keyring.gpg
+
+skip() {
+    echo "newer python: skipped, $*" >&2
+    exit 0
+}
+
+apt_there() { # as in that release, without touching this one's lists
+    tool=$1
+    shift
+    $tool -q -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=- \
+        -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work/cache" \
+        -o Dir::State::status=/dev/null -o APT::Sandbox::User=root "$@" >>"$work/log" 2>&1
+}
+
+begin() { # $1: deb or deb-src, $2: the release
+    command -v apt-get >/dev/null && [ -f $key ] || skip "this is not Debian"
+    mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' 'Label: Debian' |
+        head -n 1)
+    [ -n "$mirror" ] || skip "apt knows no mirror of Debian"
+    mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+    echo "$1 [signed-by=$key] $mirror $2 main" >"$work/sources.list"
+    apt_there apt-get update || skip "no lists of Debian $2 ($(tail -n 1 "$work/log"))"
+}
+
+newest() {
+    [ "$(uname -m)" = x86_64 ] || skip "3.14 is taken for x86-64 only"
+    command -v patchelf >/dev/null || skip "3.14 needs patchelf"
+    begin deb sid
+    mkdir -p "$work/debs" "$work/root"
+    (cd "$work/debs" &&
+        apt_there apt-get download python3.14 python3.14-minimal libpython3.14-stdlib \
+            libpython3.14-minimal libpython3.14 libc6 libexpat1 zlib1g libffi8 libzstd1 \
+            libssl3t64) ||
+        skip "no python3.14 there ($(tail -n 1 "$work/log"))"
+    for deb in "$work"/debs/*.deb; do
+        dpkg-deb -x "$deb" "$work/root" || skip "$deb cannot be unpacked"
+    done
+    rm -rf "$place/3.14"
+    mv "$work/root/usr" "$place/3.14"
+    libraries=$place/3.14/lib/x86_64-linux-gnu
+    patchelf --set-interpreter "$libraries/ld-linux-x86-64.so.2" --force-rpath \
+        --set-rpath "$libraries" "$place/3.14/bin/python3.14"
+    ln -sf python3.14 "$place/3.14/bin/python3"
+    "$place/3.14/bin/python3" -c 'import ctypes, json, asyncio' 2>>"$work/log" ||
+        { rm -rf "$place/3.14"; skip "its 3.14 does not run here"; }
+}
+
+free_threaded() {
+    begin deb-src trixie
+    (cd "$work" && apt_there apt-get source --download-only --tar-only python3.13 &&
+        tar xf python3.13_*.orig.tar.xz) || skip "no sources of 3.13"
+    mkdir -p "$work/build"
+    (cd "$work/build" && CFLAGS=-g0 ../Python-3.13.*/configure --disable-gil --without-ensurepip \
+        --disable-test-modules --prefix="$place/3.13t" && make -j "$(nproc)" && make install) \
+        >>"$work/log" 2>&1 || skip "3.13 could not be built (see $work/log)"
+}
+
+mkdir -p "$work"
+[ -x "$place/3.14/bin/python3" ] || newest
+[ "${1:-}" != --free-threaded ] || [ -x "$place/3.13t/bin/python3" ] || free_threaded
+rm -rf "$work"
