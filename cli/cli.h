@@ -85,7 +85,7 @@ int command_launch(struct target *t, int argc, char **argv);    /* launch.c */
 int command_list(struct target *t, int argc, char **argv);      /* list.c */
 int command_gc(struct target *t, int argc, char **argv);        /* list.c */
 int command_forward(struct target *t, int argc, char **argv);   /* live.c: as it is */
-int command_backtrace(struct target *t, int argc, char **argv); /* crash.c: the dead's, too */
+int command_backtrace(struct target *t, int argc, char **argv); /* backtrace.c */
 int command_query(struct target *t, int argc, char **argv);  /* query.c: query, tables, describe */
 int command_export(struct target *t, int argc, char **argv); /* export.c */
 int command_flamegraph(struct target *t, int argc, char **argv);
@@ -105,6 +105,10 @@ int installed_file(const char *name, char *ret, size_t size);
 /* ask the live target: words as they are, answer to stdout.  Gives the command's status. */
 int live_run(const struct target *t, int argc, const char *const *argv);
 
+/* external.c: of a process that is only read, never entered. */
+int external_backtrace(struct target *t, int argc, char **argv);
+/* crash.c: the stacks that a crash has left in a data directory. */
+int crash_print(const char *directory);
 /* The signal by which the process of a directory crashed; false: it did not, as far as is known. */
 bool crash_of(const char *directory, char *ret, size_t size);
 

@@ -60,7 +60,7 @@ static void print_report(const struct crash_report *c)
         printf("\nregisters: %s\n", c->registers);
 }
 
-static int print_crashes(const char *directory)
+int crash_print(const char *directory)
 {
     struct crash_reports all;
     int r = crash_read(directory, &all);
@@ -79,18 +79,6 @@ static int print_crashes(const char *directory)
                     directory);
     crash_reports_done(&all);
     return r < 0 ? r : EXIT_DONE;
-}
-
-int command_backtrace(struct target *t, int argc, char **argv)
-{
-    if (t->kind != TARGET_FILES || t->stopped)
-        return command_forward(t, argc, argv);
-    if (argc > 1)
-        return err_set(-EINVAL,
-                       "the process is dead: its backtrace takes no '%s'; select what you "
-                       "want from crash.frames",
-                       argv[1]);
-    return print_crashes(t->directory);
 }
 
 bool crash_of(const char *directory, char *ret, size_t size)

@@ -286,6 +286,8 @@ static void show_notes(struct look *l, const struct thread_look *t)
         return;
     if (!l->stack)
         s->note(s, "no native frames: this core does not offer them");
+    else if (!t->has_native && l->pid != getpid())
+        s->note(s, "no native frames: the thread runs, and from outside nothing stops it");
     else if (!t->has_native)
         s->note(s, "no native frames: the thread did not answer");
     else if (t->moved)

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "external.h"
 #include "frames.h"
 #include "plugin.h"
 
@@ -145,6 +146,8 @@ static const void *python_extension(void *self, const char *id)
     (void)self;
     if (strcmp(id, PROBING_PYTHON_FRAMES_1) == 0)
         return &frames_part;
+    if (strcmp(id, PROBING_PYTHON_EXTERNAL_1) == 0)
+        return &external_part;
     return strcmp(id, PROBING_PYTHON_GIL_1) == 0 ? &gil_part : NULL;
 }
 

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`backtrace --external`: a process that is only read, never entered."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from pythons import PYTHONS
+from test_backtrace import CHAINS, KNOWN, impossible, printed_stacks
+from scripts import python_frames
+from world import CLI, wait_for
+
+SLEEPER = """import time
+def waits(n):
+    print('ready', flush=True)
+    time.sleep(600)
+waits(7)
+"""
+
+
+def external(target, *words):
+    target.wait_line("^ready")
+    done = target.probing("backtrace", "--external", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    return {t["tid"]: t for t in json.loads(done.stdout)["threads"]}
+
+
+def memory_of(target):
+    """What a core in the process would change."""
+    with open("/proc/%d/maps" % target.pid) as maps:
+        text = maps.read()
+    return "probing" in text, len(os.listdir("/proc/%d/task" % target.pid))
+
+
+def test_known_stacks(world, python):
+    target = world.start(python, KNOWN)
+    wait_for(lambda: len(printed_stacks(target)) == 6, "the stacks that the target prints")
+    expected = printed_stacks(target)
+    wait_for(lambda: all(t["state"] != "running" for t in external(target).values()), "standstill")
+    threads = external(target)
+    seen = [python_frames(t) for t in threads.values() if t["python"]]
+    for label, rows in expected.items():
+        assert [s for s in seen if any(s[i:i + len(rows)] == rows for i in range(len(s)))], label
+    assert threads[target.pid]["name"] == "MainThread"
+    assert threads[target.pid]["frames"][0]["type"] == "native"
+    assert threads[target.pid]["syscall"]
+    assert memory_of(target)[0] is False and target.alive()
+
+
+def test_locals_and_words(world, python):
+    target = world.start(python, SLEEPER)
+    frame = external(target, "--locals", "--python", "--thread", str(target.pid))[target.pid]
+    assert frame["frames"][0]["func"] == "waits" and frame["frames"][0]["locals"] == {"n": 7}
+    native = external(target, "--native")[target.pid]["frames"]
+    assert native and all(f["type"] == "native" for f in native)
+    for words, part in (["--thread", "99999999"], "no thread"), (["--thrad"], "unknown word"):
+        done = target.probing("backtrace", "--external", *words)
+        assert done.returncode != 0 and part in done.stderr, done.stderr
+
+
+def test_no_impossible_stack(world, python):
+    target = world.start(python, CHAINS)
+    looked = deep = 0
+    while looked < 100:
+        for thread in external(target, "--python").values():
+            frames = python_frames(thread)
+            if thread["python"] and thread["tid"] != target.pid:
+                looked += 1
+                deep += len(frames) > 8
+                assert not impossible(frames), thread
+    assert deep > looked / 20, "hardly a stack was read whole: %d of %d" % (deep, looked)
+
+
+def test_of_a_stopped_process(world):
+    target = world.start(list(PYTHONS.values())[0], SLEEPER)
+    target.wait_line("^ready")
+    os.kill(target.pid, signal.SIGSTOP)
+    wait_for(lambda: open("/proc/%d/stat" % target.pid).read().split()[2] == "T", "the stop")
+    assert [f["func"] for f in external(target, "--python")[target.pid]["frames"]] == \
+        ["waits", "<module>"]
+    os.kill(target.pid, signal.SIGCONT)
+
+
+def test_watch(world):
+    target = world.start(list(PYTHONS.values())[0], SLEEPER)
+    target.wait_line("^ready")
+    watch = subprocess.Popen([str(CLI), "-t", str(target.pid), "backtrace", "--external",
+                              "--watch", "--interval", "50ms"], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, env=world.env, text=True)
+    seen = 0
+    while seen < 3:
+        line = watch.stdout.readline()
+        assert line, watch.stderr.read()
+        seen += bool(re.match(r"-- \d\d:\d\d:\d\d$", line))
+    watch.send_signal(signal.SIGINT)
+    assert watch.wait(timeout=30) in (0, -signal.SIGINT)
+    target.kill()
+    assert target.probing("backtrace", "--external", "--watch").returncode != 0
+
+
+def refusal_of(world, *args):
+    process = subprocess.Popen(args, stdout=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: os.readlink("/proc/%d/exe" % process.pid) != sys.executable, "the exec")
+        return world.probing("-t", str(process.pid), "backtrace", "--external")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_refusals(world):
+    done = refusal_of(world, "/bin/sleep", "600")
+    assert done.returncode == 1 and "no Python" in done.stderr, done.stderr
+    done = world.probing("-t", "127.0.0.1:1", "backtrace", "--external")
+    assert done.returncode != 0 and "this machine" in done.stderr, done.stderr
+
+
+def test_python_that_is_too_old(world):
+    old = os.path.expanduser("~/.pyenv/versions/2.7.18/bin/python2.7")
+    if not os.path.exists(old):
+        pytest.skip("no CPython 2.7 (pyenv)")
+    done = refusal_of(world, old, "-c", "import time; time.sleep(600)")
+    assert done.returncode == 1 and "no Python that can be read" in done.stderr, done.stderr
+
+
+def test_process_of_somebody_else(world):
+    if os.getuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs root, to be another user")
+    target = world.start(list(PYTHONS.values())[0], SLEEPER)
+    done = subprocess.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+                           str(CLI), "-t", str(target.pid), "backtrace", "--external"],
+                          capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and len(done.stderr.strip().split("\n")) == 1, done.stderr
+    assert re.search("ermission|may not", done.stderr), done.stderr
