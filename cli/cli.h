@@ -58,10 +58,13 @@ int token_read(const char *directory, char *ret); /* ret: TOKEN_BYTES */
 
 /* Roots where data directories are looked for; fn gives non-zero to stop. */
 int target_each_directory(int (*fn)(void *arg, const char *directory), void *arg);
-/* A line "key: value" of a data directory's info file; -ENOENT. */
+/* A line "key: value" of a data directory's info file; -ENOENT; -EBADMSG: the file is damaged, what
+ * it says may be wrong, and is given where it is there. */
 int target_info(const char *directory, const char *key, char *ret, size_t size);
 /* Is the process that wrote this directory still the one with its pid? */
 bool target_alive(const char *directory, pid_t *ret_pid);
+/* Does a process have the store of this directory open, seen from here or not? */
+bool target_held(const char *directory);
 
 /* Ctrl-C and SIGTERM raise this; long commands look at it. */
 extern volatile sig_atomic_t cli_interrupted;

@@ -44,10 +44,14 @@ static void describe(struct listing *l, pid_t pid, const char *directory,
 
     (void)snprintf(number, sizeof number, "%d", (int)pid);
     (void)target_info(directory, "version", version, sizeof version);
-    (void)target_info(directory, "command", command, sizeof command - sizeof crash - 16);
+    int r = target_info(directory, "command", command, sizeof command - sizeof crash - 40);
     if (crash_of(directory, crash, sizeof crash)) {
         size_t n = strlen(command);
         (void)snprintf(command + n, sizeof command - n, "  (crashed: %s)", crash);
+    }
+    if (r == -EBADMSG) {
+        size_t n = strlen(command);
+        (void)snprintf(command + n, sizeof command - n, "  (info is damaged)");
     }
     line(l, number, version, shown_directory, command);
 }
@@ -80,7 +84,7 @@ static int list_dead_one(void *arg, const char *directory)
 {
     pid_t pid;
 
-    if (!target_alive(directory, &pid))
+    if (!target_alive(directory, &pid) && !target_held(directory))
         describe(arg, pid, directory, directory);
     return 0;
 }
@@ -166,7 +170,7 @@ static int sweep_one(void *arg, const char *directory)
         return 0;
     uint64_t age_ns =
         (uint64_t)(time(NULL) > st.st_mtime ? time(NULL) - st.st_mtime : 0) * UINT64_C(1000000000);
-    if (age_ns < s->older_ns || in_use(directory)) {
+    if (age_ns < s->older_ns || in_use(directory) || target_held(directory)) {
         s->kept++;
         return 0;
     }

@@ -19,10 +19,10 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/info.h"
 #include "core/base/text.h"
 #include "sdk/client/client.h"
 
-#define INFO_MAX_BYTES 65536
 #define MAPS_MAX_BYTES (64u << 20) /* a process with 500,000 mappings */
 
 /* ---- data directories ---- */
@@ -30,39 +30,58 @@
 int target_info(const char *directory, const char *key, char *ret, size_t size)
 {
     struct buf text;
-    int dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC), r = -ENOENT;
+    int dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
 
     if (dirfd == -1)
         return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
-    buf_init(&text, INFO_MAX_BYTES);
-    if (file_read(dirfd, "info", &text) == 0) {
-        size_t n = strlen(key);
-        for (const char *line = buf_text(&text); line != NULL;
-             line = strchr(line, '\n'), line = line != NULL ? line + 1 : NULL)
-            if (strncmp(line, key, n) == 0 && line[n] == ':') {
-                const char *value = line + n + 1 + strspn(line + n + 1, " ");
-                (void)snprintf(ret, size, "%.*s", (int)strcspn(value, "\n"), value);
-                r = 0;
-                break;
-            }
-    }
+    int r = info_read(dirfd, "info", &text);
+    bool found = info_get(&text, key, ret, size);
     buf_done(&text);
     (void)close(dirfd);
-    return r == 0 ? 0 : err_set(-ENOENT, "%s/info has no line '%s'", directory, key);
+    if (r == -EBADMSG)
+        return err_set(-EBADMSG, "%s/info is damaged", directory);
+    return found ? 0 : err_set(-ENOENT, "%s/info has no line '%s'", directory, key);
+}
+
+/* "<pid>-<start time>", as a core calls its directory: what cannot be damaged. */
+static bool is_named(const char *directory, uint64_t *ret_pid, uint64_t *ret_started)
+{
+    const char *slash = strrchr(directory, '/'), *name = slash != NULL ? slash + 1 : directory;
+    char number[2][24] = {"", ""}, more[2] = "";
+
+    return sscanf(name, "%20[0-9]-%20[0-9]%1[^.]", number[0], number[1], more) == 2 &&
+           parse_u64(number[0], ret_pid) == 0 && parse_u64(number[1], ret_started) == 0;
+}
+
+/* Which process wrote it: by its name, and of a copy with another name by its info. */
+static bool identity_of(const char *directory, uint64_t *ret_pid, uint64_t *ret_started)
+{
+    char pid[64], started[64];
+
+    if (is_named(directory, ret_pid, ret_started))
+        return true;
+    return target_info(directory, "pid", pid, sizeof pid) == 0 && parse_u64(pid, ret_pid) == 0 &&
+           target_info(directory, "start_time", started, sizeof started) == 0 &&
+           parse_u64(started, ret_started) == 0;
+}
+
+bool target_held(const char *directory)
+{
+    char path[4200];
+
+    (void)snprintf(path, sizeof path, "%s/lock.mdb", directory);
+    return file_is_locked(path);
 }
 
 bool target_alive(const char *directory, pid_t *ret_pid)
 {
-    char text[64], path[4200];
+    char path[4200];
     uint64_t pid = 0, started = 0, now = 0;
 
     *ret_pid = 0;
-    if (target_info(directory, "pid", text, sizeof text) < 0 || parse_u64(text, &pid) < 0)
+    if (!identity_of(directory, &pid, &started) || pid > INT32_MAX)
         return false;
     *ret_pid = (pid_t)pid;
-    if (target_info(directory, "start_time", text, sizeof text) < 0 ||
-        parse_u64(text, &started) < 0)
-        return false;
     if (proc_start_time((pid_t)pid, &now) < 0 || now != started)
         return false;
     (void)snprintf(path, sizeof path, "%s/sock", directory);
@@ -280,6 +299,14 @@ static bool is_over(const char *directory)
     return r == -ECONNREFUSED || r == -ECONNRESET;
 }
 
+/* Of a process that cannot be seen from here (another pid namespace, a directory that both see)? */
+static bool lives_elsewhere(const char *directory)
+{
+    pid_t pid;
+
+    return !target_alive(directory, &pid) && target_held(directory) && !is_over(directory);
+}
+
 static char process_state(pid_t pid)
 {
     char path[64], *close_paren;
@@ -337,7 +364,7 @@ static int resolve_pid(pid_t pid, struct target *ret)
             (int)pid);
     (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
     ret->directories = old.n;
-    ret->kind = TARGET_FILES;
+    ret->kind = lives_elsewhere(old.path) ? TARGET_LIVE : TARGET_FILES;
     return 0;
 }
 
@@ -373,7 +400,7 @@ static int resolve_path(const char *text, struct target *ret)
                            (int)ret->pid, (int)ret->pid);
     }
     (void)snprintf(ret->directory, sizeof ret->directory, "%s", text);
-    ret->kind = TARGET_FILES;
+    ret->kind = lives_elsewhere(text) ? TARGET_LIVE : TARGET_FILES;
     return 0;
 }
 

@@ -58,7 +58,7 @@ int place_link(const struct place *p);
 void place_settle(const struct place *p);
 int place_copy(const char *from_path, const char *to_path); /* without what is zero */
 int place_info(const struct place *p, const char *version, int64_t utc_offset);
-int place_info_text(const struct place *p, const struct buf *text); /* the whole of it */
+int place_info_text(const struct place *p, struct buf *text); /* all but the check */
 void place_failed(const struct place *p, const char *why);
 int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES]);
 

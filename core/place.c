@@ -18,6 +18,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/info.h"
 #include "core/life.h"
 
 #define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
@@ -240,10 +241,11 @@ static void add_file(struct buf *b, const char *key, const char *path)
     buf_done(&text);
 }
 
-int place_info_text(const struct place *p, const struct buf *text)
+int place_info_text(const struct place *p, struct buf *text)
 {
     char path[PLACE_BYTES];
     int r = place_path(p, "info", path);
+    (void)info_seal(text);
     if (r == 0 && text->failed)
         r = err_set(text->failed, "no memory for %s", path);
     return r < 0 ? r : file_write(AT_FDCWD, path, text->data, text->size, 0600);
@@ -254,7 +256,7 @@ int place_info(const struct place *p, const char *version, int64_t utc_offset)
     struct buf b;
     char exe[4096];
 
-    buf_init(&b, (size_t)4 << 20);
+    buf_init(&b, INFO_MAX_BYTES);
     (void)buf_addf(&b, "pid: %d\nstart_time: %llu\nuid: %u\n", (int)getpid(),
                    (unsigned long long)p->start_time, (unsigned)geteuid());
     add_file(&b, "boot_id", "/proc/sys/kernel/random/boot_id");

@@ -21,41 +21,30 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/info.h"
 #include "core/base/text.h"
 #include "core/life.h"
 
-#define INFO_BYTES ((size_t)4 << 20)
-
-/* The file `info` as a text; caller buf_done()s. */
+/* The file `info` as a text, when it is whole; caller buf_done()s. */
 static int read_info(const char *directory, struct buf *ret)
 {
     char path[PLACE_BYTES + 16];
     (void)snprintf(path, sizeof(path), "%s/info", directory);
-    buf_init(ret, INFO_BYTES);
-    int r = file_read(AT_FDCWD, path, ret);
-    return r < 0 ? r : buf_addc(ret, '\0');
+    return info_read(AT_FDCWD, path, ret);
 }
 
-static bool has_line(const char *text, const char *line)
+static bool says(const struct buf *text, const char *key, const char *value)
 {
-    size_t n = strlen(line);
-    for (const char *at = text; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
-        if (strncmp(at, line, n) == 0 && (at[n] == '\n' || at[n] == '\0'))
-            return true;
-    return false;
+    char said[128];
+    return info_get(text, key, said, sizeof(said)) && strcmp(said, value) == 0;
 }
 
-static bool same_boot(const char *text)
+static bool same_boot(const struct buf *text)
 {
-    char line[128];
-    struct buf id;
-    buf_init(&id, 256);
-    bool same = file_read(AT_FDCWD, "/proc/sys/kernel/random/boot_id", &id) == 0;
-    const char *own = buf_text(&id);
-    (void)snprintf(line, sizeof(line), "boot_id: %.*s", (int)strcspn(own, "\n"), own);
-    same = same && has_line(text, line);
-    buf_done(&id);
-    return same;
+    char own[128];
+    bool known = file_peek("/proc/sys/kernel/random/boot_id", own, sizeof(own)) == 0;
+    own[strcspn(own, "\n")] = '\0';
+    return known && says(text, "boot_id", own);
 }
 
 static bool is_file_in(const char *directory, const char *name)
@@ -68,16 +57,14 @@ static bool is_file_in(const char *directory, const char *name)
 
 bool resume_can(const char *directory, const char *version)
 {
-    char line[128];
     struct buf text;
     struct stat st;
 
     if (lstat(directory, &st) == -1 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
         (st.st_mode & 077) != 0)
         return false;
-    (void)snprintf(line, sizeof(line), "version: %.100s", version);
-    bool can = read_info(directory, &text) == 0 && has_line(text.data, "left: yes") &&
-               has_line(text.data, line) && same_boot(text.data) &&
+    bool can = read_info(directory, &text) == 0 && says(&text, "left", "yes") &&
+               says(&text, "version", version) && same_boot(&text) &&
                is_file_in(directory, "strings") && is_file_in(directory, "rings") &&
                is_file_in(directory, "data.mdb");
     buf_done(&text);
@@ -125,13 +112,13 @@ static void add_losses(struct tables *tables, const char *line)
 
 void resume_losses(const struct place *p, struct tables *tables)
 {
-    struct buf text;
+    struct buf text = {0};
     if (p->resumed && read_info(p->directory, &text) == 0) {
         for (const char *at = text.data; at; at = strchr(at, '\n'), at = at ? at + 1 : NULL)
             if (strncmp(at, "lost: ", 6) == 0)
                 add_losses(tables, at);
-        buf_done(&text);
     }
+    buf_done(&text);
 }
 
 static void write_losses(struct tables *tables, struct buf *b)
@@ -155,11 +142,11 @@ static void write_losses(struct tables *tables, struct buf *b)
 
 void resume_note(const struct place *p, struct tables *tables, struct buf *ret)
 {
-    struct buf text;
+    struct buf text = {0};
     if (p->directory[0] && read_info(p->directory, &text) == 0) {
-        (void)buf_add(ret, text.data, text.size - 1);
+        (void)buf_add(ret, text.data, text.size);
         (void)buf_adds(ret, "left: yes\n");
         write_losses(tables, ret);
-        buf_done(&text);
     }
+    buf_done(&text);
 }

@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/info.h"
 #include "core/base/text.h"
 #include "core/life.h"
 
@@ -83,26 +84,11 @@ static bool read_leaf(const char *leaf, uint64_t *ret_pid, uint64_t *ret_start)
            (!dot || parse_u64(dot + 1, &again) == 0);
 }
 
-/* Does any process, seen from here or not, hold a lock on the file?  Not to be asked about a file
- * of this process: closing it again would drop the lock. */
-static bool is_locked(const char *directory, const char *name)
-{
-    char path[PATH_BYTES];
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    join(path, directory, name);
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd == -1)
-        return errno != ENOENT; /* cannot tell: as if it lived */
-    bool locked = fcntl(fd, F_GETLK, &lock) == -1 || lock.l_type != F_UNLCK;
-    (void)close(fd);
-    return locked;
-}
-
 /* A directory of a core whose process is dead, and quiet. */
 static bool is_dead(struct sweep *s, const char *root, const char *leaf, const char *lock,
                     time_t *ret_touched)
 {
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], file[PATH_BYTES];
     struct stat st;
     uint64_t pid, start, now_start;
 
@@ -116,7 +102,8 @@ static bool is_dead(struct sweep *s, const char *root, const char *leaf, const c
     if (r == 0 ? now_start == start : r != -ESRCH)
         return false;
     *ret_touched = st.st_mtime;
-    return !is_locked(path, lock);
+    join(file, path, lock);
+    return !file_is_locked(file);
 }
 
 static bool is_old(const struct sweep *s, time_t touched)
@@ -224,19 +211,17 @@ static uint64_t file_bytes(const char *directory, const char *name, time_t *touc
     return (uint64_t)st.st_blocks * 512;
 }
 
-/* The line "boot_id: ..." of `info`; no info: not ours. */
+/* No info: not ours.  A damaged one says nothing. */
 static bool measure(const struct sweep *s, const char *directory, struct dead *d)
 {
     static const char *const names[] = {"data.mdb", "lock.mdb", "rings", "strings", "tables"};
-    static const char key[] = "\nboot_id: ";
-    char path[PATH_BYTES];
+    char path[PATH_BYTES], boot[64];
     struct buf b;
 
     join(path, directory, "info");
-    buf_init(&b, (size_t)1 << 20);
-    bool ours = file_read(AT_FDCWD, path, &b) == 0 && buf_addc(&b, '\0') == 0;
-    const char *at = ours ? strstr(b.data, key) : NULL;
-    d->here = at && strncmp(at + sizeof(key) - 1, s->boot_id, strlen(s->boot_id)) == 0;
+    int r = info_read(AT_FDCWD, path, &b);
+    bool ours = r == 0 || r == -EBADMSG;
+    d->here = r == 0 && info_get(&b, "boot_id", boot, sizeof(boot)) && !strcmp(boot, s->boot_id);
     buf_done(&b);
     d->bytes = 0;
     for (size_t i = 0; ours && i < sizeof(names) / sizeof(names[0]); i++)

@@ -15,6 +15,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/info.h"
 #include "core/life.h"
 #include "tests/test.h"
 
@@ -57,8 +58,14 @@ static void make(char ret[128], const char *below, pid_t pid, uint64_t start, in
     CHECK(zeros != NULL);
     for (size_t i = 0; i < data_bytes; i++)
         zeros[i] = 'x'; /* blocks, no hole */
-    if (info)
-        put(ret, "info", info, strlen(info), age);
+    if (info) {
+        struct buf b;
+        buf_init(&b, INFO_MAX_BYTES);
+        CHECK_INT(buf_adds(&b, info), 0);
+        CHECK_INT(info_seal(&b), 0);
+        put(ret, "info", b.data, b.size, age);
+        buf_done(&b);
+    }
     if (data_bytes)
         put(ret, "data.mdb", zeros, data_bytes, age);
     free(zeros);

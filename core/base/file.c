@@ -155,6 +155,17 @@ int file_remove_dir(const char *path)
     return rc ? err_set(rc, "directory %s cannot be removed: %s", path, strerror(-rc)) : 0;
 }
 
+bool file_is_locked(const char *path)
+{
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd == -1)
+        return errno != ENOENT;
+    bool locked = fcntl(fd, F_GETLK, &lock) == -1 || lock.l_type != F_UNLCK;
+    (void)close(fd);
+    return locked;
+}
+
 int proc_start_time(pid_t pid, uint64_t *ret_ticks)
 {
     char path[64], text[1024];

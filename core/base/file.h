@@ -7,6 +7,7 @@
 #ifndef CORE_BASE_FILE_H
 #define CORE_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -28,6 +29,10 @@ int file_private_dir(const char *path);
 
 /* Remove a directory of ours with its files (one level of subdirectories). */
 int file_remove_dir(const char *path);
+
+/* Does any process hold a lock (fcntl) on the file, whether it can be seen from here or not?  true
+ * when that cannot be told.  Not of a file that this process has locked: the lock would be lost. */
+bool file_is_locked(const char *path);
 
 /* Start time of a process in clock ticks since boot: field 22 of /proc/PID/stat (proc(5)). */
 int proc_start_time(pid_t pid, uint64_t *ret_ticks);

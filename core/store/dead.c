@@ -16,6 +16,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/info.h"
 #include "core/store/inside.h"
 
 static void note(struct store *s, const char *what)
@@ -378,6 +379,17 @@ static int read_rings(struct store *s, int data)
     return rc;
 }
 
+/* Nothing of the rows depends on it. */
+static void look_at_info(struct store *s)
+{
+    char path[4096];
+    struct buf text = {0};
+    int n = snprintf(path, sizeof(path), "%s/info", s->directory);
+    if (n > 0 && (size_t)n < sizeof(path) && info_read(AT_FDCWD, path, &text) == -EBADMSG)
+        note(s, "info is damaged: what it says of the process may be wrong");
+    buf_done(&text);
+}
+
 /* Ids in the rows that have no text: the file of names is an older copy, or was cut. */
 static void look_at_names(struct store *s)
 {
@@ -447,6 +459,7 @@ int store_open(const char *directory, struct tables *tables, struct store **ret)
         return err_set(-ENOMEM, "no memory for reading %s", directory);
     }
     load_schema_lines(s);
+    look_at_info(s);
     int no_rings = open_file(s, "rings", /* rings= */ true);
     if (no_rings)
         (void)buf_addf(&s->damage, "%s; the newest rows may be missing\n", err_why(no_rings));

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "tests/fuzz/fuzz.h"
 
@@ -66,6 +68,61 @@ static void drive(uint8_t *data, size_t size)
     feed(data, size);
     change_each(data, size);
     change_some(data, size);
+}
+
+/* ---- what targets share ---- */
+
+void fuzz_must(int held)
+{
+    if (!held)
+        abort();
+}
+
+int fuzz_file(const struct fuzz_part *parts, size_t n, off_t least, const uint8_t *data,
+              size_t size, char ret_path[32])
+{
+    int fd = memfd_create("fuzz", MFD_CLOEXEC);
+    fuzz_must(fd != -1 && ftruncate(fd, least) == 0);
+    for (size_t i = 0; i < n && size; i++) {
+        size_t some = size < parts[i].size ? size : parts[i].size;
+        fuzz_must(pwrite(fd, data, some, parts[i].in_file) == (ssize_t)some);
+        data += some;
+        size -= some;
+    }
+    (void)snprintf(ret_path, 32, "/proc/self/fd/%d", fd);
+    return fd;
+}
+
+size_t fuzz_input(const struct fuzz_part *parts, size_t n, off_t end, const char *path,
+                  uint8_t *data, size_t max)
+{
+    size_t size = 0;
+    FILE *f = fopen(path, "rb");
+    fuzz_must(f != NULL);
+    for (size_t i = 0; i < n; i++) {
+        size_t some = parts[i].size;
+        if (i == n - 1 && (size_t)(end - parts[i].in_file) < some)
+            some = (size_t)(end - parts[i].in_file);
+        fuzz_must(some <= max - size && fseeko(f, parts[i].in_file, SEEK_SET) == 0);
+        fuzz_must(fread(data + size, 1, some, f) == some);
+        size += some;
+    }
+    (void)fclose(f);
+    return size;
+}
+
+void fuzz_place(const char *name, char ret_path[64])
+{
+    char directory[] = "/tmp/probing-fuzz-XXXXXX";
+    fuzz_must(mkdtemp(directory) != NULL);
+    (void)snprintf(ret_path, 64, "%s/%s", directory, name);
+}
+
+void fuzz_remove(char path[64])
+{
+    fuzz_must(unlink(path) == 0);
+    *strrchr(path, '/') = '\0';
+    fuzz_must(rmdir(path) == 0);
 }
 
 /* Weak: a fuzzer brings its own. */

@@ -15,12 +15,6 @@
 #include "core/server/message.h"
 #include "tests/fuzz/fuzz.h"
 
-static void must(int held)
-{
-    if (!held)
-        abort();
-}
-
 static void feed_message(const char *text, size_t size)
 {
     struct arena a;
@@ -28,12 +22,13 @@ static void feed_message(const char *text, size_t size)
     int64_t id;
     arena_init(&a, 64u << 20);
     if (server_message_parse(&a, text, size, &m, &id) == 0) {
-        must(id >= 0 && id == m.id);
-        must(m.kind != MESSAGE_RUN || (m.argc > 0 && m.argc < MESSAGE_WORDS && !m.argv[m.argc]));
-        must(m.kind != MESSAGE_WATCH || (strlen(m.text) == m.text_size && m.interval_ns > 0));
+        fuzz_must(id >= 0 && id == m.id);
+        fuzz_must(m.kind != MESSAGE_RUN ||
+                  (m.argc > 0 && m.argc < MESSAGE_WORDS && !m.argv[m.argc]));
+        fuzz_must(m.kind != MESSAGE_WATCH || (strlen(m.text) == m.text_size && m.interval_ns > 0));
     }
     if (server_message_words(&a, text, size, &m) == 0)
-        must(m.argc > 0 && m.argv[0]);
+        fuzz_must(m.argc > 0 && m.argv[0]);
     arena_done(&a);
 }
 
@@ -42,14 +37,14 @@ static void feed_http(const char *text, size_t size)
     struct http_request r;
     struct buf value;
     int used = server_http_parse(text, size, &r);
-    must(used <= (int)size);
+    fuzz_must(used <= (int)size);
     if (used <= 0)
         return;
-    must(r.path.size > 0 && r.path.data[0] == '/');
-    must(r.path.data >= text && r.path.data + r.path.size <= text + used);
+    fuzz_must(r.path.size > 0 && r.path.data[0] == '/');
+    fuzz_must(r.path.data >= text && r.path.data + r.path.size <= text + used);
     buf_init(&value, 4096);
     int found = server_http_parameter(r.query, "q", &value);
-    must(found <= 0 || memchr(buf_text(&value), 0, value.size) == NULL);
+    fuzz_must(found <= 0 || memchr(buf_text(&value), 0, value.size) == NULL);
     buf_done(&value);
 }
 
@@ -62,14 +57,14 @@ static void feed_line(const char *text, size_t size)
     int n = server_words_split(&a, text, size, words, MESSAGE_WORDS);
     for (int i = 0; i < n; i++)
         total += strlen(words[i]) + 1;
-    must(n <= MESSAGE_WORDS && total <= 2 * size + 2);
+    fuzz_must(n <= MESSAGE_WORDS && total <= 2 * size + 2);
     arena_done(&a);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *copy = malloc(size ? size : 1); /* of the very size: a byte too far is seen by asan */
-    must(copy != NULL);
+    fuzz_must(copy != NULL);
     if (size)
         memcpy(copy, data, size);
     feed_message(copy, size);

@@ -17,12 +17,6 @@
 static union probing_cell cells[SEGMENT_ROWS + SEGMENT_BLOCK];
 static uint32_t offsets[SEGMENT_ROWS + SEGMENT_BLOCK + 1];
 
-static void must(int held)
-{
-    if (!held)
-        abort();
-}
-
 static void read_column(const struct segment *s, uint32_t i)
 {
     struct segment_column c;
@@ -31,10 +25,10 @@ static void read_column(const struct segment *s, uint32_t i)
     uint32_t nulls;
     if (segment_column(s, i, &c) != 0)
         return;
-    must(c.offset <= s->size && c.size <= s->size - c.offset);
+    fuzz_must(c.offset <= s->size && c.size <= s->size - c.offset);
     if (c.is_tail) {
         if (segment_tails(s, i, offsets, &bytes) == 0)
-            must(bytes + offsets[s->n_rows] <= s->data + s->size);
+            fuzz_must(bytes + offsets[s->n_rows] <= s->data + s->size);
         return;
     }
     if (segment_cursor_init(s, i, /* payload= */ NULL, &cursor) != 0)
@@ -51,7 +45,7 @@ static void read_segment(const uint8_t *data, size_t size)
     struct segment s;
     if (segment_open(data, size, &s) != 0)
         return;
-    must(s.size <= size && s.n_rows > 0 && s.n_rows <= SEGMENT_ROWS);
+    fuzz_must(s.size <= size && s.n_rows > 0 && s.n_rows <= SEGMENT_ROWS);
     (void)segment_check(&s);
     for (uint32_t i = 0; i < s.n_columns; i++)
         read_column(&s, i);
@@ -63,8 +57,8 @@ static void on_value(void *arg, const MDB_val *key, const MDB_val *value, bool i
     const uint8_t *from = whole->mv_data, *end = from + whole->mv_size;
     const uint8_t *p = value->mv_data;
     (void)in_tree;
-    must(p >= from && p <= end && value->mv_size <= (size_t)(end - p));
-    must(!key || (const uint8_t *)key->mv_data + key->mv_size <= end);
+    fuzz_must(p >= from && p <= end && value->mv_size <= (size_t)(end - p));
+    fuzz_must(!key || (const uint8_t *)key->mv_data + key->mv_size <= end);
     read_segment(p, value->mv_size);
 }
 
@@ -72,12 +66,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t *copy = malloc(size ? size : 1); /* of the very size: a byte too far is seen by asan */
     struct buf damage;
-    must(copy != NULL);
+    fuzz_must(copy != NULL);
     if (size)
         memcpy(copy, data, size);
     MDB_val whole = {.mv_size = size, .mv_data = copy};
     buf_init(&damage, 1 << 16);
-    must(pages_read(copy, size, on_value, &whole, &damage) >= 0);
+    fuzz_must(pages_read(copy, size, on_value, &whole, &damage) >= 0);
     buf_done(&damage);
     segment_sign(copy, size);
     read_segment(copy, size);

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dead process's directory: listed, asked, copied, damaged, and taken away."""
 import json
+import os
 import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from world import wait_for
+from world import CLI, wait_for
 
 SCRIPT = """
 local t = probing.table("kept", {{"n", "i64"}})
@@ -53,3 +56,51 @@ def test_gc_takes_it_away(dead):
     assert "1 data directories removed" in dead.world.probing("gc").stdout
     assert str(dead.pid) not in dead.world.probing("list", "--dead").stdout
     assert dead.probing("query", "select 1").returncode == 1
+
+
+def namespace(*words):
+    return subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", *words],
+                          capture_output=True, text=True)
+
+
+def test_the_living_of_another_pid_namespace_are_no_dead(world):
+    if os.geteuid() != 0 or namespace("true").returncode != 0:
+        pytest.skip("no pid namespaces can be made here")
+    target = world.start("unshare", "--pid", "--fork", "--mount-proc", "--kill-child",
+                         "/usr/bin/python3", "-u", "-c",
+                         "import time\nprint('ready')\nwhile True: time.sleep(1)")
+    target.wait_line("ready")
+    pid = Path("/proc/%d/task/%d/children" % (target.pid, target.pid)).read_text().split()[0]
+    done = world.probing("-t", pid, "inject")
+    assert done.returncode == 0, done.stderr
+    directory = next(world.data.iterdir())
+    assert directory.name.startswith("1-")
+
+    def there(*words):  # where neither the process nor its number is to be seen
+        done = namespace("env", "PROBING_DATA_DIR=%s" % world.data, str(CLI), *words)
+        return done.stdout + done.stderr
+
+    assert "no data of dead processes" in there("list", "--dead")
+    assert "data directories removed" in there("gc") and directory.exists()
+    assert "2" in there("-t", str(directory), "query", "select 1 + 1 as n")
+    assert "pid: 1" in there("-t", str(directory), "info")
+    target.end()
+    wait_for(lambda: directory.name in there("list", "--dead"), "its death")
+    assert "data directories removed" in there("gc") and not directory.exists()
+
+
+def test_an_info_that_is_damaged_is_not_believed(dead):
+    source = next(dead.world.data.iterdir())
+    info = source / "info"
+    whole = info.read_bytes()
+    assert b"\ncheck: " in whole
+    info.write_bytes(whole.replace(b"pid: ", b"pid: 1"))  # of no process, or of another one
+    assert "(info is damaged)" in dead.world.probing("list", "--dead").stdout
+    done = dead.probing("query", "--format", "json", "select count(*) from script.kept")
+    assert json.loads(done.stdout)["rows"] == [[5000]]
+    assert "info is damaged" in done.stderr
+    info.write_bytes(b"")
+    assert "info is damaged" in dead.probing("query", "select 1").stderr
+    info.unlink()
+    done = dead.probing("query", "--format", "json", "select count(*) from script.kept")
+    assert json.loads(done.stdout)["rows"] == [[5000]] and done.stderr == ""
