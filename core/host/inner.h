@@ -281,6 +281,7 @@ struct setting {
     uint32_t type, unit, flags;
     int64_t min, max;
     bool pending; /* kept for an owner that is not here yet: type and doc are unknown */
+    bool gone;    /* a table's retention that goes by a more exact name now */
     int (*set)(void *self, const char *name, const char *value); /* NULL with a plugin */
     void *self;
     struct plugin *plugin;

@@ -113,7 +113,7 @@ int settings_check(const char *owner, const struct probing_config *table, uint32
 static struct setting *find(struct host *h, const char *owner, size_t owner_n, const char *name)
 {
     for (struct setting *s = h->settings.first; s; s = s->next)
-        if (strncmp(s->owner, owner, owner_n) == 0 && s->owner[owner_n] == '\0' &&
+        if (!s->gone && strncmp(s->owner, owner, owner_n) == 0 && s->owner[owner_n] == '\0' &&
             strcmp(s->name, name) == 0)
             return s;
     return NULL;
@@ -262,8 +262,9 @@ int settings_each(struct host *h, int (*fn)(void *arg, const struct setting *s, 
         const char *text = s->value ? s->value : s->fallback;
         (void)snprintf(value, VALUE_MAX_BYTES, "%s", text ? text : "");
         struct setting *next = s->next;
+        bool gone = s->gone;
         (void)pthread_mutex_unlock(&h->settings.mutex);
-        r = fn(arg, s, value);
+        r = gone ? 0 : fn(arg, s, value);
         s = next;
     }
     free(value);
@@ -309,6 +310,33 @@ static int keep_table(const char *name, char ret[2 * HOST_NAME_BYTES])
     }
     return err_set(-EINVAL, "'%.120s' names no table: table.NAME.keep or table.SCHEMA.NAME.keep",
                    name);
+}
+
+/* Do both name one table: "python.steps", its name alone, or "python_steps" as the environment has
+ * it?  Each ends with KEEP_TAIL. */
+static bool same_table(const char *a, const char *b)
+{
+    size_t n = strlen(a), tail = strlen(KEEP_TAIL);
+    const char *dot_a = memchr(a, '.', n - tail), *dot_b = memchr(b, '.', strlen(b) - tail);
+    if (dot_a && dot_b)
+        return strcmp(a, b) == 0;
+    if (dot_a || dot_b)
+        if (strcmp(dot_a ? dot_a + 1 : a, dot_b ? dot_b + 1 : b) == 0)
+            return true;
+    for (size_t i = 0; i <= n; i++)
+        if (a[i] != b[i] && !((a[i] == '.' && b[i] == '_') || (a[i] == '_' && b[i] == '.')))
+            return false;
+    return true;
+}
+
+/* What a table's retention was set by, whichever of its names was used.  lock: settings.mutex */
+static struct setting *find_keep(struct host *h, const char *name)
+{
+    const char *wanted = name + strlen(KEEP_HEAD);
+    for (struct setting *s = h->settings.first; s; s = s->next)
+        if (!s->gone && strcmp(s->owner, "table") == 0 && same_table(s->name, wanted))
+            return s;
+    return NULL;
 }
 
 static int split(const char *name, size_t *ret_owner_n)
@@ -376,7 +404,7 @@ int host_config_get(struct host *h, const char *name, struct buf *ret)
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&h->settings.mutex);
-    struct setting *s = find(h, name, n, name + n + 1);
+    struct setting *s = keep_name(name) ? find_keep(h, name) : find(h, name, n, name + n + 1);
     if (!s)
         r = unknown(h, name);
     else
@@ -453,8 +481,11 @@ static int set_keep(struct host *h, const char *name, const char *value)
         return waits;
     char *fallback = strdup(""), *doc = strdup(KEEP_DOC);
     (void)pthread_mutex_lock(&h->settings.mutex);
-    struct setting *s = find(h, name, owner_n, name + owner_n + 1);
-    if (!s)
+    struct setting *s = find_keep(h, name);
+    bool vague = s && strchr(table, '.') && strcmp(s->name, name + owner_n + 1) != 0;
+    if (vague)
+        s->gone = true;
+    if (!s || vague)
         s = add(h, name, owner_n, name + owner_n + 1);
     if (s && s->pending && fallback && doc) {
         s->fallback = fallback;

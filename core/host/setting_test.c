@@ -183,6 +183,17 @@ TEST(what_to_keep_of_a_table_goes_to_the_store)
     check_value("table.later.keep", "1MB");
     CHECK_INT(host_config_set(host, "table.later.keep", "0"), 1);
     check_value("table.later.keep", "0");
+    /* One table, one setting, whichever of its names is used. */
+    CHECK_INT(host_config_set(host, "table.torch_trace.keep", "2h"), 0);
+    check_value("table.python.torch_trace.keep", "2h");
+    CHECK_INT(host_config_set(host, "table.python_torch_trace.keep", "3h"), 0);
+    check_value("table.python.torch_trace.keep", "3h");
+    CHECK_INT(host_config_set(host, "table.script.later.keep", "3h"), 0);
+    check_value("table.later.keep", "3h");
+    CHECK_INT(host_config_set(host, "table.other.later.keep", "4h"), 0);
+    CHECK_STR(told, "other.later=4h");
+    check_value("table.other.later.keep", "4h");
+    check_value("table.script.later.keep", "3h");
     static const char *const wrong[] = {"table.keep",   "table..keep",   "table.a.b.c.keep",
                                         "table.A.keep", "table.a..keep", "table.x.keeps"};
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)

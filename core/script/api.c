@@ -247,15 +247,18 @@ static int now(lua_State *L)
     return 1;
 }
 
+/* config(name [, value]): the value, set before where one is given. */
 static int config(lua_State *L)
 {
-    const char *name = luaL_checkstring(L, 1);
+    const char *name = luaL_checkstring(L, 1), *new_value = luaL_optstring(L, 2, NULL);
     struct script *s = script_of(L);
     char value[4096];
     struct buf b;
 
+    int r = new_value ? host_config_set(s->owner->host, name, new_value) : 0;
     buf_init(&b, sizeof(value) - 1);
-    int r = host_config_get(s->owner->host, name, &b);
+    if (r >= 0)
+        r = host_config_get(s->owner->host, name, &b);
     (void)snprintf(value, sizeof(value), "%s", r < 0 ? "" : buf_text(&b));
     buf_done(&b);
     if (r < 0)

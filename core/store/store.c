@@ -497,11 +497,18 @@ int store_keep(struct store *s, const char *name, const char *text)
     struct table **list = calloc(TABLES_MAX, sizeof(*list));
     if (!list)
         return err_set(-ENOMEM, "no memory for the list of tables");
+    const struct table *one = NULL;
     uint32_t n = tables_list(s->tables, list, TABLES_MAX), called = 0;
     for (uint32_t i = 0; i < n && rc == 0; i++) {
-        if (is_called(list[i], name) && list[i]->scan)
+        if (!is_called(list[i], name))
+            continue;
+        if (list[i]->scan)
             rc = err_set(-EINVAL, "%s.%s is computed when asked: nothing of it is kept",
                          list[i]->schema, list[i]->name);
+        else if (one)
+            rc = err_set(-EINVAL, "'%.80s' may be %s.%s or %s.%s: say which", name, one->schema,
+                         one->name, list[i]->schema, list[i]->name);
+        one = list[i];
     }
     (void)pthread_mutex_lock(&s->drain_lock);
     rc = rc ? rc : remember_keep(s, name, ns, bytes);

@@ -61,3 +61,25 @@ def test_what_is_set_while_rows_come(job):
     assert "no such table yet" in job.probing("config", "table.x.keep=1h").stdout
     assert job.probing("config", "table.script.live.keep").stdout == "100KB\n"
     assert fill(job, "live", 1)[2] == 100 << 10
+
+
+def keeps(job):
+    return dict(job.rows("select name, value from information_schema.df_settings "
+                         "where name like 'table.%keep'"))
+
+
+def test_a_table_has_one_setting_by_whichever_name(job):
+    fill(job, "live", 10)
+    assert job.probing("config", "table.live.keep=1h").returncode == 0
+    assert keeps(job)["table.live.keep"] == "1h"
+    assert job.probing("config", "table.script.live.keep=2h|5MB").returncode == 0
+    assert "table.live.keep" not in keeps(job) and keeps(job)["table.script.live.keep"] == "2h|5MB"
+    assert job.probing("config", "table.live.keep").stdout == "2h|5MB\n"
+    assert fill(job, "live", 1)[1:3] == [2 * 3600 * 10**9, 5 << 20]
+    script = job.world.tmp / "settles.lua"
+    script.write_text('probing.config("table.live.keep", "30m")\n')
+    done = job.probing("script", "run", str(script))
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: keeps(job)["table.script.live.keep"] == "30m", "the script's setting")
+    assert fill(job, "live", 1)[1:3] == [30 * 60 * 10**9, None]
+    assert "script.live" not in [name for name in keeps(job) if name.count(".") == 2]
