@@ -124,11 +124,24 @@ static void note_what_lacks(const struct sql_report *report, enum sql_format for
                        (unsigned long long)report->rows);
 }
 
+/* set NAME = VALUE, by who may change settings. */
+static int set_by_query(void *arg, const char *name, const char *value)
+{
+    struct core *c = arg;
+    int r = host_config_set(c->host, name, value);
+    if (r >= 0)
+        host_log(c->host, PROBING_INFO, "a query has set %s = %s", name, value);
+    return r < 0 ? r : 0;
+}
+
 static int answer_sql(struct core *c, const char *text, size_t size, const struct words *w,
                       struct probing_reply *out)
 {
-    struct sql_options o = {
-        .timeout_ns = w->timeout_ns, .max_rows = w->limit, .cancel = &out->cancelled};
+    struct sql_options o = {.timeout_ns = w->timeout_ns,
+                            .max_rows = w->limit,
+                            .cancel = &out->cancelled,
+                            .set = out->may_write ? set_by_query : NULL,
+                            .set_arg = c};
     struct sql_report report = {0};
     struct sql_writer *writer = NULL;
 
@@ -140,6 +153,8 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
     if (r == 0)
         r = sql_writer_finish(writer, &report);
     sql_writer_free(writer);
+    if (r == -ETIMEDOUT || r == -ENOMEM)
+        host_log(c->host, PROBING_WARN, "a query was stopped: %s: %.300s", err_why(r), text);
     if (r == 0)
         note_what_lacks(&report, w->format, out);
     return r;

@@ -63,6 +63,7 @@ static void setup(void)
                              .store = {.arg = core.store, .table_add = add_table}};
     CHECK_INT(host_new(&h, &core.host), 0);
     CHECK_INT(host_settings_add(core.host, "test", settings, sizeof(settings[0]), NULL, NULL), 0);
+    CHECK_INT(queries_settings_add(&core), 0);
     CHECK_INT(commands_add(&core), 0);
     CHECK_INT(store_about_add(core.store), 0);
     CHECK_INT(host_start(core.host), 0);
@@ -107,6 +108,11 @@ TEST(answers)
         {{"config", "get", "test.level"}, 3, "4\n"},
         {{"config", "set", "test.level", "5"}, 4, "test.level=5"},
         {{"config", "set", "later.x", "5"}, 4, "kept until plugin later is loaded"},
+        {{"config", "query.memory=64MB"}, 2, "query.memory=64MB"},
+        {{"query", "show query.memory"}, 2, "64MB"},
+        {{"config", "query.rows=2"}, 2, "query.rows=2"},
+        {{"query", "select n from generate_series(1, 9) n"}, 2, "stopped after 2 rows"},
+        {{"config", "query.rows=0"}, 2, "query.rows=0"},
         {{"info"}, 1, "data: "},
         {{"version"}, 1, "0.1.0"},
         {{"help", "plugin"}, 2, "plugin load NAME [PATH]"},

@@ -197,5 +197,6 @@ int commands_add(
 int metrics_command_add(struct core *c); /* metrics.c: metrics */
 /* process.c: cpu.tasks, process.memory, process.envs, probing.overhead, probing.clients */
 int process_tables_add(struct core *c);
+int queries_settings_add(struct core *c); /* queries.c: query.memory, query.timeout ... */
 
 #endif

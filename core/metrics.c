@@ -335,7 +335,7 @@ static int take_rows(void *arg, const struct sql_rows *rows)
 static void ask(struct core *c, const char *statement, struct asked *a)
 {
     struct sql_sink sink = {.arg = a, .columns = take_columns, .rows = take_rows};
-    struct sql_options o = {.timeout_ns = QUERY_NS};
+    struct sql_options o = {.timeout_ns = QUERY_NS, .max_rows = UINT64_MAX};
     struct sql_report report;
     if (sql_run(c->sql, statement, strlen(statement), &o, &sink, &report) < 0)
         err_clear(); /* a table that is not there is no metric */

@@ -130,6 +130,8 @@ static int start_host(struct core *c, struct host_store *store)
     if (r == 0)
         r = config_add(c);
     if (r == 0)
+        r = queries_settings_add(c);
+    if (r == 0)
         r = config_read(c);    /* the rest, now with a host */
     if (r == 0 && c->follower) /* it may have been set live in the parent: its children too */
         r = host_config_set(c->host, "probing.follow_fork", "on");

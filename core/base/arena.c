@@ -26,14 +26,28 @@ void arena_init(struct arena *a, size_t limit_bytes)
     *a = (struct arena){.limit_bytes = limit_bytes};
 }
 
+void arena_init_in(struct arena *a, struct arena_budget *budget)
+{
+    *a = (struct arena){.budget = budget};
+}
+
 void arena_done(struct arena *a)
 {
+    if (a->budget)
+        a->budget->used_bytes -= a->used_bytes;
     while (a->head) {
         struct arena_block *next = a->head->next;
         free(a->head);
         a->head = next;
     }
     a->used_bytes = 0;
+}
+
+static bool has_room(const struct arena *a, size_t whole)
+{
+    const struct arena_budget *b = a->budget;
+    return !(a->limit_bytes && whole > a->limit_bytes - a->used_bytes) &&
+           !(b && (b->used_bytes > b->limit_bytes || whole > b->limit_bytes - b->used_bytes));
 }
 
 static struct arena_block *add_block(struct arena *a, size_t size)
@@ -44,12 +58,14 @@ static struct arena_block *add_block(struct arena *a, size_t size)
     if (want < size)
         want = size;
     size_t whole = sizeof(struct arena_block) + want;
-    if (a->limit_bytes && whole > a->limit_bytes - a->used_bytes) {
-        /* Near the limit, take just what is needed. */
+    if (!has_room(a, whole)) { /* near the limit, take just what is needed */
         want = size;
         whole = sizeof(struct arena_block) + want;
-        if (whole > a->limit_bytes - a->used_bytes)
+        if (!has_room(a, whole)) {
+            if (a->budget)
+                a->budget->refused = true;
             return NULL;
+        }
     }
     struct arena_block *block = malloc(whole);
     if (!block)
@@ -57,6 +73,8 @@ static struct arena_block *add_block(struct arena *a, size_t size)
     *block = (struct arena_block){.next = a->head, .size = want};
     a->head = block;
     a->used_bytes += whole;
+    if (a->budget)
+        a->budget->used_bytes += whole;
     return block;
 }
 

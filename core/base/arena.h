@@ -3,22 +3,30 @@
  * core/base/arena.h - memory that is taken piece by piece and given back all at once.
  *
  * Owner's thread only.  Pieces are 16-byte aligned.  With a limit, arena_alloc() gives NULL past
- * it.
+ * it.  Several arenas of one thread may share one budget.
  */
 #ifndef CORE_BASE_ARENA_H
 #define CORE_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct arena_block;
 
+struct arena_budget {
+    size_t used_bytes, limit_bytes;
+    bool refused; /* somebody was, since this was last cleared */
+};
+
 struct arena {
     struct arena_block *head;
-    size_t used_bytes;  /* taken from malloc in all */
-    size_t limit_bytes; /* 0: none */
+    size_t used_bytes;           /* taken from malloc in all */
+    size_t limit_bytes;          /* 0: none */
+    struct arena_budget *budget; /* that of several arenas, lives longer than they; NULL: none */
 };
 
 void arena_init(struct arena *a, size_t limit_bytes);
+void arena_init_in(struct arena *a, struct arena_budget *budget);
 void arena_done(struct arena *a); /* frees every piece */
 
 void *arena_alloc(struct arena *a, size_t size); /* NULL: no memory or over the limit */

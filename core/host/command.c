@@ -319,6 +319,7 @@ int host_submit(struct host *h, const struct host_request *r)
         return r->argc > ARGUMENTS_MAX ? -E2BIG : -ENOMEM;
     c->command = command;
     c->done = r->done;
+    r->reply->may_write = !r->read_only;
     c->job = (struct job){.run = run_job,
                           .plugin = command->plugin,
                           .reply = r->reply,

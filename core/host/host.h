@@ -65,6 +65,7 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
     int (*write)(struct probing_reply *r, const void *data, size_t size);
     _Atomic int cancelled;
     bool remote; /* the client may be on another machine; set before the command is submitted */
+    bool may_write; /* the client may run commands with PROBING_WRITES; set by host_submit() */
     /* Set by a command before it ends: what is not whole about its answer, where the answer has no
      * place to say so; "" otherwise. */
     char note[256];

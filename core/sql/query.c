@@ -14,8 +14,6 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 
-#define DEFAULT_MEMORY_BYTES (UINT64_C(256) << 20)
-
 struct deferred {
     void (*fn)(void *arg);
     void *arg;
@@ -28,11 +26,16 @@ int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size
     static const struct sql_options none;
     o = o ? o : &none;
     *q = (struct query){.s = s, .o = o, .text = text, .size = size};
-    arena_init(&q->mem, (size_t)(o->memory_bytes ? o->memory_bytes : DEFAULT_MEMORY_BYTES));
+    q->budget.limit_bytes =
+        (size_t)(o->memory_bytes ? o->memory_bytes : sql_setting(s, SQL_SET_MEMORY));
+    q->whose = o->memory_bytes ? "" : " (setting query.memory)";
+    q->timeout_ns = o->timeout_ns ? o->timeout_ns : sql_setting(s, SQL_SET_TIMEOUT);
+    q->max_rows = o->max_rows ? o->max_rows : sql_setting(s, SQL_SET_ROWS);
+    arena_init_in(&q->mem, &q->budget);
     uint64_t begin = clock_monotonic();
     /* Even for a dead process' store: now() is the asker's now. */
     q->now_utc = (int64_t)begin + clock_utc_offset();
-    q->deadline = o->timeout_ns ? begin + o->timeout_ns : 0;
+    q->deadline = q->timeout_ns ? begin + q->timeout_ns : 0;
     q->all = sql_get(q, SQL_ROWS, sizeof(*q->all));
     if (!q->all) {
         sql_query_done(q);
@@ -53,14 +56,27 @@ void sql_query_done(struct query *q)
 
 static void say_no_memory(struct query *q)
 {
-    if (q->mem.limit_bytes && q->mem.used_bytes + (q->mem.limit_bytes >> 3) > q->mem.limit_bytes)
+    if (q->budget.refused)
         (void)err_set(-ENOMEM,
-                      "the query needs more than its %zu MiB of memory; ask for fewer rows or "
-                      "groups, or for an aggregate",
-                      q->mem.limit_bytes >> 20);
+                      "planning this needs more than the %zu MiB of memory that the "
+                      "query may use%s",
+                      q->budget.limit_bytes >> 20, q->whose);
     else
-        (void)err_set(-ENOMEM, "no memory for the query (it may use %zu MiB)",
-                      q->mem.limit_bytes >> 20);
+        (void)err_set(-ENOMEM, "the process has no memory for the query");
+}
+
+/* The innermost operator that is refused memory is the one to name. */
+static int blame(struct op *op)
+{
+    struct query *q = op->q;
+    if (q->blamed || !q->budget.refused)
+        return -ENOMEM;
+    q->blamed = op;
+    return err_set(-ENOMEM,
+                   "%s%s%s%s needs more than the %zu MiB of memory that the query may "
+                   "use%s; filter, aggregate or limit what it has to keep",
+                   op->name, op->detail ? " (" : "", op->detail ? op->detail : "",
+                   op->detail ? ")" : "", q->budget.limit_bytes >> 20, q->whose);
 }
 
 void *sql_get(struct query *q, size_t count, size_t size)
@@ -107,7 +123,7 @@ void sql_sandbox_enter(struct query *q, struct sandbox *s)
 {
     *s = (struct sandbox){q->mem, q->deferred, q->seen};
     q->deferred = NULL;
-    arena_init(&q->mem, s->mem.limit_bytes);
+    arena_init_in(&q->mem, &q->budget);
 }
 
 int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, int rc)
@@ -130,8 +146,9 @@ int sql_check(struct query *q)
     if (q->o->cancel && atomic_load_explicit(q->o->cancel, memory_order_relaxed))
         return err_set(-ECANCELED, "the query was cancelled");
     if (q->deadline && clock_monotonic() > q->deadline)
-        return err_set(-ETIMEDOUT, "the query ran longer than its %llu ms and was stopped",
-                       (unsigned long long)(q->o->timeout_ns / NS_PER_MS));
+        return err_set(-ETIMEDOUT, "the query ran longer than its %llu ms and was stopped%s",
+                       (unsigned long long)(q->timeout_ns / NS_PER_MS),
+                       q->o->timeout_ns ? "" : " (setting query.timeout)");
     return 0;
 }
 
@@ -188,6 +205,8 @@ int sql_next(struct op *op)
     } while (rc > 0 && op->out.n_sel == 0);
     if (rc == -ENOMEM && sql_check(op->q) < 0)
         rc = sql_check(op->q); /* memory was refused because the query is to end */
+    if (rc == -ENOMEM)
+        rc = blame(op);
     if (op->q->analyze)
         op->ns += clock_monotonic() - begin;
     if (rc > 0)

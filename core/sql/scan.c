@@ -195,8 +195,9 @@ static int take_row(struct probing_rows *out, const union probing_cell *cells, u
     return s->failed ? -ECANCELED : 0;
 }
 
-static int run_computed(struct op *op)
+static int run_computed(void *arg)
 {
+    struct op *op = arg;
     struct scan *s = op->state;
     if (atomic_load_explicit(&s->table->retired, memory_order_acquire))
         return err_set(-ENOENT, "%s.%s is computed by a plugin that is not loaded any more",
@@ -228,7 +229,7 @@ static int run_computed(struct op *op)
 static int next_rows(struct op *op)
 {
     struct scan *s = op->state;
-    int rc = s->rows ? 0 : run_computed(op);
+    int rc = s->rows ? 0 : sql_by_caller(op->q, run_computed, op);
     if (rc < 0)
         return rc;
     if (s->next_row >= s->rows->n)

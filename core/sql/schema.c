@@ -210,16 +210,16 @@ static int make_settings(struct query *q, const char *alias, struct op **ret)
     const struct table *settings = tables_find(q->s->tables, "probing", "settings");
     if (settings)
         return sql_scan_table(q, settings, alias, ret);
-    char *memory = sql_getf(q, "%zu", q->mem.limit_bytes);
-    char *timeout = sql_getf(q, "%llu", (unsigned long long)q->o->timeout_ns);
+    char *memory = sql_getf(q, "%zu", q->budget.limit_bytes);
+    char *timeout = sql_getf(q, "%llu", (unsigned long long)q->timeout_ns);
     char *batch = sql_getf(q, "%d", SQL_ROWS);
     int rc = memory && timeout && batch ? begin(&m, q, "tt") : -ENOMEM;
     if (rc == 0)
-        rc = put(&m, (const char *const[]){"sql.memory_bytes", memory}, NULL);
+        rc = put(&m, (const char *const[]){"query.memory", memory}, NULL);
     if (rc == 0)
-        rc = put(&m, (const char *const[]){"sql.timeout_ns", timeout}, NULL);
+        rc = put(&m, (const char *const[]){"query.timeout", timeout}, NULL);
     if (rc == 0)
-        rc = put(&m, (const char *const[]){"sql.batch_rows", batch}, NULL);
+        rc = put(&m, (const char *const[]){"query.batch_rows", batch}, NULL);
     return rc < 0 ? rc : finish(&m, names, alias, ret);
 }
 

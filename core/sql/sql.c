@@ -15,6 +15,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 
+#define DEFAULT_MEMORY_BYTES (UINT64_C(256) << 20)
+
 struct sql_rows {
     struct query *q;
     const struct batch *batch;
@@ -50,12 +52,24 @@ int sql_new(struct tables *tables, struct store *store, struct sql **ret)
     s->tables = tables;
     s->store = store;
     s->interns = store ? store_interns(store) : NULL;
+    sql_configure(s, SQL_SET_MEMORY, DEFAULT_MEMORY_BYTES);
+    sql_configure(s, SQL_SET_LATE, NS_PER_S);
     int rc = sql_add_own_views(s);
     if (rc < 0)
         sql_free(s);
     else
         *ret = s;
     return rc;
+}
+
+void sql_configure(struct sql *s, enum sql_setting which, uint64_t value)
+{
+    atomic_store_explicit(&s->settings[which], value, memory_order_relaxed);
+}
+
+uint64_t sql_setting(const struct sql *s, enum sql_setting which)
+{
+    return atomic_load_explicit(&s->settings[which], memory_order_relaxed);
 }
 
 int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc)
@@ -271,7 +285,7 @@ static int tell_columns(struct query *q, struct op *op, const struct sql_sink *s
 static int give_rows(struct query *q, struct op *op, const struct sql_sink *sink,
                      struct sql_report *report)
 {
-    uint64_t max = q->o->max_rows ? q->o->max_rows : UINT64_MAX;
+    uint64_t max = q->max_rows ? q->max_rows : UINT64_MAX;
     int rc;
     while ((rc = sql_next(op)) > 0) {
         struct sql_rows rows = {.q = q, .batch = &op->out, .n = op->out.n_sel};
@@ -325,8 +339,8 @@ static int64_t next_ts(const struct query *q, const struct op *op)
     return next > q->o->from_ts ? next : q->o->from_ts;
 }
 
-int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
-            const struct sql_sink *sink, struct sql_report *ret)
+int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_options *o,
+                 const struct sql_sink *sink, struct sql_report *ret, struct aside *aside)
 {
     struct query q;
     struct op *op;
@@ -335,6 +349,7 @@ int sql_run(struct sql *s, const char *text, size_t size, const struct sql_optio
     int rc = sql_query_init(&q, s, text, size, o);
     if (rc < 0)
         return rc;
+    q.aside = aside;
     rc = plan_statement(&q, &op);
     if (rc == 0)
         rc = tell_columns(&q, op, sink);
@@ -351,6 +366,16 @@ int sql_run(struct sql *s, const char *text, size_t size, const struct sql_optio
     if (rc == 0 && ret)
         *ret = report;
     return rc;
+}
+
+int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
+            const struct sql_sink *sink, struct sql_report *ret)
+{
+    int nice = (int)sql_setting(s, SQL_SET_NICE);
+    int rc;
+    if (nice && sql_run_aside(&(struct aside_query){s, text, size, o, sink, ret}, nice, &rc))
+        return rc;
+    return sql_run_here(s, text, size, o, sink, ret, /* aside= */ NULL);
 }
 
 /* Plan a select without running anything; `test` says whether it will do. */

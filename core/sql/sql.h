@@ -2,8 +2,9 @@
  *
  * core/sql/sql.h - ask the tables in SQL: all that the rest of the core sees of the engine.
  *
- * A statement is parsed, planned and executed on the caller's thread; rows go to a sink batch by
- * batch.  Several statements may run at once on one engine (it holds no state of theirs).  [any]
+ * A statement is parsed, planned and executed on the caller's thread, or on one of its own for
+ * which the caller waits (SQL_SET_NICE); rows go to a sink batch by batch.  Several statements may
+ * run at once on one engine (it holds no state of theirs).  [any]
  * One arena a query, thrown away whole; limits and cancellation are looked at every batch.
  */
 #ifndef CORE_SQL_SQL_H
@@ -23,6 +24,18 @@ struct sql;
 /* tables, store: live as long as the engine; store may be NULL (computed tables only). */
 int sql_new(struct tables *tables, struct store *store, struct sql **ret);
 void sql_free(struct sql *s);
+
+/* What an engine allows its queries where their own options say nothing, changed while they run:
+ * the next query sees it.                                                                [any] */
+enum sql_setting {
+    SQL_SET_MEMORY,  /* bytes that one query may use, 256 MiB */
+    SQL_SET_TIMEOUT, /* ns, 0: none */
+    SQL_SET_ROWS,    /* of an answer, 0: no limit */
+    SQL_SET_NICE,    /* run on a thread of its own, nicer than the caller's by so much; 0: on his */
+    SQL_SET_LATE,    /* ns after its end that a bucket of time counts as closed, 1 s */
+    SQL_SETTINGS
+};
+void sql_configure(struct sql *s, enum sql_setting which, uint64_t value);
 
 /* A view: `definition` is a select; it is parsed when used.  Names may be "schema.name" or bare.
  * Of several with one name the newest whose tables are all there is used.  The names that the
@@ -72,9 +85,9 @@ struct sql_sink {
 };
 
 struct sql_options {
-    uint64_t timeout_ns;       /* 0: none */
-    uint64_t memory_bytes;     /* 0: 256 MiB */
-    uint64_t max_rows;         /* of the answer, 0: no limit; past it the query ends and says so */
+    uint64_t timeout_ns;       /* 0: the engine's, as the next two */
+    uint64_t memory_bytes;     /* of all that the query keeps; what would need more is refused */
+    uint64_t max_rows;         /* of the answer; past it the query ends and says so */
     const _Atomic int *cancel; /* not NULL and non-zero: stop with -ECANCELED */
     /* A continuous query over one stored table: only rows numbered >= from_row are read. */
     uint64_t from_row;

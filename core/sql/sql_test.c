@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "core/base/err.h"
@@ -381,6 +382,85 @@ TEST(limits_stop_a_query)
     buf_done(&out);
 }
 
+TEST(an_engine_has_limits_of_its_own)
+{
+    const char *endless = "select count(*) from generate_series(1, 200000000000) n";
+    struct buf out;
+    struct sql_report report;
+    const struct sql_options none = {.timeout_ns = 0};
+    buf_init(&out, 1 << 24);
+    sql_configure(engine, SQL_SET_ROWS, 7);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, "select 1 from torch_trace", &none, &out, &report), 0);
+    CHECK(report.rows == 7 && report.cut);
+    sql_configure(engine, SQL_SET_ROWS, 0);
+    sql_configure(engine, SQL_SET_TIMEOUT, 1000000);
+    CHECK_STR(ask(endless),
+              "the query ran longer than its 1 ms and was stopped (setting query.timeout)");
+    sql_configure(engine, SQL_SET_TIMEOUT, 0);
+    buf_done(&out);
+}
+
+/* What is refused memory is named, and all that a query keeps counts, whichever part keeps it. */
+TEST(who_needs_too_much_memory_is_named)
+{
+#define TOO_MUCH                                                                                   \
+    " needs more than the 4 MiB of memory that the query may use (setting query.memory); filter, " \
+    "aggregate or limit what it has to keep"
+    static const struct example list[] = {
+        {"select count(*) from (select n from generate_series(1, 1000000) n order by n) x",
+         "sort" TOO_MUCH},
+        {"select count(*) from (select n from generate_series(1, 1000000) n group by n) x",
+         "aggregate (1 key, 0 aggregates)" TOO_MUCH},
+        {"select count(*) from generate_series(1, 9) a join generate_series(1, 1000000) b on a.a = "
+         "b.b",
+         "join (inner, by hash)" TOO_MUCH},
+        {"select count(*) from (select distinct n from generate_series(1, 1000000) n) x",
+         "distinct" TOO_MUCH},
+        {"select count(*) from (select sum(n) over () from generate_series(1, 1000000) n) x",
+         "window (1 function)" TOO_MUCH},
+        {"select max(n) from (select n from generate_series(1, 1000000) n except select 1) x",
+         "except" TOO_MUCH},
+        {"select median(n) from generate_series(1, 1000000) n",
+         "aggregate (0 keys, 1 aggregate)" TOO_MUCH}};
+    sql_configure(engine, SQL_SET_MEMORY, 4u << 20);
+    TRY(list);
+    sql_configure(engine, SQL_SET_MEMORY, 256u << 20);
+}
+
+static pthread_t scanned_by; /* written by scan_where(), read after the query's end */
+
+static int scan_where(void *self, struct probing_rows *out)
+{
+    scanned_by = pthread_self();
+    return scan(self, out);
+}
+
+static int note_niceness(void *arg, const struct sql_rows *rows)
+{
+    (void)rows;
+    *(int *)arg = getpriority(PRIO_PROCESS, 0);
+    return 0;
+}
+
+/* A query steps back behind the host's threads, but not while it is inside a plugin. */
+TEST(a_nice_query_runs_aside)
+{
+    int before = getpriority(PRIO_PROCESS, 0), during = before;
+    const char *text = "select count(*) from where_am_i";
+    struct sql_sink sink = {.arg = &during, .rows = note_niceness};
+    struct sql_report report;
+    sql_configure(engine, SQL_SET_NICE, 3);
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
+    CHECK(pthread_equal(scanned_by, pthread_self()));
+    CHECK_INT(during, before + 3 > 19 ? 19 : before + 3);
+    CHECK_INT(getpriority(PRIO_PROCESS, 0), before);
+    CHECK_STR(ask("select 1 / 0"), "line 1, column 10: division by zero (nullif(x, 0) avoids it)");
+    CHECK_STR(ask("select count(*) from torch_trace where local_step in (select local_step from "
+                  "where_am_i)"),
+              "1000");
+    sql_configure(engine, SQL_SET_NICE, 0);
+}
+
 /* Somebody changes their mind a moment later, wherever the query is by then. */
 static void *cancel_soon(void *arg)
 {
@@ -508,7 +588,7 @@ TEST(describes_itself)
               "duration,double,s,how long;ts,timestamp,\"\",\"\";allocated,bigint,MB,\"\"");
     CHECK_STR(ask("select table_name, table_type from information_schema.tables where "
                   "table_schema <> 'information_schema' order by 1"),
-              "memory_usage,VIEW;profiling_data,VIEW;torch_trace,COMPUTED");
+              "memory_usage,VIEW;profiling_data,VIEW;torch_trace,COMPUTED;where_am_i,COMPUTED");
     /* A table of the host's takes the place of the engine's own, it is not there twice. */
     CHECK_STR(ask("select count(*), max(local_step) from information_schema.df_settings"),
               "1000,99");
@@ -542,10 +622,13 @@ int main(void)
 {
     struct probing_table_desc settings = desc;
     struct table *t;
+    struct probing_table_desc where = desc;
     settings.name = "information_schema.df_settings";
+    where.name = "python.where_am_i";
+    where.scan = scan_where;
     if (tables_new(&tables) || tables_add(tables, "python", &desc, NULL, &t) ||
         tables_add(tables, "information_schema", &settings, NULL, &t) ||
-        sql_new(tables, NULL, &engine) ||
+        tables_add(tables, "python", &where, NULL, &t) || sql_new(tables, NULL, &engine) ||
         sql_add_view(engine, "memory_usage",
                      "select ts as timestamp, allocated as memory_mb from python.torch_trace",
                      "as in the seeds")) {
@@ -562,6 +645,9 @@ int main(void)
     RUN(depth_is_bounded);
     RUN(a_small_stack_is_enough);
     RUN(limits_stop_a_query);
+    RUN(an_engine_has_limits_of_its_own);
+    RUN(who_needs_too_much_memory_is_named);
+    RUN(a_nice_query_runs_aside);
     RUN(everything_can_be_cancelled);
     RUN(writers_write);
     RUN(a_table_fits_the_terminal);

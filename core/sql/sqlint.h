@@ -90,9 +90,14 @@ struct op {
 
 struct query {
     struct sql *s;
+    struct arena_budget budget; /* of mem and of all other arenas of the query */
     struct arena mem;
     const struct sql_options *o;
-    const char *text; /* of the statement, for positions */
+    const char *whose; /* which limit of memory it is, for messages */
+    uint64_t timeout_ns, max_rows;
+    struct op *blamed;   /* the operator whose memory was refused */
+    struct aside *aside; /* NULL: it runs on the caller's thread; aside.c */
+    const char *text;    /* of the statement, for positions */
     size_t size;
     int64_t now_utc;
     uint64_t deadline; /* clock_monotonic() ns, 0: none */
@@ -130,9 +135,29 @@ struct sql {
     struct store *store;        /* NULL: computed tables only */
     struct interns *interns;    /* NULL without a store */
     struct view *_Atomic views; /* added at the front, never removed */
+    _Atomic uint64_t settings[SQL_SETTINGS];
 };
 
 int sql_add_own_views(struct sql *s); /* views.c */
+uint64_t sql_setting(const struct sql *s, enum sql_setting which);
+int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_options *o,
+                 const struct sql_sink *sink, struct sql_report *ret, struct aside *aside);
+
+/* ---- aside.c: a query on a thread of its own ---- */
+
+struct aside_query { /* the arguments of sql_run() */
+    struct sql *s;
+    const char *text;
+    size_t size;
+    const struct sql_options *o;
+    const struct sql_sink *sink;
+    struct sql_report *ret;
+};
+/* false: no thread could be made, and nothing was done. */
+bool sql_run_aside(const struct aside_query *q, int nice, int *ret_code);
+/* Run fn(arg) on the thread that waits for the query: what may hold a lock of the host's must not
+ * be done by a thread of low priority. */
+int sql_by_caller(struct query *q, int (*fn)(void *arg), void *arg);
 
 /* ---- query.c: life, memory, limits ---- */
 
