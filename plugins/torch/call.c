@@ -10,6 +10,8 @@
 
 struct call {
     uint64_t name, device, step, begin_ns, own_ns;
+    uint64_t walks_ns;   /* the thread's, at its begin */
+    uint64_t graph_from; /* UINT64_MAX: no row for its backward */
     int64_t seq;
     enum phase before; /* the thread's, around a counted call */
     uint32_t life;
@@ -114,6 +116,8 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
     t->micro = PROBING_NULL_I64;
     t->top = NULL;
+    /* its parts run in threads of their own, which count their nodes for themselves */
+    t->no_backward = strcmp(names_class_text(object), "DataParallel") == 0;
     if (t->outer_unseen) {
         t->forward_whole = false;
         return;
@@ -136,7 +140,8 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
     bool weighed = ++torch_state.ticks % OVERHEAD_EVERY == 0;
     uint64_t before = weighed ? torch_state.now() : 0;
     uint64_t walks_ns = t->walks_ns;
-    *c = (struct call){.life = t->life, .top = t->depth == 0, .weighed = weighed};
+    *c = (struct call){
+        .life = t->life, .top = t->depth == 0, .weighed = weighed, .graph_from = UINT64_MAX};
     if (c->top)
         enter_top(t, c, object);
     t->depth++;
@@ -150,7 +155,11 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
         c->wanted = m ? !m->unwanted : !torch_state.set.layers[0];
         c->seq = torch_state.seq++;
         c->step = torch_state.step;
+        if (torch_state.set.backward && c->wanted && m && !m->large && !t->backward_depth &&
+            !t->no_backward)
+            c->graph_from = backward_enter();
     }
+    c->walks_ns = t->walks_ns;
     c->begin_ns = torch_state.now();
     if (c->counted)
         c->before = step_phase(t, PHASE_FORWARD, c->begin_ns);
@@ -167,14 +176,31 @@ static void add_row(const struct thread *t, const struct call *c, uint64_t end_n
     row[COL_SEQ].i = c->seq;
     row[COL_MODULE].u = c->name;
     row[COL_STAGE].u = torch_state.stages[STAGE_FORWARD];
-    row[COL_DURATION].f = (double)(end_ns - c->begin_ns) / NS_PER_S;
+    /* what we did meanwhile inside it is no time of its own */
+    row[COL_DURATION].f = (double)(end_ns - c->begin_ns - (t->walks_ns - c->walks_ns)) / NS_PER_S;
     if (torch_state.step_begin_ns && c->step == torch_state.step)
         row[COL_TIME_OFFSET].f = (double)(end_ns - torch_state.step_begin_ns) / NS_PER_S;
     row[COL_DEVICE].u = c->device;
     (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE, NULL, 0);
 }
 
-static void leave(struct thread *t, const struct call *c, bool worked)
+/* Its backward is measured when it comes. */
+static void expect_backward(struct thread *t, const struct call *c, PyObject *object,
+                            PyObject *result)
+{
+    struct backward_call call = {
+        .from = c->graph_from, .name = c->name, .device = c->device, .micro = t->micro};
+    uint64_t begin_ns = torch_state.now();
+    bool fits = backward_leave(result, &call);
+    t->walks_ns += torch_state.now() - begin_ns;
+    if (fits)
+        return;
+    struct module *m = names_find(object);
+    if (m)
+        m->large = true;
+}
+
+static void leave(struct thread *t, const struct call *c, PyObject *object, PyObject *result)
 {
     if (t->life != c->life || !torch_on()) /* stopped or forked meanwhile: nothing is there */
         return;
@@ -182,8 +208,10 @@ static void leave(struct thread *t, const struct call *c, bool worked)
     t->depth--;
     if (c->counted)
         (void)step_phase(t, c->before, end_ns);
-    if (c->wanted && worked)
+    if (c->wanted && result)
         add_row(t, c, end_ns);
+    if (c->graph_from != UINT64_MAX && result)
+        expect_backward(t, c, object, result);
     if (c->top)
         t->top = NULL;
     t->calls++;
@@ -203,7 +231,7 @@ PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
         return hook_pass(hook, args, nargsf, kwnames);
     enter(&c, t, args[0]);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
-    leave(t, &c, result != NULL);
+    leave(t, &c, args[0], result);
     return result;
 }
 

@@ -296,6 +296,7 @@ static int put_hooks(void)
     (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);
     step_wrap_classes(s->optimizer_class);
     put_module_hooks();
+    (void)backward_find();
     tell_dynamo();
     return 0;
 }
@@ -312,6 +313,7 @@ static int uninstall(void *unused)
         tell_dynamo();
     names_forget_all();
     data_forget();
+    backward_forget();
     drop_torch();
     return kept;
 }

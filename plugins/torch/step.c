@@ -42,7 +42,8 @@ static void renew(struct thread *t, uint64_t now_ns)
         t->spent_ns[i] = 0;
     t->phase_ns = now_ns;
     t->seen = 1u << t->phase;
-    t->calls = t->walks_ns = 0;
+    t->calls = 0;
+    t->old_walks_ns = t->walks_ns;
     t->last_micro = 0;
     t->forward_whole = true;
 }
@@ -107,7 +108,8 @@ static void add_timing_row(const struct thread *t, enum stepper stepper, uint64_
             row[columns[i]].f = seconds(t->spent_ns[i]);
     if (torch_state.n_weighed) {
         double one = (double)torch_state.weighed_ns / (double)torch_state.n_weighed;
-        row[TIMING_OVERHEAD].f = seconds(t->walks_ns) + one * (double)t->calls / NS_PER_S;
+        row[TIMING_OVERHEAD].f =
+            seconds(t->walks_ns - t->old_walks_ns) + one * (double)t->calls / NS_PER_S;
     }
     row[TIMING_SAMPLED].i = torch_state.sampled;
     row[TIMING_RATE].f = set->rate;

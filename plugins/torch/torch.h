@@ -68,7 +68,9 @@ struct module {
     uint32_t calls;      /* in training mode, in that step */
     uint32_t fruitless;  /* walks for a strange module that did not find it */
     uint32_t layers_version;
-    bool has_params, is_child, unwanted; /* unwanted: not in the setting `layers` */
+    bool has_params, is_child;
+    bool unwanted; /* not in the setting `layers` */
+    bool large;    /* its graph is too large to look for its backward */
 };
 
 /* What a thread is in the middle of.  Owned by the thread, used with the GIL held. */
@@ -77,13 +79,15 @@ struct thread {
     uint32_t depth;     /* module calls of ours that this thread is inside */
     bool outer_unseen;  /* a forward that began before us is still running below */
     bool recording;     /* the top-level call's rows are wanted */
+    bool no_backward;   /* those of its backward cannot be told */
     bool training;      /* the top-level call is one */
     struct module *top; /* the top-level call's root, only while depth > 0 */
     uint64_t step;      /* the step that the counters below belong to */
     enum phase phase;   /* since phase_ns */
     uint32_t seen;      /* bits: phases that were entered */
     uint64_t phase_ns, spent_ns[N_PHASES];
-    uint64_t calls, walks_ns; /* for overhead_sec: module calls, and walks measured one by one */
+    uint64_t calls, old_walks_ns; /* for overhead_sec: of this step, and walks before it */
+    uint64_t walks_ns; /* what we did besides, measured one by one, in all */
     int64_t micro;      /* of the top-level call, PROBING_NULL_I64 outside of training */
     int64_t last_micro; /* of the last model with parameters */
     bool forward_whole; /* every top-level forward of this step was seen */
@@ -200,6 +204,19 @@ void settings_begin(void);
 int settings_configure(const char *name, const char *value); /* [control] */
 /* Copy what is set now; false: nothing has changed since the last time. */
 bool settings_take(struct settings *ret);
+
+/* backward.c */
+struct backward_call { /* one forward, whose backward is to come */
+    uint64_t from; /* autograd's count of nodes when it began; UINT64_MAX: no row is wanted */
+    uint64_t name, device;
+    int64_t micro;
+};
+/* Can this torch's graphs be looked into?  If not, backward_enter() gives UINT64_MAX. */
+bool backward_find(void);
+void backward_forget(void);
+uint64_t backward_enter(void);
+/* A forward gave `result`.  false: its graph is too large. */
+bool backward_leave(PyObject *result, const struct backward_call *call);
 
 /* data.c */
 extern const struct probing_table_desc data_table;

@@ -193,6 +193,24 @@ def test_loaded_in_the_middle_of_a_forward(world, python):
     assert seen["Outer", 0] == 1 and seen["inner", 0] == 3
 
 
+def test_backward_of_modules(world, python):
+    """Times are those that the target gave them; gradients stay as they were, to the last bit."""
+    case = Case(world, "backward.py", python)
+    done = case.target.probing("config", "torch.backward=on")
+    assert done.returncode == 0, done.stderr
+    wanted = case.run()
+    rows = case.target.rows("select module, duration from python.torch_trace "
+                            "where stage = 'post backward' order by ts")
+    if not rows:
+        pytest.skip("this torch does not tell the order of its nodes: no rows")
+    seen = {}
+    for module, duration in rows:
+        seen.setdefault(module, []).append(duration)
+    for name, durations in seen.items():
+        assert durations == pytest.approx(wanted[name], rel=0.1, abs=0.006), name
+    assert sorted(seen) == sorted(wanted)
+
+
 def test_loss_curve_is_the_same_over_fifty_loads(world, python):
     plain, entered = world.tmp / "plain", world.tmp / "entered"
     steps = ["--steps", "300", "--step-delay", "0.02"]
