@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/backward.c - how long the backward of a module takes, without a change of its graph.
+ * plugins/torch/backward.c - how long a module's backward takes, without a change of its graph.
  *
  * Threads: any that holds the GIL; begun() and ended() come on autograd's threads.
  *
