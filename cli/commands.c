@@ -126,6 +126,19 @@ const struct cli_command cli_commands[] = {
                  {"--interval", NULL, "TIME", "ask this often; 1s when left out"},
                  {"--last", NULL, "N", "begin with the N newest rows that are there"}},
      .examples = {"-t 4242 watch \"select step, module, duration from python.torch_trace\""}},
+    {.name = "top",
+     .arguments = "",
+     .doc = "a live screen: threads and what they run, memory, modules, GPUs",
+     .text =
+         "q or Ctrl-C leaves, p shows probing's own threads too. The last training step and the "
+         "slowest modules are there once plugin torch is loaded. Without a terminal, or with "
+         "--once, one picture is printed and that is all.",
+     .needs_target = true,
+     .run = command_top,
+     .options = {{"--interval", NULL, "TIME", "look this often; 1s when left out"},
+                 {"--once", NULL, NULL, "print one picture, for scripts"},
+                 {"--all", NULL, NULL, "probing's own threads too"}},
+     .examples = {"-t 4242 top", "-t 4242 top --once"}},
     {.name = "tables",
      .arguments = "",
      .doc = "what can be asked",

@@ -8,12 +8,14 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
+import subprocess
 import termios
 
 import pytest
 
-from world import CLI, wait_for
+from world import CLI, ROOT, wait_for
 
 IDLE = "import time\nprint('ready')\nwhile True: time.sleep(0.05)\n"
 LONG = "select n, 'row ' || n from generate_series(1, 500) t(n)"
@@ -25,11 +27,11 @@ class Terminal:
     def __init__(self, world, *words, size=(24, 80), env=None):
         self.seen = b""
         pid, self.master = pty.fork()
-        if pid == 0:
+        if pid == 0:  # its size is there before the command looks
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
             os.chdir(world.tmp)
             os.execve(str(CLI), [str(CLI), *words], dict(world.env, TERM="xterm", **(env or {})))
         self.pid = pid
-        self.resize(*size)
         self.before = termios.tcgetattr(self.master)
 
     def resize(self, rows, columns):
@@ -133,3 +135,131 @@ def test_tables_fit_the_terminal(world, target):
         assert t.end() == 0
         lines = re.sub(rb"\x1b\[[0-9;]*m", b"", t.seen).decode().splitlines()
         assert max(len(line) for line in lines) <= 60, lines
+
+
+# ---- top ----
+
+BUSY = """
+import threading, time
+def spin():
+    while True:
+        sum(range(1000))
+threading.Thread(target=spin, name="spinner\\x1b[31m", daemon=True).start()
+print("ready")
+while True: time.sleep(0.05)
+"""
+GPU = r"""
+#include <probing/plugin.h>
+
+static const struct probing_host *host;
+static struct probing_table *use;
+
+static void tick(void *self, uint64_t now)
+{
+    union probing_cell row[6] = {{.i = 0}, {.f = 87.5}, {.i = 3ll << 30}, {.i = 16ll << 30},
+                                 {.f = 61}, {.f = 250}};
+    (void)self;
+    host->append(use, now, row, 6, 0, 0);
+}
+
+static int init(const struct probing_host *h, void **ret_self)
+{
+    static const struct probing_column columns[] = {
+        {.name = "device_id", .type = PROBING_I64}, {.name = "gpu_util_pct", .type = PROBING_F64},
+        {.name = "used_bytes", .type = PROBING_I64}, {.name = "total_bytes", .type = PROBING_I64},
+        {.name = "temperature_c", .type = PROBING_F64}, {.name = "power_w", .type = PROBING_F64}};
+    static const struct probing_table_desc desc = {
+        .size = sizeof desc, .column_size = sizeof columns[0], .name = "utilization",
+        .doc = "as the real plugin's", .columns = columns, .n_columns = 6};
+    host = h;
+    *ret_self = 0;
+    return h->table(h, &desc, &use);
+}
+
+static int start(void *self)
+{
+    (void)self;
+    return host->every(host, 50000000, tick);
+}
+
+static void destroy(void *self) { (void)self; }
+
+const struct probing_plugin probing_plugin_v1 = {
+    .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = "gpu", .version = "1",
+    .doc = "a GPU, for a test", .init = init, .start = start, .destroy = destroy};
+"""
+
+
+@pytest.fixture
+def busy(world):
+    target = world.python(BUSY)
+    target.wait_line("ready")
+    target.inject()
+    return target
+
+
+def test_top_once(busy):
+    done = busy.probing("top", "--once", "--interval=500ms")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    first = re.search(r"TID +CPU% .*\n(.*)\n", done.stdout).group(1)
+    assert re.match(r" *\d+ +\d+\.\d  [RS]  spinner\?\[31m +(running|waiting) +"
+                    r"spin target-0.py:\d$", first), done.stdout
+    assert "probing/" not in done.stdout and re.search(r"^memory \d", done.stdout, flags=re.M)
+    assert "\x1b" not in done.stdout
+    assert "probing/server" in busy.probing("top", "--once", "--all", "--interval=100ms").stdout
+    assert busy.probing("top", "--interval=1ms").returncode == 2
+
+
+def test_top_shows_gpus(busy, world):
+    source = world.tmp / "gpu.c"
+    source.write_text(GPU)
+    subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I%s" % (ROOT / "include"),
+                    str(source), "-o", str(world.tmp / "gpu.so")], check=True)
+    assert busy.probing("plugin", "load", str(world.tmp / "gpu.so")).returncode == 0
+    wait_for(lambda: busy.rows("select count(*) from gpu.utilization")[0][0], "a row")
+    assert "gpu 0: 88%, 3.0 GB of 16.0 GB, 61 C, 250 W\n" in busy.probing("top", "--once").stdout
+
+
+@pytest.mark.parametrize("size", [(24, 80), (5, 20), (1, 1), (60, 300)])
+@pytest.mark.parametrize("key", [b"q", b"\x03"])
+def test_top_on_a_terminal_of_any_size(world, busy, size, key):
+    t = terminal(world, busy, "top", "--interval=100ms", size=size)
+    t.wait_seen(rb"\x1b\[\?1049h.*\x1b\[H.*\x1b\[H")
+    for line in re.split(rb"\x1b\[(?:2K|H|J)", t.seen.split(b"\x1b[H")[1]):
+        assert len(line.strip(b"\r\n").decode()) <= size[1], line
+    assert t.seen.split(b"\x1b[H")[1].count(b"\n") < size[0] + 1
+    t.type(key)
+    assert t.end() == (0 if key == b"q" else 130)
+    assert t.seen.endswith(b"\x1b[?7h\x1b[?25h\x1b[?1049l")
+    assert termios.tcgetattr(t.master) == t.before
+
+
+def test_top_follows_the_size_and_steps_aside(world, busy):
+    t = terminal(world, busy, "top", "--interval=1h", size=(24, 80))
+    t.wait_seen(rb"spin target-0.py.*\x1b\[H.*spin target")
+    t.seen = b""
+    t.resize(40, 60)
+    t.wait_seen(rb"\x1b\[Hprobing|\x1b\[H\x1b\[2Kprobing")
+    t.seen = b""
+    t.type(b"p")
+    t.wait_seen(rb"probing/server")
+    t.seen = b""
+    t.type(b"\x1a")
+    t.wait_seen(rb"\x1b\[\?1049l")
+    wait_for(lambda: "T (stopped)" in open("/proc/%d/status" % t.pid).read(), "it to stop")
+    assert termios.tcgetattr(t.master) == t.before
+    os.kill(t.pid, signal.SIGCONT)
+    t.wait_seen(rb"\x1b\[\?1049h.*probing/server")
+    t.type(b"q")
+    assert t.end() == 0
+
+
+def test_top_of_what_goes_or_is_gone(world, busy):
+    t = terminal(world, busy, "top", "--interval=100ms")
+    t.wait_seen(rb"\x1b\[H.*\x1b\[H")
+    busy.kill()
+    assert t.end() == 1
+    assert b"\x1b[?1049l" in t.seen and b"the process has gone" in t.seen.split(b"\x1b[?1049l")[1]
+    done = busy.probing("top")
+    assert done.returncode == 1 and "dead" in done.stderr
+    assert termios.tcgetattr(t.master) == t.before

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/screen.h - the whole terminal for a picture that is drawn again and again, and keys; given
+ * back as it was.
+ *
+ * One thread; one screen at a time.
+ */
+#ifndef CLI_SCREEN_H
+#define CLI_SCREEN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "core/base/buf.h"
+
+int screen_open(void);
+void screen_close(void); /* also when it is not open */
+
+/* Show these lines, cut at the terminal's size, whatever that is now; control characters in them
+ * become '?'. */
+void screen_draw(const struct buf *lines);
+uint32_t screen_rows(void);
+
+/* Wait for a key, at most `ns`.  0: none came; -EINTR: Ctrl-C; -EAGAIN: draw again (another size,
+ * or back from Ctrl-Z). */
+int screen_key(uint64_t ns);
+
+/* Add text of the process to `b`, in exactly `width` columns when it is not 0: control characters
+ * become '?', what is longer is cut, what is shorter is filled, on the left when `right`. */
+void screen_add(struct buf *b, const char *text, uint32_t width, bool right);
+
+#endif
