@@ -91,6 +91,7 @@ int command_forward(struct target *t, int argc, char **argv);   /* live.c: as it
 int command_backtrace(struct target *t, int argc, char **argv); /* backtrace.c */
 int command_query(struct target *t, int argc, char **argv);  /* query.c: query, tables, describe */
 int command_export(struct target *t, int argc, char **argv); /* export.c */
+int command_debug(struct target *t, int argc, char **argv); /* debug.c */
 int command_flamegraph(struct target *t, int argc, char **argv);
 int command_watch(struct target *t, int argc, char **argv);  /* live.c */
 int command_repl(struct target *t, int argc, char **argv);   /* repl.c */

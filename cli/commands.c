@@ -88,6 +88,25 @@ const struct cli_command cli_commands[] = {
      .needs_target = true,
      .run = command_repl,
      .examples = {"-t 4242 repl"}},
+    {.name = "debug",
+     .alias = "d",
+     .arguments = "",
+     .doc = "stacks, pdb in the main thread, or debugpy for VS Code",
+     .text = "--pause stops the main thread where it next comes to Python code and gives pdb's "
+             "prompt; the program goes on with `c`, Ctrl-D, or when this command ends, however it "
+             "ends. With --address it is reached there instead, with a token. --dap has debugpy "
+             "listen in the process, for editors; it asks for no password, so only this machine "
+             "may connect unless --open is given.",
+     .needs_target = true,
+     .run = command_debug,
+     .options = {{"--dump", "-d", NULL, "the stacks of all threads, as `backtrace`"},
+                 {"--pause", "-p", NULL, "pdb in the main thread"},
+                 {"--dap", NULL, NULL, "debugpy listens, on 127.0.0.1:5678 if not told else"},
+                 {"--address", "-a", "ADDR", "where to listen: 127.0.0.1:9922"},
+                 {"--open", NULL, NULL, "with --dap: other machines may connect"},
+                 {"--debugpy", NULL, "DIR", "a directory with debugpy, if the process has none"}},
+     .examples = {"-t 4242 debug --dump", "-t 4242 debug --pause",
+                  "-t 4242 debug --pause --address 127.0.0.1:9922", "-t 4242 debug --dap"}},
     {.name = "trace",
      .arguments = "MODULE.FUNCTION... | --list | --stop [NAME]",
      .doc = "watch calls of Python functions, or a variable in one",
@@ -269,6 +288,8 @@ const struct cli_command cli_commands[] = {
 
 const struct cli_command *cli_command_named(const char *word)
 {
+    if (strcmp(word, "dbg") == 0) /* the oldest seed has three names for it */
+        word = "debug";
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
         if (strcmp(c->name, word) == 0 || (c->alias != NULL && strcmp(c->alias, word) == 0))
             return c;

@@ -167,6 +167,9 @@ int main(int argc, char **argv)
     if (argc >= 2 && strcmp(argv[0], "--dump") == 0) { /* oldest seed: probing --dump <pid> */
         char *words[] = {(char *)(uintptr_t) "backtrace", NULL};
         r = run_command(1, words, argv[1]);
+    } else if (argc >= 2 && strcmp(argv[0], "--pause") == 0) { /* and probing --pause <pid> */
+        char *words[] = {(char *)(uintptr_t) "debug", (char *)(uintptr_t) "--pause", NULL};
+        r = run_command(2, words, argv[1]);
     } else {
         const char *target = take_target(&argc, &argv);
         if (argc == 0 || strcmp(argv[0], "-h") == 0 || strcmp(argv[0], "--help") == 0) {

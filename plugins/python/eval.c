@@ -116,7 +116,7 @@ static PyObject *source(PyObject *self, PyObject *name)
     static const struct {
         const char *name;
         const unsigned char *text;
-    } modules[] = {{"safe", pack_safe_py}, {"trace", pack_trace_py}};
+    } modules[] = {{"debug", pack_debug_py}, {"safe", pack_safe_py}, {"trace", pack_trace_py}};
     (void)self;
     for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
         if (natives_py.PyUnicode_CompareWithASCIIString(name, modules[i].name) == 0)

@@ -23,7 +23,8 @@ static int add(PyObject *names, struct cpython_method *methods)
 PyObject *natives_new(void)
 {
     PyObject *names = natives_py.PyDict_New();
-    if (names && (add(names, eval_natives) || add(names, trace_natives))) {
+    if (names &&
+        (add(names, debug_natives) || add(names, eval_natives) || add(names, trace_natives))) {
         natives_py.Py_DecRef(names);
         names = NULL;
     }

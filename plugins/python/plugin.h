@@ -36,6 +36,10 @@ void eval_forget(void);
  * client.  Its status, or -errno after fail().                                        [worker] */
 int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probing_reply *out);
 
+/* debug.c */
+extern const struct probing_command debug_command;
+void debug_stop_session(void); /* the main thread goes on */
+
 /* trace.c */
 extern const struct probing_command trace_command;
 int trace_init(struct plugin *p); /* its tables */

@@ -84,6 +84,8 @@ static int python_init(const struct probing_host *h, void **ret_self)
     if (r == 0)
         r = h->command(h, &complete_command);
     if (r == 0)
+        r = h->command(h, &debug_command);
+    if (r == 0)
         r = trace_init(p);
     if (r < 0) {
         runner_free(p->runner);
@@ -110,6 +112,7 @@ static int python_start(void *self)
 static int python_stop(void *self)
 {
     struct plugin *p = self;
+    debug_stop_session();
     if (trace_stop(p))
         return p->host->fail(p->host, -EBUSY,
                              "hooks of `trace` are in, and the GIL to take them out is not to be "

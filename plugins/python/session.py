@@ -146,6 +146,10 @@ def run_tool(name, words, out):
     except Refused as refused:
         native["refuse"](str(refused))
         return 3
+    except BaseException as error:  # a fault of ours: told whole
+        import traceback
+        out.write("".join(traceback.format_exception(type(error), error, error.__traceback__)))
+        return 1
 
 
 def run(code, emit, mode):

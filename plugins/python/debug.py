@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`debug`: a pdb session in the main thread, and debugpy for those who bring an editor.
+
+The session is Python's own pdb with its input and output in C (debug.c).  It begins where the main
+thread next comes back to Python code; leaving it, however that comes about, takes out the tracing
+function and the breakpoints, and the program goes on.
+"""
+import sys
+
+OPEN_WARNING = ("debugpy asks nobody who they are: whoever reaches %s can run any code in this "
+                "process; go through `ssh -L %d:127.0.0.1:%d HOST`, or add --open")
+BRING = ("debugpy is not in this Python (%s); bring it: `%s -m pip install debugpy`, or Debian's "
+         "python3-debugpy for Debian's Python; or name a directory that has it: --debugpy DIR "
+         "(VS Code's: ~/.vscode/extensions/ms-python.debugpy-*/bundled/libs)")
+
+
+class Lines(object):
+    """Stands for sys.stdin."""
+    encoding = "utf-8"
+
+    def readline(self):
+        line = native["debug_read"]()
+        return "" if line is None else line + "\n"
+
+
+class Writer(object):
+    """Stands for sys.stdout."""
+    encoding = "utf-8"
+
+    def write(self, text):
+        native["debug_write"](text)
+        return len(text)
+
+    def flush(self):
+        pass
+
+
+def session_class():
+    import pdb
+
+    class Session(pdb.Pdb):
+        is_open = True
+
+        def __init__(self):
+            pdb.Pdb.__init__(self, stdin=Lines(), stdout=Writer(), nosigint=True, readrc=False)
+            self.use_rawinput = False
+            self.prompt = "(Pdb) "
+
+        def begin(self, frame):
+            self.set_trace(frame)
+
+        def trace_dispatch(self, frame, event, arg):
+            if not self.is_open:
+                return None
+            if native["debug_gone"]():
+                self.leave()
+                return None
+            if native["debug_stop"]():
+                self.set_step()
+            found = pdb.Pdb.trace_dispatch(self, frame, event, arg)
+            return found if self.is_open else None
+
+        def set_continue(self):
+            pdb.Pdb.set_continue(self)
+            if not self.breaks:
+                self.leave()
+
+        def set_quit(self):  # pdb's own raises BdbQuit in the program
+            self.leave()
+
+        def leave(self):
+            """As if nobody had been here."""
+            if not self.is_open:
+                return
+            self.is_open = False
+            for path, lines in list(self.breaks.items()):
+                for line in list(lines):
+                    self.clear_break(path, line)
+            sys.settrace(None)
+            frame = sys._getframe()
+            while frame is not None:
+                if getattr(frame.f_trace, "__self__", None) is self:
+                    del frame.f_trace
+                frame = frame.f_back
+            native["debug_end"]()
+
+        def refused(self, arg):
+            self.message("not here: it would end the program or read its terminal; c goes on and "
+                         "leaves, help shows the rest")
+
+        do_run = do_restart = do_debug = do_interact = refused
+
+        def do_detach(self, arg):
+            """detach\n        Leave the program; it goes on."""
+            return self.do_quit(arg)
+
+    return Session
+
+
+def pause():
+    """Have the main thread come into a session as soon as it is in Python code."""
+    session = session_class()()
+
+    def come():
+        """In the main thread, between two instructions of its own."""
+        if native["debug_gone"]():
+            return native["debug_end"]()
+        if sys.gettrace() is not None:
+            native["debug_write"]("a tracing function is set already, by %r: a debugger or a "
+                                  "coverage tool; it must end first\n" % type(sys.gettrace()))
+            return native["debug_end"]()
+        session.begin(sys._getframe(1))
+
+    native["debug_begin"](come)
+
+
+# ---- debugpy ----
+
+def parse(words):
+    o = {"address": "127.0.0.1:5678", "open": False, "debugpy": None}
+    rest = iter(words)
+    for word in rest:
+        if word == "--open":
+            o["open"] = True
+        elif word in ("--address", "--debugpy"):
+            o[word[2:]] = next(rest, "")
+        else:
+            raise Refused("debug --dap has no option '%s'" % word)
+    host, colon, port = o["address"].rpartition(":")
+    if not colon and port.isdigit():
+        host = "127.0.0.1"
+    if not port.isdigit() or int(port) > 65535:
+        raise Refused("--address needs HOST:PORT, such as 127.0.0.1:5678")
+    o["host"], o["port"] = host.strip("[]") or "127.0.0.1", int(port)
+    return o
+
+
+def is_local(host):
+    import ipaddress
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def bring_debugpy(folder):
+    """Import it; its warnings on this process are for people who started it that way."""
+    import os
+    before = os.environ.get("PYDEVD_DISABLE_FILE_VALIDATION")
+    os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+    if folder:
+        if not os.path.isdir(os.path.join(folder, "debugpy")):
+            raise Refused("no folder 'debugpy' in %s, as this process sees it" % folder)
+        sys.path.append(folder)
+    try:
+        import debugpy
+        import debugpy.server.api  # noqa: F401  # now, while the variable is set
+    except ImportError as error:
+        raise Refused(BRING % (error, sys.executable or "python3"))
+    finally:
+        if folder:
+            sys.path.remove(folder)
+        if before is None:
+            del os.environ["PYDEVD_DISABLE_FILE_VALIDATION"]
+        else:
+            os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = before
+    return debugpy
+
+
+def listen(debugpy, host, port):
+    """Where it listens.  In a thread of Python's own: pydevd looks at the one that calls."""
+    import threading
+    result = {}
+
+    def run():
+        try:
+            debugpy.configure(subProcess=False)  # it would change how this process starts others
+            result["at"] = debugpy.listen((host, port))
+        except BaseException as error:
+            result["error"] = error
+
+    thread = threading.Thread(target=run, name="probing/dap", daemon=True)
+    thread.start()
+    thread.join(25)
+    if "error" in result:
+        raise Refused("debugpy: %s" % result["error"])
+    if "at" not in result:
+        raise Refused("debugpy did not begin to listen within 25 s")
+    return result["at"]
+
+
+def dap(words, out):
+    o = parse(words)
+    if not is_local(o["host"]) and not o["open"]:
+        raise Refused(OPEN_WARNING % (o["address"], o["port"], o["port"]))
+    debugpy = bring_debugpy(o["debugpy"])
+    at = dap.at
+    if at is None:
+        at = dap.at = listen(debugpy, o["host"], o["port"])
+        words = "debugpy %s listens on %s:%d" % (debugpy.__version__, at[0], at[1])
+    else:
+        words = "debugpy %s has been listening since before, on %s:%d" % (
+            debugpy.__version__, at[0], at[1])
+    out.write(words + "; attach, in VS Code's launch.json:\n"
+              '  {"type": "debugpy", "request": "attach", "name": "probing",\n'
+              '   "connect": {"host": "%s", "port": %d}, "justMyCode": false}\n'
+              "Disconnect lets the program go on; debugpy's threads and its adapter process stay "
+              "until the program ends.\n" % at)
+    return 0
+
+
+dap.at = None
+
+
+def main(words, out):
+    if words[0] == "pause":
+        return pause()
+    return dap(words[1:], out)

@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""debug: stacks, pdb in the main thread, and debugpy with a client that speaks DAP."""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+
+import pytest
+from pythons import PYTHONS, version_of
+from world import BUILD, CLI, wait_for
+
+LOOP = """
+import sys, threading, time
+def work(n):
+    a = n + 1
+    b = a * 2  # b
+    return b
+def loop():
+    n = 0
+    while True:
+        n += 1
+        result = work(n)
+        if n % 20 == 0:
+            print("tick", n, flush=True)
+        time.sleep(0.005)
+print("ready", flush=True)
+loop()
+"""
+
+
+def ticks(target):
+    return target.output().count("tick")
+
+
+def goes_on(target):
+    before = ticks(target)
+    wait_for(lambda: ticks(target) > before + 2, "the program to go on")
+    assert target.eval("import sys; sys.gettrace(), sys._current_frames()[__import__('threading')"
+                       ".main_thread().ident].f_trace").stdout == "(None, None)\n"
+    assert "Error" not in target.output() and "BdbQuit" not in target.output()
+
+
+def pdb(target, lines, *words):
+    return subprocess.run([str(CLI), "-t", str(target.pid), "debug", "--pause", *words],
+                          input="".join(line + "\n" for line in lines), stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, env=target.world.env, timeout=60,
+                          universal_newlines=True)
+
+
+def test_dump(world, python):
+    target = world.start(python, LOOP).inject()
+    for words in (["debug", "--dump"], ["d", "-d"], ["dbg", "-d"]):
+        done = target.probing(*words)
+        assert done.returncode == 0 and "loop" in done.stdout and "libc" in done.stdout, done
+    done = world.probing("--dump", str(target.pid))
+    assert done.returncode == 0 and "loop" in done.stdout
+
+
+def test_a_session(world, python):
+    target = world.start(python, LOOP).inject()
+    done = pdb(target, ["where", "b %d" % target.line("b"), "c", "p a == n + 1", "n",
+                        "p b == a * 2", "up", "p n > 0", "p sys.argv[0][-11:]", "run", "interact", "cl 1", "c"])
+    assert done.returncode == 0, done.stderr
+    assert len(re.findall("^True$", done.stdout, re.M)) == 3, done.stdout
+    assert "'target-0.py'" in done.stdout
+    assert re.search(r"Breakpoint \d+ at .*target-0.py:%d" % target.line("b"), done.stdout)
+    assert done.stdout.count("not here: it would end") == 2
+    goes_on(target)
+
+
+@pytest.mark.parametrize("end", [["q"], ["c"], [], ["detach"], ["b work", "c", "q"]])
+def test_it_goes_on_however_a_session_ends(world, python, end):
+    target = world.start(python, LOOP).inject()
+    assert pdb(target, ["p 1"] + end).returncode == 0
+    goes_on(target)
+
+
+def test_it_goes_on_when_the_client_is_killed(world, python):
+    target = world.start(python, LOOP).inject()
+    for lines in (b"p 41 + 1\n", b"b nosuch\np 41 + 1\n", b"b work\nc\np 41 + 1\n"):
+        client = subprocess.Popen([str(CLI), "-t", str(target.pid), "debug", "-p"], env=world.env,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        client.stdin.write(lines)
+        client.stdin.flush()
+        for line in iter(client.stdout.readline, b""):
+            if b"42" in line:
+                break
+        before = ticks(target)
+        other = target.probing("debug", "--pause")
+        assert other.returncode != 0 and "already" in other.stderr
+        assert ticks(target) == before, "it is paused"
+        client.kill()
+        client.wait()
+        goes_on(target)
+
+
+def test_a_visitor_needs_the_token(world, python):
+    target = world.start(python, LOOP).inject()
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    client = subprocess.Popen([str(CLI), "-p", str(target.pid), "d", "-p", "-a",
+                               "127.0.0.1:%d" % port], env=world.env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE)
+    said = b""
+    while not re.search(rb"(?m)^[0-9a-f]{24}\n", said):
+        said += client.stdout.readline()
+    token = re.search(rb"(?m)^([0-9a-f]{24})\n", said).group(1)
+    with socket.create_connection(("127.0.0.1", port), 20) as wrong:
+        wrong.sendall(b"0" * 24 + b"\n")
+        assert b"not the token" in wrong.makefile("rb").read()
+    with socket.create_connection(("127.0.0.1", port), 20) as visitor:
+        file = visitor.makefile("rb")
+        visitor.sendall(token + b"\np 40 + 2\nc\n")
+        text = file.read()
+        assert b"42" in text and text.count(b"(Pdb) ") == 2, text
+    assert client.wait(20) == 0
+    goes_on(target)
+
+
+def test_a_main_thread_that_waits_in_c(world):
+    target = world.start(list(PYTHONS.values())[-1], """
+import os, time
+print("ready", flush=True)
+while not os.path.exists("go"):
+    time.sleep(3)  # here
+    print("tick", flush=True)
+""").inject()
+    done = pdb(target, ["p 40 + 2", "c"])
+    assert done.returncode == 0 and "42" in done.stdout, done.stdout
+    # nobody waits for one that never comes
+    target = world.start(list(PYTHONS.values())[-1], "import time\nprint('ready', flush=True)\n"
+                         "time.sleep(600)").inject()
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), "debug", "-p"], env=world.env,
+                              stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    for line in iter(client.stdout.readline, b""):
+        if b"sleep" in line:
+            break
+    client.send_signal(signal.SIGINT)
+    assert client.wait(20) != 0
+    assert target.eval("1").stdout == "1\n"
+    assert target.probing("eject").returncode == 0
+
+
+def test_a_program_that_is_traced_already(world):
+    target = world.start(list(PYTHONS.values())[0], LOOP.replace(
+        "def loop():", "def tracer(*a): return tracer\ndef loop():\n    sys.settrace(tracer)"))
+    target.inject()
+    done = pdb(target, ["c"])
+    assert "a tracing function is set already" in done.stdout + done.stderr
+    assert done.returncode != 0
+    before = ticks(target)
+    wait_for(lambda: ticks(target) > before + 2, "the program to go on")
+
+
+# ---- debugpy ----
+
+class Dap:
+    """A small DAP client: requests, their responses, and events by name."""
+
+    def __init__(self, address):
+        self.socket = socket.create_connection(address, 30)
+        self.file = self.socket.makefile("rb")
+        self.seq, self.events, self.answers = 0, [], {}
+
+    def send(self, command, **arguments):
+        self.seq += 1
+        body = json.dumps({"seq": self.seq, "type": "request", "command": command,
+                           "arguments": arguments}).encode()
+        self.socket.sendall(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        return self.seq
+
+    def receive(self):
+        size = 0
+        for line in iter(self.file.readline, b"\r\n"):
+            if not line:
+                raise EOFError("the adapter closed the connection")
+            if line.lower().startswith(b"content-length:"):
+                size = int(line.split(b":")[1])
+        message = json.loads(self.file.read(size).decode())
+        if message["type"] == "response":
+            self.answers[message["request_seq"]] = message
+        elif message["type"] == "event":
+            self.events.append(message)
+
+    def answer(self, seq):
+        while seq not in self.answers:
+            self.receive()
+        assert self.answers[seq]["success"], self.answers[seq]
+        return self.answers[seq].get("body", {})
+
+    def ask(self, command, **arguments):
+        return self.answer(self.send(command, **arguments))
+
+    def event(self, name):
+        while not any(e["event"] == name for e in self.events):
+            self.receive()
+        found = next(e for e in self.events if e["event"] == name)
+        self.events.remove(found)
+        return found.get("body", {})
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+
+def debugpy_folder(python):
+    """Where debugpy is for this Python: None for its own; else once brought into build/."""
+    if subprocess.run([python, "-c", "import debugpy"], stderr=subprocess.DEVNULL).returncode == 0:
+        return None
+    folder = BUILD.parent / "debugpy" / ("%d.%d" % version_of(python)[:2])
+    if not folder.exists():
+        made = tempfile.mkdtemp(dir=str(BUILD))
+        done = subprocess.run([python, "-m", "pip", "install", "-q", "--no-input", "--no-compile",
+                               "--target", made, "debugpy"], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.PIPE)
+        if done.returncode != 0:
+            shutil.rmtree(made)
+            pytest.skip("no debugpy for %s (Debian: python3-debugpy), and pip cannot bring it"
+                        % python)
+        folder.parent.mkdir(exist_ok=True)
+        try:
+            os.rename(made, str(folder))
+        except OSError:  # another test has been quicker
+            shutil.rmtree(made)
+    return str(folder)
+
+
+def test_an_editor_attaches(world, python):
+    folder = debugpy_folder(python)
+    target = world.start(python, LOOP).inject()
+    words = ["--address", "127.0.0.1:0"] + (["--debugpy", folder] if folder else [])
+    done = target.probing("debug", "--dap", *words, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    address = re.search(r"listens on ([\d.]+):(\d+)", done.stdout).groups()
+    address = address[0], int(address[1])
+    again = target.probing("debug", "--dap")
+    assert "since before, on %s:%d" % address in again.stdout, again.stdout
+    for _ in range(2):  # an editor may come again
+        before = ticks(target)
+        wait_for(lambda: ticks(target) > before, "it runs while nobody is attached")
+        attach(target, address)
+        goes_on_after_dap(target)
+
+
+def attach(target, address):
+    client = Dap(address)
+    client.ask("initialize", adapterID="probing", clientID="test", linesStartAt1=True,
+               columnsStartAt1=True, pathFormat="path")
+    attached = client.send("attach", justMyCode=False)
+    client.event("initialized")
+    path = str(target.world.tmp / "target-0.py")
+    placed = client.ask("setBreakpoints", source={"path": path},
+                        breakpoints=[{"line": target.line("b")}])
+    assert placed["breakpoints"][0]["verified"], placed
+    client.ask("configurationDone")
+    client.answer(attached)
+    stopped = client.event("stopped")
+    assert stopped["reason"] == "breakpoint"
+    thread = stopped["threadId"]
+    frame = client.ask("stackTrace", threadId=thread)["stackFrames"][0]
+    assert (frame["name"], frame["line"]) == ("work", target.line("b"))
+    ahead = ticks(target)
+    scope = client.ask("scopes", frameId=frame["id"])["scopes"][0]["variablesReference"]
+    values = {v["name"]: v["value"] for v in
+              client.ask("variables", variablesReference=scope)["variables"]}
+    assert int(values["a"]) == int(values["n"]) + 1
+    assert client.ask("evaluate", expression="a * 2", frameId=frame["id"],
+                      context="repl")["result"] == str(int(values["a"]) * 2)
+    client.ask("next", threadId=thread)
+    assert client.event("stopped")["reason"] == "step"
+    frame = client.ask("stackTrace", threadId=thread)["stackFrames"][0]
+    assert frame["line"] == target.line("b") + 1
+    assert ticks(target) == ahead, "it stands still"
+    client.ask("continue", threadId=thread)
+    client.event("stopped")
+    client.ask("disconnect", terminateDebuggee=False)
+    client.close()
+
+
+def goes_on_after_dap(target):
+    before = ticks(target)
+    wait_for(lambda: ticks(target) > before + 2, "the program to go on")
+    assert target.alive() and "Error" not in target.output(), target.output()
+
+
+def test_dap_is_refused_with_reasons(world):
+    target = world.start(list(PYTHONS.values())[0], LOOP).inject()
+    done = target.probing("debug", "--dap", "--address", "0.0.0.0:5678")
+    assert done.returncode != 0 and "run any code" in done.stderr and "ssh -L" in done.stderr
+    done = target.probing("debug", "--dap", "--address", "here")
+    assert done.returncode != 0 and "HOST:PORT" in done.stderr
+    done = target.probing("debug", "--dap", "--debugpy", str(world.tmp))
+    assert done.returncode != 0 and "no folder 'debugpy'" in done.stderr
+    bare = next((p for p in PYTHONS.values() if subprocess.run(
+        [p, "-c", "import debugpy"], stderr=subprocess.DEVNULL).returncode), None)
+    if bare:
+        done = world.start(bare, LOOP).inject().probing("debug", "--dap")
+        assert done.returncode != 0 and "pip install debugpy" in done.stderr
+    assert target.alive() and target.eval("'debugpy' in __import__('sys').modules") is not None
+
+
+def test_bad_words(world):
+    target = world.start(list(PYTHONS.values())[0], LOOP).inject()
+    for words in ([], ["-d", "-p"], ["x"], ["--nosuch"]):
+        done = target.probing("debug", *words)
+        assert done.returncode != 0 and done.stderr.strip(), words
+    assert target.alive()
