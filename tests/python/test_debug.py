@@ -63,7 +63,8 @@ def test_dump(world, python):
 def test_a_session(world, python):
     target = world.start(python, LOOP).inject()
     done = pdb(target, ["where", "b %d" % target.line("b"), "c", "p a == n + 1", "n",
-                        "p b == a * 2", "up", "p n > 0", "p sys.argv[0][-11:]", "run", "interact", "cl 1", "c"])
+                        "p b == a * 2", "up", "p n > 0", "p sys.argv[0][-11:]", "run", "interact",
+                        "cl 1", "c"])
     assert done.returncode == 0, done.stderr
     assert len(re.findall("^True$", done.stdout, re.M)) == 3, done.stdout
     assert "'target-0.py'" in done.stdout
