@@ -55,6 +55,8 @@ enum node_kind {
 
 struct select;
 struct order;
+struct rowset;
+struct col;
 
 enum frame_edge {
     FRAME_UNBOUNDED_PRECEDING,
@@ -161,6 +163,12 @@ struct cte {
     uint32_t n_columns;
     struct select *select;
     struct cte *next;
+    bool recursive; /* it sees itself */
+    /* While it is planned and run, of a recursive one: recursive.c. */
+    bool open;           /* its first part is being planned */
+    bool used;           /* something has read it */
+    struct rowset *rows; /* what its own name stands for; NULL: nothing */
+    struct col *cols;
 };
 
 enum set_kind { SET_NONE, SET_UNION, SET_INTERSECT, SET_EXCEPT, SET_VALUES };
@@ -174,6 +182,8 @@ struct select {
     struct node **rows;          /* VALUES: NODE_ROW each */
     uint32_t n_rows;
     bool distinct;
+    struct node **distinct_on;
+    uint32_t n_distinct_on;
     struct item *items;
     uint32_t n_items;
     struct from *from;

@@ -75,9 +75,29 @@ static int read_bool(struct text t, int64_t *ret)
     return -EINVAL;
 }
 
+/* nan, inf, infinity, with a sign: as PostgreSQL reads and writes them. */
+static bool read_unreal(struct text t, double *ret)
+{
+    static const struct {
+        const char *word;
+        double value;
+    } words[] = {{"nan", NAN}, {"inf", INFINITY}, {"infinity", INFINITY}};
+    bool sign = t.size && (t.data[0] == '-' || t.data[0] == '+'), minus = sign && t.data[0] == '-';
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (t.size - sign != strlen(words[i].word) ||
+            strncasecmp(t.data + sign, words[i].word, t.size - sign) != 0)
+            continue;
+        *ret = minus ? -words[i].value : words[i].value;
+        return true;
+    }
+    return false;
+}
+
 static int read_double(struct text t, double *ret)
 {
     t = trimmed(t);
+    if (read_unreal(t, ret))
+        return 0;
     int rc = t.size ? parse_f64(t.data, t.size, ret) : -EINVAL;
     err_clear();
     return rc;

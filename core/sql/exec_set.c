@@ -40,32 +40,37 @@ static int next_distinct(struct op *op)
     return 1;
 }
 
-int sql_distinct(struct op *child, struct op **ret)
+int sql_distinct(struct op *child, const uint32_t *columns, uint32_t n, uint32_t n_out,
+                 struct op **ret)
 {
     struct query *q = child->q;
+    n = columns ? n : child->n_cols;
     struct op *op = sql_op(q, next_distinct, "distinct", child->n_cols);
     struct distinct *d = op ? sql_get(q, 1, sizeof(*d)) : NULL;
-    enum sql_type *types = sql_get(q, child->n_cols, sizeof(*types));
-    bool *dict = sql_get(q, child->n_cols, sizeof(*dict));
+    enum sql_type *types = sql_get(q, n, sizeof(*types));
+    bool *dict = sql_get(q, n, sizeof(*dict));
     if (!d || !types || !dict)
         return -ENOMEM;
     op->child = child;
     op->state = d;
     op->out.v = child->out.v;
     memcpy(op->cols, child->cols, child->n_cols * sizeof(*op->cols));
-    d->v = sql_get(q, child->n_cols, sizeof(*d->v));
+    d->v = sql_get(q, n, sizeof(*d->v));
     d->numbers = sql_get(q, SQL_ROWS, sizeof(*d->numbers));
     d->sel = sql_get(q, SQL_ROWS, sizeof(*d->sel));
     if (!d->v || !d->numbers || !d->sel)
         return -ENOMEM;
-    for (uint32_t c = 0; c < child->n_cols; c++) {
-        types[c] = child->cols[c].type;
-        dict[c] = child->cols[c].dict;
-        d->v[c] = &child->out.v[c];
+    for (uint32_t c = 0; c < child->n_cols; c++)
         sql_want(child, c);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t c = columns ? columns[i] : i;
+        types[i] = child->cols[c].type;
+        dict[i] = child->cols[c].dict;
+        d->v[i] = &child->out.v[c];
     }
+    op->n_cols = n_out;
     *ret = op;
-    return sql_keys_init(&d->keys, q, types, dict, child->n_cols);
+    return sql_keys_init(&d->keys, q, types, dict, n);
 }
 
 /* ---- append: union all ---- */

@@ -251,6 +251,17 @@ KERNEL(round_digits)
     return 0;
 }
 
+KERNEL(trunc_digits)
+{
+    ROWS(double x = st->a[0]->d[i]; int64_t digits = st->a[1]->i[i];
+         digits = digits > 300    ? 300
+                  : digits < -300 ? -300
+                                  : digits;
+         double scale = pow(10, (double)digits); double scaled = x * scale;
+         st->dst->d[i] = isfinite(scaled) && scale != 0 ? trunc(scaled) / scale : x;);
+    return 0;
+}
+
 KERNEL(pi_double)
 {
     ROWS(st->dst->d[i] = M_PI;);
@@ -357,6 +368,7 @@ const struct func sql_math_funcs[] = {ORDERED("=", eq),
                                       {"ceiling", "d", 'd', 0, ceil_double},
                                       {"trunc", "i", 'i', 0, same_int},
                                       {"trunc", "d", 'd', 0, trunc_double},
+                                      {"trunc", "di", 'd', 0, trunc_digits},
                                       {"round", "i", 'i', 0, same_int},
                                       {"round", "d", 'd', 0, round_double},
                                       {"round", "di", 'd', 0, round_digits},

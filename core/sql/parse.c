@@ -213,6 +213,21 @@ static void parse_windows(struct parser *p, struct select *s)
     } while (take_sign(p, ","));
 }
 
+/* distinct on (a, b): the first row of each */
+static void parse_distinct_on(struct parser *p, struct select *s)
+{
+    s->distinct = false;
+    need_sign(p, "(", "( after distinct on");
+    do {
+        struct node *n = sql_parse_expr(p, 0);
+        s->distinct_on = sql_parse_grown(p, s->distinct_on, s->n_distinct_on, sizeof(struct node *));
+        if (p->error)
+            return;
+        s->distinct_on[s->n_distinct_on++] = n;
+    } while (take_sign(p, ","));
+    need_sign(p, ")", ", or )");
+}
+
 /* One select or values without what stands behind set operations. */
 static struct select *parse_core(struct parser *p)
 {
@@ -234,6 +249,8 @@ static struct select *parse_core(struct parser *p)
     s->distinct = take_word(p, "distinct");
     if (!s->distinct)
         (void)take_word(p, "all");
+    else if (take_word(p, "on"))
+        parse_distinct_on(p, s);
     parse_items(p, s);
     if (take_word(p, "from"))
         s->from = sql_parse_from(p);
@@ -305,10 +322,7 @@ static struct select *parse_sets(struct parser *p)
 
 static void parse_ctes(struct parser *p)
 {
-    if (is_word(p, 0, "recursive")) {
-        sql_parse_fail(p, now(p)->pos, "with recursive is not in this version");
-        return;
-    }
+    bool recursive = take_word(p, "recursive");
     do {
         struct cte *c = sql_parse_get(p, 1, sizeof(*c));
         const char *name = take_name(p, "a name after with"), **columns = NULL;
@@ -319,12 +333,16 @@ static void parse_ctes(struct parser *p)
         (void)take_word(p, "not"); /* [not] materialized: ours to decide */
         (void)take_word(p, "materialized");
         need_sign(p, "(", "( select ... )");
-        struct select *s = sql_parse_select(p);
-        need_sign(p, ")", ")");
         if (!c || p->error)
             return;
-        *c = (struct cte){
-            .name = name, .select = s, .columns = columns, .n_columns = n_columns, .next = p->ctes};
+        *c = (struct cte){.name = name,
+                          .columns = columns,
+                          .n_columns = n_columns,
+                          .recursive = recursive,
+                          .next = p->ctes};
+        p->ctes = recursive ? c : p->ctes;
+        c->select = sql_parse_select(p);
+        need_sign(p, ")", ")");
         p->ctes = c;
     } while (take_sign(p, ","));
 }

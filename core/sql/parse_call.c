@@ -170,6 +170,36 @@ static void parse_call_tail(struct parser *p, struct node *n)
     }
 }
 
+/* substring(x from 2 for 3) */
+static bool take_substring_word(struct parser *p, const struct node *n)
+{
+    return (n->n_args == 1 && take_word(p, "from")) || (n->n_args == 2 && take_word(p, "for"));
+}
+
+/* trim(both 'x' from text), trim(from text); false: it is a plain call. */
+static bool parse_trim(struct parser *p, struct node *n)
+{
+    static const char *const words[] = {"both", "leading", "trailing"};
+    static const char *const names[] = {"trim", "ltrim", "rtrim"};
+    int which = 0;
+    while (which < 3 && !take_word(p, words[which]))
+        which++;
+    if (which == 3 && !is_word(p, 0, "from"))
+        return false;
+    n->text = names[which % 3];
+    n->size = (uint32_t)strlen(n->text);
+    struct node *what = is_word(p, 0, "from") ? NULL : sql_parse_expr(p, 0);
+    if (take_word(p, "from") || !what) {
+        sql_parse_add(p, n, sql_parse_expr(p, 0));
+        if (what)
+            sql_parse_add(p, n, what);
+    } else { /* trim(both text) */
+        sql_parse_add(p, n, what);
+    }
+    need_sign(p, ")", ")");
+    return true;
+}
+
 struct node *sql_parse_call(struct parser *p)
 {
     const struct token *name = now(p);
@@ -199,6 +229,9 @@ struct node *sql_parse_call(struct parser *p)
         need_sign(p, ")", ")");
         return n;
     }
+    bool cuts = strncmp(n->text, "substr", 6) == 0, trims = strcmp(n->text, "trim") == 0;
+    if (trims && parse_trim(p, n))
+        return n;
     if (take_sign(p, "*")) {
         n->star = true;
         need_sign(p, ")", ")");
@@ -208,7 +241,7 @@ struct node *sql_parse_call(struct parser *p)
             (void)take_word(p, "all");
         do
             sql_parse_add(p, n, sql_parse_expr(p, 0));
-        while (take_sign(p, ","));
+        while (take_sign(p, ",") || (cuts && take_substring_word(p, n)));
         if (take_word(p, "order"))
             sql_parse_order(p, &n->order, &n->n_order);
         need_sign(p, ")", ", or )");

@@ -237,7 +237,9 @@ static int regroup(struct query *q, const struct grouping *g, struct expr **e)
 struct ordering {
     struct sort_key *keys;
     uint32_t n;
-    uint32_t n_shown; /* columns of the list; what is beyond is only sorted by */
+    uint32_t n_shown; /* columns of the list; what is beyond is only sorted or told apart by */
+    uint32_t *on;     /* distinct on: columns */
+    uint32_t n_on;
 };
 
 static int find_output(struct query *q, const struct list *l, uint32_t n, const struct node *name,
@@ -256,38 +258,53 @@ static int find_output(struct query *q, const struct list *l, uint32_t n, const 
     return 0;
 }
 
+/* The column of the list that an expression of order by (or distinct on) means: by number, name
+ * or value; one more, not shown, where there is none. */
+static int bind_place(struct query *q, const struct node *n, struct scope *scope, struct list *l,
+                      uint32_t n_shown, const char *clause, uint32_t *ret)
+{
+    struct expr *e;
+    int at = -1, rc = 0;
+    if (n->kind == NODE_INT)
+        return ordinal(q, n, n_shown, clause, ret);
+    if (n->kind == NODE_NAME && !n->parts[0])
+        rc = find_output(q, l, n_shown, n, &at);
+    if (rc == 0 && at < 0) {
+        scope->items = l->items;
+        scope->n_items = n_shown;
+        rc = sql_bind(q, scope, n, &e);
+        scope->items = NULL;
+        scope->n_items = 0;
+        for (uint32_t c = 0; rc == 0 && c < l->n && at < 0; c++)
+            at = sql_expr_equal(l->items[c].expr, e) ? (int)c : -1;
+        if (rc == 0 && at < 0) {
+            at = (int)l->n;
+            rc = add_item(q, l, e, "", false);
+        }
+    }
+    *ret = at < 0 ? 0 : (uint32_t)at;
+    return rc;
+}
+
 static int bind_order(struct query *q, const struct select *s, struct scope *scope, struct list *l,
                       struct ordering *o)
 {
-    *o = (struct ordering){.n_shown = l->n};
+    *o = (struct ordering){.n_shown = l->n, .n_on = s->n_distinct_on};
     o->keys = sql_get(q, s->n_order, sizeof(*o->keys));
-    if (!o->keys)
+    o->on = sql_get(q, s->n_distinct_on, sizeof(*o->on));
+    if (!o->keys || !o->on)
         return -ENOMEM;
-    for (uint32_t i = 0; i < s->n_order; i++) {
-        const struct node *n = s->order[i].node;
-        uint32_t column = 0;
-        int at = -1, rc = 0;
-        if (n->kind == NODE_INT)
-            rc = ordinal(q, n, o->n_shown, "order by", &column);
-        else if (n->kind == NODE_NAME && !n->parts[0])
-            rc = find_output(q, l, o->n_shown, n, &at);
-        if (rc == 0 && n->kind != NODE_INT && at < 0) {
-            struct expr *e;
-            scope->items = l->items;
-            scope->n_items = o->n_shown;
-            rc = sql_bind(q, scope, n, &e);
-            for (uint32_t c = 0; rc == 0 && c < l->n && at < 0; c++)
-                at = sql_expr_equal(l->items[c].expr, e) ? (int)c : -1;
-            if (rc == 0 && at < 0) {
-                at = (int)l->n;
-                rc = add_item(q, l, e, "", false);
-            }
-            scope->items = NULL;
-            scope->n_items = 0;
-        }
+    for (uint32_t i = 0; i < o->n_on; i++) {
+        int rc = bind_place(q, s->distinct_on[i], scope, l, o->n_shown, "distinct on", &o->on[i]);
         if (rc < 0)
             return rc;
-        column = at >= 0 ? (uint32_t)at : column;
+    }
+    for (uint32_t i = 0; i < s->n_order; i++) {
+        const struct node *n = s->order[i].node;
+        uint32_t column;
+        int rc = bind_place(q, n, scope, l, o->n_shown, "order by", &column);
+        if (rc < 0)
+            return rc;
         if (s->distinct && column >= o->n_shown)
             return wrong(q, n->pos, "with distinct, order by may use only what is selected");
         o->keys[o->n++] =
@@ -321,9 +338,12 @@ static int plan_tail(struct query *q, const struct select *s, const struct order
     int rc = count_of(q, s->limit, "limit", &limit);
     if (rc == 0)
         rc = count_of(q, s->offset, "offset", &offset);
-    uint64_t keep = limit < (1u << 20) && offset < (1u << 20) ? limit + offset : 0;
+    bool few = limit < (1u << 20) && offset < (1u << 20) && !o->n_on;
     if (rc == 0 && o->n)
-        rc = sql_sort(*op, o->keys, o->n, keep, o->n_shown, op);
+        rc = sql_sort(*op, o->keys, o->n, few ? limit + offset : 0,
+                      o->n_on ? (*op)->n_cols : o->n_shown, op);
+    if (rc == 0 && o->n_on)
+        rc = sql_distinct(*op, o->on, o->n_on, o->n_shown, op);
     if (rc == 0 && (s->limit || s->offset))
         rc = sql_limit(*op, limit, offset, op);
     return rc;
@@ -488,7 +508,7 @@ static int plan_core(struct query *q, const struct select *s, struct cte *ctes, 
     if (rc == 0)
         rc = project_items(q, op, &l, &op);
     if (rc == 0 && s->distinct)
-        rc = sql_distinct(op, &op);
+        rc = sql_distinct(op, NULL, 0, op->n_cols, &op);
     if (rc == 0)
         rc = plan_tail(q, s, &o, &op);
     *ret = op;

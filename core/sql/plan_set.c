@@ -102,6 +102,6 @@ int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, stru
     if (rc == 0)
         rc = sql_append(sides[0], sides[1], ret);
     if (rc == 0 && !s->all)
-        rc = sql_distinct(*ret, ret);
+        rc = sql_distinct(*ret, NULL, 0, n, ret);
     return rc;
 }

@@ -150,9 +150,23 @@ int sql_rename_first(struct query *q, const struct from *f, struct op *op)
     return rename_first(q, f->pos, f->aliases, f->n_aliases, op);
 }
 
-static int plan_cte(struct query *q, const struct from *f, const struct cte *c, struct op **ret)
+static int plan_cte(struct query *q, const struct from *f, struct cte *c, struct op **ret)
 {
-    int rc = sql_plan_select(q, c->select, c->next, ret);
+    int rc;
+    c->used = true;
+    if (c->rows) { /* what it gave in the round before */
+        rc = sql_scan_rowset(q, c->rows, c->cols, ret);
+    } else if (c->open) {
+        return sql_error(q->text, q->size, f->pos, -EINVAL,
+                         "'%s' can read itself behind its union only", c->name);
+    } else {
+        struct cte before = *c;
+        c->open = c->recursive;
+        rc = c->recursive && c->select->set == SET_UNION
+                 ? sql_plan_recursive(q, c, ret)
+                 : sql_plan_select(q, c->select, c->recursive ? c : c->next, ret);
+        c->open = before.open;
+    }
     if (rc == 0)
         rename_columns(*ret, f->alias ? f->alias : c->name, NULL);
     return rc < 0 ? rc : rename_first(q, f->pos, c->columns, c->n_columns, *ret);

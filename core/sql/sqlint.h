@@ -427,6 +427,7 @@ struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t colu
 
 int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
 int sql_plan_values(struct query *q, const struct select *s, struct op **ret);
+int sql_plan_recursive(struct query *q, struct cte *c, struct op **ret); /* recursive.c */
 int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
 /* plan_join.c, plan_table.c */
 int sql_plan_from(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);
@@ -465,7 +466,9 @@ int sql_filter_add(struct op **op, struct expr *condition, bool pushed);
 int sql_project(struct op *child, struct expr **exprs, struct col *cols, uint32_t n,
                 struct op **ret);
 int sql_limit(struct op *child, uint64_t limit, uint64_t offset, struct op **ret);
-int sql_distinct(struct op *child, struct op **ret);
+/* The first of rows that are equal in n columns (NULL: in all of them); n_out: columns given on. */
+int sql_distinct(struct op *child, const uint32_t *columns, uint32_t n, uint32_t n_out,
+                 struct op **ret);
 int sql_append(struct op *left, struct op *right, struct op **ret);
 /* except: rows of the left side that are not on the right; else intersect: that are. */
 int sql_set(struct op *left, struct op *right, bool except, bool all, struct op **ret);
