@@ -42,7 +42,9 @@ struct feed {
     /* The tick's worker. */
     bool prepared;
     const struct table *table; /* NULL: run afresh each time */
+    bool buckets;              /* its aggregates by time are told, each when it is over */
     uint64_t cursor;           /* first row not shown yet */
+    int64_t from_ts;           /* first bucket not shown yet */
     struct sql_writer *writer; /* of a followed table: one for all ticks */
     struct buf text;           /* what the writer has written */
 };
@@ -108,31 +110,42 @@ static int ignore_rows(void *arg, const struct sql_rows *rows)
     return 0;
 }
 
-/* Where the table ends now: the statement itself, asked for no row at all, says it. */
-static int find_end(struct feed *f, uint64_t *ret_row)
+/* Where to begin, `last` rows or buckets back: the statement itself, asked for nothing at all, says
+ * where its table or the last closed bucket ends now. */
+static int find_begin(struct feed *f)
 {
     struct sql_sink nothing = {.columns = ignore_columns, .rows = ignore_rows};
-    struct sql_options o = {.timeout_ns = TICK_TIMEOUT_NS, .from_row = UINT64_MAX};
+    struct sql_options o = {
+        .timeout_ns = TICK_TIMEOUT_NS,
+        .from_row = f->buckets ? 0 : UINT64_MAX,
+        .closed = f->buckets,
+        .from_ts = f->buckets ? INT64_MAX : 0,
+    };
     struct sql_report report;
+    int64_t back;
     int rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &nothing, &report);
-    if (rc == 0)
-        *ret_row = report.next_row;
-    return rc;
+    if (rc < 0)
+        return rc;
+    f->cursor = report.next_row > f->last ? report.next_row - f->last : 0;
+    bool all = __builtin_mul_overflow(f->last, report.bucket_ns, &back) || back > report.next_ts;
+    f->from_ts = all ? 0 : report.next_ts - back;
+    return 0;
 }
 
 static int find_table(struct feed *f)
 {
-    int rc = sql_followable(f->server->sql, f->sql, strlen(f->sql), &f->table);
-    uint64_t rows = 0;
+    struct sql *sql = f->server->sql;
+    int rc = sql_followable(sql, f->sql, strlen(f->sql), &f->table);
+    if (rc == 0) {
+        rc = sql_bucketed(sql, f->sql, strlen(f->sql), &f->table);
+        f->buckets = rc > 0;
+    }
     if (rc == 0)
         f->table = NULL;
     else if (rc > 0)
-        rc = find_end(f, &rows);
-    if (rc < 0)
-        return rc;
-    f->cursor = f->table && rows > f->last ? rows - f->last : 0;
-    f->prepared = true;
-    return 0;
+        rc = find_begin(f);
+    f->prepared = rc == 0;
+    return rc;
 }
 
 /* A followed table is one stream; any other statement's answers, and JSON, are whole each. */
@@ -166,8 +179,11 @@ static int run_tick(struct feed *f)
     struct sql_sink sink = sql_writer_sink(f->writer);
     struct sql_options o = {
         .timeout_ns = TICK_TIMEOUT_NS,
+        .max_rows = f->table ? UINT64_MAX : 0, /* of a stream all are told, tick by tick */
         .cancel = &f->reply.cancelled,
-        .from_row = f->cursor,
+        .from_row = f->buckets ? 0 : f->cursor,
+        .closed = f->buckets,
+        .from_ts = f->from_ts,
     };
     uint64_t began = clock_now();
     rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &sink, &report);
@@ -179,6 +195,8 @@ static int run_tick(struct feed *f)
      * drain has written would be another moment than the one the query saw. */
     if (rc == 0 && f->table && report.next_row > f->cursor)
         f->cursor = report.next_row;
+    if (rc == 0 && f->buckets && report.next_ts > f->from_ts) /* the clock may be set back */
+        f->from_ts = report.next_ts;
     return rc;
 }
 

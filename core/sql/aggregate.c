@@ -152,20 +152,6 @@ static int consume(struct op *op)
     return rc;
 }
 
-bool sql_aggregate_newest(const struct op *op, uint32_t key, int64_t *ret)
-{
-    const struct aggregate *g = op->state;
-    bool any = false;
-    for (uint32_t id = 0; id < g->keys.n; id++) {
-        const uint64_t *w = &g->keys.words[(size_t)id * g->keys.n_words];
-        if (w[g->keys.n_words - 1] >> key & 1 || (any && (int64_t)w[key] <= *ret))
-            continue;
-        *ret = (int64_t)w[key];
-        any = true;
-    }
-    return any;
-}
-
 static int next_aggregate(struct op *op)
 {
     struct aggregate *g = op->state;

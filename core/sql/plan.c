@@ -365,69 +365,18 @@ static int project_items(struct query *q, struct op *op, const struct list *l, s
     return sql_project(op, exprs, cols, l->n, ret);
 }
 
-/* The scan of a stored table below filters, and no more than that; NULL: something else. */
-static const struct op *plain_scan(const struct op *op)
-{
-    const struct table *t;
-    while (strcmp(op->name, "filter") == 0)
-        op = op->child;
-    return sql_is_scan(op, &t) ? op : NULL;
-}
-
-static bool is_ts(const struct op *scan, const struct expr *e)
-{
-    return e->kind == EXPR_COLUMN && e->type == SQL_TIMESTAMP &&
-           strcmp(scan->cols[e->column].name, "ts") == 0;
-}
-
-/* Is one of the keys a bucket of the table's time? */
-static void note_buckets(struct query *q, const struct grouping *g, const struct op *input)
-{
-    static const char *const names[] = {"time_bucket", "date_bin", "date_trunc"};
-    const struct op *scan = plain_scan(input);
-    for (uint32_t k = 0; k < g->n_keys && scan; k++) {
-        const struct expr *e = g->keys[k];
-        if (e->kind != EXPR_CALL || e->n_args != 2 || e->args[0]->kind != EXPR_CONST ||
-            !is_ts(scan, e->args[1]))
-            continue;
-        for (int i = 0; i < 3; i++) {
-            if (strcmp(e->func->name, names[i]) != 0)
-                continue;
-            q->bucketed = g->op;
-            q->bucket_key = k;
-            q->bucket_ns = e->args[0]->value.type == SQL_INTERVAL ? e->args[0]->value.integer : 0;
-        }
-    }
-}
-
-/* Of a bucketed statement asked again: only rows from the first bucket that may have grown. */
-static int only_newer(struct query *q, struct op **op)
-{
-    const struct op *scan = q->o->from_ts ? plain_scan(*op) : NULL;
-    struct sql_value from = {.type = SQL_TIMESTAMP, .integer = q->o->from_ts};
-    for (uint32_t c = 0; scan && c < scan->n_cols; c++) {
-        struct node n = {.kind = NODE_CALL, .text = ">="};
-        struct expr *e, *ts = sql_column_expr(q, *op, c, 0), *limit = sql_const(q, from, 0);
-        if (!ts || !limit)
-            return -ENOMEM;
-        if (!is_ts(scan, ts))
-            continue;
-        sql_want(*op, c);
-        int rc = sql_call_named(q, &n, ">=", ts, limit, &e);
-        return rc < 0 ? rc : sql_require(q, op, e);
-    }
-    return 0;
-}
-
 static int plan_groups(struct query *q, const struct select *s, struct scope *scope, struct list *l,
                        struct expr *having, struct op **op)
 {
     struct grouping g = {.n_keys = 0};
     int rc = bind_group(q, s, scope, l, &g);
+    const struct expr *bucket = rc < 0 ? NULL : sql_find_bucket(*op, g.keys, g.n_keys);
+    if (bucket && q->o->closed)
+        rc = sql_only_closed(q, bucket, op);
     if (rc == 0)
         rc = sql_aggregate(*op, g.keys, g.n_keys, scope->aggs, scope->n_aggs, &g.op);
-    if (rc == 0)
-        note_buckets(q, &g, *op);
+    if (rc == 0 && bucket)
+        q->bucketed = g.op;
     for (uint32_t i = 0; i < l->n && rc == 0; i++)
         rc = regroup(q, &g, &l->items[i].expr);
     *op = rc == 0 ? g.op : *op;
@@ -472,8 +421,6 @@ static int plan_core(struct query *q, const struct select *s, struct cte *ctes, 
     int rc = s->from ? sql_plan_from(q, s->from, ctes, &op) : sql_scan_none(q, &op);
     if (rc == 0 && s->where)
         rc = sql_plan_where(q, s->where, ctes, &op);
-    if (rc == 0)
-        rc = only_newer(q, &op);
     if (rc < 0)
         return rc;
     struct scope scope = {.op = op,

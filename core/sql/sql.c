@@ -330,15 +330,6 @@ static bool gives_buckets(const struct query *q, const struct op *op)
     return q->bucketed && op == q->bucketed && !q->subqueries;
 }
 
-static int64_t next_ts(const struct query *q, const struct op *op)
-{
-    int64_t newest, next;
-    if (!gives_buckets(q, op) || !sql_aggregate_newest(q->bucketed, q->bucket_key, &newest) ||
-        __builtin_sub_overflow(newest, q->bucket_ns, &next))
-        return q->o->from_ts;
-    return next > q->o->from_ts ? next : q->o->from_ts;
-}
-
 int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_options *o,
                  const struct sql_sink *sink, struct sql_report *ret, struct aside *aside)
 {
@@ -359,8 +350,10 @@ int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_
         count_lost(&q, &report);
     if (rc == 0 && !report.cut)
         report.next_row = sql_scan_end(row_source(op));
-    if (rc == 0 && !report.cut)
-        report.next_ts = next_ts(&q, op);
+    if (rc == 0 && gives_buckets(&q, op)) {
+        report.next_ts = q.bucket_end;
+        report.bucket_ns = q.bucket_ns;
+    }
     sql_query_done(&q);
     report.elapsed_ns = clock_monotonic() - begin;
     if (rc == 0 && ret)

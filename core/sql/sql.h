@@ -91,7 +91,9 @@ struct sql_options {
     const _Atomic int *cancel; /* not NULL and non-zero: stop with -ECANCELED */
     /* A continuous query over one stored table: only rows numbered >= from_row are read. */
     uint64_t from_row;
-    /* Of a statement that sql_bucketed() takes: only rows from this time on (UTC ns), 0: all. */
+    /* Of a statement that sql_bucketed() takes: only buckets from from_ts on (UTC ns) that are
+     * closed by now, so that each is given once. */
+    bool closed;
     int64_t from_ts;
     /* What `set NAME = VALUE` does; 0 or -errno with err_set().  NULL: it is refused. */
     int (*set)(void *arg, const char *name, const char *value);
@@ -106,9 +108,9 @@ struct sql_report {
     /* Of a followable statement: the number of the row after the last one it looked at, the next
      * run's from_row.  0: not one, or cut. */
     uint64_t next_row;
-    /* Of a bucketed one: the next run's from_ts, so that it gives the buckets that may have grown
-     * since (the newest and the one before it, whose last rows may come late) and all newer. */
-    int64_t next_ts;
+    /* Of a run with `closed`: where the first bucket begins that was not, the next run's from_ts,
+     * and how long the one before it is. */
+    int64_t next_ts, bucket_ns;
     const char *lost_table; /* "python.torch_trace", NULL: none; static or owned by the table */
 };
 
@@ -124,7 +126,7 @@ int sql_followable(struct sql *s, const char *text, size_t size, const struct ta
 
 /* May its answers be had bucket by bucket?  1: yes: it groups the rows of the stored table
  * *ret_table by time_bucket(), date_bin() or date_trunc() of ts, perhaps with where, having, other
- * keys and order by; a later answer's rows take the place of those with equal keys.  0: no. */
+ * keys and order by.  0: no. */
 int sql_bucketed(struct sql *s, const char *text, size_t size, const struct table **ret_table);
 
 /* ---- answers as bytes ---- */

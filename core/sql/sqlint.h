@@ -108,10 +108,10 @@ struct query {
     bool subqueries;     /* one was met */
     uint32_t n_plans;    /* selects planned: views and CTEs are expanded at each use */
     struct outer *outer; /* the query around the one that is bound now: bind_subquery.c */
-    /* The aggregation by buckets of time that was planned last, see sql_bucketed(). */
+    /* The aggregation by buckets of time that was planned last, see sql_bucketed(); where its first
+     * bucket begins that is not closed, and the length of the one before. */
     struct op *bucketed;
-    uint32_t bucket_key;
-    int64_t bucket_ns;
+    int64_t bucket_end, bucket_ns;
     uint32_t n_running; /* correlated subqueries within each other */
     struct table_seen *seen;
     struct deferred *deferred;
@@ -427,6 +427,9 @@ struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t colu
 
 int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
 int sql_plan_values(struct query *q, const struct select *s, struct op **ret);
+/* plan_bucket.c: the key that is a bucket of the table's time, if one is, and only what is closed. */
+const struct expr *sql_find_bucket(const struct op *input, struct expr *const *keys, uint32_t n);
+int sql_only_closed(struct query *q, const struct expr *bucket, struct op **op);
 int sql_plan_recursive(struct query *q, struct cte *c, struct op **ret); /* recursive.c */
 int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
 /* plan_join.c, plan_table.c */
@@ -517,8 +520,6 @@ bool sql_window_only(const char *name); /* a window function that is no aggregat
 int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* Compute the window functions in the items over *op; the items then are over the new *op. */
 int sql_plan_windows(struct query *q, struct out_item *items, uint32_t n, struct op **op);
-/* The largest value of a key so far; false: there is no group. */
-bool sql_aggregate_newest(const struct op *op, uint32_t key, int64_t *ret);
 /* Groups by keys; columns: the keys, then the aggregates. */
 int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct expr **aggs,
                   uint32_t n_aggs, struct op **ret);

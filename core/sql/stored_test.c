@@ -148,38 +148,77 @@ TEST(some_can_be_followed)
     CHECK_INT(sql_followable(engine, sub, strlen(sub), &t), 0);
 }
 
-static int take_rows(void *arg, const struct sql_rows *rows)
+struct seen { /* buckets in order of arrival */
+    int64_t begins[4096];
+    uint32_t n;
+    int64_t rows;
+};
+
+static int take_buckets(void *arg, const struct sql_rows *rows)
 {
-    *(uint32_t *)arg += sql_rows_count(rows);
+    struct seen *seen = arg;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && seen->n < 4096; i++) {
+        struct sql_value v;
+        sql_rows_value(rows, i, 0, &v);
+        seen->begins[seen->n++] = v.integer;
+        sql_rows_value(rows, i, 1, &v);
+        seen->rows += v.integer;
+    }
     return 0;
 }
 
-TEST(buckets_are_given_again_while_they_grow)
+/* Rows come all the time: each bucket is given once, whole, and none is left out. */
+TEST(each_closed_bucket_is_given_once)
 {
     const struct table *t = NULL;
-    const char *text = "select time_bucket(interval '1 ms', ts) as b, name, count(*) from t.rows "
-                       "where n >= 0 group by 1, 2 having count(*) > 0 order by 1";
+    const char *text = "select time_bucket(interval '1 ms', ts) as b, count(*) from t.rows where "
+                       "n >= 200000 group by 1 order by 1";
+    const char *all =
+        "select time_bucket(interval '1 ms', ts), count(*) from t.rows where n >= 200000 "
+        "group by 1 order by 1";
+    const char *const such[] = {
+        text, "select time_bucket('1s', ts), count(*) from t.rows group by 1",
+        "select time_bucket('1s', ts) as b, name, max(tail) from t.rows where name <> 'x' group by "
+        "b, name having count(*) > 1 order by 1 desc",
+        "select * from (select date_trunc('hour', timestamp) as h, avg(n) as a from rows group by "
+        "all) x where a > 3"};
     static const char *const others[] = {
         "select count(*) from t.rows", "select name, count(*) from t.rows group by 1",
         "select time_bucket('1 s', ts), count(*) from t.rows group by 1 limit 3",
         "select time_bucket('1 s', a.ts), count(*) from t.rows a, t.rows b group by 1"};
-    uint32_t all = 0, again = 0;
-    struct sql_sink sink = {.arg = &all, .rows = take_rows};
-    struct sql_options o = {.from_ts = 0};
+    static struct seen live, whole;
+    struct sql_sink sink = {.arg = &live, .rows = take_buckets};
+    struct sql_options o = {.closed = true, .from_ts = INT64_MAX};
     struct sql_report report;
-    CHECK_INT(sql_bucketed(engine, text, strlen(text), &t), 1);
-    CHECK(t == table);
+    for (size_t i = 0; i < sizeof(such) / sizeof(*such); i++)
+        if (!CHECK_INT(sql_bucketed(engine, such[i], strlen(such[i]), &t), 1) || !CHECK(t == table))
+            printf("# %s\n", such[i]);
     for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
         CHECK_INT(sql_bucketed(engine, others[i], strlen(others[i]), &t), 0);
+    sql_configure(engine, SQL_SET_LATE, 2 * NS_PER_MS);
     CHECK_INT(sql_run(engine, text, strlen(text), &o, &sink, &report), 0);
-    CHECK(report.next_ts > 0);
+    CHECK_INT(live.n, 0);
+    CHECK_INT(report.bucket_ns, NS_PER_MS);
+    CHECK_INT(report.next_ts % (int64_t)NS_PER_MS, 0);
     o.from_ts = report.next_ts;
-    sink.arg = &again;
-    CHECK(append_rows(ROWS + 25, 12));
-    CHECK_INT(sql_run(engine, text, strlen(text), &o, &sink, &report), 0);
-    /* The last two buckets and what came since: of each at most four names. */
-    CHECK(again > 0 && again <= 16 && again < all);
-    CHECK(report.next_ts >= o.from_ts);
+    for (int i = 0; i < 400; i++) {
+        CHECK(append_rows(2000000 + 5 * i, 5));
+        CHECK_INT(sql_run(engine, text, strlen(text), &o, &sink, &report), 0);
+        CHECK(report.next_ts >= o.from_ts);
+        o.from_ts = report.next_ts;
+    }
+    int64_t end = (int64_t)clock_monotonic() + clock_utc_offset();
+    while (o.from_ts <= end) { /* until the last row's bucket is closed */
+        CHECK_INT(sql_run(engine, text, strlen(text), &o, &sink, &report), 0);
+        o.from_ts = report.next_ts;
+    }
+    sink.arg = &whole;
+    CHECK_INT(sql_run(engine, all, strlen(all), NULL, &sink, &report), 0);
+    CHECK_INT(live.rows, 2000);
+    CHECK_INT(whole.rows, 2000);
+    CHECK_INT(live.n, whole.n);
+    CHECK(memcmp(live.begins, whole.begins, live.n * sizeof(int64_t)) == 0);
+    sql_configure(engine, SQL_SET_LATE, NS_PER_S);
 }
 
 int main(void)
@@ -211,7 +250,7 @@ int main(void)
     RUN(scans_prune);
     RUN(undrained_rows_are_seen);
     RUN(some_can_be_followed);
-    RUN(buckets_are_given_again_while_they_grow);
+    RUN(each_closed_bucket_is_given_once);
     sql_free(engine);
     store_free(store);
     tables_free(tables);
