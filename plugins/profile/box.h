@@ -25,6 +25,7 @@ struct box {
     uint64_t cpu_ns;  /* used by the thread since its sample before */
     uint32_t watched; /* number of the thread's record */
     int32_t tid;
+    int64_t step; /* of training; PROBING_NULL_I64: not counted */
     struct registers registers;
     uint64_t stack_from;
     uint32_t stack_bytes;

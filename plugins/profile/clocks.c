@@ -15,11 +15,8 @@
  */
 #include "clocks.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -28,6 +25,9 @@
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
+
+#include "signals.h"
+#include "tasks.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 #define FDS_MAX 65536      /* descriptors above are not used */
@@ -46,10 +46,12 @@ struct clocks {
     struct watched *watched; /* WATCHED_MAX */
     _Atomic uint32_t room;
     _Atomic(const struct probing_python_frames_1 *) python;
+    _Atomic(const struct probing_torch_step_1 *) torch;
     _Atomic bool only_gil;
     _Atomic uint64_t lost, handled, handler_ns;
     _Atomic uint32_t threads, refused;
     uint64_t scan;
+    struct tasks tasks;
     uint32_t over; /* threads beyond WATCHED_MAX, in this scan */
     _Atomic uint64_t period_ns;
     _Atomic uint16_t *by_fd; /* FDS_MAX: number of the record, + 1 */
@@ -105,6 +107,14 @@ static void timer_arm(const struct clocks *c, struct watched *w)
     (void)syscall(SYS_timer_settime, w->timer, 0, &at, NULL);
 }
 
+int64_t clocks_step(const struct clocks *c)
+{
+    const struct probing_torch_step_1 *torch =
+        atomic_load_explicit(&c->torch, memory_order_relaxed);
+    int64_t step = torch ? torch->now() : -1;
+    return step >= 0 ? step : PROBING_NULL_I64;
+}
+
 static void sample(struct clocks *c, struct watched *w, uint64_t cpu,
                    const ucontext_t *context) /* [signal] */
 {
@@ -117,6 +127,7 @@ static void sample(struct clocks *c, struct watched *w, uint64_t cpu,
     }
     x->ts = c->host->now();
     x->tid = w->tid;
+    x->step = clocks_step(c);
     x->watched = (uint32_t)(w - c->watched);
     x->cpu_ns = cpu - atomic_exchange_explicit(&w->cpu_ns, cpu, memory_order_relaxed);
     x->look = (struct probing_python_look){.size = sizeof(x->look),
@@ -178,59 +189,12 @@ static void on_signal(int number, siginfo_t *info, void *context) /* [signal] */
     errno = kept;
 }
 
-/* ---- the signal ---- */
+/* ---- begin and end ---- */
 
-static bool is_ours(int number)
+static void give_fine(struct clocks *c)
 {
-    struct sigaction now;
-    return sigaction(number, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO) &&
-           now.sa_sigaction == on_signal;
-}
-
-/* A real-time signal that nobody has, from the top; the core's own stands above. */
-static int take_signal(struct clocks *c)
-{
-    struct sigaction now,
-        ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    (void)sigfillset(&ours.sa_mask);
-    for (int number = SIGRTMAX - 2; number > SIGRTMIN; number--) {
-        if (sigaction(number, NULL, &now) == -1 || (now.sa_flags & SA_SIGINFO) ||
-            now.sa_handler != SIG_DFL)
-            continue;
-        if (sigaction(number, &ours, NULL) == 0) {
-            c->signal = number;
-            return 0;
-        }
-    }
-    return -EBUSY;
-}
-
-/* Ignoring it for a moment drops signals that are still on their way and would end the program. */
-static void give_signal(const struct clocks *c)
-{
-    const struct sigaction ignore = {.sa_handler = SIG_IGN}, none = {.sa_handler = SIG_DFL};
-    if (!is_ours(c->signal))
-        return;
-    (void)sigaction(c->signal, &ignore, NULL);
-    (void)sigaction(c->signal, &none, NULL);
-}
-
-/* Only when nobody uses it. */
-static bool take_fine_signal(void)
-{
-    struct sigaction now,
-        ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    (void)sigfillset(&ours.sa_mask);
-    return sigaction(FINE_SIGNAL, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
-           now.sa_handler == SIG_DFL && sigaction(FINE_SIGNAL, &ours, NULL) == 0;
-}
-
-static void give_fine_signal(struct clocks *c)
-{
-    const struct sigaction none = {.sa_handler = SIG_DFL};
-    if (atomic_load_explicit(&c->fine, memory_order_relaxed) && is_ours(FINE_SIGNAL))
-        (void)sigaction(FINE_SIGNAL, &none, NULL);
-    atomic_store_explicit(&c->fine, false, memory_order_relaxed);
+    if (atomic_exchange_explicit(&c->fine, false, memory_order_relaxed))
+        signals_give(FINE_SIGNAL, on_signal);
 }
 
 int clocks_new(const struct probing_host *host, struct boxes *boxes, struct clocks **ret)
@@ -249,7 +213,7 @@ int clocks_new(const struct probing_host *host, struct boxes *boxes, struct cloc
     }
     c->by_fd = mmap(NULL, FDS_MAX * sizeof(*c->by_fd), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    int r = c->by_fd == MAP_FAILED ? -ENOMEM : take_signal(c);
+    int r = c->by_fd == MAP_FAILED ? -ENOMEM : signals_take(on_signal, &c->signal);
     if (r < 0) {
         if (c->by_fd != MAP_FAILED)
             (void)munmap((void *)c->by_fd, FDS_MAX * sizeof(*c->by_fd));
@@ -277,8 +241,8 @@ int clocks_free(struct clocks *c)
         return 0;
     atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
     if (!c->forked) {
-        give_signal(c);
-        give_fine_signal(c);
+        signals_give(c->signal, on_signal);
+        give_fine(c);
         if (!wait_outside())
             return -EBUSY;
     }
@@ -345,17 +309,6 @@ static void timer_drop(struct clocks *c, struct watched *w)
 
 /* ---- threads ---- */
 
-static bool named_ours(int32_t tid)
-{
-    char path[64], comm[20] = "";
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd == -1 ? 0 : read(fd, comm, sizeof(comm) - 1);
-    if (fd != -1)
-        (void)close(fd);
-    return n > 8 && memcmp(comm, "probing/", 8) == 0;
-}
-
 static void forget(struct clocks *c, struct watched *w)
 {
     timer_drop(c, w);
@@ -402,9 +355,16 @@ static struct watched *find(struct clocks *c, int32_t tid, uint64_t inode, uint3
     return &c->watched[room];
 }
 
-static void see(struct clocks *c, int32_t tid, uint64_t inode, uint32_t *from)
+struct seeing {
+    struct clocks *clocks;
+    uint32_t from;
+};
+
+static void see(void *arg, int32_t tid, uint64_t inode)
 {
-    struct watched *w = find(c, tid, inode, from);
+    struct seeing *s = arg;
+    struct clocks *c = s->clocks;
+    struct watched *w = find(c, tid, inode, &s->from);
     if (!w) {
         c->over++;
         return;
@@ -414,45 +374,9 @@ static void see(struct clocks *c, int32_t tid, uint64_t inode, uint32_t *from)
         return;
     w->tid = tid;
     w->inode = inode;
-    w->ours = named_ours(tid);
+    w->ours = tasks_is_ours(tid);
     if (!w->ours)
         timer_new(c, w);
-}
-
-struct entry { /* the kernel's struct linux_dirent64 */
-    uint64_t inode;
-    int64_t offset;
-    uint16_t size;
-    uint8_t type;
-    char name[];
-};
-
-static int32_t number_of(const char *name)
-{
-    int32_t value = 0;
-    for (; *name >= '0' && *name <= '9' && value < INT32_MAX / 10 - 1; name++)
-        value = value * 10 + (*name - '0');
-    return *name ? 0 : value;
-}
-
-static bool scan_folder(struct clocks *c)
-{
-    char bytes[8192] __attribute__((aligned(8)));
-    int64_t n;
-    uint32_t from = 0;
-    int fd = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd == -1)
-        return false;
-    while ((n = syscall(SYS_getdents64, fd, bytes, sizeof(bytes))) > 0)
-        for (int64_t at = 0; at < n;) {
-            const struct entry *e = (const struct entry *)(const void *)(bytes + at);
-            int32_t tid = number_of(e->name);
-            if (tid > 0)
-                see(c, tid, e->inode, &from);
-            at += e->size;
-        }
-    (void)close(fd);
-    return n == 0;
 }
 
 /* All clocks go; the next scan makes others. */
@@ -463,6 +387,7 @@ static void forget_all(struct clocks *c)
     for (uint32_t i = 0; i < clocks_room(c); i++)
         if (c->watched[i].tid)
             forget(c, &c->watched[i]);
+    c->tasks.scanned_ns = 0;
     atomic_store_explicit(&g.clocks, on, memory_order_seq_cst);
 }
 
@@ -477,10 +402,10 @@ void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
             fine_set(&c->watched[i].fine, period);
         return;
     }
-    if (!fine || take_fine_signal()) {
+    if (!fine || signals_take_unused(FINE_SIGNAL, on_signal)) {
         forget_all(c);
         if (!fine)
-            give_fine_signal(c);
+            give_fine(c);
         atomic_store_explicit(&c->fine, fine, memory_order_relaxed);
     }
 }
@@ -489,24 +414,27 @@ void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
 static void check_fine(struct clocks *c)
 {
     if (!atomic_load_explicit(&c->fine, memory_order_relaxed) ||
-        (is_ours(FINE_SIGNAL) && !c->fine_refused))
+        (signals_is_ours(FINE_SIGNAL, on_signal) && !c->fine_refused))
         return;
     forget_all(c);
-    give_fine_signal(c);
+    give_fine(c);
     c->fine_refused = true;
 }
 
 int clocks_scan(struct clocks *c)
 {
     uint32_t threads = 0, refused = 0;
-    if (!is_ours(c->signal)) {
+    if (!signals_is_ours(c->signal, on_signal)) {
         clocks_end(c);
         return -EOWNERDEAD;
     }
     check_fine(c);
+    if (!tasks_differ(&c->tasks, c->host->now()))
+        return 0;
     c->scan++;
     c->over = 0;
-    bool whole = scan_folder(c);
+    struct seeing seeing = {.clocks = c};
+    bool whole = tasks_each(see, &seeing);
     for (uint32_t i = 0; i < clocks_room(c); i++) {
         struct watched *w = &c->watched[i];
         if (w->tid && w->seen != c->scan && whole && clocks_cpu_ns(w->tid) == 0)
@@ -524,6 +452,11 @@ void clocks_begin(struct clocks *c, const struct probing_python_frames_1 *python
     atomic_store_explicit(&c->python, python, memory_order_relaxed);
     atomic_store_explicit(&c->only_gil, only_gil, memory_order_relaxed);
     atomic_store_explicit(&g.clocks, c, memory_order_seq_cst);
+}
+
+void clocks_count_steps(struct clocks *c, const struct probing_torch_step_1 *torch)
+{
+    atomic_store_explicit(&c->torch, torch, memory_order_relaxed);
 }
 
 void clocks_end(struct clocks *c)

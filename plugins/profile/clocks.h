@@ -9,6 +9,7 @@
 #ifndef PROFILE_CLOCKS_H
 #define PROFILE_CLOCKS_H
 
+#include <probing/ext/draft/torch_step.h>
 #include <probing/plugin.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -47,6 +48,8 @@ int clocks_free(struct clocks *c);
 
 /* Sample from now on with this part of the python plugin (NULL: none). */
 void clocks_begin(struct clocks *c, const struct probing_python_frames_1 *python, bool only_gil);
+/* Samples carry this part's step from now on (NULL: none). */
+void clocks_count_steps(struct clocks *c, const struct probing_torch_step_1 *torch);
 /* Timers go; nothing more is handed over. */
 void clocks_end(struct clocks *c);
 
@@ -72,5 +75,7 @@ void clocks_forked(struct clocks *c);
 
 /* CPU time that a thread of this process has used; 0: it is gone.                     [any] */
 uint64_t clocks_cpu_ns(int32_t tid);
+/* The step of now; PROBING_NULL_I64: not counted.                                  [signal] */
+int64_t clocks_step(const struct clocks *c);
 
 #endif

@@ -22,6 +22,7 @@
 
 #include "box.h"
 #include "clocks.h"
+#include "merge.h"
 #include "outside.h"
 #include "stacks.h"
 #include "unwind.h"
@@ -32,8 +33,6 @@
 #define NAMES_NS (60 * NS_PER_S)       /* a name is read again after this: some hundred reads */
 #define STOP_NS (2 * NS_PER_S)
 #define TELL_NS NS_PER_S /* a wait is told after this, and when it ends */
-#define NATIVE_MAX 512
-#define FRAMES_MAX (NATIVE_MAX + BOX_PYTHON + 1)
 #define STACK_BYTES (256u << 10)
 
 struct reader {
@@ -54,103 +53,21 @@ struct reader {
     uint64_t started_ns; /* [control] */
     uint64_t scanned_ns, modules_ns, tick_ns, chance;
     struct box *desk; /* for looks from outside: a box that no handler sees */
-    uint64_t ips[NATIVE_MAX];
-    uint32_t frames[FRAMES_MAX];
+    uint64_t ips[MERGE_NATIVE];
+    uint32_t frames[MERGE_FRAMES];
 };
 
-/* ---- one stack of native and Python frames ---- */
-
-struct merge {
-    struct reader *r;
-    const struct probing_python_look *look;
-    uint32_t n;    /* frames so far */
-    uint32_t next; /* Python frame */
-};
-
-static void add(struct merge *m, uint32_t frame)
-{
-    if (m->n < FRAMES_MAX - 1)
-        m->r->frames[m->n++] = frame;
-}
-
-/* Python frames up to the outermost one of this native call of the eval function. */
-static void add_entry(struct merge *m)
-{
-    for (bool last = false; !last && m->next < m->look->n_frames; m->next++) {
-        uint32_t flags = m->look->frames[m->next].flags;
-        last = flags & PROBING_PYTHON_ENTRY;
-        if (!(flags & PROBING_PYTHON_SHIM))
-            add(m, stacks_python(m->r->stacks, m->look, m->next));
-    }
-}
-
-static uint32_t native_at(struct merge *m, uint32_t i, int *ret_kind)
-{
-    return stacks_native(m->r->stacks, m->r->ips[i] - (i > 0), ret_kind);
-}
-
-/* How often the eval function was entered, as both sides tell it. */
-static void count(struct merge *m, uint32_t n, uint32_t *ret_evals, uint32_t *ret_entries)
-{
-    int kind;
-    *ret_evals = *ret_entries = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        (void)native_at(m, i, &kind);
-        *ret_evals += kind == PROBING_PYTHON_EVAL;
-    }
-    for (uint32_t i = 0; i < m->look->n_frames; i++)
-        *ret_entries += (m->look->frames[i].flags & PROBING_PYTHON_ENTRY) != 0;
-}
-
-static void add_native(struct merge *m, uint32_t n, uint32_t evals_over)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        int kind;
-        uint32_t frame = native_at(m, i, &kind);
-        bool outermost = m->look->n_frames > 0 && m->next == m->look->n_frames;
-        if (kind == PROBING_PYTHON_EVAL && evals_over > 0)
-            evals_over--; /* it has just been entered: its frame is not there yet */
-        else if (kind == PROBING_PYTHON_EVAL)
-            add_entry(m);
-        else if (kind != PROBING_PYTHON_PLUMBING && !(kind == PROBING_PYTHON_BEGIN && outermost))
-            add(m, frame);
-    }
-}
-
-/* Frames of both kinds, innermost first, into r->frames; how many.  They are merged where both
- * sides agree on how often the eval function was entered; the innermost call may be half way in or
- * out.  Else the Python frames alone are shown: they are certain. */
-static uint32_t merged(struct reader *r, const struct probing_python_look *look, uint32_t n_native,
-                       enum unwind_end end)
-{
-    struct merge m = {.r = r, .look = look};
-    uint32_t evals, entries;
-    count(&m, n_native, &evals, &entries);
-    bool whole = end == UNWIND_WHOLE && look->end == 0;
-    bool agree = evals == entries || evals == entries + 1;
-    if (!whole)
-        agree = evals <= entries || look->end != 0;
-    if (agree || look->n_frames == 0)
-        add_native(&m, n_native, whole && evals == entries + 1 ? 1 : 0);
-    while (m.next < look->n_frames)
-        add_entry(&m);
-    bool cut = look->n_frames ? look->end != 0 : end != UNWIND_WHOLE;
-    if (cut || m.n == 0)
-        r->frames[m.n++] = stacks_cut(r->stacks);
-    return m.n;
-}
+/* ---- samples ---- */
 
 static int64_t stack_of(struct reader *r, const struct registers *registers,
                         const struct stack_copy *copy, const struct probing_python_look *look,
                         uint64_t now)
 {
     enum unwind_end end;
-    uint32_t n = unwind(r->code, registers, copy, r->ips, NATIVE_MAX, &end);
-    uint32_t n_frames = merged(r, look, n, end);
+    uint32_t n = unwind(r->code, registers, copy, r->ips, MERGE_NATIVE, &end);
+    uint32_t n_frames = merge(r->stacks, look, r->ips, n, end, r->frames);
     return stacks_number(r->stacks, r->frames, n_frames, now);
 }
-
-/* ---- samples ---- */
 
 static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64_t now)
 {
@@ -186,6 +103,7 @@ static void take(struct reader *r, struct box *x)
         .tid = x->tid,
         .thread_name = name_of(r, w, x->tid, now),
         .gil = x->look.gil >= 0 ? x->look.gil : PROBING_NULL_I64,
+        .step = x->step,
         .cpu_ns = (int64_t)x->cpu_ns,
         .wall_ns = (int64_t)x->cpu_ns,
     };
@@ -212,6 +130,7 @@ static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
                                    .tid = w->tid,
                                    .thread_name = name_of(r, w, w->tid, now),
                                    .gil = w->still_gil,
+                                   .step = clocks_step(r->clocks),
                                    .wall_ns = (int64_t)w->still_ns};
     if (w->still_stack && w->still_ns) {
         stacks_add_sample(r->stacks, &row);
@@ -316,17 +235,6 @@ static uint64_t next_tick(struct reader *r, uint64_t now)
 
 /* ---- the thread's turns ---- */
 
-/* The core reads its own list of modules again when it looks at a thread. */
-static void forget_modules(struct reader *r)
-{
-    struct probing_stack_frame frames[4];
-    struct probing_stack_thread me = {
-        .size = sizeof(me), .tid = (int32_t)syscall(SYS_gettid), .max_frames = 4, .frames = frames};
-    if (r->symbols)
-        (void)r->symbols->thread(me.tid, NS_PER_S, &me);
-    stacks_forget_code(r->stacks);
-}
-
 static void apply_settings(struct reader *r)
 {
     uint32_t rate = atomic_load_explicit(&r->rate_hz, memory_order_relaxed);
@@ -349,8 +257,9 @@ static void turn(struct reader *r)
     uint64_t now = r->host->now();
     if (now - r->modules_ns > MODULES_NS) {
         r->modules_ns = now;
+        clocks_count_steps(r->clocks, r->host->extension(r->host, PROBING_TORCH_STEP_1));
         if (code_changed(r->code))
-            forget_modules(r);
+            stacks_read_modules(r->stacks);
     }
     empty_boxes(r);
     apply_settings(r);
@@ -385,6 +294,7 @@ static void *run(void *arg)
     struct reader *r = arg;
     (void)prctl(PR_SET_NAME, "probing/profile");
     atomic_store_explicit(&r->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
+    stacks_read_modules(r->stacks); /* the core's list may be of long ago */
     clocks_begin(r->clocks, r->python, r->mode_now == MODE_GIL);
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
         turn(r);

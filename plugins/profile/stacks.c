@@ -13,12 +13,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #define MAP_FIRST 1024u
 #define MAP_MAX (1u << 20)                     /* entries of 16 bytes: 16 MiB */
 #define RENEW_NS (UINT64_C(600) * 1000000000u) /* a stack is stored again after this */
 #define FRAMES_MAX (1u << 20)
+#define LOOK_NS UINT64_C(1000000000)
+#define MODULES_NS UINT64_C(1000000000) /* between readings for addresses of no module */
 
 /* From a 64-bit key that is never 0 to a value; open addressing. */
 struct map {
@@ -46,7 +50,7 @@ struct stacks {
     struct map by_address; /* address -> number and kind */
     struct map by_code;    /* code object and instruction -> number */
     struct map by_stack;   /* stack's content -> its id */
-    uint64_t stored_since;
+    uint64_t stored_since, modules_ns;
     int64_t next_id;
     uint64_t words[2]; /* interned "python", "native" */
     uint32_t cut;      /* number of that frame, 0: not made */
@@ -71,7 +75,9 @@ static const struct probing_column SAMPLES_COLUMNS[] = {
      .type = PROBING_I64,
      .unit = PROBING_NS,
      .doc = "time that this sample stands for, used or waited; in mode cpu: cpu_ns"},
-    {.name = "step", .type = PROBING_I64, .doc = "training step; NULL: not known"},
+    {.name = "step",
+     .type = PROBING_I64,
+     .doc = "local_step of plugin torch; NULL: it is not loaded"},
 };
 
 static const struct probing_column STACKS_COLUMNS[] = {
@@ -177,8 +183,14 @@ static void forget_frames(struct stacks *s)
     s->cut = 0;
 }
 
-void stacks_forget_code(struct stacks *s)
+void stacks_read_modules(struct stacks *s)
 {
+    struct probing_stack_frame frames[4];
+    struct probing_stack_thread me = {
+        .size = sizeof(me), .tid = (int32_t)syscall(SYS_gettid), .max_frames = 4, .frames = frames};
+    if (s->symbols) /* the core reads its list again when it looks at a thread */
+        (void)s->symbols->thread(me.tid, LOOK_NS, &me);
+    s->modules_ns = s->host->now();
     map_clear(&s->by_address);
 }
 
@@ -191,6 +203,13 @@ void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
     map_clear(&s->by_address); /* what a function is to Python may be another answer now */
 }
 
+static void read_symbol(struct stacks *s, uint64_t address)
+{
+    s->symbol = (struct probing_stack_symbol){.size = sizeof(s->symbol)};
+    if (s->symbols)
+        (void)s->symbols->symbol(address, &s->symbol);
+}
+
 uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind)
 {
     const uint64_t *found = map_get(&s->by_address, address | UINT64_C(1) << 63);
@@ -198,9 +217,11 @@ uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind)
         *ret_kind = (int)(*found >> 32);
         return (uint32_t)*found;
     }
-    s->symbol = (struct probing_stack_symbol){.size = sizeof(s->symbol)};
-    if (s->symbols)
-        (void)s->symbols->symbol(address, &s->symbol);
+    read_symbol(s, address);
+    if (!s->symbol.module[0] && s->host->now() - s->modules_ns > MODULES_NS) {
+        stacks_read_modules(s); /* a module that was loaded a moment ago */
+        read_symbol(s, address);
+    }
     int kind = s->python ? s->python->kind(s->symbol.name, s->symbol.module) : 0;
     if (code_rule(s->code, address).cfa == CFA_PLT) /* has no symbols, and is not the one before */
         (void)snprintf(s->symbol.name, sizeof(s->symbol.name), "[plt]");
@@ -292,8 +313,8 @@ int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint
 void stacks_add_sample(struct stacks *s, const struct sample_row *row)
 {
     const union probing_cell cells[] = {
-        {.i = row->stack}, {.i = row->tid},    {.u = row->thread_name},
-        {.i = row->gil},   {.i = row->cpu_ns}, {.i = row->wall_ns},
+        {.i = row->stack},  {.i = row->tid},     {.u = row->thread_name}, {.i = row->gil},
+        {.i = row->cpu_ns}, {.i = row->wall_ns}, {.i = row->step},
     };
     (void)s->host->append(s->samples, row->ts, cells, sizeof(cells) / sizeof(cells[0]), NULL, 0);
 }

@@ -24,8 +24,8 @@ void stacks_free(struct stacks *s);
 /* What to name frames with; the first two may be NULL. */
 void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
                       const struct probing_python_frames_1 *python, struct code *code);
-/* Modules came or went: addresses mean something else now. */
-void stacks_forget_code(struct stacks *s);
+/* Which modules are loaded may have changed: read their list, and name addresses anew. */
+void stacks_read_modules(struct stacks *s);
 
 /* Number of the native frame at an address (of a caller: the return address - 1), and what it is
  * among Python's (PROBING_PYTHON_NATIVE ...). */
@@ -39,7 +39,8 @@ int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint
 
 struct sample_row {
     uint64_t ts, thread_name;
-    int64_t stack, tid, gil, cpu_ns, wall_ns; /* gil: PROBING_NULL_I64 where there is no Python */
+    int64_t stack, tid, cpu_ns, wall_ns;
+    int64_t gil, step; /* PROBING_NULL_I64 where there is no Python, no step */
 };
 void stacks_add_sample(struct stacks *s, const struct sample_row *row);
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include <probing/ext/draft/python.h>
+#include <probing/ext/draft/torch_step.h>
 
 #define GIL_WAIT_NS UINT64_C(10000000000) /* a step that holds the GIL for longer is stuck */
 #define LONGEST_REASON 200
@@ -431,11 +432,25 @@ static void destroy(void *self)
     (void)self; /* stop() has given everything back */
 }
 
+static int64_t step_now(void)
+{
+    if (!atomic_load_explicit(&torch_state.on, memory_order_relaxed))
+        return -1;
+    return (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED);
+}
+
+static const void *extension(void *self, const char *id)
+{
+    static const struct probing_torch_step_1 part = {.size = sizeof(part), .now = step_now};
+    (void)self;
+    return strcmp(id, PROBING_TORCH_STEP_1) == 0 ? &part : NULL;
+}
+
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .size = sizeof(probing_plugin_v1), .abi = PROBING_ABI,
     .name = "torch", .version = "0.1.0",
     .doc = "times of every module and optimizer step, without changing the training code",
     .config = settings_table, .config_size = sizeof(struct probing_config),
     .init = init, .configure = configure, .start = start, .stop = stop, .fork = forked,
-    .destroy = destroy,
+    .destroy = destroy, .extension = extension,
 };

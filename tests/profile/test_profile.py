@@ -370,3 +370,36 @@ def test_python_plugin_is_not_needed(world):
     assert "native frames only" in target.probing("profile").stdout
     assert target.probing("eject").returncode == 0
     assert target.alive()
+
+
+def test_samples_know_the_training_step(world):
+    target = world.train()
+    target.inject("--plugin", "profile")
+    samples(target, 20)
+    assert target.rows("select count(step) from python.samples") == [[0]], "nobody counts steps yet"
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    samples(target, 4, "count(distinct step)")
+    first, last = target.rows("select min(step), max(step) from python.samples")[0]
+    seen = target.rows("select max(local_step) from python.torch_trace")[0][0]
+    assert 0 <= first < last <= seen + 1
+    assert target.alive()
+
+
+def test_a_library_that_comes_is_named(world):
+    target = world.python('''
+import os, time
+print("ready", flush=True)
+while not os.path.exists(%r):
+    time.sleep(0.02)
+import bz2
+data = os.urandom(1 << 20)
+while True:
+    bz2.compress(data)
+''' % str(world.tmp / "go"), DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    (world.tmp / "go").touch()
+    samples(target, 1, "sum(cpu_ns) / 1000000000")
+    stacks = profile(target)
+    assert share(stacks, "[unknown]") == 0, [s for s, _ in stacks if "[unknown]" in str(s)][:3]
+    assert sum(v for s, v in stacks if "libbz2" in s[-1]) > 0.5 * sum(v for _, v in stacks)

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/merge.c - one stack of native and Python frames.
+ *
+ * The profiler's thread only; nothing kept.
+ */
+#include "merge.h"
+
+struct merge {
+    struct stacks *stacks;
+    const struct probing_python_look *look;
+    const uint64_t *ips;
+    uint32_t *frames;
+    uint32_t n;    /* frames so far */
+    uint32_t next; /* Python frame */
+};
+
+static void add(struct merge *m, uint32_t frame)
+{
+    if (m->n < MERGE_FRAMES - 1)
+        m->frames[m->n++] = frame;
+}
+
+/* Python frames up to the outermost one of this native call of the eval function. */
+static void add_entry(struct merge *m)
+{
+    for (bool last = false; !last && m->next < m->look->n_frames; m->next++) {
+        uint32_t flags = m->look->frames[m->next].flags;
+        last = flags & PROBING_PYTHON_ENTRY;
+        if (!(flags & PROBING_PYTHON_SHIM))
+            add(m, stacks_python(m->stacks, m->look, m->next));
+    }
+}
+
+static uint32_t native_at(struct merge *m, uint32_t i, int *ret_kind)
+{
+    return stacks_native(m->stacks, m->ips[i] - (i > 0), ret_kind);
+}
+
+/* How often the eval function was entered, as both sides tell it. */
+static void count(struct merge *m, uint32_t n, uint32_t *ret_evals, uint32_t *ret_entries)
+{
+    int kind;
+    *ret_evals = *ret_entries = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        (void)native_at(m, i, &kind);
+        *ret_evals += kind == PROBING_PYTHON_EVAL;
+    }
+    for (uint32_t i = 0; i < m->look->n_frames; i++)
+        *ret_entries += (m->look->frames[i].flags & PROBING_PYTHON_ENTRY) != 0;
+}
+
+static void add_native(struct merge *m, uint32_t n, uint32_t evals_over)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        int kind;
+        uint32_t frame = native_at(m, i, &kind);
+        bool outermost = m->look->n_frames > 0 && m->next == m->look->n_frames;
+        if (kind == PROBING_PYTHON_EVAL && evals_over > 0)
+            evals_over--; /* it has just been entered: its frame is not there yet */
+        else if (kind == PROBING_PYTHON_EVAL)
+            add_entry(m);
+        else if (kind != PROBING_PYTHON_PLUMBING && !(kind == PROBING_PYTHON_BEGIN && outermost))
+            add(m, frame);
+    }
+}
+
+uint32_t merge(struct stacks *stacks, const struct probing_python_look *look, const uint64_t *ips,
+               uint32_t n_native, enum unwind_end end, uint32_t *ret)
+{
+    struct merge m = {.stacks = stacks, .look = look, .ips = ips, .frames = ret};
+    uint32_t evals, entries;
+    count(&m, n_native, &evals, &entries);
+    bool whole = end == UNWIND_WHOLE && look->end == 0;
+    bool agree = evals == entries || evals == entries + 1;
+    if (!whole)
+        agree = evals <= entries || look->end != 0;
+    if (agree || look->n_frames == 0)
+        add_native(&m, n_native, whole && evals == entries + 1 ? 1 : 0);
+    while (m.next < look->n_frames)
+        add_entry(&m);
+    bool cut = look->n_frames ? look->end != 0 : end != UNWIND_WHOLE;
+    if (cut || m.n == 0)
+        ret[m.n++] = stacks_cut(stacks);
+    return m.n;
+}

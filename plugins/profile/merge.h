@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/merge.h - one stack of native and Python frames.
+ *
+ * The profiler's thread only.
+ */
+#ifndef PROFILE_MERGE_H
+#define PROFILE_MERGE_H
+
+#include "box.h"
+#include "stacks.h"
+#include "unwind.h"
+
+#define MERGE_NATIVE 512 /* native frames at most */
+#define MERGE_FRAMES (MERGE_NATIVE + BOX_PYTHON + 1)
+
+/* Frames of both kinds, innermost first, into ret (MERGE_FRAMES); how many.  They are merged where
+ * both sides agree on how often the eval function was entered; the innermost call may be half way
+ * in or out.  Else the Python frames alone are shown: they are certain. */
+uint32_t merge(struct stacks *stacks, const struct probing_python_look *look, const uint64_t *ips,
+               uint32_t n_native, enum unwind_end end, uint32_t *ret);
+
+#endif
