@@ -220,7 +220,8 @@ static void parse_distinct_on(struct parser *p, struct select *s)
     need_sign(p, "(", "( after distinct on");
     do {
         struct node *n = sql_parse_expr(p, 0);
-        s->distinct_on = sql_parse_grown(p, s->distinct_on, s->n_distinct_on, sizeof(struct node *));
+        s->distinct_on =
+            sql_parse_grown(p, s->distinct_on, s->n_distinct_on, sizeof(struct node *));
         if (p->error)
             return;
         s->distinct_on[s->n_distinct_on++] = n;

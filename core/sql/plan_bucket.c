@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan_bucket.c - continuous aggregation: the buckets of time of a statement that are over.
+ * core/sql/plan_bucket.c - continuous aggregation: those buckets of a statement that are over.
  *
  * A bucket is closed when it has ended and the time for late rows (SQL_SET_LATE) has gone by.  The
  * bucket that holds "now less that time" is the first that is not: rows before it and from where

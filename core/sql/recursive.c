@@ -215,8 +215,8 @@ static int find_types(struct query *q, struct cte *c, struct op *first, enum sql
     (void)sql_rowset_init(&none, q, &q->mem, types, n);
     int rc = plan_round(q, c, &none, &second);
     if (rc == 0 && second->n_cols != n)
-        rc = sql_error(q->text, q->size, c->select->pos, -EINVAL, "union of %u columns and %u columns",
-                       n, second->n_cols);
+        rc = sql_error(q->text, q->size, c->select->pos, -EINVAL,
+                       "union of %u columns and %u columns", n, second->n_cols);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         struct expr *pair[2] = {sql_column_expr(q, first, i, c->select->pos),
                                 sql_column_expr(q, second, i, c->select->pos)};

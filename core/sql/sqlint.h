@@ -427,7 +427,7 @@ struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t colu
 
 int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
 int sql_plan_values(struct query *q, const struct select *s, struct op **ret);
-/* plan_bucket.c: the key that is a bucket of the table's time, if one is, and only what is closed. */
+/* plan_bucket.c: the key that is a bucket of the table's time, if one is; what is closed alone. */
 const struct expr *sql_find_bucket(const struct op *input, struct expr *const *keys, uint32_t n);
 int sql_only_closed(struct query *q, const struct expr *bucket, struct op **op);
 int sql_plan_recursive(struct query *q, struct cte *c, struct op **ret); /* recursive.c */
