@@ -32,10 +32,15 @@ static int on_bytes(void *arg, const char *data, size_t size)
     return p->fn(p->arg, data, size);
 }
 
+/* One finding a line. */
 static void not_whole(const char *why)
 {
-    if (why[0] != '\0')
-        fprintf(stderr, "probing: not whole: %s\n", why);
+    while (why[0] != '\0') {
+        size_t n = strcspn(why, "\n");
+        if (n > 0)
+            fprintf(stderr, "probing: not whole: %.*s\n", (int)n, why);
+        why += n + (why[n] == '\n');
+    }
 }
 
 /* ---- the living ---- */
@@ -127,13 +132,14 @@ static int from_files(const struct target *t, const struct answer_ask *ask, stru
     if (r == 0)
         r = crash_tables_add(tables, t->directory);
     if (r == 0) {
-        not_whole(store_damage(store));
-        if (t->directories > 1)
+        if (!ask->quiet)
+            not_whole(store_damage(store));
+        if (t->directories > 1 && !ask->quiet)
             fprintf(stderr,
                     "probing: there are %u directories of process %d; this is the newest, %s "
                     "(`probing list --dead` shows all)\n",
                     t->directories, (int)t->pid, t->directory);
-        if (t->stopped)
+        if (t->stopped && !ask->quiet)
             fprintf(stderr, "probing: process %d is stopped; this is read from its files\n",
                     (int)t->pid);
         r = from_engine(tables, store, ask, p);

@@ -16,6 +16,7 @@ struct answer_ask {
     uint32_t width;      /* of a table in columns; 0: as wide as it is */
     uint64_t limit;      /* rows, 0: all */
     uint64_t timeout_ns; /* 0: none */
+    bool quiet;          /* say nothing about what is not whole: it is asked again */
 };
 
 /* The answer, piece by piece; fn gives below 0 to stop.  What is not whole about it and not said in

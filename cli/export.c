@@ -10,11 +10,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/answer.h"
@@ -46,10 +44,14 @@ struct export
     char temporary[4096]; /* "": standard output */
     FILE *file;
     struct export_writer writer;
+    struct export_parquet parquet;
     struct export_reader *reader; /* NULL: bytes go to the file as they are */
     struct buf out;
-    uint64_t bytes, told_at;
-    bool shows; /* progress, to a terminal */
+    uint64_t bytes, rows, told_at;
+    uint64_t all;  /* rows that the table has, 0: not known */
+    bool in_text;  /* of CSV: a line's end there is no row's */
+    bool has_head; /* of CSV: its first line was counted */
+    bool shows;    /* progress, to a terminal */
 };
 
 /* ---- the words ---- */
@@ -110,10 +112,29 @@ static int statement_of(const struct export *e, struct buf *ret)
 static void show(struct export *e, bool last)
 {
     uint64_t now = clock_monotonic();
+    char share[16] = "";
     if (!e->shows || (!last && now - e->told_at < PROGRESS_EACH))
         return;
+    uint64_t rows = e->reader != NULL ? export_reader_rows(e->reader) : e->rows;
     e->told_at = now;
-    fprintf(stderr, "\r%s: %.1f MB%s", e->path, (double)e->bytes / 1e6, last ? "\n" : "");
+    if (!last && e->all > 0 && rows <= e->all)
+        (void)snprintf(share, sizeof share, ", %d %%",
+                       (int)(100.0 * (double)rows / (double)e->all));
+    fprintf(stderr, "\r%s: %llu rows, %.1f MB%s%s", e->path, (unsigned long long)rows,
+            (double)e->bytes / 1e6, share, last ? "      \n" : "");
+}
+
+/* Rows in lines that are not taken apart. */
+static void count_rows(struct export *e, const char *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (data[i] == '"' && e->format == FORMAT_CSV)
+            e->in_text = !e->in_text;
+        if (data[i] != '\n' || e->in_text)
+            continue;
+        e->rows += e->format != FORMAT_CSV || e->has_head;
+        e->has_head = true;
+    }
 }
 
 static int put(struct export *e, const char *data, size_t size)
@@ -123,6 +144,8 @@ static int put(struct export *e, const char *data, size_t size)
                    ? -EPIPE
                    : err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
     e->bytes += size;
+    if (e->shows && e->reader == NULL)
+        count_rows(e, data, size);
     show(e, /* last= */ false);
     return 0;
 }
@@ -176,36 +199,34 @@ static int ask(const struct target *t, struct export *e, const char *statement)
     return answer_bytes(t, &ask, on_bytes, e);
 }
 
-/* ---- parquet, by what is installed ---- */
-
-static const char TO_PARQUET[] =
-    "import sys\n"
-    "try:\n"
-    "    import pyarrow.ipc, pyarrow.parquet\n"
-    "except ImportError:\n"
-    "    sys.exit(3)\n"
-    "with pyarrow.ipc.open_stream(sys.argv[1]) as rows:\n"
-    "    with pyarrow.parquet.ParquetWriter(sys.argv[2], rows.schema) as out:\n"
-    "        for batch in rows:\n"
-    "            out.write_batch(batch)\n";
-
-static int to_parquet(const char *from, const char *to)
+/* How many rows a whole table has, when it is stored: for the progress. */
+static int take_count(void *arg, const char *data, size_t size)
 {
-    extern char **environ;
-    char *words[] = {(char *)(uintptr_t) "python3", (char *)(uintptr_t) "-c",
-                     (char *)(uintptr_t)TO_PARQUET, (char *)(uintptr_t)from,
-                     (char *)(uintptr_t)to,         NULL};
-    pid_t pid;
-    int status = 0, failed = posix_spawnp(&pid, words[0], NULL, NULL, words, environ);
-    if (failed == 0)
-        while (waitpid(pid, &status, 0) == -1 && errno == EINTR)
-            ;
-    if (failed == 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        return 0;
-    if (failed != 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 3))
-        return err_set(-ENOENT, "parquet is written by pyarrow, which python3 does not have: `pip "
-                                "install pyarrow`, or use --format arrow");
-    return err_set(-EIO, "pyarrow could not write %s (see above)", to);
+    return buf_add(arg, data, size);
+}
+
+static void count_table(const struct target *t, struct export *e)
+{
+    struct buf statement, answer;
+    const char *table = e->table != NULL ? e->table : TRACE_TABLE;
+    buf_init(&statement, 4096);
+    buf_init(&answer, 4096);
+    (void)buf_addf(&statement,
+                   "select rows + waiting from probing.tables where kind = 'stored' and "
+                   "'%s' in (name, schema || '.' || name)",
+                   table);
+    const struct answer_ask ask = {
+        .statement = buf_text(&statement), .format = "jsonl", .quiet = true};
+    if (answer_bytes(t, &ask, take_count, &answer) == 0) {
+        const char *colon = strrchr(buf_text(&answer), ':');
+        char number[24] = "";
+        if (colon != NULL)
+            (void)snprintf(number, sizeof number, "%.*s", (int)strcspn(colon + 1, "}"), colon + 1);
+        if (parse_u64(number, &e->all) < 0)
+            e->all = 0;
+    }
+    buf_done(&statement);
+    buf_done(&answer);
 }
 
 /* ---- all together ---- */
@@ -247,7 +268,7 @@ static int close_file(struct export *e, int r)
     if (r == 0 && e->format == FORMAT_PARQUET) {
         char made[4112];
         (void)snprintf(made, sizeof made, "%s.parquet", e->temporary);
-        r = to_parquet(e->temporary, made);
+        r = export_parquet_make(&e->parquet, &e->writer, e->temporary, made);
         (void)unlink(e->temporary);
         (void)snprintf(e->temporary, sizeof e->temporary, "%.4000s.%d.part.parquet", e->path,
                        (int)getpid());
@@ -264,7 +285,9 @@ static int close_file(struct export *e, int r)
 static int make_writer(struct export *e)
 {
     int r = 0;
-    if (e->format == FORMAT_ARROW || e->format == FORMAT_PARQUET)
+    if (e->format == FORMAT_PARQUET)
+        r = export_parquet_new(&e->parquet, &e->writer);
+    else if (e->format == FORMAT_ARROW)
         r = export_arrow_new(&e->writer);
     else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)
         r = export_trace_new(e->format == FORMAT_PERFETTO, &e->writer);
@@ -276,7 +299,9 @@ static int make_writer(struct export *e)
 static void free_writer(struct export *e)
 {
     export_reader_free(e->reader);
-    if (e->format == FORMAT_ARROW || e->format == FORMAT_PARQUET)
+    if (e->format == FORMAT_PARQUET)
+        export_parquet_free(&e->parquet, &e->writer);
+    else if (e->format == FORMAT_ARROW)
         export_arrow_free(&e->writer);
     else
         export_trace_free(&e->writer);
@@ -300,6 +325,8 @@ int command_export(struct target *t, int argc, char **argv)
     if (r == 0)
         r = open_file(&e);
     if (r == 0) {
+        if (e.shows && e.sql == NULL)
+            count_table(t, &e);
         r = ask(t, &e, buf_text(&statement));
         if (r == 0)
             r = finish(&e);

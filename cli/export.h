@@ -38,6 +38,15 @@ void export_arrow_free(struct export_writer *w);
 int export_trace_new(bool perfetto, struct export_writer *ret);
 void export_trace_free(struct export_writer *w);
 
+/* Parquet, which others make of a file that the writer gives.  -ENOENT: nobody is there who can. */
+struct export_parquet {
+    enum { BY_NOBODY, BY_PYARROW, BY_DUCKDB_MODULE, BY_DUCKDB } by;
+};
+int export_parquet_new(struct export_parquet *p, struct export_writer *ret);
+int export_parquet_make(const struct export_parquet *p, const struct export_writer *w,
+                        const char *from, const char *to);
+void export_parquet_free(struct export_parquet *p, struct export_writer *w);
+
 /* What a trace shows of a row. */
 struct export_event {
     int64_t at_ns, duration_ns; /* UTC; -1: it took no time */

@@ -50,6 +50,8 @@ def test_a_copy_elsewhere_opens_and_damage_is_told(dead, tmp_path):
     (copy / "strings").write_bytes(b"rubbish")
     done = dead.world.probing(*query)
     assert "rings" in done.stderr and "names are missing" in done.stderr, done.stderr
+    for line in done.stderr.splitlines():
+        assert line.startswith("probing: not whole: "), done.stderr
 
 
 def test_gc_takes_it_away(dead):

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing export`: the same rows in every format, of a living process and of the same one dead."""
 import csv
+import fcntl
 import io
 import json
+import os
 import subprocess
 import sys
 
 import pytest
 
-from world import CLI, wait_for
+from world import BUILD, CLI, wait_for
 
 
 def has(module):
@@ -72,13 +74,82 @@ def test_arrow_is_read_by_arrow(job, tmp_path):
     assert table.column("at").cast("int64").to_pylist() == [1500000000, 1700000000 * 10**9, None]
 
 
-def test_parquet_or_what_it_needs(job, tmp_path):
-    done = job.probing("export", "--format", "parquet", "-o", str(tmp_path / "a.parquet"), VALUES)
-    if done.returncode != 0:
-        assert "pip install pyarrow" in done.stderr
-        assert not list(tmp_path.glob("a.parquet*"))
-        pytest.skip("no pyarrow for python3: parquet is refused as it should be")
-    assert (tmp_path / "a.parquet").read_bytes()[:4] == b"PAR1"
+def python_with(package):
+    """A folder with a python3 that has the package: made once, of PyPI, beside what is built."""
+    venv = BUILD.parent / "venv" / package
+    with open(BUILD.parent / ("venv-%s.lock" % package), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (venv / "whole").exists():
+            for words in ((sys.executable, "-m", "venv", "--clear", str(venv)),
+                          (str(venv / "bin" / "pip"), "install", "-q", package)):
+                try:
+                    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
+                except (OSError, subprocess.TimeoutExpired) as why:
+                    pytest.skip("no %s here: %s" % (package, why))
+                if done.returncode != 0:
+                    pytest.skip("no %s here: %s" % (package, done.stderr.strip()[-200:]))
+            (venv / "whole").touch()
+    return venv / "bin"
+
+
+@pytest.mark.parametrize("package", ["pyarrow", "duckdb"])
+def test_parquet_by(package, job, tmp_path):
+    """Types, times, NULLs and texts with everything that CSV stumbles over, read by another."""
+    folder, duck = python_with(package), python_with("duckdb")
+    values = VALUES + """ union all select 4, true, 1e300, '', null
+        union all select -5, false, 0.1, 'two\nlines, "x"', null"""
+    path = tmp_path / "it's a.parquet"
+    done = job.probing("export", "--format", "parquet", "-o", str(path), values,
+                       env={"PATH": "%s:%s" % (folder, os.environ["PATH"])})
+    assert done.returncode == 0, done.stderr
+    read = subprocess.run(
+        [str(duck / "python3"), "-c", "import duckdb, sys, json\n"
+         "r = duckdb.connect().execute(sys.argv[1], [sys.argv[2]])\n"
+         "print(json.dumps(r.fetchall()))",
+         'select n, even, km, place, epoch_ns("at") from read_parquet(?)', str(path)],
+        capture_output=True, text=True)
+    assert read.returncode == 0, read.stderr
+    assert json.loads(read.stdout) == [
+        [1, True, 0.125, 'a, "b"', 1500000000], [2, False, -2.5, "zwei", 1700000000 * 10**9],
+        [3, None, None, None, None], [4, True, 1e300, "", None],
+        [-5, False, 0.1, 'two\nlines, "x"', None]]
+    assert not list(tmp_path.glob("*.part*"))
+
+
+def test_parquet_says_what_it_needs(job, tmp_path):
+    (tmp_path / "bin").mkdir()
+    done = job.probing("export", "--format", "parquet", "-o", str(tmp_path / "a.parquet"), VALUES,
+                       env={"PATH": str(tmp_path / "bin")})
+    assert done.returncode == 1 and "pip install pyarrow" in done.stderr
+    assert not list(tmp_path.glob("a.parquet*"))
+
+
+def on_a_terminal(job, *words):
+    """What the command shows on its stderr when that is a terminal."""
+    master, slave = os.openpty()
+    done = subprocess.run([str(CLI), "-t", str(job.pid), "export", *words], stdout=slave,
+                          stderr=slave, stdin=subprocess.DEVNULL, env=job.world.env, timeout=60)
+    os.close(slave)
+    shown = os.read(master, 65536).decode()
+    os.close(master)
+    assert done.returncode == 0, shown
+    return shown.replace("\r", "\n")
+
+
+def test_progress_counts_rows(job, tmp_path):
+    script = tmp_path / "some.lua"
+    script.write_text('local t = probing.table("some", {{"n", "i64"}, {"text", "str"}})\n'
+                      'for i = 1, 3000 do\n'
+                      '    while not t:add{n = i, text = "a\\n\\"b" .. i} do end\nend\n')
+    assert job.probing("script", "run", str(script)).returncode == 0
+    wait_for(lambda: job.rows("select count(*) from script.some") == [[3000]], "the rows")
+    for fmt in ("csv", "jsonl", "arrow"):
+        shown = on_a_terminal(job, "--format", fmt, "--table", "script.some",
+                              "-o", str(tmp_path / ("rows." + fmt)))
+        assert "3000 rows, 0." in shown.strip().splitlines()[-1], (fmt, shown)
+    job.kill()
+    shown = on_a_terminal(job, "--format", "csv", "--table", "some", "-o", str(tmp_path / "dead"))
+    assert "3000 rows" in shown and "not whole" not in shown
 
 
 def check_trace(trace):
