@@ -67,7 +67,9 @@ static int take(void *arg, const char *option, const char *value)
         return err_set(-EINVAL, "inject takes no argument '%s'", value);
     if (strcmp(option, "--define") == 0)
         return add_setting(o, value);
-    if (strcmp(option, "--listen") == 0) {
+    if (strcmp(option, "--background") == 0)
+        return 0;
+    if (strcmp(option, "--listen") == 0 || strcmp(option, "--address") == 0) {
         (void)snprintf(o->listen, sizeof o->listen, "server.listen=%s", value);
         return add_setting(o, o->listen);
     }

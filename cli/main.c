@@ -35,6 +35,12 @@ static int unknown_command(const char *word)
 {
     const char *near = cli_command_near(word);
 
+    if (strcmp(word, "cluster") == 0) {
+        fputs(
+            "probing: the ranks of a job are not joined yet: ask each by its own pid or address\n",
+            stderr);
+        return EXIT_USAGE;
+    }
     fprintf(stderr, "probing: no command '%s'%s%s%s; `probing help` lists them\n", word,
             near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
             near != NULL ? "'" : "");
