@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "cli/answer.h"
-#include "cli/flame/flame.h"
+#include "cli/flame.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -395,7 +395,7 @@ static int one(const struct target *t, struct options *o)
     int r = window_of(t, o, where, sizeof where);
     if (r < 0)
         return r;
-    flame_init(&f);
+    flame_init(&f, FLAME_MAX_BYTES);
     f.threads = o->threads;
     f.lines = o->lines;
     f.mode = o->mode != NULL ? o->mode : mode;
@@ -446,8 +446,8 @@ static int difference(const struct options *o)
     char title[300];
     if (o->format != HTML && o->format != SVG && o->format != FOLDED)
         return err_set(-EINVAL, "a difference is written as html, svg or folded");
-    flame_init(&before);
-    flame_init(&after);
+    flame_init(&before, FLAME_MAX_BYTES);
+    flame_init(&after, FLAME_MAX_BYTES);
     int r = read_side(o->words[1], o, &before);
     if (r == 0)
         r = read_side(o->words[2], o, &after);

@@ -194,7 +194,8 @@ void parts_stop(struct core *c); /* last come, first gone; a half-started core t
 
 int commands_add(
     struct core *c); /* commands.c: query, tables, plugin ..., config ..., info, eject */
-int metrics_command_add(struct core *c); /* metrics.c: metrics */
+int metrics_command_add(struct core *c);    /* metrics.c: metrics */
+int flamegraph_command_add(struct core *c); /* flamegraph.c: flamegraph */
 /* process.c: cpu.tasks, process.memory, process.envs, probing.overhead, probing.clients */
 int process_tables_add(struct core *c);
 int queries_settings_add(struct core *c); /* queries.c: query.memory, query.timeout ... */

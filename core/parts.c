@@ -144,6 +144,8 @@ static int start_host(struct core *c, struct host_store *store)
     if (r == 0)
         r = process_tables_add(c);
     if (r == 0)
+        r = flamegraph_command_add(c);
+    if (r == 0)
         r = store_about_add(c->store);
     return r;
 }

@@ -92,12 +92,13 @@ static unsigned local_port(int fd)
 
 static void add_head(struct peer *p, int status, const char *type, bool gzip)
 {
+    static const char own_page[] = "default-src 'self'; style-src 'self' 'unsafe-inline'";
     (void)buf_addf(&p->out,
                    "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nCache-Control: no-store\r\n"
                    "X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n"
-                   "X-Frame-Options: DENY\r\nContent-Security-Policy: default-src 'self'; "
-                   "style-src 'self' 'unsafe-inline'\r\nConnection: %s\r\n",
-                   status, reason(status), type, p->keep_alive ? "keep-alive" : "close");
+                   "X-Frame-Options: DENY\r\nContent-Security-Policy: %s\r\nConnection: %s\r\n",
+                   status, reason(status), type, p->policy ? p->policy : own_page,
+                   p->keep_alive ? "keep-alive" : "close");
     if (gzip)
         (void)buf_adds(&p->out, "Content-Encoding: gzip\r\n");
     if (p->allowed)
@@ -431,6 +432,7 @@ static int take_request(struct peer *p, const struct http_request *r, size_t use
     p->old_http = r->old;
     p->gzip = r->gzip;
     p->content_type = text_type;
+    p->policy = NULL;
     if (find_route(p, r, &route) != 0)
         return 0;
     if (!route)

@@ -144,7 +144,8 @@ struct peer {
     uint64_t deadline_ns; /* loop only, clock_now(); 0: none */
     bool continued;       /* "100 Continue" was sent for this request */
     const char *content_type;
-    struct job *jobs; /* loop only */
+    const char *policy; /* what the answer may do in a browser; NULL: as our own page */
+    struct job *jobs;   /* loop only */
     uint32_t n_jobs;
     pthread_mutex_t mutex;
     pthread_cond_t space;      /* on CLOCK_MONOTONIC: the queue got shorter, or the peer is gone */

@@ -21,6 +21,7 @@
 static const char text_type[] = "text/plain; charset=utf-8";
 static const char json_type[] = "application/json";
 static const char html_type[] = "text/html; charset=utf-8";
+static const char svg_type[] = "image/svg+xml; charset=utf-8";
 static const char js_type[] = "text/javascript; charset=utf-8";
 static const char old_metrics_type[] = "text/plain; version=0.0.4; charset=utf-8";
 static const char metrics_type[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -29,6 +30,7 @@ enum route_kind {
     ROUTE_WORDS, /* a command */
     ROUTE_LIST,  /* a command that takes --format */
     ROUTE_METRICS,
+    ROUTE_FLAME,
     ROUTE_RUN,
     ROUTE_QUERY,
     ROUTE_EVAL,
@@ -56,6 +58,7 @@ static const struct route routes[] = {
     {"/openapi.json", ROUTE_FILE, .get = true, .type = json_type, FILE_OF(openapi_json)},
     {"/healthz", ROUTE_HEALTH, .get = true},
     {"/metrics", ROUTE_METRICS, .get = true, .type = metrics_type},
+    {"/flamegraph", ROUTE_FLAME, .get = true},
     {"/run", ROUTE_RUN, .post = true, .type = text_type},
     {"/query", ROUTE_QUERY, .get = true, .post = true},
     {"/eval", ROUTE_EVAL, .post = true, .type = text_type},
@@ -107,6 +110,7 @@ static void answer_page(struct peer *p, const struct http_request *r)
                    "POST /run                            {\"run\":[\"backtrace\"]}: any command\n"
                    "GET  /backtrace /tables /plugins /config /scripts /healthz\n"
                    "GET  /metrics                        for Prometheus\n"
+                   "GET  /flamegraph?format=html&last=1m what plugin profile has sampled\n"
                    "GET  /openapi.json /client.js        this API for programs\n"
                    "     /ws                             websocket, subprotocol probing.1\n\n"
                    "The same port speaks plain text: nc HOST PORT, then 'help'.\n",
@@ -129,6 +133,44 @@ static int run_with_format(struct peer *p, const struct http_request *r, const c
         server_job_run(p, 0, text ? 5 : 3, argv, 0);
     buf_done(&format);
     return rc < 0 ? rc : 0;
+}
+
+/* ?format=svg&mode=wall&last=30s&threads&lines as the command's options. */
+static int run_flamegraph(struct peer *p, const struct http_request *r)
+{
+    static const struct {
+        const char *name, *option;
+        bool takes_value;
+    } takes[] = {{"format", "--format", true},
+                 {"mode", "--mode", true},
+                 {"last", "--last", true},
+                 {"threads", "--threads", false},
+                 {"lines", "--lines", false}};
+    enum { TAKES = sizeof(takes) / sizeof(takes[0]) };
+    const char *argv[1 + 2 * TAKES] = {"flamegraph"};
+    struct buf values[TAKES];
+    int argc = 1, rc = 0;
+    /* It brings its script with it, and names from the process: it may draw, and nothing else. */
+    p->policy = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
+                "style-src 'unsafe-inline'";
+    p->content_type = html_type;
+    for (int i = 0; i < TAKES; i++) {
+        buf_init(&values[i], 64);
+        int found = server_http_parameter(r->query, takes[i].name, &values[i]);
+        rc = found < 0 ? found : rc;
+        if (found != 1)
+            continue;
+        argv[argc++] = takes[i].option;
+        if (takes[i].takes_value)
+            argv[argc++] = buf_text(&values[i]);
+        if (i == 0 && strcmp(argv[argc - 1], "html") != 0)
+            p->content_type = strcmp(argv[argc - 1], "svg") == 0 ? svg_type : text_type;
+    }
+    if (rc >= 0)
+        server_job_run(p, 0, argc, argv, 0);
+    for (int i = 0; i < TAKES; i++)
+        buf_done(&values[i]);
+    return rc;
 }
 
 static int run_query(struct peer *p, const struct http_request *r, struct slice body)
@@ -190,6 +232,8 @@ int server_route_run(struct peer *p, const struct route *route, const struct htt
         return run_body(p, route, body);
     case ROUTE_QUERY:
         return run_query(p, r, body);
+    case ROUTE_FLAME:
+        return run_flamegraph(p, r);
     case ROUTE_LIST:
         return run_with_format(p, r, route->words[0], NULL, "table");
     case ROUTE_METRICS: {

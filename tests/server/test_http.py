@@ -10,16 +10,19 @@ import subprocess
 
 import pytest
 
-from world import ROOT
+from world import ROOT, wait_for
 from wire import http as ask
 from wire import open_door
 
 API = json.loads((ROOT / "core" / "server" / "page" / "openapi.json").read_text())
 
 
+SPIN = "def spin():\n    while True: sum(range(1000))\nprint('ready')\nspin()\n"
+
+
 @pytest.fixture
 def door(world):
-    return open_door(world)
+    return open_door(world, source=SPIN)
 
 
 # ---- openapi.json ----
@@ -36,9 +39,11 @@ def test_api_describes_every_path_and_no_other():
 
 def example(operation):
     """(query string, body) as the description says they should be."""
-    given = {"q": "select+1", "format": "json"}
+    given = {"q": "select+1", "mode": "cpu", "last": "1h", "threads": "1", "lines": "1"}
     names = [p["name"] for p in operation.get("parameters", ())]
-    query = "&".join("%s=%s" % (n, given[n]) for n in names)
+    formats = [p["schema"]["enum"][1] for p in operation.get("parameters", ())
+               if p["name"] == "format"]
+    query = "&".join("%s=%s" % (n, formats[0] if n == "format" else given[n]) for n in names)
     media = operation.get("requestBody", {}).get("content", {})
     body = ('{"run":["plugin","list"],"timeout_ms":5000}' if "application/json" in media else
             "1" if operation.get("operationId") == "eval" else "select 1" if media else "")
@@ -60,6 +65,9 @@ def fits(operation, status, head, body):
 
 @pytest.mark.parametrize("path", sorted(API["paths"]))
 def test_server_does_what_the_api_describes(door, path):
+    if path == "/flamegraph":
+        assert door.target.probing("plugin", "load", "profile").returncode == 0
+        wait_for(lambda: door.target.rows("select count(*) from python.samples")[0][0], "samples")
     for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH"):
         operation = API["paths"][path].get(method.lower())
         query, body = example(operation or {})
@@ -80,6 +88,24 @@ def test_server_does_what_the_api_describes(door, path):
             status, head, text = door.http(method, path + query, body, token=door.read_token)
             assert status == 403
             fits(operation, status, head, text)
+
+
+def test_flamegraph_for_who_may_only_read(door):
+    """Of what was sampled; it starts nothing itself."""
+    status, _, text = door.http("GET", "/flamegraph", token=door.read_token)
+    assert status == 404 and "plugin load profile" in json.loads(text)["error"]["hint"]
+    assert door.target.probing("plugin", "load", "profile").returncode == 0
+    wait_for(lambda: door.target.rows("select count(*) from python.samples")[0][0] > 5, "samples")
+    for kind, begins in (("html", "<!DOCTYPE html>"), ("svg", "<?xml"), ("folded", "")):
+        status, head, text = door.http("GET", "/flamegraph?format=%s&threads=1&last=1h" % kind,
+                                       token=door.read_token)
+        assert status == 200 and text.startswith(begins) and "spin (target-0.py)" in text, text
+        assert any(h.startswith("Content-Security-Policy: sandbox allow-scripts") for h in head)
+    assert re.search(r"^.*\(thread \d+\);.*spin \(target-0.py\) \d+$", text, flags=re.M), text
+    for wrong in ("format=png", "mode=slow", "last=never"):
+        assert door.http("GET", "/flamegraph?" + wrong, token=door.read_token)[0] == 400
+    done = door.target.probing("flamegraph", "--last", "1h", "-f", "folded")
+    assert "spin (target-0.py)" in done.stdout
 
 
 def test_answers_have_the_described_form(door):

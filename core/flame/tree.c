@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/flame/tree.c - samples added up from the root: a node for each way to a function.
+ * core/flame/tree.c - samples added up from the root: a node for each way to a function.
  *
  * One thread.
  */
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/flame/flame.h"
 #include "core/base/err.h"
+#include "core/flame/flame.h"
 
 static uint32_t node_new(struct flame_tree *t, uint32_t label, uint32_t depth)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/flame/flame.h - samples and stacks of a profile, and the files that are made of them.
+ * core/flame/flame.h - samples and stacks of a profile, and the files that are made of them.
  *
- * One thread.  All memory of a profile goes with its arena.
+ * One thread a profile.  All of its memory goes with flame_done().
  */
-#ifndef CLI_FLAME_FLAME_H
-#define CLI_FLAME_FLAME_H
+#ifndef CORE_FLAME_FLAME_H
+#define CORE_FLAME_FLAME_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-#include "cli/cli.h"
 #include "core/base/arena.h"
 #include "core/base/buf.h"
 
@@ -48,16 +48,25 @@ struct flame {
     uint32_t n_frames, n_stacks, n_samples, n_places, n_labels;
     uint32_t *label_slots, label_room; /* hash of labels */
     int64_t total;
+    size_t left_bytes; /* that its arrays may still grow by */
 };
 
-void flame_init(struct flame *f);
+void flame_init(struct flame *f, size_t max_bytes);
 void flame_done(struct flame *f);
 
-/* read.c: from the tables python.samples and python.stacks.  where: a condition on `ts`, or "".
- * in_time: samples one by one in order of thread and time, else added up. */
-int flame_read(struct flame *f, const struct target *t, const char *where, bool in_time);
-/* Folded stacks of a file, "a;b;c 12"; an optional second number goes nowhere. */
-int flame_read_folded(struct flame *f, const char *path);
+/* Stacks come in order of their ids, each with its frames, innermost first; then the samples of
+ * them.  Texts are copied; a frame's label is made here.  -ENOMEM. */
+int flame_add_stack(struct flame *f, int64_t id);
+int flame_add_frame(struct flame *f, const struct flame_frame *given); /* of the last stack */
+int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *given);
+
+/* What to ask for them.  where: conditions on `ts`, " and ...", or "".  The answers' columns:
+ * stack_id, depth, frame_type, func, file, lineno, module; and ts, thread_id, thread_name,
+ * stack_id, value, count.  in_time: samples one by one in order of thread and time, else added up
+ * (then ts is NULL). */
+void flame_ask_stacks(const char *where, struct buf *sql);
+void flame_ask_samples(const struct flame *f, const char *where, bool in_time, struct buf *sql);
+
 /* The label's number; UINT32_MAX: no memory. */
 uint32_t flame_label(struct flame *f, const char *text);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/flame/pprof.c - a profile as pprof's protocol buffer.
+ * core/flame/pprof.c - a profile as pprof's protocol buffer.
  *
  * One thread.  Not compressed, which `go tool pprof` and the others read as well.  Source:
  * github.com/google/pprof, proto/profile.proto; the numbers below are its field numbers.
@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/flame/flame.h"
 #include "core/base/err.h"
+#include "core/flame/flame.h"
 
 enum {
     PROFILE_SAMPLE_TYPE = 1,
@@ -148,7 +148,7 @@ int flame_pprof(const struct flame *f, struct buf *out)
 {
     struct strings s;
     struct buf part;
-    flame_init(&s.names);
+    flame_init(&s.names, SIZE_MAX / 2);
     buf_init(&part, 1u << 20);
     (void)flame_label(&s.names, ""); /* number 0, as the format wants it */
     add_type(out, PROFILE_SAMPLE_TYPE, &s, "samples", "count");

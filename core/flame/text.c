@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/flame/text.c - folded stacks, speedscope's JSON and trace events of a profile.
+ * core/flame/text.c - folded stacks, speedscope's JSON and trace events of a profile.
  *
  * One thread.  Folded: a line a stack, outermost first, "a;b;c 12"; values are nanoseconds, of a
  * difference before and after.  speedscope: https://www.speedscope.app/file-format-schema.json.
@@ -8,9 +8,9 @@
 #include <errno.h>
 #include <string.h>
 
-#include "cli/flame/flame.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/flame/flame.h"
 
 #define DEPTH_MAX 2048
 

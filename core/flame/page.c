@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/flame/page.c - a flame graph to look at: one HTML or SVG file that needs nothing else.
+ * core/flame/page.c - a flame graph to look at: one HTML or SVG file that needs nothing else.
  *
  * One thread.  The page's script is page.html; the picture's is picture.js.
  */
@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/flame/flame.h"
-#include "cli/pack.h"
 #include "core/base/err.h"
+#include "core/flame/flame.h"
+#include "core/flame/pack.h"
 
 #define DATA_MARK "@DATA@"
 #define PICTURE_WIDTH 1200.0
@@ -79,7 +79,7 @@ static void add_data(const struct flame_tree *t, struct buf *out)
 
 int flame_html(const struct flame_tree *t, struct buf *out)
 {
-    const char *page = (const char *)pack_flame_page_html;
+    const char *page = (const char *)pack_page_html;
     const char *mark = strstr(page, DATA_MARK);
     if (mark == NULL)
         return err_set(-EINVAL, "the page has no place for its data");
@@ -196,7 +196,7 @@ int flame_svg(const struct flame_tree *t, struct buf *out)
                    (int)PICTURE_WIDTH - 60, height - 8);
     (void)buf_add(out, boxes.data, boxes.size);
     (void)buf_adds(out, "</g>\n<script><![CDATA[\n");
-    (void)buf_add(out, pack_flame_picture_js, pack_flame_picture_js_size);
+    (void)buf_add(out, pack_picture_js, pack_picture_js_size);
     (void)buf_adds(out, "]]></script>\n</svg>\n");
     bool failed = boxes.failed;
     buf_done(&boxes);

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/flame.h - where the command's profiles come from.
+ *
+ * One thread.
+ */
+#ifndef CLI_FLAME_H
+#define CLI_FLAME_H
+
+#include "cli/cli.h"
+#include "core/flame/flame.h"
+
+#define FLAME_MAX_BYTES ((size_t)4 << 30)
+
+/* From the tables python.samples and python.stacks; where, in_time: as flame_ask_samples(). */
+int flame_read(struct flame *f, const struct target *t, const char *where, bool in_time);
+/* Folded stacks of a file, "a;b;c 12"; an optional second number goes nowhere. */
+int flame_read_folded(struct flame *f, const char *path);
+
+#endif

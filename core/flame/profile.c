@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/flame/profile.c - a profile as it comes together: stacks first, then the samples of them.
+ *
+ * One thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/err.h"
+#include "core/flame/flame.h"
+
+void flame_init(struct flame *f, size_t max_bytes)
+{
+    *f = (struct flame){.title = "", .mode = "cpu", .left_bytes = max_bytes};
+    arena_init(&f->arena, max_bytes);
+}
+
+void flame_done(struct flame *f)
+{
+    free(f->frames);
+    free(f->stacks);
+    free(f->samples);
+    free(f->places);
+    free(f->labels);
+    free(f->label_slots);
+    arena_done(&f->arena);
+}
+
+/* Room for one more of an array that doubles; false: no memory, or more than is allowed. */
+static bool room_for(struct flame *f, void **array, uint32_t n, size_t size)
+{
+    if (n & (n - 1) || (n == 0 && *array != NULL))
+        return true;
+    size_t grown = (n ? n : 1) * size;
+    if (n >= UINT32_MAX / 2 || grown > f->left_bytes)
+        return false;
+    void *more = realloc(*array, (n ? n * (size_t)2 : 1) * size);
+    if (more == NULL)
+        return false;
+    f->left_bytes -= grown;
+    *array = more;
+    return true;
+}
+
+static const char *keep(struct flame *f, const char *text, size_t n)
+{
+    char *copy = arena_zalloc(&f->arena, n + 1, 1);
+    if (copy != NULL)
+        memcpy(copy, text, n);
+    return copy != NULL ? copy : "";
+}
+
+static uint32_t hash_text(const char *text)
+{
+    uint32_t hash = UINT32_C(2166136261); /* FNV-1a */
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT32_C(16777619);
+    return hash;
+}
+
+static bool grow_slots(struct flame *f)
+{
+    uint32_t room = f->label_room ? f->label_room * 2 : 1024;
+    uint32_t *slots = calloc(room, sizeof(*slots));
+    if (slots == NULL)
+        return false;
+    for (uint32_t i = 0; i < f->n_labels; i++) {
+        uint32_t at = hash_text(f->labels[i]) & (room - 1);
+        while (slots[at])
+            at = (at + 1) & (room - 1);
+        slots[at] = i + 1;
+    }
+    free(f->label_slots);
+    f->label_slots = slots;
+    f->label_room = room;
+    return true;
+}
+
+uint32_t flame_label(struct flame *f, const char *text)
+{
+    if (f->n_labels * 2 >= f->label_room && !grow_slots(f))
+        return UINT32_MAX;
+    uint32_t at = hash_text(text) & (f->label_room - 1);
+    for (; f->label_slots[at]; at = (at + 1) & (f->label_room - 1))
+        if (strcmp(f->labels[f->label_slots[at] - 1], text) == 0)
+            return f->label_slots[at] - 1;
+    if (!room_for(f, (void **)&f->labels, f->n_labels, sizeof(*f->labels)))
+        return UINT32_MAX;
+    f->labels[f->n_labels++] = keep(f, text, strlen(text));
+    f->label_slots[at] = f->n_labels;
+    return f->n_labels - 1;
+}
+
+/* "train (train.py)" or "train (train.py:12)", "malloc (libc.so.6)". */
+static uint32_t label_of(struct flame *f, const struct flame_frame *frame)
+{
+    char text[1600];
+    const char *where = frame->file[0] != '\0' ? frame->file : frame->module;
+    const char *slash = strrchr(where, '/');
+    where = slash != NULL ? slash + 1 : where;
+    int n = snprintf(text, sizeof text, "%s", frame->func);
+    if (n > 0 && (size_t)n < sizeof text && where[0] != '\0' && f->lines && frame->line > 0)
+        (void)snprintf(text + n, sizeof text - (size_t)n, " (%s:%d)", where, frame->line);
+    else if (n > 0 && (size_t)n < sizeof text && where[0] != '\0')
+        (void)snprintf(text + n, sizeof text - (size_t)n, " (%s)", where);
+    for (char *p = text; *p != '\0'; p++)
+        if (*p == ';' || *p == '\n') /* folded stacks are told apart by these */
+            *p = ':';
+    return flame_label(f, text);
+}
+
+static int no_room(void)
+{
+    return err_set(-ENOMEM,
+                   "the profile is too large for the memory it may use; ask for less time");
+}
+
+static bool add_place(struct flame *f, uint32_t **ret_place)
+{
+    if (!room_for(f, (void **)&f->frames, f->n_frames, sizeof(*f->frames)) ||
+        !room_for(f, (void **)&f->places, f->n_places, sizeof(*f->places)))
+        return false;
+    *ret_place = &f->places[f->n_places];
+    return true;
+}
+
+int flame_add_stack(struct flame *f, int64_t id)
+{
+    if (f->n_stacks > 0 && f->stacks[f->n_stacks - 1].id == id)
+        return 0;
+    if (!room_for(f, (void **)&f->stacks, f->n_stacks, sizeof(*f->stacks)))
+        return no_room();
+    f->stacks[f->n_stacks++] = (struct flame_stack){.id = id, .first = f->n_places};
+    return 0;
+}
+
+int flame_add_frame(struct flame *f, const struct flame_frame *given)
+{
+    uint32_t *place;
+    if (!add_place(f, &place))
+        return no_room();
+    struct flame_frame *frame = &f->frames[f->n_frames];
+    *frame = *given;
+    frame->func = keep(f, given->func, strlen(given->func));
+    frame->file = keep(f, given->file, strlen(given->file));
+    frame->module = keep(f, given->module, strlen(given->module));
+    frame->label = label_of(f, frame);
+    *place = f->n_frames++;
+    f->n_places++;
+    f->stacks[f->n_stacks - 1].n++;
+    return frame->label == UINT32_MAX ? no_room() : 0;
+}
+
+static uint32_t stack_numbered(const struct flame *f, int64_t id)
+{
+    uint32_t low = 0, high = f->n_stacks;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (f->stacks[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < f->n_stacks && f->stacks[low].id == id ? low : UINT32_MAX;
+}
+
+int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *given)
+{
+    struct flame_sample s = *given;
+    s.stack = stack_numbered(f, stack);
+    if (s.stack == UINT32_MAX || s.value <= 0)
+        return 0; /* its stack was dropped by age, or it waited and waiting is not asked for */
+    if (!room_for(f, (void **)&f->samples, f->n_samples, sizeof(*f->samples)))
+        return no_room();
+    s.thread_name = keep(f, given->thread_name, strlen(given->thread_name));
+    f->samples[f->n_samples++] = s;
+    f->total += s.value;
+    return 0;
+}
+
+static const char *value_of(const char *mode)
+{
+    return strcmp(mode, "cpu") == 0 ? "cpu_ns" : "wall_ns";
+}
+
+void flame_ask_stacks(const char *where, struct buf *sql)
+{
+    (void)buf_addf(sql,
+                   "select stack_id, depth, frame_type, func, file, lineno, module from "
+                   "python.stacks where stack_id in (select stack_id from python.samples where "
+                   "true%s) order by stack_id, depth",
+                   where);
+}
+
+void flame_ask_samples(const struct flame *f, const char *where, bool in_time, struct buf *sql)
+{
+    const char *only = strcmp(f->mode, "gil") == 0 ? " and gil = 1" : "";
+    if (in_time)
+        (void)buf_addf(sql,
+                       "select ts, thread_id, thread_name, stack_id, %s, 1 from python.samples "
+                       "where true%s%s order by thread_id, ts",
+                       value_of(f->mode), where, only);
+    else
+        (void)buf_addf(sql,
+                       "select null, thread_id, max(thread_name), stack_id, sum(%s), count(*) from "
+                       "python.samples where true%s%s group by thread_id, stack_id",
+                       value_of(f->mode), where, only);
+}
