@@ -129,7 +129,8 @@ def visit(browser, door, path="/"):
     return browser.open("http://127.0.0.1:%d%s?token=%s" % (door.port, path, door.token))
 
 
-ASK = "fetch('%s/query?q=select+4711', {credentials: 'include'}).then(r => r.text(), e => 'no: ' + e)"
+ASK = ("fetch('%s/query?q=select+4711', {credentials: 'include'})"
+       ".then(r => r.text(), e => 'no: ' + e)")
 
 
 def test_our_own_page_works(browser, door):
