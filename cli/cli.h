@@ -82,16 +82,17 @@ bool cli_is_misused(void);
 
 /* ---- commands: argv[0] is the command's name ---- */
 
-int command_inject(struct target *t, int argc, char **argv);    /* enter.c */
-int command_eject(struct target *t, int argc, char **argv);     /* enter.c */
-int command_launch(struct target *t, int argc, char **argv);    /* launch.c */
-int command_list(struct target *t, int argc, char **argv);      /* list.c */
-int command_gc(struct target *t, int argc, char **argv);        /* list.c */
-int command_forward(struct target *t, int argc, char **argv);   /* live.c: as it is */
-int command_backtrace(struct target *t, int argc, char **argv); /* backtrace.c */
+int command_inject(struct target *t, int argc, char **argv);      /* enter.c */
+int command_eject(struct target *t, int argc, char **argv);       /* enter.c */
+int command_launch(struct target *t, int argc, char **argv);      /* launch.c */
+int command_list(struct target *t, int argc, char **argv);        /* list.c */
+int command_gc(struct target *t, int argc, char **argv);          /* list.c */
+int command_forward(struct target *t, int argc, char **argv);     /* live.c: as it is */
+int command_backtrace(struct target *t, int argc, char **argv);   /* backtrace.c */
+int command_performance(struct target *t, int argc, char **argv); /* performance.c */
 int command_query(struct target *t, int argc, char **argv);  /* query.c: query, tables, describe */
 int command_export(struct target *t, int argc, char **argv); /* export.c */
-int command_debug(struct target *t, int argc, char **argv); /* debug.c */
+int command_debug(struct target *t, int argc, char **argv);  /* debug.c */
 int command_flamegraph(struct target *t, int argc, char **argv);
 int command_watch(struct target *t, int argc, char **argv);  /* live.c */
 int command_repl(struct target *t, int argc, char **argv);   /* repl.c */

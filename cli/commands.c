@@ -62,6 +62,8 @@ const struct cli_command cli_commands[] = {
                  {"--native", NULL, NULL, "native frames only"},
                  {"--python", NULL, NULL, "Python frames only"},
                  {"--locals", NULL, NULL, "local variables, simple values only"},
+                 {"--locals=repr", NULL, NULL, "as the program's own repr() shows them"},
+                 {"--tasks", NULL, NULL, "asyncio tasks: what each one awaits"},
                  {"--all", NULL, NULL, "probing's own threads too"},
                  {"--external", NULL, NULL, "read the process from outside; it is not entered"},
                  {"--watch", NULL, NULL, "again each second, or --interval"},
@@ -185,6 +187,15 @@ const struct cli_command cli_commands[] = {
      .run = command_query,
      .options = {ANY_FORMAT},
      .examples = {"-t 4242 describe python.torch_trace"}},
+    {.name = "performance",
+     .alias = "perf",
+     .arguments = "",
+     .doc = "begin to measure: plugin profile (--cc) or torch (--torch), as plugin load",
+     .needs_target = true,
+     .run = command_performance,
+     .options = {{"--cc", NULL, NULL, "where C, C++ and Python code spends its time"},
+                 {"--torch", NULL, NULL, "every module's time and memory"}},
+     .examples = {"-t 4242 performance --cc"}},
     {.name = "export",
      .arguments = "[SQL]",
      .doc = "a table or an answer into a file",
@@ -298,8 +309,10 @@ const struct cli_command cli_commands[] = {
 
 const struct cli_command *cli_command_named(const char *word)
 {
-    if (strcmp(word, "dbg") == 0) /* the oldest seed has three names for it */
+    if (strcmp(word, "dbg") == 0) /* the oldest seed has three names for these */
         word = "debug";
+    if (strcmp(word, "p") == 0)
+        word = "performance";
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
         if (strcmp(c->name, word) == 0 || (c->alias != NULL && strcmp(c->alias, word) == 0))
             return c;

@@ -14,6 +14,8 @@
 #include "look.h"
 #include "plugin.h"
 
+#define ASK_NS UINT64_C(3000000000) /* a program's own __repr__ may hang */
+
 /* A look at our own process.  0, or -ENOMEM.  Takes the lock that end() gives back. */
 static int begin(struct look *l, struct plugin *p)
 {
@@ -68,6 +70,22 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
 
 /* ---- the command ---- */
 
+/* What only Python code in the process can tell: it waits for the GIL, for a while. */
+static int ask(struct plugin *p, const struct look_options *o, struct probing_reply *out)
+{
+    char tid[16];
+    const char *words[5] = {o->tasks ? "tasks" : "values"};
+    int n = 1;
+    (void)snprintf(tid, sizeof(tid), "%d", o->only);
+    if (o->json)
+        words[n++] = "--json";
+    if (o->only) {
+        words[n++] = "--thread";
+        words[n++] = tid;
+    }
+    return eval_tool_within(p, ASK_NS, n, words, out);
+}
+
 static int backtrace_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct plugin *p = self;
@@ -83,6 +101,8 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
         (void)snprintf(text, sizeof(text), "no thread %d in this process", options.only);
         return h->fail(h, -ESRCH, text);
     }
+    if (options.tasks || options.repr)
+        return ask(p, &options, out);
     if (begin(&l, p))
         return h->fail(h, -ENOMEM, "no memory to read stacks");
     l.options = options;
@@ -104,7 +124,8 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
 const struct probing_command backtrace_command = {
     .size = sizeof(struct probing_command),
     .name = "backtrace",
-    .usage = "[--thread TID] [--native|--python] [--locals] [--json] [--all]",
+    .usage =
+        "[--thread TID] [--native|--python] [--locals|--locals=repr] [--tasks] [--json] [--all]",
     .doc = "Stacks of all threads, Python and native, innermost frame first, without the GIL",
     .run = backtrace_run,
 };

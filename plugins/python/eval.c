@@ -116,7 +116,11 @@ static PyObject *source(PyObject *self, PyObject *name)
     static const struct {
         const char *name;
         const unsigned char *text;
-    } modules[] = {{"debug", pack_debug_py}, {"safe", pack_safe_py}, {"trace", pack_trace_py}};
+    } modules[] = {{"debug", pack_debug_py},
+                   {"safe", pack_safe_py},
+                   {"tasks", pack_tasks_py},
+                   {"trace", pack_trace_py},
+                   {"values", pack_values_py}};
     (void)self;
     for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
         if (natives_py.PyUnicode_CompareWithASCIIString(name, modules[i].name) == 0)
@@ -409,6 +413,12 @@ static int run_words(struct plugin *p, const struct eval_words *w, struct probin
 
 int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probing_reply *out)
 {
+    return eval_tool_within(p, TOOL_NS, argc, argv, out);
+}
+
+int eval_tool_within(struct plugin *p, uint64_t timeout_ns, int argc, const char *const *argv,
+                     struct probing_reply *out)
+{
     size_t n = 1;
     for (int i = 1; i < argc; i++)
         n += strlen(argv[i]) + 1;
@@ -422,7 +432,7 @@ int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probin
         at += length + 1;
     }
     *at = '\0';
-    const struct eval_words w = {.mode = argv[0], .code = words, .timeout_ns = TOOL_NS};
+    const struct eval_words w = {.mode = argv[0], .code = words, .timeout_ns = timeout_ns};
     int result = run_words(p, &w, out);
     free(words);
     return result;

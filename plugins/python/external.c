@@ -62,6 +62,10 @@ static int external_backtrace(const struct probing_host *h, const struct probing
     int r = look_parse(argc, argv, backtrace_command.usage, &options, text, sizeof(text));
     if (r < 0)
         return h->fail(h, r, text);
+    if (options.tasks || options.repr)
+        return h->fail(h, -EINVAL,
+                       "backtrace: --tasks and --locals=repr run code in the process, which "
+                       "--external does not enter");
     if (options.only && syscall(SYS_tgkill, p->pid, options.only, 0) == -1 && errno == ESRCH) {
         (void)snprintf(text, sizeof(text), "no thread %d in that process", options.only);
         return h->fail(h, -ESRCH, text);

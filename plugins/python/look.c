@@ -373,6 +373,10 @@ int look_parse(int argc, const char *const *argv, const char *usage, struct look
             ret->json = true;
         } else if (strcmp(word, "--locals") == 0) {
             ret->locals = true;
+        } else if (strcmp(word, "--locals=repr") == 0) {
+            ret->repr = true;
+        } else if (strcmp(word, "--tasks") == 0) {
+            ret->tasks = true;
         } else if (strcmp(word, "--all") == 0) {
             ret->all = true;
         } else if (strcmp(word, "--native") == 0 && ret->want != WANT_PYTHON) {

@@ -20,6 +20,7 @@ struct look_options {
     int32_t only; /* a thread's id, 0: all */
     bool all;     /* ours too */
     bool locals, json;
+    bool tasks, repr; /* by Python code in the process: not look.c's to do */
 };
 
 struct look {

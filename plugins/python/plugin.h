@@ -35,6 +35,9 @@ void eval_forget(void);
 /* Run main(words) of our own module argv[0] ("trace") as eval runs code: what it prints goes to the
  * client.  Its status, or -errno after fail().                                        [worker] */
 int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probing_reply *out);
+/* The same with this much time, the wait for the GIL included.                       [worker] */
+int eval_tool_within(struct plugin *p, uint64_t timeout_ns, int argc, const char *const *argv,
+                     struct probing_reply *out);
 
 /* debug.c */
 extern const struct probing_command debug_command;

@@ -403,3 +403,17 @@ while True:
     stacks = profile(target)
     assert share(stacks, "[unknown]") == 0, [s for s, _ in stacks if "[unknown]" in str(s)][:3]
     assert sum(v for s, v in stacks if "libbz2" in s[-1]) > 0.5 * sum(v for _, v in stacks)
+
+
+@pytest.mark.parametrize("word", ["performance", "perf", "p"])
+def test_its_name_of_before(world, word):
+    target = world.python(SPLIT, DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject()
+    assert target.probing(word).returncode != 0
+    assert target.probing(word, "--fast").returncode != 0
+    done = target.probing(word, "--cc")
+    assert done.returncode == 0 and "flamegraph" in done.stdout, done.stdout + done.stderr
+    samples(target, 10)
+    refused = target.probing(word, "--torch")
+    assert refused.returncode != 0 and "torch is not imported" in refused.stderr, refused.stderr

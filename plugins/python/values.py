@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`backtrace --locals=repr`: Python stacks with variables as the program's own repr() shows them.
+
+This runs the program's code, with the GIL, because it was asked to.  Each value is cut, and when
+the time is up the rest is told by type only; a __repr__ that hangs is interrupted by the caller.
+"""
+import _thread
+import json
+import sys
+import time
+
+safe = tool("safe")
+CHARACTERS = 200  # of one value
+VARIABLES = 24  # of a frame
+FRAMES = 200  # of a thread
+SECONDS = 1.0  # for all; then types only
+
+
+def shown(value, until):
+    if time.monotonic() > until:
+        return "<%s>" % safe["type_name"](type(value))
+    try:
+        text = repr(value)
+        text = text if type(text) is str else str.__str__(text)
+    except Exception as error:
+        return "<repr of %s raised %s>" % (safe["type_name"](type(value)),
+                                           safe["type_name"](type(error)))
+    return text if len(text) <= CHARACTERS else text[:CHARACTERS] + "..."
+
+
+def variables(frame, until):
+    names = [name for name in frame.f_locals if type(name) is str]
+    if frame.f_locals is frame.f_globals:
+        return {}  # a module's: too many, and none of a call
+    found = {name: shown(frame.f_locals[name], until) for name in names[:VARIABLES]}
+    if len(names) > VARIABLES:
+        found["..."] = None
+    return found
+
+
+def stack(frame, until):
+    rows = []
+    while frame is not None and len(rows) < FRAMES:
+        code = frame.f_code
+        rows.append({"depth": len(rows), "type": "python",
+                     "func": getattr(code, "co_qualname", code.co_name), "file": code.co_filename,
+                     "line": frame.f_lineno, "locals": variables(frame, until)})
+        frame = frame.f_back
+    return rows
+
+
+def clean(text):
+    return "".join(c if c >= " " and c != "\x7f" else "?" for c in str(text))
+
+
+def main(words, out):
+    only = int(words[words.index("--thread") + 1]) if "--thread" in words else 0
+    until = time.monotonic() + SECONDS
+    me = _thread.get_ident()
+    threading = sys.modules.get("threading")  # importing it here would make us its main thread
+    active = dict(getattr(threading, "_active", ()))
+    threads = []
+    for ident, frame in sys._current_frames().items():
+        thread = active.get(ident)
+        tid = getattr(thread, "native_id", None)
+        if ident == me or (only and tid != only):
+            continue
+        name = getattr(thread, "_name", None)
+        threads.append({"tid": tid, "name": name if type(name) is str else "?",
+                        "frames": stack(frame, until)})
+    threads.sort(key=lambda t: t["name"] != "MainThread")
+    if "--json" in words:
+        out.write(json.dumps({"threads": threads}) + "\n")
+        return 0
+    for i, t in enumerate(threads):
+        out.write('%sThread %s "%s"\n' % ("\n" if i else "", t["tid"], clean(t["name"])))
+        for f in t["frames"]:
+            out.write("%3d %-22s %s:%s\n" % (f["depth"], clean(f["func"]), clean(f["file"]),
+                                             f["line"]))
+            for name, text in f["locals"].items():
+                out.write("      %s = %s\n" % (clean(name), clean(text)))
+    return 0
