@@ -12,8 +12,6 @@
 
 #include "core/base/json.h"
 
-#define SELECT_CHECK 65536 /* numbers partitioned between looks at the limits */
-
 int sql_agg_room(struct query *q, struct agg *a, uint32_t groups)
 {
     if (groups <= a->room)
@@ -310,6 +308,9 @@ static int select_at(struct query *q, double *v, uint32_t n, uint32_t at, double
         uint32_t less = low, i = low, more = high;
         while (i < more) {
             double x = v[i];
+            int rc = sql_worked(q, 1);
+            if (rc < 0)
+                return rc;
             if (is_less(x, pivot)) {
                 v[i++] = v[less];
                 v[less++] = x;
@@ -320,9 +321,6 @@ static int select_at(struct query *q, double *v, uint32_t n, uint32_t at, double
                 i++;
             }
         }
-        int rc = high - low > SELECT_CHECK ? sql_check(q) : 0;
-        if (rc < 0)
-            return rc;
         if (at >= less && at < more)
             break;
         low = at < less ? low : more;
@@ -360,6 +358,9 @@ static int histogram(struct query *q, const struct list *l, uint32_t bins, struc
         return -ENOMEM;
     for (uint32_t i = 0; i < l->n; i++) {
         double x = l->numbers[i];
+        int rc = sql_worked(q, 1);
+        if (rc < 0)
+            return rc;
         low = isfinite(x) && x < low ? x : low;
         high = isfinite(x) && x > high ? x : high;
     }
@@ -421,6 +422,9 @@ static int joined(struct query *q, const struct list *l, struct text separator, 
         return -ENOMEM;
     *ret = (struct text){out, (uint32_t)size};
     for (uint32_t i = 0; i < l->n; i++) {
+        int rc = sql_worked(q, 1 + l->texts[i].size / 64);
+        if (rc < 0)
+            return rc;
         memcpy(out, separator.data, i ? separator.size : 0);
         out += i ? separator.size : 0;
         memcpy(out, l->texts[i].data, l->texts[i].size);

@@ -14,7 +14,8 @@
 
 #include "core/base/err.h"
 
-#define MADE_BYTES (1 << 20) /* of texts made between looks at the limits */
+#define MADE_BYTES (1 << 20)  /* of texts made between looks at the limits */
+#define PIECE_BYTES (4 << 20) /* of texts looked at, likewise: about a ms */
 
 enum {
     STEP_CALL,       /* run the kernel; rows with NULL arguments are NULL */
@@ -338,6 +339,30 @@ static int run_by_id(struct program *p, struct step *st, const uint16_t *sel, ui
     return 0;
 }
 
+/* A kernel over long texts: in pieces, with looks at the limits between them. */
+static int run_pieces(struct program *p, struct step *st, const uint16_t *sel, uint32_t n)
+{
+    const uint16_t *rows = sel ? sel : p->run.q->all;
+    uint64_t bytes = 0;
+    int rc = 0;
+    for (uint32_t k = 0, from = 0; k < n && rc == 0; k++) {
+        for (uint32_t a = 0; a < st->n_args; a++) {
+            const struct vec *v = st->args[a];
+            bool there = sql_is_textual(v->type) && !(v->has_null && v->null[rows[k]]);
+            bytes += there ? v->t[rows[k]].size : 0;
+        }
+        if (bytes <= PIECE_BYTES && k + 1 < n)
+            continue;
+        bool whole = from == 0 && k + 1 == n;
+        rc = st->run(&p->run, st, whole ? sel : rows + from, k + 1 - from);
+        if (rc == 0 && bytes > PIECE_BYTES)
+            rc = sql_check(p->run.q);
+        from = k + 1;
+        bytes = 0;
+    }
+    return rc;
+}
+
 static int run_call(struct program *p, struct step *st, const uint16_t *sel, uint32_t n)
 {
     bool nulls = false;
@@ -352,9 +377,12 @@ static int run_call(struct program *p, struct step *st, const uint16_t *sel, uin
         return 0;
     if (st->cache && st->a[0]->ids)
         return run_by_id(p, st, sel, n);
-    for (uint32_t a = 0; a < st->n_args; a++)
+    bool textual = false;
+    for (uint32_t a = 0; a < st->n_args; a++) {
         sql_texts(p->run.q, st->args[a], sel, n);
-    return st->run(&p->run, st, sel, n);
+        textual = textual || sql_is_textual(st->args[a]->type);
+    }
+    return textual ? run_pieces(p, st, sel, n) : st->run(&p->run, st, sel, n);
 }
 
 static bool is_null(const struct vec *v, uint32_t i)

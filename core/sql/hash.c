@@ -85,6 +85,8 @@ static int text_grow(struct query *q, struct key_text *d)
     }
     uint32_t mask = 2 * room - 1;
     for (uint32_t id = 0; id < d->n; id++) {
+        if (sql_worked(q, 1) < 0)
+            return -ENOMEM; /* sql_next() knows why */
         uint32_t at = hashes[id] & mask;
         while (slots[at])
             at = (at + 1) & mask;
@@ -216,6 +218,8 @@ static int grow(struct keys *k)
     uint32_t mask = 2 * room - 1;
     for (uint32_t id = 0; id < k->n; id++) {
         const uint64_t *w = &words[(size_t)id * k->n_words];
+        if (sql_worked(k->q, 1) < 0)
+            return -ENOMEM; /* sql_next() knows why */
         uint64_t h = w[k->n_words - 1];
         for (uint32_t c = 0; c + 1 < k->n_words; c++)
             h = (h ^ w[c]) * UINT64_C(0x9e3779b97f4a7c15) ^ (h >> 29);

@@ -69,6 +69,9 @@ static int make_words(struct query *q, struct expr *in, const struct sql_value *
             continue;
         }
         struct text t = {NULL, 0};
+        int rc = sql_worked(q, 1);
+        if (rc < 0)
+            return rc;
         if (s->textual)
             t = (struct text){values[i].text.data, values[i].text.size};
         uint64_t word = s->textual ? 0 : word_of(&values[i]);
@@ -142,7 +145,8 @@ static int make_rows(struct query *q, struct expr *in, const struct sql_value *v
             sql_put_value(&v[c], 0, x);
         }
         s->has_null = s->has_null || null;
-        if (!null)
+        rc = sql_worked(q, 1);
+        if (!null && rc == 0)
             rc = sql_keys_add(&s->keys, pointers, NULL, 1, &number);
         for (uint32_t c = 0; c < columns; c++)
             v[c].has_null = false;
@@ -174,6 +178,10 @@ static int run_rows(struct run *r, struct step *st, const uint16_t *sel, uint32_
         if (rc < 0)
             return rc;
         struct sql_value v = {.type = SQL_BOOL, .boolean = number != UINT32_MAX};
+        if (number == UINT32_MAX && (null || s->has_null))
+            rc = sql_worked(r->q, s->n_rows);
+        if (rc < 0)
+            return rc;
         if (number == UINT32_MAX && (null || s->has_null))
             v = sql_is_among(probe, s->values, s->n_rows, s->n_cols);
         if (v.type == SQL_NULL)

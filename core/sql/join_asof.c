@@ -80,6 +80,9 @@ int sql_asof_sort(struct op *op)
     for (uint32_t i = 0; i < n; i++) {
         a->order[i] = i;
         a->starts[a->keys[i] + 1]++;
+        int rc = sql_worked(op->q, 1);
+        if (rc < 0)
+            return rc;
     }
     for (uint32_t k = 0; k < n_keys; k++)
         a->starts[k + 1] += a->starts[k];

@@ -137,12 +137,13 @@ int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_prefix pref
     struct placed *sorted,
         *items = n < 2 ? NULL : arena_alloc(&mem, 2 * (size_t)n * sizeof(*items));
     int rc = n < 2 || items ? 0 : sql_no_room();
-    for (uint32_t i = 0; i < n && items; i++) {
+    for (uint32_t i = 0; i < n && items && rc == 0; i++) {
         items[i] = (struct placed){.row = index[i]};
         if (prefix)
             prefix(index[i], arg, items[i].prefix);
+        rc = sql_worked(q, 1);
     }
-    if (items)
+    if (items && rc == 0)
         rc = sort_items(&m, items, n, &sorted);
     for (uint32_t i = 0; i < n && items && rc == 0; i++)
         index[i] = sorted[i].row;

@@ -461,12 +461,17 @@ TEST(a_nice_query_runs_aside)
     sql_configure(engine, SQL_SET_NICE, 0);
 }
 
-/* Somebody changes their mind a moment later, wherever the query is by then. */
+struct mind { /* somebody's, changed a moment later, wherever the query is by then */
+    _Atomic int changed;
+    uint32_t after_us;
+};
+
 static void *cancel_soon(void *arg)
 {
-    const struct timespec moment = {.tv_nsec = 60000000};
+    struct mind *m = arg;
+    const struct timespec moment = {.tv_nsec = 1000 * (int64_t)m->after_us};
     (void)nanosleep(&moment, NULL);
-    atomic_store_explicit((_Atomic int *)arg, 1, memory_order_relaxed);
+    atomic_store_explicit(&m->changed, 1, memory_order_relaxed);
     return NULL;
 }
 
@@ -492,18 +497,40 @@ TEST(everything_can_be_cancelled)
         "b "
         "on a.a >= b.b join generate_series(1, 2000000) c on c.c < a.a",
         "select n from generate_series(1, 2000000000) n except select m from generate_series(1, 9) "
-        "m"};
-    for (size_t i = 0; i < sizeof(endless) / sizeof(*endless); i++) {
-        _Atomic int cancel = 0;
+        "m",
+        "select n from generate_series(1, 9) n intersect all select m from generate_series(1, "
+        "2000000000) m",
+        "select distinct n % 5000011 from generate_series(1, 2000000000) n",
+        "select count(distinct n % 5000011) from generate_series(1, 2000000000) n",
+        "select sum(r) from (select row_number() over (partition by n % 1000 order by n * 7919 % "
+        "100003) r from generate_series(1, 3000000) n, generate_series(1, 5) m) x",
+        "select median(n * 7919 % 1000003) from generate_series(1, 6000000) n, generate_series(1, "
+        "9) m",
+        "select length(string_agg(n::text, ',' order by n * 7919 % 1000003)) from "
+        "generate_series(1, 2000000) n, generate_series(1, 9) m",
+        "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r",
+        "with recursive r(n) as (select 1 union select (n * 7919 + m) % 90000001 from r, "
+        "generate_series(1, 2) m) select count(*) from r",
+        "select count(*) from generate_series(1, 2000000) n where (n, null) not in (select m, m "
+        "from generate_series(1, 300000) m)",
+        "select count(*) from generate_series(1, 5000) n where strpos(repeat('ab', 400000), 'b' || "
+        "n::text) > 0",
+        "select count(*) from generate_series(1, 1000000000) n where n in (select m * 3 from "
+        "generate_series(1, 500000) m) and n not in (1, 2, 3)",
+        "select count(*) from generate_series(1, 3000000) a full join generate_series(1, 3000000) "
+        "b on a.a = b.b and a.a % 3 < b.b % 5 join generate_series(1, 90000000) c on c.c = a.a"};
+    for (size_t i = 0; i < 2 * sizeof(endless) / sizeof(*endless); i++) {
         pthread_t thread;
-        struct sql_options o = {.cancel = &cancel, .memory_bytes = UINT64_C(1) << 30};
+        const char *text = endless[i / 2];
+        struct mind mind = {.after_us = (uint32_t)((i * 7919 + 4243) % 60000)};
+        struct sql_options o = {.cancel = &mind.changed, .memory_bytes = UINT64_C(1) << 30};
         struct sql_sink nothing = {.arg = NULL};
         struct sql_report report;
-        if (!CHECK_INT(pthread_create(&thread, NULL, cancel_soon, &cancel), 0))
+        if (!CHECK_INT(pthread_create(&thread, NULL, cancel_soon, &mind), 0))
             return;
-        int rc = sql_run(engine, endless[i], strlen(endless[i]), &o, &nothing, &report);
+        int rc = sql_run(engine, text, strlen(text), &o, &nothing, &report);
         if (!CHECK_INT(rc, -ECANCELED))
-            printf("# %s: %s\n", endless[i], rc < 0 ? err_text() : "it ended");
+            printf("# %s: %s\n", text, rc < 0 ? err_text() : "it ended");
         (void)pthread_join(thread, NULL);
     }
 }

@@ -21,7 +21,8 @@
 #include "core/store/store.h"
 
 #define SQL_ROWS STORE_BATCH_ROWS /* rows in a batch */
-#define SQL_CALL_ARGS 64          /* arguments of one function: more is a mistake */
+#define SQL_WORK 65536     /* pieces of work between looks at the limits: a few ms at the worst */
+#define SQL_CALL_ARGS 64   /* arguments of one function: more is a mistake */
 #define SQL_BIND_DEPTH 500 /* expressions in subqueries in views ...: our threads have 512 KiB */
 #define SQL_VIEW_DEPTH 16  /* views over views */
 
@@ -95,6 +96,7 @@ struct query {
     const struct sql_options *o;
     const char *whose; /* which limit of memory it is, for messages */
     uint64_t timeout_ns, max_rows;
+    uint64_t worked;     /* since the limits were looked at: sql_worked() */
     struct op *blamed;   /* the operator whose memory was refused */
     struct aside *aside; /* NULL: it runs on the caller's thread; aside.c */
     const char *text;    /* of the statement, for positions */
@@ -178,6 +180,17 @@ struct sandbox {
 void sql_sandbox_enter(struct query *q, struct sandbox *s);
 int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, int rc);
 int sql_check(struct query *q); /* limits: 0, -ETIMEDOUT, -ECANCELED */
+
+/* n small pieces of work were done outside sql_next(): look at the limits now and then. */
+static inline int sql_worked(struct query *q, uint64_t n)
+{
+    q->worked += n;
+    if (q->worked < SQL_WORK)
+        return 0;
+    q->worked = 0;
+    return sql_check(q);
+}
+
 int sql_saw_table(struct query *q, const struct table *t);
 struct op *sql_op(struct query *q, op_next next, const char *name, uint32_t n_cols);
 /* Vectors of an operator's own, with room for SQL_ROWS values each. */

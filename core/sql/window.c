@@ -104,15 +104,19 @@ static int find_partitions(struct op *op, const struct win *f, uint32_t **ret_st
     uint32_t *starts = rc < 0 ? NULL : sql_get(q, (size_t)count + 2, sizeof(*starts));
     if (!starts)
         return rc < 0 ? rc : -ENOMEM;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
         starts[numbers[i] + 2]++;
+        rc = sql_worked(q, 1);
+    }
     for (uint32_t p = 0; p < count; p++)
         starts[p + 2] += starts[p + 1];
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
         w->order[starts[numbers[i] + 1]++] = i;
+        rc = sql_worked(q, 1);
+    }
     *ret_starts = starts;
     *ret_n = count;
-    return 0;
+    return rc;
 }
 
 /* ---- values ---- */
