@@ -176,6 +176,7 @@ static int sweep_one(void *arg, const char *directory)
     }
     remove_linked(directory, "rings");
     remove_linked(directory, "strings");
+    remove_linked(directory, "lock.mdb");
     int r = file_remove_dir(directory);
     if (r < 0) {
         fprintf(stderr, "probing: %s\n", err_why(r));

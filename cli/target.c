@@ -69,7 +69,7 @@ bool target_held(const char *directory)
 {
     char path[4200];
 
-    (void)snprintf(path, sizeof path, "%s/lock.mdb", directory);
+    (void)snprintf(path, sizeof path, "%s/held", directory);
     return file_is_locked(path);
 }
 

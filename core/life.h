@@ -33,12 +33,12 @@ struct store;
  *                                           life that did not leave in good order (resume.c)
  *         info                              text, "key: value" lines; "left: yes": ejected
  *         sock, door, token, token-read     the ways in, while the core runs
- *         data.mdb, lock.mdb                the store
- *         rings, strings                    files, or links to the same name below `fast`
+ *         data.mdb, held                    the store; locked while somebody has it
+ *         rings, strings, lock.mdb          files, or links to the same name below `fast`
  *         failed                            one line: why the core could not start
  *
  *     /dev/shm/probing-<uid>/<pid>-<start time>[.<n>]/    `fast`: memory instead of disk
- *         rings, strings
+ *         rings, strings, lock.mdb
  *         home                              where the directory is; locked while the core lives
  *
  * <root> is PROBING_DATA_DIR, else /tmp/probing-<uid>, else /dev/shm/probing-<uid>. */

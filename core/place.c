@@ -218,6 +218,10 @@ void place_settle(const struct place *p)
         return;
     (void)snprintf(from, sizeof(from), "%s/home", p->fast);
     (void)unlink(from);
+    (void)snprintf(from, sizeof(from), "%s/lock.mdb", p->fast);
+    (void)unlink(from);
+    if (place_path(p, "lock.mdb", to) == 0)
+        (void)unlink(to); /* a link to it; of no use to anybody */
     (void)rmdir(p->fast);
 }
 

@@ -5,7 +5,7 @@
  * Threads: the core's main thread, once after each start, for a bounded time.
  * It removes only directories that a core has made (name, owner, files), whose process is dead,
  * and that have been quiet for a minute.  A process that lives in another pid namespace is known
- * by the locks it holds: LMDB's on lock.mdb, ours on `home`.
+ * by the locks it holds: on `held`, and on `home` in memory.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -266,7 +266,7 @@ static uint32_t find_dead(struct sweep *s, const char *root, struct dead *ret)
     read_names(s, root);
     for (uint32_t i = 0; i < s->names->n && time_is_left(s); i++) {
         struct dead *d = &ret[n];
-        if (!is_dead(s, root, s->names->leaf[i], "lock.mdb", &d->touched))
+        if (!is_dead(s, root, s->names->leaf[i], "held", &d->touched))
             continue;
         memcpy(d->leaf, s->names->leaf[i], sizeof(d->leaf));
         join(path, root, d->leaf);

@@ -130,16 +130,16 @@ TEST(takes_the_oldest_of_what_is_too_much)
     CHECK_INT(file_remove_dir(paths[1]), 0);
 }
 
-/* A process of another pid namespace looks dead by its number, and holds LMDB's lock. */
+/* A process of another pid namespace looks dead by its number, and holds the store's lock. */
 TEST(leaves_what_somebody_holds)
 {
     char info[160], held[128], path[192], byte;
     int to[2], from[2];
     info_of_this_boot(info);
     make(held, root, dead_pid, 1, 1, 3 * HOUR_S, info, 0);
-    put(held, "lock.mdb", "lock", 4, 3 * HOUR_S);
+    put(held, "held", "lock", 4, 3 * HOUR_S);
     set_age(held, 3 * HOUR_S);
-    (void)snprintf(path, sizeof(path), "%s/lock.mdb", held);
+    (void)snprintf(path, sizeof(path), "%s/held", held);
     CHECK(pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0);
     pid_t pid = fork();
     if (pid == 0) {

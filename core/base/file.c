@@ -158,6 +158,9 @@ int file_remove_dir(const char *path)
 bool file_is_locked(const char *path)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    struct stat st;
+    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
+        return false; /* nothing of ours, and opening it might do something */
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (fd == -1)
         return errno != ENOENT;

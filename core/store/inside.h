@@ -95,6 +95,7 @@ struct keep {
 struct store {
     char *directory;
     bool live;
+    int held;              /* descriptor of the file `held`; -1: none */
     _Atomic bool disabled; /* in a forked child: nothing works any more */
     struct tables *tables;
     struct rings *rings;     /* NULL: dead without */

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
@@ -27,6 +28,7 @@
     (UINT64_C(64) << 20) /* bytes: room for what a transaction copies before it frees */
 #define BYTES_LEAST (UINT64_C(8) << 20)
 #define READERS_MAX 510
+#define LOCK_BYTES 65536 /* of LMDB's lock file: 64 a reader, and its head */
 #define DRAIN_STACK ((size_t)512 << 10)
 
 struct segment_key key_of(uint32_t table_id, uint64_t first_row)
@@ -118,6 +120,7 @@ int store_new(const char *directory, struct tables *tables, bool live, struct st
     }
     s->tables = tables;
     s->live = live;
+    s->held = -1;
     (void)pthread_mutex_init(&s->drain_lock, NULL);
     (void)pthread_rwlock_init(&s->map_lock, NULL);
     buf_init(&s->out, SEGMENT_MAX);
@@ -132,6 +135,8 @@ void store_drop(struct store *s)
     if (s->env)
         mdb_env_close(s->env);
     interns_free(s->interns);
+    if (s->held != -1)
+        (void)close(s->held);
     for (uint32_t id = 0; id <= TABLES_MAX; id++)
         builder_free(s->builders[id]);
     for (struct memory_segment *m = s->memory, *next; m; m = next) {
@@ -325,6 +330,78 @@ static int make_files(struct store *s, const struct store_options *o, bool fast)
     return rc;
 }
 
+/* ---- what must not fail when it is written to ---- */
+
+/* Copy-on-write: a store to a mapped page wants new room each time it was written back, and is a
+ * SIGBUS when there is none. */
+static bool moves_what_is_written(const char *directory)
+{
+    static const uint32_t magics[] = {0x9123683e /* btrfs */, 0xca451a4e /* bcachefs */};
+    struct statfs fs;
+    if (statfs(directory, &fs) == -1)
+        return false;
+    return (uint32_t)fs.f_type == magics[0] || (uint32_t)fs.f_type == magics[1];
+}
+
+static int refuse_to_move(const char *directory)
+{
+    return err_set(
+        -ENOTSUP,
+        "%s is on a copy-on-write file system, where a full disk would end this process: "
+        "make room for 64 MB in /dev/shm, or name another PROBING_DATA_DIR",
+        directory);
+}
+
+/* LMDB's lock file with all its bytes, before LMDB maps it and writes to it.  What an earlier life
+ * left is nobody's. */
+static int make_lock(const struct store_options *o, bool fast)
+{
+    char path[4096], link[4096];
+    int rc = place_file(o, "lock.mdb", fast, path, sizeof(path));
+    if (rc == 0)
+        rc = place_file(o, "lock.mdb", /* fast= */ false, link, sizeof(link));
+    if (rc)
+        return rc;
+    (void)unlink(link);
+    (void)unlink(path);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd == -1)
+        return err_set(-errno, "%s cannot be made: %s", path, strerror(errno));
+    rc = -posix_fallocate(fd, 0, LOCK_BYTES);
+    (void)close(fd);
+    if (rc == 0 && fast)
+        rc = link_file(o, "lock.mdb", path);
+    if (rc)
+        (void)unlink(path);
+    return rc ? err_set(rc, "%s cannot be made: %s", path, strerror(-rc)) : 0;
+}
+
+static int make_lock_somewhere(const struct store_options *o)
+{
+    if (o->fast_directory && make_lock(o, /* fast= */ true) == 0)
+        return 0;
+    if (moves_what_is_written(o->directory))
+        return refuse_to_move(o->directory);
+    return make_lock(o, /* fast= */ false);
+}
+
+/* By this lock everybody knows that the directory is not a dead one's, whatever number we have
+ * where they look.  One more process with the same directory cannot be. */
+static int hold(struct store *s)
+{
+    char path[4096];
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int n = snprintf(path, sizeof(path), "%s/held", s->directory);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", s->directory);
+    s->held = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (s->held == -1)
+        return err_set(-errno, "%s cannot be made: %s", path, strerror(errno));
+    if (fcntl(s->held, F_SETLK, &lock) == -1 && (errno == EAGAIN || errno == EACCES))
+        return err_set(-EBUSY, "another process has the store in %s", s->directory);
+    return 0; /* where a file system knows no locks it goes without */
+}
+
 /* In the fast directory if that can be.  The memory file system may be too small (64 MB in many
  * containers): then the disk.  An earlier life's names are gone on with where they are. */
 static int make_files_somewhere(struct store *s, const struct store_options *o)
@@ -337,7 +414,8 @@ static int make_files_somewhere(struct store *s, const struct store_options *o)
     bool here = lstat(strings, &st) == 0 && S_ISREG(st.st_mode);
     if (o->fast_directory && !here && make_files(s, o, /* fast= */ true) == 0)
         return 0;
-    return make_files(s, o, /* fast= */ false);
+    return moves_what_is_written(o->directory) ? refuse_to_move(o->directory)
+                                               : make_files(s, o, /* fast= */ false);
 }
 
 /* Tables that were there before the store, or came back with it. */
@@ -366,7 +444,11 @@ int store_create(const struct store_options *o, struct tables *tables, struct st
     atomic_store_explicit(&s->max_bytes, max_bytes, memory_order_relaxed);
     atomic_store_explicit(&s->keep_ns, o->keep_ns, memory_order_relaxed);
     s->utc_offset = clock_utc_offset();
-    rc = open_env(s, max_bytes);
+    rc = hold(s);
+    if (rc == 0)
+        rc = make_lock_somewhere(o);
+    if (rc == 0)
+        rc = open_env(s, max_bytes);
     if (rc == 0)
         rc = open_databases(s);
     if (rc == 0)

@@ -2,8 +2,9 @@
  *
  * core/store/store.h - every row kept: rings drained into columnar segments in LMDB, and read back.
  *
- * A store is one directory: `data.mdb`, `lock.mdb` (LMDB), `rings`, `strings` (may be symbolic
- * links to a memory file system), `tables` (descriptions as JSON lines, for when LMDB is gone).
+ * A store is one directory: `data.mdb` (LMDB), `lock.mdb`, `rings`, `strings` (may be symbolic
+ * links to a memory file system), `tables` (descriptions as JSON lines, for when LMDB is gone), and
+ * `held`, which is locked (fcntl) as long as a process has the store.
  * Who the process was stands in a file `info` that the core writes beside these.  Live: made and
  * written by the process itself; dead: opened read-only by anybody who may read it, whatever became
  * of the process.  The segment format is drawn in core/store/segment.h, the keys in inside.h.
@@ -18,11 +19,13 @@
 struct store;
 
 struct store_options {
-    const char *directory;      /* exists, 0700 */
-    const char *fast_directory; /* for rings and strings: on tmpfs; NULL: in `directory` */
-    uint64_t max_bytes;         /* LMDB's map and the total budget for data */
-    uint64_t keep_ns;           /* default retention by age, 0: none */
-    bool resume;                /* what is there must be gone on with: else -errno, untouched */
+    const char *directory; /* exists, 0700 */
+    /* For what is written through a mapping (rings, strings, lock.mdb): on tmpfs; NULL: in
+     * `directory`, which must not be on a file system that moves what is written then. */
+    const char *fast_directory;
+    uint64_t max_bytes; /* LMDB's map and the total budget for data */
+    uint64_t keep_ns;   /* default retention by age, 0: none */
+    bool resume;        /* what is there must be gone on with: else -errno, untouched */
 };
 
 /* Make a live store (writes, drains), starting the drain thread "probing/drain". */

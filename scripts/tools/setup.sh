@@ -13,7 +13,8 @@ needed="gcc g++ make cmake binutils dpkg-dev scons python3 python3-pytest python
 # Without these some tests are skipped, and say so.
 useful="clang python3-venv python3-torch python3-numpy python3-prometheus-client
         libopenblas0-pthread libsqlite3-dev abigail-tools patchelf python3-debugpy
-        chromium-headless-shell"
+        chromium-headless-shell
+        e2fsprogs btrfs-progs zstd"
 
 say() {
     echo "setup: $*"
