@@ -63,13 +63,14 @@ static void feed_unref(struct feed *f)
 
 /* ---- one tick, on a worker ---- */
 
-static int push_text(struct feed *f)
+/* The first `size` bytes of what is there go to all; the rest stays. */
+static int push_text(struct feed *f, size_t size)
 {
     struct buf quoted;
     int rc = f->text.failed;
     buf_init(&quoted, 8 * SERVER_TICK_BYTES);
-    if (rc == 0 && f->text.size > 0)
-        rc = json_add_text(&quoted, f->text.data, f->text.size);
+    if (rc == 0 && size > 0)
+        rc = json_add_text(&quoted, f->text.data, size);
     struct shared *shared =
         rc == 0 && quoted.size > 0 ? server_shared_new(quoted.data, quoted.size) : NULL;
     if (rc == 0 && quoted.size > 0 && !shared)
@@ -82,20 +83,42 @@ static int push_text(struct feed *f)
         (void)server_peer_push_shared(j->peer, j, shared); /* -ECANCELED: it is going away */
     (void)pthread_mutex_unlock(&f->mutex);
     server_shared_unref(shared);
-    buf_reset(&f->text);
+    if (size < f->text.size) {
+        memmove(f->text.data, f->text.data + size, f->text.size - size);
+        f->text.size -= size;
+    } else {
+        buf_reset(&f->text);
+    }
     return rc;
 }
 
+/* A followed table is one stream of lines; any other statement's answers, and JSON, are whole each:
+ * half of one could be dropped. */
+static bool is_stream(const struct feed *f)
+{
+    return f->table && f->format != SQL_FORMAT_JSON;
+}
+
+/* The engine gives a batch of rows at a time, of any size: of a stream they go in as many messages
+ * as they need. */
 static int add_text(void *arg, const char *data, size_t size)
 {
     struct feed *f = arg;
-    if (size > 0 && buf_add(&f->text, data, size) != 0)
-        return err_set(-EMSGSIZE, "the answer of one tick is longer than %u bytes; add a limit",
-                       SERVER_TICK_BYTES);
-    /* Rows may go in several messages; a whole screen may not: half of it could be dropped. */
-    bool lines =
-        f->table && f->text.size >= SERVER_PIECE_BYTES && f->text.data[f->text.size - 1] == '\n';
-    return lines ? push_text(f) : 0;
+    int rc = 0;
+    while (size > 0 && rc == 0) {
+        size_t n = is_stream(f) && size > SERVER_PIECE_BYTES ? SERVER_PIECE_BYTES : size;
+        if (buf_add(&f->text, data, n) != 0)
+            return err_set(-EMSGSIZE, "the answer of one tick is longer than %u bytes; add a limit",
+                           SERVER_TICK_BYTES);
+        data += n;
+        size -= n;
+        const char *end = is_stream(f) && f->text.size >= SERVER_PIECE_BYTES
+                              ? memrchr(f->text.data, '\n', f->text.size)
+                              : NULL;
+        if (end)
+            rc = push_text(f, (size_t)(end + 1 - f->text.data));
+    }
+    return rc;
 }
 
 static int ignore_columns(void *arg, const struct sql_column *columns, uint32_t n)
@@ -148,10 +171,9 @@ static int find_table(struct feed *f)
     return rc;
 }
 
-/* A followed table is one stream; any other statement's answers, and JSON, are whole each. */
 static int end_answer(struct feed *f, const struct sql_report *report)
 {
-    bool stream = f->table && f->format != SQL_FORMAT_JSON;
+    bool stream = is_stream(f);
     int rc = 0;
     if (stream)
         rc = sql_writer_pause(f->writer);
@@ -162,7 +184,7 @@ static int end_answer(struct feed *f, const struct sql_report *report)
         f->writer = NULL;
     }
     if (rc == 0 && (report->rows > 0 || !f->table))
-        return push_text(f);
+        return push_text(f, f->text.size);
     if (!stream)
         buf_reset(&f->text);
     return rc; /* a stream's header waits for its first row */

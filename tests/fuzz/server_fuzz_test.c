@@ -50,12 +50,11 @@ static const struct talk talks[] = {
          "Cookie: a=b; probing_token_1=x; c\r\nOrigin: http://localhost\r\n\r\n"),
     TALK("token secret\necho 'a b' \"c\\\"d\"\nbig\nwait\nquit\n"),
     TALK("echo one\necho .\nnothing\necho 'open\n"),
-    TALK(
-        UPGRADE FRAME("\x9b") "{\"id\":1,\"run\":[\"echo\",1]}" FRAME(
-            "\x99") "{\"id\":2,\"run\":[\"wait\"]}" FRAME("\x98") "{\"id\":2,\"cancel\":true}"
-                                                                  " " FRAME("\x98") "{\"id\":3,"
-                                                                                    "\"run\":["
-                                                                                    "\"big\"]}"),
+    TALK(UPGRADE FRAME("\x9b") "{\"id\":1,\"run\":[\"echo\",1]}" FRAME(
+        "\x99") "{\"id\":2,\"run\":[\"wait\"]}" FRAME("\x98") "{\"id\":2,\"cancel\":true}"
+                                                              " " FRAME("\x98") "{\"id\":3,"
+                                                                                "\"run\":["
+                                                                                "\"big\"]}"),
     TALK(UPGRADE FRAME("\xb9") "{\"id\":4,\"subscribe\":\"test.rows\",\"interval_ms\":10,\"x\":"
                                "12}" FRAME("\xa3") "{\"id\":5,\"follow\":\"script.something\"}"
                                                    "\x89\x84\0\0\0\0ping"
@@ -155,7 +154,7 @@ static void talk_once(void)
 {
     static char data[BYTES_MAX];
     const struct talk *t = &talks[pick(TALKS)];
-    int fd = served_dial(pick(2) == 0);
+    int fd = pick(2) == 0 ? dial_tcp() : dial();
     if (fd < 0)
         return; /* its queue is full */
     memcpy(data, t->bytes, t->size);
@@ -175,7 +174,7 @@ static bool is_sane(void)
                                   "Connection: close\r\n\r\n";
     char answer[2048];
     size_t n = 0;
-    int fd = served_dial(false);
+    int fd = dial();
     if (fd < 0 || send(fd, request, sizeof(request) - 1, MSG_NOSIGNAL) < 0)
         return false;
     for (;;) {
@@ -200,7 +199,7 @@ TEST(mad_clients_leave_no_trace)
 {
     uint64_t rounds = number_of("FUZZ_ROUNDS", 2000);
     state = number_of("FUZZ_SEED", 1);
-    int fds = served_fds();
+    int fds = count_fds();
     CHECK(is_sane());
     for (uint64_t i = 0; i < rounds; i++) {
         union probing_cell cell = {.i = (int64_t)i};
@@ -212,9 +211,9 @@ TEST(mad_clients_leave_no_trace)
                 if (!CHECK(tries < 1000))
                     return;
     }
-    for (uint64_t end = clock_now() + 30 * NS_PER_S; served_fds() > fds && clock_now() < end;)
+    for (uint64_t end = clock_now() + 30 * NS_PER_S; count_fds() > fds && clock_now() < end;)
         (void)is_sane(); /* a turn of the loop each; refused connections close within seconds */
-    CHECK_INT(served_fds(), fds);
+    CHECK_INT(count_fds(), fds);
 }
 
 int main(void)
