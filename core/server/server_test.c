@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/server/server_test.c - the life of a server: clients that come and go, too many of them, fork, the end.
+ * core/server/server_test.c - the life of a server: clients that come and go, too many of them, a
+ * fork, the end.
  */
 #include <sys/resource.h>
 #include <sys/stat.h>
