@@ -26,9 +26,24 @@ struct recursive {
     struct arena mem[2]; /* the rows of this round and of the one before */
     struct rowset rows[2];
     int at;
+    struct sandbox *box; /* of the round that runs */
     uint32_t next_chunk;
     bool begun;
 };
+
+/* Rows seen are kept for good, whatever memory the round itself lives in. */
+static int number_rows(struct query *q, struct recursive *r, const uint16_t *sel, uint32_t n)
+{
+    struct arena round = q->mem;
+    if (r->box)
+        q->mem = r->box->mem;
+    int rc = sql_keys_add(r->seen, r->v, sel, n, r->numbers);
+    if (r->box) {
+        r->box->mem = q->mem;
+        q->mem = round;
+    }
+    return rc;
+}
 
 /* Columns of one part as those of the whole. */
 static int cast_part(struct query *q, const struct cte *c, const enum sql_type *types,
@@ -79,7 +94,7 @@ static int take_batch(struct op *op, struct op *from)
     }
     if (r->seen) {
         uint32_t known = r->seen->n, m = 0;
-        int rc = sql_keys_add(r->seen, r->v, sel, n, r->numbers);
+        int rc = number_rows(op->q, r, sel, n);
         if (rc < 0)
             return rc;
         for (uint32_t k = 0; k < n; k++) {
@@ -114,6 +129,7 @@ static int run_round(struct op *op, struct rowset *before)
     size_t size = q->size;
     uint32_t depth = q->depth, n_plans = q->n_plans;
     sql_sandbox_enter(q, &box);
+    r->box = &box;
     q->text = r->text;
     q->size = r->size;
     q->depth = r->depth;
@@ -126,6 +142,7 @@ static int run_round(struct op *op, struct rowset *before)
     q->size = size;
     q->depth = depth;
     q->n_plans = n_plans;
+    r->box = NULL;
     return sql_sandbox_leave(q, &box, NULL, rc);
 }
 
