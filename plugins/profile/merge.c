@@ -9,7 +9,7 @@
 struct merge {
     struct stacks *stacks;
     const struct probing_python_look *look;
-    const uint64_t *ips;
+    const struct merge_native *native;
     uint32_t *frames;
     uint32_t n;    /* frames so far */
     uint32_t next; /* Python frame */
@@ -32,17 +32,33 @@ static void add_entry(struct merge *m)
     }
 }
 
+/* Is the mark of an entry a local variable of native frame i?  Then it runs the eval function, even
+ * if it has no name: a stripped interpreter whose eval function the compiler has split. */
+static bool holds_shim(const struct merge *m, uint32_t i)
+{
+    const struct merge_native *native = m->native;
+    for (uint32_t k = 0; k < m->look->n_frames && i + 1 < native->n; k++)
+        if ((m->look->frames[k].flags & PROBING_PYTHON_SHIM) &&
+            m->look->frames[k].code >= native->sps[i] &&
+            m->look->frames[k].code < native->sps[i + 1])
+            return true;
+    return false;
+}
+
 static uint32_t native_at(struct merge *m, uint32_t i, int *ret_kind)
 {
-    return stacks_native(m->stacks, m->ips[i] - (i > 0), ret_kind);
+    uint32_t frame = stacks_native(m->stacks, m->native->ips[i] - (i > 0), ret_kind);
+    if (*ret_kind != PROBING_PYTHON_EVAL && holds_shim(m, i))
+        *ret_kind = PROBING_PYTHON_EVAL;
+    return frame;
 }
 
 /* How often the eval function was entered, as both sides tell it. */
-static void count(struct merge *m, uint32_t n, uint32_t *ret_evals, uint32_t *ret_entries)
+static void count(struct merge *m, uint32_t *ret_evals, uint32_t *ret_entries)
 {
     int kind;
     *ret_evals = *ret_entries = 0;
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < m->native->n; i++) {
         (void)native_at(m, i, &kind);
         *ret_evals += kind == PROBING_PYTHON_EVAL;
     }
@@ -50,9 +66,9 @@ static void count(struct merge *m, uint32_t n, uint32_t *ret_evals, uint32_t *re
         *ret_entries += (m->look->frames[i].flags & PROBING_PYTHON_ENTRY) != 0;
 }
 
-static void add_native(struct merge *m, uint32_t n, uint32_t evals_over)
+static void add_native(struct merge *m, uint32_t evals_over)
 {
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < m->native->n; i++) {
         int kind;
         uint32_t frame = native_at(m, i, &kind);
         bool outermost = m->look->n_frames > 0 && m->next == m->look->n_frames;
@@ -65,18 +81,18 @@ static void add_native(struct merge *m, uint32_t n, uint32_t evals_over)
     }
 }
 
-uint32_t merge(struct stacks *stacks, const struct probing_python_look *look, const uint64_t *ips,
-               uint32_t n_native, enum unwind_end end, uint32_t *ret)
+uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
+               const struct merge_native *native, enum unwind_end end, uint32_t *ret)
 {
-    struct merge m = {.stacks = stacks, .look = look, .ips = ips, .frames = ret};
+    struct merge m = {.stacks = stacks, .look = look, .native = native, .frames = ret};
     uint32_t evals, entries;
-    count(&m, n_native, &evals, &entries);
+    count(&m, &evals, &entries);
     bool whole = end == UNWIND_WHOLE && look->end == 0;
     bool agree = evals == entries || evals == entries + 1;
     if (!whole)
         agree = evals <= entries || look->end != 0;
     if (agree || look->n_frames == 0)
-        add_native(&m, n_native, whole && evals == entries + 1 ? 1 : 0);
+        add_native(&m, whole && evals == entries + 1 ? 1 : 0);
     while (m.next < look->n_frames)
         add_entry(&m);
     bool cut = look->n_frames ? look->end != 0 : end != UNWIND_WHOLE;

@@ -14,10 +14,15 @@
 #define MERGE_NATIVE 512 /* native frames at most */
 #define MERGE_FRAMES (MERGE_NATIVE + BOX_PYTHON + 1)
 
+struct merge_native {
+    uint64_t ips[MERGE_NATIVE], sps[MERGE_NATIVE]; /* as unwind() gives them */
+    uint32_t n;
+};
+
 /* Frames of both kinds, innermost first, into ret (MERGE_FRAMES); how many.  They are merged where
  * both sides agree on how often the eval function was entered; the innermost call may be half way
  * in or out.  Else the Python frames alone are shown: they are certain. */
-uint32_t merge(struct stacks *stacks, const struct probing_python_look *look, const uint64_t *ips,
-               uint32_t n_native, enum unwind_end end, uint32_t *ret);
+uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
+               const struct merge_native *native, enum unwind_end end, uint32_t *ret);
 
 #endif

@@ -53,7 +53,7 @@ struct reader {
     uint64_t started_ns; /* [control] */
     uint64_t scanned_ns, modules_ns, tick_ns, chance;
     struct box *desk; /* for looks from outside: a box that no handler sees */
-    uint64_t ips[MERGE_NATIVE];
+    struct merge_native native;
     uint32_t frames[MERGE_FRAMES];
 };
 
@@ -64,8 +64,9 @@ static int64_t stack_of(struct reader *r, const struct registers *registers,
                         uint64_t now)
 {
     enum unwind_end end;
-    uint32_t n = unwind(r->code, registers, copy, r->ips, MERGE_NATIVE, &end);
-    uint32_t n_frames = merge(r->stacks, look, r->ips, n, end, r->frames);
+    r->native.n =
+        unwind(r->code, registers, copy, r->native.ips, r->native.sps, MERGE_NATIVE, &end);
+    uint32_t n_frames = merge(r->stacks, look, &r->native, end, r->frames);
     return stacks_number(r->stacks, r->frames, n_frames, now);
 }
 

@@ -130,12 +130,14 @@ static bool leave_signal(struct cursor *c)
 }
 
 uint32_t unwind(struct code *c, const struct registers *r, const struct stack_copy *stack,
-                uint64_t *ret_ips, uint32_t max, enum unwind_end *ret_end)
+                uint64_t *ret_ips, uint64_t *ret_sps, uint32_t max, enum unwind_end *ret_end)
 {
     struct cursor cursor = {*r, stack};
     bool exact = true; /* ip is where it is, not a return address */
     uint32_t n = 0;
     *ret_end = UNWIND_LOST;
+    if (ret_sps)
+        ret_sps[n] = r->value[CFI_SP];
     ret_ips[n++] = r->ip;
     for (;;) {
         struct cfi_rule rule = code_rule(c, cursor.r.ip - !exact);
@@ -159,6 +161,8 @@ uint32_t unwind(struct code *c, const struct registers *r, const struct stack_co
             *ret_end = UNWIND_LIMIT;
             return n;
         }
+        if (ret_sps)
+            ret_sps[n] = cursor.r.value[CFI_SP];
         ret_ips[n++] = cursor.r.ip;
     }
 }

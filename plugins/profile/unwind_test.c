@@ -55,7 +55,7 @@ static void look(const ucontext_t *context)
     void *found[256];
     registers_of(context, &r);
     const struct stack_copy stack = {copy, r.value[CFI_SP], take_stack(&r)};
-    n_ours = unwind(code, &r, &stack, ours, 256, &end);
+    n_ours = unwind(code, &r, &stack, ours, NULL, 256, &end);
     n_theirs = backtrace(found, 256);
     for (int i = 0; i < n_theirs; i++)
         theirs[i] = (uint64_t)(uintptr_t)found[i];
@@ -170,11 +170,11 @@ TEST(a_short_copy_is_said)
     (void)getcontext(&context);
     registers_of(&context, &r);
     const struct stack_copy none = {copy, r.value[CFI_SP], 0};
-    uint32_t n = unwind(code, &r, &none, ours, 256, &end);
+    uint32_t n = unwind(code, &r, &none, ours, NULL, 256, &end);
     CHECK_INT(n, 1);
     CHECK_INT(end, UNWIND_LOST);
     const struct stack_copy whole = {copy, r.value[CFI_SP], take_stack(&r)};
-    CHECK_INT(unwind(code, &r, &whole, ours, 1, &end), 1);
+    CHECK_INT(unwind(code, &r, &whole, ours, NULL, 1, &end), 1);
     CHECK_INT(end, UNWIND_LIMIT);
 }
 
@@ -188,7 +188,7 @@ TEST(nonsense_gives_a_short_stack)
             copy[k] = (uint8_t)random();
         r.ip = (uint64_t)(uintptr_t)qsort + (uint64_t)random() % 65536;
         const struct stack_copy stack = {copy, r.value[CFI_SP], 4096};
-        if (!CHECK(unwind(code, &r, &stack, ours, 256, &end) >= 1))
+        if (!CHECK(unwind(code, &r, &stack, ours, NULL, 256, &end) >= 1))
             return;
     }
 }

@@ -162,6 +162,7 @@ static bool add_frame(struct probing_python_look *l, const struct walk_frame *fr
     struct codes_mark mark;
     *to = (struct probing_python_frame){.code = frame->code, .offset = -1, .copied = NO_ROOM};
     if (walk_is_shim(&f.walk, frame)) {
+        to->code = frame->address;
         to->flags = PROBING_PYTHON_SHIM | PROBING_PYTHON_ENTRY;
         l->n_frames++;
         return true;

@@ -33,7 +33,7 @@ enum { /* what a native function is to a reader of Python stacks */
 };
 
 struct probing_python_frame {
-    uint64_t code;   /* address of the code object */
+    uint64_t code;   /* address of the code object; of a SHIM where it lies, on the C stack */
     int64_t offset;  /* of the instruction, in bytes; -1: it has not begun */
     uint32_t known;  /* number of the code object, from 1, for ever; 0: see `copied` */
     uint32_t copied; /* where in `bytes` what names it was copied; UINT32_MAX: there was no room */
