@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sdk/client/inside.h - what the files of this folder share: a connection, and messages over it.
+ *
+ *     client.c: requests and answers     wire.c: websocket messages     connect.c: the way there
+ */
+#ifndef SDK_CLIENT_INSIDE_H
+#define SDK_CLIENT_INSIDE_H
+
+#include "core/base/clock.h"
+#include "sdk/client/client.h"
+
+#define CLIENT_GRACE_NS (2 * NS_PER_S)   /* for the process to say its last word */
+#define CLIENT_MESSAGE_BYTES (64u << 20) /* longest message taken from the process */
+#define CLIENT_READ_BYTES (64u << 10)
+#define CLIENT_STARTED_MAX 64 /* requests at once: what the process allows */
+
+enum { OP_MORE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
+
+struct probing_client {
+    char note[256]; /* of the last client_run() */
+    int fd;
+    char where[160];      /* for sentences: the path, or host:port */
+    char directory[4096]; /* of the socket: what can still be asked when the process is dead */
+    struct buf in;        /* received bytes */
+    size_t in_used;
+    struct buf message; /* of fragments, until the last */
+    int64_t last_id;
+    int64_t started[CLIENT_STARTED_MAX]; /* ids whose end has not come; 0: free */
+    bool over;                           /* the connection is of no more use */
+    uint32_t mask;                       /* changes with every frame */
+};
+
+/* ---- wire.c ---- */
+
+int client_gone(struct probing_client *c); /* -ECONNRESET, with where the data is */
+/* Wait for the socket until `deadline_ns` (0: none).  1: ready, 0: too late, -EINTR: a signal. */
+int client_wait(struct probing_client *c, int events, uint64_t deadline_ns);
+int client_send(struct probing_client *c, const char *data, size_t size);
+/* 1: something came, 0: too late, -EINTR, or -errno */
+int client_receive(struct probing_client *c, uint64_t deadline_ns);
+int client_send_frame(struct probing_client *c, int op, const char *data, size_t size);
+/* The next whole text message into c->message.  1, 0: too late, -EINTR, -errno. */
+int client_next_message(struct probing_client *c, uint64_t deadline_ns);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sdk/client/wire.c - bytes and websocket messages (RFC 6455): text, ping and close; no extensions.
+ *
+ * One thread a client.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "core/base/err.h"
+#include "sdk/client/inside.h"
+
+#define SEND_NS (30 * NS_PER_S) /* a process that takes nothing for so long is stuck */
+
+int client_gone(struct probing_client *c)
+{
+    c->over = true;
+    if (c->directory[0])
+        return err_set(-ECONNRESET,
+                       "the process has gone; its data can still be asked: probing -t %s "
+                       "query \"...\"",
+                       c->directory);
+    return err_set(-ECONNRESET, "the process behind %s has gone, or has closed the connection",
+                   c->where);
+}
+
+int client_wait(struct probing_client *c, int events, uint64_t deadline_ns)
+{
+    struct pollfd p = {.fd = c->fd, .events = (short)events};
+    int wait_ms = -1;
+    if (deadline_ns) {
+        uint64_t now = clock_monotonic();
+        uint64_t left = deadline_ns > now ? (deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
+        wait_ms = left > 3600000 ? 3600000 : (int)left;
+    }
+    int rc = poll(&p, 1, wait_ms);
+    if (rc == -1)
+        return errno == EINTR ? -EINTR : err_set(-errno, "poll: %s", strerror(errno));
+    return rc;
+}
+
+int client_send(struct probing_client *c, const char *data, size_t size)
+{
+    uint64_t deadline_ns = clock_monotonic() + SEND_NS;
+    while (size > 0) {
+        ssize_t n = send(c->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n > 0) {
+            data += n;
+            size -= (size_t)n;
+        } else if (errno == EAGAIN || errno == EINTR) {
+            int rc = client_wait(c, POLLOUT, deadline_ns);
+            if (rc == 0)
+                return err_set(-ETIMEDOUT, "%s takes nothing; the process may be stopped",
+                               c->where);
+            if (rc < 0 && rc != -EINTR)
+                return rc;
+        } else {
+            return client_gone(c);
+        }
+    }
+    return 0;
+}
+
+int client_receive(struct probing_client *c, uint64_t deadline_ns)
+{
+    int rc = client_wait(c, POLLIN, deadline_ns);
+    if (rc <= 0)
+        return rc;
+    if (c->in_used > 0) {
+        memmove(c->in.data, c->in.data + c->in_used, c->in.size - c->in_used);
+        c->in.size -= c->in_used;
+        c->in_used = 0;
+    }
+    char *room = buf_room(&c->in, CLIENT_READ_BYTES);
+    if (!room)
+        return err_set(c->in.failed, "no memory for an answer");
+    ssize_t n = recv(c->fd, room, CLIENT_READ_BYTES, MSG_DONTWAIT);
+    if (n == -1 && (errno == EAGAIN || errno == EINTR))
+        return -EINTR;
+    if (n <= 0)
+        return client_gone(c);
+    c->in.size += (size_t)n;
+    return 1;
+}
+
+/* ---- websocket ---- */
+
+int client_send_frame(struct probing_client *c, int op, const char *data, size_t size)
+{
+    struct buf b;
+    unsigned char mask[4];
+    buf_init(&b, size + 16);
+    c->mask = c->mask * 1664525 + 1013904223; /* against old proxies, not against listeners */
+    memcpy(mask, &c->mask, 4);
+    (void)buf_addc(&b, (char)(0x80 | op));
+    if (size < 126) {
+        (void)buf_addc(&b, (char)(0x80 | size));
+    } else {
+        int bytes = size < 65536 ? 2 : 8;
+        (void)buf_addc(&b, (char)(bytes == 2 ? 0x80 | 126 : 0x80 | 127));
+        for (int i = bytes - 1; i >= 0; i--)
+            (void)buf_addc(&b, (char)((uint64_t)size >> (8 * i)));
+    }
+    (void)buf_add(&b, mask, 4);
+    char *at = size ? buf_room(&b, size) : NULL;
+    for (size_t i = 0; at && i < size; i++)
+        at[i] = (char)(data[i] ^ mask[i % 4]);
+    b.size += at ? size : 0;
+    int rc = b.failed ? err_set(b.failed, "no memory for a message of %zu bytes", size)
+                      : client_send(c, b.data, b.size);
+    buf_done(&b);
+    return rc;
+}
+
+struct frame {
+    int op;
+    bool last;
+    const char *data;
+    size_t size;
+};
+
+/* Take a frame out of what was received.  1: there, 0: not whole yet, -errno. */
+static int take_frame(struct probing_client *c, struct frame *ret)
+{
+    size_t have = c->in.size - c->in_used, head = 2;
+    if (have < 2)
+        return 0;
+    const unsigned char *p = (const unsigned char *)c->in.data + c->in_used;
+    uint64_t size = p[1] & 0x7f;
+    int bytes = size == 126 ? 2 : size == 127 ? 8 : 0;
+    head += (size_t)bytes;
+    if (have < head)
+        return 0;
+    if (bytes) {
+        size = 0;
+        for (int i = 0; i < bytes; i++)
+            size = size << 8 | p[2 + i];
+    }
+    if (size > CLIENT_MESSAGE_BYTES || p[1] & 0x80 || p[0] & 0x70) {
+        c->over = true;
+        return err_set(-EPROTO, "%s does not speak our protocol (a frame of %llu bytes)", c->where,
+                       (unsigned long long)size);
+    }
+    if (have < head + size)
+        return 0;
+    *ret = (struct frame){p[0] & 15, (p[0] & 0x80) != 0, (const char *)p + head, (size_t)size};
+    c->in_used += head + (size_t)size;
+    return 1;
+}
+
+int client_next_message(struct probing_client *c, uint64_t deadline_ns)
+{
+    struct frame f = {0};
+    buf_reset(&c->message);
+    for (;;) {
+        int rc = take_frame(c, &f);
+        if (rc == 0) {
+            rc = client_receive(c, deadline_ns);
+            if (rc == -EINTR && c->message.size > 0)
+                continue; /* what is half here is on its way */
+            c->over = c->over || (rc <= 0 && c->message.size > 0);
+            if (rc <= 0)
+                return rc;
+            continue;
+        }
+        if (rc < 0)
+            return rc;
+        if (f.op == OP_PING) {
+            rc = client_send_frame(c, OP_PONG, f.data, f.size);
+            if (rc < 0)
+                return rc;
+        } else if (f.op == OP_CLOSE) {
+            return client_gone(c);
+        } else if (f.op == OP_TEXT || f.op == OP_MORE) {
+            if (buf_add(&c->message, f.data, f.size) != 0)
+                return err_set(c->message.failed, "an answer is longer than %u bytes",
+                               CLIENT_MESSAGE_BYTES);
+            if (f.last)
+                return 1;
+        }
+    }
+}
