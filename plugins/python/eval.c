@@ -42,7 +42,7 @@ struct eval {
 static __thread struct eval *current;
 /* Only the runner's thread touches these, with the GIL: session.py's run(), and the function that
  * takes its output. */
-static PyObject *session_run, *session_emit;
+static PyObject *session_run, *session_emit, *session_tool;
 
 static void eval_drop(void *arg)
 {
@@ -118,6 +118,7 @@ static PyObject *source(PyObject *self, PyObject *name)
         const unsigned char *text;
     } modules[] = {{"debug", pack_debug_py},
                    {"safe", pack_safe_py},
+                   {"tables", pack_tables_py},
                    {"tasks", pack_tasks_py},
                    {"trace", pack_trace_py},
                    {"values", pack_values_py}};
@@ -152,6 +153,8 @@ static int session_begin(const struct cpython *py)
         py->Py_IncRef(function);
         session_run = function;
         session_emit = emitter;
+        session_tool = py->PyDict_GetItemString(names, "tool");
+        py->Py_IncRef(session_tool);
     }
     py->PyErr_Clear();
     if (native)
@@ -165,17 +168,36 @@ static int session_begin(const struct cpython *py)
     return session_run ? 0 : -ENOMEM;
 }
 
+static int begin(struct plugin *p)
+{
+    int r = p->py.PyExc_BaseException ? 0 : cpython_load(&p->py); /* before Py_Initialize() */
+    return r < 0 ? r : session_begin(&p->py);
+}
+
+PyObject *eval_function(struct plugin *p, const char *module, const char *name)
+{
+    const struct cpython *py = &natives_py;
+    if (begin(p) < 0)
+        return NULL;
+    PyObject *key = py->PyUnicode_FromString(module);
+    PyObject *names = key ? py->PyObject_CallFunctionObjArgs(session_tool, key, NULL) : NULL;
+    PyObject *found = names ? py->PyDict_GetItemString(names, name) : NULL;
+    if (found)
+        py->Py_IncRef(found);
+    if (names)
+        py->Py_DecRef(names);
+    if (key)
+        py->Py_DecRef(key);
+    py->PyErr_Clear();
+    return found;
+}
+
 /* The job: what run() of session.py gives, or -errno. */
 static int eval_job(void *arg)
 {
     struct eval *e = arg;
     struct cpython *py = &e->plugin->py;
-    if (!py->PyExc_BaseException) { /* loaded before Py_Initialize() */
-        int r = cpython_load(py);
-        if (r < 0)
-            return r;
-    }
-    int result = session_begin(py);
+    int result = begin(e->plugin);
     if (result < 0)
         return result;
     PyObject *code = py->PyUnicode_DecodeUTF8(e->code, (Py_ssize_t)strlen(e->code), "strict");
@@ -205,7 +227,7 @@ static int eval_job(void *arg)
 
 struct leftovers {
     void (*let_go)(PyObject *);
-    PyObject *run, *emit;
+    PyObject *run, *emit, *tool;
 };
 
 /* With the GIL, on the interpreter's main thread. */
@@ -214,6 +236,7 @@ static int let_go(void *arg)
     struct leftovers *l = arg;
     l->let_go(l->run);
     l->let_go(l->emit);
+    l->let_go(l->tool);
     free(l);
     return 0;
 }
@@ -223,11 +246,11 @@ void eval_forget(void)
     struct leftovers *l = session_run ? malloc(sizeof(*l)) : NULL;
     /* Waiting for the GIL here could last for ever: the interpreter does it when it comes by. */
     if (l) {
-        *l = (struct leftovers){natives_py.Py_DecRef, session_run, session_emit};
+        *l = (struct leftovers){natives_py.Py_DecRef, session_run, session_emit, session_tool};
         if (natives_py.Py_AddPendingCall(let_go, l))
             free(l);
     }
-    session_run = session_emit = NULL;
+    session_run = session_emit = session_tool = NULL;
 }
 
 /* Take what waits, and send it without the lock.  -ECANCELED: nobody listens. */

@@ -22,11 +22,13 @@ static int add(PyObject *names, struct cpython_method *methods)
 
 PyObject *natives_new(void)
 {
+    struct cpython_method *const all[] = {debug_natives, eval_natives, tables_natives,
+                                          trace_natives};
     PyObject *names = natives_py.PyDict_New();
-    if (names &&
-        (add(names, debug_natives) || add(names, eval_natives) || add(names, trace_natives))) {
-        natives_py.Py_DecRef(names);
-        names = NULL;
-    }
+    for (size_t i = 0; names && i < sizeof(all) / sizeof(all[0]); i++)
+        if (add(names, all[i])) {
+            natives_py.Py_DecRef(names);
+            names = NULL;
+        }
     return names;
 }

@@ -25,6 +25,6 @@ static inline PyObject *natives_none(void)
 }
 
 /* Each ends with a name that is NULL. */
-extern struct cpython_method debug_natives[], eval_natives[], trace_natives[];
+extern struct cpython_method debug_natives[], eval_natives[], tables_natives[], trace_natives[];
 
 #endif

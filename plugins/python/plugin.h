@@ -39,6 +39,13 @@ int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probin
 int eval_tool_within(struct plugin *p, uint64_t timeout_ns, int argc, const char *const *argv,
                      struct probing_reply *out);
 
+/* A function of one of our own modules, new reference; NULL: no memory.  With the GIL, on the
+ * runner's thread. */
+PyObject *eval_function(struct plugin *p, const char *module, const char *name);
+
+/* tables.c */
+int tables_init(struct plugin *p);
+
 /* debug.c */
 extern const struct probing_command debug_command;
 void debug_stop_session(void); /* the main thread goes on */

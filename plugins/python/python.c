@@ -86,6 +86,8 @@ static int python_init(const struct probing_host *h, void **ret_self)
     if (r == 0)
         r = h->command(h, &debug_command);
     if (r == 0)
+        r = tables_init(p);
+    if (r == 0)
         r = trace_init(p);
     if (r < 0) {
         runner_free(p->runner);

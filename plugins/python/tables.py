@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the computed tables that need the interpreter: objects, tensors, modules, collector.
+
+Each is a generator, run in slices of a millisecond or two on the runner's thread (tables.c), with
+the GIL let go between them: it yields a row, or None where it may be stopped for a while.
+No code of the user's runs: only types' own slots in C are asked.
+"""
+import sys
+import types
+
+safe = tool("safe")
+SLICE = 256  # objects looked at between two places to stop at
+TYPES = 5000  # rows of python.objects; there are more kinds only by mistake
+TENSORS = 20000  # rows of python.tensors
+NORM_ELEMENTS = 1 << 20  # of a gradient whose norm is taken: some 0.3 ms
+
+# Keys are built-in types: the hash of no class of the user's is asked for.
+_sizes = {id(kind): kind.__sizeof__ for kind in (dict, list, tuple, set, frozenset)}
+_object_size = object.__sizeof__
+_mro_of = type.__dict__["__mro__"].__get__
+HEADER = 16  # the collector's, before each object
+
+
+def live_objects():
+    """Lists of up to SLICE objects that the collector tracks, oldest generation first."""
+    for generation in (2, 1, 0):
+        at = None
+        while True:
+            some = native["gc_slice"](generation, at, SLICE)
+            if some is None:  # this CPython's lists are not those that we know
+                for one in whole_generations():
+                    yield one
+                return
+            if some:
+                at = some[-1]
+                yield some
+            if len(some) < SLICE:
+                break
+
+
+def whole_generations():
+    """Without a way to go on in the middle: one generation at a time, in one go."""
+    import gc
+    for generation in (2, 1, 0):
+        found = gc.get_objects(generation)
+        while found:
+            some = found[-SLICE:]
+            del found[-SLICE:]
+            yield some
+
+
+def size_function(kind):
+    for base in _mro_of(kind):
+        if id(base) in _sizes:
+            return _sizes[id(base)]
+    return _object_size
+
+
+def objects():
+    seen = {}  # id of type: [type, its size function, count, bytes, an example]
+    for some in live_objects():
+        for one in some:
+            kind = type(one)
+            entry = seen.get(id(kind))
+            if entry is None:
+                if len(seen) == TYPES:
+                    continue
+                entry = seen[id(kind)] = [kind, size_function(kind), 0, 0, safe["show"](one)[:200]]
+            entry[2] += 1
+            entry[3] += entry[1](one) + HEADER
+        one = some = entry = None  # nothing is held while others run
+        yield None
+    for kind, _, count, size, example in seen.values():
+        yield safe["type_name"](kind), count, size, example
+
+
+def modules():
+    for name, module in list(sys.modules.items()):
+        if type(name) is not str or types.ModuleType not in _mro_of(type(module)):
+            continue  # isinstance() would ask a stranger for its __class__
+        names = types.ModuleType.__getattribute__(module, "__dict__")
+        version, path = names.get("__version__"), names.get("__file__")
+        yield (name, version if type(version) is str else None,
+               path if type(path) is str else None)
+
+
+def tensors():
+    """Of every torch.Tensor that the collector knows: what it is and where."""
+    kind = safe["tensor_class"]()
+    if kind is None:
+        return
+    torch = sys.modules["torch"]
+    known, found = {}, 0
+    for some in live_objects():
+        for one in some:
+            its = type(one)
+            known_as = known.get(id(its))
+            if known_as is None:
+                known_as = known[id(its)] = (its, kind in _mro_of(its))
+            if known_as[1] and found < TENSORS:
+                found += 1
+                yield describe_tensor(torch, one, sys.getrefcount(one) - 3)
+        one = some = None
+        yield None
+
+
+def describe_tensor(torch, one, references):
+    with torch._C.DisableTorchFunction(), torch.no_grad():
+        leaf, norm = one.is_leaf, None
+        grad = one.grad if leaf else None
+        if grad is not None and grad.device.type == "cpu" and grad.layout == torch.strided \
+                and 0 < grad.numel() <= NORM_ELEMENTS and grad.is_floating_point():
+            norm = float(grad.double().norm())  # on a GPU it would wait for its work
+        return (str(tuple(one.shape)), str(one.dtype)[6:], str(one.device),
+                one.numel() * one.element_size(), 1 if one.requires_grad else 0, norm, references,
+                safe["type_name"](type(one)))
+
+
+def gc_generations():
+    import gc
+    counts, limits, stats = gc.get_count(), gc.get_threshold(), gc.get_stats()
+    for n, stat in enumerate(stats):
+        yield (n, counts[n], limits[n], stat["collections"], stat["collected"],
+               stat["uncollectable"],
+               gc.get_freeze_count() if n == len(stats) - 1 else None)

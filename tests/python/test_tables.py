@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Computed tables of what lives in the interpreter: objects, modules, the collector, tensors."""
+import pytest
+from pythons import PYTHONS
+from world import DEBIAN_PYTHON, has_torch, wait_for
+
+OBJECTS = """
+import gc, sys, threading, time, types
+class Node:
+    def __init__(self): self.x = 1
+class Loud:
+    def __repr__(self): print("THEIR CODE RAN", flush=True); return "loud"
+    __len__ = __sizeof__ = __hash__ = __str__ = __bool__ = __repr__
+    def __getattribute__(self, name): print("THEIR CODE RAN", name, flush=True); raise OSError
+class LoudMeta(type):
+    def __hash__(self): print("THEIR CODE RAN", flush=True); return 1
+    def __repr__(self): print("THEIR CODE RAN", flush=True); return "meta"
+    def __getattribute__(self, name): print("THEIR CODE RAN", name, flush=True); raise OSError
+Odd = LoudMeta("Odd", (), {})
+keep = [Node() for _ in range(3000)], [Loud() for _ in range(7)], [type.__call__(Odd)]
+lists = [[i] for i in range(20000)]
+for n in range(400):
+    m = types.ModuleType("many%d" % n)
+    m.__file__, m.__version__ = "/many/%d.py" % n, "1.%d" % n if n % 2 else Loud
+    sys.modules[m.__name__] = m
+sys.modules["stranger"] = keep[1][0]
+print("ready", flush=True)
+n = 0
+while True:
+    n += 1
+    garbage = [[] for _ in range(50)]
+    time.sleep(0.001)
+"""
+
+
+def test_objects(world, python):
+    target = world.start(python, OBJECTS).inject()
+    for _ in range(3):
+        seen = {row[0]: row[1:] for row in target.rows(
+            "select type, count, size, repr from python.objects")}
+        assert seen["Node"][0] == 3000 and seen["Loud"][0] == 7, seen["Node"]
+        assert seen["Odd"][0] == 1 and seen["Odd"][2] == "<Odd>"
+        assert seen["list"][0] >= 20000 and seen["list"][1] > 20000 * 64
+        assert seen["Node"][1] >= 3000 * 32 and seen["Node"][2] == "<Node>"
+    assert "THEIR CODE" not in target.output(), target.output()
+    assert target.eval("gc.isenabled()").stdout == "True\n"
+
+
+def test_modules(world, python):
+    target = world.start(python, OBJECTS).inject()
+    rows = target.rows("select name, version, file from python.modules where name like 'many%'")
+    assert len(rows) == 400
+    assert ["many7", "1.7", "/many/7.py"] in rows and ["many8", None, "/many/8.py"] in rows
+    assert "THEIR CODE" not in target.output()
+
+
+def test_generations(world, python):
+    target = world.start(python, OBJECTS).inject()
+    target.eval("gc.collect(); gc.set_threshold(701, 11, 12)")
+    rows = target.rows("select * from python.gc_generations order by generation")
+    assert [row[:1] + row[2:3] for row in rows] == [[0, 701], [1, 11], [2, 12]]
+    assert rows[2][3] >= 1 and rows[2][6] >= 0  # 3.12 sets some aside by itself
+    # the walk finds its lists again, with other thresholds too
+    assert target.rows("select count from python.objects where type = 'Node'") == [[3000]]
+
+
+def test_it_goes_on_meanwhile(world, python):
+    """Slices: the main thread takes its turns while a table is made."""
+    target = world.start(python, OBJECTS.replace("range(20000)", "range(400000)")).inject()
+    before = int(target.eval("n").stdout)
+    assert target.rows("select count(*) > 5 from python.objects") == [[True]]
+    wait_for(lambda: int(target.eval("n").stdout) > before + 10, "turns of the main thread")
+
+
+def test_the_gil_is_not_to_be_had(world):
+    target = world.start(list(PYTHONS.values())[0], "import ctypes\nprint('ready', flush=True)\n"
+                         "ctypes.PyDLL(None).sleep(600)").inject()
+    done = target.probing("query", "select * from python.modules")
+    assert done.returncode != 0 and "the GIL could not be had" in done.stderr, done.stderr
+
+
+def test_tensors(world):
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s (Debian: python3-torch)" % DEBIAN_PYTHON)
+    target = world.start(DEBIAN_PYTHON, """
+import time, torch
+model = torch.nn.Linear(8, 16)
+model(torch.ones(4, 8)).sum().backward()
+class Mine(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        print("THEIR CODE RAN", func, flush=True)
+        return super().__torch_function__(func, types, args, kwargs or {})
+mine = torch.zeros(3, dtype=torch.float16).as_subclass(Mine)
+meta = torch.ones(2, 2, device="meta")
+print("ready", flush=True)
+while True: time.sleep(1)
+""").inject()
+    rows = target.rows("select shape, dtype, device, bytes, requires_grad, class, "
+                       "round(grad_norm, 3) from python.tensors")
+    assert ["(16, 8)", "float32", "cpu", 512, 1, "torch.nn.parameter.Parameter", 45.255] in rows
+    assert ["(3,)", "float16", "cpu", 6, 0, "Mine", None] in rows
+    assert ["(2, 2)", "float32", "meta", 16, 0, "torch.Tensor", None] in rows
+    assert target.rows("select count(*) from python.tensors where referrers < 0") == [[0]]
+    assert "THEIR CODE" not in target.output(), target.output()
