@@ -52,6 +52,16 @@ def test_commands_behind_percent(target):
     assert "nothing" in done.stderr
 
 
+def test_over_tcp(target):
+    """The token is found on this machine; statements of several lines and commands go there too."""
+    said = target.probing("config", "server.listen=127.0.0.1:0").stdout
+    address = said.strip().split("=")[1]
+    done = subprocess.run([str(CLI), "-t", address, "repl"], timeout=60, capture_output=True,
+                          input="def f(a):\n    return a * 2\n\nf(21)\n%query select 1 as one\n",
+                          encoding="utf-8", env=target.world.env)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("42\n one")
+
+
 def test_every_python_reads_lines(world, python):
     target = world.start(python, LOOP).inject()
     done = piped(target, "for i in [7]:\n    i\n\nmodel.weights_of_layer\n")

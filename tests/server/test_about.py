@@ -126,3 +126,18 @@ def test_inject_says_the_port_it_got(world):
     assert ("listening: 127.0.0.1:" + page.group(1)) in target.probing("info").stdout
     said = target.probing("config", "server.listen=:0").stdout
     assert re.fullmatch(r"server.listen=127\.0\.0\.1:[1-9]\d*\n", said), said
+
+
+def test_older_words_still_work(world):
+    """As the READMEs of the tools before this one have them."""
+    target = world.python(BUSY)
+    target.wait_line("ready")
+    done = world.probing(str(target.pid), "inject", "-b", "-a", "127.0.0.1:0")
+    assert done.returncode == 0 and "page: http://127.0.0.1:" in done.stdout, done.stderr
+    done = world.probing("-p", str(target.pid), "memory")
+    assert done.returncode == 0 and re.search(r"^ resident +\| +\d", done.stdout, flags=re.M)
+    assert world.probing("memory", env={"ENDPOINT": str(target.pid)}).returncode == 0
+    done = world.probing("cluster", "attach")
+    assert done.returncode == 2 and "each by its own pid or address" in done.stderr
+    said = target.probing("config", "probing.sample_rate=0.05").stdout
+    assert said == "probing.sample_rate=0.05 (kept until plugin torch is loaded)\n"
