@@ -13,8 +13,8 @@
 
 #define ALLOCATOR_TEXT_MAX (UINT64_C(16) << 20) /* more code than this is no mere allocator */
 #define PAGE_BYTES 4096u /* or a multiple: no more than this is left over behind code */
-#define START_TRIES 50 /* times 10 ms for a program that is just being loaded */
-#define LOOK_TWICE 2   /* likewise, before a program without libc is believed to be one */
+#define START_TRIES 50   /* times 10 ms for a program that is just being loaded */
+#define LOOK_TWICE 2     /* likewise, before a program without libc is believed to be one */
 
 /* What malloc.o of libc exports: its range lies between the neighbours of these. */
 static const char *const malloc_names[] = {"malloc",
@@ -214,6 +214,13 @@ static void look_for_caves(struct search *search, const struct stack_module *m)
     }
 }
 
+/* A sanitizer wants to know of every thread, and hears of those that its own function makes. */
+static bool watches_threads(const struct search *search, const struct stack_module *m)
+{
+    return (strcmp(m->path, search->program) == 0 || strstr(m->path, "san.so")) &&
+           stack_symbol_address(search->t->view, m, "pthread_create") != 0;
+}
+
 static int look_at_module(void *arg, const struct stack_module *m)
 {
     struct search *search = arg;
@@ -224,6 +231,8 @@ static int look_at_module(void *arg, const struct stack_module *m)
         t->present_start = stack_symbol_address(t->view, m, "probing_start");
         (void)stack_read_some(t->view, version, t->present_version, sizeof t->present_version - 1);
     }
+    if (watches_threads(search, m))
+        t->pthread_create = 0;
     uint64_t address = stack_symbol_address(t->view, m, "malloc");
     if (!address || m->base == t->libc.start || m->base == t->loader.start)
         return 0;
@@ -285,6 +294,18 @@ static int refuse_without_libc(struct target *t)
         t->pid);
 }
 
+static void find_threads(struct target *t, const struct stack_module *libc)
+{
+    const struct stack_module *m = stack_module_named(t->view, "libpthread.so.0");
+    if (!m)
+        m = stack_module_named(t->view, "libpthread-2.");
+    if (!m || stack_symbol_address(t->view, libc, "pthread_create"))
+        m = libc;
+    t->pthread_create = stack_symbol_address(t->view, m, "pthread_create");
+    t->pthread_detach = stack_symbol_address(t->view, m, "pthread_detach");
+    t->munmap = stack_symbol_address(t->view, libc, "munmap");
+}
+
 static int find_dlopen(struct target *t, const struct stack_module *libc)
 {
     const struct stack_module *libdl = stack_module_named(t->view, "libdl.so.2");
@@ -303,6 +324,7 @@ static int find_dlopen(struct target *t, const struct stack_module *libc)
         t->dlerror = 0;
         t->old_dlopen = true;
     }
+    find_threads(t, libc);
     t->errno_location = stack_symbol_address(t->view, libc, "__errno_location");
     if (!t->errno_location)
         return err_set(-ENOEXEC, "%s of process %d has no errno", libc->path, t->pid);
@@ -315,22 +337,15 @@ static bool may_be_starting(struct target *t)
     return loader_of(t) || stack_modules(t->view, any_module, NULL) == 0;
 }
 
-int find_places(struct target *t)
+static int look_around(struct target *t, const struct stack_module *libc)
 {
-    const struct stack_module *libc = libc_of(t);
-    for (int i = 0; !libc && i < (may_be_starting(t) ? START_TRIES : LOOK_TWICE); i++) {
-        (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
-        stack_process_refresh(t->view, /* maps_too= */ true);
-        libc = libc_of(t);
-    }
-    if (!libc)
-        return refuse_without_libc(t);
+    const struct stack_module *loader = loader_of(t);
+    int rc = 0;
     if (libc->elf_class != ELFCLASS64 || libc->machine != ARCH_MACHINE)
         return err_set(-ENOEXEC, "process %d is no 64-bit " ARCH_NAME " program", t->pid);
     t->libc_base = libc->base;
     t->libc = (struct stack_range){libc->base, libc->end};
-    const struct stack_module *loader = loader_of(t);
-    int rc = 0;
+    t->n_avoid = t->n_caves = 0;
     if (loader) {
         t->loader = (struct stack_range){loader->base, loader->end};
         rc = avoid(t, loader->base, loader->end, "the loader");
@@ -340,4 +355,27 @@ int find_places(struct target *t)
     if (rc == 0)
         rc = avoid_in_libc(t, libc);
     return rc < 0 ? rc : look_at_modules(t);
+}
+
+static void look_again(struct target *t)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    stack_process_refresh(t->view, /* maps_too= */ true);
+}
+
+int find_places(struct target *t)
+{
+    const struct stack_module *libc = libc_of(t);
+    for (int i = 0; !libc && i < (may_be_starting(t) ? START_TRIES : LOOK_TWICE); i++) {
+        look_again(t);
+        libc = libc_of(t);
+    }
+    int rc = libc ? look_around(t, libc) : refuse_without_libc(t);
+    /* A libc without what every libc has is just being mapped. */
+    for (int i = 0; rc == -ENOEXEC && libc && i < LOOK_TWICE; i++) {
+        look_again(t);
+        libc = libc_of(t);
+        rc = libc ? look_around(t, libc) : refuse_without_libc(t);
+    }
+    return rc;
 }

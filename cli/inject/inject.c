@@ -10,8 +10,8 @@
  * steps, whose trap would end a process that nobody traces any more.  A killed command may leave a
  * descriptor that closes on exec and a mapping of which some pages are used: no code that runs.
  *
- * The thread is stopped twice: to make memory and a memfd, and to load what was written into that
- * file meanwhile.
+ * The thread is stopped to make memory and a thread of ours, which does the rest (helper.c).  Where
+ * none can be made it is stopped once more, to load what was written into a file meanwhile.
  */
 #include "cli/inject/inject.h"
 
@@ -120,7 +120,7 @@ static void undo(struct target *t)
     uint64_t ignored;
     int closed;
     bool ready = t->seized && t->stopped && t->saved;
-    if (!ready && !t->left_alone && (t->scratch || t->fd != -1)) {
+    if (!ready && !t->left_alone && !t->own_thread && (t->scratch || t->fd != -1)) {
         tracee_release(t);
         ready =
             tracee_find_any(t) == 0 && tracee_save(t) == 0 && t->stub && tracee_make_stub(t) == 0;
@@ -130,16 +130,20 @@ static void undo(struct target *t)
             (void)call_system(t, SYS_close, (uint64_t)t->fd, 0, &closed);
         if (t->errno_at)
             (void)tracee_write(t, t->errno_at, &t->errno_kept, sizeof t->errno_kept);
-        if (t->scratch)
+        if (t->scratch && !t->own_thread)
             (void)tracee_syscall(t, SYS_munmap, (uint64_t[6]){t->scratch, SCRATCH_BYTES}, &ignored);
     }
-    tracee_release(t);
+    if (t->own_thread)
+        helper_leave(t);
+    else
+        tracee_release(t);
     if (t->file[0])
         (void)unlink(t->file);
     if (t->own_fd != -1)
         (void)close(t->own_fd);
     t->fd = t->own_fd = -1;
     t->stub = t->scratch = t->errno_at = 0;
+    t->own_thread = false;
     t->file[0] = '\0';
 }
 
@@ -304,16 +308,21 @@ static int take_thread(struct target *t)
     int rc = tracee_save(t);
     if (rc == 0 && !t->scratch)
         rc = make_scratch(t);
-    return rc < 0 ? rc : tracee_make_stub(t);
+    if (rc == 0)
+        rc = tracee_make_stub(t);
+    return rc < 0 ? rc : keep_errno(t);
 }
 
-/* With the library's bytes in a file that the target can open; the thread runs meanwhile. */
+/* With the library's bytes in a file that the target can open; a borrowed thread runs meanwhile. */
 static int bring_file(struct target *t, const struct library *l, char *ret_path, size_t size)
 {
     int rc = make_memfd(t);
     if (rc < 0)
         return rc;
-    tracee_release(t);
+    if (!t->own_thread) {
+        t->errno_at = 0;
+        tracee_release(t);
+    }
     if (t->own_fd == -1)
         return make_file(t, l, ret_path, size);
     memfd_path(t, ret_path, size);
@@ -329,17 +338,16 @@ static int use_thread(struct target *t, const struct library *l, struct buf *set
     char path[256];
     uint64_t function = t->present_start;
     int rc = take_thread(t);
-    if (rc == 0 && !function) {
+    if (rc == 0)
+        rc = helper_make(t);
+    if (rc == 0 && !function)
         rc = bring_file(t, l, path, sizeof path);
-        if (rc == 0)
-            rc = tracee_find_again(t);
-        if (rc == 0)
-            rc = take_thread(t);
-    }
+    if (rc == 0 && !t->stopped)
+        rc = tracee_find_again(t);
+    if (rc == 0 && !t->saved)
+        rc = take_thread(t);
     if (rc == 0 && !function && t->fd != -1 && !fd_is_ours(t))
         rc = err_set(-ESTALE, "process %d closes descriptors that it did not open", t->pid);
-    if (rc == 0)
-        rc = keep_errno(t);
     if (rc == 0 && !function)
         rc = load(t, l, path, &function);
     return rc < 0 ? rc : start(t, function, settings);
@@ -409,6 +417,9 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     t->result->mapped = t->present_start != 0;
     if (rc == 0 && !o->dry_run)
         rc = use_thread(t, l, settings);
+    if (rc < 0 && t->own_thread && (rc == -ESRCH || rc == -EFAULT) && helper_is_gone(t) &&
+        kill(t->pid, 0) == 0)
+        rc = err_set(-ESTALE, "process %d keeps starting other programs (exec)", t->pid);
     (void)snprintf(why, sizeof why, "%s", rc < 0 ? err_text() : "");
     undo(t); /* may set another reason */
     (void)pthread_sigmask(SIG_SETMASK, &kept, NULL);

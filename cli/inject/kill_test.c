@@ -3,6 +3,7 @@
  * cli/inject/kill_test.c - kill -9 of the injecting process after each single system call it makes:
  * the target goes on with every register, its signal mask, errno and system call as they were.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@
 #include "cli/inject/check.c"
 #include "cli/inject/filter.c"
 #include "cli/inject/find.c"
+#define PATIENCE 2000 /* naps: 0.2 s */
+#include "cli/inject/helper.c"
 #include "cli/inject/inject.c"
 #include "cli/inject/library.c"
 #include "cli/inject/remote_exec.c"
@@ -233,23 +236,30 @@ static bool kill_after(pid_t target, uint32_t n, uint64_t delay_ns)
     return true;
 }
 
+/* Its own end, with everything as it was. */
+static bool end_life(pid_t pid)
+{
+    int status = -1;
+    page.wish = 1;
+    for (int i = 0; i < PATIENT_MS && waitpid(pid, &status, WNOHANG) == 0; i++)
+        nap(NS_PER_MS / 10);
+    if (CHECK_INT(status, 0) && CHECK_INT(page.interrupted, 0))
+        return true;
+    (void)kill(pid, SIGKILL);
+    (void)waitpid(pid, &status, 0);
+    return false;
+}
+
 /* One life of a target, whose injector dies after n calls.  false: it did not, it was done. */
 static bool one_death(int (*body)(void), uint32_t n, uint64_t delay_ns)
 {
-    int status = -1;
     pid_t pid = begin_life(body);
     bool killed = kill_after(pid, n, delay_ns);
     for (int i = 0; i < PATIENT_MS && traced(pid); i++)
         nap(NS_PER_MS / 10);
     CHECK(moves());
-    page.wish = 1;
-    for (int i = 0; i < PATIENT_MS && waitpid(pid, &status, WNOHANG) == 0; i++)
-        nap(NS_PER_MS / 10);
-    if (!CHECK_INT(status, 0) || !CHECK_INT(page.interrupted, 0)) {
+    if (!end_life(pid))
         printf("# killed after %u calls\n", n);
-        (void)kill(pid, SIGKILL);
-        (void)waitpid(pid, &status, 0);
-    }
     return killed;
 }
 
@@ -287,6 +297,43 @@ TEST(no_register_is_lost_at_any_time)
     }
 }
 
+/* Does a thread beside the first one sleep as the helper does? */
+static bool helper_naps(pid_t pid)
+{
+    char path[64], text[32];
+    bool naps = false;
+    (void)snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        (void)snprintf(path, sizeof path, "/proc/%d/task/%.16s/syscall", pid, e->d_name);
+        if (atoi(e->d_name) > 0 && atoi(e->d_name) != pid &&
+            file_peek(path, text, sizeof text) == 0)
+            naps = naps || atoi(text) == SYS_nanosleep;
+    }
+    if (d)
+        (void)closedir(d);
+    return naps;
+}
+
+TEST(no_helper_stays)
+{
+    uint32_t seen = 0;
+    for (uint32_t n = 40; n < 220; n += 6) {
+        int quiet = 0;
+        pid_t pid = begin_life(holder);
+        (void)kill_after(pid, n, 0);
+        for (int i = 0; i < PATIENT_MS && quiet < 30; i++) {
+            bool naps = helper_naps(pid);
+            seen += naps;
+            quiet = naps ? 0 : quiet + 1;
+            nap(NS_PER_MS);
+        }
+        CHECK_INT(quiet, 30);
+        end_life(pid);
+    }
+    CHECK(seen > 0);
+}
+
 int main(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -308,6 +355,7 @@ int main(void)
     RUN(no_register_is_lost);
     RUN(no_sleep_ends_early);
     RUN(no_register_is_lost_at_any_time);
+    RUN(no_helper_stays);
     char command[128];
     (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
     (void)system(command);

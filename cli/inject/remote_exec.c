@@ -72,8 +72,8 @@ static int find_thread(struct remote *r)
     (void)stack_modules(r->view, find_runtime, r);
     if (!r->runtime || stack_read(r->view, r->runtime, table, sizeof table) < 0 ||
         memcmp(table, "xdebugpy", 8) != 0 || table[VERSION_AT / 8] >> 16 != 0x030e)
-        return err_set(-ENOTSUP,
-                       "process %d is no CPython 3.14: it can be entered by ptrace only", r->pid);
+        return err_set(-ENOTSUP, "process %d is no CPython 3.14: it can be entered by ptrace only",
+                       r->pid);
     const uint64_t *support = &table[SUPPORT_AT / 8];
     uint64_t interpreter = word_at(r, r->runtime + table[INTERPRETERS_AT / 8]);
     uint64_t thread = interpreter ? word_at(r, interpreter + table[THREADS_MAIN_AT / 8]) : 0;

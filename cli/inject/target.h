@@ -24,12 +24,15 @@
 #define AVOID_MAX 128
 #define PENDING_MAX 64
 
-/* Our memory in the target, one mapping: a path, settings, the stub with what brings the thread
- * back, which is not writable and so guards the stack that grows down from the end. */
+/* Our memory in the target, one mapping: a path, the helper's mail, settings, the stub with what
+ * brings the thread back and the helper's code, which are not writable and so guard the stack that
+ * grows down from the end. */
+#define SCRATCH_MAIL 0x800u
 #define SCRATCH_SETTINGS 0x1000u
 #define SETTINGS_MAX_BYTES 65536
 #define SCRATCH_STUB 0x12000u
-#define STUB_BYTES 0x9000u     /* code and vector state */
+#define STUB_BYTES 0x9000u /* code and vector state */
+#define SCRATCH_HELPER (SCRATCH_STUB + 0x8f00u)
 #define SCRATCH_BYTES 0x60000u /* 276 KiB of stack */
 
 #define CAVES_MAX 4
@@ -58,6 +61,7 @@ struct target {
     uint64_t libc_base;
     struct stack_range libc, loader; /* whole modules */
     uint64_t dlopen, dlerror;
+    uint64_t pthread_create, pthread_detach, munmap; /* 0: no helper can be made */
     uint64_t caves[CAVES_MAX]; /* unused ends of pages of code, with room for arch_cave */
     uint32_t n_caves;
     uint64_t errno_location;
@@ -73,6 +77,7 @@ struct target {
     bool seized, stopped;
     bool group_stopped; /* by SIGSTOP and the like: must not run on before SIGCONT */
     uint64_t stopped_at;
+    bool own_thread;          /* the helper's, not one of the program */
     int mem;                  /* /proc/PID/mem */
     arch_registers registers; /* as they were at the last stop */
     bool saved;
@@ -118,6 +123,12 @@ int filter_check(
 bool place_is_safe(struct target *t);
 bool in_restartable_sequence(struct target *t);
 bool place_look(struct target *t, const arch_registers *r);
+
+/* helper.c: the thread that is stopped makes one of ours and goes on; ours is stopped instead, and
+ * t->own_thread.  0 also where that cannot be: then all is as it was. */
+int helper_make(struct target *t);
+bool helper_is_gone(const struct target *t);
+void helper_leave(struct target *t); /* with all that we have there */
 
 /* remote_exec.c */
 struct buf;

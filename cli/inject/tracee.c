@@ -171,7 +171,7 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
     t->group_stopped = WSTOPSIG(status) != SIGTRAP;
     t->stopped = true;
     t->stopped_at = clock_monotonic();
-    t->result->stops++;
+    t->result->stops += !t->own_thread;
     rc = get_registers(t, &t->registers);
     if (rc == 0)
         arch_after_stop(t->pid, t->tid, &t->registers);
@@ -210,7 +210,8 @@ static arch_registers registers_to_go_on(const struct target *t)
 static void count_stop(struct target *t)
 {
     t->stopped = false;
-    t->result->stopped_ns += clock_monotonic() - t->stopped_at;
+    if (!t->own_thread)
+        t->result->stopped_ns += clock_monotonic() - t->stopped_at;
 }
 
 static void restore_vectors(struct target *t)
