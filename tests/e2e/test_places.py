@@ -352,6 +352,64 @@ def test_first_thread_has_ended(world):
     assert target.alive()
 
 
+LOADING = """
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+static void *run(void *file) { dlopen(file, RTLD_NOW); puts("loaded"); fflush(stdout); return 0; }
+int main(int argc, char **argv) {
+  pthread_t t; pthread_create(&t, 0, run, argv[1]);
+  for (int i = 0;; i++) { FILE *f = fopen(argv[2], "w"); fprintf(f, "%d", i); fclose(f);
+    usleep(2000); }
+}
+"""
+SLOW = """
+#include <stdio.h>
+#include <unistd.h>
+__attribute__((constructor)) static void begin(void)
+{ puts("in the loader"); fflush(stdout); while (access("%s", F_OK)) usleep(1000); }
+"""
+
+
+def test_another_thread_is_in_the_loader(world):
+    """It may be there for as long as an import takes: the program's threads go on meanwhile."""
+    count, go = world.tmp / "count", world.tmp / "go"
+    (world.tmp / "loading.c").write_text(LOADING)
+    slow = world.plugin("slow", SLOW % go)
+    subprocess.run(["cc", str(world.tmp / "loading.c"), "-o", str(world.tmp / "loading"),
+                    "-pthread", "-ldl"], check=True)
+    target = world.start(str(world.tmp / "loading"), str(slow), str(count))
+    target.wait_line("in the loader")
+    command = subprocess.Popen([str(CLI), "-t", str(target.pid), "inject"], env=world.env,
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    threads = Path("/proc/%d/task" % target.pid)
+    wait_for(lambda: len(list(threads.iterdir())) == 3, "a thread of ours that waits")
+    seen = {}
+    wait_for(lambda: seen.setdefault(count.read_text()) or len(seen) > 50, "the program to go on")
+    assert command.poll() is None
+    go.write_text("")
+    output = command.communicate(timeout=60)[0]
+    assert command.returncode == 0, output
+    target.wait_line("loaded")
+    assert target.rows("select 1") == [[1]]
+
+
+def test_program_with_a_sanitizer(world):
+    """It must hear of every thread, so none is made behind its back."""
+    source = world.tmp / "watched.c"
+    source.write_text("#include <stdio.h>\n#include <unistd.h>\n"
+                      'int main(void) { puts("ready"); fflush(stdout); for (;;) usleep(1000); }\n')
+    made = subprocess.run(["cc", "-fsanitize=address", str(source), "-o",
+                           str(world.tmp / "watched")], stderr=subprocess.PIPE)
+    if made.returncode != 0:
+        pytest.skip("cc has no address sanitizer")
+    target = world.start(str(world.tmp / "watched"))
+    target.wait_line("ready")
+    Life(world, target.pid).whole(python=False)
+    assert "Sanitizer" not in target.output(), target.output()
+
+
 # ---- limits that a process has put on itself ----
 
 def test_no_memory_both_written_and_run(world):
