@@ -111,9 +111,9 @@ static const unsigned char arch_system[] = {0xe8, 0x03, 0x00, 0xaa, 0xe0, 0x03, 
                                             0x00, 0xd4, 0xc0, 0x03, 0x5f, 0xd6};
 enum { ARCH_STUB_SYSTEM = 0xe0 };
 
-/* The helper's code, a function: x0 points to struct helper_mail.  It blocks every signal, detaches
- * itself, tells who it is and naps until it is told to leave or has lost patience; its last step is
- * munmap() of all this, which returns to who called it. */
+/* The helper's code, a function: x0 points to struct helper_mail.  It blocks all signals, detaches
+ * itself, tells who it is and naps until it is told to leave or has lost patience.  Its last step
+ * is munmap() of all this, which returns to who called it. */
 static const unsigned char arch_helper[] = {
     0xfd, 0x7b, 0xbe, 0xa9, /* stp x29, x30, [sp, #-32]! */
     0xf3, 0x0b, 0x00, 0xf9, /* str x19, [sp, #16] */

@@ -111,9 +111,9 @@ static const unsigned char arch_system[] = {0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7,
                                             0x48, 0x89, 0xd6, 0x0f, 0x05, 0xc3};
 enum { ARCH_STUB_SYSTEM = 0xe0 };
 
-/* The helper's code, a function: rdi points to struct helper_mail.  It blocks every signal, detaches
- * itself, tells who it is and naps until it is told to leave or has lost patience; its last step is
- * munmap() of all this, which returns to who called it. */
+/* The helper's code, a function: rdi points to struct helper_mail.  It blocks all signals, detaches
+ * itself, tells who it is and naps until it is told to leave or has lost patience.  Its last step
+ * is munmap() of all this, which returns to who called it. */
 static const unsigned char arch_helper[] = {
     0x53,                               /* push %rbx */
     0x48, 0x89, 0xfb,                   /* mov %rdi, %rbx */
