@@ -77,3 +77,39 @@ def test_init_by_hand(world, python):
                % str(PACKAGE))
     assert done.stdout == "no\n"
     assert not os.path.exists(str(PACKAGE / "probing" / "libprobing.so"))
+
+
+def test_a_process_asks_itself(world, python):
+    done = run(world, python, "import sys; sys.path.insert(0, %r)\nimport probing\n" % str(PACKAGE)
+               + """
+import threading, time
+from probing.client import Error, Gone
+def fails(call, *words):
+    try:
+        call(*words)
+    except Error as error:
+        return type(error).__name__, error.code
+print(fails(probing.query, "select 1"))
+probing.init()
+for _ in range(500):
+    if fails(probing.query, "select name from python.modules") is None:
+        break
+    time.sleep(0.02)
+print(probing.query("select 1 + 1 as two").dicts())
+print(probing.query("select count(*) > 5 from python.modules")[0])
+print(fails(probing.query, "selekt"), fails(probing.config, "no.such.setting"))
+before = probing.config("probing.max_memory")
+probing.config("probing.max_memory", "123MB")
+print(before != probing.config("probing.max_memory"), probing.config()["probing.max_memory"])
+rows = []
+threads = [threading.Thread(target=lambda: rows.append(probing.query("select 7")[0][0]))
+           for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(rows)
+""")
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("('Gone'"), done.stdout + done.stderr
+    assert lines[1:3] == ["[{'two': 2}]", "(True,)"], done.stdout + done.stderr
+    assert lines[3].count("('Error', '") == 2, lines[3]
+    assert lines[4].startswith("True 123MB") and lines[5] == "[7, 7, 7, 7]", lines

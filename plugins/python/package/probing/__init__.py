@@ -5,6 +5,8 @@
     probing.init()                          # as PROBING=1 does
     probing.init(listen="127.0.0.1:8080", **{"torch.sample_rate": "0.1"})
     probing.step()                          # in a loop whose steps have no optimizer to end them
+    probing.query("select type, count from python.objects order by count desc limit 5").dicts()
+    probing.config("torch.sample_rate", 0.5)
     probing.connect(4242).query("select name, rows from probing.tables").dicts()
 
 Nothing happens at import.  libprobing.so is looked for in PROBING_LIBRARY, beside this file and in
@@ -14,7 +16,8 @@ import os
 import sys
 
 __version__ = version = "0.1.0"
-__all__ = ["init", "connect", "is_running", "library", "step", "version", "ProbingError"]
+__all__ = ["init", "config", "connect", "is_running", "library", "query", "step", "version",
+           "ProbingError"]
 
 
 class ProbingError(RuntimeError):
@@ -67,6 +70,33 @@ def connect(target=None, token=None, timeout=30.0):
     return client.connect(target, token, timeout)
 
 
+def _text_of(value):
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def query(sql, timeout=None):
+    """Rows of an SQL statement over what is measured here: tuples, with .dicts(), .column(name).
+
+    client.Error when probing does not run in this process, or about the statement.
+    timeout: seconds, then the statement is stopped.
+    """
+    with connect(os.getpid()) as own:
+        return own.query(sql, timeout=timeout)
+
+
+def config(name=None, value=None):
+    """Settings of this process: all as a dict of texts, one by name, or a new value for one.
+
+    client.Error for a name that is not known, or a value that is not allowed, with the reason.
+    """
+    with connect(os.getpid()) as own:
+        if name is None:
+            return dict(own.query("select name, value from probing.settings"))
+        if value is None:
+            return own.run("config", "get", name).strip()
+        return own.run("config", "set", name, _text_of(value)).strip()
+
+
 def init(listen=None, **settings):
     """Start probing in this process: True, or False when it ran already.
 
@@ -79,7 +109,7 @@ def init(listen=None, **settings):
     lines = []
     for name, value in sorted(settings.items()):
         name = name.replace("__", ".")
-        text = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+        text = _text_of(value)
         if "\n" in name or "\n" in text or "=" in name:
             raise ValueError("a setting's name and value have no line breaks, a name no '='")
         lines.append("%s=%s" % (name, text))
