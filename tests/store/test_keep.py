@@ -82,4 +82,8 @@ def test_a_table_has_one_setting_by_whichever_name(job):
     assert done.returncode == 0, done.stderr
     wait_for(lambda: keeps(job)["table.script.live.keep"] == "30m", "the script's setting")
     assert fill(job, "live", 1)[1:3] == [30 * 60 * 10**9, None]
+    done = job.probing("query", "set table.live.keep = '45m|6MB'")
+    assert done.returncode == 0, done.stderr
+    assert keeps(job)["table.script.live.keep"] == "45m|6MB"
+    assert fill(job, "live", 1)[1:3] == [45 * 60 * 10**9, 6 << 20]
     assert "script.live" not in [name for name in keeps(job) if name.count(".") == 2]
