@@ -26,6 +26,7 @@
 #define OUTER_REACHED 4    /* of these that must find the innermost frame among those of the walk */
 #define LIST_TRIES 50      /* tries for a list of threads that stands still */
 #define SEEN 256           /* texts kept during a look; the hash's upper 8 bits */
+#define BLOCK_BYTES 4096u  /* a page */
 #define FRAME_BYTES 128    /* room for one frame's fields */
 #define PTHREAD_BYTES 2304 /* sizeof(struct pthread), glibc 2.17 to 2.41: at most this */
 
@@ -208,22 +209,48 @@ static int innermost(const struct walk *w, uint64_t state, uint64_t *ret_at, uin
     return peek_u64(&w->peek, at, ret);
 }
 
+/* A page of what was read last: from 3.11 on frames lie side by side. */
+struct block {
+    uint64_t base;
+    size_t size;
+    uint8_t bytes[BLOCK_BYTES];
+};
+
+/* One frame's fields; NULL: not readable.  A read never reaches over the end of a page. */
+static const uint8_t *frame_at(const struct walk *w, struct block *b, uint64_t address)
+{
+    size_t size = (size_t)w->o.frame_size;
+    if (address < b->base || address + size > b->base + b->size) {
+        b->base = address & ~(uint64_t)(BLOCK_BYTES - 1);
+        size_t want = BLOCK_BYTES;
+        if (address + size > b->base + want) { /* it lies in two */
+            b->base = address;
+            want = size;
+        }
+        b->size = peek_some(&w->peek, b->base, b->bytes, want);
+        if (address + size > b->base + b->size)
+            return NULL;
+    }
+    return b->bytes + (address - b->base);
+}
+
 /* Follow the chain; *ret_top_at: where the first pointer stands.  How many, or -EFAULT. */
 static int walk_once(const struct walk *w, uint64_t state, struct walk_frame *ret, size_t max,
                      uint64_t *ret_top_at, enum walk_end *ret_end)
 {
+    struct block block = {.size = 0};
     uint64_t address;
     size_t n = 0;
     *ret_end = WALK_WHOLE;
     if (innermost(w, state, ret_top_at, &address))
         return -EFAULT;
     while (address) {
-        uint8_t copy[FRAME_BYTES];
         if (n == max) {
             *ret_end = WALK_LIMIT;
             break;
         }
-        if (peek_bytes(&w->peek, address, copy, (size_t)w->o.frame_size))
+        const uint8_t *copy = frame_at(w, &block, address);
+        if (!copy)
             return -EFAULT;
         walk_parse(w, address, copy, &ret[n]);
         address = ret[n++].back;
