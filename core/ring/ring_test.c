@@ -451,7 +451,7 @@ TEST(one_bit_of_a_row_changes_its_check_for_certain)
 TEST(rows_of_any_width_are_whole)
 {
     struct probing_column wide[64];
-    char names[64][8];
+    char names[64][16];
     struct probing_table_desc d = {.size = sizeof(d),
                                    .column_size = sizeof(wide[0]),
                                    .name = "test.wide",
