@@ -420,9 +420,34 @@ int sql_keys_add(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n
     return 0;
 }
 
+/* One or two columns of whole numbers without NULLs: the table by value holds every key there is,
+ * so what is not in it is nowhere. */
+static bool find_direct(const struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
+                        uint32_t *numbers)
+{
+    uint32_t columns = k->n_words - 1;
+    if (!k->direct || columns > 2)
+        return false;
+    for (uint32_t c = 0; c < columns; c++)
+        if (v[c]->has_null || v[c]->type == SQL_NULL || sql_is_textual(v[c]->type))
+            return false;
+    const uint64_t *a = (const uint64_t *)(const void *)v[0]->i;
+    const uint64_t *b = (const uint64_t *)(const void *)v[columns - 1]->i;
+    uint32_t a_bits = k->direct_bits[0], b_bits = columns == 2 ? k->direct_bits[1] : 0;
+    for (uint32_t r = 0; r < n; r++) {
+        uint32_t i = sel ? sel[r] : r;
+        uint64_t at = columns == 2 ? a[i] << b_bits | b[i] : a[i];
+        bool beyond = a[i] >> a_bits || (columns == 2 && b[i] >> b_bits);
+        numbers[r] = beyond ? UINT32_MAX : k->direct[at] - 1; /* 0 is none */
+    }
+    return true;
+}
+
 int sql_keys_find(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
                   uint32_t *numbers)
 {
+    if (find_direct(k, v, sel, n, numbers))
+        return 0;
     int rc = to_words(k, v, sel, n, false);
     if (rc < 0)
         return rc;
