@@ -206,9 +206,11 @@ def test_backward_of_modules(world, python):
     seen = {}
     for module, duration in rows:
         seen.setdefault(module, []).append(duration)
-    for name, durations in seen.items():
-        assert durations == pytest.approx(wanted[name], rel=0.1, abs=0.006), name
     assert sorted(seen) == sorted(wanted)
+    for name, durations in seen.items():  # a neighbour's time would be 0.05 s more, or less
+        assert len(durations) == len(wanted[name]), name
+        for duration, slept in zip(durations, wanted[name]):
+            assert slept - 0.001 <= duration < 1.05 * slept + 0.04, name
 
 
 def test_loss_curve_is_the_same_over_fifty_loads(world, python):

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 from waiting import run
 
-TICK = 0.01
+TICK = 0.05
 slept = collections.defaultdict(list)  # seconds, by name
 
 
@@ -81,7 +81,7 @@ class Net(nn.Module):
     def forward(self, x):
         x = self.fork(x)["sum"]
         x, _ = self.again(self.same(x))
-        return checkpoint(self.kept, x, use_reentrant=False).sum()
+        return self.kept(x).sum()
 
 
 def step(net):
@@ -106,11 +106,14 @@ def work():
     y.backward()
     # what is not asked for does not run: no row for fork and its children
     torch.autograd.grad(net.again(net.fork(x)["q"])[0].sum(), net.again.child.weight)
+    # computes its forward again, inside its backward
+    checkpoint(Sleepy(1, "apart"), torch.ones(4, requires_grad=True), use_reentrant=False).sum() \
+        .backward()
     child, kept = slept["child"], slept["kept"]
     fork = [slept[name][0] for name in ("q", "k", "v", "before", "aside", "behind")]
     return {"fork.q": slept["q"], "fork.k": slept["k"], "fork.v": slept["v"], "fork": [sum(fork)],
             "again.child": child, "again": [sum(child[:2]), sum(child[2:])], "kept": kept,
-            "Net": [sum(fork) + sum(child[:2]) + kept[0]]}
+            "Sleepy": slept["apart"], "Net": [sum(fork) + sum(child[:2]) + kept[0]]}
 
 
 run(work)
