@@ -200,7 +200,8 @@ static void expect_backward(struct thread *t, const struct call *c, PyObject *ob
         m->large = true;
 }
 
-static void leave(struct thread *t, const struct call *c, PyObject *object, PyObject *result)
+static void leave(struct thread *t, const struct call *c, PyObject *const *args, Py_ssize_t n,
+                  PyObject *result)
 {
     if (t->life != c->life || !torch_on()) /* stopped or forked meanwhile: nothing is there */
         return;
@@ -211,7 +212,12 @@ static void leave(struct thread *t, const struct call *c, PyObject *object, PyOb
     if (c->wanted && result)
         add_row(t, c, end_ns);
     if (c->graph_from != UINT64_MAX && result)
-        expect_backward(t, c, object, result);
+        expect_backward(t, c, args[0], result);
+    if (torch_state.set.nan && c->wanted && result) {
+        uint64_t begin_ns = torch_state.now();
+        variables_watch(c->name, args, n, result);
+        t->walks_ns += torch_state.now() - begin_ns;
+    }
     if (c->top)
         t->top = NULL;
     t->calls++;
@@ -231,7 +237,7 @@ PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
         return hook_pass(hook, args, nargsf, kwnames);
     enter(&c, t, args[0]);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
-    leave(t, &c, args[0], result);
+    leave(t, &c, args, hook_nargs(nargsf), result);
     return result;
 }
 

@@ -22,22 +22,30 @@
 #define FLAGS_DEFAULT (1ul << 18)          /* Py_TPFLAGS_DEFAULT as of 3.8 */
 #define PLACES_MAX 4096u /* hooks at a time: optimizers and their classes are few */
 
-enum { SLOT_CALL = 50, SLOT_DEALLOC = 52, SLOT_DESCR_GET = 54, SLOT_GETATTRO = 58,
-       SLOT_METHODS = 64, SLOT_SETATTRO = 69 }; /* typeslots.h */
+enum {
+    SLOT_CALL = 50,
+    SLOT_DEALLOC = 52,
+    SLOT_DESCR_GET = 54,
+    SLOT_GETATTRO = 58,
+    SLOT_METHODS = 64,
+    SLOT_SETATTRO = 69
+}; /* typeslots.h */
 
 struct hook { /* a Python object */
     intptr_t refcnt;
     PyObject *type;
     hook_call call;
     PyObject *original;
-    ptrdiff_t vectorcall; /* where `original` keeps its own */
+    const char *name;
+    ptrdiff_t vectorcall; /* where `original` keeps its own; 0: it is called as any object is */
     bool works;           /* it is in its place; else somebody kept it, and it only passes on */
 };
 
 struct place {
     PyObject *owner; /* a class, or a weak reference to an instance; owned */
     const char *name;
-    PyObject *hook;  /* owned */
+    PyObject *hook;   /* owned */
+    PyObject *stands; /* what is there: the hook, or what calls it; owned */
     bool instance;
 };
 
@@ -49,6 +57,9 @@ PyObject *hook_pass(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
 {
     struct hook *h = (struct hook *)hook;
     hook_call call;
+    if (h->vectorcall == 0)
+        return cpython_vectorcall(&torch_state.py, h->original, args,
+                                  nargsf & ~CPYTHON_ARGUMENTS_OFFSET, kwnames);
     memcpy(&call, (const char *)h->original + h->vectorcall, sizeof(call));
     return call(h->original, args, nargsf, kwnames);
 }
@@ -56,6 +67,11 @@ PyObject *hook_pass(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
 PyObject *hook_original(PyObject *hook)
 {
     return ((struct hook *)hook)->original;
+}
+
+const char *hook_name(PyObject *hook)
+{
+    return ((struct hook *)hook)->name;
 }
 
 bool hook_works(PyObject *hook)
@@ -132,13 +148,19 @@ static int make_type(void)
     memcpy(&getattro, &(PyObject * (*)(PyObject *, PyObject *)){hook_get}, sizeof(getattro));
     memcpy(&setattro, &(int (*)(PyObject *, PyObject *, PyObject *)){hook_set}, sizeof(setattro));
     struct cpython_slot slots[] = {
-        {SLOT_CALL, call},         {SLOT_DEALLOC, dealloc},   {SLOT_DESCR_GET, get},
-        {SLOT_GETATTRO, getattro}, {SLOT_SETATTRO, setattro}, {SLOT_METHODS, methods},
+        {SLOT_CALL, call},
+        {SLOT_DEALLOC, dealloc},
+        {SLOT_DESCR_GET, get},
+        {SLOT_GETATTRO, getattro},
+        {SLOT_SETATTRO, setattro},
+        {SLOT_METHODS, methods},
         {0, NULL},
     };
     struct cpython_type_spec spec = {
-        .name = "probing.hook", .basicsize = (int)sizeof(struct hook),
-        .flags = FLAGS_DEFAULT | FLAG_METHOD_DESCRIPTOR, .slots = slots,
+        .name = "probing.hook",
+        .basicsize = (int)sizeof(struct hook),
+        .flags = FLAGS_DEFAULT | FLAG_METHOD_DESCRIPTOR,
+        .slots = slots,
     };
     PyObject *type = torch_state.py.PyType_FromSpec(&spec);
     if (!type) {
@@ -155,19 +177,9 @@ static int make_type(void)
     return 0;
 }
 
-/* A hook for `original`, new reference; NULL when it has no vectorcall, or does not bind as a
- * function in a class does. */
-static PyObject *make_hook(PyObject *original, hook_call call, bool instance)
+static PyObject *new_hook(PyObject *original, const char *name, hook_call call, Py_ssize_t offset)
 {
     if (!hook_type && make_type() < 0)
-        return NULL;
-    const char *type = (const char *)object_type(original);
-    unsigned long flags;
-    Py_ssize_t offset;
-    memcpy(&flags, type + TYPE_FLAGS, sizeof(flags));
-    memcpy(&offset, type + TYPE_VECTORCALL_OFFSET, sizeof(offset));
-    if (!(flags & FLAG_VECTORCALL) || offset <= 0 ||
-        (!instance && !(flags & FLAG_METHOD_DESCRIPTOR)))
         return NULL;
     struct hook *h = (struct hook *)torch_state.py.PyType_GenericAlloc(hook_type, 0);
     if (!h) {
@@ -176,12 +188,29 @@ static PyObject *make_hook(PyObject *original, hook_call call, bool instance)
     }
     torch_state.py.Py_IncRef(original);
     h->original = original;
+    h->name = name;
     h->vectorcall = offset;
     h->call = call;
     return (PyObject *)h;
 }
 
-static int add_place(PyObject *owner, const char *name, PyObject *hook, bool instance)
+/* A hook for `original`, new reference; NULL when it has no vectorcall, or does not bind as a
+ * function in a class does. */
+static PyObject *make_hook(PyObject *original, const char *name, hook_call call, bool instance)
+{
+    const char *type = (const char *)object_type(original);
+    unsigned long flags;
+    Py_ssize_t offset;
+    memcpy(&flags, type + TYPE_FLAGS, sizeof(flags));
+    memcpy(&offset, type + TYPE_VECTORCALL_OFFSET, sizeof(offset));
+    if (!(flags & FLAG_VECTORCALL) || offset <= 0 ||
+        (!instance && !(flags & FLAG_METHOD_DESCRIPTOR)))
+        return NULL;
+    return new_hook(original, name, call, offset);
+}
+
+static int add_place(PyObject *owner, const char *name, PyObject *hook, PyObject *stands,
+                     bool instance)
 {
     if (n_places >= PLACES_MAX)
         return -ENOSPC;
@@ -194,15 +223,16 @@ static int add_place(PyObject *owner, const char *name, PyObject *hook, bool ins
     }
     torch_state.py.Py_IncRef(owner);
     torch_state.py.Py_IncRef(hook);
-    places[n_places++] = (struct place){owner, name, hook, instance};
+    torch_state.py.Py_IncRef(stands);
+    places[n_places++] = (struct place){owner, name, hook, stands, instance};
     return 0;
 }
 
 /* An object's own attribute, borrowed; NULL: it has none. */
 static PyObject *own_attribute(PyObject *object, const char *name, bool instance)
 {
-    PyObject *dict = instance ? names_dict(object)
-                              : torch_state.py.PyObject_GetAttrString(object, "__dict__");
+    PyObject *dict =
+        instance ? names_dict(object) : torch_state.py.PyObject_GetAttrString(object, "__dict__");
     if (!dict) {
         torch_state.py.PyErr_Clear();
         return NULL;
@@ -216,12 +246,30 @@ static PyObject *own_attribute(PyObject *object, const char *name, bool instance
     return value;
 }
 
-static bool is_placed(const PyObject *hook)
+static bool is_placed(const PyObject *object)
 {
     for (uint32_t i = 0; i < n_places; i++)
-        if (places[i].hook == hook)
+        if (places[i].stands == object)
             return true;
     return false;
+}
+
+/* Let `stands`, which calls `hook`, stand in its place. */
+static int place(PyObject *owner, PyObject *kept, const char *name, PyObject *hook,
+                 PyObject *stands, bool instance)
+{
+    struct cpython *py = &torch_state.py;
+    int rc = add_place(kept, name, hook, stands, instance);
+    if (rc == 0 && py->PyObject_SetAttrString(owner, name, stands) != 0) {
+        py->PyErr_Clear();
+        py->Py_DecRef(hook); /* what add_place() took; the caller's is left */
+        py->Py_DecRef(stands);
+        py->Py_DecRef(kept);
+        n_places--;
+        rc = -ENOTSUP;
+    }
+    ((struct hook *)hook)->works = rc == 0;
+    return rc;
 }
 
 static int put(PyObject *owner, PyObject *kept, const char *name, hook_call call, bool instance)
@@ -229,27 +277,46 @@ static int put(PyObject *owner, PyObject *kept, const char *name, hook_call call
     PyObject *original = own_attribute(owner, name, instance);
     if (!original)
         return -ENOENT;
-    if (hook_is(original) && is_placed(original))
+    if (is_placed(original))
         return 0;
-    int rc = 0;
     PyObject *hook = original;
     if (hook_is(original)) /* somebody kept it over a stop() and put it back: it works again */
         torch_state.py.Py_IncRef(hook);
     else
-        hook = make_hook(original, call, instance);
+        hook = make_hook(original, name, call, instance);
     if (!hook)
         return -ENOTSUP;
-    rc = add_place(kept, name, hook, instance);
-    if (rc == 0 && hook != original &&
-        torch_state.py.PyObject_SetAttrString(owner, name, hook) != 0) {
-        torch_state.py.PyErr_Clear();
-        torch_state.py.Py_DecRef(hook); /* what add_place() took; ours is left */
-        torch_state.py.Py_DecRef(kept);
-        n_places--;
-        rc = -ENOTSUP;
-    }
-    ((struct hook *)hook)->works = rc == 0;
+    int rc = place(owner, kept, name, hook, hook, instance);
     torch_state.py.Py_DecRef(hook);
+    return rc;
+}
+
+static PyObject *call_hook(PyObject *hook, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
+{
+    return ((struct hook *)hook)->call(hook, args, (size_t)n, kwnames);
+}
+
+/* pybind11 asks of a method whether it is C++ or was overridden in Python, and must see C++. */
+int hook_method(PyObject *class, const char *name, hook_call call)
+{
+    static struct cpython_method method = {"probing_hook", NULL, METH_FASTCALL | METH_KEYWORDS,
+                                           NULL};
+    struct cpython *py = &torch_state.py;
+    PyObject *original = own_attribute(class, name, /* instance= */ false);
+    const char *type = original ? names_class_text(original) : "";
+    if (!original || is_placed(original))
+        return original ? 0 : -ENOENT;
+    if (strcmp(type, "instancemethod") != 0 || !torch_state.more.PyInstanceMethod_New)
+        return -ENOTSUP;
+    memcpy(&method.call, &(PyCFunctionFastKeywords){call_hook}, sizeof(method.call));
+    PyObject *hook = new_hook(original, name, call, /* offset= */ 0);
+    PyObject *function = hook ? py->PyCFunction_NewEx(&method, hook, NULL) : NULL;
+    PyObject *stands = function ? torch_state.more.PyInstanceMethod_New(function) : NULL;
+    int rc = stands ? place(class, class, name, hook, stands, /* instance= */ false) : -ENOMEM;
+    py->PyErr_Clear();
+    py->Py_DecRef(stands);
+    py->Py_DecRef(function);
+    py->Py_DecRef(hook);
     return rc;
 }
 
@@ -281,13 +348,14 @@ static int restore(struct place *p)
         py->Py_IncRef(owner);
         PyObject *now = own_attribute(owner, p->name, p->instance);
         PyObject *original = ((struct hook *)p->hook)->original;
-        if (now != p->hook || py->PyObject_SetAttrString(owner, p->name, original) != 0)
+        if (now != p->stands || py->PyObject_SetAttrString(owner, p->name, original) != 0)
             kept = now != NULL;
         py->PyErr_Clear();
         py->Py_DecRef(owner);
     }
     py->Py_DecRef(p->owner);
     py->Py_DecRef(p->hook);
+    py->Py_DecRef(p->stands);
     return kept;
 }
 

@@ -5,6 +5,7 @@
  * Threads: [control] for what the core calls; install() and uninstall() run with the GIL.
  * It never imports torch, and adds no hook of torch's own kind: those cost more than our work.
  */
+#include "tensor.h"
 #include "torch.h"
 
 #include <errno.h>
@@ -104,8 +105,11 @@ static bool load_more(void)
     MORE(PyObject_GenericGetDict)
     MORE(PyEval_GetFrame)
     MORE(PyObject_Free)
+    bool all = whole;
+    MORE(PyInstanceMethod_New)
+    MORE(PyFrame_GetVar)
 #undef MORE
-    return whole;
+    return all;
 }
 
 static int load_python(void)
@@ -213,6 +217,7 @@ static void reset_rows(void)
         s->stages[i] = intern(stages[i]);
     for (int i = 0; i < N_STEPPERS; i++)
         s->steppers[i] = intern(steppers[i]);
+    s->hooked = 0;
     s->stepper = STEPPER_NONE;
     s->last_optimizer = NULL;
     s->sample_debt = 1; /* the first step has rows */
@@ -245,7 +250,7 @@ static void tell_dynamo(void)
 
 /* Functions and classes of torch's modules, where they are.  Each module is asked for by itself:
  * none is imported. */
-static void put_module_hooks(void)
+void plugin_hook_modules(void)
 {
     static const struct {
         const char *module, *class, *name;
@@ -261,9 +266,12 @@ static void put_module_hooks(void)
     for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
         PyObject *module = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), hooks[i].module);
         PyObject *class = hooks[i].class ? attribute_of(module, hooks[i].class) : NULL;
+        if (torch_state.hooked & 1u << i)
+            module = NULL; /* it may have been wrapped since: that is not ours to change */
+        torch_state.hooked |= module ? 1u << i : 0;
         if (module && !hooks[i].class)
             (void)hook_instance(module, hooks[i].name, hooks[i].call);
-        else if (class)
+        else if (module && class)
             (void)hook_class(class, hooks[i].name, hooks[i].call);
         py->Py_DecRef(class);
         py->PyErr_Clear();
@@ -296,8 +304,10 @@ static int put_hooks(void)
                                 "else has replaced it");
     (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);
     step_wrap_classes(s->optimizer_class);
-    put_module_hooks();
+    plugin_hook_modules();
     (void)backward_find();
+    comm_find();
+    tensor_find();
     tell_dynamo();
     return 0;
 }
@@ -315,6 +325,8 @@ static int uninstall(void *unused)
     names_forget_all();
     data_forget();
     backward_forget();
+    comm_forget();
+    tensor_forget();
     drop_torch();
     return kept;
 }
@@ -413,9 +425,11 @@ static int init(const struct probing_host *h, void **ret_self)
     if (rc < 0)
         return h->fail(h, rc, "the table python.torch_step_timing could not be made");
     struct probing_table *computed;
-    rc = h->table(h, &data_table, &computed);
-    if (rc < 0)
-        return h->fail(h, rc, "the table torch.loaders could not be made");
+    if ((rc = h->table(h, &comm_table, &torch_state.comm)) < 0 ||
+        (rc = h->table(h, &variables_table, &torch_state.variables)) < 0 ||
+        (rc = h->table(h, &data_table, &computed)) < 0 ||
+        (rc = h->table(h, &recorder_table, &computed)) < 0)
+        return h->fail(h, rc, "a table of torch's could not be made");
     *ret_self = &torch_state;
     return 0;
 }

@@ -15,6 +15,8 @@
  */
 #include "torch.h"
 
+#define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again */
+
 static double seconds(uint64_t ns)
 {
     return (double)ns / NS_PER_S;
@@ -123,7 +125,12 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
     (void)step_phase(t, t->phase, end_ns);
     if (torch_state.step_begin_ns && h->wanted(torch_state.timing))
         add_timing_row(t, stepper, end_ns);
+    variables_step();
     __atomic_store_n(&torch_state.step, torch_state.step + 1, __ATOMIC_RELAXED); /* profile asks */
+    if (torch_state.step % LATE_EVERY == 0) {
+        plugin_hook_modules();
+        comm_find();
+    }
     step_begin(end_ns);
     renew(t, end_ns);
 }

@@ -50,6 +50,8 @@ struct python_more {
     PyObject *(*PyObject_GenericGetDict)(PyObject *, void *);
     PyObject *(*PyEval_GetFrame)(void); /* borrowed */
     void (*PyObject_Free)(void *);
+    PyObject *(*PyInstanceMethod_New)(PyObject *); /* NULL: not here */
+    PyObject *(*PyFrame_GetVar)(PyObject *, PyObject *); /* 3.12; else NULL */
 };
 
 /* One module that lives: its name, and what belongs to the root it was named from. */
@@ -113,7 +115,7 @@ struct settings {
 struct torch {
     const struct probing_host *host;
     uint64_t (*now)(void); /* the host's; a call in flight may ask after destroy() */
-    struct probing_table *trace, *timing;
+    struct probing_table *trace, *timing, *comm, *variables;
     struct cpython py;
     struct python_more more;
     _Atomic bool on; /* hooks do their work; cleared by stop() and, without the GIL, after fork */
@@ -124,6 +126,7 @@ struct torch {
     PyObject *grad_enabled; /* torch.is_grad_enabled, or NULL */
     PyObject *text_modules, *text_parameters, *text_training; /* interned attribute names */
     uint64_t stages[N_STAGES], steppers[N_STEPPERS];          /* interned */
+    uint32_t hooked; /* bits: places in torch's modules that were there and have their hook */
     enum stepper stepper;
     const PyObject *last_optimizer; /* that ended a step; an address, never followed */
     uint64_t step;          /* steps ended since start() */
@@ -143,10 +146,16 @@ extern struct torch torch_state;
 typedef PyObject *(*hook_call)(PyObject *hook, PyObject *const *args, size_t nargsf,
                                PyObject *kwnames);
 
+/* plugin.c: hook what is there of torch's modules; some are imported late. */
+void plugin_hook_modules(void);
+
 /* hook.c: put `call` in the place of class.name (a class's own attribute) or of an instance's
  * attribute.  0, -ENOENT: it has none; -ENOTSUP: it is no function. */
 int hook_class(PyObject *class, const char *name, hook_call call);
 int hook_instance(PyObject *object, const char *name, hook_call call);
+/* Likewise a method of a class that pybind11 made. */
+int hook_method(PyObject *class, const char *name, hook_call call);
+const char *hook_name(PyObject *hook); /* of the attribute */
 /* Is this object one of ours? */
 bool hook_is(PyObject *object);
 /* Is it in its place, and the plugin on?  Else it only passes calls on. */
@@ -217,6 +226,21 @@ void backward_forget(void);
 uint64_t backward_enter(void);
 /* A forward gave `result`.  false: its graph is too large. */
 bool backward_leave(PyObject *result, const struct backward_call *call);
+
+/* comm.c */
+extern const struct probing_table_desc comm_table;
+extern const struct probing_table_desc recorder_table; /* recorder.c */
+/* Hook torch.distributed's groups once they are there. */
+void comm_find(void);
+void comm_forget(void);
+
+/* variables.c */
+extern const struct probing_table_desc variables_table;
+/* A step ends on this thread: add a row for each of the setting `exprs`. */
+void variables_step(void);
+/* A module's forward is done (args[0] is the module): tell the first in a step that gave a NaN or
+ * an infinity. */
+void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result);
 
 /* data.c */
 extern const struct probing_table_desc data_table;

@@ -213,6 +213,40 @@ def test_backward_of_modules(world, python):
             assert slept - 0.001 <= duration < 1.05 * slept + 0.04, name
 
 
+def test_variables_and_the_first_nan(world, python):
+    case = Case(world, "variables.py", python)
+    line = ("on,exprs=loss@train,acc1@train,kept,meter.avg@train,grid@train,text@train,flag,"
+            "nothing@train,loss@elsewhere,model.last.weight.grad,nan=on")
+    done = case.target.probing("config", "probing.torch.profiling=" + line)
+    assert done.returncode == 0, done.stderr
+    losses = case.run()["losses"]
+    steps = range(len(losses))
+
+    def series(name, column="value_f64"):
+        return [row[0] for row in case.target.rows(
+            "select %s from python.variables where name = '%s' order by ts" % (column, name))]
+    assert series("loss") == pytest.approx(losses)
+    assert [value == "nan" for value in series("loss", "value")] == [n == 3 for n in steps]
+    assert series("acc1") == pytest.approx([n / 10 for n in steps])
+    assert series("kept") == [n * 2 for n in steps]
+    assert series("meter.avg") == [n * 0.5 for n in steps]
+    assert series("text", "value") == ["step %d" % n for n in steps]
+    assert series("flag", "value") == [str(n % 2 == 0) for n in steps]
+    assert series("grid.max") == [max(n, 3.0) for n in steps] and set(series("grid.nan")) == {1.0}
+    assert series("grid.min") == [-1.0 for _ in steps]
+    assert series("model.last.weight.grad.mean")[2] == 2.0
+    names = case.target.rows("select distinct name, func from python.variables order by 1, 2")
+    assert ["nothing", "train"] not in names and ["loss", "elsewhere"] not in names
+    assert ["kept", "train"] in names and ["model.last.weight.grad.nan", "<module>"] in names
+    found = case.target.rows("select local_step, func, value_f64, value from python.variables "
+                             "where name = 'nonfinite'")
+    assert found == [[3, "breaks", 8, "8 NaN and 0 infinite of 8 in its output; "
+                                      "its input is finite"]]
+    logs = case.target.rows("select step, loss from training_logs where loss is not null "
+                            "order by 1")
+    assert [step for step, _ in logs] == [n for n in steps if n != 3]
+
+
 def test_loss_curve_is_the_same_over_fifty_loads(world, python):
     plain, entered = world.tmp / "plain", world.tmp / "entered"
     steps = ["--steps", "300", "--step-delay", "0.02"]

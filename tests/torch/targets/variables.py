@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loop with variables of every kind, and a module that makes a NaN in one step."""
+import gc
+import math
+import weakref
+
+import torch
+from torch import nn
+from waiting import run
+
+STEPS = 6
+
+
+class Meter:
+    def __init__(self):
+        self.avg = 0.0
+
+
+class Breaks(nn.Module):
+    """Makes a NaN when its input is negative."""
+
+    def forward(self, x):
+        return torch.sqrt(x)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.breaks, self.last = nn.Linear(4, 4), Breaks(), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.last(self.breaks(self.layer(x) * 0 + x))
+
+
+model = Net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+free = []
+
+
+def train():
+    meter = Meter()
+    losses = []
+    for step in range(STEPS):
+        acc1 = torch.tensor([step / 10])
+        kept = step * 2
+
+        def inner():
+            return kept
+        text, flag, meter.avg = "step %d" % step, step % 2 == 0, step * 0.5
+        grid = torch.tensor([[float(step), -1.0], [math.nan, 3.0]])
+        optimizer.zero_grad()
+        x = torch.full((2, 4), 1.0 if step != 3 else -1.0)
+        loss = model(x).sum()
+        loss.backward()
+        if math.isnan(loss.item()):
+            optimizer.zero_grad()  # the weights shall stay numbers
+        if inner() == 4:
+            model.last.weight.grad.fill_(2.0)
+        optimizer.step()
+        losses.append(loss.item())
+        big = torch.ones(8)
+        free.append(weakref.ref(big))
+        del big, loss, grid, acc1, text, flag  # gone, whoever looked
+        gc.collect()
+        assert free[-1]() is None
+    return [None if math.isnan(loss) else loss for loss in losses]
+
+
+def work():
+    return {"losses": train()}
+
+
+run(work)

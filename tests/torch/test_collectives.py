@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.distributed in a real job of two ranks: each operation is a row, and nothing changes."""
+import os
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+import world as shared
+from test_torch import HERE, python  # noqa: F401  (a fixture)
+
+LATE_MS = 300.0
+TARGET = str(HERE / "targets" / "collectives.py")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
+def start(world, python):
+    """The two ranks, by torchrun where it works (torch 1.13's does not in Python 3.11)."""
+    words = [TARGET, str(world.tmp / "go"), str(world.tmp / "answer")]
+    torchrun = Path(python).with_name("torchrun")
+    if torchrun.exists() and python != shared.DEBIAN_PYTHON:
+        job = world.start(str(torchrun), "--nproc_per_node", "2", "--master_port", free_port(),
+                          *words)
+        jobs = [job, job]
+    else:
+        common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        jobs = [world.start(python, "-W", "ignore", *words, env=dict(common, RANK=str(rank)))
+                for rank in range(2)]
+    for rank, job in enumerate(jobs):
+        job.wait_line("ready %d" % rank)
+    return jobs
+
+
+def pid_of(job, rank):
+    """Of a rank: it, or a child of torchrun with that RANK."""
+    pids = [job.pid]
+    children = subprocess.run(["pgrep", "-P", str(job.pid)], capture_output=True, text=True)
+    for pid in pids + [int(word) for word in children.stdout.split()]:
+        environ = Path("/proc/%d/environ" % pid).read_bytes().split(b"\0")
+        if b"RANK=%d" % rank in environ:
+            return pid
+    pytest.fail("no process of rank %d" % rank)
+
+
+class Rank:
+    def __init__(self, world, pid):
+        self.world, self.pid = world, str(pid)
+
+    def run(self, *words):
+        done = self.world.probing("-t", self.pid, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def rows(self, sql):
+        import json
+        return json.loads(self.run("query", "--format", "json", sql))["rows"]
+
+
+def test_two_ranks(world, python):  # noqa: F811
+    jobs = start(world, python)
+    ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
+    for rank in ranks:
+        rank.run("inject", "--plugin", "torch")
+    (world.tmp / "go").touch()
+    for number, job in enumerate(jobs):
+        job.wait_line("done %d" % number)
+    answers = [Path("%s.%d" % (world.tmp / "answer", n)).read_text() for n in range(2)]
+    assert answers[0] == answers[1]
+    rows = ranks[0].rows(
+        "select op, group_rank, group_size, tensor_shape, tensor_dtype, bytes, async_op, "
+        "duration_ms, wait_ms from python.comm_collective order by ts")
+    ops = [row[0] for row in rows]
+    assert ops[:6] == ["barrier", "allreduce", "allreduce", "allgather", "broadcast", "send"]
+    assert rows[1][1:7] == [0, 2, "[256]", "float32", 1024, 0]
+    assert rows[1][7] >= LATE_MS * 0.9 and rows[1][8] >= LATE_MS * 0.9  # it waited for the other
+    assert rows[2][3:7] == ["[2, 3]", "float64", 48, 1]
+    assert rows[3][3:6] == ["[4]", "float32", 16] and rows[5][5] == 20
+    assert all(0 < row[8] <= row[7] * 1.000001 for row in rows if row[7] is not None)
+    late = ranks[1].rows("select min(duration_ms) from python.comm_collective where bytes = 1024 "
+                         "and steps = 0")
+    assert late[0][0] < LATE_MS * 0.9  # the one that is waited for does not wait
+    timing = ranks[0].rows("select count(comm_sec), min(comm_sec) from python.torch_step_timing")
+    assert timing[0][0] == 2 and timing[0][1] > 0
+    recorder = ranks[0].rows("select count(*) from python.torch_nccl_flight_record "
+                             "where profiling_name like '%allreduce%' or "
+                             "profiling_name like '%all_reduce%'")
+    version = ranks[0].run("eval", "import torch; print(torch.__version__)")
+    if int(re.match(r"(\d+)", version)[1]) >= 2:
+        assert recorder[0][0] > len([op for op in ops if op == "allreduce"])  # DDP's are there too
+    for rank in ranks:
+        rank.run("plugin", "stop", "torch")
+    left = ranks[0].run("eval", "from torch._C import _distributed_c10d as c; "
+                        "print(c.ProcessGroup.allreduce.__doc__[:9], c.Work.wait.__doc__[:4])")
+    assert left.split()[0].startswith("allreduce") and all(os.path.exists("/proc/" + r.pid)
+                                                           for r in ranks)
