@@ -98,6 +98,7 @@ int command_watch(struct target *t, int argc, char **argv);  /* live.c */
 int command_repl(struct target *t, int argc, char **argv);   /* repl.c */
 int command_script(struct target *t, int argc, char **argv); /* live.c */
 int command_top(struct target *t, int argc, char **argv);    /* top.c */
+int command_torch(struct target *t, int argc, char **argv);  /* torch.c */
 int command_plugin(struct target *t, int argc, char **argv); /* plugin.c */
 
 /* Send a plugin's file through the data directory's door.  name: for messages; the answer's

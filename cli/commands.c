@@ -211,11 +211,12 @@ const struct cli_command cli_commands[] = {
                   "-t 4242 export --format csv --table python.torch_trace -o trace.csv"}},
     {.name = "flamegraph",
      .alias = "fg",
-     .arguments = "[diff A B]",
+     .arguments = "[torch | diff A B]",
      .doc = "where the time goes, Python and native, as a file to look at",
      .text =
          "Samples the process for --seconds and puts the profiler back as it was; or takes what "
-         "was sampled before (--last, --since), also of the dead. diff compares two processes, "
+         "was sampled before (--last, --since), also of the dead. torch shows modules, by the "
+         "time that plugin torch has measured. diff compares two processes, "
          "data directories or files of folded stacks: A is before, B is after. html and svg are "
          "one file each that needs nothing else; folded, speedscope, pprof and perfetto are "
          "for other programs.",
@@ -236,6 +237,16 @@ const struct cli_command cli_commands[] = {
      .examples = {"-t 4242 flamegraph -s 10 -o out.html",
                   "-t 4242 flamegraph --last 5m --mode wall -o out.svg",
                   "flamegraph diff before.folded after.folded -o diff.html"}},
+    {.name = "torch",
+     .arguments = "",
+     .doc = "how a torch loop does: steps a second, where they go, slow modules, what is odd",
+     .text = "Of the last minute that plugin torch has seen, of the living and the dead. Our own "
+             "cost is in it twice: as measured, and by steps with rows against steps without "
+             "(torch.baseline).",
+     .needs_target = true,
+     .run = command_torch,
+     .options = {{"--last", NULL, "TIME", "of this time; 60s when left out"}},
+     .examples = {"-t 4242 torch", "-t 4242 torch --last 10m"}},
     {.name = "plugin",
      .arguments = "list | load NAME|FILE | stop NAME",
      .doc = "plugins: list, load, stop",

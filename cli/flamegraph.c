@@ -120,15 +120,21 @@ static void guess_format(struct options *o)
     }
 }
 
+static bool is_torch(const struct options *o)
+{
+    return o->n_words == 1 && strcmp(o->words[0], "torch") == 0;
+}
+
 static int check_words(const struct options *o, bool has_target)
 {
-    if (o->n_words > 0 && strcmp(o->words[0], "diff") != 0)
-        return err_set(-EINVAL, "flamegraph takes no argument '%s'; did you mean diff A B?",
+    if (o->n_words > 0 && !is_torch(o) && strcmp(o->words[0], "diff") != 0)
+        return err_set(-EINVAL,
+                       "flamegraph takes no argument '%s'; did you mean torch, or diff A B?",
                        o->words[0]);
-    if (o->n_words > 0 && o->n_words != 3)
+    if (o->n_words > 0 && !is_torch(o) && o->n_words != 3)
         return err_set(-EINVAL, "flamegraph diff needs two: a pid, a data directory or a file of "
                                 "folded stacks each");
-    if (o->n_words == 0 && !has_target)
+    if (o->n_words < 3 && !has_target)
         return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
     if (o->path == NULL && o->format != FOLDED && isatty(STDOUT_FILENO) == 1)
         return err_set(-EINVAL, "flamegraph --format %s needs a file: -o FILE%s",
@@ -465,6 +471,39 @@ static int difference(const struct options *o)
     return r;
 }
 
+/* Modules of torch: what its plugin has kept is enough, no profiler runs. */
+static int modules(const struct target *t, const struct options *o)
+{
+    struct flame f;
+    struct flame_tree tree = {.n = 0};
+    char where[300] = "", title[300];
+    if (o->format != HTML && o->format != SVG && o->format != FOLDED)
+        return err_set(-EINVAL, "flamegraph torch is written as html, svg or folded");
+    if (o->seconds_ns > 0 || o->mode != NULL || o->threads || o->lines)
+        return err_set(-EINVAL, "flamegraph torch takes --last or --since: what is there");
+    if (o->last_ns > 0)
+        (void)snprintf(where, sizeof where,
+                       " and ts > (select max(ts) from python.torch_trace) - "
+                       "interval '%.3f seconds'",
+                       (double)o->last_ns / 1e9);
+    else if (o->since != NULL)
+        (void)snprintf(where, sizeof where, " and ts >= timestamp '%s'", o->since);
+    flame_init(&f, FLAME_MAX_BYTES);
+    f.mode = "wall";
+    (void)snprintf(title, sizeof title, "%.200s: torch modules, wall time", t->text);
+    f.title = title;
+    int r = flame_read_modules(&f, t, where);
+    if (r == 0 && f.n_samples == 0)
+        r = err_set(-ENODATA, "%s has no calls of modules: plugin load torch keeps them", t->text);
+    if (r == 0)
+        r = flame_tree_new(&f, &tree);
+    if (r == 0)
+        r = write_profile(o, &f, &tree);
+    flame_tree_done(&tree);
+    flame_done(&f);
+    return r;
+}
+
 int command_flamegraph(struct target *t, int argc, char **argv)
 {
     struct options o = {.format = HTML};
@@ -474,6 +513,6 @@ int command_flamegraph(struct target *t, int argc, char **argv)
     guess_format(&o);
     r = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
     if (r == 0)
-        r = o.n_words == 3 ? difference(&o) : one(t, &o);
+        r = o.n_words == 3 ? difference(&o) : is_torch(&o) ? modules(t, &o) : one(t, &o);
     return r < 0 ? r : EXIT_DONE;
 }

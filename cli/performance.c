@@ -45,8 +45,6 @@ int command_performance(struct target *t, int argc, char **argv)
     if (r == 0 && w.cc)
         r = load(t, "profile", "flamegraph --last 1m -o out.html");
     if (r == 0 && w.torch)
-        r = load(t, "torch",
-                 "query \"select module, stage, avg(duration) from python.torch_trace group by 1, "
-                 "2 order by 3 desc limit 10\"");
+        r = load(t, "torch", "torch");
     return r;
 }

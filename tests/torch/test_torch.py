@@ -137,6 +137,20 @@ def test_parts_of_a_step_agree_with_a_timing_by_hand(world, python):
     waits = case.target.rows("select module, count(*) from python.torch_trace "
                              "where stage = 'post data' group by 1 order by 1")
     assert [n for _, n in waits] == [12, 12]
+    screen = case.target.probing("torch")
+    assert screen.returncode == 0, screen.stderr
+    for words in ("waiting for data", "backward", "optimizer", "suspicious", "torch.loaders"):
+        assert words in screen.stdout, screen.stdout
+    folded = case.target.probing("flamegraph", "torch", "--format", "folded")
+    assert folded.returncode == 0, folded.stderr
+    own = dict(line.rsplit(" ", 1) for line in folded.stdout.splitlines())
+    assert {"forward;Sequential;%d" % n for n in range(4)} <= set(own)
+    inside = sum(int(ns) for way, ns in own.items() if way.startswith("forward;")) / 1e9
+    rows = case.target.rows("select sum(duration) from python.torch_trace "
+                            "where stage = 'post forward' and module = 'Sequential'")
+    assert inside == pytest.approx(rows[0][0], rel=1e-4)  # own times add up to the whole
+    done = case.target.probing("performance", "--torch")
+    assert done.returncode != 0 and "torch" in done.stderr  # it is there already
 
 
 def test_steps_without_an_optimizer(world, python):
