@@ -53,7 +53,7 @@ def epoch(workers, spent, ends):
         second.step()  # of the same step
         times.append(clock())
         for name, begin, end in zip(("forward", "backward", "optimizer"), times, times[1:]):
-            spent[name] = spent.get(name, 0.0) + end - begin
+            spent.setdefault(name, []).append(end - begin)
         ends.append(times[-1])
         time.sleep(0.002)
     spent["dataloader"] = spent.get("dataloader", 0.0) + loader.waited
