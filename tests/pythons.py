@@ -10,15 +10,19 @@ from world import DEBIAN_PYTHON, ROOT
 OLDEST, NEWEST = (3, 8), (3, 14)
 
 
-def version_of(python):
-    """(3, 11, 2), and "t" for a free-threaded build."""
-    ask = ("import sys, sysconfig; print(*sys.version_info[:3], "
-           "'t' if sysconfig.get_config_var('Py_GIL_DISABLED') else '')")
-    done = subprocess.run([python, "-c", ask], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+def ask(python):
+    """((3, 11, 2), "t" for a free-threaded build)."""
+    code = ("import sys, sysconfig; print(*sys.version_info[:3], "
+            "'t' if sysconfig.get_config_var('Py_GIL_DISABLED') else '')")
+    done = subprocess.run([python, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     words = done.stdout.decode().split()
     if done.returncode or len(words) < 3:
         return (0, 0, 0), ""
     return tuple(map(int, words[:3])), "".join(words[3:])
+
+
+def version_of(python):
+    return ask(python)[0]
 
 
 def pythons():
@@ -27,7 +31,7 @@ def pythons():
     found = {}
     for path in [DEBIAN_PYTHON] + sorted(glob.glob(home + "/versions/*/bin/python3")) + \
             sorted(glob.glob(str(ROOT / "build" / "pythons" / "*" / "bin" / "python3"))):
-        version, kind = version_of(path) if Path(path).exists() else ((0, 0, 0), "")
+        version, kind = ask(path) if Path(path).exists() else ((0, 0, 0), "")
         if OLDEST <= version[:2] <= NEWEST:
             found.setdefault("%d.%d.%d" % version + kind, path)
     return found
