@@ -30,6 +30,7 @@ static struct {
     char *line; /* for pdb; to be freed */
     char *output;
     size_t n;
+    uint64_t life; /* of this session: who comes with another number is too late */
     bool cut, gone, stop;
     int inputs;     /* of `debug --input` that are inside */
     PyObject *come; /* lock: the GIL; what the main thread is to call */
@@ -52,22 +53,31 @@ static void wait_change(void)
     (void)pthread_cond_timedwait(&session.changed, &session.lock, &until);
 }
 
+static bool is_over(uint64_t life) /* locked */
+{
+    return session.gone || session.life != life;
+}
+
 /* ---- in the main thread, with the GIL ---- */
 
-static PyObject *debug_read(PyObject *self, PyObject *unused)
+/* debug_read(life): the next line, or None when nobody is there any more. */
+static PyObject *debug_read(PyObject *self, PyObject *number)
 {
     const struct cpython *py = &natives_py;
+    uint64_t life = py->PyLong_AsUnsignedLongLong(number);
+    char *line = NULL;
     (void)self;
-    (void)unused;
     void *saved = py->PyEval_SaveThread();
     (void)pthread_mutex_lock(&session.lock);
-    if (!session.gone)
+    if (!is_over(life))
         set_state(ASKS);
-    while (!session.line && !session.gone)
+    while (!session.line && !is_over(life))
         wait_change();
-    char *line = session.line;
-    session.line = NULL;
-    set_state(RUNS);
+    if (session.life == life) {
+        line = session.line;
+        session.line = NULL;
+        set_state(RUNS);
+    }
     (void)pthread_mutex_unlock(&session.lock);
     py->PyEval_RestoreThread(saved);
     PyObject *text =
@@ -102,14 +112,24 @@ static PyObject *truth(bool value)
     return natives_py.PyBool_FromLong(value);
 }
 
-static PyObject *debug_gone(PyObject *self, PyObject *unused)
+static PyObject *debug_gone(PyObject *self, PyObject *number)
+{
+    uint64_t life = natives_py.PyLong_AsUnsignedLongLong(number);
+    (void)self;
+    (void)pthread_mutex_lock(&session.lock);
+    bool gone = is_over(life);
+    (void)pthread_mutex_unlock(&session.lock);
+    return truth(gone);
+}
+
+static PyObject *debug_life(PyObject *self, PyObject *unused)
 {
     (void)self;
     (void)unused;
     (void)pthread_mutex_lock(&session.lock);
-    bool gone = session.gone;
+    uint64_t life = session.life;
     (void)pthread_mutex_unlock(&session.lock);
-    return truth(gone);
+    return natives_py.PyLong_FromUnsignedLongLong(life);
 }
 
 /* Was Ctrl-C typed while it ran? */
@@ -124,12 +144,13 @@ static PyObject *debug_stop(PyObject *self, PyObject *unused)
     return truth(stop);
 }
 
-static PyObject *debug_end(PyObject *self, PyObject *unused)
+static PyObject *debug_end(PyObject *self, PyObject *number)
 {
+    uint64_t life = natives_py.PyLong_AsUnsignedLongLong(number);
     (void)self;
-    (void)unused;
     (void)pthread_mutex_lock(&session.lock);
-    set_state(OVER);
+    if (session.life == life)
+        set_state(OVER);
     (void)pthread_mutex_unlock(&session.lock);
     return natives_none();
 }
@@ -171,13 +192,10 @@ static PyObject *debug_begin(PyObject *self, PyObject *come)
 }
 
 struct cpython_method debug_natives[] = {
-    {"debug_begin", debug_begin, METH_O, NULL},
-    {"debug_read", debug_read, METH_NOARGS, NULL},
-    {"debug_write", debug_write, METH_O, NULL},
-    {"debug_gone", debug_gone, METH_NOARGS, NULL},
-    {"debug_stop", debug_stop, METH_NOARGS, NULL},
-    {"debug_end", debug_end, METH_NOARGS, NULL},
-    {NULL, NULL, 0, NULL},
+    {"debug_begin", debug_begin, METH_O, NULL},    {"debug_read", debug_read, METH_O, NULL},
+    {"debug_write", debug_write, METH_O, NULL},    {"debug_gone", debug_gone, METH_O, NULL},
+    {"debug_stop", debug_stop, METH_NOARGS, NULL}, {"debug_end", debug_end, METH_O, NULL},
+    {"debug_life", debug_life, METH_NOARGS, NULL}, {NULL, NULL, 0, NULL},
 };
 
 /* ---- the client's side ---- */
@@ -212,6 +230,7 @@ static int claim(struct plugin *p)
     bool free_now = session.state == NOBODY;
     if (free_now) {
         session.state = CALLED;
+        session.life++;
         session.output = output;
         session.n = 0;
         session.gone = session.stop = session.cut = false;
@@ -231,6 +250,7 @@ static void release(void)
     free(session.output);
     free(session.line);
     session.output = session.line = NULL;
+    session.life++;
     set_state(NOBODY);
     (void)pthread_mutex_unlock(&session.lock);
 }

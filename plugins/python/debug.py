@@ -7,6 +7,7 @@ function and the breakpoints, and the program goes on.
 """
 import sys
 
+safe = tool("safe")
 OPEN_WARNING = ("debugpy asks nobody who they are: whoever reaches %s can run any code in this "
                 "process; go through `ssh -L %d:127.0.0.1:%d HOST`, or add --open")
 BRING = ("debugpy is not in this Python (%s); bring it: `%s -m pip install debugpy`, or Debian's "
@@ -18,8 +19,11 @@ class Lines(object):
     """Stands for sys.stdin."""
     encoding = "utf-8"
 
+    def __init__(self, life):
+        self.life = life
+
     def readline(self):
-        line = native["debug_read"]()
+        line = native["debug_read"](self.life)
         return "" if line is None else line + "\n"
 
 
@@ -42,7 +46,9 @@ def session_class():
         is_open = True
 
         def __init__(self):
-            pdb.Pdb.__init__(self, stdin=Lines(), stdout=Writer(), nosigint=True, readrc=False)
+            self.life = native["debug_life"]()  # of the client's: see debug.c
+            pdb.Pdb.__init__(self, stdin=Lines(self.life), stdout=Writer(), nosigint=True,
+                             readrc=False)
             self.use_rawinput = False
             self.prompt = "(Pdb) "
 
@@ -52,7 +58,7 @@ def session_class():
         def trace_dispatch(self, frame, event, arg):
             if not self.is_open:
                 return None
-            if native["debug_gone"]():
+            if native["debug_gone"](self.life):
                 self.leave()
                 return None
             if native["debug_stop"]():
@@ -82,7 +88,7 @@ def session_class():
                 if getattr(frame.f_trace, "__self__", None) is self:
                     del frame.f_trace
                 frame = frame.f_back
-            native["debug_end"]()
+            native["debug_end"](self.life)
 
         def refused(self, arg):
             self.message("not here: it would end the program or read its terminal; c goes on and "
@@ -103,12 +109,13 @@ def pause():
 
     def come():
         """In the main thread, between two instructions of its own."""
-        if native["debug_gone"]():
-            return native["debug_end"]()
+        if native["debug_gone"](session.life):
+            return None
         if sys.gettrace() is not None:
-            native["debug_write"]("a tracing function is set already, by %r: a debugger or a "
-                                  "coverage tool; it must end first\n" % type(sys.gettrace()))
-            return native["debug_end"]()
+            native["debug_write"]("a tracing function is set already (%s): a debugger or a "
+                                  "coverage tool; it must end first\n"
+                                  % safe["type_name"](type(sys.gettrace())))
+            return native["debug_end"](session.life)
         session.begin(sys._getframe(1))
 
     native["debug_begin"](come)
