@@ -202,6 +202,8 @@ def copy_of(function, code):
 
 def put_in(name, function, args, variable, limit):
     code = function.__code__
+    if not getattr(sys, "_is_gil_enabled", lambda: True)():
+        raise Refused("trace counts on the GIL, which this build of CPython does without")
     if not NEW and variable is not None:
         raise Refused("variables can be watched from CPython 3.12 on (this is %d.%d): before, only "
                       "a tracing function sees them, and that slows everything"

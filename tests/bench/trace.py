@@ -88,7 +88,7 @@ def main():
     for python in sys.argv[1:] or PYTHONS.values():
         before, watched, idle, args, variable, after = bench(python)
         print("%-8s %8d %+9d %8d %+9d %9s %8d" % (
-            "%d.%d.%d" % version_of(python), before, watched, idle, args,
+            "%d.%d.%d" % version_of(python)[0] + version_of(python)[1], before, watched, idle, args,
             "-" if variable is None else "%+d" % variable, after))
 
 

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 import pytest
-from pythons import PYTHONS, version_of
+from pythons import PYTHONS, minor_of
 from world import BUILD, CLI, wait_for
 
 LOOP = """
@@ -213,7 +213,7 @@ def debugpy_folder(python):
     """Where debugpy is for this Python: None for its own; else once brought into build/."""
     if subprocess.run([python, "-c", "import debugpy"], stderr=subprocess.DEVNULL).returncode == 0:
         return None
-    folder = BUILD.parent / "debugpy" / ("%d.%d" % version_of(python)[:2])
+    folder = BUILD.parent / "debugpy" / ("3.%d" % minor_of(python))
     if not folder.exists():
         made = tempfile.mkdtemp(dir=str(BUILD))
         done = subprocess.run([python, "-m", "pip", "install", "-q", "--no-input", "--no-compile",
