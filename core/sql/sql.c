@@ -294,7 +294,10 @@ static int give_rows(struct query *q, struct op *op, const struct sql_sink *sink
             report->cut = true;
         }
         report->rows += rows.n;
+        uint64_t begin = clock_monotonic();
         rc = rows.n && sink->rows ? sink->rows(sink->arg, &rows) : 0;
+        if (q->deadline && !q->o->timeout_ns) /* a reader who takes his time is no runaway */
+            q->deadline += clock_monotonic() - begin;
         if (rc < 0 || report->cut)
             return rc;
     }
