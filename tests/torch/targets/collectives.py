@@ -47,12 +47,14 @@ def work():
     return sum(p.sum().item() for p in model.parameters())
 
 
+parent = os.getppid()  # torchrun; when the test kills it, nobody else would end us
 print("ready %d" % rank, flush=True)
-while not os.path.exists(go):
+while not os.path.exists(go) and os.getppid() == parent:
     time.sleep(0.01)
 found = work()
 with open("%s.%d" % (answer, rank), "w") as out:
     out.write("%.17g" % found)
 print("done %d" % rank, flush=True)
-while True:
+while os.getppid() == parent:
     time.sleep(0.05)
+os._exit(0)
