@@ -171,9 +171,11 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
     if (target_is_files(t))
         return from_files(t, ask, &p);
     int r = from_live(t, ask, &p);
-    if ((r == -ECONNRESET || r == -ECONNREFUSED) && !p.begun && has_died(t, &dead))
-        return from_files(&dead, ask, &p);
-    return r;
+    if ((r != -ECONNRESET && r != -ECONNREFUSED) || p.begun || !has_died(t, &dead))
+        return r;
+    fprintf(stderr, "probing: process %d has just ended; this is read from its files\n",
+            (int)t->pid);
+    return from_files(&dead, ask, &p);
 }
 
 static int feed(void *arg, const char *data, size_t size)

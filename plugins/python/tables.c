@@ -383,7 +383,7 @@ static const struct probing_column generation_columns[] = {
     I64("frozen", PROBING_COUNT, "objects that gc.freeze() has set aside"),
 };
 COMPUTED("python.gc_generations", gc_generations, generation_columns,
-         "The collector's generations; its pauses are in python.gc")
+         "The collector's generations: what waits for it, and what it has found")
 
 int tables_init(struct plugin *p)
 {

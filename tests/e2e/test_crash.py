@@ -209,6 +209,20 @@ def test_our_own_thread_crashes(world):
     assert "sleeper" in crashed.functions("running")  # unwound after death
 
 
+def test_what_eval_calls_crashes(world):
+    """It is the user's code on a thread of ours: as loud as anywhere else."""
+    target = world.python("import faulthandler, time\nfaulthandler.enable()\n"
+                          "print('ready', flush=True)\ntime.sleep(600)")
+    target.wait_line("ready")
+    target.inject("-c")
+    done = target.probing("eval", "__import__('ctypes').string_at(8)")
+    assert done.returncode != 0
+    assert target.process.wait(timeout=60) == -signal.SIGSEGV
+    assert "Fatal Python error: Segmentation fault" in target.output()
+    rows = target.rows("select signal, thread_name from crash.reports")
+    assert rows == [["SIGSEGV", "probing/python"]], rows
+
+
 def test_our_thread_is_stuck(world):
     """Then the handler writes what it can, in bounded time, and the reader unwinds."""
     crashed = Crasher(world, "segv")
