@@ -260,7 +260,7 @@ static int writeable(struct lws *wsi, struct peer *p)
     server_piece_free(piece);
     buf_done(&p->out);
     buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
-    if (rc == 0 && (server_peer_waiting(p) || p->closing)) {
+    if (rc == 0 && (server_peer_waiting(p) || p->closing || lws_partial_buffered(wsi))) {
         server_peer_wait(p, WAIT_SENDING, p->server->stuck_s);
         (void)lws_callback_on_writable(wsi);
     }

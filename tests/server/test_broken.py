@@ -189,6 +189,22 @@ def test_gone_in_the_middle_of_everything(no_leak):
         drop(s, hard=i % 3 == 0)
 
 
+def test_goodbye_of_one_who_reads_nothing(no_leak):
+    """He keeps his end open: the connection is over all the same, and costs no time."""
+    before = kinds(no_leak)["socket:"]
+    wires = [Wire(where, token) for where, token in ((no_leak.sock, None),
+                                                    (no_leak.port, no_leak.token))]
+    for wire in wires:
+        for k in range(3):
+            wire.send({"id": k, "run": ["eval", "'x' * 3000000"]})
+        listen_a_little(wire.s, 2)
+        wire.frame(0x88, struct.pack("!H", 1000))
+        wire.s.shutdown(socket.SHUT_WR)
+    wait_for(lambda: kinds(no_leak)["socket:"] <= before, "them to be shown out")
+    for wire in wires:
+        wire.s.close()
+
+
 def test_flood_of_requests_that_nobody_waits_for(no_leak):
     """More than may wait, from clients that read nothing; then they go."""
     wires = [Wire(no_leak.sock) for _ in range(8)]
