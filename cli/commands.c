@@ -115,7 +115,7 @@ const struct cli_command cli_commands[] = {
      .arguments = "MODULE.FUNCTION... | --list | --stop [NAME]",
      .doc = "watch calls of Python functions, or a variable in one",
      .text = "Each call is a line as it ends, and a row of python.trace_event; a variable's values "
-             "are rows of python.variables. Ends with Ctrl-C, --duration or --limit, and nothing "
+             "are rows of python.watched. Ends with Ctrl-C, --duration or --limit, and nothing "
              "of it is left then. Works on the function itself, whoever calls it.",
      .needs_target = true,
      .forwarded = true,

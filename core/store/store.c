@@ -102,7 +102,8 @@ int lmdb_failed(int code, const char *what)
              : code == MDB_MAP_FULL ? -ENOSPC
              : code == MDB_NOTFOUND ? -ENOENT
                                     : -EIO;
-    return err_set(rc, "%s: %s", what, mdb_strerror(code));
+    return rc == -ENOSPC ? err_set(rc, "%s: no room left on its device", what)
+                         : err_set(rc, "%s: %s", what, mdb_strerror(code));
 }
 
 int store_new(const char *directory, struct tables *tables, bool live, struct store **ret)

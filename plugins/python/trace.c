@@ -869,7 +869,7 @@ static int trace_run(void *self, int argc, const char *const *argv, struct probi
     (void)pthread_mutex_unlock(&asked.lock);
     if (r == 0 && w.set && stays) {
         static const char text[] = "watched until `trace --stop`; rows come into "
-                                   "python.trace_event, of variables into python.variables\n";
+                                   "python.trace_event, of variables into python.watched\n";
         r = host->reply(out, text, sizeof(text) - 1);
     } else if (r == 0 && w.set) {
         stream(p, &w, duration_ns, out);
@@ -890,7 +890,7 @@ const struct probing_command trace_command = {
     .usage = "[--args] [--watch VARIABLE] [--duration TIME] [--limit N] [--keep] "
              "MODULE.FUNCTION... | --list | --stop [NAME]",
     .doc = "Watch calls of Python functions, or a variable in one; rows go to python.trace_event "
-           "and python.variables",
+           "and python.watched",
     .run = trace_run,
 };
 
@@ -929,7 +929,7 @@ static const struct probing_column variable_columns[] = {
 static const struct probing_table_desc variable_table = {
     .size = sizeof(struct probing_table_desc),
     .column_size = sizeof(struct probing_column),
-    .name = "python.variables",
+    .name = "python.watched",
     .doc = "Values that watched variables took, one row each time they changed",
     .columns = variable_columns,
     .n_columns = sizeof(variable_columns) / sizeof(variable_columns[0]),

@@ -140,7 +140,7 @@ def test_a_variable(world, python):
         return
     assert done.returncode == 0, done.stderr
     rows = target.rows("select func, name, value, value_type, value_f64, lineno "
-                       "from python.variables order by ts")
+                       "from python.watched order by ts")
     assert len(rows) == 9 and all(row[:2] == ["Model.step", "loss"] for row in rows)
     assert all(float(row[2]) == row[4] and row[3] == "float" for row in rows)
     deltas = {round(b[4] - a[4], 6) for a, b in zip(rows, rows[1:]) if b[4] > a[4]}
