@@ -6,6 +6,7 @@ Each test has a data root of its own, so that tests run beside each other and be
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,20 @@ def wait_for(condition, what, timeout=60.0):
         if time.monotonic() > deadline:
             pytest.fail("waited %g s for %s" % (timeout, what))
         time.sleep(0.02)
+
+
+def said(stream, pattern, timeout=60.0):
+    """What a pipe gives until `pattern` (of bytes) is in it; it must not have been read before."""
+    deadline, text = time.monotonic() + timeout, b""
+    while not re.search(pattern, text):
+        left = max(0, deadline - time.monotonic())
+        if not select.select([stream], [], [], left)[0]:
+            pytest.fail("waited %g s for %r in %r" % (timeout, pattern, text))
+        data = os.read(stream.fileno(), 4096)
+        if not data:
+            pytest.fail("it ended without %r: %r" % (pattern, text))
+        text += data
+    return text
 
 
 def has_torch(python):

@@ -11,7 +11,7 @@ import tempfile
 
 import pytest
 from pythons import PYTHONS, minor_of
-from world import BUILD, CLI, wait_for
+from world import BUILD, CLI, said, wait_for
 
 LOOP = """
 import sys, threading, time
@@ -87,9 +87,7 @@ def test_it_goes_on_when_the_client_is_killed(world, python):
                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         client.stdin.write(lines)
         client.stdin.flush()
-        for line in iter(client.stdout.readline, b""):
-            if b"42" in line:
-                break
+        said(client.stdout, b"42")
         before = ticks(target)
         other = target.probing("debug", "--pause")
         assert other.returncode != 0 and "already" in other.stderr
@@ -107,10 +105,8 @@ def test_a_visitor_needs_the_token(world, python):
     client = subprocess.Popen([str(CLI), "-p", str(target.pid), "d", "-p", "-a",
                                "127.0.0.1:%d" % port], env=world.env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE)
-    said = b""
-    while not re.search(rb"(?m)^[0-9a-f]{24}\n", said):
-        said += client.stdout.readline()
-    token = re.search(rb"(?m)^([0-9a-f]{24})\n", said).group(1)
+    pattern = rb"(?m)^([0-9a-f]{24})\n"
+    token = re.search(pattern, said(client.stdout, pattern)).group(1)
     with socket.create_connection(("127.0.0.1", port), 20) as wrong:
         wrong.sendall(b"0" * 24 + b"\n")
         assert b"not the token" in wrong.makefile("rb").read()
@@ -138,9 +134,7 @@ while not os.path.exists("go"):
                          "time.sleep(600)").inject()
     client = subprocess.Popen([str(CLI), "-t", str(target.pid), "debug", "-p"], env=world.env,
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    for line in iter(client.stdout.readline, b""):
-        if b"sleep" in line:
-            break
+    said(client.stdout, b"sleep")
     client.send_signal(signal.SIGINT)
     assert client.wait(20) != 0
     assert target.eval("1").stdout == "1\n"
