@@ -519,6 +519,7 @@ TEST(everything_can_be_cancelled)
         "generate_series(1, 500000) m) and n not in (1, 2, 3)",
         "select count(*) from generate_series(1, 3000000) a full join generate_series(1, 3000000) "
         "b on a.a = b.b and a.a % 3 < b.b % 5 join generate_series(1, 90000000) c on c.c = a.a"};
+    size_t cancelled = 0;
     for (size_t i = 0; i < 2 * sizeof(endless) / sizeof(*endless); i++) {
         pthread_t thread;
         const char *text = endless[i / 2];
@@ -529,10 +530,13 @@ TEST(everything_can_be_cancelled)
         if (!CHECK_INT(pthread_create(&thread, NULL, cancel_soon, &mind), 0))
             return;
         int rc = sql_run(engine, text, strlen(text), &o, &nothing, &report);
-        if (!CHECK_INT(rc, -ECANCELED))
+        /* On a busy machine the memory may be used up before the other thread has its turn. */
+        if (!CHECK(rc == -ECANCELED || rc == -ENOMEM))
             printf("# %s: %s\n", text, rc < 0 ? err_text() : "it ended");
         (void)pthread_join(thread, NULL);
+        cancelled += rc == -ECANCELED;
     }
+    CHECK(cancelled > sizeof(endless) / sizeof(*endless));
 }
 
 TEST(writers_write)
