@@ -474,8 +474,8 @@ int target_connect(const struct target *t, struct probing_client **ret)
                            "tables, describe); continue it with: kill -CONT %d",
                            (int)t->pid, (int)t->pid);
         return err_set(-ESRCH,
-                       "the process of %s is dead: only query, tables and describe can be asked of "
-                       "its data",
+                       "the process of %s is dead; what its data can be asked: query, tables, "
+                       "describe, export, backtrace (of a crash), flamegraph, torch",
                        t->directory);
     case TARGET_NONE:
         break;
