@@ -6,6 +6,7 @@
  * take rows they are dropped and counted; the writers never wait for it.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
@@ -246,7 +247,7 @@ static int drain_once(struct store *s)
     if (rc)
         return lmdb_failed(rc, "no transaction");
     /* Before the rows come: in a full store, deleting is what makes room. */
-    rc = retention_apply(s, txn, /* make_room= */ false);
+    rc = retention_apply(s, txn, /* share= */ 0);
     if (rc == 0)
         rc = drain_all(s, txn);
     if (rc) {
@@ -262,19 +263,20 @@ static int drain_once(struct store *s)
     return rc;
 }
 
-/* One transaction that deletes, or only moves LMDB's count of transactions on. */
-static int small_transaction(struct store *s, bool delete)
+/* One transaction that deletes 1/`share` of what there is, the oldest; 0: it only moves LMDB's
+ * count of transactions on. */
+static int small_transaction(struct store *s, unsigned share)
 {
     MDB_txn *txn;
     int rc = s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
     if (rc)
         return lmdb_failed(rc, "no transaction");
     save(s);
-    if (delete)
-        rc = retention_apply(s, txn, /* make_room= */ true);
+    if (share)
+        rc = retention_apply(s, txn, share);
     for (uint32_t id = 1; id <= s->last_id && rc == 0; id++) {
         struct row_record r = {.next_row = s->state[id].next_row, .expired = s->state[id].expired};
-        if (r.expired != s->saved[id].expired || (!delete &&id == 1))
+        if (r.expired != s->saved[id].expired || (!share && id == 1))
             rc = store_put_record(s, txn, 'r', id, &r, sizeof(r));
     }
     if (rc)
@@ -286,19 +288,55 @@ static int small_transaction(struct store *s, bool delete)
     return rc;
 }
 
-/* The map or the device is full: give up an eighth of what there is, the oldest, so that the newest
- * rows are those that can be had.  Pages that a transaction frees are used again by the second one
- * after it.  A reader of LMDB that does not end would pin them: then this is done once a while
- * only, or everything would go for nothing. */
-static int make_room(struct store *s)
+/* LMDB calls a write that was cut short by a full device EIO. */
+static bool is_full(int rc)
 {
-    uint64_t now = clock_monotonic();
-    if (s->room_made_at && now - s->room_made_at < ROOM_EACH && !s->room_helped)
-        return -ENOSPC;
-    s->room_made_at = now;
-    s->room_helped = false;
-    int rc = small_transaction(s, /* delete= */ true);
-    return rc ? rc : small_transaction(s, /* delete= */ false);
+    return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG || rc == -EIO;
+}
+
+/* A line of mdb_reader_list(): pid, thread, and the transaction that is looked at, "-" for none. */
+static int see_reader(const char *line, void *arg)
+{
+    uint64_t *oldest = arg;
+    const char *last = strrchr(line, ' ');
+    uint64_t txn = last ? strtoull(last + 1, NULL, 10) : 0;
+    if (txn && (!*oldest || txn < *oldest))
+        *oldest = txn;
+    return 0;
+}
+
+/* The transaction that the oldest reader looks at, which pins all pages since; 0: nobody reads. */
+static uint64_t oldest_reader(struct store *s)
+{
+    uint64_t oldest = 0;
+    if (s->env)
+        (void)mdb_reader_list(s->env, see_reader, &oldest);
+    return oldest;
+}
+
+/* Where it did not help, the next try waits, or everything would go for nothing; but not for a
+ * reader that has left. */
+static bool room_may_help(struct store *s)
+{
+    return !s->room_made_at || s->room_helped || clock_monotonic() - s->room_made_at >= ROOM_EACH ||
+           (s->room_reader && s->room_reader != oldest_reader(s));
+}
+
+/* The map or the device is full: give up an eighth of what there is, the oldest, so that the newest
+ * rows are those that can be had; where the rows that wait are more than that, a quarter, a half.
+ * Pages that a transaction frees are used again by the second one after it, unless somebody reads:
+ * then one eighth is all that is tried.  `rc`: why the drain failed.  Gives the last drain's. */
+static int drain_into_room(struct store *s, int rc)
+{
+    s->room_made_at = clock_monotonic();
+    s->room_reader = oldest_reader(s);
+    for (unsigned share = 8; is_full(rc) && share >= 2; share = s->room_reader ? 0 : share / 2) {
+        if (small_transaction(s, share) != 0 || small_transaction(s, 0) != 0)
+            break;
+        rc = drain_once(s);
+    }
+    s->room_helped = rc == 0;
+    return rc;
 }
 
 /* The rings are empty up to heads[]; count whose rows they were. */
@@ -350,12 +388,6 @@ static bool age_is_due(struct store *s)
            atomic_load_explicit(&s->limits_changed, memory_order_relaxed);
 }
 
-/* LMDB calls a write that was cut short by a full device EIO. */
-static bool is_full(int rc)
-{
-    return rc == -ENOSPC || rc == -EDQUOT || rc == -EFBIG || rc == -EIO;
-}
-
 int drain_now(struct store *s)
 {
     if (!anything_waits(s) && !age_is_due(s))
@@ -369,10 +401,8 @@ int drain_now(struct store *s)
         atomic_store_explicit(&s->env_broken, !soon, memory_order_release);
         s->broken_at = soon ? s->broken_at : now;
     }
-    if (is_full(rc) && make_room(s) == 0) {
-        rc = drain_once(s);
-        s->room_helped = rc == 0;
-    }
+    if (is_full(rc) && room_may_help(s))
+        rc = drain_into_room(s, rc);
     if (rc) {
         memset(s->seen, 0, sizeof(s->seen));
         (void)drain_all(s, /* txn= */ NULL);

@@ -121,6 +121,7 @@ struct store {
     uint64_t expired_at;             /* when age was last looked at.  lock: drain_lock */
     uint64_t room_made_at;           /* on a full device, 0: never.  lock: drain_lock */
     bool room_helped;                /* lock: drain_lock */
+    uint64_t room_reader;            /* oldest_reader() then.  lock: drain_lock */
     uint64_t broken_at;              /* last failure that was no full device.  lock: drain_lock */
     _Atomic bool env_broken;         /* open data.mdb afresh before the next drain */
     struct keep *keeps;              /* lock: drain_lock */
@@ -188,9 +189,9 @@ int pages_read(const void *file, size_t size, page_value_fn *fn, void *arg, stru
 int drain_now(struct store *s);
 void *drain_thread(void *arg);
 
-/* Remove what is too old or too much, in the transaction.  `make_room`: and an eighth of all that
- * is there, the oldest first. */
-int retention_apply(struct store *s, MDB_txn *txn, bool make_room);
+/* Remove what is too old or too much, in the transaction; and, where `share` is not 0, 1/`share` of
+ * all that is there, the oldest first. */
+int retention_apply(struct store *s, MDB_txn *txn, unsigned share);
 
 /* A description from its JSON. */
 int schema_write(const struct table *t, struct buf *out);

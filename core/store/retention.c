@@ -114,14 +114,14 @@ static int trim_total(struct store *s, MDB_txn *txn, MDB_cursor *cursor, uint64_
     return 0;
 }
 
-int retention_apply(struct store *s, MDB_txn *txn, bool make_room)
+int retention_apply(struct store *s, MDB_txn *txn, unsigned share)
 {
     MDB_cursor *cursor;
     uint64_t now = clock_monotonic();
     uint64_t sum = total_bytes(s);
     uint64_t most = atomic_load_explicit(&s->max_bytes, memory_order_relaxed);
-    if (make_room && most > sum - sum / 8)
-        most = sum - sum / 8;
+    if (share && most > sum - sum / share)
+        most = sum - sum / share;
     bool aged = atomic_exchange_explicit(&s->limits_changed, false, memory_order_acquire) ||
                 now - s->expired_at >= AGE_EACH;
     if (!aged && sum <= most)

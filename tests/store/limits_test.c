@@ -289,6 +289,44 @@ TEST(a_limit_on_file_size_does_not_end_the_host)
     in_child(file_limit_body);
 }
 
+/* As many rows as this thread's ring takes; *arg is the number of the next. */
+static void *fill_ring(void *arg)
+{
+    uint64_t *n = arg;
+    for (bool room = true; room; *n += room) {
+        union probing_cell cells[3] = {{.u = *n}, {.u = noise(*n)}, {.f = (double)noise(*n + 1)}};
+        room = ring_append(table, *n + 1, cells, 3, NULL, 0) == 0;
+    }
+    return NULL;
+}
+
+/* Where the drain is late, whole rings come at once: more than an eighth of what the file holds. */
+static void late_drain_body(void)
+{
+    pthread_t other;
+    uint64_t n = 0;
+    if (!CHECK_INT(begin(64 * MB), 0))
+        return;
+    struct rlimit limit = {.rlim_cur = 3 * MB, .rlim_max = RLIM_INFINITY};
+    CHECK_INT(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    for (int round = 0; round < 12; round++) {
+        (void)pthread_mutex_lock(&store->drain_lock);
+        (void)fill_ring(&n);
+        CHECK_INT(pthread_create(&other, NULL, fill_ring, &n), 0);
+        (void)pthread_join(other, NULL);
+        (void)pthread_mutex_unlock(&store->drain_lock);
+        (void)store_drain(store);
+    }
+    CHECK_INT(lost_rows(table), 0);
+    CHECK_INT(account(table, n), n - 1);
+    end();
+}
+
+TEST(a_late_drain_into_a_full_file_loses_nothing)
+{
+    in_child(late_drain_body);
+}
+
 /* Linux before 5.14 has no MADV_POPULATE_WRITE: pages are reserved by the descriptor. */
 static void old_kernel_body(void)
 {
@@ -373,6 +411,7 @@ int main(void)
     RUN(a_disk_filled_by_somebody_else);
     RUN(a_disk_that_fails_is_counted);
     RUN(a_limit_on_file_size_does_not_end_the_host);
+    RUN(a_late_drain_into_a_full_file_loses_nothing);
     RUN(an_old_kernel_reserves_pages_in_its_way);
     RUN(a_read_only_directory_is_refused);
     RUN(a_deleted_directory_is_gone_on_with);
