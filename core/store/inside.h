@@ -172,6 +172,22 @@ int lmdb_failed(int code, const char *what);
 
 /* Read what an earlier life of a live store left in LMDB. */
 int store_load(struct store *s);
+
+/* env.c.  How large LMDB's map is for such a budget; open data.mdb; go on with what is in it, where
+ * that can be; everything out of it. */
+uint64_t env_map_bytes(uint64_t max_bytes);
+int env_open(struct store *s, uint64_t max_bytes);
+int env_adopt(struct store *s, const struct store_options *o);
+int env_start_afresh(struct store *s);
+
+/* place.c.  -EBUSY when another process has the directory; LMDB's lock file; rings and strings. */
+int place_hold(struct store *s);
+int place_lock(const struct store_options *o);
+int place_files(struct store *s, const struct store_options *o);
+
+/* What was asked for before the table came.  lock: drain_lock */
+void keep_wanted(struct store *s, struct table *t);
+
 int store_new(const char *directory, struct tables *tables, bool live, struct store **ret);
 void store_drop(struct store *s); /* whatever is there of it */
 /* After a failed write LMDB refuses everything: open data.mdb again.  Without a lock held; no

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/store/describe.c - tables of a live store: bound to the rings, and described for the dead.
+ *
+ * Any thread.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+#include "core/store/inside.h"
+
+/* One line for each table beside LMDB, so that rows in the rings can be read when LMDB cannot. */
+static int note_schema(const struct store *s, struct buf *json)
+{
+    char path[4096];
+    int n = snprintf(path, sizeof(path), "%s/tables", s->directory);
+    if (n < 0 || (size_t)n >= sizeof(path))
+        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", s->directory);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd == -1)
+        return err_set(-errno, "%s: %s", path, strerror(errno));
+    int rc = buf_addc(json, '\n');
+    /* One write: a kill leaves a whole line or none. */
+    if (rc == 0 && write(fd, json->data, json->size) != (ssize_t)json->size)
+        rc = err_set(-EIO, "%s cannot be written", path);
+    (void)close(fd);
+    return rc;
+}
+
+static int keep_schema(struct store *s, const struct table *t)
+{
+    struct buf json;
+    MDB_txn *txn;
+    buf_init(&json, 1 << 20);
+    int rc = schema_write(t, &json);
+    struct meta_key k = meta_key_of('t', t->id);
+    MDB_val key = value_of(&k, sizeof(k)), old, value = value_of(json.data, json.size);
+    int failed = rc ? 0 : s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
+    if (rc == 0 && failed == 0) {
+        bool same = mdb_get(txn, s->meta, &key, &old) == 0 && old.mv_size == value.mv_size &&
+                    memcmp(old.mv_data, value.mv_data, value.mv_size) == 0;
+        if (same) {
+            mdb_txn_abort(txn);
+            buf_done(&json);
+            return 0;
+        }
+        failed = mdb_put(txn, s->meta, &key, &value, 0);
+        if (failed)
+            mdb_txn_abort(txn);
+        else
+            failed = mdb_txn_commit(txn);
+    }
+    if (failed)
+        rc = lmdb_failed(failed, "the table's description cannot be kept");
+    if (rc == 0)
+        rc = note_schema(s, &json);
+    buf_done(&json);
+    return rc;
+}
+
+int store_table_add(struct store *s, const char *schema, const struct probing_table_desc *d,
+                    void *self, struct table **ret)
+{
+    struct table *t;
+    if (atomic_load_explicit(&s->disabled, memory_order_acquire))
+        return err_set(-ESHUTDOWN, "this is a forked child without a store");
+    if (!s->live)
+        return err_set(-EROFS, "the store of a dead process takes no tables");
+    if (d && d->scan)
+        return tables_add(s->tables, schema, d, self, ret);
+    struct table *old = NULL;
+    int rc = tables_add(s->tables, schema, d, self, &t);
+    if (rc == -EEXIST)
+        rc = tables_supersede(s->tables, schema, d, &old, &t);
+    if (rc)
+        return rc;
+    struct quiet quiet;
+    quiet_begin(&quiet);
+    (void)pthread_rwlock_rdlock(&s->map_lock);
+    (void)pthread_mutex_lock(&s->drain_lock);
+    rc = rings_bind_table(s->rings, t);
+    if (rc == 0 && old)
+        rc = keep_schema(s, old); /* its new name first: no two tables have one name */
+    if (rc == 0)
+        rc = keep_schema(s, t);
+    if (rc == 0)
+        keep_wanted(s, t);
+    (void)pthread_mutex_unlock(&s->drain_lock);
+    (void)pthread_rwlock_unlock(&s->map_lock);
+    quiet_end(&quiet);
+    if (rc == 0)
+        *ret = t;
+    return rc;
+}
