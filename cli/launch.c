@@ -3,7 +3,7 @@
  * cli/launch.c - `launch`: become a program that has the core in it from its first instruction on.
  *
  * One thread.  There is no process of ours around it: pid, parent, terminal, signals and exit code
- * are the program's own.  core/preload.c takes out of the environment what we put there.
+ * are the program's own.  core/life/preload.c takes out of the environment what we put there.
  */
 #include "cli/cli.h"
 

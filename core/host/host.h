@@ -20,7 +20,7 @@
 
 struct host;
 
-/* How host reaches the store without including it (core/probing.c fills these). */
+/* How host reaches the store without including it (core/life/probing.c fills these). */
 struct host_store {
     void *arg;
     int (*table_add)(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
@@ -180,7 +180,7 @@ void host_logs(struct host *h, int level, const char *source, const char *text);
 void host_log(struct host *h, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- fork: called from core/probing.c's single pthread_atfork ---- */
+/* ---- fork: called from core/life/probing.c's single pthread_atfork ---- */
 
 /* PROBING_FORK_BEFORE and _PARENT, on the thread that forks. */
 void host_fork(struct host *h, int phase);

@@ -37,7 +37,7 @@ def floor_map(env):
     target = env.File("$BUILD/glibc.map")
     if not target.has_builder():
         script = env.File("#scripts/tools/glibc_floor.py")
-        env.Command(target, [script, "#core/compat.c"],
+        env.Command(target, [script, "#core/compat/glibc.c"],
                     Action("/usr/bin/python3 ${SOURCES[0]} map $CC ${SOURCES[1]} > $TARGET",
                            "floor $TARGET"))
     return target
@@ -113,7 +113,7 @@ def command(env, target, objects, libraries):
         crti, begin, end, crtn = [toolchain_file(env, n)
                                   for n in ("crti.o", "crtbeginS.o", "crtendS.o", "crtn.o")]
         objects = ([start[0], crti, begin] + objects
-                   + [env.File("$BUILD/core/compat_start.o"), end, crtn])
+                   + [env.File("$BUILD/core/compat/start.o"), end, crtn])
         flags += ["-nostartfiles", "-pie"] + OLD_GLIBC
     return env.Program(target, objects, LIBS=libraries + ["m", "dl"],
                        LINKFLAGS=env["LINKFLAGS"] + flags)
@@ -138,7 +138,7 @@ def static(env):
                         Action("$OBJCOPY --redefine-syms=${SOURCES[1]} ${SOURCES[0]} $TARGET",
                                "floor $TARGET"))
         made.append(target)
-    return made + [env.File("$BUILD/core/compat.o")]
+    return made + [env.File("$BUILD/core/compat/glibc.o")]
 
 
 def stripped(env, node):

@@ -28,7 +28,11 @@ ALLOWED = {
     "core/host": ["core/base", "core/ring", "core/stack", "include"],
     "core/script": ["core/base", "core/host", "core/sql/sql.h", "include"],
     "core/server": ["core/base", "core/host", "core/sql/sql.h", "core/ring/table.h"],
-    "core": ["core", "include"],
+    "core/place": ["core/base", "core/ring/table.h"],
+    "core/commands": ["core", "include"],
+    "core/life": ["core", "include"],
+    "core/compat": [],
+    "core": ["core/place/place.h"],
     "plugins": ["include", "sdk"],
     "sdk": ["include"],
     "sdk/client": ["include", "core/base"],  # linked into the command and unit tests, not plugins
@@ -41,7 +45,7 @@ ALLOWED = {
 AT_HOME = {
     "lua.h": ["core/script"], "lualib.h": ["core/script"], "lauxlib.h": ["core/script"],
     "lmdb.h": ["core/store"],
-    "libwebsockets.h": ["core/server", "core/hungup.c"],
+    "libwebsockets.h": ["core/server", "core/compat/hungup.c"],
     "zlib.h": ["core/server"],
     "libunwind*.h": ["core/stack", "cli"],
     "Python.h": [], "sqlite3.h": [],

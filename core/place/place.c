@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/place.c - the process's directory, its info file, and where plugins are looked for.
+ * core/place/place.c - the process's directory, its info file, and where plugins are looked for.
  *
  * Threads: the core's main thread, while it starts.
  */
@@ -19,7 +19,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info.h"
-#include "core/life.h"
+#include "core/place/place.h"
 
 #define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
@@ -279,21 +279,4 @@ void place_failed(const struct place *p, const char *why)
     int n = snprintf(line, sizeof(line), "%s\n", why);
     if (p->directory[0] && place_path(p, "failed", path) == 0)
         (void)file_write(AT_FDCWD, path, line, (size_t)n, 0600); /* nobody else could be told */
-}
-
-int plugin_path(const void *code, const char *own, struct buf *ret)
-{
-    char real[PATH_MAX];
-    Dl_info info;
-
-    if (own && own[0])
-        (void)buf_addf(ret, "%s:", own);
-    /* A core that came as a memfd has no directory; its plugins come through the door. */
-    if (dladdr(code, &info) && info.dli_fname && strncmp(info.dli_fname, "/proc/", 6) != 0 &&
-        realpath(info.dli_fname, real)) {
-        char *slash = strrchr(real, '/');
-        *slash = '\0';
-        (void)buf_addf(ret, "%s/plugins:%s", real, real);
-    }
-    return ret->failed;
 }

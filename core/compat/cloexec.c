@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/cloexec.c - no descriptor of ours, or of a library linked into us, survives an exec.
+ * core/compat/cloexec.c - no descriptor of ours, or of a library linked into us, survives an exec.
  *
  * Threads: any; async-signal-safe as open(2) is.
  * LMDB 0.9 opens its data file without O_CLOEXEC.  Setting the flag afterwards leaves a moment in

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/probing.c - the life of the core in a process: how it starts, forks and leaves.
+ * core/life/probing.c - the life of the core in a process: how it starts, forks and leaves.
  *
  * What it consists of is made and undone in parts.c.
  *
@@ -30,7 +30,7 @@
 #include "core/base/version.h"
 #include "core/crash/crash.h"
 #include "core/host/host.h"
-#include "core/life.h"
+#include "core/life/life.h"
 #include "core/ring/ring.h"
 #include "core/server/server.h"
 #include "core/store/store.h"

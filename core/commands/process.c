@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/process.c - computed tables about the process that is entered: its threads, its memory, its
- * environment; what probing itself costs it, and who asks.
+ * core/commands/process.c - computed tables about the process that is entered: its threads, its
+ * memory, its environment; what probing itself costs it, and who asks.
  *
  * Threads: workers.  All is read from /proc when a query asks, nothing is kept between.  The
  * environment is the one the program began with: reading the live one would race with setenv().
@@ -20,8 +20,8 @@
 #include "core/base/file.h"
 #include "core/base/secret.h"
 #include "core/base/text.h"
+#include "core/commands/commands.h"
 #include "core/host/host.h"
-#include "core/life.h"
 #include "core/server/server.h"
 #include "core/store/store.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/compat_start.c - how the probing command starts on a glibc older than its builder's.
+ * core/compat/start.c - how the probing command starts on a glibc older than its builder's.
  * Threads: the first one, before main().
  * Not part of libprobing.so, which has no start of its own.
  *

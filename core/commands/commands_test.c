@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/commands_test.c - the built-in commands over a real store, SQL and host: words in, text out.
+ * core/commands/commands_test.c - the built-in commands over a real store, SQL and host: words in,
+ * text out.
  *
  * Threads: the test's (commands are run on it) and those of store and host.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/commands/commands.h"
 #include "core/host/host.h"
-#include "core/life.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
 #include "tests/test.h"
@@ -189,83 +188,6 @@ TEST(ejects_after_the_answer)
     teardown();
 }
 
-TEST(makes_a_place_of_its_own_each_time)
-{
-    struct place one, two;
-    struct buf b;
-    struct stat st;
-    char again[PLACE_BYTES + 8];
-
-    CHECK_INT(place_make(folder, NULL, &one), 0);
-    CHECK_INT(place_make(folder, NULL, &two), 0);
-    (void)snprintf(again, sizeof(again), "%s.2", one.directory);
-    CHECK_STR(two.directory, again);
-    CHECK(stat(one.directory, &st) == 0 && (st.st_mode & 07777) == 0700);
-    CHECK_INT(place_info(&one, "9.9", 5), 0);
-    (void)snprintf(again, sizeof(again), "%s/info", one.directory);
-    buf_init(&b, 1 << 20);
-    CHECK_INT(file_read(-100, again, &b), 0); /* AT_FDCWD */
-    CHECK(strstr(buf_text(&b), "version: 9.9\n") && strstr(buf_text(&b), "start_time: "));
-    buf_done(&b);
-    CHECK_INT(place_make("relative", NULL, &two), -EINVAL);
-    (void)file_remove_dir(one.directory);
-    (void)file_remove_dir(two.directory);
-    (void)file_remove_dir(one.fast);
-    (void)file_remove_dir(two.fast);
-}
-
-TEST(brings_files_home_from_memory)
-{
-    struct place p;
-    struct stat st;
-    char fast[PLACE_BYTES + 16], home[PLACE_BYTES], text[8] = "";
-
-    CHECK_INT(place_make(folder, NULL, &p), 0);
-    if (p.fast[0]) { /* no roomy tmpfs here: then there is nothing to bring */
-        static const char *const names[] = {"rings", "strings"};
-        CHECK_INT(place_link(&p), 0);
-        for (int i = 0; i < 2; i++) {
-            (void)snprintf(fast, sizeof(fast), "%s/%s", p.fast, names[i]);
-            int fd = open(fast, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-            CHECK_INT(pwrite(fd, "end", 3, 100 << 20), 3);
-            (void)close(fd);
-        }
-        place_settle(&p);
-        CHECK(access(p.fast, F_OK) == -1);
-        CHECK_INT(place_path(&p, "rings", home), 0);
-        CHECK(lstat(home, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == (100 << 20) + 3);
-        CHECK(st.st_blocks * 512 < 1 << 20); /* the hole is still one */
-        int fd = open(home, O_RDONLY | O_CLOEXEC);
-        CHECK_INT(pread(fd, text, 3, 100 << 20), 3);
-        CHECK_STR(text, "end");
-        (void)close(fd);
-    }
-    (void)file_remove_dir(p.directory);
-}
-
-static int keep_last(void *arg, const char *key, const char *value)
-{
-    (void)snprintf(arg, 128, "%s|%s", key, value);
-    return 0;
-}
-
-static int ignore(void *arg, const char *key, const char *value)
-{
-    (void)arg;
-    (void)key;
-    (void)value;
-    return 0;
-}
-
-TEST(reads_lines_of_settings)
-{
-    char last[128] = "";
-    CHECK_INT(settings_read("a.b=c\nx.y=z=1", ignore, keep_last, last), 0);
-    CHECK_STR(last, "x.y|z=1");
-    CHECK_INT(settings_read(NULL, ignore, keep_last, last), 0);
-    CHECK_INT(settings_read("nonsense", ignore, keep_last, last), -EINVAL);
-}
-
 int main(void)
 {
     (void)snprintf(folder, sizeof(folder), "/tmp/commands_test.XXXXXX");
@@ -274,9 +196,6 @@ int main(void)
     RUN(answers);
     RUN(refuses_what_it_does_not_know);
     RUN(ejects_after_the_answer);
-    RUN(makes_a_place_of_its_own_each_time);
-    RUN(brings_files_home_from_memory);
-    RUN(reads_lines_of_settings);
     (void)file_remove_dir(folder);
     return test_end();
 }

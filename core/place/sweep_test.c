@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sweep_test.c - whose data is taken away at a start, and whose never.
+ * core/place/sweep_test.c - whose data is taken away at a start, and whose never.
  *
  * Threads: the test's.  Processes that have died are real ones; their directories are made here.
  */
@@ -16,7 +16,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info.h"
-#include "core/life.h"
+#include "core/place/place.h"
 #include "tests/test.h"
 
 #define HOUR_S 3600

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/preload.c - started with the program: LD_PRELOAD, and `probing launch` which uses it.
+ * core/life/preload.c - started with the program: LD_PRELOAD, and `probing launch` which uses it.
  *
  * Threads: the program's first one, before main(); nobody else is there yet.
  *
@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "core/life.h"
+#include "core/life/life.h"
 
 #define ALL "PROBING_LAUNCH_ALL="
 #define ONE "PROBING_LAUNCH="

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/flamegraph.c - the command "flamegraph": what plugin profile has sampled, as a picture or as
- * folded stacks.  HTTP shows it as /flamegraph.
+ * core/commands/flamegraph.c - the command "flamegraph": what plugin profile has sampled, as a
+ * picture or as folded stacks.  HTTP shows it as /flamegraph.
  *
  * Threads: workers, one profile each, of bounded memory.  It samples nothing itself: that changes
  * the process, and this may be asked by who may only read.
@@ -14,9 +14,9 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/commands/commands.h"
 #include "core/flame/flame.h"
 #include "core/host/host.h"
-#include "core/life.h"
 #include "core/sql/sql.h"
 
 #define PROFILE_MAX_BYTES ((size_t)64 << 20) /* the host's memory */

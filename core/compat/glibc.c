@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/compat.c - functions that glibc 2.17 did not have, so that we load there too.
+ * core/compat/glibc.c - functions that glibc 2.17 did not have, so that we load there too.
  * Threads: any; each is as async-signal-safe as the system call below it.
  * Nobody calls these by name: a release build redirects calls of `stat` to `floor_stat` and so on
  * (scripts/tools/glibc_floor.py).  Answers are those of the real ones: -1 and errno.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/child.c - what a forked child would inherit of the store: noted in the parent, let go there.
+ * core/place/child.c - what a forked child would inherit of the store: noted in the parent, let go
+ * there.
  *
  * Threads: noting is the core's main thread's; letting go happens in the child, by system calls
  * only.  It knows files by where they lie, so nothing in ring or store has to tell.
@@ -17,7 +18,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
-#include "core/life.h"
+#include "core/place/place.h"
 
 #define MAPS_MAX_BYTES ((size_t)64 << 20) /* /proc/self/maps of a very large process */
 

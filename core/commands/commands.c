@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/commands.c - built-in commands that need more than the host: SQL, plugins, settings, eject.
+ * core/commands/commands.c - built-in commands that need more than the host: SQL, plugins,
+ * settings, eject.
  *
  * Threads: workers.  A command reads its words strictly: what it does not know is an error that
  * names the nearest it does.
@@ -15,8 +16,8 @@
 #include "core/base/err.h"
 #include "core/base/secret.h"
 #include "core/base/text.h"
+#include "core/commands/commands.h"
 #include "core/host/host.h"
-#include "core/life.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 

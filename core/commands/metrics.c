@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/metrics.c - the command "metrics": counters of the core and its process, as OpenMetrics.
+ * core/commands/metrics.c - the command "metrics": counters of the core and its process, as
+ * OpenMetrics.
  *
  * Threads: workers, one answer each; counters are read as they are.  HTTP shows it as /metrics.
  * A family is written whole before the next one, as the format wants it.
@@ -17,8 +18,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/commands/commands.h"
 #include "core/host/host.h"
-#include "core/life.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sweep.c - what dead processes left is taken away when it is too old or too much.
+ * core/place/sweep.c - what dead processes left is taken away when it is too old or too much.
  *
  * Threads: the core's main thread, once after each start, for a bounded time.
  * It removes only directories that a core has made (name, owner, files), whose process is dead,
@@ -22,7 +22,7 @@
 #include "core/base/file.h"
 #include "core/base/info.h"
 #include "core/base/text.h"
-#include "core/life.h"
+#include "core/place/place.h"
 
 #define QUIET_S 60                    /* younger than this may belong to a core that starts */
 #define SWEEP_NS ((uint64_t)NS_PER_S) /* the most time that one sweep takes */

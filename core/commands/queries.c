@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/queries.c - the settings query.*: what a statement may use of the process it runs in.
+ * core/commands/queries.c - the settings query.*: what a statement may use of the process it runs
+ * in.
  *
  * Threads: main adds them, control changes them; a query sees what held when it began.
  */
@@ -10,8 +11,8 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/commands/commands.h"
 #include "core/host/host.h"
-#include "core/life.h"
 #include "core/sql/sql.h"
 
 #define NICE_MAX 19

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/hungup.c - a websocket client that hung up while a frame to it was half sent is closed at
- * once.
+ * core/compat/hungup.c - a websocket client that hung up while a frame to it was half sent is
+ * closed at once.
  *
  * libwebsockets 4.1.6 wants to flush the rest first, and does so without going back to poll():
  * lws_service_fd_tsi() says "closed, look at this slot again", the slot still shows the end of the

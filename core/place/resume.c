@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/resume.c - a process that is left and entered again goes on in the directory of its earlier
- * life: its rows can be asked as one, and a thousand entries leave one directory.
+ * core/place/resume.c - a process that is left and entered again goes on in the directory of its
+ * earlier life: its rows can be asked as one, and a thousand entries leave one directory.
  *
  * Threads: the core's main thread.
  * Only what was left in good order is gone on with.  Such a directory says so in its `info`:
@@ -23,7 +23,7 @@
 #include "core/base/file.h"
 #include "core/base/info.h"
 #include "core/base/text.h"
-#include "core/life.h"
+#include "core/place/place.h"
 
 /* The file `info` as a text, when it is whole; caller buf_done()s. */
 static int read_info(const char *directory, struct buf *ret)

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/life.h - what the files directly in core/ share: all parts of the core in one struct, and
- * the place on disk where this process is found.
+ * core/place/place.h - where this process is found on disk and in memory files, what an earlier
+ * life of it left there, what dead processes left beside it, and what a forked child lets go of.
  *
- * There is one struct probing a process, and it lives in core/probing.c.
+ * Threads: one, the core's main thread, where nothing else is said.
  */
-#ifndef CORE_LIFE_H
-#define CORE_LIFE_H
+#ifndef CORE_PLACE_H
+#define CORE_PLACE_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,14 +15,6 @@
 
 #include "core/base/buf.h"
 #include "core/ring/table.h"
-
-struct crash;
-struct event;
-struct host;
-struct scripts;
-struct server;
-struct sql;
-struct store;
 
 #define PLACE_BYTES 1024
 
@@ -112,92 +103,5 @@ struct inherited {
 void inherited_note(struct inherited *in, const struct place *p);
 void inherited_forget(struct inherited *in);
 void inherited_drop(struct inherited *in); /* [child] */
-
-/* The plugin path: `own` (may be empty), then directories beside the file that holds `code`. */
-int plugin_path(const void *code, const char *own, struct buf *ret);
-
-/* ---- our own settings (config.c) ---- */
-
-#define SETTINGS_BYTES 16384                   /* all "key=value" lines of one start */
-#define DEFAULT_BYTES ((uint64_t)1 << 30)      /* bytes: max_memory=1GB */
-#define DEFAULT_DEAD_BYTES ((uint64_t)2 << 30) /* bytes: max_dead=2GB */
-#define DEFAULT_KEEP_NS (7 * 86400 * NS_PER_S) /* ns: retention=7d */
-
-struct core;
-
-/* What must be known before there is a host, or where there is none: in a fork handler. */
-struct config {
-    char text[SETTINGS_BYTES]; /* the lines of this start */
-    char data_dir[PLACE_BYTES], plugin_path[4096], token[256], read_token[256];
-    bool afresh;         /* not in the directory of an earlier life */
-    _Atomic bool follow; /* probing.follow_fork: a forked child gets a life of its own */
-};
-
-/* Read environment and lines into c->config, and into c->host when there is one.  A setting that
- * is wrong is logged there, never a reason not to start. */
-int config_read(struct core *c);
-int config_add(struct core *c); /* our tables of settings into c->host; c->crash is there */
-/* A setting of ours as it stands; `parse` for one with a unit. */
-uint64_t config_number(struct core *c, const char *name, uint64_t otherwise,
-                       int (*parse)(const char *, uint64_t *));
-/* Every PROBE_* (the old names), then every PROBING_* of the environment as it was at exec, then
- * the lines "key=value" of `settings`: fn(arg, key, value) in that order.  Keys of the environment
- * come without their prefix. */
-int settings_read(const char *settings,
-                  int (*environment)(void *arg, const char *key, const char *value),
-                  int (*line)(void *arg, const char *key, const char *value), void *arg);
-
-/* ---- one core a process (guard.c) ---- */
-
-/* A descriptor to hold while the core lives; -1: it cannot be had, and *ret_sibling says whether
- * that is because another copy of the core in this process holds it. */
-int guard_take(bool *ret_sibling);
-
-/* ---- what is exported (probing.c) ---- */
-
-#define EXPORT __attribute__((visibility("default")))
-
-EXPORT extern const char probing_version[];
-EXPORT int probing_start(const char *settings);
-
-/* ---- the core ---- */
-
-struct core {
-    struct tables *tables;
-    struct store *store;
-    struct sql *sql;
-    struct host *host;
-    struct scripts *scripts;
-    struct server *server;
-    struct crash *crash;
-    struct place place;
-    struct config *config;
-    struct inherited inherited;
-    int home_fd;   /* keeps `home` locked; -1: none */
-    bool follower; /* this life began with a fork */
-    pthread_t plugin_thread;
-    bool plugin_thread_made;
-    struct event *plugins_loaded;
-    char plugins[1024]; /* to load at the start, with ',' between */
-    const char *version;
-    void (*stop)(void *arg); /* ask for the end; returns at once */
-    void *stop_arg;
-};
-
-/* Under this no fork goes by (probing.c). */
-void life_lock(void);
-void life_unlock(void);
-
-/* All parts, in order (parts.c); version, config, plugins_loaded are set. */
-int parts_start(struct core *c);
-void parts_stop(struct core *c); /* last come, first gone; a half-started core too */
-
-int commands_add(
-    struct core *c); /* commands.c: query, tables, plugin ..., config ..., info, eject */
-int metrics_command_add(struct core *c);    /* metrics.c: metrics */
-int flamegraph_command_add(struct core *c); /* flamegraph.c: flamegraph */
-/* process.c: cpu.tasks, process.memory, process.envs, probing.overhead, probing.clients */
-int process_tables_add(struct core *c);
-int queries_settings_add(struct core *c); /* queries.c: query.memory, query.timeout ... */
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/config.c - the core's own settings: their tables, what each does, and where they come from.
+ * core/life/config.c - the core's own settings: their tables, what each does, and where they come
+ * from.
  *
  * Threads: reading, the core's main thread while it starts; the set functions, any worker (the host
  * calls them one at a time).  The environment is read from /proc and not by getenv(), because the
@@ -19,7 +20,7 @@
 #include "core/base/text.h"
 #include "core/crash/crash.h"
 #include "core/host/host.h"
-#include "core/life.h"
+#include "core/life/life.h"
 #include "core/server/server.h"
 #include "core/store/store.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/guard.c - one core a process: who came first holds an abstract socket.
+ * core/life/guard.c - one core a process: who came first holds an abstract socket.
  *
  * Threads: a borrowed thread of the host that may hold any lock of libc: system calls only.
  */
@@ -10,7 +10,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "core/life.h"
+#include "core/life/life.h"
 
 #define SIBLING_FDS 4096 /* descriptors looked at to find another copy of the core */
 

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/parts.c - the parts of the core, made in order and undone in the other.
+ * core/life/parts.c - the parts of the core, made in order and undone in the other.
  *
  * Threads: the core's main thread.  A part comes or goes under `life`, so that no fork sees half of
  * it; plugins start on a thread of their own, since what a plugin does may hang.
  */
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -14,9 +16,10 @@
 #include "core/base/err.h"
 #include "core/base/thread.h"
 #include "core/base/version.h"
+#include "core/commands/commands.h"
 #include "core/crash/crash.h"
 #include "core/host/host.h"
-#include "core/life.h"
+#include "core/life/life.h"
 #include "core/script/script.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
@@ -110,6 +113,24 @@ static int start_crash(struct core *c)
     if (r == 0)
         r = crash_status_add(c->tables, c->crash);
     return r;
+}
+
+/* The plugin path: `own` (may be empty), then directories beside the file that holds `code`. */
+static int plugin_path(const void *code, const char *own, struct buf *ret)
+{
+    char real[PATH_MAX];
+    Dl_info info;
+
+    if (own && own[0])
+        (void)buf_addf(ret, "%s:", own);
+    /* A core that came as a memfd has no directory; its plugins come through the door. */
+    if (dladdr(code, &info) && info.dli_fname && strncmp(info.dli_fname, "/proc/", 6) != 0 &&
+        realpath(info.dli_fname, real)) {
+        char *slash = strrchr(real, '/');
+        *slash = '\0';
+        (void)buf_addf(ret, "%s/plugins:%s", real, real);
+    }
+    return ret->failed;
 }
 
 static int start_host(struct core *c, struct host_store *store)

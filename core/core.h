@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/core.h - all parts of the core in one struct: what core/life makes and core/commands ask.
+ *
+ * There is one a process, and it lives in core/life/probing.c.
+ */
+#ifndef CORE_CORE_H
+#define CORE_CORE_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "core/place/place.h"
+
+struct config;
+struct crash;
+struct event;
+struct host;
+struct scripts;
+struct server;
+struct sql;
+struct store;
+struct tables;
+
+struct core {
+    struct tables *tables;
+    struct store *store;
+    struct sql *sql;
+    struct host *host;
+    struct scripts *scripts;
+    struct server *server;
+    struct crash *crash;
+    struct place place;
+    struct config *config;
+    struct inherited inherited;
+    int home_fd;   /* keeps `home` locked; -1: none */
+    bool follower; /* this life began with a fork */
+    pthread_t plugin_thread;
+    bool plugin_thread_made;
+    struct event *plugins_loaded;
+    char plugins[1024]; /* to load at the start, with ',' between */
+    const char *version;
+    void (*stop)(void *arg); /* ask for the end; returns at once */
+    void *stop_arg;
+};
+
+#endif
