@@ -34,7 +34,8 @@ void arena_init_in(struct arena *a, struct arena_budget *budget)
 void arena_done(struct arena *a)
 {
     if (a->budget)
-        a->budget->used_bytes -= a->used_bytes;
+        (void)atomic_fetch_sub_explicit(&a->budget->used_bytes, a->used_bytes,
+                                        memory_order_relaxed);
     while (a->head) {
         struct arena_block *next = a->head->next;
         free(a->head);
@@ -43,11 +44,28 @@ void arena_done(struct arena *a)
     a->used_bytes = 0;
 }
 
-static bool has_room(const struct arena *a, size_t whole)
+/* Count so many bytes as taken, if the limits have room for them. */
+static bool take_room(struct arena *a, size_t whole)
 {
-    const struct arena_budget *b = a->budget;
-    return !(a->limit_bytes && whole > a->limit_bytes - a->used_bytes) &&
-           !(b && (b->used_bytes > b->limit_bytes || whole > b->limit_bytes - b->used_bytes));
+    struct arena_budget *b = a->budget;
+    if (a->limit_bytes && whole > a->limit_bytes - a->used_bytes)
+        return false;
+    size_t used = b ? atomic_load_explicit(&b->used_bytes, memory_order_relaxed) : 0;
+    do {
+        if (b && (used > b->limit_bytes || whole > b->limit_bytes - used))
+            return false;
+    } while (b &&
+             !atomic_compare_exchange_weak_explicit(&b->used_bytes, &used, used + whole,
+                                                    memory_order_relaxed, memory_order_relaxed));
+    a->used_bytes += whole;
+    return true;
+}
+
+static void give_room(struct arena *a, size_t whole)
+{
+    a->used_bytes -= whole;
+    if (a->budget)
+        (void)atomic_fetch_sub_explicit(&a->budget->used_bytes, whole, memory_order_relaxed);
 }
 
 static struct arena_block *add_block(struct arena *a, size_t size)
@@ -58,23 +76,22 @@ static struct arena_block *add_block(struct arena *a, size_t size)
     if (want < size)
         want = size;
     size_t whole = sizeof(struct arena_block) + want;
-    if (!has_room(a, whole)) { /* near the limit, take just what is needed */
+    if (!take_room(a, whole)) { /* near the limit, take just what is needed */
         want = size;
         whole = sizeof(struct arena_block) + want;
-        if (!has_room(a, whole)) {
+        if (!take_room(a, whole)) {
             if (a->budget)
-                a->budget->refused = true;
+                atomic_store_explicit(&a->budget->refused, true, memory_order_relaxed);
             return NULL;
         }
     }
     struct arena_block *block = malloc(whole);
-    if (!block)
+    if (!block) {
+        give_room(a, whole);
         return NULL;
+    }
     *block = (struct arena_block){.next = a->head, .size = want};
     a->head = block;
-    a->used_bytes += whole;
-    if (a->budget)
-        a->budget->used_bytes += whole;
     return block;
 }
 

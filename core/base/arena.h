@@ -3,19 +3,21 @@
  * core/base/arena.h - memory that is taken piece by piece and given back all at once.
  *
  * Owner's thread only.  Pieces are 16-byte aligned.  With a limit, arena_alloc() gives NULL past
- * it.  Several arenas of one thread may share one budget.
+ * it.  Several arenas, also of several threads, may share one budget.
  */
 #ifndef CORE_BASE_ARENA_H
 #define CORE_BASE_ARENA_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
 struct arena_block;
 
 struct arena_budget {
-    size_t used_bytes, limit_bytes;
-    bool refused; /* somebody was, since this was last cleared */
+    _Atomic size_t used_bytes;
+    size_t limit_bytes;
+    _Atomic bool refused; /* somebody was */
 };
 
 struct arena {

@@ -2,9 +2,9 @@
  *
  * core/store/scan.c - reading a table: segment by segment, wanted columns only, in small batches.
  *
- * Any thread, each with its own scan.  Of each segment the wanted columns' packed bytes are copied
- * out within a transaction that ends at once, so no page is ever pinned; they are unpacked batch by
- * batch, while they are in the cache.
+ * Any thread, each with its own scan; scans beside each other share out the segments.  Of each
+ * segment the wanted columns' packed bytes are copied out within a transaction that ends at once,
+ * so no page is ever pinned; they are unpacked batch by batch, while they are in the cache.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,8 +15,17 @@
 
 #define BATCH STORE_BATCH_ROWS
 
+/* Where the next segment is that no scan of a group has begun. */
+struct shared {
+    pthread_mutex_t mutex; /* the innermost: under map_lock */
+    uint64_t next_row;     /* lock: mutex */
+    uint32_t users;        /* lock: mutex */
+};
+
 struct store_scan {
     struct store *store;
+    struct shared *shared; /* NULL: it reads alone */
+    bool left;             /* begins no further segment */
     const struct table *table;
     struct store_bound *bounds;
     uint32_t n_bounds;
@@ -46,15 +55,9 @@ static uint32_t plain_columns(const struct table *t)
     return t->n_columns - (t->has_tail ? 1 : 0);
 }
 
-int store_scan_new(struct store *s, const struct table *t, const struct store_scan_options *o,
-                   struct store_scan **ret)
+static int new_scan(struct store *s, const struct table *t, const struct store_scan_options *o,
+                    uint64_t end_row, struct store_scan **ret)
 {
-    if (t->scan)
-        return err_set(-EINVAL, "table %s.%s is computed, not stored", t->schema, t->name);
-    int rc = store_drain(s); /* says -ESHUTDOWN in a forked child */
-    if (rc == -ESHUTDOWN)
-        return rc;
-    /* Rows that the store refused are counted as lost; what is there can still be read. */
     struct store_scan *scan = calloc(1, sizeof(*scan));
     if (!scan)
         return err_set(-ENOMEM, "no memory for reading %s.%s", t->schema, t->name);
@@ -75,18 +78,83 @@ int store_scan_new(struct store *s, const struct table *t, const struct store_sc
     }
     if (o->n_bounds)
         memcpy(scan->bounds, o->bounds, o->n_bounds * sizeof(*scan->bounds));
-    (void)pthread_mutex_lock(&s->drain_lock);
-    scan->end_row = s->state[t->id].next_row;
-    (void)pthread_mutex_unlock(&s->drain_lock);
+    scan->end_row = end_row;
     scan->memory = s->memory;
     *ret = scan;
     return 0;
+}
+
+int store_scan_new(struct store *s, const struct table *t, const struct store_scan_options *o,
+                   struct store_scan **ret)
+{
+    if (t->scan)
+        return err_set(-EINVAL, "table %s.%s is computed, not stored", t->schema, t->name);
+    int rc = store_drain(s); /* says -ESHUTDOWN in a forked child */
+    if (rc == -ESHUTDOWN)
+        return rc;
+    /* Rows that the store refused are counted as lost; what is there can still be read. */
+    (void)pthread_mutex_lock(&s->drain_lock);
+    uint64_t end_row = s->state[t->id].next_row;
+    (void)pthread_mutex_unlock(&s->drain_lock);
+    return new_scan(s, t, o, end_row, ret);
+}
+
+static struct shared *new_shared(const struct store_scan *scan)
+{
+    struct shared *s = calloc(1, sizeof(*s));
+    if (!s || pthread_mutex_init(&s->mutex, NULL) != 0) {
+        free(s);
+        return NULL;
+    }
+    uint64_t end = scan->segment.n_rows ? scan->segment_row + scan->segment.n_rows : 0;
+    s->next_row = scan->next_row > end ? scan->next_row : end;
+    s->users = 1;
+    return s;
+}
+
+static void leave_shared(struct shared *s)
+{
+    (void)pthread_mutex_lock(&s->mutex);
+    bool last = --s->users == 0;
+    (void)pthread_mutex_unlock(&s->mutex);
+    if (!last)
+        return;
+    (void)pthread_mutex_destroy(&s->mutex);
+    free(s);
+}
+
+int store_scan_beside(struct store_scan *scan, struct store_scan **ret)
+{
+    struct store_scan *other;
+    struct store_scan_options o = {.bounds = scan->bounds, .n_bounds = scan->n_bounds};
+    if (!scan->store->live)
+        return err_set(-EOPNOTSUPP, "the rows of the dead are read by one thread");
+    memcpy(o.columns, scan->wanted, sizeof(o.columns));
+    memcpy(o.for_bounds, scan->for_bounds, sizeof(o.for_bounds));
+    if (!scan->shared && !(scan->shared = new_shared(scan)))
+        return err_set(-ENOMEM, "no memory for reading in two threads");
+    int rc = new_scan(scan->store, scan->table, &o, scan->end_row, &other);
+    if (rc < 0)
+        return rc;
+    other->shared = scan->shared;
+    (void)pthread_mutex_lock(&scan->shared->mutex);
+    scan->shared->users++;
+    (void)pthread_mutex_unlock(&scan->shared->mutex);
+    *ret = other;
+    return 0;
+}
+
+void store_scan_leave(struct store_scan *scan)
+{
+    scan->left = true;
 }
 
 void store_scan_free(struct store_scan *scan)
 {
     if (!scan)
         return;
+    if (scan->shared)
+        leave_shared(scan->shared);
     buf_done(&scan->copy);
     free(scan->bounds);
     free(scan->cells);
@@ -260,6 +328,23 @@ static int seek(struct store_scan *scan, MDB_cursor *cursor, MDB_val *value)
     return rc == MDB_NOTFOUND ? 0 : lmdb_failed(rc, "segments cannot be read");
 }
 
+/* The same, of what no scan beside this one has begun. */
+static int seek_shared(struct store_scan *scan, MDB_cursor *cursor, MDB_val *value)
+{
+    struct shared *shared = scan->shared;
+    struct segment s;
+    if (!shared)
+        return seek(scan, cursor, value);
+    (void)pthread_mutex_lock(&shared->mutex);
+    scan->next_row = shared->next_row;
+    int rc = scan->next_row < scan->end_row ? seek(scan, cursor, value) : 0;
+    int bad = rc == 1 ? segment_open(value->mv_data, value->mv_size, &s) : 0;
+    if (rc == 1 && bad == 0)
+        shared->next_row = scan->segment_row + s.n_rows;
+    (void)pthread_mutex_unlock(&shared->mutex);
+    return bad ? bad : rc;
+}
+
 /* One look into LMDB, with the map locked for reading. */
 static int look_up(struct store_scan *scan)
 {
@@ -275,7 +360,7 @@ static int look_up(struct store_scan *scan)
     rc = mdb_cursor_open(txn, s->segments, &cursor);
     rc = rc ? lmdb_failed(rc, "segments cannot be read") : 0;
     if (rc == 0) {
-        rc = seek(scan, cursor, &value);
+        rc = seek_shared(scan, cursor, &value);
         if (rc == 1) {
             int bad = begin_segment(scan, value.mv_data, value.mv_size);
             rc = bad ? bad : 1;
@@ -339,6 +424,8 @@ static int next_in_memory(struct store_scan *scan)
 static int next_segment(struct store_scan *scan)
 {
     scan->segment.n_rows = 0;
+    if (scan->left)
+        return 0;
     if (!scan->store->live)
         return next_in_memory(scan);
     int rc = next_stored(scan);

@@ -114,6 +114,11 @@ struct store_scan_options {
  * the wanted columns of one segment, so a slow reader pins no pages.                    [any] */
 int store_scan_new(struct store *s, const struct table *t, const struct store_scan_options *o,
                    struct store_scan **ret);
+/* A second scan of the same rows, for another thread: each segment that `scan` has not begun yet
+ * is given to one of the two.  Of a live store only.  By the thread that reads `scan`. */
+int store_scan_beside(struct store_scan *scan, struct store_scan **ret);
+/* Begin no further segment: the scan ends with the one it reads, the others have the rest. */
+void store_scan_leave(struct store_scan *scan);
 /* 1: a batch, 0: end, -errno. */
 int store_scan_next(struct store_scan *scan, struct store_batch *ret);
 /* How many segments were skipped, of how many. */
