@@ -16,6 +16,7 @@
 #include "core/sql/sql.h"
 
 #define NICE_MAX 19
+#define THREADS_MAX 8
 
 static const struct probing_config settings[] = {
     {.name = "memory",
@@ -57,11 +58,18 @@ static const struct probing_config settings[] = {
      .flags = PROBING_LIVE,
      .min = 0,
      .max = 3600 * (int64_t)NS_PER_S},
+    {.name = "threads",
+     .value = "1",
+     .doc = "threads that a long group by over one stored table may use, of those the process may",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .min = 1,
+     .max = THREADS_MAX},
     {.name = NULL}};
 
 /* In the order of the table. */
 static const enum sql_setting known[] = {SQL_SET_MEMORY, SQL_SET_TIMEOUT, SQL_SET_ROWS,
-                                         SQL_SET_NICE, SQL_SET_LATE};
+                                         SQL_SET_NICE,   SQL_SET_LATE,    SQL_SET_THREADS};
 
 static int set(void *self, const char *name, const char *value)
 {

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/agg.c - the states of aggregate functions: values added, results made.
+ * core/sql/agg.c - the states of aggregate functions: values added, states of two threads merged.
  *
  * An array of 32-byte states indexed by group, one typed loop a batch.  The query's thread only.
  */
 #include "core/sql/agg.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
-
-#include "core/base/json.h"
 
 int sql_agg_room(struct query *q, struct agg *a, uint32_t groups)
 {
@@ -45,15 +42,24 @@ int sql_agg_room(struct query *q, struct agg *a, uint32_t groups)
         }                                             \
     } while (0)
 
+/* What rounding took away is summed up apart (Knuth, Neumaier): the sum of doubles is right to the
+ * last digit and, but for one in many millions, the same in whatever order they come. */
+static inline void add_exactly(struct state *s, double x)
+{
+    double sum = s->sum + x, of_x = sum - s->sum;
+    s->rest += (s->sum - (sum - of_x)) + (x - of_x);
+    s->sum = sum;
+}
+
 static void add_sums(struct agg *a, const uint16_t *sel, const uint32_t *groups, uint32_t n)
 {
     struct state *states = a->states;
     if (a->arg->type == SQL_DOUBLE) {
         const double *v = a->arg->d;
         if (a->counted)
-            EACH(s->sum += v[i];);
+            EACH(add_exactly(s, v[i]););
         else
-            EACH(s->n++; s->sum += v[i];);
+            EACH(s->n++; add_exactly(s, v[i]););
     } else {
         const int64_t *v = a->arg->i;
         if (a->counted)
@@ -85,6 +91,7 @@ static void add_extremes(struct agg *a, const uint16_t *sel, const uint32_t *gro
 static int keep_text(struct query *q, struct agg *a, struct state *s, struct text t)
 {
     s->t = t;
+    s->row = a->row;
     if (!a->arg->stable && !a->arg->ids)
         s->t = sql_copy_text(q, t);
     s->n++;
@@ -115,8 +122,14 @@ static void add_ends(struct agg *a, const uint16_t *sel, const uint32_t *groups,
 {
     struct state *states = a->states;
     const int64_t *v = a->arg->i; /* doubles are moved as they are */
-    bool last = a->spec->kind->op == AGG_LAST;
-    EACH(if (last || s->n == 0) s->i = v[i]; s->n++;);
+    uint64_t row = a->row;
+    if (a->spec->kind->op == AGG_LAST)
+        EACH(s->i = v[i]; s->row = row; s->n++;);
+    else
+        EACH(if (s->n == 0) {
+            s->i = v[i];
+            s->row = row;
+        } s->n++;);
 }
 
 /* Welford's way: no catastrophe when values are large and alike. */
@@ -164,7 +177,7 @@ static int keep_value(struct query *q, const struct vec *v, uint32_t row, struct
     return ret->text.data ? 0 : -ENOMEM;
 }
 
-static int compare_values(const struct sql_value *a, const struct sql_value *b)
+int sql_agg_compare(const struct sql_value *a, const struct sql_value *b)
 {
     if (a->type == SQL_NULL || b->type == SQL_NULL) /* as in order by: NULL comes last */
         return (a->type == SQL_NULL) - (b->type == SQL_NULL);
@@ -193,13 +206,14 @@ static int add_pairs(struct query *q, struct agg *a, const uint16_t *sel, const 
         struct state *s = &a->states[groups[k]];
         uint32_t i = sel ? sel[k] : k;
         struct sql_value key = sql_vec_value(q, a->arg2, i);
-        int c = s->n == 0 ? 0 : compare_values(&key, &s->pair->key);
+        int c = s->n == 0 ? 0 : sql_agg_compare(&key, &s->pair->key);
         bool take = s->n == 0 || (largest ? c > 0 : c < 0) || (c == 0 && later);
         s->n++;
         if (!take)
             continue;
         if (!s->pair && !(s->pair = sql_get(q, 1, sizeof(*s->pair))))
             return -ENOMEM;
+        s->row = a->row;
         if (keep_value(q, a->arg, i, &s->pair->value) < 0 ||
             keep_value(q, a->arg2, i, &s->pair->key) < 0)
             return -ENOMEM;
@@ -286,230 +300,114 @@ int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint3
     return 0;
 }
 
-/* ---- results ---- */
+/* ---- states of two threads ---- */
 
-static bool is_less(double a, double b)
+bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why)
 {
-    return a < b || (b != b && a == a);
-}
-
-/* The number that would stand at `at` if they were in order; the smaller ones are before it. */
-static int select_at(struct query *q, double *v, uint32_t n, uint32_t at, double *ret)
-{
-    uint32_t low = 0, high = n; /* it lies in here */
-    while (high - low > 1) {
-        double a = v[low], b = v[low + (high - low) / 2], c = v[high - 1];
-        double pivot = is_less(a, b)   ? (is_less(b, c)   ? b
-                                          : is_less(a, c) ? c
-                                                          : a)
-                       : is_less(a, c) ? a
-                       : is_less(b, c) ? c
-                                       : b;
-        uint32_t less = low, i = low, more = high;
-        while (i < more) {
-            double x = v[i];
-            int rc = sql_worked(q, 1);
-            if (rc < 0)
-                return rc;
-            if (is_less(x, pivot)) {
-                v[i++] = v[less];
-                v[less++] = x;
-            } else if (is_less(pivot, x)) {
-                v[i] = v[--more];
-                v[more] = x;
-            } else {
-                i++;
-            }
-        }
-        if (at >= less && at < more)
-            break;
-        low = at < less ? low : more;
-        high = at < less ? less : high;
-    }
-    *ret = v[at];
-    return 0;
-}
-
-static int percentile(struct query *q, struct list *l, const struct agg_spec *spec, double *ret)
-{
-    double fraction = spec->descending ? 1 - spec->fraction : spec->fraction, next;
-    double at = fraction * (double)(l->n - 1);
-    uint32_t low = (uint32_t)at;
-    if (spec->kind->op == AGG_PERCENTILE_DISC) { /* the first that so many are not beyond */
-        double place = ceil(spec->fraction * (double)l->n) - 1;
-        low = place < 0 ? 0 : (uint32_t)place;
-        return select_at(q, l->numbers, l->n, spec->descending ? l->n - 1 - low : low, ret);
-    }
-    int rc = select_at(q, l->numbers, l->n, low, ret);
-    if (rc < 0 || low + 1 >= l->n || at == low)
-        return rc;
-    rc = select_at(q, l->numbers, l->n, low + 1, &next);
-    *ret += (at - low) * (next - *ret);
-    return rc;
-}
-
-/* {"from":0,"to":10,"counts":[3,4]}: bins of one width; what is no number is not counted. */
-static int histogram(struct query *q, const struct list *l, uint32_t bins, struct text *ret)
-{
-    uint64_t *counts = sql_get(q, bins, sizeof(*counts));
-    double low = INFINITY, high = -INFINITY;
-    struct buf b;
-    if (!counts)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < l->n; i++) {
-        double x = l->numbers[i];
-        int rc = sql_worked(q, 1);
-        if (rc < 0)
-            return rc;
-        low = isfinite(x) && x < low ? x : low;
-        high = isfinite(x) && x > high ? x : high;
-    }
-    for (uint32_t i = 0; i < l->n; i++) {
-        double x = l->numbers[i], at = high > low ? (x - low) / (high - low) * bins : 0;
-        if (isfinite(x))
-            counts[at < bins ? (uint32_t)at : bins - 1]++;
-    }
-    buf_init(&b, 1 << 20);
-    (void)buf_adds(&b, "{\"from\":");
-    (void)json_add_f64(&b, low);
-    (void)buf_adds(&b, ",\"to\":");
-    (void)json_add_f64(&b, high);
-    for (uint32_t i = 0; i < bins; i++)
-        (void)buf_addf(&b, "%s%llu", i ? "," : ",\"counts\":[", (unsigned long long)counts[i]);
-    (void)buf_adds(&b, "]}");
-    *ret = b.failed ? (struct text){NULL, 0}
-                    : sql_copy_text(q, (struct text){buf_text(&b), (uint32_t)b.size});
-    buf_done(&b);
-    return ret->data ? 0 : -ENOMEM;
-}
-
-struct ordering {
-    const struct list *list;
-    bool descending;
-};
-
-static int compare_keys(uint32_t a, uint32_t b, void *arg)
-{
-    const struct ordering *o = arg;
-    int c = compare_values(&o->list->keys[a], &o->list->keys[b]);
-    return o->descending ? -c : c;
-}
-
-/* string_agg(x order by y): the texts in that order. */
-static int put_in_order(struct query *q, struct list *l, bool descending)
-{
-    struct ordering o = {l, descending};
-    uint32_t *order = sql_get(q, l->n, sizeof(*order));
-    struct text *texts = sql_get(q, l->n, sizeof(*texts));
-    if (!order || !texts)
-        return -ENOMEM;
-    for (uint32_t i = 0; i < l->n; i++)
-        order[i] = i;
-    int rc = sql_sort_index(q, order, l->n, /* prefix= */ NULL, compare_keys, &o);
-    for (uint32_t i = 0; i < l->n && rc == 0; i++)
-        texts[i] = l->texts[order[i]];
-    l->texts = texts;
-    return rc;
-}
-
-static int joined(struct query *q, const struct list *l, struct text separator, struct text *ret)
-{
-    uint64_t size = 0;
-    for (uint32_t i = 0; i < l->n; i++)
-        size += l->texts[i].size + (i ? separator.size : 0);
-    char *out = size < UINT32_MAX ? sql_get(q, size + 1, 1) : NULL;
-    if (!out)
-        return -ENOMEM;
-    *ret = (struct text){out, (uint32_t)size};
-    for (uint32_t i = 0; i < l->n; i++) {
-        int rc = sql_worked(q, 1 + l->texts[i].size / 64);
-        if (rc < 0)
-            return rc;
-        memcpy(out, separator.data, i ? separator.size : 0);
-        out += i ? separator.size : 0;
-        memcpy(out, l->texts[i].data, l->texts[i].size);
-        out += l->texts[i].size;
-    }
-    return 0;
-}
-
-static double deviation(const struct state *s, enum agg_op op)
-{
-    bool pop = op == AGG_VAR_POP || op == AGG_STDDEV_POP;
-    double v = s->m2 / (double)(pop ? s->n : s->n - 1);
-    return op == AGG_VAR || op == AGG_VAR_POP ? v : sqrt(v);
-}
-
-static int finish_sum(struct query *q, const struct agg *a, const struct state *s, struct vec *v,
-                      uint32_t row)
-{
-    bool avg = a->spec->kind->op == AGG_AVG;
-    if (a->spec->arg->type == SQL_DOUBLE) {
-        v->d[row] = avg ? s->sum / (double)s->n : s->sum;
-    } else if (v->type == SQL_DOUBLE) {
-        v->d[row] = (double)s->whole / (double)s->n;
-    } else {
-        __int128 value = avg ? s->whole / s->n : s->whole;
-        if (value > INT64_MAX || value < INT64_MIN)
-            return sql_error(q->text, q->size, a->spec->pos, -ERANGE,
-                             "the sum is out of range of a bigint; sum(x::double) is not");
-        v->i[row] = (int64_t)value;
-    }
-    return 0;
-}
-
-int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct vec *v,
-                   uint32_t row)
-{
-    enum agg_op op = a->spec->kind->op;
-    bool sample = op == AGG_VAR || op == AGG_STDDEV;
-    if (op == AGG_COUNT) {
-        v->i[row] = s->n;
-        return 0;
-    }
-    if (s->n == 0 || (sample && s->n < 2)) {
-        sql_set_null(v, row);
-        return 0;
-    }
-    switch (op) {
-    case AGG_SUM:
-    case AGG_AVG:
-        return finish_sum(q, a, s, v, row);
-    case AGG_STRING:
-        if (s->list->keys && put_in_order(q, s->list, a->spec->descending) < 0)
-            return -ENOMEM;
-        return joined(q, s->list, a->spec->separator, &v->t[row]);
-    case AGG_PERCENTILE:
-    case AGG_PERCENTILE_DISC:
-        return percentile(q, s->list, a->spec, &v->d[row]);
-    case AGG_HISTOGRAM:
-        return histogram(q, s->list, a->spec->bins, &v->t[row]);
-    case AGG_ARG_MIN:
-    case AGG_ARG_MAX:
-        sql_put_value(v, row, &s->pair->value);
-        return 0;
+    switch (spec->kind->op) {
     case AGG_STDDEV:
     case AGG_STDDEV_POP:
     case AGG_VAR:
     case AGG_VAR_POP:
-        v->d[row] = deviation(s, op);
-        return 0;
+    case AGG_STRING:
+        *ret_why = "%s() goes by the order of the rows";
+        return false;
     case AGG_COUNT:
+    case AGG_SUM:
+    case AGG_AVG:
     case AGG_MIN:
     case AGG_MAX:
+    case AGG_PERCENTILE:
+    case AGG_PERCENTILE_DISC:
+    case AGG_HISTOGRAM:
     case AGG_FIRST:
     case AGG_LAST:
+    case AGG_ARG_MIN:
+    case AGG_ARG_MAX:
     case AGG_AND:
     case AGG_OR:
-        if (a->spec->arg2)
-            sql_put_value(v, row, &s->pair->value);
-        else if (sql_is_textual(v->type))
-            v->t[row] = s->t;
-        else
-            v->i[row] = s->i;
-        return 0;
+        break;
     }
+    *ret_why = "%s(distinct) keeps one set of values";
+    return !spec->distinct;
+}
+
+static int append_list(struct query *q, struct state *to, const struct state *from)
+{
+    uint64_t n = (uint64_t)to->list->n + from->list->n;
+    double *numbers = n < UINT32_MAX ? sql_get(q, n, sizeof(*numbers)) : NULL;
+    if (!numbers)
+        return sql_no_room();
+    memcpy(numbers, to->list->numbers, to->list->n * sizeof(*numbers));
+    memcpy(numbers + to->list->n, from->list->numbers, from->list->n * sizeof(*numbers));
+    to->list->numbers = numbers;
+    to->list->n = to->list->room = (uint32_t)n;
+    return sql_worked(q, n);
+}
+
+/* Whose value counts, both having one: true: the other's. */
+static bool is_better(const struct agg *a, const struct state *to, const struct state *from)
+{
+    enum agg_op op = a->spec->kind->op;
+    bool later = op == AGG_LAST, largest = op == AGG_ARG_MAX || later;
+    int c = a->spec->arg2 ? sql_agg_compare(&from->pair->key, &to->pair->key) : 0;
+    if (c)
+        return largest != a->spec->descending ? c > 0 : c < 0;
+    return later ? from->row > to->row : from->row < to->row;
+}
+
+static bool is_beyond(const struct agg *a, const struct state *to, const struct state *from)
+{
+    enum sql_type type = a->spec->type;
+    struct sql_value x = {.type = type}, y = {.type = type};
+    if (sql_is_textual(type)) {
+        x.text.data = from->t.data, x.text.size = from->t.size;
+        y.text.data = to->t.data, y.text.size = to->t.size;
+    } else if (type == SQL_DOUBLE) {
+        x.number = from->d, y.number = to->d;
+    } else {
+        x.type = y.type = SQL_INT; /* whatever else it is: its word is its order */
+        x.integer = from->i, y.integer = to->i;
+    }
+    int c = sql_agg_compare(&x, &y);
+    return a->spec->kind->op == AGG_MIN ? c < 0 : c > 0;
+}
+
+/* Both states have had values. */
+static int merge_values(struct query *q, const struct agg *a, struct state *to,
+                        const struct state *from)
+{
+    enum agg_op op = a->spec->kind->op;
+    bool take = op == AGG_MIN || op == AGG_MAX ? is_beyond(a, to, from) : is_better(a, to, from);
+    if (op == AGG_PERCENTILE || op == AGG_PERCENTILE_DISC || op == AGG_HISTOGRAM)
+        return append_list(q, to, from);
+    if (op == AGG_AND || op == AGG_OR)
+        to->i = op == AGG_AND ? to->i && from->i : to->i || from->i;
+    else if (take)
+        *to = *from;
     return 0;
+}
+
+int sql_agg_merge(struct query *q, struct agg *a, uint32_t group, const struct state *from)
+{
+    struct state *to = &a->states[group];
+    enum agg_op op = a->spec->kind->op;
+    bool sum = op == AGG_SUM || op == AGG_AVG;
+    int64_t n = to->n + from->n;
+    int rc = 0;
+    if (sum && a->spec->arg->type == SQL_DOUBLE) {
+        add_exactly(to, from->sum);
+        to->rest += from->rest;
+    } else if (sum) {
+        to->whole += from->whole;
+    } else if (op != AGG_COUNT && from->n) {
+        if (to->n)
+            rc = merge_values(q, a, to, from);
+        else
+            *to = *from;
+    }
+    to->n = n;
+    return rc;
 }
 
 /* ---- one group, a row at a time ---- */

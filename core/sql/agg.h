@@ -2,7 +2,8 @@
  *
  * core/sql/agg.h - an aggregate function as it is bound and as it works.
  *
- * agg_bind.c (names and arguments), agg.c (states: adding values, results), aggregate.c (group by).
+ * agg_bind.c (names and arguments), agg.c (states: adding values, merging), agg_result.c (results),
+ * aggregate.c (group by).
  * NULL arguments never reach a state.  Private to them; the query's thread only.
  */
 #ifndef CORE_SQL_AGG_H
@@ -53,10 +54,13 @@ struct pair { /* ARG_MIN, ARG_MAX */
 };
 
 struct state {
-    int64_t n; /* values that came */
+    int64_t n;    /* values that came */
+    uint64_t row; /* FIRST ... ARG_MAX: of the batch that the value came with */
     union {
         __int128 whole;
-        double sum;
+        struct {
+            double sum, rest; /* rest: what rounding took from the sum */
+        };
         struct {
             double mean, m2;
         };
@@ -73,6 +77,7 @@ struct agg { /* one aggregate at work */
     bool counted; /* state n is how many NULLs came: the group's rows are counted once for all */
     struct state *states;
     uint32_t room;
+    uint64_t row; /* of the batch at hand */
     struct vec *arg, *arg2, *filter;
     struct keys *seen; /* distinct */
     struct vec group_vec;
@@ -82,6 +87,11 @@ int sql_agg_room(struct query *q, struct agg *a, uint32_t groups);
 /* Values of the n selected rows, none NULL, into the states of their groups. */
 int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
                 uint32_t n);
+int sql_agg_compare(const struct sql_value *a, const struct sql_value *b); /* NULL is the last */
+/* Can the rows be shared out between threads?  false: *ret_why says why not, %s being the name. */
+bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why);
+/* Add what another thread's state has seen to that of a group. */
+int sql_agg_merge(struct query *q, struct agg *a, uint32_t group, const struct state *from);
 int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct vec *v,
                    uint32_t row);
 

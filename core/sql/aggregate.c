@@ -2,7 +2,9 @@
  *
  * core/sql/aggregate.c - group by: keys get dense numbers (hash.c), aggregates a state for each.
  *
- * The query's thread only.
+ * Where helpers (team.c) take a share of the rows, each has numbers and states of its own; they are
+ * merged at the end, and put in the order in which one thread would have met the groups.
+ * The query's thread, or its helper's.
  */
 #include "core/sql/agg.h"
 
@@ -10,12 +12,24 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/sql/team.h"
+
+#define HELP_AFTER 64 /* batches: what takes no ms is not worth a thread */
+
+struct arrival { /* groups from `group` on were first met in the batch that begins with `row` */
+    uint64_t row;
+    uint32_t group;
+};
 
 struct aggregate {
     struct keys keys;
     uint32_t n_keys, n_groups, next_group;
     struct agg *aggs;
     uint32_t n_aggs;
+    struct expr **key_exprs, **agg_exprs;
+    const struct op *scan; /* NULL: no helper may take a share */
+    struct arrival *arrivals;
+    uint32_t n_arrivals, arrivals_room;
     struct program *program;
     struct vec **results;
     uint64_t *counts; /* rows by group; NULL: nobody asks */
@@ -96,22 +110,28 @@ static int feed(struct query *q, struct aggregate *g, struct agg *a, const uint1
     return n ? sql_agg_add(q, a, sel, groups, n) : 0;
 }
 
+static int room_for_counts(struct query *q, struct aggregate *g)
+{
+    uint32_t room = g->counts_room;
+    if (!g->counts || g->n_groups <= room)
+        return 0;
+    while (room < g->n_groups)
+        room *= 2;
+    uint64_t *more = sql_get(q, room, sizeof(*more));
+    if (!more)
+        return -ENOMEM;
+    memcpy(more, g->counts, g->counts_room * sizeof(*more));
+    g->counts = more;
+    g->counts_room = room;
+    return 0;
+}
+
 /* count(*), sum and avg need how many rows each group has: counted once. */
 static int count_rows(struct query *q, struct aggregate *g, uint32_t n)
 {
-    if (!g->counts)
-        return 0;
-    if (g->n_groups > g->counts_room) {
-        uint32_t room = g->counts_room;
-        while (room < g->n_groups)
-            room *= 2;
-        uint64_t *more = sql_get(q, room, sizeof(*more));
-        if (!more)
-            return -ENOMEM;
-        memcpy(more, g->counts, g->counts_room * sizeof(*more));
-        g->counts = more;
-        g->counts_room = room;
-    }
+    int rc = room_for_counts(q, g);
+    if (rc < 0 || !g->counts)
+        return rc;
     if (!g->n_keys)
         g->counts[0] += n;
     for (uint32_t k = 0; k < n && g->n_keys; k++)
@@ -119,37 +139,209 @@ static int count_rows(struct query *q, struct aggregate *g, uint32_t n)
     return 0;
 }
 
-static int consume(struct op *op)
+/* Remember which groups came with the batch that begins with `row`. */
+static int note_arrivals(struct query *q, struct aggregate *g, uint64_t row, uint32_t before)
+{
+    if (g->n_groups == before)
+        return 0;
+    if (g->n_arrivals == g->arrivals_room) {
+        uint32_t room = g->arrivals_room ? 2 * g->arrivals_room : 64;
+        struct arrival *more = sql_get(q, room, sizeof(*more));
+        if (!more)
+            return -ENOMEM;
+        if (g->n_arrivals)
+            memcpy(more, g->arrivals, g->n_arrivals * sizeof(*more));
+        g->arrivals = more;
+        g->arrivals_room = room;
+    }
+    g->arrivals[g->n_arrivals++] = (struct arrival){row, before};
+    return 0;
+}
+
+static int take_batch(struct op *op)
 {
     struct aggregate *g = op->state;
     const struct batch *in = &op->child->out;
-    int rc;
-    while ((rc = sql_next(op->child)) > 0) {
-        rc = sql_run_program(g->program, g->results);
-        if (rc == 0 && g->n_keys) {
-            rc = sql_keys_add(&g->keys, g->results, in->sel, in->n_sel, g->groups);
-            g->n_groups = g->keys.n;
-        }
-        if (rc == 0)
-            rc = count_rows(op->q, g, in->n_sel);
-        for (uint32_t i = 0, at = g->n_keys; i < g->n_aggs && rc == 0; i++) {
-            struct agg *a = &g->aggs[i];
-            if (a->spec->arg)
-                a->arg = g->results[at++];
-            if (a->spec->arg2)
-                a->arg2 = g->results[at++];
-            if (a->spec->filter)
-                a->filter = g->results[at++];
-            rc = feed(op->q, g, a, in->sel, in->n_sel);
-        }
-        if (rc < 0)
-            return rc;
+    uint32_t before = g->n_groups;
+    uint64_t row = g->scan ? sql_scan_row(g->scan) : 0;
+    int rc = sql_run_program(g->program, g->results);
+    if (rc == 0 && g->n_keys) {
+        rc = sql_keys_add(&g->keys, g->results, in->sel, in->n_sel, g->groups);
+        g->n_groups = g->keys.n;
     }
-    if (rc == 0 && g->n_keys == 0)
+    if (rc == 0 && g->scan)
+        rc = note_arrivals(op->q, g, row, before);
+    if (rc == 0)
+        rc = count_rows(op->q, g, in->n_sel);
+    for (uint32_t i = 0, at = g->n_keys; i < g->n_aggs && rc == 0; i++) {
+        struct agg *a = &g->aggs[i];
+        a->row = row;
+        if (a->spec->arg)
+            a->arg = g->results[at++];
+        if (a->spec->arg2)
+            a->arg2 = g->results[at++];
+        if (a->spec->filter)
+            a->filter = g->results[at++];
+        rc = feed(op->q, g, a, in->sel, in->n_sel);
+    }
+    return rc;
+}
+
+static int make_states(struct op *op)
+{
+    struct aggregate *g = op->state;
+    int rc = 0;
+    if (g->n_keys == 0)
         g->n_groups = 1;
     for (uint32_t i = 0; i < g->n_aggs && rc == 0; i++)
         rc = sql_agg_room(op->q, &g->aggs[i], g->n_groups ? g->n_groups : 1);
     return rc;
+}
+
+/* ---- with helpers ---- */
+
+/* What a helper runs, from its operator's first row to the last it gets. */
+static int help(struct op *op)
+{
+    const struct arena_budget *b = op->q->budget;
+    int rc;
+    while ((rc = sql_next(op->child)) > 0) {
+        rc = take_batch(op);
+        if (rc < 0)
+            return rc;
+        /* Groups known to both take memory twice: then rather one of them goes on alone. */
+        if (atomic_load_explicit(&b->used_bytes, memory_order_relaxed) > b->limit_bytes / 4)
+            sql_scan_leave(sql_team_scan(op));
+    }
+    return rc < 0 ? rc : make_states(op);
+}
+
+/* Add what a helper has: its group i becomes ours number numbers[i]. */
+static int merge(struct query *q, struct aggregate *g, const struct aggregate *other,
+                 uint32_t *numbers)
+{
+    int rc = 0;
+    if (g->n_keys)
+        rc = sql_keys_merge(&g->keys, &other->keys, numbers);
+    g->n_groups = g->n_keys ? g->keys.n : 1;
+    if (rc == 0)
+        rc = room_for_counts(q, g);
+    for (uint32_t i = 0; i < other->n_groups && g->counts && rc == 0; i++)
+        g->counts[numbers[i]] += other->counts[i];
+    for (uint32_t a = 0; a < g->n_aggs && rc == 0; a++) {
+        rc = sql_agg_room(q, &g->aggs[a], g->n_groups);
+        for (uint32_t i = 0; i < other->n_groups && rc == 0; i++)
+            rc = sql_agg_merge(q, &g->aggs[a], numbers[i], &other->aggs[a].states[i]);
+    }
+    return rc;
+}
+
+/* One of those who met groups: `numbers` are ours of its own ones. */
+struct met {
+    const struct aggregate *g;
+    const uint32_t *numbers;
+    uint32_t next; /* arrival */
+};
+
+/* Our groups in the order in which their first rows stand in the table. */
+static void order_groups(struct met *met, uint32_t n_met, uint8_t *placed, uint32_t *order)
+{
+    uint32_t at = 0;
+    for (;;) {
+        struct met *first = NULL;
+        for (uint32_t i = 0; i < n_met; i++) {
+            struct met *m = &met[i];
+            if (m->next < m->g->n_arrivals &&
+                (!first || m->g->arrivals[m->next].row < first->g->arrivals[first->next].row))
+                first = m;
+        }
+        if (!first)
+            return;
+        const struct aggregate *g = first->g;
+        uint32_t group = g->arrivals[first->next++].group;
+        uint32_t end = first->next < g->n_arrivals ? g->arrivals[first->next].group : g->n_groups;
+        for (; group < end; group++) {
+            uint32_t number = first->numbers[group];
+            order[at] = number;
+            at += !placed[number];
+            placed[number] = 1;
+        }
+    }
+}
+
+static int reorder(struct query *q, struct aggregate *g, const uint32_t *order, uint8_t *marks)
+{
+    sql_keys_reorder(&g->keys, order, marks);
+    if (g->counts)
+        sql_reorder(g->counts, sizeof(*g->counts), order, g->n_groups, marks);
+    for (uint32_t a = 0; a < g->n_aggs; a++) {
+        sql_reorder(g->aggs[a].states, sizeof(struct state), order, g->n_groups, marks);
+        int rc = sql_worked(q, g->n_groups);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+static int merge_all(struct op *op, struct team *team)
+{
+    struct aggregate *g = op->state;
+    struct query *q = op->q;
+    uint32_t n = sql_team_size(team), own = g->n_groups;
+    struct met *met = sql_get(q, n + 1, sizeof(*met));
+    uint32_t *numbers = sql_get(q, own + 1, sizeof(*numbers));
+    if (!met || !numbers)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < own; i++)
+        numbers[i] = i;
+    op->detail = sql_getf(q, "%s (%u had rows)", op->detail, n + 1);
+    struct aggregate mine = *g; /* as it was: its groups are the first of all */
+    met[0] = (struct met){&mine, numbers, 0};
+    int rc = 0;
+    for (uint32_t h = 0; h < n && rc == 0; h++) {
+        const struct aggregate *other = sql_team_op(team, h)->state;
+        numbers = sql_get(q, other->n_groups + 1, sizeof(*numbers));
+        rc = numbers ? merge(q, g, other, numbers) : -ENOMEM;
+        met[h + 1] = (struct met){other, numbers, 0};
+    }
+    if (rc < 0 || !g->n_keys || !g->n_groups)
+        return rc;
+    uint8_t *placed = sql_get(q, g->n_groups, sizeof(*placed));
+    uint32_t *order = sql_get(q, g->n_groups, sizeof(*order));
+    if (!placed || !order)
+        return -ENOMEM;
+    order_groups(met, n + 1, placed, order);
+    return reorder(q, g, order, placed);
+}
+
+static int aggregate_beside(struct query *q, struct op *op, struct op *child, struct op **ret)
+{
+    const struct aggregate *g = op->state;
+    (void)q;
+    int rc = sql_aggregate(child, g->key_exprs, g->n_keys, g->agg_exprs, g->n_aggs, ret);
+    if (rc == 0)
+        ((struct aggregate *)(*ret)->state)->scan = sql_team_scan(*ret);
+    return rc;
+}
+
+static int consume(struct op *op)
+{
+    struct aggregate *g = op->state;
+    struct team *team = NULL;
+    uint32_t batches = 0;
+    int rc;
+    while ((rc = sql_next(op->child)) > 0) {
+        rc = take_batch(op);
+        if (rc == 0 && g->scan && ++batches == HELP_AFTER)
+            rc = sql_team_start(op, aggregate_beside, help, &team);
+        if (rc < 0 || (team && sql_team_failed(team)))
+            break;
+    }
+    if (team)
+        rc = sql_team_end(team, rc);
+    if (rc == 0)
+        rc = make_states(op);
+    return rc == 0 && team ? merge_all(op, team) : rc;
 }
 
 static int next_aggregate(struct op *op)
@@ -193,6 +385,39 @@ static int prepare_agg(struct query *q, struct agg *a, const struct agg_spec *sp
     if (!a->seen || sql_vec_room(q, &a->group_vec, SQL_INT) < 0)
         return -ENOMEM;
     return sql_keys_init(a->seen, q, types, dict, 2);
+}
+
+/* NULL: the rows may be shared out between threads; else why not. */
+static const char *why_alone(struct query *q, const struct op *child, struct expr **all, uint32_t n,
+                             struct expr **aggs, uint32_t n_aggs)
+{
+    const char *why;
+    for (uint32_t i = 0; i < n_aggs; i++) {
+        const struct agg_spec *spec = aggs[i]->set;
+        if (!sql_agg_merges(spec, &why))
+            return sql_getf(q, why, spec->kind->name);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (!sql_expr_is_free(all[i]))
+            return "a subquery is run for its rows";
+    return sql_team_why_not(child);
+}
+
+/* Say in explain how many threads it may have, where the setting allows more than one. */
+static int consider_team(struct op *op, struct expr **all, uint32_t n, struct expr **aggs)
+{
+    struct aggregate *g = op->state;
+    uint64_t threads = sql_team_threads(op->q);
+    if (threads < 2)
+        return 0;
+    const char *why = why_alone(op->q, op->child, all, n, aggs, g->n_aggs);
+    if (!why) {
+        g->scan = sql_team_scan(op);
+        op->detail = sql_getf(op->q, "%s, up to %u threads", op->detail, (uint32_t)threads);
+    } else {
+        op->detail = sql_getf(op->q, "%s, one thread: %s", op->detail, why);
+    }
+    return op->detail ? 0 : -ENOMEM;
 }
 
 int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct expr **aggs,
@@ -250,6 +475,10 @@ int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct 
     op->detail = sql_getf(q, "%u key%s, %u aggregate%s", n_keys, n_keys == 1 ? "" : "s", n_aggs,
                           n_aggs == 1 ? "" : "s");
     int rc = sql_compile(q, &child->out, all, n, &g->program);
+    g->key_exprs = keys;
+    g->agg_exprs = aggs;
+    if (rc == 0)
+        rc = op->detail ? consider_team(op, all, n, aggs) : -ENOMEM;
     if (rc == 0)
         rc = sql_keys_init(&g->keys, q, types, dict, n_keys);
     *ret = op;

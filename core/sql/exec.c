@@ -15,6 +15,7 @@
 
 /* One condition: `column compare constant` on fixed-width values runs without steps. */
 struct condition {
+    struct expr *expr;
     struct program *program;
     const struct vec *v;
     bool pushed; /* to the scan: nothing to do where v is inside */
@@ -163,8 +164,26 @@ static void pass_want(struct op *op, uint32_t column)
 
 static int add_condition(struct op *op, struct expr *e, struct condition *ret)
 {
+    ret->expr = e;
+    if (!sql_expr_is_free(e))
+        op->beside = NULL;
     try_fast(ret, &op->child->out, e);
     return ret->compare ? 0 : sql_compile(op->q, &op->child->out, &e, 1, &ret->program);
+}
+
+static int filter_beside(struct query *q, struct op *op, struct op *child, struct op **ret)
+{
+    const struct filter *f = op->state;
+    struct expr **conjuncts = sql_get(q, f->n, sizeof(struct expr *));
+    if (!conjuncts)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < f->n; i++)
+        conjuncts[i] = f->conditions[i].expr;
+    int rc = sql_filter(child, conjuncts, f->n, ret);
+    struct filter *other = rc == 0 ? (*ret)->state : NULL;
+    for (uint32_t i = 0; other && i < f->n; i++)
+        other->conditions[i].pushed = f->conditions[i].pushed;
+    return rc;
 }
 
 int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op **ret)
@@ -177,6 +196,7 @@ int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op 
     op->child = child;
     op->state = f;
     op->on_want = pass_want;
+    op->beside = filter_beside;
     memcpy(op->cols, child->cols, child->n_cols * sizeof(*op->cols));
     op->out.v = child->out.v;
     f->n = f->room = n;
@@ -245,6 +265,13 @@ static int next_project(struct op *op)
     return 1;
 }
 
+static int project_beside(struct query *q, struct op *op, struct op *child, struct op **ret)
+{
+    const struct project *p = op->state;
+    (void)q;
+    return sql_project(child, p->exprs, op->cols, op->n_cols, ret);
+}
+
 int sql_project(struct op *child, struct expr **exprs, struct col *cols, uint32_t n,
                 struct op **ret)
 {
@@ -255,12 +282,15 @@ int sql_project(struct op *child, struct expr **exprs, struct col *cols, uint32_
         return -ENOMEM;
     op->child = child;
     op->state = p;
+    op->beside = project_beside;
     p->exprs = sql_get(q, n, sizeof(struct expr *));
     p->results = sql_get(q, n, sizeof(*p->results));
     if (!p->exprs || !p->results)
         return -ENOMEM;
     memcpy(p->exprs, exprs, n * sizeof(struct expr *));
     for (uint32_t c = 0; c < n; c++) {
+        if (!sql_expr_is_free(exprs[c]))
+            op->beside = NULL;
         op->cols[c] = cols[c];
         op->cols[c].type = exprs[c]->type;
         op->cols[c].dict = exprs[c]->kind == EXPR_COLUMN && child->cols[exprs[c]->column].dict;

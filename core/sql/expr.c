@@ -232,7 +232,7 @@ int sql_compile(struct query *q, struct batch *input, struct expr **exprs, uint3
     if (!p)
         return -ENOMEM;
     *p = (struct program){.run = {.q = q, .scratch = &p->scratch}, .input = input, .n_results = n};
-    arena_init_in(&p->scratch, &q->budget);
+    arena_init_in(&p->scratch, q->budget);
     p->results = sql_get(q, n, sizeof(*p->results));
     if (!p->results || sql_defer(q, program_done, p) < 0)
         return -ENOMEM;
@@ -495,7 +495,7 @@ static int run_steps(struct program *p, const uint16_t *sel, uint32_t n)
     p->frames[0].n = n;
     if (p->scratch.used_bytes) {
         arena_done(&p->scratch);
-        arena_init_in(&p->scratch, &p->run.q->budget);
+        arena_init_in(&p->scratch, p->run.q->budget);
     }
     for (uint32_t i = 0; i < p->n_steps; i++) {
         int rc = run_step(p, &p->steps[i], &depth);

@@ -394,7 +394,7 @@ static void consider_direct(struct keys *k)
     bool fits = columns >= 1 && columns <= 3 && k->n >= DIRECT_AFTER && !k->no_direct;
     for (uint32_t c = 0; c < columns && fits; c++)
         fits = k->types[c] != SQL_DOUBLE;
-    if (fits && k->q->budget.limit_bytes / 8 >= (sizeof(uint32_t) << DIRECT_BITS))
+    if (fits && k->q->budget->limit_bytes / 8 >= (sizeof(uint32_t) << DIRECT_BITS))
         make_direct(k);
     else
         k->no_direct = k->n >= DIRECT_AFTER;
@@ -455,6 +455,64 @@ int sql_keys_find(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t 
     for (uint32_t r = 0; r < n; r++)
         numbers[r] = look_up(k, r, k->hashes[r], false);
     return 0;
+}
+
+/* Words of other's keys from `first` on, as this one's. */
+static int borrowed_words(struct keys *k, const struct keys *other, uint32_t first, uint32_t n)
+{
+    uint32_t columns = k->n_words - 1;
+    for (uint32_t r = 0; r < n; r++) {
+        const uint64_t *w = &other->words[(size_t)(first + r) * k->n_words];
+        for (uint32_t c = 0; c < k->n_words; c++) {
+            bool text = c < columns && sql_is_textual(k->types[c]) && !k->dict[c];
+            k->columns[c][r] = w[c];
+            if (text && !(w[columns] >> c & 1) &&
+                text_id(k, other->texts->texts[w[c]], /* stable= */ true, /* add= */ true,
+                        &k->columns[c][r]) < 0)
+                return -ENOMEM;
+        }
+    }
+    return sql_worked(k->q, n);
+}
+
+int sql_keys_merge(struct keys *k, const struct keys *other, uint32_t *numbers)
+{
+    for (uint32_t first = 0; first < other->n; first += SQL_ROWS) {
+        uint32_t n = other->n - first < SQL_ROWS ? other->n - first : SQL_ROWS;
+        int rc = borrowed_words(k, other, first, n);
+        if (rc < 0)
+            return rc;
+        hash_rows(k, n);
+        for (uint32_t r = 0; r < n; r++) {
+            numbers[first + r] = look_up(k, r, k->hashes[r], true);
+            if (numbers[first + r] == UINT32_MAX)
+                return -ENOMEM;
+        }
+    }
+    return 0;
+}
+
+/* Along the cycles of the order, in place: memory may be short. */
+void sql_reorder(void *items, size_t size, const uint32_t *order, uint32_t n, uint8_t *marks)
+{
+    char *base = items, first[SQL_CALL_ARGS * 8 + 8];
+    memset(marks, 0, n);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t at = i;
+        memcpy(first, base + i * size, size);
+        for (; !marks[at] && order[at] != i; at = order[at]) {
+            memcpy(base + at * size, base + order[at] * size, size);
+            marks[at] = 1;
+        }
+        if (!marks[at])
+            memcpy(base + at * size, first, size);
+        marks[at] = 1;
+    }
+}
+
+void sql_keys_reorder(struct keys *k, const uint32_t *order, uint8_t *marks)
+{
+    sql_reorder(k->words, k->n_words * sizeof(*k->words), order, k->n, marks);
 }
 
 int sql_keys_column(struct keys *k, uint32_t c, uint32_t first, uint32_t n, struct vec *ret)

@@ -24,6 +24,16 @@ bool sql_expr_has_column(const struct expr *e)
     return false;
 }
 
+bool sql_expr_is_free(const struct expr *e)
+{
+    if (e->kind == EXPR_SUBQUERY || (e->kind == EXPR_IN && e->n_args > 1))
+        return false; /* they remember what they were asked */
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (!sql_expr_is_free(e->args[i]))
+            return false;
+    return true;
+}
+
 bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end)
 {
     if (e->kind == EXPR_COLUMN)

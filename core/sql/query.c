@@ -26,12 +26,13 @@ int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size
     static const struct sql_options none;
     o = o ? o : &none;
     *q = (struct query){.s = s, .o = o, .text = text, .size = size};
-    q->budget.limit_bytes =
+    q->budget = &q->own;
+    q->budget->limit_bytes =
         (size_t)(o->memory_bytes ? o->memory_bytes : sql_setting(s, SQL_SET_MEMORY));
     q->whose = o->memory_bytes ? "" : " (setting query.memory)";
     q->timeout_ns = o->timeout_ns ? o->timeout_ns : sql_setting(s, SQL_SET_TIMEOUT);
     q->max_rows = o->max_rows ? o->max_rows : sql_setting(s, SQL_SET_ROWS);
-    arena_init_in(&q->mem, &q->budget);
+    arena_init_in(&q->mem, q->budget);
     uint64_t begin = clock_monotonic();
     /* Even for a dead process' store: now() is the asker's now. */
     q->now_utc = (int64_t)begin + clock_utc_offset();
@@ -46,6 +47,23 @@ int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size
     return 0;
 }
 
+void sql_query_beside(struct query *q, const struct query *of, const _Atomic int *stop)
+{
+    *q = (struct query){.s = of->s,
+                        .budget = of->budget,
+                        .o = of->o,
+                        .whose = of->whose,
+                        .timeout_ns = of->timeout_ns,
+                        .text = of->text,
+                        .size = of->size,
+                        .now_utc = of->now_utc,
+                        .deadline = of->deadline,
+                        .analyze = of->analyze,
+                        .all = of->all,
+                        .stop = stop};
+    arena_init_in(&q->mem, q->budget);
+}
+
 void sql_query_done(struct query *q)
 {
     for (struct deferred *d = q->deferred; d; d = d->next)
@@ -56,11 +74,11 @@ void sql_query_done(struct query *q)
 
 static void say_no_memory(struct query *q)
 {
-    if (q->budget.refused)
+    if (atomic_load_explicit(&q->budget->refused, memory_order_relaxed))
         (void)err_set(-ENOMEM,
                       "planning this needs more than the %zu MiB of memory that the "
                       "query may use%s",
-                      q->budget.limit_bytes >> 20, q->whose);
+                      q->budget->limit_bytes >> 20, q->whose);
     else
         (void)err_set(-ENOMEM, "the process has no memory for the query");
 }
@@ -69,14 +87,14 @@ static void say_no_memory(struct query *q)
 static int blame(struct op *op)
 {
     struct query *q = op->q;
-    if (q->blamed || !q->budget.refused)
+    if (q->blamed || !atomic_load_explicit(&q->budget->refused, memory_order_relaxed))
         return -ENOMEM;
     q->blamed = op;
     return err_set(-ENOMEM,
                    "%s%s%s%s needs more than the %zu MiB of memory that the query may "
                    "use%s; filter, aggregate or limit what it has to keep",
                    op->name, op->detail ? " (" : "", op->detail ? op->detail : "",
-                   op->detail ? ")" : "", q->budget.limit_bytes >> 20, q->whose);
+                   op->detail ? ")" : "", q->budget->limit_bytes >> 20, q->whose);
 }
 
 void *sql_get(struct query *q, size_t count, size_t size)
@@ -123,7 +141,7 @@ void sql_sandbox_enter(struct query *q, struct sandbox *s)
 {
     *s = (struct sandbox){q->mem, q->deferred, q->seen};
     q->deferred = NULL;
-    arena_init_in(&q->mem, &q->budget);
+    arena_init_in(&q->mem, q->budget);
 }
 
 int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, int rc)
@@ -144,6 +162,8 @@ int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, i
 int sql_check(struct query *q)
 {
     if (q->o->cancel && atomic_load_explicit(q->o->cancel, memory_order_relaxed))
+        return err_set(-ECANCELED, "the query was cancelled");
+    if (q->stop && atomic_load_explicit(q->stop, memory_order_relaxed))
         return err_set(-ECANCELED, "the query was cancelled");
     if (q->deadline && clock_monotonic() > q->deadline)
         return err_set(-ETIMEDOUT, "the query ran longer than its %llu ms and was stopped%s",

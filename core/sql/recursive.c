@@ -152,7 +152,7 @@ static int begin_round(struct op *op)
     struct rowset *before = &r->rows[r->at];
     r->at = 1 - r->at;
     arena_done(&r->mem[r->at]);
-    arena_init_in(&r->mem[r->at], &op->q->budget);
+    arena_init_in(&r->mem[r->at], op->q->budget);
     (void)sql_rowset_init(&r->rows[r->at], op->q, &r->mem[r->at], r->types, op->n_cols);
     r->next_chunk = 0;
     int rc = sql_check(op->q);
@@ -205,8 +205,8 @@ static int make(struct query *q, struct cte *c, struct op *first, enum sql_type 
     r->v = sql_get(q, n, sizeof(*r->v));
     r->numbers = sql_get(q, SQL_ROWS, sizeof(*r->numbers));
     r->sel = sql_get(q, SQL_ROWS, sizeof(*r->sel));
-    arena_init_in(&r->mem[0], &q->budget);
-    arena_init_in(&r->mem[1], &q->budget);
+    arena_init_in(&r->mem[0], q->budget);
+    arena_init_in(&r->mem[1], q->budget);
     if (!r->v || !r->numbers || !r->sel || sql_defer(q, recursive_done, r) < 0)
         return -ENOMEM;
     if (!c->select->all && !(r->seen = sql_get(q, 1, sizeof(*r->seen))))

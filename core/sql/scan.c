@@ -135,6 +135,31 @@ static int next_stored(struct op *op)
     return 1;
 }
 
+/* The rows are those of the scan that is under way, shared out between the two. */
+static int beside_stored(struct query *q, struct op *op, struct op *child, struct op **ret)
+{
+    struct scan *s = op->state;
+    (void)child;
+    int rc = sql_scan_table(q, s->table, op->cols[0].table, ret);
+    if (rc < 0)
+        return rc;
+    struct scan *other = (*ret)->state;
+    for (uint32_t c = 0; c < op->n_cols; c++)
+        (*ret)->want[c] = op->want[c];
+    rc = store_scan_beside(s->stored, &other->stored);
+    return rc < 0 ? rc : sql_defer(q, close_stored, other);
+}
+
+uint64_t sql_scan_row(const struct op *op)
+{
+    return ((const struct scan *)op->state)->batch.first_row;
+}
+
+void sql_scan_leave(struct op *op)
+{
+    store_scan_leave(((struct scan *)op->state)->stored);
+}
+
 /* ---- computed ---- */
 
 static int flush_pending(struct op *op)
@@ -292,6 +317,7 @@ int sql_scan_table(struct query *q, const struct table *t, const char *alias, st
         if (tail)
             s->tail = op->out.v[c].t;
     }
+    op->beside = t->scan ? NULL : beside_stored;
     op->detail = sql_getf(q, "%s.%s%s", t->schema, t->name, t->scan ? " (computed)" : "");
     if (!op->detail || sql_saw_table(q, t) < 0)
         return -ENOMEM;

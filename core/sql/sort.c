@@ -133,7 +133,7 @@ int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_prefix pref
 {
     const struct merging m = {q, compare, arg};
     struct arena mem; /* the room goes at once: top-k sorts again and again */
-    arena_init_in(&mem, &q->budget);
+    arena_init_in(&mem, q->budget);
     struct placed *sorted,
         *items = n < 2 ? NULL : arena_alloc(&mem, 2 * (size_t)n * sizeof(*items));
     int rc = n < 2 || items ? 0 : sql_no_room();
@@ -227,7 +227,7 @@ static int prune(struct op *op)
     if (rc < 0)
         return rc;
     arena_done(&s->mem[to]);
-    arena_init_in(&s->mem[to], &op->q->budget);
+    arena_init_in(&s->mem[to], op->q->budget);
     (void)sql_rowset_init(&s->rows, op->q, &s->mem[to], s->types, s->n_cols);
     struct vec *rows = op->out.v;
     struct vec **v = s->out;
@@ -322,8 +322,8 @@ int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t
     if (!s)
         return -ENOMEM;
     *s = (struct sort){.n_keys = n, .keep = keep, .n_cols = child->n_cols, .bound = UINT64_MAX};
-    arena_init_in(&s->mem[0], &q->budget);
-    arena_init_in(&s->mem[1], &q->budget);
+    arena_init_in(&s->mem[0], q->budget);
+    arena_init_in(&s->mem[1], q->budget);
     s->keys = sql_get(q, n, sizeof(*s->keys));
     s->types = sql_get(q, child->n_cols, sizeof(*s->types));
     s->in = sql_get(q, child->n_cols, sizeof(*s->in));

@@ -54,6 +54,7 @@ int sql_new(struct tables *tables, struct store *store, struct sql **ret)
     s->interns = store ? store_interns(store) : NULL;
     sql_configure(s, SQL_SET_MEMORY, DEFAULT_MEMORY_BYTES);
     sql_configure(s, SQL_SET_LATE, NS_PER_S);
+    sql_configure(s, SQL_SET_THREADS, 1);
     int rc = sql_add_own_views(s);
     if (rc < 0)
         sql_free(s);

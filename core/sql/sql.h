@@ -33,6 +33,7 @@ enum sql_setting {
     SQL_SET_ROWS,    /* of an answer, 0: no limit */
     SQL_SET_NICE,    /* run on a thread of its own, nicer than the caller's by so much; 0: on his */
     SQL_SET_LATE,    /* ns after its end that a bucket of time counts as closed, 1 s */
+    SQL_SET_THREADS, /* that one query may use, 1 */
     SQL_SETTINGS
 };
 void sql_configure(struct sql *s, enum sql_setting which, uint64_t value);

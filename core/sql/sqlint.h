@@ -72,6 +72,8 @@ struct op;
 
 /* next: fill op->out.  1: rows (n_sel > 0), 0: no more, -errno. */
 typedef int (*op_next)(struct op *op);
+/* The same operator over `child` in a query beside, for a share of the rows. */
+typedef int (*op_beside)(struct query *q, struct op *op, struct op *child, struct op **ret);
 
 struct op {
     struct query *q;
@@ -85,13 +87,15 @@ struct op {
     void *state;
     bool *want; /* [n_cols] columns somebody reads; NULL: all are made anyway */
     void (*on_want)(struct op *op, uint32_t column); /* tells the children; NULL: nobody */
+    op_beside beside;                                /* NULL: its rows cannot be shared out */
     uint64_t rows, ns, pruned, segments;             /* for explain analyze */
     bool done;
 };
 
 struct query {
     struct sql *s;
-    struct arena_budget budget; /* of mem and of all other arenas of the query */
+    struct arena_budget *budget; /* of mem and of all other arenas of the query */
+    struct arena_budget own;
     struct arena mem;
     const struct sql_options *o;
     const char *whose; /* which limit of memory it is, for messages */
@@ -118,6 +122,8 @@ struct query {
     struct table_seen *seen;
     struct deferred *deferred;
     uint16_t *all; /* 0, 1, 2, ...: the selection of all rows */
+    /* Of a query beside another (team.c): end when it is not 0.  NULL: it is nobody's helper. */
+    const _Atomic int *stop;
 };
 
 struct table_seen {
@@ -165,6 +171,9 @@ int sql_by_caller(struct query *q, int (*fn)(void *arg), void *arg);
 
 int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size,
                    const struct sql_options *o);
+/* A query for a thread that helps `of`: its limits and its budget, memory of its own.  `of` stands
+ * still or is in sql_next() as long as it lives. */
+void sql_query_beside(struct query *q, const struct query *of, const _Atomic int *stop);
 void sql_query_done(struct query *q);
 /* Memory of the query, zeroed; NULL after err_set(): return -ENOMEM. */
 void *sql_get(struct query *q, size_t count, size_t size);
@@ -349,6 +358,13 @@ int sql_keys_find(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t 
                   uint32_t *numbers);
 /* Column c of the keys numbered first to first + n - 1, into a vector with room. */
 int sql_keys_column(struct keys *k, uint32_t c, uint32_t first, uint32_t n, struct vec *ret);
+/* The keys of another are added: numbers[other->n] says which they are here.  No vectors are added
+ * or looked for after that. */
+int sql_keys_merge(struct keys *k, const struct keys *other, uint32_t *numbers);
+/* Item i becomes what order[i] was, each of them once; marks: n bytes of room. */
+void sql_reorder(void *items, size_t size, const uint32_t *order, uint32_t n, uint8_t *marks);
+/* The same for keys, which are found no more after it. */
+void sql_keys_reorder(struct keys *k, const uint32_t *order, uint8_t *marks);
 uint64_t sql_hash_bytes(const void *p, size_t n);
 
 /* ---- rows kept: rows.c ---- */
@@ -457,6 +473,8 @@ int sql_json_text(struct query *q, const struct json *j, struct text *ret); /* d
 /* Functions that give rows: func_rows.c */
 int sql_plan_function(struct query *q, const struct node *call, struct op **ret);
 bool sql_expr_has_column(const struct expr *e);
+/* Can several threads compute it at once, each on its own rows? */
+bool sql_expr_is_free(const struct expr *e);
 bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end);
 /* The same expression with its columns counted from `by`. */
 struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by);
@@ -468,6 +486,9 @@ int sql_scan_table(struct query *q, const struct table *t, const char *alias, st
 /* A table made by the engine itself (information_schema); NULL in *ret: there is no such table. */
 int sql_scan_schema(struct query *q, const char *name, const char *alias, struct op **ret);
 int sql_scan_none(struct query *q, struct op **ret); /* one row without columns */
+/* Number of the first row of the batch it gave last. */
+uint64_t sql_scan_row(const struct op *op);
+void sql_scan_leave(struct op *op); /* begin no further segment: a helper's */
 int sql_scan_rowset(struct query *q, struct rowset *rows, struct col *cols, struct op **ret);
 /* Tell the scan below that only rows with column `compare` value count. */
 /* true: where the scan's vector says `inside`, the comparison holds for every row. */
