@@ -73,7 +73,7 @@ void plan_print(const struct target *t, const struct inject_result *result, cons
            (unsigned long long)started);
     if (result->filtered[0] != '\0')
         printf("seccomp: its filter refuses %s\n", result->filtered);
-    if (settle_is_python(t->pid))
+    if (plugin_find("python", file, sizeof file) == 0)
         printf("plugin:  python\n");
     for (; *plugins != NULL; plugins++)
         printf("plugin:  %s%s\n", *plugins,

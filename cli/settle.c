@@ -13,7 +13,6 @@
 
 #include "core/base/buf.h"
 #include "core/base/err.h"
-#include "core/stack/stack.h"
 #include "sdk/client/client.h"
 
 #define ANSWER_MAX_BYTES 65536
@@ -93,22 +92,6 @@ int settle_settings(const struct target *t, const char *const *settings, const c
     return failed;
 }
 
-static int has_python_symbol(void *arg, const struct stack_module *m)
-{
-    return stack_symbol_address(arg, m, "Py_GetVersion") != 0;
-}
-
-bool settle_is_python(pid_t pid)
-{
-    struct stack_process *p;
-
-    if (stack_process_open(pid, &p) < 0)
-        return false;
-    bool found = stack_modules(p, has_python_symbol, p) != 0;
-    stack_process_free(p);
-    return found;
-}
-
 /* A plugin asked for may be there already. */
 static int load(const struct target *t, const char *name)
 {
@@ -124,8 +107,7 @@ int settle_plugins(const struct target *t, const char *const *plugins, bool fres
     char file[4096];
     int failed = 0;
 
-    if (fresh && settle_is_python(t->pid) && plugin_find("python", file, sizeof file) == 0 &&
-        load(t, "python") < 0) {
+    if (fresh && plugin_find("python", file, sizeof file) == 0 && load(t, "python") < 0) {
         fprintf(stderr, "probing: %s\n", err_text());
         failed++;
     }

@@ -62,10 +62,12 @@ int plugin_refuse(struct plugin *p, const char *step, int code, const char *form
     char line[ERR_TEXT_BYTES];
     (void)snprintf(line, sizeof(line), "%s: %s", step, why);
     plugin_text_set(p, &p->reason, line);
+    bool again = atomic_load_explicit(&p->later, memory_order_relaxed);
+    bool later = code == -EAGAIN && atomic_load_explicit(&p->at_start, memory_order_relaxed);
+    atomic_store_explicit(&p->later, later, memory_order_relaxed); /* before it is seen as failed */
     plugin_state_set(p, PLUGIN_FAILED);
     face_stop(p);
     plugin_release_others(p);
-    bool again = atomic_load_explicit(&p->later, memory_order_relaxed);
     host_log(p->host,
              code != -EAGAIN ? PROBING_ERROR
              : again         ? PROBING_DEBUG
@@ -303,6 +305,9 @@ int host_plugin_load(struct host *h, const char *name, const char *path, int fd)
 {
     if (host_is_off(h))
         return -ESHUTDOWN;
+    struct plugin *p = plugin_find(h, name);
+    if (p)
+        atomic_store_explicit(&p->at_start, false, memory_order_relaxed);
     int r = load_step(h, name, path, fd, /* start= */ false);
     return r < 0 ? r : load_step(h, name, NULL, -1, /* start= */ true);
 }
@@ -324,8 +329,8 @@ int host_plugin_load_all(struct host *h, const char *names)
             host_log(h, r == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(r));
     }
     for (uint32_t i = 0; i < n; i++) {
-        int r = load_step(h, ready[i], NULL, -1, /* start= */ true);
-        atomic_store_explicit(&plugin_find(h, ready[i])->later, r == -EAGAIN, memory_order_relaxed);
+        atomic_store_explicit(&plugin_find(h, ready[i])->at_start, true, memory_order_relaxed);
+        (void)load_step(h, ready[i], NULL, -1, /* start= */ true); /* probing.plugins says it */
     }
     return 0;
 }

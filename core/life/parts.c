@@ -206,12 +206,6 @@ static int start_server(struct core *c)
     return 0;
 }
 
-static bool has_python(void)
-{
-    return dlsym(RTLD_DEFAULT, "Py_GetVersion") != NULL;
-}
-
-/* "python" goes out of the default list when there is no interpreter in this process. */
 static void choose_plugins(struct core *c)
 {
     struct buf b;
@@ -219,12 +213,8 @@ static void choose_plugins(struct core *c)
         return;
     buf_init(&b, sizeof(c->plugins) - 1);
     c->plugins[0] = '\0';
-    if (host_config_get(c->host, "probing.plugins", &b) < 0)
-        goto out;
-    if (strcmp(buf_text(&b), "python") == 0 && !has_python())
-        goto out;
-    (void)snprintf(c->plugins, sizeof(c->plugins), "%s", buf_text(&b));
-out:
+    if (host_config_get(c->host, "probing.plugins", &b) >= 0)
+        (void)snprintf(c->plugins, sizeof(c->plugins), "%s", buf_text(&b));
     buf_done(&b);
 }
 

@@ -101,6 +101,9 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
         (void)snprintf(text, sizeof(text), "no thread %d in this process", options.only);
         return h->fail(h, -ESRCH, text);
     }
+    bool of_python = options.want == WANT_PYTHON || options.tasks || options.repr;
+    if (of_python && p->no_python[0])
+        return h->fail(h, -ENODEV, p->no_python);
     if (options.tasks || options.repr)
         return ask(p, &options, out);
     if (begin(&l, p))
@@ -112,7 +115,7 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
         r = h->fail(h, -ENOMEM, "no memory to read stacks");
     } else {
         l.sink = &s.sink;
-        if (!l.readable && options.want != WANT_NATIVE)
+        if (!l.readable && options.want != WANT_NATIVE && !p->no_python[0])
             sink_reply_warn(&s, l.why);
         r = look_show(&l);
         r = sink_reply_end(&s, r);

@@ -57,7 +57,8 @@ int look_begin(struct look *l, pid_t pid, const struct cpython *py,
                const struct probing_stack_1 *stack)
 {
     *l = (struct look){.pid = pid ? pid : getpid(), .py = py, .stack = stack};
-    l->readable = walk_open(&l->walk, py, pid, l->why, sizeof(l->why)) == 0;
+    if (py->version)
+        l->readable = walk_open(&l->walk, py, pid, l->why, sizeof(l->why)) == 0;
     l->states = malloc(WALK_THREADS * sizeof(*l->states));
     l->frames = malloc(WALK_FRAMES * sizeof(*l->frames));
     l->native = malloc(NATIVE_MAX * sizeof(*l->native));
@@ -66,7 +67,8 @@ int look_begin(struct look *l, pid_t pid, const struct cpython *py,
         look_done(l);
         return -ENOMEM;
     }
-    native_interpreter(stack, py, l->interpreter, sizeof(l->interpreter));
+    if (py->version)
+        native_interpreter(stack, py, l->interpreter, sizeof(l->interpreter));
     if (l->readable)
         read_states(l);
     return 0;

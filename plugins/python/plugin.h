@@ -18,7 +18,8 @@
 struct plugin {
     const struct probing_host *host;
     struct cpython py;
-    struct runner *runner;
+    char no_python[200]; /* why there is no Python to work with: native stacks only; "": there is */
+    struct runner *runner;  /* NULL: no_python */
     pthread_mutex_t stacks; /* one look at all stacks at a time */
 };
 

@@ -5,7 +5,7 @@
  * init, start, stop, destroy on [control].  It adds the commands backtrace, eval and repl, the
  * table python.backtrace and the parts "python.gil/1" and "python.frames/1".  No hook of the
  * interpreter is touched, and nothing of it runs in the user's threads unless a profiler calls it
- * there.
+ * there.  Where there is no Python, backtrace shows native stacks and the rest says why.
  */
 #include <errno.h>
 #include <probing/ext/draft/python.h>
@@ -48,16 +48,41 @@ static int gil_call(int (*fn)(void *arg), void *arg, uint64_t timeout_ns)
     return p ? runner_call(p->runner, fn, arg, timeout_ns) : -ENODEV;
 }
 
-static int explain_load(const struct probing_host *h, const struct cpython *py, int code)
+static void explain_load(const struct cpython *py, int code, char *ret, size_t size)
 {
-    char text[200];
     if (code == -ENODEV)
-        return h->fail(h, code, "there is no CPython in this process");
-    if (code == -ENOTSUP)
-        return h->fail(h, code, "this CPython is older than 3.8, the oldest that is supported");
-    (void)snprintf(text, sizeof(text), "this Python does not export %s: it is not a usual CPython",
-                   py->missing ? py->missing : "its functions");
-    return h->fail(h, code, text);
+        (void)snprintf(ret, size,
+                       "there is no CPython in this process (if one came since: plugin stop "
+                       "python, plugin load python)");
+    else if (code == -ENOTSUP)
+        (void)snprintf(ret, size, "this CPython is older than 3.8, the oldest that is supported");
+    else
+        (void)snprintf(ret, size, "this Python does not export %s: it is not a usual CPython",
+                       py->missing ? py->missing : "its functions");
+}
+
+static int no_python_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    const struct plugin *p = self;
+    (void)argc;
+    (void)argv;
+    (void)out;
+    return p->host->fail(p->host, -ENODEV, p->no_python);
+}
+
+/* What needs Python is there all the same, and says why it cannot be had. */
+static int add_commands(struct plugin *p)
+{
+    static const struct probing_command *const all[] = {&eval_command, &complete_command,
+                                                        &debug_command, &trace_command};
+    int r = p->host->command(p->host, &backtrace_command);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && r == 0; i++) {
+        struct probing_command c = *all[i];
+        if (p->no_python[0])
+            c.run = no_python_run;
+        r = p->host->command(p->host, &c);
+    }
+    return r;
 }
 
 static int python_init(const struct probing_host *h, void **ret_self)
@@ -68,26 +93,20 @@ static int python_init(const struct probing_host *h, void **ret_self)
     p->host = h;
     int r = cpython_load(&p->py);
     if (r < 0) {
-        r = explain_load(h, &p->py, r);
-        free(p);
-        return r;
+        explain_load(&p->py, r, p->no_python, sizeof(p->no_python));
+        p->py = (struct cpython){.version = 0};
+        h->log(h, PROBING_INFO, p->no_python);
     }
     (void)pthread_mutex_init(&p->stacks, NULL);
     struct probing_table *table;
-    r = runner_new(&p->py, &p->runner);
+    r = p->no_python[0] ? 0 : runner_new(&p->py, &p->runner);
     if (r == 0)
         r = h->table(h, &backtrace_table, &table);
     if (r == 0)
-        r = h->command(h, &backtrace_command);
-    if (r == 0)
-        r = h->command(h, &eval_command);
-    if (r == 0)
-        r = h->command(h, &complete_command);
-    if (r == 0)
-        r = h->command(h, &debug_command);
-    if (r == 0)
+        r = add_commands(p);
+    if (r == 0 && p->runner)
         r = tables_init(p);
-    if (r == 0)
+    if (r == 0 && p->runner)
         r = trace_init(p);
     if (r < 0) {
         runner_free(p->runner);
@@ -102,6 +121,8 @@ static int python_init(const struct probing_host *h, void **ret_self)
 static int python_start(void *self)
 {
     struct plugin *p = self;
+    if (!p->runner)
+        return 0;
     int r = runner_start(p->runner);
     if (r < 0)
         return p->host->fail(p->host, r, "no thread for Python code");
@@ -114,6 +135,8 @@ static int python_start(void *self)
 static int python_stop(void *self)
 {
     struct plugin *p = self;
+    if (!p->runner)
+        return 0;
     debug_stop_session();
     if (trace_stop(p))
         return p->host->fail(p->host, -EBUSY,
@@ -131,7 +154,7 @@ static int python_stop(void *self)
 static void python_fork(void *self, int phase)
 {
     struct plugin *p = self;
-    if (phase == PROBING_FORK_CHILD) {
+    if (phase == PROBING_FORK_CHILD && p->runner) {
         runner_forked(p->runner);
         frames_forked();
         trace_forked();
@@ -148,11 +171,13 @@ static void python_destroy(void *self)
 
 static const void *python_extension(void *self, const char *id)
 {
-    (void)self;
-    if (strcmp(id, PROBING_PYTHON_FRAMES_1) == 0)
-        return &frames_part;
+    const struct plugin *p = self;
     if (strcmp(id, PROBING_PYTHON_EXTERNAL_1) == 0)
         return &external_part;
+    if (p && !p->runner)
+        return NULL;
+    if (strcmp(id, PROBING_PYTHON_FRAMES_1) == 0)
+        return &frames_part;
     return strcmp(id, PROBING_PYTHON_GIL_1) == 0 ? &gil_part : NULL;
 }
 

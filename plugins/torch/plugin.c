@@ -18,9 +18,18 @@
 #define GIL_WAIT_NS UINT64_C(10000000000) /* a step that holds the GIL for longer is stuck */
 #define LONGEST_REASON 200
 
-#define I64(n, u, d) {.name = n, .type = PROBING_I64, .unit = u, .doc = d}
-#define F64(n, u, d) {.name = n, .type = PROBING_F64, .unit = u, .doc = d}
-#define STR(n, d) {.name = n, .type = PROBING_STR, .doc = d}
+#define I64(n, u, d)                                        \
+    {                                                       \
+        .name = n, .type = PROBING_I64, .unit = u, .doc = d \
+    }
+#define F64(n, u, d)                                        \
+    {                                                       \
+        .name = n, .type = PROBING_F64, .unit = u, .doc = d \
+    }
+#define STR(n, d)                                \
+    {                                            \
+        .name = n, .type = PROBING_STR, .doc = d \
+    }
 
 static const struct probing_column trace_columns[N_TRACE] = {
     I64("micro_step", PROBING_COUNT,
@@ -64,7 +73,7 @@ static const struct probing_column timing_columns[N_TIMING] = {
     STR("step_end", "what ended it: optimizer, forward (again, of a model) or probing.step"),
 };
 
-struct torch torch_state; /* lock: see torch.h */
+struct torch torch_state;           /* lock: see torch.h */
 static char reason[LONGEST_REASON]; /* lock: start() and stop() come one at a time */
 
 static int refuse(int code, const char *text)
@@ -97,8 +106,8 @@ static bool load_more(void)
     if (!dlsym(from, "PyVectorcall_Call") && dladdr(address, &info) && info.dli_fname)
         from = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     bool whole = true;
-#define MORE(name) \
-    address = dlsym(from, #name); \
+#define MORE(name)                                             \
+    address = dlsym(from, #name);                              \
     memcpy(&torch_state.more.name, &address, sizeof(address)); \
     whole = whole && address;
     MORE(PyVectorcall_Call)
@@ -140,8 +149,8 @@ static int find_torch(void)
     PyObject *call = attribute_of(s->module_class, "__call__");
     s->forward_code = attribute_of(call, "__code__");
     py->Py_DecRef(call);
-    bool whole = s->module_class && s->parameter_class && s->optimizer_class && s->tensor_class &&
-                 last;
+    bool whole =
+        s->module_class && s->parameter_class && s->optimizer_class && s->tensor_class && last;
     py->Py_DecRef(last);
     s->text_modules = py->PyUnicode_InternFromString("_modules");
     s->text_parameters = py->PyUnicode_InternFromString("_parameters");
@@ -157,9 +166,9 @@ static int find_torch(void)
 static void drop_torch(void)
 {
     struct torch *s = &torch_state;
-    PyObject **held[] = {&s->module_class, &s->parameter_class, &s->tensor_class,
-                         &s->optimizer_class, &s->grad_enabled, &s->forward_code,
-                         &s->text_modules, &s->text_parameters, &s->text_training};
+    PyObject **held[] = {&s->module_class,    &s->parameter_class, &s->tensor_class,
+                         &s->optimizer_class, &s->grad_enabled,    &s->forward_code,
+                         &s->text_modules,    &s->text_parameters, &s->text_training};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
         s->py.Py_DecRef(*held[i]);
         *held[i] = NULL;
@@ -207,9 +216,11 @@ static void reset_rows(void)
     s->row[COL_RANK].i = number_of("RANK"); /* with the GIL: Python's own setenv() has it too */
     s->row[COL_WORLD_SIZE].i = number_of("WORLD_SIZE");
     s->row[COL_ROLE].u = intern(getenv("ROLE_NAME"));
-    static const char *const stages[N_STAGES] = {
-        [STAGE_FORWARD] = "post forward", [STAGE_BACKWARD] = "post backward",
-        [STAGE_STEP] = "post step", [STAGE_SKIPPED] = "skipped step", [STAGE_DATA] = "post data"};
+    static const char *const stages[N_STAGES] = {[STAGE_FORWARD] = "post forward",
+                                                 [STAGE_BACKWARD] = "post backward",
+                                                 [STAGE_STEP] = "post step",
+                                                 [STAGE_SKIPPED] = "skipped step",
+                                                 [STAGE_DATA] = "post data"};
     static const char *const steppers[N_STEPPERS] = {
         "", [STEPPER_FORWARD] = "forward", [STEPPER_OPTIMIZER] = "optimizer",
         [STEPPER_CALL] = "probing.step"};
@@ -357,8 +368,8 @@ static int with_gil(int (*fn)(void *))
     const struct probing_host *h = torch_state.host;
     const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
     if (!gil)
-        return refuse(-ENOENT, "the python plugin is not loaded; load it first: "
-                               "plugin load python");
+        return refuse(-ENOENT, "plugin python is not loaded (plugin load python) or found "
+                               "no Python here");
     int rc = gil->call(fn, NULL, GIL_WAIT_NS);
     if (rc == -ETIMEDOUT)
         return refuse(rc, "the interpreter did not give up the GIL for 10 s: it is stuck; "
@@ -392,8 +403,9 @@ static int stop(void *self)
     if (rc < 0)
         return h->fail(h, -EBUSY, reason);
     if (rc > 0)
-        h->log(h, PROBING_WARN, "torch: something has wrapped our hooks since; there they stay and "
-                                "only pass calls on");
+        h->log(h, PROBING_WARN,
+               "torch: something has wrapped our hooks since; there they stay and "
+               "only pass calls on");
     return 0;
 }
 
@@ -406,13 +418,19 @@ static int configure(void *self, const char *name, const char *value)
 static int init(const struct probing_host *h, void **ret_self)
 {
     static const struct probing_table_desc trace = {
-        .size = sizeof(trace), .column_size = sizeof(struct probing_column),
-        .name = "python.torch_trace", .columns = trace_columns, .n_columns = N_TRACE,
+        .size = sizeof(trace),
+        .column_size = sizeof(struct probing_column),
+        .name = "python.torch_trace",
+        .columns = trace_columns,
+        .n_columns = N_TRACE,
         .doc = "every call of every torch module and optimizer",
     };
     static const struct probing_table_desc timing = {
-        .size = sizeof(timing), .column_size = sizeof(struct probing_column),
-        .name = "python.torch_step_timing", .columns = timing_columns, .n_columns = N_TIMING,
+        .size = sizeof(timing),
+        .column_size = sizeof(struct probing_column),
+        .name = "python.torch_step_timing",
+        .columns = timing_columns,
+        .n_columns = N_TIMING,
         .doc = "where the time of each training step went",
     };
     torch_state.host = h;
@@ -461,10 +479,18 @@ static const void *extension(void *self, const char *id)
 }
 
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
-    .size = sizeof(probing_plugin_v1), .abi = PROBING_ABI,
-    .name = "torch", .version = "0.1.0",
+    .size = sizeof(probing_plugin_v1),
+    .abi = PROBING_ABI,
+    .name = "torch",
+    .version = "0.1.0",
     .doc = "times of every module and optimizer step, without changing the training code",
-    .config = settings_table, .config_size = sizeof(struct probing_config),
-    .init = init, .configure = configure, .start = start, .stop = stop, .fork = forked,
-    .destroy = destroy, .extension = extension,
+    .config = settings_table,
+    .config_size = sizeof(struct probing_config),
+    .init = init,
+    .configure = configure,
+    .start = start,
+    .stop = stop,
+    .fork = forked,
+    .destroy = destroy,
+    .extension = extension,
 };

@@ -96,7 +96,8 @@ def test_torch_waits_for_its_import(world):
     target = launch(world, "--plugin", "torch", "--", DEBIAN_PYTHON, "-u", str(script))
     state = "select state, reason from probing.plugins where name = 'torch'"
     wait_for(lambda: answers(world, target.pid) and target.rows(state), "the plugin", 20)
-    assert target.rows(state)[0][0] == "waiting" and "import torch" in target.rows(state)[0][1]
+    seen = wait_for(lambda: [row for row in target.rows(state) if row[0] != "loading"], "its state")
+    assert seen[0][0] == "waiting" and "import torch" in seen[0][1]
     go.write_text("go")
     wait_for(lambda: target.rows(state)[0][0] == "running", "torch to be imported", 60)
     wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 0, "rows")
