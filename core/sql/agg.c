@@ -221,6 +221,41 @@ static int add_pairs(struct query *q, struct agg *a, const uint16_t *sel, const 
     return 0;
 }
 
+/* As Welford's, for both and their product. */
+static int add_moments(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
+                       uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        struct state *s = &a->states[groups[k]];
+        uint32_t i = sel ? sel[k] : k;
+        if (!s->moments && !(s->moments = sql_get(q, 1, sizeof(*s->moments))))
+            return -ENOMEM;
+        struct moments *m = s->moments;
+        double count = (double)++s->n, y = a->arg->d[i] - m->mean_y, x = a->arg2->d[i] - m->mean_x;
+        m->mean_y += y / count;
+        m->mean_x += x / count;
+        m->yy += y * (a->arg->d[i] - m->mean_y);
+        m->xx += x * (a->arg2->d[i] - m->mean_x);
+        m->xy += x * (a->arg->d[i] - m->mean_y);
+    }
+    return 0;
+}
+
+/* mode(): every value is kept, as a key to sort by. */
+static int add_values(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
+                      uint32_t n)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        struct state *s = &a->states[groups[k]];
+        struct list *l = list_with_room(q, s, 0, true);
+        if (!l || keep_value(q, a->arg, sel ? sel[k] : k, &l->keys[l->n]) < 0)
+            return -ENOMEM;
+        l->n++;
+        s->n++;
+    }
+    return 0;
+}
+
 static int add_lists(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
                      uint32_t n)
 {
@@ -285,6 +320,14 @@ int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint3
     case AGG_ARG_MIN:
     case AGG_ARG_MAX:
         return add_pairs(q, a, sel, groups, n);
+    case AGG_MODE:
+        return add_values(q, a, sel, groups, n);
+    case AGG_CORR:
+    case AGG_COVAR:
+    case AGG_COVAR_POP:
+    case AGG_SLOPE:
+    case AGG_INTERCEPT:
+        return add_moments(q, a, sel, groups, n);
     case AGG_PERCENTILE:
     case AGG_PERCENTILE_DISC:
     case AGG_HISTOGRAM:
@@ -310,6 +353,11 @@ bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why)
     case AGG_VAR:
     case AGG_VAR_POP:
     case AGG_STRING:
+    case AGG_CORR:
+    case AGG_COVAR:
+    case AGG_COVAR_POP:
+    case AGG_SLOPE:
+    case AGG_INTERCEPT:
         *ret_why = "%s() goes by the order of the rows";
         return false;
     case AGG_COUNT:
@@ -327,6 +375,9 @@ bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why)
     case AGG_AND:
     case AGG_OR:
         break;
+    case AGG_MODE:
+        *ret_why = "%s() keeps one list of values";
+        return false;
     }
     *ret_why = "%s(distinct) keeps one set of values";
     return !spec->distinct;
@@ -425,10 +476,10 @@ int sql_agg_one_new(struct query *q, const struct agg_spec *spec, struct agg **r
 void sql_agg_one_reset(struct agg *a)
 {
     enum agg_op op = a->spec->kind->op;
-    struct list *kept =
-        op == AGG_PERCENTILE || op == AGG_PERCENTILE_DISC || op == AGG_HISTOGRAM || op == AGG_STRING
-            ? a->states[0].list
-            : NULL;
+    struct list *kept = op == AGG_PERCENTILE || op == AGG_PERCENTILE_DISC || op == AGG_HISTOGRAM ||
+                                op == AGG_STRING || op == AGG_MODE
+                            ? a->states[0].list
+                            : NULL;
     a->states[0] = (struct state){.n = 0};
     if (!kept)
         return;

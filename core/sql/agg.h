@@ -29,6 +29,12 @@ enum agg_op {
     AGG_ARG_MIN, /* of arg at the least arg2 */
     AGG_ARG_MAX,
     AGG_STRING,
+    AGG_MODE,
+    AGG_CORR, /* of arg and arg2, as those below */
+    AGG_COVAR,
+    AGG_COVAR_POP,
+    AGG_SLOPE,
+    AGG_INTERCEPT,
     AGG_AND,
     AGG_OR
 };
@@ -53,6 +59,16 @@ struct pair { /* ARG_MIN, ARG_MAX */
     struct sql_value value, key;
 };
 
+struct moments { /* CORR ... INTERCEPT: y is arg, x is arg2 */
+    double mean_y, mean_x, yy, xx, xy;
+};
+
+/* Both arguments count, and rows where either is NULL do not. */
+static inline bool agg_is_by_pairs(enum agg_op op)
+{
+    return op == AGG_ARG_MIN || op == AGG_ARG_MAX || (op >= AGG_CORR && op <= AGG_INTERCEPT);
+}
+
 struct state {
     int64_t n;    /* values that came */
     uint64_t row; /* FIRST ... ARG_MAX: of the batch that the value came with */
@@ -69,6 +85,7 @@ struct state {
         struct text t;
         struct list *list;
         struct pair *pair;
+        struct moments *moments;
     };
 };
 

@@ -46,6 +46,12 @@ static const struct agg_kind kinds[] = {{"count", AGG_COUNT, 0, 1, 0},
                                         {"last", AGG_LAST, 1, 1, 0},
                                         {"last_value", AGG_LAST, 1, 1, 0},
                                         {"string_agg", AGG_STRING, 1, 2, 0},
+                                        {"mode", AGG_MODE, 1, 1, 0},
+                                        {"corr", AGG_CORR, 2, 2, 0},
+                                        {"covar_samp", AGG_COVAR, 2, 2, 0},
+                                        {"covar_pop", AGG_COVAR_POP, 2, 2, 0},
+                                        {"regr_slope", AGG_SLOPE, 2, 2, 0},
+                                        {"regr_intercept", AGG_INTERCEPT, 2, 2, 0},
                                         {"bool_and", AGG_AND, 1, 1, 0},
                                         {"every", AGG_AND, 1, 1, 0},
                                         {"bool_or", AGG_OR, 1, 1, 0}};
@@ -111,6 +117,18 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
             rc = sql_cast_to(q, &a->arg, SQL_DOUBLE, false);
         a->type = SQL_TEXT;
         break;
+    case AGG_CORR:
+    case AGG_COVAR:
+    case AGG_COVAR_POP:
+    case AGG_SLOPE:
+    case AGG_INTERCEPT:
+        fits = is_number(t) && (is_number(a->arg2->type) || a->arg2->type == SQL_NULL);
+        if (t == SQL_INT)
+            rc = sql_cast_to(q, &a->arg, SQL_DOUBLE, false);
+        if (rc == 0 && a->arg2->type == SQL_INT)
+            rc = sql_cast_to(q, &a->arg2, SQL_DOUBLE, false);
+        a->type = SQL_DOUBLE;
+        break;
     case AGG_STRING:
         if (t != SQL_TEXT)
             rc = sql_cast_to(q, &a->arg, SQL_TEXT, false);
@@ -126,6 +144,7 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
     case AGG_LAST:
     case AGG_ARG_MIN:
     case AGG_ARG_MAX:
+    case AGG_MODE:
         break;
     }
     if (rc == 0 && a->arg2 && a->arg2->type == SQL_NULL)
@@ -173,11 +192,15 @@ static int bind_order(struct query *q, struct scope *s, const struct node *n, st
     enum agg_op op = a->kind->op;
     if (op != AGG_STRING && op != AGG_FIRST && op != AGG_LAST)
         return 0;
-    if (n->n_order > 1 || n->distinct)
+    if (n->n_order > 1)
         return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
-                         "%s is ordered by one expression, without distinct", n->text);
+                         "%s is ordered by one expression", n->text);
     a->descending = n->order[0].descending;
-    return sql_bind(q, s, n->order[0].node, &a->arg2);
+    int rc = sql_bind(q, s, n->order[0].node, &a->arg2);
+    if (rc == 0 && n->distinct && !sql_expr_equal(a->arg, a->arg2))
+        return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
+                         "with distinct, %s is ordered by what it collects", n->text);
+    return rc;
 }
 
 static int bind_args(struct query *q, struct scope *s, const struct node *n, struct agg_spec *a)
@@ -199,8 +222,10 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
         rc = bind_fraction(q, n, args, a);
     if (rc == 0 && op == AGG_HISTOGRAM)
         rc = bind_bins(q, args[1], a);
-    if (op == AGG_ARG_MIN || op == AGG_ARG_MAX)
+    if (agg_is_by_pairs(op))
         a->arg2 = args[1];
+    if (op == AGG_MODE && n->within)
+        a->descending = n->order[0].descending;
     if (rc == 0 && n->order && !n->within)
         rc = bind_order(q, s, n, a);
     if (rc < 0)

@@ -136,6 +136,44 @@ static int put_in_order(struct query *q, struct list *l, bool descending)
     return rc;
 }
 
+/* mode(): of those that come as often as any, the first in order. */
+static int most_frequent(struct query *q, struct list *l, bool descending, struct vec *v,
+                         uint32_t row)
+{
+    struct ordering o = {l, descending};
+    uint32_t *order = sql_get(q, l->n, sizeof(*order)), best = 0, most = 0;
+    for (uint32_t i = 0; order && i < l->n; i++)
+        order[i] = i;
+    int rc = order ? sql_sort_index(q, order, l->n, /* prefix= */ NULL, compare_keys, &o) : -ENOMEM;
+    for (uint32_t i = 0, first = 0; i < l->n && rc == 0; i++) {
+        if (sql_agg_compare(&l->keys[order[i]], &l->keys[order[first]]) != 0)
+            first = i;
+        if (i - first + 1 > most) {
+            most = i - first + 1;
+            best = order[first];
+        }
+        rc = sql_worked(q, 1);
+    }
+    if (rc == 0)
+        sql_put_value(v, row, &l->keys[best]);
+    return rc;
+}
+
+static void finish_moments(const struct state *s, enum agg_op op, struct vec *v, uint32_t row)
+{
+    const struct moments *m = s->moments;
+    double slope = m->xy / m->xx, n = (double)s->n;
+    bool flat = m->xx == 0 || (op == AGG_CORR && m->yy == 0); /* nothing to divide by */
+    if (op == AGG_COVAR || op == AGG_COVAR_POP)
+        v->d[row] = m->xy / (op == AGG_COVAR ? n - 1 : n);
+    else if (flat)
+        sql_set_null(v, row);
+    else if (op == AGG_CORR)
+        v->d[row] = m->xy / (sqrt(m->xx) * sqrt(m->yy));
+    else
+        v->d[row] = op == AGG_SLOPE ? slope : m->mean_y - slope * m->mean_x;
+}
+
 static int joined(struct query *q, const struct list *l, struct text separator, struct text *ret)
 {
     uint64_t size = 0;
@@ -187,7 +225,7 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
                    uint32_t row)
 {
     enum agg_op op = a->spec->kind->op;
-    bool sample = op == AGG_VAR || op == AGG_STDDEV;
+    bool sample = op == AGG_VAR || op == AGG_STDDEV || op == AGG_COVAR;
     bool extreme = op == AGG_MIN || op == AGG_MAX;
     int rc;
     if (op == AGG_COUNT) {
@@ -213,6 +251,15 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
         return rc;
     case AGG_HISTOGRAM:
         return histogram(q, s->list, a->spec->bins, &v->t[row]);
+    case AGG_MODE:
+        return most_frequent(q, s->list, a->spec->descending, v, row);
+    case AGG_CORR:
+    case AGG_COVAR:
+    case AGG_COVAR_POP:
+    case AGG_SLOPE:
+    case AGG_INTERCEPT:
+        finish_moments(s, op, v, row);
+        return 0;
     case AGG_ARG_MIN:
     case AGG_ARG_MAX:
         sql_put_value(v, row, &s->pair->value);

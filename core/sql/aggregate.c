@@ -43,7 +43,7 @@ struct aggregate {
 static uint32_t narrow(struct aggregate *g, const struct agg *a, const uint16_t *sel, uint32_t n)
 {
     uint32_t m = 0;
-    bool by_value = a->spec->kind->op == AGG_ARG_MIN || a->spec->kind->op == AGG_ARG_MAX;
+    bool by_value = agg_is_by_pairs(a->spec->kind->op);
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
         bool keep = !a->arg || !a->arg->has_null || !a->arg->null[i];

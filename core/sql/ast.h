@@ -191,7 +191,7 @@ struct select {
     struct named_window *windows;
     struct node **group;
     uint32_t n_group;
-    bool group_all;
+    bool group_all, group_none; /* group by all, group by () */
     struct order *order;
     uint32_t n_order;
     struct node *limit, *offset;

@@ -401,8 +401,9 @@ const struct func sql_math_funcs[] = {ORDERED("=", eq),
 
 /* ---- finding one ---- */
 
-static const struct func *const tables[] = {sql_math_funcs, sql_text_funcs, sql_time_funcs,
-                                            sql_json_funcs, sql_regexp_funcs};
+static const struct func *const tables[] = {sql_math_funcs, sql_text_funcs,   sql_time_funcs,
+                                            sql_json_funcs, sql_regexp_funcs, sql_make_funcs,
+                                            sql_char_funcs};
 #define N_TABLES (sizeof(tables) / sizeof(*tables))
 
 enum sql_type sql_letter_type(char letter, enum sql_type any)

@@ -77,10 +77,10 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
     if (!op)
         return rc < 0 ? rc : -ENOMEM;
     *s = (struct series){.next = 1, .last = 0, .step = 1}; /* NULL anywhere: no row */
+    bool known = true;
     for (uint32_t i = 0; i < call->n_args; i++)
-        if (args[i]->value.type == SQL_NULL)
-            call = NULL;
-    if (call) {
+        known = known && args[i]->value.type != SQL_NULL;
+    if (known) {
         s->next = args[0]->value.integer;
         s->last = args[1]->value.integer;
         s->step = args[2] ? args[2]->value.integer : 1;

@@ -14,19 +14,18 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 
-#define CHECK_STEPS 1000000   /* of like: a few ms */
-#define MADE_BYTES (64 << 20) /* of one text made by lpad() and repeat() */
+#define CHECK_STEPS 1000000 /* of like: a few ms */
 
-static bool is_start(char c) /* of a character */
+bool sql_is_start(char c)
 {
     return ((unsigned char)c & 0xc0) != 0x80;
 }
 
-static int64_t characters(struct text t)
+int64_t sql_characters(struct text t)
 {
     int64_t n = 0;
     for (uint32_t i = 0; i < t.size; i++)
-        n += is_start(t.data[i]);
+        n += sql_is_start(t.data[i]);
     return n;
 }
 
@@ -36,7 +35,7 @@ static uint32_t byte_of(struct text t, int64_t n)
     uint32_t at = 0;
     while (at < t.size && n > 0) {
         at++;
-        while (at < t.size && !is_start(t.data[at]))
+        while (at < t.size && !sql_is_start(t.data[at]))
             at++;
         n--;
     }
@@ -53,7 +52,7 @@ static char upper(char c)
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-static struct text part(struct text t, int64_t first, int64_t end)
+struct text sql_part(struct text t, int64_t first, int64_t end)
 {
     uint32_t from = first > 0 ? byte_of(t, first) : 0;
     uint32_t to = end > 0 ? byte_of(t, end) : 0;
@@ -62,7 +61,7 @@ static struct text part(struct text t, int64_t first, int64_t end)
 
 KERNEL(length)
 {
-    ROWS(st->dst->i[i] = characters(st->a[0]->t[i]););
+    ROWS(st->dst->i[i] = sql_characters(st->a[0]->t[i]););
     return 0;
 }
 
@@ -102,7 +101,7 @@ KERNEL(substr)
             if (__builtin_add_overflow(from, st->a[2]->i[i], &end))
                 end = INT64_MAX;
         }
-        st->dst->t[i] = part(st->a[0]->t[i], from, end);
+        st->dst->t[i] = sql_part(st->a[0]->t[i], from, end);
     }
     return 0;
 }
@@ -114,9 +113,9 @@ KERNEL(left_right)
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->a[0]->t[i];
-        int64_t count = st->a[1]->i[i], all = characters(t);
+        int64_t count = st->a[1]->i[i], all = sql_characters(t);
         count = count > all ? all : count < -all ? 0 : count < 0 ? all + count : count;
-        st->dst->t[i] = left ? part(t, 0, count) : part(t, all - count, all);
+        st->dst->t[i] = left ? sql_part(t, 0, count) : sql_part(t, all - count, all);
     }
     return 0;
 }
@@ -236,7 +235,8 @@ KERNEL(ends_with)
 KERNEL(strpos)
 {
     ROWS(struct text t = st->a[0]->t[i]; const char *p = find(t, 0, st->a[1]->t[i]);
-         st->dst->i[i] = p ? characters((struct text){t.data, (uint32_t)(p - t.data)}) + 1 : 0;);
+         st->dst->i[i] =
+             p ? sql_characters((struct text){t.data, (uint32_t)(p - t.data)}) + 1 : 0;);
     return 0;
 }
 
@@ -254,7 +254,7 @@ static bool one_like(struct like *pattern, struct like *t, bool fold)
         pattern->p++;
         do
             t->p++;
-        while (t->p < t->end && !is_start(*t->p));
+        while (t->p < t->end && !sql_is_start(*t->p));
         return true;
     }
     if (*p == '\\' && p + 1 < pattern->end)
@@ -316,7 +316,7 @@ KERNEL(reverse)
             return -ENOMEM;
         for (uint32_t at = 0; at < t.size;) {
             uint32_t end = at + 1;
-            while (end < t.size && !is_start(t.data[end]))
+            while (end < t.size && !sql_is_start(t.data[end]))
                 end++;
             memcpy(out + t.size - end, t.data + at, end - at);
             at = end;
@@ -326,105 +326,9 @@ KERNEL(reverse)
     return 0;
 }
 
-/* lpad(text, n[, fill]), rpad: to n characters, cut where it has more. */
-KERNEL(pad)
-{
-    bool left = st->expr->func->name[0] == 'l';
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        struct text t = st->a[0]->t[i],
-                    fill = st->n_args > 2 ? st->a[2]->t[i] : (struct text){" ", 1};
-        int64_t want = st->a[1]->i[i], have = characters(t), filling = characters(fill);
-        int64_t some = want > have && filling ? want - have : 0;
-        if (want > MADE_BYTES / 4)
-            return sql_run_error(r, st, -E2BIG, "a text of more than 16 million characters");
-        t = want < have ? part(t, 0, want > 0 ? want : 0) : t;
-        uint64_t whole = filling ? (uint64_t)(some / filling) : 0;
-        struct text rest = part(fill, 0, filling ? some % filling : 0);
-        uint64_t size = t.size + whole * fill.size + rest.size;
-        char *out = sql_scratch(r, size), *to = out;
-        if (!out)
-            return -ENOMEM;
-        memcpy(left ? out + size - t.size : out, t.data, t.size);
-        to += left ? 0 : t.size;
-        for (; whole; whole--, to += fill.size)
-            memcpy(to, fill.data, fill.size);
-        memcpy(to, rest.data, rest.size);
-        st->dst->t[i] = (struct text){out, (uint32_t)size};
-    }
-    return 0;
-}
-
-KERNEL(repeat)
-{
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        struct text t = st->a[0]->t[i];
-        int64_t times = st->a[1]->i[i] > 0 ? st->a[1]->i[i] : 0;
-        if (t.size && times > MADE_BYTES / t.size)
-            return sql_run_error(r, st, -E2BIG, "repeat() makes a text of more than 64 MiB");
-        uint64_t size = (uint64_t)t.size * (t.size ? (uint64_t)times : 0);
-        char *out = sql_scratch(r, size);
-        if (!out)
-            return -ENOMEM;
-        for (uint64_t at = 0; at < size; at += t.size)
-            memcpy(out + at, t.data, t.size);
-        st->dst->t[i] = (struct text){out, (uint32_t)size};
-    }
-    return 0;
-}
-
-/* concat_ws(between, a, b ...): NULLs are left out. */
-KERNEL(concat_between)
-{
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        const struct vec *first = st->args[0];
-        uint64_t size = 0;
-        uint32_t count = 0;
-        bool null = first->type == SQL_NULL || (first->has_null && first->null[i]);
-        for (uint32_t a = 1; a < st->n_args && !null; a++)
-            if (!st->args[a]->has_null || !st->args[a]->null[i]) {
-                size += st->args[a]->t[i].size + (count ? first->t[i].size : 0);
-                count++;
-            }
-        char *out = size < UINT32_MAX ? sql_scratch(r, size) : NULL;
-        if (!out)
-            return err_set(-ENOMEM, "a text grows too long for memory");
-        st->dst->t[i] = (struct text){out, (uint32_t)size};
-        if (null)
-            sql_set_null(st->dst, i);
-        count = 0;
-        for (uint32_t a = 1; a < st->n_args && !null; a++) {
-            if (st->args[a]->has_null && st->args[a]->null[i])
-                continue;
-            if (count++) {
-                memcpy(out, first->t[i].data, first->t[i].size);
-                out += first->t[i].size;
-            }
-            memcpy(out, st->args[a]->t[i].data, st->args[a]->t[i].size);
-            out += st->args[a]->t[i].size;
-        }
-    }
-    return 0;
-}
-
 KERNEL(contains)
 {
     ROWS(st->dst->i[i] = find(st->a[0]->t[i], 0, st->a[1]->t[i]) != NULL;);
-    return 0;
-}
-
-KERNEL(to_hex)
-{
-    for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = sel ? sel[k] : k;
-        char *out = sql_scratch(r, 17);
-        if (!out)
-            return -ENOMEM;
-        int size = snprintf(out, 17, "%llx", (unsigned long long)st->a[0]->i[i]);
-        st->dst->t[i] = (struct text){out, (uint32_t)size};
-    }
     return 0;
 }
 
@@ -459,12 +363,5 @@ const struct func sql_text_funcs[] = {{"length", "t", 'i', 0, length},
                                       {"like", "tt", 'b', 0, like_text},
                                       {"ilike", "tt", 'b', 0, like_text},
                                       {"reverse", "t", 't', 0, reverse},
-                                      {"lpad", "ti", 't', 0, pad},
-                                      {"lpad", "tit", 't', 0, pad},
-                                      {"rpad", "ti", 't', 0, pad},
-                                      {"rpad", "tit", 't', 0, pad},
-                                      {"repeat", "ti", 't', 0, repeat},
-                                      {"concat_ws", "tt*", 't', FUNC_NULLS, concat_between},
                                       {"contains", "tt", 'b', 0, contains},
-                                      {"to_hex", "i", 't', 0, to_hex},
                                       {NULL, NULL, 0, 0, NULL}};

@@ -14,10 +14,11 @@
 
 static int bad_part(struct run *r, const struct step *st, struct text t)
 {
-    return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL,
-                     "no part '%.*s' of a time; there are microsecond, millisecond, second, "
-                     "minute, hour, day, week, month, quarter, year, dow, doy, epoch",
-                     (int)(t.size > 40 ? 40 : t.size), t.data);
+    return sql_error(
+        r->q->text, r->q->size, st->expr->pos, -EINVAL,
+        "no part '%.*s' of a time; there are microsecond, millisecond, second, "
+        "minute, hour, day, week, month, quarter, year, dow, doy, isodow, isoyear, epoch",
+        (int)(t.size > 40 ? 40 : t.size), t.data);
 }
 
 KERNEL(date_trunc)
@@ -158,6 +159,8 @@ const struct func sql_time_funcs[] = {{"+", "sd", 's', 0, plus_seconds},
                                       {"year", "s", 'i', 0, part_int},
                                       {"dow", "s", 'i', 0, part_int},
                                       {"doy", "s", 'i', 0, part_int},
+                                      {"isodow", "s", 'i', 0, part_int},
+                                      {"isoyear", "s", 'i', 0, part_int},
                                       {"epoch", "s", 'd', 0, epoch},
                                       {"epoch", "v", 'd', 0, epoch},
                                       {"epoch_ns", "s", 'i', 0, epoch_ns},

@@ -29,9 +29,15 @@
         }                                      \
     } while (0)
 
+extern const struct func sql_make_funcs[], sql_char_funcs[];
 extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[],
     sql_json_funcs[], sql_regexp_funcs[];
 
 int sql_compare_text(struct text a, struct text b);
+
+bool sql_is_start(char c); /* of a character of UTF-8 */
+int64_t sql_characters(struct text t);
+struct text sql_part(struct text t, int64_t first, int64_t end); /* by characters, from 0 */
+void sql_md5(struct text t, uint8_t ret[16]);
 
 #endif

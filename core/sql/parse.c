@@ -173,6 +173,12 @@ static void parse_group(struct parser *p, struct select *s)
         s->group_all = true;
         return;
     }
+    if (is_sign(p, "(") && p->tokens[p->at + 1].type == TOKEN_SIGN &&
+        strcmp(p->tokens[p->at + 1].text, ")") == 0) {
+        s->group_none = true;
+        p->at += 2;
+        return;
+    }
     do {
         struct node *n = sql_parse_expr(p, 0);
         uint32_t parts = n && n->kind == NODE_ROW ? n->n_args : 1;

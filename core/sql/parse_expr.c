@@ -367,13 +367,21 @@ static struct node *parse_in(struct parser *p, struct node *left, uint32_t pos, 
 
 static struct node *parse_between(struct parser *p, struct node *left, uint32_t pos)
 {
+    bool either = take_word(p, "symmetric");
     struct node *low = sql_parse_expr(p, BIND_IN);
     need_word(p, "and", "and (x between a and b)");
     struct node *high = sql_parse_expr(p, BIND_IN);
     struct node *n = sql_parse_node(p, NODE_AND, pos);
     sql_parse_add(p, n, sql_parse_make(p, ">=", pos, left, low));
     sql_parse_add(p, n, sql_parse_make(p, "<=", pos, left, high));
-    return n;
+    if (!either)
+        return n;
+    struct node *turned = sql_parse_node(p, NODE_AND, pos), *any = sql_parse_node(p, NODE_OR, pos);
+    sql_parse_add(p, turned, sql_parse_make(p, ">=", pos, left, high));
+    sql_parse_add(p, turned, sql_parse_make(p, "<=", pos, left, low));
+    sql_parse_add(p, any, n);
+    sql_parse_add(p, any, turned);
+    return any;
 }
 
 /* What may follow with words: is, in, between, like, ilike, regexp, each perhaps with not. */

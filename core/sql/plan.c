@@ -185,7 +185,8 @@ static int bind_group(struct query *q, const struct select *s, struct scope *sco
             return rc;
     }
     /* Without group by, or with group by all: whatever is not aggregated is grouped by. */
-    for (uint32_t i = 0; i < l->n && (s->group_all || (!s->n_group && scope->n_aggs)); i++) {
+    for (uint32_t i = 0;
+         i < l->n && (s->group_all || (!s->n_group && !s->group_none && scope->n_aggs)); i++) {
         if (sql_expr_has_agg(l->items[i].expr) || sql_expr_has_window(l->items[i].expr) ||
             !sql_expr_has_column(l->items[i].expr))
             continue;
@@ -448,7 +449,7 @@ static int plan_core(struct query *q, const struct select *s, struct cte *ctes, 
         rc = bind_order(q, s, &scope, &l, &o);
     if (rc == 0 && s->qualify)
         rc = bind_qualify(q, s, &scope, &l);
-    if (rc == 0 && (scope.n_aggs || s->n_group || s->group_all || having))
+    if (rc == 0 && (scope.n_aggs || s->n_group || s->group_all || s->group_none || having))
         rc = plan_groups(q, s, &scope, &l, having, &op);
     if (rc == 0)
         rc = plan_windows(q, s, &l, &op);

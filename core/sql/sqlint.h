@@ -584,6 +584,8 @@ enum time_part {
     PART_YEAR,
     PART_DOW,
     PART_DOY,
+    PART_ISODOW,
+    PART_ISOYEAR,
     PART_EPOCH,
     PART_NONE
 };

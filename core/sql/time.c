@@ -58,7 +58,7 @@ enum time_part sql_time_part(const char *name, size_t size)
 {
     static const char *const names[] = {"microsecond", "millisecond", "second", "minute",  "hour",
                                         "day",         "week",        "month",  "quarter", "year",
-                                        "dow",         "doy",         "epoch"};
+                                        "dow",         "doy",         "isodow", "isoyear", "epoch"};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
         size_t n = strlen(names[i]);
         if ((size == n || (size == n + 1 && (name[n] == 's' || name[n] == 'S'))) &&
@@ -132,6 +132,10 @@ double sql_time_get(enum time_part part, int64_t ns)
         return (double)(((days + 4) % 7 + 7) % 7);
     case PART_DOY:
         return (double)(days - days_from_civil((struct civil){c.year, 1, 1}) + 1);
+    case PART_ISODOW: /* Monday is 1 */
+        return (double)(((days + 3) % 7 + 7) % 7 + 1);
+    case PART_ISOYEAR:
+        return (double)civil_from_days(floor_div(days + 3, 7) * 7).year;
     case PART_EPOCH:
         return (double)ns / 1e9;
     case PART_NONE:

@@ -1,0 +1,25 @@
+-- What to_char() has not, said rather than guessed; times beyond microseconds.
+
+select to_char(1234.5, '9999.')
+----
+error: line 1, column 8: to_char() is for timestamps here; numbers: round(x, 2)::text, lpad(x::text, 8)
+
+select to_char(interval '1 hour', 'HH24')
+----
+error: line 1, column 8: to_char() is for timestamps here; numbers: round(x, 2)::text, lpad(x::text, 8)
+
+select to_char(timestamp '2024-05-03', 'DDth')
+----
+error: line 1, column 8: to_char() has no pattern TH here; what is meant as it stands is written "in double quotes"
+
+select to_char(timestamp '2024-05-03', '"Month" \\D J')
+----
+error: line 1, column 8: to_char() has no pattern J here; what is meant as it stands is written "in double quotes"
+
+select to_char(timestamp '2024-05-03', 'TZ OF')
+----
+UTC +00
+
+select to_char(timestamp '2024-05-03 00:00:00.123456789', 'FF9'), to_char(null, 'YYYY')
+----
+123456789,
