@@ -200,19 +200,28 @@ static void print_module(struct screen *s, const struct figures *f)
         printf("%11s\n", "");
 }
 
-/* Of a module and what it consists of, only the innermost is shown: the others are their sum. */
+/* Of a module and what it consists of, only the innermost is shown: the others are their sum.
+ * Parts have names below it, but not those of a root: so also what began after it and ended before
+ * it, in the last step that has ended. */
 static int print_modules(struct screen *s)
 {
-    char sql[1200];
+    char sql[1800];
     (void)snprintf(sql, sizeof sql,
-                   "with m as (select module, count(*) filter (where stage = 'post forward') as n, "
-                   "avg(duration) filter (where stage = 'post forward') as forward, "
-                   "avg(duration) filter (where stage = 'post backward') as backward, "
-                   "sum(duration) as total from python.torch_trace where "
-                   "stage in ('post forward', 'post backward') and %s group by module) "
+                   "with calls as (select *, stage = 'post forward' as f from python.torch_trace "
+                   "where stage in ('post forward', 'post backward') and %s and local_step <= "
+                   "(select max(steps) from python.torch_step_timing)), "
+                   "m as (select module, count(*) filter (where f) as n, "
+                   "avg(duration) filter (where f) as forward, "
+                   "avg(duration) filter (where not f) as backward, "
+                   "arg_max(tid, ts) filter (where f) as thread, "
+                   "arg_max(local_step, ts) filter (where f) as step, "
+                   "arg_max(seq, ts) filter (where f) as began, "
+                   "arg_max(time_offset, ts) filter (where f) as ended, "
+                   "sum(duration) as total from calls group by module) "
                    "select module, n, forward, backward from m where not exists (select 1 from m "
-                   "inside where inside.module like m.module || '.%%') and total is not null "
-                   "order by total desc limit 10",
+                   "inside where inside.module like m.module || '.%%' or inside.thread = m.thread "
+                   "and inside.step = m.step and inside.began > m.began and inside.ended < m.ended)"
+                   " and total is not null order by total desc limit 10",
                    s->since);
     return ask(s, 4, sql, print_module, NULL);
 }
@@ -270,24 +279,50 @@ static int suspect_numbers(struct screen *s)
     return r;
 }
 
+struct words {
+    uint64_t window_ns;
+    bool profile;
+    const char *steps, *skip, *path;
+};
+
 static int take(void *arg, const char *option, const char *value)
 {
+    struct words *w = arg;
+    uint64_t n;
+    if (option == NULL && strcmp(value, "profile") == 0) {
+        w->profile = true;
+        return 0;
+    }
     if (option == NULL)
-        return err_set(-EINVAL, "torch takes no argument '%s'", value);
-    return parse_ns(value, arg);
+        return err_set(-EINVAL, "torch takes no argument '%s'; did you mean profile?", value);
+    if (strcmp(option, "--last") == 0)
+        return parse_ns(value, &w->window_ns);
+    if (strcmp(option, "--output") == 0) {
+        w->path = value;
+        return 0;
+    }
+    if (parse_u64(value, &n) < 0)
+        return err_set(-EINVAL, "%s wants a number of steps, not '%s'", option, value);
+    *(strcmp(option, "--steps") == 0 ? &w->steps : &w->skip) = value;
+    return 0;
 }
 
 int command_torch(struct target *t, int argc, char **argv)
 {
     struct screen s = {.t = t};
     struct figures steps;
-    uint64_t window_ns = WINDOW_NS;
-    int r = cli_parse(argc, argv, take, &window_ns);
+    struct words words = {.window_ns = WINDOW_NS, .steps = NULL};
+    int r = cli_parse(argc, argv, take, &words);
+    if (r == 0 && !words.profile && (words.steps != NULL || words.skip != NULL || words.path))
+        r = err_set(-EINVAL, "--steps, --skip and -o belong to torch profile");
+    if (r < 0)
+        return cli_misuse(r);
+    if (words.profile)
+        return torch_capture(t, words.steps, words.skip, words.path);
     (void)snprintf(s.since, sizeof s.since,
                    "ts > (select max(ts) from python.torch_step_timing) - interval '%.3f seconds'",
-                   (double)window_ns / 1e9);
-    if (r == 0)
-        r = read_steps(&s, &steps);
+                   (double)words.window_ns / 1e9);
+    r = read_steps(&s, &steps);
     if (r == -ENOENT || r == -EINVAL)
         return err_set(-ENODATA, "%s has no torch plugin: probing -t %s plugin load torch", t->text,
                        t->text);

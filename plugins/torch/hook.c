@@ -206,7 +206,9 @@ static PyObject *make_hook(PyObject *original, const char *name, hook_call call,
     if (!(flags & FLAG_VECTORCALL) || offset <= 0 ||
         (!instance && !(flags & FLAG_METHOD_DESCRIPTOR)))
         return NULL;
-    return new_hook(original, name, call, offset);
+    hook_call own;
+    memcpy(&own, (const char *)original + offset, sizeof(own));
+    return new_hook(original, name, call, own ? offset : 0); /* pybind11's functions have none */
 }
 
 static int add_place(PyObject *owner, const char *name, PyObject *hook, PyObject *stands,

@@ -5,6 +5,7 @@
  * Threads: [control] for what the core calls; install() and uninstall() run with the GIL.
  * It never imports torch, and adds no hook of torch's own kind: those cost more than our work.
  */
+#include "capture.h"
 #include "tensor.h"
 #include "torch.h"
 
@@ -272,6 +273,9 @@ void plugin_hook_modules(void)
         {"torch.amp.grad_scaler", "GradScaler", "step", step_scaler},
         {"torch.cuda.amp.grad_scaler", "GradScaler", "step", step_scaler},
         {"torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", data_next},
+        {"torch.autograd.profiler", NULL, "_prepare_profiler", capture_others},
+        {"torch.autograd.profiler", NULL, "_enable_profiler", capture_others},
+        {"torch.autograd.profiler", NULL, "_disable_profiler", capture_others},
     };
     struct cpython *py = &torch_state.py;
     for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
@@ -353,6 +357,7 @@ static int install(void *unused)
     rc = find_torch();
     if (rc == 0) {
         reset_rows();
+        capture_begin();
         rc = put_hooks();
     }
     if (rc < 0)
@@ -396,6 +401,9 @@ static int stop(void *self)
     (void)self;
     const struct probing_host *h = torch_state.host;
     reason[0] = '\0';
+    if (capture_quit() < 0)
+        return h->fail(h, -EBUSY, "torch's profiler runs for `torch profile`, and the step at "
+                                  "whose end it stops does not end");
     atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
     int rc = with_gil(uninstall);
     if (rc == -ENODEV) /* the interpreter has gone, and the hooks with it */
@@ -446,7 +454,10 @@ static int init(const struct probing_host *h, void **ret_self)
     if ((rc = h->table(h, &comm_table, &torch_state.comm)) < 0 ||
         (rc = h->table(h, &variables_table, &torch_state.variables)) < 0 ||
         (rc = h->table(h, &data_table, &computed)) < 0 ||
-        (rc = h->table(h, &recorder_table, &computed)) < 0)
+        (rc = h->table(h, &recorder_table, &computed)) < 0 ||
+        (rc = h->table(h, &ops_table, &computed)) < 0 ||
+        (rc = h->table(h, &capture_table, &computed)) < 0 ||
+        (rc = h->command(h, &trace_command)) < 0)
         return h->fail(h, rc, "a table of torch's could not be made");
     *ret_self = &torch_state;
     return 0;

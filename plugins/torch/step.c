@@ -13,7 +13,7 @@
  * hooks on the classes' and instances' own `step`, put in at the start or at an optimizer's first
  * step.
  */
-#include "torch.h"
+#include "capture.h"
 
 #define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again */
 
@@ -133,6 +133,7 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
     }
     step_begin(end_ns);
     renew(t, end_ns);
+    capture_step(t);
 }
 
 /* begin_ns: 0 when it was not seen. */

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/capture.h - a bounded run of torch's own profiler: from one step's end to another.
+ *
+ * Threads: as each comment says.
+ */
+#ifndef PLUGINS_TORCH_CAPTURE_H
+#define PLUGINS_TORCH_CAPTURE_H
+
+#include "torch.h"
+
+struct capture_about { /* what a capture was, and what it cost the loop */
+    int64_t first_step, steps;
+    uint64_t begin_ns, end_ns;  /* host's clock; of what was captured */
+    uint64_t start_ns, stop_ns; /* the loop's thread stood in torch's profiler for so long */
+};
+
+/* A step has ended on this thread: begin or end what was asked for.  With the GIL. */
+void capture_step(struct thread *t);
+/* In the place of torch's own functions that prepare, start and stop its profiler: the program's
+ * own use goes first. */
+PyObject *capture_others(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+/* start() and stop() of the plugin. */
+void capture_begin(void); /* with the GIL */
+int capture_quit(void);   /* [control]; -EBUSY: the profiler runs and no step ends */
+
+/* [worker] Wait until n steps have been captured, after `skip` others; gives torch's results, a new
+ * reference.  -errno after fail(); -ECANCELED: the client has gone. */
+int capture_run(const struct probing_reply *out, uint32_t skip, uint32_t n, PyObject **ret_results,
+                struct capture_about *ret_about);
+
+/* trace.c: the command torch_profile, the tables torch.ops and torch.capture. */
+extern const struct probing_command trace_command;
+extern const struct probing_table_desc ops_table, capture_table;
+
+#endif

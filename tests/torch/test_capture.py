@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`torch profile`: torch's own profiler for some steps of a loop that never notices."""
+import json
+import re
+import signal
+import subprocess
+
+import pytest
+import world as shared
+from test_torch import HERE, python  # noqa: F401  (a fixture)
+
+MANY = "10000"  # steps: more than the loop does in a test
+# Torch tells whether a profiler runs to the thread that started it only, so ask that thread.
+RUNS = "import __main__; print(__main__.profiled)"
+
+
+@pytest.fixture
+def target(world, python):  # noqa: F811
+    target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / "profiled.py"),
+                         str(world.tmp / "go"))
+    target.wait_line("ready")
+    target.inject()
+    done = target.probing("plugin", "load", "torch")
+    assert done.returncode == 0, done.stderr
+    return target
+
+
+def begin(target, *words):
+    """A capture in the background, once it has begun to wait for steps."""
+    client = subprocess.Popen([str(shared.CLI), "-t", str(target.pid), "torch", "profile", *words],
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                              env=target.world.env)
+    shared.said(client.stderr, b"waiting for")
+    return client
+
+
+def runs(target):
+    done = target.probing("eval", RUNS)
+    return "True" in done.stdout
+
+
+def test_a_trace_of_some_steps(target):
+    trace = target.world.tmp / "trace.json"
+    done = target.probing("torch", "profile", "--steps", "4", "--skip", "2", "-o", str(trace))
+    assert done.returncode == 0, done.stderr
+    assert "captured_ms" in done.stdout and "aten::" in done.stdout
+    made = json.loads(trace.read_text())
+    events = [e for e in made["traceEvents"] if e["ph"] == "X"]
+    steps = [e for e in events if e["name"] == "Optimizer.step#SGD.step"]
+    assert len(steps) == 4
+    assert all(e["dur"] >= 0 and e["pid"] == target.pid for e in events)
+    whole = max(e["ts"] + e["dur"] for e in events) - min(e["ts"] for e in events)
+    about = target.rows("select steps, events, captured_sec, stop_sec from torch.capture")
+    assert about[0][:2] == [4, len(events)] and about[0][3] > 0
+    assert whole / 1e6 <= about[0][2]
+    sums = target.rows("select sum(calls), min(self_sec), max(self_sec - duration) from torch.ops")
+    assert sums[0][0] == len(events) and sums[0][1] >= 0 and sums[0][2] <= 0
+    linear = target.rows("select calls from torch.ops where name = 'aten::linear'")
+    assert linear == [[8]]
+    assert not runs(target)
+    leftover = list(target.world.tmp.glob("trace.json.*"))
+    assert not leftover
+
+
+def test_the_programs_own_profiler_goes_first(target):
+    go = target.world.tmp / "go"
+    go.touch()
+    target.wait_line("its own begins")
+    done = target.probing("torch", "profile", "--steps", "1")
+    assert done.returncode != 0 and "of the program's own" in done.stderr
+    go.unlink()
+    seen = target.wait_line(r"its own has seen (\d+) of (\d+)")
+    assert seen[1] == seen[2]
+    assert target.probing("torch", "profile", "--steps", "1").returncode == 0
+    # and one that it starts while ours runs
+    client = begin(target, "--steps", MANY)
+    shared.wait_for(lambda: runs(target), "ours to begin")
+    go.touch()
+    said = client.communicate(timeout=60)[1].decode()
+    assert client.returncode != 0 and "started a torch profiler of its own" in said, said
+    go.unlink()
+    lines = shared.wait_for(lambda: re.findall(r"its own has seen (\d+) of (\d+)",
+                                               target.output())[1:], "its second")
+    assert lines[0][0] == lines[0][1]
+    assert target.alive() and not runs(target)
+
+
+def test_one_that_is_given_up(target):
+    client = begin(target, "--steps", MANY, "-o", str(target.world.tmp / "never.json"))
+    client.send_signal(signal.SIGINT)
+    client.communicate(timeout=60)
+    assert client.returncode != 0 and not list(target.world.tmp.glob("never*"))
+
+    def again():
+        return target.probing("torch", "profile", "--steps", "1").returncode == 0
+    shared.wait_for(again, "the profiler to be free again")
+    client = begin(target, "--steps", MANY)
+    done = target.probing("plugin", "stop", "torch")
+    assert done.returncode == 0, done.stderr
+    client.communicate(timeout=60)
+    assert not runs(target)
+    done = target.probing("plugin", "load", "torch")
+    assert done.returncode == 0, done.stderr
+    assert again()
