@@ -200,25 +200,30 @@ struct cpython_method debug_natives[] = {
 
 /* ---- the client's side ---- */
 
-/* Send what pdb has written. */
-static int send_output(struct plugin *p, struct probing_reply *out)
+/* What pdb has written since the last time. */
+struct output {
+    char *text;
+    size_t n;
+    bool cut;
+};
+
+static struct output take_output(void) /* locked */
 {
-    (void)pthread_mutex_lock(&session.lock);
-    size_t n = session.n;
-    char *copy = n ? malloc(n) : NULL;
-    bool cut = session.cut;
-    if (copy)
-        memcpy(copy, session.output, n);
+    struct output o = {.n = session.n, .cut = session.cut};
+    o.text = o.n ? malloc(o.n) : NULL;
+    if (o.text)
+        memcpy(o.text, session.output, o.n);
     session.n = 0;
     session.cut = false;
-    (void)pthread_mutex_unlock(&session.lock);
-    int r = copy ? p->host->reply(out, copy, n) : 0;
-    free(copy);
-    if (r >= 0 && cut) {
-        static const char text[] = "\n(the output was longer than 1 MB and is cut)\n";
-        r = p->host->reply(out, text, sizeof(text) - 1);
-    }
-    return r;
+    return o;
+}
+
+static int send_output(struct plugin *p, struct output o, struct probing_reply *out)
+{
+    static const char cut[] = "\n(the output was longer than 1 MB and is cut)\n";
+    int r = o.text ? p->host->reply(out, o.text, o.n) : 0;
+    free(o.text);
+    return r < 0 || !o.cut ? r : p->host->reply(out, cut, sizeof(cut) - 1);
 }
 
 static int claim(struct plugin *p)
@@ -267,18 +272,25 @@ static void say_waits(struct plugin *p, struct probing_reply *out)
     (void)backtrace_command.run(p, 3, words, out);
 }
 
-/* Until it asks for a line, is over, or the client goes: the state it is in. */
+/* Until it asks for a line, is over, or the client goes: the state it is in.  first: for the client
+ * that paused it, whose part ends with the first prompt: from then on what is written belongs to
+ * whoever gave the line, who may do so before we have seen that it was asked for. */
 static enum state wait_prompt(struct plugin *p, struct probing_reply *out, bool first)
 {
     uint64_t begin = p->host->now();
     bool told = !first;
     for (;;) {
+        struct output o = {.n = 0};
         (void)pthread_mutex_lock(&session.lock);
         if (session.state != ASKS && session.state != OVER)
             wait_change();
         enum state state = session.state;
+        bool not_ours = first && state == RUNS;
+        if (!not_ours)
+            o = take_output();
         (void)pthread_mutex_unlock(&session.lock);
-        if (send_output(p, out) < 0 || p->host->cancelled(out) || state == ASKS || state == OVER)
+        if (send_output(p, o, out) < 0 || p->host->cancelled(out) || state == ASKS ||
+            state == OVER || not_ours)
             return state;
         if (!told && p->host->now() - begin > PATIENCE_NS) {
             told = true;

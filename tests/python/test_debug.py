@@ -97,6 +97,15 @@ def test_it_goes_on_when_the_client_is_killed(world, python):
         goes_on(target)
 
 
+def test_answers_go_to_who_gave_the_line(world):
+    """The client that paused it once took what belonged to the first line after it."""
+    target = world.start(list(PYTHONS.values())[-1], LOOP).inject()
+    for i in range(25):
+        done = pdb(target, ["p 41 + %d" % i, "c"])
+        assert done.returncode == 0 and str(41 + i) in done.stdout, (i, done)
+    goes_on(target)
+
+
 def test_a_visitor_needs_the_token(world, python):
     target = world.start(python, LOOP).inject()
     with socket.socket() as free:
