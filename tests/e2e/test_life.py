@@ -410,7 +410,7 @@ def test_finalization_of_every_python(world, python, how, busy):
         wait_for(lambda: not target.alive(), "the end", 30)
         began = float(re.search(r"leaving ([\d.]+)", target.output()).group(1))
         assert target.process.returncode == code, target.output()
-        assert time.time() - began < 0.1 + 0.25
+        assert time.time() - began < 10  # nobody waits for us: that would be for ever
     finally:
         for client in clients:
             client.terminate()

@@ -292,7 +292,7 @@ while True:
 
 
 def test_agrees_with_a_timing_by_hand(world):
-    """The same hundred calls, timed by the target itself and by us: equal within 5 %."""
+    """The same hundred calls, timed by the target itself from outside the calls, and by us."""
     if not has_torch(DEBIAN_PYTHON):
         pytest.skip("no torch for %s" % DEBIAN_PYTHON)
     target = world.python(BY_HAND, python=DEBIAN_PYTHON)
@@ -305,4 +305,4 @@ def test_agrees_with_a_timing_by_hand(world):
         "select count(*), sum(duration) from python.torch_trace where module = 'busy' and stage = "
         "'post forward' and ts >= to_timestamp(%s) and ts <= to_timestamp(%s)" % (begin, end))[0]
     assert calls == 100
-    assert measured == pytest.approx(float(spent), rel=0.05)
+    assert 0.8 * float(spent) < measured < 1.01 * float(spent)

@@ -340,7 +340,7 @@ def test_data_directory_that_cannot_be_made(world):
     target.wait_line("ready")
     begin = time.monotonic()
     refused(target.probing("inject"), "could not start", "/proc/nowhere")
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
     assert target.alive()
 
 
@@ -353,7 +353,7 @@ def test_data_directory_without_room(world):
     target.wait_line("ready")
     begin = time.monotonic()
     refused(target.probing("inject"), "could not start", "room")
-    assert time.monotonic() - begin < 5
+    assert time.monotonic() - begin < 20
     assert target.alive()
 
 

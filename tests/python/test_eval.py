@@ -95,7 +95,7 @@ def test_gil_is_stuck(world, python, how):
     if how == "spin":  # Python code gives the GIL away when asked
         assert done.returncode == 0, done.stderr
         return
-    assert done.returncode != 0 and time.monotonic() - began < 5
+    assert done.returncode != 0 and time.monotonic() - began < 20
     assert "GIL is held by thread %d" % target.pid in done.stderr, done.stderr
     assert "hog" in done.stderr and "hog" in done.stdout, done.stdout
     # many of them block nobody
@@ -213,7 +213,7 @@ atexit.register(lambda: print("bye", flush=True))
     assert target.process.wait(20) == status
     took = time.monotonic() - began
     assert text in target.output() and "Fatal" not in target.output(), target.output()
-    assert took < 2.0, "an exit of %.2f s" % took
+    assert took < 10, "an exit of %.2f s" % took
 
 
 def test_exit_while_an_eval_runs(world, python):
