@@ -45,8 +45,10 @@ int thread_start(pthread_t *ret, const char *name, size_t stack_bytes, void *(*r
     *begin = (struct begin){.run = run, .arg = arg};
     memcpy(begin->name, name, strnlen(name, sizeof(begin->name) - 1));
 
-    /* The new thread inherits the mask, so no signal can reach it even at its first instruction. */
+    /* The new thread inherits the mask, so no signal can reach it even at its first instruction,
+     * but one that it causes itself by reading a mapped file: see mapped.h. */
     (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     size_t stack = stack_bytes ? stack_bytes : THREAD_STACK;
     /* EINVAL: the host's thread-local storage, which lives on the stack, is larger than that. */

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Start a thread of ours: every signal blocked in it, named `name` (at most 15 bytes,
+/* Start a thread of ours: every signal but SIGBUS blocked in it, named `name` (at most 15 bytes,
  * "probing/drain"), with a stack of stack_bytes (0: 512 KiB).  Caller joins with pthread_join(). */
 int thread_start(pthread_t *ret, const char *name, size_t stack_bytes, void *(*run)(void *),
                  void *arg);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/mapped.h"
 #include "core/crash/inside.h"
 
 /* For crash_state.signals but what a handler reads, and struct crash.on. */
@@ -125,6 +126,8 @@ static void give_all_back(struct crash *c)
     for (int i = 0; i < CRASH_SIGNALS; i++) {
         struct crash_signal *s = &crash_state.signals[i];
         handler_give_back(s);
+        if (s->number == SIGBUS)
+            mapped_look();
         if (s->taken)
             crash_log(c, PROBING_WARN,
                       "%s: the program has put a handler over ours; ours stays below it and only "

@@ -12,11 +12,12 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/handler.h"
+#include "core/base/mapped.h"
 #include "core/crash/inside.h"
 #include "core/stack/stack.h"
 
@@ -162,60 +163,23 @@ static bool report(int signo, const siginfo_t *info, const void *context, bool o
 
 /* ---- the program's own handler, and death ---- */
 
-static bool is_default(const struct sigaction *a) /* [signal] */
-{
-    return !(a->sa_flags & SA_SIGINFO) && a->sa_handler == SIG_DFL;
-}
-
-/* As the kernel would have: its mask, its flags, its arguments.  It may never come back.
- *                                                                                     [signal] */
-static void run_before(const struct sigaction *before, int signo, siginfo_t *info, void *context)
-{
-    const ucontext_t *interrupted = context;
-    const struct sigaction by_default = {.sa_handler = SIG_DFL};
-    uint64_t mask, more, ours;
-    memcpy(&mask, &interrupted->uc_sigmask, MASK_BYTES);
-    memcpy(&more, &before->sa_mask, MASK_BYTES);
-    mask |= more;
-    if (!(before->sa_flags & SA_NODEFER))
-        mask |= UINT64_C(1) << (signo - 1);
-    if (before->sa_flags & SA_RESETHAND)
-        (void)sigaction(signo, &by_default, NULL);
-    (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, &ours, MASK_BYTES);
-    if (before->sa_flags & SA_SIGINFO)
-        before->sa_sigaction(signo, info, context);
-    else
-        before->sa_handler(signo);
-    /* What it has raised waits until we return. */
-    ours |= UINT64_C(1) << (signo - 1);
-    (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &ours, NULL, MASK_BYTES);
-}
-
 /* Did the program's handler leave the default action to follow?                       [signal] */
 static bool is_the_end(int signo, const siginfo_t *info)
 {
     struct sigaction now;
     uint64_t pending = 0;
-    if (sigaction(signo, NULL, &now) == -1 || !is_default(&now))
+    if (sigaction(signo, NULL, &now) == -1 || !handler_is_default(&now))
         return false;
     (void)syscall(SYS_rt_sigpending, &pending, MASK_BYTES);
     return info->si_code > 0 || (pending >> (signo - 1) & 1);
 }
 
-/* The default action, after this handler: the same signal with the same siginfo waits for this
- * thread until it is back where it was, so that a core dump shows that place and that fault.
- *                                                                                     [signal] */
+/* The default action, after this handler.                                             [signal] */
 static void die(int signo, siginfo_t *info)
 {
-    const struct sigaction by_default = {.sa_handler = SIG_DFL};
-    int32_t pid = (int32_t)syscall(SYS_getpid);
-    uint64_t mask = UINT64_C(1) << (signo - 1);
-    (void)syscall(SYS_rt_sigprocmask, SIG_BLOCK, &mask, NULL, MASK_BYTES);
-    (void)sigaction(signo, &by_default, NULL);
-    /* Refused by a sandbox, perhaps: an instruction that faults will fault again. */
-    if (syscall(SYS_rt_tgsigqueueinfo, pid, own_tid(), signo, info) == -1 && info->si_code <= 0)
-        (void)syscall(SYS_tgkill, pid, own_tid(), signo);
-    if (pid == 1) /* an init ignores what its own children and it send: it may live on */
+    handler_die(signo, info);
+    if (syscall(SYS_getpid) ==
+        1) /* an init ignores what its own children and it send: it may live on */
         stack_gather_end();
 }
 
@@ -225,15 +189,19 @@ static void on_fault(int signo, siginfo_t *info, void *context) /* [signal] */
     const struct crash_signal *s = signal_of(signo);
     struct sigaction before = s->before;
     bool made = false;
-    if (is_default(&before)) {
+    if (signo == SIGBUS && mapped_mend(info)) {
+        errno = kept;
+        return;
+    }
+    if (handler_is_default(&before)) {
         (void)report(signo, info, context, /* only_abort= */ false);
         die(signo, info); /* the others stand still to the end */
     } else if (atomic_load_explicit(&s->ends, memory_order_relaxed)) {
         if (report(signo, info, context, /* only_abort= */ false))
             stack_gather_end();
-        run_before(&before, signo, info, context);
+        handler_run(&before, signo, info, context);
     } else {
-        run_before(&before, signo, info, context);
+        handler_run(&before, signo, info, context);
         if (is_the_end(signo, info))
             made = report(signo, info, context, /* only_abort= */ false);
         else if (signo == SIGABRT && info->si_code == SI_TKILL)
@@ -251,6 +219,8 @@ enum handler_place handler_place(const struct crash_signal *s, struct sigaction 
 {
     if (sigaction(s->number, NULL, ret_now) == -1)
         return HANDLER_OTHER;
+    if (s->number == SIGBUS)
+        (void)mapped_see_through(ret_now);
     if ((ret_now->sa_flags & SA_SIGINFO) && ret_now->sa_sigaction == on_fault)
         return HANDLER_OURS;
     if (ret_now->sa_flags & SA_SIGINFO)
@@ -258,20 +228,6 @@ enum handler_place handler_place(const struct crash_signal *s, struct sigaction 
     return ret_now->sa_handler == SIG_DFL   ? HANDLER_DEFAULT
            : ret_now->sa_handler == SIG_IGN ? HANDLER_IGNORED
                                             : HANDLER_OTHER;
-}
-
-/* On the alternate stack only where the program's handler would be there too. */
-static void fill(struct sigaction *ours, const struct sigaction *before)
-{
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-    int flags =
-        is_default(before) ? SA_ONSTACK | SA_RESTART : before->sa_flags & (SA_ONSTACK | SA_RESTART);
-    *ours =
-        (struct sigaction){.sa_sigaction = on_fault, .sa_flags = SA_SIGINFO | SA_NODEFER | flags};
-    /* Faults inside the handler come to it again: blocked they would end the process at once. */
-    (void)sigfillset(&ours->sa_mask);
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
-        (void)sigdelset(&ours->sa_mask, faults[i]);
 }
 
 int handler_take(struct crash_signal *s)
@@ -282,13 +238,18 @@ int handler_take(struct crash_signal *s)
         if (place == HANDLER_OURS || place == HANDLER_IGNORED)
             return place == HANDLER_OURS ? 0 : -EBUSY;
         s->before = now; /* first: the handler may run at once */
-        fill(&ours, &now);
+        handler_fill(&ours, &now, on_fault);
+        if (s->number == SIGBUS)
+            mapped_stand_in(on_fault);
         if (sigaction(s->number, &ours, &replaced) == -1)
             return -errno;
         s->taken = true;
+        struct sigaction raw = replaced;
+        if (s->number == SIGBUS)
+            (void)mapped_see_through(&replaced);
         if (replaced.sa_sigaction == now.sa_sigaction && replaced.sa_flags == now.sa_flags)
             return 0;
-        (void)sigaction(s->number, &replaced, NULL); /* the program was quicker */
+        (void)sigaction(s->number, &raw, NULL); /* the program was quicker */
         s->taken = false;
     }
     return -EAGAIN;

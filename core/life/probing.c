@@ -25,6 +25,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/mapped.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
 #include "core/base/version.h"
@@ -214,6 +215,7 @@ static bool fork_child(void)
             host_disable_in_child(g.core.host);
     }
     crash_disable_in_child();
+    mapped_disable_in_child();
     inherited_drop(&g.core.inherited);
     if (g.guard_fd != -1)
         (void)close(g.guard_fd);

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/mapped.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -136,6 +137,14 @@ const char *intern_text(struct interns *s, uint64_t id, uint32_t *ret_size)
     return (const char *)text;
 }
 
+uint64_t interns_lost(struct interns *s)
+{
+    struct stat st;
+    bool cut = s->fd != -1 && fstat(s->fd, &st) == 0 && st.st_dev == s->dev &&
+               st.st_ino == s->ino && (size_t)st.st_size < s->size;
+    return mapped_lost(s->map) + cut;
+}
+
 uint64_t interns_damaged(struct interns *s)
 {
     return s->damaged;
@@ -234,6 +243,9 @@ static int add_text(struct interns *s, const void *p, size_t n, uint64_t *ret_id
     uint64_t id = intern_last(s) + 1;
     uint64_t at = atomic_load_explicit(&s->head->used, memory_order_relaxed);
     uint64_t end = at + ((TEXT_HEAD + n + 1 + 7) & ~(uint64_t)7);
+    if (mapped_lost(s->map) || at < texts_at(s->size) || at % 8)
+        return err_set(-EIO, "the file of names was cut short or cannot be read: there are no new "
+                             "names until this process is left and entered again");
     if (id > s->most_ids || end > s->size)
         return err_set(-ENOSPC, "the table of names is full (%llu MiB)",
                        (unsigned long long)(s->size >> 20));
@@ -278,6 +290,7 @@ int intern(struct interns *s, const void *p, size_t n, uint64_t *ret_id)
 
 static void drop(struct interns *s)
 {
+    mapped_forget(s->map);
     if (s->map)
         (void)munmap(s->map, s->size);
     if (s->fd != -1)
@@ -294,6 +307,7 @@ static int map_file(struct interns *s, const char *path, int protection)
         return err_set(-errno, "%s cannot be mapped: %s", path, strerror(errno));
     s->map = map;
     s->head = map;
+    (void)mapped_watch(map, s->size, /* head= */ NULL);
     return 0;
 }
 

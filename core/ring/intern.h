@@ -29,7 +29,8 @@ int interns_create(const char *path, struct interns **ret);
 int interns_open(const char *path, struct interns **ret); /* read-only, of a dead process */
 void interns_free(struct interns *s);
 
-/* -ENOSPC: full (256 MiB) or no room on the device; -E2BIG: longer than 64 KiB.          [any] */
+/* -ENOSPC: full (256 MiB) or no room on the device; -E2BIG: longer than 64 KiB; -EIO: its file was
+ * lost under it.                                                                         [any] */
 int intern(struct interns *s, const void *p, size_t n, uint64_t *ret_id);
 
 /* Bytes of an id, NUL-terminated; NULL: no such id (0 included), or, of a dead process, its text is
@@ -38,6 +39,9 @@ const char *intern_text(struct interns *s, uint64_t id, uint32_t *ret_size);
 
 /* Largest id given so far; ids are dense from 1, so that readers may index arrays by them. */
 uint64_t intern_last(struct interns *s);
+
+/* How many pages of its file were lost under it. */
+uint64_t interns_lost(struct interns *s);
 
 /* Of a dead process: how many ids have no whole text any more. */
 uint64_t interns_damaged(struct interns *s);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/mapped.h"
 #include "core/ring/inside.h"
 
 #define LIKELY_ROW 4096 /* bytes: larger ones are looked for only while there is budget */
@@ -77,6 +78,7 @@ static int map_old(struct rings *r, const char *path)
     }
     if (map == MAP_FAILED)
         return err_set(-errno, "%s cannot be mapped: %s", path, strerror(errno));
+    (void)mapped_watch(r->map, r->size, /* head= */ NULL);
     int rc = read_head(r, path);
     r->slots = r->fixed.slots;
     return rc;

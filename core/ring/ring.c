@@ -23,6 +23,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/mapped.h"
 #include "core/ring/inside.h"
 
 #ifndef MADV_WIPEONFORK
@@ -153,6 +154,7 @@ static int map_new(struct rings *r, const char *path)
     r->there = r->size;
     r->dev = st.st_dev;
     r->ino = st.st_ino;
+    (void)mapped_watch(r->map, r->size, /* head= */ NULL);
     int rc = reserve(r, 0, DATA_AT);
     return rc ? err_set(rc, "%s: no room on its device for the first %d bytes", path, DATA_AT) : 0;
 }
@@ -180,6 +182,7 @@ static void fill_head(struct rings *r)
 
 void rings_drop(struct rings *r)
 {
+    mapped_forget(r->map);
     if (r->map)
         (void)munmap(r->map, r->size);
     if (r->fd != -1)
@@ -196,9 +199,28 @@ static bool has_spare(const struct rings *r)
     return false;
 }
 
+/* A file of zeros becomes rings, of an epoch of their own. */
+static void prepare(struct rings *r)
+{
+    struct gate *g = r->gate;
+    fill_head(r);
+    r->epoch = 1 + atomic_fetch_add_explicit(&last_epoch, 1, memory_order_relaxed);
+    atomic_store_explicit(&g->tended, 1, memory_order_relaxed);
+    atomic_store_explicit(&g->given, 0, memory_order_relaxed);
+    atomic_store_explicit(&g->asleep, AWAKE, memory_order_relaxed);
+    rings_tend(r);
+}
+
+/* From now on rows are taken. */
+static void hook(struct rings *r)
+{
+    atomic_store_explicit(&r->gate->live, r, memory_order_release);
+    atomic_store_explicit(&r->gate->epoch, r->epoch, memory_order_seq_cst);
+}
+
 int rings_create(const char *path, struct rings **ret)
 {
-    struct gate *g;
+    struct gate *g = NULL;
     int rc = make_gate(&g);
     if (rc)
         return rc;
@@ -218,21 +240,15 @@ int rings_create(const char *path, struct rings **ret)
         (void)unlink(path);
         return rc;
     }
-    fill_head(r);
     r->live = true; /* for rings_tend() */
     r->barrier = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
-    r->epoch = 1 + atomic_fetch_add_explicit(&last_epoch, 1, memory_order_relaxed);
-    atomic_store_explicit(&g->tended, 1, memory_order_relaxed);
-    atomic_store_explicit(&g->given, 0, memory_order_relaxed);
-    atomic_store_explicit(&g->asleep, AWAKE, memory_order_relaxed);
-    rings_tend(r);
+    prepare(r);
     if (!has_spare(r)) {
         rings_drop(r);
         (void)unlink(path);
         return err_set(-ENOSPC, "%s: no room on its device for one ring of 1 MiB", path);
     }
-    atomic_store_explicit(&g->live, r, memory_order_release);
-    atomic_store_explicit(&g->epoch, r->epoch, memory_order_seq_cst);
+    hook(r);
     *ret = r;
     return 0;
 }
@@ -249,14 +265,9 @@ static bool anybody_inside(const struct rings *r)
     return false;
 }
 
-void rings_free(struct rings *r)
+/* No more rows are taken.  true: and nobody is in the middle of one. */
+static bool unhook(struct rings *r)
 {
-    if (!r)
-        return;
-    if (!r->live) {
-        rings_drop(r);
-        return;
-    }
     atomic_store_explicit(&r->gate->live, NULL, memory_order_seq_cst);
     atomic_store_explicit(&r->gate->epoch, 0, memory_order_seq_cst);
     /* Now every writer either sees that, or its mark can be seen here. */
@@ -269,11 +280,65 @@ void rings_free(struct rings *r)
     }
     for (uint32_t i = 0; i < r->n_bound; i++)
         table_own_counters(r->bound[i]);
+    return barrier && !inside;
+}
+
+void rings_free(struct rings *r)
+{
+    if (!r)
+        return;
+    if (!r->live) {
+        rings_drop(r);
+        return;
+    }
+    bool alone = unhook(r);
     (void)close(r->fd);
     r->fd = -1;
-    if (barrier && !inside)
+    if (alone)
         rings_drop(r);
-    /* Else the mapping stays: see ring.h. */
+    else
+        mapped_forget(r->map); /* the mapping stays: see ring.h */
+}
+
+bool rings_lost(struct rings *r)
+{
+    struct stat st;
+    bool cut = fstat(r->fd, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino &&
+               (size_t)st.st_size < r->size;
+    return cut || mapped_lost(r->map) ||
+           memcmp(&r->head->version, &r->fixed.version,
+                  offsetof(struct file_head, generations) - offsetof(struct file_head, version)) !=
+               0;
+}
+
+/* The file with all its bytes again, empty; in memory alone where that cannot be. */
+static void map_again(struct rings *r)
+{
+    struct stat st;
+    const int in_place = MAP_FIXED | MAP_NORESERVE;
+    mapped_forget(r->map);
+    bool ours = fstat(r->fd, &st) == 0 && st.st_dev == r->dev && st.st_ino == r->ino;
+    if (ours && ftruncate(r->fd, 0) == 0 && ftruncate(r->fd, (off_t)r->size) == 0 &&
+        mmap(r->map, r->size, PROT_READ | PROT_WRITE, MAP_SHARED | in_place, r->fd, 0) == r->map) {
+        (void)mapped_watch(r->map, r->size, /* head= */ NULL);
+        if (reserve(r, 0, DATA_AT) == 0)
+            return;
+        mapped_forget(r->map);
+    }
+    (void)mmap(r->map, r->size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | in_place, -1,
+               0);
+}
+
+void rings_renew(struct rings *r)
+{
+    (void)unhook(r); /* what somebody inside still writes is no row: it has no check */
+    map_again(r);
+    prepare(r);
+    uint32_t n = r->n_bound;
+    r->n_bound = 0;
+    for (uint32_t i = 0; i < n; i++)
+        (void)rings_bind_table(r, r->bound[i]);
+    hook(r);
 }
 
 int rings_bind_table(struct rings *r, struct table *t)

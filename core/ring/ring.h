@@ -62,6 +62,11 @@ int rings_open(const char *path, struct rings **ret);
  * counters are taken into the tables' own memory. */
 void rings_free(struct rings *r);
 
+/* Was the file cut short, or written over, or can its pages not be read?  Then the rows in it are
+ * lost, and it can be begun anew.  Drain thread only, and nobody else may have the rings. */
+bool rings_lost(struct rings *r);
+void rings_renew(struct rings *r);
+
 /* Bind a stored table's counters to the file; called by the store when it adds the table. */
 int rings_bind_table(struct rings *r, struct table *t);
 

@@ -88,7 +88,7 @@ static int check_format(struct store *s, MDB_txn *txn)
 int store_load(struct store *s)
 {
     MDB_txn *txn;
-    int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn);
+    int rc = env_begin(s, MDB_RDONLY, &txn);
     if (rc)
         return lmdb_failed(rc, "data.mdb");
     rc = check_format(s, txn);
@@ -98,6 +98,6 @@ int store_load(struct store *s)
         load_rows(s, txn);
         rc = load_segments(s, txn);
     }
-    mdb_txn_abort(txn);
-    return rc;
+    int lost = env_end(s, txn);
+    return rc || !lost ? rc : lmdb_failed(lost, "data.mdb");
 }

@@ -17,6 +17,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info.h"
+#include "core/base/mapped.h"
 #include "core/store/inside.h"
 
 static void note(struct store *s, const char *what)
@@ -202,6 +203,7 @@ static int map_data(struct store *s)
         if (map == MAP_FAILED) {
             rc = err_set(-errno, "data.mdb cannot be mapped: %s", strerror(errno));
         } else {
+            (void)mapped_watch(map, (size_t)st.st_size, /* head= */ NULL);
             s->file = map;
             s->file_bytes = (size_t)st.st_size;
         }
@@ -219,6 +221,9 @@ static int read_data(struct store *s)
         return rc;
     rc = pages_read(s->file, s->file_bytes, found_value, &f, &s->damage);
     int broken = rc;
+    if (mapped_lost(s->file))
+        (void)buf_addf(&s->damage, "%llu pages of data.mdb cannot be read from its disk\n",
+                       (unsigned long long)mapped_lost(s->file));
     if (rc >= 0)
         rc = f.no_memory ? err_set(-ENOMEM, "no memory for the list of segments") : keep_found(&f);
     free(f.list);

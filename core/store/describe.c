@@ -39,7 +39,7 @@ static int keep_schema(struct store *s, const struct table *t)
     int rc = schema_write(t, &json);
     struct meta_key k = meta_key_of('t', t->id);
     MDB_val key = value_of(&k, sizeof(k)), old, value = value_of(json.data, json.size);
-    int failed = rc ? 0 : s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
+    int failed = rc ? 0 : s->env ? env_begin(s, 0, &txn) : EIO;
     if (rc == 0 && failed == 0) {
         bool same = mdb_get(txn, s->meta, &key, &old) == 0 && old.mv_size == value.mv_size &&
                     memcmp(old.mv_data, value.mv_data, value.mv_size) == 0;
@@ -52,7 +52,7 @@ static int keep_schema(struct store *s, const struct table *t)
         if (failed)
             mdb_txn_abort(txn);
         else
-            failed = mdb_txn_commit(txn);
+            failed = env_commit(s, txn);
     }
     if (failed)
         rc = lmdb_failed(failed, "the table's description cannot be kept");
@@ -60,6 +60,45 @@ static int keep_schema(struct store *s, const struct table *t)
         rc = note_schema(s, &json);
     buf_done(&json);
     return rc;
+}
+
+/* Rows of a table that went with data.mdb.  lock: drain_lock */
+static void count_lost(struct store *s, uint32_t id)
+{
+    struct table_state *state = &s->state[id];
+    const struct table *t = tables_by_id(s->tables, id);
+    if (t && t->lost)
+        (void)atomic_fetch_add_explicit(&t->lost[TABLE_LOST_STORE], state->rows,
+                                        memory_order_relaxed);
+    state->rows = state->bytes = state->segments = 0;
+}
+
+int store_begin_anew(struct store *s)
+{
+    MDB_txn *txn;
+    int rc = 0, failed;
+    (void)pthread_mutex_lock(&s->drain_lock);
+    for (uint32_t id = 1; id <= TABLES_MAX && rc == 0; id++) {
+        const struct table *t = tables_by_id(s->tables, id);
+        count_lost(s, id);
+        if (t && !t->scan)
+            rc = keep_schema(s, t);
+    }
+    failed = rc ? 0 : env_begin(s, 0, &txn);
+    if (rc == 0 && failed == 0) {
+        for (uint32_t id = 1; id <= TABLES_MAX && failed == 0; id++) {
+            struct row_record r = {.next_row = s->state[id].next_row,
+                                   .expired = s->state[id].expired};
+            if (r.next_row)
+                failed = store_put_record(s, txn, 'r', id, &r, sizeof(r));
+        }
+        if (failed)
+            mdb_txn_abort(txn);
+        else
+            failed = env_commit(s, txn);
+    }
+    (void)pthread_mutex_unlock(&s->drain_lock);
+    return failed ? lmdb_failed(failed, "data.mdb cannot be begun anew") : rc;
 }
 
 int store_table_add(struct store *s, const char *schema, const struct probing_table_desc *d,

@@ -21,6 +21,7 @@
     8 /* a segment is written again when a share of 1/8 has come: log2 times in all */
 #define ROOM_EACH (60 * NS_PER_S) /* how often room is made where it did not help */
 #define REOPEN_EACH NS_PER_S      /* how often a file that fails is opened afresh */
+#define MENDS_MOST 2              /* drains in a row that run into lost pages */
 #define IDLE_DRAINS 16            /* drains after which a table's memory is given back */
 
 /* The last segment of a table before row `next`: 0 and in *ret, or MDB_NOTFOUND. */
@@ -243,7 +244,7 @@ static int drain_once(struct store *s)
     MDB_txn *txn;
     save(s);
     memset(s->seen, 0, (s->last_id + 1) * sizeof(s->seen[0]));
-    int rc = s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
+    int rc = env_begin(s, 0, &txn);
     if (rc)
         return lmdb_failed(rc, "no transaction");
     /* Before the rows come: in a full store, deleting is what makes room. */
@@ -253,7 +254,7 @@ static int drain_once(struct store *s)
     if (rc) {
         mdb_txn_abort(txn);
     } else {
-        int failed = mdb_txn_commit(txn);
+        int failed = env_commit(s, txn);
         rc = failed ? lmdb_failed(failed, "rows cannot be written") : 0;
     }
     if (rc)
@@ -268,7 +269,7 @@ static int drain_once(struct store *s)
 static int small_transaction(struct store *s, unsigned share)
 {
     MDB_txn *txn;
-    int rc = s->env ? mdb_txn_begin(s->env, NULL, 0, &txn) : EIO;
+    int rc = env_begin(s, 0, &txn);
     if (rc)
         return lmdb_failed(rc, "no transaction");
     save(s);
@@ -282,7 +283,7 @@ static int small_transaction(struct store *s, unsigned share)
     if (rc)
         mdb_txn_abort(txn);
     else
-        rc = mdb_txn_commit(txn);
+        rc = env_commit(s, txn);
     if (rc)
         undo(s);
     return rc;
@@ -420,15 +421,40 @@ int store_drain(struct store *s)
         return err_set(-ESHUTDOWN, "this is a forked child without a store");
     struct quiet quiet;
     quiet_begin(&quiet);
+    (void)pthread_rwlock_rdlock(&s->map_lock);
+    (void)env_is_ours(s);
+    (void)pthread_rwlock_unlock(&s->map_lock);
     if (atomic_exchange_explicit(&s->env_broken, false, memory_order_acq_rel))
         store_reopen(s);
     (void)pthread_rwlock_rdlock(&s->map_lock);
     (void)pthread_mutex_lock(&s->drain_lock);
     int rc = drain_now(s);
+    s->mends = rc != 0 && env_lost_pages(s) ? s->mends + 1 : 0;
+    if (s->mends >= MENDS_MOST) { /* what cannot be read is where we must write */
+        s->mends = 0;
+        atomic_store_explicit(&s->env_lost, true, memory_order_release);
+    }
     (void)pthread_mutex_unlock(&s->drain_lock);
     (void)pthread_rwlock_unlock(&s->map_lock);
     quiet_end(&quiet);
     return rc;
+}
+
+/* The rings or the names were lost under us: what was in them cannot be told, so each table says
+ * that something of it may be missing. */
+static void tend_files(struct store *s)
+{
+    bool rings = rings_lost(s->rings), names = !s->names_lost && interns_lost(s->interns);
+    if (!rings && !names)
+        return;
+    if (rings)
+        rings_renew(s->rings);
+    s->names_lost |= names;
+    for (uint32_t id = 1; id <= tables_last(s->tables); id++) {
+        struct table *t = tables_by_id(s->tables, id);
+        if (t && !t->scan)
+            (void)atomic_fetch_add_explicit(&t->lost[TABLE_LOST_DAMAGED], 1, memory_order_relaxed);
+    }
 }
 
 void *drain_thread(void *arg)
@@ -444,6 +470,7 @@ void *drain_thread(void *arg)
             drained_at = now;
         }
         (void)pthread_mutex_lock(&s->drain_lock);
+        tend_files(s);
         rings_tend(s->rings);
         (void)pthread_mutex_unlock(&s->drain_lock);
         if (now - synced_at >= SYNC_NS && rings_fill(s->rings) < 0.25) {

@@ -105,7 +105,11 @@ struct store {
     pthread_rwlock_t map_lock; /* write: the map's size changes, no transaction may be open */
     MDB_env *env;              /* NULL: dead, or it could not be opened again */
     MDB_dbi meta, segments;
-    size_t map_bytes; /* lock: map_lock */
+    size_t map_bytes;           /* lock: map_lock */
+    const void *map, *lock_map; /* data.mdb and lock.mdb, watched; NULL: not.  lock: map_lock */
+    dev_t data_dev;             /* what LMDB's descriptor must still be.  lock: map_lock */
+    ino_t data_ino;
+    _Atomic uint64_t txnid, file_at; /* of the last commit: its number, and how long the file was */
 
     pthread_mutex_t drain_lock;
     struct table_state state[TABLES_MAX + 1]; /* lock: drain_lock when live */
@@ -124,7 +128,10 @@ struct store {
     uint64_t room_reader;            /* oldest_reader() then.  lock: drain_lock */
     uint64_t broken_at;              /* last failure that was no full device.  lock: drain_lock */
     _Atomic bool env_broken;         /* open data.mdb afresh before the next drain */
-    struct keep *keeps;              /* lock: drain_lock */
+    _Atomic bool env_lost;           /* no: begin it anew */
+    uint32_t mends;     /* drains in a row that ran into lost pages.  lock: drain_lock */
+    bool names_lost;    /* and counted.  lock: drain_lock */
+    struct keep *keeps; /* lock: drain_lock */
 
     _Atomic uint64_t max_bytes, keep_ns;
     _Atomic bool limits_changed; /* look at age at the next drain, whenever that was done last */
@@ -173,12 +180,23 @@ int lmdb_failed(int code, const char *what);
 /* Read what an earlier life of a live store left in LMDB. */
 int store_load(struct store *s);
 
-/* env.c.  How large LMDB's map is for such a budget; open data.mdb; go on with what is in it, where
- * that can be; everything out of it. */
-uint64_t env_map_bytes(uint64_t max_bytes);
+/* env.c.  Open data.mdb; go on with what is in it, where that can be; everything out of it; have
+ * room for a larger budget. */
 int env_open(struct store *s, uint64_t max_bytes);
 int env_adopt(struct store *s, const struct store_options *o);
 int env_start_afresh(struct store *s);
+void env_grow(struct store *s, uint64_t max_bytes);
+void env_close(struct store *s);
+uint64_t env_lost_pages(const struct store *s); /* since it was opened */
+/* Is data.mdb what the last commit left there, and LMDB's descriptor still its own?  LMDB trusts
+ * it: of a file that somebody else wrote to it must read nothing.  false: it is opened afresh, or
+ * begun anew, before the next drain.  lock: map_lock */
+bool env_is_ours(struct store *s);
+/* Transactions.  All of them here, so that what was read of lost pages is never taken for data:
+ * codes of LMDB, EIO where pages are lost.  lock: map_lock */
+int env_begin(struct store *s, uint32_t flags, MDB_txn **ret);
+int env_commit(struct store *s, MDB_txn *txn);
+int env_end(struct store *s, MDB_txn *txn); /* of one that only reads */
 
 /* place.c.  -EBUSY when another process has the directory; LMDB's lock file; rings and strings. */
 int place_hold(struct store *s);
@@ -188,6 +206,8 @@ int place_files(struct store *s, const struct store_options *o);
 /* What was asked for before the table came.  lock: drain_lock */
 void keep_wanted(struct store *s, struct table *t);
 
+/* Every table into an empty data.mdb again; what was in it before is counted as lost. */
+int store_begin_anew(struct store *s);
 int store_new(const char *directory, struct tables *tables, bool live, struct store **ret);
 void store_drop(struct store *s); /* whatever is there of it */
 /* After a failed write LMDB refuses everything: open data.mdb again.  Without a lock held; no

@@ -352,11 +352,15 @@ static int look_up(struct store_scan *scan)
     MDB_txn *txn;
     MDB_cursor *cursor;
     MDB_val value;
-    int rc = s->env ? mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn) : MDB_PANIC;
-    if (rc) {
-        (void)lmdb_failed(rc, "segments cannot be read");
+    int rc = s->env ? env_begin(s, MDB_RDONLY, &txn) : MDB_PANIC;
+    if (rc == MDB_PANIC || rc == EIO) {
+        (void)err_set(-EIO,
+                      "data.mdb cannot be read: it was cut short or written over, or its disk "
+                      "fails");
         return rc == MDB_PANIC ? -ENOTRECOVERABLE : -EIO;
     }
+    if (rc)
+        return lmdb_failed(rc, "segments cannot be read");
     rc = mdb_cursor_open(txn, s->segments, &cursor);
     rc = rc ? lmdb_failed(rc, "segments cannot be read") : 0;
     if (rc == 0) {
@@ -367,8 +371,8 @@ static int look_up(struct store_scan *scan)
         }
         mdb_cursor_close(cursor);
     }
-    mdb_txn_abort(txn);
-    return rc;
+    int lost = env_end(s, txn);
+    return lost ? lmdb_failed(lost, "data.mdb was cut short or cannot be read") : rc;
 }
 
 /* The next segment out of LMDB: 1, 0 or -errno. */
@@ -387,7 +391,7 @@ static int next_stored(struct store_scan *scan)
         rc = look_up(scan);
         (void)pthread_rwlock_unlock(&s->map_lock);
     }
-    return rc;
+    return rc == -ENOTRECOVERABLE ? -EIO : rc;
 }
 
 /* The next segment of a dead process: in its file, or made of what was in its rings.  Each was

@@ -43,7 +43,7 @@ static void read_times(struct store *s, uint32_t id, struct store_table_stats *r
     MDB_val key = value_of(&k, sizeof(k)), value;
     uint32_t got_id;
     uint64_t row;
-    if (!s->env || mdb_txn_begin(s->env, NULL, MDB_RDONLY, &txn) != 0)
+    if (env_begin(s, MDB_RDONLY, &txn) != 0)
         return;
     if (mdb_cursor_open(txn, s->segments, &cursor) == 0) {
         if (mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE) == 0 &&
@@ -56,7 +56,8 @@ static void read_times(struct store *s, uint32_t id, struct store_table_stats *r
             ret->last_ts = segment_ts(value.mv_data, value.mv_size, /* last= */ true);
         mdb_cursor_close(cursor);
     }
-    mdb_txn_abort(txn);
+    if (env_end(s, txn) != 0)
+        ret->first_ts = ret->last_ts = 0;
 }
 
 int store_stats(struct store *s, const struct table *t, struct store_table_stats *ret)

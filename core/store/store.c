@@ -14,6 +14,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/mapped.h"
 #include "core/base/thread.h"
 #include "core/store/inside.h"
 
@@ -47,8 +48,7 @@ int store_new(const char *directory, struct tables *tables, bool live, struct st
 void store_drop(struct store *s)
 {
     rings_free(s->rings);
-    if (s->env)
-        mdb_env_close(s->env);
+    env_close(s);
     interns_free(s->interns);
     if (s->held != -1)
         (void)close(s->held);
@@ -64,6 +64,7 @@ void store_drop(struct store *s)
         free(k->name);
         free(k);
     }
+    mapped_forget(s->file);
     if (s->file)
         (void)munmap(s->file, s->file_bytes);
     free(s->positions);
@@ -173,9 +174,8 @@ void store_set_limits(struct store *s, uint64_t max_bytes, uint64_t keep_ns)
     atomic_store_explicit(&s->max_bytes, max_bytes, memory_order_relaxed);
     atomic_store_explicit(&s->keep_ns, keep_ns, memory_order_relaxed);
     (void)pthread_rwlock_wrlock(&s->map_lock);
-    if (s->live && s->env && env_map_bytes(max_bytes) > s->map_bytes &&
-        mdb_env_set_mapsize(s->env, env_map_bytes(max_bytes)) == 0)
-        s->map_bytes = env_map_bytes(max_bytes);
+    if (s->live)
+        env_grow(s, max_bytes);
     (void)pthread_rwlock_unlock(&s->map_lock);
     atomic_store_explicit(&s->limits_changed, true, memory_order_release);
 }

@@ -65,18 +65,26 @@ TEST(different_statements_are_limited)
     WAIT_FOR(stats().streams == 0);
 }
 
-/* Rows of one tick go in as many messages as they need: a stream has no longest answer. */
+/* Rows of one tick go in as many messages as they need: a stream has no longest answer.  Where this
+ * thread gets no processor for a while it is a slow client, loses some, and is told. */
 TEST(a_tick_may_be_long)
 {
     enum { ROWS = 3000 };
     int fd = ws_dial(0);
     int64_t next = 0;
+    bool told = false;
     append_rows(0, ROWS);
     ws_say(fd, "{\"id\":1,\"watch\":\"select n, repeat('z', 3001) as z from test.rows\","
                "\"interval_ms\":10,\"last\":3000}"); /* 9 MB */
-    while (next < ROWS && CHECK(ws_hear(fd)) && CHECK(strstr(heard, "\"done\"") == NULL))
-        for (const char *at = heard; (at = strstr(at, "\\\"n\\\":")) != NULL; next++, at++)
-            CHECK_INT(strtoll(at + 6, NULL, 10), next);
+    while (next < ROWS && CHECK(ws_hear(fd)) && CHECK(strstr(heard, "\"done\"") == NULL)) {
+        told |= strstr(heard, "\"dropped\":") != NULL;
+        for (const char *at = heard; (at = strstr(at, "\\\"n\\\":")) != NULL; next++, at++) {
+            int64_t n = strtoll(at + 6, NULL, 10);
+            CHECK(n == next || (told && n > next));
+            told = told && n == next;
+            next = n;
+        }
+    }
     (void)close(fd);
     WAIT_FOR(stats().local == 0);
 }
