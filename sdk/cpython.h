@@ -186,6 +186,7 @@ enum { Py_single_input = 256, Py_file_input = 257, Py_eval_input = 258 }; /* com
     X(PyObject *, PyObject_Vectorcall, (PyObject *, PyObject *const *, size_t, PyObject *)) \
     X(PyObject *, PyErr_GetRaisedException, (void))                              /* 3.12 */ \
     X(PyObject *, PyFrame_GetVarString, (PyObject *, const char *))              /* 3.12 */ \
+    X(int, PyContextVar_Get, (PyObject *, PyObject *, PyObject **))              /* 3.7.1 */ \
     X(void, PyErr_SetRaisedException, (PyObject *))                              /* 3.12 */ \
     X(PyObject *, _PyObject_MakeTpCall, (void))  /* called only by cpython_vectorcall() */ \
     X(void *, PyThreadState_GetUnchecked, (void))                                /* 3.13 */ \

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "natives.h"
+#include "offer.h"
 #include "pack.h"
 #include "plugin.h"
 
@@ -116,12 +117,8 @@ static PyObject *source(PyObject *self, PyObject *name)
     static const struct {
         const char *name;
         const unsigned char *text;
-    } modules[] = {{"debug", pack_debug_py},
-                   {"safe", pack_safe_py},
-                   {"tables", pack_tables_py},
-                   {"tasks", pack_tasks_py},
-                   {"trace", pack_trace_py},
-                   {"values", pack_values_py}};
+    } modules[] = {{"debug", pack_debug_py}, {"safe", pack_safe_py},   {"tables", pack_tables_py},
+                   {"tasks", pack_tasks_py}, {"trace", pack_trace_py}, {"values", pack_values_py}};
     (void)self;
     for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++)
         if (natives_py.PyUnicode_CompareWithASCIIString(name, modules[i].name) == 0)
@@ -140,7 +137,6 @@ static int session_begin(const struct cpython *py)
 {
     if (session_run)
         return 0;
-    natives_py = *py;
     PyObject *names = py->PyDict_New(), *native = natives_new(), *code = NULL, *done = NULL;
     if (names && native && py->PyDict_SetItemString(names, "native", native) == 0)
         code = py->Py_CompileStringExFlags((const char *)pack_session_py, "<probing>",
@@ -170,7 +166,9 @@ static int session_begin(const struct cpython *py)
 
 static int begin(struct plugin *p)
 {
-    int r = p->py.PyExc_BaseException ? 0 : cpython_load(&p->py); /* before Py_Initialize() */
+    int r = natives_load(p);
+    if (r == 0)
+        offer_now();
     return r < 0 ? r : session_begin(&p->py);
 }
 

@@ -6,9 +6,51 @@
  */
 #include "natives.h"
 
-struct cpython natives_py; /* lock: the GIL */
+#include "plugin.h"
 
-static int add(PyObject *names, struct cpython_method *methods)
+struct cpython natives_py; /* lock: the GIL */
+const struct probing_host *natives_host;
+
+int natives_load(struct plugin *p)
+{
+    int r = p->py.PyExc_BaseException ? 0 : cpython_load(&p->py); /* before Py_Initialize() */
+    if (r == 0)
+        natives_py = p->py;
+    return r;
+}
+
+const char *natives_utf8(PyObject *text, size_t *ret_n)
+{
+    Py_ssize_t n = 0;
+    const char *utf8 = text ? natives_py.PyUnicode_AsUTF8AndSize(text, &n) : NULL;
+    if (text && !utf8)
+        natives_py.PyErr_Clear(); /* a lone surrogate */
+    *ret_n = utf8 ? (size_t)n : 0;
+    return utf8 ? utf8 : "";
+}
+
+PyObject *natives_keep(PyObject *tuple, Py_ssize_t at)
+{
+    PyObject *item = natives_py.PyTuple_GetItem(tuple, at);
+    if (item == natives_py._Py_NoneStruct)
+        return NULL;
+    natives_py.Py_IncRef(item);
+    return item;
+}
+
+bool natives_theirs(void)
+{
+    const struct cpython *py = &natives_py;
+    if (!py->PyErr_Occurred())
+        return false;
+    if (!py->PyErr_ExceptionMatches(py->PyExc_RecursionError) &&
+        !py->PyErr_ExceptionMatches(py->PyExc_MemoryError))
+        return true;
+    py->PyErr_Clear();
+    return false;
+}
+
+int natives_add(PyObject *names, struct cpython_method *methods)
 {
     int result = 0;
     for (; methods->name && result == 0; methods++) {
@@ -22,11 +64,12 @@ static int add(PyObject *names, struct cpython_method *methods)
 
 PyObject *natives_new(void)
 {
-    struct cpython_method *const all[] = {debug_natives, eval_natives, tables_natives,
-                                          trace_natives};
+    struct cpython_method *const all[] = {
+        debug_natives,      eval_natives,        tables_natives,       trace_natives,
+        trace_slot_natives, trace_entry_natives, trace_monitor_natives};
     PyObject *names = natives_py.PyDict_New();
     for (size_t i = 0; names && i < sizeof(all) / sizeof(all[0]); i++)
-        if (add(names, all[i])) {
+        if (natives_add(names, all[i])) {
             natives_py.Py_DecRef(names);
             names = NULL;
         }

@@ -8,11 +8,21 @@
 #ifndef PYTHON_NATIVES_H
 #define PYTHON_NATIVES_H
 
+#include <probing/plugin.h>
+#include <stdbool.h>
+
 #include "cpython.h"
+
+struct plugin;
 
 /* A copy that stays: hooks of ours may be called longer than the plugin runs.  Written with the
  * GIL, before any native is made. */
 extern struct cpython natives_py;
+/* The core's functions.  Written in init(), before anything of ours is in the interpreter. */
+extern const struct probing_host *natives_host;
+
+/* Fill natives_py, in an interpreter that has begun: 0 or -errno.  With the GIL. */
+int natives_load(struct plugin *p);
 
 /* A new dict of all of them; NULL: no memory. */
 PyObject *natives_new(void);
@@ -24,7 +34,19 @@ static inline PyObject *natives_none(void)
     return natives_py._Py_NoneStruct;
 }
 
+/* Text of a str, borrowed; "" for NULL and for one with lone surrogates. */
+const char *natives_utf8(PyObject *text, size_t *ret_n);
+/* A reference of ours to a tuple's item; NULL for None. */
+PyObject *natives_keep(PyObject *tuple, Py_ssize_t at);
+/* An error of our own code must not become one of the user's; but what a signal handler of theirs
+ * raised while our code ran is theirs.  true: it goes on to them. */
+bool natives_theirs(void);
+
+/* A dict with these in it besides; 0 or -1. */
+int natives_add(PyObject *names, struct cpython_method *methods);
+
 /* Each ends with a name that is NULL. */
-extern struct cpython_method debug_natives[], eval_natives[], tables_natives[], trace_natives[];
+extern struct cpython_method debug_natives[], eval_natives[], tables_natives[], trace_natives[],
+    trace_slot_natives[], trace_entry_natives[], trace_monitor_natives[];
 
 #endif

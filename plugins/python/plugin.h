@@ -53,7 +53,7 @@ void debug_stop_session(void); /* the main thread goes on */
 
 /* trace.c */
 extern const struct probing_command trace_command;
-int trace_init(struct plugin *p); /* its tables */
+int trace_init(struct plugin *p);
 void trace_forked(void);          /* [child] */
 /* Take out what watches functions.  0, or -errno: it is still in.                    [control] */
 int trace_stop(struct plugin *p);

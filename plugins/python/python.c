@@ -12,9 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "events.h"
 #include "external.h"
 #include "frames.h"
+#include "natives.h"
+#include "offer.h"
 #include "plugin.h"
+#include "written.h"
 
 /* python.gil/1's call() has no self.  Written on [control] in start() and stop(), read by any. */
 static struct plugin *the_plugin;
@@ -85,6 +89,18 @@ static int add_commands(struct plugin *p)
     return r;
 }
 
+/* The tables of what Python does. */
+static int add_tables(struct plugin *p)
+{
+    natives_host = p->host;
+    int r = tables_init(p);
+    if (r == 0)
+        r = events_init(p);
+    if (r == 0)
+        r = trace_init(p);
+    return r < 0 ? r : written_init(p);
+}
+
 static int python_init(const struct probing_host *h, void **ret_self)
 {
     struct plugin *p = calloc(1, sizeof(*p));
@@ -105,9 +121,7 @@ static int python_init(const struct probing_host *h, void **ret_self)
     if (r == 0)
         r = add_commands(p);
     if (r == 0 && p->runner)
-        r = tables_init(p);
-    if (r == 0 && p->runner)
-        r = trace_init(p);
+        r = add_tables(p);
     if (r < 0) {
         runner_free(p->runner);
         (void)pthread_mutex_destroy(&p->stacks);
@@ -129,7 +143,7 @@ static int python_start(void *self)
     frames_open(p);
     gil_part = (struct probing_python_gil_1){sizeof(gil_part), p->py.version, gil_call};
     __atomic_store_n(&the_plugin, p, __ATOMIC_RELEASE);
-    return 0;
+    return offer_start(p);
 }
 
 static int python_stop(void *self)
@@ -142,9 +156,13 @@ static int python_stop(void *self)
         return p->host->fail(p->host, -EBUSY,
                              "hooks of `trace` are in, and the GIL to take them out is not to be "
                              "had");
-    if (runner_stop(p->runner))
+    if (offer_stop(p))
+        return p->host->fail(p->host, -EBUSY, "the program is adding a row to a table of its own");
+    if (runner_stop(p->runner)) {
+        (void)offer_start(p);
         return p->host->fail(p->host, -EBUSY,
                              "the plugin's Python thread runs code or waits for the GIL");
+    }
     __atomic_store_n(&the_plugin, NULL, __ATOMIC_RELEASE);
     eval_forget();
     frames_close();
@@ -158,6 +176,7 @@ static void python_fork(void *self, int phase)
         runner_forked(p->runner);
         frames_forked();
         trace_forked();
+        offer_forked();
     }
 }
 

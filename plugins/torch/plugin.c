@@ -39,7 +39,7 @@ static const struct probing_column trace_columns[N_TRACE] = {
     I64("global_step", PROBING_COUNT, "as told by probing.step(number); NULL: not told"),
     I64("rank", PROBING_PLAIN, "RANK of the environment"),
     I64("world_size", PROBING_COUNT, "WORLD_SIZE of the environment"),
-    STR("role", "ROLE_NAME of the environment"),
+    STR("role", "as told by probing.set_role(), or ROLE_NAME of the environment"),
     I64("seq", PROBING_COUNT, "order in which the calls of this step began, from 0"),
     STR("module", "as in named_modules(); the class for a root or an optimizer"),
     STR("stage", "what has ended: 'post forward', 'post backward', 'post step', 'skipped step' "
@@ -293,9 +293,23 @@ void plugin_hook_modules(void)
     }
 }
 
-/* sys._probing_step: what probing.step() calls when it is there. */
+/* sys._probing_role(str), which probing.set_role() calls. */
+static PyObject *role_told(PyObject *self, PyObject *role)
+{
+    struct cpython *py = &torch_state.py;
+    const char *text = py->PyUnicode_AsUTF8AndSize(role, NULL);
+    (void)self;
+    py->PyErr_Clear();
+    if (text && torch_on() && torch_state.live)
+        torch_state.row[COL_ROLE].u = intern(text);
+    py->Py_IncRef(py->_Py_NoneStruct);
+    return py->_Py_NoneStruct;
+}
+
+/* sys._probing_step and _role: what the package `probing` calls when they are there. */
 static void offer_step(bool offer)
 {
+    static struct cpython_method role = {"probing_role", role_told, METH_O, NULL};
     static struct cpython_method method = {"probing_step", NULL, METH_FASTCALL | METH_KEYWORDS,
                                            NULL};
     struct cpython *py = &torch_state.py;
@@ -304,6 +318,10 @@ static void offer_step(bool offer)
     if (offer)
         function = py->PyCFunction_NewEx(&method, NULL, NULL);
     (void)py->PySys_SetObject("_probing_step", function); /* NULL takes it away */
+    py->PyErr_Clear();
+    py->Py_DecRef(function);
+    function = offer ? py->PyCFunction_NewEx(&role, NULL, NULL) : NULL;
+    (void)py->PySys_SetObject("_probing_role", function);
     py->PyErr_Clear();
     py->Py_DecRef(function);
 }

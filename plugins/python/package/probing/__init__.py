@@ -4,6 +4,8 @@
     import probing
     probing.init()                          # as PROBING=1 does
     probing.init(listen="127.0.0.1:8080", **{"torch.sample_rate": "0.1"})
+    losses = probing.table("loss", {"step": int, "value": float}); losses.append(1, 0.5)
+    with probing.span("epoch", number=1): probing.event("begun")
     probing.step()                          # in a loop whose steps have no optimizer to end them
     probing.query("select type, count from python.objects order by count desc limit 5").dicts()
     probing.config("torch.sample_rate", 0.5)
@@ -15,9 +17,14 @@ lib/probing below the Python prefix; it is found at run time and not linked.
 import os
 import sys
 
+from . import spans as _spans
+from . import tables as _tables
+from .spans import event, span, step
+from .tables import table
+
 __version__ = version = "0.1.0"
-__all__ = ["init", "config", "connect", "is_running", "library", "query", "step", "version",
-           "ProbingError"]
+__all__ = ["init", "config", "connect", "event", "is_running", "library", "query", "set_role",
+           "span", "step", "table", "version", "ProbingError"]
 
 
 class ProbingError(RuntimeError):
@@ -53,15 +60,33 @@ def is_running():
     return False
 
 
-def step(number=None):
-    """A step of the loop begins: of this number in the whole job, if one is given.
+def _attach(native):
+    """Called by the plugin: what it has for us, or None when it leaves."""
+    if native is not None:
+        _spans._arrives = _tables._arrives = None
+    _spans.attach(native)
+    _tables.attach(native)
 
-    From the first call on only these calls end steps, no optimizer does.  Where the torch plugin
-    does not run, nothing happens.
-    """
-    tell = getattr(sys, "_probing_step", None)
+
+def _wait_until(deadline):
+    """Gives a function that waits until the plugin is here, which was started a moment ago."""
+    import time
+
+    def arrives():
+        while _spans._begin is None and time.monotonic() < deadline:
+            time.sleep(0.0005)  # the main thread comes by meanwhile
+        _spans._arrives = _tables._arrives = None
+        return _spans._begin is not None
+    return arrives
+
+
+def set_role(role):
+    """What this process does in its job, "actor" or "learner": the column role of torch's tables,
+    and ROLE_NAME of the environment for those who come later and for children."""
+    os.environ["ROLE_NAME"] = str(role)
+    tell = getattr(sys, "_probing_role", None)
     if tell is not None:
-        tell(number)
+        tell(str(role))
 
 
 def connect(target=None, token=None, timeout=30.0):
@@ -128,4 +153,9 @@ def init(listen=None, **settings):
     deadline = time.monotonic() + 1
     while not is_running() and time.monotonic() < deadline:
         time.sleep(0.0005)
+    if _spans._begin is None:  # what is recorded first waits for the plugin, this does not
+        _spans._arrives = _tables._arrives = _wait_until(deadline)
     return result == 0
+
+
+_attach(getattr(sys, "_probing", None))

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables that the program writes itself: python.NAME in SQL, while it runs and after it was killed.
+
+    losses = probing.table("loss", {"step": int, "value": float, "note": str})
+    losses.append(1, 0.5, "warm-up")
+    losses.append(step=2, value=0.4)
+
+    @dataclasses.dataclass
+    class Batch:
+        size: int
+        seconds: float
+    batches = probing.table(Batch)      # python.batch
+    batches.append(Batch(32, 0.01))
+
+Before probing comes and after it has left append() does nothing.  A row never raises for what a
+value is: one that does not fit is NULL, and probing.log says so once.
+"""
+import re
+
+TYPES = {int: 1, float: 2, str: 3, bytes: 4, bool: 1}
+_BY_NAME = {kind.__name__: kind for kind in TYPES}  # annotations may be texts
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
+_OURS = re.compile(r"(torch_|comm_|gc_)\w*|(backtrace|samples|stacks|trace_event|watched|variables|"
+                   r"exceptions|gc|imports|objects|modules|tensors|threads)\Z")
+
+_make = None  # in C, while probing is in this process
+_arrives = None  # waits for it, where probing has just been started
+_tables = {}  # by name
+
+
+def attach(native):
+    """What the plugin gives (a dict), or None: it has left."""
+    global _make
+    _make = native["table"] if native else None
+    for one in _tables.values():
+        one._attach(wait=False)
+
+
+class Table(object):
+    """Rows that the program appends.  Look up .append each time: it changes when probing comes."""
+
+    def __init__(self, name, columns, row, doc):
+        self.name, self.columns, self._row, self._doc = "python." + name, columns, row, doc
+        self._attach(wait=True)
+
+    def __repr__(self):
+        return "<probing.table %s(%s)>" % (self.name, ", ".join(c[0] for c in self.columns))
+
+    def _attach(self, wait):
+        made = _make(self.name, self._doc, self.columns, self._row, wait) if _make else None
+        self.append = made or _nothing(self.columns)
+
+
+def _nothing(columns):
+    """What takes a row's arguments and does nothing: a wrong name is told without probing too."""
+    space = {}
+    exec("def append(%s): pass" % ", ".join("%s=None" % c[0] for c in columns), space)
+    return space["append"]
+
+
+def _column(name, kind, doc=""):
+    if type(kind) is tuple and len(kind) == 2:  # {"value": (float, "after smoothing")}
+        kind, doc = kind
+    kind = _BY_NAME.get(kind, kind)
+    if kind not in TYPES:
+        raise TypeError("column %s is %r: there are int, float, str, bytes and bool" % (name, kind))
+    if type(name) is not str or not _NAME.match(name) or name in ("ts", "tid", "timestamp"):
+        raise ValueError("%r is no column's name: [a-z][a-z0-9_]*, but ts, tid and timestamp"
+                         % (name,))
+    return name, TYPES[kind], str(doc)
+
+
+def _columns(schema):
+    fields = getattr(schema, "__dataclass_fields__", None)
+    if fields is not None:
+        columns = [_column(f.name, f.type, f.metadata.get("doc", "")) for f in fields.values()]
+    elif isinstance(schema, dict):
+        columns = [_column(name, kind) for name, kind in schema.items()]
+    else:
+        raise TypeError("a table's columns are a dict of types or a dataclass, not %r" % (schema,))
+    if not 0 < len(columns) <= 64:
+        raise ValueError("a table has 1 to 64 columns, not %d" % len(columns))
+    if any(kind == TYPES[bytes] for _, kind, _ in columns[:-1]):
+        raise ValueError("bytes are kept in the last column only")
+    return tuple(columns)
+
+
+def _snake(name):
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def table(name, columns=None, doc=""):
+    """A Table, python.NAME in SQL; the same one for the same name and columns.
+
+    columns: {"name": type} or {"name": (type, "what it is")} or a dataclass; int, float, str, bool,
+    and bytes.  table(Dataclass) takes its name from the class.  Texts of the last column may be of
+    any kind and length; those of others are words that come again: 100,000 different ones.
+    """
+    if columns is None:
+        name, columns = _snake(getattr(name, "__name__", "")), name
+    if type(name) is not str or not _NAME.match(name):
+        raise ValueError("%r is no table's name: [a-z][a-z0-9_]*" % (name,))
+    if _OURS.match(name):
+        raise ValueError("python.%s is probing's own table: give yours another name" % name)
+    row = columns if isinstance(columns, type) else None
+    read = _columns(columns)
+    if row is not None and not doc and row.__doc__ and not row.__doc__.startswith(row.__name__):
+        doc = row.__doc__.strip().split("\n")[0]
+    known = _tables.get(name)
+    if known is not None:
+        if (known.columns, known._row) == (read, row):
+            return known
+        raise ValueError("python.%s has been made already, with other columns" % name)
+    if _arrives is not None:
+        _arrives()
+    made = _tables[name] = Table(name, read, row, str(doc))
+    return made

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/spans.c - spans and events of `import probing`, as rows of python.trace_event.
+ *
+ * In the user's threads, with the GIL (or without one, in a build that has none).  Which span is in
+ * which is known by the package's context variable, so tasks of asyncio have their own.
+ */
+#include "spans.h"
+
+#include "events.h"
+#include "natives.h"
+#include "offer.h"
+#include "plugin.h"
+#include "trace.h"
+
+static PyObject *context; /* the package's ContextVar of Spans; lock: the GIL */
+
+/* A number out of a record: (span, trace, parent, began). */
+static uint64_t number(PyObject *record, Py_ssize_t at)
+{
+    return natives_py.PyLong_AsUnsignedLongLong(natives_py.PyTuple_GetItem(record, at));
+}
+
+uint64_t spans_current(uint64_t *ret_trace)
+{
+    const struct cpython *py = &natives_py;
+    PyObject *span = NULL;
+    if (!context || py->PyContextVar_Get(context, NULL, &span) || !span) {
+        if (context)
+            py->PyErr_Clear();
+        return 0;
+    }
+    PyObject *record = py->PyObject_GetAttrString(span, "record");
+    uint64_t id = 0;
+    if (record && record != py->_Py_NoneStruct) {
+        id = number(record, 0);
+        *ret_trace = number(record, 1);
+    }
+    py->PyErr_Clear();
+    if (record)
+        py->Py_DecRef(record);
+    py->Py_DecRef(span);
+    return id;
+}
+
+static uint64_t name_id(PyObject *name)
+{
+    size_t n;
+    uint64_t id;
+    const char *text = natives_utf8(name, &n);
+    return natives_host->intern(natives_host, text, n < 200 ? n : 200, &id) < 0 ? PROBING_NULL_ID
+                                                                                : id;
+}
+
+/* What is around: a span by its record, or a watched call that began later. */
+static void place(struct event *e, PyObject *around)
+{
+    uint64_t call = trace_inside();
+    if (around != natives_py._Py_NoneStruct) {
+        e->parent = number(around, 0);
+        e->trace = number(around, 1);
+    }
+    if (call > e->parent)
+        e->parent = call;
+}
+
+static void add(const struct event *e, PyObject *attributes)
+{
+    size_t n;
+    bool some = attributes != natives_py._Py_NoneStruct;
+    const char *text = natives_utf8(some ? attributes : NULL, &n);
+    events_add(e, text, n);
+}
+
+static PyObject *record_of(const struct event *e)
+{
+    const struct cpython *py = &natives_py;
+    const uint64_t numbers[] = {e->span, e->trace, e->parent, e->ts};
+    PyObject *record = py->PyTuple_New(4);
+    for (int i = 0; record && i < 4; i++)
+        (void)py->PyTuple_SetItem(record, i, py->PyLong_FromUnsignedLongLong(numbers[i]));
+    return record;
+}
+
+/* begin(name, record of the span around or None, JSON or None): its record; None: we have left. */
+static PyObject *begin(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    (void)self;
+    if (n != 3 || !offer_enter())
+        return natives_none();
+    struct event e = {.type = EVENT_SPAN_START,
+                      .phase = NO_PHASE,
+                      .span = events_next(),
+                      .name_id = name_id(args[0]),
+                      .duration_ns = PROBING_NULL_I64};
+    place(&e, args[1]);
+    if (!e.trace)
+        e.trace = e.span;
+    e.ts = natives_host->now();
+    add(&e, args[2]);
+    offer_leave();
+    return record_of(&e);
+}
+
+/* end(name, record, did it raise, JSON or None) */
+static PyObject *end(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    (void)self;
+    if (n != 4 || !offer_enter())
+        return natives_none();
+    struct event e = {.type = EVENT_SPAN_END,
+                      .phase = natives_py.PyObject_IsTrue(args[2]) == 1 ? RAISED : RETURNED,
+                      .ts = natives_host->now(),
+                      .name_id = name_id(args[0]),
+                      .span = number(args[1], 0),
+                      .trace = number(args[1], 1),
+                      .parent = number(args[1], 2)};
+    e.duration_ns = (int64_t)(e.ts - number(args[1], 3));
+    add(&e, args[3]);
+    offer_leave();
+    return natives_none();
+}
+
+/* event(name, record of the span around or None, JSON or None) */
+static PyObject *alone(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    (void)self;
+    if (n != 3 || !offer_enter())
+        return natives_none();
+    struct event e = {.type = EVENT_ALONE,
+                      .phase = NO_PHASE,
+                      .ts = natives_host->now(),
+                      .name_id = name_id(args[0]),
+                      .duration_ns = PROBING_NULL_I64};
+    place(&e, args[1]);
+    add(&e, args[2]);
+    offer_leave();
+    return natives_none();
+}
+
+/* context(ContextVar): where the package keeps the span that code is in. */
+static PyObject *take_context(PyObject *self, PyObject *variable)
+{
+    (void)self;
+    spans_forget();
+    if (natives_py.PyContextVar_Get) {
+        natives_py.Py_IncRef(variable);
+        context = variable;
+    }
+    return natives_none();
+}
+
+void spans_forget(void)
+{
+    PyObject *old = context;
+    context = NULL;
+    if (old)
+        natives_py.Py_DecRef(old);
+}
+
+#define FAST(function) __extension__(PyCFunction)(void (*)(void))(function)
+struct cpython_method spans_natives[] = {
+    {"begin", FAST(begin), METH_FASTCALL, NULL},
+    {"end", FAST(end), METH_FASTCALL, NULL},
+    {"event", FAST(alone), METH_FASTCALL, NULL},
+    {"context", take_context, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
+};

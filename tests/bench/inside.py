@@ -1,0 +1,71 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What `import probing` costs the program: nanoseconds a row, a span, an event, by CPython.
+
+usage: tests/bench/inside.py [PYTHON...]          all that tests/pythons.py finds by default
+
+"off": probing is not in the process.  Least of 15 rounds of 5,000, without the loop itself.
+"""
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.dirname(HERE))
+from pythons import PYTHONS  # noqa: E402
+from world import CORE, ROOT  # noqa: E402
+
+SOURCE = """
+import dataclasses, sys, time
+sys.path.insert(0, %r)
+import probing
+@dataclasses.dataclass
+class Row:
+    step: int
+    value: float
+plain = probing.table("plain", {"step": int, "value": float})
+texts = probing.table("texts", {"step": int, "phase": str, "value": float, "note": str})
+rows, one = probing.table(Row), Row(1, 0.5)
+def nothing(i): pass
+def two(i): plain.append(i, 0.5)
+def names(i): plain.append(step=i, value=0.5)
+def four(i): texts.append(i, "warm", 0.5, "as it was")
+def instance(i): rows.append(one)
+def span(i):
+    with probing.span("x"): pass
+def attributes(i):
+    with probing.span("x", step=i): pass
+def event(i): probing.event("x")
+def least(f):
+    best = 1e9
+    for _ in range(15):
+        began = time.perf_counter()
+        for i in range(5000): f(i)
+        best = min(best, time.perf_counter() - began)
+        time.sleep(0.05)
+    return best / 5000 * 1e9
+def all():
+    base = least(nothing)
+    return [least(f) - base for f in (two, names, instance, four, span, attributes, event)]
+off = all()
+probing.init()
+probing.table("now", {"n": int})
+print(" ".join("%%8s" %% ("%%d/%%d" %% pair) for pair in zip(all(), off)))
+""" % str(ROOT / "plugins" / "python" / "package")
+
+
+def main():
+    print("%-8s %8s %8s %8s %8s %8s %8s %8s   (on/off)" % (
+        "python", "2 cells", "by name", "instance", "4, text", "span", "span a=1", "event"))
+    named = {path: name for name, path in PYTHONS.items()}
+    for python in sys.argv[1:] or PYTHONS.values():
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([python, "-c", SOURCE], stdout=subprocess.PIPE, check=True,
+                                  env=dict(os.environ, PROBING_DATA_DIR=folder,
+                                           PROBING_LIBRARY=str(CORE)))
+        print("%-8s %s" % (named.get(python, python), done.stdout.decode().rstrip()), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`import probing` in the program itself: its own tables, spans and events."""
+import json
+import signal
+import subprocess
+
+import pytest
+from pythons import PYTHONS, is_threaded, minor_of
+from scripts import PACKAGE
+from world import CORE, DEBIAN_PYTHON, has_torch, wait_for
+
+HEAD = "import sys; sys.path.insert(0, %r)\nimport os, threading, time\nimport probing\n" \
+    % str(PACKAGE)
+ENV = {"PROBING_LIBRARY": str(CORE)}
+WAIT = """
+def wait(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end: print("waited in vain", flush=True); os._exit(9)
+        time.sleep(0.005)
+"""
+
+
+def start(world, python, source):
+    """A target that has probing in it from its beginning."""
+    return world.start(python, HEAD + WAIT + "probing.init()\n" + source +
+                       "\nprint('done', flush=True)\nwhile True: time.sleep(0.01)\n", env=ENV)
+
+
+TABLES = """
+import dataclasses
+losses = probing.table("loss", {"step": int, "value": (float, "smoothed"), "phase": str,
+                                "note": str}, doc="what the loop says")
+losses.append(1, 0.5, "warm", "first")
+losses.append(step=2, value=3, note="größer \\U0001f642 " * 400)
+losses.append(3, None, "run")
+losses.append(True, 2.5)
+losses.append("no", object(), 5, b"no")
+losses.append(1 << 80, 1 << 70, "\\ud800", "\\ud800")
+@dataclasses.dataclass
+class BatchSize:
+    "How large the batches are."
+    size: "int"
+    data: bytes = dataclasses.field(default=b"", metadata={"doc": "raw"})
+sizes = probing.table(BatchSize)
+sizes.append(BatchSize(7, b"\\0\\xff"))
+sizes.append(8)
+assert probing.table(BatchSize) is sizes
+def many(k):
+    for i in range(500): losses.append(1000 * k + i, 0.0, "thread")
+threads = [threading.Thread(target=many, args=(k,)) for k in range(1, 4)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(probing.query("select count(*), count(distinct tid), sum(step) from python.loss "
+                    "where phase = 'thread'"), flush=True)
+"""
+
+
+def test_tables(world, python):
+    target = start(world, python, TABLES)
+    target.wait_line("^done")
+    assert "[(1500, 3, 3374250)]" in target.output(), target.output()  # at once, from inside
+    rows = target.rows("select step, value, phase, note from python.loss where phase is null "
+                       "or phase <> 'thread' order by ts")
+    assert rows == [[1, 0.5, "warm", "first"], [2, 3.0, None, "größer 🙂 " * 400],
+                    [3, None, "run", None], [1, 2.5, None, None], [None, None, None, None],
+                    [None, 2.0 ** 70, None, None]]
+    assert target.rows("select size, data from python.batch_size order by ts")[1] == [8, None]
+    assert target.rows("select size from python.batch_size where data is not null") == [[7]]
+    told = " ".join(row[0] for row in target.rows("select text from probing.log"))
+    for column in ("step", "value", "phase", "note"):
+        assert told.count("column %s: a value is not" % column) == 1, told
+    assert "smoothed" in target.probing("query", "describe python.loss").stdout
+    target.process.send_signal(signal.SIGKILL)
+    target.process.wait()
+    dead = str(next(world.data.glob("%d-*" % target.pid)))
+    done = world.probing("-t", dead, "query", "--format", "json",
+                         "select count(*), max(step) from python.loss")
+    assert json.loads(done.stdout)["rows"] == [[1506, 3499]], done.stderr
+
+
+def test_what_cannot_be_a_table_is_told_without_probing_too(world, python):
+    script = world.tmp / "declares.py"
+    script.write_text(HEAD + """
+def fails(call, *words, **named):
+    try: call(*words, **named)
+    except (TypeError, ValueError) as error: print(type(error).__name__, error)
+    else: print("worked")
+good = {"a": int}
+fails(probing.table, "Bad", good); fails(probing.table, "trace_event", good)
+fails(probing.table, "torch_mine", good); fails(probing.table, "x", {"A": int})
+fails(probing.table, "x", {"ts": int}); fails(probing.table, "x", {"a": list})
+fails(probing.table, "x", {}); fails(probing.table, "x", 5)
+fails(probing.table, "x", {"a": bytes, "b": int}); fails(probing.table, 5)
+for round in range(2):
+    t = probing.table("x", good)
+    fails(t.append, 1, 2); fails(t.append, b=1); fails(t.append, 1, a=1)
+    fails(probing.table, "x", {"a": float})
+    probing.init()
+    probing.table("other", good)
+""", encoding="utf-8")
+    done = subprocess.run([python, str(script)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env=dict(world.env, **ENV), encoding="utf-8", timeout=60)
+    lines = done.stdout.splitlines()
+    assert [line.split()[0] for line in lines[:10]] == [
+        "ValueError", "ValueError", "ValueError", "ValueError", "ValueError", "TypeError",
+        "ValueError", "TypeError", "ValueError", "ValueError"], done.stdout
+    assert [line.split()[0] for line in lines[10:]] == \
+        (["TypeError"] * 3 + ["ValueError"]) * 2, done.stdout
+
+
+SPANS = """
+import asyncio
+@probing.span
+def plain(x): return x + 1
+@probing.span("named", size=3)
+async def later(n):
+    with probing.span("inside", n=n):
+        await asyncio.sleep(0.01)
+        probing.event("tick", n=n)
+@probing.span
+def numbers(n):
+    for i in range(n): yield i
+class Odd:
+    def __str__(self): raise OSError("no text")
+with probing.span("outer", run=7, rate=float("inf"), some=[1, None]) as outer:
+    assert plain(1) == 2
+    try:
+        with probing.span("fails"): raise KeyError("k")
+    except KeyError: pass
+    for i in numbers(3): probing.event("item", i=i)
+    thread = threading.Thread(target=plain, args=(5,)); thread.start(); thread.join()
+    outer.set(loss=0.5)
+    with probing.span("odd", odd=Odd(), long="x" * 9000): pass
+async def main():
+    with probing.span("tasks"):
+        await asyncio.gather(*[later(n) for n in range(4)])
+asyncio.run(main())
+@probing.step
+def train(n): return n
+assert train(4) == 4
+with probing.step(11): pass
+probing.step(12)
+assert plain.__name__ == "plain" and plain.__qualname__ == "plain"
+"""
+
+
+def test_spans(world, python):
+    target = start(world, python, SPANS)
+    target.wait_line("^done")
+    rows = target.rows("select record_type, span_id, parent_id, trace_id, name, phase, "
+                       "duration_ns, attributes, tid from python.trace_event order by ts, span_id")
+    ends = {}
+    for row in rows:
+        if row[0] == "span_end":
+            ends.setdefault(row[4], []).append(row)
+    assert sum(row[0] == "span_start" for row in rows) == sum(map(len, ends.values()))
+    outer = ends["outer"][0]
+    assert outer[2] is None and outer[3] == outer[1] and outer[5] == "return"
+    assert json.loads(outer[7]) == {"run": 7, "rate": None, "some": [1, None], "loss": 0.5}
+    first, other = ends["plain"]
+    assert first[2:4] == [outer[1], outer[1]], "in its span"
+    assert other[2] is None and other[8] != outer[8], "another thread is in no span"
+    fails = ends["fails"][0]
+    assert fails[5] == "raise" and json.loads(fails[7]) == {"exception": "KeyError: 'k'"}
+    assert fails[2] == outer[1]
+    items = [row for row in rows if row[4] == "item"]
+    assert len(items) == 3 and all(row[2] == outer[1] for row in items), "not in the generator"
+    assert ends["numbers"][0][2] == outer[1] and ends["numbers"][0][6] > 0
+    odd = json.loads(ends["odd"][0][7])
+    assert odd["cut"].startswith('{"odd": "<OSError>", "long": "xxx'), odd
+    tasks, named, inside = ends["tasks"][0], ends["named"], ends["inside"]
+    assert len(named) == 4 and all(row[2] == tasks[1] for row in named)
+    assert {row[2] for row in inside} == {row[1] for row in named}, "each in its own task's"
+    ticks = {json.loads(row[7])["n"]: row[2] for row in rows if row[4] == "tick"}
+    assert ticks == {json.loads(row[7])["n"]: row[1] for row in inside}
+    assert all(row[3] == tasks[1] for row in named + inside)
+    assert [row[7] for row in ends["step"]] == [None, '{"number": 11}']
+    assert all(row[6] > 0 for row in rows if row[0] == "span_end")
+
+
+LATE = """
+losses = probing.table("late", {"n": int})
+n, open_span = 0, probing.span("open").__enter__()
+print("ready", flush=True)
+while True:
+    n += 1
+    losses.append(n)
+    with probing.span("turn", n=n): probing.event("now")
+    if n % 50 == 0: print("native" if hasattr(sys, "_probing") else "plain", flush=True)
+    time.sleep(0.002)
+"""
+
+
+def test_it_comes_and_goes(world, python):
+    """Nothing before inject, rows then, nothing of it after eject; and again."""
+    target = world.start(python, HEAD + LATE, env=ENV)
+    target.wait_line("^plain")
+    for _ in range(2):
+        target.inject()
+        wait_for(lambda: target.rows("select count(*) > 20 from python.late") == [[True]], "rows")
+        wait_for(lambda: target.rows("select count(*) > 20 from python.trace_event "
+                                     "where record_type = 'span_end'") == [[True]], "spans")
+        assert target.rows("select min(n) > 1 from python.late") == [[True]]
+        assert target.probing("eject").returncode == 0
+        said = target.output().count("\nplain")
+        wait_for(lambda: target.output().count("\nplain") > said + 1, "turns after eject")
+        assert target.output().endswith("plain\n"), target.output()[-200:]
+    assert target.alive()
+
+
+def test_eject_of_a_hung_program_that_imports_it(world):
+    target = world.start(list(PYTHONS.values())[0], HEAD + "import ctypes\n"
+                         "t = probing.table('hung', {'n': int})\n"
+                         "print('ready', flush=True)\n"
+                         "while not os.path.exists(sys.argv[1]): t.append(1); time.sleep(0.001)\n"
+                         "print('hangs', flush=True); ctypes.PyDLL(None).sleep(600)\n",
+                         env=ENV, arguments=[str(world.tmp / "hang")]).inject()
+    wait_for(lambda: target.rows("select count(*) > 0 from python.hung") == [[True]], "rows")
+    (world.tmp / "hang").write_text("")
+    target.wait_line("^hangs")
+    done = target.probing("eject")
+    assert done.returncode == 0, done.stderr
+
+
+def test_forks(world, python):
+    """Children add no rows and notice nothing; the parent's rows go on."""
+    target = start(world, python, """
+t = probing.table("forks", {"pid": int})
+for i in range(30):
+    t.append(os.getpid())
+    with probing.span("parent"):
+        child = os.fork()
+        if child == 0:
+            t.append(os.getpid())
+            with probing.span("child"): probing.event("child")
+            probing.table("childs", {"n": int}).append(1)
+            os._exit(7 if i % 2 else 0)
+        assert os.waitpid(child, 0)[1] == (7 << 8 if i % 2 else 0)
+""")
+    target.wait_line("^done")
+    assert target.rows("select count(*), min(pid), max(pid) from python.forks") == \
+        [[30, target.pid, target.pid]]
+    assert target.rows("select name, count(*) from python.trace_event group by 1") == \
+        [["parent", 60]]
+
+
+def test_watched_calls_and_spans_are_in_each_other(world, python):
+    if is_threaded(python):
+        pytest.skip("trace refuses free-threaded builds")
+    target = world.start(python, HEAD + """
+def inner(): return 1
+def middle():
+    with probing.span("in the call"): return inner()
+print("ready", flush=True)
+while True:
+    with probing.span("around"): middle()
+    time.sleep(0.003)
+""", env=ENV).inject()
+    done = target.probing("trace", "--limit", "20", "middle", "inner")
+    assert done.returncode == 0, done.stderr
+    rows = target.rows("""
+        select i.span_id from python.trace_event i
+        join python.trace_event s on i.parent_id = s.span_id and s.record_type = 'span_end'
+        join python.trace_event m on s.parent_id = m.span_id and m.record_type = 'call'
+        join python.trace_event a on m.parent_id = a.span_id and a.record_type = 'span_end'
+        where i.name = 'inner' and s.name = 'in the call' and m.name = 'middle'
+          and a.name = 'around'""")
+    assert len(rows) >= 15, rows
+
+
+def test_role(world):
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s (Debian: python3-torch)" % DEBIAN_PYTHON)
+    target = world.start(DEBIAN_PYTHON, HEAD + """
+import torch
+layer, n = torch.nn.Linear(2, 2), 0
+probing.set_role("actor")
+print("ready", os.environ["ROLE_NAME"], flush=True)
+while True:
+    layer(torch.ones(1, 2)); probing.step(); time.sleep(0.005)
+    if os.path.exists(sys.argv[1]): probing.set_role("learner")
+""", env=ENV, arguments=[str(world.tmp / "go")]).inject()
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    roles = "select distinct role from python.torch_trace"
+    wait_for(lambda: target.rows(roles) == [["actor"]], "rows of the first role")
+    (world.tmp / "go").write_text("")
+    wait_for(lambda: ["learner"] in target.rows(roles), "rows of the second role")
+
+
+def test_costs_little_to_import(world, python):
+    """No ctypes, json, re or asyncio comes with it, and no thread."""
+    target = world.start(python, "import sys, threading\nbefore = set(sys.modules)\n" + HEAD +
+                         "print('ready', flush=True)\n"
+                         "print(sorted({'ctypes', 'json', 'asyncio', 'socket', 'inspect'} & "
+                         "(set(sys.modules) - before)), threading.active_count(), flush=True)\n"
+                         "time.sleep(600)")
+    target.wait_line("^\\[")
+    assert "\n[] 1\n" in target.output()
+    assert minor_of(python) >= 8
