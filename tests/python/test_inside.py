@@ -179,6 +179,13 @@ def test_spans(world, python):
     assert all(row[6] > 0 for row in rows if row[0] == "span_end")
 
 
+def appears(target, table):
+    """The program hears of probing when its main thread comes by."""
+    wait_for(lambda: target.rows("select count(*) from information_schema.tables where "
+                                 "table_name = '%s'" % table) == [[1]], "python." + table)
+    wait_for(lambda: target.rows("select count(*) > 0 from python." + table) == [[True]], "rows")
+
+
 LATE = """
 losses = probing.table("late", {"n": int})
 n, open_span = 0, probing.span("open").__enter__()
@@ -198,7 +205,7 @@ def test_it_comes_and_goes(world, python):
     target.wait_line("^plain")
     for _ in range(2):
         target.inject()
-        wait_for(lambda: target.rows("select count(*) > 20 from python.late") == [[True]], "rows")
+        appears(target, "late")
         wait_for(lambda: target.rows("select count(*) > 20 from python.trace_event "
                                      "where record_type = 'span_end'") == [[True]], "spans")
         assert target.rows("select min(n) > 1 from python.late") == [[True]]
@@ -216,7 +223,7 @@ def test_eject_of_a_hung_program_that_imports_it(world):
                          "while not os.path.exists(sys.argv[1]): t.append(1); time.sleep(0.001)\n"
                          "print('hangs', flush=True); ctypes.PyDLL(None).sleep(600)\n",
                          env=ENV, arguments=[str(world.tmp / "hang")]).inject()
-    wait_for(lambda: target.rows("select count(*) > 0 from python.hung") == [[True]], "rows")
+    appears(target, "hung")
     (world.tmp / "hang").write_text("")
     target.wait_line("^hangs")
     done = target.probing("eject")
