@@ -137,6 +137,7 @@ struct from {
     enum join_type join;
     struct node *on;
     bool natural;
+    bool lateral;         /* it may see what stands left of it */
     const char **columns; /* using (...) */
     uint32_t n_columns;
 };

@@ -17,16 +17,6 @@
 
 #define RUNNING_MAX 8 /* subqueries of subqueries that run at once: our threads have 512 KiB */
 
-/* What a subquery sees of the query around it. */
-struct outer {
-    struct op *op; /* the outer rows */
-    struct outer *up;
-    struct expr **args; /* columns of op that were asked for */
-    uint32_t n;
-    const struct sql_value *values; /* of args, while it runs; NULL while it is looked at */
-    bool unknown;                   /* something further out had no value yet */
-};
-
 enum subquery_kind { SUBQUERY_SCALAR, SUBQUERY_EXISTS, SUBQUERY_IN };
 
 struct subquery { /* of an EXPR_SUBQUERY: args are the outer columns, then for IN the probes */

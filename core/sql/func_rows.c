@@ -25,7 +25,7 @@ static int constant(struct query *q, const struct node *call, uint32_t i, struct
     int rc = sql_bind(q, &none, call->args[i], ret);
     if (rc == 0 && (*ret)->kind != EXPR_CONST)
         rc = sql_error(q->text, q->size, call->args[i]->pos, -EINVAL,
-                       "%s: its arguments are constants", call->text);
+                       "%s: its arguments are constants, or columns on its left", call->text);
     return rc;
 }
 

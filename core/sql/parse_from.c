@@ -35,11 +35,22 @@ void sql_parse_table_name(struct parser *p, const char *names[3])
     }
 }
 
+/* lateral (select ...), lateral f(...); a table of this name is no matter */
+static bool take_lateral(struct parser *p)
+{
+    const struct token *next = &p->tokens[p->at + 1];
+    if (!is_word(p, 0, "lateral") ||
+        (next->type != TOKEN_WORD && (next->type != TOKEN_SIGN || strcmp(next->text, "(") != 0)))
+        return false;
+    return take_word(p, "lateral");
+}
+
 static struct from *parse_table(struct parser *p)
 {
     struct from *f = new_from(p, now(p)->pos);
     if (!f || !sql_parse_enter(p))
         return NULL;
+    bool lateral = take_lateral(p);
     if (take_sign(p, "(")) {
         if (starts_select(p)) {
             f->kind = FROM_SELECT;
@@ -62,6 +73,9 @@ static struct from *parse_table(struct parser *p)
     p->depth--;
     if (p->error || !f)
         return NULL;
+    if (lateral && f->kind != FROM_SELECT && f->kind != FROM_CALL)
+        return sql_parse_fail(p, f->pos, "lateral stands before a (select ...) or a function");
+    f->lateral = lateral || f->kind == FROM_CALL;
     if (take_word(p, "as") || is_name(p)) {
         f->alias = take_name(p, "an alias");
         if (is_sign(p, "("))

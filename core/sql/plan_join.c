@@ -277,13 +277,24 @@ static int bind_on(struct query *q, const struct from *f, struct cte *ctes, stru
     return rc < 0 ? rc : add_on(q, join, on);
 }
 
+/* The condition of an inner join whose right side is made for each row of the left. */
+static int where_on(struct query *q, const struct from *f, struct cte *ctes, struct op **op)
+{
+    return f->join == JOIN_INNER ? sql_plan_where(q, f->on, ctes, op) : 0;
+}
+
 static int plan_join(struct query *q, const struct from *f, struct cte *ctes, struct op **ret)
 {
     struct op *left, *right, *join;
     struct using u = {.names = f->columns, .n = f->n_columns};
     int rc = sql_plan_from(q, f->left, ctes, &left);
-    if (rc == 0)
+    if (rc == 0 && f->right->lateral) {
+        rc = sql_plan_lateral(q, f, ctes, left, &right, ret);
+        if (rc == 0 && *ret)
+            return f->on ? where_on(q, f, ctes, ret) : 0;
+    } else if (rc == 0) {
         rc = sql_plan_from(q, f->right, ctes, &right);
+    }
     if (rc == 0 && f->natural)
         rc = common_names(q, left, right, &u);
     if (rc == 0 && u.n)

@@ -409,6 +409,16 @@ struct scope {
     struct cte *ctes;
 };
 
+/* What a subquery sees of the query around it. */
+struct outer {
+    struct op *op; /* the outer rows */
+    struct outer *up;
+    struct expr **args; /* columns of op that were asked for */
+    uint32_t n;
+    const struct sql_value *values; /* of args, while it runs; NULL while it is looked at */
+    bool unknown;                   /* something further out had no value yet */
+};
+
 struct agg_spec { /* one aggregate call */
     const struct agg_kind *kind;
     bool distinct, star;
@@ -464,6 +474,10 @@ int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, stru
 /* plan_join.c, plan_table.c */
 int sql_plan_from(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);
 int sql_plan_table(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);
+/* lateral.c: `f` (a join) whose right side may see the columns of `left`.  *ret NULL: it does not,
+ * and is in *ret_right as it stands. */
+int sql_plan_lateral(struct query *q, const struct from *f, struct cte *ctes, struct op *left,
+                     struct op **ret_right, struct op **ret);
 int sql_plan_where(struct query *q, const struct node *where, struct cte *ctes, struct op **op);
 /* Only rows for which the condition is true are wanted of *op. */
 int sql_require(struct query *q, struct op **op, struct expr *condition);

@@ -1,4 +1,4 @@
--- What to_char() has not, said rather than guessed; times beyond microseconds.
+-- What to_char() and lateral have not, said rather than guessed; times beyond microseconds.
 
 select to_char(1234.5, '9999.')
 ----
@@ -23,3 +23,7 @@ UTC +00
 select to_char(timestamp '2024-05-03 00:00:00.123456789', 'FF9'), to_char(null, 'YYYY')
 ----
 123456789,
+
+select t.x, s.y from (values (1), (2)) t(x) left join lateral (select t.x as y where t.x > 1) s on t.x = 1 order by 1
+----
+error: line 1, column 55: what is lateral is joined by , cross join, join ... on or left join ... on true; its own where says the rest
