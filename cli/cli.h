@@ -39,14 +39,9 @@ struct target {
 
 /* Find out what `text` names: pid, host:port, host, [v6]:port, unix socket, data directory. */
 int target_resolve(const char *text, struct target *ret);
-/* Newest data directory of a living process, by its mapped data file; -ENOENT: it has no core. */
-int target_directory_of(pid_t pid, char *ret, size_t size);
 
 struct probing_client;
 int target_connect(const struct target *t, struct probing_client **ret);
-/* Around a connect to a socket of the core: be the user who made it.  target.c says why. */
-uid_t target_become(const char *sock);
-void target_become_again(uid_t uid);
 /* Are the files to be read: of a dead, a stopped, or a process that was left? */
 bool target_is_files(const struct target *t);
 
@@ -56,15 +51,32 @@ bool target_is_files(const struct target *t);
 const char *token_for(const struct target *t, char *room);
 int token_read(const char *directory, char *ret); /* ret: TOKEN_BYTES */
 
+/* ---- data directories (directory.c) ---- */
+
 /* Roots where data directories are looked for; fn gives non-zero to stop. */
-int target_each_directory(int (*fn)(void *arg, const char *directory), void *arg);
+int directory_each(int (*fn)(void *arg, const char *directory), void *arg);
 /* A line "key: value" of a data directory's info file; -ENOENT; -EBADMSG: the file is damaged, what
  * it says may be wrong, and is given where it is there. */
-int target_info(const char *directory, const char *key, char *ret, size_t size);
+int directory_info(const char *directory, const char *key, char *ret, size_t size);
 /* Is the process that wrote this directory still the one with its pid? */
-bool target_alive(const char *directory, pid_t *ret_pid);
+bool directory_alive(const char *directory, pid_t *ret_pid);
 /* Does a process have the store of this directory open, seen from here or not? */
-bool target_held(const char *directory);
+bool directory_held(const char *directory);
+/* Newest data directory of a living process, by its mapped data file; -ENOENT: it has no core. */
+int directory_of(pid_t pid, char *ret, size_t size);
+/* The newest directory of a process that had this pid, and of that very one unless start_time is 0;
+ * false: there is none.  *ret_n: how many there are. */
+bool directory_newest(pid_t pid, uint64_t start_time, char *ret, size_t size, uint32_t *ret_n);
+/* To the core that lives in it. */
+int directory_connect(const char *directory, struct probing_client **ret);
+/* Has the core of a living process gone from this directory: left in good order, or with an exec?
+ * (One that is just starting has not opened its socket yet.) */
+bool directory_is_over(const char *directory);
+/* Of a process that cannot be seen from here (another pid namespace, a directory that both see)? */
+bool directory_lives_elsewhere(const char *directory);
+/* Around a connect to a socket of the core: be the user who made it.  directory.c says why. */
+uid_t directory_become(const char *sock);
+void directory_become_again(uid_t uid);
 
 /* Ctrl-C and SIGTERM raise this; long commands look at it. */
 extern volatile sig_atomic_t cli_interrupted;

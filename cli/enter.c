@@ -126,7 +126,7 @@ static int check_why(const struct why *w, pid_t pid)
 static int try_connect(struct target *t)
 {
     struct probing_client *c = NULL;
-    int r = target_directory_of(t->pid, t->directory, sizeof t->directory);
+    int r = directory_of(t->pid, t->directory, sizeof t->directory);
 
     if (r < 0)
         return r;

@@ -43,8 +43,8 @@ static void describe(struct listing *l, pid_t pid, const char *directory,
     char number[16], version[32] = "?", command[200] = "?", crash[32];
 
     (void)snprintf(number, sizeof number, "%d", (int)pid);
-    (void)target_info(directory, "version", version, sizeof version);
-    int r = target_info(directory, "command", command, sizeof command - sizeof crash - 40);
+    (void)directory_info(directory, "version", version, sizeof version);
+    int r = directory_info(directory, "command", command, sizeof command - sizeof crash - 40);
     if (crash_of(directory, crash, sizeof crash)) {
         size_t n = strlen(command);
         (void)snprintf(command + n, sizeof command - n, "  (crashed: %s)", crash);
@@ -68,7 +68,7 @@ static int list_living(void)
         char directory[4096];
         if (e->d_name[0] < '1' || e->d_name[0] > '9' || parse_u64(e->d_name, &pid) < 0)
             continue;
-        if (target_directory_of((pid_t)pid, directory, sizeof directory) == 0) {
+        if (directory_of((pid_t)pid, directory, sizeof directory) == 0) {
             char *inside = strstr(directory, "/root/");
             describe(&l, (pid_t)pid, directory, inside != NULL ? inside + 5 : directory);
         }
@@ -84,7 +84,7 @@ static int list_dead_one(void *arg, const char *directory)
 {
     pid_t pid;
 
-    if (!target_alive(directory, &pid) && !target_held(directory))
+    if (!directory_alive(directory, &pid) && !directory_held(directory))
         describe(arg, pid, directory, directory);
     return 0;
 }
@@ -110,7 +110,7 @@ int command_list(struct target *t, int argc, char **argv)
         return r;
     if (!dead)
         return list_living();
-    (void)target_each_directory(list_dead_one, &l);
+    (void)directory_each(list_dead_one, &l);
     if (l.shown == 0)
         puts("no data of dead processes");
     return EXIT_DONE;
@@ -154,8 +154,8 @@ static bool in_use(const char *directory)
         return false;
     (void)snprintf(path, sizeof path, "%s/info", directory);
     if (access(path, F_OK) == -1)
-        return true;                                              /* it is being made */
-    (void)target_directory_of((pid_t)pid, mapped, sizeof mapped); /* found, even without socket */
+        return true;                                       /* it is being made */
+    (void)directory_of((pid_t)pid, mapped, sizeof mapped); /* found, even without socket */
     const char *slash = strrchr(mapped, '/');
     return slash != NULL && strcmp(slash + 1, name) == 0;
 }
@@ -166,11 +166,11 @@ static int sweep_one(void *arg, const char *directory)
     struct stat st;
     pid_t pid;
 
-    if (target_alive(directory, &pid) || stat(directory, &st) == -1)
+    if (directory_alive(directory, &pid) || stat(directory, &st) == -1)
         return 0;
     uint64_t age_ns =
         (uint64_t)(time(NULL) > st.st_mtime ? time(NULL) - st.st_mtime : 0) * UINT64_C(1000000000);
-    if (age_ns < s->older_ns || in_use(directory) || target_held(directory)) {
+    if (age_ns < s->older_ns || in_use(directory) || directory_held(directory)) {
         s->kept++;
         return 0;
     }
@@ -208,7 +208,7 @@ int command_gc(struct target *t, int argc, char **argv)
     (void)t;
     if (r < 0)
         return r;
-    (void)target_each_directory(sweep_one, &s);
+    (void)directory_each(sweep_one, &s);
     printf("%u data directories removed, %u kept\n", s.removed, s.kept);
     return s.failed < 0 ? EXIT_FAILED : EXIT_DONE;
 }

@@ -33,9 +33,9 @@ static int door_connect(const char *directory)
         return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
     (void)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/door", dirfd);
     fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    uid_t uid = target_become(address.sun_path);
+    uid_t uid = directory_become(address.sun_path);
     int r = fd == -1 ? -1 : connect(fd, (struct sockaddr *)&address, sizeof address), e = errno;
-    target_become_again(uid);
+    directory_become_again(uid);
     if (r == -1) {
         if (fd != -1)
             (void)close(fd);

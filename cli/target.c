@@ -6,11 +6,9 @@
  */
 #include "cli/cli.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,289 +21,7 @@
 #include "core/base/text.h"
 #include "sdk/client/client.h"
 
-#define MAPS_MAX_BYTES (64u << 20) /* a process with 500,000 mappings */
-
-/* ---- data directories ---- */
-
-int target_info(const char *directory, const char *key, char *ret, size_t size)
-{
-    struct buf text;
-    int dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    if (dirfd == -1)
-        return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
-    int r = info_read(dirfd, "info", &text);
-    bool found = info_get(&text, key, ret, size);
-    buf_done(&text);
-    (void)close(dirfd);
-    if (r == -EBADMSG)
-        return err_set(-EBADMSG, "%s/info is damaged", directory);
-    return found ? 0 : err_set(-ENOENT, "%s/info has no line '%s'", directory, key);
-}
-
-/* "<pid>-<start time>", as a core calls its directory: what cannot be damaged. */
-static bool is_named(const char *directory, uint64_t *ret_pid, uint64_t *ret_started)
-{
-    const char *slash = strrchr(directory, '/'), *name = slash != NULL ? slash + 1 : directory;
-    char number[2][24] = {"", ""}, more[2] = "";
-
-    return sscanf(name, "%20[0-9]-%20[0-9]%1[^.]", number[0], number[1], more) == 2 &&
-           parse_u64(number[0], ret_pid) == 0 && parse_u64(number[1], ret_started) == 0;
-}
-
-/* Which process wrote it: by its name, and of a copy with another name by its info. */
-static bool identity_of(const char *directory, uint64_t *ret_pid, uint64_t *ret_started)
-{
-    char pid[64], started[64];
-
-    if (is_named(directory, ret_pid, ret_started))
-        return true;
-    return target_info(directory, "pid", pid, sizeof pid) == 0 && parse_u64(pid, ret_pid) == 0 &&
-           target_info(directory, "start_time", started, sizeof started) == 0 &&
-           parse_u64(started, ret_started) == 0;
-}
-
-bool target_held(const char *directory)
-{
-    char path[4200];
-
-    (void)snprintf(path, sizeof path, "%s/held", directory);
-    return file_is_locked(path);
-}
-
-bool target_alive(const char *directory, pid_t *ret_pid)
-{
-    char path[4200];
-    uint64_t pid = 0, started = 0, now = 0;
-
-    *ret_pid = 0;
-    if (!identity_of(directory, &pid, &started) || pid > INT32_MAX)
-        return false;
-    *ret_pid = (pid_t)pid;
-    if (proc_start_time((pid_t)pid, &now) < 0 || now != started)
-        return false;
-    (void)snprintf(path, sizeof path, "%s/sock", directory);
-    return access(path, F_OK) == 0; /* ejected: the process lives, its core does not */
-}
-
-static int each_in(const char *root, int (*fn)(void *arg, const char *directory), void *arg)
-{
-    DIR *d = opendir(root);
-    int r = 0;
-
-    if (d == NULL)
-        return 0;
-    for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d)) {
-        char path[4096];
-        if (e->d_name[0] < '0' || e->d_name[0] > '9')
-            continue;
-        if ((size_t)snprintf(path, sizeof path, "%s/%s", root, e->d_name) < sizeof path)
-            r = fn(arg, path);
-    }
-    (void)closedir(d);
-    return r;
-}
-
-int target_each_directory(int (*fn)(void *arg, const char *directory), void *arg)
-{
-    const char *own = getenv("PROBING_DATA_DIR");
-    int r = 0;
-
-    if (own != NULL && own[0] == '/')
-        r = each_in(own, fn, arg);
-    DIR *d = r == 0 ? opendir("/tmp")
-                    : NULL; /* default root: /tmp/probing-<uid> of every user we may read */
-    if (d == NULL)
-        return r;
-    for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d)) {
-        char root[300];
-        struct stat st;
-        if (strncmp(e->d_name, "probing-", 8) != 0)
-            continue;
-        (void)snprintf(root, sizeof root, "/tmp/%s", e->d_name);
-        if (lstat(root, &st) == 0 && S_ISDIR(st.st_mode) &&
-            (geteuid() == 0 || st.st_uid == geteuid()))
-            r = each_in(root, fn, arg);
-    }
-    (void)closedir(d);
-    return r;
-}
-
-/* A path that /proc/PID/maps shows, as the process itself sees it, which may live in a chroot. */
-static const char *inside_root(pid_t pid, const char *file)
-{
-    char path[64], root[4096];
-
-    (void)snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
-    ssize_t n = readlink(path, root, sizeof root - 1);
-    return n > 1 && strncmp(file, root, (size_t)n) == 0 && file[n] == '/' ? file + n : file;
-}
-
-/* The process's pid as it sees itself: directories are called so. */
-static uint64_t own_pid_of(pid_t pid)
-{
-    char path[64];
-    struct buf text;
-    uint64_t own = (uint64_t)pid, n;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    buf_init(&text, 65536);
-    char *at = file_read(AT_FDCWD, path, &text) == 0 && buf_addc(&text, '\0') == 0
-                   ? strstr(text.data, "\nNSpid:")
-                   : NULL;
-    if (at != NULL) {
-        at += strlen("\nNSpid:");
-        at[strcspn(at, "\n")] = '\0';
-        char *last = strrchr(at, '\t'); /* of the innermost namespace */
-        if (last != NULL && parse_u64(last + 1, &n) == 0)
-            own = n;
-    }
-    buf_done(&text);
-    return own;
-}
-
-/* ".../<pid>-<start time>": a forked child still has its parent's file mapped. */
-static bool is_named_after(const char *directory, uint64_t pid)
-{
-    char prefix[32];
-    const char *slash = strrchr(directory, '/');
-    int n = snprintf(prefix, sizeof prefix, "/%llu-", (unsigned long long)pid);
-    return slash != NULL && strncmp(slash, prefix, (size_t)n) == 0;
-}
-
-int target_directory_of(pid_t pid, char *ret, size_t size)
-{
-    static const char LEAF[] = "/data.mdb";
-    char path[64];
-    struct buf maps;
-    uint64_t own = own_pid_of(pid);
-    int r = -ENOENT;
-
-    ret[0] = '\0';
-    (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
-    buf_init(&maps, MAPS_MAX_BYTES);
-    int e = file_read(AT_FDCWD, path, &maps);
-    if (e < 0) {
-        buf_done(&maps);
-        if (e == -ENOENT || e == -ESRCH)
-            return err_set(-ESRCH, "no process %d", (int)pid);
-        return inject_no_permission(pid, e);
-    }
-    /* The store's data file is mapped as long as the core runs, wherever its directory is. */
-    for (char *line = maps.data; line != NULL && r < 0;) {
-        char *end = strchr(line, '\n');
-        if (end != NULL)
-            *end = '\0';
-        char *file = strchr(line, '/');
-        size_t n = file != NULL ? strlen(file) : 0;
-        if (n > sizeof LEAF && strcmp(file + n - (sizeof LEAF - 1), LEAF) == 0) {
-            file[n - (sizeof LEAF - 1)] = '\0';
-            char sock[4200];
-            if (is_named_after(file, own)) {
-                (void)snprintf(ret, size, "/proc/%d/root%s", (int)pid, inside_root(pid, file));
-                (void)snprintf(sock, sizeof sock, "%s/sock", ret);
-                r = access(sock, F_OK) == 0 ? 0 : -ENOENT;
-            }
-        }
-        line = end != NULL ? end + 1 : NULL;
-    }
-    buf_done(&maps);
-    return r < 0 ? err_set(
-                       -ENOENT,
-                       "process %d has no probing core in it; enter it with: probing -t %d inject",
-                       (int)pid, (int)pid)
-                 : 0;
-}
-
-struct newest {
-    pid_t pid;
-    uint64_t start; /* 0: of any process that had this pid */
-    char path[4096];
-    struct timespec time;
-    uint32_t n; /* directories that were looked at */
-};
-
-static int keep_newest(void *arg, const char *directory)
-{
-    struct newest *best = arg;
-    const char *name = strrchr(directory, '/') + 1;
-    struct stat st;
-    char prefix[64];
-    int n = snprintf(prefix, sizeof prefix, "%d-", (int)best->pid);
-
-    if (best->start != 0)
-        n += snprintf(prefix + n, sizeof prefix - (size_t)n, "%llu",
-                      (unsigned long long)best->start);
-    if (strncmp(name, prefix, (size_t)n) != 0 || stat(directory, &st) == -1 ||
-        (best->start != 0 && name[n] != '\0' && name[n] != '.'))
-        return 0;
-    best->n++;
-    if (best->path[0] == '\0' || st.st_mtim.tv_sec > best->time.tv_sec ||
-        (st.st_mtim.tv_sec == best->time.tv_sec && st.st_mtim.tv_nsec > best->time.tv_nsec)) {
-        (void)snprintf(best->path, sizeof best->path, "%s", directory);
-        best->time = st.st_mtim;
-    }
-    return 0;
-}
-
 /* ---- resolving ---- */
-
-/* The core answers its own user and root; to a process in another user namespace our root is
- * nobody, so root connects as the one who made the socket.  Gives who we were. */
-uid_t target_become(const char *sock)
-{
-    struct stat st;
-    uid_t uid = geteuid();
-
-    if (uid == 0 && stat(sock, &st) == 0 && st.st_uid != 0)
-        (void)!seteuid(st.st_uid);
-    return uid;
-}
-
-void target_become_again(uid_t uid)
-{
-    if (geteuid() != uid)
-        (void)!seteuid(uid);
-}
-
-static int connect_unix(const char *directory, struct probing_client **ret)
-{
-    char path[64];
-    /* Through /proc/self/fd: a socket's path may have 107 bytes only, a directory's many more. */
-    int dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    if (dirfd == -1)
-        return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d/sock", dirfd);
-    uid_t uid = target_become(path);
-    int r = client_connect_unix(path, /* timeout_ns= */ 0, ret);
-    target_become_again(uid);
-    (void)close(dirfd);
-    return r;
-}
-
-/* Has the core of a living process gone from this directory: left in good order, or with an exec?
- * (One that is just starting has not opened its socket yet.) */
-static bool is_over(const char *directory)
-{
-    char left[16];
-    struct probing_client *c = NULL;
-
-    if (target_info(directory, "left", left, sizeof left) == 0)
-        return true;
-    int r = connect_unix(directory, &c);
-    client_close(c);
-    /* Reset: the process is just dying; its memory has gone before its sockets. */
-    return r == -ECONNREFUSED || r == -ECONNRESET;
-}
-
-/* Of a process that cannot be seen from here (another pid namespace, a directory that both see)? */
-static bool lives_elsewhere(const char *directory)
-{
-    pid_t pid;
-
-    return !target_alive(directory, &pid) && target_held(directory) && !is_over(directory);
-}
 
 static char process_state(pid_t pid)
 {
@@ -330,13 +46,13 @@ static bool is_zombie(pid_t pid)
 
 static int resolve_pid(pid_t pid, struct target *ret)
 {
-    char path[64];
-    struct newest old = {.pid = pid};
+    char path[64], old[4096] = "";
+    uint64_t started = 0;
 
     ret->pid = pid;
     (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
     if (access(path, F_OK) == 0 && !is_zombie(pid)) {
-        int r = target_directory_of(pid, ret->directory, sizeof ret->directory);
+        int r = directory_of(pid, ret->directory, sizeof ret->directory);
         if (r == 0) {
             char state = process_state(pid);
             ret->stopped = state == 'T' || state == 't';
@@ -346,25 +62,21 @@ static int resolve_pid(pid_t pid, struct target *ret)
         if (r != -ENOENT)
             return r;
         ret->kind = TARGET_BARE;
-        if (proc_start_time(pid, &old.start) == 0 && old.start != 0)
-            (void)target_each_directory(keep_newest, &old);
         bool starts = ret->directory[0] != '\0'; /* mapped, and no socket yet */
         ret->directory[0] = '\0';
-        if (!starts && old.path[0] != '\0' && is_over(old.path))
-            (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
-        ret->directories = old.n;
+        if (proc_start_time(pid, &started) == 0 && started != 0 &&
+            directory_newest(pid, started, old, sizeof old, &ret->directories) && !starts &&
+            directory_is_over(old))
+            (void)snprintf(ret->directory, sizeof ret->directory, "%s", old);
         return 0;
     }
-    (void)target_each_directory(keep_newest, &old);
-    if (old.path[0] == '\0')
+    if (!directory_newest(pid, 0, ret->directory, sizeof ret->directory, &ret->directories))
         return err_set(
             -ESRCH,
             "no process %d, and no data of a dead one with that pid; `probing list --dead` "
             "shows what there is",
             (int)pid);
-    (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
-    ret->directories = old.n;
-    ret->kind = lives_elsewhere(old.path) ? TARGET_LIVE : TARGET_FILES;
+    ret->kind = directory_lives_elsewhere(ret->directory) ? TARGET_LIVE : TARGET_FILES;
     return 0;
 }
 
@@ -391,7 +103,7 @@ static int resolve_path(const char *text, struct target *ret)
             return err_set(-EINVAL, "%s is no data directory: it has neither data.mdb nor rings",
                            text);
     }
-    if (target_alive(text, &ret->pid) && !is_over(text)) {
+    if (directory_alive(text, &ret->pid) && !directory_is_over(text)) {
         char state = process_state(ret->pid);
         ret->stopped = state == 'T' || state == 't';
         if (!ret->stopped)
@@ -400,7 +112,7 @@ static int resolve_path(const char *text, struct target *ret)
                            (int)ret->pid, (int)ret->pid);
     }
     (void)snprintf(ret->directory, sizeof ret->directory, "%s", text);
-    ret->kind = lives_elsewhere(text) ? TARGET_LIVE : TARGET_FILES;
+    ret->kind = directory_lives_elsewhere(text) ? TARGET_LIVE : TARGET_FILES;
     return 0;
 }
 
@@ -462,7 +174,7 @@ int target_connect(const struct target *t, struct probing_client **ret)
         if (t->host[0] != '\0')
             return client_connect_tcp(t->host, t->port, token_for(t, token), /* timeout_ns= */ 0,
                                       ret);
-        return connect_unix(t->directory, ret);
+        return directory_connect(t->directory, ret);
     case TARGET_BARE:
         return err_set(-ENOENT,
                        "process %d has no probing core in it; enter it with: probing -t %d inject",

@@ -51,16 +51,14 @@ static uint16_t port_of(const char *info)
 static uint16_t listening_port(const char *directory)
 {
     static const char *const WORDS[] = {"info"};
-    struct target t = {.kind = TARGET_LIVE};
     struct probing_client *c = NULL;
     struct buf info;
     uint16_t port = 0;
     int status;
 
-    (void)snprintf(t.directory, sizeof t.directory, "%s", directory);
     buf_init(&info, INFO_MAX_BYTES);
-    if (target_connect(&t, &c) == 0 && client_run(c, 1, WORDS, ASK_NS, keep, &info, &status) == 0 &&
-        status == 0)
+    if (directory_connect(directory, &c) == 0 &&
+        client_run(c, 1, WORDS, ASK_NS, keep, &info, &status) == 0 && status == 0)
         port = port_of(buf_text(&info));
     client_close(c);
     buf_done(&info);
@@ -87,7 +85,7 @@ static int try_directory(void *arg, const char *directory)
     struct wanted *w = arg;
     pid_t pid;
 
-    return target_alive(directory, &pid) && token_read(directory, w->token) == 0 &&
+    return directory_alive(directory, &pid) && token_read(directory, w->token) == 0 &&
            listening_port(directory) == w->port;
 }
 
@@ -101,5 +99,5 @@ const char *token_for(const struct target *t, char *room)
     if (strcmp(t->host, "localhost") != 0 && strncmp(t->host, "127.", 4) != 0 &&
         strcmp(t->host, "::1") != 0)
         return NULL; /* another machine's: only its owner can say it */
-    return target_each_directory(try_directory, &w) != 0 ? room : NULL;
+    return directory_each(try_directory, &w) != 0 ? room : NULL;
 }
