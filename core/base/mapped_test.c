@@ -24,6 +24,20 @@ static volatile sig_atomic_t theirs;
 static volatile void *their_address;
 static struct sigaction below;
 
+/* Of a build with a sanitizer: these signals are the test's. */
+const char *__asan_default_options(void);
+const char *__tsan_default_options(void);
+
+const char *__asan_default_options(void)
+{
+    return "handle_sigbus=0";
+}
+
+const char *__tsan_default_options(void)
+{
+    return "handle_sigbus=0";
+}
+
 /* A file of BYTES zeros. */
 static int make_file(void)
 {

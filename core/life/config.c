@@ -89,6 +89,11 @@ static const struct probing_config probing_settings[] = {
      .type = PROBING_I64,
      .min = 0,
      .max = 1},
+    {.name = "lua",
+     .value = "",
+     .doc = "a script that sets and probes from the start; empty: probing.lua where it is looked "
+            "for (docs/lua.md); off: none",
+     .type = PROBING_STR},
     {.name = "log_level",
      .value = "info",
      .doc = "error, warn, info or debug: what probing.log keeps",
@@ -158,8 +163,8 @@ static int set_probing(void *self, const char *name, const char *value)
     uint64_t number = 0;
     if (strcmp(name, "log_level") == 0)
         return set_level(c, value);
-    static const char *const at_start[] = {"plugins", "max_dead", "afresh", "data_dir",
-                                           "plugin_path"};
+    static const char *const at_start[] = {"plugins",  "max_dead",    "afresh",
+                                           "data_dir", "plugin_path", "lua"};
     for (size_t i = 0; i < sizeof(at_start) / sizeof(at_start[0]); i++)
         if (strcmp(name, at_start[i]) == 0)
             return 0; /* known before there is a host */
@@ -214,6 +219,8 @@ static int apply(struct core *c, const char *name, const char *value)
         (void)snprintf(own->data_dir, sizeof(own->data_dir), "%s", value);
     if (strcmp(name, "probing.plugin_path") == 0)
         (void)snprintf(own->plugin_path, sizeof(own->plugin_path), "%s", value);
+    if (strcmp(name, "probing.lua") == 0)
+        (void)snprintf(own->lua, sizeof(own->lua), "%s", value);
     if (strcmp(name, "probing.token") == 0) /* secrets are in no list of settings */
         (void)snprintf(own->token, sizeof(own->token), "%s", value);
     else if (strcmp(name, "probing.read_token") == 0)
@@ -268,19 +275,25 @@ static int read_environment(const struct buf *all, const char *prefix,
     return r;
 }
 
+int environment_read(const char *prefix,
+                     int (*environment)(void *arg, const char *key, const char *value), void *arg)
+{
+    struct buf b;
+    buf_init(&b, ENVIRON_MAX_BYTES);
+    if (file_read(AT_FDCWD, "/proc/self/environ", &b) < 0)
+        buf_reset(&b); /* not readable (a dumpable flag): as if nothing was set */
+    int r = read_environment(&b, prefix, environment, arg);
+    buf_done(&b);
+    return r;
+}
+
 int settings_read(const char *settings,
                   int (*environment)(void *arg, const char *key, const char *value),
                   int (*line)(void *arg, const char *key, const char *value), void *arg)
 {
-    struct buf b;
-
-    buf_init(&b, ENVIRON_MAX_BYTES);
-    if (file_read(AT_FDCWD, "/proc/self/environ", &b) < 0)
-        buf_reset(&b); /* not readable (a dumpable flag): as if nothing was set */
-    int r = read_environment(&b, "PROBE_", environment, arg); /* the oldest names come first */
+    int r = environment_read("PROBE_", environment, arg); /* the oldest names come first */
     if (r == 0)
-        r = read_environment(&b, "PROBING_", environment, arg);
-    buf_done(&b);
+        r = environment_read("PROBING_", environment, arg);
     return r < 0 ? r : read_lines(settings, line, arg);
 }
 

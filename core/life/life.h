@@ -25,8 +25,9 @@ struct core;
 struct config {
     char text[SETTINGS_BYTES]; /* the lines of this start */
     char data_dir[PLACE_BYTES], plugin_path[4096], token[256], read_token[256];
-    bool afresh;         /* not in the directory of an earlier life */
-    _Atomic bool follow; /* probing.follow_fork: a forked child gets a life of its own */
+    char lua[PLACE_BYTES]; /* probing.lua: a path, "off", or empty: see configure.c */
+    bool afresh;           /* not in the directory of an earlier life */
+    _Atomic bool follow;   /* probing.follow_fork: a forked child gets a life of its own */
 };
 
 /* Read environment and lines into c->config, and into c->host when there is one.  A setting that
@@ -42,6 +43,14 @@ uint64_t config_number(struct core *c, const char *name, uint64_t otherwise,
 int settings_read(const char *settings,
                   int (*environment)(void *arg, const char *key, const char *value),
                   int (*line)(void *arg, const char *key, const char *value), void *arg);
+
+/* The variables whose names begin with `prefix`, of the environment as it was at exec. */
+int environment_read(const char *prefix,
+                     int (*environment)(void *arg, const char *key, const char *value), void *arg);
+
+/* Run the user's probing.lua, where there is one; it stays as the script `probing` if it asks for
+ * more.  What is wrong with it is logged (configure.c). */
+void configure(struct core *c);
 
 /* ---- one core a process (guard.c) ---- */
 

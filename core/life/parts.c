@@ -153,10 +153,6 @@ static int start_host(struct core *c, struct host_store *store)
     if (r == 0)
         r = queries_settings_add(c);
     if (r == 0)
-        r = config_read(c);    /* the rest, now with a host */
-    if (r == 0 && c->follower) /* it may have been set live in the parent: its children too */
-        r = host_config_set(c->host, "probing.follow_fork", "on");
-    if (r == 0)
         r = host_stack_add(c->host);
     if (r == 0)
         r = commands_add(c);
@@ -168,6 +164,21 @@ static int start_host(struct core *c, struct host_store *store)
         r = flamegraph_command_add(c);
     if (r == 0)
         r = store_about_add(c->store);
+    return r;
+}
+
+/* The user's file first, then what this start was given: that wins.  Before the host starts, so
+ * that every setting may be made. */
+static int set_and_start(struct core *c)
+{
+    configure(c);
+    life_lock();
+    int r = config_read(c);
+    if (r == 0 && c->follower) /* it may have been set live in the parent: its children too */
+        r = host_config_set(c->host, "probing.follow_fork", "on");
+    if (r == 0)
+        r = host_start(c->host);
+    life_unlock();
     return r;
 }
 
@@ -264,9 +275,8 @@ int parts_start(struct core *c)
         .host = c->host, .sql = c->sql, .store = &store, .version = PROBING_VERSION};
     if (r == 0)
         r = scripts_new(&scripts, &c->scripts);
-    if (r == 0)
-        r = host_start(c->host);
     life_unlock();
+    r = r < 0 ? r : set_and_start(c);
     if (r == 0)
         r = start_plugins(c);
     life_lock();

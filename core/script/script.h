@@ -9,6 +9,7 @@
 #define CORE_SCRIPT_SCRIPT_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 struct host;
 struct sql;
@@ -28,6 +29,9 @@ void scripts_free(struct scripts *s);  /* stops all, joins */
 
 /* Start a script; `name` ^[a-z][a-z0-9_]*$.  -EINVAL with Lua's own message.        [worker] */
 int scripts_run(struct scripts *s, const char *name, const char *source, size_t size);
+/* The same, but its lines have to run within `limit_ns`, or it is stopped: -ETIMEDOUT. */
+int scripts_run_within(struct scripts *s, const char *name, const char *source, size_t size,
+                       uint64_t limit_ns);
 int scripts_stop(struct scripts *s, const char *name); /* -ENOENT [worker] */
 
 #endif

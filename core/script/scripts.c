@@ -100,7 +100,9 @@ static int make_room(struct scripts *all, const char *name)
     return n < SCRIPTS_MAX ? 0 : err_set(-ENOSPC, "%d scripts are there already", SCRIPTS_MAX);
 }
 
-int scripts_run(struct scripts *all, const char *name, const char *source, size_t size)
+/* 1: its lines still run. */
+static int run_for(struct scripts *all, const char *name, const char *source, size_t size,
+                   uint64_t limit_ns)
 {
     if (!text_is_name(name))
         return err_set(-EINVAL, "'%.80s' is no script's name: [a-z][a-z0-9_]*", name);
@@ -122,15 +124,34 @@ int scripts_run(struct scripts *all, const char *name, const char *source, size_
     all->first = s;
     s->users = 1;
     (void)pthread_mutex_unlock(&all->mutex);
-    (void)event_wait(&s->loaded, LOAD_NS);
+    (void)event_wait(&s->loaded, limit_ns);
     (void)pthread_mutex_lock(&s->mutex);
     if (state_of(s) == SCRIPT_FAILED)
         r = err_set(-EINVAL, "%s", s->error);
+    else if (state_of(s) == SCRIPT_LOADING)
+        r = 1;
     (void)pthread_mutex_unlock(&s->mutex);
     (void)pthread_mutex_lock(&all->mutex);
     s->users--;
     (void)pthread_mutex_unlock(&all->mutex);
     return r;
+}
+
+int scripts_run(struct scripts *all, const char *name, const char *source, size_t size)
+{
+    int r = run_for(all, name, source, size, LOAD_NS);
+    return r < 0 ? r : 0;
+}
+
+int scripts_run_within(struct scripts *all, const char *name, const char *source, size_t size,
+                       uint64_t limit_ns)
+{
+    int r = run_for(all, name, source, size, limit_ns);
+    if (r <= 0)
+        return r;
+    (void)scripts_stop(all, name);
+    return err_set(-ETIMEDOUT, "its lines ran for more than %g s, so it was stopped",
+                   (double)limit_ns / 1e9);
 }
 
 static bool wait_end(struct script *s)

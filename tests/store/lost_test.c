@@ -202,9 +202,11 @@ static void taken_descriptor_body(void)
     if (!CHECK_INT(begin(64 * MB), 0))
         return;
     uint64_t n = append_to(0, 100000);
-    CHECK_INT(mdb_env_get_fd(store->env, &fd), 0);
     int theirs = open_one(fast, "theirs", O_RDWR | O_CREAT);
+    (void)pthread_rwlock_wrlock(&store->map_lock);
+    CHECK_INT(mdb_env_get_fd(store->env, &fd), 0);
     CHECK_INT(dup2(theirs, fd), fd);
+    (void)pthread_rwlock_unlock(&store->map_lock);
     n = append_to(n, 200000);
     CHECK_INT(account(table, n), n - 1);
     CHECK_INT(lost_rows(table), 0);
@@ -268,16 +270,14 @@ static void unreadable_body(void)
         !mount_on("ext4", 48 * MB, 0, data, image) || !begin_with_rings_in_memory())
         return;
     uint64_t n = append_to(0, 200000);
-    MDB_envinfo info;
     int down, fd;
-    CHECK_INT(mdb_env_get_fd(store->env, &fd), 0);
-    CHECK_INT(mdb_env_info(store->env, &info), 0);
     sync();
     down = open(below, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (ioctl(down, EXT4_SHUTDOWN, &how) != 0) {
         printf("# this kernel does not shut ext4 down: not tried\n");
     } else {
         (void)pthread_rwlock_wrlock(&store->map_lock);
+        CHECK_INT(mdb_env_get_fd(store->env, &fd), 0);
         (void)madvise((void *)(uintptr_t)store->map, 48 * MB, MADV_DONTNEED);
         CHECK_INT(posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED), 0);
         (void)pthread_rwlock_unlock(&store->map_lock);
