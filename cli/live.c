@@ -48,6 +48,12 @@ static int on_event(void *arg, const struct client_event *e)
         fprintf(stderr, "probing: %llu messages were lost: this end reads too slowly\n",
                 (unsigned long long)e->dropped);
         return 0;
+    case CLIENT_LATE:
+        fprintf(stderr,
+                "probing: %llu rows came when their bucket had been told and are in none "
+                "(setting query.late)\n",
+                (unsigned long long)e->late);
+        return 0;
     case CLIENT_DONE:
         if (e->status < 0)
             return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));

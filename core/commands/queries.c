@@ -51,8 +51,8 @@ static const struct probing_config settings[] = {
      .max = NICE_MAX},
     {.name = "late",
      .value = "1s",
-     .doc =
-         "watch tells a bucket of time so long after its end; rows later than that are not in it",
+     .doc = "watch tells a bucket of time so long after its end; rows later than that are only "
+            "counted",
      .type = PROBING_I64,
      .unit = PROBING_NS,
      .flags = PROBING_LIVE,

@@ -11,6 +11,7 @@
  * others have had already: earlier rows (`last`), or a header that comes once (table, csv).
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +44,9 @@ struct feed {
     bool prepared;
     const struct table *table; /* NULL: run afresh each time */
     bool buckets;              /* its aggregates by time are told, each when it is over */
-    uint64_t cursor;           /* first row not shown yet */
+    uint64_t cursor;           /* first row not shown yet, or not looked at for being late */
     int64_t from_ts;           /* first bucket not shown yet */
+    int64_t begin_ts;          /* first bucket shown at all */
     struct sql_writer *writer; /* of a followed table: one for all ticks */
     struct buf text;           /* what the writer has written */
 };
@@ -149,9 +151,10 @@ static int find_begin(struct feed *f)
     int rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &nothing, &report);
     if (rc < 0)
         return rc;
-    f->cursor = report.next_row > f->last ? report.next_row - f->last : 0;
+    uint64_t rows = f->buckets ? 0 : f->last;
+    f->cursor = report.next_row > rows ? report.next_row - rows : 0;
     bool all = __builtin_mul_overflow(f->last, report.bucket_ns, &back) || back > report.next_ts;
-    f->from_ts = all ? 0 : report.next_ts - back;
+    f->from_ts = f->begin_ts = all ? 0 : report.next_ts - back;
     return 0;
 }
 
@@ -190,6 +193,34 @@ static int end_answer(struct feed *f, const struct sql_report *report)
     return rc; /* a stream's header waits for its first row */
 }
 
+/* Rows that came since the last tick for buckets told before that: they are in no answer, so all
+ * who follow are told how many. */
+static int tell_late(struct feed *f, uint64_t to_row)
+{
+    struct sql_sink nothing = {.columns = ignore_columns, .rows = ignore_rows};
+    struct sql_options o = {
+        .timeout_ns = TICK_TIMEOUT_NS,
+        .cancel = &f->reply.cancelled,
+        .from_row = f->cursor,
+        .to_row = to_row,
+        .closed = true,
+        .late = true,
+        .late_ts = f->begin_ts,
+        .from_ts = f->from_ts,
+    };
+    struct sql_report report;
+    char text[40];
+    int rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &nothing, &report);
+    if (rc < 0 || report.late == 0)
+        return rc;
+    int n = snprintf(text, sizeof(text), "\"late\":%llu", (unsigned long long)report.late);
+    (void)pthread_mutex_lock(&f->mutex);
+    for (struct job *j = f->jobs; j; j = j->feed_next)
+        (void)server_peer_push(j->peer, j, PIECE_EVENT, 0, text, (size_t)n, true);
+    (void)pthread_mutex_unlock(&f->mutex);
+    return 0;
+}
+
 static int run_tick(struct feed *f)
 {
     struct sql_report report = {0};
@@ -211,6 +242,8 @@ static int run_tick(struct feed *f)
     rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &sink, &report);
     if (rc == 0)
         rc = end_answer(f, &report);
+    if (rc == 0 && f->buckets && f->begin_ts < f->from_ts && f->cursor < report.next_row)
+        rc = tell_late(f, report.next_row);
     uint64_t now = clock_now();
     f->rest_until_ns = now + RESTS * (now - began);
     /* The query itself says where it ended, rows that did not match included: counting what the

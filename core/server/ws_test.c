@@ -193,6 +193,31 @@ TEST(a_watch_shows_each_new_row_once)
     (void)close(fd);
 }
 
+/* Rows whose bucket was told before they came are in no answer: the stream says how many. */
+TEST(a_watch_counts_rows_that_come_too_late)
+{
+    int fd = ws_dial(0);
+    const uint64_t then = clock_now();
+    const union probing_cell told = {.i = 7777}, late = {.i = 7778};
+    uint64_t n = 0;
+    sql_configure(served.sql, SQL_SET_LATE, 0);
+    ws_say(fd, "{\"id\":7,\"watch\":\"select time_bucket('10ms', ts) as t, max(n) as n from "
+               "test.rows where n > 7000 group by 1\",\"interval_ms\":10,\"last\":60000}");
+    (void)ring_append(served.rows, then, &told, 1, NULL, 0);
+    while (ws_hear(fd) && !said("7777"))
+        ;
+    for (int i = 0; i < 3; i++)
+        (void)ring_append(served.rows, then, &late, 1, NULL, 0);
+    while (n < 3 && ws_hear(fd)) {
+        const char *at = strstr(heard, "{\"id\":7,\"late\":");
+        CHECK(at != NULL);
+        n += at ? strtoull(at + 15, NULL, 10) : 3;
+    }
+    CHECK_INT(n, 3);
+    sql_configure(served.sql, SQL_SET_LATE, NS_PER_S);
+    (void)close(fd);
+}
+
 int main(void)
 {
     if (!serve(/* stuck_s= */ 0))
@@ -203,6 +228,7 @@ int main(void)
     RUN(events_are_followed);
     RUN(a_slow_client_loses_the_oldest_and_is_told);
     RUN(a_watch_shows_each_new_row_once);
+    RUN(a_watch_counts_rows_that_come_too_late);
     serve_no_more();
     return test_end();
 }

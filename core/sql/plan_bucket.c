@@ -83,6 +83,10 @@ int sql_only_closed(struct query *q, const struct expr *bucket, struct op **op)
     if (rc < 0)
         return rc;
     q->bucket_ns = q->bucket_end - before;
+    if (q->o->late) {
+        rc = require_ts(q, bucket->args[1], ">=", q->o->late_ts, op);
+        return rc < 0 ? rc : require_ts(q, bucket->args[1], "<", q->o->from_ts, op);
+    }
     rc = require_ts(q, bucket->args[1], ">=", q->o->from_ts, op);
     return rc < 0 ? rc : require_ts(q, bucket->args[1], "<", q->bucket_end, op);
 }

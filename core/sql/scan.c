@@ -62,8 +62,10 @@ static void close_stored(void *arg)
 static int open_stored(struct op *op)
 {
     struct scan *s = op->state;
-    struct store_scan_options o = {
-        .from_row = op->q->o->from_row, .bounds = s->bounds, .n_bounds = s->n_bounds};
+    struct store_scan_options o = {.from_row = op->q->o->from_row,
+                                   .to_row = op->q->o->to_row,
+                                   .bounds = s->bounds,
+                                   .n_bounds = s->n_bounds};
     for (uint32_t c = 0; c < op->n_cols; c++)
         if (op->want[c]) {
             o.columns[c / 64] |= UINT64_C(1) << (c % 64);

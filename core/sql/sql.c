@@ -357,6 +357,8 @@ int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_
     if (rc == 0 && gives_buckets(&q, op)) {
         report.next_ts = q.bucket_end;
         report.bucket_ns = q.bucket_ns;
+        report.next_row = sql_scan_end(row_source(q.bucketed->child));
+        report.late = q.o->late ? q.bucketed->child->rows : 0;
     }
     sql_query_done(&q);
     report.elapsed_ns = clock_monotonic() - begin;

@@ -96,6 +96,12 @@ struct sql_options {
      * closed by now, so that each is given once. */
     bool closed;
     int64_t from_ts;
+    /* With `closed`: tell nothing, but count in the report rows numbered from from_row to to_row
+     * (exclusive) whose ts lies from late_ts to from_ts (exclusive): they came when their buckets
+     * had been told. */
+    bool late;
+    uint64_t to_row;
+    int64_t late_ts;
     /* What `set NAME = VALUE` does; 0 or -errno with err_set().  NULL: it is refused. */
     int (*set)(void *arg, const char *name, const char *value);
     void *set_arg;
@@ -106,12 +112,13 @@ struct sql_report {
     uint64_t elapsed_ns;
     uint64_t lost; /* rows lost by the tables asked, at any time: the answer is not whole */
     bool cut;      /* max_rows was reached */
-    /* Of a followable statement: the number of the row after the last one it looked at, the next
-     * run's from_row.  0: not one, or cut. */
+    /* Of a followable or bucketed statement: the number of the row after the last one it looked at,
+     * the next run's from_row.  0: not one, or cut. */
     uint64_t next_row;
     /* Of a run with `closed`: where the first bucket begins that was not, the next run's from_ts,
      * and how long the one before it is. */
     int64_t next_ts, bucket_ns;
+    uint64_t late; /* of a run with `late` */
     const char *lost_table; /* "python.torch_trace", NULL: none; static or owned by the table */
 };
 

@@ -53,7 +53,8 @@ static const char *ask(const char *text)
     return ask_from(text, 0);
 }
 
-static bool append_rows(int first, int n)
+/* Rows of a moment (monotonic ns), 0: of now. */
+static bool append_at(int first, int n, uint64_t ts)
 {
     static uint64_t ids[3];
     static const char *const names[] = {"alpha", "beta", "gamma"};
@@ -66,14 +67,25 @@ static bool append_rows(int first, int n)
         if (i % 5 == 4)
             c[2].u = PROBING_NULL_F64;
         int rc;
-        while ((rc = ring_append(table, clock_now(), c, 3, "tail-text", (uint32_t)(i % 10))) ==
-               -ENOSPC)
+        while ((rc = ring_append(table, ts ? ts : clock_now(), c, 3, "tail-text",
+                                 (uint32_t)(i % 10))) == -ENOSPC)
             if (store_drain(store) < 0)
                 return false;
         if (rc < 0)
             return false;
     }
     return true;
+}
+
+static bool append_rows(int first, int n)
+{
+    return append_at(first, n, 0);
+}
+
+static int ignore_rows(void *arg, const struct sql_rows *rows)
+{
+    (void)arg, (void)rows;
+    return 0;
 }
 
 TEST(groups_by_ids)
@@ -221,6 +233,48 @@ TEST(each_closed_bucket_is_given_once)
     sql_configure(engine, SQL_SET_LATE, NS_PER_S);
 }
 
+/* Rows that come when their bucket has been told are counted, each once. */
+TEST(late_rows_are_counted)
+{
+    static const char text[] =
+        "select time_bucket('1ms', ts), count(*) from t.rows where n >= 300000 "
+        "group by 1";
+    struct sql_sink sink = {.rows = ignore_rows};
+    struct sql_options o = {.closed = true, .from_ts = INT64_MAX}, late;
+    struct sql_report report;
+    int64_t begin = (int64_t)clock_monotonic() + clock_utc_offset();
+    uint64_t then = clock_monotonic() + NS_PER_MS;
+    CHECK(append_rows(3000000, 10));
+    sql_configure(engine, SQL_SET_LATE, 0);
+    o.from_ts = 0;
+    do
+        CHECK_INT(sql_run(engine, text, strlen(text), &o, &sink, &report), 0);
+    while (report.next_ts < begin + 5 * (int64_t)NS_PER_MS);
+    CHECK(report.next_row >= 10);
+    late = (struct sql_options){.closed = true,
+                                .late = true,
+                                .late_ts = begin,
+                                .from_ts = report.next_ts,
+                                .from_row = report.next_row};
+    CHECK_INT(sql_run(engine, text, strlen(text), &late, &sink, &report), 0);
+    CHECK_INT(report.late, 0);
+    late.from_row = report.next_row;
+    CHECK(append_at(3000010, 7, then));
+    CHECK(append_at(5, 1, then)); /* not what is asked for */
+    late.to_row = report.next_row + 5;
+    CHECK_INT(sql_run(engine, text, strlen(text), &late, &sink, &report), 0);
+    CHECK_INT(report.late, 5);
+    late.from_row = report.next_row;
+    late.to_row = 0;
+    CHECK_INT(sql_run(engine, text, strlen(text), &late, &sink, &report), 0);
+    CHECK_INT(report.late, 2);
+    late.from_row = 0;
+    late.late_ts = late.from_ts; /* of buckets that were told none came late */
+    CHECK_INT(sql_run(engine, text, strlen(text), &late, &sink, &report), 0);
+    CHECK_INT(report.late, 0);
+    sql_configure(engine, SQL_SET_LATE, NS_PER_S);
+}
+
 int main(void)
 {
     static const struct probing_column columns[] = {{.name = "n", .type = PROBING_I64},
@@ -251,6 +305,7 @@ int main(void)
     RUN(undrained_rows_are_seen);
     RUN(some_can_be_followed);
     RUN(each_closed_bucket_is_given_once);
+    RUN(late_rows_are_counted);
     sql_free(engine);
     store_free(store);
     tables_free(tables);

@@ -96,7 +96,7 @@ int store_scan_new(struct store *s, const struct table *t, const struct store_sc
     (void)pthread_mutex_lock(&s->drain_lock);
     uint64_t end_row = s->state[t->id].next_row;
     (void)pthread_mutex_unlock(&s->drain_lock);
-    return new_scan(s, t, o, end_row, ret);
+    return new_scan(s, t, o, o->to_row && o->to_row < end_row ? o->to_row : end_row, ret);
 }
 
 static struct shared *new_shared(const struct store_scan *scan)

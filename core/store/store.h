@@ -103,6 +103,7 @@ struct store_scan;
 struct store_scan_options {
     uint64_t columns[2]; /* bit set of wanted columns */
     uint64_t from_row;   /* only rows numbered >= this: for continuous queries; 0: all */
+    uint64_t to_row;     /* only rows numbered < this; 0: all */
     const struct store_bound *bounds;
     uint32_t n_bounds;
     uint64_t for_bounds[2]; /* bit set: wanted only to look at the bounds, so not unpacked (cells:

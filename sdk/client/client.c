@@ -135,6 +135,9 @@ static int read_event(struct probing_client *c, struct arena *a, struct client_e
     } else if (json_get(o, "dropped")) {
         ret->kind = CLIENT_DROPPED;
         ret->dropped = (uint64_t)json_int(o, "dropped", 0);
+    } else if (json_get(o, "late")) {
+        ret->kind = CLIENT_LATE;
+        ret->late = (uint64_t)json_int(o, "late", 0);
     } else if (json_get(o, "event")) {
         /* The value as it was written: from behind "data": to the last brace (docs/protocol.md
          * fixes the order of the members). */

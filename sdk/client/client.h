@@ -54,6 +54,7 @@ enum client_event_kind {
     CLIENT_DATA,    /* text: a piece of an answer, or of a watch */
     CLIENT_EVENT,   /* topic, and text: its JSON */
     CLIENT_DROPPED, /* dropped: messages lost because we were slow */
+    CLIENT_LATE,    /* late: rows of a watch by buckets that came when their bucket had been told */
     CLIENT_DONE,    /* status; text: the reason when negative, else what is not whole.  The last
                      * of this id */
 };
@@ -65,7 +66,7 @@ struct client_event {
     size_t size;
     const char *topic; /* CLIENT_EVENT */
     int status;
-    uint64_t dropped;
+    uint64_t dropped, late;
     bool whole; /* CLIENT_DATA of a watch: all there is now, in place of what came before */
 };
 

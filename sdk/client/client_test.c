@@ -226,6 +226,7 @@ static int on_event(void *arg, const struct client_event *e)
         CHECK_INT(e->status, 0);
         s->done++;
         break;
+    case CLIENT_LATE:
     case CLIENT_DROPPED:
         CHECK(false);
         break;

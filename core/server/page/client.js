@@ -105,6 +105,7 @@ class Client {
 /** What comes waits here until it is taken; when nobody takes, the process drops the oldest. */
 class Stream {
   lost = 0; // messages that the process dropped because we were slow
+  late = 0; // rows of a watch by buckets that came when their bucket had been told
   onend = null;
   #socket;
   #read;
@@ -142,6 +143,7 @@ class Stream {
 
   #take(message) {
     if (message.dropped) this.lost += message.dropped;
+    if (message.late) this.late += message.late;
     if (message.event) this.#waiting.push({ topic: message.event, data: message.data });
     else if (message.data !== undefined) this.#waiting.push(...this.#read(message.data));
     if (message.error) this.#end(new ProbingError(message.error));

@@ -165,7 +165,7 @@ class Stream:
     """What goes on by itself: iterate over it, close() it."""
 
     def __init__(self, wire, request, read):
-        self.lost = 0
+        self.lost = self.late = 0
         self._wire, self._read, self._ready = wire, read, []
         wire.send(dict(request, id=1))
 
@@ -185,6 +185,7 @@ class Stream:
         while not self._ready:
             message = self._wire.receive(None)
             self.lost += message.get("dropped", 0)
+            self.late += message.get("late", 0)
             if "done" in message or "error" in message:
                 self.close()
                 _whole("", message)
