@@ -67,6 +67,7 @@ static int start_store(struct core *c)
                               .max_bytes = DEFAULT_BYTES,
                               .resume = c->place.resumed,
                               .keep_ns = DEFAULT_KEEP_NS};
+    c->home_fd = home_write(&c->place); /* first: a life that ends early is found by it */
     int r = tables_new(&c->tables);
     if (r == 0)
         r = store_create(&o, c->tables, &c->store);
@@ -76,7 +77,6 @@ static int start_store(struct core *c)
         resume_losses(&c->place, c->tables);
     if (r == 0)
         r = place_info(&c->place, PROBING_VERSION, store_utc_offset(c->store));
-    c->home_fd = home_write(&c->place);
     if (r == 0)
         inherited_note(&c->inherited, &c->place);
     return r < 0 ? r : sql_new(c->tables, c->store, &c->sql);

@@ -109,6 +109,7 @@ static int make_thread(void *(*run)(void *))
     int e = EINVAL;
 
     (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS); /* see mapped.h */
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     for (size_t stack = MAIN_STACK; e == EINVAL && stack <= MAIN_STACK_MOST; stack *= 2) {
         e = pthread_attr_init(&attr);

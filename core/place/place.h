@@ -76,7 +76,7 @@ struct sweep_limits {
     void *arg;
 };
 /* Take away what is beyond the limits, oldest first, and memory files whose data directory has
- * gone.  Gives how many directories were removed. */
+ * gone; bring those of other dead processes home.  Gives how many directories were removed. */
 uint32_t sweep_run(const struct place *own, const struct sweep_limits *limits);
 
 /* ---- what a forked child inherits (child.c) ---- */

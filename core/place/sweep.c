@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/place/sweep.c - what dead processes left is taken away when it is too old or too much.
+ * core/place/sweep.c - what dead processes left is taken away when it is too old or too much; what
+ * they left in memory is brought to its directory on disk.
  *
  * Threads: the core's main thread, once after each start, for a bounded time.
  * It removes only directories that a core has made (name, owner, files), whose process is dead,
@@ -157,7 +158,7 @@ int home_write(const struct place *p)
 }
 
 /* 1: the data directory is gone; 0: it is there; -1: not to be seen from here. */
-static int home_is_gone(const char *fast)
+static int home_is_gone(const char *fast, char ret_home[PLACE_BYTES])
 {
     char path[PATH_BYTES], space[64];
     struct stat st;
@@ -173,16 +174,29 @@ static int home_is_gone(const char *fast)
         if (end)
             *end = '\0';
         second[strcspn(second, "\n")] = '\0';
-        if (space[0] && strcmp(second, space) == 0)
-            r = lstat(b.data, &st) == -1 && errno == ENOENT;
+        int n = snprintf(ret_home, PLACE_BYTES, "%s", b.data);
+        if (space[0] && strcmp(second, space) == 0 && n < PLACE_BYTES)
+            r = lstat(ret_home, &st) == -1 && errno == ENOENT;
     }
     buf_done(&b);
     return r;
 }
 
+/* Memory is not held for those who have no more use for it than a disk's. */
+static void bring_home(const char *fast, const char *leaf, const char *home)
+{
+    struct place p = {.start_time = 0};
+    const char *slash = strrchr(home, '/');
+    if (!slash || strcmp(slash + 1, leaf) != 0)
+        return;
+    (void)snprintf(p.directory, sizeof(p.directory), "%s", home);
+    if ((size_t)snprintf(p.fast, sizeof(p.fast), "%s", fast) < sizeof(p.fast))
+        place_settle(&p);
+}
+
 static void sweep_memory(struct sweep *s)
 {
-    char root[LEAF_BYTES], path[PATH_BYTES];
+    char root[LEAF_BYTES], path[PATH_BYTES], home[PLACE_BYTES];
     time_t touched;
 
     (void)snprintf(root, sizeof(root), FAST_ROOT, (unsigned)geteuid());
@@ -191,8 +205,10 @@ static void sweep_memory(struct sweep *s)
         if (!is_dead(s, root, s->names->leaf[i], "home", &touched))
             continue;
         join(path, root, s->names->leaf[i]);
-        int gone = home_is_gone(path);
-        if ((gone == 1 || (gone == -1 && is_old(s, touched))) && file_remove_dir(path) == 0)
+        int gone = home_is_gone(path, home);
+        if (gone == 0)
+            bring_home(path, s->names->leaf[i], home);
+        else if ((gone == 1 || is_old(s, touched)) && file_remove_dir(path) == 0)
             s->removed++;
     }
 }

@@ -188,6 +188,35 @@ TEST(takes_memory_whose_directory_has_gone)
     CHECK_INT(file_remove_dir(kept), 0);
 }
 
+TEST(brings_memory_of_the_dead_home)
+{
+    char fast[128], home[128], link[192], text[256], space[64] = "";
+    struct buf b;
+    struct stat st;
+    if (file_private_dir(memory) < 0)
+        return; /* no /dev/shm here */
+    CHECK(readlink("/proc/self/ns/mnt", space, sizeof(space) - 1) > 0);
+    make(fast, memory, dead_pid, 1, 4, HOUR_S, NULL, 0);
+    make(home, root, dead_pid, 1, 4, HOUR_S, NULL, 0);
+    int n = snprintf(text, sizeof(text), "%s\n%s\n", home, space);
+    put(fast, "home", text, (size_t)n, HOUR_S);
+    put(fast, "rings", "rows", 4, HOUR_S);
+    put(fast, "strings", "names", 5, HOUR_S);
+    (void)snprintf(link, sizeof(link), "%s/rings", home);
+    (void)snprintf(text, sizeof(text), "%s/rings", fast);
+    CHECK_INT(symlink(text, link), 0);
+    set_age(fast, HOUR_S);
+    run(2 * HOUR_NS, 0);
+    CHECK(!there(fast));
+    CHECK(lstat(link, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 4);
+    (void)snprintf(text, sizeof(text), "%s/strings", home);
+    buf_init(&b, 64);
+    CHECK_INT(file_read(AT_FDCWD, text, &b), 0);
+    CHECK_STR(buf_text(&b), "names");
+    buf_done(&b);
+    CHECK_INT(file_remove_dir(home), 0);
+}
+
 TEST(writes_a_home_that_is_locked)
 {
     struct place p = {.start_time = 1};
@@ -221,6 +250,7 @@ int main(void)
     RUN(takes_the_oldest_of_what_is_too_much);
     RUN(leaves_what_somebody_holds);
     RUN(takes_memory_whose_directory_has_gone);
+    RUN(brings_memory_of_the_dead_home);
     RUN(writes_a_home_that_is_locked);
     (void)file_remove_dir(root);
     return test_end();

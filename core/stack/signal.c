@@ -254,6 +254,8 @@ static int take_one(void)
     if (signal_number() != 0 && sigaction(signal_number(), NULL, &now) == 0 && is_ours(&now))
         return 0;
     (void)sigfillset(&ours.sa_mask);
+    (void)sigdelset(&ours.sa_mask,
+                    SIGBUS); /* a lost page of the rings is mended: core/base/mapped.h */
     for (int number = SIGRTMAX - 1; number > SIGRTMIN; number--) {
         if (sigaction(number, NULL, &now) == -1 || (now.sa_flags & SA_SIGINFO) ||
             now.sa_handler != SIG_DFL)

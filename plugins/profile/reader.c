@@ -325,6 +325,7 @@ static int start_thread(struct reader *r)
     pthread_attr_t attributes;
     sigset_t all, before;
     (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS); /* a lost page of the store is mended, see signals.c */
     (void)pthread_attr_init(&attributes);
     (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -20,6 +20,8 @@ bool signals_take_unused(int number, signals_handler *handler)
     struct sigaction now,
         ours = {.sa_sigaction = handler, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
     (void)sigfillset(&ours.sa_mask);
+    (void)sigdelset(&ours.sa_mask,
+                    SIGBUS); /* a lost page of the rings is mended: core/base/mapped.h */
     return sigaction(number, NULL, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
            now.sa_handler == SIG_DFL && sigaction(number, &ours, NULL) == 0;
 }
