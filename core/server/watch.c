@@ -101,6 +101,22 @@ static bool is_stream(const struct feed *f)
     return f->table && f->format != SQL_FORMAT_JSON;
 }
 
+/* The end of the last whole row of a stream's text, which begins with a row; NULL: there is none.
+ * Where a piece is dropped the next one must begin with a row, too. */
+static const char *last_row_end(const struct feed *f)
+{
+    const char *end = NULL;
+    bool quoted = false;
+    if (f->format != SQL_FORMAT_CSV) /* no other has a line's end within a value */
+        return memrchr(f->text.data, '\n', f->text.size);
+    for (const char *at = f->text.data; at < f->text.data + f->text.size; at++) {
+        quoted ^= *at == '"'; /* one in a value is two */
+        if (*at == '\n' && !quoted)
+            end = at;
+    }
+    return end;
+}
+
 /* The engine gives a batch of rows at a time, of any size: of a stream they go in as many messages
  * as they need. */
 static int add_text(void *arg, const char *data, size_t size)
@@ -114,9 +130,8 @@ static int add_text(void *arg, const char *data, size_t size)
                            SERVER_TICK_BYTES);
         data += n;
         size -= n;
-        const char *end = is_stream(f) && f->text.size >= SERVER_PIECE_BYTES
-                              ? memrchr(f->text.data, '\n', f->text.size)
-                              : NULL;
+        const char *end =
+            is_stream(f) && f->text.size >= SERVER_PIECE_BYTES ? last_row_end(f) : NULL;
         if (end)
             rc = push_text(f, (size_t)(end + 1 - f->text.data));
     }

@@ -50,7 +50,10 @@ int sql_format_parse(const char *name, enum sql_format *ret)
             return 0;
         }
     }
-    return err_set(-EINVAL, "no format '%s'; there are table, json, jsonl and csv", name);
+    return err_set(-EINVAL, "no format '%s'; there are table, json, jsonl and csv%s", name,
+                   strcmp(name, "arrow") == 0
+                       ? " (the commands query and export make arrow of them: --format arrow)"
+                       : "");
 }
 
 static int send(struct sql_writer *w)

@@ -89,6 +89,31 @@ TEST(a_tick_may_be_long)
     WAIT_FOR(stats().local == 0);
 }
 
+/* Of csv, too, whose values may have lines: each message begins with a row. */
+TEST(a_piece_of_csv_begins_with_a_row)
+{
+    enum { ROWS = 3000 };
+    int fd = ws_dial(0);
+    int messages = 0;
+    bool all = false;
+    append_rows(0, ROWS);
+    ws_say(fd,
+           "{\"id\":1,\"watch\":\"select n, repeat('a \\\"b\\\"\\n', 300) as z from test.rows\","
+           "\"interval_ms\":10,\"last\":3000,\"format\":\"csv\"}");
+    while (!all && CHECK(ws_hear(fd)) && CHECK(strstr(heard, "\"done\"") == NULL)) {
+        const char *text = strstr(heard, "\"data\":\"");
+        if (!text)
+            continue;
+        text += 8;
+        CHECK(strncmp(text, "n,z\\r\\n", 7) == 0 || (*text >= '0' && *text <= '9'));
+        all = strstr(text, "2999,") != NULL;
+        messages++;
+    }
+    CHECK(messages > 1);
+    (void)close(fd);
+    WAIT_FOR(stats().local == 0);
+}
+
 /* Nothing is read for a while: the oldest go, it is told how many, and it goes on from there. */
 TEST(a_slow_client_loses_the_oldest_and_is_told)
 {
@@ -154,6 +179,7 @@ int main(void)
     RUN(a_hundred_clients_share_a_feed_and_see_each_row);
     RUN(different_statements_are_limited);
     RUN(a_tick_may_be_long);
+    RUN(a_piece_of_csv_begins_with_a_row);
     RUN(a_slow_client_loses_the_oldest_and_is_told);
     RUN(dead_clients_cost_little_and_are_dropped);
     WAIT_FOR(count_fds() == fds); /* the last may be closing yet */
