@@ -17,8 +17,7 @@
 #include "spans.h"
 #include "written.h"
 
-#define LEAVE_NS UINT64_C(200000000)  /* a row takes a microsecond */
-#define BEGUN_NS UINT64_C(1000000000) /* how often we look whether the interpreter has begun */
+#define LEAVE_NS UINT64_C(200000000) /* a row takes a microsecond */
 
 static _Atomic bool live, handed; /* handed: it lies in the interpreter */
 static _Atomic int inside;
@@ -105,26 +104,13 @@ void offer_now(void)
     natives_py.PyErr_Clear();
 }
 
-/* [worker] The core may be in the process before the interpreter is. */
-static void look(void *self, uint64_t now)
-{
-    struct plugin *p = self;
-    static _Atomic bool posted;
-    (void)now;
-    if (atomic_load_explicit(&handed, memory_order_relaxed) || cpython_gone(&p->py) ||
-        atomic_exchange_explicit(&posted, true, memory_order_relaxed))
-        return;
-    (void)p->py.Py_AddPendingCall(hand_over, NULL);
-}
-
-int offer_start(struct plugin *p)
+void offer_start(struct plugin *p)
 {
     atomic_store_explicit(&owner, p, memory_order_relaxed);
     atomic_store_explicit(&live, true, memory_order_seq_cst);
     if (cpython_gone(&p->py))
-        return p->host->every(p->host, BEGUN_NS, look);
+        return;
     (void)p->py.Py_AddPendingCall(hand_over, NULL); /* full: the runner's first job does it */
-    return 0;
 }
 
 int offer_stop(struct plugin *p)

@@ -19,7 +19,7 @@ bool offer_ends(
     void); /* stop() waits for those inside                                      [any] */
 
 /* Have the interpreter hand it over when its main thread comes by; nobody waits for that. */
-int offer_start(struct plugin *p);
+void offer_start(struct plugin *p);
 void offer_now(void);             /* the same at once.  With the GIL. */
 int offer_stop(struct plugin *p); /* -EBUSY: somebody is inside */
 void offer_forked(void);          /* [child] */

@@ -19,6 +19,7 @@ struct plugin {
     const struct probing_host *host;
     struct cpython py;
     char no_python[200]; /* why there is no Python to work with: native stacks only; "": there is */
+    _Atomic bool begun;  /* the interpreter has */
     struct runner *runner;  /* NULL: no_python */
     pthread_mutex_t stacks; /* one look at all stacks at a time */
 };
@@ -53,8 +54,7 @@ void debug_stop_session(void); /* the main thread goes on */
 
 /* trace.c */
 extern const struct probing_command trace_command;
-int trace_init(struct plugin *p);
-void trace_forked(void);          /* [child] */
+void trace_forked(void); /* [child] */
 /* Take out what watches functions.  0, or -errno: it is still in.                    [control] */
 int trace_stop(struct plugin *p);
 

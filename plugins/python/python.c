@@ -18,7 +18,11 @@
 #include "natives.h"
 #include "offer.h"
 #include "plugin.h"
+#include "trace.h"
+#include "watch.h"
 #include "written.h"
+
+#define BEGUN_NS UINT64_C(100000000) /* how often we look whether the interpreter has begun */
 
 /* python.gil/1's call() has no self.  Written on [control] in start() and stop(), read by any. */
 static struct plugin *the_plugin;
@@ -97,7 +101,9 @@ static int add_tables(struct plugin *p)
     if (r == 0)
         r = events_init(p);
     if (r == 0)
-        r = trace_init(p);
+        r = trace_calls_init(p);
+    if (r == 0)
+        r = watch_init(p);
     return r < 0 ? r : written_init(p);
 }
 
@@ -132,6 +138,22 @@ static int python_init(const struct probing_host *h, void **ret_self)
     return 0;
 }
 
+static int python_configure(void *self, const char *name, const char *value)
+{
+    return watch_configure(self, name, value);
+}
+
+/* [worker] The core may be in the process before the interpreter is. */
+static void look_again(void *self, uint64_t now)
+{
+    struct plugin *p = self;
+    (void)now;
+    if (cpython_gone(&p->py) || atomic_exchange_explicit(&p->begun, true, memory_order_relaxed))
+        return;
+    offer_start(p);
+    watch_start(p);
+}
+
 static int python_start(void *self)
 {
     struct plugin *p = self;
@@ -143,7 +165,13 @@ static int python_start(void *self)
     frames_open(p);
     gil_part = (struct probing_python_gil_1){sizeof(gil_part), p->py.version, gil_call};
     __atomic_store_n(&the_plugin, p, __ATOMIC_RELEASE);
-    return offer_start(p);
+    bool begun = !cpython_gone(&p->py);
+    atomic_store_explicit(&p->begun, begun, memory_order_relaxed);
+    if (!begun)
+        return p->host->every(p->host, BEGUN_NS, look_again);
+    offer_start(p);
+    watch_start(p);
+    return 0;
 }
 
 static int python_stop(void *self)
@@ -156,10 +184,15 @@ static int python_stop(void *self)
         return p->host->fail(p->host, -EBUSY,
                              "hooks of `trace` are in, and the GIL to take them out is not to be "
                              "had");
+    if (watch_stop(p))
+        return p->host->fail(p->host, -EBUSY,
+                             "hooks for python.exceptions, gc or imports are in, and the GIL to "
+                             "take them out is not to be had");
     if (offer_stop(p))
         return p->host->fail(p->host, -EBUSY, "the program is adding a row to a table of its own");
     if (runner_stop(p->runner)) {
-        (void)offer_start(p);
+        offer_start(p);
+        watch_start(p);
         return p->host->fail(p->host, -EBUSY,
                              "the plugin's Python thread runs code or waits for the GIL");
     }
@@ -206,7 +239,10 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .name = "python",
     .version = "0.1.0",
     .doc = "Stacks of every thread without the GIL, and Python code in the live process",
+    .config = watch_settings,
+    .config_size = sizeof(struct probing_config),
     .init = python_init,
+    .configure = python_configure,
     .start = python_start,
     .stop = python_stop,
     .fork = python_fork,

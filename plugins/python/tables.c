@@ -373,6 +373,17 @@ static const struct probing_column tensor_columns[] = {
 COMPUTED("python.tensors", tensors, tensor_columns,
          "torch.Tensors that Python knows, one row each, 20,000 at most; no GPU is waited for")
 
+static const struct probing_column thread_columns[] = {
+    I64("ident", PROBING_PLAIN, "threading.get_ident()"),
+    I64("native_id", PROBING_PLAIN, "the kernel's; NULL: threading does not know it"),
+    STR("name", "threading's"),
+    I64("daemon", PROBING_PLAIN, "1: the program's end does not wait for it"),
+    I64("alive", PROBING_PLAIN, "1: it runs Python code or a call from there"),
+    STR("func", "the Python function that it is in"),
+};
+COMPUTED("python.threads", threads, thread_columns,
+         "Threads that Python knows; who holds the GIL and what each waits for: python.backtrace")
+
 static const struct probing_column generation_columns[] = {
     I64("generation", PROBING_PLAIN, "0 is the youngest"),
     I64("count", PROBING_COUNT, "gc.get_count()"),
@@ -387,8 +398,8 @@ COMPUTED("python.gc_generations", gc_generations, generation_columns,
 
 int tables_init(struct plugin *p)
 {
-    static const struct probing_table_desc *const all[] = {&objects_table, &modules_table,
-                                                           &tensors_table, &gc_generations_table};
+    static const struct probing_table_desc *const all[] = {
+        &objects_table, &modules_table, &tensors_table, &threads_table, &gc_generations_table};
     int r = 0;
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && r == 0; i++) {
         struct probing_table *table;

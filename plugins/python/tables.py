@@ -84,6 +84,30 @@ def modules():
                path if type(path) is str else None)
 
 
+def threads():
+    """Those that Python knows; threads of C that never ran Python are not among them."""
+    for row in thread_rows():  # all at once: a frame that we held would keep its variables alive
+        yield row
+
+
+def thread_rows():
+    import _thread
+    frames = sys._current_frames()
+    del frames[_thread.get_ident()]  # ours
+    known = dict(getattr(sys.modules.get("threading"), "_active", ()))
+    known.pop(_thread.get_ident(), None)
+    rows = []
+    for ident in sorted(set(frames) | set(known)):
+        one, code = known.get(ident), frames[ident].f_code if ident in frames else None
+        name, native_id = getattr(one, "_name", None), getattr(one, "_native_id", None)
+        rows.append((ident, native_id if type(native_id) is int else None,
+                     name if type(name) is str else None,
+                     None if one is None else int(bool(getattr(one, "_daemonic", False))),
+                     int(code is not None),
+                     getattr(code, "co_qualname", code.co_name) if code is not None else None))
+    return rows
+
+
 def tensors():
     """Of every torch.Tensor that the collector knows: what it is and where."""
     kind = safe["tensor_class"]()

@@ -269,11 +269,6 @@ const struct probing_command trace_command = {
 
 /* ---- in and out ---- */
 
-int trace_init(struct plugin *p)
-{
-    return trace_calls_init(p);
-}
-
 int trace_stop(struct plugin *p)
 {
     if (!trace_any() && !asked.finish)

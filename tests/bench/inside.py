@@ -4,7 +4,8 @@
 
 usage: tests/bench/inside.py [PYTHON...]          all that tests/pythons.py finds by default
 
-"off": probing is not in the process.  Least of 15 rounds of 5,000, without the loop itself.
+"off": probing is not in the process; of exceptions and collections: their settings are off.  Least
+of 15 rounds of 5,000, without the loop itself.
 """
 import os
 import subprocess
@@ -17,7 +18,7 @@ from pythons import PYTHONS  # noqa: E402
 from world import CORE, ROOT  # noqa: E402
 
 SOURCE = """
-import dataclasses, sys, time
+import dataclasses, gc, sys, time
 sys.path.insert(0, %r)
 import probing
 @dataclasses.dataclass
@@ -51,13 +52,29 @@ def all():
 off = all()
 probing.init()
 probing.table("now", {"n": int})
-print(" ".join("%%8s" %% ("%%d/%%d" %% pair) for pair in zip(all(), off)))
+row = ["%%d/%%d" %% pair for pair in zip(all(), off)]
+def caught(i):
+    try: raise ValueError("seven")
+    except ValueError: pass
+def collects(i):
+    if i %% 10 == 0: gc.collect(0)
+for f, name, value in ((caught, "exceptions", "raised"), (collects, "gc", True)):
+    before = least(f)
+    try:
+        probing.config("python." + name, value)
+        time.sleep(0.5)
+        row.append("%%d/%%d" %% (least(f), before))
+        probing.config("python." + name, "off")
+    except probing.client.Error:
+        row.append("-")
+print(" ".join("%%9s" %% one for one in row))
 """ % str(ROOT / "plugins" / "python" / "package")
 
 
 def main():
-    print("%-8s %8s %8s %8s %8s %8s %8s %8s   (on/off)" % (
-        "python", "2 cells", "by name", "instance", "4, text", "span", "span a=1", "event"))
+    print("%-8s %9s %9s %9s %9s %9s %9s %9s %9s %9s   (on/off)" % (
+        "python", "2 cells", "by name", "instance", "4, text", "span", "span a=1", "event",
+        "raised", "gc / 10"))
     named = {path: name for name, path in PYTHONS.items()}
     for python in sys.argv[1:] or PYTHONS.values():
         with tempfile.TemporaryDirectory() as folder:
