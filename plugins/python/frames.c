@@ -14,7 +14,6 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <time.h>
 
 #include "codes.h"
@@ -33,8 +32,8 @@
 #define NO_ROOM UINT32_MAX
 
 struct page {
-    uint64_t address; /* 0: none */
-    uint32_t size;
+    uint64_t address;
+    uint32_t size; /* 0: none */
 };
 
 /* What a look works in. */
@@ -43,10 +42,10 @@ struct scratch {
     uint32_t next_page;
     uint8_t bytes[PAGES][PAGE];
     struct walk_frame frames[FRAMES_MAX];
-    uint8_t heads[ROUND][CODES_HEAD];
-    struct iovec to[ROUND], from[ROUND];
+    uint8_t heads[ROUND * CODES_HEAD];
+    struct iovec from[ROUND];
     uint64_t codes[ROUND];
-    uint8_t state[STATE_BYTES], gil[GIL_BYTES];
+    uint8_t state[STATE_BYTES + GIL_BYTES]; /* a thread state, then the GIL */
 };
 
 static struct {
@@ -65,44 +64,33 @@ static struct {
 
 /* ---- reading ---- */
 
+/* Where in a page; an address may be any number, also one that `+ size` turns over.  [signal] */
+static const uint8_t *in_page(const struct scratch *s, uint32_t i, uint64_t address, uint32_t size)
+{
+    uint64_t at = address - s->page[i].address;
+    return at < s->page[i].size && s->page[i].size - at >= size ? s->bytes[i] + at : NULL;
+}
+
 /* `size` bytes at `address` by way of the look's pages; NULL: not readable.         [signal] */
 static const uint8_t *page_get(struct scratch *s, uint64_t address, uint32_t size)
 {
-    for (uint32_t i = 0; i < PAGES; i++)
-        if (s->page[i].address && address >= s->page[i].address &&
-            address + size <= s->page[i].address + s->page[i].size)
-            return s->bytes[i] + (address - s->page[i].address);
+    for (uint32_t i = 0; i < PAGES; i++) {
+        const uint8_t *found = in_page(s, i, address, size);
+        if (found)
+            return found;
+    }
     /* a deeper stack is read in larger pieces; none reaches over the end of a page */
     uint32_t i = s->next_page % PAGES;
     uint64_t want = s->next_page < 2 ? FIRST_BLOCK << s->next_page : PAGE;
     uint64_t base = address & ~(want - 1);
     s->next_page++;
-    if (address < PAGE || address + size > base + want) {
+    if (address - base > want - size) {
         base = address; /* it lies in two */
         want = size;
     }
     s->page[i].size = (uint32_t)peek_some(&f.walk.peek, base, s->bytes[i], (size_t)want);
-    s->page[i].address = s->page[i].size ? base : 0;
-    if (!s->page[i].size || address + size > base + s->page[i].size)
-        return NULL;
-    return s->bytes[i] + (address - base);
-}
-
-/* Several pieces at once; how many of the first were read whole.                    [signal] */
-static uint32_t read_pieces(struct iovec *to, struct iovec *from, uint32_t n)
-{
-    const struct peek *peek = &f.walk.peek;
-    uint32_t done = 0;
-    if (peek->mem == -1) {
-        ssize_t got = process_vm_readv(peek->pid, to, n, from, n, 0);
-        while (done < n && got >= (ssize_t)to[done].iov_len)
-            got -= (ssize_t)to[done++].iov_len;
-        return done;
-    }
-    while (done < n && peek_bytes(peek, (uint64_t)(uintptr_t)from[done].iov_base, to[done].iov_base,
-                                  to[done].iov_len) == 0)
-        done++;
-    return done;
+    s->page[i].address = base;
+    return in_page(s, i, address, size);
 }
 
 /* ---- a look ---- */
@@ -128,6 +116,11 @@ static uint32_t follow(struct scratch *s, uint64_t address, uint32_t max, int32_
     return n;
 }
 
+static size_t head_size(void) /* [signal] */
+{
+    return (size_t)f.walk.o.co_lines + 8;
+}
+
 /* Heads of the code objects of frames[from ...), as many frames as fit.  How many frames of them
  * are served; *ret_read: code objects that could be read.                           [signal] */
 static uint32_t read_heads(struct scratch *s, const struct walk_frame *frames, uint32_t n,
@@ -145,12 +138,10 @@ static uint32_t read_heads(struct scratch *s, const struct walk_frame *frames, u
         if (codes == ROUND)
             break;
         s->codes[codes] = frames[served].code;
-        s->to[codes] = (struct iovec){s->heads[codes], (size_t)f.walk.o.co_lines + 8};
-        s->from[codes] = (struct iovec){(void *)(uintptr_t)frames[served].code, s->to[0].iov_len};
-        codes++;
+        s->from[codes++] = peek_piece(frames[served].code, head_size());
     }
     *ret_codes = codes;
-    *ret_read = read_pieces(s->to, s->from, codes);
+    *ret_read = (uint32_t)(peek_pieces(&f.walk.peek, s->from, codes, s->heads) / head_size());
     return served;
 }
 
@@ -200,7 +191,7 @@ static void add_frames(struct probing_python_look *l, struct scratch *s,
             uint32_t c = 0;
             while (c < codes && s->codes[c] != frames[i].code)
                 c++;
-            if (!add_frame(l, &frames[i], c < read ? s->heads[c] : NULL)) {
+            if (!add_frame(l, &frames[i], c < read ? s->heads + c * head_size() : NULL)) {
                 l->end = 1;
                 return;
             }
@@ -213,20 +204,18 @@ static void add_frames(struct probing_python_look *l, struct scratch *s,
 static bool read_state(struct scratch *s, uint64_t state)
 {
     uint64_t gil = atomic_load_explicit(&f.gil, memory_order_relaxed);
-    s->to[0] = (struct iovec){s->state, STATE_BYTES};
-    s->to[1] = (struct iovec){s->gil, GIL_BYTES};
-    s->from[0] = (struct iovec){(void *)(uintptr_t)state, STATE_BYTES};
-    s->from[1] = (struct iovec){(void *)(uintptr_t)gil, GIL_BYTES};
-    memset(s->gil, 0, GIL_BYTES);
+    const struct iovec from[] = {peek_piece(state, STATE_BYTES), peek_piece(gil, GIL_BYTES)};
+    memset(s->state + STATE_BYTES, 0, GIL_BYTES);
     memset(s->page, 0, sizeof(s->page));
     s->next_page = 0;
-    return read_pieces(s->to, s->from, gil ? 2 : 1) >= 1;
+    return peek_pieces(&f.walk.peek, from, gil ? 2 : 1, s->state) >= STATE_BYTES;
 }
 
 static bool holds_gil(const struct scratch *s, uint64_t state) /* [signal] */
 {
     const struct offsets *o = &f.walk.o;
-    return i32_at(s->gil, o->gil_locked) == 1 && u64_at(s->gil, o->gil_holder) == state;
+    const uint8_t *gil = s->state + STATE_BYTES;
+    return i32_at(gil, o->gil_locked) == 1 && u64_at(gil, o->gil_holder) == state;
 }
 
 static int part_here(struct probing_python_look *l)

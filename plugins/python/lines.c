@@ -13,37 +13,39 @@
 #define COLUMN_MAX (1u << 20)
 #define LINE_MAX INT32_C(100000000) /* more is a torn table; keeps the sums in range */
 
-/* To 3.9: pairs (bytes of code, signed lines), until the code is past the instruction. */
-static int lnotab(const uint8_t *p, size_t size, int line, int64_t offset)
+/* Goes over a table, range by range. */
+struct cursor {
+    const uint8_t *p, *end;
+    int line;   /* of the last entry that has one */
+    int64_t at; /* end of the last entry */
+};
+
+/* To 3.9: pairs (bytes of code, signed lines), the line changes behind these bytes.  false: the
+ * table is over.  So for the other two. */
+static bool lnotab(struct cursor *c, struct lines_range *ret)
 {
-    int64_t at = 0;
-    for (size_t i = 0; i + 1 < size; i += 2) {
-        at += p[i];
-        if (at > offset)
-            break;
-        line += (int8_t)p[i + 1];
-    }
-    return line;
+    if (c->end - c->p < 2)
+        return false;
+    c->at += c->p[0];
+    *ret = (struct lines_range){c->at, c->line, {0, 0}};
+    c->line += (int8_t)c->p[1];
+    c->p += 2;
+    return true;
 }
 
 /* 3.10: pairs (bytes of code, signed lines; -128: no line), each a range of its own. */
-static int pairs(const uint8_t *p, size_t size, int line, int64_t offset)
+static bool pairs(struct cursor *c, struct lines_range *ret)
 {
-    int64_t end = 0;
-    for (size_t i = 0; i + 1 < size; i += 2) {
-        int delta = (int8_t)p[i + 1];
-        end += p[i];
-        if (delta != -128)
-            line += delta;
-        if (offset < end)
-            return delta == -128 ? 0 : line;
-    }
-    return line;
+    if (c->end - c->p < 2)
+        return false;
+    int delta = (int8_t)c->p[1];
+    c->at += c->p[0];
+    c->p += 2;
+    if (delta != -128)
+        c->line += delta;
+    *ret = (struct lines_range){c->at, delta == -128 ? 0 : c->line, {0, 0}};
+    return true;
 }
-
-struct cursor {
-    const uint8_t *p, *end;
-};
 
 static uint32_t unsigned_varint(struct cursor *c)
 {
@@ -102,38 +104,97 @@ static bool entry(struct cursor *c, unsigned kind, int *line, struct lines_colum
     }
 }
 
-static int locations(const uint8_t *p, size_t size, int line, int64_t offset,
-                     struct lines_columns *columns)
+/* From 3.11 on. */
+static bool locations(struct cursor *c, struct lines_range *ret)
 {
-    struct cursor c = {p, p + size};
-    int64_t end = 0;
-    int found = line;
-    while (c.p < c.end) {
-        uint8_t head = *c.p++;
-        found = entry(&c, head >> 3 & 15, &line, columns) ? line : 0;
-        end += ((head & 7) + 1) * 2;
-        if (offset < end || line > LINE_MAX || line < -LINE_MAX)
-            break;
+    if (c->p >= c->end)
+        return false;
+    uint8_t head = *c->p++;
+    bool has_line = entry(c, head >> 3 & 15, &c->line, &ret->columns);
+    c->at += ((head & 7) + 1) * 2;
+    ret->end = c->at;
+    ret->line = has_line ? c->line : 0;
+    return true;
+}
+
+/* The next range, the last one without end; false: there was the last one. */
+static bool next(unsigned minor, struct cursor *c, struct lines_range *ret)
+{
+    if (ret->end == INT64_MAX)
+        return false;
+    bool more = minor >= 11 ? locations(c, ret) : minor == 10 ? pairs(c, ret) : lnotab(c, ret);
+    if (!more) { /* behind the table: as its last entry said */
+        if (minor < 11)
+            *ret = (struct lines_range){.line = c->line};
+        ret->end = INT64_MAX;
     }
-    return found;
+    if (c->line > LINE_MAX || c->line < -LINE_MAX) { /* torn: no more of it */
+        *ret = (struct lines_range){.end = INT64_MAX};
+        c->p = c->end;
+    }
+    if (ret->line < 0 || ret->line > LINE_MAX)
+        ret->line = 0;
+    if (ret->line == 0)
+        ret->columns = (struct lines_columns){0, 0};
+    return true;
+}
+
+static bool begin(struct cursor *ret, const uint8_t *table, size_t size, int first_line)
+{
+    *ret = (struct cursor){.p = table, .end = table + size, .line = first_line};
+    return first_line >= 0 && first_line <= LINE_MAX;
 }
 
 int lines_find(unsigned minor, const uint8_t *table, size_t size, int first_line, int64_t offset,
                struct lines_columns *ret)
 {
-    struct lines_columns columns = {0, 0};
+    struct lines_range range = {.line = first_line};
+    struct cursor c;
     if (ret)
-        *ret = columns;
+        *ret = range.columns;
     if (offset < 0)
         return first_line;
-    if (first_line < 0 || first_line > LINE_MAX)
+    if (!begin(&c, table, size, first_line))
         return 0;
-    int line = minor >= 11   ? locations(table, size, first_line, offset, &columns)
-               : minor == 10 ? pairs(table, size, first_line, offset)
-                             : lnotab(table, size, first_line, offset);
-    if (line < 0 || line > LINE_MAX)
-        return 0;
+    while (range.end <= offset && next(minor, &c, &range))
+        ;
     if (ret)
-        *ret = columns;
-    return line;
+        *ret = range.columns;
+    return range.line;
+}
+
+size_t lines_decode(unsigned minor, const uint8_t *table, size_t size, int first_line,
+                    struct lines_range *ret, size_t max)
+{
+    struct lines_range range = {.line = first_line};
+    struct cursor c;
+    size_t n = 0;
+    if (!begin(&c, table, size, first_line))
+        return 0;
+    while (next(minor, &c, &range)) {
+        if (n < max)
+            ret[n] = range;
+        n++;
+    }
+    return n;
+}
+
+int lines_search(const struct lines_range *ranges, size_t n, int first_line, int64_t offset,
+                 struct lines_columns *ret)
+{
+    size_t low = 0, high = n;
+    *ret = (struct lines_columns){0, 0};
+    if (offset < 0)
+        return first_line;
+    while (low < high) { /* the first one that ends behind the instruction */
+        size_t middle = low + (high - low) / 2;
+        if (ranges[middle].end <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == n)
+        return 0;
+    *ret = ranges[low].columns;
+    return ranges[low].line;
 }

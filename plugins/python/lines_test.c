@@ -68,6 +68,31 @@ TEST(before_the_first_instruction)
     CHECK(lines_find(11, table, sizeof(table), 10, -2, NULL) == 10);
 }
 
+/* One pass to the instruction, and a search in the table that was decoded, say the same. */
+static void both(unsigned minor, const uint8_t *table, size_t size, int64_t offset)
+{
+    struct lines_range ranges[72];
+    struct lines_columns one = {0, 0}, other = {0, 0};
+    size_t n = lines_decode(minor, table, size, 10, ranges, 72);
+    int line = lines_find(minor, table, size, 10, offset, &one);
+    CHECK(n > 0 && n <= size + 1 && line >= 0);
+    CHECK_INT(lines_search(ranges, n, 10, offset, &other), line);
+    CHECK(one.first == other.first && one.last == other.last);
+}
+
+TEST(a_decoded_table)
+{
+    static const uint8_t table[] = {4, 1, 4, 1, 2, 0x80, 4, 2};
+    struct lines_range few[2];
+    CHECK_INT(lines_decode(10, table, sizeof(table), 10, few, 2), 5);
+    CHECK(few[0].end == 4 && few[0].line == 11 && few[1].end == 8 && few[1].line == 12);
+    for (int64_t offset = -2; offset < 20; offset++) {
+        both(9, table, sizeof(table), offset);
+        both(10, table, sizeof(table), offset);
+        both(11, table, sizeof(table), offset);
+    }
+}
+
 /* Bytes torn by a thread that ran on: any answer, no fault (this runs under sanitizers). */
 TEST(any_bytes_at_all)
 {
@@ -79,7 +104,7 @@ TEST(any_bytes_at_all)
             table[i] = (uint8_t)(x >> 24);
         }
         for (unsigned minor = 8; minor <= 13; minor++)
-            CHECK(lines_find(minor, table, x >> 8 & 63, 10, (int64_t)(x & 255), NULL) >= 0);
+            both(minor, table, x >> 8 & 63, (int64_t)(x & 255) - 2);
     }
     CHECK(lines_find(11, NULL, 0, 10, 4, NULL) >= 0);
     CHECK(lines_find(11, table, sizeof(table), INT32_MIN, 4, NULL) == 0);
@@ -92,6 +117,7 @@ int main(void)
     RUN(pairs_of_3_10);
     RUN(locations_of_3_11);
     RUN(before_the_first_instruction);
+    RUN(a_decoded_table);
     RUN(any_bytes_at_all);
     return test_end();
 }

@@ -253,6 +253,7 @@ static int show_merged(struct look *l, const struct thread_look *t)
     uint32_t depth = 0;
     int next = 0, r = 0;
     bool native = t->has_native && !t->moved && l->options.want != WANT_PYTHON;
+    known_check(&l->walk, l->frames, (size_t)t->n);
     for (uint32_t i = 0; native && r == 0 && i < t->native.n_frames; i++) {
         const struct probing_stack_symbol *s = &l->symbols[i];
         bool python = t->state && l->options.want == WANT_BOTH;

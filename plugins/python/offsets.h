@@ -22,7 +22,7 @@ struct offsets { /* bytes; -1: this version does not have it; offsets_table.h sa
     int ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe, cf_frame;
     int f_code, f_back, f_instr, f_owner, f_entry, f_locals;
     int co_first_line, co_file, co_name, co_qualname, co_lines, co_bytecode, co_local_names;
-    int co_n_locals;
+    int co_n_locals, co_version;
     int tuple_items, list_items, ob_type, ob_head, var_size, bytes_data;
     int str_length, str_state, str_kind, str_is_compact, str_is_ascii, str_ascii, str_compact;
     int is_modules, module_dict, dict_keys, dict_values, type_basic_size, type_keys;

@@ -3,7 +3,11 @@
  * plugins/python/peek.c - guarded reads of memory, ours or another process's, by the kernel.
  *
  * Any thread.  A sandbox may filter process_vm_readv (older container profiles do): then
- * /proc/PID/mem is read, which needs no permission that we lack.  It never writes.
+ * /proc/PID/mem is read, which needs no permission that we lack.
+ *
+ * Our own memory is read by process_vm_writev to ourselves: what is asked for is the side that the
+ * kernel copies from directly, and our buffer the one whose pages it looks up and pins.  The other
+ * way round it would do that for each piece: thirty pieces take 7 us then, and 1 us so.
  */
 #include "peek.h"
 
@@ -11,10 +15,34 @@
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <sys/uio.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#define PIECES 256 /* pieces a system call: 256 * 2 * 16 bytes on the stack; IOV_MAX is 1,024 */
+#define PIECES 1024 /* a system call: IOV_MAX */
+#define PAGE 4096
+
+/* A forked child that wrote "to itself" by a pid it remembers would write into its parent.  So the
+ * pid is kept where the kernel puts zeros for the child (Linux 4.14; before: as from afar). */
+static const pid_t *keep_pid(pid_t pid)
+{
+    pid_t *page = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return NULL;
+    if (madvise(page, PAGE, MADV_WIPEONFORK)) {
+        (void)munmap(page, PAGE);
+        return NULL;
+    }
+    *page = pid;
+    return page;
+}
+
+static void forget_pid(struct peek *p)
+{
+    if (p->own)
+        (void)munmap((void *)(uintptr_t)p->own, PAGE);
+    p->own = NULL;
+}
 
 int peek_open(struct peek *p, pid_t pid, uint64_t known)
 {
@@ -23,6 +51,10 @@ int peek_open(struct peek *p, pid_t pid, uint64_t known)
     *p = (struct peek){.pid = pid ? pid : getpid(), .mem = -1};
     if (!known)
         known = (uint64_t)(uintptr_t)&probe;
+    p->own = pid ? NULL : keep_pid(p->pid);
+    if (p->own && peek_bytes(p, known, &copy, sizeof(copy)) == 0)
+        return 0;
+    forget_pid(p);
     if (peek_bytes(p, known, &copy, sizeof(copy)) == 0)
         return 0;
     (void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)p->pid);
@@ -40,6 +72,7 @@ void peek_close(struct peek *p)
     if (p->mem != -1)
         (void)close(p->mem);
     p->mem = -1;
+    forget_pid(p);
 }
 
 static bool in_range(uint64_t address, size_t size)
@@ -48,17 +81,27 @@ static bool in_range(uint64_t address, size_t size)
     return address >= 4096 && address < INT64_MAX - size;
 }
 
+/* At most PIECES of them; how many bytes. */
+static size_t read_some(const struct peek *p, const struct iovec *from, size_t n, void *ret,
+                        size_t size)
+{
+    struct iovec to = {ret, size};
+    /* the bare calls: a sanitizer's own would take freed memory for a mistake of ours */
+    int64_t got = p->own ? syscall(SYS_process_vm_writev, *p->own, from, n, &to, 1, 0)
+                         : syscall(SYS_process_vm_readv, p->pid, &to, 1, from, n, 0);
+    return got > 0 ? (size_t)got : 0;
+}
+
 size_t peek_some(const struct peek *p, uint64_t address, void *ret, size_t size)
 {
+    struct iovec from = peek_piece(address, size);
     if (!in_range(address, size))
         return 0;
     if (p->mem != -1) {
         ssize_t n = pread(p->mem, ret, size, (off_t)address);
         return n > 0 ? (size_t)n : 0;
     }
-    struct iovec to = {ret, size}, from = {(void *)(uintptr_t)address, size};
-    ssize_t n = process_vm_readv(p->pid, &to, 1, &from, 1, 0);
-    return n > 0 ? (size_t)n : 0;
+    return read_some(p, &from, 1, ret, size);
 }
 
 int peek_bytes(const struct peek *p, uint64_t address, void *ret, size_t size)
@@ -66,28 +109,22 @@ int peek_bytes(const struct peek *p, uint64_t address, void *ret, size_t size)
     return peek_some(p, address, ret, size) == size ? 0 : -EFAULT;
 }
 
-int peek_pieces(const struct peek *p, const struct peek_piece *pieces, size_t n)
+size_t peek_pieces(const struct peek *p, const struct iovec *pieces, size_t n, uint8_t *to)
 {
-    struct iovec to[PIECES], from[PIECES];
+    size_t got = 0;
     for (size_t done = 0; done < n;) {
-        if (p->mem != -1) {
-            if (peek_bytes(p, pieces[done].address, pieces[done].to, pieces[done].size))
-                return -EFAULT;
-            done++;
-            continue;
-        }
-        size_t some = n - done < PIECES ? n - done : PIECES, want = 0;
-        for (size_t i = 0; i < some; i++) {
-            const struct peek_piece *piece = &pieces[done + i];
-            if (!in_range(piece->address, piece->size))
-                return -EFAULT;
-            to[i] = (struct iovec){piece->to, piece->size};
-            from[i] = (struct iovec){(void *)(uintptr_t)piece->address, piece->size};
-            want += piece->size;
-        }
-        if (process_vm_readv(p->pid, to, some, from, some, 0) != (ssize_t)want)
-            return -EFAULT;
+        size_t some = 0, want = 0;
+        while (some < PIECES && done + some < n && (p->mem == -1 || some == 0) &&
+               in_range(address_of(pieces[done + some].iov_base), pieces[done + some].iov_len))
+            want += pieces[done + some++].iov_len;
+        if (!some)
+            return got; /* no address */
+        size_t now = p->mem != -1 ? peek_some(p, address_of(pieces[done].iov_base), to + got, want)
+                                  : read_some(p, pieces + done, some, to + got, want);
+        got += now;
         done += some;
+        if (now != want)
+            return got;
     }
-    return 0;
+    return got;
 }

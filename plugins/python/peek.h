@@ -5,7 +5,7 @@
  *
  * The kernel does the reading (process_vm_readv(2), /proc/PID/mem where that call is filtered), so
  * no signal handler of ours is ever put into the host.  Any thread; no state beyond the struct, no
- * lock, no allocation.
+ * lock; only peek_open() allocates.
  */
 #ifndef PYTHON_PEEK_H
 #define PYTHON_PEEK_H
@@ -14,16 +14,12 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 
 struct peek {
     pid_t pid;
-    int mem; /* /proc/PID/mem, -1: not needed */
-};
-
-struct peek_piece {
-    uint64_t address;
-    void *to;
-    size_t size;
+    int mem;          /* /proc/PID/mem, -1: not needed */
+    const pid_t *own; /* reading ourselves: our pid, and 0 in a forked child; NULL: as from afar */
 };
 
 /* Of our own process if pid is 0.  `known`: an address there that holds at least four bytes;
@@ -34,8 +30,9 @@ void peek_close(struct peek *p);
 /* Exactly `size` bytes, or -EFAULT. */
 int peek_bytes(const struct peek *p, uint64_t address, void *ret, size_t size);
 
-/* All the pieces, in order, in as few system calls as can be; -EFAULT when one is not readable. */
-int peek_pieces(const struct peek *p, const struct peek_piece *pieces, size_t n);
+/* All the pieces one behind the other, in as few system calls as can be: how many bytes until one
+ * was not readable.  What stands at `to` after them is undefined. */
+size_t peek_pieces(const struct peek *p, const struct iovec *pieces, size_t n, uint8_t *to);
 
 /* Up to `size` bytes, as many as are readable from the start; how many. */
 size_t peek_some(const struct peek *p, uint64_t address, void *ret, size_t size);
@@ -48,6 +45,11 @@ static inline int peek_u64(const struct peek *p, uint64_t address, uint64_t *ret
 static inline int peek_i32(const struct peek *p, uint64_t address, int32_t *ret)
 {
     return peek_bytes(p, address, ret, sizeof(*ret));
+}
+
+static inline struct iovec peek_piece(uint64_t address, size_t size)
+{
+    return (struct iovec){(void *)(uintptr_t)address, size};
 }
 
 static inline uint64_t address_of(const void *p)

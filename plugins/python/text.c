@@ -3,12 +3,11 @@
  * plugins/python/text.c - what a frame's code object is called, and which line of it runs.
  *
  * One thread at a time per struct walk, except walk_offset(), which is for signal handlers too.
- * The code object may be freed meanwhile: it is read before and after, and counts when it is the
- * same.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "known.h"
 #include "lines.h"
 #include "walk.h"
 
@@ -59,26 +58,34 @@ bool walk_string(const struct walk *w, uint64_t object, char *ret, size_t size)
     return walk_string_some(w, object, size, ret, size);
 }
 
+bool walk_str(const struct walk *w, const uint8_t *head, size_t most, struct walk_str *ret)
+{
+    const struct offsets *o = &w->o;
+    uint64_t length = u64_at(head, o->str_length);
+    uint32_t state = (uint32_t)i32_at(head, o->str_state);
+    unsigned width = state >> o->str_kind & 7;
+    bool compact = state >> o->str_is_compact & 1, ascii = state >> o->str_is_ascii & 1;
+    if (u64_at(head, o->ob_type) != address_of(w->py->PyUnicode_Type) || !compact ||
+        (width != 1 && width != 2 && width != 4) || length > 1u << 30)
+        return false;
+    *ret = (struct walk_str){.length = length,
+                             .state = (int32_t)state,
+                             .width = width,
+                             .count = length < most ? (size_t)length : most,
+                             .at = (size_t)(ascii ? o->str_ascii : o->str_compact)};
+    return true;
+}
+
 bool walk_string_some(const struct walk *w, uint64_t object, size_t chars, char *ret, size_t size)
 {
-    uint8_t head[80], data[WALK_FILE * 4];
+    uint8_t head[WALK_STR_HEAD], data[WALK_FILE * 4];
+    struct walk_str s;
     ret[0] = '\0';
     if (peek_bytes(&w->peek, object, head, (size_t)w->o.str_compact) ||
-        u64_at(head, w->o.ob_type) != address_of(w->py->PyUnicode_Type))
+        !walk_str(w, head, chars < WALK_FILE ? chars : WALK_FILE, &s) ||
+        peek_bytes(&w->peek, object + s.at, data, s.count * s.width))
         return false;
-    uint64_t length = u64_at(head, w->o.str_length);
-    uint32_t state = (uint32_t)i32_at(head, w->o.str_state);
-    unsigned width = state >> w->o.str_kind & 7;
-    bool compact = state >> w->o.str_is_compact & 1, ascii = state >> w->o.str_is_ascii & 1;
-    if (!compact || (width != 1 && width != 2 && width != 4) || length > 1u << 30)
-        return false;
-    size_t take = length < chars ? (size_t)length : chars;
-    if (take > WALK_FILE)
-        take = WALK_FILE;
-    uint64_t at = object + (uint64_t)(ascii ? w->o.str_ascii : w->o.str_compact);
-    if (peek_bytes(&w->peek, at, data, take * width))
-        return false;
-    walk_utf8(data, width, take, ret, size);
+    walk_utf8(data, s.width, s.count, ret, size);
     return true;
 }
 
@@ -102,74 +109,39 @@ int64_t walk_offset(const struct walk *w, const struct walk_frame *f)
     return (int64_t)(f->instr - begin);
 }
 
-static void find_line(struct walk *w, const struct walk_frame *f, const uint8_t *code,
-                      struct walk_text *ret)
+/* The line table is too long to be kept: it is read anew, and gone over to the instruction. */
+static int in_long_table(struct walk *w, const struct known_code *c, int64_t offset,
+                         struct lines_columns *ret)
 {
-    uint64_t table = u64_at(code, w->o.co_lines), size;
-    struct lines_columns columns = {0, 0};
-    int64_t offset = walk_offset(w, f);
-    if (offset == WALK_NOWHERE || peek_u64(&w->peek, table + (uint64_t)w->o.var_size, &size) ||
-        size > SCRATCH_MAX)
-        return;
-    if (size > w->scratch_size) {
-        uint8_t *more = realloc(w->scratch, (size_t)size);
+    if (c->table_size > SCRATCH_MAX)
+        return 0;
+    if (c->table_size > w->scratch_size) {
+        uint8_t *more = realloc(w->scratch, c->table_size);
         if (!more)
-            return;
+            return 0;
         w->scratch = more;
-        w->scratch_size = (size_t)size;
+        w->scratch_size = c->table_size;
     }
-    if (peek_bytes(&w->peek, table + (uint64_t)w->o.bytes_data, w->scratch, (size_t)size))
-        return;
-    ret->line = lines_find(w->o.minor, w->scratch, (size_t)size, i32_at(code, w->o.co_first_line),
-                           offset, &columns);
-    ret->column = columns.first;
-    ret->end_column = columns.last;
-}
-
-static int code_read(const struct walk *w, uint64_t address, uint8_t *ret)
-{
-    if (peek_bytes(&w->peek, address, ret, (size_t)w->o.co_lines + 8))
-        return -EFAULT;
-    return u64_at(ret, w->o.ob_type) == address_of(w->py->PyCode_Type) ? 0 : -EFAULT;
-}
-
-static bool same_code(const struct walk *w, const uint8_t *a, const uint8_t *b)
-{
-    return u64_at(a, w->o.co_file) == u64_at(b, w->o.co_file) &&
-           u64_at(a, w->o.co_name) == u64_at(b, w->o.co_name) &&
-           u64_at(a, w->o.co_lines) == u64_at(b, w->o.co_lines) &&
-           i32_at(a, w->o.co_first_line) == i32_at(b, w->o.co_first_line);
-}
-
-static struct walk_seen *seen_at(struct walk *w, const struct walk_frame *f)
-{
-    uint64_t hash = (f->code ^ f->instr << 7) * UINT64_C(0x9e3779b97f4a7c15);
-    return w->seen ? &w->seen[hash >> 56] : NULL;
+    if (peek_bytes(&w->peek, c->table, w->scratch, c->table_size))
+        return 0;
+    return lines_find(w->o.minor, w->scratch, c->table_size, c->first_line, offset, ret);
 }
 
 void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret)
 {
-    uint8_t code[WALK_CODE_BYTES] = {0}, again[WALK_CODE_BYTES] = {0};
-    struct walk_seen *seen = seen_at(w, f);
-    *ret = (struct walk_text){.line = 0};
-    if (code_read(w, f->code, code) == 0) {
-        if (seen && seen->code == f->code && seen->instr == f->instr &&
-            same_code(w, seen->head, code)) {
-            *ret = seen->text;
-            return;
-        }
-        int name = w->o.co_qualname >= 0 ? w->o.co_qualname : w->o.co_name;
-        ret->readable = walk_string(w, u64_at(code, name), ret->func, sizeof(ret->func)) &&
-                        walk_string(w, u64_at(code, w->o.co_file), ret->file, sizeof(ret->file));
-        find_line(w, f, code, ret);
-    }
-    /* a thread that went on may have freed it while we read */
-    if (ret->readable && (code_read(w, f->code, again) || !same_code(w, code, again)))
-        ret->readable = false;
-    if (!ret->readable) {
-        *ret = (struct walk_text){.func = "?", .file = "?"};
-    } else if (seen) {
-        *seen = (struct walk_seen){.code = f->code, .instr = f->instr, .text = *ret};
-        memcpy(seen->head, code, sizeof(code));
-    }
+    struct lines_columns columns = {0, 0};
+    const struct known_code *c = known_get(w, f);
+    *ret = (struct walk_text){.func = "?", .file = "?"};
+    if (!c)
+        return;
+    ret->readable = true;
+    ret->func = c->func;
+    ret->file = c->file;
+    int64_t offset = walk_offset(w, f);
+    if (offset == WALK_NOWHERE)
+        return;
+    ret->line = c->ranges ? lines_search(c->ranges, c->n_ranges, c->first_line, offset, &columns)
+                          : in_long_table(w, c, offset, &columns);
+    ret->column = columns.first;
+    ret->end_column = columns.last;
 }

@@ -25,10 +25,20 @@
 #define OUTER_REREADS 24
 #define OUTER_REACHED 4    /* of these that must find the innermost frame among those of the walk */
 #define LIST_TRIES 50      /* tries for a list of threads that stands still */
-#define SEEN 256           /* texts kept during a look; the hash's upper 8 bits */
+#define LAST 256           /* threads whose last stack is kept; the hash's upper 8 bits */
+#define LAST_FRAMES 128    /* and how deep it may be */
 #define BLOCK_BYTES 4096u  /* a page */
-#define FRAME_BYTES 128    /* room for one frame's fields */
+#define BLOCK_MORE 512     /* bytes beyond the innermost frame of last time */
 #define PTHREAD_BYTES 2304 /* sizeof(struct pthread), glibc 2.17 to 2.41: at most this */
+
+/* A thread's stack of last time. */
+struct walk_last {
+    uint64_t state, cpu; /* CPU time of the thread then; 0: it ran, the frames are not kept */
+    int32_t tid;
+    int n;
+    uint64_t top_at, low, high; /* where it began, and the innermost frames that lie side by side */
+    struct walk_frame frames[LAST_FRAMES];
+};
 
 /* Before 3.11 a thread state knows only its pthread_t.  In it glibc keeps the kernel's id, at a
  * place that we find in our own. */
@@ -66,10 +76,12 @@ int walk_open(struct walk *w, const struct cpython *py, pid_t pid, char *why, si
     }
     w->main = pid ? 0 : address_of(py->PyInterpreterState_Main());
     w->tid_offset = find_tid_offset();
-    w->pieces = malloc((WALK_FRAMES + 2) * sizeof(*w->pieces));
-    w->copies = malloc((size_t)WALK_FRAMES * FRAME_BYTES);
-    w->seen = calloc(SEEN, sizeof(*w->seen));
-    if (!w->pieces || !w->copies || !w->seen) {
+    w->pieces = malloc(WALK_PIECES * sizeof(*w->pieces));
+    w->places = malloc(WALK_FRAMES * sizeof(*w->places));
+    w->copies = malloc(WALK_COPIES);
+    w->last = calloc(LAST, sizeof(*w->last));
+    w->known = known_new();
+    if (!w->pieces || !w->places || !w->copies || !w->last || !w->known) {
         walk_close(w);
         (void)snprintf(why, why_size, "no memory to read Python stacks");
         return -ENOMEM;
@@ -82,13 +94,16 @@ void walk_close(struct walk *w)
     peek_close(&w->peek);
     free(w->scratch);
     free(w->pieces);
+    free(w->places);
     free(w->copies);
-    free(w->seen);
-    w->seen = NULL;
-    w->scratch = NULL;
+    free(w->last);
+    known_free(w->known);
+    w->scratch = w->copies = NULL;
     w->scratch_size = 0;
     w->pieces = NULL;
-    w->copies = NULL;
+    w->places = NULL;
+    w->last = NULL;
+    w->known = NULL;
 }
 
 /* ---- the threads ---- */
@@ -209,29 +224,85 @@ static int innermost(const struct walk *w, uint64_t state, uint64_t *ret_at, uin
     return peek_u64(&w->peek, at, ret);
 }
 
-/* A page of what was read last: from 3.11 on frames lie side by side. */
+static struct walk_last *last_of(const struct walk *w, uint64_t state)
+{
+    return &w->last[state * UINT64_C(0x9e3779b97f4a7c15) >> 56];
+}
+
+/* cpu: 0, or as long as the thread has used no more the stack is still the same. */
+static void remember(struct walk *w, const struct walk_thread *t, uint64_t cpu, uint64_t top_at,
+                     const struct walk_frame *frames, int n)
+{
+    struct walk_last *last = last_of(w, t->state);
+    last->state = t->state;
+    last->tid = t->tid;
+    last->cpu = n <= LAST_FRAMES ? cpu : 0;
+    last->n = n;
+    last->top_at = top_at;
+    last->low = last->high = 0;
+    if (w->o.minor >= 11 && n > 0) {
+        last->low = frames[0].address;
+        last->high = frames[0].address + BLOCK_MORE;
+        for (int i = 1; i < n && frames[i].address < last->low &&
+                        last->high - frames[i].address <= BLOCK_BYTES;
+             i++)
+            last->low = frames[i].address;
+    }
+    if (last->cpu)
+        memcpy(last->frames, frames, (size_t)n * sizeof(*frames));
+}
+
+/* Of what was read last: from 3.11 on frames lie side by side.  Before it the pointer to the first
+ * frame, and the pointer to that pointer. */
 struct block {
     uint64_t base;
     size_t size;
+    uint64_t slot, top;
     uint8_t bytes[BLOCK_BYTES];
 };
+
+/* As innermost(), and the frames where they were last time with the same system call. */
+static int innermost_as_last(const struct walk *w, uint64_t state, struct block *b,
+                             uint64_t *ret_at, uint64_t *ret)
+{
+    const struct walk_last *last = last_of(w, state);
+    int slot = w->o.ts_cframe >= 0 ? w->o.ts_cframe : w->o.ts_frame;
+    const struct iovec pieces[] = {peek_piece(state + (uint64_t)slot, 8),
+                                   peek_piece(last->top_at, 8),
+                                   peek_piece(last->low, (size_t)(last->high - last->low))};
+    if (last->state != state || last->low == last->high)
+        return innermost(w, state, ret_at, ret);
+    size_t got = peek_pieces(&w->peek, pieces, 3, (uint8_t *)b + offsetof(struct block, slot));
+    if (got < 16 || (w->o.ts_cframe >= 0 && b->slot + (uint64_t)w->o.cf_frame != last->top_at))
+        return innermost(w, state, ret_at, ret);
+    b->base = last->low;
+    b->size = got - 16;
+    *ret_at = last->top_at;
+    *ret = b->top;
+    return 0;
+}
+
+/* What was read of these bytes; an address may be any number, also one that `+ size` turns over. */
+static const uint8_t *in_block(const struct block *b, uint64_t address, size_t size)
+{
+    uint64_t at = address - b->base;
+    return at < b->size && b->size - at >= size ? b->bytes + at : NULL;
+}
 
 /* One frame's fields; NULL: not readable.  A read never reaches over the end of a page. */
 static const uint8_t *frame_at(const struct walk *w, struct block *b, uint64_t address)
 {
-    size_t size = (size_t)w->o.frame_size;
-    if (address < b->base || address + size > b->base + b->size) {
-        b->base = address & ~(uint64_t)(BLOCK_BYTES - 1);
-        size_t want = BLOCK_BYTES;
-        if (address + size > b->base + want) { /* it lies in two */
-            b->base = address;
-            want = size;
-        }
-        b->size = peek_some(&w->peek, b->base, b->bytes, want);
-        if (address + size > b->base + b->size)
-            return NULL;
+    size_t size = (size_t)w->o.frame_size, want = BLOCK_BYTES;
+    const uint8_t *found = in_block(b, address, size);
+    if (found)
+        return found;
+    b->base = address & ~(uint64_t)(BLOCK_BYTES - 1);
+    if (address - b->base > want - size) { /* it lies in two */
+        b->base = address;
+        want = size;
     }
-    return b->bytes + (address - b->base);
+    b->size = peek_some(&w->peek, b->base, b->bytes, want);
+    return in_block(b, address, size);
 }
 
 /* Follow the chain; *ret_top_at: where the first pointer stands.  How many, or -EFAULT. */
@@ -242,7 +313,7 @@ static int walk_once(const struct walk *w, uint64_t state, struct walk_frame *re
     uint64_t address;
     size_t n = 0;
     *ret_end = WALK_WHOLE;
-    if (innermost(w, state, ret_top_at, &address))
+    if (innermost_as_last(w, state, &block, ret_top_at, &address))
         return -EFAULT;
     while (address) {
         if (n == max) {
@@ -253,6 +324,7 @@ static int walk_once(const struct walk *w, uint64_t state, struct walk_frame *re
         if (!copy)
             return -EFAULT;
         walk_parse(w, address, copy, &ret[n]);
+        ret[n].since = w->moment;
         address = ret[n++].back;
     }
     return (int)n;
@@ -264,32 +336,54 @@ static bool same_frame(const struct walk_frame *a, const struct walk_frame *b, b
            a->owner == b->owner && a->entry == b->entry && (innermost_one || a->instr == b->instr);
 }
 
+/* Pieces for all frames of a walk, those that lie side by side in one; how many, and where each
+ * frame's copy will be. */
+static size_t plan(const struct walk *w, const struct walk_frame *frames, size_t n,
+                   struct iovec *pieces, size_t *bytes)
+{
+    size_t size = (size_t)w->o.frame_size, used = 0;
+    uint64_t end = 0;
+    for (size_t i = n; i-- > 0;) { /* the outermost one has the lowest address */
+        uint64_t gap = frames[i].address - end;
+        if (used && frames[i].address >= end && gap <= WALK_GAP) {
+            pieces[used - 1].iov_len += (size_t)gap + size;
+            *bytes += (size_t)gap;
+        } else {
+            pieces[used++] = peek_piece(frames[i].address, size);
+        }
+        w->places[i] = (uint32_t)*bytes;
+        *bytes += size;
+        end = frames[i].address + size;
+    }
+    return used;
+}
+
 /* Read all frames of a walk again at once: how many of the outermost ones are as they were.
  * *ret_begins: the chain still begins at the same frame. */
 static size_t still_there(const struct walk *w, uint64_t state, uint64_t top_at,
                           struct walk_frame *frames, size_t n, bool *ret_begins)
 {
-    uint64_t cframe = 0, top = 0;
-    size_t pieces = 0, same = 0;
-    *ret_begins = false;
-    if (w->o.ts_cframe >= 0)
-        w->pieces[pieces++] = (struct peek_piece){state + (uint64_t)w->o.ts_cframe, &cframe, 8};
-    w->pieces[pieces++] = (struct peek_piece){top_at, &top, 8};
-    for (size_t i = 0; i < n; i++)
-        w->pieces[pieces++] = (struct peek_piece){frames[i].address, w->copies + i * FRAME_BYTES,
-                                                  (size_t)w->o.frame_size};
-    if (peek_pieces(&w->peek, w->pieces, pieces))
-        return 0;
+    const struct offsets *o = &w->o;
+    size_t bytes = 16, same = 0;
     struct walk_frame now = {.address = 0};
+    int slot = o->ts_cframe >= 0 ? o->ts_cframe : o->ts_frame;
+    *ret_begins = false;
+    w->pieces[0] = peek_piece(state + (uint64_t)slot, 8);
+    w->pieces[1] = peek_piece(top_at, 8);
+    size_t pieces = 2 + plan(w, frames, n, w->pieces + 2, &bytes);
+    w->pieces[pieces++] = peek_piece(top_at, 8);
+    if (peek_pieces(&w->peek, w->pieces, pieces, w->copies) != bytes + 8)
+        return 0;
     while (same < n) {
         size_t i = n - 1 - same;
-        walk_parse(w, frames[i].address, w->copies + i * FRAME_BYTES, &now);
+        walk_parse(w, frames[i].address, w->copies + w->places[i], &now);
         if (!same_frame(&frames[i], &now, i == 0))
             break;
         same++;
     }
-    *ret_begins = (w->o.ts_cframe < 0 || cframe + (uint64_t)w->o.cf_frame == top_at) &&
-                  top == (n ? frames[0].address : 0);
+    uint64_t first = n ? frames[0].address : 0;
+    *ret_begins = (o->ts_cframe < 0 || u64_at(w->copies, 0) + (uint64_t)o->cf_frame == top_at) &&
+                  u64_at(w->copies, 8) == first && u64_at(w->copies, (int)bytes) == first;
     if (same == n && n && *ret_begins)
         frames[0].instr = now.instr;
     return same == n && n && !*ret_begins ? n - 1 : same;
@@ -358,15 +452,26 @@ int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *r
 {
     uint64_t top_at = 0;
     int n = -EFAULT;
+    uint64_t before = cpu_time(t->tid);
+    const struct walk_last *last = last_of(w, t->state);
     if (max > WALK_FRAMES)
         max = WALK_FRAMES;
+    if (before && last->cpu == before && last->state == t->state && last->tid == t->tid &&
+        (size_t)last->n <= max) {
+        memcpy(ret, last->frames, (size_t)last->n * sizeof(*ret));
+        *ret_end = WALK_WHOLE;
+        return last->n;
+    }
+    w->moment++;
     for (int i = 0; i < PASSES; i++) {
-        uint64_t before = cpu_time(t->tid);
         n = walk_once(w, t->state, ret, max, &top_at, ret_end);
-        if (n >= 0 && before && cpu_time(t->tid) == before)
+        uint64_t after = cpu_time(t->tid);
+        bool stood = before && after == before;
+        if (n >= 0 && (stood || stands(w, t->state, top_at, ret, (size_t)n))) {
+            remember(w, t, stood && *ret_end == WALK_WHOLE ? before : 0, top_at, ret, n);
             return n;
-        if (n >= 0 && stands(w, t->state, top_at, ret, (size_t)n))
-            return n;
+        }
+        before = after;
         if (i % 16 == 15)
             (void)sched_yield();
     }
@@ -382,7 +487,7 @@ int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *r
 
 bool walk_still(const struct walk *w, const struct walk_frame *f)
 {
-    uint8_t copy[FRAME_BYTES];
+    uint8_t copy[WALK_FRAME_BYTES];
     struct walk_frame now;
     if (peek_bytes(&w->peek, f->address, copy, (size_t)w->o.frame_size))
         return false;

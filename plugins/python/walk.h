@@ -15,6 +15,7 @@
 
 #include "cpython.h"
 
+#include "known.h"
 #include "offsets.h"
 #include "peek.h"
 
@@ -23,6 +24,11 @@
 #define WALK_NAME 256
 #define WALK_FILE 1024
 #define WALK_NOWHERE INT64_MAX
+#define WALK_CODES (WALK_FRAMES / 4) /* code objects looked at in one pass, in four pieces each */
+#define WALK_PIECES (WALK_FRAMES + 4)
+#define WALK_FRAME_BYTES 128 /* room for one frame's fields */
+#define WALK_GAP 256         /* bytes between two frames that are read in one piece */
+#define WALK_COPIES ((size_t)WALK_FRAMES * (WALK_FRAME_BYTES + WALK_GAP))
 
 struct walk {
     const struct cpython *py;
@@ -32,9 +38,12 @@ struct walk {
     int tid_offset;   /* of the kernel's id in glibc's struct pthread, -1: unknown */
     uint8_t *scratch; /* line tables; grows to SCRATCH_MAX */
     size_t scratch_size;
-    struct peek_piece *pieces; /* room for one pass over a stack */
-    uint8_t *copies;
-    struct walk_seen *seen;
+    struct iovec *pieces; /* room for one pass over a stack: WALK_PIECES */
+    uint32_t *places;     /* of the frames in it: WALK_FRAMES */
+    uint8_t *copies;      /* what was read: WALK_COPIES */
+    struct walk_last *last;
+    struct known *known; /* code objects */
+    uint64_t moment;     /* counts walks */
 };
 
 struct walk_thread {
@@ -52,6 +61,8 @@ struct walk_frame {
     int32_t copy;   /* which copy of the instructions it runs; 0: the code object's own */
     uint8_t owner;
     uint8_t entry;
+    uint64_t
+        since; /* its thread has been seen here from that moment of the walk's on; 0: unknown */
 };
 
 enum walk_end {
@@ -62,19 +73,10 @@ enum walk_end {
 };
 
 struct walk_text {
-    char func[WALK_NAME];
-    char file[WALK_FILE];
-    int line;               /* 0: unknown */
-    int column, end_column; /* from 1, of what runs in that line; 0: unknown (before 3.11) */
-    bool readable;          /* false: the code object was gone */
-};
-
-/* A text that was read in this look: many threads wait at the same few places.  It is used only
- * while the code object's fields are still the same. */
-struct walk_seen {
-    uint64_t code, instr;
-    uint8_t head[WALK_CODE_BYTES];
-    struct walk_text text;
+    const char *func, *file; /* borrowed until the next walk_text() */
+    int line;                /* 0: unknown */
+    int column, end_column;  /* from 1, of what runs in that line; 0: unknown (before 3.11) */
+    bool readable;           /* false: the code object was gone */
 };
 
 /* Reading this interpreter is possible: 0, or -ENOTSUP / -EPERM with one line in `why`.
@@ -112,7 +114,18 @@ int64_t walk_offset(const struct walk *w, const struct walk_frame *f);
 
 /* ---- text.c ---- */
 
+/* What the frame runs.  Where a whole stack is asked for, known_check() makes it cheaper. */
 void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret);
+
+/* What the head of a str object says; `most` characters are counted at most. */
+struct walk_str {
+    uint64_t length;
+    int32_t state;
+    unsigned width;   /* of a character */
+    size_t count, at; /* how many characters, and where the first one is */
+};
+#define WALK_STR_HEAD 80
+bool walk_str(const struct walk *w, const uint8_t *head, size_t most, struct walk_str *ret);
 
 /* Copy a str as UTF-8, cut at `size`; false: it is none. */
 bool walk_string(const struct walk *w, uint64_t object, char *ret, size_t size);

@@ -41,6 +41,7 @@ FIELDS = [  # name, comment
     ("co_name", "code: str"),
     ("co_qualname", "code: str, -1: not kept"),
     ("co_lines", "code: bytes, the line table"),
+    ("co_version", "code: a number that no other one has had, 0: none left; -1: not kept"),
     ("co_bytecode", "code: first instruction, -1: not in the object"),
     ("co_local_names", "code: tuple of str, names of the first locals"),
     ("co_n_locals", "code: int, how many locals have a name"),
@@ -113,6 +114,11 @@ typedef _PyRuntimeState RT;
 int main(void)
 {
     printf("%x\n", PY_VERSION_HEX);
+#if V >= 0x030c0000
+    O(co_version, PyCodeObject, co_version)
+#else
+    P(co_version, -1)
+#endif
 #ifdef Py_GIL_DISABLED
     P(threaded, 1)
     P(managed_dict, MANAGED_DICT_OFFSET)
