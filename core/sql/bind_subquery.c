@@ -91,6 +91,7 @@ struct collected { /* rows of an answer, each n_cols values */
     struct sql_value *values;
     uint32_t n, n_cols; /* n: rows */
     uint64_t room, max;
+    struct sandbox *box; /* the rows outlive it; NULL: there is none */
 };
 
 static int add_row(struct collected *c, const struct op *op, uint32_t row)
@@ -119,16 +120,28 @@ static int add_row(struct collected *c, const struct op *op, uint32_t row)
     return 0;
 }
 
+static int add_rows(struct collected *c, const struct op *op)
+{
+    struct query *q = c->q;
+    struct arena inside = q->mem;
+    int rc = 0;
+    if (c->box)
+        q->mem = c->box->mem;
+    for (uint32_t k = 0; k < op->out.n_sel && c->n < c->max && rc == 0; k++)
+        rc = add_row(c, op, op->out.sel ? op->out.sel[k] : k);
+    if (c->box) {
+        c->box->mem = q->mem;
+        q->mem = inside;
+    }
+    return rc;
+}
+
 static int collect(struct collected *c, struct op *op)
 {
     int rc = 0;
-    while (c->n < c->max && (rc = sql_next(op)) > 0) {
-        rc = 0;
-        for (uint32_t k = 0; k < op->out.n_sel && c->n < c->max && rc == 0; k++)
-            rc = add_row(c, op, op->out.sel ? op->out.sel[k] : k);
-        if (rc < 0)
+    while (c->n < c->max && (rc = sql_next(op)) > 0)
+        if ((rc = add_rows(c, op)) < 0)
             return rc;
-    }
     return rc < 0 ? rc : 0;
 }
 
@@ -266,6 +279,26 @@ static int keep_answer(struct query *q, const struct node *n, const struct colle
     return 0;
 }
 
+/* Run what stands alone, planned once more so that all its memory goes with it but the answer. */
+static int run_alone(struct query *q, const struct node *n, struct cte *ctes, struct outer *outer,
+                     struct collected *c)
+{
+    struct sandbox box;
+    struct outer *up = q->outer;
+    struct op *op;
+    sql_sandbox_enter(q, &box);
+    q->outer = outer;
+    int rc = sql_plan_select(q, n->select, ctes, &op);
+    q->outer = up;
+    for (uint32_t i = 0; rc == 0 && i < op->n_cols; i++)
+        sql_want(op, i);
+    c->box = &box;
+    if (rc == 0)
+        rc = collect(c, op);
+    c->box = NULL;
+    return sql_sandbox_leave(q, &box, NULL, rc);
+}
+
 /* Plan it, and run it when it stands alone.  1: it needs rows of the outer query, in *ret. */
 static int look(struct query *q, struct scope *s, const struct node *n, uint64_t max,
                 struct collected *c, struct outer *ret, struct op **ret_op)
@@ -292,9 +325,7 @@ static int look(struct query *q, struct scope *s, const struct node *n, uint64_t
     *c = (struct collected){.q = q, .max = max, .n_cols = op->n_cols};
     if (ret->n || ret->unknown)
         return 1;
-    for (uint32_t i = 0; i < op->n_cols; i++)
-        sql_want(op, i);
-    rc = q->dry ? 0 : collect(c, op);
+    rc = q->dry ? 0 : run_alone(q, n, s->ctes, ret, c);
     return rc < 0 ? rc : keep_answer(q, n, c, op);
 }
 

@@ -14,7 +14,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 
-#define PLANS_MAX 1000 /* selects in one query, views and with expanded at each use */
+#define PLANS_MAX 2000 /* selects in one query, views, with and subqueries at each use */
 #define ITEMS_MAX 1000 /* columns of a select list */
 
 static int wrong(struct query *q, uint32_t pos, const char *what)

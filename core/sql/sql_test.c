@@ -427,6 +427,23 @@ TEST(who_needs_too_much_memory_is_named)
     sql_configure(engine, SQL_SET_MEMORY, 256u << 20);
 }
 
+/* What a subquery needed goes before the next one begins; its answer stays. */
+TEST(subqueries_give_their_memory_back)
+{
+#define ONE(n)                                                                          \
+    "(select max('x' || n) from (select n from generate_series(1, 20000) n group by n " \
+    "order by n desc) x where n <= " #n ")"
+    static const struct example list[] = {
+        {"select " ONE(1) ", " ONE(2) ", " ONE(3) ", " ONE(4) ", " ONE(5) ", " ONE(6),
+         "x1,x2,x3,x4,x5,x6"},
+        {"select count(*) from generate_series(1, 3) s where 'x' || s in (" ONE(1) ", " ONE(
+             2) ", " ONE(3) ", " ONE(7) ")",
+         "3"}};
+    sql_configure(engine, SQL_SET_MEMORY, 8u << 20);
+    TRY(list);
+    sql_configure(engine, SQL_SET_MEMORY, 256u << 20);
+}
+
 static pthread_t scanned_by; /* written by scan_where(), read after the query's end */
 
 static int scan_where(void *self, struct probing_rows *out)
@@ -678,6 +695,7 @@ int main(void)
     RUN(limits_stop_a_query);
     RUN(an_engine_has_limits_of_its_own);
     RUN(who_needs_too_much_memory_is_named);
+    RUN(subqueries_give_their_memory_back);
     RUN(a_nice_query_runs_aside);
     RUN(everything_can_be_cancelled);
     RUN(writers_write);
