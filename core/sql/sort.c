@@ -13,6 +13,8 @@
 
 #define RUN_ROWS 16      /* sorted by insertion before runs are merged */
 #define CHECK_ROWS 65536 /* merged between looks at the limits */
+#define PARTS 1024       /* dealt out to at once: they stay in the cache, as does the TLB */
+#define PARTS_ROWS 4096  /* rows: fewer are in the cache as they are */
 #define PRUNE_ROWS 16384 /* rows gathered before a top-k is cut to its k */
 
 struct sort {
@@ -106,10 +108,10 @@ static int merge_runs(const struct merging *m, const struct placed *from, uint32
     return 0;
 }
 
-static int sort_items(const struct merging *m, struct placed *items, uint32_t n,
-                      struct placed **ret)
+static int sort_runs(const struct merging *m, struct placed *items, struct placed *room, uint32_t n,
+                     struct placed **ret)
 {
-    struct placed *from = items, *to = items + n;
+    struct placed *from = items, *to = room;
     int rc = 0;
     for (uint32_t i = 0; i < n && rc == 0; i += RUN_ROWS) {
         insert_sorted(m, items + i, n - i < RUN_ROWS ? n - i : RUN_ROWS);
@@ -128,14 +130,85 @@ static int sort_items(const struct merging *m, struct placed *items, uint32_t n,
     return rc;
 }
 
+static int check_order(const struct merging *m, const struct placed *items, uint32_t n,
+                       bool *ret_sorted)
+{
+    uint32_t i = 1;
+    int rc = 0;
+    for (; i < n && rc == 0 && !is_after(m, &items[i - 1], &items[i]); i++)
+        rc = i % CHECK_ROWS == 0 ? sql_check(m->q) : 0;
+    *ret_sorted = i >= n;
+    return rc;
+}
+
+/* The range of prefixes, but for those of NULL and of the largest numbers at its ends. */
+static void find_range(const struct placed *items, uint32_t n, uint64_t *ret_least,
+                       uint64_t *ret_largest)
+{
+    uint64_t least = UINT64_MAX, largest = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t p = items[i].prefix[0];
+        bool end = p <= 1 || p >= UINT64_MAX - 1;
+        least = !end && p < least ? p : least;
+        largest = !end && p > largest ? p : largest;
+    }
+    *ret_least = least;
+    *ret_largest = largest;
+}
+
+struct parts {
+    uint64_t least, largest;
+    uint32_t shift;
+};
+
+static uint32_t part_of(const struct parts *p, uint64_t prefix)
+{
+    prefix = prefix < p->least ? p->least : prefix > p->largest ? p->largest : prefix;
+    return (uint32_t)((prefix - p->least) >> p->shift);
+}
+
+/* Sorted where they are.  Many are first dealt out to parts of the range, so that each part is
+ * sorted while it is in the cache: a merge of all would go through memory again and again. */
+static int sort_here(const struct merging *m, struct placed *items, struct placed *room, uint32_t n)
+{
+    struct parts p = {.shift = 0};
+    struct placed *sorted = items;
+    uint32_t ends[PARTS + 1] = {0};
+    bool in_order;
+    int rc = check_order(m, items, n, &in_order);
+    if (rc < 0 || in_order)
+        return rc;
+    find_range(items, n, &p.least, &p.largest);
+    if (n < PARTS_ROWS || p.least >= p.largest) {
+        rc = sort_runs(m, items, room, n, &sorted);
+        if (rc == 0 && sorted != items)
+            memcpy(items, sorted, n * sizeof(*items));
+        return rc;
+    }
+    while ((p.largest - p.least) >> p.shift >= PARTS)
+        p.shift++;
+    for (uint32_t i = 0; i < n; i++)
+        ends[part_of(&p, items[i].prefix[0]) + 1]++;
+    for (uint32_t i = 0; i < PARTS; i++)
+        ends[i + 1] += ends[i];
+    rc = sql_check(m->q);
+    for (uint32_t i = 0; i < n && rc == 0; i++) { /* ends[k]: where the next one of part k goes */
+        room[ends[part_of(&p, items[i].prefix[0])]++] = items[i];
+        rc = i % CHECK_ROWS == CHECK_ROWS - 1 ? sql_check(m->q) : 0;
+    }
+    for (uint32_t k = 0, from = 0; k < PARTS && rc == 0; from = ends[k++])
+        rc = sort_here(m, room + from, items + from, ends[k] - from);
+    memcpy(items, room, n * sizeof(*items));
+    return rc;
+}
+
 int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_prefix prefix,
                    sql_compare compare, void *arg)
 {
     const struct merging m = {q, compare, arg};
     struct arena mem; /* the room goes at once: top-k sorts again and again */
     arena_init_in(&mem, q->budget);
-    struct placed *sorted,
-        *items = n < 2 ? NULL : arena_alloc(&mem, 2 * (size_t)n * sizeof(*items));
+    struct placed *items = n < 2 ? NULL : arena_alloc(&mem, 2 * (size_t)n * sizeof(*items));
     int rc = n < 2 || items ? 0 : sql_no_room();
     for (uint32_t i = 0; i < n && items && rc == 0; i++) {
         items[i] = (struct placed){.row = index[i]};
@@ -144,9 +217,9 @@ int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_prefix pref
         rc = sql_worked(q, 1);
     }
     if (items && rc == 0)
-        rc = sort_items(&m, items, n, &sorted);
+        rc = sort_here(&m, items, items + n, n);
     for (uint32_t i = 0; i < n && items && rc == 0; i++)
-        index[i] = sorted[i].row;
+        index[i] = items[i].row;
     arena_done(&mem);
     return rc;
 }
