@@ -202,3 +202,48 @@ int answer_rows(const struct target *t, const char *statement, struct export_wri
     buf_done(&none);
     return r;
 }
+
+static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+{
+    (void)self;
+    (void)columns;
+    (void)n;
+    (void)out;
+    return 0;
+}
+
+static int end(void *self, struct buf *out)
+{
+    (void)self;
+    (void)out;
+    return 0;
+}
+
+struct word {
+    char *to;
+    size_t size;
+};
+
+static int first_word(void *self, const struct json *const *cells, struct buf *out)
+{
+    struct word *w = self;
+    (void)out;
+    if (cells[0]->type == JSON_STRING)
+        (void)snprintf(w->to, w->size, "%s", cells[0]->text);
+    return 0;
+}
+
+int answer_word(const struct target *t, const char *sql, char *ret, size_t size)
+{
+    struct word word = {ret, size};
+    struct export_writer w = {.begin = begin, .row = first_word, .end = end, .self = &word};
+    ret[0] = '\0';
+    return answer_rows(t, sql, &w);
+}
+
+bool answer_plugin_runs(const struct target *t, const char *name)
+{
+    char sql[120], state[32];
+    (void)snprintf(sql, sizeof sql, "select state from probing.plugins where name = '%s'", name);
+    return answer_word(t, sql, state, sizeof state) == 0 && strcmp(state, "running") == 0;
+}

@@ -27,4 +27,9 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
 /* The answer row by row: begin(), row() and end() of `w` are called, and nothing is written. */
 int answer_rows(const struct target *t, const char *statement, struct export_writer *w);
 
+/* The one text that a query gives; "" when it gives none. */
+int answer_word(const struct target *t, const char *sql, char *ret, size_t size);
+
+bool answer_plugin_runs(const struct target *t, const char *name);
+
 #endif

@@ -170,53 +170,6 @@ static int tell(const struct target *t, int n, const char *const *words)
     return r == 0 && status < 0 ? status : r;
 }
 
-static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
-{
-    (void)self;
-    (void)columns;
-    (void)n;
-    (void)out;
-    return 0;
-}
-
-static int end(void *self, struct buf *out)
-{
-    (void)self;
-    (void)out;
-    return 0;
-}
-
-struct word {
-    char *to;
-    size_t size;
-};
-
-static int first_word(void *self, const struct json *const *cells, struct buf *out)
-{
-    struct word *w = self;
-    (void)out;
-    if (cells[0]->type == JSON_STRING)
-        (void)snprintf(w->to, w->size, "%s", cells[0]->text);
-    return 0;
-}
-
-/* The one text that a query gives; "" when it gives none. */
-static int ask_word(const struct target *t, const char *sql, char *ret, size_t size)
-{
-    struct word word = {ret, size};
-    struct export_writer w = {.begin = begin, .row = first_word, .end = end, .self = &word};
-    ret[0] = '\0';
-    return answer_rows(t, sql, &w);
-}
-
-static bool profiler_runs(const struct target *t)
-{
-    char state[32];
-    return ask_word(t, "select state from probing.plugins where name = 'profile'", state,
-                    sizeof state) == 0 &&
-           strcmp(state, "running") == 0;
-}
-
 static int set(const struct target *t, const char *name, const char *value)
 {
     const char *words[] = {"config", "set", name, value};
@@ -234,14 +187,14 @@ static int load_profiler(const struct target *t)
 
 static int start_profiler(const struct target *t, const struct options *o, struct kept *kept)
 {
-    *kept = (struct kept){.ran = profiler_runs(t)};
+    *kept = (struct kept){.ran = answer_plugin_runs(t, "profile")};
     int r = kept->ran ? 0 : load_profiler(t);
     if (r < 0)
         return r;
-    (void)ask_word(t, "select value from probing.settings where name = 'profile.mode'", kept->mode,
-                   sizeof kept->mode);
-    (void)ask_word(t, "select value from probing.settings where name = 'profile.rate'", kept->rate,
-                   sizeof kept->rate);
+    (void)answer_word(t, "select value from probing.settings where name = 'profile.mode'",
+                      kept->mode, sizeof kept->mode);
+    (void)answer_word(t, "select value from probing.settings where name = 'profile.rate'",
+                      kept->rate, sizeof kept->rate);
     if (o->mode != NULL && strcmp(o->mode, kept->mode) != 0)
         r = set(t, "profile.mode", o->mode);
     if (r == 0 && o->rate != NULL)
@@ -279,7 +232,7 @@ static int profile_now(const struct target *t, const struct options *o, char *re
     char now[64];
     int r = start_profiler(t, o, &kept);
     if (r == 0)
-        r = ask_word(t, "select now()::text", now, sizeof now);
+        r = answer_word(t, "select now()::text", now, sizeof now);
     if (r == 0) {
         wait_ns(o->seconds_ns);
         (void)snprintf(ret_where, size, " and ts > timestamp '%s'", now);
@@ -317,7 +270,7 @@ static int window_of(const struct target *t, struct options *o, char *ret_where,
                            t->text);
         return 0;
     }
-    if (!past && o->seconds_ns == 0 && !profiler_runs(t)) {
+    if (!past && o->seconds_ns == 0 && !answer_plugin_runs(t, "profile")) {
         o->seconds_ns = DEFAULT_NS;
         fprintf(stderr, "probing: the profiler does not run: sampling for %d s\n",
                 (int)(DEFAULT_NS / NS_PER_S));
@@ -406,8 +359,8 @@ static int one(const struct target *t, struct options *o)
     f.lines = o->lines;
     f.mode = o->mode != NULL ? o->mode : mode;
     if (o->mode == NULL && !target_is_files(t))
-        (void)ask_word(t, "select value from probing.settings where name = 'profile.mode'", mode,
-                       sizeof mode);
+        (void)answer_word(t, "select value from probing.settings where name = 'profile.mode'", mode,
+                          sizeof mode);
     if (mode[0] == '\0')
         (void)snprintf(mode, sizeof mode, "cpu");
     r = flame_read(&f, t, where, formats[o->format].in_time);

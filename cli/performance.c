@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/answer.h"
 #include "cli/cli.h"
 #include "core/base/err.h"
 
@@ -29,7 +30,10 @@ static int load(struct target *t, const char *plugin, const char *then)
 {
     char *words[] = {(char *)(uintptr_t) "plugin", (char *)(uintptr_t) "load",
                      (char *)(uintptr_t)plugin, NULL};
-    int r = command_plugin(t, 3, words);
+    bool runs = t->kind == TARGET_LIVE && answer_plugin_runs(t, plugin);
+    int r = runs ? EXIT_DONE : command_plugin(t, 3, words);
+    if (runs)
+        printf("plugin %s is loaded already\n", plugin);
     if (r == EXIT_DONE)
         printf("look at it with: probing -t %s %s\n", t->text, then);
     return r;

@@ -46,6 +46,9 @@ def work(k):
         thirty(k)
 for k in range(len(loops)):
     threading.Thread(target=work, args=(k,), daemon=True).start()
+while not all(loops):
+    time.sleep(0.01)
+print("ready", flush=True)
 while sys.stdin.readline():
     print(sum(loops), time.process_time(), flush=True)
 '''
@@ -56,7 +59,7 @@ class Target:
         self.process = subprocess.Popen([python, "-c", TARGET, str(threads)], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.pid = self.process.pid
-        time.sleep(0.5)
+        assert self.process.stdout.readline() == "ready\n"
 
     def counts(self):
         self.process.stdin.write("\n")

@@ -414,5 +414,7 @@ def test_its_name_of_before(world, word):
     done = target.probing(word, "--cc")
     assert done.returncode == 0 and "flamegraph" in done.stdout, done.stdout + done.stderr
     samples(target, 10)
+    again = target.probing(word, "--cc")
+    assert again.returncode == 0 and "loaded already" in again.stdout, again.stdout + again.stderr
     refused = target.probing(word, "--torch")
     assert refused.returncode != 0 and "torch is not imported" in refused.stderr, refused.stderr
