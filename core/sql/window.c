@@ -106,9 +106,16 @@ static void find_groups(const struct window *w, const struct win *f, struct part
     p->groups[p->n_groups] = p->end;
 }
 
+/* These count rows, equal or not: finding who is equal costs a look at every row out of order. */
+static bool asks_for_peers(enum win_fn fn)
+{
+    return fn != WIN_ROW_NUMBER && fn != WIN_NTILE && fn != WIN_LAG && fn != WIN_LEAD;
+}
+
 static int compute_part(struct op *op, const struct win *f, struct part *p)
 {
     struct window *w = op->state;
+    bool peers = asks_for_peers(f->spec->fn);
     int rc = 0;
     if (p->groups)
         find_groups(w, f, p);
@@ -116,7 +123,7 @@ static int compute_part(struct op *op, const struct win *f, struct part *p)
     p->dense = 0;
     p->peer_end = p->first;
     for (uint32_t at = p->first; at < p->end && rc == 0; at++) {
-        if (at == p->peer_end) { /* the next group of peers */
+        if (peers && at == p->peer_end) { /* the next group of peers */
             p->peer = at;
             p->dense++;
             while (++p->peer_end < p->end && is_peer(w, f, at, p->peer_end))
