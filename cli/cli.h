@@ -100,6 +100,7 @@ int command_launch(struct target *t, int argc, char **argv);      /* launch.c */
 int command_list(struct target *t, int argc, char **argv);        /* list.c */
 int command_gc(struct target *t, int argc, char **argv);          /* list.c */
 int command_forward(struct target *t, int argc, char **argv);     /* live.c: as it is */
+int command_eval(struct target *t, int argc, char **argv);
 int command_backtrace(struct target *t, int argc, char **argv);   /* backtrace.c */
 int command_performance(struct target *t, int argc, char **argv); /* performance.c */
 int command_query(struct target *t, int argc, char **argv);  /* query.c: query, tables, describe */

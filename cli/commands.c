@@ -72,16 +72,18 @@ const struct cli_command cli_commands[] = {
      .examples = {"-t 4242 backtrace", "-t 4242 backtrace --thread 4245 --locals",
                   "-t 4242 backtrace --external --watch"}},
     {.name = "eval",
-     .arguments = "CODE",
+     .arguments = "CODE | --file FILE [ARGUMENT...]",
      .doc = "run Python in the process, print what it prints",
      .text = "The value of a last expression is printed. Names that are assigned stay for the "
              "next eval; the program's own variables are read, never written. An exception is a "
-             "traceback and exit code 1.",
+             "traceback and exit code 1. A file finds its name and arguments in `argv`; sys.argv "
+             "is the program's.",
      .needs_target = true,
      .forwarded = true,
-     .run = command_forward,
-     .options = {TIMEOUT},
-     .examples = {"-t 4242 eval \"import torch; print(torch.__version__)\""}},
+     .run = command_eval,
+     .options = {TIMEOUT, {"--file", "-f", "FILE", "a file of this machine; - is the input"}},
+     .examples = {"-t 4242 eval \"import torch; print(torch.__version__)\"",
+                  "-t 4242 eval --timeout 30s -f look.py model.layers"}},
     {.name = "repl",
      .arguments = "",
      .doc = "Python in the process, a line at a time",

@@ -26,6 +26,9 @@
 struct eval_words {
     const char *mode; /* of session.py's run() */
     const char *code;
+    const char *file;        /* the name of the file that `code` is; NULL: none */
+    const char *const *args; /* the words behind it, up to a NULL */
+    int n_args;
     uint64_t timeout_ns; /* 0: none */
 };
 
@@ -396,6 +399,15 @@ static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
             i++;
             continue;
         }
+        if (strcmp(argv[i], "--file") == 0 && i + 2 < argc) {
+            *ret = (struct eval_words){.mode = "file",
+                                       .file = argv[i + 1],
+                                       .code = argv[i + 2],
+                                       .args = argv + i + 3,
+                                       .n_args = argc - i - 3,
+                                       .timeout_ns = ret->timeout_ns};
+            return 0;
+        }
         if (strcmp(argv[i], "--timeout") != 0)
             break; /* code may begin with a minus: -1 */
         if (i + 1 == argc || parse_seconds(argv[i + 1], &ret->timeout_ns))
@@ -433,6 +445,24 @@ static int run_words(struct plugin *p, const struct eval_words *w, struct probin
     return result;
 }
 
+/* A file: how many words there are, its name, its words, its text.  NULL: no memory. */
+static char *joined(const struct eval_words *w)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return NULL;
+    (void)fprintf(f, "%d%c%s%c", w->n_args, WORD_END, w->file, WORD_END);
+    for (int i = 0; i < w->n_args; i++)
+        (void)fprintf(f, "%s%c", w->args[i], WORD_END);
+    (void)fputs(w->code, f);
+    if (fclose(f) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probing_reply *out)
 {
     return eval_tool_within(p, TOOL_NS, argc, argv, out);
@@ -464,7 +494,15 @@ static int eval_run(void *self, int argc, const char *const *argv, struct probin
 {
     struct eval_words w = {.mode = "run"};
     int r = parse_arguments(self, argc, argv, &w);
-    return r < 0 ? r : run_words(self, &w, out);
+    if (r < 0 || !w.file)
+        return r < 0 ? r : run_words(self, &w, out);
+    char *whole = joined(&w);
+    if (!whole)
+        return say_result(self, -ENOMEM);
+    w.code = whole;
+    r = run_words(self, &w, out);
+    free(whole);
+    return r;
 }
 
 static int complete_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -480,9 +518,9 @@ const struct probing_command eval_command = {
     .size = sizeof(struct probing_command),
     .flags = PROBING_WRITES,
     .name = "eval",
-    .usage = "[--timeout SECONDS] [--line] CODE",
+    .usage = "[--timeout SECONDS] [--line] CODE | --file NAME CODE [ARGUMENT...]",
     .doc = "Run Python code in the process; print what it prints and the value of its last line; "
-           "--line: one statement, and 2 when more lines are needed",
+           "--line: one statement, and 2 when more lines are needed; --file: the text of a file",
     .run = eval_run,
 };
 

@@ -193,8 +193,11 @@ static int python_stop(void *self)
     if (runner_stop(p->runner)) {
         offer_start(p);
         watch_start(p);
-        return p->host->fail(p->host, -EBUSY,
-                             "the plugin's Python thread runs code or waits for the GIL");
+        return p->host->fail(
+            p->host, -EBUSY,
+            "an eval still runs, or waits for the GIL, in thread probing/python: backtrace "
+            "--all shows where; a call of C, time.sleep(600), hears of no "
+            "interrupt, so eject again when it is over");
     }
     __atomic_store_n(&the_plugin, NULL, __ATOMIC_RELEASE);
     eval_forget();

@@ -95,6 +95,16 @@ def execute(code, name):
     return None
 
 
+def execute_file(code, name, arguments):
+    """As a script: no value is shown.  sys.argv is the program's; a file's own is `argv`."""
+    variables.update(argv=[name] + arguments, __file__=name)
+    try:
+        exec(compile(code, name, "exec", dont_inherit=True), variables)
+    finally:
+        for own in ("argv", "__file__"):
+            variables.pop(own, None)
+
+
 def explain(error, code, name):
     """The traceback as text, from the client's code on."""
     import linecache
@@ -155,15 +165,20 @@ def run_tool(name, words, out):
 def run(code, emit, mode):
     """0, 1 after an exception, whose traceback has been sent, or 2: more lines are needed.
 
-    mode: "run" takes all of it; "line" wants one whole statement, as a prompt does; "complete"
-    sends what a name may become; else a tool of ours, `code` being its words.
+    mode: "run" takes all of it; "file" too, with a name and words before it; "line" wants one whole
+    statement, as a prompt does; "complete" sends what a name may become; else a tool of ours,
+    `code` being its words.
     """
     from _thread import get_ident
     owner = get_ident()
-    name = "<eval>"
+    name, arguments = "<eval>", []
     out = Output(sys.stdout, emit, owner, get_ident)
     err = Output(sys.stderr, emit, owner, get_ident)
-    if mode not in ("run", "line", "complete"):
+    if mode == "file":  # eval.c's joined()
+        count, _, rest = code.partition("\x1f")
+        words = rest.split("\x1f", int(count) + 1)
+        name, arguments, code = words[0], words[1:-1], words[-1]
+    elif mode not in ("run", "line", "complete"):
         return run_tool(mode, code.split("\x1f")[:-1], out)
     before = sys.stdout, sys.stderr
     main = refresh()
@@ -180,6 +195,8 @@ def run(code, emit, mode):
             complete(code, out)
         elif mode == "run":
             show(execute(code, name))
+        elif mode == "file":
+            execute_file(code, name, arguments)
         elif not execute_line(code, name, show):
             return 2
     except BaseException as error:  # SystemExit too: the process is not ours to end

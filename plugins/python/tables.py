@@ -58,12 +58,15 @@ def size_function(kind):
 
 def objects():
     seen = {}  # id of type: [type, its size function, count, bytes, an example]
+    others = size_of_others = 0
     for some in live_objects():
         for one in some:
             kind = type(one)
             entry = seen.get(id(kind))
             if entry is None:
                 if len(seen) == TYPES:
+                    others += 1
+                    size_of_others += size_function(kind)(one) + HEADER
                     continue
                 entry = seen[id(kind)] = [kind, size_function(kind), 0, 0, safe["show"](one)[:200]]
             entry[2] += 1
@@ -72,6 +75,8 @@ def objects():
         yield None
     for kind, _, count, size, example in seen.values():
         yield safe["type_name"](kind), count, size, example
+    if others:
+        yield "(more than %d classes: of others)" % TYPES, others, size_of_others, None
 
 
 def modules():

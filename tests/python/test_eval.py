@@ -82,6 +82,43 @@ def test_output_streams_and_is_not_bounded(world):
     assert done.stdout == ("x" * 50 + "\n") * 60000
 
 
+def test_a_file(world, python):
+    target = world.start(python, LOOP).inject()
+    path = world.tmp / "look.py"
+    path.write_text("""# größer
+import sys, time
+found = [a.upper() for a in argv[1:]]
+if __name__ == "__main__":
+    print(__file__, found, secret, len(sys.argv))
+"not shown"
+def inner():
+    raise ValueError("seventeen")  # here
+if "fail" in argv: inner()
+""", encoding="utf-8")
+    done = target.eval(str(path), "-f")
+    assert (done.returncode, done.stdout) == (0, "%s [] 41 1\n" % path), done.stderr
+    done = target.probing("eval", "--timeout", "20", "--file", str(path), "--x y", "fail")
+    assert done.returncode == 1 and "['--X Y', 'FAIL'] 41" in done.stdout
+    assert 'File "%s", line 9' % path in done.stdout and 'line 8, in inner' in done.stdout
+    assert 'raise ValueError("seventeen")  # here' in done.stdout
+    assert target.eval("found, 'argv' in globals()").stdout == "(['--X Y', 'FAIL'], False)\n"
+    path.write_text("import time\nprint('first', flush=True)\ntime.sleep(0.1)\nwhile True: pass\n")
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), "eval", "-f", str(path)],
+                              stdout=subprocess.PIPE, env=world.env)
+    assert client.stdout.readline() == b"first\n", "output streams while it runs"
+    client.kill()
+    client.wait()
+    done = target.eval(str(path), "--timeout", "0.5", "-f")
+    assert done.returncode == 1 and done.stdout == "first\n" and "--timeout" in done.stderr
+    for words, part in [(["-f"], "needs a file"), (["-f", "/no/such"], "No such file"),
+                        (["-f", "/dev/zero"], "larger than")]:
+        done = target.probing("eval", *words)
+        assert done.returncode != 0 and part in done.stderr, done.stderr
+    done = subprocess.run([str(CLI), "-t", str(target.pid), "eval", "-f", "-", "one"],
+                          input=b"print(argv)", stdout=subprocess.PIPE, env=world.env, timeout=60)
+    assert done.stdout == b"['<stdin>', 'one']\n"
+
+
 @pytest.mark.parametrize("how", ["gil", "spin"])
 def test_gil_is_stuck(world, python, how):
     if is_threaded(python):

@@ -46,6 +46,19 @@ def test_objects(world, python):
     assert target.eval("gc.isenabled()").stdout == "True\n"
 
 
+def test_objects_of_too_many_classes_are_counted_together(world):
+    python = list(PYTHONS.values())[0]
+    target = world.start(python, """
+import time
+many = [type("Kind%d" % n, (), {})() for n in range(6000)]
+print("ready", flush=True)
+while True: time.sleep(0.01)
+""").inject()
+    rows = target.rows("select count(*) filter (where type like 'Kind%'), count(*), "
+                       "sum(count) filter (where type like '(more%') from python.objects")
+    assert rows[0][1] == 5001 and rows[0][2] >= 6000 - rows[0][0] > 0, rows
+
+
 def test_modules(world, python):
     target = world.start(python, OBJECTS).inject()
     rows = target.rows("select name, version, file from python.modules where name like 'many%'")
