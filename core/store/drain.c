@@ -396,6 +396,8 @@ int drain_now(struct store *s)
     s->damage_counted = false;
     s->last_id = tables_last(s->tables);
     int rc = drain_once(s);
+    if (rc == -EIO && s->env && !env_is_ours(s))
+        return -ESTALE;
     if (rc == -EIO) {
         uint64_t now = clock_monotonic();
         bool soon = s->broken_at && now - s->broken_at < REOPEN_EACH;
@@ -413,19 +415,15 @@ int drain_now(struct store *s)
     return rc;
 }
 
-int store_drain(struct store *s)
+/* -ESTALE: data.mdb is not what it was, and the rows wait in the rings. */
+static int try_drain(struct store *s)
 {
-    if (!s->live)
-        return 0;
-    if (atomic_load_explicit(&s->disabled, memory_order_acquire))
-        return err_set(-ESHUTDOWN, "this is a forked child without a store");
-    struct quiet quiet;
-    quiet_begin(&quiet);
     (void)pthread_rwlock_rdlock(&s->map_lock);
-    (void)env_is_ours(s);
+    bool lost = s->env && !env_is_ours(s); /* or who took the flag is at it, and is waited for */
+    uint64_t seen = s->opens;
     (void)pthread_rwlock_unlock(&s->map_lock);
-    if (atomic_exchange_explicit(&s->env_broken, false, memory_order_acq_rel))
-        store_reopen(s);
+    if (atomic_exchange_explicit(&s->env_broken, false, memory_order_acq_rel) || lost)
+        store_reopen(s, seen);
     (void)pthread_rwlock_rdlock(&s->map_lock);
     (void)pthread_mutex_lock(&s->drain_lock);
     int rc = drain_now(s);
@@ -436,6 +434,20 @@ int store_drain(struct store *s)
     }
     (void)pthread_mutex_unlock(&s->drain_lock);
     (void)pthread_rwlock_unlock(&s->map_lock);
+    return rc;
+}
+
+int store_drain(struct store *s)
+{
+    if (!s->live)
+        return 0;
+    if (atomic_load_explicit(&s->disabled, memory_order_acquire))
+        return err_set(-ESHUTDOWN, "this is a forked child without a store");
+    struct quiet quiet;
+    int rc = -ESTALE;
+    quiet_begin(&quiet);
+    for (int tries = 0; tries <= MENDS_MOST && rc == -ESTALE; tries++)
+        rc = try_drain(s);
     quiet_end(&quiet);
     return rc;
 }

@@ -307,13 +307,18 @@ static void remove_data(const struct store *s)
         (void)unlink(path);
 }
 
-void store_reopen(struct store *s)
+void store_reopen(struct store *s, uint64_t seen)
 {
     uint64_t max_bytes = atomic_load_explicit(&s->max_bytes, memory_order_relaxed);
-    uint64_t known = atomic_load_explicit(&s->txnid, memory_order_relaxed), found = known;
+    struct stat st;
     int rc = 0;
     (void)pthread_rwlock_wrlock(&s->map_lock);
-    struct stat st;
+    if (s->opens != seen) { /* somebody was quicker */
+        (void)pthread_rwlock_unlock(&s->map_lock);
+        return;
+    }
+    s->opens++;
+    uint64_t known = atomic_load_explicit(&s->txnid, memory_order_relaxed), found = known;
     if (s->env && !has_fd(s, &st)) { /* to close it would close the host's file; its memory stays */
         unwatch(s);
         s->env = NULL;

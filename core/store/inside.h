@@ -105,6 +105,7 @@ struct store {
     pthread_rwlock_t map_lock; /* write: the map's size changes, no transaction may be open */
     MDB_env *env;              /* NULL: dead, or it could not be opened again */
     MDB_dbi meta, segments;
+    uint64_t opens;             /* of data.mdb anew.  lock: map_lock */
     size_t map_bytes;           /* lock: map_lock */
     const void *map, *lock_map; /* data.mdb and lock.mdb, watched; NULL: not.  lock: map_lock */
     dev_t data_dev;             /* what LMDB's descriptor must still be.  lock: map_lock */
@@ -212,7 +213,7 @@ int store_new(const char *directory, struct tables *tables, bool live, struct st
 void store_drop(struct store *s); /* whatever is there of it */
 /* After a failed write LMDB refuses everything: open data.mdb again.  Without a lock held; no
  * transaction outlives map_lock. */
-void store_reopen(struct store *s);
+void store_reopen(struct store *s, uint64_t seen); /* seen: `opens` when it failed */
 
 /* A value of LMDB's file; key: NULL where only the value could be found, whose size then is how far
  * it may go.  in_tree: found by LMDB's own trees, so it is no leftover of the past. */

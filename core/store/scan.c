@@ -380,14 +380,16 @@ static int next_stored(struct store_scan *scan)
 {
     struct store *s = scan->store;
     int rc = -ENOTRECOVERABLE;
+    uint64_t seen = 0;
     if (!s->live || scan->next_row >= scan->end_row)
         return 0;
     if (atomic_load_explicit(&s->disabled, memory_order_acquire))
         return err_set(-ESHUTDOWN, "this is a forked child without a store");
     for (int tries = 0; tries < 2 && rc == -ENOTRECOVERABLE; tries++) {
         if (tries) /* a write failed, and with it everything that was open */
-            store_reopen(s);
+            store_reopen(s, seen);
         (void)pthread_rwlock_rdlock(&s->map_lock);
+        seen = s->opens;
         rc = look_up(scan);
         (void)pthread_rwlock_unlock(&s->map_lock);
     }
