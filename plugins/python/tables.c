@@ -15,6 +15,7 @@
 #include "plugin.h"
 
 #define SLICE_NS UINT64_C(1500000)     /* of the GIL at a time: a third of its switch interval */
+#define PAUSE_NS UINT64_C(500000)      /* for those who wait for it to wake and take it */
 #define GIL_NS UINT64_C(10000000000)   /* for the GIL to come */
 #define WHOLE_NS UINT64_C(60000000000) /* for a table */
 #define SLICE_ROWS 256
@@ -266,6 +267,15 @@ static int emit_rows(struct fill *f, struct probing_rows *out, const struct prob
     return r;
 }
 
+/* Between two slices.  Who lets the GIL go and asks for it again at once has it again before the
+ * one who waits has been woken. */
+static void let_others(struct runner *r)
+{
+    runner_lock(r); /* an event with a limit: nobody need wake us */
+    runner_sleep(r, PAUSE_NS);
+    runner_unlock(r);
+}
+
 static int scan(struct plugin *p, struct probing_rows *out, const struct probing_table_desc *d,
                 const char *function)
 {
@@ -282,6 +292,8 @@ static int scan(struct plugin *p, struct probing_rows *out, const struct probing
             r = emit_rows(f, out, d);
         if (r == 0 && !f->done && now_ns() > until)
             r = -ETIME;
+        if (r == 0 && !f->done)
+            let_others(p->runner);
     }
     if (f->rows && runner_call(p->runner, end_job, f, GIL_NS) < 0)
         f->rows = NULL; /* lost: whoever has the GIL keeps it from everybody */
