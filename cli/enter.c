@@ -245,7 +245,7 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     buf_done(&version);
     if (r < 0 || o->inject.dry_run)
         return r < 0 ? r : EXIT_DONE;
-    r = settle_plugins(t, o->plugins, /* fresh= */ false);
+    r = settle_plugins(t, o->plugins, /* fresh= */ NULL);
     int failed = settle_settings(t, o->settings, NULL);
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
@@ -295,7 +295,7 @@ static int enter_finish(struct target *t, const struct enter_options *o,
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
         fprintf(stderr, "probing: %s\n", err_text());
-    r = settle_plugins(t, o->plugins, /* fresh= */ true);
+    r = settle_plugins(t, o->plugins, /* fresh= */ o->settings);
     int failed = settle_settings(t, o->settings, o->listen);
     say_place(t);
     return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;

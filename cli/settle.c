@@ -102,22 +102,43 @@ static int load(const struct target *t, const char *name)
     return r < 0 && strstr(err_text(), "already") == NULL ? r : 0;
 }
 
-int settle_plugins(const struct target *t, const char *const *plugins, bool fresh)
+static int load_one(const struct target *t, const char *name, bool silent)
 {
-    char file[4096];
+    if (load(t, name) < 0) {
+        fprintf(stderr, "probing: %s\n", err_text());
+        return 1;
+    }
+    if (!silent)
+        printf("plugin %s loaded\n", name);
+    return 0;
+}
+
+/* Those of the setting that the core has not found itself: the command carries them there. */
+static int load_first(const struct target *t, const char *const *settings)
+{
+    static const char KEY[] = "probing.plugins=";
+    char file[4096], name[64];
+    const char *at = "python";
     int failed = 0;
 
-    if (fresh && plugin_find("python", file, sizeof file) == 0 && load(t, "python") < 0) {
-        fprintf(stderr, "probing: %s\n", err_text());
-        failed++;
+    for (; *settings != NULL; settings++)
+        if (strncmp(*settings, KEY, sizeof KEY - 1) == 0)
+            at = *settings + sizeof KEY - 1;
+    for (; *at != '\0'; at += strspn(at, ", ")) {
+        int n = (int)strcspn(at, ", ");
+        (void)snprintf(name, sizeof name, "%.*s", n, at);
+        at += n;
+        if (n > 0 && plugin_find(name, file, sizeof file) == 0)
+            failed += load_one(t, name, /* silent= */ true);
     }
-    for (; *plugins != NULL; plugins++) {
-        if (load(t, *plugins) < 0) {
-            fprintf(stderr, "probing: %s\n", err_text());
-            failed++;
-        } else {
-            printf("plugin %s loaded\n", *plugins);
-        }
-    }
+    return failed;
+}
+
+int settle_plugins(const struct target *t, const char *const *plugins, const char *const *fresh)
+{
+    int failed = fresh != NULL ? load_first(t, fresh) : 0;
+
+    for (; *plugins != NULL; plugins++)
+        failed += load_one(t, *plugins, /* silent= */ false);
     return failed;
 }

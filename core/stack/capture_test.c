@@ -251,13 +251,16 @@ TEST(holds_a_running_thread_still)
     pthread_create(&counting, NULL, run_job, &job);
     while (!atomic_load(&job.tid) || !atomic_load(&counter))
         sched_yield();
-    for (int i = 0; i < 50; i++) {
+    int stood = 0;
+    for (int i = 0; i < 5000 && stood < 50; i++) {
         uint64_t went = 1;
         int rc = stack_capture_held(self, job.tid, SECOND, watch_counter, &went, &thread);
-        CHECK_INT(rc, 1);
-        CHECK_INT(went, 0);
+        CHECK(rc == 1 || rc == 0); /* 0: we had no processor for longer than it stands still */
+        CHECK(rc == 0 || went == 0);
         CHECK(thread.n > 0);
+        stood += rc == 1;
     }
+    CHECK_INT(stood, 50);
     /* It goes on by itself when we take too long, and that is said. */
     CHECK_INT(stack_capture_held(self, job.tid, SECOND, too_long, NULL, &thread), 0);
     uint64_t now = atomic_load(&counter);

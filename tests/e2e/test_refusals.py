@@ -86,8 +86,8 @@ def as_it_was(target):
     assert not [f for f in os.listdir(folder) if "probing" in os.readlink(folder + f)]
 
 
-def works(target, **kwargs):
-    done = target.probing("inject", **kwargs)
+def works(target, *options, **kwargs):
+    done = target.probing("inject", *options, **kwargs)
     assert done.returncode == 0, done.stderr
     assert target.rows("select 1", **kwargs) == [[1]]
     assert target.probing("eject", **kwargs).returncode == 0
@@ -121,7 +121,7 @@ def test_musl_program(world):
 def test_dynamic_program_that_is_no_python(world):
     target = world.start(compiled(world, PAUSE))
     target.wait_line("ready")
-    works(target)
+    works(target, "-D", "probing.plugins=")  # nothing but the core
     maps = open("/proc/%d/maps" % target.pid).read()
     if "libpthread" in subprocess.run(["ldd", str(CLI)], capture_output=True, text=True).stdout \
             and os.confstr("CS_GNU_LIBC_VERSION") >= "glibc 2.34":
