@@ -254,9 +254,15 @@ static void fish_completion(void)
     puts("# probing's completion for fish; made by `probing completion fish`\n"
          "complete -c probing -s t -s p -l target -l pid -x -d 'pid, host:port, socket or data "
          "directory' -a '(probing list 2>/dev/null | string match -rg \"^ *([0-9]+)\")'");
+    /* A target is a word before the command, which fish would take for one itself. */
+    fputs("set -l commands", stdout);
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        printf(" %s", c->name);
+    puts("");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        printf("complete -c probing -n __fish_use_subcommand -f -a %s -d '%s'\n", c->name,
-               quoted(c->doc));
+        printf("complete -c probing -n \"not __fish_seen_subcommand_from $commands\" -f -a %s "
+               "-d '%s'\n",
+               c->name, quoted(c->doc));
         for (const struct cli_option *o = c->options; o->name != NULL; o++) {
             printf("complete -c probing -n '__fish_seen_subcommand_from %s' -l %s", c->name,
                    o->name + 2);

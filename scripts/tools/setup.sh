@@ -14,7 +14,7 @@ needed="gcc g++ make cmake binutils dpkg-dev scons python3 python3-pytest python
 useful="clang python3-venv python3-torch python3-numpy python3-prometheus-client
         libopenblas0-pthread libsqlite3-dev abigail-tools patchelf python3-debugpy
         chromium-headless-shell
-        e2fsprogs btrfs-progs zstd"
+        e2fsprogs btrfs-progs zstd fish"
 
 say() {
     echo "setup: $*"

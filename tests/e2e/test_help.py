@@ -96,6 +96,26 @@ def test_bash_completion():
     assert set(commands()) <= set(bash(["probing", ""]))
 
 
+def test_fish_completion(tmp_path):
+    if not shutil.which("fish"):
+        pytest.skip("no fish (Debian: fish) to complete with")
+    script = tmp_path / "completion"
+    script.write_text(probing("completion", "fish"))
+
+    def fish(line):
+        done = subprocess.run(["fish", "--no-config", "-c", "source $argv[1]; complete -C $argv[2]",
+                               str(script), line], capture_output=True, text=True, check=True,
+                              env=dict(os.environ, HOME=str(tmp_path)))
+        return [offer.split("\t")[0] for offer in done.stdout.splitlines()]
+
+    assert fish("probing wat") == ["watch"]
+    assert fish("probing -t 42 que") == ["query"]
+    assert fish("probing 42 que") == ["query"]
+    assert fish("probing -t 42 inject --lis") == ["--listen"]
+    assert fish("probing -t 42 plugin loa") == ["load"]
+    assert set(commands()) <= set(fish("probing -t 42 "))
+
+
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_take_their_script(shell, tmp_path):
     script = tmp_path / "completion"
