@@ -20,9 +20,9 @@ def free_port():
         return str(s.getsockname()[1])
 
 
-def start(world, python):
+def start(world, python, target=TARGET):
     """The two ranks, by torchrun where it works (torch 1.13's does not in Python 3.11)."""
-    words = [TARGET, str(world.tmp / "go"), str(world.tmp / "answer")]
+    words = [target, str(world.tmp / "go"), str(world.tmp / "answer")]
     torchrun = Path(python).with_name("torchrun")
     if torchrun.exists() and python != shared.DEBIAN_PYTHON:
         job = world.start(str(torchrun), "--nproc_per_node", "2", "--master_port", free_port(),

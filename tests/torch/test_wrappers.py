@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands around modules in real programs: results are the same to the last bit with us, and
+each row is one that happened."""
+import json
+
+import pytest
+import world as shared
+from test_collectives import Rank, pid_of, start
+from test_torch import HERE, Case, python  # noqa: F401  (a fixture)
+
+SHARDED = str(HERE / "targets" / "sharded.py")
+
+
+@pytest.mark.parametrize("more", ["", "backward=on,nan=on,exprs=loss@train"])
+def test_the_same_with_whatever_is_around(world, python, more):  # noqa: F811
+    case = Case(world, "wrappers.py", python)
+    if more:
+        done = case.target.probing("config", "torch.profiling=on," + more)
+        assert done.returncode == 0, done.stderr
+    seen = case.run()
+    assert seen["different"] == [] and seen["calls"] == seen["calls before"]
+    rows = case.target.rows("select module, count(*), min(duration) from python.torch_trace "
+                            "where stage = 'post forward' group by module")
+    counts = {name: n for name, n, _ in rows}
+    assert all(shortest > 0 for _, _, shortest in rows)
+    happened = {}
+    for name, n in seen["calls"].items():
+        part = name.split(".")[1]
+        happened[part] = happened.get(part, 0) + n
+    # parts of DataParallel have its name before theirs; what dynamo traces leaves no row
+    for part in ("first", "second"):
+        n = counts.get(part, 0) + counts.get("module." + part, 0) + counts.get("Part", 0)
+        assert 0 < counts[part] and n <= happened[part] + counts.get("Part", 0), counts
+    assert counts["module.first"] == seen["calls"]["data_parallel.first"]
+    case.stop()
+    assert case.hooks() == ["function"] * 5
+
+
+def test_loaded_in_the_middle_of_a_backward(world, python):  # noqa: F811
+    case = Case(world, "in_backward.py", python)
+    shared.wait_for(lambda: case.counts().get("Identity", 0) >= 3, "calls from inside it")
+    assert case.run() == {"same": True}
+    counts = case.counts()
+    assert counts["Net"] == 2 and counts["first"] == 2
+    assert 2 <= counts["second"] <= 5  # with those that checkpoint computes again, by any name
+
+
+def test_sharded_ranks(world, python):  # noqa: F811
+    jobs = start(world, python, SHARDED)
+    ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
+    for rank in ranks:
+        rank.run("inject", "--plugin", "torch")
+    (world.tmp / "go").touch()
+    for number, job in enumerate(jobs):
+        job.wait_line("done %d" % number)
+    for number, rank in enumerate(ranks):
+        before, now = json.loads((world.tmp / ("answer.%d" % number)).read_text())
+        assert before == now
+        kinds = 2 if now["fsdp"] else 1
+        n = rank.rows("select count(*) from python.torch_trace where stage = 'post step'")
+        assert n == [[4 * kinds]]
+        names = {name for name, in rank.rows("select distinct module from python.torch_trace "
+                                             "where stage = 'post forward'")}
+        assert {"DistributedDataParallel", "module", "module.0", "module.2"} <= names
+        if now["fsdp"]:
+            assert {"0", "1", "2"} <= names
+    for rank in ranks:
+        rank.run("plugin", "stop", "torch")
