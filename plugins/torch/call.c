@@ -248,11 +248,13 @@ PyObject *call_backward(PyObject *hook, PyObject *const *args, size_t nargsf, Py
     struct thread *t = call_thread();
     uint32_t life = t->life;
     t->backward_depth++;
+    torch_state.backwards++;
     torch_state.work++;
     enum phase before = step_phase(t, PHASE_BACKWARD, torch_state.now());
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (t->life == life && torch_on()) {
         t->backward_depth--;
+        torch_state.backwards--;
         (void)step_phase(t, before, torch_state.now());
     }
     return result;

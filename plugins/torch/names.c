@@ -492,6 +492,17 @@ int names_scan(void (*optimizer)(PyObject *))
     return rc;
 }
 
+uint32_t names_roots(PyObject **ret, uint64_t *ret_serials, uint32_t n)
+{
+    uint32_t found = 0;
+    for (size_t i = 0; i < n_slots && found < n; i++)
+        if (slots[i] && slots[i]->root_object == slots[i]->object) {
+            ret[found] = slots[i]->object;
+            ret_serials[found++] = slots[i]->serial;
+        }
+    return found;
+}
+
 void names_forget_all(void)
 {
     forget_later = walking != 0;

@@ -234,6 +234,7 @@ static void reset_rows(void)
     s->last_optimizer = NULL;
     s->sample_debt = 1; /* the first step has rows */
     s->step = 0;
+    s->backwards = 0;
     step_begin(0);
 }
 
@@ -475,6 +476,8 @@ static int init(const struct probing_host *h, void **ret_self)
         (rc = h->table(h, &recorder_table, &computed)) < 0 ||
         (rc = h->table(h, &ops_table, &computed)) < 0 ||
         (rc = h->table(h, &capture_table, &computed)) < 0 ||
+        (rc = h->table(h, &modules_table, &computed)) < 0 ||
+        (rc = h->table(h, &gradients_table, &computed)) < 0 ||
         (rc = h->command(h, &trace_command)) < 0)
         return h->fail(h, rc, "a table of torch's could not be made");
     *ret_self = &torch_state;

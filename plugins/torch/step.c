@@ -159,6 +159,11 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
     uint32_t life = t->life;
     if (t->steps_depth++ == 0)
         t->step_name = PROBING_NULL_ID;
+    if (hook_nargs(nargsf) > 0 &&
+        torch_state.py.PyType_IsSubtype(object_type(args[0]), torch_state.optimizer_class)) {
+        t->step_name = names_class(args[0]); /* torch before 1.13 does not tell it by step_code() */
+        t->optimizer = args[0];
+    }
     uint64_t begin_ns = torch_state.now();
     enum phase before = step_phase(t, PHASE_OPTIMIZER, begin_ns);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);

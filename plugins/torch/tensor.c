@@ -140,7 +140,16 @@ static bool is_on_cpu(PyObject *tensor)
     PyObject *cpu = py->PyObject_GetAttrString(tensor, "is_cpu");
     py->PyErr_Clear();
     py->Py_DecRef(cpu); /* a constant of the interpreter */
-    return cpu == py->_Py_TrueStruct;
+    if (cpu)
+        return cpu == py->_Py_TrueStruct;
+    PyObject *device = py->PyObject_GetAttrString(tensor, "device"); /* torch before 1.13 */
+    PyObject *type = device ? py->PyObject_GetAttrString(device, "type") : NULL;
+    bool is = type && py->PyType_IsSubtype(object_type(type), py->PyUnicode_Type) &&
+              py->PyUnicode_CompareWithASCIIString(type, "cpu") == 0;
+    py->PyErr_Clear();
+    py->Py_DecRef(type);
+    py->Py_DecRef(device);
+    return is;
 }
 
 int tensor_look(PyObject *tensor, struct tensor_figures *ret)

@@ -63,6 +63,7 @@ struct module {
     PyObject *root_object;
     uint64_t root_serial;
     uint64_t walk;       /* number of the walk that came by last */
+    uint64_t listed;     /* likewise of the listing for torch.modules */
     uint64_t path_hash;  /* of the text behind `name`: saves interning it again */
     uint64_t name, device; /* interned, or PROBING_NULL_ID */
     uint64_t walked_ns, walk_cost_ns; /* a root's: when and how long it was walked */
@@ -132,6 +133,7 @@ struct torch {
     uint64_t step;          /* steps ended since start() */
     uint64_t step_begin_ns; /* when the last one ended, 0: none has */
     uint64_t work;          /* forwards and backwards begun in this step, by any thread */
+    uint32_t backwards;     /* backward() calls that run now, on any thread */
     double sample_debt;     /* sampled steps that sample_rate asks for and that are still to come */
     int64_t seq;            /* module calls begun in this step */
     uint32_t ticks;
@@ -177,6 +179,8 @@ struct module *names_top(PyObject *object, uint64_t now_ns);
 /* Read all modules that live now; each optimizer found goes to `optimizer`.  0 or -errno. */
 int names_scan(void (*optimizer)(PyObject *));
 void names_forget_all(void);
+/* Addresses and serials of modules that are in no other one; at most n. */
+uint32_t names_roots(PyObject **ret, uint64_t *ret_serials, uint32_t n);
 /* A dict of an object's own attributes, new reference; NULL: none, no exception left. */
 PyObject *names_dict(PyObject *object);
 /* "AdamW", without its module, interned. */
@@ -241,6 +245,9 @@ void variables_step(void);
 /* A module's forward is done (args[0] is the module): tell the first in a step that gave a NaN or
  * an infinity. */
 void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result);
+
+/* models.c */
+extern const struct probing_table_desc modules_table, gradients_table;
 
 /* data.c */
 extern const struct probing_table_desc data_table;

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the torch plugin costs, beside torch's own hooks: interleaved on/off in one process.
 
-usage: torch_overhead.py [--python EXE] [--probing EXE] [--rounds N]
+usage: torch_overhead.py [--python EXE] [--probing EXE] [--rounds N] [--only TEXT]
 
-A target process runs blocks of one workload; between blocks the plugin is loaded and unloaded by
-the command, or hooks of torch's own are registered and removed.  Each round runs every variant
+A target process runs blocks of one workload; between blocks the plugin is loaded, set and unloaded
+by the command, or hooks of torch's own are registered and removed, or its profiler runs (without
+what it does at its end).  Each round runs every variant
 once, in turn, so that a machine that gets slower does so for all.  Printed are medians over the
 rounds of (variant - none of the same round), in CPU time of the training thread (others on the
 machine do not count then) and of the whole process (our own threads count too).  `none again` is
@@ -19,7 +20,12 @@ import sys
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-VARIANTS = ("none", "none again", "probing", "torch hooks, no-op", "torch hooks, clock")
+SWITCHES = {"probing": {}, "probing, backward": {"backward": "on"}, "probing, nan": {"nan": "on"},
+            "probing, 2 exprs": {"exprs": "n@block,missing@nowhere"},
+            "probing, not sampled": {"sample_rate": "0"}}
+OFF = {"backward": "off", "nan": "off", "exprs": "", "sample_rate": "1"}
+VARIANTS = ("none", "none again", *SWITCHES, "torch hooks, no-op", "torch hooks, clock",
+            "torch.profiler")
 MODULES = 50
 
 
@@ -42,6 +48,30 @@ def add_hooks(variant):
     before, after = clock_hooks() if variant.endswith("clock") else (nothing, nothing)
     return [module.register_module_forward_pre_hook(before),
             module.register_module_forward_hook(after)]
+
+
+def profiler_of_torch(variant):
+    """What ends it, or None."""
+    if variant != "torch.profiler":
+        return None
+    import torch
+    from torch.autograd import profiler
+    profile = profiler.profile(use_kineto=True)
+    profile._prepare_trace()
+    profile._start_trace()
+
+    def end():
+        torch.autograd._disable_profiler()
+        getattr(profiler, "_run_on_profiler_stop", nothing)()
+    return end
+
+
+def alone():
+    """One rank of a group of its own."""
+    import torch.distributed as dist
+    store = dist.TCPStore("127.0.0.1", 0, 1, True)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    return dist
 
 
 def make_workloads():
@@ -70,6 +100,11 @@ def make_workloads():
         with torch.no_grad():
             linear(x)
 
+    def reduce():
+        for _ in range(10):
+            dist.all_reduce(ones)
+
+    dist, ones = alone(), torch.ones(256)
     optimizer = torch.optim.SGD(linear.parameters(), lr=1e-6)
     model = tiny_transformer.TinyTransformer()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -78,9 +113,10 @@ def make_workloads():
     return {
         "50 empty modules, forward": (lambda: empty(x), 3000, MODULES),
         "50 x Linear(16), batch 1, forward": (forward_linear, 600, MODULES),
-        "50 x Linear(16), batch 1, train step": (train_linear, 120, MODULES),
+        "50 x Linear(16), batch 1, train step": (train_linear, 40, MODULES),
         "transformer, train step": (
             lambda: tiny_transformer.train_step(model, loss_of, adam, 1), 6, calls),
+        "10 x all_reduce of 1 KiB, one rank": (reduce, 60, 10),
     }
 
 
@@ -101,7 +137,11 @@ def target():
         step, n, _ = workloads[name]
         handles = add_hooks(variant)
         block(step, max(1, n // 10))
-        print("%f %f" % block(step, n), flush=True)
+        end = profiler_of_torch(variant)
+        took = block(step, n)
+        if end:
+            end()
+        print("%f %f" % took, flush=True)
         for handle in handles:
             handle.remove()
 
@@ -117,10 +157,13 @@ class Switch:
         subprocess.run([self.probing, "-t", self.pid] + list(words), check=True,
                        stdout=subprocess.DEVNULL)
 
-    def turn(self, on):
+    def turn(self, settings):
+        on = settings is not None
         if on != self.on:
             self.run("plugin", "load" if on else "stop", "torch")
             self.on = on
+        for name, value in dict(OFF, **settings).items() if on else ():
+            self.run("config", "torch.%s=%s" % (name, value))
 
 
 def measure(process, switch, names, rounds):
@@ -128,7 +171,7 @@ def measure(process, switch, names, rounds):
     times = {name: {v: [] for v in VARIANTS} for name in names}
     for _ in range(rounds):
         for variant in VARIANTS:
-            switch.turn(variant == "probing")
+            switch.turn(SWITCHES.get(variant))
             for name in names:
                 process.stdin.write("%s\t%s\n" % (variant, name))
                 process.stdin.flush()
@@ -140,13 +183,13 @@ def measure(process, switch, names, rounds):
 def report(times, calls):
     for name, variants in times.items():
         none = statistics.median(thread for thread, _ in variants["none"])
-        print("%s: %.1f us a step, %d module calls" % (name, none / 1e3, calls[name]))
+        print("%s: %.1f us a step, %d calls" % (name, none / 1e3, calls[name]))
         for variant in VARIANTS[1:]:
             pairs = list(zip(variants[variant], variants["none"]))
             extra = sorted(a[0] - b[0] for a, b in pairs)
             all_threads = statistics.median(a[1] - b[1] for a, b in pairs)
             quarter = len(extra) // 4
-            print("    %-20s %+7.2f %%  %+8.1f ns a module call (middle half %+.1f to %+.1f)"
+            print("    %-20s %+8.2f %%  %+8.1f ns a call (middle half %+.1f to %+.1f)"
                   "   process %+7.2f %%" % (
                       variant, 100 * statistics.median(extra) / none,
                       statistics.median(extra) / calls[name], extra[quarter] / calls[name],
@@ -159,6 +202,7 @@ def main():
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--probing", default=os.path.join(ROOT, "build", "release", "probing"))
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--only", default="", help="workloads whose name has this text")
     options = parser.parse_args()
     if options.target:
         return target()
@@ -167,7 +211,7 @@ def main():
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True)
     try:
         calls = dict(w.split("|") for w in process.stdout.readline().rstrip("\n").split("\t"))
-        calls = {name: int(n) for name, n in calls.items()}
+        calls = {name: int(n) for name, n in calls.items() if options.only in name}
         switch = Switch(options.probing, process.pid)
         report(measure(process, switch, list(calls), options.rounds), calls)
     finally:

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/models.c - the tables torch.modules and torch.gradients: what models consist of, and
+ * how large gradients are at the moment.
+ *
+ * Threads: [worker]; with the GIL for one model at a time, and for gradients of some millions of
+ * numbers at a time.
+ * Trees are read from modules' own dicts, numbers of tensors from their memory: nothing of the
+ * program's runs, no operation of torch does, and no device is waited for.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "tensor.h"
+#include "torch.h"
+
+#include <probing/ext/draft/python.h>
+
+#define GIL_WAIT_NS UINT64_C(2000000000)
+#define ROOTS_MAX 1024u
+#define ROWS_MAX 30000u /* of one table, 20 MB: more is refused */
+#define DEPTH_MAX 256u
+#define NAME_BYTES 320u
+#define WORD_BYTES 64u
+#define HOLD_ELEMENTS (INT64_C(1) << 22) /* read at once: a few milliseconds */
+
+struct figures { /* of a module's own tensors, without its children's */
+    int64_t tensors, numbers, trainable, bytes, gradient_bytes;
+    char device[WORD_BYTES];
+};
+
+struct row {
+    char root[WORD_BYTES], class[WORD_BYTES], name[NAME_BYTES];
+    int64_t depth, training;
+    struct figures parameters, buffers;
+    PyObject *weak; /* torch.gradients: of a parameter; owned until it was read */
+    struct tensor_figures gradient;
+    const char *note; /* why there is none */
+    bool unsettled;   /* a backward ran */
+};
+
+struct listing {
+    struct row *rows;
+    uint32_t n, room, n_roots, at;
+    uint64_t number; /* of this listing: a module is in it once */
+    bool gradients, whole;
+    PyObject *roots[ROOTS_MAX]; /* addresses, with their serials: valid while names_find() agrees */
+    uint64_t serials[ROOTS_MAX];
+    char path[NAME_BYTES];
+    const char *root;
+};
+
+static uint64_t listings; /* lock: the GIL */
+
+/* ---- with the GIL ---- */
+
+static PyObject *get(PyObject *object, const char *name)
+{
+    PyObject *value = torch_state.py.PyObject_GetAttrString(object, name);
+    torch_state.py.PyErr_Clear();
+    return value;
+}
+
+static int64_t number(PyObject *object, const char *method)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *value = py->PyObject_CallMethod(object, method, NULL);
+    int64_t n = value ? py->PyLong_AsLongLong(value) : 0;
+    py->PyErr_Clear();
+    py->Py_DecRef(value);
+    return n > 0 ? n : 0;
+}
+
+static bool is_true(PyObject *object, const char *name)
+{
+    PyObject *value = get(object, name);
+    torch_state.py.Py_DecRef(value); /* a constant of the interpreter */
+    return value == torch_state.py._Py_TrueStruct;
+}
+
+static void add_tensor(struct figures *f, PyObject *tensor)
+{
+    struct cpython *py = &torch_state.py;
+    int64_t n = number(tensor, "numel"), size = number(tensor, "element_size");
+    f->tensors++;
+    f->numbers += n;
+    f->bytes += n * size;
+    f->trainable += is_true(tensor, "requires_grad") ? n : 0;
+    PyObject *gradient = get(tensor, "grad");
+    if (gradient && tensor_is(gradient))
+        f->gradient_bytes += number(gradient, "numel") * number(gradient, "element_size");
+    py->Py_DecRef(gradient);
+    if (f->device[0])
+        return;
+    PyObject *device = get(tensor, "device"), *text = device ? py->PyObject_Str(device) : NULL;
+    Py_ssize_t length;
+    const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &length) : NULL;
+    (void)snprintf(f->device, sizeof(f->device), "%s", bytes ? bytes : "");
+    py->PyErr_Clear();
+    py->Py_DecRef(text);
+    py->Py_DecRef(device);
+}
+
+static struct row *new_row(struct listing *l)
+{
+    if (l->n == l->room) {
+        uint32_t room = l->room ? 2 * l->room : 256;
+        struct row *rows = room <= 2 * ROWS_MAX ? realloc(l->rows, room * sizeof(*rows)) : NULL;
+        if (!rows) {
+            l->whole = false;
+            return NULL;
+        }
+        l->rows = rows;
+        l->room = room;
+    }
+    struct row *r = &l->rows[l->n++];
+    *r = (struct row){.note = NULL};
+    (void)snprintf(r->root, sizeof(r->root), "%s", l->root);
+    return r;
+}
+
+/* Tensors of one of a module's dicts: added up, or each one a row. */
+static void read_tensors(struct listing *l, PyObject *dict, const char *which, struct figures *f)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *tensors = py->PyDict_GetItemString(dict, which), *key, *value;
+    Py_ssize_t at = 0, n;
+    while (tensors && py->PyType_IsSubtype(object_type(tensors), py->PyDict_Type) &&
+           py->PyDict_Next(tensors, &at, &key, &value)) {
+        if (!tensor_is(value)) /* None; or another class, which may run Python code */
+            continue;
+        if (!l->gradients) {
+            add_tensor(f, value);
+            continue;
+        }
+        const char *text = py->PyUnicode_AsUTF8AndSize(key, &n);
+        struct row *r = is_true(value, "requires_grad") ? new_row(l) : NULL;
+        if (!r)
+            continue;
+        (void)snprintf(r->name, sizeof(r->name), "%.240s%s%.64s", l->path, l->path[0] ? "." : "",
+                       text ? text : "?");
+        r->weak = py->PyWeakref_NewRef(value, NULL);
+        py->PyErr_Clear();
+    }
+}
+
+static void read_module(struct listing *l, PyObject *object, uint32_t depth);
+
+static void read_children(struct listing *l, PyObject *dict, uint32_t depth)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *children = py->PyDict_GetItem(dict, torch_state.text_modules), *key, *child;
+    Py_ssize_t at = 0, n;
+    size_t length = strlen(l->path);
+    if (!children || !py->PyType_IsSubtype(object_type(children), py->PyDict_Type))
+        return;
+    py->Py_IncRef(children);
+    while (py->PyDict_Next(children, &at, &key, &child)) {
+        const char *text = py->PyUnicode_AsUTF8AndSize(key, &n);
+        py->PyErr_Clear();
+        if (!text || !py->PyType_IsSubtype(object_type(child), torch_state.module_class))
+            continue;
+        py->Py_IncRef(child);
+        (void)snprintf(l->path + length, sizeof(l->path) - length, "%s%s", length ? "." : "", text);
+        read_module(l, child, depth + 1);
+        l->path[length] = '\0';
+        py->Py_DecRef(child);
+    }
+    py->Py_DecRef(children);
+}
+
+static void read_module(struct listing *l, PyObject *object, uint32_t depth)
+{
+    struct cpython *py = &torch_state.py;
+    struct module *m = names_find(object);
+    if ((m && m->listed == l->number) || depth > DEPTH_MAX || l->n >= ROWS_MAX) {
+        l->whole = l->whole && m && m->listed == l->number;
+        return;
+    }
+    if (m)
+        m->listed = l->number;
+    PyObject *dict = names_dict(object);
+    if (!dict)
+        return;
+    struct row *r = l->gradients ? NULL : new_row(l);
+    if (r) {
+        (void)snprintf(r->class, sizeof(r->class), "%s", names_class_text(object));
+        (void)snprintf(r->name, sizeof(r->name), "%s", l->path[0] ? l->path : r->class);
+        r->depth = depth;
+        r->training = py->PyDict_GetItem(dict, torch_state.text_training) == py->_Py_TrueStruct;
+        read_tensors(l, dict, "_parameters", &r->parameters);
+        read_tensors(l, dict, "_buffers", &r->buffers);
+    } else if (l->gradients) {
+        read_tensors(l, dict, "_parameters", NULL);
+    }
+    read_children(l, dict, depth);
+    py->Py_DecRef(dict);
+}
+
+static int find_roots(void *arg)
+{
+    struct listing *l = arg;
+    if (!torch_on())
+        return 0;
+    l->number = ++listings;
+    l->n_roots = names_roots(l->roots, l->serials, ROOTS_MAX);
+    l->whole = l->n_roots < ROOTS_MAX;
+    return 0;
+}
+
+/* One model. */
+static int read_root(void *arg)
+{
+    struct listing *l = arg;
+    PyObject *root = l->roots[l->at];
+    struct module *m = torch_on() ? names_find(root) : NULL;
+    if (!m || m->serial != l->serials[l->at]) /* it has gone meanwhile */
+        return 0;
+    torch_state.py.Py_IncRef(root);
+    l->root = names_class_text(root); /* lives while we hold it */
+    l->path[0] = '\0';
+    read_module(l, root, 0);
+    torch_state.py.Py_DecRef(root);
+    return 0;
+}
+
+static void read_gradient(struct row *r, PyObject *parameter)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *gradient = get(parameter, "grad");
+    int rc =
+        gradient && gradient != py->_Py_NoneStruct ? tensor_look(gradient, &r->gradient) : -ENODATA;
+    r->note = rc == 0          ? NULL
+              : rc == -ENODATA ? "none just now"
+              : rc == -EXDEV   ? "not read: that would wait for its device"
+              : rc == -E2BIG   ? "not read: too large"
+                               : "not read: its class, type or layout";
+    r->unsettled = torch_state.backwards != 0;
+    py->Py_DecRef(gradient);
+}
+
+/* As many as are read in a few milliseconds. */
+static int read_gradients(void *arg)
+{
+    struct cpython *py = &torch_state.py;
+    struct listing *l = arg;
+    for (int64_t done = 0; l->at < l->n && done < HOLD_ELEMENTS; l->at++) {
+        struct row *r = &l->rows[l->at];
+        PyObject *parameter = r->weak && torch_on() ? py->PyWeakref_GetObject(r->weak) : NULL;
+        r->note = "it has gone";
+        if (parameter && parameter != py->_Py_NoneStruct) {
+            py->Py_IncRef(parameter);
+            read_gradient(r, parameter);
+            py->Py_DecRef(parameter);
+        }
+        done += 256 + r->gradient.n;
+        py->Py_DecRef(r->weak);
+        r->weak = NULL;
+    }
+    return 0;
+}
+
+static int drop_weak(void *arg)
+{
+    struct listing *l = arg;
+    for (uint32_t i = 0; i < l->n; i++) {
+        torch_state.py.Py_DecRef(l->rows[i].weak);
+        l->rows[i].weak = NULL;
+    }
+    return 0;
+}
+
+/* ---- without it ---- */
+
+static const char *text_or_null(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+static int emit_module(struct probing_rows *out, const struct row *r)
+{
+    const struct figures *p = &r->parameters, *b = &r->buffers;
+    char parent[NAME_BYTES];
+    (void)snprintf(parent, sizeof(parent), "%s", r->name);
+    char *dot = strrchr(parent, '.');
+    if (dot)
+        *dot = '\0';
+    union probing_cell cells[] = {{.s = r->root},
+                                  {.s = r->name},
+                                  {.s = r->class},
+                                  {.s = !r->depth ? NULL
+                                        : dot     ? parent
+                                                  : r->root},
+                                  {.i = r->depth},
+                                  {.i = p->numbers},
+                                  {.i = p->trainable},
+                                  {.i = p->bytes},
+                                  {.i = p->gradient_bytes},
+                                  {.i = b->bytes},
+                                  {.s = text_or_null(p->device[0] ? p->device : b->device)},
+                                  {.i = r->training}};
+    return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
+}
+
+static int emit_gradient(struct probing_rows *out, const struct row *r)
+{
+    const struct tensor_figures *g = &r->gradient;
+    union probing_cell none = {.i = PROBING_NULL_I64}, nan = {.u = PROBING_NULL_F64};
+    bool any = !r->note;
+    double largest = -g->min > g->max ? -g->min : g->max;
+    bool has_numbers = any && g->n > g->n_nan;
+    union probing_cell cells[] = {{.s = r->root},
+                                  {.s = r->name},
+                                  any ? (union probing_cell){.i = g->n} : none,
+                                  has_numbers ? (union probing_cell){.f = g->norm} : nan,
+                                  has_numbers ? (union probing_cell){.f = largest} : nan,
+                                  any ? (union probing_cell){.i = g->n_nan} : none,
+                                  any ? (union probing_cell){.i = g->n_infinite} : none,
+                                  {.i = !r->unsettled},
+                                  {.s = r->note}};
+    return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
+}
+
+static int list_all(struct listing *l, const struct probing_python_gil_1 *gil)
+{
+    int rc = gil->call(find_roots, l, GIL_WAIT_NS);
+    for (l->at = 0; l->at < l->n_roots && rc == 0; l->at++)
+        rc = gil->call(read_root, l, GIL_WAIT_NS);
+    for (l->at = 0; l->gradients && l->at < l->n && rc == 0;)
+        rc = gil->call(read_gradients, l, GIL_WAIT_NS);
+    return rc;
+}
+
+static int scan(struct probing_rows *out, bool gradients)
+{
+    const struct probing_host *h = torch_state.host;
+    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
+    struct listing *l = calloc(1, sizeof(*l));
+    if (!l)
+        return h->fail(h, -ENOMEM, "no memory");
+    l->gradients = gradients;
+    l->whole = true;
+    int rc = torch_on() && gil ? list_all(l, gil) : 0;
+    if (rc == -ETIMEDOUT)
+        rc = h->fail(h, rc, "the interpreter did not give up the GIL for 2 s");
+    else if (rc == 0 && !l->whole)
+        rc = h->fail(h, -E2BIG, "more than 30000 modules or parameters, or no memory for them");
+    for (uint32_t i = 0; i < l->n && rc == 0; i++)
+        rc = gradients ? emit_gradient(out, &l->rows[i]) : emit_module(out, &l->rows[i]);
+    if (gil && gradients)
+        (void)gil->call(drop_weak, l, GIL_WAIT_NS);
+    free(l->rows);
+    free(l);
+    return rc == -ECANCELED ? 0 : rc;
+}
+
+static int scan_modules(void *self, struct probing_rows *out)
+{
+    (void)self;
+    return scan(out, /* gradients= */ false);
+}
+
+static int scan_gradients(void *self, struct probing_rows *out)
+{
+    (void)self;
+    return scan(out, /* gradients= */ true);
+}
+
+static const struct probing_column modules_columns[] = {
+    {.name = "root", .type = PROBING_STR, .doc = "class of the model that it is in"},
+    {.name = "name", .type = PROBING_STR, .doc = "as in named_modules(); the class for a root"},
+    {.name = "class", .type = PROBING_STR, .doc = "of the module"},
+    {.name = "parent", .type = PROBING_STR, .doc = "name of the one it is in; NULL: a root"},
+    {.name = "depth", .type = PROBING_I64, .doc = "0: a root"},
+    {.name = "parameters",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "numbers in its own parameters, without its parts'"},
+    {.name = "trainable",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "of these, with a gradient"},
+    {.name = "bytes", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "of its own parameters"},
+    {.name = "gradient_bytes",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .doc = "of their gradients that are there now"},
+    {.name = "buffer_bytes", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "of its own"},
+    {.name = "device", .type = PROBING_STR, .doc = "of its first parameter or buffer"},
+    {.name = "training", .type = PROBING_I64, .doc = "1: in training mode"},
+};
+
+static const struct probing_column gradients_columns[] = {
+    {.name = "root", .type = PROBING_STR, .doc = "class of the model that it is in"},
+    {.name = "name", .type = PROBING_STR, .doc = "of the parameter, as in named_parameters()"},
+    {.name = "elements", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "of the gradient"},
+    {.name = "norm", .type = PROBING_F64, .doc = "square root of the sum of squares; no NaN in it"},
+    {.name = "largest", .type = PROBING_F64, .doc = "magnitude"},
+    {.name = "nan", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "elements"},
+    {.name = "infinite", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "elements"},
+    {.name = "settled",
+     .type = PROBING_I64,
+     .doc = "0: a backward ran, so it may have been read half added up"},
+    {.name = "note", .type = PROBING_STR, .doc = "why there are no numbers"},
+};
+
+const struct probing_table_desc modules_table = {
+    .size = sizeof(modules_table),
+    .column_size = sizeof(struct probing_column),
+    .name = "modules",
+    .columns = modules_columns,
+    .n_columns = sizeof(modules_columns) / sizeof(modules_columns[0]),
+    .doc = "modules of torch that live and have been called or were there at the plugin's start",
+    .scan = scan_modules,
+};
+
+const struct probing_table_desc gradients_table = {
+    .size = sizeof(gradients_table),
+    .column_size = sizeof(struct probing_column),
+    .name = "gradients",
+    .columns = gradients_columns,
+    .n_columns = sizeof(gradients_columns) / sizeof(gradients_columns[0]),
+    .doc = "gradients of the parameters of these, read from memory when asked",
+    .scan = scan_gradients,
+};
