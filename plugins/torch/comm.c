@@ -15,11 +15,17 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <probing/ext/draft/python.h>
 
 #define GROUPS_MAX 64u
 #define PENDING_MAX 256u /* started and not waited for yet; the oldest give way */
 #define TENSORS_MAX 256u /* looked at, of one operation */
 #define TEXT_BYTES 256u
+#define GROUP_BYTES 64u
+#define GIL_WAIT_NS UINT64_C(2000000000)
 
 enum {
     COL_STEPS,
@@ -42,7 +48,8 @@ struct group {
     PyObject *object; /* an address: valid while `weak` says so */
     PyObject *weak;   /* owned */
     int64_t rank, size, seq;
-    uint64_t name, ranks; /* interned */
+    uint64_t name, ranks;   /* interned */
+    char text[GROUP_BYTES]; /* its name */
 };
 
 struct pending {
@@ -51,6 +58,10 @@ struct pending {
     const PyObject *code;         /* of the function that started it; compared only */
     uint64_t begin_ns, called_ns; /* called_ns: inside the call that started it */
     bool on_cpu;
+    const char *op;
+    char group[GROUP_BYTES];
+    int64_t tid;       /* of who started it; of who waits, once somebody does */
+    uint64_t waits_ns; /* since when; 0: nobody does */
     union probing_cell row[N_COMM];
 };
 
@@ -112,8 +123,8 @@ static int64_t ask(PyObject *object, const char *method)
     return whole_number(value);
 }
 
-/* str(value), interned; takes the reference. */
-static uint64_t text_of(PyObject *value)
+/* str(value), interned, and its beginning in `room`; takes the reference. */
+static uint64_t text_of(PyObject *value, char *room, size_t size)
 {
     struct cpython *py = &torch_state.py;
     uint64_t id = PROBING_NULL_ID;
@@ -124,6 +135,7 @@ static uint64_t text_of(PyObject *value)
         bytes += 6; /* torch.float32 */
         n -= 6;
     }
+    (void)snprintf(room, size, "%s", bytes ? bytes : "");
     if (bytes && n < (Py_ssize_t)TEXT_BYTES &&
         torch_state.host->intern(torch_state.host, bytes, (size_t)n, &id) < 0)
         id = PROBING_NULL_ID;
@@ -142,7 +154,7 @@ static uint64_t ranks_of(PyObject *group)
     PyObject *list = function ? py->PyObject_CallFunctionObjArgs(function, group, NULL) : NULL;
     py->PyErr_Clear();
     py->Py_DecRef(function);
-    return text_of(list);
+    return text_of(list, NULL, 0);
 }
 
 static struct group *group_of(PyObject *object)
@@ -158,7 +170,7 @@ static struct group *group_of(PyObject *object)
         return NULL;
     made.rank = ask(object, "rank");
     made.size = ask(object, "size");
-    made.name = text_of(get(object, "group_name"));
+    made.name = text_of(get(object, "group_name"), made.text, sizeof(made.text));
     made.ranks = ranks_of(object);
     struct group *g = &groups[next_group++ % GROUPS_MAX];
     PyObject *old = g->weak;
@@ -182,8 +194,8 @@ static void add_tensor(struct load *load, PyObject *tensor)
             shape ? py->PyObject_CallFunctionObjArgs(py->PyList_Type, shape, NULL) : NULL;
         py->PyErr_Clear();
         py->Py_DecRef(shape);
-        load->shape = text_of(list);
-        load->dtype = text_of(get(tensor, "dtype"));
+        load->shape = text_of(list, NULL, 0);
+        load->dtype = text_of(get(tensor, "dtype"), NULL, 0);
         PyObject *cpu = get(tensor, "is_cpu");
         load->on_cpu = cpu == py->_Py_TrueStruct;
         py->Py_DecRef(cpu);
@@ -257,7 +269,10 @@ static void describe(struct pending *p, const char *op, PyObject *const *args, P
     p->row[COL_DTYPE].u = load.dtype;
     if (torch_state.host->intern(torch_state.host, op, strlen(op), &p->row[COL_OP].u) < 0)
         p->row[COL_OP].u = PROBING_NULL_ID;
+    p->op = op;
+    p->tid = (int64_t)syscall(SYS_gettid);
     if (g) {
+        memcpy(p->group, g->text, sizeof(p->group));
         p->row[COL_GROUP_RANK].i = g->rank;
         p->row[COL_GROUP_SIZE].i = g->size;
         p->row[COL_GROUP_SEQ].i = ++g->seq;
@@ -331,6 +346,15 @@ static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf
     return result;
 }
 
+static struct pending *pending_of(PyObject *work)
+{
+    for (uint32_t i = 0; i < PENDING_MAX; i++)
+        if (pendings[i].weak && pendings[i].work == work &&
+            torch_state.py.PyWeakref_GetObject(pendings[i].weak) == work)
+            return &pendings[i];
+    return NULL;
+}
+
 static PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     if (!hook_works(hook) || hook_nargs(nargsf) < 1)
@@ -340,25 +364,29 @@ static PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf,
     PyObject *work = args[0];
     uint64_t begin_ns = torch_state.now();
     enum phase before = step_phase(t, PHASE_COMM, begin_ns);
+    struct pending *p = pending_of(work);
+    if (p) {
+        p->waits_ns = begin_ns;
+        p->tid = (int64_t)syscall(SYS_gettid);
+    }
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (t->life != life || !torch_on())
         return result;
     uint64_t end_ns = torch_state.now();
     (void)step_phase(t, before, end_ns);
-    for (uint32_t i = 0; i < PENDING_MAX && result; i++) {
-        struct pending *p = &pendings[i];
-        if (p->work != work || !p->weak || torch_state.py.PyWeakref_GetObject(p->weak) != work)
-            continue;
-        PyObject *weak = p->weak;
-        if (p->on_cpu)
-            p->row[COL_DURATION_MS].f = milliseconds(end_ns - p->begin_ns);
-        p->row[COL_WAIT_MS].f = milliseconds(p->called_ns + end_ns - begin_ns);
-        p->row[COL_ASYNC].i = code_now() != p->code;
-        add_row(p, end_ns);
-        p->weak = NULL;
-        torch_state.py.Py_DecRef(weak);
-        break;
-    }
+    p = pending_of(work); /* others may have come meanwhile */
+    if (p)
+        p->waits_ns = 0;
+    if (!p || !result)
+        return result;
+    PyObject *weak = p->weak;
+    if (p->on_cpu)
+        p->row[COL_DURATION_MS].f = milliseconds(end_ns - p->begin_ns);
+    p->row[COL_WAIT_MS].f = milliseconds(p->called_ns + end_ns - begin_ns);
+    p->row[COL_ASYNC].i = code_now() != p->code;
+    add_row(p, end_ns);
+    p->weak = NULL;
+    torch_state.py.Py_DecRef(weak);
     return result;
 }
 
@@ -419,6 +447,74 @@ void comm_forget(void)
         py->Py_DecRef(weak);
     }
 }
+
+/* ---- torch.waiting ---- */
+
+static const struct probing_column waiting_columns[] = {
+    {.name = "op", .type = PROBING_STR, .doc = "as in python.comm_collective"},
+    {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
+    {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
+    {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
+    {.name = "steps", .type = PROBING_I64, .doc = "local_step in which it was started"},
+    {.name = "started", .type = PROBING_TIME, .doc = "when"},
+    {.name = "tid", .type = PROBING_I64, .doc = "thread that waits; else the one that started it"},
+    {.name = "wait_sec",
+     .type = PROBING_F64,
+     .unit = PROBING_SECONDS,
+     .doc = "for how long it has waited up to now; NULL: nobody waits"},
+};
+
+struct waiting {
+    uint32_t n;
+    struct pending all[PENDING_MAX];
+};
+
+static int copy_pendings(void *arg)
+{
+    struct waiting *w = arg;
+    for (uint32_t i = 0; i < PENDING_MAX && torch_on(); i++)
+        if (pendings[i].weak &&
+            torch_state.py.PyWeakref_GetObject(pendings[i].weak) != torch_state.py._Py_NoneStruct)
+            w->all[w->n++] = pendings[i];
+    return 0;
+}
+
+static int scan_waiting(void *self, struct probing_rows *out)
+{
+    const struct probing_host *h = torch_state.host;
+    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
+    struct waiting *w = calloc(1, sizeof(*w));
+    (void)self;
+    if (!w)
+        return h->fail(h, -ENOMEM, "no memory");
+    int rc = torch_on() && gil ? gil->call(copy_pendings, w, GIL_WAIT_NS) : 0;
+    if (rc == -ETIMEDOUT)
+        rc = h->fail(h, rc, "the interpreter did not give up the GIL for 2 s");
+    for (uint32_t i = 0; i < w->n && rc == 0; i++) {
+        const struct pending *p = &w->all[i];
+        union probing_cell waits = {.u = PROBING_NULL_F64};
+        if (p->waits_ns)
+            waits.f = (double)(torch_state.now() - p->waits_ns) / NS_PER_S;
+        union probing_cell cells[] = {{.s = p->op},           {.s = p->group[0] ? p->group : NULL},
+                                      p->row[COL_GROUP_RANK], p->row[COL_GROUP_SEQ],
+                                      p->row[COL_STEPS],      {.i = (int64_t)p->begin_ns},
+                                      {.i = p->tid},          waits};
+        rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
+    }
+    free(w);
+    return rc == -ECANCELED ? 0 : rc;
+}
+
+const struct probing_table_desc waiting_table = {
+    .size = sizeof(waiting_table),
+    .column_size = sizeof(struct probing_column),
+    .name = "waiting",
+    .columns = waiting_columns,
+    .n_columns = sizeof(waiting_columns) / sizeof(waiting_columns[0]),
+    .doc = "operations of process groups that were started and that nobody has waited for to the "
+           "end: what a hang waits for",
+    .scan = scan_waiting,
+};
 
 const struct probing_table_desc comm_table = {
     .size = sizeof(comm_table),

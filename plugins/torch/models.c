@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/models.c - the tables torch.modules and torch.gradients: what models consist of, and
- * how large gradients are at the moment.
+ * plugins/torch/models.c - the tables torch.modules and torch.gradients: what models consist of,
+ * and how large gradients are at the moment.
  *
  * Threads: [worker]; with the GIL for one model at a time, and for gradients of some millions of
  * numbers at a time.

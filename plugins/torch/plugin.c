@@ -475,6 +475,7 @@ static int init(const struct probing_host *h, void **ret_self)
         (rc = h->table(h, &data_table, &computed)) < 0 ||
         (rc = h->table(h, &recorder_table, &computed)) < 0 ||
         (rc = h->table(h, &ops_table, &computed)) < 0 ||
+        (rc = h->table(h, &waiting_table, &computed)) < 0 ||
         (rc = h->table(h, &capture_table, &computed)) < 0 ||
         (rc = h->table(h, &modules_table, &computed)) < 0 ||
         (rc = h->table(h, &gradients_table, &computed)) < 0 ||

@@ -232,7 +232,7 @@ uint64_t backward_enter(void);
 bool backward_leave(PyObject *result, const struct backward_call *call);
 
 /* comm.c */
-extern const struct probing_table_desc comm_table;
+extern const struct probing_table_desc comm_table, waiting_table;
 extern const struct probing_table_desc recorder_table; /* recorder.c */
 /* Hook torch.distributed's groups once they are there. */
 void comm_find(void);

@@ -166,18 +166,16 @@ class Switch:
             self.run("config", "torch.%s=%s" % (name, value))
 
 
-def measure(process, switch, names, rounds):
-    """times[workload][variant]: CPU times of a step, a pair for each round."""
-    times = {name: {v: [] for v in VARIANTS} for name in names}
+def measure(process, switch, times, rounds):
+    """Fill times[workload][variant]: CPU times of a step, a pair for each round."""
     for _ in range(rounds):
         for variant in VARIANTS:
             switch.turn(SWITCHES.get(variant))
-            for name in names:
+            for name in times:
                 process.stdin.write("%s\t%s\n" % (variant, name))
                 process.stdin.flush()
                 times[name][variant].append(
                     tuple(float(t) for t in process.stdout.readline().split()))
-    return times
 
 
 def report(times, calls):
@@ -213,7 +211,12 @@ def main():
         calls = dict(w.split("|") for w in process.stdout.readline().rstrip("\n").split("\t"))
         calls = {name: int(n) for name, n in calls.items() if options.only in name}
         switch = Switch(options.probing, process.pid)
-        report(measure(process, switch, list(calls), options.rounds), calls)
+        times = {name: {v: [] for v in VARIANTS} for name in calls}
+        try:
+            measure(process, switch, times, options.rounds)
+        except KeyboardInterrupt:
+            print("%d rounds of %d" % (len(times[max(times)][VARIANTS[-1]]), options.rounds))
+        report(times, calls)
     finally:
         process.kill()
         process.wait()

@@ -99,3 +99,23 @@ def test_two_ranks(world, python):  # noqa: F811
                         "print(c.ProcessGroup.allreduce.__doc__[:9], c.Work.wait.__doc__[:4])")
     assert left.split()[0].startswith("allreduce") and all(os.path.exists("/proc/" + r.pid)
                                                            for r in ranks)
+
+
+def test_who_waits_for_whom(world, python):  # noqa: F811
+    """Of two ranks one does not come: the other says in what it waits, and since when."""
+    jobs = start(world, python, str(HERE / "targets" / "stuck.py"))
+    ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
+    for rank in ranks:
+        rank.run("inject", "--plugin", "torch")
+    (world.tmp / "go").touch()
+
+    def waits():
+        return ranks[0].rows("select op, group_rank, tid, wait_sec from torch.waiting "
+                             "where wait_sec > 0.2")
+    row = shared.wait_for(waits, "rank 0 to wait")[0]
+    assert row[:2] == ["allreduce", 0] and str(row[2]) == ranks[0].pid
+    assert ranks[1].rows("select count(*) from torch.waiting") == [[0]]
+    (world.tmp / "go.too").touch()
+    for number, job in enumerate(jobs):
+        job.wait_line("done %d" % number)
+    assert waits() == []
