@@ -3,6 +3,7 @@
 
 Each test has a data root of its own, so that tests run beside each other and beside real use.
 """
+import functools
 import json
 import os
 import re
@@ -50,6 +51,7 @@ def said(stream, pattern, timeout=60.0):
     return text
 
 
+@functools.lru_cache(maxsize=None)  # its import takes half a minute where everybody imports it
 def has_torch(python):
     return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
 
