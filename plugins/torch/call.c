@@ -205,7 +205,7 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
 {
     if (t->life != c->life || !torch_on()) /* stopped or forked meanwhile: nothing is there */
         return;
-    uint64_t end_ns = torch_state.now();
+    uint64_t end_ns = torch_state.now(), walks_ns = t->walks_ns;
     t->depth--;
     if (c->counted)
         (void)step_phase(t, c->before, end_ns);
@@ -222,7 +222,9 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
         t->top = NULL;
     t->calls++;
     if (c->weighed) {
-        torch_state.weighed_ns += c->own_ns + torch_state.now() - end_ns;
+        /* what was measured by itself is in walks_ns already */
+        torch_state.weighed_ns +=
+            c->own_ns + torch_state.now() - end_ns - (t->walks_ns - walks_ns);
         torch_state.n_weighed++;
     }
 }
