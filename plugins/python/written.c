@@ -115,6 +115,13 @@ static const char *bytes_of(PyObject *value, uint32_t type, size_t *ret_n)
     return text;
 }
 
+static bool is_exactly(PyObject *value, const PyObject *type)
+{
+    PyObject *its = natives_py.PyObject_Type(value);
+    natives_py.Py_DecRef(its); /* the value has it */
+    return its == type;
+}
+
 /* false: an exception of the user's is set. */
 static bool put(struct written *w, struct row *r, uint32_t i, PyObject *value)
 {
@@ -129,6 +136,10 @@ static bool put(struct written *w, struct row *r, uint32_t i, PyObject *value)
     size_t n = 0;
     if (value == py->_Py_NoneStruct)
         return true;
+    if (type == PROBING_I64 && is_exactly(value, py->PyFloat_Type)) { /* to 3.9 it would be cut */
+        tell_once(w, i, wanted[type]);
+        return true;
+    }
     if (type == PROBING_I64)
         cell.i = py->PyLong_AsLongLong(value);
     else if (type == PROBING_F64)
@@ -185,13 +196,6 @@ static bool put_object(struct written *w, struct row *r, PyObject *object, PyObj
     return *ret_held != NULL;
 }
 
-static bool is_row(const struct written *w, PyObject *value)
-{
-    PyObject *type = natives_py.PyObject_Type(value);
-    natives_py.Py_DecRef(type); /* the value has it */
-    return type == w->row_class;
-}
-
 static bool put_arguments(struct written *w, struct row *r, PyObject *const *args, Py_ssize_t n,
                           PyObject *kwnames)
 {
@@ -240,8 +244,9 @@ static PyObject *append(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
         }
     r.tail = NULL;
     r.tail_n = 0;
-    bool whole = n == 1 && !kwnames && is_row(w, args[0]) ? put_object(w, &r, args[0], &held)
-                                                          : put_arguments(w, &r, args, n, kwnames);
+    bool whole = n == 1 && !kwnames && is_exactly(args[0], w->row_class)
+                     ? put_object(w, &r, args[0], &held)
+                     : put_arguments(w, &r, args, n, kwnames);
     struct probing_table *table = atomic_load_explicit(&w->table, memory_order_acquire);
     if (whole && table)
         (void)natives_host->append(table, natives_host->now(), r.cells, w->n_cells, r.tail,

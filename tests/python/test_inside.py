@@ -37,6 +37,7 @@ losses.append(3, None, "run")
 losses.append(True, 2.5)
 losses.append("no", object(), 5, b"no")
 losses.append(1 << 80, 1 << 70, "\\ud800", "\\ud800")
+losses.append(2.5)
 @dataclasses.dataclass
 class BatchSize:
     "How large the batches are."
@@ -64,7 +65,7 @@ def test_tables(world, python):
                        "or phase <> 'thread' order by ts")
     assert rows == [[1, 0.5, "warm", "first"], [2, 3.0, None, "größer 🙂 " * 400],
                     [3, None, "run", None], [1, 2.5, None, None], [None, None, None, None],
-                    [None, 2.0 ** 70, None, None]]
+                    [None, 2.0 ** 70, None, None], [None, None, None, None]]
     assert target.rows("select size, data from python.batch_size order by ts")[1] == [8, None]
     assert target.rows("select size from python.batch_size where data is not null") == [[7]]
     told = " ".join(row[0] for row in target.rows("select text from probing.log"))
@@ -76,7 +77,7 @@ def test_tables(world, python):
     dead = str(next(world.data.glob("%d-*" % target.pid)))
     done = world.probing("-t", dead, "query", "--format", "json",
                          "select count(*), max(step) from python.loss")
-    assert json.loads(done.stdout)["rows"] == [[1506, 3499]], done.stderr
+    assert json.loads(done.stdout)["rows"] == [[1507, 3499]], done.stderr
 
 
 def test_what_cannot_be_a_table_is_told_without_probing_too(world, python):
