@@ -2,8 +2,7 @@
  *
  * core/sql/bind.c - names become columns and functions, expressions get their types.
  *
- * The query's thread only.  Constants are computed here.  Subqueries cannot see the query around
- * them, so each is run once, here, and becomes a constant or a set.
+ * The query's thread only.  Constants are computed here; subqueries are bind_subquery.c's.
  */
 #include "core/sql/sqlint.h"
 

@@ -3,13 +3,14 @@
  * core/sql/sqlint.h - what the files of core/sql share: vectors, operators, expressions, a query.
  *
  * The way of a statement: token.c, parse.c (text to tree), plan.c with bind.c (tree to operators
- * and typed expressions), scan.c, exec.c, aggregate.c, sort.c, join.c (operators), expr.c and
- * func.c (expressions as flat steps over vectors), format.c (answers to bytes), sql.c (the whole).
+ * and typed expressions), scan.c, exec.c, aggregate.c, sort.c, join.c, lateral.c, window.c
+ * (operators; team.c runs some in several threads), expr.c and func.c (expressions as flat steps
+ * over vectors), format.c (answers to bytes), sql.c (the whole).
  *
  * A batch is up to 2,048 rows, a typed vector per column.  Rows that count are named by a
  * selection (indices, ascending); vectors are always indexed by the row's own place, so filtering
  * moves nothing.  Everything of a query lives in its arena or is given back by sql_defer().
- * Private to core/sql; one thread a query.
+ * Private to core/sql; one thread a query, but for the helpers of team.c.
  */
 #ifndef CORE_SQL_SQLINT_H
 #define CORE_SQL_SQLINT_H
