@@ -278,8 +278,6 @@ static bool unhook(struct rings *r)
         (void)poll(NULL, 0, /* ms: writers do not signal; they leave within a microsecond */ 1);
         inside = anybody_inside(r);
     }
-    for (uint32_t i = 0; i < r->n_bound; i++)
-        table_own_counters(r->bound[i]);
     return barrier && !inside;
 }
 
@@ -292,6 +290,8 @@ void rings_free(struct rings *r)
         return;
     }
     bool alone = unhook(r);
+    for (uint32_t i = 0; i < r->n_bound; i++)
+        table_own_counters(r->bound[i]);
     (void)close(r->fd);
     r->fd = -1;
     if (alone)
@@ -334,11 +334,7 @@ void rings_renew(struct rings *r)
     (void)unhook(r); /* what somebody inside still writes is no row: it has no check */
     map_again(r);
     prepare(r);
-    uint32_t n = r->n_bound;
-    r->n_bound = 0;
-    for (uint32_t i = 0; i < n; i++)
-        (void)rings_bind_table(r, r->bound[i]);
-    hook(r);
+    hook(r); /* the tables' counters lie where they did; what they said was lost, too */
 }
 
 int rings_bind_table(struct rings *r, struct table *t)
