@@ -26,8 +26,9 @@
 
 struct piece {
     _Atomic uintptr_t at; /* 0: free; release: the rest is written */
-    size_t bytes;
-    uint8_t head[MAPPED_HEAD];
+    _Atomic size_t bytes;
+    _Atomic uint64_t
+        head[MAPPED_HEAD / 8]; /* atomic: a fault elsewhere may look while it is filled */
     _Atomic uint64_t lost;
 };
 
@@ -50,7 +51,8 @@ static struct piece *piece_of(uintptr_t address) /* [signal] */
 {
     for (int i = 0; i < PIECES; i++) {
         uintptr_t at = atomic_load_explicit(&pieces[i].at, memory_order_acquire);
-        if (at && address >= at && address - at < pieces[i].bytes)
+        if (at && address >= at &&
+            address - at < atomic_load_explicit(&pieces[i].bytes, memory_order_relaxed))
             return &pieces[i];
     }
     return NULL;
@@ -69,7 +71,9 @@ bool mapped_mend(const siginfo_t *info)
     void *page = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return false;
-    memcpy(page, p->head, sizeof(p->head));
+    uint64_t *words = page;
+    for (size_t i = 0; i < MAPPED_HEAD / 8; i++)
+        words[i] = atomic_load_explicit(&p->head[i], memory_order_relaxed);
     /* Counted first: who reads what is there now sees that. */
     (void)atomic_fetch_add_explicit(&p->lost, 1, memory_order_acq_rel);
     if (syscall(SYS_mremap, page, n, n, MREMAP_MAYMOVE | MREMAP_FIXED, address & ~(n - 1)) == -1) {
@@ -221,10 +225,13 @@ int mapped_watch(void *at, size_t bytes, const uint8_t head[MAPPED_HEAD])
         struct piece *p = &pieces[i];
         if (atomic_load_explicit(&p->at, memory_order_relaxed))
             continue;
-        p->bytes = bytes;
-        memset(p->head, 0, sizeof(p->head));
-        if (head)
-            memcpy(p->head, head, sizeof(p->head));
+        atomic_store_explicit(&p->bytes, bytes, memory_order_relaxed);
+        for (size_t k = 0; k < MAPPED_HEAD / 8; k++) {
+            uint64_t word = 0;
+            if (head)
+                memcpy(&word, head + k * sizeof(word), sizeof(word));
+            atomic_store_explicit(&p->head[k], word, memory_order_relaxed);
+        }
         atomic_store_explicit(&p->lost, 0, memory_order_relaxed);
         atomic_store_explicit(&p->at, (uintptr_t)at, memory_order_release);
         n_watched++;
