@@ -80,8 +80,9 @@ void directory_become_again(uid_t uid);
 
 /* Ctrl-C and SIGTERM raise this; long commands look at it. */
 extern volatile sig_atomic_t cli_interrupted;
-extern _Atomic int cli_cancel; /* the same, as the engine wants it */
-void cli_signals_back(void);   /* as they were when we began: before an exec (main.c) */
+extern volatile sig_atomic_t cli_prompts; /* a line is being read: prompt.c waits for SIGALRM too */
+extern _Atomic int cli_cancel;            /* the same, as the engine wants it */
+void cli_signals_back(void);              /* as they were when we began: before an exec (main.c) */
 
 /* Take a command's arguments apart by its row in commands.c: take(arg, "--listen", "ADDR") for each
  * option, whichever way it was written, value NULL for a flag; take(arg, NULL, word) for the rest.
@@ -94,12 +95,12 @@ bool cli_is_misused(void);
 
 /* ---- commands: argv[0] is the command's name ---- */
 
-int command_inject(struct target *t, int argc, char **argv);      /* enter.c */
-int command_eject(struct target *t, int argc, char **argv);       /* enter.c */
-int command_launch(struct target *t, int argc, char **argv);      /* launch.c */
-int command_list(struct target *t, int argc, char **argv);        /* list.c */
-int command_gc(struct target *t, int argc, char **argv);          /* list.c */
-int command_forward(struct target *t, int argc, char **argv);     /* live.c: as it is */
+int command_inject(struct target *t, int argc, char **argv);  /* enter.c */
+int command_eject(struct target *t, int argc, char **argv);   /* enter.c */
+int command_launch(struct target *t, int argc, char **argv);  /* launch.c */
+int command_list(struct target *t, int argc, char **argv);    /* list.c */
+int command_gc(struct target *t, int argc, char **argv);      /* list.c */
+int command_forward(struct target *t, int argc, char **argv); /* live.c: as it is */
 int command_eval(struct target *t, int argc, char **argv);
 int command_backtrace(struct target *t, int argc, char **argv);   /* backtrace.c */
 int command_performance(struct target *t, int argc, char **argv); /* performance.c */

@@ -21,7 +21,7 @@
 
 #define SECRET_NAME_MAX 64 /* longer words are code or SQL, not names */
 
-volatile sig_atomic_t cli_interrupted;
+volatile sig_atomic_t cli_interrupted, cli_prompts;
 _Atomic int cli_cancel;
 static struct sigaction before[3]; /* SIGINT, SIGTERM, SIGPIPE; written once, by main() */
 
@@ -51,6 +51,8 @@ static void on_interrupt(int signo)
 {
     (void)signo;
     cli_interrupted = 1;
+    if (cli_prompts)
+        (void)alarm(1); /* it may have come a moment before the read that it is to end */
     atomic_store_explicit(&cli_cancel, 1, memory_order_relaxed);
 }
 

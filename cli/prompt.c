@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,11 +143,33 @@ bool prompt_edits(const struct prompt *p)
     return p->edits;
 }
 
+/* Interrupts the read again, until it has ended. */
+static void again(int signo)
+{
+    (void)signo;
+    if (cli_interrupted && cli_prompts)
+        (void)alarm(1);
+}
+
+static char *edit(struct prompt *p, const char *text)
+{
+    const struct sigaction action = {.sa_handler = again}; /* no SA_RESTART */
+    struct sigaction before;
+
+    (void)sigaction(SIGALRM, &action, &before);
+    cli_prompts = 1;
+    char *line = p->editor.readline(text);
+    cli_prompts = 0;
+    (void)alarm(0);
+    (void)sigaction(SIGALRM, &before, NULL);
+    return line;
+}
+
 const char *prompt_read(struct prompt *p, const char *text)
 {
     if (p->edits) {
         free(p->line);
-        p->line = p->editor.readline(text);
+        p->line = edit(p, text);
         return cli_interrupted ? NULL : p->line;
     }
     if (p->terminal) {

@@ -14,6 +14,13 @@
 
 #define MASK_BYTES 8 /* of the kernel's sigset_t; libc's is longer, a frame's is not */
 
+void handler_spare_faults(sigset_t *mask)
+{
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
+        (void)sigdelset(mask, faults[i]);
+}
+
 bool handler_is_default(const struct sigaction *a)
 {
     return !(a->sa_flags & SA_SIGINFO) && a->sa_handler == SIG_DFL;
@@ -21,13 +28,11 @@ bool handler_is_default(const struct sigaction *a)
 
 void handler_fill(struct sigaction *ret, const struct sigaction *before, handler_fn *fn)
 {
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     int flags = handler_is_default(before) ? SA_ONSTACK | SA_RESTART
                                            : before->sa_flags & (SA_ONSTACK | SA_RESTART);
     *ret = (struct sigaction){.sa_sigaction = fn, .sa_flags = SA_SIGINFO | SA_NODEFER | flags};
     (void)sigfillset(&ret->sa_mask);
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
-        (void)sigdelset(&ret->sa_mask, faults[i]);
+    handler_spare_faults(&ret->sa_mask);
 }
 
 void handler_run(const struct sigaction *before, int signo, siginfo_t *info, void *context)

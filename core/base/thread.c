@@ -15,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/handler.h"
 
 #define THREAD_STACK ((size_t)512 << 10) /* bytes: the default of thread.h */
 #define THREAD_STACK_MOST ((size_t)8 << 20)
@@ -46,9 +47,9 @@ int thread_start(pthread_t *ret, const char *name, size_t stack_bytes, void *(*r
     memcpy(begin->name, name, strnlen(name, sizeof(begin->name) - 1));
 
     /* The new thread inherits the mask, so no signal can reach it even at its first instruction,
-     * but one that it causes itself by reading a mapped file: see mapped.h. */
+     * but those that it causes itself. */
     (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS);
+    handler_spare_faults(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     size_t stack = stack_bytes ? stack_bytes : THREAD_STACK;
     /* EINVAL: the host's thread-local storage, which lives on the stack, is larger than that. */

@@ -25,6 +25,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/handler.h"
 #include "core/base/mapped.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
@@ -109,7 +110,7 @@ static int make_thread(void *(*run)(void *))
     int e = EINVAL;
 
     (void)sigfillset(&all);
-    (void)sigdelset(&all, SIGBUS); /* see mapped.h */
+    handler_spare_faults(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &old);
     for (size_t stack = MAIN_STACK; e == EINVAL && stack <= MAIN_STACK_MOST; stack *= 2) {
         e = pthread_attr_init(&attr);

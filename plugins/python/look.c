@@ -57,6 +57,7 @@ int look_begin(struct look *l, pid_t pid, const struct cpython *py,
                const struct probing_stack_1 *stack)
 {
     *l = (struct look){.pid = pid ? pid : getpid(), .py = py, .stack = stack};
+    l->walk.peek.mem = -1; /* walk_close() closes it, opened or not */
     if (py->version)
         l->readable = walk_open(&l->walk, py, pid, l->why, sizeof(l->why)) == 0;
     l->states = malloc(WALK_THREADS * sizeof(*l->states));
@@ -253,7 +254,8 @@ static int show_merged(struct look *l, const struct thread_look *t)
     uint32_t depth = 0;
     int next = 0, r = 0;
     bool native = t->has_native && !t->moved && l->options.want != WANT_PYTHON;
-    known_check(&l->walk, l->frames, (size_t)t->n);
+    if (t->n > 0)
+        known_check(&l->walk, l->frames, (size_t)t->n);
     for (uint32_t i = 0; native && r == 0 && i < t->native.n_frames; i++) {
         const struct probing_stack_symbol *s = &l->symbols[i];
         bool python = t->state && l->options.want == WANT_BOTH;

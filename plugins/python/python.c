@@ -213,6 +213,7 @@ static void python_fork(void *self, int phase)
         frames_forked();
         trace_forked();
         offer_forked();
+        watch_forked();
     }
 }
 

@@ -261,6 +261,11 @@ void watch_start(struct plugin *p)
         (void)apply_soon(p); /* -ENODEV: it is called again when the interpreter has begun */
 }
 
+void watch_forked(void)
+{
+    atomic_store_explicit(&started, false, memory_order_relaxed);
+}
+
 int watch_stop(struct plugin *p)
 {
     if (!atomic_load_explicit(&any, memory_order_relaxed)) {

@@ -18,6 +18,7 @@ int watch_init(struct plugin *p);                                           /* i
 int watch_configure(struct plugin *p, const char *name, const char *value); /* [control] */
 void watch_start(struct plugin *p);
 int watch_stop(struct plugin *p); /* 0, or -errno: hooks are still in */
+void watch_forked(void);          /* [child] */
 
 extern struct cpython_method watch_natives[];
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program without Python: its native stacks are shown; what needs Python says why it cannot."""
+import os
 import shutil
 import subprocess
 
@@ -30,8 +31,10 @@ def program(world):
 
 
 def test_native_stacks(program):
+    before = os.readlink("/proc/%d/fd/0" % program.pid)
     done = program.probing("backtrace")
     assert done.returncode == 0 and done.stderr == "", done
+    assert os.readlink("/proc/%d/fd/0" % program.pid) == before  # its input was closed once
     main, worker = done.stdout.split("\n\n")
     assert '"program"' in main and " main (program+" in main
     assert " wait_for_work (program+" in worker and "pause" in worker

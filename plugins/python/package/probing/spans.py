@@ -10,12 +10,16 @@
 A span knows the one around it: in the same thread, and in the same task of asyncio.  Before probing
 comes and after it has left nothing is recorded, and a span costs some 0.5 us.
 """
-import contextvars
 import functools
 import sys
 
+try:
+    import contextvars
+except ImportError:  # Python 3.6 has clients only
+    contextvars = None
+
 ATTRIBUTES = 3900  # bytes of JSON; the table keeps 4000
-_current = contextvars.ContextVar("probing.span")
+_current = contextvars and contextvars.ContextVar("probing.span")
 _begin = _end = _event = None  # in C, while probing is in this process
 _arrives = None  # waits for them, where probing has just been started
 _encode = _quote = None
