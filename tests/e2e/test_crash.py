@@ -416,3 +416,29 @@ def test_torch_training_crashes(world):
     assert target.process.wait(timeout=60) == -signal.SIGABRT
     rows = target.rows("select signal, note from crash.reports")
     assert rows == [["SIGABRT", None]]
+
+
+FAULTY = r"""
+#include <probing/plugin.h>
+static const struct probing_host *host;
+static int self_;
+static void tick(void *self, uint64_t now) { (void)self; (void)now; *(volatile int *)16 = 1; }
+static int init(const struct probing_host *h, void **s) { host = h; *s = &self_; return 0; }
+static int start(void *s) { (void)s; return host->every(host, 100000000, tick); }
+static void destroy(void *s) { (void)s; }
+const struct probing_plugin probing_plugin_v1 __attribute__((visibility("default"))) = {
+    .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = "faulty",
+    .version = "1", .doc = "faults", .init = init, .start = start, .destroy = destroy };
+"""
+
+
+def test_a_fault_of_our_own_thread_is_reported(world):
+    """Its signals are blocked, but a blocked fault would end the process without a word."""
+    target = world.start("/bin/sleep", "600")
+    target.inject("-c")
+    target.probing("plugin", "load", str(world.plugin("faulty", FAULTY)))
+    assert target.process.wait(60) == -signal.SIGSEGV
+    done = target.probing("backtrace")
+    assert done.returncode == 0 and "tick (faulty.so" in done.stdout, done
+    rows = target.rows("select signal, fault_address, thread_name from crash.reports")
+    assert len(rows) == 1 and rows[0][0] == "SIGSEGV" and "probing/" in rows[0][2], rows
