@@ -101,6 +101,8 @@ static bool found_record(struct store *s, const MDB_val *key, const MDB_val *val
             *have = p;
         return true;
     }
+    if (k[0] == 'x') /* spare pages */
+        return true;
     if (k[0] != 'f' || !store_read_record(key, value, &f, sizeof(f)))
         return false;
     if (f.drains >= s->format.drains)

@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -19,10 +21,12 @@
 #define SMALL_ROWS (SEGMENT_ROWS / 2) /* rows: smaller segments are merged with what comes */
 #define MERGE_FACTOR \
     8 /* a segment is written again when a share of 1/8 has come: log2 times in all */
-#define ROOM_EACH (60 * NS_PER_S) /* how often room is made where it did not help */
-#define REOPEN_EACH NS_PER_S      /* how often a file that fails is opened afresh */
-#define MENDS_MOST 2              /* drains in a row that run into lost pages */
-#define IDLE_DRAINS 16            /* drains after which a table's memory is given back */
+#define ROOM_EACH (60 * NS_PER_S)        /* how often room is made where it did not help */
+#define SHORT_BYTES (UINT64_C(64) << 20) /* less room than this is short */
+#define SPARE_BYTES 65536                /* what deleting an eighth of a store may want, and more */
+#define REOPEN_EACH NS_PER_S             /* how often a file that fails is opened afresh */
+#define MENDS_MOST 2                     /* drains in a row that run into lost pages */
+#define IDLE_DRAINS 16                   /* drains after which a table's memory is given back */
 
 /* The last segment of a table before row `next`: 0 and in *ret, or MDB_NOTFOUND. */
 static int last_segment(struct store *s, MDB_txn *txn, uint32_t id, uint64_t next,
@@ -200,9 +204,43 @@ static int put_format(struct store *s, MDB_txn *txn)
     return rc ? lmdb_failed(rc, "the drain's number cannot be written") : 0;
 }
 
+/* Is the end of the map, of the device or of the allowed file size near? */
+static bool room_is_short(struct store *s)
+{
+    MDB_envinfo info;
+    MDB_stat stat;
+    struct statvfs device;
+    struct rlimit limit;
+    int fd;
+    if (mdb_env_info(s->env, &info) || mdb_env_stat(s->env, &stat) || mdb_env_get_fd(s->env, &fd))
+        return false;
+    uint64_t used = (info.me_last_pgno + 1) * (uint64_t)stat.ms_psize;
+    bool is_short = used + SHORT_BYTES > info.me_mapsize;
+    if (fstatvfs(fd, &device) == 0)
+        is_short |= (uint64_t)device.f_bavail * device.f_frsize < SHORT_BYTES;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        is_short |= used + SHORT_BYTES > limit.rlim_cur;
+    return is_short;
+}
+
+/* Where all is full deleting wants some pages, too.  Each drain writes these anew, so that those of
+ * the drain before are free in the file when the next one finds no room. */
+static int put_spare(struct store *s, MDB_txn *txn)
+{
+    struct meta_key k = meta_key_of('x', 0);
+    MDB_val key = value_of(&k, sizeof(k)), value = value_of(NULL, SPARE_BYTES);
+    int rc = mdb_put(txn, s->meta, &key, &value, MDB_RESERVE);
+    if (rc)
+        return lmdb_failed(rc, "no room for spare pages");
+    memset(value.mv_data, 0, value.mv_size);
+    return 0;
+}
+
 static int drain_all(struct store *s, MDB_txn *txn)
 {
     int rc = txn ? put_format(s, txn) : 0;
+    if (rc == 0 && txn && room_is_short(s))
+        rc = put_spare(s, txn);
     for (uint32_t slot = 0; slot < rings_count(s->rings) && rc == 0; slot++)
         rc = drain_ring(s, txn, slot);
     s->damage_counted = true;

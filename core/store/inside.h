@@ -10,6 +10,7 @@
  *                 'r' u32 table id -> struct row_record
  *                 'p' u32 ring     -> struct position_record, written with the rows it speaks of
  *                 'f' u32 0        -> struct format_record, written with each drain
+ *                 'x' u32 0        -> spare pages (drain.c), no data
  *
  * Locks, in this order: map_lock (read), drain_lock.  No callback is called under them.
  */
