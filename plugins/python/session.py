@@ -8,6 +8,7 @@ output is taken.
 import sys
 
 variables = {}  # what clients' code sees as its globals; lives as long as the plugin
+KEPT = 16  # streams that the program has had
 COMPLETIONS = 300  # more would not be read
 assigned = set()  # names in it that came from clients' code, not from __main__
 tools = {}  # our other modules, by name: their namespaces; made when first asked for
@@ -60,6 +61,19 @@ class Output(object):
 
     def __setattr__(self, name, value):
         setattr(self._original, name, value)
+
+
+kept = []  # Outputs, the last used last
+
+
+def output(original, emit, owner, get_ident):
+    """The Output before this stream.  It outlives the eval: until 3.14 print() holds sys.stdout
+    without a reference of its own (bltinmodule.c), and a thread of the program's may be in it."""
+    found = [o for o in kept if o.__dict__["_original"] is original]
+    made = found[0] if found else Output(original, emit, owner, get_ident)
+    made.__dict__.update(_emit=emit, _owner=owner)
+    kept[:] = [o for o in kept if o is not made][-KEPT:] + [made]
+    return made
 
 
 def refresh():
@@ -172,8 +186,8 @@ def run(code, emit, mode):
     from _thread import get_ident
     owner = get_ident()
     name, arguments = "<eval>", []
-    out = Output(sys.stdout, emit, owner, get_ident)
-    err = Output(sys.stderr, emit, owner, get_ident)
+    out = output(sys.stdout, emit, owner, get_ident)
+    err = output(sys.stderr, emit, owner, get_ident)
     if mode == "file":  # eval.c's joined()
         count, _, rest = code.partition("\x1f")
         words = rest.split("\x1f", int(count) + 1)

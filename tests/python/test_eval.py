@@ -201,6 +201,26 @@ def test_client_that_leaves(world, python):
     wait_for(lambda: target.output().count("tick") > 3, "the main thread's own prints")
 
 
+def test_threads_that_print_meanwhile(world, python):
+    """print() does not hold the sys.stdout that it writes to: what stood for it went too soon."""
+    target = world.start(python, """
+import sys, threading, time
+sys.setswitchinterval(1e-6)
+print("ready", flush=True)
+def prints():
+    while True:
+        print("a", "b", "c", end="\\r")
+sys.stdout.flush()
+sys.stdout = open("/dev/null", "w")
+for _ in range(3): threading.Thread(target=prints, daemon=True).start()
+while True: time.sleep(1)
+""").inject()
+    for i in range(60):
+        done = target.eval("print(%d)" % i, "--timeout", "20")
+        assert (done.returncode, done.stdout) == (0, "%d\n" % i), (i, done.stderr)
+    assert target.alive()
+
+
 def test_forks_while_evals_run(world, python):
     target = world.start(python, """
 import os, sys, time
