@@ -111,7 +111,7 @@ int host_replyf(struct probing_reply *r, const char *format, ...)
 int host_settings_add(struct host *h, const char *owner, const struct probing_config *table,
                       uint32_t stride, int (*set)(void *self, const char *name, const char *value),
                       void *self);
-/* name: "torch.rate".  -ENOENT names the nearest, -EINVAL/-ERANGE say what is allowed, -EBUSY: not
+/* name: "torch.nan".  -ENOENT names the nearest, -EINVAL/-ERANGE say what is allowed, -EBUSY: not
  * LIVE and its owner runs.  A setting of a plugin not loaded yet is kept for it: gives 1.
  * Numbers may be written with their unit: "10s" or plain ns for PROBING_NS, "64MB" or plain bytes
  * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.

@@ -297,7 +297,7 @@ int settings_read(const char *settings,
     return r < 0 ? r : read_lines(settings, line, arg);
 }
 
-/* PROBING_TORCH_RATE is torch.rate, PROBING_MAX_MEMORY is probing.max_memory; a few have names of
+/* PROBING_TORCH_NAN is torch.nan, PROBING_MAX_MEMORY is probing.max_memory; a few have names of
  * their own. */
 static int from_environment(void *arg, const char *key, const char *value)
 {

@@ -403,7 +403,7 @@ struct select *sql_parse_select(struct parser *p)
     return p->error ? NULL : s;
 }
 
-/* probing.torch.rate: as it is written. */
+/* probing.torch.sample_rate: as it is written. */
 static const char *parse_setting(struct parser *p, const char *what)
 {
     uint32_t first = p->at;
