@@ -165,21 +165,12 @@ static int value_of(struct query *q, const struct node *n, const struct collecte
 static int run_with(struct query *q, struct subquery *s, const struct sql_value *values,
                     struct sql_value *ret)
 {
-    struct sandbox box;
-    struct outer *outer = q->outer;
-    const char *text = q->text;
-    size_t size = q->size;
-    uint32_t depth = q->depth, n_plans = q->n_plans;
+    struct nested nested;
     struct collected c = {.q = q, .max = s->kind == SUBQUERY_EXISTS ? 1 : 2};
     struct op *op;
     if (q->n_running == RUNNING_MAX)
         return wrong(q, s->node->pos, "correlated subqueries more than 8 deep");
-    sql_sandbox_enter(q, &box);
-    q->n_running++;
-    q->outer = &s->outer;
-    q->text = s->text;
-    q->size = s->size;
-    q->depth = s->depth;
+    sql_nested_enter(q, &nested, &s->outer, s->text, s->size, s->depth);
     s->outer.values = values;
     c.max = s->kind == SUBQUERY_IN ? UINT32_MAX : c.max;
     int rc = sql_plan_select(q, s->node->select, s->ctes, &op);
@@ -194,13 +185,7 @@ static int run_with(struct query *q, struct subquery *s, const struct sql_value 
     else if (rc == 0)
         rc = value_of(q, s->node, &c, ret);
     s->outer.values = NULL;
-    q->outer = outer;
-    q->text = text;
-    q->size = size;
-    q->depth = depth;
-    q->n_plans = n_plans;
-    q->n_running--;
-    return sql_sandbox_leave(q, &box, rc == 0 ? ret : NULL, rc);
+    return sql_nested_leave(q, &nested, rc == 0 ? ret : NULL, rc);
 }
 
 static int answer_new(struct run *r, struct step *st, struct subquery *s, uint32_t row)

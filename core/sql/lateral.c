@@ -88,32 +88,17 @@ static int run_row(struct op *op, uint32_t row)
 {
     struct lateral *l = op->state;
     struct query *q = op->q;
-    struct sandbox box;
+    struct nested nested;
     struct sql_value values[SQL_CALL_ARGS];
-    struct outer *outer = q->outer;
-    const char *text = q->text;
-    size_t size = q->size;
-    uint32_t depth = q->depth, n_plans = q->n_plans;
     if (q->n_running == RUNNING_MAX)
-        return sql_error(text, size, l->from->pos, -E2BIG, "lateral joins more than 8 deep");
+        return sql_error(q->text, q->size, l->from->pos, -E2BIG, "lateral joins more than 8 deep");
     for (uint32_t i = 0; i < l->outer.n; i++)
         values[i] = sql_vec_value(q, &op->child->out.v[l->outer.args[i]->column], row);
-    sql_sandbox_enter(q, &box);
-    q->n_running++;
-    q->outer = &l->outer;
-    q->text = l->text;
-    q->size = l->size;
-    q->depth = l->depth;
+    sql_nested_enter(q, &nested, &l->outer, l->text, l->size, l->depth);
     l->outer.values = values;
     int rc = run_right(op, row);
     l->outer.values = NULL;
-    q->outer = outer;
-    q->text = text;
-    q->size = size;
-    q->depth = depth;
-    q->n_plans = n_plans;
-    q->n_running--;
-    return sql_sandbox_leave(q, &box, NULL, rc);
+    return sql_nested_leave(q, &nested, NULL, rc);
 }
 
 /* At least a batch of rows, while there are any. */

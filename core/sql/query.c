@@ -159,6 +159,33 @@ int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, i
     return rc;
 }
 
+void sql_nested_enter(struct query *q, struct nested *n, struct outer *outer, const char *text,
+                      size_t size, uint32_t depth)
+{
+    *n = (struct nested){.outer = q->outer,
+                         .text = q->text,
+                         .size = q->size,
+                         .depth = q->depth,
+                         .n_plans = q->n_plans};
+    sql_sandbox_enter(q, &n->box);
+    q->n_running++;
+    q->outer = outer;
+    q->text = text;
+    q->size = size;
+    q->depth = depth;
+}
+
+int sql_nested_leave(struct query *q, struct nested *n, struct sql_value *v, int rc)
+{
+    q->outer = n->outer;
+    q->text = n->text;
+    q->size = n->size;
+    q->depth = n->depth;
+    q->n_plans = n->n_plans;
+    q->n_running--;
+    return sql_sandbox_leave(q, &n->box, v, rc);
+}
+
 int sql_check(struct query *q)
 {
     if (q->o->cancel && atomic_load_explicit(q->o->cancel, memory_order_relaxed))

@@ -189,6 +189,18 @@ struct sandbox {
 };
 void sql_sandbox_enter(struct query *q, struct sandbox *s);
 int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, int rc);
+/* A sandbox for a select that is planned and run once more for each row outside it: it sees the
+ * row through `outer`, and its errors stand in the text that it was written in. */
+struct nested {
+    struct sandbox box;
+    struct outer *outer;
+    const char *text;
+    size_t size;
+    uint32_t depth, n_plans;
+};
+void sql_nested_enter(struct query *q, struct nested *n, struct outer *outer, const char *text,
+                      size_t size, uint32_t depth);
+int sql_nested_leave(struct query *q, struct nested *n, struct sql_value *v, int rc);
 int sql_check(struct query *q); /* limits: 0, -ETIMEDOUT, -ECANCELED */
 
 /* n small pieces of work were done outside sql_next(): look at the limits now and then. */
