@@ -2,8 +2,8 @@
  *
  * core/sql/agg.h - an aggregate function as it is bound and as it works.
  *
- * agg_bind.c (names and arguments), agg.c (states: adding values, merging), agg_result.c (results),
- * aggregate.c (group by).
+ * agg_bind.c (names and arguments), agg.c and agg_number.c (values added to states), agg_merge.c
+ * (states of two threads), agg_result.c (results), aggregate.c (group by).
  * NULL arguments never reach a state.  Private to them; the query's thread only.
  */
 #ifndef CORE_SQL_AGG_H
@@ -70,8 +70,11 @@ static inline bool agg_is_by_pairs(enum agg_op op)
 }
 
 struct state {
-    int64_t n;    /* values that came */
-    uint64_t row; /* FIRST ... ARG_MAX: of the batch that the value came with */
+    int64_t n; /* values that came */
+    union {
+        uint64_t row; /* FIRST ... ARG_MAX: of the batch that the value came with */
+        int64_t part; /* SUM, AVG of whole numbers: not in `whole` yet */
+    };
     union {
         __int128 whole;
         struct {
@@ -92,6 +95,8 @@ struct state {
 struct agg { /* one aggregate at work */
     const struct agg_spec *spec;
     bool counted; /* state n is how many NULLs came: the group's rows are counted once for all */
+    bool alone;   /* no group by: there is one state */
+    uint64_t part_most; /* what any part may have come to */
     struct state *states;
     uint32_t room;
     uint64_t row; /* of the batch at hand */
@@ -100,10 +105,33 @@ struct agg { /* one aggregate at work */
     struct vec group_vec;
 };
 
+/* With the state s of each selected row i do `...`. */
+#define EACH(...)                                     \
+    do {                                              \
+        if (sel) {                                    \
+            for (uint32_t k = 0; k < n; k++) {        \
+                uint32_t i = sel[k];                  \
+                struct state *s = &states[groups[k]]; \
+                __VA_ARGS__                           \
+            }                                         \
+        } else {                                      \
+            for (uint32_t i = 0; i < n; i++) {        \
+                struct state *s = &states[groups[i]]; \
+                __VA_ARGS__                           \
+            }                                         \
+        }                                             \
+    } while (0)
+
 int sql_agg_room(struct query *q, struct agg *a, uint32_t groups);
 /* Values of the n selected rows, none NULL, into the states of their groups. */
 int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
                 uint32_t n);
+/* agg_number.c: the same for SUM and AVG, and for MIN and MAX of numbers. */
+void sql_agg_add_sums(struct agg *a, const uint16_t *sel, const uint32_t *groups, uint32_t n);
+void sql_agg_add_extremes(struct agg *a, const uint16_t *sel, const uint32_t *groups, uint32_t n);
+void sql_agg_add_exactly(struct state *s, double x);
+/* Parts become part of their sums: before anybody looks at these. */
+void sql_agg_settle(struct agg *a);
 int sql_agg_compare(const struct sql_value *a, const struct sql_value *b); /* NULL is the last */
 /* Can the rows be shared out between threads?  false: *ret_why says why not, %s being the name. */
 bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why);

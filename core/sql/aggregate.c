@@ -132,10 +132,13 @@ static int count_rows(struct query *q, struct aggregate *g, uint32_t n)
     int rc = room_for_counts(q, g);
     if (rc < 0 || !g->counts)
         return rc;
+    uint64_t *counts = g->counts;
+    const uint32_t *groups = g->groups;
     if (!g->n_keys)
-        g->counts[0] += n;
-    for (uint32_t k = 0; k < n && g->n_keys; k++)
-        g->counts[g->groups[k]]++;
+        counts[0] += n;
+    else
+        for (uint32_t k = 0; k < n; k++)
+            counts[groups[k]]++;
     return 0;
 }
 
@@ -193,8 +196,10 @@ static int make_states(struct op *op)
     int rc = 0;
     if (g->n_keys == 0)
         g->n_groups = 1;
-    for (uint32_t i = 0; i < g->n_aggs && rc == 0; i++)
+    for (uint32_t i = 0; i < g->n_aggs && rc == 0; i++) {
+        sql_agg_settle(&g->aggs[i]);
         rc = sql_agg_room(op->q, &g->aggs[i], g->n_groups ? g->n_groups : 1);
+    }
     return rc;
 }
 
@@ -371,10 +376,11 @@ static int next_aggregate(struct op *op)
     return rc < 0 ? rc : 1;
 }
 
-static int prepare_agg(struct query *q, struct agg *a, const struct agg_spec *spec)
+static int prepare_agg(struct query *q, struct agg *a, const struct agg_spec *spec, bool alone)
 {
     enum agg_op kind = spec->kind->op;
     a->spec = spec;
+    a->alone = alone;
     a->counted = !spec->distinct && !spec->filter &&
                  (kind == AGG_COUNT || kind == AGG_SUM || kind == AGG_AVG);
     if (!spec->distinct || !spec->arg)
@@ -450,7 +456,7 @@ int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct 
     }
     for (uint32_t i = 0; i < n_aggs; i++) {
         const struct agg_spec *spec = aggs[i]->set;
-        if (prepare_agg(q, &g->aggs[i], spec) < 0)
+        if (prepare_agg(q, &g->aggs[i], spec, n_keys == 0) < 0)
             return -ENOMEM;
         if (g->aggs[i].counted && !g->counts) {
             g->counts_room = 64;

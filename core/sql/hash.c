@@ -337,6 +337,37 @@ static int add_direct(struct keys *k, uint32_t n, uint32_t *numbers)
     return 0;
 }
 
+/* Are all of them below 2^bits? */
+static bool are_below(const struct vec *v, const uint64_t *words, uint32_t bits,
+                      const uint16_t *sel, uint32_t n)
+{
+    uint64_t all = v->most;
+    for (uint32_t r = 0; r < n && !v->most; r++)
+        all |= words[sel ? sel[r] : r];
+    return !(all >> bits);
+}
+
+/* Numbers of one or two columns from the table by value; false: not all of them are known there.
+ * What the store says of the largest word is trusted no further than to look within the table. */
+static bool look_directly(const struct keys *k, const uint64_t *const words[2], const uint16_t *sel,
+                          uint32_t n, uint32_t *restrict numbers)
+{
+    const uint32_t *direct = k->direct;
+    const uint64_t *a = words[0], *b = words[1];
+    uint32_t bits = b ? k->direct_bits[1] : 0, all = 0;
+    uint64_t mask = (UINT64_C(1) << (k->direct_bits[0] + bits)) - 1;
+    if (!b)
+        for (uint32_t r = 0; r < n; r++)
+            all |= numbers[r] = direct[a[sel ? sel[r] : r] & mask] - 1;
+    else if (sel)
+        for (uint32_t r = 0; r < n; r++)
+            all |= numbers[r] = direct[(a[sel[r]] << bits | b[sel[r]]) & mask] - 1;
+    else
+        for (uint32_t r = 0; r < n; r++)
+            all |= numbers[r] = direct[(a[r] << bits | b[r]) & mask] - 1;
+    return !(all >> 31); /* 0 in the table is "not known": -1 */
+}
+
 /* One or two columns without NULLs, every row of which is known: no word is copied. */
 static bool add_known(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
                       uint32_t *numbers)
@@ -349,32 +380,10 @@ static bool add_known(struct keys *k, struct vec **v, const uint16_t *sel, uint3
         if (v[c]->has_null || v[c]->type == SQL_NULL || (sql_is_textual(v[c]->type) && !k->dict[c]))
             return false;
         words[c] = k->dict[c] ? v[c]->ids : (const uint64_t *)(const void *)v[c]->i;
+        if (!are_below(v[c], words[c], k->direct_bits[c], sel, n))
+            return false;
     }
-    const uint32_t *direct = k->direct;
-    const uint64_t *a = words[0], *b = words[columns - 1];
-    uint32_t a_bits = k->direct_bits[0], b_bits = columns == 2 ? k->direct_bits[1] : 0, all = 0;
-    uint64_t a_all = 0, b_all = 0;
-    for (uint32_t r = 0; r < n && sel; r++) {
-        a_all |= a[sel[r]];
-        b_all |= b[sel[r]];
-    }
-    for (uint32_t r = 0; r < n && !sel; r++) {
-        a_all |= a[r];
-        b_all |= b[r];
-    }
-    if (a_all >> a_bits || (columns == 2 && b_all >> b_bits))
-        return false;
-    if (sel)
-        for (uint32_t r = 0; r < n; r++)
-            all |= numbers[r] =
-                direct[columns == 2 ? a[sel[r]] << b_bits | b[sel[r]] : a[sel[r]]] - 1;
-    else if (columns == 2)
-        for (uint32_t r = 0; r < n; r++)
-            all |= numbers[r] = direct[a[r] << b_bits | b[r]] - 1;
-    else
-        for (uint32_t r = 0; r < n; r++)
-            all |= numbers[r] = direct[a[r]] - 1;
-    return !(all >> 31); /* 0 in the table is "not known": -1 */
+    return look_directly(k, words, sel, n, numbers);
 }
 
 static int to_words(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n, bool add)

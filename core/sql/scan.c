@@ -88,6 +88,14 @@ static void find_nulls(struct vec *v, uint32_t n)
     v->has_null = any;
 }
 
+/* The largest id or whole number that there may be, of what is never negative; 0: not known. */
+static uint64_t largest(const struct vec *v, union probing_cell min, union probing_cell max)
+{
+    if (v->type == SQL_TEXT || v->type == SQL_BLOB)
+        return max.u == PROBING_NULL_ID ? 0 : max.u;
+    return v->type == SQL_DOUBLE || min.i < 0 ? 0 : max.u; /* NULL is negative */
+}
+
 static void tail_texts(struct scan *s, struct vec *v)
 {
     const struct store_batch *b = &s->batch;
@@ -129,6 +137,7 @@ static int next_stored(struct op *op)
             v->ids = &s->batch.cells[c]->u;
         else
             v->data = (void *)(uintptr_t)s->batch.cells[c];
+        v->most = largest(v, s->batch.min[c], s->batch.max[c]);
         v->has_null = false;
         if (s->batch.has_null[c])
             find_nulls(v, s->batch.n_rows);

@@ -40,6 +40,7 @@ struct vec {
     bool stable;   /* TEXT: the bytes live as long as the query */
     bool inside;   /* all rows meet the conditions that were pushed down to their scan */
     uint8_t *null; /* [SQL_ROWS], valid when has_null: 1 is NULL */
+    uint64_t most; /* no id or whole number is larger, none negative; 0: not known */
     union {
         int64_t *i;
         double *d;
