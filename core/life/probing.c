@@ -47,6 +47,10 @@
 
 enum { IDLE, STARTING, RUNNING, STOPPING, CHILD };
 
+/* What a followed child knows of the plugins it shall have, until it has them: nothing; those that
+ * run in its parent's host; a list.  It may itself fork at any moment of its start. */
+enum { NO_PLUGINS, PARENTS_PLUGINS, LISTED_PLUGINS };
+
 /* The one global. */
 static struct probing {
     _Atomic int state;
@@ -56,8 +60,9 @@ static struct probing {
     struct event stop, stopped, plugins_loaded;
     bool events_made, atfork_made; /* main's only; for ever */
     _Atomic int stop_result;
-    int guard_fd;   /* the abstract socket that says "here"; -1: none */
-    bool following; /* a child whose life is about to begin; what it knows of its parent is whole */
+    int guard_fd;          /* the abstract socket that says "here"; -1: none */
+    _Atomic int following; /* NO_PLUGINS: this is no child whose life is about to begin */
+    char list[sizeof(((struct core *)0)->plugins)]; /* whole where `following` says so */
 } g = {.life = PTHREAD_RWLOCK_INITIALIZER, .guard_fd = -1};
 
 /* Whether this thread's fork holds `life`: the other thread-local of the core is the ring's. */
@@ -147,20 +152,23 @@ static void *follow_fork(void *arg)
 {
     int state = CHILD;
     bool sibling = false;
-    struct buf plugins;
 
     (void)prctl(PR_SET_NAME, "probing/follow", 0, 0, 0);
     (void)poll(NULL, 0, FOLLOW_MS);
     if (!atomic_compare_exchange_strong_explicit(&g.state, &state, STARTING, memory_order_acq_rel,
                                                  memory_order_acquire))
         return NULL; /* somebody has entered it meanwhile */
-    buf_init(&plugins, sizeof(g.core.plugins) - 1);
-    (void)host_plugins_of_parent(g.core.host, &plugins);
+    if (atomic_load_explicit(&g.following, memory_order_relaxed) == PARENTS_PLUGINS) {
+        struct buf plugins;
+        buf_init(&plugins, sizeof(g.list) - 1);
+        (void)host_plugins_of_parent(g.core.host, &plugins);
+        (void)snprintf(g.list, sizeof(g.list), "%s", buf_text(&plugins));
+        buf_done(&plugins);
+        atomic_store_explicit(&g.following, LISTED_PLUGINS, memory_order_release);
+    }
     begin_in_child();
-    (void)snprintf(g.core.plugins, sizeof(g.core.plugins), "%s", buf_text(&plugins));
-    buf_done(&plugins);
+    memcpy(g.core.plugins, g.list, sizeof(g.list));
     g.guard_fd = guard_take(&sibling);
-    g.following = false;
     g.core.follower = true;
     return live(arg);
 }
@@ -202,8 +210,10 @@ static void fork_parent(void)
  * to be followed.                                                                       [child] */
 static bool fork_child(void)
 {
-    bool follow = (fork_locked || g.following) &&
-                  atomic_load_explicit(&g.config.follow, memory_order_relaxed);
+    int following = atomic_load_explicit(&g.following, memory_order_relaxed);
+    if (fork_locked && following == NO_PLUGINS)
+        following = atomic_load_explicit(&g.config.follow, memory_order_relaxed) ? PARENTS_PLUGINS
+                                                                                 : NO_PLUGINS;
     if (atomic_load_explicit(&g.state, memory_order_relaxed) == IDLE)
         return false;
     atomic_store_explicit(&g.state, CHILD, memory_order_relaxed);
@@ -223,7 +233,8 @@ static bool fork_child(void)
         (void)close(g.guard_fd);
     g.guard_fd = -1;
     fork_locked = false;
-    return g.following = follow;
+    atomic_store_explicit(&g.following, following, memory_order_relaxed);
+    return following != NO_PLUGINS;
 }
 
 /* A thread in a fork handler is against POSIX and sound with glibc: fork() puts malloc's, the
@@ -336,6 +347,7 @@ static void *live(void *arg)
         finish();
         return NULL;
     }
+    atomic_store_explicit(&g.following, NO_PLUGINS, memory_order_release);
     atomic_store_explicit(&g.state, RUNNING, memory_order_release);
     sweep(c);
     do {
@@ -380,7 +392,8 @@ int probing_start(const char *settings)
             return state == STOPPING ? -EAGAIN : 1;
     if (state == CHILD)
         begin_in_child();
-    g.core.follower = g.following = false;
+    g.core.follower = false;
+    atomic_store_explicit(&g.following, NO_PLUGINS, memory_order_relaxed);
     g.guard_fd = guard_take(&sibling);
     if (sibling) {
         r = 1;

@@ -82,6 +82,21 @@ def test_a_followed_child_has_a_life_of_its_own(world, way):
         os.kill(pid, signal.SIGKILL)
 
 
+def test_forks_while_its_core_starts_are_followed(world):
+    """A child that forks on and on, from before its own core begins until that runs."""
+    target = prepared(world, CHILD + "wait_go()\nif os.fork() == 0:\n    for i in range(10):\n"
+                      "        if os.fork() == 0: work()\n        time.sleep(0.025)\n"
+                      "    time.sleep(600)\ntime.sleep(600)\n")
+    target.go()
+    pids = children(target, 10)
+    try:
+        for i, pid in enumerate(pids):
+            wait_for(lambda pid=pid: answers(world, pid), "the core of child %d" % i)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_nobody_is_followed_unasked(world):
     """Then a child is not its parent either: nobody answers for it."""
     target = prepared(world, CHILD + WAYS["fork"], follow="off")

@@ -118,9 +118,13 @@ def test_collections_and_imports(world, python):
     turns(target, "hooked")
     assert target.rows("select min(duration_ns) > 0, max(generation) from python.gc") == [[True, 2]]
     rows = target.rows("select name, parent, duration_ns, self_ns, failed from python.imports "
-                       "where name in ('outer_one', 'inner_one', 'no_such_thing')")
+                       "where name in ('outer_one', 'inner_one', 'no_such_thing') order by ts")
     by_name = {row[0]: row for row in rows}
-    inner, outer = by_name["inner_one"], by_name["outer_one"]
+    # of one turn: the inner one ends, and is told, before the outer one
+    names = [row[0] for row in rows]
+    last = max(i for i, name in enumerate(names) if name == "outer_one")
+    outer = rows[last]
+    inner = [row for row in rows[:last] if row[0] == "inner_one"][-1]
     assert inner[1] == "outer_one" and outer[1] is None and outer[4] == inner[4] == 0
     assert inner[2] >= 5_000_000 and inner[3] == inner[2]
     assert outer[2] >= inner[2] and 2_000_000 <= outer[3] < outer[2]
