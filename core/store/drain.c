@@ -79,6 +79,7 @@ static int merge_small(struct store *s, MDB_txn *txn, struct builder *b, uint64_
         if (rc)
             return rc;
         *first_row -= n_rows;
+        seal_rows_went(&s->seal, b->table->id, *first_row, n_rows);
         state->next_row -= n_rows;
         state->rows -= n_rows;
         state->bytes -= size;
@@ -102,6 +103,7 @@ static int flush(struct store *s, MDB_txn *txn, struct builder *b)
     rc = mdb_put(txn, s->segments, &key, &value, 0);
     if (rc)
         return lmdb_failed(rc, "a segment cannot be written");
+    seal_rows_came(&s->seal, b->table->id, first_row, n_rows);
     state->next_row = first_row + n_rows;
     state->rows += n_rows;
     state->bytes += value.mv_size;

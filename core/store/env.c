@@ -157,6 +157,8 @@ static int open_databases(struct store *s)
     rc = mdb_dbi_open(txn, "meta", MDB_CREATE, &s->meta);
     if (rc == 0)
         rc = mdb_dbi_open(txn, "segments", MDB_CREATE, &s->segments);
+    if (rc == 0)
+        rc = seal_load(s, txn);
     if (rc) {
         mdb_txn_abort(txn);
         return lmdb_failed(rc, s->directory);
@@ -244,6 +246,8 @@ int env_begin(struct store *s, uint32_t flags, MDB_txn **ret)
         mdb_txn_abort(txn);
         return EIO;
     }
+    if (!(flags & MDB_RDONLY))
+        s->seal = s->sealed;
     *ret = txn;
     return 0;
 }
@@ -255,9 +259,16 @@ int env_commit(struct store *s, MDB_txn *txn)
         atomic_store_explicit(&s->env_broken, true, memory_order_release);
         return EIO;
     }
-    int rc = mdb_txn_commit(txn);
-    if (rc == 0)
+    int rc = seal_write(s, txn);
+    if (rc) {
+        mdb_txn_abort(txn);
+        return rc;
+    }
+    rc = mdb_txn_commit(txn);
+    if (rc == 0) {
+        s->sealed = s->seal;
         remember(s);
+    }
     return rc;
 }
 
@@ -284,6 +295,8 @@ int env_start_afresh(struct store *s)
         mdb_txn_abort(txn);
         return lmdb_failed(rc, s->directory);
     }
+    s->seal = (struct seal){.records = 0};
+    s->has_seal = true;
     rc = env_commit(s, txn);
     memset(s->state, 0, sizeof(s->state));
     return rc ? lmdb_failed(rc, s->directory) : 0;

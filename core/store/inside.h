@@ -10,6 +10,7 @@
  *                 'r' u32 table id -> struct row_record
  *                 'p' u32 ring     -> struct position_record, written with the rows it speaks of
  *                 'f' u32 0        -> struct format_record, written with each drain
+ *                 's' u32 0        -> struct seal_record, written with each transaction
  *                 'x' u32 0        -> spare pages (drain.c), no data
  *
  * Locks, in this order: map_lock (read), drain_lock.  No callback is called under them.
@@ -42,6 +43,17 @@ struct row_record {
 
 struct position_record {
     uint64_t rings, generation, position;
+    uint64_t sum;
+};
+
+/* Sums over all that is in data.mdb (seal.c): of the records 'f', 'p' and 'r', and of the segments'
+ * row numbers.  What is in segments has checksums of its own. */
+struct seal {
+    uint64_t records, segments;
+};
+
+struct seal_record {
+    struct seal seal;
     uint64_t sum;
 };
 
@@ -112,6 +124,9 @@ struct store {
     dev_t data_dev;             /* what LMDB's descriptor must still be.  lock: map_lock */
     ino_t data_ino;
     _Atomic uint64_t txnid, file_at; /* of the last commit: its number, and how long the file was */
+
+    struct seal seal, sealed; /* of the transaction that is open; of the last one */
+    bool has_seal;
 
     pthread_mutex_t drain_lock;
     struct table_state state[TABLES_MAX + 1]; /* lock: drain_lock when live */
@@ -199,6 +214,21 @@ bool env_is_ours(struct store *s);
 int env_begin(struct store *s, uint32_t flags, MDB_txn **ret);
 int env_commit(struct store *s, MDB_txn *txn);
 int env_end(struct store *s, MDB_txn *txn); /* of one that only reads */
+
+/* seal.c.  A segment came or went; at the end of a transaction; as data.mdb is opened (codes of
+ * LMDB). */
+void seal_rows_came(struct seal *seal, uint32_t table_id, uint64_t first_row, uint32_t n_rows);
+void seal_rows_went(struct seal *seal, uint32_t table_id, uint64_t first_row, uint32_t n_rows);
+int seal_write(struct store *s, MDB_txn *txn);
+int seal_load(struct store *s, MDB_txn *txn);
+
+/* dead_data.c.  What data.mdb has.  0; 1: it is damaged and gave what it could; 2: and which rows
+ * of the rings it has cannot be told; a negative error: it gave nothing. */
+int dead_read_data(struct store *s);
+/* One segment more for the scans, of memory that is freed with the store or (NULL) of the file;
+ * a builder's rows as one, from that row number on.  -ENOMEM. */
+int dead_add(struct store *s, const struct segment *seg, void *owned);
+int dead_add_rows(struct store *s, struct builder *b, uint64_t first_row);
 
 /* place.c.  -EBUSY when another process has the directory; LMDB's lock file; rings and strings. */
 int place_hold(struct store *s);

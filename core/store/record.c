@@ -55,9 +55,19 @@ uint64_t store_sum(struct meta_key key, const void *p, size_t n)
 int store_put_record(struct store *s, MDB_txn *txn, char kind, uint32_t id, void *p, size_t n)
 {
     struct meta_key k = meta_key_of(kind, id);
-    uint64_t sum = store_sum(k, p, n - sizeof(sum));
+    uint64_t sum = store_sum(k, p, n - sizeof(sum)), before;
     memcpy((char *)p + n - sizeof(sum), &sum, sizeof(sum));
-    MDB_val key = value_of(&k, sizeof(k)), value = value_of(p, n);
+    MDB_val key = value_of(&k, sizeof(k)), value = value_of(p, n), old;
+    int rc = mdb_get(txn, s->meta, &key, &old);
+    if (rc != 0 && rc != MDB_NOTFOUND)
+        return rc;
+    if (kind != 's') {
+        if (rc == 0 && old.mv_size >= sizeof(before)) {
+            memcpy(&before, (char *)old.mv_data + old.mv_size - sizeof(before), sizeof(before));
+            s->seal.records -= before;
+        }
+        s->seal.records += sum;
+    }
     return mdb_put(txn, s->meta, &key, &value, 0);
 }
 

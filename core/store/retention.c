@@ -51,6 +51,7 @@ static int remove_segment(struct store *s, MDB_txn *txn, uint32_t id, const stru
     int rc = mdb_del(txn, s->segments, &key, NULL);
     if (rc)
         return rc;
+    seal_rows_went(&s->seal, id, o->first_row, o->n_rows);
     state->rows -= o->n_rows < state->rows ? o->n_rows : state->rows;
     state->bytes -= o->size < state->bytes ? o->size : state->bytes;
     state->segments -= state->segments > 0;
