@@ -196,7 +196,7 @@ static int ask_all(const char *only, uint64_t base_utc)
          {0, 0}},
         {"1% by time",
          "select count(duration), max(duration), min(allocated) from bench.trace where "
-         "epoch_ns(ts) is not null and ts >= to_timestamp(%llu / 1000000000.0) and ts < "
+         "ts >= to_timestamp(%llu / 1000000000.0) and ts < "
          "to_timestamp(%llu / 1000000000.0)",
          2,
          {middle, middle + rows / 100 * STEP_NS}},
