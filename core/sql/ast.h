@@ -111,6 +111,7 @@ struct node {
     void **answer;         /* of the select, once it is known: bind_subquery.c */
     struct node **exclude; /* STAR: names */
     uint32_t n_exclude;
+    const char **replaced; /* STAR: columns that args[i] stand for */
 };
 
 /* CROSS has no condition; ASOF finds at most one row of the right side for each of the left. */
@@ -193,6 +194,7 @@ struct select {
     struct node **group;
     uint32_t n_group;
     bool group_all, group_none; /* group by all, group by () */
+    bool order_all;             /* order by all, as order[0] says */
     struct order *order;
     uint32_t n_order;
     struct node *limit, *offset;
@@ -203,14 +205,15 @@ enum statement_kind {
     STATEMENT_SHOW_TABLES,
     STATEMENT_SHOW, /* name NULL: all */
     STATEMENT_SET,
-    STATEMENT_DESCRIBE
+    STATEMENT_DESCRIBE, /* of a select, or of names */
+    STATEMENT_SUMMARIZE
 };
 
 struct statement {
     enum statement_kind kind;
     bool explain, analyze;
     struct select *select;
-    const char *names[3];     /* DESCRIBE */
+    const char *names[3];     /* DESCRIBE, SUMMARIZE */
     const char *name, *value; /* SHOW, SET */
     uint32_t pos;
 };

@@ -13,6 +13,7 @@
 
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/base/version.h"
 
 #define NAMES_MAX 512 /* names looked through for the nearest */
 
@@ -188,10 +189,14 @@ static int bind_name(struct query *q, struct scope *s, const struct node *n, str
         return *ret ? 0 : -ENOMEM;
     }
     for (uint32_t i = 0; i < s->n_items && !n->parts[0]; i++) {
-        if (s->items[i].aliased && same_name(s->items[i].name, n->text, n->quoted)) {
-            *ret = s->items[i].expr;
-            return 0;
-        }
+        if (!s->items[i].aliased || !same_name(s->items[i].name, n->text, n->quoted))
+            continue;
+        *ret = s->items[i].expr;
+        if (s->inside_agg && sql_expr_has_agg(*ret))
+            return wrong(q, n->pos, "an aggregate inside an aggregate");
+        if ((s->inside_agg || s->inside_window) && sql_expr_has_window(*ret))
+            return wrong(q, n->pos, "a window function inside another function");
+        return 0;
     }
     int rc = sql_bind_outer(q, n, ret);
     if (rc != 0)
@@ -206,7 +211,7 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
 {
     char types[256] = "";
     size_t at = 0;
-    for (uint32_t i = 0; i < n->n_args && at < sizeof(types) - 16; i++)
+    for (uint32_t i = 0; args && i < n->n_args && at < sizeof(types) - 16; i++)
         at += (size_t)snprintf(
             types + at, sizeof(types) - at, "%s%s", i ? ", " : "",
             args[i]->literal && args[i]->type != SQL_NULL ? "'...'" : sql_type_name(args[i]->type));
@@ -224,6 +229,10 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
     if (sign)
         return sql_error(q->text, q->size, n->pos, -EINVAL, "no operator %s in this version",
                          n->text);
+    const char *instead = sql_instead_of(n->text);
+    if (instead)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "no function '%s'; %s", n->text,
+                         instead);
     const char *names[NAMES_MAX];
     uint32_t count = sql_func_names(names, NAMES_MAX / 2);
     count += sql_agg_names(names + count, NAMES_MAX / 2 - 8);
@@ -298,7 +307,16 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
             sql_const(q, (struct sql_value){.type = SQL_TIMESTAMP, .integer = q->now_utc}, n->pos);
         return *ret ? 1 : -ENOMEM;
     }
-    bool coalesce = strcmp(n->text, "coalesce") == 0 || strcmp(n->text, "ifnull") == 0;
+    if (strcmp(n->text, "version") == 0 && n->n_args == 0) {
+        *ret = sql_const(q,
+                         (struct sql_value){.type = SQL_TEXT,
+                                            .text = {"probing " PROBING_VERSION,
+                                                     sizeof("probing " PROBING_VERSION) - 1}},
+                         n->pos);
+        return *ret ? 1 : -ENOMEM;
+    }
+    bool coalesce = strcmp(n->text, "coalesce") == 0 || strcmp(n->text, "ifnull") == 0 ||
+                    strcmp(n->text, "nvl") == 0;
     if (coalesce && n->n_args > 0) {
         struct expr *e = sql_new_expr(q, EXPR_COALESCE, SQL_NULL, n->pos, n->n_args);
         if (!e)
@@ -338,7 +356,10 @@ static int bind_call(struct query *q, struct scope *s, const struct node *n, str
         return sql_agg_bind(q, s, n, kind, ret);
     if (n->n_args == 2 && n->args[0]->kind == NODE_ROW)
         return sql_bind_row_compare(q, s, n, ret);
-    if (n->star || n->distinct || n->filter || n->within || n->order)
+    bool plain = !n->star && !n->distinct && !n->filter && !n->within && !n->order;
+    if (!plain && sql_instead_of(n->text))
+        return no_function(q, n, NULL, false);
+    if (!plain)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "'%s' is no aggregate: *, distinct, filter and order by are not for it",
                          n->text);

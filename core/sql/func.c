@@ -138,6 +138,23 @@ KERNEL(mod_double)
     return zero ? sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)") : 0;
 }
 
+KERNEL(bits_int)
+{
+    const int64_t *a = st->a[0]->i, *b = st->a[1]->i;
+    char sign = st->expr->func->name[0];
+    ROWS(st->dst->i[i] = sign == '&' ? a[i] & b[i] : sign == '|' ? a[i] | b[i] : a[i] ^ b[i];);
+    return 0;
+}
+
+KERNEL(shift_int)
+{
+    const int64_t *a = st->a[0]->i, *b = st->a[1]->i;
+    bool left = st->expr->func->name[0] == '<', far = false;
+    ROWS(uint32_t by = (uint32_t)b[i] & 63; far |= b[i] < 0 || b[i] > 63;
+         st->dst->i[i] = left ? (int64_t)((uint64_t)a[i] << by) : a[i] >> by;);
+    return far ? sql_run_error(r, st, -ERANGE, "a bigint is shifted by 0 to 63 bits") : 0;
+}
+
 KERNEL(div_int)
 {
     const int64_t *a = st->a[0]->i, *b = st->a[1]->i;
@@ -351,6 +368,12 @@ const struct func sql_math_funcs[] = {ORDERED("=", eq),
                                       {"%", "ii", 'i', 0, div_int},
                                       {"%", "dd", 'd', 0, mod_double},
                                       {"mod", "ii", 'i', 0, div_int},
+                                      {"div", "ii", 'i', 0, div_int},
+                                      {"&", "ii", 'i', 0, bits_int},
+                                      {"|", "ii", 'i', 0, bits_int},
+                                      {"#", "ii", 'i', 0, bits_int},
+                                      {"<<", "ii", 'i', 0, shift_int},
+                                      {">>", "ii", 'i', 0, shift_int},
                                       {"mod", "dd", 'd', 0, mod_double},
                                       {"neg", "i", 'i', 0, neg_int},
                                       {"neg", "d", 'd', 0, neg_double},
@@ -394,6 +417,7 @@ const struct func sql_math_funcs[] = {ORDERED("=", eq),
                                       {"isinf", "d", 'b', 0, is_double},
                                       {"isfinite", "d", 'b', 0, is_double},
                                       {"typeof", "x", 't', FUNC_NULLS, type_of},
+                                      {"pg_typeof", "x", 't', FUNC_NULLS, type_of},
                                       {"pi", "", 'd', 0, pi_double},
                                       EXTREMES("greatest"),
                                       EXTREMES("least"),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/func_json.c - values out of JSON texts: json_get(text, 'key', 0 ...), -> and ->>.
+ * core/sql/func_json.c - values out of JSON texts: json_get(text, 'key', 0 ...), paths, -> and ->>.
  *
  * The query's thread only.  What is not JSON, or not there, is NULL.  A string comes out without
  * its quotes (but not of ->, which gives JSON again), everything else as it is written in JSON.
@@ -101,10 +101,38 @@ static const struct json *member(const struct json *j, const struct vec *key, ui
     return m;
 }
 
+/* A step of a path, .key, ."key" or [3]; *path moves behind it.  NULL: there is none here. */
+static const struct json *path_step(const struct json *j, struct text *path, bool *ret_bad)
+{
+    const char *p = path->data, *end = p + path->size;
+    bool index = *p == '[', quoted = !index && end - p > 1 && p[1] == '"';
+    const char *from = p + 1 + quoted, *to = from;
+    while (to < end && (index ? *to != ']' : quoted ? *to != '"' : *to != '.' && *to != '['))
+        to++;
+    struct text key = {from, (uint32_t)(to - from)};
+    struct vec v = {.type = SQL_TEXT, .t = &key};
+    *ret_bad = (*p != '.' && !index) || to == from || ((index || quoted) && to == end);
+    path->data = to + (index || quoted);
+    path->size = *ret_bad ? 0 : (uint32_t)(end - path->data);
+    return *ret_bad || index != (j->type == JSON_ARRAY) ? NULL : member(j, &v, 0);
+}
+
+/* What '$.a.b[0]' means; NULL: nothing. */
+static const struct json *by_path(const struct json *j, struct text path, bool *ret_bad)
+{
+    path.data++; /* $ */
+    path.size--;
+    while (path.size && j && !*ret_bad)
+        j = path_step(j, &path, ret_bad);
+    return j;
+}
+
+/* json_extract(text, path): -> by a path; json_extract_string(text, path): ->> by one. */
 KERNEL(json_path)
 {
     const char *name = st->expr->func->name;
-    bool quoted = strcmp(name, "->") == 0;
+    bool paths = strncmp(name, "json_extract", 12) == 0;
+    bool quoted = strcmp(name, "->") == 0 || (paths && !name[12]);
     struct arena tree;
     int rc = 0;
     arena_init(&tree, TREE_BYTES);
@@ -114,8 +142,17 @@ KERNEL(json_path)
         struct text t = st->args[0]->t[i], value = {NULL, 0};
         rc = json_parse(&tree, t.data, t.size, &j);
         const struct json *at = rc < 0 ? NULL : j;
-        for (uint32_t a = 1; a < st->n_args && at; a++)
-            at = member(at, st->args[a], i);
+        for (uint32_t a = 1; a < st->n_args && at; a++) {
+            const struct vec *key = st->args[a];
+            bool path =
+                     paths && key->type == SQL_TEXT && key->t[i].size && key->t[i].data[0] == '$',
+                 bad = false;
+            at = path ? by_path(at, key->t[i], &bad) : member(at, key, i);
+            if (bad)
+                rc = sql_run_error(r, st, -EINVAL, "a path of JSON is like $.key[0].\"other key\"");
+        }
+        if (rc == -EINVAL && j)
+            break;
         if (rc == -EINVAL) {
             err_clear();
             rc = 0;
@@ -136,11 +173,47 @@ KERNEL(json_path)
     return rc;
 }
 
+/* json_array_length(text): of what is no array NULL; json_typeof(text) */
+KERNEL(json_about)
+{
+    static const char *const types[] = {"null", "boolean", "number", "string", "array", "object"};
+    bool length = st->expr->func->name[5] == 'a';
+    struct arena tree;
+    int rc = 0;
+    arena_init(&tree, TREE_BYTES);
+    for (uint32_t k = 0; k < n && rc >= 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct json *j = NULL;
+        rc = json_parse(&tree, st->a[0]->t[i].data, st->a[0]->t[i].size, &j);
+        if (rc < 0 || (length && j->type != JSON_ARRAY))
+            sql_set_null(st->dst, i);
+        else if (length)
+            st->dst->i[i] = (int64_t)j->size;
+        else
+            st->dst->t[i] = (struct text){types[j->type], (uint32_t)strlen(types[j->type])};
+        if (rc == -EINVAL) {
+            err_clear();
+            rc = 0;
+        }
+        if (tree.used_bytes > 1 << 20) {
+            arena_done(&tree);
+            arena_init(&tree, TREE_BYTES);
+        }
+        if (rc == 0 && k % 256 == 255)
+            rc = sql_check(r->q);
+    }
+    arena_done(&tree);
+    return rc;
+}
+
 const struct func sql_json_funcs[] = {{"->", "tt", 't', 0, json_path},
                                       {"->", "ti", 't', 0, json_path},
                                       {"->>", "tt", 't', 0, json_path},
                                       {"->>", "ti", 't', 0, json_path},
                                       {"json_get", "ti", 't', 0, json_path},
                                       {"json_get", "tt*", 't', 0, json_path},
+                                      {"json_extract", "tt", 't', 0, json_path},
                                       {"json_extract_string", "tt*", 't', 0, json_path},
+                                      {"json_array_length", "t", 'i', 0, json_about},
+                                      {"json_typeof", "t", 't', 0, json_about},
                                       {NULL, NULL, 0, 0, NULL}};

@@ -191,10 +191,83 @@ KERNEL(md5)
     return 0;
 }
 
-const struct func sql_make_funcs[] = {
-    {"lpad", "ti", 't', 0, pad},       {"lpad", "tit", 't', 0, pad},
-    {"rpad", "ti", 't', 0, pad},       {"rpad", "tit", 't', 0, pad},
-    {"repeat", "ti", 't', 0, repeat},  {"concat_ws", "tt*", 't', FUNC_NULLS, concat_between},
-    {"to_hex", "i", 't', 0, to_hex},   {"translate", "ttt", 't', 0, translate},
-    {"initcap", "t", 't', 0, initcap}, {"md5", "t", 't', 0, md5},
-    {"md5", "o", 't', 0, md5},         {NULL, NULL, 0, 0, NULL}};
+/* 120.5 KiB, cut as DuckDB's format_bytes() does. */
+static int iec_bytes(int64_t bytes, char *out, size_t room)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+    uint64_t size = bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes, unit = 1024;
+    const char *sign = bytes < 0 ? "-" : "";
+    uint32_t u = 0;
+    if (size < 1024)
+        return snprintf(out, room, "%s%u byte%s", sign, (uint32_t)size, size == 1 ? "" : "s");
+    for (; size / unit >= 1024 && u < 4; u++)
+        unit *= 1024;
+    return snprintf(out, room, "%s%u.%u %s", sign, (uint32_t)(size / unit),
+                    (uint32_t)(size % unit / (unit / 1024) * 10 / 1024), units[u]);
+}
+
+/* 118 MB (of 1,048,576 bytes), rounded, a unit from ten of it on: PostgreSQL's pg_size_pretty(). */
+static int rounded_bytes(int64_t bytes, char *out, size_t room)
+{
+    static const char *const units[] = {"bytes", "kB", "MB", "GB", "TB", "PB"};
+    uint64_t size = bytes < 0 ? 0 - (uint64_t)bytes : (uint64_t)bytes;
+    const char *sign = bytes < 0 ? "-" : "";
+    uint32_t u = 1;
+    if (size < 10 * 1024)
+        return snprintf(out, room, "%s%u bytes", sign, (uint32_t)size);
+    for (size >>= 9; size >= 20 * 1024 - 1 && u < 5; u++) /* twice the unit's number */
+        size >>= 10;
+    return snprintf(out, room, "%s%llu %s", sign, (unsigned long long)((size + 1) / 2), units[u]);
+}
+
+KERNEL(bytes_to_text)
+{
+    bool iec = st->expr->func->name[0] == 'f';
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        char *out = sql_scratch(r, 32);
+        if (!out)
+            return -ENOMEM;
+        int size =
+            iec ? iec_bytes(st->a[0]->i[i], out, 32) : rounded_bytes(st->a[0]->i[i], out, 32);
+        st->dst->t[i] = (struct text){out, (uint32_t)size};
+    }
+    return 0;
+}
+
+/* The letter with a number of Unicode. */
+KERNEL(chr)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k, size = 1;
+        int64_t c = st->a[0]->i[i];
+        uint8_t *out = sql_scratch(r, 4);
+        if (!out)
+            return -ENOMEM;
+        if (c <= 0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
+            return sql_run_error(r, st, -ERANGE, "no letter has this number");
+        uint32_t more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+        static const uint8_t heads[] = {0, 0xc0, 0xe0, 0xf0};
+        out[0] = (uint8_t)(heads[more] | c >> (6 * more));
+        for (; size <= more; size++)
+            out[size] = (uint8_t)(0x80 | (c >> (6 * (more - size)) & 0x3f));
+        st->dst->t[i] = (struct text){(const char *)out, size};
+    }
+    return 0;
+}
+
+const struct func sql_make_funcs[] = {{"chr", "i", 't', 0, chr},
+                                      {"format_bytes", "i", 't', 0, bytes_to_text},
+                                      {"pg_size_pretty", "i", 't', 0, bytes_to_text},
+                                      {"lpad", "ti", 't', 0, pad},
+                                      {"lpad", "tit", 't', 0, pad},
+                                      {"rpad", "ti", 't', 0, pad},
+                                      {"rpad", "tit", 't', 0, pad},
+                                      {"repeat", "ti", 't', 0, repeat},
+                                      {"concat_ws", "tt*", 't', FUNC_NULLS, concat_between},
+                                      {"to_hex", "i", 't', 0, to_hex},
+                                      {"translate", "ttt", 't', 0, translate},
+                                      {"initcap", "t", 't', 0, initcap},
+                                      {"md5", "t", 't', 0, md5},
+                                      {"md5", "o", 't', 0, md5},
+                                      {NULL, NULL, 0, 0, NULL}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/func_rows.c - functions that stand in from and give rows: generate_series, json_each.
+ * core/sql/func_rows.c - functions in from that give rows: generate_series, range, json_each.
  *
  * The query's thread only.  Their arguments are constants.
  */
@@ -38,7 +38,7 @@ static struct op *make_op(struct query *q, op_next next, const char *name, const
     return op && sql_op_vectors(op) == 0 ? op : NULL;
 }
 
-/* ---- generate_series(first, last[, step]) ---- */
+/* ---- generate_series(first, last[, step]), range([first,] end[, step]) ---- */
 
 struct series {
     __int128 next, last, step;
@@ -58,27 +58,37 @@ static int next_series(struct op *op)
 
 static int plan_series(struct query *q, const struct node *call, struct op **ret)
 {
-    static const char *const names[] = {"generate_series"};
+    bool range = call->text[0] == 'r'; /* DuckDB's: the end is not among them */
+    uint32_t n = call->n_args;
     struct expr *args[3] = {NULL, NULL, NULL};
-    int rc = call->n_args == 2 || call->n_args == 3 ? 0 : bad(q, call, "it takes 2 or 3 arguments");
-    for (uint32_t i = 0; i < call->n_args && rc == 0; i++)
+    int rc = n == 2 || n == 3 || (n == 1 && range)
+                 ? 0
+                 : bad(q, call, range ? "it takes 1 to 3 arguments" : "it takes 2 or 3 arguments");
+    for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = constant(q, call, i, &args[i]);
     if (rc < 0)
         return rc;
+    if (n == 1) {
+        args[1] = args[0];
+        args[0] = sql_const(q, (struct sql_value){.type = SQL_INT}, call->pos);
+        n = 2;
+    }
+    if (!args[0])
+        return -ENOMEM;
     enum sql_type type =
         args[0]->type == SQL_TIMESTAMP || args[1]->type == SQL_TIMESTAMP ? SQL_TIMESTAMP : SQL_INT;
-    for (uint32_t i = 0; i < call->n_args && rc == 0; i++)
+    for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = sql_coerce(q, &args[i], i == 2 && type == SQL_TIMESTAMP ? SQL_INTERVAL : type,
                         call->text);
     if (rc == 0 && type == SQL_TIMESTAMP && !args[2])
         rc = bad(q, call, "times need a step, like interval '1 min'");
     struct series *s = rc < 0 ? NULL : sql_get(q, 1, sizeof(*s));
-    struct op *op = s ? make_op(q, next_series, "generate_series", names, &type, 1) : NULL;
+    struct op *op = s ? make_op(q, next_series, call->text, &call->text, &type, 1) : NULL;
     if (!op)
         return rc < 0 ? rc : -ENOMEM;
     *s = (struct series){.next = 1, .last = 0, .step = 1}; /* NULL anywhere: no row */
     bool known = true;
-    for (uint32_t i = 0; i < call->n_args; i++)
+    for (uint32_t i = 0; i < n; i++)
         known = known && args[i]->value.type != SQL_NULL;
     if (known) {
         s->next = args[0]->value.integer;
@@ -86,6 +96,7 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
         s->step = args[2] ? args[2]->value.integer : 1;
         if (s->step == 0)
             return bad(q, call, "a step of 0 leads nowhere");
+        s->last -= !range ? 0 : s->step > 0 ? 1 : -1;
     }
     op->state = s;
     *ret = op;
@@ -156,15 +167,22 @@ static int plan_json_each(struct query *q, const struct node *call, struct op **
     return 0;
 }
 
+bool sql_gives_rows(const char *name)
+{
+    return strcmp(name, "generate_series") == 0 || strcmp(name, "range") == 0 ||
+           strcmp(name, "json_each") == 0;
+}
+
 int sql_plan_function(struct query *q, const struct node *call, struct op **ret)
 {
     if (call->star || call->distinct || call->filter || call->over || call->order)
         return bad(q, call, "in from it takes plain arguments");
-    if (strcmp(call->text, "generate_series") == 0)
+    if (sql_gives_rows(call->text) && call->text[0] != 'j')
         return plan_series(q, call, ret);
     if (strcmp(call->text, "json_each") == 0)
         return plan_json_each(q, call, ret);
-    return sql_error(q->text, q->size, call->pos, -EINVAL,
-                     "no function '%s' that gives rows; there are generate_series and json_each",
-                     call->text);
+    return sql_error(
+        q->text, q->size, call->pos, -EINVAL,
+        "no function '%s' that gives rows; there are generate_series, range and json_each",
+        call->text);
 }

@@ -194,15 +194,44 @@ KERNEL(concat)
     return 0;
 }
 
+static uint32_t count_of(struct text t, struct text what)
+{
+    uint32_t count = 0, at = 0;
+    const char *p;
+    for (; what.size && (p = find(t, at, what)); count++)
+        at = (uint32_t)(p - t.data) + what.size;
+    return count;
+}
+
+/* The number of the first letter in Unicode; 0: there is none. */
+KERNEL(ascii)
+{
+    ROWS(struct text t = st->a[0]->t[i]; const uint8_t *p = (const uint8_t *)t.data;
+         uint32_t c = t.size ? p[0] : 0, more = c < 0xc0   ? 0
+                                                : c < 0xe0 ? 1
+                                                : c < 0xf0 ? 2
+                                                           : 3;
+         more = more < t.size ? more : 0; c = more ? c & (0x3fu >> more) : c;
+         for (uint32_t b = 1; b <= more; b++) c = c << 6 | (p[b] & 0x3f); st->dst->i[i] = c;);
+    return 0;
+}
+
 KERNEL(split_part)
 {
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->a[0]->t[i], by = st->a[1]->t[i];
         int64_t which = st->a[2]->i[i];
-        if (which <= 0)
-            return sql_run_error(r, st, -EINVAL, "split_part counts its parts from 1");
         const char *p;
+        if (which == 0)
+            return sql_run_error(r, st, -EINVAL,
+                                 "split_part counts its parts from 1, or from the end from -1");
+        if (which < 0) /* there is one more than separators */
+            which += 2 + (int64_t)count_of(t, by);
+        if (which <= 0) {
+            st->dst->t[i] = (struct text){t.data, 0};
+            continue;
+        }
         while (by.size && which > 1 && (p = find(t, 0, by))) {
             t.size -= (uint32_t)(p - t.data) + by.size;
             t.data = p + by.size;
@@ -360,6 +389,8 @@ const struct func sql_text_funcs[] = {{"length", "t", 'i', 0, length},
                                       {"starts_with", "tt", 'b', 0, starts_with},
                                       {"ends_with", "tt", 'b', 0, ends_with},
                                       {"strpos", "tt", 'i', 0, strpos},
+                                      {"instr", "tt", 'i', 0, strpos},
+                                      {"ascii", "t", 'i', 0, ascii},
                                       {"like", "tt", 'b', 0, like_text},
                                       {"ilike", "tt", 'b', 0, like_text},
                                       {"reverse", "t", 't', 0, reverse},

@@ -70,6 +70,44 @@ KERNEL(epoch_ns)
     return 0;
 }
 
+KERNEL(epoch_ms)
+{
+    int64_t unit = st->expr->func->name[6] == 'm' ? 1000000 : 1000;
+    ROWS(int64_t ns = st->a[0]->i[i]; st->dst->i[i] = ns / unit - (ns % unit < 0););
+    return 0;
+}
+
+/* date_diff('hour', from, to): how often a new one began between them. */
+KERNEL(date_diff)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = st->a[0]->t[i];
+        enum time_part part = sql_time_part(t.data, t.size);
+        int64_t from = st->a[1]->i[i], to = st->a[2]->i[i];
+        if (part >= PART_DOW)
+            return bad_part(r, st, t);
+        if (part < PART_MONTH) {
+            static const int64_t units[] = {1000,
+                                            1000000,
+                                            1000000000,
+                                            INT64_C(60000000000),
+                                            INT64_C(3600000000000),
+                                            INT64_C(86400000000000),
+                                            INT64_C(604800000000000)};
+            __int128 apart = (__int128)sql_time_trunc(part, to) - sql_time_trunc(part, from);
+            st->dst->i[i] = (int64_t)(apart / units[part]);
+            continue;
+        }
+        int64_t years = (int64_t)(sql_time_get(PART_YEAR, to) - sql_time_get(PART_YEAR, from));
+        int64_t rest = (int64_t)(sql_time_get(part, to) - sql_time_get(part, from));
+        st->dst->i[i] = part == PART_MONTH     ? 12 * years + rest
+                        : part == PART_QUARTER ? 4 * years + rest
+                                               : years;
+    }
+    return 0;
+}
+
 KERNEL(to_timestamp)
 {
     bool bad = false;
@@ -165,6 +203,10 @@ const struct func sql_time_funcs[] = {{"+", "sd", 's', 0, plus_seconds},
                                       {"epoch", "v", 'd', 0, epoch},
                                       {"epoch_ns", "s", 'i', 0, epoch_ns},
                                       {"epoch_ns", "v", 'i', 0, epoch_ns},
+                                      {"epoch_ms", "s", 'i', 0, epoch_ms},
+                                      {"epoch_us", "s", 'i', 0, epoch_ms},
+                                      {"date_diff", "tss", 'i', 0, date_diff},
+                                      {"datediff", "tss", 'i', 0, date_diff},
                                       {"to_timestamp", "i", 's', 0, to_timestamp_int},
                                       {"to_timestamp", "d", 's', 0, to_timestamp},
                                       {"date_bin", "vs", 's', 0, date_bin},

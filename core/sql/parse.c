@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/parse.c - tokens to a tree: statements by descent, expressions by precedence.
+ * core/sql/parse.c - tokens to a tree: statements, and what all files of the parser stand on.
  *
  * Runs on the query's thread.  Nothing is looked up here: unknown names are bind.c's business.
  * Recursion is bounded by SQL_DEPTH, trees that grow to the left by SQL_CHAIN.
@@ -18,8 +18,6 @@ static const char *const reserved[] = {
     "cross",     "asof",   "natural", "as",    "and",    "or",     "not",    "in",     "between",
     "like",      "ilike",  "is",      "case",  "when",   "then",   "else",   "end",    "distinct",
     "by",        "asc",    "desc",    "nulls", "with",   "values", "window", "fetch",  "qualify"};
-
-#define SETS_MAX 100 /* selects in one union */
 
 static int fail(struct parser *p, int code)
 {
@@ -58,6 +56,7 @@ void *sql_parse_get(struct parser *p, size_t count, size_t size)
         fail(p, -ENOMEM);
     return m;
 }
+
 bool sql_parse_is_reserved(const struct token *t)
 {
     for (size_t i = 0; t->type == TOKEN_WORD && i < sizeof(reserved) / sizeof(*reserved); i++)
@@ -143,265 +142,7 @@ struct node *sql_parse_text(struct parser *p, const struct token *t)
     return n;
 }
 
-/* ---- select ---- */
-
-static void parse_items(struct parser *p, struct select *s)
-{
-    do {
-        s->items = sql_parse_grown(p, s->items, s->n_items, sizeof(*s->items));
-        struct item item = {.node = sql_parse_expr(p, 0)};
-        if (item.node && item.node->kind == NODE_STAR) {
-            /* no alias: in `select * form t` the word is a slip */
-        } else if (take_word(p, "as")) {
-            if (now(p)->type != TOKEN_WORD && now(p)->type != TOKEN_QUOTED)
-                sql_parse_expected(p, "an alias");
-            else
-                item.alias = p->tokens[p->at++].text;
-        } else if (!p->error && is_name(p)) {
-            item.alias = take_name(p, "an alias");
-        }
-        if (p->error)
-            return;
-        s->items[s->n_items++] = item;
-    } while (take_sign(p, ","));
-}
-
-static void parse_group(struct parser *p, struct select *s)
-{
-    need_word(p, "by", "by after group");
-    if (take_word(p, "all")) {
-        s->group_all = true;
-        return;
-    }
-    if (is_sign(p, "(") && p->tokens[p->at + 1].type == TOKEN_SIGN &&
-        strcmp(p->tokens[p->at + 1].text, ")") == 0) {
-        s->group_none = true;
-        p->at += 2;
-        return;
-    }
-    do {
-        struct node *n = sql_parse_expr(p, 0);
-        uint32_t parts = n && n->kind == NODE_ROW ? n->n_args : 1;
-        for (uint32_t i = 0; i < parts && !p->error; i++) {
-            s->group = sql_parse_grown(p, s->group, s->n_group, sizeof(*s->group));
-            if (!p->error)
-                s->group[s->n_group++] = n && n->kind == NODE_ROW ? n->args[i] : n;
-        }
-    } while (take_sign(p, ",") && !p->error);
-}
-
-static void parse_values(struct parser *p, struct select *s)
-{
-    s->set = SET_VALUES;
-    do {
-        struct node *row = sql_parse_node(p, NODE_ROW, now(p)->pos);
-        s->rows = sql_parse_grown(p, s->rows, s->n_rows, sizeof(*s->rows));
-        if (!row || !need_sign(p, "(", "( of a row of values"))
-            return;
-        sql_parse_list(p, row);
-        if (p->error)
-            return;
-        s->rows[s->n_rows++] = row;
-    } while (take_sign(p, ","));
-}
-
-static void parse_windows(struct parser *p, struct select *s)
-{
-    do {
-        struct named_window *w = sql_parse_get(p, 1, sizeof(*w));
-        const char *name = take_name(p, "a name after window");
-        need_word(p, "as", "as");
-        struct window_node *window = p->error ? NULL : sql_parse_window(p);
-        if (!w || p->error)
-            return;
-        *w = (struct named_window){name, window, s->windows};
-        s->windows = w;
-    } while (take_sign(p, ","));
-}
-
-/* distinct on (a, b): the first row of each */
-static void parse_distinct_on(struct parser *p, struct select *s)
-{
-    s->distinct = false;
-    need_sign(p, "(", "( after distinct on");
-    do {
-        struct node *n = sql_parse_expr(p, 0);
-        s->distinct_on =
-            sql_parse_grown(p, s->distinct_on, s->n_distinct_on, sizeof(struct node *));
-        if (p->error)
-            return;
-        s->distinct_on[s->n_distinct_on++] = n;
-    } while (take_sign(p, ","));
-    need_sign(p, ")", ", or )");
-}
-
-/* One select or values without what stands behind set operations. */
-static struct select *parse_core(struct parser *p)
-{
-    struct select *s = p->error ? NULL : sql_parse_get(p, 1, sizeof(*s));
-    if (!s)
-        return NULL;
-    s->pos = now(p)->pos;
-    if (take_sign(p, "(")) {
-        struct select *inner = sql_parse_select(p);
-        need_sign(p, ")", ")");
-        return inner;
-    }
-    if (take_word(p, "values")) {
-        parse_values(p, s);
-        return s;
-    }
-    if (!take_word(p, "select"))
-        return sql_parse_expected(p, "select, with, values, show, describe or explain");
-    s->distinct = take_word(p, "distinct");
-    if (!s->distinct)
-        (void)take_word(p, "all");
-    else if (take_word(p, "on"))
-        parse_distinct_on(p, s);
-    parse_items(p, s);
-    if (take_word(p, "from"))
-        s->from = sql_parse_from(p);
-    if (take_word(p, "where"))
-        s->where = sql_parse_expr(p, 0);
-    if (take_word(p, "group"))
-        parse_group(p, s);
-    if (take_word(p, "having"))
-        s->having = sql_parse_expr(p, 0);
-    if (take_word(p, "window"))
-        parse_windows(p, s);
-    if (take_word(p, "qualify"))
-        s->qualify = sql_parse_expr(p, 0);
-    return s;
-}
-
-static struct select *combine(struct parser *p, struct select *left, enum set_kind kind,
-                              uint32_t pos, bool all, struct select *right)
-{
-    struct select *both = sql_parse_get(p, 1, sizeof(*both));
-    if (!both || p->error)
-        return NULL;
-    *both = (struct select){.pos = pos, .set = kind, .all = all, .left = left, .right = right};
-    return both;
-}
-
-static bool take_all(struct parser *p)
-{
-    bool all = take_word(p, "all");
-    if (!all)
-        (void)take_word(p, "distinct");
-    return all;
-}
-
-/* intersect binds tighter than union and except. */
-static struct select *parse_intersects(struct parser *p, uint32_t *n)
-{
-    struct select *left = parse_core(p);
-    while (left && !p->error) {
-        uint32_t pos = now(p)->pos;
-        if (!take_word(p, "intersect"))
-            break;
-        if (++*n > SETS_MAX)
-            return sql_parse_fail(p, pos, "more than 100 selects in one union");
-        bool all = take_all(p);
-        left = combine(p, left, SET_INTERSECT, pos, all, parse_core(p));
-    }
-    return left;
-}
-
-static struct select *parse_sets(struct parser *p)
-{
-    uint32_t n = 0;
-    struct select *left = parse_intersects(p, &n);
-    while (left && !p->error) {
-        uint32_t pos = now(p)->pos;
-        enum set_kind kind = take_word(p, "union")    ? SET_UNION
-                             : take_word(p, "except") ? SET_EXCEPT
-                                                      : SET_NONE;
-        if (kind == SET_NONE)
-            break;
-        if (++n > SETS_MAX)
-            return sql_parse_fail(p, pos, "more than 100 selects in one union");
-        bool all = take_all(p);
-        left = combine(p, left, kind, pos, all, parse_intersects(p, &n));
-    }
-    return left;
-}
-
-static void parse_ctes(struct parser *p)
-{
-    bool recursive = take_word(p, "recursive");
-    do {
-        struct cte *c = sql_parse_get(p, 1, sizeof(*c));
-        const char *name = take_name(p, "a name after with"), **columns = NULL;
-        uint32_t n_columns = 0;
-        if (is_sign(p, "("))
-            sql_parse_columns(p, &columns, &n_columns);
-        need_word(p, "as", "as");
-        (void)take_word(p, "not"); /* [not] materialized: ours to decide */
-        (void)take_word(p, "materialized");
-        need_sign(p, "(", "( select ... )");
-        if (!c || p->error)
-            return;
-        *c = (struct cte){.name = name,
-                          .columns = columns,
-                          .n_columns = n_columns,
-                          .recursive = recursive,
-                          .next = p->ctes};
-        p->ctes = recursive ? c : p->ctes;
-        c->select = sql_parse_select(p);
-        need_sign(p, ")", ")");
-        p->ctes = c;
-    } while (take_sign(p, ","));
-}
-
-/* fetch first 5 rows only: the standard's limit */
-static void parse_fetch(struct parser *p, struct select *s)
-{
-    if (!take_word(p, "first"))
-        need_word(p, "next", "first or next");
-    s->limit = sql_parse_expr(p, 0);
-    if (!take_word(p, "rows"))
-        need_word(p, "row", "row or rows");
-    need_word(p, "only", "only");
-}
-
-struct select *sql_parse_select(struct parser *p)
-{
-    if (!sql_parse_enter(p))
-        return NULL;
-    struct cte *outer = p->ctes;
-    if (take_word(p, "with"))
-        parse_ctes(p);
-    struct cte *visible = p->ctes;
-    struct select *s = parse_sets(p);
-    p->ctes = outer;
-    p->depth--;
-    if (!s || p->error)
-        return NULL;
-    if (!s->ctes)
-        s->ctes = visible;
-    bool more = is_word(p, 0, "order") || is_word(p, 0, "limit") || is_word(p, 0, "offset") ||
-                is_word(p, 0, "fetch");
-    if (more && (s->n_order || s->limit || s->offset))
-        return sql_parse_fail(p, now(p)->pos,
-                              "put the inner select with its own order by in from (...)");
-    if (take_word(p, "order"))
-        sql_parse_order(p, &s->order, &s->n_order);
-    for (int i = 0; i < 2; i++) {
-        if (take_word(p, "limit")) {
-            if (!take_word(p, "all"))
-                s->limit = sql_parse_expr(p, 0);
-        }
-        if (take_word(p, "offset")) {
-            s->offset = sql_parse_expr(p, 0);
-            if (!take_word(p, "rows"))
-                (void)take_word(p, "row");
-        }
-        if (take_word(p, "fetch"))
-            parse_fetch(p, s);
-    }
-    return p->error ? NULL : s;
-}
+/* ---- statements ---- */
 
 /* probing.torch.sample_rate: as it is written. */
 static const char *parse_setting(struct parser *p, const char *what)
@@ -467,12 +208,15 @@ static void parse_statement(struct parser *p, struct statement *s)
         s->kind = STATEMENT_SET;
         parse_set(p, s);
         return;
-    } else if (take_word(p, "describe") || take_word(p, "desc")) {
-        s->kind = STATEMENT_DESCRIBE;
+    } else if (is_word(p, 0, "summarize") || is_word(p, 0, "describe") || is_word(p, 0, "desc")) {
+        s->kind = is_word(p, 0, "summarize") ? STATEMENT_SUMMARIZE : STATEMENT_DESCRIBE;
+        p->at++;
         (void)take_word(p, "table");
         s->pos = now(p)->pos;
-        sql_parse_table_name(p, s->names);
-        return;
+        if (s->kind == STATEMENT_SUMMARIZE || !starts_select(p)) {
+            sql_parse_table_name(p, s->names);
+            return;
+        }
     }
     s->select = sql_parse_select(p);
 }

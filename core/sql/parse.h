@@ -2,9 +2,10 @@
  *
  * core/sql/parse.h - what the files of the parser share: where it stands, what it takes, trees.
  *
- * parse.c (statements, selects), parse_from.c (tables and joins), sql_parse_expr.c (expressions by
- * precedence), sql_parse_call.c (calls and windows).  The first error stays; everything after it
- * unwinds, so results need no check where nothing is done with them.
+ * parse.c (statements), parse_select.c (selects, their clauses), parse_from.c (tables, joins),
+ * parse_expr.c (expressions by precedence), parse_infix.c (what stands between them), parse_call.c
+ * (calls and windows), parse_other.c (what is refused by name).  The first error stays; everything
+ * after it unwinds, so results need no check where nothing is done with them.
  * Private to parse*.c; the query's thread only.
  */
 #ifndef CORE_SQL_PARSE_H
@@ -52,6 +53,14 @@ struct window_node *sql_parse_window(struct parser *p);                     /* s
 void sql_parse_columns(struct parser *p, const char ***names, uint32_t *n); /* (a, b) */
 bool sql_parse_list(struct parser *p, struct node *n);                      /* a, b ...) */
 void sql_parse_order(struct parser *p, struct order **orders, uint32_t *n); /* behind `order` */
+void sql_parse_direction(struct parser *p, struct order *o); /* [asc | desc] [nulls first | last] */
+
+/* parse_other.c: what others have and this has not is refused with what does the same.  true: it
+ * stands here. */
+bool sql_parse_other_statement(struct parser *p);
+bool sql_parse_other_from(struct parser *p);
+bool sql_parse_other_group(struct parser *p);
+bool sql_parse_other_value(struct parser *p);
 
 /* What is wrong here: where, what was found, what would do.  They give NULL. */
 void *sql_parse_fail(struct parser *p, uint32_t pos, const char *what);
@@ -68,6 +77,11 @@ struct node *sql_parse_make(struct parser *p, const char *name, uint32_t pos, st
                             struct node *b);
 struct node *sql_parse_wrap(struct parser *p, enum node_kind kind, uint32_t pos, struct node *a);
 struct node *sql_parse_text(struct parser *p, const struct token *t);
+struct node *sql_parse_word(struct parser *p); /* an expression that begins with a word */
+/* One operator more behind `left`; *ret_more false: there is none that binds tighter. */
+struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, bool *ret_more);
+/* x as a type that is named here: cast(x as ...), x::... */
+struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, bool forgiving);
 
 static inline const struct token *now(const struct parser *p)
 {
@@ -86,6 +100,12 @@ static inline bool is_word(const struct parser *p, uint32_t ahead, const char *w
 static inline bool is_sign(const struct parser *p, const char *sign)
 {
     return now(p)->type == TOKEN_SIGN && strcmp(now(p)->text, sign) == 0;
+}
+
+static inline bool is_sign_at(const struct parser *p, uint32_t ahead, const char *sign)
+{
+    const struct token *t = &p->tokens[p->at + ahead]; /* at most three: token.c */
+    return t->type == TOKEN_SIGN && strcmp(t->text, sign) == 0;
 }
 
 static inline bool take_word(struct parser *p, const char *word)
@@ -137,7 +157,8 @@ static inline const char *take_name(struct parser *p, const char *what)
 
 static inline bool starts_select(const struct parser *p)
 {
-    return is_word(p, 0, "select") || is_word(p, 0, "with") || is_word(p, 0, "values");
+    return is_word(p, 0, "select") || is_word(p, 0, "with") || is_word(p, 0, "values") ||
+           is_word(p, 0, "from");
 }
 
 #endif

@@ -14,21 +14,25 @@ bool sql_parse_list(struct parser *p, struct node *n)
     return need_sign(p, ")", ", or )");
 }
 
+void sql_parse_direction(struct parser *p, struct order *o)
+{
+    o->descending = take_word(p, "desc");
+    if (!o->descending)
+        (void)take_word(p, "asc");
+    o->nulls_first = o->descending; /* as PostgreSQL: NULL is the largest */
+    if (take_word(p, "nulls")) {
+        o->nulls_first = take_word(p, "first");
+        if (!o->nulls_first)
+            need_word(p, "last", "first or last");
+    }
+}
+
 void sql_parse_order(struct parser *p, struct order **orders, uint32_t *n)
 {
     need_word(p, "by", "by after order");
     do {
         struct order o = {.node = sql_parse_expr(p, 0)};
-        if (take_word(p, "desc"))
-            o.descending = true;
-        else
-            (void)take_word(p, "asc");
-        o.nulls_first = o.descending; /* as PostgreSQL: NULL is the largest */
-        if (take_word(p, "nulls")) {
-            o.nulls_first = take_word(p, "first");
-            if (!o.nulls_first)
-                need_word(p, "last", "first or last");
-        }
+        sql_parse_direction(p, &o);
         /* order by (a, b) desc is order by a desc, b desc */
         uint32_t parts = o.node && o.node->kind == NODE_ROW ? o.node->n_args : 1;
         for (uint32_t i = 0; i < parts && !p->error; i++) {
@@ -144,6 +148,12 @@ struct window_node *sql_parse_window(struct parser *p)
 
 static void parse_call_tail(struct parser *p, struct node *n)
 {
+    if (is_word(p, 1, "nulls") && is_word(p, 0, "ignore"))
+        sql_parse_fail(p, now(p)->pos,
+                       "no `ignore nulls`: leave the rows out by `where x is not null` in a "
+                       "subquery");
+    if (is_word(p, 1, "nulls") && take_word(p, "respect"))
+        p->at++;
     if (is_word(p, 0, "within")) {
         p->at++;
         need_word(p, "group", "group after within");
@@ -200,6 +210,29 @@ static bool parse_trim(struct parser *p, struct node *n)
     return true;
 }
 
+/* if(x, a, b) is a case; count_if(x) is count(*) filter (where x). */
+static void spell_out(struct parser *p, struct node *n)
+{
+    if (p->error || n->star || n->distinct)
+        return;
+    if (n->n_args == 3 && (strcmp(n->text, "if") == 0 || strcmp(n->text, "iif") == 0)) {
+        n->kind = NODE_CASE;
+        n->flag = true;
+    }
+    if (n->n_args == 1 && (strcmp(n->text, "count_if") == 0 || strcmp(n->text, "countif") == 0)) {
+        struct node *filter = n->args[0];
+        if (n->filter) {
+            filter = sql_parse_wrap(p, NODE_AND, n->pos, filter);
+            sql_parse_add(p, filter, n->filter);
+        }
+        n->text = "count";
+        n->size = 5;
+        n->star = true;
+        n->n_args = 0;
+        n->filter = filter;
+    }
+}
+
 struct node *sql_parse_call(struct parser *p)
 {
     const struct token *name = now(p);
@@ -247,5 +280,6 @@ struct node *sql_parse_call(struct parser *p)
         need_sign(p, ")", ", or )");
     }
     parse_call_tail(p, n);
+    spell_out(p, n);
     return n;
 }

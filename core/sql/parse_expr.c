@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/parse_expr.c - expressions by precedence: literals, names, casts, operators.
+ * core/sql/parse_expr.c - expressions by precedence: literals, names, casts.
  *
- * The query's thread only.  Calls and windows are in parse_call.c.
+ * The query's thread only.  Operators are in parse_infix.c, calls and windows in parse_call.c.
  */
 #include "core/sql/parse.h"
 
-#include <strings.h>
-
 #include "core/base/text.h"
+
 /* ---- literals, names, calls ---- */
 
 static struct node *parse_number(struct parser *p, bool negative)
@@ -32,28 +31,57 @@ static struct node *parse_number(struct parser *p, bool negative)
     return n;
 }
 
-/* name, table.name, schema.table.name, t.*, * exclude (a, b) */
+/* * exclude (a, b), * except (a, b), * replace (x as a): no select begins there */
+static void parse_exclude(struct parser *p, struct node *n)
+{
+    need_sign(p, "(", "( after exclude");
+    do {
+        struct node *name = sql_parse_node(p, NODE_NAME, now(p)->pos);
+        if (!name || !(name->text = take_name(p, "a column's name")))
+            return;
+        n->exclude = sql_parse_grown(p, n->exclude, n->n_exclude, sizeof(*n->exclude));
+        if (p->error)
+            return;
+        n->exclude[n->n_exclude++] = name;
+    } while (take_sign(p, ","));
+    need_sign(p, ")", ", or )");
+}
+
+static void parse_replace(struct parser *p, struct node *n)
+{
+    need_sign(p, "(", "( after replace");
+    do {
+        n->replaced = sql_parse_grown(p, n->replaced, n->n_args, sizeof(*n->replaced));
+        struct node *x = sql_parse_expr(p, 0);
+        need_word(p, "as", "as");
+        const char *name = take_name(p, "a column's name");
+        if (p->error)
+            return;
+        n->replaced[n->n_args] = name;
+        sql_parse_add(p, n, x);
+    } while (take_sign(p, ","));
+    need_sign(p, ")", ", or )");
+}
+
 static struct node *parse_star(struct parser *p, struct node *n)
 {
     if (!n)
         return NULL;
     n->kind = NODE_STAR;
-    if (take_word(p, "exclude")) {
-        need_sign(p, "(", "( after exclude");
-        do {
-            struct node *name = sql_parse_node(p, NODE_NAME, now(p)->pos);
-            if (!name || !(name->text = take_name(p, "a column's name")))
-                return NULL;
-            n->exclude = sql_parse_grown(p, n->exclude, n->n_exclude, sizeof(*n->exclude));
-            if (p->error)
-                return NULL;
-            n->exclude[n->n_exclude++] = name;
-        } while (take_sign(p, ","));
-        need_sign(p, ")", ", or )");
+    bool inner = is_sign_at(p, 1, "(");
+    if (inner && is_word(p, 0, "except")) {
+        p->at += 2;
+        inner = is_name(p);
+        p->at -= 2;
     }
-    return n;
+    if (take_word(p, "exclude") || (inner && take_word(p, "except")))
+        parse_exclude(p, n);
+    if (is_sign_at(p, 1, "(") && take_word(p, "replace"))
+        parse_replace(p, n);
+    return p->error ? NULL : n;
 }
 
+/* name, table.name, schema.table.name, t.* */
 static struct node *parse_name(struct parser *p)
 {
     struct node *n = sql_parse_node(p, NODE_NAME, now(p)->pos);
@@ -78,7 +106,31 @@ static struct node *parse_name(struct parser *p)
     return n;
 }
 
-static enum sql_type type_named(struct parser *p)
+struct type {
+    enum sql_type type;
+    bool date;             /* at midnight */
+    struct node *decimals; /* numeric(10, 2): as many are kept; NULL: all */
+};
+
+/* varchar(20), numeric(10, 2): of sizes the decimals alone count; numeric(10) has none. */
+static void parse_type_size(struct parser *p, const char *name, struct type *t)
+{
+    bool decimal = strcmp(name, "numeric") == 0 || strcmp(name, "decimal") == 0;
+    if (!take_sign(p, "("))
+        return;
+    for (int i = 0; i < 2 && now(p)->type == TOKEN_NUMBER; i++) {
+        struct node *n = parse_number(p, false);
+        if (decimal && n) {
+            n->integer *= i; /* of the first number: 0 */
+            t->decimals = n;
+        }
+        if (!take_sign(p, ","))
+            break;
+    }
+    need_sign(p, ")", ")");
+}
+
+static struct type type_named(struct parser *p)
 {
     static const struct {
         const char *name;
@@ -117,29 +169,52 @@ static enum sql_type type_named(struct parser *p)
         if (strcmp(t->text, types[i].name) != 0)
             continue;
         p->at++;
-        if (types[i].type == SQL_DOUBLE)
+        struct type found = {.type = types[i].type, .date = strcmp(t->text, "date") == 0};
+        if (found.type == SQL_DOUBLE)
             (void)take_word(p, "precision");
-        if (take_sign(p, "(")) { /* varchar(20), decimal(10, 2): sizes are not kept */
-            while (now(p)->type == TOKEN_NUMBER || is_sign(p, ","))
-                p->at++;
-            need_sign(p, ")", ")");
+        parse_type_size(p, t->text, &found);
+        if (found.type == SQL_TIMESTAMP && is_word(p, 1, "time") &&
+            (take_word(p, "with") || take_word(p, "without"))) {
+            p->at++;
+            need_word(p, "zone", "zone");
         }
-        return types[i].type;
+        return found;
     }
     sql_parse_expected(p, "a type: boolean, bigint, double, text, blob, timestamp or interval");
-    return SQL_NULL;
+    return (struct type){.type = SQL_NULL};
+}
+
+static struct node *at_midnight(struct parser *p, uint32_t pos, struct node *time)
+{
+    struct node *day = sql_parse_node(p, NODE_TEXT, pos);
+    if (!day)
+        return NULL;
+    day->text = "day";
+    day->size = 3;
+    return sql_parse_make(p, "date_trunc", pos, day, time);
+}
+
+struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, bool forgiving)
+{
+    struct node *n = sql_parse_wrap(p, NODE_CAST, pos, x);
+    struct type type = type_named(p);
+    if (!n || p->error)
+        return NULL;
+    n->cast = type.type;
+    n->flag = forgiving;
+    if (type.date)
+        return at_midnight(p, pos, n);
+    return type.decimals ? sql_parse_make(p, "round", pos, n, type.decimals) : n;
 }
 
 static struct node *parse_cast(struct parser *p)
 {
-    struct node *n = sql_parse_node(p, NODE_CAST, now(p)->pos);
-    if (!n)
-        return NULL;
-    n->flag = is_word(p, 0, "try_cast");
+    uint32_t pos = now(p)->pos;
+    bool forgiving = is_word(p, 0, "try_cast");
     p->at += 2;
-    sql_parse_add(p, n, sql_parse_expr(p, 0));
+    struct node *x = sql_parse_expr(p, 0);
     need_word(p, "as", "as");
-    n->cast = type_named(p);
+    struct node *n = sql_parse_as_type(p, x, pos, forgiving);
     need_sign(p, ")", ")");
     return n;
 }
@@ -168,16 +243,13 @@ static struct node *parse_case(struct parser *p)
     return n;
 }
 
-/* interval '5 min', timestamp '2024-05-01 10:00', date '2024-05-01' */
-static struct node *parse_typed_text(struct parser *p, enum sql_type type)
+/* interval '5 min', timestamp '2024-05-01 10:00', date '2024-05-01': the type stands before. */
+static struct node *parse_typed_text(struct parser *p)
 {
-    struct node *n = sql_parse_node(p, NODE_CAST, now(p)->pos);
-    p->at++;
-    const struct token *t = &p->tokens[p->at++];
-    if (!n)
-        return NULL;
-    n->cast = type;
-    sql_parse_add(p, n, sql_parse_text(p, t));
+    uint32_t at = p->at, pos = now(p)->pos;
+    struct node *text = sql_parse_text(p, &p->tokens[at + 1]);
+    struct node *n = sql_parse_as_type(p, text, pos, /* forgiving= */ false);
+    p->at = at + 2;
     return n;
 }
 
@@ -207,7 +279,7 @@ static struct node *parse_parenthesis(struct parser *p)
     return n;
 }
 
-static struct node *parse_word(struct parser *p)
+struct node *sql_parse_word(struct parser *p)
 {
     uint32_t pos = now(p)->pos;
     bool string_next = p->tokens[p->at + 1].type == TOKEN_STRING;
@@ -222,10 +294,9 @@ static struct node *parse_word(struct parser *p)
     }
     if (is_word(p, 0, "case"))
         return parse_case(p);
-    if (string_next && is_word(p, 0, "interval"))
-        return parse_typed_text(p, SQL_INTERVAL);
-    if (string_next && (is_word(p, 0, "timestamp") || is_word(p, 0, "date")))
-        return parse_typed_text(p, SQL_TIMESTAMP);
+    if (string_next && (is_word(p, 0, "interval") || is_word(p, 0, "timestamp") ||
+                        is_word(p, 0, "timestamptz") || is_word(p, 0, "date")))
+        return parse_typed_text(p);
     if (call_next && is_word(p, 0, "row")) {
         struct node *n = sql_parse_node(p, NODE_ROW, pos);
         p->at += 2;
@@ -246,10 +317,12 @@ static struct node *parse_word(struct parser *p)
     if (call_next &&
         (is_word(p, 0, "left") || is_word(p, 0, "right") || !sql_parse_is_reserved(now(p))))
         return sql_parse_call(p);
-    if (is_word(p, 0, "current_timestamp")) {
-        p->at++;
+    if (take_word(p, "current_timestamp") || take_word(p, "localtimestamp"))
         return sql_parse_make(p, "now", pos, NULL, NULL);
-    }
+    if (take_word(p, "current_date"))
+        return at_midnight(p, pos, sql_parse_make(p, "now", pos, NULL, NULL));
+    if (sql_parse_other_value(p))
+        return NULL;
     if (sql_parse_is_reserved(now(p)))
         return sql_parse_expected(p, "an expression");
     return parse_name(p);
@@ -273,7 +346,7 @@ static struct node *parse_prefix(struct parser *p)
     case TOKEN_WORD:
         if (take_word(p, "not"))
             return sql_parse_wrap(p, NODE_NOT, t->pos, sql_parse_expr(p, BIND_NOT));
-        return parse_word(p);
+        return sql_parse_word(p);
     case TOKEN_SIGN:
         break;
     }
@@ -290,171 +363,7 @@ static struct node *parse_prefix(struct parser *p)
         p->at++;
         return parse_star(p, sql_parse_node(p, NODE_STAR, t->pos));
     }
-    return sql_parse_expected(p, "an expression");
-}
-
-/* ---- operators ---- */
-
-struct infix {
-    const char *sign; /* or word */
-    const char *name; /* of the function it is */
-    int binding;
-};
-
-static const struct infix infixes[] = {
-    {"=", "=", BIND_COMPARE},   {"<>", "<>", BIND_COMPARE}, {"!=", "<>", BIND_COMPARE},
-    {"<", "<", BIND_COMPARE},   {"<=", "<=", BIND_COMPARE}, {">", ">", BIND_COMPARE},
-    {">=", ">=", BIND_COMPARE}, {"||", "||", BIND_OTHER},   {"~", "~", BIND_OTHER},
-    {"->", "->", BIND_OTHER},   {"->>", "->>", BIND_OTHER}, {"~*", "~*", BIND_OTHER},
-    {"!~", "!~", BIND_OTHER},   {"!~*", "!~*", BIND_OTHER}, {"+", "+", BIND_PLUS},
-    {"-", "-", BIND_PLUS},      {"*", "*", BIND_TIMES},     {"/", "/", BIND_TIMES},
-    {"%", "%", BIND_TIMES},     {"^", "power", BIND_POWER}};
-
-static const struct infix *infix_now(const struct parser *p)
-{
-    for (size_t i = 0; now(p)->type == TOKEN_SIGN && i < sizeof(infixes) / sizeof(*infixes); i++)
-        if (strcmp(infixes[i].sign, now(p)->text) == 0)
-            return &infixes[i];
-    return NULL;
-}
-
-static struct node *negate(struct parser *p, bool negated, uint32_t pos, struct node *n)
-{
-    return negated ? sql_parse_wrap(p, NODE_NOT, pos, n) : n;
-}
-
-/* IS [NOT] NULL | TRUE | FALSE | DISTINCT FROM x */
-static struct node *parse_is(struct parser *p, struct node *left, uint32_t pos)
-{
-    bool negated = take_word(p, "not");
-    if (take_word(p, "null")) {
-        struct node *n = sql_parse_wrap(p, NODE_IS_NULL, pos, left);
-        if (n)
-            n->negated = negated;
-        return n;
-    }
-    if (take_word(p, "distinct")) {
-        need_word(p, "from", "from");
-        return sql_parse_make(p, negated ? "is not distinct from" : "is distinct from", pos, left,
-                              sql_parse_expr(p, BIND_IS));
-    }
-    if (is_word(p, 0, "true") || is_word(p, 0, "false")) {
-        struct node *value = parse_word(p);
-        return sql_parse_make(p, negated ? "is distinct from" : "is not distinct from", pos, left,
-                              value);
-    }
-    return sql_parse_expected(p, "null, true, false or distinct from");
-}
-
-static struct node *parse_in(struct parser *p, struct node *left, uint32_t pos, bool negated)
-{
-    if (!need_sign(p, "(", "( after in"))
-        return NULL;
-    bool select = starts_select(p);
-    struct node *n = sql_parse_wrap(p, select ? NODE_IN_SELECT : NODE_IN, pos, left);
-    if (!n)
-        return NULL;
-    n->negated = negated;
-    if (!select) {
-        sql_parse_list(p, n);
-        return n;
-    }
-    n->select = sql_parse_select(p);
-    n->answer = sql_parse_get(p, 1, sizeof(*n->answer));
-    need_sign(p, ")", ")");
-    return n;
-}
-
-static struct node *parse_between(struct parser *p, struct node *left, uint32_t pos)
-{
-    bool either = take_word(p, "symmetric");
-    struct node *low = sql_parse_expr(p, BIND_IN);
-    need_word(p, "and", "and (x between a and b)");
-    struct node *high = sql_parse_expr(p, BIND_IN);
-    struct node *n = sql_parse_node(p, NODE_AND, pos);
-    sql_parse_add(p, n, sql_parse_make(p, ">=", pos, left, low));
-    sql_parse_add(p, n, sql_parse_make(p, "<=", pos, left, high));
-    if (!either)
-        return n;
-    struct node *turned = sql_parse_node(p, NODE_AND, pos), *any = sql_parse_node(p, NODE_OR, pos);
-    sql_parse_add(p, turned, sql_parse_make(p, ">=", pos, left, high));
-    sql_parse_add(p, turned, sql_parse_make(p, "<=", pos, left, low));
-    sql_parse_add(p, any, n);
-    sql_parse_add(p, any, turned);
-    return any;
-}
-
-/* What may follow with words: is, in, between, like, ilike, regexp, each perhaps with not. */
-static struct node *parse_word_infix(struct parser *p, struct node *left, int binding,
-                                     bool *ret_more)
-{
-    uint32_t pos = now(p)->pos;
-    *ret_more = true;
-    if (binding < BIND_IS && take_word(p, "is"))
-        return parse_is(p, left, pos);
-    if (binding < BIND_IN) {
-        uint32_t not = is_word(p, 0, "not") ? 1 : 0;
-        static const char *const likes[] = {"like", "ilike", "regexp"};
-        bool in = is_word(p, not, "in");
-        bool between = is_word(p, not, "between");
-        int like = -1;
-        for (int i = 0; i < 3; i++)
-            if (is_word(p, not, likes[i]))
-                like = i;
-        if (in || between || like >= 0) {
-            p->at += not +1;
-            if (in)
-                return parse_in(p, left, pos, not );
-            if (between)
-                return negate(p, not, pos, parse_between(p, left, pos));
-            struct node *pattern = sql_parse_expr(p, BIND_IN);
-            return negate(p, not, pos,
-                          sql_parse_make(p, like == 2 ? "~" : likes[like], pos, left, pattern));
-        }
-    }
-    *ret_more = false;
-    return left;
-}
-
-/* x and y and z is one node of three, so that long chains stay flat. */
-static struct node *parse_logic(struct parser *p, struct node *left, const char *word,
-                                enum node_kind kind, int binding)
-{
-    struct node *n = sql_parse_wrap(p, kind, now(p)->pos, left);
-    while (n && take_word(p, word))
-        sql_parse_add(p, n, sql_parse_expr(p, binding));
-    return n;
-}
-
-static struct node *parse_infix(struct parser *p, struct node *left, int binding, bool *ret_more)
-{
-    uint32_t pos = now(p)->pos;
-    const struct infix *i = infix_now(p);
-    *ret_more = true;
-    if (i && i->binding > binding) {
-        p->at++;
-        return sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding));
-    }
-    if (binding < BIND_CAST && take_sign(p, "::")) {
-        struct node *n = sql_parse_wrap(p, NODE_CAST, pos, left);
-        enum sql_type type = type_named(p);
-        if (n)
-            n->cast = type;
-        return n;
-    }
-    if (binding < BIND_OR && is_word(p, 0, "or"))
-        return parse_logic(p, left, "or", NODE_OR, BIND_OR);
-    if (binding < BIND_AND && is_word(p, 0, "and"))
-        return parse_logic(p, left, "and", NODE_AND, BIND_AND);
-    if (binding < BIND_CAST && is_word(p, 0, "at") && is_word(p, 1, "time")) {
-        p->at += 2;
-        need_word(p, "zone", "zone");
-        if (now(p)->type != TOKEN_STRING || strcasecmp(now(p)->text, "utc") != 0)
-            return sql_parse_expected(p, "'UTC': times are kept in UTC and no other zone is known");
-        p->at++;
-        return left;
-    }
-    return parse_word_infix(p, left, binding, ret_more);
+    return sql_parse_other_value(p) ? NULL : sql_parse_expected(p, "an expression");
 }
 
 struct node *sql_parse_expr(struct parser *p, int binding)
@@ -464,7 +373,7 @@ struct node *sql_parse_expr(struct parser *p, int binding)
         return NULL;
     struct node *n = parse_prefix(p);
     for (bool more = true; more && n && !p->error;)
-        n = parse_infix(p, n, binding, &more);
+        n = sql_parse_infix(p, n, binding, &more);
     p->depth--;
     if (!n || p->error)
         return NULL;

@@ -76,10 +76,13 @@ static struct from *parse_table(struct parser *p)
     if (lateral && f->kind != FROM_SELECT && f->kind != FROM_CALL)
         return sql_parse_fail(p, f->pos, "lateral stands before a (select ...) or a function");
     f->lateral = lateral || f->kind == FROM_CALL;
+    if (sql_parse_other_from(p))
+        return NULL;
     if (take_word(p, "as") || is_name(p)) {
         f->alias = take_name(p, "an alias");
         if (is_sign(p, "("))
             sql_parse_columns(p, &f->aliases, &f->n_aliases);
+        (void)sql_parse_other_from(p);
     }
     return p->error ? NULL : f;
 }

@@ -105,84 +105,6 @@ void sql_rows_value(const struct sql_rows *r, uint32_t row, uint32_t column, str
     *ret = sql_vec_value(r->q, &r->batch->v[column], i);
 }
 
-/* ---- show, describe ---- */
-
-/* Statements that are selects over information_schema, planned as such. */
-static int plan_text(struct query *q, const char *text, struct op **ret)
-{
-    struct statement st;
-    q->text = text;
-    q->size = strlen(text);
-    int rc = sql_parse(&q->mem, q->text, q->size, &st);
-    return rc < 0 ? rc : sql_plan_select(q, st.select, NULL, ret);
-}
-
-static int plan_describe(struct query *q, const struct statement *st, struct op **ret)
-{
-    /* Let the planner find it, or say what is near. */
-    struct from f = {
-        .kind = FROM_TABLE, .pos = st->pos, .names = {st->names[0], st->names[1], st->names[2]}};
-    struct node star = {.kind = NODE_STAR, .pos = st->pos, .start = st->pos, .depth = 1};
-    struct item all = {.node = &star};
-    struct select s = {.pos = st->pos, .items = &all, .n_items = 1, .from = &f};
-    struct op *op;
-    bool dry = q->dry;
-    q->dry = true;
-    int rc = sql_plan_select(q, &s, NULL, &op);
-    q->dry = dry;
-    if (rc < 0)
-        return rc;
-    enum sql_type types[4] = {SQL_TEXT, SQL_TEXT, SQL_TEXT, SQL_TEXT};
-    static const char *const names[4] = {"column_name", "data_type", "unit", "doc"};
-    struct rowset *rows = sql_get(q, 1, sizeof(*rows));
-    struct col *cols = sql_get(q, 4, sizeof(*cols));
-    enum sql_type *kept = sql_get(q, 4, sizeof(*kept));
-    struct vec v[4], *pointers[4];
-    if (!rows || !cols || !kept)
-        return -ENOMEM;
-    memcpy(kept, types, sizeof(types));
-    for (uint32_t c = 0; c < 4; c++) {
-        cols[c] = (struct col){.name = names[c], .type = SQL_TEXT, .doc = ""};
-        pointers[c] = &v[c];
-        if (sql_vec_room(q, &v[c], SQL_TEXT) < 0)
-            return -ENOMEM;
-        v[c].stable = true;
-    }
-    (void)sql_rowset_init(rows, q, &q->mem, kept, 4);
-    for (uint32_t c = 0; c < op->n_cols && rc == 0; c++) {
-        const char *texts[4] = {op->cols[c].name, sql_type_name(op->cols[c].type),
-                                sql_unit_name(op->cols[c].unit),
-                                op->cols[c].doc ? op->cols[c].doc : ""};
-        for (uint32_t i = 0; i < 4; i++)
-            v[i].t[0] = (struct text){texts[i], (uint32_t)strlen(texts[i])};
-        rc = sql_rowset_add(rows, pointers, NULL, 1);
-    }
-    return rc < 0 ? rc : sql_scan_rowset(q, rows, cols, ret);
-}
-
-/* show NAME, show all: DataFusion's df_settings. */
-static int plan_show(struct query *q, const char *name, struct op **ret)
-{
-    if (!name)
-        return plan_text(q, "select name, value from information_schema.df_settings order by 1",
-                         ret);
-    char *text = sql_getf(q,
-                          "select name, value from information_schema.df_settings where name = "
-                          "'%s'",
-                          strchr(name, '\'') ? "" : name);
-    return text ? plan_text(q, text, ret) : -ENOMEM;
-}
-
-static int plan_set(struct query *q, const struct statement *st, struct op **ret)
-{
-    if (!q->o->set)
-        return sql_error(q->text, q->size, st->pos, -EPERM,
-                         "a query only reads; `config %s=%s` changes a setting", st->name,
-                         st->value);
-    int rc = q->dry ? 0 : q->o->set(q->o->set_arg, st->name, st->value);
-    return rc < 0 ? rc : plan_show(q, st->name, ret);
-}
-
 /* ---- explain ---- */
 
 struct plan_text {
@@ -250,16 +172,11 @@ static int plan_statement(struct query *q, struct op **ret)
         return rc == -ENOMEM ? err_set(rc, "no memory for the statement") : rc;
     switch (st.kind) {
     case STATEMENT_SHOW_TABLES:
-        return plan_text(q,
-                         "select table_schema, table_name, table_type, doc from "
-                         "information_schema.tables order by 1, 2",
-                         ret);
     case STATEMENT_DESCRIBE:
-        return plan_describe(q, &st, ret);
+    case STATEMENT_SUMMARIZE:
     case STATEMENT_SHOW:
-        return plan_show(q, st.name, ret);
     case STATEMENT_SET:
-        return plan_set(q, &st, ret);
+        return sql_plan_other(q, &st, ret);
     case STATEMENT_SELECT:
         break;
     }

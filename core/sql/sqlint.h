@@ -480,6 +480,7 @@ struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t colu
 
 int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
 int sql_plan_values(struct query *q, const struct select *s, struct op **ret);
+int sql_plan_other(struct query *q, const struct statement *st, struct op **ret); /* describe.c */
 /* plan_bucket.c: the key that is a bucket of the table's time, if one is; what is closed alone. */
 const struct expr *sql_find_bucket(const struct op *input, struct expr *const *keys, uint32_t n);
 int sql_only_closed(struct query *q, const struct expr *bucket, struct op **op);
@@ -500,6 +501,9 @@ struct json;
 int sql_json_text(struct query *q, const struct json *j, struct text *ret); /* data NULL: null */
 /* Functions that give rows: func_rows.c */
 int sql_plan_function(struct query *q, const struct node *call, struct op **ret);
+bool sql_gives_rows(const char *name);
+/* What does here what others call so; NULL: nothing known.  other_names.c */
+const char *sql_instead_of(const char *function);
 bool sql_expr_has_column(const struct expr *e);
 /* Can several threads compute it at once, each on its own rows? */
 bool sql_expr_is_free(const struct expr *e);

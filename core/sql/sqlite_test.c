@@ -6,7 +6,8 @@
  * by design the generator keeps away: division by zero (ours: an error; so divisors are nullif),
  * integer overflow (ours: an error; so numbers are small), casts of doubles to integers (ours
  * rounds), comparing numbers with texts (ours: an error), NULLs in order by (always said), LIKE
- * (SQLite's is told to mind the case).  PROBING_FUZZ_RUNS=n asks for more queries.
+ * (SQLite's is told to mind the case).  PROBING_FUZZ_RUNS=n asks for more queries,
+ * PROBING_FUZZ_SEED=n for others.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -656,9 +657,11 @@ TEST(same_answers_as_sqlite)
                                           gen_joined, gen_nested, gen_window,     gen_sets,
                                           gen_joined, gen_window, gen_correlated, gen_huge};
     uint64_t runs = QUERIES;
-    const char *more = getenv("PROBING_FUZZ_RUNS");
+    const char *more = getenv("PROBING_FUZZ_RUNS"), *start = getenv("PROBING_FUZZ_SEED");
     if (more && parse_u64(more, &runs) < 0)
         runs = QUERIES;
+    if (start)
+        (void)parse_u64(start, &seed);
     uint32_t different = 0;
     struct buf b;
     buf_init(&b, 1 << 16);

@@ -159,8 +159,8 @@ static int cut_quoted(struct cutter *c, char quote)
 
 static int cut_sign(struct cutter *c)
 {
-    static const char *const signs[] = {
-        "!~*", "::", "<=", ">=", "<>", "!=", "||", "!~", "~*", "->>", "->"};
+    static const char *const signs[] = {"!~*", "::", "<=",  ">=", "<>", "!=", "||",
+                                        "!~",  "~*", "->>", "->", "<<", ">>"};
     uint32_t pos = c->at;
     char ch = peek(c, 0);
     for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++) {
@@ -170,7 +170,7 @@ static int cut_sign(struct cutter *c)
             return add(c, TOKEN_SIGN, pos, signs[i], (uint32_t)n);
         }
     }
-    if (ch == '\0' || !strchr("()+-*/%^=<>,.;~[]", ch)) {
+    if (ch == '\0' || !strchr("()+-*/%^=<>,.;~[]&|#", ch)) {
         if (ch > ' ' && ch < 127)
             return sql_error(c->text, c->size, pos, -EINVAL, "'%c' means nothing here", ch);
         return sql_error(c->text, c->size, pos, -EINVAL, "a byte 0x%02x that means nothing here",

@@ -29,10 +29,10 @@ def blocks(text):
 def ask_duckdb(statement):
     import duckdb
     try:
-        found = duckdb.sql(statement)
+        found = duckdb.sql(statement).fetchall()
     except duckdb.Error as error:
         return "error: " + str(error).split("\n")[0]
-    return [[None if v is None else str(v) for v in row] for row in found.fetchall()]
+    return [[None if v is None else str(v) for v in row] for row in found]
 
 
 def ask_postgres(statement):

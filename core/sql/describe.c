@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/describe.c - statements about tables and settings: describe, summarize, show, set.
+ *
+ * The query's thread only.  They become plans as selects do.
+ */
+#include "core/sql/sqlint.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/err.h"
+
+/* Statements that are selects over information_schema, planned as such. */
+static int plan_text(struct query *q, const char *text, struct op **ret)
+{
+    struct statement st;
+    q->text = text;
+    q->size = strlen(text);
+    int rc = sql_parse(&q->mem, q->text, q->size, &st);
+    return rc < 0 ? rc : sql_plan_select(q, st.select, NULL, ret);
+}
+
+/* What the statement names, planned but never run: its columns. */
+static int look_at(struct query *q, const struct statement *st, struct op **ret)
+{
+    struct from f = {
+        .kind = FROM_TABLE, .pos = st->pos, .names = {st->names[0], st->names[1], st->names[2]}};
+    struct node star = {.kind = NODE_STAR, .pos = st->pos, .start = st->pos, .depth = 1};
+    struct item all = {.node = &star};
+    struct select s = {.pos = st->pos, .items = &all, .n_items = 1, .from = &f};
+    bool dry = q->dry;
+    q->dry = true;
+    int rc = sql_plan_select(q, st->select ? st->select : &s, NULL, ret);
+    q->dry = dry;
+    return rc;
+}
+
+static int plan_describe(struct query *q, const struct statement *st, struct op **ret)
+{
+    static const char *const names[4] = {"column_name", "data_type", "unit", "doc"};
+    struct op *op;
+    int rc = look_at(q, st, &op);
+    if (rc < 0)
+        return rc;
+    struct rowset *rows = sql_get(q, 1, sizeof(*rows));
+    struct col *cols = sql_get(q, 4, sizeof(*cols));
+    enum sql_type *types = sql_get(q, 4, sizeof(*types));
+    struct vec v[4], *pointers[4];
+    if (!rows || !cols || !types)
+        return -ENOMEM;
+    for (uint32_t c = 0; c < 4; c++) {
+        types[c] = SQL_TEXT;
+        cols[c] = (struct col){.name = names[c], .type = SQL_TEXT, .doc = ""};
+        pointers[c] = &v[c];
+        if (sql_vec_room(q, &v[c], SQL_TEXT) < 0)
+            return -ENOMEM;
+        v[c].stable = true;
+    }
+    (void)sql_rowset_init(rows, q, &q->mem, types, 4);
+    for (uint32_t c = 0; c < op->n_cols && rc == 0; c++) {
+        const char *texts[4] = {op->cols[c].name, sql_type_name(op->cols[c].type),
+                                sql_unit_name(op->cols[c].unit),
+                                op->cols[c].doc ? op->cols[c].doc : ""};
+        for (uint32_t i = 0; i < 4; i++)
+            v[i].t[0] = (struct text){texts[i], (uint32_t)strlen(texts[i])};
+        rc = sql_rowset_add(rows, pointers, NULL, 1);
+    }
+    return rc < 0 ? rc : sql_scan_rowset(q, rows, cols, ret);
+}
+
+/* A name as the tokenizer reads it back. */
+static void add_quoted(struct buf *b, const char *name, char quote)
+{
+    (void)buf_addc(b, quote);
+    for (; *name; name++) {
+        (void)buf_addc(b, *name);
+        if (*name == quote)
+            (void)buf_addc(b, quote);
+    }
+    (void)buf_addc(b, quote);
+}
+
+/* The row of one column: DuckDB's summarize. */
+static void add_summary(struct buf *b, const struct statement *st, const struct col *col)
+{
+    bool number = col->type == SQL_INT || col->type == SQL_DOUBLE;
+    (void)buf_adds(b, "select ");
+    add_quoted(b, col->name, '\'');
+    (void)buf_addf(b,
+                   " as column_name, '%s' as column_type, min(x)::text as min, max(x)::text as "
+                   "max, count(distinct x) as \"unique\"",
+                   sql_type_name(col->type));
+    (void)buf_adds(b, number ? ", avg(x) as avg, stddev(x) as std, percentile_cont(0.25) within "
+                               "group (order by x) as q25, median(x) as q50, percentile_cont(0.75) "
+                               "within group (order by x) as q75"
+                             : ", null::double as avg, null::double as std, null::double as q25, "
+                               "null::double as q50, null::double as q75");
+    (void)buf_adds(b, ", count(*) as count, round(100.0 * (count(*) - count(x)) / "
+                      "nullif(count(*), 0), 2) as null_percentage from (select ");
+    add_quoted(b, col->name, '"');
+    (void)buf_adds(b, " as x from ");
+    for (int i = 2; i >= 0; i--) {
+        if (!st->names[i])
+            continue;
+        add_quoted(b, st->names[i], '"');
+        if (i)
+            (void)buf_addc(b, '.');
+    }
+    (void)buf_adds(b, ") s");
+}
+
+/* A select for each column, so that of a stored table one column is unpacked at a time. */
+static int plan_summarize(struct query *q, const struct statement *st, struct op **ret)
+{
+    struct op *op, *one;
+    int rc = look_at(q, st, &op);
+    for (uint32_t c = 0; c < op->n_cols && rc == 0; c++) {
+        struct buf b;
+        buf_init(&b, SQL_TEXT_BYTES);
+        add_summary(&b, st, &op->cols[c]);
+        char *text = b.failed ? NULL : arena_text(&q->mem, buf_text(&b), b.size);
+        buf_done(&b);
+        rc = text ? plan_text(q, text, &one) : -ENOMEM;
+        if (rc == 0 && c)
+            rc = sql_append(*ret, one, ret);
+        else if (rc == 0)
+            *ret = one;
+    }
+    return rc;
+}
+
+/* show NAME, show all: DataFusion's df_settings. */
+static int plan_show(struct query *q, const char *name, struct op **ret)
+{
+    if (!name)
+        return plan_text(q, "select name, value from information_schema.df_settings order by 1",
+                         ret);
+    char *text = sql_getf(q,
+                          "select name, value from information_schema.df_settings where name = "
+                          "'%s'",
+                          strchr(name, '\'') ? "" : name);
+    return text ? plan_text(q, text, ret) : -ENOMEM;
+}
+
+static int plan_set(struct query *q, const struct statement *st, struct op **ret)
+{
+    if (!q->o->set)
+        return sql_error(q->text, q->size, st->pos, -EPERM,
+                         "a query only reads; `config %s=%s` changes a setting", st->name,
+                         st->value);
+    int rc = q->dry ? 0 : q->o->set(q->o->set_arg, st->name, st->value);
+    return rc < 0 ? rc : plan_show(q, st->name, ret);
+}
+
+int sql_plan_other(struct query *q, const struct statement *st, struct op **ret)
+{
+    switch (st->kind) {
+    case STATEMENT_SHOW_TABLES:
+        return plan_text(q,
+                         "select table_schema, table_name, table_type, doc from "
+                         "information_schema.tables order by 1, 2",
+                         ret);
+    case STATEMENT_DESCRIBE:
+        return plan_describe(q, st, ret);
+    case STATEMENT_SUMMARIZE:
+        return plan_summarize(q, st, ret);
+    case STATEMENT_SHOW:
+        return plan_show(q, st->name, ret);
+    case STATEMENT_SET:
+        return plan_set(q, st, ret);
+    case STATEMENT_SELECT:
+        break;
+    }
+    return sql_plan_select(q, st->select, NULL, ret);
+}

@@ -1,0 +1,100 @@
+-- Checked with PostgreSQL 15.18
+-- Words and functions that people bring along from there.
+
+select id from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur) where module = any (select 'a') order by id
+----
+1
+3
+
+select id from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur) where module = some (select 'a' union select 'c') and id <> all (select 1) order by id
+----
+3
+4
+
+select id from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur) where id <> all (select null::int) order by id
+----
+
+select 'a_c' like 'a!_c' escape '!', 'abc' like 'a!_c' escape '!', '50%' like '%!%' escape '!', 'a\b' like 'a\b' escape '', 'x' not like '!x' escape '!'
+----
+true,false,true,true,false
+
+select 'A%' ilike 'a/%' escape '/', 'AB' ilike 'a/%' escape '/', 'a\c' like 'a\c' escape '!'
+----
+true,false,true
+
+select id from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur) order by id fetch first row only
+----
+1
+
+select id from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur) order by id offset 1 row fetch next rows only
+----
+2
+
+select 5 & 3, 5 | 3, 5 # 3, 1 << 4, 16 >> 2, -16 >> 2, 1 | 2 + 4, 6 & 3 = 2
+----
+1,7,6,16,4,-4,7,true
+
+select 1::bigint << 62, (-1)::bigint >> 63, 7 & null
+----
+4611686018427387904,-1,
+
+select timestamptz '2024-01-01 00:00:00+02' = timestamp '2023-12-31 22:00', cast('2024-01-01 10:00' as timestamp without time zone)
+----
+true,2024-01-01T10:00:00.000000000Z
+
+select '2024-05-06 10:11:12'::date = date '2024-05-06', cast(timestamp '1969-12-31 23:59' as date) = '1969-12-31'::timestamp, date '2024-05-06 23:00' = timestamp '2024-05-06'
+----
+true,true,true
+
+select 2.345::numeric(10, 2) > 2.3, cast(12.5 as numeric(5, 1)), cast('7.126' as decimal(8,2)), 1.26::numeric(3), 3::numeric(4, 2)
+----
+true,12.5,7.13,1,3
+
+select current_date <= now(), current_date > now() - interval '25 hours', localtimestamp <= now()
+----
+true,true,true
+
+select div(7, 2), div(-7, 2), chr(65), chr(228), chr(8364), chr(128512), ascii('A'), ascii('ä'), ascii('€uro'), ascii(''), ascii('😀')
+----
+3,-3,A,ä,€,😀,65,228,8364,0,128512
+
+select chr(0)
+----
+error: line 1, column 8: no letter has this number
+
+select split_part('a.b.c', '.', -1), split_part('a.b.c', '.', -3), split_part('a.b.c', '.', -4), split_part('a.b.c', '', -1), split_part('abc', '.', -1), split_part('', '.', -1), split_part('a..b', '..', -2)
+----
+c,a,"",a.b.c,abc,"",a
+
+select split_part('a.b', '.', 0)
+----
+error: line 1, column 8: split_part counts its parts from 1, or from the end from -1
+
+select pg_size_pretty(0::bigint), pg_size_pretty(10239::bigint), pg_size_pretty(10240::bigint), pg_size_pretty(123456789::bigint), pg_size_pretty((-123456789)::bigint), pg_size_pretty(10485248::bigint), pg_size_pretty(10485247::bigint)
+----
+0 bytes,10239 bytes,10 kB,118 MB,-118 MB,10 MB,10239 kB
+
+select pg_size_pretty(9223372036854775807::bigint), pg_size_pretty((-9223372036854775807)::bigint), pg_size_pretty(1000000000000::bigint)
+----
+8192 PB,-8192 PB,931 GB
+
+select json_array_length('[1, [2, 3], "x"]'), json_array_length('[]'), json_typeof('[1]'), json_typeof('{"a": 1}'), json_typeof('"x"'), json_typeof('1.5'), json_typeof('true'), json_typeof('null')
+----
+3,0,array,object,string,number,boolean,null
+
+select count(*) from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur) group by ()
+----
+4
+
+select 1 as a union all select 2 order by 1 limit all
+----
+1
+2
+
+select * from (select 1 as semi, 2 as anti) pivot order by 1
+----
+1,2
+
+select sum(dur) as s from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur) having sum(dur) > 1
+----
+4.5

@@ -1,0 +1,152 @@
+-- What others have and this has not: refused with what does the same; and what is ours alone.
+
+select id from (values (1)) a(id) semi join (values (1)) b(id) on a.id = b.id
+----
+error: line 1, column 35: no semi join: where exists (select 1 from ... where ...)
+
+select 1 from (values (1)) a(id) anti join (values (1)) b(id) on true
+----
+error: line 1, column 34: no anti join: where not exists (select 1 from ... where ...)
+
+select 1 from (values (1)) a positional join (values (1)) b
+----
+error: line 1, column 30: no positional join: join by row_number() over ()
+
+select 1 from (values (1)) t tablesample bernoulli (10)
+----
+error: line 1, column 30: no samples: `where step % 100 = 0` takes one row of a hundred
+
+select 1 from (values (1)) t using sample 10
+----
+error: line 1, column 30: no samples: `where step % 100 = 0` takes one row of a hundred
+
+select 1 from (values (1)) t pivot (sum(x) for k in (1))
+----
+error: line 1, column 30: no pivot: sum(x) filter (where k = 'a') makes a column
+
+pivot t on x
+----
+error: line 1, column 1: no pivot: sum(x) filter (where k = 'a') makes a column
+
+select 1 group by rollup (1)
+----
+error: line 1, column 19: no grouping sets, rollup or cube: a select for each, union all between them
+
+select 1 group by grouping sets ((1), ())
+----
+error: line 1, column 19: no grouping sets, rollup or cube: a select for each, union all between them
+
+select [1, 2]
+----
+error: line 1, column 8: no arrays: (values (1), (2)) are rows, string_agg() and JSON texts hold lists
+
+select array[1, 2]
+----
+error: line 1, column 8: no arrays: (values (1), (2)) are rows, string_agg() and JSON texts hold lists
+
+select array_agg(x) from (values (1)) t(x)
+----
+error: line 1, column 8: no function 'array_agg'; there are no arrays: string_agg(x, ',') makes a text of them
+
+select array_agg(x order by x) from (values (1)) t(x)
+----
+error: line 1, column 8: no function 'array_agg'; there are no arrays: string_agg(x, ',') makes a text of them
+
+select generate_series(1, 3)
+----
+error: line 1, column 8: no function 'generate_series'; it gives rows: from generate_series(1, 9) n
+
+select 1 > any (select 1)
+----
+error: line 1, column 10: of any and all there are `= any (select ...)` and `<> all (select ...)`; else compare with (select min(x) ...) or max(x)
+
+select 1 = any (array[1])
+----
+error: line 1, column 10: no arrays: x in (1, 2), x in (select ...)
+
+select 'a' similar to 'b'
+----
+error: line 1, column 12: no `similar to`: like, or ~ with a regular expression
+
+select 'a' like 'b' escape 'cd'
+----
+error: line 1, column 28: escape takes one character, behind a pattern that is a literal
+
+select lag(x) ignore nulls over (order by x) from (values (1)) t(x)
+----
+error: line 1, column 15: no `ignore nulls`: leave the rows out by `where x is not null` in a subquery
+
+select lag(x) respect nulls over (order by x) from (values (1), (2)) t(x) order by x
+----
+(null)
+1
+
+select 1 as a union by name select 2 as a
+----
+error: line 1, column 21: columns of a union are matched by their places alone
+
+insert into t values (1)
+----
+error: line 1, column 1: no insert: tables are only read here; `with` names a select
+
+create table t (x int)
+----
+error: line 1, column 1: no create: tables are only read here; `with` names a select
+
+begin
+----
+error: line 1, column 1: no transactions: tables are only read here
+
+pragma table_info('t')
+----
+error: line 1, column 1: no pragma: `describe TABLE`, `show all` and `set` are near
+
+select strftime(now(), '%Y')
+----
+error: line 1, column 8: no function 'strftime'; to_char(ts, 'YYYY-MM-DD HH24:MI:SS')
+
+select random()
+----
+error: line 1, column 8: no function 'random'; answers do not hang on chance; `where step % 100 = 0` takes one row of a hundred
+
+describe select 1 as a, 'x' as b, now() as c, 1.5 as d
+----
+a,bigint,"",""
+b,text,"",""
+c,timestamp,"",""
+d,double,"",""
+
+describe from (values (1, true)) t(x, y)
+----
+x,bigint,"",""
+y,boolean,"",""
+
+summarize information_schema.schemata
+----
+catalog_name,text,probing,probing,1,,,,,,1,0
+schema_name,text,information_schema,information_schema,1,,,,,,1,0
+
+select ltrim(version(), 'probing .0123456789')
+----
+""
+
+select iif(true, 1, 2), nvl(null, 3), pg_typeof(1), json_array_length('{"a": 1}') is null, json_typeof('nonsense') is null
+----
+1,3,bigint,true,true
+
+select 1 << 64
+----
+error: line 1, column 10: a bigint is shifted by 0 to 63 bits
+
+select json_extract('[1, 2, 3]', '$[x]')
+----
+(null)
+
+select sum(x) as s, row_number() over (order by sum(x)) as n, max(n) from (values (1)) t(x)
+----
+error: line 1, column 67: an aggregate inside an aggregate
+
+-- A week begins on Monday, as in date_trunc(): DuckDB counts from the epoch.
+select date_diff('week', timestamp '2024-01-07', timestamp '2024-01-08'), date_diff('week', timestamp '2024-01-08', timestamp '2024-01-14 23:59')
+----
+1,0
