@@ -46,7 +46,7 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
         (void)snprintf(line, line_size, "who holds it is not known: %s", l.why);
     } else if (!holder) {
         (void)snprintf(line, line_size, "no thread holds it just now");
-    } else if (holder->tid == runner_tid(p->runner)) {
+    } else if (runner_is_own(p->runner, holder->tid)) {
         (void)snprintf(line, line_size, "an earlier eval still runs (thread %d)", holder->tid);
         l.options.all = true;
     } else {

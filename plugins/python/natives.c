@@ -65,7 +65,7 @@ int natives_add(PyObject *names, struct cpython_method *methods)
 PyObject *natives_new(void)
 {
     struct cpython_method *const all[] = {
-        debug_natives,      eval_natives,        tables_natives,        trace_natives,
+        debug_natives,      session_natives,     tables_natives,        trace_natives,
         trace_slot_natives, trace_entry_natives, trace_monitor_natives, watch_natives};
     PyObject *names = natives_py.PyDict_New();
     for (size_t i = 0; names && i < sizeof(all) / sizeof(all[0]); i++)

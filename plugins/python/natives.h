@@ -46,7 +46,7 @@ bool natives_theirs(void);
 int natives_add(PyObject *names, struct cpython_method *methods);
 
 /* Each ends with a name that is NULL. */
-extern struct cpython_method debug_natives[], eval_natives[], tables_natives[], trace_natives[],
+extern struct cpython_method debug_natives[], session_natives[], tables_natives[], trace_natives[],
     trace_slot_natives[], trace_entry_natives[], trace_monitor_natives[], watch_natives[];
 
 #endif

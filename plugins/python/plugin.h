@@ -33,7 +33,6 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size);
 
 /* eval.c */
 extern const struct probing_command complete_command, eval_command;
-void eval_forget(void);
 /* Run main(words) of our own module argv[0] ("trace") as eval runs code: what it prints goes to the
  * client.  Its status, or -errno after fail().                                        [worker] */
 int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probing_reply *out);
@@ -41,9 +40,11 @@ int eval_tool(struct plugin *p, int argc, const char *const *argv, struct probin
 int eval_tool_within(struct plugin *p, uint64_t timeout_ns, int argc, const char *const *argv,
                      struct probing_reply *out);
 
-/* A function of one of our own modules, new reference; NULL: no memory.  With the GIL, on the
+/* session.c */
+void session_forget(struct plugin *p);
+/* A function of one of our own modules, new reference; NULL: no memory.  With the GIL, on a
  * runner's thread. */
-PyObject *eval_function(struct plugin *p, const char *module, const char *name);
+PyObject *session_function(struct plugin *p, const char *module, const char *name);
 
 /* tables.c */
 int tables_init(struct plugin *p);

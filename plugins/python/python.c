@@ -195,12 +195,11 @@ static int python_stop(void *self)
         watch_start(p);
         return p->host->fail(
             p->host, -EBUSY,
-            "an eval still runs, or waits for the GIL, in thread probing/python: backtrace "
-            "--all shows where; a call of C, time.sleep(600), hears of no "
-            "interrupt, so eject again when it is over");
+            "a command or a table of ours is inside the interpreter: eject again in a moment "
+            "(backtrace --all shows thread probing/python)");
     }
     __atomic_store_n(&the_plugin, NULL, __ATOMIC_RELEASE);
-    eval_forget();
+    session_forget(p);
     frames_close();
     return 0;
 }

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `eval` does inside the interpreter: run a client's code, send what it prints.
 
-Runs in a namespace of its own on the plugin's thread, with the GIL.  The user's __main__ is copied,
-never written; sys.stdout and sys.stderr are replaced only while code runs, and only this thread's
-output is taken.
+Runs in a namespace of its own on the plugin's threads, with the GIL; several clients' code may run
+beside each other.  The program's __main__ is seen, never written, and nothing of it is kept when no
+code runs: what it lets go must go.
 """
 import sys
+from types import CodeType
 
 variables = {}  # what clients' code sees as its globals; lives as long as the plugin
-KEPT = 16  # streams that the program has had
+brought = {}  # those of them that are __main__'s
+needed = set()  # names that functions of clients use: they may be called later
+running = 0  # clients' code that runs
 COMPLETIONS = 300  # more would not be read
-assigned = set()  # names in it that came from clients' code, not from __main__
+TICK = 0.1  # seconds after which an interrupt is heard in `await`
 tools = {}  # our other modules, by name: their namespaces; made when first asked for
 native = globals()["native"]  # what is in C: natives.c
+streams = globals()["streams"]  # streams.py's names
 
 
 class Refused(Exception):
@@ -30,93 +34,177 @@ def tool(name):
     return names
 
 
-class Output(object):
-    """Stands for sys.stdout or sys.stderr: our thread's text goes to the client."""
+# ---- names ----
 
-    def __init__(self, original, emit, owner, get_ident):
-        self.__dict__.update(_original=original, _emit=emit, _owner=owner, _ident=get_ident)
-
-    def write(self, text):
-        if self._ident() != self._owner:
-            return self._original.write(text) if self._original is not None else len(text)
-        if not isinstance(text, str):
-            raise TypeError("write() argument must be str, not " + type(text).__name__)
-        self._emit(text.encode("utf-8", "backslashreplace"))
-        return len(text)
-
-    def writelines(self, lines):
-        for line in lines:
-            self.write(line)
-
-    def flush(self):
-        if self._ident() != self._owner and self._original is not None:
-            self._original.flush()
-
-    def isatty(self):
-        return (self._ident() != self._owner and self._original is not None
-                and self._original.isatty())
-
-    def __getattr__(self, name):
-        return getattr(self._original, name)
-
-    def __setattr__(self, name, value):
-        setattr(self._original, name, value)
+def refresh():
+    """Bring __main__ of now into the clients' variables; what is assigned there stays."""
+    main = sys.modules.get("__main__")
+    now = dict(main.__dict__) if main is not None else {}
+    for name, value in list(brought.items()):
+        if variables.get(name) is not value:
+            del brought[name]  # a client has assigned it, or deleted it
+        elif name not in now:
+            del variables[name], brought[name]
+    for name, value in now.items():
+        if name in brought or name not in variables:
+            variables[name] = brought[name] = value
+    variables["__builtins__"] = __builtins__
+    brought.pop("__builtins__", None)
 
 
-kept = []  # Outputs, the last used last
+def put_back():
+    """Nothing runs: what is only __main__'s is held no longer."""
+    for name, value in list(brought.items()):
+        if name not in needed:
+            del brought[name]
+            if variables.get(name) is value:
+                del variables[name]
 
 
-def output(original, emit, owner, get_ident):
-    """The Output before this stream.  It outlives the eval: until 3.14 print() holds sys.stdout
-    without a reference of its own (bltinmodule.c), and a thread of the program's may be in it."""
-    found = [o for o in kept if o.__dict__["_original"] is original]
-    made = found[0] if found else Output(original, emit, owner, get_ident)
-    made.__dict__.update(_emit=emit, _owner=owner)
-    kept[:] = [o for o in kept if o is not made][-KEPT:] + [made]
+def note(code):
+    """The names that functions in it use."""
+    for one in code.co_consts:
+        if type(one) is CodeType:
+            needed.update(one.co_names)
+            note(one)
+
+
+def enter(emit):
+    """Not interrupted, as leave() is not."""
+    global running
+    streams["enter"](emit)
+    running += 1
+    refresh()
+
+
+def settle():
+    """An interrupt that is still on its way comes here."""
+    for _ in (1, 2):
+        pass
+
+
+def leave():
+    global running
+    streams["leave"]()
+    running -= 1
+    if not running:
+        put_back()
+    forget_thread()
+
+
+def forget_thread():
+    """threading makes an object for a thread that it does not know, and to 3.11 keeps it."""
+    threading = sys.modules.get("threading")
+    active = getattr(threading, "_active", None)
+    if type(active) is dict:
+        from _thread import get_ident
+        if type(active.get(get_ident())) is getattr(threading, "_DummyThread", None):
+            active.pop(get_ident(), None)
+
+
+# ---- code ----
+
+def compiled(code, name, mode, flags=0):
+    made = compile(code, name, mode, flags, dont_inherit=True)
+    note(made)
     return made
 
 
-def refresh():
-    """Bring __main__ of now into the clients' variables; gives the copy it was made from."""
-    main = sys.modules.get("__main__")
-    now = dict(main.__dict__) if main is not None else {}
-    for name in [n for n in variables if n not in now and n not in assigned]:
-        del variables[name]
-    for name, value in now.items():
-        if name not in assigned:
-            variables[name] = value
-    variables["__builtins__"] = __builtins__
-    return now
+def awaits(tree):
+    """Is there an `await` outside of functions?  The code is whole: a part of it cannot tell."""
+    import ast
+    todo = [tree]
+    while todo:
+        one = todo.pop()
+        if isinstance(one, (ast.Await, ast.AsyncFor, ast.AsyncWith)) or \
+                isinstance(one, ast.comprehension) and one.is_async:
+            return True
+        if not isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)):
+            todo.extend(ast.iter_child_nodes(one))
+    return False
 
 
-def remember(main):
-    assigned.clear()
-    assigned.update(name for name, value in variables.items() if name != "__builtins__"
-                    and (name not in main or main[name] is not value))
+def wait_for(awaitable):
+    """In an event loop of our own: those of the program belong to its threads."""
+    import asyncio
+
+    async def whole():
+        async def tick():
+            while True:
+                await asyncio.sleep(TICK)
+        ticking = asyncio.ensure_future(tick())
+        try:
+            return await awaitable
+        finally:
+            ticking.cancel()
+    return asyncio.run(whole())
 
 
 def execute(code, name):
     """Run statements; give the value of the last one when it is an expression."""
     import ast
-    tree = ast.parse(code, name)
+    flags = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
+    tree = compile(code, name, "exec", ast.PyCF_ONLY_AST | flags, dont_inherit=True)
+    if flags and awaits(tree):
+        return execute_async(tree, name, flags)
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         last = ast.Expression(tree.body.pop().value)
     if tree.body:
-        exec(compile(tree, name, "exec", dont_inherit=True), variables)
+        exec(compiled(tree, name, "exec"), variables)
     if last is not None:
-        return eval(compile(last, name, "eval", dont_inherit=True), variables)
+        return eval(compiled(last, name, "eval"), variables)
     return None
+
+
+def execute_async(tree, name, flags):
+    import ast
+    last = None
+    if isinstance(tree.body[-1], ast.Expr):
+        last = ast.Expression(tree.body.pop().value)
+    # both are compiled before one runs; a part without await is no coroutine
+    parts = [compiled(one, name, mode, flags)
+             for one, mode in ((tree, "exec"), (last, "eval")) if one is not None]
+
+    async def whole():
+        value = None
+        for part in parts:
+            value = eval(part, variables)
+            if part.co_flags & 0x80:  # inspect.CO_COROUTINE
+                value = await value
+        return value if last is not None else None
+    return wait_for(whole())
 
 
 def execute_file(code, name, arguments):
     """As a script: no value is shown.  sys.argv is the program's; a file's own is `argv`."""
     variables.update(argv=[name] + arguments, __file__=name)
     try:
-        exec(compile(code, name, "exec", dont_inherit=True), variables)
+        exec(compiled(code, name, "exec"), variables)
     finally:
         for own in ("argv", "__file__"):
             variables.pop(own, None)
+
+
+def execute_line(code, name, show):
+    """Run one statement as a prompt does, `show` each value in it; False: more lines are needed."""
+    import ast
+    import codeop
+    compiler = codeop.CommandCompiler()
+    compiler.compiler.flags |= getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
+    statement = compiler(code, name, "single")
+    if statement is None:
+        return False
+    note(statement)
+    before, sys.displayhook = sys.displayhook, show
+    try:
+        found = eval(statement, variables)
+        if statement.co_flags & 0x80:
+            wait_for(found)
+    finally:
+        if sys.displayhook is show:
+            sys.displayhook = before
+    return True
 
 
 def explain(error, code, name):
@@ -125,28 +213,17 @@ def explain(error, code, name):
     import traceback
     linecache.cache[name] = (len(code), None, [l + "\n" for l in code.split("\n")], name)
     trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename == "<probing>":
+    found = trace
+    while found is not None and found.tb_frame.f_code.co_filename != name:
+        found = found.tb_next
+    while found is None and trace is not None and \
+            trace.tb_frame.f_code.co_filename == "<probing>":
         trace = trace.tb_next
-    if isinstance(error, SyntaxError):  # its traceback is the compiler's
+    if isinstance(error, SyntaxError) and found is None:  # its traceback is the compiler's
         trace = None
-    lines = traceback.format_exception(type(error), error, trace)
+    lines = traceback.format_exception(type(error), error, found or trace)
     linecache.cache.pop(name, None)
     return "".join(lines)
-
-
-def execute_line(code, name, show):
-    """Run one statement as a prompt does, `show` each value in it; False: more lines are needed."""
-    import codeop
-    statement = codeop.compile_command(code, name, "single")
-    if statement is None:
-        return False
-    before, sys.displayhook = sys.displayhook, show
-    try:
-        exec(statement, variables)
-    finally:
-        if sys.displayhook is show:
-            sys.displayhook = before
-    return True
 
 
 def complete(text, out):
@@ -162,6 +239,16 @@ def complete(text, out):
         if name not in seen:
             seen.add(name)
             out.write(name + "\n")
+
+
+class Writer(object):
+    """What a tool of ours writes to."""
+
+    def __init__(self, emit):
+        self.emit = emit
+
+    def write(self, text):
+        self.emit(text.encode("utf-8", "backslashreplace"))
 
 
 def run_tool(name, words, out):
@@ -183,25 +270,19 @@ def run(code, emit, mode):
     statement, as a prompt does; "complete" sends what a name may become; else a tool of ours,
     `code` being its words.
     """
-    from _thread import get_ident
-    owner = get_ident()
+    out = Writer(emit)
     name, arguments = "<eval>", []
-    out = output(sys.stdout, emit, owner, get_ident)
-    err = output(sys.stderr, emit, owner, get_ident)
     if mode == "file":  # eval.c's joined()
         count, _, rest = code.partition("\x1f")
         words = rest.split("\x1f", int(count) + 1)
         name, arguments, code = words[0], words[1:-1], words[-1]
     elif mode not in ("run", "line", "complete"):
         return run_tool(mode, code.split("\x1f")[:-1], out)
-    before = sys.stdout, sys.stderr
-    main = refresh()
-    sys.stdout, sys.stderr = out, err
-    failed = 0
 
     def show(value):
         if value is not None:
-            variables["_"] = value
+            if mode == "line":
+                variables["_"] = value
             out.write(repr(value) + "\n")
 
     try:
@@ -214,12 +295,6 @@ def run(code, emit, mode):
         elif not execute_line(code, name, show):
             return 2
     except BaseException as error:  # SystemExit too: the process is not ours to end
-        failed = 1
         out.write(explain(error, code, name))
-    finally:
-        if sys.stdout is out:
-            sys.stdout = before[0]
-        if sys.stderr is err:
-            sys.stderr = before[1]
-        remember(main)
-    return failed
+        return 1
+    return 0

@@ -207,11 +207,11 @@ static bool collector(bool on)
 static int fill_job(void *arg)
 {
     struct fill *f = arg;
-    const struct cpython *py = &natives_py; /* filled by the first eval_function() */
+    const struct cpython *py = &natives_py; /* filled by the first session_function() */
     uint64_t until = now_ns() + SLICE_NS;
     int result = 0;
     PyObject *function = NULL;
-    if (!f->rows && !(function = eval_function(f->plugin, "tables", f->function)))
+    if (!f->rows && !(function = session_function(f->plugin, "tables", f->function)))
         return -EIO;
     bool collects = collector(false);
     if (!f->rows) {

@@ -187,7 +187,7 @@ static int apply_job(void *arg)
     const int64_t wanted[] = {atomic_load_explicit(&exceptions, memory_order_relaxed),
                               atomic_load_explicit(&collections, memory_order_relaxed),
                               atomic_load_explicit(&imports, memory_order_relaxed)};
-    PyObject *function = eval_function(p, "watch", "apply"), *numbers[3], *told = NULL;
+    PyObject *function = session_function(p, "watch", "apply"), *numbers[3], *told = NULL;
     const struct cpython *py = &natives_py;
     if (!function)
         return -EIO;

@@ -73,6 +73,15 @@ def test_a_session(world, python):
     goes_on(target)
 
 
+def test_a_session_beside_code_that_hears_no_interrupt(world, python):
+    """To 3.12 an interrupt is a flag for all threads, and 3.11 told debuggers nothing meanwhile."""
+    target = world.start(python, LOOP).inject()
+    assert target.eval("import time; time.sleep(600)", "--timeout", "0.1").returncode == 1
+    done = pdb(target, ["b %d" % target.line("b"), "c", "p 'value', a == n + 1", "cl 1", "c"])
+    assert "('value', True)" in done.stdout, done.stdout
+    goes_on(target)
+
+
 @pytest.mark.parametrize("end", [["q"], ["c"], [], ["detach"], ["b work", "c", "q"]])
 def test_it_goes_on_however_a_session_ends(world, python, end):
     target = world.start(python, LOOP).inject()

@@ -142,14 +142,145 @@ def test_gil_is_stuck(world, python, how):
     assert not (target.world.tmp / "never").exists()
 
 
-def test_an_eval_behind_one_that_sleeps_says_so(world):
-    target = world.start(list(PYTHONS.values())[0], LOOP).inject()
-    done = target.eval("import time; time.sleep(600)", "--timeout", "0.3")
-    assert done.returncode != 0 and "interrupted" in done.stderr
-    done = target.eval("1", "--timeout", "0.3")
-    assert done.returncode != 0 and "an earlier eval still does" in done.stderr, done.stderr
+HARD = {  # what hears of no interrupt, for long
+    "sleeps": "import time; time.sleep(600)",
+    "catches": "def spin():\n  while True: pass\nwhile True:\n  try: spin()\n"
+               "  except BaseException: pass",
+}
+
+
+@pytest.mark.parametrize("how", sorted(HARD))
+def test_nobody_waits_for_code_that_does_not_end(world, python, how):
+    target = world.start(python, LOOP).inject()
+    done = target.eval(HARD[how], "--timeout", "0.3")
+    assert done.returncode != 0 and "does not hear" in done.stderr, done.stderr
     (tid,) = re.findall(r"in thread (\d+)", done.stderr)
     assert "<eval>" in target.probing("backtrace", "--all", "--thread", tid).stdout
+    assert target.eval("1 + 1", "--timeout", "20").stdout == "2\n"
+    assert target.probing("eject").returncode == 0
+    wait_for(lambda: target.output().count("tick") > 3, "the main thread's own prints")
+    target.inject()
+    assert target.eval("40 + 2", "--timeout", "20").stdout == "42\n"
+    assert target.probing("eject").returncode == 0 and target.alive()
+
+
+def test_code_left_behind_ends_by_itself(world, python):
+    """After we have left: what it prints is nobody's, and sys.stdout is the program's again."""
+    target = world.start(python, LOOP.replace("    count += 1", """
+    if count == 0: real = sys.stdout
+    count += 1
+    if sys.stdout is not real and count % 20 == 0: print("stands in", flush=True)""")).inject()
+    done = target.eval("import time\ntry: time.sleep(1.5)\nfinally: print('lost')",
+                       "--timeout", "0.2")
+    assert done.returncode != 0
+    assert target.probing("eject").returncode == 0
+    wait_for(lambda: re.search(r"stands in\ntick \d+\ntick", target.output()), "its end")
+    assert "lost" not in target.output() and target.alive()
+
+
+def test_evals_beside_each_other(world, python):
+    target = world.start(python, LOOP).inject()
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), "eval",
+                               "import time\nmine = 1\nwhile True:\n"
+                               "    print('a', flush=True)\n    time.sleep(0.02)"],
+                              stdout=subprocess.PIPE, env=world.env)
+    assert client.stdout.readline() == b"a\n"
+    for _ in range(5):
+        assert target.eval("mine + secret", "--timeout", "20").stdout == "42\n"
+    done = target.probing("query", "select count(*) > 5 as c from python.objects")
+    assert "true" in done.stdout, done.stderr
+    assert all(client.stdout.readline() == b"a\n" for _ in range(5))
+    client.kill()
+    client.wait()
+    assert target.eval("mine", "--timeout", "20").stdout == "1\n"
+
+
+def test_await(world, python):
+    target = world.start(python, LOOP).inject()
+    code = "import asyncio\nasync def f(n):\n    await asyncio.sleep(0.01)\n    return n\n"
+    for more, text in [("await f(7)", "7\n"), ("x = await f(8)\nx + 1", "9\n"),
+                       ("x = await f(8)", ""), ("[await f(n) for n in range(3)]", "[0, 1, 2]\n"),
+                       ("async with asyncio.Lock() as l:\n    print(l)", "None\n")]:
+        done = target.eval(code + more)
+        assert (done.returncode, done.stdout) == (0, text), (more, done.stdout)
+    done = target.eval("await f('no')\nawait 5")
+    assert done.returncode == 1 and "TypeError: " in done.stdout
+    assert "asyncio" not in done.stdout, "the client's own frames only"
+    done = target.eval("await asyncio.sleep(600)", "--timeout", "0.5")
+    assert done.returncode == 1 and "--timeout" in done.stderr
+    wait_for(lambda: "<eval>" not in target.probing("backtrace", "--all").stdout, "its end")
+    assert target.eval("def g(): return await f(1)").returncode == 1
+
+
+def test_the_programs_input_is_its_own(world, python):
+    target = world.start(python, """
+import os, sys, time
+r, w = os.pipe()
+os.write(w, b"first\\nsecond\\n")
+os.dup2(r, 0)
+sys.stdin = open(0)
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.005)
+print("it read", sys.stdin.readline(), flush=True)
+time.sleep(600)
+""", arguments=[str(world.tmp / "go")]).inject()
+    done = target.eval("input('name? ')")
+    assert done.returncode == 1 and "EOFError" in done.stdout and "name? " in done.stdout
+    assert target.eval("import sys; sys.stdin.read(), list(sys.stdin)").stdout == "('', [])\n"
+    for code in ("quit()", "exit()", "sys.stdin.close()", "sys.stdout.close()"):
+        target.eval(code)
+    done = target.eval("help(len)")
+    assert done.returncode == 0 and "built-in function len" in done.stdout
+    (world.tmp / "go").write_text("")
+    target.wait_line("^it read first")
+
+
+def test_bytes_are_the_clients(world, python):
+    target = world.start(python, LOOP).inject()
+    done = subprocess.run([str(CLI), "-t", str(target.pid), "eval", "import sys\n"
+                           "out = sys.stdout.buffer; out.write(b'gr\\xc3\\xb6\\0x'); out.flush()"],
+                          stdout=subprocess.PIPE, env=world.env, timeout=60)
+    assert done.stdout == "gr\xf6\0x".encode()
+
+
+def test_nothing_of_the_programs_is_kept(world, python):
+    """A value that it lets go is freed, whatever was asked about it."""
+    target = world.start(python, """
+import sys, time, weakref
+class Big: pass
+big = Big()
+gone = weakref.ref(big)
+def use(): return 1
+print("ready", flush=True)
+while True: time.sleep(0.005)
+""").inject()
+    assert target.eval("big, [b for b in [big]]").returncode == 0
+    assert target.eval("def f(): return use() + 1\nf()").stdout == "2\n"
+    assert target.eval("import __main__; __main__.big = None").returncode == 0
+    wait_for(lambda: target.eval("import gc; gc.collect(); gone() is None").stdout == "True\n",
+             "it to go")
+    assert target.eval("f()").stdout == "2\n"
+    code = "import __main__\n__main__.later = f\n__main__.seen = sorted(globals())"
+    assert target.eval(code).returncode == 0
+    assert target.eval("import __main__; 'big' in __main__.seen and later()").stdout == "2\n"
+
+
+def test_a_program_without_threading(world, python):
+    """Who imports it first is its main thread, and to 3.12 waits for itself at the end."""
+    target = world.start(python, """
+import os, sys, time
+print("ready", flush=True)
+while not os.path.exists(sys.argv[1]): time.sleep(0.005)
+print("threading" in sys.modules and sys.modules["threading"].main_thread().native_id in
+      (os.getpid(), None), flush=True)
+""", arguments=[str(world.tmp / "go")]).inject()
+    done = target.eval("import threading, logging\nthreading.main_thread() is "
+                       "threading.current_thread()")
+    assert done.stdout == "False\n"
+    assert target.eval("len(threading.enumerate())").stdout in ("1\n", "2\n")
+    (world.tmp / "go").write_text("")
+    assert target.process.wait(20) == 0
+    assert target.output() == "ready\nTrue\n", target.output()
 
 
 def test_late_gil_does_not_run_a_cancelled_eval(world):
