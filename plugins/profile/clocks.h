@@ -27,8 +27,9 @@ struct watched {
     int32_t tid;             /* 0: free */
     int32_t timer;           /* -1: none */
     struct fine fine;        /* instead of a timer at high rates */
-    bool ours;               /* a thread of probing's: not sampled */
-    bool refused;            /* no timer could be made */
+    uint64_t last[PROBING_PYTHON_LAST / 8]; /* what the python plugin keeps of it; the handler's */
+    bool ours;                              /* a thread of probing's: not sampled */
+    bool refused;                           /* no timer could be made */
     /* reader.c's */
     uint64_t name_id, named_ns;    /* what it is called, and since when we know */
     uint64_t seen_cpu_ns, seen_ns; /* as of the last look from outside; 0: none */

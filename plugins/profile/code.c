@@ -24,6 +24,9 @@
 #define ENTRY_MAX 4096u      /* bytes of an .eh_frame entry; the largest of torch's has 1,300 */
 #define MODULES_MAX 8192
 #define AGAIN_NS UINT64_C(100000000) /* maps are read again after this, at an unknown address */
+#define PIECES 1024u                 /* a system call: IOV_MAX */
+#define SEARCHED 512u                /* entries of a table that are read at once: a page */
+#define ENTRY_GUESS 192u             /* bytes of an entry; most have less than 100 */
 
 struct text {
     uint64_t start, end, base; /* base: where the file's first byte is mapped; 0: no file */
@@ -33,7 +36,8 @@ struct text {
 };
 
 struct cached {
-    uint64_t ip; /* 0: empty */
+    uint64_t ip;    /* 0: empty */
+    uint64_t begin; /* of its function; 0: not known */
     struct cfi_rule rule;
 };
 
@@ -45,10 +49,16 @@ struct code {
     uint32_t n_rules, room; /* room: a power of two */
     uint64_t modules;       /* of ld.so's list */
     const struct r_debug *debug;
+    struct link_map *maps; /* ld.so's list as it was; n_maps of them */
+    uint64_t *maps_at;     /* and where each lies */
+    uint32_t n_maps;
+    uint64_t cie_at; /* what `cie` is a copy of; 0: nothing */
+    uint32_t cie_size;
     uint8_t cie[ENTRY_MAX], fde[ENTRY_MAX];
 };
 
-bool code_read(uint64_t address, void *ret, size_t size)
+/* As many bytes as there are, up to `size`. */
+static size_t read_some(uint64_t address, void *ret, size_t size)
 {
     struct iovec to = {ret, size}, from = {(void *)(uintptr_t)address, size};
     ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
@@ -58,7 +68,12 @@ bool code_read(uint64_t address, void *ret, size_t size)
         if (fd != -1)
             (void)close(fd);
     }
-    return n == (ssize_t)size;
+    return n > 0 ? (size_t)n : 0;
+}
+
+bool code_read(uint64_t address, void *ret, size_t size)
+{
+    return read_some(address, ret, size) == size;
 }
 
 static uint64_t now_ns(void)
@@ -232,45 +247,60 @@ static void find_table(struct text *t)
  * none. */
 static uint64_t find_fde(const struct text *t, uint64_t ip, uint64_t *ret_begin)
 {
+    int32_t pairs[SEARCHED][2];
     uint32_t low = 0, high = t->n_entries;
-    int32_t pair[2] = {0, 0};
     int64_t want = (int64_t)(ip - t->eh_frame_hdr);
-    while (low < high) {
+    while (high - low > SEARCHED) { /* pair `low` is not behind ip, or is the first */
         uint32_t middle = low + (high - low) / 2;
-        if (!code_read(t->table + middle * UINT64_C(8), pair, sizeof(pair)))
+        if (!code_read(t->table + middle * UINT64_C(8), pairs[0], sizeof(pairs[0])))
             return 0;
-        if (pair[0] <= want)
-            low = middle + 1;
+        if (pairs[0][0] <= want)
+            low = middle;
         else
             high = middle;
     }
-    if (low == 0 || !code_read(t->table + (low - 1) * UINT64_C(8), pair, sizeof(pair)))
+    uint32_t n = high - low, i = 0;
+    if (!n || !code_read(t->table + low * UINT64_C(8), pairs, n * sizeof(pairs[0])))
         return 0;
-    *ret_begin = t->eh_frame_hdr + (uint64_t)(int64_t)pair[0];
-    return t->eh_frame_hdr + (uint64_t)(int64_t)pair[1];
+    while (n > 1) { /* the same in the copy */
+        uint32_t half = n / 2;
+        i += pairs[i + half][0] <= want ? half : 0;
+        n -= half;
+    }
+    if (pairs[i][0] > want)
+        return 0;
+    *ret_begin = t->eh_frame_hdr + (uint64_t)(int64_t)pairs[i][0];
+    return t->eh_frame_hdr + (uint64_t)(int64_t)pairs[i][1];
 }
 
 static uint32_t read_entry(uint64_t address, uint8_t *to)
 {
-    uint32_t size = code_read(address, to, 8) ? cfi_entry_size(to) : 0;
-    return size >= 8 && size <= ENTRY_MAX && code_read(address, to, size) ? size : 0;
+    size_t got = read_some(address, to, ENTRY_GUESS);
+    uint32_t size = got >= 8 ? cfi_entry_size(to) : 0;
+    if (size < 8 || size > ENTRY_MAX)
+        return 0;
+    return size <= got || code_read(address, to, size) ? size : 0;
 }
 
 /* ---- rules ---- */
 
-static struct cfi_rule find_rule(struct code *c, uint64_t ip)
+static struct cached find_rule(struct code *c, uint64_t ip)
 {
-    struct cfi_rule rule = {.kind = CFI_LOST};
+    struct cached found = {.ip = ip, .rule = {.kind = CFI_LOST}};
     struct text *t = text_at(c, ip);
     if (t && !t->looked)
         find_table(t);
-    uint64_t begin, fde = t && t->table ? find_fde(t, ip, &begin) : 0;
+    uint64_t fde = t && t->table ? find_fde(t, ip, &found.begin) : 0;
     uint32_t fde_size = fde ? read_entry(fde, c->fde) : 0;
     uint64_t cie = fde_size ? cfi_cie_address(c->fde, fde) : 0;
-    uint32_t cie_size = cie ? read_entry(cie, c->cie) : 0;
-    if (cie_size && cfi_rule(c->cie, cie_size, c->fde, fde_size, fde, ip, &rule) < 0)
-        rule.kind = CFI_LOST;
-    return rule;
+    if (cie && cie != c->cie_at) { /* a module has a few, and all its functions share them */
+        c->cie_size = read_entry(cie, c->cie);
+        c->cie_at = c->cie_size ? cie : 0;
+    }
+    if (cie && cie == c->cie_at &&
+        cfi_rule(c->cie, c->cie_size, c->fde, fde_size, fde, ip, &found.rule) < 0)
+        found.rule.kind = CFI_LOST;
+    return found;
 }
 
 static struct cached *rule_slot(struct cached *rules, uint32_t room, uint64_t ip)
@@ -285,6 +315,7 @@ static void forget(struct code *c)
 {
     memset(c->rules, 0, c->room * sizeof(*c->rules));
     c->n_rules = 0;
+    c->cie_at = 0;
 }
 
 static void make_room(struct code *c)
@@ -303,30 +334,31 @@ static void make_room(struct code *c)
     c->room = room;
 }
 
-struct cfi_rule code_rule(struct code *c, uint64_t ip)
+static struct cached rule_of(struct code *c, uint64_t ip)
 {
     struct cached *slot = rule_slot(c->rules, c->room, ip);
     if (slot->ip)
-        return slot->rule;
-    struct cfi_rule rule = find_rule(c, ip);
+        return *slot;
+    struct cached found = find_rule(c, ip);
     if (!ip)
-        return rule;
+        return found;
     if (c->n_rules * 4 >= c->room * 3) {
         make_room(c);
         slot = rule_slot(c->rules, c->room, ip);
     }
-    *slot = (struct cached){ip, rule};
+    *slot = found;
     c->n_rules++;
-    return rule;
+    return found;
+}
+
+struct cfi_rule code_rule(struct code *c, uint64_t ip)
+{
+    return rule_of(c, ip).rule;
 }
 
 uint64_t code_function(struct code *c, uint64_t ip)
 {
-    uint64_t begin;
-    struct text *t = text_at(c, ip);
-    if (t && !t->looked)
-        find_table(t);
-    return t && t->table && find_fde(t, ip, &begin) ? begin : 0;
+    return rule_of(c, ip).begin;
 }
 
 bool code_has_no_table(struct code *c, uint64_t ip)
@@ -339,22 +371,60 @@ bool code_has_no_table(struct code *c, uint64_t ip)
 
 /* ---- modules that come and go ---- */
 
+/* The list as it was read last, by one system call for many of its items.  false: another one. */
+static bool read_maps_again(const struct code *c, uint64_t first)
+{
+    struct iovec pieces[PIECES];
+    for (uint32_t done = 0; done < c->n_maps;) {
+        uint32_t some = c->n_maps - done < PIECES ? c->n_maps - done : PIECES;
+        struct iovec to = {c->maps + done, some * sizeof(*c->maps)};
+        for (uint32_t i = 0; i < some; i++)
+            pieces[i] = (struct iovec){(void *)(uintptr_t)c->maps_at[done + i], sizeof(*c->maps)};
+        if (process_vm_readv(getpid(), &to, 1, pieces, some, 0) != (ssize_t)to.iov_len)
+            return false;
+        done += some;
+    }
+    for (uint32_t i = 0; i < c->n_maps; i++) {
+        if (c->maps_at[i] != first)
+            return false;
+        first = (uint64_t)(uintptr_t)c->maps[i].l_next;
+    }
+    return first == 0;
+}
+
+/* The list from item to item; false: it changed while it was read. */
+static bool read_maps_anew(struct code *c, uint64_t at)
+{
+    c->n_maps = 0;
+    if (!c->maps)
+        c->maps = malloc(MODULES_MAX * (sizeof(*c->maps) + sizeof(*c->maps_at)));
+    if (!c->maps)
+        return false;
+    c->maps_at = (uint64_t *)(void *)(c->maps + MODULES_MAX);
+    for (; at && c->n_maps < MODULES_MAX; at = (uint64_t)(uintptr_t)c->maps[c->n_maps++].l_next) {
+        c->maps_at[c->n_maps] = at;
+        if (!code_read(at, &c->maps[c->n_maps], sizeof(*c->maps)))
+            return false;
+    }
+    return true;
+}
+
 /* A number for ld.so's list as it is now; 0: it changed while it was read, or is not there. */
-static uint64_t modules_number(const struct code *c)
+static uint64_t modules_number(struct code *c)
 {
     struct r_debug debug;
-    struct link_map m;
     uint64_t number = 1;
     if (!c->debug || !code_read((uint64_t)(uintptr_t)c->debug, &debug, sizeof(debug)))
         return 0;
-    uint64_t at = (uint64_t)(uintptr_t)debug.r_map;
-    for (int n = 0; at && n < MODULES_MAX; n++) {
-        if (!code_read(at, &m, sizeof(m)))
-            return 0;
-        number = (number ^ at ^ (uint64_t)m.l_addr << 1 ^ (uint64_t)(uintptr_t)m.l_ld << 7) *
+    uint64_t first = (uint64_t)(uintptr_t)debug.r_map;
+    if (!read_maps_again(c, first) && !read_maps_anew(c, first))
+        return 0;
+    for (uint32_t i = 0; i < c->n_maps; i++) {
+        const struct link_map *m = &c->maps[i];
+        number = (number ^ c->maps_at[i] ^ (uint64_t)m->l_addr << 1 ^
+                  (uint64_t)(uintptr_t)m->l_ld << 7) *
                  UINT64_C(0x9e3779b97f4a7c15);
         number ^= number >> 29;
-        at = (uint64_t)(uintptr_t)m.l_next;
     }
     return number ? number : 1;
 }
@@ -393,5 +463,6 @@ void code_free(struct code *c)
         return;
     free(c->texts);
     free(c->rules);
+    free(c->maps);
     free(c);
 }

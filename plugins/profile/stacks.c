@@ -23,6 +23,8 @@
 #define FRAMES_MAX (1u << 20)
 #define LOOK_NS UINT64_C(1000000000)
 #define MODULES_NS UINT64_C(1000000000) /* between readings for addresses of no module */
+#define ANYWHERE (UINT64_C(3) << 62)    /* an address as key: of a function, all of it */
+#define PLACE (UINT64_C(1) << 63)       /* of one place */
 
 /* From a 64-bit key that is never 0 to a value; open addressing. */
 struct map {
@@ -210,33 +212,46 @@ static void read_symbol(struct stacks *s, uint64_t address)
         (void)s->symbols->symbol(address, &s->symbol);
 }
 
-uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind)
+/* Name the frame at an address.  *ret_key: what else it is the name of, as a key of by_address. */
+static uint32_t name_native(struct stacks *s, uint64_t address, int *ret_kind, uint64_t *ret_key)
 {
-    const uint64_t *found = map_get(&s->by_address, address | UINT64_C(1) << 63);
-    if (found) {
-        *ret_kind = (int)(*found >> 32);
-        return (uint32_t)*found;
-    }
+    uint64_t begin = code_function(s->code, address);
+    uint64_t inside = begin && begin <= address ? address - begin : 0;
     read_symbol(s, address);
     if (!s->symbol.module[0] && s->host->now() - s->modules_ns > MODULES_NS) {
         stacks_read_modules(s); /* a module that was loaded a moment ago */
         read_symbol(s, address);
     }
-    int kind = s->python ? s->python->kind(s->symbol.name, s->symbol.module) : 0;
-    if (code_rule(s->code, address).cfa == CFA_PLT) /* has no symbols, and is not the one before */
+    /* unwind table and symbols agree on where the function begins: it is one name */
+    *ret_key = begin && s->symbol.name[0] && s->symbol.offset == inside ? begin | ANYWHERE
+                                                                        : address | PLACE;
+    *ret_kind = s->python ? s->python->kind(s->symbol.name, s->symbol.module) : 0;
+    if (code_rule(s->code, address).cfa == CFA_PLT) { /* has no symbols: not the one before */
         (void)snprintf(s->symbol.name, sizeof(s->symbol.name), "[plt]");
-    if (!s->symbol.name[0]) { /* a function without a symbol is named by where it begins */
-        uint64_t begin = code_function(s->code, address);
-        uint64_t inside = begin && begin <= address ? address - begin : 0;
+        *ret_key = address | PLACE;
+    }
+    if (!s->symbol.name[0]) /* a function without a symbol is named by where it begins */
         (void)snprintf(s->symbol.name, sizeof(s->symbol.name),
                        s->symbol.module[0] ? "[0x%llx]" : "[unknown]",
                        (unsigned long long)(s->symbol.module_offset - inside));
-    }
     struct frame f = {.func = intern(s, s->symbol.name), .module = intern(s, s->symbol.module)};
-    uint32_t number = frame_number(s, &f);
+    return frame_number(s, &f);
+}
+
+uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind)
+{
+    const uint64_t *found = map_get(&s->by_address, address | PLACE);
+    uint64_t begin = found ? 0 : code_function(s->code, address);
+    if (!found && begin)
+        found = map_get(&s->by_address, begin | ANYWHERE);
+    if (found) {
+        *ret_kind = (int)(*found >> 32);
+        return (uint32_t)*found;
+    }
+    uint64_t key;
+    uint32_t number = name_native(s, address, ret_kind, &key);
     if (number)
-        map_put(&s->by_address, address | UINT64_C(1) << 63, (uint64_t)kind << 32 | number);
-    *ret_kind = kind;
+        map_put(&s->by_address, key, (uint64_t)*ret_kind << 32 | number);
     return number;
 }
 

@@ -32,18 +32,18 @@ static uint64_t newest_task(void)
     return number;
 }
 
-bool tasks_differ(struct tasks *t, uint64_t now)
+enum tasks_are tasks_are(struct tasks *t, uint64_t now)
 {
     struct stat folder;
-    uint64_t newest = newest_task();
     bool counted = stat("/proc/self/task", &folder) == 0;
-    if (counted && newest && t->scanned_ns && folder.st_nlink == t->links &&
-        (newest == t->newest || now - t->scanned_ns < SAME_NS))
-        return false;
-    t->links = counted ? folder.st_nlink : 0;
-    t->newest = newest;
-    t->scanned_ns = now;
-    return true;
+    bool as_many = counted && t->looked_ns && folder.st_nlink == t->links;
+    if (as_many && now - t->looked_ns < SAME_NS)
+        return TASKS_SAME;
+    uint64_t newest = newest_task(), before = t->newest;
+    *t = (struct tasks){now, counted ? folder.st_nlink : 0, newest};
+    if (!as_many)
+        return TASKS_DIFFER;
+    return newest && newest == before ? TASKS_SAME : TASKS_AS_MANY;
 }
 
 struct entry { /* the kernel's struct linux_dirent64 */

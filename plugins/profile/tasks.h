@@ -10,15 +10,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct tasks {           /* as of the last scan */
-    uint64_t scanned_ns; /* 0: none, make one */
+struct tasks {          /* as of the last look that did not say TASKS_SAME */
+    uint64_t looked_ns; /* 0: none */
     uint64_t links, newest;
 };
 
-/* May there be other threads than at the last scan?  Then this is the next one.  Reading the folder
- * costs some 7 us a thread; how many there are, and whether anybody began anywhere, costs 5.  When
- * as many as before are there but somebody began somewhere, it is answered with yes each 0.5 s. */
-bool tasks_differ(struct tasks *t, uint64_t now);
+/* May there be other threads than at the last look?  Where as many as before are there but somebody
+ * began somewhere in the machine, TASKS_AS_MANY is said each 0.5 s: one may have taken another's
+ * place.  Asking costs 1 us, then 5; reading the folder some 7 a thread. */
+enum tasks_are { TASKS_SAME, TASKS_AS_MANY, TASKS_DIFFER };
+enum tasks_are tasks_are(struct tasks *t, uint64_t now);
 
 /* Each thread; its inode tells it from an earlier one with the same id.  true: these were all. */
 bool tasks_each(void (*fn)(void *arg, int32_t tid, uint64_t inode), void *arg);

@@ -82,14 +82,26 @@ static bool in_range(uint64_t address, size_t size)
 }
 
 /* At most PIECES of them; how many bytes. */
+static size_t read_to(const struct peek *p, const struct iovec *from, size_t n,
+                      const struct iovec *to, size_t n_to)
+{
+    /* the bare calls: a sanitizer's own would take freed memory for a mistake of ours */
+    int64_t got = p->own ? syscall(SYS_process_vm_writev, *p->own, from, n, to, n_to, 0)
+                         : syscall(SYS_process_vm_readv, p->pid, to, n_to, from, n, 0);
+    return got > 0 ? (size_t)got : 0;
+}
+
 static size_t read_some(const struct peek *p, const struct iovec *from, size_t n, void *ret,
                         size_t size)
 {
     struct iovec to = {ret, size};
-    /* the bare calls: a sanitizer's own would take freed memory for a mistake of ours */
-    int64_t got = p->own ? syscall(SYS_process_vm_writev, *p->own, from, n, &to, 1, 0)
-                         : syscall(SYS_process_vm_readv, p->pid, &to, 1, from, n, 0);
-    return got > 0 ? (size_t)got : 0;
+    return read_to(p, from, n, &to, 1);
+}
+
+size_t peek_both(const struct peek *p, const struct iovec *pieces, size_t n,
+                 const struct iovec to[2])
+{
+    return p->mem == -1 ? read_to(p, pieces, n, to, to[1].iov_len ? 2 : 1) : 0;
 }
 
 size_t peek_some(const struct peek *p, uint64_t address, void *ret, size_t size)

@@ -34,6 +34,11 @@ int peek_bytes(const struct peek *p, uint64_t address, void *ret, size_t size);
  * was not readable.  What stands at `to` after them is undefined. */
 size_t peek_pieces(const struct peek *p, const struct iovec *pieces, size_t n, uint8_t *to);
 
+/* The same, and it comes to two places: first `to[0]` is filled, then `to[1]`.  At most 64 pieces,
+ * each of which has been read before.  0 also where that takes more than one system call. */
+size_t peek_both(const struct peek *p, const struct iovec *pieces, size_t n,
+                 const struct iovec to[2]);
+
 /* Up to `size` bytes, as many as are readable from the start; how many. */
 size_t peek_some(const struct peek *p, uint64_t address, void *ret, size_t size);
 

@@ -4,14 +4,19 @@
 usage: profile.py [--python EXE] [--probing EXE] [--py-spy EXE] [--austin EXE] [--seconds N]
                   [--rounds N]
 
-A target of 1 and of 50 Python threads spends 70 and 30 percent of its CPU time in two functions.
-Each tool samples it at 100 and 1,000 Hz in turn.  Printed are, over the rounds: the least CPU time
-that the tool itself used, in percent of a core (its process, or our thread); what a sample cost
-the sampled threads (our handlers tell; tools outside stop the process instead, which py-spy does
-and does not tell); loops of the target for a second of its CPU time against no tool, the best of
-each; and the share of the 70 percent function, which should be 70.
+Targets: 1 and 50 Python threads that spend 70 and 30 percent of their CPU time in two functions,
+and 50 that wait for a lock.  Each tool samples them at 100 and 1,000 Hz in turn, after a second to
+warm up.  Printed are, over the rounds: the least CPU time of the tool, in percent of a core (its
+process or, of probing, its thread); what its handlers took from the program's threads (tools
+outside stop the process instead, unless they are told not to); loops of the target, for a second
+of its CPU time and for a second of time, against no tool, the best of each; and the share of the
+70 percent function, which should be 70.
+
+py-spy and austin are of PyPI: `pip install py-spy austin-dist==3.7.0` (austin 4.0.0 asks for
+glibc 2.38).
 """
 import argparse
+import glob
 import os
 import re
 import resource
@@ -44,9 +49,14 @@ def work(k):
     while True:
         seventy(k)
         thirty(k)
+lock = threading.Lock()
+lock.acquire()
 for k in range(len(loops)):
-    threading.Thread(target=work, args=(k,), daemon=True).start()
-while not all(loops):
+    if sys.argv[2] == "wait":
+        threading.Thread(target=lock.acquire, daemon=True).start()
+    else:
+        threading.Thread(target=work, args=(k,), daemon=True).start()
+while sys.argv[2] == "run" and not all(loops):
     time.sleep(0.01)
 print("ready", flush=True)
 while sys.stdin.readline():
@@ -55,10 +65,11 @@ while sys.stdin.readline():
 
 
 class Target:
-    def __init__(self, python, threads):
-        self.process = subprocess.Popen([python, "-c", TARGET, str(threads)], text=True,
+    def __init__(self, python, threads, kind):
+        self.process = subprocess.Popen([python, "-c", TARGET, str(threads), kind], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         self.pid = self.process.pid
+        self.kind = kind
         assert self.process.stdout.readline() == "ready\n"
 
     def counts(self):
@@ -67,9 +78,31 @@ class Target:
         loops, cpu = self.process.stdout.readline().split()
         return int(loops), float(cpu)
 
+    def watched(self):
+        return Result(self)
+
     def end(self):
         self.process.kill()
         self.process.wait()
+
+
+class Result:
+    """What the target did in a `with`, and what the tool adds to it."""
+
+    def __init__(self, target):
+        self.target = target
+        self.tool = self.share = 0.0
+        self.handlers = None
+
+    def __enter__(self):
+        self.begun = time.monotonic()
+        self.loops, self.cpu = self.target.counts()
+        return self
+
+    def __exit__(self, *error):
+        loops, cpu = self.target.counts()
+        self.wall = time.monotonic() - self.begun
+        self.loops, self.cpu = loops - self.loops, cpu - self.cpu
 
 
 def share(lines):
@@ -82,48 +115,79 @@ def share(lines):
     return 100.0 * part["seventy"] / (sum(part.values()) or 1)
 
 
-def own(tool, hz, target, options):
-    """(CPU seconds of the tool, text about a sample, share)"""
-    def run(*words):
-        done = subprocess.run([options.probing, "-t", str(target.pid), *words],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-    run("plugin", "load", "profile")
-    run("config", "profile.rate=%d" % hz)
-    time.sleep(options.seconds)
-    said = run("profile")
-    per_sample, percent = map(float, re.search(r"cost: ([\d.]+) us.*?([\d.]+) %", said).groups())
-    stacks = run("flamegraph", "--last", "%ds" % options.seconds, "--format", "folded")
-    run("plugin", "stop", "profile")
-    return percent * options.seconds / 100, "%.1f us" % per_sample, share(stacks.splitlines())
+def profiler_cpu(pid):
+    """CPU seconds of our profiler's thread."""
+    for name in glob.glob("/proc/%d/task/*/comm" % pid):
+        with open(name) as file:
+            if file.read() == "probing/profile\n":
+                with open(name[:-len("comm")] + "schedstat") as times:
+                    return int(times.read().split()[0]) / 1e9
+    raise AssertionError("no profiler in process %d" % pid)
 
 
-def outside(command, target, options, file):
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    with open(file) as text:
-        return cpu, "-", share(text.read().splitlines())
+def own(mode):
+    def measure(hz, target, options):
+        def run(*words):
+            done = subprocess.run([options.probing, "-t", str(target.pid), *words],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+        run("plugin", "load", "profile")
+        run("config", "profile.rate=%d" % hz)
+        run("config", "profile.mode=%s" % mode)
+        time.sleep(1)
+        with target.watched() as result:
+            cpu, samples = profiler_cpu(target.pid), taken(run("profile"))[0]
+            time.sleep(options.seconds)
+            result.tool = profiler_cpu(target.pid) - cpu
+            after, each_us = taken(run("profile"))
+            if mode == "cpu":  # in others, samples are also taken without a handler
+                result.handlers = (after - samples) * each_us / 1e6
+        if target.kind == "run":
+            stacks = run("flamegraph", "--last", "%ds" % options.seconds, "--format", "folded")
+            result.share = share(stacks.splitlines())
+        run("plugin", "stop", "profile")
+        return result
+    return measure
 
 
-def py_spy(tool, hz, target, options):
-    with tempfile.NamedTemporaryFile() as file:
-        return outside([options.py_spy, "record", "-p", str(target.pid), "-r", str(hz), "-d",
-                        str(options.seconds), "-f", "raw", "-o", file.name], target, options,
-                       file.name)
+def taken(text):
+    """(samples so far, microseconds of a handler)"""
+    return (int(re.search(r"(\d+) samples taken", text).group(1)),
+            float(re.search(r"cost: ([\d.]+) us", text).group(1)))
 
 
-def austin(tool, hz, target, options):
-    with tempfile.NamedTemporaryFile() as file:
-        return outside([options.austin, "-i", "%dus" % (1000000 // hz), "-x", str(options.seconds),
-                        "-o", file.name, "-p", str(target.pid)], target, options, file.name)
+def outside(words):
+    """A tool that is another process: words(hz, seconds, pid, file) is its command."""
+    def measure(hz, target, options):
+        with tempfile.NamedTemporaryFile() as file:
+            command = words(options, hz, target.pid, file.name)
+            with target.watched() as result:
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
+                subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               check=True)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            result.tool = (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            with open(file.name, errors="replace") as text:
+                result.share = share(text.read().splitlines())
+        return result
+    return measure
 
 
-def nothing(tool, hz, target, options):
-    time.sleep(options.seconds)
-    return 0.0, "-", 0.0
+def py_spy(*more):
+    return lambda o, hz, pid, file: [o.py_spy, "record", "-p", str(pid), "-r", str(hz), "-d",
+                                     str(o.seconds), "-f", "raw", "-o", file, *more]
+
+
+def austin(o, hz, pid, file):
+    return [o.austin, "-i", "%dus" % (1000000 // hz), "-x", str(o.seconds), "-o", file,
+            "-p", str(pid)]
+
+
+def nothing(hz, target, options):
+    with target.watched() as result:
+        time.sleep(options.seconds)
+    return result
 
 
 def runs(exe):
@@ -144,37 +208,44 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     tools = [("none", 0, nothing)]
-    tools += [("probing", hz, own) for hz in (100, 1000)]
-    for name, exe, function in (("py-spy", options.py_spy, py_spy),
-                                ("austin", options.austin, austin)):
+    tools += [("probing", hz, own("cpu")) for hz in (100, 1000)]
+    tools += [("probing, wall", 100, own("wall"))]
+    for name, exe, words in (("py-spy", options.py_spy, py_spy()),
+                             ("py-spy --nonblocking", options.py_spy, py_spy("--nonblocking")),
+                             ("austin", options.austin, austin)):
         if runs(exe):
-            tools += [(name, hz, function) for hz in (100, 1000)]
+            tools += [(name, hz, outside(words)) for hz in (100, 1000)]
         else:
-            print("%s cannot be run here" % name)
+            print("%s cannot be run here: it is left out" % name)
     os.environ["PROBING_DATA_DIR"] = tempfile.mkdtemp()
-    for threads in (1, 50):
-        target = Target(options.python, threads)
+    for threads, kind in ((1, "run"), (50, "run"), (50, "wait")):
+        target = Target(options.python, threads, kind)
         subprocess.run([options.probing, "-t", str(target.pid), "inject"], check=True,
                        stdout=subprocess.DEVNULL)
         found = {}
         for _ in range(options.rounds):
-            for name, hz, function in tools:
-                loops, cpu = target.counts()
-                used, sample, part = function(name, hz, target, options)
-                loops, cpu = target.counts()[0] - loops, target.counts()[1] - cpu
-                found.setdefault((name, hz), []).append(
-                    (100 * used / options.seconds, loops / cpu, sample, part))
+            for name, hz, measure in tools:
+                found.setdefault((name, hz), []).append(measure(hz, target, options))
         target.end()
-        best = max(rate for _, rate, _, _ in found["none", 0])
-        print("%d threads, load %.1f" % (threads, os.getloadavg()[0]))
-        for (name, hz), rows in found.items():
-            print("  %-8s %5d Hz  tool %5.2f %% of a core  a sample %-8s  loops %6.2f %%  "
-                  "share %4.1f" % (name, hz, min(r[0] for r in rows),
-                                   min((r[2] for r in rows), key=lambda t: float(t.split()[0])
-                                       if t != "-" else 0),
-                                   100 * max(r[1] for r in rows) / best,
-                                   statistics.median(r[3] for r in rows)))
-        sys.stdout.flush()
+        show(threads, kind, found)
+
+
+def show(threads, kind, found):
+    def best(rows, seconds):
+        return max(row.loops / (getattr(row, seconds) or 1) for row in rows) or 1
+    none = found["none", 0]
+    print("%d threads that %s, load %.1f" % (threads, kind, os.getloadavg()[0]))
+    for (name, hz), rows in found.items():
+        print("  %-20s %4d Hz  tool %6.2f %% of a core" %
+              (name, hz, min(100 * row.tool / row.wall for row in rows)), end="")
+        taken_ = [100 * row.handlers / row.wall for row in rows if row.handlers is not None]
+        print("  handlers %s" % ("%4.2f %%" % min(taken_) if taken_ else "-     "), end="")
+        if kind == "run":
+            print("  loops a CPU second %5.1f %%, a second %5.1f %%  share %4.1f" %
+                  (100 * best(rows, "cpu") / best(none, "cpu"),
+                   100 * best(rows, "wall") / best(none, "wall"),
+                   statistics.median(row.share for row in rows)), end="")
+        print(flush=True)
 
 
 if __name__ == "__main__":

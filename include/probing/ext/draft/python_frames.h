@@ -53,7 +53,16 @@ struct probing_python_look {
     struct probing_python_frame *frames;
     uint8_t *bytes;
     void *scratch; /* in: scratch_bytes of memory, aligned to 16; its content does not matter */
+    /* For here(); only where `size` says that they are there: */
+    void *last; /* in: PROBING_PYTHON_LAST bytes that are this thread's own, aligned to 8, zeros
+                 * before its first look: the next look needs one system call then.  NULL: none */
+    uint64_t more_from;  /* in: memory that is copied by the same system call, ... */
+    uint32_t more_bytes; /* in: ... so many bytes, or as many as are there, ... */
+    uint32_t more_read;  /* out: how many; 0: it was not copied */
+    void *more;          /* in: ... to here; NULL: none */
 };
+
+#define PROBING_PYTHON_LAST 768
 
 struct probing_python_text {
     uint32_t size; /* sizeof(struct probing_python_text) */
