@@ -155,7 +155,9 @@ static int load_plugin(const struct probing_python_external_1 **ret)
 
 static int find_python(void *arg, const struct stack_module *m)
 {
-    (void)arg;
+    const char *file = strrchr(m->path, '/');
+    bool *like = arg; /* some module is called so */
+    *like = *like || strstr(file != NULL ? file : m->path, "python") != NULL;
     if (stack_symbol_address(other.view, m, "_PyRuntime") == 0)
         return 0;
     other.python = m;
@@ -183,10 +185,31 @@ static uint32_t python_version(void)
     return minor >= 8 && minor <= 10 ? 0x030000f0u | minor << 16 : 0;
 }
 
+/* Which Python is in there; what is wrong with it, "" where it has none. */
+static void describe(struct probing_python_process *p, char *why, size_t size)
+{
+    bool like = false;
+    why[0] = '\0';
+    other.python = NULL;
+    (void)stack_modules(other.view, find_python, &like);
+    p->version = other.python != NULL ? python_version() : 0;
+    p->why = why;
+    if (p->version != 0)
+        return;
+    if (other.python != NULL)
+        (void)snprintf(why, size, "of which version the Python in %.150s is cannot be seen",
+                       other.python->path);
+    else if (like)
+        (void)snprintf(why, size,
+                       "no Python that can be read from outside: nothing in the process exports "
+                       "_PyRuntime (a binary without symbols, or a Python before 3.8)");
+}
+
 int external_backtrace(struct target *t, int argc, char **argv)
 {
     const struct probing_python_external_1 *part = NULL;
     struct probing_python_process p = {.size = sizeof p, .pid = t->pid, .address = address};
+    char why[200];
 
     if (t->pid == 0)
         return err_set(-EINVAL, "--external reads a process of this machine: -t <pid>");
@@ -196,18 +219,8 @@ int external_backtrace(struct target *t, int argc, char **argv)
     if (r < 0)
         return r;
     other.pid = t->pid;
-    other.python = NULL;
-    (void)stack_modules(other.view, find_python, NULL);
-    if (other.python == NULL)
-        r = err_set(-ENOTSUP,
-                    "process %d has no Python that can be read from outside: nothing in it exports "
-                    "_PyRuntime (a static binary without symbols, or no Python at all)",
-                    (int)t->pid);
-    else if ((p.version = python_version()) == 0)
-        r = err_set(-ENOTSUP, "of which version the Python in %s is cannot be seen from outside",
-                    other.python->path);
-    else
-        r = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
+    describe(&p, why, sizeof why);
+    r = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
     stack_process_free(other.view);
     return r < 0 ? r : EXIT_DONE;
 }

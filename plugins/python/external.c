@@ -42,12 +42,14 @@ static int show(const struct probing_host *h, struct look *l, const struct look_
 {
     struct sink_reply s;
     l->options = *options;
+    if (!l->py->version && options->want == WANT_PYTHON)
+        return h->fail(h, -ENOTSUP, l->why[0] ? l->why : "there is no Python in this process");
     if (!l->readable && (options->want == WANT_PYTHON || !l->stack))
         return h->fail(h, -ENOTSUP, l->why);
     if (sink_reply_begin(&s, h, out, options->json))
         return h->fail(h, -ENOMEM, "no memory to read stacks");
     l->sink = &s.sink;
-    if (!l->readable && options->want != WANT_NATIVE)
+    if (!l->readable && options->want != WANT_NATIVE && l->why[0])
         sink_reply_warn(&s, l->why);
     return sink_reply_end(&s, look_show(l));
 }
@@ -56,7 +58,7 @@ static int external_backtrace(const struct probing_host *h, const struct probing
                               int argc, const char *const *argv, struct probing_reply *out)
 {
     struct look_options options;
-    struct cpython py;
+    struct cpython py = {.version = 0};
     struct look l;
     char text[300];
     int r = look_parse(argc, argv, backtrace_command.usage, &options, text, sizeof(text));
@@ -70,7 +72,7 @@ static int external_backtrace(const struct probing_host *h, const struct probing
         (void)snprintf(text, sizeof(text), "no thread %d in that process", options.only);
         return h->fail(h, -ESRCH, text);
     }
-    const char *missing = describe(p, &py);
+    const char *missing = p->version ? describe(p, &py) : NULL;
     if (missing) {
         (void)snprintf(text, sizeof(text), "its CPython does not export %s: it cannot be read",
                        missing);
@@ -78,6 +80,8 @@ static int external_backtrace(const struct probing_host *h, const struct probing
     }
     if (look_begin(&l, p->pid, &py, h->extension(h, PROBING_STACK_1)))
         return h->fail(h, -ENOMEM, "no memory to read stacks");
+    if (!p->version)
+        (void)snprintf(l.why, sizeof(l.why), "%s", p->why);
     r = show(h, &l, &options, out);
     look_done(&l);
     return r;

@@ -19,12 +19,12 @@
 #define WAYS 4     /* slots that one address may take */
 #define KEPT_MAX ((size_t)16 << 20) /* bytes of all entries; then all are forgotten */
 #define TABLE_MAX (32u << 10) /* bytes of a line table that is kept: of about 6,000 lines of code */
-#define PARTS 3               /* name, file, line table */
+#define PARTS (KNOWN_PIECES - 1) /* name, file, line table; the first piece is the head */
 
 struct entry {
     uint64_t address;
     uint64_t checked; /* when it was found to be the same: walk->moment */
-    uint64_t asked;   /* known->round */
+    uint64_t asked;   /* known->round of the last plan that it is in */
     uint8_t head[WALK_CODE_BYTES];
     struct iovec part[PARTS];
     uint8_t *bytes; /* of the parts, as they were */
@@ -35,7 +35,7 @@ struct entry {
 struct known {
     struct entry *slot[SLOTS];
     size_t kept;
-    struct entry *ask[WALK_CODES]; /* known_check()'s, with the number of its call */
+    struct entry *ask[WALK_CODES]; /* known_plan()'s, with the number of its call */
     uint64_t round;
 };
 
@@ -149,7 +149,7 @@ static bool is_fresh(const struct entry *e, const struct walk_frame *f)
 
 static bool check_one(const struct walk *w, struct entry *e)
 {
-    struct iovec pieces[1 + PARTS];
+    struct iovec pieces[KNOWN_PIECES];
     size_t bytes, n = proof(w, e, pieces, &bytes);
     if (peek_pieces(&w->peek, pieces, n, w->copies) != bytes || !proves(w, e, w->copies, bytes))
         return false;
@@ -157,32 +157,51 @@ static bool check_one(const struct walk *w, struct entry *e)
     return true;
 }
 
-void known_check(struct walk *w, const struct walk_frame *frames, size_t n)
+size_t known_plan(struct walk *w, const struct walk_frame *frames, size_t n, size_t most)
 {
     struct known *k = w->known;
-    size_t asked = 0, pieces = 0, bytes = 0, size;
+    struct iovec pieces[KNOWN_PIECES];
+    size_t asked = 0, bytes = 0, size;
     k->round++;
     for (size_t i = 0; i < n && asked < WALK_CODES; i++) {
         struct entry *e = find(k, frames[i].code);
         if (!e || e->asked == k->round || is_fresh(e, &frames[i]))
             continue;
-        size_t some = proof(w, e, w->pieces + pieces, &size);
-        if (bytes + size > WALK_COPIES)
+        (void)proof(w, e, pieces, &size);
+        if (size > most - bytes)
             break;
+        bytes += size;
         e->asked = k->round;
         k->ask[asked++] = e;
-        pieces += some;
-        bytes += size;
     }
+    return asked;
+}
+
+size_t known_pieces(const struct walk *w, size_t i, struct iovec ret[KNOWN_PIECES],
+                    size_t *ret_bytes)
+{
+    return proof(w, w->known->ask[i], ret, ret_bytes);
+}
+
+void known_read(const struct walk *w, size_t i, const uint8_t *bytes, size_t size)
+{
+    if (proves(w, w->known->ask[i], bytes, size))
+        w->known->ask[i]->checked = w->moment;
+}
+
+void known_check(struct walk *w, const struct walk_frame *frames, size_t n)
+{
+    size_t asked = known_plan(w, frames, n, WALK_COPIES), pieces = 0, size;
+    for (size_t i = 0; i < asked; i++)
+        pieces += known_pieces(w, i, w->pieces + pieces, &size);
     const uint8_t *at = w->copies, *end = w->copies;
     end += asked ? peek_pieces(&w->peek, w->pieces, pieces, w->copies) : 0;
     for (size_t i = 0; i < asked; i++, at += size) {
-        struct iovec again[1 + PARTS];
-        (void)proof(w, k->ask[i], again, &size);
+        struct iovec again[KNOWN_PIECES];
+        (void)known_pieces(w, i, again, &size);
         if (at + size > end)
             break; /* one was not readable: known_get() finds out which */
-        if (proves(w, k->ask[i], at, size))
-            k->ask[i]->checked = w->moment;
+        known_read(w, i, at, size);
     }
 }
 
@@ -235,7 +254,7 @@ static bool decode(const struct walk *w, struct entry *e, const uint8_t *table)
 static bool read_parts(const struct walk *w, struct entry *e, const struct walk_str *func,
                        const struct walk_str *file)
 {
-    struct iovec pieces[1 + PARTS] = {peek_piece(e->address, head_size(w))};
+    struct iovec pieces[KNOWN_PIECES] = {peek_piece(e->address, head_size(w))};
     uint8_t *copy = w->copies, *part = copy + head_size(w);
     size_t n = 1;
     for (int i = 0; i < PARTS && e->part[i].iov_len; i++) {

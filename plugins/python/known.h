@@ -10,6 +10,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "lines.h"
 
@@ -35,5 +36,13 @@ const struct known_code *known_get(struct walk *w, const struct walk_frame *f);
 /* Look at the code objects of all these frames at once, where that must be: each known_get() that
  * follows needs no read then. */
 void known_check(struct walk *w, const struct walk_frame *frames, size_t n);
+
+/* The same in steps, for who reads something else with the same system call: plan which ones (how
+ * many; `most` bytes in all), say what to read for each, and hand over what was read. */
+#define KNOWN_PIECES 4 /* of one code object */
+size_t known_plan(struct walk *w, const struct walk_frame *frames, size_t n, size_t most);
+size_t known_pieces(const struct walk *w, size_t i, struct iovec ret[KNOWN_PIECES],
+                    size_t *ret_bytes);
+void known_read(const struct walk *w, size_t i, const uint8_t *bytes, size_t size);
 
 #endif

@@ -13,6 +13,7 @@
 #include <probing/ext/draft/python_frames.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "locals.h"
@@ -24,6 +25,7 @@
 #define NATIVE_NS UINT64_C(100000000) /* for one thread to answer */
 #define TRIES 6 /* looks at a thread, until it stood still and both sides agree */
 #define THREADS_MAX 16384
+#define STACK_MAX (UINT64_C(1) << 30) /* bytes; larger ones are no thread's */
 
 void look_done(struct look *l)
 {
@@ -35,6 +37,36 @@ void look_done(struct look *l)
 }
 
 /* The lists of threads, if Python can be read at all. */
+/* Up to 3.12 the state in which a thread enters another interpreter may say that it is the thread
+ * that made the interpreter.  Whose it is, 3.11 and 3.12 betray: the eval function has local
+ * variables on the stack of the thread that runs it, so not far beyond its stack pointer. */
+static int32_t thread_with(const struct look *l, uint64_t address)
+{
+    struct threads_state now;
+    uint64_t best = STACK_MAX;
+    int32_t found = 0;
+    for (int i = 0; i < l->n_states; i++)
+        if (l->states[i].tid > 0 && threads_state(l->pid, l->states[i].tid, &now) == 0 && now.sp &&
+            address - now.sp < best) {
+            best = address - now.sp;
+            found = l->states[i].tid;
+        }
+    return found;
+}
+
+static void correct_states(struct look *l)
+{
+    for (int i = 0; i < l->n_states; i++) {
+        struct walk_thread *t = &l->states[i];
+        bool others = t->interpreter != l->states[l->n_states - 1].interpreter;
+        int32_t tid = others && t->cframe ? thread_with(l, t->cframe) : 0;
+        if (!tid || tid == t->tid)
+            continue;
+        t->tid = tid;
+        t->thread_id = 0; /* the other thread's, and so would be its name */
+    }
+}
+
 static void read_states(struct look *l)
 {
     if (l->pid == getpid() && cpython_gone(l->py)) {
@@ -47,7 +79,10 @@ static void read_states(struct look *l)
         l->readable = false;
         l->n_states = 0;
         (void)snprintf(l->why, sizeof(l->why), "Python's list of threads never stood still");
-    } else if (walk_check(&l->walk, l->states, l->n_states, l->why, sizeof(l->why))) {
+        return;
+    }
+    correct_states(l);
+    if (walk_check(&l->walk, l->states, l->n_states, l->why, sizeof(l->why))) {
         l->readable = false;
         l->n_states = 0;
     }
@@ -80,10 +115,12 @@ int look_begin(struct look *l, pid_t pid, const struct cpython *py,
 struct thread_look {
     const struct walk_thread *state; /* NULL: not a Python thread; else its newest */
     bool gil;
-    int n; /* Python frames */
+    int n;      /* Python frames */
+    int states; /* that they are of */
     enum walk_end end;
     struct probing_stack_thread native;
-    bool has_native, moved;
+    bool has_native, moved; /* moved: both are not of one moment */
+    bool differ;            /* they are, and still do not fit together */
 };
 
 /* A thread has a state in each interpreter that it has run in, the newest interpreter first. */
@@ -140,7 +177,7 @@ static void name_native(struct look *l, uint32_t n)
  * newest interpreter's frames are the innermost. */
 static void walk_thread(struct look *l, struct thread_look *t)
 {
-    t->n = 0;
+    t->n = t->states = 0;
     t->end = WALK_WHOLE;
     t->gil = false;
     for (int i = 0; i < l->n_states; i++) {
@@ -148,8 +185,10 @@ static void walk_thread(struct look *l, struct thread_look *t)
         if (l->states[i].tid != t->state->tid)
             continue;
         t->gil = t->gil || l->states[i].holds_gil;
-        t->n += walk_stack(&l->walk, &l->states[i], l->frames + t->n, (size_t)(WALK_FRAMES - t->n),
+        int n = walk_stack(&l->walk, &l->states[i], l->frames + t->n, (size_t)(WALK_FRAMES - t->n),
                            &end);
+        t->states += n > 0;
+        t->n += n;
         if (end != WALK_WHOLE)
             t->end = end;
     }
@@ -200,9 +239,12 @@ static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
             return;
         }
         int evals = count_evals(l, t), entries = count_entries(l, t->n);
-        t->moved = t->moved || t->end != WALK_WHOLE ||
-                   (t->native.end == 0 ? evals != entries : evals > entries);
-        if (!t->moved)
+        t->moved = t->moved || (t->end != WALK_WHOLE && t->end != WALK_LIMIT);
+        if (t->end == WALK_LIMIT) /* their innermost parts, then */
+            t->differ = false;
+        else
+            t->differ = t->native.end == 0 ? evals != entries : evals > entries;
+        if (!t->moved && !t->differ)
             return;
     }
 }
@@ -253,7 +295,7 @@ static int show_merged(struct look *l, const struct thread_look *t)
 {
     uint32_t depth = 0;
     int next = 0, r = 0;
-    bool native = t->has_native && !t->moved && l->options.want != WANT_PYTHON;
+    bool native = t->has_native && !t->moved && !t->differ && l->options.want != WANT_PYTHON;
     if (t->n > 0)
         known_check(&l->walk, l->frames, (size_t)t->n);
     for (uint32_t i = 0; native && r == 0 && i < t->native.n_frames; i++) {
@@ -297,10 +339,32 @@ static void show_notes(struct look *l, const struct thread_look *t)
         s->note(s, "no native frames: the thread did not answer");
     else if (t->moved)
         s->note(s, "no native frames: the thread ran on while it was looked at");
+    else if (t->differ && t->states > 1 && l->walk.o.minor < 11)
+        s->note(s, "no native frames: of a sub-interpreter's frames CPython before 3.11 does not "
+                   "tell whether this thread runs them");
+    else if (t->differ)
+        s->note(s, "no native frames: they do not tell the same calls as the Python frames");
     else if (t->native.end == 1)
         s->note(s, "native frames further out are lost: no unwind information");
     else if (t->native.end == 2)
         s->note(s, "more native frames than are read");
+}
+
+/* A wait that was interrupted and goes on has lost its name; the function that called it tells. */
+static int64_t waits_in(const struct look *l, const struct thread_look *t, int64_t number)
+{
+    for (uint32_t i = 0; number == SYS_restart_syscall && t->has_native && i < 3; i++) {
+        if (i >= t->native.n_frames)
+            break;
+        if (strstr(l->symbols[i].name, "nanosleep"))
+            return SYS_clock_nanosleep;
+        if (strstr(l->symbols[i].name, "poll"))
+            return SYS_ppoll;
+        if (strncmp(l->symbols[i].name, "pthread_", 8) == 0 ||
+            strncmp(l->symbols[i].name, "sem_", 4) == 0)
+            return SYS_futex;
+    }
+    return number;
 }
 
 int look_show_thread(struct look *l, int32_t tid)
@@ -313,6 +377,7 @@ int look_show_thread(struct look *l, int32_t tid)
     if (!l->options.all && strncmp(now.name, "probing/", 8) == 0 && l->options.only != tid)
         return 0;
     look_thread(l, tid, &t);
+    now.syscall = waits_in(l, &t, now.syscall);
     struct sink_thread view = {.tid = tid,
                                .name = now.name,
                                .python = t.state != NULL,

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define FUNC_WIDTH 22 /* columns of a function's name before the place begins to shift */
+#define ALIKE 2u      /* repetitions of a frame that are shown, beside it */
 
 static const char *last_part(const char *path)
 {
@@ -183,17 +184,46 @@ static int reply_thread(struct sink *sink, const struct sink_thread *t)
                       t->python ? "true" : "false", t->gil ? "true" : "false");
     }
     s->any = true;
-    s->frames = s->notes = 0;
+    s->frames = s->notes = s->again = 0;
+    s->same = 0;
+    return 0;
+}
+
+static uint64_t hash_text(uint64_t hash, const char *text)
+{
+    for (; text && *text; text++)
+        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
+    return hash * 31;
+}
+
+/* Frames that were left out because they were all alike. */
+static void text_again(struct sink_reply *s)
+{
+    if (s->again > ALIKE)
+        (void)fprintf(s->file, "    ... the same %u times more\n", s->again - ALIKE);
+    s->again = 0;
+}
+
+/* A deep recursion is a few lines, as in a traceback of Python's. */
+static int reply_text(struct sink_reply *s, const struct sink_frame *f)
+{
+    uint64_t same = hash_text(hash_text(hash_text(1, f->func), f->file), f->locals);
+    same = (same ^ (uint64_t)f->line ^ f->ip << 1) | 1;
+    if (same != s->same)
+        text_again(s);
+    else
+        s->again++;
+    s->same = same;
+    if (s->again <= ALIKE)
+        text_frame(s->file, f);
     return 0;
 }
 
 static int reply_frame(struct sink *sink, const struct sink_frame *f)
 {
     struct sink_reply *s = (struct sink_reply *)sink;
-    if (!s->json) {
-        text_frame(s->file, f);
-        return 0;
-    }
+    if (!s->json)
+        return reply_text(s, f);
     if (s->frames++)
         (void)fputs(",\n ", s->file);
     json_frame(s->file, f);
@@ -204,6 +234,7 @@ static void reply_note(struct sink *sink, const char *text)
 {
     struct sink_reply *s = (struct sink_reply *)sink;
     if (!s->json) {
+        text_again(s);
         (void)fprintf(s->file, "    (%s)\n", text);
         return;
     }
@@ -225,6 +256,8 @@ static int reply_end(struct sink *sink)
     struct sink_reply *s = (struct sink_reply *)sink;
     if (s->json)
         (void)fputs("]}", s->file);
+    else
+        text_again(s);
     int r = reply_send(s);
     return r < 0 ? r : s->host->cancelled(s->out) ? -ECANCELED : 0;
 }

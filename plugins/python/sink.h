@@ -58,6 +58,8 @@ struct sink_reply {
     size_t size;
     bool json, any, warned;
     uint32_t frames, notes;
+    uint64_t same;  /* what tells the last frame from others */
+    uint32_t again; /* how often it came since */
 };
 int sink_reply_begin(struct sink_reply *s, const struct probing_host *h, struct probing_reply *out,
                      bool json);

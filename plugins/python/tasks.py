@@ -96,6 +96,23 @@ def waited_for(thing):
     return [type(thing).__name__]
 
 
+def in_order(tasks):
+    """Those that nobody waits for first, by name; each is followed by what it waits for."""
+    waited = {name for task in tasks for name in task["waits_for"]}
+    tasks = sorted(tasks, key=lambda t: (t["name"] in waited, t["name"].rstrip("0123456789"),
+                                         len(t["name"]), t["name"]))
+    named = {}
+    for task in tasks:
+        named.setdefault(task["name"], []).append(task)
+    found, todo = {}, tasks[::-1]
+    while todo:
+        task = todo.pop()
+        if id(task) not in found:
+            found[id(task)] = task
+            todo += [t for name in reversed(task["waits_for"]) for t in named.get(name, ())]
+    return list(found.values())
+
+
 def look(task):
     coroutine = base(task).get_coro(task)
     frames, last = chain(coroutine)
@@ -121,7 +138,7 @@ def clean(text):
 def main(words, out):
     asyncio = sys.modules.get("asyncio")
     whole = hasattr(asyncio, "run") and hasattr(asyncio, "Task")  # or it is being imported
-    tasks = [look(t) for t in all_tasks(asyncio)] if whole else []
+    tasks = in_order([look(t) for t in all_tasks(asyncio)]) if whole else []
     if "--json" in words:
         out.write(json.dumps({"tasks": tasks}) + "\n")
         return 0

@@ -137,6 +137,15 @@ static int slurp(pid_t pid, int32_t tid, const char *file, char *ret, size_t siz
     return error;
 }
 
+/* "202 0x7f.. 0x80 ... SP PC": the number before the last. */
+static uint64_t last_but_one(const char *text)
+{
+    const char *last = strrchr(text, ' ');
+    while (last && last > text && last[-1] != ' ')
+        last--;
+    return last ? strtoull(last, NULL, 16) : 0;
+}
+
 int threads_state(pid_t pid, int32_t tid, struct threads_state *ret)
 {
     char text[512];
@@ -156,6 +165,7 @@ int threads_state(pid_t pid, int32_t tid, struct threads_state *ret)
         for (const char *p = text; *p >= '0' && *p <= '9' && number < 100000; p++)
             number = number * 10 + (*p - '0');
         ret->syscall = number;
+        ret->sp = last_but_one(text);
     }
     return 0;
 }

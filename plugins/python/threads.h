@@ -18,6 +18,7 @@ struct threads_state {
     char name[16];   /* comm */
     char letter;     /* R S D T Z */
     int64_t syscall; /* it waits in, -1: none or unknown */
+    uint64_t sp;     /* its stack pointer while it waits, 0: unknown */
 };
 
 /* -ESRCH: it is gone. */

@@ -23,19 +23,26 @@
 #define PASSES 150 /* tries for a stack that stands still: about 5 ms when 30 deep */
 #define REREADS 4  /* a torn read would have to repeat itself as often; walk_test.c counts */
 #define OUTER_REREADS 24
-#define OUTER_REACHED 4    /* of these that must find the innermost frame among those of the walk */
-#define LIST_TRIES 50      /* tries for a list of threads that stands still */
-#define LAST 256           /* threads whose last stack is kept; the hash's upper 8 bits */
-#define LAST_FRAMES 128    /* and how deep it may be */
-#define BLOCK_BYTES 4096u  /* a page */
-#define BLOCK_MORE 512     /* bytes beyond the innermost frame of last time */
+#define OUTER_REACHED 4   /* of these that must find the innermost frame among those of the walk */
+#define ROOT_CFRAME 4096  /* bytes of a thread state: one that nobody runs has its cframe in it */
+#define LIST_TRIES 50     /* tries for a list of threads that stands still */
+#define LAST 256          /* threads whose last stack is kept; the hash's upper 8 bits */
+#define LAST_FRAMES 128   /* and how deep it may be */
+#define BLOCK_BYTES 4096u /* a page */
+#define BLOCK_MORE 512    /* bytes beyond the innermost frame of last time */
+#define ROUND_BYTES 8192u /* of innermost frames that lie side by side, read in one piece */
+#define ROUNDS (REREADS + 1) /* readings of them with one system call */
+#define TRIES_AT_ONCE 2
+#define FAR 4              /* frames elsewhere: on the C stack, of generators */
+#define PROOF_BYTES 65536u /* of code objects, read between the rounds */
 #define PTHREAD_BYTES 2304 /* sizeof(struct pthread), glibc 2.17 to 2.41: at most this */
 
 /* A thread's stack of last time. */
 struct walk_last {
-    uint64_t state, cpu; /* CPU time of the thread then; 0: it ran, the frames are not kept */
+    uint64_t state, cpu; /* CPU time of the thread then; 0: it ran, the frames may be others now */
+    uint64_t seen;       /* CPU time when that look began */
     int32_t tid;
-    int n;
+    int n;                      /* of `frames`; 0: there were more */
     uint64_t top_at, low, high; /* where it began, and the innermost frames that lie side by side */
     struct walk_frame frames[LAST_FRAMES];
 };
@@ -136,6 +143,13 @@ static int32_t tid_of(const struct walk *w, const uint8_t *state)
     return is_thread(w, tid) ? tid : 0;
 }
 
+/* Where the eval function that runs this state has its local variables; 0: none does. */
+static uint64_t running_cframe(const struct walk *w, uint64_t state, const uint8_t *copy)
+{
+    uint64_t cframe = w->o.ts_cframe >= 0 ? u64_at(copy, w->o.ts_cframe) : 0;
+    return cframe - state < ROOT_CFRAME ? 0 : cframe;
+}
+
 /* One pass over all lists; -EAGAIN: they changed under us. */
 static int list_once(const struct walk *w, struct walk_thread *ret, size_t max)
 {
@@ -158,6 +172,7 @@ static int list_once(const struct walk *w, struct walk_thread *ret, size_t max)
             ret[n++] = (struct walk_thread){.state = state,
                                             .interpreter = interpreter,
                                             .thread_id = u64_at(copy, w->o.ts_thread_id),
+                                            .cframe = running_cframe(w, state, copy),
                                             .tid = tid_of(w, copy),
                                             .holds_gil = state == holder};
             state = u64_at(copy, w->o.ts_next);
@@ -237,19 +252,19 @@ static void remember(struct walk *w, const struct walk_thread *t, uint64_t cpu, 
     last->state = t->state;
     last->tid = t->tid;
     last->cpu = n <= LAST_FRAMES ? cpu : 0;
-    last->n = n;
+    last->n = n <= LAST_FRAMES ? n : 0;
     last->top_at = top_at;
     last->low = last->high = 0;
     if (w->o.minor >= 11 && n > 0) {
+        uint64_t end = frames[0].address + (uint64_t)w->o.frame_size;
+        uint64_t left = BLOCK_BYTES - end % BLOCK_BYTES; /* the next page may be none */
         last->low = frames[0].address;
-        last->high = frames[0].address + BLOCK_MORE;
-        for (int i = 1; i < n && frames[i].address < last->low &&
-                        last->high - frames[i].address <= BLOCK_BYTES;
-             i++)
-            last->low = frames[i].address;
+        last->high = end + (left < BLOCK_MORE ? left : BLOCK_MORE);
+        for (int i = 1; i < n; i++)
+            if (frames[i].address < last->low && last->high - frames[i].address <= ROUND_BYTES)
+                last->low = frames[i].address;
     }
-    if (last->cpu)
-        memcpy(last->frames, frames, (size_t)n * sizeof(*frames));
+    memcpy(last->frames, frames, (size_t)last->n * sizeof(*frames));
 }
 
 /* Of what was read last: from 3.11 on frames lie side by side.  Before it the pointer to the first
@@ -267,15 +282,16 @@ static int innermost_as_last(const struct walk *w, uint64_t state, struct block 
 {
     const struct walk_last *last = last_of(w, state);
     int slot = w->o.ts_cframe >= 0 ? w->o.ts_cframe : w->o.ts_frame;
+    uint64_t low = last->high - last->low > BLOCK_BYTES ? last->high - BLOCK_BYTES : last->low;
     const struct iovec pieces[] = {peek_piece(state + (uint64_t)slot, 8),
                                    peek_piece(last->top_at, 8),
-                                   peek_piece(last->low, (size_t)(last->high - last->low))};
+                                   peek_piece(low, (size_t)(last->high - low))};
     if (last->state != state || last->low == last->high)
         return innermost(w, state, ret_at, ret);
     size_t got = peek_pieces(&w->peek, pieces, 3, (uint8_t *)b + offsetof(struct block, slot));
     if (got < 16 || (w->o.ts_cframe >= 0 && b->slot + (uint64_t)w->o.cf_frame != last->top_at))
         return innermost(w, state, ret_at, ret);
-    b->base = last->low;
+    b->base = low;
     b->size = got - 16;
     *ret_at = last->top_at;
     *ret = b->top;
@@ -447,22 +463,131 @@ static size_t outer_part(const struct walk *w, uint64_t state, uint64_t top_at,
     return reached >= OUTER_REACHED ? stood : 0;
 }
 
-int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *ret, size_t max,
-               enum walk_end *ret_end)
+/* ---- a stack that runs, with one system call ---- */
+
+/* What is read: ROUNDS times the pointers to the innermost frame, the frames that lay side by side
+ * last time, and the others.  Between the rounds lies what proves the code objects of last time; so
+ * the rounds have uneven distances, and nothing the thread does can keep step with them. */
+struct rounds {
+    struct walk_last *last;
+    size_t pieces, bytes;
+    size_t at[ROUNDS]; /* where each begins in the copies */
+    uint64_t far[FAR]; /* addresses of the frames elsewhere */
+    size_t n_far, proofs;
+    uint32_t proof_at[LAST_FRAMES];
+};
+
+static void rounds_add(const struct walk *w, struct rounds *r, uint64_t address, size_t size)
+{
+    w->pieces[r->pieces++] = peek_piece(address, size);
+    r->bytes += size;
+}
+
+static void rounds_plan(struct walk *w, struct rounds *r, uint64_t state)
+{
+    static const uint8_t tenths[ROUNDS] = {1, 3, 6, 10, 10}; /* of the proofs, behind each round */
+    struct walk_last *last = r->last;
+    int slot = w->o.ts_cframe >= 0 ? w->o.ts_cframe : w->o.ts_frame;
+    size_t proof = 0, size;
+    for (int i = 0; i < last->n; i++) {
+        uint64_t address = last->frames[i].address;
+        last->frames[i].since = w->moment; /* an older proof is none any more */
+        if ((address < last->low || address >= last->high) && r->n_far < FAR)
+            r->far[r->n_far++] = address;
+    }
+    r->proofs = known_plan(w, last->frames, (size_t)last->n, PROOF_BYTES);
+    for (size_t i = 0; i < ROUNDS; i++) {
+        r->at[i] = r->bytes;
+        rounds_add(w, r, state + (uint64_t)slot, 8);
+        rounds_add(w, r, last->top_at, 8);
+        for (size_t k = 0; k < r->n_far; k++)
+            rounds_add(w, r, r->far[k], (size_t)w->o.frame_size);
+        rounds_add(w, r, last->low, (size_t)(last->high - last->low));
+        for (; proof < r->proofs * tenths[i] / 10; proof++) {
+            r->proof_at[proof] = (uint32_t)r->bytes;
+            r->pieces += known_pieces(w, proof, w->pieces + r->pieces, &size);
+            r->bytes += size;
+        }
+    }
+}
+
+/* A frame in one of the rounds; NULL: it is not there. */
+static const uint8_t *rounds_frame(const struct walk *w, const struct rounds *r, size_t round,
+                                   uint64_t address)
+{
+    const uint8_t *far = w->copies + r->at[round] + 16;
+    size_t size = (size_t)w->o.frame_size;
+    const uint8_t *block = far + r->n_far * size;
+    uint64_t at = address - r->last->low, room = r->last->high - r->last->low;
+    if (at < room && room - at >= size)
+        return block + at;
+    for (size_t i = 0; i < r->n_far; i++)
+        if (r->far[i] == address)
+            return far + i * size;
+    return NULL;
+}
+
+static bool rounds_agree(const struct walk *w, const struct rounds *r, size_t round,
+                         struct walk_frame *frames, int n)
+{
+    const uint8_t *first = w->copies + r->at[0], *now = w->copies + r->at[round];
+    size_t size = (size_t)w->o.frame_size;
+    if (memcmp(first, now, 16) != 0)
+        return false;
+    for (int i = 0; i < n; i++) {
+        struct walk_frame again;
+        const uint8_t *old = rounds_frame(w, r, 0, frames[i].address);
+        const uint8_t *bytes = now + (old - first);
+        if (i > 0 && memcmp(old, bytes, size) == 0)
+            continue;
+        walk_parse(w, frames[i].address, bytes, &again);
+        if (!same_frame(&frames[i], &again, i == 0))
+            return false;
+        if (i == 0)
+            frames[0].instr = again.instr;
+    }
+    return true;
+}
+
+/* How many frames; -EAGAIN: they are elsewhere now, or not the same in each round. */
+static int walk_at_once(struct walk *w, uint64_t state, struct walk_frame *ret, size_t max,
+                        uint64_t *ret_top_at)
+{
+    struct rounds r = {.last = last_of(w, state)};
+    const struct walk_last *last = r.last;
+    int n = 0;
+    if (last->state != state || last->low == last->high || !last->n)
+        return -EAGAIN;
+    rounds_plan(w, &r, state);
+    if (peek_pieces(&w->peek, w->pieces, r.pieces, w->copies) != r.bytes ||
+        (w->o.ts_cframe >= 0 && u64_at(w->copies, 0) + (uint64_t)w->o.cf_frame != last->top_at))
+        return -EAGAIN;
+    for (uint64_t address = u64_at(w->copies, 8); address; address = ret[n++].back) {
+        const uint8_t *bytes = rounds_frame(w, &r, 0, address);
+        if (!bytes || (size_t)n == max)
+            return -EAGAIN;
+        walk_parse(w, address, bytes, &ret[n]);
+        ret[n].since = w->moment;
+    }
+    for (size_t i = 1; i < ROUNDS; i++)
+        if (!rounds_agree(w, &r, i, ret, n))
+            return -EAGAIN;
+    for (size_t i = 0, size; i < r.proofs; i++) {
+        struct iovec pieces[KNOWN_PIECES];
+        (void)known_pieces(w, i, pieces, &size);
+        known_read(w, i, w->copies + r.proof_at[i], size);
+    }
+    *ret_top_at = last->top_at;
+    return n;
+}
+
+/* ---- any stack ---- */
+
+static int walk_until_it_stands(struct walk *w, const struct walk_thread *t, uint64_t before,
+                                struct walk_frame *ret, size_t max, enum walk_end *ret_end)
 {
     uint64_t top_at = 0;
     int n = -EFAULT;
-    uint64_t before = cpu_time(t->tid);
-    const struct walk_last *last = last_of(w, t->state);
-    if (max > WALK_FRAMES)
-        max = WALK_FRAMES;
-    if (before && last->cpu == before && last->state == t->state && last->tid == t->tid &&
-        (size_t)last->n <= max) {
-        memcpy(ret, last->frames, (size_t)last->n * sizeof(*ret));
-        *ret_end = WALK_WHOLE;
-        return last->n;
-    }
-    w->moment++;
     for (int i = 0; i < PASSES; i++) {
         n = walk_once(w, t->state, ret, max, &top_at, ret_end);
         uint64_t after = cpu_time(t->tid);
@@ -483,6 +608,33 @@ int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *r
     memmove(ret, ret + ((size_t)n - stood), stood * sizeof(*ret));
     *ret_end = WALK_MOVING;
     return (int)stood;
+}
+
+int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *ret, size_t max,
+               enum walk_end *ret_end)
+{
+    uint64_t top_at = 0, before = cpu_time(t->tid);
+    struct walk_last *last = last_of(w, t->state);
+    bool known = before && last->state == t->state && last->tid == t->tid;
+    bool ran = known && last->seen != before; /* since the last look: it may run now */
+    if (max > WALK_FRAMES)
+        max = WALK_FRAMES;
+    if (known && last->cpu == before && (size_t)last->n <= max) {
+        memcpy(ret, last->frames, (size_t)last->n * sizeof(*ret));
+        *ret_end = WALK_WHOLE;
+        return last->n;
+    }
+    w->moment++;
+    last->seen = before;
+    for (int i = 0; ran && i < TRIES_AT_ONCE; i++) {
+        int n = walk_at_once(w, t->state, ret, max, &top_at);
+        if (n < 0)
+            continue;
+        remember(w, t, /* cpu= */ 0, top_at, ret, n);
+        *ret_end = WALK_WHOLE;
+        return n;
+    }
+    return walk_until_it_stands(w, t, before, ret, max, ret_end);
 }
 
 bool walk_still(const struct walk *w, const struct walk_frame *f)

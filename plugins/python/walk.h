@@ -20,7 +20,7 @@
 #include "peek.h"
 
 #define WALK_THREADS 8192 /* thread states read at most */
-#define WALK_FRAMES 4096  /* frames of a stack at most; sys.setrecursionlimit() starts at 1,000 */
+#define WALK_FRAMES 16384 /* frames of a stack at most; sys.setrecursionlimit() starts at 1,000 */
 #define WALK_NAME 256
 #define WALK_FILE 1024
 #define WALK_NOWHERE INT64_MAX
@@ -49,6 +49,7 @@ struct walk {
 struct walk_thread {
     uint64_t state, interpreter; /* addresses of PyThreadState and PyInterpreterState */
     uint64_t thread_id;          /* pthread_t */
+    uint64_t cframe;             /* 3.11, 3.12: on the C stack of the thread that runs it; else 0 */
     int32_t tid;                 /* 0: unknown or gone */
     bool holds_gil;
 };

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stacks against what the interpreter says about itself, on every CPython of the machine."""
 import json
+import os
 import re
+import signal
 
 import pytest
 from pythons import PYTHONS, is_threaded, minor_of
@@ -220,6 +222,64 @@ def test_interpreter_in_interpreter(world, python):
     names = [f["func"] for f in main["frames"] if f["type"] == "python"]
     assert names == ["within", "<module>", "outer", "<module>"]
     assert main["tid"] == target.pid and main["name"] == "MainThread"
+
+
+THREADED = NESTED.replace("outer()\n", "") + """
+threading.Thread(target=outer, name="guest", daemon=True).start()
+time.sleep(600)
+"""
+
+
+def test_interpreter_of_another_thread(world, python):
+    """Its first thread state says that it is the main thread's, which made it."""
+    if minor_of(python) < 11:
+        pytest.skip("before 3.11 nothing tells which thread runs it")
+    target = world.start(python, THREADED).inject()
+    wait_for(lambda: [t for t in target.threads().values()
+                      if "within" in [f["func"] for f in t["frames"]]], "the inner one to sleep")
+    threads = target.threads()
+    assert [name for name, _ in python_frames(threads.pop(target.pid))] == ["<module>"]
+    guest, = [t for t in threads.values() if t["name"] == "guest"]
+    assert [name for name, _ in python_frames(guest)][:3] == ["within", "<module>", "outer"]
+    assert not guest.get("notes"), guest["notes"]
+
+
+DEEP = """
+import sys, threading, time
+sys.setrecursionlimit(20000)
+threading.stack_size(256 << 20)
+def deep(n):
+    if n:
+        return deep(n - 1)
+    print("ready", flush=True)
+    time.sleep(600)
+threading.Thread(target=deep, args=(10000,), name="deep", daemon=True).start()
+time.sleep(600)
+"""
+
+
+def test_deep_recursion(world, python):
+    target = world.start(python, DEEP).inject()
+    thread, = [t for t in target.threads().values() if t["name"] == "deep"]
+    names = [name for name, _ in python_frames(thread)]
+    assert names[:10001] == ["deep"] * 10001 and names[10001:][:1] == ["run"]
+    text = target.probing("backtrace").stdout
+    assert text.count(" deep ") == 4 and "... the same 9997 times more\n" in text, text[:3000]
+
+
+def test_wait_that_was_interrupted(world):
+    """The kernel calls it restart_syscall from then on."""
+    target = world.start(list(PYTHONS.values())[0],
+                         "import ctypes\nprint('ready', flush=True)\n"
+                         "ctypes.CDLL(None).sleep(600)\n")
+    target.wait_line("^ready")
+    wait_for(lambda: open("/proc/%d/stat" % target.pid).read().split()[2] == "S", "the sleep")
+    for number, state in (signal.SIGSTOP, "T"), (signal.SIGCONT, "S"):
+        os.kill(target.pid, number)
+        wait_for(lambda: open("/proc/%d/stat" % target.pid).read().split()[2] == state, state)
+    done = target.probing("backtrace", "--external", "--json")
+    thread, = json.loads(done.stdout)["threads"]
+    assert (thread["state"], thread["syscall"]) == ("idle", "clock_nanosleep"), thread
 
 
 def test_wrong_words(world):

@@ -103,19 +103,28 @@ def test_watch(world):
     assert target.probing("backtrace", "--external", "--watch").returncode != 0
 
 
-def refusal_of(world, *args):
+def look_at(world, args, *words):
     process = subprocess.Popen(args, stdout=subprocess.DEVNULL)
     try:
         wait_for(lambda: os.readlink("/proc/%d/exe" % process.pid) != sys.executable, "the exec")
-        return world.probing("-t", str(process.pid), "backtrace", "--external")
+        wait_for(lambda: open("/proc/%d/stat" % process.pid).read().split()[2] == "S", "the sleep")
+        return world.probing("-t", str(process.pid), "backtrace", "--external", *words)
     finally:
         process.kill()
         process.wait()
 
 
-def test_refusals(world):
-    done = refusal_of(world, "/bin/sleep", "600")
+def test_process_without_python(world):
+    done = look_at(world, ["/bin/sleep", "600"])
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert re.search(r'^Thread \d+ "sleep" \(idle in clock_nanosleep\)$', done.stdout, flags=re.M)
+    assert re.search(r"^ +0 \S*nanosleep \(libc", done.stdout, flags=re.M), done.stdout
+    assert "Python" not in done.stdout, done.stdout
+    done = look_at(world, ["/bin/sleep", "600"], "--python")
     assert done.returncode == 1 and "no Python" in done.stderr, done.stderr
+
+
+def test_target_elsewhere(world):
     done = world.probing("-t", "127.0.0.1:1", "backtrace", "--external")
     assert done.returncode != 0 and "this machine" in done.stderr, done.stderr
 
@@ -124,8 +133,10 @@ def test_python_that_is_too_old(world):
     old = os.path.expanduser("~/.pyenv/versions/2.7.18/bin/python2.7")
     if not os.path.exists(old):
         pytest.skip("no CPython 2.7 (pyenv)")
-    done = refusal_of(world, old, "-c", "import time; time.sleep(600)")
-    assert done.returncode == 1 and "no Python that can be read" in done.stderr, done.stderr
+    done = look_at(world, [old, "-c", "import time; time.sleep(600)"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("(no Python that can be read"), done.stdout
+    assert '"python2.7" (idle' in done.stdout, done.stdout
 
 
 def test_process_of_somebody_else(world):
