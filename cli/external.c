@@ -185,6 +185,16 @@ static uint32_t python_version(void)
     return minor >= 8 && minor <= 10 ? 0x030000f0u | minor << 16 : 0;
 }
 
+/* C++ names are read as they were written where this machine has the C++ library. */
+static void find_demangler(void)
+{
+    void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL); /* for as long as we run */
+    stack_demangler_fn *fn = NULL;
+    void *found = library != NULL ? dlsym(library, "__cxa_demangle") : NULL;
+    memcpy(&fn, &found, sizeof fn);
+    stack_demangle_with(other.view, fn);
+}
+
 /* Which Python is in there; what is wrong with it, "" where it has none. */
 static void describe(struct probing_python_process *p, char *why, size_t size)
 {
@@ -219,6 +229,7 @@ int external_backtrace(struct target *t, int argc, char **argv)
     if (r < 0)
         return r;
     other.pid = t->pid;
+    find_demangler();
     describe(&p, why, sizeof why);
     r = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
     stack_process_free(other.view);

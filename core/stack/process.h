@@ -78,7 +78,7 @@ struct stack_process {
     const unsigned char *overlay_bytes;
     void *space;   /* unw_addr_space_t */
     bool no_table; /* the last lookup of unwind information found none */
-    char *(*demangle)(const char *name, char *out, size_t *size, int *ret_status);
+    stack_demangler_fn *demangle;
     bool demangle_sought;
     char *demangled; /* malloc'ed by the demangler and used again */
     size_t demangled_size;

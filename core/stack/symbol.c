@@ -3,7 +3,8 @@
  * core/stack/symbol.c - names of addresses: .symtab of the module's file, else .dynsym.
  * Owner's thread only.  A file is believed only when it carries the build-id of what is mapped (or,
  * without one, the same headers); it is mapped, not copied, so large ones cost page cache only.
- * No demangler of our own: __cxa_demangle is used where the process has a C++ library.
+ * C++ names are put right by __cxa_demangle, where the process has a C++ library or the caller
+ * knows one; Rust's by rust.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "core/stack/process.h"
+#include "core/stack/rust.h"
 
 void symbols_done(const struct stack_process *p, struct symbols *s)
 {
@@ -239,10 +241,18 @@ static void find_demangler(struct stack_process *p)
     memcpy(&p->demangle, &address, sizeof address);
 }
 
+void stack_demangle_with(struct stack_process *p, stack_demangler_fn *fn)
+{
+    p->demangle = fn;
+    p->demangle_sought = fn != NULL;
+}
+
 static void put_name(struct stack_process *p, const char *name, struct stack_symbol *ret)
 {
     int status = -1;
     const char *text = name;
+    if (rust_demangle(name, ret->name, sizeof ret->name))
+        return;
     if (name[0] == '_' && name[1] == 'Z') {
         if (!p->demangle_sought && !p->pool) /* it allocates */
             find_demangler(p);

@@ -11,8 +11,9 @@ struct merge {
     const struct probing_python_look *look;
     const struct merge_native *native;
     uint32_t *frames;
-    uint32_t n;    /* frames so far */
-    uint32_t next; /* Python frame */
+    uint32_t n_native; /* up to where a greenlet begins */
+    uint32_t n;        /* frames so far */
+    uint32_t next;     /* Python frame */
 };
 
 static void add(struct merge *m, uint32_t frame)
@@ -56,19 +57,21 @@ static uint32_t native_at(struct merge *m, uint32_t i, int *ret_kind)
 /* How often the eval function was entered, as both sides tell it. */
 static void count(struct merge *m, uint32_t *ret_evals, uint32_t *ret_entries)
 {
-    int kind;
+    int kind = PROBING_PYTHON_NATIVE;
     *ret_evals = *ret_entries = 0;
-    for (uint32_t i = 0; i < m->native->n; i++) {
-        (void)native_at(m, i, &kind);
-        *ret_evals += kind == PROBING_PYTHON_EVAL;
-    }
     for (uint32_t i = 0; i < m->look->n_frames; i++)
         *ret_entries += (m->look->frames[i].flags & PROBING_PYTHON_ENTRY) != 0;
+    for (m->n_native = 0; m->n_native < m->native->n; m->n_native++) {
+        (void)native_at(m, m->n_native, &kind);
+        if (kind == PROBING_PYTHON_BASE)
+            return;
+        *ret_evals += kind == PROBING_PYTHON_EVAL;
+    }
 }
 
 static void add_native(struct merge *m, uint32_t evals_over)
 {
-    for (uint32_t i = 0; i < m->native->n; i++) {
+    for (uint32_t i = 0; i < m->n_native; i++) {
         int kind;
         uint32_t frame = native_at(m, i, &kind);
         bool outermost = m->look->n_frames > 0 && m->next == m->look->n_frames;
@@ -87,7 +90,8 @@ uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
     struct merge m = {.stacks = stacks, .look = look, .native = native, .frames = ret};
     uint32_t evals, entries;
     count(&m, &evals, &entries);
-    bool whole = end == UNWIND_WHOLE && look->end == 0;
+    bool based = m.n_native < native->n;
+    bool whole = (end == UNWIND_WHOLE || based) && look->end == 0;
     bool agree = evals == entries || evals == entries + 1;
     if (!whole)
         agree = evals <= entries || look->end != 0;

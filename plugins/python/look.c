@@ -194,6 +194,17 @@ static void walk_thread(struct look *l, struct thread_look *t)
     }
 }
 
+/* A greenlet's stack lies below another one's, which is not its caller. */
+static void cut_at_base(const struct look *l, struct thread_look *t)
+{
+    for (uint32_t i = 0; i < t->native.n_frames; i++)
+        if (native_kind(l->interpreter, l->symbols[i].name, l->symbols[i].module) ==
+            PROBING_PYTHON_BASE) {
+            t->native.n_frames = i;
+            t->native.end = 0;
+        }
+}
+
 /* What runs while the thread stands still. */
 struct held {
     struct look *look;
@@ -238,6 +249,7 @@ static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
             t->moved = false; /* one stack is one moment by itself */
             return;
         }
+        cut_at_base(l, t);
         int evals = count_evals(l, t), entries = count_entries(l, t->n);
         t->moved = t->moved || (t->end != WALK_WHOLE && t->end != WALK_LIMIT);
         if (t->end == WALK_LIMIT) /* their innermost parts, then */

@@ -65,6 +65,9 @@ int native_kind(const char *interpreter, const char *function, const char *modul
     bool own = interpreter[0] && strcmp(module, interpreter) == 0;
     if (native_is_eval(function))
         return PROBING_PYTHON_EVAL;
+    if (strncmp(file, "_greenlet.", 10) == 0 &&
+        (strstr(function, "inner_bootstrap") || strstr(function, "g_initialstub")))
+        return PROBING_PYTHON_BASE;
     if (own && makes_calls(function))
         return PROBING_PYTHON_PLUMBING;
     if (own || strncmp(file, "libc.", 5) == 0 || strncmp(file, "libc-", 5) == 0 ||

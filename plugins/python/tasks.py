@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`backtrace --tasks`: what each asyncio task waits in, from the innermost await outwards.
+"""`backtrace --tasks`: what each asyncio task waits in, from the innermost await outwards, and
+where each greenlet stands that is not the current one.
 
 No code of the user's runs: only coroutines, generators, tasks and futures of exactly known types
 are looked into; of others the type is told.
@@ -131,6 +132,25 @@ def look(task):
                        for depth, (func, file, line) in enumerate(reversed(frames))]}
 
 
+def greenlets():
+    """Those that stand in their middle, gevent's too; the one of now is in the thread's stack."""
+    kind = getattr(sys.modules.get("greenlet"), "greenlet", None)
+    found = []
+    for thing in gc.get_objects() if isinstance(kind, type) else ():
+        if not issubclass(type(thing), kind):
+            continue
+        frame, frames = kind.gr_frame.__get__(thing), []
+        while frame is not None and len(frames) < DEPTH:
+            code = frame.f_code
+            frames.append({"depth": len(frames), "file": code.co_filename, "line": frame.f_lineno,
+                           "func": getattr(code, "co_qualname", code.co_name)})
+            frame = frame.f_back
+        if frames:
+            found.append({"name": "%s 0x%x" % (safe["type_name"](type(thing)), id(thing)),
+                          "state": "waiting", "waits_for": [], "frames": frames})
+    return found
+
+
 def clean(text):
     return "".join(c if c >= " " and c != "\x7f" else "?" for c in str(text))
 
@@ -139,6 +159,7 @@ def main(words, out):
     asyncio = sys.modules.get("asyncio")
     whole = hasattr(asyncio, "run") and hasattr(asyncio, "Task")  # or it is being imported
     tasks = in_order([look(t) for t in all_tasks(asyncio)]) if whole else []
+    tasks += greenlets()
     if "--json" in words:
         out.write(json.dumps({"tasks": tasks}) + "\n")
         return 0
@@ -150,5 +171,5 @@ def main(words, out):
             out.write("%3d %-22s %s:%s\n" % (f["depth"], clean(f["func"]), clean(f["file"]),
                                              f["line"]))
     if not tasks:
-        out.write("no asyncio task waits or runs in this process\n")
+        out.write("no asyncio task and no greenlet waits or runs in this process\n")
     return 0

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`backtrace --tasks` and `--locals=repr`: what only Python code in the process can tell."""
 import json
+import re
+import subprocess
 import time
 
-from world import wait_for
+import pytest
+from scripts import python_frames
+from world import DEBIAN_PYTHON, wait_for
 
 TASKS = """
 import asyncio
@@ -73,7 +77,7 @@ def test_what_tasks_await(world, python):
 def test_no_asyncio(world, python):
     target = world.start(python, "import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
     target.inject()
-    assert "no asyncio task" in target.probing("backtrace", "--tasks").stdout
+    assert "no asyncio task and no greenlet" in target.probing("backtrace", "--tasks").stdout
 
 
 def test_repr_of_variables(world, python):
@@ -112,3 +116,32 @@ def test_not_from_outside(world, python):
     for word in "--tasks", "--locals=repr":
         done = target.probing("backtrace", "--external", word)
         assert done.returncode != 0 and "run code in the process" in done.stderr, done.stderr
+
+
+GREENLETS = """
+import greenlet, time
+def inner():
+    main.switch()
+    print("ready", flush=True)
+    time.sleep(600)
+def job():
+    inner()
+main = greenlet.getcurrent()
+other = greenlet.greenlet(job)
+other.switch()
+def goes_back():
+    other.switch()
+goes_back()
+"""
+
+
+def test_greenlets(world):
+    """A greenlet lies below another one's stack, which is not its caller; --tasks shows that."""
+    if subprocess.run([DEBIAN_PYTHON, "-c", "import greenlet"], capture_output=True).returncode:
+        pytest.skip("no greenlet in %s (python3-greenlet)" % DEBIAN_PYTHON)
+    target = world.start(DEBIAN_PYTHON, GREENLETS).inject()
+    main = target.threads()[target.pid]
+    assert [name for name, _ in python_frames(main)] == ["inner", "job"], main
+    assert main["frames"][0]["type"] == "native" and not main.get("notes"), main
+    text = target.probing("backtrace", "--tasks").stdout
+    assert re.search(r'^Task "greenlet 0x\w+" \(waiting\)\n +0 goes_back ', text), text

@@ -29,7 +29,8 @@ enum { /* what a native function is to a reader of Python stacks */
        PROBING_PYTHON_NATIVE = 0,
        PROBING_PYTHON_EVAL = 1, /* the eval function: the Python frames of one entry run in it */
        PROBING_PYTHON_PLUMBING = 2, /* how the interpreter makes a call, not what is called */
-       PROBING_PYTHON_BEGIN = 3 /* plumbing only when outermost: how a program or thread begins */
+       PROBING_PYTHON_BEGIN = 3, /* plumbing only when outermost: how a program or thread begins */
+       PROBING_PYTHON_BASE = 4   /* a greenlet begins: what is further out is no caller of it */
 };
 
 struct probing_python_frame {
