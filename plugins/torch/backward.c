@@ -15,7 +15,7 @@
  * nodes, parts of the graph that were made by another thread, a begin and an end on different
  * threads, torch before 2 (it does not tell the order of its nodes).
  */
-#include "torch.h"
+#include "tensor.h"
 
 #include <stdlib.h>
 
@@ -89,6 +89,7 @@ static int64_t task_now(void)
 
 static PyObject *begun(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
+    uint64_t called_ns = torch_state.now();
     struct span *span = torch_state.py.PyCapsule_GetPointer(self, CAPSULE);
     (void)args;
     (void)n;
@@ -96,10 +97,12 @@ static PyObject *begun(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
     int64_t task = task_now();
     if (span && torch_on() && span->life == torch_state.life &&
         (!span->begin_ns || span->task != task)) { /* else another output was first */
+        struct thread *t = call_thread();
         span->task = task;
-        span->thread = call_thread();
+        span->thread = t;
         span->seq = torch_state.seq++;
         span->begin_ns = torch_state.now();
+        t->walks_ns += span->begin_ns - called_ns;
     }
     return none();
 }
@@ -128,8 +131,10 @@ static PyObject *ended(PyObject *self, PyObject *const *args, Py_ssize_t n, PyOb
     (void)n;
     (void)kwnames;
     if (span && torch_on() && torch_state.live && span->life == torch_state.life &&
-        span->begin_ns && span->task == task_now() && span->thread == call_thread())
+        span->begin_ns && span->task == task_now() && span->thread == call_thread()) {
         add_row(span, end_ns);
+        call_thread()->walks_ns += torch_state.now() - end_ns;
+    }
     if (span)
         span->begin_ns = 0;
     return none();
@@ -346,8 +351,11 @@ static PyObject *oldest_of(struct walk *w, PyObject *const *outputs, uint32_t n,
 
 bool backward_leave(PyObject *result, const struct backward_call *call)
 {
-    PyObject *outputs[OUTPUTS_MAX + 1] = {NULL};
+    PyObject *outputs[OUTPUTS_MAX + 1] = {NULL}, *guard;
+    if (!tensor_quiet(&guard))
+        return true;
     uint32_t n = output_nodes(result, call->from, outputs);
+    tensor_loud(guard);
     bool too_large = false;
     if (n && !walk)
         walk = calloc(1, sizeof(*walk));

@@ -10,7 +10,7 @@
  * no duration.  What C++ starts by itself (DDP's buckets) does not come by here; where torch keeps
  * a flight recorder it is in python.torch_nccl_flight_record.
  */
-#include "torch.h"
+#include "tensor.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -255,10 +255,13 @@ static void add_row(const struct pending *p, uint64_t end_ns)
 static void describe(struct pending *p, const char *op, PyObject *const *args, Py_ssize_t n)
 {
     struct group *g = group_of(args[0]);
-    struct load load = {.known = true, .on_cpu = true};
+    struct load load = {.on_cpu = true};
     Py_ssize_t input = input_of(op);
-    if (n > input && !strstr(op, "barrier"))
+    PyObject *guard;
+    load.known = tensor_quiet(&guard);
+    if (load.known && n > input && !strstr(op, "barrier"))
         add_all(&load, args[input], 0);
+    tensor_loud(guard);
     for (int i = 0; i < N_COMM; i++)
         p->row[i].i = PROBING_NULL_I64;
     p->row[COL_DURATION_MS].u = p->row[COL_WAIT_MS].u = PROBING_NULL_F64;
@@ -321,9 +324,11 @@ static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf
     uint32_t life = t->life;
     struct pending p = {.work = NULL};
     bool wanted = torch_state.host->wanted(torch_state.comm);
+    uint64_t called_ns = torch_state.now();
     if (wanted)
         describe(&p, hook_name(hook), args, n);
     p.begin_ns = torch_state.now();
+    t->walks_ns += p.begin_ns - called_ns;
     enum phase before = step_phase(t, PHASE_COMM, p.begin_ns);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (t->life != life || !torch_on())
@@ -336,6 +341,7 @@ static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf
     if (result != torch_state.py._Py_NoneStruct) {
         p.code = code_now();
         await(&p, result);
+        t->walks_ns += torch_state.now() - end_ns;
         return result;
     }
     p.row[COL_ASYNC].i = 0; /* it has waited itself */

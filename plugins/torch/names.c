@@ -7,7 +7,7 @@
  * be used again.  It runs no Python code of the user's: trees are read from the modules' own
  * dicts.  Children of script modules are not in a dict and stay unknown.
  */
-#include "torch.h"
+#include "tensor.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 struct walk {
     struct module *root;
     uint64_t number;
-    bool has_params;
+    bool has_params, quiet; /* quiet: tensors may be asked for their device */
     size_t deep;
     char path[PATH_MAX_BYTES];
 };
@@ -191,7 +191,7 @@ static bool is_module(PyObject *object)
 }
 
 /* "cuda:0" of the first parameter.  Other classes than Parameter itself could run Python code. */
-static uint64_t device_of(PyObject *dict, bool *ret_has_params)
+static uint64_t device_of(PyObject *dict, bool quiet, bool *ret_has_params)
 {
     struct cpython *py = &torch_state.py;
     PyObject *parameters = py->PyDict_GetItem(dict, torch_state.text_parameters);
@@ -201,7 +201,7 @@ static uint64_t device_of(PyObject *dict, bool *ret_has_params)
         if (value == py->_Py_NoneStruct)
             continue;
         *ret_has_params = true;
-        if (object_type(value) != torch_state.parameter_class)
+        if (object_type(value) != torch_state.parameter_class || !quiet)
             return PROBING_NULL_ID;
         PyObject *device = py->PyObject_GetAttrString(value, "device");
         PyObject *text = device ? py->PyObject_Str(device) : NULL;
@@ -315,7 +315,7 @@ static void walk(struct walk *w, PyObject *object, size_t path_n)
     set_name(m, w->path, path_n);
     bool above = w->has_params;
     w->has_params = false;
-    m->device = device_of(dict, &w->has_params);
+    m->device = device_of(dict, w->quiet, &w->has_params);
     w->deep++;
     walk_children(w, dict, path_n);
     w->deep--;
@@ -329,6 +329,7 @@ static struct module *walk_root(PyObject *object)
 {
     struct module *root = entry(object);
     struct walk *w = root ? malloc(sizeof(*w)) : NULL;
+    PyObject *guard;
     if (!w)
         return NULL;
     uint64_t begin = torch_state.now();
@@ -337,7 +338,9 @@ static struct module *walk_root(PyObject *object)
     w->has_params = false;
     w->deep = 0;
     walking++;
+    w->quiet = tensor_quiet(&guard);
     walk(w, object, 0);
+    tensor_loud(guard);
     free(w);
     if (--walking == 0 && forget_later) {
         names_forget_all();

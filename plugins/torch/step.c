@@ -133,6 +133,7 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
     }
     step_begin(end_ns);
     renew(t, end_ns);
+    t->walks_ns += torch_state.now() - end_ns; /* in the time of the step that begins */
     capture_step(t);
 }
 

@@ -4,32 +4,83 @@
  *
  * Threads: any that holds the GIL.
  * No operation of torch runs: nothing is allocated, dispatched, traced or waited for.  Tensors on
- * other devices, of other classes, or with holes in their memory are not read.
+ * other devices and of other classes are not read.
  */
 #include "tensor.h"
 
 #include <errno.h>
 #include <math.h>
 
-#define ELEMENTS_MAX (INT64_C(1) << 22) /* a few milliseconds with the GIL held */
+#define LOOK_MAX (INT64_C(1) << 22)  /* elements: a few milliseconds with the GIL held */
+#define CHECK_MAX (INT64_C(1) << 25) /* elements: the same, by a faster way */
+#define DIMS_MAX 12
+#define VECTOR_BYTES 32
 
 enum kind { F32, F64, F16, BF16, I64, I32, I16, I8, U8, BOOL, N_KINDS };
+
+struct view { /* a tensor's memory; dimensions in the order of their strides, the largest first */
+    enum kind kind;
+    const char *p;
+    int64_t n;
+    int dims;
+    int64_t size[DIMS_MAX], stride[DIMS_MAX];
+};
+
+struct run { /* numbers at equal distances; step: in numbers */
+    enum kind kind;
+    const char *p;
+    int64_t n, step;
+};
 
 static PyObject *kinds[N_KINDS]; /* lock: the GIL; torch.float32 ..., owned */
 static const char *const names[N_KINDS] = {"float32", "float64", "float16", "bfloat16", "int64",
                                            "int32",   "int16",   "int8",    "uint8",    "bool"};
+static const uint8_t widths[N_KINDS] = {4, 8, 2, 2, 8, 4, 2, 1, 1, 1};
+static struct {
+    PyObject *numel, *is_contiguous, *data_ptr, *strides; /* methods of Tensor, owned */
+    PyObject *is_cpu, *dtype, *shape;                     /* attribute names, owned */
+    PyObject *modes, *disable;                            /* torch's functions, owned */
+} known;                                                  /* lock: the GIL */
+
+/* New reference, or NULL. */
+static PyObject *get(PyObject *object, const char *name)
+{
+    PyObject *value = object ? torch_state.py.PyObject_GetAttrString(object, name) : NULL;
+    torch_state.py.PyErr_Clear();
+    return value;
+}
 
 void tensor_find(void)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *torch = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch");
-    for (int i = 0; i < N_KINDS && torch; i++)
-        kinds[i] = py->PyObject_GetAttrString(torch, names[i]);
+    PyObject *modules = py->PyImport_GetModuleDict();
+    PyObject *torch = py->PyDict_GetItemString(modules, "torch");
+    PyObject *c = py->PyDict_GetItemString(modules, "torch._C");
+    for (int i = 0; i < N_KINDS; i++)
+        kinds[i] = get(torch, names[i]);
+    known.numel = get(torch_state.tensor_class, "numel");
+    known.is_contiguous = get(torch_state.tensor_class, "is_contiguous");
+    known.data_ptr = get(c, "_data_address"); /* of torch 2: leaves copies undone that are put off */
+    if (!known.data_ptr)
+        known.data_ptr = get(torch_state.tensor_class, "data_ptr");
+    known.strides = get(torch_state.tensor_class, "stride");
+    known.is_cpu = py->PyUnicode_InternFromString("is_cpu");
+    known.dtype = py->PyUnicode_InternFromString("dtype");
+    known.shape = py->PyUnicode_InternFromString("shape");
+    known.modes = get(c, "_is_torch_function_mode_enabled");
+    known.disable = get(c, "DisableTorchFunction");
     py->PyErr_Clear();
 }
 
 void tensor_forget(void)
 {
+    PyObject **held[] = {&known.numel,  &known.is_contiguous, &known.data_ptr,
+                         &known.strides, &known.is_cpu,       &known.dtype,
+                         &known.shape,  &known.modes,         &known.disable};
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+        torch_state.py.Py_DecRef(*held[i]);
+        *held[i] = NULL;
+    }
     for (int i = 0; i < N_KINDS; i++) {
         torch_state.py.Py_DecRef(kinds[i]);
         kinds[i] = NULL;
@@ -41,6 +92,51 @@ bool tensor_is(PyObject *object)
     const PyObject *type = object_type(object);
     return type == torch_state.tensor_class || type == torch_state.parameter_class;
 }
+
+static bool has_modes(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *on = known.modes ? cpython_vectorcall(py, known.modes, NULL, 0, NULL) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(on); /* a constant of the interpreter */
+    return on == py->_Py_TrueStruct;
+}
+
+bool tensor_quiet(PyObject **ret_guard)
+{
+    struct cpython *py = &torch_state.py;
+    *ret_guard = NULL;
+    if (!has_modes())
+        return true;
+    PyObject *guard = known.disable ? py->PyObject_CallFunctionObjArgs(known.disable, NULL) : NULL;
+    PyObject *entered = guard ? py->PyObject_CallMethod(guard, "__enter__", NULL) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(entered);
+    if (!entered) {
+        py->Py_DecRef(guard);
+        return false;
+    }
+    *ret_guard = guard;
+    if (!has_modes())
+        return true;
+    tensor_loud(guard); /* torch 1: it is for classes only */
+    *ret_guard = NULL;
+    return false;
+}
+
+void tensor_loud(PyObject *guard)
+{
+    struct cpython *py = &torch_state.py;
+    if (!guard)
+        return;
+    PyObject *none = py->_Py_NoneStruct;
+    PyObject *left = py->PyObject_CallMethod(guard, "__exit__", "OOO", none, none, none);
+    py->PyErr_Clear();
+    py->Py_DecRef(left);
+    py->Py_DecRef(guard);
+}
+
+/* ---- runs of numbers ---- */
 
 static double half(uint16_t bits)
 {
@@ -97,13 +193,11 @@ static double value_at(enum kind kind, const char *p, int64_t i)
     return (double)NAN;
 }
 
-static void add_up(struct tensor_figures *f, enum kind kind, const char *p)
+static bool add_up(const struct run *r, struct tensor_figures *f)
 {
     double sum = 0, squares = 0;
-    f->min = (double)INFINITY;
-    f->max = -(double)INFINITY;
-    for (int64_t i = 0; i < f->n; i++) {
-        double v = value_at(kind, p, i);
+    for (int64_t i = 0; i < r->n; i++) {
+        double v = value_at(r->kind, r->p, i * r->step);
         if (v != v) {
             f->n_nan++;
             continue;
@@ -114,21 +208,91 @@ static void add_up(struct tensor_figures *f, enum kind kind, const char *p)
         sum += v;
         squares += v * v;
     }
-    int64_t n = f->n - f->n_nan;
-    f->mean = n ? sum / (double)n : (double)NAN;
-    f->norm = sqrt(squares);
-    f->first = f->n ? value_at(kind, p, 0) : (double)NAN;
+    f->mean += sum;
+    f->norm += squares;
+    return false;
 }
 
-static int64_t ask(PyObject *tensor, const char *method)
+/* Is there one whose exponent is all ones, a NaN or an infinity?  As fast as memory is; what is
+ * missing in the last vector is filled up with zeros. */
+#define ANY_BAD(bits)                                                            \
+    static bool any_bad##bits(const char *p, int64_t n, uint##bits##_t exponent) \
+    {                                                                            \
+        typedef uint##bits##_t lanes __attribute__((vector_size(VECTOR_BYTES))); \
+        const int64_t wide = VECTOR_BYTES / (bits / 8);                          \
+        const lanes ones = (lanes){0} + exponent;                                \
+        lanes v, bad = {0};                                                      \
+        for (; n >= wide; n -= wide, p += VECTOR_BYTES) {                        \
+            memcpy(&v, p, sizeof(v));                                            \
+            bad |= (lanes)((v & ones) == ones);                                  \
+        }                                                                        \
+        v = (lanes){0};                                                          \
+        memcpy(&v, p, (size_t)n * (bits / 8));                                   \
+        bad |= (lanes)((v & ones) == ones);                                      \
+        for (int64_t i = 1; i < wide; i++)                                       \
+            bad[0] |= bad[i];                                                    \
+        return bad[0] != 0;                                                      \
+    }
+ANY_BAD(16)
+ANY_BAD(32)
+ANY_BAD(64)
+#undef ANY_BAD
+
+static bool any_bad(const struct run *r, struct tensor_figures *unused)
+{
+    (void)unused;
+    for (int64_t i = 0; r->step != 1 && i < r->n; i++) {
+        double v = value_at(r->kind, r->p, i * r->step);
+        if (v - v != 0)
+            return true;
+    }
+    if (r->step != 1)
+        return false;
+    return r->kind == F32    ? any_bad32(r->p, r->n, 0x7f800000)
+           : r->kind == F64  ? any_bad64(r->p, r->n, UINT64_C(0x7ff0000000000000))
+           : r->kind == F16  ? any_bad16(r->p, r->n, 0x7c00)
+           : r->kind == BF16 ? any_bad16(r->p, r->n, 0x7f80)
+                             : false; /* whole numbers */
+}
+
+/* Each run of a tensor, until fn gives true; false: it never did. */
+static bool each_run(const struct view *v, bool (*fn)(const struct run *, struct tensor_figures *),
+                     struct tensor_figures *f)
+{
+    int64_t at[DIMS_MAX] = {0};
+    const int64_t width = widths[v->kind];
+    struct run r = {.kind = v->kind, .p = v->p, .n = v->n ? 1 : 0, .step = 1};
+    int outer = v->dims;
+    if (outer && v->n) { /* the innermost dimensions that lie behind one another */
+        r.step = v->stride[--outer];
+        r.n = v->size[outer];
+        while (outer && v->stride[outer - 1] == r.step * r.n)
+            r.n *= v->size[--outer];
+    }
+    for (;;) {
+        if (r.n && fn(&r, f))
+            return true;
+        int d = outer - 1;
+        for (; d >= 0 && ++at[d] == v->size[d]; d--) {
+            at[d] = 0;
+            r.p -= (v->size[d] - 1) * v->stride[d] * width;
+        }
+        if (d < 0)
+            return false;
+        r.p += v->stride[d] * width;
+    }
+}
+
+/* ---- what torch says of it ---- */
+
+static int64_t ask(PyObject *tensor, PyObject *method)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *value = py->PyObject_CallMethod(tensor, method, NULL);
-    int64_t n = -1;
-    if (value && value == py->_Py_TrueStruct)
-        n = 1;
-    else if (value && value != py->_Py_FalseStruct)
-        n = py->PyLong_AsLongLong(value);
+    PyObject *value = method ? cpython_vectorcall(py, method, &tensor, 1, NULL) : NULL;
+    int64_t n = !value                          ? -1
+                : value == py->_Py_TrueStruct  ? 1
+                : value == py->_Py_FalseStruct ? 0
+                                               : py->PyLong_AsLongLong(value);
     py->PyErr_Clear();
     py->Py_DecRef(value);
     return n;
@@ -137,45 +301,102 @@ static int64_t ask(PyObject *tensor, const char *method)
 static bool is_on_cpu(PyObject *tensor)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *cpu = py->PyObject_GetAttrString(tensor, "is_cpu");
+    PyObject *cpu = py->PyObject_GetAttr(tensor, known.is_cpu);
     py->PyErr_Clear();
     py->Py_DecRef(cpu); /* a constant of the interpreter */
     if (cpu)
         return cpu == py->_Py_TrueStruct;
-    PyObject *device = py->PyObject_GetAttrString(tensor, "device"); /* torch before 1.13 */
-    PyObject *type = device ? py->PyObject_GetAttrString(device, "type") : NULL;
+    PyObject *device = get(tensor, "device"), *type = get(device, "type"); /* torch before 1.13 */
     bool is = type && py->PyType_IsSubtype(object_type(type), py->PyUnicode_Type) &&
               py->PyUnicode_CompareWithASCIIString(type, "cpu") == 0;
-    py->PyErr_Clear();
     py->Py_DecRef(type);
     py->Py_DecRef(device);
     return is;
 }
 
-int tensor_look(PyObject *tensor, struct tensor_figures *ret)
+/* Sizes and strides, the largest stride first; dimensions of one are none. */
+static bool read_layout(PyObject *tensor, struct view *v)
 {
     struct cpython *py = &torch_state.py;
-    struct tensor_figures f = {.n = 0};
+    PyObject *shape = py->PyObject_GetAttr(tensor, known.shape);
+    PyObject *strides =
+        shape && known.strides ? cpython_vectorcall(py, known.strides, &tensor, 1, NULL) : NULL;
+    Py_ssize_t n = shape && strides ? py->PyTuple_Size(shape) : -1;
+    bool whole = n >= 0 && n <= DIMS_MAX && py->PyTuple_Size(strides) == n;
+    for (Py_ssize_t i = 0; i < n && whole; i++) {
+        int64_t size = py->PyLong_AsLongLong(py->PyTuple_GetItem(shape, i));
+        int64_t stride = py->PyLong_AsLongLong(py->PyTuple_GetItem(strides, i));
+        int at = v->dims;
+        if (size == 1)
+            continue;
+        whole = size > 0 && stride >= 0;
+        for (; at > 0 && v->stride[at - 1] < stride; at--) {
+            v->stride[at] = v->stride[at - 1];
+            v->size[at] = v->size[at - 1];
+        }
+        v->stride[at] = stride;
+        v->size[at] = size;
+        v->dims++;
+    }
+    whole = whole && !py->PyErr_Occurred();
+    py->PyErr_Clear();
+    py->Py_DecRef(strides);
+    py->Py_DecRef(shape);
+    return whole;
+}
+
+static int open_view(PyObject *tensor, int64_t most, struct view *v)
+{
+    struct cpython *py = &torch_state.py;
     if (!tensor_is(tensor))
         return -EINVAL;
     if (!is_on_cpu(tensor))
         return -EXDEV;
-    PyObject *dtype = py->PyObject_GetAttrString(tensor, "dtype");
+    PyObject *dtype = py->PyObject_GetAttr(tensor, known.dtype);
     py->PyErr_Clear();
     py->Py_DecRef(dtype); /* torch holds its types */
     int kind = 0;
     while (kind < N_KINDS && kinds[kind] != dtype)
         kind++;
-    f.n = ask(tensor, "numel");
-    if (!dtype || kind == N_KINDS || f.n < 0 || ask(tensor, "is_contiguous") != 1)
+    *v = (struct view){.kind = (enum kind)kind, .n = ask(tensor, known.numel)};
+    if (!dtype || kind == N_KINDS || v->n < 0)
         return -ENOTSUP;
-    if (f.n > ELEMENTS_MAX)
+    if (v->n > most)
         return -E2BIG;
-    int64_t address = f.n ? ask(tensor, "data_ptr") : 0;
-    if (f.n && address <= 0) /* its memory was given back */
+    if (v->n == 0)
+        return 0;
+    int64_t whole = ask(tensor, known.is_contiguous);
+    int64_t address = whole >= 0 ? ask(tensor, known.data_ptr) : -1;
+    if (address <= 0) /* its memory was given back, or it never had any */
         return -ENOTSUP;
-    f.type = names[kind];
-    add_up(&f, (enum kind)kind, (const char *)(uintptr_t)address);
+    v->p = (const char *)(uintptr_t)address;
+    if (whole != 1)
+        return read_layout(tensor, v) ? 0 : -ENOTSUP;
+    v->dims = 1;
+    v->size[0] = v->n;
+    v->stride[0] = 1;
+    return 0;
+}
+
+int tensor_look(PyObject *tensor, struct tensor_figures *ret)
+{
+    struct view v;
+    int rc = open_view(tensor, LOOK_MAX, &v);
+    if (rc < 0)
+        return rc;
+    struct tensor_figures f = {
+        .n = v.n, .type = names[v.kind], .min = (double)INFINITY, .max = -(double)INFINITY};
+    (void)each_run(&v, add_up, &f);
+    int64_t numbers = f.n - f.n_nan;
+    f.mean = numbers ? f.mean / (double)numbers : (double)NAN;
+    f.norm = sqrt(f.norm);
+    f.first = f.n ? value_at(v.kind, v.p, 0) : (double)NAN;
     *ret = f;
     return 0;
+}
+
+bool tensor_is_bad(PyObject *tensor)
+{
+    struct view v;
+    return open_view(tensor, CHECK_MAX, &v) == 0 && each_run(&v, any_bad, NULL);
 }

@@ -19,8 +19,14 @@ void tensor_find(void);
 void tensor_forget(void);
 /* Is it a plain tensor or parameter, of which reading runs no code of anybody's? */
 bool tensor_is(PyObject *object);
+/* Before attributes of tensors are asked for: the program's __torch_function__ modes, which would
+ * hear of it, are off until tensor_loud().  false: they cannot be switched off, ask nothing. */
+bool tensor_quiet(PyObject **ret_guard);
+void tensor_loud(PyObject *guard);
 /* 0; -EINVAL: it is no plain tensor; -EXDEV: not on the CPU; -E2BIG; -ENOTSUP: its type or layout
  */
 int tensor_look(PyObject *tensor, struct tensor_figures *ret);
+/* Has it a NaN or an infinity?  What cannot be read has none. */
+bool tensor_is_bad(PyObject *tensor);
 
 #endif

@@ -267,6 +267,25 @@ def test_variables_and_the_first_nan(world, python):
     assert [step for step, _ in logs] == [n for n in steps if n != 3]
 
 
+def test_the_first_nan_in_every_layout(world, python):
+    """And whatever is read of tensors, modes of the program do not hear of it."""
+    case = Case(world, "nonfinite.py", python)
+    done = case.target.probing("config", "torch.profiling=on,nan=on,backward=on,exprs=optimizer")
+    assert done.returncode == 0, done.stderr
+    seen = case.run()
+    rows = case.target.rows("select local_step, func, value from python.variables "
+                            "where name = 'nonfinite' order by ts")
+    kinds = seen["kinds"]
+    assert [row[:2] for row in rows][:len(kinds)] == [[n, name] for n, name in enumerate(kinds)]
+    whole = {name: text for _, name, text in rows}
+    assert whole["sliced"].startswith("1 NaN and 0 infinite of 500 ")
+    assert whole["holes"].startswith("1 NaN and 0 infinite of 32 ")
+    assert whole["infinite"].startswith("0 NaN and 1 infinite of 1003 ")
+    assert whole["expanded"].startswith("9 NaN and 0 infinite of 63 ")
+    assert "more numbers than are counted" in whole["large"]
+    assert seen["heard"][0] == seen["heard"][1] and seen["heard"][0]
+
+
 def test_loss_curve_is_the_same_over_fifty_loads(world, python):
     """However many steps the loop has done meanwhile: as many without us give the same losses."""
     plain, entered = world.tmp / "plain", world.tmp / "entered"
