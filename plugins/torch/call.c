@@ -6,16 +6,20 @@
  * It runs no Python code, except on the first call of a module it has not seen.
  * A call that raised has no row: its time is not that of a forward.
  */
-#include "torch.h"
+#include "device.h"
 
 struct call {
     uint64_t name, device, step, begin_ns, own_ns;
     uint64_t walks_ns;   /* the thread's, at its begin */
     uint64_t graph_from; /* UINT64_MAX: no row for its backward */
+    uint64_t ticket;     /* of device_begin() */
+    struct memory memory; /* at its begin */
     int64_t seq;
     enum phase before; /* the thread's, around a counted call */
     uint32_t life;
+    int cuda; /* number of the module's device; below 0: none of CUDA's */
     bool top, wanted, counted, weighed; /* weighed: our own time is measured on this call */
+    bool remembers;                     /* `memory` is known */
 };
 
 static __thread struct thread this_thread;
@@ -108,6 +112,7 @@ static void enter_inference(struct thread *t, struct module *m)
 static void enter_top(struct thread *t, struct call *c, PyObject *object)
 {
     step_renew(t);
+    device_read();
     if (t->outer_unseen)
         t->outer_unseen = is_inside_forward();
     uint64_t now_ns = torch_state.now();
@@ -135,6 +140,19 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
 }
 
+/* What has a switch of its own, and costs more. */
+static void enter_device(struct call *c, struct thread *t, const struct module *m)
+{
+    const struct settings *set = &torch_state.set;
+    if (!set->memory && !set->device_times && !c->top)
+        return;
+    uint64_t begin_ns = torch_state.now();
+    c->cuda = m ? m->cuda : -1;
+    c->remembers = (set->memory || c->top) && memory_ask(c->cuda, &c->memory);
+    c->ticket = set->device_times ? device_begin(c->cuda) : 0;
+    t->walks_ns += torch_state.now() - begin_ns;
+}
+
 static void enter(struct call *c, struct thread *t, PyObject *object)
 {
     bool weighed = ++torch_state.ticks % OVERHEAD_EVERY == 0;
@@ -158,6 +176,8 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
         if (torch_state.set.backward && c->wanted && m && !m->large && !t->backward_depth &&
             !t->no_backward)
             c->graph_from = backward_enter();
+        if (c->wanted)
+            enter_device(c, t, m);
     }
     c->walks_ns = t->walks_ns;
     c->begin_ns = torch_state.now();
@@ -167,7 +187,9 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
         c->own_ns = c->begin_ns - before - (t->walks_ns - walks_ns);
 }
 
-static void add_row(const struct thread *t, const struct call *c, uint64_t end_ns)
+/* memory: at its end; NULL: not known */
+static void add_row(const struct thread *t, const struct call *c, uint64_t end_ns,
+                    const struct memory *memory)
 {
     union probing_cell row[N_TRACE];
     memcpy(row, torch_state.row, sizeof(row));
@@ -181,6 +203,8 @@ static void add_row(const struct thread *t, const struct call *c, uint64_t end_n
     if (torch_state.step_begin_ns && c->step == torch_state.step)
         row[COL_TIME_OFFSET].f = (double)(end_ns - torch_state.step_begin_ns) / NS_PER_S;
     row[COL_DEVICE].u = c->device;
+    if (memory)
+        memory_put(row, &c->memory, memory);
     (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE, NULL, 0);
 }
 
@@ -200,6 +224,21 @@ static void expect_backward(struct thread *t, const struct call *c, PyObject *ob
         m->large = true;
 }
 
+/* The device's part of a call whose row is wanted; gives what add_row() wants. */
+static const struct memory *leave_device(struct thread *t, const struct call *c, PyObject *result,
+                                         struct memory *room)
+{
+    uint64_t begin_ns = torch_state.now();
+    const struct device_work work = {.name = c->name,
+                                     .stage = torch_state.stages[STAGE_FORWARD],
+                                     .step = c->step,
+                                     .seq = c->seq};
+    device_end(c->ticket, result ? &work : NULL);
+    bool known = result && c->remembers && memory_ask(c->cuda, room); /* else it has raised */
+    t->walks_ns += torch_state.now() - begin_ns;
+    return known ? room : NULL;
+}
+
 static void leave(struct thread *t, const struct call *c, PyObject *const *args, Py_ssize_t n,
                   PyObject *result)
 {
@@ -209,8 +248,11 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
     t->depth--;
     if (c->counted)
         (void)step_phase(t, c->before, end_ns);
+    struct memory room;
+    const struct memory *memory =
+        c->ticket || c->remembers ? leave_device(t, c, result, &room) : NULL;
     if (c->wanted && result)
-        add_row(t, c, end_ns);
+        add_row(t, c, end_ns, memory);
     if (c->graph_from != UINT64_MAX && result)
         expect_backward(t, c, args[0], result);
     if (torch_state.set.nan && c->wanted && result) {

@@ -139,6 +139,7 @@ static struct module *entry(PyObject *object)
         return NULL;
     }
     m->object = object;
+    m->cuda = -1;
     m->weak = weak;
     m->serial = ++last_serial;
     size_t i = slot_of(object);
@@ -190,8 +191,18 @@ static bool is_module(PyObject *object)
     return torch_state.py.PyType_IsSubtype(object_type(object), torch_state.module_class) != 0;
 }
 
+static int cuda_number(const char *device)
+{
+    int n = 0;
+    if (strncmp(device, "cuda:", 5) != 0)
+        return -1;
+    for (const char *p = device + 5; *p >= '0' && *p <= '9' && n < INT16_MAX; p++)
+        n = n * 10 + (*p - '0');
+    return n;
+}
+
 /* "cuda:0" of the first parameter.  Other classes than Parameter itself could run Python code. */
-static uint64_t device_of(PyObject *dict, bool quiet, bool *ret_has_params)
+static uint64_t device_of(PyObject *dict, bool quiet, bool *ret_has_params, int *ret_cuda)
 {
     struct cpython *py = &torch_state.py;
     PyObject *parameters = py->PyDict_GetItem(dict, torch_state.text_parameters);
@@ -208,6 +219,7 @@ static uint64_t device_of(PyObject *dict, bool quiet, bool *ret_has_params)
         Py_ssize_t n;
         const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &n) : NULL;
         uint64_t id = bytes ? interned(bytes, (size_t)n) : PROBING_NULL_ID;
+        *ret_cuda = bytes ? cuda_number(bytes) : -1;
         py->PyErr_Clear();
         py->Py_DecRef(text);
         py->Py_DecRef(device);
@@ -315,7 +327,8 @@ static void walk(struct walk *w, PyObject *object, size_t path_n)
     set_name(m, w->path, path_n);
     bool above = w->has_params;
     w->has_params = false;
-    m->device = device_of(dict, w->quiet, &w->has_params);
+    m->cuda = -1;
+    m->device = device_of(dict, w->quiet, &w->has_params, &m->cuda);
     w->deep++;
     walk_children(w, dict, path_n);
     w->deep--;

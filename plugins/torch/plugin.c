@@ -6,6 +6,7 @@
  * It never imports torch, and adds no hook of torch's own kind: those cost more than our work.
  */
 #include "capture.h"
+#include "device.h"
 #include "tensor.h"
 #include "torch.h"
 
@@ -330,6 +331,7 @@ static void offer_step(bool offer)
 static int put_hooks(void)
 {
     struct torch *s = &torch_state;
+    tensor_find();
     int rc = names_scan(step_wrap);
     if (rc < 0)
         return refuse(rc, "no memory");
@@ -341,7 +343,8 @@ static int put_hooks(void)
     plugin_hook_modules();
     (void)backward_find();
     comm_find();
-    tensor_find();
+    memory_find();
+    device_find();
     tell_dynamo();
     return 0;
 }
@@ -361,6 +364,8 @@ static int uninstall(void *unused)
     backward_forget();
     comm_forget();
     tensor_forget();
+    device_forget();
+    memory_forget();
     drop_torch();
     return kept;
 }
@@ -472,6 +477,7 @@ static int init(const struct probing_host *h, void **ret_self)
     struct probing_table *computed;
     if ((rc = h->table(h, &comm_table, &torch_state.comm)) < 0 ||
         (rc = h->table(h, &variables_table, &torch_state.variables)) < 0 ||
+        (rc = h->table(h, &device_table, &torch_state.device_time)) < 0 ||
         (rc = h->table(h, &data_table, &computed)) < 0 ||
         (rc = h->table(h, &recorder_table, &computed)) < 0 ||
         (rc = h->table(h, &ops_table, &computed)) < 0 ||

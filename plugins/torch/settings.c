@@ -48,6 +48,18 @@ const struct probing_config settings_table[] = {
      .flags = PROBING_LIVE,
      .max = 1,
      .doc = "rows for modules' backward too; what it costs is in overhead_sec"},
+    {.name = "memory",
+     .value = "off",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .max = 1,
+     .doc = "the GPU's memory at each call of a module; without it, at each step's end"},
+    {.name = "device_times",
+     .value = "off",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .max = 1,
+     .doc = "how long calls take on the GPU, by events in its streams: python.torch_device_time"},
     {.name = "exprs",
      .value = "",
      .flags = PROBING_LIVE,
@@ -142,6 +154,10 @@ static int set_one(struct settings *s, const char *name, const char *value)
         return set_switch(name, value, &s->backward);
     if (strcmp(name, "nan") == 0)
         return set_switch(name, value, &s->nan);
+    if (strcmp(name, "memory") == 0)
+        return set_switch(name, value, &s->memory);
+    if (strcmp(name, "device_times") == 0)
+        return set_switch(name, value, &s->device_times);
     if (strcmp(name, "exprs") == 0)
         return set_list(name, value, s->exprs);
     if (strcmp(name, "layers") == 0) {
@@ -150,7 +166,7 @@ static int set_one(struct settings *s, const char *name, const char *value)
     }
     return refuse(-EINVAL,
                   "torch.profiling has no part '%.80s'; there are on, off, a rate, exprs=, "
-                  "layers=, sample_rate=, every=, backward=, nan=, baseline=",
+                  "layers=, sample_rate=, every=, backward=, nan=, memory=, device_times=, baseline=",
                   name);
 }
 

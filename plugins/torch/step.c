@@ -14,6 +14,7 @@
  * step.
  */
 #include "capture.h"
+#include "device.h"
 
 #define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again */
 
@@ -89,6 +90,9 @@ void step_row(enum stage stage, uint64_t name, uint64_t begin_ns, uint64_t end_n
         row[COL_DURATION].f = seconds(end_ns - begin_ns);
     if (torch_state.step_begin_ns)
         row[COL_TIME_OFFSET].f = seconds(end_ns - torch_state.step_begin_ns);
+    struct memory memory; /* once a step costs nothing */
+    if (stage != STAGE_DATA && memory_ask(/* device= */ -1, &memory))
+        memory_put(row, /* before= */ NULL, &memory);
     (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE, NULL, 0);
 }
 
@@ -130,7 +134,10 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
     if (torch_state.step % LATE_EVERY == 0) {
         plugin_hook_modules();
         comm_find();
+        memory_find();
+        device_find();
     }
+    device_read();
     step_begin(end_ns);
     renew(t, end_ns);
     t->walks_ns += torch_state.now() - end_ns; /* in the time of the step that begins */
@@ -165,6 +172,8 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
         t->step_name = names_class(args[0]); /* torch before 1.13 does not tell it by step_code() */
         t->optimizer = args[0];
     }
+    bool measured = torch_state.set.device_times && torch_state.sampled;
+    uint64_t ticket = measured ? device_begin(/* device= */ -1) : 0;
     uint64_t begin_ns = torch_state.now();
     enum phase before = step_phase(t, PHASE_OPTIMIZER, begin_ns);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
@@ -172,6 +181,11 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
         return result;
     uint64_t end_ns = torch_state.now();
     (void)step_phase(t, before, end_ns);
+    const struct device_work work = {.name = t->step_name,
+                                     .stage = torch_state.stages[STAGE_STEP],
+                                     .step = torch_state.step,
+                                     .seq = torch_state.seq};
+    device_end(ticket, t->steps_depth == 1 && result ? &work : NULL);
     t->steps_depth--;
     t->step_happened = true;
     if (t->steps_depth == 0 && result)

@@ -66,6 +66,7 @@ struct module {
     uint64_t listed;     /* likewise of the listing for torch.modules */
     uint64_t path_hash;  /* of the text behind `name`: saves interning it again */
     uint64_t name, device; /* interned, or PROBING_NULL_ID */
+    int cuda;              /* number of that device, -1: it is none of CUDA's */
     uint64_t walked_ns, walk_cost_ns; /* a root's: when and how long it was walked */
     uint64_t step;       /* a top-level module's: the step that `calls` belongs to */
     uint32_t calls;      /* in training mode, in that step */
@@ -106,6 +107,8 @@ struct settings {
     double rate;        /* share of the steps */
     uint32_t baseline;  /* one step in so many is left without rows; 0: none */
     bool backward;      /* rows for modules' backward */
+    bool memory;        /* of the GPU, at each call of a module */
+    bool device_times;  /* how long calls take on the GPU */
     bool nan;           /* look for the first module that makes a NaN or an infinity */
     char exprs[LIST_BYTES], layers[LIST_BYTES];
     uint32_t layers_version; /* names are looked at again when it changes */
@@ -116,7 +119,7 @@ struct settings {
 struct torch {
     const struct probing_host *host;
     uint64_t (*now)(void); /* the host's; a call in flight may ask after destroy() */
-    struct probing_table *trace, *timing, *comm, *variables;
+    struct probing_table *trace, *timing, *comm, *variables, *device_time;
     struct cpython py;
     struct python_more more;
     _Atomic bool on; /* hooks do their work; cleared by stop() and, without the GIL, after fork */

@@ -40,10 +40,10 @@ def python(request):
 class Case:
     """A target from targets/: it makes its models, waits for us, works, and writes what it saw."""
 
-    def __init__(self, world, name, python):
+    def __init__(self, world, name, python, *more):
         self.answer, self.go = world.tmp / "answer.json", world.tmp / "go"
         self.target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / name),
-                                  str(self.go), str(self.answer))
+                                  str(self.go), str(self.answer), *more)
         self.target.wait_line("ready")
         self.target.inject()
         self.load()

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/device_time.c - how long a module's work takes on a GPU: events in its stream, read
+ * when they have passed.
+ *
+ * Threads: any that holds the GIL.
+ *
+ * Two events of CUDA's driver stand around what a call queues on the thread's current stream; the
+ * device writes down when it comes by, and a later step asks for it.  Nobody waits: what has not
+ * passed is asked again next time, and where 4,096 are under way no more begin.  Streams that are
+ * captured into a graph are left alone, and the calls that a capture elsewhere forbids are made in
+ * relaxed mode, as torch's own watchdog does.  The first error switches it off until the next load.
+ * (cuda.h; the names are the same from CUDA 11 to 13.)
+ */
+#include "device.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SPANS 4096u    /* under way at a time; a power of two */
+#define READ_MAX 512u  /* at a time: about a millisecond */
+#define NOT_READY 600  /* CUDA_ERROR_NOT_READY */
+#define RELAXED 2      /* CU_STREAM_CAPTURE_MODE_RELAXED */
+#define NOT_CAPTURED 0 /* CU_STREAM_CAPTURE_STATUS_NONE */
+#define MS_PER_S 1e3
+
+typedef struct cuda_context *context; /* CUcontext */
+typedef struct cuda_event *event;     /* CUevent */
+typedef struct cuda_stream *stream;   /* CUstream */
+
+static struct {
+    int (*cuCtxGetCurrent)(context *);
+    int (*cuEventCreate)(event *, unsigned);
+    int (*cuEventRecord)(event, stream);
+    int (*cuEventQuery)(event);
+    int (*cuEventElapsedTime)(float *, event, event);
+    int (*cuEventDestroy_v2)(event);
+    int (*cuStreamIsCapturing)(stream, int *);
+    int (*cuThreadExchangeStreamCaptureMode)(int *);
+} cuda; /* lock: the GIL */
+
+struct span {
+    context where; /* the events' own; NULL: there are none yet */
+    event begin, end;
+    stream on;
+    int number; /* of the device */
+    enum { EMPTY, BEGUN, ENDED, FORGOTTEN } state;
+    struct device_work work;
+};
+
+static struct {
+    bool usable, failed;
+    PyObject *stream_of; /* torch._C._cuda_getCurrentRawStream, owned */
+    struct span *spans;  /* SPANS of them, made with the first */
+    uint64_t first, next; /* numbers of the oldest under way and of the one to come */
+} device;                 /* lock: the GIL */
+
+enum { COL_DEVICE_STEP, COL_DEVICE_SEQ, COL_DEVICE_MODULE, COL_DEVICE_STAGE, COL_DEVICE_SEC,
+       COL_DEVICE_NAME, N_DEVICE };
+
+static const struct probing_column columns[N_DEVICE] = {
+    {.name = "local_step", .type = PROBING_I64, .doc = "as in python.torch_trace"},
+    {.name = "seq", .type = PROBING_I64, .doc = "as there: with the step, the same call"},
+    {.name = "module", .type = PROBING_STR, .doc = "as there"},
+    {.name = "stage", .type = PROBING_STR, .doc = "'post forward' or 'post step'"},
+    {.name = "duration",
+     .type = PROBING_F64,
+     .unit = PROBING_SECONDS,
+     .doc = "between the begin and the end of its work on the device, gaps included"},
+    {.name = "device", .type = PROBING_STR, .doc = "cuda:0 ..."},
+};
+
+const struct probing_table_desc device_table = {
+    .size = sizeof(device_table),
+    .column_size = sizeof(struct probing_column),
+    .name = "python.torch_device_time",
+    .columns = columns,
+    .n_columns = N_DEVICE,
+    .doc = "how long calls of modules and optimizers took on the GPU (torch.device_times)",
+};
+
+/* ---- the driver ---- */
+
+void device_find(void)
+{
+    struct cpython *py = &torch_state.py;
+    static const char *const names[] = {"cuCtxGetCurrent",    "cuEventCreate",
+                                        "cuEventRecord",      "cuEventQuery",
+                                        "cuEventElapsedTime", "cuEventDestroy_v2",
+                                        "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode"};
+    void *library = device.usable || device.failed ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    PyObject *c = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch._C");
+    if (!library || !c)
+        return;
+    void *found[sizeof(names) / sizeof(names[0])];
+    bool whole = true;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        found[i] = dlsym(library, names[i]);
+        whole = whole && found[i];
+    }
+    (void)dlclose(library); /* who loaded it holds it: CUDA is never unloaded */
+    if (!device.stream_of)
+        device.stream_of = py->PyObject_GetAttrString(c, "_cuda_getCurrentRawStream");
+    py->PyErr_Clear();
+    device.usable = whole && device.stream_of;
+    if (device.usable)
+        memcpy(&cuda, found, sizeof(cuda)); /* in the order of its fields */
+}
+
+static bool worked(int error)
+{
+    if (error == 0)
+        return true;
+    char text[120];
+    (void)snprintf(text, sizeof(text),
+                   "torch: CUDA's driver gave error %d: device times are off until the next load",
+                   error);
+    torch_state.host->log(torch_state.host, PROBING_WARN, text);
+    device.usable = false;
+    device.failed = true;
+    return false;
+}
+
+/* A capture anywhere in the process forbids some calls on all threads, except in relaxed mode. */
+static int relax(int mode)
+{
+    (void)cuda.cuThreadExchangeStreamCaptureMode(&mode);
+    return mode;
+}
+
+static bool has_events(struct span *s, context where)
+{
+    if (s->where == where)
+        return true;
+    int mode = relax(RELAXED);
+    if (s->where) {
+        (void)cuda.cuEventDestroy_v2(s->begin);
+        (void)cuda.cuEventDestroy_v2(s->end);
+        s->where = NULL;
+    }
+    bool made = worked(cuda.cuEventCreate(&s->begin, /* flags= */ 0));
+    if (made && !worked(cuda.cuEventCreate(&s->end, /* flags= */ 0))) {
+        (void)cuda.cuEventDestroy_v2(s->begin);
+        made = false;
+    }
+    s->where = made ? where : NULL;
+    (void)relax(mode);
+    return made;
+}
+
+static bool stream_now(int number, stream *ret)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *arg = py->PyLong_FromLongLong(number);
+    PyObject *value = arg ? cpython_vectorcall(py, device.stream_of, &arg, 1, NULL) : NULL;
+    uintptr_t raw = value ? (uintptr_t)py->PyLong_AsUnsignedLongLong(value) : 0;
+    bool known = value && !py->PyErr_Occurred();
+    py->PyErr_Clear();
+    py->Py_DecRef(arg);
+    py->Py_DecRef(value);
+    *ret = (stream)raw;
+    return known;
+}
+
+/* ---- spans ---- */
+
+uint64_t device_begin(int number)
+{
+    context where = NULL;
+    stream on = NULL;
+    int captured = NOT_CAPTURED;
+    if (!device.usable || device.next - device.first >= SPANS)
+        return 0;
+    int current = memory_device();
+    if (current < 0 || (number >= 0 && number != current) || !stream_now(current, &on))
+        return 0;
+    if (!device.spans)
+        device.spans = calloc(SPANS, sizeof(*device.spans));
+    if (!device.spans || !worked(cuda.cuCtxGetCurrent(&where)) || !where ||
+        !worked(cuda.cuStreamIsCapturing(on, &captured)) || captured != NOT_CAPTURED)
+        return 0;
+    struct span *s = &device.spans[device.next % SPANS];
+    if (!has_events(s, where) || !worked(cuda.cuEventRecord(s->begin, on)))
+        return 0;
+    s->state = BEGUN;
+    s->on = on;
+    s->number = current;
+    return ++device.next;
+}
+
+void device_end(uint64_t ticket, const struct device_work *work)
+{
+    if (!ticket || !device.spans || ticket <= device.first)
+        return;
+    struct span *s = &device.spans[(ticket - 1) % SPANS];
+    int captured = NOT_CAPTURED;
+    if (s->state != BEGUN)
+        return;
+    s->state = FORGOTTEN;
+    if (!work || !device.usable || !worked(cuda.cuStreamIsCapturing(s->on, &captured)) ||
+        captured != NOT_CAPTURED || !worked(cuda.cuEventRecord(s->end, s->on)))
+        return;
+    s->work = *work;
+    s->state = ENDED;
+}
+
+static void add_row(const struct span *s, double ms)
+{
+    union probing_cell row[N_DEVICE] = {{.u = s->work.step}, {.i = s->work.seq},
+                                        {.u = s->work.name}, {.u = s->work.stage},
+                                        {.f = ms / MS_PER_S}, {.u = PROBING_NULL_ID}};
+    char name[24];
+    int n = snprintf(name, sizeof(name), "cuda:%d", s->number);
+    if (torch_state.host->intern(torch_state.host, name, (size_t)n, &row[COL_DEVICE_NAME].u) < 0)
+        row[COL_DEVICE_NAME].u = PROBING_NULL_ID;
+    (void)torch_state.host->append(torch_state.device_time, torch_state.now(), row, N_DEVICE, NULL, 0);
+}
+
+/* Has the device come by the end of it? */
+static bool has_passed(const struct span *s)
+{
+    float ms = 0;
+    int rc = cuda.cuEventQuery(s->end);
+    if (rc == NOT_READY || !worked(rc))
+        return false;
+    if (worked(cuda.cuEventElapsedTime(&ms, s->begin, s->end)))
+        add_row(s, (double)ms);
+    return true;
+}
+
+void device_read(void)
+{
+    if (!device.usable || device.first == device.next)
+        return;
+    int mode = relax(RELAXED);
+    for (uint32_t i = 0; i < READ_MAX && device.first != device.next; i++) {
+        struct span *s = &device.spans[device.first % SPANS];
+        if (s->state == BEGUN || (s->state == ENDED && !has_passed(s)))
+            break;
+        s->state = EMPTY;
+        device.first++;
+    }
+    (void)relax(mode);
+}
+
+void device_forget(void)
+{
+    PyObject *stream_of = device.stream_of;
+    for (uint32_t i = 0; device.spans && i < SPANS; i++)
+        if (device.spans[i].where) {
+            (void)cuda.cuEventDestroy_v2(device.spans[i].begin);
+            (void)cuda.cuEventDestroy_v2(device.spans[i].end);
+        }
+    free(device.spans);
+    memset(&device, 0, sizeof(device));
+    torch_state.py.Py_DecRef(stream_of);
+}
