@@ -218,7 +218,8 @@ const struct cli_command cli_commands[] = {
      .text =
          "Samples the process for --seconds and puts the profiler back as it was; or takes what "
          "was sampled before (--last, --since), also of the dead. torch shows modules, by the "
-         "time that plugin torch has measured. diff compares two processes, "
+         "time that plugin torch has measured, or with --memory by what they leave allocated. diff "
+         "compares two processes, "
          "data directories or files of folded stacks: A is before, B is after. html and svg are "
          "one file each that needs nothing else; folded, speedscope, pprof and perfetto are "
          "for other programs.",
@@ -235,6 +236,7 @@ const struct cli_command cli_commands[] = {
            "html, svg, folded, speedscope, pprof or perfetto; else by the file's name"},
           {"--output", "-o", "FILE", "write here; standard output when left out"},
           {"--threads", NULL, NULL, "threads apart"},
+          {"--memory", NULL, NULL, "torch: by GPU memory, of a step"},
           {"--lines", NULL, NULL, "lines of a function apart"}},
      .examples = {"-t 4242 flamegraph -s 10 -o out.html",
                   "-t 4242 flamegraph --last 5m --mode wall -o out.svg",

@@ -16,7 +16,8 @@
 int flame_read(struct flame *f, const struct target *t, const char *where, bool in_time);
 /* Folded stacks of a file, "a;b;c 12"; an optional second number goes nowhere. */
 int flame_read_folded(struct flame *f, const char *path);
-/* flame_modules.c: calls of modules, from python.torch_trace.  where: as for flame_read(). */
+/* flame_modules.c: calls of modules, from python.torch_trace, by time; with f->mode memory by what
+ * they leave allocated on the GPU in a step.  where: as for flame_read(). */
 int flame_read_modules(struct flame *f, const struct target *t, const char *where);
 
 #endif

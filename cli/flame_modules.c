@@ -3,7 +3,8 @@
  * cli/flame_modules.c - calls of torch's modules as a profile: each module's own time, on the way
  * of calls that led to it.
  *
- * One thread.  A forward is inside of the one that began before it and ends after it.  Backwards
+ * One thread.  Own is what its parts do not have: of the time, or of the memory that a call leaves
+ * allocated.  A forward is inside of the one that began before it and ends after it.  Backwards
  * have no such order of begins, as a module and its last part begin at the same node of the graph;
  * but all that goes on inside of one ends before it, and after it has begun.
  */
@@ -20,7 +21,7 @@
 
 struct node { /* one way of calls */
     const char *name;
-    int64_t own_ns, count;
+    int64_t own, count;              /* own: ns, or bytes */
     uint32_t parent, child, sibling; /* 0: none; [0] is the root */
 };
 
@@ -36,6 +37,7 @@ struct modules {
     struct open_call open[DEPTH_MAX];
     uint32_t depth;
     int64_t tid, step;
+    int64_t steps;
     bool backward; /* rows come by their ends, the last first; else by their begins */
     char stage[64];
 };
@@ -72,14 +74,15 @@ static bool is_inside(const struct modules *m, const struct open_call *outer, in
     return m->backward ? outer->begin_ns < end_ns : outer->end_ns >= end_ns;
 }
 
-/* tid, local_step, stage, end_ns, duration_ns, module; by thread, stage and step */
+/* tid, local_step, stage, end_ns, duration_ns, module, value, steps; by thread, stage and step */
 static int call_row(void *self, const struct json *const *c, struct buf *out)
 {
     struct modules *m = self;
     (void)out;
     const char *stage = c[2]->type == JSON_STRING ? c[2]->text : "";
     const char *module = c[5]->type == JSON_STRING ? c[5]->text : "(unknown)";
-    int64_t end_ns = int_of(c[3]), duration_ns = int_of(c[4]);
+    int64_t end_ns = int_of(c[3]), duration_ns = int_of(c[4]), value = int_of(c[6]);
+    m->steps = int_of(c[7]);
     if (m->tid != int_of(c[0]) || m->step != int_of(c[1]) || strcmp(m->stage, stage) != 0)
         m->depth = 0;
     m->tid = int_of(c[0]);
@@ -92,10 +95,10 @@ static int call_row(void *self, const struct json *const *c, struct buf *out)
     uint32_t node = parent ? child_of(m, parent, module) : 0;
     if (node == 0)
         return err_set(-ENOMEM, "no memory for the modules");
-    m->nodes[node].own_ns += duration_ns;
+    m->nodes[node].own += value;
     m->nodes[node].count++;
     if (m->depth > 0)
-        m->nodes[parent].own_ns -= duration_ns;
+        m->nodes[parent].own -= value;
     if (m->depth < DEPTH_MAX)
         m->open[m->depth++] = (struct open_call){node, end_ns - duration_ns, end_ns};
     return 0;
@@ -126,7 +129,7 @@ static int add_way(struct flame *f, const struct node *nodes, uint32_t last)
         r = flame_add_frame(f, &frame);
     }
     const struct flame_sample s = {
-        .thread_name = "", .value = nodes[last].own_ns, .count = nodes[last].count};
+        .thread_name = "", .value = nodes[last].own, .count = nodes[last].count};
     return r < 0 ? r : flame_add_sample(f, id, &s);
 }
 
@@ -134,7 +137,7 @@ static int add_ways(const struct modules *m)
 {
     int r = 0;
     for (uint32_t i = 1; i < m->n && r == 0; i++)
-        if (m->nodes[i].own_ns > 0) /* else its parts took all of it, but for the clock's grain */
+        if (m->nodes[i].own > 0) /* else its parts took all of it, but for the clock's grain */
             r = add_way(m->f, m->nodes, i);
     return r;
 }
@@ -143,13 +146,19 @@ static int read_calls(struct modules *m, const struct target *t, const char *whe
                       const char *which, const char *order)
 {
     struct export_writer w = {.begin = no_begin, .row = call_row, .end = no_end, .self = m};
-    char sql[1024];
-    (void)snprintf(sql, sizeof sql,
-                   "select tid, local_step, stage, extract(epoch from ts - (select min(ts) from "
-                   "python.torch_trace)) * 1000000000, duration * 1000000000, module from "
-                   "python.torch_trace where duration is not null and stage %s%s "
-                   "order by tid, stage, local_step, %s",
-                   which, where, order);
+    bool memory = strcmp(m->f->mode, "memory") == 0; /* of a step, as a call's is free after it */
+    const char *there = memory ? "allocated_delta" : "duration";
+    char sql[1400];
+    (void)snprintf(
+        sql, sizeof sql,
+        "select tid, local_step, stage, extract(epoch from ts - (select min(ts) from "
+        "python.torch_trace)) * 1000000000, duration * 1000000000, module, %s, "
+        "(select count(distinct local_step) from python.torch_trace where "
+        "%s is not null%s) from "
+        "python.torch_trace where duration is not null and %s is not null and stage %s%s "
+        "order by tid, stage, local_step, %s",
+        memory ? "allocated_delta * 1048576" : "duration * 1000000000", there, where, there, which,
+        where, order);
     m->depth = 0;
     return answer_rows(t, sql, &w);
 }
@@ -164,6 +173,8 @@ int flame_read_modules(struct flame *f, const struct target *t, const char *wher
     m.backward = true;
     if (r == 0)
         r = read_calls(&m, t, where, "= 'post backward'", "ts desc");
+    for (uint32_t i = 1; i < m.n && strcmp(f->mode, "memory") == 0 && m.steps > 0; i++)
+        m.nodes[i].own /= m.steps;
     if (r == 0)
         r = add_ways(&m);
     free(m.nodes);

@@ -42,7 +42,7 @@ struct options {
     const char *path, *mode, *rate, *since;
     uint64_t seconds_ns, last_ns;
     enum format format;
-    bool has_format, threads, lines;
+    bool has_format, threads, lines, memory;
 };
 
 /* ---- the words ---- */
@@ -102,6 +102,8 @@ static int take(void *arg, const char *option, const char *value)
         o->path = value;
     else if (strcmp(option, "--threads") == 0)
         o->threads = true;
+    else if (strcmp(option, "--memory") == 0)
+        o->memory = true;
     else
         o->lines = true;
     return 0;
@@ -134,6 +136,8 @@ static int check_words(const struct options *o, bool has_target)
     if (o->n_words > 0 && !is_torch(o) && o->n_words != 3)
         return err_set(-EINVAL, "flamegraph diff needs two: a pid, a data directory or a file of "
                                 "folded stacks each");
+    if (o->memory && !is_torch(o))
+        return err_set(-EINVAL, "--memory belongs to flamegraph torch");
     if (o->n_words < 3 && !has_target)
         return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
     if (o->path == NULL && o->format != FOLDED && isatty(STDOUT_FILENO) == 1)
@@ -442,10 +446,16 @@ static int modules(const struct target *t, const struct options *o)
     else if (o->since != NULL)
         (void)snprintf(where, sizeof where, " and ts >= timestamp '%s'", o->since);
     flame_init(&f, FLAME_MAX_BYTES);
-    f.mode = "wall";
-    (void)snprintf(title, sizeof title, "%.200s: torch modules, wall time", t->text);
+    f.mode = o->memory ? "memory" : "wall";
+    (void)snprintf(title, sizeof title, "%.200s: torch modules, %s", t->text,
+                   o->memory ? "memory that their forwards leave allocated in a step"
+                             : "wall time");
     f.title = title;
     int r = flame_read_modules(&f, t, where);
+    if (r == 0 && f.n_samples == 0 && o->memory)
+        r = err_set(-ENODATA,
+                    "no call of a module has left memory of a GPU allocated; each of them is "
+                    "asked with torch.memory=on, where torch uses CUDA");
     if (r == 0 && f.n_samples == 0)
         r = err_set(-ENODATA, "%s has no calls of modules: plugin load torch keeps them", t->text);
     if (r == 0)

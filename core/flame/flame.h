@@ -31,13 +31,13 @@ struct flame_sample {
     int64_t thread;
     const char *thread_name;
     uint32_t stack; /* number in stacks */
-    int64_t value;  /* ns */
+    int64_t value;  /* ns; of mode memory, bytes */
     int64_t count;
 };
 
 struct flame {
     struct arena arena;
-    const char *title, *mode; /* mode: cpu, wall, gil */
+    const char *title, *mode; /* mode: cpu, wall, gil, memory */
     bool lines;               /* frames of one function in different lines are different */
     bool threads;             /* a level for threads below the root */
     struct flame_frame *frames;

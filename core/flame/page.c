@@ -137,11 +137,12 @@ static void add_box(const struct flame_tree *t, const struct flame_node *n, stru
     int letters = (int)(p.width / 7), y = TOP + (int)n->depth * ROW_HEIGHT;
     (void)buf_addf(out, "<g><title>");
     add_xml_text(out, label);
+    bool memory = strcmp(t->f->mode, "memory") == 0; /* bytes; else ns */
     (void)buf_addf(out,
-                   " - %.2f ms, %.2f %%</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" "
+                   " - %.2f %s, %.2f %%</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" "
                    "height=\"%d\" fill=\"",
-                   (double)n->value / 1e6, 100 * (double)n->value / all, p.x, y, p.width,
-                   ROW_HEIGHT - 1);
+                   (double)n->value / (memory ? 1048576.0 : 1e6), memory ? "MB" : "ms",
+                   100 * (double)n->value / all, p.x, y, p.width, ROW_HEIGHT - 1);
     add_colour(t, n, out);
     (void)buf_addf(out, "\"/><text x=\"%.2f\" y=\"%d\">", p.x + 3, y + 12);
     if (letters > 2) {

@@ -10,14 +10,14 @@
 
 struct call {
     uint64_t name, device, step, begin_ns, own_ns;
-    uint64_t walks_ns;   /* the thread's, at its begin */
-    uint64_t graph_from; /* UINT64_MAX: no row for its backward */
-    uint64_t ticket;     /* of device_begin() */
+    uint64_t walks_ns;    /* the thread's, at its begin */
+    uint64_t graph_from;  /* UINT64_MAX: no row for its backward */
+    uint64_t ticket;      /* of device_begin() */
     struct memory memory; /* at its begin */
     int64_t seq;
     enum phase before; /* the thread's, around a counted call */
     uint32_t life;
-    int cuda; /* number of the module's device; below 0: none of CUDA's */
+    int cuda;                           /* number of the module's device; below 0: none of CUDA's */
     bool top, wanted, counted, weighed; /* weighed: our own time is measured on this call */
     bool remembers;                     /* `memory` is known */
 };
@@ -265,8 +265,7 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
     t->calls++;
     if (c->weighed) {
         /* what was measured by itself is in walks_ns already */
-        torch_state.weighed_ns +=
-            c->own_ns + torch_state.now() - end_ns - (t->walks_ns - walks_ns);
+        torch_state.weighed_ns += c->own_ns + torch_state.now() - end_ns - (t->walks_ns - walks_ns);
         torch_state.n_weighed++;
     }
 }

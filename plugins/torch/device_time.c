@@ -51,13 +51,20 @@ struct span {
 
 static struct {
     bool usable, failed;
-    PyObject *stream_of; /* torch._C._cuda_getCurrentRawStream, owned */
-    struct span *spans;  /* SPANS of them, made with the first */
+    PyObject *stream_of;  /* torch._C._cuda_getCurrentRawStream, owned */
+    struct span *spans;   /* SPANS of them, made with the first */
     uint64_t first, next; /* numbers of the oldest under way and of the one to come */
 } device;                 /* lock: the GIL */
 
-enum { COL_DEVICE_STEP, COL_DEVICE_SEQ, COL_DEVICE_MODULE, COL_DEVICE_STAGE, COL_DEVICE_SEC,
-       COL_DEVICE_NAME, N_DEVICE };
+enum {
+    COL_DEVICE_STEP,
+    COL_DEVICE_SEQ,
+    COL_DEVICE_MODULE,
+    COL_DEVICE_STAGE,
+    COL_DEVICE_SEC,
+    COL_DEVICE_NAME,
+    N_DEVICE
+};
 
 static const struct probing_column columns[N_DEVICE] = {
     {.name = "local_step", .type = PROBING_I64, .doc = "as in python.torch_trace"},
@@ -85,11 +92,12 @@ const struct probing_table_desc device_table = {
 void device_find(void)
 {
     struct cpython *py = &torch_state.py;
-    static const char *const names[] = {"cuCtxGetCurrent",    "cuEventCreate",
-                                        "cuEventRecord",      "cuEventQuery",
-                                        "cuEventElapsedTime", "cuEventDestroy_v2",
+    static const char *const names[] = {"cuCtxGetCurrent",     "cuEventCreate",
+                                        "cuEventRecord",       "cuEventQuery",
+                                        "cuEventElapsedTime",  "cuEventDestroy_v2",
                                         "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode"};
-    void *library = device.usable || device.failed ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *library =
+        device.usable || device.failed ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     PyObject *c = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch._C");
     if (!library || !c)
         return;
@@ -207,14 +215,15 @@ void device_end(uint64_t ticket, const struct device_work *work)
 
 static void add_row(const struct span *s, double ms)
 {
-    union probing_cell row[N_DEVICE] = {{.u = s->work.step}, {.i = s->work.seq},
-                                        {.u = s->work.name}, {.u = s->work.stage},
+    union probing_cell row[N_DEVICE] = {{.u = s->work.step},  {.i = s->work.seq},
+                                        {.u = s->work.name},  {.u = s->work.stage},
                                         {.f = ms / MS_PER_S}, {.u = PROBING_NULL_ID}};
     char name[24];
     int n = snprintf(name, sizeof(name), "cuda:%d", s->number);
     if (torch_state.host->intern(torch_state.host, name, (size_t)n, &row[COL_DEVICE_NAME].u) < 0)
         row[COL_DEVICE_NAME].u = PROBING_NULL_ID;
-    (void)torch_state.host->append(torch_state.device_time, torch_state.now(), row, N_DEVICE, NULL, 0);
+    (void)torch_state.host->append(torch_state.device_time, torch_state.now(), row, N_DEVICE, NULL,
+                                   0);
 }
 
 /* Has the device come by the end of it? */

@@ -426,8 +426,9 @@ static int stop(void *self)
     const struct probing_host *h = torch_state.host;
     reason[0] = '\0';
     if (capture_quit() < 0)
-        return h->fail(h, -EBUSY, "torch's profiler runs for `torch profile`, and the step at "
-                                  "whose end it stops does not end");
+        return h->fail(h, -EBUSY,
+                       "torch's profiler runs for `torch profile`, and the step at "
+                       "whose end it stops does not end");
     atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
     int rc = with_gil(uninstall);
     if (rc == -ENODEV) /* the interpreter has gone, and the hooks with it */

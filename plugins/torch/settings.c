@@ -164,10 +164,11 @@ static int set_one(struct settings *s, const char *name, const char *value)
         s->layers_version++;
         return set_list(name, value, s->layers);
     }
-    return refuse(-EINVAL,
-                  "torch.profiling has no part '%.80s'; there are on, off, a rate, exprs=, "
-                  "layers=, sample_rate=, every=, backward=, nan=, memory=, device_times=, baseline=",
-                  name);
+    return refuse(
+        -EINVAL,
+        "torch.profiling has no part '%.80s'; there are on, off, a rate, exprs=, "
+        "layers=, sample_rate=, every=, backward=, nan=, memory=, device_times=, baseline=",
+        name);
 }
 
 static int set_word(struct settings *s, const char *word)

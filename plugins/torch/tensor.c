@@ -60,7 +60,8 @@ void tensor_find(void)
         kinds[i] = get(torch, names[i]);
     known.numel = get(torch_state.tensor_class, "numel");
     known.is_contiguous = get(torch_state.tensor_class, "is_contiguous");
-    known.data_ptr = get(c, "_data_address"); /* of torch 2: leaves copies undone that are put off */
+    known.data_ptr =
+        get(c, "_data_address"); /* of torch 2: leaves copies undone that are put off */
     if (!known.data_ptr)
         known.data_ptr = get(torch_state.tensor_class, "data_ptr");
     known.strides = get(torch_state.tensor_class, "stride");
@@ -74,9 +75,9 @@ void tensor_find(void)
 
 void tensor_forget(void)
 {
-    PyObject **held[] = {&known.numel,  &known.is_contiguous, &known.data_ptr,
-                         &known.strides, &known.is_cpu,       &known.dtype,
-                         &known.shape,  &known.modes,         &known.disable};
+    PyObject **held[] = {&known.numel,   &known.is_contiguous, &known.data_ptr,
+                         &known.strides, &known.is_cpu,        &known.dtype,
+                         &known.shape,   &known.modes,         &known.disable};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
         torch_state.py.Py_DecRef(*held[i]);
         *held[i] = NULL;
@@ -227,7 +228,7 @@ static bool add_up(const struct run *r, struct tensor_figures *f)
             bad |= (lanes)((v & ones) == ones);                                  \
         }                                                                        \
         v = (lanes){0};                                                          \
-        memcpy(&v, p, (size_t)n * (bits / 8));                                   \
+        memcpy(&v, p, (size_t)n *(bits / 8));                                    \
         bad |= (lanes)((v & ones) == ones);                                      \
         for (int64_t i = 1; i < wide; i++)                                       \
             bad[0] |= bad[i];                                                    \
@@ -289,7 +290,7 @@ static int64_t ask(PyObject *tensor, PyObject *method)
 {
     struct cpython *py = &torch_state.py;
     PyObject *value = method ? cpython_vectorcall(py, method, &tensor, 1, NULL) : NULL;
-    int64_t n = !value                          ? -1
+    int64_t n = !value                         ? -1
                 : value == py->_Py_TrueStruct  ? 1
                 : value == py->_Py_FalseStruct ? 0
                                                : py->PyLong_AsLongLong(value);

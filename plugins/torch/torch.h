@@ -19,29 +19,61 @@
 
 /* Columns of python.torch_trace, in the order of its schema. */
 enum {
-    COL_MICRO_STEP, COL_LOCAL_STEP, COL_GLOBAL_STEP, COL_RANK, COL_WORLD_SIZE, COL_ROLE, COL_SEQ,
-    COL_MODULE, COL_STAGE, COL_DURATION, COL_TIME_OFFSET, COL_ALLOCATED, COL_ALLOCATED_DELTA,
-    COL_MAX_ALLOCATED, COL_MAX_ALLOCATED_DELTA, COL_CACHED, COL_MAX_CACHED, COL_DEVICE, N_TRACE
+    COL_MICRO_STEP,
+    COL_LOCAL_STEP,
+    COL_GLOBAL_STEP,
+    COL_RANK,
+    COL_WORLD_SIZE,
+    COL_ROLE,
+    COL_SEQ,
+    COL_MODULE,
+    COL_STAGE,
+    COL_DURATION,
+    COL_TIME_OFFSET,
+    COL_ALLOCATED,
+    COL_ALLOCATED_DELTA,
+    COL_MAX_ALLOCATED,
+    COL_MAX_ALLOCATED_DELTA,
+    COL_CACHED,
+    COL_MAX_CACHED,
+    COL_DEVICE,
+    N_TRACE
 };
 /* Columns of python.torch_step_timing. */
 enum {
-    TIMING_STEPS, TIMING_STEP, TIMING_FORWARD, TIMING_BACKWARD, TIMING_OPTIMIZER, TIMING_DATALOADER,
-    TIMING_COMM, TIMING_OTHER, TIMING_OVERHEAD, TIMING_SAMPLED, TIMING_RATE, TIMING_KIND, N_TIMING
+    TIMING_STEPS,
+    TIMING_STEP,
+    TIMING_FORWARD,
+    TIMING_BACKWARD,
+    TIMING_OPTIMIZER,
+    TIMING_DATALOADER,
+    TIMING_COMM,
+    TIMING_OTHER,
+    TIMING_OVERHEAD,
+    TIMING_SAMPLED,
+    TIMING_RATE,
+    TIMING_KIND,
+    N_TIMING
 };
 /* What a thread's time is spent on.  They nest, and the innermost has it: so they add up. */
 enum phase {
-    PHASE_OTHER, PHASE_DATA, PHASE_FORWARD, PHASE_BACKWARD, PHASE_OPTIMIZER, PHASE_COMM, N_PHASES
+    PHASE_OTHER,
+    PHASE_DATA,
+    PHASE_FORWARD,
+    PHASE_BACKWARD,
+    PHASE_OPTIMIZER,
+    PHASE_COMM,
+    N_PHASES
 };
 /* What ends a step; once a stronger one was seen, weaker ones do not. */
 enum stepper { STEPPER_NONE, STEPPER_FORWARD, STEPPER_OPTIMIZER, STEPPER_CALL, N_STEPPERS };
 
-enum stage {
-    STAGE_FORWARD, STAGE_BACKWARD, STAGE_STEP, STAGE_SKIPPED, STAGE_DATA, N_STAGES
-};
+enum stage { STAGE_FORWARD, STAGE_BACKWARD, STAGE_STEP, STAGE_SKIPPED, STAGE_DATA, N_STAGES };
 
 #define NS_PER_S 1e9
 #define LIST_BYTES 2048 /* of exprs and layers */
-#define OVERHEAD_EVERY 61u /* calls: on one in so many our own time is measured; a prime, so that
+#define OVERHEAD_EVERY \
+    61u /* calls: on one in so many our own time is measured; a prime, so that
                             * no model shows us the same module again and again */
 
 /* CPython functions that sdk/cpython.h does not list. */
@@ -50,7 +82,7 @@ struct python_more {
     PyObject *(*PyObject_GenericGetDict)(PyObject *, void *);
     PyObject *(*PyEval_GetFrame)(void); /* borrowed */
     void (*PyObject_Free)(void *);
-    PyObject *(*PyInstanceMethod_New)(PyObject *); /* NULL: not here */
+    PyObject *(*PyInstanceMethod_New)(PyObject *);       /* NULL: not here */
     PyObject *(*PyFrame_GetVar)(PyObject *, PyObject *); /* 3.12; else NULL */
 };
 
@@ -62,15 +94,15 @@ struct module {
     struct module *root; /* valid while root_serial matches what names_find(root_object) gives */
     PyObject *root_object;
     uint64_t root_serial;
-    uint64_t walk;       /* number of the walk that came by last */
-    uint64_t listed;     /* likewise of the listing for torch.modules */
-    uint64_t path_hash;  /* of the text behind `name`: saves interning it again */
-    uint64_t name, device; /* interned, or PROBING_NULL_ID */
-    int cuda;              /* number of that device, -1: it is none of CUDA's */
+    uint64_t walk;                    /* number of the walk that came by last */
+    uint64_t listed;                  /* likewise of the listing for torch.modules */
+    uint64_t path_hash;               /* of the text behind `name`: saves interning it again */
+    uint64_t name, device;            /* interned, or PROBING_NULL_ID */
+    int cuda;                         /* number of that device, -1: it is none of CUDA's */
     uint64_t walked_ns, walk_cost_ns; /* a root's: when and how long it was walked */
-    uint64_t step;       /* a top-level module's: the step that `calls` belongs to */
-    uint32_t calls;      /* in training mode, in that step */
-    uint32_t fruitless;  /* walks for a strange module that did not find it */
+    uint64_t step;                    /* a top-level module's: the step that `calls` belongs to */
+    uint32_t calls;                   /* in training mode, in that step */
+    uint32_t fruitless;               /* walks for a strange module that did not find it */
     uint32_t layers_version;
     bool has_params, is_child;
     bool unwanted; /* not in the setting `layers` */
@@ -91,25 +123,25 @@ struct thread {
     uint32_t seen;      /* bits: phases that were entered */
     uint64_t phase_ns, spent_ns[N_PHASES];
     uint64_t calls, old_walks_ns; /* for overhead_sec: of this step, and walks before it */
-    uint64_t walks_ns; /* what we did besides, measured one by one, in all */
-    int64_t micro;      /* of the top-level call, PROBING_NULL_I64 outside of training */
-    int64_t last_micro; /* of the last model with parameters */
-    bool forward_whole; /* every top-level forward of this step was seen */
+    uint64_t walks_ns;            /* what we did besides, measured one by one, in all */
+    int64_t micro;                /* of the top-level call, PROBING_NULL_I64 outside of training */
+    int64_t last_micro;           /* of the last model with parameters */
+    bool forward_whole;           /* every top-level forward of this step was seen */
     uint32_t steps_depth, backward_depth; /* optimizer.step() and backward() calls inside */
-    uint64_t step_name; /* class of the optimizer whose step() ended last, interned */
+    uint64_t step_name;        /* class of the optimizer whose step() ended last, interned */
     const PyObject *optimizer; /* that one's address, never followed */
-    bool step_happened; /* inside a GradScaler's step(): it did not skip the optimizer's */
+    bool step_happened;        /* inside a GradScaler's step(): it did not skip the optimizer's */
 };
 
 /* What the user has set; settings.c. */
 struct settings {
-    uint32_t every;     /* steps: one in so many is recorded; 0: by `rate` */
-    double rate;        /* share of the steps */
-    uint32_t baseline;  /* one step in so many is left without rows; 0: none */
-    bool backward;      /* rows for modules' backward */
-    bool memory;        /* of the GPU, at each call of a module */
-    bool device_times;  /* how long calls take on the GPU */
-    bool nan;           /* look for the first module that makes a NaN or an infinity */
+    uint32_t every;    /* steps: one in so many is recorded; 0: by `rate` */
+    double rate;       /* share of the steps */
+    uint32_t baseline; /* one step in so many is left without rows; 0: none */
+    bool backward;     /* rows for modules' backward */
+    bool memory;       /* of the GPU, at each call of a module */
+    bool device_times; /* how long calls take on the GPU */
+    bool nan;          /* look for the first module that makes a NaN or an infinity */
     char exprs[LIST_BYTES], layers[LIST_BYTES];
     uint32_t layers_version; /* names are looked at again when it changes */
 };
@@ -125,23 +157,23 @@ struct torch {
     _Atomic bool on; /* hooks do their work; cleared by stop() and, without the GIL, after fork */
     bool live;       /* between start() and stop(): host and tables may be used */
     uint32_t life;   /* counts start() */
-    struct settings set;    /* as of the step's begin */
+    struct settings set; /* as of the step's begin */
     PyObject *module_class, *parameter_class, *tensor_class, *optimizer_class, *forward_code;
-    PyObject *grad_enabled; /* torch.is_grad_enabled, or NULL */
+    PyObject *grad_enabled;                                   /* torch.is_grad_enabled, or NULL */
     PyObject *text_modules, *text_parameters, *text_training; /* interned attribute names */
     uint64_t stages[N_STAGES], steppers[N_STEPPERS];          /* interned */
     uint32_t hooked; /* bits: places in torch's modules that were there and have their hook */
     enum stepper stepper;
     const PyObject *last_optimizer; /* that ended a step; an address, never followed */
-    uint64_t step;          /* steps ended since start() */
-    uint64_t step_begin_ns; /* when the last one ended, 0: none has */
-    uint64_t work;          /* forwards and backwards begun in this step, by any thread */
-    uint32_t backwards;     /* backward() calls that run now, on any thread */
-    double sample_debt;     /* sampled steps that sample_rate asks for and that are still to come */
-    int64_t seq;            /* module calls begun in this step */
+    uint64_t step;                  /* steps ended since start() */
+    uint64_t step_begin_ns;         /* when the last one ended, 0: none has */
+    uint64_t work;                  /* forwards and backwards begun in this step, by any thread */
+    uint32_t backwards;             /* backward() calls that run now, on any thread */
+    double sample_debt; /* sampled steps that sample_rate asks for and that are still to come */
+    int64_t seq;        /* module calls begun in this step */
     uint32_t ticks;
-    uint64_t weighed_ns, n_weighed; /* our own time on the calls where it was measured */
-    bool sampled;           /* this step is one of `every` */
+    uint64_t weighed_ns, n_weighed;  /* our own time on the calls where it was measured */
+    bool sampled;                    /* this step is one of `every` */
     union probing_cell row[N_TRACE]; /* what all rows of this step have in common */
 };
 
@@ -223,7 +255,7 @@ bool settings_take(struct settings *ret);
 
 /* backward.c */
 struct backward_call { /* one forward, whose backward is to come */
-    uint64_t from; /* autograd's count of nodes when it began; UINT64_MAX: no row is wanted */
+    uint64_t from;     /* autograd's count of nodes when it began; UINT64_MAX: no row is wanted */
     uint64_t name, device;
     int64_t micro;
 };

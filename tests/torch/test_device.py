@@ -51,6 +51,12 @@ def test_times_and_memory_of_a_device(world, python, library):  # noqa: F811
     assert step == [[16, None, 64]]
     screen = case.target.probing("torch")
     assert "device memory" in screen.stdout, screen.stdout
+    folded = case.target.probing("flamegraph", "torch", "--memory", "--format", "folded")
+    assert folded.returncode == 0, folded.stderr
+    assert sorted(folded.stdout.split("\n")[:-1]) == [
+        "forward;Sequential;0 %d" % (5 << 20), "forward;Sequential;1;1.0 %d" % (1 << 20)]
+    picture = case.target.probing("flamegraph", "torch", "--memory", "--format", "svg")
+    assert "Sequential - 6.00 MB, 100.00 %" in picture.stdout, picture.stderr
     case.stop()
     left = case.target.probing("eval", "import __main__; print(__main__.cuda.stand_in_living())")
     assert left.stdout.split() == ["0"], left.stdout + left.stderr
@@ -64,6 +70,8 @@ def test_without_a_device_there_are_no_numbers(world, python):  # noqa: F811
     rows = case.target.rows("select count(allocated), count(max_cached), count(allocated_delta), "
                             "count(*) > 0 from python.torch_trace")
     assert rows == [[0, 0, 0, True]]
+    done = case.target.probing("flamegraph", "torch", "--memory", "--format", "folded")
+    assert done.returncode != 0 and "torch.memory=on" in done.stderr, done.stdout
     assert case.target.rows("select count(*) from python.torch_device_time") == [[0]]
 
 
