@@ -326,6 +326,11 @@ int command_torch(struct target *t, int argc, char **argv)
     if (r == -ENOENT || r == -EINVAL)
         return err_set(-ENODATA, "%s has no torch plugin: probing -t %s plugin load torch", t->text,
                        t->text);
+    bool waits = r == 0 && t->kind == TARGET_LIVE && torch_print_waits(t);
+    if (waits && !(steps.value[N] >= 1))
+        return EXIT_DONE;
+    if (waits)
+        printf("\n");
     if (r == 0 && !(steps.value[N] >= 1))
         return err_set(-ENODATA,
                        "no step has ended yet; a loop without an optimizer that is called with "

@@ -2,7 +2,7 @@
  *
  * plugins/torch/comm.c - torch.distributed: every operation of a process group that Python starts.
  *
- * Threads: hooks hold the GIL; tables are filled on [worker], which asks for it.
+ * Threads: any that holds the GIL.
  *
  * The hooks stand on the methods of ProcessGroup and on Work.wait, below torch.distributed's own
  * functions: so it does not matter how a program got hold of those.  An operation's time is from
@@ -10,6 +10,7 @@
  * no duration.  What C++ starts by itself (DDP's buckets) does not come by here; where torch keeps
  * a flight recorder it is in python.torch_nccl_flight_record.
  */
+#include "comm.h"
 #include "tensor.h"
 
 #include <errno.h>
@@ -18,14 +19,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <probing/ext/draft/python.h>
-
 #define GROUPS_MAX 64u
-#define PENDING_MAX 256u /* started and not waited for yet; the oldest give way */
+#define PENDING_MAX (COMM_WAITS_MAX - CALLS_MAX) /* not waited for yet; the oldest give way */
+#define CALLS_MAX 64u    /* under way at a time; more are not seen in torch.waiting */
 #define TENSORS_MAX 256u /* looked at, of one operation */
 #define TEXT_BYTES 256u
-#define GROUP_BYTES 64u
-#define GIL_WAIT_NS UINT64_C(2000000000)
 
 enum {
     COL_STEPS,
@@ -48,8 +46,8 @@ struct group {
     PyObject *object; /* an address: valid while `weak` says so */
     PyObject *weak;   /* owned */
     int64_t rank, size, seq;
-    uint64_t name, ranks;   /* interned */
-    char text[GROUP_BYTES]; /* its name */
+    uint64_t name, ranks;        /* interned */
+    char text[COMM_GROUP_BYTES]; /* its name */
 };
 
 struct pending {
@@ -59,7 +57,7 @@ struct pending {
     uint64_t begin_ns, called_ns; /* called_ns: inside the call that started it */
     bool on_cpu;
     const char *op;
-    char group[GROUP_BYTES];
+    char group[COMM_GROUP_BYTES];
     int64_t tid;       /* of who started it; of who waits, once somebody does */
     uint64_t waits_ns; /* since when; 0: nobody does */
     union probing_cell row[N_COMM];
@@ -76,7 +74,9 @@ struct load {
 static struct group groups[GROUPS_MAX];      /* lock: the GIL */
 static struct pending pendings[PENDING_MAX]; /* lock: the GIL */
 static uint32_t next_group, next_pending;    /* lock: the GIL */
-static bool found;                           /* lock: the GIL */
+static struct pending *calls[CALLS_MAX]; /* lock: the GIL; under way, each on its thread's stack */
+static _Atomic uint64_t moved_ns;        /* relaxed */
+static bool found;                       /* lock: the GIL */
 
 static const struct probing_column columns[N_COMM] = {
     {.name = "steps", .type = PROBING_I64, .doc = "local_step"},
@@ -170,7 +170,10 @@ static struct group *group_of(PyObject *object)
         return NULL;
     made.rank = ask(object, "rank");
     made.size = ask(object, "size");
-    made.name = text_of(get(object, "group_name"), made.text, sizeof(made.text));
+    groups_name(object, made.text, sizeof(made.text));
+    if (torch_state.host->intern(torch_state.host, made.text, strlen(made.text), &made.name) < 0 ||
+        !made.text[0])
+        made.name = PROBING_NULL_ID;
     made.ranks = ranks_of(object);
     struct group *g = &groups[next_group++ % GROUPS_MAX];
     PyObject *old = g->weak;
@@ -315,6 +318,27 @@ static void await(struct pending *p, PyObject *work)
     py->Py_DecRef(old);
 }
 
+uint64_t comm_moved_ns(void)
+{
+    return atomic_load_explicit(&moved_ns, memory_order_relaxed);
+}
+
+void comm_moved(uint64_t now_ns)
+{
+    atomic_store_explicit(&moved_ns, now_ns, memory_order_relaxed);
+}
+
+/* Note a call that is under way, which may be all there ever is of it; gives where. */
+static uint32_t note_call(struct pending *p)
+{
+    uint32_t i = 0;
+    while (i < CALLS_MAX && calls[i])
+        i++;
+    if (i < CALLS_MAX)
+        calls[i] = p;
+    return i;
+}
+
 static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     Py_ssize_t n = hook_nargs(nargsf);
@@ -329,12 +353,19 @@ static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf
         describe(&p, hook_name(hook), args, n);
     p.begin_ns = torch_state.now();
     t->walks_ns += p.begin_ns - called_ns;
+    p.waits_ns = p.begin_ns;
+    comm_moved(p.begin_ns);
+    uint32_t noted = wanted ? note_call(&p) : CALLS_MAX;
     enum phase before = step_phase(t, PHASE_COMM, p.begin_ns);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    if (noted < CALLS_MAX && calls[noted] == &p)
+        calls[noted] = NULL;
     if (t->life != life || !torch_on())
         return result;
     uint64_t end_ns = torch_state.now();
     (void)step_phase(t, before, end_ns);
+    comm_moved(end_ns);
+    p.waits_ns = 0;
     if (!wanted || !result)
         return result;
     p.called_ns = end_ns - p.begin_ns;
@@ -380,6 +411,7 @@ static PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf,
         return result;
     uint64_t end_ns = torch_state.now();
     (void)step_phase(t, before, end_ns);
+    comm_moved(end_ns);
     p = pending_of(work); /* others may have come meanwhile */
     if (p)
         p->waits_ns = 0;
@@ -442,6 +474,8 @@ void comm_forget(void)
 {
     struct cpython *py = &torch_state.py;
     found = false;
+    comm_moved(0);
+    memset(calls, 0, sizeof(calls));
     for (uint32_t i = 0; i < GROUPS_MAX; i++) {
         PyObject *weak = groups[i].weak;
         groups[i] = (struct group){.object = NULL};
@@ -454,73 +488,33 @@ void comm_forget(void)
     }
 }
 
-/* ---- torch.waiting ---- */
-
-static const struct probing_column waiting_columns[] = {
-    {.name = "op", .type = PROBING_STR, .doc = "as in python.comm_collective"},
-    {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
-    {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
-    {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
-    {.name = "steps", .type = PROBING_I64, .doc = "local_step in which it was started"},
-    {.name = "started", .type = PROBING_TIME, .doc = "when"},
-    {.name = "tid", .type = PROBING_I64, .doc = "thread that waits; else the one that started it"},
-    {.name = "wait_sec",
-     .type = PROBING_F64,
-     .unit = PROBING_SECONDS,
-     .doc = "for how long it has waited up to now; NULL: nobody waits"},
-};
-
-struct waiting {
-    uint32_t n;
-    struct pending all[PENDING_MAX];
-};
-
-static int copy_pendings(void *arg)
+static void describe_wait(const struct pending *p, struct comm_wait *ret)
 {
-    struct waiting *w = arg;
+    const union probing_cell *row = p->row;
+    *ret = (struct comm_wait){.op = p->op,
+                              .rank = row[COL_GROUP_RANK].i,
+                              .size = row[COL_GROUP_SIZE].i,
+                              .seq = row[COL_GROUP_SEQ].i,
+                              .step = row[COL_STEPS].i,
+                              .ranks = row[COL_RANKS].u,
+                              .tid = p->tid,
+                              .begin_ns = p->begin_ns,
+                              .waits_ns = p->waits_ns};
+    memcpy(ret->group, p->group, sizeof(ret->group));
+}
+
+uint32_t comm_waits(struct comm_wait *ret)
+{
+    struct cpython *py = &torch_state.py;
+    uint32_t n = 0;
     for (uint32_t i = 0; i < PENDING_MAX && torch_on(); i++)
-        if (pendings[i].weak &&
-            torch_state.py.PyWeakref_GetObject(pendings[i].weak) != torch_state.py._Py_NoneStruct)
-            w->all[w->n++] = pendings[i];
-    return 0;
+        if (pendings[i].weak && py->PyWeakref_GetObject(pendings[i].weak) != py->_Py_NoneStruct)
+            describe_wait(&pendings[i], &ret[n++]);
+    for (uint32_t i = 0; i < CALLS_MAX && torch_on(); i++)
+        if (calls[i])
+            describe_wait(calls[i], &ret[n++]);
+    return n;
 }
-
-static int scan_waiting(void *self, struct probing_rows *out)
-{
-    const struct probing_host *h = torch_state.host;
-    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
-    struct waiting *w = calloc(1, sizeof(*w));
-    (void)self;
-    if (!w)
-        return h->fail(h, -ENOMEM, "no memory");
-    int rc = torch_on() && gil ? gil->call(copy_pendings, w, GIL_WAIT_NS) : 0;
-    if (rc == -ETIMEDOUT)
-        rc = h->fail(h, rc, "the interpreter did not give up the GIL for 2 s");
-    for (uint32_t i = 0; i < w->n && rc == 0; i++) {
-        const struct pending *p = &w->all[i];
-        union probing_cell waits = {.u = PROBING_NULL_F64};
-        if (p->waits_ns)
-            waits.f = (double)(torch_state.now() - p->waits_ns) / NS_PER_S;
-        union probing_cell cells[] = {{.s = p->op},           {.s = p->group[0] ? p->group : NULL},
-                                      p->row[COL_GROUP_RANK], p->row[COL_GROUP_SEQ],
-                                      p->row[COL_STEPS],      {.i = (int64_t)p->begin_ns},
-                                      {.i = p->tid},          waits};
-        rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
-    }
-    free(w);
-    return rc == -ECANCELED ? 0 : rc;
-}
-
-const struct probing_table_desc waiting_table = {
-    .size = sizeof(waiting_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "waiting",
-    .columns = waiting_columns,
-    .n_columns = sizeof(waiting_columns) / sizeof(waiting_columns[0]),
-    .doc = "operations of process groups that were started and that nobody has waited for to the "
-           "end: what a hang waits for",
-    .scan = scan_waiting,
-};
 
 const struct probing_table_desc comm_table = {
     .size = sizeof(comm_table),

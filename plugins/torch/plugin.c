@@ -6,6 +6,7 @@
  * It never imports torch, and adds no hook of torch's own kind: those cost more than our work.
  */
 #include "capture.h"
+#include "comm.h"
 #include "device.h"
 #include "tensor.h"
 #include "torch.h"
@@ -19,6 +20,7 @@
 
 #define GIL_WAIT_NS UINT64_C(10000000000) /* a step that holds the GIL for longer is stuck */
 #define LONGEST_REASON 200
+#define LOOK_NS UINT64_C(1000000000)
 
 #define I64(n, u, d)                                        \
     {                                                       \
@@ -417,6 +419,9 @@ static int start(void *self)
         return torch_state.host->fail(torch_state.host, rc,
                                       reason[0] ? reason : "the hooks could not be put in");
     settings_begin();
+    if (torch_state.host->every(torch_state.host, LOOK_NS, stuck_look) < 0)
+        torch_state.host->log(torch_state.host, PROBING_WARN,
+                              "torch: no timer is left: operations that wait are not told");
     return 0;
 }
 
@@ -481,6 +486,9 @@ static int init(const struct probing_host *h, void **ret_self)
         (rc = h->table(h, &device_table, &torch_state.device_time)) < 0 ||
         (rc = h->table(h, &data_table, &computed)) < 0 ||
         (rc = h->table(h, &recorder_table, &computed)) < 0 ||
+        (rc = h->table(h, &groups_table, &computed)) < 0 ||
+        (rc = h->table(h, &stuck_table, &torch_state.stuck)) < 0 ||
+        (rc = h->table(h, &snapshot_table, &torch_state.snapshot)) < 0 ||
         (rc = h->table(h, &ops_table, &computed)) < 0 ||
         (rc = h->table(h, &waiting_table, &computed)) < 0 ||
         (rc = h->table(h, &capture_table, &computed)) < 0 ||

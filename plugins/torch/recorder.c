@@ -5,9 +5,10 @@
  * Threads: [worker]; the GIL is held only while torch writes its records down.
  * The records are torch's, in JSON; a field that it does not have is NULL.
  */
-#include "torch.h"
+#include "comm.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include <probing/ext/draft/python.h>
@@ -15,7 +16,10 @@
 #define GIL_WAIT_NS UINT64_C(2000000000)
 #define VALUE_BYTES 512u
 
+#define KEPT 256 /* records of a snapshot: the newest */
+
 enum kind { NUMBER, TEXT };
+enum { GROUP = 2, SEQ = 3, OP = 6, STATE = 7, CREATED = 12, RETIRED = 17 }; /* of `fields` */
 static const struct field {
     const char *name, *key;
     enum kind kind;
@@ -42,7 +46,8 @@ static const struct field {
 };
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
 
-static const struct probing_column columns[N_FIELDS] = {
+static const struct probing_column columns[N_FIELDS + 1] = {
+    {.name = "snapshot", .type = PROBING_I64, .doc = "number, as in python.comm_stuck"},
     {.name = "record_id", .type = PROBING_I64, .doc = "number of the record"},
     {.name = "pg_id", .type = PROBING_I64, .doc = "number of the process group"},
     {.name = "process_group", .type = PROBING_STR, .doc = "name and description of the group"},
@@ -162,12 +167,14 @@ static const char *read_record(const char *p, union probing_cell *cells, char (*
     return NULL;
 }
 
-static int emit_all(struct probing_rows *out, const char *text)
+/* fn for each record of torch's text, until it gives other than 0. */
+static int each_record(const char *text, int (*fn)(void *arg, const union probing_cell *cells),
+                       void *arg)
 {
-    const char *p = strstr(text, "\"entries\":[{");
-    char(*rooms)[VALUE_BYTES] = malloc(N_FIELDS * sizeof(*rooms));
-    int rc = rooms ? 0 : -ENOMEM;
-    p = p && rooms ? p + strlen("\"entries\":[") : NULL;
+    const char *p = text ? strstr(text, "\"entries\":[{") : NULL;
+    char(*rooms)[VALUE_BYTES] = p ? malloc(N_FIELDS * sizeof(*rooms)) : NULL;
+    int rc = p && !rooms ? -ENOMEM : 0;
+    p = rooms ? p + strlen("\"entries\":[") : NULL;
     while (p && *p == '{' && rc == 0) {
         union probing_cell cells[N_FIELDS];
         for (size_t i = 0; i < N_FIELDS; i++)
@@ -177,33 +184,126 @@ static int emit_all(struct probing_rows *out, const char *text)
                 cells[i].s = NULL;
         p = read_record(p + 1, cells, rooms);
         if (p && *p == '}')
-            rc = torch_state.host->emit(out, cells, N_FIELDS);
+            rc = fn(arg, cells);
         p = p && p[0] == '}' && p[1] == ',' ? p + 2 : NULL;
     }
     free(rooms);
-    return rc == -ECANCELED ? 0 : rc;
+    return rc;
+}
+
+/* What the recorder holds, NULL: nothing; caller frees. */
+static char *dump_text(int *ret_error)
+{
+    const struct probing_host *h = torch_state.host;
+    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
+    struct dump dump = {.text = NULL};
+    *ret_error = gil ? gil->call(dump_now, &dump, GIL_WAIT_NS) : 0;
+    return dump.text;
+}
+
+static int emit_one(void *out, const union probing_cell *cells)
+{
+    return torch_state.host->emit(out, cells, N_FIELDS);
 }
 
 static int scan(void *self, struct probing_rows *out)
 {
     (void)self;
-    const struct probing_host *h = torch_state.host;
-    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
-    struct dump dump = {.text = NULL};
-    int rc = gil ? gil->call(dump_now, &dump, GIL_WAIT_NS) : 0;
+    int rc;
+    char *text = dump_text(&rc);
     if (rc == -ETIMEDOUT)
-        return h->fail(h, rc, "the interpreter did not give up the GIL for 2 s");
-    rc = dump.text ? emit_all(out, dump.text) : 0;
-    free(dump.text);
-    return rc;
+        return torch_state.host->fail(torch_state.host, rc,
+                                      "the interpreter did not give up the GIL for 2 s");
+    rc = each_record(text, emit_one, out);
+    free(text);
+    return rc == -ECANCELED ? 0 : rc;
+}
+
+/* ---- for whoever waits ---- */
+
+static bool is_under_way(const union probing_cell *cells)
+{
+    return cells[RETIRED].s && strcmp(cells[RETIRED].s, "false") == 0 && cells[STATE].s &&
+           strcmp(cells[STATE].s, "completed") != 0 && cells[CREATED].i > 0;
+}
+
+static int keep_oldest(void *arg, const union probing_cell *cells)
+{
+    struct recorder_record *r = arg;
+    uint64_t created_ns = (uint64_t)cells[CREATED].i;
+    if (!is_under_way(cells) || (r->created_ns && r->created_ns <= created_ns))
+        return 0;
+    *r = (struct recorder_record){.seq = cells[SEQ].i, .created_ns = created_ns};
+    (void)snprintf(r->op, sizeof(r->op), "%s", cells[OP].s ? cells[OP].s : "");
+    const char *group = cells[GROUP].s ? cells[GROUP].s : ""; /* ["0","default_pg"] */
+    if (strncmp(group, "[\"", 2) == 0)
+        group += 2;
+    (void)snprintf(r->group, sizeof(r->group), "%.*s", (int)strcspn(group, "\""), group);
+    return 0;
+}
+
+struct keeping {
+    int64_t snapshot, n, skip;
+};
+
+static int count_one(void *arg, const union probing_cell *cells)
+{
+    struct keeping *k = arg;
+    (void)cells;
+    k->skip++;
+    return 0;
+}
+
+static int keep_one(void *arg, const union probing_cell *cells)
+{
+    struct keeping *k = arg;
+    union probing_cell row[N_FIELDS + 1] = {{.i = k->snapshot}};
+    if (k->skip-- > 0)
+        return 0;
+    for (size_t i = 0; i < N_FIELDS; i++) {
+        row[i + 1] = cells[i];
+        if (fields[i].kind == TEXT &&
+            (!cells[i].s || torch_state.host->intern(torch_state.host, cells[i].s,
+                                                     strlen(cells[i].s), &row[i + 1].u) < 0))
+            row[i + 1].u = PROBING_NULL_ID;
+    }
+    k->n++;
+    (void)torch_state.host->append(torch_state.snapshot, torch_state.now(), row, N_FIELDS + 1, NULL,
+                                   0);
+    return 0;
+}
+
+int64_t recorder_keep(int64_t snapshot, struct recorder_record *ret_oldest)
+{
+    int rc;
+    char *text = dump_text(&rc);
+    struct keeping k = {.snapshot = snapshot};
+    *ret_oldest = (struct recorder_record){.created_ns = 0};
+    (void)each_record(text, keep_oldest, ret_oldest);
+    if (snapshot) {
+        (void)each_record(text, count_one, &k);
+        k.skip -= KEPT;
+        (void)each_record(text, keep_one, &k);
+    }
+    free(text);
+    return k.n;
 }
 
 const struct probing_table_desc recorder_table = {
     .size = sizeof(recorder_table),
     .column_size = sizeof(struct probing_column),
     .name = "python.torch_nccl_flight_record",
-    .columns = columns,
+    .columns = columns + 1,
     .n_columns = N_FIELDS,
     .doc = "the newest operations in torch's flight recorder, of NCCL or else of gloo",
     .scan = scan,
+};
+
+const struct probing_table_desc snapshot_table = {
+    .size = sizeof(snapshot_table),
+    .column_size = sizeof(struct probing_column),
+    .name = "python.torch_flight_snapshot",
+    .columns = columns,
+    .n_columns = N_FIELDS + 1,
+    .doc = "the same records as they were when an operation had waited for torch.comm_timeout",
 };

@@ -13,6 +13,7 @@
 
 #define EVERY_MAX 1000000
 #define BASELINE "100"
+#define COMM_TIMEOUT "30"
 #define WORD_BYTES 64
 
 const struct probing_config settings_table[] = {
@@ -71,6 +72,14 @@ const struct probing_config settings_table[] = {
      .flags = PROBING_LIVE,
      .max = 1,
      .doc = "name the first module in a step whose output has a NaN or an infinity"},
+    {.name = "comm_timeout",
+     .value = COMM_TIMEOUT,
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = EVERY_MAX,
+     .doc = "seconds that an operation of a process group waits until it is told; 0: never"},
     {.name = "profiling",
      .value = "",
      .flags = PROBING_LIVE,
@@ -80,10 +89,11 @@ const struct probing_config settings_table[] = {
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct settings wanted;   /* lock: mutex */
-static _Atomic uint32_t version; /* of `wanted`; any thread, acquire and release */
-static uint32_t taken;           /* lock: the GIL */
-static bool begun;               /* [control]; before that, defaults do not undo `profiling` */
+static struct settings wanted;        /* lock: mutex */
+static _Atomic uint32_t comm_timeout; /* seconds; any thread, relaxed */
+static _Atomic uint32_t version;      /* of `wanted`; any thread, acquire and release */
+static uint32_t taken;                /* lock: the GIL */
+static bool begun;                    /* [control]; before that, defaults do not undo `profiling` */
 
 static int refuse(int code, const char *format, const char *word)
 {
@@ -150,6 +160,13 @@ static int set_one(struct settings *s, const char *name, const char *value)
     }
     if (strcmp(name, "baseline") == 0)
         return set_count(name, value, 0, &s->baseline);
+    if (strcmp(name, "comm_timeout") == 0) {
+        uint32_t seconds;
+        int rc = set_count(name, value, 0, &seconds);
+        if (rc == 0)
+            atomic_store_explicit(&comm_timeout, seconds, memory_order_relaxed);
+        return rc;
+    }
     if (strcmp(name, "backward") == 0)
         return set_switch(name, value, &s->backward);
     if (strcmp(name, "nan") == 0)
@@ -244,7 +261,13 @@ void settings_init(void)
     begun = false;
     wanted = (struct settings){.every = 1, .rate = 1, .layers_version = wanted.layers_version + 1};
     (void)set_count("baseline", BASELINE, 0, &wanted.baseline);
+    (void)set_one(&wanted, "comm_timeout", COMM_TIMEOUT);
     (void)atomic_fetch_add_explicit(&version, 1, memory_order_release);
+}
+
+uint32_t settings_comm_timeout(void)
+{
+    return atomic_load_explicit(&comm_timeout, memory_order_relaxed);
 }
 
 void settings_begin(void)

@@ -151,7 +151,7 @@ struct settings {
 struct torch {
     const struct probing_host *host;
     uint64_t (*now)(void); /* the host's; a call in flight may ask after destroy() */
-    struct probing_table *trace, *timing, *comm, *variables, *device_time;
+    struct probing_table *trace, *timing, *comm, *variables, *device_time, *stuck, *snapshot;
     struct cpython py;
     struct python_more more;
     _Atomic bool on; /* hooks do their work; cleared by stop() and, without the GIL, after fork */
@@ -250,6 +250,8 @@ extern const struct probing_config settings_table[];
 void settings_init(void);
 void settings_begin(void);
 int settings_configure(const char *name, const char *value); /* [control] */
+/* torch.comm_timeout, seconds; 0: off.                                                  [any] */
+uint32_t settings_comm_timeout(void);
 /* Copy what is set now; false: nothing has changed since the last time. */
 bool settings_take(struct settings *ret);
 
@@ -267,8 +269,7 @@ uint64_t backward_enter(void);
 bool backward_leave(PyObject *result, const struct backward_call *call);
 
 /* comm.c */
-extern const struct probing_table_desc comm_table, waiting_table;
-extern const struct probing_table_desc recorder_table; /* recorder.c */
+extern const struct probing_table_desc comm_table;
 /* Hook torch.distributed's groups once they are there. */
 void comm_find(void);
 void comm_forget(void);

@@ -101,6 +101,45 @@ def test_two_ranks(world, python):  # noqa: F811
                                                            for r in ranks)
 
 
+def who_has_not_come(ranks):
+    """Rank 1: whichever is asked, and rank 0 has kept that it waited for too long."""
+    ranks[0].run("config", "torch.comm_timeout=1")
+    stuck = shared.wait_for(lambda: ranks[0].rows(
+        "select op, group_name, group_size, wait_sec, snapshot, records from python.comm_stuck "
+        "order by ts desc limit 1"), "rank 0 to tell")[0]
+    assert re.search("reduce|broadcast", stuck[0]) and stuck[1] == "0" and stuck[3] >= 1
+    kept = ranks[0].rows("select count(*) from python.torch_flight_snapshot "
+                         "where snapshot = %d" % stuck[4])
+    assert kept == [[stuck[5]]]
+    assert ranks[1].rows("select count(*) from python.comm_stuck") == [[0]]
+    for rank in ranks:
+        said = shared.wait_for(lambda: re.search(  # a wait is told from its second second on
+            r"rank 0 has waited for [\d.]+ s in \S+ of group 0\n"
+            r"  rank 1 has not come: it is 1 operation behind \(pid %s\)\n" % ranks[1].pid,
+            rank.world.probing("-t", rank.pid, "torch").stdout), "the words of `torch`")
+        assert said
+    told = ranks[0].rows("select count(*) from probing.log where text like '%has waited for%'")
+    assert told == [[1]]
+
+
+def test_a_wait_that_cplusplus_began(world, python):  # noqa: F811
+    """DDP's own all_reduce in a backward: seen where torch keeps a flight recorder."""
+    jobs = start(world, python, str(HERE / "targets" / "stuck_ddp.py"))
+    ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
+    for rank in ranks:
+        rank.run("inject", "--plugin", "torch")
+    (world.tmp / "go").touch()
+    for number, job in enumerate(jobs):
+        job.wait_line("begun %d" % number)
+    if not ranks[0].rows("select count(*) from python.torch_nccl_flight_record")[0][0]:
+        pytest.skip("this torch keeps no flight recorder")
+    who_has_not_come(ranks)
+    (world.tmp / "go.too").touch()
+    for number, job in enumerate(jobs):
+        job.wait_line("done %d" % number)
+    assert ranks[0].rows("select count(*) from torch.waiting") == [[0]]
+
+
 def test_who_waits_for_whom(world, python):  # noqa: F811
     """Of two ranks one does not come: the other says in what it waits, and since when."""
     jobs = start(world, python, str(HERE / "targets" / "stuck.py"))
@@ -115,6 +154,7 @@ def test_who_waits_for_whom(world, python):  # noqa: F811
     row = shared.wait_for(waits, "rank 0 to wait")[0]
     assert row[:2] == ["allreduce", 0] and str(row[2]) == ranks[0].pid
     assert ranks[1].rows("select count(*) from torch.waiting") == [[0]]
+    who_has_not_come(ranks)
     (world.tmp / "go.too").touch()
     for number, job in enumerate(jobs):
         job.wait_line("done %d" % number)

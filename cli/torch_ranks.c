@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/torch_ranks.c - for `torch`: which rank of a job has not come to what the others wait for.
+ *
+ * One thread.  A rank knows only what it waits for itself.  So all processes of this machine that
+ * have the torch plugin and met at the same store are asked how many operations of each group they
+ * have begun: who has begun fewer than one that waits has not come.  Ranks elsewhere are not asked,
+ * and that is said.
+ */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/answer.h"
+#include "core/base/json.h"
+
+#define RANKS_MAX 512   /* groups of all processes */
+#define WAITS_SEC "2.0" /* shorter waits are everyday life */
+#define TEXT_BYTES 128
+
+struct rank { /* one process in one group */
+    pid_t pid;
+    int64_t number, size, seq; /* INT64_MIN: not known */
+    double wait_sec;           /* 0: it does not wait */
+    char group[TEXT_BYTES], job[TEXT_BYTES], op[TEXT_BYTES];
+};
+
+struct job {
+    struct rank ranks[RANKS_MAX];
+    uint32_t n;
+    pid_t asked; /* whose rows come now */
+};
+
+static int64_t number_of(const struct json *c)
+{
+    return c->type == JSON_NUMBER && c->is_integer ? c->integer : INT64_MIN;
+}
+
+static void text_of(const struct json *c, char *ret)
+{
+    (void)snprintf(ret, TEXT_BYTES, "%s", c->type == JSON_STRING ? c->text : "");
+}
+
+static int take_rank(void *self, const struct json *const *c, struct buf *out)
+{
+    struct job *j = self;
+    (void)out;
+    if (j->n == RANKS_MAX)
+        return 0;
+    struct rank *r = &j->ranks[j->n++];
+    *r = (struct rank){.pid = j->asked,
+                       .number = number_of(c[1]),
+                       .size = number_of(c[2]),
+                       .seq = number_of(c[3])};
+    text_of(c[0], r->group);
+    text_of(c[4], r->job);
+    text_of(c[5], r->op);
+    if (c[6]->type == JSON_NUMBER)
+        r->wait_sec = c[6]->is_integer ? (double)c[6]->integer : c[6]->number;
+    return 0;
+}
+
+static int no_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+{
+    (void)self;
+    (void)columns;
+    (void)n;
+    (void)out;
+    return 0;
+}
+
+static int no_end(void *self, struct buf *out)
+{
+    (void)self;
+    (void)out;
+    return 0;
+}
+
+/* A process that does not answer is as one that is not here. */
+static void ask(struct job *j, const struct target *t)
+{
+    struct export_writer w = {.begin = no_begin, .row = take_rank, .end = no_end, .self = j};
+    j->asked = t->pid;
+    (void)answer_rows(t,
+                      "select g.group_name, g.group_rank, g.group_size, g.seq, g.job, "
+                      "w.op, w.wait_sec from torch.groups g left join (select group_name, "
+                      "arg_max(op, wait_sec) as op, max(wait_sec) as wait_sec from torch.waiting "
+                      "where wait_sec > " WAITS_SEC " group by group_name) w "
+                      "on w.group_name = g.group_name where g.group_size > 1",
+                      &w);
+}
+
+struct search {
+    struct job *job;
+    pid_t self;
+};
+
+static int ask_other(void *arg, const char *directory)
+{
+    struct search *s = arg;
+    struct target t;
+    char text[16];
+    pid_t pid;
+    if (!directory_alive(directory, &pid) || pid == s->self || directory_is_over(directory))
+        return 0;
+    for (uint32_t i = 0; i < s->job->n; i++)
+        if (s->job->ranks[i].pid == pid)
+            return 0; /* an older directory of it */
+    (void)snprintf(text, sizeof text, "%d", (int)pid);
+    if (target_resolve(text, &t) == 0 && t.kind == TARGET_LIVE && answer_plugin_runs(&t, "torch"))
+        ask(s->job, &t);
+    return 0;
+}
+
+static bool is_together(const struct rank *a, const struct rank *b)
+{
+    return a->job[0] != '\0' && strcmp(a->job, b->job) == 0 && strcmp(a->group, b->group) == 0 &&
+           a->size == b->size;
+}
+
+/* The one that has waited longest in the group of `own`, NULL: nobody waits. */
+static const struct rank *waiter_of(const struct job *j, const struct rank *own)
+{
+    const struct rank *found = NULL;
+    for (uint32_t i = 0; i < j->n; i++)
+        if ((&j->ranks[i] == own || is_together(&j->ranks[i], own)) && j->ranks[i].wait_sec > 0 &&
+            (found == NULL || j->ranks[i].wait_sec > found->wait_sec))
+            found = &j->ranks[i];
+    return found;
+}
+
+/* Who is behind; gives how many of the group were heard of. */
+static int64_t print_behind(const struct job *j, const struct rank *waiter, bool *ret_any)
+{
+    int64_t heard = 1;
+    *ret_any = false;
+    for (uint32_t i = 0; i < j->n; i++) {
+        const struct rank *r = &j->ranks[i];
+        if (r == waiter || !is_together(r, waiter))
+            continue;
+        heard++;
+        if (r->seq == INT64_MIN || waiter->seq == INT64_MIN || r->seq >= waiter->seq)
+            continue;
+        *ret_any = true;
+        printf("  rank %lld has not come: it is %lld operation%s behind (pid %d)\n",
+               (long long)r->number, (long long)(waiter->seq - r->seq),
+               waiter->seq - r->seq == 1 ? "" : "s", (int)r->pid);
+    }
+    return heard;
+}
+
+static void print_group(const struct job *j, const struct rank *waiter)
+{
+    bool behind = false;
+    printf("rank %lld has waited for %.1f s in %s of group %s\n", (long long)waiter->number,
+           waiter->wait_sec, waiter->op, waiter->group);
+    int64_t heard = print_behind(j, waiter, &behind);
+    if (heard < waiter->size)
+        printf("  %lld of %lld ranks could not be asked: elsewhere, ended, or without plugin "
+               "torch\n",
+               (long long)(waiter->size - heard), (long long)waiter->size);
+    else if (!behind)
+        printf("  all %lld ranks have come to it, as far as torch counts\n",
+               (long long)waiter->size);
+}
+
+bool torch_print_waits(const struct target *t)
+{
+    static struct job job; /* too large for a stack */
+    struct search s = {.job = &job, .self = t->pid};
+    job.n = 0;
+    ask(&job, t);
+    uint32_t own = job.n;
+    if (own > 0 && t->pid != 0)
+        (void)directory_each(ask_other, &s);
+    bool any = false;
+    for (uint32_t i = 0; i < own; i++) {
+        const struct rank *waiter = waiter_of(&job, &job.ranks[i]);
+        if (waiter != NULL)
+            print_group(&job, waiter);
+        any = any || waiter != NULL;
+    }
+    return any;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/comm.h - what the files about torch.distributed share.
+ *
+ * Threads: any that holds the GIL, except where a comment says otherwise.
+ */
+#ifndef PLUGINS_TORCH_COMM_H
+#define PLUGINS_TORCH_COMM_H
+
+#include "torch.h"
+
+#define COMM_GROUP_BYTES 64u
+#define COMM_WAITS_MAX 320u
+
+/* ---- comm.c ---- */
+
+struct comm_wait { /* an operation of a process group that has not ended */
+    const char *op;
+    char group[COMM_GROUP_BYTES];
+    int64_t rank, size, seq, step, tid;
+    uint64_t ranks;              /* interned */
+    uint64_t begin_ns, waits_ns; /* waits_ns: since when somebody waits; 0: nobody does */
+};
+/* Those that have begun and not ended; ret: COMM_WAITS_MAX of them. */
+uint32_t comm_waits(struct comm_wait *ret);
+/* When an operation began or ended last, or a step did; 0: none has.                  [any] */
+uint64_t comm_moved_ns(void);
+void comm_moved(uint64_t now_ns);
+
+/* ---- waiting.c ---- */
+
+extern const struct probing_table_desc waiting_table;
+
+/* ---- groups.c ---- */
+
+extern const struct probing_table_desc groups_table;
+/* A group's name as torch has it, "" when it has none. */
+void groups_name(PyObject *group, char *room, size_t size);
+
+/* ---- recorder.c ---- */
+
+extern const struct probing_table_desc recorder_table, snapshot_table;
+struct recorder_record {
+    char op[COMM_GROUP_BYTES], group[COMM_GROUP_BYTES];
+    int64_t seq;
+    uint64_t created_ns; /* UTC; 0: there is none */
+};
+/* Keep what torch's flight recorder holds now as the snapshot of that number, 0: nothing; gives how
+ * many records.  ret_oldest: that of the oldest operation that has not ended.         [worker] */
+int64_t recorder_keep(int64_t snapshot, struct recorder_record *ret_oldest);
+
+/* ---- stuck.c ---- */
+
+extern const struct probing_table_desc stuck_table;
+/* Every second: has an operation waited for longer than torch.comm_timeout? */
+void stuck_look(void *self, uint64_t now_ns); /* [worker] */
+
+#endif
