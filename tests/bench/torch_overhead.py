@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the torch plugin costs, beside torch's own hooks: interleaved on/off in one process.
+"""What the torch plugin costs, beside what others cost: interleaved on/off, all in one run.
 
-usage: torch_overhead.py [--python EXE] [--probing EXE] [--rounds N] [--only TEXT]
+usage: torch_overhead.py [--python EXE] [--probing EXE] [--rust DIR] [--rounds N] [--only TEXT]
 
 A target process runs blocks of one workload; between blocks the plugin is loaded, set and unloaded
 by the command, or hooks of torch's own are registered and removed, or its profiler runs (without
-what it does at its end).  Each round runs every variant
-once, in turn, so that a machine that gets slower does so for all.  Printed are medians over the
-rounds of (variant - none of the same round), in CPU time of the training thread (others on the
-machine do not count then) and of the whole process (our own threads count too).  `none again` is
-the same against itself: below its spread no number means anything.
+what it does at its end).  A second process does the same with the Rust probing, which has our
+package's name: DIR is made by `pip install --target DIR probing==0.2.4`; it needs torch 2.  Each
+round runs every variant once, in turn, so that a machine that gets slower does so for all; and each
+is compared with `none` of its own process and round.  Printed are medians over the rounds, in CPU
+time of the training thread (others on the machine do not count then) and of the whole process (our
+own threads count too).  `none again` is the same against itself: below its spread no number means
+anything.
 """
 import argparse
 import collections
@@ -21,11 +23,12 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SWITCHES = {"probing": {}, "probing, backward": {"backward": "on"}, "probing, nan": {"nan": "on"},
+            "probing, GPU memory": {"memory": "on"},
             "probing, 2 exprs": {"exprs": "n@block,missing@nowhere"},
             "probing, not sampled": {"sample_rate": "0"}}
-OFF = {"backward": "off", "nan": "off", "exprs": "", "sample_rate": "1"}
-VARIANTS = ("none", "none again", *SWITCHES, "torch hooks, no-op", "torch hooks, clock",
-            "torch.profiler")
+OFF = {"backward": "off", "nan": "off", "memory": "off", "exprs": "", "sample_rate": "1"}
+OTHERS = ("torch hooks, no-op", "torch hooks, clock", "torch.profiler")
+RUST = {"Rust probing, 100 %": "random:1.0", "Rust probing, 5 %": "random:0.05"}
 MODULES = 50
 
 
@@ -66,6 +69,25 @@ def profiler_of_torch(variant):
     return end
 
 
+class Rust:
+    """The Rust probing in this process: its own hooks, put in by its own way, and taken out."""
+
+    def __init__(self):
+        import probing
+        from probing.ext import torch as part
+        from probing.profiling import torch as hooks
+        self.config, self.part, self.hooks = probing.config, part, hooks
+        part.init()
+
+    def turn(self, spec, optimizers):
+        """It puts its hooks in at a step's end, for all models there are; None: off."""
+        self.hooks.uninstall_hooks()
+        self.part.hooks.clear()
+        self.config.set("probing.torch.profiling", spec or "off")
+        if not spec:
+            self.part.hooks.update({optimizer: None for optimizer in optimizers})
+
+
 def alone():
     """One rank of a group of its own."""
     import torch.distributed as dist
@@ -74,8 +96,18 @@ def alone():
     return dist
 
 
+class Workload:
+    """One kind of step; every one ends with an optimizer's, for that is where settings change."""
+
+    def __init__(self, optimizer, work, steps, calls):
+        self.optimizer, self.work, self.steps, self.calls = optimizer, work, steps, calls
+
+    def step(self):
+        self.work()
+        self.optimizer.step()
+
+
 def make_workloads():
-    """name -> (function of one step, steps in a block, module calls in a step)"""
     import torch
     from torch import nn
     sys.path.insert(0, os.path.join(ROOT, "tests", "train"))
@@ -87,36 +119,46 @@ def make_workloads():
         def forward(self, x):
             return x
 
+    def idle():
+        return torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+
     empty = nn.Sequential(*[Empty() for _ in range(MODULES - 1)])
     linear = nn.Sequential(*[nn.Linear(16, 16) for _ in range(MODULES - 1)])
-    x = torch.randn(1, 16)
+    model = tiny_transformer.TinyTransformer()
+    loss_of = nn.CrossEntropyLoss()
+    x, ones, dist = torch.randn(1, 16), torch.ones(256), alone()
+    sgd = torch.optim.SGD(linear.parameters(), lr=1e-6)
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
-    def train_linear():
-        optimizer.zero_grad()
-        linear(x).sum().backward()
-        optimizer.step()
+    def forward_empty():
+        for _ in range(10):
+            empty(x)
 
     def forward_linear():
         with torch.no_grad():
             linear(x)
 
+    def train_linear():
+        sgd.zero_grad()
+        linear(x).sum().backward()
+
+    def train_transformer():
+        tokens, wanted = tiny_transformer.batch(1)
+        adam.zero_grad()
+        hidden = model(tokens).reshape(-1, tiny_transformer.VOCABULARY)
+        loss_of(hidden, wanted.reshape(-1)).backward()
+
     def reduce():
         for _ in range(10):
             dist.all_reduce(ones)
 
-    dist, ones = alone(), torch.ones(256)
-    optimizer = torch.optim.SGD(linear.parameters(), lr=1e-6)
-    model = tiny_transformer.TinyTransformer()
-    adam = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    loss_of = nn.CrossEntropyLoss()
     calls = sum(1 for m in model.modules())
     return {
-        "50 empty modules, forward": (lambda: empty(x), 3000, MODULES),
-        "50 x Linear(16), batch 1, forward": (forward_linear, 600, MODULES),
-        "50 x Linear(16), batch 1, train step": (train_linear, 40, MODULES),
-        "transformer, train step": (
-            lambda: tiny_transformer.train_step(model, loss_of, adam, 1), 6, calls),
-        "10 x all_reduce of 1 KiB, one rank": (reduce, 60, 10),
+        "50 empty modules": Workload(idle(), forward_empty, 300, 10 * MODULES),
+        "50 x Linear(16), forward": Workload(idle(), forward_linear, 600, MODULES),
+        "50 x Linear(16), training": Workload(sgd, train_linear, 40, MODULES),
+        "transformer, training": Workload(adam, train_transformer, 6, calls),
+        "10 x all_reduce of 1 KiB": Workload(idle(), reduce, 60, 10),
     }
 
 
@@ -128,17 +170,26 @@ def block(step, n):
     return (time.thread_time_ns() - thread) / n, (time.process_time_ns() - process) / n
 
 
-def target():
+def target(rust):
     """Lines on stdin: variant TAB workload; a line on stdout: CPU times of a step, ns."""
+    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # its profile.py is not Python's
+    if rust:
+        sys.path.insert(0, rust)
     workloads = make_workloads()
-    print("\t".join("%s|%d" % (name, w[2]) for name, w in workloads.items()), flush=True)
+    import torch
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    rust = Rust() if rust else None
+    print("\t".join([kind] + ["%s|%d" % (name, w.calls) for name, w in workloads.items()]),
+          flush=True)
     for line in sys.stdin:
         variant, name = line.rstrip("\n").split("\t")
-        step, n, _ = workloads[name]
+        w = workloads[name]
         handles = add_hooks(variant)
-        block(step, max(1, n // 10))
+        if rust:
+            rust.turn(RUST.get(variant), [other.optimizer for other in workloads.values()])
+        block(w.step, max(3, w.steps // 10))
         end = profiler_of_torch(variant)
-        took = block(step, n)
+        took = block(w.step, w.steps)
         if end:
             end()
         print("%f %f" % took, flush=True)
@@ -166,32 +217,90 @@ class Switch:
             self.run("config", "torch.%s=%s" % (name, value))
 
 
-def measure(process, switch, times, rounds):
-    """Fill times[workload][variant]: CPU times of a step, a pair for each round."""
-    for _ in range(rounds):
-        for variant in VARIANTS:
-            switch.turn(SWITCHES.get(variant))
-            for name in times:
-                process.stdin.write("%s\t%s\n" % (variant, name))
-                process.stdin.flush()
-                times[name][variant].append(
-                    tuple(float(t) for t in process.stdout.readline().split()))
+class Process:
+    """One target, and what it has taken: times[workload][variant], a pair for each round."""
 
+    def __init__(self, options, variants, rust=None):
+        words = [options.python, "-W", "ignore", os.path.abspath(__file__), "--target"]
+        self.process = subprocess.Popen(words + (["--rust", rust] if rust else []),
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL, universal_newlines=True)
+        first = self.process.stdout.readline().rstrip("\n").split("\t")
+        self.kind, self.variants = first[0], [v for v in variants if self.can(v, first[0])]
+        calls = dict(word.split("|") for word in first[1:])
+        self.calls = {name: int(n) for name, n in calls.items() if options.only in name}
+        self.switch = None if rust else Switch(options.probing, self.process.pid)
+        self.times = {name: {v: [] for v in self.variants} for name in self.calls}
 
-def report(times, calls):
-    for name, variants in times.items():
-        none = statistics.median(thread for thread, _ in variants["none"])
-        print("%s: %.1f us a step, %d calls" % (name, none / 1e3, calls[name]))
-        for variant in VARIANTS[1:]:
-            pairs = list(zip(variants[variant], variants["none"]))
+    @staticmethod
+    def can(variant, kind):
+        if variant.endswith("GPU memory") and kind != "cuda":
+            print("%s: skipped, there is no GPU" % variant)
+            return False
+        return True
+
+    def measure(self):
+        """One round."""
+        for variant in self.variants:
+            if self.switch:
+                self.switch.turn(SWITCHES.get(variant))
+            for name in self.times:
+                self.process.stdin.write("%s\t%s\n" % (variant, name))
+                self.process.stdin.flush()
+                took = self.process.stdout.readline().split()
+                self.times[name][variant].append(tuple(float(t) for t in took))
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+    def word(self, name, variant):
+        """For the table: more than none, a call and of the step."""
+        times = self.times[name]
+        none = statistics.median(thread for thread, _ in times["none"])
+        extra = statistics.median(a[0] - b[0] for a, b in zip(times[variant], times["none"]))
+        ns, share = extra / self.calls[name], 100 * extra / none
+        a_call = "%+.0f ns" % ns if abs(ns) < 9999.5 else "%+.1f us" % (ns / 1e3)
+        return "%s, %+.*f %%" % (a_call, 0 if abs(share) >= 10 else 1, share)
+
+    def report(self, name):
+        times = self.times[name]
+        none = statistics.median(thread for thread, _ in times["none"])
+        print("%s: %.1f us a step, %d calls" % (name, none / 1e3, self.calls[name]))
+        for variant in self.variants[1:]:
+            pairs = list(zip(times[variant], times["none"]))
             extra = sorted(a[0] - b[0] for a, b in pairs)
             all_threads = statistics.median(a[1] - b[1] for a, b in pairs)
-            quarter = len(extra) // 4
-            print("    %-20s %+8.2f %%  %+8.1f ns a call (middle half %+.1f to %+.1f)"
+            quarter, n = len(extra) // 4, self.calls[name]
+            print("    %-20s %+8.2f %%  %+9.1f ns a call (middle half %+.1f to %+.1f, least %+.1f)"
                   "   process %+7.2f %%" % (
                       variant, 100 * statistics.median(extra) / none,
-                      statistics.median(extra) / calls[name], extra[quarter] / calls[name],
-                      extra[-1 - quarter] / calls[name], 100 * all_threads / none))
+                      statistics.median(extra) / n, extra[quarter] / n, extra[-1 - quarter] / n,
+                      (min(a[0] for a in times[variant]) - min(b[0] for b in times["none"])) / n,
+                      100 * all_threads / none))
+
+
+def begin(options):
+    processes = [Process(options, ("none", "none again", *SWITCHES, *OTHERS))]
+    rust = options.rust and os.path.abspath(options.rust)
+    if not rust:
+        print("the Rust probing: skipped, no --rust DIR")
+        return processes
+    try:
+        processes.append(Process(options, ("none", *RUST), rust))
+    except ValueError:
+        print("the Rust probing: skipped, it does not begin with this Python and torch")
+    return processes
+
+
+def print_table(processes):
+    names = list(processes[0].calls)
+    print("\n| more than without, a call and of the step | %s |\n|%s" % (
+        " | ".join(names), "---|" * (len(names) + 1)))
+    for process in processes:
+        for variant in process.variants[1:]:
+            print("| %s | %s |" % (variant, " | ".join(process.word(name, variant)
+                                                        for name in names)))
 
 
 def main():
@@ -199,27 +308,27 @@ def main():
     parser.add_argument("--target", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--probing", default=os.path.join(ROOT, "build", "release", "probing"))
+    parser.add_argument("--rust", help="a folder that has the Rust probing of PyPI")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--only", default="", help="workloads whose name has this text")
     options = parser.parse_args()
     if options.target:
-        return target()
-    process = subprocess.Popen(
-        [options.python, "-W", "ignore", os.path.abspath(__file__), "--target"],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, universal_newlines=True)
+        return target(options.rust)
+    processes = begin(options)
+    done = 0
     try:
-        calls = dict(w.split("|") for w in process.stdout.readline().rstrip("\n").split("\t"))
-        calls = {name: int(n) for name, n in calls.items() if options.only in name}
-        switch = Switch(options.probing, process.pid)
-        times = {name: {v: [] for v in VARIANTS} for name in calls}
-        try:
-            measure(process, switch, times, options.rounds)
-        except KeyboardInterrupt:
-            print("%d rounds of %d" % (len(times[max(times)][VARIANTS[-1]]), options.rounds))
-        report(times, calls)
+        for done in range(1, options.rounds + 1):
+            for process in processes:
+                process.measure()
+    except KeyboardInterrupt:
+        print("%d rounds of %d" % (done - 1, options.rounds))
     finally:
-        process.kill()
-        process.wait()
+        for process in processes:
+            process.end()
+    for name in processes[0].calls:
+        for process in processes:
+            process.report(name)
+    print_table(processes)
     return 0
 
 
