@@ -153,13 +153,23 @@ static void enter_device(struct call *c, struct thread *t, const struct module *
     t->walks_ns += torch_state.now() - begin_ns;
 }
 
+/* Field by field: most of it is read only where it has been set. */
+static inline void begin_call(struct call *c, const struct thread *t)
+{
+    c->life = t->life;
+    c->top = t->depth == 0;
+    c->counted = c->remembers = false;
+    c->graph_from = UINT64_MAX;
+    c->ticket = c->own_ns = 0;
+}
+
 static void enter(struct call *c, struct thread *t, PyObject *object)
 {
     bool weighed = ++torch_state.ticks % OVERHEAD_EVERY == 0;
     uint64_t before = weighed ? torch_state.now() : 0;
     uint64_t walks_ns = t->walks_ns;
-    *c = (struct call){
-        .life = t->life, .top = t->depth == 0, .weighed = weighed, .graph_from = UINT64_MAX};
+    begin_call(c, t);
+    c->weighed = weighed;
     if (c->top)
         enter_top(t, c, object);
     t->depth++;
@@ -191,21 +201,23 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
 static void add_row(const struct thread *t, const struct call *c, uint64_t end_ns,
                     const struct memory *memory)
 {
-    union probing_cell row[N_TRACE];
-    memcpy(row, torch_state.row, sizeof(row));
+    union probing_cell *row = torch_state.forward_row; /* append() copies it, with the GIL held */
     row[COL_MICRO_STEP].i = t->micro;
     row[COL_LOCAL_STEP].i = (int64_t)c->step;
     row[COL_SEQ].i = c->seq;
     row[COL_MODULE].u = c->name;
-    row[COL_STAGE].u = torch_state.stages[STAGE_FORWARD];
     /* what we did meanwhile inside it is no time of its own */
     row[COL_DURATION].f = (double)(end_ns - c->begin_ns - (t->walks_ns - c->walks_ns)) / NS_PER_S;
+    row[COL_TIME_OFFSET].u = PROBING_NULL_F64;
     if (torch_state.step_begin_ns && c->step == torch_state.step)
         row[COL_TIME_OFFSET].f = (double)(end_ns - torch_state.step_begin_ns) / NS_PER_S;
     row[COL_DEVICE].u = c->device;
     if (memory)
         memory_put(row, &c->memory, memory);
     (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE, NULL, 0);
+    if (memory)
+        memcpy(&row[COL_ALLOCATED], &torch_state.row[COL_ALLOCATED],
+               (COL_MAX_CACHED - COL_ALLOCATED + 1) * sizeof(row[0]));
 }
 
 /* Its backward is measured when it comes. */

@@ -6,6 +6,9 @@
  * It does not know what it hooks.  A method descriptor of CPython would be simpler, but torch asks
  * bound methods for __func__, __code__ and attributes of its own (lr_scheduler, export, dynamo): so
  * the hook binds as a function does and forwards every attribute to the function it stands for.
+ * torch.compile calls what it does not know in a class without `self`, except an instancemethod, at
+ * which it goes back to the interpreter (2.13, _dynamo/variables/user_defined.py): so one of those
+ * stands around the hook in a class, but for Module.__call__, which dynamo is told of.
  * A hook that somebody kept beyond stop() passes calls on, for ever: this code stays mapped.
  */
 #include "torch.h"
@@ -274,22 +277,44 @@ static int place(PyObject *owner, PyObject *kept, const char *name, PyObject *ho
     return rc;
 }
 
-static int put(PyObject *owner, PyObject *kept, const char *name, hook_call call, bool instance)
+/* Our hook in what stands in a class, new reference; NULL: it is none. */
+static PyObject *kept_hook(PyObject *stands)
 {
+    struct cpython *py = &torch_state.py;
+    PyObject *inner = stands;
+    if (strcmp(names_class_text(stands), "instancemethod") == 0)
+        inner = py->PyObject_GetAttrString(stands, "__func__");
+    else
+        py->Py_IncRef(inner);
+    py->PyErr_Clear();
+    if (inner && hook_is(inner))
+        return inner;
+    py->Py_DecRef(inner);
+    return NULL;
+}
+
+/* Let the hook stand in the place; `plain`: itself, also in a class. */
+static int put(PyObject *owner, PyObject *kept, const char *name, hook_call call, bool instance,
+               bool plain)
+{
+    struct cpython *py = &torch_state.py;
     PyObject *original = own_attribute(owner, name, instance);
     if (!original)
         return -ENOENT;
     if (is_placed(original))
         return 0;
-    PyObject *hook = original;
-    if (hook_is(original)) /* somebody kept it over a stop() and put it back: it works again */
-        torch_state.py.Py_IncRef(hook);
-    else
+    PyObject *hook = kept_hook(original); /* somebody put it back after a stop(): it works again */
+    if (!hook)
         hook = make_hook(original, name, call, instance);
     if (!hook)
         return -ENOTSUP;
-    int rc = place(owner, kept, name, hook, hook, instance);
-    torch_state.py.Py_DecRef(hook);
+    PyObject *stands = NULL;
+    if (!instance && !plain && torch_state.more.PyInstanceMethod_New)
+        stands = torch_state.more.PyInstanceMethod_New(hook);
+    py->PyErr_Clear();
+    int rc = place(owner, kept, name, hook, stands ? stands : hook, instance);
+    py->Py_DecRef(stands);
+    py->Py_DecRef(hook);
     return rc;
 }
 
@@ -324,7 +349,12 @@ int hook_method(PyObject *class, const char *name, hook_call call)
 
 int hook_class(PyObject *class, const char *name, hook_call call)
 {
-    return put(class, class, name, call, /* instance= */ false);
+    return put(class, class, name, call, /* instance= */ false, /* plain= */ false);
+}
+
+int hook_class_plain(PyObject *class, const char *name, hook_call call)
+{
+    return put(class, class, name, call, /* instance= */ false, /* plain= */ true);
 }
 
 int hook_instance(PyObject *object, const char *name, hook_call call)
@@ -334,7 +364,7 @@ int hook_instance(PyObject *object, const char *name, hook_call call)
         torch_state.py.PyErr_Clear();
         return -ENOTSUP;
     }
-    int rc = put(object, weak, name, call, /* instance= */ true);
+    int rc = put(object, weak, name, call, /* instance= */ true, /* plain= */ true);
     torch_state.py.Py_DecRef(weak);
     return rc;
 }

@@ -306,6 +306,7 @@ static PyObject *role_told(PyObject *self, PyObject *role)
     py->PyErr_Clear();
     if (text && torch_on() && torch_state.live)
         torch_state.row[COL_ROLE].u = intern(text);
+    step_rows_changed();
     py->Py_IncRef(py->_Py_NoneStruct);
     return py->_Py_NoneStruct;
 }
@@ -337,7 +338,7 @@ static int put_hooks(void)
     int rc = names_scan(step_wrap);
     if (rc < 0)
         return refuse(rc, "no memory");
-    if (hook_class(s->module_class, "__call__", call_module) < 0)
+    if (hook_class_plain(s->module_class, "__call__", call_module) < 0)
         return refuse(-ENOTSUP, "torch.nn.Module.__call__ is not a plain function here: something "
                                 "else has replaced it");
     (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);

@@ -70,9 +70,16 @@ enum phase step_phase(struct thread *t, enum phase phase, uint64_t now_ns)
     return before;
 }
 
+void step_rows_changed(void)
+{
+    memcpy(torch_state.forward_row, torch_state.row, sizeof(torch_state.row));
+    torch_state.forward_row[COL_STAGE].u = torch_state.stages[STAGE_FORWARD];
+}
+
 void step_begin(uint64_t now_ns)
 {
     (void)settings_take(&torch_state.set);
+    step_rows_changed();
     torch_state.step_begin_ns = now_ns;
     torch_state.seq = 0;
     torch_state.work = 0;
@@ -249,6 +256,7 @@ PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
             global = py->PyLong_AsLongLong(args[0]);
         py->PyErr_Clear(); /* larger than 64 bits: -1 */
         torch_state.row[COL_GLOBAL_STEP].i = global >= 0 ? global : PROBING_NULL_I64;
+        step_rows_changed();
     }
     py->Py_IncRef(py->_Py_NoneStruct);
     return py->_Py_NoneStruct;

@@ -172,9 +172,10 @@ struct torch {
     double sample_debt; /* sampled steps that sample_rate asks for and that are still to come */
     int64_t seq;        /* module calls begun in this step */
     uint32_t ticks;
-    uint64_t weighed_ns, n_weighed;  /* our own time on the calls where it was measured */
-    bool sampled;                    /* this step is one of `every` */
-    union probing_cell row[N_TRACE]; /* what all rows of this step have in common */
+    uint64_t weighed_ns, n_weighed;          /* our own time on the calls where it was measured */
+    bool sampled;                            /* this step is one of `every` */
+    union probing_cell row[N_TRACE];         /* what all rows of this step have in common */
+    union probing_cell forward_row[N_TRACE]; /* those of forwards are made here, from `row` */
 };
 
 extern struct torch torch_state;
@@ -190,6 +191,8 @@ void plugin_hook_modules(void);
  * attribute.  0, -ENOENT: it has none; -ENOTSUP: it is no function. */
 int hook_class(PyObject *class, const char *name, hook_call call);
 int hook_instance(PyObject *object, const char *name, hook_call call);
+/* A class's, the fastest way; torch.compile does not understand it. */
+int hook_class_plain(PyObject *class, const char *name, hook_call call);
 /* Likewise a method of a class that pybind11 made. */
 int hook_method(PyObject *class, const char *name, hook_call call);
 const char *hook_name(PyObject *hook); /* of the attribute */
@@ -236,6 +239,8 @@ void step_wrap(PyObject *optimizer);
 void step_wrap_classes(PyObject *class);
 /* The step that begins: what its rows have in common. */
 void step_begin(uint64_t now_ns);
+/* torch_state.row has changed. */
+void step_rows_changed(void);
 void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns);
 bool step_is_sampled(void);
 /* A thread's counters belong to an older step: begin them anew. */

@@ -138,9 +138,33 @@ def kept_compiled():
     return [kept[0](x).detach() for _ in range(3)]
 
 
+def compiled_step():
+    """An optimizer's step by itself, and in a function that is compiled."""
+    if not hasattr(torch, "compile"):
+        return []
+    torch._dynamo.reset()
+    net = Net("compiled_step")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+
+    def both():
+        optimizer.step()
+        scheduler.step()
+    found = []
+    for step in (torch.compile(optimizer.step, backend="eager"),
+                 torch.compile(both, backend="eager")):
+        for _ in range(3):
+            loss = net(torch.ones(4, 8)).square().sum()
+            loss.backward()
+            step()
+            optimizer.zero_grad()
+            found.append(loss.detach())
+    return found
+
+
 kept = []
 PARTS = (kept_compiled, plain, autocast, reentrant, checkpointed, data_parallel, hooked, raising,
-         compiled)
+         compiled, compiled_step)
 
 
 def everything():
