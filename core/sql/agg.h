@@ -9,7 +9,7 @@
 #ifndef CORE_SQL_AGG_H
 #define CORE_SQL_AGG_H
 
-#include "core/sql/sqlint.h"
+#include "core/sql/ops.h"
 
 enum agg_op {
     AGG_COUNT,

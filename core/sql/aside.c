@@ -6,7 +6,7 @@
  * plugins compute): done with low priority it could keep the host's own threads waiting.  Reading
  * what is stored takes no such lock.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/query.h"
 
 #include <errno.h>
 #include <pthread.h>

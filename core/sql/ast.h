@@ -225,9 +225,4 @@ int sql_parse(struct arena *a, const char *text, size_t size, struct statement *
 int sql_error(const char *text, size_t size, uint32_t pos, int code, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* "interval '5 min'", "1 day 2 hours", "01:30:00", "90" (seconds) as ns. */
-int sql_parse_interval(const char *text, size_t size, int64_t *ret);
-/* "2024-05-01", "2024-05-01 10:00:00.5", "...T...Z", "+02:00": ns since the epoch. */
-int sql_parse_timestamp(const char *text, size_t size, int64_t *ret);
-
 #endif

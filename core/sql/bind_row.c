@@ -5,7 +5,7 @@
  * The query's thread only.  A comparison of rows becomes comparisons of their values: a < c or
  * (a = c and b < d), which has the NULLs right too.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/bind.h"
 
 #include <errno.h>
 #include <string.h>

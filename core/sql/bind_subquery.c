@@ -8,7 +8,7 @@
  * values, with constants in their places, and the answer is remembered.
  * The query's thread only.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/plan.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * The query's thread only.  'text' and NULL adapt to what they are compared with, whole numbers to
  * doubles; everything else is refused rather than guessed.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/bind.h"
 
 #include <errno.h>
 

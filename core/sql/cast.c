@@ -15,6 +15,7 @@
 
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/sql/times.h"
 
 /* The forgiving twin of a cast has '?' at the end of its name. */
 static bool forgiving(const struct step *st)

@@ -4,7 +4,7 @@
  *
  * The query's thread only.  They become plans as selects do.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/plan.h"
 
 #include <errno.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  *
  * The query's thread only.  None of them moves a row: they narrow selections and compute vectors.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/ops.h"
 
 #include <errno.h>
 #include <string.h>

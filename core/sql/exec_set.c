@@ -4,7 +4,7 @@
  *
  * The query's thread only.  Rows are equal when all their columns are, NULL and NaN included.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/ops.h"
 
 #include <errno.h>
 #include <string.h>

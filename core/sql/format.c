@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/format.c - answers as bytes: a table for people, JSON, JSON lines and CSV for programs.
+ * core/sql/format.c - answers as bytes: JSON, JSON lines and CSV; tables are format_table.c's.
  *
  * The query's thread only.  Numbers are written with '.', whatever the locale of the host; for
  * programs they are exact, for people they are short.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/format.h"
 
 #include <errno.h>
 #include <math.h>
@@ -16,30 +16,7 @@
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/text.h"
-
-#define HELD_ROWS 1000           /* rows of a table looked at for its widths */
-#define HELD_BYTES (64u << 20)   /* at most this much of them */
-#define PIECE_BYTES (256u << 20) /* of one write: a batch of long texts */
-#define CELL_LETTERS 200         /* a longer text is cut in a table */
-#define TEXT_LETTERS 16          /* a column of texts is not made narrower than this */
-
-struct sql_writer {
-    enum sql_format format;
-    uint32_t wide;
-    int (*write)(void *arg, const char *data, size_t size);
-    void *arg;
-    struct buf out;
-    uint32_t n;
-    char **names; /* of columns, owned */
-    enum sql_type *types;
-    uint32_t *widths;
-    /* TABLE: cells held back, each followed by a zero byte. */
-    struct buf held;
-    uint32_t held_rows;
-    bool header_done;  /* and no column has become wider since */
-    bool fixed;        /* TABLE: rows of this answer were written, its widths stay */
-    bool begun, again; /* again: a later answer of the same stream */
-};
+#include "core/sql/times.h"
 
 int sql_format_parse(const char *name, enum sql_format *ret)
 {
@@ -56,7 +33,7 @@ int sql_format_parse(const char *name, enum sql_format *ret)
                        : "");
 }
 
-static int send(struct sql_writer *w)
+int sql_writer_send(struct sql_writer *w)
 {
     int rc = w->out.failed;
     if (rc < 0)
@@ -84,7 +61,7 @@ static size_t plain_point(char *text)
 }
 
 /* Six digits that mean something, whole numbers whole, no exponent where it can be read without. */
-static size_t short_double(double v, char out[48])
+size_t sql_short_double(double v, char out[48])
 {
     double size = fabs(v);
     if (!isfinite(v) || size >= 1e15 || (size < 1e-4 && v != 0)) {
@@ -104,7 +81,7 @@ static size_t short_double(double v, char out[48])
     return n;
 }
 
-static void add_blob(struct buf *b, const char *data, uint32_t size)
+void sql_cell_blob(struct buf *b, const char *data, uint32_t size)
 {
     static const char hex[] = "0123456789abcdef";
     (void)buf_adds(b, "\\x");
@@ -115,13 +92,13 @@ static void add_blob(struct buf *b, const char *data, uint32_t size)
 }
 
 /* Everything but texts, as text.  exact: for programs. */
-static size_t scalar(const struct sql_value *v, bool exact, char out[64])
+size_t sql_cell_text(const struct sql_value *v, bool exact, char out[64])
 {
     switch (v->type) {
     case SQL_BOOL:
         return (size_t)snprintf(out, 64, "%s", v->boolean ? "true" : "false");
     case SQL_DOUBLE:
-        return exact ? format_f64(v->number, out) : short_double(v->number, out);
+        return exact ? format_f64(v->number, out) : sql_short_double(v->number, out);
     case SQL_TIMESTAMP:
         return sql_format_timestamp(v->integer, exact, out);
     case SQL_INTERVAL:
@@ -156,17 +133,17 @@ static void json_value(struct buf *b, const struct sql_value *v)
     case SQL_BLOB:
         (void)buf_addc(b, '"');
         (void)buf_addc(b, '\\');
-        add_blob(b, v->text.data, v->text.size);
+        sql_cell_blob(b, v->text.data, v->text.size);
         (void)buf_addc(b, '"');
         return;
     case SQL_TIMESTAMP:
     case SQL_INTERVAL:
-        n = scalar(v, true, text);
+        n = sql_cell_text(v, true, text);
         (void)json_add_text(b, text, n);
         return;
     case SQL_BOOL:
     case SQL_INT:
-        n = scalar(v, true, text);
+        n = sql_cell_text(v, true, text);
         (void)buf_add(b, text, n);
         return;
     }
@@ -239,190 +216,12 @@ static void csv_rows(struct sql_writer *w, const struct sql_rows *rows)
             if (v.type == SQL_TEXT)
                 csv_text(&w->out, v.text.data, v.text.size);
             else if (v.type == SQL_BLOB)
-                add_blob(&w->out, v.text.data, v.text.size);
+                sql_cell_blob(&w->out, v.text.data, v.text.size);
             else
-                (void)buf_add(&w->out, text, scalar(&v, true, text));
+                (void)buf_add(&w->out, text, sql_cell_text(&v, true, text));
         }
         (void)buf_adds(&w->out, "\r\n");
     }
-}
-
-/* ---- the table for people ---- */
-
-static bool is_start(char c)
-{
-    return ((unsigned char)c & 0xc0) != 0x80;
-}
-
-static uint32_t letters(const char *text)
-{
-    uint32_t n = 0;
-    for (; *text; text++)
-        n += is_start(*text);
-    return n;
-}
-
-/* Bytes of its first n letters. */
-static uint32_t bytes_of(const char *text, uint32_t n)
-{
-    uint32_t i = 0;
-    for (uint32_t k = 0; text[i]; i++)
-        if (is_start(text[i]) && k++ == n)
-            break;
-    return i;
-}
-
-/* One line a row: control characters are written as escapes, very long texts are cut. */
-static void add_shown(struct buf *b, const char *text, uint32_t size)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (is_start(text[i]) && n++ == CELL_LETTERS) {
-            (void)buf_adds(b, "...");
-            return;
-        }
-        if (c == '\n')
-            (void)buf_adds(b, "\\n");
-        else if (c == '\t')
-            (void)buf_adds(b, "\\t");
-        else if (c == '\r')
-            (void)buf_adds(b, "\\r");
-        else if (c < ' ' || c == 127)
-            (void)buf_addf(b, "\\x%02x", c);
-        else
-            (void)buf_addc(b, (char)c);
-    }
-}
-
-static bool on_the_right(enum sql_type t)
-{
-    return t == SQL_INT || t == SQL_DOUBLE || t == SQL_INTERVAL;
-}
-
-/* Add one line, cut at the terminal's width. */
-static void add_line(struct sql_writer *w, struct buf *line)
-{
-    const char *text = buf_text(line);
-    size_t size = line->size;
-    while (size && text[size - 1] == ' ')
-        size--;
-    uint32_t n = 0;
-    for (size_t i = 0; w->wide && i < size; i++)
-        if (is_start(text[i]) && n++ == w->wide)
-            size = i;
-    (void)buf_add(&w->out, text, size);
-    (void)buf_addc(&w->out, '\n');
-    buf_reset(line);
-}
-
-static void add_cell(struct sql_writer *w, struct buf *line, uint32_t c, const char *text,
-                     bool right)
-{
-    uint32_t n = letters(text), size = (uint32_t)strlen(text);
-    const char *dots = "";
-    if (w->wide && n > w->widths[c] && w->types[c] == SQL_TEXT && w->widths[c] >= TEXT_LETTERS) {
-        size = bytes_of(text, w->widths[c] - 3);
-        n = w->widths[c];
-        dots = "...";
-    }
-    int pad = n < w->widths[c] ? (int)(w->widths[c] - n) : 0;
-    (void)buf_addf(line, "%s%*s%.*s%s%*s", c ? " | " : " ", right ? pad : 0, "", (int)size, text,
-                   dots, right ? 0 : pad, "");
-}
-
-/* Make the widest columns of text narrower until a line fits, rather than lose the last columns. */
-static void fit(struct sql_writer *w)
-{
-    uint64_t sum = 1;
-    for (uint32_t c = 0; c < w->n; c++)
-        sum += w->widths[c] + (c ? 3 : 0);
-    while (w->wide && sum > w->wide) {
-        uint32_t widest = w->n;
-        for (uint32_t c = 0; c < w->n; c++)
-            if (w->types[c] == SQL_TEXT && w->widths[c] > TEXT_LETTERS &&
-                (widest == w->n || w->widths[c] > w->widths[widest]))
-                widest = c;
-        if (widest == w->n)
-            return;
-        w->widths[widest]--;
-        sum--;
-    }
-}
-
-static void add_header(struct sql_writer *w)
-{
-    fit(w);
-    struct buf line;
-    buf_init(&line, PIECE_BYTES);
-    for (uint32_t c = 0; c < w->n; c++)
-        add_cell(w, &line, c, w->names[c], on_the_right(w->types[c]));
-    add_line(w, &line);
-    for (uint32_t c = 0; c < w->n; c++) {
-        (void)buf_adds(&line, c ? "-+-" : "-");
-        for (uint32_t i = 0; i < w->widths[c]; i++)
-            (void)buf_addc(&line, '-');
-    }
-    (void)buf_addc(&line, '-');
-    add_line(w, &line);
-    buf_done(&line);
-    w->header_done = true;
-}
-
-static int flush_held(struct sql_writer *w)
-{
-    if (w->held.failed)
-        return err_set(w->held.failed, "the table is too large for memory; use format csv");
-    if (!w->header_done)
-        add_header(w);
-    struct buf line;
-    buf_init(&line, PIECE_BYTES);
-    const char *cell = w->held.data;
-    for (uint32_t r = 0; r < w->held_rows; r++) {
-        for (uint32_t c = 0; c < w->n; c++) {
-            add_cell(w, &line, c, cell, on_the_right(w->types[c]));
-            cell += strlen(cell) + 1;
-        }
-        add_line(w, &line);
-    }
-    buf_done(&line);
-    w->fixed = w->fixed || w->held_rows > 0;
-    w->held_rows = 0;
-    buf_reset(&w->held);
-    return send(w);
-}
-
-static int table_rows(struct sql_writer *w, const struct sql_rows *rows)
-{
-    struct sql_value v;
-    char text[64];
-    for (uint32_t r = 0; r < sql_rows_count(rows); r++) {
-        for (uint32_t c = 0; c < w->n; c++) {
-            size_t at = w->held.size;
-            sql_rows_value(rows, r, c, &v);
-            if (v.type == SQL_TEXT)
-                add_shown(&w->held, v.text.data, v.text.size);
-            else if (v.type == SQL_BLOB)
-                add_blob(&w->held, v.text.data, v.text.size < 64 ? v.text.size : 64);
-            else
-                (void)buf_add(&w->held, text, scalar(&v, false, text));
-            (void)buf_addc(&w->held, '\0');
-            if (w->held.failed)
-                return err_set(w->held.failed, "no memory for the table");
-            uint32_t n = letters(w->held.data + at);
-            if (!w->fixed && n > w->widths[c]) {
-                w->widths[c] = n;
-                w->header_done = false;
-            }
-        }
-        w->held_rows++;
-        if (w->held_rows == HELD_ROWS || w->held.size > HELD_BYTES / 2) {
-            int rc = flush_held(w);
-            if (rc < 0)
-                return rc;
-        }
-    }
-    return 0;
 }
 
 /* ---- the sink ---- */
@@ -447,7 +246,7 @@ static int keep_columns(struct sql_writer *w, const struct sql_column *columns, 
             return err_set(-ENOMEM, "no memory for the answer");
         (void)snprintf(w->names[c], size, show ? "%s [%s]" : "%s", columns[c].name, unit);
         w->types[c] = columns[c].type;
-        w->widths[c] = letters(w->names[c]);
+        w->widths[c] = sql_table_letters(w->names[c]);
     }
     return 0;
 }
@@ -470,7 +269,7 @@ static int on_columns(void *arg, const struct sql_column *columns, uint32_t n)
         }
         (void)buf_adds(&w->out, "\r\n");
     }
-    return send(w);
+    return sql_writer_send(w);
 }
 
 static int on_rows(void *arg, const struct sql_rows *rows)
@@ -478,7 +277,7 @@ static int on_rows(void *arg, const struct sql_rows *rows)
     struct sql_writer *w = arg;
     switch (w->format) {
     case SQL_FORMAT_TABLE:
-        return table_rows(w, rows);
+        return sql_table_rows(w, rows);
     case SQL_FORMAT_CSV:
         csv_rows(w, rows);
         break;
@@ -487,7 +286,7 @@ static int on_rows(void *arg, const struct sql_rows *rows)
         json_rows(w, rows);
         break;
     }
-    return send(w);
+    return sql_writer_send(w);
 }
 
 int sql_writer_new(enum sql_format f, uint32_t columns_wide,
@@ -512,34 +311,13 @@ struct sql_sink sql_writer_sink(struct sql_writer *w)
     return (struct sql_sink){.arg = w, .columns = on_columns, .rows = on_rows};
 }
 
-static void add_footer(struct sql_writer *w, const struct sql_report *r)
-{
-    char ms[48];
-    (void)short_double(r->elapsed_ns >= 10000000 ? rint((double)r->elapsed_ns / 1e6)
-                                                 : rint((double)r->elapsed_ns / 1e5) / 10,
-                       ms);
-    (void)buf_addf(&w->out, "(%llu row%s, %s ms)\n", (unsigned long long)r->rows,
-                   r->rows == 1 ? "" : "s", ms);
-    if (r->cut)
-        (void)buf_addf(&w->out,
-                       "(stopped after %llu rows: there are more; ask with limit or an "
-                       "aggregate)\n",
-                       (unsigned long long)r->rows);
-    if (r->lost)
-        (void)buf_addf(&w->out,
-                       "(%llu rows%s%s were lost before they could be kept; see "
-                       "probing.lost)\n",
-                       (unsigned long long)r->lost, r->lost_table ? " of " : "",
-                       r->lost_table ? r->lost_table : "");
-}
-
 int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
 {
     int rc = 0;
     switch (w->format) {
     case SQL_FORMAT_TABLE:
-        rc = flush_held(w);
-        add_footer(w, report);
+        rc = sql_table_flush(w);
+        sql_table_footer(w, report);
         break;
     case SQL_FORMAT_JSON:
         (void)buf_addf(&w->out,
@@ -552,15 +330,15 @@ int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
     case SQL_FORMAT_CSV:
         break;
     }
-    return rc < 0 ? rc : send(w);
+    return rc < 0 ? rc : sql_writer_send(w);
 }
 
 int sql_writer_pause(struct sql_writer *w)
 {
-    int rc = w->format == SQL_FORMAT_TABLE && w->held_rows > 0 ? flush_held(w) : 0;
+    int rc = w->format == SQL_FORMAT_TABLE && w->held_rows > 0 ? sql_table_flush(w) : 0;
     w->fixed = false;
     w->again = true;
-    return rc < 0 ? rc : send(w);
+    return rc < 0 ? rc : sql_writer_send(w);
 }
 
 void sql_writer_free(struct sql_writer *w)

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "core/sql/times.h"
 #define ROOM 12 /* bytes that a pattern of one letter may become: J, the Julian day */
 
 enum letters { NUMBER, MONTH, WEEKDAY, NOON, ZONE, OFFSET, FRACTION, REFUSED };

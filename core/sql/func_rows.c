@@ -4,7 +4,7 @@
  *
  * The query's thread only.  Their arguments are constants.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/kernel.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -12,6 +12,7 @@
 
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/sql/plan.h"
 
 static int bad(struct query *q, const struct node *n, const char *what)
 {

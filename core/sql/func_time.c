@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/sql/times.h"
 
 static int bad_part(struct run *r, const struct step *st, struct text t)
 {

@@ -4,19 +4,15 @@
  *
  * Every key column becomes an 8-byte word: integers as they are, doubles by their bits, texts by
  * the store's dictionary id or, lacking that, by an id of the query's own dictionary.  A last word
- * holds a bit for each NULL.  Small non-negative words (dictionary ids, steps) of at most three
- * columns find their number in a table indexed by value; everything else is hashed.
+ * holds a bit for each NULL.  Small words find their number without hashing: hash_direct.c.
  * The query's thread only.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/hash.h"
 
 #include <errno.h>
 #include <string.h>
 
 #include "core/base/err.h"
-
-#define DIRECT_BITS 20  /* 4 MiB at most */
-#define DIRECT_AFTER 32 /* keys known before it is worth its memory... */
 
 /* Texts without an id of the store. */
 struct key_text {
@@ -199,7 +195,7 @@ static void hash_rows(struct keys *k, uint32_t n)
     for (uint32_t c = 0; c + 1 < k->n_words; c++) {
         const uint64_t *w = k->columns[c];
         for (uint32_t r = 0; r < n; r++)
-            h[r] = (h[r] ^ w[r]) * UINT64_C(0x9e3779b97f4a7c15) ^ (h[r] >> 29);
+            h[r] = keys_hash_word(h[r], w[r]);
     }
 }
 
@@ -222,7 +218,7 @@ static int grow(struct keys *k)
             return -ENOMEM; /* sql_next() knows why */
         uint64_t h = w[k->n_words - 1];
         for (uint32_t c = 0; c + 1 < k->n_words; c++)
-            h = (h ^ w[c]) * UINT64_C(0x9e3779b97f4a7c15) ^ (h >> 29);
+            h = keys_hash_word(h, w[c]);
         uint32_t at = (uint32_t)mix(h) & mask;
         while (slots[at])
             at = (at + 1) & mask;
@@ -245,7 +241,7 @@ static bool same_key(const struct keys *k, uint32_t id, uint32_t r)
 }
 
 /* Number of row r of the words; UINT32_MAX: not there (or no memory, when adding). */
-static uint32_t look_up(struct keys *k, uint32_t r, uint64_t hash, bool add)
+uint32_t sql_keys_look_up(struct keys *k, uint32_t r, uint64_t hash, bool add)
 {
     uint32_t at = (uint32_t)mix(hash) & k->mask;
     for (; k->slots[at]; at = (at + 1) & k->mask)
@@ -267,125 +263,6 @@ static uint32_t look_up(struct keys *k, uint32_t r, uint64_t hash, bool add)
     return k->n - 1;
 }
 
-/* ---- small words: a table indexed by value, as wide as the words seen so far need ---- */
-
-#define BEYOND (UINT64_C(1) << 62)
-
-/* Make it afresh, wide enough for every key there is, if that is not too much. */
-static void make_direct(struct keys *k)
-{
-    uint32_t columns = k->n_words - 1, sum = 0;
-    uint64_t all[3] = {0, 0, 0};
-    k->direct = NULL;
-    for (uint32_t id = 0; id < k->n; id++)
-        for (uint32_t c = 0; c < columns; c++)
-            all[c] |= k->words[(size_t)id * k->n_words + c];
-    for (uint32_t c = 0; c < columns; c++) {
-        k->direct_bits[c] = all[c] ? 64 - (uint32_t)__builtin_clzll(all[c]) : 1;
-        sum += k->direct_bits[c];
-    }
-    k->no_direct = sum > DIRECT_BITS;
-    if (!k->no_direct)
-        k->direct = arena_zalloc(&k->q->mem, (size_t)1 << sum, sizeof(*k->direct));
-    for (uint32_t id = 0; id < k->n && k->direct; id++) {
-        const uint64_t *w = &k->words[(size_t)id * k->n_words];
-        uint64_t at = 0;
-        for (uint32_t c = 0; c < columns; c++)
-            at = at << k->direct_bits[c] | w[c];
-        if (!w[columns])
-            k->direct[at] = id + 1;
-    }
-}
-
-/* Index into the direct table, or beyond it. */
-static void direct_index(const struct keys *k, uint32_t n, uint64_t *out)
-{
-    uint32_t columns = k->n_words - 1;
-    const uint64_t *nulls = k->columns[columns];
-    for (uint32_t r = 0; r < n; r++)
-        out[r] = nulls[r] ? BEYOND : 0;
-    for (uint32_t c = 0; c < columns; c++) {
-        const uint64_t *w = k->columns[c];
-        uint32_t bits = k->direct_bits[c];
-        for (uint32_t r = 0; r < n; r++)
-            out[r] = w[r] >> bits || out[r] == BEYOND ? BEYOND : out[r] << bits | w[r];
-    }
-}
-
-static int add_direct(struct keys *k, uint32_t n, uint32_t *numbers)
-{
-    bool outgrown = false;
-    direct_index(k, n, k->hashes);
-    for (uint32_t r = 0; r < n; r++) {
-        uint64_t at = k->hashes[r];
-        if (at != BEYOND && k->direct[at]) {
-            numbers[r] = k->direct[at] - 1;
-            continue;
-        }
-        uint64_t h = k->columns[k->n_words - 1][r];
-        for (uint32_t c = 0; c + 1 < k->n_words; c++)
-            h = (h ^ k->columns[c][r]) * UINT64_C(0x9e3779b97f4a7c15) ^ (h >> 29);
-        numbers[r] = look_up(k, r, h, true);
-        if (numbers[r] == UINT32_MAX)
-            return -ENOMEM;
-        if (at != BEYOND)
-            k->direct[at] = numbers[r] + 1;
-        outgrown |= at == BEYOND && !k->columns[k->n_words - 1][r];
-    }
-    if (outgrown)
-        make_direct(k);
-    return 0;
-}
-
-/* Are all of them below 2^bits? */
-static bool are_below(const struct vec *v, const uint64_t *words, uint32_t bits,
-                      const uint16_t *sel, uint32_t n)
-{
-    uint64_t all = v->most;
-    for (uint32_t r = 0; r < n && !v->most; r++)
-        all |= words[sel ? sel[r] : r];
-    return !(all >> bits);
-}
-
-/* Numbers of one or two columns from the table by value; false: not all of them are known there.
- * What the store says of the largest word is trusted no further than to look within the table. */
-static bool look_directly(const struct keys *k, const uint64_t *const words[2], const uint16_t *sel,
-                          uint32_t n, uint32_t *restrict numbers)
-{
-    const uint32_t *direct = k->direct;
-    const uint64_t *a = words[0], *b = words[1];
-    uint32_t bits = b ? k->direct_bits[1] : 0, all = 0;
-    uint64_t mask = (UINT64_C(1) << (k->direct_bits[0] + bits)) - 1;
-    if (!b)
-        for (uint32_t r = 0; r < n; r++)
-            all |= numbers[r] = direct[a[sel ? sel[r] : r] & mask] - 1;
-    else if (sel)
-        for (uint32_t r = 0; r < n; r++)
-            all |= numbers[r] = direct[(a[sel[r]] << bits | b[sel[r]]) & mask] - 1;
-    else
-        for (uint32_t r = 0; r < n; r++)
-            all |= numbers[r] = direct[(a[r] << bits | b[r]) & mask] - 1;
-    return !(all >> 31); /* 0 in the table is "not known": -1 */
-}
-
-/* One or two columns without NULLs, every row of which is known: no word is copied. */
-static bool add_known(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
-                      uint32_t *numbers)
-{
-    uint32_t columns = k->n_words - 1;
-    const uint64_t *words[2] = {NULL, NULL};
-    if (columns < 1 || columns > 2)
-        return false;
-    for (uint32_t c = 0; c < columns; c++) {
-        if (v[c]->has_null || v[c]->type == SQL_NULL || (sql_is_textual(v[c]->type) && !k->dict[c]))
-            return false;
-        words[c] = k->dict[c] ? v[c]->ids : (const uint64_t *)(const void *)v[c]->i;
-        if (!are_below(v[c], words[c], k->direct_bits[c], sel, n))
-            return false;
-    }
-    return look_directly(k, words, sel, n, numbers);
-}
-
 static int to_words(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n, bool add)
 {
     memset(k->columns[k->n_words - 1], 0, n * sizeof(uint64_t));
@@ -397,72 +274,37 @@ static int to_words(struct keys *k, struct vec **v, const uint16_t *sel, uint32_
     return 0;
 }
 
-static void consider_direct(struct keys *k)
-{
-    uint32_t columns = k->n_words - 1;
-    bool fits = columns >= 1 && columns <= 3 && k->n >= DIRECT_AFTER && !k->no_direct;
-    for (uint32_t c = 0; c < columns && fits; c++)
-        fits = k->types[c] != SQL_DOUBLE;
-    if (fits && k->q->budget->limit_bytes / 8 >= (sizeof(uint32_t) << DIRECT_BITS))
-        make_direct(k);
-    else
-        k->no_direct = k->n >= DIRECT_AFTER;
-}
-
 int sql_keys_add(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n, uint32_t *numbers)
 {
-    if (k->direct && add_known(k, v, sel, n, numbers))
+    if (k->direct && sql_keys_add_known(k, v, sel, n, numbers))
         return 0;
     int rc = to_words(k, v, sel, n, true);
     if (rc < 0)
         return rc;
     if (k->direct)
-        return add_direct(k, n, numbers);
+        return sql_keys_add_direct(k, n, numbers);
     hash_rows(k, n);
     for (uint32_t r = 0; r < n; r++) {
-        numbers[r] = look_up(k, r, k->hashes[r], true);
+        numbers[r] = sql_keys_look_up(k, r, k->hashes[r], true);
         if (numbers[r] == UINT32_MAX)
             return -ENOMEM;
     }
     if (!k->no_direct)
-        consider_direct(k);
+        sql_keys_consider_direct(k);
     return 0;
-}
-
-/* One or two columns of whole numbers without NULLs: the table by value holds every key there is,
- * so what is not in it is nowhere. */
-static bool find_direct(const struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
-                        uint32_t *numbers)
-{
-    uint32_t columns = k->n_words - 1;
-    if (!k->direct || columns > 2)
-        return false;
-    for (uint32_t c = 0; c < columns; c++)
-        if (v[c]->has_null || v[c]->type == SQL_NULL || sql_is_textual(v[c]->type))
-            return false;
-    const uint64_t *a = (const uint64_t *)(const void *)v[0]->i;
-    const uint64_t *b = (const uint64_t *)(const void *)v[columns - 1]->i;
-    uint32_t a_bits = k->direct_bits[0], b_bits = columns == 2 ? k->direct_bits[1] : 0;
-    for (uint32_t r = 0; r < n; r++) {
-        uint32_t i = sel ? sel[r] : r;
-        uint64_t at = columns == 2 ? a[i] << b_bits | b[i] : a[i];
-        bool beyond = a[i] >> a_bits || (columns == 2 && b[i] >> b_bits);
-        numbers[r] = beyond ? UINT32_MAX : k->direct[at] - 1; /* 0 is none */
-    }
-    return true;
 }
 
 int sql_keys_find(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
                   uint32_t *numbers)
 {
-    if (find_direct(k, v, sel, n, numbers))
+    if (sql_keys_find_direct(k, v, sel, n, numbers))
         return 0;
     int rc = to_words(k, v, sel, n, false);
     if (rc < 0)
         return rc;
     hash_rows(k, n);
     for (uint32_t r = 0; r < n; r++)
-        numbers[r] = look_up(k, r, k->hashes[r], false);
+        numbers[r] = sql_keys_look_up(k, r, k->hashes[r], false);
     return 0;
 }
 
@@ -493,7 +335,7 @@ int sql_keys_merge(struct keys *k, const struct keys *other, uint32_t *numbers)
             return rc;
         hash_rows(k, n);
         for (uint32_t r = 0; r < n; r++) {
-            numbers[first + r] = look_up(k, r, k->hashes[r], true);
+            numbers[first + r] = sql_keys_look_up(k, r, k->hashes[r], true);
             if (numbers[first + r] == UINT32_MAX)
                 return -ENOMEM;
         }

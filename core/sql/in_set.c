@@ -4,7 +4,7 @@
  *
  * The query's thread only.  NULL is in no set, and in one that holds NULL nothing is surely not.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/keys.h"
 
 #include <errno.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/join.h - a join at work: what join.c (pairs) and join_asof.c (the nearest) share.
+ * core/sql/join.h - a join at work: what join_make.c, join_build.c, join.c and join_asof.c share.
  *
  * The right side is kept in `rows`; the left side streams by.  Private to join*.c; the query's
  * thread only.
@@ -8,7 +8,7 @@
 #ifndef CORE_SQL_JOIN_H
 #define CORE_SQL_JOIN_H
 
-#include "core/sql/sqlint.h"
+#include "core/sql/ops.h"
 
 #define JOIN_NONE UINT32_MAX
 
@@ -49,6 +49,28 @@ struct join {
     uint32_t lonely_at;     /* right rows looked at for having had no match */
     struct asof *asof;
 };
+
+static inline bool join_keeps_left(const struct join *j)
+{
+    return j->type == JOIN_LEFT || j->type == JOIN_FULL || j->type == JOIN_ASOF_LEFT;
+}
+
+static inline bool join_keeps_right(const struct join *j)
+{
+    return j->type == JOIN_RIGHT || j->type == JOIN_FULL;
+}
+
+static inline bool join_is_asof(const struct join *j)
+{
+    return j->type == JOIN_ASOF || j->type == JOIN_ASOF_LEFT;
+}
+
+/* join_build.c: read the right side to its end; join.c: the operator's next. */
+int sql_join_build(struct op *op);
+/* Rows whose keys are not NULL: NULL equals nothing.  at: their places among the selected. */
+uint32_t sql_join_live_rows(const struct batch *in, struct vec **v, uint32_t n_keys, uint16_t *sel,
+                            uint32_t *at);
+int sql_join_next(struct op *op);
 
 /* asof: keep the values of the rows just added (n of them, key numbers of theirs). */
 int sql_asof_keep(struct op *op, struct vec *values, const uint32_t *numbers, const uint16_t *sel,

@@ -8,7 +8,7 @@
 #ifndef CORE_SQL_KERNEL_H
 #define CORE_SQL_KERNEL_H
 
-#include "core/sql/sqlint.h"
+#include "core/sql/expr.h"
 
 #define KERNEL(name)                                                                             \
     static int name(struct run *r __attribute__((unused)), struct step *st, const uint16_t *sel, \
@@ -39,5 +39,8 @@ bool sql_is_start(char c); /* of a character of UTF-8 */
 int64_t sql_characters(struct text t);
 struct text sql_part(struct text t, int64_t first, int64_t end); /* by characters, from 0 */
 void sql_md5(struct text t, uint8_t ret[16]);
+struct json;
+/* data NULL: JSON's null */
+int sql_json_text(struct query *q, const struct json *j, struct text *ret);
 
 #endif

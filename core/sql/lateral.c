@@ -7,7 +7,7 @@
  * correlated subqueries are.  What a round takes is thrown away but for its rows.
  * The query's thread only.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/plan.h"
 
 #include <errno.h>
 #include <string.h>

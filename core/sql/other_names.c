@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "core/sql/sqlint.h"
+#include "core/sql/bind.h"
 
 const char *sql_instead_of(const char *function)
 {

@@ -5,7 +5,7 @@
  * The query's thread only.  From and where are in plan_join.c and plan_table.c, sets in plan_set.c,
  * the list in plan_list.c, order by in plan_order.c.
  */
-#include "core/sql/plan.h"
+#include "core/sql/plan_list.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,42 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan.h - the select list and order by: what plan.c, plan_list.c and plan_order.c share.
+ * core/sql/plan.h - selects, and what they read from, become operators.
  *
- * Private to them; the query's thread only.
+ * plan*.c, recursive.c, lateral.c, describe.c, func_rows.c.  Private to core/sql; the query's
+ * thread only.
  */
 #ifndef CORE_SQL_PLAN_H
 #define CORE_SQL_PLAN_H
 
-#include "core/sql/sqlint.h"
+#include "core/sql/bind.h"
+#include "core/sql/ops.h"
 
-struct list {
-    struct out_item *items;
-    uint32_t n, room;
-};
-
-int sql_list_add(struct query *q, struct list *l, struct expr *e, const char *name, bool aliased);
-/* *, t.*: the columns of the scope's rows. */
-int sql_list_star(struct query *q, struct scope *scope, const struct node *star, struct list *l);
-int sql_list_bind(struct query *q, const struct select *s, struct scope *scope, struct list *l);
-int sql_list_project(struct query *q, struct op *op, const struct list *l, struct op **ret);
-/* Column number n, from 1, of `count`. */
-int sql_ordinal(struct query *q, const struct node *n, uint32_t count, const char *clause,
-                uint32_t *ret);
-
-struct ordering {
-    struct sort_key *keys;
-    uint32_t n;
-    uint32_t n_shown; /* columns of the list; what is beyond is only sorted or told apart by */
-    uint32_t *on;     /* distinct on: columns */
-    uint32_t n_on;
-};
-
-/* order by and distinct on; what they need and the list has not is added to it. */
-int sql_order_bind(struct query *q, const struct select *s, struct scope *scope, struct list *l,
-                   struct ordering *o);
-int sql_order_plan(struct query *q, const struct select *s, const struct ordering *o,
-                   struct op **op);
-/* order by over the columns of a union or values: names, ordinals and expressions of them. */
-int sql_order_over(struct query *q, const struct select *s, struct cte *ctes, struct op **op);
+int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
+int sql_plan_values(struct query *q, const struct select *s, struct op **ret);
+int sql_plan_other(struct query *q, const struct statement *st, struct op **ret); /* describe.c */
+/* plan_bucket.c: the key that is a bucket of the table's time, if one is; what is closed alone. */
+const struct expr *sql_find_bucket(const struct op *input, struct expr *const *keys, uint32_t n);
+int sql_only_closed(struct query *q, const struct expr *bucket, struct op **op);
+int sql_plan_recursive(struct query *q, struct cte *c, struct op **ret); /* recursive.c */
+int sql_plan_set(struct query *q, const struct select *s, struct cte *ctes, struct op **ret);
+/* plan_join.c, plan_table.c */
+int sql_plan_from(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);
+int sql_plan_table(struct query *q, const struct from *f, struct cte *ctes, struct op **ret);
+/* lateral.c: `f` (a join) whose right side may see the columns of `left`.  *ret NULL: it does not,
+ * and is in *ret_right as it stands. */
+int sql_plan_lateral(struct query *q, const struct from *f, struct cte *ctes, struct op *left,
+                     struct op **ret_right, struct op **ret);
+int sql_plan_where(struct query *q, const struct node *where, struct cte *ctes, struct op **op);
+/* Only rows for which the condition is true are wanted of *op. */
+int sql_require(struct query *q, struct op **op, struct expr *condition);
+int sql_rename_first(struct query *q, const struct from *f, struct op *op);
+/* Functions that give rows: func_rows.c */
+int sql_plan_function(struct query *q, const struct node *call, struct op **ret);
+bool sql_gives_rows(const char *name);
 
 #endif

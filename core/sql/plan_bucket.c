@@ -7,7 +7,7 @@
  * the last answer ended make exactly the buckets to give, whatever the function that makes them.
  * The query's thread only.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/plan.h"
 
 #include <errno.h>
 #include <string.h>

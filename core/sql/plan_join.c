@@ -6,7 +6,7 @@
  * match; the filter above stays, since a scan may give more.  A condition on one side of a join
  * filters that side; an equality over both is a key of the join.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/plan.h"
 
 #include <errno.h>
 #include <string.h>

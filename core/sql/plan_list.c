@@ -4,7 +4,7 @@
  *
  * The query's thread only.
  */
-#include "core/sql/plan.h"
+#include "core/sql/plan_list.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * The query's thread only.  What is ordered by is a column of the list, perhaps one that is not
  * shown.
  */
-#include "core/sql/plan.h"
+#include "core/sql/plan_list.h"
 
 #include <errno.h>
 #include <strings.h>

@@ -4,7 +4,7 @@
  *
  * The query's thread only.  Both sides get the types that hold both.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/plan.h"
 
 #include <errno.h>
 

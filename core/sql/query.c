@@ -4,7 +4,7 @@
  *
  * The query's thread only.  Nothing here knows SQL.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/bind.h"
 
 #include <errno.h>
 #include <stdarg.h>

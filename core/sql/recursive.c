@@ -6,7 +6,7 @@
  * rows of the round before in the place of its own name, until a round gives none; what a round
  * takes is thrown away but for its rows.  The query's thread only.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/plan.h"
 
 #include <errno.h>
 #include <string.h>

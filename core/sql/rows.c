@@ -4,7 +4,7 @@
  *
  * The query's thread only.  Texts are copied unless their vector says they stay.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/keys.h"
 
 #include <errno.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * The query's thread only.  A stored table's columns are used in place (no copy), texts as ids of
  * the dictionary; a computed table is asked once and its rows are kept until the query ends.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/ops.h"
 
 #include <errno.h>
 #include <stdio.h>

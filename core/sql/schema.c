@@ -4,7 +4,7 @@
  *
  * The query's thread only.  Views are planned without running them to learn their columns.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/plan.h"
 
 #include <errno.h>
 #include <stdio.h>

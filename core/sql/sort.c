@@ -4,7 +4,7 @@
  *
  * The query's thread only.  Equal rows stay in the order they came.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/ops.h"
 
 #include <errno.h>
 #include <string.h>

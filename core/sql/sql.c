@@ -5,7 +5,7 @@
  * Any thread, several at once: the engine's only changing state is its list of views, to which
  * things are added at the front and from which nothing is taken.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/plan.h"
 
 #include <errno.h>
 #include <stdio.h>

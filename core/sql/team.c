@@ -18,6 +18,7 @@
 
 #include "core/base/err.h"
 #include "core/base/thread.h"
+#include "core/sql/ops.h"
 
 #define STACK_BYTES ((size_t)1 << 20) /* as the query's own thread */
 

@@ -7,7 +7,7 @@
 #ifndef CORE_SQL_TEAM_H
 #define CORE_SQL_TEAM_H
 
-#include "core/sql/sqlint.h"
+#include "core/sql/query.h"
 
 struct team;
 

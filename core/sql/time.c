@@ -4,7 +4,7 @@
  *
  * Any thread.  A month is taken as 30 days in intervals, since an interval is a number of ns.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/times.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
  * name with several definitions means the first whose tables are all there; the last one's error
  * names the table that is missing.  Any thread, once, while the engine is made.
  */
-#include "core/sql/sqlint.h"
+#include "core/sql/query.h"
 
 #define CPU_MEMORY                                                                         \
     "select ts as timestamp, rss_kb / 1024.0 as memory_mb, null::double as gpu_memory_mb " \

@@ -7,7 +7,7 @@
 #ifndef CORE_SQL_WINDOW_H
 #define CORE_SQL_WINDOW_H
 
-#include "core/sql/sqlint.h"
+#include "core/sql/ops.h"
 
 enum win_fn {
     WIN_ROW_NUMBER,
