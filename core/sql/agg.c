@@ -17,11 +17,9 @@ int sql_agg_room(struct query *q, struct agg *a, uint32_t groups)
     uint32_t room = a->room ? a->room : 64;
     while (room < groups)
         room *= 2;
-    struct state *more = sql_get(q, room, sizeof(*more));
+    struct state *more = sql_grow(q, a->states, a->room, room, sizeof(*more));
     if (!more)
         return -ENOMEM;
-    if (a->room)
-        memcpy(more, a->states, a->room * sizeof(*more));
     a->states = more;
     a->room = room;
     return 0;
@@ -88,18 +86,14 @@ static struct list *list_with_room(struct query *q, struct state *s, size_t size
     if (l->n < l->room)
         return l;
     uint32_t room = l->room ? 2 * l->room : 8;
-    void *more = sql_get(q, room, size);
+    void *more = sql_grow(q, l->numbers, l->n, room, size);
     if (!more)
         return NULL;
-    if (l->n)
-        memcpy(more, l->numbers, l->n * size);
     l->numbers = more;
     if (keyed) {
-        struct sql_value *keys = sql_get(q, room, sizeof(*keys));
+        struct sql_value *keys = sql_grow(q, l->keys, l->n, room, sizeof(*keys));
         if (!keys)
             return NULL;
-        if (l->n)
-            memcpy(keys, l->keys, l->n * sizeof(*keys));
         l->keys = keys;
     }
     l->room = room;

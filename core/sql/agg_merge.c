@@ -50,10 +50,10 @@ bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why)
 static int append_list(struct query *q, struct state *to, const struct state *from)
 {
     uint64_t n = (uint64_t)to->list->n + from->list->n;
-    double *numbers = n < UINT32_MAX ? sql_get(q, n, sizeof(*numbers)) : NULL;
+    double *numbers =
+        n < UINT32_MAX ? sql_grow(q, to->list->numbers, to->list->n, n, sizeof(*numbers)) : NULL;
     if (!numbers)
         return sql_no_room();
-    memcpy(numbers, to->list->numbers, to->list->n * sizeof(*numbers));
     memcpy(numbers + to->list->n, from->list->numbers, from->list->n * sizeof(*numbers));
     to->list->numbers = numbers;
     to->list->n = to->list->room = (uint32_t)n;

@@ -90,6 +90,9 @@ static int histogram(struct query *q, const struct list *l, uint32_t bins, struc
     }
     for (uint32_t i = 0; i < l->n; i++) {
         double x = l->numbers[i], at = high > low ? (x - low) / (high - low) * bins : 0;
+        int rc = sql_worked(q, 1);
+        if (rc < 0)
+            return rc;
         if (isfinite(x))
             counts[at < bins ? (uint32_t)at : bins - 1]++;
     }
@@ -130,8 +133,10 @@ static int put_in_order(struct query *q, struct list *l, bool descending)
     for (uint32_t i = 0; i < l->n; i++)
         order[i] = i;
     int rc = sql_sort_index(q, order, l->n, /* prefix= */ NULL, compare_keys, &o);
-    for (uint32_t i = 0; i < l->n && rc == 0; i++)
+    for (uint32_t i = 0; i < l->n && rc == 0; i++) {
         texts[i] = l->texts[order[i]];
+        rc = sql_worked(q, 1);
+    }
     l->texts = texts;
     return rc;
 }
@@ -177,8 +182,12 @@ static void finish_moments(const struct state *s, enum agg_op op, struct vec *v,
 static int joined(struct query *q, const struct list *l, struct text separator, struct text *ret)
 {
     uint64_t size = 0;
-    for (uint32_t i = 0; i < l->n; i++)
+    for (uint32_t i = 0; i < l->n; i++) {
+        int rc = sql_worked(q, 1);
+        if (rc < 0)
+            return rc;
         size += l->texts[i].size + (i ? separator.size : 0);
+    }
     char *out = size < UINT32_MAX ? sql_get(q, size + 1, 1) : NULL;
     if (!out)
         return -ENOMEM;

@@ -117,10 +117,9 @@ static int room_for_counts(struct query *q, struct aggregate *g)
         return 0;
     while (room < g->n_groups)
         room *= 2;
-    uint64_t *more = sql_get(q, room, sizeof(*more));
+    uint64_t *more = sql_grow(q, g->counts, g->counts_room, room, sizeof(*more));
     if (!more)
         return -ENOMEM;
-    memcpy(more, g->counts, g->counts_room * sizeof(*more));
     g->counts = more;
     g->counts_room = room;
     return 0;
@@ -149,11 +148,9 @@ static int note_arrivals(struct query *q, struct aggregate *g, uint64_t row, uin
         return 0;
     if (g->n_arrivals == g->arrivals_room) {
         uint32_t room = g->arrivals_room ? 2 * g->arrivals_room : 64;
-        struct arrival *more = sql_get(q, room, sizeof(*more));
+        struct arrival *more = sql_grow(q, g->arrivals, g->n_arrivals, room, sizeof(*more));
         if (!more)
             return -ENOMEM;
-        if (g->n_arrivals)
-            memcpy(more, g->arrivals, g->n_arrivals * sizeof(*more));
         g->arrivals = more;
         g->arrivals_room = room;
     }

@@ -99,11 +99,9 @@ static int add_row(struct collected *c, const struct op *op, uint32_t row)
     uint64_t at = (uint64_t)c->n * c->n_cols;
     if (at + c->n_cols > c->room) {
         uint64_t room = c->room ? 2 * c->room : 16 * (uint64_t)c->n_cols;
-        struct sql_value *more = sql_get(c->q, room, sizeof(*more));
+        struct sql_value *more = sql_grow(c->q, c->values, at, room, sizeof(*more));
         if (!more)
             return -ENOMEM;
-        if (at)
-            memcpy(more, c->values, at * sizeof(*more));
         c->values = more;
         c->room = room;
     }
@@ -194,11 +192,9 @@ static int answer_new(struct run *r, struct step *st, struct subquery *s, uint32
     uint32_t n = s->keys.n; /* the newest is the last */
     if (n > s->room) {
         uint32_t room = s->room ? 2 * s->room : 64;
-        struct sql_value *more = sql_get(r->q, room, sizeof(*more));
+        struct sql_value *more = sql_grow(r->q, s->answers, s->room, room, sizeof(*more));
         if (!more)
             return -ENOMEM;
-        if (s->room)
-            memcpy(more, s->answers, s->room * sizeof(*more));
         s->answers = more;
         s->room = room;
     }

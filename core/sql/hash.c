@@ -14,6 +14,8 @@
 
 #include "core/base/err.h"
 
+#define FAR_WORK 8 /* pieces: what a look at a place that no cache has costs */
+
 /* Texts without an id of the store. */
 struct key_text {
     struct text *texts; /* by id */
@@ -70,18 +72,14 @@ int sql_keys_init(struct keys *k, struct query *q, const enum sql_type *types, c
 static int text_grow(struct query *q, struct key_text *d)
 {
     uint32_t room = d->room ? 2 * d->room : 64;
-    struct text *texts = sql_get(q, room, sizeof(*texts));
-    uint32_t *hashes = sql_get(q, room, sizeof(*hashes));
+    struct text *texts = sql_grow(q, d->texts, d->n, room, sizeof(*texts));
+    uint32_t *hashes = sql_grow(q, d->hashes, d->n, room, sizeof(*hashes));
     uint32_t *slots = sql_get(q, 2 * (size_t)room, sizeof(*slots));
     if (!texts || !hashes || !slots)
         return -ENOMEM;
-    if (d->n) {
-        memcpy(texts, d->texts, d->n * sizeof(*texts));
-        memcpy(hashes, d->hashes, d->n * sizeof(*hashes));
-    }
     uint32_t mask = 2 * room - 1;
     for (uint32_t id = 0; id < d->n; id++) {
-        if (sql_worked(q, 1) < 0)
+        if (sql_worked(q, FAR_WORK) < 0)
             return -ENOMEM; /* sql_next() knows why */
         uint32_t at = hashes[id] & mask;
         while (slots[at])
@@ -206,15 +204,15 @@ static int grow(struct keys *k)
     if (k->room > UINT32_MAX / 4)
         return err_set(-ENOMEM, "more than a thousand million groups");
     uint32_t room = 2 * k->room;
-    uint64_t *words = sql_get(k->q, (size_t)room * k->n_words, sizeof(*words));
+    size_t used = (size_t)k->n * k->n_words;
+    uint64_t *words = sql_grow(k->q, k->words, used, (size_t)room * k->n_words, sizeof(*words));
     uint32_t *slots = sql_get(k->q, 2 * (size_t)room, sizeof(*slots));
     if (!words || !slots)
         return -ENOMEM;
-    memcpy(words, k->words, (size_t)k->n * k->n_words * sizeof(*words));
     uint32_t mask = 2 * room - 1;
     for (uint32_t id = 0; id < k->n; id++) {
         const uint64_t *w = &words[(size_t)id * k->n_words];
-        if (sql_worked(k->q, 1) < 0)
+        if (sql_worked(k->q, FAR_WORK) < 0)
             return -ENOMEM; /* sql_next() knows why */
         uint64_t h = w[k->n_words - 1];
         for (uint32_t c = 0; c + 1 < k->n_words; c++)

@@ -35,11 +35,9 @@ int sql_asof_keep(struct op *op, struct vec *values, const uint32_t *numbers, co
     uint32_t first = a->values.n;
     if (first + n > a->room) {
         uint32_t room = 2 * (first + n);
-        uint32_t *more = sql_get(q, room, sizeof(*more));
+        uint32_t *more = sql_grow(q, a->keys, first, room, sizeof(*more));
         if (!more)
             return -ENOMEM;
-        if (first)
-            memcpy(more, a->keys, first * sizeof(*more));
         a->keys = more;
         a->room = room;
     }

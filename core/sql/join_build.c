@@ -11,11 +11,9 @@
 
 static int grow(struct query *q, uint32_t **array, uint32_t room, uint32_t used)
 {
-    uint32_t *more = sql_get(q, room, sizeof(*more));
+    uint32_t *more = sql_grow(q, *array, used, room, sizeof(*more));
     if (!more)
         return -ENOMEM;
-    if (used)
-        memcpy(more, *array, used * sizeof(*more));
     *array = more;
     return 0;
 }
@@ -32,8 +30,7 @@ static int link_rows(struct op *op, const uint32_t *numbers, uint32_t first_row,
         if (grow(op->q, &j->first, j->keys_room, used) < 0 ||
             grow(op->q, &j->last, j->keys_room, used) < 0)
             return -ENOMEM;
-        for (uint32_t k = used; k < j->keys_room; k++)
-            j->first[k] = JOIN_NONE;
+        memset(j->first + used, 0xff, (j->keys_room - used) * sizeof(*j->first)); /* JOIN_NONE */
     }
     if (end > j->rows_room) {
         uint32_t used = j->rows_room;

@@ -107,6 +107,8 @@ void sql_query_beside(struct query *q, const struct query *of, const _Atomic int
 void sql_query_done(struct query *q);
 /* Memory of the query, zeroed; NULL after err_set(): return -ENOMEM. */
 void *sql_get(struct query *q, size_t count, size_t size);
+/* An array made longer: room items, the first `used` of them those of `old`, zeros behind. */
+void *sql_grow(struct query *q, const void *old, size_t used, size_t room, size_t size);
 char *sql_getf(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Call fn(arg) when the query ends. */
 int sql_defer(struct query *q, void (*fn)(void *arg), void *arg);

@@ -267,6 +267,8 @@ int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_
         rc = tell_columns(&q, op, sink);
     if (rc == 0)
         rc = give_rows(&q, op, sink, &report);
+    if (rc == -ENOMEM && sql_check(&q) < 0)
+        rc = sql_check(&q); /* memory was refused because the query is to end */
     if (rc == 0)
         count_lost(&q, &report);
     if (rc == 0 && !report.cut)
