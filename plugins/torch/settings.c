@@ -140,12 +140,72 @@ static int set_switch(const char *name, const char *text, bool *ret)
     return 0;
 }
 
+/* Words with commas between, blanks around them left out. */
 static int set_list(const char *name, const char *text, char *ret)
 {
+    char list[LIST_BYTES];
+    size_t n = 0;
     if (strlen(text) >= LIST_BYTES)
         return refuse(-ERANGE, "torch.%.80s is too long", name);
-    memcpy(ret, text, strlen(text) + 1);
+    for (const char *p = text; *p;) {
+        size_t skip = strspn(p, ", "), word = strcspn(p + skip, ",");
+        p += skip;
+        size_t kept = word;
+        while (kept && p[kept - 1] == ' ')
+            kept--;
+        if (kept && n)
+            list[n++] = ',';
+        memcpy(list + n, p, kept);
+        n += kept;
+        p += word;
+    }
+    list[n] = '\0';
+    if (*text && !n)
+        return refuse(-EINVAL, "torch.%.80s names nothing; empty: none", name);
+    memcpy(ret, list, n + 1);
     return 0;
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
+}
+
+/* Is it a name, of parts with dots between?  Numbers are parts, too: of a Sequential. */
+static bool is_name(const char *p, size_t n)
+{
+    bool part = false;
+    for (size_t i = 0; i < n; i++) {
+        if (p[i] == '.' && !part)
+            return false;
+        if (p[i] != '.' && !is_letter(p[i]) && (p[i] < '0' || p[i] > '9'))
+            return false;
+        part = p[i] != '.';
+    }
+    return part && !(*p >= '0' && *p <= '9');
+}
+
+/* "loss@train,acc1": names of variables, not expressions of Python. */
+static int set_exprs(const char *text, char *ret)
+{
+    char list[LIST_BYTES];
+    int rc = set_list("exprs", text, list);
+    for (const char *p = list; rc == 0 && *p;) {
+        size_t word = strcspn(p, ","), name = strcspn(p, ",@");
+        const char *func = p + name + 1;
+        size_t func_n = name < word ? word - name - 1 : 0;
+        bool angled = func_n > 2 && func[0] == '<' && func[func_n - 1] == '>'; /* <module> */
+        if (!is_name(p, name) ||
+            (name < word && !(angled ? is_name(func + 1, func_n - 2) : is_name(func, func_n))))
+            rc = refuse(-EINVAL,
+                        "torch.exprs wants names like loss, loss@train or meter.avg@train, and "
+                        "computes nothing: '%.80s'",
+                        p);
+        p += word + (p[word] == ',');
+    }
+    if (rc == 0)
+        memcpy(ret, list, strlen(list) + 1);
+    return rc;
 }
 
 static int set_one(struct settings *s, const char *name, const char *value)
@@ -176,11 +236,13 @@ static int set_one(struct settings *s, const char *name, const char *value)
     if (strcmp(name, "device_times") == 0)
         return set_switch(name, value, &s->device_times);
     if (strcmp(name, "exprs") == 0)
-        return set_list(name, value, s->exprs);
+        return set_exprs(value, s->exprs);
     if (strcmp(name, "layers") == 0) {
         s->layers_version++;
         return set_list(name, value, s->layers);
     }
+    if (strcmp(name, "rate") == 0) /* as the Rust probing says it */
+        return set_rate(s, value);
     return refuse(
         -EINVAL,
         "torch.profiling has no part '%.80s'; there are on, off, a rate, exprs=, "
@@ -190,10 +252,12 @@ static int set_one(struct settings *s, const char *name, const char *value)
 
 static int set_word(struct settings *s, const char *word)
 {
-    if (strcmp(word, "on") == 0)
+    if (strcmp(word, "on") == 0 || strcmp(word, "true") == 0)
         return set_rate(s, "1");
-    if (strcmp(word, "off") == 0)
+    if (strcmp(word, "off") == 0 || strcmp(word, "false") == 0)
         return set_rate(s, "0");
+    if (strncmp(word, "random:", 7) == 0 || strncmp(word, "ordered:", 8) == 0)
+        return set_rate(s, strchr(word, ':') + 1); /* as the Rust probing says it */
     if ((*word >= '0' && *word <= '9') || *word == '.')
         return set_rate(s, word);
     return set_one(s, word, "");
@@ -207,7 +271,7 @@ static int set_profiling(struct settings *s, const char *line)
     int rc = strlen(line) < sizeof(text) ? 0 : refuse(-ERANGE, "torch.%s is too long", "profiling");
     if (rc == 0)
         memcpy(text, line, strlen(line) + 1);
-    while (rc == 0 && part && *part) {
+    while (rc == 0 && part && *(part += strspn(part, " "))) {
         char *equals = part + strcspn(part, ",=");
         if (*equals != '=') {
             char *next = *equals ? equals + 1 : NULL;

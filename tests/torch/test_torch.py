@@ -267,6 +267,28 @@ def test_variables_and_the_first_nan(world, python):
     assert [step for step, _ in logs] == [n for n in steps if n != 3]
 
 
+def test_settings_as_people_write_them(world, python):
+    case = Case(world, "steps.py", python)
+
+    def said(setting):
+        return case.target.probing("config", setting)
+    for right in ("torch.exprs=loss", "torch.exprs= loss@train , meter.avg@train",
+                  "torch.exprs=x@<module>,model.0.weight.grad", "torch.exprs=", "torch.layers=*",
+                  "torch.layers=first, second.*", "torch.profiling=on, exprs=loss@train, acc1@train",
+                  "torch.profiling=random:0.5", "torch.profiling=rate=0.25",
+                  "torch.sample_rate=0.1", "torch.profiling=off", "torch.profiling=true"):
+        assert said(right).returncode == 0, right
+    for wrong in ("torch.exprs=1+1", "torch.exprs=a b", "torch.exprs=@", "torch.exprs=x@",
+                  "torch.exprs=x@y@z", "torch.exprs=..a", "torch.exprs=a..b", "torch.exprs=a.",
+                  "torch.exprs=f(x)", "torch.exprs=x@<>", "torch.layers=,,", "torch.sample_rate=2",
+                  "torch.sample_rate=-1", "torch.sample_rate=nan", "torch.profiling=on,foo=1",
+                  "torch.comm_timeout=-1", "torch.nan=maybe", "torch.memory=2"):
+        done = said(wrong)
+        assert done.returncode != 0 and len(done.stderr.splitlines()) == 1, wrong
+    case.run()
+    assert case.target.rows("select count(*) > 0 from python.torch_trace") == [[True]]
+
+
 def test_the_first_nan_in_every_layout(world, python):
     """And whatever is read of tensors, modes of the program do not hear of it."""
     case = Case(world, "nonfinite.py", python)
