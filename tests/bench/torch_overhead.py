@@ -257,6 +257,8 @@ class Process:
     def word(self, name, variant):
         """For the table: more than none, a call and of the step."""
         times = self.times[name]
+        if not times[variant]:
+            return ""
         none = statistics.median(thread for thread, _ in times["none"])
         extra = statistics.median(a[0] - b[0] for a, b in zip(times[variant], times["none"]))
         ns, share = extra / self.calls[name], 100 * extra / none
@@ -267,7 +269,7 @@ class Process:
         times = self.times[name]
         none = statistics.median(thread for thread, _ in times["none"])
         print("%s: %.1f us a step, %d calls" % (name, none / 1e3, self.calls[name]))
-        for variant in self.variants[1:]:
+        for variant in [v for v in self.variants[1:] if times[v]]:
             pairs = list(zip(times[variant], times["none"]))
             extra = sorted(a[0] - b[0] for a, b in pairs)
             all_threads = statistics.median(a[1] - b[1] for a, b in pairs)

@@ -267,6 +267,18 @@ def test_variables_and_the_first_nan(world, python):
     assert [step for step, _ in logs] == [n for n in steps if n != 3]
 
 
+def test_our_own_cost_has_what_is_read_of_variables(world, python):
+    case = Case(world, "cost.py", python)
+    done = case.target.probing("config", "torch.exprs=kept@work")
+    assert done.returncode == 0, done.stderr
+    n = case.run()["steps"]
+    rows = case.target.rows("select steps, overhead_sec from python.torch_step_timing "
+                            "where overhead_sec is not null")
+    small = [cost for step, cost in rows if step < n]
+    large = [cost for step, cost in rows if step > n]  # of what the step before it has kept
+    assert statistics.median(large) > 5 * statistics.median(small)  # 4 million numbers against 1
+
+
 def test_settings_as_people_write_them(world, python):
     case = Case(world, "steps.py", python)
 
@@ -274,7 +286,7 @@ def test_settings_as_people_write_them(world, python):
         return case.target.probing("config", setting)
     for right in ("torch.exprs=loss", "torch.exprs= loss@train , meter.avg@train",
                   "torch.exprs=x@<module>,model.0.weight.grad", "torch.exprs=", "torch.layers=*",
-                  "torch.layers=first, second.*", "torch.profiling=on, exprs=loss@train, acc1@train",
+                  "torch.layers=first, second.*", "torch.profiling=on, exprs=loss@train, acc@train",
                   "torch.profiling=random:0.5", "torch.profiling=rate=0.25",
                   "torch.sample_rate=0.1", "torch.profiling=off", "torch.profiling=true"):
         assert said(right).returncode == 0, right
