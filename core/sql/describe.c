@@ -81,21 +81,25 @@ static void add_quoted(struct buf *b, const char *name, char quote)
     (void)buf_addc(b, quote);
 }
 
-/* The row of one column: DuckDB's summarize. */
+/* The row of one column: DuckDB's summarize.  What is computed has no unit: all columns of the
+ * table stand below each other. */
 static void add_summary(struct buf *b, const struct statement *st, const struct col *col)
 {
     bool number = col->type == SQL_INT || col->type == SQL_DOUBLE;
     (void)buf_adds(b, "select ");
     add_quoted(b, col->name, '\'');
-    (void)buf_addf(b,
-                   " as column_name, '%s' as column_type, min(x)::text as min, max(x)::text as "
-                   "max, count(distinct x) as \"unique\"",
-                   sql_type_name(col->type));
-    (void)buf_adds(b, number ? ", avg(x) as avg, stddev(x) as std, percentile_cont(0.25) within "
-                               "group (order by x) as q25, median(x) as q50, percentile_cont(0.75) "
-                               "within group (order by x) as q75"
-                             : ", null::double as avg, null::double as std, null::double as q25, "
-                               "null::double as q50, null::double as q75");
+    (void)buf_addf(
+        b,
+        " as column_name, '%s' as column_type, min(x)::text || '' as min, max(x)::text || '' as "
+        "max, count(distinct x) as \"unique\"",
+        sql_type_name(col->type));
+    (void)buf_adds(
+        b, number
+               ? ", avg(x) + 0.0 as avg, stddev(x) + 0.0 as std, percentile_cont(0.25) within "
+                 "group (order by x) + 0.0 as q25, median(x) + 0.0 as q50, percentile_cont(0.75) "
+                 "within group (order by x) + 0.0 as q75"
+               : ", null::double as avg, null::double as std, null::double as q25, "
+                 "null::double as q50, null::double as q75");
     (void)buf_adds(b, ", count(*) as count, round(100.0 * (count(*) - count(x)) / "
                       "nullif(count(*), 0), 2) as null_percentage from (select ");
     add_quoted(b, col->name, '"');
