@@ -123,7 +123,7 @@ const struct cli_command cli_commands[] = {
      .forwarded = true,
      .run = command_forward,
      .options = {{"--args", NULL, NULL, "arguments and results too, bounded"},
-                 {"--watch", NULL, "VARIABLE", "values of a local variable (CPython 3.12 on)"},
+                 {"--watch", NULL, "VARIABLE", "a variable's or attribute's values (3.12 on)"},
                  {"--duration", NULL, "TIME", "for this long: 10s, 500ms, 2m"},
                  {"--limit", NULL, "N", "so many calls"},
                  {"--keep", NULL, NULL, "go on when this command has ended"},

@@ -38,16 +38,53 @@ PyObject *natives_keep(PyObject *tuple, Py_ssize_t at)
     return item;
 }
 
+/* Was it raised in our own Python code, or on the way to it? */
+static bool raised_by_us(PyObject *trace)
+{
+    const struct cpython *py = &natives_py;
+    PyObject *frame = NULL, *code = NULL, *file = NULL, *next = trace;
+    if (!trace)
+        return true;
+    py->Py_IncRef(trace);
+    while (next && next != py->_Py_NoneStruct) { /* the last one is the innermost */
+        PyObject *after = py->PyObject_GetAttrString(next, "tb_next");
+        if (frame)
+            py->Py_DecRef(frame);
+        frame = py->PyObject_GetAttrString(next, "tb_frame");
+        py->Py_DecRef(next);
+        next = after;
+    }
+    if (next)
+        py->Py_DecRef(next);
+    if (frame)
+        code = py->PyObject_GetAttrString(frame, "f_code");
+    if (code)
+        file = py->PyObject_GetAttrString(code, "co_filename");
+    bool ours = file && py->PyUnicode_CompareWithASCIIString(file, "<probing>") == 0;
+    PyObject *const made[] = {frame, code, file};
+    for (int i = 0; i < 3; i++)
+        if (made[i])
+            py->Py_DecRef(made[i]);
+    py->PyErr_Clear();
+    return ours;
+}
+
 bool natives_theirs(void)
 {
     const struct cpython *py = &natives_py;
+    PyObject *type, *value, *trace;
     if (!py->PyErr_Occurred())
         return false;
-    if (!py->PyErr_ExceptionMatches(py->PyExc_RecursionError) &&
-        !py->PyErr_ExceptionMatches(py->PyExc_MemoryError))
-        return true;
-    py->PyErr_Clear();
-    return false;
+    if (!py->PyErr_ExceptionMatches(py->PyExc_Exception))
+        return true; /* Ctrl-C */
+    bool ours = py->PyErr_ExceptionMatches(py->PyExc_RecursionError) ||
+                py->PyErr_ExceptionMatches(py->PyExc_MemoryError);
+    py->PyErr_Fetch(&type, &value, &trace);
+    ours = ours || raised_by_us(trace);
+    py->PyErr_Restore(type, value, trace);
+    if (ours)
+        py->PyErr_Clear();
+    return !ours;
 }
 
 int natives_add(PyObject *names, struct cpython_method *methods)

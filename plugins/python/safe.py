@@ -14,6 +14,7 @@ WHOLE = 400  # characters of a whole value
 _qualname_of = type.__dict__["__qualname__"].__get__
 _mro_of = type.__dict__["__mro__"].__get__
 _attributes_of = type.__dict__["__dict__"].__get__
+_containers = {id(kind) for kind in (list, tuple, set, frozenset, dict)}
 
 
 def type_name(kind):
@@ -28,11 +29,16 @@ def type_name(kind):
 def tensor_class():
     torch = sys.modules.get("torch")
     kind = getattr(torch, "Tensor", None) if type(torch) is type(sys) else None
-    return kind if isinstance(kind, type) else None
+    return kind if is_a(type(kind), type) else None
+
+
+def is_a(kind, *bases):
+    """issubclass() asks the class, isinstance() the object, `in` and == the metaclass' __eq__."""
+    return any(one is base for one in _mro_of(kind) for base in bases)
 
 
 def is_tensor(kind):
-    return tensor_class() in _mro_of(kind)
+    return is_a(kind, tensor_class())
 
 
 def _array(value, kind):
@@ -55,20 +61,20 @@ def show(value, depth=DEPTH):
     kind = type(value)
     if kind is int:
         return _number(value)
-    if value is None or kind in (bool, float, complex):
+    if value is None or kind is bool or kind is float or kind is complex:
         return repr(value)
-    if kind in (str, bytes):
+    if kind is str or kind is bytes:
         if len(value) <= TEXT:
             return repr(value)
         return "%r... (%d)" % (value[:TEXT], len(value))
-    if kind in (list, tuple, set, frozenset, dict):
+    if id(kind) in _containers:
         return _many(value, kind, depth)
     return _array(value, kind) or "<%s>" % type_name(kind)
 
 
 def _many(value, kind, depth):
     size = kind.__len__(value)
-    if depth == 0 or kind in (set, frozenset):
+    if depth == 0 or kind is set or kind is frozenset:
         return "<%s of %d>" % (kind.__name__, size)
     rest = ", ..." if size > ITEMS else ""
     if kind is dict:
@@ -78,7 +84,7 @@ def _many(value, kind, depth):
                 break
             some.append(key)
         pairs = ["%s: %s" % (show(key, 0), show(dict.get(value, key), depth - 1))
-                 for key in some if type(key) in (str, int)]  # others' __hash__ may be theirs
+                 for key in some if type(key) is str or type(key) is int]  # __hash__ may be theirs
         return "{%s%s}" % (", ".join(pairs), rest)
     text = ", ".join(show(item, depth - 1) for item in value[:ITEMS]) + rest
     return "[%s]" % text if kind is list else "(%s%s)" % (text, "," if size == 1 else "")

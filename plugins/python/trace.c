@@ -112,14 +112,17 @@ static int finish(struct plugin *p, uint64_t set)
     return runner_call(p->runner, finish_job, &f, GIL_NS);
 }
 
+static const char *unit_of(double ns, double *ret_value)
+{
+    *ret_value = ns / (ns >= 1e9 ? 1e9 : ns >= 1e6 ? 1e6 : 1e3);
+    return ns >= 1e9 ? "s" : ns >= 1e6 ? "ms" : "us";
+}
+
 static void put_time(FILE *f, uint64_t ns)
 {
-    if (ns >= 1000000000)
-        (void)fprintf(f, "%9.3f s ", (double)ns / 1e9);
-    else if (ns >= 1000000)
-        (void)fprintf(f, "%9.3f ms", (double)ns / 1e6);
-    else
-        (void)fprintf(f, "%9.3f us", (double)ns / 1e3);
+    double value;
+    const char *unit = unit_of((double)ns, &value);
+    (void)fprintf(f, "%9.3f %-2s", value, unit);
 }
 
 static void put_line(FILE *f, const struct line *l)
@@ -191,14 +194,16 @@ static void send_summary(const struct follower *w, struct probing_reply *out)
         if (!(w->set >> i & 1) || !s->life)
             continue;
         int64_t ns = atomic_load_explicit(&s->total_ns, memory_order_relaxed);
+        double mean;
+        const char *unit = unit_of(n ? (double)ns / (double)n : 0.0, &mean);
         if (s->variable[0])
             (void)snprintf(text, sizeof(text), "%s in %s: %lld values\n", s->variable, s->name,
                            (long long)n);
         else
-            (void)snprintf(text, sizeof(text), "%s: %lld calls, %lld raised, mean %.3f ms\n",
+            (void)snprintf(text, sizeof(text), "%s: %lld calls, %lld raised, mean %.3f %s\n",
                            s->name, (long long)n,
-                           (long long)atomic_load_explicit(&s->raised, memory_order_relaxed),
-                           n ? (double)ns / (double)n / 1e6 : 0.0);
+                           (long long)atomic_load_explicit(&s->raised, memory_order_relaxed), mean,
+                           unit);
         (void)natives_host->reply(out, text, strlen(text));
     }
     if (w->lost) {

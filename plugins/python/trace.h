@@ -24,8 +24,8 @@ struct trace_slot {
     PyObject *function, *code; /* 3.11: the real ones */
     void *entry;               /* to 3.10: the function's own vectorcall */
     uint64_t name_id, variable_id, life;
-    int64_t limit; /* calls; 0: none */
-    char name[120], variable[64];
+    int64_t limit;                           /* calls; 0: none */
+    char name[120], variable[64], local[64]; /* local: "": the variable is a global one */
     _Atomic bool live;
     _Atomic int64_t calls, raised, total_ns;
 };

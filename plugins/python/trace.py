@@ -31,6 +31,8 @@ def split(name):
         if module is not None:
             return module, words[n:]
     main = sys.modules.get("__main__")
+    if len(words) > 1 and words[0] not in vars(main) and type(vars(builtins).get(words[0])) is type:
+        return builtins, words
     path = getattr(main, "__file__", None)
     script = os.path.basename(path).partition(".")[0] if type(path) is str else None
     if len(words) > 1 and words[0] == script:
@@ -40,13 +42,13 @@ def split(name):
 
 def attribute(owner, name):
     """As it lies in the module's or class's dict: no descriptor, no __getattr__ runs."""
-    if isinstance(owner, type):
+    if safe["is_a"](type(owner), type):
         for base in type.__dict__["__mro__"].__get__(owner):
             names = type.__dict__["__dict__"].__get__(base)
             if name in names:
                 return names[name]
         return None
-    if isinstance(owner, types.ModuleType):
+    if safe["is_a"](type(owner), types.ModuleType):
         return types.ModuleType.__getattribute__(owner, "__dict__").get(name)
     return None
 
@@ -61,20 +63,20 @@ def near(owner, word):
 def plain_function(name, found):
     """Through what may stand around a function; Refused: there is none inside."""
     for _ in range(8):
-        if isinstance(found, (staticmethod, classmethod, types.MethodType)):
+        if safe["is_a"](type(found), staticmethod, classmethod, types.MethodType):
             found = found.__func__
         elif type(found) is property:
             found = found.fget
-        elif type(found).__name__ == "_lru_cache_wrapper":
+        elif safe["type_name"](type(found)).endswith("_lru_cache_wrapper"):
             found = found.__wrapped__
         else:
             break
     if type(found) is types.FunctionType:
         return found
-    if isinstance(found, type):
+    if safe["is_a"](type(found), type):
         raise Refused("%s is a class; name its method: %s.__init__" % (name, name))
-    if type(found) in (types.BuiltinFunctionType, types.MethodDescriptorType,
-                       types.WrapperDescriptorType, types.MethodWrapperType):
+    if safe["is_a"](type(found), types.BuiltinFunctionType, types.MethodDescriptorType,
+                    types.WrapperDescriptorType, types.MethodWrapperType):
         raise Refused("%s is written in C: it has no Python code to watch; flamegraph shows where "
                       "its time goes" % name)
     raise Refused("%s is no function: %s" % (name, safe["shown"](found)))
@@ -198,6 +200,58 @@ def copy_of(function, code):
     return made
 
 
+# ---- a variable ----
+
+missing = object()
+
+
+def member(owner, name):
+    """An attribute as it lies in the object, its class or module: no code of the program's runs."""
+    if safe["is_a"](type(owner), type, types.ModuleType):
+        found = attribute(owner, name)
+        return missing if found is None else found
+    in_class = attribute(type(owner), name)
+    if type(in_class) is types.MemberDescriptorType:  # of __slots__
+        try:
+            return in_class.__get__(owner)
+        except AttributeError:
+            return missing
+    for base in type.__dict__["__mro__"].__get__(type(owner)):
+        names = type.__dict__["__dict__"].__get__(base).get("__dict__")
+        if type(names) is types.GetSetDescriptorType:
+            own = names.__get__(owner)
+            if type(own) is dict and name in own:
+                return own[name]
+    return missing if in_class is None else in_class
+
+
+def teller(names, path):
+    """What tells a value: of a variable whose attributes `path` follow, or (names) of a global."""
+    def tell(value):
+        if names is not None:
+            value = names.get(path[0], missing)
+        for word in path[names is not None:]:
+            if value is missing:
+                return None
+            value = member(value, word)
+        return None if value is missing else describe_value(value)
+    return tell
+
+
+def find_variable(name, function, variable):
+    """(the local one to begin with or None, what tells it)"""
+    code = function.__code__
+    own = code.co_varnames + code.co_cellvars + code.co_freevars
+    path = variable.split(".")
+    if all(path) and path[0] in own:
+        return path[0], describe_value if len(path) == 1 else teller(None, path[1:])
+    names = function.__globals__
+    if all(path) and (path[0] in names or path[0] in code.co_names):
+        return None, teller(names, path)
+    raise Refused("%s has no variable '%s'; it has %s, the globals of %s, and their attributes"
+                  % (name, variable, ", ".join(own) or "none of its own", function.__module__))
+
+
 # ---- in and out ----
 
 def put_in(name, function, args, variable, limit):
@@ -214,17 +268,14 @@ def put_in(name, function, args, variable, limit):
     for slot, of in watched.items():
         if not NEW and of[1] is function:
             raise Refused("%s is watched already (number %d)" % (name, slot))
-    if variable is not None and variable not in code.co_varnames + code.co_cellvars + \
-            code.co_freevars:
-        raise Refused("%s has no variable '%s'; it has %s" % (
-            name, variable, ", ".join(code.co_varnames + code.co_cellvars + code.co_freevars)))
     describe = (describe_args, describe_result) if args else None
     place = None
     if NEW:
         if variable is None:
             slot = native["trace_slot"](name, code, describe, limit, None, None)
         else:
-            slot = native["trace_slot"](name, code, None, limit, variable, describe_value)
+            base, tell = find_variable(name, function, variable)
+            slot = native["trace_slot"](name, code, None, limit, variable, tell, base)
         try:
             monitor_code(code, variable is not None)
         except BaseException:
@@ -280,9 +331,9 @@ def describe_result(args, value):
 
 def describe_value(value):
     """(text, type, number or None)"""
-    number = None
-    if type(value) in (int, float, bool):
-        number = float(value) if type(value) is not int or value.bit_length() < 1000 else None
+    kind, number = type(value), None
+    if kind is float or kind is bool or kind is int and value.bit_length() < 1000:
+        number = float(value)
     return safe["shown"](value), safe["type_name"](type(value)), number
 
 
@@ -332,6 +383,9 @@ def parse(words):
 
 def main(words, out):
     o = parse(words)
+    if not watched and (o["list"] or o["stop"]):
+        out.write("nothing is watched\n")
+        return 0
     if o["list"]:
         for slot in sorted(watched):
             calls, raised, mean, live = native["trace_count"](slot)

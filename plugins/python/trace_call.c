@@ -167,7 +167,9 @@ bool trace_look(uint32_t i, int64_t line)
     struct trace_slot *s = &trace_slots[i];
     struct trace_call *c = trace_innermost(i);
     PyObject *frame = py->PyEval_GetFrame();
-    PyObject *value = c && frame ? py->PyFrame_GetVarString(frame, s->variable) : NULL;
+    PyObject *value = !c || !frame  ? NULL
+                      : s->local[0] ? py->PyFrame_GetVarString(frame, s->local)
+                                    : natives_none();
     if (!value) { /* not assigned yet */
         if (c && frame)
             py->PyErr_Clear();
@@ -177,6 +179,10 @@ bool trace_look(uint32_t i, int64_t line)
     py->Py_DecRef(value);
     if (!told)
         return !natives_theirs();
+    if (told == py->_Py_NoneStruct) { /* the global or attribute is not there yet */
+        py->Py_DecRef(told);
+        return true;
+    }
     PyObject *text = py->PyTuple_GetItem(told, 0);
     int same = c->text ? py->PyObject_RichCompareBool(c->text, text, /* Py_EQ= */ 2) : 0;
     if (same <= 0) {

@@ -31,7 +31,8 @@ static void copy_text(char *ret, size_t size, PyObject *text)
     (void)snprintf(ret, size, "%s", utf8);
 }
 
-/* trace_slot(name, key, describe or None, limit, variable or None, describe_value or None) */
+/* trace_slot(name, key, describe or None, limit, variable or None,
+ *            what tells its value, the local variable to tell it of or None) */
 static PyObject *trace_slot(PyObject *self, PyObject *args)
 {
     const struct cpython *py = &natives_py;
@@ -57,6 +58,8 @@ static PyObject *trace_slot(PyObject *self, PyObject *args)
         copy_text(s->variable, sizeof(s->variable), py->PyTuple_GetItem(args, 4));
         s->variable_id = events_id(s->variable);
         s->variable_value = natives_keep(args, 5);
+        if (py->PyTuple_GetItem(args, 6) != py->_Py_NoneStruct)
+            copy_text(s->local, sizeof(s->local), py->PyTuple_GetItem(args, 6));
     }
     s->key = natives_keep(args, 1);
     atomic_store_explicit(&s->live, true, memory_order_relaxed);

@@ -8,6 +8,9 @@ import pytest
 from pythons import PYTHONS, is_threaded, minor_of
 from world import CLI, wait_for
 
+NOTHING = "nothing is watched\n"
+
+
 @pytest.fixture(autouse=True)
 def not_threaded(request):
     case = getattr(request.node, "callspec", None)
@@ -149,6 +152,69 @@ def test_a_variable(world, python):
     assert done.returncode != 0 and "has no variable 'los'; it has" in done.stderr
 
 
+KEEPER = """
+import time
+class Base:
+    __slots__ = ("slot",)
+class Meta(type):
+    def __eq__(self, other): print("EQ RAN", flush=True); return True
+    __hash__ = type.__hash__
+class Keeper(Base, metaclass=Meta):
+    limit = 7
+    def __init__(self): self.count, self.inner = 0, None
+    @property
+    def loud(self): print("PROPERTY RAN", flush=True)
+    def __getattribute__(self, name):
+        if total > 3: print("GETATTRIBUTE RAN", name, flush=True)
+        return object.__getattribute__(self, name)
+    def turn(self):
+        global total
+        total = total + 1
+        object.__setattr__(self, "count", -total)
+        object.__setattr__(self, "slot", total * 2)
+        return total
+total = 0
+keeper = Keeper()
+print("ready", flush=True)
+while True:
+    keeper.turn()
+    time.sleep(0.005)
+"""
+
+
+def test_a_global_and_attributes(world, python):
+    if not new(python):
+        return
+    target = world.start(python, KEEPER).inject()
+    for variable, value in [("total", "n"), ("self.count", "-n"), ("self.slot", "2 * n"),
+                            ("self.limit", "7"), ("Keeper.limit", "7"), ("keeper.count", "-n"),
+                            ("self.loud", "<property>"), ("time.sleep", None),
+                            ("self", "<Keeper>")]:
+        done = trace(target, "--watch", variable, "--limit", "4", "Keeper.turn")
+        assert done.returncode == 0, done.stderr
+        values = [row[0] for row in target.rows(
+            "select value from python.watched where name = '%s' order by ts" % variable)]
+        assert len(values) == 4, (variable, done.stdout)
+        if value and "n" in value and value[0] != "<":
+            numbers = [int(v) for v in values]
+            assert numbers == sorted(numbers, reverse=value[0] == "-"), values
+        elif value:
+            assert set(values) == {value}, values
+    done = trace(target, "--watch", "self.nothing", "--duration", "200ms", "Keeper.turn")
+    assert done.returncode == 0 and "0 values" in done.stdout, "it may come yet"
+    for variable in ("nothing", "self.", "nothing.x"):
+        done = trace(target, "--watch", variable, "Keeper.turn")
+        assert done.returncode != 0 and "has no variable" in done.stderr, done
+    assert set(target.output().split("\n")) <= {"ready", "GETATTRIBUTE RAN turn", ""}
+
+
+def test_nothing_is_watched(world):
+    target = world.start(list(PYTHONS.values())[0], WORK).inject()
+    assert trace(target, "--list").stdout == trace(target, "--stop").stdout == NOTHING
+    done = trace(target, "str.join")
+    assert done.returncode != 0 and "written in C" in done.stderr
+
+
 STATE = """
 import sys
 def state():
@@ -181,7 +247,7 @@ def test_nothing_is_left(world, python):
     assert target.eval(STATE).stdout != before.stdout or not new(python)
     client.kill()
     client.wait()
-    wait_for(lambda: not trace(target, "--list").stdout, "the hooks to be taken out")
+    wait_for(lambda: trace(target, "--list").stdout == NOTHING, "the hooks to be taken out")
     assert target.eval(STATE).stdout == before.stdout
     # eject takes out what stays
     assert trace(target, "--keep", *names).returncode == 0
@@ -189,7 +255,7 @@ def test_nothing_is_left(world, python):
     assert target.probing("eject").returncode == 0
     target.inject()
     assert target.eval(STATE).stdout == before.stdout
-    assert trace(target, "--list").stdout == ""
+    assert trace(target, "--list").stdout == NOTHING
     seen = int(target.eval("n").stdout)
     wait_for(lambda: int(target.eval("n").stdout) > seen + 5, "the program goes on")
 
@@ -205,7 +271,7 @@ def test_kept_and_stopped_by_name(world, python):
     done = trace(target, "--stop", "nobody")
     assert done.returncode != 0 and "is not watched" in done.stderr
     assert trace(target, "--stop").returncode == 0
-    assert trace(target, "--list").stdout == ""
+    assert trace(target, "--list").stdout == NOTHING
 
 
 def test_refusals(world):
@@ -219,7 +285,7 @@ def test_refusals(world):
         assert done.returncode != 0 and part in done.stderr, (words, done.stderr)
     # all or nothing
     assert trace(target, "down", "time.sleep").returncode != 0
-    assert trace(target, "--list").stdout == ""
+    assert trace(target, "--list").stdout == NOTHING
 
 
 DEEP = """
