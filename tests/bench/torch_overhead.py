@@ -154,8 +154,8 @@ def make_workloads():
 
     calls = sum(1 for m in model.modules())
     return {
-        "50 empty modules": Workload(idle(), forward_empty, 300, 10 * MODULES),
-        "50 x Linear(16), forward": Workload(idle(), forward_linear, 600, MODULES),
+        "50 empty modules": Workload(idle(), forward_empty, 100, 10 * MODULES),
+        "50 x Linear(16), forward": Workload(idle(), forward_linear, 400, MODULES),
         "50 x Linear(16), training": Workload(sgd, train_linear, 40, MODULES),
         "transformer, training": Workload(adam, train_transformer, 6, calls),
         "10 x all_reduce of 1 KiB": Workload(idle(), reduce, 60, 10),
