@@ -136,6 +136,8 @@ static bool take_line(struct repl *r, const char *line)
     }
     if (!r->more && line[strspn(line, " \t")] == '\0')
         return true;
+    if (!r->more && (strcmp(line, "exit()") == 0 || strcmp(line, "quit()") == 0))
+        return false; /* there it would only raise SystemExit */
     /* No line end behind the last line: there, an empty line is what ends a block. */
     if ((r->more && buf_addc(&r->statement, '\n') < 0) || buf_adds(&r->statement, line) < 0) {
         r->failed = err_set(-E2BIG, "the statement is too long");

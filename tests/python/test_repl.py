@@ -52,6 +52,12 @@ def test_commands_behind_percent(target):
     assert "nothing" in done.stderr
 
 
+@pytest.mark.parametrize("word", ["exit()", "quit()"])
+def test_words_that_leave(target, word):
+    done = piped(target, "1 + 1\n%s\n'never'\n" % word)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2\n", "")
+
+
 def test_over_tcp(target):
     """The token is found on this machine; statements of several lines and commands go there too."""
     said = target.probing("config", "server.listen=127.0.0.1:0").stdout
