@@ -119,7 +119,7 @@ static int plan_summarize(struct query *q, const struct statement *st, struct op
 {
     struct op *op, *one;
     int rc = look_at(q, st, &op);
-    for (uint32_t c = 0; c < op->n_cols && rc == 0; c++) {
+    for (uint32_t c = 0; rc == 0 && c < op->n_cols; c++) {
         struct buf b;
         buf_init(&b, SQL_TEXT_BYTES);
         add_summary(&b, st, &op->cols[c]);

@@ -121,6 +121,10 @@ describe from (values (1, true)) t(x, y)
 x,bigint,"",""
 y,boolean,"",""
 
+summarize information_schema.nothing
+----
+error: line 1, column 11: no table 'information_schema.nothing'; `show tables` lists them
+
 summarize information_schema.schemata
 ----
 catalog_name,text,probing,probing,1,,,,,,1,0
