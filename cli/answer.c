@@ -203,20 +203,14 @@ int answer_rows(const struct target *t, const char *statement, struct export_wri
     return r;
 }
 
-static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+const char *answer_text(const struct json *cell)
 {
-    (void)self;
-    (void)columns;
-    (void)n;
-    (void)out;
-    return 0;
+    return cell->type == JSON_STRING ? cell->text : "";
 }
 
-static int end(void *self, struct buf *out)
+int64_t answer_int(const struct json *cell)
 {
-    (void)self;
-    (void)out;
-    return 0;
+    return cell->type != JSON_NUMBER ? 0 : cell->is_integer ? cell->integer : (int64_t)cell->number;
 }
 
 struct word {
@@ -228,15 +222,14 @@ static int first_word(void *self, const struct json *const *cells, struct buf *o
 {
     struct word *w = self;
     (void)out;
-    if (cells[0]->type == JSON_STRING)
-        (void)snprintf(w->to, w->size, "%s", cells[0]->text);
+    (void)snprintf(w->to, w->size, "%s", answer_text(cells[0]));
     return 0;
 }
 
 int answer_word(const struct target *t, const char *sql, char *ret, size_t size)
 {
     struct word word = {ret, size};
-    struct export_writer w = {.begin = begin, .row = first_word, .end = end, .self = &word};
+    struct export_writer w = {.row = first_word, .self = &word};
     ret[0] = '\0';
     return answer_rows(t, sql, &w);
 }

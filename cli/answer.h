@@ -26,6 +26,9 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
 
 /* The answer row by row: begin(), row() and end() of `w` are called, and nothing is written. */
 int answer_rows(const struct target *t, const char *statement, struct export_writer *w);
+/* A cell of such a row; "" or 0 where it is null or of another kind. */
+const char *answer_text(const struct json *cell);
+int64_t answer_int(const struct json *cell);
 
 /* The one text that a query gives; "" when it gives none. */
 int answer_word(const struct target *t, const char *sql, char *ret, size_t size);

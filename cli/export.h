@@ -23,7 +23,7 @@ struct export_column {
 };
 
 /* A file format.  Bytes are added to `out`; who calls takes them from there. */
-struct export_writer {
+struct export_writer { /* begin, end: may be NULL */
     int (*begin)(void *self, const struct export_column *columns, uint32_t n, struct buf *out);
     /* cells: n JSON values; of AS_TIME texts, of AS_BLOB "\x..." in hex, or null. */
     int (*row)(void *self, const struct json *const *cells, struct buf *out);

@@ -64,11 +64,6 @@ static uint32_t child_of(struct modules *m, uint32_t parent, const char *name)
     return m->n++;
 }
 
-static int64_t int_of(const struct json *c)
-{
-    return c->type != JSON_NUMBER ? 0 : c->is_integer ? c->integer : (int64_t)c->number;
-}
-
 static bool is_inside(const struct modules *m, const struct open_call *outer, int64_t end_ns)
 {
     return m->backward ? outer->begin_ns < end_ns : outer->end_ns >= end_ns;
@@ -79,14 +74,14 @@ static int call_row(void *self, const struct json *const *c, struct buf *out)
 {
     struct modules *m = self;
     (void)out;
-    const char *stage = c[2]->type == JSON_STRING ? c[2]->text : "";
+    const char *stage = answer_text(c[2]);
     const char *module = c[5]->type == JSON_STRING ? c[5]->text : "(unknown)";
-    int64_t end_ns = int_of(c[3]), duration_ns = int_of(c[4]), value = int_of(c[6]);
-    m->steps = int_of(c[7]);
-    if (m->tid != int_of(c[0]) || m->step != int_of(c[1]) || strcmp(m->stage, stage) != 0)
+    int64_t end_ns = answer_int(c[3]), duration_ns = answer_int(c[4]), value = answer_int(c[6]);
+    m->steps = answer_int(c[7]);
+    if (m->tid != answer_int(c[0]) || m->step != answer_int(c[1]) || strcmp(m->stage, stage) != 0)
         m->depth = 0;
-    m->tid = int_of(c[0]);
-    m->step = int_of(c[1]);
+    m->tid = answer_int(c[0]);
+    m->step = answer_int(c[1]);
     (void)snprintf(m->stage, sizeof m->stage, "%s", stage);
     while (m->depth > 0 && !is_inside(m, &m->open[m->depth - 1], end_ns))
         m->depth--;
@@ -101,22 +96,6 @@ static int call_row(void *self, const struct json *const *c, struct buf *out)
         m->nodes[parent].own -= value;
     if (m->depth < DEPTH_MAX)
         m->open[m->depth++] = (struct open_call){node, end_ns - duration_ns, end_ns};
-    return 0;
-}
-
-static int no_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
-{
-    (void)self;
-    (void)columns;
-    (void)n;
-    (void)out;
-    return 0;
-}
-
-static int no_end(void *self, struct buf *out)
-{
-    (void)self;
-    (void)out;
     return 0;
 }
 
@@ -145,7 +124,7 @@ static int add_ways(const struct modules *m)
 static int read_calls(struct modules *m, const struct target *t, const char *where,
                       const char *which, const char *order)
 {
-    struct export_writer w = {.begin = no_begin, .row = call_row, .end = no_end, .self = m};
+    struct export_writer w = {.row = call_row, .self = m};
     bool memory = strcmp(m->f->mode, "memory") == 0; /* of a step, as a call's is free after it */
     const char *there = memory ? "allocated_delta" : "duration";
     char sql[1400];

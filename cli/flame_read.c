@@ -16,61 +16,35 @@
 
 /* ---- rows ---- */
 
-static const char *text_cell(const struct json *c)
-{
-    return c->type == JSON_STRING ? c->text : "";
-}
-
-static int64_t int_cell(const struct json *c)
-{
-    return c->type == JSON_NUMBER ? c->integer : 0;
-}
-
-static int no_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
-{
-    (void)self;
-    (void)columns;
-    (void)n;
-    (void)out;
-    return 0;
-}
-
-static int no_end(void *self, struct buf *out)
-{
-    (void)self;
-    (void)out;
-    return 0;
-}
-
 /* stack_id, depth, frame_type, func, file, lineno, module; by stack_id and depth. */
 static int stack_row(void *self, const struct json *const *c, struct buf *out)
 {
-    const struct flame_frame frame = {.python = strcmp(text_cell(c[2]), "python") == 0,
-                                      .func = text_cell(c[3]),
-                                      .file = text_cell(c[4]),
-                                      .line = (int32_t)int_cell(c[5]),
-                                      .module = text_cell(c[6])};
+    const struct flame_frame frame = {.python = strcmp(answer_text(c[2]), "python") == 0,
+                                      .func = answer_text(c[3]),
+                                      .file = answer_text(c[4]),
+                                      .line = (int32_t)answer_int(c[5]),
+                                      .module = answer_text(c[6])};
     (void)out;
-    int r = flame_add_stack(self, int_cell(c[0]));
+    int r = flame_add_stack(self, answer_int(c[0]));
     return r < 0 ? r : flame_add_frame(self, &frame);
 }
 
 /* ts, thread_id, thread_name, stack_id, value, count */
 static int sample_row(void *self, const struct json *const *c, struct buf *out)
 {
-    struct flame_sample s = {.thread = int_cell(c[1]),
-                             .thread_name = text_cell(c[2]),
-                             .value = int_cell(c[4]),
-                             .count = int_cell(c[5])};
+    struct flame_sample s = {.thread = answer_int(c[1]),
+                             .thread_name = answer_text(c[2]),
+                             .value = answer_int(c[4]),
+                             .count = answer_int(c[5])};
     (void)out;
     if (c[0]->type == JSON_STRING)
         (void)export_time(c[0]->text, &s.ts);
-    return flame_add_sample(self, int_cell(c[3]), &s);
+    return flame_add_sample(self, answer_int(c[3]), &s);
 }
 
 int flame_read(struct flame *f, const struct target *t, const char *where, bool in_time)
 {
-    struct export_writer w = {.begin = no_begin, .row = stack_row, .end = no_end, .self = f};
+    struct export_writer w = {.row = stack_row, .self = f};
     struct buf sql;
     buf_init(&sql, 1u << 20);
     flame_ask_stacks(where, &sql);

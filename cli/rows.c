@@ -117,7 +117,8 @@ static int read_head(struct export_reader *r)
                                                     .type = type_named(json_text(c, "type", ""))};
     consume(r, (size_t)(end - text) + sizeof(END) - 1);
     r->phase = IN_ROWS;
-    return r->writer->begin(r->writer->self, r->columns, r->n, r->out);
+    return r->writer->begin != NULL ? r->writer->begin(r->writer->self, r->columns, r->n, r->out)
+                                    : 0;
 }
 
 static int take_row(struct export_reader *r, const char *text, size_t size)
@@ -194,7 +195,7 @@ int export_reader_end(struct export_reader *r)
     if (rc == 0)
         rc = json_parse(&r->arena, text.data, text.size, &r->closing);
     buf_done(&text);
-    return rc != 0 ? rc : r->writer->end(r->writer->self, r->out);
+    return rc != 0 || r->writer->end == NULL ? rc : r->writer->end(r->writer->self, r->out);
 }
 
 uint64_t export_reader_rows(const struct export_reader *r)
