@@ -106,7 +106,17 @@ static void add_xml_text(struct buf *out, const char *text)
     }
 }
 
-/* Warm colours that stay with a name; in a difference red for more and blue for less. */
+/* "sgemm (libopenblas.so.0)": native code says in which object file it lies, Python code in which
+ * file of Python's. */
+static bool is_native(const char *label)
+{
+    const char *place = strrchr(label, '('), *py = place != NULL ? strstr(place, ".py") : NULL;
+    return place != NULL && place > label && place[-1] == ' ' && place[1] != '<' &&
+           (py == NULL || (py[3] != ')' && py[3] != ':'));
+}
+
+/* Colours that stay with a name, warm for Python and cool for native code; in a difference red for
+ * more and blue for less. */
 static void add_colour(const struct flame_tree *t, const struct flame_node *n, struct buf *out)
 {
     uint32_t hash = 0;
@@ -119,10 +129,15 @@ static void add_colour(const struct flame_tree *t, const struct flame_node *n, s
         (void)buf_addf(out, change >= 0 ? "rgb(245,%d,%d)" : "rgb(%d,%d,245)", pale, pale);
         return;
     }
-    for (const char *p = n->depth > 0 ? t->f->labels[n->label] : ""; *p != '\0'; p++)
+    const char *label = n->depth > 0 ? t->f->labels[n->label] : "";
+    for (const char *p = label; *p != '\0'; p++)
         hash = hash * 31 + (unsigned char)*p;
-    (void)buf_addf(out, "rgb(%u,%u,%u)", 205 + hash % 50, 90 + hash / 50 % 120,
-                   30 + hash / 6000 % 50);
+    if (is_native(label))
+        (void)buf_addf(out, "rgb(%u,%u,%u)", 105 + hash % 50, 165 + hash / 50 % 45,
+                       185 + hash / 6000 % 50);
+    else
+        (void)buf_addf(out, "rgb(%u,%u,%u)", 205 + hash % 50, 90 + hash / 50 % 120,
+                       30 + hash / 6000 % 50);
 }
 
 struct place {

@@ -56,17 +56,18 @@ static struct {
 void codes_mark(const uint8_t *head, struct codes_mark *ret) /* [signal] */
 {
     const struct offsets *o = &all.walk->o;
-    memset(ret, 0, sizeof(*ret)); /* its padding is compared too */
+    memset(ret, 0, sizeof(*ret));
     ret->file = u64_at(head, o->co_file);
     ret->name = u64_at(head, o->co_name);
     ret->qualname = o->co_qualname >= 0 ? u64_at(head, o->co_qualname) : 0;
     ret->lines = u64_at(head, o->co_lines);
     ret->first_line = i32_at(head, o->co_first_line);
+    ret->version = o->co_version >= 0 ? (uint32_t)i32_at(head, o->co_version) : 0;
 }
 
 uint32_t codes_hash(const struct codes_mark *m) /* [signal] */
 {
-    uint64_t hash = (uint64_t)(uint32_t)m->first_line;
+    uint64_t hash = (uint64_t)(uint32_t)m->first_line | (uint64_t)m->version << 32;
     const uint64_t word[] = {m->file, m->name, m->qualname, m->lines};
     for (int i = 0; i < 4; i++)
         hash = (hash ^ word[i]) * UINT64_C(0x9e3779b97f4a7c15) >> 7 ^ hash << 57;

@@ -19,6 +19,7 @@
 struct codes_mark {
     uint64_t file, name, qualname, lines;
     int32_t first_line;
+    uint32_t version; /* from 3.12 on no other code object gets it; before, 0 */
 };
 
 int codes_open(const struct walk *w); /* 0, or -ENOMEM; w must live until codes_close() */
