@@ -132,29 +132,81 @@ void stack_registers_of(const void *ucontext, struct stack_registers *r)
 }
 
 #if defined(__x86_64__)
-/* By a system call, because what lies there may go away.                              [signal] */
-static bool read_code(uint64_t from, unsigned char *ret, size_t size)
+#define CALL_BYTES 7            /* of code, that say which system call was made before an address */
+#define STACK_SLOTS 32          /* words of the stack in which libc keeps the number */
+#define PUSH_BYTES ((size_t)24) /* of code before a call, in which its last argument is pushed */
+
+/* By a system call, because what lies there may go away.  How many bytes came.       [signal] */
+static size_t read_memory(uint64_t from, void *ret, size_t size)
 {
     struct iovec here = {ret, size}, there = {(void *)(uintptr_t)from, size};
-    return syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0) == (int64_t)size;
+    int64_t n = syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0);
+    return n > 0 ? (size_t)n : 0;
+}
+
+/* Does the code before a return address push this number and then make a call?       [signal] */
+static bool pushes(uint64_t ret_address, uint64_t number)
+{
+    unsigned char code[PUSH_BYTES + 5];
+    int32_t wide;
+    if (number > 1023 || ret_address < sizeof code || /* most words are no number */
+        read_memory(ret_address - sizeof code, code, sizeof code) != sizeof code ||
+        code[PUSH_BYTES] != 0xe8)
+        return false;
+    for (size_t i = 0; i + 2 <= PUSH_BYTES; i++) {
+        if (code[i] == 0x6a && number < 128 && code[i + 1] == number)
+            return true; /* push imm8 */
+        if (code[i] != 0x68 || i + 5 > PUSH_BYTES)
+            continue;
+        memcpy(&wide, code + i + 1, sizeof wide); /* push imm32 */
+        if ((uint64_t)wide == number)
+            return true;
+    }
+    return false;
+}
+
+/* Which system call was made right before `ip`, by the code there; -1: it cannot be told.  Its
+ * registers are still what they were, but for rax, which had the number, rcx and r11:
+ *
+ *     "mov eax, number; syscall"
+ *     glibc 2.41 and later, calls at which a thread may be cancelled: "mov [rsp+8], r11; syscall"
+ *     in one place for all (sysdeps/unix/sysv/linux/x86_64/syscall_cancel.S), whose callers push
+ *     the number, so that it lies above the address that its call returns to.          [signal] */
+static int64_t call_before(uint64_t ip, uint64_t sp)
+{
+    static const unsigned char cancellable[CALL_BYTES] = {0x4c, 0x89, 0x5c, 0x24, 0x08, 0x0f, 0x05};
+    unsigned char code[CALL_BYTES];
+    uint64_t stack[STACK_SLOTS];
+    int32_t number;
+    if (read_memory(ip - sizeof code, code, sizeof code) != sizeof code)
+        return -1;
+    memcpy(&number, code + 1, sizeof number);
+    if (code[0] == 0xb8 && code[5] == 0x0f && code[6] == 0x05)
+        return number;
+    if (memcmp(code, cancellable, sizeof code) != 0)
+        return -1;
+    size_t n = read_memory(sp, stack, sizeof stack) / sizeof stack[0];
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (pushes(stack[i], stack[i + 1]))
+            return (int64_t)stack[i + 1];
+    }
+    return -1;
 }
 #endif
 
 /* The thread went into such a call between our look and the signal.  Ours has the highest number
  * and is taken last, so when it is us who stand right after the call, nobody else's signal wanted
- * the EINTR: let it make the call again.  (Code there is "mov eax, number; syscall".)   [signal] */
+ * the EINTR: let it make the call again.                                               [signal] */
 static void make_call_again(ucontext_t *context)
 {
 #if defined(__x86_64__)
     greg_t *g = context->uc_mcontext.gregs;
     const uint64_t none[6] = {0, 0, 0, 1, 0, 0};
-    unsigned char code[7];
-    int32_t number;
-    if (g[REG_RAX] != -EINTR || !read_code((uint64_t)g[REG_RIP] - sizeof code, code, sizeof code))
+    if (g[REG_RAX] != -EINTR)
         return;
-    memcpy(&number, code + 1, sizeof number);
-    if (code[0] != 0xb8 || code[5] != 0x0f || code[6] != 0x05 || !signal_ends_call(number, none) ||
-        number == SYS_connect || number == SYS_close)
+    int64_t number = call_before((uint64_t)g[REG_RIP], (uint64_t)g[REG_RSP]);
+    if (number < 0 || !signal_ends_call(number, none) || number == SYS_connect ||
+        number == SYS_close)
         return;
     g[REG_RAX] = number;
     g[REG_RIP] -= 2;
@@ -166,14 +218,8 @@ static void make_call_again(ucontext_t *context)
 bool signal_repeats_call(const struct waiting *w)
 {
 #if defined(__x86_64__)
-    unsigned char code[7];
-    int32_t number;
     const uint64_t *a = w->arguments;
-    /* As in make_call_again(): libc 2.41 has other code in many places. */
-    if (!read_code(w->ip - sizeof code, code, sizeof code))
-        return false;
-    memcpy(&number, code + 1, sizeof number);
-    if (code[0] != 0xb8 || code[5] != 0x0f || code[6] != 0x05 || number != w->number)
+    if (call_before(w->ip, w->sp) != w->number)
         return false;
     switch (w->number) {
     case SYS_pause:

@@ -265,10 +265,19 @@ def build_zlib(b):
     b.headers(src, "zlib.h", "zconf.h")
 
 
+def close_event_pipe(src):
+    """libwebsockets 4.3 leaves the closing of its eventfd to the end of its context, and forgets
+    the number before: each eject would leak it."""
+    mend(os.path.join(src, "lib", "core-net", "close.c"),
+         "\t\tif (pt->dummy_pipe_fds[0] == wsi->desc.sockfd)\n"
+         "\t\t\tpt->dummy_pipe_fds[0] = LWS_SOCK_INVALID;\n", "")
+
+
 def build_libwebsockets(b):
     # LIBCAP is found by itself and would be needed at run time; without AVOID_SIGPIPE_IGN the
     # library ignores SIGPIPE for the whole process, which is not ours to do.
     src = holding(b.tree("libwebsockets"), "CMakeLists.txt")
+    close_event_pipe(src)
     out = os.path.join(b.work, "obj", "libwebsockets")
     options = ["-DLWS_%s=ON" % o for o in (
         "WITH_STATIC STATIC_PIC WITHOUT_TESTAPPS WITHOUT_CLIENT AVOID_SIGPIPE_IGN WITH_ZLIB"
@@ -293,16 +302,21 @@ def build_libwebsockets(b):
                     os.path.join(b.include, "libwebsockets"))
 
 
-def sign_no_error(path):
+def mend(path, old, new, unless=None):
+    """Replace what stands once in a source; nothing where a version has it otherwise."""
+    with open(path) as source:
+        text = source.read()
+    if text.count(old) == 1 and (unless is None or unless not in text):
+        with open(path, "w") as out:
+            out.write(text.replace(old, new))
+
+
+def sign_no_error(src):
     """libunwind before 1.8 takes the aarch64 word for "return addresses are signed from here on"
     (one number with a word of SPARC's) for an error; core/stack takes the signs off by itself."""
     word = "case DW_CFA_GNU_window_save:\n"
-    with open(path) as source:
-        text = source.read()
-    if "negate_ra_state" not in text and text.count(word) == 1:
-        with open(path, "w") as out:
-            out.write(text.replace(word, word + "#ifdef UNW_TARGET_AARCH64\n          break;\n"
-                                                "#endif\n"))
+    mend(os.path.join(src, "src", "dwarf", "Gparser.c"), word,
+         word + "#ifdef UNW_TARGET_AARCH64\n          break;\n#endif\n", "negate_ra_state")
 
 
 def build_libunwind(b):
@@ -311,7 +325,7 @@ def build_libunwind(b):
     stage = os.path.join(b.work, "stage")
     os.makedirs(out)
     off = "shared minidebuginfo zlibdebuginfo cxx-exceptions tests documentation coredump setjmp"
-    sign_no_error(os.path.join(src, "src", "dwarf", "Gparser.c"))
+    sign_no_error(src)
     host = ["--host=" + TOOLS.rstrip("-")] if TOOLS else []
     run([os.path.join(src, "configure"), "--prefix=" + stage, "--libdir=" + stage + "/lib",
          "--enable-static", "--with-pic", "--enable-ptrace", "CC=" + CC,

@@ -373,8 +373,8 @@ def test_exit(world, how, busy):
         left = time.time()
         assert target.process.returncode == code, target.output()
         began = float(re.search(r"leaving ([\d.]+)", target.output()).group(1))
-        # 100 ms for us, the rest for the interpreter's own end and this test's polling.
-        assert left - began < 0.1 + 0.25, "%s while %s: %.3f s" % (how, busy, left - began)
+        # Nobody waits for us: a plugin, a client and a script each would take 10 s or more.
+        assert left - began < 5, "%s while %s: %.3f s" % (how, busy, left - began)
         if how == "atexit":
             assert target.output().index("last in") < target.output().index("first in")
     finally:
