@@ -9,12 +9,26 @@
 #include <errno.h>
 #include <string.h>
 
+#define NONE_PIECE ((size_t)1 << 20) /* of numbers */
+
 static int grow(struct query *q, uint32_t **array, uint32_t room, uint32_t used)
 {
     uint32_t *more = sql_grow(q, *array, used, room, sizeof(*more));
     if (!more)
         return -ENOMEM;
     *array = more;
+    return 0;
+}
+
+/* With JOIN_NONE, in pieces, with looks at the limits between them. */
+static int fill_none(struct query *q, uint32_t *to, size_t n)
+{
+    for (size_t at = 0, some; at < n; at += some) {
+        some = n - at < NONE_PIECE ? n - at : NONE_PIECE;
+        if (at && sql_check(q) < 0)
+            return -ENOMEM; /* sql_next() knows why */
+        memset(to + at, 0xff, some * sizeof(*to));
+    }
     return 0;
 }
 
@@ -28,9 +42,9 @@ static int link_rows(struct op *op, const uint32_t *numbers, uint32_t first_row,
         uint32_t used = j->keys_room;
         j->keys_room = 2 * j->keys.n;
         if (grow(op->q, &j->first, j->keys_room, used) < 0 ||
-            grow(op->q, &j->last, j->keys_room, used) < 0)
+            grow(op->q, &j->last, j->keys_room, used) < 0 ||
+            fill_none(op->q, j->first + used, j->keys_room - used) < 0)
             return -ENOMEM;
-        memset(j->first + used, 0xff, (j->keys_room - used) * sizeof(*j->first)); /* JOIN_NONE */
     }
     if (end > j->rows_room) {
         uint32_t used = j->rows_room;

@@ -112,7 +112,7 @@ void *sql_grow(struct query *q, const void *old, size_t used, size_t room, size_
     for (size_t at = 0, end; at < whole; at = end) {
         end = at < kept ? kept : whole;
         end = end - at > PIECE_BYTES ? at + PIECE_BYTES : end;
-        if (at && at % PIECE_BYTES == 0 && sql_check(q) < 0)
+        if (at && sql_check(q) < 0)
             return NULL; /* sql_next() and sql_run() know why */
         if (at < kept)
             memcpy(m + at, (const char *)old + at, end - at);
