@@ -145,7 +145,8 @@ static struct select *parse_core(struct parser *p)
     else if (from_first)
         parse_all_columns(p, s);
     else if (!sql_parse_other_statement(p))
-        return sql_parse_expected(p, "select, with, values, show, describe or explain");
+        return sql_parse_expected(
+            p, "select, from, with, values, show, describe, summarize or explain");
     if (!from_first && take_word(p, "from"))
         s->from = sql_parse_from(p);
     if (take_word(p, "where"))
