@@ -11,7 +11,7 @@
  * a flight recorder it is in python.torch_nccl_flight_record.
  */
 #include "comm.h"
-#include "tensor.h"
+#include "object.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,11 +19,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GROUPS_MAX 64u
 #define PENDING_MAX (COMM_WAITS_MAX - CALLS_MAX) /* not waited for yet; the oldest give way */
-#define CALLS_MAX 64u    /* under way at a time; more are not seen in torch.waiting */
-#define TENSORS_MAX 256u /* looked at, of one operation */
-#define TEXT_BYTES 256u
+#define CALLS_MAX 64u /* under way at a time; more are not seen in torch.waiting */
 
 enum {
     COL_STEPS,
@@ -42,38 +39,25 @@ enum {
     N_COMM
 };
 
-struct group {
-    PyObject *object; /* an address: valid while `weak` says so */
-    PyObject *weak;   /* owned */
-    int64_t rank, size, seq;
-    uint64_t name, ranks;        /* interned */
-    char text[COMM_GROUP_BYTES]; /* its name */
+struct caller {           /* a function of Python */
+    const PyObject *code; /* compared only */
+    bool of_torch;        /* one of torch.distributed's own */
 };
 
 struct pending {
-    PyObject *work;               /* an address: valid while `weak` says so */
-    PyObject *weak;               /* owned; NULL: the slot is free */
-    const PyObject *code;         /* of the function that started it; compared only */
+    PyObject *work; /* an address: valid while `weak` says so */
+    PyObject *weak; /* owned; NULL: the slot is free */
+    struct caller starter;
     uint64_t begin_ns, called_ns; /* called_ns: inside the call that started it */
-    bool on_cpu;
     const char *op;
-    char group[COMM_GROUP_BYTES];
+    struct comm_about about;
     int64_t tid;       /* of who started it; of who waits, once somebody does */
     uint64_t waits_ns; /* since when; 0: nobody does */
     union probing_cell row[N_COMM];
 };
 
-/* What an operation works on, added up. */
-struct load {
-    uint32_t n;
-    int64_t bytes;
-    uint64_t shape, dtype; /* of the first tensor, interned */
-    bool known, on_cpu;
-};
-
-static struct group groups[GROUPS_MAX];      /* lock: the GIL */
 static struct pending pendings[PENDING_MAX]; /* lock: the GIL */
-static uint32_t next_group, next_pending;    /* lock: the GIL */
+static uint32_t next_pending, n_pending;     /* lock: the GIL */
 static struct pending *calls[CALLS_MAX]; /* lock: the GIL; under way, each on its thread's stack */
 static _Atomic uint64_t moved_ns;        /* relaxed */
 static bool found;                       /* lock: the GIL */
@@ -84,7 +68,9 @@ static const struct probing_column columns[N_COMM] = {
     {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
     {.name = "group_size", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "processes in it"},
     {.name = "participate_ranks", .type = PROBING_STR, .doc = "of the whole job; NULL: not told"},
-    {.name = "tensor_shape", .type = PROBING_STR, .doc = "of the first tensor that goes in"},
+    {.name = "tensor_shape",
+     .type = PROBING_STR,
+     .doc = "of the first tensor that goes in; of a scatter's receiver: that comes out"},
     {.name = "tensor_dtype", .type = PROBING_STR, .doc = "of the same"},
     {.name = "bytes", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "of all that go in"},
     {.name = "duration_ms",
@@ -98,151 +84,27 @@ static const struct probing_column columns[N_COMM] = {
     {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
 };
 
-static PyObject *get(PyObject *object, const char *name)
+static struct caller caller_now(void)
 {
-    PyObject *value = torch_state.py.PyObject_GetAttrString(object, name);
-    torch_state.py.PyErr_Clear();
-    return value;
-}
-
-static int64_t whole_number(PyObject *value)
-{
+    static const char file[] = "distributed_c10d.py";
     struct cpython *py = &torch_state.py;
-    int64_t n = PROBING_NULL_I64;
-    if (value && py->PyType_IsSubtype(object_type(value), py->PyLong_Type))
-        n = py->PyLong_AsLongLong(value);
-    py->PyErr_Clear();
-    py->Py_DecRef(value);
-    return n;
-}
-
-static int64_t ask(PyObject *object, const char *method)
-{
-    PyObject *value = torch_state.py.PyObject_CallMethod(object, method, NULL);
-    torch_state.py.PyErr_Clear();
-    return whole_number(value);
-}
-
-/* str(value), interned, and its beginning in `room`; takes the reference. */
-static uint64_t text_of(PyObject *value, char *room, size_t size)
-{
-    struct cpython *py = &torch_state.py;
-    uint64_t id = PROBING_NULL_ID;
-    PyObject *text = value && value != py->_Py_NoneStruct ? py->PyObject_Str(value) : NULL;
+    PyObject *frame = torch_state.more.PyEval_GetFrame(), *code = object_get(frame, "f_code");
+    PyObject *name = object_get(code, "co_filename");
     Py_ssize_t n = 0;
-    const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &n) : NULL;
-    if (bytes && n > 6 && strncmp(bytes, "torch.", 6) == 0 && !strchr(bytes, '(')) {
-        bytes += 6; /* torch.float32 */
-        n -= 6;
-    }
-    (void)snprintf(room, size, "%s", bytes ? bytes : "");
-    if (bytes && n < (Py_ssize_t)TEXT_BYTES &&
-        torch_state.host->intern(torch_state.host, bytes, (size_t)n, &id) < 0)
-        id = PROBING_NULL_ID;
+    const char *text = name ? py->PyUnicode_AsUTF8AndSize(name, &n) : NULL;
+    struct caller caller = {.code = code,
+                            .of_torch = text && n >= (Py_ssize_t)sizeof(file) &&
+                                        strcmp(text + n - strlen(file), file) == 0};
     py->PyErr_Clear();
-    py->Py_DecRef(text);
-    py->Py_DecRef(value);
-    return id;
+    py->Py_DecRef(name);
+    py->Py_DecRef(code); /* the frame holds it */
+    return caller;
 }
 
-static uint64_t ranks_of(PyObject *group)
+/* Did a function wait for what it, or for torch one of torch's functions, has started? */
+static bool is_same(const struct caller *a, const struct caller *b)
 {
-    struct cpython *py = &torch_state.py;
-    PyObject *module = py->PyDict_GetItemString(py->PyImport_GetModuleDict(),
-                                                "torch.distributed.distributed_c10d");
-    PyObject *function = module ? get(module, "get_process_group_ranks") : NULL;
-    PyObject *list = function ? py->PyObject_CallFunctionObjArgs(function, group, NULL) : NULL;
-    py->PyErr_Clear();
-    py->Py_DecRef(function);
-    return text_of(list, NULL, 0);
-}
-
-static struct group *group_of(PyObject *object)
-{
-    struct cpython *py = &torch_state.py;
-    for (uint32_t i = 0; i < GROUPS_MAX; i++)
-        if (groups[i].object == object && groups[i].weak &&
-            py->PyWeakref_GetObject(groups[i].weak) == object)
-            return &groups[i];
-    struct group made = {.object = object, .weak = py->PyWeakref_NewRef(object, NULL)};
-    py->PyErr_Clear();
-    if (!made.weak)
-        return NULL;
-    made.rank = ask(object, "rank");
-    made.size = ask(object, "size");
-    groups_name(object, made.text, sizeof(made.text));
-    if (torch_state.host->intern(torch_state.host, made.text, strlen(made.text), &made.name) < 0 ||
-        !made.text[0])
-        made.name = PROBING_NULL_ID;
-    made.ranks = ranks_of(object);
-    struct group *g = &groups[next_group++ % GROUPS_MAX];
-    PyObject *old = g->weak;
-    *g = made;
-    py->Py_DecRef(old);
-    return g;
-}
-
-static void add_tensor(struct load *load, PyObject *tensor)
-{
-    struct cpython *py = &torch_state.py;
-    if (object_type(tensor) != torch_state.tensor_class &&
-        object_type(tensor) != torch_state.parameter_class) {
-        load->known = false; /* another class may run Python code */
-        return;
-    }
-    int64_t n = ask(tensor, "numel"), size = ask(tensor, "element_size");
-    if (load->n++ == 0) {
-        PyObject *shape = get(tensor, "shape");
-        PyObject *list =
-            shape ? py->PyObject_CallFunctionObjArgs(py->PyList_Type, shape, NULL) : NULL;
-        py->PyErr_Clear();
-        py->Py_DecRef(shape);
-        load->shape = text_of(list, NULL, 0);
-        load->dtype = text_of(get(tensor, "dtype"), NULL, 0);
-        PyObject *cpu = get(tensor, "is_cpu");
-        load->on_cpu = cpu == py->_Py_TrueStruct;
-        py->Py_DecRef(cpu);
-    }
-    if (n >= 0 && size >= 0)
-        load->bytes += n * size;
-    else
-        load->known = false;
-}
-
-/* A tensor, or lists of them in lists. */
-static void add_all(struct load *load, PyObject *value, int depth)
-{
-    struct cpython *py = &torch_state.py;
-    bool list = py->PyType_IsSubtype(object_type(value), py->PyList_Type);
-    bool tuple = py->PyType_IsSubtype(object_type(value), py->PyTuple_Type);
-    Py_ssize_t n = list ? py->PyList_Size(value) : tuple ? py->PyTuple_Size(value) : 0;
-    if (!list && !tuple)
-        add_tensor(load, value);
-    for (Py_ssize_t i = 0; i < n && depth < 2 && load->known; i++) {
-        if (load->n >= TENSORS_MAX)
-            load->known = false;
-        else
-            add_all(load, list ? py->PyList_GetItem(value, i) : py->PyTuple_GetItem(value, i),
-                    depth + 1);
-    }
-}
-
-/* Which argument goes in: most operations have it first, these have what comes out first. */
-static Py_ssize_t input_of(const char *op)
-{
-    static const char *const second[] = {"gather", "reduce_scatter", "alltoall", "all_to_all"};
-    for (size_t i = 0; i < sizeof(second) / sizeof(second[0]); i++)
-        if (strstr(op, second[i]))
-            return 2;
-    return 1;
-}
-
-static const PyObject *code_now(void)
-{
-    PyObject *frame = torch_state.more.PyEval_GetFrame();
-    PyObject *code = frame ? get(frame, "f_code") : NULL;
-    torch_state.py.Py_DecRef(code); /* the frame holds it; it is only compared */
-    return code;
+    return a->code == b->code || (a->of_torch && b->of_torch);
 }
 
 static double milliseconds(uint64_t ns)
@@ -257,52 +119,42 @@ static void add_row(const struct pending *p, uint64_t end_ns)
 
 static void describe(struct pending *p, const char *op, PyObject *const *args, Py_ssize_t n)
 {
-    struct group *g = group_of(args[0]);
-    struct load load = {.on_cpu = true};
-    Py_ssize_t input = input_of(op);
-    PyObject *guard;
-    load.known = tensor_quiet(&guard);
-    if (load.known && n > input && !strstr(op, "barrier"))
-        add_all(&load, args[input], 0);
-    tensor_loud(guard);
-    for (int i = 0; i < N_COMM; i++)
-        p->row[i].i = PROBING_NULL_I64;
-    p->row[COL_DURATION_MS].u = p->row[COL_WAIT_MS].u = PROBING_NULL_F64;
-    p->row[COL_STEPS].i = (int64_t)torch_state.step;
-    p->row[COL_RANKS].u = g ? g->ranks : PROBING_NULL_ID;
-    p->row[COL_GROUP_NAME].u = g ? g->name : PROBING_NULL_ID;
-    p->row[COL_SHAPE].u = load.shape;
-    p->row[COL_DTYPE].u = load.dtype;
-    if (torch_state.host->intern(torch_state.host, op, strlen(op), &p->row[COL_OP].u) < 0)
-        p->row[COL_OP].u = PROBING_NULL_ID;
+    const struct comm_about *a = &p->about;
+    comm_describe(op, args, n, &p->about);
     p->op = op;
     p->tid = (int64_t)syscall(SYS_gettid);
-    if (g) {
-        memcpy(p->group, g->text, sizeof(p->group));
-        p->row[COL_GROUP_RANK].i = g->rank;
-        p->row[COL_GROUP_SIZE].i = g->size;
-        p->row[COL_GROUP_SEQ].i = ++g->seq;
-    }
-    if (load.known && load.n)
-        p->row[COL_BYTES].i = load.bytes;
-    p->on_cpu = load.known && load.on_cpu;
+    p->row[COL_STEPS].i = (int64_t)torch_state.step;
+    p->row[COL_OP].u = object_intern(op);
+    p->row[COL_GROUP_RANK].i = a->rank;
+    p->row[COL_GROUP_SIZE].i = a->size;
+    p->row[COL_RANKS].u = a->ranks;
+    p->row[COL_SHAPE].u = a->shape;
+    p->row[COL_DTYPE].u = a->dtype;
+    p->row[COL_BYTES].i = a->bytes;
+    p->row[COL_DURATION_MS].u = p->row[COL_WAIT_MS].u = PROBING_NULL_F64;
+    p->row[COL_ASYNC].i = PROBING_NULL_I64;
+    p->row[COL_GROUP_SEQ].i = a->seq;
+    p->row[COL_GROUP_NAME].u = a->group_name;
 }
 
-/* Those that nobody will wait for any more have a row without a duration. */
+/* Nobody will wait for it any more, or we can remember no more: a row without a duration. */
+static void give_up(struct pending *p)
+{
+    PyObject *weak = p->weak;
+    p->row[COL_ASYNC].i = 1;
+    p->row[COL_WAIT_MS].f = milliseconds(p->called_ns);
+    add_row(p, torch_state.now());
+    p->weak = NULL;
+    n_pending--;
+    torch_state.py.Py_DecRef(weak);
+}
+
 static void sweep(void)
 {
     struct cpython *py = &torch_state.py;
-    for (uint32_t i = 0; i < PENDING_MAX; i++) {
-        struct pending *p = &pendings[i];
-        if (p->weak && py->PyWeakref_GetObject(p->weak) == py->_Py_NoneStruct) {
-            PyObject *weak = p->weak;
-            p->row[COL_ASYNC].i = 1;
-            p->row[COL_WAIT_MS].f = milliseconds(p->called_ns);
-            add_row(p, torch_state.now());
-            p->weak = NULL;
-            py->Py_DecRef(weak);
-        }
-    }
+    for (uint32_t i = 0; i < PENDING_MAX && n_pending; i++)
+        if (pendings[i].weak && py->PyWeakref_GetObject(pendings[i].weak) == py->_Py_NoneStruct)
+            give_up(&pendings[i]);
 }
 
 static void await(struct pending *p, PyObject *work)
@@ -313,9 +165,16 @@ static void await(struct pending *p, PyObject *work)
     py->PyErr_Clear();
     p->work = work;
     struct pending *slot = &pendings[next_pending++ % PENDING_MAX];
-    PyObject *old = slot->weak;
+    if (slot->weak)
+        give_up(slot);
     *slot = *p;
-    py->Py_DecRef(old);
+    n_pending += p->weak != NULL;
+}
+
+void comm_step(uint64_t now_ns)
+{
+    sweep();
+    comm_moved(now_ns);
 }
 
 uint64_t comm_moved_ns(void)
@@ -370,14 +229,14 @@ static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf
         return result;
     p.called_ns = end_ns - p.begin_ns;
     if (result != torch_state.py._Py_NoneStruct) {
-        p.code = code_now();
+        p.starter = caller_now();
         await(&p, result);
         t->walks_ns += torch_state.now() - end_ns;
         return result;
     }
     p.row[COL_ASYNC].i = 0; /* it has waited itself */
     p.row[COL_WAIT_MS].f = milliseconds(p.called_ns);
-    if (p.on_cpu)
+    if (p.about.on_cpu)
         p.row[COL_DURATION_MS].f = p.row[COL_WAIT_MS].f;
     add_row(&p, end_ns);
     return result;
@@ -417,13 +276,15 @@ static PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf,
         p->waits_ns = 0;
     if (!p || !result)
         return result;
+    const struct caller waiter = caller_now();
     PyObject *weak = p->weak;
-    if (p->on_cpu)
+    if (p->about.on_cpu)
         p->row[COL_DURATION_MS].f = milliseconds(end_ns - p->begin_ns);
     p->row[COL_WAIT_MS].f = milliseconds(p->called_ns + end_ns - begin_ns);
-    p->row[COL_ASYNC].i = code_now() != p->code;
+    p->row[COL_ASYNC].i = !is_same(&waiter, &p->starter);
     add_row(p, end_ns);
     p->weak = NULL;
+    n_pending--;
     torch_state.py.Py_DecRef(weak);
     return result;
 }
@@ -456,11 +317,10 @@ void comm_find(void)
                                       "barrier",
                                       "monitored_barrier"};
     struct cpython *py = &torch_state.py;
-    PyObject *module =
-        py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch._C._distributed_c10d");
+    PyObject *module = object_module("torch._C._distributed_c10d");
     if (found || !module)
         return;
-    PyObject *group = get(module, "ProcessGroup"), *work = get(module, "Work");
+    PyObject *group = object_get(module, "ProcessGroup"), *work = object_get(module, "Work");
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) && group && work; i++)
         (void)hook_method(group, ops[i], comm_start);
     if (group && work)
@@ -476,11 +336,8 @@ void comm_forget(void)
     found = false;
     comm_moved(0);
     memset(calls, 0, sizeof(calls));
-    for (uint32_t i = 0; i < GROUPS_MAX; i++) {
-        PyObject *weak = groups[i].weak;
-        groups[i] = (struct group){.object = NULL};
-        py->Py_DecRef(weak);
-    }
+    comm_about_forget();
+    n_pending = 0;
     for (uint32_t i = 0; i < PENDING_MAX; i++) {
         PyObject *weak = pendings[i].weak;
         pendings[i].weak = NULL;
@@ -490,17 +347,17 @@ void comm_forget(void)
 
 static void describe_wait(const struct pending *p, struct comm_wait *ret)
 {
-    const union probing_cell *row = p->row;
+    const struct comm_about *a = &p->about;
     *ret = (struct comm_wait){.op = p->op,
-                              .rank = row[COL_GROUP_RANK].i,
-                              .size = row[COL_GROUP_SIZE].i,
-                              .seq = row[COL_GROUP_SEQ].i,
-                              .step = row[COL_STEPS].i,
-                              .ranks = row[COL_RANKS].u,
+                              .rank = a->rank,
+                              .size = a->size,
+                              .seq = a->seq,
+                              .step = p->row[COL_STEPS].i,
+                              .ranks = a->ranks,
                               .tid = p->tid,
                               .begin_ns = p->begin_ns,
                               .waits_ns = p->waits_ns};
-    memcpy(ret->group, p->group, sizeof(ret->group));
+    memcpy(ret->group, a->group, sizeof(ret->group));
 }
 
 uint32_t comm_waits(struct comm_wait *ret)

@@ -12,6 +12,20 @@
 #define COMM_GROUP_BYTES 64u
 #define COMM_WAITS_MAX 320u
 
+/* ---- comm_about.c ---- */
+
+struct comm_about {               /* an operation of a process group */
+    char group[COMM_GROUP_BYTES]; /* its name, "": it has none */
+    int64_t rank, size;           /* ours, in the group */
+    int64_t seq;                  /* number of the operation in the group, from 1 */
+    int64_t bytes;
+    uint64_t group_name, ranks, shape, dtype; /* interned */
+    bool on_cpu;
+};
+/* args: of the group's method `op`, itself the first. */
+void comm_describe(const char *op, PyObject *const *args, Py_ssize_t n, struct comm_about *ret);
+void comm_about_forget(void);
+
 /* ---- comm.c ---- */
 
 struct comm_wait { /* an operation of a process group that has not ended */
@@ -26,6 +40,8 @@ uint32_t comm_waits(struct comm_wait *ret);
 /* When an operation began or ended last, or a step did; 0: none has.                  [any] */
 uint64_t comm_moved_ns(void);
 void comm_moved(uint64_t now_ns);
+/* A step has ended: rows for what nobody will wait for. */
+void comm_step(uint64_t now_ns);
 
 /* ---- waiting.c ---- */
 

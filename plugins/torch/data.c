@@ -5,7 +5,7 @@
  * Threads: hooks hold the GIL; the table torch.loaders is filled on [worker], which asks for it.
  * It looks into the iterators' own dicts only and runs nothing of theirs.
  */
-#include "torch.h"
+#include "object.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,12 +13,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <probing/ext/draft/python.h>
-
 #define LOADERS_MAX 16u  /* iterators known at a time, the newest */
 #define WORKERS_MAX 256u /* of all of them, in one answer */
 #define NAME_BYTES 96u
-#define GIL_WAIT_NS UINT64_C(2000000000)
 
 static PyObject *loaders[LOADERS_MAX]; /* lock: the GIL; weak references, owned */
 static uint32_t next_loader;           /* lock: the GIL */
@@ -104,27 +101,13 @@ static const struct probing_column columns[] = {
      .doc = "CPU time of the worker so far; from /proc"},
 };
 
-/* A whole number of an object's own dict; PROBING_NULL_I64: none there. */
-static int64_t number_in(PyObject *dict, const char *name)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *value = dict ? py->PyDict_GetItemString(dict, name) : NULL;
-    if (!value || !py->PyType_IsSubtype(object_type(value), py->PyLong_Type))
-        return PROBING_NULL_I64;
-    int64_t n = py->PyLong_AsLongLong(value);
-    if (py->PyErr_Occurred())
-        n = PROBING_NULL_I64;
-    py->PyErr_Clear();
-    return n;
-}
-
 static int64_t pid_of(PyObject *process)
 {
     struct cpython *py = &torch_state.py;
     PyObject *dict = names_dict(process);
     PyObject *popen = dict ? py->PyDict_GetItemString(dict, "_popen") : NULL;
     PyObject *inner = popen && popen != py->_Py_NoneStruct ? names_dict(popen) : NULL;
-    int64_t pid = number_in(inner, "pid");
+    int64_t pid = object_number_in(inner, "pid");
     py->Py_DecRef(inner);
     py->Py_DecRef(dict);
     return pid;
@@ -139,9 +122,9 @@ static void look_at(struct look *look, PyObject *iterator, int64_t number)
     struct worker one = {.iterator = number, .index = PROBING_NULL_I64, .pid = PROBING_NULL_I64};
     (void)snprintf(one.loader, sizeof(one.loader), "%s", names_class_text(iterator));
     (void)snprintf(one.dataset, sizeof(one.dataset), "%s", set ? names_class_text(set) : "");
-    one.workers = number_in(dict, "_num_workers");
-    one.outstanding = number_in(dict, "_tasks_outstanding");
-    one.received = number_in(dict, "_num_yielded");
+    one.workers = object_number_in(dict, "_num_workers");
+    one.outstanding = object_number_in(dict, "_tasks_outstanding");
+    one.received = object_number_in(dict, "_num_yielded");
     bool several = list && py->PyType_IsSubtype(object_type(list), py->PyList_Type);
     Py_ssize_t n = several ? py->PyList_Size(list) : 0;
     if (n == 0 && look->n < WORKERS_MAX)
@@ -197,14 +180,11 @@ static int scan(void *self, struct probing_rows *out)
 {
     (void)self;
     const struct probing_host *h = torch_state.host;
-    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
     struct look *look = calloc(1, sizeof(*look));
     if (!look)
         return h->fail(h, -ENOMEM, "no memory");
-    int rc = torch_on() && gil ? gil->call(look_at_all, look, GIL_WAIT_NS) : 0;
-    if (rc == -ETIMEDOUT)
-        rc = h->fail(h, rc, "the interpreter did not give up the GIL for 2 s");
-    for (uint32_t i = 0; i < look->n && rc >= 0; i++) {
+    int rc = object_look(look_at_all, look);
+    for (uint32_t i = 0; i < look->n && rc == 0; i++) {
         const struct worker *w = &look->workers[i];
         const char *state = NULL;
         union probing_cell cpu = {.u = PROBING_NULL_F64};

@@ -6,14 +6,12 @@
  * The records are torch's, in JSON; a field that it does not have is NULL.
  */
 #include "comm.h"
+#include "object.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <probing/ext/draft/python.h>
-
-#define GIL_WAIT_NS UINT64_C(2000000000)
 #define VALUE_BYTES 512u
 
 #define KEPT 256 /* records of a snapshot: the newest */
@@ -79,12 +77,9 @@ static int dump_now(void *arg)
     static const char *const functions[] = {"_dump_nccl_trace_json", "_dump_fr_trace_json"};
     struct cpython *py = &torch_state.py;
     struct dump *d = arg;
-    PyObject *module = torch_on() ? py->PyDict_GetItemString(py->PyImport_GetModuleDict(),
-                                                             "torch._C._distributed_c10d")
-                                  : NULL;
+    PyObject *module = object_module("torch._C._distributed_c10d");
     for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]) && module && !d->n; i++) {
-        PyObject *function = py->PyObject_GetAttrString(module, functions[i]);
-        py->PyErr_Clear();
+        PyObject *function = object_get(module, functions[i]);
         PyObject *answer = function ? py->PyObject_CallFunctionObjArgs(function, NULL) : NULL;
         char *bytes = NULL;
         Py_ssize_t n = 0;
@@ -194,10 +189,8 @@ static int each_record(const char *text, int (*fn)(void *arg, const union probin
 /* What the recorder holds, NULL: nothing; caller frees. */
 static char *dump_text(int *ret_error)
 {
-    const struct probing_host *h = torch_state.host;
-    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
     struct dump dump = {.text = NULL};
-    *ret_error = gil ? gil->call(dump_now, &dump, GIL_WAIT_NS) : 0;
+    *ret_error = object_look(dump_now, &dump);
     return dump.text;
 }
 
@@ -211,10 +204,8 @@ static int scan(void *self, struct probing_rows *out)
     (void)self;
     int rc;
     char *text = dump_text(&rc);
-    if (rc == -ETIMEDOUT)
-        return torch_state.host->fail(torch_state.host, rc,
-                                      "the interpreter did not give up the GIL for 2 s");
-    rc = each_record(text, emit_one, out);
+    if (rc == 0)
+        rc = each_record(text, emit_one, out);
     free(text);
     return rc == -ECANCELED ? 0 : rc;
 }

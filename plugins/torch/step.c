@@ -146,7 +146,7 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
         device_find();
     }
     device_read();
-    comm_moved(end_ns);
+    comm_step(end_ns);
     step_begin(end_ns);
     renew(t, end_ns);
     t->walks_ns += torch_state.now() - end_ns; /* in the time of the step that begins */

@@ -7,15 +7,13 @@
  * holds.  Who has not come is known where the ranks are asked: `probing torch` does that.
  */
 #include "comm.h"
+#include "object.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include <probing/ext/draft/python.h>
-
-#define GIL_WAIT_NS UINT64_C(2000000000)
 #define PAUSE_NS UINT64_C(10000000000) /* nothing waits: a program may just have nothing to do */
 #define TEXT_BYTES 300u
 
@@ -90,21 +88,13 @@ static int ask(void *arg)
     return 0;
 }
 
-static uint64_t intern(const char *text)
-{
-    uint64_t id;
-    if (!*text || torch_state.host->intern(torch_state.host, text, strlen(text), &id) < 0)
-        return PROBING_NULL_ID;
-    return id;
-}
-
 static void tell(const struct comm_wait *w, double wait_sec, int64_t records, uint64_t now_ns)
 {
     const struct probing_host *h = torch_state.host;
     char text[TEXT_BYTES];
     union probing_cell row[N_STUCK] = {[COL_STEPS] = {.i = w->step},
-                                       [COL_OP] = {.u = intern(w->op)},
-                                       [COL_GROUP_NAME] = {.u = intern(w->group)},
+                                       [COL_OP] = {.u = object_intern(w->op)},
+                                       [COL_GROUP_NAME] = {.u = object_intern(w->group)},
                                        [COL_GROUP_RANK] = {.i = w->rank},
                                        [COL_GROUP_SIZE] = {.i = w->size},
                                        [COL_RANKS] = {.u = w->ranks},
@@ -129,12 +119,12 @@ static uint64_t utc_now(void)
 
 /* The operation to tell of, with its age in seconds; 0: there is none.  room: its texts may lie
  * there. */
-static double find(struct question *q, const struct probing_python_gil_1 *gil, uint64_t now_ns,
-                   uint64_t limit_ns, struct recorder_record *room)
+static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
+                   struct recorder_record *room)
 {
     const uint64_t utc_ns = utc_now();
     q->before_ns = now_ns - limit_ns;
-    if (gil->call(ask, q, GIL_WAIT_NS) != 0)
+    if (object_look(ask, q) != 0)
         return 0;
     if (q->any)
         return (double)(now_ns - q->wait.waits_ns) / NS_PER_S;
@@ -154,17 +144,15 @@ static double find(struct question *q, const struct probing_python_gil_1 *gil, u
 
 void stuck_look(void *self, uint64_t now_ns)
 {
-    const struct probing_host *h = torch_state.host;
-    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
     const uint64_t limit_ns = settings_comm_timeout() * UINT64_C(1000000000);
     const uint64_t moved_ns = comm_moved_ns();
     struct recorder_record room, unused;
     (void)self;
-    if (!torch_on() || !gil || !limit_ns || !moved_ns || moved_ns == state.told_ns ||
+    if (!torch_on() || !limit_ns || !moved_ns || moved_ns == state.told_ns ||
         now_ns < moved_ns + limit_ns || now_ns < state.pause_ns)
         return;
     struct question *q = calloc(1, sizeof(*q));
-    double wait_sec = q ? find(q, gil, now_ns, limit_ns, &room) : 0;
+    double wait_sec = q ? find(q, now_ns, limit_ns, &room) : 0;
     state.pause_ns = now_ns + PAUSE_NS;
     if (wait_sec > 0) {
         state.told_ns = moved_ns;

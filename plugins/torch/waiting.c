@@ -6,14 +6,12 @@
  * Threads: [worker], which asks for the GIL.
  */
 #include "comm.h"
+#include "object.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include <probing/ext/draft/python.h>
-
-#define GIL_WAIT_NS UINT64_C(2000000000)
 #define RECORDED_NS UINT64_C(1000000000) /* younger ones may have ended without torch's knowing */
 
 static const struct probing_column columns[] = {
@@ -63,14 +61,11 @@ static int emit_recorded(struct probing_rows *out, uint64_t now_ns)
 static int scan(void *self, struct probing_rows *out)
 {
     const struct probing_host *h = torch_state.host;
-    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
     struct listing *l = calloc(1, sizeof(*l));
     (void)self;
     if (!l)
         return h->fail(h, -ENOMEM, "no memory");
-    int rc = torch_on() && gil ? gil->call(list_waits, l, GIL_WAIT_NS) : 0;
-    if (rc == -ETIMEDOUT)
-        rc = h->fail(h, rc, "the interpreter did not give up the GIL for 2 s");
+    int rc = object_look(list_waits, l);
     for (uint32_t i = 0; i < l->n && rc == 0; i++) {
         const struct comm_wait *w = &l->all[i];
         union probing_cell waits = {.u = PROBING_NULL_F64};

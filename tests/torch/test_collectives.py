@@ -81,12 +81,16 @@ def test_two_ranks(world, python):  # noqa: F811
     assert rows[1][7] >= LATE_MS * 0.9 and rows[1][8] >= LATE_MS * 0.9  # it waited for the other
     assert rows[2][3:7] == ["[2, 3]", "float64", 48, 1]
     assert rows[3][3:6] == ["[4]", "float32", 16] and rows[5][5] == 20
+    assert rows[5][6] == 0  # torch waited for it
+    alone = ranks[0].rows("select async_op, duration_ms is null, count(*) from "
+                          "python.comm_collective where bytes = 12 group by 1, 2 order by 3")
+    assert alone == [[1, False, 1], [1, True, 299]]
     assert all(0 < row[8] <= row[7] * 1.000001 for row in rows if row[7] is not None)
     late = ranks[1].rows("select min(duration_ms) from python.comm_collective where bytes = 1024 "
                          "and steps = 0")
     assert late[0][0] < LATE_MS * 0.9  # the one that is waited for does not wait
     timing = ranks[0].rows("select count(comm_sec), min(comm_sec) from python.torch_step_timing")
-    assert timing[0][0] == 2 and timing[0][1] > 0
+    assert timing[0][0] == 3 and timing[0][1] > 0
     recorder = ranks[0].rows("select count(*) from python.torch_nccl_flight_record "
                              "where profiling_name like '%allreduce%' or "
                              "profiling_name like '%all_reduce%'")

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 
 LATE = 0.3
+MANY = 300  # that nobody waits for: more than are remembered
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 go, answer = sys.argv[1], sys.argv[2]
@@ -44,6 +45,13 @@ def work():
         model(torch.ones(2, 8)).sum().backward()
         optimizer.step()
         dist.all_reduce(ones)
+    kept = [dist.all_reduce(torch.ones(3), async_op=True) for _ in range(MANY)]
+    for later in kept[:-1]:
+        while not later.is_completed():
+            time.sleep(0.001)
+    kept[-1].wait()
+    del kept, later
+    optimizer.step()
     return sum(p.sum().item() for p in model.parameters())
 
 
