@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/runner_inner.h - what the runner's parts share.
+ *
+ * Lock order: the GIL, then the runner's mutex; nobody takes the GIL with the mutex held.
+ */
+#ifndef PYTHON_RUNNER_INNER_H
+#define PYTHON_RUNNER_INNER_H
+
+#include <stdatomic.h>
+
+#include "runner.h"
+
+#define RUNNER_WORKERS 8 /* threads at most */
+
+struct worker {
+    struct runner *r;
+    struct worker *next;        /* lock: r->mutex; of r->workers */
+    pthread_t thread;           /* lock: r->mutex */
+    struct runner_job *current; /* lock: r->mutex */
+    unsigned long python_id; /* lock: r->mutex; threading.get_ident() while it may be interrupted */
+    bool loose;              /* lock: r->mutex; what it runs needs nothing of the plugin any more */
+    int tid;                 /* lock: r->mutex */
+};
+
+struct runner {
+    const struct cpython *py;
+    struct cpython own; /* what a thread that was left behind needs: `py` may be gone then */
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;      /* on CLOCK_MONOTONIC; one for all who wait, they look again */
+    struct runner_job *first; /* lock: mutex */
+    struct worker *workers;   /* lock: mutex */
+    bool running, stop;       /* lock: mutex */
+    bool interrupts;          /* lock: mutex; the thread for it is there: */
+    pthread_t interrupter;    /* lock: mutex */
+    _Atomic int holders;
+    _Atomic bool forked;
+};
+
+extern __thread struct worker *runner_me; /* this thread's; NULL: it is none of ours */
+
+/* runner.c */
+uint64_t runner_now_ns(void);
+void runner_finish(struct runner *r, struct runner_job *job, int result);
+void runner_answer_all(struct runner *r); /* nobody will run what still waits */
+/* Locked.  The first that may run, still in the queue; NULL: none. */
+struct runner_job **runner_next_job(struct runner *r);
+
+/* runner_thread.c */
+int runner_hire(struct runner *r);            /* locked; one more thread: 0 or -errno */
+void runner_hire_if_needed(struct runner *r); /* locked */
+/* A thread that nobody joins, with our signals.  0 or -errno. */
+int runner_start_thread(pthread_t *ret, size_t stack, void *(*fn)(void *), void *arg);
+
+/* runner_interrupt.c */
+void runner_start_interrupts(struct runner *r); /* locked */
+
+#endif
