@@ -212,8 +212,10 @@ static int take_row(struct probing_rows *out, const union probing_cell *cells, u
 {
     struct op *op = out->arg;
     struct scan *s = op->state;
-    if (s->failed)
-        return -ECANCELED;
+    if (s->failed == 0 && n == 0) /* no row: it asks whether anybody wants one */
+        s->failed = sql_check(op->q);
+    if (s->failed || n == 0)
+        return s->failed ? -ECANCELED : 0;
     uint32_t row = s->n_pending;
     for (uint32_t c = 0; c < op->n_cols && s->failed == 0; c++) {
         if (!op->want[c])

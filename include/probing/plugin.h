@@ -127,8 +127,8 @@ struct probing_host {
     /* The same bytes have the same id while the process lives; never PROBING_NULL_ID.
      * -ENOSPC: the table of names is full.                                            [any] */
     int (*intern)(const struct probing_host *h, const void *p, size_t n, uint64_t *ret_id);
-    /* Add one row to a computed table's answer, STR cells as pointers (cell.s).
-     * -ECANCELED: nobody wants more, return.                                       [worker] */
+    /* Add one row to a computed table's answer, STR cells as pointers (cell.s); none with n 0,
+     * which asks only.  -ECANCELED: nobody wants more, return.                     [worker] */
     int (*emit)(struct probing_rows *out, const union probing_cell *cells, uint32_t n);
     /* Add a command that clients can call.                                         [control] */
     int (*command)(const struct probing_host *h, const struct probing_command *c);

@@ -186,7 +186,7 @@ def listen(debugpy, host, port):
         except BaseException as error:
             result["error"] = error
 
-    thread = threading.Thread(target=run, name="probing/dap", daemon=True)
+    thread = threading.Thread(target=run, name="debugpy listens", daemon=True)
     thread.start()
     thread.join(25)
     if "error" in result:

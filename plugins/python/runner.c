@@ -9,7 +9,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "runner_inner.h"
 
@@ -83,6 +86,8 @@ void runner_free(struct runner *r)
 void runner_forked(struct runner *r)
 {
     atomic_store_explicit(&r->forked, true, memory_order_relaxed);
+    if (runner_me && runner_me->guest) /* a client's code forks: the child is the program's */
+        (void)syscall(SYS_prctl, PR_SET_NAME, runner_me->program);
 }
 
 /* ---- jobs ---- */

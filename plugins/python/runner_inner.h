@@ -7,11 +7,13 @@
 #ifndef PYTHON_RUNNER_INNER_H
 #define PYTHON_RUNNER_INNER_H
 
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "runner.h"
 
-#define RUNNER_WORKERS 8 /* threads at most */
+#define RUNNER_WORKERS 8             /* threads at most */
+#define RUNNER_NAME "probing/python" /* of those threads */
 
 struct worker {
     struct runner *r;
@@ -21,6 +23,11 @@ struct worker {
     unsigned long python_id; /* lock: r->mutex; threading.get_ident() while it may be interrupted */
     bool loose;              /* lock: r->mutex; what it runs needs nothing of the plugin any more */
     int tid;                 /* lock: r->mutex */
+    /* this thread's own: */
+    bool guest;           /* it blocks the signals that the main thread does, */
+    sigset_t own_signals; /* instead of these */
+    unsigned threads;     /* of the process, when a guest began; 0: none did */
+    char program[32];     /* the main thread's name then */
 };
 
 struct runner {
@@ -51,6 +58,13 @@ int runner_hire(struct runner *r);            /* locked; one more thread: 0 or -
 void runner_hire_if_needed(struct runner *r); /* locked */
 /* A thread that nobody joins, with our signals.  0 or -errno. */
 int runner_start_thread(pthread_t *ret, size_t stack, void *(*fn)(void *), void *arg);
+
+/* runner_guest.c: around a client's code */
+void runner_guest_begin(struct worker *w);
+void runner_guest_end(struct worker *w);
+void runner_guest_ended(struct worker *w); /* the same, when the GIL has been let go */
+/* Threads that have our name from whom they were started by get the program's. */
+void runner_name_strays(struct runner *r);
 
 /* runner_interrupt.c */
 void runner_start_interrupts(struct runner *r); /* locked */

@@ -104,6 +104,7 @@ void runner_interrupt(struct runner *r, struct runner_job *job)
 
 void runner_allow_interrupt(struct runner *r, bool allow)
 {
+    (allow ? runner_guest_begin : runner_guest_end)(runner_me);
     runner_lock(r);
     runner_me->python_id = allow ? (unsigned long)pthread_self() : 0;
     runner_me->loose = runner_me->loose || (allow && runner_me->current->client);

@@ -88,6 +88,7 @@ static void run_one(struct worker *w, struct runner_job *job)
     w->current = NULL;
     runner_unlock(r);
     r->own.PyGILState_Release(gil);
+    runner_guest_ended(w);
     runner_finish(r, job, result);
 }
 
@@ -104,11 +105,11 @@ static void *run(void *arg)
 {
     struct worker *w = arg;
     struct runner *r = w->r;
-    (void)prctl(PR_SET_NAME, "probing/python");
     runner_me = w;
     pthread_cleanup_push(thread_gone, w);
     runner_lock(r);
     w->tid = (int)syscall(SYS_gettid);
+    (void)prctl(PR_SET_NAME, RUNNER_NAME);
     while (!r->stop) {
         struct runner_job **p = runner_next_job(r);
         if (!p && is_idle_too(w))
@@ -216,7 +217,9 @@ int runner_stop(struct runner *r)
         leave_behind(r);
     r->running = busy;
     runner_unlock(r);
-    if (!busy)
+    if (!busy) {
+        runner_name_strays(r);
         runner_answer_all(r);
+    }
     return busy ? -EBUSY : 0;
 }

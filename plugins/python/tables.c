@@ -17,6 +17,7 @@
 #define SLICE_NS UINT64_C(1500000)     /* of the GIL at a time: a third of its switch interval */
 #define PAUSE_NS UINT64_C(500000)      /* for those who wait for it to wake and take it */
 #define GIL_NS UINT64_C(10000000000)   /* for the GIL to come */
+#define LOOK_NS UINT64_C(100000000)    /* how often a waiting worker asks whether it is wanted */
 #define WHOLE_NS UINT64_C(60000000000) /* for a table */
 #define SLICE_ROWS 256
 #define COLUMNS_MAX 8
@@ -239,9 +240,10 @@ static int fill_job(void *arg)
     return result;
 }
 
+/* The generator of one that was given up. */
 static int end_job(void *arg)
 {
-    end_rows(arg);
+    natives_py.Py_DecRef(arg);
     return 0;
 }
 
@@ -276,6 +278,49 @@ static void let_others(struct runner *r)
     runner_unlock(r);
 }
 
+/* Nobody waits: the GIL may be long in coming. */
+static void give_up(struct runner *r, PyObject *rows)
+{
+    struct runner_job *job = rows ? calloc(1, sizeof(*job)) : NULL;
+    if (!job)
+        return;
+    job->fn = end_job;
+    job->arg = rows;
+    if (runner_submit(r, job) < 0)
+        free(job);
+    else
+        runner_release(r, job);
+}
+
+/* One slice: 0, -ETIMEDOUT without the GIL, -ECANCELED when nobody wants the answer any more. */
+static int run_slice(struct fill *f, struct probing_rows *out)
+{
+    struct runner *r = f->plugin->runner;
+    struct runner_job *job = calloc(1, sizeof(*job));
+    if (!job)
+        return -ENOMEM;
+    job->fn = fill_job;
+    job->arg = f;
+    int result = runner_submit(r, job);
+    if (result < 0) {
+        free(job);
+        return result;
+    }
+    uint64_t until = now_ns() + GIL_NS;
+    while (result == 0 && runner_wait(r, job, RUNNER_WAITS, LOOK_NS) == RUNNER_WAITS) {
+        int given_up = f->plugin->host->emit(out, NULL, 0) < 0 ? -ECANCELED
+                       : now_ns() > until                      ? -ETIMEDOUT
+                                                               : 0;
+        if (given_up && runner_take_back(r, job))
+            result = given_up;
+    }
+    while (result == 0 && runner_wait(r, job, RUNNER_RUNS, GIL_NS) < RUNNER_DONE)
+        continue; /* it uses `f` */
+    result = result == 0 ? job->result : result;
+    runner_release(r, job);
+    return result;
+}
+
 static int scan(struct plugin *p, struct probing_rows *out, const struct probing_table_desc *d,
                 const char *function)
 {
@@ -287,7 +332,7 @@ static int scan(struct plugin *p, struct probing_rows *out, const struct probing
     uint64_t until = now_ns() + WHOLE_NS;
     int r = 0;
     while (r == 0 && !f->done) {
-        r = runner_call(p->runner, fill_job, f, GIL_NS);
+        r = run_slice(f, out);
         if (r == 0)
             r = emit_rows(f, out, d);
         if (r == 0 && !f->done && now_ns() > until)
@@ -295,8 +340,7 @@ static int scan(struct plugin *p, struct probing_rows *out, const struct probing
         if (r == 0 && !f->done)
             let_others(p->runner);
     }
-    if (f->rows && runner_call(p->runner, end_job, f, GIL_NS) < 0)
-        f->rows = NULL; /* lost: whoever has the GIL keeps it from everybody */
+    give_up(p->runner, f->rows);
     free(f->text);
     free(f);
     switch (r) {

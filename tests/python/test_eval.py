@@ -420,3 +420,26 @@ while not os.path.exists(sys.argv[1]): time.sleep(0.005)
     thread.join(20)
     assert not thread.is_alive(), "the client hangs"
     assert "Fatal" not in target.output() and "rror" not in target.output(), target.output()
+
+
+def test_what_it_starts_is_the_programs(world, python):
+    """Threads and processes had our thread's name and its blocked signals: eject waited for one,
+    backtrace hid it, and nobody could end the other."""
+    target = world.start(python, LOOP).inject()
+    signals = "[l for l in open('/proc/%s/status' % what) if l.startswith('SigBlk')][0]"
+    blocked = target.eval("what = 'self/task/%d'; %s" % (target.pid, signals)).stdout
+    done = target.eval("import subprocess, threading, time\n"
+                       "threading.Thread(target=time.sleep, args=(600,), daemon=True).start()\n"
+                       "child = subprocess.Popen(['sleep', '600'])\n"
+                       "what = child.pid; %s" % signals)
+    assert done.stdout == blocked and "SigBlk" in blocked, done.stdout + done.stderr
+    assert target.probing("backtrace").stdout.count("Thread ") == 2
+    done = target.eval("import os\nr, w = os.pipe()\npid = os.fork()\nif pid == 0:\n"
+                       "    os.write(w, open('/proc/self/comm', 'rb').read())\n"
+                       "    time.sleep(600)\n    os._exit(0)\nos.read(r, 99).decode()")
+    assert done.stdout.endswith(target.eval("open('/proc/%d/comm').read()" % target.pid).stdout)
+    assert target.eval("child.terminate(); os.kill(pid, 9); child.wait()").stdout == "-15\n"
+    began = time.monotonic()
+    assert target.probing("eject").returncode == 0 and time.monotonic() - began < 8
+    comms = target.world.tmp.joinpath("/proc/%d/task" % target.pid).glob("*/comm")
+    assert not [c for c in comms if c.read_text().startswith("probing/")]

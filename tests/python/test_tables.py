@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computed tables of what lives in the interpreter: objects, modules, the collector, tensors."""
+import subprocess
+import time
+
 import pytest
 from pythons import PYTHONS
-from world import DEBIAN_PYTHON, has_torch, wait_for
+from world import CLI, DEBIAN_PYTHON, has_torch, wait_for
 
 OBJECTS = """
 import gc, sys, threading, time, types
@@ -116,3 +119,18 @@ while True: time.sleep(1)
     assert ["(2, 2)", "float32", "meta", 16, 0, "torch.Tensor", None] in rows
     assert target.rows("select count(*) from python.tensors where referrers < 0") == [[0]]
     assert "THEIR CODE" not in target.output(), target.output()
+
+
+def test_leaving_while_a_query_waits_for_the_gil(world):
+    """Its worker waited ten seconds for the GIL, and eject for it."""
+    target = world.start(list(PYTHONS.values())[0], "import ctypes\nprint('ready', flush=True)\n"
+                         "ctypes.PyDLL(None).sleep(600)\n").inject()
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), "query",
+                               "select count(*) from python.objects"], env=world.env,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    wait_for(lambda: "1" in target.probing(
+        "query", "select count(*) from probing.clients").stdout, "the client")
+    began = time.monotonic()
+    assert target.probing("eject").returncode == 0
+    assert time.monotonic() - began < 4
+    assert b"leaving" in client.communicate(timeout=20)[1] and target.alive()
