@@ -603,6 +603,7 @@ int main(void)
         RUN(stops_python_for_less_than_a_moment);
     char command[128];
     (void)snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    (void)system(command);
+    if (system(command) != 0)
+        printf("# %s is left\n", folder);
     return test_end();
 }

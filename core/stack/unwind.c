@@ -17,7 +17,9 @@
 /* libunwind's argument: whose memory, which registers. */
 struct look {
     struct stack_process *p;
-    const struct stack_registers *r;
+    struct stack_registers r;
+    struct stack_frame here; /* the frame that is looked at */
+    bool inner; /* `here` is the thread's innermost frame: its ip is no return address */
 };
 
 extern int UNW_OBJ(dwarf_search_unwind_table)(unw_addr_space_t space, unw_word_t ip,
@@ -101,17 +103,32 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
     return 0;
 }
 
+/* No frame further in has touched it, or it would have been found where they saved it. */
+static bool find_frame_pointer(unw_addr_space_t space, struct look *look)
+{
+    unw_proc_info_t info;
+    uint64_t ip = look->here.ip - (look->inner ? 0 : 1);
+    if (find_proc_info(space, ip, &info, 0, look) < 0 ||
+        frame_pointer_find(look->p, info.start_ip, look->here.ip, look->here.sp,
+                           &look->r.value[STACK_REG_FP]) < 0)
+        return false;
+    look->r.known |= UINT64_C(1) << STACK_REG_FP;
+    return true;
+}
+
 /* libunwind's numbers are DWARF's on both machines. */
 static int access_reg(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write,
                       void *arg)
 {
-    const struct look *look = arg;
-    (void)space;
+    struct look *look = arg;
     if (write)
         return -UNW_EREADONLYREG;
-    if (number < 0 || number >= REGISTERS || !(look->r->known >> number & 1))
+    if (number < 0 || number >= REGISTERS)
         return -UNW_EBADREG;
-    *value = look->r->value[number];
+    if (!(look->r.known >> number & 1) &&
+        !(number == STACK_REG_FP && find_frame_pointer(space, look)))
+        return -UNW_EBADREG;
+    *value = look->r.value[number];
     take_off_sign(look->p, 0, value);
     return 0;
 }
@@ -197,7 +214,7 @@ static bool guess_holds(struct stack_process *p, const struct stack_frame *from,
 int stack_unwind(struct stack_process *p, const struct stack_registers *r,
                  struct stack_frame *frames, uint32_t max, enum stack_end *ret_end)
 {
-    struct look look = {p, r};
+    struct look look = {.p = p, .r = *r, .inner = true};
     unw_cursor_t cursor;
     uint32_t n = 0;
     uint64_t need = UINT64_C(1) << STACK_REG_IP | UINT64_C(1) << STACK_REG_SP;
@@ -212,6 +229,8 @@ int stack_unwind(struct stack_process *p, const struct stack_registers *r,
         return (int)n;
     for (;;) {
         unw_word_t ip, sp;
+        look.here = frames[n - 1];
+        look.inner = n == 1;
         p->no_table = false;
         rc = unw_step(&cursor);
         if (rc == 0 && !p->no_table)
