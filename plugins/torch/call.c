@@ -296,17 +296,17 @@ PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     return result;
 }
 
-PyObject *call_backward(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
 {
-    if (!hook_works(hook))
-        return hook_pass(hook, args, nargsf, kwnames);
+    if (!torch_on())
+        return hook_c_pass(engine, args, kwargs);
     struct thread *t = call_thread();
     uint32_t life = t->life;
     t->backward_depth++;
     torch_state.backwards++;
     torch_state.work++;
     enum phase before = step_phase(t, PHASE_BACKWARD, torch_state.now());
-    PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    PyObject *result = hook_c_pass(engine, args, kwargs);
     if (t->life == life && torch_on()) {
         t->backward_depth--;
         torch_state.backwards--;

@@ -65,7 +65,7 @@ static const struct probing_column timing_columns[N_TIMING] = {
     F64("forward_sec", PROBING_SECONDS,
         "top-level forwards; in training, those of modules in training mode"),
     F64("backward_sec", PROBING_SECONDS,
-        "torch.autograd.backward() and grad(); on a GPU until it is queued"),
+        "autograd's engine, as backward() and grad() call it; on a GPU until it is queued"),
     F64("optimizer_sec", PROBING_SECONDS, "step() of optimizers and GradScalers"),
     F64("dataloader_sec", PROBING_SECONDS, "waiting in next() of DataLoaders"),
     F64("comm_sec", PROBING_SECONDS,
@@ -117,7 +117,9 @@ static bool load_more(void)
     MORE(PyVectorcall_Call)
     MORE(PyObject_GenericGetDict)
     MORE(PyEval_GetFrame)
-    MORE(PyObject_Free)
+    MORE(PyObject_GC_UnTrack)
+    MORE(PyObject_GC_Del)
+    MORE(PyObject_ClearWeakRefs)
     bool all = whole;
     MORE(PyInstanceMethod_New)
     MORE(PyFrame_GetVar)
@@ -272,8 +274,6 @@ void plugin_hook_modules(void)
         const char *module, *class, *name;
         hook_call call;
     } hooks[] = {
-        {"torch.autograd", NULL, "backward", call_backward},
-        {"torch.autograd", NULL, "grad", call_backward},
         {"torch.amp.grad_scaler", "GradScaler", "step", step_scaler},
         {"torch.cuda.amp.grad_scaler", "GradScaler", "step", step_scaler},
         {"torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", data_next},
@@ -331,6 +331,18 @@ static void offer_step(bool offer)
     py->Py_DecRef(function);
 }
 
+/* What torch.autograd.backward() and grad() call.  They stay as they are: torch.jit and dynamo know
+ * them by their addresses, and programs pickle them. */
+static void hook_engine(void)
+{
+    PyObject *variable = attribute("torch.autograd", "Variable");
+    PyObject *engine = attribute_of(variable, "_execution_engine");
+    if (engine)
+        (void)hook_c_method(object_type(engine), "run_backward", call_backward);
+    torch_state.py.Py_DecRef(engine);
+    torch_state.py.Py_DecRef(variable);
+}
+
 static int put_hooks(void)
 {
     struct torch *s = &torch_state;
@@ -343,6 +355,7 @@ static int put_hooks(void)
                                 "else has replaced it");
     (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);
     step_wrap_classes(s->optimizer_class);
+    hook_engine();
     plugin_hook_modules();
     (void)backward_find();
     comm_find();

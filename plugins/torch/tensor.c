@@ -39,7 +39,7 @@ static const uint8_t widths[N_KINDS] = {4, 8, 2, 2, 8, 4, 2, 1, 1, 1};
 static struct {
     PyObject *numel, *is_contiguous, *data_ptr, *strides; /* methods of Tensor, owned */
     PyObject *is_cpu, *dtype, *shape;                     /* attribute names, owned */
-    PyObject *modes, *disable;                            /* torch's functions, owned */
+    PyObject *modes, *disable, *tracing;                  /* torch's functions, owned */
 } known;                                                  /* lock: the GIL */
 
 /* New reference, or NULL. */
@@ -70,14 +70,15 @@ void tensor_find(void)
     known.shape = py->PyUnicode_InternFromString("shape");
     known.modes = get(c, "_is_torch_function_mode_enabled");
     known.disable = get(c, "DisableTorchFunction");
+    known.tracing = get(c, "_get_tracing_state");
     py->PyErr_Clear();
 }
 
 void tensor_forget(void)
 {
-    PyObject **held[] = {&known.numel,   &known.is_contiguous, &known.data_ptr,
-                         &known.strides, &known.is_cpu,        &known.dtype,
-                         &known.shape,   &known.modes,         &known.disable};
+    PyObject **held[] = {&known.numel,   &known.is_contiguous, &known.data_ptr, &known.strides,
+                         &known.is_cpu,  &known.dtype,         &known.shape,    &known.modes,
+                         &known.disable, &known.tracing};
     for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
         torch_state.py.Py_DecRef(*held[i]);
         *held[i] = NULL;
@@ -103,10 +104,22 @@ static bool has_modes(void)
     return on == py->_Py_TrueStruct;
 }
 
+/* torch.jit.trace() would make what is asked of a tensor a part of its graph. */
+static bool is_traced(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *state = known.tracing ? cpython_vectorcall(py, known.tracing, NULL, 0, NULL) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(state);
+    return state && state != py->_Py_NoneStruct;
+}
+
 bool tensor_quiet(PyObject **ret_guard)
 {
     struct cpython *py = &torch_state.py;
     *ret_guard = NULL;
+    if (is_traced())
+        return false;
     if (!has_modes())
         return true;
     PyObject *guard = known.disable ? py->PyObject_CallFunctionObjArgs(known.disable, NULL) : NULL;

@@ -81,7 +81,9 @@ struct python_more {
     PyObject *(*PyVectorcall_Call)(PyObject *, PyObject *, PyObject *);
     PyObject *(*PyObject_GenericGetDict)(PyObject *, void *);
     PyObject *(*PyEval_GetFrame)(void); /* borrowed */
-    void (*PyObject_Free)(void *);
+    void (*PyObject_GC_UnTrack)(void *);
+    void (*PyObject_GC_Del)(void *);
+    void (*PyObject_ClearWeakRefs)(PyObject *);
     PyObject *(*PyInstanceMethod_New)(PyObject *);       /* NULL: not here */
     PyObject *(*PyFrame_GetVar)(PyObject *, PyObject *); /* 3.12; else NULL */
 };
@@ -195,6 +197,11 @@ int hook_instance(PyObject *object, const char *name, hook_call call);
 int hook_class_plain(PyObject *class, const char *name, hook_call call);
 /* Likewise a method of a class that pybind11 made. */
 int hook_method(PyObject *class, const char *name, hook_call call);
+/* A method that C made and that takes a tuple and a dict: nothing is put in its place, it is
+ * another function's from then on.  One at a time. */
+typedef PyObject *(*hook_c_call)(PyObject *self, PyObject *args, PyObject *kwargs);
+int hook_c_method(PyObject *class, const char *name, hook_c_call call);
+PyObject *hook_c_pass(PyObject *self, PyObject *args, PyObject *kwargs);
 const char *hook_name(PyObject *hook); /* of the attribute */
 /* Is this object one of ours? */
 bool hook_is(PyObject *object);
@@ -225,9 +232,9 @@ PyObject *names_dict(PyObject *object);
 uint64_t names_class(PyObject *object);
 const char *names_class_text(PyObject *object); /* lives with the class */
 
-/* call.c: hooks of Module.__call__ and Tensor.backward */
+/* call.c: hooks of Module.__call__ and of autograd's engine */
 PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
-PyObject *call_backward(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs);
 struct thread *call_thread(void);
 
 /* step.c */

@@ -36,6 +36,24 @@ def test_the_same_with_whatever_is_around(world, python, more):  # noqa: F811
     assert case.hooks() == ["function"] * 5
 
 
+ENGINE = ("import ctypes, torch; at = ctypes.c_void_p.from_address; "
+          "d = id(type(torch.autograd.Variable._execution_engine).run_backward); "
+          "print(at(at(d + 40).value + 8).value)")  # PyMethodDescrObject's d_method->ml_meth
+
+
+def test_functions_and_classes_stay_what_they_are(world, python):  # noqa: F811
+    case = Case(world, "functions.py", python)
+    entered = case.target.probing("eval", ENGINE).stdout
+    done = case.target.probing("config", "torch.profiling=on,nan=on,backward=on")
+    assert done.returncode == 0, done.stderr
+    seen = case.run()
+    assert seen["now"] == seen["before"]
+    assert not [text for text in seen["now"].values() if isinstance(text, str)]
+    case.stop()
+    assert case.hooks() == ["function"] * 5
+    assert case.target.probing("eval", ENGINE).stdout != entered
+
+
 def test_loaded_in_the_middle_of_a_backward(world, python):  # noqa: F811
     case = Case(world, "in_backward.py", python)
     shared.wait_for(lambda: case.counts().get("Identity", 0) >= 3, "calls from inside it")
