@@ -32,8 +32,10 @@ CC = TOOLS + os.environ.get("CC", "gcc")
 CFLAGS = "-O2 -g -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections"
 USR = "/usr"  # where the distribution's ready archives are, should all else fail
 JOBS = str(os.cpu_count() or 1)
-# Beside the machine's own Debian sources: the archive that drops no version.
-POOLS = ("https://snapshot.debian.org/archive/debian/20250520T000000Z/pool/",)
+# Beside the machine's own sources, which may be Ubuntu's: Debian's, and the archive of it that
+# drops no version.  What comes is held against the pinned hash.
+POOLS = ("http://deb.debian.org/debian/pool/",
+         "https://snapshot.debian.org/archive/debian/20250520T000000Z/pool/")
 LIBRARIES = ("lua", "lmdb", "zlib", "libwebsockets", "libunwind")
 
 
