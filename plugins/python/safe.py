@@ -5,6 +5,7 @@ Only objects of exactly the built-in types are looked into; of all others the ty
 tensors and arrays their shape.
 """
 import sys
+from types import FunctionType
 
 TEXT = 80  # characters of a str
 ITEMS = 6  # of a list, tuple, set or dict
@@ -12,6 +13,7 @@ DEPTH = 2  # lists in lists
 WHOLE = 400  # characters of a whole value
 
 _qualname_of = type.__dict__["__qualname__"].__get__
+_function_name_of = FunctionType.__dict__["__qualname__"].__get__
 _mro_of = type.__dict__["__mro__"].__get__
 _attributes_of = type.__dict__["__dict__"].__get__
 _containers = {id(kind) for kind in (list, tuple, set, frozenset, dict)}
@@ -69,6 +71,10 @@ def show(value, depth=DEPTH):
         return "%r... (%d)" % (value[:TEXT], len(value))
     if id(kind) in _containers:
         return _many(value, kind, depth)
+    if kind is FunctionType:
+        return "<function %s>" % _function_name_of(value)
+    if is_a(kind, type):
+        return "<class %s>" % type_name(value)
     return _array(value, kind) or "<%s>" % type_name(kind)
 
 

@@ -80,6 +80,7 @@ struct cpython_method trace_natives[] = {
 
 struct finish {
     uint64_t slots;
+    char told[600]; /* of trace.py's finish() */
 };
 
 /* With the GIL, on the runner's thread. */
@@ -90,6 +91,9 @@ static int finish_job(void *arg)
     PyObject *set = asked.finish ? py->PyLong_FromUnsignedLongLong(f->slots) : NULL;
     PyObject *done = set ? py->PyObject_CallFunctionObjArgs(asked.finish, set, NULL) : NULL;
     int result = done || !asked.finish ? 0 : -EIO;
+    size_t n;
+    if (done)
+        (void)snprintf(f->told, sizeof(f->told), "%s", natives_utf8(done, &n));
     py->PyErr_Clear();
     if (set)
         py->Py_DecRef(set);
@@ -102,14 +106,18 @@ static int finish_job(void *arg)
     return result;
 }
 
-static int finish(struct plugin *p, uint64_t set)
+/* out: who is told what trace.py has to say; NULL: nobody. */
+static int finish(struct plugin *p, uint64_t set, struct probing_reply *out)
 {
     for (uint32_t i = 0; i < TRACE_SLOTS;
          i++) /* whatever comes of the rest: no work for it any more */
         if (set >> i & 1)
             atomic_store_explicit(&trace_slots[i].live, false, memory_order_relaxed);
-    struct finish f = {set};
-    return runner_call(p->runner, finish_job, &f, GIL_NS);
+    struct finish f = {.slots = set};
+    int r = runner_call(p->runner, finish_job, &f, GIL_NS);
+    if (r == 0 && out && f.told[0])
+        (void)natives_host->reply(out, f.told, strlen(f.told));
+    return r;
 }
 
 static const char *unit_of(double ns, double *ret_value)
@@ -185,33 +193,49 @@ static bool all_done(uint64_t set)
     return true;
 }
 
+static void put_summary(FILE *f, const struct trace_slot *s)
+{
+    int64_t n = atomic_load_explicit(&s->calls, memory_order_relaxed);
+    int64_t ns = atomic_load_explicit(&s->total_ns, memory_order_relaxed);
+    int64_t costs = atomic_load_explicit(&s->costs, memory_order_relaxed);
+    double value;
+    if (s->variable[0])
+        (void)fprintf(f, "%s in %s: %lld value%s", s->variable, s->name, (long long)n,
+                      n == 1 ? "" : "s");
+    else
+        (void)fprintf(f, "%s: %lld calls, %lld raised", s->name, (long long)n,
+                      (long long)atomic_load_explicit(&s->raised, memory_order_relaxed));
+    if (n && !s->variable[0]) {
+        const char *unit = unit_of((double)ns / (double)n, &value);
+        (void)fprintf(f, ", mean %.3f %s", value, unit);
+    }
+    if (costs) {
+        double each = (double)atomic_load_explicit(&s->cost_ns, memory_order_relaxed);
+        const char *unit = unit_of(each / (double)costs, &value);
+        (void)fprintf(f, "; watching took %.3g %s of each %s", value, unit,
+                      s->variable[0] ? "line" : "call");
+    }
+    (void)fputc('\n', f);
+}
+
 static void send_summary(const struct follower *w, struct probing_reply *out)
 {
-    for (uint32_t i = 0; i < TRACE_SLOTS; i++) {
-        const struct trace_slot *s = &trace_slots[i];
-        char text[300];
-        int64_t n = atomic_load_explicit(&s->calls, memory_order_relaxed);
-        if (!(w->set >> i & 1) || !s->life)
-            continue;
-        int64_t ns = atomic_load_explicit(&s->total_ns, memory_order_relaxed);
-        double mean;
-        const char *unit = unit_of(n ? (double)ns / (double)n : 0.0, &mean);
-        if (s->variable[0])
-            (void)snprintf(text, sizeof(text), "%s in %s: %lld values\n", s->variable, s->name,
-                           (long long)n);
-        else
-            (void)snprintf(text, sizeof(text), "%s: %lld calls, %lld raised, mean %.3f %s\n",
-                           s->name, (long long)n,
-                           (long long)atomic_load_explicit(&s->raised, memory_order_relaxed), mean,
-                           unit);
-        (void)natives_host->reply(out, text, strlen(text));
-    }
-    if (w->lost) {
-        char text[120];
-        (void)snprintf(text, sizeof(text), "%llu calls came too fast to be shown here\n",
-                       (unsigned long long)w->lost);
-        (void)natives_host->reply(out, text, strlen(text));
-    }
+    char *text = NULL;
+    size_t size = 0;
+    FILE *f = open_memstream(&text, &size);
+    if (!f)
+        return;
+    for (uint32_t i = 0; i < TRACE_SLOTS; i++)
+        if (w->set >> i & 1 && trace_slots[i].life)
+            put_summary(f, &trace_slots[i]);
+    if (w->lost)
+        (void)fprintf(f,
+                      "%llu calls came too fast to be shown here; look for them in "
+                      "python.trace_event\n",
+                      (unsigned long long)w->lost);
+    (void)fclose(f);
+    (void)natives_host->reply(out, text, size);
+    free(text);
 }
 
 /* Until the client goes, its time is over, or all limits are reached. */
@@ -253,7 +277,7 @@ static int trace_run(void *self, int argc, const char *const *argv, struct probi
         send_summary(&w, out);
     }
     (void)atomic_fetch_sub_explicit(&followers, 1, memory_order_relaxed);
-    if (w.set && !stays && finish(p, w.set) < 0)
+    if (w.set && !stays && finish(p, w.set, out) < 0)
         r = natives_host->fail(
             natives_host, -ETIMEDOUT,
             "the functions could not be left: the GIL is not to be had; nothing is "
@@ -278,7 +302,7 @@ int trace_stop(struct plugin *p)
 {
     if (!trace_any() && !asked.finish)
         return 0;
-    return finish(p, UINT64_MAX);
+    return finish(p, UINT64_MAX, /* out= */ NULL);
 }
 
 void trace_forked(void)

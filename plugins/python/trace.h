@@ -21,6 +21,7 @@ struct trace_slot {
     PyObject *key;             /* code (3.12), function (to 3.10) or its copy (3.11); NULL: free */
     PyObject *args, *result;   /* trace.py's describe_args() and _result(); NULL: not asked for */
     PyObject *variable_value;  /* describe_value(); NULL: calls are watched, not a variable */
+    PyObject *only;            /* 3.12: of all functions with this code this one; NULL: all */
     PyObject *function, *code; /* 3.11: the real ones */
     void *entry;               /* to 3.10: the function's own vectorcall */
     uint64_t name_id, variable_id, life;
@@ -28,9 +29,11 @@ struct trace_slot {
     char name[120], variable[64], local[64]; /* local: "": the variable is a global one */
     _Atomic bool live;
     _Atomic int64_t calls, raised, total_ns;
+    _Atomic int64_t cost_ns, costs; /* what we took ourselves, of so many calls (or lines) */
 };
 
 struct trace_call {
+    uint64_t entered; /* our work for this call began; 0: its cost is not measured */
     uint64_t began, span, life;
     PyObject *text; /* what was told of the arguments, or last of the variable; or NULL */
     uint32_t slot;

@@ -6,6 +6,7 @@ object's own entry for calls (vectorcall).  3.11, which goes round that entry: i
 by one of the same parameters that calls a copy of the function.  Each is undone to the bit.
 """
 import builtins
+import functools
 import os
 import sys
 import types
@@ -15,6 +16,8 @@ NEW = sys.version_info >= (3, 12)
 CODE = (3, 11) <= sys.version_info < (3, 12)
 TOOL_NAME = "probing"
 USAGE = "trace [--args] [--watch VARIABLE] [--duration TIME] [--limit N] [--keep] MODULE.FUNCTION"
+
+REPLACED = "the program has another function of this name by now, which is not watched"
 
 watched = {}  # slot: (name, function, its code, the code put in its place or None, variable)
 uses = {}  # id of code: events that are wanted of it, one entry for each slot
@@ -31,7 +34,7 @@ def split(name):
         if module is not None:
             return module, words[n:]
     main = sys.modules.get("__main__")
-    if len(words) > 1 and words[0] not in vars(main) and type(vars(builtins).get(words[0])) is type:
+    if words[0] not in vars(main) and words[0] in vars(builtins):
         return builtins, words
     path = getattr(main, "__file__", None)
     script = os.path.basename(path).partition(".")[0] if type(path) is str else None
@@ -41,7 +44,7 @@ def split(name):
 
 
 def attribute(owner, name):
-    """As it lies in the module's or class's dict: no descriptor, no __getattr__ runs."""
+    """As it lies in the module's, class's or object's dict: no descriptor, no __getattr__ runs."""
     if safe["is_a"](type(owner), type):
         for base in type.__dict__["__mro__"].__get__(owner):
             names = type.__dict__["__dict__"].__get__(base)
@@ -50,7 +53,8 @@ def attribute(owner, name):
         return None
     if safe["is_a"](type(owner), types.ModuleType):
         return types.ModuleType.__getattribute__(owner, "__dict__").get(name)
-    return None
+    found = member(owner, name)
+    return None if found is missing else found
 
 
 def near(owner, word):
@@ -60,19 +64,55 @@ def near(owner, word):
     return "; did you mean '%s'?" % found[0] if found else ""
 
 
+def own_names(found):
+    """The dict of an object that may have one; nothing of the program's runs."""
+    for base in type.__dict__["__mro__"].__get__(type(found)):
+        names = type.__dict__["__dict__"].__get__(base).get("__dict__")
+        if type(names) is types.GetSetDescriptorType:
+            own = names.__get__(found)
+            return own if type(own) is dict else {}
+    return {}
+
+
+def can_be_watched(function):
+    return NEW or not function.__code__.co_flags & 0x2a0
+
+
+def inside(found):
+    """What stands inside a decorated function's or method's outside; None: nothing does."""
+    if safe["is_a"](type(found), staticmethod, classmethod, types.MethodType):
+        return found.__func__
+    if type(found) is property:
+        return found.fget
+    if safe["is_a"](type(found), functools.partial, functools.partialmethod):
+        return found.func
+    if type(found) is functools.cached_property:
+        return own_names(found).get("func")
+    if safe["type_name"](type(found)).endswith("_lru_cache_wrapper"):
+        return found.__wrapped__
+    own = own_names(found)
+    if "registry" in own and "dispatch" in own:  # of singledispatch: it wraps one of many
+        return None
+    return own.get("__wrapped__")
+
+
 def plain_function(name, found):
-    """Through what may stand around a function; Refused: there is none inside."""
-    for _ in range(8):
-        if safe["is_a"](type(found), staticmethod, classmethod, types.MethodType):
-            found = found.__func__
-        elif type(found) is property:
-            found = found.fget
-        elif safe["type_name"](type(found)).endswith("_lru_cache_wrapper"):
-            found = found.__wrapped__
-        else:
+    """(function, what the user has to know of the way to it); Refused: there is none inside."""
+    notes = []
+    for _ in range(16):
+        inner = inside(found)
+        if inner is None:
             break
+        if type(found) is types.FunctionType:
+            plain = inner if type(inner) is types.FunctionType else None
+            if plain is not None and can_be_watched(found) and not can_be_watched(plain):
+                break
+            notes.append("the function that %s wraps is watched" % found.__qualname__)
+        elif type(found) is types.MethodType:
+            notes.append("calls for other objects are told, too")
+        found = inner
     if type(found) is types.FunctionType:
-        return found
+        return found, notes
     if safe["is_a"](type(found), type):
         raise Refused("%s is a class; name its method: %s.__init__" % (name, name))
     if safe["is_a"](type(found), types.BuiltinFunctionType, types.MethodDescriptorType,
@@ -82,20 +122,56 @@ def plain_function(name, found):
     raise Refused("%s is no function: %s" % (name, safe["shown"](found)))
 
 
+class Found(object):
+    """What a name means: a function, or code that functions are made of each time it is run."""
+
+    def __init__(self, function, code, notes):
+        self.function, self.code, self.notes = function, code, notes
+        self.names = function.__globals__
+        self.made_anew = code is not function.__code__
+
+
 def resolve(name):
     owner, words = split(name)
     if not all(words) or not words:
         raise Refused("'%s' names no function: module.function or module.Class.method" % name)
     for n, word in enumerate(words):
         found = attribute(owner, word)
+        if found is None and type(owner) is types.FunctionType:
+            return inner_code(name, owner, words[n:])
         if found is None:
-            where = getattr(owner, "__name__", "?")
+            where = getattr(owner, "__name__", safe["shown"](owner))
             hint = near(owner, word)
             if n == 0 and len(words) > 1 and owner is sys.modules.get("__main__"):
                 raise Refused("no module '%s' is imported%s" % (word, hint))
             raise Refused("%s has no '%s'%s" % (where, word, hint))
+        if n + 1 < len(words) and inside(found) is not None:
+            found = plain_function(name, found)[0]
+        by_object = not safe["is_a"](type(owner), type, types.ModuleType)
         owner = found
-    return plain_function(name, found)
+    function, notes = plain_function(name, found)
+    if by_object and type(found) is types.FunctionType:
+        notes.append("calls for other objects are told, too")
+    return Found(function, function.__code__, notes)
+
+
+def inner_code(name, function, words):
+    """A function that another one makes each time it is called."""
+    code = function.__code__
+    for word in words:
+        if word == "<locals>":
+            continue
+        made = [c for c in code.co_consts if type(c) is types.CodeType]
+        found = [c for c in made if c.co_name == word]
+        if not found:
+            raise Refused("%s has no '%s' and makes no such function%s" % (
+                function.__qualname__, word,
+                "; it makes " + ", ".join(c.co_name for c in made) if made else ""))
+        code = found[0]
+    if not NEW:
+        raise Refused("%s is made anew in each call: it can be watched from CPython 3.12 on "
+                      "(this is %d.%d)" % ((name,) + sys.version_info[:2]))
+    return Found(function, code, [])
 
 
 # ---- sys.monitoring ----
@@ -238,44 +314,62 @@ def teller(names, path):
     return tell
 
 
-def find_variable(name, function, variable):
+def find_variable(name, found, variable):
     """(the local one to begin with or None, what tells it)"""
-    code = function.__code__
+    code = found.code
     own = code.co_varnames + code.co_cellvars + code.co_freevars
     path = variable.split(".")
     if all(path) and path[0] in own:
         return path[0], describe_value if len(path) == 1 else teller(None, path[1:])
-    names = function.__globals__
+    names = found.names
     if all(path) and (path[0] in names or path[0] in code.co_names):
         return None, teller(names, path)
     raise Refused("%s has no variable '%s'; it has %s, the globals of %s, and their attributes"
-                  % (name, variable, ", ".join(own) or "none of its own", function.__module__))
+                  % (name, variable, ", ".join(own) or "none of its own",
+                     found.function.__module__))
 
 
 # ---- in and out ----
 
-def put_in(name, function, args, variable, limit):
-    code = function.__code__
+def probe():
+    """Does this interpreter keep a frame's function where we look for it?"""
+    return native["trace_finds"](probe)
+
+
+def only_one(found):
+    """The function to be told from others of the same code; None: there are no others."""
+    if found.made_anew or not found.code.co_flags & 0x10:  # inspect.CO_NESTED
+        return None
+    if probe():
+        return found.function
+    found.notes.append("functions of the same code are told, too")
+    return None
+
+
+def put_in(name, found, args, variable, limit):
+    function, code = found.function, found.code
     if not getattr(sys, "_is_gil_enabled", lambda: True)():
         raise Refused("trace counts on the GIL, which this build of CPython does without")
     if not NEW and variable is not None:
         raise Refused("variables can be watched from CPython 3.12 on (this is %d.%d): before, only "
                       "a tracing function sees them, and that slows everything"
                       % sys.version_info[:2])
-    if not NEW and code.co_flags & 0x2a0:
+    if not can_be_watched(function):
         raise Refused("%s is a generator or coroutine: they can be watched from CPython 3.12 on "
                       "(this is %d.%d)" % ((name,) + sys.version_info[:2]))
     for slot, of in watched.items():
         if not NEW and of[1] is function:
             raise Refused("%s is watched already (number %d)" % (name, slot))
+    if args:
+        global _encode  # now: its import would be a call's to pay
+        import json
+        _encode = json.JSONEncoder(ensure_ascii=False).encode
     describe = (describe_args, describe_result) if args else None
     place = None
     if NEW:
-        if variable is None:
-            slot = native["trace_slot"](name, code, describe, limit, None, None)
-        else:
-            base, tell = find_variable(name, function, variable)
-            slot = native["trace_slot"](name, code, None, limit, variable, tell, base)
+        base, tell = find_variable(name, found, variable) if variable is not None else (None, None)
+        slot = native["trace_slot"](name, code, describe if variable is None else None, limit,
+                                    variable, tell, base, only_one(found))
         try:
             monitor_code(code, variable is not None)
         except BaseException:
@@ -283,11 +377,11 @@ def put_in(name, function, args, variable, limit):
             raise
     elif CODE:
         copy = copy_of(function, code)
-        slot = native["trace_slot"](name, copy, describe, limit, None, None)
+        slot = native["trace_slot"](name, copy, describe, limit, None, None, None, None)
         place = stub(function, native["trace_wrapper"](slot, copy, function, code))
         function.__code__ = place
     else:
-        slot = native["trace_slot"](name, function, describe, limit, None, None)
+        slot = native["trace_slot"](name, function, describe, limit, None, None, None, None)
         native["trace_entry"](slot, function, True)
     watched[slot] = name, function, code, place, variable
     return slot
@@ -307,9 +401,7 @@ def take_out(slot):
 
 # ---- what is told of a call ----
 
-def _json(values):
-    import json
-    return json.dumps(values, ensure_ascii=False)
+_encode = None  # of JSON
 
 
 def describe_args(code, values):
@@ -322,11 +414,14 @@ def describe_args(code, values):
         shown[name] = show(value)
     for name, value in (values[1] or {}).items():
         shown[name] = show(value)
-    return '{"args": %s}' % _json(shown)
+    return '{"args": %s}' % _encode(shown)
 
 
 def describe_result(args, value):
-    return '%s, "result": %s}' % (args[:-1], _json(safe["plain"](value)))
+    if type(value).__name__ == "async_generator_wrapped_value":  # CPython's own box around it
+        import gc
+        value = (gc.get_referents(value) + [None])[0]
+    return '%s, "result": %s}' % (args[:-1], _encode(safe["plain"](value)))
 
 
 def describe_value(value):
@@ -390,9 +485,10 @@ def main(words, out):
         for slot in sorted(watched):
             calls, raised, mean, live = native["trace_count"](slot)
             name, variable = watched[slot][0], watched[slot][4]
-            out.write("%3d  %s%s  %d calls, %d raised, mean %s%s\n" % (
+            out.write("%3d  %s%s  %d calls, %d raised, mean %s%s%s\n" % (
                 slot, name, " " + variable if variable else "", calls, raised, time_text(mean),
-                "" if live else ", its limit is reached"))
+                "" if live else ", its limit is reached",
+                ", " + REPLACED if replaced(slot) else ""))
         return 0
     if o["stop"]:
         return stop(o["names"], out)
@@ -401,7 +497,9 @@ def main(words, out):
     slots = []
     try:
         for name in o["names"]:
-            slots.append(put_in(name, resolve(name), o["args"], o["watch"], o["limit"]))
+            found = resolve(name)
+            slots.append(put_in(name, found, o["args"], o["watch"], o["limit"]))
+            out.write("".join("%s: %s\n" % (name, note) for note in dict.fromkeys(found.notes)))
     except BaseException:
         for slot in slots:
             take_out(slot)
@@ -431,8 +529,22 @@ def stop(names, out):
     return 0
 
 
+def replaced(slot):
+    """Does its name mean another function by now?"""
+    name, function, code, place = watched[slot][:4]
+    try:
+        found = resolve(name)
+    except Refused:
+        return True
+    return found.function is not function and found.code not in (code, place)
+
+
 def finish(slots):
-    """Of a client that has left."""
+    """Of a client that has left: what it should know."""
+    told = []
     for slot in sorted(watched):
         if slots >> slot & 1:
+            if replaced(slot):
+                told.append("%s: %s\n" % (watched[slot][0], REPLACED))
             take_out(slot)
+    return "".join(told)

@@ -12,6 +12,8 @@
 #include "trace.h"
 
 #define DEPTH 256 /* calls of watched functions inside each other, of one thread */
+#define WARM 32   /* calls: each is looked at for what it costs, but the first; then one of */
+#define EACH 16
 
 static __thread struct trace_call calls[DEPTH];
 static __thread uint32_t n_calls, too_deep;
@@ -64,6 +66,9 @@ struct trace_call *trace_enter(uint32_t i)
     }
     struct trace_call *c = &calls[n_calls++];
     *c = (struct trace_call){.slot = i, .life = trace_slots[i].life};
+    int64_t n = atomic_load_explicit(&trace_slots[i].calls, memory_order_relaxed);
+    if (n > 0 && (n < WARM || n % EACH == 0))
+        c->entered = natives_host->now();
     c->span = events_next();
     return c;
 }
@@ -85,6 +90,16 @@ void trace_drop(struct trace_call *c)
     n_calls--;
 }
 
+/* Ours were [c->entered, c->began] and what there was since `end`. */
+static void note_cost(struct trace_slot *s, const struct trace_call *c, uint64_t end)
+{
+    if (!c->entered)
+        return;
+    uint64_t ns = c->began - c->entered + natives_host->now() - end;
+    (void)atomic_fetch_add_explicit(&s->cost_ns, (int64_t)ns, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&s->costs, 1, memory_order_relaxed);
+}
+
 bool trace_leave(uint32_t i, enum event_phase phase, PyObject *value)
 {
     struct trace_slot *s = &trace_slots[i];
@@ -94,6 +109,10 @@ bool trace_leave(uint32_t i, enum event_phase phase, PyObject *value)
         return true;
     struct trace_call c = *found;
     n_calls--;
+    if (!trace_is_live(i)) { /* of a limit that calls inside it have reached */
+        forget(&c);
+        return true;
+    }
     PyObject *text = c.text;
     bool good = true;
     if (text && value && s->result) {
@@ -113,6 +132,7 @@ bool trace_leave(uint32_t i, enum event_phase phase, PyObject *value)
     if (text)
         natives_py.Py_DecRef(text);
     forget(&c);
+    note_cost(s, &c, now);
     return good;
 }
 
@@ -161,11 +181,9 @@ static void variable_row(struct trace_slot *s, uint32_t i, int64_t line, PyObjec
         atomic_store_explicit(&s->live, false, memory_order_relaxed);
 }
 
-bool trace_look(uint32_t i, int64_t line)
+static bool look(struct trace_slot *s, uint32_t i, struct trace_call *c, int64_t line)
 {
     const struct cpython *py = &natives_py;
-    struct trace_slot *s = &trace_slots[i];
-    struct trace_call *c = trace_innermost(i);
     PyObject *frame = py->PyEval_GetFrame();
     PyObject *value = !c || !frame  ? NULL
                       : s->local[0] ? py->PyFrame_GetVarString(frame, s->local)
@@ -193,6 +211,17 @@ bool trace_look(uint32_t i, int64_t line)
     }
     py->Py_DecRef(told);
     return true;
+}
+
+bool trace_look(uint32_t i, int64_t line)
+{
+    struct trace_slot *s = &trace_slots[i];
+    uint64_t begin = natives_host->now();
+    bool good = look(s, i, trace_innermost(i), line);
+    (void)atomic_fetch_add_explicit(&s->cost_ns, (int64_t)(natives_host->now() - begin),
+                                    memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&s->costs, 1, memory_order_relaxed);
+    return good;
 }
 
 /* ---- its table ---- */

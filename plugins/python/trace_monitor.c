@@ -5,8 +5,44 @@
  *
  * In the user's threads, with the GIL.  trace.py registers these and takes them away.
  */
+#include <string.h>
+
 #include "natives.h"
 #include "trace.h"
+
+/* cpython 3.12 to 3.14: PyFrameObject.f_frame, _PyInterpreterFrame.f_funcobj.  Looked at only where
+ * trace_finds() has found one there. */
+#define FRAME_INNER 24
+#define INNER_FUNCTION 16
+#define TAGS ((uintptr_t)3) /* of a _PyStackRef (3.14) */
+
+/* The function whose frame runs; NULL: none. */
+static const PyObject *running(void)
+{
+    const char *frame = (const char *)natives_py.PyEval_GetFrame();
+    const char *inner;
+    uintptr_t function;
+    if (!frame)
+        return NULL;
+    memcpy(&inner, frame + FRAME_INNER, sizeof(inner));
+    memcpy(&function, inner + INNER_FUNCTION, sizeof(function));
+    function &= ~TAGS;
+    return (const PyObject *)function;
+}
+
+/* trace_finds(function), called by it: is it found? */
+static PyObject *trace_finds(PyObject *self, PyObject *function)
+{
+    (void)self;
+    bool known = cpython_since(&natives_py, 12) && !cpython_since(&natives_py, 15);
+    return natives_py.PyLong_FromLongLong(known && running() == function);
+}
+
+/* Is an event of this code the slot's? */
+static bool is_its(const struct trace_slot *s, const PyObject *code)
+{
+    return s->key == code && (!s->only || s->only == running());
+}
 
 /* {name: value} of the frame's parameters.  New; NULL: an exception is set. */
 static PyObject *parameters(PyObject *code, PyObject *frame)
@@ -65,7 +101,7 @@ static PyObject *on_start(PyObject *self, PyObject *const *args, Py_ssize_t n)
     bool good = true;
     (void)self;
     for (uint32_t i = 0; n > 0 && i < TRACE_SLOTS; i++)
-        if (trace_slots[i].key == args[0] && trace_is_live(i))
+        if (trace_is_live(i) && is_its(&trace_slots[i], args[0]))
             good = started(i, args[0]) && good;
     return good ? natives_none() : NULL;
 }
@@ -74,7 +110,7 @@ static PyObject *ended(PyObject *const *args, Py_ssize_t n, enum event_phase pha
 {
     bool good = true;
     for (uint32_t i = TRACE_SLOTS; n > 0 && i-- > 0;) {
-        if (trace_slots[i].key != args[0] || !trace_slots[i].life)
+        if (!trace_slots[i].life || !is_its(&trace_slots[i], args[0]))
             continue;
         if (trace_slots[i].variable_value) { /* its line is not known here */
             good =
@@ -112,7 +148,7 @@ static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t n)
     bool good = true;
     (void)self;
     for (uint32_t i = 0; n > 1 && i < TRACE_SLOTS; i++)
-        if (trace_slots[i].key == args[0] && trace_slots[i].variable_value && trace_is_live(i))
+        if (trace_slots[i].variable_value && trace_is_live(i) && is_its(&trace_slots[i], args[0]))
             good = trace_look(i, natives_py.PyLong_AsLongLong(args[1])) && good;
     return good ? natives_none() : NULL;
 }
@@ -124,5 +160,6 @@ struct cpython_method trace_monitor_natives[] = {
     {"on_yield", FAST(on_yield), METH_FASTCALL, NULL},
     {"on_unwind", FAST(on_unwind), METH_FASTCALL, NULL},
     {"on_line", FAST(on_line), METH_FASTCALL, NULL},
+    {"trace_finds", trace_finds, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -31,8 +31,8 @@ static void copy_text(char *ret, size_t size, PyObject *text)
     (void)snprintf(ret, size, "%s", utf8);
 }
 
-/* trace_slot(name, key, describe or None, limit, variable or None,
- *            what tells its value, the local variable to tell it of or None) */
+/* trace_slot(name, key, describe or None, limit, variable or None, what tells its value,
+ *            the local variable to tell it of or None, the only function or None) */
 static PyObject *trace_slot(PyObject *self, PyObject *args)
 {
     const struct cpython *py = &natives_py;
@@ -61,6 +61,7 @@ static PyObject *trace_slot(PyObject *self, PyObject *args)
         if (py->PyTuple_GetItem(args, 6) != py->_Py_NoneStruct)
             copy_text(s->local, sizeof(s->local), py->PyTuple_GetItem(args, 6));
     }
+    s->only = natives_keep(args, 7);
     s->key = natives_keep(args, 1);
     atomic_store_explicit(&s->live, true, memory_order_relaxed);
     atomic_store_explicit(&any, true, memory_order_relaxed);
@@ -71,7 +72,8 @@ static PyObject *trace_free(PyObject *self, PyObject *number)
 {
     const struct cpython *py = &natives_py;
     struct trace_slot *s = &trace_slots[py->PyLong_AsLongLong(number) & (TRACE_SLOTS - 1)];
-    PyObject *held[] = {s->key, s->args, s->result, s->variable_value, s->function, s->code};
+    PyObject *held[] = {s->key,  s->args,     s->result, s->variable_value,
+                        s->only, s->function, s->code};
     bool left = false;
     (void)self;
     *s = (struct trace_slot){.life = 0};

@@ -364,3 +364,94 @@ while True:
     assert trace(target, "--duration", "500ms", "--args", "work").returncode == 0
     assert target.eval("bad, n > 10").stdout == "(0, True)\n"
     assert target.rows("select count(distinct tid) from python.trace_event") == [[1]]
+
+
+DECORATED = """
+import functools, time
+def deco(f):
+    @functools.wraps(f)
+    def wrapper(*a, **k): return f(*a, **k)
+    return wrapper
+@deco
+def one(x): return x
+@deco
+def two(x): return -x
+class Callable:
+    def __init__(self, f): functools.update_wrapper(self, f)
+    def __call__(self, *a): return self.__wrapped__(*a)
+@Callable
+def thing(x): return x
+class Model:
+    @functools.cached_property
+    def size(self): return 3
+    def step(self, x):
+        def helper(y): return y + x
+        return helper(x)
+model = Model()
+add = functools.partial(lambda a, b: a + b, 3)
+@functools.singledispatch
+def any_of(x): return "any"
+@any_of.register(int)
+def _(x): return "int"
+def maker(k):
+    def inner(x):
+        if x < 0: raise ValueError
+        return x + k
+    return inner
+ten, twenty = maker(10), maker(20)
+def plain(x): return x
+def replace():
+    global plain
+    def plain(x): return -x
+n = 0
+print("ready", flush=True)
+while True:
+    n += 1
+    one(n); two(n); thing(n); add(n); any_of(n); any_of(""); plain(n)
+    model.__dict__.pop("size", None); model.size; model.step(n)
+    ten(twenty(ten(n)))
+    try: twenty(-1)
+    except ValueError: pass
+    time.sleep(0.002)
+"""
+
+
+def test_what_stands_around_a_function(world, python):
+    """What functools.wraps made was watched as all functions that the same decorator has made."""
+    target = world.start(python, DECORATED).inject()
+    for name, argument, result, note in [
+            ("one", "x", "n", "the function that one wraps"), ("thing", "x", "n", None),
+            ("two", "x", "-n", "the function that two wraps"), ("add", "b", "n + 3", None),
+            ("Model.size", None, "3", None), ("model.step", "x", "2 * n", "other objects"),
+            ("ten", "x", "n + 10", None)]:
+        done = trace(target, "--args", "--limit", "6", name)
+        assert done.returncode == 0, (name, done.stderr)
+        assert done.stdout.count("return  ") == 6 and "6 calls, 0 raised" in done.stdout
+        assert (note or "\n") in done.stdout and (note or "is watched" not in done.stdout)
+        assert "watching took" in done.stdout
+        for (text,) in target.rows("select attributes from python.trace_event where name = '%s'"
+                                   % name):
+            seen = json.loads(text)
+            if argument:
+                assert seen["result"] == eval(result, {"n": seen["args"][argument]}), (name, seen)
+    done = trace(target, "--args", "--limit", "4", "any_of")
+    assert '"int"' in done.stdout and '"any"' in done.stdout
+    done = trace(target, "--args", "--limit", "4", "Model.step.helper")
+    if new(python):
+        assert done.stdout.count("return  Model.step.helper") == 4, done.stdout
+    else:
+        assert done.returncode != 0 and "made anew" in done.stderr
+    for name, part in [("model", "is no function"), ("Model.step.nothing", "makes helper"),
+                       ("len", "written in C"), ("model.stepp", "has no 'stepp'")]:
+        done = trace(target, name)
+        assert done.returncode != 0 and part in done.stderr, (name, done.stderr)
+    client = subprocess.Popen([str(CLI), "-t", str(target.pid), "trace", "--limit", "100000",
+                               "--duration", "2s", "plain"], stdout=subprocess.PIPE, env=world.env)
+    assert client.stdout.readline()
+    assert target.eval("import __main__; __main__.replace()").returncode == 0
+    assert b"another function of this name" in client.communicate(timeout=60)[0]
+
+
+def test_a_limit_counts_the_calls_that_are_told(world, python):
+    target = world.start(python, WORK).inject()
+    assert "down: 3 calls" in trace(target, "--limit", "3", "down").stdout
