@@ -197,7 +197,8 @@ enum { Py_single_input = 256, Py_file_input = 257, Py_eval_input = 258 }; /* com
     X(_Py_NoneStruct) X(_Py_TrueStruct) X(_Py_FalseStruct) X(_Py_NotImplementedStruct) \
     X(PyType_Type) X(PyBaseObject_Type) X(PyUnicode_Type) X(PyBytes_Type) X(PyLong_Type) \
     X(PyFloat_Type) X(PyBool_Type) X(PyDict_Type) X(PyList_Type) X(PyTuple_Type) \
-    X(PyFunction_Type) X(PyMethodDescr_Type) X(PyCode_Type)
+    X(PyFunction_Type) X(PyMethodDescr_Type) X(PyCode_Type) X(PyMethod_Type) X(PyModule_Type) \
+    X(PyCell_Type) X(PySet_Type) X(PyFrozenSet_Type) X(PyByteArray_Type) X(PyComplex_Type)
 /* Variables that point to an object. */
 #define CPYTHON_POINTERS(X) \
     X(PyExc_BaseException) X(PyExc_Exception) X(PyExc_SystemExit) X(PyExc_KeyboardInterrupt) \

@@ -13,6 +13,11 @@
 
 #define SIZE_MAX_SANE (UINT64_C(1) << 40) /* entries; more is no dict */
 
+/* Py_TPFLAGS_... */
+#define INLINE_VALUES (UINT64_C(1) << 2) /* 3.13: attributes follow the instance */
+#define MANAGED_DICT (UINT64_C(1) << 4)  /* 3.11: its dict is before it */
+#define IS_DICT (UINT64_C(1) << 29)
+
 /* Where a keys object's entries begin and what they look like; false: it is none. */
 static bool keys_shape(const struct walk *w, uint64_t keys, struct entries *e, uint64_t *ret_at)
 {
@@ -58,15 +63,15 @@ static bool keys_read(const struct walk *w, uint64_t keys, uint64_t values, uint
 
 static bool is_dict(const struct walk *w, uint64_t object)
 {
-    uint64_t type;
+    uint64_t type, flags;
     return object && !(object & 7) &&
            peek_u64(&w->peek, object + (uint64_t)w->o.ob_type, &type) == 0 &&
-           type == address_of(w->py->PyDict_Type);
+           peek_u64(&w->peek, type + (uint64_t)w->o.type_flags, &flags) == 0 && (flags & IS_DICT);
 }
 
-uint64_t dicts_values(const struct walk *w, uint64_t values)
+/* Where the values of a split dict begin: from 3.13 on behind four bytes of counts. */
+static uint64_t first_value(const struct walk *w, uint64_t values)
 {
-    /* from 3.13 on behind four bytes of counts */
     return values && w->o.minor >= 13 ? values + 8 : values;
 }
 
@@ -75,13 +80,54 @@ bool dicts_read(const struct walk *w, uint64_t dict, uint64_t most, struct entri
     uint64_t keys, values;
     return is_dict(w, dict) && peek_u64(&w->peek, dict + (uint64_t)w->o.dict_keys, &keys) == 0 &&
            peek_u64(&w->peek, dict + (uint64_t)w->o.dict_values, &values) == 0 &&
-           keys_read(w, keys, dicts_values(w, values), most < DICTS_ALL ? most : DICTS_ALL, ret);
+           keys_read(w, keys, first_value(w, values), most < DICTS_ALL ? most : DICTS_ALL, ret);
 }
 
-bool dicts_shared(const struct walk *w, uint64_t keys, uint64_t values, struct entries *ret)
+/* ---- attributes ---- */
+
+/* From 3.11 on: a dict, or values of keys that the instances of the type share. */
+static bool managed(const struct walk *w, uint64_t object, uint64_t type, uint64_t flags,
+                    uint64_t *ret_dict, uint64_t *ret_values)
 {
-    return keys_read(w, keys, values, DICTS_ALL, ret);
+    uint64_t size;
+    *ret_values = 0;
+    if (peek_u64(&w->peek, object + (uint64_t)w->o.managed_dict, ret_dict))
+        return false;
+    if (w->o.minor == 11 && !*ret_dict) /* they stand one word before */
+        return peek_u64(&w->peek, object + (uint64_t)w->o.managed_dict - 8, ret_values) == 0;
+    if (w->o.minor == 12 && (*ret_dict & 1)) {
+        *ret_values = *ret_dict + 1;
+        *ret_dict = 0;
+    }
+    if (w->o.minor >= 13 && !*ret_dict && (flags & INLINE_VALUES)) {
+        if (peek_u64(&w->peek, type + (uint64_t)w->o.type_basic_size, &size))
+            return false;
+        *ret_values = first_value(w, object + size);
+    }
+    return true;
 }
+
+bool dicts_attributes(const struct walk *w, uint64_t object, uint64_t most, struct entries *ret)
+{
+    uint64_t type, flags, offset, dict = 0, values = 0, keys;
+    if (peek_u64(&w->peek, object + (uint64_t)w->o.ob_type, &type) ||
+        peek_u64(&w->peek, type + (uint64_t)w->o.type_flags, &flags) ||
+        peek_u64(&w->peek, type + (uint64_t)w->o.type_dict_offset, &offset))
+        return false;
+    if (w->o.minor >= 11 && (flags & MANAGED_DICT)) {
+        if (!managed(w, object, type, flags, &dict, &values))
+            return false;
+    } else if (offset == 0 || offset > INT32_MAX || /* below 0: counted from an end that varies */
+               peek_u64(&w->peek, object + offset, &dict)) {
+        return false;
+    }
+    if (!values)
+        return dicts_read(w, dict, most, ret);
+    return peek_u64(&w->peek, type + (uint64_t)w->o.type_keys, &keys) == 0 &&
+           keys_read(w, keys, values, most, ret);
+}
+
+/* ---- entries ---- */
 
 uint64_t dicts_key(const struct entries *e, uint64_t i)
 {

@@ -23,10 +23,9 @@ struct entries {
  * not readable. */
 bool dicts_read(const struct walk *w, uint64_t dict, uint64_t most, struct entries *ret);
 
-/* The keys that instances share, and the values of one of them. */
-bool dicts_shared(const struct walk *w, uint64_t keys, uint64_t values, struct entries *ret);
-/* Where the values of an object's split dict begin. */
-uint64_t dicts_values(const struct walk *w, uint64_t values);
+/* The first `most` attributes of an instance of a Python class; false: it has none, or not
+ * readable. */
+bool dicts_attributes(const struct walk *w, uint64_t object, uint64_t most, struct entries *ret);
 
 uint64_t dicts_key(const struct entries *e, uint64_t i);
 uint64_t dicts_value(const struct walk *w, const struct entries *e, uint64_t i);

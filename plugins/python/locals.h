@@ -11,13 +11,14 @@
 
 #include "walk.h"
 
-#define LOCALS_BYTES 8192 /* room for one frame's variables as JSON */
+#define LOCALS_BYTES 16384 /* room for one frame's variables as JSON */
 
 /* A JSON object, name to value.  Numbers, true, false, null and short str as they are; others say
  * their type and what is cheap to know: {"type": "list", "len": 1000, "items": [0, 1, 2]}, a long
- * str or bytes its "start", an int of more than 1,024 bits its "bits", an array of numpy's its
- * "shape" and "dtype".  At most 24 variables, "..." says that there are more.
- * "" when the frame went on while it was read. */
+ * str or bytes its "start", an int of more than 1,050 bits its "bits", arrays and tensors "shape",
+ * "dtype" and "device", an instance its first "attributes", a function, class or module its "name".
+ * Of a module or class body neither these three nor names with "__".  At most 64 variables, "..."
+ * says that there are more.  "" when the frame went on while it was read. */
 void locals_json(struct walk *w, const struct walk_frame *f, char *ret, size_t size);
 
 #endif

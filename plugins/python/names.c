@@ -43,44 +43,10 @@ static uint64_t dict_int(const struct walk *w, uint64_t dict, uint64_t key)
     return found;
 }
 
-/* Where the attributes of an instance of a Python class are: a dict, or values of shared keys. */
-static bool attributes(const struct walk *w, uint64_t object, uint64_t *ret_dict,
-                       uint64_t *ret_values)
-{
-    uint64_t type, size;
-    *ret_values = 0;
-    if (w->o.minor < 11)
-        return peek_u64(&w->peek, object + (uint64_t)w->o.ob_head, ret_dict) == 0;
-    if (peek_u64(&w->peek, object + (uint64_t)w->o.managed_dict, ret_dict))
-        return false;
-    if (w->o.minor == 11 && !*ret_dict) /* they stand one word before */
-        return peek_u64(&w->peek, object + (uint64_t)w->o.managed_dict - 8, ret_values) == 0;
-    if (w->o.minor == 12 && (*ret_dict & 1)) {
-        *ret_values = *ret_dict + 1;
-        *ret_dict = 0;
-    }
-    if (w->o.minor >= 13 && !*ret_dict) {
-        if (peek_u64(&w->peek, object + (uint64_t)w->o.ob_type, &type) ||
-            peek_u64(&w->peek, type + (uint64_t)w->o.type_basic_size, &size))
-            return false;
-        *ret_values = dicts_values(w, object + size);
-    }
-    return true;
-}
-
 static uint64_t attribute(const struct walk *w, uint64_t object, const char *name)
 {
-    uint64_t dict, values, type, keys;
     struct entries e;
-    if (!object || !attributes(w, object, &dict, &values))
-        return 0;
-    if (!values)
-        return dict_text(w, dict, name);
-    if (peek_u64(&w->peek, object + (uint64_t)w->o.ob_type, &type) ||
-        peek_u64(&w->peek, type + (uint64_t)w->o.type_keys, &keys) ||
-        !dicts_shared(w, keys, values, &e))
-        return 0;
-    return find_text(w, &e, name);
+    return object && dicts_attributes(w, object, DICTS_ALL, &e) ? find_text(w, &e, name) : 0;
 }
 
 bool names_thread(struct walk *w, const struct walk_thread *t, char *ret, size_t size)

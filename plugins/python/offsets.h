@@ -20,12 +20,14 @@ struct offsets { /* bytes; -1: this version does not have it; offsets_table.h sa
     int threaded;
     int rt_interpreters, rt_gil, is_next, is_threads, is_gil, gil_holder, gil_locked;
     int ts_next, ts_interp, ts_thread_id, ts_native_id, ts_frame, ts_cframe, cf_frame;
-    int f_code, f_back, f_instr, f_owner, f_entry, f_locals;
+    int f_code, f_back, f_instr, f_owner, f_entry, f_locals, f_dict;
     int co_first_line, co_file, co_name, co_qualname, co_lines, co_bytecode, co_local_names;
-    int co_n_locals, co_version;
+    int co_n_locals, co_cell_names, co_free_names, co_flags, co_version;
     int tuple_items, list_items, ob_type, ob_head, var_size, bytes_data;
     int str_length, str_state, str_kind, str_is_compact, str_is_ascii, str_ascii, str_compact;
     int is_modules, module_dict, dict_keys, dict_values, type_basic_size, type_keys;
+    int type_flags, type_base, type_dict_offset, module_name, function_name, error_args;
+    int set_used, set_mask, set_table;
     int managed_dict, co_copies, f_copy;
     int frame_size;
     int owner_shim; /* f_owner from this value on: no user's frame; -1: none */

@@ -24,6 +24,7 @@
 /* f_owner: frame: byte, who owns it, -1: not kept */
 /* f_entry: frame: byte, first frame of a call of the eval function (3.11), -1: not kept */
 /* f_locals: frame: first local variable */
+/* f_dict: frame: dict of a module's or class body's variables */
 /* co_first_line: code: int, line of def */
 /* co_file: code: str */
 /* co_name: code: str */
@@ -33,6 +34,9 @@
 /* co_bytecode: code: first instruction, -1: not in the object */
 /* co_local_names: code: tuple of str, names of the first locals */
 /* co_n_locals: code: int, how many locals have a name */
+/* co_cell_names: code: tuple of str, cells that follow the locals, -1: they are among them */
+/* co_free_names: code: tuple of str, cells that follow those, -1: as above */
+/* co_flags: code: int, the lowest bit: variables are in the frame, not in a dict */
 /* tuple_items: tuple: first item */
 /* list_items: list: pointer to the first item */
 /* ob_type: object: its type */
@@ -48,9 +52,18 @@
 /* str_compact: str: first character of another one */
 /* is_modules: interpreter: sys.modules */
 /* module_dict: module: its dict */
+/* module_name: module: str */
+/* function_name: function: str, its qualified name */
+/* set_used: set: how many */
+/* set_mask: set: places in its table, less one */
+/* set_table: set: pointer to its table of keys and hashes */
+/* error_args: exception: tuple */
 /* dict_keys: dict: keys object */
 /* dict_values: dict: values of a split dict, else NULL */
 /* type_basic_size: type: size of an instance */
+/* type_flags: type: Py_TPFLAGS_... */
+/* type_base: type: what it is derived from first */
+/* type_dict_offset: type: where an instance has its dict, 0 or less: elsewhere */
 /* type_keys: heap type: keys that instances share */
 /* managed_dict: instance: its dict, before it; 0: not kept there */
 /* co_copies: code: the threads' own copies of the instructions, -1: none */
@@ -66,15 +79,18 @@ static const struct offsets offsets_table[] = {
         .ts_next = 8, .ts_interp = 16, .ts_thread_id = 176, .ts_native_id = -1,
         .ts_frame = 24, .ts_cframe = -1, .cf_frame = -1, .f_code = 32,
         .f_back = 24, .f_instr = 104, .f_owner = -1, .f_entry = -1,
-        .f_locals = 360, .co_first_line = 40, .co_file = 104, .co_name = 112,
-        .co_qualname = -1, .co_lines = 120, .co_version = -1, .co_bytecode = -1,
-        .co_local_names = 72, .co_n_locals = 28, .tuple_items = 24, .list_items = 24,
+        .f_locals = 360, .f_dict = 56, .co_first_line = 40, .co_file = 104,
+        .co_name = 112, .co_qualname = -1, .co_lines = 120, .co_version = -1,
+        .co_bytecode = -1, .co_local_names = 72, .co_n_locals = 28, .co_cell_names = 88,
+        .co_free_names = 80, .co_flags = 36, .tuple_items = 24, .list_items = 24,
         .ob_type = 8, .ob_head = 16, .var_size = 16, .bytes_data = 32,
         .str_length = 16, .str_state = 32, .str_kind = 2, .str_is_compact = 5,
         .str_is_ascii = 6, .str_ascii = 48, .str_compact = 72, .is_modules = 56,
-        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
-        .type_keys = 872, .managed_dict = 0, .co_copies = -1, .f_copy = -1,
-        .frame_size = 108,
+        .module_dict = 16, .module_name = 48, .function_name = 104, .set_used = 24,
+        .set_mask = 32, .set_table = 40, .error_args = 24, .dict_keys = 32,
+        .dict_values = 40, .type_basic_size = 32, .type_flags = 168, .type_base = 256,
+        .type_dict_offset = 288, .type_keys = 872, .managed_dict = 0, .co_copies = -1,
+        .f_copy = -1, .frame_size = 108,
     },
     { /* 3.9.18 */
         .minor = 9,
@@ -83,15 +99,18 @@ static const struct offsets offsets_table[] = {
         .ts_next = 8, .ts_interp = 16, .ts_thread_id = 176, .ts_native_id = -1,
         .ts_frame = 24, .ts_cframe = -1, .cf_frame = -1, .f_code = 32,
         .f_back = 24, .f_instr = 104, .f_owner = -1, .f_entry = -1,
-        .f_locals = 360, .co_first_line = 40, .co_file = 104, .co_name = 112,
-        .co_qualname = -1, .co_lines = 120, .co_version = -1, .co_bytecode = -1,
-        .co_local_names = 72, .co_n_locals = 28, .tuple_items = 24, .list_items = 24,
+        .f_locals = 360, .f_dict = 56, .co_first_line = 40, .co_file = 104,
+        .co_name = 112, .co_qualname = -1, .co_lines = 120, .co_version = -1,
+        .co_bytecode = -1, .co_local_names = 72, .co_n_locals = 28, .co_cell_names = 88,
+        .co_free_names = 80, .co_flags = 36, .tuple_items = 24, .list_items = 24,
         .ob_type = 8, .ob_head = 16, .var_size = 16, .bytes_data = 32,
         .str_length = 16, .str_state = 32, .str_kind = 2, .str_is_compact = 5,
         .str_is_ascii = 6, .str_ascii = 48, .str_compact = 72, .is_modules = 856,
-        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
-        .type_keys = 864, .managed_dict = 0, .co_copies = -1, .f_copy = -1,
-        .frame_size = 108,
+        .module_dict = 16, .module_name = 48, .function_name = 104, .set_used = 24,
+        .set_mask = 32, .set_table = 40, .error_args = 24, .dict_keys = 32,
+        .dict_values = 40, .type_basic_size = 32, .type_flags = 168, .type_base = 256,
+        .type_dict_offset = 288, .type_keys = 864, .managed_dict = 0, .co_copies = -1,
+        .f_copy = -1, .frame_size = 108,
     },
     { /* 3.10.13 */
         .minor = 10,
@@ -100,15 +119,18 @@ static const struct offsets offsets_table[] = {
         .ts_next = 8, .ts_interp = 16, .ts_thread_id = 176, .ts_native_id = -1,
         .ts_frame = 24, .ts_cframe = -1, .cf_frame = -1, .f_code = 32,
         .f_back = 24, .f_instr = 96, .f_owner = -1, .f_entry = -1,
-        .f_locals = 352, .co_first_line = 40, .co_file = 104, .co_name = 112,
-        .co_qualname = -1, .co_lines = 120, .co_version = -1, .co_bytecode = -1,
-        .co_local_names = 72, .co_n_locals = 28, .tuple_items = 24, .list_items = 24,
+        .f_locals = 352, .f_dict = 56, .co_first_line = 40, .co_file = 104,
+        .co_name = 112, .co_qualname = -1, .co_lines = 120, .co_version = -1,
+        .co_bytecode = -1, .co_local_names = 72, .co_n_locals = 28, .co_cell_names = 88,
+        .co_free_names = 80, .co_flags = 36, .tuple_items = 24, .list_items = 24,
         .ob_type = 8, .ob_head = 16, .var_size = 16, .bytes_data = 32,
         .str_length = 16, .str_state = 32, .str_kind = 2, .str_is_compact = 5,
         .str_is_ascii = 6, .str_ascii = 48, .str_compact = 72, .is_modules = 856,
-        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
-        .type_keys = 872, .managed_dict = 0, .co_copies = -1, .f_copy = -1,
-        .frame_size = 100,
+        .module_dict = 16, .module_name = 48, .function_name = 40, .set_used = 24,
+        .set_mask = 32, .set_table = 40, .error_args = 24, .dict_keys = 32,
+        .dict_values = 40, .type_basic_size = 32, .type_flags = 168, .type_base = 256,
+        .type_dict_offset = 288, .type_keys = 872, .managed_dict = 0, .co_copies = -1,
+        .f_copy = -1, .frame_size = 100,
     },
     { /* 3.11.7, 3.11.2 */
         .minor = 11,
@@ -117,15 +139,18 @@ static const struct offsets offsets_table[] = {
         .ts_next = 8, .ts_interp = 16, .ts_thread_id = 152, .ts_native_id = 160,
         .ts_frame = -1, .ts_cframe = 56, .cf_frame = 8, .f_code = 32,
         .f_back = 48, .f_instr = 56, .f_owner = 69, .f_entry = 68,
-        .f_locals = 72, .co_first_line = 72, .co_file = 112, .co_name = 120,
-        .co_qualname = 128, .co_lines = 136, .co_version = -1, .co_bytecode = 184,
-        .co_local_names = 96, .co_n_locals = 76, .tuple_items = 24, .list_items = 24,
+        .f_locals = 72, .f_dict = 24, .co_first_line = 72, .co_file = 112,
+        .co_name = 120, .co_qualname = 128, .co_lines = 136, .co_version = -1,
+        .co_bytecode = 184, .co_local_names = 96, .co_n_locals = 76, .co_cell_names = -1,
+        .co_free_names = -1, .co_flags = 48, .tuple_items = 24, .list_items = 24,
         .ob_type = 8, .ob_head = 16, .var_size = 16, .bytes_data = 32,
         .str_length = 16, .str_state = 32, .str_kind = 2, .str_is_compact = 5,
         .str_is_ascii = 6, .str_ascii = 48, .str_compact = 72, .is_modules = 888,
-        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
-        .type_keys = 872, .managed_dict = -24, .co_copies = -1, .f_copy = -1,
-        .frame_size = 72,
+        .module_dict = 16, .module_name = 48, .function_name = 40, .set_used = 24,
+        .set_mask = 32, .set_table = 40, .error_args = 24, .dict_keys = 32,
+        .dict_values = 40, .type_basic_size = 32, .type_flags = 168, .type_base = 256,
+        .type_dict_offset = 288, .type_keys = 872, .managed_dict = -24, .co_copies = -1,
+        .f_copy = -1, .frame_size = 72,
     },
     { /* 3.12.1 */
         .minor = 12,
@@ -134,15 +159,18 @@ static const struct offsets offsets_table[] = {
         .ts_next = 8, .ts_interp = 16, .ts_thread_id = 136, .ts_native_id = 144,
         .ts_frame = -1, .ts_cframe = 56, .cf_frame = 0, .f_code = 0,
         .f_back = 8, .f_instr = 56, .f_owner = 70, .f_entry = -1,
-        .f_locals = 72, .co_first_line = 68, .co_file = 112, .co_name = 120,
-        .co_qualname = 128, .co_lines = 136, .co_version = 92, .co_bytecode = 192,
-        .co_local_names = 96, .co_n_locals = 72, .tuple_items = 24, .list_items = 24,
+        .f_locals = 72, .f_dict = 40, .co_first_line = 68, .co_file = 112,
+        .co_name = 120, .co_qualname = 128, .co_lines = 136, .co_version = 92,
+        .co_bytecode = 192, .co_local_names = 96, .co_n_locals = 72, .co_cell_names = -1,
+        .co_free_names = -1, .co_flags = 48, .tuple_items = 24, .list_items = 24,
         .ob_type = 8, .ob_head = 16, .var_size = 16, .bytes_data = 32,
         .str_length = 16, .str_state = 32, .str_kind = 2, .str_is_compact = 5,
         .str_is_ascii = 6, .str_ascii = 40, .str_compact = 56, .is_modules = 944,
-        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
-        .type_keys = 880, .managed_dict = -24, .co_copies = -1, .f_copy = -1,
-        .frame_size = 72,
+        .module_dict = 16, .module_name = 48, .function_name = 40, .set_used = 24,
+        .set_mask = 32, .set_table = 40, .error_args = 24, .dict_keys = 32,
+        .dict_values = 40, .type_basic_size = 32, .type_flags = 168, .type_base = 256,
+        .type_dict_offset = 288, .type_keys = 880, .managed_dict = -24, .co_copies = -1,
+        .f_copy = -1, .frame_size = 72,
     },
     { /* 3.13.0 */
         .minor = 13,
@@ -151,15 +179,18 @@ static const struct offsets offsets_table[] = {
         .ts_next = 8, .ts_interp = 16, .ts_thread_id = 152, .ts_native_id = 160,
         .ts_frame = 72, .ts_cframe = -1, .cf_frame = -1, .f_code = 0,
         .f_back = 8, .f_instr = 56, .f_owner = 70, .f_entry = -1,
-        .f_locals = 72, .co_first_line = 68, .co_file = 112, .co_name = 120,
-        .co_qualname = 128, .co_lines = 136, .co_version = 92, .co_bytecode = 200,
-        .co_local_names = 96, .co_n_locals = 72, .tuple_items = 24, .list_items = 24,
+        .f_locals = 72, .f_dict = 40, .co_first_line = 68, .co_file = 112,
+        .co_name = 120, .co_qualname = 128, .co_lines = 136, .co_version = 92,
+        .co_bytecode = 200, .co_local_names = 96, .co_n_locals = 72, .co_cell_names = -1,
+        .co_free_names = -1, .co_flags = 48, .tuple_items = 24, .list_items = 24,
         .ob_type = 8, .ob_head = 16, .var_size = 16, .bytes_data = 32,
         .str_length = 16, .str_state = 32, .str_kind = 2, .str_is_compact = 5,
         .str_is_ascii = 6, .str_ascii = 40, .str_compact = 56, .is_modules = 7656,
-        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
-        .type_keys = 880, .managed_dict = -24, .co_copies = -1, .f_copy = -1,
-        .frame_size = 72,
+        .module_dict = 16, .module_name = 48, .function_name = 40, .set_used = 24,
+        .set_mask = 32, .set_table = 40, .error_args = 24, .dict_keys = 32,
+        .dict_values = 40, .type_basic_size = 32, .type_flags = 168, .type_base = 256,
+        .type_dict_offset = 288, .type_keys = 880, .managed_dict = -24, .co_copies = -1,
+        .f_copy = -1, .frame_size = 72,
     },
     { /* 3.13.15t */
         .minor = 13,
@@ -168,15 +199,18 @@ static const struct offsets offsets_table[] = {
         .ts_next = 8, .ts_interp = 16, .ts_thread_id = 152, .ts_native_id = 160,
         .ts_frame = 72, .ts_cframe = -1, .cf_frame = -1, .f_code = 0,
         .f_back = 8, .f_instr = 56, .f_owner = 70, .f_entry = -1,
-        .f_locals = 72, .co_first_line = 84, .co_file = 128, .co_name = 136,
-        .co_qualname = 144, .co_lines = 152, .co_version = 108, .co_bytecode = 216,
-        .co_local_names = 112, .co_n_locals = 88, .tuple_items = 40, .list_items = 40,
+        .f_locals = 72, .f_dict = 40, .co_first_line = 84, .co_file = 128,
+        .co_name = 136, .co_qualname = 144, .co_lines = 152, .co_version = 108,
+        .co_bytecode = 216, .co_local_names = 112, .co_n_locals = 88, .co_cell_names = -1,
+        .co_free_names = -1, .co_flags = 64, .tuple_items = 40, .list_items = 40,
         .ob_type = 24, .ob_head = 32, .var_size = 32, .bytes_data = 48,
         .str_length = 32, .str_state = 48, .str_kind = 2, .str_is_compact = 5,
         .str_is_ascii = 6, .str_ascii = 56, .str_compact = 72, .is_modules = 7664,
-        .module_dict = 32, .dict_keys = 48, .dict_values = 56, .type_basic_size = 48,
-        .type_keys = 896, .managed_dict = -8, .co_copies = -1, .f_copy = -1,
-        .frame_size = 72,
+        .module_dict = 32, .module_name = 64, .function_name = 56, .set_used = 40,
+        .set_mask = 48, .set_table = 56, .error_args = 40, .dict_keys = 48,
+        .dict_values = 56, .type_basic_size = 48, .type_flags = 184, .type_base = 272,
+        .type_dict_offset = 304, .type_keys = 896, .managed_dict = -8, .co_copies = -1,
+        .f_copy = -1, .frame_size = 72,
     },
     { /* 3.14.10 */
         .minor = 14,
@@ -185,15 +219,18 @@ static const struct offsets offsets_table[] = {
         .ts_next = 8, .ts_interp = 16, .ts_thread_id = 152, .ts_native_id = 160,
         .ts_frame = 72, .ts_cframe = -1, .cf_frame = -1, .f_code = 0,
         .f_back = 8, .f_instr = 56, .f_owner = 74, .f_entry = -1,
-        .f_locals = 80, .co_first_line = 68, .co_file = 112, .co_name = 120,
-        .co_qualname = 128, .co_lines = 136, .co_version = 92, .co_bytecode = 208,
-        .co_local_names = 96, .co_n_locals = 72, .tuple_items = 32, .list_items = 24,
+        .f_locals = 80, .f_dict = 40, .co_first_line = 68, .co_file = 112,
+        .co_name = 120, .co_qualname = 128, .co_lines = 136, .co_version = 92,
+        .co_bytecode = 208, .co_local_names = 96, .co_n_locals = 72, .co_cell_names = -1,
+        .co_free_names = -1, .co_flags = 48, .tuple_items = 32, .list_items = 24,
         .ob_type = 8, .ob_head = 16, .var_size = 16, .bytes_data = 32,
         .str_length = 16, .str_state = 32, .str_kind = 2, .str_is_compact = 5,
         .str_is_ascii = 6, .str_ascii = 40, .str_compact = 56, .is_modules = 7688,
-        .module_dict = 16, .dict_keys = 32, .dict_values = 40, .type_basic_size = 32,
-        .type_keys = 880, .managed_dict = -24, .co_copies = -1, .f_copy = -1,
-        .frame_size = 80,
+        .module_dict = 16, .module_name = 48, .function_name = 40, .set_used = 24,
+        .set_mask = 32, .set_table = 40, .error_args = 24, .dict_keys = 32,
+        .dict_values = 40, .type_basic_size = 32, .type_flags = 168, .type_base = 256,
+        .type_dict_offset = 288, .type_keys = 880, .managed_dict = -24, .co_copies = -1,
+        .f_copy = -1, .frame_size = 80,
     },
     { /* 3.14.10t */
         .minor = 14,
@@ -202,15 +239,18 @@ static const struct offsets offsets_table[] = {
         .ts_next = 8, .ts_interp = 16, .ts_thread_id = 152, .ts_native_id = 160,
         .ts_frame = 72, .ts_cframe = -1, .cf_frame = -1, .f_code = 0,
         .f_back = 8, .f_instr = 56, .f_owner = 78, .f_entry = -1,
-        .f_locals = 80, .co_first_line = 84, .co_file = 128, .co_name = 136,
-        .co_qualname = 144, .co_lines = 152, .co_version = 108, .co_bytecode = 232,
-        .co_local_names = 112, .co_n_locals = 88, .tuple_items = 48, .list_items = 40,
+        .f_locals = 80, .f_dict = 40, .co_first_line = 84, .co_file = 128,
+        .co_name = 136, .co_qualname = 144, .co_lines = 152, .co_version = 108,
+        .co_bytecode = 232, .co_local_names = 112, .co_n_locals = 88, .co_cell_names = -1,
+        .co_free_names = -1, .co_flags = 64, .tuple_items = 48, .list_items = 40,
         .ob_type = 24, .ob_head = 32, .var_size = 32, .bytes_data = 48,
         .str_length = 32, .str_state = 48, .str_kind = 8, .str_is_compact = 11,
         .str_is_ascii = 12, .str_ascii = 56, .str_compact = 72, .is_modules = 7712,
-        .module_dict = 32, .dict_keys = 48, .dict_values = 56, .type_basic_size = 48,
-        .type_keys = 896, .managed_dict = -8, .co_copies = 224, .f_copy = 72,
-        .frame_size = 80,
+        .module_dict = 32, .module_name = 64, .function_name = 56, .set_used = 40,
+        .set_mask = 48, .set_table = 56, .error_args = 40, .dict_keys = 48,
+        .dict_values = 56, .type_basic_size = 48, .type_flags = 184, .type_base = 272,
+        .type_dict_offset = 304, .type_keys = 896, .managed_dict = -8, .co_copies = 224,
+        .f_copy = 72, .frame_size = 80,
     },
 };
 /* clang-format on */

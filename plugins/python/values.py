@@ -11,7 +11,9 @@ import time
 
 safe = tool("safe")
 CHARACTERS = 200  # of one value
-VARIABLES = 24  # of a frame
+VARIABLES = 64  # of a frame
+OPTIMIZED = 1  # co_flags: variables are in the frame, not in a dict
+PROGRAM = type(sys), type, type(lambda: 0), type(len)  # what it consists of
 FRAMES = 200  # of a thread
 SECONDS = 1.0  # for all; then types only
 
@@ -29,10 +31,15 @@ def shown(value, until):
 
 
 def variables(frame, until):
-    names = [name for name in frame.f_locals if type(name) is str]
-    if frame.f_locals is frame.f_globals:
-        return {}  # a module's: too many, and none of a call
-    found = {name: shown(frame.f_locals[name], until) for name in names[:VARIABLES]}
+    values = frame.f_locals
+    if not frame.f_code.co_flags & OPTIMIZED and type(values) is not dict:
+        return {}  # of a class body or exec() in a mapping of the program's own
+    values = dict(values)  # other threads go on meanwhile
+    names = [name for name in values if type(name) is str]
+    if not frame.f_code.co_flags & OPTIMIZED:  # a module's or class body's
+        names = [name for name in names
+                 if name[:2] != "__" and not issubclass(type(values[name]), PROGRAM)]
+    found = {name: shown(values[name], until) for name in names[:VARIABLES]}
     if len(names) > VARIABLES:
         found["..."] = None
     return found

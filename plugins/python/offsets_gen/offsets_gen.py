@@ -36,6 +36,7 @@ FIELDS = [  # name, comment
     ("f_owner", "frame: byte, who owns it, -1: not kept"),
     ("f_entry", "frame: byte, first frame of a call of the eval function (3.11), -1: not kept"),
     ("f_locals", "frame: first local variable"),
+    ("f_dict", "frame: dict of a module's or class body's variables"),
     ("co_first_line", "code: int, line of def"),
     ("co_file", "code: str"),
     ("co_name", "code: str"),
@@ -45,6 +46,9 @@ FIELDS = [  # name, comment
     ("co_bytecode", "code: first instruction, -1: not in the object"),
     ("co_local_names", "code: tuple of str, names of the first locals"),
     ("co_n_locals", "code: int, how many locals have a name"),
+    ("co_cell_names", "code: tuple of str, cells that follow the locals, -1: they are among them"),
+    ("co_free_names", "code: tuple of str, cells that follow those, -1: as above"),
+    ("co_flags", "code: int, the lowest bit: variables are in the frame, not in a dict"),
     ("tuple_items", "tuple: first item"),
     ("list_items", "list: pointer to the first item"),
     ("ob_type", "object: its type"),
@@ -60,9 +64,18 @@ FIELDS = [  # name, comment
     ("str_compact", "str: first character of another one"),
     ("is_modules", "interpreter: sys.modules"),
     ("module_dict", "module: its dict"),
+    ("module_name", "module: str"),
+    ("function_name", "function: str, its qualified name"),
+    ("set_used", "set: how many"),
+    ("set_mask", "set: places in its table, less one"),
+    ("set_table", "set: pointer to its table of keys and hashes"),
+    ("error_args", "exception: tuple"),
     ("dict_keys", "dict: keys object"),
     ("dict_values", "dict: values of a split dict, else NULL"),
     ("type_basic_size", "type: size of an instance"),
+    ("type_flags", "type: Py_TPFLAGS_..."),
+    ("type_base", "type: what it is derived from first"),
+    ("type_dict_offset", "type: where an instance has its dict, 0 or less: elsewhere"),
     ("type_keys", "heap type: keys that instances share"),
     ("managed_dict", "instance: its dict, before it; 0: not kept there"),
     ("co_copies", "code: the threads' own copies of the instructions, -1: none"),
@@ -180,18 +193,19 @@ int main(void)
 #endif
     O(f_back, F, previous)
     O(f_owner, F, owner)
-    O(f_locals, F, localsplus)
+    O(f_locals, F, localsplus) O(f_dict, F, f_locals)
     P(frame_size, offsetof(F, localsplus))
     O(co_lines, PyCodeObject, co_linetable)
     O(co_bytecode, PyCodeObject, co_code_adaptive)
     O(co_qualname, PyCodeObject, co_qualname)
     O(co_local_names, PyCodeObject, co_localsplusnames)
     O(co_n_locals, PyCodeObject, co_nlocalsplus)
+    P(co_cell_names, -1) P(co_free_names, -1)
 #else
     O(f_code, F, f_code) O(f_instr, F, f_lasti)
     O(f_back, F, f_back)
     P(f_owner, -1)
-    O(f_locals, F, f_localsplus)
+    O(f_locals, F, f_localsplus) O(f_dict, F, f_locals)
     P(frame_size, offsetof(F, f_lasti) + sizeof(int))
 #if V >= 0x030a0000
     O(co_lines, PyCodeObject, co_linetable)
@@ -202,6 +216,7 @@ int main(void)
     P(co_qualname, -1)
     O(co_local_names, PyCodeObject, co_varnames)
     O(co_n_locals, PyCodeObject, co_nlocals)
+    O(co_cell_names, PyCodeObject, co_cellvars) O(co_free_names, PyCodeObject, co_freevars)
 #endif
 #if V >= 0x030b0000 && V < 0x030c0000
     O(f_entry, F, is_entry)
@@ -211,6 +226,7 @@ int main(void)
     O(co_first_line, PyCodeObject, co_firstlineno)
     O(co_file, PyCodeObject, co_filename)
     O(co_name, PyCodeObject, co_name)
+    O(co_flags, PyCodeObject, co_flags)
     O(tuple_items, PyTupleObject, ob_item)
     O(var_size, PyVarObject, ob_size)
     O(bytes_data, PyBytesObject, ob_sval)
@@ -223,10 +239,17 @@ int main(void)
     O(is_modules, IS, modules)
 #endif
     P(module_dict, sizeof(PyObject)) /* PyModuleObject's second field, in no public header to 3.9 */
+    P(module_name, sizeof(PyObject) + 4 * sizeof(void *)) /* behind definition, state, weak list */
     O(dict_keys, PyDictObject, ma_keys)
     O(dict_values, PyDictObject, ma_values)
     O(type_basic_size, PyTypeObject, tp_basicsize)
     O(type_keys, PyHeapTypeObject, ht_cached_keys)
+    O(type_flags, PyTypeObject, tp_flags)
+    O(type_base, PyTypeObject, tp_base)
+    O(type_dict_offset, PyTypeObject, tp_dictoffset)
+    O(function_name, PyFunctionObject, func_qualname)
+    O(set_used, PySetObject, used) O(set_mask, PySetObject, mask) O(set_table, PySetObject, table)
+    O(error_args, PyBaseExceptionObject, args)
     P(str_compact, sizeof(PyCompactUnicodeObject))
     return 0;
 }
