@@ -107,11 +107,6 @@ int module_copy_symbols(struct stack_process *p, struct module *m, Elf64_Sym **r
 /* symbol.c */
 void symbols_done(const struct stack_process *p, struct symbols *s);
 
-/* frame_pointer.c: that of the thread whose function begins at `start` and which is at `ip` with
- * that `sp`; -ENOENT where it cannot be told. */
-int frame_pointer_find(struct stack_process *p, uint64_t start, uint64_t ip, uint64_t sp,
-                       uint64_t *ret);
-
 /* unwind.c */
 int unwind_begin(struct stack_process *p);  /* libunwind's memory is taken now, not later */
 void unwind_flush(struct stack_process *p); /* modules changed */

@@ -149,9 +149,9 @@ struct stack_thread {
 /* Look at one thread of this process.  A thread that waits in a system call which a signal would
  * end with EINTR even under SA_RESTART (signal(7): poll, select, epoll_wait, nanosleep, sigwait,
  * io_getevents, ...) is never signalled: its ip and sp come from /proc/self/task/TID/syscall, and
- * the frame pointer from the code (x86-64: frame_pointer.c); the unwind may end LOST where it needs
- * a register that cannot be known.  Any other thread gets one
- * real-time signal whose handler copies registers and up to 256 KiB of stack, and nothing else.
+ * the frame pointer from the code (x86-64: sdk/frame_size.h); the unwind may end LOST where it
+ * needs a register that cannot be known.  Any other thread gets one real-time signal whose handler
+ * copies registers and up to 256 KiB of stack, and nothing else.
  * -ESRCH: gone; -ETIMEDOUT: it did not answer in timeout_ns (then only comm, state and syscall).
  * One call at a time (the caller holds a lock); `self` = an open view of our own process. */
 int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,

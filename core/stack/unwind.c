@@ -10,6 +10,7 @@
 
 #include "core/base/err.h"
 #include "core/stack/process.h"
+#include "sdk/frame_size.h"
 
 #define REGISTERS (STACK_REG_IP + 1)
 #define GUESS_MAX_BYTES (UINT64_C(1) << 20) /* a frame larger than this is no frame */
@@ -103,17 +104,34 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
     return 0;
 }
 
-/* No frame further in has touched it, or it would have been found where they saved it. */
+/* Of a thread of which only ip and sp are known: from the code of the function that needs it.  No
+ * frame further in has touched it, or it would have been found where they saved it. */
 static bool find_frame_pointer(unw_addr_space_t space, struct look *look)
 {
+#if defined(__x86_64__) /* the tables of other machines go by the stack pointer */
+    uint8_t code[FRAME_CODE_BYTES], call[FRAME_CALL_BYTES];
+    uint64_t ip = look->here.ip, above;
     unw_proc_info_t info;
-    uint64_t ip = look->here.ip - (look->inner ? 0 : 1);
-    if (find_proc_info(space, ip, &info, 0, look) < 0 ||
-        frame_pointer_find(look->p, info.start_ip, look->here.ip, look->here.sp,
-                           &look->r.value[STACK_REG_FP]) < 0)
+    if (find_proc_info(space, ip - !look->inner, &info, 0, look) < 0 || ip <= info.start_ip)
         return false;
+    size_t size = ip - info.start_ip < sizeof code ? ip - info.start_ip : sizeof code;
+    if (stack_read_cached(look->p, info.start_ip, code, size) < 0)
+        return false;
+    int64_t held = frame_size(code, size);
+    uint64_t fp = look->here.sp + (uint64_t)held;
+    if (held < 0 || stack_read_cached(look->p, fp + 8, &above, sizeof above) < 0 ||
+        !stack_is_code(look->p, above) ||
+        stack_read_cached(look->p, above - sizeof call, call, sizeof call) < 0 ||
+        !frame_is_behind_call(call))
+        return false;
+    look->r.value[STACK_REG_FP] = fp;
     look->r.known |= UINT64_C(1) << STACK_REG_FP;
     return true;
+#else
+    (void)space;
+    (void)look;
+    return false;
+#endif
 }
 
 /* libunwind's numbers are DWARF's on both machines. */

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "frame_size.h"
+
 #define MAPS_MAX ((size_t)32 << 20) /* bytes of /proc/self/maps; one line has about 100 */
 #define RULES_FIRST 4096u
 #define RULES_MAX (1u << 18) /* 8 MiB; a large training job shows some ten thousand places */
@@ -27,6 +29,7 @@
 #define PIECES 1024u                 /* a system call: IOV_MAX */
 #define SEARCHED 512u                /* entries of a table that are read at once: a page */
 #define ENTRY_GUESS 192u             /* bytes of an entry; most have less than 100 */
+#define NOT_LOOKED (-2)
 
 struct text {
     uint64_t start, end, base; /* base: where the file's first byte is mapped; 0: no file */
@@ -39,6 +42,7 @@ struct cached {
     uint64_t ip;    /* 0: empty */
     uint64_t begin; /* of its function; 0: not known */
     struct cfi_rule rule;
+    int32_t held; /* bytes between the frame pointer and sp here; NOT_LOOKED, or -1: not known */
 };
 
 struct code {
@@ -286,7 +290,7 @@ static uint32_t read_entry(uint64_t address, uint8_t *to)
 
 static struct cached find_rule(struct code *c, uint64_t ip)
 {
-    struct cached found = {.ip = ip, .rule = {.kind = CFI_LOST}};
+    struct cached found = {.ip = ip, .rule = {.kind = CFI_LOST}, .held = NOT_LOOKED};
     struct text *t = text_at(c, ip);
     if (t && !t->looked)
         find_table(t);
@@ -359,6 +363,25 @@ struct cfi_rule code_rule(struct code *c, uint64_t ip)
 uint64_t code_function(struct code *c, uint64_t ip)
 {
     return rule_of(c, ip).begin;
+}
+
+int64_t code_held(struct code *c, uint64_t ip, bool exact)
+{
+    uint8_t code[FRAME_CODE_BYTES];
+    uint64_t begin = rule_of(c, ip - !exact).begin, size = ip - begin;
+    struct cached *slot = rule_slot(c->rules, c->room, ip - !exact);
+    if (!begin || !slot->ip)
+        return -1;
+    size = size < sizeof(code) ? size : sizeof(code);
+    if (slot->held == NOT_LOOKED)
+        slot->held = code_read(begin, code, size) ? (int32_t)frame_size(code, size) : -1;
+    return slot->held;
+}
+
+bool code_is_behind_call(uint64_t ip)
+{
+    uint8_t call[FRAME_CALL_BYTES];
+    return code_read(ip - sizeof(call), call, sizeof(call)) && frame_is_behind_call(call);
 }
 
 bool code_has_no_table(struct code *c, uint64_t ip)

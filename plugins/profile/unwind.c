@@ -39,6 +39,23 @@ static bool known(const struct cursor *c, uint32_t number)
     return c->r.known >> number & 1;
 }
 
+/* Of a waiting thread only ip and sp are known; no frame further in has touched the rest. */
+static void find_frame_pointer(struct cursor *c, struct code *code, bool exact)
+{
+#if defined(__x86_64__)
+    int64_t held = code_held(code, c->r.ip, exact);
+    uint64_t fp = c->r.value[CFI_SP] + (uint64_t)held, above;
+    if (held < 0 || !get(c, fp + 8, &above) || !code_is_behind_call(above))
+        return;
+    c->r.value[CFI_FP] = fp;
+    c->r.known |= UINT64_C(1) << CFI_FP;
+#else /* the tables of other machines go by the stack pointer */
+    (void)c;
+    (void)code;
+    (void)exact;
+#endif
+}
+
 static bool find_cfa(const struct cursor *c, const struct cfi_rule *rule, uint64_t *ret)
 {
     uint64_t value = 0;
@@ -146,9 +163,11 @@ uint32_t unwind(struct code *c, const struct registers *r, const struct stack_co
             *ret_end = UNWIND_WHOLE;
         else if (rule.kind == CFI_SIGNAL)
             moved = leave_signal(&cursor);
-        else if (rule.kind == CFI_STEP)
+        else if (rule.kind == CFI_STEP) {
+            if (rule.cfa_register == CFI_FP && !known(&cursor, CFI_FP))
+                find_frame_pointer(&cursor, c, exact);
             moved = step(&cursor, &rule, n == 1);
-        else
+        } else
             moved = guess(&cursor, c);
         if (!moved)
             return n;

@@ -163,6 +163,44 @@ TEST(a_thread_begins_somewhere)
     CHECK(same_tail(7));
 }
 
+#if defined(__GNUC__) && !defined(__clang__)
+#define KEEPS_FRAME_POINTER __attribute__((noinline, optimize("no-omit-frame-pointer")))
+#else
+#define KEEPS_FRAME_POINTER __attribute__((noinline))
+#endif
+
+KEEPS_FRAME_POINTER static int leaf_of_a_waiting_thread(void)
+{
+    struct registers r;
+    void *found[256];
+    ucontext_t context;
+    (void)getcontext(&context);
+    registers_of(&context, &r);
+    r.known &= ~(UINT64_C(1) << CFI_FP);
+    r.value[CFI_FP] = 0;
+    const struct stack_copy stack = {copy, r.value[CFI_SP], take_stack(&r)};
+    n_ours = unwind(code, &r, &stack, ours, NULL, 256, &end);
+    n_theirs = backtrace(found, 256);
+    for (int i = 0; i < n_theirs; i++)
+        theirs[i] = (uint64_t)(uintptr_t)found[i];
+    return 0;
+}
+
+KEEPS_FRAME_POINTER static int deep_with_frame_pointers(int n)
+{
+    volatile char room[64];
+    room[0] = (char)n;
+    return n > 0 ? deep_with_frame_pointers(n - 1) + room[0] : leaf_of_a_waiting_thread() + room[0];
+}
+
+/* proc(5) tells ip and sp only; Ubuntu's code then needs the frame pointer. */
+TEST(the_frame_pointer_is_found)
+{
+    (void)deep_with_frame_pointers(12);
+    CHECK_INT(end, UNWIND_WHOLE);
+    CHECK(same_tail(14));
+}
+
 TEST(a_short_copy_is_said)
 {
     struct registers r;
@@ -204,6 +242,7 @@ int main(void)
     RUN(through_a_signal);
     RUN(through_the_c_library);
     RUN(a_thread_begins_somewhere);
+    RUN(the_frame_pointer_is_found);
     RUN(a_short_copy_is_said);
     RUN(nonsense_gives_a_short_stack);
     code_free(code);

@@ -22,7 +22,7 @@ ALLOWED = {
     "core/ring": ["core/base", "include"],
     "core/store": ["core/base", "core/ring"],
     "core/sql": ["core/base", "core/store", "core/ring/table.h", "core/ring/intern.h"],
-    "core/stack": ["core/base"],
+    "core/stack": ["core/base", "sdk/frame_size.h"],
     "core/crash": ["core/base", "core/stack", "core/ring/table.h", "include"],
     "core/flame": ["core/base"],
     "core/host": ["core/base", "core/ring", "core/stack", "include"],

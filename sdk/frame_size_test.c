@@ -1,27 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/stack/frame_pointer_test.c - functions that set a frame pointer in all the ways compilers
+ * sdk/frame_size_test.c - functions that set a frame pointer in all the ways compilers
  * do, asked from within for what only they know: found, or not told; never another.
  */
-#include <errno.h>
-#include <unistd.h>
+#include "frame_size.h"
 
-#include "core/stack/process.h"
 #include "tests/test.h"
 
 #if defined(__x86_64__)
 
-static struct stack_process *self;
-static int answer;
-static uint64_t told, truth;
+static int64_t told, truth;
 
-/* Called in the middle of a function: `ip` is where it goes on, and `sp` what rsp is there. */
-__attribute__((used)) static void look(uint64_t start, uint64_t ip, uint64_t sp, uint64_t fp)
+/* Called in the middle of a function, which goes on at `ip`. */
+__attribute__((used)) static void look(const uint8_t *start, const uint8_t *ip, uint64_t sp,
+                                       uint64_t fp)
 {
-    truth = fp;
-    told = 0;
-    stack_process_refresh(self, /* maps_too= */ false);
-    answer = frame_pointer_find(self, start, ip, sp, &told);
+    truth = (int64_t)(fp - sp);
+    told = frame_size(start, (size_t)(ip - start));
+    CHECK(frame_is_behind_call(ip - FRAME_CALL_BYTES));
 }
 
 /* A function that begins with `head`, whose stack is then aligned, and asks. */
@@ -53,16 +49,15 @@ FUNCTION(fp_none, "push %rbx\n\tpush %r12\n\tlea 16(%rsp), %rbp\n\t");
 static void is_found(const char *name, void (*function)(void))
 {
     function();
-    printf("# %s: %d\n", name, answer);
-    CHECK_INT(answer, 0);
-    CHECK(told == truth);
+    printf("# %s: %lld\n", name, (long long)told);
+    CHECK_INT(told, truth);
 }
 
 static void is_not_told(const char *name, void (*function)(void))
 {
     function();
-    printf("# %s: %d\n", name, answer);
-    CHECK_INT(answer, -ENOENT);
+    printf("# %s\n", name);
+    CHECK_INT(told, -1);
 }
 
 TEST(heads_with_constants)
@@ -79,17 +74,41 @@ TEST(what_cannot_be_known)
 {
     is_not_told("alloca", fp_alloca);
     is_not_told("aligned", fp_aligned);
-    is_not_told("room behind a branch", fp_late);
     is_not_told("set otherwise", fp_none);
+}
+
+/* The sum is short then: what lies above is no return address, and the caller sees that. */
+TEST(room_behind_a_branch)
+{
+    fp_late();
+    CHECK(told >= 0 && told < truth);
+}
+
+TEST(calls)
+{
+    static const struct {
+        uint8_t bytes[FRAME_CALL_BYTES];
+        bool is;
+    } cases[] = {{{0, 0, 0xe8, 1, 2, 3, 4}, true},       /* call there */
+                 {{0, 0, 0, 0, 0, 0xff, 0xd0}, true},    /* call *%rax */
+                 {{0, 0, 0, 0, 0x41, 0xff, 0xd7}, true}, /* call *%r15 */
+                 {{0, 0, 0, 0, 0xff, 0x50, 8}, true},    /* call *8(%rax) */
+                 {{0, 0, 0, 0xff, 0x54, 0x24, 8}, true}, /* call *8(%rsp) */
+                 {{0, 0xff, 0x15, 1, 2, 3, 4}, true},    /* call *there(%rip) */
+                 {{0xff, 0x94, 0xc1, 1, 2, 3, 4}, true}, /* call *disp(%rcx,%rax,8) */
+                 {{0, 0xff, 0x25, 1, 2, 3, 4}, false},   /* jmp *there(%rip) */
+                 {{0, 0, 0, 0, 0, 0xff, 0x50}, false},   /* one without its displacement */
+                 {{0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xc3}, false}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        CHECK_INT(frame_is_behind_call(cases[i].bytes), cases[i].is);
 }
 
 int main(void)
 {
-    if (stack_process_open(getpid(), &self) < 0)
-        return 1;
     RUN(heads_with_constants);
     RUN(what_cannot_be_known);
-    stack_process_free(self);
+    RUN(room_behind_a_branch);
+    RUN(calls);
     return test_end();
 }
 
