@@ -15,6 +15,7 @@
 #include "plugin.h"
 
 #define ASK_NS UINT64_C(3000000000) /* a program's own __repr__ may hang */
+#define THREADS_BYTES 32768         /* of the ids of about a thousand threads */
 
 /* A look at our own process.  0, or -ENOMEM.  Takes the lock that end() gives back. */
 static int begin(struct look *l, struct plugin *p)
@@ -70,11 +71,27 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
 
 /* ---- the command ---- */
 
+/* "IDENT=TID " of each thread: Python code learns the kernel's ids by way of `threading` only,
+ * which a program may not use. */
+static void list_threads(struct plugin *p, char *ret, size_t size)
+{
+    struct look l;
+    size_t n = 0;
+    ret[0] = '\0';
+    if (begin(&l, p))
+        return;
+    for (int i = 0; i < l.n_states && n + 48 < size; i++)
+        if (l.states[i].thread_id && l.states[i].tid)
+            n += (size_t)snprintf(ret + n, size - n, "%llu=%d ",
+                                  (unsigned long long)l.states[i].thread_id, l.states[i].tid);
+    end(&l, p);
+}
+
 /* What only Python code in the process can tell: it waits for the GIL, for a while. */
 static int ask(struct plugin *p, const struct look_options *o, struct probing_reply *out)
 {
-    char tid[16];
-    const char *words[5] = {o->tasks ? "tasks" : "values"};
+    char tid[16], threads[THREADS_BYTES];
+    const char *words[7] = {o->tasks ? "tasks" : "values"};
     int n = 1;
     (void)snprintf(tid, sizeof(tid), "%d", o->only);
     if (o->json)
@@ -82,6 +99,11 @@ static int ask(struct plugin *p, const struct look_options *o, struct probing_re
     if (o->only) {
         words[n++] = "--thread";
         words[n++] = tid;
+    }
+    if (o->repr) {
+        list_threads(p, threads, sizeof(threads));
+        words[n++] = "--known";
+        words[n++] = threads;
     }
     return eval_tool_within(p, ASK_NS, n, words, out);
 }

@@ -6,6 +6,7 @@ the time is up the rest is told by type only; a __repr__ that hangs is interrupt
 """
 import _thread
 import json
+import os
 import sys
 import time
 
@@ -60,8 +61,18 @@ def clean(text):
     return "".join(c if c >= " " and c != "\x7f" else "?" for c in str(text))
 
 
+def thread_name(tid):
+    try:
+        with open("/proc/self/task/%d/comm" % tid, errors="replace") as comm:
+            return comm.read().rstrip("\n")
+    except (OSError, TypeError):
+        return "?"
+
+
 def main(words, out):
     only = int(words[words.index("--thread") + 1]) if "--thread" in words else 0
+    known = words[words.index("--known") + 1].split() if "--known" in words else []
+    tids = dict(map(int, pair.split("=")) for pair in known)
     until = time.monotonic() + SECONDS
     me = _thread.get_ident()
     threading = sys.modules.get("threading")  # importing it here would make us its main thread
@@ -69,13 +80,13 @@ def main(words, out):
     threads = []
     for ident, frame in sys._current_frames().items():
         thread = active.get(ident)
-        tid = getattr(thread, "native_id", None)
+        tid = tids.get(ident, getattr(thread, "native_id", None))
         if ident == me or (only and tid != only):
             continue
         name = getattr(thread, "_name", None)
-        threads.append({"tid": tid, "name": name if type(name) is str else "?",
+        threads.append({"tid": tid, "name": name if type(name) is str else thread_name(tid),
                         "frames": stack(frame, until)})
-    threads.sort(key=lambda t: t["name"] != "MainThread")
+    threads.sort(key=lambda t: t["tid"] != os.getpid())
     if "--json" in words:
         out.write(json.dumps({"threads": threads}) + "\n")
         return 0

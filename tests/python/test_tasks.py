@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`backtrace --tasks` and `--locals=repr`: what only Python code in the process can tell."""
 import json
+import os
 import re
 import subprocess
 import time
@@ -98,6 +99,30 @@ plain()
     text = target.probing("backtrace", "--locals=repr", "--thread", str(thread["tid"])).stdout
     assert "      number = 7\n" in text, text
     assert target.alive()
+
+
+def test_repr_without_threading(world, python):
+    """Threads have their ids all the same; variables of a module and a class body are there."""
+    target = world.start(python, """
+import _thread, time
+rate, hidden = 0.5, time
+def waits(turn):
+    class Body:
+        field = turn
+        print("ready", flush=True)
+        time.sleep(600)
+_thread.start_new_thread(waits, (1,))
+time.sleep(600)
+""").inject()
+    threads = {t["tid"]: t for t in json.loads(
+        target.probing("backtrace", "--locals=repr", "--json").stdout)["threads"]}
+    other, = set(threads) - {target.pid}
+    assert str(other) in os.listdir("/proc/%d/task" % target.pid)
+    assert [f["locals"] for f in threads[target.pid]["frames"]] == [{"rate": "0.5"}]
+    assert [f["locals"] for f in threads[other]["frames"]] == [{"field": "1"}, {"turn": "1"}]
+    assert threads[other]["name"].startswith("python")
+    text = target.probing("backtrace", "--locals=repr", "--thread", str(other)).stdout
+    assert text.startswith("Thread %d " % other) and "rate" not in text
 
 
 def test_repr_that_never_ends(world, python):
