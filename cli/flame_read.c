@@ -54,6 +54,7 @@ int flame_read(struct flame *f, const struct target *t, const char *where, bool 
     w.row = sample_row;
     if (r == 0)
         r = answer_rows(t, buf_text(&sql), &w);
+    f->counted = true;
     buf_done(&sql);
     return r;
 }

@@ -39,6 +39,7 @@ struct flame {
     struct arena arena;
     const char *title, *mode; /* mode: cpu, wall, gil, memory */
     bool lines;               /* frames of one function in different lines are different */
+    bool counted;             /* samples have counts, of samples: not so in a file */
     bool threads;             /* a level for threads below the root */
     struct flame_frame *frames;
     struct flame_stack *stacks; /* by id */
@@ -76,7 +77,8 @@ struct flame_node {
     uint32_t label; /* UINT32_MAX: the root */
     uint32_t depth;
     uint32_t child, sibling; /* 0: none */
-    int64_t value, before;   /* before: of the other profile, in a difference */
+    int64_t value, count;
+    int64_t before; /* value in the other profile, in a difference */
 };
 
 struct flame_tree {

@@ -44,8 +44,8 @@ static void add_nodes(const struct flame_tree *t, struct buf *out)
     way[0] = 0;
     for (;;) { /* before its children, after its larger siblings */
         const struct flame_node *n = &t->nodes[at];
-        (void)buf_addf(out, "%s%u,%d,%lld", first ? "" : ",", depth, at == 0 ? -1 : (int)n->label,
-                       (long long)n->value);
+        (void)buf_addf(out, "%s%u,%d,%lld,%lld", first ? "" : ",", depth,
+                       at == 0 ? -1 : (int)n->label, (long long)n->value, (long long)n->count);
         if (t->difference)
             (void)buf_addf(out, ",%lld", (long long)n->before);
         first = false;
@@ -67,7 +67,8 @@ static void add_data(const struct flame_tree *t, struct buf *out)
     add_script_text(out, t->f->title);
     (void)buf_adds(out, ",mode:");
     add_script_text(out, t->f->mode);
-    (void)buf_addf(out, ",difference:%s,labels:[", t->difference ? "true" : "false");
+    (void)buf_addf(out, ",difference:%s,counted:%s,labels:[", t->difference ? "true" : "false",
+                   t->f->counted ? "true" : "false");
     for (uint32_t i = 0; i < t->f->n_labels; i++) {
         (void)buf_adds(out, i ? ",\n" : "");
         add_script_text(out, t->f->labels[i]);
@@ -149,15 +150,19 @@ static void add_box(const struct flame_tree *t, const struct flame_node *n, stru
 {
     const char *label = n->depth > 0 ? t->f->labels[n->label] : "all";
     double all = (double)(t->nodes[0].value ? t->nodes[0].value : 1);
+    double was = (double)(t->nodes[0].before ? t->nodes[0].before : 1);
     int letters = (int)(p.width / 7), y = TOP + (int)n->depth * ROW_HEIGHT;
     (void)buf_addf(out, "<g><title>");
     add_xml_text(out, label);
     bool memory = strcmp(t->f->mode, "memory") == 0; /* bytes; else ns */
-    (void)buf_addf(out,
-                   " - %.2f %s, %.2f %%</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" "
-                   "height=\"%d\" fill=\"",
-                   (double)n->value / (memory ? 1048576.0 : 1e6), memory ? "MB" : "ms",
-                   100 * (double)n->value / all, p.x, y, p.width, ROW_HEIGHT - 1);
+    (void)buf_addf(out, " - %.2f %s, %.2f %%", (double)n->value / (memory ? 1048576.0 : 1e6),
+                   memory ? "MB" : "ms", 100 * (double)n->value / all);
+    if (t->f->counted)
+        (void)buf_addf(out, ", %lld sample%s", (long long)n->count, n->count == 1 ? "" : "s");
+    if (t->difference)
+        (void)buf_addf(out, ", before %.2f %%", 100 * (double)n->before / was);
+    (void)buf_addf(out, "</title><rect x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\" fill=\"",
+                   p.x, y, p.width, ROW_HEIGHT - 1);
     add_colour(t, n, out);
     (void)buf_addf(out, "\"/><text x=\"%.2f\" y=\"%d\">", p.x + 3, y + 12);
     if (letters > 2) {

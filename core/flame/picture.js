@@ -8,7 +8,7 @@
     return {g, r, t: g.querySelector("text"), name: g.querySelector("title").textContent,
             x: +r.getAttribute("x"), w: +r.getAttribute("width"), y: +r.getAttribute("y")};
   });
-  const label = b => b.name.replace(/ - [\d.]+ (ms|MB), [\d.]+ %$/, "");
+  const label = b => b.name.replace(/ - [\d.]+ (ms|MB), [\d.]+ %(, \d+ samples?)?(, before [\d.]+ %)?$/, "");
   const zoom = to => {
     for (const b of boxes) {
       const inside = b.x + b.w > to.x + 1e-3 && b.x < to.x + to.w - 1e-3;

@@ -48,12 +48,14 @@ static uint32_t child_of(struct flame_tree *t, uint32_t parent, uint32_t label)
     return made;
 }
 
-static void put(struct flame_node *n, int64_t value, bool before)
+static void put(struct flame_node *n, const struct flame_sample *s, bool before)
 {
-    if (before)
-        n->before += value;
-    else
-        n->value += value;
+    if (before) {
+        n->before += s->value;
+        return;
+    }
+    n->value += s->value;
+    n->count += s->count;
 }
 
 static uint32_t thread_label(struct flame *into, const struct flame_sample *s)
@@ -71,11 +73,11 @@ static int add_profile(struct flame_tree *t, struct flame *into, const struct fl
         const struct flame_sample *s = &from->samples[i];
         const struct flame_stack *stack = &from->stacks[s->stack];
         uint32_t at = 0;
-        put(&t->nodes[0], s->value, before);
+        put(&t->nodes[0], s, before);
         if (into->threads && s->thread_name[0] != '\0') {
             if ((at = child_of(t, at, thread_label(into, s))) == 0)
                 return err_set(-ENOMEM, "no memory for the tree");
-            put(&t->nodes[at], s->value, before);
+            put(&t->nodes[at], s, before);
         }
         for (uint32_t k = stack->n; k > 0; k--) {
             uint32_t label = from->frames[from->places[stack->first + k - 1]].label;
@@ -83,7 +85,7 @@ static int add_profile(struct flame_tree *t, struct flame *into, const struct fl
                 label = flame_label(into, from->labels[label]);
             if (label == UINT32_MAX || (at = child_of(t, at, label)) == 0)
                 return err_set(-ENOMEM, "no memory for the tree");
-            put(&t->nodes[at], s->value, before);
+            put(&t->nodes[at], s, before);
         }
     }
     return 0;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The files that `flamegraph` writes, read back by other means than its own."""
 import json
+import re
 import shutil
 import subprocess
 import xml.dom.minidom
@@ -27,6 +28,66 @@ def write(target, file, *arguments):
     return path.read_bytes()
 
 
+# What the page draws and says, without a browser: boxes of a row, and the tip over each.
+BROWSER = r"""
+const boxes = [], handlers = {}, elements = {};
+const context = new Proxy({measureText: () => ({width: 7}), fillRect: (...box) => boxes.push(box)},
+                          {get: (o, k) => k in o ? o[k] : () => {}, set: () => true});
+const element = id => elements[id] = elements[id] || {id, style: {}, clientWidth: 1000,
+  offsetWidth: 10, offsetHeight: 10, textContent: "", getContext: () => context,
+  getBoundingClientRect: () => ({left: 0, top: 0}),
+  addEventListener: (name, f) => { handlers[id + " " + name] = f; }};
+const document = {getElementById: element}, window = {devicePixelRatio: 1};
+const innerWidth = 1000, innerHeight = 900, addEventListener = () => {};
+const matchMedia = () => ({addEventListener: () => {}});
+@PAGE@
+console.log(JSON.stringify(boxes.map(([x, y, w]) => {
+  handlers["graph mousemove"]({clientX: x + w / 2, clientY: y + 1});
+  return [x, y, w, elements.tip.textContent];
+})));
+"""
+
+
+def drawn(world, page):
+    """[x, y, width, tip] of each box."""
+    node = shutil.which("node")
+    if not node:
+        pytest.skip("no node to run the page's script (Debian: nodejs)")
+    script = page[page.index("<script>") + 8:page.index("</script>")]
+    file = world.tmp / "browser.js"
+    file.write_text(BROWSER.replace("@PAGE@", script))
+    done = subprocess.run([node, str(file)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_page_says_how_many_samples(sampled):
+    tips = [box[3] for box in drawn(sampled.world,
+                                    write(sampled, "out.html", "--last", "1m").decode())]
+    assert re.match(r"all\n[\d.]+ (s|ms), 100.00 %, \d+ samples", tips[0]), tips[0]
+    count = {tip.split(" ")[0]: int(re.search(r"(\d+) samples?", tip).group(1)) for tip in tips}
+    assert count["work"] <= count["all\n%s" % tips[0].split("\n")[1].split(" ")[0]]
+    assert count["work"] >= count["seventy"] > 10
+
+
+def test_difference_keeps_its_boxes_apart(world):
+    """What grew and what shrank in one function: both are there, inside of it."""
+    (world.tmp / "b.folded").write_text("main;a;old 300\nmain;a;both 100\nmain;b 50\n")
+    (world.tmp / "c.folded").write_text("main;a;new 300\nmain;a;both 120\nmain;b 50\nmain;c 9\n")
+    page = world.tmp / "d.html"
+    done = world.probing("flamegraph", "diff", str(world.tmp / "b.folded"),
+                         str(world.tmp / "c.folded"), "-o", str(page))
+    assert done.returncode == 0, done.stderr
+    boxes = drawn(world, page.read_text())
+    place = {tip.split("\n")[0]: (x, x + w, y) for x, y, w, tip in boxes}
+    assert sorted(place) == ["a", "all", "b", "both", "c", "main", "new", "old"]
+    for row in {y for _, y, _, _ in boxes}:
+        ends = sorted(p[:2] for p in place.values() if p[2] == row)
+        assert all(a[1] <= b[0] + 1 for a, b in zip(ends, ends[1:])), ends
+    for inner, outer in (("old", "a"), ("new", "a"), ("both", "a"), ("a", "main"), ("c", "main")):
+        assert place[outer][0] <= place[inner][0] + 1 and place[inner][1] <= place[outer][1] + 1
+
+
 def test_page(sampled):
     page = write(sampled, "out.html", "--last", "1m").decode()
     assert page.startswith("<!DOCTYPE html>") and "seventy" in page and "@DATA@" not in page
@@ -44,7 +105,7 @@ def test_picture(sampled):
     picture = xml.dom.minidom.parseString(write(sampled, "out.svg", "--last", "1m"))
     titles = [t.firstChild.data for t in picture.getElementsByTagName("title")]
     assert any(t.startswith("seventy (natives)") for t in titles)
-    assert titles[0].startswith("all - ") and titles[0].endswith("100.00 %")
+    assert re.match(r"all - [\d.]+ ms, 100.00 %, \d+ samples$", titles[0])
 
 
 def test_speedscope(sampled):
