@@ -134,5 +134,6 @@ int offer_stop(struct plugin *p)
 void offer_forked(void)
 {
     atomic_store_explicit(&live, false, memory_order_relaxed);
+    atomic_store_explicit(&handed, false, memory_order_relaxed); /* a core of the child's gives its */
     atomic_store_explicit(&inside, 0, memory_order_relaxed);
 }

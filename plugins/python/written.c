@@ -378,7 +378,21 @@ int written_init(struct plugin *p)
     return p->host->subscribe(p->host, TOPIC, make);
 }
 
+/* table_wait(append.__self__): until it is made, or has failed. */
+static PyObject *table_wait(PyObject *self, PyObject *capsule)
+{
+    (void)self;
+    struct written *w = natives_py.PyCapsule_GetPointer(capsule, CAPSULE);
+    if (w && offer_enter()) {
+        wait_for(w);
+        offer_leave();
+    }
+    natives_py.PyErr_Clear();
+    return natives_none();
+}
+
 struct cpython_method written_natives[] = {
     {"table", table, METH_VARARGS, NULL},
+    {"table_wait", table_wait, METH_O, NULL},
     {NULL, NULL, 0, NULL},
 };

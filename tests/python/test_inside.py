@@ -3,6 +3,7 @@
 import json
 import signal
 import subprocess
+import sys
 
 import pytest
 from pythons import PYTHONS, is_threaded, minor_of
@@ -306,3 +307,111 @@ def test_costs_little_to_import(world, python):
     target.wait_line("^\\[")
     assert "\n[] 1\n" in target.output()
     assert minor_of(python) >= 8
+
+
+READY = """
+import dataclasses, enum, multiprocessing, pickle, sys, threading, time
+from typing import Optional
+sys.path.insert(0, %r)
+import probing
+early = probing.table("early", {"n": int})
+class Stage(enum.IntEnum):
+    ONE = 1
+@dataclasses.dataclass
+class Row:
+    n: int
+    part: Optional[float] = None
+    text: "Optional[str]" = None
+    stage: Stage = Stage.ONE
+rows = probing.table(Row)
+def begin(n):
+    early.append(0)
+    assert probing.init() is True and probing.init(**{"python.gc": True}) is False
+    early.append(n)
+    rows.append(Row(n, 3, "x"))
+    assert probing.query("select n from python.early") == [(n,)]
+    assert repr(probing.query("select n, part, text, stage from python.row")) == \\
+        "[(%%d, 3.0, 'x', 1)]" %% n
+    assert probing.config("python.gc") == "on"
+def child(n):
+    assert not probing.is_running()
+    begin(n)
+if __name__ == "__main__":
+    try: probing.query("select 1")
+    except probing.client.Gone as error: print(error)
+    begin(1)
+    for n, how in enumerate(("fork", "spawn", "forkserver")):
+        process = multiprocessing.get_context(how).Process(target=child, args=(n + 2,))
+        process.start()
+        process.join()
+        print(how, process.exitcode)
+    again = pickle.loads(pickle.dumps((early, rows)))
+    print(again[0] is early and again[1] is rows)
+    print(probing.query("select n from python.early"))
+"""
+
+
+def test_what_is_recorded_after_init_is_kept(world, python):
+    """It was lost until the plugin had come, query() was refused, and a forked child's tables
+    stayed its parent's for good."""
+    script = world.tmp / "ready.py"
+    script.write_text(READY % str(PACKAGE))
+    done = subprocess.run([python, str(script)], env=dict(world.env, PROBING_LIBRARY=str(CORE)),
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=100,
+                          universal_newlines=True)
+    assert done.stdout.split("\n") == [
+        "probing does not run in this process; probing.init() starts it",
+        "fork 0", "spawn 0", "forkserver 0", "True", "[(1,)]", ""], done.stdout + done.stderr
+
+
+def test_init_says_why_not(world, python):
+    done = subprocess.run(
+        [python, "-c", "import sys; sys.path.insert(0, %r); import probing\n"
+         "try: probing.init()\nexcept probing.ProbingError as e: print(e)" % str(PACKAGE)],
+        env=dict(world.env, PROBING_LIBRARY=str(CORE), PROBING_DATA_DIR="/proc/nowhere"),
+        stdout=subprocess.PIPE, timeout=60, universal_newlines=True)
+    assert "/proc/nowhere cannot be made" in done.stdout
+
+
+def test_main_thread_in_c_while_another_starts_it(world, python):
+    """It handed over what the plugin offers when it came by: never."""
+    done = subprocess.run(
+        [python, "-c", "import sys, threading; sys.path.insert(0, %r); import probing\n"
+         "t = probing.table('x', {'a': int})\n"
+         "def go():\n    probing.init()\n    t.append(5)\n"
+         "    print(probing.query('select a from python.x'), flush=True)\n"
+         "thread = threading.Thread(target=go); thread.start(); thread.join()" % str(PACKAGE)],
+        env=dict(world.env, PROBING_LIBRARY=str(CORE)), stdout=subprocess.PIPE, timeout=60,
+        universal_newlines=True)
+    assert done.stdout == "[(5,)]\n"
+
+
+def test_odd_decorators_and_names(world):
+    sys.path.insert(0, str(PACKAGE))
+    import probing
+
+    class Model:
+        @probing.span
+        @staticmethod
+        def fixed(x): return x
+
+        @probing.span("named")
+        @classmethod
+        def made(cls, x): return cls, x
+    assert Model.fixed(3) == Model().fixed(3) == 3 and Model.made(4) == (Model, 4)
+    assert probing.span(5).name == "5"
+    with pytest.raises(TypeError):
+        probing.span(Model)
+
+
+def test_rows_as_a_frame():
+    pandas = pytest.importorskip("pandas")
+    sys.path.insert(0, str(PACKAGE))
+    from probing.client import Rows
+    rows = Rows({"columns": [{"name": n, "type": t, "unit": ""} for n, t in
+                             (("ts", "timestamp"), ("x", "double"), ("n", "bigint"))],
+                 "rows": [["2026-11-22T05:26:42.106366440Z", 3, 1], [None, None, 2]],
+                 "lost": 0, "cut": False, "elapsed_ms": 1})
+    frame = rows.frame()
+    assert frame["ts"][0] == pandas.Timestamp("2026-11-22T05:26:42.106366440Z")
+    assert frame["x"][0] == 3.0 and list(frame["n"]) == [1, 2]

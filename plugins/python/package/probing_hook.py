@@ -57,7 +57,8 @@ def main():
         del os.environ[name]
     if here:
         import probing
-        probing.init(listen=os.environ.get("PROBE_ADDR"))
+        listen = os.environ.get("PROBE_ADDR")
+        probing._start({"server.listen": listen} if listen else {})
 
 
 try:

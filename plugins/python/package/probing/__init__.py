@@ -7,7 +7,7 @@
     losses = probing.table("loss", {"step": int, "value": float}); losses.append(1, 0.5)
     with probing.span("epoch", number=1): probing.event("begun")
     probing.step()                          # in a loop whose steps have no optimizer to end them
-    probing.query("select type, count from python.objects order by count desc limit 5").dicts()
+    probing.query("select type, count from python.objects order by count desc limit 5").frame()
     probing.config("torch.sample_rate", 0.5)
     probing.connect(4242).query("select name, rows from probing.tables").dicts()
 
@@ -68,16 +68,32 @@ def _attach(native):
     _tables.attach(native)
 
 
-def _wait_until(deadline):
-    """Gives a function that waits until the plugin is here, which was started a moment ago."""
+def _wait_until(deadline, core):
+    """Gives a function that waits until the plugin is here, which was started a moment ago, and
+    tells in `failed` why it will not come."""
     import time
 
     def arrives():
-        while _spans._begin is None and time.monotonic() < deadline:
+        early = time.monotonic() + 0.1
+        while _spans._begin is None and time.monotonic() < deadline and not arrives.failed:
             time.sleep(0.0005)  # the main thread comes by meanwhile
+            arrives.failed = _why(core)
+            if early is not None and time.monotonic() > early:
+                early = None  # or it does not: it is in a call of C, and this is another thread
+                _have_the_plugin_come()
         _spans._arrives = _tables._arrives = None
         return _spans._begin is not None
+    arrives.failed = ""
     return arrives
+
+
+def _have_the_plugin_come():
+    from . import client
+    try:
+        with connect(os.getpid(), timeout=1) as own:
+            own.run("eval", "--timeout", "1", "None")
+    except client.Error:
+        pass
 
 
 def set_role(role):
@@ -99,13 +115,30 @@ def _text_of(value):
     return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
 
 
+def _own():
+    """A connection to this process; where probing has just begun, once it answers."""
+    import time
+    from . import client
+    deadline = time.monotonic() + 5
+    while True:
+        try:
+            return connect(os.getpid())
+        except client.Gone:
+            if not is_running():
+                raise client.Gone("probing does not run in this process; probing.init() starts it")
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.002)
+
+
 def query(sql, timeout=None):
-    """Rows of an SQL statement over what is measured here: tuples, with .dicts(), .column(name).
+    """Rows of an SQL statement over what is measured here: a list of tuples, with .dicts(),
+    .column(name), .columns() and, for pandas, .frame().
 
     client.Error when probing does not run in this process, or about the statement.
     timeout: seconds, then the statement is stopped.
     """
-    with connect(os.getpid()) as own:
+    with _own() as own:
         return own.query(sql, timeout=timeout)
 
 
@@ -114,7 +147,7 @@ def config(name=None, value=None):
 
     client.Error for a name that is not known, or a value that is not allowed, with the reason.
     """
-    with connect(os.getpid()) as own:
+    with _own() as own:
         if name is None:
             return dict(own.query("select name, value from probing.settings"))
         if value is None:
@@ -123,7 +156,8 @@ def config(name=None, value=None):
 
 
 def init(listen=None, **settings):
-    """Start probing in this process: True, or False when it ran already.
+    """Start probing in this process: True, or False when it ran already (then the settings are
+    changed as config() does it).  What is recorded from here on is kept.
 
     listen: "HOST:PORT" to open to the network, as the setting server.listen.
     settings: by name; a dot in a name may be written as two underscores
@@ -131,10 +165,22 @@ def init(listen=None, **settings):
     """
     if listen is not None:
         settings["server.listen"] = listen
+    settings = {name.replace("__", "."): _text_of(value) for name, value in settings.items()}
+    if not _start(settings):
+        for name, value in sorted(settings.items()):
+            config(name, value)
+        return False
+    arrives = _spans._arrives
+    if arrives is not None and not arrives() and arrives.failed:
+        raise ProbingError(arrives.failed)
+    _tables.wait()
+    return True
+
+
+def _start(settings):
+    """Have libprobing.so begin, and do not wait for it: True, or False when it ran already."""
     lines = []
-    for name, value in sorted(settings.items()):
-        name = name.replace("__", ".")
-        text = _text_of(value)
+    for name, text in sorted(settings.items()):
         if "\n" in name or "\n" in text or "=" in name:
             raise ValueError("a setting's name and value have no line breaks, a name no '='")
         lines.append("%s=%s" % (name, text))
@@ -144,6 +190,8 @@ def init(listen=None, **settings):
         start = core.probing_start
     except (OSError, AttributeError) as error:
         raise ProbingError(str(error))
+    if not is_running():  # what a parent had, before a fork, is not here
+        _attach(None)
     start.argtypes, start.restype = [ctypes.c_char_p], ctypes.c_int
     result = start("\n".join(lines).encode())
     if result < 0:
@@ -152,10 +200,19 @@ def init(listen=None, **settings):
     import time
     deadline = time.monotonic() + 1
     while not is_running() and time.monotonic() < deadline:
+        if _why(core):
+            raise ProbingError(_why(core))
         time.sleep(0.0005)
-    if _spans._begin is None:  # what is recorded first waits for the plugin, this does not
-        _spans._arrives = _tables._arrives = _wait_until(deadline)
+    if _spans._begin is None:  # what is recorded first waits for the plugin
+        _spans._arrives = _tables._arrives = _wait_until(deadline, core)
     return result == 0
+
+
+def _why(core):
+    """Why it has ended again; "" while it has not."""
+    import ctypes
+    text = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(core, "probing_why")))
+    return text.decode("utf-8", "replace")
 
 
 _attach(getattr(sys, "_probing", None))

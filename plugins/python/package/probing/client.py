@@ -50,9 +50,15 @@ class Rows(list):
     """The rows of an answer, as tuples; what is known of the columns, and whether it is whole."""
 
     def __init__(self, answer):
-        super().__init__(tuple(row) for row in answer["rows"])
         self.names = [column["name"] for column in answer["columns"]]
         self.types = [column["type"] for column in answer["columns"]]
+        rows = answer["rows"]
+        for at, kind in enumerate(self.types):
+            if kind == "double":  # JSON writes 3.0 as 3
+                for row in rows:
+                    if row[at] is not None:
+                        row[at] = float(row[at])
+        super().__init__(map(tuple, rows))
         self.units = [column["unit"] for column in answer["columns"]]
         self.lost, self.cut = answer["lost"], answer["cut"]
         self.elapsed_ms = answer["elapsed_ms"]
@@ -66,6 +72,15 @@ class Rows(list):
 
     def columns(self):
         return {name: [row[i] for row in self] for i, name in enumerate(self.names)}
+
+    def frame(self):
+        """A pandas.DataFrame; timestamps as such, to the nanosecond."""
+        import pandas
+        made = pandas.DataFrame.from_records(list(self), columns=self.names)
+        for name, kind in zip(self.names, self.types):
+            if kind == "timestamp" and self.names.count(name) == 1:
+                made[name] = pandas.to_datetime(made[name], utc=True)
+        return made
 
 
 def connect(target=None, token=None, timeout=30.0):

@@ -130,6 +130,10 @@ def _said(kind, value):
 def around(function, new):
     """The function with a span of new() around each call."""
     import inspect
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(around(function.__func__, new))
+    if isinstance(function, type):
+        raise TypeError("a class has no span around it: decorate its methods")
     if inspect.isasyncgenfunction(function):
         raise TypeError("an asynchronous generator has no span around it: use `with` inside it")
     if inspect.iscoroutinefunction(function):
@@ -160,10 +164,11 @@ def around(function, new):
 
 def span(name, **attributes):
     """A span to be used in a `with`, or as a decorator: @span, @span("name", key=value)."""
-    if callable(name):
-        title = getattr(name, "__qualname__", None) or str(name)
+    if callable(name) or isinstance(name, (staticmethod, classmethod)):
+        inner = getattr(name, "__func__", name)
+        title = getattr(inner, "__qualname__", None) or str(name)
         return around(name, lambda: Span(title, attributes))
-    return Span(name, attributes)
+    return Span(name if type(name) is str else str(name), attributes)
 
 
 def event(name, **attributes):

@@ -19,21 +19,31 @@ import re
 
 TYPES = {int: 1, float: 2, str: 3, bytes: 4, bool: 1}
 _BY_NAME = {kind.__name__: kind for kind in TYPES}  # annotations may be texts
+_OPTIONAL = [re.compile(form) for form in (
+    r"\A(?:typing\.)?Optional\[(\w+)\]\Z", r"\A(\w+)\s*\|\s*None\Z", r"\ANone\s*\|\s*(\w+)\Z")]
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 _OURS = re.compile(r"(torch_|comm_|gc_)\w*|(backtrace|samples|stacks|trace_event|watched|variables|"
                    r"exceptions|gc|imports|objects|modules|tensors|threads)\Z")
 
-_make = None  # in C, while probing is in this process
+_make = _wait = None  # in C, while probing is in this process
 _arrives = None  # waits for it, where probing has just been started
 _tables = {}  # by name
 
 
 def attach(native):
     """What the plugin gives (a dict), or None: it has left."""
-    global _make
-    _make = native["table"] if native else None
+    global _make, _wait
+    _make, _wait = (native["table"], native["table_wait"]) if native else (None, None)
     for one in _tables.values():
         one._attach(wait=False)
+
+
+def wait():
+    """Until all that were declared before probing came are there."""
+    for one in list(_tables.values()):
+        made = getattr(one.append, "__self__", None)
+        if _wait is not None and made is not None:
+            _wait(made)
 
 
 class Table(object):
@@ -42,6 +52,11 @@ class Table(object):
     def __init__(self, name, columns, row, doc):
         self.name, self.columns, self._row, self._doc = "python." + name, columns, row, doc
         self._attach(wait=True)
+
+    def __reduce__(self):  # by name: in another process it is that one's
+        kinds = {code: kind for kind, code in reversed(list(TYPES.items()))}
+        columns = {name: (kinds[code], doc) for name, code, doc in self.columns}
+        return table, (self.name[len("python."):], self._row or columns, self._doc)
 
     def __repr__(self):
         return "<probing.table %s(%s)>" % (self.name, ", ".join(c[0] for c in self.columns))
@@ -58,12 +73,27 @@ def _nothing(columns):
     return space["append"]
 
 
+def _bare(kind):
+    """int of Optional[int], of "int | None" and of a class made of int."""
+    if isinstance(kind, str):
+        for form in _OPTIONAL:
+            kind = form.sub(r"\1", kind)
+        return _BY_NAME.get(kind, kind)
+    options = [one for one in getattr(kind, "__args__", ()) if one is not type(None)]
+    if len(options) == 1 and type(None) in kind.__args__:
+        kind = options[0]
+    if isinstance(kind, type) and kind not in TYPES:
+        return next((one for one in (bool, int, float, str, bytes) if issubclass(kind, one)), kind)
+    return kind
+
+
 def _column(name, kind, doc=""):
     if type(kind) is tuple and len(kind) == 2:  # {"value": (float, "after smoothing")}
         kind, doc = kind
-    kind = _BY_NAME.get(kind, kind)
-    if kind not in TYPES:
-        raise TypeError("column %s is %r: there are int, float, str, bytes and bool" % (name, kind))
+    given, kind = kind, _bare(kind)
+    if not isinstance(kind, type) or kind not in TYPES:
+        raise TypeError("column %s is %r: there are int, float, str, bytes and bool"
+                        % (name, given))
     if type(name) is not str or not _NAME.match(name) or name in ("ts", "tid", "timestamp"):
         raise ValueError("%r is no column's name: [a-z][a-z0-9_]*, but ts, tid and timestamp"
                          % (name,))
