@@ -9,6 +9,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ struct editor {
     char **(**attempted_completion)(const char *text, int start, int end);
     const char **word_break_characters;
     int *append_character;
+    char **line; /* so far */
 };
 
 struct prompt {
@@ -68,7 +70,8 @@ static bool load_editor(struct editor *e)
            find(library, "rl_completion_matches", &e->completion_matches) &&
            find(library, "rl_attempted_completion_function", &e->attempted_completion) &&
            find(library, "rl_completer_word_break_characters", &e->word_break_characters) &&
-           find(library, "rl_completion_append_character", &e->append_character);
+           find(library, "rl_completion_append_character", &e->append_character) &&
+           find(library, "rl_line_buffer", &e->line);
 }
 
 /* libedit asks again and again until NULL; it frees what it is given. */
@@ -91,10 +94,13 @@ static char **candidates(const char *text, int start, int end)
 {
     struct prompt *p = the_prompt;
 
-    (void)start;
     (void)end;
     buf_done(&p->candidates);
     buf_init(&p->candidates, CANDIDATES_MAX_BYTES);
+    /* Before a line's first word it is an indent: code with tabs may be pasted. */
+    if (text[0] == '\0' && strspn(*p->editor.line, " \t") >= (size_t)start &&
+        buf_adds(&p->candidates, "\t") == 0)
+        return p->editor.completion_matches(text, next_candidate);
     if (p->o.complete(p->o.arg, text, &p->candidates) < 0 || p->candidates.size == 0)
         return NULL;
     return p->editor.completion_matches(text, next_candidate);
@@ -111,6 +117,10 @@ int prompt_new(const struct prompt_options *o, struct prompt **ret)
     p->terminal = isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1;
     p->edits = p->terminal && load_editor(&p->editor);
     if (p->edits) {
+        /* libedit drops the bytes of characters that the locale does not have. */
+        const char *locale = setlocale(LC_CTYPE, "");
+        if (locale == NULL || strcmp(locale, "C") == 0 || strcmp(locale, "POSIX") == 0)
+            (void)setlocale(LC_CTYPE, "C.UTF-8");
         *p->editor.attempted_completion = candidates;
         *p->editor.word_break_characters = o->word_breaks;
         *p->editor.append_character = '\0';

@@ -134,6 +134,7 @@ int offer_stop(struct plugin *p)
 void offer_forked(void)
 {
     atomic_store_explicit(&live, false, memory_order_relaxed);
-    atomic_store_explicit(&handed, false, memory_order_relaxed); /* a core of the child's gives its */
+    /* a core of the child's gives its own */
+    atomic_store_explicit(&handed, false, memory_order_relaxed);
     atomic_store_explicit(&inside, 0, memory_order_relaxed);
 }

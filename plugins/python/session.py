@@ -191,8 +191,16 @@ def execute_line(code, name, show):
     import ast
     import codeop
     compiler = codeop.CommandCompiler()
-    compiler.compiler.flags |= getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
-    statement = compiler(code, name, "single")
+    flags = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
+    compiler.compiler.flags |= flags
+    statement = wrong = None
+    try:
+        statement = compiler(code, name, "single")
+    except SyntaxError as error:
+        wrong = error
+    if wrong is not None:  # 3.11's codeop calls most of them "incomplete input"
+        compile(code, name, "single", flags, dont_inherit=True)
+        raise wrong
     if statement is None:
         return False
     note(statement)

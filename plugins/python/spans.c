@@ -7,6 +7,8 @@
  */
 #include "spans.h"
 
+#include <string.h>
+
 #include "events.h"
 #include "natives.h"
 #include "offer.h"
@@ -15,10 +17,21 @@
 
 static PyObject *context; /* the package's ContextVar of Spans; lock: the GIL */
 
-/* A number out of a record: (span, trace, parent, began). */
-static uint64_t number(PyObject *record, Py_ssize_t at)
+/* What begin() gives as bytes, and takes back. */
+struct record {
+    uint64_t span, trace, parent, began;
+};
+
+static struct record read_record(PyObject *bytes)
 {
-    return natives_py.PyLong_AsUnsignedLongLong(natives_py.PyTuple_GetItem(record, at));
+    struct record r = {.span = 0};
+    char *at;
+    Py_ssize_t n;
+    if (natives_py.PyBytes_AsStringAndSize(bytes, &at, &n) == 0 && n == (Py_ssize_t)sizeof(r))
+        memcpy(&r, at, sizeof(r));
+    else
+        natives_py.PyErr_Clear();
+    return r;
 }
 
 uint64_t spans_current(uint64_t *ret_trace)
@@ -33,8 +46,9 @@ uint64_t spans_current(uint64_t *ret_trace)
     PyObject *record = py->PyObject_GetAttrString(span, "record");
     uint64_t id = 0;
     if (record && record != py->_Py_NoneStruct) {
-        id = number(record, 0);
-        *ret_trace = number(record, 1);
+        struct record r = read_record(record);
+        id = r.span;
+        *ret_trace = r.trace;
     }
     py->PyErr_Clear();
     if (record)
@@ -57,8 +71,9 @@ static void place(struct event *e, PyObject *around)
 {
     uint64_t call = trace_inside();
     if (around != natives_py._Py_NoneStruct) {
-        e->parent = number(around, 0);
-        e->trace = number(around, 1);
+        struct record r = read_record(around);
+        e->parent = r.span;
+        e->trace = r.trace;
     }
     if (call > e->parent)
         e->parent = call;
@@ -74,12 +89,8 @@ static void add(const struct event *e, PyObject *attributes)
 
 static PyObject *record_of(const struct event *e)
 {
-    const struct cpython *py = &natives_py;
-    const uint64_t numbers[] = {e->span, e->trace, e->parent, e->ts};
-    PyObject *record = py->PyTuple_New(4);
-    for (int i = 0; record && i < 4; i++)
-        (void)py->PyTuple_SetItem(record, i, py->PyLong_FromUnsignedLongLong(numbers[i]));
-    return record;
+    const struct record r = {e->span, e->trace, e->parent, e->ts};
+    return natives_py.PyBytes_FromStringAndSize((const char *)&r, sizeof(r));
 }
 
 /* begin(name, record of the span around or None, JSON or None): its record; None: we have left. */
@@ -108,14 +119,15 @@ static PyObject *end(PyObject *self, PyObject *const *args, Py_ssize_t n)
     (void)self;
     if (n != 4 || !offer_enter())
         return natives_none();
+    struct record r = read_record(args[1]);
     struct event e = {.type = EVENT_SPAN_END,
                       .phase = natives_py.PyObject_IsTrue(args[2]) == 1 ? RAISED : RETURNED,
                       .ts = natives_host->now(),
                       .name_id = name_id(args[0]),
-                      .span = number(args[1], 0),
-                      .trace = number(args[1], 1),
-                      .parent = number(args[1], 2)};
-    e.duration_ns = (int64_t)(e.ts - number(args[1], 3));
+                      .span = r.span,
+                      .trace = r.trace,
+                      .parent = r.parent};
+    e.duration_ns = (int64_t)(e.ts - r.began);
     add(&e, args[3]);
     offer_leave();
     return natives_none();

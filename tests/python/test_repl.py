@@ -43,6 +43,7 @@ def test_statements_from_a_pipe(target):
     done = piped(target, "1 +\n'after'\n")
     assert "SyntaxError" in done.stdout and "'after'" in done.stdout
     assert piped(target, "x\n1/0\n").returncode == 1
+    assert "incomplete" not in piped(target, "x'\n").stdout
     assert piped(target, "def f(a):\n    return a * 2\n\nf(x)\n").stdout == "46\n"
 
 
@@ -140,6 +141,21 @@ def test_terminal(target):
     assert "model.weights_of_layer[1]" in history.read_text()
     assert history.stat().st_mode & 0o77 == 0
     assert target.alive()
+
+
+@pytest.mark.skipif(not ctypes.util.find_library("edit"), reason="no libedit (Debian: libedit2)")
+def test_what_is_pasted_comes_whole(target):
+    """Characters beyond ASCII were dropped, and so was a tab that indents a line."""
+    t = Terminal(target)
+    t.wait(">>> ")
+    t.type("len('gr\xf6\xdfer \u2713')\n")
+    t.wait(r"\n8\r\n")
+    t.wait(">>> ")
+    t.type("for i in range(3):\n\tif i == 2:\n\t\ti * 21\n\n")
+    t.wait(r"\n42\r\n")
+    t.wait(">>> ")
+    t.type("\x04")
+    assert t.close() == 0
 
 
 def test_the_process_dies_at_the_prompt(target):

@@ -20,6 +20,7 @@ except ImportError:  # Python 3.6 has clients only
 
 ATTRIBUTES = 3900  # bytes of JSON; the table keeps 4000
 _current = contextvars and contextvars.ContextVar("probing.span")
+_around, _enter = contextvars and (_current.get, _current.set) or (None, None)
 _begin = _end = _event = None  # in C, while probing is in this process
 _arrives = None  # waits for them, where probing has just been started
 _encode = _quote = None
@@ -88,32 +89,43 @@ class Span(object):
             self._text = _json(self.attributes)
         return self._text
 
+    # Written out in one piece each: a call of Python's costs more than what they do.
+
     def __enter__(self):
-        if _begin is not None or _arrives is not None and _arrives():
-            before = self._open()
-            if self.record is not None:
-                self._before = before
-                _current.set(self)
+        begin = _begin
+        if begin is None:
+            if _arrives is None or not _arrives():
+                return self
+            begin = _begin
+        self._before = before = _around(None)
+        self.record = begin(self.name, None if before is None else before.record,
+                            self._told() if self.attributes else None)
+        if self.record is not None:
+            _enter(self)
         return self
 
     def __exit__(self, kind, value, trace):
-        if self.record is not None:
-            _current.set(self._before)
-            self._before = None
-            self._close(kind, value)
-
-    def _open(self):
-        around = _current.get(None)
-        self.record = _begin(self.name, around.record if around is not None else None,
-                             self._told())
-        return around
-
-    def _close(self, kind=None, value=None):
-        record, self.record = self.record, None
+        record = self.record
+        if record is None:
+            return
+        _enter(self._before)
+        self._before = self.record = None
         if kind is not None:
             self.set(exception=_said(kind, value))
-        if _end is not None:
-            _end(self.name, record, kind is not None, self._told())
+        end = _end
+        if end is not None:
+            end(self.name, record, kind is not None, self._told() if self.attributes else None)
+
+    def _open(self):
+        """Without being around what comes."""
+        before = _around(None)
+        self.record = _begin(self.name, None if before is None else before.record, self._told())
+
+    def _close(self, kind=None, value=None):
+        if self.record is not None:
+            before = _around(None)
+            self._before = before
+            self.__exit__(kind, value, None)
 
     def __call__(self, function):
         """As a decorator: each call is a span of its own."""
@@ -149,11 +161,9 @@ def around(function, new):
             try:
                 result = yield from function(*args, **named)
             except BaseException as error:
-                if span.record is not None:
-                    span._close(type(error), error)
+                span._close(type(error), error)
                 raise
-            if span.record is not None:
-                span._close()
+            span._close()
             return result
     else:
         def wrapped(*args, **named):
@@ -164,17 +174,19 @@ def around(function, new):
 
 def span(name, **attributes):
     """A span to be used in a `with`, or as a decorator: @span, @span("name", key=value)."""
+    if type(name) is str:
+        return Span(name, attributes)
     if callable(name) or isinstance(name, (staticmethod, classmethod)):
         inner = getattr(name, "__func__", name)
         title = getattr(inner, "__qualname__", None) or str(name)
         return around(name, lambda: Span(title, attributes))
-    return Span(name if type(name) is str else str(name), attributes)
+    return Span(str(name), attributes)
 
 
 def event(name, **attributes):
     """Something that happens at one moment, inside the span that runs."""
     if _event is not None or _arrives is not None and _arrives():
-        around_it = _current.get(None)
+        around_it = _around(None)
         _event(name, around_it.record if around_it is not None else None,
                _json(attributes) if attributes else None)
 
