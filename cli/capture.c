@@ -4,7 +4,7 @@
  *
  * One thread.  The file appears under its name when it is whole, never before.
  */
-#include "cli/cli.h"
+#include "cli/torch.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -113,10 +113,6 @@ int command_repl(struct target *t, int argc, char **argv);   /* repl.c */
 int command_script(struct target *t, int argc, char **argv); /* live.c */
 int command_top(struct target *t, int argc, char **argv);    /* top.c */
 int command_torch(struct target *t, int argc, char **argv);  /* torch.c */
-int torch_capture(const struct target *t, const char *steps, const char *skip, const char *path);
-/* capture.c: `torch profile` */
-/* torch_ranks.c: which rank has not come to what others wait for.  false: nobody waits. */
-bool torch_print_waits(const struct target *t);
 int command_plugin(struct target *t, int argc, char **argv); /* plugin.c */
 
 /* Send a plugin's file through the data directory's door.  name: for messages; the answer's

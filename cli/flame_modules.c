@@ -18,6 +18,7 @@
 #include "core/base/err.h"
 
 #define DEPTH_MAX 256
+#define ROOT_SHARE 0.02 /* of all forwards */
 
 struct node { /* one way of calls */
     const char *name;
@@ -64,12 +65,31 @@ static uint32_t child_of(struct modules *m, uint32_t parent, const char *name)
     return m->n++;
 }
 
+/* A way of calls with all that goes on inside. */
+static int64_t whole_of(const struct modules *m, uint32_t node)
+{
+    int64_t sum = m->nodes[node].own;
+    for (uint32_t at = m->nodes[node].child; at; at = m->nodes[at].sibling)
+        sum += whole_of(m, at);
+    return sum;
+}
+
 static bool is_inside(const struct modules *m, const struct open_call *outer, int64_t end_ns)
 {
     return m->backward ? outer->begin_ns < end_ns : outer->end_ns >= end_ns;
 }
 
-/* tid, local_step, stage, end_ns, duration_ns, module, value, steps; by thread, stage and step */
+/* What a stage is called in the picture: as in `torch`. */
+static const char *kind_of(const char *stage)
+{
+    return strcmp(stage, "post forward") == 0    ? "forward"
+           : strcmp(stage, "post backward") == 0 ? "backward"
+           : strcmp(stage, "post data") == 0     ? "waiting for data"
+                                                 : "optimizer"; /* or a step that was skipped */
+}
+
+/* tid, local_step, stage, end_ns, duration_ns, module, value, steps; by thread, stage and step.
+ * Another thread may end a step in the middle of a forward. */
 static int call_row(void *self, const struct json *const *c, struct buf *out)
 {
     struct modules *m = self;
@@ -78,15 +98,15 @@ static int call_row(void *self, const struct json *const *c, struct buf *out)
     const char *module = c[5]->type == JSON_STRING ? c[5]->text : "(unknown)";
     int64_t end_ns = answer_int(c[3]), duration_ns = answer_int(c[4]), value = answer_int(c[6]);
     m->steps = answer_int(c[7]);
-    if (m->tid != answer_int(c[0]) || m->step != answer_int(c[1]) || strcmp(m->stage, stage) != 0)
+    if (m->tid != answer_int(c[0]) || strcmp(m->stage, stage) != 0 ||
+        (m->backward && m->step != answer_int(c[1])))
         m->depth = 0;
     m->tid = answer_int(c[0]);
     m->step = answer_int(c[1]);
     (void)snprintf(m->stage, sizeof m->stage, "%s", stage);
     while (m->depth > 0 && !is_inside(m, &m->open[m->depth - 1], end_ns))
         m->depth--;
-    const char *kind = strncmp(stage, "post ", 5) == 0 ? stage + 5 : stage;
-    uint32_t parent = m->depth > 0 ? m->open[m->depth - 1].node : child_of(m, 0, kind);
+    uint32_t parent = m->depth > 0 ? m->open[m->depth - 1].node : child_of(m, 0, kind_of(stage));
     uint32_t node = parent ? child_of(m, parent, module) : 0;
     if (node == 0)
         return err_set(-ENOMEM, "no memory for the modules");
@@ -97,6 +117,46 @@ static int call_row(void *self, const struct json *const *c, struct buf *out)
     if (m->depth < DEPTH_MAX)
         m->open[m->depth++] = (struct open_call){node, end_ns - duration_ns, end_ns};
     return 0;
+}
+
+/* Time of the steps that is no module's: then the whole is that of the steps.  backward, optimizer,
+ * waiting for data, communication, all; of steps with rows, on threads that end steps. */
+static int rest_row(void *self, const struct json *const *c, struct buf *out)
+{
+    static const char *const kinds[] = {"backward", "optimizer", "waiting for data",
+                                        "communication", "other"};
+    enum { N = sizeof kinds / sizeof kinds[0] };
+    struct modules *m = self;
+    int64_t left = answer_int(c[N - 1]);
+    (void)out;
+    for (uint32_t i = 1; i < m->n; i++)
+        left -= m->nodes[i].own;
+    for (int i = 0; i < N && left > 0; i++) {
+        uint32_t node = child_of(m, 0, kinds[i]);
+        int64_t ns = i < N - 1 ? answer_int(c[i]) : left;
+        for (uint32_t at = m->nodes[node].child; at && i < N - 1; at = m->nodes[at].sibling)
+            ns -= whole_of(m, at);
+        if (node == 0)
+            return err_set(-ENOMEM, "no memory for the modules");
+        ns = ns < 0 ? 0 : ns < left ? ns : left;
+        m->nodes[node].own += ns;
+        m->nodes[node].count += ns > 0;
+        left -= ns;
+    }
+    return 0;
+}
+
+static int read_rest(struct modules *m, const struct target *t, const char *where)
+{
+    char sql[1000];
+    struct export_writer w = {.row = rest_row, .self = m};
+    (void)snprintf(sql, sizeof sql,
+                   "select sum(backward_sec) * 1000000000, sum(optimizer_sec) * 1000000000, "
+                   "sum(dataloader_sec) * 1000000000, sum(comm_sec) * 1000000000, "
+                   "sum(step_duration_sec) * 1000000000 from (select *, steps as local_step from "
+                   "python.torch_step_timing) x where sampled = 1 and step_end <> 'forward'%s",
+                   where);
+    return answer_rows(t, sql, &w);
 }
 
 static int add_way(struct flame *f, const struct node *nodes, uint32_t last)
@@ -133,7 +193,7 @@ static int read_calls(struct modules *m, const struct target *t, const char *whe
         "select tid, local_step, stage, extract(epoch from ts - (select min(ts) from "
         "python.torch_trace)) * 1000000000, duration * 1000000000, module, %s, "
         "(select count(distinct local_step) from python.torch_trace where "
-        "%s is not null%s) from "
+        "%s is not null%s and stage in ('post forward', 'post backward')) from "
         "python.torch_trace where duration is not null and %s is not null and stage %s%s "
         "order by tid, stage, local_step, %s",
         memory ? "allocated_delta * 1048576" : "duration * 1000000000", there, where, there, which,
@@ -142,20 +202,110 @@ static int read_calls(struct modules *m, const struct target *t, const char *whe
     return answer_rows(t, sql, &w);
 }
 
+static int read_all(struct modules *m, const struct target *t, const char *where)
+{
+    m->room = 256;
+    m->n = 1;
+    m->nodes = calloc(m->room, sizeof(*m->nodes));
+    if (m->nodes == NULL)
+        return err_set(-ENOMEM, "no memory for the modules");
+    int r = read_calls(m, t, where, "<> 'post backward'", "seq");
+    m->backward = true;
+    return r < 0 ? r : read_calls(m, t, where, "= 'post backward'", "ts desc");
+}
+
 int flame_read_modules(struct flame *f, const struct target *t, const char *where)
 {
-    struct modules m = {.f = f, .room = 256, .n = 1};
-    m.nodes = calloc(m.room, sizeof(*m.nodes));
-    if (m.nodes == NULL)
-        return err_set(-ENOMEM, "no memory for the modules");
-    int r = read_calls(&m, t, where, "<> 'post backward'", "seq");
-    m.backward = true;
-    if (r == 0)
-        r = read_calls(&m, t, where, "= 'post backward'", "ts desc");
-    for (uint32_t i = 1; i < m.n && strcmp(f->mode, "memory") == 0 && m.steps > 0; i++)
+    struct modules m = {.f = f};
+    bool memory = strcmp(f->mode, "memory") == 0;
+    int r = read_all(&m, t, where);
+    if (r == 0 && !memory && m.n > 1)
+        r = read_rest(&m, t, where);
+    for (uint32_t i = 1; i < m.n && memory && m.steps > 0; i++)
         m.nodes[i].own /= m.steps;
     if (r == 0)
         r = add_ways(&m);
+    free(m.nodes);
+    return r;
+}
+
+/* ---- the slowest ---- */
+
+struct sums {
+    struct flame_module *all;
+    uint32_t n, room;
+};
+
+static struct flame_module *sum_of(struct sums *s, const char *root, const char *name)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (strcmp(s->all[i].root, root) == 0 && strcmp(s->all[i].name, name) == 0)
+            return &s->all[i];
+    if (s->n == s->room)
+        return NULL; /* no more than there are nodes */
+    s->all[s->n] = (struct flame_module){.root = root, .name = name};
+    return &s->all[s->n++];
+}
+
+static void sum_below(const struct modules *m, struct sums *s, uint32_t node, const char *root,
+                      bool backward)
+{
+    for (uint32_t at = m->nodes[node].child; at; at = m->nodes[at].sibling) {
+        const char *in = root != NULL ? root : m->nodes[at].name;
+        struct flame_module *sum = sum_of(s, in, m->nodes[at].name);
+        if (sum != NULL) {
+            sum->own_ns[backward] += m->nodes[at].own;
+            sum->calls += backward ? 0 : m->nodes[at].count;
+        }
+        sum_below(m, s, at, in, backward);
+    }
+}
+
+/* Models, without what only seems to be one as the call around it has no row (it has not ended). */
+static uint32_t count_roots(const struct sums *s)
+{
+    int64_t all = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n; i++)
+        all += s->all[i].own_ns[0];
+    for (uint32_t i = 0; i < s->n; i++) {
+        int64_t own = 0;
+        for (uint32_t k = 0; k < s->n && strcmp(s->all[i].root, s->all[i].name) == 0; k++)
+            own += strcmp(s->all[k].root, s->all[i].root) == 0 ? s->all[k].own_ns[0] : 0;
+        n += (double)own > ROOT_SHARE * (double)all;
+    }
+    return n;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const struct flame_module *x = a, *y = b;
+    int64_t left = x->own_ns[0] + x->own_ns[1], right = y->own_ns[0] + y->own_ns[1];
+    return left > right ? -1 : left < right;
+}
+
+int flame_sum_modules(struct flame *f, const struct target *t, const char *where,
+                      struct flame_module *ret, uint32_t max, uint32_t *ret_roots,
+                      int64_t *ret_steps)
+{
+    struct modules m = {.f = f};
+    struct sums s = {.n = 0};
+    int r = read_all(&m, t, where);
+    s.room = m.n;
+    s.all = r == 0 ? calloc(m.n, sizeof(*s.all)) : NULL;
+    for (uint32_t i = m.nodes != NULL ? m.nodes[0].child : 0; i && s.all; i = m.nodes[i].sibling)
+        if (strcmp(m.nodes[i].name, "forward") == 0 || strcmp(m.nodes[i].name, "backward") == 0)
+            sum_below(&m, &s, i, NULL, m.nodes[i].name[0] == 'b');
+    if (r == 0 && s.all == NULL)
+        r = err_set(-ENOMEM, "no memory for the modules");
+    if (r == 0) {
+        qsort(s.all, s.n, sizeof(*s.all), compare);
+        r = (int)(s.n < max ? s.n : max);
+        memcpy(ret, s.all, (size_t)r * sizeof(*ret));
+        *ret_roots = count_roots(&s);
+        *ret_steps = m.steps > 0 ? m.steps : 1;
+    }
+    free(s.all);
     free(m.nodes);
     return r;
 }

@@ -5,43 +5,40 @@
  * One thread.  All of it comes from the tables that the torch plugin fills, of the living and the
  * dead; what is not measured is not shown.
  */
-#include "cli/cli.h"
+#include "cli/torch.h"
 
 #include <errno.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/answer.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 
 #define WINDOW_NS UINT64_C(60000000000)
-#define FIGURES_MAX 16
-#define DATA_SHARE 0.2 /* of a step: from there on a part is told as suspicious */
+#define WATCH_NS UINT64_C(2000000000)
+#define LINES_MAX ((size_t)1 << 16)
+#define CALLS_MAX 40000 /* rows of modules' calls that are read: those of the newest steps */
+#define DATA_SHARE 0.2  /* of a step: from there on a part is told as suspicious */
 #define COMM_SHARE 0.3
 #define OTHER_SHARE 0.4
-#define JITTER 2.0   /* the slowest of a hundred, in medians */
-#define PAIRS_MIN 10 /* fewer steps without rows say nothing about what rows cost */
-#define NAME_BYTES 256
-
-struct figures {
-    double value[FIGURES_MAX]; /* NAN: NULL */
-    char text[NAME_BYTES];     /* the first text */
-    uint32_t rows;
-};
-
-struct screen {
-    const struct target *t;
-    char since[160]; /* the condition on ts */
-    uint32_t suspicions;
-};
+#define JITTER 2.0       /* the slowest of a hundred, in medians */
+#define JITTER_STEPS 100 /* fewer say nothing about one in a hundred */
+#define STANDS_SEC 3.0   /* without a step's end, and JITTER times 5 the slowest of a hundred */
+#define GROWTH_SHARE 0.05
+#define GROWTH_BYTES 20e6 /* a minute */
+#define GROWTH_SEC 10.0   /* watched for less than twice that: nothing is said */
+#define MB 1048576.0
+#define CLEAR_SCREEN "\033[H\033[J" /* ECMA-48: cursor home, erase to the end */
 
 static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
 {
     (void)columns;
     (void)out;
-    return n <= FIGURES_MAX ? 0 : err_set(-E2BIG, "too many columns for %p", self);
+    return n <= TORCH_FIGURES ? 0 : err_set(-E2BIG, "too many columns for %p", self);
 }
 
 static int end(void *self, struct buf *out)
@@ -51,7 +48,7 @@ static int end(void *self, struct buf *out)
     return 0;
 }
 
-static void take_cell(struct figures *f, uint32_t i, const struct json *c)
+static void take_cell(struct torch_figures *f, uint32_t i, const struct json *c)
 {
     f->value[i] = c->type != JSON_NUMBER ? (double)NAN
                   : c->is_integer        ? (double)c->integer
@@ -62,9 +59,9 @@ static void take_cell(struct figures *f, uint32_t i, const struct json *c)
 
 struct query {
     uint32_t n; /* columns */
-    struct figures now;
-    void (*each)(struct screen *s, const struct figures *f);
-    struct screen *screen;
+    struct torch_figures now;
+    void (*each)(struct torch_report *r, const struct torch_figures *f);
+    struct torch_report *report;
 };
 
 static int row(void *self, const struct json *const *cells, struct buf *out)
@@ -72,59 +69,30 @@ static int row(void *self, const struct json *const *cells, struct buf *out)
     struct query *q = self;
     uint32_t rows = q->now.rows + 1;
     (void)out;
-    q->now = (struct figures){.rows = rows};
+    q->now = (struct torch_figures){.rows = rows};
     for (uint32_t i = 0; i < q->n; i++)
         take_cell(&q->now, i, cells[i]);
     if (q->each != NULL)
-        q->each(q->screen, &q->now);
+        q->each(q->report, &q->now);
     return 0;
 }
 
 /* Ask; each row goes to `each`, the last one stays in ret. */
-static int ask(struct screen *s, uint32_t n, const char *sql,
-               void (*each)(struct screen *, const struct figures *), struct figures *ret)
+static int ask(struct torch_report *r, uint32_t n, const char *sql,
+               void (*each)(struct torch_report *, const struct torch_figures *),
+               struct torch_figures *ret)
 {
-    struct query q = {.n = n, .each = each, .screen = s};
+    struct query q = {.n = n, .each = each, .report = r};
     struct export_writer w = {.begin = begin, .row = row, .end = end, .self = &q};
-    int r = answer_rows(s->t, sql, &w);
+    int rc = answer_rows(r->t, sql, &w);
     if (ret != NULL)
         *ret = q.now;
-    return r;
+    return rc;
 }
 
-static bool is_number(double v)
-{
-    return v == v;
-}
+/* ---- what is asked ---- */
 
-static void suspect(struct screen *s, const char *format, double a, const char *text)
-{
-    char line[512];
-    (void)snprintf(line, sizeof line, format, a, text);
-    printf("%s  %s\n", s->suspicions++ == 0 ? "\nsuspicious:\n" : "", line);
-}
-
-/* ---- parts of the screen ---- */
-
-enum {
-    N,
-    MEAN,
-    MEDIAN,
-    P99,
-    DATA,
-    FORWARD,
-    BACKWARD,
-    OPTIMIZER,
-    COMM,
-    OTHER,
-    OVERHEAD,
-    FIRST,
-    LAST,
-    SPAN,
-    N_STEPS
-};
-
-static int read_steps(struct screen *s, struct figures *ret)
+static int read_steps(struct torch_report *r, const char *since)
 {
     char sql[1400];
     (void)snprintf(sql, sizeof sql,
@@ -133,155 +101,215 @@ static int read_steps(struct screen *s, struct figures *ret)
                    "sum(dataloader_sec) / count(*), sum(forward_sec) / count(*), "
                    "sum(backward_sec) / count(*), sum(optimizer_sec) / count(*), "
                    "sum(comm_sec) / count(*), sum(other_sec) / count(*), "
-                   "avg(overhead_sec), min(steps), max(steps), sum(step_duration_sec) "
+                   "avg(overhead_sec), min(steps), max(steps), sum(step_duration_sec), "
+                   "count(*) filter (where step_end = 'forward') "
                    "from python.torch_step_timing where %s",
-                   s->since);
-    return ask(s, N_STEPS, sql, NULL, ret);
-}
-
-static void print_split(const struct figures *f)
-{
-    static const struct {
-        const char *name;
-        int at;
-    } parts[] = {{"waiting for data", DATA}, {"forward", FORWARD},    {"backward", BACKWARD},
-                 {"optimizer", OPTIMIZER},   {"communication", COMM}, {"other", OTHER}};
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
-        if (is_number(f->value[parts[i].at]))
-            printf("  %-18s %9.3f ms  %5.1f %%\n", parts[i].name, f->value[parts[i].at] * 1e3,
-                   100 * f->value[parts[i].at] / f->value[MEAN]);
-}
-
-static void print_steps(const struct figures *f)
-{
-    printf("steps %.0f to %.0f: %.2f a second; %.3f ms each, median %.3f, 99 of 100 within %.3f\n",
-           f->value[FIRST], f->value[LAST], f->value[N] / f->value[SPAN], f->value[MEAN] * 1e3,
-           f->value[MEDIAN] * 1e3, f->value[P99] * 1e3);
-    print_split(f);
-    if (is_number(f->value[OVERHEAD]))
-        printf("  %-18s %9.3f ms  %5.2f %%, in the parts above; measured on one call in 61\n",
-               "our own cost", f->value[OVERHEAD] * 1e3, 100 * f->value[OVERHEAD] / f->value[MEAN]);
+                   since);
+    return ask(r, N_TORCH_STEPS, sql, NULL, &r->steps);
 }
 
 /* A step without rows against the mean of its two neighbours: drift goes out of the difference. */
-static int print_cost(struct screen *s)
+static int read_cost(struct torch_report *r)
 {
-    struct figures f;
-    int r = ask(s, 4,
-                "select count(*), avg(around), avg(d), stddev(around - d) from (select sampled, "
-                "step_duration_sec as d, (lag(step_duration_sec) over (order by ts) + "
-                "lead(step_duration_sec) over (order by ts)) / 2 as around, "
-                "lag(sampled) over (order by ts) + lead(sampled) over (order by ts) as neighbours "
-                "from python.torch_step_timing) x where sampled = 0 and neighbours = 2",
-                NULL, &f);
-    if (r < 0 || f.rows == 0 || !(f.value[0] >= 1))
-        return r;
-    printf("  %-18s %9.3f ms with rows, %.3f without (%.0f steps left out on purpose): ",
-           "the same, compared", f.value[1] * 1e3, f.value[2] * 1e3, f.value[0]);
-    if (f.value[0] < PAIRS_MIN || !is_number(f.value[3]))
-        printf("too few to tell\n");
-    else
-        printf("%+.2f %% +- %.2f\n", 100 * (f.value[1] - f.value[2]) / f.value[2],
-               100 * 1.96 * f.value[3] / sqrt(f.value[0]) / f.value[2]);
-    return 0;
+    return ask(r, N_COST,
+               "select count(*), avg(around), avg(d), stddev(around - d) from (select sampled, "
+               "step_duration_sec as d, (lag(step_duration_sec) over (order by ts) + "
+               "lead(step_duration_sec) over (order by ts)) / 2 as around, "
+               "lag(sampled) over (order by ts) + lead(sampled) over (order by ts) as neighbours "
+               "from python.torch_step_timing) x where sampled = 0 and neighbours = 2",
+               NULL, &r->cost);
 }
 
-static void print_module(struct screen *s, const struct figures *f)
+/* Of so many of the newest steps that the answer stays small. */
+static int read_modules(struct torch_report *r, const char *since)
 {
-    (void)s;
-    if (f->rows == 1)
-        printf("\n  %-44s %8s %11s %11s\n", "slowest modules, innermost only", "calls",
-               "forward ms", "backward ms");
-    printf("  %-44s %8.0f %11.3f ", f->text[0] != '\0' ? f->text : "(unknown)", f->value[1],
-           f->value[2] * 1e3);
-    if (is_number(f->value[3]))
-        printf("%11.3f\n", f->value[3] * 1e3);
-    else
-        printf("%11s\n", "");
-}
-
-/* Of a module and what it consists of, only the innermost is shown: the others are their sum.
- * Parts have names below it, but not those of a root: so also what began after it and ended before
- * it, in the last step that has ended. */
-static int print_modules(struct screen *s)
-{
-    char sql[1800];
+    struct torch_figures f;
+    char sql[400], where[120];
     (void)snprintf(sql, sizeof sql,
-                   "with calls as (select *, stage = 'post forward' as f from python.torch_trace "
-                   "where stage in ('post forward', 'post backward') and %s and local_step <= "
-                   "(select max(steps) from python.torch_step_timing)), "
-                   "m as (select module, count(*) filter (where f) as n, "
-                   "avg(duration) filter (where f) as forward, "
-                   "avg(duration) filter (where not f) as backward, "
-                   "arg_max(tid, ts) filter (where f) as thread, "
-                   "arg_max(local_step, ts) filter (where f) as step, "
-                   "arg_max(seq, ts) filter (where f) as began, "
-                   "arg_max(time_offset, ts) filter (where f) as ended, "
-                   "sum(duration) as total from calls group by module) "
-                   "select module, n, forward, backward from m where not exists (select 1 from m "
-                   "inside where inside.module like m.module || '.%%' or inside.thread = m.thread "
-                   "and inside.step = m.step and inside.began > m.began and inside.ended < m.ended)"
-                   " and total is not null order by total desc limit 10",
-                   s->since);
-    return ask(s, 4, sql, print_module, NULL);
+                   "select count(*), min(local_step), max(local_step) from python.torch_trace "
+                   "where %s and stage in ('post forward', 'post backward')",
+                   since);
+    int rc = ask(r, 3, sql, NULL, &f);
+    if (rc < 0 || !(f.value[0] > 0))
+        return rc;
+    double steps = f.value[2] - f.value[1] + 1, most = CALLS_MAX * steps / f.value[0];
+    (void)snprintf(where, sizeof where, " and local_step >= %.0f",
+                   most < steps ? f.value[2] - floor(most) : f.value[1]);
+    rc = flame_sum_modules(&r->flame, r->t, where, r->modules, TORCH_MODULES, &r->n_roots,
+                           &r->module_steps);
+    r->n_modules = rc > 0 ? (uint32_t)rc : 0;
+    return rc < 0 ? rc : 0;
 }
 
-static int print_memory(struct screen *s)
+/* On the device at steps' ends: the least of the newer half against that of the older one. */
+static int read_memory(struct torch_report *r, const char *since)
 {
-    struct figures f;
-    int r = ask(s, 2,
-                "select max(max_allocated), max(max_cached) from python.torch_trace "
-                "where max_allocated is not null",
-                NULL, &f);
-    if (r == 0 && f.rows > 0 && is_number(f.value[0]))
-        printf("\ndevice memory: %.1f MB at the most, %.1f MB held by torch\n", f.value[0],
-               f.value[1]);
-    return r;
+    char sql[1000];
+    (void)snprintf(
+        sql, sizeof sql,
+        "select max(max_allocated), max(max_cached), "
+        "min(allocated) filter (where newer = 0 and ended), "
+        "min(allocated) filter (where newer = 1 and ended) from "
+        "(select max_allocated, max_cached, allocated, stage = 'post step' as ended, case when ts "
+        "> (select min(ts) + (max(ts) - min(ts)) / 2 from python.torch_trace where %s) "
+        "then 1 else 0 end as newer from python.torch_trace where max_allocated is not null "
+        "and %s) x",
+        since, since);
+    return ask(r, N_MEMORY, sql, NULL, &r->memory);
 }
 
-static void suspect_steps(struct screen *s, const struct figures *f)
+static void read_loop(struct torch_report *r)
 {
-    double mean = f->value[MEAN];
-    if (f->value[DATA] > DATA_SHARE * mean)
-        suspect(s, "waiting for data takes %.0f %% of the time; select * from torch.loaders%s",
-                100 * f->value[DATA] / mean, "");
-    if (f->value[COMM] > COMM_SHARE * mean)
-        suspect(s, "communication takes %.0f %% of the time: another rank may be slower%s",
-                100 * f->value[COMM] / mean, "");
-    if (f->value[OTHER] > OTHER_SHARE * mean)
-        suspect(s, "%.0f %% of the time is in none of torch's parts; flamegraph shows where%s",
-                100 * f->value[OTHER] / mean, "");
-    if (f->value[P99] > JITTER * f->value[MEDIAN])
-        suspect(s, "one step in a hundred takes %.1f times the usual one%s",
-                f->value[P99] / f->value[MEDIAN], "");
+    if (r->t->kind != TARGET_LIVE ||
+        ask(r, N_LOOP,
+            "select step_sec, phase_sec, rss, rss_since - rss_before, rss_sec, phase from "
+            "torch.loop",
+            NULL, &r->loop) < 0)
+        r->loop = (struct torch_figures){.rows = 0};
 }
 
-static void print_nonfinite(struct screen *s, const struct figures *f)
+/* ---- what is odd ---- */
+
+static bool is_number(double v)
 {
-    suspect(s, "step %.0f: the first NaN or infinity came out of module %s", f->value[0], f->text);
+    return v == v;
 }
 
-static int suspect_numbers(struct screen *s)
+static void suspect(struct torch_report *r, const char *format, double a, const char *text)
 {
-    struct figures f;
+    char line[512];
+    (void)snprintf(line, sizeof line, format, a, text);
+    (void)buf_addf(&r->suspicions, "%s\n", line);
+}
+
+static void wait_for_worker(struct torch_report *r, const struct torch_figures *f)
+{
+    (void)buf_addf(&r->waits,
+                   "  the next batch is to come from worker %.0f (pid %.0f), which is %s\n"
+                   "  where: probing -t %.0f backtrace --external\n",
+                   f->value[0], f->value[1], f->text, f->value[1]);
+}
+
+/* A loop that stands has no rows to show it. */
+static void read_stand(struct torch_report *r)
+{
+    const double *steps = r->steps.value, *loop = r->loop.value;
+    if (r->loop.rows == 0 || !is_number(loop[LOOP_PHASE_SEC]))
+        return;
+    bool stepped = steps[TORCH_N] >= 1 && is_number(loop[LOOP_STEP_SEC]);
+    double for_sec = stepped ? loop[LOOP_STEP_SEC] : loop[LOOP_PHASE_SEC];
+    if (for_sec < STANDS_SEC || (stepped && for_sec < 5 * JITTER * steps[TORCH_P99]))
+        return;
+    bool data = strcmp(r->loop.text, "waiting for data") == 0;
+    bool other = strcmp(r->loop.text, "other") == 0;
+    (void)buf_addf(&r->waits, "no step has ended for %.1f s: the loop has %s%s for %.1f s\n",
+                   for_sec,
+                   data    ? "been "
+                   : other ? "been in none of torch's parts"
+                           : "been in ",
+                   other ? "" : r->loop.text, loop[LOOP_PHASE_SEC]);
+    size_t before = r->waits.size;
+    if (data)
+        (void)ask(r, 3,
+                  "select worker, pid, state from torch.loaders where awaited = 1 order by "
+                  "cpu_sec limit 4",
+                  wait_for_worker, NULL);
+    if (r->waits.size == before && r->t->pid != 0)
+        (void)buf_addf(&r->waits, "  where: probing -t %d backtrace\n", (int)r->t->pid);
+}
+
+static void suspect_steps(struct torch_report *r)
+{
+    const double *f = r->steps.value, mean = f[TORCH_MEAN];
+    if (f[TORCH_DATA] > DATA_SHARE * mean)
+        suspect(r, "waiting for data takes %.0f %% of the time; select * from torch.loaders%s",
+                100 * f[TORCH_DATA] / mean, "");
+    if (f[TORCH_COMM] > COMM_SHARE * mean)
+        suspect(r, "communication takes %.0f %% of the time: another rank may be slower%s",
+                100 * f[TORCH_COMM] / mean, "");
+    if (f[TORCH_OTHER] > OTHER_SHARE * mean)
+        suspect(r,
+                f[TORCH_CALLED] > 0.5 * f[TORCH_N]
+                    ? "%.0f %% of the time no model is called%s: nothing to do, or slow code"
+                    : "%.0f %% of the time is in none of torch's parts; flamegraph shows where%s",
+                100 * f[TORCH_OTHER] / mean, "");
+    if (f[TORCH_P99] > JITTER * f[TORCH_MEDIAN] && f[TORCH_N] >= JITTER_STEPS)
+        suspect(r, "one step in a hundred takes %.1f times the usual one%s",
+                f[TORCH_P99] / f[TORCH_MEDIAN], "");
+}
+
+static void suspect_growth(struct torch_report *r)
+{
+    const double *loop = r->loop.value, *memory = r->memory.value;
+    double grown = memory[MEMORY_SINCE] - memory[MEMORY_BEFORE];
+    double minutes = r->loop.rows > 0 ? loop[LOOP_SEC] / 60 : (double)NAN;
+    if (r->loop.rows > 0 && loop[LOOP_SEC] >= GROWTH_SEC &&
+        loop[LOOP_GROWN] > GROWTH_SHARE * loop[LOOP_RSS] &&
+        loop[LOOP_GROWN] > GROWTH_BYTES * minutes)
+        suspect(r, "the process has grown by %.0f MB, as it keeps what it allocates%s",
+                loop[LOOP_GROWN] / MB, "");
+    if (r->memory.rows > 0 && grown > GROWTH_SHARE * memory[MEMORY_BEFORE] && grown > 1)
+        suspect(r, "at the steps' ends %.1f MB more of the GPU are in use than before%s", grown,
+                "");
+}
+
+static void suspect_module(struct torch_report *r, const struct torch_figures *f)
+{
+    suspect(r, "step %.0f: the first NaN or infinity came out of module %s", f->value[0], f->text);
+}
+
+static int suspect_numbers(struct torch_report *r, const char *since)
+{
+    struct torch_figures f;
     char sql[400];
     (void)snprintf(sql, sizeof sql,
                    "select count(*) from python.torch_trace where stage = 'skipped step' and %s",
-                   s->since);
-    int r = ask(s, 1, sql, NULL, &f);
-    if (r == 0 && f.value[0] > 0)
-        suspect(s, "%.0f optimizer steps were skipped: gradients had overflown%s", f.value[0], "");
-    if (r == 0)
-        r = ask(s, 2,
-                "select local_step, func from python.variables where name = 'nonfinite' "
-                "order by ts desc limit 3",
-                print_nonfinite, NULL);
-    return r;
+                   since);
+    int rc = ask(r, 1, sql, NULL, &f);
+    if (rc == 0 && f.value[0] > 0)
+        suspect(r, "%.0f optimizer steps were skipped: gradients had overflown%s", f.value[0], "");
+    if (rc == 0)
+        rc = ask(r, 2,
+                 "select local_step, func from python.variables where name = 'nonfinite' "
+                 "order by ts desc limit 3",
+                 suspect_module, NULL);
+    return rc;
 }
 
+static int read_report(struct torch_report *r, uint64_t window_ns)
+{
+    static const char within[] = "ts > (select max(ts) from %s) - interval '%.3f seconds'";
+    char steps[160], since[160];
+    (void)snprintf(steps, sizeof steps, within, "python.torch_step_timing",
+                   (double)window_ns / 1e9);
+    (void)snprintf(since, sizeof since, within, "python.torch_trace", (double)window_ns / 1e9);
+    int rc = read_steps(r, steps);
+    if (rc == -ENOENT || rc == -EINVAL)
+        return err_set(-ENODATA, "%s has no torch plugin: probing -t %s plugin load torch",
+                       r->t->text, r->t->text);
+    read_loop(r);
+    if (rc == 0 && r->t->kind == TARGET_LIVE)
+        torch_read_waits(r->t, &r->waits);
+    if (rc == 0)
+        read_stand(r);
+    if (rc == 0)
+        rc = read_cost(r);
+    if (rc == 0)
+        rc = read_modules(r, since);
+    if (rc == 0)
+        rc = read_memory(r, since);
+    if (rc == 0 && r->steps.value[TORCH_N] >= 1)
+        suspect_steps(r);
+    if (rc == 0)
+        suspect_growth(r);
+    return rc == 0 ? suspect_numbers(r, since) : rc;
+}
+
+/* ---- the command ---- */
+
 struct words {
-    uint64_t window_ns;
-    bool profile;
+    uint64_t window_ns, interval_ns;
+    bool profile, json, watch;
     const char *steps, *skip, *path;
 };
 
@@ -297,6 +325,12 @@ static int take(void *arg, const char *option, const char *value)
         return err_set(-EINVAL, "torch takes no argument '%s'; did you mean profile?", value);
     if (strcmp(option, "--last") == 0)
         return parse_ns(value, &w->window_ns);
+    if (strcmp(option, "--json") == 0)
+        return w->json = true, 0;
+    if (strcmp(option, "--watch") == 0)
+        return w->watch = true, 0;
+    if (strcmp(option, "--interval") == 0)
+        return w->watch = true, parse_ns(value, &w->interval_ns);
     if (strcmp(option, "--output") == 0) {
         w->path = value;
         return 0;
@@ -307,45 +341,51 @@ static int take(void *arg, const char *option, const char *value)
     return 0;
 }
 
+static int look(const struct target *t, const struct words *w)
+{
+    static struct torch_report r; /* too large for a stack */
+    r = (struct torch_report){.t = t};
+    buf_init(&r.waits, LINES_MAX);
+    buf_init(&r.suspicions, LINES_MAX);
+    flame_init(&r.flame, FLAME_MAX_BYTES);
+    r.flame.mode = "time";
+    int rc = read_report(&r, w->window_ns);
+    if (rc == 0 && r.steps.value[TORCH_N] < 1 && r.n_modules == 0 && r.waits.size == 0 && !w->json)
+        rc = err_set(-ENODATA, "no module has been called since plugin torch was loaded");
+    if (rc == 0 && w->watch && !w->json && isatty(STDOUT_FILENO) == 1)
+        (void)fputs(CLEAR_SCREEN, stdout);
+    if (rc == 0)
+        (w->json ? torch_show_json : torch_show)(&r);
+    flame_done(&r.flame);
+    buf_done(&r.waits);
+    buf_done(&r.suspicions);
+    return rc < 0 ? rc : EXIT_DONE;
+}
+
+static int look_again(const struct target *t, const struct words *w)
+{
+    while (!cli_interrupted) {
+        int rc = look(t, w);
+        if (rc != EXIT_DONE)
+            return rc;
+        if (fflush(stdout) != 0)
+            return EXIT_DONE; /* nobody reads any more */
+        (void)poll(NULL, 0, (int)(w->interval_ns / 1000000));
+    }
+    return EXIT_DONE;
+}
+
 int command_torch(struct target *t, int argc, char **argv)
 {
-    struct screen s = {.t = t};
-    struct figures steps;
-    struct words words = {.window_ns = WINDOW_NS, .steps = NULL};
-    int r = cli_parse(argc, argv, take, &words);
-    if (r == 0 && !words.profile && (words.steps != NULL || words.skip != NULL || words.path))
-        r = err_set(-EINVAL, "--steps, --skip and -o belong to torch profile");
-    if (r < 0)
-        return cli_misuse(r);
+    struct words words = {.window_ns = WINDOW_NS, .interval_ns = WATCH_NS};
+    int rc = cli_parse(argc, argv, take, &words);
+    if (rc == 0 && !words.profile && (words.steps != NULL || words.skip != NULL || words.path))
+        rc = err_set(-EINVAL, "--steps, --skip and -o belong to torch profile");
+    if (rc == 0 && words.profile && (words.json || words.watch))
+        rc = err_set(-EINVAL, "--json and --watch do not belong to torch profile");
+    if (rc < 0)
+        return cli_misuse(rc);
     if (words.profile)
         return torch_capture(t, words.steps, words.skip, words.path);
-    (void)snprintf(s.since, sizeof s.since,
-                   "ts > (select max(ts) from python.torch_step_timing) - interval '%.3f seconds'",
-                   (double)words.window_ns / 1e9);
-    r = read_steps(&s, &steps);
-    if (r == -ENOENT || r == -EINVAL)
-        return err_set(-ENODATA, "%s has no torch plugin: probing -t %s plugin load torch", t->text,
-                       t->text);
-    bool waits = r == 0 && t->kind == TARGET_LIVE && torch_print_waits(t);
-    if (waits && !(steps.value[N] >= 1))
-        return EXIT_DONE;
-    if (waits)
-        printf("\n");
-    if (r == 0 && !(steps.value[N] >= 1))
-        return err_set(-ENODATA,
-                       "no step has ended yet; a loop without an optimizer that is called with "
-                       "gradients on has none, until it calls probing.step()");
-    if (r < 0)
-        return r;
-    print_steps(&steps);
-    r = print_cost(&s);
-    if (r == 0)
-        r = print_modules(&s);
-    if (r == 0)
-        r = print_memory(&s);
-    if (r < 0)
-        return r;
-    suspect_steps(&s, &steps);
-    r = suspect_numbers(&s);
-    return r < 0 ? r : EXIT_DONE;
+    return words.watch ? look_again(t, &words) : look(t, &words);
 }

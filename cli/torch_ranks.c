@@ -7,7 +7,7 @@
  * have begun: who has begun fewer than one that waits has not come.  Ranks elsewhere are not asked,
  * and that is said.
  */
-#include "cli/cli.h"
+#include "cli/torch.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -119,19 +119,22 @@ static bool is_together(const struct rank *a, const struct rank *b)
            a->size == b->size;
 }
 
-/* The one that has waited longest in the group of `own`, NULL: nobody waits. */
+/* `own` if it waits, else the one that has waited longest in its group, NULL: nobody does. */
 static const struct rank *waiter_of(const struct job *j, const struct rank *own)
 {
     const struct rank *found = NULL;
+    if (own->wait_sec > 0)
+        return own;
     for (uint32_t i = 0; i < j->n; i++)
-        if ((&j->ranks[i] == own || is_together(&j->ranks[i], own)) && j->ranks[i].wait_sec > 0 &&
+        if (is_together(&j->ranks[i], own) && j->ranks[i].wait_sec > 0 &&
             (found == NULL || j->ranks[i].wait_sec > found->wait_sec))
             found = &j->ranks[i];
     return found;
 }
 
 /* Who is behind; gives how many of the group were heard of. */
-static int64_t print_behind(const struct job *j, const struct rank *waiter, bool *ret_any)
+static int64_t tell_behind(const struct job *j, const struct rank *waiter, struct buf *lines,
+                           bool *ret_any)
 {
     int64_t heard = 1;
     *ret_any = false;
@@ -143,29 +146,32 @@ static int64_t print_behind(const struct job *j, const struct rank *waiter, bool
         if (r->seq == INT64_MIN || waiter->seq == INT64_MIN || r->seq >= waiter->seq)
             continue;
         *ret_any = true;
-        printf("  rank %lld has not come: it is %lld operation%s behind (pid %d)\n",
-               (long long)r->number, (long long)(waiter->seq - r->seq),
-               waiter->seq - r->seq == 1 ? "" : "s", (int)r->pid);
+        (void)buf_addf(lines,
+                       "  rank %lld has not come: it is %lld operation%s behind (pid %d)\n"
+                       "  where: probing -t %d backtrace\n",
+                       (long long)r->number, (long long)(waiter->seq - r->seq),
+                       waiter->seq - r->seq == 1 ? "" : "s", (int)r->pid, (int)r->pid);
     }
     return heard;
 }
 
-static void print_group(const struct job *j, const struct rank *waiter)
+static void tell_group(const struct job *j, const struct rank *waiter, struct buf *lines)
 {
     bool behind = false;
-    printf("rank %lld has waited for %.1f s in %s of group %s\n", (long long)waiter->number,
-           waiter->wait_sec, waiter->op, waiter->group);
-    int64_t heard = print_behind(j, waiter, &behind);
+    (void)buf_addf(lines, "rank %lld has waited for %.1f s in %s of group %s\n",
+                   (long long)waiter->number, waiter->wait_sec, waiter->op, waiter->group);
+    int64_t heard = tell_behind(j, waiter, lines, &behind);
     if (heard < waiter->size)
-        printf("  %lld of %lld ranks could not be asked: elsewhere, ended, or without plugin "
-               "torch\n",
-               (long long)(waiter->size - heard), (long long)waiter->size);
+        (void)buf_addf(lines,
+                       "  %lld of %lld ranks could not be asked: elsewhere, ended, or without "
+                       "plugin torch\n",
+                       (long long)(waiter->size - heard), (long long)waiter->size);
     else if (!behind)
-        printf("  all %lld ranks have come to it, as far as torch counts\n",
-               (long long)waiter->size);
+        (void)buf_addf(lines, "  all %lld ranks have come to it, as far as torch counts\n",
+                       (long long)waiter->size);
 }
 
-bool torch_print_waits(const struct target *t)
+void torch_read_waits(const struct target *t, struct buf *lines)
 {
     static struct job job; /* too large for a stack */
     struct search s = {.job = &job, .self = t->pid};
@@ -174,12 +180,9 @@ bool torch_print_waits(const struct target *t)
     uint32_t own = job.n;
     if (own > 0 && t->pid != 0)
         (void)directory_each(ask_other, &s);
-    bool any = false;
     for (uint32_t i = 0; i < own; i++) {
         const struct rank *waiter = waiter_of(&job, &job.ranks[i]);
         if (waiter != NULL)
-            print_group(&job, waiter);
-        any = any || waiter != NULL;
+            tell_group(&job, waiter, lines);
     }
-    return any;
 }

@@ -112,6 +112,8 @@ static void enter_inference(struct thread *t, struct module *m)
 static void enter_top(struct thread *t, struct call *c, PyObject *object)
 {
     step_renew(t);
+    if (!torch_state.loop.thread)
+        loop_is(t); /* until one ends a step */
     device_read();
     if (t->outer_unseen)
         t->outer_unseen = is_inside_forward();

@@ -67,6 +67,7 @@ PyObject *data_next(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
 struct worker {
     char loader[NAME_BYTES], dataset[NAME_BYTES];
     int64_t iterator, index, pid, workers, outstanding, received;
+    int64_t awaited; /* 1: the next batch is to come from it */
 };
 
 struct look {
@@ -92,6 +93,9 @@ static const struct probing_column columns[] = {
      .doc = "batches asked of workers and not yet taken from them"},
     {.name = "worker", .type = PROBING_I64, .doc = "number of the worker; NULL: there is none"},
     {.name = "pid", .type = PROBING_I64, .doc = "of the worker"},
+    {.name = "awaited",
+     .type = PROBING_I64,
+     .doc = "1: the batch that the loop gets next was asked of this worker, and has not come"},
     {.name = "state",
      .type = PROBING_STR,
      .doc = "running, sleeping, waiting for disk, stopped, dead or gone; from /proc"},
@@ -113,13 +117,35 @@ static int64_t pid_of(PyObject *process)
     return pid;
 }
 
+/* The worker that has the next batch and has not delivered it, by number; -1: none.
+ * _task_info: number of the batch -> (worker,) or (worker, batch). */
+static int64_t awaited_of(PyObject *dict)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *tasks = dict ? py->PyDict_GetItemString(dict, "_task_info") : NULL;
+    PyObject *next = dict ? py->PyDict_GetItemString(dict, "_rcvd_idx") : NULL;
+    if (!tasks || !next || !object_is(tasks, py->PyDict_Type) || !object_is(next, py->PyLong_Type))
+        return -1;
+    PyObject *task = py->PyDict_GetItem(tasks, next);
+    py->PyErr_Clear();
+    if (!task || !object_is(task, py->PyTuple_Type) || py->PyTuple_Size(task) != 1)
+        return -1;
+    PyObject *worker = py->PyTuple_GetItem(task, 0);
+    py->Py_IncRef(worker);
+    return object_number(worker);
+}
+
 static void look_at(struct look *look, PyObject *iterator, int64_t number)
 {
     struct cpython *py = &torch_state.py;
     PyObject *dict = names_dict(iterator);
     PyObject *set = dict ? py->PyDict_GetItemString(dict, "_dataset") : NULL;
     PyObject *list = dict ? py->PyDict_GetItemString(dict, "_workers") : NULL;
-    struct worker one = {.iterator = number, .index = PROBING_NULL_I64, .pid = PROBING_NULL_I64};
+    int64_t awaited = awaited_of(dict);
+    struct worker one = {.iterator = number,
+                         .index = PROBING_NULL_I64,
+                         .pid = PROBING_NULL_I64,
+                         .awaited = PROBING_NULL_I64};
     (void)snprintf(one.loader, sizeof(one.loader), "%s", names_class_text(iterator));
     (void)snprintf(one.dataset, sizeof(one.dataset), "%s", set ? names_class_text(set) : "");
     one.workers = object_number_in(dict, "_num_workers");
@@ -131,6 +157,7 @@ static void look_at(struct look *look, PyObject *iterator, int64_t number)
         look->workers[look->n++] = one;
     for (Py_ssize_t i = 0; i < n && look->n < WORKERS_MAX; i++) {
         one.index = i;
+        one.awaited = i == awaited;
         one.pid = pid_of(py->PyList_GetItem(list, i));
         look->workers[look->n++] = one;
     }
@@ -190,11 +217,17 @@ static int scan(void *self, struct probing_rows *out)
         union probing_cell cpu = {.u = PROBING_NULL_F64};
         if (w->pid != PROBING_NULL_I64)
             ask_kernel(w->pid, &state, &cpu.f);
-        union probing_cell cells[] = {{.i = w->iterator}, {.s = w->loader},
-                                      {.s = w->dataset},  {.i = w->workers},
-                                      {.i = w->received}, {.i = w->outstanding},
-                                      {.i = w->index},    {.i = w->pid},
-                                      {.s = state},       cpu};
+        union probing_cell cells[] = {{.i = w->iterator},
+                                      {.s = w->loader},
+                                      {.s = w->dataset},
+                                      {.i = w->workers},
+                                      {.i = w->received},
+                                      {.i = w->outstanding},
+                                      {.i = w->index},
+                                      {.i = w->pid},
+                                      {.i = w->awaited},
+                                      {.s = state},
+                                      cpu};
         rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     }
     free(look);

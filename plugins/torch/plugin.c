@@ -240,6 +240,8 @@ static void reset_rows(void)
     s->sample_debt = 1; /* the first step has rows */
     s->step = 0;
     s->backwards = 0;
+    s->loop.thread = NULL;
+    s->loop.tid = 0;
     step_begin(0);
 }
 
@@ -424,6 +426,12 @@ static int with_gil(int (*fn)(void *))
     return rc;
 }
 
+static void look(void *self, uint64_t now_ns)
+{
+    stuck_look(self, now_ns);
+    loop_look(now_ns);
+}
+
 static int start(void *self)
 {
     (void)self;
@@ -433,7 +441,7 @@ static int start(void *self)
         return torch_state.host->fail(torch_state.host, rc,
                                       reason[0] ? reason : "the hooks could not be put in");
     settings_begin();
-    if (torch_state.host->every(torch_state.host, LOOK_NS, stuck_look) < 0)
+    if (torch_state.host->every(torch_state.host, LOOK_NS, look) < 0)
         torch_state.host->log(torch_state.host, PROBING_WARN,
                               "torch: no timer is left: operations that wait are not told");
     return 0;
@@ -501,6 +509,7 @@ static int init(const struct probing_host *h, void **ret_self)
         (rc = h->table(h, &data_table, &computed)) < 0 ||
         (rc = h->table(h, &recorder_table, &computed)) < 0 ||
         (rc = h->table(h, &groups_table, &computed)) < 0 ||
+        (rc = h->table(h, &loop_table, &computed)) < 0 ||
         (rc = h->table(h, &stuck_table, &torch_state.stuck)) < 0 ||
         (rc = h->table(h, &snapshot_table, &torch_state.snapshot)) < 0 ||
         (rc = h->table(h, &ops_table, &computed)) < 0 ||

@@ -67,6 +67,8 @@ enum phase step_phase(struct thread *t, enum phase phase, uint64_t now_ns)
     t->phase_ns = now_ns;
     t->phase = phase;
     t->seen |= 1u << phase;
+    if (t == torch_state.loop.thread)
+        loop_phase(phase, now_ns);
     return before;
 }
 
@@ -147,6 +149,7 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
     }
     device_read();
     comm_step(end_ns);
+    loop_is(t);
     step_begin(end_ns);
     renew(t, end_ns);
     t->walks_ns += torch_state.now() - end_ns; /* in the time of the step that begins */

@@ -166,11 +166,17 @@ struct torch {
     uint64_t stages[N_STAGES], steppers[N_STEPPERS];          /* interned */
     uint32_t hooked; /* bits: places in torch's modules that were there and have their hook */
     enum stepper stepper;
-    const PyObject *last_optimizer; /* that ended a step; an address, never followed */
-    uint64_t step;                  /* steps ended since start() */
-    uint64_t step_begin_ns;         /* when the last one ended, 0: none has */
-    uint64_t work;                  /* forwards and backwards begun in this step, by any thread */
-    uint32_t backwards;             /* backward() calls that run now, on any thread */
+    const PyObject *last_optimizer;  /* that ended a step; an address, never followed */
+    uint64_t step;                   /* steps ended since start() */
+    uint64_t step_begin_ns;          /* when the last one ended, 0: none has */
+    uint64_t work;                   /* forwards and backwards begun in this step, by any thread */
+    uint32_t backwards;              /* backward() calls that run now, on any thread */
+    struct {                         /* of the loop's thread; read without the GIL */
+        const struct thread *thread; /* its address, never followed */
+        int64_t tid;                 /* 0: not known */
+        enum phase phase;
+        uint64_t since_ns; /* it is in that phase */
+    } loop;
     double sample_debt; /* sampled steps that sample_rate asks for and that are still to come */
     int64_t seq;        /* module calls begun in this step */
     uint32_t ticks;
@@ -293,6 +299,17 @@ void variables_step(void);
 /* A module's forward is done (args[0] is the module): tell the first in a step that gave a NaN or
  * an infinity. */
 void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result);
+
+/* loop.c */
+extern const struct probing_table_desc loop_table;
+void loop_is(const struct thread *t); /* the one that has ended a step */
+void loop_look(uint64_t now_ns);      /* once a second [worker] */
+/* The loop's thread is in another phase. */
+static inline void loop_phase(enum phase phase, uint64_t now_ns)
+{
+    __atomic_store_n(&torch_state.loop.phase, phase, __ATOMIC_RELAXED);
+    __atomic_store_n(&torch_state.loop.since_ns, now_ns, __ATOMIC_RELEASE);
+}
 
 /* models.c */
 extern const struct probing_table_desc modules_table, gradients_table;

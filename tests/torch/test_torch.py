@@ -145,7 +145,6 @@ def test_parts_of_a_step_agree_with_a_timing_by_hand(world, python):
     assert screen.returncode == 0, screen.stderr
     for words in ("waiting for data", "backward", "optimizer", "suspicious", "torch.loaders"):
         assert words in screen.stdout, screen.stdout
-    assert not re.search(r"^  Sequential ", screen.stdout, re.M)  # what it consists of is there
     assert re.search(r"^  0 ", screen.stdout, re.M), screen.stdout
     folded = case.target.probing("flamegraph", "torch", "--format", "folded")
     assert folded.returncode == 0, folded.stderr
@@ -155,6 +154,8 @@ def test_parts_of_a_step_agree_with_a_timing_by_hand(world, python):
     rows = case.target.rows("select sum(duration) from python.torch_trace "
                             "where stage = 'post forward' and module = 'Sequential'")
     assert inside == pytest.approx(rows[0][0], rel=1e-4)  # own times add up to the whole
+    for part in ("waiting for data", "backward", "optimizer;SGD", "other"):
+        assert part in own or part + ";_SingleProcessDataLoaderIter" in own, part
     done = case.target.probing("performance", "--torch")
     assert done.returncode == 0 and "loaded already" in done.stdout, done
 

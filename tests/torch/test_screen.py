@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`torch` and `flamegraph torch`: what they add up is whole, and a loop that stands is told."""
+import json
+import re
+
+import pytest
+import world as shared
+from test_torch import HERE, Case, python  # noqa: F401  (a fixture)
+
+
+def total_of(folded):
+    return sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines())
+
+
+def test_own_times_of_modules_that_are_used_again(world, python):  # noqa: F811
+    case = Case(world, "reuse.py", python)
+    seen = case.run()
+    done = case.target.probing("flamegraph", "torch", "--format", "folded")
+    assert done.returncode == 0, done.stderr
+    steps = case.target.rows("select sum(step_duration_sec), count(*) from "
+                             "python.torch_step_timing where sampled = 1")
+    assert total_of(done.stdout) / 1e9 == pytest.approx(steps[0][0], rel=1e-6)
+    assert "forward;Net;again;again;again;again;again.part " in done.stdout
+    done = case.target.probing("torch", "--json")
+    assert done.returncode == 0, done.stderr
+    screen = json.loads(done.stdout)
+    slowest = screen["modules"][0]
+    assert (slowest["root"], slowest["module"], slowest["calls"]) == ("Net", "again", seen["calls"])
+    own = sum(module["forward_sec"] for module in screen["modules"])
+    rows = case.target.rows("select sum(duration) / %d from python.torch_trace where "
+                            "stage = 'post forward' and module = 'Net'" % seen["steps"])
+    assert own == pytest.approx(rows[0][0], rel=1e-4)
+    assert screen["steps"]["count"] == steps[0][1] and screen["waiting"] == []
+    shown = case.target.probing("torch").stdout
+    assert re.search(r"^  again  +4\.0 ", shown, re.M), shown
+    assert "one step in a hundred" not in shown  # there were not so many
+    for wrong in ("--last=x", "--json=1", "--watch profile", "--steps 3"):
+        assert case.target.probing("torch", *wrong.split()).returncode == 2, wrong
+
+
+def test_steps_that_another_thread_ends(world, python):  # noqa: F811
+    """A forward in the middle of which a step ends is one call with its parts, not several."""
+    target = world.python(
+        "import sys, threading, time, torch\n"
+        "torch.set_num_threads(1)\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()\n"
+        "def serve():\n"
+        "    while True:\n"
+        "        with torch.no_grad(): model(torch.ones(2, 4))\n"
+        "        time.sleep(0.0005)\n"
+        "for _ in range(3): threading.Thread(target=serve, daemon=True).start()\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(600)\n", python=python)
+    target.wait_line("ready")
+    target.inject()
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    shared.wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 3000,
+                    "calls")
+    folded = target.probing("flamegraph", "torch", "--format", "folded").stdout
+    own = dict(line.rsplit(" ", 1) for line in folded.splitlines())
+    alone = sum(int(ns) for way, ns in own.items() if way in ("forward;0", "forward;1"))
+    assert alone < 0.01 * total_of(folded), folded  # at most those that had begun before us
+    shown = target.probing("torch")
+    assert shown.returncode == 0 and "in none of torch's parts" not in shown.stdout, shown
+
+
+def test_a_loop_that_stands(world, python):  # noqa: F811
+    hangs = world.tmp / "hangs"
+    case = Case(world, "stands.py", python, str(hangs))
+    case.go.touch()
+
+    def told(pattern):
+        return shared.wait_for(lambda: re.search(pattern, case.target.probing("torch").stdout),
+                               pattern)
+    waits = told(r"no step has ended for [\d.]+ s: the loop has been waiting for data for [\d.]+ s"
+                 r"\n  the next batch is to come from worker \d \(pid (\d+)\), which is \w+\n")
+    assert waits[1] == hangs.read_text()
+    other = world.probing("-t", waits[1], "backtrace", "--external")
+    assert "__getitem__" in other.stdout, other
+    line = json.loads(case.target.probing("torch", "--json").stdout)
+    assert line["loop"]["phase"] == "waiting for data" and "no step" in line["waiting"][0]
+    hangs.unlink()
+    case.target.wait_line("holds the GIL")
+    row = shared.wait_for(lambda: case.target.rows(
+        "select tid, steps, phase, phase_sec from torch.loop where phase_sec > 0.1"), "the loop")[0]
+    assert row[:3] == [case.target.pid, 17, "other"]
