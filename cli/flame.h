@@ -25,8 +25,8 @@ struct flame_module {        /* a module's own time, without that of modules ins
     int64_t own_ns[2];       /* forward, backward */
     int64_t calls;           /* forwards */
 };
-/* The slowest modules, at most `max`, the slowest first; gives how many.  ret_roots: how many models
- * there are; ret_steps: of how many steps. */
+/* The slowest modules, at most `max`, the slowest first; gives how many.  ret_roots: how many
+ * models there are; ret_steps: of how many steps. */
 int flame_sum_modules(struct flame *f, const struct target *t, const char *where,
                       struct flame_module *ret, uint32_t max, uint32_t *ret_roots,
                       int64_t *ret_steps);

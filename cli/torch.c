@@ -190,11 +190,30 @@ static void wait_for_worker(struct torch_report *r, const struct torch_figures *
                    f->value[0], f->value[1], f->text, f->value[1]);
 }
 
+/* The worker that has the batch, or else who can say more. */
+static void tell_where(struct torch_report *r, bool data)
+{
+    size_t before = r->waits.size;
+    if (data)
+        (void)ask(r, 3,
+                  "select worker, pid, state from torch.loaders where awaited = 1 order by "
+                  "cpu_sec limit 4",
+                  wait_for_worker, NULL);
+    if (r->waits.size == before && r->t->pid != 0)
+        (void)buf_addf(&r->waits, "  where: probing -t %d backtrace\n", (int)r->t->pid);
+}
+
 /* A loop that stands has no rows to show it. */
 static void read_stand(struct torch_report *r)
 {
     const double *steps = r->steps.value, *loop = r->loop.value;
-    if (r->loop.rows == 0 || !is_number(loop[LOOP_PHASE_SEC]))
+    if (r->loop.rows == 0)
+        return;
+    if (!is_number(loop[LOOP_PHASE_SEC]) && r->waits.size == 0) {
+        (void)buf_adds(&r->waits, "no module has been called since plugin torch was loaded\n");
+        tell_where(r, /* data= */ true);
+    }
+    if (!is_number(loop[LOOP_PHASE_SEC]))
         return;
     bool stepped = steps[TORCH_N] >= 1 && is_number(loop[LOOP_STEP_SEC]);
     double for_sec = stepped ? loop[LOOP_STEP_SEC] : loop[LOOP_PHASE_SEC];
@@ -208,14 +227,7 @@ static void read_stand(struct torch_report *r)
                    : other ? "been in none of torch's parts"
                            : "been in ",
                    other ? "" : r->loop.text, loop[LOOP_PHASE_SEC]);
-    size_t before = r->waits.size;
-    if (data)
-        (void)ask(r, 3,
-                  "select worker, pid, state from torch.loaders where awaited = 1 order by "
-                  "cpu_sec limit 4",
-                  wait_for_worker, NULL);
-    if (r->waits.size == before && r->t->pid != 0)
-        (void)buf_addf(&r->waits, "  where: probing -t %d backtrace\n", (int)r->t->pid);
+    tell_where(r, data);
 }
 
 static void suspect_steps(struct torch_report *r)

@@ -20,7 +20,16 @@
 static PyObject *loaders[LOADERS_MAX]; /* lock: the GIL; weak references, owned */
 static uint32_t next_loader;           /* lock: the GIL */
 
-static void remember(PyObject *iterator)
+bool data_is_iterator(PyObject *class)
+{
+    PyObject *base =
+        object_get(object_module("torch.utils.data.dataloader"), "_BaseDataLoaderIter");
+    bool is = base && torch_state.py.PyType_IsSubtype(class, base);
+    torch_state.py.Py_DecRef(base);
+    return is;
+}
+
+void data_remember(PyObject *iterator)
 {
     struct cpython *py = &torch_state.py;
     for (uint32_t i = 0; i < LOADERS_MAX; i++)
@@ -49,7 +58,7 @@ PyObject *data_next(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     uint32_t life = t->life;
-    remember(args[0]);
+    data_remember(args[0]);
     uint64_t begin_ns = torch_state.now();
     enum phase before = step_phase(t, PHASE_DATA, begin_ns);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);

@@ -453,7 +453,7 @@ static void mark_children(PyObject *object)
  * we look at them all. */
 struct kind {
     const PyObject *class;
-    bool module, optimizer;
+    bool module, optimizer, loader;
 };
 
 static const struct kind *kind_of(struct kind *kinds, PyObject *class)
@@ -463,11 +463,13 @@ static const struct kind *kind_of(struct kind *kinds, PyObject *class)
         k->class = class;
         k->module = torch_state.py.PyType_IsSubtype(class, torch_state.module_class);
         k->optimizer = torch_state.py.PyType_IsSubtype(class, torch_state.optimizer_class);
+        k->loader = data_is_iterator(class);
     }
     return k;
 }
 
-/* Modules of `list` go to `modules`, optimizers to the caller. */
+/* Modules of `list` go to `modules`, optimizers to the caller, iterators of DataLoaders to data.c.
+ */
 static int sort_out(PyObject *list, PyObject *modules, void (*optimizer)(PyObject *))
 {
     struct cpython *py = &torch_state.py;
@@ -481,6 +483,8 @@ static int sort_out(PyObject *list, PyObject *modules, void (*optimizer)(PyObjec
             rc = -ENOMEM;
         else if (k->optimizer)
             optimizer(object);
+        else if (k->loader)
+            data_remember(object);
     }
     free(kinds);
     return rc;

@@ -318,6 +318,9 @@ extern const struct probing_table_desc modules_table, gradients_table;
 extern const struct probing_table_desc data_table;
 PyObject *data_next(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 void data_forget(void);
+/* Is it a class of DataLoaders' iterators?  data_remember(): one of these is there. */
+bool data_is_iterator(PyObject *class);
+void data_remember(PyObject *iterator);
 
 static inline bool torch_on(void)
 {
