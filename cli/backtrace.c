@@ -89,7 +89,7 @@ static int watch(struct target *t, struct words *w)
         begin_look(w);
         int r = look_once(t, w);
         if (r != EXIT_DONE)
-            return r;
+            return cli_interrupted ? EXIT_DONE : r;
         if (fflush(stdout) != 0)
             return EXIT_DONE; /* nobody reads any more */
         (void)poll(NULL, 0, (int)(w->interval_ns / 1000000));
@@ -104,5 +104,8 @@ int command_backtrace(struct target *t, int argc, char **argv)
 
     if (r < 0)
         return r;
-    return w.watch ? watch(t, &w) : look_once(t, &w);
+    if (w.watch)
+        return watch(t, &w);
+    pager_begin();
+    return look_once(t, &w);
 }

@@ -56,7 +56,6 @@ const struct cli_command cli_commands[] = {
              "and nothing stops; what its running threads do in native code is not known.",
      .needs_target = true,
      .forwarded = true,
-     .pages = true,
      .run = command_backtrace,
      .options = {{"--thread", NULL, "TID", "this thread only"},
                  {"--native", NULL, NULL, "native frames only"},

@@ -164,6 +164,13 @@ static int find_python(void *arg, const struct stack_module *m)
     return 1;
 }
 
+static int any_module(void *arg, const struct stack_module *m)
+{
+    (void)arg;
+    (void)m;
+    return 1;
+}
+
 static uint64_t address(void *arg, const char *name)
 {
     (void)arg;
@@ -228,6 +235,13 @@ int external_backtrace(struct target *t, int argc, char **argv)
         r = stack_process_open(t->pid, &other.view);
     if (r < 0)
         return r;
+    if (stack_modules(other.view, any_module, NULL) == 0) {
+        stack_process_free(other.view);
+        return err_set(-ESRCH,
+                       "process %d has no memory to read: it is a kernel thread, has ended, or its "
+                       "first thread has while others run on",
+                       (int)t->pid);
+    }
     other.pid = t->pid;
     find_demangler();
     describe(&p, why, sizeof why);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,11 +45,25 @@ static bool is_zombie(pid_t pid)
     return process_state(pid) == 'Z' && !inject_runs_on(pid);
 }
 
+/* /proc has threads too, though it does not list them: the process of one, 0: it is none. */
+static pid_t process_of_thread(pid_t tid)
+{
+    char path[64], text[512];
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
+    const char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nTgid:\t") : NULL;
+    pid_t pid = at != NULL ? (pid_t)strtol(at + 7, NULL, 10) : tid;
+    return pid != tid ? pid : 0;
+}
+
 static int resolve_pid(pid_t pid, struct target *ret)
 {
     char path[64], old[4096] = "";
     uint64_t started = 0;
+    pid_t process = process_of_thread(pid);
 
+    if (process != 0)
+        return err_set(-ESRCH, "%d is a thread of process %d; that one is meant by: -t %d",
+                       (int)pid, (int)process, (int)process);
     ret->pid = pid;
     (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
     if (access(path, F_OK) == 0 && !is_zombie(pid)) {

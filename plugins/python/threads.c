@@ -17,6 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#define IDS_MAX 16384 /* threads of a process */
+
 static const struct {
     int number;
     bool idle; /* waiting there means: nothing to do */
@@ -135,6 +137,38 @@ static int slurp(pid_t pid, int32_t tid, const char *file, char *ret, size_t siz
     (void)close(fd);
     ret[n > 0 ? n : 0] = '\0';
     return error;
+}
+
+/* The last number behind NSpid: of a thread's status; *ret_same: it is the only one. */
+static int32_t innermost_id(pid_t pid, int32_t tid, bool *ret_same)
+{
+    char text[4096];
+    char *at = slurp(pid, tid, "status", text, sizeof(text)) == 0 ? strstr(text, "\nNSpid:") : NULL;
+    if (!at)
+        return 0;
+    at[1 + strcspn(at + 1, "\n")] = '\0';
+    char *last = strrchr(at, '\t');
+    *ret_same = last == strchr(at, '\t');
+    return last ? parse_tid(last + 1) : 0;
+}
+
+int threads_ids(pid_t pid, struct threads_id **ret)
+{
+    bool same = true;
+    *ret = NULL;
+    if (!innermost_id(pid, (int32_t)pid, &same) || same)
+        return 0;
+    int32_t *tids = malloc(IDS_MAX * sizeof(*tids));
+    struct threads_id *ids = malloc(IDS_MAX * sizeof(*ids));
+    int n = tids && ids ? threads_list(pid, tids, IDS_MAX) : -ENOMEM;
+    for (int i = 0; i < n; i++)
+        ids[i] = (struct threads_id){innermost_id(pid, tids[i], &same), tids[i]};
+    free(tids);
+    if (n > 0)
+        *ret = ids;
+    else
+        free(ids);
+    return n;
 }
 
 /* "202 0x7f.. 0x80 ... SP PC": the number before the last. */

@@ -14,6 +14,15 @@
 /* Ids of all threads, ascending: how many (at most max), or -errno. */
 int threads_list(pid_t pid, int32_t *ret, size_t max);
 
+/* A thread's id as its own pid namespace has it, and as ours does. */
+struct threads_id {
+    int32_t inner, outer;
+};
+
+/* Of a process whose namespace is not ours all threads' ids, the caller frees; how many, 0: it is
+ * ours, or -errno. */
+int threads_ids(pid_t pid, struct threads_id **ret);
+
 struct threads_state {
     char name[16];   /* comm */
     char letter;     /* R S D T Z */

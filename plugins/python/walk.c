@@ -105,12 +105,14 @@ void walk_close(struct walk *w)
     free(w->copies);
     free(w->last);
     known_free(w->known);
+    free(w->ids);
     w->scratch = w->copies = NULL;
     w->scratch_size = 0;
     w->pieces = NULL;
     w->places = NULL;
     w->last = NULL;
     w->known = NULL;
+    w->ids = NULL;
 }
 
 /* ---- the threads ---- */
@@ -131,16 +133,25 @@ static bool is_thread(const struct walk *w, int32_t tid)
     return tid > 0 && syscall(SYS_tgkill, w->peek.pid, tid, 0) == 0;
 }
 
+/* What its process calls so; 0: none of its threads. */
+static int32_t thread_called(const struct walk *w, int32_t tid)
+{
+    for (int i = 0; i < w->n_ids; i++)
+        if (w->ids[i].inner == tid)
+            return w->ids[i].outer;
+    return w->n_ids == 0 && is_thread(w, tid) ? tid : 0;
+}
+
 static int32_t tid_of(const struct walk *w, const uint8_t *state)
 {
     int32_t tid = 0;
     if (w->o.ts_native_id >= 0)
-        tid = (int32_t)u64_at(state, w->o.ts_native_id);
+        tid = thread_called(w, (int32_t)u64_at(state, w->o.ts_native_id));
     /* in a forked child 3.11 keeps the parent's id, and glibc the right one */
-    if (!is_thread(w, tid) && w->tid_offset >= 0 &&
-        peek_i32(&w->peek, u64_at(state, w->o.ts_thread_id) + (uint64_t)w->tid_offset, &tid))
-        tid = 0;
-    return is_thread(w, tid) ? tid : 0;
+    if (!tid && w->tid_offset >= 0 &&
+        peek_i32(&w->peek, u64_at(state, w->o.ts_thread_id) + (uint64_t)w->tid_offset, &tid) == 0)
+        tid = thread_called(w, tid);
+    return tid;
 }
 
 /* Where the eval function that runs this state has its local variables; 0: none does. */
@@ -197,6 +208,11 @@ int walk_threads(struct walk *w, struct walk_thread *ret, size_t max)
     if (!again)
         return -ENOMEM;
     int found = -EAGAIN;
+    if (w->peek.pid != getpid()) {
+        free(w->ids);
+        int n = threads_ids(w->peek.pid, &w->ids);
+        w->n_ids = n > 0 ? n : 0;
+    }
     for (int i = 0; i < LIST_TRIES && found < 0; i++) {
         int n = list_once(w, ret, max);
         if (n >= 0 && list_once(w, again, max) == n && same_list(ret, again, n))
@@ -678,6 +694,11 @@ int walk_check(struct walk *w, const struct walk_thread *threads, int n, char *w
     }
     if (main_seen && !tried)
         return 0; /* nobody runs Python just now */
+    if (n == 0) {
+        (void)snprintf(why, why_size,
+                       "the Python interpreter is ending or has not begun: it has no threads");
+        return -EAGAIN;
+    }
     (void)snprintf(why, why_size,
                    "Python's structures are not where CPython 3.%u has them: a build "
                    "with other options?  Python stacks are not read; eval works",

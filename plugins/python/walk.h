@@ -18,6 +18,7 @@
 #include "known.h"
 #include "offsets.h"
 #include "peek.h"
+#include "threads.h"
 
 #define WALK_THREADS 8192 /* thread states read at most */
 #define WALK_FRAMES 16384 /* frames of a stack at most; sys.setrecursionlimit() starts at 1,000 */
@@ -34,8 +35,10 @@ struct walk {
     const struct cpython *py;
     struct offsets o;
     struct peek peek;
-    uint64_t main;    /* address of the main interpreter, 0: not known (another process's) */
-    int tid_offset;   /* of the kernel's id in glibc's struct pthread, -1: unknown */
+    uint64_t main;          /* address of the main interpreter, 0: not known (another process's) */
+    int tid_offset;         /* of the kernel's id in glibc's struct pthread, -1: unknown */
+    struct threads_id *ids; /* of another process whose pid namespace is not ours; else NULL */
+    int n_ids;
     uint8_t *scratch; /* line tables; grows to SCRATCH_MAX */
     size_t scratch_size;
     struct iovec *pieces; /* room for one pass over a stack: WALK_PIECES */

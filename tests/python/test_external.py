@@ -2,6 +2,7 @@
 """`backtrace --external`: a process that is only read, never entered."""
 import json
 import os
+import pty
 import re
 import shutil
 import signal
@@ -13,7 +14,7 @@ import pytest
 from pythons import PYTHONS
 from test_backtrace import CHAINS, KNOWN, impossible, printed_stacks
 from scripts import python_frames
-from world import CLI, wait_for
+from world import CLI, World, wait_for
 
 SLEEPER = """import time
 def waits(n):
@@ -148,3 +149,77 @@ def test_process_of_somebody_else(world):
                           capture_output=True, text=True, timeout=60)
     assert done.returncode == 1 and len(done.stderr.strip().split("\n")) == 1, done.stderr
     assert re.search("ermission|may not", done.stderr), done.stderr
+
+
+THREADED = """import threading, time
+def waits(n):
+    if n:
+        threading.Thread(target=waits, args=(n - 1,), daemon=True).start()
+    else:
+        print('ready', flush=True)
+    time.sleep(600)
+waits(1)
+"""
+
+
+def test_process_in_a_pid_namespace(world, python):
+    """Python knows its threads by the ids that they have in there."""
+    flags = ["--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    if not shutil.which("unshare") or subprocess.run(["unshare", *flags, "true"],
+                                                     capture_output=True).returncode:
+        pytest.skip("no namespaces may be made here")
+    starter = World.start(world, "unshare", *flags, python, "-c", THREADED)
+    starter.wait_line("^ready")
+    with open("/proc/%d/task/%d/children" % (starter.pid, starter.pid)) as children:
+        pid = int(children.read())
+    done = world.probing("-t", str(pid), "backtrace", "--external", "--python", "--json")
+    assert done.returncode == 0, done.stderr
+    threads = {t["tid"]: [f["func"].split(".")[-1] for f in t["frames"]]
+               for t in json.loads(done.stdout)["threads"]}
+    assert sorted(threads) == sorted(map(int, os.listdir("/proc/%d/task" % pid)))
+    assert threads.pop(pid) == ["waits", "<module>"]
+    assert list(threads.values()) == [["waits", "run", "_bootstrap_inner", "_bootstrap"]]
+
+
+def test_id_of_a_thread(world):
+    target = world.start(list(PYTHONS.values())[0], THREADED)
+    target.wait_line("^ready")
+    tid, = set(os.listdir("/proc/%d/task" % target.pid)) - {str(target.pid)}
+    for words in (["backtrace", "--external"], ["inject"], ["query", "select 1"]):
+        done = world.probing("-t", tid, *words)
+        assert done.returncode != 0
+        assert "%s is a thread of process %d" % (tid, target.pid) in done.stderr, done.stderr
+    assert target.alive()
+
+
+def test_without_memory(world):
+    done = world.probing("-t", "2", "backtrace", "--external")
+    if os.path.exists("/proc/2/maps") and done.returncode:
+        assert "thread" in done.stderr or "permission" in done.stderr, done.stderr
+    else:
+        pytest.skip("process 2 is no thread of the kernel's here")
+
+
+def test_watch_on_a_terminal(world):
+    """Each look clears the screen; no pager waits for a key between them."""
+    target = world.start(list(PYTHONS.values())[0], SLEEPER)
+    target.wait_line("^ready")
+    ours, theirs = pty.openpty()
+    env = dict(world.env, TERM="xterm", PROBING_PAGER="cat >/dev/null")
+    watch = subprocess.Popen([str(CLI), "-t", str(target.pid), "backtrace", "--external",
+                              "--watch", "--interval", "50ms"], stdin=theirs, stdout=theirs,
+                             stderr=theirs, env=env, start_new_session=True)
+    os.close(theirs)
+    seen = b""
+    while seen.count(b"\033[H\033[J") < 3:
+        seen += os.read(ours, 4096)
+    watch.send_signal(signal.SIGINT)
+    while True:
+        try:
+            if not os.read(ours, 4096):
+                break
+        except OSError:
+            break
+    assert watch.wait(timeout=30) in (0, -signal.SIGINT)
+    os.close(ours)
+    assert b"waits" in seen
