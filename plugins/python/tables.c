@@ -23,12 +23,12 @@
 #define COLUMNS_MAX 8
 #define TEXT_MAX 1000 /* bytes of a cell */
 
-/* ---- the collector's lists: gc_slice(generation, last object or None, how many) ---- */
+/* ---- the collector's lists: gc_slice(generation, last objects or (), how many) ---- */
 
-struct gc_head { /* pycore_gc.h, 3.8 to 3.13: before each object that can be tracked */
+struct gc_head { /* pycore_gc.h, 3.8 to 3.14: before each object that can be tracked */
     uintptr_t next, previous;
 };
-struct gc_generation { /* three of them stand in a row */
+struct gc_generation { /* three of them stand in a row (3.14: the young, and two of the old) */
     struct gc_head head;
     int threshold, count;
 };
@@ -39,15 +39,16 @@ static struct gc_head *head_of(PyObject *object)
 }
 
 /* A new list is the last one of the youngest generation, and what follows it is the generation's
- * own head.  That it is one is seen by the thresholds.  NULL: it is not as we know it. */
+ * own head: nothing else may be made after it.  That it is one is seen by the thresholds.
+ * NULL: it is not as we know it. */
 static struct gc_generation *find_generations(void)
 {
     const struct cpython *py = &natives_py;
-    PyObject *probe = py->PyList_New(0), *module = py->PyImport_ImportModule("gc");
-    PyObject *limits =
-        probe && module ? py->PyObject_CallMethod(module, "get_threshold", NULL) : NULL;
+    PyObject *module = py->PyImport_ImportModule("gc");
+    PyObject *limits = module ? py->PyObject_CallMethod(module, "get_threshold", NULL) : NULL;
+    PyObject *probe = limits ? py->PyList_New(0) : NULL;
     struct gc_generation *found = NULL;
-    if (limits && cpython_since(py, 8) && !cpython_since(py, 14)) {
+    if (probe && cpython_since(py, 8) && !cpython_since(py, 15)) {
         struct gc_head *own = head_of(probe);
         found = (struct gc_generation *)own->next; /* NULL in free-threaded builds */
         if (!found || (own->next & 7) || (found->head.previous & ~(uintptr_t)7) != (uintptr_t)own)
@@ -69,8 +70,20 @@ static bool is_end(const struct gc_generation *all, uintptr_t at)
     return !at || at == (uintptr_t)&all[0] || at == (uintptr_t)&all[1] || at == (uintptr_t)&all[2];
 }
 
+/* Where to go on: behind the last of `ends` that is in a list still; NULL: none is. */
+static const struct gc_head *place_of(PyObject *ends)
+{
+    for (Py_ssize_t i = natives_py.PyTuple_Size(ends); i-- > 0;) {
+        const struct gc_head *at = head_of(natives_py.PyTuple_GetItem(ends, i));
+        if (at->next)
+            return at;
+    }
+    return NULL;
+}
+
 /* A list of the next ones; shorter than asked for at the end; None: these lists are not known.
- * Where the last one has left its list meanwhile, the rest of the generation is passed over. */
+ * Where a collection takes the last ones out of their list meanwhile, the rest of the generation
+ * is passed over. */
 static PyObject *gc_slice(PyObject *self, PyObject *args)
 {
     const struct cpython *py = &natives_py;
@@ -81,11 +94,12 @@ static PyObject *gc_slice(PyObject *self, PyObject *args)
     if (!all)
         return natives_none();
     int64_t generation = py->PyLong_AsLongLong(py->PyTuple_GetItem(args, 0));
-    PyObject *last = py->PyTuple_GetItem(args, 1);
+    PyObject *ends = py->PyTuple_GetItem(args, 1);
     int64_t most = py->PyLong_AsLongLong(py->PyTuple_GetItem(args, 2));
     PyObject *found = py->PyList_New(0);
-    const struct gc_head *at =
-        last == py->_Py_NoneStruct ? &all[generation % 3].head : head_of(last);
+    const struct gc_head *at = py->PyTuple_Size(ends) ? place_of(ends) : &all[generation % 3].head;
+    if (!at)
+        return found;
     for (int64_t n = 0; found && n < most && !is_end(all, at->next & ~(uintptr_t)3); n++) {
         at = (const struct gc_head *)(at->next & ~(uintptr_t)3);
         PyObject *object = (PyObject *)(uintptr_t)((const char *)at + sizeof(*at));

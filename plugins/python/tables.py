@@ -24,17 +24,18 @@ HEADER = 16  # the collector's, before each object
 def live_objects():
     """Lists of up to SLICE objects that the collector tracks, oldest generation first."""
     for generation in (2, 1, 0):
-        at = None
+        ends = ()
         while True:
-            some = native["gc_slice"](generation, at, SLICE)
+            some = native["gc_slice"](generation, ends, SLICE)
             if some is None:  # this CPython's lists are not those that we know
                 for one in whole_generations():
                     yield one
                 return
-            if some:
-                at = some[-1]
-                yield some
-            if len(some) < SLICE:
+            last, ends, handed = len(some) < SLICE, tuple(some[-4:]), [some]
+            some = None  # while others run only the ends are held
+            if ends:
+                yield handed.pop()
+            if last:
                 break
 
 

@@ -4,7 +4,7 @@ import subprocess
 import time
 
 import pytest
-from pythons import PYTHONS
+from pythons import PYTHONS, is_threaded
 from world import CLI, DEBIAN_PYTHON, has_torch, wait_for
 
 OBJECTS = """
@@ -47,6 +47,15 @@ def test_objects(world, python):
         assert seen["Node"][1] >= 3000 * 32 and seen["Node"][2] == "<Node>"
     assert "THEIR CODE" not in target.output(), target.output()
     assert target.eval("gc.isenabled()").stdout == "True\n"
+
+
+def test_objects_are_not_all_copied(world, python):
+    """A list of a million takes 30 ms and more, with the GIL: they are gone through in slices."""
+    if is_threaded(python):
+        pytest.skip("a free-threaded build has no such lists")
+    target = world.start(python, OBJECTS).inject()
+    assert target.eval("import gc; gc.get_objects = None").returncode == 0
+    assert target.rows("select count from python.objects where type = 'Node'") == [[3000]]
 
 
 def test_objects_of_too_many_classes_are_counted_together(world):
