@@ -166,11 +166,16 @@ static uint64_t interned(const char *text, size_t n)
     return id;
 }
 
-const char *names_class_text(PyObject *object)
+const char *names_type_text(PyObject *object)
 {
     const char *name;
     memcpy(&name, (const char *)object_type(object) + TYPE_NAME, sizeof(name));
-    const char *dot = strrchr(name, '.');
+    return name;
+}
+
+const char *names_class_text(PyObject *object)
+{
+    const char *name = names_type_text(object), *dot = strrchr(name, '.');
     return dot ? dot + 1 : name;
 }
 

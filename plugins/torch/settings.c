@@ -5,7 +5,7 @@
  * Threads: [control] writes, under the mutex; hooks take a copy at each step's begin.
  * It does not read the expressions and names in the lists: variables.c and names.c do.
  */
-#include "torch.h"
+#include "exprs.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -148,7 +148,7 @@ static int set_list(const char *name, const char *text, char *ret)
     if (strlen(text) >= LIST_BYTES)
         return refuse(-ERANGE, "torch.%.80s is too long", name);
     for (const char *p = text; *p;) {
-        size_t skip = strspn(p, ", "), word = strcspn(p + skip, ",");
+        size_t skip = strspn(p, ", "), word = exprs_length(p + skip, ",");
         p += skip;
         size_t kept = word;
         while (kept && p[kept - 1] == ' ')
@@ -166,42 +166,24 @@ static int set_list(const char *name, const char *text, char *ret)
     return 0;
 }
 
-static bool is_letter(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80);
-}
-
-/* Is it a name, of parts with dots between?  Numbers are parts, too: of a Sequential. */
-static bool is_name(const char *p, size_t n)
-{
-    bool part = false;
-    for (size_t i = 0; i < n; i++) {
-        if (p[i] == '.' && !part)
-            return false;
-        if (p[i] != '.' && !is_letter(p[i]) && (p[i] < '0' || p[i] > '9'))
-            return false;
-        part = p[i] != '.';
-    }
-    return part && !(*p >= '0' && *p <= '9');
-}
-
 /* "loss@train,acc1": names of variables, not expressions of Python. */
 static int set_exprs(const char *text, char *ret)
 {
     char list[LIST_BYTES];
+    struct expression e;
     int rc = set_list("exprs", text, list);
     for (const char *p = list; rc == 0 && *p;) {
-        size_t word = strcspn(p, ","), name = strcspn(p, ",@");
-        const char *func = p + name + 1;
-        size_t func_n = name < word ? word - name - 1 : 0;
-        bool angled = func_n > 2 && func[0] == '<' && func[func_n - 1] == '>'; /* <module> */
-        if (!is_name(p, name) ||
-            (name < word && !(angled ? is_name(func + 1, func_n - 2) : is_name(func, func_n))))
+        size_t n = exprs_length(p, ",");
+        if (!exprs_parse(p, n, &e)) {
+            char one[81];
+            (void)snprintf(one, sizeof(one), "%.*s", (int)(n < 80 ? n : 80), p);
             rc = refuse(-EINVAL,
-                        "torch.exprs wants names like loss, loss@train or meter.avg@train, and "
-                        "computes nothing: '%.80s'",
-                        p);
-        p += word + (p[word] == ',');
+                        "torch.exprs wants names like loss, loss@train, meter.avg@Trainer.step or "
+                        "metrics[\"acc\"], and computes nothing (of a tensor, item, min, max, "
+                        "mean and norm come by themselves): '%s'",
+                        one);
+        }
+        p += n + (p[n] == ',');
     }
     if (rc == 0)
         memcpy(ret, list, strlen(list) + 1);
@@ -272,7 +254,7 @@ static int set_profiling(struct settings *s, const char *line)
     if (rc == 0)
         memcpy(text, line, strlen(line) + 1);
     while (rc == 0 && part && *(part += strspn(part, " "))) {
-        char *equals = part + strcspn(part, ",=");
+        char *equals = part + exprs_length(part, ",=");
         if (*equals != '=') {
             char *next = *equals ? equals + 1 : NULL;
             *equals = '\0';
@@ -281,10 +263,10 @@ static int set_profiling(struct settings *s, const char *line)
             continue;
         }
         *equals = '\0';
-        char *value = equals + 1, *end = value + strcspn(value, ",");
+        char *value = equals + 1, *end = value + exprs_length(value, ",");
         bool list = strcmp(part, "exprs") == 0 || strcmp(part, "layers") == 0;
-        while (list && *end && end[1 + strcspn(end + 1, ",=")] != '=')
-            end += 1 + strcspn(end + 1, ",");
+        while (list && *end && end[1 + exprs_length(end + 1, ",=")] != '=')
+            end += 1 + exprs_length(end + 1, ",");
         char *next = *end ? end + 1 : NULL;
         *end = '\0';
         rc = set_one(s, part, value);

@@ -237,6 +237,7 @@ PyObject *names_dict(PyObject *object);
 /* "AdamW", without its module, interned. */
 uint64_t names_class(PyObject *object);
 const char *names_class_text(PyObject *object); /* lives with the class */
+const char *names_type_text(PyObject *object);  /* likewise; "numpy.float32", of C's with module */
 
 /* call.c: hooks of Module.__call__ and of autograd's engine */
 PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
@@ -296,6 +297,8 @@ void comm_forget(void);
 extern const struct probing_table_desc variables_table;
 /* A step ends on this thread: add a row for each of the setting `exprs`. */
 void variables_step(void);
+
+/* nonfinite.c */
 /* A module's forward is done (args[0] is the module): tell the first in a step that gave a NaN or
  * an infinity. */
 void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result);

@@ -1,23 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/variables.c - variables of the training loop at each step's end, and the watch for
- * numbers that are none.
+ * plugins/torch/variables.c - variables of the training loop at each step's end, as rows.
  *
  * Threads: any that holds the GIL.
- * A variable is read where the interpreter keeps it: asking a frame for f_locals would keep all of
- * its variables alive.  Dotted names go through objects' own dicts: nothing of the program runs.
+ * What cannot be read has a row that says why; a name that never is there has one, too.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 
+#include "exprs.h"
+#include "object.h"
 #include "tensor.h"
-#include "torch.h"
+#include "variables.h"
 
-#define WORD_BYTES 128u
 #define TEXT_BYTES 256u
-#define FRAMES_MAX 256u
-#define OUTPUTS_MAX 16
-#define DEPTH_MAX 3 /* of lists, tuples and dicts in one another */
+#define MISSED_STEPS 10u /* without a variable: then it is told */
+#define EXPRS_MAX 64u    /* of which is known whether they have been there */
 
 enum { COL_LOCAL_STEP_, COL_FUNC, COL_NAME, COL_TYPE, COL_VALUE_F64, N_VARIABLES };
 
@@ -27,7 +26,7 @@ static const struct probing_column columns[N_VARIABLES] = {
     {.name = "name",
      .type = PROBING_STR,
      .doc = "as in torch.exprs; of a tensor with several numbers .min, .max, .mean, .norm, .nan"},
-    {.name = "value_type", .type = PROBING_STR, .doc = "class of the value"},
+    {.name = "value_type", .type = PROBING_STR, .doc = "class of the value; NULL: it was not read"},
     {.name = "value_f64", .type = PROBING_F64, .doc = "the value, if it is a number"},
 };
 
@@ -42,28 +41,22 @@ const struct probing_table_desc variables_table = {
     .doc = "variables of the program at each step's end (torch.exprs), and what torch.nan finds",
 };
 
-static uint32_t checked_life; /* lock: the GIL; of the plugin, when `readable` was found out */
-static bool readable;         /* lock: the GIL; frames are laid out as we know them */
-static uint64_t told_step, told_life; /* lock: the GIL; where a NaN was told last */
+static struct {
+    char exprs[LIST_BYTES]; /* the setting that the rest is about */
+    uint32_t life, steps;   /* steps: since it was set, at most MISSED_STEPS */
+    uint64_t seen;          /* bits: expressions that were there */
+} known;                    /* lock: the GIL */
 
 /* ---- rows ---- */
 
-static uint64_t intern(const char *text)
-{
-    uint64_t id;
-    if (torch_state.host->intern(torch_state.host, text, strlen(text), &id) < 0)
-        return PROBING_NULL_ID;
-    return id;
-}
-
-static void add_row(uint64_t func, const char *name, const char *type, const double *number,
-                    const char *text)
+void variables_add(uint64_t func, const char *name, const char *type, const double *number,
+                   const char *text)
 {
     union probing_cell row[N_VARIABLES];
     row[COL_LOCAL_STEP_].i = (int64_t)torch_state.step;
     row[COL_FUNC].u = func;
-    row[COL_NAME].u = intern(name);
-    row[COL_TYPE].u = intern(type);
+    row[COL_NAME].u = object_intern(name);
+    row[COL_TYPE].u = object_intern(type);
     row[COL_VALUE_F64].u = PROBING_NULL_F64;
     if (number && *number == *number)
         row[COL_VALUE_F64].f = *number;
@@ -76,18 +69,28 @@ static void add_number(uint64_t func, const char *name, const char *type, double
     char text[64] = "nan"; /* printf knows it with a sign, too */
     if (number == number)
         (void)snprintf(text, sizeof(text), "%.9g", number);
-    add_row(func, name, type, &number, text);
+    variables_add(func, name, type, &number, text);
+}
+
+static const char *why_not(int rc, PyObject *tensor)
+{
+    if (rc == -E2BIG)
+        return "not read: too large";
+    if (rc != -EXDEV)
+        return "not read: its type or layout";
+    PyObject *meta = object_get(tensor, "is_meta");
+    torch_state.py.Py_DecRef(meta); /* a constant of the interpreter */
+    return meta == torch_state.py._Py_TrueStruct ? "no numbers: a meta tensor"
+                                                 : "not read: that would wait for its device";
 }
 
 static void add_tensor(uint64_t func, const char *name, PyObject *tensor)
 {
     struct tensor_figures f;
     int rc = tensor_look(tensor, &f);
-    if (rc < 0) {
-        add_row(func, name, "Tensor", NULL,
-                rc == -EXDEV   ? "not read: that would wait for its device"
-                : rc == -E2BIG ? "not read: too large"
-                               : "not read: its type or layout");
+    if (rc < 0 || f.n == 0) {
+        variables_add(func, name, "Tensor", NULL,
+                      rc < 0 ? why_not(rc, tensor) : "no numbers: an empty tensor");
         return;
     }
     if (f.n == 1) {
@@ -102,342 +105,154 @@ static void add_tensor(uint64_t func, const char *name, PyObject *tensor)
                  {"mean", f.mean},
                  {"norm", f.norm},
                  {"nan", (double)f.n_nan}};
-    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && f.n; i++) {
-        char full[WORD_BYTES + 8];
+    for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
+        char full[EXPRS_NAME_BYTES + 8];
         (void)snprintf(full, sizeof(full), "%s.%s", name, parts[i].name);
         add_number(func, full, "Tensor", parts[i].value);
     }
 }
 
+static void add_int(uint64_t func, const char *name, PyObject *value)
+{
+    struct cpython *py = &torch_state.py;
+    char text[64];
+    long long n = py->PyLong_AsLongLong(value);
+    double number = (double)n;
+    (void)snprintf(text, sizeof(text), "%lld", n);
+    if (py->PyErr_Occurred()) { /* of more than 64 bits */
+        py->PyErr_Clear();
+        PyObject *wide = object_type(value) == py->PyLong_Type ? py->PyNumber_Float(value) : NULL;
+        number = wide ? py->PyFloat_AsDouble(wide) : (double)NAN;
+        (void)snprintf(text, sizeof(text), wide ? "%.17g" : "not read: too large", number);
+        py->PyErr_Clear();
+        py->Py_DecRef(wide);
+    }
+    variables_add(func, name, "int", &number, text);
+}
+
+static void add_text(uint64_t func, const char *name, PyObject *value)
+{
+    char text[TEXT_BYTES];
+    Py_ssize_t n = 0;
+    const char *bytes = torch_state.py.PyUnicode_AsUTF8AndSize(value, &n);
+    if (!bytes) { /* of characters that are none */
+        variables_add(func, name, "str", NULL, "not read: not valid text");
+        return;
+    }
+    bool whole = (size_t)n < sizeof(text) && strlen(bytes) == (size_t)n;
+    size_t length = whole ? (size_t)n : strnlen(bytes, sizeof(text) - 4);
+    while (!whole && length && (bytes[length] & 0xc0) == 0x80)
+        length--; /* a character whole */
+    (void)snprintf(text, sizeof(text), "%.*s%s", (int)length, bytes, whole ? "" : "...");
+    variables_add(func, name, "str", NULL, text);
+}
+
+/* numpy's own numbers of one value: reading them runs C. */
+static bool is_numpy_number(PyObject *value)
+{
+    static const char *const kinds[] = {"numpy.float", "numpy.int", "numpy.uint", "numpy.bool"};
+    const char *name = names_type_text(value);
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+        if (strncmp(name, kinds[i], strlen(kinds[i])) == 0)
+            return true;
+    return false;
+}
+
 static void add_value(uint64_t func, const char *name, PyObject *value)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *type = object_type(value);
-    if (py->PyType_IsSubtype(type, py->PyFloat_Type)) {
+    const char *class = names_class_text(value);
+    if (object_is(value, py->PyFloat_Type)) {
         add_number(func, name, "float", py->PyFloat_AsDouble(value));
     } else if (value == py->_Py_TrueStruct || value == py->_Py_FalseStruct) {
         double number = value == py->_Py_TrueStruct;
-        add_row(func, name, "bool", &number, number != 0 ? "True" : "False");
-    } else if (py->PyType_IsSubtype(type, py->PyLong_Type)) {
-        long long n = py->PyLong_AsLongLong(value);
-        if (!py->PyErr_Occurred())
-            add_number(func, name, "int", (double)n);
-    } else if (py->PyType_IsSubtype(type, py->PyUnicode_Type)) {
-        Py_ssize_t n;
-        const char *bytes = py->PyUnicode_AsUTF8AndSize(value, &n);
-        if (bytes && n < (Py_ssize_t)TEXT_BYTES)
-            add_row(func, name, "str", NULL, bytes);
-    } else if (py->PyType_IsSubtype(type, torch_state.tensor_class)) {
+        variables_add(func, name, "bool", &number, number != 0 ? "True" : "False");
+    } else if (object_is(value, py->PyLong_Type)) {
+        add_int(func, name, value);
+    } else if (object_is(value, py->PyUnicode_Type)) {
+        add_text(func, name, value);
+    } else if (object_is(value, torch_state.tensor_class)) {
         add_tensor(func, name, value);
+    } else if (value == py->_Py_NoneStruct) {
+        variables_add(func, name, class, NULL, "None");
+    } else {
+        PyObject *number = is_numpy_number(value) ? py->PyNumber_Float(value) : NULL;
+        if (number)
+            add_number(func, name, class, py->PyFloat_AsDouble(number));
+        else
+            variables_add(func, name, class, NULL, "not read: no number, text or tensor");
+        py->Py_DecRef(number);
     }
     py->PyErr_Clear();
 }
 
-/* ---- frames ---- */
+/* ---- a step's end ---- */
 
-static PyObject *get(PyObject *object, const char *name)
-{
-    PyObject *value = torch_state.py.PyObject_GetAttrString(object, name);
-    torch_state.py.PyErr_Clear();
-    return value;
-}
-
-/* Where a frame keeps its variables.  (3.8 to 3.10: frameobject.h; 3.11: pycore_frame.h.)  From
- * 3.12 on there is a function for it. */
-static PyObject *const *room_of(PyObject *frame)
-{
-    const struct cpython *py = &torch_state.py;
-    const char *p = (const char *)frame, *inner;
-    if (!cpython_since(py, 10))
-        return (PyObject *const *)(p + 360);
-    if (!cpython_since(py, 11))
-        return (PyObject *const *)(p + 352);
-    memcpy(&inner, p + 24, sizeof(inner));
-    return (PyObject *const *)(inner + 72);
-}
-
-/* Where a word stands in a tuple of names, -1: nowhere; ret_count: how many there are. */
-static Py_ssize_t index_in(PyObject *code, const char *names, const char *word, size_t n,
-                           Py_ssize_t *ret_count)
+/* Gives whether it is there. */
+static bool add_expression(const struct expression *e)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *tuple = get(code, names);
-    Py_ssize_t found = -1, size;
-    *ret_count = tuple ? py->PyTuple_Size(tuple) : 0;
-    for (Py_ssize_t i = 0; i < *ret_count && found < 0; i++) {
-        const char *text = py->PyUnicode_AsUTF8AndSize(py->PyTuple_GetItem(tuple, i), &size);
-        if (text && (size_t)size == n && memcmp(text, word, n) == 0)
-            found = i;
-    }
-    py->PyErr_Clear();
-    py->Py_DecRef(tuple);
-    return found;
+    char name[EXPRS_NAME_BYTES], function[EXPRS_NAME_BYTES];
+    PyObject *func;
+    const char *why;
+    PyObject *value = exprs_find(e, &func, &why);
+    (void)snprintf(name, sizeof(name), "%.*s", (int)e->name_n, e->name);
+    if (func)
+        py->Py_IncRef(func);
+    object_text(func, function, sizeof(function));
+    if (value)
+        add_value(object_intern(function), name, value);
+    else if (why)
+        variables_add(object_intern(function), name, NULL, NULL, why);
+    py->Py_DecRef(value);
+    py->Py_DecRef(func);
+    return value || why;
 }
 
-/* Variables that inner functions use too stand behind the others, those of 3.11 that are arguments
- * excepted.  Gives the place of one of them, -1: it is none. */
-static Py_ssize_t cell_of(PyObject *code, const char *word, size_t n)
+/* A name that was never there is a slip of the pen more often than not. */
+static void tell_missing(const struct expression *e)
 {
-    struct cpython *py = &torch_state.py;
-    Py_ssize_t n_locals, n_cells, other, size;
-    (void)index_in(code, "co_varnames", word, n, &n_locals);
-    Py_ssize_t cell = index_in(code, "co_cellvars", word, n, &n_cells), before = 0;
-    PyObject *tuple = cell < 0 ? NULL : get(code, "co_cellvars");
-    for (Py_ssize_t i = 0; tuple && i < cell; i++) {
-        const char *text = py->PyUnicode_AsUTF8AndSize(py->PyTuple_GetItem(tuple, i), &size);
-        before += !cpython_since(py, 11) || !text ||
-                  index_in(code, "co_varnames", text, (size_t)size, &other) < 0;
-    }
-    py->PyErr_Clear();
-    py->Py_DecRef(tuple);
-    return cell < 0 ? -1 : n_locals + before;
+    char name[EXPRS_NAME_BYTES], function[EXPRS_NAME_BYTES], text[400];
+    (void)snprintf(name, sizeof(name), "%.*s", (int)e->name_n, e->name);
+    (void)snprintf(function, sizeof(function), "%.*s", (int)e->func_n, e->func);
+    (void)snprintf(text, sizeof(text), "not there at the end of %u steps", MISSED_STEPS);
+    variables_add(object_intern(function), name, NULL, NULL, text);
+    (void)snprintf(text, sizeof(text),
+                   "torch.exprs: '%s%s%s' was not there at the end of %u steps: no such variable%s",
+                   name, *function ? "@" : "", function, MISSED_STEPS,
+                   *function ? " in that function, or it does not run while a step ends"
+                             : " in a function that runs while a step ends");
+    torch_state.host->log(torch_state.host, PROBING_WARN, text);
 }
 
-/* A local variable, new reference; NULL: there is none, or it has no value now. */
-static PyObject *local_of(PyObject *frame, PyObject *code, const char *word, size_t n)
+static void look_anew(const char *exprs)
 {
-    struct cpython *py = &torch_state.py;
-    Py_ssize_t count;
-    if (torch_state.more.PyFrame_GetVar) {
-        PyObject *name = py->PyUnicode_FromStringAndSize(word, (Py_ssize_t)n);
-        PyObject *found = name ? torch_state.more.PyFrame_GetVar(frame, name) : NULL;
-        py->PyErr_Clear();
-        py->Py_DecRef(name);
-        return found;
-    }
-    Py_ssize_t at = index_in(code, "co_varnames", word, n, &count);
-    if (at < 0)
-        at = cell_of(code, word, n);
-    PyObject *value = NULL;
-    if (at >= 0)
-        memcpy(&value, room_of(frame) + at, sizeof(value));
-    if (value && strcmp(names_class_text(value), "cell") == 0)
-        return get(value, "cell_contents"); /* an inner function uses it too */
-    py->Py_IncRef(value);
-    return value;
-}
-
-static PyObject *look_back(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame(),
-             *code = frame ? get(frame, "f_code") : NULL;
-    (void)self;
-    (void)kwnames;
-    PyObject *third = code ? local_of(frame, code, "third", 5) : NULL;
-    PyObject *other = code ? local_of(frame, code, "other", 5) : NULL;
-    PyObject *shared = code ? local_of(frame, code, "shared", 6) : NULL;
-    readable = n == 3 && third == args[0] && other == args[1] && shared == args[2];
-    py->Py_DecRef(shared);
-    py->Py_DecRef(third);
-    py->Py_DecRef(other);
-    py->Py_DecRef(code);
-    py->Py_IncRef(py->_Py_NoneStruct);
-    return py->_Py_NoneStruct;
-}
-
-/* Are frames laid out as we think?  Tried on a function of our own. */
-static bool check_layout(void)
-{
-    static struct cpython_method method = {"look", NULL, METH_FASTCALL | METH_KEYWORDS, NULL};
-    static const char text[] = "def f(first, *, other=(2,)):\n"
-                               "    third, shared = [first], [other]\n"
-                               "    def inner(): return first, shared\n"
-                               "    return look(third, other, shared)\n"
-                               "f(1)\n";
-    struct cpython *py = &torch_state.py;
-    if (checked_life == torch_state.life)
-        return readable;
-    checked_life = torch_state.life;
-    readable = false;
-    memcpy(&method.call, &(PyCFunctionFastKeywords){look_back}, sizeof(method.call));
-    PyObject *globals = py->PyDict_New(), *look = py->PyCFunction_NewEx(&method, NULL, NULL);
-    if (globals && look && py->PyDict_SetItemString(globals, "look", look) == 0 &&
-        py->PyDict_SetItemString(globals, "__builtins__", py->PyEval_GetBuiltins()) == 0)
-        py->Py_DecRef(py->PyRun_StringFlags(text, Py_file_input, globals, globals, NULL));
-    py->PyErr_Clear();
-    py->Py_DecRef(look);
-    py->Py_DecRef(globals);
-    return readable;
-}
-
-/* One step of a dotted name through objects' own dicts; takes the reference, gives a new one. */
-static PyObject *part_of(PyObject *object, const char *word, size_t n)
-{
-    static const char *const more[] = {"_parameters", "_buffers", "_modules"};
-    struct cpython *py = &torch_state.py;
-    PyObject *name = py->PyUnicode_FromStringAndSize(word, (Py_ssize_t)n), *found = NULL;
-    PyObject *dict = names_dict(object);
-    if (name && dict && py->PyType_IsSubtype(object_type(dict), py->PyDict_Type))
-        found = py->PyDict_GetItem(dict, name);
-    for (size_t i = 0; i < 3 && !found && name && dict &&
-                       py->PyType_IsSubtype(object_type(object), torch_state.module_class);
-         i++) {
-        PyObject *inner = py->PyDict_GetItemString(dict, more[i]);
-        if (inner && py->PyType_IsSubtype(object_type(inner), py->PyDict_Type))
-            found = py->PyDict_GetItem(inner, name);
-    }
-    py->Py_IncRef(found);
-    if (!found && n == 4 && memcmp(word, "grad", 4) == 0 && tensor_is(object))
-        found = get(object, "grad");
-    py->PyErr_Clear();
-    py->Py_DecRef(dict);
-    py->Py_DecRef(name);
-    py->Py_DecRef(object);
-    return found;
-}
-
-struct expression {
-    const char *name, *func;        /* func: "" for whatever function has it, the innermost first */
-    size_t name_n, func_n, first_n; /* first_n: of the name, up to its first dot */
-};
-
-/* The variable in one frame, new reference. */
-static PyObject *in_frame(const struct expression *e, PyObject *frame, PyObject *code)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *found = local_of(frame, code, e->name, e->first_n), *flags = get(code, "co_flags");
-    bool module = flags && !(py->PyLong_AsLongLong(flags) & 1); /* CO_OPTIMIZED: a function's */
-    PyObject *globals = !found && module ? get(frame, "f_globals") : NULL;
-    PyObject *name =
-        globals ? py->PyUnicode_FromStringAndSize(e->name, (Py_ssize_t)e->first_n) : NULL;
-    if (name && py->PyType_IsSubtype(object_type(globals), py->PyDict_Type)) {
-        found = py->PyDict_GetItem(globals, name);
-        py->Py_IncRef(found);
-    }
-    py->PyErr_Clear();
-    py->Py_DecRef(name);
-    py->Py_DecRef(globals);
-    py->Py_DecRef(flags);
-    size_t at = e->first_n;
-    while (found && at < e->name_n) {
-        size_t n = strcspn(e->name + at + 1, ".@,");
-        found = part_of(found, e->name + at + 1, n);
-        at += 1 + n;
-    }
-    return found;
-}
-
-static void add_expression(const struct expression *e)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame();
-    py->Py_IncRef(frame);
-    bool done = false;
-    for (uint32_t i = 0; frame && frame != py->_Py_NoneStruct && !done && i < FRAMES_MAX; i++) {
-        PyObject *code = get(frame, "f_code"), *func = code ? get(code, "co_name") : NULL;
-        Py_ssize_t n = 0;
-        const char *text = func ? py->PyUnicode_AsUTF8AndSize(func, &n) : NULL;
-        bool right = text && (e->func_n == 0 ||
-                              ((size_t)n == e->func_n && memcmp(text, e->func, e->func_n) == 0));
-        PyObject *value = right ? in_frame(e, frame, code) : NULL;
-        if (value) {
-            char name[WORD_BYTES];
-            (void)snprintf(name, sizeof(name), "%.*s", (int)e->name_n, e->name);
-            add_value(intern(text), name, value);
-            done = true;
-        }
-        PyObject *back = get(frame, "f_back");
-        py->Py_DecRef(value);
-        py->Py_DecRef(func);
-        py->Py_DecRef(code);
-        py->Py_DecRef(frame);
-        frame = back;
-    }
-    py->PyErr_Clear();
-    py->Py_DecRef(frame);
+    if (known.life == torch_state.life && strcmp(known.exprs, exprs) == 0)
+        return;
+    known.life = torch_state.life;
+    known.steps = 0;
+    known.seen = 0;
+    memcpy(known.exprs, exprs, strlen(exprs) + 1);
 }
 
 void variables_step(void)
 {
     const char *p = torch_state.set.exprs;
     PyObject *guard;
-    if (!*p || !torch_state.host->wanted(torch_state.variables) || !check_layout() ||
+    if (!*p || !torch_state.host->wanted(torch_state.variables) || !exprs_usable() ||
         !tensor_quiet(&guard))
         return;
-    while (*p) {
-        size_t n = strcspn(p, ",");
-        struct expression e = {.name = p, .name_n = strcspn(p, ",@"), .func = ""};
-        e.first_n = strcspn(p, ",@.");
-        if (e.name_n < n) {
-            e.func = p + e.name_n + 1;
-            e.func_n = n - e.name_n - 1;
-        }
-        if (e.name_n && e.name_n < WORD_BYTES)
-            add_expression(&e);
+    look_anew(p);
+    known.steps += known.steps <= MISSED_STEPS;
+    for (uint32_t i = 0; *p; i++) {
+        struct expression e;
+        size_t n = exprs_length(p, ",");
+        bool valid = exprs_parse(p, n, &e), there = valid && add_expression(&e);
+        if (there && i < EXPRS_MAX)
+            known.seen |= UINT64_C(1) << i;
+        if (valid && known.steps == MISSED_STEPS && i < EXPRS_MAX && !(known.seen >> i & 1))
+            tell_missing(&e);
         p += n + (p[n] == ',');
-    }
-    tensor_loud(guard);
-}
-
-/* ---- numbers that are none ---- */
-
-/* fn for a value, or for each of a list, tuple or dict of them, until it gives true. */
-static bool each_tensor(PyObject *value, int depth, bool (*fn)(PyObject *, void *), void *arg)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *type = object_type(value), *key, *item;
-    if (tensor_is(value))
-        return fn(value, arg);
-    bool list = py->PyType_IsSubtype(type, py->PyList_Type);
-    bool tuple = !list && py->PyType_IsSubtype(type, py->PyTuple_Type);
-    bool dict = !list && !tuple && py->PyType_IsSubtype(type, py->PyDict_Type), found = false;
-    Py_ssize_t n = list ? py->PyList_Size(value) : tuple ? py->PyTuple_Size(value) : 0, at = 0;
-    for (Py_ssize_t i = 0; i < n && i < OUTPUTS_MAX && depth < DEPTH_MAX && !found; i++)
-        found = each_tensor(list ? py->PyList_GetItem(value, i) : py->PyTuple_GetItem(value, i),
-                            depth + 1, fn, arg);
-    for (int i = 0; dict && i < OUTPUTS_MAX && depth < DEPTH_MAX && !found &&
-                    py->PyDict_Next(value, &at, &key, &item);
-         i++)
-        found = each_tensor(item, depth + 1, fn, arg);
-    return found;
-}
-
-static bool is_bad(PyObject *tensor, void *unused)
-{
-    (void)unused;
-    return tensor_is_bad(tensor);
-}
-
-static bool count(PyObject *tensor, void *arg)
-{
-    struct tensor_figures f, *sum = arg;
-    if (tensor_look(tensor, &f) == 0) {
-        sum->n += f.n;
-        sum->n_nan += f.n_nan;
-        sum->n_infinite += f.n_infinite;
-    }
-    return false;
-}
-
-static void tell(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result)
-{
-    struct tensor_figures out = {.n = 0};
-    char text[TEXT_BYTES], numbers[TEXT_BYTES / 2];
-    bool before = false;
-    (void)each_tensor(result, 0, count, &out);
-    for (Py_ssize_t i = 1; i < n && i <= OUTPUTS_MAX && !before; i++)
-        before = each_tensor(args[i], 0, is_bad, NULL);
-    double bad = (double)(out.n_nan + out.n_infinite);
-    (void)snprintf(numbers, sizeof(numbers), "%lld NaN and %lld infinite of %lld",
-                   (long long)out.n_nan, (long long)out.n_infinite, (long long)out.n);
-    (void)snprintf(text, sizeof(text), "%s in its output; %s",
-                   bad > 0 ? numbers : "NaN or infinite, more numbers than are counted",
-                   before ? "its input has some already" : "its input is finite");
-    add_row(module, "nonfinite", "Tensor", bad > 0 ? &bad : NULL, text);
-}
-
-void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result)
-{
-    PyObject *guard;
-    if (told_life == torch_state.life && told_step == torch_state.step + 1)
-        return;
-    if (!tensor_quiet(&guard))
-        return;
-    if (each_tensor(result, 0, is_bad, NULL)) {
-        told_life = torch_state.life;
-        told_step = torch_state.step + 1;
-        tell(module, args, n, result);
     }
     tensor_loud(guard);
 }

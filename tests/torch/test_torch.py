@@ -237,15 +237,19 @@ def test_backward_of_modules(world, python):
 def test_variables_and_the_first_nan(world, python):
     case = Case(world, "variables.py", python)
     line = ("on,exprs=loss@train,acc1@train,kept,meter.avg@train,grid@train,text@train,flag,"
-            "nothing@train,loss@elsewhere,model.last.weight.grad,nan=on")
+            "nothing@train,loss@elsewhere,model.last.weight.grad,"
+            'state["acc"],state["all"][-1]["a,b"][1]@Stepper.step,slotted.rate,number@Other.step,'
+            "meter.median,meter.unit,wide,exact,huge,meta,hidden.grad,state,nan=on")
     done = case.target.probing("config", "probing.torch.profiling=" + line)
     assert done.returncode == 0, done.stderr
-    losses = case.run()["losses"]
+    seen = case.run()
+    losses = seen["losses"]
     steps = range(len(losses))
 
     def series(name, column="value_f64"):
         return [row[0] for row in case.target.rows(
-            "select %s from python.variables where name = '%s' order by ts" % (column, name))]
+            "select %s from python.variables where name = '%s' and value not like 'not there%%' "
+            "order by ts" % (column, name))]
     assert series("loss") == pytest.approx(losses)
     assert [value == "nan" for value in series("loss", "value")] == [n == 3 for n in steps]
     assert series("acc1") == pytest.approx([n / 10 for n in steps])
@@ -256,8 +260,22 @@ def test_variables_and_the_first_nan(world, python):
     assert series("grid.max") == [max(n, 3.0) for n in steps] and set(series("grid.nan")) == {1.0}
     assert series("grid.min") == [-1.0 for _ in steps]
     assert series("model.last.weight.grad.mean")[2] == 2.0
+    assert series('state["acc"]') == [n / 4 for n in steps]
+    assert set(series('state["all"][-1]["a,b"][1]')) == {2.5}
+    assert set(series("slotted.rate")) == {0.25} and set(series("wide")) == {float(1 << 70)}
+    assert set(series("exact", "value")) == {str((1 << 53) + 1)}
+    assert series("huge", "value")[0].endswith("xxx...")
+    assert set(series("meter.unit", "value")) == {"ms"}
+    assert "meta tensor" in series("meta", "value")[0]
+    assert "no number" in series("state", "value")[0]
+    assert "code" in series("meter.median", "value")[0] and seen["asked"] == 0
+    assert "keeps no gradient" in series("hidden.grad", "value")[0]
+    missing = case.target.rows("select name, func from python.variables where value like "
+                               "'not there at the end of 10 steps' order by 1")
+    assert missing == [["loss", "elsewhere"], ["nothing", "train"], ["number", "Other.step"]]
+    told = case.target.rows("select count(*) from probing.log where text like 'torch.exprs: %'")
+    assert told == [[3]]
     names = case.target.rows("select distinct name, func from python.variables order by 1, 2")
-    assert ["nothing", "train"] not in names and ["loss", "elsewhere"] not in names
     assert ["kept", "train"] in names and ["model.last.weight.grad.nan", "<module>"] in names
     found = case.target.rows("select local_step, func, value_f64, value from python.variables "
                              "where name = 'nonfinite'")
@@ -286,14 +304,19 @@ def test_settings_as_people_write_them(world, python):
     def said(setting):
         return case.target.probing("config", setting)
     for right in ("torch.exprs=loss", "torch.exprs= loss@train , meter.avg@train",
-                  "torch.exprs=x@<module>,model.0.weight.grad", "torch.exprs=", "torch.layers=*",
+                  "torch.exprs=x@<module>,model.0.weight.grad", "torch.exprs=",
+                  "torch.exprs=a[\"b,c\"]@train,d['e'][-1].f@T.step",
+                  "torch.profiling=on,exprs=a[\"b=c,d\"],e,nan=on", "torch.layers=*",
                   "torch.layers=first, second.*", "torch.profiling=on, exprs=loss@train, acc@train",
                   "torch.profiling=random:0.5", "torch.profiling=rate=0.25",
                   "torch.sample_rate=0.1", "torch.profiling=off", "torch.profiling=true"):
         assert said(right).returncode == 0, right
     for wrong in ("torch.exprs=1+1", "torch.exprs=a b", "torch.exprs=@", "torch.exprs=x@",
                   "torch.exprs=x@y@z", "torch.exprs=..a", "torch.exprs=a..b", "torch.exprs=a.",
-                  "torch.exprs=f(x)", "torch.exprs=x@<>", "torch.layers=,,", "torch.sample_rate=2",
+                  "torch.exprs=f(x)", "torch.exprs=x@<>", "torch.exprs=loss.item()",
+                  "torch.exprs=a[", "torch.exprs=a[b]", "torch.exprs=a['b", "torch.exprs=a['']",
+                  "torch.exprs=[0]", "torch.exprs=a[1]b", "torch.exprs=a[99999999999]",
+                  "torch.layers=,,", "torch.sample_rate=2",
                   "torch.sample_rate=-1", "torch.sample_rate=nan", "torch.profiling=on,foo=1",
                   "torch.comm_timeout=-1", "torch.nan=maybe", "torch.memory=2"):
         done = said(wrong)

@@ -8,12 +8,37 @@ import torch
 from torch import nn
 from waiting import run
 
-STEPS = 6
+STEPS = 12
 
 
 class Meter:
+    """And a property, which nobody shall ask for."""
+    asked, unit = 0, "ms"
+
     def __init__(self):
         self.avg = 0.0
+
+    @property
+    def median(self):
+        Meter.asked += 1
+        return self.avg
+
+
+class Slotted:
+    __slots__ = ("rate",)
+
+
+class Stepper:
+    """Steps in a method."""
+
+    def step(self, number):
+        state = {"acc": number / 4, "all": [number, {"a,b": (1.5, 2.5)}]}  # noqa: F841
+        slotted = Slotted()
+        slotted.rate = 0.25
+        wide, exact, huge, meta = 1 << 70, (1 << 53) + 1, "x" * 500, torch.ones(2, device="meta")
+        hidden = torch.ones(2, requires_grad=True) * 2  # a gradient that is asked for warns
+        optimizer.step()
+        return state, wide, exact, huge, meta, hidden
 
 
 class Breaks(nn.Module):
@@ -34,6 +59,7 @@ class Net(nn.Module):
 
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+stepper = Stepper()
 free = []
 
 
@@ -56,7 +82,7 @@ def train():
             optimizer.zero_grad()  # the weights shall stay numbers
         if inner() == 4:
             model.last.weight.grad.fill_(2.0)
-        optimizer.step()
+        stepper.step(step)
         losses.append(loss.item())
         big = torch.ones(8)
         free.append(weakref.ref(big))
@@ -67,7 +93,7 @@ def train():
 
 
 def work():
-    return {"losses": train()}
+    return {"losses": train(), "asked": Meter.asked}
 
 
 run(work)
