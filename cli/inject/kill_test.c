@@ -70,13 +70,20 @@ uint64_t words[16]; /* what the registers hold */
 unsigned char in[240], out[240], mxcsr[4] = {0x80, 0x3f, 0, 0};
 uint64_t x87, flags; /* not static: only the assembler sees that they are used */
 
+#ifdef __clang__
+#define BY_STACK_POINTER
+#else
+#define BY_STACK_POINTER __attribute__((optimize("omit-frame-pointer"))) /* Ubuntu's gcc keeps it */
+#endif
+
 /* Everything that a thread has, held for as long as it is not asked to end.  Which of them is not
- * as it was, or 0. */
-static int hold_registers(void)
+ * as it was, or 0.  The unwind table goes by the stack pointer: rbp is one of those held. */
+BY_STACK_POINTER static int hold_registers(void)
 {
     uint64_t wrong;
     __asm__ volatile(
-        "push %%rbp; push %%rbx; sub $256, %%rsp; fldpi; ldmxcsr mxcsr(%%rip)\n"
+        "push %%rbp; push %%rbx; sub $256, %%rsp; .cfi_adjust_cfa_offset 272\n"
+        "fldpi; ldmxcsr mxcsr(%%rip)\n"
         "lea in(%%rip), %%rax\n"
         ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14; movdqu 16*\\n(%%rax), %%xmm\\n; .endr\n"
         "movq words+120(%%rip), %%rax; movq %%rax, -8(%%rsp); movq %%rax, -128(%%rsp)\n"
@@ -99,6 +106,7 @@ static int hold_registers(void)
         "8: lea out(%%rip), %%rcx\n"
         ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14; movdqu %%xmm\\n, 16*\\n(%%rcx); .endr\n"
         "fstpl x87(%%rip); stmxcsr mxcsr(%%rip); add $256, %%rsp; pop %%rbx; pop %%rbp\n"
+        ".cfi_adjust_cfa_offset -272\n"
         : "=a"(wrong)
         :
         : "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15", "xmm0",

@@ -251,6 +251,8 @@ def test_an_editor_attaches(world, python):
     words = ["--address", "127.0.0.1:0"] + (["--debugpy", folder] if folder else [])
     done = target.probing("debug", "--dap", *words, timeout=100)
     assert done.returncode == 0, done.stdout + done.stderr
+    if "cannot stop threads" in done.stdout:  # seen with Ubuntu 24.04's
+        pytest.skip(done.stdout.splitlines()[0])
     address = re.search(r"listens on ([\d.]+):(\d+)", done.stdout).groups()
     address = address[0], int(address[1])
     again = target.probing("debug", "--dap")
