@@ -105,8 +105,18 @@ def session_class():
     return Session
 
 
+def editor_is_attached():
+    debugpy = sys.modules.get("debugpy")
+    try:
+        return debugpy is not None and debugpy.is_client_connected()
+    except Exception:  # a module of theirs has this name, or it is half imported
+        return False
+
+
 def pause():
     """Have the main thread come into a session as soon as it is in Python code."""
+    if editor_is_attached():  # and may have all threads stand still, ours too
+        raise Refused("an editor is attached through debugpy; it has to disconnect first")
     session = session_class()()
 
     def come():
@@ -176,6 +186,18 @@ def bring_debugpy(folder):
     return debugpy
 
 
+def needed(debugpy):
+    """The debugpy that this CPython takes where this one is older: it says that a breakpoint is
+    verified, and never stops there (tried with each).  None: it is not too old."""
+    least = {11: (1, 6, 3), 12: (1, 8, 6), 13: (1, 8, 7),
+             14: (1, 8, 15)}.get(sys.version_info[1], (0,))
+    try:
+        version = tuple(int(part) for part in debugpy.__version__.split("+")[0].split(".")[:3])
+    except ValueError:
+        return None
+    return ".".join(map(str, least)) if version < least else None
+
+
 def listen(debugpy, host, port):
     """Where it listens.  In a thread of Python's own: pydevd looks at the one that calls."""
     import threading
@@ -209,6 +231,10 @@ def dap(words, out):
     if not is_local(o["host"]) and not o["open"]:
         raise Refused(OPEN_WARNING % (o["address"], o["port"], o["port"]))
     debugpy = bring_debugpy(o["debugpy"])
+    newer = needed(debugpy)
+    if newer is not None:
+        raise Refused("debugpy %s stops at no breakpoint of CPython %d.%d: that takes %s or newer"
+                      % ((debugpy.__version__,) + sys.version_info[:2] + (newer,)))
     at = dap.at
     if at is None:
         at = dap.at = listen(debugpy, o["host"], o["port"])

@@ -55,19 +55,19 @@ static int follow(struct plugin *p, struct runner_job *job, uint64_t until,
 }
 
 /* It has been interrupted, and does it hear of that? */
-static int say_late(struct plugin *p, struct runner_job *job)
+static int say_late(struct plugin *p, struct runner_job *job, bool tool)
 {
+    const char *why = tool ? "it did not end in 30 s" : "the code ran longer than --timeout allows";
     char reason[300];
     enum runner_state state = runner_wait(p->runner, job, RUNNER_RUNS, HEARS_NS);
     int tid = runner_tid_of(p->runner, job);
     if (state >= RUNNER_DONE || !tid)
-        return p->host->fail(p->host, -ETIMEDOUT,
-                             "the code ran longer than --timeout allows and was interrupted");
-    (void)snprintf(reason, sizeof(reason),
-                   "the code ran longer than --timeout allows and does not hear that it is "
-                   "interrupted: it is in a call of C, or catches it; it was left in thread %d, "
-                   "see backtrace --all --thread %d",
-                   tid, tid);
+        (void)snprintf(reason, sizeof(reason), "%s and was interrupted", why);
+    else
+        (void)snprintf(reason, sizeof(reason),
+                       "%s and does not hear that it is interrupted: it is in a call of C, or "
+                       "catches it; it was left in thread %d, see backtrace --all --thread %d",
+                       why, tid, tid);
     return p->host->fail(p->host, -ETIMEDOUT, reason);
 }
 
@@ -191,7 +191,7 @@ static int run_words(struct plugin *p, const struct eval_words *w, struct probin
     if (runs && runner_wait(p->runner, job, RUNNER_RUNS, 0) < RUNNER_DONE)
         runner_interrupt(p->runner, job);
     if (runs)
-        result = result == -ETIMEDOUT ? say_late(p, job) : say_result(p, result);
+        result = result == -ETIMEDOUT ? say_late(p, job, w->tool) : say_result(p, result);
     if (result == SESSION_REFUSED && session_reason(job)[0])
         result = p->host->fail(p->host, -EINVAL, session_reason(job));
     runner_release(p->runner, job);

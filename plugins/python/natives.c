@@ -60,7 +60,7 @@ static bool raised_by_us(PyObject *trace)
         code = py->PyObject_GetAttrString(frame, "f_code");
     if (code)
         file = py->PyObject_GetAttrString(code, "co_filename");
-    bool ours = file && py->PyUnicode_CompareWithASCIIString(file, "<probing>") == 0;
+    bool ours = file && py->PyUnicode_CompareWithASCIIString(file, NATIVES_FILE) == 0;
     PyObject *const made[] = {frame, code, file};
     for (int i = 0; i < 3; i++)
         if (made[i])

@@ -15,6 +15,10 @@
 
 struct plugin;
 
+/* What our Python code's file is called.  debugpy leaves what begins with "<frozen " alone: else,
+ * while an editor has all threads stopped, ours stops too. */
+#define NATIVES_FILE "<frozen probing>"
+
 /* A copy that stays: hooks of ours may be called longer than the plugin runs.  Written with the
  * GIL, before any native is made. */
 extern struct cpython natives_py;

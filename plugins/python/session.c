@@ -139,7 +139,7 @@ static int run_module(const unsigned char *text, PyObject *names)
     PyObject *code = NULL, *done = NULL;
     if (py->PyDict_SetItemString(names, "__builtins__", py->PyEval_GetBuiltins()) == 0)
         code =
-            py->Py_CompileStringExFlags((const char *)text, "<probing>", Py_file_input, NULL, -1);
+            py->Py_CompileStringExFlags((const char *)text, NATIVES_FILE, Py_file_input, NULL, -1);
     if (code)
         done = py->PyEval_EvalCode(code, names, names);
     int result = done ? 0 : -1;

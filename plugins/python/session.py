@@ -14,6 +14,7 @@ needed = set()  # names that functions of clients use: they may be called later
 running = 0  # clients' code that runs
 COMPLETIONS = 300  # more would not be read
 TICK = 0.1  # seconds after which an interrupt is heard in `await`
+FILE = "<frozen probing>"  # natives.h
 tools = {}  # our other modules, by name: their namespaces; made when first asked for
 native = globals()["native"]  # what is in C: natives.c
 streams = globals()["streams"]  # streams.py's names
@@ -29,7 +30,7 @@ def tool(name):
     if names is None:
         names = {"__builtins__": __builtins__, "__name__": "probing_" + name, "native": native,
                  "tool": tool, "Refused": Refused}
-        exec(compile(native["source"](name), "<probing>", "exec", dont_inherit=True), names)
+        exec(compile(native["source"](name), FILE, "exec", dont_inherit=True), names)
         tools[name] = names
     return names
 
@@ -225,7 +226,7 @@ def explain(error, code, name):
     while found is not None and found.tb_frame.f_code.co_filename != name:
         found = found.tb_next
     while found is None and trace is not None and \
-            trace.tb_frame.f_code.co_filename == "<probing>":
+            trace.tb_frame.f_code.co_filename == FILE:
         trace = trace.tb_next
     if isinstance(error, SyntaxError) and found is None:  # its traceback is the compiler's
         trace = None

@@ -321,6 +321,35 @@ def test_dap_is_refused_with_reasons(world):
     assert target.alive() and target.eval("'debugpy' in __import__('sys').modules") is not None
 
 
+def test_an_old_debugpy_is_refused(world, python):
+    """It says that a breakpoint is verified and never stops there."""
+    folder = world.tmp / "old" / "debugpy" / "server"
+    folder.mkdir(parents=True)
+    (folder.parent / "__init__.py").write_text("__version__ = '1.5.1'\ndef listen(a): return a\n"
+                                               "def configure(**k): pass\n")
+    (folder / "__init__.py").write_text("")
+    (folder / "api.py").write_text("")
+    target = world.start(python, LOOP).inject()
+    done = target.probing("debug", "--dap", "--debugpy", str(folder.parents[1]))
+    if minor_of(python) < 11 or "1.5.1" not in done.stdout + done.stderr:
+        assert " listens on " in done.stdout  # or this Python's own was found first
+    else:
+        assert done.returncode != 0 and "or newer" in done.stderr, done
+
+
+def test_pdb_waits_until_an_editor_has_gone(world):
+    """debugpy may have all threads stand still, ours too: the session began 30 s later, or not."""
+    target = world.start(list(PYTHONS.values())[0], LOOP).inject()
+    attached = "import sys, types; sys.modules['debugpy'] = types.SimpleNamespace(" \
+               "is_client_connected=lambda: %s)"
+    target.eval(attached % True)
+    done = pdb(target, ["c"])
+    assert done.returncode != 0 and "an editor is attached" in done.stderr
+    target.eval(attached % False)
+    assert pdb(target, ["c"]).returncode == 0
+    goes_on(target)
+
+
 def test_bad_words(world):
     target = world.start(list(PYTHONS.values())[0], LOOP).inject()
     for words in ([], ["-d", "-p"], ["x"], ["--nosuch"]):

@@ -54,7 +54,7 @@ def test_exceptions(world, python):
     assert text.startswith("Traceback (most recent call last):\n  File \"<eval>\", line 3")
     assert "raise ValueError('seventeen')" in text and text.strip().endswith(
         "ValueError: seventeen")
-    assert "<probing>" not in text
+    assert "probing>" not in text
     for code, part in [("raise SystemExit(3)", "SystemExit: 3"), ("x ===", "SyntaxError"),
                        ("import sys; sys.exit()", "SystemExit"), ("1/0", "ZeroDivisionError"),
                        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
