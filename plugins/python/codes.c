@@ -20,14 +20,24 @@
 #define SLOTS (1u << 16) /* of the table of known code objects, a power of two */
 #define KNOWN_MAX (SLOTS / 2)
 #define KNOWN_BYTES ((size_t)32 << 20) /* of all their names and line tables */
+#define LIKE_MAX 256                   /* code objects with one mark that are told apart */
 #define NAME_BYTES 1024                /* of a name's characters, as they lie in memory */
 #define FILE_BYTES 2048
 #define TABLE_BYTES (8u << 10) /* of a line table copied in a handler */
+#define NO_ROOM UINT32_MAX
 #define AGAIN_BYTES (4u << 20) /* a line table of 100,000 lines has about 500,000 */
+
+/* Of a code object's name, file and line table the first bytes, as they lie in memory. */
+struct names {
+    uint64_t at[CODES_PARTS];
+    uint32_t size[CODES_PARTS];
+    uint8_t bytes[CODES_PARTS][CODES_PART_BYTES];
+};
 
 struct code {
     uint64_t address;
     struct codes_mark mark;
+    struct names *names; /* NULL from 3.12 on: the mark's number is enough */
     uint32_t number;
     uint32_t table_size;
     uint8_t *table; /* NULL: its lines are not known */
@@ -98,6 +108,32 @@ uint32_t codes_find(uint64_t address, const struct codes_mark *mark)
     return found ? found->number : 0;
 }
 
+static bool same_names(const struct code *c, const uint8_t bytes[][CODES_PART_BYTES]) /* [signal] */
+{
+    for (int i = 0; i < CODES_PARTS; i++)
+        if (memcmp(c->names->bytes[i], bytes[i], c->names->size[i]) != 0)
+            return false;
+    return true;
+}
+
+/* As find(), and with these names; NULL: none of the first LIKE_MAX at that address.  [signal] */
+static struct code *find_like(uint64_t address, const struct codes_mark *mark,
+                              const uint8_t bytes[][CODES_PART_BYTES])
+{
+    uint32_t seen = 0;
+    for (uint32_t i = slot_of(address), n = 0; n < SLOTS; i = (i + 1) & (SLOTS - 1), n++) {
+        struct code *c = atomic_load_explicit(&all.known[i], memory_order_acquire);
+        if (!c || seen == LIKE_MAX)
+            return NULL;
+        if (c->address != address || memcmp(&c->mark, mark, sizeof(*mark)) != 0)
+            continue;
+        seen++;
+        if (!c->names || same_names(c, bytes))
+            return c;
+    }
+    return NULL;
+}
+
 /* ---- copying what names a code object ---- */
 
 /* The bytes of a str object with `most` of its characters'; 0: no str, or no room.  [signal] */
@@ -156,6 +192,85 @@ uint32_t codes_copy(const struct codes_mark *mark, uint8_t *to, uint32_t room)
     return copy_parts(mark, to, room, TABLE_BYTES);
 }
 
+/* Code objects that are read with one system call, each once though a stack may be deep in it. */
+struct check {
+    const struct code *code;
+    uint32_t number, known, copied; /* the frames' after it */
+};
+
+/* The number of a frame's among them; n: it is not there.                           [signal] */
+static uint32_t find_check(const struct check *checks, uint32_t n, uint32_t number)
+{
+    uint32_t i = 0;
+    while (i < n && checks[i].number != number)
+        i++;
+    return i;
+}
+
+/* What the frames from `begin` on are to be compared with; how many, *ret_end: where it ends.
+ *                                                                                   [signal] */
+static uint32_t gather_checks(const struct probing_python_look *l, uint32_t begin,
+                              struct check *checks, uint32_t *ret_end)
+{
+    uint32_t n = 0, i = begin;
+    for (; i < l->n_frames; i++) {
+        uint32_t number = l->frames[i].known;
+        if (!number || find_check(checks, n, number) < n)
+            continue;
+        if (n == CODES_AT_ONCE)
+            break;
+        checks[n++] = (struct check){
+            atomic_load_explicit(&all.by_number[number], memory_order_acquire), number, number, 0};
+    }
+    *ret_end = i;
+    return n;
+}
+
+/* bytes: what stands there now, as the code object's names lie; NULL: not readable.  [signal] */
+static void check(struct probing_python_look *l, struct check *c, const uint8_t *bytes)
+{
+    uint8_t now[CODES_PARTS][CODES_PART_BYTES] = {{0}};
+    for (int k = 0; bytes && k < CODES_PARTS; bytes += c->code->names->size[k++])
+        memcpy(now[k], bytes, c->code->names->size[k]);
+    if (bytes && same_names(c->code, now))
+        return;
+    const struct code *right = bytes ? find_like(c->code->address, &c->code->mark, now) : NULL;
+    c->known = right ? right->number : 0;
+    uint32_t size =
+        right ? 0 : codes_copy(&c->code->mark, l->bytes + l->n_bytes, l->max_bytes - l->n_bytes);
+    c->copied = size ? l->n_bytes : NO_ROOM;
+    l->n_bytes += size;
+}
+
+void codes_check(struct probing_python_look *l, struct iovec *pieces, uint8_t *room)
+{
+    struct check checks[CODES_AT_ONCE];
+    for (uint32_t begin = 0, end; begin < l->n_frames && all.walk->o.co_version < 0; begin = end) {
+        uint32_t n = gather_checks(l, begin, checks, &end);
+        size_t want = 0, used = 0;
+        for (uint32_t i = 0; i < n; i++)
+            for (int k = 0; k < CODES_PARTS; k++, used++) {
+                const struct names *names = checks[i].code->names;
+                pieces[used] = peek_piece(names->at[k], names->size[k]);
+                want += names->size[k];
+            }
+        bool read = peek_pieces(&all.walk->peek, pieces, used, room) == want;
+        const uint8_t *at = room;
+        for (uint32_t i = 0; i < n; i++) {
+            check(l, &checks[i], read ? at : NULL);
+            for (int k = 0; k < CODES_PARTS; k++)
+                at += checks[i].code->names->size[k];
+        }
+        for (uint32_t i = begin; i < end; i++) {
+            uint32_t k = find_check(checks, n, l->frames[i].known);
+            if (!l->frames[i].known || k == n || checks[k].known == checks[k].number)
+                continue;
+            l->frames[i].known = checks[k].known;
+            l->frames[i].copied = checks[k].copied;
+        }
+    }
+}
+
 /* ---- names ---- */
 
 /* A copied str object as UTF-8; to be freed. */
@@ -170,10 +285,42 @@ static char *str_text(const uint8_t *str, uint32_t bytes, size_t most)
     return text;
 }
 
+/* The first bytes of a str object behind its head, from a copy of it. */
+static uint32_t str_names(const uint8_t *str, uint32_t bytes, uint8_t *ret)
+{
+    const struct offsets *o = &all.walk->o;
+    uint32_t state = (uint32_t)i32_at(str, o->str_state), head = (uint32_t)o->str_compact;
+    uint32_t begin = state >> o->str_is_ascii & 1 ? (uint32_t)o->str_ascii : head;
+    uint32_t n = begin - (uint32_t)o->str_length, more = bytes - head;
+    memcpy(ret, str + o->str_length, n);
+    more = more < CODES_PART_BYTES - n ? more : CODES_PART_BYTES - n;
+    memcpy(ret + n, str + head, more);
+    return n + more;
+}
+
+static struct names *names_new(const struct parts *p, const uint8_t *func, const uint8_t *file,
+                               const uint8_t *table)
+{
+    const struct offsets *o = &all.walk->o;
+    const struct codes_mark *m = &p->mark;
+    struct names *n = calloc(1, sizeof(*n));
+    if (!n)
+        return NULL;
+    n->at[0] = (o->co_qualname >= 0 ? m->qualname : m->name) + (uint64_t)o->str_length;
+    n->at[1] = m->file + (uint64_t)o->str_length;
+    n->at[2] = m->lines + (uint64_t)o->bytes_data;
+    n->size[0] = str_names(func, p->func_bytes, n->bytes[0]);
+    n->size[1] = str_names(file, p->file_bytes, n->bytes[1]);
+    n->size[2] = p->table_bytes < CODES_PART_BYTES ? p->table_bytes : CODES_PART_BYTES;
+    memcpy(n->bytes[2], table, n->size[2]);
+    return n;
+}
+
 static void code_free(struct code *c)
 {
     if (!c)
         return;
+    free(c->names);
     free(c->func);
     free(c->file);
     free(c->table);
@@ -194,7 +341,10 @@ static struct code *code_new(uint64_t address, const uint8_t *bytes)
     c->file = str_text(file, p.file_bytes, WALK_FILE);
     c->table_size = p.table_bytes;
     c->table = p.has_table ? malloc(p.table_bytes + 1u) : NULL;
-    if (!c->func || !c->file || (p.has_table && !c->table)) {
+    if (all.walk->o.co_version < 0)
+        c->names = names_new(&p, func, file, file + p.file_bytes);
+    if (!c->func || !c->file || (p.has_table && !c->table) ||
+        (all.walk->o.co_version < 0 && !c->names)) {
         code_free(c);
         return NULL;
     }
@@ -221,7 +371,8 @@ static void code_text(const struct code *c, int64_t offset, struct probing_pytho
 /* Publish: 0, or -ENOSPC and it stays the caller's. */
 static int code_keep(struct code *c)
 {
-    size_t bytes = sizeof(*c) + c->table_size + strlen(c->func) + strlen(c->file) + 64;
+    size_t bytes = sizeof(*c) + (c->names ? sizeof(*c->names) : 0) + c->table_size +
+                   strlen(c->func) + strlen(c->file) + 64;
     if (all.n == KNOWN_MAX || all.bytes + bytes > KNOWN_BYTES)
         return -ENOSPC;
     c->number = ++all.n;
@@ -259,7 +410,9 @@ static const uint8_t *complete(const struct probing_python_frame *frame, const u
     struct parts p;
     memcpy(&p, bytes, sizeof(p));
     const uint8_t *whole = p.has_table ? NULL : read_again(frame);
-    return whole ? whole : bytes;
+    uint32_t names = p.func_bytes + p.file_bytes;
+    /* before 3.12 it may be another one by now */
+    return whole && memcmp(whole + sizeof(p), bytes + sizeof(p), names) == 0 ? whole : bytes;
 }
 
 static int64_t name_new(const struct probing_python_look *l,
@@ -267,18 +420,18 @@ static int64_t name_new(const struct probing_python_look *l,
 {
     const uint8_t *bytes =
         frame->copied < l->n_bytes ? complete(frame, l->bytes + frame->copied) : read_again(frame);
-    struct codes_mark mark;
     if (!bytes)
         return -ENOENT;
-    memcpy(&mark, bytes, sizeof(mark)); /* a struct parts begins with it */
-    struct code *c = find(frame->code, &mark);
-    if (c) {
-        code_text(c, frame->offset, ret);
-        return c->number;
-    }
-    c = code_new(frame->code, bytes);
+    struct code *c = code_new(frame->code, bytes);
     if (!c)
         return -ENOMEM;
+    const struct code *old =
+        c->names ? find_like(c->address, &c->mark, c->names->bytes) : find(c->address, &c->mark);
+    if (old) {
+        code_free(c);
+        code_text(old, frame->offset, ret);
+        return old->number;
+    }
     code_text(c, frame->offset, ret);
     int r = code_keep(c);
     if (r < 0) {

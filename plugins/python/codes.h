@@ -29,6 +29,15 @@ void codes_mark(const uint8_t *head, struct codes_mark *ret); /* [signal] */
 uint32_t codes_hash(const struct codes_mark *m);              /* [signal] */
 /* Number of a code object that is known; 0: it is not.                              [signal] */
 uint32_t codes_find(uint64_t address, const struct codes_mark *mark);
+/* Before 3.12 these addresses may have become another code object's.  Where the names of a look's
+ * frames are not those of their numbers any more: the right number, or 0 and a copy of the names.
+ * pieces, room: CODES_AT_ONCE * CODES_PARTS of them, CODES_ROOM bytes.              [signal] */
+#define CODES_PARTS 3
+#define CODES_PART_BYTES 80
+#define CODES_AT_ONCE 20
+#define CODES_ROOM (CODES_AT_ONCE * CODES_PARTS * CODES_PART_BYTES)
+void codes_check(struct probing_python_look *l, struct iovec *pieces, uint8_t *room);
+
 /* Copy what names the code object with this mark; how many bytes, 0: no room or not readable.
  *                                                                                   [signal] */
 uint32_t codes_copy(const struct codes_mark *mark, uint8_t *to, uint32_t room);

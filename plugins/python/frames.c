@@ -55,6 +55,7 @@ struct last {
         uint32_t mark, known; /* known 0: it had no number */
     } codes[LAST_CODES];
 };
+_Static_assert(ROUND *CODES_HEAD >= CODES_ROOM, "codes_check() works in the room for heads");
 _Static_assert(sizeof(struct last) <= PROBING_PYTHON_LAST, "a thread's last look has no room");
 
 /* What a look works in. */
@@ -415,6 +416,7 @@ static int part_here(struct probing_python_look *l)
     uint32_t n = follow(s, top, max, &end);
     l->end = end;
     add_frames(l, s, known, s->frames, n);
+    codes_check(l, s->from, s->heads);
     if (last)
         remember(last, l, state, top_at, s->frames, n);
     return 0;
@@ -475,6 +477,7 @@ static int look_of(int32_t tid, struct probing_python_look *l)
     int n = walk_stack(&f.walk, t, f.frames, max, &end);
     l->end = end == WALK_WHOLE ? 0 : end == WALK_LIMIT ? 2 : 1;
     add_frames(l, s, /* last= */ NULL, f.frames, (uint32_t)n);
+    codes_check(l, s->from, s->heads);
     return 0;
 }
 

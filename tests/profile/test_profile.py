@@ -289,6 +289,43 @@ def test_threads_and_code_come_and_go(world, python):
     assert seen > 0
 
 
+GENERATED = """
+import time
+def make(n):
+    names = {}
+    exec("def mark_%02d():\\n    end = clock() + 0.012\\n"
+         "    while clock() < end: sum(range(500))\\n" % n,
+         {"clock": time.thread_time, "sum": sum, "range": range}, names)
+    return names["mark_%02d" % n]
+marks = [make(n) for n in range(90)]
+def turn(n):
+    names = {}
+    exec(compile("def made_%02d(f):\\n    f()\\n" % n, "<made %02d>" % n, "exec"), {}, names)
+    made, = names.values()
+    made(marks[n])
+print("ready", flush=True)
+while True:
+    for n in range(90):
+        turn(n)
+"""
+
+
+def test_generated_code_has_its_own_name(world, python):
+    """Code objects that come one after the other to the same addresses, each with its caller."""
+    target = world.python(GENERATED, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "python", "--plugin", "profile")
+    samples(target, 2, "sum(cpu_ns) / 1000000000")
+    right = wrong = 0
+    for stack, value in profile(target):
+        text = ";".join(stack)
+        mark, made = re.search(r"mark_(..) ", text), re.search(r"made_(..) \(([^)]*)\)", text)
+        if mark and made:
+            same = mark.group(1) == made.group(1) and made.group(2) == "<made %s>" % made.group(1)
+            right, wrong = right + value * same, wrong + value * (not same)
+    assert right > 0 and wrong == 0, (right, wrong)
+
+
 def test_the_dead_can_be_asked(world):
     target = world.python(SPLIT, DEBIAN_PYTHON)
     target.wait_line("ready")
