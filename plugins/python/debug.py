@@ -10,8 +10,6 @@ import sys
 safe = tool("safe")
 OPEN_WARNING = ("debugpy asks nobody who they are: whoever reaches %s can run any code in this "
                 "process; go through `ssh -L %d:127.0.0.1:%d HOST`, or add --open")
-BLIND = ("Beware: debugpy %s cannot stop threads that began before it on CPython 3.12 and later; "
-         "debugpy 1.8.6 is the first that does\n")
 BRING = ("debugpy is not in this Python (%s); bring it: `%s -m pip install debugpy`, or Debian's "
          "python3-debugpy for Debian's Python; or name a directory that has it: --debugpy DIR "
          "(VS Code's: ~/.vscode/extensions/ms-python.debugpy-*/bundled/libs)")
@@ -220,12 +218,6 @@ def listen(debugpy, host, port):
     return result["at"]
 
 
-def is_blind(debugpy):
-    """It cannot set a tracing function in a thread of this CPython that is there already."""
-    numbers = tuple(int(n) for n in debugpy.__version__.split(".")[:3] if n.isdigit())
-    return sys.version_info >= (3, 12) and numbers < (1, 8, 6)
-
-
 def dap(words, out):
     o = parse(words)
     if not is_local(o["host"]) and not o["open"]:
@@ -242,8 +234,6 @@ def dap(words, out):
     else:
         words = "debugpy %s has been listening since before, on %s:%d" % (
             debugpy.__version__, at[0], at[1])
-    if is_blind(debugpy):
-        out.write(BLIND % debugpy.__version__)
     out.write(words + "; attach, in VS Code's launch.json:\n"
               '  {"type": "debugpy", "request": "attach", "name": "probing",\n'
               '   "connect": {"host": "%s", "port": %d}, "justMyCode": false}\n'

@@ -250,9 +250,9 @@ def test_an_editor_attaches(world, python):
     target = world.start(python, LOOP).inject()
     words = ["--address", "127.0.0.1:0"] + (["--debugpy", folder] if folder else [])
     done = target.probing("debug", "--dap", *words, timeout=100)
+    if "stops at no breakpoint" in done.stderr:  # Ubuntu 24.04's 1.8.0, with its CPython 3.12
+        pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout + done.stderr
-    if "cannot stop threads" in done.stdout:  # seen with Ubuntu 24.04's
-        pytest.skip(done.stdout.splitlines()[0])
     address = re.search(r"listens on ([\d.]+):(\d+)", done.stdout).groups()
     address = address[0], int(address[1])
     again = target.probing("debug", "--dap")
