@@ -42,6 +42,9 @@ def thread_name(thread=None):
 # ---- raised: sys.monitoring ----
 
 def on_raise(code, offset, error):
+    kind = type(error)
+    if kind is StopIteration or kind is StopAsyncIteration or kind is GeneratorExit:
+        return  # the end of a loop: nothing is wrong
     trace = _trace_of(error)
     if trace is None or trace.tb_next is not None:
         return  # it comes by here on its way out: it was told where it was raised
@@ -106,6 +109,14 @@ def unhandled_on():
     threading = sys.modules.get("threading")  # importing it here would make us its main thread
     if threading is not None:
         put(threading, "excepthook", lambda args: (args.exc_value, args.exc_traceback, args.thread))
+    loops = sys.modules.get("asyncio.base_events")
+    if loops is not None:  # tasks whose exception nobody has asked for
+        put(loops.BaseEventLoop, "call_exception_handler", of_a_loop)
+
+
+def of_a_loop(loop, context):
+    error = context.get("exception")
+    return error, None if error is None else _trace_of(error)
 
 
 def put(owner, name, read):

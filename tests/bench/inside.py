@@ -58,7 +58,10 @@ def caught(i):
     except ValueError: pass
 def collects(i):
     if i %% 10 == 0: gc.collect(0)
-for f, name, value in ((caught, "exceptions", "raised"), (collects, "gc", True)):
+bootstrap = sys.modules["_frozen_importlib"]
+def loads(i): bootstrap._find_and_load("sys", __import__)
+for f, name, value in ((caught, "exceptions", "raised"), (collects, "gc", True),
+                       (loads, "imports", True)):
     before = least(f)
     try:
         probing.config("python." + name, value)
@@ -72,9 +75,9 @@ print(" ".join("%%9s" %% one for one in row))
 
 
 def main():
-    print("%-8s %9s %9s %9s %9s %9s %9s %9s %9s %9s   (on/off)" % (
+    print("%-8s %9s %9s %9s %9s %9s %9s %9s %9s %9s %9s   (on/off)" % (
         "python", "2 cells", "by name", "instance", "4, text", "span", "span a=1", "event",
-        "raised", "gc / 10"))
+        "raised", "gc / 10", "import"))
     named = {path: name for name, path in PYTHONS.items()}
     for python in sys.argv[1:] or PYTHONS.values():
         with tempfile.TemporaryDirectory() as folder:

@@ -88,6 +88,51 @@ def test_unhandled(world, python):
     assert "KeyError,the end" in done.stdout, done.stdout + done.stderr
 
 
+TASKS = """
+import asyncio, sys, time
+class Three:
+    def __init__(self): self.n = 0
+    def __iter__(self): return self
+    def __next__(self):
+        self.n += 1
+        if self.n > 3: raise StopIteration
+        return self.n
+async def fails(): raise LookupError("nobody asked")
+async def main():
+    task = asyncio.ensure_future(fails())
+    await asyncio.sleep(0.001)
+    del task
+before = asyncio.base_events.BaseEventLoop.call_exception_handler
+print("ready", flush=True)
+while True:
+    asyncio.run(main())
+    try: {}["x"]
+    except KeyError: pass
+    for _ in Three(): pass
+    list(Three())
+    time.sleep(0.005)
+"""
+
+
+def test_tasks_and_ends_of_loops(world, python):
+    """An exception of a task that nobody asked for was in no hook that we had; each end of an
+    iterator of the program's was a row."""
+    target = world.start(python, TASKS).inject()
+    config(target, "exceptions", "unhandled")
+    wait_for(lambda: target.rows("select message, func from python.exceptions where handled = 0 "
+                                 "limit 1") == [["nobody asked", "fails"]], "its row")
+    assert "exception was never retrieved" in target.output(), "it is logged as before"
+    if minor_of(python) >= 12:
+        config(target, "exceptions", "raised")
+        wait_for(lambda: target.rows("select count(*) > 3 from python.exceptions "
+                                     "where type = 'KeyError'") == [[True]], "rows")
+        assert target.rows("select count(*) from python.exceptions "
+                           "where type like 'Stop%'") == [[0]]
+    config(target, "exceptions", "off")
+    wait_for(lambda: target.eval("asyncio.base_events.BaseEventLoop.call_exception_handler is "
+                                 "before").stdout == "True\n", "its hook to be taken out")
+
+
 def test_raised(world, python):
     target = start(world, python)
     done = target.probing("config", "python.exceptions=raised")
