@@ -59,15 +59,6 @@ struct thread *call_thread(void)
     return t;
 }
 
-static bool is_training(PyObject *object)
-{
-    PyObject *dict = names_dict(object);
-    PyObject *value = dict ? torch_state.py.PyDict_GetItem(dict, torch_state.text_training) : NULL;
-    bool training = value == torch_state.py._Py_TrueStruct;
-    torch_state.py.Py_DecRef(dict);
-    return training;
-}
-
 /* Which accumulated batch of the step this call works on: how often the same module was called in
  * this step.  A loss without parameters belongs to the model called before it. */
 static int64_t micro_step(struct thread *t, struct module *m)
@@ -133,7 +124,8 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     if (t->backward_depth) /* a checkpoint computes its forward again */
         return;
     t->top = names_top(object, now_ns);
-    bool training = is_training(object);
+    t->walk = t->top ? t->top->at.walk : 0;
+    bool training = names_training(object);
     if (torch_state.stepper <= STEPPER_FORWARD && is_inference(training))
         enter_inference(t, t->top);
     else if (training && t->top)
@@ -178,11 +170,12 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
     c->wanted = t->recording;
     if (c->wanted) {
         struct module *m = names_find(object);
-        if (!m && t->top) /* else nobody knows which tree it belongs to */
-            m = names_learn(object, t->top);
-        c->name = m ? m->name : PROBING_NULL_ID;
+        if (t->top &&
+            (!m || m->at.walk != t->walk)) /* else nobody knows which tree it belongs to */
+            m = names_inside(m, object, t);
+        c->name = m ? m->at.name : PROBING_NULL_ID;
         c->device = m ? m->device : PROBING_NULL_ID;
-        c->wanted = m ? !m->unwanted : !torch_state.set.layers[0];
+        c->wanted = m ? !m->at.unwanted : !torch_state.set.layers[0];
         c->seq = torch_state.seq++;
         c->step = torch_state.step;
         if (torch_state.set.backward && c->wanted && m && !m->large && !t->backward_depth &&

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "names.h"
 #include "tensor.h"
-#include "torch.h"
 
 #include <probing/ext/draft/python.h>
 
@@ -121,13 +121,15 @@ static struct row *new_row(struct listing *l)
 }
 
 /* Tensors of one of a module's dicts: added up, or each one a row. */
-static void read_tensors(struct listing *l, PyObject *dict, const char *which, struct figures *f)
+static void read_tensors(struct listing *l, PyObject *object, const char *which, struct figures *f)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *tensors = py->PyDict_GetItemString(dict, which), *key, *value;
+    PyObject *name = py->PyUnicode_InternFromString(which), *key, *value;
+    PyObject *tensors = name ? names_attribute_dict(object, name) : NULL;
     Py_ssize_t at = 0, n;
-    while (tensors && py->PyType_IsSubtype(object_type(tensors), py->PyDict_Type) &&
-           py->PyDict_Next(tensors, &at, &key, &value)) {
+    py->PyErr_Clear();
+    py->Py_DecRef(name);
+    while (tensors && py->PyDict_Next(tensors, &at, &key, &value)) {
         if (!tensor_is(value)) /* None; or another class, which may run Python code */
             continue;
         if (!l->gradients) {
@@ -143,23 +145,21 @@ static void read_tensors(struct listing *l, PyObject *dict, const char *which, s
         r->weak = py->PyWeakref_NewRef(value, NULL);
         py->PyErr_Clear();
     }
+    py->Py_DecRef(tensors);
 }
 
 static void read_module(struct listing *l, PyObject *object, uint32_t depth);
 
-static void read_children(struct listing *l, PyObject *dict, uint32_t depth)
+static void read_children(struct listing *l, PyObject *object, uint32_t depth)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *children = py->PyDict_GetItem(dict, torch_state.text_modules), *key, *child;
+    PyObject *children = names_children(object), *key, *child;
     Py_ssize_t at = 0, n;
     size_t length = strlen(l->path);
-    if (!children || !py->PyType_IsSubtype(object_type(children), py->PyDict_Type))
-        return;
-    py->Py_IncRef(children);
-    while (py->PyDict_Next(children, &at, &key, &child)) {
+    while (children && py->PyDict_Next(children, &at, &key, &child)) {
         const char *text = py->PyUnicode_AsUTF8AndSize(key, &n);
         py->PyErr_Clear();
-        if (!text || !py->PyType_IsSubtype(object_type(child), torch_state.module_class))
+        if (!text || !names_is_module(child))
             continue;
         py->Py_IncRef(child);
         (void)snprintf(l->path + length, sizeof(l->path) - length, "%s%s", length ? "." : "", text);
@@ -172,7 +172,6 @@ static void read_children(struct listing *l, PyObject *dict, uint32_t depth)
 
 static void read_module(struct listing *l, PyObject *object, uint32_t depth)
 {
-    struct cpython *py = &torch_state.py;
     struct module *m = names_find(object);
     if ((m && m->listed == l->number) || depth > DEPTH_MAX || l->n >= ROWS_MAX) {
         l->whole = l->whole && m && m->listed == l->number;
@@ -180,22 +179,18 @@ static void read_module(struct listing *l, PyObject *object, uint32_t depth)
     }
     if (m)
         m->listed = l->number;
-    PyObject *dict = names_dict(object);
-    if (!dict)
-        return;
     struct row *r = l->gradients ? NULL : new_row(l);
     if (r) {
         (void)snprintf(r->class, sizeof(r->class), "%s", names_class_text(object));
         (void)snprintf(r->name, sizeof(r->name), "%s", l->path[0] ? l->path : r->class);
         r->depth = depth;
-        r->training = py->PyDict_GetItem(dict, torch_state.text_training) == py->_Py_TrueStruct;
-        read_tensors(l, dict, "_parameters", &r->parameters);
-        read_tensors(l, dict, "_buffers", &r->buffers);
+        r->training = names_training(object);
+        read_tensors(l, object, "_parameters", &r->parameters);
+        read_tensors(l, object, "_buffers", &r->buffers);
     } else if (l->gradients) {
-        read_tensors(l, dict, "_parameters", NULL);
+        read_tensors(l, object, "_parameters", NULL);
     }
-    read_children(l, dict, depth);
-    py->Py_DecRef(dict);
+    read_children(l, object, depth);
 }
 
 static int find_roots(void *arg)

@@ -3,10 +3,12 @@
  * plugins/torch/names.c - from a module's address to its name as named_modules() gives it.
  *
  * Threads: any that holds the GIL.
- * It keeps no module alive: a weak reference's callback removes the entry before the address can
- * be used again.  It runs no Python code of the user's: trees are read from the modules' own
- * dicts.  Children of script modules are not in a dict and stay unknown.
+ * It runs no Python code of the user's: trees are read from the modules' own attributes.  Children
+ * of script modules are not in a dict and stay unknown.
+ * A tree is walked again when one of its dicts of children has changed, which is looked for in each
+ * step, and now and then for what else may have (a device).
  */
+#include "names.h"
 #include "tensor.h"
 
 #include <errno.h>
@@ -18,137 +20,32 @@
 #define WALK_PERIOD_NS UINT64_C(1000000000)
 #define WALK_SHARE 1000u /* walks take at most one part in so many of the time */
 #define FRUITLESS_MAX 8u /* then strange modules are taken for what they seem to be */
-#define FIRST_SLOTS 1024u
-#define KINDS 4096u
-#define KINDS_SHIFT 52 /* 64 - log2(KINDS) */
+#define CHECK_PERIOD_NS UINT64_C(10000000)
+#define BRANCHES_MAX 65536u
+#define OTHERS_MAX 8u   /* trees that a module is in beside the one it was called in last */
+#define DICT_VERSION 24 /* offset of ma_version_tag in PyDictObject, 3.8 to 3.13 (dictobject.h) */
+
+struct branch { /* a module with children, and where its dict of them stood at the last walk */
+    PyObject *object;
+    uint64_t serial;
+    PyObject *dict; /* compared only */
+    uint64_t version;
+};
 
 struct walk {
     struct module *root;
     uint64_t number;
     bool has_params, quiet; /* quiet: tensors may be asked for their device */
     size_t deep;
+    struct branch *branches;
+    uint32_t n_branches, room;
     char path[PATH_MAX_BYTES];
 };
 
-static struct module **slots;           /* lock: the GIL; open addressing, n_slots a power of two */
-static size_t n_slots, n_modules;       /* lock: the GIL */
-static uint64_t last_serial, last_walk; /* lock: the GIL */
-static uint32_t walking;  /* lock: the GIL; a walk may lose it while garbage is collected */
-static bool forget_later; /* lock: the GIL; stop() came during a walk */
-
-static size_t slot_of(const PyObject *object)
-{
-    return (size_t)(((uintptr_t)object >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (n_slots - 1);
-}
-
-struct module *names_find(const PyObject *object)
-{
-    if (!n_slots)
-        return NULL;
-    for (size_t i = slot_of(object); slots[i]; i = (i + 1) & (n_slots - 1))
-        if (slots[i]->object == object)
-            return slots[i];
-    return NULL;
-}
-
-static int grow(void)
-{
-    size_t old_n = n_slots;
-    struct module **old = slots;
-    size_t wider = old_n ? old_n * 2 : FIRST_SLOTS;
-    struct module **wide = calloc(wider, sizeof(struct module *));
-    if (!wide)
-        return -ENOMEM;
-    slots = wide;
-    n_slots = wider;
-    for (size_t k = 0; k < old_n; k++) {
-        if (!old[k])
-            continue;
-        size_t i = slot_of(old[k]->object);
-        while (slots[i])
-            i = (i + 1) & (n_slots - 1);
-        slots[i] = old[k];
-    }
-    free(old);
-    return 0;
-}
-
-/* Take an entry out; those that were pushed behind it move up. */
-static void take_out(const struct module *m)
-{
-    size_t hole = slot_of(m->object);
-    while (slots[hole] != m)
-        hole = (hole + 1) & (n_slots - 1);
-    n_modules--;
-    slots[hole] = NULL;
-    for (size_t i = (hole + 1) & (n_slots - 1); slots[i]; i = (i + 1) & (n_slots - 1)) {
-        struct module *next = slots[i];
-        slots[i] = NULL;
-        size_t at = slot_of(next->object);
-        while (slots[at])
-            at = (at + 1) & (n_slots - 1);
-        slots[at] = next;
-    }
-}
-
-/* The weak reference's callback: `address` is a Python int made when the entry was. */
-static PyObject *forget(PyObject *address, PyObject *weak)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *object = (PyObject *)(uintptr_t)py->PyLong_AsUnsignedLongLong(address);
-    struct module *m = names_find(object);
-    if (m && m->weak == weak) {
-        take_out(m);
-        free(m);
-        py->Py_DecRef(weak);
-    }
-    py->Py_IncRef(py->_Py_NoneStruct);
-    return py->_Py_NoneStruct;
-}
-
-static PyObject *watch(PyObject *object)
-{
-    static struct cpython_method method = {"probing_module_died", forget, METH_O, NULL};
-    struct cpython *py = &torch_state.py;
-    PyObject *address = py->PyLong_FromVoidPtr(object);
-    PyObject *callback = address ? py->PyCFunction_NewEx(&method, address, NULL) : NULL;
-    PyObject *weak = callback ? py->PyWeakref_NewRef(object, callback) : NULL;
-    py->Py_DecRef(address);
-    py->Py_DecRef(callback);
-    if (!weak)
-        py->PyErr_Clear();
-    return weak;
-}
-
-/* The entry of an object, made when there is none; NULL: no memory, or no weak reference. */
-static struct module *entry(PyObject *object)
-{
-    struct module *m = names_find(object);
-    if (m)
-        return m;
-    PyObject *weak = watch(object); /* may collect garbage, and so run anything */
-    m = names_find(object);
-    if (!weak || m) {
-        torch_state.py.Py_DecRef(weak);
-        return m;
-    }
-    m = calloc(1, sizeof(*m));
-    if (!m || (n_modules * 2 >= n_slots && grow() < 0)) {
-        free(m);
-        torch_state.py.Py_DecRef(weak);
-        return NULL;
-    }
-    m->object = object;
-    m->cuda = -1;
-    m->weak = weak;
-    m->serial = ++last_serial;
-    size_t i = slot_of(object);
-    while (slots[i])
-        i = (i + 1) & (n_slots - 1);
-    slots[i] = m;
-    n_modules++;
-    return m;
-}
+static uint64_t last_walk; /* lock: the GIL */
+static uint32_t walking;   /* lock: the GIL; a walk may lose it while garbage is collected */
+static bool forget_later;  /* lock: the GIL; stop() came during a walk */
+static bool has_versions;  /* lock: the GIL; dicts count their changes */
 
 PyObject *names_dict(PyObject *object)
 {
@@ -156,6 +53,23 @@ PyObject *names_dict(PyObject *object)
     if (!dict)
         torch_state.py.PyErr_Clear();
     return dict;
+}
+
+PyObject *names_attribute(PyObject *object, PyObject *name)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *value = NULL;
+    if (torch_state.more._PyType_Lookup &&
+        !torch_state.more._PyType_Lookup(object_type(object), name)) {
+        value = py->PyObject_GenericGetAttr(object, name);
+    } else { /* a class has it too, maybe as a property */
+        PyObject *dict = names_dict(object);
+        value = dict ? py->PyDict_GetItem(dict, name) : NULL;
+        py->Py_IncRef(value);
+        py->Py_DecRef(dict);
+    }
+    py->PyErr_Clear();
+    return value;
 }
 
 static uint64_t interned(const char *text, size_t n)
@@ -191,9 +105,30 @@ static bool is_dict(PyObject *object)
            torch_state.py.PyType_IsSubtype(object_type(object), torch_state.py.PyDict_Type);
 }
 
-static bool is_module(PyObject *object)
+bool names_is_module(PyObject *object)
 {
     return torch_state.py.PyType_IsSubtype(object_type(object), torch_state.module_class) != 0;
+}
+
+PyObject *names_attribute_dict(PyObject *object, PyObject *name)
+{
+    PyObject *dict = names_attribute(object, name);
+    if (is_dict(dict))
+        return dict;
+    torch_state.py.Py_DecRef(dict);
+    return NULL;
+}
+
+bool names_training(PyObject *object)
+{
+    PyObject *value = names_attribute(object, torch_state.text_training);
+    torch_state.py.Py_DecRef(value); /* compared only */
+    return value == torch_state.py._Py_TrueStruct;
+}
+
+PyObject *names_children(PyObject *object)
+{
+    return names_attribute_dict(object, torch_state.text_modules);
 }
 
 static int cuda_number(const char *device)
@@ -207,13 +142,12 @@ static int cuda_number(const char *device)
 }
 
 /* "cuda:0" of the first parameter.  Other classes than Parameter itself could run Python code. */
-static uint64_t device_of(PyObject *dict, bool quiet, bool *ret_has_params, int *ret_cuda)
+static uint64_t device_of(PyObject *parameters, bool quiet, bool *ret_has_params, int *ret_cuda)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *parameters = py->PyDict_GetItem(dict, torch_state.text_parameters);
     PyObject *name, *value;
     Py_ssize_t at = 0;
-    while (is_dict(parameters) && py->PyDict_Next(parameters, &at, &name, &value)) {
+    while (parameters && py->PyDict_Next(parameters, &at, &name, &value)) {
         if (value == py->_Py_NoneStruct)
             continue;
         *ret_has_params = true;
@@ -267,35 +201,104 @@ static bool is_listed(const char *list, const char *name, size_t n)
     return false;
 }
 
-static void set_name(struct module *m, const char *path, size_t n)
+static void set_name(struct naming *at, PyObject *object, const char *path, size_t n)
 {
     if (n == 0) {
-        path = names_class_text(m->object);
+        path = names_class_text(object);
         n = strlen(path);
     }
     uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
     for (size_t i = 0; i < n; i++)
         hash = (hash ^ (unsigned char)path[i]) * UINT64_C(0x100000001b3);
-    if (m->name == PROBING_NULL_ID || m->path_hash != hash)
-        m->name = n < PATH_MAX_BYTES ? interned(path, n) : PROBING_NULL_ID;
-    m->path_hash = hash;
-    m->unwanted = torch_state.set.layers[0] && !is_listed(torch_state.set.layers, path, n);
-    m->layers_version = torch_state.set.layers_version;
+    if (at->name == PROBING_NULL_ID || at->path_hash != hash)
+        at->name = n < PATH_MAX_BYTES ? interned(path, n) : PROBING_NULL_ID;
+    at->path_hash = hash;
+    at->unwanted = torch_state.set.layers[0] && !is_listed(torch_state.set.layers, path, n);
+    at->layers_version = torch_state.set.layers_version;
+}
+
+static bool is_root_of(const struct module *root, const struct naming *at)
+{
+    return root && at->root == root->object && at->root_serial == root->serial;
+}
+
+/* The root that a module was named from, if that one still lives. */
+static struct module *root_of(const struct naming *at)
+{
+    struct module *root = at->root ? names_find(at->root) : NULL;
+    return is_root_of(root, at) ? root : NULL;
+}
+
+/* Let a module's name in another tree be the one that holds; false: it has none there. */
+static bool turn_to(struct module *m, const struct module *root)
+{
+    for (struct naming *other = m->others; other; other = other->next) {
+        if (!is_root_of(root, other))
+            continue;
+        struct naming *next = other->next, was = m->at;
+        m->at = *other;
+        *other = was;
+        other->next = next;
+        return true;
+    }
+    return false;
+}
+
+/* A module of two trees: keep its name in the other one, and forget those of trees that are gone. */
+static void put_aside(struct module *m)
+{
+    uint32_t n = root_of(&m->at) != NULL;
+    for (struct naming **link = &m->others; *link;) {
+        struct naming *other = *link;
+        if (n < OTHERS_MAX && root_of(other)) {
+            link = &other->next;
+            n++;
+            continue;
+        }
+        *link = other->next;
+        free(other);
+    }
+    struct naming *kept = root_of(&m->at) ? malloc(sizeof(*kept)) : NULL;
+    if (kept) {
+        *kept = m->at;
+        kept->next = m->others;
+        m->others = kept;
+    }
+    m->at = (struct naming){.name = PROBING_NULL_ID};
+}
+
+static uint64_t version_of(const PyObject *dict)
+{
+    uint64_t version;
+    memcpy(&version, (const char *)dict + DICT_VERSION, sizeof(version));
+    return version;
+}
+
+static void note_branch(struct walk *w, const struct module *m, PyObject *dict)
+{
+    if (!has_versions || torch_state.py.PyDict_Size(dict) == 0)
+        return;
+    if (w->n_branches == w->room) {
+        uint32_t room = w->room ? 2 * w->room : 16;
+        struct branch *grown =
+            room <= BRANCHES_MAX ? realloc(w->branches, room * sizeof(*grown)) : NULL;
+        if (!grown)
+            return;
+        w->branches = grown;
+        w->room = room;
+    }
+    w->branches[w->n_branches++] = (struct branch){m->object, m->serial, dict, version_of(dict)};
 }
 
 static void walk(struct walk *w, PyObject *object, size_t path_n);
 
-static void walk_children(struct walk *w, PyObject *dict, size_t path_n)
+static void walk_children(struct walk *w, PyObject *children, size_t path_n)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *children = py->PyDict_GetItem(dict, torch_state.text_modules);
-    if (!is_dict(children))
-        return;
-    py->Py_IncRef(children);
     PyObject *key, *child;
     Py_ssize_t at = 0, n;
     while (py->PyDict_Next(children, &at, &key, &child)) {
-        if (child == py->_Py_NoneStruct || !is_module(child) ||
+        if (child == py->_Py_NoneStruct || !names_is_module(child) ||
             !py->PyType_IsSubtype(object_type(key), py->PyUnicode_Type))
             continue;
         py->Py_IncRef(child);
@@ -310,42 +313,46 @@ static void walk_children(struct walk *w, PyObject *dict, size_t path_n)
         py->PyErr_Clear();
         py->Py_DecRef(child);
     }
-    py->Py_DecRef(children);
 }
 
 /* Depth first, each module once: the order and the names of named_modules(). */
 static void walk(struct walk *w, PyObject *object, size_t path_n)
 {
-    struct module *m = entry(object);
-    if (!m || m->walk == w->number || w->deep >= DEPTH_MAX)
+    struct cpython *py = &torch_state.py;
+    struct module *m = names_entry(object);
+    if (!m || m->at.walk == w->number || w->deep >= DEPTH_MAX)
         return;
-    PyObject *dict = names_dict(object);
-    m = names_find(object); /* the dict may have been made, and garbage collected meanwhile */
-    if (!dict || !m) {
-        torch_state.py.Py_DecRef(dict);
-        return;
+    PyObject *children = names_children(object);
+    PyObject *parameters = names_attribute_dict(object, torch_state.text_parameters);
+    m = names_find(object); /* a dict may have been made, and garbage collected meanwhile */
+    if (m) {
+        if (!is_root_of(w->root, &m->at) && !turn_to(m, w->root))
+            put_aside(m);
+        m->at.walk = w->number;
+        m->at.root = w->root->object;
+        m->at.root_serial = w->root->serial;
+        m->is_child = w->deep > 0;
+        set_name(&m->at, object, w->path, path_n);
+        bool above = w->has_params;
+        w->has_params = false;
+        m->cuda = -1;
+        m->device = device_of(parameters, w->quiet, &w->has_params, &m->cuda);
+        if (children) {
+            note_branch(w, m, children);
+            w->deep++;
+            walk_children(w, children, path_n);
+            w->deep--;
+        }
+        m->has_params = w->has_params; /* its own or below it */
+        w->has_params |= above;
     }
-    m->walk = w->number;
-    m->root_object = w->root->object;
-    m->root_serial = w->root->serial;
-    m->is_child = w->deep > 0;
-    set_name(m, w->path, path_n);
-    bool above = w->has_params;
-    w->has_params = false;
-    m->cuda = -1;
-    m->device = device_of(dict, w->quiet, &w->has_params, &m->cuda);
-    w->deep++;
-    walk_children(w, dict, path_n);
-    w->deep--;
-    m->has_params = w->has_params; /* its own or below it */
-    w->has_params |= above;
-    torch_state.py.Py_DecRef(dict);
+    py->Py_DecRef(parameters);
+    py->Py_DecRef(children);
 }
 
-/* The caller holds `object`.  NULL: there is no memory, or stop() came meanwhile. */
-static struct module *walk_root(PyObject *object)
+struct module *names_walk(PyObject *object)
 {
-    struct module *root = entry(object);
+    struct module *root = names_entry(object);
     struct walk *w = root ? malloc(sizeof(*w)) : NULL;
     PyObject *guard;
     if (!w)
@@ -355,10 +362,15 @@ static struct module *walk_root(PyObject *object)
     w->number = ++last_walk;
     w->has_params = false;
     w->deep = 0;
+    w->branches = NULL;
+    w->n_branches = w->room = 0;
     walking++;
     w->quiet = tensor_quiet(&guard);
     walk(w, object, 0);
     tensor_loud(guard);
+    free(root->branches);
+    root->branches = w->branches;
+    root->n_branches = w->n_branches;
     free(w);
     if (--walking == 0 && forget_later) {
         names_forget_all();
@@ -366,182 +378,109 @@ static struct module *walk_root(PyObject *object)
     }
     if (!torch_state.live)
         return NULL;
-    root->walked_ns = torch_state.now();
+    root->walked_ns = root->checked_ns = torch_state.now();
+    root->checked_step = torch_state.step;
     root->walk_cost_ns = root->walked_ns - begin;
     call_thread()->walks_ns += root->walk_cost_ns;
     return root;
 }
 
-/* The root that a module was named from, if that one still lives. */
-static struct module *root_of(const struct module *m)
+/* Has a dict of children in its tree changed since the walk? */
+static bool is_changed(struct module *root)
 {
-    struct module *root = m->root_object ? names_find(m->root_object) : NULL;
-    return root && root->serial == m->root_serial ? root : NULL;
+    if (!has_versions)
+        return root->fruitless++ < FRUITLESS_MAX;
+    bool same = true;
+    for (uint32_t i = 0; i < root->n_branches && same; i++) {
+        const struct branch *b = &root->branches[i];
+        const struct module *m = names_find(b->object);
+        same = m && m->serial == b->serial;
+        PyObject *children = same ? names_children(b->object) : NULL;
+        same = same && children == b->dict && version_of(children) == b->version;
+        torch_state.py.Py_DecRef(children);
+    }
+    return !same;
 }
 
-static bool walk_is_due(const struct module *root, uint64_t now_ns)
+static bool walk_is_due(struct module *root, uint64_t now_ns)
 {
     uint64_t pause = root->walk_cost_ns * WALK_SHARE;
-    return now_ns - root->walked_ns >= (pause > WALK_PERIOD_NS ? pause : WALK_PERIOD_NS);
+    if (now_ns - root->walked_ns >= (pause > WALK_PERIOD_NS ? pause : WALK_PERIOD_NS)) {
+        root->fruitless = 0;
+        return true;
+    }
+    if (!has_versions ||
+        (root->checked_step == torch_state.step && now_ns - root->checked_ns < CHECK_PERIOD_NS))
+        return false;
+    root->checked_step = torch_state.step;
+    root->checked_ns = now_ns;
+    return is_changed(root);
+}
+
+/* The same, of a root that nobody else may hold. */
+static struct module *walk_again(const struct module *root)
+{
+    PyObject *holder = root->object;
+    torch_state.py.Py_IncRef(holder);
+    struct module *again = names_walk(holder);
+    torch_state.py.Py_DecRef(holder);
+    return again;
 }
 
 struct module *names_top(PyObject *object, uint64_t now_ns)
 {
     struct module *m = names_find(object);
-    struct module *root = m ? root_of(m) : NULL;
-    if (!root)
-        return walk_root(object);
-    if ((root == m && walk_is_due(root, now_ns)) ||
-        m->layers_version != torch_state.set.layers_version) {
-        PyObject *holder = root->object;
-        torch_state.py.Py_IncRef(holder);
-        root = walk_root(holder);
-        if (root)
-            root->fruitless = 0;
-        torch_state.py.Py_DecRef(holder);
+    struct module *root = m ? root_of(&m->at) : NULL;
+    if (root &&
+        (walk_is_due(root, now_ns) || m->at.layers_version != torch_state.set.layers_version)) {
+        root = walk_again(root);
         m = names_find(object);
     }
+    /* It is new, or no longer in that tree. */
+    return root && m && m->at.walk == root->at.walk ? m : names_walk(object);
+}
+
+struct module *names_inside(struct module *m, PyObject *object, struct thread *t)
+{
+    struct module *root = root_of(&t->top->at);
+    if (m && root && turn_to(m, root) && m->at.walk == root->at.walk)
+        return m;
+    if (!m && root && is_changed(root)) { /* it may be new in the tree */
+        root = walk_again(root);
+        m = names_find(object);
+        t->walk = root ? root->at.walk : 0;
+    }
+    root = m ? root_of(&m->at) : NULL; /* it is called from there, but is in a tree of its own */
+    if (!root || m->at.walk != root->at.walk ||
+        m->at.layers_version != torch_state.set.layers_version)
+        m = names_walk(object);
     return m;
 }
 
-struct module *names_learn(PyObject *object, struct module *top)
-{
-    struct module *root = top ? root_of(top) : NULL;
-    if (root && root->fruitless < FRUITLESS_MAX) { /* it may be new in the tree */
-        PyObject *holder = root->object;
-        torch_state.py.Py_IncRef(holder);
-        root = walk_root(holder);
-        struct module *found = names_find(object);
-        if (root && !found)
-            root->fruitless++;
-        torch_state.py.Py_DecRef(holder);
-        if (found)
-            return found;
-    }
-    return walk_root(object);
-}
-
-static PyObject *all_objects(void)
+/* Of CPython 3.14 dicts have no such number. */
+static bool find_versions(void)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *gc = py->PyImport_ImportModule("gc");
-    PyObject *list = gc ? py->PyObject_CallMethod(gc, "get_objects", NULL) : NULL;
+    PyObject *dict = py->PyDict_New();
+    uint64_t empty = dict ? version_of(dict) : 0;
+    bool found = dict && py->PyDict_SetItem(dict, py->_Py_NoneStruct, py->_Py_NoneStruct) == 0 &&
+                 version_of(dict) != empty;
+    uint64_t full = found ? version_of(dict) : 0;
+    found = found && py->PyDict_GetItem(dict, py->_Py_NoneStruct) && version_of(dict) == full;
     py->PyErr_Clear();
-    py->Py_DecRef(gc);
-    return list;
-}
-
-/* Mark the children of one module; its own entry is made too. */
-static void mark_children(PyObject *object)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *dict = entry(object) ? names_dict(object) : NULL;
-    PyObject *children = dict ? py->PyDict_GetItem(dict, torch_state.text_modules) : NULL;
-    PyObject *key, *child;
-    Py_ssize_t at = 0;
-    if (is_dict(children))
-        py->Py_IncRef(children);
-    else
-        children = NULL;
-    while (children && py->PyDict_Next(children, &at, &key, &child)) {
-        py->Py_IncRef(child); /* entry() may collect garbage */
-        struct module *m = child != object && is_module(child) ? entry(child) : NULL;
-        if (m)
-            m->is_child = true;
-        py->Py_DecRef(child);
-    }
-    py->Py_DecRef(children);
     py->Py_DecRef(dict);
+    return found && !cpython_since(py, 14);
 }
 
-/* What a class is to us.  A process has 100,000s of objects of some 1,000 classes, and waits while
- * we look at them all. */
-struct kind {
-    const PyObject *class;
-    bool module, optimizer, loader;
-};
-
-static const struct kind *kind_of(struct kind *kinds, PyObject *class)
+void names_begin(void)
 {
-    struct kind *k = &kinds[((uintptr_t) class >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> KINDS_SHIFT];
-    if (k->class != class) {
-        k->class = class;
-        k->module = torch_state.py.PyType_IsSubtype(class, torch_state.module_class);
-        k->optimizer = torch_state.py.PyType_IsSubtype(class, torch_state.optimizer_class);
-        k->loader = data_is_iterator(class);
-    }
-    return k;
-}
-
-/* Modules of `list` go to `modules`, optimizers to the caller, iterators of DataLoaders to data.c.
- */
-static int sort_out(PyObject *list, PyObject *modules, void (*optimizer)(PyObject *))
-{
-    struct cpython *py = &torch_state.py;
-    struct kind *kinds = calloc(KINDS, sizeof(*kinds));
-    Py_ssize_t n = py->PyList_Size(list);
-    int rc = kinds ? 0 : -ENOMEM;
-    for (Py_ssize_t i = 0; i < n && rc == 0; i++) {
-        PyObject *object = py->PyList_GetItem(list, i);
-        const struct kind *k = kind_of(kinds, object_type(object));
-        if (k->module && py->PyList_Append(modules, object) < 0)
-            rc = -ENOMEM;
-        else if (k->optimizer)
-            optimizer(object);
-        else if (k->loader)
-            data_remember(object);
-    }
-    free(kinds);
-    return rc;
-}
-
-int names_scan(void (*optimizer)(PyObject *))
-{
-    struct cpython *py = &torch_state.py;
-    forget_later = false; /* what a walk still holds from before is as true as ever */
-    PyObject *list = all_objects();
-    PyObject *modules = list ? py->PyList_New(0) : NULL;
-    int rc = modules ? sort_out(list, modules, optimizer) : -ENOMEM;
-    py->Py_DecRef(list);
-    Py_ssize_t n = rc == 0 ? py->PyList_Size(modules) : 0;
-    for (Py_ssize_t i = 0; i < n; i++)
-        mark_children(py->PyList_GetItem(modules, i));
-    for (Py_ssize_t i = 0; i < n; i++) {
-        PyObject *object = py->PyList_GetItem(modules, i);
-        struct module *m = names_find(object);
-        if (m && !m->is_child)
-            walk_root(object);
-    }
-    py->Py_DecRef(modules);
-    py->PyErr_Clear();
-    return rc;
-}
-
-uint32_t names_roots(PyObject **ret, uint64_t *ret_serials, uint32_t n)
-{
-    uint32_t found = 0;
-    for (size_t i = 0; i < n_slots && found < n; i++)
-        if (slots[i] && slots[i]->root_object == slots[i]->object) {
-            ret[found] = slots[i]->object;
-            ret_serials[found++] = slots[i]->serial;
-        }
-    return found;
+    forget_later = false;
+    has_versions = find_versions();
 }
 
 void names_forget_all(void)
 {
     forget_later = walking != 0;
-    if (forget_later)
-        return;
-    struct module **old = slots;
-    size_t n = n_slots;
-    slots = NULL;
-    n_slots = n_modules = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!old[i])
-            continue;
-        torch_state.py.Py_DecRef(old[i]->weak);
-        free(old[i]);
-    }
-    free(old);
+    if (!forget_later)
+        registry_forget_all();
 }

@@ -122,6 +122,7 @@ static bool load_more(void)
     MORE(PyObject_ClearWeakRefs)
     bool all = whole;
     MORE(PyInstanceMethod_New)
+    MORE(_PyType_Lookup)
     MORE(PyFrame_GetVar)
 #undef MORE
     return all;

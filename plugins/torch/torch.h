@@ -85,30 +85,41 @@ struct python_more {
     void (*PyObject_GC_Del)(void *);
     void (*PyObject_ClearWeakRefs)(PyObject *);
     PyObject *(*PyInstanceMethod_New)(PyObject *);       /* NULL: not here */
+    PyObject *(*_PyType_Lookup)(PyObject *, PyObject *); /* borrowed; NULL: not here */
     PyObject *(*PyFrame_GetVar)(PyObject *, PyObject *); /* 3.12; else NULL */
 };
 
-/* One module that lives: its name, and what belongs to the root it was named from. */
-struct module {
-    PyObject *object;    /* borrowed: the weak reference's callback ends this entry */
-    PyObject *weak;      /* owned */
-    uint64_t serial;     /* never used twice, unlike an address */
-    struct module *root; /* valid while root_serial matches what names_find(root_object) gives */
-    PyObject *root_object;
+/* What a module is called in one tree. */
+struct naming {
+    PyObject *root; /* valid while root_serial matches what names_find(root) gives */
     uint64_t root_serial;
-    uint64_t walk;                    /* number of the walk that came by last */
-    uint64_t listed;                  /* likewise of the listing for torch.modules */
-    uint64_t path_hash;               /* of the text behind `name`: saves interning it again */
-    uint64_t name, device;            /* interned, or PROBING_NULL_ID */
-    int cuda;                         /* number of that device, -1: it is none of CUDA's */
-    uint64_t walked_ns, walk_cost_ns; /* a root's: when and how long it was walked */
-    uint64_t step;                    /* a top-level module's: the step that `calls` belongs to */
-    uint32_t calls;                   /* in training mode, in that step */
-    uint32_t fruitless;               /* walks for a strange module that did not find it */
+    uint64_t walk;      /* number of the walk of that tree that came by last */
+    uint64_t path_hash; /* of the text behind `name`: saves interning it again */
+    uint64_t name;      /* interned, or PROBING_NULL_ID */
     uint32_t layers_version;
-    bool has_params, is_child;
     bool unwanted; /* not in the setting `layers` */
-    bool large;    /* its graph is too large to look for its backward */
+    struct naming *next;
+};
+
+/* One module that lives: its names, and what belongs to the root of a tree. */
+struct module {
+    PyObject *object;        /* borrowed: the weak reference's callback ends this entry */
+    PyObject *weak;          /* owned */
+    uint64_t serial;         /* never used twice, unlike an address */
+    struct naming at;        /* in the tree that it was seen in last */
+    struct naming *others;   /* in other trees that it is a part of; owned */
+    struct branch *branches; /* a root's: names.c; owned */
+    uint32_t n_branches;
+    uint64_t listed;                   /* number of the listing for torch.modules */
+    uint64_t device;                   /* interned, or PROBING_NULL_ID */
+    int cuda;                          /* number of that device, -1: it is none of CUDA's */
+    uint64_t walked_ns, walk_cost_ns;  /* a root's: when and how long it was walked */
+    uint64_t checked_ns, checked_step; /* likewise when it was looked at for changes */
+    uint64_t step;                     /* a top-level module's: the step that `calls` belongs to */
+    uint32_t calls;                    /* in training mode, in that step */
+    uint32_t fruitless;                /* walks for a strange module, where dicts tell no changes */
+    bool has_params, is_child;
+    bool large; /* its graph is too large to look for its backward */
 };
 
 /* What a thread is in the middle of.  Owned by the thread, used with the GIL held. */
@@ -119,7 +130,8 @@ struct thread {
     bool recording;     /* the top-level call's rows are wanted */
     bool no_backward;   /* those of its backward cannot be told */
     bool training;      /* the top-level call is one */
-    struct module *top; /* the top-level call's root, only while depth > 0 */
+    struct module *top; /* the top-level call's, only while depth > 0 */
+    uint64_t walk;      /* of its tree, the last one */
     uint64_t step;      /* the step that the counters below belong to */
     enum phase phase;   /* since phase_ns */
     uint32_t seen;      /* bits: phases that were entered */
@@ -222,16 +234,20 @@ int hook_restore_all(void);
 
 /* names.c */
 struct module *names_find(const PyObject *object);
-/* A module that names_find() does not know, called at the top (top == NULL) or inside a call of
- * `top`.  NULL: no name can be told. */
-struct module *names_learn(PyObject *object, struct module *top);
-/* Before a top-level call: the root whose names hold, looked at again now and then. */
+/* A module that is called inside a call of t->top and is not known (m: NULL), or not as a part of
+ * that one's tree.  NULL: no name can be told. */
+struct module *names_inside(struct module *m, PyObject *object, struct thread *t);
+/* Before a top-level call: its entry, with the names in its tree as they are now. */
 struct module *names_top(PyObject *object, uint64_t now_ns);
 /* Read all modules that live now; each optimizer found goes to `optimizer`.  0 or -errno. */
 int names_scan(void (*optimizer)(PyObject *));
 void names_forget_all(void);
 /* Addresses and serials of modules that are in no other one; at most n. */
 uint32_t names_roots(PyObject **ret, uint64_t *ret_serials, uint32_t n);
+/* An object's own attribute, new reference, without a dict made for it (which would slow down its
+ * every attribute from then on) and without code of its class's.  NULL: none, no exception left. */
+PyObject *names_attribute(PyObject *object, PyObject *name);
+bool names_training(PyObject *module); /* is it in training mode? */
 /* A dict of an object's own attributes, new reference; NULL: none, no exception left. */
 PyObject *names_dict(PyObject *object);
 /* "AdamW", without its module, interned. */

@@ -90,6 +90,15 @@ def test_names_are_those_of_named_modules(world, python):
     assert case.counts() == wanted
 
 
+def test_names_while_modules_move(world, python):
+    """Shared by two models, renamed, replaced, taken out, wrapped: as named_modules() says then."""
+    case = Case(world, "renamed.py", python)
+    done = case.target.probing("config", "torch.baseline=0")
+    assert done.returncode == 0, done.stderr
+    wanted = case.run()
+    assert case.counts() == wanted
+
+
 def test_rows_are_right_or_absent(world, python):
     """Exceptions, recursion, threads, freed modules, modules in a forked child: exact counts."""
     case = Case(world, "odd.py", python)
