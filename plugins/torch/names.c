@@ -244,7 +244,7 @@ static bool turn_to(struct module *m, const struct module *root)
     return false;
 }
 
-/* A module of two trees: keep its name in the other one, and forget those of trees that are gone. */
+/* A module of two trees: keep its name in the other one, forget those of trees that are gone. */
 static void put_aside(struct module *m)
 {
     uint32_t n = root_of(&m->at) != NULL;
