@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/answer.h"
@@ -18,7 +19,8 @@
 
 struct capture {
     char temporary[4096];
-    FILE *file; /* NULL: nobody wants it */
+    FILE *file;  /* NULL: nobody wants it */
+    bool direct; /* into what is there, which is no plain file: there is no temporary one */
 };
 
 static int take_piece(void *arg, const struct client_event *e)
@@ -52,8 +54,17 @@ static int ask(const struct target *t, struct capture *c, const char *steps, con
 
 static int open_file(struct capture *c, const char *path)
 {
+    struct stat what;
     if (path == NULL)
         return 0;
+    if (stat(path, &what) == 0 && S_ISDIR(what.st_mode))
+        return err_set(-EISDIR, "%s is a directory", path);
+    c->direct = stat(path, &what) == 0 && !S_ISREG(what.st_mode); /* a pipe, /dev/stdout */
+    if (c->direct) {
+        c->file = fopen(path, "we");
+        return c->file != NULL ? 0
+                               : err_set(-errno, "%s cannot be written: %s", path, strerror(errno));
+    }
     int n = snprintf(c->temporary, sizeof c->temporary, "%s.%d.part", path, (int)getpid());
     if (n < 0 || (size_t)n >= sizeof c->temporary)
         return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", path);
@@ -67,6 +78,8 @@ static int close_file(struct capture *c, const char *path, int r)
         return r;
     if (fclose(c->file) == EOF && r == 0)
         r = err_set(-errno, "%s cannot be written: %s", path, strerror(errno));
+    if (c->direct)
+        return r;
     if (r == 0 && rename(c->temporary, path) == -1)
         r = err_set(-errno, "%s cannot be written: %s", path, strerror(errno));
     if (r != 0)

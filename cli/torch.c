@@ -267,7 +267,11 @@ static void suspect_growth(struct torch_report *r)
 
 static void suspect_module(struct torch_report *r, const struct torch_figures *f)
 {
-    suspect(r, "step %.0f: the first NaN or infinity came out of module %s", f->value[0], f->text);
+    suspect(r,
+            f->value[1] > 0
+                ? "step %.0f: the first NaN or infinity is in the gradients of module %s"
+                : "step %.0f: the first NaN or infinity came out of module %s",
+            f->value[0], f->text);
 }
 
 static int suspect_numbers(struct torch_report *r, const char *since)
@@ -281,9 +285,9 @@ static int suspect_numbers(struct torch_report *r, const char *since)
     if (rc == 0 && f.value[0] > 0)
         suspect(r, "%.0f optimizer steps were skipped: gradients had overflown%s", f.value[0], "");
     if (rc == 0)
-        rc = ask(r, 2,
-                 "select local_step, func from python.variables where name = 'nonfinite' "
-                 "order by ts desc limit 3",
+        rc = ask(r, 3,
+                 "select local_step, case when value_type = 'gradient' then 1 else 0 end, func "
+                 "from python.variables where name = 'nonfinite' order by ts desc limit 3",
                  suspect_module, NULL);
     return rc;
 }

@@ -6,6 +6,7 @@
  * It runs no Python code, except on the first call of a module it has not seen.
  * A call that raised has no row: its time is not that of a forward.
  */
+#include "capture.h"
 #include "device.h"
 
 struct call {
@@ -105,6 +106,8 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     step_renew(t);
     if (!torch_state.loop.thread)
         loop_is(t); /* until one ends a step */
+    if (t == torch_state.capture_due)
+        capture_end(t);
     device_read();
     if (t->outer_unseen)
         t->outer_unseen = is_inside_forward();
@@ -305,7 +308,12 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
     if (t->life == life && torch_on()) {
         t->backward_depth--;
         torch_state.backwards--;
-        (void)step_phase(t, before, torch_state.now());
+        uint64_t end_ns = torch_state.now();
+        (void)step_phase(t, before, end_ns);
+        if (torch_state.set.nan && result && t->backward_depth == 0 && torch_state.sampled) {
+            variables_watch_gradients();
+            t->walks_ns += torch_state.now() - end_ns;
+        }
     }
     return result;
 }

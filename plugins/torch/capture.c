@@ -39,8 +39,8 @@ static struct {
     bool quitting; /* the plugin stops: begin no other */
     bool others;   /* the program's own profiler is prepared, or runs */
     uint32_t skip, left;
-    const struct thread *owner; /* whose profiler it is; compared only */
-    PyObject *results;          /* owned; DONE: NULL says that `reason` does */
+    const struct thread *owner, *newest; /* whose profiler it is; who ended a step last; compared */
+    PyObject *results;                   /* owned; DONE: NULL says that `reason` does */
     struct capture_about about;
     char reason[REASON_BYTES];
 } c; /* lock: the GIL */
@@ -235,18 +235,30 @@ static void end(void)
 
 void capture_step(struct thread *t)
 {
+    bool again = c.newest == t; /* other threads may end a step now and then */
+    c.newest = t;
     if (c.state == ARMED && c.skip) {
         c.skip--;
-    } else if (c.state == ARMED) {
+    } else if (c.state == ARMED && again) {
         begin(t);
         t->walks_ns += c.about.start_ns; /* our own cost, not the step's */
-    } else if (c.state == RUNNING && c.owner == t) {
+    } else if (c.state == RUNNING && c.left) {
         c.about.steps++;
-        if (--c.left == 0 || c.unwanted) {
-            end();
-            t->walks_ns += c.about.stop_ns;
-        }
+        c.left--;
     }
+    if (c.state == RUNNING && (!c.left || c.unwanted))
+        torch_state.capture_due = c.owner;
+    if (t == torch_state.capture_due)
+        capture_end(t);
+}
+
+void capture_end(struct thread *t)
+{
+    torch_state.capture_due = NULL;
+    if (c.state != RUNNING || c.owner != t)
+        return;
+    end();
+    t->walks_ns += c.about.stop_ns;
 }
 
 PyObject *capture_others(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
@@ -309,6 +321,8 @@ static int give_up(void *arg)
     c.unwanted = true;
     if (c.state == ARMED || c.state == DONE)
         finish();
+    else
+        torch_state.capture_due = c.owner;
     return 0;
 }
 
@@ -360,7 +374,8 @@ static int quit(void *arg)
         (void)snprintf(c.reason, sizeof(c.reason), "the plugin torch was stopped");
         finish();
     } else if (c.state == RUNNING) {
-        c.left = 1;
+        c.left = 0;
+        torch_state.capture_due = c.owner;
     }
     return 0;
 }

@@ -71,7 +71,8 @@ const struct probing_config settings_table[] = {
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .max = 1,
-     .doc = "name the first module in a step whose output has a NaN or an infinity"},
+     .doc = "name the first module in a step that has a NaN or an infinity, in its output or "
+            "else in gradients"},
     {.name = "comm_timeout",
      .value = COMM_TIMEOUT,
      .type = PROBING_I64,

@@ -189,6 +189,7 @@ struct torch {
         enum phase phase;
         uint64_t since_ns; /* it is in that phase */
     } loop;
+    const struct thread *capture_due; /* the profiler that this thread began is to end; compared */
     double sample_debt; /* sampled steps that sample_rate asks for and that are still to come */
     int64_t seq;        /* module calls begun in this step */
     uint32_t ticks;
@@ -318,6 +319,8 @@ void variables_step(void);
 /* A module's forward is done (args[0] is the module): tell the first in a step that gave a NaN or
  * an infinity. */
 void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result);
+/* A backward is done: tell the module whose gradients are the first to have one. */
+void variables_watch_gradients(void);
 
 /* loop.c */
 extern const struct probing_table_desc loop_table;

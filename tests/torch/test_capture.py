@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`torch profile`: torch's own profiler for some steps of a loop that never notices."""
 import json
+import os
 import re
 import signal
 import subprocess
@@ -83,6 +84,33 @@ def test_the_programs_own_profiler_goes_first(target):
                                                target.output())[1:], "its second")
     assert lines[0][0] == lines[0][1]
     assert target.alive() and not runs(target)
+
+
+def test_into_a_pipe(target):
+    """What is no plain file is written into, and never replaced by one."""
+    pipe = target.world.tmp / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE)
+    done = target.probing("torch", "profile", "--steps", "1", "-o", str(pipe))
+    assert done.returncode == 0, done.stderr
+    made = json.loads(reader.communicate(timeout=60)[0])
+    assert made["traceEvents"] and pipe.is_fifo()
+    done = target.probing("torch", "profile", "--steps", "1", "-o", str(target.world.tmp))
+    assert done.returncode != 0 and "is a directory" in done.stderr
+
+
+def test_begun_by_a_thread_that_ends_no_more_steps(world, python):  # noqa: F811
+    """It ends all the same, at that thread's next call: nothing runs on for ever."""
+    target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / "handover.py"),
+                         str(world.tmp / "go"))
+    target.wait_line("ready")
+    target.inject()
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    client = begin(target, "--steps", "1000")
+    shared.wait_for(lambda: runs(target), "the profiler to run")
+    (world.tmp / "go").touch()
+    client.communicate(timeout=120)
+    assert client.returncode == 0 and not runs(target)
 
 
 def test_one_that_is_given_up(target):

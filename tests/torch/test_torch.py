@@ -295,6 +295,23 @@ def test_variables_and_the_first_nan(world, python):
     assert [step for step, _ in logs] == [n for n in steps if n != 3]
 
 
+def test_the_first_nan_in_gradients(world, python):
+    """Where all outputs are finite: the module that it began in, or the last one, after which the
+    loss was made."""
+    case = Case(world, "gradients.py", python)
+    done = case.target.probing("config", "torch.nan=on")
+    assert done.returncode == 0, done.stderr
+    case.run()
+    rows = case.target.rows("select local_step, func, value_type, value from python.variables "
+                            "where name = 'nonfinite' order by ts")
+    assert [row[:3] for row in rows] == [[2, "root", "gradient"], [4, "last", "gradient"]], rows
+    assert re.match(r"\d NaN and \d infinite of 4 in the gradient of scale; modules called after "
+                    "it have finite", rows[0][3]), rows
+    assert "it was called last" in rows[1][3]
+    screen = case.target.probing("torch").stdout
+    assert "in the gradients of module root" in screen, screen
+
+
 def test_our_own_cost_has_what_is_read_of_variables(world, python):
     case = Case(world, "cost.py", python)
     done = case.target.probing("config", "torch.exprs=kept@work")
