@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """import probing and the .pth hook: cheap when not asked for, and right about when it is."""
+import ast
 import os
 import subprocess
 
@@ -113,3 +114,47 @@ print(rows)
     assert lines[1:3] == ["[{'two': 2}]", "(True,)"], done.stdout + done.stderr
     assert lines[3].count("('Error', '") == 2, lines[3]
     assert lines[4].startswith("True 123MB") and lines[5] == "[7, 7, 7, 7]", lines
+
+
+def parameters(node):
+    """Names of a function's parameters and which of them have a default."""
+    a = node.args
+    named = a.posonlyargs + a.args
+    defaults = len(named) - len(a.defaults)
+    return [(p.arg, i >= defaults) for i, p in enumerate(named)] + \
+        [("*", a.vararg is not None)] + [(p.arg, d is not None) for p, d in
+                                         zip(a.kwonlyargs, a.kw_defaults)] + \
+        [("**", a.kwarg is not None)]
+
+
+def declared(path):
+    """{"Class.method": parameters} of what is public, the first of overloads left out."""
+    found = {}
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            found.setdefault(node.name, []).append(parameters(node))
+        elif isinstance(node, ast.ClassDef):
+            for one in node.body:
+                if isinstance(one, ast.FunctionDef):
+                    found.setdefault(node.name + "." + one.name, []).append(parameters(one))
+    return found
+
+
+def test_what_editors_are_told_is_so():
+    """Each function of the stubs is there with those parameters, and each public one is told."""
+    import sys
+    sys.path.insert(0, str(PACKAGE))
+    import probing
+    told = set()
+    for stub in sorted((PACKAGE / "probing").glob("*.pyi")):
+        real = declared(stub.with_suffix(".py"))
+        for name, forms in declared(stub).items():
+            told.add(name)
+            if name in ("span", "event", "step", "table") or name == "Table.append":
+                continue  # made elsewhere; seen below
+            (own,) = real[name]
+            assert own in forms or len(forms) > 1, (stub.name, name, own, forms)
+    public = {n for n in probing.__all__ if callable(getattr(probing, n))} - {"ProbingError"}
+    assert public <= told and (PACKAGE / "probing" / "py.typed").exists()
+    for name in public:
+        assert getattr(probing, name).__doc__, name
