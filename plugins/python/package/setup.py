@@ -33,5 +33,5 @@ class Build(build_py):
 
 setup(name="probing", version="0.1.0", license="Apache-2.0", python_requires=">=3.8",
       description="Look into a running training process: stacks, SQL over measurements, eval",
-      packages=["probing"], package_data={"probing": ["py.typed", "*.pyi"]}, py_modules=["probing_hook"], cmdclass={"build_py": Build},
-      zip_safe=False)
+      packages=["probing"], package_data={"probing": ["py.typed", "*.pyi"]},
+      py_modules=["probing_hook"], cmdclass={"build_py": Build}, zip_safe=False)
