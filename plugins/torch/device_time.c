@@ -17,12 +17,15 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
-#define SPANS 4096u    /* under way at a time; a power of two */
-#define READ_MAX 512u  /* at a time: about a millisecond */
-#define NOT_READY 600  /* CUDA_ERROR_NOT_READY */
-#define RELAXED 2      /* CU_STREAM_CAPTURE_MODE_RELAXED */
-#define NOT_CAPTURED 0 /* CU_STREAM_CAPTURE_STATUS_NONE */
+#define SPANS 4096u       /* under way at a time; a power of two */
+#define READ_MAX 512u     /* at a time, beside as many as have begun since: about a millisecond */
+#define NOT_READY 600     /* CUDA_ERROR_NOT_READY */
+#define RELAXED 2         /* CU_STREAM_CAPTURE_MODE_RELAXED */
+#define NOT_CAPTURED 0    /* CU_STREAM_CAPTURE_STATUS_NONE */
+#define CAPTURE_FIRST 900 /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
+#define CAPTURE_LAST 908  /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
 #define MS_PER_S 1e3
 
 typedef struct cuda_context *context; /* CUcontext */
@@ -54,6 +57,8 @@ static struct {
     PyObject *stream_of;  /* torch._C._cuda_getCurrentRawStream, owned */
     struct span *spans;   /* SPANS of them, made with the first */
     uint64_t first, next; /* numbers of the oldest under way and of the one to come */
+    uint64_t read;        /* `next` when they were read last */
+    pid_t owner;          /* of the events: in a forked child they are nobody's */
 } device;                 /* lock: the GIL */
 
 enum {
@@ -130,6 +135,16 @@ static bool worked(int error)
     return false;
 }
 
+/* Can work on this stream be measured now?  Not while it is captured, nor the default stream while
+ * another one is that waits for it: the driver refuses to say, and nothing has failed. */
+static bool is_free(stream on)
+{
+    int captured = NOT_CAPTURED, rc = cuda.cuStreamIsCapturing(on, &captured);
+    if (rc >= CAPTURE_FIRST && rc <= CAPTURE_LAST)
+        return false;
+    return worked(rc) && captured == NOT_CAPTURED;
+}
+
 /* A capture anywhere in the process forbids some calls on all threads, except in relaxed mode. */
 static int relax(int mode)
 {
@@ -177,7 +192,6 @@ uint64_t device_begin(int number)
 {
     context where = NULL;
     stream on = NULL;
-    int captured = NOT_CAPTURED;
     if (!device.usable || device.next - device.first >= SPANS)
         return 0;
     int current = memory_device();
@@ -185,9 +199,9 @@ uint64_t device_begin(int number)
         return 0;
     if (!device.spans)
         device.spans = calloc(SPANS, sizeof(*device.spans));
-    if (!device.spans || !worked(cuda.cuCtxGetCurrent(&where)) || !where ||
-        !worked(cuda.cuStreamIsCapturing(on, &captured)) || captured != NOT_CAPTURED)
+    if (!device.spans || !worked(cuda.cuCtxGetCurrent(&where)) || !where || !is_free(on))
         return 0;
+    device.owner = getpid();
     struct span *s = &device.spans[device.next % SPANS];
     if (!has_events(s, where) || !worked(cuda.cuEventRecord(s->begin, on)))
         return 0;
@@ -202,12 +216,10 @@ void device_end(uint64_t ticket, const struct device_work *work)
     if (!ticket || !device.spans || ticket <= device.first)
         return;
     struct span *s = &device.spans[(ticket - 1) % SPANS];
-    int captured = NOT_CAPTURED;
     if (s->state != BEGUN)
         return;
     s->state = FORGOTTEN;
-    if (!work || !device.usable || !worked(cuda.cuStreamIsCapturing(s->on, &captured)) ||
-        captured != NOT_CAPTURED || !worked(cuda.cuEventRecord(s->end, s->on)))
+    if (!work || !device.usable || !is_free(s->on) || !worked(cuda.cuEventRecord(s->end, s->on)))
         return;
     s->work = *work;
     s->state = ENDED;
@@ -243,7 +255,8 @@ void device_read(void)
     if (!device.usable || device.first == device.next)
         return;
     int mode = relax(RELAXED);
-    for (uint32_t i = 0; i < READ_MAX && device.first != device.next; i++) {
+    uint64_t most = READ_MAX + device.next - device.read;
+    for (device.read = device.next; most && device.first != device.next; most--) {
         struct span *s = &device.spans[device.first % SPANS];
         if (s->state == BEGUN || (s->state == ENDED && !has_passed(s)))
             break;
@@ -256,7 +269,8 @@ void device_read(void)
 void device_forget(void)
 {
     PyObject *stream_of = device.stream_of;
-    for (uint32_t i = 0; device.spans && i < SPANS; i++)
+    bool ours = device.owner == getpid(); /* CUDA is of no use in a forked child */
+    for (uint32_t i = 0; device.spans && ours && i < SPANS; i++)
         if (device.spans[i].where) {
             (void)cuda.cuEventDestroy_v2(device.spans[i].begin);
             (void)cuda.cuEventDestroy_v2(device.spans[i].end);

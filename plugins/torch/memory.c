@@ -18,12 +18,24 @@ static struct {
     PyObject *initialized;   /* attribute name, owned */
 } known;                     /* lock: the GIL */
 
+/* Has the program forked after CUDA was in use?  Then nothing of it may be asked for here. */
+static bool is_forked(PyObject *c)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *asks = py->PyObject_GetAttrString(c, "_cuda_isInBadFork");
+    PyObject *answer = asks ? cpython_vectorcall(py, asks, NULL, 0, NULL) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(answer); /* a constant of the interpreter */
+    py->Py_DecRef(asks);
+    return answer && answer == py->_Py_TrueStruct;
+}
+
 void memory_find(void)
 {
     struct cpython *py = &torch_state.py;
     PyObject *modules = py->PyImport_GetModuleDict();
     PyObject *c = py->PyDict_GetItemString(modules, "torch._C");
-    if (known.stats || !c)
+    if (known.stats || !c || is_forked(c))
         return;
     memory_forget();
     known.cuda = py->PyDict_GetItemString(modules, "torch.cuda");

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/plugin.c - the torch plugin: its tables, its setting, in and out of the process.
+ * plugins/torch/plugin.c - the torch plugin: its tables, and its life in the process.
  *
- * Threads: [control] for what the core calls; install() and uninstall() run with the GIL.
- * It never imports torch, and adds no hook of torch's own kind: those cost more than our work.
+ * Threads: [control] for what the core calls.  What it does to torch is in install.c.
  */
 #include "capture.h"
 #include "comm.h"
 #include "device.h"
-#include "tensor.h"
-#include "torch.h"
+#include "install.h"
+#include "object.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -80,106 +79,10 @@ static const struct probing_column timing_columns[N_TIMING] = {
 struct torch torch_state;           /* lock: see torch.h */
 static char reason[LONGEST_REASON]; /* lock: start() and stop() come one at a time */
 
-static int refuse(int code, const char *text)
+int plugin_refuse(int code, const char *text)
 {
     (void)snprintf(reason, sizeof(reason), "%s", text);
     return code;
-}
-
-/* New reference, or NULL. */
-static PyObject *attribute_of(PyObject *object, const char *name)
-{
-    PyObject *value = object ? torch_state.py.PyObject_GetAttrString(object, name) : NULL;
-    torch_state.py.PyErr_Clear();
-    return value;
-}
-
-/* An attribute of an imported module, new reference; NULL: not there (yet). */
-static PyObject *attribute(const char *module, const char *name)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *found = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), module);
-    return attribute_of(found, name);
-}
-
-static bool load_more(void)
-{
-    Dl_info info;
-    void *address, *from = RTLD_DEFAULT;
-    memcpy(&address, &torch_state.py.Py_IncRef, sizeof(address));
-    if (!dlsym(from, "PyVectorcall_Call") && dladdr(address, &info) && info.dli_fname)
-        from = dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    bool whole = true;
-#define MORE(name)                                             \
-    address = dlsym(from, #name);                              \
-    memcpy(&torch_state.more.name, &address, sizeof(address)); \
-    whole = whole && address;
-    MORE(PyVectorcall_Call)
-    MORE(PyObject_GenericGetDict)
-    MORE(PyEval_GetFrame)
-    MORE(PyObject_GC_UnTrack)
-    MORE(PyObject_GC_Del)
-    MORE(PyObject_ClearWeakRefs)
-    bool all = whole;
-    MORE(PyInstanceMethod_New)
-    MORE(_PyType_Lookup)
-    MORE(PyFrame_GetVar)
-#undef MORE
-    return all;
-}
-
-static int load_python(void)
-{
-    struct cpython *py = &torch_state.py;
-    int rc = cpython_load(py);
-    if (rc == -ENOTSUP)
-        return refuse(rc, "this Python is older than 3.8");
-    if (rc < 0 || !load_more())
-        return refuse(-ENODEV, "this process's CPython lacks functions that the plugin needs");
-    if (cpython_since(py, 14))
-        return refuse(-ENOTSUP, "CPython 3.14 and later are not known to the torch plugin yet");
-    if (strstr(py->Py_GetVersion(), "free-threading"))
-        return refuse(-ENOTSUP, "a Python without a GIL is not supported by the torch plugin");
-    return 0;
-}
-
-static int find_torch(void)
-{
-    struct torch *s = &torch_state;
-    struct cpython *py = &s->py;
-    s->module_class = attribute("torch.nn.modules.module", "Module");
-    s->parameter_class = attribute("torch.nn.parameter", "Parameter");
-    s->optimizer_class = attribute("torch.optim.optimizer", "Optimizer");
-    s->tensor_class = attribute("torch", "Tensor");
-    s->grad_enabled = attribute("torch", "is_grad_enabled");
-    PyObject *last = attribute("torch", "__version__");
-    PyObject *call = attribute_of(s->module_class, "__call__");
-    s->forward_code = attribute_of(call, "__code__");
-    py->Py_DecRef(call);
-    bool whole =
-        s->module_class && s->parameter_class && s->optimizer_class && s->tensor_class && last;
-    py->Py_DecRef(last);
-    s->text_modules = py->PyUnicode_InternFromString("_modules");
-    s->text_parameters = py->PyUnicode_InternFromString("_parameters");
-    s->text_training = py->PyUnicode_InternFromString("training");
-    if (!whole)
-        return refuse(-EAGAIN, "torch is not imported in this process; load the plugin after "
-                               "`import torch` has run");
-    if (!s->text_modules || !s->text_parameters || !s->text_training)
-        return refuse(-ENOMEM, "no memory");
-    return 0;
-}
-
-static void drop_torch(void)
-{
-    struct torch *s = &torch_state;
-    PyObject **held[] = {&s->module_class,    &s->parameter_class, &s->tensor_class,
-                         &s->optimizer_class, &s->grad_enabled,    &s->forward_code,
-                         &s->text_modules,    &s->text_parameters, &s->text_training};
-    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
-        s->py.Py_DecRef(*held[i]);
-        *held[i] = NULL;
-    }
 }
 
 /* A whole number of the environment; anything else is as if it were not there. */
@@ -197,15 +100,7 @@ static int64_t number_of(const char *name)
     return value;
 }
 
-static uint64_t intern(const char *text)
-{
-    uint64_t id;
-    if (!text || !*text || torch_state.host->intern(torch_state.host, text, strlen(text), &id) < 0)
-        return PROBING_NULL_ID;
-    return id;
-}
-
-static void reset_rows(void)
+void plugin_reset_rows(void)
 {
     struct torch *s = &torch_state;
     for (int i = 0; i < N_TRACE; i++) {
@@ -222,7 +117,7 @@ static void reset_rows(void)
     }
     s->row[COL_RANK].i = number_of("RANK"); /* with the GIL: Python's own setenv() has it too */
     s->row[COL_WORLD_SIZE].i = number_of("WORLD_SIZE");
-    s->row[COL_ROLE].u = intern(getenv("ROLE_NAME"));
+    s->row[COL_ROLE].u = object_intern(getenv("ROLE_NAME"));
     static const char *const stages[N_STAGES] = {[STAGE_FORWARD] = "post forward",
                                                  [STAGE_BACKWARD] = "post backward",
                                                  [STAGE_STEP] = "post step",
@@ -232,9 +127,9 @@ static void reset_rows(void)
         "", [STEPPER_FORWARD] = "forward", [STEPPER_OPTIMIZER] = "optimizer",
         [STEPPER_CALL] = "probing.step"};
     for (int i = 0; i < N_STAGES; i++)
-        s->stages[i] = intern(stages[i]);
+        s->stages[i] = object_intern(stages[i]);
     for (int i = 0; i < N_STEPPERS; i++)
-        s->steppers[i] = intern(steppers[i]);
+        s->steppers[i] = object_intern(steppers[i]);
     s->hooked = 0;
     s->stepper = STEPPER_NONE;
     s->last_optimizer = NULL;
@@ -246,184 +141,19 @@ static void reset_rows(void)
     step_begin(0);
 }
 
-/* torch.compile compares a module's call with what Module.__call__ was when dynamo was imported,
- * and traces straight into forward() when they are the same; anything else it cannot trace.  So
- * tell it what stands there now.  (Seen in torch 2.13; can go when dynamo looks it up itself.) */
-static void tell_dynamo(void)
-{
-    static const char name[] = "unpatched_nn_module_call";
-    static const char *const modules[] = {"torch._dynamo.utils",
-                                          "torch._dynamo.variables.nn_module"};
-    struct cpython *py = &torch_state.py;
-    PyObject *now = attribute_of(torch_state.module_class, "__call__");
-    PyObject *before = now && hook_is(now) ? hook_original(now) : now;
-    for (size_t i = 0; i < sizeof(modules) / sizeof(modules[0]); i++) {
-        PyObject *module = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), modules[i]);
-        PyObject *known = attribute_of(module, name);
-        if (known && known != now &&
-            (hook_is(known) ? hook_original(known) == now : known == before))
-            (void)py->PyObject_SetAttrString(module, name, now);
-        py->PyErr_Clear();
-        py->Py_DecRef(known);
-    }
-    py->Py_DecRef(now);
-}
-
-/* Functions and classes of torch's modules, where they are.  Each module is asked for by itself:
- * none is imported. */
-void plugin_hook_modules(void)
-{
-    static const struct {
-        const char *module, *class, *name;
-        hook_call call;
-    } hooks[] = {
-        {"torch.amp.grad_scaler", "GradScaler", "step", step_scaler},
-        {"torch.cuda.amp.grad_scaler", "GradScaler", "step", step_scaler},
-        {"torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", data_next},
-        {"torch.autograd.profiler", NULL, "_prepare_profiler", capture_others},
-        {"torch.autograd.profiler", NULL, "_enable_profiler", capture_others},
-        {"torch.autograd.profiler", NULL, "_disable_profiler", capture_others},
-    };
-    struct cpython *py = &torch_state.py;
-    for (size_t i = 0; i < sizeof(hooks) / sizeof(hooks[0]); i++) {
-        PyObject *module = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), hooks[i].module);
-        PyObject *class = hooks[i].class ? attribute_of(module, hooks[i].class) : NULL;
-        if (torch_state.hooked & 1u << i)
-            module = NULL; /* it may have been wrapped since: that is not ours to change */
-        torch_state.hooked |= module ? 1u << i : 0;
-        if (module && !hooks[i].class)
-            (void)hook_instance(module, hooks[i].name, hooks[i].call);
-        else if (module && class)
-            (void)hook_class(class, hooks[i].name, hooks[i].call);
-        py->Py_DecRef(class);
-        py->PyErr_Clear();
-    }
-}
-
-/* sys._probing_role(str), which probing.set_role() calls. */
-static PyObject *role_told(PyObject *self, PyObject *role)
-{
-    struct cpython *py = &torch_state.py;
-    const char *text = py->PyUnicode_AsUTF8AndSize(role, NULL);
-    (void)self;
-    py->PyErr_Clear();
-    if (text && torch_on() && torch_state.live)
-        torch_state.row[COL_ROLE].u = intern(text);
-    step_rows_changed();
-    py->Py_IncRef(py->_Py_NoneStruct);
-    return py->_Py_NoneStruct;
-}
-
-/* sys._probing_step and _role: what the package `probing` calls when they are there. */
-static void offer_step(bool offer)
-{
-    static struct cpython_method role = {"probing_role", role_told, METH_O, NULL};
-    static struct cpython_method method = {"probing_step", NULL, METH_FASTCALL | METH_KEYWORDS,
-                                           NULL};
-    struct cpython *py = &torch_state.py;
-    PyObject *function = NULL;
-    memcpy(&method.call, &(PyCFunctionFastKeywords){step_told}, sizeof(method.call));
-    if (offer)
-        function = py->PyCFunction_NewEx(&method, NULL, NULL);
-    (void)py->PySys_SetObject("_probing_step", function); /* NULL takes it away */
-    py->PyErr_Clear();
-    py->Py_DecRef(function);
-    function = offer ? py->PyCFunction_NewEx(&role, NULL, NULL) : NULL;
-    (void)py->PySys_SetObject("_probing_role", function);
-    py->PyErr_Clear();
-    py->Py_DecRef(function);
-}
-
-/* What torch.autograd.backward() and grad() call.  They stay as they are: torch.jit and dynamo know
- * them by their addresses, and programs pickle them. */
-static void hook_engine(void)
-{
-    PyObject *variable = attribute("torch.autograd", "Variable");
-    PyObject *engine = attribute_of(variable, "_execution_engine");
-    if (engine)
-        (void)hook_c_method(object_type(engine), "run_backward", call_backward);
-    torch_state.py.Py_DecRef(engine);
-    torch_state.py.Py_DecRef(variable);
-}
-
-static int put_hooks(void)
-{
-    struct torch *s = &torch_state;
-    tensor_find();
-    int rc = names_scan(step_wrap);
-    if (rc < 0)
-        return refuse(rc, "no memory");
-    if (hook_class_plain(s->module_class, "__call__", call_module) < 0)
-        return refuse(-ENOTSUP, "torch.nn.Module.__call__ is not a plain function here: something "
-                                "else has replaced it");
-    (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);
-    step_wrap_classes(s->optimizer_class);
-    hook_engine();
-    plugin_hook_modules();
-    (void)backward_find();
-    comm_find();
-    memory_find();
-    device_find();
-    tell_dynamo();
-    return 0;
-}
-
-/* With the GIL. */
-static int uninstall(void *unused)
-{
-    (void)unused;
-    atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
-    torch_state.live = false;
-    offer_step(false);
-    int kept = hook_restore_all();
-    if (torch_state.module_class)
-        tell_dynamo();
-    names_forget_all();
-    data_forget();
-    backward_forget();
-    comm_forget();
-    tensor_forget();
-    device_forget();
-    memory_forget();
-    drop_torch();
-    return kept;
-}
-
-/* With the GIL. */
-static int install(void *unused)
-{
-    int rc = load_python();
-    if (rc < 0)
-        return rc;
-    torch_state.live = true;
-    torch_state.life++;
-    rc = find_torch();
-    if (rc == 0) {
-        reset_rows();
-        capture_begin();
-        rc = put_hooks();
-    }
-    if (rc < 0)
-        (void)uninstall(unused);
-    else
-        atomic_store_explicit(&torch_state.on, true, memory_order_relaxed);
-    offer_step(rc >= 0);
-    return rc;
-}
-
 static int with_gil(int (*fn)(void *))
 {
     const struct probing_host *h = torch_state.host;
     const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
     if (!gil)
-        return refuse(-ENOENT, "plugin python is not loaded (plugin load python) or found "
-                               "no Python here");
+        return plugin_refuse(-ENOENT, "plugin python is not loaded (plugin load python) or found "
+                                      "no Python here");
     int rc = gil->call(fn, NULL, GIL_WAIT_NS);
     if (rc == -ETIMEDOUT)
-        return refuse(rc, "the interpreter did not give up the GIL for 10 s: it is stuck; "
-                          "look with backtrace");
+        return plugin_refuse(rc, "the interpreter did not give up the GIL for 10 s: it is stuck; "
+                                 "look with backtrace");
     if (rc == -ENODEV && !reason[0])
-        return refuse(rc, "no Python interpreter runs in this process, or it is ending");
+        return plugin_refuse(rc, "no Python interpreter runs in this process, or it is ending");
     return rc;
 }
 
@@ -437,7 +167,7 @@ static int start(void *self)
 {
     (void)self;
     reason[0] = '\0';
-    int rc = with_gil(install);
+    int rc = with_gil(install_do);
     if (rc < 0)
         return torch_state.host->fail(torch_state.host, rc,
                                       reason[0] ? reason : "the hooks could not be put in");
@@ -458,7 +188,7 @@ static int stop(void *self)
                        "torch's profiler runs for `torch profile`, and the step at "
                        "whose end it stops does not end");
     atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
-    int rc = with_gil(uninstall);
+    int rc = with_gil(install_undo);
     if (rc == -ENODEV) /* the interpreter has gone, and the hooks with it */
         return 0;
     if (rc < 0)

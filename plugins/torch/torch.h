@@ -205,7 +205,7 @@ extern struct torch torch_state;
 typedef PyObject *(*hook_call)(PyObject *hook, PyObject *const *args, size_t nargsf,
                                PyObject *kwnames);
 
-/* plugin.c: hook what is there of torch's modules; some are imported late. */
+/* install.c: hook what is there of torch's modules; some are imported late. */
 void plugin_hook_modules(void);
 
 /* hook.c: put `call` in the place of class.name (a class's own attribute) or of an instance's

@@ -24,7 +24,7 @@ def test_times_and_memory_of_a_device(world, python, library):  # noqa: F811
     assert done.returncode == 0, done.stderr
     seen = case.run()
     assert seen["refused"] == 0 and seen["living"] > 0
-    steps = [n for n in range(seen["steps"]) if n != 4]  # that one was captured
+    steps = [n for n in range(seen["steps"]) if n not in (4, 5)]  # then something was captured
     rows = case.target.rows("select module, local_step, duration * 1000, device from "
                             "python.torch_device_time where stage = 'post forward' "
                             "order by local_step, seq")
@@ -60,6 +60,16 @@ def test_times_and_memory_of_a_device(world, python, library):  # noqa: F811
     case.stop()
     left = case.target.probing("eval", "import __main__; print(__main__.cuda.stand_in_living())")
     assert left.stdout.split() == ["0"], left.stdout + left.stderr
+
+
+def test_more_calls_than_are_read_at_a_time(world, python, library):  # noqa: F811
+    case = Case(world, "device.py", python, library, "wide")
+    done = case.target.probing("config", "torch.profiling=on,device_times=on,baseline=0")
+    assert done.returncode == 0, done.stderr
+    seen = case.run()
+    rows = case.target.rows("select count(*) from python.torch_device_time where "
+                            "stage = 'post forward' and module <> 'Sequential'")
+    assert rows == [[seen["wide"]]]
 
 
 def test_without_a_device_there_are_no_numbers(world, python):  # noqa: F811

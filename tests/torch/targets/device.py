@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A loop on a GPU that is none: a stand-in for CUDA's driver, and for what torch's allocator says.
 
-usage: device.py GO ANSWER LIBRARY
+usage: device.py GO ANSWER LIBRARY [wide]
 """
 import ctypes
 import sys
@@ -12,6 +12,7 @@ from waiting import run
 
 MB = 1 << 20
 STEPS = 8
+WIDE, PARTS = 5, 2000  # steps of so many calls: more than are read at a time
 cuda = ctypes.CDLL(sys.argv[3])
 cuda.stand_in_work.argtypes = [ctypes.c_double]
 memory = {"now": 10 * MB, "peak": 10 * MB, "held": 64 * MB}
@@ -41,6 +42,7 @@ class Part(nn.Module):
 
 
 model = nn.Sequential(Part(2.0, 5), nn.Sequential(Part(3.0, 1), Part(4.0, 0)))
+wide = nn.Sequential(*[nn.Sequential() for _ in range(PARTS)])
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 torch._C._cuda_memoryStats = stats
 torch._C._cuda_getDevice = lambda: 0
@@ -56,18 +58,24 @@ def step(n):
         except ValueError:
             pass
     cuda.stand_in_capture(n == 4)
+    cuda.stand_in_capture_elsewhere(n == 5)
     model(torch.ones(1)).sum().backward()
     optimizer.step()
     cuda.stand_in_capture(0)
+    cuda.stand_in_capture_elsewhere(0)
 
 
 def work():
-    for n in range(STEPS):
+    for n in range(STEPS if len(sys.argv) == 4 else 0):
         step(n)
+    for _ in range(WIDE if len(sys.argv) > 4 else 0):
+        wide(torch.ones(1))
+        optimizer.step()
     for _ in range(10):
         optimizer.step()
     living = cuda.stand_in_living()
-    return {"steps": STEPS, "living": living, "refused": cuda.stand_in_refused()}
+    return {"steps": STEPS, "wide": WIDE * PARTS, "living": living,
+            "refused": cuda.stand_in_refused()}
 
 
 run(work)

@@ -16,7 +16,7 @@ struct event {
 };
 
 static double now_ms = 1.0;
-static int living, captured, mode, refused, failing, recorded;
+static int living, captured, elsewhere, mode, refused, failing, recorded;
 
 void stand_in_work(double ms)
 {
@@ -26,6 +26,12 @@ void stand_in_work(double ms)
 void stand_in_capture(int on)
 {
     captured = on;
+}
+
+/* Another stream is captured that waits for this one. */
+void stand_in_capture_elsewhere(int on)
+{
+    elsewhere = on;
 }
 
 void stand_in_fail(int error)
@@ -67,7 +73,7 @@ int cuEventDestroy_v2(struct event *e)
 
 int cuEventRecord(struct event *e, void *stream)
 {
-    if (stream != (void *)7 || captured)
+    if (stream != (void *)7 || captured || elsewhere)
         return refused++, 900;
     if (failing)
         return failing;
@@ -94,7 +100,7 @@ int cuStreamIsCapturing(void *stream, int *ret)
 {
     (void)stream;
     *ret = captured;
-    return 0;
+    return elsewhere ? 906 : 0; /* CUDA_ERROR_STREAM_CAPTURE_IMPLICIT */
 }
 
 int cuThreadExchangeStreamCaptureMode(int *swap)
