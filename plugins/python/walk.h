@@ -95,10 +95,6 @@ int walk_threads(struct walk *w, struct walk_thread *ret, size_t max);
 int walk_check(struct walk *w, const struct walk_thread *threads, int n, char *why,
                size_t why_size);
 
-/* The stack of one thread, innermost first: how many frames. */
-int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *ret, size_t max,
-               enum walk_end *ret_end);
-
 /* Not a function of the user's, but the mark of a new call of the eval function. */
 bool walk_is_shim(const struct walk *w, const struct walk_frame *f);
 
@@ -115,6 +111,15 @@ void walk_parse(const struct walk *w, uint64_t address, const uint8_t *copy,
 /* Bytes from the beginning of the code to the frame's instruction; below 0: it has not begun;
  * WALK_NOWHERE: not known.                                                          [signal] */
 int64_t walk_offset(const struct walk *w, const struct walk_frame *f);
+
+/* ---- chain.c ---- */
+
+/* The stack of one thread, innermost first: how many frames. */
+int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *ret, size_t max,
+               enum walk_end *ret_end);
+
+/* Room for the threads' last stacks: free() it; NULL: no memory. */
+struct walk_last *walk_last_new(void);
 
 /* ---- text.c ---- */
 
