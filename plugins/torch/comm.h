@@ -65,6 +65,12 @@ struct recorder_record {
  * many records.  ret_oldest: that of the oldest operation that has not ended.         [worker] */
 int64_t recorder_keep(int64_t snapshot, struct recorder_record *ret_oldest);
 
+/* ---- ddp.c ---- */
+
+extern const struct probing_table_desc ddp_table;
+void ddp_step(void); /* a step has ended on this thread */
+void ddp_forget(void);
+
 /* ---- stuck.c ---- */
 
 extern const struct probing_table_desc stuck_table;

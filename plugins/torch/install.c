@@ -235,6 +235,7 @@ int install_undo(void *unused)
     data_forget();
     backward_forget();
     comm_forget();
+    ddp_forget();
     tensor_forget();
     device_forget();
     memory_forget();

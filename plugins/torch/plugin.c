@@ -242,6 +242,7 @@ static int init(const struct probing_host *h, void **ret_self)
         (rc = h->table(h, &groups_table, &computed)) < 0 ||
         (rc = h->table(h, &loop_table, &computed)) < 0 ||
         (rc = h->table(h, &stuck_table, &torch_state.stuck)) < 0 ||
+        (rc = h->table(h, &ddp_table, &torch_state.ddp)) < 0 ||
         (rc = h->table(h, &snapshot_table, &torch_state.snapshot)) < 0 ||
         (rc = h->table(h, &ops_table, &computed)) < 0 ||
         (rc = h->table(h, &waiting_table, &computed)) < 0 ||

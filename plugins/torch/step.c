@@ -149,6 +149,7 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
     }
     device_read();
     comm_step(end_ns);
+    ddp_step();
     loop_is(t);
     step_begin(end_ns);
     renew(t, end_ns);

@@ -165,7 +165,7 @@ struct settings {
 struct torch {
     const struct probing_host *host;
     uint64_t (*now)(void); /* the host's; a call in flight may ask after destroy() */
-    struct probing_table *trace, *timing, *comm, *variables, *device_time, *stuck, *snapshot;
+    struct probing_table *trace, *timing, *comm, *variables, *device_time, *stuck, *snapshot, *ddp;
     struct cpython py;
     struct python_more more;
     _Atomic bool on; /* hooks do their work; cleared by stop() and, without the GIL, after fork */

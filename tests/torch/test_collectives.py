@@ -90,7 +90,10 @@ def test_two_ranks(world, python):  # noqa: F811
                          "and steps = 0")
     assert late[0][0] < LATE_MS * 0.9  # the one that is waited for does not wait
     timing = ranks[0].rows("select count(comm_sec), min(comm_sec) from python.torch_step_timing")
-    assert timing[0][0] == 3 and timing[0][1] > 0
+    assert timing[0][0] == 4 and timing[0][1] > 0
+    ddp = ranks[0].rows("select iteration, coalesce(buckets, 1), bucket_bytes, comm_sec > 0, "
+                        "overlap_sec <= comm_sec from python.ddp_timing")
+    assert ddp == [[10, 1, str(4 * (8 * 8 + 8)), True, True]]
     recorder = ranks[0].rows("select count(*) from python.torch_nccl_flight_record "
                              "where profiling_name like '%allreduce%' or "
                              "profiling_name like '%all_reduce%'")
