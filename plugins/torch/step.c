@@ -17,7 +17,9 @@
 #include "comm.h"
 #include "device.h"
 
-#define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again */
+#define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again, */
+#define LATE_NS \
+    UINT64_C(1000000000) /* at most once in so long: the loader looks through its list */
 
 static double seconds(uint64_t ns)
 {
@@ -141,7 +143,8 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
         add_timing_row(t, stepper, end_ns);
     variables_step();
     __atomic_store_n(&torch_state.step, torch_state.step + 1, __ATOMIC_RELAXED); /* profile asks */
-    if (torch_state.step % LATE_EVERY == 0) {
+    if (torch_state.step % LATE_EVERY == 0 && end_ns - torch_state.late_ns >= LATE_NS) {
+        torch_state.late_ns = end_ns;
         plugin_hook_modules();
         comm_find();
         memory_find();

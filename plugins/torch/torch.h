@@ -91,35 +91,36 @@ struct python_more {
 
 /* What a module is called in one tree. */
 struct naming {
+    uint64_t walk; /* number of the walk of that tree that came by last */
+    uint64_t name; /* interned, or PROBING_NULL_ID */
+    uint32_t layers_version;
+    bool unwanted;  /* not in the setting `layers` */
     PyObject *root; /* valid while root_serial matches what names_find(root) gives */
     uint64_t root_serial;
-    uint64_t walk;      /* number of the walk of that tree that came by last */
     uint64_t path_hash; /* of the text behind `name`: saves interning it again */
-    uint64_t name;      /* interned, or PROBING_NULL_ID */
-    uint32_t layers_version;
-    bool unwanted; /* not in the setting `layers` */
     struct naming *next;
 };
 
-/* One module that lives: its names, and what belongs to the root of a tree. */
+/* One module that lives: its names, and what belongs to the root of a tree.  What each call reads
+ * is in the first cache line. */
 struct module {
-    PyObject *object;        /* borrowed: the weak reference's callback ends this entry */
-    PyObject *weak;          /* owned */
-    uint64_t serial;         /* never used twice, unlike an address */
+    PyObject *object; /* borrowed: the weak reference's callback ends this entry */
+    uint64_t device;  /* interned, or PROBING_NULL_ID */
+    int cuda;         /* number of that device, -1: it is none of CUDA's */
+    bool has_params, is_child;
+    bool large;              /* its graph is too large to look for its backward */
     struct naming at;        /* in the tree that it was seen in last */
     struct naming *others;   /* in other trees that it is a part of; owned */
+    PyObject *weak;          /* owned */
+    uint64_t serial;         /* never used twice, unlike an address */
     struct branch *branches; /* a root's: names.c; owned */
     uint32_t n_branches;
+    uint32_t calls;                    /* in training mode, in `step` */
+    uint64_t step;                     /* a top-level module's: the step that `calls` belongs to */
     uint64_t listed;                   /* number of the listing for torch.modules */
-    uint64_t device;                   /* interned, or PROBING_NULL_ID */
-    int cuda;                          /* number of that device, -1: it is none of CUDA's */
     uint64_t walked_ns, walk_cost_ns;  /* a root's: when and how long it was walked */
     uint64_t checked_ns, checked_step; /* likewise when it was looked at for changes */
-    uint64_t step;                     /* a top-level module's: the step that `calls` belongs to */
-    uint32_t calls;                    /* in training mode, in that step */
     uint32_t fruitless;                /* walks for a strange module, where dicts tell no changes */
-    bool has_params, is_child;
-    bool large; /* its graph is too large to look for its backward */
 };
 
 /* What a thread is in the middle of.  Owned by the thread, used with the GIL held. */
@@ -171,7 +172,6 @@ struct torch {
     _Atomic bool on; /* hooks do their work; cleared by stop() and, without the GIL, after fork */
     bool live;       /* between start() and stop(): host and tables may be used */
     uint32_t life;   /* counts start() */
-    struct settings set; /* as of the step's begin */
     PyObject *module_class, *parameter_class, *tensor_class, *optimizer_class, *forward_code;
     PyObject *grad_enabled;                                   /* torch.is_grad_enabled, or NULL */
     PyObject *text_modules, *text_parameters, *text_training; /* interned attribute names */
@@ -181,6 +181,7 @@ struct torch {
     const PyObject *last_optimizer;  /* that ended a step; an address, never followed */
     uint64_t step;                   /* steps ended since start() */
     uint64_t step_begin_ns;          /* when the last one ended, 0: none has */
+    uint64_t late_ns;                /* when parts of torch that come late were asked for */
     uint64_t work;                   /* forwards and backwards begun in this step, by any thread */
     uint32_t backwards;              /* backward() calls that run now, on any thread */
     struct {                         /* of the loop's thread; read without the GIL */
@@ -197,6 +198,7 @@ struct torch {
     bool sampled;                            /* this step is one of `every` */
     union probing_cell row[N_TRACE];         /* what all rows of this step have in common */
     union probing_cell forward_row[N_TRACE]; /* those of forwards are made here, from `row` */
+    struct settings set; /* as of the step's begin; its long texts last, away from the rest */
 };
 
 extern struct torch torch_state;
