@@ -3,9 +3,9 @@
  * plugins/python/look.c - every thread's stack, Python and native in one.
  *
  * [worker], one look at a time.  Native stacks come from "probing.stack/1", Python ones from
- * walk.c, without the GIL, while the thread stands still for the former: a millisecond or so.  They
- * are merged only when it stood to the end and both sides agree on how often the eval function is
- * entered; else that is said.
+ * chain.c, without the GIL, while the thread stands still for the former: a millisecond or so.
+ * They are merged only when it stood to the end and both sides agree on how often the eval function
+ * is entered; else that is said.
  */
 #include "look.h"
 
@@ -36,7 +36,6 @@ void look_done(struct look *l)
     free(l->symbols);
 }
 
-/* The lists of threads, if Python can be read at all. */
 /* Up to 3.12 the state in which a thread enters another interpreter may say that it is the thread
  * that made the interpreter.  Whose it is, 3.11 and 3.12 betray: the eval function has local
  * variables on the stack of the thread that runs it, so not far beyond its stack pointer. */
@@ -67,6 +66,7 @@ static void correct_states(struct look *l)
     }
 }
 
+/* The lists of threads, if Python can be read at all. */
 static void read_states(struct look *l)
 {
     if (l->pid == getpid() && cpython_gone(l->py)) {
