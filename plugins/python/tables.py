@@ -22,7 +22,8 @@ HEADER = 16  # the collector's, before each object
 
 
 def live_objects():
-    """Lists of up to SLICE objects that the collector tracks, oldest generation first."""
+    """Lists of up to SLICE objects that the collector tracks, oldest generation first; who has seen
+    one leaves in it a few from its end."""
     for generation in (2, 1, 0):
         ends = ()
         while True:
@@ -31,10 +32,10 @@ def live_objects():
                 for one in whole_generations():
                     yield one
                 return
-            last, ends, handed = len(some) < SLICE, tuple(some[-4:]), [some]
-            some = None  # while others run only the ends are held
-            if ends:
-                yield handed.pop()
+            last = len(some) < SLICE
+            if some:
+                yield some
+            ends = tuple(some)  # those at its end, of what is left in it
             if last:
                 break
 
@@ -73,7 +74,8 @@ def objects():
                 entry = seen[id(kind)] = [kind, size_function(kind), 0, 0, safe["show"](one)[:200]]
             entry[2] += 1
             entry[3] += entry[1](one) + HEADER
-        one = some = entry = None  # nothing is held while others run
+        del some[:-4]
+        one = entry = None  # while others run only a place to go on from is held
         yield None
     for kind, _, count, size, example in seen.values():
         yield safe["type_name"](kind), count, size, example
@@ -122,6 +124,8 @@ def tensors():
         return
     torch = sys.modules["torch"]
     known, found = {}, 0
+    for one in [object()]:
+        ours = sys.getrefcount(one)  # of the loop: it depends on the CPython
     for some in live_objects():
         for one in some:
             its = type(one)
@@ -130,8 +134,10 @@ def tensors():
                 known_as = known[id(its)] = (its, safe["is_a"](its, kind))
             if known_as[1] and found < TENSORS:
                 found += 1
-                yield describe_tensor(torch, one, sys.getrefcount(one) - 3)
-        one = some = None
+                references = sys.getrefcount(one) - ours
+                yield describe_tensor(torch, one, references)
+        del some[:-4]
+        one = None
         yield None
 
 

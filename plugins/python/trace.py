@@ -59,9 +59,20 @@ def attribute(owner, name):
 
 def near(owner, word):
     import difflib
-    names = [n for n in getattr(owner, "__dict__", ()) if type(n) is str]
-    found = difflib.get_close_matches(word, names, 1)
+    if safe["is_a"](type(owner), types.ModuleType):
+        names = list(types.ModuleType.__getattribute__(owner, "__dict__"))
+    else:
+        kind = owner if safe["is_a"](type(owner), type) else type(owner)
+        names = [n for base in type.__dict__["__mro__"].__get__(kind)
+                 for n in type.__dict__["__dict__"].__get__(base)] + list(own_names(owner))
+    found = difflib.get_close_matches(word, [n for n in names if type(n) is str], 1)
     return "; did you mean '%s'?" % found[0] if found else ""
+
+
+def title(owner):
+    if safe["is_a"](type(owner), types.ModuleType):
+        return str(types.ModuleType.__getattribute__(owner, "__dict__").get("__name__", "?"))
+    return safe["type_name"](owner) if safe["is_a"](type(owner), type) else safe["shown"](owner)
 
 
 def own_names(found):
@@ -140,11 +151,10 @@ def resolve(name):
         if found is None and type(owner) is types.FunctionType:
             return inner_code(name, owner, words[n:])
         if found is None:
-            where = getattr(owner, "__name__", safe["shown"](owner))
             hint = near(owner, word)
             if n == 0 and len(words) > 1 and owner is sys.modules.get("__main__"):
                 raise Refused("no module '%s' is imported%s" % (word, hint))
-            raise Refused("%s has no '%s'%s" % (where, word, hint))
+            raise Refused("%s has no '%s'%s" % (title(owner), word, hint))
         if n + 1 < len(words) and inside(found) is not None:
             found = plain_function(name, found)[0]
         by_object = not safe["is_a"](type(owner), type, types.ModuleType)

@@ -118,6 +118,7 @@ class Mine(torch.Tensor):
         return super().__torch_function__(func, types, args, kwargs or {})
 mine = torch.zeros(3, dtype=torch.float16).as_subclass(Mine)
 meta = torch.ones(2, 2, device="meta")
+many = [torch.zeros(7) for _ in range(1500)]
 print("ready", flush=True)
 while True: time.sleep(1)
 """).inject()
@@ -126,7 +127,8 @@ while True: time.sleep(1)
     assert ["(16, 8)", "float32", "cpu", 512, 1, "torch.nn.parameter.Parameter", 45.255] in rows
     assert ["(3,)", "float16", "cpu", 6, 0, "Mine", None] in rows
     assert ["(2, 2)", "float32", "meta", 16, 0, "torch.Tensor", None] in rows
-    assert target.rows("select count(*) from python.tensors where referrers < 0") == [[0]]
+    assert target.rows("select referrers, count(*) from python.tensors where shape = '(7,)' "
+                       "group by 1") == [[1, 1500]], "our own are not counted"
     assert "THEIR CODE" not in target.output(), target.output()
 
 

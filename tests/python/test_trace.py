@@ -205,6 +205,8 @@ def test_a_global_and_attributes(world, python):
     for variable in ("nothing", "self.", "nothing.x"):
         done = trace(target, "--watch", variable, "Keeper.turn")
         assert done.returncode != 0 and "has no variable" in done.stderr, done
+    done = trace(target, "keeper.turm")
+    assert done.returncode != 0 and "did you mean 'turn'" in done.stderr
     assert set(target.output().split("\n")) <= {"ready", "GETATTRIBUTE RAN turn", ""}
 
 
