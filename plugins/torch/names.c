@@ -122,6 +122,9 @@ PyObject *names_attribute_dict(PyObject *object, PyObject *name)
 bool names_training(PyObject *object)
 {
     PyObject *value = names_attribute(object, torch_state.text_training);
+    if (!value) /* torch.compile's wrapper has a property for it */
+        value = torch_state.py.PyObject_GetAttr(object, torch_state.text_training);
+    torch_state.py.PyErr_Clear();
     torch_state.py.Py_DecRef(value); /* compared only */
     return value == torch_state.py._Py_TrueStruct;
 }

@@ -54,6 +54,18 @@ def test_functions_and_classes_stay_what_they_are(world, python):  # noqa: F811
     assert case.target.probing("eval", ENGINE).stdout != entered
 
 
+def test_a_compiled_model_has_its_forward_in_the_step(world, python):  # noqa: F811
+    case = Case(world, "compiled.py", python)
+    steps = case.run()["steps"]
+    if not steps:
+        pytest.skip("this torch compiles nothing")
+    rows = case.target.rows("select count(*), count(forward_sec) from python.torch_step_timing")
+    assert rows == [[steps - 1, steps - 1]]
+    rows = case.target.rows("select count(*), sum(micro_step) from python.torch_trace "
+                            "where module = 'OptimizedModule'")
+    assert rows == [[steps, 0]]
+
+
 def test_loaded_in_the_middle_of_a_backward(world, python):  # noqa: F811
     case = Case(world, "in_backward.py", python)
     shared.wait_for(lambda: case.counts().get("Identity", 0) >= 3, "calls from inside it")
