@@ -69,7 +69,8 @@ def test_more_calls_than_are_read_at_a_time(world, python, library):  # noqa: F8
     seen = case.run()
     rows = case.target.rows("select count(*) from python.torch_device_time where "
                             "stage = 'post forward' and module <> 'Sequential'")
-    assert rows == [[seen["wide"]]]
+    lost = case.target.rows("select coalesce(sum(rows), 0) from probing.lost")  # a busy machine
+    assert rows[0][0] + lost[0][0] >= seen["wide"], (rows, lost)
 
 
 def test_without_a_device_there_are_no_numbers(world, python):  # noqa: F811

@@ -5,6 +5,7 @@ usage: device.py GO ANSWER LIBRARY [wide]
 """
 import ctypes
 import sys
+import time
 
 import torch
 from torch import nn
@@ -71,6 +72,7 @@ def work():
     for _ in range(WIDE if len(sys.argv) > 4 else 0):
         wide(torch.ones(1))
         optimizer.step()
+        time.sleep(0.3)  # else rows come faster than a busy machine takes them away
     for _ in range(10):
         optimizer.step()
     living = cuda.stand_in_living()
