@@ -154,7 +154,7 @@ def test_what_is_pasted_comes_whole(target):
     t.type("for i in range(3):\n\tif i == 2:\n\t\ti * 21\n\n")
     t.wait(r"\n42\r\n")
     t.wait(">>> ")
-    t.type("\x04")
+    t.type("exit()\n")  # Ctrl-D typed while nobody edits is no end of the input
     assert t.close() == 0
 
 
