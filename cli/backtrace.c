@@ -54,6 +54,17 @@ static int take_words(int argc, char **argv, struct words *w)
 
 static int look_once(struct target *t, struct words *w)
 {
+    const int pid = (int)t->pid;
+    if (!w->external && t->kind == TARGET_BARE)
+        return err_set(-ENOENT,
+                       "process %d has no probing core in it; enter it with: probing -t %d inject; "
+                       "or look from outside: probing -t %d backtrace --external",
+                       pid, pid, pid);
+    if (!w->external && t->stopped)
+        return err_set(-EAGAIN,
+                       "process %d is stopped and cannot answer; look from outside: probing -t %d "
+                       "backtrace --external; or continue it with: kill -CONT %d",
+                       pid, pid, pid);
     if (t->kind != TARGET_FILES || t->stopped)
         return w->external ? external_backtrace(t, w->n, w->rest)
                            : command_forward(t, w->n, w->rest);

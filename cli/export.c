@@ -9,14 +9,13 @@
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/answer.h"
 #include "cli/export.h"
+#include "cli/output.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -41,7 +40,7 @@ struct export
     const char *table, *sql, *path;
     bool has_format;
     uint64_t timeout_ns;
-    char temporary[4096]; /* "": standard output */
+    struct output output; /* no file: standard output */
     FILE *file;
     struct export_writer writer;
     struct export_parquet parquet;
@@ -243,41 +242,41 @@ static int open_file(struct export *e)
     }
     if (out)
         return err_set(-EINVAL, "export --format %s needs a file: -o FILE", formats[e->format]);
-    int n = snprintf(e->temporary, sizeof e->temporary, "%s.%d.part", e->path, (int)getpid());
-    if (n < 0 || (size_t)n >= sizeof e->temporary)
-        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", e->path);
-    int fd = open(e->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    e->file = fd != -1 ? fdopen(fd, "w") : NULL;
-    if (e->file == NULL) {
-        int failed = errno;
-        if (fd != -1)
-            (void)close(fd);
-        return err_set(-failed, "%s cannot be written: %s", e->path, strerror(failed));
-    }
+    int r = output_open(&e->output, e->path);
+    if (r < 0)
+        return r;
+    e->file = e->output.file;
+    if (e->format == FORMAT_PARQUET && e->output.part[0] == '\0')
+        return output_close(&e->output,
+                            err_set(-EINVAL, "%s is no plain file, which Parquet needs", e->path));
     e->shows = isatty(STDERR_FILENO) == 1;
     return 0;
+}
+
+/* What was written is Arrow's, beside the file: another program makes it Parquet's. */
+static int make_parquet(struct export *e)
+{
+    char made[sizeof e->output.part + 16];
+    (void)snprintf(made, sizeof made, "%s.parquet", e->output.part);
+    if (fflush(e->file) == EOF)
+        return err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+    int r = export_parquet_make(&e->parquet, &e->writer, e->output.part, made);
+    if (r == 0 && rename(made, e->output.part) == -1)
+        r = err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+    if (r < 0)
+        (void)unlink(made);
+    return r;
 }
 
 /* Under its name at last, or away with it. */
 static int close_file(struct export *e, int r)
 {
-    if (e->temporary[0] == '\0')
+    if (e->output.file == NULL)
         return r;
-    if (e->file != NULL && fclose(e->file) == EOF && r == 0)
-        r = err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
-    if (r == 0 && e->format == FORMAT_PARQUET) {
-        char made[4112];
-        (void)snprintf(made, sizeof made, "%s.parquet", e->temporary);
-        r = export_parquet_make(&e->parquet, &e->writer, e->temporary, made);
-        (void)unlink(e->temporary);
-        (void)snprintf(e->temporary, sizeof e->temporary, "%.4000s.%d.part.parquet", e->path,
-                       (int)getpid());
-    }
-    if (r == 0 && rename(e->temporary, e->path) == -1)
-        r = err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
-    if (r != 0)
-        (void)unlink(e->temporary);
-    else
+    if (r == 0 && e->format == FORMAT_PARQUET)
+        r = make_parquet(e);
+    r = output_close(&e->output, r);
+    if (r == 0)
         show(e, /* last= */ true);
     return r;
 }

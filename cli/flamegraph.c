@@ -12,10 +12,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "cli/answer.h"
 #include "cli/flame.h"
+#include "cli/output.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -314,24 +314,17 @@ static int make(const struct options *o, struct flame *f, struct flame_tree *tre
     return err_set(-EINVAL, "no such format");
 }
 
-/* The file appears under its name when it is whole. */
 static int write_file(const struct options *o, const struct buf *out)
 {
-    char part[4200];
+    struct output file;
     if (o->path == NULL || strcmp(o->path, "-") == 0)
         return fwrite(out->data, 1, out->size, stdout) == out->size ? 0 : -EPIPE;
-    (void)snprintf(part, sizeof part, "%.4000s.%d.part", o->path, (int)getpid());
-    FILE *file = fopen(part, "wxe");
-    if (file == NULL)
-        return err_set(-errno, "%s cannot be written: %s", o->path, strerror(errno));
-    bool failed = fwrite(out->data, 1, out->size, file) != out->size;
-    failed = fclose(file) == EOF || failed;
-    if (failed || rename(part, o->path) == -1) {
-        int e = errno;
-        (void)unlink(part);
-        return err_set(-e, "%s cannot be written: %s", o->path, strerror(e));
-    }
-    return 0;
+    int r = output_open(&file, o->path);
+    if (r < 0)
+        return r;
+    if (fwrite(out->data, 1, out->size, file.file) != out->size)
+        r = err_set(-errno, "%s cannot be written: %s", o->path, strerror(errno));
+    return output_close(&file, r);
 }
 
 static int write_profile(const struct options *o, struct flame *f, struct flame_tree *tree)
