@@ -96,7 +96,7 @@ def test_into_a_pipe(target):
     made = json.loads(reader.communicate(timeout=60)[0])
     assert made["traceEvents"] and pipe.is_fifo()
     done = target.probing("torch", "profile", "--steps", "1", "-o", str(target.world.tmp))
-    assert done.returncode != 0 and "is a directory" in done.stderr
+    assert done.returncode != 0 and "Is a directory" in done.stderr
 
 
 def test_begun_by_a_thread_that_ends_no_more_steps(world, python):  # noqa: F811
