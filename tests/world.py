@@ -53,7 +53,9 @@ def said(stream, pattern, timeout=60.0):
 
 @functools.lru_cache(maxsize=None)  # its import takes half a minute where everybody imports it
 def has_torch(python):
-    return subprocess.run([python, "-c", "import torch"], capture_output=True).returncode == 0
+    """One of those that the torch plugin is made for: Ubuntu 22.04 has 1.8."""
+    code = "import torch; assert tuple(map(int, torch.__version__.split('.')[:2])) >= (1, 13)"
+    return subprocess.run([python, "-c", code], capture_output=True).returncode == 0
 
 
 class Target:
