@@ -15,6 +15,7 @@
 #include "device.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -58,6 +59,7 @@ static struct {
     struct span *spans;   /* SPANS of them, made with the first */
     uint64_t first, next; /* numbers of the oldest under way and of the one to come */
     uint64_t read;        /* `next` when they were read last */
+    uint64_t loads;       /* of libraries, when libcuda was looked for last */
     pid_t owner;          /* of the events: in a forked child they are nobody's */
 } device;                 /* lock: the GIL */
 
@@ -94,18 +96,35 @@ const struct probing_table_desc device_table = {
 
 /* ---- the driver ---- */
 
+/* How many libraries ld.so has ever loaded: it tells with each of them, and the first will do. */
+static int count_loads(struct dl_phdr_info *info, size_t size, void *ret_loads)
+{
+    (void)size;
+    *(uint64_t *)ret_loads = info->dlpi_adds;
+    return 1;
+}
+
+/* dlopen() compares the name with every library's and looks for a file: up to 20 ms were seen in a
+ * process of 300, each time, on a machine that is short of memory.  So only after others came. */
 void device_find(void)
 {
+    uint64_t loads = 0;
+    (void)dl_iterate_phdr(count_loads, &loads);
+    if (device.usable || device.failed || (loads && loads == device.loads))
+        return;
+    device.loads = loads;
     struct cpython *py = &torch_state.py;
     static const char *const names[] = {"cuCtxGetCurrent",     "cuEventCreate",
                                         "cuEventRecord",       "cuEventQuery",
                                         "cuEventElapsedTime",  "cuEventDestroy_v2",
                                         "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode"};
-    void *library =
-        device.usable || device.failed ? NULL : dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     PyObject *c = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch._C");
-    if (!library || !c)
+    if (!library || !c) {
+        if (library)
+            (void)dlclose(library);
         return;
+    }
     void *found[sizeof(names) / sizeof(names[0])];
     bool whole = true;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
