@@ -561,17 +561,18 @@ def test_two_hundred_times(world):
     assert target.alive()
 
 
-def test_thirty_times_into_training(world):
+def test_eighty_times_into_training(world):
+    """The heap grows with the first 40 or so, by 30 MB, and then no more."""
     target = world.train()
     before = fds(target.pid)
 
     def load():
         done = target.probing("plugin", "load", "torch")
         assert done.returncode == 0, done.stderr
-    quarter, end = cycles(target, 30, load)
+    quarter, end = cycles(target, 80, load)
     wait_for(lambda: fds(target.pid) == before, "the same descriptors")
-    print("RSS after 7: %d kB, after 30: %d kB" % (quarter, end))
-    assert end - quarter < 16384
+    print("RSS after 20: %d kB, after 80: %d kB" % (quarter, end))
+    assert end - quarter < 16384  # kB, of 60 more times
     steps = target.output().count("step")
     wait_for(lambda: target.output().count("step") > steps, "the loop to go on")
 
