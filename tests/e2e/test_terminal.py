@@ -26,13 +26,18 @@ class Terminal:
 
     def __init__(self, world, *words, size=(24, 80), env=None):
         self.seen = b""
+        go, asked = os.pipe()
         pid, self.master = pty.fork()
         if pid == 0:  # its size is there before the command looks
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
             os.chdir(world.tmp)
+            os.read(go, 1)
             os.execve(str(CLI), [str(CLI), *words], dict(world.env, TERM="xterm", **(env or {})))
         self.pid = pid
-        self.before = termios.tcgetattr(self.master)
+        self.before = termios.tcgetattr(self.master)  # before the command may change it
+        os.write(asked, b"x")
+        os.close(go)
+        os.close(asked)
 
     def resize(self, rows, columns):
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
