@@ -11,6 +11,7 @@
 #include "device.h"
 #include "object.h"
 #include "tensor.h"
+#include "versions.h"
 
 #include <errno.h>
 
@@ -36,6 +37,10 @@ static bool load_more(void)
     MORE(PyInstanceMethod_New)
     MORE(_PyType_Lookup)
     MORE(PyFrame_GetVar)
+    MORE(PyDict_AddWatcher)
+    MORE(PyDict_ClearWatcher)
+    MORE(PyDict_Watch)
+    MORE(PyDict_Unwatch)
 #undef MORE
     return all;
 }
@@ -49,9 +54,9 @@ static int load_python(void)
     if (rc < 0 || !load_more())
         return plugin_refuse(-ENODEV,
                              "this process's CPython lacks functions that the plugin needs");
-    if (cpython_since(py, 14))
+    if (cpython_since(py, 15))
         return plugin_refuse(-ENOTSUP,
-                             "CPython 3.14 and later are not known to the torch plugin yet");
+                             "CPython 3.15 and later are not known to the torch plugin yet");
     if (strstr(py->Py_GetVersion(), "free-threading"))
         return plugin_refuse(-ENOTSUP,
                              "a Python without a GIL is not supported by the torch plugin");
@@ -232,6 +237,7 @@ int install_undo(void *unused)
     if (torch_state.module_class)
         tell_dynamo();
     names_forget_all();
+    versions_end();
     data_forget();
     backward_forget();
     comm_forget();

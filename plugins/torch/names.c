@@ -10,11 +10,12 @@
  */
 #include "names.h"
 #include "tensor.h"
+#include "versions.h"
 
 #include <errno.h>
 #include <stdlib.h>
 
-#define TYPE_NAME 24         /* offset of tp_name in PyTypeObject, 3.8 to 3.13 */
+#define TYPE_NAME 24         /* offset of tp_name in PyTypeObject, 3.8 to 3.14 */
 #define PATH_MAX_BYTES 2048u /* a longer name stays unknown */
 #define DEPTH_MAX 256u       /* of a tree of modules */
 #define WALK_PERIOD_NS UINT64_C(1000000000)
@@ -23,7 +24,6 @@
 #define CHECK_PERIOD_NS UINT64_C(10000000)
 #define BRANCHES_MAX 65536u
 #define OTHERS_MAX 8u   /* trees that a module is in beside the one it was called in last */
-#define DICT_VERSION 24 /* offset of ma_version_tag in PyDictObject, 3.8 to 3.13 (dictobject.h) */
 
 struct branch { /* a module with children, and where its dict of them stood at the last walk */
     PyObject *object;
@@ -45,7 +45,7 @@ struct walk {
 static uint64_t last_walk; /* lock: the GIL */
 static uint32_t walking;   /* lock: the GIL; a walk may lose it while garbage is collected */
 static bool forget_later;  /* lock: the GIL; stop() came during a walk */
-static bool has_versions;  /* lock: the GIL; dicts count their changes */
+static bool has_versions;  /* lock: the GIL; changes of dicts are told */
 
 PyObject *names_dict(PyObject *object)
 {
@@ -270,13 +270,6 @@ static void put_aside(struct module *m)
     m->at = (struct naming){.name = PROBING_NULL_ID};
 }
 
-static uint64_t version_of(const PyObject *dict)
-{
-    uint64_t version;
-    memcpy(&version, (const char *)dict + DICT_VERSION, sizeof(version));
-    return version;
-}
-
 static void note_branch(struct walk *w, const struct module *m, PyObject *dict)
 {
     if (!has_versions || torch_state.py.PyDict_Size(dict) == 0)
@@ -290,7 +283,7 @@ static void note_branch(struct walk *w, const struct module *m, PyObject *dict)
         w->branches = grown;
         w->room = room;
     }
-    w->branches[w->n_branches++] = (struct branch){m->object, m->serial, dict, version_of(dict)};
+    w->branches[w->n_branches++] = (struct branch){m->object, m->serial, dict, versions_of(dict)};
 }
 
 static void walk(struct walk *w, PyObject *object, size_t path_n);
@@ -399,7 +392,7 @@ static bool is_changed(struct module *root)
         const struct module *m = names_find(b->object);
         same = m && m->serial == b->serial;
         PyObject *children = same ? names_children(b->object) : NULL;
-        same = same && children == b->dict && version_of(children) == b->version;
+        same = same && children == b->dict && versions_of(children) == b->version;
         torch_state.py.Py_DecRef(children);
     }
     return !same;
@@ -460,25 +453,10 @@ struct module *names_inside(struct module *m, PyObject *object, struct thread *t
     return m;
 }
 
-/* Of CPython 3.14 dicts have no such number. */
-static bool find_versions(void)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *dict = py->PyDict_New();
-    uint64_t empty = dict ? version_of(dict) : 0;
-    bool found = dict && py->PyDict_SetItem(dict, py->_Py_NoneStruct, py->_Py_NoneStruct) == 0 &&
-                 version_of(dict) != empty;
-    uint64_t full = found ? version_of(dict) : 0;
-    found = found && py->PyDict_GetItem(dict, py->_Py_NoneStruct) && version_of(dict) == full;
-    py->PyErr_Clear();
-    py->Py_DecRef(dict);
-    return found && !cpython_since(py, 14);
-}
-
 void names_begin(void)
 {
     forget_later = false;
-    has_versions = find_versions();
+    has_versions = versions_begin();
 }
 
 void names_forget_all(void)

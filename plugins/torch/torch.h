@@ -87,6 +87,10 @@ struct python_more {
     PyObject *(*PyInstanceMethod_New)(PyObject *);       /* NULL: not here */
     PyObject *(*_PyType_Lookup)(PyObject *, PyObject *); /* borrowed; NULL: not here */
     PyObject *(*PyFrame_GetVar)(PyObject *, PyObject *); /* 3.12; else NULL */
+    int (*PyDict_AddWatcher)(int (*)(int, PyObject *, PyObject *, PyObject *)); /* likewise */
+    int (*PyDict_ClearWatcher)(int);
+    int (*PyDict_Watch)(int, PyObject *);
+    int (*PyDict_Unwatch)(int, PyObject *);
 };
 
 /* What a module is called in one tree. */

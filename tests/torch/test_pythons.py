@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hooks on every CPython that is here, with a stand-in for torch: what they put in, and what
+they leave behind, is a matter of the interpreter."""
+import pytest
+from pythons import is_threaded, minor_of, parametrize
+from test_torch import HERE, Case
+
+LOADS = 30
+LEFT = """import sys, ctypes, gc; m = sys.modules['__main__']
+print(all(m.Module.__dict__[k] is v for k, v in m.plain.items()),
+      type(m.SGD.__dict__['step']).__name__, 'step' in vars(m.optimizer),
+      type(m.Optimizer.__dict__['_optimizer_step_code']).__name__,
+      [n for n in ('_probing_step', '_probing_role') if hasattr(sys, n)])"""
+# PyDictObject's _ma_watcher_tag: one bit for each that watches it
+WATCHED = """import sys, ctypes; m = sys.modules['__main__']
+print(any(ctypes.c_uint64.from_address(id(d) + 24).value & 255
+          for d in (m.tree._modules, m.tree.deep._modules)))"""
+
+
+def pytest_generate_tests(metafunc):
+    parametrize(metafunc)
+
+
+def said(case, code):
+    done = case.target.probing("eval", code)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def test_hooks_with_a_stand_in_for_torch(world, python):
+    if is_threaded(python):
+        pytest.skip("it is refused there")
+    case = Case(world, "standin.py", python)
+    done = case.target.probing("config", "torch.baseline=0")
+    assert done.returncode == 0, done.stderr
+    left = "True function False function []"
+    assert said(case, LEFT) != left
+    if minor_of(python) >= 14:
+        assert said(case, WATCHED) == "True"
+    wanted = case.run()
+    assert case.counts() == wanted
+    steps = case.target.rows("select count(*), min(module) from python.torch_trace "
+                             "where stage = 'post step'")
+    assert steps == [[47, "SGD"]]
+    storm = world.tmp / "go.storm"
+    storm.touch()
+    for _ in range(LOADS):  # while threads begin, end and raise
+        case.stop()
+        case.load()
+    case.stop()
+    assert said(case, LEFT) == left
+    if minor_of(python) >= 14:
+        assert said(case, WATCHED) == "False"
+    storm.unlink()
+    case.target.wait_line("quiet")
+
+
+def test_a_python_without_a_gil_is_refused(world, python):
+    if not is_threaded(python):
+        pytest.skip("it has a GIL")
+    target = world.start(python, "-u", str(HERE / "targets" / "standin.py"),
+                         str(world.tmp / "go"), str(world.tmp / "answer"))
+    target.wait_line("ready")
+    target.inject()
+    done = target.probing("plugin", "load", "torch")
+    assert done.returncode != 0 and "without a GIL" in done.stderr
+    assert target.alive()
