@@ -222,14 +222,15 @@ static void add_row(const struct thread *t, const struct call *c, uint64_t end_n
 static void expect_backward(struct thread *t, const struct call *c, PyObject *object,
                             PyObject *result)
 {
-    struct backward_call call = {
-        .from = c->graph_from, .name = c->name, .device = c->device, .micro = t->micro};
     uint64_t begin_ns = torch_state.now();
+    struct backward_call call = {.from = c->graph_from,
+                                 .object = object,
+                                 .name = c->name,
+                                 .device = c->device,
+                                 .micro = t->micro};
     bool fits = backward_leave(result, &call);
     t->walks_ns += torch_state.now() - begin_ns;
-    if (fits)
-        return;
-    struct module *m = names_find(object);
+    struct module *m = fits ? NULL : names_find(object);
     if (m)
         m->large = true;
 }

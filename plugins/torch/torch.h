@@ -113,6 +113,7 @@ struct module {
     int cuda;         /* number of that device, -1: it is none of CUDA's */
     bool has_params, is_child;
     bool large;              /* its graph is too large to look for its backward */
+    uint8_t agreed;          /* backward.c: walks of its graph that found what was known */
     struct naming at;        /* in the tree that it was seen in last */
     struct naming *others;   /* in other trees that it is a part of; owned */
     PyObject *weak;          /* owned */
@@ -300,6 +301,7 @@ bool settings_take(struct settings *ret);
 /* backward.c */
 struct backward_call { /* one forward, whose backward is to come */
     uint64_t from;     /* autograd's count of nodes when it began; UINT64_MAX: no row is wanted */
+    PyObject *object;  /* the module */
     uint64_t name, device;
     int64_t micro;
 };
@@ -307,7 +309,7 @@ struct backward_call { /* one forward, whose backward is to come */
 bool backward_find(void);
 void backward_forget(void);
 uint64_t backward_enter(void);
-/* A forward gave `result`.  false: its graph is too large. */
+/* A forward gave `result`; the thread's depth is as before it.  false: its graph is too large. */
 bool backward_leave(PyObject *result, const struct backward_call *call);
 
 /* comm.c */

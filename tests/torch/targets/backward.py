@@ -73,10 +73,33 @@ class Same(nn.Module):
         return x
 
 
+class Aside(nn.Module):
+    """What its first child gives lives on, but nothing depends on it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = Sleepy(1, "nothing"), Sleepy(1, "aside.second")
+
+    def forward(self, x):
+        self.kept = self.first(x)
+        return self.second(x)
+
+
+class Long(nn.Module):
+    def forward(self, x):
+        for _ in range(60):
+            x = x * 1.0
+        return x
+
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.fork, self.again, self.same, self.kept = Fork(), Again(), Same(), Sleepy(1, "kept")
+        self.nest = nn.Sequential(nn.Sequential(Sleepy(1, "nest.0.0"), Sleepy(2, "nest.0.1")),
+                                  Sleepy(1, "nest.1"))
+        self.aside = Aside()
+        self.deep = nn.Sequential(*[Long() for _ in range(40)])  # more nodes than are walked
 
     def forward(self, x):
         x = self.fork(x)["sum"]
@@ -88,9 +111,15 @@ def step(net):
     x = torch.arange(4.0, requires_grad=True)
     loss = net(x)
     loss.backward()
-    return [loss.item()] + [p.grad.tolist() for p in net.parameters()] + [x.grad.tolist()]
+    return [loss.item(), x.grad.tolist()] + [p.grad.tolist() for p in net.parameters()
+                                             if p.grad is not None]
 
 
+def again_inside(module):
+    checkpoint(module, torch.ones(4, requires_grad=True), use_reentrant=False).sum().backward()
+
+
+again_inside(Sleepy(0, "first"))  # torch imports what it needs for it
 net = Net()
 wanted = step(copy.deepcopy(net))
 
@@ -107,13 +136,21 @@ def work():
     # what is not asked for does not run: no row for fork and its children
     torch.autograd.grad(net.again(net.fork(x)["q"])[0].sum(), net.again.child.weight)
     # computes its forward again, inside its backward
-    checkpoint(Sleepy(1, "apart"), torch.ones(4, requires_grad=True), use_reentrant=False).sum() \
-        .backward()
+    again_inside(Sleepy(1, "apart"))
+    for _ in range(4):  # more often than a module is walked
+        for part in (net.nest, net.aside, net.deep):
+            part(torch.ones(4, requires_grad=True)).sum().backward()
     child, kept = slept["child"], slept["kept"]
+    nest = [slept[name] for name in ("nest.0.0", "nest.0.1", "nest.1")]
     fork = [slept[name][0] for name in ("q", "k", "v", "before", "aside", "behind")]
     return {"fork.q": slept["q"], "fork.k": slept["k"], "fork.v": slept["v"], "fork": [sum(fork)],
             "again.child": child, "again": [sum(child[:2]), sum(child[2:])], "kept": kept,
-            "Sleepy": slept["apart"], "Net": [sum(fork) + sum(child[:2]) + kept[0]]}
+            "Sleepy": slept["apart"], "aside": slept["aside.second"],
+            "aside.second": slept["aside.second"],
+            "nest.0.0": nest[0], "nest.0.1": nest[1], "nest.1": nest[2],
+            "nest.0": list(map(sum, zip(*nest[:2]))), "nest": list(map(sum, zip(*nest))),
+            "deep": [0] * 4, **{"deep.%d" % i: [0] * 4 for i in range(40)},
+            "Net": [sum(fork) + sum(child[:2]) + kept[0]]}
 
 
 run(work)
