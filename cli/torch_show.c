@@ -15,7 +15,7 @@
 
 #define PAIRS_MIN 10 /* fewer steps without rows say nothing about what rows cost */
 #define FEW_STEPS 100
-#define NAME_WIDTH 36u
+#define NAME_WIDTH 36u /* where all names are shorter */
 #define NAME_LEAST 12u
 #define BESIDE_WIDTH 44u /* columns right of a module's name */
 #define SHOWN_SHARE 0.01 /* of all modules: less is not among the slowest */
@@ -69,12 +69,56 @@ static void show_cost(const double *f)
         printf(" %+.2f %% +- %.2f\n", percent, about);
 }
 
-static uint32_t name_width(void)
+/* As it is shown: of several models with the model's before it. */
+static void name_of(const struct torch_report *r, const struct flame_module *m,
+                    char name[TORCH_NAME_BYTES])
 {
-    uint32_t width = cli_width();
-    if (width == 0 || width >= NAME_WIDTH + BESIDE_WIDTH)
-        return NAME_WIDTH;
-    return width < NAME_LEAST + BESIDE_WIDTH ? NAME_LEAST : width - BESIDE_WIDTH;
+    bool below = r->n_roots > 1 && strcmp(m->root, m->name) != 0;
+    (void)snprintf(name, TORCH_NAME_BYTES, "%s%s%s", below ? m->root : "", below ? ": " : "",
+                   m->name);
+}
+
+static uint32_t letters(const char *text)
+{
+    uint32_t n = 0;
+    for (; *text != '\0'; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+static bool is_shown(const struct flame_module *m, int64_t most)
+{
+    return (double)(m->own_ns[0] + m->own_ns[1]) >= SHOWN_SHARE * (double)most;
+}
+
+/* Enough for all of them, if the terminal has it. */
+static uint32_t name_width(const struct torch_report *r, int64_t most)
+{
+    uint32_t width = NAME_WIDTH, columns = cli_width();
+    for (uint32_t i = 0; i < r->n_modules; i++) {
+        char name[TORCH_NAME_BYTES];
+        name_of(r, &r->modules[i], name);
+        if (is_shown(&r->modules[i], most) && letters(name) > width)
+            width = letters(name);
+    }
+    if (columns == 0 || columns >= width + BESIDE_WIDTH)
+        return width;
+    return columns < NAME_LEAST + BESIDE_WIDTH ? NAME_LEAST : columns - BESIDE_WIDTH;
+}
+
+/* The end of a name tells modules apart: what does not fit is left out before it. */
+static void shorten(char name[TORCH_NAME_BYTES], uint32_t width)
+{
+    uint32_t n = letters(name), skip = n > width ? n - width + 3 : 0;
+    const char *rest = name;
+    for (; skip > 0 && *rest != '\0'; skip--)
+        do
+            rest++;
+        while (((unsigned char)*rest & 0xc0) == 0x80);
+    if (n <= width)
+        return;
+    memmove(name + 3, rest, strlen(rest) + 1);
+    memcpy(name, "...", 3);
 }
 
 static void show_module(const struct torch_report *r, const struct flame_module *m, uint32_t width)
@@ -84,8 +128,8 @@ static void show_module(const struct torch_report *r, const struct flame_module 
     const double mean = r->steps.value[TORCH_MEAN];
     const double steps = r->steps.value[TORCH_N] >= 1 ? (double)r->module_steps : 1;
     const double ns = (double)(m->own_ns[0] + m->own_ns[1]) / steps;
-    bool below = r->n_roots > 1 && strcmp(m->root, m->name) != 0;
-    (void)snprintf(name, sizeof name, "%s%s%s", below ? m->root : "", below ? ": " : "", m->name);
+    name_of(r, m, name);
+    shorten(name, width);
     buf_init(&line, TORCH_NAME_BYTES * 4);
     screen_add(&line, name, width, /* right= */ false);
     printf("  %s %8.1f %10.3f ", buf_text(&line), (double)m->calls / steps,
@@ -103,22 +147,20 @@ static void show_module(const struct torch_report *r, const struct flame_module 
 static void show_modules(const struct torch_report *r)
 {
     int64_t most = 0;
-    uint32_t width = name_width();
     for (uint32_t i = 0; i < r->n_modules; i++)
         most += r->modules[i].own_ns[0] + r->modules[i].own_ns[1];
     if (r->n_modules == 0)
         return;
+    uint32_t width = name_width(r, most);
     printf("\n  %-*s %8s %10s %10s\n", (int)width, "slowest modules", "calls", "forward ms",
            "backward");
     bool steps = r->steps.value[TORCH_N] >= 1;
     const char *of = steps ? "a step" : "in all";
     printf("  %-*s %8s %10s %10s %8s\n", (int)width, "without those inside them", of, of, of,
            steps ? "of step" : "");
-    for (uint32_t i = 0; i < r->n_modules; i++) {
-        const struct flame_module *m = &r->modules[i];
-        if ((double)(m->own_ns[0] + m->own_ns[1]) >= SHOWN_SHARE * (double)most)
-            show_module(r, m, width);
-    }
+    for (uint32_t i = 0; i < r->n_modules; i++)
+        if (is_shown(&r->modules[i], most))
+            show_module(r, &r->modules[i], width);
 }
 
 static void show_lines(const char *head, const char *indent, const char *lines)

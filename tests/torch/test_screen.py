@@ -84,3 +84,23 @@ def test_a_loop_that_stands(world, python):  # noqa: F811
     row = shared.wait_for(lambda: case.target.rows(
         "select tid, steps, phase, phase_sec from torch.loop where phase_sec > 0.1"), "the loop")[0]
     assert row[:3] == [case.target.pid, 17, "other"]
+
+
+def test_names_longer_than_the_screen_was_made_for(world, python):  # noqa: F811
+    """As those of Hugging Face's models: what differs stands at their end."""
+    target = world.python(
+        "import torch, time\n"
+        "from torch import nn\n"
+        "parts = nn.ModuleDict({n: nn.Linear(4, 4) for n in ('query', 'key')})\n"
+        "class SequenceClassification(nn.Sequential): pass\n"
+        "model = SequenceClassification(nn.ModuleDict({'encoder_layer_attention_self': parts}))\n"
+        "model.forward = lambda x: [part(x) for part in parts.values()]\n"
+        "other = nn.Linear(4, 4)\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    with torch.no_grad(): model(torch.ones(4)), other(torch.ones(4))\n", python=python)
+    target.wait_line("ready")
+    target.inject("--plugin", "torch")
+    name = "SequenceClassification: 0.encoder_layer_attention_self."
+    shared.wait_for(lambda: all("  %s%s  " % (name, end) in target.probing("torch").stdout
+                                for end in ("query", "key")), "both names, whole")
