@@ -36,6 +36,22 @@ def test_the_same_with_whatever_is_around(world, python, more):  # noqa: F811
     assert case.hooks() == ["function"] * 5
 
 
+@pytest.mark.parametrize("more", ["", "backward=on,nan=on,exprs=loss"])
+def test_parts_of_torch_that_look_into_modules(world, python, more):  # noqa: F811
+    """Graphs, traces, quantization, parametrizations, optimizers of every kind."""
+    case = Case(world, "features.py", python)
+    if more:
+        done = case.target.probing("config", "torch.profiling=on," + more)
+        assert done.returncode == 0, done.stderr
+    seen = case.run()
+    assert seen["different"] == {}
+    missing = {"exported", "functional", "compiled", "flops"}  # in torch 1.13
+    assert set(seen["failed"]) <= missing, seen["failed"]
+    assert {"Net", "first", "second", "GraphModule", "RecursiveScriptModule"} <= set(case.counts())
+    case.stop()
+    assert case.hooks() == ["function"] * 5
+
+
 ENGINE = ("import ctypes, torch; at = ctypes.c_void_p.from_address; "
           "d = id(type(torch.autograd.Variable._execution_engine).run_backward); "
           "print(at(at(d + 40).value + 8).value)")  # PyMethodDescrObject's d_method->ml_meth

@@ -11,6 +11,7 @@ import pickle
 import warnings
 
 import torch
+import torch.nn.utils.prune
 from torch import nn
 from waiting import run
 
@@ -126,11 +127,10 @@ def averaged():
 def parametrized():
     net = nn.Sequential(nn.utils.weight_norm(nn.Linear(6, 6)),
                         nn.utils.spectral_norm(nn.Linear(6, 6)))
-    nn.utils.parametrizations.orthogonal(net[0], "weight_g") if False else None
     third = nn.utils.parametrizations.orthogonal(nn.Linear(6, 6))
     pruned = nn.Linear(6, 6)
     nn.utils.prune.l1_unstructured(pruned, "weight", 0.5)
-    net.extend([third, pruned]) if hasattr(net, "extend") else None
+    net.extend([third, pruned])
     found = trained(net, torch.optim.SGD(net.parameters(), lr=0.1))
     nn.utils.prune.remove(pruned, "weight")
     nn.utils.parametrize.remove_parametrizations(third, "weight")
@@ -336,7 +336,7 @@ def moments():
         calls["replaced step"] += 1
         return inner(*args)
     optimizer.step = step
-    found += trained(net, optimizer, torch.optim.lr_scheduler.StepLR(optimizer, 1))
+    found += trained(net, optimizer)
     if hasattr(optimizer, "register_step_post_hook"):
         handle = optimizer.register_step_post_hook(lambda *a: calls.update(["hook"]))
         found += trained(net, optimizer)
