@@ -5,10 +5,11 @@
  * Threads: any that holds the GIL.
  *
  * The hooks stand on the methods of ProcessGroup and on Work.wait, below torch.distributed's own
- * functions: so it does not matter how a program got hold of those.  An operation's time is from
- * its start to the end of the wait for it.  On a GPU nobody waits for it on the CPU: then there is
- * no duration.  What C++ starts by itself (DDP's buckets) does not come by here; where torch keeps
- * a flight recorder it is in python.torch_nccl_flight_record.
+ * functions: so it does not matter how a program got hold of those.  (Functional operators are in
+ * comm_functional.c.)  An operation's time is from its start to the end of the wait for it.  On a
+ * GPU nobody waits for it on the CPU: then there is no duration.  What C++ starts by itself (DDP's
+ * buckets) does not come by here; where torch keeps a flight recorder it is in
+ * python.torch_nccl_flight_record.
  */
 #include "comm.h"
 #include "object.h"
@@ -21,6 +22,8 @@
 
 #define PENDING_MAX (COMM_WAITS_MAX - CALLS_MAX) /* not waited for yet; the oldest give way */
 #define CALLS_MAX 64u /* under way at a time; more are not seen in torch.waiting */
+#define SWEEP_EVERY 64u /* operations that are waited for: a program may have no steps */
+#define CODES_MAX 64u
 
 enum {
     COL_STEPS,
@@ -45,26 +48,31 @@ struct caller {           /* a function of Python */
 };
 
 struct pending {
-    PyObject *work; /* an address: valid while `weak` says so */
+    PyObject *work; /* or a storage; an address: valid while `weak` says so */
     PyObject *weak; /* owned; NULL: the slot is free */
     struct caller starter;
     uint64_t begin_ns, called_ns; /* called_ns: inside the call that started it */
     const char *op;
     struct comm_about about;
+    bool functional;
     int64_t tid;       /* of who started it; of who waits, once somebody does */
     uint64_t waits_ns; /* since when; 0: nobody does */
     union probing_cell row[N_COMM];
 };
 
-static struct pending pendings[PENDING_MAX]; /* lock: the GIL */
+static struct pending pendings[PENDING_MAX]; /* lock: the GIL; the newest before next_pending */
 static uint32_t next_pending, n_pending;     /* lock: the GIL */
 static struct pending *calls[CALLS_MAX]; /* lock: the GIL; under way, each on its thread's stack */
 static _Atomic uint64_t moved_ns;        /* relaxed */
 static bool found;                       /* lock: the GIL */
+static PyObject *of_torch[CODES_MAX];    /* lock: the GIL; code of torch's own functions, owned */
+static uint32_t n_of_torch;              /* lock: the GIL */
 
 static const struct probing_column columns[N_COMM] = {
     {.name = "steps", .type = PROBING_I64, .doc = "local_step"},
-    {.name = "op", .type = PROBING_STR, .doc = "the group's method: allreduce, broadcast ..."},
+    {.name = "op",
+     .type = PROBING_STR,
+     .doc = "the group's method: allreduce ...; or the functional operator: all_reduce ..."},
     {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
     {.name = "group_size", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "processes in it"},
     {.name = "participate_ranks", .type = PROBING_STR, .doc = "of the whole job; NULL: not told"},
@@ -79,26 +87,58 @@ static const struct probing_column columns[N_COMM] = {
     {.name = "wait_ms",
      .type = PROBING_F64,
      .doc = "milliseconds that the thread stood in the call and in the wait"},
-    {.name = "async_op", .type = PROBING_I64, .doc = "1: somebody else waited than who started it"},
+    {.name = "async_op",
+     .type = PROBING_I64,
+     .doc = "1: somebody else waited than who started it; so of functional ones always"},
     {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
     {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
 };
 
-static struct caller caller_now(void)
+static bool is_of_torch(PyObject *code)
 {
     static const char file[] = "distributed_c10d.py";
     struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame(), *code = object_get(frame, "f_code");
+    for (uint32_t i = 0; i < n_of_torch; i++)
+        if (of_torch[i] == code)
+            return true;
     PyObject *name = object_get(code, "co_filename");
     Py_ssize_t n = 0;
     const char *text = name ? py->PyUnicode_AsUTF8AndSize(name, &n) : NULL;
-    struct caller caller = {.code = code,
-                            .of_torch = text && n >= (Py_ssize_t)sizeof(file) &&
-                                        strcmp(text + n - strlen(file), file) == 0};
+    bool is = text && n >= (Py_ssize_t)sizeof(file) && strcmp(text + n - strlen(file), file) == 0;
     py->PyErr_Clear();
     py->Py_DecRef(name);
+    if (is && n_of_torch < CODES_MAX) {
+        py->Py_IncRef(code);
+        of_torch[n_of_torch++] = code;
+    }
+    return is;
+}
+
+static struct caller caller_now(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *frame = torch_state.more.PyEval_GetFrame(), *code = NULL;
+    if (frame && torch_state.more.PyFrame_GetCode)
+        code = torch_state.more.PyFrame_GetCode(frame);
+    else
+        code = object_get(frame, "f_code");
+    struct caller caller = {.code = code, .of_torch = code && is_of_torch(code)};
     py->Py_DecRef(code); /* the frame holds it */
     return caller;
+}
+
+/* One system call a thread, not two an operation. */
+static int64_t this_tid(void)
+{
+    static _Thread_local struct {
+        int64_t tid;
+        uint32_t life; /* of the plugin: a forked process is another one, and so has another */
+    } known;
+    if (known.life != torch_state.life) {
+        known.tid = (int64_t)syscall(SYS_gettid);
+        known.life = torch_state.life;
+    }
+    return known.tid;
 }
 
 /* Did a function wait for what it, or for torch one of torch's functions, has started? */
@@ -117,14 +157,15 @@ static void add_row(const struct pending *p, uint64_t end_ns)
     (void)torch_state.host->append(torch_state.comm, end_ns, p->row, N_COMM, NULL, 0);
 }
 
-static void describe(struct pending *p, const char *op, PyObject *const *args, Py_ssize_t n)
+static void describe(struct pending *p, const struct comm_call *c)
 {
-    const struct comm_about *a = &p->about;
-    comm_describe(op, args, n, &p->about);
-    p->op = op;
-    p->tid = (int64_t)syscall(SYS_gettid);
+    const struct comm_about *a = &c->about;
+    p->about = *a;
+    p->op = c->op;
+    p->functional = c->functional;
+    p->tid = this_tid();
     p->row[COL_STEPS].i = (int64_t)torch_state.step;
-    p->row[COL_OP].u = object_intern(op);
+    p->row[COL_OP].u = comm_op(c->op);
     p->row[COL_GROUP_RANK].i = a->rank;
     p->row[COL_GROUP_SIZE].i = a->size;
     p->row[COL_RANKS].u = a->ranks;
@@ -160,8 +201,9 @@ static void sweep(void)
 static void await(struct pending *p, PyObject *work)
 {
     struct cpython *py = &torch_state.py;
-    sweep();
-    p->weak = py->PyWeakref_NewRef(work, NULL);
+    if (next_pending % SWEEP_EVERY == 0)
+        sweep();
+    p->weak = work ? py->PyWeakref_NewRef(work, NULL) : NULL;
     py->PyErr_Clear();
     p->work = work;
     struct pending *slot = &pendings[next_pending++ % PENDING_MAX];
@@ -198,24 +240,43 @@ static uint32_t note_call(struct pending *p)
     return i;
 }
 
-static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+/* The call that started an operation has ended. */
+static void end_start(struct pending *p, struct thread *t, PyObject *result, uint64_t end_ns)
 {
-    Py_ssize_t n = hook_nargs(nargsf);
-    if (!hook_works(hook) || n < 1)
-        return hook_pass(hook, args, nargsf, kwnames);
+    p->called_ns = end_ns - p->begin_ns;
+    if (result != torch_state.py._Py_NoneStruct) {
+        PyObject *storage = p->functional ? comm_functional_storage(result) : NULL;
+        if (!p->functional)
+            p->starter = caller_now();
+        await(p, p->functional ? storage : result);
+        torch_state.py.Py_DecRef(storage);
+        t->walks_ns += torch_state.now() - end_ns;
+        return;
+    }
+    p->row[COL_ASYNC].i = 0; /* it has waited itself */
+    p->row[COL_WAIT_MS].f = milliseconds(p->called_ns);
+    if (p->about.on_cpu)
+        p->row[COL_DURATION_MS].f = p->row[COL_WAIT_MS].f;
+    add_row(p, end_ns);
+}
+
+PyObject *comm_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames,
+                    const struct comm_call *c)
+{
     struct thread *t = call_thread();
     uint32_t life = t->life;
-    struct pending p = {.work = NULL};
-    bool wanted = torch_state.host->wanted(torch_state.comm);
-    uint64_t called_ns = torch_state.now();
-    if (wanted)
-        describe(&p, hook_name(hook), args, n);
-    p.begin_ns = torch_state.now();
-    t->walks_ns += p.begin_ns - called_ns;
-    p.waits_ns = p.begin_ns;
-    comm_moved(p.begin_ns);
-    uint32_t noted = wanted ? note_call(&p) : CALLS_MAX;
-    enum phase before = step_phase(t, PHASE_COMM, p.begin_ns);
+    struct pending p; /* set where it is wanted: it is large */
+    uint32_t noted = CALLS_MAX;
+    uint64_t begin_ns = c->called_ns;
+    if (c->wanted) {
+        p.work = p.weak = NULL;
+        describe(&p, c);
+        p.begin_ns = p.waits_ns = begin_ns = torch_state.now();
+        t->walks_ns += begin_ns - c->called_ns;
+        noted = note_call(&p);
+    }
+    comm_moved(begin_ns);
+    enum phase before = step_phase(t, PHASE_COMM, begin_ns);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (noted < CALLS_MAX && calls[noted] == &p)
         calls[noted] = NULL;
@@ -225,45 +286,67 @@ static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf
     (void)step_phase(t, before, end_ns);
     comm_moved(end_ns);
     p.waits_ns = 0;
-    if (!wanted || !result)
-        return result;
-    p.called_ns = end_ns - p.begin_ns;
-    if (result != torch_state.py._Py_NoneStruct) {
-        p.starter = caller_now();
-        await(&p, result);
-        t->walks_ns += torch_state.now() - end_ns;
-        return result;
-    }
-    p.row[COL_ASYNC].i = 0; /* it has waited itself */
-    p.row[COL_WAIT_MS].f = milliseconds(p.called_ns);
-    if (p.about.on_cpu)
-        p.row[COL_DURATION_MS].f = p.row[COL_WAIT_MS].f;
-    add_row(&p, end_ns);
+    if (c->wanted && result)
+        end_start(&p, t, result, end_ns);
     return result;
 }
 
+static PyObject *comm_start(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    Py_ssize_t n = hook_nargs(nargsf);
+    if (!hook_works(hook) || n < 1)
+        return hook_pass(hook, args, nargsf, kwnames);
+    struct comm_call c = {.op = hook_name(hook),
+                          .called_ns = torch_state.now(),
+                          .wanted = torch_state.host->wanted(torch_state.comm)};
+    if (c.wanted)
+        comm_describe(c.op, args, n, &c.about);
+    return comm_call(hook, args, nargsf, kwnames, &c);
+}
+
+/* The newest first: it is mostly that one which is waited for. */
 static struct pending *pending_of(PyObject *work)
 {
-    for (uint32_t i = 0; i < PENDING_MAX; i++)
-        if (pendings[i].weak && pendings[i].work == work &&
-            torch_state.py.PyWeakref_GetObject(pendings[i].weak) == work)
-            return &pendings[i];
+    uint32_t left = work ? n_pending : 0;
+    for (uint32_t i = 1; i <= PENDING_MAX && left; i++) {
+        struct pending *p = &pendings[(next_pending - i) % PENDING_MAX];
+        left -= p->weak != NULL;
+        if (p->weak && p->work == work && torch_state.py.PyWeakref_GetObject(p->weak) == work)
+            return p;
+    }
     return NULL;
 }
 
-static PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+/* Somebody has waited for it: its row. */
+static void end_wait(struct pending *p, uint64_t begin_ns, uint64_t end_ns)
 {
-    if (!hook_works(hook) || hook_nargs(nargsf) < 1)
-        return hook_pass(hook, args, nargsf, kwnames);
+    PyObject *weak = p->weak;
+    bool apart = true; /* functional ones are always waited for by a call of its own */
+    if (!p->functional) {
+        const struct caller waiter = caller_now();
+        apart = !is_same(&waiter, &p->starter);
+    }
+    if (p->about.on_cpu)
+        p->row[COL_DURATION_MS].f = milliseconds(end_ns - p->begin_ns);
+    p->row[COL_WAIT_MS].f = milliseconds(p->called_ns + end_ns - begin_ns);
+    p->row[COL_ASYNC].i = apart;
+    add_row(p, end_ns);
+    p->weak = NULL;
+    n_pending--;
+    torch_state.py.Py_DecRef(weak);
+}
+
+PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames,
+                    PyObject *work)
+{
     struct thread *t = call_thread();
     uint32_t life = t->life;
-    PyObject *work = args[0];
     uint64_t begin_ns = torch_state.now();
     enum phase before = step_phase(t, PHASE_COMM, begin_ns);
     struct pending *p = pending_of(work);
     if (p) {
         p->waits_ns = begin_ns;
-        p->tid = (int64_t)syscall(SYS_gettid);
+        p->tid = this_tid();
     }
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     if (t->life != life || !torch_on())
@@ -274,19 +357,16 @@ static PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf,
     p = pending_of(work); /* others may have come meanwhile */
     if (p)
         p->waits_ns = 0;
-    if (!p || !result)
-        return result;
-    const struct caller waiter = caller_now();
-    PyObject *weak = p->weak;
-    if (p->about.on_cpu)
-        p->row[COL_DURATION_MS].f = milliseconds(end_ns - p->begin_ns);
-    p->row[COL_WAIT_MS].f = milliseconds(p->called_ns + end_ns - begin_ns);
-    p->row[COL_ASYNC].i = !is_same(&waiter, &p->starter);
-    add_row(p, end_ns);
-    p->weak = NULL;
-    n_pending--;
-    torch_state.py.Py_DecRef(weak);
+    if (p && result)
+        end_wait(p, begin_ns, end_ns);
     return result;
+}
+
+static PyObject *work_wait(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    if (!hook_works(hook) || hook_nargs(nargsf) < 1)
+        return hook_pass(hook, args, nargsf, kwnames);
+    return comm_wait(hook, args, nargsf, kwnames, args[0]);
 }
 
 void comm_find(void)
@@ -318,13 +398,14 @@ void comm_find(void)
                                       "monitored_barrier"};
     struct cpython *py = &torch_state.py;
     PyObject *module = object_module("torch._C._distributed_c10d");
+    comm_functional_find();
     if (found || !module)
         return;
     PyObject *group = object_get(module, "ProcessGroup"), *work = object_get(module, "Work");
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) && group && work; i++)
         (void)hook_method(group, ops[i], comm_start);
     if (group && work)
-        (void)hook_method(work, "wait", comm_wait);
+        (void)hook_method(work, "wait", work_wait);
     found = group && work;
     py->Py_DecRef(group);
     py->Py_DecRef(work);
@@ -337,6 +418,9 @@ void comm_forget(void)
     comm_moved(0);
     memset(calls, 0, sizeof(calls));
     comm_about_forget();
+    comm_functional_forget();
+    while (n_of_torch)
+        py->Py_DecRef(of_torch[--n_of_torch]);
     n_pending = 0;
     for (uint32_t i = 0; i < PENDING_MAX; i++) {
         PyObject *weak = pendings[i].weak;

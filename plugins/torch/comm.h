@@ -24,9 +24,36 @@ struct comm_about {               /* an operation of a process group */
 };
 /* args: of the group's method `op`, itself the first. */
 void comm_describe(const char *op, PyObject *const *args, Py_ssize_t n, struct comm_about *ret);
+/* Likewise of a functional one: of `group` (NULL: not known), on a tensor or a list of them.
+ * false: on none that has data; it is only traced. */
+bool comm_describe_tensors(PyObject *group, PyObject *tensors, struct comm_about *ret);
+uint64_t comm_op(const char *op); /* its name interned; op lives for ever */
 void comm_about_forget(void);
 
+/* ---- comm_functional.c ---- */
+
+/* Hook torch.ops._c10d_functional once it is there. */
+void comm_functional_find(void);
+void comm_functional_forget(void);
+/* The storage of a tensor, or of a list's first: views, too, are waited for by it.  New reference;
+ * NULL: it is none. */
+PyObject *comm_functional_storage(PyObject *result);
+
 /* ---- comm.c ---- */
+
+struct comm_call {
+    const char *op;
+    struct comm_about about;
+    uint64_t called_ns; /* before it was described */
+    bool wanted;        /* it is to have a row, and is described */
+    bool functional;    /* it gives tensors, whose storage is waited for */
+};
+/* Call what stands behind the hook; it starts an operation. */
+PyObject *comm_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames,
+                    const struct comm_call *c);
+/* Likewise, waiting for what one gave: its Work, or a tensor's storage; NULL: not known. */
+PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames,
+                    PyObject *work);
 
 struct comm_wait { /* an operation of a process group that has not ended */
     const char *op;

@@ -4,7 +4,8 @@
  * that go in.
  *
  * Threads: any that holds the GIL.
- * Groups are asked once.  Tensors of other classes are not asked: that may run Python code.
+ * Groups are asked once, and the texts of shapes and types are made once, or they would take longer
+ * than a small operation itself.  Tensors of other classes are not asked: that may run Python code.
  */
 #include "comm.h"
 #include "object.h"
@@ -15,6 +16,10 @@
 #define GROUPS_MAX 64u
 #define TENSORS_MAX 256u /* looked at, of one operation */
 #define TEXT_BYTES 256u
+#define DIMS_MAX 12u
+#define SHAPES 64u /* remembered; a power of two */
+#define TYPES_MAX 16u
+#define OPS_MAX 64u /* names of operations; a power of two, about twice as many as there are */
 
 struct group {
     PyObject *object; /* an address: valid while `weak` says so */
@@ -32,8 +37,31 @@ struct load {
     bool known, on_cpu;
 };
 
+struct shape {
+    int64_t dims[DIMS_MAX];
+    uint32_t n;
+    uint64_t text; /* interned */
+    bool used;
+};
+
+struct type {
+    PyObject *object; /* owned: there are a few, and they live as long as torch */
+    int64_t bytes;    /* of an element; PROBING_NULL_I64: not known */
+    uint64_t text;    /* interned */
+};
+
 static struct group groups[GROUPS_MAX]; /* lock: the GIL */
 static uint32_t next_group;             /* lock: the GIL */
+static struct shape shapes[SHAPES];     /* lock: the GIL */
+static struct type types[TYPES_MAX];    /* lock: the GIL */
+static uint32_t next_type;              /* lock: the GIL */
+static struct {
+    const char *name; /* compared only: a literal, or one that torch's function has */
+    uint64_t text;    /* interned */
+} ops[OPS_MAX];       /* lock: the GIL */
+static struct {
+    PyObject *shape, *dtype, *is_cpu, *is_meta; /* attribute names, owned */
+} names;                                        /* lock: the GIL */
 
 /* str(value), interned without a "torch." before it; takes the reference. */
 static uint64_t text_of(PyObject *value)
@@ -77,30 +105,108 @@ static struct group *group_of(PyObject *object)
     return g;
 }
 
-static void add_tensor(struct load *load, PyObject *tensor)
+static uint64_t text_of_shape(const int64_t *dims, uint32_t n)
+{
+    char text[TEXT_BYTES] = "[";
+    size_t at = 1;
+    for (uint32_t i = 0; i < n && at < sizeof(text) - 32; i++)
+        at += (size_t)snprintf(text + at, sizeof(text) - at, "%s%lld", i ? ", " : "",
+                               (long long)dims[i]);
+    (void)snprintf(text + at, sizeof(text) - at, "]");
+    return object_intern(text);
+}
+
+static uint64_t shape_of(const int64_t *dims, uint32_t n)
+{
+    uint64_t hash = n;
+    for (uint32_t i = 0; i < n; i++)
+        hash = (hash ^ (uint64_t)dims[i]) * UINT64_C(0x9e3779b97f4a7c15);
+    struct shape *s = &shapes[hash >> 58 & (SHAPES - 1)];
+    if (s->used && s->n == n && memcmp(s->dims, dims, n * sizeof(*dims)) == 0)
+        return s->text;
+    *s = (struct shape){.n = n, .text = text_of_shape(dims, n), .used = true};
+    memcpy(s->dims, dims, n * sizeof(*dims));
+    return s->text;
+}
+
+static PyObject *ask(PyObject *object, PyObject **name, const char *text)
 {
     struct cpython *py = &torch_state.py;
-    if (!tensor_is(tensor)) {
+    if (!*name)
+        *name = py->PyUnicode_InternFromString(text);
+    PyObject *value = *name ? py->PyObject_GetAttr(object, *name) : NULL;
+    if (!value)
+        py->PyErr_Clear();
+    return value;
+}
+
+/* Its type, and how large an element is. */
+static const struct type *type_of(PyObject *tensor)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *object = ask(tensor, &names.dtype, "dtype");
+    for (uint32_t i = 0; i < TYPES_MAX && object; i++)
+        if (types[i].object == object) {
+            py->Py_DecRef(object);
+            return &types[i];
+        }
+    if (!object)
+        return NULL;
+    struct type *t = &types[next_type++ % TYPES_MAX];
+    PyObject *old = t->object;
+    py->Py_IncRef(object);
+    *t = (struct type){.object = object, .bytes = object_ask(tensor, "element_size")};
+    t->text = text_of(object);
+    py->Py_DecRef(old);
+    return t;
+}
+
+/* Its sizes; -1: they are no plain numbers, or too many. */
+static int dims_of(PyObject *tensor, int64_t *dims)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *shape = ask(tensor, &names.shape, "shape");
+    Py_ssize_t n = shape && object_is(shape, py->PyTuple_Type) ? py->PyTuple_Size(shape) : -1;
+    if (n > (Py_ssize_t)DIMS_MAX)
+        n = -1;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *size = py->PyTuple_GetItem(shape, i);
+        dims[i] = object_is(size, py->PyLong_Type) ? py->PyLong_AsLongLong(size) : -1;
+        if (dims[i] < 0)
+            n = -1;
+    }
+    if (n < 0)
+        py->PyErr_Clear();
+    py->Py_DecRef(shape);
+    return (int)n;
+}
+
+static bool is_true(PyObject *tensor, PyObject **name, const char *text)
+{
+    PyObject *value = ask(tensor, name, text);
+    torch_state.py.Py_DecRef(value); /* a constant of the interpreter */
+    return value == torch_state.py._Py_TrueStruct;
+}
+
+static void add_tensor(struct load *load, PyObject *tensor)
+{
+    int64_t dims[DIMS_MAX];
+    int n = tensor_is(tensor) ? dims_of(tensor, dims) : -1;
+    const struct type *type = n >= 0 ? type_of(tensor) : NULL;
+    if (!type || type->bytes < 0) {
         load->known = false;
         return;
     }
-    int64_t n = object_ask(tensor, "numel"), size = object_ask(tensor, "element_size");
     if (load->n++ == 0) {
-        PyObject *shape = object_get(tensor, "shape");
-        PyObject *list =
-            shape ? py->PyObject_CallFunctionObjArgs(py->PyList_Type, shape, NULL) : NULL;
-        py->PyErr_Clear();
-        py->Py_DecRef(shape);
-        load->shape = text_of(list);
-        load->dtype = text_of(object_get(tensor, "dtype"));
-        PyObject *cpu = object_get(tensor, "is_cpu");
-        load->on_cpu = cpu == py->_Py_TrueStruct;
-        py->Py_DecRef(cpu);
+        load->shape = shape_of(dims, (uint32_t)n);
+        load->dtype = type->text;
+        load->on_cpu = is_true(tensor, &names.is_cpu, "is_cpu");
     }
-    if (n >= 0 && size >= 0)
-        load->bytes += n * size;
-    else
-        load->known = false;
+    int64_t bytes = type->bytes;
+    for (int i = 0; i < n; i++)
+        if (__builtin_mul_overflow(bytes, dims[i], &bytes))
+            load->known = false;
+    load->known = load->known && !__builtin_add_overflow(load->bytes, bytes, &load->bytes);
 }
 
 /* A tensor, or lists of them in lists. */
@@ -130,9 +236,33 @@ static Py_ssize_t input_of(const char *op)
     return 1;
 }
 
+uint64_t comm_op(const char *op)
+{
+    uintptr_t at = ((uintptr_t)op >> 2) * UINT64_C(0x9e3779b97f4a7c15) >> 58 & (OPS_MAX - 1);
+    if (ops[at].name != op) {
+        ops[at].name = op;
+        ops[at].text = object_intern(op);
+    }
+    return ops[at].text;
+}
+
+static void fill(struct comm_about *ret, struct group *g, const struct load *load)
+{
+    *ret = (struct comm_about){.rank = g ? g->rank : PROBING_NULL_I64,
+                               .size = g ? g->size : PROBING_NULL_I64,
+                               .seq = g ? ++g->seq : PROBING_NULL_I64,
+                               .bytes = load->known && load->n ? load->bytes : PROBING_NULL_I64,
+                               .group_name = g ? g->name : PROBING_NULL_ID,
+                               .ranks = g ? g->ranks : PROBING_NULL_ID,
+                               .shape = load->n ? load->shape : PROBING_NULL_ID,
+                               .dtype = load->n ? load->dtype : PROBING_NULL_ID,
+                               .on_cpu = load->known && load->on_cpu};
+    if (g)
+        memcpy(ret->group, g->text, sizeof(ret->group));
+}
+
 void comm_describe(const char *op, PyObject *const *args, Py_ssize_t n, struct comm_about *ret)
 {
-    struct group *g = group_of(args[0]);
     struct load load = {.on_cpu = true};
     Py_ssize_t input = input_of(op);
     PyObject *guard;
@@ -142,24 +272,41 @@ void comm_describe(const char *op, PyObject *const *args, Py_ssize_t n, struct c
     if (load.known && load.n == 0 && input > 1 && n > input) /* only the source of a scatter has */
         add_all(&load, args[1], 0);
     tensor_loud(guard);
-    *ret = (struct comm_about){.rank = g ? g->rank : PROBING_NULL_I64,
-                               .size = g ? g->size : PROBING_NULL_I64,
-                               .seq = g ? ++g->seq : PROBING_NULL_I64,
-                               .bytes = load.known && load.n ? load.bytes : PROBING_NULL_I64,
-                               .group_name = g ? g->name : PROBING_NULL_ID,
-                               .ranks = g ? g->ranks : PROBING_NULL_ID,
-                               .shape = load.shape,
-                               .dtype = load.dtype,
-                               .on_cpu = load.known && load.on_cpu};
-    if (g)
-        memcpy(ret->group, g->text, sizeof(ret->group));
+    fill(ret, group_of(args[0]), &load);
+}
+
+bool comm_describe_tensors(PyObject *group, PyObject *tensors, struct comm_about *ret)
+{
+    struct load load = {.on_cpu = true};
+    PyObject *guard, *first = tensors;
+    load.known = tensor_quiet(&guard);
+    if (load.known)
+        add_all(&load, tensors, 0);
+    if (object_is(first, torch_state.py.PyList_Type) && torch_state.py.PyList_Size(first) > 0)
+        first = torch_state.py.PyList_GetItem(first, 0);
+    bool real = load.known && (load.on_cpu || !is_true(first, &names.is_meta, "is_meta"));
+    tensor_loud(guard);
+    if (real)
+        fill(ret, group ? group_of(group) : NULL, &load);
+    return real;
 }
 
 void comm_about_forget(void)
 {
+    struct cpython *py = &torch_state.py;
+    PyObject **held[] = {&names.shape, &names.dtype, &names.is_cpu, &names.is_meta};
     for (uint32_t i = 0; i < GROUPS_MAX; i++) {
         PyObject *weak = groups[i].weak;
         groups[i] = (struct group){.object = NULL};
-        torch_state.py.Py_DecRef(weak);
+        py->Py_DecRef(weak);
+    }
+    for (uint32_t i = 0; i < TYPES_MAX; i++) {
+        PyObject *object = types[i].object;
+        types[i] = (struct type){.object = NULL};
+        py->Py_DecRef(object);
+    }
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+        py->Py_DecRef(*held[i]);
+        *held[i] = NULL;
     }
 }

@@ -37,6 +37,7 @@ enum {
     SLOT_DEALLOC = 52,
     SLOT_DESCR_GET = 54,
     SLOT_GETATTRO = 58,
+    SLOT_HASH = 59,
     SLOT_METHODS = 64,
     SLOT_REPR = 66,
     SLOT_SETATTRO = 69,
@@ -202,6 +203,12 @@ static PyObject *hook_repr(PyObject *hook)
     return torch_state.py.PyObject_Repr(hook_original(hook));
 }
 
+/* torch's operators are found in dicts by the hash of the function that they call. */
+static Py_ssize_t hook_hash(PyObject *hook)
+{
+    return torch_state.more.PyObject_Hash(hook_original(hook));
+}
+
 /* What PyType_FromSpec() of 3.8 cannot say. */
 static void complete_type(PyObject *type)
 {
@@ -224,19 +231,21 @@ static int make_type(void)
         {"__reduce_ex__", hook_reduce, METH_O, NULL},
         {NULL, NULL, 0, NULL},
     };
-    void *call, *dealloc, *get, *getattro, *repr, *setattro, *traverse;
+    void *call, *dealloc, *get, *getattro, *hash, *repr, *setattro, *traverse;
     memcpy(&call, &torch_state.more.PyVectorcall_Call, sizeof(call));
     memcpy(&dealloc, &(void (*)(PyObject *)){hook_free}, sizeof(dealloc));
     memcpy(&get, &(PyObject * (*)(PyObject *, PyObject *, PyObject *)){hook_bind}, sizeof(get));
     memcpy(&getattro, &(PyObject * (*)(PyObject *, PyObject *)){hook_get}, sizeof(getattro));
+    memcpy(&hash, &(Py_ssize_t(*)(PyObject *)){hook_hash}, sizeof(hash));
     memcpy(&repr, &(PyObject * (*)(PyObject *)){hook_repr}, sizeof(repr));
     memcpy(&setattro, &(int (*)(PyObject *, PyObject *, PyObject *)){hook_set}, sizeof(setattro));
     memcpy(&traverse, &(int (*)(PyObject *, int (*)(PyObject *, void *), void *)){hook_traverse},
            sizeof(traverse));
     struct cpython_slot slots[] = {
         {SLOT_CALL, call},         {SLOT_DEALLOC, dealloc}, {SLOT_DESCR_GET, get},
-        {SLOT_GETATTRO, getattro}, {SLOT_REPR, repr},       {SLOT_SETATTRO, setattro},
-        {SLOT_TRAVERSE, traverse}, {SLOT_METHODS, methods}, {0, NULL},
+        {SLOT_GETATTRO, getattro}, {SLOT_HASH, hash},         {SLOT_REPR, repr},
+        {SLOT_SETATTRO, setattro}, {SLOT_TRAVERSE, traverse}, {SLOT_METHODS, methods},
+        {0, NULL},
     };
     struct cpython_type_spec spec = {
         .name = "probing.hook",

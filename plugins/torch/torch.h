@@ -81,11 +81,13 @@ struct python_more {
     PyObject *(*PyVectorcall_Call)(PyObject *, PyObject *, PyObject *);
     PyObject *(*PyObject_GenericGetDict)(PyObject *, void *);
     PyObject *(*PyEval_GetFrame)(void); /* borrowed */
+    Py_ssize_t (*PyObject_Hash)(PyObject *);
     void (*PyObject_GC_UnTrack)(void *);
     void (*PyObject_GC_Del)(void *);
     void (*PyObject_ClearWeakRefs)(PyObject *);
     PyObject *(*PyInstanceMethod_New)(PyObject *);       /* NULL: not here */
     PyObject *(*_PyType_Lookup)(PyObject *, PyObject *); /* borrowed; NULL: not here */
+    PyObject *(*PyFrame_GetCode)(PyObject *);            /* 3.9; else NULL */
     PyObject *(*PyFrame_GetVar)(PyObject *, PyObject *); /* 3.12; else NULL */
     int (*PyDict_AddWatcher)(int (*)(int, PyObject *, PyObject *, PyObject *)); /* likewise */
     int (*PyDict_ClearWatcher)(int);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.distributed in a real job of two ranks: each operation is a row, and nothing changes."""
+import json
 import os
 import re
 import socket
@@ -58,7 +59,6 @@ class Rank:
         return done.stdout
 
     def rows(self, sql):
-        import json
         return json.loads(self.run("query", "--format", "json", sql))["rows"]
 
 
@@ -106,6 +106,38 @@ def test_two_ranks(world, python):  # noqa: F811
                         "print(c.ProcessGroup.allreduce.__doc__[:9], c.Work.wait.__doc__[:4])")
     assert left.split()[0].startswith("allreduce") and all(os.path.exists("/proc/" + r.pid)
                                                            for r in ranks)
+
+
+def test_functional_collectives(world, python):  # noqa: F811
+    """torch.ops._c10d_functional: eager, in a compiled graph, by DTensor; nothing changes."""
+    jobs = start(world, python, str(HERE / "targets" / "functional.py"))
+    if "none" in jobs[0].output():
+        pytest.skip("this torch has no functional collectives")
+    ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
+    for verb, name in (("load", "with"), ("stop", "after")):
+        for rank in ranks:
+            rank.run(*(["inject", "--plugin", "torch"] if verb == "load" else
+                       ["plugin", "stop", "torch"]))
+        (world.tmp / ("go." + name)).touch()
+        for number, job in enumerate(jobs):
+            job.wait_line("%s %d" % (name, number))
+    for n in range(2):
+        before, loaded, after = json.loads(Path("%s.%d" % (world.tmp / "answer", n)).read_text())
+        assert before == loaded == after
+    rows = ranks[0].rows(
+        "select op, tensor_shape, tensor_dtype, bytes, group_rank, group_size, group_name, "
+        "count(*), count(duration_ms), min(async_op) from python.comm_collective "
+        "where async_op = 1 group by 1, 2, 3, 4, 5, 6, 7 order by op, bytes desc")
+    group = [0, 2, "0"]
+    assert rows == [
+        ["all_gather_into_tensor", "[3]", "float32", 12] + group + [2, 2, 1],  # a compiled graph's
+        ["all_reduce", "[5, 8]", "float32", 160] + group + [3, 3, 1],          # tensor parallel's
+        ["all_reduce", "[6]", "float32", 24] + group + [3, 3, 1],
+        ["all_reduce", "[3]", "float32", 12] + group + [2, 2, 1],
+        ["all_reduce_coalesced", "[6]", "float32", 32] + group + [1, 1, 1],
+        ["broadcast", "[6]", "float32", 24] + group + [1, 1, 1]]
+    assert ranks[0].rows("select count(*) from python.comm_collective "
+                         "where wait_ms > duration_ms * 1.000001") == [[0]]
 
 
 def who_has_not_come(ranks):
