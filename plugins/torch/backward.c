@@ -244,6 +244,13 @@ uint64_t backward_enter(void)
     return known.inside && task_now() == -1 ? graph_count() : GRAPH_NEVER;
 }
 
+bool backward_inside(const struct thread *t)
+{
+    if (t->backward_depth)
+        return true;
+    return torch_state.backwards && task_now() != -1; /* one of autograd's own threads */
+}
+
 /* A hook at its oldest node, which a walk finds.  false: there is none. */
 static bool attach_end(struct span *span, const struct graph_output *outputs, uint32_t n,
                        uint64_t from, bool *ret_too_large)

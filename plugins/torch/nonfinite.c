@@ -20,6 +20,7 @@
 #define CALLS_MAX 4096u /* of a step, the newest */
 
 static uint64_t told_step, told_life; /* lock: the GIL; where a NaN was told last */
+static uint64_t backwards;            /* lock: the GIL; whose gradients were looked at */
 static struct {
     uint64_t step, life, n; /* n: calls of that step */
     struct {
@@ -107,7 +108,8 @@ void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObj
     PyObject *guard;
     if (is_told())
         return;
-    note(module, args[0]);
+    if (!backward_inside(call_thread())) /* else it was called before, in its place */
+        note(module, args[0]);
     if (!tensor_quiet(&guard))
         return;
     if (each_tensor(result, 0, is_bad, NULL)) {
@@ -165,12 +167,14 @@ void variables_watch_gradients(void)
     if (is_told() || calls.step != torch_state.step || calls.life != torch_state.life ||
         !tensor_quiet(&guard))
         return;
+    backwards++;
     uint64_t least = calls.n > CALLS_MAX ? calls.n - CALLS_MAX : 0;
     for (uint64_t i = calls.n; i > least && !found; i--) {
         PyObject *object = calls.all[(i - 1) % CALLS_MAX].object;
-        const struct module *m = names_find(object);
-        if (!m || m->serial != calls.all[(i - 1) % CALLS_MAX].serial)
+        struct module *m = names_find(object);
+        if (!m || m->read_after == backwards || m->serial != calls.all[(i - 1) % CALLS_MAX].serial)
             continue;
+        m->read_after = backwards; /* called once more before: they are the same */
         torch_state.py.Py_IncRef(object);
         bool last = !any;
         found = tell_gradient(object, calls.all[(i - 1) % CALLS_MAX].name, last, &any);

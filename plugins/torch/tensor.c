@@ -14,7 +14,8 @@
 #define LOOK_MAX (INT64_C(1) << 22)  /* elements: a few milliseconds with the GIL held */
 #define CHECK_MAX (INT64_C(1) << 25) /* elements: the same, by a faster way */
 #define DIMS_MAX 12
-#define VECTOR_BYTES 32
+#define VECTOR_BYTES 16
+#define VECTORS 4
 
 enum kind { F32, F64, F16, BF16, I64, I32, I16, I8, U8, BOOL, N_KINDS };
 
@@ -227,25 +228,30 @@ static bool add_up(const struct run *r, struct tensor_figures *f)
     return false;
 }
 
-/* Is there one whose exponent is all ones, a NaN or an infinity?  As fast as memory is; what is
- * missing in the last vector is filled up with zeros. */
-#define ANY_BAD(bits)                                                            \
-    static bool any_bad##bits(const char *p, int64_t n, uint##bits##_t exponent) \
-    {                                                                            \
-        typedef uint##bits##_t lanes __attribute__((vector_size(VECTOR_BYTES))); \
-        const int64_t wide = VECTOR_BYTES / (bits / 8);                          \
-        const lanes ones = (lanes){0} + exponent;                                \
-        lanes v, bad = {0};                                                      \
-        for (; n >= wide; n -= wide, p += VECTOR_BYTES) {                        \
-            memcpy(&v, p, sizeof(v));                                            \
-            bad |= (lanes)((v & ones) == ones);                                  \
-        }                                                                        \
-        v = (lanes){0};                                                          \
-        memcpy(&v, p, (size_t)n *(bits / 8));                                    \
-        bad |= (lanes)((v & ones) == ones);                                      \
-        for (int64_t i = 1; i < wide; i++)                                       \
-            bad[0] |= bad[i];                                                    \
-        return bad[0] != 0;                                                      \
+/* Is there one whose exponent is all ones, a NaN or an infinity?  The lowest bit of the exponent
+ * added to it then carries into the sign's place, and else does not.  Four vectors of 16 bytes at
+ * once, which every x86-64 and aarch64 has: 30 GB/s on the machine where wider ones or comparing
+ * gave 8 (tests/bench/torch_pairs.py, `probing, nan`).  The last ones are filled up with zeros. */
+#define ANY_BAD(bits)                                                               \
+    static bool any_bad##bits(const char *p, int64_t n, uint##bits##_t exponent)    \
+    {                                                                               \
+        typedef uint##bits##_t lanes __attribute__((vector_size(VECTOR_BYTES)));    \
+        const int64_t at_once = VECTORS * VECTOR_BYTES / (bits / 8);                \
+        const uint##bits##_t lowest = (uint##bits##_t)(exponent & -exponent);       \
+        const lanes mask = (lanes){0} + exponent, one = (lanes){0} + lowest;        \
+        lanes carried = {0}, v[VECTORS];                                            \
+        for (; n >= at_once; n -= at_once, p += sizeof(v)) {                        \
+            memcpy(v, p, sizeof(v));                                                \
+            carried |= ((v[0] & mask) + one) | ((v[1] & mask) + one) |              \
+                       ((v[2] & mask) + one) | ((v[3] & mask) + one);               \
+        }                                                                           \
+        memset(v, 0, sizeof(v));                                                    \
+        memcpy(v, p, (size_t)n *(bits / 8));                                        \
+        for (int i = 0; i < VECTORS; i++)                                           \
+            carried |= (v[i] & mask) + one;                                         \
+        for (size_t i = 1; i < VECTOR_BYTES / (bits / 8); i++)                      \
+            carried[0] |= carried[i];                                               \
+        return carried[0] >> (bits - 1);                                            \
     }
 ANY_BAD(16)
 ANY_BAD(32)

@@ -115,6 +115,7 @@ struct module {
     int cuda;         /* number of that device, -1: it is none of CUDA's */
     bool has_params, is_child;
     bool large;              /* its graph is too large to look for its backward */
+    uint64_t read_after;     /* nonfinite.c: number of the backward its gradients were read after */
     uint8_t agreed;          /* backward.c: walks of its graph that found what was known */
     struct naming at;        /* in the tree that it was seen in last */
     struct naming *others;   /* in other trees that it is a part of; owned */
@@ -311,6 +312,8 @@ struct backward_call { /* one forward, whose backward is to come */
 bool backward_find(void);
 void backward_forget(void);
 uint64_t backward_enter(void);
+/* Does this thread run a backward, as where a checkpoint computes its forward again? */
+bool backward_inside(const struct thread *t);
 /* A forward gave `result`; the thread's depth is as before it.  false: its graph is too large. */
 bool backward_leave(PyObject *result, const struct backward_call *call);
 

@@ -312,6 +312,19 @@ def test_the_first_nan_in_gradients(world, python):
     assert "in the gradients of module root" in screen, screen
 
 
+def test_the_first_nan_under_autocast_in_checkpoints_and_scaled(world, python):
+    """A checkpoint calls its modules again in the backward: they are not the last ones."""
+    case = Case(world, "precision.py", python)
+    done = case.target.probing("config", "torch.nan=on")
+    assert done.returncode == 0, done.stderr
+    seen = case.run()
+    rows = case.target.rows("select local_step, func, value_type from python.variables "
+                            "where name = 'nonfinite' order by ts")
+    assert [row for row in rows if row[0] < seen["steps"]] == seen["wanted"]
+    # a part that is compiled is one module, with all inside it
+    assert [row[1] for row in rows if row[0] >= seen["steps"]] == ["body"] * seen["compiled"]
+
+
 def test_our_own_cost_has_what_is_read_of_variables(world, python):
     case = Case(world, "cost.py", python)
     done = case.target.probing("config", "torch.exprs=kept@work")

@@ -38,6 +38,10 @@ KINDS = {
     "float64": lambda v: last(v, torch.float64),
     "float16": lambda v: last(v, torch.float16),
     "bfloat16": lambda v: last(v, torch.bfloat16),
+    "exactly": lambda v: last(v, n=64),
+    "behind": lambda v: last(v, torch.bfloat16, n=33),
+    "first": lambda v: last(v, n=65).flip(0),
+    "negative": lambda v: last(1.0 if v == 1.0 else -float("inf"), torch.float16),
     "infinite": lambda v: last(1.0 if v == 1.0 else float("inf")),
     "single": lambda v: torch.tensor(v),
     "transposed": lambda v: last(v, n=1000).reshape(10, 20, 5).permute(2, 0, 1),
@@ -48,7 +52,13 @@ KINDS = {
     "list": lambda v: [last(v)],
     "large": lambda v: last(v, n=(1 << 22) + 5),
 }
-QUIET = {"long": lambda v: torch.ones(5, dtype=torch.int64), "empty": lambda v: torch.ones(0),
+def largest(dtype):
+    return lambda v: torch.full((LONG,), -torch.finfo(dtype).max, dtype=dtype)
+
+
+QUIET = {**{"largest" + str(dtype)[6:]: largest(dtype) for dtype in
+            (torch.float16, torch.bfloat16, torch.float32, torch.float64)},
+         "long": lambda v: torch.ones(5, dtype=torch.int64), "empty": lambda v: torch.ones(0),
          "meta": lambda v: torch.full((4,), v, device="meta"),
          "sparse": lambda v: torch.tensor([[0.0, v]]).to_sparse(), "none": lambda v: None,
          "complex": lambda v: torch.tensor([complex(v, 0)])}
