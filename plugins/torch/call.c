@@ -5,17 +5,29 @@
  * Threads: any that holds the GIL; what a thread is inside of is its own.
  * It runs no Python code, except on the first call of a module it has not seen.
  * A call that raised has no row: its time is not that of a forward.
+ * Most calls are those of a known module inside of another one's, with nothing to do but the two
+ * readings and the row: they go a short way of their own, call_known(), all others call_any().
  */
 #include "capture.h"
 #include "device.h"
+#include "fast.h"
+
+#define EVERYWHERE inline __attribute__((always_inline))
+#define APART __attribute__((noinline)) /* so that the short way stays short */
+#define USUAL(condition) __builtin_expect(condition, 1)
+
+struct known { /* of a call, at its begin, for its row */
+    uint64_t name, device, step, begin_ns;
+    uint64_t walks_ns; /* the thread's */
+    int64_t seq;
+};
 
 struct call {
-    uint64_t name, device, step, begin_ns, own_ns;
-    uint64_t walks_ns;    /* the thread's, at its begin */
+    struct known known;
+    uint64_t own_ns;
     uint64_t graph_from;  /* UINT64_MAX: no row for its backward */
     uint64_t ticket;      /* of device_begin() */
     struct memory memory; /* at its begin */
-    int64_t seq;
     enum phase before; /* the thread's, around a counted call */
     uint32_t life;
     int cuda;                           /* number of the module's device; below 0: none of CUDA's */
@@ -48,7 +60,7 @@ static bool is_inside_forward(void)
 struct thread *call_thread(void)
 {
     struct thread *t = &this_thread;
-    if (__builtin_expect(t->life != torch_state.life, 0)) {
+    if (!USUAL(t->life == torch_state.life)) {
         *t = (struct thread){.life = torch_state.life,
                              .step = torch_state.step,
                              .phase_ns = torch_state.step_begin_ns,
@@ -112,13 +124,17 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     if (t->outer_unseen)
         t->outer_unseen = is_inside_forward();
     uint64_t now_ns = torch_state.now();
-    if (torch_state.stepper == STEPPER_NONE && settings_take(&torch_state.set))
+    if (torch_state.stepper == STEPPER_NONE && settings_take(&torch_state.set)) {
+        step_settings_changed();
         torch_state.sampled = step_is_sampled(); /* else at the next step's begin */
+    }
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
     t->micro = PROBING_NULL_I64;
     t->top = NULL;
+    t->walk = NO_WALK;
     /* its parts run in threads of their own, which count their nodes for themselves */
-    t->no_backward = strcmp(names_class_text(object), "DataParallel") == 0;
+    t->no_backward = torch_state.set.backward &&
+                     strcmp(names_class_text(object), "DataParallel") == 0;
     if (t->outer_unseen) {
         t->forward_whole = false;
         return;
@@ -127,7 +143,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     if (t->backward_depth) /* a checkpoint computes its forward again */
         return;
     t->top = names_top(object, now_ns);
-    t->walk = t->top ? t->top->at.walk : 0;
+    t->walk = t->top ? t->top->at.walk : NO_WALK;
     bool training = names_training(object);
     if (torch_state.stepper <= STEPPER_FORWARD && is_inference(training))
         enter_inference(t, t->top);
@@ -160,9 +176,17 @@ static inline void begin_call(struct call *c, const struct thread *t)
     c->ticket = c->own_ns = 0;
 }
 
+/* Is our own time measured on this call? */
+static inline bool is_weighed(void)
+{
+    bool due = torch_state.weigh_in == 0;
+    torch_state.weigh_in = due ? OVERHEAD_EVERY - 1 : torch_state.weigh_in - 1;
+    return due;
+}
+
 static void enter(struct call *c, struct thread *t, PyObject *object)
 {
-    bool weighed = ++torch_state.ticks % OVERHEAD_EVERY == 0;
+    bool weighed = is_weighed();
     uint64_t before = weighed ? torch_state.now() : 0;
     uint64_t walks_ns = t->walks_ns;
     begin_call(c, t);
@@ -176,43 +200,57 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
         if (t->top &&
             (!m || m->at.walk != t->walk)) /* else nobody knows which tree it belongs to */
             m = names_inside(m, object, t);
-        c->name = m ? m->at.name : PROBING_NULL_ID;
-        c->device = m ? m->device : PROBING_NULL_ID;
+        c->known.name = m ? m->at.name : PROBING_NULL_ID;
+        c->known.device = m ? m->device : PROBING_NULL_ID;
         c->wanted = m ? !m->at.unwanted : !torch_state.set.layers[0];
-        c->seq = torch_state.seq++;
-        c->step = torch_state.step;
+        c->known.seq = torch_state.seq++;
+        c->known.step = torch_state.step;
         if (torch_state.set.backward && c->wanted && m && !m->large && !t->backward_depth &&
             !t->no_backward)
             c->graph_from = backward_enter();
         if (c->wanted)
             enter_device(c, t, m);
     }
-    c->walks_ns = t->walks_ns;
-    c->begin_ns = torch_state.now();
+    c->known.walks_ns = t->walks_ns;
+    c->known.begin_ns = torch_state.now();
     if (c->counted)
-        c->before = step_phase(t, PHASE_FORWARD, c->begin_ns);
+        c->before = step_phase(t, PHASE_FORWARD, c->known.begin_ns);
     if (weighed)
-        c->own_ns = c->begin_ns - before - (t->walks_ns - walks_ns);
+        c->own_ns = c->known.begin_ns - before - (t->walks_ns - walks_ns);
+}
+
+static EVERYWHERE double seconds(uint64_t ns)
+{
+    return (double)(int64_t)ns / NS_PER_S;
+}
+
+/* All of the row but the memory. */
+static EVERYWHERE union probing_cell *fill_row(const struct thread *t, const struct known *k,
+                                               uint64_t end_ns)
+{
+    union probing_cell *row = torch_state.forward_row; /* append() copies it, with the GIL held */
+    row[COL_MICRO_STEP].i = t->micro;
+    row[COL_LOCAL_STEP].i = (int64_t)k->step;
+    row[COL_SEQ].i = k->seq;
+    row[COL_MODULE].u = k->name;
+    /* what we did meanwhile inside it is no time of its own */
+    row[COL_DURATION].f = seconds(end_ns - k->begin_ns - (t->walks_ns - k->walks_ns));
+    row[COL_TIME_OFFSET].u = PROBING_NULL_F64;
+    if (USUAL(torch_state.step_begin_ns && k->step == torch_state.step))
+        row[COL_TIME_OFFSET].f = seconds(end_ns - torch_state.step_begin_ns);
+    row[COL_DEVICE].u = k->device;
+    return row;
 }
 
 /* memory: at its end; NULL: not known */
 static void add_row(const struct thread *t, const struct call *c, uint64_t end_ns,
                     const struct memory *memory)
 {
-    union probing_cell *row = torch_state.forward_row; /* append() copies it, with the GIL held */
-    row[COL_MICRO_STEP].i = t->micro;
-    row[COL_LOCAL_STEP].i = (int64_t)c->step;
-    row[COL_SEQ].i = c->seq;
-    row[COL_MODULE].u = c->name;
-    /* what we did meanwhile inside it is no time of its own */
-    row[COL_DURATION].f = (double)(end_ns - c->begin_ns - (t->walks_ns - c->walks_ns)) / NS_PER_S;
-    row[COL_TIME_OFFSET].u = PROBING_NULL_F64;
-    if (torch_state.step_begin_ns && c->step == torch_state.step)
-        row[COL_TIME_OFFSET].f = (double)(end_ns - torch_state.step_begin_ns) / NS_PER_S;
-    row[COL_DEVICE].u = c->device;
+    union probing_cell *row = fill_row(t, &c->known, end_ns);
     if (memory)
         memory_put(row, &c->memory, memory);
-    (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE, NULL, 0);
+    (void)torch_state.append(torch_state.trace, end_ns, row, memory ? N_TRACE : N_TRACE_SHORT, NULL,
+                             0);
     if (memory)
         memcpy(&row[COL_ALLOCATED], &torch_state.row[COL_ALLOCATED],
                (COL_MAX_CACHED - COL_ALLOCATED + 1) * sizeof(row[0]));
@@ -225,8 +263,8 @@ static void expect_backward(struct thread *t, const struct call *c, PyObject *ob
     uint64_t begin_ns = torch_state.now();
     struct backward_call call = {.from = c->graph_from,
                                  .object = object,
-                                 .name = c->name,
-                                 .device = c->device,
+                                 .name = c->known.name,
+                                 .device = c->known.device,
                                  .micro = t->micro};
     bool fits = backward_leave(result, &call);
     t->walks_ns += torch_state.now() - begin_ns;
@@ -240,10 +278,10 @@ static const struct memory *leave_device(struct thread *t, const struct call *c,
                                          struct memory *room)
 {
     uint64_t begin_ns = torch_state.now();
-    const struct device_work work = {.name = c->name,
+    const struct device_work work = {.name = c->known.name,
                                      .stage = torch_state.stages[STAGE_FORWARD],
-                                     .step = c->step,
-                                     .seq = c->seq};
+                                     .step = c->known.step,
+                                     .seq = c->known.seq};
     device_end(c->ticket, result ? &work : NULL);
     bool known = result && c->remembers && memory_ask(c->cuda, room); /* else it has raised */
     t->walks_ns += torch_state.now() - begin_ns;
@@ -268,7 +306,7 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
         expect_backward(t, c, args[0], result);
     if (torch_state.set.nan && c->wanted && result) {
         uint64_t begin_ns = torch_state.now();
-        variables_watch(c->name, args, n, result);
+        variables_watch(c->known.name, args, n, result);
         t->walks_ns += torch_state.now() - begin_ns;
     }
     if (c->top)
@@ -281,7 +319,8 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
     }
 }
 
-PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+static APART PyObject *call_any(PyObject *hook, PyObject *const *args, size_t nargsf,
+                                PyObject *kwnames)
 {
     if (!hook_works(hook) || hook_nargs(nargsf) < 1)
         return hook_pass(hook, args, nargsf, kwnames);
@@ -293,6 +332,61 @@ PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
     leave(t, &c, args, hook_nargs(nargsf), result);
     return result;
+}
+
+/* weighed_ns: when it began, where our own time is measured on this call; else 0, known to the
+ * compiler */
+static EVERYWHERE PyObject *call_known(struct thread *t, const struct module *m, PyObject *hook,
+                                       PyObject *const *args, size_t nargsf, PyObject *kwnames,
+                                       uint64_t weighed_ns)
+{
+    struct torch *s = &torch_state;
+    struct known k = {.name = m->at.name,
+                      .device = m->device,
+                      .step = s->step,
+                      .walks_ns = t->walks_ns,
+                      .seq = s->seq++};
+    uint32_t life = t->life;
+    t->depth++;
+    k.begin_ns = s->now();
+    uint64_t own_ns = weighed_ns ? k.begin_ns - weighed_ns : 0;
+    PyObject *result = hook_pass_fast(hook, args, nargsf, kwnames);
+    if (t->life != life || !torch_on()) /* stopped or forked meanwhile: nothing is there */
+        return result;
+    uint64_t end_ns = s->now();
+    t->depth--;
+    t->calls++;
+    if (result)
+        (void)s->append(s->trace, end_ns, fill_row(t, &k, end_ns), N_TRACE_SHORT, NULL, 0);
+    if (weighed_ns) {
+        s->weighed_ns += own_ns + s->now() - end_ns;
+        s->n_weighed++;
+    }
+    return result;
+}
+
+static APART PyObject *call_weighed(struct thread *t, const struct module *m, PyObject *hook,
+                                    PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    return call_known(t, m, hook, args, nargsf, kwnames, torch_state.now());
+}
+
+PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    const struct hook *h = (const struct hook *)hook;
+    struct thread *t = &this_thread;
+    __asm__("" : "+r"(t)); /* else the compiler asks the loader twice, not knowing what it costs */
+    if (!USUAL(h->works && torch_state.short_way && torch_on() && h->vectorcall &&
+               hook_nargs(nargsf) > 0 && t->life == torch_state.life && t->depth))
+        return call_any(hook, args, nargsf, kwnames);
+    if (!t->recording)
+        return hook_pass_fast(hook, args, nargsf, kwnames);
+    const struct module *m = registry_find(args[0]);
+    if (!USUAL(m && m->at.walk == t->walk && !m->at.unwanted))
+        return call_any(hook, args, nargsf, kwnames);
+    if (!USUAL(!is_weighed()))
+        return call_weighed(t, m, hook, args, nargsf, kwnames);
+    return call_known(t, m, hook, args, nargsf, kwnames, /* weighed_ns= */ 0);
 }
 
 PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)

@@ -13,7 +13,7 @@
  * A hook that somebody kept beyond stop() passes calls on, for ever: this code stays mapped.
  * We keep nothing alive: neither owners nor hooks, which their owners' attributes hold.
  */
-#include "torch.h"
+#include "fast.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -44,17 +44,6 @@ enum {
     SLOT_TRAVERSE = 71
 }; /* typeslots.h */
 
-struct hook { /* a Python object */
-    intptr_t refcnt;
-    PyObject *type;
-    hook_call call;
-    PyObject *original;
-    PyObject *weak_references; /* CPython's */
-    const char *name;
-    ptrdiff_t vectorcall; /* where `original` keeps its own; 0: it is called as any object is */
-    bool works;           /* it is in its place; else somebody kept it, and it only passes on */
-};
-
 struct place {
     PyObject *owner; /* a weak reference to a class, an instance or a module; owned */
     const char *name;
@@ -73,13 +62,11 @@ static struct {                    /* lock: the GIL; a method of C that is ours 
 
 PyObject *hook_pass(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
-    struct hook *h = (struct hook *)hook;
-    hook_call call;
+    const struct hook *h = (const struct hook *)hook;
     if (h->vectorcall == 0)
         return cpython_vectorcall(&torch_state.py, h->original, args,
                                   nargsf & ~CPYTHON_ARGUMENTS_OFFSET, kwnames);
-    memcpy(&call, (const char *)h->original + h->vectorcall, sizeof(call));
-    return call(h->original, args, nargsf, kwnames);
+    return hook_pass_fast(hook, args, nargsf, kwnames);
 }
 
 PyObject *hook_original(PyObject *hook)

@@ -23,6 +23,8 @@
 #define FRUITLESS_MAX 8u /* then strange modules are taken for what they seem to be */
 #define CHECK_PERIOD_NS UINT64_C(10000000)
 #define BRANCHES_MAX 65536u
+#define CLASSES 8u /* names of classes that are remembered, */
+#define CLASS_BYTES 56u
 #define OTHERS_MAX 8u   /* trees that a module is in beside the one it was called in last */
 
 struct branch { /* a module with children, and where its dict of them stood at the last walk */
@@ -95,8 +97,22 @@ const char *names_class_text(PyObject *object)
 
 uint64_t names_class(PyObject *object)
 {
+    static struct {
+        char text[CLASS_BYTES];
+        uint64_t id;
+        uint32_t life; /* of the plugin: a forked child has ids of its own */
+    } last[CLASSES]; /* lock: the GIL; asked at each step, and interning takes a lock */
     const char *name = names_class_text(object);
-    return interned(name, strlen(name));
+    size_t n = strlen(name), at = (n + (unsigned char)name[0]) % CLASSES;
+    if (last[at].life == torch_state.life && strcmp(last[at].text, name) == 0)
+        return last[at].id;
+    uint64_t id = interned(name, n);
+    if (n < CLASS_BYTES) {
+        memcpy(last[at].text, name, n + 1);
+        last[at].id = id;
+        last[at].life = id == PROBING_NULL_ID ? 0 : torch_state.life;
+    }
+    return id;
 }
 
 static bool is_dict(PyObject *object)
@@ -444,7 +460,7 @@ struct module *names_inside(struct module *m, PyObject *object, struct thread *t
     if (!m && root && is_changed(root)) { /* it may be new in the tree */
         root = walk_again(root);
         m = names_find(object);
-        t->walk = root ? root->at.walk : 0;
+        t->walk = root ? root->at.walk : NO_WALK;
     }
     root = m ? root_of(&m->at) : NULL; /* it is called from there, but is in a tree of its own */
     if (!root || m->at.walk != root->at.walk ||

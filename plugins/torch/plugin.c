@@ -48,13 +48,13 @@ static const struct probing_column trace_columns[N_TRACE] = {
                  "(a GradScaler's, after an overflow) or 'post data' (a DataLoader's next())"),
     F64("duration", PROBING_SECONDS, "time inside the call; on a GPU until its work is queued"),
     F64("time_offset", PROBING_SECONDS, "from the step's begin to this call's end"),
+    STR("device", "of the module's first own parameter; NULL: it has none"),
     F64("allocated", PROBING_MB, "device memory in use; NULL: not measured"),
     F64("allocated_delta", PROBING_MB, "change of it by this call; NULL: not measured"),
     F64("max_allocated", PROBING_MB, "its peak; NULL: not measured"),
     F64("max_allocated_delta", PROBING_MB, "change of the peak by this call; NULL: not measured"),
     F64("cached", PROBING_MB, "device memory held by torch's allocator; NULL: not measured"),
     F64("max_cached", PROBING_MB, "its peak; NULL: not measured"),
-    STR("device", "of the module's first own parameter; NULL: it has none"),
 };
 
 static const struct probing_column timing_columns[N_TIMING] = {
@@ -226,6 +226,7 @@ static int init(const struct probing_host *h, void **ret_self)
     };
     torch_state.host = h;
     torch_state.now = h->now;
+    torch_state.append = h->append;
     settings_init();
     int rc = h->table(h, &trace, &torch_state.trace);
     if (rc < 0)

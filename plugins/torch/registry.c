@@ -6,6 +6,7 @@
  * It keeps no module alive: a weak reference's callback removes the entry before the address can
  * be used again.
  */
+#include "fast.h"
 #include "names.h"
 
 #include <errno.h>
@@ -13,62 +14,58 @@
 
 #define FIRST_SLOTS 1024u
 
-static struct module **slots;     /* lock: the GIL; open addressing, n_slots a power of two */
-static size_t n_slots, n_modules; /* lock: the GIL */
-static uint64_t last_serial;      /* lock: the GIL */
-
-static size_t slot_of(const PyObject *object)
-{
-    return (size_t)(((uintptr_t)object >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (n_slots - 1);
-}
+static struct module *none[1]; /* stays empty */
+struct registry registry = {.slots = none};
+static size_t n_modules;     /* lock: the GIL */
+static uint64_t last_serial; /* lock: the GIL */
 
 struct module *names_find(const PyObject *object)
 {
-    if (!n_slots)
-        return NULL;
-    for (size_t i = slot_of(object); slots[i]; i = (i + 1) & (n_slots - 1))
-        if (slots[i]->object == object)
-            return slots[i];
-    return NULL;
+    return registry_find(object);
+}
+
+/* Into the first place that is free from its own on. */
+static void put_in(struct module *m)
+{
+    size_t i = registry_slot(m->object);
+    while (registry.slots[i])
+        i = (i + 1) & registry.mask;
+    registry.slots[i] = m;
+}
+
+static void free_slots(struct module **slots)
+{
+    if (slots != none)
+        free(slots);
 }
 
 static int grow(void)
 {
-    size_t old_n = n_slots;
-    struct module **old = slots;
-    size_t wider = old_n ? old_n * 2 : FIRST_SLOTS;
+    const struct registry old = registry;
+    size_t wider = old.mask ? 2 * (old.mask + 1) : FIRST_SLOTS;
     struct module **wide = calloc(wider, sizeof(struct module *));
     if (!wide)
         return -ENOMEM;
-    slots = wide;
-    n_slots = wider;
-    for (size_t k = 0; k < old_n; k++) {
-        if (!old[k])
-            continue;
-        size_t i = slot_of(old[k]->object);
-        while (slots[i])
-            i = (i + 1) & (n_slots - 1);
-        slots[i] = old[k];
-    }
-    free(old);
+    registry = (struct registry){.slots = wide, .mask = wider - 1};
+    for (size_t k = 0; k <= old.mask; k++)
+        if (old.slots[k])
+            put_in(old.slots[k]);
+    free_slots(old.slots);
     return 0;
 }
 
 /* Take an entry out; those that were pushed behind it move up. */
 static void take_out(const struct module *m)
 {
-    size_t hole = slot_of(m->object);
-    while (slots[hole] != m)
-        hole = (hole + 1) & (n_slots - 1);
+    size_t mask = registry.mask, hole = registry_slot(m->object);
+    while (registry.slots[hole] != m)
+        hole = (hole + 1) & mask;
     n_modules--;
-    slots[hole] = NULL;
-    for (size_t i = (hole + 1) & (n_slots - 1); slots[i]; i = (i + 1) & (n_slots - 1)) {
-        struct module *next = slots[i];
-        slots[i] = NULL;
-        size_t at = slot_of(next->object);
-        while (slots[at])
-            at = (at + 1) & (n_slots - 1);
-        slots[at] = next;
+    registry.slots[hole] = NULL;
+    for (size_t i = (hole + 1) & mask; registry.slots[i]; i = (i + 1) & mask) {
+        struct module *next = registry.slots[i];
+        registry.slots[i] = NULL;
+        put_in(next);
     }
 }
 
@@ -123,20 +120,14 @@ struct module *names_entry(PyObject *object)
         torch_state.py.Py_DecRef(weak);
         return m;
     }
-    m = calloc(1, sizeof(*m));
-    if (!m || (n_modules * 2 >= n_slots && grow() < 0)) {
+    m = aligned_alloc(_Alignof(struct module), sizeof(*m));
+    if (!m || (n_modules * 2 >= registry.mask && grow() < 0)) {
         free(m);
         torch_state.py.Py_DecRef(weak);
         return NULL;
     }
-    m->object = object;
-    m->cuda = -1;
-    m->weak = weak;
-    m->serial = ++last_serial;
-    size_t i = slot_of(object);
-    while (slots[i])
-        i = (i + 1) & (n_slots - 1);
-    slots[i] = m;
+    *m = (struct module){.object = object, .cuda = -1, .weak = weak, .serial = ++last_serial};
+    put_in(m);
     n_modules++;
     return m;
 }
@@ -144,25 +135,26 @@ struct module *names_entry(PyObject *object)
 uint32_t names_roots(PyObject **ret, uint64_t *ret_serials, uint32_t n)
 {
     uint32_t found = 0;
-    for (size_t i = 0; i < n_slots && found < n; i++)
-        if (slots[i] && slots[i]->at.root == slots[i]->object) {
-            ret[found] = slots[i]->object;
-            ret_serials[found++] = slots[i]->serial;
-        }
+    for (size_t i = 0; i <= registry.mask && found < n; i++) {
+        const struct module *m = registry.slots[i];
+        if (!m || m->at.root != m->object)
+            continue;
+        ret[found] = m->object;
+        ret_serials[found++] = m->serial;
+    }
     return found;
 }
 
 void registry_forget_all(void)
 {
-    struct module **old = slots;
-    size_t n = n_slots;
-    slots = NULL;
-    n_slots = n_modules = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (!old[i])
+    const struct registry old = registry;
+    registry = (struct registry){.slots = none};
+    n_modules = 0;
+    for (size_t i = 0; i <= old.mask; i++) {
+        if (!old.slots[i])
             continue;
-        torch_state.py.Py_DecRef(old[i]->weak);
-        free_module(old[i]);
+        torch_state.py.Py_DecRef(old.slots[i]->weak);
+        free_module(old.slots[i]);
     }
-    free(old);
+    free_slots(old.slots);
 }

@@ -80,9 +80,16 @@ void step_rows_changed(void)
     torch_state.forward_row[COL_STAGE].u = torch_state.stages[STAGE_FORWARD];
 }
 
+void step_settings_changed(void)
+{
+    const struct settings *set = &torch_state.set;
+    torch_state.short_way = !(set->backward || set->memory || set->device_times || set->nan);
+}
+
 void step_begin(uint64_t now_ns)
 {
     (void)settings_take(&torch_state.set);
+    step_settings_changed();
     step_rows_changed();
     torch_state.step_begin_ns = now_ns;
     torch_state.seq = 0;

@@ -30,14 +30,15 @@ enum {
     COL_STAGE,
     COL_DURATION,
     COL_TIME_OFFSET,
+    COL_DEVICE,
     COL_ALLOCATED,
     COL_ALLOCATED_DELTA,
     COL_MAX_ALLOCATED,
     COL_MAX_ALLOCATED_DELTA,
     COL_CACHED,
     COL_MAX_CACHED,
-    COL_DEVICE,
-    N_TRACE
+    N_TRACE,
+    N_TRACE_SHORT = COL_ALLOCATED /* of a row without memory: what is left out at the end is NULL */
 };
 /* Columns of python.torch_step_timing. */
 enum {
@@ -72,9 +73,9 @@ enum stage { STAGE_FORWARD, STAGE_BACKWARD, STAGE_STEP, STAGE_SKIPPED, STAGE_DAT
 
 #define NS_PER_S 1e9
 #define LIST_BYTES 2048 /* of exprs and layers */
-#define OVERHEAD_EVERY \
-    61u /* calls: on one in so many our own time is measured; a prime, so that
-                            * no model shows us the same module again and again */
+/* Calls: on one in so many our own time is measured; a prime, so that no model shows us the same
+ * module again and again. */
+#define OVERHEAD_EVERY 61u
 
 /* CPython functions that sdk/cpython.h does not list. */
 struct python_more {
@@ -107,10 +108,13 @@ struct naming {
     struct naming *next;
 };
 
+#define CACHE_LINE 64
+#define NO_WALK UINT64_MAX /* no module was seen in it */
+
 /* One module that lives: its names, and what belongs to the root of a tree.  What each call reads
  * is in the first cache line. */
 struct module {
-    PyObject *object; /* borrowed: the weak reference's callback ends this entry */
+    _Alignas(CACHE_LINE) PyObject *object; /* borrowed: the weak reference's callback ends this */
     uint64_t device;  /* interned, or PROBING_NULL_ID */
     int cuda;         /* number of that device, -1: it is none of CUDA's */
     bool has_params, is_child;
@@ -131,7 +135,8 @@ struct module {
     uint32_t fruitless;                /* walks for a strange module, where dicts tell no changes */
 };
 
-/* What a thread is in the middle of.  Owned by the thread, used with the GIL held. */
+/* What a thread is in the middle of.  Owned by the thread, used with the GIL held.  What each call
+ * of a module reads and writes comes first. */
 struct thread {
     uint32_t life;      /* of the plugin, when the rest was set; another one: all is stale */
     uint32_t depth;     /* module calls of ours that this thread is inside */
@@ -139,16 +144,17 @@ struct thread {
     bool recording;     /* the top-level call's rows are wanted */
     bool no_backward;   /* those of its backward cannot be told */
     bool training;      /* the top-level call is one */
+    uint64_t walk;      /* of its tree, the last one; NO_WALK: nobody knows the tree */
+    int64_t micro;      /* of the top-level call, PROBING_NULL_I64 outside of training */
+    uint64_t walks_ns;  /* what we did besides, measured one by one, in all */
+    uint64_t calls;     /* of this step, for overhead_sec */
     struct module *top; /* the top-level call's, only while depth > 0 */
-    uint64_t walk;      /* of its tree, the last one */
-    uint64_t step;      /* the step that the counters below belong to */
+    uint64_t step;      /* the step that the counters belong to */
     enum phase phase;   /* since phase_ns */
     uint32_t seen;      /* bits: phases that were entered */
     uint64_t phase_ns, spent_ns[N_PHASES];
-    uint64_t calls, old_walks_ns; /* for overhead_sec: of this step, and walks before it */
-    uint64_t walks_ns;            /* what we did besides, measured one by one, in all */
-    int64_t micro;                /* of the top-level call, PROBING_NULL_I64 outside of training */
-    int64_t last_micro;           /* of the last model with parameters */
+    uint64_t old_walks_ns; /* walks_ns before this step */
+    int64_t last_micro;    /* of the last model with parameters */
     bool forward_whole;           /* every top-level forward of this step was seen */
     uint32_t steps_depth, backward_depth; /* optimizer.step() and backward() calls inside */
     uint64_t step_name;        /* class of the optimizer whose step() ended last, interned */
@@ -169,17 +175,29 @@ struct settings {
     uint32_t layers_version; /* names are looked at again when it changes */
 };
 
-/* The plugin's one state: CPython calls hooks without any context of ours.
+/* The plugin's one state: CPython calls hooks without any context of ours.  What each call of a
+ * module reads and writes comes first.
  * lock: the GIL, except for what is _Atomic. */
 struct torch {
-    const struct probing_host *host;
+    /* hooks do their work; cleared by stop() and, without the GIL, after fork */
+    _Alignas(CACHE_LINE) _Atomic bool on;
+    bool short_way;    /* calls of modules have nothing to do but a row: call.c */
+    uint32_t life;     /* counts start() */
+    uint32_t weigh_in; /* calls; then on one our own time is measured */
+    int64_t seq;       /* module calls begun in this step */
+    uint64_t step;     /* steps ended since start() */
+    uint64_t step_begin_ns; /* when the last one ended, 0: none has */
     uint64_t (*now)(void); /* the host's; a call in flight may ask after destroy() */
-    struct probing_table *trace, *timing, *comm, *variables, *device_time, *stuck, *snapshot, *ddp;
+    int (*append)(struct probing_table *t, uint64_t ts, const union probing_cell *cells,
+                  uint32_t n, const void *tail, uint32_t tail_n); /* likewise */
+    struct probing_table *trace;
+    union probing_cell forward_row[N_TRACE]; /* rows of forwards are made here, from `row` */
+
+    const struct probing_host *host;
+    struct probing_table *timing, *comm, *variables, *device_time, *stuck, *snapshot, *ddp;
     struct cpython py;
     struct python_more more;
-    _Atomic bool on; /* hooks do their work; cleared by stop() and, without the GIL, after fork */
-    bool live;       /* between start() and stop(): host and tables may be used */
-    uint32_t life;   /* counts start() */
+    bool live; /* between start() and stop(): host and tables may be used */
     PyObject *module_class, *parameter_class, *tensor_class, *optimizer_class, *forward_code;
     PyObject *grad_enabled;                                   /* torch.is_grad_enabled, or NULL */
     PyObject *text_modules, *text_parameters, *text_training; /* interned attribute names */
@@ -187,8 +205,6 @@ struct torch {
     uint32_t hooked; /* bits: places in torch's modules that were there and have their hook */
     enum stepper stepper;
     const PyObject *last_optimizer;  /* that ended a step; an address, never followed */
-    uint64_t step;                   /* steps ended since start() */
-    uint64_t step_begin_ns;          /* when the last one ended, 0: none has */
     uint64_t late_ns;                /* when parts of torch that come late were asked for */
     uint64_t work;                   /* forwards and backwards begun in this step, by any thread */
     uint32_t backwards;              /* backward() calls that run now, on any thread */
@@ -200,12 +216,9 @@ struct torch {
     } loop;
     const struct thread *capture_due; /* the profiler that this thread began is to end; compared */
     double sample_debt; /* sampled steps that sample_rate asks for and that are still to come */
-    int64_t seq;        /* module calls begun in this step */
-    uint32_t ticks;
     uint64_t weighed_ns, n_weighed;          /* our own time on the calls where it was measured */
     bool sampled;                            /* this step is one of `every` */
     union probing_cell row[N_TRACE];         /* what all rows of this step have in common */
-    union probing_cell forward_row[N_TRACE]; /* those of forwards are made here, from `row` */
     struct settings set; /* as of the step's begin; its long texts last, away from the rest */
 };
 
@@ -280,6 +293,8 @@ void step_wrap(PyObject *optimizer);
 void step_wrap_classes(PyObject *class);
 /* The step that begins: what its rows have in common. */
 void step_begin(uint64_t now_ns);
+/* torch_state.set has changed. */
+void step_settings_changed(void);
 /* torch_state.row has changed. */
 void step_rows_changed(void);
 void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns);
