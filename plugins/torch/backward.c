@@ -141,7 +141,7 @@ static void add_row(const struct span *span, uint64_t end_ns)
     if (torch_state.step_begin_ns && span->begin_ns >= torch_state.step_begin_ns)
         row[COL_TIME_OFFSET].f = (double)(end_ns - torch_state.step_begin_ns) / NS_PER_S;
     row[COL_DEVICE].u = span->device;
-    (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE, NULL, 0);
+    (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE_SHORT, NULL, 0);
 }
 
 static PyObject *ended(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a watched function's calls cost: nanoseconds a call, by CPython, least of several rounds.
 
-usage: tests/bench/trace.py [PYTHON...]          all that tests/pythons.py finds by default
+usage: tests/bench/tracing.py [PYTHON...]          all that tests/pythons.py finds by default
 
 Each figure is the time of a loop of calls of an empty function, per call: before, while `trace`
 watches it (nobody reads along), with --args, with one variable watched (3.12 on), and afterwards.
