@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the profiler costs and how right it is, beside py-spy and austin where they can be run.
 
-usage: profile.py [--python EXE] [--probing EXE] [--py-spy EXE] [--austin EXE] [--seconds N]
+usage: sampling.py [--python EXE] [--probing EXE] [--py-spy EXE] [--austin EXE] [--seconds N]
                   [--rounds N]
 
 Targets: 1 and 50 Python threads that spend 70 and 30 percent of their CPU time in two functions,

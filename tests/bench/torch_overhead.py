@@ -172,7 +172,6 @@ def block(step, n):
 
 def target(rust):
     """Lines on stdin: variant TAB workload; a line on stdout: CPU times of a step, ns."""
-    sys.path.remove(os.path.dirname(os.path.abspath(__file__)))  # its profile.py is not Python's
     if rust:
         sys.path.insert(0, rust)
     workloads = make_workloads()

@@ -5,8 +5,8 @@ usage: torch_pairs.py [--python EXE] [--probing EXE] [--seconds N] [--only TEXT]
 
 torch_overhead.py loads and stops the plugin between blocks, whose times differ by more than the
 plugin costs where a step is long.  Here it stays, and what stands in torch's classes changes hands
-before each block: the plugin's hooks, or what stood there before it came.  A block is one step, or
-some where steps are short; two neighbours are a pair, and which comes first takes turns.  What is
+before each block: the plugin's hooks, or what stood there before it came.  A block is some steps,
+after one to warm up; two neighbours are a pair, and which comes first takes turns.  What is
 printed is the median of the pairs' differences in CPU time of the training thread, with the 95 %
 interval of it by bootstrap; beside it the whole process, in which the plugin's other threads count.
 `none` is without against without: its interval has to hold zero.  What stays on both sides is the
@@ -27,7 +27,7 @@ import torch_overhead as bench  # noqa: E402
 
 VARIANTS = {"none": {}, "probing": {}, "probing, backward": {"backward": "on"},
             "probing, nan": {"nan": "on"}}
-SHORT_NS = 5e6  # steps below this: a block is some of them, after one to warm up
+SHORT_NS = 5e6  # steps below this: a block has more of them
 
 
 def stands():
@@ -48,8 +48,7 @@ def put(hooks):
 
 
 def block(step, n):
-    if n > 1:
-        step()
+    step()  # CPython forgets what it knew of a class's attributes when one changes hands
     return bench.block(step, n)
 
 
@@ -57,7 +56,7 @@ def pairs(w, sides, seconds):
     """Pairs of (thread, process) times of a step, ns: with the first of `sides`, with the other."""
     put(sides[1])
     w.step()
-    n = 4 if bench.block(w.step, 1)[0] < SHORT_NS else 1
+    n = 4 if bench.block(w.step, 1)[0] < SHORT_NS else 2
     found, until = [], time.monotonic() + seconds
     while time.monotonic() < until or len(found) < 4:
         times = [None, None]
@@ -70,8 +69,6 @@ def pairs(w, sides, seconds):
 
 def target():
     """Lines on stdin: workload TAB seconds TAB none or hooks; on stdout the pairs."""
-    here = os.path.dirname(os.path.abspath(__file__))  # its profile.py is not Python's
-    sys.path = [folder for folder in sys.path if folder != here]
     workloads, before = bench.make_workloads(), stands()
     print(json.dumps({name: w.calls for name, w in workloads.items()}), flush=True)
     for line in sys.stdin:
