@@ -274,6 +274,20 @@ static void suspect_module(struct torch_report *r, const struct torch_figures *f
             f->value[0], f->text);
 }
 
+static void suspect_failure(struct torch_report *r, const struct torch_figures *f)
+{
+    suspect(r, "step %.0f: %s", f->value[0], f->text);
+}
+
+/* Without rc: an older directory's table has no such column. */
+static void suspect_communication(struct torch_report *r)
+{
+    (void)ask(r, 2,
+              "select steps, op || ' of group ' || coalesce(group_name, '?') || ' failed: ' || "
+              "error from python.comm_collective where error is not null order by ts desc limit 1",
+              suspect_failure, NULL);
+}
+
 static int suspect_numbers(struct torch_report *r, const char *since)
 {
     struct torch_figures f;
@@ -316,8 +330,10 @@ static int read_report(struct torch_report *r, uint64_t window_ns)
         rc = read_memory(r, since);
     if (rc == 0 && r->steps.value[TORCH_N] >= 1)
         suspect_steps(r);
-    if (rc == 0)
+    if (rc == 0) {
         suspect_growth(r);
+        suspect_communication(r);
+    }
     return rc == 0 ? suspect_numbers(r, since) : rc;
 }
 

@@ -59,6 +59,8 @@ void torch_show_json(const struct torch_report *r);
 
 /* torch_ranks.c: lines about who waits for which rank; none: nobody waits. */
 void torch_read_waits(const struct target *t, struct buf *lines);
+/* torch_join.c: likewise about who makes a process group; `others`: also when this one does not. */
+void torch_read_joins(const struct target *t, bool others, struct buf *lines);
 
 /* capture.c: `torch profile` */
 int torch_capture(const struct target *t, const char *steps, const char *skip, const char *path);

@@ -185,4 +185,5 @@ void torch_read_waits(const struct target *t, struct buf *lines)
         if (waiter != NULL)
             tell_group(&job, waiter, lines);
     }
+    torch_read_joins(t, /* others= */ own == 0, lines);
 }

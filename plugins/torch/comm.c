@@ -39,6 +39,7 @@ enum {
     COL_ASYNC,
     COL_GROUP_SEQ,
     COL_GROUP_NAME,
+    COL_ERROR,
     N_COMM
 };
 
@@ -92,6 +93,7 @@ static const struct probing_column columns[N_COMM] = {
      .doc = "1: somebody else waited than who started it; so of functional ones always"},
     {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
     {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
+    {.name = "error", .type = PROBING_STR, .doc = "the exception that it ended with"},
 };
 
 static bool is_of_torch(PyObject *code)
@@ -176,6 +178,7 @@ static void describe(struct pending *p, const struct comm_call *c)
     p->row[COL_ASYNC].i = PROBING_NULL_I64;
     p->row[COL_GROUP_SEQ].i = a->seq;
     p->row[COL_GROUP_NAME].u = a->group_name;
+    p->row[COL_ERROR].u = PROBING_NULL_ID;
 }
 
 /* Nobody will wait for it any more, or we can remember no more: a row without a duration. */
@@ -244,7 +247,7 @@ static uint32_t note_call(struct pending *p)
 static void end_start(struct pending *p, struct thread *t, PyObject *result, uint64_t end_ns)
 {
     p->called_ns = end_ns - p->begin_ns;
-    if (result != torch_state.py._Py_NoneStruct) {
+    if (result && result != torch_state.py._Py_NoneStruct) {
         PyObject *storage = p->functional ? comm_functional_storage(result) : NULL;
         if (!p->functional)
             p->starter = caller_now();
@@ -254,6 +257,7 @@ static void end_start(struct pending *p, struct thread *t, PyObject *result, uin
         return;
     }
     p->row[COL_ASYNC].i = 0; /* it has waited itself */
+    p->row[COL_ERROR].u = result ? PROBING_NULL_ID : object_error();
     p->row[COL_WAIT_MS].f = milliseconds(p->called_ns);
     if (p->about.on_cpu)
         p->row[COL_DURATION_MS].f = p->row[COL_WAIT_MS].f;
@@ -286,7 +290,7 @@ PyObject *comm_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     (void)step_phase(t, before, end_ns);
     comm_moved(end_ns);
     p.waits_ns = 0;
-    if (c->wanted && result)
+    if (c->wanted)
         end_start(&p, t, result, end_ns);
     return result;
 }
@@ -317,11 +321,16 @@ static struct pending *pending_of(PyObject *work)
     return NULL;
 }
 
-/* Somebody has waited for it: its row. */
-static void end_wait(struct pending *p, uint64_t begin_ns, uint64_t end_ns)
+/* Somebody has waited for it: its row.  One that failed has it at once: it may be the last. */
+static void end_wait(struct pending *p, bool failed, uint64_t begin_ns, uint64_t end_ns)
 {
-    PyObject *weak = p->weak;
+    struct cpython *py = &torch_state.py;
+    PyObject *weak = p->weak, *class = NULL, *value = NULL, *traceback = NULL;
     bool apart = true; /* functional ones are always waited for by a call of its own */
+    if (failed) {
+        p->row[COL_ERROR].u = object_error();
+        py->PyErr_Fetch(&class, &value, &traceback);
+    }
     if (!p->functional) {
         const struct caller waiter = caller_now();
         apart = !is_same(&waiter, &p->starter);
@@ -333,7 +342,9 @@ static void end_wait(struct pending *p, uint64_t begin_ns, uint64_t end_ns)
     add_row(p, end_ns);
     p->weak = NULL;
     n_pending--;
-    torch_state.py.Py_DecRef(weak);
+    py->Py_DecRef(weak);
+    if (failed)
+        py->PyErr_Restore(class, value, traceback);
 }
 
 PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames,
@@ -357,8 +368,8 @@ PyObject *comm_wait(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     p = pending_of(work); /* others may have come meanwhile */
     if (p)
         p->waits_ns = 0;
-    if (p && result)
-        end_wait(p, begin_ns, end_ns);
+    if (p)
+        end_wait(p, !result, begin_ns, end_ns);
     return result;
 }
 
@@ -398,9 +409,11 @@ void comm_find(void)
                                       "monitored_barrier"};
     struct cpython *py = &torch_state.py;
     PyObject *module = object_module("torch._C._distributed_c10d");
+    struct comm_join unused[COMM_JOINS_MAX];
     comm_functional_find();
     if (found || !module)
         return;
+    (void)comm_joins(unused); /* what stands there from now on is known since now */
     PyObject *group = object_get(module, "ProcessGroup"), *work = object_get(module, "Work");
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) && group && work; i++)
         (void)hook_method(group, ops[i], comm_start);
@@ -419,6 +432,7 @@ void comm_forget(void)
     memset(calls, 0, sizeof(calls));
     comm_about_forget();
     comm_functional_forget();
+    comm_joins_forget();
     while (n_of_torch)
         py->Py_DecRef(of_torch[--n_of_torch]);
     n_pending = 0;

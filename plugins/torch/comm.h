@@ -70,6 +70,18 @@ void comm_moved(uint64_t now_ns);
 /* A step has ended: rows for what nobody will wait for. */
 void comm_step(uint64_t now_ns);
 
+/* ---- joining.c ---- */
+
+#define COMM_JOINS_MAX 16u
+struct comm_join { /* a thread that stands in making a process group */
+    char op[32];   /* the function of torch's that the program has called */
+    int64_t tid;
+    uint64_t seen_ns; /* since then it was seen there */
+};
+/* ret: COMM_JOINS_MAX of them. */
+uint32_t comm_joins(struct comm_join *ret);
+void comm_joins_forget(void);
+
 /* ---- waiting.c ---- */
 
 extern const struct probing_table_desc waiting_table;

@@ -12,6 +12,7 @@
 #include <probing/ext/draft/python.h>
 
 #define GIL_WAIT_NS UINT64_C(2000000000)
+#define ERROR_BYTES 240
 
 int object_look(int (*fn)(void *arg), void *arg)
 {
@@ -94,4 +95,32 @@ uint64_t object_intern(const char *text)
 bool object_is(PyObject *object, PyObject *class)
 {
     return torch_state.py.PyType_IsSubtype(object_type(object), class);
+}
+
+/* Would str() of it run a function in Python? */
+static bool is_spoken_by_c(PyObject *class)
+{
+    PyObject *function = object_get(class, "__str__");
+    bool is = function && strcmp(names_class_text(function), "wrapper_descriptor") == 0;
+    torch_state.py.Py_DecRef(function);
+    return is;
+}
+
+uint64_t object_error(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *class = NULL, *value = NULL, *traceback = NULL;
+    char said[ERROR_BYTES] = "", text[2 * ERROR_BYTES];
+    py->PyErr_Fetch(&class, &value, &traceback);
+    if (value && (object_type(value) == py->PyUnicode_Type || is_spoken_by_c(object_type(value)))) {
+        py->Py_IncRef(value);
+        object_text(value, said, sizeof(said));
+    }
+    said[strcspn(said, "\n")] = '\0';
+    PyObject *name = object_get(class, "__name__");
+    object_text(name, text, ERROR_BYTES);
+    if (said[0])
+        (void)snprintf(text + strlen(text), ERROR_BYTES, "%s%s", text[0] ? ": " : "", said);
+    py->PyErr_Restore(class, value, traceback);
+    return object_intern(text);
 }

@@ -30,5 +30,8 @@ void object_text(PyObject *value, char *room, size_t size);
 /* Interned; PROBING_NULL_ID of "" and of NULL.                                            [any] */
 uint64_t object_intern(const char *text);
 bool object_is(PyObject *object, PyObject *class);
+/* The exception that is being raised, which stays so: its class and the first line of what it says,
+ * interned; PROBING_NULL_ID: none is. */
+uint64_t object_error(void);
 
 #endif

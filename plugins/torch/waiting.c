@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/torch/waiting.c - the table torch.waiting: operations of process groups that have not
- * ended.
+ * ended, and the making of groups.
  *
  * Threads: [worker], which asks for the GIL.
  */
@@ -15,29 +15,49 @@
 #define RECORDED_NS UINT64_C(1000000000) /* younger ones may have ended without torch's knowing */
 
 static const struct probing_column columns[] = {
-    {.name = "op", .type = PROBING_STR, .doc = "as in python.comm_collective"},
+    {.name = "op",
+     .type = PROBING_STR,
+     .doc = "as in python.comm_collective; or init_process_group, new_group ..."},
     {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
     {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
     {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
     {.name = "steps", .type = PROBING_I64, .doc = "local_step in which it was started"},
-    {.name = "started", .type = PROBING_TIME, .doc = "when"},
+    {.name = "started", .type = PROBING_TIME, .doc = "when; of making a group: seen since"},
     {.name = "tid", .type = PROBING_I64, .doc = "thread that waits; else the one that started it"},
     {.name = "wait_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "for how long it has waited up to now; NULL: nobody waits in Python"},
+     .doc = "for how long it has waited up to now, or has been seen to make a group; NULL: nobody "
+            "waits in Python"},
 };
 
 struct listing {
-    uint32_t n;
+    uint32_t n, n_joins;
     struct comm_wait all[COMM_WAITS_MAX];
+    struct comm_join joins[COMM_JOINS_MAX];
 };
 
 static int list_waits(void *arg)
 {
     struct listing *l = arg;
     l->n = comm_waits(l->all);
+    l->n_joins = comm_joins(l->joins);
     return 0;
+}
+
+static int emit_join(struct probing_rows *out, const struct comm_join *j)
+{
+    union probing_cell none = {.i = PROBING_NULL_I64};
+    union probing_cell cells[] = {
+        {.s = j->op},
+        {.s = NULL},
+        none,
+        none,
+        {.i = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED)},
+        {.i = (int64_t)j->seen_ns},
+        {.i = j->tid},
+        {.f = (double)(torch_state.now() - j->seen_ns) / NS_PER_S}};
+    return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
 }
 
 /* What C++ started and nobody waits for in Python, as torch's flight recorder has it. */
@@ -76,6 +96,8 @@ static int scan(void *self, struct probing_rows *out)
             {.i = w->step}, {.i = (int64_t)w->begin_ns},          {.i = w->tid},  waits};
         rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     }
+    for (uint32_t i = 0; i < l->n_joins && rc == 0; i++)
+        rc = emit_join(out, &l->joins[i]);
     if (rc == 0 && l->n == 0 && torch_on())
         rc = emit_recorded(out, torch_state.now());
     free(l);

@@ -21,11 +21,11 @@ def free_port():
         return str(s.getsockname()[1])
 
 
-def start(world, python, target=TARGET):
+def start(world, python, target=TARGET, by_torchrun=True):
     """The two ranks, by torchrun where it works (torch 1.13's does not in Python 3.11)."""
     words = [target, str(world.tmp / "go"), str(world.tmp / "answer")]
     torchrun = Path(python).with_name("torchrun")
-    if torchrun.exists() and python != shared.DEBIAN_PYTHON:
+    if by_torchrun and torchrun.exists() and python != shared.DEBIAN_PYTHON:
         job = world.start(str(torchrun), "--nproc_per_node", "2", "--master_port", free_port(),
                           *words)
         jobs = [job, job]
@@ -198,3 +198,47 @@ def test_who_waits_for_whom(world, python):  # noqa: F811
     for number, job in enumerate(jobs):
         job.wait_line("done %d" % number)
     assert waits() == []
+
+
+def test_a_rank_that_does_not_join(world, python):  # noqa: F811
+    """Rank 0 stands in init_process_group from before us on: `torch` names who has not come."""
+    if python == shared.DEBIAN_PYTHON:
+        pytest.skip("torch 1.13 holds the GIL while it waits there")
+    jobs = start(world, python, str(HERE / "targets" / "joining.py"))
+    ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
+    for rank in ranks:
+        rank.run("inject", "--plugin", "torch")
+    for rank in ranks:
+        shared.wait_for(lambda: re.search(
+            r"rank 0 of 2 stands in init_process_group, for [\d.]+ s at least\n"
+            r"  rank 1 has not come to it \(pid %s\)\n" % ranks[1].pid,
+            rank.world.probing("-t", rank.pid, "torch").stdout), "the words of `torch`")
+    assert ranks[0].rows("select op, tid, wait_sec > 0 from torch.waiting") == [
+        ["init_process_group", int(ranks[0].pid), True]]
+    assert ranks[1].rows("select count(*) from torch.waiting") == [[0]]
+    (world.tmp / "go").touch()
+    for number, job in enumerate(jobs):
+        job.wait_line("done %d" % number)
+    assert ranks[0].rows("select count(*) from torch.waiting") == [[0]]
+    assert "stands in" not in ranks[0].world.probing("-t", ranks[0].pid, "torch").stdout
+
+
+def test_a_rank_is_killed(world, python):  # noqa: F811
+    """What fails has its row at once, with what was said; the exception stays as it was."""
+    jobs = start(world, python, str(HERE / "targets" / "killed.py"), by_torchrun=False)
+    rank = Rank(world, jobs[0].pid)
+    rank.run("inject", "--plugin", "torch")
+    (world.tmp / "go").touch()
+    shared.wait_for(lambda: rank.rows("select op from torch.waiting where op = 'allreduce'"),
+                    "rank 0 to wait")
+    jobs[1].kill()
+    jobs[0].wait_line("done")
+    said = re.findall(r"^(waited|called) (.*)$", jobs[0].output(), flags=re.M)
+    assert [word for word, _ in said] == ["waited", "called"]
+    rows = rank.rows("select op, error, duration_ms > 0, wait_ms / duration_ms > 0.9 "
+                     "from python.comm_collective where error is not null order by ts")
+    assert [row[0] for row in rows] == ["allreduce", "monitored_barrier"]
+    for (_, text), row in zip(said, rows):
+        assert row[1] == text[:len(row[1])] and len(row[1]) > 40 and row[2:] == [True, True]
+    assert "step 0: monitored_barrier of group 0 failed: RuntimeError: " in rank.run("torch")
+    assert rank.rows("select count(*) from torch.waiting") == [[0]]
