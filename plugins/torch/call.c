@@ -11,6 +11,10 @@
 #include "capture.h"
 #include "device.h"
 #include "fast.h"
+#include "turns.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define EVERYWHERE inline __attribute__((always_inline))
 #define APART __attribute__((noinline)) /* so that the short way stays short */
@@ -62,6 +66,7 @@ struct thread *call_thread(void)
     struct thread *t = &this_thread;
     if (!USUAL(t->life == torch_state.life)) {
         *t = (struct thread){.life = torch_state.life,
+                             .tid = (int64_t)syscall(SYS_gettid),
                              .step = torch_state.step,
                              .phase_ns = torch_state.step_begin_ns,
                              .seen = 1u << PHASE_OTHER,
@@ -144,6 +149,8 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
         return;
     t->top = names_top(object, now_ns);
     t->walk = t->top ? t->top->at.walk : NO_WALK;
+    if (turns_asked())
+        turns_come(t, /* stepped= */ false);
     bool training = names_training(object);
     if (torch_state.stepper <= STEPPER_FORWARD && is_inference(training))
         enter_inference(t, t->top);

@@ -3,8 +3,8 @@
  * plugins/torch/models.c - the tables torch.modules and torch.gradients: what models consist of,
  * and how large gradients are at the moment.
  *
- * Threads: [worker]; with the GIL for one model at a time, and for gradients of some millions of
- * numbers at a time.
+ * Threads: [worker]; with the GIL for gradients of some millions of numbers at a time.  Each model
+ * is listed on the thread that calls it, or while that one sleeps (turns.c).
  * Trees are read from modules' own dicts, numbers of tensors from their memory: nothing of the
  * program's runs, no operation of torch does, and no device is waited for.
  */
@@ -14,11 +14,9 @@
 
 #include "names.h"
 #include "tensor.h"
-
-#include <probing/ext/draft/python.h>
+#include "turns.h"
 
 #define GIL_WAIT_NS UINT64_C(2000000000)
-#define ROOTS_MAX 1024u
 #define ROWS_MAX 30000u /* of one table, 20 MB: more is refused */
 #define DEPTH_MAX 256u
 #define NAME_BYTES 320u
@@ -34,7 +32,7 @@ struct row {
     char root[WORD_BYTES], class[WORD_BYTES], name[NAME_BYTES];
     int64_t depth, training;
     struct figures parameters, buffers;
-    PyObject *weak; /* torch.gradients: of a parameter; owned until it was read */
+    PyObject *held; /* torch.gradients: what is to be read; owned until it was */
     struct tensor_figures gradient;
     const char *note; /* why there is none */
     bool unsettled;   /* a backward ran */
@@ -42,13 +40,13 @@ struct row {
 
 struct listing {
     struct row *rows;
-    uint32_t n, room, n_roots, at;
+    uint32_t n, room, at;
     uint64_t number; /* of this listing: a module is in it once */
     bool gradients, whole;
-    PyObject *roots[ROOTS_MAX]; /* addresses, with their serials: valid while names_find() agrees */
-    uint64_t serials[ROOTS_MAX];
+    bool own; /* gradients may be asked for */
     char path[NAME_BYTES];
     const char *root;
+    struct turns turns;
 };
 
 static uint64_t listings; /* lock: the GIL */
@@ -79,7 +77,7 @@ static bool is_true(PyObject *object, const char *name)
     return value == torch_state.py._Py_TrueStruct;
 }
 
-static void add_tensor(struct figures *f, PyObject *tensor)
+static void add_tensor(struct figures *f, PyObject *tensor, bool own)
 {
     struct cpython *py = &torch_state.py;
     int64_t n = number(tensor, "numel"), size = number(tensor, "element_size");
@@ -87,8 +85,10 @@ static void add_tensor(struct figures *f, PyObject *tensor)
     f->numbers += n;
     f->bytes += n * size;
     f->trainable += is_true(tensor, "requires_grad") ? n : 0;
-    PyObject *gradient = get(tensor, "grad");
-    if (gradient && tensor_is(gradient))
+    PyObject *gradient = own ? get(tensor, "grad") : NULL;
+    if (!own)
+        f->gradient_bytes = PROBING_NULL_I64;
+    else if (gradient && tensor_is(gradient))
         f->gradient_bytes += number(gradient, "numel") * number(gradient, "element_size");
     py->Py_DecRef(gradient);
     if (f->device[0])
@@ -120,6 +120,23 @@ static struct row *new_row(struct listing *l)
     return r;
 }
 
+/* Its numbers are read later: it may have many. */
+static void hold_gradient(struct row *r, PyObject *parameter, bool own)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *gradient = own ? get(parameter, "grad") : NULL;
+    bool none = own && (!gradient || gradient == py->_Py_NoneStruct);
+    r->unsettled = torch_state.backwards != 0;
+    r->note = !own   ? "not read: the thread that calls its model did not come by"
+              : none ? "none just now"
+              : is_true(gradient, "is_cpu") ? NULL
+                     : "not read: that would wait for its device";
+    if (!r->note)
+        r->held = gradient;
+    else
+        py->Py_DecRef(gradient);
+}
+
 /* Tensors of one of a module's dicts: added up, or each one a row. */
 static void read_tensors(struct listing *l, PyObject *object, const char *which, struct figures *f)
 {
@@ -133,7 +150,7 @@ static void read_tensors(struct listing *l, PyObject *object, const char *which,
         if (!tensor_is(value)) /* None; or another class, which may run Python code */
             continue;
         if (!l->gradients) {
-            add_tensor(f, value);
+            add_tensor(f, value, l->own);
             continue;
         }
         const char *text = py->PyUnicode_AsUTF8AndSize(key, &n);
@@ -142,8 +159,7 @@ static void read_tensors(struct listing *l, PyObject *object, const char *which,
             continue;
         (void)snprintf(r->name, sizeof(r->name), "%.240s%s%.64s", l->path, l->path[0] ? "." : "",
                        text ? text : "?");
-        r->weak = py->PyWeakref_NewRef(value, NULL);
-        py->PyErr_Clear();
+        hold_gradient(r, value, l->own);
     }
     py->Py_DecRef(tensors);
 }
@@ -193,76 +209,52 @@ static void read_module(struct listing *l, PyObject *object, uint32_t depth)
     read_children(l, object, depth);
 }
 
-static int find_roots(void *arg)
-{
-    struct listing *l = arg;
-    if (!torch_on())
-        return 0;
-    l->number = ++listings;
-    l->n_roots = names_roots(l->roots, l->serials, ROOTS_MAX);
-    l->whole = l->n_roots < ROOTS_MAX;
-    return 0;
-}
-
 /* One model. */
-static int read_root(void *arg)
+static void read_root(void *arg, PyObject *root, bool own)
 {
     struct listing *l = arg;
-    PyObject *root = l->roots[l->at];
-    struct module *m = torch_on() ? names_find(root) : NULL;
-    if (!m || m->serial != l->serials[l->at]) /* it has gone meanwhile */
-        return 0;
-    torch_state.py.Py_IncRef(root);
-    l->root = names_class_text(root); /* lives while we hold it */
+    l->number = l->number ? l->number : ++listings;
+    l->own = own;
+    l->root = names_class_text(root); /* lives while its caller holds it */
     l->path[0] = '\0';
     read_module(l, root, 0);
-    torch_state.py.Py_DecRef(root);
-    return 0;
 }
 
-static void read_gradient(struct row *r, PyObject *parameter)
+static void read_gradient(struct row *r)
 {
-    struct cpython *py = &torch_state.py;
-    PyObject *gradient = get(parameter, "grad");
-    int rc =
-        gradient && gradient != py->_Py_NoneStruct ? tensor_look(gradient, &r->gradient) : -ENODATA;
-    r->note = rc == 0          ? NULL
-              : rc == -ENODATA ? "none just now"
-              : rc == -EXDEV   ? "not read: that would wait for its device"
-              : rc == -E2BIG   ? "not read: too large"
-                               : "not read: its class, type or layout";
-    r->unsettled = torch_state.backwards != 0;
-    py->Py_DecRef(gradient);
+    int rc = tensor_look(r->held, &r->gradient);
+    r->note = rc == 0         ? NULL
+              : rc == -EXDEV  ? "not read: that would wait for its device"
+              : rc == -E2BIG  ? "not read: too large"
+                              : "not read: its class, type or layout";
+    r->unsettled = r->unsettled || torch_state.backwards != 0;
+}
+
+static void drop(struct row *r)
+{
+    torch_state.py.Py_DecRef(r->held);
+    r->held = NULL;
 }
 
 /* As many as are read in a few milliseconds. */
 static int read_gradients(void *arg)
 {
-    struct cpython *py = &torch_state.py;
     struct listing *l = arg;
     for (int64_t done = 0; l->at < l->n && done < HOLD_ELEMENTS; l->at++) {
         struct row *r = &l->rows[l->at];
-        PyObject *parameter = r->weak && torch_on() ? py->PyWeakref_GetObject(r->weak) : NULL;
-        r->note = "it has gone";
-        if (parameter && parameter != py->_Py_NoneStruct) {
-            py->Py_IncRef(parameter);
-            read_gradient(r, parameter);
-            py->Py_DecRef(parameter);
-        }
+        if (r->held && torch_on())
+            read_gradient(r);
         done += 256 + r->gradient.n;
-        py->Py_DecRef(r->weak);
-        r->weak = NULL;
+        drop(r);
     }
     return 0;
 }
 
-static int drop_weak(void *arg)
+static int drop_all(void *arg)
 {
     struct listing *l = arg;
-    for (uint32_t i = 0; i < l->n; i++) {
-        torch_state.py.Py_DecRef(l->rows[i].weak);
-        l->rows[i].weak = NULL;
-    }
+    for (uint32_t i = 0; i < l->n; i++)
+        drop(&l->rows[i]);
     return 0;
 }
 
@@ -319,10 +311,11 @@ static int emit_gradient(struct probing_rows *out, const struct row *r)
 
 static int list_all(struct listing *l, const struct probing_python_gil_1 *gil)
 {
-    int rc = gil->call(find_roots, l, GIL_WAIT_NS);
-    for (l->at = 0; l->at < l->n_roots && rc == 0; l->at++)
-        rc = gil->call(read_root, l, GIL_WAIT_NS);
-    for (l->at = 0; l->gradients && l->at < l->n && rc == 0;)
+    l->turns.read = read_root;
+    l->turns.arg = l;
+    int rc = turns_take(&l->turns, gil);
+    l->whole = l->whole && l->turns.n < TURNS_MAX;
+    while (l->gradients && l->at < l->n && rc == 0)
         rc = gil->call(read_gradients, l, GIL_WAIT_NS);
     return rc;
 }
@@ -344,7 +337,7 @@ static int scan(struct probing_rows *out, bool gradients)
     for (uint32_t i = 0; i < l->n && rc == 0; i++)
         rc = gradients ? emit_gradient(out, &l->rows[i]) : emit_module(out, &l->rows[i]);
     if (gil && gradients)
-        (void)gil->call(drop_weak, l, GIL_WAIT_NS);
+        (void)gil->call(drop_all, l, GIL_WAIT_NS);
     free(l->rows);
     free(l);
     return rc == -ECANCELED ? 0 : rc;
@@ -380,7 +373,7 @@ static const struct probing_column modules_columns[] = {
     {.name = "gradient_bytes",
      .type = PROBING_I64,
      .unit = PROBING_BYTES,
-     .doc = "of their gradients that are there now"},
+     .doc = "of their gradients that are there now; NULL: its thread did not come by to tell"},
     {.name = "buffer_bytes", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "of its own"},
     {.name = "device", .type = PROBING_STR, .doc = "of its first parameter or buffer"},
     {.name = "training", .type = PROBING_I64, .doc = "1: in training mode"},

@@ -448,8 +448,11 @@ struct module *names_top(PyObject *object, uint64_t now_ns)
         root = walk_again(root);
         m = names_find(object);
     }
-    /* It is new, or no longer in that tree. */
-    return root && m && m->at.walk == root->at.walk ? m : names_walk(object);
+    if (!root || !m || m->at.walk != root->at.walk) /* it is new, or no longer in that tree */
+        root = m = names_walk(object);
+    if (root)
+        root->tid = call_thread()->tid;
+    return m;
 }
 
 struct module *names_inside(struct module *m, PyObject *object, struct thread *t)

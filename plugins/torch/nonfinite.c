@@ -4,6 +4,8 @@
  * gives a NaN or an infinity, in its output or else in the gradients of its parameters.
  *
  * Threads: any that holds the GIL.
+ * A gradient is asked for by the thread that called its module only: that of another one may be on
+ * its way out just then, and crash whoever reads it (turns.c).
  * Gradients become bad from the loss on: of the modules that were called, the last one that has a
  * bad one is where it began, or something between it and the ones after it.
  */
@@ -26,6 +28,7 @@ static struct {
     struct {
         PyObject *object; /* valid while names_find() gives this serial for it */
         uint64_t serial, name;
+        const struct thread *thread; /* compared */
     } all[CALLS_MAX];
 } calls; /* lock: the GIL */
 
@@ -95,6 +98,7 @@ static void note(uint64_t name, PyObject *object)
         return;
     calls.all[calls.n % CALLS_MAX].object = object;
     calls.all[calls.n % CALLS_MAX].serial = m->serial;
+    calls.all[calls.n % CALLS_MAX].thread = call_thread();
     calls.all[calls.n++ % CALLS_MAX].name = name;
 }
 
@@ -172,7 +176,9 @@ void variables_watch_gradients(void)
     for (uint64_t i = calls.n; i > least && !found; i--) {
         PyObject *object = calls.all[(i - 1) % CALLS_MAX].object;
         struct module *m = names_find(object);
-        if (!m || m->read_after == backwards || m->serial != calls.all[(i - 1) % CALLS_MAX].serial)
+        if (!m || m->read_after == backwards ||
+            m->serial != calls.all[(i - 1) % CALLS_MAX].serial ||
+            calls.all[(i - 1) % CALLS_MAX].thread != call_thread())
             continue;
         m->read_after = backwards; /* called once more before: they are the same */
         torch_state.py.Py_IncRef(object);

@@ -16,6 +16,7 @@
 #include "capture.h"
 #include "comm.h"
 #include "device.h"
+#include "turns.h"
 
 #define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again, */
 #define LATE_NS \
@@ -170,6 +171,10 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
 /* begin_ns: 0 when it was not seen. */
 static void optimizer_done(struct thread *t, enum stage stage, uint64_t begin_ns, uint64_t end_ns)
 {
+    if (turns_asked()) {
+        turns_come(t, /* stepped= */ true);
+        t->walks_ns += torch_state.now() - end_ns;
+    }
     if (torch_state.sampled && torch_state.host->wanted(torch_state.trace))
         step_row(stage, t->step_name, begin_ns, end_ns);
     if (torch_state.stepper <= STEPPER_OPTIMIZER &&

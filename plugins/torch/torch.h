@@ -130,6 +130,7 @@ struct module {
     uint32_t calls;                    /* in training mode, in `step` */
     uint64_t step;                     /* a top-level module's: the step that `calls` belongs to */
     uint64_t listed;                   /* number of the listing for torch.modules */
+    int64_t tid;                       /* a root's: of the thread that called it last; 0: none */
     uint64_t walked_ns, walk_cost_ns;  /* a root's: when and how long it was walked */
     uint64_t checked_ns, checked_step; /* likewise when it was looked at for changes */
     uint32_t fruitless;                /* walks for a strange module, where dicts tell no changes */
@@ -160,6 +161,7 @@ struct thread {
     uint64_t step_name;        /* class of the optimizer whose step() ended last, interned */
     const PyObject *optimizer; /* that one's address, never followed */
     bool step_happened;        /* inside a GradScaler's step(): it did not skip the optimizer's */
+    int64_t tid;
 };
 
 /* What the user has set; settings.c. */

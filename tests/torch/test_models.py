@@ -3,6 +3,8 @@
 import pytest
 from test_torch import Case, python  # noqa: F401  (a fixture)
 
+QUERIES = 60
+
 
 def test_modules_and_gradients(world, python):  # noqa: F811
     case = Case(world, "models.py", python)
@@ -31,3 +33,29 @@ def test_modules_and_gradients(world, python):  # noqa: F811
     held = case.target.rows("select sum(gradient_bytes), sum(bytes) from torch.modules "
                             "where root = 'Model'")
     assert 0 < held[0][0] < held[0][1]
+
+
+def test_gradients_of_threads_that_train(world, python):  # noqa: F811
+    """Each is read by its own thread: to free a gradient torch gives up the GIL half way, and who
+    asked for it then crashed the program."""
+    case = Case(world, "training.py", python)
+    done = case.target.probing("config", "torch.profiling=on,nan=on")
+    assert done.returncode == 0, done.stderr
+    for _ in range(QUERIES):
+        rows = case.target.rows("select root, count(*), count(norm), max(note) "
+                                "from torch.gradients group by 1 order by 1")
+        assert rows == [["First", 40, 40, None], ["Other", 80, 80, None]]
+        assert case.target.rows("select root, min(gradient_bytes) from torch.modules where "
+                                "parameters > 0 group by 1 order by 1") == [
+            ["First", 4224], ["Other", 4224]]
+    case.go.touch()
+    case.target.wait_line("First has ended")
+    for _ in range(2):
+        case.target.wait_line("Other has ended")
+    rows = case.target.rows("select root, count(norm), min(note) from torch.gradients group by 1")
+    assert rows == [["First", 0, "not read: the thread that calls its model did not come by"]]
+    rows = case.target.rows("select distinct gradient_bytes from torch.modules where root = 'First'"
+                            " and parameters > 0")
+    assert rows == [[None]]
+    case.stop()
+    assert case.target.alive()
