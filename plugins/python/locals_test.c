@@ -9,15 +9,10 @@
  */
 #include "locals.h"
 
-#include <dlfcn.h>
-#include <glob.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-#include "tests/test.h"
+#include "libraries_test.h"
 
 #define LEAST 200 /* frames with variables, of each version */
 #define MOST_S 60 /* for these, on a busy machine */
@@ -116,66 +111,13 @@ static void *reader(void *arg)
     return NULL;
 }
 
-static int run_library(const char *path)
-{
-    pthread_t thread;
-    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (!library)
-        return TEST_SKIP;
-    void (*begin)(int) = (void (*)(int))dlsym(library, "Py_InitializeEx");
-    int (*run)(const char *, void *) =
-        (int (*)(const char *, void *))dlsym(library, "PyRun_SimpleStringFlags");
-    void *(*leave)(void) = (void *(*)(void))dlsym(library, "PyEval_SaveThread");
-    begin(0);
-    if (!CHECK_INT(run(program, NULL), 0))
-        return 1;
-    (void)leave();
-    if (!CHECK_INT(pthread_create(&thread, NULL, reader, NULL), 0))
-        return 1;
-    (void)pthread_join(thread, NULL);
-    (void)fflush(stdout);
-    return atomic_load(&test_bad_checks) ? 1 : 0;
-}
-
-static int tried;
-
-static void try_library(const char *path)
-{
-    int status = 0;
-    (void)fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(run_library(path));
-    if (!CHECK(pid > 0) || !CHECK(waitpid(pid, &status, 0) == pid))
-        return;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIP)
-        return;
-    if (!CHECK(WIFEXITED(status)) || !CHECK_INT(WEXITSTATUS(status), 0))
-        printf("# %s: %x\n", path, (unsigned)status);
-    tried++;
-}
-
+static int libraries;
 static char **named; /* on the command line */
 
 TEST(variables_that_change)
 {
-    const char *home = getenv("HOME");
-    char pattern[300];
-    glob_t found = {0};
-    for (; named && *named; named++)
-        try_library(*named);
-    if (named)
-        return;
-    (void)snprintf(pattern, sizeof(pattern), "%s/.pyenv/versions/3.*/lib/libpython3.*.so.1.0",
-                   home ? home : "");
-    (void)glob("/usr/lib/*-linux-gnu/libpython3.*.so.1.0", 0, NULL, &found);
-    (void)glob(pattern, GLOB_APPEND, NULL, &found);
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        long minor = strtol(strstr(found.gl_pathv[i], "libpython3.") + 11, NULL, 10);
-        if (minor >= 8 && minor <= 14)
-            try_library(found.gl_pathv[i]);
-    }
-    globfree(&found);
+    const struct libraries_job job = {program, reader};
+    libraries = libraries_run(named, &job);
 }
 
 int main(int argc, char **argv)
@@ -184,5 +126,5 @@ int main(int argc, char **argv)
         seconds = strtol(argv[1], NULL, 10);
     named = argc > 2 ? argv + 2 : NULL;
     RUN(variables_that_change);
-    return tried || test_end() ? test_end() : test_skip("no shared libpython 3.8 to 3.14");
+    return libraries || test_end() ? test_end() : test_skip("no shared libpython 3.8 to 3.14");
 }

@@ -10,15 +10,12 @@
 #include "walk.h"
 
 #include <errno.h>
-#include <glob.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "tests/test.h"
+#include "libraries_test.h"
 
 #define DEEP 20     /* stacks of more than ten functions, at least */
 #define GARBAGE 300 /* reads of what is no thread, no frame, no code object */
@@ -210,71 +207,17 @@ static void *reader(void *arg)
     return NULL;
 }
 
-/* In a process of its own: its interpreter never ends, as a killed one would not. */
-static int run_library(const char *path)
-{
-    pthread_t thread;
-    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
-    if (!library)
-        return TEST_SKIP;
-    void (*begin)(int) = (void (*)(int))dlsym(library, "Py_InitializeEx");
-    int (*run)(const char *, void *) =
-        (int (*)(const char *, void *))dlsym(library, "PyRun_SimpleStringFlags");
-    void *(*leave)(void) = (void *(*)(void))dlsym(library, "PyEval_SaveThread");
-    char text[sizeof(program) + 40];
-    if (!CHECK(pipe(fds) == 0))
-        return 1;
-    (void)snprintf(text, sizeof(text), "FD = %d\n%s", fds[0], program);
-    begin(0);
-    if (run(text, NULL))
-        return 1;
-    (void)leave();
-    if (!CHECK_INT(pthread_create(&thread, NULL, reader, NULL), 0))
-        return 1;
-    (void)pthread_join(thread, NULL);
-    (void)fflush(stdout);
-    return atomic_load(&test_bad_checks) ? 1 : 0;
-}
-
-static void try_library(const char *path, int *tried)
-{
-    (void)fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(run_library(path));
-    int status = 0;
-    if (!CHECK(pid > 0) || !CHECK(waitpid(pid, &status, 0) == pid))
-        return;
-    if (WIFEXITED(status) && WEXITSTATUS(status) == TEST_SKIP)
-        return;
-    if (!CHECK(WIFEXITED(status)) || !CHECK_INT(WEXITSTATUS(status), 0))
-        printf("# %s: %x\n", path, (unsigned)status);
-    ++*tried;
-}
-
 static int libraries;
 static char **named; /* on the command line */
 
 TEST(no_impossible_stack)
 {
-    const char *home = getenv("HOME");
-    char pattern[300];
-    glob_t found = {0};
-    for (; named && *named; named++)
-        try_library(*named, &libraries);
-    if (named)
+    char text[sizeof(program) + 40];
+    if (!CHECK(pipe(fds) == 0))
         return;
-    (void)snprintf(pattern, sizeof(pattern), "%s/.pyenv/versions/3.*/lib/libpython3.*.so.1.0",
-                   home ? home : "");
-    (void)glob("/usr/lib/*-linux-gnu/libpython3.*.so.1.0", 0, NULL, &found);
-    (void)glob(pattern, GLOB_APPEND, NULL, &found);
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        const char *minor = strstr(found.gl_pathv[i], "libpython3.") + 11;
-        int number = minor[1] == '.' ? minor[0] - '0' : (minor[0] - '0') * 10 + minor[1] - '0';
-        if (number >= 8 && number <= 14)
-            try_library(found.gl_pathv[i], &libraries);
-    }
-    globfree(&found);
+    (void)snprintf(text, sizeof(text), "FD = %d\n%s", fds[0], program);
+    const struct libraries_job job = {text, reader};
+    libraries = libraries_run(named, &job);
 }
 
 int main(int argc, char **argv)

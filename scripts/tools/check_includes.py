@@ -4,7 +4,7 @@
 
 usage: check_includes.py [FILE...]        all C files of the checkout by default
 
-Prints `file:line: what is wrong` and exits 1 when something is.  A unit test (*_test.c) may see
+Prints `file:line: what is wrong` and exits 1 when something is.  A unit test (*_test.[ch]) may see
 everything.  A header of a library that is linked in may be included only where it is at home.
 """
 import fnmatch
@@ -123,7 +123,7 @@ def c_files():
 
 def main(arguments):
     paths = [os.path.relpath(os.path.abspath(a), ROOT) for a in arguments] or sorted(c_files())
-    wrong = [w for p in paths if not p.endswith("_test.c") for w in check_file(p)]
+    wrong = [w for p in paths if not p.endswith(("_test.c", "_test.h")) for w in check_file(p)]
     print("\n".join(wrong), end="\n" if wrong else "")
     return 1 if wrong else 0
 

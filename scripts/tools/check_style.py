@@ -77,7 +77,7 @@ def check_comments(text):
 
 
 def check_banned(path, code):
-    if not path.startswith(BANNED_IN) or path.endswith("_test.c"):
+    if not path.startswith(BANNED_IN) or path.endswith(("_test.c", "_test.h")):
         return
     for match in re.finditer(r"(?<![\w.>])(%s)\s*\(" % "|".join(BANNED), code):
         yield line_of(code, match.start()), "%s() is banned (house style, rule 39)" % match[1]
