@@ -128,6 +128,24 @@ static void tell_dynamo(void)
     py->Py_DecRef(now);
 }
 
+/* torch.fx has a function of its own there while it traces, and then puts back what it found: the
+ * function without us, or a hook from before the last stop().  Whatever else stands there calls us,
+ * or shall not be watched. */
+static void hook_calls_again(void)
+{
+    static const char *const torchs[] = {"_wrapped_call_impl", "_call_impl"};
+    PyObject *class = torch_state.module_class, *now = object_get(class, "__call__");
+    bool ours = now && hook_is(now);
+    for (size_t i = 0; i < sizeof(torchs) / sizeof(torchs[0]) && now && !ours; i++) {
+        PyObject *function = object_get(class, torchs[i]);
+        ours = function == now;
+        torch_state.py.Py_DecRef(function);
+    }
+    torch_state.py.Py_DecRef(now);
+    if (ours && hook_class_plain(class, "__call__", call_module) == 0)
+        tell_dynamo();
+}
+
 /* Functions and classes of torch's modules, where they are.  Each module is asked for by itself:
  * none is imported. */
 void plugin_hook_modules(void)
@@ -157,6 +175,7 @@ void plugin_hook_modules(void)
         py->Py_DecRef(class);
         py->PyErr_Clear();
     }
+    hook_calls_again();
 }
 
 /* sys._probing_role(str), which probing.set_role() calls. */

@@ -52,6 +52,23 @@ def test_parts_of_torch_that_look_into_modules(world, python, more):  # noqa: F8
     assert case.hooks() == ["function"] * 5
 
 
+@pytest.mark.parametrize("loads", [1, 2])
+def test_loaded_while_a_graph_is_traced(world, python, loads):  # noqa: F811
+    """What torch.fx puts back then is not our hook, or one from before a stop()."""
+    case = Case(world, "tracing.py", python)
+    for _ in range(loads - 1):
+        case.stop()
+        case.load()
+    case.go.touch()
+    case.target.wait_line("done")
+    shared.wait_for(lambda: case.counts().get("Net", 0) > 10, "rows of calls")
+    rows = case.target.rows("select local_step, count(*) from python.torch_trace where "
+                            "module = 'Net' group by 1 having count(*) > 1")
+    assert rows == []
+    case.stop()
+    assert case.hooks() == ["function"] * 5
+
+
 ENGINE = ("import ctypes, torch; at = ctypes.c_void_p.from_address; "
           "d = id(type(torch.autograd.Variable._execution_engine).run_backward); "
           "print(at(at(d + 40).value + 8).value)")  # PyMethodDescrObject's d_method->ml_meth
