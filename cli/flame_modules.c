@@ -211,7 +211,8 @@ static int read_all(struct modules *m, const struct target *t, const char *where
         return err_set(-ENOMEM, "no memory for the modules");
     int r = read_calls(m, t, where, "<> 'post backward'", "seq");
     m->backward = true;
-    return r < 0 ? r : read_calls(m, t, where, "= 'post backward'", "ts desc");
+    return r < 0 ? r
+                 : read_calls(m, t, where, "= 'post backward'", "ts desc, duration desc, seq desc");
 }
 
 int flame_read_modules(struct flame *f, const struct target *t, const char *where)

@@ -38,6 +38,38 @@ def test_own_times_of_modules_that_are_used_again(world, python):  # noqa: F811
         assert case.target.probing("torch", *wrong.split()).returncode == 2, wrong
 
 
+def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
+    """A module ends with its first part, and may begin with its last: it is around that, still."""
+    target = world.python(
+        "import time, torch\n"
+        "from torch import nn\n"
+        "torch.set_num_threads(1)\n"
+        "def part(): return nn.Sequential(nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 4))\n"
+        "model = nn.Sequential(part(), nn.ReLU(), part())\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    model(torch.ones(2, 4)).sum().backward()\n"
+        "    optimizer.step()\n"
+        "    time.sleep(0.0005)\n", python=python)
+    target.wait_line("ready")
+    target.inject()
+    done = target.probing("plugin", "load", "torch")
+    done = target.probing("config", "torch.backward=on") if done.returncode == 0 else done
+    assert done.returncode == 0, done.stderr
+    shared.wait_for(lambda: target.rows("select max(local_step) from python.torch_trace")[0][0]
+                    > 500, "steps")
+    ways = [line.rsplit(" ", 1)[0].split(";") for line in
+            target.probing("flamegraph", "torch", "--format", "folded").stdout.splitlines()]
+    if not target.rows("select 1 from python.torch_trace where stage = 'post backward' limit 1"):
+        pytest.skip("this torch does not tell the order of its nodes: no rows")
+    seen = [way[1:] for way in ways if way[0] == "backward" and len(way) > 1]
+    for way in seen:  # Sequential;2;2.0;2.0.0
+        parts = way[-1].split(".") if way != ["Sequential"] else []
+        assert way == ["Sequential"] + [".".join(parts[:n + 1]) for n in range(len(parts))], seen
+    assert len(seen) > 5, seen
+
+
 def test_steps_that_another_thread_ends(world, python):  # noqa: F811
     """A forward in the middle of which a step ends is one call with its parts, not several."""
     target = world.python(
