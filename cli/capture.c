@@ -28,15 +28,18 @@ static int take_piece(void *arg, const struct client_event *e)
     return 0;
 }
 
-static int ask(const struct target *t, FILE *file, const char *steps, const char *skip)
+static int ask(const struct target *t, FILE *file, const struct torch_capture *wanted)
 {
-    const char *words[] = {"torch_profile", steps, skip};
+    char seconds[32];
+    const char *words[] = {"torch_profile", wanted->steps, wanted->skip, seconds};
+    uint64_t rounded = (wanted->timeout_ns + NS_PER_S - 1) / NS_PER_S;
     static volatile sig_atomic_t *const stop = &cli_interrupted;
     struct probing_client *client = NULL;
     int r = target_connect(t, &client);
     if (r < 0)
         return r;
-    int64_t id = client_start_run(client, 3, words, /* timeout_ns= */ 0);
+    (void)snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)rounded);
+    int64_t id = client_start_run(client, 4, words, /* timeout_ns= */ 0);
     r = id < 0 ? (int)id : client_stream(client, take_piece, file, /* timeout_ns= */ 0, stop);
     if (r != 0 && id > 0)
         (void)client_cancel(client, id);
@@ -51,7 +54,7 @@ static int show(const struct target *t)
         "select first_step, steps, events, round(captured_sec * 1000, 3) as captured_ms, "
         "round(start_sec * 1000, 3) as stood_for_start_ms, "
         "round(stop_sec * 1000, 3) as for_stop_ms, "
-        "round(hold_sec * 1000, 3) as for_export_ms from torch.capture",
+        "round(hold_sec * 1000, 3) as for_export_ms, note from torch.capture",
         "select name, kind, calls, round(duration * 1000, 3) as total_ms, "
         "round(self_sec * 1000, 3) as self_ms, round(longest_sec * 1000, 3) as longest_ms "
         "from torch.ops order by self_sec desc limit 10"};
@@ -63,7 +66,7 @@ static int show(const struct target *t)
     return r;
 }
 
-int torch_capture(const struct target *t, const char *steps, const char *skip, const char *path)
+int torch_capture(const struct target *t, const struct torch_capture *wanted, const char *path)
 {
     struct output out = {.file = NULL};
     if (target_is_files(t))
@@ -71,8 +74,8 @@ int torch_capture(const struct target *t, const char *steps, const char *skip, c
     int r = path != NULL ? output_open(&out, path) : 0;
     if (r < 0)
         return r;
-    fprintf(stderr, "probing: waiting for %s steps to end\n", steps != NULL ? steps : "3");
-    r = ask(t, out.file, steps != NULL ? steps : "3", skip != NULL ? skip : "0");
+    fprintf(stderr, "probing: waiting for %s steps to end\n", wanted->steps);
+    r = ask(t, out.file, wanted);
     if (path != NULL)
         r = output_close(&out, r);
     if (r == -ENOENT)

@@ -255,6 +255,7 @@ const struct cli_command cli_commands[] = {
                  {"--interval", NULL, "TIME", "again after each"},
                  {"--steps", NULL, "N", "profile: so many steps; 3 when left out"},
                  {"--skip", NULL, "N", "profile: after so many others"},
+                 {"--timeout", NULL, "TIME", "profile: with those that ended until then; 10m"},
                  {"--output", "-o", "FILE", "profile: the trace; only the sums when left out"}},
      .examples = {"-t 4242 torch", "-t 4242 torch --last 10m", "-t 4242 torch --watch",
                   "-t 4242 torch profile --steps 3 -o trace.json"}},

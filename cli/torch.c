@@ -20,6 +20,7 @@
 
 #define WINDOW_NS UINT64_C(60000000000)
 #define WATCH_NS UINT64_C(2000000000)
+#define CAPTURE_NS UINT64_C(600000000000)
 #define LINES_MAX ((size_t)1 << 16)
 #define CALLS_MAX 40000 /* rows of modules' calls that are read: those of the newest steps */
 #define DATA_SHARE 0.2  /* of a step: from there on a part is told as suspicious */
@@ -343,6 +344,7 @@ struct words {
     uint64_t window_ns, interval_ns;
     bool profile, json, watch;
     const char *steps, *skip, *path;
+    uint64_t timeout_ns; /* of profile; 0: not said */
 };
 
 static int take(void *arg, const char *option, const char *value)
@@ -357,6 +359,10 @@ static int take(void *arg, const char *option, const char *value)
         return err_set(-EINVAL, "torch takes no argument '%s'; did you mean profile?", value);
     if (strcmp(option, "--last") == 0)
         return parse_ns(value, &w->window_ns);
+    if (strcmp(option, "--timeout") == 0) {
+        int rc = parse_ns(value, &w->timeout_ns);
+        return rc < 0 ? rc : w->timeout_ns ? 0 : err_set(-EINVAL, "--timeout must be more than 0");
+    }
     if (strcmp(option, "--json") == 0)
         return w->json = true, 0;
     if (strcmp(option, "--watch") == 0)
@@ -407,17 +413,26 @@ static int look_again(const struct target *t, const struct words *w)
     return EXIT_DONE;
 }
 
+static int capture(const struct target *t, const struct words *w)
+{
+    struct torch_capture wanted = {.steps = w->steps != NULL ? w->steps : "3",
+                                   .skip = w->skip != NULL ? w->skip : "0",
+                                   .timeout_ns = w->timeout_ns ? w->timeout_ns : CAPTURE_NS};
+    return torch_capture(t, &wanted, w->path);
+}
+
 int command_torch(struct target *t, int argc, char **argv)
 {
     struct words words = {.window_ns = WINDOW_NS, .interval_ns = WATCH_NS};
     int rc = cli_parse(argc, argv, take, &words);
-    if (rc == 0 && !words.profile && (words.steps != NULL || words.skip != NULL || words.path))
-        rc = err_set(-EINVAL, "--steps, --skip and -o belong to torch profile");
+    if (rc == 0 && !words.profile &&
+        (words.steps != NULL || words.skip != NULL || words.path || words.timeout_ns != 0))
+        rc = err_set(-EINVAL, "--steps, --skip, --timeout and -o belong to torch profile");
     if (rc == 0 && words.profile && (words.json || words.watch))
         rc = err_set(-EINVAL, "--json and --watch do not belong to torch profile");
     if (rc < 0)
         return cli_misuse(rc);
     if (words.profile)
-        return torch_capture(t, words.steps, words.skip, words.path);
+        return capture(t, &words);
     return words.watch ? look_again(t, &words) : look(t, &words);
 }

@@ -63,6 +63,10 @@ void torch_read_waits(const struct target *t, struct buf *lines);
 void torch_read_joins(const struct target *t, bool others, struct buf *lines);
 
 /* capture.c: `torch profile` */
-int torch_capture(const struct target *t, const char *steps, const char *skip, const char *path);
+struct torch_capture {
+    const char *steps, *skip; /* numbers, as they were written */
+    uint64_t timeout_ns;
+};
+int torch_capture(const struct target *t, const struct torch_capture *wanted, const char *path);
 
 #endif

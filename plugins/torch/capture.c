@@ -6,12 +6,11 @@
  * waits on [worker].
  *
  * torch's profiler belongs to the thread that starts it, so both its start and its stop happen
- * where a step ends.  Of torch.autograd.profiler.profile only the first half is used: its
- * __exit__() turns every event into a Python object while the loop waits.  There is one profiler in
- * a process: while the program's own is prepared or runs we refuse, and when the program starts one
- * during ours, ours ends first.  (Both halves: torch 1.12 to 2.13, torch/autograd/profiler.py.)
+ * where a step ends.  There is one profiler in a process: while the program's own is prepared or
+ * runs we refuse, and when the program starts one during ours, ours ends first.
  */
 #include "capture.h"
+#include "profiler.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +22,10 @@
 #define GIL_WAIT_NS UINT64_C(10000000000)
 #define QUIT_WAIT_MS 5000
 #define LOOK_MS 100 /* has who asked gone? */
-#define REASON_BYTES 200
+#define END_WAIT_NS UINT64_C(10000000000) /* for the thread of the profiler to come by */
+/* Memory that comes while torch records: 1.1 million events of 230 bytes (torch 2.13).  To put them
+ * in order takes six times as much, and 4 s in which the loop stands. */
+#define GROWTH_MAX INT64_C(268435456)
 
 enum state {
     IDLE,
@@ -39,10 +41,12 @@ static struct {
     bool quitting; /* the plugin stops: begin no other */
     bool others;   /* the program's own profiler is prepared, or runs */
     uint32_t skip, left;
+    int64_t memory; /* of the process when the first step was captured; 0: none was */
     const struct thread *owner, *newest; /* whose profiler it is; who ended a step last; compared */
     PyObject *results;                   /* owned; DONE: NULL says that `reason` does */
+    PyObject *at_exit; /* owned; a function of atexit while the profiler runs */
     struct capture_about about;
-    char reason[REASON_BYTES];
+    struct profiler_reason reason;
 } c; /* lock: the GIL */
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -79,88 +83,6 @@ static bool wait_ended(int timeout_ms)
 
 /* ---- with the GIL: torch's functions ---- */
 
-static PyObject *profiler_part(const char *name)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *module =
-        py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch.autograd.profiler");
-    PyObject *part = module ? py->PyObject_GetAttrString(module, name) : NULL;
-    py->PyErr_Clear();
-    return part;
-}
-
-/* Keep what Python raised as the reason. */
-static void take_reason(const char *what)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *type = NULL, *value = NULL, *trace = NULL;
-    py->PyErr_Fetch(&type, &value, &trace);
-    PyObject *text = value ? py->PyObject_Str(value) : NULL;
-    Py_ssize_t n = 0;
-    const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &n) : NULL;
-    (void)snprintf(c.reason, sizeof(c.reason), "torch's profiler did not %s: %.*s", what,
-                   bytes ? (int)strcspn(bytes, "\n") : 0, bytes ? bytes : "");
-    py->PyErr_Clear();
-    py->Py_DecRef(text);
-    py->Py_DecRef(type);
-    py->Py_DecRef(value);
-    py->Py_DecRef(trace);
-}
-
-static bool call_method(PyObject *object, const char *name)
-{
-    PyObject *result = torch_state.py.PyObject_CallMethod(object, name, NULL);
-    torch_state.py.Py_DecRef(result);
-    return result != NULL;
-}
-
-/* Is there a GPU that this process uses?  It is not asked for: that would make it be used. */
-static bool uses_cuda(void)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *cuda = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch.cuda");
-    PyObject *answer = cuda ? py->PyObject_CallMethod(cuda, "is_initialized", NULL) : NULL;
-    py->PyErr_Clear();
-    py->Py_DecRef(answer); /* a constant of the interpreter */
-    return answer && answer == py->_Py_TrueStruct;
-}
-
-/* torch.autograd.profiler.profile(use_kineto=True), with the GPU where there is one. */
-static PyObject *make_profile(void)
-{
-    static const char *const device[] = {NULL, "use_device", "use_cuda"}; /* from 2.1; before */
-    struct cpython *py = &torch_state.py;
-    PyObject *class = profiler_part("profile"), *none = py->PyTuple_New(0), *made = NULL;
-    PyObject *words = py->PyDict_New(), *cuda = py->PyUnicode_FromString("cuda");
-    bool ready = class && none && words && cuda &&
-                 py->PyDict_SetItemString(words, "use_kineto", py->_Py_TrueStruct) == 0;
-    bool gpu = uses_cuda();
-    for (int i = gpu ? 1 : 0; ready && !made && i < (gpu ? 3 : 1); i++) {
-        py->PyErr_Clear();
-        if (device[i])
-            (void)py->PyDict_SetItemString(words, device[i], i == 1 ? cuda : py->_Py_TrueStruct);
-        made = py->PyObject_Call(class, none, words);
-        if (device[i])
-            (void)py->PyDict_DelItemString(words, device[i]);
-    }
-    py->Py_DecRef(cuda);
-    py->Py_DecRef(words);
-    py->Py_DecRef(none);
-    py->Py_DecRef(class);
-    return made;
-}
-
-/* A flag of torch's that says that a profiler runs goes down again (torch 2). */
-static void lower_flag(void)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *function = profiler_part("_run_on_profiler_stop");
-    PyObject *result = function ? py->PyObject_CallFunctionObjArgs(function, NULL) : NULL;
-    py->PyErr_Clear();
-    py->Py_DecRef(result);
-    py->Py_DecRef(function);
-}
-
 static void finish(void)
 {
     struct cpython *py = &torch_state.py;
@@ -172,44 +94,62 @@ static void finish(void)
     set_ended(true);
 }
 
-static bool is_profiled_already(void)
+/* The interpreter ends in the middle: torch 2.13 crashes in the process's exit while its profiler
+ * runs, or ran on a thread that has ended. */
+static PyObject *exits(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *function = profiler_part("_profiler_enabled");
-    if (!function) {
-        PyObject *autograd =
-            py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch.autograd");
-        function = autograd ? py->PyObject_GetAttrString(autograd, "_profiler_enabled") : NULL;
+    (void)self;
+    (void)args;
+    (void)n;
+    (void)kwnames;
+    if (c.state == RUNNING && torch_on()) { /* off: this is a child, whose locks are nobody's */
+        c.state = CHANGING;
+        py->Py_DecRef(profiler_stop(&c.reason));
+        (void)snprintf(c.reason.text, sizeof(c.reason.text), "the program has ended meanwhile");
+        finish();
     }
+    py->Py_IncRef(py->_Py_NoneStruct);
+    return py->_Py_NoneStruct;
+}
+
+/* atexit.register() or .unregister() */
+static void tell_atexit(const char *what)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *module = py->PyImport_ImportModule("atexit"), *result = NULL;
+    if (module && c.at_exit)
+        result = py->PyObject_CallMethod(module, what, "O", c.at_exit);
     py->PyErr_Clear();
-    PyObject *answer = function ? py->PyObject_CallFunctionObjArgs(function, NULL) : NULL;
-    py->PyErr_Clear();
-    py->Py_DecRef(function);
-    py->Py_DecRef(answer); /* a constant of the interpreter */
-    return c.others || (answer && answer == py->_Py_TrueStruct);
+    py->Py_DecRef(result);
+    py->Py_DecRef(module);
+}
+
+static void expect_exit(void)
+{
+    static struct cpython_method method = {"probing_exits", NULL, METH_FASTCALL | METH_KEYWORDS,
+                                           NULL};
+    memcpy(&method.call, &(PyCFunctionFastKeywords){exits}, sizeof(method.call));
+    c.at_exit = torch_state.py.PyCFunction_NewEx(&method, NULL, NULL);
+    tell_atexit("register");
 }
 
 static void begin(struct thread *t)
 {
-    struct cpython *py = &torch_state.py;
     uint64_t now_ns = torch_state.now();
     c.state = CHANGING;
     c.owner = t;
-    c.about = (struct capture_about){.first_step = (int64_t)torch_state.step};
-    if (is_profiled_already()) {
-        (void)snprintf(c.reason, sizeof(c.reason),
+    c.about = (struct capture_about){.first_step = (int64_t)torch_state.step, .asked = c.left};
+    c.memory = 0;
+    if (c.others || profiler_runs()) {
+        (void)snprintf(c.reason.text, sizeof(c.reason.text),
                        "a torch profiler of the program's own is at work; there can be only one");
         finish();
         return;
     }
-    PyObject *profile = make_profile();
-    bool works =
-        profile && call_method(profile, "_prepare_trace") && call_method(profile, "_start_trace");
-    if (!works) {
-        take_reason("start");
-        lower_flag();
-    }
-    py->Py_DecRef(profile);
+    bool works = profiler_start(&c.reason);
+    if (works)
+        expect_exit();
     c.about.begin_ns = torch_state.now();
     c.about.start_ns = c.about.begin_ns - now_ns;
     c.state = RUNNING;
@@ -219,18 +159,32 @@ static void begin(struct thread *t)
 
 static void end(void)
 {
-    struct cpython *py = &torch_state.py;
     uint64_t now_ns = torch_state.now();
     c.state = CHANGING;
-    PyObject *function = profiler_part("_disable_profiler");
-    c.results = function ? py->PyObject_CallFunctionObjArgs(function, NULL) : NULL;
-    if (!c.results)
-        take_reason("stop");
-    lower_flag();
-    py->Py_DecRef(function);
+    c.results = profiler_stop(&c.reason);
+    tell_atexit("unregister");
+    torch_state.py.Py_DecRef(c.at_exit);
+    c.at_exit = NULL;
     c.about.end_ns = now_ns;
     c.about.stop_ns = torch_state.now() - now_ns;
     finish();
+}
+
+/* A captured step has ended. */
+static void count_step(void)
+{
+    int64_t memory = loop_rss();
+    c.about.steps++;
+    c.left--;
+    if (!c.memory)
+        c.memory = memory;
+    if (!c.left || memory - c.memory < GROWTH_MAX)
+        return;
+    c.left = 0;
+    (void)snprintf(c.about.note, sizeof(c.about.note),
+                   "%lld of %lld steps: the process needed %lld MB more meanwhile",
+                   (long long)c.about.steps, (long long)c.about.asked,
+                   (long long)(memory - c.memory) >> 20);
 }
 
 void capture_step(struct thread *t)
@@ -243,8 +197,7 @@ void capture_step(struct thread *t)
         begin(t);
         t->walks_ns += c.about.start_ns; /* our own cost, not the step's */
     } else if (c.state == RUNNING && c.left) {
-        c.about.steps++;
-        c.left--;
+        count_step();
     }
     if (c.state == RUNNING && (!c.left || c.unwanted))
         torch_state.capture_due = c.owner;
@@ -271,7 +224,7 @@ PyObject *capture_others(PyObject *hook, PyObject *const *args, size_t nargsf, P
         end();
         torch_state.py.Py_DecRef(c.results);
         c.results = NULL;
-        (void)snprintf(c.reason, sizeof(c.reason),
+        (void)snprintf(c.reason.text, sizeof(c.reason.text),
                        "the program has started a torch profiler of its own: ours has ended");
     }
     c.others = !stops;
@@ -281,10 +234,10 @@ PyObject *capture_others(PyObject *hook, PyObject *const *args, size_t nargsf, P
 /* ---- who asks ---- */
 
 struct order {
-    uint32_t skip, n;
+    const struct capture_order *wanted;
     PyObject *results;
     struct capture_about about;
-    char reason[REASON_BYTES];
+    struct profiler_reason reason;
 };
 
 static int arm(void *arg)
@@ -294,10 +247,10 @@ static int arm(void *arg)
         return -ENODEV;
     if (c.state != IDLE)
         return -EBUSY;
-    c.skip = o->skip;
-    c.left = o->n;
+    c.skip = o->wanted->skip;
+    c.left = o->wanted->steps;
     c.unwanted = false;
-    c.reason[0] = '\0';
+    c.reason.text[0] = '\0';
     c.state = ARMED;
     set_ended(false);
     return 0;
@@ -308,7 +261,7 @@ static int collect(void *arg)
     struct order *o = arg;
     o->results = c.results;
     o->about = c.about;
-    memcpy(o->reason, c.reason, sizeof(o->reason));
+    o->reason = c.reason;
     c.results = NULL;
     c.state = IDLE;
     return 0;
@@ -326,17 +279,84 @@ static int give_up(void *arg)
     return 0;
 }
 
+/* What has become of a capture whose steps do not end. */
+static void tell_none(const struct capture_order *wanted)
+{
+    char since[80] = "none has since the plugin was loaded";
+    if (torch_state.step_begin_ns)
+        (void)snprintf(since, sizeof(since), "the last one did %.1f s ago",
+                       (double)(torch_state.now() - torch_state.step_begin_ns) / NS_PER_S);
+    (void)snprintf(c.reason.text, sizeof(c.reason.text),
+                   "no step to begin with has ended in %u s: %s, %u of %u to leave out are still "
+                   "to come; see `probing torch`, and --timeout for more",
+                   wanted->seconds, since, c.skip, wanted->skip);
+}
+
+/* The time is over: end with what there is. */
+static int run_out(void *arg)
+{
+    const struct capture_order *wanted = arg;
+    if (c.state == ARMED) {
+        tell_none(wanted);
+        finish();
+    } else if (c.state == RUNNING && c.left) {
+        c.left = 0;
+        torch_state.capture_due = c.owner;
+        (void)snprintf(c.about.note, sizeof(c.about.note), "%lld of %lld steps ended in %u s",
+                       (long long)c.about.steps, (long long)c.about.asked, wanted->seconds);
+    }
+    return 0;
+}
+
 static const struct probing_python_gil_1 *python(void)
 {
     return torch_state.host->extension(torch_state.host, PROBING_PYTHON_GIL_1);
 }
 
-int capture_run(const struct probing_reply *out, uint32_t skip, uint32_t n, PyObject **ret_results,
-                struct capture_about *ret_about)
+/* What python.gil/1 gave. */
+static int tell(int rc)
+{
+    const struct probing_host *h = torch_state.host;
+    return rc == 0           ? 0
+           : rc == -ETIMEDOUT ? h->fail(h, rc, "the interpreter did not give up the GIL for 10 s")
+                              : h->fail(h, rc, "the program has ended meanwhile");
+}
+
+/* 0: it has ended.  -errno after fail(): it has not, and nobody wants it any more. */
+static int wait_for_steps(const struct probing_reply *out, const struct capture_order *wanted,
+                          const struct probing_python_gil_1 *gil)
+{
+    const struct probing_host *h = torch_state.host;
+    struct capture_order copy = *wanted;
+    uint64_t until_ns = torch_state.now() + (uint64_t)wanted->seconds * (uint64_t)NS_PER_S;
+    bool late = false;
+    int rc = 0;
+    while (!wait_ended(LOOK_MS) && rc == 0) {
+        bool over = torch_state.now() >= until_ns;
+        if (h->cancelled(out))
+            rc = -ECANCELED;
+        else if (over && late)
+            rc = h->fail(h, -ETIMEDOUT,
+                         "torch's profiler has begun, and its thread has called no model and ended "
+                         "no step since the time is over: it ends when that does, and nothing of "
+                         "it is kept; see `probing torch`");
+        else if (over)
+            rc = tell(gil->call(run_out, &copy, GIL_WAIT_NS));
+        if (over && !late)
+            until_ns = torch_state.now() + END_WAIT_NS;
+        late = late || over;
+    }
+    if (rc < 0)
+        (void)gil->call(give_up, NULL, GIL_WAIT_NS);
+    return rc;
+}
+
+int capture_run(const struct probing_reply *out, const struct capture_order *wanted,
+                PyObject **ret_results, struct capture_about *ret_about)
 {
     const struct probing_host *h = torch_state.host;
     const struct probing_python_gil_1 *gil = python();
-    struct order order = {.skip = skip, .n = n};
+    struct order order = {.wanted = wanted};
     int rc = gil ? gil->call(arm, &order, GIL_WAIT_NS) : -ENODEV;
     if (rc == -EBUSY)
         return h->fail(h, rc,
@@ -344,16 +364,14 @@ int capture_run(const struct probing_reply *out, uint32_t skip, uint32_t n, PyOb
                        "its step to end");
     if (rc < 0)
         return h->fail(h, rc, "the interpreter cannot be asked now; is the plugin torch at work?");
-    while (!wait_ended(LOOK_MS))
-        if (h->cancelled(out)) {
-            (void)gil->call(give_up, NULL, GIL_WAIT_NS);
-            return -ECANCELED;
-        }
+    rc = wait_for_steps(out, wanted, gil);
+    if (rc < 0)
+        return rc;
     rc = gil->call(collect, &order, GIL_WAIT_NS);
     if (rc < 0)
-        return h->fail(h, rc, "the interpreter did not give up the GIL for 10 s");
+        return tell(rc);
     if (!order.results)
-        return h->fail(h, -EBUSY, order.reason);
+        return h->fail(h, -EBUSY, order.reason.text);
     *ret_results = order.results;
     *ret_about = order.about;
     return 0;
@@ -371,7 +389,7 @@ static int quit(void *arg)
     (void)arg;
     c.quitting = true;
     if (c.state == ARMED) {
-        (void)snprintf(c.reason, sizeof(c.reason), "the plugin torch was stopped");
+        (void)snprintf(c.reason.text, sizeof(c.reason.text), "the plugin torch was stopped");
         finish();
     } else if (c.state == RUNNING) {
         c.left = 0;

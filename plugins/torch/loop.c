@@ -51,8 +51,7 @@ static const struct probing_column columns[] = {
      .doc = "from the older half's middle to the newer's"},
 };
 
-/* Bytes; 0: the kernel does not tell. */
-static int64_t rss_now(void)
+int64_t loop_rss(void)
 {
     char text[128];
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
@@ -69,7 +68,7 @@ static int64_t rss_now(void)
 
 void loop_look(uint64_t now_ns)
 {
-    int64_t bytes = rss_now();
+    int64_t bytes = loop_rss();
     if (!bytes)
         return;
     (void)pthread_mutex_lock(&mutex);
@@ -91,7 +90,7 @@ static int64_t least(uint64_t from, uint64_t to)
 
 static void fill_rss(union probing_cell *cells)
 {
-    int64_t now = rss_now();
+    int64_t now = loop_rss();
     cells[0].i = now ? now : PROBING_NULL_I64;
     cells[1].i = cells[2].i = PROBING_NULL_I64;
     cells[3].u = PROBING_NULL_F64;

@@ -356,6 +356,7 @@ void variables_watch_gradients(void);
 extern const struct probing_table_desc loop_table;
 void loop_is(const struct thread *t); /* the one that has ended a step */
 void loop_look(uint64_t now_ns);      /* once a second [worker] */
+int64_t loop_rss(void); /* memory of the process, bytes; 0: the kernel does not tell    [any] */
 /* The loop's thread is in another phase. */
 static inline void loop_phase(enum phase phase, uint64_t now_ns)
 {

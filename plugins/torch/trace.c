@@ -21,6 +21,8 @@
 
 #define GIL_WAIT_NS UINT64_C(30000000000)
 #define STEPS_MAX 10000
+#define SECONDS 600 /* when nobody says how long */
+#define SECONDS_MAX 86400
 #define CHUNK 256 /* events: a third of a millisecond with the GIL held */
 #define NAME_BYTES 200
 #define KIND_BYTES 32
@@ -281,31 +283,32 @@ static int export(struct export *x, const struct capture_about *seen)
     return rc;
 }
 
-static bool is_count(const char *text, uint32_t *ret)
+static bool is_count(const char *text, uint32_t most, uint32_t *ret)
 {
     uint32_t n = 0;
     const char *p = text;
-    for (; *p >= '0' && *p <= '9' && n <= STEPS_MAX; p++)
+    for (; *p >= '0' && *p <= '9' && n <= most; p++)
         n = n * 10 + (uint32_t)(*p - '0');
     *ret = n;
-    return p != text && !*p && n <= STEPS_MAX;
+    return p != text && !*p && n <= most;
 }
 
 static int run_trace(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     const struct probing_host *h = torch_state.host;
     struct capture_about seen;
-    uint32_t steps = 3, skip = 0;
+    struct capture_order order = {.steps = 3, .seconds = SECONDS};
     (void)self;
-    if (argc > 3 || (argc > 1 && !is_count(argv[1], &steps)) || steps == 0 ||
-        (argc > 2 && !is_count(argv[2], &skip)))
+    if (argc > 4 || (argc > 1 && !is_count(argv[1], STEPS_MAX, &order.steps)) || order.steps == 0 ||
+        (argc > 2 && !is_count(argv[2], STEPS_MAX, &order.skip)) ||
+        (argc > 3 && !is_count(argv[3], SECONDS_MAX, &order.seconds)) || order.seconds == 0)
         return h->fail(h, -EINVAL,
-                       "torch_profile takes how many steps, 1 to 10000, and how many "
-                       "to leave out before them");
+                       "torch_profile takes how many steps, 1 to 10000, how many to leave out "
+                       "before them, and in how many seconds it has to be done, 1 to 86400");
     struct export *x = calloc(1, sizeof(*x));
     if (x)
         x->ops = ops_new();
-    int rc = x && x->ops ? capture_run(out, skip, steps, &x->results, &seen)
+    int rc = x && x->ops ? capture_run(out, &order, &x->results, &seen)
                          : h->fail(h, -ENOMEM, "no memory");
     if (rc == 0) {
         x->host = h;
@@ -396,12 +399,15 @@ static const struct probing_column capture_columns[] = {
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
      .doc = "of that, the longest that the GIL was held at once: torch lists its events"},
+    {.name = "note", .type = PROBING_STR, .doc = "why it has fewer steps than were asked for"},
 };
 
 static int scan_capture(void *self, struct probing_rows *out)
 {
+    char note[sizeof(about.note)];
     (void)self;
     (void)pthread_mutex_lock(&mutex);
+    memcpy(note, about.note, sizeof(note));
     union probing_cell cells[] = {{.i = (int64_t)about.end_ns},
                                   {.i = about.first_step},
                                   {.i = about.steps},
@@ -410,7 +416,8 @@ static int scan_capture(void *self, struct probing_rows *out)
                                   {.f = seconds(about.start_ns)},
                                   {.f = seconds(about.stop_ns)},
                                   {.f = seconds(export_ns)},
-                                  {.f = seconds(hold_ns)}};
+                                  {.f = seconds(hold_ns)},
+                                  {.s = note[0] ? note : NULL}};
     bool any = newest != NULL;
     (void)pthread_mutex_unlock(&mutex);
     int rc = any ? torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0])) : 0;
@@ -431,7 +438,7 @@ const struct probing_command trace_command = {
     .size = sizeof(trace_command),
     .flags = PROBING_WRITES,
     .name = "torch_profile",
-    .usage = "[steps [skip]]",
+    .usage = "[steps [skip [seconds]]]",
     .doc = "run torch's own profiler for some steps; gives its trace as Chrome's JSON",
     .run = run_trace,
 };

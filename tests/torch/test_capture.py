@@ -113,6 +113,65 @@ def test_begun_by_a_thread_that_ends_no_more_steps(world, python):  # noqa: F811
     assert client.returncode == 0 and not runs(target)
 
 
+def loop_that(world, python, what):  # noqa: F811
+    target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / "ends.py"),
+                         str(world.tmp / "go"), what)
+    target.wait_line("ready")
+    target.inject()
+    assert target.probing("plugin", "load", "torch").returncode == 0
+    return target
+
+
+def test_steps_that_do_not_end_in_time(world, python):  # noqa: F811
+    target = loop_that(world, python, "stands")
+    path = world.tmp / "trace.json"
+    ask = ("torch", "profile", "--steps", MANY, "--skip", "1", "--timeout", "1s", "-o", str(path))
+    done = target.probing(*ask)
+    assert done.returncode != 0 and "no step to begin with has ended in 1 s" in done.stderr
+    assert "1 of 1 to leave out" in done.stderr and not path.exists()
+    (world.tmp / "go").touch()
+    done = target.probing(*ask)
+    assert done.returncode == 0, done.stderr
+    rows = target.rows("select note, steps, events from torch.capture")
+    assert rows[0][0] == "%d of %s steps ended in 1 s" % (rows[0][1], MANY) and rows[0][1] > 1
+    assert rows[0][0] in done.stdout
+    events = [e for e in json.loads(path.read_text())["traceEvents"] if e["ph"] == "X"]
+    assert len(events) == rows[0][2]
+    done = target.probing("torch", "profile", "--steps", "2")
+    assert done.returncode == 0 and target.rows("select note from torch.capture") == [[None]]
+
+
+def test_memory_that_grows_meanwhile(world, python):  # noqa: F811
+    target = loop_that(world, python, "grows")
+    client = begin(target, "--steps", MANY, "--timeout", "1m")
+    (world.tmp / "go").touch()
+    client.communicate(timeout=60)
+    note, steps = target.rows("select note, steps from torch.capture")[0]
+    assert client.returncode == 0 and steps < 12, note
+    found = re.fullmatch(r"%d of %s steps: the process needed (\d+) MB more meanwhile"
+                         % (steps, MANY), note)
+    assert found and int(found[1]) >= 256, note
+
+
+@pytest.mark.parametrize("loop", ["main", "thread"])
+def test_a_program_that_ends_meanwhile(world, python, loop):  # noqa: F811
+    """torch's profiler is ended before: torch 2.13 crashes at the end of a process otherwise."""
+    target = loop_that(world, python, loop)
+    client = begin(target, "--steps", MANY, "-o", str(world.tmp / "never.json"))
+    def steps():
+        return target.rows("select max(steps) from python.torch_step_timing")[0][0] or 0
+
+    second = target.probing("torch", "profile", "--steps", "1")
+    assert second.returncode != 0 and "another capture is under way" in second.stderr
+    seen = steps()
+    shared.wait_for(lambda: steps() > seen + 3, "steps in which the profiler has begun")
+    (world.tmp / "go").touch()
+    said = client.communicate(timeout=60)[1].decode()
+    assert target.process.wait(timeout=60) == 0 and "done" in target.output()
+    assert client.returncode != 0 and "has ended meanwhile" in said, said
+    assert not list(world.tmp.glob("never*"))
+
+
 def test_one_that_is_given_up(target):
     client = begin(target, "--steps", MANY, "-o", str(target.world.tmp / "never.json"))
     client.send_signal(signal.SIGINT)
@@ -126,7 +185,7 @@ def test_one_that_is_given_up(target):
     done = target.probing("plugin", "stop", "torch")
     assert done.returncode == 0, done.stderr
     client.communicate(timeout=60)
-    assert not runs(target)
+    shared.wait_for(lambda: not runs(target), "a step without it")
     done = target.probing("plugin", "load", "torch")
     assert done.returncode == 0, done.stderr
     assert again()
