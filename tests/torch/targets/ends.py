@@ -17,12 +17,15 @@ net = torch.nn.Linear(8, 8)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
 mode = sys.argv[2]
 kept = []
+profiled = False  # on the loop's thread
 
 
 def loop():
+    global profiled
     while not (is_told() and mode in ("main", "thread")):
         net(torch.ones(2, 8)).sum().backward()
         optimizer.step()
+        profiled = torch.autograd._profiler_enabled()
         if mode == "grows":
             kept[:0] = [torch.ones(1 << 23)] if len(kept) < 12 else []
         time.sleep(0.002)
