@@ -82,6 +82,8 @@ int host_new(const struct host_options *o, struct host **ret)
         r = commands_builtin(h);
     if (r == 0)
         r = about_add(h);
+    if (r == 0)
+        r = settings_offer(h);
     if (r < 0) {
         destroy(h);
         return r;

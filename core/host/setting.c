@@ -6,6 +6,7 @@
  * after their owner has agreed.  Settings for a plugin that is not here are kept for it.
  */
 #include <errno.h>
+#include <probing/ext/draft/setting.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -437,6 +438,28 @@ static int keep(struct host *h, struct setting *s, const char *value)
     (void)pthread_mutex_unlock(&h->settings.mutex);
     free(old);
     return 0;
+}
+
+/* probing_setting_1's: a plugin tells, while it is being configured, what else holds by that. */
+static int holds(const struct probing_host *f, const char *name, const char *value)
+{
+    struct plugin *p = f->core;
+    char *plain = malloc(VALUE_MAX_BYTES);
+    (void)pthread_mutex_lock(&p->host->settings.mutex);
+    struct setting *s = find(p->host, p->name, strlen(p->name), name);
+    (void)pthread_mutex_unlock(&p->host->settings.mutex);
+    int r = !plain           ? err_set(-ENOMEM, "no memory for a setting")
+            : s && !s->pending ? check(s->owner, s->name, s->type, s->unit, s->min, s->max, value,
+                                       plain)
+                             : err_set(-ENOENT, "%s has no setting '%.120s'", p->name, name);
+    free(plain);
+    return r < 0 ? r : keep(p->host, s, value);
+}
+
+int settings_offer(struct host *h)
+{
+    static const struct probing_setting_1 part = {.size = sizeof(part), .holds = holds};
+    return host_extension_add(h, PROBING_SETTING_1, &part);
 }
 
 /* Ask the owner.  Its code runs without a lock held; on control nobody else changes settings. */

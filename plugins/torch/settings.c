@@ -8,10 +8,12 @@
 #include "exprs.h"
 
 #include <errno.h>
+#include <probing/ext/draft/setting.h>
 #include <pthread.h>
 #include <stdio.h>
 
 #define EVERY_MAX 1000000
+#define RATE_GRAIN 1e-6
 #define BASELINE "100"
 #define COMM_TIMEOUT "30"
 #define WORD_BYTES 64
@@ -19,11 +21,11 @@
 const struct probing_config settings_table[] = {
     {.name = "every",
      .value = "1",
-     .doc = "record one step in so many; 1: all of them",
+     .doc = "record one step in so many; 1: all of them, 0: as sample_rate says",
      .type = PROBING_I64,
      .unit = PROBING_COUNT,
      .flags = PROBING_LIVE,
-     .min = 1,
+     .min = 0,
      .max = EVERY_MAX},
     {.name = "sample_rate",
      .value = "1",
@@ -115,6 +117,8 @@ static int set_rate(struct settings *s, const char *text)
     if (p == text || *p || rate > 1)
         return refuse(-EINVAL, "torch.sample_rate is a share of the steps, 0 to 1, not '%.80s'",
                       text);
+    if (s->every && rate > s->rate - RATE_GRAIN && rate < s->rate + RATE_GRAIN)
+        return 0; /* `every` says it already */
     s->every = rate >= 1 ? 1 : 0;
     s->rate = rate;
     return 0;
@@ -196,8 +200,8 @@ static int set_one(struct settings *s, const char *name, const char *value)
     if (strcmp(name, "sample_rate") == 0)
         return set_rate(s, value);
     if (strcmp(name, "every") == 0) {
-        int rc = set_count(name, value, 1, &s->every);
-        if (rc == 0)
+        int rc = set_count(name, value, 0, &s->every);
+        if (rc == 0 && s->every)
             s->rate = 1.0 / s->every;
         return rc;
     }
@@ -285,12 +289,40 @@ static bool is_default(const char *name, const char *value)
     return false;
 }
 
+/* What holds now that did not before, for `config` to say so; but for the one that is being set. */
+static void tell_others(const struct settings *old, const struct settings *new, const char *name)
+{
+    const struct probing_host *h = torch_state.host;
+    const struct probing_setting_1 *part = h->extension(h, PROBING_SETTING_1);
+    char every[16], rate[32], baseline[16];
+    (void)snprintf(every, sizeof(every), "%u", new->every);
+    (void)snprintf(rate, sizeof(rate), "%.6g", new->rate);
+    (void)snprintf(baseline, sizeof(baseline), "%u", new->baseline);
+    const struct {
+        const char *name, *value;
+        bool changed;
+    } all[] = {{"every", every, new->every != old->every},
+               {"sample_rate", rate, new->rate < old->rate || new->rate > old->rate},
+               {"baseline", baseline, new->baseline != old->baseline},
+               {"backward", new->backward ? "on" : "off", new->backward != old->backward},
+               {"memory", new->memory ? "on" : "off", new->memory != old->memory},
+               {"device_times", new->device_times ? "on" : "off",
+                new->device_times != old->device_times},
+               {"nan", new->nan ? "on" : "off", new->nan != old->nan},
+               {"exprs", new->exprs, strcmp(new->exprs, old->exprs) != 0},
+               {"layers", new->layers, strcmp(new->layers, old->layers) != 0},
+               {"profiling", "", begun}}; /* else it still comes, and the last one set is right */
+    for (size_t i = 0; part && i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i].changed && strcmp(all[i].name, name) != 0)
+            (void)part->holds(h, all[i].name, all[i].value);
+}
+
 int settings_configure(const char *name, const char *value)
 {
     if (!begun && is_default(name, value))
         return 0;
     (void)pthread_mutex_lock(&mutex);
-    struct settings next = wanted;
+    struct settings old = wanted, next = wanted;
     (void)pthread_mutex_unlock(&mutex);
     int rc =
         strcmp(name, "profiling") == 0 ? set_profiling(&next, value) : set_one(&next, name, value);
@@ -300,6 +332,7 @@ int settings_configure(const char *name, const char *value)
     wanted = next;
     (void)pthread_mutex_unlock(&mutex);
     (void)atomic_fetch_add_explicit(&version, 1, memory_order_release);
+    tell_others(&old, &next, name);
     return 0;
 }
 

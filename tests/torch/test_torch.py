@@ -364,6 +364,36 @@ def test_settings_as_people_write_them(world, python):
     assert case.target.rows("select count(*) > 0 from python.torch_trace") == [[True]]
 
 
+def test_settings_that_set_others_say_so(world, python):
+    case = Case(world, "steps.py", python)
+
+    def holds(*names):
+        return [case.target.probing("config", "get", "torch." + n).stdout.strip() for n in names]
+
+    def done(*words):
+        result = case.target.probing(*words)
+        assert result.returncode == 0, result.stderr
+    done("config", "torch.profiling=0.25,backward=on,exprs=loss@train, acc,layers=a.*")
+    names = ("profiling", "sample_rate", "every", "backward", "nan", "exprs", "layers")
+    line = "0.25,backward=on,exprs=loss@train, acc,layers=a.*"
+    said = [line, "0.25", "0", "on", "off", "loss@train,acc", "a.*"]
+    assert holds(*names) == said
+    done("config", "torch.backward=off")
+    said[0], said[3] = "", "off"
+    assert holds(*names) == said
+    done("config", "torch.every=3")
+    said[1], said[2] = "0.333333", "3"
+    assert holds(*names) == said
+    assert case.target.probing("config", "torch.profiling=on,nan=maybe").returncode == 1
+    assert holds(*names) == said
+    for word in ("stop", "load"):
+        done("plugin", word, "torch")
+    assert holds(*names) == said
+    done("config", "torch.sample_rate=1")
+    said[1:3] = "1", "1"
+    assert holds(*names) == said
+
+
 def test_the_first_nan_in_every_layout(world, python):
     """And whatever is read of tensors, modes of the program do not hear of it."""
     case = Case(world, "nonfinite.py", python)
