@@ -21,6 +21,12 @@
     "select ts as timestamp, name as operation_name, duration_ns / 1e6 as duration_ms " \
     "from python.trace_event where duration_ns is not null"
 
+/* Names of variables: train_loss, losses.val, losses[-1], metrics["train/loss"]; of which are not
+ * val_loss, metrics["test/loss"]; self.epoch.  Where `loss` itself is kept, that is the one. */
+#define LOSS "'loss(es)?(\\.(mean|val|avg))?(\\[-?[0-9]+\\])?[\"'']?\\]?$'"
+#define NO_TRAINING "'(^|[^a-z])(val|valid|validation|eval|test|dev)[^a-z].*loss'"
+#define EPOCH "'(^|[^a-z])epoch[\"'']?\\]?$'"
+
 /* Of one name the last that works is wanted least. */
 static const struct {
     const char *name, *definition, *doc;
@@ -38,8 +44,12 @@ static const struct {
     {"profiling_data", TORCH_CALLS " union all " SPANS,
      "how long operations took: torch modules and spans"},
     {"training_logs",
-     "select ts as timestamp, null::bigint as epoch, local_step as step, case when name = 'loss' "
-     "then value_f64 end as loss, name, value_f64 as value from python.variables",
+     "select v.ts as timestamp, e.epoch as epoch, v.local_step as step, case when v.name = 'loss' "
+     "or (v.name ~* " LOSS " and v.name !~* " NO_TRAINING " and not exists (select 1 from "
+     "python.variables where name = 'loss')) then v.value_f64 end as loss, v.name as name, "
+     "v.value_f64 as value from python.variables v left join (select local_step, "
+     "max(value_f64)::bigint as epoch from python.variables where name ~ " EPOCH
+     " group by local_step) e on e.local_step = v.local_step",
      "watched variables of the training loop"},
     {"comm_metrics",
      "select ts as timestamp, group_rank as src_rank, null::bigint as dst_rank, op, duration_ms "

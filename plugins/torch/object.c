@@ -119,8 +119,9 @@ uint64_t object_error(void)
     said[strcspn(said, "\n")] = '\0';
     PyObject *name = object_get(class, "__name__");
     object_text(name, text, ERROR_BYTES);
+    size_t used = strlen(text);
     if (said[0])
-        (void)snprintf(text + strlen(text), ERROR_BYTES, "%s%s", text[0] ? ": " : "", said);
+        (void)snprintf(text + used, sizeof(text) - used, "%s%s", used ? ": " : "", said);
     py->PyErr_Restore(class, value, traceback);
     return object_intern(text);
 }

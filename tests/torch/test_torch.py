@@ -40,10 +40,10 @@ def python(request):
 class Case:
     """A target from targets/: it makes its models, waits for us, works, and writes what it saw."""
 
-    def __init__(self, world, name, python, *more):
+    def __init__(self, world, name, python, *more, env=None):
         self.answer, self.go = world.tmp / "answer.json", world.tmp / "go"
         self.target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / name),
-                                  str(self.go), str(self.answer), *more)
+                                  str(self.go), str(self.answer), *more, env=env)
         self.target.wait_line("ready")
         self.target.inject()
         self.load()
@@ -293,6 +293,20 @@ def test_variables_and_the_first_nan(world, python):
     logs = case.target.rows("select step, loss from training_logs where loss is not null "
                             "order by 1")
     assert [step for step, _ in logs] == [n for n in steps if n != 3]
+
+
+def test_training_logs_know_a_loss_by_its_name(world, python):
+    """As the environment has it: train_loss is the loss, val_loss and others are not."""
+    words = "on,exprs=train_loss@train,val_loss@train,epoch@train,acc1@train,metrics[\"test/loss\"]"
+    case = Case(world, "logs.py", python, env={"PROBING_TORCH_PROFILING": words})
+    wanted = case.run()["logs"]
+    rows = case.target.rows("select step, epoch, loss from training_logs where loss is not null "
+                            "order by timestamp")
+    assert [row[:2] for row in rows] == [[n, epoch] for n, (epoch, _) in enumerate(wanted)]
+    assert [row[2] for row in rows] == pytest.approx([loss for _, loss in wanted])
+    names = case.target.rows("select distinct name from training_logs where loss is null "
+                             "order by 1")
+    assert names == [["acc1"], ["epoch"], ['metrics["test/loss"]'], ["val_loss"]]
 
 
 def test_the_first_nan_in_gradients(world, python):
