@@ -129,7 +129,7 @@ int stack_lend(pid_t tid, void *memory, size_t size, bool take_back, uint64_t ti
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     uint64_t end = clock_monotonic() + timeout_ns;
-    if (signal_number() == 0)
+    if (signal_number() == 0 || signal_take() < 0) /* without our handler it ends the process */
         return -EBUSY;
     int rc = ask(tid, memory, size, take_back, timeout_ns);
     if (rc != 1 || !take_back)

@@ -217,7 +217,8 @@ static void on_signal(int number, siginfo_t *info, void *context) /* [signal] */
 
 static void give_fine(struct clocks *c)
 {
-    if (atomic_exchange_explicit(&c->fine, false, memory_order_relaxed))
+    if (atomic_exchange_explicit(&c->fine, false, memory_order_relaxed) &&
+        c->signal != FINE_SIGNAL)
         signals_give(FINE_SIGNAL, on_signal);
 }
 
@@ -428,7 +429,7 @@ void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
             fine_set(&c->watched[i].fine, period);
         return;
     }
-    if (!fine || signals_take_unused(FINE_SIGNAL, on_signal)) {
+    if (!fine || c->signal == FINE_SIGNAL || signals_take_unused(FINE_SIGNAL, on_signal)) {
         forget_all(c);
         if (!fine)
             give_fine(c);
@@ -456,10 +457,20 @@ static bool all_live(struct clocks *c)
     return c->over == 0;
 }
 
+/* Where somebody has put the default back, nobody wants it.  Clocks whose signal was lost meanwhile
+ * would not go on. */
+static bool take_again(struct clocks *c)
+{
+    if (!signals_take_unused(c->signal, on_signal))
+        return false;
+    forget_all(c);
+    return true;
+}
+
 int clocks_scan(struct clocks *c)
 {
     uint32_t threads = 0, refused = 0;
-    if (!signals_is_ours(c->signal, on_signal)) {
+    if (!signals_is_ours(c->signal, on_signal) && !take_again(c)) {
         clocks_end(c);
         return -EOWNERDEAD;
     }

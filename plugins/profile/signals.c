@@ -28,6 +28,10 @@ bool signals_take_unused(int number, signals_handler *handler)
 
 int signals_take(signals_handler *handler, int *ret)
 {
+    if (signals_take_unused(SIGURG, handler)) {
+        *ret = SIGURG;
+        return 0;
+    }
     for (int number = SIGRTMAX - 2; number > SIGRTMIN; number--) {
         if (signals_take_unused(number, handler)) {
             *ret = number;

@@ -12,7 +12,9 @@
 
 typedef void signals_handler(int number, siginfo_t *info, void *context);
 
-/* A real-time signal that nobody has, from the top; the core's own stands above.  -EBUSY. */
+/* SIGURG, or else a real-time signal that nobody has, from the top; the core's own stands above.
+ * By default SIGURG is ignored, and the others end the process: programs put back the default of
+ * all signals without asking (PyTorch Lightning at the end of fit()).  -EBUSY: there is none. */
 int signals_take(signals_handler *handler, int *ret);
 /* This one, if nobody has it. */
 bool signals_take_unused(int number, signals_handler *handler);
