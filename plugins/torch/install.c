@@ -239,7 +239,6 @@ static int put_hooks(void)
     step_wrap_classes(s->optimizer_class);
     hook_engine();
     plugin_hook_modules();
-    (void)backward_find();
     comm_find();
     memory_find();
     device_find();
@@ -280,6 +279,7 @@ int install_do(void *unused)
     torch_state.life++;
     rc = find_torch();
     if (rc == 0) {
+        torch_state.backward_told = backward_find();
         plugin_reset_rows();
         capture_begin();
         rc = put_hooks();

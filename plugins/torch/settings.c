@@ -326,6 +326,9 @@ int settings_configure(const char *name, const char *value)
     (void)pthread_mutex_unlock(&mutex);
     int rc =
         strcmp(name, "profiling") == 0 ? set_profiling(&next, value) : set_one(&next, name, value);
+    if (rc == 0 && begun && next.backward && !torch_state.backward_told &&
+        strcmp(name, "backward") == 0) /* in a line for all torches the log says it */
+        rc = refuse(-ENOTSUP, "%s", BACKWARD_UNTOLD);
     if (rc < 0)
         return rc;
     (void)pthread_mutex_lock(&mutex);

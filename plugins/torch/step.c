@@ -83,7 +83,11 @@ void step_rows_changed(void)
 
 void step_settings_changed(void)
 {
-    const struct settings *set = &torch_state.set;
+    struct settings *set = &torch_state.set;
+    if (set->backward && !torch_state.backward_told) {
+        set->backward = false;
+        torch_state.host->log(torch_state.host, PROBING_WARN, BACKWARD_UNTOLD);
+    }
     torch_state.short_way = !(set->backward || set->memory || set->device_times || set->nan);
 }
 

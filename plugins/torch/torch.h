@@ -210,6 +210,7 @@ struct torch {
     uint64_t late_ns;                /* when parts of torch that come late were asked for */
     uint64_t work;                   /* forwards and backwards begun in this step, by any thread */
     uint32_t backwards;              /* backward() calls that run now, on any thread */
+    bool backward_told; /* backward_find(); read without the GIL between start() and stop() */
     struct {                         /* of the loop's thread; read without the GIL */
         const struct thread *thread; /* its address, never followed */
         int64_t tid;                 /* 0: not known */
@@ -327,6 +328,9 @@ struct backward_call { /* one forward, whose backward is to come */
 };
 /* Can this torch's graphs be looked into?  If not, backward_enter() gives UINT64_MAX. */
 bool backward_find(void);
+#define BACKWARD_UNTOLD                                                             \
+    "torch.backward: this torch does not tell the order of its graph's nodes (2 " \
+    "does), so there are no rows of backwards"
 void backward_forget(void);
 uint64_t backward_enter(void);
 /* Does this thread run a backward, as where a checkpoint computes its forward again? */
