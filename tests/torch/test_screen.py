@@ -57,8 +57,8 @@ def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
     done = target.probing("plugin", "load", "torch")
     assert done.returncode == 0, done.stderr
     backward_on(target, runs=True)
-    shared.wait_for(lambda: target.rows("select max(local_step) from python.torch_trace")[0][0]
-                    > 500, "steps")
+    shared.wait_for(lambda: target.rows("select count(*) > 500 from python.torch_step_timing")
+                    == [[True]], "steps")
     ways = [line.rsplit(" ", 1)[0].split(";") for line in
             target.probing("flamegraph", "torch", "--format", "folded").stdout.splitlines()]
     seen = [way[1:] for way in ways if way[0] == "backward" and len(way) > 1]
