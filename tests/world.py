@@ -2,6 +2,8 @@
 """What the end-to-end tests share: the built command, targets to enter, and waiting for conditions.
 
 Each test has a data root of its own, so that tests run beside each other and beside real use.
+With sanitizers in a real Python: scons mode=asan build/asan/plugins build/asan/probing, then
+PROBING_BUILD=build/asan pytest ...; a finding ends the process, so the test fails.
 """
 import functools
 import json
@@ -18,11 +20,21 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = Path(os.environ.get("PROBING_BUILD", ROOT / "build" / "release"))
+BUILD = Path(os.environ.get("PROBING_BUILD", ROOT / "build" / "release")).resolve()
 CLI = BUILD / "probing"
 CORE = BUILD / "libprobing.so"
 TRAIN = ROOT / "tests" / "train" / "tiny_transformer.py"
 DEBIAN_PYTHON = "/usr/bin/python3"
+
+
+def sanitized():
+    """What a process needs in its environment to have libraries with sanitizers loaded."""
+    if BUILD.name != "asan":
+        return {}
+    found = [subprocess.check_output(["gcc", "-print-file-name=" + name], text=True).strip()
+             for name in ("libasan.so", "libubsan.so")]
+    return {"LD_PRELOAD": " ".join(found), "ASAN_OPTIONS": "detect_leaks=0",
+            "UBSAN_OPTIONS": "print_stacktrace=1"}
 
 
 def wait_for(condition, what, timeout=60.0):
@@ -133,8 +145,8 @@ class World:
         self.data.mkdir(mode=0o700)
         self.env = {key: value for key, value in os.environ.items()
                     if not key.startswith(("PROBING", "PROBE", "LD_PRELOAD", "ENDPOINT"))}
-        self.env.update(PROBING_DATA_DIR=str(self.data), OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1",
-                        PYTHONIOENCODING="utf-8")
+        self.env.update(sanitized(), PROBING_DATA_DIR=str(self.data), OMP_NUM_THREADS="1",
+                        PYTHONUNBUFFERED="1", PYTHONIOENCODING="utf-8")
         self.targets = []
 
     def probing(self, *args, timeout=60, env=None):
