@@ -79,6 +79,9 @@ void object_text(PyObject *value, char *room, size_t size)
     Py_ssize_t n = 0;
     const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &n) : NULL;
     (void)snprintf(room, size, "%s", bytes ? bytes : "");
+    size_t end = strlen(room);
+    while (end > 0 && ((unsigned char)bytes[end] & 0xc0) == 0x80) /* cut inside a letter */
+        room[--end] = '\0';
     py->PyErr_Clear();
     py->Py_DecRef(text);
     py->Py_DecRef(value);
