@@ -40,18 +40,21 @@ def test_own_times_of_modules_that_are_used_again(world, python):  # noqa: F811
 
 def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
     """A module ends with its first part, and may begin with its last: it is around that, still."""
+    enough = world.tmp / "enough"  # a backward that has not ended has no row
     target = world.python(
-        "import time, torch\n"
+        "import os, time, torch\n"
         "from torch import nn\n"
         "torch.set_num_threads(1)\n"
         "def part(): return nn.Sequential(nn.Sequential(nn.Linear(4, 4)), nn.Linear(4, 4))\n"
         "model = nn.Sequential(part(), nn.ReLU(), part())\n"
         "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
         "print('ready', flush=True)\n"
-        "while True:\n"
+        "while not os.path.exists(%r):\n"
         "    model(torch.ones(2, 4)).sum().backward()\n"
         "    optimizer.step()\n"
-        "    time.sleep(0.0005)\n", python=python)
+        "    time.sleep(0.0005)\n"
+        "print('done', flush=True)\n"
+        "time.sleep(600)\n" % str(enough), python=python)
     target.wait_line("ready")
     target.inject()
     done = target.probing("plugin", "load", "torch")
@@ -59,6 +62,8 @@ def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
     backward_on(target, runs=True)
     shared.wait_for(lambda: target.rows("select count(*) > 500 from python.torch_step_timing")
                     == [[True]], "steps")
+    enough.touch()
+    target.wait_line("done")
     ways = [line.rsplit(" ", 1)[0].split(";") for line in
             target.probing("flamegraph", "torch", "--format", "folded").stdout.splitlines()]
     seen = [way[1:] for way in ways if way[0] == "backward" and len(way) > 1]
