@@ -75,22 +75,28 @@ def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
 
 def test_steps_that_another_thread_ends(world, python):  # noqa: F811
     """A forward in the middle of which a step ends is one call with its parts, not several."""
+    enough = world.tmp / "enough"  # a call that has not ended has no row, what it called has
     target = world.python(
-        "import sys, threading, time, torch\n"
+        "import os, threading, time, torch\n"
         "torch.set_num_threads(1)\n"
         "model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()).eval()\n"
         "def serve():\n"
-        "    while True:\n"
+        "    while not os.path.exists(%r):\n"
         "        with torch.no_grad(): model(torch.ones(2, 4))\n"
         "        time.sleep(0.0005)\n"
-        "for _ in range(3): threading.Thread(target=serve, daemon=True).start()\n"
+        "threads = [threading.Thread(target=serve, daemon=True) for _ in range(3)]\n"
+        "for t in threads: t.start()\n"
         "print('ready', flush=True)\n"
-        "time.sleep(600)\n", python=python)
+        "for t in threads: t.join()\n"
+        "print('done', flush=True)\n"
+        "time.sleep(600)\n" % str(enough), python=python)
     target.wait_line("ready")
     target.inject()
     assert target.probing("plugin", "load", "torch").returncode == 0
     shared.wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 3000,
                     "calls")
+    enough.touch()
+    target.wait_line("done")
     folded = target.probing("flamegraph", "torch", "--format", "folded").stdout
     own = dict(line.rsplit(" ", 1) for line in folded.splitlines())
     alone = sum(int(ns) for way, ns in own.items() if way in ("forward;0", "forward;1"))
