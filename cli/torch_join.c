@@ -152,8 +152,9 @@ static void tell_other(const struct member *m, struct buf *lines)
 {
     if (m->asked && m->op[0] != '\0')
         return;
-    (void)buf_addf(lines, m->asked ? "  rank %lld has not come to it (pid %d)\n"
-                                   : "  rank %lld has no plugin torch to be asked (pid %d)\n",
+    (void)buf_addf(lines,
+                   m->asked ? "  rank %lld has not come to it (pid %d)\n"
+                            : "  rank %lld has no plugin torch to be asked (pid %d)\n",
                    (long long)m->rank, (int)m->pid);
     (void)buf_addf(lines, "  where: probing -t %d backtrace\n", (int)m->pid);
 }

@@ -448,10 +448,10 @@ static int holds(const struct probing_host *f, const char *name, const char *val
     (void)pthread_mutex_lock(&p->host->settings.mutex);
     struct setting *s = find(p->host, p->name, strlen(p->name), name);
     (void)pthread_mutex_unlock(&p->host->settings.mutex);
-    int r = !plain           ? err_set(-ENOMEM, "no memory for a setting")
-            : s && !s->pending ? check(s->owner, s->name, s->type, s->unit, s->min, s->max, value,
-                                       plain)
-                             : err_set(-ENOENT, "%s has no setting '%.120s'", p->name, name);
+    int r = !plain ? err_set(-ENOMEM, "no memory for a setting")
+            : s && !s->pending
+                ? check(s->owner, s->name, s->type, s->unit, s->min, s->max, value, plain)
+                : err_set(-ENOENT, "%s has no setting '%.120s'", p->name, name);
     free(plain);
     return r < 0 ? r : keep(p->host, s, value);
 }

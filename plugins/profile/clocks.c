@@ -217,8 +217,7 @@ static void on_signal(int number, siginfo_t *info, void *context) /* [signal] */
 
 static void give_fine(struct clocks *c)
 {
-    if (atomic_exchange_explicit(&c->fine, false, memory_order_relaxed) &&
-        c->signal != FINE_SIGNAL)
+    if (atomic_exchange_explicit(&c->fine, false, memory_order_relaxed) && c->signal != FINE_SIGNAL)
         signals_give(FINE_SIGNAL, on_signal);
 }
 

@@ -39,16 +39,16 @@ struct span { /* one call's backward */
     int64_t task;     /* the run of the engine that begin_ns belongs to */
     uint64_t name, device, begin_ns;
     int64_t micro, seq;
-    const struct thread *thread; /* that began; compared only */
-    uint64_t output, oldest;     /* nodes, by their order; output: GRAPH_NEVER: several */
-    bool begins, ends;           /* the hook of `output`, of `oldest` is still there */
+    const struct thread *thread;        /* that began; compared only */
+    uint64_t output, oldest;            /* nodes, by their order; output: GRAPH_NEVER: several */
+    bool begins, ends;                  /* the hook of `output`, of `oldest` is still there */
     struct span *begin_next, *end_next; /* owned; modules around it that share its hooks */
 };
 
 static struct {
-    PyObject *inside;         /* torch's function, owned */
-    PyObject *before, *after; /* attribute names, owned */
-} known;                      /* lock: the GIL */
+    PyObject *inside;          /* torch's function, owned */
+    PyObject *before, *after;  /* attribute names, owned */
+} known;                       /* lock: the GIL */
 static __thread struct parts { /* of the call at that depth, those that are done; held */
     struct span *first, *last;
 } parts[DEPTH_MAX];

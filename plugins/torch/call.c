@@ -32,7 +32,7 @@ struct call {
     uint64_t graph_from;  /* UINT64_MAX: no row for its backward */
     uint64_t ticket;      /* of device_begin() */
     struct memory memory; /* at its begin */
-    enum phase before; /* the thread's, around a counted call */
+    enum phase before;    /* the thread's, around a counted call */
     uint32_t life;
     int cuda;                           /* number of the module's device; below 0: none of CUDA's */
     bool top, wanted, counted, weighed; /* weighed: our own time is measured on this call */
@@ -138,8 +138,8 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     t->top = NULL;
     t->walk = NO_WALK;
     /* its parts run in threads of their own, which count their nodes for themselves */
-    t->no_backward = torch_state.set.backward &&
-                     strcmp(names_class_text(object), "DataParallel") == 0;
+    t->no_backward =
+        torch_state.set.backward && strcmp(names_class_text(object), "DataParallel") == 0;
     if (t->outer_unseen) {
         t->forward_whole = false;
         return;

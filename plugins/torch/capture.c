@@ -21,7 +21,7 @@
 
 #define GIL_WAIT_NS UINT64_C(10000000000)
 #define QUIT_WAIT_MS 5000
-#define LOOK_MS 100 /* has who asked gone? */
+#define LOOK_MS 100                       /* has who asked gone? */
 #define END_WAIT_NS UINT64_C(10000000000) /* for the thread of the profiler to come by */
 /* Memory that comes while torch records: 1.1 million events of 230 bytes (torch 2.13).  To put them
  * in order takes six times as much, and 4 s in which the loop stands. */
@@ -44,7 +44,7 @@ static struct {
     int64_t memory; /* of the process when the first step was captured; 0: none was */
     const struct thread *owner, *newest; /* whose profiler it is; who ended a step last; compared */
     PyObject *results;                   /* owned; DONE: NULL says that `reason` does */
-    PyObject *at_exit; /* owned; a function of atexit while the profiler runs */
+    PyObject *at_exit;                   /* owned; a function of atexit while the profiler runs */
     struct capture_about about;
     struct profiler_reason reason;
 } c; /* lock: the GIL */
@@ -317,7 +317,7 @@ static const struct probing_python_gil_1 *python(void)
 static int tell(int rc)
 {
     const struct probing_host *h = torch_state.host;
-    return rc == 0           ? 0
+    return rc == 0            ? 0
            : rc == -ETIMEDOUT ? h->fail(h, rc, "the interpreter did not give up the GIL for 10 s")
                               : h->fail(h, rc, "the program has ended meanwhile");
 }

@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define PENDING_MAX (COMM_WAITS_MAX - CALLS_MAX) /* not waited for yet; the oldest give way */
-#define CALLS_MAX 64u /* under way at a time; more are not seen in torch.waiting */
+#define CALLS_MAX 64u   /* under way at a time; more are not seen in torch.waiting */
 #define SWEEP_EVERY 64u /* operations that are waited for: a program may have no steps */
 #define CODES_MAX 64u
 

@@ -27,7 +27,7 @@ static uint32_t n_operators; /* lock: the GIL */
 static struct {
     PyObject *group_class, *resolve, *modes, *storage; /* owned */
 } known;                                               /* lock: the GIL */
-static bool found;                           /* lock: the GIL */
+static bool found;                                     /* lock: the GIL */
 
 /* NULL: it stood in no operator that we know. */
 static const char *name_of(const PyObject *function)
@@ -100,9 +100,8 @@ static PyObject *start(PyObject *hook, PyObject *const *args, size_t nargsf, PyO
     PyObject *tensors = hook_works(hook) ? tensors_of(args, n) : NULL;
     if (!tensors || has_modes())
         return hook_pass(hook, args, nargsf, kwnames);
-    struct comm_call c = {.op = name_of(hook_original(hook)),
-                          .called_ns = torch_state.now(),
-                          .functional = true};
+    struct comm_call c = {
+        .op = name_of(hook_original(hook)), .called_ns = torch_state.now(), .functional = true};
     PyObject *group = group_of(args, n);
     bool real = c.op && comm_describe_tensors(group, tensors, &c.about);
     torch_state.py.Py_DecRef(group);
@@ -147,7 +146,7 @@ static void tell_jit(PyObject *hook, PyObject *function)
 }
 
 /* An operator, or one of its overloads. */
-static void hook_operator(PyObject *operator, const char *name)
+static void hook_operator(PyObject *operator, const char * name)
 {
     hook_call call = strcmp(name, "wait_tensor") == 0 ? wait_tensor : start;
     if (n_operators >= OPERATORS_MAX || hook_instance(operator, "_op", call) < 0)
@@ -182,9 +181,9 @@ static void hook_namespace(PyObject *space)
                                         "irecv",
                                         "batch_p2p_ops"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && space; i++) {
-        PyObject *operator = object_get(space, names[i]);
+        PyObject *operator= object_get(space, names[i]);
         PyObject *overload = object_get(operator, "default");
-        if (operator && overload) {
+        if (operator&& overload) {
             hook_operator(operator, names[i]);
             hook_operator(overload, names[i]);
         }

@@ -15,20 +15,20 @@
 
 struct walk {
     uint64_t from, oldest;
-    PyObject *oldest_node;            /* owned */
-    uint32_t n_nodes, n_seen, number; /* number: of the walk */
-    struct graph_output nodes[NODES_MAX];   /* still to look at */
+    PyObject *oldest_node;                /* owned */
+    uint32_t n_nodes, n_seen, number;     /* number: of the walk */
+    struct graph_output nodes[NODES_MAX]; /* still to look at */
     uint64_t seen[SLOTS];
-    uint32_t seen_in[SLOTS];      /* number of the walk; another one: the slot is empty */
+    uint32_t seen_in[SLOTS];       /* number of the walk; another one: the slot is empty */
     bool failed, too_large, found; /* found: nothing can be older */
     bool busy;                     /* garbage may be collected meanwhile, and run anything */
 };
 
 static struct {
-    PyObject *number;               /* torch's function, owned */
+    PyObject *number;                 /* torch's function, owned */
     PyObject *grad_fn, *order, *next; /* attribute names, owned */
-} known;                            /* lock: the GIL */
-static struct walk *walk;           /* lock: the GIL */
+} known;                              /* lock: the GIL */
+static struct walk *walk;             /* lock: the GIL */
 
 /* What a function without arguments gives as a number; GRAPH_NEVER: it failed. */
 uint64_t graph_number(PyObject *function)
@@ -157,7 +157,6 @@ uint32_t graph_outputs(PyObject *result, uint64_t from, struct graph_output *ret
         py->Py_DecRef(ret[--found].node);
     return found;
 }
-
 
 bool graph_find(void)
 {

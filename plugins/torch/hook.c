@@ -229,10 +229,11 @@ static int make_type(void)
     memcpy(&traverse, &(int (*)(PyObject *, int (*)(PyObject *, void *), void *)){hook_traverse},
            sizeof(traverse));
     struct cpython_slot slots[] = {
-        {SLOT_CALL, call},         {SLOT_DEALLOC, dealloc}, {SLOT_DESCR_GET, get},
-        {SLOT_GETATTRO, getattro}, {SLOT_HASH, hash},         {SLOT_REPR, repr},
-        {SLOT_SETATTRO, setattro}, {SLOT_TRAVERSE, traverse}, {SLOT_METHODS, methods},
-        {0, NULL},
+        {SLOT_CALL, call},         {SLOT_DEALLOC, dealloc},
+        {SLOT_DESCR_GET, get},     {SLOT_GETATTRO, getattro},
+        {SLOT_HASH, hash},         {SLOT_REPR, repr},
+        {SLOT_SETATTRO, setattro}, {SLOT_TRAVERSE, traverse},
+        {SLOT_METHODS, methods},   {0, NULL},
     };
     struct cpython_type_spec spec = {
         .name = "probing.hook",

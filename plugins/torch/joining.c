@@ -17,7 +17,7 @@
 static struct {
     const PyObject *frame; /* compared only; it lives as long as its call */
     int64_t tid;
-    uint64_t seen_ns; /* at first; 0: the slot is free */
+    uint64_t seen_ns;    /* at first; 0: the slot is free */
 } known[COMM_JOINS_MAX]; /* lock: the GIL */
 
 static PyObject *code_of(PyObject *frame)

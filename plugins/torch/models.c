@@ -130,7 +130,7 @@ static void hold_gradient(struct row *r, PyObject *parameter, bool own)
     r->note = !own   ? "not read: the thread that calls its model did not come by"
               : none ? "none just now"
               : is_true(gradient, "is_cpu") ? NULL
-                     : "not read: that would wait for its device";
+                                            : "not read: that would wait for its device";
     if (!r->note)
         r->held = gradient;
     else
@@ -223,10 +223,10 @@ static void read_root(void *arg, PyObject *root, bool own)
 static void read_gradient(struct row *r)
 {
     int rc = tensor_look(r->held, &r->gradient);
-    r->note = rc == 0         ? NULL
-              : rc == -EXDEV  ? "not read: that would wait for its device"
-              : rc == -E2BIG  ? "not read: too large"
-                              : "not read: its class, type or layout";
+    r->note = rc == 0        ? NULL
+              : rc == -EXDEV ? "not read: that would wait for its device"
+              : rc == -E2BIG ? "not read: too large"
+                             : "not read: its class, type or layout";
     r->unsettled = r->unsettled || torch_state.backwards != 0;
 }
 

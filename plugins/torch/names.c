@@ -25,7 +25,7 @@
 #define BRANCHES_MAX 65536u
 #define CLASSES 8u /* names of classes that are remembered, */
 #define CLASS_BYTES 56u
-#define OTHERS_MAX 8u   /* trees that a module is in beside the one it was called in last */
+#define OTHERS_MAX 8u /* trees that a module is in beside the one it was called in last */
 
 struct branch { /* a module with children, and where its dict of them stood at the last walk */
     PyObject *object;
@@ -101,7 +101,7 @@ uint64_t names_class(PyObject *object)
         char text[CLASS_BYTES];
         uint64_t id;
         uint32_t life; /* of the plugin: a forked child has ids of its own */
-    } last[CLASSES]; /* lock: the GIL; asked at each step, and interning takes a lock */
+    } last[CLASSES];   /* lock: the GIL; asked at each step, and interning takes a lock */
     const char *name = names_class_text(object);
     size_t n = strlen(name), at = (n + (unsigned char)name[0]) % CLASSES;
     if (last[at].life == torch_state.life && strcmp(last[at].text, name) == 0)

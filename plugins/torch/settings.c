@@ -301,17 +301,17 @@ static void tell_others(const struct settings *old, const struct settings *new, 
     const struct {
         const char *name, *value;
         bool changed;
-    } all[] = {{"every", every, new->every != old->every},
-               {"sample_rate", rate, new->rate < old->rate || new->rate > old->rate},
-               {"baseline", baseline, new->baseline != old->baseline},
-               {"backward", new->backward ? "on" : "off", new->backward != old->backward},
-               {"memory", new->memory ? "on" : "off", new->memory != old->memory},
-               {"device_times", new->device_times ? "on" : "off",
-                new->device_times != old->device_times},
-               {"nan", new->nan ? "on" : "off", new->nan != old->nan},
-               {"exprs", new->exprs, strcmp(new->exprs, old->exprs) != 0},
-               {"layers", new->layers, strcmp(new->layers, old->layers) != 0},
-               {"profiling", "", begun}}; /* else it still comes, and the last one set is right */
+    } all[] = {
+        {"every", every, new->every != old->every},
+        {"sample_rate", rate, new->rate < old->rate || new->rate > old->rate},
+        {"baseline", baseline, new->baseline != old->baseline},
+        {"backward", new->backward ? "on" : "off", new->backward != old->backward},
+        {"memory", new->memory ? "on" : "off", new->memory != old->memory},
+        {"device_times", new->device_times ? "on" : "off", new->device_times != old->device_times},
+        {"nan", new->nan ? "on" : "off", new->nan != old->nan},
+        {"exprs", new->exprs, strcmp(new->exprs, old->exprs) != 0},
+        {"layers", new->layers, strcmp(new->layers, old->layers) != 0},
+        {"profiling", "", begun}}; /* else it still comes, and the last one set is right */
     for (size_t i = 0; part && i < sizeof(all) / sizeof(all[0]); i++)
         if (all[i].changed && strcmp(all[i].name, name) != 0)
             (void)part->holds(h, all[i].name, all[i].value);

@@ -232,26 +232,26 @@ static bool add_up(const struct run *r, struct tensor_figures *f)
  * added to it then carries into the sign's place, and else does not.  Four vectors of 16 bytes at
  * once, which every x86-64 and aarch64 has: 30 GB/s on the machine where wider ones or comparing
  * gave 8 (tests/bench/torch_pairs.py, `probing, nan`).  The last ones are filled up with zeros. */
-#define ANY_BAD(bits)                                                               \
-    static bool any_bad##bits(const char *p, int64_t n, uint##bits##_t exponent)    \
-    {                                                                               \
-        typedef uint##bits##_t lanes __attribute__((vector_size(VECTOR_BYTES)));    \
-        const int64_t at_once = VECTORS * VECTOR_BYTES / (bits / 8);                \
-        const uint##bits##_t lowest = (uint##bits##_t)(exponent & -exponent);       \
-        const lanes mask = (lanes){0} + exponent, one = (lanes){0} + lowest;        \
-        lanes carried = {0}, v[VECTORS];                                            \
-        for (; n >= at_once; n -= at_once, p += sizeof(v)) {                        \
-            memcpy(v, p, sizeof(v));                                                \
-            carried |= ((v[0] & mask) + one) | ((v[1] & mask) + one) |              \
-                       ((v[2] & mask) + one) | ((v[3] & mask) + one);               \
-        }                                                                           \
-        memset(v, 0, sizeof(v));                                                    \
-        memcpy(v, p, (size_t)n *(bits / 8));                                        \
-        for (int i = 0; i < VECTORS; i++)                                           \
-            carried |= (v[i] & mask) + one;                                         \
-        for (size_t i = 1; i < VECTOR_BYTES / (bits / 8); i++)                      \
-            carried[0] |= carried[i];                                               \
-        return carried[0] >> (bits - 1);                                            \
+#define ANY_BAD(bits)                                                                          \
+    static bool any_bad##bits(const char *p, int64_t n, uint##bits##_t exponent)               \
+    {                                                                                          \
+        typedef uint##bits##_t lanes __attribute__((vector_size(VECTOR_BYTES)));               \
+        const int64_t at_once = VECTORS * VECTOR_BYTES / (bits / 8);                           \
+        const uint##bits##_t lowest = (uint##bits##_t)(exponent & -exponent);                  \
+        const lanes mask = (lanes){0} + exponent, one = (lanes){0} + lowest;                   \
+        lanes carried = {0}, v[VECTORS];                                                       \
+        for (; n >= at_once; n -= at_once, p += sizeof(v)) {                                   \
+            memcpy(v, p, sizeof(v));                                                           \
+            carried |= ((v[0] & mask) + one) | ((v[1] & mask) + one) | ((v[2] & mask) + one) | \
+                       ((v[3] & mask) + one);                                                  \
+        }                                                                                      \
+        memset(v, 0, sizeof(v));                                                               \
+        memcpy(v, p, (size_t)n *(bits / 8));                                                   \
+        for (int i = 0; i < VECTORS; i++)                                                      \
+            carried |= (v[i] & mask) + one;                                                    \
+        for (size_t i = 1; i < VECTOR_BYTES / (bits / 8); i++)                                 \
+            carried[0] |= carried[i];                                                          \
+        return carried[0] >> (bits - 1);                                                       \
     }
 ANY_BAD(16)
 ANY_BAD(32)

@@ -115,8 +115,8 @@ struct naming {
  * is in the first cache line. */
 struct module {
     _Alignas(CACHE_LINE) PyObject *object; /* borrowed: the weak reference's callback ends this */
-    uint64_t device;  /* interned, or PROBING_NULL_ID */
-    int cuda;         /* number of that device, -1: it is none of CUDA's */
+    uint64_t device;                       /* interned, or PROBING_NULL_ID */
+    int cuda;                              /* number of that device, -1: it is none of CUDA's */
     bool has_params, is_child;
     bool large;              /* its graph is too large to look for its backward */
     uint64_t read_after;     /* nonfinite.c: number of the backward its gradients were read after */
@@ -154,9 +154,9 @@ struct thread {
     enum phase phase;   /* since phase_ns */
     uint32_t seen;      /* bits: phases that were entered */
     uint64_t phase_ns, spent_ns[N_PHASES];
-    uint64_t old_walks_ns; /* walks_ns before this step */
-    int64_t last_micro;    /* of the last model with parameters */
-    bool forward_whole;           /* every top-level forward of this step was seen */
+    uint64_t old_walks_ns;                /* walks_ns before this step */
+    int64_t last_micro;                   /* of the last model with parameters */
+    bool forward_whole;                   /* every top-level forward of this step was seen */
     uint32_t steps_depth, backward_depth; /* optimizer.step() and backward() calls inside */
     uint64_t step_name;        /* class of the optimizer whose step() ended last, interned */
     const PyObject *optimizer; /* that one's address, never followed */
@@ -183,15 +183,15 @@ struct settings {
 struct torch {
     /* hooks do their work; cleared by stop() and, without the GIL, after fork */
     _Alignas(CACHE_LINE) _Atomic bool on;
-    bool short_way;    /* calls of modules have nothing to do but a row: call.c */
-    uint32_t life;     /* counts start() */
-    uint32_t weigh_in; /* calls; then on one our own time is measured */
-    int64_t seq;       /* module calls begun in this step */
-    uint64_t step;     /* steps ended since start() */
+    bool short_way;         /* calls of modules have nothing to do but a row: call.c */
+    uint32_t life;          /* counts start() */
+    uint32_t weigh_in;      /* calls; then on one our own time is measured */
+    int64_t seq;            /* module calls begun in this step */
+    uint64_t step;          /* steps ended since start() */
     uint64_t step_begin_ns; /* when the last one ended, 0: none has */
-    uint64_t (*now)(void); /* the host's; a call in flight may ask after destroy() */
-    int (*append)(struct probing_table *t, uint64_t ts, const union probing_cell *cells,
-                  uint32_t n, const void *tail, uint32_t tail_n); /* likewise */
+    uint64_t (*now)(void);  /* the host's; a call in flight may ask after destroy() */
+    int (*append)(struct probing_table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
+                  const void *tail, uint32_t tail_n); /* likewise */
     struct probing_table *trace;
     union probing_cell forward_row[N_TRACE]; /* rows of forwards are made here, from `row` */
 
@@ -206,12 +206,12 @@ struct torch {
     uint64_t stages[N_STAGES], steppers[N_STEPPERS];          /* interned */
     uint32_t hooked; /* bits: places in torch's modules that were there and have their hook */
     enum stepper stepper;
-    const PyObject *last_optimizer;  /* that ended a step; an address, never followed */
-    uint64_t late_ns;                /* when parts of torch that come late were asked for */
-    uint64_t work;                   /* forwards and backwards begun in this step, by any thread */
-    uint32_t backwards;              /* backward() calls that run now, on any thread */
+    const PyObject *last_optimizer; /* that ended a step; an address, never followed */
+    uint64_t late_ns;               /* when parts of torch that come late were asked for */
+    uint64_t work;                  /* forwards and backwards begun in this step, by any thread */
+    uint32_t backwards;             /* backward() calls that run now, on any thread */
     bool backward_told; /* backward_find(); read without the GIL between start() and stop() */
-    struct {                         /* of the loop's thread; read without the GIL */
+    struct {            /* of the loop's thread; read without the GIL */
         const struct thread *thread; /* its address, never followed */
         int64_t tid;                 /* 0: not known */
         enum phase phase;
@@ -219,9 +219,9 @@ struct torch {
     } loop;
     const struct thread *capture_due; /* the profiler that this thread began is to end; compared */
     double sample_debt; /* sampled steps that sample_rate asks for and that are still to come */
-    uint64_t weighed_ns, n_weighed;          /* our own time on the calls where it was measured */
-    bool sampled;                            /* this step is one of `every` */
-    union probing_cell row[N_TRACE];         /* what all rows of this step have in common */
+    uint64_t weighed_ns, n_weighed;  /* our own time on the calls where it was measured */
+    bool sampled;                    /* this step is one of `every` */
+    union probing_cell row[N_TRACE]; /* what all rows of this step have in common */
     struct settings set; /* as of the step's begin; its long texts last, away from the rest */
 };
 
@@ -328,7 +328,7 @@ struct backward_call { /* one forward, whose backward is to come */
 };
 /* Can this torch's graphs be looked into?  If not, backward_enter() gives UINT64_MAX. */
 bool backward_find(void);
-#define BACKWARD_UNTOLD                                                             \
+#define BACKWARD_UNTOLD                                                           \
     "torch.backward: this torch does not tell the order of its graph's nodes (2 " \
     "does), so there are no rows of backwards"
 void backward_forget(void);

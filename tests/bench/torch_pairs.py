@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the torch plugin costs a step, with a confidence: step by step with its hooks and without.
 
-usage: torch_pairs.py [--python EXE] [--probing EXE] [--seconds N] [--only TEXT]
+usage: torch_pairs.py [--python EXE] [--probing EXE] [--seconds N] [--only TEXT] [--variant TEXT]
 
 torch_overhead.py loads and stops the plugin between blocks, whose times differ by more than the
 plugin costs where a step is long.  Here it stays, and what stands in torch's classes changes hands
@@ -126,6 +126,7 @@ def main():
                         default=os.path.join(bench.ROOT, "build", "release", "probing"))
     parser.add_argument("--seconds", type=float, default=20, help="of each line")
     parser.add_argument("--only", default="", help="workloads whose name has this text")
+    parser.add_argument("--variant", choices=list(VARIANTS), help="with `none`, this alone")
     options = parser.parse_args()
     if options.target:
         return target()
@@ -136,8 +137,13 @@ def main():
                 continue
             print(name)
             for variant in VARIANTS:
-                text, extra = told(t.ask(name, variant), calls,
-                                   a_call if variant == "probing" else None)
+                if options.variant and variant not in ("none", options.variant):
+                    continue
+                try:
+                    found = t.ask(name, variant)
+                except subprocess.CalledProcessError:  # it has said why
+                    continue
+                text, extra = told(found, calls, a_call if variant == "probing" else None)
                 print("    %-18s %s" % (variant, text), flush=True)
                 if variant == "probing" and a_call is None:
                     a_call = extra
