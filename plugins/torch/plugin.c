@@ -37,7 +37,8 @@
 static const struct probing_column trace_columns[N_TRACE] = {
     I64("micro_step", PROBING_COUNT,
         "which forward of the same model in this step, from 0; NULL outside of training"),
-    I64("local_step", PROBING_COUNT, "steps ended since the plugin was loaded"),
+    I64("local_step", PROBING_COUNT,
+        "steps ended since the plugin was first loaded; each further load begins one"),
     I64("global_step", PROBING_COUNT, "as told by probing.step(number); NULL: not told"),
     I64("rank", PROBING_PLAIN, "RANK of the environment"),
     I64("world_size", PROBING_COUNT, "WORLD_SIZE of the environment"),
@@ -133,8 +134,9 @@ void plugin_reset_rows(void)
     s->hooked = 0;
     s->stepper = STEPPER_NONE;
     s->last_optimizer = NULL;
-    s->sample_debt = 1; /* the first step has rows */
-    s->step = 0;
+    s->sample_debt = 1;                    /* the first step has rows */
+    s->step = s->counts ? s->step + 1 : 0; /* of another load rows are there already */
+    s->counts = true;
     s->backwards = 0;
     s->loop.thread = NULL;
     s->loop.tid = 0;
@@ -259,8 +261,10 @@ static int init(const struct probing_host *h, void **ret_self)
 static void forked(void *self, int phase)
 {
     (void)self;
-    if (phase == PROBING_FORK_CHILD)
-        atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
+    if (phase != PROBING_FORK_CHILD)
+        return;
+    atomic_store_explicit(&torch_state.on, false, memory_order_relaxed);
+    torch_state.counts = false; /* it has tables of its own */
 }
 
 static void destroy(void *self)

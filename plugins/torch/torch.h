@@ -187,7 +187,7 @@ struct torch {
     uint32_t life;          /* counts start() */
     uint32_t weigh_in;      /* calls; then on one our own time is measured */
     int64_t seq;            /* module calls begun in this step */
-    uint64_t step;          /* steps ended since start() */
+    uint64_t step;          /* steps ended in this process, while we looked */
     uint64_t step_begin_ns; /* when the last one ended, 0: none has */
     uint64_t (*now)(void);  /* the host's; a call in flight may ask after destroy() */
     int (*append)(struct probing_table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
@@ -199,7 +199,8 @@ struct torch {
     struct probing_table *timing, *comm, *variables, *device_time, *stuck, *snapshot, *ddp;
     struct cpython py;
     struct python_more more;
-    bool live; /* between start() and stop(): host and tables may be used */
+    bool live;   /* between start() and stop(): host and tables may be used */
+    bool counts; /* `step` is of this process */
     PyObject *module_class, *parameter_class, *tensor_class, *optimizer_class, *forward_code;
     PyObject *grad_enabled;                                   /* torch.is_grad_enabled, or NULL */
     PyObject *text_modules, *text_parameters, *text_training; /* interned attribute names */

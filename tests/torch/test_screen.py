@@ -73,6 +73,33 @@ def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
     assert len(seen) > 5, seen
 
 
+def test_steps_of_several_loads_are_not_one(world, python):  # noqa: F811
+    target = world.python(
+        "import time, torch\n"
+        "torch.set_num_threads(1)\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    model(torch.ones(2, 4)).sum().backward()\n"
+        "    optimizer.step()\n"
+        "    time.sleep(0.005)\n", python=python)
+    target.wait_line("ready")
+    for enter in (True, False, True):
+        if enter:
+            target.inject()
+        assert target.probing("plugin", "load", "torch").returncode == 0
+        seen = target.rows("select count(*) from python.torch_step_timing")[0][0]
+        shared.wait_for(lambda: target.rows("select count(*) from python.torch_step_timing")[0][0]
+                        > seen + 10, "steps")
+        words = ("plugin", "stop", "torch") if enter else ("eject",)
+        assert target.probing(*words).returncode == 0
+    twice = target.rows("select steps from python.torch_step_timing group by 1 having count(*) > 1")
+    rows = target.rows("select local_step from python.torch_trace where module = '0' "
+                       "group by 1 having count(*) > 1")
+    assert twice == rows == []
+
+
 def test_steps_that_another_thread_ends(world, python):  # noqa: F811
     """A forward in the middle of which a step ends is one call with its parts, not several."""
     enough = world.tmp / "enough"  # a call that has not ended has no row, what it called has
