@@ -113,25 +113,9 @@ static int take_join(void *self, const struct json *const *c, struct buf *out)
     return 0;
 }
 
-static int no_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
-{
-    (void)self;
-    (void)columns;
-    (void)n;
-    (void)out;
-    return 0;
-}
-
-static int no_end(void *self, struct buf *out)
-{
-    (void)self;
-    (void)out;
-    return 0;
-}
-
 static void ask(struct member *m, const struct target *t)
 {
-    struct export_writer w = {.begin = no_begin, .row = take_join, .end = no_end, .self = m};
+    struct export_writer w = {.row = take_join, .self = m};
     m->asked = answer_rows(t,
                            "select op, wait_sec from torch.waiting where op in "
                            "('init_process_group', 'new_group', 'split_group', "

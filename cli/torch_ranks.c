@@ -61,26 +61,10 @@ static int take_rank(void *self, const struct json *const *c, struct buf *out)
     return 0;
 }
 
-static int no_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
-{
-    (void)self;
-    (void)columns;
-    (void)n;
-    (void)out;
-    return 0;
-}
-
-static int no_end(void *self, struct buf *out)
-{
-    (void)self;
-    (void)out;
-    return 0;
-}
-
 /* A process that does not answer is as one that is not here. */
 static void ask(struct job *j, const struct target *t)
 {
-    struct export_writer w = {.begin = no_begin, .row = take_rank, .end = no_end, .self = j};
+    struct export_writer w = {.row = take_rank, .self = j};
     j->asked = t->pid;
     (void)answer_rows(t,
                       "select g.group_name, g.group_rank, g.group_size, g.seq, g.job, "
