@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sources keep the house rules, and the programs that judge them can tell bad from good."""
 import os
+import subprocess
 import sys
 
 import pytest
@@ -19,6 +20,17 @@ def test_includes_go_one_way():
 def test_style():
     rc, text = tool("/usr/bin/python3", os.path.join(TOOLS, "check_style.py"))
     assert rc == 0, text
+
+
+def test_nothing_of_others_is_committed():
+    """A wheel that pip had left in the checkout was, once: all files are text, and short."""
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], stdout=subprocess.PIPE)
+    if listed.returncode != 0:
+        pytest.skip("no git checkout")
+    for path in filter(None, listed.stdout.decode().split("\0")):
+        full = os.path.join(ROOT, path)
+        assert not os.path.exists(full) or os.path.getsize(full) < 300 * 1024, path
+        assert not path.endswith((".whl", ".gz", ".xz", ".zip", ".deb", ".so", ".a", ".o")), path
 
 
 def test_sconstruct_fits_a_page():
