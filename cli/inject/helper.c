@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "cli/inject/target.h"
+#include "core/base/schedule.h"
 
 #define NAP_NS (50 * NS_PER_US) /* and as much again until the kernel wakes it */
 #ifndef PATIENCE
@@ -87,6 +88,15 @@ static pid_t seen_from_here(const struct target *t, uint64_t number)
     return found;
 }
 
+/* It loads the library, which takes milliseconds, and makes the core's first thread: not in the
+ * real-time class, and not on the one CPU, of the thread that was borrowed. */
+static void settle(const struct target *t, pid_t tid)
+{
+    struct schedule s;
+    schedule_of(t->pid, &s);
+    schedule_apply(tid, &s);
+}
+
 static int create(struct target *t, uint64_t *ret_result)
 {
     const struct helper_mail mail = {.pthread_detach = t->pthread_detach,
@@ -122,8 +132,11 @@ int helper_make(struct target *t)
     t->own_thread = true; /* from here on nothing of the program stands still */
     t->tid = 0;
     rc = wait_begun(t, &tid);
+    pid_t seen = rc == 0 ? seen_from_here(t, tid) : 0;
     if (rc == 0)
-        rc = tracee_seize(t, seen_from_here(t, tid));
+        settle(t, seen);
+    if (rc == 0)
+        rc = tracee_seize(t, seen);
     if (rc < 0)
         return rc;
     rc = tracee_stop(t, t->timeout_ns);

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/inject/target.h"
+#include "core/base/schedule.h"
 
 #define THREADS_MAX 4096
 #define SCORED_MAX 32    /* threads looked at before one is chosen: 25 us each */
@@ -468,6 +469,8 @@ static int score_of(struct target *t, pid_t tid)
     }
     if (target_status(t->pid, tid, "State", state, sizeof state) && state[0] == 'D')
         return 1000; /* would not stop */
+    if (!schedule_can_clone(tid))
+        return 800;
     switch (number) {
 #ifdef SYS_poll
     case SYS_epoll_wait:

@@ -27,6 +27,7 @@
 #include "core/base/err.h"
 #include "core/base/handler.h"
 #include "core/base/mapped.h"
+#include "core/base/schedule.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
 #include "core/base/version.h"
@@ -154,6 +155,7 @@ static void *follow_fork(void *arg)
     bool sibling = false;
 
     (void)prctl(PR_SET_NAME, "probing/follow", 0, 0, 0);
+    schedule_settle();
     (void)poll(NULL, 0, FOLLOW_MS);
     if (!atomic_compare_exchange_strong_explicit(&g.state, &state, STARTING, memory_order_acq_rel,
                                                  memory_order_acquire))
@@ -315,6 +317,7 @@ static void *live(void *arg)
     struct core *c = &g.core;
     (void)arg;
     (void)prctl(PR_SET_NAME, "probing/main", 0, 0, 0);
+    schedule_settle(); /* all threads of ours come from this one */
     /* The parts of an earlier life are gone; `follower` and `plugins` may be set for this one. */
     c->version = PROBING_VERSION;
     c->stop = ask_to_stop;
