@@ -26,6 +26,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/handler.h"
+#include "core/base/heap.h"
 #include "core/base/mapped.h"
 #include "core/base/schedule.h"
 #include "core/base/text.h"
@@ -185,7 +186,7 @@ static struct timespec fork_limit(void)
     return t;
 }
 
-static void fork_before(void)
+static void fork_parts(void)
 {
     int state = atomic_load_explicit(&g.state, memory_order_acquire);
     fork_locked = false;
@@ -197,8 +198,16 @@ static void fork_before(void)
         host_fork(g.core.host, PROBING_FORK_BEFORE);
 }
 
+/* The heap last: what others do before a fork may need it. */
+static void fork_before(void)
+{
+    fork_parts();
+    heap_fork_before();
+}
+
 static void fork_parent(void)
 {
+    heap_fork_after();
     if (!fork_locked)
         return;
     if (g.core.host)
@@ -244,6 +253,7 @@ static bool fork_child(void)
  * gets one who has not asked for it. */
 static void fork_in_child(void)
 {
+    heap_fork_after();
     if (fork_child())
         (void)make_thread(follow_fork);
 }
