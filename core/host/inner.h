@@ -271,6 +271,9 @@ struct settings {
 int settings_add_plugin(struct host *h, struct plugin *p);
 int settings_configure(struct host *h, struct plugin *p);
 int settings_offer(struct host *h); /* "probing.setting/1" */
+
+/* memory_ext.c */
+int memory_offer(struct host *h); /* "probing.memory/1" */
 int settings_check(const char *owner, const struct probing_config *table, uint32_t stride);
 /* Every setting in turn, with its value as text (copied, so that nothing is locked meanwhile). */
 int settings_each(struct host *h, int (*fn)(void *arg, const struct setting *s, const char *value),

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "fine.h"
+#include "memory.h"
 #include "reader.h"
 
 struct plugin {
@@ -85,6 +86,7 @@ static int profile_init(const struct probing_host *host, void **ret_self)
                                                    .usage = "",
                                                    .doc = "what the profiler does just now",
                                                    .run = run_profile};
+    memory_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return host->fail(host, -ENOMEM, "no memory");

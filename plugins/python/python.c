@@ -15,6 +15,7 @@
 #include "events.h"
 #include "external.h"
 #include "frames.h"
+#include "memory.h"
 #include "natives.h"
 #include "offer.h"
 #include "plugin.h"
@@ -109,6 +110,7 @@ static int add_tables(struct plugin *p)
 
 static int python_init(const struct probing_host *h, void **ret_self)
 {
+    memory_take(h);
     struct plugin *p = calloc(1, sizeof(*p));
     if (!p)
         return h->fail(h, -ENOMEM, "no memory");
