@@ -296,6 +296,11 @@ static int start(struct target *t, uint64_t function, struct buf *settings)
     rc = (int32_t)value;
     if (rc == -EAGAIN)
         return err_set(-EALREADY, "the core in process %d is just leaving it; try again", t->pid);
+    if (rc == -EUSERS)
+        return err_set(-EAGAIN,
+                       "no thread can be made in process %d: a limit on threads is met (prlimit "
+                       "--nproc, pids.max of its cgroup)",
+                       t->pid);
     if (rc < 0)
         return err_set(rc, "the core in process %d did not start: %s", t->pid, strerror(-rc));
     t->result->already_there = rc == 1;
@@ -410,7 +415,9 @@ static int enter(struct target *t, const struct library *l, const struct inject_
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_BLOCK, &all, &kept);
     t->deadline_ns = clock_monotonic() + t->timeout_ns;
-    int rc = t->present_start ? 0 : filter_check(t);
+    int rc = limits_check(t);
+    if (rc == 0 && !t->present_start)
+        rc = filter_check(t);
     if (rc == 0)
         rc = tracee_find(t);
     t->result->tid = t->tid;

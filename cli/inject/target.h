@@ -112,6 +112,9 @@ void library_need_not(struct library *l, const char *name);
 int check_target(struct target *t);
 bool target_status(pid_t pid, pid_t tid, const char *field, char *ret, size_t size);
 
+/* limits.c: -ENOMEM, -EMFILE, -EAGAIN: too little left of what its limits allow */
+int limits_check(const struct target *t);
+
 /* find.c */
 int find_places(struct target *t);
 

@@ -39,39 +39,43 @@ struct kernel_dirent { /* getdents64(2) */
     char name[];
 };
 
-static void add_cpus_of(pid_t tid, struct schedule *s)
+static bool add_cpus_of(pid_t tid, void *arg)
 {
+    struct schedule *s = arg;
     uint64_t cpus[SCHEDULE_CPUS / 64] = {0};
     int64_t n = syscall(SYS_sched_getaffinity, tid, sizeof(cpus), cpus);
     if (n <= 0)
-        return;
+        return true;
     s->cpus_bytes = (size_t)n > s->cpus_bytes ? (size_t)n : s->cpus_bytes;
     for (size_t i = 0; i < SCHEDULE_CPUS / 64; i++)
         s->cpus[i] |= cpus[i];
+    return true;
 }
 
-/* Not opendir(): that allocates, and a child's fork handler comes here too. */
-static void add_cpus(pid_t pid, struct schedule *s)
+/* Until `each` gives false.  Not opendir(): that allocates, and a child's fork handler comes here
+ * too. */
+static bool each_thread(pid_t pid, bool (*each)(pid_t tid, void *arg), void *arg)
 {
     uint64_t block[512];
     char path[40];
+    bool more = true;
     int64_t size;
     int seen = 0;
     (void)snprintf(path, sizeof(path), "/proc/%d/task", pid);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd != -1 && seen < THREADS_MOST &&
+    while (fd != -1 && more && seen < THREADS_MOST &&
            (size = syscall(SYS_getdents64, fd, block, sizeof(block))) > 0) {
-        for (int64_t at = 0; at < size; seen++) {
+        for (int64_t at = 0; at < size && more; seen++) {
             const struct kernel_dirent *e =
                 (const struct kernel_dirent *)(const void *)((const char *)block + at);
-            pid_t tid = (pid_t)strtol(e->name, NULL, 10);
-            if (tid > 0)
-                add_cpus_of(tid, s);
+            pid_t tid = (pid_t)strtoll(e->name, NULL, 10);
+            more = tid <= 0 || each(tid, arg);
             at += e->size;
         }
     }
     if (fd != -1)
         (void)close(fd);
+    return more;
 }
 
 static int nice_of(pid_t tid)
@@ -90,7 +94,7 @@ void schedule_of(pid_t pid, struct schedule *ret)
     int64_t io = syscall(SYS_ioprio_get, IO_PROCESS, pid);
     if (io > 0 && io >> IO_CLASS_SHIFT != IO_CLASS_RT)
         ret->io_class = (int)io;
-    add_cpus(pid, ret);
+    (void)each_thread(pid, add_cpus_of, ret);
 }
 
 void schedule_apply(pid_t tid, const struct schedule *s)
@@ -120,4 +124,15 @@ void schedule_settle(void)
 bool schedule_can_clone(pid_t tid)
 {
     return sched_getscheduler(tid) != SCHED_DEADLINE; /* with the flag to reset, it is another */
+}
+
+static bool cannot_clone(pid_t tid, void *arg)
+{
+    (void)arg;
+    return !schedule_can_clone(tid);
+}
+
+bool schedule_any_can_clone(pid_t pid)
+{
+    return !each_thread(pid, cannot_clone, NULL);
 }

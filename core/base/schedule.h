@@ -36,5 +36,6 @@ void schedule_settle(void);
 
 /* Can this thread make threads?  One of SCHED_DEADLINE cannot (sched(7)). */
 bool schedule_can_clone(pid_t tid);
+bool schedule_any_can_clone(pid_t pid); /* any of a process */
 
 #endif

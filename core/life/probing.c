@@ -390,7 +390,7 @@ static void *live(void *arg)
 
 /* Start the core; settings: lines "NAME=VALUE", or NULL.  0: it is starting (the directory's `sock`
  * appears when it is ready, `failed` when it cannot); 1: it or another copy of it runs already;
- * -EAGAIN: it is just leaving; -E2BIG; -errno. */
+ * -EAGAIN: it is just leaving; -EUSERS: no thread can be made; -E2BIG; -errno. */
 int probing_start(const char *settings)
 {
     int state = IDLE, r = 0;
@@ -416,6 +416,7 @@ int probing_start(const char *settings)
         g.config.text[n] = '\0';
         probing_why[0] = '\0';
         r = make_thread(live);
+        r = r == -EAGAIN ? -EUSERS : r; /* the other meaning is not this one */
     }
     if (r != 0) {
         forget_guard();

@@ -21,6 +21,7 @@
 
 #include "core/base/err.h"
 #include "core/base/mapped.h"
+#include "core/base/room.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -30,6 +31,7 @@
 #define VERSION 3
 #define FILE_BYTES (UINT64_C(256) << 20)
 #define FILE_BYTES_LEAST (UINT64_C(1) << 20)
+#define ROOM_PART 64 /* of the address space, where that is limited */
 #define PLACES_AT 4096
 #define LONGEST 65536 /* bytes of one text */
 #define TEXT_HEAD 8
@@ -331,7 +333,7 @@ static int check_head(struct interns *s, const char *path)
 static int begin_file(struct interns *s, const char *path)
 {
     struct rlimit limit;
-    s->size = FILE_BYTES;
+    s->size = (size_t)room_share(FILE_BYTES, FILE_BYTES_LEAST, ROOM_PART) & ~(size_t)65535;
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < s->size)
         s->size = (size_t)(limit.rlim_cur & ~(rlim_t)65535);
     if (s->size < FILE_BYTES_LEAST)

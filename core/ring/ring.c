@@ -24,6 +24,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/mapped.h"
+#include "core/base/room.h"
 #include "core/ring/inside.h"
 
 #ifndef MADV_WIPEONFORK
@@ -37,6 +38,7 @@
 #define MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED (1 << 4)
 
 #define SLOTS_FEWEST 8 /* less is no use: better say so */
+#define ROOM_PART 32   /* of the address space, where that is limited: one ring for each thread */
 #define SPARES 2       /* rings ready for new threads; each costs 1 MiB */
 #define LEAVE_LIMIT NS_PER_S
 
@@ -130,10 +132,12 @@ static int map_new(struct rings *r, const char *path)
 {
     struct rlimit limit;
     struct stat st;
-    r->slots = SLOTS;
+    r->slots = (uint32_t)(room_share((uint64_t)SLOTS * RING_BYTES, SLOTS_FEWEST * RING_BYTES,
+                                     ROOM_PART) /
+                          RING_BYTES);
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
         uint64_t room = limit.rlim_cur > DATA_AT ? (limit.rlim_cur - DATA_AT) / RING_BYTES : 0;
-        r->slots = room < SLOTS ? (uint32_t)room : SLOTS;
+        r->slots = room < r->slots ? (uint32_t)room : r->slots;
     }
     for (; r->slots >= SLOTS_FEWEST; r->slots /= 2) {
         r->size = DATA_AT + (size_t)r->slots * RING_BYTES;

@@ -17,10 +17,13 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/mapped.h"
+#include "core/base/room.h"
 #include "core/store/inside.h"
 
 #define MAP_SLACK \
     (UINT64_C(64) << 20) /* bytes: room for what a transaction copies before it frees */
+#define ROOM_PART 16 /* of the address space, where that is limited: the oldest rows go sooner */
+#define MAP_LEAST (UINT64_C(32) << 20)
 #define READERS_MAX 510
 #define MAPS_BYTES ((size_t)64 << 20) /* /proc/self/maps of a very large process */
 
@@ -122,7 +125,7 @@ static void remember(struct store *s)
 static uint64_t map_bytes_for(uint64_t max_bytes)
 {
     uint64_t bytes = (max_bytes > UINT64_MAX / 4 ? UINT64_MAX / 4 : max_bytes) * 2 + MAP_SLACK;
-    return (bytes + 65535) & ~UINT64_C(65535);
+    return (room_share(bytes, MAP_LEAST, ROOM_PART) + 65535) & ~UINT64_C(65535);
 }
 
 static int open_env(struct store *s, uint64_t max_bytes)

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/hostile/limits_target.c - a program that looks at its own allocator, told what by stdin.
+ * usage: limits_target [THREADS PINNED_CPU]     (as many idle threads, all pinned to that CPU)
+ *
+ * "block": where does malloc() put 200 KB?  "take N": N MiB by malloc, touched, and given back.
+ * "resident": what it has in memory of its own.  "fork": a child that allocates.  One answer each.
+ */
+#include <inttypes.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BLOCK 200000
+#define CHUNK_IS_MAPPED 2u /* glibc, malloc.c: IS_MMAPPED in the size before the memory */
+
+static void *idle(void *arg)
+{
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET((size_t)(uintptr_t)arg, &one);
+    (void)sched_setaffinity(0, sizeof(one), &one);
+    for (;;)
+        (void)usleep(10000);
+    return NULL;
+}
+
+/* Not freed: that alone would raise the threshold. */
+static const char *where_200_kb_go(void)
+{
+    size_t size;
+    char *p = malloc(BLOCK);
+    if (!p)
+        return "nowhere";
+    uintptr_t before = (uintptr_t)p - sizeof(size);
+    memcpy(&size, (void *)before, sizeof(size));
+    return size & CHUNK_IS_MAPPED ? "mapped" : "heap";
+}
+
+static const char *take(size_t bytes)
+{
+    char *p = malloc(bytes);
+    if (!p)
+        return "refused";
+    memset(p, 1, bytes);
+    free(p);
+    return "taken";
+}
+
+/* In kB: private pages and those of files, of smaps_rollup. */
+static void resident(void)
+{
+    char line[256];
+    int anonymous = 0, all = 0;
+    FILE *f = fopen("/proc/self/smaps_rollup", "re");
+    while (f && fgets(line, sizeof(line), f)) {
+        (void)sscanf(line, "Anonymous: %d", &anonymous);
+        (void)sscanf(line, "Rss: %d", &all);
+    }
+    if (f)
+        (void)fclose(f);
+    printf("%d %d\n", anonymous, all);
+}
+
+static const char *fork_and_allocate(void)
+{
+    int status = -1;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(strcmp(take(1 << 20), "taken") == 0 ? 0 : 1);
+    (void)waitpid(child, &status, 0);
+    return status == 0 ? "well" : "badly";
+}
+
+int main(int argc, char **argv)
+{
+    char line[64];
+    pthread_t thread;
+    int threads = argc > 2 ? (int)strtol(argv[1], NULL, 10) : 0;
+    uintptr_t cpu = argc > 2 ? strtoul(argv[2], NULL, 10) : 0;
+    for (int i = 0; i < threads; i++)
+        if (pthread_create(&thread, NULL, idle, (void *)cpu) != 0)
+            return 1;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    puts("ready");
+    while (fgets(line, sizeof(line), stdin)) {
+        if (strncmp(line, "block", 5) == 0)
+            puts(where_200_kb_go());
+        else if (strncmp(line, "take ", 5) == 0)
+            puts(take(strtoul(line + 5, NULL, 10) << 20));
+        else if (strncmp(line, "resident", 8) == 0)
+            resident();
+        else
+            puts(fork_and_allocate());
+    }
+    return 0;
+}

@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What we take from a process whose limits are tight, and how our threads are scheduled whatever
+thread was borrowed: the process does as well as before, or it was not entered, and a line says why.
+"""
+import os
+import re
+import resource
+import shutil
+import subprocess
+import tempfile
+
+import pytest
+
+from world import BUILD, DEBIAN_PYTHON, wait_for
+
+PROGRAM = BUILD / "tests" / "hostile" / "limits_target"
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+NOBODY = 65534
+MIB = 1 << 20
+OTHER, FIFO, DEADLINE = 0, 1, 6
+
+
+class Told:
+    """limits_target: told what to do by a line, answers by one."""
+
+    def __init__(self, world, *before, arguments=(), limits=(), **how):
+        def limit():
+            for which, value in limits:
+                resource.setrlimit(which, (value, value))
+        self.world = world
+        self.process = subprocess.Popen(
+            [*before, str(PROGRAM), *arguments], text=True, stdin=subprocess.PIPE, env=world.env,
+            stdout=subprocess.PIPE, preexec_fn=limit, **how)
+        self.pid = self.process.pid
+        world.targets.append(self)
+        assert self.process.stdout.readline() == "ready\n"
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.process.stdout.readline().strip()
+
+    def probing(self, *words):
+        return self.world.probing("-t", str(self.pid), *words)
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
+
+def status(pid, field, tid=None):
+    text = open("/proc/%d/task/%d/status" % (pid, tid or pid)).read()
+    return re.search(r"^%s:\s*(.*)$" % field, text, flags=re.M)[1]
+
+
+def threads(pid, ours):
+    """tid: (policy, nice, real-time priority, CPUs) of our threads, or of the others."""
+    found = {}
+    for tid in map(int, os.listdir("/proc/%d/task" % pid)):
+        try:
+            line = open("/proc/%d/task/%d/stat" % (pid, tid)).read()
+            cpus = status(pid, "Cpus_allowed_list", tid)
+        except OSError:
+            continue  # it has just ended
+        name, rest = re.match(r"\d+ \((.*)\) (.*)", line, flags=re.S).groups()
+        fields = rest.split()  # the first of them is field 3 of proc(5)
+        if name.startswith("probing/") == ours:
+            found[tid] = (int(fields[38]), int(fields[16]), int(fields[37]), cpus)
+    return found
+
+
+def entered(told, *options):
+    done = told.probing("inject", *options)
+    assert done.returncode == 0, done.stderr
+    return told
+
+
+def refused(told, *words):
+    """One line with all words; nothing of us is there."""
+    before = sorted(os.listdir("/proc/%d/fd" % told.pid))
+    done = told.probing("inject")
+    assert done.returncode == 1, done.stdout
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    for word in words:
+        assert word in done.stderr, done.stderr
+    assert "probing" not in open("/proc/%d/maps" % told.pid).read()
+    assert not threads(told.pid, ours=True)
+    assert sorted(os.listdir("/proc/%d/fd" % told.pid)) == before
+
+
+def may(*command):
+    if not shutil.which(command[0]):
+        pytest.skip("no %s here" % command[0])
+    if subprocess.run([*command, "true"], capture_output=True).returncode != 0:
+        pytest.skip("%s is refused here" % " ".join(command))
+    return command
+
+
+# ---- how our threads are scheduled ----
+
+@pytest.mark.parametrize("how, nice", [
+    (("chrt", "-f", "50"), 0), (("chrt", "-r", "3"), 0), (("chrt", "-b", "0"), 0),
+    (("chrt", "-i", "0"), 19), (("chrt", "-R", "-f", "20"), 0), (("nice", "-n", "7"), 7),
+    (("nice", "-n", "-5"), 0), (("ionice", "-c", "1", "-n", "0"), 0)])
+def test_our_threads_are_ordinary_ones(world, how, nice):
+    """And never before the program's; those of plugins, too, and those made later."""
+    told = Told(world, *may(*how))
+    entered(told, "-P", "-c")
+    assert told.probing("backtrace").returncode == 0
+    ours = threads(told.pid, ours=True)
+    assert len(ours) > 5
+    assert {o[:3] for o in ours.values()} == {(OTHER, nice, 0)}
+    assert not [t for t in ours if "realtime" in subprocess.run(
+        ["ionice", "-p", str(t)], capture_output=True, text=True).stdout]
+    assert told.probing("eject").returncode == 0
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+def test_a_pinned_thread_does_not_pin_ours(world):
+    """Threads that are pinned may be borrowed; the process has more CPUs."""
+    cpus = sorted(os.sched_getaffinity(0))
+    told = Told(world, arguments=["3", str(cpus[0])])
+    whole = status(told.pid, "Cpus_allowed_list")
+    wait_for(lambda: len({t[3] for t in threads(told.pid, ours=False).values()}) == 2, "pinning")
+    os.sched_setaffinity(told.pid, {cpus[1]})  # the first thread: on another one
+    entered(told)
+    assert {t[3] for t in threads(told.pid, ours=True).values()} == {
+        whole if len(cpus) == 2 else "%d-%d" % (cpus[0], cpus[1])}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one CPU")
+def test_a_process_that_was_given_one_cpu_keeps_to_it(world):
+    cpu = str(sorted(os.sched_getaffinity(0))[-1])
+    told = entered(Told(world, *may("taskset", "-c", cpu)))
+    assert {t[3] for t in threads(told.pid, ours=True).values()} == {cpu}
+
+
+DEADLINE_CALL = ("chrt", "-d", "--sched-runtime", "1000000", "--sched-deadline", "50000000",
+                 "--sched-period", "50000000")
+
+
+def test_a_deadline_thread_is_not_asked_for_threads(world):
+    """It may make none: another thread is borrowed, and where there is none that is said."""
+    may(*DEADLINE_CALL, "0")
+    told = Told(world, arguments=["1", "0"])
+    subprocess.run([*DEADLINE_CALL, "-p", "0", str(told.pid)], check=True)
+    assert threads(told.pid, ours=False)[told.pid][0] == DEADLINE
+    entered(told)
+    assert {t[0] for t in threads(told.pid, ours=True).values()} == {OTHER}
+    alone = Told(world)
+    subprocess.run([*DEADLINE_CALL, "-p", "0", str(alone.pid)], check=True)
+    refused(alone, "SCHED_DEADLINE", "sched(7)")
+
+
+# ---- address space, data, memory of a cgroup ----
+
+@pytest.mark.parametrize("mib", [10, 40, 100, 300, 620, 700, 1000, 1500, 2600, 3400, 4000])
+def test_address_space(world, mib):
+    """Entered or not, the program has most of what it had for allocations of its own."""
+    told = Told(world, limits=[(resource.RLIMIT_AS, mib * MIB)])
+    done = told.probing("inject", "-c", "-P")
+    if mib < 620:
+        assert done.returncode == 1 and "address space" in done.stderr, done.stdout + done.stderr
+        assert "--as" in done.stderr and len(done.stderr.strip().splitlines()) == 1
+        assert "probing" not in open("/proc/%d/maps" % told.pid).read()
+    if mib >= 700:
+        assert done.returncode == 0, done.stderr
+    if done.returncode == 0:
+        assert told.probing("backtrace").returncode == 0
+        assert told.probing("query", "select count(*) from python.samples").returncode == 0
+    for _ in range(3):
+        assert told.tell("take %d" % (mib // 3)) == "taken"
+    assert told.tell("fork") == "well"
+    if done.returncode == 0:
+        assert told.probing("eject").returncode == 0
+        assert told.tell("take %d" % (mib // 2 - 50)) == "taken"
+
+
+def test_address_space_of_a_python(world):
+    """The plugin for Python runs there, and the program can allocate."""
+    target = world.python("import resource, time\n"
+                          "resource.setrlimit(resource.RLIMIT_AS, (1000 << 20,) * 2)\n"
+                          "print('ready')\n"
+                          "while True:\n"
+                          "    b = bytearray(300 << 20)\n"
+                          "    del b\n"
+                          "    time.sleep(0.05)\n", python=DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject("-P", "-c")
+    assert target.probing("eval", "1 + 1").stdout == "2\n"
+    assert target.probing("backtrace").returncode == 0
+    assert target.probing("eject").returncode == 0
+    assert target.alive(), target.output()
+
+
+def test_private_memory(world):
+    refused(Told(world, limits=[(resource.RLIMIT_DATA, 30 * MIB)]), "ulimit -d", "--data")
+    told = entered(Told(world, limits=[(resource.RLIMIT_DATA, 150 * MIB)]))
+    assert told.tell("take 80") == "taken"
+
+
+def memory_group():
+    """A cgroup of our own for memory: (its directory, its file for the limit)."""
+    for root, limit in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+                        ("/sys/fs/cgroup", "memory.max")):
+        folder = "%s/probing-test-%d" % (root, os.getpid())
+        try:
+            os.mkdir(folder)
+        except OSError:
+            continue
+        if os.path.exists(folder + "/" + limit):
+            return folder, limit
+        os.rmdir(folder)
+    pytest.skip("may not make a cgroup for memory here")
+
+
+def test_memory_of_a_cgroup(world):
+    """The kernel would kill the program for what we take: not entered, or not without room."""
+    folder, limit = memory_group()
+    told = None
+    try:
+        with open(folder + "/" + limit, "w") as f:
+            f.write(str(20 * MIB))
+        told = Told(world)
+        with open(folder + "/cgroup.procs", "w") as f:
+            f.write(str(told.pid))
+        refused(told, "cgroup", "memory.max")
+        with open(folder + "/" + limit, "w") as f:
+            f.write(str(100 * MIB))
+        entered(told, "-c", "-P")
+        assert told.tell("take 50") == "taken"
+    finally:
+        if told:
+            told.end()
+        wait_for(lambda: not open(folder + "/cgroup.procs").read(), "the group's processes")
+        os.rmdir(folder)
+
+
+# ---- files and threads ----
+
+@pytest.mark.parametrize("size", [0, 4096, 300000, 3 * MIB, 20 * MIB])
+def test_file_size(world, size):
+    """SIGXFSZ would end the program when a file of ours meets the limit."""
+    told = Told(world, limits=[(resource.RLIMIT_FSIZE, size)])
+    done = told.probing("inject", "-c", "-P")
+    assert done.returncode == 0 or len(done.stderr.strip().splitlines()) == 1, done.stderr
+    if done.returncode == 0:
+        assert told.probing("query", "select count(*) from python.samples").returncode == 0
+        assert told.probing("eject").returncode == 0
+    assert told.tell("fork") == "well"
+
+
+def test_few_files(world):
+    told = Told(world, limits=[(resource.RLIMIT_NOFILE, 16)])
+    refused(told, "descriptors", "--nofile")
+    told = entered(Told(world, limits=[(resource.RLIMIT_NOFILE, 64)]), "-c", "-P")
+    assert told.probing("backtrace").returncode == 0
+
+
+@ROOT_ONLY
+def test_few_threads(world):
+    """The limit is the user's: the test's own user has other processes, so nobody's is taken."""
+    def start(limit):
+        return Told(world, limits=[(resource.RLIMIT_NPROC, limit)], user=NOBODY, group=NOBODY,
+                    extra_groups=[], cwd="/")
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own is closed to others
+        os.chown(folder, NOBODY, NOBODY)
+        world.env["PROBING_DATA_DIR"] = folder
+        refused(start(4), "threads", "--nproc")
+        told = entered(start(1000), "-c", "-P")
+        assert told.tell("fork") == "well"
+        told.end()
+
+
+# ---- what stays ----
+
+def test_the_allocator_is_as_it_was(world):
+    """malloc() puts 200 KB where it did, and no arena of it stays for each of our threads."""
+    told = Told(world)
+    assert told.tell("block") == "mapped"
+    for _ in range(3):
+        entered(told, "-c", "-P")
+        for words in (["backtrace"], ["query", "select sum(v) from (select a.value v from "
+                                      "generate_series(1, 300000) a)"]):
+            told.probing(*words)
+        assert told.probing("eject").returncode == 0
+    assert told.tell("block") == "mapped"
+    arenas = re.findall(r"^\S+ ---p 00000000 00:00 0\s*$", open("/proc/%d/maps" % told.pid).read(),
+                        flags=re.M)
+    assert told.tell("fork") == "well"
+    assert len(arenas) < 40
+
+
+def test_little_stays(world):
+    """Ten rounds leave what the first ones left: code, and stacks that libc keeps."""
+    told = Told(world)
+    seen = []
+    for _ in range(10):
+        entered(told, "-c", "-P")
+        assert told.probing("backtrace").returncode == 0
+        assert told.probing("eject").returncode == 0
+        seen.append([int(n) for n in told.tell("resident").split()])
+    anonymous, all_of_it = zip(*seen)
+    assert anonymous[-1] < 2500, seen  # kB; 2.4 MB were left before, and 6.7 after a hundred
+    assert anonymous[-1] - anonymous[2] < 500, seen
+    assert all_of_it[-1] < 9000, seen
