@@ -34,6 +34,8 @@ struct target {
     uint16_t port;
     uint32_t
         directories; /* of files: how many there are with that pid; `directory` is the newest */
+    uint32_t others; /* of files: how many there are of other users with that pid */
+    uid_t owner;     /* of files: whose they are, and who may have put anything into them */
     bool stopped;    /* the process is SIGSTOPped (or traced): it cannot answer */
 };
 
@@ -44,6 +46,8 @@ struct probing_client;
 int target_connect(const struct target *t, struct probing_client **ret);
 /* Are the files to be read: of a dead, a stopped, or a process that was left? */
 bool target_is_files(const struct target *t);
+/* Whose files are read, where they are not ours, and what else there is: on stderr. */
+void target_say_whose(const struct target *t);
 
 #define TOKEN_BYTES 256
 /* The token for a TCP target: PROBING_TOKEN, else that of the process of ours which listens there;
@@ -53,20 +57,33 @@ int token_read(const char *directory, char *ret); /* ret: TOKEN_BYTES */
 
 /* ---- data directories (directory.c) ---- */
 
-/* Roots where data directories are looked for; fn gives non-zero to stop. */
-int directory_each(int (*fn)(void *arg, const char *directory), void *arg);
+struct datadir;
+/* Those below the roots that are believed, root: of all users.  What is not believed is said on
+ * stderr.  fn gives non-zero to stop. */
+int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg);
 /* A line "key: value" of a data directory's info file; -ENOENT; -EBADMSG: the file is damaged, what
  * it says may be wrong, and is given where it is there. */
-int directory_info(const char *directory, const char *key, char *ret, size_t size);
+int directory_info(const struct datadir *d, const char *key, char *ret, size_t size);
 /* Is the process that wrote this directory still the one with its pid? */
-bool directory_alive(const char *directory, pid_t *ret_pid);
+bool directory_alive(const struct datadir *d, pid_t *ret_pid);
 /* Does a process have the store of this directory open, seen from here or not? */
-bool directory_held(const char *directory);
+bool directory_held(const struct datadir *d);
 /* Newest data directory of a living process, by its mapped data file; -ENOENT: it has no core. */
 int directory_of(pid_t pid, char *ret, size_t size);
-/* The newest directory of a process that had this pid, and of that very one unless start_time is 0;
- * false: there is none.  *ret_n: how many there are. */
-bool directory_newest(pid_t pid, uint64_t start_time, char *ret, size_t size, uint32_t *ret_n);
+/* The newest directory of a process that had this pid, and of that very one unless start_time is 0.
+ * Only of the users that are wanted: others of that name are no answer, but may be named. */
+struct directory_newest {
+    pid_t pid;
+    uint64_t start_time;
+    uid_t owners[3]; /* whose it may be: who asks, or who the living process is */
+    char path[4096]; /* "": none */
+    uint32_t n;      /* how many there are, */
+    uint32_t others; /* and of others, */
+    char other[4096]; /* the newest of which */
+    uid_t other_owner;
+    struct timespec time, other_time;
+};
+void directory_newest(struct directory_newest *ret);
 /* To the core that lives in it. */
 int directory_connect(const char *directory, struct probing_client **ret);
 /* Has the core of a living process gone from this directory: left in good order, or with an exec?
@@ -131,7 +148,7 @@ int external_backtrace(struct target *t, int argc, char **argv);
 /* crash.c: the stacks that a crash has left in a data directory. */
 int crash_print(const char *directory);
 /* The signal by which the process of a directory crashed; false: it did not, as far as is known. */
-bool crash_of(const char *directory, char *ret, size_t size);
+bool crash_of(const struct datadir *d, char *ret, size_t size);
 
 /* ---- pager.c ---- */
 

@@ -12,6 +12,7 @@
 #include "cli/cli.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"
+#include "core/datadir/datadir.h"
 
 #define FUNC_WIDTH 22 /* columns, as `backtrace` of the living */
 
@@ -63,7 +64,11 @@ static void print_report(const struct crash_report *c)
 int crash_print(const char *directory)
 {
     struct crash_reports all;
-    int r = crash_read(directory, &all);
+    struct datadir d;
+    int r = datadir_open(directory, DATADIR_ANY, &d);
+    if (r == 0)
+        r = crash_read(&d, &all);
+    datadir_close(&d);
 
     if (r < 0)
         return r;
@@ -81,12 +86,12 @@ int crash_print(const char *directory)
     return r < 0 ? r : EXIT_DONE;
 }
 
-bool crash_of(const char *directory, char *ret, size_t size)
+bool crash_of(const struct datadir *d, char *ret, size_t size)
 {
     struct crash_reports all;
     const char *signal = NULL;
 
-    if (crash_read(directory, &all) < 0)
+    if (crash_read_signals(d, &all) < 0)
         return false;
     for (uint32_t i = 0; i < all.n; i++)
         signal = all.list[i].survived ? signal : all.list[i].signal;

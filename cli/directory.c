@@ -22,112 +22,90 @@
 #include "core/base/file.h"
 #include "core/base/info.h"
 #include "core/base/text.h"
+#include "core/datadir/datadir.h"
 #include "sdk/client/client.h"
 
 #define MAPS_MAX_BYTES (64u << 20) /* a process with 500,000 mappings */
 
-int directory_info(const char *directory, const char *key, char *ret, size_t size)
+int directory_info(const struct datadir *d, const char *key, char *ret, size_t size)
 {
     struct buf text;
-    int dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    if (dirfd == -1)
-        return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
-    int r = info_read(dirfd, "info", &text);
+    int r = datadir_info(d, &text);
     bool found = info_get(&text, key, ret, size);
+
     buf_done(&text);
-    (void)close(dirfd);
     if (r == -EBADMSG)
-        return err_set(-EBADMSG, "%s/info is damaged", directory);
-    return found ? 0 : err_set(-ENOENT, "%s/info has no line '%s'", directory, key);
+        return err_set(-EBADMSG, "%s/info is damaged", d->path);
+    return found ? 0 : r < 0 ? r : err_set(-ENOENT, "%s/info has no line '%s'", d->path, key);
 }
 
 /* "<pid>-<start time>", as a core calls its directory: what cannot be damaged. */
-static bool is_named(const char *directory, uint64_t *ret_pid, uint64_t *ret_started)
+static bool is_named(const struct datadir *d, uint64_t *ret_pid, uint64_t *ret_started)
 {
-    const char *slash = strrchr(directory, '/'), *name = slash != NULL ? slash + 1 : directory;
     char number[2][24] = {"", ""}, more[2] = "";
 
-    return sscanf(name, "%20[0-9]-%20[0-9]%1[^.]", number[0], number[1], more) == 2 &&
+    return sscanf(d->leaf, "%20[0-9]-%20[0-9]%1[^.]", number[0], number[1], more) == 2 &&
            parse_u64(number[0], ret_pid) == 0 && parse_u64(number[1], ret_started) == 0;
 }
 
 /* Which process wrote it: by its name, and of a copy with another name by its info. */
-static bool identity_of(const char *directory, uint64_t *ret_pid, uint64_t *ret_started)
+static bool identity_of(const struct datadir *d, uint64_t *ret_pid, uint64_t *ret_started)
 {
     char pid[64], started[64];
 
-    if (is_named(directory, ret_pid, ret_started))
+    if (is_named(d, ret_pid, ret_started))
         return true;
-    return directory_info(directory, "pid", pid, sizeof pid) == 0 && parse_u64(pid, ret_pid) == 0 &&
-           directory_info(directory, "start_time", started, sizeof started) == 0 &&
+    return directory_info(d, "pid", pid, sizeof pid) == 0 && parse_u64(pid, ret_pid) == 0 &&
+           directory_info(d, "start_time", started, sizeof started) == 0 &&
            parse_u64(started, ret_started) == 0;
 }
 
-bool directory_held(const char *directory)
+bool directory_held(const struct datadir *d)
 {
-    char path[4200];
-
-    (void)snprintf(path, sizeof path, "%s/held", directory);
-    return file_is_locked(path);
+    return datadir_locked(d, "held");
 }
 
-bool directory_alive(const char *directory, pid_t *ret_pid)
+bool directory_alive(const struct datadir *d, pid_t *ret_pid)
 {
-    char path[4200];
     uint64_t pid = 0, started = 0, now = 0;
+    struct stat st;
 
     *ret_pid = 0;
-    if (!identity_of(directory, &pid, &started) || pid > INT32_MAX)
+    if (!identity_of(d, &pid, &started) || pid > INT32_MAX)
         return false;
     *ret_pid = (pid_t)pid;
     if (proc_start_time((pid_t)pid, &now) < 0 || now != started)
         return false;
-    (void)snprintf(path, sizeof path, "%s/sock", directory);
-    return access(path, F_OK) == 0; /* ejected: the process lives, its core does not */
+    /* None: ejected.  The process lives, its core does not. */
+    return datadir_has(d, "sock", &st) && S_ISSOCK(st.st_mode);
 }
 
-static int each_in(const char *root, int (*fn)(void *arg, const char *directory), void *arg)
+static void say_refused(void *arg, const char *why)
 {
-    DIR *d = opendir(root);
-    int r = 0;
-
-    if (d == NULL)
-        return 0;
-    for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d)) {
-        char path[4096];
-        if (e->d_name[0] < '0' || e->d_name[0] > '9')
-            continue;
-        if ((size_t)snprintf(path, sizeof path, "%s/%s", root, e->d_name) < sizeof path)
-            r = fn(arg, path);
-    }
-    (void)closedir(d);
-    return r;
+    (void)arg;
+    fprintf(stderr, "probing: %s\n", why);
 }
 
-int directory_each(int (*fn)(void *arg, const char *directory), void *arg)
-{
-    const char *own = getenv("PROBING_DATA_DIR");
-    int r = 0;
+struct each {
+    int (*fn)(void *arg, const struct datadir *d);
+    void *arg;
+};
 
-    if (own != NULL && own[0] == '/')
-        r = each_in(own, fn, arg);
-    DIR *d = r == 0 ? opendir("/tmp")
-                    : NULL; /* default root: /tmp/probing-<uid> of every user we may read */
-    if (d == NULL)
-        return r;
-    for (struct dirent *e = readdir(d); e != NULL && r == 0; e = readdir(d)) {
-        char root[300];
-        struct stat st;
-        if (strncmp(e->d_name, "probing-", 8) != 0)
-            continue;
-        (void)snprintf(root, sizeof root, "/tmp/%s", e->d_name);
-        if (lstat(root, &st) == 0 && S_ISDIR(st.st_mode) &&
-            (geteuid() == 0 || st.st_uid == geteuid()))
-            r = each_in(root, fn, arg);
-    }
-    (void)closedir(d);
-    return r;
+static int each_one(void *arg, const struct datadir *d)
+{
+    const struct each *e = arg;
+    return cli_interrupted ? -ECANCELED : e->fn(e->arg, d);
+}
+
+int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg)
+{
+    struct each e = {.fn = fn, .arg = arg};
+    const struct datadir_search all = {.named = getenv("PROBING_DATA_DIR"),
+                                       .all_users = geteuid() == 0,
+                                       .found = each_one,
+                                       .refused = say_refused,
+                                       .arg = &e};
+    return datadir_search(&all);
 }
 
 /* A path that /proc/PID/maps shows, as the process itself sees it, which may live in a chroot. */
@@ -216,45 +194,44 @@ int directory_of(pid_t pid, char *ret, size_t size)
                  : 0;
 }
 
-struct newest {
-    pid_t pid;
-    uint64_t start; /* 0: of any process that had this pid */
-    char path[4096];
-    struct timespec time;
-    uint32_t n; /* directories that were looked at */
-};
-
-static int keep_newest(void *arg, const char *directory)
+/* The newest of them so far? */
+static bool is_newer(const struct datadir *d, const char *path, const struct timespec *time)
 {
-    struct newest *best = arg;
-    const char *name = strrchr(directory, '/') + 1;
-    struct stat st;
-    char prefix[64];
-    int n = snprintf(prefix, sizeof prefix, "%d-", (int)best->pid);
+    return path[0] == '\0' || d->changed.tv_sec > time->tv_sec ||
+           (d->changed.tv_sec == time->tv_sec && d->changed.tv_nsec > time->tv_nsec);
+}
 
-    if (best->start != 0)
-        n += snprintf(prefix + n, sizeof prefix - (size_t)n, "%llu",
-                      (unsigned long long)best->start);
-    if (strncmp(name, prefix, (size_t)n) != 0 || stat(directory, &st) == -1 ||
-        (best->start != 0 && name[n] != '\0' && name[n] != '.'))
+static int keep_newest(void *arg, const struct datadir *d)
+{
+    struct directory_newest *best = arg;
+    uint64_t pid, started;
+    bool wanted = false;
+
+    if (!is_named(d, &pid, &started) || pid != (uint64_t)best->pid ||
+        (best->start_time != 0 && started != best->start_time))
         return 0;
-    best->n++;
-    if (best->path[0] == '\0' || st.st_mtim.tv_sec > best->time.tv_sec ||
-        (st.st_mtim.tv_sec == best->time.tv_sec && st.st_mtim.tv_nsec > best->time.tv_nsec)) {
-        (void)snprintf(best->path, sizeof best->path, "%s", directory);
-        best->time = st.st_mtim;
+    for (size_t i = 0; i < sizeof best->owners / sizeof best->owners[0]; i++)
+        wanted = wanted || d->owner == best->owners[i];
+    if (wanted) {
+        best->n++;
+        if (is_newer(d, best->path, &best->time)) {
+            (void)snprintf(best->path, sizeof best->path, "%s", d->path);
+            best->time = d->changed;
+        }
+    } else {
+        best->others++;
+        if (is_newer(d, best->other, &best->other_time)) {
+            (void)snprintf(best->other, sizeof best->other, "%s", d->path);
+            best->other_owner = d->owner;
+            best->other_time = d->changed;
+        }
     }
     return 0;
 }
 
-bool directory_newest(pid_t pid, uint64_t start_time, char *ret, size_t size, uint32_t *ret_n)
+void directory_newest(struct directory_newest *ret)
 {
-    struct newest best = {.pid = pid, .start = start_time};
-
-    (void)directory_each(keep_newest, &best);
-    *ret_n = best.n;
-    (void)snprintf(ret, size, "%s", best.path);
-    return best.path[0] != '\0';
+    (void)directory_each(keep_newest, ret);
 }
 
 /* ---- the way in ---- */
@@ -297,8 +274,12 @@ bool directory_is_over(const char *directory)
 {
     char left[16];
     struct probing_client *c = NULL;
+    struct datadir d;
+    bool says = datadir_open(directory, DATADIR_ANY, &d) == 0 &&
+                directory_info(&d, "left", left, sizeof left) == 0;
 
-    if (directory_info(directory, "left", left, sizeof left) == 0)
+    datadir_close(&d);
+    if (says)
         return true;
     int r = directory_connect(directory, &c);
     client_close(c);
@@ -309,7 +290,10 @@ bool directory_is_over(const char *directory)
 bool directory_lives_elsewhere(const char *directory)
 {
     pid_t pid;
+    struct datadir d;
+    bool elsewhere = datadir_open(directory, DATADIR_ANY, &d) == 0 && !directory_alive(&d, &pid) &&
+                     directory_held(&d);
 
-    return !directory_alive(directory, &pid) && directory_held(directory) &&
-           !directory_is_over(directory);
+    datadir_close(&d);
+    return elsewhere && !directory_is_over(directory);
 }

@@ -62,7 +62,7 @@ int command_eval(struct target *t, int argc, char **argv)
         return cli_misuse(err_set(-EINVAL, "eval: --file needs a file: --file look.py"));
     const char *path = argv[at + 1];
     buf_init(&b, FILE_MAX_BYTES);
-    int r = file_read(AT_FDCWD, strcmp(path, "-") == 0 ? "/dev/stdin" : path, &b);
+    int r = file_read_named(path, &b);
     if (r == 0 && strlen(buf_text(&b)) != b.size)
         r = err_set(-EINVAL, "%s holds a zero byte: it is no Python text", path);
     if (r == 0)

@@ -9,11 +9,10 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,6 +20,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/datadir/datadir.h"
 
 struct listing {
     uint32_t shown;
@@ -37,22 +37,34 @@ static void line(struct listing *l, const char *pid, const char *version, const 
     printf("%8s  %-8s  %-40s  %s\n", pid, version, directory, command);
 }
 
-static void describe(struct listing *l, pid_t pid, const char *directory,
+/* What follows the command: whose it is, where it is not ours, and what came of it. */
+static void note(char *command, size_t size, const char *format, ...)
+{
+    va_list args;
+    size_t n = strlen(command);
+    va_start(args, format);
+    (void)vsnprintf(command + n, size - n, format, args);
+    va_end(args);
+}
+
+#define COMMAND_SHOWN 128 /* bytes: the rest of the line is for notes */
+
+static void describe(struct listing *l, pid_t pid, const struct datadir *d,
                      const char *shown_directory)
 {
-    char number[16], version[32] = "?", command[200] = "?", crash[32];
+    char number[16], version[32] = "?", command[256] = "?", crash[32];
 
     (void)snprintf(number, sizeof number, "%d", (int)pid);
-    (void)directory_info(directory, "version", version, sizeof version);
-    int r = directory_info(directory, "command", command, sizeof command - sizeof crash - 40);
-    if (crash_of(directory, crash, sizeof crash)) {
-        size_t n = strlen(command);
-        (void)snprintf(command + n, sizeof command - n, "  (crashed: %s)", crash);
-    }
-    if (r == -EBADMSG) {
-        size_t n = strlen(command);
-        (void)snprintf(command + n, sizeof command - n, "  (info is damaged)");
-    }
+    (void)directory_info(d, "version", version, sizeof version);
+    int r = directory_info(d, "command", command, COMMAND_SHOWN);
+    if (d->owner != geteuid())
+        note(command, sizeof command, "  (uid %u)", (unsigned)d->owner);
+    if (crash_of(d, crash, sizeof crash))
+        note(command, sizeof command, "  (crashed: %s)", crash);
+    if (r == -EBADMSG)
+        note(command, sizeof command, "  (info is damaged)");
+    else if (r < 0 && r != -ENOENT)
+        note(command, sizeof command, "  (%s)", err_why(r));
     line(l, number, version, shown_directory, command);
 }
 
@@ -63,14 +75,17 @@ static int list_living(void)
 
     if (proc == NULL)
         return err_set(-errno, "cannot read /proc: %s", strerror(errno));
-    for (struct dirent *e = readdir(proc); e != NULL; e = readdir(proc)) {
+    for (struct dirent *e = readdir(proc); e != NULL && !cli_interrupted; e = readdir(proc)) {
         uint64_t pid;
         char directory[4096];
         if (e->d_name[0] < '1' || e->d_name[0] > '9' || parse_u64(e->d_name, &pid) < 0)
             continue;
         if (directory_of((pid_t)pid, directory, sizeof directory) == 0) {
             char *inside = strstr(directory, "/root/");
-            describe(&l, (pid_t)pid, directory, inside != NULL ? inside + 5 : directory);
+            struct datadir d;
+            if (datadir_open(directory, DATADIR_ANY, &d) == 0)
+                describe(&l, (pid_t)pid, &d, inside != NULL ? inside + 5 : directory);
+            datadir_close(&d);
         }
     }
     (void)closedir(proc);
@@ -80,12 +95,12 @@ static int list_living(void)
     return EXIT_DONE;
 }
 
-static int list_dead_one(void *arg, const char *directory)
+static int list_dead_one(void *arg, const struct datadir *d)
 {
     pid_t pid;
 
-    if (!directory_alive(directory, &pid) && !directory_held(directory))
-        describe(arg, pid, directory, directory);
+    if (!directory_alive(d, &pid) && !directory_held(d))
+        describe(arg, pid, d, d->path);
     return 0;
 }
 
@@ -110,7 +125,8 @@ int command_list(struct target *t, int argc, char **argv)
         return r;
     if (!dead)
         return list_living();
-    (void)directory_each(list_dead_one, &l);
+    if ((r = directory_each(list_dead_one, &l)) < 0)
+        return r;
     if (l.shown == 0)
         puts("no data of dead processes");
     return EXIT_DONE;
@@ -124,60 +140,37 @@ struct sweep {
     int failed;
 };
 
-/* A directory's memory files live elsewhere, behind links: take them away too. */
-static void remove_linked(const char *directory, const char *leaf)
-{
-    char link[4200], file[4096];
-
-    (void)snprintf(link, sizeof link, "%s/%s", directory, leaf);
-    ssize_t n = readlink(link, file, sizeof file - 1);
-    if (n <= 0)
-        return;
-    file[n] = '\0';
-    (void)unlink(file);
-    char *slash = strrchr(file, '/');
-    if (slash != NULL) {
-        *slash = '\0';
-        (void)rmdir(file); /* succeeds when its last file has gone */
-    }
-}
-
 /* Does a core hold this directory that has no socket, because it starts or ends just now? */
-static bool in_use(const char *directory)
+static bool in_use(const struct datadir *d)
 {
-    const char *name = strrchr(directory, '/') + 1;
-    char mapped[4096] = "", path[4200];
+    char mapped[4096] = "";
     uint64_t pid, started, now;
 
-    if (sscanf(name, "%" SCNu64 "-%" SCNu64, &pid, &started) != 2 ||
+    if (sscanf(d->leaf, "%" SCNu64 "-%" SCNu64, &pid, &started) != 2 ||
         proc_start_time((pid_t)pid, &now) < 0 || now != started)
         return false;
-    (void)snprintf(path, sizeof path, "%s/info", directory);
-    if (access(path, F_OK) == -1)
+    if (!datadir_has(d, "info", NULL))
         return true;                                       /* it is being made */
     (void)directory_of((pid_t)pid, mapped, sizeof mapped); /* found, even without socket */
     const char *slash = strrchr(mapped, '/');
-    return slash != NULL && strcmp(slash + 1, name) == 0;
+    return slash != NULL && strcmp(slash + 1, d->leaf) == 0;
 }
 
-static int sweep_one(void *arg, const char *directory)
+static int sweep_one(void *arg, const struct datadir *d)
 {
     struct sweep *s = arg;
-    struct stat st;
     pid_t pid;
 
-    if (directory_alive(directory, &pid) || stat(directory, &st) == -1)
+    if (directory_alive(d, &pid) || (d->owner != geteuid() && geteuid() != 0))
         return 0;
-    uint64_t age_ns =
-        (uint64_t)(time(NULL) > st.st_mtime ? time(NULL) - st.st_mtime : 0) * UINT64_C(1000000000);
-    if (age_ns < s->older_ns || in_use(directory) || directory_held(directory)) {
+    uint64_t age_ns = (uint64_t)(time(NULL) > d->changed.tv_sec ? time(NULL) - d->changed.tv_sec
+                                                                : 0) *
+                      UINT64_C(1000000000);
+    if (age_ns < s->older_ns || in_use(d) || directory_held(d)) {
         s->kept++;
         return 0;
     }
-    remove_linked(directory, "rings");
-    remove_linked(directory, "strings");
-    remove_linked(directory, "lock.mdb");
-    int r = file_remove_dir(directory);
+    int r = datadir_remove(d);
     if (r < 0) {
         fprintf(stderr, "probing: %s\n", err_why(r));
         s->failed = r;
@@ -208,7 +201,7 @@ int command_gc(struct target *t, int argc, char **argv)
     (void)t;
     if (r < 0)
         return r;
-    (void)directory_each(sweep_one, &s);
+    r = directory_each(sweep_one, &s);
     printf("%u data directories removed, %u kept\n", s.removed, s.kept);
-    return s.failed < 0 ? EXIT_FAILED : EXIT_DONE;
+    return r < 0 ? r : s.failed < 0 ? EXIT_FAILED : EXIT_DONE;
 }

@@ -174,7 +174,7 @@ static int script_name(const char *file, char *ret, size_t size)
 static int script_source(const char *file, struct buf *ret)
 {
     char shipped[4096], leaf[128];
-    int r = file_read(AT_FDCWD, file, ret);
+    int r = file_read_named(file, ret);
 
     if (r == -ENOENT && strchr(file, '/') == NULL &&
         snprintf(leaf, sizeof leaf, "scripts/%s", file) < (int)sizeof leaf &&

@@ -120,6 +120,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         int r = target_resolve(target_text, &target);
         if (r < 0)
             return r;
+        target_say_whose(&target);
     }
     argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
     if (c->pages)

@@ -20,6 +20,7 @@
 #include "core/base/file.h"
 #include "core/base/info.h"
 #include "core/base/text.h"
+#include "core/datadir/datadir.h"
 #include "sdk/client/client.h"
 
 /* ---- resolving ---- */
@@ -55,10 +56,66 @@ static pid_t process_of_thread(pid_t tid)
     return pid != tid ? pid : 0;
 }
 
+/* Who a living process is: real, effective and saved user.  What it leaves is of one of them. */
+static bool read_users(pid_t pid, uid_t ret[3])
+{
+    char path[64], text[1024];
+    unsigned uid[3];
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    const char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nUid:") : NULL;
+    if (at == NULL || sscanf(at, "\nUid: %u %u %u", &uid[0], &uid[1], &uid[2]) != 3)
+        return false;
+    for (int i = 0; i < 3; i++)
+        ret[i] = (uid_t)uid[i];
+    return true;
+}
+
+/* What the user of a living process left of it: it has no core now. */
+static void find_left(pid_t pid, bool starts, struct target *ret)
+{
+    struct directory_newest old = {.pid = pid};
+
+    if (proc_start_time(pid, &old.start_time) < 0 || old.start_time == 0 ||
+        !read_users(pid, old.owners))
+        return;
+    directory_newest(&old);
+    ret->directories = old.n;
+    ret->owner = old.owners[0];
+    if (old.path[0] != '\0' && !starts && directory_is_over(old.path))
+        (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
+}
+
+/* Our own data of a dead process; others' are named, and not taken: whoever likes can make a
+ * directory with any pid. */
+static int find_dead(pid_t pid, struct target *ret)
+{
+    const uid_t uid = geteuid();
+    struct directory_newest dead = {.pid = pid, .owners = {uid, uid, uid}};
+
+    directory_newest(&dead);
+    if (dead.path[0] == '\0' && dead.others > 0)
+        return err_set(-EPERM,
+                       "no process %d, and no data of a dead one of yours with that pid; uid %u "
+                       "has %s%s: to read what they wrote, name the directory: -t %s",
+                       (int)pid, (unsigned)dead.other_owner, dead.other,
+                       dead.others > 1 ? " (`probing list --dead` shows more)" : "", dead.other);
+    if (dead.path[0] == '\0')
+        return err_set(
+            -ESRCH,
+            "no process %d, and no data of a dead one with that pid; `probing list --dead` "
+            "shows what there is",
+            (int)pid);
+    ret->directories = dead.n;
+    ret->others = dead.others;
+    ret->owner = uid;
+    (void)snprintf(ret->directory, sizeof ret->directory, "%s", dead.path);
+    ret->kind = directory_lives_elsewhere(ret->directory) ? TARGET_LIVE : TARGET_FILES;
+    return 0;
+}
+
 static int resolve_pid(pid_t pid, struct target *ret)
 {
-    char path[64], old[4096] = "";
-    uint64_t started = 0;
+    char path[64];
     pid_t process = process_of_thread(pid);
 
     if (process != 0)
@@ -79,26 +136,34 @@ static int resolve_pid(pid_t pid, struct target *ret)
         ret->kind = TARGET_BARE;
         bool starts = ret->directory[0] != '\0'; /* mapped, and no socket yet */
         ret->directory[0] = '\0';
-        if (proc_start_time(pid, &started) == 0 && started != 0 &&
-            directory_newest(pid, started, old, sizeof old, &ret->directories) && !starts &&
-            directory_is_over(old))
-            (void)snprintf(ret->directory, sizeof ret->directory, "%s", old);
+        find_left(pid, starts, ret);
         return 0;
     }
-    if (!directory_newest(pid, 0, ret->directory, sizeof ret->directory, &ret->directories))
-        return err_set(
-            -ESRCH,
-            "no process %d, and no data of a dead one with that pid; `probing list --dead` "
-            "shows what there is",
-            (int)pid);
-    ret->kind = directory_lives_elsewhere(ret->directory) ? TARGET_LIVE : TARGET_FILES;
+    return find_dead(pid, ret);
+}
+
+static int take_directory(const char *text, const struct datadir *d, struct target *ret)
+{
+    if (!datadir_has(d, "data.mdb", NULL) && !datadir_has(d, "rings", NULL))
+        return err_set(-EINVAL, "%s is no data directory: it has neither data.mdb nor rings", text);
+    if (directory_alive(d, &ret->pid) && !directory_is_over(text)) {
+        char state = process_state(ret->pid);
+        ret->stopped = state == 'T' || state == 't';
+        if (!ret->stopped)
+            return err_set(-EBUSY,
+                           "%s belongs to process %d, which lives; ask it: probing -t %d ...", text,
+                           (int)ret->pid, (int)ret->pid);
+    }
+    (void)snprintf(ret->directory, sizeof ret->directory, "%s", text);
+    ret->owner = d->owner;
+    ret->kind = directory_lives_elsewhere(text) ? TARGET_LIVE : TARGET_FILES;
     return 0;
 }
 
 static int resolve_path(const char *text, struct target *ret)
 {
     struct stat st;
-    char path[4200];
+    struct datadir d;
 
     if (stat(text, &st) == -1)
         return err_set(-errno, "cannot use %s as a target: %s", text, strerror(errno));
@@ -111,24 +176,11 @@ static int resolve_path(const char *text, struct target *ret)
     }
     if (!S_ISDIR(st.st_mode))
         return err_set(-EINVAL, "%s is neither a data directory nor a socket", text);
-    (void)snprintf(path, sizeof path, "%s/data.mdb", text);
-    if (access(path, F_OK) == -1) {
-        (void)snprintf(path, sizeof path, "%s/rings", text);
-        if (access(path, F_OK) == -1)
-            return err_set(-EINVAL, "%s is no data directory: it has neither data.mdb nor rings",
-                           text);
-    }
-    if (directory_alive(text, &ret->pid) && !directory_is_over(text)) {
-        char state = process_state(ret->pid);
-        ret->stopped = state == 'T' || state == 't';
-        if (!ret->stopped)
-            return err_set(-EBUSY,
-                           "%s belongs to process %d, which lives; ask it: probing -t %d ...", text,
-                           (int)ret->pid, (int)ret->pid);
-    }
-    (void)snprintf(ret->directory, sizeof ret->directory, "%s", text);
-    ret->kind = directory_lives_elsewhere(text) ? TARGET_LIVE : TARGET_FILES;
-    return 0;
+    int r = datadir_open(text, DATADIR_ANY, &d);
+    if (r == 0)
+        r = take_directory(text, &d, ret);
+    datadir_close(&d);
+    return r;
 }
 
 static int resolve_network(const char *text, struct target *ret)
@@ -176,6 +228,20 @@ int target_resolve(const char *text, struct target *ret)
 bool target_is_files(const struct target *t)
 {
     return t->kind == TARGET_FILES || (t->kind == TARGET_BARE && t->directory[0] != '\0');
+}
+
+void target_say_whose(const struct target *t)
+{
+    if (!target_is_files(t))
+        return;
+    if (t->owner != geteuid())
+        fprintf(stderr, "probing: these data are of uid %u, not yours: %s\n", (unsigned)t->owner,
+                t->directory);
+    if (t->others > 0)
+        fprintf(stderr,
+                "probing: there %s %u of other users with that pid (`probing list --dead` shows "
+                "all)\n",
+                t->others == 1 ? "is" : "are", t->others);
 }
 
 /* ---- connecting ---- */

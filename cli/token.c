@@ -18,6 +18,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "core/datadir/datadir.h"
 #include "sdk/client/client.h"
 
 #define ASK_NS (2 * NS_PER_S) /* a process that does not answer by then is not the one */
@@ -80,13 +81,13 @@ int token_read(const char *directory, char *ret)
     return r;
 }
 
-static int try_directory(void *arg, const char *directory)
+static int try_directory(void *arg, const struct datadir *d)
 {
     struct wanted *w = arg;
     pid_t pid;
 
-    return directory_alive(directory, &pid) && token_read(directory, w->token) == 0 &&
-           listening_port(directory) == w->port;
+    return directory_alive(d, &pid) && token_read(d->path, w->token) == 0 &&
+           listening_port(d->path) == w->port;
 }
 
 const char *token_for(const struct target *t, char *room)

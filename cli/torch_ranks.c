@@ -14,6 +14,7 @@
 
 #include "cli/answer.h"
 #include "core/base/json.h"
+#include "core/datadir/datadir.h"
 
 #define RANKS_MAX 512   /* groups of all processes */
 #define WAITS_SEC "2.0" /* shorter waits are everyday life */
@@ -80,13 +81,13 @@ struct search {
     pid_t self;
 };
 
-static int ask_other(void *arg, const char *directory)
+static int ask_other(void *arg, const struct datadir *d)
 {
     struct search *s = arg;
     struct target t;
     char text[16];
     pid_t pid;
-    if (!directory_alive(directory, &pid) || pid == s->self || directory_is_over(directory))
+    if (!directory_alive(d, &pid) || pid == s->self || directory_is_over(d->path))
         return 0;
     for (uint32_t i = 0; i < s->job->n; i++)
         if (s->job->ranks[i].pid == pid)

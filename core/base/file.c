@@ -21,28 +21,102 @@
 
 #define READ_STEP ((size_t)4096)
 
-int file_read(int dirfd, const char *path, struct buf *b)
+const char *file_kind(mode_t mode)
 {
-    int fd = openat(dirfd, path, O_RDONLY | O_CLOEXEC);
+    return S_ISREG(mode)    ? "a file"
+           : S_ISDIR(mode)  ? "a directory"
+           : S_ISLNK(mode)  ? "a symbolic link"
+           : S_ISFIFO(mode) ? "a FIFO"
+           : S_ISSOCK(mode) ? "a socket"
+                            : "a device";
+}
+
+/* By /proc, which opens the very file again; where there is no /proc, by its name once more, and
+ * only if that is the same file still. */
+static int open_same(int fd, int dirfd, const char *path, const struct stat *was)
+{
+    const int how = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    char link[64];
+    struct stat st;
+    (void)snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    int again = open(link, how);
+    if (again == -1 && errno == ENOENT)
+        again = openat(dirfd, path, how);
+    if (again == -1)
+        return -errno;
+    if (fstat(again, &st) == 0 && st.st_dev == was->st_dev && st.st_ino == was->st_ino)
+        return again;
+    (void)close(again);
+    return -ESTALE;
+}
+
+int file_open_again(int fd, int dirfd, const char *path)
+{
+    struct stat st;
+    if (fstat(fd, &st) == -1)
+        return err_set(-errno, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return err_set(-EINVAL, "%s is %s, not a file", path, file_kind(st.st_mode));
+    int again = open_same(fd, dirfd, path, &st);
+    return again < 0 ? err_set(again, "%s: %s", path, strerror(-again)) : again;
+}
+
+int file_open(int dirfd, const char *path)
+{
+    int fd = openat(dirfd, path, O_PATH | O_CLOEXEC);
     if (fd == -1)
         return err_set(-errno, "%s: %s", path, strerror(errno));
+    int again = file_open_again(fd, dirfd, path);
+    (void)close(fd);
+    return again;
+}
+
+/* wait: a signal does not end it. */
+static int read_all(int fd, const char *name, bool wait, struct buf *b)
+{
     int rc = 0;
     for (;;) {
         char piece[READ_STEP];
         ssize_t got = read(fd, piece, sizeof(piece));
-        if (got == -1 && errno == EINTR)
+        if (got == -1 && errno == EINTR && wait)
             continue;
         if (got == -1)
-            rc = err_set(-errno, "%s: %s", path, strerror(errno));
+            rc = err_set(-errno, "%s: %s", name, strerror(errno));
         if (got <= 0)
             break;
         rc = buf_add(b, piece, (size_t)got);
         if (rc) {
-            (void)err_set(rc, "%s: larger than %zu bytes, or no memory for it", path, b->max);
+            (void)err_set(rc, "%s: larger than %zu bytes, or no memory for it", name, b->max);
             break;
         }
     }
+    return rc;
+}
+
+int file_read_fd(int fd, const char *name, struct buf *b)
+{
+    return read_all(fd, name, /* wait= */ true, b);
+}
+
+int file_read(int dirfd, const char *path, struct buf *b)
+{
+    int fd = file_open(dirfd, path);
+    if (fd < 0)
+        return fd;
+    int rc = read_all(fd, path, /* wait= */ true, b);
     (void)close(fd);
+    return rc;
+}
+
+int file_read_named(const char *path, struct buf *b)
+{
+    bool in = strcmp(path, "-") == 0;
+    int fd = in ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd == -1)
+        return err_set(-errno, "%s: %s", path, strerror(errno));
+    int rc = read_all(fd, path, /* wait= */ false, b);
+    if (!in)
+        (void)close(fd);
     return rc;
 }
 
@@ -155,18 +229,10 @@ int file_remove_dir(const char *path)
     return rc ? err_set(rc, "directory %s cannot be removed: %s", path, strerror(-rc)) : 0;
 }
 
-bool file_is_locked(const char *path)
+bool file_is_locked(int fd)
 {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    struct stat st;
-    if (lstat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        return false; /* nothing of ours, and opening it might do something */
-    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    if (fd == -1)
-        return errno != ENOENT;
-    bool locked = fcntl(fd, F_GETLK, &lock) == -1 || lock.l_type != F_UNLCK;
-    (void)close(fd);
-    return locked;
+    return fcntl(fd, F_GETLK, &lock) == -1 || lock.l_type != F_UNLCK;
 }
 
 int proc_start_time(pid_t pid, uint64_t *ret_ticks)

@@ -14,8 +14,21 @@
 
 #include "core/base/buf.h"
 
-/* Add a whole file to `b` (its max bounds the size).  dirfd may be AT_FDCWD. */
+/* Open for reading what is a regular file (/proc has such, too): nothing waits for the writer of a
+ * FIFO, and no device is woken.  -EINVAL: it is something else, the words say what. */
+int file_open(int dirfd, const char *path);
+/* The same of an O_PATH descriptor of that path, which stays open. */
+int file_open_again(int fd, int dirfd, const char *path);
+/* "a FIFO", "a socket" ... as st_mode says. */
+const char *file_kind(mode_t mode);
+
+/* Add a whole regular file to `b` (its max bounds the size).  dirfd may be AT_FDCWD. */
 int file_read(int dirfd, const char *path, struct buf *b);
+/* Add all that a descriptor gives; name: for words. */
+int file_read_fd(int fd, const char *name, struct buf *b);
+/* The same of what a user has named: a FIFO or a terminal, too, which is waited for until a signal
+ * comes (-EINTR); "-": stdin. */
+int file_read_named(const char *path, struct buf *b);
 
 /* What fits of a small file, and a NUL; system calls only, no err_set().  0 or -errno. */
 int file_peek(const char *path, char *ret, size_t size);
@@ -31,8 +44,9 @@ int file_private_dir(const char *path);
 int file_remove_dir(const char *path);
 
 /* Does any process hold a lock (fcntl) on the file, whether it can be seen from here or not?  true
- * when that cannot be told.  Not of a file that this process has locked: the lock would be lost. */
-bool file_is_locked(const char *path);
+ * when that cannot be told.  Not of a file that this process has locked: the lock would be lost
+ * when `fd` is closed. */
+bool file_is_locked(int fd);
 
 /* Start time of a process in clock ticks since boot: field 22 of /proc/PID/stat (proc(5)). */
 int proc_start_time(pid_t pid, uint64_t *ret_ticks);

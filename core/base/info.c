@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/base/file.h"
 
 #define LINE "check: %016llx\n"
 #define LINE_BYTES 24
@@ -44,15 +43,11 @@ static bool unseal(struct buf *text)
     return true;
 }
 
-int info_read(int dirfd, const char *path, struct buf *ret)
+int info_check(struct buf *text, const char *name)
 {
-    buf_init(ret, INFO_MAX_BYTES);
-    int rc = file_read(dirfd, path, ret);
-    if (rc)
-        return rc;
-    bool whole = unseal(ret);
-    (void)buf_text(ret); /* a NUL behind what is left */
-    return whole ? 0 : err_set(-EBADMSG, "%s is damaged", path);
+    bool whole = unseal(text);
+    (void)buf_text(text); /* a NUL behind what is left */
+    return whole ? 0 : err_set(-EBADMSG, "%s is damaged", name);
 }
 
 bool info_get(const struct buf *text, const char *key, char *ret, size_t size)

@@ -22,9 +22,9 @@
 /* Add the last line.  0 or -ENOMEM. */
 int info_seal(struct buf *text);
 
-/* The lines before the check into `ret`, which is made here and which the caller gives back
- * (buf_done) whatever comes.  -EBADMSG: damaged; what is there is given nonetheless. */
-int info_read(int dirfd, const char *path, struct buf *ret);
+/* Take the check away from what was read of such a file, so that the lines before it are left.
+ * -EBADMSG: it is damaged (name: for words), and nothing is taken away. */
+int info_check(struct buf *text, const char *name);
 
 /* The value of the first line with the key, up to its end: false when there is none. */
 bool info_get(const struct buf *text, const char *key, char *ret, size_t size);

@@ -100,8 +100,11 @@ struct crash_reports {
     void *memory;
 };
 
+struct datadir;
 /* What a data directory has.  0 reports is no error; -errno when the file cannot be read. */
-int crash_read(const char *directory, struct crash_reports *ret);
+int crash_read(const struct datadir *d, struct crash_reports *ret);
+/* Likewise, of each only how the process crashed: no file that its report names is opened. */
+int crash_read_signals(const struct datadir *d, struct crash_reports *ret);
 void crash_reports_done(struct crash_reports *r);
 
 /* "SIGSEGV"; "SEGV_MAPERR" and "address not mapped to object".  NULL: not known.     [signal] */

@@ -28,18 +28,16 @@
  * Any thread.  It writes nothing.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/base/arena.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "core/crash/crash.h"
 #include "core/crash/dead.h"
+#include "core/datadir/datadir.h"
 
 #define FILE_MAX_BYTES ((size_t)64 << 20)
 #define MEMORY_MAX_BYTES ((size_t)512 << 20)
@@ -72,7 +70,7 @@ struct reading {
     struct name *names; /* in order of the file, then of address */
     uint32_t n_names, room_names;
     int32_t python_of; /* thread that the frames in `python` are of */
-    bool has_origin, no_memory;
+    bool has_origin, no_memory, unwind;
     struct dead *dead; /* what nobody could unwind; NULL: nothing */
 };
 
@@ -410,7 +408,8 @@ static void read_detail(struct reading *r, const char *word, char *at)
         note(r, "more frames than are read");
     else if (strcmp(word, "unseen") == 0)
         note(r, "the thread did not answer");
-    else if (strcmp(word, "at") == 0 || strcmp(word, "memory") == 0 || strcmp(word, "map") == 0)
+    else if (r->unwind &&
+             (strcmp(word, "at") == 0 || strcmp(word, "memory") == 0 || strcmp(word, "map") == 0))
         r->no_memory = dead_line(&r->dead, word, at, r->n_threads) < 0 || r->no_memory;
 }
 
@@ -463,28 +462,37 @@ static void read_lines(struct reading *r)
     end_report(r);
 }
 
-int crash_read(const char *directory, struct crash_reports *ret)
+static int read_reports(const struct datadir *d, bool unwind, struct crash_reports *ret)
 {
-    char path[4200];
     *ret = (struct crash_reports){.n = 0};
-    (void)snprintf(path, sizeof path, "%s/crash", directory);
-    if (access(path, F_OK) == -1)
+    if (!datadir_has(d, "crash", NULL))
         return 0;
     struct reading *r = calloc(1, sizeof *r);
     if (!r)
-        return err_set(-ENOMEM, "no memory to read %s", path);
+        return err_set(-ENOMEM, "no memory to read %s/crash", d->path);
+    r->unwind = unwind;
     arena_init(&r->arena, MEMORY_MAX_BYTES);
     buf_init(&r->text, FILE_MAX_BYTES);
-    int rc = file_read(AT_FDCWD, path, &r->text);
+    int rc = datadir_read(d, "crash", &r->text);
     if (rc == 0)
         read_lines(r);
     free(r->names);
     if (rc == 0 && r->no_memory)
-        rc = err_set(-ENOMEM, "no memory to read %s", path);
+        rc = err_set(-ENOMEM, "no memory to read %s/crash", d->path);
     *ret = (struct crash_reports){.list = r->list, .n = r->n, .memory = r};
     if (rc < 0)
         crash_reports_done(ret);
     return rc;
+}
+
+int crash_read(const struct datadir *d, struct crash_reports *ret)
+{
+    return read_reports(d, /* unwind= */ true, ret);
+}
+
+int crash_read_signals(const struct datadir *d, struct crash_reports *ret)
+{
+    return read_reports(d, /* unwind= */ false, ret);
 }
 
 void crash_reports_done(struct crash_reports *c)

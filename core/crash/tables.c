@@ -8,6 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/crash/crash.h"
+#include "core/datadir/datadir.h"
 #include "core/ring/table.h"
 
 #define COLUMN(n, t, u, d)                        \
@@ -91,7 +92,11 @@ static int each_report(const char *directory, struct probing_rows *out,
                        int (*fn)(const struct crash_report *, struct probing_rows *))
 {
     struct crash_reports all;
-    int rc = crash_read(directory, &all);
+    struct datadir d;
+    int rc = datadir_open(directory, DATADIR_ANY, &d);
+    if (rc == 0)
+        rc = crash_read(&d, &all);
+    datadir_close(&d);
     if (rc < 0)
         return rc;
     for (uint32_t i = 0; i < all.n && rc == 0; i++)

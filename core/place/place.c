@@ -19,11 +19,13 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info.h"
+#include "core/datadir/datadir.h"
 #include "core/place/place.h"
 
 #define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
 #define AGAIN_MAX 10000                     /* times a process may be entered */
+#define PLACE_NAME_BYTES 32                 /* of a file of ours */
 #define SOCKET_PATH_MAX 107                 /* bytes of sun_path, and a NUL */
 
 int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES])
@@ -178,51 +180,57 @@ static int copy_sparse(int from, int to)
     return errno == ENXIO ? 0 : -errno; /* ENXIO: nothing but a hole behind */
 }
 
-int place_copy(const char *from_path, const char *to_path)
+int place_copy(const struct datadir *from_dir, const struct datadir *to_dir, const char *name)
 {
-    char part[PLACE_BYTES + 16];
+    char part[PLACE_NAME_BYTES];
     int r = -EIO;
 
-    (void)snprintf(part, sizeof(part), "%s.part", to_path);
-    int from = open(from_path, O_RDONLY | O_CLOEXEC);
-    int to = from == -1 ? -1 : open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    (void)snprintf(part, sizeof(part), "%s.part", name);
+    int from = datadir_file(from_dir, name, /* st= */ NULL);
+    if (from < 0)
+        return from;
+    (void)unlinkat(to_dir->fd, part, 0); /* of a copy that broke off */
+    int to = openat(to_dir->fd, part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (to != -1)
         r = copy_sparse(from, to);
     if (to != -1 && close(to) == -1)
         r = -errno;
-    if (from != -1)
-        (void)close(from);
-    if (r == 0 && rename(part, to_path) == -1)
+    (void)close(from);
+    if (r == 0 && renameat(to_dir->fd, part, to_dir->fd, name) == -1)
         r = -errno;
     if (r < 0 && to != -1)
-        (void)unlink(part);
+        (void)unlinkat(to_dir->fd, part, 0);
     return r;
 }
 
-void place_settle(const struct place *p)
+void place_bring(const struct datadir *fast, const struct datadir *home)
 {
     static const char *const names[] = {"rings", "strings"};
-    char from[PLACE_BYTES + 16], to[PLACE_BYTES];
     bool all = true;
 
-    if (!p->fast[0])
-        return;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        (void)snprintf(from, sizeof(from), "%s/%s", p->fast, names[i]);
-        bool done = place_path(p, names[i], to) == 0 && place_copy(from, to) == 0;
+        bool done = place_copy(fast, home, names[i]) == 0;
         if (done)
-            (void)unlink(from);
+            (void)unlinkat(fast->fd, names[i], 0);
         all = all && done;
     }
     if (!all)
         return;
-    (void)snprintf(from, sizeof(from), "%s/home", p->fast);
-    (void)unlink(from);
-    (void)snprintf(from, sizeof(from), "%s/lock.mdb", p->fast);
-    (void)unlink(from);
-    if (place_path(p, "lock.mdb", to) == 0)
-        (void)unlink(to); /* a link to it; of no use to anybody */
-    (void)rmdir(p->fast);
+    (void)unlinkat(fast->fd, "home", 0);
+    (void)unlinkat(fast->fd, "lock.mdb", 0);
+    (void)unlinkat(home->fd, "lock.mdb", 0); /* a link to it; of no use to anybody */
+    (void)unlinkat(fast->parent, fast->leaf, AT_REMOVEDIR);
+}
+
+void place_settle(const struct place *p)
+{
+    struct datadir fast = DATADIR_NONE, home = DATADIR_NONE;
+
+    if (p->fast[0] && datadir_open(p->fast, DATADIR_OWN, &fast) == 0 &&
+        datadir_open(p->directory, DATADIR_OWN, &home) == 0)
+        place_bring(&fast, &home);
+    datadir_close(&fast);
+    datadir_close(&home);
 }
 
 /* One line of text: control characters (the NULs between arguments too) become blanks. */

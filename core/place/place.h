@@ -47,7 +47,10 @@ int place_link(const struct place *p);
 /* The core has left in good order: bring what lies in `fast` home to the directory, so that no
  * memory is held for a life that is over.  What cannot be brought stays where it is, linked. */
 void place_settle(const struct place *p);
-int place_copy(const char *from_path, const char *to_path); /* without what is zero */
+struct datadir;
+void place_bring(const struct datadir *fast, const struct datadir *home); /* the same */
+/* A file of the one into the other, without what is zero. */
+int place_copy(const struct datadir *from, const struct datadir *to, const char *name);
 int place_info(const struct place *p, const char *version, int64_t utc_offset);
 int place_info_text(const struct place *p, struct buf *text); /* all but the check */
 void place_failed(const struct place *p, const char *why);

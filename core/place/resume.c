@@ -23,14 +23,19 @@
 #include "core/base/file.h"
 #include "core/base/info.h"
 #include "core/base/text.h"
+#include "core/datadir/datadir.h"
 #include "core/place/place.h"
 
 /* The file `info` as a text, when it is whole; caller buf_done()s. */
 static int read_info(const char *directory, struct buf *ret)
 {
-    char path[PLACE_BYTES + 16];
-    (void)snprintf(path, sizeof(path), "%s/info", directory);
-    return info_read(AT_FDCWD, path, ret);
+    struct datadir d;
+    *ret = (struct buf){0};
+    int r = datadir_open(directory, DATADIR_OWN, &d);
+    if (r == 0)
+        r = datadir_info(&d, ret);
+    datadir_close(&d);
+    return r;
 }
 
 static bool says(const struct buf *text, const char *key, const char *value)
@@ -47,46 +52,54 @@ static bool same_boot(const struct buf *text)
     return known && says(text, "boot_id", own);
 }
 
-static bool is_file_in(const char *directory, const char *name)
+static bool has_file(const struct datadir *d, const char *name)
 {
-    char path[PLACE_BYTES + 16];
     struct stat st;
-    (void)snprintf(path, sizeof(path), "%s/%s", directory, name);
-    return lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid();
+    return datadir_has(d, name, &st) && S_ISREG(st.st_mode) && st.st_uid == d->owner;
 }
 
 bool resume_can(const char *directory, const char *version)
 {
-    struct buf text;
-    struct stat st;
+    struct buf text = {0};
+    struct datadir d;
 
-    if (lstat(directory, &st) == -1 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
-        (st.st_mode & 077) != 0)
-        return false;
-    bool can = read_info(directory, &text) == 0 && says(&text, "left", "yes") &&
-               says(&text, "version", version) && same_boot(&text) &&
-               is_file_in(directory, "strings") && is_file_in(directory, "rings") &&
-               is_file_in(directory, "data.mdb");
+    bool can = datadir_open(directory, DATADIR_OWN, &d) == 0 && datadir_info(&d, &text) == 0 &&
+               says(&text, "left", "yes") && says(&text, "version", version) && same_boot(&text) &&
+               has_file(&d, "strings") && has_file(&d, "rings") && has_file(&d, "data.mdb");
     buf_done(&text);
+    datadir_close(&d);
     return can;
+}
+
+/* The names go from the directory to memory, and a link to them takes their place. */
+static bool names_to(const struct datadir *home, const struct datadir *fast, const char *target)
+{
+    if (place_copy(home, fast, "strings") != 0)
+        return false;
+    (void)unlinkat(home->fd, "strings.part", 0);
+    if (symlinkat(target, home->fd, "strings.part") == 0 &&
+        renameat(home->fd, "strings.part", home->fd, "strings") == 0)
+        return true;
+    (void)unlinkat(home->fd, "strings.part", 0);
+    (void)unlinkat(fast->fd, "strings", 0);
+    return false;
 }
 
 /* The names go back to the memory file system; where that cannot be, all stays on the disk. */
 void resume_names(struct place *p)
 {
-    char from[PLACE_BYTES], to[PLACE_BYTES + 16], link[PLACE_BYTES + 16];
+    char target[PLACE_BYTES + 16];
+    struct datadir home = DATADIR_NONE, fast = DATADIR_NONE;
 
     if (!p->fast[0])
         return;
-    (void)snprintf(to, sizeof(to), "%s/strings", p->fast);
-    (void)snprintf(link, sizeof(link), "%s/strings.part", p->directory);
-    if (place_path(p, "strings", from) == 0 && place_copy(from, to) == 0) {
-        (void)unlink(link);
-        if (symlink(to, link) == 0 && rename(link, from) == 0)
-            return;
-        (void)unlink(link);
-        (void)unlink(to);
-    }
+    (void)snprintf(target, sizeof(target), "%s/strings", p->fast);
+    bool done = datadir_open(p->directory, DATADIR_OWN, &home) == 0 &&
+                datadir_open(p->fast, DATADIR_OWN, &fast) == 0 && names_to(&home, &fast, target);
+    datadir_close(&home);
+    datadir_close(&fast);
+    if (done)
+        return;
     (void)rmdir(p->fast);
     p->fast[0] = '\0';
 }

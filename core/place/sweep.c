@@ -23,6 +23,7 @@
 #include "core/base/file.h"
 #include "core/base/info.h"
 #include "core/base/text.h"
+#include "core/datadir/datadir.h"
 #include "core/place/place.h"
 
 #define QUIET_S 60                    /* younger than this may belong to a core that starts */
@@ -85,26 +86,24 @@ static bool read_leaf(const char *leaf, uint64_t *ret_pid, uint64_t *ret_start)
            (!dot || parse_u64(dot + 1, &again) == 0);
 }
 
-/* A directory of a core whose process is dead, and quiet. */
+/* A directory of a core whose process is dead, and quiet; then it is open. */
 static bool is_dead(struct sweep *s, const char *root, const char *leaf, const char *lock,
-                    time_t *ret_touched)
+                    struct datadir *ret)
 {
-    char path[PATH_BYTES], file[PATH_BYTES];
-    struct stat st;
+    char path[PATH_BYTES];
     uint64_t pid, start, now_start;
 
+    *ret = (struct datadir)DATADIR_NONE;
     if (!read_leaf(leaf, &pid, &start) || pid == 0 || pid > INT32_MAX || pid == (uint64_t)getpid())
         return false;
     join(path, root, leaf);
-    if (lstat(path, &st) == -1 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() ||
-        (st.st_mode & 077) || s->now - st.st_mtime < QUIET_S)
-        return false;
-    int r = proc_start_time((pid_t)pid, &now_start);
-    if (r == 0 ? now_start == start : r != -ESRCH)
-        return false;
-    *ret_touched = st.st_mtime;
-    join(file, path, lock);
-    return !file_is_locked(file);
+    if (datadir_open(path, DATADIR_OWN, ret) == 0 && s->now - ret->changed.tv_sec >= QUIET_S) {
+        int r = proc_start_time((pid_t)pid, &now_start);
+        if ((r == 0 ? now_start != start : r == -ESRCH) && !datadir_locked(ret, lock))
+            return true;
+    }
+    datadir_close(ret);
+    return false;
 }
 
 static bool is_old(const struct sweep *s, time_t touched)
@@ -157,116 +156,73 @@ int home_write(const struct place *p)
     return -1;
 }
 
-/* 1: the data directory is gone; 0: it is there; -1: not to be seen from here. */
-static int home_is_gone(const char *fast, char ret_home[PLACE_BYTES])
-{
-    char path[PATH_BYTES], space[64];
-    struct stat st;
-    struct buf b;
-    int r = -1;
-
-    join(path, fast, "home");
-    namespace_of(space);
-    buf_init(&b, PATH_BYTES + 80);
-    if (file_read(AT_FDCWD, path, &b) == 0 && b.size > 0 && buf_addc(&b, '\0') == 0) {
-        char *end = strchr(b.data, '\n');
-        char *second = end ? end + 1 : b.data + strlen(b.data);
-        if (end)
-            *end = '\0';
-        second[strcspn(second, "\n")] = '\0';
-        int n = snprintf(ret_home, PLACE_BYTES, "%s", b.data);
-        if (space[0] && strcmp(second, space) == 0 && n < PLACE_BYTES)
-            r = lstat(ret_home, &st) == -1 && errno == ENOENT;
-    }
-    buf_done(&b);
-    return r;
-}
-
 /* Memory is not held for those who have no more use for it than a disk's. */
-static void bring_home(const char *fast, const char *leaf, const char *home)
+static void sweep_fast(struct sweep *s, const struct datadir *fast)
 {
-    struct place p = {.start_time = 0};
-    const char *slash = strrchr(home, '/');
-    if (!slash || strcmp(slash + 1, leaf) != 0)
-        return;
-    (void)snprintf(p.directory, sizeof(p.directory), "%s", home);
-    if ((size_t)snprintf(p.fast, sizeof(p.fast), "%s", fast) < sizeof(p.fast))
-        place_settle(&p);
+    struct datadir home;
+    int gone = datadir_home(fast, DATADIR_OWN, &home);
+    bool unseen = gone == -EXDEV || gone == -EBADMSG; /* then only its age tells */
+    if (gone == 0 && strcmp(home.leaf, fast->leaf) == 0)
+        place_bring(fast, &home);
+    else if ((gone == 1 || (unseen && is_old(s, fast->changed.tv_sec))) &&
+             datadir_remove(fast) == 0)
+        s->removed++;
+    datadir_close(&home);
 }
 
 static void sweep_memory(struct sweep *s)
 {
-    char root[LEAF_BYTES], path[PATH_BYTES], home[PLACE_BYTES];
-    time_t touched;
+    char root[LEAF_BYTES];
 
     (void)snprintf(root, sizeof(root), FAST_ROOT, (unsigned)geteuid());
     read_names(s, root);
     for (uint32_t i = 0; i < s->names->n && time_is_left(s); i++) {
-        if (!is_dead(s, root, s->names->leaf[i], "home", &touched))
-            continue;
-        join(path, root, s->names->leaf[i]);
-        int gone = home_is_gone(path, home);
-        if (gone == 0)
-            bring_home(path, s->names->leaf[i], home);
-        else if ((gone == 1 || is_old(s, touched)) && file_remove_dir(path) == 0)
-            s->removed++;
+        struct datadir fast;
+        if (is_dead(s, root, s->names->leaf[i], "home", &fast) && !datadir_has(&fast, "info", NULL))
+            sweep_fast(s, &fast);
+        datadir_close(&fast);
     }
 }
 
 /* ---- data directories ---- */
 
-static uint64_t file_bytes(const char *directory, const char *name, time_t *touched)
+static uint64_t file_bytes(const struct datadir *d, const char *name, time_t *touched)
 {
-    char path[PATH_BYTES];
     struct stat st;
-    join(path, directory, name);
-    if (stat(path, &st) == -1)
+    int fd = datadir_file(d, name, &st);
+    if (fd < 0)
         return 0;
+    (void)close(fd);
     if (st.st_mtime > *touched)
         *touched = st.st_mtime;
     return (uint64_t)st.st_blocks * 512;
 }
 
 /* No info: not ours.  A damaged one says nothing. */
-static bool measure(const struct sweep *s, const char *directory, struct dead *d)
+static bool measure(const struct sweep *s, const struct datadir *from, struct dead *d)
 {
     static const char *const names[] = {"data.mdb", "lock.mdb", "rings", "strings", "tables"};
-    char path[PATH_BYTES], boot[64];
+    char boot[64];
     struct buf b;
 
-    join(path, directory, "info");
-    int r = info_read(AT_FDCWD, path, &b);
+    int r = datadir_info(from, &b);
     bool ours = r == 0 || r == -EBADMSG;
     d->here = r == 0 && info_get(&b, "boot_id", boot, sizeof(boot)) && !strcmp(boot, s->boot_id);
     buf_done(&b);
     d->bytes = 0;
+    d->touched = from->changed.tv_sec;
     for (size_t i = 0; ours && i < sizeof(names) / sizeof(names[0]); i++)
-        d->bytes += file_bytes(directory, names[i], &d->touched);
+        d->bytes += file_bytes(from, names[i], &d->touched);
     return ours;
 }
 
-/* The links lead to one directory of the memory file system that has our own name. */
-static void remove_memory(const char *directory, const char *leaf)
+/* Looked at once more: it was closed meanwhile. */
+static void remove_dead(struct sweep *s, const char *root, const struct dead *dead)
 {
-    char path[PATH_BYTES], fast[PATH_BYTES];
-    join(path, directory, "rings");
-    ssize_t n = readlink(path, fast, sizeof(fast) - 1);
-    char *slash = n > 0 ? (fast[n] = '\0', strrchr(fast, '/')) : NULL;
-    if (!slash)
-        return;
-    *slash = '\0';
-    slash = strrchr(fast, '/');
-    if (slash && strcmp(slash + 1, leaf) == 0)
-        (void)file_remove_dir(fast);
-}
-
-static void remove_dead(struct sweep *s, const char *root, const struct dead *d)
-{
-    char path[PATH_BYTES];
-    join(path, root, d->leaf);
-    remove_memory(path, d->leaf);
-    if (file_remove_dir(path) == 0)
+    struct datadir d;
+    if (is_dead(s, root, dead->leaf, "held", &d) && datadir_remove(&d) == 0)
         s->removed++;
+    datadir_close(&d);
 }
 
 static int newest_first(const void *a, const void *b)
@@ -277,16 +233,15 @@ static int newest_first(const void *a, const void *b)
 
 static uint32_t find_dead(struct sweep *s, const char *root, struct dead *ret)
 {
-    char path[PATH_BYTES];
     uint32_t n = 0;
     read_names(s, root);
     for (uint32_t i = 0; i < s->names->n && time_is_left(s); i++) {
         struct dead *d = &ret[n];
-        if (!is_dead(s, root, s->names->leaf[i], "held", &d->touched))
-            continue;
+        struct datadir from;
         memcpy(d->leaf, s->names->leaf[i], sizeof(d->leaf));
-        join(path, root, d->leaf);
-        n += measure(s, path, d) ? 1 : 0;
+        if (is_dead(s, root, d->leaf, "held", &from))
+            n += measure(s, &from, d) ? 1 : 0;
+        datadir_close(&from);
     }
     return n;
 }

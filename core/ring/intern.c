@@ -411,15 +411,19 @@ int interns_create(const char *path, struct interns **ret)
     return 0;
 }
 
-int interns_open(const char *path, struct interns **ret)
+int interns_open(int fd, const char *path, struct interns **ret)
 {
     struct stat st;
     struct interns *s;
+    if (fd < 0)
+        return fd;
     int rc = start(&s);
-    if (rc)
+    if (rc) {
+        (void)close(fd);
         return rc;
-    s->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (s->fd == -1 || fstat(s->fd, &st) == -1) {
+    }
+    s->fd = fd;
+    if (fstat(s->fd, &st) == -1) {
         rc = err_set(-errno, "%s: %s", path, strerror(errno));
     } else if (st.st_size < PLACES_AT || !S_ISREG(st.st_mode)) {
         rc = err_set(-EINVAL, "%s is cut short", path);

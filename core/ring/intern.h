@@ -26,7 +26,9 @@ struct interns;
 /* Make the file, or go on with the one that is there.  -EPROTO: another version of probing wrote
  * it. */
 int interns_create(const char *path, struct interns **ret);
-int interns_open(const char *path, struct interns **ret); /* read-only, of a dead process */
+/* Read-only, of a dead process.  fd: taken over; below 0: why there is none, which is given back;
+ * path: for words. */
+int interns_open(int fd, const char *path, struct interns **ret);
 void interns_free(struct interns *s);
 
 /* -ENOSPC: full (256 MiB) or no room on the device; -E2BIG: longer than 64 KiB; -EIO: its file was

@@ -85,7 +85,7 @@ TEST(names_outlive_their_process)
     struct stat st;
     uint32_t size;
     uint64_t first = id_of(names, 0);
-    if (CHECK_INT(interns_open(path, &left), 0)) { /* beside the living */
+    if (CHECK_INT(interns_open(file_open(AT_FDCWD, path), path, &left), 0)) { /* beside the living */
         CHECK_INT(intern_last(left), intern_last(names));
         CHECK_STR(intern_text(left, first + 7, &size), intern_text(names, first + 7, &size));
         uint64_t id;
@@ -109,22 +109,22 @@ TEST(broken_files_are_refused_and_wild_places_not_followed)
     uint32_t size, wild[3] = {0, UINT32_MAX, 33 << 17};
     int fd = open(path, O_RDWR | O_CLOEXEC);
     CHECK_INT(pwrite(fd, wild, sizeof(wild), 4096), sizeof(wild));
-    if (CHECK_INT(interns_open(path, &left), 0)) {
+    if (CHECK_INT(interns_open(file_open(AT_FDCWD, path), path, &left), 0)) {
         CHECK(intern_text(left, 1, &size) == NULL);
         CHECK(intern_text(left, 2, &size) == NULL);
         CHECK(intern_text(left, 5, &size) != NULL);
         interns_free(left);
     }
     CHECK_INT(ftruncate(fd, 1 << 20), 0);
-    CHECK_INT(interns_open(path, &left), -EINVAL);
+    CHECK_INT(interns_open(file_open(AT_FDCWD, path), path, &left), -EINVAL);
     CHECK_INT(interns_create(path, &left), -EINVAL);
     CHECK_INT(pwrite(fd, "no", 2, 0), 2);
-    CHECK_INT(interns_open(path, &left), -EINVAL);
+    CHECK_INT(interns_open(file_open(AT_FDCWD, path), path, &left), -EINVAL);
     CHECK_INT(ftruncate(fd, 10), 0);
-    CHECK_INT(interns_open(path, &left), -EINVAL);
+    CHECK_INT(interns_open(file_open(AT_FDCWD, path), path, &left), -EINVAL);
     (void)close(fd);
     CHECK_INT(unlink(path), 0);
-    CHECK_INT(interns_open(path, &left), -ENOENT);
+    CHECK_INT(interns_open(file_open(AT_FDCWD, path), path, &left), -ENOENT);
 }
 
 TEST(missing_memory_is_an_error)

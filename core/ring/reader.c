@@ -64,8 +64,7 @@ static int read_head(struct rings *r, const char *path)
 static int map_old(struct rings *r, const char *path)
 {
     struct stat st;
-    r->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (r->fd == -1 || fstat(r->fd, &st) == -1)
+    if (fstat(r->fd, &st) == -1)
         return err_set(-errno, "%s: %s", path, strerror(errno));
     if (st.st_size < DATA_AT || !S_ISREG(st.st_mode))
         return err_set(-EINVAL, "%s is too short to be a rings file", path);
@@ -84,11 +83,16 @@ static int map_old(struct rings *r, const char *path)
     return rc;
 }
 
-int rings_open(const char *path, struct rings **ret)
+int rings_open(int fd, const char *path, struct rings **ret)
 {
-    struct rings *r = calloc(1, sizeof(*r));
-    if (!r)
+    struct rings *r = fd < 0 ? NULL : calloc(1, sizeof(*r));
+    if (fd < 0)
+        return fd;
+    if (!r) {
+        (void)close(fd);
         return err_set(-ENOMEM, "no memory for the rings");
+    }
+    r->fd = fd;
     int rc = map_old(r, path);
     if (rc) {
         rings_drop(r);

@@ -54,10 +54,11 @@
 
 struct rings;
 
-/* Make (create) or open read-only the rings file `path`.  Live: only one per process.  Opening:
- * -EPROTO when another version of probing wrote it. */
+/* Make (create) the rings file `path`, or open one read-only.  Live: only one per process.  Opening:
+ * -EPROTO when another version of probing wrote it.  fd: taken over; below 0: why there is none,
+ * which is given back; path: for words. */
 int rings_create(const char *path, struct rings **ret);
-int rings_open(const char *path, struct rings **ret);
+int rings_open(int fd, const char *path, struct rings **ret);
 /* Live: unhooks from ring_append() first; later appends do nothing and say -ESHUTDOWN.  The tables'
  * counters are taken into the tables' own memory. */
 void rings_free(struct rings *r);

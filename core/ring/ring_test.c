@@ -361,7 +361,7 @@ TEST(a_file_left_behind_is_read_and_a_broken_one_refused)
     for (int64_t n = 0; n < 100; n++)
         CHECK_INT(append(0, n), 0);
     uint32_t slot = newest_slot(rings);
-    if (CHECK_INT(rings_open(path, &left), 0)) {
+    if (CHECK_INT(rings_open(file_open(AT_FDCWD, path), path, &left), 0)) {
         CHECK_INT(rings_utc_offset(left), rings_utc_offset(rings));
         CHECK(rings_identity(left) == rings_identity(rings));
         CHECK_INT(ring_read(left, slot, ring_tail(left, slot), &reader), 0);
@@ -405,14 +405,14 @@ TEST(a_file_left_behind_is_read_and_a_broken_one_refused)
     (void)close(fd);
     end();
     CHECK_INT(truncate(path, 262144 + (off_t)RING_BYTES), 0);
-    if (CHECK_INT(rings_open(path, &left), 0)) {
+    if (CHECK_INT(rings_open(file_open(AT_FDCWD, path), path, &left), 0)) {
         CHECK(rings_count(left) > 1); /* their heads are all there, and say what is not */
         rings_free(left);
     }
     CHECK_INT(truncate(path, 5000), 0);
-    CHECK_INT(rings_open(path, &left), -EINVAL);
+    CHECK_INT(rings_open(file_open(AT_FDCWD, path), path, &left), -EINVAL);
     CHECK_INT(file_write(AT_FDCWD, path, "no", 2, 0600), 0);
-    CHECK_INT(rings_open(path, &left), -EINVAL);
+    CHECK_INT(rings_open(file_open(AT_FDCWD, path), path, &left), -EINVAL);
 }
 
 /* What a bit that flips adds to a sum: does it change the upper bits, whatever the sum was? */

@@ -6,18 +6,12 @@
  * system or belong to somebody else; nothing in it is trusted, so LMDB itself is not used.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/file.h"
-#include "core/base/info.h"
-#include "core/base/mapped.h"
+#include "core/datadir/datadir.h"
 #include "core/store/inside.h"
 
 static void note(struct store *s, const char *what)
@@ -27,14 +21,13 @@ static void note(struct store *s, const char *what)
 
 /* Descriptions that LMDB does not give come from the text file beside it, the last line of each
  * table first: it may have been told anew. */
-static void load_schema_lines(struct store *s)
+static void load_schema_lines(struct store *s, const struct datadir *d)
 {
-    char path[4096];
     struct buf text;
     struct table *t;
     buf_init(&text, 64 << 20);
-    int n = snprintf(path, sizeof(path), "%s/tables", s->directory);
-    if (n > 0 && (size_t)n < sizeof(path) && file_read(AT_FDCWD, path, &text) == 0) {
+    int rc = datadir_read(d, "tables", &text);
+    if (rc == 0) {
         const char *begin = buf_text(&text), *end = begin + text.size;
         while (end > begin) {
             const char *line = end - (end[-1] == '\n');
@@ -45,6 +38,8 @@ static void load_schema_lines(struct store *s)
                 (void)schema_read(line, (size_t)(line_end - line), s->tables, &t);
             end = line;
         }
+    } else if (rc != -ENOENT) {
+        note(s, err_why(rc));
     }
     buf_done(&text);
 }
@@ -142,13 +137,14 @@ static int read_rings(struct store *s, int data)
 }
 
 /* Nothing of the rows depends on it. */
-static void look_at_info(struct store *s)
+static void look_at_info(struct store *s, const struct datadir *d)
 {
-    char path[4096];
-    struct buf text = {0};
-    int n = snprintf(path, sizeof(path), "%s/info", s->directory);
-    if (n > 0 && (size_t)n < sizeof(path) && info_read(AT_FDCWD, path, &text) == -EBADMSG)
+    struct buf text;
+    int rc = datadir_info(d, &text);
+    if (rc == -EBADMSG)
         note(s, "info is damaged: what it says of the process may be wrong");
+    else if (rc < 0 && rc != -ENOENT)
+        note(s, err_why(rc));
     buf_done(&text);
 }
 
@@ -172,13 +168,10 @@ static void look_at_names(struct store *s)
                        (unsigned long long)last + 1, (unsigned long long)most);
 }
 
-static int open_file(struct store *s, const char *name, bool rings)
+static int open_file(struct store *s, const struct datadir *d, const char *name, bool rings)
 {
-    char path[4096];
-    int n = snprintf(path, sizeof(path), "%s/%s", s->directory, name);
-    if (n < 0 || (size_t)n >= sizeof(path))
-        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", s->directory);
-    return rings ? rings_open(path, &s->rings) : interns_open(path, &s->interns);
+    int fd = datadir_file_stable(d, name);
+    return rings ? rings_open(fd, name, &s->rings) : interns_open(fd, name, &s->interns);
 }
 
 /* The counters that the process kept in its rings file. */
@@ -201,37 +194,24 @@ static int bind_counters(struct store *s)
     return 0;
 }
 
-int store_open(const char *directory, struct tables *tables, struct store **ret)
+/* Of a directory that was proved: what is in it, and what is not, is said. */
+static int read_all(struct store *s, const struct datadir *d)
 {
-    struct store *s;
-    struct stat st;
-    if (stat(directory, &st) == -1)
-        return err_set(-errno, "%s: %s", directory, strerror(errno));
-    if (!S_ISDIR(st.st_mode))
-        return err_set(-ENOTDIR, "%s is not a directory", directory);
-    int rc = store_new(directory, tables, /* live= */ false, &s);
-    if (rc)
-        return rc;
     s->positions = calloc(STORE_SLOTS_MAX, sizeof(*s->positions));
-    int no_data = s->positions ? dead_read_data(s) : -ENOMEM;
+    int rc = 0, no_data = s->positions ? dead_read_data(s, d) : -ENOMEM;
     if (no_data < 0)
         (void)buf_addf(&s->damage, "%s; only rows still in the rings are here\n", err_why(no_data));
-    if (no_data == -ENOMEM) {
-        store_drop(s);
-        return err_set(-ENOMEM, "no memory for reading %s", directory);
-    }
-    load_schema_lines(s);
-    look_at_info(s);
-    int no_rings = open_file(s, "rings", /* rings= */ true);
+    if (no_data == -ENOMEM)
+        return err_set(-ENOMEM, "no memory for reading %s", d->path);
+    load_schema_lines(s, d);
+    look_at_info(s, d);
+    int no_rings = open_file(s, d, "rings", /* rings= */ true);
     if (no_rings)
         (void)buf_addf(&s->damage, "%s; the newest rows may be missing\n", err_why(no_rings));
-    if (no_data < 0 && no_rings) {
-        rc = err_set(-ENOENT, "%s is not a data directory of probing: %s", directory,
-                     buf_text(&s->damage));
-        store_drop(s);
-        return rc;
-    }
-    int no_names = open_file(s, "strings", /* rings= */ false);
+    if (no_data < 0 && no_rings)
+        return err_set(-ENOENT, "%s is not a data directory of probing: %s", d->path,
+                       buf_text(&s->damage));
+    int no_names = open_file(s, d, "strings", /* rings= */ false);
     if (no_names)
         (void)buf_addf(&s->damage, "%s; names are missing\n", err_why(no_names));
     else if (interns_damaged(s->interns))
@@ -246,12 +226,26 @@ int store_open(const char *directory, struct tables *tables, struct store **ret)
         if (rc == 0)
             rc = bind_counters(s);
     }
-    if (rc == 0)
-        rc = store_about_add(s);
-    if (rc) {
-        store_drop(s);
+    return rc;
+}
+
+int store_open(const char *directory, struct tables *tables, struct store **ret)
+{
+    struct store *s;
+    struct datadir d;
+    int rc = datadir_open(directory, DATADIR_ANY, &d);
+    if (rc)
         return rc;
+    rc = store_new(directory, tables, /* live= */ false, &s);
+    if (rc == 0) {
+        rc = read_all(s, &d);
+        if (rc == 0)
+            rc = store_about_add(s);
+        if (rc)
+            store_drop(s);
     }
-    *ret = s;
-    return 0;
+    datadir_close(&d);
+    if (rc == 0)
+        *ret = s;
+    return rc;
 }

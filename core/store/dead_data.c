@@ -5,7 +5,6 @@
  * Owner's thread.  The file is only read, and nothing in it is trusted, so LMDB itself is not used.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +14,11 @@
 
 #include "core/base/err.h"
 #include "core/base/mapped.h"
+#include "core/datadir/datadir.h"
 #include "core/store/inside.h"
+
+#define HOLLOW 64 /* times longer than what is in it: file systems that compress come to 10 or 20 */
+#define HOLLOW_LEAST (UINT64_C(16) << 20) /* bytes: what is longer by less is soon looked at */
 
 /* A segment that was found in the file. */
 struct found {
@@ -245,21 +248,27 @@ static int keep_found(struct finds *f, bool cut)
     return rc;
 }
 
-static int map_data(struct store *s)
+/* LMDB leaves hardly a hole in its file.  Of one that is nothing else each page would be looked at,
+ * for hours. */
+static bool is_hollow(const struct stat *st)
 {
-    char path[4096];
+    uint64_t there = (uint64_t)st->st_blocks * 512;
+    return (uint64_t)st->st_size / HOLLOW > there + HOLLOW_LEAST;
+}
+
+static int map_data(struct store *s, const struct datadir *d)
+{
     struct stat st;
-    int n = snprintf(path, sizeof(path), "%s/data.mdb", s->directory);
-    if (n < 0 || (size_t)n >= sizeof(path))
-        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", s->directory);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd == -1)
-        return err_set(-errno, "data.mdb: %s", strerror(errno));
-    int rc = 0;
+    int fd = datadir_file_stable(d, "data.mdb"), rc = 0;
+    if (fd < 0)
+        return fd;
     if (fstat(fd, &st) == -1)
         rc = err_set(-errno, "data.mdb: %s", strerror(errno));
-    else if (!S_ISREG(st.st_mode) || st.st_size < 4096)
-        rc = err_set(-EBADMSG, "data.mdb is empty or no file");
+    else if (st.st_size < 4096)
+        rc = err_set(-EBADMSG, "data.mdb is empty or cut short");
+    else if (is_hollow(&st))
+        rc = err_set(-EBADMSG, "data.mdb is %llu bytes long and has only %llu in it",
+                     (unsigned long long)st.st_size, (unsigned long long)st.st_blocks * 512);
     if (rc == 0) {
         void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (map == MAP_FAILED) {
@@ -274,10 +283,10 @@ static int map_data(struct store *s)
     return rc;
 }
 
-int dead_read_data(struct store *s)
+int dead_read_data(struct store *s, const struct datadir *d)
 {
     struct finds f = {.store = s};
-    int rc = map_data(s);
+    int rc = map_data(s, d);
     if (rc)
         return rc;
     rc = pages_read(s->file, s->file_bytes, found_value, &f, &s->damage);

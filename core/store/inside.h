@@ -224,7 +224,8 @@ int seal_load(struct store *s, MDB_txn *txn);
 
 /* dead_data.c.  What data.mdb has.  0; 1: it is damaged and gave what it could; 2: and which rows
  * of the rings it has cannot be told; a negative error: it gave nothing. */
-int dead_read_data(struct store *s);
+struct datadir;
+int dead_read_data(struct store *s, const struct datadir *d);
 /* One segment more for the scans, of memory that is freed with the store or (NULL) of the file;
  * a builder's rows as one, from that row number on.  -ENOMEM. */
 int dead_add(struct store *s, const struct segment *seg, void *owned);

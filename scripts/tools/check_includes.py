@@ -19,16 +19,17 @@ TOP = ("include", "core", "sdk", "plugins", "cli", "tests")
 ALLOWED = {
     "include/probing": [],
     "core/base": [],
+    "core/datadir": ["core/base"],
     "core/ring": ["core/base", "include"],
-    "core/store": ["core/base", "core/ring"],
+    "core/store": ["core/base", "core/datadir", "core/ring"],
     "core/sql": ["core/base", "core/store", "core/ring/table.h", "core/ring/intern.h"],
     "core/stack": ["core/base", "sdk/frame_size.h"],
-    "core/crash": ["core/base", "core/stack", "core/ring/table.h", "include"],
+    "core/crash": ["core/base", "core/datadir", "core/stack", "core/ring/table.h", "include"],
     "core/flame": ["core/base"],
     "core/host": ["core/base", "core/ring", "core/stack", "include"],
     "core/script": ["core/base", "core/host", "core/sql/sql.h", "include"],
     "core/server": ["core/base", "core/host", "core/sql/sql.h", "core/ring/table.h"],
-    "core/place": ["core/base", "core/ring/table.h"],
+    "core/place": ["core/base", "core/datadir", "core/ring/table.h"],
     "core/commands": ["core", "include"],
     "core/life": ["core", "include"],
     "core/compat": [],
@@ -36,8 +37,8 @@ ALLOWED = {
     "plugins": ["include", "sdk"],
     "sdk": ["include"],
     "sdk/client": ["include", "core/base"],  # linked into the command and unit tests, not plugins
-    "cli": ["include", "core/base", "core/ring", "core/store", "core/sql", "core/stack",
-            "core/crash/crash.h", "core/flame/flame.h", "sdk"],  # it draws for the dead, too
+    "cli": ["include", "core/base", "core/datadir", "core/ring", "core/store", "core/sql",
+            "core/stack", "core/crash/crash.h", "core/flame/flame.h", "sdk"],  # it draws for the dead, too
     "tests": ["include", "core", "sdk", "plugins", "cli"],
 }
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/file.h"
 #include "core/base/info.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -22,7 +23,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[32], value[16];
     struct buf text;
     int fd = fuzz_file(&whole, 1, 0, data, size, path);
-    int rc = info_read(AT_FDCWD, path, &text);
+    buf_init(&text, INFO_MAX_BYTES);
+    int rc = file_read(AT_FDCWD, path, &text);
+    if (rc == 0)
+        rc = info_check(&text, path);
     fuzz_must(rc == 0 ? strcmp(buf_text(&text), lines) == 0 : rc == -EBADMSG);
     bool found = info_get(&text, "pid", value, sizeof(value));
     fuzz_must(rc != 0 || (found && strcmp(value, "4711") == 0));

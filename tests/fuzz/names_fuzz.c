@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[32], name[64];
     struct interns *names;
     int fd = fuzz_file(parts, N_PARTS, (off_t)FILE_BYTES, data, size, path);
-    if (interns_open(path, &names) == 0) {
+    if (interns_open(dup(fd), path, &names) == 0) {
         uint64_t last = intern_last(names), none = 0;
         for (uint64_t id = 1; id <= last && id <= 1000; id++) {
             uint32_t text_n = 0;

@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char path[32];
     struct rings *r;
     int fd = fuzz_file(parts, N_PARTS, DATA_AT, data, size, path);
-    if (rings_open(path, &r) == 0) {
+    if (rings_open(dup(fd), path, &r) == 0) {
         for (uint32_t slot = 0; slot < rings_count(r) && slot < 3; slot++) {
             read_rows(r, slot, ring_tail(r, slot));
             read_rows(r, slot, 0);

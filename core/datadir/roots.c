@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/datadir/roots.c - where data directories are looked for, and which of these places are
+ * believed.
+ *
+ * Any thread.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+#include "core/datadir/datadir.h"
+#include "core/datadir/inside.h"
+
+int datadir_root(const char *path)
+{
+    struct stat st;
+    int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (fd == -1 || fstat(fd, &st) == -1) {
+        int failed = -errno;
+        if (fd != -1)
+            (void)close(fd);
+        return err_set(failed, "%s: %s", path, strerror(-failed));
+    }
+    bool foreign = st.st_uid != geteuid() && st.st_uid != 0;
+    bool loose = (st.st_mode & 022) && !(st.st_mode & S_ISVTX);
+    if (!foreign && !loose)
+        return fd;
+    (void)close(fd);
+    if (foreign)
+        return err_set(-EPERM,
+                       "%s belongs to uid %u, who could put another directory in place of ours: "
+                       "name another",
+                       path, (unsigned)st.st_uid);
+    return err_set(-EPERM,
+                   "others may write to %s (mode %04o) and could put another directory in place of "
+                   "ours: chmod +t it, or name another",
+                   path, (unsigned)(st.st_mode & 07777));
+}
+
+static void say(const struct datadir_search *s, int why)
+{
+    if (s->refused)
+        s->refused(s->arg, err_why(why));
+}
+
+/* Of /dev/shm: memory files alone are part of a directory elsewhere. */
+static bool has_data(const struct datadir *d)
+{
+    return datadir_has(d, "data.mdb", NULL) || datadir_has(d, "info", NULL);
+}
+
+/* One entry of a root; its descriptor stays the root's. */
+static int take(const struct datadir_search *s, const struct datadir_in *root, const char *name,
+                bool memory)
+{
+    struct datadir d;
+    struct datadir_in in = *root;
+    in.fd = fcntl(root->fd, F_DUPFD_CLOEXEC, 0);
+    int r = in.fd == -1 ? err_set(-errno, "%s: %s", root->path, strerror(errno))
+                        : datadir_open_in(&in, name, DATADIR_ANY, &d);
+    if (r < 0) {
+        if (in.fd != -1)
+            (void)close(in.fd);
+        if (r != -ENOENT && r != -ENOTDIR && r != -EACCES) /* a file there is nothing of ours */
+            say(s, r);
+        return 0;
+    }
+    r = memory && !has_data(&d) ? 0 : s->found(s->arg, &d);
+    datadir_close(&d);
+    return r;
+}
+
+/* Each directory whose name begins as a core's. */
+static int each_in(const struct datadir_search *s, const struct datadir_in *root, bool memory)
+{
+    int fd = openat(root->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0, n = 0;
+    DIR *all = fd == -1 ? NULL : fdopendir(fd);
+    if (!all) {
+        if (fd != -1)
+            (void)close(fd);
+        return 0;
+    }
+    for (struct dirent *e; r == 0 && (e = readdir(all)); n++) {
+        if (n == DATADIR_ENTRIES_MAX) {
+            say(s, err_set(-E2BIG, "%s has more than %d entries: not all were looked at",
+                           root->path, DATADIR_ENTRIES_MAX));
+            break;
+        }
+        if (e->d_name[0] >= '0' && e->d_name[0] <= '9')
+            r = take(s, root, e->d_name, memory);
+    }
+    (void)closedir(all);
+    return r;
+}
+
+static int in_default(const struct datadir_search *s, const char *place, const char *name,
+                      bool memory)
+{
+    char path[DATADIR_LEAF + 16];
+    uid_t owner;
+    int r = root_open(/* view= */ -1, place, name, &owner);
+    if (r == -ENOENT)
+        return 0;
+    if (r < 0) {
+        say(s, r);
+        return 0;
+    }
+    (void)snprintf(path, sizeof(path), "%s/%s", place, name);
+    const struct datadir_in root = {.fd = r, .path = path, .owner = &owner};
+    r = each_in(s, &root, memory);
+    (void)close(root.fd);
+    return r;
+}
+
+/* Ours, or those of everybody. */
+static int each_default(const struct datadir_search *s, const char *place, bool memory)
+{
+    char own[32];
+    uid_t uid;
+    int r = 0, n = 0;
+    if (!s->all_users) {
+        (void)snprintf(own, sizeof(own), "probing-%u", (unsigned)geteuid());
+        return in_default(s, place, own, memory);
+    }
+    DIR *all = opendir(place);
+    for (struct dirent *e; all && r == 0 && n < DATADIR_ENTRIES_MAX && (e = readdir(all)); n++)
+        if (root_name_read(e->d_name, &uid))
+            r = in_default(s, place, e->d_name, memory);
+    if (all)
+        (void)closedir(all);
+    return r;
+}
+
+int datadir_search(const struct datadir_search *s)
+{
+    int r = 0;
+    if (s->named && s->named[0] == '/') {
+        struct datadir_in root = {.path = s->named};
+        root.fd = open(s->named, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (root.fd != -1) {
+            r = each_in(s, &root, /* memory= */ false);
+            (void)close(root.fd);
+        }
+    }
+    if (r == 0)
+        r = each_default(s, "/tmp", /* memory= */ false);
+    return r ? r : each_default(s, DATADIR_SHM, /* memory= */ true);
+}
