@@ -66,6 +66,18 @@ static int64_t read_rows(struct store *s, struct table *t)
 
 /* ---- data.mdb ---- */
 
+/* As the core does it at its end: no link leads to where the store's files lay for this test. */
+static void bring_home(void)
+{
+    static const char *const names[] = {"rings", "strings"};
+    char from[128], to[128];
+    for (size_t i = 0; i < 2; i++) {
+        (void)snprintf(from, sizeof(from), "%s/%s", fast, names[i]);
+        (void)snprintf(to, sizeof(to), "%s/%s", data, names[i]);
+        CHECK_INT(rename(from, to), 0);
+    }
+}
+
 static void cut_data_body(void)
 {
     struct table *other, *later;
@@ -86,6 +98,7 @@ static void cut_data_body(void)
     end();
 
     /* The dead knows all of it. */
+    bring_home();
     struct tables *left;
     struct store *dead;
     CHECK_INT(tables_new(&left), 0);
