@@ -235,7 +235,7 @@ int client_run(struct probing_client *c, int argc, const char *const *argv, uint
     r.id = client_start_run(c, argc, argv, timeout_ns);
     if (r.id < 0)
         return (int)r.id;
-    int rc = client_stream(c, on_run, &r, timeout_ns ? timeout_ns + CLIENT_GRACE_NS : 0, NULL);
+    int rc = client_stream(c, on_run, &r, timeout_ns ? timeout_ns + CLIENT_GRACE_NS : 0, c->stop);
     if (rc < 0)
         return rc;
     if (r.refused)

@@ -9,7 +9,7 @@
  *     struct probing_client *c;
  *     int status;
  *     const char *argv[] = { "query", "select 1" };
- *     if (client_connect_unix("/tmp/probing/1234-99/socket", 5000000000, &c) == 0 &&
+ *     if (client_connect_unix("/tmp/probing-1000/1234-99/sock", NULL, &c) == 0 &&
  *         client_run(c, 2, argv, 0, write_to_stdout, NULL, &status) == 0)
  *         ...
  *     client_close(c);
@@ -24,16 +24,50 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "core/base/buf.h"
 
 struct probing_client;
 
-/* Connect and shake hands, within timeout_ns (0: 10 s).  Caller closes. */
-int client_connect_unix(const char *path, uint64_t timeout_ns, struct probing_client **ret);
-/* host: a name or number, without brackets.  token: NULL when there is none. */
-int client_connect_tcp(const char *host, uint16_t port, const char *token, uint64_t timeout_ns,
-                       struct probing_client **ret);
+/* How long to wait for a process that may not want to answer; NULL: 10 s, and no flag. */
+struct client_limits {
+    uint64_t timeout_ns;               /* to come in; 0: 10 s */
+    const volatile sig_atomic_t *stop; /* raised: ends the wait, and those of client_run() */
+};
+
+/* A data directory with sockets in it, and who must listen there: whoever owns the directory can
+ * put anything in it.  Nothing is sent to anybody else: -EACCES, or -ENOTSOCK for a link. */
+struct client_door {
+    int directory;       /* its descriptor (O_PATH will do), borrowed during the call */
+    const char *path;    /* for sentences */
+    pid_t pid;           /* who must listen, by its number here; 0: the process that the directory
+                          * is called after, or one of our own user where that is not to be seen */
+    uint64_t start_time; /* of pid, when it was chosen; 0: not known */
+};
+
+/* A connected socket to `name` ("sock", "door") in it, proved; type: SOCK_STREAM ...  Not blocking;
+ * caller closes. */
+int client_dial(const struct client_door *d, const char *name, int type,
+                const struct client_limits *limits);
+/* Connect and shake hands.  Caller closes. */
+int client_connect_door(const struct client_door *d, const struct client_limits *limits,
+                        struct probing_client **ret);
+/* A socket by its path: its directory is the door. */
+int client_connect_unix(const char *path, const struct client_limits *limits,
+                        struct probing_client **ret);
+
+/* Who is behind an address; NULL: nothing is known, and the server says whether it minds. */
+struct client_token {
+    const char *text; /* the token, or NULL */
+    /* Else asked when the connection stands and nothing was sent: the token for who is at the other
+     * end of `fd`, borrowed until the call returns, or NULL. */
+    const char *(*find)(void *arg, int fd);
+    void *arg;
+};
+/* host: a name or number, without brackets. */
+int client_connect_tcp(const char *host, uint16_t port, const struct client_token *token,
+                       const struct client_limits *limits, struct probing_client **ret);
 void client_close(struct probing_client *c); /* NULL is fine */
 
 /* Run a command and wait for its end.  write() gets the answer piece by piece; a negative return

@@ -137,7 +137,7 @@ static int refuse(void *arg, const char *data, size_t size)
 static struct probing_client *connected(void)
 {
     struct probing_client *c = NULL;
-    CHECK_INT(client_connect_unix(w.socket, 0, &c), 0);
+    CHECK_INT(client_connect_unix(w.socket, NULL, &c), 0);
     return c;
 }
 
@@ -176,17 +176,30 @@ TEST(commands_run_over_the_unix_socket)
     client_close(c);
 }
 
+static const char *find_token(void *arg, int fd)
+{
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof(peer);
+    (void)arg;
+    CHECK_INT(getpeername(fd, (struct sockaddr *)&peer, &size), 0); /* it stands already */
+    return "secret";
+}
+
 TEST(commands_run_over_tcp)
 {
     struct probing_client *c = NULL;
-    if (CHECK_INT(client_connect_tcp("127.0.0.1", w.port, "secret", 0, &c), 0))
+    struct client_token secret = {.text = "secret"}, wrong = {.text = "wrong"};
+    struct client_token lines = {.text = "two\nlines"}, found = {.find = find_token};
+    if (CHECK_INT(client_connect_tcp("127.0.0.1", w.port, &secret, NULL, &c), 0))
         run_everything(c);
     client_close(c);
-    CHECK_INT(client_connect_tcp("127.0.0.1", w.port, "wrong", 0, &c), -EACCES);
+    CHECK_INT(client_connect_tcp("127.0.0.1", w.port, &wrong, NULL, &c), -EACCES);
     CHECK(strstr(err_text(), "no token, or a wrong one") != NULL);
-    CHECK_INT(client_connect_tcp("127.0.0.1", w.port, NULL, 0, &c), -EACCES);
-    CHECK_INT(client_connect_tcp("127.0.0.1", w.port, "two\nlines", 0, &c), -EINVAL);
-    CHECK_INT(client_connect_tcp("127.0.0.1", 1, "secret", 0, &c), -ECONNREFUSED);
+    CHECK_INT(client_connect_tcp("127.0.0.1", w.port, NULL, NULL, &c), -EACCES);
+    CHECK_INT(client_connect_tcp("127.0.0.1", w.port, &lines, NULL, &c), -EINVAL);
+    if (CHECK_INT(client_connect_tcp("127.0.0.1", w.port, &found, NULL, &c), 0))
+        client_close(c);
+    CHECK_INT(client_connect_tcp("127.0.0.1", 1, &secret, NULL, &c), -ECONNREFUSED);
 }
 
 TEST(a_command_has_a_time_limit_and_can_be_refused)
@@ -321,7 +334,8 @@ static int talk_to_the_dying(const char *first, const char *then, bool run)
     CHECK_INT(pthread_create(&thread, NULL, die_early, say), 0);
     CHECK(event_wait(&ready, 10 * NS_PER_S));
     (void)snprintf(path, sizeof(path), "%s/dying", w.directory);
-    int rc = client_connect_unix(path, 5 * NS_PER_S, &c);
+    struct client_limits limits = {.timeout_ns = 5 * NS_PER_S};
+    int rc = client_connect_unix(path, &limits, &c);
     if (rc == 0 && run)
         rc = client_run(c, 2, echo, 0, NULL, NULL, &status);
     client_close(c);
@@ -342,9 +356,9 @@ TEST(a_process_that_dies_is_told_from_one_that_refuses)
     CHECK_INT(talk_to_the_dying(yes, "\xf1\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f", true), -EPROTO);
     CHECK_INT(talk_to_the_dying("HTTP/1.1 200 OK\r\n\r\n<html>", NULL, false), -EPROTO);
     CHECK_INT(talk_to_the_dying("", NULL, false), -ECONNRESET);
-    CHECK_INT(client_connect_unix("/tmp/probing-nobody/sock", 0, &c), -ENOENT);
-    CHECK(strstr(err_text(), "probing -t /tmp/probing-nobody query") != NULL);
-    CHECK_INT(client_connect_unix("", 0, &c), -ENAMETOOLONG);
+    CHECK_INT(client_connect_unix("/tmp/probing-nobody/sock", NULL, &c), -ENOENT);
+    CHECK(strstr(err_text(), "cannot open /tmp/probing-nobody") != NULL);
+    CHECK_INT(client_connect_unix("", NULL, &c), -ENAMETOOLONG);
 }
 
 int main(void)

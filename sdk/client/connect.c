@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/client/connect.c - the way to a process: a socket, TCP, the handshake, and what refusals say.
+ * sdk/client/connect.c - the way to a process: TCP, the handshake, and what refusals say.
+ * Sockets in the file system are dial.c's.
  *
  * One thread a client.  No TLS: ssh or a proxy does that.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -13,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "core/base/arena.h"
@@ -22,6 +23,23 @@
 #include "sdk/client/inside.h"
 
 #define CONNECT_NS (10 * NS_PER_S)
+#define LOOK_NS (100 * NS_PER_MS) /* between looks at the flag that ends a wait */
+
+uint64_t client_timeout(const struct client_limits *limits)
+{
+    return limits && limits->timeout_ns ? limits->timeout_ns : CONNECT_NS;
+}
+
+bool client_is_stopped(const volatile sig_atomic_t *stop)
+{
+    return stop && *stop && err_set(-ECANCELED, "stopped while waiting for an answer") < 0;
+}
+
+uint64_t client_look(uint64_t deadline_ns)
+{
+    uint64_t soon = clock_monotonic() + LOOK_NS;
+    return soon < deadline_ns ? soon : deadline_ns;
+}
 
 /* The server's refusal is HTTP: give its own sentence. */
 static int refused(struct probing_client *c, const char *end)
@@ -62,6 +80,8 @@ static int shake_hands(struct probing_client *c, const char *host, const char *t
                  : client_send(c, b.data, b.size);
     buf_done(&b);
     while (rc == 0) {
+        if (client_is_stopped(c->stop))
+            return -ECANCELED;
         const char *end = c->in.size ? strstr(buf_text(&c->in), "\r\n\r\n") : NULL;
         if (end && memcmp(c->in.data, "HTTP/1.1 101 ", 13) == 0) {
             c->in_used = (size_t)(end + 4 - c->in.data);
@@ -70,7 +90,10 @@ static int shake_hands(struct probing_client *c, const char *host, const char *t
         if (end && memcmp(c->in.data, "HTTP/1.", 7) != 0)
             return refused(c, end + 4);
         uint64_t soon = clock_monotonic() + CLIENT_GRACE_NS; /* for the body of a refusal */
-        rc = client_receive(c, end && soon < deadline_ns ? soon : deadline_ns);
+        uint64_t until = end && soon < deadline_ns ? soon : deadline_ns;
+        rc = client_receive(c, client_look(until));
+        if (rc == 0 && clock_monotonic() < until)
+            continue;
         if (end && (rc == 0 || rc == -ECONNRESET || c->in.size > 8192))
             return refused(c, strstr(buf_text(&c->in), "\r\n\r\n") + 4);
         if (rc == 0)
@@ -82,7 +105,8 @@ static int shake_hands(struct probing_client *c, const char *host, const char *t
 }
 
 /* 0, or -errno without words */
-static int connect_within(int fd, const struct sockaddr *a, socklen_t size, uint64_t deadline_ns)
+static int connect_within(int fd, const struct sockaddr *a, socklen_t size,
+                          const struct client_limits *l, uint64_t deadline_ns)
 {
     struct probing_client c = {.fd = fd};
     int error = 0, rc;
@@ -92,29 +116,38 @@ static int connect_within(int fd, const struct sockaddr *a, socklen_t size, uint
     if (errno != EINPROGRESS && errno != EINTR)
         return -errno;
     do
-        rc = client_wait(&c, POLLOUT, deadline_ns);
-    while (rc == -EINTR);
+        rc = client_is_stopped(l ? l->stop : NULL)
+                 ? -ECANCELED
+                 : client_wait(&c, POLLOUT, client_look(deadline_ns));
+    while (rc == -EINTR || (rc == 0 && clock_monotonic() < deadline_ns));
     if (rc <= 0)
         return rc == 0 ? -ETIMEDOUT : rc;
     (void)getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
     return -error;
 }
 
-static int finish(int fd, const char *where, const char *directory, const char *host,
-                  const char *token, uint64_t deadline_ns, struct probing_client **ret)
+struct way {
+    int fd;            /* connected; finish() closes it when it fails */
+    const char *where; /* for sentences */
+    const char *directory, *host, *token;
+};
+
+static int finish(const struct way *w, const struct client_limits *l, uint64_t deadline_ns,
+                  struct probing_client **ret)
 {
     struct probing_client *c = calloc(1, sizeof(*c));
     if (!c) {
-        (void)close(fd);
+        (void)close(w->fd);
         return err_set(-ENOMEM, "no memory for a connection");
     }
-    c->fd = fd;
+    c->fd = w->fd;
     c->mask = (uint32_t)clock_monotonic();
-    (void)snprintf(c->where, sizeof(c->where), "%s", where);
-    (void)snprintf(c->directory, sizeof(c->directory), "%s", directory);
+    c->stop = l ? l->stop : NULL;
+    (void)snprintf(c->where, sizeof(c->where), "%s", w->where);
+    (void)snprintf(c->directory, sizeof(c->directory), "%s", w->directory);
     buf_init(&c->in, CLIENT_MESSAGE_BYTES + 2 * CLIENT_READ_BYTES);
     buf_init(&c->message, CLIENT_MESSAGE_BYTES);
-    int rc = shake_hands(c, host, token, deadline_ns);
+    int rc = shake_hands(c, w->host, w->token, deadline_ns);
     if (rc == 0)
         *ret = c;
     else
@@ -122,67 +155,68 @@ static int finish(int fd, const char *where, const char *directory, const char *
     return rc;
 }
 
-int client_connect_unix(const char *path, uint64_t timeout_ns, struct probing_client **ret)
+static int connect_door(const struct client_door *d, const char *name,
+                        const struct client_limits *limits, struct probing_client **ret)
 {
-    struct sockaddr_un a = {.sun_family = AF_UNIX};
-    uint64_t deadline_ns = clock_monotonic() + (timeout_ns ? timeout_ns : CONNECT_NS);
-    size_t n = strlen(path);
-    char directory[4096];
-    if (n == 0 || n >= sizeof(a.sun_path))
-        return err_set(-ENAMETOOLONG, "socket path '%s' is longer than %zu bytes", path,
-                       sizeof(a.sun_path) - 1);
-    memcpy(a.sun_path, path, n + 1);
-    const char *slash = strrchr(path, '/');
-    (void)snprintf(directory, sizeof(directory), "%.*s", (int)(slash ? slash - path : 1),
-                   slash ? path : ".");
-    /* "/proc/self/fd/N" stands for a longer path, which is what a reader wants to know. */
-    char link[sizeof(a.sun_path)];
-    (void)snprintf(link, sizeof(link), "%.100s", directory);
-    ssize_t length = readlink(link, directory, sizeof(directory) - 1);
-    if (length > 0)
-        directory[length] = '\0';
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd == -1)
-        return err_set(-errno, "no socket: %s", strerror(errno));
-    /* A stopped process with a full backlog would hold connect() for ever. */
-    struct timeval limit = {.tv_sec = 10};
-    (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
-    int rc = connect_within(fd, (const struct sockaddr *)&a, sizeof(a), deadline_ns);
-    if (rc == 0)
-        return finish(fd, path, directory, "localhost", NULL, deadline_ns, ret);
-    (void)close(fd);
-    if (rc == -ECONNREFUSED || rc == -ENOENT)
-        return err_set(rc,
-                       "nobody listens on '%s'; the process has gone, its data can still be "
-                       "asked: probing -t %s query \"...\"",
-                       path, directory);
-    if (rc == -EAGAIN)
-        rc = -ETIMEDOUT;
-    return err_set(rc, "'%s': %s%s", path, strerror(-rc),
-                   rc == -EACCES ? "; only the user of that process and root may ask it" : "");
+    uint64_t deadline_ns = clock_monotonic() + client_timeout(limits);
+    char where[sizeof(((struct probing_client *)0)->where)];
+    struct way w = {.where = where, .directory = d->path, .host = "localhost"};
+
+    (void)snprintf(where, sizeof(where), "%s/%s", d->path, name);
+    w.fd = client_dial(d, name, SOCK_STREAM, limits);
+    return w.fd < 0 ? w.fd : finish(&w, limits, deadline_ns, ret);
 }
 
-static int connect_any(const struct addrinfo *list, uint64_t deadline_ns, int *ret_fd)
+int client_connect_door(const struct client_door *d, const struct client_limits *limits,
+                        struct probing_client **ret)
+{
+    return connect_door(d, "sock", limits, ret);
+}
+
+int client_connect_unix(const char *path, const struct client_limits *limits,
+                        struct probing_client **ret)
+{
+    char directory[4096];
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+
+    if (!*name || strlen(path) >= sizeof(directory))
+        return err_set(-ENAMETOOLONG, "'%.80s' is no path of a socket", path);
+    (void)snprintf(directory, sizeof(directory), "%.*s",
+                   slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
+    struct client_door d = {.path = directory};
+    d.directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (d.directory == -1)
+        return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
+    int rc = connect_door(&d, name, limits, ret);
+    (void)close(d.directory);
+    return rc;
+}
+
+static int connect_any(const struct addrinfo *list, const struct client_limits *l,
+                       uint64_t deadline_ns, int *ret_fd)
 {
     int rc = -EADDRNOTAVAIL;
     for (const struct addrinfo *a = list; a; a = a->ai_next) {
         int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
         if (fd == -1)
             return -errno;
-        rc = connect_within(fd, a->ai_addr, a->ai_addrlen, deadline_ns);
+        rc = connect_within(fd, a->ai_addr, a->ai_addrlen, l, deadline_ns);
         if (rc == 0) {
             *ret_fd = fd;
             return 0;
         }
         (void)close(fd);
+        if (rc == -ECANCELED)
+            break;
     }
     return rc;
 }
 
-int client_connect_tcp(const char *host, uint16_t port, const char *token, uint64_t timeout_ns,
-                       struct probing_client **ret)
+int client_connect_tcp(const char *host, uint16_t port, const struct client_token *token,
+                       const struct client_limits *limits, struct probing_client **ret)
 {
-    uint64_t deadline_ns = clock_monotonic() + (timeout_ns ? timeout_ns : CONNECT_NS);
+    uint64_t deadline_ns = clock_monotonic() + client_timeout(limits);
+    struct way w = {.directory = ""};
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list;
     struct sockaddr_storage peer;
     socklen_t size = sizeof(peer);
@@ -193,7 +227,7 @@ int client_connect_tcp(const char *host, uint16_t port, const char *token, uint6
     int rc = getaddrinfo(host, service, &hints, &list);
     if (rc != 0)
         return err_set(-ENOENT, "no machine '%s': %s", host, gai_strerror(rc));
-    rc = connect_any(list, deadline_ns, &fd);
+    rc = connect_any(list, limits, deadline_ns, &fd);
     freeaddrinfo(list);
     if (rc != 0)
         return err_set(rc, "%s: %s%s", where, strerror(-rc),
@@ -207,7 +241,13 @@ int client_connect_tcp(const char *host, uint16_t port, const char *token, uint6
                           NI_NUMERICHOST);
     (void)snprintf(name, sizeof(name), peer.ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u", number,
                    port);
-    return finish(fd, where, "", name, token, deadline_ns, ret);
+    w.fd = fd;
+    w.where = where;
+    w.host = name;
+    w.token = token ? token->text : NULL;
+    if (token && !w.token && token->find)
+        w.token = token->find(token->arg, fd);
+    return finish(&w, limits, deadline_ns, ret);
 }
 
 void client_close(struct probing_client *c)

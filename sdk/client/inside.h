@@ -2,7 +2,8 @@
  *
  * sdk/client/inside.h - what the files of this folder share: a connection, and messages over it.
  *
- *     client.c: requests and answers     wire.c: websocket messages     connect.c: the way there
+ *     client.c: requests and answers     wire.c: websocket messages     connect.c: shaking hands
+ *     dial.c: the socket in a data directory, and who listens there
  */
 #ifndef SDK_CLIENT_INSIDE_H
 #define SDK_CLIENT_INSIDE_H
@@ -28,8 +29,16 @@ struct probing_client {
     int64_t last_id;
     int64_t started[CLIENT_STARTED_MAX]; /* ids whose end has not come; 0: free */
     bool over;                           /* the connection is of no more use */
+    const volatile sig_atomic_t *stop;   /* of whoever connected; may be NULL */
     uint32_t mask;                       /* changes with every frame */
 };
+
+/* ---- connect.c ---- */
+
+uint64_t client_timeout(const struct client_limits *limits); /* ns */
+bool client_is_stopped(const volatile sig_atomic_t *stop);   /* then err_set() is done */
+/* When to look at the flag again, at the latest: it may be raised just before a wait begins. */
+uint64_t client_look(uint64_t deadline_ns);
 
 /* ---- wire.c ---- */
 
