@@ -29,6 +29,7 @@ struct target {
     enum target_kind kind;
     const char *text;     /* as the user wrote it */
     pid_t pid;            /* 0: not local */
+    uint64_t start_time;  /* of pid, when it was named by it; 0: not known */
     char directory[4096]; /* data directory as we can open it, "" when remote */
     char host[256];       /* TCP */
     uint16_t port;
@@ -50,9 +51,9 @@ bool target_is_files(const struct target *t);
 void target_say_whose(const struct target *t);
 
 #define TOKEN_BYTES 256
-/* The token for a TCP target: PROBING_TOKEN, else that of the process of ours which listens there;
- * NULL: none is known.  room: TOKEN_BYTES, may hold it. */
-const char *token_for(const struct target *t, char *room);
+/* For client_token.find: the token of the process at the other end of a connection, when that is
+ * proved and we may read it; NULL: none is known.  room: TOKEN_BYTES, may hold it. */
+const char *token_of_peer(void *room, int fd);
 int token_read(const char *directory, char *ret); /* ret: TOKEN_BYTES */
 
 /* ---- data directories (directory.c) ---- */
@@ -68,8 +69,6 @@ int directory_info(const struct datadir *d, const char *key, char *ret, size_t s
 bool directory_alive(const struct datadir *d, pid_t *ret_pid);
 /* Does a process have the store of this directory open, seen from here or not? */
 bool directory_held(const struct datadir *d);
-/* Newest data directory of a living process, by its mapped data file; -ENOENT: it has no core. */
-int directory_of(pid_t pid, char *ret, size_t size);
 /* The newest directory of a process that had this pid, and of that very one unless start_time is 0.
  * Only of the users that are wanted: others of that name are no answer, but may be named. */
 struct directory_newest {
@@ -84,16 +83,28 @@ struct directory_newest {
     struct timespec time, other_time;
 };
 void directory_newest(struct directory_newest *ret);
-/* To the core that lives in it. */
-int directory_connect(const char *directory, struct probing_client **ret);
 /* Has the core of a living process gone from this directory: left in good order, or with an exec?
  * (One that is just starting has not opened its socket yet.) */
 bool directory_is_over(const char *directory);
 /* Of a process that cannot be seen from here (another pid namespace, a directory that both see)? */
 bool directory_lives_elsewhere(const char *directory);
-/* Around a connect to a socket of the core: be the user who made it.  directory.c says why. */
-uid_t directory_become(const char *sock);
-void directory_become_again(uid_t uid);
+
+/* ---- the way in (door.c) ---- */
+
+/* The data directory of a living process, by its mapped data file.  -ENOENT: no core answers in it;
+ * *ret is "", or the directory of one that starts; -ETIMEDOUT: the process did not let us look. */
+int directory_of(pid_t pid, char *ret, size_t size);
+/* Does a process run as that user, in any of the ways there are? */
+bool process_is_of(pid_t pid, unsigned uid);
+/* Who must listen in a directory; NULL: the process that it is called after. */
+struct door_owner {
+    pid_t pid;
+    uint64_t start_time; /* 0: not known */
+};
+/* To the core that lives in a directory: nobody else is ever spoken to, whoever made it. */
+int door_connect(const char *directory, const struct door_owner *who, struct probing_client **ret);
+/* A connected descriptor of the socket `name`; type: SOCK_SEQPACKET ...  Caller closes. */
+int door_dial(const char *directory, const struct door_owner *who, const char *name, int type);
 
 /* Ctrl-C and SIGTERM raise this; long commands look at it. */
 extern volatile sig_atomic_t cli_interrupted;
@@ -132,9 +143,9 @@ int command_top(struct target *t, int argc, char **argv);    /* top.c */
 int command_torch(struct target *t, int argc, char **argv);  /* torch.c */
 int command_plugin(struct target *t, int argc, char **argv); /* plugin.c */
 
-/* Send a plugin's file through the data directory's door.  name: for messages; the answer's
- * text comes back as err_set().  -ENODEV: the plugin itself refused. */
-int door_load_plugin(const char *directory, const char *name, const char *file);
+/* Send a plugin's file through the door of the target's data directory.  name: for messages; the
+ * answer's text comes back as err_set().  -ENODEV: the plugin itself refused. */
+int door_load_plugin(const struct target *t, const char *name, const char *file);
 /* Where the CLI itself has <name>.so: PROBING_PLUGIN_PATH, beside us, ../lib/probing/plugins. */
 int plugin_find(const char *name, char *ret, size_t size);
 /* Likewise a file that ships: "libprobing.so". */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/directory.c - data directories: whose they are, where those of a process lie, and the way in
- * where it lives.
+ * cli/directory.c - data directories: whose they are, and where those of a process lie.  The way in,
+ * where it lives, is door.c's.
  *
  * One thread.  It only looks: nothing is entered, removed or changed here.
  */
@@ -16,7 +16,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/inject/inject.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -24,8 +23,6 @@
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
 #include "sdk/client/client.h"
-
-#define MAPS_MAX_BYTES (64u << 20) /* a process with 500,000 mappings */
 
 int directory_info(const struct datadir *d, const char *key, char *ret, size_t size)
 {
@@ -108,92 +105,6 @@ int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg)
     return datadir_search(&all);
 }
 
-/* A path that /proc/PID/maps shows, as the process itself sees it, which may live in a chroot. */
-static const char *inside_root(pid_t pid, const char *file)
-{
-    char path[64], root[4096];
-
-    (void)snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
-    ssize_t n = readlink(path, root, sizeof root - 1);
-    return n > 1 && strncmp(file, root, (size_t)n) == 0 && file[n] == '/' ? file + n : file;
-}
-
-/* The process's pid as it sees itself: directories are called so. */
-static uint64_t own_pid_of(pid_t pid)
-{
-    char path[64];
-    struct buf text;
-    uint64_t own = (uint64_t)pid, n;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    buf_init(&text, 65536);
-    char *at = file_read(AT_FDCWD, path, &text) == 0 && buf_addc(&text, '\0') == 0
-                   ? strstr(text.data, "\nNSpid:")
-                   : NULL;
-    if (at != NULL) {
-        at += strlen("\nNSpid:");
-        at[strcspn(at, "\n")] = '\0';
-        char *last = strrchr(at, '\t'); /* of the innermost namespace */
-        if (last != NULL && parse_u64(last + 1, &n) == 0)
-            own = n;
-    }
-    buf_done(&text);
-    return own;
-}
-
-/* ".../<pid>-<start time>": a forked child still has its parent's file mapped. */
-static bool is_named_after(const char *directory, uint64_t pid)
-{
-    char prefix[32];
-    const char *slash = strrchr(directory, '/');
-    int n = snprintf(prefix, sizeof prefix, "/%llu-", (unsigned long long)pid);
-    return slash != NULL && strncmp(slash, prefix, (size_t)n) == 0;
-}
-
-int directory_of(pid_t pid, char *ret, size_t size)
-{
-    static const char LEAF[] = "/data.mdb";
-    char path[64];
-    struct buf maps;
-    uint64_t own = own_pid_of(pid);
-    int r = -ENOENT;
-
-    ret[0] = '\0';
-    (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)pid);
-    buf_init(&maps, MAPS_MAX_BYTES);
-    int e = file_read(AT_FDCWD, path, &maps);
-    if (e < 0) {
-        buf_done(&maps);
-        if (e == -ENOENT || e == -ESRCH)
-            return err_set(-ESRCH, "no process %d", (int)pid);
-        return inject_no_permission(pid, e);
-    }
-    /* The store's data file is mapped as long as the core runs, wherever its directory is. */
-    for (char *line = maps.data; line != NULL && r < 0;) {
-        char *end = strchr(line, '\n');
-        if (end != NULL)
-            *end = '\0';
-        char *file = strchr(line, '/');
-        size_t n = file != NULL ? strlen(file) : 0;
-        if (n > sizeof LEAF && strcmp(file + n - (sizeof LEAF - 1), LEAF) == 0) {
-            file[n - (sizeof LEAF - 1)] = '\0';
-            char sock[4200];
-            if (is_named_after(file, own)) {
-                (void)snprintf(ret, size, "/proc/%d/root%s", (int)pid, inside_root(pid, file));
-                (void)snprintf(sock, sizeof sock, "%s/sock", ret);
-                r = access(sock, F_OK) == 0 ? 0 : -ENOENT;
-            }
-        }
-        line = end != NULL ? end + 1 : NULL;
-    }
-    buf_done(&maps);
-    return r < 0 ? err_set(
-                       -ENOENT,
-                       "process %d has no probing core in it; enter it with: probing -t %d inject",
-                       (int)pid, (int)pid)
-                 : 0;
-}
-
 /* The newest of them so far? */
 static bool is_newer(const struct datadir *d, const char *path, const struct timespec *time)
 {
@@ -234,42 +145,6 @@ void directory_newest(struct directory_newest *ret)
     (void)directory_each(keep_newest, ret);
 }
 
-/* ---- the way in ---- */
-
-/* The core answers its own user and root; to a process in another user namespace our root is
- * nobody, so root connects as the one who made the socket.  Gives who we were. */
-uid_t directory_become(const char *sock)
-{
-    struct stat st;
-    uid_t uid = geteuid();
-
-    if (uid == 0 && stat(sock, &st) == 0 && st.st_uid != 0)
-        (void)!seteuid(st.st_uid);
-    return uid;
-}
-
-void directory_become_again(uid_t uid)
-{
-    if (geteuid() != uid)
-        (void)!seteuid(uid);
-}
-
-int directory_connect(const char *directory, struct probing_client **ret)
-{
-    char path[64];
-    /* Through /proc/self/fd: a socket's path may have 107 bytes only, a directory's many more. */
-    int dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    if (dirfd == -1)
-        return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
-    (void)snprintf(path, sizeof path, "/proc/self/fd/%d/sock", dirfd);
-    uid_t uid = directory_become(path);
-    int r = client_connect_unix(path, /* timeout_ns= */ 0, ret);
-    directory_become_again(uid);
-    (void)close(dirfd);
-    return r;
-}
-
 bool directory_is_over(const char *directory)
 {
     char left[16];
@@ -281,10 +156,11 @@ bool directory_is_over(const char *directory)
     datadir_close(&d);
     if (says)
         return true;
-    int r = directory_connect(directory, &c);
+    int r = door_connect(directory, /* who= */ NULL, &c);
     client_close(c);
-    /* Reset: the process is just dying; its memory has gone before its sockets. */
-    return r == -ECONNREFUSED || r == -ECONNRESET;
+    /* Reset: the process is just dying; its memory has gone before its sockets.  No socket, or
+     * another's: no core of that process is there. */
+    return r == -ECONNREFUSED || r == -ECONNRESET || r == -ENOTSOCK;
 }
 
 bool directory_lives_elsewhere(const char *directory)

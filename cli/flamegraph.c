@@ -186,7 +186,7 @@ static int load_profiler(const struct target *t)
     const char *words[] = {"plugin", "load", "profile"};
     if (t->host[0] != '\0' || plugin_find("profile", file, sizeof file) < 0)
         return tell(t, 3, words); /* what is in the target's own plugin path */
-    return door_load_plugin(t->directory, "profile", file);
+    return door_load_plugin(t, "profile", file);
 }
 
 static int start_profiler(const struct target *t, const struct options *o, struct kept *kept)

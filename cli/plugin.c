@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "core/base/err.h"
@@ -23,28 +22,6 @@
 #define DOOR_TIMEOUT_MS 30000 /* a plugin's start may wait for the GIL */
 
 /* ---- the door ---- */
-
-static int door_connect(const char *directory)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = -1, dirfd = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
-
-    if (dirfd == -1)
-        return err_set(-errno, "cannot open %s: %s", directory, strerror(errno));
-    (void)snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/door", dirfd);
-    fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    uid_t uid = directory_become(address.sun_path);
-    int r = fd == -1 ? -1 : connect(fd, (struct sockaddr *)&address, sizeof address), e = errno;
-    directory_become_again(uid);
-    if (r == -1) {
-        if (fd != -1)
-            (void)close(fd);
-        (void)close(dirfd);
-        return err_set(-e, "cannot reach the process at %s/door: %s", directory, strerror(e));
-    }
-    (void)close(dirfd);
-    return fd;
-}
 
 static int door_send(int door, const char *name, int fd)
 {
@@ -91,13 +68,14 @@ static int door_answer(int door, const char *name)
     return 0;
 }
 
-int door_load_plugin(const char *directory, const char *name, const char *file)
+int door_load_plugin(const struct target *t, const char *name, const char *file)
 {
+    const struct door_owner who = {.pid = t->pid, .start_time = t->start_time};
     int fd = open(file, O_RDONLY | O_CLOEXEC);
 
     if (fd == -1)
         return err_set(-errno, "cannot open %s: %s", file, strerror(errno));
-    int door = door_connect(directory);
+    int door = door_dial(t->directory, t->start_time != 0 ? &who : NULL, "door", SOCK_SEQPACKET);
     int r = door < 0 ? door : door_send(door, name, fd);
     if (r == 0)
         r = door_answer(door, name);
@@ -147,7 +125,7 @@ static int load(struct target *t, const char *word)
         const char *words[] = {"plugin", "load", name};
         return live_run(t, 3, words);
     }
-    r = door_load_plugin(t->directory, name, file);
+    r = door_load_plugin(t, name, file);
     if (r < 0)
         return r;
     printf("plugin %s loaded\n", name);

@@ -98,7 +98,7 @@ static int load(const struct target *t, const char *name)
     char file[4096];
     int r = plugin_find(name, file, sizeof file);
     if (r == 0)
-        r = door_load_plugin(t->directory, name, file);
+        r = door_load_plugin(t, name, file);
     return r < 0 && strstr(err_text(), "already") == NULL ? r : 0;
 }
 

@@ -122,6 +122,8 @@ static int resolve_pid(pid_t pid, struct target *ret)
         return err_set(-ESRCH, "%d is a thread of process %d; that one is meant by: -t %d",
                        (int)pid, (int)process, (int)process);
     ret->pid = pid;
+    if (proc_start_time(pid, &ret->start_time) < 0)
+        ret->start_time = 0;
     (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
     if (access(path, F_OK) == 0 && !is_zombie(pid)) {
         int r = directory_of(pid, ret->directory, sizeof ret->directory);
@@ -160,6 +162,24 @@ static int take_directory(const char *text, const struct datadir *d, struct targ
     return 0;
 }
 
+static int resolve_socket(const char *text, struct target *ret)
+{
+    const char *slash = strrchr(text, '/');
+    struct datadir d;
+
+    if (strcmp(slash != NULL ? slash + 1 : text, "sock") != 0)
+        return err_set(-EINVAL, "%s is no socket of probing: that is the file 'sock' of a data "
+                                "directory", text);
+    (void)snprintf(ret->directory, sizeof ret->directory, "%.*s",
+                   slash != NULL ? (int)(slash - text) + (slash == text) : 1,
+                   slash != NULL ? text : ".");
+    ret->kind = TARGET_LIVE;
+    int r = datadir_open(ret->directory, DATADIR_ANY, &d);
+    ret->owner = d.owner;
+    datadir_close(&d);
+    return r;
+}
+
 static int resolve_path(const char *text, struct target *ret)
 {
     struct stat st;
@@ -167,13 +187,8 @@ static int resolve_path(const char *text, struct target *ret)
 
     if (stat(text, &st) == -1)
         return err_set(-errno, "cannot use %s as a target: %s", text, strerror(errno));
-    if (S_ISSOCK(st.st_mode)) {
-        const char *slash = strrchr(text, '/');
-        (void)snprintf(ret->directory, sizeof ret->directory, "%.*s",
-                       slash != NULL ? (int)(slash - text) : 1, slash != NULL ? text : ".");
-        ret->kind = TARGET_LIVE;
-        return 0;
-    }
+    if (S_ISSOCK(st.st_mode))
+        return resolve_socket(text, ret);
     if (!S_ISDIR(st.st_mode))
         return err_set(-EINVAL, "%s is neither a data directory nor a socket", text);
     int r = datadir_open(text, DATADIR_ANY, &d);
@@ -232,6 +247,11 @@ bool target_is_files(const struct target *t)
 
 void target_say_whose(const struct target *t)
 {
+    bool named = t->kind == TARGET_LIVE && t->pid == 0 && t->host[0] == '\0'; /* by a path */
+
+    if (named && t->owner != geteuid())
+        fprintf(stderr, "probing: the process behind %s is of uid %u, not yours\n", t->directory,
+                (unsigned)t->owner);
     if (!target_is_files(t))
         return;
     if (t->owner != geteuid())
@@ -246,16 +266,27 @@ void target_say_whose(const struct target *t)
 
 /* ---- connecting ---- */
 
+/* What the environment says goes to any server; what is found here, to its owner only. */
+static int connect_network(const struct target *t, struct probing_client **ret)
+{
+    char room[TOKEN_BYTES];
+    const struct client_limits limits = {.stop = &cli_interrupted};
+    struct client_token token = {.text = getenv("PROBING_TOKEN")};
+
+    if (token.text == NULL || token.text[0] == '\0')
+        token = (struct client_token){.find = token_of_peer, .arg = room};
+    return client_connect_tcp(t->host, t->port, &token, &limits, ret);
+}
+
 int target_connect(const struct target *t, struct probing_client **ret)
 {
-    char token[TOKEN_BYTES];
+    const struct door_owner who = {.pid = t->pid, .start_time = t->start_time};
 
     switch (t->kind) {
     case TARGET_LIVE:
         if (t->host[0] != '\0')
-            return client_connect_tcp(t->host, t->port, token_for(t, token), /* timeout_ns= */ 0,
-                                      ret);
-        return directory_connect(t->directory, ret);
+            return connect_network(t, ret);
+        return door_connect(t->directory, t->start_time != 0 ? &who : NULL, ret);
     case TARGET_BARE:
         return err_set(-ENOENT,
                        "process %d has no probing core in it; enter it with: probing -t %d inject",

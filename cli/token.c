@@ -1,17 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/token.c - the token of a process on this machine, found by the port it says it listens on.
+ * cli/token.c - the token of a process on this machine, for whoever is proved to be that process.
  *
- * A token is shown only to the process it belongs to: each of our living processes is asked over
- * its private socket where it listens, and only an equal port gives its token.  One thread.
+ * One thread.
+ *
+ * Anybody can listen on a port, put a file `token` somewhere, and say that he is another.  So the
+ * connection stands before a token is looked for, and the kernel is asked whose it is: the other
+ * end of that very connection (/proc/net/tcp) is a socket with a number, and the process that holds
+ * this socket (/proc/PID/fd) is the one whose directory may have the token.  A user can look into
+ * his own processes only; root into all.
  */
 #include "cli/cli.h"
 
+#include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "core/base/buf.h"
 #include "core/base/clock.h"
@@ -19,86 +30,153 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
-#include "sdk/client/client.h"
 
-#define ASK_NS (2 * NS_PER_S) /* a process that does not answer by then is not the one */
-#define INFO_MAX_BYTES 65536
+#define ACCEPT_NS (2 * NS_PER_S) /* a process that does not take us in by then is not asked */
+#define AGAIN_MS 2
+#define NET_MAX_BYTES (64u << 20) /* a machine with 400,000 connections */
+#define ADDRESS_BYTES 48          /* "0100007F:1F90", as /proc/net/tcp and tcp6 write it */
 
-struct wanted {
-    uint16_t port;
-    char *token; /* TOKEN_BYTES */
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
 };
 
-static int keep(void *arg, const char *data, size_t size)
+/* ---- the other end ---- */
+
+static bool is_local(const union address *a)
 {
-    return buf_add(arg, data, size);
+    if (a->any.sa_family == AF_INET)
+        return ntohl(a->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    return a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
 }
 
-/* The port behind "listening: 127.0.0.1:9922" of an `info` answer, 0: none. */
-static uint16_t port_of(const char *info)
+/* As the kernel prints it, word by word.  six: as tcp6 shows it, which has both kinds. */
+static void write_address(const union address *a, bool six, char ret[ADDRESS_BYTES])
 {
-    const char *line = strstr(info, "\nlistening: ");
-    char address[300];
-    uint64_t port = 0;
+    uint32_t word[4] = {0, 0, htonl(0xffff), a->v4.sin_addr.s_addr};
+    uint16_t port = a->v4.sin_port;
 
-    if (line == NULL)
-        return 0;
-    line += strlen("\nlistening: ");
-    (void)snprintf(address, sizeof address, "%.*s", (int)strcspn(line, "\n"), line);
-    const char *colon = strrchr(address, ':');
-    return colon != NULL && parse_u64(colon + 1, &port) == 0 && port < 65536 ? (uint16_t)port : 0;
+    if (a->any.sa_family == AF_INET6) {
+        memcpy(word, &a->v6.sin6_addr, sizeof word);
+        port = a->v6.sin6_port;
+    }
+    if (six)
+        (void)snprintf(ret, ADDRESS_BYTES, "%08X%08X%08X%08X:%04X", word[0], word[1], word[2],
+                       word[3], ntohs(port));
+    else
+        (void)snprintf(ret, ADDRESS_BYTES, "%08X:%04X", word[3], ntohs(port));
 }
 
-static uint16_t listening_port(const char *directory)
-{
-    static const char *const WORDS[] = {"info"};
-    struct probing_client *c = NULL;
-    struct buf info;
-    uint16_t port = 0;
-    int status;
+/* A socket, by its number, and the user who took the connection in. */
+struct end {
+    unsigned long long inode; /* 0: there is none, or nobody has taken it in yet */
+    unsigned uid;
+};
 
-    buf_init(&info, INFO_MAX_BYTES);
-    if (directory_connect(directory, &c) == 0 &&
-        client_run(c, 1, WORDS, ASK_NS, keep, &info, &status) == 0 && status == 0)
-        port = port_of(buf_text(&info));
-    client_close(c);
-    buf_done(&info);
-    return port;
+/* The socket with these two ends in a table of connections. */
+static struct end end_in(const char *table, const union address *near, const union address *far,
+                         bool six)
+{
+    char ends[2][ADDRESS_BYTES], at[2][ADDRESS_BYTES];
+    struct end found = {.inode = 0};
+    struct buf text;
+
+    write_address(near, six, ends[0]);
+    write_address(far, six, ends[1]);
+    buf_init(&text, NET_MAX_BYTES);
+    if (file_read(AT_FDCWD, table, &text) == 0) {
+        for (const char *line = buf_text(&text); line != NULL && found.inode == 0;) {
+            struct end e;
+            if (sscanf(line, " %*d: %47s %47s %*x %*x:%*x %*x:%*x %*x %u %*d %llu", at[0], at[1],
+                       &e.uid, &e.inode) == 4 &&
+                strcmp(at[0], ends[0]) == 0 && strcmp(at[1], ends[1]) == 0)
+                found = e;
+            line = strchr(line, '\n');
+            line = line != NULL ? line + 1 : NULL;
+        }
+    }
+    buf_done(&text);
+    return found;
+}
+
+/* The other end of our own connection `fd`. */
+static struct end peer_end(int fd)
+{
+    union address own, peer;
+    socklen_t own_size = sizeof own, peer_size = sizeof peer;
+    uint64_t deadline = clock_monotonic() + ACCEPT_NS;
+    struct end e = {.inode = 0};
+
+    if (getsockname(fd, &own.any, &own_size) == -1 || getpeername(fd, &peer.any, &peer_size) == -1 ||
+        !is_local(&peer))
+        return e; /* another machine's: only its owner can say the token */
+    for (;;) {
+        if (own.any.sa_family == AF_INET)
+            e = end_in("/proc/self/net/tcp", &peer, &own, /* six= */ false);
+        if (e.inode == 0)
+            e = end_in("/proc/self/net/tcp6", &peer, &own, /* six= */ true);
+        if (e.inode != 0 || cli_interrupted || clock_monotonic() > deadline)
+            return e;
+        (void)poll(NULL, 0, AGAIN_MS);
+    }
+}
+
+/* ---- the process that holds it ---- */
+
+static bool holds(pid_t pid, const char *socket)
+{
+    char path[64], link[64];
+    bool found = false;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *all = opendir(path);
+    if (all == NULL)
+        return false;
+    for (struct dirent *e = readdir(all); e != NULL && !found; e = readdir(all)) {
+        ssize_t n = readlinkat(dirfd(all), e->d_name, link, sizeof link - 1);
+        link[n > 0 ? n : 0] = '\0';
+        found = strcmp(link, socket) == 0;
+    }
+    (void)closedir(all);
+    return found;
 }
 
 int token_read(const char *directory, char *ret)
 {
+    struct datadir d;
     struct buf text;
-    char path[4200];
+    int r = datadir_open(directory, DATADIR_ANY, &d);
 
-    (void)snprintf(path, sizeof path, "%s/token", directory);
+    if (r < 0)
+        return r;
     buf_init(&text, TOKEN_BYTES - 1);
-    int r = file_read(AT_FDCWD, path, &text);
+    r = datadir_read(&d, "token", &text);
     if (r == 0)
         (void)snprintf(ret, TOKEN_BYTES, "%.*s", (int)strcspn(buf_text(&text), "\n"),
                        buf_text(&text));
     buf_done(&text);
+    datadir_close(&d);
     return r;
 }
 
-static int try_directory(void *arg, const struct datadir *d)
+const char *token_of_peer(void *room, int fd)
 {
-    struct wanted *w = arg;
-    pid_t pid;
+    char socket[64], directory[4096];
+    struct end end = peer_end(fd);
+    const char *token = NULL;
+    uint64_t pid;
+    DIR *proc = end.inode != 0 ? opendir("/proc") : NULL;
 
-    return directory_alive(d, &pid) && token_read(d->path, w->token) == 0 &&
-           listening_port(d->path) == w->port;
-}
-
-const char *token_for(const struct target *t, char *room)
-{
-    const char *given = getenv("PROBING_TOKEN");
-    struct wanted w = {.port = t->port, .token = room};
-
-    if (given != NULL && given[0] != '\0')
-        return given;
-    if (strcmp(t->host, "localhost") != 0 && strncmp(t->host, "127.", 4) != 0 &&
-        strcmp(t->host, "::1") != 0)
-        return NULL; /* another machine's: only its owner can say it */
-    return directory_each(try_directory, &w) != 0 ? room : NULL;
+    if (proc == NULL)
+        return NULL;
+    (void)snprintf(socket, sizeof socket, "socket:[%llu]", end.inode);
+    for (struct dirent *e = readdir(proc); e != NULL && token == NULL; e = readdir(proc))
+        if (parse_u64(e->d_name, &pid) == 0 && pid <= INT32_MAX && holds((pid_t)pid, socket) &&
+            process_is_of((pid_t)pid, end.uid) && /* not one who was handed it by another */
+            directory_of((pid_t)pid, directory, sizeof directory) == 0 &&
+            token_read(directory, room) == 0)
+            token = room;
+    (void)closedir(proc);
+    return token;
 }

@@ -138,10 +138,12 @@ static void undo(struct target *t)
     else
         tracee_release(t);
     if (t->file[0])
-        (void)unlink(t->file);
+        (void)theirs_remove(t->pid, t->folder, t->file);
+    if (t->folder != -1)
+        (void)close(t->folder);
     if (t->own_fd != -1)
         (void)close(t->own_fd);
-    t->fd = t->own_fd = -1;
+    t->fd = t->own_fd = t->folder = -1;
     t->stub = t->scratch = t->errno_at = 0;
     t->own_thread = false;
     t->file[0] = '\0';
@@ -180,12 +182,12 @@ static int make_memfd(struct target *t)
     t->memfd_error = fd < 0 ? fd : 0;
     if (fd < 0)
         return 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", t->pid, fd);
-    t->own_fd = open(path, O_WRONLY | O_CLOEXEC);
     t->fd = fd;
-    if (t->own_fd == -1 || readlink(path, name, sizeof name - 1) != sizeof made - 1 ||
-        strcmp(name, made) != 0 || !fd_is_ours(t))
+    t->own_fd = theirs_descriptor(t->pid, fd, made);
+    if (t->own_fd < 0) {
+        t->own_fd = -1;
         return err_set(-ESTALE, "process %d closes descriptors that it did not open", t->pid);
+    }
     return 0;
 }
 
@@ -199,29 +201,41 @@ static void memfd_path(const struct target *t, char *ret_path, size_t size)
     (void)snprintf(ret_path, size, "/proc/self/fd/%s%d", dots, t->fd);
 }
 
+static int make_file_in(struct target *t, const struct library *l, const char *folder)
+{
+    t->folder = theirs_folder(t->pid, folder);
+    if (t->folder < 0)
+        return t->folder;
+    int fd = theirs_open(t->pid, t->folder, t->file, O_WRONLY | O_CREAT | O_EXCL, 0755);
+    int rc = fd < 0 ? fd : write_library(l, fd);
+    if (fd >= 0)
+        (void)close(fd);
+    if (fd >= 0 && rc < 0)
+        (void)theirs_remove(t->pid, t->folder, t->file);
+    if (rc < 0)
+        (void)close(t->folder);
+    return rc;
+}
+
 /* Where the target has no memfd: a file that is unlinked as soon as it is loaded. */
 static int make_file(struct target *t, const struct library *l, char *ret_path, size_t size)
 {
     static const char *const folders[] = {"/dev/shm", "/tmp", "/var/tmp"};
     int rc = -ENOENT;
     for (size_t i = 0; i < sizeof folders / sizeof folders[0] && rc < 0; i++) {
-        (void)snprintf(ret_path, size, "%s/.%s-%d-%llx.so", folders[i], CORE_NAME, t->pid,
+        (void)snprintf(t->file, sizeof t->file, ".%s-%d-%llx.so", CORE_NAME, t->pid,
                        (unsigned long long)clock_monotonic());
-        (void)snprintf(t->file, sizeof t->file, "/proc/%d/root%s", t->pid, ret_path);
-        int fd = open(t->file, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0755);
-        rc = fd == -1 ? -errno : write_library(l, fd);
-        if (fd != -1)
-            (void)close(fd);
-        if (fd != -1 && rc < 0)
-            (void)unlink(t->file);
-        if (rc < 0)
-            t->file[0] = '\0';
+        (void)snprintf(ret_path, size, "%s/%s", folders[i], t->file);
+        rc = make_file_in(t, l, folders[i]);
     }
-    return rc == 0 ? 0
-                   : err_set(rc,
-                             "process %d takes neither a memfd (%s) nor a file in /dev/shm, /tmp "
-                             "or /var/tmp (%s)",
-                             t->pid, strerror(-t->memfd_error), strerror(-rc));
+    if (rc == 0)
+        return 0;
+    t->folder = -1;
+    t->file[0] = '\0';
+    return err_set(rc,
+                   "process %d takes neither a memfd (%s) nor a file in /dev/shm, /tmp "
+                   "or /var/tmp (%s)",
+                   t->pid, strerror(-t->memfd_error), strerror(-rc));
 }
 
 static bool has_proc(const struct target *t)
@@ -438,7 +452,7 @@ static int enter(struct target *t, const struct library *l, const struct inject_
 static int inject_once(const struct inject_options *o, struct library *l, struct buf *settings,
                        struct inject_result *result)
 {
-    struct target t = {.pid = o->pid, .fd = -1, .own_fd = -1, .mem = -1, .result = result};
+    struct target t = {.pid = o->pid, .fd = -1, .own_fd = -1, .folder = -1, .mem = -1, .result = result};
     t.timeout_ns = o->timeout_ns ? o->timeout_ns : DEFAULT_TIMEOUT_NS;
     int rc = prepare(&t);
     if (rc == 0)

@@ -48,6 +48,7 @@ struct remote {
     uint64_t breaker, pending, path; /* addresses in the thread's state */
     uint64_t room;                   /* bytes of path */
     char name[NAME_BYTES];           /* path in the target, without ending */
+    int folder;                      /* where it lies, opened as the target sees it; -1: none */
 };
 
 /* ---- the interpreter's structures ---- */
@@ -101,34 +102,31 @@ static int put(const struct remote *r, uint64_t address, const void *data, size_
 
 /* ---- the files ---- */
 
-static void path_here(const struct remote *r, const char *ending, char *ret, size_t size)
+/* Of one of the files its name in the folder. */
+static void leaf_of(const struct remote *r, const char *ending, char ret[NAME_BYTES])
 {
-    (void)snprintf(ret, size, "/proc/%d/root%s.%s", r->pid, r->name, ending);
+    (void)snprintf(ret, NAME_BYTES, "%s.%s", strrchr(r->name, '/') + 1, ending);
 }
 
 static void remove_files(const struct remote *r)
 {
     static const char *const endings[] = {"so", "py", "out"};
-    char path[NAME_BYTES + 40];
+    char leaf[NAME_BYTES];
     for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        path_here(r, endings[i], path, sizeof path);
-        (void)unlink(path);
+        leaf_of(r, endings[i], leaf);
+        (void)theirs_remove(r->pid, r->folder, leaf);
     }
 }
 
 /* The file is the target's user's, so that its script may write into it, and nobody else. */
 static int make_file_for(const struct remote *r, const char *ending, const void *data, size_t size)
 {
-    char path[NAME_BYTES + 40];
-    struct stat owner;
+    char leaf[NAME_BYTES];
     int rc = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d", r->pid);
-    if (stat(path, &owner) == -1)
-        return -ESRCH;
-    path_here(r, ending, path, sizeof path);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700);
-    if (fd == -1)
-        return -errno;
+    leaf_of(r, ending, leaf);
+    int fd = theirs_open(r->pid, r->folder, leaf, O_WRONLY | O_CREAT | O_EXCL, 0700);
+    if (fd < 0)
+        return fd;
     for (size_t done = 0; done < size && rc == 0;) {
         ssize_t n = write(fd, (const char *)data + done, size - done);
         if (n > 0)
@@ -136,8 +134,6 @@ static int make_file_for(const struct remote *r, const char *ending, const void 
         else if (n == 0 || errno != EINTR)
             rc = n == 0 ? -ENOSPC : -errno;
     }
-    if (rc == 0 && owner.st_uid != geteuid() && fchown(fd, owner.st_uid, owner.st_gid) == -1)
-        rc = -errno;
     (void)close(fd);
     return rc;
 }
@@ -162,29 +158,42 @@ static int script_text(const struct remote *r, struct buf *settings, struct buf 
                     r->name, r->name);
 }
 
+static int make_files_in(struct remote *r, const char *folder, const struct library *l,
+                         struct buf *settings)
+{
+    struct buf script;
+    (void)snprintf(r->name, sizeof r->name, "%s/.probing-core-%d-%llx", folder, r->pid,
+                   (unsigned long long)clock_monotonic());
+    r->folder = theirs_folder(r->pid, folder);
+    if (r->folder < 0)
+        return r->folder;
+    buf_init(&script, SCRIPT_MAX_BYTES);
+    int rc = script_text(r, settings, &script);
+    if (rc == 0)
+        rc = make_file_for(r, "so", l->bytes, l->size);
+    if (rc == 0)
+        rc = make_file_for(r, "py", buf_text(&script), script.size);
+    if (rc == 0)
+        rc = make_file_for(r, "out", "", 0);
+    buf_done(&script);
+    if (rc < 0) {
+        remove_files(r);
+        (void)close(r->folder);
+    }
+    return rc;
+}
+
 static int make_files(struct remote *r, const struct library *l, struct buf *settings)
 {
     static const char *const folders[] = {"/dev/shm", "/tmp", "/var/tmp"};
-    struct buf script;
     int rc = -ENOENT;
-    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && rc < 0; i++) {
-        (void)snprintf(r->name, sizeof r->name, "%s/.probing-core-%d-%llx", folders[i], r->pid,
-                       (unsigned long long)clock_monotonic());
-        buf_init(&script, SCRIPT_MAX_BYTES);
-        rc = script_text(r, settings, &script);
-        if (rc == 0)
-            rc = make_file_for(r, "so", l->bytes, l->size);
-        if (rc == 0)
-            rc = make_file_for(r, "py", buf_text(&script), script.size);
-        if (rc == 0)
-            rc = make_file_for(r, "out", "", 0);
-        buf_done(&script);
-        if (rc < 0)
-            remove_files(r);
-    }
-    return rc == 0 ? 0
-                   : err_set(rc, "process %d takes no file in /dev/shm, /tmp or /var/tmp: %s",
-                             r->pid, strerror(-rc));
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0] && rc < 0; i++)
+        rc = make_files_in(r, folders[i], l, settings);
+    if (rc == 0)
+        return 0;
+    r->folder = -1;
+    return err_set(rc, "process %d takes no file in /dev/shm, /tmp or /var/tmp: %s", r->pid,
+                   strerror(-rc));
 }
 
 /* ---- asking, and the answer ---- */
@@ -207,11 +216,16 @@ static int ask(struct remote *r)
 
 static bool is_answered(const struct remote *r, struct buf *answer)
 {
-    char path[NAME_BYTES + 40];
-    path_here(r, "out", path, sizeof path);
+    char leaf[NAME_BYTES];
+    struct stat st;
+    leaf_of(r, "out", leaf);
     buf_reset(answer);
-    return file_read(AT_FDCWD, path, answer) == 0 && answer->size > 0 &&
-           buf_text(answer)[answer->size - 1] == '.';
+    int fd = theirs_open(r->pid, r->folder, leaf, O_RDONLY, 0);
+    bool read = fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
+                file_read_fd(fd, leaf, answer) == 0;
+    if (fd >= 0)
+        (void)close(fd);
+    return read && answer->size > 0 && buf_text(answer)[answer->size - 1] == '.';
 }
 
 static bool wait_answer(const struct remote *r, uint64_t timeout_ns, struct buf *answer)
@@ -273,7 +287,7 @@ static int run_script(struct remote *r, const struct inject_options *o, struct i
 int remote_exec(const struct inject_options *o, const struct library *l, struct buf *settings,
                 struct inject_result *ret)
 {
-    struct remote r = {.pid = o->pid};
+    struct remote r = {.pid = o->pid, .folder = -1};
     int rc = stack_process_open(o->pid, &r.view);
     if (rc == -EACCES || rc == -EPERM)
         return inject_no_permission(o->pid, rc);
@@ -285,6 +299,7 @@ int remote_exec(const struct inject_options *o, const struct library *l, struct 
     if (rc == 0 && !o->dry_run) {
         rc = run_script(&r, o, ret);
         remove_files(&r);
+        (void)close(r.folder);
     }
     (void)snprintf(ret->version, sizeof ret->version, "%s", l->version);
     stack_process_free(r.view);

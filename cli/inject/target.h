@@ -98,7 +98,8 @@ struct target {
     int fd;          /* -1 or the memfd's number there */
     int memfd_error; /* 0 or why there is none */
     int own_fd;      /* -1 or the same file opened here */
-    char file[300];  /* path of a temporary file from here, "" none */
+    int folder;      /* -1 or where a temporary file lies there */
+    char file[100];  /* its name, "" none */
     bool left_alone; /* a call hangs: the thread puts itself back when it returns */
 };
 
@@ -132,6 +133,13 @@ bool place_look(struct target *t, const arch_registers *r);
 int helper_make(struct target *t);
 bool helper_is_gone(const struct target *t);
 void helper_leave(struct target *t); /* with all that we have there */
+
+/* theirs.c: files as the target sees them, with its user's rights.  A descriptor, or -errno. */
+int theirs_folder(pid_t pid, const char *path);
+int theirs_open(pid_t pid, int folder, const char *name, int flags, mode_t mode);
+int theirs_remove(pid_t pid, int folder, const char *name);
+/* A nameless file that the target has open, for writing; made: what it is called if it is ours. */
+int theirs_descriptor(pid_t pid, int number, const char *made);
 
 /* remote_exec.c */
 struct buf;

@@ -14,13 +14,14 @@ connection may be used by several threads, one request at a time; each stream ha
 its own.  The protocol is described in docs/protocol.md.
 """
 import errno
-import glob
 import json
 import os
 import re
 import socket
+import stat
 import struct
 import threading
+import time
 
 DEFAULT_PORT = 9922
 MESSAGE_BYTES = 64 << 20  # the longest taken from the process
@@ -97,12 +98,11 @@ def connect(target=None, token=None, timeout=30.0):
     if not text:
         raise Error("no target; give a pid, host:port, a socket or a data directory", "EINVAL")
     if text.isdigit():
-        return Connection(_socket_of(int(text)), None, timeout)
+        return Connection(_door_of(int(text)), None, timeout)
     if "/" in text:
-        path = os.path.join(text, "sock") if os.path.isdir(text) else text
-        return Connection(path, None, timeout)
-    host, port = _split_address(text)
-    return Connection((host, port), token or os.environ.get("PROBING_TOKEN") or _token_of(port),
+        return Connection(_Door(text if os.path.isdir(text) else os.path.dirname(text)), None,
+                          timeout)
+    return Connection(_split_address(text), token or os.environ.get("PROBING_TOKEN") or _token_of,
                       timeout)
 
 
@@ -227,29 +227,127 @@ def _whole(text, message):
 
 # ---- where a process is found ----
 
-def _roots(uid, base=""):
-    named = [os.environ["PROBING_DATA_DIR"]] if os.environ.get("PROBING_DATA_DIR") else []
-    return [base + root for root in
-            named + ["/tmp/probing-%d" % uid, "/dev/shm/probing-%d" % uid]]
+def _status(pid, pattern):
+    """The first group of a line of /proc/PID/status."""
+    with open("/proc/%d/status" % pid) as status:
+        found = re.search(pattern, status.read(), re.M)
+    return found.group(1) if found else ""
 
 
-def _socket_of(pid):
-    """The socket of a process, also of one in another container."""
-    base = "/proc/%d/root" % pid
+def _started(pid):
+    with open("/proc/%d/stat" % pid, "rb") as text:
+        return int(text.read().rpartition(b")")[2].split()[19])
+
+
+class _Door:
+    """A data directory, and who must listen at the socket in it.
+
+    Whoever owns a directory can put anything in it: a link to another's socket, or a socket of
+    another process.  So no link is followed, and the kernel says who listens, before a byte is
+    sent.  pid: who it must be; 0: the process that the directory is called after.
+    """
+
+    def __init__(self, directory, pid=0, started=0):
+        self.directory, self.pid, self.started = directory, pid, started
+
+    def __str__(self):
+        return os.path.join(self.directory, "sock")
+
+    def _open(self):
+        """The directory, by its descriptor.  In another's root each name alone: no link leads out
+        of it."""
+        root = re.match(r"/proc/\d+/root(?=/)", self.directory)
+        if not root:
+            return os.open(self.directory or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        at = os.open(root.group(), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        for name in filter(None, self.directory[root.end():].split("/")):
+            try:
+                if name == "..":
+                    raise OSError(errno.EXDEV, "a path that leads out")
+                inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC,
+                                dir_fd=at)
+            finally:
+                os.close(at)
+            at = inner
+        return at
+
+    def dial(self, timeout):
+        folder = self._open()
+        try:
+            # O_PATH of a link is the link itself, which is no socket.
+            at = os.open("sock", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                if not stat.S_ISSOCK(os.fstat(at).st_mode):
+                    raise Error("%s is no socket: no core made it" % self, "ENOTSOCK")
+                made = socket.socket(socket.AF_UNIX)
+                try:
+                    _connect(made, "/proc/self/fd/%d" % at, timeout)
+                    self._prove(made, folder)
+                except BaseException:
+                    made.close()
+                    raise
+                return made
+            finally:
+                os.close(at)
+        finally:
+            os.close(folder)
+
+    def _prove(self, made, folder):
+        pid, uid, _ = struct.unpack("3i", made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED,
+                                                          struct.calcsize("3i")))
+        if self.pid:
+            right = pid == self.pid and (not self.started or self._has_started(pid, self.started))
+        else:
+            named = re.fullmatch(r"(\d+)-(\d+)(?:\.\d+)?",
+                                 os.path.basename(os.readlink("/proc/self/fd/%d" % folder)))
+            right = bool(named and pid) and self._has_started(pid, int(named.group(2))) and \
+                named.group(1) == (_status(pid, r"^NSpid:.*?(\d+)$") or str(pid))
+            if not named or not pid:  # all of it our own user's, who gains nothing
+                right = uid == os.geteuid() == os.fstat(folder).st_uid
+        if not right:
+            raise Error("%s is not the socket of %s: process %d of uid %d listens there; nothing "
+                        "was sent to it" % (self, "process %d" % self.pid if self.pid else
+                                            "the process that its directory is called after",
+                                            pid, uid), "EACCES")
+
+    @staticmethod
+    def _has_started(pid, started):
+        try:
+            return _started(pid) == started
+        except OSError:
+            return False
+
+
+def _connect(made, path, timeout):
+    """A queue may be full, of a process that is stopped or wants us to wait."""
+    end = time.monotonic() + timeout
+    made.setblocking(False)
+    while True:
+        try:
+            made.connect(path)
+            break
+        except BlockingIOError:
+            if time.monotonic() > end:
+                raise socket.timeout("the process takes no connection")
+            time.sleep(0.005)
+    made.settimeout(timeout)
+
+
+def _door_of(pid):
+    """The directory of a process's core, by its mapped data file: also of another container."""
     try:
-        uid = os.stat("/proc/%d" % pid).st_uid
-        with open("/proc/%d/status" % pid) as status:
-            inside = re.search(r"^NSpid:.*?(\d+)$", status.read(), re.M)
-        with open("/proc/%d/environ" % pid, "rb") as environ:
-            own = re.search(rb"(?:^|\0)PROBING_DATA_DIR=([^\0]+)", environ.read())
+        started = _started(pid)
+        inside = _status(pid, r"^NSpid:.*?(\d+)$") or str(pid)
+        with open("/proc/%d/maps" % pid, errors="surrogateescape") as maps:
+            mapped = re.findall(r"^[^/\n]*(/.*)/data\.mdb$", maps.read(), re.M)
+        root = os.readlink("/proc/%d/root" % pid)
     except OSError:
         raise Gone("no process %d, or it is not ours" % pid)
-    roots = ([base + os.fsdecode(own.group(1))] if own else []) + _roots(uid, base) + _roots(uid)
-    for number in {inside.group(1) if inside else str(pid), str(pid)}:
-        for root in roots:
-            found = glob.glob("%s/%s-*/sock" % (glob.escape(root), number))
-            if found:
-                return max(found, key=os.path.getmtime)
+    for path in mapped:
+        if os.path.basename(path).startswith(inside + "-"):
+            if root != "/" and path.startswith(root + "/"):
+                path = path[len(root):]
+            return _Door("/proc/%d/root%s" % (pid, path), pid, started)
     raise Gone("process %d has no probing in it; probing -t %d inject brings it" % (pid, pid))
 
 
@@ -262,17 +360,74 @@ def _split_address(text):
     return host.strip("[]") or "localhost", int(port)
 
 
-def _token_of(port):
-    """The token of the process of ours on this machine that listens on this port."""
-    for root in _roots(os.getuid()):
-        for path in glob.glob(glob.escape(root) + "/*/sock"):
-            try:
-                with Connection(path, None, 5.0) as one:
-                    if re.search(r"^listening: .*:%d$" % port, one.run("info"), re.M):
-                        with open(path[:-len("sock")] + "token") as token:
-                            return token.read().strip()
-            except (Error, OSError):
+def _ends(address, six):
+    """An address as /proc/net/tcp shows it, or tcp6, which has both kinds."""
+    number = address[0].partition("%")[0]
+    if ":" in number:
+        raw = socket.inet_pton(socket.AF_INET6, number)
+    else:
+        raw = (b"\0" * 10 + b"\xff\xff" if six else b"") + socket.inet_pton(socket.AF_INET, number)
+    words = struct.unpack("=%dI" % (len(raw) // 4), raw)
+    return "%s:%04X" % ("".join("%08X" % word for word in words), address[1])
+
+
+def _other_end(made):
+    """The number of the socket at the other end of a connection, and its user; None: not here."""
+    near, far = made.getsockname(), made.getpeername()
+    if not re.match(r"127\.|::1$|::ffff:127\.", far[0]):
+        return None
+    end = time.monotonic() + 2
+    while time.monotonic() < end:
+        for table, six in (("tcp", False), ("tcp6", True)):
+            if not six and ":" in far[0]:
                 continue
+            want = [_ends(far, six), _ends(near, six)]
+            with open("/proc/self/net/" + table) as lines:
+                for line in lines:
+                    words = line.split()
+                    if words[1:3] == want and words[9] != "0":
+                        return words[9], words[7]
+        time.sleep(0.002)  # it has not been taken in yet
+    return None
+
+
+def _holds(pid, inode):
+    fds = "/proc/%s/fd/" % pid
+    for number in os.listdir(fds):
+        try:
+            if os.readlink(fds + number) == "socket:[%s]" % inode:
+                return True
+        except OSError:
+            continue  # closed meanwhile
+    return False
+
+
+def _token_of(made):
+    """The token of the process of ours at the other end of this very connection, or None.
+
+    Anybody can listen on a port and say that he is another: the kernel knows whose it is.
+    """
+    there = _other_end(made)
+    for pid in filter(str.isdigit, os.listdir("/proc") if there else ()):
+        try:
+            if not _holds(pid, there[0]):
+                continue
+            if there[1] not in _status(int(pid), r"^Uid:\s*(.*)$").split():
+                continue
+            folder = _door_of(int(pid))._open()
+        except (Error, OSError):
+            continue
+        try:
+            at = os.open("token", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
+                         dir_fd=folder)
+            with open(at, "rb") as file:
+                found = os.fstat(at)
+                if stat.S_ISREG(found.st_mode) and found.st_uid == os.fstat(folder).st_uid:
+                    return file.read(4096).split(b"\n")[0].decode("ascii", "replace").strip()
+        except OSError:
+            continue
+        finally:
+            os.close(folder)
     return None
 
 
@@ -287,7 +442,7 @@ class _Wire:
         except OSError as error:
             raise Gone("%s: %s" % (self._where, error.strerror or error))
         try:
-            self._shake_hands(token)
+            self._shake_hands(token(self._socket) if callable(token) else token)
         except BaseException:
             self._socket.close()
             raise
@@ -384,22 +539,8 @@ class _Wire:
 
 
 def _dial(address, timeout):
-    if isinstance(address, tuple):
-        made = socket.create_connection(address, timeout)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return made
-    made = socket.socket(socket.AF_UNIX)
-    made.settimeout(timeout)
-    try:
-        if len(os.fsencode(address)) < 100:
-            made.connect(address)
-            return made
-        folder = os.open(os.path.dirname(address), os.O_PATH | os.O_CLOEXEC)  # too long a path
-        try:
-            made.connect("/proc/self/fd/%d/%s" % (folder, os.path.basename(address)))
-        finally:
-            os.close(folder)
-        return made
-    except BaseException:
-        made.close()
-        raise
+    if isinstance(address, _Door):
+        return address.dial(timeout)
+    made = socket.create_connection(address, timeout)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
