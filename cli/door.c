@@ -248,7 +248,7 @@ static bool look_wait(struct look *l)
 
 int directory_of(pid_t pid, char *ret, size_t size)
 {
-    struct look *l;
+    struct look *l = NULL;
     pthread_t thread;
     int r = look_new(pid, &l);
 

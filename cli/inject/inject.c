@@ -167,8 +167,7 @@ static int make_memfd(struct target *t)
 {
     static const unsigned flags[] = {MFD_CLOEXEC | MFD_EXEC, MFD_CLOEXEC,
                                      MFD_CLOEXEC | MFD_NOEXEC_SEAL};
-    static const char made[] = "/memfd:" CORE_NAME;
-    char path[64], name[sizeof made] = "";
+    static const char made[] = "/memfd:" CORE_NAME " (deleted)";
     int fd = -EINVAL, rc = tracee_write(t, t->scratch, CORE_NAME, sizeof CORE_NAME);
     for (int i = 0; i < 3 && rc == 0 && fd < 0; i++)
         rc = call_system(t, SYS_memfd_create, t->scratch, flags[i], &fd);

@@ -25,6 +25,7 @@
 #include "cli/inject/library.c"
 #include "cli/inject/remote_exec.c"
 #include "cli/inject/safe.c"
+#include "cli/inject/theirs.c"
 #include "cli/inject/tracee.c"
 #include "tests/test.h"
 

@@ -245,21 +245,41 @@ static int open_parent(int view, const char *parent, uid_t *owner, const uid_t *
     return r < 0 ? err_set(r, "%s: %s", parent, strerror(-r)) : r;
 }
 
+/* The view that a path begins with: -1, none, and *ret_n bytes long. */
+static int open_view(const char *path, size_t *ret_n)
+{
+    char root[64];
+    *ret_n = view_length(path);
+    if (*ret_n == 0)
+        return -1;
+    (void)snprintf(root, sizeof(root), "%.*s", (int)*ret_n, path);
+    int view = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return view == -1 ? err_set(-errno, "%s: %s", root, strerror(errno)) : view;
+}
+
+int datadir_view(const char *path)
+{
+    size_t n;
+    int view = open_view(path, &n);
+    if (n > 0 && view < 0)
+        return view;
+    int r = view_open(view, path + n, O_PATH | O_DIRECTORY);
+    if (view >= 0)
+        (void)close(view);
+    return r < 0 ? err_set(r, "%s: %s", path, strerror(-r)) : r;
+}
+
 int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret)
 {
-    char parent[DATADIR_PATH], leaf[DATADIR_LEAF], root[64];
+    char parent[DATADIR_PATH], leaf[DATADIR_LEAF];
     uid_t uid;
-    size_t n = view_length(path);
-    int view = -1;
+    size_t n;
     *ret = (struct datadir)DATADIR_NONE;
     if (path[0] == '\0' || strlen(path) >= DATADIR_PATH)
         return err_set(-ENAMETOOLONG, "'%.60s' is no path of a directory", path);
-    if (n > 0) {
-        (void)snprintf(root, sizeof(root), "%.*s", (int)n, path);
-        view = open(root, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        if (view == -1)
-            return err_set(-errno, "%s: %s", root, strerror(errno));
-    }
+    int view = open_view(path, &n);
+    if (n > 0 && view < 0)
+        return view;
     split(path + n, parent, leaf);
     struct datadir_in in = {.path = parent};
     int r = in.fd = open_parent(view, parent, &uid, &in.owner);

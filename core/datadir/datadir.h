@@ -58,6 +58,8 @@ struct datadir {
  * must have the root's owner, who must be <uid>; /proc/PID/root/... is looked up as that process
  * sees it, and cannot lead out of what it sees.  -ELOOP: it is a link; -ENOTDIR; -EPERM: whose. */
 int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret);
+/* Any directory, to make something in: O_PATH.  "/proc/PID/root/..." as above. */
+int datadir_view(const char *path);
 void datadir_close(struct datadir *d); /* also of DATADIR_NONE, and twice */
 
 /* ---- its files (file.c) ---- */
