@@ -53,8 +53,16 @@ static void take_value(struct buf *b, const struct sql_value *v)
     case SQL_INT:
     case SQL_TIMESTAMP:
     case SQL_INTERVAL:
+    case SQL_DATE:
         (void)buf_add(b, &v->integer, sizeof(v->integer));
         return;
+    case SQL_CALENDAR: {
+        char text[SQL_CELL_BYTES];
+        uint32_t size = (uint32_t)sql_cell_text(v, /* exact= */ true, text);
+        (void)buf_add(b, &size, sizeof(size));
+        (void)buf_add(b, text, size);
+        return;
+    }
     case SQL_DOUBLE:
         (void)buf_add(b, &v->number, sizeof(v->number));
         return;
@@ -131,6 +139,7 @@ static size_t push_value(lua_State *L, const char *data, size_t at)
     case SQL_INT:
     case SQL_TIMESTAMP:
     case SQL_INTERVAL:
+    case SQL_DATE:
         memcpy(&integer, data + at, sizeof(integer));
         lua_pushinteger(L, integer);
         return at + sizeof(integer);
@@ -140,6 +149,7 @@ static size_t push_value(lua_State *L, const char *data, size_t at)
         return at + sizeof(number);
     case SQL_TEXT:
     case SQL_BLOB:
+    case SQL_CALENDAR: /* as text: Lua has no such number */
         memcpy(&size, data + at, sizeof(size));
         lua_pushlstring(L, data + at + sizeof(size), size);
         return at + sizeof(size) + size;

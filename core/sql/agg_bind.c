@@ -155,8 +155,8 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
     if (rc == 0 && a->arg2 && a->arg2->type == SQL_NULL)
         rc = sql_cast_to(q, &a->arg2, SQL_DOUBLE, false);
     if (!fits)
-        return sql_error(q->text, q->size, n->pos, -EINVAL, "no %s of a %s", n->text,
-                         sql_type_name(t));
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "no %s of %s", n->text,
+                         sql_a_type(t));
     return rc;
 }
 

@@ -22,8 +22,8 @@ struct text {
     uint32_t size;
 };
 
-/* One column of a batch.  BOOL, INT, TIMESTAMP and INTERVAL are in i, DOUBLE in d, TEXT and BLOB
- * in t, or in ids when they come from the store's dictionary (then t is room, see sql_texts). */
+/* One column of a batch.  BOOL, INT, TIMESTAMP, DATE and INTERVAL are in i, DOUBLE in d, TEXT, BLOB
+ * and CALENDAR in t, or in ids when they come from the store's dictionary (then t is room, see sql_texts). */
 struct vec {
     enum sql_type type;
     bool has_null;
@@ -89,14 +89,16 @@ int sql_next(struct op *op); /* op->next with limits, counting and time */
 /* Make t of a vector with ids, for the selected rows. */
 void sql_texts(struct query *q, struct vec *v, const uint16_t *sel, uint32_t n);
 const char *sql_type_name(enum sql_type t);
+const char *sql_a_type(enum sql_type t); /* with its article: "an interval" */
 const char *sql_unit_name(uint32_t unit);
 struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t row);
 void sql_put_value(struct vec *v, uint32_t row, const struct sql_value *x);
 struct text sql_copy_text(struct query *q, struct text t); /* data NULL: no memory */
 
+/* Are values of the type bytes, whose order is that of the bytes? */
 static inline bool sql_is_textual(enum sql_type t)
 {
-    return t == SQL_TEXT || t == SQL_BLOB;
+    return t == SQL_TEXT || t == SQL_BLOB || t == SQL_CALENDAR;
 }
 
 #endif

@@ -262,7 +262,7 @@ static int in_types(struct query *q, struct expr **probe, struct expr **values, 
     enum sql_type type = (*probe)->type;
     for (uint32_t i = 0; i < n; i++) {
         bool loose = (*probe)->literal || type == SQL_NULL;
-        if ((type == SQL_INT && values[i]->type == SQL_DOUBLE) ||
+        if (sql_widens(type, values[i]->type) ||
             (loose && !values[i]->literal && values[i]->type != SQL_NULL))
             type = values[i]->type;
     }

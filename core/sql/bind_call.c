@@ -79,6 +79,12 @@ static int make_call(struct query *q, const struct node *n, struct expr **args, 
     const char *letter = f->args;
     for (uint32_t i = 0; i < n->n_args; i++) {
         e->args[i] = args[i];
+        if (*letter == 'v' && literals[i]) { /* '1 month' makes it another function */
+            int rc = sql_cast_to(q, &args[i], SQL_INTERVAL, false);
+            if (rc < 0 || args[i]->type == SQL_CALENDAR)
+                return rc < 0 ? rc : make_call(q, n, args, ret);
+            e->args[i] = args[i];
+        }
         int rc = *letter == 'x'
                      ? 0
                      : sql_coerce(q, &e->args[i], sql_letter_type(*letter, types[i]), n->text);

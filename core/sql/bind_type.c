@@ -10,6 +10,7 @@
 #include <errno.h>
 
 #include "core/base/err.h"
+#include "core/sql/times.h"
 
 /* Replace a call whose arguments are all constants by its value; what fails is left to fail when,
  * and if, a row gets there. */
@@ -37,8 +38,22 @@ int sql_fold_call(struct query *q, struct expr **e)
     return 0;
 }
 
+/* May the text say months?  One that is not written in the statement may. */
+static bool has_months(const struct expr *text)
+{
+    struct interval v = {0, 0};
+    return !text->literal || text->unknown ||
+           (text->value.type == SQL_TEXT &&
+            sql_parse_interval(text->value.text.data, text->value.text.size, &v) == 0 &&
+            v.months);
+}
+
 int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgiving)
 {
+    if (type == SQL_INTERVAL && (*e)->type == SQL_CALENDAR)
+        return 0;
+    if (type == SQL_INTERVAL && (*e)->type == SQL_TEXT && has_months(*e))
+        type = SQL_CALENDAR;
     if ((*e)->type == type) {
         (*e)->literal = false;
         return 0;
@@ -52,17 +67,17 @@ int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgi
         *e = c;
         return 0;
     }
+    bool constant = (*e)->kind == EXPR_CONST;
     const struct func *f = sql_cast_func((*e)->type, type, forgiving);
     if (!f)
-        return sql_error(q->text, q->size, (*e)->pos, -EINVAL, "a %s cannot be made a %s",
-                         sql_type_name((*e)->type), sql_type_name(type));
+        return sql_error(q->text, q->size, (*e)->pos, -EINVAL, "%s cannot be made %s",
+                         sql_a_type((*e)->type), sql_a_type(type));
     struct expr *cast = sql_new_expr(q, EXPR_CALL, type, (*e)->pos, 1);
     if (!cast)
         return -ENOMEM;
     cast->func = f;
     cast->args[0] = *e;
     cast->unit = (*e)->unit;
-    bool constant = (*e)->kind == EXPR_CONST;
     *e = cast;
     if (!constant)
         return 0;
@@ -80,14 +95,18 @@ int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgi
 int sql_coerce(struct query *q, struct expr **e, enum sql_type type, const char *what)
 {
     const struct expr *x = *e;
-    bool adapts = x->type == type || (x->type == SQL_INT && type == SQL_DOUBLE) || x->literal ||
-                  x->type == SQL_NULL;
+    bool adapts = x->type == type || sql_widens(x->type, type) || x->literal || x->type == SQL_NULL;
     if (!adapts)
-        return sql_error(q->text, q->size, x->pos, -EINVAL, "%s needs a %s, this is a %s", what,
-                         sql_type_name(type), sql_type_name(x->type));
+        return sql_error(q->text, q->size, x->pos, -EINVAL, "%s needs %s, this is %s", what,
+                         sql_a_type(type), sql_a_type(x->type));
     if (x->type == type)
         return 0;
-    return sql_cast_to(q, e, type, false);
+    int rc = sql_cast_to(q, e, type, false);
+    if (rc == 0 && (*e)->type != type)
+        return sql_error(q->text, q->size, x->pos, -EINVAL,
+                         "%s takes an interval without months or years: these have no fixed length",
+                         what);
+    return rc;
 }
 
 int sql_unify(struct query *q, struct expr **e, uint32_t n, const char *what, enum sql_type *ret)
@@ -96,15 +115,15 @@ int sql_unify(struct query *q, struct expr **e, uint32_t n, const char *what, en
     for (uint32_t i = 0; i < n; i++) {
         if (e[i]->type == SQL_NULL || (e[i]->literal && type != SQL_NULL))
             continue;
-        if (type == SQL_NULL || (type == SQL_INT && e[i]->type == SQL_DOUBLE))
+        if (type == SQL_NULL || sql_widens(type, e[i]->type))
             type = e[i]->type;
     }
     for (uint32_t i = 0; i < n; i++) /* 'text' gives way to what is not a literal */
         if (type == SQL_TEXT && !e[i]->literal && e[i]->type != SQL_NULL)
             type = e[i]->type;
     for (uint32_t i = 0; i < n; i++)
-        if (type == SQL_INT && e[i]->type == SQL_DOUBLE)
-            type = SQL_DOUBLE;
+        if (sql_widens(type, e[i]->type))
+            type = e[i]->type;
     type = type == SQL_NULL ? SQL_TEXT : type;
     for (uint32_t i = 0; i < n; i++) {
         int rc = sql_coerce(q, &e[i], type, what);

@@ -30,7 +30,7 @@ static int refuse(struct run *r, struct step *st, uint32_t row, struct text t, c
         sql_set_null(st->dst, row);
         return 0;
     }
-    return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL, "'%.*s' is not a %s",
+    return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL, "'%.*s' is not %s",
                      (int)(t.size > 60 ? 60 : t.size), t.data, type);
 }
 
@@ -110,7 +110,7 @@ KERNEL(text_to_int)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         if (read_int(st->a[0]->t[i], &st->dst->i[i]) < 0)
-            rc = refuse(r, st, i, st->a[0]->t[i], "bigint");
+            rc = refuse(r, st, i, st->a[0]->t[i], "a bigint");
     }
     return rc;
 }
@@ -121,7 +121,7 @@ KERNEL(text_to_double)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         if (read_double(st->a[0]->t[i], &st->dst->d[i]) < 0)
-            rc = refuse(r, st, i, st->a[0]->t[i], "double");
+            rc = refuse(r, st, i, st->a[0]->t[i], "a double");
     }
     return rc;
 }
@@ -132,7 +132,7 @@ KERNEL(text_to_bool)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         if (read_bool(st->a[0]->t[i], &st->dst->i[i]) < 0)
-            rc = refuse(r, st, i, st->a[0]->t[i], "boolean");
+            rc = refuse(r, st, i, st->a[0]->t[i], "a boolean");
     }
     return rc;
 }
@@ -144,7 +144,7 @@ KERNEL(text_to_time)
         uint32_t i = sel ? sel[k] : k;
         struct text t = trimmed(st->a[0]->t[i]);
         if (sql_parse_timestamp(t.data, t.size, &st->dst->i[i]) < 0)
-            rc = refuse(r, st, i, t, "timestamp like '2024-05-01 10:00:00'");
+            rc = refuse(r, st, i, t, "a timestamp like '2024-05-01 10:00:00'");
     }
     return rc;
 }
@@ -155,10 +155,55 @@ KERNEL(text_to_interval)
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = trimmed(st->a[0]->t[i]);
-        if (sql_parse_interval(t.data, t.size, &st->dst->i[i]) < 0)
-            rc = refuse(r, st, i, t, "interval like '5 min'");
+        struct interval v;
+        if (sql_parse_interval(t.data, t.size, &v) < 0 || v.months)
+            rc = refuse(r, st, i, t, "an interval like '5 min'");
+        else
+            st->dst->i[i] = v.ns;
     }
     return rc;
+}
+
+KERNEL(text_to_calendar)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = trimmed(st->a[0]->t[i]);
+        struct interval v;
+        rc = sql_parse_interval(t.data, t.size, &v) < 0
+                 ? refuse(r, st, i, t, "an interval like '1 month 5 min'")
+                 : sql_put_interval(r, st->dst, i, v);
+    }
+    return rc;
+}
+
+KERNEL(interval_to_calendar)
+{
+    int rc = 0;
+    ROWS(if (rc == 0) rc = sql_put_interval(r, st->dst, i, (struct interval){.ns = st->a[0]->i[i]}););
+    return rc;
+}
+
+KERNEL(text_to_date)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = trimmed(st->a[0]->t[i]);
+        int64_t ns;
+        if (sql_parse_timestamp(t.data, t.size, &ns) < 0)
+            rc = refuse(r, st, i, t, "a date like '2024-05-01'");
+        else
+            st->dst->i[i] = sql_time_trunc(PART_DAY, ns);
+    }
+    return rc;
+}
+
+KERNEL(time_to_date)
+{
+    ROWS(st->dst->i[i] = sql_time_trunc(PART_DAY, st->a[0]->i[i]););
+    return 0;
 }
 
 KERNEL(int_to_double)
@@ -208,9 +253,13 @@ static size_t write_value(const struct vec *v, uint32_t i, char out[64])
     case SQL_DOUBLE:
         return format_f64(v->d[i], out);
     case SQL_TIMESTAMP:
-        return sql_format_timestamp(v->i[i], false, out);
+        return sql_format_exactly(v->i[i], out);
+    case SQL_DATE:
+        return sql_format_date(v->i[i], out);
     case SQL_INTERVAL:
-        return sql_format_interval(v->i[i], out);
+        return sql_format_interval((struct interval){.ns = v->i[i]}, out);
+    case SQL_CALENDAR:
+        return sql_format_interval(sql_interval_unpack(v->t[i].data), out);
     case SQL_BOOL:
         return (size_t)snprintf(out, 64, "%s", v->i[i] ? "true" : "false");
     case SQL_NULL:
@@ -243,6 +292,11 @@ const struct func sql_cast_funcs[] = {{"td", "t", 'd', 0, text_to_double},
                                       {"tb", "t", 'b', 0, text_to_bool},
                                       {"ts", "t", 's', 0, text_to_time},
                                       {"tv", "t", 'v', 0, text_to_interval},
+                                      {"tm", "t", 'm', 0, text_to_calendar},
+                                      {"vm", "v", 'm', 0, interval_to_calendar},
+                                      {"tD", "t", 'D', 0, text_to_date},
+                                      {"sD", "s", 'D', 0, time_to_date},
+                                      {"Ds", "D", 's', 0, same_int},
                                       {"to", "t", 'o', 0, same_text},
                                       {"ot", "o", 't', 0, same_text},
                                       {"id", "i", 'd', 0, int_to_double},
@@ -254,11 +308,15 @@ const struct func sql_cast_funcs[] = {{"td", "t", 'd', 0, text_to_double},
                                       {"bt", "b", 't', 0, to_text},
                                       {"st", "s", 't', 0, to_text},
                                       {"vt", "v", 't', 0, to_text},
+                                      {"mt", "m", 't', 0, to_text},
+                                      {"Dt", "D", 't', 0, to_text},
                                       {"td?", "t", 'd', 0, text_to_double},
                                       {"ti?", "t", 'i', 0, text_to_int},
                                       {"tb?", "t", 'b', 0, text_to_bool},
                                       {"ts?", "t", 's', 0, text_to_time},
                                       {"tv?", "t", 'v', 0, text_to_interval},
+                                      {"tm?", "t", 'm', 0, text_to_calendar},
+                                      {"tD?", "t", 'D', 0, text_to_date},
                                       {"di?", "d", 'i', 0, double_to_int},
                                       {NULL, NULL, 0, 0, NULL}};
 

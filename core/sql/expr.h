@@ -26,8 +26,9 @@ enum {
 
 struct func {
     const char *name;
-    const char
-        *args;   /* a letter each: i d t b s(timestamp) v(interval) x(any); '*': the last again */
+    /* A letter each: i d t b o(blob) s(timestamp) D(date) v(interval) m(with months) x(any); '*':
+     * the last again. */
+    const char *args;
     char result; /* the same letters; x: as the first argument */
     uint32_t flags;
     kernel run;
@@ -117,6 +118,8 @@ const struct func *sql_func_find(const char *name, const enum sql_type *types, c
 const char *sql_func_nearest(const char *name);
 uint32_t sql_func_names(const char **ret, uint32_t max);
 enum sql_type sql_letter_type(char letter, enum sql_type any);
+/* Is every value of one type one of the other, too?  Then it is made so where that is needed. */
+bool sql_widens(enum sql_type from, enum sql_type to);
 const struct func *sql_cast_func(enum sql_type from, enum sql_type to, bool forgiving);
 
 #endif

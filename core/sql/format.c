@@ -101,8 +101,12 @@ size_t sql_cell_text(const struct sql_value *v, bool exact, char out[64])
         return exact ? format_f64(v->number, out) : sql_short_double(v->number, out);
     case SQL_TIMESTAMP:
         return sql_format_timestamp(v->integer, exact, out);
+    case SQL_DATE:
+        return sql_format_date(v->integer, out);
     case SQL_INTERVAL:
-        return sql_format_interval(v->integer, out);
+        return sql_format_interval((struct interval){.ns = v->integer}, out);
+    case SQL_CALENDAR:
+        return sql_format_interval(sql_interval_unpack(v->text.data), out);
     case SQL_INT:
         return (size_t)snprintf(out, 64, "%lld", (long long)v->integer);
     case SQL_NULL:
@@ -138,6 +142,8 @@ static void json_value(struct buf *b, const struct sql_value *v)
         return;
     case SQL_TIMESTAMP:
     case SQL_INTERVAL:
+    case SQL_DATE:
+    case SQL_CALENDAR:
         n = sql_cell_text(v, true, text);
         (void)json_add_text(b, text, n);
         return;

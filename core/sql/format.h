@@ -31,8 +31,6 @@ struct sql_writer {
 };
 
 int sql_writer_send(struct sql_writer *w);
-/* Everything but texts, as text.  exact: for programs. */
-size_t sql_cell_text(const struct sql_value *v, bool exact, char out[64]);
 void sql_cell_blob(struct buf *b, const char *data, uint32_t size);
 /* Six digits that mean something. */
 size_t sql_short_double(double v, char out[48]);

@@ -320,6 +320,7 @@ KERNEL(extreme)
     {sign, "ii", 'b', 0, name##_int}, {sign, "dd", 'b', 0, name##_double},   \
         {sign, "tt", 'b', 0, name##_text}, {sign, "bb", 'b', 0, name##_int}, \
         {sign, "ss", 'b', 0, name##_int}, {sign, "vv", 'b', 0, name##_int},  \
+        {sign, "DD", 'b', 0, name##_int},                                    \
     {                                                                        \
         sign, "oo", 'b', 0, name##_text                                      \
     }
@@ -329,14 +330,15 @@ KERNEL(extreme)
     }
 #define DISTINCTS(name)                                                                 \
     DISTINCT(name, "i"), DISTINCT(name, "d"), DISTINCT(name, "t"), DISTINCT(name, "b"), \
-        DISTINCT(name, "s"), DISTINCT(name, "v"), DISTINCT(name, "o")
+        DISTINCT(name, "s"), DISTINCT(name, "v"), DISTINCT(name, "o"), DISTINCT(name, "D")
 #define EXTREME(name, t, c)                 \
     {                                       \
         name, t "*", c, FUNC_NULLS, extreme \
     }
 #define EXTREMES(name)                                                         \
     EXTREME(name, "i", 'i'), EXTREME(name, "d", 'd'), EXTREME(name, "t", 't'), \
-        EXTREME(name, "s", 's'), EXTREME(name, "v", 'v'), EXTREME(name, "b", 'b')
+        EXTREME(name, "s", 's'), EXTREME(name, "v", 'v'), EXTREME(name, "b", 'b'),         \
+        EXTREME(name, "D", 'D'), EXTREME(name, "m", 'm')
 
 const struct func sql_math_funcs[] = {ORDERED("=", eq),
                                       ORDERED("<>", ne),
@@ -355,8 +357,8 @@ const struct func sql_math_funcs[] = {ORDERED("=", eq),
                                       {"+", "vv", 'v', 0, add_int},
                                       {"-", "ii", 'i', 0, sub_int},
                                       {"-", "dd", 'd', 0, sub_double},
+                                      {"-", "ss", 'v', 0, sub_int}, /* before the next: of a text, too */
                                       {"-", "sv", 's', 0, sub_int},
-                                      {"-", "ss", 'v', 0, sub_int},
                                       {"-", "vv", 'v', 0, sub_int},
                                       {"*", "ii", 'i', 0, mul_int},
                                       {"*", "dd", 'd', 0, mul_double},

@@ -10,7 +10,7 @@
 
 static const struct func *const tables[] = {sql_math_funcs, sql_text_funcs,   sql_time_funcs,
                                             sql_json_funcs, sql_regexp_funcs, sql_make_funcs,
-                                            sql_char_funcs};
+                                            sql_char_funcs, sql_interval_funcs};
 #define N_TABLES (sizeof(tables) / sizeof(*tables))
 
 enum sql_type sql_letter_type(char letter, enum sql_type any)
@@ -30,9 +30,19 @@ enum sql_type sql_letter_type(char letter, enum sql_type any)
         return SQL_TIMESTAMP;
     case 'v':
         return SQL_INTERVAL;
+    case 'D':
+        return SQL_DATE;
+    case 'm':
+        return SQL_CALENDAR;
     default:
         return any;
     }
+}
+
+bool sql_widens(enum sql_type from, enum sql_type to)
+{
+    return (from == SQL_INT && to == SQL_DOUBLE) || (from == SQL_DATE && to == SQL_TIMESTAMP) ||
+           (from == SQL_INTERVAL && to == SQL_CALENDAR);
 }
 
 /* What it costs to give `type` where `letter` is wanted; -1: it cannot be given. */
@@ -43,7 +53,7 @@ static int cost_of(char letter, enum sql_type type, bool literal)
         return 3;
     if (want == type)
         return 0;
-    if (type == SQL_INT && want == SQL_DOUBLE)
+    if (sql_widens(type, want))
         return 1;
     if (type == SQL_NULL || literal)
         return 2;

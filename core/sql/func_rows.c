@@ -43,15 +43,29 @@ static struct op *make_op(struct query *q, op_next next, const char *name, const
 
 struct series {
     __int128 next, last, step;
+    int64_t months; /* by the calendar, and `step` behind them */
 };
+
+/* Each from the one before it, as PostgreSQL: from a 31st on they stay at the shortest month's. */
+static int next_by_calendar(struct series *s)
+{
+    int64_t moved;
+    int rc = sql_add_months((int64_t)s->next, s->months, &moved);
+    s->next = (__int128)moved + s->step;
+    return rc < 0 || s->next != (int64_t)s->next ? -ERANGE : 0;
+}
 
 static int next_series(struct op *op)
 {
     struct series *s = op->state;
     uint32_t n = 0;
-    for (; n < SQL_ROWS && (s->step > 0 ? s->next <= s->last : s->next >= s->last); n++) {
+    bool up = s->months ? s->months > 0 : s->step > 0;
+    for (; n < SQL_ROWS && (up ? s->next <= s->last : s->next >= s->last); n++) {
         op->out.v[0].i[n] = (int64_t)s->next;
-        s->next += s->step;
+        if (!s->months)
+            s->next += s->step;
+        else if (next_by_calendar(s) < 0)
+            s->next = up ? s->last + 1 : s->last - 1;
     }
     op->out.n = op->out.n_sel = n;
     return n > 0;
@@ -77,9 +91,12 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
     if (!args[0])
         return -ENOMEM;
     enum sql_type type =
-        args[0]->type == SQL_TIMESTAMP || args[1]->type == SQL_TIMESTAMP ? SQL_TIMESTAMP : SQL_INT;
+        sql_widens(args[0]->type, SQL_TIMESTAMP) || sql_widens(args[1]->type, SQL_TIMESTAMP) ||
+                args[0]->type == SQL_TIMESTAMP || args[1]->type == SQL_TIMESTAMP
+            ? SQL_TIMESTAMP
+            : SQL_INT;
     for (uint32_t i = 0; i < n && rc == 0; i++)
-        rc = sql_coerce(q, &args[i], i == 2 && type == SQL_TIMESTAMP ? SQL_INTERVAL : type,
+        rc = sql_coerce(q, &args[i], i == 2 && type == SQL_TIMESTAMP ? SQL_CALENDAR : type,
                         call->text);
     if (rc == 0 && type == SQL_TIMESTAMP && !args[2])
         rc = bad(q, call, "times need a step, like interval '1 min'");
@@ -94,10 +111,17 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
     if (known) {
         s->next = args[0]->value.integer;
         s->last = args[1]->value.integer;
-        s->step = args[2] ? args[2]->value.integer : 1;
-        if (s->step == 0)
-            return bad(q, call, "a step of 0 leads nowhere");
-        s->last -= !range ? 0 : s->step > 0 ? 1 : -1;
+        struct interval step = {.ns = 1};
+        if (args[2])
+            step = type == SQL_TIMESTAMP ? sql_interval_unpack(args[2]->value.text.data)
+                                         : (struct interval){.ns = args[2]->value.integer};
+        s->step = step.ns;
+        s->months = step.months;
+        if ((step.ns == 0 && step.months == 0) || (step.months > 0 && step.ns < 0) ||
+            (step.months < 0 && step.ns > 0))
+            return bad(q, call, step.ns ? "a step goes one way, its months and its rest alike"
+                                        : "a step of 0 leads nowhere");
+        s->last -= !range ? 0 : step.months > 0 || step.ns > 0 ? 1 : -1;
     }
     op->state = s;
     *ret = op;

@@ -43,9 +43,7 @@ KERNEL(date_part)
         enum time_part part = sql_time_part(t.data, t.size);
         if (part == PART_NONE)
             return bad_part(r, st, t);
-        st->dst->d[i] = st->a[1]->type == SQL_INTERVAL && part == PART_DAY
-                            ? (double)(st->a[1]->i[i] / (INT64_C(86400) * 1000000000))
-                            : sql_time_get(part, st->a[1]->i[i]);
+        st->dst->d[i] = sql_time_get(part, st->a[1]->i[i]);
     }
     return 0;
 }
@@ -168,12 +166,13 @@ KERNEL(plus_seconds)
 KERNEL(scale_interval)
 {
     bool divide = st->expr->func->name[0] == '/';
+    uint32_t number = st->a[0]->type != SQL_DOUBLE; /* its place: 0.5 * interval */
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
-        double by = st->a[1]->d[i];
+        double by = st->a[number]->d[i], have = (double)st->a[!number]->i[i];
         if (divide && by == 0)
             return sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)");
-        double ns = divide ? (double)st->a[0]->i[i] / by : (double)st->a[0]->i[i] * by;
+        double ns = divide ? have / by : have * by;
         if (!(ns > -9.2e18 && ns < 9.2e18))
             return sql_run_error(r, st, -ERANGE, "interval out of range");
         st->dst->i[i] = (int64_t)rint(ns);
@@ -184,10 +183,10 @@ KERNEL(scale_interval)
 const struct func sql_time_funcs[] = {{"+", "sd", 's', 0, plus_seconds},
                                       {"-", "sd", 's', 0, minus_seconds},
                                       {"*", "vd", 'v', 0, scale_interval},
+                                      {"*", "dv", 'v', 0, scale_interval},
                                       {"/", "vd", 'v', 0, scale_interval},
                                       {"date_trunc", "ts", 's', 0, date_trunc},
                                       {"date_part", "ts", 'd', 0, date_part},
-                                      {"date_part", "tv", 'd', 0, date_part},
                                       {"hour", "s", 'i', 0, part_int},
                                       {"minute", "s", 'i', 0, part_int},
                                       {"second", "s", 'i', 0, part_int},

@@ -9,6 +9,7 @@
 #define CORE_SQL_KERNEL_H
 
 #include "core/sql/expr.h"
+#include "core/sql/times.h"
 
 #define KERNEL(name)                                                                             \
     static int name(struct run *r __attribute__((unused)), struct step *st, const uint16_t *sel, \
@@ -29,7 +30,7 @@
         }                                      \
     } while (0)
 
-extern const struct func sql_make_funcs[], sql_char_funcs[];
+extern const struct func sql_make_funcs[], sql_char_funcs[], sql_interval_funcs[];
 extern const struct func sql_text_funcs[], sql_time_funcs[], sql_math_funcs[], sql_cast_funcs[],
     sql_json_funcs[], sql_regexp_funcs[];
 
@@ -39,6 +40,7 @@ bool sql_is_start(char c); /* of a character of UTF-8 */
 int64_t sql_characters(struct text t);
 struct text sql_part(struct text t, int64_t first, int64_t end); /* by characters, from 0 */
 void sql_md5(struct text t, uint8_t ret[16]);
+int sql_put_interval(struct run *r, struct vec *dst, uint32_t row, struct interval v);
 struct json;
 /* data NULL: JSON's null */
 int sql_json_text(struct query *q, const struct json *j, struct text *ret);

@@ -59,9 +59,8 @@ static int take_rows(struct op *op, uint32_t row, struct vec *right, const uint1
         l->v[c] = c < l->n_left ? &l->broad[c] : &right[c - l->n_left];
         l->v[c]->stable = false; /* they outlive what they were made in */
         if (l->v[c]->type != l->types[c])
-            return err_set(-EINVAL, "lateral: column %u is a %s here and was planned as a %s",
-                           c - l->n_left + 1, sql_type_name(l->v[c]->type),
-                           sql_type_name(l->types[c]));
+            return err_set(-EINVAL, "lateral: column %u is %s here and was planned as %s",
+                           c - l->n_left + 1, sql_a_type(l->v[c]->type), sql_a_type(l->types[c]));
     }
     return sql_rowset_add(&l->rows, l->v, sel, n);
 }

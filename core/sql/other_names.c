@@ -14,7 +14,6 @@ const char *sql_instead_of(const char *function)
     static const struct {
         const char *name, *instead;
     } names[] = {
-        {"age", "a - b is an interval"},
         {"array", "there are no arrays: string_agg(x, ',') makes a text of them"},
         {"array_agg", "there are no arrays: string_agg(x, ',') makes a text of them"},
         {"array_length", "there are no arrays: json_array_length(text)"},
@@ -37,10 +36,10 @@ const char *sql_instead_of(const char *function)
         {"json_each", "it gives rows: from t, json_each(t.text)"},
         {"json_group_array", "string_agg(x::text, ',')"},
         {"json_object_keys", "it gives rows: select key from t, json_each(t.text)"},
-        {"last_day", "date_trunc('month', ts)"},
+        {"last_day", "(date_trunc('month', ts) + interval '1 month')::date - 1"},
         {"list", "there are no arrays: string_agg(x, ',') makes a text of them"},
         {"make_date", "(y || '-' || m || '-' || d)::date"},
-        {"make_interval", "interval '2 hours', n * interval '1 hour'"},
+        {"make_interval", "interval '1 month', n * interval '1 month'"},
         {"make_timestamp", "'2024-01-02 03:04:05'::timestamp, to_timestamp(seconds)"},
         {"monthname", "to_char(ts, 'Month')"},
         {"overlay", "left(x, n) || y || substr(x, m)"},

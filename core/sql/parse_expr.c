@@ -6,7 +6,10 @@
  */
 #include "core/sql/parse.h"
 
+#include <stdio.h>
+
 #include "core/base/text.h"
+#include "core/sql/times.h"
 
 /* ---- literals, names, calls ---- */
 
@@ -108,7 +111,6 @@ static struct node *parse_name(struct parser *p)
 
 struct type {
     enum sql_type type;
-    bool date;             /* at midnight */
     struct node *decimals; /* numeric(10, 2): as many are kept; NULL: all */
 };
 
@@ -162,14 +164,14 @@ static struct type type_named(struct parser *p)
                  {"timestamp", SQL_TIMESTAMP},
                  {"timestamptz", SQL_TIMESTAMP},
                  {"datetime", SQL_TIMESTAMP},
-                 {"date", SQL_TIMESTAMP},
+                 {"date", SQL_DATE},
                  {"interval", SQL_INTERVAL}};
     const struct token *t = now(p);
     for (size_t i = 0; t->type == TOKEN_WORD && i < sizeof(types) / sizeof(*types); i++) {
         if (strcmp(t->text, types[i].name) != 0)
             continue;
         p->at++;
-        struct type found = {.type = types[i].type, .date = strcmp(t->text, "date") == 0};
+        struct type found = {.type = types[i].type};
         if (found.type == SQL_DOUBLE)
             (void)take_word(p, "precision");
         parse_type_size(p, t->text, &found);
@@ -180,18 +182,8 @@ static struct type type_named(struct parser *p)
         }
         return found;
     }
-    sql_parse_expected(p, "a type: boolean, bigint, double, text, blob, timestamp or interval");
+    sql_parse_expected(p, "a type: boolean, bigint, double, text, blob, timestamp, date or interval");
     return (struct type){.type = SQL_NULL};
-}
-
-static struct node *at_midnight(struct parser *p, uint32_t pos, struct node *time)
-{
-    struct node *day = sql_parse_node(p, NODE_TEXT, pos);
-    if (!day)
-        return NULL;
-    day->text = "day";
-    day->size = 3;
-    return sql_parse_make(p, "date_trunc", pos, day, time);
 }
 
 struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, bool forgiving)
@@ -202,8 +194,6 @@ struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, b
         return NULL;
     n->cast = type.type;
     n->flag = forgiving;
-    if (type.date)
-        return at_midnight(p, pos, n);
     return type.decimals ? sql_parse_make(p, "round", pos, n, type.decimals) : n;
 }
 
@@ -243,7 +233,70 @@ static struct node *parse_case(struct parser *p)
     return n;
 }
 
-/* interval '5 min', timestamp '2024-05-01 10:00', date '2024-05-01': the type stands before. */
+static struct node *cast_node(struct parser *p, struct node *x, enum sql_type type, uint32_t pos)
+{
+    struct node *n = sql_parse_wrap(p, NODE_CAST, pos, x);
+    if (n)
+        n->cast = type;
+    return n;
+}
+
+/* The unit that stands here: year, days, hours ...; NULL: none does. */
+static const struct token *take_unit(struct parser *p)
+{
+    const struct token *t = now(p);
+    enum time_part part = t->type == TOKEN_WORD ? sql_time_part(t->text, t->size) : PART_NONE;
+    if (p->error || part > PART_YEAR)
+        return NULL;
+    p->at++;
+    return t;
+}
+
+static struct node *interval_node(struct parser *p, const char *number, const char *unit,
+                                  uint32_t pos)
+{
+    struct node *text = sql_parse_node(p, NODE_TEXT, pos);
+    size_t size = strlen(number) + strlen(unit) + 2;
+    char *out = arena_alloc(p->arena, size);
+    if (!text || !out)
+        return sql_parse_fail(p, pos, "no memory");
+    text->text = out;
+    text->size = (uint32_t)snprintf(out, size, "%s %s", number, unit);
+    return cast_node(p, text, SQL_INTERVAL, pos);
+}
+
+/* Behind interval: '5 min', '5' minute, '1-2' year to month, 5 minutes, (n + 1) minutes. */
+static struct node *parse_interval(struct parser *p)
+{
+    uint32_t pos = now(p)->pos;
+    const struct token *t = &p->tokens[++p->at], *unit;
+    if (is_sign(p, "(")) { /* as many of one */
+        p->at++;
+        struct node *count = sql_parse_expr(p, 0);
+        need_sign(p, ")", ")");
+        if (!(unit = take_unit(p)))
+            return sql_parse_expected(p, "a unit: year, month, day, hour, minute, second ...");
+        return sql_parse_make(p, "*", pos, count, interval_node(p, "1", unit->text, pos));
+    }
+    p->at++;
+    unit = take_unit(p);
+    if (t->type == TOKEN_NUMBER && !unit)
+        return sql_parse_expected(p, "a unit: year, month, day, hour, minute, second ...");
+    const char *number = t->type == TOKEN_NUMBER ? t->text : sql_parse_text(p, t)->text;
+    bool bare = number[strspn(number, " +-.0123456789")] == '\0';
+    if (unit && take_word(p, "to")) { /* the text says it all; the field's names say it again */
+        const struct token *last = take_unit(p);
+        if (!last || (strcmp(unit->text, "minute") == 0 && strcmp(last->text, "second") == 0))
+            return sql_parse_expected(p, "month behind year to; hour, minute or second behind day "
+                                         "to or hour to");
+        return interval_node(p, number, "", pos);
+    }
+    if (unit && !bare)
+        return sql_parse_fail(p, unit->pos, "a unit, where the text before it has its own");
+    return interval_node(p, number, unit ? unit->text : "", pos);
+}
+
+/* timestamp '2024-05-01 10:00', date '2024-05-01': the type stands before. */
 static struct node *parse_typed_text(struct parser *p)
 {
     uint32_t at = p->at, pos = now(p)->pos;
@@ -294,9 +347,12 @@ struct node *sql_parse_word(struct parser *p)
     }
     if (is_word(p, 0, "case"))
         return parse_case(p);
-    if (string_next && (is_word(p, 0, "interval") || is_word(p, 0, "timestamp") ||
-                        is_word(p, 0, "timestamptz") || is_word(p, 0, "date")))
+    if (string_next && (is_word(p, 0, "timestamp") || is_word(p, 0, "timestamptz") ||
+                        is_word(p, 0, "date")))
         return parse_typed_text(p);
+    if (is_word(p, 0, "interval") &&
+        (string_next || call_next || p->tokens[p->at + 1].type == TOKEN_NUMBER))
+        return parse_interval(p);
     if (call_next && is_word(p, 0, "row")) {
         struct node *n = sql_parse_node(p, NODE_ROW, pos);
         p->at += 2;
@@ -320,7 +376,7 @@ struct node *sql_parse_word(struct parser *p)
     if (take_word(p, "current_timestamp") || take_word(p, "localtimestamp"))
         return sql_parse_make(p, "now", pos, NULL, NULL);
     if (take_word(p, "current_date"))
-        return at_midnight(p, pos, sql_parse_make(p, "now", pos, NULL, NULL));
+        return cast_node(p, sql_parse_make(p, "now", pos, NULL, NULL), SQL_DATE, pos);
     if (sql_parse_other_value(p))
         return NULL;
     if (sql_parse_is_reserved(now(p)))

@@ -219,9 +219,9 @@ static int find_pairs(struct query *q, const struct from *f, struct op *left, st
         u->pairs[i] = (struct join_merge){(uint32_t)l, (uint32_t)r};
         if (f->join == JOIN_FULL && left->cols[l].type != right->cols[r].type)
             return sql_error(q->text, q->size, f->pos, -EINVAL,
-                             "using in a full join: '%s' is a %s on the left and a %s on the right",
-                             u->names[i], sql_type_name(left->cols[l].type),
-                             sql_type_name(right->cols[r].type));
+                             "using in a full join: '%s' is %s on the left and %s on the right",
+                             u->names[i], sql_a_type(left->cols[l].type),
+                             sql_a_type(right->cols[r].type));
     }
     return 0;
 }

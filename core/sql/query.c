@@ -309,7 +309,16 @@ void sql_set_null(struct vec *v, uint32_t row)
 const char *sql_type_name(enum sql_type t)
 {
     static const char *const names[] = {"null", "boolean", "bigint",    "double",
-                                        "text", "blob",    "timestamp", "interval"};
+                                        "text", "blob",    "timestamp", "interval",
+                                        "date", "interval"};
+    return names[t];
+}
+
+const char *sql_a_type(enum sql_type t)
+{
+    static const char *const names[] = {"a null",     "a boolean", "a bigint",    "a double",
+                                        "a text",     "a blob",    "a timestamp", "an interval",
+                                        "a date",     "an interval"};
     return names[t];
 }
 
@@ -327,6 +336,7 @@ struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t ro
         break;
     case SQL_TEXT:
     case SQL_BLOB:
+    case SQL_CALENDAR:
         if (v->ids) {
             r.text.data = intern_text(q->s->interns, v->ids[row], &r.text.size);
             if (!r.text.data)
@@ -340,6 +350,7 @@ struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t ro
     case SQL_INT:
     case SQL_TIMESTAMP:
     case SQL_INTERVAL:
+    case SQL_DATE:
         r.integer = v->i[row];
         break;
     }

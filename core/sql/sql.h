@@ -51,7 +51,9 @@ enum sql_type {
     SQL_TEXT,
     SQL_BLOB,
     SQL_TIMESTAMP,
-    SQL_INTERVAL
+    SQL_INTERVAL, /* of days and less: a number of ns, as all times are UTC */
+    SQL_DATE,
+    SQL_CALENDAR /* an interval that may have months: sql_interval_unpack() reads it */
 };
 
 struct sql_column {
@@ -65,14 +67,18 @@ struct sql_value {
     enum sql_type type; /* SQL_NULL when the value is */
     union {
         bool boolean;
-        int64_t integer; /* INT; TIMESTAMP: UTC ns; INTERVAL: ns */
+        int64_t integer; /* INT; TIMESTAMP: UTC ns; DATE: of its midnight; INTERVAL: ns */
         double number;
         struct {
             const char *data;
             uint32_t size;
-        } text; /* TEXT, BLOB */
+        } text; /* TEXT, BLOB, CALENDAR */
     };
 };
+
+/* Everything but TEXT and BLOB, as text.  exact: for programs, all digits.  Gives its size. */
+#define SQL_CELL_BYTES 64
+size_t sql_cell_text(const struct sql_value *v, bool exact, char out[SQL_CELL_BYTES]);
 
 struct sql_rows; /* up to 2,048 rows of the answer */
 uint32_t sql_rows_count(const struct sql_rows *r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/time.c - timestamps and intervals as text and parts; always UTC, no locale.
+ * core/sql/time.c - timestamps and dates as text and parts; always UTC, no locale.
  *
- * Any thread.  A month is taken as 30 days in intervals, since an interval is a number of ns.
+ * Any thread.  Intervals are in interval.c.
  */
 #include "core/sql/times.h"
 
@@ -68,6 +68,7 @@ enum time_part sql_time_part(const char *name, size_t size)
     return PART_NONE;
 }
 
+/* Of a day and less. */
 static int64_t part_ns(enum time_part part)
 {
     static const int64_t sizes[] = {1000,
@@ -75,12 +76,8 @@ static int64_t part_ns(enum time_part part)
                                     NS,
                                     60 * NS,
                                     3600 * NS,
-                                    DAY_S * NS,
-                                    7 * DAY_S * NS,
-                                    30 * DAY_S * NS,
-                                    91 * DAY_S * NS,
-                                    365 * DAY_S * NS};
-    return part <= PART_YEAR ? sizes[part] : 0;
+                                    DAY_S * NS};
+    return sizes[part];
 }
 
 int64_t sql_time_trunc(enum time_part part, int64_t ns)
@@ -156,22 +153,73 @@ size_t sql_format_timestamp(int64_t ns, bool iso, char out[40])
     return (size_t)n;
 }
 
-size_t sql_format_interval(int64_t ns, char out[48])
+/* "2024-05-01 10:00:00.5" */
+size_t sql_format_exactly(int64_t ns, char out[40])
 {
-    bool negative = ns < 0;
-    uint64_t v = negative ? 0 - (uint64_t)ns : (uint64_t)ns;
-    uint64_t seconds = v / (uint64_t)NS;
-    char days[24] = "";
-    if (seconds >= (uint64_t)DAY_S)
-        (void)snprintf(days, sizeof(days), "%u day%s ", (unsigned)(seconds / (uint64_t)DAY_S),
-                       seconds / (uint64_t)DAY_S == 1 ? "" : "s");
-    seconds %= (uint64_t)DAY_S;
-    int n = snprintf(out, 48, "%s%s%02u:%02u:%02u", negative ? "-" : "", days,
-                     (unsigned)(seconds / 3600), (unsigned)(seconds / 60 % 60),
-                     (unsigned)(seconds % 60));
-    if (v % (uint64_t)NS)
-        n += snprintf(out + n, 48 - (size_t)n, ".%09u", (unsigned)(v % (uint64_t)NS));
-    return (size_t)n;
+    char iso[40]; /* nine digits, and Z */
+    size_t n = sql_format_timestamp(ns, true, iso) - 1;
+    while (iso[n - 1] == '0')
+        n--;
+    n -= iso[n - 1] == '.';
+    n = n < 19 ? 19 : n; /* the zeros of a whole second stay */
+    memcpy(out, iso, n);
+    out[10] = ' ';
+    out[n] = '\0';
+    return n;
+}
+
+size_t sql_format_date(int64_t ns, char out[40])
+{
+    (void)sql_format_timestamp(ns, false, out);
+    out[10] = '\0';
+    return 10;
+}
+
+static uint32_t days_in_month(int64_t year, uint32_t month)
+{
+    struct civil next = {month == 12 ? year + 1 : year, month == 12 ? 1 : month + 1, 1};
+    return (uint32_t)(days_from_civil(next) - days_from_civil((struct civil){year, month, 1}));
+}
+
+int sql_add_months(int64_t ns, int64_t months, int64_t *ret)
+{
+    int64_t days = floor_div(ns, DAY_S * NS), of_day = ns - days * DAY_S * NS;
+    struct civil c = civil_from_days(days);
+    int64_t count = c.year * 12 + (int64_t)c.month - 1 + months;
+    c.year = floor_div(count, 12);
+    c.month = (uint32_t)(count - c.year * 12) + 1;
+    if (c.year < 1677 || c.year > 2262)
+        return -ERANGE;
+    uint32_t last = days_in_month(c.year, c.month);
+    c.day = c.day < last ? c.day : last;
+    __int128 moment = (__int128)days_from_civil(c) * DAY_S * NS + of_day;
+    *ret = (int64_t)moment;
+    return moment == *ret ? 0 : -ERANGE;
+}
+
+/* Whole months that lie between, and what is left.  A day that is borrowed is one of the earlier
+ * time's month: PostgreSQL 15, timestamp_age(). */
+struct interval sql_age(int64_t to, int64_t from)
+{
+    bool negative = to < from;
+    int64_t late = negative ? from : to, early = negative ? to : from;
+    int64_t late_days = floor_div(late, DAY_S * NS), early_days = floor_div(early, DAY_S * NS);
+    struct civil a = civil_from_days(early_days), b = civil_from_days(late_days);
+    int64_t of_day = (late - late_days * DAY_S * NS) - (early - early_days * DAY_S * NS);
+    int64_t months = (b.year - a.year) * 12 + (int64_t)b.month - (int64_t)a.month;
+    int64_t days = (int64_t)b.day - (int64_t)a.day;
+    if (of_day < 0) {
+        of_day += DAY_S * NS;
+        days--;
+    }
+    if (days < 0) {
+        days += days_in_month(a.year, a.month);
+        months--;
+    }
+    struct interval v = {.ns = days * DAY_S * NS + of_day, .months = (int32_t)months};
+    if (negative)
+        v = (struct interval){.ns = -v.ns, .months = -v.months};
+    return v;
 }
 
 /* ---- reading ---- */
@@ -242,6 +290,8 @@ static bool zone(struct reader *r, int64_t *ns)
     if (take(r, ':') || r->p < r->end)
         if (!digits(r, 2, &m))
             return false;
+    if (h > 15 || m > 59) /* as PostgreSQL: no place is further from Greenwich */
+        return false;
     *ns -= sign * (h * 3600 + m * 60) * NS;
     return true;
 }
@@ -271,80 +321,5 @@ int sql_parse_timestamp(const char *text, size_t size, int64_t *ret)
     if (r.p != r.end)
         return -EINVAL;
     *ret = ns;
-    return 0;
-}
-
-static int64_t unit_ns(const char *p, size_t n)
-{
-    static const struct {
-        const char *name;
-        int64_t ns;
-    } units[] = {{"ns", 1},
-                 {"nanosecond", 1},
-                 {"nanoseconds", 1},
-                 {"us", 1000},
-                 {"ms", 1000000},
-                 {"s", NS},
-                 {"sec", NS},
-                 {"secs", NS},
-                 {"m", 60 * NS},
-                 {"min", 60 * NS},
-                 {"mins", 60 * NS},
-                 {"h", 3600 * NS},
-                 {"hr", 3600 * NS},
-                 {"hrs", 3600 * NS},
-                 {"d", DAY_S * NS},
-                 {"w", 7 * DAY_S * NS},
-                 {"mon", 30 * DAY_S * NS},
-                 {"y", 365 * DAY_S * NS}};
-    for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++)
-        if (strlen(units[i].name) == n && strncasecmp(p, units[i].name, n) == 0)
-            return units[i].ns;
-    return part_ns(sql_time_part(p, n));
-}
-
-/* One "5 min" or "01:30:00" of an interval. */
-static int interval_piece(struct reader *r, int64_t *ret)
-{
-    int64_t whole = 0, part = 0, sum = 0;
-    bool negative = take(r, '-');
-    if (!negative)
-        (void)take(r, '+');
-    struct reader begin = *r;
-    if (clock_text(r, &part)) {
-        *ret = negative ? -part : part;
-        return 0;
-    }
-    *r = begin;
-    bool some = digits(r, 18, &whole);
-    const char *dot = r->p;
-    part = fraction(r);
-    if (!some && r->p == dot)
-        return -EINVAL;
-    blanks(r);
-    const char *word = r->p;
-    while (r->p < r->end && ((*r->p | 32) >= 'a' && (*r->p | 32) <= 'z'))
-        r->p++;
-    int64_t unit = r->p == word ? NS : unit_ns(word, (size_t)(r->p - word));
-    if (unit == 0 || __builtin_mul_overflow(whole, unit, &sum) ||
-        __builtin_add_overflow(sum, (int64_t)((double)part / 1e9 * (double)unit), &sum))
-        return -EINVAL;
-    *ret = negative ? -sum : sum;
-    return 0;
-}
-
-int sql_parse_interval(const char *text, size_t size, int64_t *ret)
-{
-    struct reader r = {text, text + size};
-    int64_t sum = 0, piece = 0;
-    blanks(&r);
-    if (r.p == r.end)
-        return -EINVAL;
-    for (; r.p < r.end; blanks(&r)) {
-        int rc = interval_piece(&r, &piece);
-        if (rc < 0 || __builtin_add_overflow(sum, piece, &sum))
-            return -EINVAL;
-    }
-    *ret = sum;
     return 0;
 }

@@ -62,15 +62,15 @@ static int bind_offset(struct query *q, const struct window_node *w, const struc
 {
     struct scope none = {.clause = "a frame"};
     bool range = w->mode == FRAME_RANGE;
-    bool time = key == SQL_TIMESTAMP || key == SQL_INTERVAL;
+    bool time = key == SQL_TIMESTAMP || key == SQL_DATE || key == SQL_INTERVAL;
     struct expr *e;
     if (range && w->n_order != 1)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "range with a distance needs order by of one expression");
     if (range && !time && key != SQL_INT && key != SQL_DOUBLE)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "range with a distance needs order by of a number or a time, not of a %s",
-                         sql_type_name(key));
+                         "range with a distance needs order by of a number or a time, not of %s",
+                         sql_a_type(key));
     int rc = sql_bind(q, &none, n, &e);
     if (rc == 0 && range && time && (e->type == SQL_INT || e->type == SQL_DOUBLE)) {
         rc = sql_coerce(q, &e, SQL_DOUBLE, "a frame"); /* beside a time a number is seconds */
