@@ -450,9 +450,9 @@ int commands_add(struct core *c)
         COMMAND("config set", "NAME VALUE", "change a setting", PROBING_WRITES, run_config_set),
         COMMAND("config =", "NAME=VALUE", "change a setting", PROBING_WRITES, run_config_set),
         COMMAND("scripts", LISTS, "probe scripts and what became of them", 0, run_scripts),
-        COMMAND("info", "", "process, version, data directory, address", 0, run_info),
-        COMMAND("eject", "", "leave the process: nothing of ours runs or is open", PROBING_WRITES,
-                run_eject),
+        COMMAND("info", "", "process, version, data directory, address", HOST_URGENT, run_info),
+        COMMAND("eject", "", "leave the process: nothing of ours runs or is open",
+                PROBING_WRITES | HOST_URGENT, run_eject),
     };
     int r = 0;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && r == 0; i++)

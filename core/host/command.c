@@ -83,7 +83,7 @@ static int add_locked(struct host *h, struct plugin *p, const char *owner,
             return err_set(-ENOMEM, "no memory for command '%s'", c->name);
         h->commands[h->n_commands++] = found;
     }
-    found->flags = c->flags;
+    found->flags = p ? c->flags & ~HOST_URGENT : c->flags; /* the core's own only */
     found->run = c->run;
     found->self = self;
     found->plugin = p;
@@ -259,10 +259,29 @@ static void run_job(struct host *h, struct job *j)
     else if (r < 0 && cancelled == HOST_LEAVING)
         r = err_set(-ESHUTDOWN, "'%s' was stopped: the core is leaving this process",
                     c->command->name);
+    else if (r < 0 && cancelled == HOST_CROWDED)
+        r = err_set(-EAGAIN,
+                    "'%s' was stopped: its client did not read the answer, and others waited; read "
+                    "it as it comes",
+                    c->command->name);
     (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
     c->done(reply, r, why);
     free(c);
     workers_ended(h);
+}
+
+/* It lost its place in the queue to another client's. */
+static void end_pushed_out(struct host *h, struct job *list)
+{
+    while (list) {
+        struct command_job *c = (struct command_job *)list;
+        list = list->next;
+        c->done(c->job.reply, -EAGAIN,
+                "too many commands wait, most of them of this client; try again when some have "
+                "been answered");
+        free(c);
+        workers_ended(h);
+    }
 }
 
 static struct command_job *job_new(const struct host_request *r, int skip)
@@ -281,7 +300,7 @@ static struct command_job *job_new(const struct host_request *r, int skip)
         (void)err_set(-ENOMEM, "no memory for this command");
         return NULL;
     }
-    *c = (struct command_job){.argc = 0};
+    *c = (struct command_job){.job.bytes = bytes};
     char *text = (char *)c + at;
     for (int i = 0; i < r->argc; i++) {
         size_t n = strlen(r->argv[i]) + 1;
@@ -298,6 +317,7 @@ static struct command_job *job_new(const struct host_request *r, int skip)
 int host_submit(struct host *h, const struct host_request *r)
 {
     struct command *command;
+    struct job *out = NULL;
     int skip;
 
     if (host_is_off(h))
@@ -320,16 +340,22 @@ int host_submit(struct host *h, const struct host_request *r)
     c->command = command;
     c->done = r->done;
     r->reply->may_write = !r->read_only;
+    r->reply->urgent = (command->flags & HOST_URGENT) != 0;
     c->job = (struct job){.run = run_job,
                           .plugin = command->plugin,
                           .reply = r->reply,
                           .counted = true,
+                          .urgent = r->reply->urgent,
+                          .stream = r->stream,
+                          .client = r->client,
+                          .bytes = c->job.bytes,
                           .deadline = r->timeout_ns ? clock_now() + r->timeout_ns : 0};
-    e = workers_add(h, &c->job);
+    e = workers_add(h, &c->job, &out);
     if (e < 0)
         free(c);
     else if (r->timeout_ns)
         control_wake(h); /* it sleeps until the nearest limit, which may now be this one */
+    end_pushed_out(h, out);
     return e;
 }
 
@@ -437,11 +463,13 @@ int commands_builtin(struct host *h)
     static const struct probing_command builtin[] = {
         {.size = sizeof(struct probing_command),
          .name = "help",
+         .flags = HOST_URGENT,
          .usage = "[COMMAND]",
          .doc = "what can be asked here",
          .run = run_help},
         {.size = sizeof(struct probing_command),
          .name = "version",
+         .flags = HOST_URGENT,
          .usage = "",
          .doc = "version of the core in this process",
          .run = run_version},

@@ -159,7 +159,7 @@ static int load_later(struct host *h, const char *name, int fd, int peer)
     l->peer = fcntl(peer, F_DUPFD_CLOEXEC, 0);
     int r = l->fd == -1 || l->peer == -1
                 ? err_set(-errno, "no descriptor to load plugin '%.64s': %s", name, strerror(errno))
-                : workers_add(h, &l->job);
+                : workers_add(h, &l->job, /* ret_out= */ NULL);
     if (r == 0) {
         tell_who(h, name, peer);
         return 1;

@@ -279,7 +279,7 @@ uint64_t timers_run(struct host *h, uint64_t now)
             /* Ticks that were missed are dropped, and the rhythm stays. */
             t->due += ((now - t->due) / t->period_ns + 1) * t->period_ns;
             if (!atomic_exchange_explicit(&t->busy, true, memory_order_acq_rel) &&
-                workers_add(h, &t->job) < 0)
+                workers_add(h, &t->job, /* ret_out= */ NULL) < 0)
                 atomic_store_explicit(&t->busy, false, memory_order_release);
         }
         if (next == 0 || t->due < next)

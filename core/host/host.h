@@ -41,7 +41,8 @@ struct host_options {
 };
 
 int host_new(const struct host_options *o, struct host **ret);
-/* Starts the control thread and the workers (2 "probing/work", up to 8 while all are busy). */
+/* Starts the control thread and the workers: 2 "probing/work", up to 8 while all are busy, one more
+ * for what is urgent, and up to 16 in place of those that wait for a client to read. */
 int host_start(struct host *h);
 /* Stop every plugin, newest first.  -EBUSY names the one whose code may still run: then nothing
  * below it may be taken away.  One whose stop() does not come back is given up: no error.
@@ -60,19 +61,32 @@ void host_free(struct host *h);
 
 /* ---- commands ---- */
 
+/* Who asks, as far as fairness goes: the jobs of different clients are taken in turn.  Zeroed by its
+ * owner, who keeps it while a request of it is under way; the fields are the host's. */
+struct host_client {
+    uint32_t waiting, running; /* lock: the workers', as all below */
+    size_t waiting_bytes;      /* words of the commands that wait */
+    uint64_t turn;             /* when a job of it was taken last */
+};
+
 struct probing_reply { /* the core's side of one answer; transports embed it */
     /* Called on the worker that runs the command; -ECANCELED: the client has gone. */
     int (*write)(struct probing_reply *r, const void *data, size_t size);
     _Atomic int cancelled;
     bool remote; /* the client may be on another machine; set before the command is submitted */
     bool may_write; /* the client may run commands with PROBING_WRITES; set by host_submit() */
+    bool urgent;    /* its command is HOST_URGENT: write() must not wait; set by host_submit() */
     /* Set by a command before it ends: what is not whole about its answer, where the answer has no
      * place to say so; "" otherwise. */
     char note[256];
 };
 
 /* Values of `cancelled`; a command looks only whether it is 0. */
-enum { HOST_GONE = 1, HOST_TIMED_OUT = 2, HOST_LEAVING = 3 };
+enum { HOST_GONE = 1, HOST_TIMED_OUT = 2, HOST_LEAVING = 3, HOST_CROWDED = 4 };
+
+/* A flag of built-in commands, beside PROBING_WRITES: it waits behind no other command, having a
+ * worker of its own.  For short answers from memory, and for what must get through (eject). */
+#define HOST_URGENT (1u << 31)
 
 /* Add a built-in command; `c` is copied, run gets `self`.  A name of two words ("plugin load")
  * matches two words, and "config =" matches "config" before any NAME=VALUE; argv[0] is then the
@@ -85,15 +99,24 @@ struct host_request {
     const char *const *argv;     /* copied by host_submit() */
     bool read_only;              /* refuse commands with PROBING_WRITES: -EACCES */
     const char *who;             /* the client; commands with PROBING_WRITES are logged with it */
+    struct host_client *client;  /* NULL: the core itself */
+    bool stream;                 /* it goes on by itself: few at once, one of a client */
     uint64_t timeout_ns;         /* sets reply->cancelled when it runs out; 0: none */
     struct probing_reply *reply; /* lives until done() has returned */
     /* Called once, on a worker (or at once when refused): status as of run(); `error` is the
      * reason when status < 0, else "". */
     void (*done)(struct probing_reply *r, int status, const char *error);
 };
-/* Queue a command for the workers.  0, or -EAGAIN when 64 wait already, -ENOENT unknown command
- * (names the nearest), -EACCES, -ESHUTDOWN while the core leaves.                       [any] */
+/* Queue a command for the workers.  0, or -EAGAIN when 256 wait already (or 64 MiB of words) and no
+ * other client has more of these: else the newest of the client with the most gets the -EAGAIN, by
+ * its done() on this thread; -ENOENT unknown command (names the nearest), -EACCES, -ESHUTDOWN while
+ * the core leaves.                                                                     [any] */
 int host_submit(struct host *h, const struct host_request *r);
+/* The write() of a running command waits for its client to read, since since_ns (clock_now(); 0: no
+ * longer): another worker may take its place meanwhile.  Called again and again while it waits.
+ * true: no place is left, others wait and none waits for a client as long as this one: it is
+ * cancelled.                                                                        [worker] */
+bool host_waits_for_client(struct host *h, struct probing_reply *r, uint64_t since_ns);
 /* Run a command on this thread and wait for it: for scripts and tests.              [worker] */
 int host_run(struct host *h, int argc, const char *const *argv, struct probing_reply *reply);
 /* Run fn(arg) on the control thread and wait for it (plugin load and the like).  */

@@ -19,7 +19,12 @@
 #define PLUGIN_PATH_BYTES 4096
 #define HOST_WORKERS 2       /* always there */
 #define HOST_WORKERS_MAX 8   /* while every worker is inside a command that waits for something */
-#define HOST_WAITING_MAX 64  /* commands in the queue: host.h promises -EAGAIN above */
+#define HOST_WORKERS_MORE 16 /* in place of those that wait for their client to read */
+#define HOST_WORKERS_ALL (HOST_WORKERS_MAX + HOST_WORKERS_MORE + 1) /* the last: what is urgent */
+#define HOST_CLIENT_MAX 4                     /* commands of one client run at once */
+#define HOST_STREAMS_MAX 4                    /* ticks of streams run at once, one of a client */
+#define HOST_WAITING_MAX 256                  /* commands in the queue */
+#define HOST_WAITING_BYTES ((size_t)64 << 20) /* words of these: the memory is the process' */
 #define HOST_EVENTS_MAX 1024 /* events in the queue: host.h promises -ENOBUFS above */
 #define HOST_PLUGINS_MAX 64
 #define HOST_EXTENSIONS_MAX 16
@@ -134,14 +139,22 @@ struct job {
     struct probing_reply *reply;                /* NULL: a tick */
     uint64_t deadline;                          /* monotonic ns, 0: none */
     bool counted;                               /* against HOST_WAITING_MAX */
+    bool urgent, stream;                        /* as in host_request */
+    struct host_client *client;                 /* workers_add() sets the core's for NULL */
+    size_t bytes;                               /* of its words */
+    uint64_t blocked_ns; /* lock: workers; it waits for its client since then; 0: it does not */
 };
 
 struct workers {
     pthread_mutex_t mutex;
-    pthread_cond_t wake;
+    pthread_cond_t wake, urgent, quiet;   /* a job waits; an urgent one; a command has ended */
     struct job *first, *last;             /* lock: mutex; waiting */
     struct job *running;                  /* lock: mutex; being run, here or in host_run() */
     uint32_t n_waiting, n_queued, n_idle; /* lock: mutex; commands, all jobs, workers without one */
+    uint32_t n_streams, n_blocked;        /* lock: mutex; of those that run */
+    size_t waiting_bytes;                 /* lock: mutex; of n_waiting */
+    uint64_t turns;                       /* lock: mutex; jobs taken ever */
+    struct host_client core;              /* of jobs that no client has asked for */
     uint32_t n_ending;                    /* lock: mutex; commands whose done() is being called */
     bool stop;                            /* lock: mutex */
     bool leaving;                         /* lock: mutex; host_leave() */
@@ -152,16 +165,17 @@ struct workers {
         uint32_t turn;   /* lock: mutex; a thread of an older turn was left to its job */
         struct job *job; /* lock: mutex; what it runs */
         pid_t tid;       /* lock: mutex */
-        bool extra;
-    } slots[HOST_WORKERS_MAX];
+        bool extra, urgent;
+    } slots[HOST_WORKERS_ALL];
 };
 
 int workers_init(struct host *h);
 int workers_start(struct host *h);
 void workers_stop(struct host *h); /* joins; jobs that still wait are run by the last worker */
 void workers_done(struct host *h);
-int workers_add(struct host *h,
-                struct job *j); /* -EAGAIN, -ESHUTDOWN                       [any] */
+/* -EAGAIN, -ESHUTDOWN.  *ret_out: commands that lost their places to this one, linked by next: the
+ * caller ends each and then calls workers_ended().  NULL: for a job that is not counted. [any] */
+int workers_add(struct host *h, struct job *j, struct job **ret_out);
 bool workers_remove(struct host *h, struct job *j); /* true: it waited, and now it is yours */
 void workers_enter(struct host *h, struct job *j);  /* the caller runs the job itself */
 void workers_leave(struct host *h, struct job *j);

@@ -3,7 +3,15 @@
  * core/host/worker.c - the threads that run commands and ticks, and the time limits of commands.
  *
  * Threads: "probing/work", two of them; up to eight while all are busy, because a command may wait
- * for somebody (the GIL of a process that hangs) and `query` must be answered all the same.
+ * for somebody (the GIL of a process that hangs) and `query` must be answered all the same.  One
+ * that waits for its client to read holds a thread and no place: sixteen such at most, then the one
+ * that has waited longest ends when others want its thread.
+ *
+ * Who is next: of the jobs that may run (a client has four at most, a stream's ticks are few) the
+ * one whose client had its turn longest ago, so that a client with sixty requests has no more than
+ * one with one.  What is urgent waits behind nothing: a thread of its own takes it when no other is
+ * free.
+ *
  * It does not interrupt anything: a limit sets `cancelled`, and the command looks at it.
  */
 #include <errno.h>
@@ -19,6 +27,7 @@
 
 #define WORKER_STACK ((size_t)1 << 20) /* bytes: SQL recurses into nested expressions */
 #define EXTRA_IDLE_NS (10 * NS_PER_S)  /* an extra worker with nothing to do goes home */
+#define CROWDED_NS NS_PER_S            /* a client that reads at all has read something by then */
 #define LEAVE_NS (NS_PER_S / 2) /* for what was cancelled to end before plugins are stopped */
 
 static struct timespec in_future(uint64_t ns)
@@ -41,9 +50,12 @@ int workers_init(struct host *h)
         return err_set(-ENOMEM, "no memory for the workers");
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     int r = pthread_cond_init(&w->wake, &attr);
+    r = r ? r : pthread_cond_init(&w->urgent, &attr);
+    r = r ? r : pthread_cond_init(&w->quiet, &attr);
     (void)pthread_condattr_destroy(&attr);
-    for (int i = 0; i < HOST_WORKERS_MAX; i++)
-        w->slots[i] = (struct worker){.host = h, .extra = i >= HOST_WORKERS};
+    for (int i = 0; i < HOST_WORKERS_ALL; i++)
+        w->slots[i] = (struct worker){
+            .host = h, .extra = i >= HOST_WORKERS, .urgent = i == HOST_WORKERS_ALL - 1};
     return r ? err_set(-r, "no condition for the workers") : 0;
 }
 
@@ -58,6 +70,20 @@ static void unlink_job(struct job **list, struct job *j)
     j->next = j->previous = NULL;
 }
 
+static void unlink_waiting(struct workers *w, struct job *j)
+{
+    if (w->last == j)
+        w->last = j->previous;
+    unlink_job(&w->first, j);
+    w->n_queued--;
+    if (!j->counted)
+        return;
+    w->n_waiting--;
+    w->waiting_bytes -= j->bytes;
+    j->client->waiting--;
+    j->client->waiting_bytes -= j->bytes;
+}
+
 static void link_running(struct workers *w, struct job *j)
 {
     j->previous = NULL;
@@ -66,6 +92,71 @@ static void link_running(struct workers *w, struct job *j)
         w->running->previous = j;
     w->running = j;
 }
+
+/* ---- who is next; the lock is held ---- */
+
+static bool is_held_back(const struct workers *w, const struct job *j)
+{
+    if (w->stop || w->leaving) /* it is cancelled, and run for its done() only */
+        return false;
+    if (j->stream)
+        return w->n_streams >= HOST_STREAMS_MAX || j->client->running > 0;
+    return j->client != &w->core && !j->urgent && j->client->running >= HOST_CLIENT_MAX;
+}
+
+/* The job to run next; for the thread of what is urgent, or for any other. */
+static struct job *choose(const struct workers *w, bool urgent)
+{
+    struct job *best = NULL;
+    for (struct job *j = w->first; j; j = j->next)
+        if ((j->urgent || !urgent) && (!best || j->client->turn < best->client->turn) &&
+            !is_held_back(w, j))
+            best = j;
+    return best;
+}
+
+/* Commands go into the running list, so that they can be told to end; ticks do not, because nobody
+ * owns them once they have run. */
+static void take(struct workers *w, struct job *j)
+{
+    unlink_waiting(w, j);
+    j->client->turn = ++w->turns;
+    if (!j->reply)
+        return;
+    link_running(w, j);
+    j->client->running += j->urgent ? 0 : 1;
+    w->n_streams += j->stream ? 1 : 0;
+}
+
+/* It does not run any more, or waits for nobody. */
+static void leave_running(struct workers *w, struct job *j)
+{
+    unlink_job(&w->running, j);
+    w->n_blocked -= j->blocked_ns ? 1 : 0;
+    w->n_streams -= j->stream ? 1 : 0;
+    if (j->client && !j->urgent) /* NULL: workers_enter() */
+        j->client->running--;
+}
+
+static int start_one(struct workers *w, bool urgent);
+
+/* A job may have become one that can run: see that somebody takes it.  Cannot: then it waits. */
+static void call_worker(struct workers *w)
+{
+    if (!w->first || w->stop) /* then those that wait have been woken, and nobody joins new ones */
+        return;
+    if (choose(w, /* urgent= */ false)) {
+        if (w->n_queued > w->n_idle)
+            (void)start_one(w, /* urgent= */ false);
+        (void)pthread_cond_signal(&w->wake);
+    }
+    if (w->n_idle == 0 && choose(w, /* urgent= */ true)) {
+        (void)start_one(w, /* urgent= */ true);
+        (void)pthread_cond_signal(&w->urgent);
+    }
+}
+
+/* ---- commands that run ---- */
 
 void workers_enter(struct host *h, struct job *j)
 {
@@ -78,8 +169,9 @@ void workers_ending(struct host *h, struct job *j)
 {
     struct workers *w = &h->workers;
     (void)pthread_mutex_lock(&w->mutex);
-    unlink_job(&w->running, j);
+    leave_running(w, j);
     w->n_ending++;
+    call_worker(w); /* its done() may take its time */
     (void)pthread_mutex_unlock(&w->mutex);
 }
 
@@ -88,7 +180,7 @@ void workers_ended(struct host *h)
     struct workers *w = &h->workers;
     (void)pthread_mutex_lock(&w->mutex);
     w->n_ending--;
-    (void)pthread_cond_broadcast(&w->wake); /* host_quiet() may wait for this */
+    (void)pthread_cond_broadcast(&w->quiet); /* host_quiet() may wait for this */
     (void)pthread_mutex_unlock(&w->mutex);
 }
 
@@ -98,41 +190,61 @@ void workers_leave(struct host *h, struct job *j)
     workers_ended(h);
 }
 
-/* Take the first job that waits.  Commands go into the running list, so that they can be told to
- * end; ticks do not, because nobody owns them once they have run. */
-static struct job *take(struct workers *w)
+/* Is there a thread for a job that waits, if one more is started?  The lock is held. */
+static bool has_room(const struct workers *w)
 {
-    struct job *j = w->first;
-    unlink_job(&w->first, j);
-    if (!w->first)
-        w->last = NULL;
-    w->n_queued--;
-    if (j->counted)
-        w->n_waiting--;
-    if (j->reply)
-        link_running(w, j);
-    return j;
+    uint32_t n = 0;
+    for (int i = 0; i < HOST_WORKERS_ALL - 1; i++)
+        n += w->slots[i].state == WORKER_RUNS ? 1 : 0;
+    return w->n_idle > 0 || (n < HOST_WORKERS_ALL - 1 && n < HOST_WORKERS_MAX + w->n_blocked);
 }
+
+bool host_waits_for_client(struct host *h, struct probing_reply *r, uint64_t since_ns)
+{
+    struct workers *w = &h->workers;
+    bool longest = true;
+
+    (void)pthread_mutex_lock(&w->mutex);
+    struct job *j = w->running;
+    while (j && j->reply != r)
+        j = j->next;
+    if (j) {
+        w->n_blocked += (since_ns ? 1u : 0u) - (j->blocked_ns ? 1u : 0u);
+        j->blocked_ns = since_ns;
+        call_worker(w);
+    }
+    for (struct job *other = w->running; other && since_ns; other = other->next)
+        longest = longest && (other->blocked_ns == 0 || other->blocked_ns >= since_ns);
+    bool crowded = j && since_ns && longest && clock_now() > since_ns + CROWDED_NS &&
+                   choose(w, /* urgent= */ false) && !has_room(w);
+    (void)pthread_mutex_unlock(&w->mutex);
+    return crowded;
+}
+
+/* ---- the threads ---- */
 
 static void *work(void *arg)
 {
     struct worker *self = arg;
     struct host *h = self->host;
     struct workers *w = &h->workers;
+    pthread_cond_t *wake = self->urgent ? &w->urgent : &w->wake;
 
     (void)pthread_mutex_lock(&w->mutex);
     uint32_t turn = self->turn;
     self->tid = (pid_t)syscall(SYS_gettid);
     for (;;) {
         int timed_out = 0;
+        struct job *j;
         struct timespec limit = in_future(EXTRA_IDLE_NS);
-        while (!w->first && !w->stop && !(self->extra && timed_out))
-            timed_out = self->extra ? pthread_cond_timedwait(&w->wake, &w->mutex, &limit)
-                                    : pthread_cond_wait(&w->wake, &w->mutex);
-        w->n_idle--;
-        if (!w->first)
+        while (!(j = choose(w, self->urgent)) && !w->stop && !(self->extra && timed_out))
+            timed_out = self->extra ? pthread_cond_timedwait(wake, &w->mutex, &limit)
+                                    : pthread_cond_wait(wake, &w->mutex);
+        w->n_idle -= self->urgent ? 0 : 1;
+        if (!j)
             break;
-        struct job *j = take(w);
+        take(w, j);
+        call_worker(w); /* of a signal only one wakes, and it may have been for two */
         struct plugin *plugin = j->plugin;
         self->job = j;
         (void)pthread_mutex_unlock(&w->mutex);
@@ -145,32 +257,42 @@ static void *work(void *arg)
             return NULL;
         }
         self->job = NULL;
-        w->n_idle++;
+        w->n_idle += self->urgent ? 0 : 1;
     }
     self->state = WORKER_ENDED;
     (void)pthread_mutex_unlock(&w->mutex);
     return NULL;
 }
 
-/* Start the worker of the first free slot below `limit`.  Called with the lock held: the new
- * thread waits for it, we do not wait for the thread. */
-static int start_one(struct workers *w, int limit)
+static int start_slot(struct workers *w, struct worker *s)
 {
-    for (int i = 0; i < limit; i++) {
-        struct worker *s = &w->slots[i];
-        if (s->state == WORKER_RUNS)
-            continue;
-        if (s->state == WORKER_ENDED)
-            (void)pthread_join(s->thread, NULL); /* it has left the lock for the last time */
-        s->state = WORKER_NONE;
-        int r = thread_start(&s->thread, "probing/work", WORKER_STACK, work, s);
-        if (r == 0) {
-            s->state = WORKER_RUNS;
-            w->n_idle++; /* counted from here, or two jobs at once would both count on it */
-        }
-        return r;
+    if (s->state == WORKER_ENDED)
+        (void)pthread_join(s->thread, NULL); /* it has left the lock for the last time */
+    s->state = WORKER_NONE;
+    int r = thread_start(&s->thread, "probing/work", WORKER_STACK, work, s);
+    if (r == 0) {
+        s->state = WORKER_RUNS;
+        /* Counted from here, or two jobs at once would both count on it. */
+        w->n_idle += s->urgent ? 0 : 1;
     }
-    return -EAGAIN;
+    return r;
+}
+
+/* Start one more worker, if one may be.  Called with the lock held: the new thread waits for it, we
+ * do not wait for the thread. */
+static int start_one(struct workers *w, bool urgent)
+{
+    struct worker *own = &w->slots[HOST_WORKERS_ALL - 1], *found = NULL;
+    uint32_t running = 0;
+
+    if (urgent)
+        return own->state == WORKER_RUNS ? 0 : start_slot(w, own);
+    for (struct worker *s = w->slots; s < own; s++) {
+        running += s->state == WORKER_RUNS ? 1 : 0;
+        if (s->state != WORKER_RUNS && !found)
+            found = s;
+    }
+    return found && running < HOST_WORKERS_MAX + w->n_blocked ? start_slot(w, found) : -EAGAIN;
 }
 
 bool workers_leave_to(struct host *h, const struct job *j)
@@ -179,7 +301,7 @@ bool workers_leave_to(struct host *h, const struct job *j)
     bool found = false;
 
     (void)pthread_mutex_lock(&w->mutex);
-    for (int i = 0; i < HOST_WORKERS_MAX && !found; i++) {
+    for (int i = 0; i < HOST_WORKERS_ALL && !found; i++) {
         struct worker *s = &w->slots[i];
         found = s->state == WORKER_RUNS && s->job == j;
         if (!found)
@@ -190,7 +312,7 @@ bool workers_leave_to(struct host *h, const struct job *j)
         s->job = NULL;
         s->state = WORKER_NONE;
         if (!w->stop)
-            (void)start_one(w, HOST_WORKERS_MAX);
+            (void)start_slot(w, s);
     }
     (void)pthread_mutex_unlock(&w->mutex);
     return found;
@@ -203,23 +325,63 @@ int workers_start(struct host *h)
 
     (void)pthread_mutex_lock(&w->mutex);
     for (int i = 0; i < HOST_WORKERS && r == 0; i++)
-        r = start_one(w, HOST_WORKERS);
+        r = start_slot(w, &w->slots[i]);
     (void)pthread_mutex_unlock(&w->mutex);
     return r;
 }
 
-int workers_add(struct host *h, struct job *j)
+/* Take the newest command of the client that has the most waiting (by number, or by words), for one
+ * that has less even with its own.  NULL: there is none.  The lock is held. */
+static struct job *push_out(struct workers *w, const struct job *newcomer, bool by_bytes)
+{
+    const struct host_client *c = newcomer->client;
+    size_t most = by_bytes ? c->waiting_bytes + newcomer->bytes : c->waiting + 1;
+    struct job *found = NULL;
+    for (struct job *j = w->first; j; j = j->next) {
+        size_t has = by_bytes ? j->client->waiting_bytes : j->client->waiting;
+        bool same = found && j->client == found->client;
+        if (!j->counted || (has <= most && !same))
+            continue;
+        most = has;
+        found = j;
+    }
+    if (found) {
+        unlink_waiting(w, found);
+        w->n_ending++;
+    }
+    return found;
+}
+
+static int make_room(struct workers *w, const struct job *j, struct job **ret_out)
+{
+    *ret_out = NULL;
+    for (;;) {
+        bool by_bytes = w->n_waiting < HOST_WAITING_MAX;
+        if (by_bytes && w->waiting_bytes + j->bytes <= HOST_WAITING_BYTES)
+            return 0;
+        struct job *out = push_out(w, j, by_bytes);
+        if (!out)
+            return err_set(-EAGAIN,
+                           "%u commands wait already: try again when some have been answered",
+                           w->n_waiting);
+        out->next = *ret_out;
+        *ret_out = out;
+    }
+}
+
+int workers_add(struct host *h, struct job *j, struct job **ret_out)
 {
     struct workers *w = &h->workers;
     int r = 0;
 
+    if (!j->client)
+        j->client = &w->core;
     (void)pthread_mutex_lock(&w->mutex);
-    if (w->stop || (w->leaving && j->reply)) {
+    if (w->stop || (w->leaving && j->reply))
         r = err_set(-ESHUTDOWN, "the core is leaving this process");
-    } else if (j->counted && w->n_waiting >= HOST_WAITING_MAX) {
-        r = err_set(-EAGAIN, "%d commands wait already: try again when some have been answered",
-                    HOST_WAITING_MAX);
-    } else {
+    else if (j->counted)
+        r = make_room(w, j, ret_out);
+    if (r == 0) {
         j->next = NULL;
         j->previous = w->last;
         if (w->last)
@@ -228,10 +390,13 @@ int workers_add(struct host *h, struct job *j)
             w->first = j;
         w->last = j;
         w->n_queued++;
-        w->n_waiting += j->counted ? 1 : 0;
-        if (w->n_queued > w->n_idle)
-            (void)start_one(w, HOST_WORKERS_MAX); /* cannot: then the job waits for its turn */
-        (void)pthread_cond_broadcast(&w->wake);
+        if (j->counted) {
+            w->n_waiting++;
+            w->waiting_bytes += j->bytes;
+            j->client->waiting++;
+            j->client->waiting_bytes += j->bytes;
+        }
+        call_worker(w);
     }
     (void)pthread_mutex_unlock(&w->mutex);
     return r;
@@ -245,13 +410,8 @@ bool workers_remove(struct host *h, struct job *j)
     (void)pthread_mutex_lock(&w->mutex);
     for (struct job *at = w->first; at && !found; at = at->next)
         found = at == j;
-    if (found) {
-        if (w->last == j)
-            w->last = j->previous;
-        unlink_job(&w->first, j);
-        w->n_queued--;
-        w->n_waiting -= j->counted ? 1 : 0;
-    }
+    if (found)
+        unlink_waiting(w, j);
     (void)pthread_mutex_unlock(&w->mutex);
     return found;
 }
@@ -312,7 +472,7 @@ static bool wait_quiet(struct workers *w, const struct probing_reply *but, uint6
     struct timespec limit = in_future(timeout_ns);
     int r = 0;
     while (is_busy(w, but) && r == 0)
-        r = pthread_cond_timedwait(&w->wake, &w->mutex, &limit);
+        r = pthread_cond_timedwait(&w->quiet, &w->mutex, &limit);
     return !is_busy(w, but);
 }
 
@@ -369,7 +529,8 @@ void workers_stop(struct host *h)
         if (j->reply)
             cancel(j->reply, HOST_GONE); /* it is still run, so that its done() is called */
     (void)pthread_cond_broadcast(&w->wake);
-    for (int i = 0; i < HOST_WORKERS_MAX; i++) {
+    (void)pthread_cond_broadcast(&w->urgent);
+    for (int i = 0; i < HOST_WORKERS_ALL; i++) {
         if (w->slots[i].state == WORKER_NONE)
             continue;
         pthread_t thread = w->slots[i].thread;
@@ -384,5 +545,7 @@ void workers_stop(struct host *h)
 void workers_done(struct host *h)
 {
     (void)pthread_cond_destroy(&h->workers.wake);
+    (void)pthread_cond_destroy(&h->workers.urgent);
+    (void)pthread_cond_destroy(&h->workers.quiet);
     (void)pthread_mutex_destroy(&h->workers.mutex);
 }

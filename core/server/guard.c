@@ -98,15 +98,35 @@ void server_log_refusal(struct peer *p, const char *why)
                  (int)strcspn(why, ";"), why);
 }
 
-/* The host without ":port"; brackets of an IPv6 address stay. */
-static size_t host_length(const char *host, size_t n)
+static bool is_port(const char *text, size_t n)
 {
-    if (n > 0 && host[0] == '[') {
-        const char *end = memchr(host, ']', n);
-        return end ? (size_t)(end + 1 - host) : n;
+    uint32_t port = 0;
+    for (size_t i = 0; i < n && n <= 5; i++) {
+        if (text[i] < '0' || text[i] > '9')
+            return false;
+        port = port * 10 + (uint32_t)(text[i] - '0');
     }
-    const char *colon = memchr(host, ':', n);
-    return colon ? (size_t)(colon - host) : n;
+    return n >= 1 && n <= 5 && port >= 1 && port <= 65535;
+}
+
+/* HOST or HOST:PORT, as RFC 3986 writes what has no user in it: a name or number of letters,
+ * digits, '.', '-' and '_', or a number of IPv6 in brackets (no zone).  Nothing else passes: what
+ * another parser reads as something else ("localhost:x@evil.example", "[::1]evil.example") is
+ * refused whole, not cut where it suits us.  Gives the length of HOST, 0: refused. */
+static size_t host_length(const char *text, size_t n)
+{
+    static const char in_name[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                  ".-_";
+    static const char in_v6[] = "0123456789abcdefABCDEF:.";
+    bool v6 = n > 0 && text[0] == '[';
+    size_t length = v6 ? 1 : 0;
+    while (length < n && text[length] && strchr(v6 ? in_v6 : in_name, text[length]))
+        length++;
+    if (v6 && (length < 3 || length == n || text[length++] != ']'))
+        return 0;
+    if (length == n || (text[length] == ':' && is_port(text + length + 1, n - length - 1)))
+        return length;
+    return 0;
 }
 
 static bool same_name(const char *a, size_t n, const char *b)
@@ -117,9 +137,10 @@ static bool same_name(const char *a, size_t n, const char *b)
 bool server_host_allowed(const char *host, size_t n, const char *listen_host, const char *local)
 {
     size_t length = host_length(host, n);
-    return same_name(host, length, "localhost") || same_name(host, length, "127.0.0.1") ||
-           same_name(host, length, "[::1]") || same_name(host, length, listen_host) ||
-           same_name(host, length, local);
+    return length > 0 &&
+           (same_name(host, length, "localhost") || same_name(host, length, "127.0.0.1") ||
+            same_name(host, length, "[::1]") || same_name(host, length, listen_host) ||
+            same_name(host, length, local));
 }
 
 bool server_origin_allowed(const char *origin, size_t n, const char *host, size_t host_n)
@@ -127,6 +148,6 @@ bool server_origin_allowed(const char *origin, size_t n, const char *host, size_
     size_t skip = n > 7 && strncasecmp(origin, "http://", 7) == 0    ? 7
                   : n > 8 && strncasecmp(origin, "https://", 8) == 0 ? 8
                                                                      : 0;
-    return skip && host_n > 0 && n - skip == host_n &&
-           strncasecmp(origin + skip, host, host_n) == 0;
+    return skip && n - skip == host_n && strncasecmp(origin + skip, host, host_n) == 0 &&
+           host_length(host, host_n) > 0;
 }

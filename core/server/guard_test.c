@@ -24,7 +24,38 @@ TEST(a_host_is_a_number_or_localhost)
                                       "[::2]:9922",
                                       "10.1.2.4",
                                       "[::1",
-                                      ":9922"};
+                                      ":9922",
+                                      "[::1]evil.example",
+                                      "[::1]evil.example:9922",
+                                      "[::1]:9922@evil.example",
+                                      "[::1]:",
+                                      "[::1%lo]",
+                                      "[::ffff:127.0.0.1]",
+                                      "[]",
+                                      "::1",
+                                      "localhost:x@evil.example",
+                                      "localhost:9922@evil.example",
+                                      "user@localhost",
+                                      "localhost:",
+                                      "localhost:0",
+                                      "localhost:65536",
+                                      "localhost:-1",
+                                      "localhost:1 ",
+                                      "localhost:9922:9922",
+                                      "localhost/",
+                                      "localhost?",
+                                      "localhost#",
+                                      "localhost\\",
+                                      "localhost.",
+                                      "localhost,evil.example",
+                                      "127.0.0.1.",
+                                      "127.1",
+                                      "2130706433",
+                                      "0x7f.1",
+                                      "0177.0.0.1",
+                                      "127.0.0.1%lo",
+                                      "%6cocalhost",
+                                      "*"};
     for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
         CHECK(host(good[i]));
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
@@ -43,6 +74,10 @@ TEST(an_origin_is_the_host)
     CHECK(!origin("http://localhost:9923") && !origin("http://localhost") && !origin("null"));
     CHECK(!origin("") && !origin("http://") && !origin("ftp://localhost:9922"));
     CHECK(!origin("http://localhost:9922.evil.example") && !origin("localhost:9922"));
+    CHECK(!origin("http://localhost:9922/") && !origin("http://u@localhost:9922"));
+    static const char twice[] = "localhost:x@evil.example"; /* the same nonsense as Host */
+    CHECK(!server_origin_allowed("http://localhost:x@evil.example", 7 + sizeof(twice) - 1, twice,
+                                 sizeof(twice) - 1));
 }
 
 TEST(tokens_are_told_apart)

@@ -451,7 +451,7 @@ static int take_request(struct peer *p, const struct http_request *r, size_t use
         p->closing = true;
     server_raw_used(p, used + r->content_length);
     p->continued = false;
-    p->wait = WAIT_NOTHING;
+    server_peer_wait(p, WAIT_NOTHING, 0); /* also of the limit for this request: it is here */
     return 0;
 }
 
@@ -470,7 +470,7 @@ int server_http_receive(struct peer *p)
         int used = server_http_parse(p->in.data, p->in.size, &r);
         if (used < 0)
             return refuse(p, 0, used, err_why(used));
-        if (used == 0 && p->in.size > SERVER_HEADER_BYTES)
+        if ((used > 0 ? (size_t)used : p->in.size) > SERVER_HEADER_BYTES)
             return refuse(p, 431, -EMSGSIZE, "the headers are longer than 16 KiB");
         int rc = used > 0 ? take_request(p, &r, (size_t)used) : -EAGAIN;
         if (rc == -EAGAIN)

@@ -33,7 +33,9 @@
 #define SERVER_FDS (SERVER_PEERS + 8)   /* with the listeners and the loop's own */
 #define SERVER_QUEUE_BYTES (4u << 20)   /* answers that wait for one peer */
 #define SERVER_QUEUES_BYTES (64u << 20) /* and for all; above it a peer has a 16th of the above */
-#define SERVER_FEEDS 64                 /* different continuous queries at once */
+#define SERVER_FEEDS 128                /* different continuous queries at once */
+#define SERVER_FEEDS_TCP 96             /* of these begun by TCP: the owner's socket stays free */
+#define SERVER_FEEDS_PEER 32            /* and by one connection */
 #define SERVER_MESSAGE_BYTES (4u << 20) /* one websocket message from a client */
 #define SERVER_BODY_BYTES (1u << 20)    /* one HTTP body, one line of text */
 #define SERVER_HEADER_BYTES (16u << 10) /* request line and headers */
@@ -74,6 +76,7 @@ struct rate { /* a token bucket, as the time at which it would be full again */
 /* What a stream sends to all who follow it: made once, as a JSON string with its quotes. */
 struct shared {
     _Atomic uint32_t refs;
+    struct server *server; /* whose memory it counts as, once; lives longer */
     bool whole; /* it is all there is now, in place of what came before */
     size_t size;
     char data[];
@@ -100,6 +103,7 @@ struct job {
     bool over;          /* loop only: done was sent, or nobody waits for it */
     _Atomic bool ended; /* run_done() was here: it comes once, whoever refuses */
     uint64_t dropped;   /* lock: peer->mutex; pieces this client lost and was not told of yet */
+    uint64_t blocked_ns; /* its worker only: how long it has waited for its client to read, in all */
     char tail[4];       /* loop only: first bytes of a character whose rest has not come */
     uint32_t tail_size; /* loop only */
     /* JOB_RUN over HTTP; loop only */
@@ -123,6 +127,7 @@ struct peer {
     int slot;          /* in server->fds */
     int fd;            /* loop only; -1 once libwebsockets speaks for it */
     uint64_t since_ns; /* clock_now() when it came */
+    struct host_client commands, streams; /* the host's, while a job of ours is */
     _Atomic uint64_t requests, bytes_in, bytes_out; /* counted on the loop */
     /* Changed on the loop under the mutex, which others need to read them. */
     enum peer_kind kind;
@@ -257,7 +262,8 @@ int server_peer_push(struct peer *p, struct job *j, enum piece_kind kind, int st
                      const void *data, size_t size, bool droppable);
 /* The same for a stream's message that many get.  [any] */
 int server_peer_push_shared(struct peer *p, struct job *j, struct shared *text);
-struct shared *server_shared_new(const char *text, size_t size); /* NULL: no memory */
+/* NULL: no memory */
+struct shared *server_shared_new(struct server *s, const char *text, size_t size);
 void server_shared_unref(struct shared *text);
 struct piece *server_peer_take(struct peer *p, uint64_t *ret_dropped); /* loop; NULL: empty */
 bool server_peer_waiting(struct peer *p); /* loop: is something queued? */

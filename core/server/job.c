@@ -128,6 +128,7 @@ void server_job_run(struct peer *p, int64_t id, int argc, const char *const *arg
         .argv = argv,
         .read_only = p->access != ACCESS_FULL,
         .who = p->who,
+        .client = &p->commands,
         .timeout_ns = timeout_ns,
         .reply = &j->reply,
         .done = run_done,

@@ -284,9 +284,8 @@ static int read_header(struct slice name, struct slice value, struct http_reques
         if (server_slice_is_case(name, kept[i].name))
             return keep_once(kept[i].where, value, kept[i].name);
     if (server_slice_is_case(name, "Content-Length")) {
-        if (r->content_length)
-            return err_set(-EINVAL, "header Content-Length comes twice");
-        return read_length(value, &r->content_length);
+        int rc = keep_once(&r->length, value, "Content-Length"); /* also when the first was 0 */
+        return rc == 0 ? read_length(value, &r->content_length) : rc;
     }
     if (server_slice_is_case(name, "Transfer-Encoding"))
         return err_set(-ENOTSUP, "a body needs Content-Length here, not Transfer-Encoding");
@@ -339,10 +338,23 @@ static int read_request_line(const char *line, const char *end, struct http_requ
     return 0;
 }
 
+/* RFC 9110's token: a name with a blank or a tab in it is another name to another parser. */
+static bool is_token(const char *text, size_t n)
+{
+    static const char others[] = "!#$%&'*+-.^_`|~";
+    for (size_t i = 0; i < n; i++) {
+        char c = text[i], lower = (char)(c | 0x20);
+        if (!(c >= '0' && c <= '9') && !(lower >= 'a' && lower <= 'z') &&
+            (c == 0 || !strchr(others, c)))
+            return false;
+    }
+    return n > 0;
+}
+
 static int read_header_line(const char *line, const char *end, struct http_request *r)
 {
     const char *colon = memchr(line, ':', (size_t)(end - line));
-    if (!colon || colon == line || *line == ' ' || *line == '\t' || colon[-1] == ' ')
+    if (!colon || !is_token(line, (size_t)(colon - line)))
         return err_set(-EINVAL, "a header is not NAME: VALUE");
     for (const char *p = line; p < end; p++)
         if ((unsigned char)*p < ' ' && *p != '\t' && !(*p == '\r' && p + 1 == end))

@@ -72,20 +72,23 @@ void server_peer_unref(struct peer *p)
     free(p);
 }
 
-struct shared *server_shared_new(const char *text, size_t size)
+struct shared *server_shared_new(struct server *owner, const char *text, size_t size)
 {
     struct shared *s = malloc(sizeof(*s) + size);
     if (!s)
         return NULL;
-    *s = (struct shared){.refs = 1, .size = size};
+    *s = (struct shared){.refs = 1, .server = owner, .size = size};
     memcpy(s->data, text, size);
+    (void)atomic_fetch_add_explicit(&owner->queued, size, memory_order_relaxed);
     return s;
 }
 
 void server_shared_unref(struct shared *text)
 {
-    if (text && atomic_fetch_sub_explicit(&text->refs, 1, memory_order_acq_rel) == 1)
-        free(text);
+    if (!text || atomic_fetch_sub_explicit(&text->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    (void)atomic_fetch_sub_explicit(&text->server->queued, text->size, memory_order_relaxed);
+    free(text);
 }
 
 void server_piece_free(struct piece *piece)
@@ -97,11 +100,13 @@ void server_piece_free(struct piece *piece)
     free(piece);
 }
 
-/* lock: p->mutex */
-static void count_queued(struct peer *p, ssize_t bytes)
+/* A piece comes (sign 1) or goes (-1).  What a hundred clients share waits for each of them, and is
+ * in memory once: counted so, a stream is not short of memory that is there.  lock: p->mutex */
+static void count_queued(struct peer *p, const struct piece *piece, int sign)
 {
-    p->queued += (size_t)bytes;
-    (void)atomic_fetch_add_explicit(&p->server->queued, (size_t)bytes, memory_order_relaxed);
+    size_t own = sizeof(*piece) + (piece->shared ? 0 : piece->capacity);
+    p->queued += (size_t)sign * (sizeof(*piece) + piece->capacity);
+    (void)atomic_fetch_add_explicit(&p->server->queued, (size_t)sign * own, memory_order_relaxed);
 }
 
 /* What may wait for one peer.  When much waits for all of them together it is little for each:
@@ -118,7 +123,8 @@ void server_peer_gone(struct peer *p)
     (void)pthread_mutex_lock(&p->mutex);
     struct piece *all = p->head;
     p->head = p->tail = NULL;
-    count_queued(p, -(ssize_t)p->queued);
+    for (const struct piece *piece = all; piece; piece = piece->next)
+        count_queued(p, piece, -1);
     p->slow_since_ns = 0;
     p->gone = true;
     (void)pthread_cond_broadcast(&p->space);
@@ -138,8 +144,8 @@ void server_peer_ready(struct peer *p)
 {
     struct server *s = p->server;
     (void)pthread_mutex_lock(&s->mutex);
-    bool wake = !p->ready;
-    if (wake) {
+    bool wake = !s->ready; /* else the loop has been woken and has not looked yet */
+    if (!p->ready) {
         p->ready = true;
         p->ready_next = s->ready;
         s->ready = p;
@@ -169,26 +175,60 @@ static void append(struct peer *p, struct piece *piece)
     else
         p->head = piece;
     p->tail = piece;
-    count_queued(p, (ssize_t)(sizeof(*piece) + piece->capacity));
+    count_queued(p, piece, 1);
 }
 
-/* Wait for room for `size` bytes.  lock: p->mutex */
+/* lock: p->mutex */
+static bool is_full(const struct job *j, size_t size)
+{
+    const struct peer *p = j->peer;
+    return !p->gone && p->queued > 0 && p->queued + size > queue_limit(p);
+}
+
+static void look_in_a_while(struct peer *p)
+{
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (int64_t)WAIT_NS;
+    if (until.tv_nsec >= (int64_t)NS_PER_S) {
+        until.tv_nsec -= (int64_t)NS_PER_S;
+        until.tv_sec++;
+    }
+    (void)pthread_cond_timedwait(&p->space, &p->mutex, &until);
+}
+
+/* Tell the host that a worker waits for a client, since when it would have done so without a break
+ * (0: no longer).  lock: p->mutex, which is given up meanwhile */
+static void tell_host(struct job *j, uint64_t since_ns)
+{
+    struct peer *p = j->peer;
+    int none = 0;
+    (void)pthread_mutex_unlock(&p->mutex);
+    if (host_waits_for_client(p->server->host, &j->reply, since_ns))
+        (void)atomic_compare_exchange_strong_explicit(&j->reply.cancelled, &none, HOST_CROWDED,
+                                                      memory_order_release, memory_order_relaxed);
+    (void)pthread_mutex_lock(&p->mutex);
+}
+
+/* Wait for room for `size` bytes.  What is urgent never waits: it is short, and the number of its
+ * requests is limited.  lock: p->mutex */
 static int wait_for_room(struct job *j, size_t size)
 {
     struct peer *p = j->peer;
-    while (!p->gone && p->queued > 0 && p->queued + size > queue_limit(p)) {
-        if (atomic_load_explicit(&j->reply.cancelled, memory_order_relaxed))
-            return -ECANCELED;
-        struct timespec until;
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += (int64_t)WAIT_NS;
-        if (until.tv_nsec >= (int64_t)NS_PER_S) {
-            until.tv_nsec -= (int64_t)NS_PER_S;
-            until.tv_sec++;
-        }
-        (void)pthread_cond_timedwait(&p->space, &p->mutex, &until);
+    uint64_t began = 0;
+    while (is_full(j, size) && !j->reply.urgent &&
+           !atomic_load_explicit(&j->reply.cancelled, memory_order_relaxed)) {
+        began = began ? began : clock_now();
+        look_in_a_while(p);
+        if (is_full(j, size))
+            tell_host(j, began - j->blocked_ns);
     }
-    return p->gone ? -ECANCELED : 0;
+    if (began) {
+        j->blocked_ns += clock_now() - began;
+        tell_host(j, 0);
+    }
+    return p->gone || atomic_load_explicit(&j->reply.cancelled, memory_order_relaxed) ? -ECANCELED
+                                                                                       : 0;
 }
 
 /* Add to the last piece when it is of the same job and has room: many short writes, one message. */
@@ -274,7 +314,7 @@ static void drop_oldest(struct peer *p, size_t size, struct piece **ret_out)
         *at = piece->next;
         if (p->tail == piece)
             p->tail = before;
-        count_queued(p, -(ssize_t)(sizeof(*piece) + piece->capacity));
+        count_queued(p, piece, -1);
         count_lost(p, piece->job);
         piece->next = *ret_out;
         *ret_out = piece;
@@ -343,7 +383,7 @@ struct piece *server_peer_take(struct peer *p, uint64_t *ret_dropped)
         p->head = piece->next;
         if (!p->head)
             p->tail = NULL;
-        count_queued(p, -(ssize_t)(sizeof(*piece) + piece->capacity));
+        count_queued(p, piece, -1);
         if (!p->head)
             p->slow_since_ns = p->lost = 0;
         if (piece->job) {

@@ -37,6 +37,7 @@ void server_peer_wait(struct peer *p, enum peer_wait wait, uint32_t seconds)
 {
     if (p->wait == wait && wait != WAIT_SENDING)
         return; /* a byte now and then does not buy more time */
+    /* Both or none: a limit that outlives what it is for cuts an answer. */
     p->wait = wait;
     p->deadline_ns = wait == WAIT_NOTHING ? 0 : clock_now() + seconds * NS_PER_S;
 }
@@ -170,7 +171,7 @@ static int linger(struct peer *p)
     p->in.size = 0;
     give_memory_back(&p->in);
     (void)lws_rx_flow_control(p->wsi, 1);
-    p->wait = WAIT_NOTHING;
+    server_peer_wait(p, WAIT_NOTHING, 0); /* or what is left of another wait would count */
     server_peer_wait(p, WAIT_REQUEST, SERVER_LINGER_S);
     return 0;
 }

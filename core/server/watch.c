@@ -3,8 +3,9 @@
  * core/server/watch.c - continuous queries: one feed a statement, however many clients follow it.
  *
  * A feed is a timer on the loop that hands each tick to a worker, as the command "watch"; a tick
- * that still runs is not run twice, and one that takes long is followed by a rest of three times
- * that, so that no stream takes more than a quarter of a core from the host.  What a tick brings
+ * that still runs is not run twice, and each is followed by a rest of three times the CPU time that
+ * it took, times the feeds of the client that began it, so that no client's streams take more than
+ * a quarter of a core from the host.  What a tick brings
  * is encoded once and shared by the queues of all who follow, which drop the oldest when slow.
  *
  * Clients share a feed when statement, format and interval are the same and no client needs what
@@ -14,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -22,12 +24,13 @@
 #include "core/server/message.h"
 
 #define TICK_TIMEOUT_NS (30 * NS_PER_S) /* a tick that takes longer is no stream */
-#define RESTS 3                         /* times the length of a tick */
+#define RESTS 3                         /* times the CPU time of a tick */
 
 struct feed {
     struct probing_reply reply;   /* first: a tick is found by it */
     _Atomic uint32_t refs;        /* of its jobs, and of a tick that waits or runs */
     struct server *server;        /* counted */
+    struct peer *owner;           /* counted; who began it, and for whom ticks are counted */
     struct feed *next;            /* loop: server->feeds */
     lws_sorted_usec_list_t timer; /* loop */
     char *sql;
@@ -37,6 +40,7 @@ struct feed {
     _Atomic bool busy;      /* a tick waits or runs; released by its end */
     _Atomic bool ended;     /* tick_done() was here: it comes once, whoever refuses */
     uint64_t rest_until_ns; /* the loop's; the tick's worker's while busy */
+    uint32_t siblings;      /* the same: feeds of its owner, itself included */
     pthread_mutex_t mutex;
     struct job *jobs; /* lock: mutex */
     bool over;        /* lock: mutex; it failed: its jobs were told, nobody may join */
@@ -58,6 +62,7 @@ static void feed_unref(struct feed *f)
     sql_writer_free(f->writer);
     buf_done(&f->text);
     (void)pthread_mutex_destroy(&f->mutex);
+    server_peer_unref(f->owner);
     server_unref(f->server);
     free(f->sql);
     free(f);
@@ -74,7 +79,7 @@ static int push_text(struct feed *f, size_t size)
     if (rc == 0 && size > 0)
         rc = json_add_text(&quoted, f->text.data, size);
     struct shared *shared =
-        rc == 0 && quoted.size > 0 ? server_shared_new(quoted.data, quoted.size) : NULL;
+        rc == 0 && quoted.size > 0 ? server_shared_new(f->server, quoted.data, quoted.size) : NULL;
     if (rc == 0 && quoted.size > 0 && !shared)
         rc = err_set(-ENOMEM, "no memory for a tick of %zu bytes", quoted.size);
     if (shared)
@@ -236,6 +241,14 @@ static int tell_late(struct feed *f, uint64_t to_row)
     return 0;
 }
 
+/* What this thread has used: on a busy machine a tick takes long and costs the host no more. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
 static int run_tick(struct feed *f)
 {
     struct sql_report report = {0};
@@ -253,14 +266,13 @@ static int run_tick(struct feed *f)
         .closed = f->buckets,
         .from_ts = f->from_ts,
     };
-    uint64_t began = clock_now();
+    uint64_t began = cpu_ns();
     rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &sink, &report);
     if (rc == 0)
         rc = end_answer(f, &report);
     if (rc == 0 && f->buckets && f->begin_ts < f->from_ts && f->cursor < report.next_row)
         rc = tell_late(f, report.next_row);
-    uint64_t now = clock_now();
-    f->rest_until_ns = now + RESTS * (now - began);
+    f->rest_until_ns = clock_now() + RESTS * f->siblings * (cpu_ns() - began);
     /* The query itself says where it ended, rows that did not match included: counting what the
      * drain has written would be another moment than the one the query saw. */
     if (rc == 0 && f->table && report.next_row > f->cursor)
@@ -324,6 +336,15 @@ static void tick_done(struct probing_reply *r, int status, const char *error)
 
 /* ---- on the loop ---- */
 
+/* Those that a client began, or (NULL) that came by TCP. */
+static uint32_t count_feeds(const struct server *s, const struct peer *owner)
+{
+    uint32_t n = 0;
+    for (const struct feed *f = s->feeds; f; f = f->next)
+        n += owner ? f->owner == owner : !f->owner->local;
+    return n;
+}
+
 static void on_timer(lws_sorted_usec_list_t *timer)
 {
     static const char *const words[] = {"watch"};
@@ -335,9 +356,12 @@ static void on_timer(lws_sorted_usec_list_t *timer)
     struct host_request request = {
         .argc = 1,
         .argv = words,
+        .client = &f->owner->streams,
+        .stream = true,
         .reply = &f->reply,
         .done = tick_done,
     };
+    f->siblings = count_feeds(f->server, f->owner);
     atomic_store_explicit(&f->busy, true, memory_order_relaxed);
     atomic_store_explicit(&f->ended, false, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed); /* for tick_done() */
@@ -347,12 +371,18 @@ static void on_timer(lws_sorted_usec_list_t *timer)
         tick_done(&f->reply, rc == -EAGAIN || rc == -ESHUTDOWN ? 0 : rc, err_why(rc));
 }
 
-static int feed_new(struct server *s, const struct message *m, enum sql_format format,
+static int feed_new(struct peer *owner, const struct message *m, enum sql_format format,
                     struct feed **ret)
 {
-    if (server_get(s->n_feeds) >= SERVER_FEEDS)
+    struct server *s = owner->server;
+    if (count_feeds(s, owner) >= SERVER_FEEDS_PEER)
+        return err_set(-EAGAIN,
+                       "%d different statements are watched by this connection already; end one",
+                       SERVER_FEEDS_PEER);
+    if (server_get(s->n_feeds) >= SERVER_FEEDS ||
+        (!owner->local && count_feeds(s, NULL) >= SERVER_FEEDS_TCP))
         return err_set(-EAGAIN, "%d different statements are watched already; end one",
-                       SERVER_FEEDS);
+                       owner->local ? SERVER_FEEDS : SERVER_FEEDS_TCP);
     struct feed *f = calloc(1, sizeof(*f));
     if (f)
         f->sql = strdup(m->text);
@@ -363,7 +393,9 @@ static int feed_new(struct server *s, const struct message *m, enum sql_format f
     }
     atomic_store_explicit(&f->refs, 1, memory_order_relaxed);
     server_ref(s);
+    server_peer_ref(owner);
     f->server = s;
+    f->owner = owner;
     f->reply.write = tick_write;
     f->format = format;
     f->interval_ns = m->interval_ns;
@@ -414,7 +446,7 @@ void server_watch_start(struct peer *p, const struct message *m)
         return;
     }
     if (rc == 0)
-        rc = feed_new(p->server, m, format, &f);
+        rc = feed_new(p, m, format, &f);
     if (rc == 0) {
         (void)feed_join(f, j); /* its first count is this job's */
         return;
