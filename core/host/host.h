@@ -66,7 +66,7 @@ void host_free(struct host *h);
 struct host_client {
     uint32_t waiting, running; /* lock: the workers', as all below */
     size_t waiting_bytes;      /* words of the commands that wait */
-    uint64_t turn;             /* when a job of it was taken last */
+    uint64_t turn;             /* of its next job: the least is taken first */
 };
 
 struct probing_reply { /* the core's side of one answer; transports embed it */

@@ -153,7 +153,7 @@ struct workers {
     uint32_t n_waiting, n_queued, n_idle; /* lock: mutex; commands, all jobs, workers without one */
     uint32_t n_streams, n_blocked;        /* lock: mutex; of those that run */
     size_t waiting_bytes;                 /* lock: mutex; of n_waiting */
-    uint64_t turns;                       /* lock: mutex; jobs taken ever */
+    uint64_t turn;                        /* lock: mutex; the latest that a client has had */
     struct host_client core;              /* of jobs that no client has asked for */
     uint32_t n_ending;                    /* lock: mutex; commands whose done() is being called */
     bool stop;                            /* lock: mutex */

@@ -8,8 +8,8 @@
  * that has waited longest ends when others want its thread.
  *
  * Who is next: of the jobs that may run (a client has four at most, a stream's ticks are few) the
- * one whose client had its turn longest ago, so that a client with sixty requests has no more than
- * one with one.  What is urgent waits behind nothing: a thread of its own takes it when no other is
+ * one whose client has had the fewest turns, counted from when it came (start-time fair queueing),
+ * so that a client with sixty requests has no more than one with one.  What is urgent waits behind nothing: a thread of its own takes it when no other is
  * free.
  *
  * It does not interrupt anything: a limit sets `cancelled`, and the command looks at it.
@@ -27,7 +27,7 @@
 
 #define WORKER_STACK ((size_t)1 << 20) /* bytes: SQL recurses into nested expressions */
 #define EXTRA_IDLE_NS (10 * NS_PER_S)  /* an extra worker with nothing to do goes home */
-#define CROWDED_NS NS_PER_S            /* a client that reads at all has read something by then */
+#define CROWDED_NS (NS_PER_S / 2)      /* a client that reads at all has read something by then */
 #define LEAVE_NS (NS_PER_S / 2) /* for what was cancelled to end before plugins are stopped */
 
 static struct timespec in_future(uint64_t ns)
@@ -120,7 +120,8 @@ static struct job *choose(const struct workers *w, bool urgent)
 static void take(struct workers *w, struct job *j)
 {
     unlink_waiting(w, j);
-    j->client->turn = ++w->turns;
+    w->turn = j->client->turn > w->turn ? j->client->turn : w->turn;
+    j->client->turn += j->urgent ? 0 : 1;
     if (!j->reply)
         return;
     link_running(w, j);
@@ -390,6 +391,8 @@ int workers_add(struct host *h, struct job *j, struct job **ret_out)
             w->first = j;
         w->last = j;
         w->n_queued++;
+        if (j->client->turn < w->turn) /* what it did not use before is not saved up */
+            j->client->turn = w->turn;
         if (j->counted) {
             w->n_waiting++;
             w->waiting_bytes += j->bytes;

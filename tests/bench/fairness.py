@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long short answers take while other clients ask for much, or read nothing.
+
+usage: fairness.py [--build FOLDER] [--seconds N]
+
+A Python process sleeps; one client asks it by TCP for `version` (websocket) and /healthz (HTTP, kept
+open), one after the other with 5 ms between.  It does so alone; beside one read-only user who
+watches 60 dear statements (two connections, as one may have 32); beside 150 connections that asked
+for a long answer and read none of it; beside both; and `query "select 1"` is asked beside both, too.
+Printed are p50, p99 and the longest, the share of a core that the process took, and the load.
+Compare two builds on one machine, one after the other, several times: what else runs counts.
+"""
+import argparse
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path[:0] = [os.path.join(ROOT, "tests"), os.path.join(ROOT, "tests", "server")]
+from wire import Wire, dial  # noqa: E402
+
+DEAR = ("select sum(length(a.doc) - length(d.doc)) as n%d from probing.commands a, "
+        "probing.commands b, probing.commands c, probing.commands d")
+LONG = ("select a.doc, b.doc from probing.commands a, probing.commands b, "
+        "probing.commands c, probing.settings d")
+
+
+def watch(port, token, n):
+    wires = []
+    for first in range(0, n, 30):
+        wires.append(Wire(port, token))
+        for i in range(first, min(n, first + 30)):
+            wires[-1].send({"id": i, "watch": DEAR % i, "interval_ms": 10})
+    sockets = [wire.s for wire in wires]
+    print("up", flush=True)
+    while sockets:
+        for s in select.select(sockets, [], [])[0]:
+            if not s.recv(1 << 18):
+                sockets.remove(s)
+
+
+def deaf(port, token, n):
+    kept = []
+    for i in range(n):
+        s = dial(port)
+        s.sendall(("GET /query?format=csv&q=%s HTTP/1.1\r\nHost: localhost\r\n"
+                   "Authorization: Bearer %s\r\n\r\n" % (LONG.replace(" ", "+"), token)).encode())
+        kept.append(s)
+    print("up", flush=True)
+    signal.pause()
+
+
+class Beside:
+    """Clients in a process of their own, gone when the block ends."""
+
+    def __init__(self, *loads):
+        self.loads = loads
+
+    def __enter__(self):
+        self.children = [subprocess.Popen([sys.executable, __file__, "--load"] + [str(w) for w in load],
+                                          stdout=subprocess.PIPE) for load in self.loads]
+        for child in self.children:
+            child.stdout.readline()
+        time.sleep(1)  # the load is all there
+
+    def __exit__(self, *_):
+        for child in self.children:
+            child.kill()
+            child.wait()
+
+
+def cpu_s(pid):
+    with open("/proc/%d/stat" % pid) as stat:
+        fields = stat.read().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def measure(what, pid, asks, seconds):
+    took, refused = {name: [] for name in asks}, {name: 0 for name in asks}
+    began, cpu = time.monotonic(), cpu_s(pid)
+    while time.monotonic() < began + seconds:
+        for name, ask in asks.items():
+            at = time.monotonic()
+            refused[name] += not ask()
+            took[name].append(time.monotonic() - at)
+            time.sleep(0.005)
+    core = 100 * (cpu_s(pid) - cpu) / (time.monotonic() - began)
+    for name, times in took.items():
+        times.sort()
+        print("%-28s %-9s p50 %8.1f  p99 %8.1f  longest %8.1f ms  "
+              "(%d asked, %d refused; %.0f %% of a core)" % (what, name, 1e3 * times[len(times) // 2], 1e3 * times[len(times) * 99 // 100],
+               1e3 * times[-1], len(times), refused[name], core), flush=True)
+
+
+def healthz(port, token):
+    s = dial(port)
+    s.settimeout(120)
+    request = ("GET /healthz HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n" %
+               token).encode()
+
+    def ask():
+        s.sendall(request)
+        answer = b""
+        while not answer.endswith(b"\r\n\r\nok\n"):
+            answer += s.recv(4096) or sys.exit("closed: %r" % answer)
+        return True
+    return ask
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", default=os.path.join(ROOT, "build/release"))
+    parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--load", nargs=4, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.load:
+        what, port, token, n = options.load
+        {"watch": watch, "deaf": deaf}[what](int(port), token, int(n))
+        return
+    os.environ["PROBING_DATA_DIR"] = data = tempfile.mkdtemp()
+    target = subprocess.Popen([sys.executable, "-c", "import time\nwhile True: time.sleep(0.01)"])
+    probing = [os.path.join(options.build, "probing"), "-t", str(target.pid)]
+    try:
+        time.sleep(0.5)  # it has begun
+        subprocess.run(probing + ["inject", "-l", "127.0.0.1:0"], check=True,
+                       stdout=subprocess.DEVNULL)
+        info = subprocess.run(probing + ["info"], check=True, capture_output=True, text=True).stdout
+        port = re.search(r"listening: .*:(\d+)", info).group(1)
+        folder = re.search(r"data: (\S+)", info).group(1)
+        with open(os.path.join(folder, "token-read")) as file:
+            token = file.read().strip()
+        wire = Wire(int(port), token)
+        wire.s.settimeout(120)
+        asks = {"version": lambda: wire.run("version")[0] == 0,
+                "/healthz": healthz(int(port), token)}
+        query = {"select 1": lambda: wire.run("query", "select 1")[0] == 0}
+        watches, unread = ("watch", port, token, 60), ("deaf", port, token, 150)
+        print("load %.1f %.1f %.1f before" % os.getloadavg())
+        measure("alone", target.pid, asks, options.seconds)
+        for name, loads in (("60 watches", [watches]), ("150 that do not read", [unread]),
+                            ("both", [watches, unread])):
+            with Beside(*loads):
+                measure(name, target.pid, asks, options.seconds)
+        with Beside(watches, unread):
+            measure("both", target.pid, query, options.seconds)
+        print("load %.1f %.1f %.1f after" % os.getloadavg())
+    finally:
+        target.kill()
+        target.wait()
+        subprocess.run(["rm", "-rf", data], check=True)
+
+
+if __name__ == "__main__":
+    main()
