@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/terminal.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"
 #include "core/sql/sql.h"
@@ -38,7 +39,7 @@ static void not_whole(const char *why)
     while (why[0] != '\0') {
         size_t n = strcspn(why, "\n");
         if (n > 0)
-            fprintf(stderr, "probing: not whole: %.*s\n", (int)n, why);
+            terminal_say("not whole: %.*s", (int)n, why);
         why += n + (why[n] == '\n');
     }
 }
@@ -115,8 +116,8 @@ static int from_engine(struct tables *tables, struct store *store, const struct 
     if (r == 0)
         r = sql_writer_finish(writer, &report);
     if (r == 0 && report.lost > 0 && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
-        fprintf(stderr, "probing: not whole: %llu rows were lost before they could be kept\n",
-                (unsigned long long)report.lost);
+        terminal_say("not whole: %llu rows were lost before they could be kept",
+                     (unsigned long long)report.lost);
     sql_writer_free(writer);
     sql_free(engine);
     return r;
@@ -135,13 +136,11 @@ static int from_files(const struct target *t, const struct answer_ask *ask, stru
         if (!ask->quiet)
             not_whole(store_damage(store));
         if (t->directories > 1 && !ask->quiet)
-            fprintf(stderr,
-                    "probing: there are %u directories of process %d; this is the newest, %s "
-                    "(`probing list --dead` shows all)\n",
-                    t->directories, (int)t->pid, t->directory);
+            terminal_say("there are %u directories of process %d; this is the newest, %s "
+                         "(`probing list --dead` shows all)", t->directories, (int)t->pid,
+                         t->directory);
         if (t->stopped && !ask->quiet)
-            fprintf(stderr, "probing: process %d is stopped; this is read from its files\n",
-                    (int)t->pid);
+            terminal_say("process %d is stopped; this is read from its files", (int)t->pid);
         r = from_engine(tables, store, ask, p);
     }
     store_free(store);
@@ -173,8 +172,7 @@ int answer_bytes(const struct target *t, const struct answer_ask *ask,
     int r = from_live(t, ask, &p);
     if ((r != -ECONNRESET && r != -ECONNREFUSED) || p.begun || !has_died(t, &dead))
         return r;
-    fprintf(stderr, "probing: process %d has just ended; this is read from its files\n",
-            (int)t->pid);
+    terminal_say("process %d has just ended; this is read from its files", (int)t->pid);
     return from_files(&dead, ask, &p);
 }
 
@@ -196,8 +194,8 @@ int answer_rows(const struct target *t, const char *statement, struct export_wri
         r = export_reader_end(reader);
     const struct json *closing = r == 0 ? export_reader_closing(reader) : NULL;
     if (closing != NULL && json_int(closing, "lost", 0) > 0)
-        fprintf(stderr, "probing: not whole: %lld rows were lost before they could be kept\n",
-                (long long)json_int(closing, "lost", 0));
+        terminal_say("not whole: %lld rows were lost before they could be kept",
+                     (long long)json_int(closing, "lost", 0));
     export_reader_free(reader);
     buf_done(&none);
     return r;

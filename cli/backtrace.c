@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/terminal.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 
 #define WORDS_MAX 32
-#define CLEAR_SCREEN "\033[H\033[J" /* ECMA-48: cursor home, erase to the end */
 #define WATCH_NS UINT64_C(1000000000)
 
 /* What is ours of the words; the rest is for who looks. */
@@ -85,8 +85,7 @@ static void begin_look(const struct words *w)
     time_t now = time(NULL);
     struct tm when;
 
-    if (isatty(STDOUT_FILENO) == 1)
-        (void)fputs(CLEAR_SCREEN, stdout);
+    terminal_clear();
     if (w->json)
         return;
     if (localtime_r(&now, &when) != NULL)
@@ -115,6 +114,8 @@ int command_backtrace(struct target *t, int argc, char **argv)
 
     if (r < 0)
         return r;
+    if (w.json)
+        terminal_exact();
     if (w.watch)
         return watch(t, &w);
     pager_begin();

@@ -12,6 +12,7 @@
 
 #include "cli/answer.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "sdk/client/client.h"
@@ -74,7 +75,7 @@ int torch_capture(const struct target *t, const struct torch_capture *wanted, co
     int r = path != NULL ? output_open(&out, path) : 0;
     if (r < 0)
         return r;
-    fprintf(stderr, "probing: waiting for %s steps to end\n", wanted->steps);
+    terminal_say("waiting for %s steps to end", wanted->steps);
     r = ask(t, out.file, wanted);
     if (path != NULL)
         r = output_close(&out, r);

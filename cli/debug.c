@@ -19,6 +19,7 @@
 
 #include "cli/cli.h"
 #include "cli/prompt.h"
+#include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -252,7 +253,7 @@ static int talk_there(struct debug *d)
         if (poll(&p, 1, LOOK_MS) <= 0)
             continue;
         int fd = accept4(door, NULL, NULL, SOCK_CLOEXEC);
-        d->out = fd != -1 ? fdopen(fd, "w") : NULL;
+        d->out = fd != -1 ? terminal_open(fd) : NULL;
         if (d->out == NULL) {
             if (fd != -1)
                 (void)close(fd);

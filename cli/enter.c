@@ -15,6 +15,7 @@
 #include "cli/inject/inject.h"
 #include "cli/plan.h"
 #include "cli/settle.h"
+#include "cli/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -249,7 +250,7 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     int failed = settle_settings(t, o->settings, NULL);
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
-        fprintf(stderr, "probing: %s\n", err_text());
+        terminal_say("%s", err_text());
     say_place(t);
     return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
 }
@@ -294,7 +295,7 @@ static int enter_finish(struct target *t, const struct enter_options *o,
                (double)result->total_ns / 1e6);
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
-        fprintf(stderr, "probing: %s\n", err_text());
+        terminal_say("%s", err_text());
     r = settle_plugins(t, o->plugins, /* fresh= */ o->settings);
     int failed = settle_settings(t, o->settings, o->listen);
     say_place(t);

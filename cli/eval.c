@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -51,8 +52,27 @@ static int run_file(struct target *t, int argc, char **argv, int at, char *text)
     return r;
 }
 
+/* --raw is for us, not for the process: out of the options before the code.  Words that are left. */
+static int take_raw(int argc, char **argv)
+{
+    for (int i = 1; i < argc && argv[i][0] == '-'; i++) {
+        if (strcmp(argv[i], "--raw") == 0) {
+            terminal_raw();
+            memmove(&argv[i], &argv[i + 1], (size_t)(argc - i) * sizeof argv[0]); /* and the NULL */
+            return argc - 1;
+        }
+        if (strcmp(argv[i], "--timeout") == 0)
+            i++;
+        else
+            break;
+    }
+    return argc;
+}
+
 int command_eval(struct target *t, int argc, char **argv)
 {
+    argc = take_raw(argc, argv);
+    terminal_exact();
     int at = find_file(argc, argv);
     struct buf b;
 

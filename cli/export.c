@@ -16,6 +16,7 @@
 #include "cli/answer.h"
 #include "cli/export.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -119,7 +120,8 @@ static void show(struct export *e, bool last)
     if (!last && e->all > 0 && rows <= e->all)
         (void)snprintf(share, sizeof share, ", %d %%",
                        (int)(100.0 * (double)rows / (double)e->all));
-    fprintf(stderr, "\r%s: %llu rows, %.1f MB%s%s", e->path, (unsigned long long)rows,
+    terminal_over();
+    fprintf(stderr, "%s: %llu rows, %.1f MB%s%s", e->path, (unsigned long long)rows,
             (double)e->bytes / 1e6, share, last ? "      \n" : "");
 }
 
@@ -175,12 +177,12 @@ static int finish(struct export *e)
         r = put_out(e);
     const struct json *closing = export_reader_closing(e->reader);
     if (r == 0 && json_int(closing, "lost", 0) > 0)
-        fprintf(stderr, "probing: not whole: %lld rows were lost before they could be kept\n",
-                (long long)json_int(closing, "lost", 0));
+        terminal_say("not whole: %lld rows were lost before they could be kept",
+                     (long long)json_int(closing, "lost", 0));
     const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
     if (r == 0 && cut != NULL && cut->boolean)
-        fprintf(stderr, "probing: not whole: the answer was cut at %llu rows\n",
-                (unsigned long long)export_reader_rows(e->reader));
+        terminal_say("not whole: the answer was cut at %llu rows",
+                     (unsigned long long)export_reader_rows(e->reader));
     return r;
 }
 
@@ -238,6 +240,7 @@ static int open_file(struct export *e)
          (e->format != FORMAT_ARROW && e->format != FORMAT_PERFETTO))) {
         e->path = "standard output";
         e->file = stdout;
+        terminal_exact();
         return 0;
     }
     if (out)

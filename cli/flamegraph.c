@@ -16,6 +16,7 @@
 #include "cli/answer.h"
 #include "cli/flame.h"
 #include "cli/output.h"
+#include "cli/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -276,8 +277,7 @@ static int window_of(const struct target *t, struct options *o, char *ret_where,
     }
     if (!past && o->seconds_ns == 0 && !answer_plugin_runs(t, "profile")) {
         o->seconds_ns = DEFAULT_NS;
-        fprintf(stderr, "probing: the profiler does not run: sampling for %d s\n",
-                (int)(DEFAULT_NS / NS_PER_S));
+        terminal_say("the profiler does not run: sampling for %d s", (int)(DEFAULT_NS / NS_PER_S));
     }
     return o->seconds_ns > 0 ? profile_now(t, o, ret_where, size) : 0;
 }
@@ -317,8 +317,10 @@ static int make(const struct options *o, struct flame *f, struct flame_tree *tre
 static int write_file(const struct options *o, const struct buf *out)
 {
     struct output file;
-    if (o->path == NULL || strcmp(o->path, "-") == 0)
+    if (o->path == NULL || strcmp(o->path, "-") == 0) {
+        terminal_exact();
         return fwrite(out->data, 1, out->size, stdout) == out->size ? 0 : -EPIPE;
+    }
     int r = output_open(&file, o->path);
     if (r < 0)
         return r;

@@ -37,10 +37,11 @@ static void put_filled(FILE *out, const char *indent, const char *text)
 void help_all(FILE *out)
 {
     fputs("probing " PROBING_VERSION ": enter a running process and ask it\n\n"
-          "usage: probing [-t TARGET] COMMAND [ARGUMENTS]\n"
+          "usage: probing [--raw] [-t TARGET] COMMAND [ARGUMENTS]\n"
           "       probing TARGET COMMAND [ARGUMENTS]\n\n"
           "TARGET  a pid; host:port; a unix socket; a data directory (of a dead process, too);\n"
-          "        or the environment's PROBING_TARGET or ENDPOINT\n\n",
+          "        or the environment's PROBING_TARGET or ENDPOINT\n"
+          "--raw   escape nothing of what steers a terminal: only for a target that is trusted\n\n",
           out);
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
         fprintf(out, "  %-10s %s\n", c->name, c->doc);

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -172,7 +173,7 @@ static int sweep_one(void *arg, const struct datadir *d)
     }
     int r = datadir_remove(d);
     if (r < 0) {
-        fprintf(stderr, "probing: %s\n", err_why(r));
+        terminal_say("%s", err_why(r));
         s->failed = r;
     } else {
         s->removed++;

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -18,7 +19,6 @@
 #include "sdk/client/client.h"
 
 #define SCRIPT_MAX_BYTES (1u << 20)
-#define CLEAR_SCREEN "\033[H\033[J" /* ECMA-48: cursor home, erase to the end */
 
 /* ---- one command, its answer, its status ---- */
 
@@ -35,8 +35,8 @@ static int on_event(void *arg, const struct client_event *e)
     switch (e->kind) {
     case CLIENT_DATA:
     case CLIENT_EVENT:
-        if (e->whole && cli_width() > 0)
-            fputs(CLEAR_SCREEN, stdout);
+        if (e->whole)
+            terminal_clear();
         if (fwrite(e->text, 1, e->size, stdout) != e->size)
             return -EPIPE;
         if (e->kind == CLIENT_EVENT && fputc('\n', stdout) == EOF)
@@ -45,20 +45,18 @@ static int on_event(void *arg, const struct client_event *e)
             return -EPIPE;
         return 0;
     case CLIENT_DROPPED:
-        fprintf(stderr, "probing: %llu messages were lost: this end reads too slowly\n",
-                (unsigned long long)e->dropped);
+        terminal_say("%llu messages were lost: this end reads too slowly",
+                     (unsigned long long)e->dropped);
         return 0;
     case CLIENT_LATE:
-        fprintf(stderr,
-                "probing: %llu rows came when their bucket had been told and are in none "
-                "(setting query.late)\n",
-                (unsigned long long)e->late);
+        terminal_say("%llu rows came when their bucket had been told and are in none "
+                     "(setting query.late)", (unsigned long long)e->late);
         return 0;
     case CLIENT_DONE:
         if (e->status < 0)
             return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
         if (e->size > 0)
-            fprintf(stderr, "probing: not whole: %s\n", e->text);
+            terminal_say("not whole: %s", e->text);
         if (e->id == s->ids[0])
             s->status = e->status;
         return e->status;
@@ -146,6 +144,7 @@ int command_watch(struct target *t, int argc, char **argv)
         r = target_connect(t, &c);
     if (r < 0)
         return r;
+    terminal_format(w.format);
     s.ids[0] = client_start_watch(c, &w);
     r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
     client_close(c);

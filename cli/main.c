@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/terminal.h"
 #include "core/base/err.h"
 #include "core/base/secret.h"
 #include "core/base/version.h"
@@ -41,9 +42,9 @@ static int unknown_command(const char *word)
             stderr);
         return EXIT_USAGE;
     }
-    fprintf(stderr, "probing: no command '%s'%s%s%s; `probing help` lists them\n", word,
-            near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
-            near != NULL ? "'" : "");
+    terminal_say("no command '%s'%s%s%s; `probing help` lists them", word,
+                 near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                 near != NULL ? "'" : "");
     return EXIT_USAGE;
 }
 
@@ -109,10 +110,8 @@ static int run_command(int argc, char **argv, const char *target_text)
             return help_one(c->name);
     if (c->needs_target) {
         if (target_text == NULL || target_text[0] == '\0') {
-            fprintf(stderr,
-                    "probing: %s needs a target: probing -t <pid> %s (`probing list` shows "
-                    "processes with a core)\n",
-                    c->name, c->name);
+            terminal_say("%s needs a target: probing -t <pid> %s (`probing list` shows "
+                         "processes with a core)", c->name, c->name);
             return EXIT_USAGE;
         }
     }
@@ -158,7 +157,7 @@ static int finish(int r)
     if (r >= 0)
         return r;
     if (r != -EPIPE && !(r == -ECANCELED && cli_interrupted))
-        fprintf(stderr, "probing: %s\n", err_why(r));
+        terminal_say("%s", err_why(r));
     return cli_interrupted ? 130 : cli_is_misused() ? EXIT_USAGE : EXIT_FAILED;
 }
 
@@ -167,12 +166,17 @@ int main(int argc, char **argv)
     int r;
 
     catch_interrupts();
-    if ((r = hide_secrets(argc, argv)) < 0) {
-        fprintf(stderr, "probing: %s\n", err_why(r));
+    if ((r = terminal_begin()) < 0 || (r = hide_secrets(argc, argv)) < 0) {
+        terminal_say("%s", err_why(r));
         return EXIT_FAILED;
     }
     argc--;
     argv++;
+    if (argc >= 1 && strcmp(argv[0], "--raw") == 0) {
+        terminal_raw();
+        argc--;
+        argv++;
+    }
     if (argc >= 2 && strcmp(argv[0], "--dump") == 0) { /* oldest seed: probing --dump <pid> */
         char *words[] = {(char *)(uintptr_t) "backtrace", NULL};
         r = run_command(1, words, argv[1]);
@@ -197,8 +201,7 @@ int main(int argc, char **argv)
             }
             r = cli_misuse(help_one(argv[1]));
         } else if (argv[0][0] == '-') {
-            fprintf(stderr, "probing: no option '%s' here; `probing help` shows the usage\n",
-                    argv[0]);
+            terminal_say("no option '%s' here; `probing help` shows the usage", argv[0]);
             return EXIT_USAGE;
         } else {
             r = run_command(argc, argv, target);

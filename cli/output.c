@@ -5,11 +5,13 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/terminal.h"
 #include "core/base/err.h"
 
 static int refused(const struct output *o, int code)
@@ -30,6 +32,11 @@ int output_open(struct output *o, const char *path)
             return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", path);
     }
     o->file = o->part[0] != '\0' ? fopen(o->part, "wxe") : fopen(path, "we");
+    if (o->file != NULL && isatty(fileno(o->file)) == 1) { /* -o /dev/stdout */
+        int fd = fcntl(fileno(o->file), F_DUPFD_CLOEXEC, 3);
+        (void)fclose(o->file);
+        o->file = fd != -1 ? terminal_open(fd) : NULL;
+    }
     return o->file != NULL ? 0 : refused(o, errno);
 }
 

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/terminal.h"
 
 #define NOT_FOUND 127 /* what a shell answers for a command that is not there */
 
@@ -143,6 +144,5 @@ void pager_end(void)
         continue;
     pager.pid = 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
-        fprintf(stderr, "probing: the pager '%s' cannot be run; PAGER=cat for none\n",
-                pager.command);
+        terminal_say("the pager '%s' cannot be run; PAGER=cat for none", pager.command);
 }

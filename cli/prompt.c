@@ -18,7 +18,9 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/terminal.h"
 #include "core/base/err.h"
+#include "core/base/printable.h"
 
 #define CANDIDATES_MAX_BYTES ((size_t)256 << 10)
 #define HISTORY_LINES 1000
@@ -35,6 +37,7 @@ struct editor {
     const char **word_break_characters;
     int *append_character;
     char **line; /* so far */
+    FILE **out;
 };
 
 struct prompt {
@@ -71,7 +74,8 @@ static bool load_editor(struct editor *e)
            find(library, "rl_attempted_completion_function", &e->attempted_completion) &&
            find(library, "rl_completer_word_break_characters", &e->word_break_characters) &&
            find(library, "rl_completion_append_character", &e->append_character) &&
-           find(library, "rl_line_buffer", &e->line);
+           find(library, "rl_line_buffer", &e->line) &&
+           find(library, "rl_outstream", &e->out);
 }
 
 /* libedit asks again and again until NULL; it frees what it is given. */
@@ -90,6 +94,29 @@ static char *next_candidate(const char *text, int state)
     return found;
 }
 
+/* libedit draws candidates by itself and puts them into the line: those that would steer the
+ * terminal are none. */
+static void drop_hostile(struct buf *b)
+{
+    size_t kept = 0;
+
+    for (size_t at = 0, n; at < b->size; at += n) {
+        bool plain = true;
+        const char *end = memchr(b->data + at, '\n', b->size - at);
+        n = end != NULL ? (size_t)(end - b->data) - at : b->size - at;
+        for (size_t i = 0, size; plain && i < n; i += size)
+            if ((size = printable_letter(b->data + at + i, n - i, &plain)) == 0)
+                break;
+        n += end != NULL;
+        if (plain)
+            memmove(b->data + kept, b->data + at, n);
+        kept += plain ? n : 0;
+    }
+    b->size = kept;
+    if (b->data != NULL)
+        b->data[kept] = '\0';
+}
+
 static char **candidates(const char *text, int start, int end)
 {
     struct prompt *p = the_prompt;
@@ -101,7 +128,10 @@ static char **candidates(const char *text, int start, int end)
     if (text[0] == '\0' && strspn(*p->editor.line, " \t") >= (size_t)start &&
         buf_adds(&p->candidates, "\t") == 0)
         return p->editor.completion_matches(text, next_candidate);
-    if (p->o.complete(p->o.arg, text, &p->candidates) < 0 || p->candidates.size == 0)
+    if (p->o.complete(p->o.arg, text, &p->candidates) < 0)
+        return NULL;
+    drop_hostile(&p->candidates);
+    if (p->candidates.size == 0)
         return NULL;
     return p->editor.completion_matches(text, next_candidate);
 }
@@ -124,6 +154,7 @@ int prompt_new(const struct prompt_options *o, struct prompt **ret)
         *p->editor.attempted_completion = candidates;
         *p->editor.word_break_characters = o->word_breaks;
         *p->editor.append_character = '\0';
+        *p->editor.out = terminal_drawn();
         p->editor.stifle_history(HISTORY_LINES);
         if (o->history_file != NULL)
             (void)p->editor.read_history(o->history_file); /* the first time there is none */
@@ -167,6 +198,7 @@ static char *edit(struct prompt *p, const char *text)
     struct sigaction before;
 
     (void)sigaction(SIGALRM, &action, &before);
+    (void)fflush(stdout);
     cli_prompts = 1;
     char *line = p->editor.readline(text);
     cli_prompts = 0;

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -118,11 +119,11 @@ static int end_arrow(struct arrow *a)
     const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
 
     if (closing != NULL && json_int(closing, "lost", 0) > 0)
-        fprintf(stderr, "probing: not whole: %lld rows were lost before they could be kept\n",
-                (long long)json_int(closing, "lost", 0));
+        terminal_say("not whole: %lld rows were lost before they could be kept",
+                     (long long)json_int(closing, "lost", 0));
     if (cut != NULL && cut->boolean)
-        fprintf(stderr, "probing: not whole: stopped after %llu rows, there are more\n",
-                (unsigned long long)export_reader_rows(a->reader));
+        terminal_say("not whole: stopped after %llu rows, there are more",
+                     (unsigned long long)export_reader_rows(a->reader));
     return r == 0 ? write_out(&a->out) : r;
 }
 
@@ -160,6 +161,7 @@ int command_query(struct target *t, int argc, char **argv)
     buf_init(&statement, 1u << 20);
     r = cli_misuse(statement_of(argv[0], &w, &statement));
     ask.statement = buf_text(&statement);
+    terminal_format(ask.format);
     if (r == 0)
         r = strcmp(ask.format, ARROW) == 0 ? ask_arrow(t, &ask)
                                            : answer_bytes(t, &ask, write_stdout, NULL);

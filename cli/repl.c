@@ -14,6 +14,7 @@
 
 #include "cli/cli.h"
 #include "cli/prompt.h"
+#include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "sdk/client/client.h"
@@ -49,7 +50,7 @@ static int print(void *arg, const struct client_event *e)
     if (e->kind == CLIENT_DONE) {
         *ret_status = e->status;
         if (e->status < 0 && e->size > 0)
-            fprintf(stderr, "probing: %s\n", e->text);
+            terminal_say("%s", e->text);
     }
     return 0;
 }
@@ -206,8 +207,11 @@ int command_repl(struct target *t, int argc, char **argv)
                                      .word_breaks = NAME_BREAKS,
                                      .history_file = history_file(file, sizeof file)};
 
-    if (argc != 1)
+    if (argc == 2 && strcmp(argv[1], "--raw") == 0)
+        terminal_raw();
+    else if (argc != 1)
         return cli_misuse(err_set(-EINVAL, "repl takes no argument '%s'", argv[1]));
+    terminal_exact();
     int result = target_connect(t, &r.client);
     if (result < 0)
         return result;

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 
@@ -46,17 +47,6 @@ static void on_suspend(int signo)
     suspend = 1;
 }
 
-static void put(const char *text, size_t size)
-{
-    while (size > 0) {
-        ssize_t n = write(STDOUT_FILENO, text, size);
-        if (n == -1 && errno != EINTR && errno != EAGAIN)
-            return; /* the terminal has gone: the next key says so */
-        text += n > 0 ? n : 0;
-        size -= n > 0 ? (size_t)n : 0;
-    }
-}
-
 int screen_open(void)
 {
     struct sigaction resize = {.sa_handler = on_resize}, stop = {.sa_handler = on_suspend};
@@ -76,7 +66,7 @@ int screen_open(void)
     }
     (void)sigaction(SIGWINCH, &resize, &screen.resized);
     (void)sigaction(SIGTSTP, &stop, &screen.suspended);
-    put(ENTER, sizeof ENTER - 1);
+    terminal_put(ENTER, sizeof ENTER - 1);
     screen.open = true;
     return 0;
 }
@@ -85,7 +75,7 @@ void screen_close(void)
 {
     if (!screen.open)
         return;
-    put(LEAVE, sizeof LEAVE - 1);
+    terminal_put(LEAVE, sizeof LEAVE - 1);
     (void)sigaction(SIGWINCH, &screen.resized, NULL);
     (void)sigaction(SIGTSTP, &screen.suspended, NULL);
     if (screen.keys)
@@ -172,7 +162,7 @@ void screen_draw(const struct buf *lines)
     }
     if (row < rows)
         (void)buf_adds(&out, "\r\n" END_OF_SCREEN);
-    put(out.data, out.size);
+    terminal_put(out.data, out.size);
     buf_done(&out);
 }
 

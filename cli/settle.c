@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "sdk/client/client.h"
@@ -83,7 +84,7 @@ int settle_settings(const struct target *t, const char *const *settings, const c
     for (; *settings != NULL; settings++) {
         r = *settings != but ? settle_one(c, *settings, &answer) : 0;
         if (r < 0) {
-            fprintf(stderr, "probing: %s\n", err_why(r));
+            terminal_say("%s", err_why(r));
             failed++;
         }
     }
@@ -105,7 +106,7 @@ static int load(const struct target *t, const char *name)
 static int load_one(const struct target *t, const char *name, bool silent)
 {
     if (load(t, name) < 0) {
-        fprintf(stderr, "probing: %s\n", err_text());
+        terminal_say("%s", err_text());
         return 1;
     }
     if (!silent)

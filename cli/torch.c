@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/answer.h"
+#include "cli/terminal.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 
@@ -33,7 +34,6 @@
 #define GROWTH_BYTES 20e6 /* a minute */
 #define GROWTH_SEC 10.0   /* watched for less than twice that: nothing is said */
 #define MB 1048576.0
-#define CLEAR_SCREEN "\033[H\033[J" /* ECMA-48: cursor home, erase to the end */
 
 static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
 {
@@ -390,8 +390,10 @@ static int look(const struct target *t, const struct words *w)
     int rc = read_report(&r, w->window_ns);
     if (rc == 0 && r.steps.value[TORCH_N] < 1 && r.n_modules == 0 && r.waits.size == 0 && !w->json)
         rc = err_set(-ENODATA, "no module has been called since plugin torch was loaded");
-    if (rc == 0 && w->watch && !w->json && isatty(STDOUT_FILENO) == 1)
-        (void)fputs(CLEAR_SCREEN, stdout);
+    if (rc == 0 && w->watch && !w->json)
+        terminal_clear();
+    if (w->json)
+        terminal_exact();
     if (rc == 0)
         (w->json ? torch_show_json : torch_show)(&r);
     flame_done(&r.flame);

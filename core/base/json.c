@@ -343,14 +343,16 @@ int json_add_text(struct buf *b, const char *text, size_t size)
     for (size_t i = 0; i < size;) {
         size_t n = utf8_length(p + i, size - i);
         unsigned char c = p[i];
-        if (n && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f) {
+        bool c1 = n == 2 && c == 0xc2 && p[i + 1] < 0xa0; /* steers terminals, as C0 does */
+        if (n && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && !c1) {
             i += n;
             run += n;
             continue;
         }
         (void)buf_add(b, text + i - run, run);
         run = 0;
-        i++;
+        c = c1 ? p[i + 1] : c;
+        i += c1 ? 2 : 1;
         if (n == 0) {
             (void)buf_add(b, "\xef\xbf\xbd", 3);
         } else if (c == '"' || c == '\\') {

@@ -17,6 +17,7 @@
 
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/base/printable.h"
 #include "core/server/http.h"
 #include "core/server/inside.h"
 #include "core/server/message.h"
@@ -111,11 +112,14 @@ static void add_head(struct peer *p, int status, const char *type, bool gzip)
                        local_port(p->fd), p->server->tokens[p->cookie]);
 }
 
-/* What is not whole about an answer that worked; one line, as the core writes them. */
+/* What is not whole about an answer that worked; one line, whatever was in it. */
 static void add_note(struct peer *p, const char *note, size_t n)
 {
-    if (n > 0)
-        (void)buf_addf(&p->out, "Probing-Note: %.*s\r\n", (int)n, note);
+    if (n == 0)
+        return;
+    (void)buf_adds(&p->out, "Probing-Note: ");
+    (void)printable_add(&p->out, note, n, PRINTABLE_LINE);
+    (void)buf_adds(&p->out, "\r\n");
 }
 
 /* The answer's bytes as the client wants them: 0, or it stays as it is. */

@@ -10,14 +10,19 @@
 
 #include "core/base/arena.h"
 #include "core/base/err.h"
+#include "core/base/printable.h"
 #include "core/server/inside.h"
 #include "core/server/message.h"
 
 static void say_error(struct peer *p, const char *why)
 {
     (void)buf_adds(&p->out, "error: ");
-    for (const char *c = why; *c; c++) /* one line, whatever was in it */
-        (void)buf_addc(&p->out, *c == '\n' || *c == '\r' ? ' ' : *c);
+    for (size_t n; *why != '\0'; why += n + (why[n] != '\0')) { /* one line, whatever was in it */
+        n = strcspn(why, "\r\n");
+        (void)printable_add(&p->out, why, n, PRINTABLE_LINE);
+        if (why[n] != '\0')
+            (void)buf_addc(&p->out, ' ');
+    }
     (void)buf_addc(&p->out, '\n');
 }
 
@@ -85,19 +90,37 @@ int server_text_receive(struct peer *p)
     return 0;
 }
 
-static void add_text(struct peer *p, struct job *j, const char *text, size_t n)
+static void add_lines(struct peer *p, struct job *j, const char *text, size_t n)
 {
-    j->shown = j->shown || n > 0;
     while (n > 0) {
         const char *end = memchr(text, '\n', n);
         size_t line = end ? (size_t)(end + 1 - text) : n;
         if (j->line_start && *text == '.')
             (void)buf_addc(&p->out, '.');
-        (void)buf_add(&p->out, text, line);
+        (void)printable_add(&p->out, text, line, PRINTABLE_TEXT);
         j->line_start = end != NULL;
         text += line;
         n -= line;
     }
+}
+
+/* At the other end sits nc in a terminal: what would steer it is escaped, as the command does. */
+static void add_text(struct peer *p, struct job *j, const char *text, size_t n, bool last)
+{
+    struct buf all;
+    j->shown = j->shown || n > 0;
+    buf_init(&all, n + sizeof(j->tail) + 1);
+    (void)buf_add(&all, j->tail, j->tail_size);
+    (void)buf_add(&all, text, n);
+    j->tail_size =
+        last || all.failed || all.size == 0 ? 0 : (uint32_t)printable_open_end(all.data, all.size);
+    size_t whole = all.size - j->tail_size;
+    if (j->tail_size > 0)
+        memcpy(j->tail, all.data + whole, j->tail_size);
+    add_lines(p, j, all.data, whole);
+    if (all.failed)
+        p->out.failed = all.failed;
+    buf_done(&all);
 }
 
 void server_text_encode(struct peer *p, struct piece *piece)
@@ -105,14 +128,16 @@ void server_text_encode(struct peer *p, struct piece *piece)
     struct job *j = piece->job;
     if (piece->kind == PIECE_ERROR || !j) {
         (void)buf_adds(&p->out, "error: ");
-        (void)buf_add(&p->out, piece->data, piece->size);
+        (void)printable_add(&p->out, piece->data, piece->size, PRINTABLE_LINE);
         (void)buf_addc(&p->out, '\n');
         return;
     }
     if (piece->kind != PIECE_DONE) {
-        add_text(p, j, piece->data, piece->size);
+        add_text(p, j, piece->data, piece->size, /* last= */ false);
         return;
     }
+    if (j->tail_size > 0)
+        add_text(p, j, "", 0, /* last= */ true);
     if (j->shown && !j->line_start)
         (void)buf_addc(&p->out, '\n');
     if (piece->status < 0) {
@@ -125,7 +150,7 @@ void server_text_encode(struct peer *p, struct piece *piece)
         (void)buf_addf(&p->out, "error: the command ended with status %d\n", piece->status);
     } else {
         (void)buf_adds(&p->out, piece->size > 0 ? ". " : ".");
-        (void)buf_add(&p->out, piece->data, piece->size);
+        (void)printable_add(&p->out, piece->data, piece->size, PRINTABLE_LINE);
         (void)buf_addc(&p->out, '\n');
     }
     server_job_remove(j);

@@ -12,6 +12,7 @@
 #include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/base/printable.h"
 #include "core/server/inside.h"
 #include "core/server/message.h"
 
@@ -134,28 +135,13 @@ static int receive(struct lws *wsi, struct peer *p, const char *data, size_t siz
     return take_message(p);
 }
 
-/* Bytes at the end of `data` that begin a character and lack its rest: they wait for it. */
-static uint32_t cut_character(const char *data, size_t size)
-{
-    for (uint32_t back = 1; back <= 3 && back <= size; back++) {
-        unsigned char c = (unsigned char)data[size - back];
-        if (c >= 0xc0) {
-            uint32_t length = c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-            return length > back ? back : 0;
-        }
-        if (c < 0x80)
-            return 0;
-    }
-    return 0;
-}
-
 static void add_data(struct peer *p, struct job *j, const char *data, size_t size, bool last)
 {
     struct buf text;
     buf_init(&text, size + sizeof(j->tail) + 1);
     (void)buf_add(&text, j->tail, j->tail_size);
     (void)buf_add(&text, data, size);
-    j->tail_size = last || text.failed ? 0 : cut_character(text.data, text.size);
+    j->tail_size = last || text.failed ? 0 : (uint32_t)printable_open_end(text.data, text.size);
     size_t whole = text.size - j->tail_size;
     if (text.data)
         memcpy(j->tail, text.data + whole, j->tail_size);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/base/printable.h"
 
 #define HELD_ROWS 1000   /* rows of a table looked at for its widths */
 #define CELL_LETTERS 200 /* a longer text is cut in a table */
@@ -39,27 +40,19 @@ static uint32_t bytes_of(const char *text, uint32_t n)
     return i;
 }
 
-/* One line a row: control characters are written as escapes, very long texts are cut. */
+/* One line a row, for eyes: what would steer a terminal is written as escapes, very long texts are
+ * cut. */
 static void add_shown(struct buf *b, const char *text, uint32_t size)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < size; i++) {
-        unsigned char c = (unsigned char)text[i];
-        if (is_start(text[i]) && n++ == CELL_LETTERS) {
-            (void)buf_adds(b, "...");
-            return;
-        }
-        if (c == '\n')
-            (void)buf_adds(b, "\\n");
-        else if (c == '\t')
-            (void)buf_adds(b, "\\t");
-        else if (c == '\r')
-            (void)buf_adds(b, "\\r");
-        else if (c < ' ' || c == 127)
-            (void)buf_addf(b, "\\x%02x", c);
-        else
-            (void)buf_addc(b, (char)c);
+    uint32_t n = 0, i = 0;
+    for (; i < size && n < CELL_LETTERS; n++) {
+        bool plain;
+        size_t letter = printable_letter(text + i, size - i, &plain);
+        i += letter > 0 ? (uint32_t)letter : 1;
     }
+    (void)printable_add(b, text, i, PRINTABLE_LINE);
+    if (i < size)
+        (void)buf_adds(b, "...");
 }
 
 static bool on_the_right(enum sql_type t)
