@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/host/file.c - the file of a plugin: where it is, and that the same bytes are mapped once.
+ * core/host/image.c - the file of a plugin: where it is, and that the same bytes are mapped once.
  *
  * Threads: mapping on the control thread; what is known is asked from any.  Code that was mapped
  * stays mapped (RTLD_NODELETE): other threads may still return into it.
@@ -15,6 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/host/inner.h"
+#include "core/host/seal.h"
 
 #define FILE_MAX_BYTES ((off_t)1 << 30) /* a plugin larger than this is no plugin */
 #define KNOWN_MAX 256                   /* different plugin files in the life of a process */
@@ -30,23 +31,20 @@ static struct known {
 static uint32_t known_count;
 static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER; /* for the two above */
 
-static int hash_file(int fd, uint64_t *ret_hash, uint64_t *ret_size)
+static uint64_t hash_of(int fd, uint64_t *ret_size)
 {
     unsigned char bytes[16384];
     uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a, 64 bit */
     off_t at = 0;
     ssize_t n;
 
-    while ((n = pread(fd, bytes, sizeof(bytes), at)) > 0 && at < FILE_MAX_BYTES) {
+    while ((n = pread(fd, bytes, sizeof(bytes), at)) > 0) {
         for (ssize_t i = 0; i < n; i++)
             hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
         at += n;
     }
-    if (n < 0)
-        return err_set(-errno, "cannot read the plugin's file: %s", strerror(errno));
-    *ret_hash = hash;
     *ret_size = (uint64_t)at;
-    return 0;
+    return hash;
 }
 
 /* A name for an open file that ld.so has never seen: it compares names before it looks at files,
@@ -63,24 +61,26 @@ static void unique_name(int fd, char ret[160])
     (void)snprintf(at, 16, "%d", fd);
 }
 
-void *image_map(int fd, const char *path, char *ret_why, size_t why_size)
+static void *find_known(uint64_t hash, uint64_t size)
 {
-    uint64_t hash = 0, size = 0;
-    char name[160];
     void *handle = NULL;
 
-    if (hash_file(fd, &hash, &size) < 0) {
-        (void)snprintf(ret_why, why_size, "%s", err_text());
-        return NULL;
-    }
     (void)pthread_mutex_lock(&known_lock);
     for (uint32_t i = 0; i < known_count && !handle; i++)
         if (known_files[i].hash == hash && known_files[i].size == size)
             handle = known_files[i].handle;
-    bool seen = handle != NULL;
     (void)pthread_mutex_unlock(&known_lock);
-    if (seen)
-        return handle;
+    return handle;
+}
+
+static int map(int fd, const char *path, void **ret_handle)
+{
+    uint64_t size = 0, hash = hash_of(fd, &size);
+    char name[160];
+
+    *ret_handle = find_known(hash, size);
+    if (*ret_handle)
+        return 0;
     /* By its path when ld.so has no older file under that name; it is nicer to debuggers. */
     void *old = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD) : NULL;
     if (old)
@@ -89,17 +89,49 @@ void *image_map(int fd, const char *path, char *ret_why, size_t why_size)
         unique_name(fd, name);
         path = name;
     }
-    handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
-    if (!handle) {
+    *ret_handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!*ret_handle) {
         const char *why = dlerror();
-        (void)snprintf(ret_why, why_size, "%s", why ? why : "unknown reason");
-        return NULL;
+        return err_set(-ENOEXEC, "%s", why ? why : "unknown reason");
     }
     (void)pthread_mutex_lock(&known_lock);
     if (known_count < KNOWN_MAX)
-        known_files[known_count++] = (struct known){.hash = hash, .size = size, .handle = handle};
+        known_files[known_count++] =
+            (struct known){.hash = hash, .size = size, .handle = *ret_handle};
     (void)pthread_mutex_unlock(&known_lock);
-    return handle;
+    return 0;
+}
+
+/* The loader opens descriptors by their names in /proc. */
+static bool has_name(int fd)
+{
+    char name[32];
+    (void)snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+    return access(name, R_OK) == 0;
+}
+
+int image_map(int fd, const char *name, const char *path, void **ret_handle)
+{
+    struct elf_facts facts = {0};
+    int copied = -1;
+
+    int r = seal_copy(fd, name, &copied, &facts);
+    if (r == 0 && (!has_name(copied) || (facts.origin && path))) {
+        (void)close(copied);
+        copied = -1;
+    }
+    /* As a last resort the file itself: it can change under the process. */
+    if (r == -ENOTSUP)
+        r = seal_look(fd, &facts);
+    if (r < 0)
+        return r;
+    if (facts.plugin == 0)
+        r = err_set(-ENOEXEC, "it does not export " PLUGIN_SYMBOL "; is it a probing plugin?");
+    else
+        r = copied != -1 ? map(copied, NULL, ret_handle) : map(fd, path, ret_handle);
+    if (copied != -1)
+        (void)close(copied);
+    return r;
 }
 
 /* Open <name>.so or probing_<name>.so in one of the directories of the plugin path. */

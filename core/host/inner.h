@@ -90,8 +90,9 @@ int plugin_refuse(struct plugin *p, const char *step, int code, const char *form
 /* Its file (image.c).  Open it: by descriptor, path, or name in the plugin path; -errno. */
 int image_open(struct host *h, const char *name, const char *path, int fd,
                char ret_path[PLUGIN_PATH_BYTES]);
-/* Map the file, or find that it is mapped.  `path`: how to name it when it is new; NULL: by fd. */
-void *image_map(int fd, const char *path, char *ret_why, size_t why_size);
+/* Map a copy of the file, or find that it is mapped (seal.h).  `path`: its own, for where there can
+ * be no copy; NULL: by fd.  0, or -errno with err_set(). */
+int image_map(int fd, const char *name, const char *path, void **ret_handle);
 /* Whose file is mapped already, though there is none to open: it came through the door of an
  * earlier life, or of the parent of this process. */
 void *image_named(const char *name);

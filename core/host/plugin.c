@@ -17,9 +17,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/text.h"
+#include "core/host/elf_check.h"
 #include "core/host/inner.h"
 
-#define SYMBOL "probing_plugin_v1"
 #define STOP_NS (5 * NS_PER_S) /* how long a plugin's commands may take to end */
 
 static const char *const state_names[] = {
@@ -174,10 +174,10 @@ static int open_api(struct plugin *p, void *handle, const char *file_path)
         return plugin_refuse(p, "dlopen", -EBUSY,
                              "a call into this file was given up in an earlier life "
                              "of the core and has not come back");
-    const struct probing_plugin *api = dlsym(handle, SYMBOL);
+    const struct probing_plugin *api = dlsym(handle, PLUGIN_SYMBOL);
     if (!api)
         return plugin_refuse(p, "symbol", -ENOEXEC,
-                             "%s does not export " SYMBOL "; is it a probing plugin?", file_path);
+                             "%s does not export " PLUGIN_SYMBOL "; is it a probing plugin?", file_path);
     int r = check_api(p, api);
     if (r < 0)
         return r;
@@ -219,13 +219,14 @@ static int prepare(struct host *h, const char *name, const char *path, int fd, s
     plugin_text_set(p, &p->path, file_path);
     plugin_text_set(p, &p->reason, "");
     plugin_call_begin(p);
+    int r = 0;
     if (!handle) {
-        handle = image_map(file, fd == -1 ? file_path : NULL, why, sizeof(why));
+        r = image_map(file, name, fd == -1 ? file_path : NULL, &handle);
+        (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
         (void)close(file);
     }
     p->handle = handle;
-    int r =
-        handle ? open_api(p, handle, file_path) : plugin_refuse(p, "dlopen", -ENOEXEC, "%s", why);
+    r = r == 0 ? open_api(p, handle, file_path) : plugin_refuse(p, "dlopen", -ENOEXEC, "%s", why);
     if (!plugin_call_end(p))
         return plugin_undo(p, /* started= */ false, /* made= */ r == 0);
     if (r == 0)
