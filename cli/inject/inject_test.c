@@ -22,6 +22,7 @@
 #include "cli/inject/find.c"
 #include "cli/inject/helper.c"
 #include "cli/inject/inject.c"
+#include "cli/inject/limits.c"
 #include "cli/inject/library.c"
 #include "cli/inject/remote_exec.c"
 #include "cli/inject/safe.c"

@@ -307,7 +307,7 @@ def test_no_descriptor_left(world):
 
 
 def test_few_descriptors_left(world):
-    """Enough to come in, too few to live on: it leaves again and says so."""
+    """Enough to come in, too few to live on: that is seen before."""
     target = world.python("import os, resource\n"
                           "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
                           "resource.setrlimit(resource.RLIMIT_NOFILE, (64, hard))\n"
@@ -318,7 +318,7 @@ def test_few_descriptors_left(world):
                           "for fd in held[-3:]: os.close(fd)\n" + IDLE)
     target.wait_line("ready")
     before = len(os.listdir("/proc/%d/fd" % target.pid))
-    refused(target.probing("inject"), "could not start", "open files")
+    refused(target.probing("inject"), "open files", "3 more", "prlimit")
     wait_for(lambda: len(os.listdir("/proc/%d/fd" % target.pid)) == before, "closed descriptors")
     assert target.alive()
 
