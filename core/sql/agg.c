@@ -25,14 +25,20 @@ int sql_agg_room(struct query *q, struct agg *a, uint32_t groups)
     return 0;
 }
 
+static bool is_null(const struct vec *v, uint32_t i)
+{
+    return v->type == SQL_NULL || (v->has_null && v->null[i]);
+}
+
 static int keep_text(struct query *q, struct agg *a, struct state *s, struct text t)
 {
     s->t = t;
     s->row = a->row;
-    if (!a->arg->stable && !a->arg->ids)
+    s->null_end = t.data == NULL;
+    if (t.data && !a->arg->stable && !a->arg->ids)
         s->t = sql_copy_text(q, t);
     s->n++;
-    return s->t.data ? 0 : -ENOMEM;
+    return s->t.data || s->null_end ? 0 : -ENOMEM;
 }
 
 /* min, max, first, last of texts */
@@ -42,7 +48,10 @@ static int add_texts(struct query *q, struct agg *a, const uint16_t *sel, const 
     sql_texts(q, a->arg, sel, n);
     for (uint32_t k = 0; k < n; k++) {
         struct state *s = &a->states[groups[k]];
-        struct text t = a->arg->t[sel ? sel[k] : k], old = s->t;
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = a->arg->t[i], old = s->t;
+        if (a->spec->keeps_null && is_null(a->arg, i))
+            t = (struct text){NULL, 0};
         bool take = s->n == 0 || a->spec->kind->op == AGG_LAST;
         if (!take && a->spec->kind->op != AGG_FIRST) {
             int c = memcmp(t.data, old.data, t.size < old.size ? t.size : old.size);
@@ -60,11 +69,13 @@ static void add_ends(struct agg *a, const uint16_t *sel, const uint32_t *groups,
     struct state *states = a->states;
     const int64_t *v = a->arg->i; /* doubles are moved as they are */
     uint64_t row = a->row;
+    bool nulls = a->spec->keeps_null && (a->arg->has_null || a->arg->type == SQL_NULL);
     if (a->spec->kind->op == AGG_LAST)
-        EACH(s->i = v[i]; s->row = row; s->n++;);
+        EACH(s->i = v[i]; s->null_end = nulls && is_null(a->arg, i); s->row = row; s->n++;);
     else
         EACH(if (s->n == 0) {
             s->i = v[i];
+            s->null_end = nulls && is_null(a->arg, i);
             s->row = row;
         } s->n++;);
 }
@@ -110,10 +121,12 @@ static int keep_value(struct query *q, const struct vec *v, uint32_t row, struct
     return ret->text.data ? 0 : -ENOMEM;
 }
 
-int sql_agg_compare(const struct sql_value *a, const struct sql_value *b)
+int sql_agg_compare(const struct sql_value *a, const struct sql_value *b, bool nulls_low)
 {
-    if (a->type == SQL_NULL || b->type == SQL_NULL) /* as in order by: NULL comes last */
-        return (a->type == SQL_NULL) - (b->type == SQL_NULL);
+    if (a->type == SQL_NULL || b->type == SQL_NULL) {
+        int c = (a->type == SQL_NULL) - (b->type == SQL_NULL);
+        return nulls_low ? -c : c;
+    }
     if (sql_is_textual(a->type)) {
         uint32_t x = a->text.size, y = b->text.size;
         int c = memcmp(a->text.data, b->text.data, x < y ? x : y);
@@ -139,7 +152,7 @@ static int add_pairs(struct query *q, struct agg *a, const uint16_t *sel, const 
         struct state *s = &a->states[groups[k]];
         uint32_t i = sel ? sel[k] : k;
         struct sql_value key = sql_vec_value(q, a->arg2, i);
-        int c = s->n == 0 ? 0 : sql_agg_compare(&key, &s->pair->key);
+        int c = s->n == 0 ? 0 : sql_agg_compare(&key, &s->pair->key, a->spec->nulls_low);
         bool take = s->n == 0 || (largest ? c > 0 : c < 0) || (c == 0 && later);
         s->n++;
         if (!take)
@@ -306,7 +319,7 @@ int sql_agg_one_add(struct query *q, struct agg *a, struct vec *arg, const struc
                     uint16_t row)
 {
     uint32_t group = 0;
-    if (arg && (arg->type == SQL_NULL || (arg->has_null && arg->null[row])))
+    if (arg && !a->spec->keeps_null && is_null(arg, row))
         return 0;
     if (filter && ((filter->has_null && filter->null[row]) || !filter->i[row]))
         return 0;

@@ -86,6 +86,11 @@ struct state {
         int64_t i;
         double d;
         struct text t;
+        struct {
+            uint64_t word;     /* i, d or the text's bytes */
+            uint32_t size;     /* of the text */
+            uint32_t null_end; /* FIRST, LAST that keep NULLs: 1: it is one */
+        };
         struct list *list;
         struct pair *pair;
         struct moments *moments;
@@ -132,7 +137,8 @@ void sql_agg_add_extremes(struct agg *a, const uint16_t *sel, const uint32_t *gr
 void sql_agg_add_exactly(struct state *s, double x);
 /* Parts become part of their sums: before anybody looks at these. */
 void sql_agg_settle(struct agg *a);
-int sql_agg_compare(const struct sql_value *a, const struct sql_value *b); /* NULL is the last */
+/* nulls_low: NULL is the first; else the last. */
+int sql_agg_compare(const struct sql_value *a, const struct sql_value *b, bool nulls_low);
 /* Can the rows be shared out between threads?  false: *ret_why says why not, %s being the name. */
 bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why);
 /* Add what another thread's state has seen to that of a group. */

@@ -195,13 +195,24 @@ static int bind_bins(struct query *q, struct expr *bins, struct agg_spec *a)
 static int bind_order(struct query *q, struct scope *s, const struct node *n, struct agg_spec *a)
 {
     enum agg_op op = a->kind->op;
-    if (op != AGG_STRING && op != AGG_FIRST && op != AGG_LAST)
+    if (op == AGG_ARG_MIN || op == AGG_ARG_MAX)
+        return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
+                         "%s() goes by its second argument and takes no order by", n->text);
+    if (op != AGG_STRING && op != AGG_FIRST && op != AGG_LAST && op != AGG_MODE)
         return 0;
+    a->nulls_low = n->order[0].descending != n->order[0].nulls_first;
     if (n->n_order > 1)
         return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
                          "%s is ordered by one expression", n->text);
     a->descending = n->order[0].descending;
     int rc = sql_bind(q, s, n->order[0].node, &a->arg2);
+    if (rc == 0 && op == AGG_MODE) { /* of those that come as often, the first in order */
+        bool same = sql_expr_equal(a->arg, a->arg2);
+        a->arg2 = NULL;
+        return same ? 0
+                    : sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
+                                "mode() is ordered by what it counts");
+    }
     if (rc == 0 && n->distinct && !sql_expr_equal(a->arg, a->arg2))
         return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
                          "with distinct, %s is ordered by what it collects", n->text);
@@ -258,7 +269,8 @@ static bool same_spec(const struct agg_spec *a, const struct agg_spec *b)
            (a->separator.size == 0 ||
             memcmp(a->separator.data, b->separator.data, a->separator.size) == 0) &&
            same_arg(a->arg, b->arg) && same_arg(a->arg2, b->arg2) && a->bins == b->bins &&
-           a->descending == b->descending && same_arg(a->filter, b->filter);
+           a->descending == b->descending && a->nulls_low == b->nulls_low &&
+           a->keeps_null == b->keeps_null && same_arg(a->filter, b->filter);
 }
 
 int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
@@ -267,9 +279,16 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
     struct agg_spec *a = sql_get(q, 1, sizeof(*a));
     if (!a)
         return -ENOMEM;
-    bool distinct = n->distinct || strncmp(kind->name, "approx_", 7) == 0;
+    bool counts_distinct = kind->op == AGG_COUNT && strncmp(kind->name, "approx_", 7) == 0;
+    bool ends = kind->op == AGG_FIRST || kind->op == AGG_LAST;
     *a = (struct agg_spec){
-        .kind = kind, .distinct = distinct && kind->op != AGG_PERCENTILE, .pos = n->pos};
+        .kind = kind, .distinct = n->distinct || counts_distinct, .pos = n->pos};
+    /* first and last take what is there, any_value what it finds: as in DuckDB. */
+    a->keeps_null = ends && (n->nulls == NULLS_RESPECTED ||
+                             (n->nulls == NULLS_AS_USUAL && strcmp(kind->name, "any_value") != 0));
+    if (n->nulls == NULLS_RESPECTED && !ends)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s() never counts NULLs; `respect nulls` is for first and last", n->text);
     if (over_window && a->distinct)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "distinct is not for an aggregate over a window");
@@ -292,6 +311,26 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
     return rc < 0 ? rc : agg_types(q, a, n);
 }
 
+static bool is_of_outer(const struct expr *e)
+{
+    if (e->unknown)
+        return true;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (is_of_outer(e->args[i]))
+            return true;
+    return false;
+}
+
+static bool has_column(const struct expr *e)
+{
+    if (e->kind == EXPR_COLUMN)
+        return true;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (has_column(e->args[i]))
+            return true;
+    return false;
+}
+
 int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
                  const struct agg_kind *kind, struct expr **ret)
 {
@@ -305,6 +344,11 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
     int rc = sql_agg_spec(q, s, n, kind, false, &a);
     if (rc < 0)
         return rc;
+    if (a->arg && is_of_outer(a->arg) && !has_column(a->arg))
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s() here is over columns of the query around alone, and belongs to that "
+                         "one: write it there, or name a column of this select in it",
+                         n->text);
     for (uint32_t i = 0; i < s->n_aggs; i++) {
         if (same_spec(s->aggs[i]->set, a)) {
             *ret = s->aggs[i];

@@ -65,7 +65,7 @@ static bool is_better(const struct agg *a, const struct state *to, const struct 
 {
     enum agg_op op = a->spec->kind->op;
     bool later = op == AGG_LAST, largest = op == AGG_ARG_MAX || later;
-    int c = a->spec->arg2 ? sql_agg_compare(&from->pair->key, &to->pair->key) : 0;
+    int c = a->spec->arg2 ? sql_agg_compare(&from->pair->key, &to->pair->key, a->spec->nulls_low) : 0;
     if (c)
         return largest != a->spec->descending ? c > 0 : c < 0;
     return later ? from->row > to->row : from->row < to->row;
@@ -84,7 +84,7 @@ static bool is_beyond(const struct agg *a, const struct state *to, const struct 
         x.type = y.type = SQL_INT; /* whatever else it is: its word is its order */
         x.integer = from->i, y.integer = to->i;
     }
-    int c = sql_agg_compare(&x, &y);
+    int c = sql_agg_compare(&x, &y, /* nulls_low= */ false);
     return a->spec->kind->op == AGG_MIN ? c < 0 : c > 0;
 }
 

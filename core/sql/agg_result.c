@@ -112,20 +112,20 @@ static int histogram(struct query *q, const struct list *l, uint32_t bins, struc
 
 struct ordering {
     const struct list *list;
-    bool descending;
+    bool descending, nulls_low;
 };
 
 static int compare_keys(uint32_t a, uint32_t b, void *arg)
 {
     const struct ordering *o = arg;
-    int c = sql_agg_compare(&o->list->keys[a], &o->list->keys[b]);
+    int c = sql_agg_compare(&o->list->keys[a], &o->list->keys[b], o->nulls_low);
     return o->descending ? -c : c;
 }
 
 /* string_agg(x order by y): the texts in that order. */
-static int put_in_order(struct query *q, struct list *l, bool descending)
+static int put_in_order(struct query *q, struct list *l, const struct agg_spec *spec)
 {
-    struct ordering o = {l, descending};
+    struct ordering o = {l, spec->descending, spec->nulls_low};
     uint32_t *order = sql_get(q, l->n, sizeof(*order));
     struct text *texts = sql_get(q, l->n, sizeof(*texts));
     if (!order || !texts)
@@ -145,13 +145,13 @@ static int put_in_order(struct query *q, struct list *l, bool descending)
 static int most_frequent(struct query *q, struct list *l, bool descending, struct vec *v,
                          uint32_t row)
 {
-    struct ordering o = {l, descending};
+    struct ordering o = {l, descending, /* nulls_low= */ false};
     uint32_t *order = sql_get(q, l->n, sizeof(*order)), best = 0, most = 0;
     for (uint32_t i = 0; order && i < l->n; i++)
         order[i] = i;
     int rc = order ? sql_sort_index(q, order, l->n, /* prefix= */ NULL, compare_keys, &o) : -ENOMEM;
     for (uint32_t i = 0, first = 0; i < l->n && rc == 0; i++) {
-        if (sql_agg_compare(&l->keys[order[i]], &l->keys[order[first]]) != 0)
+        if (sql_agg_compare(&l->keys[order[i]], &l->keys[order[first]], false) != 0)
             first = i;
         if (i - first + 1 > most) {
             most = i - first + 1;
@@ -250,7 +250,7 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
     case AGG_AVG:
         return finish_sum(q, a, s, v, row);
     case AGG_STRING:
-        if (s->list->keys && put_in_order(q, s->list, a->spec->descending) < 0)
+        if (s->list->keys && put_in_order(q, s->list, a->spec) < 0)
             return -ENOMEM;
         return joined(q, s->list, a->spec->separator, &v->t[row]);
     case AGG_PERCENTILE:
@@ -288,6 +288,8 @@ int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct
     case AGG_OR:
         if (a->spec->arg2)
             sql_put_value(v, row, &s->pair->value);
+        else if (a->spec->keeps_null && s->null_end)
+            sql_set_null(v, row);
         else if (sql_is_textual(v->type))
             v->t[row] = s->t;
         else if (v->type == SQL_DOUBLE && extreme)

@@ -46,7 +46,7 @@ static uint32_t narrow(struct aggregate *g, const struct agg *a, const uint16_t 
     bool by_value = agg_is_by_pairs(a->spec->kind->op);
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
-        bool keep = !a->arg || !a->arg->has_null || !a->arg->null[i];
+        bool keep = !a->arg || a->spec->keeps_null || !a->arg->has_null || !a->arg->null[i];
         if (a->arg2 && by_value)
             keep = keep && (!a->arg2->has_null || !a->arg2->null[i]);
         if (a->filter)
@@ -93,7 +93,7 @@ static int feed(struct query *q, struct aggregate *g, struct agg *a, const uint1
     if (sql_agg_room(q, a, g->n_groups) < 0)
         return -ENOMEM;
     if (a->filter || a->seen || (a->arg2 && a->arg2->has_null) ||
-        (a->arg && (a->arg->has_null || a->arg->type == SQL_NULL))) {
+        (a->arg && !a->spec->keeps_null && (a->arg->has_null || a->arg->type == SQL_NULL))) {
         if (a->counted)
             count_nulls(g, a, sel, n);
         n = narrow(g, a, sel, n);

@@ -66,6 +66,7 @@ enum frame_edge {
     FRAME_UNBOUNDED_FOLLOWING
 };
 
+enum null_choice { NULLS_AS_USUAL, NULLS_IGNORED, NULLS_RESPECTED };
 enum frame_mode { FRAME_RANGE, FRAME_ROWS, FRAME_GROUPS };
 enum frame_exclude { EXCLUDE_NOTHING, EXCLUDE_CURRENT, EXCLUDE_GROUP, EXCLUDE_TIES };
 
@@ -97,8 +98,10 @@ struct node {
     bool negated;        /* IS_NULL, IN, IN_SELECT */
     bool star, distinct; /* CALL: count(*), count(distinct x) */
     bool flag;           /* BOOL: its value; CASE: the last argument is ELSE */
-    int64_t integer;
+    int64_t integer; /* INT; DOUBLE that is exact: without its point */
     double number;
+    bool exact;     /* DOUBLE: integer / 10^decimals, as written or computed */
+    uint32_t decimals;
     enum sql_type cast;
     struct node **args;
     uint32_t n_args;
@@ -106,6 +109,7 @@ struct node {
     struct order *order; /* CALL: f(x order by ...), within group (order by ...) */
     uint32_t n_order;
     bool within;
+    enum null_choice nulls; /* CALL: ignore nulls, respect nulls */
     struct window_node *over; /* CALL: NULL: no window */
     struct select *select;
     void **answer;         /* of the select, once it is known: bind_subquery.c */

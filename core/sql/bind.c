@@ -123,12 +123,14 @@ static int find_named(struct query *q, const struct op *op, const struct node *n
             continue;
         if (n->parts[1] && !same_name(col->schema, n->parts[1], false))
             continue;
-        if (found >= 0)
-            return sql_error(q->text, q->size, n->pos, -2,
-                             "column '%s' is in more than one of the tables; say which: %s.%s or "
-                             "%s.%s",
-                             n->text, op->cols[found].table ? op->cols[found].table : "?", n->text,
-                             col->table ? col->table : "?", n->text);
+        if (found >= 0) {
+            (void)sql_error(q->text, q->size, n->pos, -EINVAL,
+                            "column '%s' is ambiguous: it is in more than one of the tables; say "
+                            "which: %s.%s or %s.%s",
+                            n->text, op->cols[found].table ? op->cols[found].table : "?", n->text,
+                            col->table ? col->table : "?", n->text);
+            return COLUMN_AMBIGUOUS;
+        }
         found = (int)c;
     }
     return found;
@@ -174,13 +176,15 @@ int sql_no_column(struct query *q, const struct op *op, const struct node *n)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "no column '%s' in %s; did you mean '%s'?", n->text, where, near);
     return sql_error(q->text, q->size, n->pos, -EINVAL,
-                     "no column '%s' in %s; `describe` lists them", n->text, where);
+                     n->quoted ? "no column \"%s\" in %s; a text is written in single quotes: '%s'"
+                               : "no column '%s' in %s; `describe` lists them",
+                     n->text, where, n->text);
 }
 
 static int bind_name(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
 {
     int column = s->op ? sql_find_column(q, s->op, n) : -1;
-    if (column == -2)
+    if (column == COLUMN_AMBIGUOUS)
         return -EINVAL;
     if (column >= 0) {
         sql_want(s->op, (uint32_t)column);

@@ -50,6 +50,8 @@ struct agg_spec { /* one aggregate call */
     struct expr *arg2; /* what arg_min and f(x order by y) go by */
     double fraction;
     bool descending; /* within group (order by x desc), f(x order by y desc) */
+    bool nulls_low;  /* NULL comes before all others in rising order: as `nulls first` has it */
+    bool keeps_null; /* FIRST, LAST: a row whose argument is NULL is a row */
     uint32_t bins;
     struct text separator;
     enum sql_type type;
@@ -81,6 +83,7 @@ struct expr *sql_new_expr(struct query *q, enum expr_kind kind, enum sql_type ty
                           uint32_t n_args);
 void sql_want(struct op *op, uint32_t column);
 /* Column of the scope by name; -1: none, -2: after err_set(). */
+#define COLUMN_AMBIGUOUS (-2) /* of sql_find_column(), which has said why under -EINVAL */
 int sql_find_column(struct query *q, const struct op *op, const struct node *n);
 int sql_no_column(struct query *q, const struct op *op, const struct node *n);
 struct expr *sql_const(struct query *q, struct sql_value v, uint32_t pos);

@@ -162,6 +162,15 @@ static int bind_special(struct query *q, const struct node *n, struct expr **arg
     return rc;
 }
 
+static bool is_function(const char *name)
+{
+    const char *names[NAMES_MAX];
+    uint32_t n = sql_func_names(names, NAMES_MAX);
+    while (n > 0 && strcmp(names[n - 1], name) != 0)
+        n--;
+    return n > 0;
+}
+
 int sql_bind_call(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
 {
     const struct agg_kind *kind = sql_agg_find(n->text);
@@ -175,8 +184,8 @@ int sql_bind_call(struct query *q, struct scope *s, const struct node *n, struct
         return sql_agg_bind(q, s, n, kind, ret);
     if (n->n_args == 2 && n->args[0]->kind == NODE_ROW)
         return sql_bind_row_compare(q, s, n, ret);
-    bool plain = !n->star && !n->distinct && !n->filter && !n->within && !n->order;
-    if (!plain && sql_instead_of(n->text))
+    bool plain = !n->star && !n->distinct && !n->filter && !n->within && !n->order && !n->nulls;
+    if (!plain && !is_function(n->text))
         return no_function(q, n, NULL, false);
     if (!plain)
         return sql_error(q->text, q->size, n->pos, -EINVAL,

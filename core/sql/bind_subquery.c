@@ -60,7 +60,7 @@ int sql_bind_outer(struct query *q, const struct node *n, struct expr **ret)
     if (!o)
         return 0;
     int column = sql_find_column(q, o->op, n);
-    if (column == -2)
+    if (column == COLUMN_AMBIGUOUS)
         return -EINVAL;
     if (column < 0) {
         q->outer = o->up;

@@ -10,6 +10,9 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/base/text.h"
+
+#define SETTINGS_MAX 512 /* names that are looked at for the nearest */
 
 /* Statements that are selects over information_schema, planned as such. */
 static int plan_text(struct query *q, const char *text, struct op **ret)
@@ -134,9 +137,61 @@ static int plan_summarize(struct query *q, const struct statement *st, struct op
     return rc;
 }
 
-/* show NAME, show all: DataFusion's df_settings. */
-static int plan_show(struct query *q, const char *name, struct op **ret)
+struct setting_names {
+    const char *wanted;
+    struct arena *mem;
+    const char *names[SETTINGS_MAX];
+    uint32_t n;
+    bool found;
+};
+
+static int take_names(void *arg, const struct sql_rows *rows)
 {
+    struct setting_names *s = arg;
+    struct sql_value v;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && s->n < SETTINGS_MAX; i++) {
+        sql_rows_value(rows, i, 0, &v);
+        const char *name = v.type == SQL_TEXT ? arena_text(s->mem, v.text.data, v.text.size) : NULL;
+        if (!name)
+            continue;
+        s->names[s->n++] = name;
+        s->found = s->found || strcmp(name, s->wanted) == 0;
+    }
+    return 0;
+}
+
+/* An answer without rows would say that there is such a setting, and nothing about it. */
+static int check_setting(struct query *q, const struct statement *st)
+{
+    static const char text[] = "select name from information_schema.df_settings";
+    struct setting_names *s = sql_get(q, 1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    *s = (struct setting_names){.wanted = st->name, .mem = &q->mem};
+    struct sql_sink sink = {.arg = s, .rows = take_names};
+    int rc = sql_run_here(q->s, text, sizeof(text) - 1, NULL, &sink, NULL, /* aside= */ NULL);
+    if (rc < 0 || s->found)
+        return rc;
+    const char *near = text_nearest(st->name, s->names, s->n);
+    return sql_error(q->text, q->size, st->pos, -ENOENT,
+                     near ? "no setting '%s'; did you mean '%s'?" : "no setting '%s'; `show all` "
+                                                                    "lists them",
+                     st->name, near);
+}
+
+/* show NAME, show all: DataFusion's df_settings. */
+static int plan_show(struct query *q, const struct statement *st, struct op **ret)
+{
+    const char *name = st->name;
+    if (name && strcmp(name, "databases") == 0)
+        return plan_text(q, "select distinct catalog_name as database_name from "
+                            "information_schema.schemata",
+                         ret);
+    if (name && (strcmp(name, "schemas") == 0 || strcmp(name, "schemata") == 0))
+        return plan_text(q, "select schema_name from information_schema.schemata order by 1", ret);
+    int rc = name ? check_setting(q, st) : 0;
+    if (rc < 0)
+        return rc;
     if (!name)
         return plan_text(q, "select name, value from information_schema.df_settings order by 1",
                          ret);
@@ -154,7 +209,7 @@ static int plan_set(struct query *q, const struct statement *st, struct op **ret
                          "a query only reads; `config %s=%s` changes a setting", st->name,
                          st->value);
     int rc = q->dry ? 0 : q->o->set(q->o->set_arg, st->name, st->value);
-    return rc < 0 ? rc : plan_show(q, st->name, ret);
+    return rc < 0 ? rc : plan_show(q, st, ret);
 }
 
 int sql_plan_other(struct query *q, const struct statement *st, struct op **ret)
@@ -170,7 +225,7 @@ int sql_plan_other(struct query *q, const struct statement *st, struct op **ret)
     case STATEMENT_SUMMARIZE:
         return plan_summarize(q, st, ret);
     case STATEMENT_SHOW:
-        return plan_show(q, st->name, ret);
+        return plan_show(q, st, ret);
     case STATEMENT_SET:
         return plan_set(q, st, ret);
     case STATEMENT_SELECT:

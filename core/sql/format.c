@@ -129,7 +129,12 @@ static void json_value(struct buf *b, const struct sql_value *v)
         (void)buf_adds(b, "null");
         return;
     case SQL_DOUBLE:
-        (void)json_add_f64(b, v->number);
+        if (isfinite(v->number))
+            (void)json_add_f64(b, v->number);
+        else /* JSON has no such numbers; these texts are PostgreSQL's */
+            (void)buf_adds(b, isnan(v->number) ? "\"NaN\""
+                              : v->number < 0  ? "\"-Infinity\""
+                                               : "\"Infinity\"");
         return;
     case SQL_TEXT:
         (void)json_add_text(b, v->text.data, v->text.size);

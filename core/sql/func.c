@@ -223,7 +223,7 @@ MATH(floor_double, floor(x))
 MATH(ceil_double, ceil(x))
 MATH(trunc_double, trunc(x))
 MATH(round_double, rint(x))
-MATH(exp_double, exp(x))
+MATH_IN(exp_double, x <= 709.78 || isinf(x), exp(x), "exp() is too large for a double")
 MATH(sin_double, sin(x))
 MATH(cos_double, cos(x))
 MATH(sign_double, (double)((x > 0) - (x < 0)))
@@ -238,7 +238,19 @@ MATH(degrees_double, x *(180 / M_PI))
 MATH(radians_double, x *(M_PI / 180))
 MATH_IN(asin_double, x >= -1 && x <= 1, asin(x), "asin and acos are of numbers from -1 to 1")
 MATH_IN(acos_double, x >= -1 && x <= 1, acos(x), "asin and acos are of numbers from -1 to 1")
-DOUBLES(power_double, pow(a[i], b[i]))
+
+KERNEL(power_double)
+{
+    const double *a = st->a[0]->d, *b = st->a[1]->d;
+    bool bad = false;
+    ROWS(double x = pow(a[i], b[i]); st->dst->d[i] = x;
+         bad |= !isfinite(x) && isfinite(a[i]) && isfinite(b[i]););
+    return bad ? sql_run_error(r, st, -ERANGE,
+                               "a power that is too large for a double, or of a negative number "
+                               "or zero that has none")
+               : 0;
+}
+
 DOUBLES(atan2_double, atan2(a[i], b[i]))
 
 /* isnan, isinf, isfinite */
@@ -265,6 +277,30 @@ KERNEL(round_digits)
                                   : digits;
          double scale = pow(10, (double)digits); double scaled = x * scale;
          st->dst->d[i] = isfinite(scaled) && scale != 0 ? round(scaled) / scale : x;);
+    return 0;
+}
+
+/* x::numeric(digits, decimals): rounded; what has more digits before its point is none. */
+KERNEL(to_numeric)
+{
+    bool forgiving = st->expr->func->name[strlen(st->expr->func->name) - 1] == '?';
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        int64_t digits = st->a[1]->i[i], decimals = st->a[2]->i[i];
+        double x = st->a[0]->d[i];
+        if (digits < 1 || digits > 1000 || decimals < 0 || decimals > digits)
+            return sql_run_error(r, st, -EINVAL,
+                                 "numeric(digits, decimals) has 1 to 1000 digits, of which at most "
+                                 "as many are decimals");
+        double scale = pow(10, (double)decimals), rounded = round(x * scale) / scale;
+        rounded = isfinite(rounded) ? rounded : x;
+        st->dst->d[i] = rounded;
+        if (fabs(rounded) < pow(10, (double)(digits - decimals)) || isnan(x))
+            continue;
+        if (!forgiving)
+            return sql_run_error(r, st, -ERANGE, "the number has more digits than its type allows");
+        sql_set_null(st->dst, i);
+    }
     return 0;
 }
 
@@ -397,6 +433,8 @@ const struct func sql_math_funcs[] = {ORDERED("=", eq),
                                       {"round", "i", 'i', 0, same_int},
                                       {"round", "d", 'd', 0, round_double},
                                       {"round", "di", 'd', 0, round_digits},
+                                      {"to_numeric", "dii", 'd', 0, to_numeric},
+                                      {"to_numeric?", "dii", 'd', 0, to_numeric},
                                       {"sqrt", "d", 'd', 0, sqrt_double},
                                       {"exp", "d", 'd', 0, exp_double},
                                       {"ln", "d", 'd', 0, ln_double},

@@ -168,11 +168,74 @@ static int write_time(struct run *r, struct step *st, int64_t ns, struct text t,
     return 0;
 }
 
+/* strftime's specifiers as patterns of to_char(). */
+static const struct {
+    char specifier;
+    const char *pattern;
+} specifiers[] = {{'Y', "YYYY"}, {'y', "YY"},   {'m', "MM"},  {'d', "DD"},        {'H', "HH24"},
+                  {'I', "HH12"}, {'M', "MI"},   {'S', "SS"},  {'f', "US"},        {'g', "MS"},
+                  {'n', "FF9"},  {'p', "AM"},   {'j', "DDD"}, {'a', "Dy"},        {'A', "FMDay"},
+                  {'b', "Mon"},  {'h', "Mon"},  {'u', "ID"},  {'B', "FMMonth"},   {'V', "IW"},
+                  {'G', "IYYY"}, {'Z', "TZ"},   {'z', "OF"},  {'F', "YYYY-MM-DD"},
+                  {'e', "FMDD"}, {'T', "HH24:MI:SS"}, {'D', "MM/DD/YY"}, {'%', "%"}, {'R', "HH24:MI"}};
+#define SPECIFIED_BYTES 12 /* the longest of them, and quotes */
+
+/* '%Y at %H' as 'YYYY" at "HH24': one writer knows what each of them gives. */
+static int to_pattern(struct run *r, struct step *st, struct text t, struct text *ret)
+{
+    char *out = t.size < (1u << 20) ? sql_scratch(r, (size_t)t.size * SPECIFIED_BYTES) : NULL;
+    uint32_t n = 0;
+    if (!out)
+        return -ENOMEM;
+    for (uint32_t at = 0; at < t.size; at++) {
+        const char *pattern = NULL;
+        if (t.data[at] != '%') {
+            out[n++] = '\\'; /* as it stands */
+            out[n++] = t.data[at];
+            continue;
+        }
+        for (size_t i = 0; i < sizeof(specifiers) / sizeof(*specifiers) && at + 1 < t.size; i++)
+            if (specifiers[i].specifier == t.data[at + 1])
+                pattern = specifiers[i].pattern;
+        if (!pattern)
+            return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL,
+                             "strftime() has no %%%.*s here; there are %%Y %%y %%m %%d %%e %%H %%I %%M "
+                             "%%S %%f %%g %%n %%p %%j %%a %%A %%b %%B %%u %%V %%G %%F %%T %%D %%R %%Z "
+                             "%%z %%%%",
+                             at + 1 < t.size, t.data + at + (at + 1 < t.size));
+        memcpy(out + n, pattern, strlen(pattern));
+        n += (uint32_t)strlen(pattern);
+        at++;
+    }
+    *ret = (struct text){out, n};
+    return 0;
+}
+
+KERNEL(strftime_text)
+{
+    uint32_t time = st->a[0]->type == SQL_TEXT; /* DuckDB takes them either way round */
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text pattern;
+        int rc = to_pattern(r, st, st->a[!time]->t[i], &pattern);
+        if (rc == 0)
+            rc = write_time(r, st, st->a[time]->i[i], pattern, &st->dst->t[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
 KERNEL(to_char)
 {
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
-        int rc = write_time(r, st, st->a[0]->i[i], st->a[1]->t[i], &st->dst->t[i]);
+        struct text pattern = st->a[1]->t[i];
+        /* DataFusion's to_char() takes strftime's; in PostgreSQL's a % means nothing. */
+        bool specified = pattern.size && memchr(pattern.data, '%', pattern.size);
+        int rc = specified ? to_pattern(r, st, pattern, &pattern) : 0;
+        if (rc == 0)
+            rc = write_time(r, st, st->a[0]->i[i], pattern, &st->dst->t[i]);
         if (rc < 0)
             return rc;
     }
@@ -188,7 +251,9 @@ KERNEL(to_char_number)
              : 0;
 }
 
-const struct func sql_char_funcs[] = {{"to_char", "st", 't', 0, to_char},
+const struct func sql_char_funcs[] = {{"strftime", "st", 't', 0, strftime_text},
+                                      {"strftime", "ts", 't', 0, strftime_text},
+                                      {"to_char", "st", 't', 0, to_char},
                                       {"to_char", "it", 't', 0, to_char_number},
                                       {"to_char", "dt", 't', 0, to_char_number},
                                       {"to_char", "vt", 't', 0, to_char_number},

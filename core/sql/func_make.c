@@ -2,7 +2,7 @@
  *
  * core/sql/func_make.c - functions that make texts: longer, joined, letter for letter, digests.
  *
- * The query's thread only.  Characters are those of UTF-8, cases those of ASCII.
+ * The query's thread only.  Characters are those of UTF-8, the cases of initcap() those of ASCII.
  */
 #include "core/sql/kernel.h"
 
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/sql/unicode.h"
 
 #define MADE_BYTES (64 << 20) /* of one text made by lpad() and repeat() */
 
@@ -239,19 +240,15 @@ KERNEL(bytes_to_text)
 KERNEL(chr)
 {
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t i = sel ? sel[k] : k, size = 1;
+        uint32_t i = sel ? sel[k] : k;
         int64_t c = st->a[0]->i[i];
-        uint8_t *out = sql_scratch(r, 4);
+        char *out = sql_scratch(r, UNICODE_BYTES);
         if (!out)
             return -ENOMEM;
         if (c <= 0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
             return sql_run_error(r, st, -ERANGE, "no letter has this number");
-        uint32_t more = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-        static const uint8_t heads[] = {0, 0xc0, 0xe0, 0xf0};
-        out[0] = (uint8_t)(heads[more] | c >> (6 * more));
-        for (; size <= more; size++)
-            out[size] = (uint8_t)(0x80 | (c >> (6 * (more - size)) & 0x3f));
-        st->dst->t[i] = (struct text){(const char *)out, size};
+        uint32_t size = unicode_put((uint32_t)c, out);
+        st->dst->t[i] = (struct text){out, size};
     }
     return 0;
 }

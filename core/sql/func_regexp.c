@@ -105,12 +105,14 @@ KERNEL(matches)
     return rc;
 }
 
-/* regexp_match(x, pattern[, group or flags]): the group, else the first one if any, else all. */
+/* regexp_match(x, pattern[, group or flags]): the group, else the first one if any, else all;
+ * regexp_extract() gives the whole match where no group is asked for, as DuckDB's. */
 KERNEL(match)
 {
     int rc = 0;
     bool all, group_given = st->n_args > 2 && st->args[2]->type == SQL_INT;
     uint32_t slots[2 * REGEXP_GROUPS], flags = 0;
+    bool whole = strcmp(st->expr->func->name, "regexp_extract") == 0;
     for (uint32_t k = 0; k < n && rc >= 0; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->args[0]->t[i];
@@ -123,7 +125,7 @@ KERNEL(match)
             rc = regexp_find(re, t.data, t.size, 0, slots, check, r->q);
         if (rc < 0)
             return rc;
-        int64_t group = group_given ? st->args[2]->i[i] : regexp_groups(re) ? 1 : 0;
+        int64_t group = group_given ? st->args[2]->i[i] : regexp_groups(re) && !whole ? 1 : 0;
         if (rc == 0 || group < 0 || group > regexp_groups(re) || slots[2 * group] == UINT32_MAX)
             sql_set_null(st->dst, i);
         else

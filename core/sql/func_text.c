@@ -3,7 +3,7 @@
  * core/sql/func_text.c - functions of texts.
  *
  * The query's thread only.  Lengths and places are in characters of UTF-8; upper and lower case
- * are those of ASCII, whatever the locale of the host.
+ * are Unicode's, whatever the locale of the host.
  */
 #include "core/sql/kernel.h"
 
@@ -13,6 +13,7 @@
 
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/sql/unicode.h"
 
 #define CHECK_STEPS 1000000 /* of like: a few ms */
 
@@ -42,16 +43,6 @@ static uint32_t byte_of(struct text t, int64_t n)
     return at;
 }
 
-static char lower(char c)
-{
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
-}
-
-static char upper(char c)
-{
-    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
-}
-
 struct text sql_part(struct text t, int64_t first, int64_t end)
 {
     uint32_t from = first > 0 ? byte_of(t, first) : 0;
@@ -77,12 +68,17 @@ KERNEL(change_case)
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
         struct text t = st->a[0]->t[i];
-        char *out = sql_scratch(r, t.size);
+        const char *end = t.data + t.size;
+        /* A letter of two bytes may become one of three. */
+        char *out = t.size < UINT32_MAX / 2 ? sql_scratch(r, (size_t)t.size * 2) : NULL;
+        uint32_t made = 0;
         if (!out)
-            return -ENOMEM;
-        for (uint32_t c = 0; c < t.size; c++)
-            out[c] = to_lower ? lower(t.data[c]) : upper(t.data[c]);
-        st->dst->t[i] = (struct text){out, t.size};
+            return err_set(-ENOMEM, "a text grows too long for memory");
+        for (const char *p = t.data; p < end;) {
+            uint32_t c = unicode_next(&p, end);
+            made += unicode_put(to_lower ? unicode_lower(c) : unicode_upper(c), out + made);
+        }
+        st->dst->t[i] = (struct text){out, made};
     }
     return 0;
 }
@@ -288,11 +284,15 @@ static bool one_like(struct like *pattern, struct like *t, bool fold)
     }
     if (*p == '\\' && p + 1 < pattern->end)
         p++;
-    if (fold ? lower(*p) != lower(*t->p) : *p != *t->p)
-        return false;
-    pattern->p = p + 1;
-    t->p++;
-    return true;
+    const char *at = t->p;
+    bool same = fold ? unicode_lower(unicode_next(&p, pattern->end)) ==
+                           unicode_lower(unicode_next(&at, t->end))
+                     : *p++ == *at++;
+    if (same) {
+        pattern->p = p;
+        t->p = at;
+    }
+    return same;
 }
 
 /* LIKE without recursion: when it fails behind a %, the % takes one character more.  1, 0 or, since
@@ -363,6 +363,7 @@ KERNEL(contains)
 
 const struct func sql_text_funcs[] = {{"length", "t", 'i', 0, length},
                                       {"char_length", "t", 'i', 0, length},
+                                      {"len", "t", 'i', 0, length},
                                       {"octet_length", "t", 'i', 0, octet_length},
                                       {"octet_length", "o", 'i', 0, octet_length},
                                       {"length", "o", 'i', 0, octet_length},

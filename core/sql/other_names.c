@@ -52,7 +52,6 @@ const char *sql_instead_of(const char *function)
         {"regexp_split_to_array", "split_part(text, ',', 1)"},
         {"regexp_split_to_table", "split_part(text, ',', 1)"},
         {"sha256", "md5(text)"},
-        {"strftime", "to_char(ts, 'YYYY-MM-DD HH24:MI:SS')"},
         {"string_split", "split_part(text, ',', 1)"},
         {"string_to_array", "split_part(text, ',', 1)"},
         {"strptime", "text::timestamp"},

@@ -77,6 +77,8 @@ struct node *sql_parse_make(struct parser *p, const char *name, uint32_t pos, st
                             struct node *b);
 struct node *sql_parse_wrap(struct parser *p, enum node_kind kind, uint32_t pos, struct node *a);
 struct node *sql_parse_text(struct parser *p, const struct token *t);
+/* Note what a number with a point is exactly, where that fits. */
+void sql_parse_decimals(struct node *n, const char *text, bool negative);
 struct node *sql_parse_word(struct parser *p); /* an expression that begins with a word */
 /* One operator more behind `left`; *ret_more false: there is none that binds tighter. */
 struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, bool *ret_more);

@@ -146,14 +146,19 @@ struct window_node *sql_parse_window(struct parser *p)
     return p->error ? NULL : w;
 }
 
+/* ignore nulls, respect nulls: before the ) or behind it */
+static void parse_null_choice(struct parser *p, struct node *n)
+{
+    bool ignored = is_word(p, 0, "ignore");
+    if (!is_word(p, 1, "nulls") || (!ignored && !is_word(p, 0, "respect")))
+        return;
+    n->nulls = ignored ? NULLS_IGNORED : NULLS_RESPECTED;
+    p->at += 2;
+}
+
 static void parse_call_tail(struct parser *p, struct node *n)
 {
-    if (is_word(p, 1, "nulls") && is_word(p, 0, "ignore"))
-        sql_parse_fail(p, now(p)->pos,
-                       "no `ignore nulls`: leave the rows out by `where x is not null` in a "
-                       "subquery");
-    if (is_word(p, 1, "nulls") && take_word(p, "respect"))
-        p->at++;
+    parse_null_choice(p, n);
     if (is_word(p, 0, "within")) {
         p->at++;
         need_word(p, "group", "group after within");
@@ -277,6 +282,7 @@ struct node *sql_parse_call(struct parser *p)
         while (take_sign(p, ",") || (cuts && take_substring_word(p, n)));
         if (take_word(p, "order"))
             sql_parse_order(p, &n->order, &n->n_order);
+        parse_null_choice(p, n);
         need_sign(p, ")", ", or )");
     }
     parse_call_tail(p, n);

@@ -26,11 +26,15 @@ static struct node *parse_number(struct parser *p, bool negative)
             n->integer = negative ? (int64_t)(0 - value) : (int64_t)value;
             return n;
         }
+        return sql_parse_fail(p, t->pos,
+                              "an integer beyond 64 bits; with a point (or as 1e19) it is a double, "
+                              "which keeps 15 digits");
     }
     n->kind = NODE_DOUBLE;
     if (parse_f64(t->text, t->size, &n->number) < 0)
         return sql_parse_fail(p, t->pos, "a number too large for a double");
     n->number = negative ? -n->number : n->number;
+    sql_parse_decimals(n, t->text, negative);
     return n;
 }
 
@@ -111,10 +115,10 @@ static struct node *parse_name(struct parser *p)
 
 struct type {
     enum sql_type type;
-    struct node *decimals; /* numeric(10, 2): as many are kept; NULL: all */
+    struct node *digits, *decimals; /* numeric(10, 2); NULL: all there are */
 };
 
-/* varchar(20), numeric(10, 2): of sizes the decimals alone count; numeric(10) has none. */
+/* varchar(20), numeric(10, 2): a text's size does not count; numeric(10) has no decimals. */
 static void parse_type_size(struct parser *p, const char *name, struct type *t)
 {
     bool decimal = strcmp(name, "numeric") == 0 || strcmp(name, "decimal") == 0;
@@ -122,8 +126,10 @@ static void parse_type_size(struct parser *p, const char *name, struct type *t)
         return;
     for (int i = 0; i < 2 && now(p)->type == TOKEN_NUMBER; i++) {
         struct node *n = parse_number(p, false);
-        if (decimal && n) {
-            n->integer *= i; /* of the first number: 0 */
+        if (decimal && i == 0) {
+            t->digits = n;
+            t->decimals = sql_parse_node(p, NODE_INT, n ? n->pos : 0); /* 0 of them */
+        } else if (decimal) {
             t->decimals = n;
         }
         if (!take_sign(p, ","))
@@ -194,7 +200,12 @@ struct node *sql_parse_as_type(struct parser *p, struct node *x, uint32_t pos, b
         return NULL;
     n->cast = type.type;
     n->flag = forgiving;
-    return type.decimals ? sql_parse_make(p, "round", pos, n, type.decimals) : n;
+    if (!type.decimals)
+        return n;
+    n = sql_parse_make(p, forgiving ? "to_numeric?" : "to_numeric", pos, n, type.digits);
+    if (n)
+        sql_parse_add(p, n, type.decimals);
+    return n;
 }
 
 static struct node *parse_cast(struct parser *p)

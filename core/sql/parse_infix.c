@@ -6,7 +6,10 @@
  */
 #include "core/sql/parse.h"
 
+#include <stdio.h>
 #include <strings.h>
+
+#include "core/base/text.h"
 
 struct infix {
     const char *sign; /* or word */
@@ -15,7 +18,7 @@ struct infix {
 };
 
 static const struct infix infixes[] = {
-    {"=", "=", BIND_COMPARE},   {"<>", "<>", BIND_COMPARE}, {"!=", "<>", BIND_COMPARE},
+    {"=", "=", BIND_COMPARE},   {"==", "=", BIND_COMPARE},   {"<>", "<>", BIND_COMPARE}, {"!=", "<>", BIND_COMPARE},
     {"<", "<", BIND_COMPARE},   {"<=", "<=", BIND_COMPARE}, {">", ">", BIND_COMPARE},
     {">=", ">=", BIND_COMPARE}, {"||", "||", BIND_OTHER},   {"~", "~", BIND_OTHER},
     {"->", "->", BIND_OTHER},   {"->>", "->>", BIND_OTHER}, {"~*", "~*", BIND_OTHER},
@@ -177,6 +180,67 @@ static struct node *parse_word_infix(struct parser *p, struct node *left, int bi
     return left;
 }
 
+#define DECIMALS_MAX 18 /* digits: they fit an int64_t */
+
+void sql_parse_decimals(struct node *n, const char *text, bool negative)
+{
+    const char *point = strchr(text, '.');
+    size_t size = strlen(text);
+    int64_t value = 0;
+    if (!point || size > DECIMALS_MAX || strspn(text, "0123456789.") != size)
+        return;
+    for (; *text; text++)
+        value = *text == '.' ? value : value * 10 + (*text - '0');
+    n->integer = negative ? -value : value;
+    n->decimals = (uint32_t)(size - 1 - (size_t)(point - (text - size)));
+    n->exact = true;
+}
+
+static bool rescale(int64_t *value, uint32_t *decimals, uint32_t want)
+{
+    for (; *decimals < want; (*decimals)++)
+        if (__builtin_mul_overflow(*value, 10, value))
+            return false;
+    return true;
+}
+
+static bool is_decimal(const struct node *n)
+{
+    return n->kind == NODE_INT || (n->kind == NODE_DOUBLE && n->exact);
+}
+
+/* 0.06 + 0.01 is 0.07, not the double below it: arithmetic of numbers as they are written is exact,
+ * as PostgreSQL's numeric, and its result is made a double. */
+static struct node *compute_decimals(struct node *n)
+{
+    if (!n || n->n_args != 2 || !is_decimal(n->args[0]) || !is_decimal(n->args[1]) ||
+        (n->args[0]->kind == NODE_INT && n->args[1]->kind == NODE_INT))
+        return n;
+    int64_t a = n->args[0]->integer, b = n->args[1]->integer, value;
+    uint32_t a_decimals = n->args[0]->decimals, b_decimals = n->args[1]->decimals;
+    bool times = strcmp(n->text, "*") == 0, minus = strcmp(n->text, "-") == 0;
+    if (!times && !minus && strcmp(n->text, "+") != 0)
+        return n;
+    if (!times && (!rescale(&a, &a_decimals, b_decimals) || !rescale(&b, &b_decimals, a_decimals)))
+        return n;
+    uint32_t decimals = times ? a_decimals + b_decimals : a_decimals;
+    bool over = times   ? __builtin_mul_overflow(a, b, &value)
+                : minus ? __builtin_sub_overflow(a, b, &value)
+                        : __builtin_add_overflow(a, b, &value);
+    if (over || decimals > DECIMALS_MAX)
+        return n;
+    char text[48];
+    int size = snprintf(text, sizeof(text), "%llde-%u", (long long)value, decimals);
+    if (parse_f64(text, (size_t)size, &n->number) < 0)
+        return n;
+    n->kind = NODE_DOUBLE;
+    n->n_args = 0;
+    n->integer = value;
+    n->decimals = decimals;
+    n->exact = true;
+    return n;
+}
+
 /* x and y and z is one node of three, so that long chains stay flat. */
 static struct node *parse_logic(struct parser *p, struct node *left, const char *word,
                                 enum node_kind kind, int binding)
@@ -197,7 +261,7 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
         if (i->binding == BIND_COMPARE && is_sign_at(p, 1, "(") &&
             (is_word(p, 0, "any") || is_word(p, 0, "some") || is_word(p, 0, "all")))
             return parse_any(p, left, pos, i->name);
-        return sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding));
+        return compute_decimals(sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding)));
     }
     if (binding < BIND_CAST && take_sign(p, "::"))
         return sql_parse_as_type(p, left, pos, /* forgiving= */ false);

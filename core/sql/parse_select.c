@@ -220,8 +220,10 @@ static struct select *parse_sets(struct parser *p)
 static void parse_ctes(struct parser *p)
 {
     bool recursive = take_word(p, "recursive");
+    const struct cte *before = p->ctes;
     do {
         struct cte *c = sql_parse_get(p, 1, sizeof(*c));
+        uint32_t pos = now(p)->pos;
         const char *name = take_name(p, "a name after with"), **columns = NULL;
         uint32_t n_columns = 0;
         if (is_sign(p, "("))
@@ -232,6 +234,11 @@ static void parse_ctes(struct parser *p)
         need_sign(p, "(", "( select ... )");
         if (!c || p->error)
             return;
+        for (const struct cte *other = p->ctes; other != before; other = other->next)
+            if (strcasecmp(other->name, name) == 0) {
+                sql_parse_fail(p, pos, "a name that `with` has given already");
+                return;
+            }
         *c = (struct cte){.name = name,
                           .columns = columns,
                           .n_columns = n_columns,
@@ -277,6 +284,10 @@ static bool parse_order_all(struct parser *p, struct select *s)
 
 struct select *sql_parse_select(struct parser *p)
 {
+    if (is_word(p, 0, "select") && is_word(p, 1, "top") &&
+        p->tokens[p->at + 2].type == TOKEN_NUMBER)
+        return sql_parse_fail(p, p->tokens[p->at + 1].pos,
+                              "no `top`: `limit 5` behind the whole select does it");
     if (!sql_parse_enter(p))
         return NULL;
     struct cte *outer = p->ctes;

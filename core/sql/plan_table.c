@@ -182,7 +182,9 @@ static int plan_named(struct query *q, const struct from *f, struct cte *ctes, s
             return plan_cte(q, f, c, ret);
         }
     }
-    if (f->names[2] && strcasecmp(f->names[2], "probing") != 0)
+    /* `probe` is the catalog's name in the Rust probing. */
+    if (f->names[2] && strcasecmp(f->names[2], "probing") != 0 &&
+        strcasecmp(f->names[2], "probe") != 0)
         return sql_error(q->text, q->size, f->pos, -ENOENT,
                          "no catalog '%s'; there is one, 'probing'", f->names[2]);
     const struct view *v = find_view(q->s, schema, name);

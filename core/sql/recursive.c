@@ -29,6 +29,8 @@ struct recursive {
     struct sandbox *box; /* of the round that runs */
     uint32_t next_chunk;
     bool begun;
+    bool once; /* the second part does not read the first: a union as any other */
+    bool over;
 };
 
 /* Rows seen are kept for good, whatever memory the round itself lives in. */
@@ -158,8 +160,10 @@ static int begin_round(struct op *op)
     int rc = sql_check(op->q);
     if (rc < 0)
         return rc;
-    if (r->begun)
+    if (r->begun) {
+        r->over = r->once;
         return run_round(op, before);
+    }
     r->begun = true;
     return run_part(op, op->child);
 }
@@ -168,7 +172,7 @@ static int next_recursive(struct op *op)
 {
     struct recursive *r = op->state;
     if ((uint64_t)r->next_chunk * SQL_ROWS >= r->rows[r->at].n) {
-        if (r->begun && r->rows[r->at].n == 0)
+        if (r->over || (r->begun && !r->once && r->rows[r->at].n == 0))
             return 0;
         int rc = begin_round(op);
         if (rc < 0)
@@ -176,7 +180,7 @@ static int next_recursive(struct op *op)
     }
     const struct rowset *rows = &r->rows[r->at];
     if (rows->n == 0)
-        return 0;
+        return r->once && !r->over ? next_recursive(op) : 0;
     uint32_t left = rows->n - r->next_chunk * SQL_ROWS;
     memcpy(op->out.v, rows->chunks[r->next_chunk++], op->n_cols * sizeof(struct vec));
     for (uint32_t c = 0; c < op->n_cols; c++)
@@ -224,13 +228,18 @@ static int make(struct query *q, struct cte *c, struct op *first, enum sql_type 
 }
 
 /* The types of both parts together: the second is looked at over no rows of the first's types. */
-static int find_types(struct query *q, struct cte *c, struct op *first, enum sql_type *types)
+static int find_types(struct query *q, struct cte *c, struct op *first, enum sql_type *types,
+                      bool *ret_reads)
 {
+    bool used = c->used;
     struct rowset none;
     struct op *second;
     uint32_t n = first->n_cols;
     (void)sql_rowset_init(&none, q, &q->mem, types, n);
+    c->used = false;
     int rc = plan_round(q, c, &none, &second);
+    *ret_reads = c->used;
+    c->used = used;
     if (rc == 0 && second->n_cols != n)
         rc = sql_error(q->text, q->size, c->select->pos, -EINVAL,
                        "union of %u columns and %u columns", n, second->n_cols);
@@ -259,9 +268,14 @@ int sql_plan_recursive(struct query *q, struct cte *c, struct op **ret)
             first->cols[i].name = c->columns[i];
     }
     c->cols = first->cols;
-    rc = find_types(q, c, first, types);
+    bool reads;
+    rc = find_types(q, c, first, types, &reads);
     if (rc == 0)
         rc = cast_part(q, c, types, &first);
     c->cols = first->cols;
-    return rc < 0 ? rc : make(q, c, first, types, ret);
+    if (rc == 0)
+        rc = make(q, c, first, types, ret);
+    if (rc == 0)
+        ((struct recursive *)(*ret)->state)->once = !reads;
+    return rc;
 }

@@ -98,7 +98,7 @@ static bool takes(const struct regexp *r, const struct re_step *s, uint32_t lett
     if (s->op == OP_ANY)
         return letter != '\n' || !(r->flags & REGEXP_LINES);
     if (r->flags & REGEXP_FOLD)
-        letter = folded(letter);
+        letter = unicode_lower(letter);
     if (s->op == OP_LETTER)
         return s->a == letter;
     for (uint32_t i = s->a; i < s->a + s->b; i++)
@@ -140,7 +140,7 @@ static uint32_t letter_before(const char *text, const char *p, const char *end)
     do
         b--;
     while (b > text && p - b < 4 && ((unsigned char)*b & 0xc0) == 0x80);
-    return next_letter(&b, end);
+    return unicode_next(&b, end);
 }
 
 int regexp_find(struct regexp *r, const char *text, uint32_t size, uint32_t from,
@@ -162,7 +162,7 @@ int regexp_find(struct regexp *r, const char *text, uint32_t size, uint32_t from
             place.before = letter_before(text, p, end);
         }
         const char *after = p;
-        uint32_t letter = p < end ? next_letter(&after, end) : UINT32_MAX;
+        uint32_t letter = p < end ? unicode_next(&after, end) : UINT32_MAX;
         place.at = (uint32_t)(p - text);
         place.after = letter;
         if (!found)
@@ -171,7 +171,7 @@ int regexp_find(struct regexp *r, const char *text, uint32_t size, uint32_t from
         struct place next = {.at = (uint32_t)(after - text),
                              .size = size,
                              .before = letter,
-                             .after = after < end ? next_letter(&further, end) : UINT32_MAX};
+                             .after = after < end ? unicode_next(&further, end) : UINT32_MAX};
         work += now->n;
         if (advance(r, now, then, letter, &next, slots, n_slots)) {
             found = true;

@@ -102,7 +102,7 @@ static void add_class(struct compiler *c, const char *name, size_t n)
         for (int k = 0; k < 4 && classes[i].ranges[k].high; k++)
             add_range(c, classes[i].ranges[k].low, classes[i].ranges[k].high);
         if (strcmp(classes[i].name, "word") == 0)
-            add_range(c, 0x80, NO_BYTE - 1);
+            add_range(c, 0x80, NO_LETTER - 1);
         return;
     }
     wrong(c, -EINVAL, "an unknown [:class:]");
@@ -154,7 +154,7 @@ static uint32_t escaped(struct compiler *c)
     if ((e >= 'a' && e <= 'z') || (e >= 'A' && e <= 'Z') || (e >= '0' && e <= '9'))
         wrong(c, -EINVAL,
               e >= '1' && e <= '9' ? "references back are not known" : "an unknown escape");
-    return next_letter(&c->p, c->end);
+    return unicode_next(&c->p, c->end);
 }
 
 /* [...]; p stands behind [ */
@@ -186,12 +186,12 @@ static void compile_class(struct compiler *c)
         }
         bool escape = *c->p == '\\';
         c->p += escape;
-        uint32_t low = escape ? escaped(c) : next_letter(&c->p, c->end), high = low;
+        uint32_t low = escape ? escaped(c) : unicode_next(&c->p, c->end), high = low;
         if (c->end - c->p > 1 && c->p[0] == '-' && c->p[1] != ']') {
             c->p++;
             escape = *c->p == '\\';
             c->p += escape;
-            high = escape ? escaped(c) : next_letter(&c->p, c->end);
+            high = escape ? escaped(c) : unicode_next(&c->p, c->end);
         }
         if (high < low)
             wrong(c, -EINVAL, "a range that ends before it begins");
@@ -225,7 +225,7 @@ static void compile_escape(struct compiler *c)
         return;
     }
     uint32_t letter = escaped(c);
-    (void)emit(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? folded(letter) : letter, 0);
+    (void)emit(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? unicode_lower(letter) : letter, 0);
 }
 
 static void compile_either(struct compiler *c);
@@ -287,8 +287,8 @@ static void compile_atom(struct compiler *c)
         wrong(c, -EINVAL, "nothing to repeat");
         return;
     default:
-        letter = next_letter(&c->p, c->end);
-        (void)emit(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? folded(letter) : letter, 0);
+        letter = unicode_next(&c->p, c->end);
+        (void)emit(c, OP_LETTER, c->r->flags & REGEXP_FOLD ? unicode_lower(letter) : letter, 0);
     }
 }
 

@@ -9,8 +9,7 @@
 #define CORE_SQL_REGEXP_STEPS_H
 
 #include "core/sql/regexp.h"
-
-#define NO_BYTE 0x110000u /* a byte that is no UTF-8 stands for itself beyond Unicode */
+#include "core/sql/unicode.h"
 
 enum step_op {
     OP_LETTER,
@@ -54,34 +53,10 @@ struct regexp {
     uint32_t *old;   /* of add(): what a slot was before, three words each */
 };
 
-static inline uint32_t next_letter(const char **p, const char *end)
-{
-    const unsigned char *s = (const unsigned char *)*p;
-    size_t left = (size_t)(end - *p);
-    uint32_t c = s[0], n = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
-    if (c < 0x80) {
-        (*p)++;
-        return c;
-    }
-    uint32_t letter = c & (0xffu >> (n + 1));
-    bool good = c >= 0xc2 && c < 0xf5 && n <= left;
-    for (uint32_t i = 1; i < n && good; i++) {
-        good = (s[i] & 0xc0) == 0x80;
-        letter = letter << 6 | (s[i] & 0x3f);
-    }
-    *p += good ? n : 1;
-    return good ? letter : NO_BYTE + c;
-}
-
-static inline uint32_t folded(uint32_t c)
-{
-    return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c;
-}
-
 static inline bool is_word_letter(uint32_t c)
 {
     return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
-           (c >= 0x80 && c < NO_BYTE);
+           (c >= 0x80 && c < NO_LETTER);
 }
 
 #endif

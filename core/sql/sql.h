@@ -153,7 +153,8 @@ int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names t
  * columns of texts narrower and cut the lines at the terminal's width, 0: never.
  * JSON: {"columns":[{"name","type","unit"}], "rows":[[...]],
  * "row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}; JSONL: one object a line; NULL
- * is null; timestamps are ISO 8601 UTC with nanoseconds as text; in TABLE and CSV NULL is empty
+ * is null; timestamps are ISO 8601 UTC with nanoseconds as text, NaN and infinities "NaN",
+ * "Infinity", "-Infinity"; in TABLE and CSV NULL is empty
  * (in CSV an empty text is ""). */
 struct sql_writer;
 int sql_writer_new(enum sql_format f, uint32_t columns_wide,

@@ -96,6 +96,9 @@ static int bind_frame(struct query *q, const struct window_node *w, const struct
                       struct win_spec *spec)
 {
     enum sql_type key = w->n_order ? e->args[e->n_args - w->n_order]->type : SQL_NULL;
+    if (w->framed && w->mode == FRAME_GROUPS && !w->n_order)
+        return sql_error(q->text, q->size, w->pos, -EINVAL,
+                         "groups counts groups of equal rows: it needs an order by");
     spec->mode = w->mode;
     spec->exclude = w->exclude;
     spec->edge[0] = w->framed ? w->edge[0] : FRAME_UNBOUNDED_PRECEDING;
@@ -191,6 +194,13 @@ static int bind_function(struct query *q, struct scope *s, const struct node *n,
         return sql_error(q->text, q->size, n->pos, -EINVAL,
                          "%s() takes %u to %u arguments, no *, distinct or filter", n->text,
                          kind->min_args, kind->max_args);
+    if (n->order)
+        return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
+                         "the order of %s() stands in its window: over (order by ...)", n->text);
+    if (n->nulls == NULLS_IGNORED && kind->fn < WIN_LAG)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "`ignore nulls` is for lag, lead, first_value, last_value and nth_value");
+    spec->skips_null = n->nulls == NULLS_IGNORED;
     spec->fn = kind->fn;
     spec->n_args = n->n_args;
     for (uint32_t i = 0; i < n->n_args; i++) {

@@ -93,6 +93,70 @@ static bool count_arg(const struct window *w, const struct win *f, uint32_t row,
     return !v->null[row % SQL_ROWS];
 }
 
+/* Of the rows with a value in a direction, that number n; UINT32_MAX: there are not so many. */
+static int nth_valued(struct op *op, const struct win *f, const struct part *p, int64_t at, int64_t n,
+                      uint32_t *ret)
+{
+    const struct window *w = op->state;
+    int step = n < 0 ? -1 : 1;
+    uint64_t left = n < 0 ? 0 - (uint64_t)n : (uint64_t)n, steps = 0;
+    *ret = UINT32_MAX;
+    for (int64_t i = at + step; left && i >= p->first && i < p->end; i += step, steps++) {
+        uint32_t r = w->order[i];
+        const struct vec *v = cell(w, r, f->first_col);
+        left -= v->type != SQL_NULL && !v->null[r % SQL_ROWS];
+        *ret = left ? UINT32_MAX : r;
+    }
+    return sql_worked(op->q, steps);
+}
+
+/* The same in a frame, counted from 0; `last`: the last one. */
+static int valued_in_frame(struct op *op, const struct win *f, const struct frame *frame,
+                           uint64_t place, bool last, uint32_t *ret)
+{
+    const struct window *w = op->state;
+    uint64_t steps = 0;
+    *ret = UINT32_MAX;
+    for (uint32_t i = 0; i < frame->n; i++) {
+        for (uint32_t at = frame->from[i]; at < frame->to[i]; at++, steps++) {
+            uint32_t r = w->order[at];
+            const struct vec *v = cell(w, r, f->first_col);
+            if (v->type == SQL_NULL || v->null[r % SQL_ROWS])
+                continue;
+            if (last || place == 0)
+                *ret = r;
+            if (!last && place-- == 0)
+                return sql_worked(op->q, steps);
+        }
+    }
+    return sql_worked(op->q, steps);
+}
+
+/* lag(x, n[, default]), lead */
+static int shifted(struct op *op, const struct win *f, const struct part *p, uint32_t at, int64_t n)
+{
+    const struct window *w = op->state;
+    uint32_t row = w->order[at], found = UINT32_MAX;
+    int64_t place;
+    bool back = f->spec->fn == WIN_LAG;
+    bool over = back ? __builtin_sub_overflow((int64_t)at, n, &place)
+                     : __builtin_add_overflow((int64_t)at, n, &place);
+    if (!over && f->spec->skips_null && n != 0) {
+        int rc = nth_valued(op, f, p, at, back ? -n : n, &found);
+        if (rc < 0)
+            return rc;
+    } else if (!over && place >= p->first && place < p->end) {
+        found = w->order[place];
+    }
+    if (found != UINT32_MAX)
+        put_cell(f, row, cell(w, found, f->first_col), found % SQL_ROWS);
+    else if (f->spec->n_args > 2)
+        put_cell(f, row, cell(w, row, f->first_col + 2), row % SQL_ROWS);
+    else
+        put_null(f, row);
+    return 0;
+}
+
 static int value_at(struct op *op, const struct win *f, const struct part *p, uint32_t at)
 {
     const struct window *w = op->state;
@@ -100,19 +164,9 @@ static int value_at(struct op *op, const struct win *f, const struct part *p, ui
     int64_t n = 1;
     bool given = f->spec->n_args < 2 || count_arg(w, f, row, 1, &n);
     if (f->spec->fn == WIN_LAG || f->spec->fn == WIN_LEAD) {
-        int64_t place;
-        bool over = f->spec->fn == WIN_LAG ? __builtin_sub_overflow((int64_t)at, n, &place)
-                                           : __builtin_add_overflow((int64_t)at, n, &place);
-        if (!given) {
-            put_null(f, row);
-        } else if (!over && place >= p->first && place < p->end) {
-            uint32_t r = w->order[place];
-            put_cell(f, row, cell(w, r, f->first_col), r % SQL_ROWS);
-        } else if (f->spec->n_args > 2) {
-            put_cell(f, row, cell(w, row, f->first_col + 2), row % SQL_ROWS);
-        } else {
-            put_null(f, row);
-        }
+        if (given)
+            return shifted(op, f, p, at, n);
+        put_null(f, row);
         return 0;
     }
     if (f->spec->fn == WIN_NTH && given && n < 1)
@@ -124,6 +178,15 @@ static int value_at(struct op *op, const struct win *f, const struct part *p, ui
     for (uint32_t i = 0; i < frame.n; i++)
         size += frame.to[i] - frame.from[i];
     uint64_t place = f->spec->fn == WIN_LAST ? size - 1 : (uint64_t)n - 1;
+    if (given && f->spec->skips_null) {
+        uint32_t found;
+        int rc = valued_in_frame(op, f, &frame, place, f->spec->fn == WIN_LAST, &found);
+        if (found == UINT32_MAX)
+            put_null(f, row);
+        else
+            put_cell(f, row, cell(w, found, f->first_col), found % SQL_ROWS);
+        return rc;
+    }
     if (!given || place >= size) {
         put_null(f, row);
         return 0;

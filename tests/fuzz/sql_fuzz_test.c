@@ -77,7 +77,8 @@ static bool run(const char *text, size_t size)
     struct sql_sink sink = sql_writer_sink(w);
     int rc = sql_run(engine, text, size, &o, &sink, &report);
     last_code = rc;
-    bool said = rc == 0 || err_text()[0] != '\0';
+    /* A sentence under another code would be told as a bare errno's. */
+    bool said = rc == 0 || (err_text()[0] != '\0' && strcmp(err_why(rc), err_text()) == 0);
     if (rc == 0)
         (void)sql_writer_finish(w, &report);
     sql_writer_free(w);

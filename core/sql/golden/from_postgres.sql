@@ -98,3 +98,19 @@ select * from (select 1 as semi, 2 as anti) pivot order by 1
 select sum(dur) as s from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur) having sum(dur) > 1
 ----
 4.5
+
+select sum(x) over (groups between 1 preceding and current row) from (values (1),(2)) t(x)
+----
+error: line 1, column 21: groups counts groups of equal rows: it needs an order by
+
+select power(10, 400)
+----
+error: line 1, column 8: a power that is too large for a double, or of a negative number or zero that has none
+
+select exp(1000)
+----
+error: line 1, column 8: exp() is too large for a double
+
+select n from (values (1)) a(n), (values (2)) b(n)
+----
+error: line 1, column 8: column 'n' is ambiguous: it is in more than one of the tables; say which: a.n or b.n

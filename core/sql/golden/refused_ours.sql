@@ -72,10 +72,6 @@ select 'a' like 'b' escape 'cd'
 ----
 error: line 1, column 28: escape takes one character, behind a pattern that is a literal
 
-select lag(x) ignore nulls over (order by x) from (values (1)) t(x)
-----
-error: line 1, column 15: no `ignore nulls`: leave the rows out by `where x is not null` in a subquery
-
 select lag(x) respect nulls over (order by x) from (values (1), (2)) t(x) order by x
 ----
 (null)
@@ -100,10 +96,6 @@ error: line 1, column 1: no transactions: tables are only read here
 pragma table_info('t')
 ----
 error: line 1, column 1: no pragma: `describe TABLE`, `show all` and `set` are near
-
-select strftime(now(), '%Y')
-----
-error: line 1, column 8: no function 'strftime'; to_char(ts, 'YYYY-MM-DD HH24:MI:SS')
 
 select random()
 ----
@@ -154,3 +146,51 @@ error: line 1, column 67: an aggregate inside an aggregate
 select date_diff('week', timestamp '2024-01-07', timestamp '2024-01-08'), date_diff('week', timestamp '2024-01-08', timestamp '2024-01-14 23:59')
 ----
 1,0
+
+select (select max(t.a)) from (values (1),(5)) t(a)
+----
+error: line 1, column 16: max() here is over columns of the query around alone, and belongs to that one: write it there, or name a column of this select in it
+
+select 18446744073709551616
+----
+error: line 1, column 8: an integer beyond 64 bits; with a point (or as 1e19) it is a double, which keeps 15 digits
+
+select top 5 n from (values (1)) t(n)
+----
+error: line 1, column 8: no `top`: `limit 5` behind the whole select does it
+
+select cnt(*) from (values (1)) t(n)
+----
+error: line 1, column 8: no function 'cnt'
+
+select n from (values (1)) t(n) where n = "python"
+----
+error: line 1, column 43: no column "python" in t; a text is written in single quotes: 'python'
+
+select date '2024-01-01' + 1.5
+----
+error: line 1, column 26: a date moves by whole days, or by an interval: date + interval '36 hours'
+
+select time_bucket(interval '1 month', timestamp '2024-01-10')
+----
+error: line 1, column 8: a time bucket has no months or years, which have no fixed length; date_trunc('month', ts) goes by the calendar
+
+select strftime(timestamp '2024-05-03', '%Q')
+----
+error: line 1, column 8: strftime() has no %Q here; there are %Y %y %m %d %e %H %I %M %S %f %g %n %p %j %a %A %b %B %u %V %G %F %T %D %R %Z %z %%
+
+select lead(x order by x) over () from (values (1)) t(x)
+----
+error: line 1, column 24: the order of lead() stands in its window: over (order by ...)
+
+select arg_min(x, y order by x) from (values (1, 2)) t(x, y)
+----
+error: line 1, column 30: arg_min() goes by its second argument and takes no order by
+
+show probing.sample_rat
+----
+error: line 1, column 1: no setting 'probing.sample_rat'; `show all` lists them
+
+select sum(x) respect nulls from (values (1)) t(x)
+----
+error: line 1, column 8: sum() never counts NULLs; `respect nulls` is for first and last
