@@ -20,6 +20,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
+#include "core/datadir/datadir.h"
 #include "core/stack/stack.h"
 #include "sdk/client/client.h"
 
@@ -220,10 +221,26 @@ static int say_page(const struct target *t, const char *address)
     return 0;
 }
 
+/* Why the core did not take the place that it should have; its own words. */
+static void say_note(const struct target *t)
+{
+    struct datadir d;
+    char note[ERR_TEXT_BYTES];
+
+    if (datadir_open(t->directory, DATADIR_ANY, &d) == 0 &&
+        directory_info(&d, "note", note, sizeof note) == 0) {
+        for (char *c = note; *c != '\0'; c++)
+            *c = *c < ' ' || *c > '~' ? '?' : *c;
+        fprintf(stderr, "probing: note: %s\n", note);
+    }
+    datadir_close(&d);
+}
+
 static void say_place(const struct target *t)
 {
     const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
     printf("data: %s\n", inside != NULL ? inside + 5 : t->directory);
+    say_note(t);
 }
 
 /* A core answers there already: it is asked for what can still be had of it. */

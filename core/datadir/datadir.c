@@ -93,8 +93,17 @@ int view_open(int view, const char *path, int flags)
 
 bool root_name_read(const char *name, uid_t *ret)
 {
+    char number[16];
     uint64_t uid;
-    if (strncmp(name, "probing-", 8) != 0 || parse_u64(name + 8, &uid) < 0 || uid >= UINT32_MAX)
+    if (strncmp(name, "probing-", 8) != 0)
+        return false;
+    size_t n = strspn(name + 8, "0123456789");
+    const char *more = name + 8 + n;
+    if (n >= sizeof(number) || (more[0] != '\0' && more[0] != '.') ||
+        strspn(more + (more[0] == '.'), "0123456789abcdef") != strlen(more + (more[0] == '.')))
+        return false;
+    (void)snprintf(number, sizeof(number), "%.*s", (int)n, name + 8);
+    if (parse_u64(number, &uid) < 0 || uid >= UINT32_MAX)
         return false;
     *ret = (uid_t)uid;
     return true;
@@ -231,7 +240,7 @@ int root_open(int view, const char *place, const char *name, uid_t *ret_owner)
 /* The parent of a path: a default root is proved, any other is the user's word. */
 static int open_parent(int view, const char *parent, uid_t *owner, const uid_t **ret_owner)
 {
-    static const char *const places[] = {"/tmp", DATADIR_SHM};
+    static const char *const places[] = DATADIR_PLACES;
     uid_t uid;
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
         size_t n = strlen(places[i]);

@@ -34,6 +34,7 @@
 #define DATADIR_PATH 4096
 #define DATADIR_LEAF 256
 #define DATADIR_SHM "/dev/shm"
+#define DATADIR_PLACES {"/tmp", "/var/tmp", DATADIR_SHM} /* of default roots, best first */
 
 enum datadir_whose {
     DATADIR_OWN, /* of our effective user and closed to all others: it may be written to */
@@ -54,8 +55,8 @@ struct datadir {
 
 #define DATADIR_NONE {.fd = -1, .parent = -1, .view = -1}
 
-/* Open and prove one.  A path below a default root (/tmp/probing-<uid>, /dev/shm/probing-<uid>)
- * must have the root's owner, who must be <uid>; /proc/PID/root/... is looked up as that process
+/* Open and prove one.  A path below a default root (/tmp/probing-<uid>[.<random>], likewise in the
+ * other DATADIR_PLACES) must have the root's owner, who must be <uid>; /proc/PID/root/... is looked up as that process
  * sees it, and cannot lead out of what it sees.  -ELOOP: it is a link; -ENOTDIR; -EPERM: whose. */
 int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret);
 /* Any directory, to make something in: O_PATH.  "/proc/PID/root/..." as above. */
@@ -110,8 +111,16 @@ struct datadir_search {
  * of others. */
 int datadir_search(const struct datadir_search *s);
 
-/* A root to make directories in, already there: ours or root's, and where others may write to it
+/* A root to make directories in, already there: ours or root's, and where all may write to it
  * nobody may rename what is not his (the sticky bit).  A descriptor. */
 int datadir_root(const char *path);
+
+/* ---- a root of our own (make.c) ---- */
+
+/* Names in a place that look like roots of ours, to be proved yet; gives how many. */
+uint32_t datadir_own_roots(const char *place, char (*ret)[DATADIR_LEAF], uint32_t max);
+/* A private root of ours in a place of all users': "probing-<uid>", or where somebody is there
+ * before us "probing-<uid>.<random>".  note: who that is and what to do, else "". */
+int datadir_root_make(const char *place, char *ret, size_t size, char *note, size_t note_size);
 
 #endif

@@ -16,7 +16,7 @@ int entry_open(int dirfd, const char *name, int flags);
 /* The same for a path that may have links in it, all of them seen from `view`. */
 int view_open(int view, const char *path, int flags);
 
-/* "probing-<uid>" -> its uid. */
+/* "probing-<uid>" or "probing-<uid>.<random>" -> its uid. */
 bool root_name_read(const char *name, uid_t *ret);
 /* A default root below `place` (/tmp, /dev/shm), proved to be of `owner`, which is its number too
  * unless seen through a view.  A descriptor. */

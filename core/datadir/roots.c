@@ -16,6 +16,8 @@
 #include "core/datadir/datadir.h"
 #include "core/datadir/inside.h"
 
+#define OWN_ROOTS_MAX 16 /* a user has one in a place, and another where somebody squats on it */
+
 int datadir_root(const char *path)
 {
     struct stat st;
@@ -27,7 +29,7 @@ int datadir_root(const char *path)
         return err_set(failed, "%s: %s", path, strerror(-failed));
     }
     bool foreign = st.st_uid != geteuid() && st.st_uid != 0;
-    bool loose = (st.st_mode & 022) && !(st.st_mode & S_ISVTX);
+    bool loose = (st.st_mode & 002) && !(st.st_mode & S_ISVTX); /* a group is the user's choice */
     if (!foreign && !loose)
         return fd;
     (void)close(fd);
@@ -120,12 +122,14 @@ static int in_default(const struct datadir_search *s, const char *place, const c
 /* Ours, or those of everybody. */
 static int each_default(const struct datadir_search *s, const char *place, bool memory)
 {
-    char own[32];
+    char own[OWN_ROOTS_MAX][DATADIR_LEAF];
     uid_t uid;
     int r = 0, n = 0;
     if (!s->all_users) {
-        (void)snprintf(own, sizeof(own), "probing-%u", (unsigned)geteuid());
-        return in_default(s, place, own, memory);
+        n = (int)datadir_own_roots(place, own, OWN_ROOTS_MAX);
+        for (int i = 0; i < n && r == 0; i++)
+            r = in_default(s, place, own[i], memory);
+        return r;
     }
     DIR *all = opendir(place);
     for (struct dirent *e; all && r == 0 && n < DATADIR_ENTRIES_MAX && (e = readdir(all)); n++)
@@ -147,7 +151,8 @@ int datadir_search(const struct datadir_search *s)
             (void)close(root.fd);
         }
     }
-    if (r == 0)
-        r = each_default(s, "/tmp", /* memory= */ false);
-    return r ? r : each_default(s, DATADIR_SHM, /* memory= */ true);
+    static const char *const places[] = DATADIR_PLACES;
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r == 0; i++)
+        r = each_default(s, places[i], strcmp(places[i], DATADIR_SHM) == 0);
+    return r;
 }

@@ -205,6 +205,8 @@ static int start_server(struct core *c)
                                .read_token =
                                    c->config->read_token[0] ? c->config->read_token : NULL,
                                .version = PROBING_VERSION};
+    if (c->place.note[0])
+        host_log(c->host, PROBING_WARN, "data are in %s: %s", c->place.directory, c->place.note);
     r = server_new(&o, &c->server);
     if (r < 0)
         return r;

@@ -16,6 +16,7 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info.h"
@@ -25,6 +26,8 @@
 #define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
 #define AGAIN_MAX 10000                     /* times a process may be entered */
+#define FOREIGN_MAX 8                       /* names that others have taken, until we choose oddly */
+#define ROOM_BYTES ((off_t)1 << 20)         /* without so much no life begins */
 #define PLACE_NAME_BYTES 32                 /* of a file of ours */
 #define SOCKET_PATH_MAX 107                 /* bytes of sun_path, and a NUL */
 
@@ -35,43 +38,38 @@ int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES])
 }
 
 /* A root that the user named may be open to others (our own directory in it is not); it is made
- * when it is not there.  The default one is ours alone. */
-static int root_make(const char *named, char ret[PLACE_BYTES])
+ * when it is not there.  It is an explicit wish: no other is taken in its place. */
+static int root_named(const char *named, char ret[PLACE_BYTES])
 {
-    static const char *const defaults[] = {"/tmp", "/dev/shm"};
-    int r = -ENOENT;
-
-    if (named && named[0]) {
-        struct stat st;
-        if (named[0] != '/' || strlen(named) >= PLACE_BYTES)
-            return err_set(-EINVAL, "PROBING_DATA_DIR wants an absolute path, not '%.200s'", named);
-        (void)snprintf(ret, PLACE_BYTES, "%s", named);
-        if (stat(named, &st) == 0 && S_ISDIR(st.st_mode))
-            return 0;
+    struct stat st;
+    if (named[0] != '/' || strlen(named) >= PLACE_BYTES)
+        return err_set(-EINVAL, "PROBING_DATA_DIR wants an absolute path, not '%.200s'", named);
+    (void)snprintf(ret, PLACE_BYTES, "%s", named);
+    if (stat(named, &st) == -1)
         return file_private_dir(named);
-    }
-    for (size_t i = 0; i < sizeof(defaults) / sizeof(defaults[0]) && r < 0; i++) {
-        (void)snprintf(ret, PLACE_BYTES, "%s/probing-%u", defaults[i], (unsigned)geteuid());
-        r = file_private_dir(ret);
-    }
-    return r;
+    int fd = datadir_root(named);
+    if (fd >= 0)
+        (void)close(fd);
+    return fd < 0 ? fd : 0;
 }
 
 /* The same name below /dev/shm when that is a memory file system with room: a ring on disk would
  * stall its writer whenever the kernel writes the page back. */
-static void fast_make(const char *leaf, char ret[PLACE_BYTES])
+static void fast_make(const char *root, const char *leaf, char ret[PLACE_BYTES])
 {
+    static const char shm[] = DATADIR_SHM "/";
     struct statfs fs;
-    char root[64];
+    char fast[256], note[8];
 
     ret[0] = '\0';
-    if (statfs("/dev/shm", &fs) == -1 || fs.f_type != TMPFS ||
+    if (strncmp(root, shm, sizeof(shm) - 1) == 0) /* all is in memory as it is */
+        return;
+    if (statfs(DATADIR_SHM, &fs) == -1 || fs.f_type != TMPFS ||
         (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize < FAST_MIN_BYTES)
         return;
-    (void)snprintf(root, sizeof(root), FAST_ROOT, (unsigned)geteuid());
-    if (file_private_dir(root) < 0)
+    if (datadir_root_make(DATADIR_SHM, fast, sizeof(fast), note, sizeof(note)) < 0)
         return;
-    int n = snprintf(ret, PLACE_BYTES, "%s/%s", root, leaf);
+    int n = snprintf(ret, PLACE_BYTES, "%s/%s", fast, leaf);
     if (n >= PLACE_BYTES || (mkdir(ret, 0700) == -1 && errno != EEXIST))
         ret[0] = '\0';
 }
@@ -109,30 +107,96 @@ static bool find_earlier(struct place *p, const char *root, const char *version,
            resume_can(p->directory, version);
 }
 
+/* Is it a directory of somebody else's that bars our way? */
+static bool is_foreign(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 && (!S_ISDIR(st.st_mode) || st.st_uid != geteuid());
+}
+
+/* Another directory that is there belongs to another life in this process; its files stay.  In a
+ * root that others may write to, they may have taken the names that were to be expected. */
+static int directory_make(struct place *p, const char *root, char leaf[64])
+{
+    for (int again = 1, foreign = 0;; again++) {
+        int number = foreign < FOREIGN_MAX ? again : AGAIN_MAX + (int)(clock_now() % INT32_MAX / 2);
+        int r = again < AGAIN_MAX ? name_directory(p, root, number, leaf)
+                                  : err_set(-EEXIST,
+                                            "%s holds %d directories of this process; "
+                                            "probing gc removes old ones",
+                                            root, AGAIN_MAX);
+        if (r < 0 || mkdir(p->directory, 0700) == 0)
+            return r;
+        if (errno != EEXIST)
+            return err_set(-errno, "cannot make %s: %s", p->directory, strerror(errno));
+        foreign += is_foreign(p->directory) ? 1 : 0;
+    }
+}
+
+/* A disk without room, or with none for us, is not found out by making a directory. */
+static int has_room(const struct place *p)
+{
+    char path[PLACE_BYTES];
+    int r = place_path(p, "room", path);
+    int fd = r < 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (r == 0 && (fd == -1 || fallocate(fd, 0, 0, ROOM_BYTES) == -1) && errno != EOPNOTSUPP &&
+        errno != ENOSYS)
+        r = err_set(-errno, "%s takes no data: %s", p->directory, strerror(errno));
+    if (fd != -1) {
+        (void)close(fd);
+        (void)unlink(path);
+    }
+    return r;
+}
+
+/* In this root: an earlier life's directory, or one of its own. */
+static int place_in(struct place *p, const char *root, const char *resume, char leaf[64])
+{
+    p->resumed = resume && find_earlier(p, root, resume, leaf);
+    int r = p->resumed ? 0 : directory_make(p, root, leaf);
+    if (r < 0)
+        p->directory[0] = '\0';
+    return r;
+}
+
+/* The first place of all users' that takes our data; what is wrong with better ones is noted. */
+static int place_default(struct place *p, const char *resume, char root[PLACE_BYTES], char leaf[64])
+{
+    static const char *const places[] = DATADIR_PLACES;
+    char why[ERR_TEXT_BYTES] = "", note[sizeof(p->note)];
+    int r = -ENOENT;
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r < 0; i++) {
+        r = datadir_root_make(places[i], root, PLACE_BYTES, note, sizeof(note));
+        if (r == 0)
+            r = place_in(p, root, resume, leaf);
+        if (r == 0 && !p->resumed && (r = has_room(p)) < 0)
+            (void)rmdir(p->directory);
+        if (r < 0)
+            (void)snprintf(note, sizeof(note), "%s", err_why(r));
+        size_t n = strlen(why);
+        (void)snprintf(why + n, sizeof(why) - n, "%s%s", n && note[0] ? "; " : "", note);
+    }
+    (void)snprintf(p->note, sizeof(p->note), "%s", why);
+    return r < 0 ? err_set(r, "no place for data: %s; name one of yours by PROBING_DATA_DIR", why)
+                 : 0;
+}
+
 int place_make(const char *data_dir, const char *resume, struct place *ret)
 {
     char root[PLACE_BYTES], leaf[64];
     struct place p = {.start_time = 0};
 
-    int r = root_make(data_dir, root);
-    if (r == 0)
-        r = proc_start_time(getpid(), &p.start_time);
-    p.resumed = r == 0 && resume && find_earlier(&p, root, resume, leaf);
-    /* Another directory that is there belongs to another life in this process; its files stay. */
-    for (int again = 1; r == 0 && !p.resumed; again++) {
-        r = again < AGAIN_MAX ? name_directory(&p, root, again, leaf)
-                              : err_set(-EEXIST,
-                                        "%s holds %d directories of this process; "
-                                        "probing gc removes old ones",
-                                        root, AGAIN_MAX);
-        if (r == 0 && mkdir(p.directory, 0700) == 0)
-            break;
-        if (r == 0 && errno != EEXIST)
-            r = err_set(-errno, "cannot make %s: %s", p.directory, strerror(errno));
+    int r = proc_start_time(getpid(), &p.start_time);
+    if (r == 0 && data_dir && data_dir[0]) {
+        r = root_named(data_dir, root);
+        r = r < 0 ? err_set(r, "PROBING_DATA_DIR: %s", err_why(r)) : place_in(&p, root, resume, leaf);
+    } else if (r == 0) {
+        r = place_default(&p, resume, root, leaf);
     }
     if (r < 0)
         return r;
-    fast_make(leaf, p.fast);
+    fast_make(root, leaf, p.fast);
     if (!fast_is_empty(p.fast))
         p.fast[0] = '\0';
     if (p.resumed)
@@ -275,6 +339,8 @@ int place_info(const struct place *p, const char *version, int64_t utc_offset)
     ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe));
     add_line(&b, "executable", exe, n > 0 ? (size_t)n : 0);
     add_file(&b, "command", "/proc/self/cmdline");
+    if (p->note[0])
+        add_line(&b, "note", p->note, strlen(p->note));
     (void)buf_addf(&b, "version: %s\nutc_offset: %lld\n", version, (long long)utc_offset);
     int r = place_info_text(p, &b);
     buf_done(&b);

@@ -32,12 +32,15 @@
  *         rings, strings, lock.mdb
  *         home                              where the directory is; locked while the core lives
  *
- * <root> is PROBING_DATA_DIR, else /tmp/probing-<uid>, else /dev/shm/probing-<uid>. */
+ * <root> is PROBING_DATA_DIR, which must be of use then; else probing-<uid> in /tmp, /var/tmp or
+ * /dev/shm, whichever first takes data; where somebody else has made that before us, one with a
+ * name that nobody could know, probing-<uid>.<random>. */
 struct place {
     char directory[PLACE_BYTES];
     char fast[PLACE_BYTES]; /* on a memory file system; "": none, all is in `directory` */
     uint64_t start_time;    /* clock ticks since boot, proc(5) */
     bool resumed;           /* the directory is of an earlier life, which left in good order */
+    char note[512];         /* why it is not where it would be, and what to do; "": it is */
 };
 
 /* resume: the version whose directory may be gone on with, NULL: a new directory. */
@@ -66,8 +69,6 @@ void resume_losses(const struct place *p, struct tables *tables);
 void resume_note(const struct place *p, struct tables *tables, struct buf *ret);
 
 /* ---- what dead processes left (sweep.c) ---- */
-
-#define FAST_ROOT "/dev/shm/probing-%u" /* our uid */
 
 /* Write `home` beside the memory files, so that others know whose they are, and keep it locked
  * while we live.  Its descriptor, or -1: none. */

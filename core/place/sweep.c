@@ -30,6 +30,7 @@
 #define SWEEP_NS ((uint64_t)NS_PER_S) /* the most time that one sweep takes */
 #define DEAD_MAX 4096                 /* directories looked at in one sweep */
 #define LEAF_BYTES 64
+#define OWN_ROOTS_MAX 16 /* in each place */
 #define PATH_BYTES (PLACE_BYTES + LEAF_BYTES + 16)
 
 struct dead {
@@ -170,11 +171,8 @@ static void sweep_fast(struct sweep *s, const struct datadir *fast)
     datadir_close(&home);
 }
 
-static void sweep_memory(struct sweep *s)
+static void sweep_memory(struct sweep *s, const char *root)
 {
-    char root[LEAF_BYTES];
-
-    (void)snprintf(root, sizeof(root), FAST_ROOT, (unsigned)geteuid());
     read_names(s, root);
     for (uint32_t i = 0; i < s->names->n && time_is_left(s); i++) {
         struct datadir fast;
@@ -274,6 +272,34 @@ static void read_boot_id(struct sweep *s)
     buf_done(&b);
 }
 
+/* The root that we are in; where that is one of the default ones, all of these; and whatever root,
+ * the memory files of ours. */
+static void sweep_roots(struct sweep *s, const char *own)
+{
+    static const char *const places[] = DATADIR_PLACES;
+    char names[OWN_ROOTS_MAX][DATADIR_LEAF], root[PLACE_BYTES];
+    bool of_all = false;
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        size_t n = strlen(places[i]);
+        of_all = of_all || (strncmp(own, places[i], n) == 0 &&
+                            strncmp(own + n, "/probing-", sizeof("/probing-") - 1) == 0 &&
+                            !strchr(own + n + 1, '/'));
+    }
+    if (s->boot_id[0] && !of_all)
+        sweep_data(s, own);
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        uint32_t n = datadir_own_roots(places[i], names, OWN_ROOTS_MAX);
+        for (uint32_t k = 0; k < n; k++) {
+            (void)snprintf(root, sizeof(root), "%s/%.255s", places[i], names[k]);
+            if (s->boot_id[0] && of_all)
+                sweep_data(s, root);
+            if (strcmp(places[i], DATADIR_SHM) == 0)
+                sweep_memory(s, root);
+        }
+    }
+}
+
 uint32_t sweep_run(const struct place *own, const struct sweep_limits *limits)
 {
     struct sweep s = {.limits = limits, .now = time(NULL), .until = clock_now() + SWEEP_NS};
@@ -288,9 +314,7 @@ uint32_t sweep_run(const struct place *own, const struct sweep_limits *limits)
     if (!s.names)
         return 0;
     read_boot_id(&s);
-    if (s.boot_id[0])
-        sweep_data(&s, root);
-    sweep_memory(&s);
+    sweep_roots(&s, root);
     free(s.names);
     return s.removed;
 }

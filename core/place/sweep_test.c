@@ -16,6 +16,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info.h"
+#include "core/datadir/datadir.h"
 #include "core/place/place.h"
 #include "tests/test.h"
 
@@ -241,7 +242,7 @@ int main(void)
 {
     char *argv[] = {(char[]){"true"}, NULL};
     (void)snprintf(root, sizeof(root), "/tmp/sweep_test.XXXXXX");
-    (void)snprintf(memory, sizeof(memory), FAST_ROOT, (unsigned)geteuid());
+    (void)snprintf(memory, sizeof(memory), DATADIR_SHM "/probing-%u", (unsigned)geteuid());
     if (!mkdtemp(root) || posix_spawnp(&dead_pid, "true", NULL, NULL, argv, environ) != 0 ||
         waitpid(dead_pid, NULL, 0) != dead_pid)
         return test_skip("no directory in /tmp, or no program 'true'");

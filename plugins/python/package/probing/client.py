@@ -100,8 +100,8 @@ def connect(target=None, token=None, timeout=30.0):
     if text.isdigit():
         return Connection(_door_of(int(text)), None, timeout)
     if "/" in text:
-        return Connection(_Door(text if os.path.isdir(text) else os.path.dirname(text)), None,
-                          timeout)
+        door = _Door(text) if os.path.isdir(text) else _Door(*os.path.split(text))
+        return Connection(door, None, timeout)
     return Connection(_split_address(text), token or os.environ.get("PROBING_TOKEN") or _token_of,
                       timeout)
 
@@ -247,11 +247,11 @@ class _Door:
     sent.  pid: who it must be; 0: the process that the directory is called after.
     """
 
-    def __init__(self, directory, pid=0, started=0):
-        self.directory, self.pid, self.started = directory, pid, started
+    def __init__(self, directory, name="sock", pid=0, started=0):
+        self.directory, self.name, self.pid, self.started = directory, name, pid, started
 
     def __str__(self):
-        return os.path.join(self.directory, "sock")
+        return os.path.join(self.directory, self.name)
 
     def _open(self):
         """The directory, by its descriptor.  In another's root each name alone: no link leads out
@@ -275,7 +275,7 @@ class _Door:
         folder = self._open()
         try:
             # O_PATH of a link is the link itself, which is no socket.
-            at = os.open("sock", os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            at = os.open(self.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             try:
                 if not stat.S_ISSOCK(os.fstat(at).st_mode):
                     raise Error("%s is no socket: no core made it" % self, "ENOTSOCK")
@@ -347,7 +347,7 @@ def _door_of(pid):
         if os.path.basename(path).startswith(inside + "-"):
             if root != "/" and path.startswith(root + "/"):
                 path = path[len(root):]
-            return _Door("/proc/%d/root%s" % (pid, path), pid, started)
+            return _Door("/proc/%d/root%s" % (pid, path), pid=pid, started=started)
     raise Gone("process %d has no probing in it; probing -t %d inject brings it" % (pid, pid))
 
 
