@@ -81,7 +81,10 @@ static int list_living(void)
         char directory[4096];
         if (e->d_name[0] < '1' || e->d_name[0] > '9' || parse_u64(e->d_name, &pid) < 0)
             continue;
-        if (directory_of((pid_t)pid, directory, sizeof directory) == 0) {
+        int r = directory_of((pid_t)pid, directory, sizeof directory);
+        if (r == -ETIMEDOUT)
+            fprintf(stderr, "probing: %s\n", err_text());
+        if (r == 0) {
             char *inside = strstr(directory, "/root/");
             struct datadir d;
             if (datadir_open(directory, DATADIR_ANY, &d) == 0)
