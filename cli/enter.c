@@ -393,7 +393,7 @@ static bool is_leaving(struct probing_client *c)
 {
     static const char *const words[] = {"version"};
     int status = 0;
-    int r = client_run(c, 1, words, /* timeout_ns= */ 0, ignore_text, NULL, &status);
+    int r = client_run(c, 1, words, TIMEOUT_NS, ignore_text, NULL, &status);
     return r < 0 || status == -ESHUTDOWN; /* or closes the connection before it answers */
 }
 

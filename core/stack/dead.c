@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/file.h"
 #include "core/stack/process.h"
 
 static size_t from_pieces(const struct stack_process *p, uint64_t address, void *ret, size_t size)
@@ -35,8 +36,8 @@ static size_t from_file(const struct stack_process *p, uint64_t address, void *r
         return 0;
     if (m->end - address < size)
         size = (size_t)(m->end - address);
-    int fd = open(m->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd == -1)
+    int fd = file_open(AT_FDCWD, m->path); /* the dead one's word: it may be a device */
+    if (fd < 0)
         return 0;
     ssize_t n = pread(fd, ret, size, (off_t)(m->offset + (address - m->start)));
     (void)close(fd);

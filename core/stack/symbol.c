@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/file.h"
 #include "core/stack/process.h"
 #include "core/stack/rust.h"
 
@@ -86,10 +87,10 @@ static int map_file(const char *path, struct symbols *s)
 {
     struct stat st;
     void *file = MAP_FAILED;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
-    if (fd == -1)
-        return -errno;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size > 0)
+    int fd = file_open(AT_FDCWD, path); /* what a process has mapped may be called like a device */
+    if (fd < 0)
+        return fd;
+    if (fstat(fd, &st) == 0 && st.st_size > 0)
         file = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     (void)close(fd);
     if (file == MAP_FAILED)

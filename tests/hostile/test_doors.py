@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import tempfile
@@ -184,6 +185,49 @@ def test_token_by_python(world, victim):
                           env=dict(world.env, PROBING="0", PYTHONPATH=str(
                               ROOT / "plugins" / "python" / "package")))
     assert done.stdout.strip() == "42", done.stderr
+
+
+# ---- the other side ----
+
+def test_another_user_is_not_let_in(world, victim):
+    """Even where the directory and the sockets were opened to all by mistake."""
+    victim.place.chmod(0o777)
+    for name in ("sock", "door"):
+        (victim.place / name).chmod(0o777)
+    code = ("import socket, sys\n"
+            "s = socket.socket(socket.AF_UNIX, getattr(socket, sys.argv[2]))\n"
+            "s.settimeout(60)\n"
+            "s.connect(sys.argv[1])\n"
+            "try: s.sendall(b'GET /query?q=select+1 HTTP/1.1\\r\\nHost: localhost\\r\\n\\r\\n')\n"
+            "except BrokenPipeError: pass\n"
+            "try: print(s.recv(1000))\n"
+            "except ConnectionResetError: print(b'')\n")
+    for name, kind in (("sock", "SOCK_STREAM"), ("door", "SOCK_SEQPACKET")):
+        words = [DEBIAN_PYTHON, "-c", code, str(victim.place / name), kind]
+        done = subprocess.run([*AS_NOBODY, *words], capture_output=True, text=True)
+        assert done.stdout.strip() == "b''", (name, done.stdout, done.stderr)
+        own = subprocess.run(words, capture_output=True, text=True)
+        assert own.stdout.strip() != "b''", (name, own.stdout, own.stderr)  # it does answer
+    assert victim.rows("select 40 + 2") == [[42]]
+
+
+def test_descriptors_that_are_sent_to_it_do_not_stay(world, victim):
+    def count():
+        return len(os.listdir("/proc/%d/fd" % victim.pid))
+
+    assert victim.rows("select 40 + 2") == [[42]]
+    before = count()
+    held = os.pipe()
+    with socket.socket(socket.AF_UNIX) as one:
+        one.connect(str(victim.place / "sock"))
+        for _ in range(20):
+            socket.send_fds(one, [b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"], [held[0]] * 8)
+        assert b"HTTP/1.1" in one.recv(1000)
+        wait_for(lambda: count() <= before + 1, "no more than the connection")
+    os.close(held[0])
+    with pytest.raises(BrokenPipeError):  # nobody has the other end any more
+        os.write(held[1], b"x")
+    os.close(held[1])
 
 
 # ---- who takes the name first ----
