@@ -172,7 +172,8 @@ static int refuse(const struct datadir_in *in, const char *name, const char *pat
     struct stat st;
     if ((why == -ELOOP || why == -ENOTDIR) &&
         fstatat(in->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode))
-        return err_set(why, "%s is not a directory but %s%s", path, file_kind(st.st_mode),
+        return err_set(S_ISLNK(st.st_mode) ? -ELOOP : -ENOTDIR,
+                       "%s is not a directory but %s%s", path, file_kind(st.st_mode),
                        S_ISLNK(st.st_mode) ? ", which is not followed: name what it leads to" : "");
     return err_set(why, "%s: %s", path,
                    why == -EXDEV ? "another file system is mounted over it" : strerror(-why));
