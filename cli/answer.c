@@ -128,8 +128,11 @@ static int from_files(const struct target *t, const struct answer_ask *ask, stru
     struct tables *tables = NULL;
     struct store *store = NULL;
     int r = tables_new(&tables);
-    if (r == 0)
+    if (r == 0) {
+        cli_signals_back(); /* nothing is to be put in order yet */
         r = store_open(t->directory, tables, &store);
+        cli_signals_catch();
+    }
     if (r == 0)
         r = crash_tables_add(tables, t->directory);
     if (r == 0) {

@@ -110,7 +110,10 @@ int door_dial(const char *directory, const struct door_owner *who, const char *n
 extern volatile sig_atomic_t cli_interrupted;
 extern volatile sig_atomic_t cli_prompts; /* a line is being read: prompt.c waits for SIGALRM too */
 extern _Atomic int cli_cancel;            /* the same, as the engine wants it */
-void cli_signals_back(void);              /* as they were when we began: before an exec (main.c) */
+/* As they were when we began: before an exec, and while files of the dead are read, which takes as
+ * long as whoever wrote them likes; and ours again (main.c). */
+void cli_signals_back(void);
+void cli_signals_catch(void);
 
 /* Take a command's arguments apart by its row in commands.c: take(arg, "--listen", "ADDR") for each
  * option, whichever way it was written, value NULL for a flag; take(arg, NULL, word) for the rest.

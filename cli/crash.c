@@ -65,10 +65,12 @@ int crash_print(const char *directory)
 {
     struct crash_reports all;
     struct datadir d;
+    cli_signals_back(); /* nothing is to be put in order yet */
     int r = datadir_open(directory, DATADIR_ANY, &d);
     if (r == 0)
         r = crash_read(&d, &all);
     datadir_close(&d);
+    cli_signals_catch();
 
     if (r < 0)
         return r;

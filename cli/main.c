@@ -57,14 +57,22 @@ static void on_interrupt(int signo)
     atomic_store_explicit(&cli_cancel, 1, memory_order_relaxed);
 }
 
-static void catch_interrupts(void)
+void cli_signals_catch(void)
 {
     struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: waits must end */
 
-    (void)sigaction(SIGINT, &action, &before[0]);
-    (void)sigaction(SIGTERM, &action, &before[1]);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
     action.sa_handler = SIG_IGN; /* `probing ... | head`: the write fails, and that is handled */
-    (void)sigaction(SIGPIPE, &action, &before[2]);
+    (void)sigaction(SIGPIPE, &action, NULL);
+}
+
+static void catch_interrupts(void)
+{
+    (void)sigaction(SIGINT, NULL, &before[0]);
+    (void)sigaction(SIGTERM, NULL, &before[1]);
+    (void)sigaction(SIGPIPE, NULL, &before[2]);
+    cli_signals_catch();
 }
 
 void cli_signals_back(void)

@@ -74,6 +74,8 @@ static int add_place(struct dead *d, const char *at, uint32_t thread)
     struct stack_registers r = {.known = 0};
     uint32_t n = 0;
     char *end;
+    if (d->n_places && d->places[d->n_places - 1].thread == thread)
+        return 0; /* one thread is in one place: no file can keep us busy with millions */
     for (; *at && n <= STACK_REG_IP; n++, at = end) {
         r.value[n] = strtoull(at, &end, 16);
         if (end == at)
@@ -140,10 +142,18 @@ static void unwind(struct stack_process *p, const struct place *place, struct ar
                                            "out are lost";
 }
 
+static int by_address(const void *a, const void *b)
+{
+    const struct stack_piece *x = a, *y = b;
+    return (x->address > y->address) - (x->address < y->address);
+}
+
 void dead_unwind(struct dead *d, struct arena *arena, struct crash_thread *threads, uint32_t n)
 {
     struct stack_process *p;
     size_t size = 0;
+    if (d->n_pieces)
+        qsort(d->pieces, d->n_pieces, sizeof *d->pieces, by_address);
     (void)buf_text(&d->maps);
     char *maps = buf_steal(&d->maps, &size);
     if (!maps || stack_process_open_dead(maps, size, d->pieces, d->n_pieces, &p) < 0) {

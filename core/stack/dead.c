@@ -16,16 +16,21 @@
 
 static size_t from_pieces(const struct stack_process *p, uint64_t address, void *ret, size_t size)
 {
-    for (uint32_t i = 0; i < p->n_dead; i++) {
-        const struct stack_piece *piece = &p->dead[i];
-        uint64_t inside = address - piece->address;
-        if (address < piece->address || inside >= piece->size)
-            continue;
-        size_t n = piece->size - inside < size ? (size_t)(piece->size - inside) : size;
-        memcpy(ret, piece->bytes + inside, n);
-        return n;
+    uint32_t low = 0, high = p->n_dead;
+    while (low < high) { /* the first that begins behind it */
+        uint32_t middle = low + (high - low) / 2;
+        if (p->dead[middle].address <= address)
+            low = middle + 1;
+        else
+            high = middle;
     }
-    return 0;
+    const struct stack_piece *piece = low ? &p->dead[low - 1] : NULL;
+    uint64_t inside = piece ? address - piece->address : 0;
+    if (!piece || inside >= piece->size)
+        return 0;
+    size_t n = piece->size - inside < size ? (size_t)(piece->size - inside) : size;
+    memcpy(ret, piece->bytes + inside, n);
+    return n;
 }
 
 /* What could be written to is not in the file. */

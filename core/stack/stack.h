@@ -36,7 +36,8 @@ void stack_process_free(struct stack_process *p);
 int stack_process_open_pool(size_t pool_bytes, struct stack_process **ret);
 int stack_process_renew(struct stack_process *p);
 /* A process that is gone: its proc(5) maps (malloc'ed, taken over when it works) and pieces of its
- * memory (borrowed).  What was mapped from files is read from them, as they are here and now. */
+ * memory (borrowed, in order of address).  What was mapped from files is read from them, as they
+ * are here and now. */
 struct stack_piece {
     uint64_t address, size;
     const unsigned char *bytes;

@@ -66,7 +66,7 @@ def test_nobody_removes_for_another_in_a_shared_root(roots):
 
 def test_a_core_removes_nothing_for_another_in_a_shared_root(roots):
     """The sweep at the start of a core: its memory files are found by a link's text."""
-    env = {"PROBING_DATA_DIR": "/tmp/all", "PROBING_RETENTION": "1s"}
+    env = {"PROBING_DATA_DIR": "/tmp/all"}
     roots.directory("/tmp/all", 0, mode=0o1777)
     own = roots.directory("/tmp/all/999999-1", ALICE)
     roots.file("/tmp/all/999999-1/info", ALICE, b"pid: 999999\n")
@@ -74,12 +74,13 @@ def test_a_core_removes_nothing_for_another_in_a_shared_root(roots):
     folder = roots.directory("/tmp/precious/999999-1", ALICE, mode=0o755)
     file = roots.file("/tmp/precious/999999-1/rings", ALICE, b"hers, but no memory of a core's")
     roots.link("/tmp/all/999999-1/rings", "/tmp/precious/999999-1/rings", ALICE)
-    for path in (own / "info", own):
+    for path in (own / "info", own, file):
         os.utime(path, (1, 1))
     target = roots.start("sleep", "1000", uid=ALICE, env=env)
     try:
         wait_for(lambda: b"sleep" in open("/proc/%d/cmdline" % target.pid, "rb").read(), "an exec")
         assert roots.probing("-t", target.pid, "inject", env=env).returncode == 0
+        wait_for(lambda: not own.exists(), "the sweep")
         assert file.exists() and folder.exists()
     finally:
         target.kill()
