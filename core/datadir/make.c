@@ -25,12 +25,16 @@
 uint32_t datadir_own_roots(const char *place, char (*ret)[DATADIR_LEAF], uint32_t max)
 {
     uint32_t n = 0, seen = 0;
+    struct stat st;
     uid_t uid;
     DIR *all = opendir(place);
     if (!all)
         return 0;
+    /* Of the names that nobody could know those of others are left out: they are many, perhaps. */
     for (struct dirent *e; n < max && seen < DATADIR_ENTRIES_MAX && (e = readdir(all)); seen++)
-        if (root_name_read(e->d_name, &uid) && uid == geteuid())
+        if (root_name_read(e->d_name, &uid) && uid == geteuid() &&
+            (!strchr(e->d_name, '.') ||
+             (fstatat(dirfd(all), e->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == uid)))
             (void)snprintf(ret[n++], DATADIR_LEAF, "%s", e->d_name);
     (void)closedir(all);
     return n;

@@ -119,6 +119,18 @@ def test_a_root_of_another_is_not_believed(roots):
     assert done.returncode == 1 and "belongs to uid %d" % MALLORY in done.stderr
 
 
+def test_many_roots_of_our_name_do_not_hide_ours(roots):
+    """probing-<uid>.<random> is ours where somebody has taken the name; others can make such, too."""
+    ours = "/tmp/probing-%d.ffffffff" % ALICE
+    roots.directory(ours + "/999999-1", ALICE)
+    roots.file(ours + "/999999-1/info", ALICE, b"pid: 999999\n")
+    for number in range(200):
+        roots.directory("/tmp/probing-%d.%08x" % (ALICE, number), MALLORY)
+    done = roots.probing("list", "--dead", uid=ALICE)
+    assert "999999" in done.stdout, done.stdout + done.stderr
+    assert "1 data directories removed" in roots.probing("gc", uid=ALICE).stdout
+
+
 def test_hard_links_and_directories_in_it_go_alone(roots, trap):
     file, _ = victim(roots, 0)
     os.link(file, trap / "strings")
