@@ -177,7 +177,7 @@ static int place_default(struct place *p, const char *resume, char root[PLACE_BY
         size_t n = strlen(why);
         (void)snprintf(why + n, sizeof(why) - n, "%s%s", n && note[0] ? "; " : "", note);
     }
-    (void)snprintf(p->note, sizeof(p->note), "%s", why);
+    (void)snprintf(p->note, sizeof(p->note), "%.511s", why);
     return r < 0 ? err_set(r, "no place for data: %s; name one of yours by PROBING_DATA_DIR", why)
                  : 0;
 }
