@@ -77,16 +77,20 @@ bool directory_alive(const struct datadir *d, pid_t *ret_pid)
     return datadir_has(d, "sock", &st) && S_ISSOCK(st.st_mode);
 }
 
-static void say_refused(void *arg, const char *why)
-{
-    (void)arg;
-    fprintf(stderr, "probing: %s\n", why);
-}
+#define REFUSED_SHOWN 20 /* whoever makes thousands of traps hides nothing by their number */
 
 struct each {
     int (*fn)(void *arg, const struct datadir *d);
     void *arg;
+    uint32_t refused;
 };
+
+static void say_refused(void *arg, const char *why)
+{
+    struct each *e = arg;
+    if (e->refused++ < REFUSED_SHOWN)
+        fprintf(stderr, "probing: %s\n", why);
+}
 
 static int each_one(void *arg, const struct datadir *d)
 {
@@ -102,7 +106,10 @@ int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg)
                                        .found = each_one,
                                        .refused = say_refused,
                                        .arg = &e};
-    return datadir_search(&all);
+    int r = datadir_search(&all);
+    if (e.refused > REFUSED_SHOWN)
+        fprintf(stderr, "probing: and %u more are not believed\n", e.refused - REFUSED_SHOWN);
+    return r;
 }
 
 /* The newest of them so far? */

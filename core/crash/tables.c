@@ -93,7 +93,10 @@ static int each_report(const char *directory, struct probing_rows *out,
 {
     struct crash_reports all;
     struct datadir d;
-    int rc = datadir_open(directory, DATADIR_ANY, &d);
+    /* First as the living core's: by calls that every host knows. */
+    int rc = datadir_open(directory, DATADIR_OWN, &d);
+    if (rc == -EPERM)
+        rc = datadir_open(directory, DATADIR_ANY, &d);
     if (rc == 0)
         rc = crash_read(&d, &all);
     datadir_close(&d);

@@ -45,17 +45,33 @@ static bool is_unknown(int r)
     return r == -ENOSYS || r == -EPERM || r == -EINVAL || r == -E2BIG;
 }
 
-int entry_open(int dirfd, const char *name, int flags)
+static int open_plainly(int dirfd, const char *name, int flags)
+{
+    int fd = openat(dirfd, name, flags | O_NOFOLLOW | O_CLOEXEC);
+    return fd == -1 ? -errno : fd;
+}
+
+/* Without openat2: what is mounted there has been entered before it is seen. */
+static int open_on_device(int dirfd, const char *name, int flags)
+{
+    struct stat outer, inner;
+    int fd = open_plainly(dirfd, name, flags);
+    if (fd < 0 || (fstat(dirfd, &outer) == 0 && fstat(fd, &inner) == 0 &&
+                   outer.st_dev == inner.st_dev))
+        return fd;
+    (void)close(fd);
+    return -EXDEV;
+}
+
+int entry_open(int dirfd, const char *name, int flags, bool own)
 {
     if (name[0] == '\0' || strchr(name, '/') || strcmp(name, "..") == 0)
         return -EINVAL;
-    flags |= O_NOFOLLOW | O_CLOEXEC;
-    int r = openat2(dirfd, name, flags, NO_SYMLINKS | NO_MAGICLINKS | BENEATH | NO_XDEV);
-    if (is_unknown(r)) {
-        r = openat(dirfd, name, flags);
-        r = r == -1 ? -errno : r;
-    }
-    return r;
+    if (own)
+        return open_plainly(dirfd, name, flags);
+    int r = openat2(dirfd, name, flags | O_NOFOLLOW,
+                    NO_SYMLINKS | NO_MAGICLINKS | BENEATH | NO_XDEV);
+    return is_unknown(r) ? open_on_device(dirfd, name, flags) : r;
 }
 
 /* Without openat2: one name after another, and no link at all. */
@@ -189,11 +205,9 @@ int datadir_open_in(const struct datadir_in *in, const char *name, enum datadir_
     if (n < 0 || (size_t)n >= sizeof(d.path) ||
         (size_t)snprintf(d.leaf, sizeof(d.leaf), "%s", name) >= sizeof(d.leaf))
         return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", in->path);
-    d.fd = entry_open(in->fd, name, how);
-    if (d.fd == -EXDEV && (in->mounts || whose == DATADIR_OWN)) {
-        d.fd = openat(in->fd, name, how | O_NOFOLLOW | O_CLOEXEC);
-        d.fd = d.fd == -1 ? -errno : d.fd;
-    }
+    d.fd = entry_open(in->fd, name, how, whose == DATADIR_OWN);
+    if (d.fd == -EXDEV && in->mounts)
+        d.fd = open_plainly(in->fd, name, how);
     if (d.fd < 0)
         return refuse(in, name, d.path, d.fd);
     int r = look(&d, whose, in->owner);
@@ -206,19 +220,17 @@ int datadir_open_in(const struct datadir_in *in, const char *name, enum datadir_
     return 0;
 }
 
-int root_open(int view, const char *place, const char *name, uid_t *ret_owner)
+int root_open(int view, const char *place, const char *name, bool own, uid_t *ret_owner)
 {
     struct stat st;
     uid_t uid = 0;
     int at = view_open(view, place, O_PATH | O_DIRECTORY);
     if (at < 0)
         return err_set(at, "%s: %s", place, strerror(-at));
-    int fd = entry_open(at, name, O_PATH | O_DIRECTORY);
+    int fd = entry_open(at, name, O_PATH | O_DIRECTORY, own);
     bool numbered = root_name_read(name, &uid);
-    if (fd == -EXDEV && (view != -1 || (numbered && uid == geteuid()))) {
-        fd = openat(at, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); /* a volume of ours */
-        fd = fd == -1 ? -errno : fd;
-    }
+    if (fd == -EXDEV && (view != -1 || (numbered && uid == geteuid())))
+        fd = open_plainly(at, name, O_PATH | O_DIRECTORY); /* a volume of ours */
     (void)close(at);
     if (fd < 0)
         return err_set(fd, "%s/%s is not looked at: %s", place, name,
@@ -239,7 +251,8 @@ int root_open(int view, const char *place, const char *name, uid_t *ret_owner)
 }
 
 /* The parent of a path: a default root is proved, any other is the user's word. */
-static int open_parent(int view, const char *parent, uid_t *owner, const uid_t **ret_owner)
+static int open_parent(int view, const char *parent, bool own, uid_t *owner,
+                       const uid_t **ret_owner)
 {
     static const char *const places[] = DATADIR_PLACES;
     uid_t uid;
@@ -249,7 +262,7 @@ static int open_parent(int view, const char *parent, uid_t *owner, const uid_t *
             !root_name_read(parent + n + 1, &uid))
             continue;
         *ret_owner = owner;
-        return root_open(view, places[i], parent + n + 1, owner);
+        return root_open(view, places[i], parent + n + 1, own, owner);
     }
     int r = view_open(view, parent, O_PATH | O_DIRECTORY);
     return r < 0 ? err_set(r, "%s: %s", parent, strerror(-r)) : r;
@@ -292,7 +305,7 @@ int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret
         return view;
     split(path + n, parent, leaf);
     struct datadir_in in = {.path = parent};
-    int r = in.fd = open_parent(view, parent, &uid, &in.owner);
+    int r = in.fd = open_parent(view, parent, whose == DATADIR_OWN, &uid, &in.owner);
     in.mounts = !in.owner && view == -1;
     if (r >= 0)
         r = datadir_open_in(&in, leaf, whose, ret);

@@ -9,13 +9,14 @@
  *
  *     no symbolic link is followed, in the directory's name or in a file's; one link has a meaning
  *     (rings, strings and lock.mdb may lie in memory), and its text is read, never resolved;
- *     a file is a regular one, of the directory's owner and on its device, or it is not opened, so
- *     that nothing waits and no device is woken;
+ *     a file is a regular one, of the directory's owner and not mounted there, or it is not opened,
+ *     so that nothing waits and no device is woken;
  *     what is removed is an entry of a directory that was proved, never something at a path;
  *     of a stranger's file a private copy is read, which he cannot change between two looks.
  *
  * On kernels without openat2(2) (before 5.6) O_NOFOLLOW and what fstat() says do the same, but for
- * other file systems mounted over a name, which then are noticed only after they were opened.
+ * other file systems mounted over a name, which then are noticed only after they were opened.  For
+ * DATADIR_OWN it is never called: the core uses this, too, inside of programs that filter calls.
  *
  * Any thread, each with its own struct; never [signal].  0, a count or a descriptor (O_CLOEXEC), or
  * -errno with err_set() done.
@@ -65,8 +66,8 @@ void datadir_close(struct datadir *d); /* also of DATADIR_NONE, and twice */
 
 /* ---- its files (file.c) ---- */
 
-/* Open for reading.  -EINVAL: it is no regular file; -EPERM: of another owner or device, or a link
- * that is not one of ours.  `st` may be NULL. */
+/* Open for reading.  -EINVAL: it is no regular file; -EPERM: of another owner, or a link that
+ * is not one of ours; -EXDEV: it is mounted there.  `st` may be NULL. */
 int datadir_file(const struct datadir *d, const char *name, struct stat *st);
 /* The same for who believes what he has looked at once (mmap): a copy without a name where the
  * directory is not our own.  -EFBIG: there is no room for one. */

@@ -361,7 +361,7 @@ TEST(believes_a_root_where_names_are_safe)
     static const struct {
         mode_t mode;
         int good;
-    } modes[] = {{0700, 1}, {0755, 1}, {0777, 0}, {0775, 0}, {01777, 1}};
+    } modes[] = {{0700, 1}, {0755, 1}, {0777, 0}, {0775, 1}, {01777, 1}};
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++) {
         CHECK_INT(chmod(path, modes[i].mode), 0);
         int fd = datadir_root(path);

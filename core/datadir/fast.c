@@ -47,13 +47,13 @@ int datadir_fast(const struct datadir *d, const char *name, struct datadir *ret)
                strcmp(name, "lock.mdb") == 0;
     if (!one || !read_link(d, name, text, root))
         return err_set(-EPERM, "%s is a link to %.200s, where no core puts it", name, text);
-    int r = root_open(d->view, DATADIR_SHM, root, &owner);
+    int r = root_open(d->view, DATADIR_SHM, root, d->own, &owner);
     if (r < 0)
         return r;
     (void)snprintf(path, sizeof(path), "%s/%s", DATADIR_SHM, root);
     struct datadir_in in = {.fd = r, .path = path, .owner = &d->owner};
     r = owner == d->owner
-            ? datadir_open_in(&in, d->leaf, DATADIR_ANY, ret)
+            ? datadir_open_in(&in, d->leaf, d->own ? DATADIR_OWN : DATADIR_ANY, ret)
             : err_set(-EPERM, "%s leads to memory of uid %u, and its directory is uid %u's", name,
                       (unsigned)owner, (unsigned)d->owner);
     if (r < 0)

@@ -39,17 +39,16 @@ static int prove(const struct datadir *d, const char *name, int fd, struct stat 
     if (st->st_uid != d->owner)
         return err_set(-EPERM, "%s belongs to uid %u, and its directory to uid %u", name,
                        (unsigned)st->st_uid, (unsigned)d->owner);
-    if (st->st_dev != d->device)
-        return err_set(-EPERM, "%s lies on another file system than its directory", name);
     return 0;
 }
 
 /* As an O_PATH descriptor, which opens nothing yet. */
 static int find(const struct datadir *d, const char *name, struct stat *st)
 {
-    int fd = entry_open(d->fd, name, O_PATH);
+    int fd = entry_open(d->fd, name, O_PATH, d->own);
     if (fd < 0)
-        return err_set(fd, "%s: %s", name, strerror(-fd));
+        return err_set(fd, "%s: %s", name,
+                       fd == -EXDEV ? "another file system is mounted over it" : strerror(-fd));
     int r = fstat(fd, st) == 0 && S_ISLNK(st->st_mode) ? 1 : prove(d, name, fd, st);
     if (r == 0)
         return fd;
@@ -59,7 +58,7 @@ static int find(const struct datadir *d, const char *name, struct stat *st)
     struct datadir fast;
     if ((r = datadir_fast(d, name, &fast)) < 0)
         return r;
-    fd = r = entry_open(fast.fd, name, O_PATH);
+    fd = r = entry_open(fast.fd, name, O_PATH, fast.own);
     if (r < 0)
         (void)err_set(r, "%s in %s: %s", name, fast.path, strerror(-r));
     else

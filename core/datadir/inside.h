@@ -9,10 +9,11 @@
 
 #define DATADIR_ENTRIES_MAX 100000 /* of one directory: who puts more there wants us to be busy */
 
-/* Open the entry `name` of a directory as openat() with O_CLOEXEC, following no link and, where the
- * kernel can promise it, entering nothing that is mounted over it.  A descriptor or -errno, no
- * words. */
-int entry_open(int dirfd, const char *name, int flags);
+/* Open the entry `name` of a directory as openat() with O_CLOEXEC, following no link.  Of a
+ * stranger's nothing is entered that is mounted over it (-EXDEV).  Our own are opened without
+ * openat2(2), as a filter of the host's may end it for a call that it does not know.  A descriptor
+ * or -errno, no words. */
+int entry_open(int dirfd, const char *name, int flags, bool own);
 /* The same for a path that may have links in it, all of them seen from `view`. */
 int view_open(int view, const char *path, int flags);
 
@@ -20,7 +21,7 @@ int view_open(int view, const char *path, int flags);
 bool root_name_read(const char *name, uid_t *ret);
 /* A default root below `place` (/tmp, /dev/shm), proved to be of `owner`, which is its number too
  * unless seen through a view.  A descriptor. */
-int root_open(int view, const char *place, const char *name, uid_t *ret_owner);
+int root_open(int view, const char *place, const char *name, bool own, uid_t *ret_owner);
 
 /* Where a data directory's name stands. */
 struct datadir_in {

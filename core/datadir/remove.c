@@ -27,14 +27,13 @@ static int remove_entries(const struct datadir *d, int fd, int depth);
 static int remove_inner(const struct datadir *d, int parent, const char *name, int depth)
 {
     struct stat st;
-    int fd = depth > 0 ? entry_open(parent, name, O_RDONLY | O_DIRECTORY | O_NONBLOCK) : -ENOTEMPTY;
+    const int how = O_RDONLY | O_DIRECTORY | O_NONBLOCK;
+    int fd = depth > 0 ? entry_open(parent, name, how, d->own) : -ENOTEMPTY;
     if (fd == -ENOENT)
         return 0;
     if (fd < 0)
         return fd;
-    int r = fstat(fd, &st) == -1 ? -errno
-            : st.st_uid != d->owner || st.st_dev != d->device ? -EPERM
-                                                              : 0;
+    int r = fstat(fd, &st) == -1 ? -errno : st.st_uid != d->owner ? -EPERM : 0;
     if (r == 0)
         r = remove_entries(d, fd, depth - 1);
     (void)close(fd);
@@ -86,11 +85,10 @@ static int remove_name(const struct datadir *d)
 static bool is_ours(const struct datadir *d, const struct datadir *fast)
 {
     struct datadir home;
-    bool ours = true;
-    if (datadir_home(fast, DATADIR_ANY, &home) == 0)
-        ours = home.device == d->device && home.inode == d->inode;
+    int r = datadir_home(fast, d->own ? DATADIR_OWN : DATADIR_ANY, &home);
+    bool same = r == 0 && home.device == d->device && home.inode == d->inode;
     datadir_close(&home);
-    return ours;
+    return same || r == 1 || r == -EXDEV || r == -EBADMSG; /* or there is no other that it could be */
 }
 
 static void remove_fast(const struct datadir *d)

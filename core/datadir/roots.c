@@ -105,7 +105,7 @@ static int in_default(const struct datadir_search *s, const char *place, const c
 {
     char path[DATADIR_LEAF + 16];
     uid_t owner;
-    int r = root_open(/* view= */ -1, place, name, &owner);
+    int r = root_open(/* view= */ -1, place, name, /* own= */ false, &owner);
     if (r == -ENOENT)
         return 0;
     if (r < 0) {
