@@ -45,7 +45,8 @@ def grave(tmp_path_factory):
     script, flag, made = tmp / "kept.lua", tmp / "flag", tmp / "whole"
     script.write_text(SCRIPT)
     (tmp / "target.py").write_text(TARGET)
-    target = world.start("/usr/bin/python3", "-u", str(tmp / "target.py"), str(flag))
+    target = world.start("/usr/bin/python3", "-u", str(tmp / "target.py"), str(flag),
+                         env={"ASAN_OPTIONS": "detect_leaks=0:handle_segv=0"})
     target.wait_line("ready")
     target.inject("-P", "-D", "crash.handler=on")
     assert target.probing("script", "run", str(script)).returncode == 0
