@@ -45,6 +45,7 @@ int target_resolve(const char *text, struct target *ret);
 
 struct probing_client;
 int target_connect(const struct target *t, struct probing_client **ret);
+char target_state(pid_t pid); /* as in /proc/PID/stat: 'Z', 'T' ...; '?': none */
 /* Are the files to be read: of a dead, a stopped, or a process that was left? */
 bool target_is_files(const struct target *t);
 /* Whose files are read, where they are not ours, and what else there is: on stderr. */
@@ -146,9 +147,22 @@ int command_top(struct target *t, int argc, char **argv);    /* top.c */
 int command_torch(struct target *t, int argc, char **argv);  /* torch.c */
 int command_plugin(struct target *t, int argc, char **argv); /* plugin.c */
 
-/* Send a plugin's file through the door of the target's data directory.  name: for messages; the
- * answer's text comes back as err_set().  -ENODEV: the plugin itself refused. */
-int door_load_plugin(const struct target *t, const char *name, const char *file);
+/* launch.c: a program as execvp() will find it ("": not at all); can the core be brought into it?;
+ * and our environment so that what we exec has the core in it, with these lines of settings. */
+void launch_find(const char *name, char *ret, size_t size);
+int launch_check(const char *path);
+int launch_environment(const char *settings, bool children);
+
+/* `plugin check FILE [-- PROGRAM ...]` (check.c).  name: of the plugin. */
+int plugin_check(const char *name, const char *file, char **program);
+/* The program that waits for a check when no other is named. */
+int plugin_check_inside(void);
+
+/* Send a plugin's file through the door of the target's data directory.  name: for messages; the answer's
+ * text comes back as err_set().  -ENODEV: the plugin itself refused; -ECONNRESET: the process died
+ * or left.  ret_note: what is odd about a plugin that runs, "". */
+int door_load_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
+                     size_t size);
 /* Where the CLI itself has <name>.so: PROBING_PLUGIN_PATH, beside us, ../lib/probing/plugins. */
 int plugin_find(const char *name, char *ret, size_t size);
 /* Likewise a file that ships: "libprobing.so". */

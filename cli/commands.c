@@ -263,12 +263,17 @@ const struct cli_command cli_commands[] = {
      .examples = {"-t 4242 torch", "-t 4242 torch --last 10m", "-t 4242 torch --watch",
                   "-t 4242 torch profile --steps 3 -o trace.json"}},
     {.name = "plugin",
-     .arguments = "list | load NAME|FILE | stop NAME",
-     .doc = "plugins: list, load, stop",
-     .needs_target = true,
+     .arguments = "list | load NAME|FILE | stop NAME | check FILE [-- PROGRAM ...]",
+     .doc = "plugins: list, load, stop; check one in a process of its own first",
+     .text = "check needs no target: it loads the file into a process that it starts for it, or "
+             "into PROGRAM, and says what the plugin has registered, whether it starts, runs, "
+             "stops and starts again, and what it leaves behind: threads, descriptors, handlers "
+             "of signals; or where it crashed. Exit code 1: it should not be loaded.",
+     .may_target = true,
      .forwarded = true,
      .run = command_plugin,
-     .examples = {"-t 4242 plugin load torch", "-t 4242 plugin load ./mine.so"}},
+     .examples = {"-t 4242 plugin load torch", "-t 4242 plugin load ./mine.so",
+                  "plugin check ./mine.so", "plugin check ./mine.so -- python3 app.py"}},
     {.name = "config",
      .arguments = "[list] | get NAME | set NAME VALUE | NAME=VALUE",
      .doc = "settings, live",

@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/inject/inject.h"
 #include "cli/plan.h"
@@ -18,6 +19,7 @@
 #include "cli/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/datadir/datadir.h"
@@ -29,6 +31,7 @@
 #define TIMEOUT_NS (10 * NS_PER_S)
 #define PATIENT_NS (60 * NS_PER_S) /* with --wait */
 #define AGAIN_MS 20
+#define LOOK_NS (50 * NS_PER_MS) /* between looks at what program it is */
 #define LISTEN_WAIT_NS (2 * NS_PER_S)
 #define LISTEN_KEY (sizeof "server.listen=" - 1) /* bytes before the address */
 
@@ -139,20 +142,52 @@ static int try_connect(struct target *t)
     return r;
 }
 
-/* Wait until the core of `pid` answers at its socket. */
-static int wait_ready(struct target *t, uint64_t timeout_ns)
+/* The core was in it: is it still?  An exec takes everything along but the pid and the start time.
+ * 0, or -ESTALE. */
+static int check_program(struct why *w, pid_t pid)
 {
-    uint64_t begin = clock_monotonic();
+    char path[64], program[4096];
+
+    if (w->p == NULL)
+        return 0;
+    w->at = 0;
+    stack_process_refresh(w->p, /* maps_too= */ true);
+    (void)stack_modules(w->p, find_why, w);
+    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    ssize_t n = readlink(path, program, sizeof program - 1);
+    if (w->at != 0 || n <= 0) /* no link: it is ending, which is another thing */
+        return 0;
+    program[n] = '\0';
+    return err_set(-ESTALE,
+                   "process %d runs another program now (exec of %s), and the core went with the "
+                   "one before; enter it again: probing -t %d inject (--wait does so by itself)",
+                   (int)pid, program, (int)pid);
+}
+
+/* Wait until the core of `pid` answers at its socket.  mapped: it has been seen in the process. */
+static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
+{
+    uint64_t begin = clock_monotonic(), look = 0;
     struct why w = {.p = NULL};
     int r;
 
     if (stack_process_open(t->pid, &w.p) == 0)
         (void)stack_modules(w.p, find_why, &w);
+    mapped = mapped || w.at != 0;
     while ((r = try_connect(t)) < 0) {
         uint64_t waited = clock_monotonic() - begin;
         if (check_why(&w, t->pid) < 0) {
             r = -ECANCELED;
             break;
+        }
+        if (mapped && waited >= look) {
+            r = check_program(&w, t->pid);
+            if (r < 0)
+                break;
+            look = waited + LOOK_NS;
+            r = try_connect(t); /* its sentence, for below */
+            if (r == 0)
+                break;
         }
         if (cli_interrupted) {
             r = err_set(-ECANCELED, "interrupted; the core is in process %d and may start yet",
@@ -295,7 +330,7 @@ static int enter_soon(struct enter_options *o, struct inject_result *ret)
 static int enter_finish(struct target *t, const struct enter_options *o,
                         const struct inject_result *result)
 {
-    int r = wait_ready(t, o->inject.timeout_ns);
+    int r = wait_ready(t, o->inject.timeout_ns, result->mapped && !result->remote);
     if (r < 0 && result->filtered[0] != '\0') {
         char why[ERR_TEXT_BYTES];
         (void)snprintf(why, sizeof why, "%s", err_text());
@@ -344,7 +379,19 @@ static int enter_now(struct target *t, struct enter_options *o)
     return enter_finish(t, o, &result);
 }
 
-#define EJECT_WAIT_NS (10 * NS_PER_S)
+/* A program that replaced itself just then is entered again by who can wait. */
+static int enter_patiently(struct target *t, struct enter_options *o)
+{
+    uint64_t begin = clock_monotonic();
+    int r = enter_now(t, o);
+
+    while (o->wait && r == -ESTALE && !cli_interrupted &&
+           clock_monotonic() - begin < o->inject.timeout_ns)
+        r = enter_now(t, o);
+    return r;
+}
+
+#define EJECT_WAIT_NS (60 * NS_PER_S) /* a busy machine, rows that go to a slow disk */
 
 /* Does a thread of ours still run in the process? */
 static bool has_our_threads(pid_t pid)
@@ -373,7 +420,9 @@ static int wait_left(pid_t pid)
 {
     uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS;
 
-    while (pid != 0 && !cli_interrupted && has_our_threads(pid)) {
+    while (pid != 0 && has_our_threads(pid)) {
+        if (cli_interrupted)
+            return err_set(-ECANCELED, "interrupted; the core is leaving process %d", (int)pid);
         if (clock_monotonic() > deadline)
             return err_set(-ETIMEDOUT, "process %d was told, but its core has not ended in %d s",
                            (int)pid, (int)(EJECT_WAIT_NS / NS_PER_S));
@@ -420,12 +469,50 @@ int command_inject(struct target *t, int argc, char **argv)
         if (!leaving || r < 0)
             return r;
     }
-    return enter_now(t, &o);
+    return enter_patiently(t, &o);
+}
+
+/* The answer to an eject was lost, and the core may have left all the same: what counts is what has
+ * become of it.  start_time: of the process, 0 where it is not known. */
+static bool has_left(const struct target *t, uint64_t start_time)
+{
+    /* Of one that cannot be seen to have died not for long. */
+    uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS / (start_time != 0 ? 1 : 10), now = 0;
+    char sock[4200];
+
+    (void)snprintf(sock, sizeof sock, "%s/sock", t->directory);
+    while (!cli_interrupted && clock_monotonic() < deadline) {
+        bool dead = start_time != 0 &&
+                    (proc_start_time(t->pid, &now) < 0 || now != start_time ||
+                     !(inject_runs_on(t->pid) || target_state(t->pid) != 'Z'));
+        if (dead || t->directory[0] == '\0')
+            return false;
+        if (access(sock, F_OK) == -1 && errno == ENOENT)
+            return true;
+        (void)poll(NULL, 0, AGAIN_MS);
+    }
+    return false;
 }
 
 int command_eject(struct target *t, int argc, char **argv)
 {
+    uint64_t start_time = 0;
+    char why[ERR_TEXT_BYTES];
+
+    if (t->pid != 0)
+        (void)proc_start_time(t->pid, &start_time);
     int r = command_forward(t, argc, argv);
+    if (r == -ECONNRESET && t->host[0] == '\0') {
+        (void)snprintf(why, sizeof why, "%s", err_text());
+        if (has_left(t, start_time)) {
+            const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
+            printf("ejected; what was measured stays in %s\n",
+                   inside != NULL ? inside + 5 : t->directory);
+            r = EXIT_DONE;
+        } else {
+            (void)err_set(r, "%s", why);
+        }
+    }
     /* The answer comes before the end does: be done only when the process is as it was. */
     return r == EXIT_DONE ? wait_left(t->pid) : r;
 }

@@ -183,11 +183,11 @@ static int set(const struct target *t, const char *name, const char *value)
 
 static int load_profiler(const struct target *t)
 {
-    char file[4096];
+    char file[4096], note[ERR_TEXT_BYTES];
     const char *words[] = {"plugin", "load", "profile"};
     if (t->host[0] != '\0' || plugin_find("profile", file, sizeof file) < 0)
         return tell(t, 3, words); /* what is in the target's own plugin path */
-    return door_load_plugin(t, "profile", file);
+    return door_load_plugin(t, "profile", file, note, sizeof note);
 }
 
 static int start_profiler(const struct target *t, const struct options *o, struct kept *kept)

@@ -75,7 +75,7 @@ static bool is_file(const char *path)
 }
 
 /* As execvp() will find it; "": not at all. */
-static void find_program(const char *name, char *ret, size_t size)
+void launch_find(const char *name, char *ret, size_t size)
 {
     const char *path = getenv("PATH");
 
@@ -94,7 +94,7 @@ static void find_program(const char *name, char *ret, size_t size)
 }
 
 /* ld.so brings us in: a program without it, or one that it does not trust us with, refuses. */
-static int check_program(const char *path)
+int launch_check(const char *path)
 {
     Elf64_Ehdr head;
     Elf64_Phdr part;
@@ -145,17 +145,14 @@ static int set_preload(const char *library)
     return r;
 }
 
-static int set_environment(struct launch *l)
+int launch_environment(const char *settings, bool children)
 {
     char library[4096];
     int r = installed_file("libprobing.so", library, sizeof library);
 
-    if (r == 0 && l->plugins.size > 0)
-        r = buf_addf(&l->settings, "probing.plugins=python%s\n", buf_text(&l->plugins));
     if (r == 0)
         r = set_preload(library);
-    if (r == 0 && setenv(l->children ? "PROBING_LAUNCH_ALL" : "PROBING_LAUNCH",
-                         buf_text(&l->settings), 1) == -1)
+    if (r == 0 && setenv(children ? "PROBING_LAUNCH_ALL" : "PROBING_LAUNCH", settings, 1) == -1)
         r = err_set(-ENOMEM, "no memory for the environment");
     return r;
 }
@@ -176,11 +173,13 @@ int command_launch(struct target *t, int argc, char **argv)
         r = cli_misuse(
             err_set(-EINVAL, "launch wants a program: probing launch -- python train.py"));
     if (r == 0) {
-        find_program(argv[options + 1], program, sizeof program);
-        r = check_program(program);
+        launch_find(argv[options + 1], program, sizeof program);
+        r = launch_check(program);
     }
+    if (r == 0 && l.plugins.size > 0)
+        r = buf_addf(&l.settings, "probing.plugins=python%s\n", buf_text(&l.plugins));
     if (r == 0)
-        r = set_environment(&l);
+        r = launch_environment(buf_text(&l.settings), l.children);
     if (r == 0) {
         cli_signals_back();
         (void)execvp(argv[options + 1], argv + options + 1);

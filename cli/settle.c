@@ -96,10 +96,12 @@ int settle_settings(const struct target *t, const char *const *settings, const c
 /* A plugin asked for may be there already. */
 static int load(const struct target *t, const char *name)
 {
-    char file[4096];
+    char file[4096], note[ERR_TEXT_BYTES] = "";
     int r = plugin_find(name, file, sizeof file);
     if (r == 0)
-        r = door_load_plugin(t, name, file);
+        r = door_load_plugin(t, name, file, note, sizeof note);
+    if (r == 0 && note[0] != '\0')
+        fprintf(stderr, "probing: plugin %s: %s\n", name, note);
     return r < 0 && strstr(err_text(), "already") == NULL ? r : 0;
 }
 

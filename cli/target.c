@@ -25,7 +25,7 @@
 
 /* ---- resolving ---- */
 
-static char process_state(pid_t pid)
+char target_state(pid_t pid)
 {
     char path[64], *close_paren;
     struct buf stat_text;
@@ -43,7 +43,7 @@ static char process_state(pid_t pid)
 /* A zombie whose other threads run on has lost its first one only. */
 static bool is_zombie(pid_t pid)
 {
-    return process_state(pid) == 'Z' && !inject_runs_on(pid);
+    return target_state(pid) == 'Z' && !inject_runs_on(pid);
 }
 
 /* /proc has threads too, though it does not list them: the process of one, 0: it is none. */
@@ -128,7 +128,7 @@ static int resolve_pid(pid_t pid, struct target *ret)
     if (access(path, F_OK) == 0 && !is_zombie(pid)) {
         int r = directory_of(pid, ret->directory, sizeof ret->directory);
         if (r == 0) {
-            char state = process_state(pid);
+            char state = target_state(pid);
             ret->stopped = state == 'T' || state == 't';
             ret->kind = ret->stopped ? TARGET_FILES : TARGET_LIVE;
             return 0;
@@ -149,7 +149,7 @@ static int take_directory(const char *text, const struct datadir *d, struct targ
     if (!datadir_has(d, "data.mdb", NULL) && !datadir_has(d, "rings", NULL))
         return err_set(-EINVAL, "%s is no data directory: it has neither data.mdb nor rings", text);
     if (directory_alive(d, &ret->pid) && !directory_is_over(text)) {
-        char state = process_state(ret->pid);
+        char state = target_state(ret->pid);
         ret->stopped = state == 'T' || state == 't';
         if (!ret->stopped)
             return err_set(-EBUSY,

@@ -240,6 +240,18 @@ static void name_of_file(const char *path, char ret[64])
     (void)snprintf(ret, 64, "%.*s", (int)strcspn(leaf, "."), leaf);
 }
 
+static int say_done(struct core *c, const char *name, const char *what, struct probing_reply *out)
+{
+    struct buf note;
+
+    buf_init(&note, 4096);
+    host_plugin_note(c->host, name, &note);
+    int r = host_replyf(out, "plugin %s %s%s%s\n", name, what, note.size ? ": " : "",
+                        buf_text(&note));
+    buf_done(&note);
+    return r;
+}
+
 static int run_plugin_load(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct core *c = self;
@@ -268,7 +280,7 @@ static int run_plugin_load(void *self, int argc, const char *const *argv, struct
                        "machine",
                        path);
     r = host_plugin_load(c->host, name, path, /* fd= */ -1);
-    return r < 0 ? r : host_replyf(out, "plugin %s runs\n", name);
+    return r < 0 ? r : say_done(c, name, "runs", out);
 }
 
 static int run_plugin_stop(void *self, int argc, const char *const *argv, struct probing_reply *out)
@@ -284,7 +296,7 @@ static int run_plugin_stop(void *self, int argc, const char *const *argv, struct
     if (w.n == 0)
         return err_set(-EINVAL, "plugin stop wants a name; plugin list shows them");
     r = host_plugin_stop(c->host, w.rest[0]);
-    return r < 0 ? r : host_replyf(out, "plugin %s has stopped\n", w.rest[0]);
+    return r < 0 ? r : say_done(c, w.rest[0], "has stopped", out);
 }
 
 /* ---- settings ---- */

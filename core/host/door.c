@@ -6,7 +6,7 @@
  *
  *     "plugin NAME"  with SCM_RIGHTS carrying one descriptor, the plugin's file
  *
- * and is answered by one message, "ok" or "error: WHY".  Every descriptor that comes is closed,
+ * and is answered by one message, "ok", "ok: NOTE" or "error: WHY".  Every descriptor that comes is closed,
  * whatever happens.  Only peers with our uid, or root, are heard (SO_PEERCRED).
  */
 #include <errno.h>
@@ -115,11 +115,11 @@ static void let_in(struct door *d)
     (void)close(fd);
 }
 
-static void say(int fd, int code)
+static void say(int fd, int code, const char *note)
 {
     char line[ERR_TEXT_BYTES + 16];
     int n = code < 0 ? snprintf(line, sizeof(line), "error: %s", err_why(code))
-                     : snprintf(line, sizeof(line), "ok");
+                     : snprintf(line, sizeof(line), "ok%s%.900s", note[0] ? ": " : "", note);
     (void)!send(fd, line, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT); /* gone: nobody to tell */
 }
 
@@ -133,7 +133,13 @@ struct load_job {
 static void load(struct host *h, struct job *j)
 {
     struct load_job *l = (struct load_job *)j;
-    say(l->peer, host_plugin_load(h, l->name, NULL, l->fd));
+    struct buf note;
+
+    buf_init(&note, 4096);
+    int r = host_plugin_load(h, l->name, NULL, l->fd);
+    host_plugin_note(h, l->name, &note);
+    say(l->peer, r, buf_text(&note));
+    buf_done(&note);
     (void)close(l->peer);
     (void)close(l->fd);
     free(l);
@@ -223,7 +229,7 @@ static bool listen_to(struct host *h, int fd)
     for (uint32_t i = 0; i < n_fds; i++)
         (void)close(fds[i]);
     if (r <= 0)
-        say(fd, r);
+        say(fd, r, "");
     return true;
 }
 

@@ -95,7 +95,8 @@ static void face_log(const struct probing_host *f, int level, const char *text)
 {
     struct plugin *p = f->core;
     if (!host_is_off(p->host))
-        host_logs(p->host, level, p->name, text);
+        host_logs(p->host, level, p->name,
+                  given_text(text) ? text : "(a text at an address that cannot be read)");
 }
 
 static int face_fail(const struct probing_host *f, int code, const char *text)
@@ -103,7 +104,8 @@ static int face_fail(const struct probing_host *f, int code, const char *text)
     struct plugin *p = f->core;
     if (host_is_off(p->host))
         return code;
-    return err_set(code < 0 ? code : -EIO, "%s", text ? text : "failed without a reason");
+    return err_set(code < 0 ? code : -EIO, "%s",
+                   given_text(text) ? text : "failed without a reason");
 }
 
 static struct plugin_part *part_find(struct plugin *p, const char *name, bool table)
@@ -140,10 +142,11 @@ static int face_table(const struct probing_host *f, const struct probing_table_d
 
     if (host_is_off(p->host))
         return -ESHUTDOWN;
-    if (!given || given->size < sizeof(d) || !given->name || !given->columns)
-        return err_set(-EINVAL,
-                       "a table needs .size = sizeof(struct probing_table_desc), a name and "
-                       "columns");
+    if (!ret)
+        return err_set(-EINVAL, "table() wants a place for its answer");
+    int r = given_table(given);
+    if (r < 0)
+        return r;
     memcpy(&d, given, sizeof(d));
     d.size = sizeof(d);
     struct plugin_part *part = part_find(p, d.name, true);
@@ -152,7 +155,6 @@ static int face_table(const struct probing_host *f, const struct probing_table_d
     if (!part)
         return -ENOMEM;
     part->scan = d.scan;
-    int r;
     if (d.scan) {
         d.scan = guarded_scan;
         r = tables_add(p->host->tables, p->name, &d, part, &t);
@@ -195,7 +197,8 @@ static int face_command(const struct probing_host *f, const struct probing_comma
     struct plugin *p = f->core;
     if (host_is_off(p->host))
         return -ESHUTDOWN;
-    return command_add(p->host, p, p->name, c, NULL);
+    int r = given_command(c);
+    return r < 0 ? r : command_add(p->host, p, p->name, c, NULL);
 }
 
 static int face_reply(struct probing_reply *out, const void *text, size_t n)
@@ -221,7 +224,7 @@ static int face_subscribe(const struct probing_host *f, const char *topic,
     struct plugin *p = f->core;
     if (host_is_off(p->host))
         return -ESHUTDOWN;
-    if (!topic || !fn)
+    if (!given_text(topic) || !given_bytes((const void *)(uintptr_t)fn, 1))
         return err_set(-EINVAL, "subscribe() wants a topic and a function");
     struct plugin_part *part = part_find(p, topic, false);
     if (part && part->subscription)
@@ -244,7 +247,7 @@ static int face_every(const struct probing_host *f, uint64_t period_ns,
     struct plugin *p = f->core;
     if (host_is_off(p->host))
         return -ESHUTDOWN;
-    if (!fn)
+    if (!given_bytes((const void *)(uintptr_t)fn, 1))
         return err_set(-EINVAL, "every() wants a function");
     return timer_add(p->host, p, period_ns, fn);
 }

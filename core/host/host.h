@@ -151,6 +151,8 @@ int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any]
 int host_plugin_load(struct host *h, const char *name, const char *path, int fd);
 int host_plugin_stop(struct host *h,
                      const char *name); /* stop + destroy; -ENOENT, -EBUSY [worker] */
+/* What is not as it should be with a plugin, one line; "": nothing.                     [worker] */
+void host_plugin_note(struct host *h, const char *name, struct buf *ret);
 /* How long a plugin's function may take, from now on (call_ns of host_options).         [any] */
 void host_call_limit(struct host *h, uint64_t call_ns);
 /* To be called every second: a plugin whose event handler does not come back is given up, like one

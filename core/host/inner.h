@@ -44,6 +44,15 @@ enum plugin_state {
 
 enum plugin_call { CALL_NONE, CALL_INSIDE, CALL_GIVEN_UP };
 
+#define LEAK_MOST 32 /* of each kind, what is remembered of a plugin */
+
+struct leak_before;
+struct born_fd {
+    int fd;
+    dev_t device;
+    ino_t inode;
+};
+
 struct plugin_part; /* a table or subscription that a plugin asked for: see face.c */
 
 /* One for each name; lives as long as the host, through any number of loads. */
@@ -65,6 +74,10 @@ struct plugin {
     _Atomic uint64_t handling_since;     /* monotonic ns; 0: no handler of it runs */
     _Atomic pid_t left_tid;              /* the control thread that was left to its handler */
     void *handle;                        /* of its file; control thread */
+    struct leak_before *before;          /* control thread, as all of leak.c's */
+    int born_threads[LEAK_MOST];
+    struct born_fd born_fds[LEAK_MOST];
+    uint32_t n_born_threads, n_born_fds;
     char *version, *doc, *path, *reason; /* lock: host->plugins_lock */
 };
 
@@ -100,6 +113,22 @@ void image_set_name(const void *handle, const char *name);
 /* A call into it was given up and has not come back, in whatever life of the core. */
 bool image_inside(const void *handle);
 void image_inside_set(const void *handle, bool inside);
+
+/* What the plugin hands over, before it is used (given.c).  0, or -errno with err_set(). */
+bool given_bytes(const void *at, size_t n);
+bool given_text(const char *text);
+int given_plugin(const struct probing_plugin *api);
+int given_table(const struct probing_table_desc *d);
+int given_command(const struct probing_command *c);
+
+/* What it leaves behind (leak.c): around each call into it, and in words when it is gone. */
+void leak_begin(struct plugin *p);
+void leak_end(struct plugin *p, bool is_control);
+void leak_forget(struct plugin *p);
+uint32_t leak_threads(const struct plugin *p); /* that it has started so far */
+/* It has failed, and everything of it is undone: plugin_refuse() with what it leaves behind. */
+int leak_refuse(struct plugin *p, const char *step, int code, const char *why);
+void leak_stopped(struct plugin *p, int r); /* the same after its stop(), which gave r */
 
 /* Calls that may not come back (overdue.c).  Around init, start and stop: */
 void plugin_call_begin(struct plugin *p);

@@ -117,6 +117,8 @@ static int check_api(struct plugin *p, const struct probing_plugin *api)
                              "its struct says %u bytes, version 1.0 has %zu; set .size = "
                              "sizeof(struct probing_plugin) and build it again",
                              api->size, sizeof(struct probing_plugin));
+    if (!given_bytes(api, sizeof(*api)))
+        return plugin_refuse(p, "symbol", -ENOEXEC, PLUGIN_SYMBOL " cannot be read");
     if (api->abi >> 16 != PROBING_ABI_MAJOR)
         return plugin_refuse(p, "abi", -ENOEXEC,
                              "it was built for ABI %u.%u, this core speaks %u; use a plugin "
@@ -128,6 +130,8 @@ static int check_api(struct plugin *p, const struct probing_plugin *api)
                              "probing",
                              PROBING_ABI_MAJOR, api->min_minor, PROBING_ABI_MAJOR,
                              PROBING_ABI_MINOR);
+    if (given_plugin(api) < 0)
+        return plugin_refuse(p, "pointers", -EFAULT, "%s", err_text());
     if (!api->name || !text_is_name(api->name))
         return plugin_refuse(p, "name", -EINVAL,
                              "its name '%.80s' is not of the form [a-z][a-z0-9_]*",
@@ -147,22 +151,41 @@ static const char *why_of(int code)
     return err_text()[0] ? err_text() : strerror(code < 0 ? -code : EIO);
 }
 
+/* 0 or a negative errno; whoever gives another number may mean either, and is not gone on with. */
+static int result_of(int r, const char *step)
+{
+    return r <= 0 ? r
+                  : err_set(-EPROTO,
+                            "%s() gave %d: 0 means that it worked, a negative errno that it did "
+                            "not (return -EIO, not EIO)",
+                            step, r);
+}
+
 static int begin(struct plugin *p)
 {
+    char why[ERR_TEXT_BYTES - 128];
+
     p->self = NULL;
     face_init(p);
+    leak_forget(p);
+    leak_begin(p);
     err_clear();
-    int r = p->api.init(&p->face, &p->self);
-    if (r < 0)
-        return plugin_refuse(p, "init", r, "%s", why_of(r));
+    int r = result_of(p->api.init(&p->face, &p->self), "init");
+    bool in_time = atomic_load_explicit(&p->call, memory_order_acquire) == CALL_INSIDE;
+    leak_end(p, in_time);
+    if (r < 0) {
+        (void)snprintf(why, sizeof(why), "%s", why_of(r));
+        return leak_refuse(p, "init", r, why);
+    }
+    if (leak_threads(p) > 0) /* plugin.h: no threads yet */
+        plugin_text_set(p, &p->reason, "its init has started threads: they belong into start");
     r = settings_add_plugin(p->host, p);
     if (r == 0)
         r = settings_configure(p->host, p);
     if (r < 0) {
-        char why[ERR_TEXT_BYTES - 128];
         (void)snprintf(why, sizeof(why), "%s", why_of(r));
         p->api.destroy(p->self);
-        return plugin_refuse(p, "configure", r, "%s", why);
+        return leak_refuse(p, "configure", r, why);
     }
     plugin_state_set(p, PLUGIN_READY);
     return 0;
@@ -236,16 +259,19 @@ static int prepare(struct host *h, const char *name, const char *path, int fd, s
 
 static int launch(struct plugin *p)
 {
+    leak_begin(p);
     err_clear();
     plugin_call_begin(p);
-    int r = p->api.start ? p->api.start(p->self) : 0;
-    if (!plugin_call_end(p))
+    int r = p->api.start ? result_of(p->api.start(p->self), "start") : 0;
+    bool in_time = plugin_call_end(p);
+    leak_end(p, in_time);
+    if (!in_time)
         return plugin_undo(p, /* started= */ r >= 0, /* made= */ true);
     if (r < 0) {
         char why[ERR_TEXT_BYTES - 128];
         (void)snprintf(why, sizeof(why), "%s", why_of(r));
         p->api.destroy(p->self);
-        return plugin_refuse(p, "start", r, "%s", why);
+        return leak_refuse(p, "start", r, why);
     }
     plugin_state_set(p, PLUGIN_RUNNING);
     host_log(p->host, PROBING_INFO, "plugin %s %s runs", p->name,
@@ -420,7 +446,7 @@ static int stop_on_control(void *arg)
     p->api.destroy(p->self);
     p->self = NULL;
     plugin_release_others(p);
-    plugin_text_set(p, &p->reason, "");
+    leak_stopped(p, r);
     plugin_state_set(p, PLUGIN_STOPPED);
     host_log(h, PROBING_INFO, "plugin %s has stopped", p->name);
     return 0;

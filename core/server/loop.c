@@ -19,7 +19,9 @@
 
 #define HOUSEKEEPING_US 1000000   /* us: deadlines are kept to the second */
 #define STOP_LOOK_US 2000         /* us: while the last answers go out */
-#define STOP_NS (100 * NS_PER_MS) /* how long they may take, and clients to hang up */
+#define STOP_NS (100 * NS_PER_MS) /* for clients to hang up that have got all */
+#define UNSENT_NS (2 * NS_PER_S)  /* for those that take nothing, ... */
+#define UNSENT_LOOKS 100          /* ... counted in turns of ours too: a busy machine gives us few */
 #define PING_S 60                 /* websocket: is the client still there? */
 #define HANGUP_S 150
 
@@ -308,9 +310,32 @@ int server_loop_new(struct server *s)
     return s->vhost ? 0 : err_set(-EIO, "libwebsockets gave no host");
 }
 
+/* Does an answer wait that has not gone out? */
+static bool has_unsent(const struct server *s)
+{
+    for (struct peer *p = s->peers; p; p = p->next)
+        if (p->wsi && (server_peer_waiting(p) || p->out.size > p->out_sent ||
+                       (p->kind == PEER_WS && lws_partial_buffered(p->wsi))))
+            return true;
+    return false;
+}
+
+/* The last answers go out however long the machine takes for it; clients that do not take theirs
+ * hold nobody up for long. */
+static bool is_stopped(const struct server *s, uint32_t looks)
+{
+    uint64_t now = clock_now();
+    if (!s->peers)
+        return true;
+    if (has_unsent(s))
+        return now > s->stop_ns + UNSENT_NS && looks > UNSENT_LOOKS;
+    return now > s->stop_ns;
+}
+
 void *server_loop(void *arg)
 {
     struct server *s = arg;
+    uint32_t looks = 0;
     while (lws_service(s->context, 0) >= 0) {
         if (!atomic_load_explicit(&s->stop, memory_order_acquire))
             continue;
@@ -321,7 +346,7 @@ void *server_loop(void *arg)
             say_goodbye(s);
             housekeeping(&s->housekeeping);
         }
-        if (!s->peers || clock_now() > s->stop_ns)
+        if (is_stopped(s, looks++))
             break;
     }
     end(s);

@@ -152,7 +152,8 @@ struct probing_host {
     /* 1.0 ends here.  New fields go below, never between. */
 };
 
-/* What a plugin gives.  Only name, init and destroy may not be NULL. */
+/* What a plugin gives.  Only name, init and destroy may not be NULL.  init() and start() give 0 or
+ * a negative errno: with any other number the plugin is refused. */
 struct probing_plugin {
     uint32_t size, abi;                  /* sizeof(struct probing_plugin), PROBING_ABI */
     const char *name, *version, *doc;    /* "cuda", "1.2", one line */

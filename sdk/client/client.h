@@ -15,7 +15,7 @@
  *     client_close(c);
  *
  * Functions give 0 or -errno with err_set(): one sentence that says what to do.  -ECONNRESET: the
- * process has gone (killed, ejected) in the middle.
+ * stream ended in the middle; client_end() says why.
  */
 #ifndef PROBING_SDK_CLIENT_H
 #define PROBING_SDK_CLIENT_H
@@ -29,6 +29,31 @@
 #include "core/base/buf.h"
 
 struct probing_client;
+
+/* ---- a process behind a socket of this machine ---- */
+
+enum client_end {
+    CLIENT_OPEN,     /* it goes on */
+    CLIENT_DIED,     /* the process is dead */
+    CLIENT_LEFT,     /* it lives, and the core has left it */
+    CLIENT_REPLACED, /* it lives, with another program (exec) */
+    CLIENT_CLOSED,   /* it lives; the core has closed this connection */
+    CLIENT_UNKNOWN   /* it cannot be seen from here */
+};
+
+struct client_process {
+    pid_t pid;           /* 0: not known, not of this machine */
+    uint64_t start_time; /* what tells it from another with that pid */
+    char directory[4096];
+    char leaf[64]; /* of the socket in `directory` */
+};
+
+/* Who listens at the other end of a connected socket. */
+void client_process_of(int fd, const char *directory, const char *leaf,
+                       struct client_process *ret);
+enum client_end client_process_end(const struct client_process *p);
+
+/* ---- connections ---- */
 
 /* How long to wait for a process that may not want to answer; NULL: 10 s, and no flag. */
 struct client_limits {
@@ -69,6 +94,9 @@ struct client_token {
 int client_connect_tcp(const char *host, uint16_t port, const struct client_token *token,
                        const struct client_limits *limits, struct probing_client **ret);
 void client_close(struct probing_client *c); /* NULL is fine */
+
+/* After -ECONNRESET: what has become of the process.  May look for two seconds, once. */
+enum client_end client_end(struct probing_client *c);
 
 /* Run a command and wait for its end.  write() gets the answer piece by piece; a negative return
  * cancels the command and is what client_run() gives.  timeout_ns: 0 for none, else the process

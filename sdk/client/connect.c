@@ -145,6 +145,8 @@ static int finish(const struct way *w, const struct client_limits *l, uint64_t d
     c->stop = l ? l->stop : NULL;
     (void)snprintf(c->where, sizeof(c->where), "%s", w->where);
     (void)snprintf(c->directory, sizeof(c->directory), "%s", w->directory);
+    if (w->directory[0])
+        client_process_of(w->fd, w->directory, strrchr(w->where, '/') + 1, &c->process);
     buf_init(&c->in, CLIENT_MESSAGE_BYTES + 2 * CLIENT_READ_BYTES);
     buf_init(&c->message, CLIENT_MESSAGE_BYTES);
     int rc = shake_hands(c, w->host, w->token, deadline_ns);

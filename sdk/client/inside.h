@@ -4,6 +4,7 @@
  *
  *     client.c: requests and answers     wire.c: websocket messages     connect.c: shaking hands
  *     dial.c: the socket in a data directory, and who listens there
+ *     fate.c: why a stream has ended
  */
 #ifndef SDK_CLIENT_INSIDE_H
 #define SDK_CLIENT_INSIDE_H
@@ -29,6 +30,8 @@ struct probing_client {
     int64_t last_id;
     int64_t started[CLIENT_STARTED_MAX]; /* ids whose end has not come; 0: free */
     bool over;                           /* the connection is of no more use */
+    enum client_end end;                 /* why, once it was looked for */
+    struct client_process process;
     const volatile sig_atomic_t *stop;   /* of whoever connected; may be NULL */
     uint32_t mask;                       /* changes with every frame */
 };
@@ -40,9 +43,12 @@ bool client_is_stopped(const volatile sig_atomic_t *stop);   /* then err_set() i
 /* When to look at the flag again, at the latest: it may be raised just before a wait begins. */
 uint64_t client_look(uint64_t deadline_ns);
 
+/* ---- fate.c ---- */
+
+int client_gone(struct probing_client *c); /* -ECONNRESET, with what has become of the process */
+
 /* ---- wire.c ---- */
 
-int client_gone(struct probing_client *c); /* -ECONNRESET, with where the data is */
 /* Wait for the socket until `deadline_ns` (0: none).  1: ready, 0: too late, -EINTR: a signal. */
 int client_wait(struct probing_client *c, int events, uint64_t deadline_ns);
 int client_send(struct probing_client *c, const char *data, size_t size);

@@ -14,18 +14,6 @@
 
 #define SEND_NS (30 * NS_PER_S) /* a process that takes nothing for so long is stuck */
 
-int client_gone(struct probing_client *c)
-{
-    c->over = true;
-    if (c->directory[0])
-        return err_set(-ECONNRESET,
-                       "the process has gone; its data can still be asked: probing -t %s "
-                       "query \"...\"",
-                       c->directory);
-    return err_set(-ECONNRESET, "the process behind %s has gone, or has closed the connection",
-                   c->where);
-}
-
 int client_wait(struct probing_client *c, int events, uint64_t deadline_ns)
 {
     struct pollfd p = {.fd = c->fd, .events = (short)events};

@@ -267,7 +267,7 @@ def test_top_of_what_goes_or_is_gone(world, busy):
     t.wait_seen(rb"\x1b\[H.*\x1b\[H")
     busy.kill()
     assert t.end() == 1
-    assert b"\x1b[?1049l" in t.seen and b"the process has gone" in t.seen.split(b"\x1b[?1049l")[1]
+    assert b"\x1b[?1049l" in t.seen and b"the process has died" in t.seen.split(b"\x1b[?1049l")[1]
     done = busy.probing("top")
     assert done.returncode == 1 and "dead" in done.stderr
     assert termios.tcgetattr(t.master) == t.before

@@ -25,6 +25,7 @@ import time
 
 DEFAULT_PORT = 9922
 MESSAGE_BYTES = 64 << 20  # the longest taken from the process
+LOOK_SECONDS = 2.0  # a process that dies closes its sockets first, then is seen dead
 _MORE, _TEXT, _CLOSE, _PING, _PONG = 0, 1, 8, 9, 10
 
 
@@ -436,11 +437,15 @@ def _token_of(made):
 class _Wire:
     def __init__(self, address, token, timeout):
         self._timeout, self._where = timeout, str(address)
-        self._buffer = b""
+        self._buffer, self._path, self._process = b"", str(address), None
         try:
             self._socket = _dial(address, timeout)
         except OSError as error:
             raise Gone("%s: %s" % (self._where, error.strerror or error))
+        if self._socket.family == socket.AF_UNIX:  # who listens: to be known again by its start
+            pid = struct.unpack("3i", self._socket.getsockopt(socket.SOL_SOCKET,
+                                                              socket.SO_PEERCRED, 12))[0]
+            self._process = _identity(pid) if pid > 0 else None
         try:
             self._shake_hands(token(self._socket) if callable(token) else token)
         except BaseException:
@@ -486,7 +491,27 @@ class _Wire:
         try:
             self._socket.sendall(data)
         except OSError as error:
-            raise Gone("%s has gone: %s" % (self._where, error))
+            raise Gone("%s (%s)" % (self._fate(), error))
+
+    def _fate(self):
+        """What has become of the process behind a stream that has ended, in one sentence."""
+        until = time.monotonic() + LOOK_SECONDS
+        while self._process and time.monotonic() < until:
+            if _identity(self._process[0]) != self._process:
+                return "the process has died"
+            listens = _listens(self._path)
+            if listens is None and _identity(self._process[0]) == self._process:
+                return "the core has left process %d, which lives on" % self._process[0]
+            if listens:
+                break
+            if not _has_core(self._process[0], self._path):
+                return ("process %d runs another program now (exec), and the core went with the "
+                        "one before" % self._process[0])
+            time.sleep(0.01)
+        if self._process:
+            return "the connection was closed by the core; process %d lives" % self._process[0]
+        return ("the connection to %s was closed; whether that process lives cannot be seen from "
+                "here" % self._where)
 
     def _more(self, timeout):
         self._socket.settimeout(timeout)
@@ -495,9 +520,9 @@ class _Wire:
         except socket.timeout:
             raise Gone("%s does not answer; the process may be stopped or busy" % self._where)
         except OSError as error:
-            raise Gone("%s has gone: %s" % (self._where, error))
+            raise Gone("%s (%s)" % (self._fate(), error))
         if not data:
-            raise Gone("%s has gone, or has closed the connection" % self._where)
+            raise Gone(self._fate())
         self._buffer += data
 
     def send(self, message):
@@ -531,11 +556,47 @@ class _Wire:
             if kind == _PING:
                 self._frame(_PONG, data)
             elif kind == _CLOSE:
-                raise Gone(data[2:].decode("utf-8", "replace") or "%s has closed" % self._where)
+                said = data[2:].decode("utf-8", "replace")
+                raise Gone("%s: %s" % (self._fate(), said) if said else self._fate())
             elif kind in (_TEXT, _MORE):
                 whole += data
                 if first & 0x80:
                     return json.loads(whole.decode("utf-8"))
+
+
+def _identity(pid):
+    """(pid, start time) of a process that lives; None: dead, a zombie or on its way out."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            fields = stat.read().rpartition(")")[2].split()
+        over = fields[0] in "ZXx" or int(fields[6]) & 4  # PF_EXITING
+        if over and len(os.listdir("/proc/%d/task" % pid)) <= 1:
+            return None
+        return pid, int(fields[19])
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _listens(path):
+    """Does anybody listen at a socket?  None: it is not there any more."""
+    try:
+        _dial(path, 1.0).close()
+        return True
+    except FileNotFoundError:
+        return None
+    except OSError:
+        return False
+
+
+def _has_core(pid, path):
+    """Is the store of this socket's directory mapped?  True also where that cannot be told."""
+    leaf = os.path.basename(os.path.dirname(os.path.abspath(path)))
+    try:
+        with open("/proc/%d/maps" % pid, errors="surrogateescape") as maps:
+            text = maps.read()
+    except OSError:
+        return True
+    return not text or not leaf[:1].isdigit() or "/%s/data.mdb" % leaf in text
 
 
 def _dial(address, timeout):

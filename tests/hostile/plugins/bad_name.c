@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/hostile/plugins/bad_name.c - a plugin whose texts and functions are at addresses that lead nowhere.
+ */
+#include "hostile.h"
+
+HOSTILE("bad_name", .doc = (const char *)(uintptr_t)0x1000, .start = (int (*)(void *))(uintptr_t)64)

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins that do wrong: the process that they are loaded into lives, and is told what was wrong.
+
+The set lies in tests/hostile/plugins; a file of a plugin that is damaged is made here.
+"""
+import os
+import re
+import shutil
+
+import pytest
+
+from world import BUILD, wait_for, world  # noqa: F401
+
+SET = BUILD / "tests" / "hostile" / "plugins"
+LIMIT = "probing.plugin_timeout=1s"  # after which one that hangs is given up
+
+
+@pytest.fixture
+def target(world):
+    if not SET.exists():
+        pytest.skip("%s is not built: scons unit" % SET)
+    made = world.start("sleep", "600")
+    made.inject("-D", "probing.plugins=", "-D", LIMIT)
+    return made
+
+
+def state(target, name):
+    rows = target.rows("select state, reason from probing.plugins where name = '%s'" % name)
+    return rows[0] if rows else None
+
+
+def lives(target, world):
+    """It answers, takes a plugin that is right, and lets us go."""
+    assert target.alive()
+    assert target.rows("select 1 as n") == [[1]]
+    loaded = target.probing("plugin", "load", str(SET / "well.so"))
+    assert loaded.returncode == 0, loaded.stderr
+    assert target.probing("well").stdout == "well\n"
+    left = target.probing("eject")
+    assert left.returncode == 0, left.stdout + left.stderr
+    assert target.alive()
+
+
+def refused(target, path):
+    done = target.probing("plugin", "load", str(path))
+    assert done.returncode == 1 and target.alive(), (done.returncode, done.stdout, done.stderr)
+    return done.stderr
+
+
+# ---- files ----
+
+def test_cut_at_every_place(world, target):
+    whole = (SET / "well.so").read_bytes()
+    used = whole.rfind(b"GCC: (") if b"GCC: (" in whole else len(whole) * 2 // 3
+    for size in [0, 1, 63, 64, 500, 4096, 5000, 8192, 12288, used - 4096, used - 512]:
+        cut = world.tmp / "well.so"
+        cut.write_bytes(whole[:size])
+        said = refused(target, cut)
+        assert "well" in said and re.search("cut|whole|empty|outside|no library", said), said
+    lives(target, world)
+
+
+def test_cut_where_the_core_looks_for_itself(world, target):
+    """Not by the command, which looks too: the core finds the file in its own path."""
+    folder = world.tmp / "path"
+    folder.mkdir()
+    (folder / "cut.so").write_bytes((SET / "well.so").read_bytes()[:8192])
+    target.probing("eject")
+    target.inject("-D", "probing.plugins=cut", "-D", "probing.plugin_path=%s" % folder)
+    assert state(target, "cut")[0] == "failed" and "cut short" in state(target, "cut")[1]
+    lives(target, world)
+
+
+def damaged(whole, seed):
+    """A few bytes changed, where a loader reads."""
+    data, value = bytearray(whole), seed * 2654435761 % 2 ** 32
+    for _ in range(1 + seed % 4):
+        value = (value * 1103515245 + 12345) % 2 ** 31
+        at = value % 1500
+        value = (value * 1103515245 + 12345) % 2 ** 31
+        data[at] = value >> 8 & 255
+    return bytes(data)
+
+
+def test_damaged_files(world, target):
+    """The command's own look is passed by: the core is asked to load the file by its path."""
+    whole = (SET / "bare.so").read_bytes()
+    for seed in range(60):
+        path = world.tmp / ("bare%d.so" % seed)
+        path.write_bytes(damaged(whole, seed))
+        target.probing("plugin", "load", "bare", str(path))
+        assert target.alive(), "seed %d" % seed
+        target.probing("plugin", "stop", "bare")
+    lives(target, world)
+
+
+def test_written_over_and_cut_while_it_runs(world, target):
+    folder = world.tmp / "path"
+    folder.mkdir()
+    path = folder / "well.so"
+    shutil.copy(SET / "well.so", path)
+    target.probing("eject")
+    target.inject("-D", "probing.plugins=well", "-D", "probing.plugin_path=%s" % folder)
+    assert state(target, "well")[0] == "running"
+    with open(path, "r+b") as file:
+        file.write(b"\xcc" * os.path.getsize(path))
+        file.truncate(100)
+    assert target.probing("well").stdout == "well\n"
+    assert wait_for(lambda: target.rows("select count(*) from well.ticks")[0][0] > 2, "ticks")
+    assert target.probing("plugin", "stop", "well").returncode == 0
+    assert target.alive()
+    maps = open("/proc/%d/maps" % target.pid).read()
+    assert "probing-plugin-well" in maps and str(path) not in maps
+
+
+def test_that_writes_over_itself(world, target):
+    done = target.probing("plugin", "load", str(SET / "writes_over.so"))
+    assert done.returncode == 0, done.stderr
+    assert target.probing("plugin", "stop", "writes_over").returncode == 0
+    lives(target, world)
+
+
+# ---- what they do ----
+
+def test_init_that_crashes_is_named(world, target):
+    done = target.probing("plugin", "load", str(SET / "init_crash.so"))
+    assert done.returncode == 1
+    assert "process %d died while plugin init_crash was being loaded" % target.pid in done.stderr
+    assert "plugin check" in done.stderr
+    assert target.process.wait() == -11
+
+
+def test_init_that_crashes_with_the_handler_on(world):
+    target = world.start("sleep", "600")
+    target.inject("-c", "-D", "probing.plugins=")
+    done = target.probing("plugin", "load", str(SET / "init_crash.so"))
+    assert done.returncode == 1
+    assert "SIGSEGV in the plugin's own code" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("name, reason", [
+    ("init_99", r"init: init\(\) gave 99: 0 means that it worked"),
+    ("init_hangs", "init: it has not come back after 1 s"),
+    ("start_fails", "start: no such device; it has left 1 thread running"),
+    ("no_destroy", "init and destroy may not be NULL"),
+    ("bad_name", "at an address that cannot be read"),
+    ("bad_size", "config_size is 4294967295"),
+])
+def test_refused_with_the_reason(world, target, name, reason):
+    said = refused(target, SET / (name + ".so"))
+    assert re.search(reason, said), said
+    failed = state(target, name)
+    assert failed[0] == "failed" and re.search(reason, failed[1]), failed
+    lives(target, world)
+
+
+def test_nothing_of_one_that_failed_goes_on(world, target):
+    refused(target, SET / "start_fails.so")
+    assert target.rows("select name from probing.commands where name = 'hostile_thing'") == []
+    done = target.probing("hostile_thing")
+    assert done.returncode == 1 and "start_fails" in done.stderr
+    asked = target.probing("query", "select * from start_fails.things")
+    assert asked.returncode == 1, asked.stdout
+    lives(target, world)
+
+
+@pytest.mark.parametrize("name, left", [
+    ("leaks_threads", "it has left 1 thread running"),
+    ("leaks_fds", r"it has left 1 descriptor open that came while it was called \(/dev/zero\)"),
+    ("takes_signal", "it has left its handler of signal 12"),
+])
+def test_what_is_left_behind_is_said(world, target, name, left):
+    assert target.probing("plugin", "load", str(SET / (name + ".so"))).returncode == 0
+    done = target.probing("plugin", "stop", name)
+    assert done.returncode == 0 and re.search(left, done.stdout), done.stdout + done.stderr
+    stopped = state(target, name)
+    assert stopped[0] == "stopped" and re.search(left, stopped[1]), stopped
+    lives(target, world)
+
+
+def test_nothing_is_said_of_one_that_is_right(world, target):
+    for _ in range(5):
+        target.probing("plugin", "load", str(SET / "well.so"))
+        done = target.probing("plugin", "stop", "well")
+        assert done.stdout == "plugin well has stopped\n", done.stdout + done.stderr
+    assert state(target, "well") == ["stopped", None]
+
+
+def test_stop_that_hangs(world, target):
+    target.probing("plugin", "load", str(SET / "stop_hangs.so"))
+    done = target.probing("plugin", "stop", "stop_hangs")
+    assert done.returncode == 1 and "has not come back" in done.stderr
+    lives(target, world)
+
+
+def test_absurd_descriptions_are_refused_one_by_one(world, target):
+    done = target.probing("plugin", "load", str(SET / "bad_tables.so"))
+    assert done.returncode == 0, done.stderr
+    said = target.rows("select text from probing.log where source = 'bad_tables'")
+    counts = [re.match(r"refused (\d+) of (\d+)", row[0]) for row in said]
+    counts = [found for found in counts if found]
+    assert counts and counts[0][1] == counts[0][2]
+    assert ["(a text at an address that cannot be read)"] in said
+    lives(target, world)
+
+
+# ---- plugin check ----
+
+def check(world, name, *more):
+    return world.probing("plugin", "check", str(SET / (name + ".so")), *more)
+
+
+def test_check_of_one_that_is_right(world):
+    done = check(world, "well")
+    assert done.returncode == 0, done.stdout + done.stderr
+    for line in ["symbol +probing_plugin_v1, 104 bytes; ABI 1.0", "tables +well.ticks",
+                 "commands +well", "settings +well.pace", r"runs .*; \d+ rows of well.ticks",
+                 "again +stop and destroy worked", "result +fit to be loaded"]:
+        assert re.search(line, done.stdout), (line, done.stdout)
+
+
+@pytest.mark.parametrize("name, says", [
+    ("init_crash", r"died of signal 11.*\n(.*\n)*.*probing-plugin-init_crash"),
+    ("init_99", r"gave 99"),
+    ("init_hangs", "not come back"),
+    ("leaks_threads", "threads +NOT RIGHT: .* plugin leaks_th"),
+    ("leaks_fds", "files +NOT RIGHT: .*/dev/zero"),
+    ("takes_signal", "signals +NOT RIGHT: a handler of signal 12"),
+    ("start_fails", "no such device"),
+    ("stop_hangs", "not come back"),
+    ("bad_name", "cannot be read"),
+])
+def test_check_of_one_that_is_wrong(world, name, says):
+    before = set(os.listdir("/dev/shm"))
+    done = check(world, name)
+    assert done.returncode == 1 and re.search(says, done.stdout), done.stdout + done.stderr
+    assert re.search("result +[1-9] thing", done.stdout)
+    assert not [made for made in set(os.listdir("/dev/shm")) - before if "check" in made]
+
+
+def test_check_of_a_file_that_is_cut(world):
+    cut = world.tmp / "well.so"
+    cut.write_bytes((SET / "well.so").read_bytes()[:9000])
+    done = world.probing("plugin", "check", str(cut))
+    assert done.returncode == 1 and "cut short" in done.stdout
+
+
+def test_check_in_a_program_of_the_users(world):
+    done = check(world, "well", "--", "sleep", "600")
+    assert done.returncode == 0 and "fit to be loaded" in done.stdout, done.stdout + done.stderr
+    done = check(world, "well", "--", "true")
+    assert done.returncode == 1 and "ended" in done.stderr
+    done = world.probing("plugin", "check")
+    assert done.returncode == 2
+    done = world.probing("plugin", "list")
+    assert done.returncode == 2 and "needs a target" in done.stderr
+
+
