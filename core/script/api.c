@@ -2,8 +2,8 @@
  *
  * core/script/api.c - what a script sees beside Lua's own: `probing`, a small `os`, print and load.
  *
- * Threads: the script's own.  A Lua error leaves a C function by longjmp, so these hold nothing
- * that would have to be freed when they raise one.
+ * Threads: the script's own.  A Lua error or the script's end leaves a C function by longjmp, so
+ * these hold nothing that would have to be freed while they call Lua.
  */
 #include <errno.h>
 #include <lauxlib.h>
@@ -17,11 +17,14 @@
 #include "core/base/json.h"
 #include "core/base/text.h"
 #include "core/script/inner.h"
+#include "core/script/poll.h"
 
 #define PUBLISH_MAX_BYTES 65536
 #define PUBLISH_DEPTH 16
 #define TIMERS_MAX 64
-#define LINE_MAX_BYTES 4096
+#define SETTINGS_AT_ONCE 200
+#define SETTINGS_A_SECOND 10
+#define SETTINGS_KEPT_MAX 128 /* for plugins and tables still to come: the host keeps 1,024 */
 #define PERIOD_MIN_NS (10 * NS_PER_MS) /* shorter ones would eat a core of the process */
 
 struct script *script_of(lua_State *L)
@@ -33,22 +36,25 @@ struct script *script_of(lua_State *L)
 
 static int say(lua_State *L)
 {
-    char line[LINE_MAX_BYTES];
-    size_t used = 0;
+    struct script *s = script_of(L);
+    const size_t room = sizeof(s->line) - 1;
+    size_t used = 0, size;
     int n = lua_gettop(L);
 
-    for (int i = 1; i <= n && used < sizeof(line) - 2; i++) {
-        size_t size;
-        const char *text = luaL_tolstring(L, i, &size);
-        if (i > 1)
-            line[used++] = '\t';
-        size = size < sizeof(line) - 1 - used ? size : sizeof(line) - 1 - used;
-        memcpy(line + used, text, size);
-        used += size;
-        lua_pop(L, 1);
+    for (int i = 1; i <= n; i++) { /* first, as a __tostring may print, too, and use the line */
+        (void)luaL_tolstring(L, i, NULL);
+        lua_replace(L, i);
     }
-    line[used] = '\0';
-    script_say(script_of(L), PROBING_INFO, line);
+    for (int i = 1; i <= n && used < room - 1; i++) {
+        const char *text = lua_tolstring(L, i, &size);
+        if (i > 1)
+            s->line[used++] = '\t';
+        size = size < room - used ? size : room - used;
+        memcpy(s->line + used, text, size);
+        used += size;
+    }
+    s->line[used] = '\0';
+    script_say(s, PROBING_INFO, s->line);
     return 0;
 }
 
@@ -173,28 +179,29 @@ static int publish(lua_State *L)
 {
     struct script *s = script_of(L);
     static const uint32_t room = 0;
-    struct buf b;
+    struct buf *b = &s->out; /* the script may end inside add_value() */
+    bool sent = false;
 
     luaL_checkany(L, 1);
-    buf_init(&b, PUBLISH_MAX_BYTES);
-    (void)buf_add(&b, &room, sizeof(room));
-    /* Nothing below allocates in Lua except the stack, which add_value() checks for. */
-    int r = add_value(L, &b, 1, 0);
-    if (r == 0 && !b.failed) {
-        uint32_t size = (uint32_t)b.size;
-        memcpy(b.data, &size, sizeof(size));
-        r = host_publish(s->owner->host, s->topic, b.data, size);
+    buf_done(b);
+    buf_init(b, PUBLISH_MAX_BYTES);
+    (void)buf_add(b, &room, sizeof(room));
+    int r = add_value(L, b, 1, 0);
+    if (r == 0 && !b->failed) {
+        uint32_t size = (uint32_t)b->size;
+        memcpy(b->data, &size, sizeof(size));
+        sent = script_publish(s, b->data, size);
     }
-    r = b.failed ? b.failed : r;
-    buf_done(&b);
-    if (r == -EINVAL || r == -ELOOP)
+    int failed = b->failed;
+    buf_done(b);
+    if (!failed && (r == -EINVAL || r == -ELOOP))
         return luaL_error(L,
                           "publish takes nil, booleans, numbers, strings and tables of them with "
                           "string keys or as arrays, at most %d deep",
                           PUBLISH_DEPTH);
-    if (r == -ENOBUFS && b.failed)
+    if (failed)
         return luaL_error(L, "publish takes at most %d bytes", PUBLISH_MAX_BYTES);
-    lua_pushboolean(L, r == 0); /* false: too many wait, this one was dropped */
+    lua_pushboolean(L, sent); /* false: too many wait, this one was dropped */
     return 1;
 }
 
@@ -237,7 +244,7 @@ static int log_line(lua_State *L)
     const char *text = luaL_checkstring(L, 1);
     struct script *s = script_of(L);
 
-    host_logs(s->owner->host, levels[luaL_checkoption(L, 2, "info", names)], s->topic, text);
+    script_log(s, levels[luaL_checkoption(L, 2, "info", names)], text);
     return 0;
 }
 
@@ -255,7 +262,14 @@ static int config(lua_State *L)
     char value[4096];
     struct buf b;
 
+    if (new_value && !bucket_take(&s->settings, SETTINGS_AT_ONCE, SETTINGS_A_SECOND))
+        return luaL_error(L, "config: a script may set %d settings at once and %d a second",
+                          SETTINGS_AT_ONCE, SETTINGS_A_SECOND);
+    if (new_value && s->n_kept_settings >= SETTINGS_KEPT_MAX)
+        return luaL_error(L, "config: %d settings of plugins and tables still to come were set "
+                          "already", SETTINGS_KEPT_MAX);
     int r = new_value ? host_config_set(s->owner->host, name, new_value) : 0;
+    s->n_kept_settings += r == 1;
     buf_init(&b, sizeof(value) - 1);
     if (r >= 0)
         r = host_config_get(s->owner->host, name, &b);
@@ -270,7 +284,8 @@ static int config(lua_State *L)
 static int stop(lua_State *L)
 {
     script_interrupt(script_of(L));
-    return luaL_error(L, "stopped");
+    script_poll(L);
+    return 0; /* never: that did not come back */
 }
 
 int script_open_api(lua_State *L)

@@ -3,7 +3,8 @@
  * core/script/rows.c - probing.query(): a statement's answer as an iterator of Lua tables.
  *
  * Threads: the script's own.  The answer is first copied into C memory, with a limit, because a
- * Lua error inside the engine's callback would jump over the engine's own cleaning up.
+ * Lua error inside the engine's callback would jump over the engine's own cleaning up; then into
+ * the state's, where it counts against the script's memory and needs no finalizer.
  */
 #include <errno.h>
 #include <lauxlib.h>
@@ -20,23 +21,28 @@
 #define QUERY_NS (10 * NS_PER_S)
 #define ROWS_MAX 100000
 
-/* Bytes of the answer, value after value: type (1), then 8 of value, or 4 of size and text. */
-struct answer {
-    struct buf names; /* with a NUL after each */
-    struct buf values;
+struct taken { /* while it comes: names, with a NUL after each, and values of the script's */
+    struct buf *names, *values;
     uint32_t n_columns;
-    uint64_t n_rows, row; /* how many, the next to give */
-    size_t at;            /* the next value */
+    uint64_t n_rows;
+};
+
+struct answer {
+    uint32_t n_columns;
     bool cut;
+    uint64_t n_rows, row; /* how many, the next to give */
+    size_t at;            /* the next value, in `data` */
+    /* The names, then value after value: type (1), then 8 of value, or 4 of size and text. */
+    char data[];
 };
 
 static int take_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
-    struct answer *a = arg;
+    struct taken *a = arg;
     for (uint32_t i = 0; i < n; i++)
-        (void)buf_add(&a->names, columns[i].name, strlen(columns[i].name) + 1);
+        (void)buf_add(a->names, columns[i].name, strlen(columns[i].name) + 1);
     a->n_columns = n;
-    return a->names.failed;
+    return a->names->failed;
 }
 
 static void take_value(struct buf *b, const struct sql_value *v)
@@ -76,28 +82,33 @@ static void take_value(struct buf *b, const struct sql_value *v)
 
 static int take_rows(void *arg, const struct sql_rows *rows)
 {
-    struct answer *a = arg;
+    struct taken *a = arg;
     uint32_t n = sql_rows_count(rows);
     for (uint32_t row = 0; row < n; row++) {
         for (uint32_t column = 0; column < a->n_columns; column++) {
             struct sql_value v;
             sql_rows_value(rows, row, column, &v);
-            take_value(&a->values, &v);
+            take_value(a->values, &v);
         }
     }
     a->n_rows += n;
-    if (a->values.failed)
-        return err_set(a->values.failed, "the answer is larger than %zu MiB; select less of it",
+    if (a->values->failed)
+        return err_set(a->values->failed, "the answer is larger than %zu MiB; select less of it",
                        ANSWER_MAX_BYTES >> 20);
     return 0;
 }
 
-static int answer_free(lua_State *L)
+/* The answer in the state's own memory, on the stack. */
+static void keep_answer(lua_State *L, const struct taken *t, bool cut)
 {
-    struct answer *a = luaL_checkudata(L, 1, CLASS);
-    buf_done(&a->names);
-    buf_done(&a->values);
-    return 0;
+    size_t names = t->names->size, values = t->values->size;
+    struct answer *a = lua_newuserdatauv(L, sizeof(*a) + names + values, 0);
+    *a = (struct answer){.n_columns = t->n_columns, .cut = cut, .n_rows = t->n_rows, .at = names};
+    if (names)
+        memcpy(a->data, t->names->data, names);
+    if (values)
+        memcpy(a->data + names, t->values->data, values);
+    luaL_setmetatable(L, CLASS);
 }
 
 int script_query(lua_State *L)
@@ -107,17 +118,23 @@ int script_query(lua_State *L)
     const char *text = luaL_checklstring(L, 1, &size);
     struct sql_options o = {.timeout_ns = QUERY_NS, .max_rows = ROWS_MAX, .cancel = &s->stop};
     struct sql_report report = {0};
+    struct taken t = {.names = &s->names, .values = &s->out};
 
-    struct answer *a = lua_newuserdatauv(L, sizeof(*a), 0);
-    *a = (struct answer){.n_columns = 0};
-    buf_init(&a->names, 65536);
-    buf_init(&a->values, ANSWER_MAX_BYTES);
-    luaL_setmetatable(L, CLASS); /* from here on it is freed by Lua, whatever happens */
-    struct sql_sink sink = {.arg = a, .columns = take_columns, .rows = take_rows};
+    buf_done(t.names); /* an earlier one may have ended in an error of Lua's */
+    buf_done(t.values);
+    buf_init(t.names, 65536);
+    buf_init(t.values, ANSWER_MAX_BYTES);
+    struct sql_sink sink = {.arg = &t, .columns = take_columns, .rows = take_rows};
+    uint64_t begin = clock_now();
     int r = sql_run(s->owner->sql, text, size, &o, &sink, &report);
+    share_charge(s, clock_now() - begin); /* it may have run on threads of its own */
+    if (r >= 0)
+        keep_answer(L, &t, report.cut);
+    buf_done(t.names);
+    buf_done(t.values);
     if (r < 0)
         return luaL_error(L, "query: %s", err_why(r));
-    a->cut = report.cut;
+    share_pay(s);
     return 1;
 }
 
@@ -166,10 +183,10 @@ static int push_row(lua_State *L, struct answer *a)
         return 1;
     }
     lua_createtable(L, 0, (int)a->n_columns);
-    const char *name = a->names.data;
+    const char *name = a->data;
     size_t at = a->at;
     for (uint32_t i = 0; i < a->n_columns; i++) {
-        at = push_value(L, a->values.data, at);
+        at = push_value(L, a->data, at);
         lua_setfield(L, -2, name);
         name += strlen(name) + 1;
     }
@@ -214,8 +231,6 @@ int script_open_rows(lua_State *L)
         {"all", all_rows}, {"next", next_row}, {"cut", is_cut}, {NULL, NULL}};
 
     luaL_newmetatable(L, CLASS);
-    lua_pushcfunction(L, answer_free);
-    lua_setfield(L, -2, "__gc");
     lua_pushcfunction(L, next_row);
     lua_setfield(L, -2, "__call");
     lua_pushcfunction(L, length);

@@ -3,6 +3,7 @@
  * core/script/script.c - a script's thread: its state with safe libraries, its timers, its end.
  *
  * Threads: "probing/lua" runs all Lua code of its script; script_interrupt() comes from a worker.
+ * How a script is ended stands in inner.h.
  * Nothing here can reach the process's stdout, files, environment or Python: what a script may do
  * is in api.c.
  */
@@ -16,137 +17,46 @@
 #include "core/base/clock.h"
 #include "core/base/json.h"
 #include "core/script/inner.h"
+#include "core/script/poll.h"
 
 #define SAY_MAX_BYTES 65536
 #define FOREVER_NS (3600 * NS_PER_S)
-
-/* ---- memory ---- */
-
-static void *allocate(void *arg, void *old, size_t old_size, size_t size)
-{
-    struct script *s = arg;
-    size_t had = old ? old_size : 0; /* of a new object Lua passes its type */
-
-    if (size == 0) {
-        s->memory_bytes -= had;
-        free(old);
-        return NULL;
-    }
-    if (size > had && size - had > SCRIPT_MEMORY_BYTES - s->memory_bytes)
-        return NULL; /* Lua says "not enough memory" and the script may catch it */
-    void *made = realloc(old, size);
-    if (made)
-        s->memory_bytes += size - had;
-    return made;
-}
+#define LOG_AT_ONCE 200      /* lines of the 1,000 in probing.log */
+#define LOG_A_SECOND 1       /* lines */
+#define EVENTS_AT_ONCE 512   /* of all scripts: half of the queue that they share with the rest */
+#define EVENTS_A_SECOND 5000 /* a tenth of what the control thread hands on */
 
 /* ---- being stopped ---- */
 
-static void end_it(lua_State *L, lua_Debug *where)
-{
-    (void)where;
-    (void)luaL_error(L, "stopped");
-}
-
-/* A hook on every instruction costs half the speed, so there is none until it is needed; setting it
- * from another thread is what Lua's manual allows (lua_sethook, "signal handler").  The lock keeps
- * the coroutine that runs from ending meanwhile. */
 void script_interrupt(struct script *s)
 {
-    (void)pthread_mutex_lock(&s->mutex);
     atomic_store_explicit(&s->stop, 1, memory_order_release);
-    for (int i = 0; i < s->depth; i++)
-        (void)lua_sethook(s->stack[i], end_it, LUA_MASKCOUNT, 1);
-    (void)pthread_mutex_unlock(&s->mutex);
+    atomic_store_explicit(&s->poll, 1, memory_order_release);
     event_raise(&s->wake);
 }
 
-/* false: it is being stopped, or nested too deep. */
-static bool running_push(struct script *s, lua_State *L)
-{
-    (void)pthread_mutex_lock(&s->mutex);
-    bool fits =
-        !atomic_load_explicit(&s->stop, memory_order_acquire) && s->depth < SCRIPT_RUNNING_MAX;
-    if (fits)
-        s->stack[s->depth++] = L;
-    (void)pthread_mutex_unlock(&s->mutex);
-    return fits;
-}
-
-static void running_pop(struct script *s)
-{
-    (void)pthread_mutex_lock(&s->mutex);
-    s->depth--;
-    (void)pthread_mutex_unlock(&s->mutex);
-}
-
-/* Lua's own resume, except that script_interrupt() knows who runs.  Gives how many values lie on
- * L's stack, or -1 and the error there. */
-static int resume(lua_State *L, lua_State *co, int n_args)
+/* Called by Lua's own code wherever it could run long, when `poll` is raised: the keeper's tick, or
+ * the end.  The flag is lowered before `stop` is looked at, so that no stop is missed. */
+void script_polled(lua_State *L)
 {
     struct script *s = script_of(L);
-    int n_results = 0;
-
-    if (!lua_checkstack(co, n_args)) {
-        lua_pushliteral(L, "too many arguments to resume");
-        return -1;
+    (void)atomic_exchange_explicit(&s->poll, 0, memory_order_acq_rel);
+    if (!atomic_load_explicit(&s->stop, memory_order_acquire))
+        share_pay(s);
+    if (atomic_load_explicit(&s->stop, memory_order_acquire)) {
+        s->end = SCRIPT_STOPPED;
+        longjmp(s->way_out, 1);
     }
-    lua_xmove(L, co, n_args);
-    if (!running_push(s, co)) {
-        lua_pushliteral(L, "stopped, or too many coroutines inside one another");
-        return -1;
-    }
-    int status = lua_resume(co, L, n_args, &n_results);
-    running_pop(s);
-    if (status != LUA_OK && status != LUA_YIELD) {
-        lua_xmove(co, L, 1);
-        return -1;
-    }
-    if (!lua_checkstack(L, n_results + 1)) {
-        lua_pop(co, n_results);
-        lua_pushliteral(L, "too many results to resume");
-        return -1;
-    }
-    lua_xmove(co, L, n_results);
-    return n_results;
 }
 
-static int co_resume(lua_State *L)
+/* Lua calls this where an error has nobody to catch it, and would then end the process. */
+static int panicked(lua_State *L)
 {
-    lua_State *co = lua_tothread(L, 1);
-    luaL_argcheck(L, co != NULL, 1, "coroutine expected");
-    int n = resume(L, co, lua_gettop(L) - 1);
-    lua_pushboolean(L, n >= 0);
-    lua_insert(L, n >= 0 ? -(n + 1) : -2);
-    return n >= 0 ? n + 1 : 2;
-}
-
-static int wrapped(lua_State *L)
-{
-    lua_State *co = lua_tothread(L, lua_upvalueindex(1));
-    int n = resume(L, co, lua_gettop(L));
-    return n >= 0 ? n : lua_error(L);
-}
-
-static int co_wrap(lua_State *L)
-{
-    luaL_checktype(L, 1, LUA_TFUNCTION);
-    lua_State *co = lua_newthread(L);
-    lua_pushvalue(L, 1);
-    lua_xmove(L, co, 1);
-    lua_pushcclosure(L, wrapped, 1);
-    return 1;
-}
-
-int script_open_coroutines(lua_State *L)
-{
-    luaL_requiref(L, LUA_COLIBNAME, luaopen_coroutine, 1);
-    lua_pushcfunction(L, co_resume);
-    lua_setfield(L, -2, "resume");
-    lua_pushcfunction(L, co_wrap);
-    lua_setfield(L, -2, "wrap");
-    lua_pop(L, 1);
-    return 0;
+    struct script *s = script_of(L);
+    const char *text = lua_tostring(L, -1);
+    script_error(s, text ? text : "error without a message");
+    s->end = SCRIPT_FAILED;
+    longjmp(s->way_out, 1);
 }
 
 /* ---- what it says ---- */
@@ -158,19 +68,46 @@ void script_error(struct script *s, const char *text)
     (void)pthread_mutex_unlock(&s->mutex);
 }
 
+/* probing.log keeps the last thousand lines of everybody, so one script may not fill it. */
+void script_log(struct script *s, int level, const char *text)
+{
+    char line[128];
+    if (!bucket_take(&s->log, LOG_AT_ONCE, LOG_A_SECOND)) {
+        s->unlogged++;
+        return;
+    }
+    if (s->unlogged) {
+        (void)snprintf(line, sizeof(line), "%llu lines of it were not kept: it says too much",
+                       (unsigned long long)s->unlogged);
+        host_logs(s->owner->host, PROBING_WARN, s->topic, line);
+    }
+    s->unlogged = 0;
+    host_logs(s->owner->host, level, s->topic, text);
+}
+
+/* Events of everybody wait in one queue of 1,024. */
+bool script_publish(struct script *s, const void *payload, uint32_t size)
+{
+    struct scripts *all = s->owner;
+    (void)pthread_mutex_lock(&all->limits);
+    bool may = bucket_take(&all->events, EVENTS_AT_ONCE, EVENTS_A_SECOND);
+    (void)pthread_mutex_unlock(&all->limits);
+    return may && host_publish(all->host, s->topic, payload, size) == 0;
+}
+
 void script_say(struct script *s, int level, const char *text)
 {
     struct buf b;
     static const uint32_t room = 0; /* where the payload's size goes */
 
-    host_logs(s->owner->host, level, s->topic, text);
+    script_log(s, level, text);
     buf_init(&b, SAY_MAX_BYTES);
     (void)buf_add(&b, &room, sizeof(room));
     (void)json_add_text(&b, text, strnlen(text, SAY_MAX_BYTES / 8));
     if (!b.failed) {
         uint32_t size = (uint32_t)b.size;
         memcpy(b.data, &size, sizeof(size));
-        (void)host_publish(s->owner->host, s->topic, b.data, size); /* full: followers miss it */
+        (void)script_publish(s, b.data, size); /* full: followers miss it */
     }
     buf_done(&b);
 }
@@ -183,7 +120,8 @@ static int open_all(lua_State *L)
                                          {LUA_TABLIBNAME, luaopen_table},
                                          {LUA_STRLIBNAME, luaopen_string},
                                          {LUA_MATHLIBNAME, luaopen_math},
-                                         {LUA_UTF8LIBNAME, luaopen_utf8}};
+                                         {LUA_UTF8LIBNAME, luaopen_utf8},
+                                         {LUA_COLIBNAME, luaopen_coroutine}};
     static const char *const away[] = {"dofile", "loadfile", "load", "print", "warn"};
 
     for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {
@@ -198,7 +136,6 @@ static int open_all(lua_State *L)
     lua_pushnil(L);
     lua_setfield(L, -2, "dump");
     lua_pop(L, 1);
-    (void)script_open_coroutines(L);
     (void)script_open_rows(L);
     (void)script_open_table(L);
     return script_open_api(L);
@@ -220,29 +157,31 @@ static bool call(struct script *s, int n_args)
 
     lua_pushcfunction(L, message_of);
     lua_insert(L, base);
-    if (!running_push(s, L)) {
-        lua_settop(L, base - 1);
-        return false;
-    }
+    share_begin(s);
     int status = lua_pcall(L, n_args, 0, base);
-    running_pop(s);
+    share_end(s);
     if (status != LUA_OK) {
         const char *text = lua_tostring(L, -1);
-        if (!atomic_load_explicit(&s->stop, memory_order_acquire))
-            script_error(s, text ? text : "error without a message");
+        script_error(s, text ? text : "error without a message");
     }
     lua_settop(L, base - 1);
     return status == LUA_OK;
 }
 
+static void *allocate(void *arg, void *old, size_t old_size, size_t size)
+{
+    struct script *s = arg;
+    return memory_change(&s->memory, old, old_size, size);
+}
+
 static bool open_state(struct script *s)
 {
-    s->L = lua_newstate(allocate, s);
+    s->L = lua_newstate(allocate, s); /* which keeps s where script_of() finds it */
     if (!s->L) {
         script_error(s, "no memory for a Lua state");
         return false;
     }
-    *(struct script **)lua_getextraspace(s->L) = s;
+    (void)lua_atpanic(s->L, panicked);
     lua_pushcfunction(s->L, open_all);
     return call(s, 0);
 }
@@ -252,7 +191,10 @@ static bool load_source(struct script *s)
 {
     char chunk[SCRIPT_NAME_BYTES + 2];
     (void)snprintf(chunk, sizeof(chunk), "=%s", s->name);
-    if (luaL_loadbufferx(s->L, s->source, s->size, chunk, "t") == LUA_OK)
+    share_begin(s);
+    int status = luaL_loadbufferx(s->L, s->source, s->size, chunk, "t");
+    share_end(s);
+    if (status == LUA_OK)
         return call(s, 0);
     const char *text = lua_tostring(s->L, -1);
     script_error(s, text ? text : "the source could not be read");
@@ -275,7 +217,7 @@ static void tick(struct script *s, struct script_timer *t)
     uint64_t now = clock_now();
     t->due += ((now - t->due) / t->period_ns + 1) * t->period_ns;
     lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->function);
-    if (!call(s, 0) && !atomic_load_explicit(&s->stop, memory_order_acquire))
+    if (!call(s, 0))
         script_say(s, PROBING_ERROR, s->error);
 }
 
@@ -293,29 +235,35 @@ static void run_timers(struct script *s)
     }
 }
 
+/* Gives how it ended, unless it was ended: that leaves by `way_out`. */
+static int live(struct script *s)
+{
+    if (!open_state(s) || !load_source(s))
+        return SCRIPT_FAILED;
+    atomic_store_explicit(&s->state, SCRIPT_RUNNING, memory_order_release);
+    event_raise(&s->loaded);
+    run_timers(s);
+    return atomic_load_explicit(&s->stop, memory_order_acquire) ? SCRIPT_STOPPED : SCRIPT_ENDED;
+}
+
 void *script_thread(void *arg)
 {
     struct script *s = arg;
-    int end = SCRIPT_ENDED;
 
-    if (open_state(s) && load_source(s)) {
-        atomic_store_explicit(&s->state, SCRIPT_RUNNING, memory_order_release);
-        event_raise(&s->loaded);
-        run_timers(s);
-    } else {
-        end = SCRIPT_FAILED;
-    }
-    if (atomic_load_explicit(&s->stop, memory_order_acquire))
-        end = SCRIPT_STOPPED;
-    if (s->L)
-        lua_close(s->L);
+    memory_init(&s->memory, &s->owner->memory_bytes);
+    if (setjmp(s->way_out) == 0)
+        s->end = live(s);
+    share_end(s);
     s->L = NULL;
+    memory_done(&s->memory); /* no lua_close(): it would run the script's finalizers */
+    buf_done(&s->out);
+    buf_done(&s->names);
     while (s->timers) {
         struct script_timer *t = s->timers;
         s->timers = t->next;
         free(t);
     }
-    atomic_store_explicit(&s->state, end, memory_order_release);
+    atomic_store_explicit(&s->state, s->end, memory_order_release);
     event_raise(&s->loaded);
     event_raise(&s->ended);
     return NULL;

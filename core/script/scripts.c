@@ -15,10 +15,12 @@
 #include "core/base/text.h"
 #include "core/script/inner.h"
 
-#define SCRIPTS_MAX 32
+#define LIVING_MAX 32
+#define ENDED_MAX 32 /* that are still listed; of more the oldest is forgotten */
+#define SCRIPTS_MAX (LIVING_MAX + ENDED_MAX)
 #define SOURCE_MAX_BYTES ((size_t)1 << 20)
 #define LOAD_NS (2 * NS_PER_S) /* a script whose first lines take longer is said to run */
-#define END_NS (5 * NS_PER_S)  /* a stopped one ends at its next instruction, unless inside C */
+#define END_NS (5 * NS_PER_S)  /* a stopped one ends at once: more, and it gets no time to run */
 #define LUA_STACK ((size_t)1 << 20) /* bytes: Lua's C calls nest up to 200 deep */
 
 static const char *const state_names[] = {[SCRIPT_LOADING] = "running",
@@ -80,24 +82,35 @@ static struct script *find(struct scripts *all, const char *name)
     return NULL;
 }
 
-/* lock held.  The name is free, or its owner has ended and is taken away.  */
+/* lock held.  Takes *at, which has ended, out of the list. */
+static void forget(struct script **at)
+{
+    struct script *s = *at;
+    *at = s->next;
+    (void)pthread_join(s->thread, NULL); /* it has ended: no wait */
+    script_free(s);
+}
+
+/* lock held.  The name is free, or its owner has ended and is forgotten.  Only those that live count
+ * against the limit: the list is newest first, so that the oldest ended ones go. */
 static int make_room(struct scripts *all, const char *name)
 {
-    uint32_t n = 0;
-    for (struct script **at = &all->first; *at; n++) {
+    uint32_t n_living = 0, n_ended = 0;
+    for (struct script **at = &all->first; *at;) {
         struct script *s = *at;
-        bool same = strcmp(s->name, name) == 0;
-        if (same && (is_running(s) || s->users > 0))
+        bool same = strcmp(s->name, name) == 0, lives = is_running(s);
+        if (same && (lives || s->users > 0))
             return err_set(-EEXIST, "script '%s' runs already; script stop %s first", name, name);
-        if (same) {
-            *at = s->next;
-            (void)pthread_join(s->thread, NULL); /* it has ended: no wait */
-            script_free(s);
-        } else {
+        n_living += lives;
+        n_ended += !lives;
+        if (!lives && s->users == 0 && (same || n_ended >= ENDED_MAX))
+            forget(at);
+        else
             at = &s->next;
-        }
     }
-    return n < SCRIPTS_MAX ? 0 : err_set(-ENOSPC, "%d scripts are there already", SCRIPTS_MAX);
+    return n_living < LIVING_MAX
+               ? 0
+               : err_set(-ENOSPC, "%d scripts run already; script stop one of them", LIVING_MAX);
 }
 
 /* 1: its lines still run. */
@@ -113,6 +126,8 @@ static int run_for(struct scripts *all, const char *name, const char *source, si
         return err_set(-ENOMEM, "no memory for script '%s'", name);
     (void)pthread_mutex_lock(&all->mutex);
     int r = make_room(all, name);
+    if (r == 0)
+        r = share_keep(all);
     if (r == 0)
         r = thread_start(&s->thread, "probing/lua", LUA_STACK, script_thread, s);
     if (r < 0) {
@@ -154,9 +169,8 @@ int scripts_run_within(struct scripts *all, const char *name, const char *source
                    (double)limit_ns / 1e9);
 }
 
-static bool wait_end(struct script *s)
+static bool wait_end(struct script *s, uint64_t limit)
 {
-    uint64_t limit = clock_now() + END_NS;
     while (is_running(s) && clock_now() < limit)
         (void)event_wait(&s->ended, NS_PER_S / 10); /* another may have taken the flag */
     return !is_running(s);
@@ -185,10 +199,11 @@ int scripts_stop(struct scripts *all, const char *name)
     if (r < 0)
         return r;
     script_interrupt(s);
-    if (!wait_end(s))
+    if (!wait_end(s, clock_now() + END_NS))
         r = err_set(-EBUSY,
-                    "script '%s' is inside a long function of Lua's library and ends after it",
-                    name);
+                    "script '%s' has not ended in %g s: its thread gets no time to run, or waits for "
+                    "a setting's plugin; it ends when it does",
+                    name, (double)END_NS / 1e9);
     (void)pthread_mutex_lock(&all->mutex);
     s->users--;
     (void)pthread_mutex_unlock(&all->mutex);
@@ -328,6 +343,11 @@ int scripts_new(const struct scripts_options *o, struct scripts **ret)
     all->store = *o->store;
     all->version = o->version;
     (void)pthread_mutex_init(&all->mutex, NULL);
+    (void)pthread_mutex_init(&all->limits, NULL);
+    if (event_init(&all->run) < 0) {
+        free(all);
+        return err_set(-ENOMEM, "no memory for scripts");
+    }
     int r = host_table_add(all->host, &desc, all);
     if (r == 0)
         r = add_commands(all);
@@ -339,28 +359,37 @@ int scripts_new(const struct scripts_options *o, struct scripts **ret)
     return 0;
 }
 
-/* A script that sits in a long C function of Lua's is left to end by itself: what it still touches
- * (its own struct, and the pointer to this one) is then left too. */
+/* One that has not ended in END_NS (it waits for a plugin that sets a setting) is left to end by
+ * itself: what it still touches, its own struct and this one, is then left too. */
 void scripts_free(struct scripts *all)
 {
     bool left = false;
 
     if (!all)
         return;
-    for (struct script *s = all->first; s; s = s->next)
-        script_interrupt(s);
-    while (all->first) {
-        struct script *s = all->first;
-        all->first = s->next;
-        if (wait_end(s)) {
+    (void)pthread_mutex_lock(&all->mutex);
+    struct script *s = all->first;
+    for (struct script *at = s; at; at = at->next)
+        script_interrupt(at);
+    all->first = NULL; /* from here on the keeper sees none */
+    (void)pthread_mutex_unlock(&all->mutex);
+    share_keep_end(all);
+    uint64_t limit = clock_now() + END_NS;
+    while (s) {
+        struct script *next = s->next;
+        if (wait_end(s, limit)) {
             (void)pthread_join(s->thread, NULL);
             script_free(s);
         } else {
             (void)pthread_detach(s->thread);
             left = true;
         }
+        s = next;
     }
+    if (left)
+        return;
+    event_done(&all->run);
+    (void)pthread_mutex_destroy(&all->limits);
     (void)pthread_mutex_destroy(&all->mutex);
-    if (!left)
-        free(all);
+    free(all);
 }

@@ -16,6 +16,10 @@
 #define CLASS "probing.table"
 #define COLUMNS_MAX 64
 
+#define TEXTS_MAX_BYTES ((uint64_t)16 << 20)     /* new texts of one script */
+#define ALL_TEXTS_MAX_BYTES ((uint64_t)64 << 20) /* of all scripts; the process has room for 224 */
+#define TEXT_HEAD_BYTES 16                       /* about what a text takes beside its bytes */
+
 struct script_table {
     struct table *table;
 };
@@ -102,6 +106,56 @@ static void read_options(lua_State *L, int at, struct probing_table_desc *d)
     }
 }
 
+static bool same_columns(const struct table *t, const struct probing_table_desc *d)
+{
+    bool same = t->n_cells == d->n_columns;
+    for (uint32_t i = 0; same && i < t->n_cells; i++)
+        same = t->columns[i + 2].type == d->columns[i].type && /* after ts and tid */
+               strcmp(t->columns[i + 2].name, d->columns[i].name) == 0;
+    return same;
+}
+
+static bool is_known(struct table *const *tables, uint32_t n, const struct probing_table_desc *d)
+{
+    bool known = false;
+    for (uint32_t i = 0; i < n && !known; i++)
+        known = strcmp(atomic_load_explicit(&tables[i]->name, memory_order_acquire), d->name) == 0 &&
+                same_columns(tables[i], d);
+    return known;
+}
+
+static uint32_t remember(struct table **tables, uint32_t n, uint32_t max, struct table *t)
+{
+    bool known = false;
+    for (uint32_t i = 0; i < n; i++)
+        known = known || tables[i] == t;
+    if (!known && n < max)
+        tables[n++] = t;
+    return n;
+}
+
+/* Tables stay for good, so neither one script nor all of them may take what the process has. */
+static int add_table(struct script *s, const struct probing_table_desc *d, struct table **ret)
+{
+    struct scripts *all = s->owner;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&all->limits);
+    if (s->n_tables == SCRIPT_TABLES_MAX && !is_known(s->tables, s->n_tables, d))
+        r = err_set(-ENOSPC, "a script may have %d tables", SCRIPT_TABLES_MAX);
+    else if (all->n_tables == SCRIPTS_TABLES_MAX && !is_known(all->tables, all->n_tables, d))
+        r = err_set(-ENOSPC, "the scripts of this process have made %d tables, and may not more",
+                    SCRIPTS_TABLES_MAX);
+    else
+        r = all->store.table_add(all->store.arg, "script", d, NULL, ret);
+    if (r >= 0) {
+        s->n_tables = remember(s->tables, s->n_tables, SCRIPT_TABLES_MAX, *ret);
+        all->n_tables = remember(all->tables, all->n_tables, SCRIPTS_TABLES_MAX, *ret);
+    }
+    (void)pthread_mutex_unlock(&all->limits);
+    return r;
+}
+
 int script_table(lua_State *L)
 {
     struct script *s = script_of(L);
@@ -122,7 +176,7 @@ int script_table(lua_State *L)
     struct script_table *t = lua_newuserdatauv(L, sizeof(*t), 0);
     t->table = NULL;
     luaL_setmetatable(L, CLASS);
-    int r = s->owner->store.table_add(s->owner->store.arg, "script", &d, NULL, &t->table);
+    int r = add_table(s, &d, &t->table);
     if (r < 0)
         return luaL_error(L, "table '%s': %s", d.name, err_why(r));
     return 1;
@@ -135,6 +189,31 @@ static union probing_cell null_of(uint32_t type)
     if (type == PROBING_STR)
         return (union probing_cell){.u = PROBING_NULL_ID};
     return (union probing_cell){.i = PROBING_NULL_I64};
+}
+
+/* Texts have a number, and stay for good in a file that all of the process share.  An id above the
+ * last one seen is a text that is new. */
+static int intern_of(struct script *s, const char *text, size_t size, uint64_t *ret_id)
+{
+    struct scripts *all = s->owner;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&all->limits);
+    if (s->text_bytes > TEXTS_MAX_BYTES || all->text_bytes > ALL_TEXTS_MAX_BYTES)
+        r = err_set(-ENOSPC,
+                    "scripts may keep %llu MiB of different texts each and %llu MiB together: they "
+                    "stay for good; keep a number, or fewer different texts",
+                    (unsigned long long)(TEXTS_MAX_BYTES >> 20),
+                    (unsigned long long)(ALL_TEXTS_MAX_BYTES >> 20));
+    else
+        r = all->store.intern(all->store.arg, text, size, ret_id);
+    if (r == 0 && *ret_id > s->last_text) {
+        s->last_text = *ret_id;
+        s->text_bytes += size + TEXT_HEAD_BYTES;
+        all->text_bytes += size + TEXT_HEAD_BYTES;
+    }
+    (void)pthread_mutex_unlock(&all->limits);
+    return r;
 }
 
 /* The value on top of the stack as a cell of this column. */
@@ -153,7 +232,7 @@ static union probing_cell cell_of(lua_State *L, const struct table_column *colum
     } else if (column->type == PROBING_STR) {
         ok = lua_type(L, -1) == LUA_TSTRING || lua_type(L, -1) == LUA_TNUMBER;
         const char *text = ok ? lua_tolstring(L, -1, &size) : NULL;
-        if (ok && s->owner->store.intern(s->owner->store.arg, text, size, &cell.u) < 0)
+        if (ok && intern_of(s, text, size, &cell.u) < 0)
             (void)luaL_error(L, "column '%s': %s", column->name, err_text());
     } else {
         ok = lua_type(L, -1) == LUA_TNUMBER;

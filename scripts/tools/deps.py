@@ -7,8 +7,9 @@ usage: deps.py [--force] [--tools=PREFIX] [DIR]      DIR is build/deps beside th
 
 Leaves DIR/include, DIR/lib/*.a and DIR/versions.txt (what was used, from where, its sha256).
 Every archive is position independent, hidden and has a section per function.  Sources come from
-the distribution's signed source packages; else from the tarballs pinned in core/deps.lock; Lua
-and LMDB at last from the distribution's ready archives.  Does nothing when DIR is up to date.
+the distribution's signed source packages; else from the tarballs pinned in core/deps.lock; LMDB at
+last from the distribution's ready archive (Lua is changed: lua_mends.py).  Does nothing when DIR is
+up to date.
 Needs a C compiler, make, cmake, binutils and tar; runs on CPython 3.8 and later.
 """
 import configparser
@@ -23,8 +24,11 @@ import tarfile
 import threading
 import urllib.request
 
+import lua_mends
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LOCK = os.path.join(ROOT, "core", "deps.lock")
+POLL = os.path.join(ROOT, "core", "script", "poll.h")
 # Shims of version managers may stand before the distribution's own tools; prefer those.
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin:" + os.environ.get("PATH", "")
 TOOLS = ([a[8:] for a in sys.argv if a.startswith("--tools=")] or [""])[0]
@@ -244,12 +248,21 @@ def lua_extra(b):
         out.write('#define DEB_HOST_MULTIARCH ""\n')
 
 
+def mend_lua(src):
+    def fail(text):
+        raise Failure(text)
+    lua_mends.mend_lua(src, fail)
+
+
 def build_lua(b):
-    # LUA_USE_POSIX and not LUA_USE_LINUX: scripts shall not be able to dlopen.
+    # LUA_USE_POSIX and not LUA_USE_LINUX: scripts shall not be able to dlopen.  strcoll() takes a
+    # second for a large text in the process's locale; in ours texts are compared by their bytes.
     src = holding(b.tree("lua"), "lua.h")
+    mend_lua(src)
     lua_extra(b)
     files = sorted(f for f in os.listdir(src) if f.endswith(".c") and f not in ("lua.c", "luac.c"))
-    b.archive("lua", src, files, ["-std=gnu99", "-DLUA_USE_POSIX", "-I" + b.include])
+    b.archive("lua", src, files, ["-std=gnu99", "-DLUA_USE_POSIX", "-Dstrcoll=strcmp",
+                                    "-I" + b.include, "-include", POLL])
     b.headers(src, "lua.h", "luaconf.h", "lauxlib.h", "lualib.h")
 
 
@@ -346,15 +359,13 @@ def build_libunwind(b):
 
 
 def build_from_archive(b, name):
-    """Lua or LMDB from the distribution's ready archive.
+    """LMDB from the distribution's ready archive.
 
     It was compiled for programs, so its one sin is to reach libc's variables directly.  Give it
     hidden variables of its own instead; a constructor fills them before anything runs.
     """
-    library = {"lua": "lua5.4", "lmdb": "lmdb"}[name]
     multi = subprocess.run([CC, "-print-multiarch"], stdout=subprocess.PIPE, check=True)
-    source = USR + "/lib/%s/lib%s.a" % (multi.stdout.decode().strip(), library)
-    headers = USR + ("/include/lua5.4" if name == "lua" else "/include")
+    source = USR + "/lib/%s/lib%s.a" % (multi.stdout.decode().strip(), name)
     if not os.path.exists(source):
         raise Failure("and no ready archive of it is installed")
     glue = os.path.join(b.work, name + "_stdio.c")
@@ -371,9 +382,7 @@ def build_from_archive(b, name):
     run([TOOLS + "objcopy"] + renames + [source, target], b.work, b.log(name))
     run([CC] + CFLAGS.split() + ["-c", glue, "-o", glue[:-2] + ".o"], b.work, b.log(name))
     run([TOOLS + "ar", "rs", target, glue[:-2] + ".o"], b.work, b.log(name))
-    names = "lua.h luaconf.h lauxlib.h lualib.h" if name == "lua" else "lmdb.h"
-    b.headers(headers, *names.split())
-    lua_extra(b)
+    b.headers(USR + "/include", "lmdb.h")
     return "installed", sha256(source), source
 
 
@@ -394,7 +403,7 @@ def make_one(b, name, lock):
         b.versions[name] = get_source(b, name, lock)
         globals()["build_" + name](b)
     except Failure as why:
-        if name not in ("lua", "lmdb"):
+        if name != "lmdb":
             raise
         say("%s: %s; trying the distribution's archive" % (name, why))
         b.versions[name] = build_from_archive(b, name)
@@ -426,8 +435,10 @@ def make_all(b, locks):
 def recipe():
     """What a finished folder depends on, as one text."""
     compiler = subprocess.run([CC, "--version"], stdout=subprocess.PIPE, check=True).stdout
-    with open(__file__, "rb") as me, open(LOCK, "rb") as lock:
-        data = me.read() + lock.read() + compiler + (TOOLS + platform.machine()).encode()
+    data = compiler + (TOOLS + platform.machine()).encode()
+    for path in (__file__, LOCK, lua_mends.__file__, POLL):
+        with open(path, "rb") as part:
+            data += part.read()
     return hashlib.sha256(data).hexdigest()
 
 
