@@ -8,23 +8,12 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "core/base/thread.h"
-#include "core/host/host.h"
-#include "core/sql/sql.h"
-#include "core/store/store.h"
+#include "core/script/test_world.h"
 #include "tests/test.h"
-
-static struct tables *tables;
-static struct store *store;
-static struct sql *sql;
-static struct host *host;
-static struct scripts *scripts;
-static char folder[64];
 
 /* What was heard of a script: its words one after another. */
 static struct heard {
@@ -32,17 +21,6 @@ static struct heard {
     struct event more;
     char text[8192]; /* lock: mutex */
 } heard = {.mutex = PTHREAD_MUTEX_INITIALIZER};
-
-static int add_table(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
-                     struct table **ret)
-{
-    return store_table_add(arg, schema, d, self, ret);
-}
-
-static int intern_text_of(void *arg, const void *p, size_t n, uint64_t *ret_id)
-{
-    return intern(store_interns(arg), p, n, ret_id);
-}
 
 static void hear(void *arg, const char *topic, const void *payload, uint32_t size)
 {
@@ -78,31 +56,14 @@ static bool heard_of(const char *text)
 
 static void setup(void)
 {
-    struct store_options o = {.directory = folder, .max_bytes = 64 << 20};
     heard.text[0] = '\0';
-    (void)file_remove_dir(folder);
-    CHECK_INT(file_private_dir(folder), 0);
-    CHECK_INT(tables_new(&tables), 0);
-    CHECK_INT(store_create(&o, tables, &store), 0);
-    CHECK_INT(sql_new(tables, store, &sql), 0);
-    struct host_options h = {
-        .version = "0.1.0",
-        .tables = tables,
-        .store = {.arg = store, .table_add = add_table, .intern = intern_text_of}};
-    CHECK_INT(host_new(&h, &host), 0);
-    struct scripts_options s = {.host = host, .sql = sql, .store = &h.store, .version = "0.1.0"};
-    CHECK_INT(scripts_new(&s, &scripts), 0);
-    CHECK_INT(host_start(host), 0);
+    CHECK_INT(world_begin(), 0);
     CHECK(host_subscribe(host, "script.t", hear, NULL) > 0);
 }
 
 static void teardown(void)
 {
-    scripts_free(scripts);
-    host_free(host);
-    sql_free(sql);
-    store_free(store);
-    tables_free(tables);
+    world_end();
 }
 
 static int run(const char *source)
@@ -262,9 +223,6 @@ TEST(runs_many_at_once)
 
 int main(void)
 {
-    (void)snprintf(folder, sizeof(folder), "/tmp/script_test.XXXXXX");
-    if (!mkdtemp(folder))
-        return test_skip("no directory in /tmp");
     (void)event_init(&heard.more);
     RUN(makes_a_table_asks_it_and_publishes);
     RUN(prints_to_the_log_and_to_who_follows);
@@ -273,6 +231,5 @@ int main(void)
     RUN(goes_on_after_an_error_in_a_callback);
     RUN(stops_what_never_ends);
     RUN(runs_many_at_once);
-    (void)file_remove_dir(folder);
     return test_end();
 }
