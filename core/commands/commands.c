@@ -15,8 +15,10 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/secret.h"
+#include "core/base/signals.h"
 #include "core/base/text.h"
 #include "core/commands/commands.h"
+#include "core/crash/crash.h"
 #include "core/host/host.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
@@ -420,19 +422,28 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
         host_stay(c->host);
         return r;
     }
-    c->stop(c->stop_arg); /* which waits for this command's end */
-    struct buf names;
+    struct buf names, kept;
     buf_init(&names, 4096);
+    buf_init(&kept, 4096);
+    /* Now, so that the answer can say which signals have to stay. */
+    if (c->crash)
+        (void)crash_switch(c->crash, false);
+    host_stack_off(c->host);
+    (void)signals_kept(&kept);
+    c->stop(c->stop_arg); /* which waits for this command's end */
     uint32_t n = host_plugins_inside(c->host, &names);
     r = host_replyf(
         out,
         "ejected; what was measured stays in %s\n"
         "our code stays mapped and idle: a thread may still be about to return into it\n",
         c->place.directory);
+    if (r == 0 && kept.size > 0)
+        r = host_replyf(out, "%s", buf_text(&kept));
     if (n > 0 && r == 0)
         r = host_replyf(out, "a thread stays inside plugin %s, which has not come back\n",
                         buf_text(&names));
     buf_done(&names);
+    buf_done(&kept);
     return r;
 }
 

@@ -21,7 +21,8 @@
 #define LOAN_BYTES ((size_t)256 << 10)
 #define GUARD_BYTES ((size_t)64 << 10) /* a multiple of every page size */
 #define ANSWER_NS (20 * NS_PER_MS)     /* for a thread that runs */
-#define RETURN_TRIES 20                /* 5 ms apart: threads that just wait in the wrong call */
+#define RETURN_NS (100 * NS_PER_MS)    /* for all threads to give theirs back, when we leave */
+#define RETURN_NAP_NS (5 * NS_PER_MS)  /* for a thread that just waits in the wrong call */
 
 struct loan {
     pid_t tid; /* 0: free */
@@ -125,11 +126,11 @@ static void lend(struct loan *o)
         memory_free(o);
 }
 
-/* Gives how many could not be reached. */
-static uint32_t take_back(struct loans *l)
+/* Gives how many could not be reached; those that do not run cost time, so not all may be asked. */
+static uint32_t take_back(struct loans *l, uint64_t end)
 {
     uint32_t left = 0;
-    for (uint32_t i = 0; i < l->n; i++) {
+    for (uint32_t i = 0; i < l->n && (left == 0 || clock_monotonic() < end); i++) {
         struct loan *o = &l->list[i];
         if (o->tid == 0 || o->kind != LOAN_LENT)
             continue;
@@ -174,8 +175,9 @@ void loans_tend(struct loans *l, const _Atomic bool *wanted)
 /* What a thread still has stays mapped: it may crash on it yet. */
 void loans_end(struct loans *l)
 {
-    const struct timespec nap = {.tv_nsec = 5000000};
-    for (int i = 0; l->n > 0 && i < RETURN_TRIES && take_back(l) > 0; i++)
+    const struct timespec nap = {.tv_nsec = RETURN_NAP_NS};
+    uint64_t end = clock_monotonic() + RETURN_NS;
+    while (take_back(l, end) > 0 && clock_monotonic() < end)
         (void)nanosleep(&nap, NULL);
     for (uint32_t i = 0; i < l->n; i++) {
         struct loan *o = &l->list[i];

@@ -125,7 +125,7 @@ void host_free(struct host *h)
     workers_stop(h);
     control_stop(h);
     door_close(h);
-    stack_ext_free(h);
+    host_stack_off(h);
     if (plugin_left_behind(h) || !control_alone(h)) {
         atomic_store_explicit(&h->off, true, memory_order_release);
         if (h->control.wake_fd != -1)

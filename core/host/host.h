@@ -189,8 +189,13 @@ const void *host_extension(struct host *h, const char *id);
 /* Offer an extension of the core ("probing.stack/1"). */
 int host_extension_add(struct host *h, const char *id, const void *part);
 
-/* Offer "probing.stack/1" over core/stack; taken back by host_free(). */
+/* Offer "probing.stack/1" over core/stack; _off: nobody is looked at any more, and its signal is
+ * given back.  host_free() does that too. */
 int host_stack_add(struct host *h);
+void host_stack_off(struct host *h);
+
+/* Offer "probing.signal/1" over core/base/signals.h. */
+int host_signal_add(struct host *h);
 
 /* Add a computed table of the core's own, for those who may not see core/ring.            [any] */
 int host_table_add(struct host *h, const struct probing_table_desc *d, void *self);

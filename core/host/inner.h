@@ -407,7 +407,6 @@ static inline bool host_is_off(struct host *h)
     return atomic_load_explicit(&h->off, memory_order_relaxed);
 }
 
-void stack_ext_free(struct host *h);
 void stack_ext_begin_in_child(void);
 void plugins_begin_in_child(void);
 

@@ -105,7 +105,7 @@ int host_stack_add(struct host *h)
     return r;
 }
 
-void stack_ext_free(struct host *h)
+void host_stack_off(struct host *h)
 {
     if (!h->has_stack)
         return;

@@ -14,6 +14,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/signals.h"
 #include "core/base/thread.h"
 #include "core/base/version.h"
 #include "core/commands/commands.h"
@@ -154,6 +155,8 @@ static int start_host(struct core *c, struct host_store *store)
         r = queries_settings_add(c);
     if (r == 0)
         r = host_stack_add(c->host);
+    if (r == 0)
+        r = host_signal_add(c->host);
     if (r == 0)
         r = commands_add(c);
     if (r == 0)
@@ -299,6 +302,16 @@ static void remove_ways_in(const struct place *p)
             (void)unlink(path);
 }
 
+static void tell_kept_signals(struct core *c)
+{
+    struct buf kept;
+    buf_init(&kept, 4096);
+    host_stack_off(c->host);
+    if (signals_kept(&kept) > 0)
+        host_log(c->host, PROBING_WARN, "%s", buf_text(&kept));
+    buf_done(&kept);
+}
+
 void parts_stop(struct core *c)
 {
     struct buf note;
@@ -317,6 +330,8 @@ void parts_stop(struct core *c)
     c->scripts = NULL;
     if (c->crash)
         (void)crash_switch(c->crash, false);
+    if (c->host)
+        tell_kept_signals(c);
     host_free(c->host);
     c->host = NULL;
     crash_free(c->crash);

@@ -29,6 +29,7 @@
 #include "core/base/heap.h"
 #include "core/base/mapped.h"
 #include "core/base/schedule.h"
+#include "core/base/signals.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
 #include "core/base/version.h"
@@ -238,6 +239,7 @@ static bool fork_child(void)
             host_disable_in_child(g.core.host);
     }
     crash_disable_in_child();
+    signals_disable_in_child();
     mapped_disable_in_child();
     inherited_drop(&g.core.inherited);
     if (g.guard_fd != -1)

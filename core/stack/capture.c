@@ -41,7 +41,6 @@ static struct {
     uint64_t copied_from;
     size_t copied;
     unsigned char *stack; /* COPY_BYTES */
-    uint32_t unanswered;  /* sent and not seen by the handler; lock: the caller's */
 } slot;
 
 /* ---- /proc/self/task/TID ---- */
@@ -121,8 +120,7 @@ static int take_signal(void)
 
 void stack_capture_off(void)
 {
-    signal_give_back(slot.unanswered > 0);
-    slot.unanswered = 0;
+    signal_give_back();
     if (atomic_load_explicit(&slot.state, memory_order_acquire) == IDLE) {
         free(slot.stack);
         slot.stack = NULL;
@@ -209,11 +207,9 @@ static int look_by_signal(struct stack_process *self, pid_t tid, uint64_t timeou
     if (!wait_done(timeout_ns)) {
         uint32_t asked = ASKED;
         if (atomic_compare_exchange_strong_explicit(&slot.state, &asked, IDLE, memory_order_acq_rel,
-                                                    memory_order_acquire)) {
-            slot.unanswered++;
+                                                    memory_order_acquire))
             return err_set(-ETIMEDOUT, "thread %d did not answer in %llu ms", tid,
                            (unsigned long long)(timeout_ns / 1000000));
-        }
         if (!wait_done(STUCK_NS))
             return err_set(-ETIMEDOUT, "thread %d stands still in our handler", tid);
     }
@@ -282,12 +278,11 @@ static int look(struct stack_process *self, pid_t tid, uint64_t timeout_ns, stru
         struct waiting waiting = {.number = -1};
         bool waits = signal_waits_in(tid, &waiting);
         ret->syscall = waits ? waiting.number : -1;
-        bool blocks = signal_is_blocked(tid, signal_number());
-        if (waits &&
-            (blocks || ret->state == 'D' || signal_ends_call(waiting.number, waiting.arguments)))
+        bool late = strchr("DTt", ret->state) || signal_comes_late(tid);
+        if (waits && (late || signal_ends_call(waiting.number, waiting.arguments)))
             rc = look_by_proc(self, tid, &waiting, hold, ret);
-        else if (blocks)
-            rc = err_set(-EAGAIN, "thread %d blocks our signal and does not wait", tid);
+        else if (late)
+            rc = -EAGAIN;
         else
             return look_by_signal(self, tid, timeout_ns, hold, ret);
         if (rc != -EAGAIN)
@@ -297,7 +292,7 @@ static int look(struct stack_process *self, pid_t tid, uint64_t timeout_ns, stru
         (void)read_stat(tid, ret);
     } while (now_ns() < end);
     ret->n = 0;
-    return err_set(-ETIMEDOUT, "thread %d blocks our signal and does not stand still", tid);
+    return err_set(-ETIMEDOUT, "thread %d takes no signal now and does not stand still", tid);
 }
 
 int stack_capture(struct stack_process *self, pid_t tid, uint64_t timeout_ns,

@@ -97,8 +97,7 @@ uint32_t stack_gather_begin(const pid_t *tids, uint32_t n)
     uint32_t round = atomic_fetch_add_explicit(&gathering.rounds, 1, memory_order_relaxed) + 1;
     atomic_store_explicit(&gathering.round, round ? round : 1, memory_order_release);
     for (uint32_t i = 0; i < n; i++)
-        asked += !signal_is_blocked(tids[i], signal_number()) &&
-                 signal_send(tids[i], SIGNAL_GATHER) == 0;
+        asked += !signal_is_blocked(tids[i]) && signal_send(tids[i], SIGNAL_GATHER) == 0;
     gathering.asked = asked;
     return asked;
 }

@@ -99,7 +99,7 @@ static int ask(pid_t tid, void *memory, size_t size, bool take_back, uint64_t ti
 {
     struct waiting waiting;
     uint32_t asked = ASKED;
-    if (signal_is_blocked(tid, signal_number()) ||
+    if (signal_comes_late(tid) ||
         (signal_waits_in(tid, &waiting) && signal_ends_call(waiting.number, waiting.arguments) &&
          !signal_repeats_call(&waiting)))
         return syscall(SYS_tgkill, getpid(), tid, 0) == -1 ? -ESRCH : -EAGAIN;

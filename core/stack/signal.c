@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/stack/signal.c - taking one real-time signal of the host's, sending it, and the one handler.
- * Taking and giving back: any thread, under a lock.  The handler runs on any thread of the host.
+ * core/stack/signal.c - the signal of core/stack: what its handler does, and which system calls it
+ * may come into.
+ * Taking and giving back: any thread.  The handler runs on any thread of the host.
  */
 #include "core/stack/signal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,12 +21,10 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/signals.h"
 #include "core/stack/stack.h"
 
-static pthread_mutex_t taking = PTHREAD_MUTEX_INITIALIZER; /* for `previous` and changes of taken */
-static struct sigaction previous;
-static _Atomic int taken;             /* 0: none */
-static const char keys[SIGNAL_KINDS]; /* their addresses tell our signals from others' */
+static _Atomic int taken; /* 0: none */
 
 /* Calls that end with EINTR after a signal even under SA_RESTART: signal(7). */
 bool signal_ends_call(int64_t number, const uint64_t arguments[6])
@@ -92,15 +90,6 @@ bool signal_waits_in(pid_t tid, struct waiting *ret)
     ret->sp = values[n - 2];
     ret->ip = values[n - 1];
     return ret->sp != 0 && ret->ip != 0;
-}
-
-bool signal_is_blocked(pid_t tid, int number)
-{
-    char text[4096];
-    if (signal_task_file(tid, "status", text, sizeof text) < 0)
-        return true;
-    const char *line = strstr(text, "\nSigBlk:");
-    return !line || (strtoull(line + 8, NULL, 16) >> (number - 1) & 1);
 }
 
 /* ---- the handler ---- */
@@ -245,26 +234,14 @@ bool signal_repeats_call(const struct waiting *w)
     return false;
 }
 
-static void hand_on(int number, siginfo_t *info, void *context) /* [signal] */
-{
-    if (previous.sa_flags & SA_SIGINFO)
-        previous.sa_sigaction(number, info, context);
-    else if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN)
-        previous.sa_handler(number);
-}
-
 /* [signal] */
-static void on_signal(int number, siginfo_t *info, void *context)
+static bool on_signal(int kind, siginfo_t *info, void *context)
 {
-    int kept = errno;
-    const char *key = info->si_value.sival_ptr;
-    if (info->si_code != SI_QUEUE || key < keys || key >= keys + SIGNAL_KINDS ||
-        info->si_pid != getpid()) {
-        hand_on(number, info, context);
-        return;
-    }
+    (void)info;
+    if (kind == SIGNALS_FOREIGN)
+        return false;
     make_call_again(context);
-    switch ((enum signal_kind)(key - keys)) {
+    switch ((enum signal_kind)kind) {
     case SIGNAL_CAPTURE:
         capture_on_signal(context);
         break;
@@ -277,71 +254,47 @@ static void on_signal(int number, siginfo_t *info, void *context)
     case SIGNAL_KINDS:
         break;
     }
-    errno = kept;
+    return true;
 }
 
 /* ---- taking and giving back ---- */
-
-static bool is_ours(const struct sigaction *now)
-{
-    return (now->sa_flags & SA_SIGINFO) && now->sa_sigaction == on_signal;
-}
 
 int signal_number(void)
 {
     return atomic_load_explicit(&taken, memory_order_acquire);
 }
 
-/* lock held.  From the top, so that it is taken last. */
-static int take_one(void)
-{
-    struct sigaction now,
-        ours = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_RESTART | SA_ONSTACK};
-    if (signal_number() != 0 && sigaction(signal_number(), NULL, &now) == 0 && is_ours(&now))
-        return 0;
-    (void)sigfillset(&ours.sa_mask);
-    (void)sigdelset(&ours.sa_mask,
-                    SIGBUS); /* a lost page of the rings is mended: core/base/mapped.h */
-    for (int number = SIGRTMAX - 1; number > SIGRTMIN; number--) {
-        if (sigaction(number, NULL, &now) == -1 || (now.sa_flags & SA_SIGINFO) ||
-            now.sa_handler != SIG_DFL)
-            continue;
-        if (sigaction(number, &ours, &previous) == 0) {
-            atomic_store_explicit(&taken, number, memory_order_release);
-            return 0;
-        }
-    }
-    return err_set(-EBUSY, "every real-time signal is in use by the program: no native stacks");
-}
-
+/* From the top, so that it is taken last: see make_call_again(). */
 int signal_take(void)
 {
-    (void)pthread_mutex_lock(&taking);
-    int rc = take_one();
-    (void)pthread_mutex_unlock(&taking);
-    return rc;
+    int number = signal_number();
+    if (number != 0 && signals_take(number, on_signal) == 0)
+        return 0;
+    number = signals_take_below(SIGRTMAX, on_signal);
+    if (number < 0)
+        return err_set(-EBUSY, "every real-time signal is in use by the program: no native stacks");
+    atomic_store_explicit(&taken, number, memory_order_release);
+    return 0;
 }
 
-void signal_give_back(bool on_its_way)
+void signal_give_back(void)
 {
-    struct sigaction now, ignore = {.sa_handler = SIG_IGN};
-    (void)pthread_mutex_lock(&taking);
-    int number = signal_number();
-    if (number != 0 && sigaction(number, NULL, &now) == 0 && is_ours(&now)) {
-        /* Drops a signal still on its way, which would end the program under SIG_DFL. */
-        if (on_its_way)
-            (void)sigaction(number, &ignore, NULL);
-        (void)sigaction(number, &previous, NULL);
-    }
-    atomic_store_explicit(&taken, 0, memory_order_release);
-    (void)pthread_mutex_unlock(&taking);
+    int number = atomic_exchange_explicit(&taken, 0, memory_order_acq_rel);
+    if (number != 0)
+        (void)signals_give(number);
+}
+
+bool signal_is_blocked(pid_t tid)
+{
+    return signals_of_thread(signal_number(), tid) & SIGNALS_BLOCKED;
+}
+
+bool signal_comes_late(pid_t tid)
+{
+    return signals_of_thread(signal_number(), tid) != 0;
 }
 
 int signal_send(pid_t tid, enum signal_kind kind)
 {
-    siginfo_t info = {.si_signo = signal_number(), .si_code = SI_QUEUE};
-    info.si_pid = getpid();
-    info.si_uid = getuid();
-    info.si_value.sival_ptr = (void *)(uintptr_t)&keys[kind];
-    return syscall(SYS_rt_tgsigqueueinfo, getpid(), tid, info.si_signo, &info) == 0 ? 0 : -errno;
+    return signals_send(signal_number(), tid, (int)kind);
 }

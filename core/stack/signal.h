@@ -3,8 +3,7 @@
  * core/stack/signal.h - the one real-time signal that core/stack takes from the host, and what
  * /proc tells of a thread that it might be sent to.
  *
- * Private to this folder.  A signal of ours carries the address of a key, so that nobody else's is
- * taken for it; ours goes to the function of its kind, any other to the handler that was there.
+ * Private to this folder.  core/base/signals.h owns it.
  */
 #ifndef CORE_STACK_SIGNAL_H
 #define CORE_STACK_SIGNAL_H
@@ -17,9 +16,12 @@
 enum signal_kind { SIGNAL_CAPTURE, SIGNAL_GATHER, SIGNAL_LEND, SIGNAL_KINDS };
 
 int signal_take(void); /* our handler on a signal that nobody has; again: is it still there? */
-/* `on_its_way`: one may still arrive, which would end the program under SIG_DFL. */
-void signal_give_back(bool on_its_way);
+void signal_give_back(void);
 int signal_number(void); /* 0: none taken */
+bool signal_is_blocked(pid_t tid);
+/* It blocks our signal, or does not run and has one to take already, and real-time signals queue:
+ * do not send it another. */
+bool signal_comes_late(pid_t tid);
 int signal_send(pid_t tid, enum signal_kind kind);
 
 /* What runs in the handler, one for each kind.  All signals are blocked. */
@@ -37,7 +39,6 @@ struct waiting {
 
 int signal_task_file(pid_t tid, const char *name, char *ret, size_t size);
 bool signal_waits_in(pid_t tid, struct waiting *ret); /* true: it waits */
-bool signal_is_blocked(pid_t tid, int number);
 /* It does, but then our handler can have it made again, and it waits for the same moment or for
  * ever: nobody can tell. */
 bool signal_repeats_call(const struct waiting *w);

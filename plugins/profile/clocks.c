@@ -17,6 +17,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <probing/ext/draft/signal.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -28,7 +29,6 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "signals.h"
 #include "tasks.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -46,6 +46,7 @@ static struct {
 
 struct clocks {
     const struct probing_host *host;
+    const struct probing_signal_1 *signals;
     struct boxes *boxes;
     struct watched *watched; /* WATCHED_MAX */
     _Atomic uint32_t room;
@@ -200,17 +201,16 @@ static struct watched *whose(struct clocks *c, const siginfo_t *info)
     return i && c->watched[i - 1].fine.fd == info->si_fd ? &c->watched[i - 1] : NULL;
 }
 
-static void on_signal(int number, siginfo_t *info, void *context) /* [signal] */
+static bool on_signal(int kind, siginfo_t *info, void *context) /* [signal] */
 {
-    int kept = errno;
-    (void)number;
+    (void)kind;
     (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
     struct clocks *c = atomic_load_explicit(&g.clocks, memory_order_seq_cst);
     struct watched *w = c ? whose(c, info) : NULL;
     if (w)
         handle(c, w, context);
     (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
-    errno = kept;
+    return w || (!c && (info->si_code == SI_TIMER || info->si_code == POLL_IN));
 }
 
 /* ---- begin and end ---- */
@@ -218,7 +218,18 @@ static void on_signal(int number, siginfo_t *info, void *context) /* [signal] */
 static void give_fine(struct clocks *c)
 {
     if (atomic_exchange_explicit(&c->fine, false, memory_order_relaxed) && c->signal != FINE_SIGNAL)
-        signals_give(FINE_SIGNAL, on_signal);
+        (void)c->signals->give(FINE_SIGNAL);
+}
+
+/* By default SIGURG is ignored, and others end the process: programs put back the default of all
+ * signals without asking (PyTorch Lightning at the end of fit()). */
+static int take_signal(struct clocks *c)
+{
+    int number = c->signals ? c->signals->take(SIGURG, on_signal) : -ENOSYS;
+    if (number == -EBUSY)
+        number = c->signals->take(0, on_signal);
+    c->signal = number;
+    return number < 0 ? number : 0;
 }
 
 int clocks_new(const struct probing_host *host, struct boxes *boxes, struct clocks **ret)
@@ -228,6 +239,7 @@ int clocks_new(const struct probing_host *host, struct boxes *boxes, struct cloc
         return -ENOMEM;
     const uint64_t *main_end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
     c->host = host;
+    c->signals = host->extension(host, PROBING_SIGNAL_1);
     c->boxes = boxes;
     c->main_end = main_end ? *main_end : 0;
     atomic_store_explicit(&c->period_ns, NS_PER_S / 100, memory_order_relaxed);
@@ -239,7 +251,7 @@ int clocks_new(const struct probing_host *host, struct boxes *boxes, struct cloc
     }
     c->by_fd = mmap(NULL, FDS_MAX * sizeof(*c->by_fd), PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    int r = c->by_fd == MAP_FAILED ? -ENOMEM : signals_take(on_signal, &c->signal);
+    int r = c->by_fd == MAP_FAILED ? -ENOMEM : take_signal(c);
     if (r < 0) {
         if (c->by_fd != MAP_FAILED)
             (void)munmap((void *)c->by_fd, FDS_MAX * sizeof(*c->by_fd));
@@ -267,7 +279,7 @@ int clocks_free(struct clocks *c)
         return 0;
     atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
     if (!c->forked) {
-        signals_give(c->signal, on_signal);
+        (void)c->signals->give(c->signal);
         give_fine(c);
         if (!wait_outside())
             return -EBUSY;
@@ -428,7 +440,7 @@ void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
             fine_set(&c->watched[i].fine, period);
         return;
     }
-    if (!fine || c->signal == FINE_SIGNAL || signals_take_unused(FINE_SIGNAL, on_signal)) {
+    if (!fine || c->signal == FINE_SIGNAL || c->signals->take(FINE_SIGNAL, on_signal) >= 0) {
         forget_all(c);
         if (!fine)
             give_fine(c);
@@ -440,7 +452,7 @@ void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
 static void check_fine(struct clocks *c)
 {
     if (!atomic_load_explicit(&c->fine, memory_order_relaxed) ||
-        (signals_is_ours(FINE_SIGNAL, on_signal) && !c->fine_refused))
+        (c->signals->is_ours(FINE_SIGNAL) && !c->fine_refused))
         return;
     forget_all(c);
     give_fine(c);
@@ -460,7 +472,7 @@ static bool all_live(struct clocks *c)
  * would not go on. */
 static bool take_again(struct clocks *c)
 {
-    if (!signals_take_unused(c->signal, on_signal))
+    if (c->signals->take(c->signal, on_signal) < 0)
         return false;
     forget_all(c);
     return true;
@@ -469,7 +481,7 @@ static bool take_again(struct clocks *c)
 int clocks_scan(struct clocks *c)
 {
     uint32_t threads = 0, refused = 0;
-    if (!signals_is_ours(c->signal, on_signal) && !take_again(c)) {
+    if (!c->signals->is_ours(c->signal) && !take_again(c)) {
         clocks_end(c);
         return -EOWNERDEAD;
     }

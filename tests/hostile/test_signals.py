@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What entering and leaving do to signals: threads that a signal reaches late or never.
+
+A signal that we sent ends the program when it is delivered after its handler has gone.  So the
+program is entered and left again and again while its threads stand in vfork, get no processor,
+block every signal, are stopped, or are held by a debugger; it lives each time, and has the
+handlers that it had.  PROBING_STRESS_ROUNDS=300 makes the rounds of each case three hundred.
+"""
+import ctypes
+import os
+import re
+import signal
+
+import pytest
+
+from world import BUILD, wait_for
+
+STARVED = BUILD / "tests" / "hostile" / "starved"
+ROUNDS = int(os.environ.get("PROBING_STRESS_ROUNDS") or 12)
+WAYS = [("-c",), ("-P",), ("-c", "-P")]
+
+
+def ours(pid):
+    """Names of threads of ours in the process."""
+    names = []
+    for tid in os.listdir("/proc/%d/task" % pid):
+        try:
+            names.append(open("/proc/%d/task/%s/comm" % (pid, tid)).read())
+        except OSError:
+            continue
+    return [n for n in names if n.startswith("probing/")]
+
+
+def caught(pid):
+    """The signals for which the process has a handler, as the kernel says."""
+    return re.search(r"SigCgt:\s*(\S+)", open("/proc/%d/status" % pid).read())[1]
+
+
+def pending(pid):
+    """Real-time signals that threads still have to take."""
+    found = 0
+    for tid in os.listdir("/proc/%d/task" % pid):
+        try:
+            text = open("/proc/%d/task/%s/status" % (pid, tid)).read()
+        except OSError:
+            continue
+        found |= int(re.search(r"SigPnd:\s*(\S+)", text)[1], 16)
+    return found >> signal.SIGRTMIN - 1
+
+
+def moved_on(target, before):
+    """It lives, also when every thread has taken what it had to: a late one would have ended it."""
+    assert target.alive(), "ended by signal %s" % -target.process.returncode
+    wait_for(lambda: not target.alive() or (caught(target.pid) == before
+                                            and not pending(target.pid)), "signals to be as before")
+    assert target.alive(), "ended by signal %s" % -target.process.returncode
+
+
+@pytest.mark.parametrize("kinds", ["vfork", "nice", "idle", "deaf", "waits comes",
+                                   "vfork nice idle deaf waits comes"])
+def test_entered_and_left_while_threads_starve(world, kinds):
+    """Each round enters another way, looks at stacks, and leaves with signals on their way."""
+    target = world.start(str(STARVED), *kinds.split())
+    target.wait_line("ready")
+    before = caught(target.pid)
+    for i in range(ROUNDS):
+        target.inject(*WAYS[i % len(WAYS)])
+        if i % 3 == 0:
+            target.probing("backtrace")
+        target.probing("eject")
+        wait_for(lambda: not target.alive() or not ours(target.pid), "threads of ours to end")
+        moved_on(target, before)
+
+
+def test_stopped_and_continued(world):
+    """A process that stands still by SIGSTOP has its signals pending when it goes on and we leave."""
+    target = world.start(str(STARVED), "nice", "vfork")
+    target.wait_line("ready")
+    before = caught(target.pid)
+    for _ in range(ROUNDS):
+        target.inject("-c", "-P")
+        os.kill(target.pid, signal.SIGSTOP)
+        wait_for(lambda: re.search(r"State:\s*T", open("/proc/%d/status" % target.pid).read()),
+                 "the target to stop")
+        os.kill(target.pid, signal.SIGCONT)
+        assert target.alive()
+        target.probing("eject")
+        wait_for(lambda: not target.alive() or not ours(target.pid), "threads of ours to end")
+        moved_on(target, before)
+
+
+def ticks(pid, tid):
+    """How long a thread has run in user mode: proc(5) stat."""
+    text = open("/proc/%d/task/%d/stat" % (pid, tid)).read()
+    return int(text.rsplit(")", 1)[1].split()[11])
+
+
+class Debugger:
+    """One thread of a process under ptrace(2): it stops whenever a signal is about to come."""
+
+    CONT, DETACH, SEIZE, WALL = 7, 17, 0x4206, 0x40000000
+
+    def __init__(self, tid):
+        self.tid, self.libc = tid, ctypes.CDLL(None, use_errno=True)
+        self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p,
+                                     ctypes.c_void_p]
+        if self.call(self.SEIZE) == -1:
+            pytest.skip("no right to trace: %s" % os.strerror(ctypes.get_errno()))
+
+    def call(self, what, number=0):
+        return self.libc.ptrace(what, self.tid, None, number)
+
+    def held_signal(self):
+        """A real-time signal that the thread is about to take, and does not yet; others come."""
+        while True:
+            status = os.waitpid(self.tid, self.WALL)[1]
+            number = os.WSTOPSIG(status)
+            if status >> 16 == 0 and number >= signal.SIGRTMIN:
+                return number
+            self.call(self.CONT, 0 if status >> 16 else number)
+
+
+def test_a_debugger_holds_a_signal_of_ours(world):
+    """It is not pending any more, and not yet taken: nobody can say when.  A handler that does
+    nothing stays, that is said, and it goes when we come and leave again."""
+    target = world.start(str(STARVED), "nice")
+    target.wait_line("ready")
+    before = caught(target.pid)
+    tid = max(int(t) for t in os.listdir("/proc/%d/task" % target.pid))
+    debugger = Debugger(tid)
+    target.inject("-c")
+    number = debugger.held_signal()
+    done = target.probing("eject")
+    wait_for(lambda: not target.alive() or not ours(target.pid), "threads of ours to end")
+    assert debugger.call(Debugger.DETACH, number) == 0
+    ran = ticks(target.pid, tid)
+    wait_for(lambda: not target.alive() or ticks(target.pid, tid) > ran, "that thread to run")
+    assert target.alive(), "ended by signal %s" % -target.process.returncode
+    assert "signal %d keeps a handler of ours" % number in done.stdout, done.stdout
+    assert "thread %d, which is traced" % tid in done.stdout
+    target.inject("-c")
+    done = target.probing("eject")
+    assert "keeps a handler" not in done.stdout
+    moved_on(target, before)
