@@ -252,6 +252,17 @@ static inline int64_t arch_interrupted(const arch_registers *r)
     return (int64_t)r->set.regs[0] == -EINTR ? r->call : -1;
 }
 
+/* The fourth argument of the call: the time limit of epoll_wait and epoll_pwait. */
+static inline uint64_t arch_fourth(const arch_registers *r)
+{
+    return r->set.regs[3];
+}
+
+static inline void arch_set_fourth(arch_registers *r, uint64_t value)
+{
+    r->set.regs[3] = value;
+}
+
 static inline void arch_rewind(arch_registers *r)
 {
     r->set.regs[0] = r->first;

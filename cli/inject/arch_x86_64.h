@@ -195,6 +195,17 @@ static inline int64_t arch_interrupted(const arch_registers *r)
     return (int64_t)r->orig_rax >= 0 && (int64_t)r->rax == -EINTR ? (int64_t)r->orig_rax : -1;
 }
 
+/* The fourth argument of the call: the time limit of epoll_wait and epoll_pwait. */
+static inline uint64_t arch_fourth(const arch_registers *r)
+{
+    return r->r10;
+}
+
+static inline void arch_set_fourth(arch_registers *r, uint64_t value)
+{
+    r->r10 = value;
+}
+
 /* Let the thread make its interrupted system call again. */
 static inline void arch_rewind(arch_registers *r)
 {

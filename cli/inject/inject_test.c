@@ -28,6 +28,7 @@
 #include "cli/inject/safe.c"
 #include "cli/inject/theirs.c"
 #include "cli/inject/tracee.c"
+#include "cli/inject/wait.c"
 #include "tests/test.h"
 
 static char folder[64] = "/tmp/probing-inject-XXXXXX";

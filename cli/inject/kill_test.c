@@ -25,6 +25,7 @@
 #include "cli/inject/safe.c"
 #include "cli/inject/theirs.c"
 #include "cli/inject/tracee.c"
+#include "cli/inject/wait.c"
 #include "tests/test.h"
 
 enum { PATIENT_MS = 20000 };

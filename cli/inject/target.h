@@ -51,6 +51,14 @@ struct library {
     char version[32];
 };
 
+/* A wait with a time limit, before its thread is stopped. */
+struct wait {
+    int64_t call; /* -1: no such wait */
+    int32_t limit_ms;
+    uint64_t switches; /* of the thread, to something else: as many mean that it waits still */
+    uint64_t waited_ns, looked_at;
+};
+
 struct target {
     pid_t pid;
     struct stack_process *view;
@@ -90,6 +98,7 @@ struct target {
     int pending[PENDING_MAX]; /* signals that came meanwhile, to be sent again */
     uint32_t n_pending;
     char why_unsafe[96];
+    struct wait wait; /* wait.c */
 
     /* inject.c: what is to be undone in the target */
     uint64_t scratch, stub;
@@ -122,6 +131,12 @@ int find_places(struct target *t);
 /* filter.c */
 int filter_check(
     struct target *t); /* -EPERM: its seccomp filter would kill it for the core's calls */
+
+/* wait.c: waits with a time limit, which the kernel begins anew after a stop */
+#define WAIT_UNSCORED 60 /* after all that were looked at, before those that had better be left */
+int wait_score(const struct target *t, pid_t tid); /* how well a thread can be used; least is best */
+void wait_look(struct target *t);                  /* before it is stopped */
+void wait_shorten(struct target *t);               /* stopped: it waits for the rest of its time */
 
 /* safe.c */
 bool place_is_safe(struct target *t);

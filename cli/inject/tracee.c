@@ -14,11 +14,9 @@
 #include <unistd.h>
 
 #include "cli/inject/target.h"
-#include "core/base/schedule.h"
 
 #define THREADS_MAX 4096
 #define SCORED_MAX 32    /* threads looked at before one is chosen: 25 us each */
-#define UNSCORED 60      /* after all that were looked at, before those that had better be left */
 #define WARM_BYTES 65536 /* of the stack, copied at the first stop */
 #define SLICE_NS (20 * NS_PER_MS) /* for one thread of several, before the next is tried */
 #define STOP_NS (2 * NS_PER_S)    /* for a thread to stop; one in D state may take longer */
@@ -159,6 +157,7 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
 {
     int status, rc;
     arch_before_stop(t->pid, t->tid, &t->registers);
+    wait_look(t);
     if (ptrace(PTRACE_INTERRUPT, t->tid, NULL, NULL) == -1)
         return gone(t);
     for (;;) {
@@ -177,6 +176,7 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
     if (rc == 0)
         arch_after_stop(t->pid, t->tid, &t->registers);
     if (rc == 0 && to_be_made_again(&t->registers)) { /* now: we may be dead before the end */
+        wait_shorten(t);
         arch_registers r = t->registers;
         arch_rewind(&r);
         rc = set_registers(t, &r);
@@ -455,54 +455,6 @@ struct candidate {
     pid_t tid;
 };
 
-/* Best is a thread that sleeps in a call which allocators and loaders do not make. */
-static int score_of(struct target *t, pid_t tid)
-{
-    char path[64], text[64] = "", state[16] = "";
-    int64_t number = -1;
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", t->pid, tid);
-    FILE *f = fopen(path, "re");
-    if (f) {
-        if (fgets(text, sizeof text, f) && text[0] >= '0' && text[0] <= '9')
-            number = strtoll(text, NULL, 10);
-        (void)fclose(f);
-    }
-    if (target_status(t->pid, tid, "State", state, sizeof state) && state[0] == 'D')
-        return 1000; /* would not stop */
-    if (!schedule_can_clone(tid))
-        return 800;
-    switch (number) {
-#ifdef SYS_poll
-    case SYS_epoll_wait:
-#endif
-    case SYS_epoll_pwait:
-    case SYS_rt_sigtimedwait:
-        return tid == t->pid ? 6 : 8; /* a stop ends them: only we can make them go on */
-#ifdef SYS_poll
-    case SYS_poll:
-    case SYS_select:
-#endif
-    case SYS_read:
-    case SYS_nanosleep:
-    case SYS_clock_nanosleep:
-    case SYS_ppoll:
-    case SYS_pselect6:
-    case SYS_accept:
-    case SYS_accept4:
-    case SYS_recvfrom:
-    case SYS_recvmsg:
-    case SYS_wait4:
-        return tid == t->pid ? 0 : 5;
-    case SYS_futex:
-        return tid == t->pid ? 0 : 10;
-    case SYS_execve:
-    case SYS_exit:
-    case SYS_exit_group:
-        return 900;
-    }
-    return tid == t->pid ? 40 : 50;
-}
-
 static int by_score(const void *a, const void *b)
 {
     const struct candidate *x = a, *y = b;
@@ -519,7 +471,7 @@ static int list_threads(struct target *t, struct candidate *list, int max)
         pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
         bool look = tid == t->pid || n < SCORED_MAX;
         if (tid > 0)
-            list[n++] = (struct candidate){look ? score_of(t, tid) : UNSCORED, tid};
+            list[n++] = (struct candidate){look ? wait_score(t, tid) : WAIT_UNSCORED, tid};
     }
     if (d)
         (void)closedir(d);

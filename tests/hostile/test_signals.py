@@ -10,12 +10,14 @@ import ctypes
 import os
 import re
 import signal
+import time
 
 import pytest
 
 from world import BUILD, wait_for
 
 STARVED = BUILD / "tests" / "hostile" / "starved"
+LIMITED = BUILD / "tests" / "hostile" / "limited"
 ROUNDS = int(os.environ.get("PROBING_STRESS_ROUNDS") or 12)
 WAYS = [("-c",), ("-P",), ("-c", "-P")]
 
@@ -142,3 +144,28 @@ def test_a_debugger_holds_a_signal_of_ours(world):
     done = target.probing("eject")
     assert "keeps a handler" not in done.stdout
     moved_on(target, before)
+
+
+def enter_until_it_ends(world, *words):
+    """What a wait of 3 s says at its end, while we come and go at least once a second."""
+    target = world.start(str(LIMITED), *words)
+    target.wait_line("ready")
+    deadline = time.monotonic() + 60
+    while len(target.output().splitlines()) < 2 and time.monotonic() < deadline:
+        target.inject()
+        target.probing("eject")
+    return target.output()
+
+
+@pytest.mark.parametrize("call", ["epoll_wait", "epoll_pwait"])
+def test_a_wait_goes_on_with_what_is_left(world, call):
+    """The kernel would begin it anew at each stop: entered again and again it would never end."""
+    if not os.path.exists("/proc/self/sched"):
+        pytest.skip("the kernel does not tell when a thread ran last (/proc/PID/sched)")
+    assert "ended after" in enter_until_it_ends(world, call, "3000")
+
+
+@pytest.mark.parametrize("call", ["epoll_wait", "sigtimedwait", "recv", "semtimedop"])
+def test_another_thread_is_taken(world, call):
+    """What cannot be handed back is not taken where another thread can be had."""
+    assert "ended after" in enter_until_it_ends(world, call, "3000", "beside")
