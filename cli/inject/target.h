@@ -134,7 +134,7 @@ int filter_check(
 
 /* wait.c: waits with a time limit, which the kernel begins anew after a stop */
 #define WAIT_UNSCORED 60 /* after all that were looked at, before those that had better be left */
-int wait_score(const struct target *t, pid_t tid); /* how well a thread can be used; least is best */
+int wait_score(const struct target *t, pid_t tid); /* how well it can be used; least is best */
 void wait_look(struct target *t);                  /* before it is stopped */
 void wait_shorten(struct target *t);               /* stopped: it waits for the rest of its time */
 

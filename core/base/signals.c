@@ -35,7 +35,7 @@ struct owned {
     _Atomic uint32_t sent, came; /* by signals_send() */
     struct sigaction before;     /* written before ours is put there.  lock: taking */
     bool used;                   /* ours was put there.  lock: taking */
-    pid_t held;                  /* it stayed because of this thread; 0: it did not.  lock: taking */
+    pid_t held; /* it stayed because of this thread; 0: it did not.  lock: taking */
 };
 
 /* Static because a handler has no other way to find it. */

@@ -9,14 +9,17 @@ handlers that it had.  PROBING_STRESS_ROUNDS=300 makes the rounds of each case t
 import ctypes
 import os
 import re
+import shutil
 import signal
+import subprocess
 import time
 
 import pytest
 
-from world import BUILD, wait_for
+from world import BUILD, ROOT, wait_for
 
 STARVED = BUILD / "tests" / "hostile" / "starved"
+GO = ROOT / "tests" / "soak" / "targets" / "server.go"
 LIMITED = BUILD / "tests" / "hostile" / "limited"
 ROUNDS = int(os.environ.get("PROBING_STRESS_ROUNDS") or 12)
 WAYS = [("-c",), ("-P",), ("-c", "-P")]
@@ -75,7 +78,7 @@ def test_entered_and_left_while_threads_starve(world, kinds):
 
 
 def test_stopped_and_continued(world):
-    """A process that stands still by SIGSTOP has its signals pending when it goes on and we leave."""
+    """A process that stands still by SIGSTOP has signals pending when it goes on and we leave."""
     target = world.start(str(STARVED), "nice", "vfork")
     target.wait_line("ready")
     before = caught(target.pid)
@@ -169,3 +172,32 @@ def test_a_wait_goes_on_with_what_is_left(world, call):
 def test_another_thread_is_taken(world, call):
     """What cannot be handed back is not taken where another thread can be had."""
     assert "ended after" in enter_until_it_ends(world, call, "3000", "beside")
+
+
+def test_beside_a_runtime_that_has_every_signal(world):
+    """Go's has a handler on each.  Ours comes before one of them and hands on what is not ours; the
+    program gets its own signals and recovers from its own faults, as before, and is left so."""
+    if not shutil.which("go") or not shutil.which("gcc"):
+        pytest.skip("no Go here (Debian: golang-go, gcc)")
+    program = world.tmp / "server"
+    built = subprocess.run(["go", "build", "-o", str(program), str(GO)], capture_output=True,
+                           text=True, cwd=world.tmp,
+                           env=dict(world.env, CGO_ENABLED="1", GOCACHE=str(world.tmp / "cache")))
+    if built.returncode:
+        pytest.skip("this Go builds no cgo program: " + built.stderr[-200:])
+    target = world.start(str(program))
+    target.wait_line("port")
+    before = caught(target.pid)
+    for i in range(1, 6):
+        target.inject("-c", "-P")
+        status = target.rows("select item, state from crash.status where item = 'SIGSEGV'")
+        assert status == [["SIGSEGV", "on"]], status
+        wait_for(lambda: target.rows("select count(*) from python.samples")[0][0] > 5, "samples")
+        for number in (signal.SIGUSR1, 62, 63):
+            os.kill(target.pid, number)
+        wait_for(lambda: all(target.output().count("got %d\n" % number) == i
+                             for number in (signal.SIGUSR1, 62, 63)), "its own signals")
+        assert target.probing("eject").returncode == 0
+        wait_for(lambda: not target.alive() or not ours(target.pid), "threads of ours to end")
+        moved_on(target, before)
+    assert target.output().count("got") == 15
