@@ -23,7 +23,7 @@
 
 #define SCHED_BYTES 2048 /* the beginning of the file, where what we want stands */
 #define CLOCK_NAP_NS (20 * NS_PER_US)
-#define DRIFT 1000 /* one in so many, and NTP corrects 500 ppm at most: not in the scheduler's clock */
+#define DRIFT 1000 /* one in so many: the scheduler's clock is not NTP's, which is 500 ppm away */
 
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434 /* Linux 5.3 */

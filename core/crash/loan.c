@@ -135,10 +135,10 @@ static uint32_t take_back(struct loans *l, uint64_t end)
         if (o->tid == 0 || o->kind != LOAN_LENT)
             continue;
         int rc = stack_lend(o->tid, o->memory, LOAN_BYTES, /* take_back= */ true, ANSWER_NS);
-        if (rc == -EAGAIN)
-            left++;
+        if (rc >= 0 || rc == -ESRCH)
+            o->kind = LOAN_NONE; /* given back, it has taken another itself, or gone */
         else
-            o->kind = LOAN_NONE; /* given back, gone, or it has taken another itself */
+            left++; /* it has ours still: also where the program has taken our signal (-EBUSY) */
     }
     return left;
 }

@@ -108,9 +108,10 @@ static int ask(pid_t tid, void *memory, size_t size, bool take_back, uint64_t ti
     loan.size = size;
     loan.take_back = take_back;
     atomic_store_explicit(&loan.state, ASKED, memory_order_release);
-    if (signal_send(tid, SIGNAL_LEND) < 0) {
+    int rc = signal_send(tid, SIGNAL_LEND);
+    if (rc < 0) { /* no room for one more in the user's queue (ulimit -i), or the thread is gone */
         atomic_store_explicit(&loan.state, NOTHING, memory_order_release);
-        return -ESRCH;
+        return rc == -ESRCH ? -ESRCH : -EAGAIN;
     }
     wait_while(ASKED, timeout_ns);
     /* Not answered: the question is taken back, so that a late handler changes nothing. */

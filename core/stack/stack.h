@@ -187,7 +187,8 @@ bool stack_gather_registers(pid_t tid, struct stack_registers *ret, int64_t *ret
 void stack_gather_end(void); /* all go on [signal] */
 
 /* Give a thread that has no alternate signal stack this one, or take it back; so that a handler can
- * run when its stack has overflowed.  By the rules of stack_capture(): -EAGAIN: not now.
+ * run when its stack has overflowed.  By the rules of stack_capture(): -EAGAIN: not now; -ESRCH: it
+ * is gone; -EBUSY: the program has taken our signal.
  * 1: done, and nobody runs on it; 0: it has one of its own (or, taking back, not this one).
  * One call at a time. */
 int stack_lend(pid_t tid, void *memory, size_t size, bool take_back, uint64_t timeout_ns);

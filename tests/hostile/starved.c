@@ -10,6 +10,8 @@
  *   deaf     blocks every signal, now and then lets them come
  *   waits    in calls that a signal ends
  *   comes    threads that are made and end
+ *   onstack  takes signals on an alternate stack, if it has one
+ *   urgent   makes none: the program has a handler on SIGURG
  *
  * It never links or calls anything of ours.
  */
@@ -137,6 +139,49 @@ static void *comes(void *arg)
     return NULL;
 }
 
+static _Atomic unsigned taken; /* signals */
+
+static void on_signal(int number)
+{
+    volatile char room[2000];
+    memset((char *)room, number, sizeof room);
+    (void)atomic_fetch_add(&taken, 1);
+}
+
+/* Something else in the program wants every real-time signal that has a handler. */
+static void on_take_all(int number)
+{
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction now;
+    (void)number;
+    for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
+        if (sigaction(i, NULL, &now) == 0 && (now.sa_flags & SA_SIGINFO))
+            (void)sigaction(i, &action, NULL);
+    (void)write(STDOUT_FILENO, "taken\n", 6);
+}
+
+/* When a hundred more were taken. */
+static void on_ask(int number)
+{
+    static _Atomic unsigned goal;
+    (void)number;
+    atomic_store(&goal, atomic_load(&taken) + 100);
+    while (atomic_load(&taken) < atomic_load(&goal))
+        (void)sched_yield();
+    (void)write(STDOUT_FILENO, "still here\n", 11);
+}
+
+static void *onstack(void *arg)
+{
+    (void)arg;
+    (void)atomic_fetch_add(&standing, 1);
+    for (;;) {
+        (void)pthread_kill(pthread_self(), SIGUSR1);
+        nap(1000000);
+    }
+    return NULL;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -146,10 +191,18 @@ int main(int argc, char **argv)
         bool beside_busy;
     } kinds[] = {{"vfork", in_vfork, 3, false}, {"nice", at_nice_19, 3, true},
                  {"idle", when_idle, 3, true},  {"deaf", deaf, 2, false},
-                 {"waits", waits, 2, false},    {"comes", comes, 1, false}};
+                 {"waits", waits, 2, false},    {"comes", comes, 1, false},
+                 {"onstack", onstack, 2, false}};
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK | SA_RESTART};
     unsigned made = 0, n_busy = 0;
     pthread_t thread;
+    const struct sigaction take = {.sa_handler = on_take_all}, asked = {.sa_handler = on_ask};
+    (void)sigaction(SIGUSR1, &action, NULL);
+    (void)sigaction(SIGUSR2, &take, NULL);
+    (void)sigaction(SIGWINCH, &asked, NULL);
     for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "urgent") == 0)
+            (void)sigaction(SIGURG, &action, NULL);
         for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {
             if (strcmp(argv[i], kinds[k].word) != 0)
                 continue;

@@ -9,6 +9,7 @@ handlers that it had.  PROBING_STRESS_ROUNDS=300 makes the rounds of each case t
 import ctypes
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -62,7 +63,8 @@ def moved_on(target, before):
 
 
 @pytest.mark.parametrize("kinds", ["vfork", "nice", "idle", "deaf", "waits comes",
-                                   "vfork nice idle deaf waits comes"])
+                                   "nice idle urgent",
+                                   "vfork nice idle deaf waits comes onstack"])
 def test_entered_and_left_while_threads_starve(world, kinds):
     """Each round enters another way, looks at stacks, and leaves with signals on their way."""
     target = world.start(str(STARVED), *kinds.split())
@@ -92,6 +94,33 @@ def test_stopped_and_continued(world):
         target.probing("eject")
         wait_for(lambda: not target.alive() or not ours(target.pid), "threads of ours to end")
         moved_on(target, before)
+
+
+def lent(target):
+    """How many threads have an alternate signal stack of ours."""
+    text = target.rows("select detail from crash.status where item = 'stacks'")[0][0]
+    return int(text.split()[0])
+
+
+@pytest.mark.parametrize("refusal", ["no room in the queue", "the signal is taken"])
+def test_a_stack_that_is_not_given_back_stays(world, refusal):
+    """What a thread has as its alternate stack must stay mapped, whyever it was not taken back:
+    the next signal on it would end the program."""
+    target = world.start(str(STARVED), "onstack")
+    target.wait_line("ready")
+    target.inject("-c")
+    wait_for(lambda: lent(target) >= 2, "stacks to be lent")
+    if refusal == "no room in the queue":
+        resource.prlimit(target.pid, resource.RLIMIT_SIGPENDING, (0, 0))
+    else:
+        os.kill(target.pid, signal.SIGUSR2)  # puts a handler over ours
+        wait_for(lambda: "taken" in target.output(), "the handler over ours")
+    target.probing("eject")
+    wait_for(lambda: not target.alive() or not ours(target.pid), "threads of ours to end")
+    rounds = target.output().count("\n")
+    os.kill(target.pid, signal.SIGWINCH)  # it says how many signals it took since
+    wait_for(lambda: not target.alive() or target.output().count("\n") > rounds, "signals since")
+    assert target.alive(), "ended by signal %s" % -target.process.returncode
 
 
 def ticks(pid, tid):
