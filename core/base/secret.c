@@ -13,6 +13,7 @@
 
 #define NAME_BYTES 64 /* the end of a longer word is its name */
 #define RANDOM_BYTES 8
+#define PEM_BEGIN "-----BEGIN "
 
 struct text {
     const char *data;
@@ -98,7 +99,7 @@ static bool is_password(struct text t, size_t i, struct span *ret)
 
 static bool is_pem(struct text t, size_t i, struct span *ret)
 {
-    static const char begin[] = "-----BEGIN ", kind[] = "PRIVATE KEY", last[] = "-----END ";
+    static const char begin[] = PEM_BEGIN, kind[] = "PRIVATE KEY", last[] = "-----END ";
 
     if (i + sizeof(begin) > t.n || memcmp(t.data + i, begin, sizeof(begin) - 1) != 0)
         return false;
@@ -382,6 +383,22 @@ static bool next_secret(struct text t, size_t from, struct span *ret)
             return true;
     }
     return false;
+}
+
+size_t secret_whole(const char *text, size_t n)
+{
+    const char *last = n > 0 ? memrchr(text, '\n', n) : NULL, *from = text;
+    size_t whole = last ? (size_t)(last + 1 - text) : 0;
+
+    for (const char *begin; (begin = memmem(from, n - (size_t)(from - text), PEM_BEGIN,
+                                            strlen(PEM_BEGIN))) != NULL;) {
+        struct span key;
+        size_t i = (size_t)(begin - text);
+        from = begin + strlen(PEM_BEGIN);
+        if (i < whole && is_pem((struct text){text, n}, i, &key) && key.end == n)
+            return i;
+    }
+    return whole;
 }
 
 int secret_text(const char *text, size_t n, struct buf *ret)

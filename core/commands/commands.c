@@ -131,10 +131,25 @@ static void note_what_lacks(const struct sql_report *report, enum sql_format for
 static int set_by_query(void *arg, const char *name, const char *value)
 {
     struct core *c = arg;
+    struct buf shown;
     int r = host_config_set(c->host, name, value);
+    buf_init(&shown, 2 * SQL_MAX_BYTES);
+    (void)secret_show(name, strlen(name), value, &shown);
     if (r >= 0)
-        host_log(c->host, PROBING_INFO, "a query has set %s = %s", name, value);
+        host_log(c->host, PROBING_INFO, "a query has set %s = %s", name, buf_text(&shown));
+    buf_done(&shown);
     return r < 0 ? r : 0;
+}
+
+static void log_stopped(struct core *c, int code, const char *text, size_t size)
+{
+    struct buf shown;
+
+    buf_init(&shown, 2 * SQL_MAX_BYTES);
+    (void)secret_text(text, size, &shown);
+    host_log(c->host, PROBING_WARN, "a query was stopped: %s: %.300s", err_why(code),
+             buf_text(&shown));
+    buf_done(&shown);
 }
 
 static int answer_sql(struct core *c, const char *text, size_t size, const struct words *w,
@@ -143,7 +158,8 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
     struct sql_options o = {.timeout_ns = w->timeout_ns,
                             .max_rows = w->limit,
                             .cancel = &out->cancelled,
-                            .set = out->may_write ? set_by_query : NULL,
+                            .hide_secrets = out->read_only,
+                            .set = out->read_only ? NULL : set_by_query,
                             .set_arg = c};
     struct sql_report report = {0};
     struct sql_writer *writer = NULL;
@@ -151,13 +167,14 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
     int r = sql_writer_new(w->format, w->width, to_reply, out, &writer);
     if (r < 0)
         return r;
+    out->clean = true;
     struct sql_sink sink = sql_writer_sink(writer);
     r = sql_run(c->sql, text, size, &o, &sink, &report);
     if (r == 0)
         r = sql_writer_finish(writer, &report);
     sql_writer_free(writer);
     if (r == -ETIMEDOUT || r == -ENOMEM)
-        host_log(c->host, PROBING_WARN, "a query was stopped: %s: %.300s", err_why(r), text);
+        log_stopped(c, r, text, size);
     if (r == 0)
         note_what_lacks(&report, w->format, out);
     return r;

@@ -143,7 +143,8 @@ static int sample_row(struct flame *f, const struct sql_rows *rows, uint32_t row
 static int ask(struct core *c, const char *sql, struct reading *reading, struct probing_reply *out)
 {
     struct sql_sink sink = {.arg = reading, .columns = take_columns, .rows = take_rows};
-    struct sql_options o = {.timeout_ns = QUERY_NS, .cancel = &out->cancelled};
+    struct sql_options o = {
+        .timeout_ns = QUERY_NS, .cancel = &out->cancelled, .hide_secrets = out->read_only};
     struct sql_report report;
     return sql_run(c->sql, sql, strlen(sql), &o, &sink, &report);
 }
@@ -217,6 +218,7 @@ static int run_flamegraph(void *self, int argc, const char *const *argv, struct 
                     "no samples of mode %.8s; the process used no such time, or the "
                     "profiler does not run: plugin list",
                     f.mode);
+    out->clean = true; /* names of code; hidden where they come from */
     if (r == 0)
         r = write_picture(&o, &f, out);
     flame_done(&f);

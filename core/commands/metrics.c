@@ -418,6 +418,7 @@ static int run_metrics(void *self, int argc, const char *const *argv, struct pro
         return err_set(-EINVAL, "metrics takes no words but --text");
     buf_init(&m.text, ANSWER_MAX_BYTES);
     int r = write_all(self, &m);
+    out->clean = true; /* figures, and names of ours */
     if (r == 0)
         r = out->write(out, m.text.data, m.text.size);
     buf_done(&m.text);

@@ -40,7 +40,7 @@ static void add_word(struct buf *line, const char *word, bool shown, bool secret
     else if (shown && n > name && secret_name(word, name) && is_plain(word, n))
         (void)buf_addf(line, " %.*s=" SECRET_SHOWN, (int)name, word);
     else if (shown && is_plain(word, n))
-        (void)buf_addf(line, " %s", word);
+        (void)(buf_addc(line, ' ') == 0 && secret_text(word, n, line)); /* a URL's password */
     else
         (void)buf_addf(line, " (%zu bytes)", n);
 }
@@ -55,8 +55,9 @@ void audit(struct host *h, const struct command *c, const struct host_request *r
     size_t n = strlen(c->name);
     n -= n > 2 && strcmp(c->name + n - 2, " =") == 0 ? 2 : 0;
     (void)buf_addf(&line, "%s%s: %.*s", r->who, outcome, (int)n, c->name);
+    bool script = strncmp(c->name, "script", strlen("script")) == 0; /* NAME [SOURCE] */
     for (int i = 1 + skip; i < r->argc; i++) {
-        add_word(&line, r->argv[i], shown, secret);
+        add_word(&line, r->argv[i], shown && !(script && i > 1 + skip), secret);
         /* `config set NAME VALUE`: the word after a name */
         secret = shown && !strchr(r->argv[i], '=') && secret_name(r->argv[i], strlen(r->argv[i]));
     }

@@ -6,6 +6,7 @@
  * has stopped stays in the list and answers that it has stopped.
  */
 #include <errno.h>
+#include <probing/ext/draft/access.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -339,7 +340,7 @@ int host_submit(struct host *h, const struct host_request *r)
         return r->argc > ARGUMENTS_MAX ? -E2BIG : -ENOMEM;
     c->command = command;
     c->done = r->done;
-    r->reply->may_write = !r->read_only;
+    r->reply->read_only = r->read_only;
     r->reply->urgent = (command->flags & HOST_URGENT) != 0;
     c->job = (struct job){.run = run_job,
                           .plugin = command->plugin,
@@ -458,6 +459,12 @@ static int run_version(void *self, int argc, const char *const *argv, struct pro
     return host_replyf(out, "%s\n", h->version);
 }
 
+/* probing_access_1's. */
+static int read_only(const struct probing_reply *out)
+{
+    return out->read_only;
+}
+
 int commands_builtin(struct host *h)
 {
     static const struct probing_command builtin[] = {
@@ -474,7 +481,8 @@ int commands_builtin(struct host *h)
          .doc = "version of the core in this process",
          .run = run_version},
     };
-    int r = 0;
+    static const struct probing_access_1 access = {.size = sizeof(access), .read_only = read_only};
+    int r = host_extension_add(h, PROBING_ACCESS_1, &access);
     for (size_t i = 0; i < sizeof(builtin) / sizeof(builtin[0]) && r == 0; i++)
         r = command_add(h, NULL, "probing", &builtin[i], h);
     return r;

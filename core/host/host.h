@@ -74,8 +74,11 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
     int (*write)(struct probing_reply *r, const void *data, size_t size);
     _Atomic int cancelled;
     bool remote; /* the client may be on another machine; set before the command is submitted */
-    bool may_write; /* the client may run commands with PROBING_WRITES; set by host_submit() */
-    bool urgent;    /* its command is HOST_URGENT: write() must not wait; set by host_submit() */
+    bool read_only; /* the client may run no command with PROBING_WRITES; set by host_submit() */
+    /* Set by a command before its first word: no secret is in its answer that this client may not
+     * see (core/base/secret.h); else the transport hides them where the client may only read. */
+    bool clean;
+    bool urgent; /* its command is HOST_URGENT: write() must not wait; set by host_submit() */
     /* Set by a command before it ends: what is not whole about its answer, where the answer has no
      * place to say so; "" otherwise. */
     char note[256];

@@ -11,6 +11,7 @@
 #include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/base/secret.h"
 #include "core/server/inside.h"
 #include "core/server/message.h"
 
@@ -20,7 +21,7 @@ static void on_event(void *arg, const char *topic, const void *payload, uint32_t
     const char *text = (const char *)payload + sizeof(uint32_t);
     size_t n = size > sizeof(uint32_t) ? size - sizeof(uint32_t) : 0;
     struct arena a;
-    struct buf b;
+    struct buf b, shown;
     struct json *value;
     while (n > 0 && text[n - 1] == 0)
         n--;
@@ -29,12 +30,20 @@ static void on_event(void *arg, const char *topic, const void *payload, uint32_t
     (void)buf_adds(&b, "\"event\":");
     (void)json_add_text(&b, topic, strlen(topic));
     (void)buf_adds(&b, ",\"data\":");
-    if (json_parse(&a, text, n, &value) == 0)
+    buf_init(&shown, SERVER_MESSAGE_BYTES);
+    if (j->peer->access != ACCESS_FULL && secret_text(text, n, &shown) > 0) {
+        text = shown.data;
+        n = shown.size;
+    }
+    if (shown.failed)
+        b.failed = shown.failed;
+    else if (json_parse(&a, text, n, &value) == 0)
         (void)buf_add(&b, text, n);
     else /* not what it should be: shown as it is rather than not at all */
         (void)json_add_text(&b, text, n);
     if (!b.failed)
         (void)server_peer_push(j->peer, j, PIECE_EVENT, 0, b.data, b.size, true);
+    buf_done(&shown);
     buf_done(&b);
     arena_done(&a);
 }

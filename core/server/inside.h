@@ -107,6 +107,7 @@ struct job {
     char tail[4];       /* loop only: first bytes of a character whose rest has not come */
     uint32_t tail_size; /* loop only */
     /* JOB_RUN over HTTP; loop only */
+    struct buf held; /* shade.c: the worker's */
     struct buf hold;
     bool streaming;
     struct squeeze *squeeze; /* of a stream that the client wants compressed */
@@ -282,6 +283,12 @@ void server_job_run(struct peer *p, int64_t id, int argc, const char *const *arg
 int server_job_refuse(struct peer *p, int64_t id, int code);
 void server_job_cancel(struct job *j); /* loop */
 void server_job_remove(struct job *j); /* loop: off the peer's list; its count is given back */
+
+/* ---- shade.c: answers to who may only read ---- */
+int server_shade_write(struct job *j, const void *data, size_t size);
+void server_shade_end(struct job *j); /* what is still held back */
+/* Add the reason or note at the end of a job. */
+int server_shade_text(const struct job *j, const char *text, struct buf *ret);
 
 /* ---- watch.c, follow.c ---- */
 struct message;

@@ -15,7 +15,7 @@
 
 static int reply_write(struct probing_reply *r, const void *data, size_t size)
 {
-    return server_peer_write((struct job *)r, data, size); /* reply is the first field */
+    return server_shade_write((struct job *)r, data, size); /* reply is the first field */
 }
 
 struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id)
@@ -33,6 +33,7 @@ struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id)
     j->kind = kind;
     j->id = id;
     j->line_start = true;
+    buf_init(&j->held, 2 * SERVER_MESSAGE_BYTES);
     buf_init(&j->hold, SERVER_HOLD_BYTES + SERVER_PIECE_BYTES);
     j->next = p->jobs;
     p->jobs = j;
@@ -49,6 +50,7 @@ void server_job_unref(struct job *j)
 {
     if (!j || atomic_fetch_sub_explicit(&j->refs, 1, memory_order_acq_rel) != 1)
         return;
+    buf_done(&j->held);
     buf_done(&j->hold);
     squeeze_free(j->squeeze);
     server_peer_unref(j->peer);
@@ -107,8 +109,12 @@ static void run_done(struct probing_reply *r, int status, const char *error)
     struct job *j = (struct job *)r;
     if (atomic_exchange_explicit(&j->ended, true, memory_order_acq_rel))
         return;
-    const char *why = status >= 0 ? r->note : error ? error : "";
-    (void)server_peer_push(j->peer, j, PIECE_DONE, status, why, strlen(why), false);
+    struct buf why;
+    buf_init(&why, 2 * ERR_TEXT_BYTES);
+    (void)server_shade_text(j, status >= 0 ? r->note : error ? error : "", &why);
+    server_shade_end(j);
+    (void)server_peer_push(j->peer, j, PIECE_DONE, status, buf_text(&why), why.size, false);
+    buf_done(&why);
     server_job_unref(j);
 }
 

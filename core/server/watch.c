@@ -8,8 +8,8 @@
  * a quarter of a core from the host.  What a tick brings
  * is encoded once and shared by the queues of all who follow, which drop the oldest when slow.
  *
- * Clients share a feed when statement, format and interval are the same and no client needs what
- * others have had already: earlier rows (`last`), or a header that comes once (table, csv).
+ * Clients share a feed when statement, format, interval and access are the same and no client needs
+ * what others have had already: earlier rows (`last`), or a header that comes once (table, csv).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -37,6 +37,7 @@ struct feed {
     enum sql_format format;
     uint64_t interval_ns, last;
     bool shareable;
+    bool hides; /* its clients may only read */
     _Atomic bool busy;      /* a tick waits or runs; released by its end */
     _Atomic bool ended;     /* tick_done() was here: it comes once, whoever refuses */
     uint64_t rest_until_ns; /* the loop's; the tick's worker's while busy */
@@ -163,6 +164,7 @@ static int find_begin(struct feed *f)
     struct sql_options o = {
         .timeout_ns = TICK_TIMEOUT_NS,
         .from_row = f->buckets ? 0 : UINT64_MAX,
+        .hide_secrets = f->hides,
         .closed = f->buckets,
         .from_ts = f->buckets ? INT64_MAX : 0,
     };
@@ -222,6 +224,7 @@ static int tell_late(struct feed *f, uint64_t to_row)
         .timeout_ns = TICK_TIMEOUT_NS,
         .cancel = &f->reply.cancelled,
         .from_row = f->cursor,
+        .hide_secrets = f->hides,
         .to_row = to_row,
         .closed = true,
         .late = true,
@@ -265,6 +268,7 @@ static int run_tick(struct feed *f)
         .from_row = f->buckets ? 0 : f->cursor,
         .closed = f->buckets,
         .from_ts = f->from_ts,
+        .hide_secrets = f->hides,
     };
     uint64_t began = cpu_ns();
     rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &sink, &report);
@@ -400,6 +404,7 @@ static int feed_new(struct peer *owner, const struct message *m, enum sql_format
     f->format = format;
     f->interval_ns = m->interval_ns;
     f->last = m->last;
+    f->hides = owner->access != ACCESS_FULL;
     f->shareable = m->last == 0 && (format == SQL_FORMAT_JSONL || format == SQL_FORMAT_JSON);
     buf_init(&f->text, SERVER_TICK_BYTES);
     f->next = s->feeds;
@@ -425,21 +430,23 @@ static bool feed_join(struct feed *f, struct job *j)
     return joined;
 }
 
-static bool is_same(const struct feed *f, const struct message *m, enum sql_format format)
+static bool is_same(const struct feed *f, const struct message *m, enum sql_format format,
+                    bool hides)
 {
-    return f->shareable && m->last == 0 && f->format == format &&
+    return f->shareable && f->hides == hides && m->last == 0 && f->format == format &&
            f->interval_ns == m->interval_ns && strcmp(f->sql, m->text) == 0;
 }
 
 void server_watch_start(struct peer *p, const struct message *m)
 {
     enum sql_format format;
+    bool hides = p->access != ACCESS_FULL;
     int rc = sql_format_parse(m->format, &format);
     struct job *j = rc < 0 ? NULL : server_job_new(p, JOB_WATCH, m->id);
     if (rc == 0 && !j)
         rc = -ENOMEM;
     struct feed *f = p->server->feeds;
-    while (j && f && !(is_same(f, m, format) && feed_join(f, j)))
+    while (j && f && !(is_same(f, m, format, hides) && feed_join(f, j)))
         f = f->next;
     if (f && j) {
         (void)atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);

@@ -377,9 +377,8 @@ int sql_keys_column(struct keys *k, uint32_t c, uint32_t first, uint32_t n, stru
         } else if (!k->dict[c]) {
             ret->t[r] = k->texts->texts[w[c]];
         } else {
-            uint32_t size = 0;
-            const char *data = intern_text(k->q->s->interns, w[c], &size);
-            ret->t[r] = (struct text){data ? data : "", data ? size : 0};
+            struct text t = sql_id_text(k->q, w[c]);
+            ret->t[r] = t.data ? t : (struct text){"", 0};
         }
     }
     return 0;

@@ -291,9 +291,8 @@ void sql_texts(struct query *q, struct vec *v, const uint16_t *sel, uint32_t n)
         return;
     for (uint32_t k = 0; k < n; k++) {
         uint32_t i = sel ? sel[k] : k;
-        uint32_t size = 0;
-        const char *data = intern_text(q->s->interns, v->ids[i], &size);
-        v->t[i] = (struct text){data ? data : "", data ? size : 0};
+        struct text t = sql_id_text(q, v->ids[i]);
+        v->t[i] = t.data ? t : (struct text){"", 0};
     }
 }
 
@@ -338,9 +337,11 @@ struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t ro
     case SQL_BLOB:
     case SQL_CALENDAR:
         if (v->ids) {
-            r.text.data = intern_text(q->s->interns, v->ids[row], &r.text.size);
-            if (!r.text.data)
+            struct text t = sql_id_text(q, v->ids[row]);
+            if (!t.data)
                 return (struct sql_value){.type = SQL_NULL};
+            r.text.data = t.data;
+            r.text.size = t.size;
         } else {
             r.text.data = v->t[row].data;
             r.text.size = v->t[row].size;

@@ -51,6 +51,7 @@ struct query {
     uint32_t n_running; /* correlated subqueries within each other */
     struct table_seen *seen;
     struct deferred *deferred;
+    struct sql_hidden *hidden; /* hide.c */
     uint16_t *all; /* 0, 1, 2, ...: the selection of all rows */
     /* Of a query beside another (team.c): end when it is not 0.  NULL: it is nobody's helper. */
     const _Atomic int *stop;
@@ -75,6 +76,16 @@ struct sql {
     struct view *_Atomic views; /* added at the front, never removed */
     _Atomic uint64_t settings[SQL_SETTINGS];
 };
+
+/* ---- hide.c: texts, without secrets where the client may only read ---- */
+
+struct text sql_id_text(struct query *q, uint64_t id); /* of the dictionary; data NULL: no such */
+struct text sql_hide_text(struct query *q, struct text t);
+/* The column with names of a table of names and values, -1: it is none; is this one of the values;
+ * is the column itself a secret's? */
+int sql_hide_names(const struct table *t);
+bool sql_hide_values(const struct table *t, uint32_t column);
+bool sql_hide_column(const struct table *t, uint32_t column);
 
 int sql_add_own_views(struct sql *s); /* views.c */
 uint64_t sql_setting(const struct sql *s, enum sql_setting which);

@@ -13,8 +13,10 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/secret.h"
 
 #define BOUNDS_MAX 16
+#define NAME_BYTES 4096  /* of a name that is looked at for being a secret's */
 #define CHECK_EVERY 1024 /* rows of a computed table between looks at limits */
 
 struct scan {
@@ -29,6 +31,11 @@ struct scan {
     uint32_t next_row;
     int64_t utc_offset;
     struct text *tail; /* room for texts of the tail column */
+    /* For a client that may only read: which column has names, -1: none, and what becomes of the
+     * texts of each. */
+    bool hides;
+    int names;
+    enum hide { HIDE_PARTS, HIDE_NAMED, HIDE_ALL } hide[TABLE_COLUMNS_MAX];
     struct vec *pending;
     uint32_t n_pending;
     int failed;
@@ -62,6 +69,11 @@ static void close_stored(void *arg)
 static int open_stored(struct op *op)
 {
     struct scan *s = op->state;
+    for (uint32_t c = 0; c < op->n_cols && s->names >= 0; c++)
+        if (op->want[c] && s->hide[c] == HIDE_NAMED && !op->want[s->names]) {
+            op->want[s->names] = true; /* whose value it is */
+            s->wants[s->names]++;
+        }
     struct store_scan_options o = {.from_row = op->q->o->from_row,
                                    .to_row = op->q->o->to_row,
                                    .bounds = s->bounds,
@@ -111,6 +123,33 @@ static void tail_texts(struct scan *s, struct vec *v)
     }
 }
 
+static struct text shown(const struct op *op, uint32_t column, struct text t, struct text name)
+{
+    const struct scan *s = op->state;
+    bool secret = s->hide[column] == HIDE_ALL || (s->hide[column] == HIDE_NAMED && name.data &&
+                                                  secret_name(name.data, name.size));
+    return secret && t.size > 0 ? (struct text){SECRET_SHOWN, strlen(SECRET_SHOWN)}
+                                : sql_hide_text(op->q, t);
+}
+
+/* Texts that are not hidden by their id alone. */
+static void hide_stored(struct op *op, uint32_t c)
+{
+    struct scan *s = op->state;
+    struct vec *v = &op->out.v[c];
+    const struct vec *names = s->names >= 0 ? &op->out.v[s->names] : NULL;
+    const uint64_t *ids = v->ids, *name_ids = names ? names->ids : NULL;
+    for (uint32_t i = 0; i < s->batch.n_rows; i++) {
+        struct text name = {NULL, 0}, t = ids ? sql_id_text(op->q, ids[i]) : v->t[i];
+        if (name_ids)
+            name = sql_id_text(op->q, name_ids[i]);
+        v->t[i] = t.data ? shown(op, c, t, name) : (struct text){"", 0};
+    }
+    v->ids = NULL;
+    v->most = 0;
+    v->stable = false;
+}
+
 static int next_stored(struct op *op)
 {
     struct scan *s = op->state;
@@ -142,6 +181,10 @@ static int next_stored(struct op *op)
         if (s->batch.has_null[c])
             find_nulls(v, s->batch.n_rows);
     }
+    for (uint32_t c = 0; s->hides && c < op->n_cols; c++)
+        if (op->want[c] && sql_is_textual(op->out.v[c].type) && !op->cols[c].dict &&
+            (op->out.v[c].ids || (s->table->has_tail && c == op->n_cols - 1)))
+            hide_stored(op, c);
     op->out.n = op->out.n_sel = s->batch.n_rows;
     return 1;
 }
@@ -186,16 +229,18 @@ static int flush_pending(struct op *op)
     return rc;
 }
 
-static int put_cell(struct op *op, struct vec *v, uint32_t row, union probing_cell cell)
+static int put_cell(struct op *op, uint32_t c, uint32_t row, union probing_cell cell,
+                    struct text name)
 {
     struct scan *s = op->state;
+    struct vec *v = &s->pending[c];
     if (sql_is_textual(v->type)) {
         if (!cell.s) {
             sql_set_null(v, row);
             return 0;
         }
-        v->t[row] =
-            sql_copy_text(op->q, (struct text){cell.s, (uint32_t)strnlen(cell.s, 1u << 24)});
+        struct text t = {cell.s, (uint32_t)strnlen(cell.s, 1u << 24)};
+        v->t[row] = sql_copy_text(op->q, s->hides ? shown(op, c, t, name) : t);
         return v->t[row].data ? 0 : -ENOMEM;
     }
     bool null = v->type == SQL_DOUBLE ? cell.u == PROBING_NULL_F64 : cell.i == PROBING_NULL_I64;
@@ -217,13 +262,16 @@ static int take_row(struct probing_rows *out, const union probing_cell *cells, u
     if (s->failed || n == 0)
         return s->failed ? -ECANCELED : 0;
     uint32_t row = s->n_pending;
+    struct text name = {NULL, 0};
+    if (s->names >= 0 && (uint32_t)s->names < n && cells[s->names].s)
+        name = (struct text){cells[s->names].s, (uint32_t)strnlen(cells[s->names].s, NAME_BYTES)};
     for (uint32_t c = 0; c < op->n_cols && s->failed == 0; c++) {
         if (!op->want[c])
             continue;
         if (c >= n)
             sql_set_null(&s->pending[c], row);
         else
-            s->failed = put_cell(op, &s->pending[c], row, cells[c]);
+            s->failed = put_cell(op, c, row, cells[c], name);
     }
     s->n_pending++;
     if (s->failed == 0 && s->n_pending % CHECK_EVERY == 0)
@@ -313,6 +361,12 @@ int sql_scan_table(struct query *q, const struct table *t, const char *alias, st
         return -ENOMEM;
     struct scan *s = op->state;
     s->table = t;
+    s->hides = q->o->hide_secrets;
+    s->names = s->hides ? sql_hide_names(t) : -1;
+    for (uint32_t c = 0; s->hides && c < t->n_columns; c++)
+        s->hide[c] = sql_hide_column(t, c)                    ? HIDE_ALL
+                     : s->names >= 0 && sql_hide_values(t, c) ? HIDE_NAMED
+                                                              : HIDE_PARTS;
     for (uint32_t c = 0; c < t->n_columns; c++) {
         enum sql_type type = column_type(t->columns[c].type);
         bool tail = t->has_tail && c == t->n_columns - 1;
@@ -322,7 +376,8 @@ int sql_scan_table(struct query *q, const struct table *t, const char *alias, st
                                    .type = type,
                                    .unit = t->columns[c].unit,
                                    .doc = t->columns[c].doc,
-                                   .dict = !t->scan && sql_is_textual(type) && !tail};
+                                   .dict = !t->scan && sql_is_textual(type) && !tail &&
+                                           s->hide[c] == HIDE_PARTS};
         s->types[c] = type;
         op->out.v[c] = (struct vec){.type = type, .stable = true};
         if (!t->scan && sql_vec_room(q, &op->out.v[c], type) < 0)

@@ -108,6 +108,7 @@ struct sql_options {
     bool late;
     uint64_t to_row;
     int64_t late_ts;
+    bool hide_secrets; /* whoever asks may only read: no text is seen with its secrets */
     /* What `set NAME = VALUE` does; 0 or -errno with err_set().  NULL: it is refused. */
     int (*set)(void *arg, const char *name, const char *value);
     void *set_arg;

@@ -6,6 +6,7 @@
  * [worker].  The looking itself is look.c's.
  */
 #include <errno.h>
+#include <probing/ext/draft/access.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -108,6 +109,13 @@ static int ask(struct plugin *p, const struct look_options *o, struct probing_re
     return eval_tool_within(p, ASK_NS, n, words, out);
 }
 
+/* A core too old to say so is taken for one that would not let them. */
+static bool may_only_read(struct plugin *p, const struct probing_reply *out)
+{
+    const struct probing_access_1 *access = p->host->extension(p->host, PROBING_ACCESS_1);
+    return !access || access->read_only(out);
+}
+
 static int backtrace_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct plugin *p = self;
@@ -119,6 +127,10 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
     int r = look_parse(argc, argv, backtrace_command.usage, &options, text, sizeof(text));
     if (r < 0)
         return h->fail(h, r, text);
+    if (options.repr && may_only_read(p, out))
+        return h->fail(h, -EACCES,
+                       "--locals=repr runs the program's own code, and this client may only read; "
+                       "--locals shows simple values without that");
     if (options.only && syscall(SYS_tgkill, getpid(), options.only, 0) == -1) {
         (void)snprintf(text, sizeof(text), "no thread %d in this process", options.only);
         return h->fail(h, -ESRCH, text);
