@@ -31,11 +31,15 @@ struct listing {
 static void line(struct listing *l, const char *pid, const char *version, const char *directory,
                  const char *command)
 {
+    char shown[3][4200];
+
     if (!l->header)
         printf("%8s  %-8s  %-40s  %s\n", "pid", "version", "data", "command");
     l->header = true;
     l->shown++;
-    printf("%8s  %-8s  %-40s  %s\n", pid, version, directory, command);
+    printf("%8s  %-8s  %-40s  %s\n", pid, terminal_field(shown[0], sizeof shown[0], version),
+           terminal_field(shown[1], sizeof shown[1], directory),
+           terminal_field(shown[2], sizeof shown[2], command));
 }
 
 /* What follows the command: whose it is, where it is not ours, and what came of it. */

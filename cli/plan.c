@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "cli/settle.h"
+#include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/file.h"
 
@@ -56,7 +57,7 @@ static void data_root(pid_t pid, char *ret, size_t size)
 void plan_print(const struct target *t, const struct inject_result *result, const char *library,
                 const char *const *plugins)
 {
-    char name[32], root[4096], file[4096];
+    char name[32], root[4096], shown[4096], file[4096];
     uint64_t started = 0;
 
     name_of(t->pid, t->pid, name);
@@ -69,8 +70,8 @@ void plan_print(const struct target *t, const struct inject_result *result, cons
            result->mapped ? " (its code is in the process already)" : "");
     data_root(t->pid, root, sizeof root);
     (void)proc_start_time(t->pid, &started);
-    printf("data:    %s/%d-%llu, as the process sees it\n", root, (int)t->pid,
-           (unsigned long long)started);
+    printf("data:    %s/%d-%llu, as the process sees it\n",
+           terminal_field(shown, sizeof shown, root), (int)t->pid, (unsigned long long)started);
     if (result->filtered[0] != '\0')
         printf("seccomp: its filter refuses %s\n", result->filtered);
     if (plugin_find("python", file, sizeof file) == 0)

@@ -192,6 +192,17 @@ void terminal_say(const char *format, ...)
     buf_done(&text);
 }
 
+const char *terminal_field(char *room, size_t size, const char *text)
+{
+    struct buf shown;
+
+    buf_init(&shown, SAY_BYTES);
+    (void)printable_add(&shown, text, strlen(text), PRINTABLE_LINE);
+    (void)snprintf(room, size, "%s", buf_text(&shown));
+    buf_done(&shown);
+    return room;
+}
+
 FILE *terminal_open(int fd)
 {
     struct stream *s = malloc(sizeof *s);

@@ -34,6 +34,9 @@ void terminal_put(const char *bytes, size_t size);
 /* "probing: TEXT" on stderr.  Lines after the first are indented: none looks like one of ours. */
 void terminal_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* A name in one line of several: what would begin another one is escaped, too.  Gives room. */
+const char *terminal_field(char *room, size_t size, const char *text);
+
 /* A stream that escapes, over a descriptor that is the stream's from now on: a visitor's. */
 FILE *terminal_open(int fd);
 /* What stdout was before: libedit draws its line there.  Flush stdout first. */
