@@ -13,6 +13,11 @@
 
 #define NAME_BYTES 64 /* the end of a longer word is its name */
 #define RANDOM_BYTES 8
+#define KEY_BYTES 128             /* of a long run of letters that is looked at for being a key */
+#define WEB_BYTES 4096            /* of one that is looked at for being a web token */
+#define NEAR_BYTES 256            /* behind a name that is a guess */
+#define TYPE_BYTES 200            /* "<a type's name>" */
+#define PEM_BYTES ((size_t)65536) /* of a key whose end has not come */
 #define PEM_BEGIN "-----BEGIN "
 
 struct text {
@@ -79,6 +84,11 @@ static size_t skip(struct text t, size_t i, const char *these)
     return i;
 }
 
+static bool is_key(char c)
+{
+    return is_word(c) || c == '+' || c == '/' || c == '=' || c == '~';
+}
+
 /* ---- shapes ---- */
 
 /* Of "redis://user:word@host/0" what stands between ':' and '@'.  The last '@' before the path
@@ -125,24 +135,24 @@ static bool is_known_key(struct text t, size_t i, struct span *ret)
                 {"xoxr-", 15},    {"xoxs-", 15}, {"xapp-", 15},    {"hf_", 24},
                 {"AIza", 30},     {"ya29.", 20}, {"npm_", 30},     {"pypi-", 40},
                 {"dop_v1_", 30},  {"SG.", 40},   {"eyJ", 30}};
-    size_t end = i;
-    uint32_t dots = 0, digits = 0;
-
-    if (!strchr("AghsrxynpdSe", t.data[i])) /* what they begin with */
+    if (!memchr("AghsrxynpdSe", t.data[i], 12)) /* what they begin with */
         return false;
-    for (; end < t.n && (is_word(t.data[end]) || strchr("+/=~", t.data[end]) != NULL); end++) {
-        if (t.data[end] == '\0')
-            break;
-        dots += t.data[end] == '.';
-        digits += t.data[end] >= '0' && t.data[end] <= '9';
-    }
     for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]); k++) {
-        size_t n = strlen(keys[k].begin);
+        size_t n = strlen(keys[k].begin), end = i;
+        uint32_t dots = 0, digits = 0;
         bool web = strcmp(keys[k].begin, "eyJ") == 0; /* {" in base64: a JSON web token */
-        if (end - i < keys[k].least || memcmp(t.data + i, keys[k].begin, n) != 0)
+        if (i + n > t.n || memcmp(t.data + i, keys[k].begin, n) != 0)
             continue;
+        for (size_t most = web ? WEB_BYTES : KEY_BYTES;
+             end < t.n && is_key(t.data[end]) && end - i < most; end++) {
+            dots += t.data[end] == '.';
+            digits += t.data[end] >= '0' && t.data[end] <= '9';
+        }
+        bool is = end - i >= keys[k].least && (web ? dots >= 2 : digits > 0);
+        while (is && end < t.n && is_key(t.data[end]))
+            end++;
         *ret = (struct span){.at = i, .end = end};
-        return web ? dots >= 2 : digits > 0;
+        return is;
     }
     return false;
 }
@@ -207,7 +217,7 @@ static bool is_harmless(struct text value, bool surely)
         number = number && strchr("0123456789+-.eExX_", value.data[i]) && value.data[i] != '\0';
     if (is_one_of(value, words))
         return true;
-    if (value.n > 1 && value.data[0] == '<' && value.data[value.n - 1] == '>')
+    if (value.n > 1 && value.n < TYPE_BYTES && value.data[0] == '<' && value.data[value.n - 1] == '>')
         return !memchr(value.data, '\'', value.n) && !memchr(value.data, '=', value.n);
     return number && !surely;
 }
@@ -251,14 +261,18 @@ static bool read_quoted(struct text t, size_t i, struct span *ret)
 static void read_bare(struct text t, size_t i, const struct name *name, char sign, struct span *ret)
 {
     static const char *const schemes[] = {"Bearer", "Basic", "Digest", "Token", "token", NULL};
-    bool line = sign == ':' && (name->quote || at(t, i - 1) != ':');
-    size_t end = bare_end(t, i, line ? ",;)]}\r\n" : " \t\r\n,;&|)]}\"'`");
+    bool line = sign == ':' && (name->quote || (name->surely && at(t, i - 1) != ':'));
+    bool guess = sign == ':' && !name->quote && !name->surely;
+    struct text near = {t.data, t.n - i < NEAR_BYTES ? t.n : i + NEAR_BYTES};
+    size_t end = bare_end(guess ? near : t, i, line ? ",;)]}\r\n" : " \t\r\n,;&|)]}\"'`");
     struct text word = {t.data + i, end - i};
 
     if (!line && at(t, end) == ' ' && is_one_of(word, schemes))
         end = bare_end(t, end + 1, " \t\r\n,;&|)]}\"'`");
     while (end > i && (t.data[end - 1] == ' ' || t.data[end - 1] == '\t'))
         end--;
+    if (guess && is_random((struct text){t.data + i, end - i}))
+        end = bare_end(t, i, " \t\r\n,;&|)]}\"'`");
     *ret = (struct span){.at = i, .end = end};
     if (name->quote) { /* {"pin": 1234}: with the quotes of the name before it */
         ret->quote = name->slashes + 1;
@@ -395,7 +409,7 @@ size_t secret_whole(const char *text, size_t n)
         struct span key;
         size_t i = (size_t)(begin - text);
         from = begin + strlen(PEM_BEGIN);
-        if (i < whole && is_pem((struct text){text, n}, i, &key) && key.end == n)
+        if (i < whole && n - i < PEM_BYTES && is_pem((struct text){text, n}, i, &key) && key.end == n)
             return i;
     }
     return whole;

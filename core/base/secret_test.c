@@ -150,6 +150,28 @@ TEST(any_text)
     }
 }
 
+/* What a program puts into its names must not hold up the thread that looks through them: some MB
+ * of each take part of a second; where the work grows with the square, hours. */
+TEST(no_text_takes_long)
+{
+    static const char *const pieces[] = {"sk-", "A-", "key: ", "auth:<", "eyJ.", "token=a(",
+                                         "'token', \"", "\\n", "password='<", "-----BEGIN ",
+                                         "-----BEGIN PRIVATE KEY-----\n", "://a:", "token=1,"};
+    enum { BYTES = 2 << 20 };
+    char *given = malloc(BYTES);
+    for (size_t k = 0; k < sizeof(pieces) / sizeof(pieces[0]); k++) {
+        struct buf b;
+        size_t n = strlen(pieces[k]);
+        for (size_t i = 0; i < BYTES; i++)
+            given[i] = pieces[k][i % n];
+        buf_init(&b, 8 * (size_t)BYTES);
+        CHECK(secret_text(given, BYTES, &b) >= 0);
+        (void)secret_whole(given, BYTES);
+        buf_done(&b);
+    }
+    free(given);
+}
+
 int main(void)
 {
     RUN(a_name_that_sounds_like_a_secret_hides_its_value);
@@ -158,5 +180,6 @@ int main(void)
     RUN(what_looks_like_a_secret);
     RUN(what_is_none_stays);
     RUN(any_text);
+    RUN(no_text_takes_long);
     return test_end();
 }
