@@ -28,7 +28,7 @@ struct loan {
     pid_t tid; /* 0: free */
     uint32_t kind;
     void *memory; /* of a free one too */
-    bool seen;
+    bool seen, ours; /* ours: needs none, and its name is not read again */
 };
 
 struct loans {
@@ -108,8 +108,10 @@ static struct loan *loan_new(struct loans *l, pid_t tid)
 static void lend(struct loan *o)
 {
     char comm[16];
-    task_comm(o->tid, comm);
-    if (task_is_ours(comm)) {
+    if (!o->ours)
+        task_comm(o->tid, comm);
+    if (o->ours || task_is_ours(comm)) {
+        o->ours = true;
         memory_free(o);
         return;
     }

@@ -16,6 +16,7 @@
 #include "core/store/inside.h"
 
 #define WAKE_NS (250 * NS_PER_MS) /* longest sleep: rings of dead threads and age are looked at */
+#define IDLE_WAKE_NS NS_PER_S     /* the same where no rows came */
 #define DRAIN_NS (2 * NS_PER_S)   /* longest that rows stay in rings when nobody asks */
 #define SYNC_NS (10 * NS_PER_S)   /* what a power failure may cost */
 #define SMALL_ROWS (SEGMENT_ROWS / 2) /* rows: smaller segments are merged with what comes */
@@ -514,7 +515,7 @@ void *drain_thread(void *arg)
     struct store *s = arg;
     uint64_t drained_at = clock_monotonic(), synced_at = drained_at;
     while (!atomic_load_explicit(&s->stop, memory_order_acquire)) {
-        rings_wait(s->rings, WAKE_NS);
+        rings_wait(s->rings, rings_fill(s->rings) > 0 ? WAKE_NS : IDLE_WAKE_NS);
         uint64_t now = clock_monotonic();
         clock_calibrate(); /* it knows itself when it is time */
         if (rings_fill(s->rings) > 0.25 || now - drained_at >= DRAIN_NS) {

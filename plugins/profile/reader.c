@@ -29,6 +29,8 @@
 
 #define NS_PER_S UINT64_C(1000000000)
 #define SCAN_NS UINT64_C(100000000)    /* between looks for new threads */
+#define SCAN_IDLE_NS (4 * SCAN_NS)     /* the same while the process hardly runs */
+#define IDLE_CPU_NS UINT64_C(1000000)  /* ran less than this since the last look: ours, too */
 #define MODULES_NS UINT64_C(500000000) /* between looks for new modules */
 #define NAMES_NS (60 * NS_PER_S)       /* a name is read again after this: some hundred reads */
 #define STOP_NS (2 * NS_PER_S)
@@ -52,6 +54,7 @@ struct reader {
     _Atomic int32_t tid;
     uint64_t started_ns; /* [control] */
     uint64_t scanned_ns, modules_ns, tick_ns, chance;
+    uint64_t scan_each_ns, cpu_ns; /* until the next look; of the process at the last one */
     struct box *desk; /* for looks from outside: a box that no handler sees */
     struct merge_native native;
     uint32_t frames[MERGE_FRAMES];
@@ -253,6 +256,17 @@ static void apply_settings(struct reader *r)
     r->mode_now = mode;
 }
 
+/* Only threads that run make others, and all of them count here: while they hardly do, new threads
+ * are looked for less often. */
+static void choose_rest(struct reader *r)
+{
+    struct timespec cpu = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    uint64_t now = (uint64_t)cpu.tv_sec * NS_PER_S + (uint64_t)cpu.tv_nsec;
+    r->scan_each_ns = now - r->cpu_ns < IDLE_CPU_NS ? SCAN_IDLE_NS : SCAN_NS;
+    r->cpu_ns = now;
+}
+
 static void turn(struct reader *r)
 {
     uint64_t now = r->host->now();
@@ -267,6 +281,7 @@ static void turn(struct reader *r)
     if (now - r->scanned_ns > SCAN_NS &&
         !atomic_load_explicit(&r->signal_gone, memory_order_relaxed)) {
         r->scanned_ns = now;
+        choose_rest(r);
         if (clocks_scan(r->clocks) < 0) {
             atomic_store_explicit(&r->signal_gone, true, memory_order_relaxed);
             r->host->log(r->host, PROBING_WARN,
@@ -280,7 +295,7 @@ static uint64_t rest(struct reader *r)
 {
     uint64_t now = r->host->now();
     if (r->mode_now == MODE_CPU)
-        return SCAN_NS;
+        return r->scan_each_ns;
     if (now >= r->tick_ns) {
         tick(r, now);
         r->tick_ns = next_tick(r, now);
@@ -341,6 +356,7 @@ int reader_start(struct reader *r)
     r->symbols = h->extension(h, PROBING_STACK_1);
     r->python = h->extension(h, PROBING_PYTHON_FRAMES_1);
     r->rate_now = 0;
+    r->scan_each_ns = SCAN_NS;
     r->mode_now = atomic_load_explicit(&r->mode, memory_order_relaxed);
     atomic_store_explicit(&r->stop, false, memory_order_relaxed);
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
