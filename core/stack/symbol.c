@@ -19,6 +19,15 @@
 #include "core/stack/process.h"
 #include "core/stack/rust.h"
 
+#define LOOKS_KEPT 256 /* looks at a file until its pages are given back: some 20 touch 64 KiB each */
+
+/* The file's pages stay in the page cache; in this process they count as its memory. */
+static void give_pages_back(const struct symbols *s)
+{
+    if (s->file)
+        (void)madvise((void *)(uintptr_t)s->file, s->file_size, MADV_DONTNEED);
+}
+
 void symbols_done(const struct stack_process *p, struct symbols *s)
 {
     if (s->file) {
@@ -183,6 +192,7 @@ static void load_symbols(struct stack_process *p, struct module *m)
             s->order[s->n++] = i;
     }
     qsort_r(s->order, s->n, sizeof *s->order, by_address, s);
+    give_pages_back(s);
 }
 
 /* The same without an order: the nearest below that reaches so far, else the nearest if it has no
@@ -279,6 +289,8 @@ int stack_symbol(struct stack_process *p, uint64_t address, struct stack_symbol 
     ret->module_offset = address - m->about.bias;
     if (!m->symbols.tried)
         load_symbols(p, m);
+    if (++m->symbols.looks % LOOKS_KEPT == 0)
+        give_pages_back(&m->symbols);
     const Elf64_Sym *sym = find_function(&m->symbols, ret->module_offset);
     if (!sym)
         return -ENOENT;
