@@ -28,45 +28,104 @@ void server_peer_lost(struct peer *p)
     (void)pthread_mutex_lock(&s->mutex);
     *at = p->next;
     (void)pthread_mutex_unlock(&s->mutex);
-    server_add(*(p->local ? &s->n_local : &s->n_tcp), -1u);
+    server_add(*(p->local ? &s->n_local : &s->n_tcp), p->told ? 0 : -1u);
+    s->n_told -= p->told ? 1 : 0;
+    s->n_admitted -= !p->local && p->access ? 1 : 0;
+    for (int i = 0; i < 2; i++) /* there is a place, and a descriptor */
+        server_rest_over(s, i);
     server_slot_drop(s, p->slot);
     p->slot = -1;
     server_peer_gone(p);
     server_peer_unref(p);
 }
 
-static void turn_away(int fd)
+void server_peer_drop(struct peer *p, const char *why)
 {
-    static const char busy[] =
-        "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
-        "Connection: close\r\n\r\n{\"error\":{\"code\":\"EAGAIN\",\"message\":\"too many "
-        "connections are open already\",\"hint\":\"close one\"}}\n";
-    (void)send(fd, busy, sizeof(busy) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)close(fd);
+    char text[256];
+    int n = snprintf(text, sizeof(text),
+                     p->kind == PEER_HTTP
+                         ? "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+                           "Connection: close\r\n\r\n{\"error\":{\"code\":\"EAGAIN\","
+                           "\"message\":\"%s\",\"hint\":\"\"}}\n"
+                         : "error: %s\n",
+                     why);
+    if (p->kind != PEER_WS && p->fd >= 0) /* as much of it as goes without waiting */
+        (void)send(p->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    lws_set_timeout(p->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
+}
+
+static bool is_stranger(const struct peer *p)
+{
+    return p->wsi && !p->local && !p->access;
+}
+
+/* Make room: of those who have shown no token the oldest goes, of the address that has most of them,
+ * so that one who opens many takes places from himself.  false: there is none. */
+static bool drop_stranger(struct server *s)
+{
+    struct peer *found = NULL;
+    uint32_t most = 0;
+    for (struct peer *p = s->peers; p; p = p->next) { /* the newest comes first */
+        uint32_t n = 0;
+        for (const struct peer *other = is_stranger(p) ? s->peers : NULL; other; other = other->next)
+            n += is_stranger(other) && other->source == p->source;
+        if (n > 0 && n >= most) {
+            most = n;
+            found = p;
+        }
+    }
+    if (found) {
+        server_add(s->refused, 1);
+        server_peer_drop(found, "other connections came before you showed a token; try again");
+    }
+    return found != NULL;
+}
+
+/* The same among those with a token: an HTTP connection that is kept and asks nothing. */
+static bool drop_idle(struct server *s, const struct peer *but)
+{
+    struct peer *found = NULL;
+    for (struct peer *p = s->peers; p; p = p->next)
+        if (p != but && p->wsi && !p->local && p->kind == PEER_HTTP && p->wait == WAIT_NEXT &&
+            !p->jobs && (!found || p->deadline_ns < found->deadline_ns))
+            found = p;
+    if (found)
+        lws_set_timeout(found->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
+    return found != NULL;
+}
+
+static bool make_room(struct server *s, bool local)
+{
+    uint32_t most = s->most_peers - s->most_peers * SERVER_PEERS_TOLD / SERVER_PEERS;
+    uint32_t most_tcp = s->most_peers * SERVER_PEERS_TCP / SERVER_PEERS;
+    uint32_t tcp = server_get(s->n_tcp), all = tcp + server_get(s->n_local);
+    return (all < most && (local || tcp < most_tcp)) || drop_stranger(s);
 }
 
 static void welcome(struct server *s, int fd, bool local)
 {
     char who[sizeof(((struct peer *)0)->who)];
+    uint64_t source = 0;
     if (!local) {
-        server_peer_name(fd, who, sizeof(who));
+        source = server_peer_name(fd, who, sizeof(who));
         server_keep_alive(fd);
     } else if (!server_peer_allowed(fd, who, sizeof(who))) {
         (void)close(fd);
         return;
     }
-    uint32_t most_tcp = s->most_peers * SERVER_PEERS_TCP / SERVER_PEERS;
-    uint32_t tcp = server_get(s->n_tcp), all = tcp + server_get(s->n_local);
-    bool room = all < s->most_peers && (local || tcp < most_tcp);
-    struct peer *p = room ? server_peer_new(s, fd, local) : NULL;
+    bool room = make_room(s, local);
+    struct peer *p = server_peer_new(s, fd, local);
     if (!p) {
         server_add(s->refused, 1);
-        turn_away(fd);
+        (void)close(fd);
         return;
     }
     memcpy(p->who, who, sizeof(who));
-    server_add(*(local ? &s->n_local : &s->n_tcp), 1);
-    server_add(s->accepted, 1);
+    p->source = source;
+    p->told = !room;
+    s->n_told += room ? 0 : 1;
+    server_add(*(local ? &s->n_local : &s->n_tcp), room ? 1 : 0);
+    server_add(*(room ? &s->accepted : &s->refused), 1);
     p->slot = server_slot_take(s, fd);
     (void)pthread_mutex_lock(&s->mutex);
     p->next = s->peers;
@@ -81,21 +140,44 @@ static void welcome(struct server *s, int fd, bool local)
         server_peer_lost(p);
         return;
     }
-    server_peer_wait(p, WAIT_REQUEST, SERVER_GREETING_S);
+    server_peer_wait(p, WAIT_REQUEST, room ? SERVER_GREETING_S : SERVER_LINGER_S);
+}
+
+void server_rest(struct server *s, int which)
+{
+    s->resting[which] = true; /* or poll() would come back at once, for ever */
+    (void)lws_rx_flow_control(s->listeners[which], 0);
+}
+
+void server_rest_over(struct server *s, int which)
+{
+    if (!s->resting[which] || !s->listeners[which])
+        return;
+    s->resting[which] = false;
+    (void)lws_rx_flow_control(s->listeners[which], 1);
+}
+
+/* Who is one too many is told so; while enough are being told, the others wait at the door. */
+static bool may_come(const struct server *s)
+{
+    uint32_t most = s->most_peers * SERVER_PEERS_TOLD / SERVER_PEERS;
+    return s->n_told < (most ? most : 1);
 }
 
 void server_accept(struct server *s, int which)
 {
     for (int i = 0; i < 16; i++) { /* then the others have their turn */
+        if (!may_come(s)) {
+            server_rest(s, which);
+            return;
+        }
         int fd = accept4(s->listen_fds[which], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd >= 0) {
             welcome(s, fd, which == 0);
             continue;
         }
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-            s->resting[which] = true; /* or poll() would come back at once, for ever */
-            (void)lws_rx_flow_control(s->listeners[which], 0);
-        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+            server_rest(s, which);
         return;
     }
 }
@@ -109,16 +191,24 @@ void server_peer_speaks(struct peer *p, enum peer_kind kind)
     (void)pthread_mutex_unlock(&p->mutex);
 }
 
-void server_peer_admit(struct peer *p, enum access access)
+int server_peer_admit(struct peer *p, enum access access)
 {
+    struct server *s = p->server;
     if (p->local || p->access == access)
-        return;
+        return 0;
+    if (!p->access) {
+        uint32_t most = s->most_peers * SERVER_PEERS_ADMITTED / SERVER_PEERS;
+        if (s->n_admitted >= most && !drop_idle(s, p))
+            return err_set(-EAGAIN, SERVER_FULL);
+        s->n_admitted++;
+    }
     (void)pthread_mutex_lock(&p->mutex);
     p->access = access;
     size_t n = strcspn(p->who, ",");
     (void)snprintf(p->who + n, sizeof(p->who) - n, ", %s token",
                    access == ACCESS_FULL ? "full" : "read-only");
     (void)pthread_mutex_unlock(&p->mutex);
+    return 0;
 }
 
 static int show(struct peer *p, struct probing_rows *out)

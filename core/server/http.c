@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/printable.h"
@@ -365,8 +366,10 @@ static int check_request(struct peer *p, const struct http_request *r, const cha
                    "open the address with ?token=TOKEN";
         return 401;
     }
-    server_peer_admit(p, access);
-    return 0;
+    if (server_peer_admit(p, access) == 0)
+        return 0;
+    *ret_why = SERVER_FULL;
+    return 503;
 }
 
 /* ---- what is asked ---- */
@@ -391,6 +394,10 @@ static int upgrade(struct peer *p, const struct http_request *r, size_t used)
                    "Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
                    "Sec-WebSocket-Key: %.24s\r\n%s\r\n",
                    r->ws_key.data, named ? "Sec-WebSocket-Protocol: probing.1\r\n" : "");
+    if (server_frames_arrived(&p->frames, p->in.data + used, p->in.size - used, clock_now()) != 0) {
+        buf_done(&request);
+        return refuse(p, 400, -EINVAL, "what follows the request is no websocket client's frame");
+    }
     if (p->in.size > used) /* frames that came before our answer: early, but not wrong */
         (void)buf_add(&request, p->in.data + used, p->in.size - used);
     server_raw_used(p, p->in.size);
@@ -411,7 +418,7 @@ static int find_route(struct peer *p, const struct http_request *r, const struct
     int status = check_request(p, r, &why);
     if (status != 0) {
         server_log_refusal(p, why);
-        (void)refuse(p, status, -EACCES, why);
+        (void)refuse(p, status, status == 503 ? -EAGAIN : -EACCES, why);
         return 1;
     }
     *ret_route = server_route_find(r);
@@ -463,6 +470,8 @@ int server_http_receive(struct peer *p)
 {
     if (p->eof && p->jobs)
         return -1; /* a browser or curl that went away looks like this; see docs/protocol.md */
+    if (p->told && !p->closing)
+        (void)refuse(p, 503, -EAGAIN, SERVER_FULL);
     while (!p->jobs && !p->closing && p->in.size > 0 && p->out.size <= SERVER_PIECE_BYTES) {
         struct http_request r;
         size_t blank = strspn(p->in.data, "\r\n"); /* between requests: RFC 9112, 2.2 */

@@ -28,8 +28,11 @@
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 
-#define SERVER_PEERS 256                /* connections at once; more are told 503 and closed */
+#define SERVER_PEERS 256                /* connections at once */
 #define SERVER_PEERS_TCP 192            /* of these by TCP: the owner's socket stays free */
+#define SERVER_PEERS_ADMITTED 160       /* of these with a token: strangers are let in to show one */
+#define SERVER_PEERS_TOLD 16            /* of all: too many, and only told so */
+#define SERVER_FULL "too many connections are open already; close one"
 #define SERVER_FDS (SERVER_PEERS + 8)   /* with the listeners and the loop's own */
 #define SERVER_QUEUE_BYTES (4u << 20)   /* answers that wait for one peer */
 #define SERVER_QUEUES_BYTES (64u << 20) /* and for all; above it a peer has a 16th of the above */
@@ -46,6 +49,7 @@
 #define SERVER_TOKEN_BYTES 128          /* longest token, NUL included */
 #define SERVER_PEER_RATE 200            /* requests a second on one TCP connection */
 #define SERVER_TCP_RATE 2000            /* and on all of them together; bursts twice as long */
+#define SERVER_SMALL_RATE 100           /* pings, pongs, empty and tiny parts, a second */
 #define SERVER_PORT 9922                /* when an address names none */
 #define SERVER_GREETING_S 10            /* to finish a first line or a request */
 #define SERVER_LINGER_S 2               /* to read our last words and hang up */
@@ -71,6 +75,13 @@ struct server;
 
 struct rate { /* a token bucket, as the time at which it would be full again */
     uint64_t full_ns;
+};
+
+struct frames { /* where in the stream of a websocket client's frames we are */
+    unsigned char head[14];
+    uint8_t have;  /* bytes of the head */
+    uint64_t left; /* bytes of the payload that have not come */
+    struct rate small;
 };
 
 /* What a stream sends to all who follow it: made once, as a JSON string with its quotes. */
@@ -134,8 +145,11 @@ struct peer {
     enum peer_kind kind;
     enum access access; /* FULL by the unix socket; else what its token gives */
     bool local;         /* came by the unix socket */
+    bool told;          /* loop only: one too many: it is told so, whatever it asks */
+    uint64_t source;    /* of TCP: whose address it is; IPv6: the network's half of it */
     char who[96];       /* for the log: "pid 12 of uid 0", "127.0.0.1:4711, full token" */
     struct rate rate;   /* loop only; TCP */
+    struct frames frames; /* loop only; websocket */
     bool eof;           /* it will send no more */
     bool writing;       /* loop: inside server_raw_writeable() */
     bool closing;       /* close when all is sent */
@@ -184,6 +198,7 @@ struct server {
     char host_name[80];              /* lock: mutex; as listened on, for the Host check */
     struct peer *peers;              /* changed on the loop, under the mutex */
     _Atomic uint32_t n_local, n_tcp; /* changed on the loop */
+    uint32_t n_admitted, n_told;     /* loop only; of TCP with a token; of both */
     uint32_t most_peers;             /* SERVER_PEERS, or less where few descriptors are allowed */
     uint32_t stuck_s;                /* SERVER_STUCK_S */
     struct feed *feeds;              /* loop only */
@@ -222,7 +237,11 @@ void *server_loop(void *server);                            /* the thread */
 void server_accept(struct server *s, int which);
 void server_peer_lost(struct peer *p); /* loop: its socket is closed: forget it */
 void server_peer_speaks(struct peer *p, enum peer_kind kind);
-void server_peer_admit(struct peer *p, enum access access); /* its token was right: from now on */
+/* Its token was right: from now on.  -EAGAIN: there are too many such.                  [loop] */
+int server_peer_admit(struct peer *p, enum access access);
+void server_peer_drop(struct peer *p, const char *why); /* loop: tell it and close it, at once */
+void server_rest(struct server *s, int which); /* loop: accept none for a while */
+void server_rest_over(struct server *s, int which);
 
 /* ---- listen.c ---- */
 int server_listen_unix(const char *path, int *ret_fd);
@@ -233,7 +252,8 @@ int server_listen_tcp(const char *listen_on, int *ret_fd, char *ret_address, siz
 /* Let the kernel find out that a TCP client has gone: one that has closed while its command runs
  * looks as if it had only stopped sending. */
 void server_keep_alive(int fd);
-void server_peer_name(int fd, char *ret, size_t size); /* "127.0.0.1:4711", of the other side */
+/* "127.0.0.1:4711", of the other side; gives the address as in peer.source */
+uint64_t server_peer_name(int fd, char *ret, size_t size);
 
 /* ---- guard.c: who may come in ---- */
 int server_token_make(char *ret, size_t size); /* from the kernel's random numbers */
@@ -249,6 +269,11 @@ void server_log_refusal(struct peer *p, const char *why);
 /* May this Host (with or without a port) be asked here?  `listen_host`, `local`: also allowed. */
 bool server_host_allowed(const char *host, size_t n, const char *listen_host, const char *local);
 bool server_origin_allowed(const char *origin, size_t n, const char *host, size_t host_n);
+
+/* ---- frames.c ---- */
+/* More bytes of frames have come.  0, or the code to close with (RFC 6455, 7.4): 1002 what is no
+ * client's frame, 1008 too many small ones, 1009 one that is too long. */
+int server_frames_arrived(struct frames *f, const void *data, size_t size, uint64_t now_ns);
 
 /* ---- peer.c ---- */
 struct peer *server_peer_new(struct server *s, int fd, bool local);

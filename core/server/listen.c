@@ -20,7 +20,7 @@
 #include "core/base/text.h"
 #include "core/server/inside.h"
 
-#define BACKLOG 256 /* connections that wait to be taken in: a burst is no reason to refuse */
+#define BACKLOG 4096 /* connections that wait to be taken in; the kernel has a limit of its own */
 
 int server_listen_unix(const char *path, int *ret_fd)
 {
@@ -161,8 +161,9 @@ void server_keep_alive(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* answers are whole writes */
 }
 
-void server_peer_name(int fd, char *ret, size_t size)
+uint64_t server_peer_name(int fd, char *ret, size_t size)
 {
+    uint64_t source = 0;
     union address a;
     socklen_t n = sizeof(a);
     char text[INET6_ADDRSTRLEN] = "?";
@@ -176,4 +177,9 @@ void server_peer_name(int fd, char *ret, size_t size)
                    v6                           ? ntohs(a.v6.sin6_port)
                    : a.any.sa_family == AF_INET ? ntohs(a.v4.sin_port)
                                                 : 0);
+    if (v6) /* one client has all of a network's second half to choose from */
+        memcpy(&source, &a.v6.sin6_addr, sizeof(source));
+    else if (a.any.sa_family == AF_INET)
+        source = a.v4.sin_addr.s_addr;
+    return source;
 }

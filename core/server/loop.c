@@ -93,14 +93,16 @@ static void housekeeping(lws_sorted_usec_list_t *timer)
 {
     struct server *s = lws_container_of(timer, struct server, housekeeping);
     uint64_t now = clock_now();
-    for (struct peer *p = s->peers; p; p = p->next)
-        if (p->wsi && ((p->deadline_ns && now > p->deadline_ns) || is_too_slow(p, now)))
+    for (struct peer *p = s->peers, *next; p; p = next) {
+        bool late = p->wsi && p->deadline_ns && now > p->deadline_ns;
+        next = p->next;
+        if (late && p->told && p->kind == PEER_GREETING) /* it says nothing, so it is told now */
+            server_peer_drop(p, SERVER_FULL);
+        else if (late || (p->wsi && is_too_slow(p, now)))
             lws_set_timeout(p->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+    }
     for (int i = 0; i < 2; i++)
-        if (s->resting[i] && s->listeners[i]) {
-            s->resting[i] = false;
-            (void)lws_rx_flow_control(s->listeners[i], 1);
-        }
+        server_rest_over(s, i);
     bool stopping = atomic_load_explicit(&s->stop, memory_order_acquire);
     if (stopping)
         lws_sul_schedule(s->context, 0, timer, housekeeping, STOP_LOOK_US);
@@ -168,8 +170,10 @@ static int on_file(struct server *s, struct lws *wsi, enum lws_callback_reasons 
     if (reason == LWS_CALLBACK_RAW_WRITEABLE_FILE)
         return p ? server_raw_writeable(p) : 0;
     for (int i = 0; i < 2; i++) /* LWS_CALLBACK_RAW_CLOSE_FILE */
-        if (wsi == s->listeners[i])
+        if (wsi == s->listeners[i]) {
             drop_fd(s, s->listen_fds[i]);
+            s->listeners[i] = NULL;
+        }
     if (p) {
         (void)shutdown(p->fd, SHUT_RDWR); /* a forked child may hold a copy */
         server_peer_lost(p);

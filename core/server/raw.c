@@ -162,7 +162,9 @@ static int send_out(struct peer *p)
  * what it has not read of ours, a refusal's reason for example: so first let it hang up. */
 static int linger(struct peer *p)
 {
-    if (p->eof || atomic_load_explicit(&p->server->stop, memory_order_acquire))
+    /* By the local socket what is sent stays to be read; it is TCP's reset that takes it. */
+    if (p->eof || (p->told && p->local) ||
+        atomic_load_explicit(&p->server->stop, memory_order_acquire))
         return -1;
     if (p->lingering)
         return 0;

@@ -56,30 +56,34 @@ TEST(connections_come_and_go_without_a_trace)
     settle();
 }
 
-/* A quarter of the descriptors allowed, and of these a quarter by the unix socket only. */
-TEST(too_many_connections_are_turned_away)
+/* A quarter of the descriptors allowed; of these a part with a token, and a part to be told. */
+TEST(too_many_connections_are_told_so)
 {
-    enum { MOST = DESCRIPTORS / 4, TCP = MOST * 3 / 4, LOCALS = MOST - TCP };
-    int fds[TCP + LOCALS + 12], n = 0, busy = 0, busy_tcp = 0;
+    enum { MOST = DESCRIPTORS / 4, ADMITTED = MOST * 5 / 8, LOCALS = MOST - MOST / 16 - ADMITTED };
+    enum { TCP_MORE = 22, MORE = 100 };
+    int fds[ADMITTED + TCP_MORE + LOCALS + MORE], n = 0, in = 0, here = 0, told = 0;
     settle();
-    for (int i = 0; i < TCP + 6; i++) {
+    for (int i = 0; i < ADMITTED + TCP_MORE; i++) {
         fds[n++] = dial_tcp();
         say(fds[i], "token secret\n");
     }
     for (int i = 0; i < n; i++) { /* all of them are in before the others knock */
         (void)hear(fds[i], "\n");
-        busy_tcp += strstr(heard, "503") != NULL;
+        in += strcmp(heard, ".\n") == 0;
+        CHECK(heard[0] == '.' || strncmp(heard, "error: ", 7) == 0);
     }
-    for (int i = 0; i < LOCALS + 6; i++) {
+    for (int i = 0; i < LOCALS + MORE; i++) {
         fds[n++] = dial();
-        say(fds[n - 1], "echo here\n");
+        say(fds[n - 1], i % 2 ? "echo here\n" : "GET /healthz HTTP/1.1\r\n\r\n");
     }
-    for (int i = TCP + 6; i < n; i++) {
+    for (int i = ADMITTED + TCP_MORE; i < n; i++) {
         (void)hear(fds[i], "\n");
-        busy += strstr(heard, "503") != NULL;
+        here += strstr(heard, "here") != NULL || strstr(heard, " 200 ") != NULL;
+        told += strstr(heard, "error: too many connections") || strstr(heard, " 503 ");
     }
-    CHECK_INT(busy_tcp, 6);
-    CHECK_INT(busy, 6);
+    CHECK_INT(in, ADMITTED);
+    CHECK_INT(here, LOCALS);
+    CHECK_INT(told, MORE);
     for (int i = 0; i < n; i++)
         (void)close(fds[i]);
     bool back = false;
@@ -88,6 +92,36 @@ TEST(too_many_connections_are_turned_away)
         back = strstr(heard, " 200 ") != NULL;
     }
     CHECK(back);
+}
+
+TEST(strangers_take_places_from_each_other_only)
+{
+    enum { STRANGERS = DESCRIPTORS / 2 };
+    int fds[STRANGERS], shown_out = 0, kept;
+    settle();
+    kept = dial_tcp();
+    say(kept, "token secret\necho kept\n");
+    (void)hear(kept, "kept\n.\n");
+    for (int i = 0; i < STRANGERS; i++) {
+        fds[i] = dial_tcp();
+        CHECK(fds[i] >= 0);
+    }
+    for (int i = 0; i < 20; i++) { /* none of them waits for the silent ones to be shown out */
+        ask(dial_tcp(), "GET /healthz HTTP/1.1\r\n" LOCAL "Authorization: Bearer secret\r\n\r\n");
+        CHECK(said(" 200 "));
+        ask(dial(), "GET /healthz HTTP/1.1\r\n" LOCAL "\r\n");
+        CHECK(said(" 200 "));
+    }
+    for (int i = 0; i < STRANGERS; i++) { /* the oldest are gone, and were told */
+        char text[16];
+        shown_out += recv(fds[i], text, 6, MSG_DONTWAIT) == 6 && memcmp(text, "error:", 6) == 0;
+        (void)close(fds[i]);
+    }
+    CHECK(shown_out > 0 && shown_out >= STRANGERS - DESCRIPTORS / 4);
+    say(kept, "echo still\n");
+    (void)hear(kept, "still\n.\n");
+    CHECK(said("still"));
+    (void)close(kept);
 }
 
 TEST(tcp_opens_and_closes_while_it_runs)
@@ -174,7 +208,8 @@ int main(void)
     fds_before = count_fds();
     RUN(a_client_that_goes_stops_its_command);
     RUN(connections_come_and_go_without_a_trace);
-    RUN(too_many_connections_are_turned_away);
+    RUN(too_many_connections_are_told_so);
+    RUN(strangers_take_places_from_each_other_only);
     RUN(tcp_opens_and_closes_while_it_runs);
     RUN(a_forked_child_keeps_no_socket_of_ours);
     RUN(it_ends_quickly_with_clients_and_commands);

@@ -32,9 +32,13 @@ static int take_token(struct peer *p, const char *line, size_t n)
         n--;
     bool shown = n > 6 && memcmp(line, "token ", 6) == 0;
     enum access access = shown ? server_token_access(p->server, line + 6, n - 6) : ACCESS_NONE;
-    if (access) {
-        server_peer_admit(p, access);
+    if (access && server_peer_admit(p, access) == 0)
         return buf_adds(&p->out, ".\n");
+    if (access) {
+        server_log_refusal(p, SERVER_FULL);
+        say_error(p, SERVER_FULL);
+        p->closing = true;
+        return 0;
     }
     server_log_refusal(p, shown ? "a wrong token" : "no token");
     say_error(p, "the first line must be: token T   (T: what the process printed, or wrote into "
@@ -69,6 +73,10 @@ static int run_line(struct peer *p, const char *line, size_t n)
 
 int server_text_receive(struct peer *p)
 {
+    if (p->told && !p->closing) {
+        say_error(p, SERVER_FULL);
+        p->closing = true;
+    }
     while (!p->jobs && !p->closing && p->in.size > 0) {
         const char *end = memchr(p->in.data, '\n', p->in.size);
         if (!end && !p->eof) {

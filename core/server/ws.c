@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "core/base/arena.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
 #include "core/base/printable.h"
@@ -103,7 +105,8 @@ static int take_message(struct peer *p)
     arena_init(&a, 8 * SERVER_MESSAGE_BYTES);
     err_clear();
     int rc = server_message_parse(&a, p->in.data ? p->in.data : "", p->in.size, &m, &id);
-    if (rc == 0 && m.kind != MESSAGE_CANCEL && !server_peer_may_ask(p))
+    bool may = server_peer_may_ask(p); /* also what is no request: reading it costs as much */
+    if (!may && !(rc == 0 && m.kind == MESSAGE_CANCEL))
         rc = err_set(-EAGAIN, "too many requests: at most %d a second", SERVER_PEER_RATE);
     if (rc == 0) {
         rc = obey(p, &m);
@@ -253,6 +256,22 @@ static int writeable(struct lws *wsi, struct peer *p)
     return rc;
 }
 
+/* Bytes that libwebsockets has read and not yet used.  It closes without a word what we refuse, so
+ * the word is ours, when it cannot fall into the middle of a frame. */
+static int arrived(struct lws *wsi, struct peer *p, const void *data, size_t size)
+{
+    int code = server_frames_arrived(&p->frames, data, size, clock_now());
+    const unsigned char goodbye[] = {0x88, 2, (unsigned char)(code >> 8), (unsigned char)code};
+    if (code == 0)
+        return 0;
+    server_log_refusal(p, code == 1008 ? "too many pings or empty frames"
+                          : code == 1009 ? "a frame longer than 4 MiB"
+                                         : "no websocket client's frame");
+    if (!lws_partial_buffered(wsi))
+        (void)send(lws_get_socket_fd(wsi), goodbye, sizeof(goodbye), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return -1;
+}
+
 int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct peer *p, void *in,
                     size_t size)
 {
@@ -262,5 +281,7 @@ int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct pe
     }
     if (reason == LWS_CALLBACK_SERVER_WRITEABLE)
         return writeable(wsi, p);
+    if (reason == LWS_CALLBACK_USER) /* core/compat/arrived.c */
+        return arrived(wsi, p, in, size);
     return 0;
 }

@@ -46,7 +46,7 @@ ALLOWED = {
 AT_HOME = {
     "lua.h": ["core/script"], "lualib.h": ["core/script"], "lauxlib.h": ["core/script"],
     "lmdb.h": ["core/store"],
-    "libwebsockets.h": ["core/server", "core/compat/hungup.c"],
+    "libwebsockets.h": ["core/server", "core/compat/hungup.c", "core/compat/arrived.c"],
     "zlib.h": ["core/server"],
     "libunwind*.h": ["core/stack", "cli"],
     "Python.h": [], "sqlite3.h": [],
