@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/directory.c - data directories: whose they are, and where those of a process lie.  The way in,
- * where it lives, is door.c's.
+ * cli/directory.c - data directories: whose they are, and where those of a process lie.  The way
+ * in, where it lives, is door.c's.
  *
  * One thread.  It only looks: nothing is entered, removed or changed here.
  */

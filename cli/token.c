@@ -108,8 +108,8 @@ static struct end peer_end(int fd)
     uint64_t deadline = clock_monotonic() + ACCEPT_NS;
     struct end e = {.inode = 0};
 
-    if (getsockname(fd, &own.any, &own_size) == -1 || getpeername(fd, &peer.any, &peer_size) == -1 ||
-        !is_local(&peer))
+    if (getsockname(fd, &own.any, &own_size) == -1 ||
+        getpeername(fd, &peer.any, &peer_size) == -1 || !is_local(&peer))
         return e; /* another machine's: only its owner can say the token */
     for (;;) {
         if (own.any.sa_family == AF_INET)

@@ -451,7 +451,8 @@ static int enter(struct target *t, const struct library *l, const struct inject_
 static int inject_once(const struct inject_options *o, struct library *l, struct buf *settings,
                        struct inject_result *result)
 {
-    struct target t = {.pid = o->pid, .fd = -1, .own_fd = -1, .folder = -1, .mem = -1, .result = result};
+    struct target t = {
+        .pid = o->pid, .fd = -1, .own_fd = -1, .folder = -1, .mem = -1, .result = result};
     t.timeout_ns = o->timeout_ns ? o->timeout_ns : DEFAULT_TIMEOUT_NS;
     int rc = prepare(&t);
     if (rc == 0)

@@ -57,8 +57,9 @@ struct datadir {
 #define DATADIR_NONE {.fd = -1, .parent = -1, .view = -1}
 
 /* Open and prove one.  A path below a default root (/tmp/probing-<uid>[.<random>], likewise in the
- * other DATADIR_PLACES) must have the root's owner, who must be <uid>; /proc/PID/root/... is looked up as that process
- * sees it, and cannot lead out of what it sees.  -ELOOP: it is a link; -ENOTDIR; -EPERM: whose. */
+ * other DATADIR_PLACES) must have the root's owner, who must be <uid>; /proc/PID/root/... is looked
+ * up as that process sees it, and cannot lead out of what it sees.  -ELOOP: it is a link; -ENOTDIR;
+ * -EPERM: whose. */
 int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret);
 /* Any directory, to make something in: O_PATH.  "/proc/PID/root/..." as above. */
 int datadir_view(const char *path);

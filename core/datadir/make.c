@@ -100,8 +100,8 @@ static int open_place(const char *place)
         return fd;
     (void)close(fd);
     return err_set(-EPERM,
-                   "in %s (mode %04o) others could put another directory in place of ours; chmod +t "
-                   "it",
+                   "in %s (mode %04o) others could put another directory in place of ours; chmod "
+                   "+t it",
                    place, (unsigned)(st.st_mode & 07777));
 }
 

@@ -26,7 +26,7 @@
 #define FAST_MIN_BYTES ((uint64_t)64 << 20) /* rings and strings want that much of a tmpfs */
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
 #define AGAIN_MAX 10000                     /* times a process may be entered */
-#define FOREIGN_MAX 8                       /* names that others have taken, until we choose oddly */
+#define FOREIGN_MAX 8                       /* names that others have, until we choose oddly */
 #define ROOM_BYTES ((off_t)1 << 20)         /* without so much no life begins */
 #define PLACE_NAME_BYTES 32                 /* of a file of ours */
 #define SOCKET_PATH_MAX 107                 /* bytes of sun_path, and a NUL */
@@ -190,7 +190,8 @@ int place_make(const char *data_dir, const char *resume, struct place *ret)
     int r = proc_start_time(getpid(), &p.start_time);
     if (r == 0 && data_dir && data_dir[0]) {
         r = root_named(data_dir, root);
-        r = r < 0 ? err_set(r, "PROBING_DATA_DIR: %s", err_why(r)) : place_in(&p, root, resume, leaf);
+        r = r < 0 ? err_set(r, "PROBING_DATA_DIR: %s", err_why(r))
+                  : place_in(&p, root, resume, leaf);
     } else if (r == 0) {
         r = place_default(&p, resume, root, leaf);
     }
