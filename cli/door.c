@@ -33,9 +33,10 @@
 #include "core/datadir/datadir.h"
 #include "sdk/client/client.h"
 
-#define MAPS_MAX_BYTES (64u << 20) /* a process with 500,000 mappings */
-#define LOOK_NS (3 * NS_PER_S)     /* a look at a process that takes longer is given up */
-#define TURN_NS (50 * NS_PER_MS)   /* between looks at Ctrl-C meanwhile */
+#define MAPS_MAX_BYTES (64u << 20)   /* a process with 500,000 mappings */
+#define LOOK_NS (3 * NS_PER_S)       /* a look at a process that takes longer is given up; each */
+#define LOOK_MIN_NS (50 * NS_PER_MS) /* that was given up leaves the next half as long */
+#define TURN_NS (50 * NS_PER_MS)     /* between looks at Ctrl-C meanwhile */
 
 /* ---- the directory of a process ---- */
 
@@ -231,7 +232,8 @@ static int look_new(pid_t pid, struct look **ret)
 /* true: the look has ended. */
 static bool look_wait(struct look *l)
 {
-    uint64_t deadline = clock_monotonic() + LOOK_NS;
+    static uint64_t limit_ns = LOOK_NS; /* of this command: many such processes do not stop it */
+    uint64_t deadline = clock_monotonic() + limit_ns;
     bool ended;
 
     (void)pthread_mutex_lock(&l->mutex);
@@ -243,6 +245,8 @@ static bool look_wait(struct look *l)
         (void)pthread_cond_timedwait(&l->done, &l->mutex, &t);
     }
     (void)pthread_mutex_unlock(&l->mutex);
+    if (!ended)
+        limit_ns = limit_ns / 2 > LOOK_MIN_NS ? limit_ns / 2 : LOOK_MIN_NS;
     return ended;
 }
 
@@ -270,8 +274,8 @@ int directory_of(pid_t pid, char *ret, size_t size)
     } else {
         r = err_set(-ETIMEDOUT,
                     "process %d was not looked at: its memory map, or a file system that it sees, "
-                    "gave no answer in %d s",
-                    (int)pid, (int)(LOOK_NS / NS_PER_S));
+                    "gave no answer in time",
+                    (int)pid);
     }
     look_unref(l);
     return r;

@@ -36,7 +36,7 @@ int datadir_root(const char *path)
     if (foreign)
         return err_set(-EPERM,
                        "%s belongs to uid %u, who could put another directory in place of ours: "
-                       "name another",
+                       "name one of your own",
                        path, (unsigned)st.st_uid);
     return err_set(-EPERM,
                    "others may write to %s (mode %04o) and could put another directory in place of "

@@ -27,7 +27,7 @@
 #define TMPFS 0x01021994                    /* f_type of a tmpfs, statfs(2) */
 #define AGAIN_MAX 10000                     /* times a process may be entered */
 #define FOREIGN_MAX 8                       /* names that others have, until we choose oddly */
-#define ROOM_BYTES ((off_t)1 << 20)         /* without so much no life begins */
+#define ROOM_BYTES ((off_t)64 << 10)        /* without so much no life begins */
 #define PLACE_NAME_BYTES 32                 /* of a file of ours */
 #define SOCKET_PATH_MAX 107                 /* bytes of sun_path, and a NUL */
 
@@ -136,12 +136,18 @@ static int directory_make(struct place *p, const char *root, char leaf[64])
 /* A disk without room, or with none for us, is not found out by making a directory. */
 static int has_room(const struct place *p)
 {
+    static const char piece[4096];
     char path[PLACE_BYTES];
     int r = place_path(p, "room", path);
     int fd = r < 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (r == 0 && (fd == -1 || fallocate(fd, 0, 0, ROOM_BYTES) == -1) && errno != EOPNOTSUPP &&
-        errno != ENOSYS)
+    if (r == 0 && fd == -1)
         r = err_set(-errno, "%s takes no data: %s", p->directory, strerror(errno));
+    for (off_t at = 0; r == 0 && at < ROOM_BYTES; at += (off_t)sizeof(piece)) {
+        ssize_t n = pwrite(fd, piece, sizeof(piece), at);
+        if (n != (ssize_t)sizeof(piece))
+            r = err_set(n < 0 ? -errno : -ENOSPC, "%s takes no data: %s", p->directory,
+                        strerror(n < 0 ? errno : ENOSPC));
+    }
     if (fd != -1) {
         (void)close(fd);
         (void)unlink(path);
