@@ -101,7 +101,8 @@ static int is_listening(const struct client_process *c)
     int r = 0, folder = open(c->directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     int at = folder != -1 ? openat(folder, c->leaf, O_PATH | O_NOFOLLOW | O_CLOEXEC) : -1;
 
-    if (at == -1)
+    /* A process that dies loses its view of files, the directory too, before it is seen dead. */
+    if (folder != -1 && at == -1)
         r = errno == ENOENT ? -ENOENT : 0;
     (void)snprintf(a.sun_path, sizeof(a.sun_path), "/proc/self/fd/%d", at);
     int fd = at != -1 ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
@@ -145,6 +146,13 @@ enum client_end client_end(struct probing_client *c)
     return c->end;
 }
 
+/* As it can be asked afterwards: /proc shows no root of the dead. */
+static const char *place_of(const struct probing_client *c)
+{
+    const char *root = strncmp(c->directory, "/proc/", 6) == 0 ? strstr(c->directory, "/root/") : NULL;
+    return root ? root + sizeof("/root") - 1 : c->directory;
+}
+
 int client_gone(struct probing_client *c)
 {
     c->over = true;
@@ -153,12 +161,12 @@ int client_gone(struct probing_client *c)
         return err_set(-ECONNRESET,
                        "the process has died; its data can still be asked: probing -t %s "
                        "query \"...\"",
-                       c->directory);
+                       place_of(c));
     case CLIENT_LEFT:
         return err_set(-ECONNRESET,
                        "the core has left process %d, which lives on; its data can still be asked: "
                        "probing -t %s query \"...\"",
-                       (int)c->process.pid, c->directory);
+                       (int)c->process.pid, place_of(c));
     case CLIENT_REPLACED:
         return err_set(-ECONNRESET,
                        "process %d runs another program now (exec), and the core went with the "

@@ -437,7 +437,7 @@ def _token_of(made):
 class _Wire:
     def __init__(self, address, token, timeout):
         self._timeout, self._where = timeout, str(address)
-        self._buffer, self._path, self._process = b"", str(address), None
+        self._buffer, self._door, self._process = b"", address, None
         try:
             self._socket = _dial(address, timeout)
         except OSError as error:
@@ -499,12 +499,12 @@ class _Wire:
         while self._process and time.monotonic() < until:
             if _identity(self._process[0]) != self._process:
                 return "the process has died"
-            listens = _listens(self._path)
+            listens = _listens(self._door)
             if listens is None and _identity(self._process[0]) == self._process:
                 return "the core has left process %d, which lives on" % self._process[0]
             if listens:
                 break
-            if not _has_core(self._process[0], self._path):
+            if not _has_core(self._process[0], self._door.directory):
                 return ("process %d runs another program now (exec), and the core went with the "
                         "one before" % self._process[0])
             time.sleep(0.01)
@@ -567,8 +567,8 @@ class _Wire:
 def _identity(pid):
     """(pid, start time) of a process that lives; None: dead, a zombie or on its way out."""
     try:
-        with open("/proc/%d/stat" % pid) as stat:
-            fields = stat.read().rpartition(")")[2].split()
+        with open("/proc/%d/stat" % pid) as file:
+            fields = file.read().rpartition(")")[2].split()
         over = fields[0] in "ZXx" or int(fields[6]) & 4  # PF_EXITING
         if over and len(os.listdir("/proc/%d/task" % pid)) <= 1:
             return None
@@ -577,20 +577,20 @@ def _identity(pid):
         return None
 
 
-def _listens(path):
-    """Does anybody listen at a socket?  None: it is not there any more."""
+def _listens(door):
+    """Does anybody listen there?  None: the socket is not there any more."""
     try:
-        _dial(path, 1.0).close()
+        door.dial(1.0).close()
         return True
-    except FileNotFoundError:
-        return None
-    except OSError:
+    except FileNotFoundError:  # a process that dies loses its view of files, the folder too
+        return None if os.path.isdir(door.directory) else False
+    except (Error, OSError):
         return False
 
 
-def _has_core(pid, path):
-    """Is the store of this socket's directory mapped?  True also where that cannot be told."""
-    leaf = os.path.basename(os.path.dirname(os.path.abspath(path)))
+def _has_core(pid, directory):
+    """Is the store of the directory mapped?  True also where that cannot be told."""
+    leaf = os.path.basename(os.path.abspath(directory))
     try:
         with open("/proc/%d/maps" % pid, errors="surrogateescape") as maps:
             text = maps.read()
