@@ -169,34 +169,42 @@ static bool anything_started(const struct probing_client *c)
     return false;
 }
 
+/* 0: go on; else what client_stream() gives. */
+static int next_event(struct probing_client *c,
+                      int (*on_event)(void *arg, const struct client_event *e), void *arg,
+                      uint64_t deadline_ns)
+{
+    struct arena a;
+    struct client_event e;
+    if (client_stopped(c))
+        return err_set(-ECANCELED, "stopped");
+    if (c->over)
+        return client_gone(c);
+    int rc = client_next_message(c, deadline_ns);
+    if (rc == 0)
+        return err_set(-ETIMEDOUT, "%s said nothing in time", c->where);
+    if (rc < 0)
+        return rc == -EINTR ? 0 : rc;
+    arena_init(&a, 8 * (size_t)CLIENT_MESSAGE_BYTES);
+    rc = read_event(c, &a, &e);
+    if (rc > 0)
+        rc = on_event(arg, &e);
+    arena_done(&a);
+    return rc;
+}
+
 int client_stream(struct probing_client *c,
                   int (*on_event)(void *arg, const struct client_event *e), void *arg,
                   uint64_t timeout_ns, const volatile sig_atomic_t *stop)
 {
     uint64_t deadline_ns = timeout_ns ? clock_monotonic() + timeout_ns : 0;
-    while (anything_started(c)) {
-        if (stop && *stop)
-            return err_set(-ECANCELED, "stopped");
-        if (c->over)
-            return client_gone(c);
-        int rc = client_next_message(c, deadline_ns);
-        if (rc == 0)
-            return err_set(-ETIMEDOUT, "%s said nothing in time", c->where);
-        if (rc == -EINTR)
-            continue;
-        if (rc < 0)
-            return rc;
-        struct arena a;
-        struct client_event e;
-        arena_init(&a, 8 * (size_t)CLIENT_MESSAGE_BYTES);
-        rc = read_event(c, &a, &e);
-        if (rc > 0)
-            rc = on_event(arg, &e);
-        arena_done(&a);
-        if (rc != 0)
-            return rc;
-    }
-    return 0;
+    const volatile sig_atomic_t *before = c->stop;
+    int rc = 0;
+    c->stop = stop; /* also for what is sent meanwhile, and for half a message */
+    while (rc == 0 && anything_started(c))
+        rc = next_event(c, on_event, arg, deadline_ns);
+    c->stop = before;
+    return rc;
 }
 
 struct one_run {

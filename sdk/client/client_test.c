@@ -8,9 +8,11 @@
 #include "sdk/client/client.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -345,6 +347,85 @@ static int talk_to_the_dying(const char *first, const char *then, bool run)
     return rc;
 }
 
+/* A process that sends the same again and again for as long as somebody listens. */
+static void *flood(void *arg)
+{
+    const char **say = arg;
+    char request[1024], frames[4096];
+    size_t n = strlen(say[0]), used = 0, size = (size_t)(uintptr_t)say[2];
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    (void)snprintf(a.sun_path, sizeof(a.sun_path), "%s/flood", w.directory);
+    (void)unlink(a.sun_path);
+    CHECK_INT(bind(fd, (const struct sockaddr *)&a, sizeof(a)), 0);
+    CHECK_INT(listen(fd, 1), 0);
+    event_raise((struct event *)(uintptr_t)say[3]);
+    int peer = accept(fd, NULL, NULL);
+    CHECK(recv(peer, request, sizeof(request), 0) > 0);
+    (void)send(peer, say[0], n, MSG_NOSIGNAL);
+    for (; used + size <= sizeof(frames); used += size)
+        memcpy(frames + used, say[1], size);
+    while (send(peer, frames, used, MSG_NOSIGNAL) == (ssize_t)used)
+        (void)recv(peer, request, sizeof(request), MSG_DONTWAIT); /* pongs */
+    (void)close(peer);
+    (void)close(fd);
+    return NULL;
+}
+
+static int listen_to_a_flood(const char *frame, size_t size, uint64_t timeout_ns,
+                             const volatile sig_atomic_t *stop)
+{
+    static const char yes[] = "HTTP/1.1 101 Switching Protocols\r\n\r\n";
+    struct event ready;
+    pthread_t thread;
+    char path[96];
+    struct probing_client *c = NULL;
+    CHECK_INT(event_init(&ready), 0);
+    const char *say[] = {yes, frame, (const char *)(uintptr_t)size, (const char *)&ready};
+    CHECK_INT(pthread_create(&thread, NULL, flood, say), 0);
+    CHECK(event_wait(&ready, 10 * NS_PER_S));
+    (void)snprintf(path, sizeof(path), "%s/flood", w.directory);
+    const struct client_limits limits = {.timeout_ns = 5 * NS_PER_S};
+    int rc = client_connect_unix(path, &limits, &c);
+    if (CHECK_INT(rc, 0) && CHECK(client_start_run(c, 2, echo, 0) > 0))
+        rc = client_stream(c, on_event, NULL, timeout_ns, stop);
+    client_close(c);
+    (void)pthread_join(thread, NULL);
+    (void)unlink(path);
+    event_done(&ready);
+    return rc;
+}
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int number)
+{
+    (void)number;
+    interrupted = 1;
+}
+
+TEST(a_process_that_floods_holds_nobody)
+{
+    static const struct {
+        const char *frame;
+        size_t size;
+    } small[] = {{"\x89\x00", 2}, {"\x89\x04ping", 6}, {"\x8a\x00", 2}, {"\x01\x00", 2},
+                 {"\x00\x00", 2}, {"\x02\x00", 2}};
+    for (size_t i = 0; i < sizeof(small) / sizeof(small[0]); i++)
+        CHECK_INT(listen_to_a_flood(small[i].frame, small[i].size, 0, NULL), -EPROTO);
+    /* Messages that are for nobody are no error; they end with the limit, or with a signal. */
+    static const char other[] = "\x81\x12{\"id\":99,\"data\":1}";
+    CHECK_INT(listen_to_a_flood(other, sizeof(other) - 1, 50 * NS_PER_MS, NULL), -ETIMEDOUT);
+    struct sigaction action = {.sa_handler = interrupt}, before;
+    struct itimerval soon = {.it_value = {.tv_usec = 50000}};
+    CHECK_INT(sigaction(SIGALRM, &action, &before), 0);
+    CHECK_INT(setitimer(ITIMER_REAL, &soon, NULL), 0);
+    CHECK_INT(listen_to_a_flood(other, sizeof(other) - 1, 0, &interrupted), -ECANCELED);
+    interrupted = 1; /* in the middle of a message that goes on and on */
+    CHECK_INT(listen_to_a_flood("\x00\x04more", 6, 0, &interrupted), -ECANCELED);
+    CHECK_INT(sigaction(SIGALRM, &before, NULL), 0);
+}
+
 TEST(a_process_that_dies_is_told_from_one_that_refuses)
 {
     static const char yes[] = "HTTP/1.1 101 Switching Protocols\r\n\r\n";
@@ -371,6 +452,7 @@ int main(void)
     RUN(several_things_run_on_one_connection);
     RUN(a_stop_flag_and_a_limit_end_a_stream);
     RUN(wrong_requests_end_with_their_status);
+    RUN(a_process_that_floods_holds_nobody);
     RUN(a_process_that_dies_is_told_from_one_that_refuses);
     stop_world();
     return test_end();

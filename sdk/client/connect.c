@@ -99,6 +99,9 @@ static int shake_hands(struct probing_client *c, const char *host, const char *t
         if (rc == 0)
             return err_set(-ETIMEDOUT, "%s does not answer; the process may be stopped or busy",
                            c->where);
+        if (rc > 0 && c->in.size > CLIENT_HEAD_BYTES)
+            return err_set(-EPROTO, "%s does not speak our protocol: its answer has no end",
+                           c->where);
         rc = rc > 0 || rc == -EINTR ? 0 : rc;
     }
     return rc;

@@ -15,6 +15,8 @@
 #define CLIENT_GRACE_NS (2 * NS_PER_S)   /* for the process to say its last word */
 #define CLIENT_MESSAGE_BYTES (64u << 20) /* longest message taken from the process */
 #define CLIENT_READ_BYTES (64u << 10)
+#define CLIENT_HEAD_BYTES (64u << 10) /* of the answer to the handshake, with what came behind it */
+#define CLIENT_SMALL_MAX 1000 /* pings and empty parts in a second; a process sends one a minute */
 #define CLIENT_STARTED_MAX 64 /* requests at once: what the process allows */
 
 enum { OP_MORE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
@@ -32,8 +34,10 @@ struct probing_client {
     bool over;                           /* the connection is of no more use */
     enum client_end end;                 /* why, once it was looked for */
     struct client_process process;
-    const volatile sig_atomic_t *stop;   /* of whoever connected; may be NULL */
+    const volatile sig_atomic_t *stop;   /* of the stream that is read, else of whoever connected */
     uint32_t mask;                       /* changes with every frame */
+    uint64_t small_since_ns;             /* frames that bring nothing: since then, and how many */
+    uint32_t n_small;
 };
 
 /* ---- connect.c ---- */
@@ -52,6 +56,10 @@ int client_gone(struct probing_client *c); /* -ECONNRESET, with what has become 
 /* Wait for the socket until `deadline_ns` (0: none).  1: ready, 0: too late, -EINTR: a signal. */
 int client_wait(struct probing_client *c, int events, uint64_t deadline_ns);
 int client_send(struct probing_client *c, const char *data, size_t size);
+static inline bool client_stopped(const struct probing_client *c)
+{
+    return c->stop && *c->stop;
+}
 /* 1: something came, 0: too late, -EINTR, or -errno */
 int client_receive(struct probing_client *c, uint64_t deadline_ns);
 int client_send_frame(struct probing_client *c, int op, const char *data, size_t size);

@@ -42,6 +42,10 @@ int client_send(struct probing_client *c, const char *data, size_t size)
             if (rc == 0)
                 return err_set(-ETIMEDOUT, "%s takes nothing; the process may be stopped",
                                c->where);
+            if (rc == -EINTR && client_stopped(c)) {
+                c->over = true; /* half a message went out: another cannot follow it */
+                return err_set(-ECANCELED, "stopped");
+            }
             if (rc < 0 && rc != -EINTR)
                 return rc;
         } else {
@@ -138,35 +142,70 @@ static int take_frame(struct probing_client *c, struct frame *ret)
     return 1;
 }
 
+/* A frame that brings nothing of a message.  As fast as they come they would keep us busy for ever,
+ * with nothing to give to the caller: no process of ours sends them so. */
+static int count_small(struct probing_client *c)
+{
+    uint64_t now = clock_monotonic();
+    if (now - c->small_since_ns > NS_PER_S) {
+        c->small_since_ns = now;
+        c->n_small = 0;
+    }
+    if (++c->n_small <= CLIENT_SMALL_MAX)
+        return 0;
+    c->over = true;
+    return err_set(-EPROTO, "%s does not speak our protocol (a flood of pings or empty frames)",
+                   c->where);
+}
+
+/* 1: the message is whole, 0: there is more to come, -errno */
+static int use_frame(struct probing_client *c, const struct frame *f)
+{
+    bool part = f->op == OP_TEXT || f->op == OP_MORE;
+    int rc = part && (f->size > 0 || f->last) ? 0 : count_small(c);
+    if (rc < 0)
+        return rc;
+    if (f->op == OP_PING) /* one who does not read its pongs is not waited for */
+        return client_wait(c, POLLOUT, /* deadline_ns= */ 1) > 0
+                   ? client_send_frame(c, OP_PONG, f->data, f->size)
+                   : 0;
+    if (f->op == OP_CLOSE)
+        return client_gone(c);
+    if (part && buf_add(&c->message, f->data, f->size) != 0)
+        return err_set(c->message.failed, "an answer is longer than %u bytes",
+                       CLIENT_MESSAGE_BYTES);
+    return part && f->last ? 1 : 0;
+}
+
+/* Wait for more bytes.  1: go on; else what client_next_message() gives. */
+static int wait_for_more(struct probing_client *c, uint64_t deadline_ns)
+{
+    int rc = client_stopped(c) ? -EINTR : client_receive(c, deadline_ns);
+    if (rc == -EINTR && c->message.size > 0 && !client_stopped(c))
+        return 1; /* what is half here is on its way */
+    return rc;
+}
+
 int client_next_message(struct probing_client *c, uint64_t deadline_ns)
 {
-    struct frame f = {0};
+    int rc = 1;
     buf_reset(&c->message);
-    for (;;) {
-        int rc = take_frame(c, &f);
-        if (rc == 0) {
-            rc = client_receive(c, deadline_ns);
-            if (rc == -EINTR && c->message.size > 0)
-                continue; /* what is half here is on its way */
-            c->over = c->over || (rc <= 0 && c->message.size > 0);
-            if (rc <= 0)
+    while (rc > 0) {
+        struct frame f = {0};
+        bool late = deadline_ns && clock_monotonic() > deadline_ns; /* however much still comes */
+        if (late || client_stopped(c))
+            rc = late ? 0 : -EINTR;
+        else
+            rc = take_frame(c, &f);
+        if (rc > 0) {
+            rc = use_frame(c, &f);
+            if (rc != 0) /* it is whole, or wrong */
                 return rc;
-            continue;
-        }
-        if (rc < 0)
-            return rc;
-        if (f.op == OP_PING) {
-            rc = client_send_frame(c, OP_PONG, f.data, f.size);
-            if (rc < 0)
-                return rc;
-        } else if (f.op == OP_CLOSE) {
-            return client_gone(c);
-        } else if (f.op == OP_TEXT || f.op == OP_MORE) {
-            if (buf_add(&c->message, f.data, f.size) != 0)
-                return err_set(c->message.failed, "an answer is longer than %u bytes",
-                               CLIENT_MESSAGE_BYTES);
-            if (f.last)
-                return 1;
+            rc = 1;
+        } else if (rc == 0 && !late) {
+            rc = wait_for_more(c, deadline_ns);
         }
     }
+    c->over = c->over || c->message.size > 0; /* what is half here cannot be gone on with */
+    return rc;
 }

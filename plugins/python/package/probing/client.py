@@ -26,6 +26,8 @@ import time
 DEFAULT_PORT = 9922
 MESSAGE_BYTES = 64 << 20  # the longest taken from the process
 LOOK_SECONDS = 2.0  # a process that dies closes its sockets first, then is seen dead
+_HEAD_BYTES = 64 << 10    # of its answer to the handshake
+_SMALL_MAX = 1000         # pings and empty parts in a second; a process sends one a minute
 _MORE, _TEXT, _CLOSE, _PING, _PONG = 0, 1, 8, 9, 10
 
 
@@ -133,9 +135,12 @@ class Connection:
             if timeout is not None:
                 request["timeout_ms"] = max(1, int(timeout * 1000))
             self._wire.send(request)
-            text = []
+            text, until = [], None if timeout is None else time.monotonic() + timeout + 2
             while True:
-                message = self._wire.receive(None if timeout is None else timeout + 2)
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:  # however much of others' still comes
+                    raise Gone("the process does not end what it was asked for in time")
+                message = self._wire.receive(left)
                 if message.get("id", self._last) != self._last:
                     continue  # the end of one that was given up
                 text.append(message.get("data", ""))
@@ -440,6 +445,7 @@ class _Wire:
         self._buffer, self._door, self._process = b"", address, None
         try:
             self._socket = _dial(address, timeout)
+            self._small = (0.0, 0)  # when the second began, and what came in it
         except OSError as error:
             raise Gone("%s: %s" % (self._where, error.strerror or error))
         if self._socket.family == socket.AF_UNIX:  # who listens: to be known again by its start
@@ -470,6 +476,8 @@ class _Wire:
                           % (host, "Authorization: Bearer %s\r\n" % token if token else "")
                           ).encode())
         while b"\r\n\r\n" not in self._buffer:
+            if len(self._buffer) > _HEAD_BYTES:
+                raise Error("%s does not speak our protocol" % self._where, "EPROTO")
             self._more(self._timeout)
         head, _, self._buffer = self._buffer.partition(b"\r\n\r\n")
         if not head.startswith(b"HTTP/1.1 101 "):
@@ -543,6 +551,15 @@ class _Wire:
         data, self._buffer = self._buffer[:n], self._buffer[n:]
         return data
 
+    def _count_small(self):
+        """As fast as they come they would keep us busy for ever, with nothing to give."""
+        since, n = self._small
+        now = time.monotonic()
+        self._small = (since, n + 1) if now - since < 1 else (now, 1)
+        if self._small[1] > _SMALL_MAX:
+            raise Error("%s does not speak our protocol (a flood of pings or empty frames)"
+                        % self._where, "EPROTO")
+
     def receive(self, timeout):
         """The next message.  timeout: seconds without a byte; None: for ever."""
         whole = b""
@@ -553,6 +570,8 @@ class _Wire:
             if n + len(whole) > MESSAGE_BYTES:
                 raise Error("an answer is longer than %d bytes" % MESSAGE_BYTES, "EMSGSIZE")
             data, kind = self._take(n, self._timeout), first & 15
+            if kind not in (_TEXT, _MORE) or not (n or first & 0x80):
+                self._count_small()
             if kind == _PING:
                 self._frame(_PONG, data)
             elif kind == _CLOSE:
