@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/check.c - `plugin check`: a plugin is loaded into a process of ours, watched from outside, and
- * told in words.
+ * cli/check.c - `plugin check`: a plugin is loaded into a process of ours, watched from outside,
+ * and told in words.
  *
  * One thread.  The process is a child with the real core in it: this very program, which waits, or
  * a program that the user names.  It dies with us, and its data goes with it.
@@ -381,7 +381,8 @@ static bool died(struct check *c, const char *label)
     else
         (void)snprintf(text, sizeof text, "the process ended with status %d", WEXITSTATUS(status));
     problem(c, label, text);
-    const char *inside = strstr(c->target.directory, "/root/"); /* /proc shows no root of the dead */
+    /* /proc shows no root of the dead. */
+    const char *inside = strstr(c->target.directory, "/root/");
     if (WIFSIGNALED(status))
         (void)crash_print(inside != NULL ? inside + 5 : c->target.directory);
     return true;
@@ -556,8 +557,8 @@ int plugin_check(const char *name, const char *file, char **program)
         say("result", "fit to be loaded");
     else
         say("result", "%d thing%s not right%s", c.problems, c.problems > 1 ? "s" : "",
-            c.own && c.failed ? "; where it needs a program of its own around it: plugin check FILE "
-                              "-- PROGRAM"
-                            : "");
+            c.own && c.failed
+                ? "; where it needs a program of its own around it: plugin check FILE -- PROGRAM"
+                : "");
     return c.problems == 0 ? EXIT_DONE : EXIT_FAILED;
 }

@@ -97,7 +97,8 @@ static int check_header(struct elf *e)
     memcpy(&e->head, e->bytes, sizeof(e->head));
     if (memcmp(id, ELFMAG, SELFMAG) != 0)
         return elf_refuse("it is no shared library (not ELF)");
-    if (id[EI_CLASS] != ELFCLASS64 || id[EI_DATA] != ELFDATA2LSB || e->head.e_machine != ELF_MACHINE)
+    if (id[EI_CLASS] != ELFCLASS64 || id[EI_DATA] != ELFDATA2LSB ||
+        e->head.e_machine != ELF_MACHINE)
         return elf_refuse("it is built for another machine (class %d, machine %u); this process "
                           "is " ELF_MACHINE_NAME,
                           id[EI_CLASS], e->head.e_machine);

@@ -109,7 +109,7 @@ static bool is_needed(const struct elf *e, const char *name)
     return false;
 }
 
-/* One library and the versions wanted of it.  0: more follows at *ret_next, 1: that was the last. */
+/* One library and the versions wanted of it.  0: more follows at *ret_next, 1: it was the last. */
 static int check_need(const struct elf *e, uint64_t address, uint64_t *ret_next, uint32_t *most)
 {
     Elf64_Verneed need;

@@ -195,7 +195,8 @@ static void handlers_left(const struct plugin *p, struct buf *ret)
     if (!p->api.init || !dladdr((const void *)(uintptr_t)p->api.init, &own))
         return;
     for (int signo = 1; signo < NSIG; signo++) {
-        if (sigaction(signo, NULL, &a) == -1 || a.sa_handler == SIG_DFL || a.sa_handler == SIG_IGN ||
+        if (sigaction(signo, NULL, &a) == -1 || a.sa_handler == SIG_DFL ||
+            a.sa_handler == SIG_IGN ||
             !dladdr((const void *)(uintptr_t)a.sa_handler, &at) || at.dli_fbase != own.dli_fbase)
             continue;
         (void)buf_addf(ret, "%s%d", between, signo);

@@ -200,7 +200,8 @@ static int open_api(struct plugin *p, void *handle, const char *file_path)
     const struct probing_plugin *api = dlsym(handle, PLUGIN_SYMBOL);
     if (!api)
         return plugin_refuse(p, "symbol", -ENOEXEC,
-                             "%s does not export " PLUGIN_SYMBOL "; is it a probing plugin?", file_path);
+                             "%s does not export " PLUGIN_SYMBOL "; is it a probing plugin?",
+                             file_path);
     int r = check_api(p, api);
     if (r < 0)
         return r;

@@ -169,7 +169,8 @@ int seal_copy(int fd, const char *name, int *ret_fd, struct elf_facts *ret)
         if (r != -ENOTSUP)
             return r;
     }
-    return err_set(-ENOTSUP, "neither sealed memory nor a file without a name can be executed here");
+    return err_set(-ENOTSUP,
+                   "neither sealed memory nor a file without a name can be executed here");
 }
 
 int seal_look(int fd, struct elf_facts *ret)

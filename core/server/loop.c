@@ -21,7 +21,7 @@
 #define STOP_LOOK_US 2000         /* us: while the last answers go out */
 #define STOP_NS (100 * NS_PER_MS) /* for clients to hang up that have got all */
 #define UNSENT_NS (2 * NS_PER_S)  /* for those that take nothing, ... */
-#define UNSENT_LOOKS 100          /* ... counted in turns of ours too: a busy machine gives us few */
+#define UNSENT_LOOKS 100          /* ... and turns of ours: a busy machine gives us few */
 #define PING_S 60                 /* websocket: is the client still there? */
 #define HANGUP_S 150
 

@@ -149,7 +149,8 @@ enum client_end client_end(struct probing_client *c)
 /* As it can be asked afterwards: /proc shows no root of the dead. */
 static const char *place_of(const struct probing_client *c)
 {
-    const char *root = strncmp(c->directory, "/proc/", 6) == 0 ? strstr(c->directory, "/root/") : NULL;
+    bool seen = strncmp(c->directory, "/proc/", 6) == 0;
+    const char *root = seen ? strstr(c->directory, "/root/") : NULL;
     return root ? root + sizeof("/root") - 1 : c->directory;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/hostile/plugins/bad_name.c - a plugin whose texts and functions are at addresses that lead nowhere.
+ * tests/hostile/plugins/bad_name.c - texts and functions at addresses that lead nowhere.
  */
 #include "hostile.h"
 

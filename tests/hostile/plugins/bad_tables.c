@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/hostile/plugins/bad_tables.c - a plugin that describes tables and commands absurdly; what is refused is counted.
+ * tests/hostile/plugins/bad_tables.c - absurd tables and commands; those refused are counted.
  */
 #include <stdio.h>
 

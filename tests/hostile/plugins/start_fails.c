@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/hostile/plugins/start_fails.c - a plugin that registers things, starts a thread, and then says no.
+ * tests/hostile/plugins/start_fails.c - it registers things, starts a thread, and says no.
  */
 #include <pthread.h>
 #include <unistd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/hostile/plugins/well.c - a plugin that is as it should be: a table, a setting, a command, rows.
+ * tests/hostile/plugins/well.c - as it should be: a table, a setting, a command, rows.
  */
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/hostile/plugins/writes_over.c - a plugin that writes over and cuts the file it was mapped from.
+ * tests/hostile/plugins/writes_over.c - writes over and cuts the file it was mapped from.
  */
 #include <fcntl.h>
 #include <stdio.h>
