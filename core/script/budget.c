@@ -7,8 +7,8 @@
  * left to see that it shall end, and who is no root cannot take niceness back.  A script that waits
  * holds nothing and hears a stop at once.
  *
- * Threads: the script's own counts and waits; "probing/scripts" (the keeper) only makes scripts that
- * run look at their clock now and then, so that Lua itself has one flag to test and no clock.
+ * Threads: the script's own counts and waits; "probing/scripts" (the keeper) only makes scripts
+ * that run look at their clock now and then, so that Lua itself has one flag to test and no clock.
  */
 #include <time.h>
 
@@ -16,7 +16,7 @@
 #include "core/script/inner.h"
 
 #define SHARE_PERCENT 10             /* of one core: tests/bench/lua_bench.c */
-#define CREDIT_NS (200 * NS_PER_MS)  /* of CPU time that one may use at once after doing nothing */
+#define CREDIT_NS (100 * NS_PER_MS)  /* of CPU time that one may use at once after doing nothing */
 #define TURN_NS (2 * NS_PER_MS)      /* what a looping one runs before it waits again */
 #define TICK_NS (2 * NS_PER_MS)      /* how often the keeper looks while a script runs */
 #define WAIT_NS (NS_PER_S / 2)       /* at most, then the share is worked out again */

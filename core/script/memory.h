@@ -9,8 +9,9 @@
  * Small blocks lie in slabs of one size each; a slab that is empty again serves another size.
  * Blocks need no head, because Lua tells the old size when it frees one:
  *
- *     chunk, 1 MiB:  | slab, 128 KiB, at a multiple of it: struct slab | block | block | ... | slab ...
- *     large block:   | struct large | bytes |      a mapping of its own
+ *     chunk, 1 MiB:          | slab | slab | ... | a note of the chunk in its last bytes |
+ *     slab, 128 KiB, at a multiple of that:  | struct slab | block | block | ... |
+ *     large block, a mapping of its own:     | struct large | bytes |
  */
 #ifndef CORE_SCRIPT_MEMORY_H
 #define CORE_SCRIPT_MEMORY_H

@@ -5,8 +5,8 @@
  * Included before each file of Lua's (scripts/tools/deps.py), and by script.c.  The memory in front
  * of each lua_State is the script's pointer, and a script begins with its flag `poll`: not zero,
  * somebody wants something of it.  What that is, script_polled() finds out; it may not come back.
- * `lua_lock` is Lua's name for what is done whenever its API is entered; where Lua runs long without
- * that, scripts/tools/lua_mends.py has put a script_poll() of its own.
+ * `lua_lock` is Lua's name for what is done whenever its API is entered; where Lua runs long
+ * without that, scripts/tools/lua_mends.py has put a script_poll() of its own.
  */
 #ifndef CORE_SCRIPT_POLL_H
 #define CORE_SCRIPT_POLL_H

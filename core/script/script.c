@@ -240,9 +240,11 @@ static int live(struct script *s)
 {
     if (!open_state(s) || !load_source(s))
         return SCRIPT_FAILED;
-    atomic_store_explicit(&s->state, SCRIPT_RUNNING, memory_order_release);
-    event_raise(&s->loaded);
-    run_timers(s);
+    if (s->timers) { /* else it has ended, and who waits for `loaded` shall see that */
+        atomic_store_explicit(&s->state, SCRIPT_RUNNING, memory_order_release);
+        event_raise(&s->loaded);
+        run_timers(s);
+    }
     return atomic_load_explicit(&s->stop, memory_order_acquire) ? SCRIPT_STOPPED : SCRIPT_ENDED;
 }
 

@@ -91,8 +91,8 @@ static void forget(struct script **at)
     script_free(s);
 }
 
-/* lock held.  The name is free, or its owner has ended and is forgotten.  Only those that live count
- * against the limit: the list is newest first, so that the oldest ended ones go. */
+/* lock held.  The name is free, or its owner has ended and is forgotten.  Only those that live
+ * count against the limit: the list is newest first, so that the oldest ended ones go. */
 static int make_room(struct scripts *all, const char *name)
 {
     uint32_t n_living = 0, n_ended = 0;
@@ -201,8 +201,8 @@ int scripts_stop(struct scripts *all, const char *name)
     script_interrupt(s);
     if (!wait_end(s, clock_now() + END_NS))
         r = err_set(-EBUSY,
-                    "script '%s' has not ended in %g s: its thread gets no time to run, or waits for "
-                    "a setting's plugin; it ends when it does",
+                    "script '%s' has not ended in %g s: its thread gets no time to run, or waits "
+                    "for a setting's plugin; it ends when it does",
                     name, (double)END_NS / 1e9);
     (void)pthread_mutex_lock(&all->mutex);
     s->users--;

@@ -118,9 +118,10 @@ static bool same_columns(const struct table *t, const struct probing_table_desc 
 static bool is_known(struct table *const *tables, uint32_t n, const struct probing_table_desc *d)
 {
     bool known = false;
-    for (uint32_t i = 0; i < n && !known; i++)
-        known = strcmp(atomic_load_explicit(&tables[i]->name, memory_order_acquire), d->name) == 0 &&
-                same_columns(tables[i], d);
+    for (uint32_t i = 0; i < n && !known; i++) {
+        const char *name = atomic_load_explicit(&tables[i]->name, memory_order_acquire);
+        known = strcmp(name, d->name) == 0 && same_columns(tables[i], d);
+    }
     return known;
 }
 

@@ -2,12 +2,12 @@
 """What is changed in Lua's sources so that a script can be ended anywhere, not only between two
 instructions: Lua 5.4's hooks are not called inside finalizers, message handlers and C functions.
 
-core/script/poll.h is included before every file of Lua's and gives it script_poll(L), which looks at
-one flag of the script.  It stands for `lua_lock`, which Lua calls at the start of each function of
-its API, and after each C function; the mends below put it into the loops that call none.
+core/script/poll.h is included before every file of Lua's and gives it script_poll(L), which looks
+at one flag of the script.  It stands for `lua_lock`, which Lua calls at the start of each function
+of its API, and after each C function; the mends below put it into the loops that call none.
 Each was made for 5.4.4 and holds for 5.4.4 to 5.4.8; where a text is not found the build fails.
 They can go when Lua itself can be interrupted inside C functions and finalizers: take one out, and
-a test of core/script/end_test.c does not end.
+scripts of tests/hostile/lua of that kind do not end, or seconds after they are told to.
 """
 import os
 
@@ -39,7 +39,8 @@ MENDS = (
      "  script_poll(ls->L);\n  ls->lastline = ls->linenumber;\n  if (ls->lookahead",
      "a large text is compiled"),
     ("lparser.c", 1, "  Labeldesc *gt = &gl->arr[g];  /* goto to be resolved */\n",
-     "  Labeldesc *gt = &gl->arr[g];\n  script_poll(ls->L);\n", "32,000 goto to one label: quadratic"),
+     "  Labeldesc *gt = &gl->arr[g];\n  script_poll(ls->L);\n",
+     "32,000 goto to one label: quadratic"),
     ("lstrlib.c", 1, "    while (n-- > 1) {  /* first n-1 copies (followed by separator) */\n",
      "    while (n-- > 1) {\n      script_poll(L);\n", "rep of an empty text"),
     ("lstrlib.c", 1, "matchdepth-- == 0))\n    luaL_error(ms->L, \"pattern too complex\");\n",

@@ -3,10 +3,11 @@
  * tests/hostile/lua_storm.c - run Lua scripts one after another, stop each in the middle, and tell
  * how long that took.
  *
- * Reads from its input, again and again, a line "DELAY_US SIZE" and SIZE bytes of Lua.  Each script
- * runs DELAY_US, is stopped, and has a line of its own: "MICROSECONDS STATE", from the stop to its
- * end.  At last "rss BEFORE AFTER" in KiB, taken when some had run and when all had, and "threads N",
- * those of scripts that are left.  A script that has not ended in a minute ends the program, with 1.
+ * Reads from its input, again and again, a line "DELAY_US SIZE" and SIZE bytes of Lua.  Each
+ * script runs DELAY_US, is stopped, and has a line of its own: "MICROSECONDS STATE", from the stop
+ * to its end.  At last "rss BEFORE AFTER" in KiB, anonymous memory when some had run and when all
+ * had, and "threads N", those of scripts that are left.  A script that has not ended in a minute
+ * ends the program, with 1.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +18,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/script/test_world.h"
+#include "tests/script_world.h"
 
 #define HANGS_NS (60 * NS_PER_S)
 #define SETTLED 50 /* scripts after which memory is looked at first */
@@ -29,7 +30,7 @@ static long rss_kib(void)
     long kib = -1;
     FILE *f = fopen("/proc/self/status", "re");
     while (f && fgets(line, sizeof(line), f))
-        (void)sscanf(line, "VmRSS: %ld", &kib);
+        (void)sscanf(line, "RssAnon: %ld", &kib); /* not the store's files */
     if (f)
         (void)fclose(f);
     return kib;

@@ -4,7 +4,10 @@ local n, keys, order = 200000, {}, {}
 for i = 1, n do keys[i] = {} order[i] = i end
 for i = n, 2, -1 do local j = math.random(i) order[i], order[j] = order[j], order[i] end
 local all = {}
-for i = 1, n - 1 do all[order[i]] = setmetatable({[keys[order[i]]] = keys[order[i] + 1]}, {__mode = "k"}) end
+for i = 1, n - 1 do
+  local at = order[i]
+  all[at] = setmetatable({[keys[at]] = keys[at + 1]}, {__mode = "k"})
+end
 FIRST = keys[1]
 keys = nil
 while true do collectgarbage() end

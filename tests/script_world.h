@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/script/test_world.h - what tests of scripts run in: a real store in a directory of its own,
+ * tests/script_world.h - what tests of scripts run in: a real store in a directory of its own,
  * an engine and a host.  For one program at a time: its parts are static.
  */
-#ifndef CORE_SCRIPT_TEST_WORLD_H
-#define CORE_SCRIPT_TEST_WORLD_H
+#ifndef PROBING_TESTS_SCRIPT_WORLD_H
+#define PROBING_TESTS_SCRIPT_WORLD_H
 
 #include <stdlib.h>
 #include <string.h>
