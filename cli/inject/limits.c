@@ -30,8 +30,8 @@ static int check_bytes(const struct target *t, uint64_t room, uint64_t need, con
     return err_set(-ENOMEM,
                    "process %d has too little memory allowed: %llu MiB more of %s, and the core "
                    "wants to see %llu MiB so that the program keeps enough; %s",
-                   t->pid, (unsigned long long)(room / MIB), what, (unsigned long long)(need / MIB),
-                   remedy);
+                   t->pid, (unsigned long long)(room / MIB), what,
+                   (unsigned long long)(need / MIB), remedy);
 }
 
 static int check_numbers(const struct target *t)
@@ -49,8 +49,8 @@ static int check_numbers(const struct target *t)
                        t->pid, (unsigned long long)threads, THREADS);
     if (!schedule_any_can_clone(t->pid))
         return err_set(-EAGAIN,
-                       "all threads of process %d are of SCHED_DEADLINE, and such a one may make no "
-                       "thread (sched(7)); start it with chrt --reset-on-fork",
+                       "all threads of process %d are of SCHED_DEADLINE, and such a one may make "
+                       "no thread (sched(7)); start it with chrt --reset-on-fork",
                        t->pid);
     return 0;
 }

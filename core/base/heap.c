@@ -25,8 +25,8 @@
 #define SMALL_MAX ((size_t)16384)  /* three such fit in a span */
 #define CLASSES 40                 /* 16 fine ones, then 4 for each doubling up to SMALL_MAX */
 #define DIRTY_MAX 4                /* free spans whose pages are kept for the next */
-#define SPARES 8                   /* large blocks kept for the next who wants one ... */
-#define SPARE_MAX ((size_t)1 << 20) /* ... of at most so many bytes in all */
+#define SPARES 32                   /* large blocks kept for the next who wants one ... */
+#define SPARE_MAX ((size_t)16 << 20) /* ... of so many bytes in all, until heap_trim() */
 #define TABLE_FIRST 512            /* entries: 8 KiB */
 
 struct span {
@@ -484,6 +484,13 @@ size_t heap_mapped(void)
     size_t mapped = h.mapped;
     (void)pthread_mutex_unlock(&h.mutex);
     return mapped;
+}
+
+void heap_trim(void)
+{
+    (void)pthread_mutex_lock(&h.mutex);
+    drop_spares();
+    (void)pthread_mutex_unlock(&h.mutex);
 }
 
 void heap_fork_before(void)

@@ -27,8 +27,11 @@ size_t heap_size(void *p); /* usable bytes; 0: not of this heap */
 /* Mapped just now, in bytes. */
 size_t heap_mapped(void);
 
+/* Give back the large blocks that are kept for a second for the next query. */
+void heap_trim(void);
+
 /* Around fork(): nobody is in the heap meanwhile, so the child has a whole one. */
 void heap_fork_before(void);
-void heap_fork_after(void); /* in both [child] */
+void heap_fork_after(void); /* on the thread that forked, in parent and child */
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/compat/malloc.c - every malloc() in libprobing.so, of the libraries in it too, is our heap's.
+ * core/compat/malloc.c - each malloc() in libprobing.so, of the libraries in it too, is our heap's.
  *
  * Threads: any.  Part of libprobing.so only, by --wrap (core/SConscript); not where a sanitizer
  * looks after malloc().  What libc itself allocates for its caller (asprintf, getline, scandir,

@@ -370,6 +370,7 @@ static void *live(void *arg)
         do {
             waiting = host_plugins_again(c->host);
             host_watch(c->host);
+            heap_trim();
         } while (!event_wait(&g.stop, waiting ? AGAIN_NS : WATCH_NS));
         /* An eject has done both already; probing_stop() has not. */
         bool here = host_leave(c->host, NULL) == 0;

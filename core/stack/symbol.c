@@ -19,7 +19,7 @@
 #include "core/stack/process.h"
 #include "core/stack/rust.h"
 
-#define LOOKS_KEPT 256 /* looks at a file until its pages are given back: some 20 touch 64 KiB each */
+#define LOOKS_KEPT 256 /* looks at a file until its pages are given back: 64 KiB for each of 20 */
 
 /* The file's pages stay in the page cache; in this process they count as its memory. */
 static void give_pages_back(const struct symbols *s)

@@ -73,3 +73,15 @@ def test_core_has_no_thread_local_block():
     headers = output("readelf", "-lW", built("libprobing.so"))
     sizes = re.findall(r"^\s+TLS\s+\S+\s+\S+\s+\S+\s+\S+\s+(\S+)", headers, flags=re.M)
     assert sum(int(s, 16) for s in sizes) <= 64, "the one thread pointer, and no more"
+
+
+ALLOCATES = set("""malloc calloc aligned_alloc posix_memalign memalign valloc pvalloc reallocarray
+    strdup strndup asprintf vasprintf getline getdelim open_memstream open_wmemstream scandir
+    opendir fdopendir readdir qsort get_current_dir_name tempnam""".split())
+
+
+def test_the_core_takes_no_memory_from_the_programs_allocator():
+    """All of it is from core/base/heap.c; left is what hands back what was not ours, and qsort_r
+    where there is no memory at all."""
+    lines = output("nm", "-D", "--undefined-only", built("libprobing.so")).splitlines()
+    assert not {re.sub("@.*", "", line.split()[-1]) for line in lines} & ALLOCATES
