@@ -232,7 +232,13 @@ static void *pauser(void *arg)
     atomic_store((_Atomic pid_t *)arg, (pid_t)syscall(SYS_gettid));
     while (!atomic_load(&stop))
         (void)pause();
+    atomic_store((_Atomic pid_t *)arg, 0);
     return NULL;
+}
+
+static void wake_up(int number)
+{
+    (void)number;
 }
 
 /* The handler that gives a stack back runs on that stack, so it may go only afterwards. */
@@ -255,7 +261,12 @@ TEST(what_was_taken_back_can_be_unmapped)
     }
     CHECK_INT(done, 300);
     atomic_store(&stop, true);
-    (void)pthread_cancel(thread);
+    const struct sigaction ends_pause = {.sa_handler = wake_up};
+    (void)sigaction(SIGUSR1, &ends_pause, NULL);
+    while (atomic_load(&tids[0])) {
+        (void)pthread_kill(thread, SIGUSR1);
+        (void)sched_yield();
+    }
     CHECK_INT(pthread_join(thread, NULL), 0);
     stack_capture_off();
 }

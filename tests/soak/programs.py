@@ -126,9 +126,10 @@ class Program:
             pid = todo.pop()
             try:
                 text = Path("/proc/%d/task/%d/children" % (pid, pid)).read_text()
+                state = Path("/proc/%d/stat" % pid).read_text().rsplit(")", 1)[1].split()[0]
             except OSError:
                 continue
-            found.append(pid)
+            found += [pid] * (state != "Z")
             todo += map(int, text.split())
         return found
 
