@@ -4,8 +4,8 @@
  *
  * A feed is a timer on the loop that hands each tick to a worker, as the command "watch"; a tick
  * that still runs is not run twice, and each is followed by a rest of three times the CPU time that
- * it took, times the feeds of the client that began it, so that no client's streams take more than
- * a quarter of a core from the host.  What a tick brings
+ * it took (and as long as it took), times the feeds of the client that began it, so that no
+ * client's streams take more than a quarter of a core from the host.  What a tick brings
  * is encoded once and shared by the queues of all who follow, which drop the oldest when slow.
  *
  * Clients share a feed when statement, format, interval and access are the same and no client needs
@@ -270,13 +270,15 @@ static int run_tick(struct feed *f)
         .from_ts = f->from_ts,
         .hide_secrets = f->hides,
     };
-    uint64_t began = cpu_ns();
+    uint64_t began = cpu_ns(), began_wall = clock_now();
     rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &sink, &report);
     if (rc == 0)
         rc = end_answer(f, &report);
     if (rc == 0 && f->buckets && f->begin_ts < f->from_ts && f->cursor < report.next_row)
         rc = tell_late(f, report.next_row);
-    f->rest_until_ns = clock_now() + RESTS * f->siblings * (cpu_ns() - began);
+    uint64_t now = clock_now(), rest = RESTS * f->siblings * (cpu_ns() - began);
+    /* On a machine that is short of time fewer ticks bring the same rows for less. */
+    f->rest_until_ns = now + (rest > now - began_wall ? rest : now - began_wall);
     /* The query itself says where it ended, rows that did not match included: counting what the
      * drain has written would be another moment than the one the query saw. */
     if (rc == 0 && f->table && report.next_row > f->cursor)
