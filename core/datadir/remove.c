@@ -88,7 +88,8 @@ static bool is_ours(const struct datadir *d, const struct datadir *fast)
     int r = datadir_home(fast, d->own ? DATADIR_OWN : DATADIR_ANY, &home);
     bool same = r == 0 && home.device == d->device && home.inode == d->inode;
     datadir_close(&home);
-    return same || r == 1 || r == -EXDEV || r == -EBADMSG; /* or there is no other that it could be */
+    /* Or there is no other whose it could be. */
+    return same || r == 1 || r == -EXDEV || r == -EBADMSG;
 }
 
 static void remove_fast(const struct datadir *d)

@@ -85,7 +85,7 @@ TEST(names_outlive_their_process)
     struct stat st;
     uint32_t size;
     uint64_t first = id_of(names, 0);
-    if (CHECK_INT(interns_open(file_open(AT_FDCWD, path), path, &left), 0)) { /* beside the living */
+    if (CHECK_INT(interns_open(file_open(AT_FDCWD, path), path, &left), 0)) {
         CHECK_INT(intern_last(left), intern_last(names));
         CHECK_STR(intern_text(left, first + 7, &size), intern_text(names, first + 7, &size));
         uint64_t id;

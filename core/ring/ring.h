@@ -54,9 +54,9 @@
 
 struct rings;
 
-/* Make (create) the rings file `path`, or open one read-only.  Live: only one per process.  Opening:
- * -EPROTO when another version of probing wrote it.  fd: taken over; below 0: why there is none,
- * which is given back; path: for words. */
+/* Make (create) the rings file `path`, or open one read-only.  Live: only one per process.
+ * Opening: -EPROTO when another version of probing wrote it.  fd: taken over; below 0: why there is
+ * none, which is given back; path: for words. */
 int rings_create(const char *path, struct rings **ret);
 int rings_open(int fd, const char *path, struct rings **ret);
 /* Live: unhooks from ring_append() first; later appends do nothing and say -ESHUTDOWN.  The tables'

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A view of the file system with /tmp and /dev/shm of its own, where several users live: the default
-roots can be hostile there, and no other test's `gc` takes the traps away."""
+"""A view of the file system with /tmp and /dev/shm of its own, where several users live: the
+default roots can be hostile there, and no other test's `gc` takes the traps away."""
 import os
 import shutil
 import subprocess

@@ -75,9 +75,10 @@ def copy(source, target):
 def cut(how):
     def change(path, r):
         size = path.stat().st_size
-        os.truncate(path, {"to nothing": 0, "to a byte": min(1, size), "by a byte": max(0, size - 1),
-                           "to a page": min(4096, size), "somewhere": r.randrange(size + 1),
-                           "in its data": r.randrange(there(path, r) + 1)}[how])
+        to = {"to nothing": 0, "to a byte": min(1, size), "by a byte": max(0, size - 1),
+              "to a page": min(4096, size), "somewhere": r.randrange(size + 1),
+              "in its data": r.randrange(there(path, r) + 1)}
+        os.truncate(path, to[how])
     return change
 
 
@@ -170,8 +171,8 @@ def bound(path, r):
 
 
 def link(target):
-    return become(lambda path, r: path.symlink_to(target.format(name=path.name, leaf=path.parent.name,
-                                                                 uid=os.geteuid())))
+    return become(lambda path, r: path.symlink_to(target.format(
+        name=path.name, leaf=path.parent.name, uid=os.geteuid())))
 
 
 def device(path, r):

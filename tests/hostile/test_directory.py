@@ -120,7 +120,7 @@ def test_a_root_of_another_is_not_believed(roots):
 
 
 def test_many_roots_of_our_name_do_not_hide_ours(roots):
-    """probing-<uid>.<random> is ours where somebody has taken the name; others can make such, too."""
+    """probing-<uid>.<random> is ours where the name is taken; others can make such, too."""
     ours = "/tmp/probing-%d.ffffffff" % ALICE
     roots.directory(ours + "/999999-1", ALICE)
     roots.file(ours + "/999999-1/info", ALICE, b"pid: 999999\n")
