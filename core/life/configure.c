@@ -79,6 +79,10 @@ static int find_source(struct core *c, char path[PLACE_BYTES + 64], struct buf *
         else
             (void)snprintf(path, n, "/etc/probing/" NAME);
         int r = read_source(path, ret);
+        if (r == -EPERM && i == 0) { /* in a root of many users anybody may put one */
+            host_log(c->host, PROBING_WARN, "not run: %s", err_text());
+            continue;
+        }
         if (r != -ENOENT && r != -ENOTDIR && r != -EACCES) /* a home that is closed to us */
             return r;
     }

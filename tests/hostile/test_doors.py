@@ -138,6 +138,31 @@ def test_python_client(world, victim):
     assert "Traceback" not in done.stderr and "no socket" in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize("whose", ["ours", "another's"])
+def test_listener_that_cannot_be_seen_from_here(world, whose):
+    """From a pid namespace beside its own: of our own user it is believed, of another it is not."""
+    space = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
+    if whose == "ours":
+        starter = world.start(*space, DEBIAN_PYTHON, "-u", "-c", IDLE)
+        starter.wait_line("ready")
+        pid = int(Path("/proc/%d/task/%d/children" % (starter.pid, starter.pid)).read_text())
+        done = world.probing("-t", str(pid), "inject")
+        place = re.search(r"data: (\S+)", done.stdout).group(1)
+    else:
+        script = world.data / "fake_target.py"
+        shutil.copy(FAKE, script)
+        script.chmod(0o644)
+        starter = world.start(*space, *AS_NOBODY, DEBIAN_PYTHON, "-u", str(script),
+                              json.dumps({"root": str(world.data), "sock": "listen"}))
+        place = starter.wait_line("^ready .*").group().split()[1]
+    done = subprocess.run([*space, str(CLI), "-t", place + "/sock", "query", "select 40 + 2"],
+                          env=world.env, capture_output=True, text=True, timeout=100)
+    if whose == "ours":
+        assert done.returncode == 0 and "42" in done.stdout, done.stderr
+    else:
+        assert done.returncode == 1 and "another pid namespace" in done.stderr, done.stderr
+
+
 # ---- tokens ----
 
 def test_token_that_is_a_link(world):
@@ -335,6 +360,20 @@ def test_a_place_that_was_wished_for_is_taken_or_refused(world, shared):
         assert done.returncode == 1 and "PROBING_DATA_DIR" in done.stderr, done.stderr
         assert why in done.stderr, done.stderr
         assert target.alive()
+
+
+def test_a_script_that_others_put_in_a_shared_place(world):
+    """It is not run, and does not keep the user's own from being run."""
+    theirs, own = world.data / "probing.lua", world.tmp / ".config" / "probing" / "probing.lua"
+    theirs.write_text("probing.config('probing.plugins', '')\n")
+    os.chown(theirs, NOBODY, NOBODY)
+    own.parent.mkdir(parents=True)
+    own.write_text("-- nothing\n")
+    target = world.python(IDLE, env={"HOME": str(world.tmp)})
+    target.wait_line("ready")
+    target.inject()
+    log = "\n".join(row[0] for row in target.rows("select text from probing.log"))
+    assert "%s has run" % own in log and "not run: %s belongs" % theirs in log, log
 
 
 def test_names_that_others_took_in_a_shared_place(world):
