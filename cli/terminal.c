@@ -159,7 +159,7 @@ void terminal_format(const char *format)
 void terminal_put(const char *bytes, size_t size)
 {
     (void)fflush(stdout);
-    (void)write_all(STDOUT_FILENO, bytes, size, false); /* the terminal has gone: the next key says so */
+    (void)write_all(STDOUT_FILENO, bytes, size, false); /* has it gone, the next key says so */
 }
 
 void terminal_clear(void)

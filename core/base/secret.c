@@ -217,7 +217,9 @@ static bool is_harmless(struct text value, bool surely)
         number = number && strchr("0123456789+-.eExX_", value.data[i]) && value.data[i] != '\0';
     if (is_one_of(value, words))
         return true;
-    if (value.n > 1 && value.n < TYPE_BYTES && value.data[0] == '<' && value.data[value.n - 1] == '>')
+    bool type = value.n > 1 && value.n < TYPE_BYTES && value.data[0] == '<' &&
+                value.data[value.n - 1] == '>';
+    if (type)
         return !memchr(value.data, '\'', value.n) && !memchr(value.data, '=', value.n);
     return number && !surely;
 }
@@ -406,10 +408,11 @@ size_t secret_whole(const char *text, size_t n)
 
     for (const char *begin; (begin = memmem(from, n - (size_t)(from - text), PEM_BEGIN,
                                             strlen(PEM_BEGIN))) != NULL;) {
-        struct span key;
+        struct span key = {.at = 0};
         size_t i = (size_t)(begin - text);
         from = begin + strlen(PEM_BEGIN);
-        if (i < whole && n - i < PEM_BYTES && is_pem((struct text){text, n}, i, &key) && key.end == n)
+        bool near = i < whole && n - i < PEM_BYTES;
+        if (near && is_pem((struct text){text, n}, i, &key) && key.end == n)
             return i;
     }
     return whole;

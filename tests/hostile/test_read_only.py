@@ -172,7 +172,8 @@ def open_program(world):
                               "DB_URL": "postgres://me:%s-env@host/db" % CANARY})
     target.wait_line("ready")
     for words in (["config", "set", "server.listen", "127.0.0.1:0"],
-                  ["plugin", "load", "profile"], ["config", "set", "python.exceptions", "unhandled"],
+                  ["plugin", "load", "profile"],
+                  ["config", "set", "python.exceptions", "unhandled"],
                   ["script", "run", str(script_file(world))],
                   ["trace", "__main__.login", "--args", "--limit", "3"]):
         done = target.probing(*words)
@@ -209,7 +210,8 @@ def test_every_command_of_the_sources_is_in_the_table():
     for folder in ("core", "plugins"):
         for path in (ROOT / folder).rglob("*.c"):
             text = "" if path.name.endswith("_test.c") else path.read_text()
-            here |= set(re.findall(r'\.name = "([a-z_= ]+)",\s*(?:\.flags = [A-Z_| ]+,\s*)?\.usage', text))
+            here |= set(re.findall(r'\.name = "([a-z_= ]+)",\s*'
+                                   r'(?:\.flags = [A-Z_| ]+,\s*)?\.usage', text))
             here |= set(re.findall(r'\bCOMMAND\("([a-z_= ]+)"', text))
     assert here == set(COMMANDS)
 

@@ -19,8 +19,8 @@ sys.path.insert(0, str(ROOT / "tests" / "server"))
 from wire import open_door  # noqa: E402
 
 # Our own sequences: each is one of cli/terminal.c, screen.c or of the terminal's end of line.
-OURS = [b"\x1b[H\x1b[J", b"\x1b[?1049h\x1b[?25l\x1b[?7l", b"\x1b[?7h\x1b[?25h\x1b[?1049l", b"\x1b[H",
-        b"\x1b[2K", b"\x1b[J", b"\r\n"]
+OURS = [b"\x1b[H\x1b[J", b"\x1b[?1049h\x1b[?25l\x1b[?7l", b"\x1b[?7h\x1b[?25h\x1b[?1049l",
+        b"\x1b[H", b"\x1b[2K", b"\x1b[J", b"\r\n"]
 HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e"
                     "\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
 
@@ -83,12 +83,14 @@ def steers(seen):
 
 def test_what_these_tests_look_for():
     assert steers(b"plain \xc3\xa9\r\n") == ""
-    for piece in [c.encode() for c in EVIL if not c.isascii() or not c.isprintable()] + [b"\xff", b"\x1b[31m", b"a\rb"]:
+    steering = [c.encode() for c in EVIL if not c.isascii() or not c.isprintable()]
+    for piece in steering + [b"\xff", b"\x1b[31m", b"a\rb"]:
         assert steers(b"x" + piece + b"y"), piece
 
 
 def test_every_command_is_here(world):
-    told = re.findall(r"^  (?!probing)(\w+) +\S", world.probing("help").stdout.split("--raw")[2], flags=re.M)
+    told = re.findall(r"^  (?!probing)(\w+) +\S", world.probing("help").stdout.split("--raw")[2],
+                      flags=re.M)
     assert len(told) > 20 and set(told) == set(COMMANDS) - {"stranger's own"}
 
 
