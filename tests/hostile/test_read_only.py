@@ -139,15 +139,15 @@ PURE = set("""
     epoch_us every exp extract first first_value floor format_bytes group_concat histogram hour
     if ifnull iif ilike initcap instr isfinite isinf isnan isodow isoyear json_array_length
     json_each json_extract json_extract_string json_get json_typeof lag last last_value lead
-    left length like listagg ln log log10 log2 lower lpad ltrim max max_by md5 mean median min
-    min_by minute mod mode month neg not now nth_value ntile nullif nvl octet_length
+    left len length like listagg ln log log10 log2 lower lpad ltrim max max_by md5 mean median
+    min min_by minute mod mode month neg not now nth_value ntile nullif nvl octet_length
     percent_rank percentile_cont percentile_disc pg_size_pretty pg_typeof pi position pow power
     quantile quantile_cont quantile_disc quarter radians rank regexp_count regexp_extract
     regexp_like regexp_match regexp_matches regexp_replace regr_intercept regr_slope repeat
     replace reverse right round row_number rpad rtrim second sign sin split_part sqrt
-    starts_with stddev stddev_pop stddev_samp string_agg strpos substr substring sum tan
-    time_bucket to_char to_hex to_timestamp translate trim trunc typeof upper var var_pop
-    var_samp variance version week year
+    starts_with stddev stddev_pop stddev_samp strftime string_agg strpos substr substring sum
+    tan time_bucket to_char to_hex to_numeric to_timestamp translate trim trunc typeof upper var
+    var_pop var_samp variance version week year
 """.split())
 
 # What a websocket's message may ask for.
