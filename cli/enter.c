@@ -148,7 +148,7 @@ static int check_program(struct why *w, pid_t pid)
 {
     char path[64], program[4096];
 
-    if (w->p == NULL)
+    if (w->p == NULL && stack_process_open(pid, &w->p) < 0) /* not in the middle of an exec */
         return 0;
     w->at = 0;
     stack_process_refresh(w->p, /* maps_too= */ true);
@@ -330,7 +330,8 @@ static int enter_soon(struct enter_options *o, struct inject_result *ret)
 static int enter_finish(struct target *t, const struct enter_options *o,
                         const struct inject_result *result)
 {
-    int r = wait_ready(t, o->inject.timeout_ns, result->mapped && !result->remote);
+    int r = wait_ready(t, o->inject.timeout_ns,
+                       /* mapped= */ !result->remote && !result->already_there);
     if (r < 0 && result->filtered[0] != '\0') {
         char why[ERR_TEXT_BYTES];
         (void)snprintf(why, sizeof why, "%s", err_text());

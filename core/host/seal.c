@@ -90,7 +90,7 @@ static int copy(int from, int to, off_t *ret_size)
             return err_set(-ENOEXEC, "it is larger than %lld MB and no plugin",
                            (long long)(FILE_MAX_BYTES >> 20));
         if (pwrite(to, bytes, (size_t)n, at) != n)
-            return err_set(-errno, "no room for a copy of the plugin: %s", strerror(errno));
+            return err_set(-ENOTSUP, "no room for a copy of the plugin: %s", strerror(errno));
         at += n;
     }
     if (n < 0)
