@@ -411,9 +411,12 @@ def command(program, pid, *words):
 
 
 def caught(pid):
-    """The signals with a handler, but for glibc's own two, which come with a second thread."""
+    """Which of the signals that we might take have a handler; a worker may just be booting, and
+    put and remove handlers on others."""
+    ours = [signal.SIGURG, signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
+            signal.SIGTRAP, signal.SIGSYS, *range(signal.SIGRTMIN, signal.SIGRTMAX + 1)]
     text = re.search(r"SigCgt:\s*(\S+)", Path("/proc/%d/status" % pid).read_text())[1]
-    return "%x" % (int(text, 16) & ~(3 << 31))
+    return "%x" % (int(text, 16) & sum(1 << n - 1 for n in ours))
 
 
 def ours(pid):
