@@ -8,6 +8,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,12 +18,15 @@
 
 #include "cli/inject/inject.h"
 #include "core/base/buf.h"
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
 #include "sdk/client/client.h"
+
+#define ENDING_NS NS_PER_S /* a process that was killed is gone by then */
 
 /* ---- resolving ---- */
 
@@ -113,6 +118,43 @@ static int find_dead(pid_t pid, struct target *ret)
     return 0;
 }
 
+/* Has somebody killed it, who has not been obeyed yet? */
+static bool is_killed(pid_t pid)
+{
+    static const char *const lines[] = {"\nSigPnd:\t", "\nShdPnd:\t"};
+    char path[64], text[4096];
+    bool killed = false;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    if (file_peek(path, text, sizeof text) < 0)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(text, lines[i]);
+        killed = killed || (at != NULL && strtoull(at + 9, NULL, 16) >> (SIGKILL - 1) & 1);
+    }
+    return killed;
+}
+
+/* Just after `kill -9` a process may run on for a moment, and then has neither memory nor a root
+ * and is no zombie yet: its end is waited for. */
+static bool is_ending(pid_t pid)
+{
+    char path[64], exe[8];
+    uint64_t deadline = clock_monotonic() + ENDING_NS;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    for (;;) {
+        bool bare = readlink(path, exe, sizeof exe) == -1 && (errno == ENOENT || errno == ESRCH);
+        if (is_zombie(pid) || (kill(pid, 0) == -1 && errno == ESRCH))
+            return true;
+        if (!bare && !is_killed(pid)) /* it lives, or may not be looked at */
+            return false;
+        if (clock_monotonic() > deadline || cli_interrupted)
+            return false; /* a thread of the kernel has no program either */
+        (void)poll(NULL, 0, 1);
+    }
+}
+
 static int resolve_pid(pid_t pid, struct target *ret)
 {
     char path[64];
@@ -127,6 +169,10 @@ static int resolve_pid(pid_t pid, struct target *ret)
     (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
     if (access(path, F_OK) == 0 && !is_zombie(pid)) {
         int r = directory_of(pid, ret->directory, sizeof ret->directory);
+        if ((r < 0 || is_killed(pid)) && is_ending(pid)) {
+            ret->directory[0] = '\0';
+            return find_dead(pid, ret);
+        }
         if (r == 0) {
             char state = target_state(pid);
             ret->stopped = state == 'T' || state == 't';

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -109,3 +110,15 @@ def test_an_info_that_is_damaged_is_not_believed(dead):
     info.unlink()
     done = dead.probing("query", "--format", "json", "select count(*) from script.kept")
     assert json.loads(done.stdout)["rows"] == [[5000]] and done.stderr == ""
+
+
+def test_is_asked_in_the_moment_of_its_death(world):
+    """Killed and not yet gone it has no memory and no root, and must be taken for dead, not for odd."""
+    for _ in range(10):
+        target = world.start("/usr/bin/python3", "-u", "-c",
+                             "import threading, time\nprint('ready')\n"
+                             "while True: sum(range(1000))")
+        target.wait_line("ready")
+        target.inject()
+        os.kill(target.pid, signal.SIGKILL)
+        assert target.rows("select 1") == [[1]]
