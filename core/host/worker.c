@@ -9,8 +9,8 @@
  *
  * Who is next: of the jobs that may run (a client has four at most, a stream's ticks are few) the
  * one whose client has had the fewest turns, counted from when it came (start-time fair queueing),
- * so that a client with sixty requests has no more than one with one.  What is urgent waits behind nothing: a thread of its own takes it when no other is
- * free.
+ * so that a client with sixty requests has no more than one with one.  What is urgent waits behind
+ * nothing: a thread of its own takes it when no other is free.
  *
  * It does not interrupt anything: a limit sets `cancelled`, and the command looks at it.
  */

@@ -59,16 +59,16 @@ static bool is_stranger(const struct peer *p)
     return p->wsi && !p->local && !p->access;
 }
 
-/* Make room: of those who have shown no token the oldest goes, of the address that has most of them,
- * so that one who opens many takes places from himself.  false: there is none. */
+/* Make room: of those who have shown no token the oldest goes, of the address that has most of
+ * them, so that one who opens many takes places from himself.  false: there is none. */
 static bool drop_stranger(struct server *s)
 {
     struct peer *found = NULL;
     uint32_t most = 0;
     for (struct peer *p = s->peers; p; p = p->next) { /* the newest comes first */
         uint32_t n = 0;
-        for (const struct peer *other = is_stranger(p) ? s->peers : NULL; other; other = other->next)
-            n += is_stranger(other) && other->source == p->source;
+        for (const struct peer *o = is_stranger(p) ? s->peers : NULL; o; o = o->next)
+            n += is_stranger(o) && o->source == p->source;
         if (n > 0 && n >= most) {
             most = n;
             found = p;

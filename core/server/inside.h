@@ -30,7 +30,7 @@
 
 #define SERVER_PEERS 256                /* connections at once */
 #define SERVER_PEERS_TCP 192            /* of these by TCP: the owner's socket stays free */
-#define SERVER_PEERS_ADMITTED 160       /* of these with a token: strangers are let in to show one */
+#define SERVER_PEERS_ADMITTED 160       /* of these with a token: strangers may come to show one */
 #define SERVER_PEERS_TOLD 16            /* of all: too many, and only told so */
 #define SERVER_FULL "too many connections are open already; close one"
 #define SERVER_FDS (SERVER_PEERS + 8)   /* with the listeners and the loop's own */
@@ -114,7 +114,7 @@ struct job {
     bool over;          /* loop only: done was sent, or nobody waits for it */
     _Atomic bool ended; /* run_done() was here: it comes once, whoever refuses */
     uint64_t dropped;   /* lock: peer->mutex; pieces this client lost and was not told of yet */
-    uint64_t blocked_ns; /* its worker only: how long it has waited for its client to read, in all */
+    uint64_t blocked_ns; /* its worker only: how long it has waited for its client, in all */
     char tail[4];       /* loop only: first bytes of a character whose rest has not come */
     uint32_t tail_size; /* loop only */
     /* JOB_RUN over HTTP; loop only */

@@ -3,10 +3,10 @@
 
 usage: fairness.py [--build FOLDER] [--seconds N]
 
-A Python process sleeps; one client asks it by TCP for `version` (websocket) and /healthz (HTTP, kept
-open), one after the other with 5 ms between.  It does so alone; beside one read-only user who
+A Python process sleeps; one client asks it by TCP for `version` (websocket) and /healthz (HTTP,
+kept open), one after the other with 5 ms between.  It does so alone; beside one read-only user who
 watches 60 dear statements (two connections, as one may have 32); beside 150 connections that asked
-for a long answer and read none of it; beside both; and `query "select 1"` is asked beside both, too.
+for a long answer and read none of it; and beside both, where it asks for a short query, too.
 Printed are p50, p99 and the longest, the share of a core that the process took, and the load.
 Compare two builds on one machine, one after the other, several times: what else runs counts.
 """
@@ -63,7 +63,7 @@ class Beside:
         self.loads = loads
 
     def __enter__(self):
-        self.children = [subprocess.Popen([sys.executable, __file__, "--load"] + [str(w) for w in load],
+        self.children = [subprocess.Popen([sys.executable, __file__, "--load", *map(str, load)],
                                           stdout=subprocess.PIPE) for load in self.loads]
         for child in self.children:
             child.stdout.readline()
@@ -94,7 +94,8 @@ def measure(what, pid, asks, seconds):
     for name, times in took.items():
         times.sort()
         print("%-28s %-9s p50 %8.1f  p99 %8.1f  longest %8.1f ms  "
-              "(%d asked, %d refused; %.0f %% of a core)" % (what, name, 1e3 * times[len(times) // 2], 1e3 * times[len(times) * 99 // 100],
+              "(%d asked, %d refused; %.0f %% of a core)" %
+              (what, name, 1e3 * times[len(times) // 2], 1e3 * times[len(times) * 99 // 100],
                1e3 * times[-1], len(times), refused[name], core), flush=True)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that want the server for themselves, and processes that want their client: neither gets it.
+"""Clients that want the server for themselves, and processes that flood their client.
 
-Nothing is timed.  What holds the workers holds them until it is told to end, so that what is answered
-meanwhile waited for none of it.
+Nothing is timed.  What holds the workers holds them until it is told to end, so that what is
+answered meanwhile waited for none of it.
 """
 import json
 import os
@@ -131,8 +131,9 @@ def test_clients_that_do_not_read_hold_nobody(door):
     deaf = []
     for _ in range(150):
         deaf.append(dial(door.port))
-        deaf[-1].sendall(("GET /query?format=csv&q=%s HTTP/1.1\r\nHost: localhost\r\nAuthorization: "
-                          "Bearer %s\r\n\r\n" % (LONG.replace(" ", "+"), door.read_token)).encode())
+        deaf[-1].sendall(("GET /query?format=csv&q=%s HTTP/1.1\r\nHost: localhost\r\n"
+
+                          "Authorization: Bearer %s\r\n\r\n" % (LONG.replace(" ", "+"), door.read_token)).encode())
     assert all(ask(door)[0] == 200 for _ in range(20))
     with Wire(door.port, door.read_token) as wire:
         assert all(wire.run("version")[0] == 0 for _ in range(20))
@@ -212,8 +213,10 @@ def test_a_thousand_at_once_are_all_answered(door):
 # ---- names ----
 
 ODD_HOSTS = ("[::1]evil.example", "[::1]evil.example:%d", "[::1]:%d@evil.example",
-             "localhost:x@evil.example", "localhost:%d@evil.example", "u:p@localhost:%d", "localhost.",
-             "localhost:", "localhost:0", "localhost:99999", "localhost:%d:%d", "localhost/", "localhost?a",
+             "localhost:x@evil.example", "localhost:%d@evil.example", "u:p@localhost:%d",
+             "localhost.",
+             "localhost:", "localhost:0", "localhost:99999", "localhost:%d:%d", "localhost/",
+             "localhost?a",
              "localhost#", "localhost\\", "127.1:%d", "0x7f.0.0.1", "0177.0.0.1", "2130706433",
              "[::ffff:127.0.0.1]:%d", "[::1%%lo]:%d", "127.0.0.1, evil.example", "localhost%%00",
              "*", "[]", "[", "::1", "evil.example#@localhost")
@@ -228,27 +231,35 @@ def test_a_host_is_read_strictly(door):
         assert ask(door, host=good, headers=("Origin: http://" + good,))[0] == 200, good
     # by the local socket no Host is wanted, but an Origin that is nonsense is not ours either
     odd = "localhost:x@evil.example"
-    assert http(door.sock, "GET", "/healthz", host=odd, headers=("Origin: http://" + odd,))[0] == 403
+    assert http(door.sock, "GET", "/healthz", host=odd,
+                headers=("Origin: http://" + odd,))[0] == 403
 
 
 def test_a_request_has_one_reading(door):
     """What two parsers could take for different requests is refused, and ends the connection."""
     then = b"GET /tables HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    heads = (b"Content-Length: 0\r\nContent-Length: %d\r\n", b"Content-Length: %d\r\nContent-Length: 0\r\n",
+    heads = (b"Content-Length: 0\r\nContent-Length: %d\r\n",
+             b"Content-Length: %d\r\nContent-Length: 0\r\n",
              b"Content-Length: %d, %d\r\n", b"Content-Length: +%d\r\n", b"Content-Length: 0x%d\r\n",
              b"Content-Length: -%d\r\n", b"Content-Length : %d\r\n", b"Content-Length\t: %d\r\n",
-             b"Content\x7f-Length: %d\r\n", b" Content-Length: %d\r\n", b"X: y\r\n Content-Length: %d\r\n",
-             b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n", b"Transfer-Encoding: chunked\r\n",
-             b"Transfer-Encoding: identity, chunked\r\n", b"X: a\rContent-Length: %d\r\n", b"X\0: a\r\n",
+             b"Content\x7f-Length: %d\r\n", b" Content-Length: %d\r\n",
+             b"X: y\r\n Content-Length: %d\r\n",
+             b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n",
+             b"Transfer-Encoding: chunked\r\n",
+             b"Transfer-Encoding: identity, chunked\r\n", b"X: a\rContent-Length: %d\r\n",
+             b"X\0: a\r\n",
              b"Host: evil.example\r\n", b": nothing\r\n", b"Content-Length: \r\n",
              b"Content-Length: 99999999999999999999\r\n", b"Content-Length: 1048577\r\n")
     for head in heads:
         head = head.replace(b"%d", b"%d" % len(then))
-        answer = raw(door.sock, b"POST /run HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n" + then)
+        answer = raw(door.sock,
+                     b"POST /run HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n" + then)
         status = answer.split(b" ")[1] if answer else answer
-        assert status in (b"400", b"413", b"501") and answer.count(b"HTTP/1.1 ") == 1, (head, answer)
+        assert status in (b"400", b"413", b"501") and answer.count(b"HTTP/1.1 ") == 1, (head,
+                                                                                        answer)
     for line in (b"GET http://localhost/healthz HTTP/1.1", b"GET //healthz HTTP/1.1",
-                 b"GET /healthz HTTP/1.1 HTTP/1.1", b"CONNECT localhost:80 HTTP/1.1", b"GET /healthz HTTP/2.0",
+                 b"GET /healthz HTTP/1.1 HTTP/1.1", b"CONNECT localhost:80 HTTP/1.1",
+                 b"GET /healthz HTTP/2.0",
                  b"GET \t/healthz HTTP/1.1", b"OPTIONS * HTTP/1.1"):
         answer = raw(door.sock, line + b"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         assert answer.split(b" ")[1:2] in ([b"400"], [b"404"], [b"405"]), (line, answer)
@@ -273,8 +284,9 @@ def test_frames_without_a_mask_are_refused(door):
         with Wire(where, token) as wire:
             wire.frame(0x89, b"", mask=False)
             assert close_code(wire) == 1002
-    early = ("GET /ws HTTP/1.1\r\nHost: localhost\r\n%s\r\n\r\n" % "\r\n".join(Wire.HANDSHAKE)).encode()
-    assert b" 400 " in raw(door.sock, early + b"\x81\x02{}")
+    lines = ["GET /ws HTTP/1.1", "Host: localhost"] + Wire.HANDSHAKE
+    early = "\r\n".join(lines) + "\r\n\r\n"
+    assert b" 400 " in raw(door.sock, early.encode() + b"\x81\x02{}")
 
 
 def test_floods_of_small_frames_end(door):
@@ -298,13 +310,14 @@ def test_floods_of_small_frames_end(door):
 
 
 def test_requests_without_end(door):
-    """Subscriptions, ids, nesting and pipelines: as many as there may be, and words for the rest."""
+    """Subscriptions, ids, nesting and pipelines: all there may be, words for the rest."""
     with Wire(door.sock) as wire:
         for k in range(10000):
             wire.send({"id": k, "follow": "script.none%d" % k})
             if k >= 64:
                 assert "things run on this connection already" in wire.receive()["error"]
-        for text in (b'{"id":%s,"run":["version"]}' % (b"9" * 100000), b'{"id":1e999,"run":["version"]}',
+        for text in (b'{"id":%s,"run":["version"]}' % (b"9" * 100000),
+                     b'{"id":1e999,"run":["version"]}',
                      b'{"id":"%s","run":["version"]}' % (b"x" * 100000), b'{"a":' * 50000,
                      b'[' * 1000000, b'{"id":99999,"run":[' + b'"a",' * 100000 + b'"a"]}'):
             wire.frame(0x81, text)
