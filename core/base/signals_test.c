@@ -28,7 +28,7 @@ static _Atomic pid_t other;
 static _Atomic bool stop, blocks, unblock;
 static int number;
 
-static bool count(int kind, siginfo_t *info, void *context) /* [signal] */
+static bool on_ours(int kind, siginfo_t *info, void *context) /* [signal] */
 {
     (void)info;
     (void)context;
@@ -67,7 +67,7 @@ static int run(void (*body)(void))
     (void)fflush(stdout);
     pid_t child = fork();
     if (child == 0) {
-        number = signals_take_below(SIGRTMAX, count);
+        number = signals_take_below(SIGRTMAX, on_ours);
         CHECK(number > SIGRTMIN);
         body();
         (void)fflush(stdout);
@@ -87,14 +87,14 @@ static void sent_and_given_back(void)
 {
     CHECK(!is_default(number));
     CHECK(signals_is_ours(number));
-    CHECK_INT(signals_take(number, count), 0); /* again: it is still there */
+    CHECK_INT(signals_take(number, on_ours), 0); /* again: it is still there */
     CHECK_INT(signals_send(number, (pid_t)syscall(SYS_gettid), KIND), 0);
     wait_count(&came, 1);
     CHECK_INT(kill(getpid(), number), 0); /* nobody's: it had no handler when we took it */
     wait_count(&foreign, 1);
     CHECK_INT(signals_give(number), 0);
     CHECK(is_default(number));
-    int second = signals_take_below(number, count);
+    int second = signals_take_below(number, on_ours);
     CHECK(second > 0 && second < number);
     CHECK_INT(signals_give(second), 0);
     CHECK_INT(signals_give(second), 0); /* twice */
@@ -217,7 +217,7 @@ static void held_by_a_debugger(void)
         CHECK_INT(waitpid(debugger, &status, 0), debugger);
         CHECK_INT(status, 0);
         /* Taken again, it is given back: the thread runs, so it has had it. */
-        while (atomic_load(&came) == 0 && signals_take(number, count) == 0 &&
+        while (atomic_load(&came) == 0 && signals_take(number, on_ours) == 0 &&
                signals_send(number, other, KIND) == 0)
             (void)sched_yield();
         CHECK_INT(signals_give(number), 0);
@@ -258,12 +258,12 @@ static void over_ours_stays(void)
     struct sigaction now, mine = {.sa_sigaction = their_handler, .sa_flags = SA_SIGINFO};
     CHECK_INT(sigaction(number, &mine, NULL), 0);
     CHECK(!signals_is_ours(number));
-    CHECK_INT(signals_take(number, count), -EBUSY);
+    CHECK_INT(signals_take(number, on_ours), -EBUSY);
     CHECK_INT(signals_give(number), 0);
     CHECK_INT(sigaction(number, NULL, &now), 0);
     CHECK(now.sa_sigaction == their_handler);
     CHECK_INT(sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL), 0);
-    CHECK_INT(signals_take(number, count), 0); /* its default is free again */
+    CHECK_INT(signals_take(number, on_ours), 0); /* its default is free again */
     CHECK_INT(signals_give(number), 0);
 }
 
@@ -275,7 +275,7 @@ static void beside_a_runtime(void)
     CHECK_INT(signals_give(number), 0);
     for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
         CHECK_INT(sigaction(i, &all, NULL), 0);
-    number = signals_take_below(SIGRTMAX, count);
+    number = signals_take_below(SIGRTMAX, on_ours);
     CHECK_INT(number, SIGRTMAX - 1);
     CHECK_INT(signals_send(number, (pid_t)syscall(SYS_gettid), KIND), 0);
     wait_count(&came, 1);
@@ -283,7 +283,7 @@ static void beside_a_runtime(void)
     CHECK_INT(raise(number), 0); /* not ours: it is theirs */
     CHECK_INT(theirs, 1);
     CHECK_INT(came, 1);
-    int second = signals_take_below(number, count);
+    int second = signals_take_below(number, on_ours);
     CHECK_INT(second, number - 1);
     CHECK_INT(signals_give(second), 0);
     CHECK_INT(signals_give(number), 0);
@@ -292,7 +292,7 @@ static void beside_a_runtime(void)
     all.sa_flags = SA_SIGINFO | SA_ONSTACK; /* calls of theirs end with EINTR: not with ours */
     for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
         CHECK_INT(sigaction(i, &all, NULL), 0);
-    CHECK_INT(signals_take_below(SIGRTMAX, count), -EBUSY);
+    CHECK_INT(signals_take_below(SIGRTMAX, on_ours), -EBUSY);
 }
 
 static void not_in_a_child(void)
@@ -301,7 +301,7 @@ static void not_in_a_child(void)
     pid_t child = fork();
     if (child == 0) {
         signals_disable_in_child();
-        _exit(is_default(number) && signals_take(number, count) == 0 &&
+        _exit(is_default(number) && signals_take(number, on_ours) == 0 &&
                       signals_give(number) == 0 && is_default(number)
                   ? 0
                   : 1);
