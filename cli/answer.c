@@ -140,8 +140,8 @@ static int from_files(const struct target *t, const struct answer_ask *ask, stru
             not_whole(store_damage(store));
         if (t->directories > 1 && !ask->quiet)
             terminal_say("there are %u directories of process %d; this is the newest, %s "
-                         "(`probing list --dead` shows all)", t->directories, (int)t->pid,
-                         t->directory);
+                         "(`probing list --dead` shows all)",
+                         t->directories, (int)t->pid, t->directory);
         if (t->stopped && !ask->quiet)
             terminal_say("process %d is stopped; this is read from its files", (int)t->pid);
         r = from_engine(tables, store, ask, p);

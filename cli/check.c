@@ -36,7 +36,7 @@
 #define END_NS (5 * NS_PER_S)
 #define ANSWER_BYTES ((size_t)1 << 20)
 #define LEFT "has stopped: " /* the core's words before what is not right, core/commands */
-#define LABEL 11 /* columns of the words at the left */
+#define LABEL 11             /* columns of the words at the left */
 
 struct check {
     const char *name, *file;
@@ -45,7 +45,7 @@ struct check {
     int hold; /* its input: it ends when this is closed */
     struct target target;
     bool failed; /* to load: it may want another program around it */
-    bool own; /* the program is ours: nobody else makes threads in it */
+    bool own;    /* the program is ours: nobody else makes threads in it */
     int problems;
 };
 
@@ -152,8 +152,9 @@ static int wait_for_core(struct check *c)
             return 0;
         }
         if (has_ended(c, &status))
-            return err_set(-ECHILD, "the program for the check ended (status 0x%x) before the core "
-                                    "answered in it",
+            return err_set(-ECHILD,
+                           "the program for the check ended (status 0x%x) before the core "
+                           "answered in it",
                            (unsigned)status);
         if (cli_interrupted)
             return err_set(-ECANCELED, "interrupted");

@@ -75,10 +75,10 @@ bool directory_held(const struct datadir *d);
 struct directory_newest {
     pid_t pid;
     uint64_t start_time;
-    uid_t owners[3]; /* whose it may be: who asks, or who the living process is */
-    char path[4096]; /* "": none */
-    uint32_t n;      /* how many there are, */
-    uint32_t others; /* and of others, */
+    uid_t owners[3];  /* whose it may be: who asks, or who the living process is */
+    char path[4096];  /* "": none */
+    uint32_t n;       /* how many there are, */
+    uint32_t others;  /* and of others, */
     char other[4096]; /* the newest of which */
     uid_t other_owner;
     struct timespec time, other_time;

@@ -483,9 +483,8 @@ static bool has_left(const struct target *t, uint64_t start_time)
 
     (void)snprintf(sock, sizeof sock, "%s/sock", t->directory);
     while (!cli_interrupted && clock_monotonic() < deadline) {
-        bool dead = start_time != 0 &&
-                    (proc_start_time(t->pid, &now) < 0 || now != start_time ||
-                     !(inject_runs_on(t->pid) || target_state(t->pid) != 'Z'));
+        bool dead = start_time != 0 && (proc_start_time(t->pid, &now) < 0 || now != start_time ||
+                                        !(inject_runs_on(t->pid) || target_state(t->pid) != 'Z'));
         if (dead || t->directory[0] == '\0')
             return false;
         if (access(sock, F_OK) == -1 && errno == ENOENT)

@@ -52,7 +52,8 @@ static int run_file(struct target *t, int argc, char **argv, int at, char *text)
     return r;
 }
 
-/* --raw is for us, not for the process: out of the options before the code.  Words that are left. */
+/* --raw is for us, not for the process: out of the options before the code.  Gives how many words
+ * are left. */
 static int take_raw(int argc, char **argv)
 {
     for (int i = 1; i < argc && argv[i][0] == '-'; i++) {

@@ -171,9 +171,9 @@ static int sweep_one(void *arg, const struct datadir *d)
 
     if (directory_alive(d, &pid) || (d->owner != geteuid() && geteuid() != 0))
         return 0;
-    uint64_t age_ns = (uint64_t)(time(NULL) > d->changed.tv_sec ? time(NULL) - d->changed.tv_sec
-                                                                : 0) *
-                      UINT64_C(1000000000);
+    uint64_t age_ns =
+        (uint64_t)(time(NULL) > d->changed.tv_sec ? time(NULL) - d->changed.tv_sec : 0) *
+        UINT64_C(1000000000);
     if (age_ns < s->older_ns || in_use(d) || directory_held(d)) {
         s->kept++;
         return 0;

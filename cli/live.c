@@ -50,7 +50,8 @@ static int on_event(void *arg, const struct client_event *e)
         return 0;
     case CLIENT_LATE:
         terminal_say("%llu rows came when their bucket had been told and are in none "
-                     "(setting query.late)", (unsigned long long)e->late);
+                     "(setting query.late)",
+                     (unsigned long long)e->late);
         return 0;
     case CLIENT_DONE:
         if (e->status < 0)

@@ -119,7 +119,8 @@ static int run_command(int argc, char **argv, const char *target_text)
     if (c->needs_target) {
         if (target_text == NULL || target_text[0] == '\0') {
             terminal_say("%s needs a target: probing -t <pid> %s (`probing list` shows "
-                         "processes with a core)", c->name, c->name);
+                         "processes with a core)",
+                         c->name, c->name);
             return EXIT_USAGE;
         }
     }

@@ -74,8 +74,7 @@ static bool load_editor(struct editor *e)
            find(library, "rl_attempted_completion_function", &e->attempted_completion) &&
            find(library, "rl_completer_word_break_characters", &e->word_break_characters) &&
            find(library, "rl_completion_append_character", &e->append_character) &&
-           find(library, "rl_line_buffer", &e->line) &&
-           find(library, "rl_outstream", &e->out);
+           find(library, "rl_line_buffer", &e->line) && find(library, "rl_outstream", &e->out);
 }
 
 /* libedit asks again and again until NULL; it frees what it is given. */

@@ -214,8 +214,10 @@ static int resolve_socket(const char *text, struct target *ret)
     struct datadir d;
 
     if (strcmp(slash != NULL ? slash + 1 : text, "sock") != 0)
-        return err_set(-EINVAL, "%s is no socket of probing: that is the file 'sock' of a data "
-                                "directory", text);
+        return err_set(-EINVAL,
+                       "%s is no socket of probing: that is the file 'sock' of a data "
+                       "directory",
+                       text);
     (void)snprintf(ret->directory, sizeof ret->directory, "%.*s",
                    slash != NULL ? (int)(slash - text) + (slash == text) : 1,
                    slash != NULL ? text : ".");

@@ -19,8 +19,8 @@
 #define PATIENCE 2000 /* naps: 0.2 s */
 #include "cli/inject/helper.c"
 #include "cli/inject/inject.c"
-#include "cli/inject/limits.c"
 #include "cli/inject/library.c"
+#include "cli/inject/limits.c"
 #include "cli/inject/remote_exec.c"
 #include "cli/inject/safe.c"
 #include "cli/inject/theirs.c"

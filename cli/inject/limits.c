@@ -30,8 +30,8 @@ static int check_bytes(const struct target *t, uint64_t room, uint64_t need, con
     return err_set(-ENOMEM,
                    "process %d has too little memory allowed: %llu MiB more of %s, and the core "
                    "wants to see %llu MiB so that the program keeps enough; %s",
-                   t->pid, (unsigned long long)(room / MIB), what,
-                   (unsigned long long)(need / MIB), remedy);
+                   t->pid, (unsigned long long)(room / MIB), what, (unsigned long long)(need / MIB),
+                   remedy);
 }
 
 static int check_numbers(const struct target *t)
@@ -57,8 +57,8 @@ static int check_numbers(const struct target *t)
 
 int limits_check(const struct target *t)
 {
-    int rc = check_bytes(t, room_address_space(t->pid), ADDRESS_SPACE,
-                         "address space (ulimit -v)", "raise it with prlimit --as");
+    int rc = check_bytes(t, room_address_space(t->pid), ADDRESS_SPACE, "address space (ulimit -v)",
+                         "raise it with prlimit --as");
     if (rc == 0)
         rc = check_bytes(t, room_data(t->pid), DATA, "private memory (ulimit -d, or overcommit 2)",
                          "raise it with prlimit --data, or vm.overcommit_ratio");

@@ -16,8 +16,8 @@
 #include "cli/inject/target.h"
 
 #define THREADS_MAX 4096
-#define SCORED_MAX 32    /* threads looked at before one is chosen: 25 us each */
-#define WARM_BYTES 65536 /* of the stack, copied at the first stop */
+#define SCORED_MAX 32             /* threads looked at before one is chosen: 25 us each */
+#define WARM_BYTES 65536          /* of the stack, copied at the first stop */
 #define SLICE_NS (20 * NS_PER_MS) /* for one thread of several, before the next is tried */
 #define STOP_NS (2 * NS_PER_S)    /* for a thread to stop; one in D state may take longer */
 

@@ -201,8 +201,7 @@ void wait_look(struct target *t)
     c = call_of(t, t->tid);
     if (!waits_for_events(&c) || (int32_t)c.a[3] <= 0 ||
         !clock_of(t, cpu_of(t, t->tid), &here, &at) || !sched_of(t, t->tid, &again) ||
-        again.ran_ns != seen.ran_ns || again.switches != seen.switches ||
-        here.ran_ns < seen.ran_ns)
+        again.ran_ns != seen.ran_ns || again.switches != seen.switches || here.ran_ns < seen.ran_ns)
         return;
     t->wait = (struct wait){.call = c.number,
                             .limit_ms = (int32_t)c.a[3],

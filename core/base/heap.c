@@ -17,17 +17,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE ((size_t)4096) /* bytes: every page is a multiple of this */
+#define PAGE ((size_t)4096)     /* bytes: every page is a multiple of this */
 #define SPAN ((size_t)64 << 10) /* bytes, and so aligned */
 #define SPANS 16                /* of a region: 1 MiB */
 #define STEP ((size_t)16)
-#define FINE ((size_t)256)         /* up to here pieces differ by STEP, above by a quarter */
-#define SMALL_MAX ((size_t)16384)  /* three such fit in a span */
-#define CLASSES 40                 /* 16 fine ones, then 4 for each doubling up to SMALL_MAX */
-#define DIRTY_MAX 4                /* free spans whose pages are kept for the next */
-#define SPARES 32                   /* large blocks kept for the next who wants one ... */
+#define FINE ((size_t)256)           /* up to here pieces differ by STEP, above by a quarter */
+#define SMALL_MAX ((size_t)16384)    /* three such fit in a span */
+#define CLASSES 40                   /* 16 fine ones, then 4 for each doubling up to SMALL_MAX */
+#define DIRTY_MAX 4                  /* free spans whose pages are kept for the next */
+#define SPARES 32                    /* large blocks kept for the next who wants one ... */
 #define SPARE_MAX ((size_t)16 << 20) /* ... of so many bytes in all, until heap_trim() */
-#define TABLE_FIRST 512            /* entries: 8 KiB */
+#define TABLE_FIRST 512              /* entries: 8 KiB */
 
 struct span {
     struct span *next, *prev; /* with free pieces, of the same class */

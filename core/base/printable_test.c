@@ -33,8 +33,8 @@ TEST(controls)
     TEXT("\033]0;x\a\033[2J", "\\x1b]0;x\\x07\\x1b[2J");
     TEXT("a\rb\b\x7f\0-", "a\\rb\\x08\\x7f\\x00-");
     LINE("a\nb\tc", "a\\nb\\tc");
-    TEXT("\x9b[J", "\\x9b[J");     /* C1 as a byte */
-    TEXT("\xc2\x9b[J", "\\u009b[J"); /* and as a letter */
+    TEXT("\x9b[J", "\\x9b[J");                                 /* C1 as a byte */
+    TEXT("\xc2\x9b[J", "\\u009b[J");                           /* and as a letter */
     TEXT("\xc0\x9b\xe0\x80\x9b", "\\xc0\\x9b\\xe0\\x80\\x9b"); /* in more bytes than needed */
 }
 

@@ -18,7 +18,7 @@
 #include "core/base/file.h"
 
 #define NEVER_REACHED (UINT64_C(1) << 60) /* how cgroup v1 writes "no limit" */
-#define LOOK_AT_USERS 65536 /* a higher limit on a user's threads is nobody's limit */
+#define LOOK_AT_USERS 65536               /* a higher limit on a user's threads is nobody's limit */
 #define GROUP_BYTES 1024
 
 static uint64_t less(uint64_t limit, uint64_t used)
@@ -173,17 +173,16 @@ static uint64_t room_by_groups(pid_t pid, const struct group_files *files, uint3
 
 uint64_t room_memory(pid_t pid)
 {
-    static const struct group_files files[] = {
-        {"",
-         {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"},
-         "memory.max",
-         "memory.current",
-         "\ninactive_file "},
-        {"memory",
-         {"/sys/fs/cgroup/memory"},
-         "memory.limit_in_bytes",
-         "memory.usage_in_bytes",
-         "\ntotal_inactive_file "}};
+    static const struct group_files files[] = {{"",
+                                                {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"},
+                                                "memory.max",
+                                                "memory.current",
+                                                "\ninactive_file "},
+                                               {"memory",
+                                                {"/sys/fs/cgroup/memory"},
+                                                "memory.limit_in_bytes",
+                                                "memory.usage_in_bytes",
+                                                "\ntotal_inactive_file "}};
     return room_by_groups(pid, files, sizeof(files) / sizeof(files[0]));
 }
 

@@ -17,9 +17,9 @@
 #define SCHEDULE_CPUS 8192 /* the most that Linux is built for */
 
 struct schedule {
-    int nice;           /* the process's, never below 0; 19 for a process of SCHED_IDLE */
-    int io_class;       /* for ioprio_set(2): the process's, 0 where that is real-time */
-    size_t cpus_bytes;  /* of `cpus`; 0: not known */
+    int nice;          /* the process's, never below 0; 19 for a process of SCHED_IDLE */
+    int io_class;      /* for ioprio_set(2): the process's, 0 where that is real-time */
+    size_t cpus_bytes; /* of `cpus`; 0: not known */
     uint64_t cpus[SCHEDULE_CPUS / 64]; /* where any of its threads may run */
 };
 

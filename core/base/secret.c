@@ -36,8 +36,7 @@ static bool has_word(const char *name, size_t n, const char *const *words)
 {
     for (; *words; words++)
         for (size_t at = 0; at + strlen(*words) <= n; at++)
-            if ((name[at] | 0x20) == **words &&
-                strncasecmp(name + at, *words, strlen(*words)) == 0)
+            if ((name[at] | 0x20) == **words && strncasecmp(name + at, *words, strlen(*words)) == 0)
                 return true;
     return false;
 }
@@ -209,8 +208,8 @@ static bool is_one_of(struct text t, const char *const *words)
 /* Says nothing, whatever its name: None, a type's name; a number where the name is a guess. */
 static bool is_harmless(struct text value, bool surely)
 {
-    static const char *const words[] = {
-        "None", "null", "NULL", "nil", "True", "False", "true", "false", SECRET_SHOWN, "", NULL};
+    static const char *const words[] = {"None", "null",  "NULL",       "nil", "True", "False",
+                                        "true", "false", SECRET_SHOWN, "",    NULL};
     bool number = true;
 
     for (size_t i = 0; i < value.n; i++)
@@ -406,8 +405,8 @@ size_t secret_whole(const char *text, size_t n)
     const char *last = n > 0 ? memrchr(text, '\n', n) : NULL, *from = text;
     size_t whole = last ? (size_t)(last + 1 - text) : 0;
 
-    for (const char *begin; (begin = memmem(from, n - (size_t)(from - text), PEM_BEGIN,
-                                            strlen(PEM_BEGIN))) != NULL;) {
+    for (const char *begin;
+         (begin = memmem(from, n - (size_t)(from - text), PEM_BEGIN, strlen(PEM_BEGIN))) != NULL;) {
         struct span key = {.at = 0};
         size_t i = (size_t)(begin - text);
         from = begin + strlen(PEM_BEGIN);

@@ -154,9 +154,19 @@ TEST(any_text)
  * of each take part of a second; where the work grows with the square, hours. */
 TEST(no_text_takes_long)
 {
-    static const char *const pieces[] = {"sk-", "A-", "key: ", "auth:<", "eyJ.", "token=a(",
-                                         "'token', \"", "\\n", "password='<", "-----BEGIN ",
-                                         "-----BEGIN PRIVATE KEY-----\n", "://a:", "token=1,"};
+    static const char *const pieces[] = {"sk-",
+                                         "A-",
+                                         "key: ",
+                                         "auth:<",
+                                         "eyJ.",
+                                         "token=a(",
+                                         "'token', \"",
+                                         "\\n",
+                                         "password='<",
+                                         "-----BEGIN ",
+                                         "-----BEGIN PRIVATE KEY-----\n",
+                                         "://a:",
+                                         "token=1,"};
     enum { BYTES = 2 << 20 };
     char *given = malloc(BYTES);
     for (size_t k = 0; k < sizeof(pieces) / sizeof(pieces[0]); k++) {

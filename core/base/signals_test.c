@@ -270,8 +270,8 @@ static void over_ours_stays(void)
 /* As Go's runtime: one handler for all.  A program that has a handler for each loses none. */
 static void beside_a_runtime(void)
 {
-    struct sigaction now, all = {.sa_sigaction = their_handler,
-                                 .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+    struct sigaction now,
+        all = {.sa_sigaction = their_handler, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
     CHECK_INT(signals_give(number), 0);
     for (int i = SIGRTMIN; i <= SIGRTMAX; i++)
         CHECK_INT(sigaction(i, &all, NULL), 0);
@@ -312,10 +312,10 @@ static void not_in_a_child(void)
     CHECK_INT(signals_give(number), 0);
 }
 
-#define CASE(name)                \
-    TEST(of_##name)               \
-    {                             \
-        CHECK_INT(run(name), 0);  \
+#define CASE(name)               \
+    TEST(of_##name)              \
+    {                            \
+        CHECK_INT(run(name), 0); \
     }
 
 CASE(sent_and_given_back)

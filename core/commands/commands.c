@@ -265,8 +265,8 @@ static int say_done(struct core *c, const char *name, const char *what, struct p
 
     buf_init(&note, 4096);
     host_plugin_note(c->host, name, &note);
-    int r = host_replyf(out, "plugin %s %s%s%s\n", name, what, note.size ? ": " : "",
-                        buf_text(&note));
+    int r =
+        host_replyf(out, "plugin %s %s%s%s\n", name, what, note.size ? ": " : "", buf_text(&note));
     buf_done(&note);
     return r;
 }

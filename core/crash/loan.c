@@ -27,7 +27,7 @@
 struct loan {
     pid_t tid; /* 0: free */
     uint32_t kind;
-    void *memory; /* of a free one too */
+    void *memory;    /* of a free one too */
     bool seen, ours; /* ours: needs none, and its name is not read again */
 };
 

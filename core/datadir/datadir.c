@@ -56,8 +56,8 @@ static int open_on_device(int dirfd, const char *name, int flags)
 {
     struct stat outer, inner;
     int fd = open_plainly(dirfd, name, flags);
-    if (fd < 0 || (fstat(dirfd, &outer) == 0 && fstat(fd, &inner) == 0 &&
-                   outer.st_dev == inner.st_dev))
+    if (fd < 0 ||
+        (fstat(dirfd, &outer) == 0 && fstat(fd, &inner) == 0 && outer.st_dev == inner.st_dev))
         return fd;
     (void)close(fd);
     return -EXDEV;
@@ -69,8 +69,8 @@ int entry_open(int dirfd, const char *name, int flags, bool own)
         return -EINVAL;
     if (own)
         return open_plainly(dirfd, name, flags);
-    int r = openat2(dirfd, name, flags | O_NOFOLLOW,
-                    NO_SYMLINKS | NO_MAGICLINKS | BENEATH | NO_XDEV);
+    int r =
+        openat2(dirfd, name, flags | O_NOFOLLOW, NO_SYMLINKS | NO_MAGICLINKS | BENEATH | NO_XDEV);
     return is_unknown(r) ? open_on_device(dirfd, name, flags) : r;
 }
 
@@ -188,8 +188,8 @@ static int refuse(const struct datadir_in *in, const char *name, const char *pat
     struct stat st;
     if ((why == -ELOOP || why == -ENOTDIR) &&
         fstatat(in->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode))
-        return err_set(S_ISLNK(st.st_mode) ? -ELOOP : -ENOTDIR,
-                       "%s is not a directory but %s%s", path, file_kind(st.st_mode),
+        return err_set(S_ISLNK(st.st_mode) ? -ELOOP : -ENOTDIR, "%s is not a directory but %s%s",
+                       path, file_kind(st.st_mode),
                        S_ISLNK(st.st_mode) ? ", which is not followed: name what it leads to" : "");
     return err_set(why, "%s: %s", path,
                    why == -EXDEV ? "another file system is mounted over it" : strerror(-why));
@@ -234,9 +234,9 @@ int root_open(int view, const char *place, const char *name, bool own, uid_t *re
     (void)close(at);
     if (fd < 0)
         return err_set(fd, "%s/%s is not looked at: %s", place, name,
-                       fd == -EXDEV                       ? "another file system is mounted there"
+                       fd == -EXDEV                     ? "another file system is mounted there"
                        : fd == -ELOOP || fd == -ENOTDIR ? "it is no directory, or a link to one"
-                                                          : strerror(-fd));
+                                                        : strerror(-fd));
     if (fstat(fd, &st) == -1 || (numbered && view == -1 && st.st_uid != uid) ||
         (st.st_mode & 022)) {
         (void)close(fd);

@@ -35,7 +35,10 @@
 #define DATADIR_PATH 4096
 #define DATADIR_LEAF 256
 #define DATADIR_SHM "/dev/shm"
-#define DATADIR_PLACES {"/tmp", "/var/tmp", DATADIR_SHM} /* of default roots, best first */
+#define DATADIR_PLACES                  \
+    {                                   \
+        "/tmp", "/var/tmp", DATADIR_SHM \
+    } /* of default roots, best first */
 
 enum datadir_whose {
     DATADIR_OWN, /* of our effective user and closed to all others: it may be written to */
@@ -54,7 +57,10 @@ struct datadir {
     char path[DATADIR_PATH]; /* for words, and never opened again */
 };
 
-#define DATADIR_NONE {.fd = -1, .parent = -1, .view = -1}
+#define DATADIR_NONE                       \
+    {                                      \
+        .fd = -1, .parent = -1, .view = -1 \
+    }
 
 /* Open and prove one.  A path below a default root (/tmp/probing-<uid>[.<random>], likewise in the
  * other DATADIR_PLACES) must have the root's owner, who must be <uid>; /proc/PID/root/... is looked

@@ -43,8 +43,8 @@ int datadir_fast(const struct datadir *d, const char *name, struct datadir *ret)
     if (n < 0)
         return err_set(errno == EINVAL ? -ENOENT : -errno, "%s is no link", name);
     text[n] = '\0';
-    bool one = strcmp(name, "rings") == 0 || strcmp(name, "strings") == 0 ||
-               strcmp(name, "lock.mdb") == 0;
+    bool one =
+        strcmp(name, "rings") == 0 || strcmp(name, "strings") == 0 || strcmp(name, "lock.mdb") == 0;
     if (!one || !read_link(d, name, text, root))
         return err_set(-EPERM, "%s is a link to %.200s, where no core puts it", name, text);
     int r = root_open(d->view, DATADIR_SHM, root, d->own, &owner);

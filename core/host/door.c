@@ -6,8 +6,8 @@
  *
  *     "plugin NAME"  with SCM_RIGHTS carrying one descriptor, the plugin's file
  *
- * and is answered by one message, "ok", "ok: NOTE" or "error: WHY".  Every descriptor that comes is closed,
- * whatever happens.  Only peers with our uid, or root, are heard (SO_PEERCRED).
+ * and is answered by one message, "ok", "ok: NOTE" or "error: WHY".  Every descriptor that comes is
+ * closed, whatever happens.  Only peers with our uid, or root, are heard (SO_PEERCRED).
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -99,8 +99,9 @@ int given_plugin(const struct probing_plugin *api)
         const struct probing_config *c =
             (const void *)((const char *)api->config + (size_t)i * api->config_size);
         if (!given_bytes(c, sizeof(*c)))
-            return err_set(-EFAULT, "its settings cannot be read from the %uth on; does the table "
-                                    "end with a NULL name?",
+            return err_set(-EFAULT,
+                           "its settings cannot be read from the %uth on; does the table "
+                           "end with a NULL name?",
                            i);
         if (!c->name)
             return 0;
@@ -120,8 +121,9 @@ int given_table(const struct probing_table_desc *d)
         !code_or_null((uintptr_t)d->scan))
         return err_set(-EFAULT, "a table has a text or scan() at an address that cannot be read");
     if (d->n_columns > 64 || d->column_size > STRUCT_MAX)
-        return err_set(-EINVAL, "table %.80s: %u columns of %u bytes; 1 to 64 are possible, each "
-                                "of sizeof(struct probing_column)",
+        return err_set(-EINVAL,
+                       "table %.80s: %u columns of %u bytes; 1 to 64 are possible, each "
+                       "of sizeof(struct probing_column)",
                        d->name, d->n_columns, d->column_size);
     if (!given_bytes(d->columns, (size_t)d->n_columns * d->column_size))
         return err_set(-EFAULT, "table %.80s: its %u columns cannot be read", d->name,
@@ -129,10 +131,10 @@ int given_table(const struct probing_table_desc *d)
     for (uint32_t i = 0; i < d->n_columns && d->column_size >= 2 * sizeof(void *); i++) {
         const struct probing_column *c =
             (const void *)((const char *)d->columns + (size_t)i * d->column_size);
-        if (!text_or_null(c->name) ||
-            (d->column_size >= sizeof(*c) && !text_or_null(c->doc)))
-            return err_set(-EFAULT, "table %.80s: the name or doc of column %u is at an address "
-                                    "that cannot be read",
+        if (!text_or_null(c->name) || (d->column_size >= sizeof(*c) && !text_or_null(c->doc)))
+            return err_set(-EFAULT,
+                           "table %.80s: the name or doc of column %u is at an address "
+                           "that cannot be read",
                            d->name, i);
     }
     return 0;

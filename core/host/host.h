@@ -61,8 +61,8 @@ void host_free(struct host *h);
 
 /* ---- commands ---- */
 
-/* Who asks, as far as fairness goes: the jobs of different clients are taken in turn.  Zeroed by its
- * owner, who keeps it while a request of it is under way; the fields are the host's. */
+/* Who asks, as far as fairness goes: the jobs of different clients are taken in turn.  Zeroed by
+ * its owner, who keeps it while a request of it is under way; the fields are the host's. */
 struct host_client {
     uint32_t waiting, running; /* lock: the workers', as all below */
     size_t waiting_bytes;      /* words of the commands that wait */

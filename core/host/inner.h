@@ -71,10 +71,10 @@ struct plugin {
     _Atomic bool at_start; /* the core loads it by itself */
     _Atomic bool later;    /* and it said "not yet": it is tried again */
     _Atomic int call;      /* enum plugin_call: is its init, start, stop or a handler run now? */
-    _Atomic uint64_t handling_since;     /* monotonic ns; 0: no handler of it runs */
-    _Atomic pid_t left_tid;              /* the control thread that was left to its handler */
-    void *handle;                        /* of its file; control thread */
-    struct leak_before *before;          /* control thread, as all of leak.c's */
+    _Atomic uint64_t handling_since; /* monotonic ns; 0: no handler of it runs */
+    _Atomic pid_t left_tid;          /* the control thread that was left to its handler */
+    void *handle;                    /* of its file; control thread */
+    struct leak_before *before;      /* control thread, as all of leak.c's */
     int born_threads[LEAK_MOST];
     struct born_fd born_fds[LEAK_MOST];
     uint32_t n_born_threads, n_born_fds;

@@ -27,8 +27,8 @@
 #include "core/base/text.h"
 #include "core/host/inner.h"
 
-#define LISTED 4096                /* of threads and descriptors; with more nothing is said */
-#define ENDING_NS (NS_PER_S / 2)   /* a thread that was joined is shown by /proc a little longer */
+#define LISTED 4096              /* of threads and descriptors; with more nothing is said */
+#define ENDING_NS (NS_PER_S / 2) /* a thread that was joined is shown by /proc a little longer */
 
 struct leak_list {
     uint32_t n;
@@ -196,8 +196,8 @@ static void handlers_left(const struct plugin *p, struct buf *ret)
         return;
     for (int signo = 1; signo < NSIG; signo++) {
         if (sigaction(signo, NULL, &a) == -1 || a.sa_handler == SIG_DFL ||
-            a.sa_handler == SIG_IGN ||
-            !dladdr((const void *)(uintptr_t)a.sa_handler, &at) || at.dli_fbase != own.dli_fbase)
+            a.sa_handler == SIG_IGN || !dladdr((const void *)(uintptr_t)a.sa_handler, &at) ||
+            at.dli_fbase != own.dli_fbase)
             continue;
         (void)buf_addf(ret, "%s%d", between, signo);
         between = ", ";

@@ -266,8 +266,10 @@ static int config(lua_State *L)
         return luaL_error(L, "config: a script may set %d settings at once and %d a second",
                           SETTINGS_AT_ONCE, SETTINGS_A_SECOND);
     if (new_value && s->n_kept_settings >= SETTINGS_KEPT_MAX)
-        return luaL_error(L, "config: %d settings of plugins and tables still to come were set "
-                          "already", SETTINGS_KEPT_MAX);
+        return luaL_error(L,
+                          "config: %d settings of plugins and tables still to come were set "
+                          "already",
+                          SETTINGS_KEPT_MAX);
     int r = new_value ? host_config_set(s->owner->host, name, new_value) : 0;
     s->n_kept_settings += r == 1;
     buf_init(&b, sizeof(value) - 1);

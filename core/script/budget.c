@@ -15,11 +15,11 @@
 #include "core/base/clock.h"
 #include "core/script/inner.h"
 
-#define SHARE_PERCENT 10             /* of one core: tests/bench/lua_bench.c */
-#define CREDIT_NS (100 * NS_PER_MS)  /* of CPU time that one may use at once after doing nothing */
-#define TURN_NS (2 * NS_PER_MS)      /* what a looping one runs before it waits again */
-#define TICK_NS (2 * NS_PER_MS)      /* how often the keeper looks while a script runs */
-#define WAIT_NS (NS_PER_S / 2)       /* at most, then the share is worked out again */
+#define SHARE_PERCENT 10            /* of one core: tests/bench/lua_bench.c */
+#define CREDIT_NS (100 * NS_PER_MS) /* of CPU time that one may use at once after doing nothing */
+#define TURN_NS (2 * NS_PER_MS)     /* what a looping one runs before it waits again */
+#define TICK_NS (2 * NS_PER_MS)     /* how often the keeper looks while a script runs */
+#define WAIT_NS (NS_PER_S / 2)      /* at most, then the share is worked out again */
 #define FOREVER_NS (3600 * NS_PER_S)
 
 bool bucket_take(struct bucket *b, uint32_t at_once, uint32_t a_second)

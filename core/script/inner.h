@@ -51,13 +51,13 @@ struct bucket {
 struct share {
     int64_t credit_ns; /* CPU time it may use now; below 0 it waits */
     uint64_t at, cpu_at;
-    bool wants; /* between share_begin() and share_end() */
+    bool wants;        /* between share_begin() and share_end() */
     _Atomic bool runs; /* and does not wait */
 };
 
 struct script {
-    _Atomic int poll; /* first, see poll.h: somebody wants something of the thread */
-    _Atomic int stop; /* not 0: end as soon as can be; also the cancel flag of its queries */
+    _Atomic int poll;    /* first, see poll.h: somebody wants something of the thread */
+    _Atomic int stop;    /* not 0: end as soon as can be; also the cancel flag of its queries */
     struct script *next; /* lock: scripts->mutex */
     struct scripts *owner;
     char name[SCRIPT_NAME_BYTES];
@@ -123,7 +123,7 @@ bool script_publish(struct script *s, const void *payload, uint32_t size);
 bool bucket_take(struct bucket *b, uint32_t at_once, uint32_t a_second);
 int share_keep(struct scripts *all); /* lock: mutex.  Start the keeper if there is none */
 void share_keep_end(struct scripts *all);
-void share_begin(struct script *s);  /* Lua code runs from here on; first waits until it may */
+void share_begin(struct script *s); /* Lua code runs from here on; first waits until it may */
 void share_end(struct script *s);
 void share_pay(struct script *s); /* wait while it has used more than its share, or until stop */
 void share_charge(struct script *s, uint64_t used_ns); /* for what others did for it */

@@ -16,8 +16,8 @@
 #define ALL_MAX ((size_t)256 << 20)   /* bytes mapped by all scripts of the process together */
 #define CHUNK_BYTES ((size_t)1 << 20)
 #define SLAB_BYTES ((size_t)128 << 10)
-#define FINE_MAX 512             /* bytes: up to here sizes go up by 16, then 4 to a doubling */
-#define SMALL_MAX (32 << 10)     /* bytes: 3 in a slab; larger blocks are mapped */
+#define FINE_MAX 512              /* bytes: up to here sizes go up by 16, then 4 to a doubling */
+#define SMALL_MAX (32 << 10)      /* bytes: 3 in a slab; larger blocks are mapped */
 #define PAGE_BYTES ((size_t)4096) /* what mappings are rounded to; the kernel rounds on */
 
 struct slab {
@@ -173,8 +173,7 @@ static struct slab *slab_with_room(struct memory *m, uint32_t size_class)
     *s = (struct slab){
         .size_class = size_class,
         .block_bytes = bytes,
-        .n_blocks =
-            (uint32_t)((SLAB_BYTES - sizeof(*s) - sizeof(struct memory_chunk)) / bytes)};
+        .n_blocks = (uint32_t)((SLAB_BYTES - sizeof(*s) - sizeof(struct memory_chunk)) / bytes)};
     open_slab(m, s);
     return s;
 }

@@ -116,12 +116,10 @@ void script_say(struct script *s, int level, const char *text)
 
 static int open_all(lua_State *L)
 {
-    static const luaL_Reg libraries[] = {{LUA_GNAME, luaopen_base},
-                                         {LUA_TABLIBNAME, luaopen_table},
-                                         {LUA_STRLIBNAME, luaopen_string},
-                                         {LUA_MATHLIBNAME, luaopen_math},
-                                         {LUA_UTF8LIBNAME, luaopen_utf8},
-                                         {LUA_COLIBNAME, luaopen_coroutine}};
+    static const luaL_Reg libraries[] = {
+        {LUA_GNAME, luaopen_base},        {LUA_TABLIBNAME, luaopen_table},
+        {LUA_STRLIBNAME, luaopen_string}, {LUA_MATHLIBNAME, luaopen_math},
+        {LUA_UTF8LIBNAME, luaopen_utf8},  {LUA_COLIBNAME, luaopen_coroutine}};
     static const char *const away[] = {"dofile", "loadfile", "load", "print", "warn"};
 
     for (size_t i = 0; i < sizeof(libraries) / sizeof(libraries[0]); i++) {

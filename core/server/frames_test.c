@@ -23,8 +23,8 @@ static const struct {
     {"\x81\x02{}", 4, 1002}, /* no mask */
     {"\x81\x82mask{}\x81\x02{}", 12, 1002},
     {"\x89\x00", 2, 1002},
-    {"\xc1\x82mask{}", 8, 1002},         /* a reserved bit */
-    {"\x09\x84maskping", 10, 1002},      /* a ping in parts */
+    {"\xc1\x82mask{}", 8, 1002},            /* a reserved bit */
+    {"\x09\x84maskping", 10, 1002},         /* a ping in parts */
     {"\x89\xfe\x00\x7emaskping", 12, 1002}, /* a long one */
 };
 

@@ -28,10 +28,10 @@
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 
-#define SERVER_PEERS 256                /* connections at once */
-#define SERVER_PEERS_TCP 192            /* of these by TCP: the owner's socket stays free */
-#define SERVER_PEERS_ADMITTED 160       /* of these with a token: strangers may come to show one */
-#define SERVER_PEERS_TOLD 16            /* of all: too many, and only told so */
+#define SERVER_PEERS 256          /* connections at once */
+#define SERVER_PEERS_TCP 192      /* of these by TCP: the owner's socket stays free */
+#define SERVER_PEERS_ADMITTED 160 /* of these with a token: strangers may come to show one */
+#define SERVER_PEERS_TOLD 16      /* of all: too many, and only told so */
 #define SERVER_FULL "too many connections are open already; close one"
 #define SERVER_FDS (SERVER_PEERS + 8)   /* with the listeners and the loop's own */
 #define SERVER_QUEUE_BYTES (4u << 20)   /* answers that wait for one peer */
@@ -88,7 +88,7 @@ struct frames { /* where in the stream of a websocket client's frames we are */
 struct shared {
     _Atomic uint32_t refs;
     struct server *server; /* whose memory it counts as, once; lives longer */
-    bool whole; /* it is all there is now, in place of what came before */
+    bool whole;            /* it is all there is now, in place of what came before */
     size_t size;
     char data[];
 };
@@ -109,14 +109,14 @@ struct job {
     _Atomic uint32_t refs;
     struct peer *peer; /* counted */
     enum job_kind kind;
-    int64_t id;         /* the client's word for it; websocket only */
-    struct job *next;   /* loop only: the peer's list of what runs */
-    bool over;          /* loop only: done was sent, or nobody waits for it */
-    _Atomic bool ended; /* run_done() was here: it comes once, whoever refuses */
-    uint64_t dropped;   /* lock: peer->mutex; pieces this client lost and was not told of yet */
+    int64_t id;          /* the client's word for it; websocket only */
+    struct job *next;    /* loop only: the peer's list of what runs */
+    bool over;           /* loop only: done was sent, or nobody waits for it */
+    _Atomic bool ended;  /* run_done() was here: it comes once, whoever refuses */
+    uint64_t dropped;    /* lock: peer->mutex; pieces this client lost and was not told of yet */
     uint64_t blocked_ns; /* its worker only: how long it has waited for its client, in all */
-    char tail[4];       /* loop only: first bytes of a character whose rest has not come */
-    uint32_t tail_size; /* loop only */
+    char tail[4];        /* loop only: first bytes of a character whose rest has not come */
+    uint32_t tail_size;  /* loop only */
     /* JOB_RUN over HTTP; loop only */
     struct buf held; /* shade.c: the worker's */
     struct buf hold;
@@ -134,26 +134,26 @@ struct job {
 struct peer {
     struct server *server; /* counted */
     _Atomic uint32_t refs;
-    struct peer *next; /* loop only: server->peers */
-    struct lws *wsi;   /* loop only; NULL when closed */
-    int slot;          /* in server->fds */
-    int fd;            /* loop only; -1 once libwebsockets speaks for it */
-    uint64_t since_ns; /* clock_now() when it came */
+    struct peer *next;                    /* loop only: server->peers */
+    struct lws *wsi;                      /* loop only; NULL when closed */
+    int slot;                             /* in server->fds */
+    int fd;                               /* loop only; -1 once libwebsockets speaks for it */
+    uint64_t since_ns;                    /* clock_now() when it came */
     struct host_client commands, streams; /* the host's, while a job of ours is */
     _Atomic uint64_t requests, bytes_in, bytes_out; /* counted on the loop */
     /* Changed on the loop under the mutex, which others need to read them. */
     enum peer_kind kind;
-    enum access access; /* FULL by the unix socket; else what its token gives */
-    bool local;         /* came by the unix socket */
-    bool told;          /* loop only: one too many: it is told so, whatever it asks */
-    uint64_t source;    /* of TCP: whose address it is; IPv6: the network's half of it */
-    char who[96];       /* for the log: "pid 12 of uid 0", "127.0.0.1:4711, full token" */
-    struct rate rate;   /* loop only; TCP */
+    enum access access;   /* FULL by the unix socket; else what its token gives */
+    bool local;           /* came by the unix socket */
+    bool told;            /* loop only: one too many: it is told so, whatever it asks */
+    uint64_t source;      /* of TCP: whose address it is; IPv6: the network's half of it */
+    char who[96];         /* for the log: "pid 12 of uid 0", "127.0.0.1:4711, full token" */
+    struct rate rate;     /* loop only; TCP */
     struct frames frames; /* loop only; websocket */
-    bool eof;           /* it will send no more */
-    bool writing;       /* loop: inside server_raw_writeable() */
-    bool closing;       /* close when all is sent */
-    bool lingering;     /* all is sent: what still comes is thrown away until it hangs up */
+    bool eof;             /* it will send no more */
+    bool writing;         /* loop: inside server_raw_writeable() */
+    bool closing;         /* close when all is sent */
+    bool lingering;       /* all is sent: what still comes is thrown away until it hangs up */
     bool keep_alive, old_http, gzip; /* of the request that is answered */
     const char *allowed;             /* for a 405: the methods there are */
     enum access cookie;              /* NONE: none is to be set */
@@ -240,7 +240,7 @@ void server_peer_speaks(struct peer *p, enum peer_kind kind);
 /* Its token was right: from now on.  -EAGAIN: there are too many such.                  [loop] */
 int server_peer_admit(struct peer *p, enum access access);
 void server_peer_drop(struct peer *p, const char *why); /* loop: tell it and close it, at once */
-void server_rest(struct server *s, int which); /* loop: accept none for a while */
+void server_rest(struct server *s, int which);          /* loop: accept none for a while */
 void server_rest_over(struct server *s, int which);
 
 /* ---- listen.c ---- */

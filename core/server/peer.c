@@ -228,7 +228,7 @@ static int wait_for_room(struct job *j, size_t size)
         tell_host(j, 0);
     }
     return p->gone || atomic_load_explicit(&j->reply.cancelled, memory_order_relaxed) ? -ECANCELED
-                                                                                       : 0;
+                                                                                      : 0;
 }
 
 /* Add to the last piece when it is of the same job and has room: many short writes, one message. */

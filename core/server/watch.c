@@ -37,7 +37,7 @@ struct feed {
     enum sql_format format;
     uint64_t interval_ns, last;
     bool shareable;
-    bool hides; /* its clients may only read */
+    bool hides;             /* its clients may only read */
     _Atomic bool busy;      /* a tick waits or runs; released by its end */
     _Atomic bool ended;     /* tick_done() was here: it comes once, whoever refuses */
     uint64_t rest_until_ns; /* the loop's; the tick's worker's while busy */

@@ -264,7 +264,7 @@ static int arrived(struct lws *wsi, struct peer *p, const void *data, size_t siz
     const unsigned char goodbye[] = {0x88, 2, (unsigned char)(code >> 8), (unsigned char)code};
     if (code == 0)
         return 0;
-    server_log_refusal(p, code == 1008 ? "too many pings or empty frames"
+    server_log_refusal(p, code == 1008   ? "too many pings or empty frames"
                           : code == 1009 ? "a frame longer than 4 MiB"
                                          : "no websocket client's frame");
     if (!lws_partial_buffered(wsi))

@@ -155,8 +155,7 @@ static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
     if (rc == 0 && a->arg2 && a->arg2->type == SQL_NULL)
         rc = sql_cast_to(q, &a->arg2, SQL_DOUBLE, false);
     if (!fits)
-        return sql_error(q->text, q->size, n->pos, -EINVAL, "no %s of %s", n->text,
-                         sql_a_type(t));
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "no %s of %s", n->text, sql_a_type(t));
     return rc;
 }
 
@@ -281,8 +280,7 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
         return -ENOMEM;
     bool counts_distinct = kind->op == AGG_COUNT && strncmp(kind->name, "approx_", 7) == 0;
     bool ends = kind->op == AGG_FIRST || kind->op == AGG_LAST;
-    *a = (struct agg_spec){
-        .kind = kind, .distinct = n->distinct || counts_distinct, .pos = n->pos};
+    *a = (struct agg_spec){.kind = kind, .distinct = n->distinct || counts_distinct, .pos = n->pos};
     /* first and last take what is there, any_value what it finds: as in DuckDB. */
     a->keeps_null = ends && (n->nulls == NULLS_RESPECTED ||
                              (n->nulls == NULLS_AS_USUAL && strcmp(kind->name, "any_value") != 0));

@@ -65,7 +65,8 @@ static bool is_better(const struct agg *a, const struct state *to, const struct 
 {
     enum agg_op op = a->spec->kind->op;
     bool later = op == AGG_LAST, largest = op == AGG_ARG_MAX || later;
-    int c = a->spec->arg2 ? sql_agg_compare(&from->pair->key, &to->pair->key, a->spec->nulls_low) : 0;
+    int c =
+        a->spec->arg2 ? sql_agg_compare(&from->pair->key, &to->pair->key, a->spec->nulls_low) : 0;
     if (c)
         return largest != a->spec->descending ? c > 0 : c < 0;
     return later ? from->row > to->row : from->row < to->row;

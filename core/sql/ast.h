@@ -98,9 +98,9 @@ struct node {
     bool negated;        /* IS_NULL, IN, IN_SELECT */
     bool star, distinct; /* CALL: count(*), count(distinct x) */
     bool flag;           /* BOOL: its value; CASE: the last argument is ELSE */
-    int64_t integer; /* INT; DOUBLE that is exact: without its point */
+    int64_t integer;     /* INT; DOUBLE that is exact: without its point */
     double number;
-    bool exact;     /* DOUBLE: integer / 10^decimals, as written or computed */
+    bool exact; /* DOUBLE: integer / 10^decimals, as written or computed */
     uint32_t decimals;
     enum sql_type cast;
     struct node **args;
@@ -109,7 +109,7 @@ struct node {
     struct order *order; /* CALL: f(x order by ...), within group (order by ...) */
     uint32_t n_order;
     bool within;
-    enum null_choice nulls; /* CALL: ignore nulls, respect nulls */
+    enum null_choice nulls;   /* CALL: ignore nulls, respect nulls */
     struct window_node *over; /* CALL: NULL: no window */
     struct select *select;
     void **answer;         /* of the select, once it is known: bind_subquery.c */

@@ -23,7 +23,8 @@ struct text {
 };
 
 /* One column of a batch.  BOOL, INT, TIMESTAMP, DATE and INTERVAL are in i, DOUBLE in d, TEXT, BLOB
- * and CALENDAR in t, or in ids when they come from the store's dictionary (then t is room, see sql_texts). */
+ * and CALENDAR in t, or in ids when they come from the store's dictionary (then t is room, see
+ * sql_texts). */
 struct vec {
     enum sql_type type;
     bool has_null;

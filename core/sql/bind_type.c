@@ -44,8 +44,7 @@ static bool has_months(const struct expr *text)
     struct interval v = {0, 0};
     return !text->literal || text->unknown ||
            (text->value.type == SQL_TEXT &&
-            sql_parse_interval(text->value.text.data, text->value.text.size, &v) == 0 &&
-            v.months);
+            sql_parse_interval(text->value.text.data, text->value.text.size, &v) == 0 && v.months);
 }
 
 int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgiving)

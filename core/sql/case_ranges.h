@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/case_ranges.h - made by scripts/tools/unicode_case.py from Unicode 14.0.0; not to be edited.
+ * core/sql/case_ranges.h - made from Unicode 14.0.0 by
+ * scripts/tools/unicode_case.py; not to be edited.
  */
 #ifndef CORE_SQL_CASE_RANGES_H
 #define CORE_SQL_CASE_RANGES_H

@@ -181,7 +181,8 @@ KERNEL(text_to_calendar)
 KERNEL(interval_to_calendar)
 {
     int rc = 0;
-    ROWS(if (rc == 0) rc = sql_put_interval(r, st->dst, i, (struct interval){.ns = st->a[0]->i[i]}););
+    ROWS(if (rc == 0) rc =
+             sql_put_interval(r, st->dst, i, (struct interval){.ns = st->a[0]->i[i]}););
     return rc;
 }
 

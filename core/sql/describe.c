@@ -174,8 +174,9 @@ static int check_setting(struct query *q, const struct statement *st)
         return rc;
     const char *near = text_nearest(st->name, s->names, s->n);
     return sql_error(q->text, q->size, st->pos, -ENOENT,
-                     near ? "no setting '%s'; did you mean '%s'?" : "no setting '%s'; `show all` "
-                                                                    "lists them",
+                     near ? "no setting '%s'; did you mean '%s'?"
+                          : "no setting '%s'; `show all` "
+                            "lists them",
                      st->name, near);
 }
 
@@ -184,8 +185,9 @@ static int plan_show(struct query *q, const struct statement *st, struct op **re
 {
     const char *name = st->name;
     if (name && strcmp(name, "databases") == 0)
-        return plan_text(q, "select distinct catalog_name as database_name from "
-                            "information_schema.schemata",
+        return plan_text(q,
+                         "select distinct catalog_name as database_name from "
+                         "information_schema.schemata",
                          ret);
     if (name && (strcmp(name, "schemas") == 0 || strcmp(name, "schemata") == 0))
         return plan_text(q, "select schema_name from information_schema.schemata order by 1", ret);

@@ -172,12 +172,13 @@ static int write_time(struct run *r, struct step *st, int64_t ns, struct text t,
 static const struct {
     char specifier;
     const char *pattern;
-} specifiers[] = {{'Y', "YYYY"}, {'y', "YY"},   {'m', "MM"},  {'d', "DD"},        {'H', "HH24"},
-                  {'I', "HH12"}, {'M', "MI"},   {'S', "SS"},  {'f', "US"},        {'g', "MS"},
-                  {'n', "FF9"},  {'p', "AM"},   {'j', "DDD"}, {'a', "Dy"},        {'A', "FMDay"},
-                  {'b', "Mon"},  {'h', "Mon"},  {'u', "ID"},  {'B', "FMMonth"},   {'V', "IW"},
-                  {'G', "IYYY"}, {'Z', "TZ"},   {'z', "OF"},  {'F', "YYYY-MM-DD"},
-                  {'e', "FMDD"}, {'T', "HH24:MI:SS"}, {'D', "MM/DD/YY"}, {'%', "%"}, {'R', "HH24:MI"}};
+} specifiers[] = {
+    {'Y', "YYYY"},       {'y', "YY"},       {'m', "MM"},  {'d', "DD"},         {'H', "HH24"},
+    {'I', "HH12"},       {'M', "MI"},       {'S', "SS"},  {'f', "US"},         {'g', "MS"},
+    {'n', "FF9"},        {'p', "AM"},       {'j', "DDD"}, {'a', "Dy"},         {'A', "FMDay"},
+    {'b', "Mon"},        {'h', "Mon"},      {'u', "ID"},  {'B', "FMMonth"},    {'V', "IW"},
+    {'G', "IYYY"},       {'Z', "TZ"},       {'z', "OF"},  {'F', "YYYY-MM-DD"}, {'e', "FMDD"},
+    {'T', "HH24:MI:SS"}, {'D', "MM/DD/YY"}, {'%', "%"},   {'R', "HH24:MI"}};
 #define SPECIFIED_BYTES 12 /* the longest of them, and quotes */
 
 /* '%Y at %H' as 'YYYY" at "HH24': one writer knows what each of them gives. */
@@ -198,11 +199,12 @@ static int to_pattern(struct run *r, struct step *st, struct text t, struct text
             if (specifiers[i].specifier == t.data[at + 1])
                 pattern = specifiers[i].pattern;
         if (!pattern)
-            return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL,
-                             "strftime() has no %%%.*s here; there are %%Y %%y %%m %%d %%e %%H %%I %%M "
-                             "%%S %%f %%g %%n %%p %%j %%a %%A %%b %%B %%u %%V %%G %%F %%T %%D %%R %%Z "
-                             "%%z %%%%",
-                             at + 1 < t.size, t.data + at + (at + 1 < t.size));
+            return sql_error(
+                r->q->text, r->q->size, st->expr->pos, -EINVAL,
+                "strftime() has no %%%.*s here; there are %%Y %%y %%m %%d %%e %%H %%I %%M "
+                "%%S %%f %%g %%n %%p %%j %%a %%A %%b %%B %%u %%V %%G %%F %%T %%D %%R %%Z "
+                "%%z %%%%",
+                at + 1 < t.size, t.data + at + (at + 1 < t.size));
         memcpy(out + n, pattern, strlen(pattern));
         n += (uint32_t)strlen(pattern);
         at++;

@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-static const struct func *const tables[] = {sql_math_funcs, sql_text_funcs,   sql_time_funcs,
-                                            sql_json_funcs, sql_regexp_funcs, sql_make_funcs,
+static const struct func *const tables[] = {sql_math_funcs, sql_text_funcs,    sql_time_funcs,
+                                            sql_json_funcs, sql_regexp_funcs,  sql_make_funcs,
                                             sql_char_funcs, sql_interval_funcs};
 #define N_TABLES (sizeof(tables) / sizeof(*tables))
 

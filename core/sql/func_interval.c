@@ -152,8 +152,7 @@ KERNEL(scale)
         if (!(fabs(months) < INT32_MAX && fabs(ns) < 9.2e18))
             return out_of_range(r, st);
         rc = sql_put_interval(
-            r, st->dst, i,
-            (struct interval){.ns = (int64_t)rint(ns), .months = (int32_t)months});
+            r, st->dst, i, (struct interval){.ns = (int64_t)rint(ns), .months = (int32_t)months});
     }
     return rc;
 }
@@ -198,8 +197,7 @@ KERNEL(move_date)
 {
     uint32_t date = st->a[0]->type != SQL_DATE; /* 7 + date */
     bool minus = st->expr->func->name[0] == '-', over = false;
-    ROWS(int64_t days = st->a[!date]->i[i]; int64_t by;
-         over |= minus && days == INT64_MIN;
+    ROWS(int64_t days = st->a[!date]->i[i]; int64_t by; over |= minus && days == INT64_MIN;
          over |= __builtin_mul_overflow(minus && days != INT64_MIN ? -days : days, DAY_NS, &by) ||
                  __builtin_add_overflow(st->a[date]->i[i], by, &st->dst->i[i]););
     return over ? sql_run_error(r, st, -ERANGE, "date out of range") : 0;
@@ -216,8 +214,9 @@ KERNEL(no_part_of_day)
 {
     (void)sel;
     (void)n;
-    return sql_run_error(r, st, -EINVAL,
-                         "a date moves by whole days, or by an interval: date + interval '36 hours'");
+    return sql_run_error(
+        r, st, -EINVAL,
+        "a date moves by whole days, or by an interval: date + interval '36 hours'");
 }
 
 KERNEL(bin_months)
@@ -229,38 +228,42 @@ KERNEL(bin_months)
                          "date_trunc('month', ts) goes by the calendar");
 }
 
-#define COMPARES(sign, kernel) {sign, "mm", 'b', 0, kernel}
+#define COMPARES(sign, kernel)     \
+    {                              \
+        sign, "mm", 'b', 0, kernel \
+    }
 
-const struct func sql_interval_funcs[] = {COMPARES("=", eq),
-                                          COMPARES("<>", ne),
-                                          COMPARES("<", lt),
-                                          COMPARES("<=", le),
-                                          COMPARES(">", gt),
-                                          COMPARES(">=", ge),
-                                          {"is distinct from", "mm", 'b', FUNC_NULLS, distinct_from},
-                                          {"is not distinct from", "mm", 'b', FUNC_NULLS, distinct_from},
-                                          {"+", "sm", 's', 0, move_time},
-                                          {"+", "ms", 's', 0, move_time},
-                                          {"-", "sm", 's', 0, move_time},
-                                          {"+", "mm", 'm', 0, add_intervals},
-                                          {"-", "mm", 'm', 0, add_intervals},
-                                          {"*", "md", 'm', 0, scale},
-                                          {"*", "dm", 'm', 0, scale},
-                                          {"/", "md", 'm', 0, scale},
-                                          {"neg", "m", 'm', 0, negate},
-                                          {"age", "ss", 'm', 0, age},
-                                          {"date_part", "tm", 'd', 0, interval_part},
-                                          {"date_part", "tv", 'd', 0, interval_part},
-                                          {"epoch", "m", 'd', 0, interval_epoch},
-                                          {"+", "Di", 'D', 0, move_date},
-                                          {"+", "iD", 'D', 0, move_date},
-                                          {"-", "Di", 'D', 0, move_date},
-                                          {"+", "Dd", 'D', 0, no_part_of_day},
-                                          {"+", "dD", 'D', 0, no_part_of_day},
-                                          {"-", "Dd", 'D', 0, no_part_of_day},
-                                          {"-", "DD", 'i', 0, days_between},
-                                          {"date_bin", "ms", 's', 0, bin_months},
-                                          {"date_bin", "mss", 's', 0, bin_months},
-                                          {"time_bucket", "ms", 's', 0, bin_months},
-                                          {"time_bucket", "mss", 's', 0, bin_months},
-                                          {NULL, NULL, 0, 0, NULL}};
+const struct func sql_interval_funcs[] = {
+    COMPARES("=", eq),
+    COMPARES("<>", ne),
+    COMPARES("<", lt),
+    COMPARES("<=", le),
+    COMPARES(">", gt),
+    COMPARES(">=", ge),
+    {"is distinct from", "mm", 'b', FUNC_NULLS, distinct_from},
+    {"is not distinct from", "mm", 'b', FUNC_NULLS, distinct_from},
+    {"+", "sm", 's', 0, move_time},
+    {"+", "ms", 's', 0, move_time},
+    {"-", "sm", 's', 0, move_time},
+    {"+", "mm", 'm', 0, add_intervals},
+    {"-", "mm", 'm', 0, add_intervals},
+    {"*", "md", 'm', 0, scale},
+    {"*", "dm", 'm', 0, scale},
+    {"/", "md", 'm', 0, scale},
+    {"neg", "m", 'm', 0, negate},
+    {"age", "ss", 'm', 0, age},
+    {"date_part", "tm", 'd', 0, interval_part},
+    {"date_part", "tv", 'd', 0, interval_part},
+    {"epoch", "m", 'd', 0, interval_epoch},
+    {"+", "Di", 'D', 0, move_date},
+    {"+", "iD", 'D', 0, move_date},
+    {"-", "Di", 'D', 0, move_date},
+    {"+", "Dd", 'D', 0, no_part_of_day},
+    {"+", "dD", 'D', 0, no_part_of_day},
+    {"-", "Dd", 'D', 0, no_part_of_day},
+    {"-", "DD", 'i', 0, days_between},
+    {"date_bin", "ms", 's', 0, bin_months},
+    {"date_bin", "mss", 's', 0, bin_months},
+    {"time_bucket", "ms", 's', 0, bin_months},
+    {"time_bucket", "mss", 's', 0, bin_months},
+    {NULL, NULL, 0, 0, NULL}};

@@ -90,11 +90,11 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
     }
     if (!args[0])
         return -ENOMEM;
-    enum sql_type type =
-        sql_widens(args[0]->type, SQL_TIMESTAMP) || sql_widens(args[1]->type, SQL_TIMESTAMP) ||
-                args[0]->type == SQL_TIMESTAMP || args[1]->type == SQL_TIMESTAMP
-            ? SQL_TIMESTAMP
-            : SQL_INT;
+    enum sql_type type = sql_widens(args[0]->type, SQL_TIMESTAMP) ||
+                                 sql_widens(args[1]->type, SQL_TIMESTAMP) ||
+                                 args[0]->type == SQL_TIMESTAMP || args[1]->type == SQL_TIMESTAMP
+                             ? SQL_TIMESTAMP
+                             : SQL_INT;
     for (uint32_t i = 0; i < n && rc == 0; i++)
         rc = sql_coerce(q, &args[i], i == 2 && type == SQL_TIMESTAMP ? SQL_CALENDAR : type,
                         call->text);
@@ -119,8 +119,9 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
         s->months = step.months;
         if ((step.ns == 0 && step.months == 0) || (step.months > 0 && step.ns < 0) ||
             (step.months < 0 && step.ns > 0))
-            return bad(q, call, step.ns ? "a step goes one way, its months and its rest alike"
-                                        : "a step of 0 leads nowhere");
+            return bad(q, call,
+                       step.ns ? "a step goes one way, its months and its rest alike"
+                               : "a step of 0 leads nowhere");
         s->last -= !range ? 0 : step.months > 0 || step.ns > 0 ? 1 : -1;
     }
     op->state = s;

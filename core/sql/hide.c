@@ -78,7 +78,7 @@ int sql_hide_names(const struct table *t)
 
 bool sql_hide_values(const struct table *t, uint32_t column)
 {
-    static const char *const values[] = {"value", "default", "repr",  "text",
+    static const char *const values[] = {"value",  "default", "repr",  "text",
                                          "result", "content", "shown", NULL};
     return is_column(&t->columns[column], values);
 }

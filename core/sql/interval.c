@@ -75,8 +75,10 @@ size_t sql_format_interval(struct interval v, char out[INTERVAL_TEXT_BYTES])
     if (rest == 0 && at)
         return (size_t)at;
     at += snprintf(out + at, INTERVAL_TEXT_BYTES - (size_t)at, "%s%s%02u:%02u:%02u", at ? " " : "",
-                   rest < 0 ? "-" : negative ? "+" : "", (unsigned)(s / 3600),
-                   (unsigned)(s / 60 % 60), (unsigned)(s % 60));
+                   rest < 0   ? "-"
+                   : negative ? "+"
+                              : "",
+                   (unsigned)(s / 3600), (unsigned)(s / 60 % 60), (unsigned)(s % 60));
     if (ns % (uint64_t)NS) {
         at += snprintf(out + at, INTERVAL_TEXT_BYTES - (size_t)at, ".%09u",
                        (unsigned)(ns % (uint64_t)NS));
@@ -322,9 +324,9 @@ static bool read_iso(struct reader *r, struct interval *v)
             char letter;
             bool time;
             struct unit unit;
-        } designators[] = {{'Y', false, {12, 0}},        {'M', false, {1, 0}},
+        } designators[] = {{'Y', false, {12, 0}},         {'M', false, {1, 0}},
                            {'W', false, {0, 7 * DAY_NS}}, {'D', false, {0, DAY_NS}},
-                           {'H', true, {0, 3600 * NS}},  {'M', true, {0, 60 * NS}},
+                           {'H', true, {0, 3600 * NS}},   {'M', true, {0, 60 * NS}},
                            {'S', true, {0, NS}}};
         int64_t whole = 0, part = 0;
         bool found = false;

@@ -204,7 +204,8 @@ static void parse_statement(struct parser *p, struct statement *s)
         if (!take_word(p, "all"))
             s->name = parse_setting(p, "tables, columns, schemas, databases, all or a setting's "
                                        "name");
-        if (s->name && strcmp(s->name, "columns") == 0 && (take_word(p, "from") || take_word(p, "in"))) {
+        if (s->name && strcmp(s->name, "columns") == 0 &&
+            (take_word(p, "from") || take_word(p, "in"))) {
             s->kind = STATEMENT_DESCRIBE;
             s->pos = now(p)->pos;
             sql_parse_table_name(p, s->names);

@@ -26,9 +26,10 @@ static struct node *parse_number(struct parser *p, bool negative)
             n->integer = negative ? (int64_t)(0 - value) : (int64_t)value;
             return n;
         }
-        return sql_parse_fail(p, t->pos,
-                              "an integer beyond 64 bits; with a point (or as 1e19) it is a double, "
-                              "which keeps 15 digits");
+        return sql_parse_fail(
+            p, t->pos,
+            "an integer beyond 64 bits; with a point (or as 1e19) it is a double, "
+            "which keeps 15 digits");
     }
     n->kind = NODE_DOUBLE;
     if (parse_f64(t->text, t->size, &n->number) < 0)
@@ -188,7 +189,8 @@ static struct type type_named(struct parser *p)
         }
         return found;
     }
-    sql_parse_expected(p, "a type: boolean, bigint, double, text, blob, timestamp, date or interval");
+    sql_parse_expected(p,
+                       "a type: boolean, bigint, double, text, blob, timestamp, date or interval");
     return (struct type){.type = SQL_NULL};
 }
 
@@ -358,8 +360,8 @@ struct node *sql_parse_word(struct parser *p)
     }
     if (is_word(p, 0, "case"))
         return parse_case(p);
-    if (string_next && (is_word(p, 0, "timestamp") || is_word(p, 0, "timestamptz") ||
-                        is_word(p, 0, "date")))
+    if (string_next &&
+        (is_word(p, 0, "timestamp") || is_word(p, 0, "timestamptz") || is_word(p, 0, "date")))
         return parse_typed_text(p);
     if (is_word(p, 0, "interval") &&
         (string_next || call_next || p->tokens[p->at + 1].type == TOKEN_NUMBER))

@@ -18,15 +18,15 @@ struct infix {
 };
 
 static const struct infix infixes[] = {
-    {"=", "=", BIND_COMPARE},   {"==", "=", BIND_COMPARE},   {"<>", "<>", BIND_COMPARE}, {"!=", "<>", BIND_COMPARE},
-    {"<", "<", BIND_COMPARE},   {"<=", "<=", BIND_COMPARE}, {">", ">", BIND_COMPARE},
-    {">=", ">=", BIND_COMPARE}, {"||", "||", BIND_OTHER},   {"~", "~", BIND_OTHER},
-    {"->", "->", BIND_OTHER},   {"->>", "->>", BIND_OTHER}, {"~*", "~*", BIND_OTHER},
-    {"!~", "!~", BIND_OTHER},   {"!~*", "!~*", BIND_OTHER}, {"+", "+", BIND_PLUS},
-    {"-", "-", BIND_PLUS},      {"*", "*", BIND_TIMES},     {"/", "/", BIND_TIMES},
-    {"%", "%", BIND_TIMES},     {"^", "power", BIND_POWER}, {"&", "&", BIND_OTHER},
-    {"|", "|", BIND_OTHER},     {"#", "#", BIND_OTHER},     {"<<", "<<", BIND_OTHER},
-    {">>", ">>", BIND_OTHER}};
+    {"=", "=", BIND_COMPARE},   {"==", "=", BIND_COMPARE},  {"<>", "<>", BIND_COMPARE},
+    {"!=", "<>", BIND_COMPARE}, {"<", "<", BIND_COMPARE},   {"<=", "<=", BIND_COMPARE},
+    {">", ">", BIND_COMPARE},   {">=", ">=", BIND_COMPARE}, {"||", "||", BIND_OTHER},
+    {"~", "~", BIND_OTHER},     {"->", "->", BIND_OTHER},   {"->>", "->>", BIND_OTHER},
+    {"~*", "~*", BIND_OTHER},   {"!~", "!~", BIND_OTHER},   {"!~*", "!~*", BIND_OTHER},
+    {"+", "+", BIND_PLUS},      {"-", "-", BIND_PLUS},      {"*", "*", BIND_TIMES},
+    {"/", "/", BIND_TIMES},     {"%", "%", BIND_TIMES},     {"^", "power", BIND_POWER},
+    {"&", "&", BIND_OTHER},     {"|", "|", BIND_OTHER},     {"#", "#", BIND_OTHER},
+    {"<<", "<<", BIND_OTHER},   {">>", ">>", BIND_OTHER}};
 
 static const struct infix *infix_now(const struct parser *p)
 {
@@ -261,7 +261,8 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
         if (i->binding == BIND_COMPARE && is_sign_at(p, 1, "(") &&
             (is_word(p, 0, "any") || is_word(p, 0, "some") || is_word(p, 0, "all")))
             return parse_any(p, left, pos, i->name);
-        return compute_decimals(sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding)));
+        return compute_decimals(
+            sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding)));
     }
     if (binding < BIND_CAST && take_sign(p, "::"))
         return sql_parse_as_type(p, left, pos, /* forgiving= */ false);

@@ -307,17 +307,16 @@ void sql_set_null(struct vec *v, uint32_t row)
 
 const char *sql_type_name(enum sql_type t)
 {
-    static const char *const names[] = {"null", "boolean", "bigint",    "double",
-                                        "text", "blob",    "timestamp", "interval",
-                                        "date", "interval"};
+    static const char *const names[] = {"null", "boolean",   "bigint",   "double", "text",
+                                        "blob", "timestamp", "interval", "date",   "interval"};
     return names[t];
 }
 
 const char *sql_a_type(enum sql_type t)
 {
-    static const char *const names[] = {"a null",     "a boolean", "a bigint",    "a double",
-                                        "a text",     "a blob",    "a timestamp", "an interval",
-                                        "a date",     "an interval"};
+    static const char *const names[] = {"a null", "a boolean",  "a bigint",    "a double",
+                                        "a text", "a blob",     "a timestamp", "an interval",
+                                        "a date", "an interval"};
     return names[t];
 }
 

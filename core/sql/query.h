@@ -52,7 +52,7 @@ struct query {
     struct table_seen *seen;
     struct deferred *deferred;
     struct sql_hidden *hidden; /* hide.c */
-    uint16_t *all; /* 0, 1, 2, ...: the selection of all rows */
+    uint16_t *all;             /* 0, 1, 2, ...: the selection of all rows */
     /* Of a query beside another (team.c): end when it is not 0.  NULL: it is nobody's helper. */
     const _Atomic int *stop;
 };

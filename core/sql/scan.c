@@ -126,8 +126,8 @@ static void tail_texts(struct scan *s, struct vec *v)
 static struct text shown(const struct op *op, uint32_t column, struct text t, struct text name)
 {
     const struct scan *s = op->state;
-    bool secret = s->hide[column] == HIDE_ALL || (s->hide[column] == HIDE_NAMED && name.data &&
-                                                  secret_name(name.data, name.size));
+    bool secret = s->hide[column] == HIDE_ALL ||
+                  (s->hide[column] == HIDE_NAMED && name.data && secret_name(name.data, name.size));
     return secret && t.size > 0 ? (struct text){SECRET_SHOWN, strlen(SECRET_SHOWN)}
                                 : sql_hide_text(op->q, t);
 }

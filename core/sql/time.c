@@ -71,12 +71,7 @@ enum time_part sql_time_part(const char *name, size_t size)
 /* Of a day and less. */
 static int64_t part_ns(enum time_part part)
 {
-    static const int64_t sizes[] = {1000,
-                                    1000000,
-                                    NS,
-                                    60 * NS,
-                                    3600 * NS,
-                                    DAY_S * NS};
+    static const int64_t sizes[] = {1000, 1000000, NS, 60 * NS, 3600 * NS, DAY_S * NS};
     return sizes[part];
 }
 

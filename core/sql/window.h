@@ -29,7 +29,7 @@ struct win_spec { /* the arguments of its expression: the function's, filter, pa
     const struct agg_spec *agg;
     uint32_t n_args, n_partition, n_order;
     bool filter;
-    bool skips_null; /* ignore nulls */
+    bool skips_null;        /* ignore nulls */
     struct sort_key *order; /* column: not used */
     enum frame_mode mode;
     enum frame_exclude exclude;

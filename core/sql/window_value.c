@@ -94,8 +94,8 @@ static bool count_arg(const struct window *w, const struct win *f, uint32_t row,
 }
 
 /* Of the rows with a value in a direction, that number n; UINT32_MAX: there are not so many. */
-static int nth_valued(struct op *op, const struct win *f, const struct part *p, int64_t at, int64_t n,
-                      uint32_t *ret)
+static int nth_valued(struct op *op, const struct win *f, const struct part *p, int64_t at,
+                      int64_t n, uint32_t *ret)
 {
     const struct window *w = op->state;
     int step = n < 0 ? -1 : 1;

@@ -36,7 +36,7 @@ struct symbols {
     uint64_t names_size;
     uint32_t *order; /* indices of functions into table; NULL in a pool: the table is searched */
     uint32_t n;      /* entries of `order`; without it, of `table` */
-    uint32_t looks; /* that were made */
+    uint32_t looks;  /* that were made */
     bool tried;
 };
 

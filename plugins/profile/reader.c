@@ -55,7 +55,7 @@ struct reader {
     uint64_t started_ns; /* [control] */
     uint64_t scanned_ns, modules_ns, tick_ns, chance;
     uint64_t scan_each_ns, cpu_ns; /* until the next look; of the process at the last one */
-    struct box *desk; /* for looks from outside: a box that no handler sees */
+    struct box *desk;              /* for looks from outside: a box that no handler sees */
     struct merge_native native;
     uint32_t frames[MERGE_FRAMES];
 };

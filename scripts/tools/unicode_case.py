@@ -39,7 +39,8 @@ def table(name, rows):
 
 print("""/* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/case_ranges.h - made by scripts/tools/unicode_case.py from Unicode %s; not to be edited.
+ * core/sql/case_ranges.h - made from Unicode %s by
+ * scripts/tools/unicode_case.py; not to be edited.
  */
 #ifndef CORE_SQL_CASE_RANGES_H
 #define CORE_SQL_CASE_RANGES_H

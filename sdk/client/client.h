@@ -49,8 +49,7 @@ struct client_process {
 };
 
 /* Who listens at the other end of a connected socket. */
-void client_process_of(int fd, const char *directory, const char *leaf,
-                       struct client_process *ret);
+void client_process_of(int fd, const char *directory, const char *leaf, struct client_process *ret);
 enum client_end client_process_end(const struct client_process *p);
 
 /* ---- connections ---- */

@@ -409,8 +409,8 @@ TEST(a_process_that_floods_holds_nobody)
     static const struct {
         const char *frame;
         size_t size;
-    } small[] = {{"\x89\x00", 2}, {"\x89\x04ping", 6}, {"\x8a\x00", 2}, {"\x01\x00", 2},
-                 {"\x00\x00", 2}, {"\x02\x00", 2}};
+    } small[] = {{"\x89\x00", 2}, {"\x89\x04ping", 6}, {"\x8a\x00", 2},
+                 {"\x01\x00", 2}, {"\x00\x00", 2},     {"\x02\x00", 2}};
     for (size_t i = 0; i < sizeof(small) / sizeof(small[0]); i++)
         CHECK_INT(listen_to_a_flood(small[i].frame, small[i].size, 0, NULL), -EPROTO);
     /* Messages that are for nobody are no error; they end with the limit, or with a signal. */

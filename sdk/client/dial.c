@@ -65,8 +65,7 @@ static int prove_pid(const struct client_door *d, const struct ucred *who)
                        "there; nothing was sent to it",
                        d->path, (int)d->pid, (int)who->pid, (unsigned)who->uid);
     if (d->start_time && (proc_start_time(d->pid, &started) < 0 || started != d->start_time))
-        return err_set(-ESRCH, "process %d has ended, and another one has its number",
-                       (int)d->pid);
+        return err_set(-ESRCH, "process %d has ended, and another one has its number", (int)d->pid);
     return 0;
 }
 

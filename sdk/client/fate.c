@@ -84,8 +84,8 @@ static bool has_another_program(const struct client_process *c)
 
     (void)snprintf(path, sizeof(path), "/proc/%d/maps", (int)c->pid);
     buf_init(&maps, MAPS_MAX_BYTES);
-    if (slash && slash[1] >= '0' && slash[1] <= '9' &&
-        file_read(AT_FDCWD, path, &maps) == 0 && maps.size > 0) {
+    if (slash && slash[1] >= '0' && slash[1] <= '9' && file_read(AT_FDCWD, path, &maps) == 0 &&
+        maps.size > 0) {
         char store[320];
         (void)snprintf(store, sizeof(store), "%.300s/data.mdb", slash);
         other = strstr(buf_text(&maps), store) == NULL;

@@ -34,9 +34,9 @@ struct probing_client {
     bool over;                           /* the connection is of no more use */
     enum client_end end;                 /* why, once it was looked for */
     struct client_process process;
-    const volatile sig_atomic_t *stop;   /* of the stream that is read, else of whoever connected */
-    uint32_t mask;                       /* changes with every frame */
-    uint64_t small_since_ns;             /* frames that bring nothing: since then, and how many */
+    const volatile sig_atomic_t *stop; /* of the stream that is read, else of whoever connected */
+    uint32_t mask;                     /* changes with every frame */
+    uint64_t small_since_ns;           /* frames that bring nothing: since then, and how many */
     uint32_t n_small;
 };
 

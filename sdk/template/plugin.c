@@ -4,7 +4,7 @@
  *
  *   1. Copy this file and rename "heartbeat" everywhere.
  *   2. cc -shared -fPIC -fvisibility=hidden -I<prefix>/include plugin.c -o heartbeat.so
- *   3. probing plugin check ./heartbeat.so       (in a process of its own; it says what is not right)
+ *   3. probing plugin check ./heartbeat.so       (in a process of its own)
  *      probing -t <pid> plugin load ./heartbeat.so
  *      probing -t <pid> query "select * from heartbeat.beats order by ts desc limit 5"
  *   4. Change it in small steps; it works after each.

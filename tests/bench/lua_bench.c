@@ -119,8 +119,8 @@ static void loops(bool on)
     for (int i = 0; i < LOOPS; i++) {
         char name[16];
         (void)snprintf(name, sizeof(name), "loop%d", i);
-        int r = on ? scripts_run(scripts, name, text, sizeof(text) - 1)
-                   : scripts_stop(scripts, name);
+        int r =
+            on ? scripts_run(scripts, name, text, sizeof(text) - 1) : scripts_stop(scripts, name);
         if (r < 0)
             fail(name);
     }

@@ -65,8 +65,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (size + page - 1) & -page;
 
     /* The byte behind the last one cannot be read. */
-    uint8_t *room = mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                         -1, 0);
+    uint8_t *room =
+        mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     fuzz_must(room != MAP_FAILED && mprotect(room + whole, page, PROT_NONE) == 0);
     uint8_t *at = room + whole - size;
     if (size > 0)

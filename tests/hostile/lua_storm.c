@@ -92,7 +92,9 @@ int main(void)
         }
         why[strcspn(why, "\n")] = '\0';
         printf("%lld %s\n", (long long)took / 1000,
-               r == -ETIMEDOUT ? "stopped" : r < 0 ? why : "ended");
+               r == -ETIMEDOUT ? "stopped"
+               : r < 0         ? why
+                               : "ended");
         if (++n == SETTLED)
             before = rss_kib();
     }

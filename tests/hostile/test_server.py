@@ -133,7 +133,8 @@ def test_clients_that_do_not_read_hold_nobody(door):
         deaf.append(dial(door.port))
         deaf[-1].sendall(("GET /query?format=csv&q=%s HTTP/1.1\r\nHost: localhost\r\n"
 
-                          "Authorization: Bearer %s\r\n\r\n" % (LONG.replace(" ", "+"), door.read_token)).encode())
+                          "Authorization: Bearer %s\r\n\r\n"
+                           % (LONG.replace(" ", "+"), door.read_token)).encode())
     assert all(ask(door)[0] == 200 for _ in range(20))
     with Wire(door.port, door.read_token) as wire:
         assert all(wire.run("version")[0] == 0 for _ in range(20))

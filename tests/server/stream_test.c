@@ -171,7 +171,7 @@ TEST(dead_clients_cost_little_and_are_dropped)
     }
     CHECK_INT(stats().local, 0);
     WAIT_FOR(stats().queued == 0); /* a last tick may be at work yet */
-    CHECK(most < 80u << 20); /* 48 times 4 MiB would be 192 */
+    CHECK(most < 80u << 20);       /* 48 times 4 MiB would be 192 */
     CHECK(most > 1u << 20);
     for (int i = 0; i < CLIENTS; i++)
         (void)close(fds[i]);

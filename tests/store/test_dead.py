@@ -113,7 +113,7 @@ def test_an_info_that_is_damaged_is_not_believed(dead):
 
 
 def test_is_asked_in_the_moment_of_its_death(world):
-    """Killed and not yet gone it has no memory and no root, and must be taken for dead, not for odd."""
+    """Killed and not yet gone it has no memory and no root, and is taken for dead."""
     for _ in range(10):
         target = world.start("/usr/bin/python3", "-u", "-c",
                              "import threading, time\nprint('ready')\n"

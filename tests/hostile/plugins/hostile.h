@@ -24,11 +24,16 @@ __attribute__((unused)) static void plain_destroy(void *self)
 }
 
 /* HOSTILE("name", .start = start): all that is right, and then what is wrong. */
-#define HOSTILE(plugin_name, ...)                                                   \
-    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"") \
-    const struct probing_plugin probing_plugin_v1 = {                                \
-        .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = plugin_name, \
-        .version = "1", .doc = "does wrong", .init = plain_init,                    \
-        .destroy = plain_destroy, __VA_ARGS__}; _Pragma("GCC diagnostic pop")
+#define HOSTILE(plugin_name, ...)                                                               \
+    _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Woverride-init\"")        \
+        const struct probing_plugin probing_plugin_v1 = {.size = sizeof(struct probing_plugin), \
+                                                         .abi = PROBING_ABI,                    \
+                                                         .name = plugin_name,                   \
+                                                         .version = "1",                        \
+                                                         .doc = "does wrong",                   \
+                                                         .init = plain_init,                    \
+                                                         .destroy = plain_destroy,              \
+                                                         __VA_ARGS__};                          \
+    _Pragma("GCC diagnostic pop")
 
 #endif

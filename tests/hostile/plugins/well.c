@@ -46,5 +46,4 @@ static int start(void *self)
     return host->every(host, 10000000, tick);
 }
 
-HOSTILE("well", .init = init, .start = start, .config = settings,
-        .config_size = sizeof settings[0])
+HOSTILE("well", .init = init, .start = start, .config = settings, .config_size = sizeof settings[0])
