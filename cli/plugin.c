@@ -65,7 +65,7 @@ static void name_crash(const char *directory, const char *name, char *ret, size_
         return;
     if (crash_read(&d, &all) < 0)
         all.n = 0;
-    (void)snprintf(image, sizeof image, "probing-plugin-%.63s", name);
+    (void)snprintf(image, sizeof image, "%.63s.so", name); /* a copy is called after its file */
     const struct crash_report *last = all.n > 0 ? &all.list[all.n - 1] : NULL;
     const struct crash_thread *t = last && last->n_threads > 0 ? &last->threads[0] : NULL;
     if (last)

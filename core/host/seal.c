@@ -29,6 +29,7 @@
 #endif
 
 #define FILE_MAX_BYTES ((off_t)1 << 30) /* a plugin larger than this is no plugin */
+#define LABEL_BYTES 249 /* of a memfd with its NUL: what the kernel takes, less "memfd:" */
 #define SEALS (F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW)
 
 static bool is_sealed(int fd)
@@ -56,13 +57,20 @@ static bool can_execute(int fd)
     return at != MAP_FAILED;
 }
 
-static int make_memory(const char *name)
+/* The copy is called after the file, so that symbols are looked for there (core/stack/memory.c). */
+static int make_memory(int from, const char *name)
 {
     static const unsigned flags[] = {MFD_EXEC, 0, MFD_NOEXEC_SEAL};
-    char label[96];
+    char label[LABEL_BYTES] = "probing-plugin:", path[32];
+    size_t n = strlen(label);
     int fd = -1;
 
-    (void)snprintf(label, sizeof(label), "probing-plugin-%.63s", name);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", from);
+    ssize_t size = readlink(path, label + n, sizeof(label) - n);
+    if (size <= 0 || (size_t)size == sizeof(label) - n) /* no name, or too long a one */
+        (void)snprintf(label + n, sizeof(label) - n, "%.63s", name);
+    else
+        label[n + (size_t)size] = '\0';
     for (int i = 0; i < 3 && fd == -1; i++)
         fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | flags[i]);
     return fd;
@@ -160,7 +168,7 @@ int seal_copy(int fd, const char *name, int *ret_fd, struct elf_facts *ret)
         return r;
     }
     for (int memory = is_filtered() ? 0 : 1; memory >= 0; memory--) {
-        int made = memory ? make_memory(name) : make_file();
+        int made = memory ? make_memory(fd, name) : make_file();
         if (made == -1)
             continue;
         int r = ftruncate(made, 1) == 0 && can_execute(made)

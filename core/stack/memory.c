@@ -35,6 +35,19 @@ static uint64_t hex(const char **at)
     }
 }
 
+/* A plugin is mapped from a sealed copy, whose name says of which file (core/host/seal.c): its
+ * symbols are there, if it is still the same build. */
+static const char *copied_file(char *path)
+{
+    static const char before[] = "/memfd:probing-plugin:", behind[] = " (deleted)";
+    size_t size = strlen(path), n = sizeof(before) - 1;
+    if (strncmp(path, before, n) != 0 || path[n] != '/' || size < n + sizeof(behind) ||
+        strcmp(path + size + 1 - sizeof(behind), behind) != 0)
+        return path;
+    path[size + 1 - sizeof(behind)] = '\0';
+    return path + n;
+}
+
 /* One line of proc(5) maps, its newline already a NUL: start-end rwxp offset dev inode path */
 static bool parse_line(char *line, struct mapping *ret)
 {
@@ -56,7 +69,7 @@ static bool parse_line(char *line, struct mapping *ret)
     at += strspn(at, " ");
     for (; *at >= '0' && *at <= '9'; at++)
         m.inode = m.inode * 10 + (uint64_t)(*at - '0');
-    m.path = at + strspn(at, " ");
+    m.path = copied_file(line + (at - line) + strspn(at, " "));
     *ret = m;
     return m.end > m.start;
 }
