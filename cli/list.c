@@ -142,6 +142,8 @@ int command_list(struct target *t, int argc, char **argv)
 
 /* ---- gc ---- */
 
+#define RESUME_S 60 /* by then a core that goes on with a directory has it open */
+
 struct sweep {
     uint64_t older_ns;
     uint32_t removed, kept;
@@ -157,8 +159,9 @@ static bool in_use(const struct datadir *d)
     if (sscanf(d->leaf, "%" SCNu64 "-%" SCNu64, &pid, &started) != 2 ||
         proc_start_time((pid_t)pid, &now) < 0 || now != started)
         return false;
-    if (!datadir_has(d, "info", NULL))
-        return true;                                       /* it is being made */
+    /* It is being made, or is gone on with just now: a core touches it first. */
+    if (!datadir_has(d, "info", NULL) || time(NULL) - d->changed.tv_sec < RESUME_S)
+        return true;
     (void)directory_of((pid_t)pid, mapped, sizeof mapped); /* found, even without socket */
     const char *slash = strrchr(mapped, '/');
     return slash != NULL && strcmp(slash + 1, d->leaf) == 0;

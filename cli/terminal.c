@@ -164,7 +164,7 @@ void terminal_put(const char *bytes, size_t size)
 
 void terminal_clear(void)
 {
-    if (cli_width() > 0)
+    if (isatty(STDOUT_FILENO) == 1)
         terminal_put(CLEAR_SCREEN, sizeof CLEAR_SCREEN - 1);
 }
 

@@ -311,6 +311,16 @@ static void sweep(struct core *c)
 }
 
 /* The first byte comes last: a reader sees the whole line or none. */
+/* Without its socket, and without TCP, nobody could ask us, tell us to leave, or enter afresh. */
+static void leave_if_alone(struct core *c)
+{
+    if (!place_is_gone(&c->place) || server_address(c->server)[0])
+        return;
+    host_log(c->host, PROBING_ERROR, "%s has been taken away: leaving the process",
+             c->place.directory);
+    event_raise(&g.stop);
+}
+
 static void tell_why(const char *why)
 {
     (void)snprintf(probing_why + 1, sizeof(probing_why) - 1, "%s", why[0] ? why + 1 : "");
@@ -371,6 +381,7 @@ static void *live(void *arg)
             waiting = host_plugins_again(c->host);
             host_watch(c->host);
             heap_trim();
+            leave_if_alone(c);
         } while (!event_wait(&g.stop, waiting ? AGAIN_NS : WATCH_NS));
         /* An eject has done both already; probing_stop() has not. */
         bool here = host_leave(c->host, NULL) == 0;

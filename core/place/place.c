@@ -103,8 +103,17 @@ static bool find_earlier(struct place *p, const char *root, const char *version,
     while (last + 1 < AGAIN_MAX && name_directory(p, root, last + 1, leaf) == 0 &&
            lstat(p->directory, &st) == 0)
         last++;
+    /* It is touched first: `gc` leaves alone what a living process has changed a moment ago. */
     return last > 0 && name_directory(p, root, last, leaf) == 0 &&
+           utimensat(AT_FDCWD, p->directory, NULL, AT_SYMLINK_NOFOLLOW) == 0 &&
            resume_can(p->directory, version);
+}
+
+bool place_is_gone(const struct place *p)
+{
+    char path[PLACE_BYTES];
+    struct stat st;
+    return place_path(p, "sock", path) == 0 && lstat(path, &st) == -1 && errno == ENOENT;
 }
 
 /* Is it a directory of somebody else's that bars our way? */

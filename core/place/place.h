@@ -57,6 +57,8 @@ int place_copy(const struct datadir *from, const struct datadir *to, const char 
 int place_info(const struct place *p, const char *version, int64_t utc_offset);
 int place_info_text(const struct place *p, struct buf *text); /* all but the check */
 void place_failed(const struct place *p, const char *why);
+/* Has somebody taken the directory away, or the socket in it, so that nobody can come in? */
+bool place_is_gone(const struct place *p);
 int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES]);
 
 /* ---- an earlier life in the same process (resume.c) ---- */

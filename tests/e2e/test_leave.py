@@ -5,6 +5,7 @@ The plugin of these tests appends exactly the rows it is told to, so that a lost
 """
 import base64
 import os
+import shutil
 import signal
 import socket
 import struct
@@ -268,3 +269,16 @@ def test_entered_while_it_is_leaving(world, target):
     for hanger in hangers:
         assert hanger.wait(20) == 1
     assert len(directories(world, target.pid)) == 1
+
+
+def test_leaves_where_its_directory_was_taken_away(world):
+    """Nobody could ask it, or enter again: a cleaner of /tmp did that to it for good."""
+    target = world.start("/bin/sleep", "600")
+    target.inject()
+    for directory in world.data.iterdir():
+        shutil.rmtree(directory)
+    wait_for(lambda: not [t for t in threads_of(target.pid) if t.startswith("probing/")],
+             "its threads' end")
+    target.inject()
+    assert target.rows("select 1") == [[1]]
+    assert target.probing("eject").returncode == 0
