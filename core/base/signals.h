@@ -26,9 +26,9 @@
 #define SIGNALS_KINDS 8    /* kinds below this may be sent */
 #define SIGNALS_FOREIGN -1 /* not sent by signals_send(): a timer's, or the program's */
 
-/* What comes of a signal.  All signals but SIGBUS are blocked.  false: it is not ours; then what
- * stood there before gets it.                                                         [signal] */
-typedef bool signals_fn(int kind, siginfo_t *info, void *context);
+/* What comes of a signal; info: siginfo_t *.  All signals but SIGBUS are blocked.  false: it is not
+ * ours; then what stood there before gets it.                                         [signal] */
+typedef bool signals_fn(int kind, void *info, void *context);
 
 /* The highest real-time signal below `below` that nobody has; where a runtime has put one handler
  * of its own on all of them (Go's does) one of those, and what is not ours is handed on to it.

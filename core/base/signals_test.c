@@ -28,7 +28,7 @@ static _Atomic pid_t other;
 static _Atomic bool stop, blocks, unblock;
 static int number;
 
-static bool on_ours(int kind, siginfo_t *info, void *context) /* [signal] */
+static bool on_ours(int kind, void *info, void *context) /* [signal] */
 {
     (void)info;
     (void)context;

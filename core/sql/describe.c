@@ -181,6 +181,18 @@ static int check_setting(struct query *q, const struct statement *st)
 }
 
 /* show NAME, show all: DataFusion's df_settings. */
+static int plan_setting(struct query *q, const char *name, struct op **ret)
+{
+    if (!name)
+        return plan_text(q, "select name, value from information_schema.df_settings order by 1",
+                         ret);
+    char *text = sql_getf(q,
+                          "select name, value from information_schema.df_settings where name = "
+                          "'%s'",
+                          strchr(name, '\'') ? "" : name);
+    return text ? plan_text(q, text, ret) : -ENOMEM;
+}
+
 static int plan_show(struct query *q, const struct statement *st, struct op **ret)
 {
     const char *name = st->name;
@@ -192,16 +204,7 @@ static int plan_show(struct query *q, const struct statement *st, struct op **re
     if (name && (strcmp(name, "schemas") == 0 || strcmp(name, "schemata") == 0))
         return plan_text(q, "select schema_name from information_schema.schemata order by 1", ret);
     int rc = name ? check_setting(q, st) : 0;
-    if (rc < 0)
-        return rc;
-    if (!name)
-        return plan_text(q, "select name, value from information_schema.df_settings order by 1",
-                         ret);
-    char *text = sql_getf(q,
-                          "select name, value from information_schema.df_settings where name = "
-                          "'%s'",
-                          strchr(name, '\'') ? "" : name);
-    return text ? plan_text(q, text, ret) : -ENOMEM;
+    return rc < 0 ? rc : plan_setting(q, name, ret);
 }
 
 static int plan_set(struct query *q, const struct statement *st, struct op **ret)
@@ -211,7 +214,7 @@ static int plan_set(struct query *q, const struct statement *st, struct op **ret
                          "a query only reads; `config %s=%s` changes a setting", st->name,
                          st->value);
     int rc = q->dry ? 0 : q->o->set(q->o->set_arg, st->name, st->value);
-    return rc < 0 ? rc : plan_show(q, st, ret);
+    return rc < 0 ? rc : plan_setting(q, st->name, ret); /* which may have been a short name */
 }
 
 int sql_plan_other(struct query *q, const struct statement *st, struct op **ret)

@@ -235,7 +235,7 @@ bool signal_repeats_call(const struct waiting *w)
 }
 
 /* [signal] */
-static bool on_signal(int kind, siginfo_t *info, void *context)
+static bool on_signal(int kind, void *info, void *context)
 {
     (void)info;
     if (kind == SIGNALS_FOREIGN)

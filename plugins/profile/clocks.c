@@ -201,8 +201,9 @@ static struct watched *whose(struct clocks *c, const siginfo_t *info)
     return i && c->watched[i - 1].fine.fd == info->si_fd ? &c->watched[i - 1] : NULL;
 }
 
-static bool on_signal(int kind, siginfo_t *info, void *context) /* [signal] */
+static bool on_signal(int kind, void *about, void *context) /* [signal] */
 {
+    siginfo_t *info = about;
     (void)kind;
     (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
     struct clocks *c = atomic_load_explicit(&g.clocks, memory_order_seq_cst);

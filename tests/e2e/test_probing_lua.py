@@ -87,12 +87,12 @@ def test_files_that_others_may_write_are_refused(world):
     path.write_text(FILE)
     path.chmod(0o666)
     target = entered(world)
-    assert "%s may be written by others: chmod go-w" % path in said(target)
+    assert "not run: %s may be written by others: chmod go-w" % path in said(target)
     assert setting(target, "probing.max_memory") == "1GB" and scripts(target) == []
     if os.geteuid() == 0:
         path.chmod(0o644)
         os.chown(path, 12345, 12345)
-        assert "%s belongs to another user" % path in said(entered(world))
+        assert "not run: %s belongs to another user" % path in said(entered(world))
 
 
 @pytest.mark.parametrize("asked,what", [("/no/such.lua", "/no/such.lua: No such file"),

@@ -164,5 +164,5 @@ def test_the_process_dies_at_the_prompt(target):
     os.kill(target.pid, signal.SIGKILL)
     target.process.wait()
     t.type("1\n")
-    t.wait("probing: .*(gone|closed|ended|hung up)")
+    t.wait("probing: .*(died|gone|closed|ended|hung up)")
     assert t.close() == 1

@@ -21,10 +21,10 @@ extern "C" {
 
 #define PROBING_SIGNAL_1 "probing.signal/1"
 
-/* `kind` is -1: the signal was sent by a timer, a descriptor or somebody else.  All signals but
- * SIGBUS are blocked.  false: it is not the plugin's; then the program's handler gets it, where
- * there was one.                                                                     [signal] */
-typedef bool probing_signal_fn(int kind, siginfo_t *info, void *context);
+/* info: siginfo_t *, as sigaction(2) gives it.  `kind` is -1: the signal was sent by a timer, a
+ * descriptor or somebody else.  All signals but SIGBUS are blocked.  false: it is not the
+ * plugin's; then the program's handler gets it, where there was one.                 [signal] */
+typedef bool probing_signal_fn(int kind, void *info, void *context);
 
 struct probing_signal_1 {
     uint32_t size, reserved;
