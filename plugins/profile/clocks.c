@@ -9,7 +9,7 @@
  * Periods are drawn by chance around the asked one, or a program that works in step with them would
  * be hit in the same place again and again: each signal sets the timer for the next.
  *
- * The kernel looks at CPU timers at its tick, 100 to 1,000 times a second.  For higher rates there
+ * The kernel looks at CPU timers at its tick, 100 to 1,000 times a second (period.h).  For higher rates there
  * are finer clocks (fine.h), where they are permitted.  A sample carries the CPU time that its
  * thread used since the one before, so sums are right at any rate.
  */
@@ -29,6 +29,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "period.h"
 #include "tasks.h"
 
 #define NS_PER_S UINT64_C(1000000000)
@@ -63,6 +64,7 @@ struct clocks {
     _Atomic bool fine;       /* FINE_SIGNAL is ours, and clocks are fine ones */
     bool fine_refused;
     uint64_t main_end; /* of the main thread's stack; 0: not known */
+    uint64_t tick_ns;  /* the kernel's */
     int signal;
     bool forked;
 };
@@ -115,12 +117,12 @@ static uint64_t clock_ns(clockid_t clock) /* [signal] */
     return clock_gettime(clock, &t) == 0 ? (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec : 0;
 }
 
-/* The next signal after half to one and a half periods of CPU time.                   [signal] */
+/* The next signal after half to one and a half periods of CPU time, but for the tick. [signal] */
 static void timer_arm(const struct clocks *c, struct watched *w)
 {
     uint64_t period = atomic_load_explicit(&c->period_ns, memory_order_relaxed);
     w->chance = w->chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    uint64_t next = period / 2 + (w->chance >> 33) % period;
+    uint64_t next = period_draw(w->chance, period, c->tick_ns);
     struct itimerspec at = {.it_value = {(time_t)(next / NS_PER_S), (int64_t)(next % NS_PER_S)}};
     (void)syscall(SYS_timer_settime, w->timer, 0, &at, NULL);
 }
@@ -242,6 +244,7 @@ int clocks_new(const struct probing_host *host, struct boxes *boxes, struct cloc
     c->host = host;
     c->signals = host->extension(host, PROBING_SIGNAL_1);
     c->boxes = boxes;
+    c->tick_ns = period_tick_ns();
     c->main_end = main_end ? *main_end : 0;
     atomic_store_explicit(&c->period_ns, NS_PER_S / 100, memory_order_relaxed);
     c->watched = mmap(NULL, WATCHED_MAX * sizeof(*c->watched), PROT_READ | PROT_WRITE,

@@ -14,17 +14,15 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "period.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 
 bool fine_needed(uint32_t rate_hz)
 {
-    struct timespec tick;
-    if (clock_getres(CLOCK_MONOTONIC_COARSE, &tick) != 0 || tick.tv_nsec == 0)
-        return false;
-    return rate_hz * (uint64_t)tick.tv_nsec > NS_PER_S;
+    return rate_hz * period_tick_ns() > NS_PER_S;
 }
 
 /* Half of the table stays for the program. */

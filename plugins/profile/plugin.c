@@ -14,7 +14,10 @@
 
 #include "fine.h"
 #include "memory.h"
+#include "period.h"
 #include "reader.h"
+
+#define NS_PER_S UINT64_C(1000000000)
 
 struct plugin {
     const struct probing_host *host;
@@ -65,9 +68,11 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
                  a.handled ? (double)a.handler_ns / 1e3 / (double)a.handled : 0.0,
                  passed ? 100.0 * (double)a.own_cpu_ns / (double)passed : 0.0);
     if (!a.fine && fine_needed(a.rate_hz))
-        n += snprintf(text + n, sizeof(text) - (size_t)n,
-                      "threads that run are sampled at the kernel's tick: it permits no finer "
-                      "clocks (perf_event_paranoid)\n");
+        n +=
+            snprintf(text + n, sizeof(text) - (size_t)n,
+                     "threads that run give at most %llu samples a second, one at each tick of the "
+                     "kernel: it permits no finer clocks (perf_event_paranoid)\n",
+                     (unsigned long long)(NS_PER_S / period_tick_ns()));
     if (a.refused)
         n += snprintf(text + n, sizeof(text) - (size_t)n,
                       "%u threads are not sampled: the kernel gives no more timers (ulimit -i), or "
