@@ -125,6 +125,10 @@ int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, 
 int cli_misuse(int r);
 bool cli_is_misused(void);
 
+/* C++'s own demangler, of this machine's library; NULL: there is none (external.c). */
+typedef char *cli_demangler_fn(const char *name, char *room, size_t *size, int *ret_status);
+cli_demangler_fn *cli_demangler(void);
+
 /* ---- commands: argv[0] is the command's name ---- */
 
 int command_inject(struct target *t, int argc, char **argv);  /* enter.c */

@@ -237,6 +237,7 @@ const struct cli_command cli_commands[] = {
           {"--format", "-f", "FORMAT",
            "html, svg, folded, speedscope, pprof or perfetto; else by the file's name"},
           {"--output", "-o", "FILE", "write here; standard output when left out"},
+          {"--width", NULL, "PIXELS", "svg: as wide as this; 1200 when left out"},
           {"--threads", NULL, NULL, "threads apart"},
           {"--memory", NULL, NULL, "torch: by GPU memory, of a step"},
           {"--lines", NULL, NULL, "lines of a function apart"}},

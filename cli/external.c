@@ -193,13 +193,13 @@ static uint32_t python_version(void)
 }
 
 /* C++ names are read as they were written where this machine has the C++ library. */
-static void find_demangler(void)
+cli_demangler_fn *cli_demangler(void)
 {
     void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL); /* for as long as we run */
-    stack_demangler_fn *fn = NULL;
+    cli_demangler_fn *fn = NULL;
     void *found = library != NULL ? dlsym(library, "__cxa_demangle") : NULL;
     memcpy(&fn, &found, sizeof fn);
-    stack_demangle_with(other.view, fn);
+    return fn;
 }
 
 /* Which Python is in there; what is wrong with it, "" where it has none. */
@@ -243,7 +243,7 @@ int external_backtrace(struct target *t, int argc, char **argv)
                        (int)t->pid);
     }
     other.pid = t->pid;
-    find_demangler();
+    stack_demangle_with(other.view, cli_demangler());
     describe(&p, why, sizeof why);
     r = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
     stack_process_free(other.view);

@@ -20,6 +20,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "core/datadir/datadir.h"
 #include "sdk/client/client.h"
 
 #define DEFAULT_NS (5 * NS_PER_S)
@@ -44,6 +45,7 @@ struct options {
     uint64_t seconds_ns, last_ns;
     enum format format;
     bool has_format, threads, lines, memory;
+    int width; /* pixels of an SVG; 0: as usual */
 };
 
 /* ---- the words ---- */
@@ -65,6 +67,16 @@ static int take_mode(struct options *o, const char *value)
     if (strcmp(value, "cpu") != 0 && strcmp(value, "wall") != 0 && strcmp(value, "gil") != 0)
         return err_set(-EINVAL, "no mode '%s'; there are cpu, wall, gil", value);
     o->mode = value;
+    return 0;
+}
+
+static int take_width(struct options *o, const char *value)
+{
+    uint64_t width;
+    if (parse_u64(value, &width) < 0 || width < FLAME_WIDTH_MIN || width > FLAME_WIDTH_MAX)
+        return err_set(-EINVAL, "--width wants pixels from %d to %d, not '%s'", FLAME_WIDTH_MIN,
+                       FLAME_WIDTH_MAX, value);
+    o->width = (int)width;
     return 0;
 }
 
@@ -97,6 +109,8 @@ static int take(void *arg, const char *option, const char *value)
         return take_mode(o, value);
     if (strcmp(option, "--format") == 0)
         return take_format(o, value);
+    if (strcmp(option, "--width") == 0)
+        return take_width(o, value);
     if (strcmp(option, "--rate") == 0)
         o->rate = value;
     else if (strcmp(option, "--output") == 0)
@@ -141,6 +155,8 @@ static int check_words(const struct options *o, bool has_target)
         return err_set(-EINVAL, "--memory belongs to flamegraph torch");
     if (o->n_words < 3 && !has_target)
         return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
+    if (o->width != 0 && o->format != SVG)
+        return err_set(-EINVAL, "--width belongs to svg; html is as wide as its window");
     if (o->path == NULL && o->format != FOLDED && isatty(STDOUT_FILENO) == 1)
         return err_set(-EINVAL, "flamegraph --format %s needs a file: -o FILE%s",
                        formats[o->format].name, formats[o->format].ending);
@@ -333,6 +349,7 @@ static int write_profile(const struct options *o, struct flame *f, struct flame_
 {
     struct buf out;
     buf_init(&out, FILE_MAX);
+    f->width = o->width != 0 ? o->width : FLAME_WIDTH;
     int r = make(o, f, tree, &out);
     if (r == 0)
         r = write_file(o, &out);
@@ -345,11 +362,23 @@ static int write_profile(const struct options *o, struct flame *f, struct flame_
 
 /* ---- one, and the difference of two ---- */
 
+/* The program's name stands in the info file of its data directory. */
+static void title_of(const struct target *t, const char *what, char *ret, size_t size)
+{
+    char command[256] = "";
+    struct datadir d;
+    if (t->directory[0] != '\0' && datadir_open(t->directory, DATADIR_ANY, &d) == 0) {
+        (void)directory_info(&d, "command", command, sizeof command);
+        datadir_close(&d);
+    }
+    flame_title(ret, size, command, t->text, what);
+}
+
 static int one(const struct target *t, struct options *o)
 {
     struct flame f;
     struct flame_tree tree = {.n = 0};
-    char where[300], title[300], mode[16] = "cpu";
+    char where[300], title[400], what[32], mode[16] = "cpu";
     int r = window_of(t, o, where, sizeof where);
     if (r < 0)
         return r;
@@ -365,7 +394,8 @@ static int one(const struct target *t, struct options *o)
     r = flame_read(&f, t, where, formats[o->format].in_time);
     if (r == 0)
         r = check_any(&f, t->text);
-    (void)snprintf(title, sizeof title, "%.200s: %s time", t->text, f.mode);
+    (void)snprintf(what, sizeof what, "%s time", f.mode);
+    title_of(t, what, title, sizeof title);
     f.title = title;
     if (r == 0)
         r = flame_tree_new(&f, &tree);
@@ -428,7 +458,7 @@ static int modules(const struct target *t, const struct options *o)
 {
     struct flame f;
     struct flame_tree tree = {.n = 0};
-    char where[300] = "", title[300];
+    char where[300] = "", title[400];
     if (o->format != HTML && o->format != SVG && o->format != FOLDED)
         return err_set(-EINVAL, "flamegraph torch is written as html, svg or folded");
     if (o->seconds_ns > 0 || o->mode != NULL || o->threads || o->lines)
@@ -442,9 +472,11 @@ static int modules(const struct target *t, const struct options *o)
         (void)snprintf(where, sizeof where, " and ts >= timestamp '%s'", o->since);
     flame_init(&f, FLAME_MAX_BYTES);
     f.mode = o->memory ? "memory" : "wall";
-    (void)snprintf(title, sizeof title, "%.200s: torch modules, %s", t->text,
-                   o->memory ? "memory that their forwards leave allocated in a step"
-                             : "wall time");
+    f.tails = true;
+    title_of(t,
+             o->memory ? "torch modules, memory that their forwards leave allocated in a step"
+                       : "torch modules, wall time",
+             title, sizeof title);
     f.title = title;
     int r = flame_read_modules(&f, t, where);
     if (r == 0 && f.n_samples == 0 && o->memory)

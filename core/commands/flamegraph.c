@@ -7,12 +7,14 @@
  * the process, and this may be asked by who may only read.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/commands/commands.h"
 #include "core/flame/flame.h"
@@ -28,6 +30,7 @@ struct options {
     const char *mode; /* NULL: the profiler's own */
     uint64_t last_ns;
     bool threads, lines;
+    int width; /* pixels of an SVG */
 };
 
 static int take_value(struct options *o, const char *option, const char *value)
@@ -39,6 +42,14 @@ static int take_value(struct options *o, const char *option, const char *value)
 
     if (strcmp(option, "--last") == 0)
         return parse_ns(value, &o->last_ns);
+    if (strcmp(option, "--width") == 0) {
+        uint64_t width;
+        if (parse_u64(value, &width) < 0 || width < FLAME_WIDTH_MIN || width > FLAME_WIDTH_MAX)
+            return err_set(-EINVAL, "--width wants pixels from %d to %d", FLAME_WIDTH_MIN,
+                           FLAME_WIDTH_MAX);
+        o->width = (int)width;
+        return 0;
+    }
     if (strcmp(option, "--mode") == 0) {
         o->mode = value;
         return strcmp(value, "cpu") == 0 || strcmp(value, "wall") == 0 || strcmp(value, "gil") == 0
@@ -55,22 +66,23 @@ static int take_value(struct options *o, const char *option, const char *value)
 
 static int read_words(int argc, const char *const *argv, struct options *ret)
 {
-    static const char *const options[] = {"--format", "--mode", "--last", "--threads", "--lines"};
+    static const char *const options[] = {"--format", "--mode",    "--last",
+                                          "--width",  "--threads", "--lines"};
     int r = 0;
 
-    *ret = (struct options){.make = flame_html};
+    *ret = (struct options){.make = flame_html, .width = FLAME_WIDTH};
     for (int i = 1; i < argc && r == 0; i++) {
         if (strcmp(argv[i], "--threads") == 0) {
             ret->threads = true;
         } else if (strcmp(argv[i], "--lines") == 0) {
             ret->lines = true;
         } else if (strcmp(argv[i], "--format") == 0 || strcmp(argv[i], "--mode") == 0 ||
-                   strcmp(argv[i], "--last") == 0) {
+                   strcmp(argv[i], "--last") == 0 || strcmp(argv[i], "--width") == 0) {
             r = i + 1 < argc ? take_value(ret, argv[i], argv[i + 1])
                              : err_set(-EINVAL, "%s wants a value", argv[i]);
             i++;
         } else {
-            const char *near = text_nearest(argv[i], options, 5);
+            const char *near = text_nearest(argv[i], options, 6);
             r = err_set(-EINVAL, "flamegraph has no option '%.40s'%s%s%s", argv[i],
                         near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
         }
@@ -169,7 +181,23 @@ static int read_profile(struct core *c, struct flame *f, uint64_t last_ns,
     if (r == 0)
         r = ask(c, buf_text(&sql), &reading, out);
     buf_done(&sql);
-    return r;
+    return r == 0 ? flame_mend(f) : r;
+}
+
+/* The program's words with blanks between. */
+static void read_command(char *ret, size_t size)
+{
+    struct buf text;
+    buf_init(&text, 1u << 20);
+    ret[0] = '\0';
+    if (file_read(AT_FDCWD, "/proc/self/cmdline", &text) == 0) {
+        for (size_t i = 0; i + 1 < text.size; i++)
+            if (((char *)text.data)[i] == '\0')
+                ((char *)text.data)[i] = ' ';
+        (void)snprintf(ret, size, "%.*s", (int)(text.size < size ? text.size : size),
+                       (const char *)text.data);
+    }
+    buf_done(&text);
 }
 
 static int write_picture(const struct options *o, struct flame *f, struct probing_reply *out)
@@ -196,7 +224,7 @@ static int run_flamegraph(void *self, int argc, const char *const *argv, struct 
     struct options o;
     struct flame f;
     struct buf mode;
-    char title[64];
+    char title[400], command[256], who[16], what[32];
     int r = read_words(argc, argv, &o);
 
     if (r == 0 && !tables_find(c->tables, "python", "samples"))
@@ -210,7 +238,11 @@ static int run_flamegraph(void *self, int argc, const char *const *argv, struct 
     f.mode = o.mode ? o.mode : "cpu";
     f.threads = o.threads;
     f.lines = o.lines;
-    (void)snprintf(title, sizeof(title), "process %d: %.8s time", (int)getpid(), f.mode);
+    f.width = o.width;
+    read_command(command, sizeof(command));
+    (void)snprintf(who, sizeof(who), "%d", (int)getpid());
+    (void)snprintf(what, sizeof(what), "%.8s time", f.mode);
+    flame_title(title, sizeof(title), command, who, what);
     f.title = title;
     r = read_profile(c, &f, o.last_ns, out);
     if (r == 0 && f.n_samples == 0)
@@ -231,8 +263,8 @@ int flamegraph_command_add(struct core *c)
     static const struct probing_command command = {
         .size = sizeof(command),
         .name = "flamegraph",
-        .usage =
-            "[--format html|svg|folded] [--mode cpu|wall|gil] [--last S] [--threads] [--lines]",
+        .usage = "[--format html|svg|folded] [--mode cpu|wall|gil] [--last S] [--width PIXELS] "
+                 "[--threads] [--lines]",
         .doc = "where the time went, of what plugin profile has sampled",
         .run = run_flamegraph};
     return host_command_add(c->host, "probing", &command, c);

@@ -14,6 +14,13 @@
 #include "core/base/arena.h"
 #include "core/base/buf.h"
 
+/* The profiler's frame where a native stack broke off, as in code without unwind tables: between the
+ * frames further out, all Python, native ones may be missing. */
+#define FLAME_BROKEN "[native frames not read]"
+#define FLAME_WIDTH 1200 /* pixels of a picture, when nobody asks for another width */
+#define FLAME_WIDTH_MIN 200
+#define FLAME_WIDTH_MAX 20000
+
 struct flame_frame {
     const char *func, *file, *module; /* "" where there is none */
     int32_t line;                     /* 0: unknown */
@@ -24,6 +31,7 @@ struct flame_frame {
 struct flame_stack {
     int64_t id;
     uint32_t first, n; /* in places: numbers of frames, innermost first */
+    bool broken;       /* has the frame FLAME_BROKEN */
 };
 
 struct flame_sample {
@@ -41,6 +49,8 @@ struct flame {
     bool lines;               /* frames of one function in different lines are different */
     bool counted;             /* samples have counts, of samples: not so in a file */
     bool threads;             /* a level for threads below the root */
+    bool tails;               /* labels without room lose their begin: ways of modules */
+    int width;                /* of a picture, pixels */
     struct flame_frame *frames;
     struct flame_stack *stacks; /* by id */
     struct flame_sample *samples;
@@ -56,10 +66,21 @@ void flame_init(struct flame *f, size_t max_bytes);
 void flame_done(struct flame *f);
 
 /* Stacks come in order of their ids, each with its frames, innermost first; then the samples of
- * them.  Texts are copied; a frame's label is made here.  -ENOMEM. */
+ * them.  Texts are copied; a frame's label is made here.  Frames of probing's own are left out; where
+ * one is the innermost it becomes "[probing]".  -ENOMEM. */
 int flame_add_stack(struct flame *f, int64_t id);
 int flame_add_frame(struct flame *f, const struct flame_frame *given); /* of the last stack */
 int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *given);
+
+/* Put frames that are missing in broken stacks back where whole stacks have them on the way to the
+ * same Python frame, the most frequent way; so both are one tower.  After all samples.  -ENOMEM. */
+int flame_mend(struct flame *f);
+/* For flame_mend(): other frames of a stack, innermost first.  -ENOMEM. */
+int flame_replace(struct flame *f, struct flame_stack *s, const uint32_t *frames, uint32_t n);
+
+/* "python train.py (4242): cpu time".  command: a command line with blanks between, or "": of its
+ * words only those that are names, as others may be secret. */
+void flame_title(char *ret, size_t size, const char *command, const char *who, const char *what);
 
 /* What to ask for them.  where: conditions on `ts`, " and ...", or "".  The answers' columns:
  * stack_id, depth, frame_type, func, file, lineno, module; and ts, thread_id, thread_name,
@@ -76,7 +97,7 @@ uint32_t flame_label(struct flame *f, const char *text);
 struct flame_node {
     uint32_t label; /* UINT32_MAX: the root */
     uint32_t depth;
-    uint32_t child, sibling; /* 0: none */
+    uint32_t parent, child, sibling; /* 0: none */
     int64_t value, count;
     int64_t before; /* value in the other profile, in a difference */
 };

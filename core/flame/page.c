@@ -13,7 +13,6 @@
 #include "core/flame/pack.h"
 
 #define DATA_MARK "@DATA@"
-#define PICTURE_WIDTH 1200.0
 #define ROW_HEIGHT 17
 #define TOP 34 /* pixels for title and search */
 #define DEPTH_MAX 400
@@ -67,8 +66,9 @@ static void add_data(const struct flame_tree *t, struct buf *out)
     add_script_text(out, t->f->title);
     (void)buf_adds(out, ",mode:");
     add_script_text(out, t->f->mode);
-    (void)buf_addf(out, ",difference:%s,counted:%s,labels:[", t->difference ? "true" : "false",
-                   t->f->counted ? "true" : "false");
+    (void)buf_addf(out, ",difference:%s,counted:%s,tails:%s,labels:[",
+                   t->difference ? "true" : "false", t->f->counted ? "true" : "false",
+                   t->f->tails ? "true" : "false");
     for (uint32_t i = 0; i < t->f->n_labels; i++) {
         (void)buf_adds(out, i ? ",\n" : "");
         add_script_text(out, t->f->labels[i]);
@@ -116,7 +116,14 @@ static bool is_native(const char *label)
            (py == NULL || (py[3] != ')' && py[3] != ':'));
 }
 
-/* Colours that stay with a name, warm for Python and cool for native code; in a difference red for
+/* "[unknown]", "[waiting for a CPU]": what is said in place of a function. */
+static bool is_remark(const char *label)
+{
+    size_t n = strlen(label);
+    return label[0] == '[' && label[n - 1] == ']';
+}
+
+/* Colours that stay with a name, warm for Python, cool for native code, grey for no code; in a difference red for
  * more and blue for less. */
 static void add_colour(const struct flame_tree *t, const struct flame_node *n, struct buf *out)
 {
@@ -133,7 +140,9 @@ static void add_colour(const struct flame_tree *t, const struct flame_node *n, s
     const char *label = n->depth > 0 ? t->f->labels[n->label] : "";
     for (const char *p = label; *p != '\0'; p++)
         hash = hash * 31 + (unsigned char)*p;
-    if (is_native(label))
+    if (is_remark(label))
+        (void)buf_adds(out, "rgb(176,176,176)");
+    else if (is_native(label))
         (void)buf_addf(out, "rgb(%u,%u,%u)", 105 + hash % 50, 165 + hash / 50 % 45,
                        185 + hash / 6000 % 50);
     else
@@ -144,6 +153,27 @@ static void add_colour(const struct flame_tree *t, const struct flame_node *n, s
 struct place {
     double x, width; /* pixels */
 };
+
+/* So many letters of a label, with ".." for what has no room; no half of a letter.  Of a way of
+ * modules the end says more: "..attn.c_proj". */
+static void add_cut(const struct flame_tree *t, const char *label, size_t letters, struct buf *out)
+{
+    char cut[256];
+    size_t n = strlen(label);
+    const char *from = label;
+    letters = letters < sizeof cut - 1 ? letters : sizeof cut - 1;
+    bool tail = n > letters && t->f->tails;
+    if (tail) {
+        (void)buf_adds(out, "..");
+        for (from += n - (letters - 2); ((unsigned char)*from & 0xc0) == 0x80; from++)
+            continue;
+    } else if (n > letters) {
+        for (n = letters; n > 0 && ((unsigned char)label[n] & 0xc0) == 0x80; n--)
+            continue;
+    }
+    (void)snprintf(cut, sizeof cut, "%.*s", (int)n, from);
+    add_xml_text(out, cut);
+}
 
 static void add_box(const struct flame_tree *t, const struct flame_node *n, struct place p,
                     struct buf *out)
@@ -165,15 +195,8 @@ static void add_box(const struct flame_tree *t, const struct flame_node *n, stru
                    p.x, y, p.width, ROW_HEIGHT - 1);
     add_colour(t, n, out);
     (void)buf_addf(out, "\"/><text x=\"%.2f\" y=\"%d\">", p.x + 3, y + 12);
-    if (letters > 2) {
-        char cut[256];
-        (void)snprintf(cut, sizeof cut, "%.*s", letters < 250 ? letters : 250, label);
-        while (cut[0] && ((unsigned char)cut[strlen(cut) - 1] & 0xc0) == 0x80)
-            cut[strlen(cut) - 1] = '\0'; /* no half of a letter at the end */
-        if (cut[0] && ((unsigned char)cut[strlen(cut) - 1] & 0x80))
-            cut[strlen(cut) - 1] = '\0';
-        add_xml_text(out, cut);
-    }
+    if (letters > 2)
+        add_cut(t, label, (size_t)letters, out);
     (void)buf_adds(out, "</text></g>\n");
 }
 
@@ -185,7 +208,7 @@ static uint32_t add_boxes(const struct flame_tree *t, uint32_t at, struct place 
     double x = p.x;
     add_box(t, n, p, out);
     for (uint32_t i = n->child; i && n->depth < DEPTH_MAX; i = t->nodes[i].sibling) {
-        struct place next = {x, PICTURE_WIDTH * (double)t->nodes[i].value / all};
+        struct place next = {x, (double)t->f->width * (double)t->nodes[i].value / all};
         x += next.width;
         if (next.width < NARROWEST)
             continue;
@@ -199,7 +222,7 @@ int flame_svg(const struct flame_tree *t, struct buf *out)
 {
     struct buf boxes;
     buf_init(&boxes, (size_t)1 << 30);
-    uint32_t deepest = add_boxes(t, 0, (struct place){0, PICTURE_WIDTH}, &boxes);
+    uint32_t deepest = add_boxes(t, 0, (struct place){0, (double)t->f->width}, &boxes);
     int height = TOP + (int)(deepest + 1) * ROW_HEIGHT + 24;
     (void)buf_addf(out,
                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg "
@@ -208,13 +231,13 @@ int flame_svg(const struct flame_tree *t, struct buf *out)
                    "<style>rect{cursor:pointer}text{pointer-events:none}.found "
                    "rect{fill:#c050e0}</style>\n<rect width=\"100%%\" height=\"100%%\" "
                    "fill=\"#fffdf5\"/>\n<text x=\"6\" y=\"16\" font-size=\"13\">",
-                   (int)PICTURE_WIDTH, height, (int)PICTURE_WIDTH, height);
+                   t->f->width, height, t->f->width, height);
     add_xml_text(out, t->f->title);
     (void)buf_addf(out,
                    "</text>\n<text id=\"search\" x=\"%d\" y=\"16\" style=\"pointer-events:all;"
                    "cursor:pointer\">search</text>\n<text id=\"said\" x=\"6\" y=\"%d\"></text>\n"
-                   "<g id=\"boxes\">\n",
-                   (int)PICTURE_WIDTH - 60, height - 8);
+                   "<g id=\"boxes\"%s>\n",
+                   t->f->width - 60, height - 8, t->f->tails ? " data-tails=\"1\"" : "");
     (void)buf_add(out, boxes.data, boxes.size);
     (void)buf_adds(out, "</g>\n<script><![CDATA[\n");
     (void)buf_add(out, pack_picture_js, pack_picture_js_size);

@@ -2,8 +2,9 @@
 // Zoom (click) and search in a flame graph's SVG; works in a browser, offline.
 "use strict";
 (() => {
-  const WIDTH = 1200, said = document.getElementById("said");
-  const boxes = [...document.getElementById("boxes").children].map(g => {
+  const graph = document.getElementById("boxes"), said = document.getElementById("said");
+  const WIDTH = graph.ownerSVGElement.viewBox.baseVal.width, tails = graph.hasAttribute("data-tails");
+  const boxes = [...graph.children].map(g => {
     const r = g.querySelector("rect");
     return {g, r, t: g.querySelector("text"), name: g.querySelector("title").textContent,
             x: +r.getAttribute("x"), w: +r.getAttribute("width"), y: +r.getAttribute("y")};
@@ -20,7 +21,8 @@
       b.r.setAttribute("width", Math.max(0.3, end - x));
       b.t.setAttribute("x", x + 3);
       const letters = Math.floor((end - x) / 7), text = label(b);
-      b.t.textContent = letters > 2 ? text.slice(0, letters) : "";
+      b.t.textContent = letters <= 2 ? "" : tails && text.length > letters ?
+        ".." + text.slice(2 - letters) : text.slice(0, letters);
       b.r.style.opacity = b.y < to.y ? 0.5 : 1;
     }
   };

@@ -12,9 +12,11 @@
 #include "core/base/err.h"
 #include "core/flame/flame.h"
 
+#define TITLE_NAME 60 /* bytes of a name in a title */
+
 void flame_init(struct flame *f, size_t max_bytes)
 {
-    *f = (struct flame){.title = "", .mode = "cpu", .left_bytes = max_bytes};
+    *f = (struct flame){.title = "", .mode = "cpu", .width = FLAME_WIDTH, .left_bytes = max_bytes};
     arena_init(&f->arena, max_bytes);
 }
 
@@ -137,9 +139,25 @@ int flame_add_stack(struct flame *f, int64_t id)
     return 0;
 }
 
+/* Code of the core or of a plugin, as the loader names it. */
+static bool is_ours(const char *module)
+{
+    const char *slash = strrchr(module, '/'), *base = slash != NULL ? slash + 1 : module;
+    return strncmp(base, "memfd:probing", 13) == 0 || strncmp(base, "libprobing", 10) == 0;
+}
+
 int flame_add_frame(struct flame *f, const struct flame_frame *given)
 {
+    static const struct flame_frame ours = {.func = "[probing]", .file = "", .module = ""};
+    struct flame_stack *stack = &f->stacks[f->n_stacks - 1];
     uint32_t *place;
+    if (!given->python && is_ours(given->module)) {
+        if (stack->n > 0)
+            return 0;
+        given = &ours;
+    }
+    if (given->module[0] == '\0' && strcmp(given->func, FLAME_BROKEN) == 0)
+        stack->broken = true;
     if (!add_place(f, &place))
         return no_room();
     struct flame_frame *frame = &f->frames[f->n_frames];
@@ -150,8 +168,21 @@ int flame_add_frame(struct flame *f, const struct flame_frame *given)
     frame->label = label_of(f, frame);
     *place = f->n_frames++;
     f->n_places++;
-    f->stacks[f->n_stacks - 1].n++;
+    stack->n++;
     return frame->label == UINT32_MAX ? no_room() : 0;
+}
+
+int flame_replace(struct flame *f, struct flame_stack *s, const uint32_t *frames, uint32_t n)
+{
+    uint32_t first = f->n_places;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!room_for(f, (void **)&f->places, f->n_places, sizeof(*f->places)))
+            return no_room();
+        f->places[f->n_places++] = frames[i];
+    }
+    s->first = first;
+    s->n = n;
+    return 0;
 }
 
 static uint32_t stack_numbered(const struct flame *f, int64_t id)
@@ -208,4 +239,38 @@ void flame_ask_samples(const struct flame *f, const char *where, bool in_time, s
                        "select null, thread_id, max(thread_name), stack_id, sum(%s), count(*) from "
                        "python.samples where true%s%s group by thread_id, stack_id",
                        value_of(f->mode), where, only);
+}
+
+/* The next word's begin and size, of a path its last part; what follows it. */
+static const char *next_word(const char *at, const char **ret, int *ret_n)
+{
+    at += strspn(at, " ");
+    size_t n = strcspn(at, " ");
+    const char *end = at + n;
+    for (const char *p = at; p < end; p++)
+        if (*p == '/')
+            at = p + 1;
+    *ret = at;
+    *ret_n = (int)(end - at);
+    return end;
+}
+
+void flame_title(char *ret, size_t size, const char *command, const char *who, const char *what)
+{
+    const char *name, *word;
+    int n_name, n;
+    const char *rest = next_word(command, &name, &n_name);
+    rest = next_word(rest, &word, &n);
+    bool module = n == 2 && strncmp(word, "-m", 2) == 0;
+    if (module)
+        (void)next_word(rest, &word, &n);
+    bool script = n > 3 && strncmp(word + n - 3, ".py", 3) == 0;
+    const char *between = module && n > 0 ? " -m " : script ? " " : "";
+    n = between[0] == '\0' ? 0 : n < TITLE_NAME ? n : TITLE_NAME;
+    n_name = n_name < TITLE_NAME ? n_name : TITLE_NAME;
+    if (n_name == 0)
+        (void)snprintf(ret, size, "%.200s: %s", who, what);
+    else
+        (void)snprintf(ret, size, "%.*s%s%.*s (%.200s): %s", n_name, name, between, n, word, who,
+                       what);
 }

@@ -42,6 +42,7 @@ static uint32_t child_of(struct flame_tree *t, uint32_t parent, uint32_t label)
     }
     uint32_t made = node_new(t, label, t->nodes[parent].depth + 1);
     if (made) {
+        t->nodes[made].parent = parent;
         t->nodes[made].sibling = t->nodes[parent].child;
         t->nodes[parent].child = made;
     }
@@ -149,4 +150,130 @@ void flame_tree_sort(struct flame_tree *t)
 {
     for (uint32_t i = 0; i < t->n; i++)
         t->nodes[i].child = sorted(t, t->nodes[i].child);
+}
+
+/* ---- stacks that are whole in part ---- */
+
+#define WAY_MAX 2048
+#define BETWEEN_MAX 64u /* native frames between two Python ones */
+#define FOUND 4096u     /* answers that are kept */
+
+struct mending {
+    struct flame *f;
+    struct flame_tree tree; /* of the whole stacks */
+    uint32_t *frame_of;     /* by label: a frame that has it */
+    struct answer {
+        uint32_t from, label, node; /* from: + 1 */
+    } found[FOUND];
+};
+
+static bool is_python(const struct mending *m, uint32_t label)
+{
+    return m->f->frames[m->frame_of[label]].python;
+}
+
+/* The largest node of this label that only native frames lie before; 0: none. */
+static uint32_t below(const struct mending *m, uint32_t from, uint32_t label, uint32_t between)
+{
+    const struct flame_node *nodes = m->tree.nodes;
+    uint32_t best = 0;
+    for (uint32_t i = nodes[from].child; i; i = nodes[i].sibling) {
+        uint32_t at = nodes[i].label == label ? i
+                      : between < BETWEEN_MAX && !is_python(m, nodes[i].label)
+                          ? below(m, i, label, between + 1)
+                          : 0;
+        if (at && (best == 0 || nodes[at].value > nodes[best].value))
+            best = at;
+    }
+    return best;
+}
+
+static uint32_t below_again(struct mending *m, uint32_t from, uint32_t label)
+{
+    struct answer *a = &m->found[(from * 31 + label) % FOUND];
+    if (a->from != from + 1 || a->label != label)
+        *a = (struct answer){from + 1, label, below(m, from, label, 0)};
+    return a->node;
+}
+
+/* Add the frames from below `from` to `to`, outermost first; what is there then. */
+static uint32_t add_between(const struct mending *m, uint32_t from, uint32_t to, uint32_t *way,
+                            uint32_t n)
+{
+    uint32_t more = m->tree.nodes[to].depth - m->tree.nodes[from].depth;
+    for (uint32_t i = more; i > 0; i--, to = m->tree.nodes[to].parent)
+        if (n + i <= WAY_MAX)
+            way[n + i - 1] = m->frame_of[m->tree.nodes[to].label];
+    return n + more;
+}
+
+static int mend_stack(struct mending *m, struct flame_stack *s)
+{
+    uint32_t way[WAY_MAX], n = 0, at = 0;
+    bool lost = false;
+    for (uint32_t k = s->n; k > 0; k--) {
+        uint32_t place = m->f->places[s->first + k - 1];
+        const struct flame_frame *frame = &m->f->frames[place];
+        if (k == s->n && s->n > 1 && strcmp(frame->func, FLAME_BROKEN) == 0)
+            continue; /* outermost, it has told what it has to */
+        uint32_t next = lost || !frame->python ? 0 : below_again(m, at, frame->label);
+        lost = next == 0;
+        if (next)
+            n = add_between(m, at, next, way, n);
+        else if (n++ < WAY_MAX)
+            way[n - 1] = place;
+        at = next;
+    }
+    for (uint32_t i = 0; i < n / 2 && n <= WAY_MAX; i++) {
+        uint32_t other = way[i];
+        way[i] = way[n - 1 - i];
+        way[n - 1 - i] = other;
+    }
+    return n <= WAY_MAX ? flame_replace(m->f, s, way, n) : 0;
+}
+
+static int mend_all(struct mending *m)
+{
+    struct flame *f = m->f;
+    int r = 0;
+    for (uint32_t i = 0; i < f->n_frames; i++)
+        m->frame_of[f->frames[i].label] = i;
+    (void)node_new(&m->tree, UINT32_MAX, 0);
+    for (uint32_t i = 0; i < f->n_samples && m->tree.n > 0; i++) {
+        const struct flame_stack *stack = &f->stacks[f->samples[i].stack];
+        uint32_t at = 0;
+        for (uint32_t k = stack->n; k > 0 && !stack->broken; k--) {
+            at = child_of(&m->tree, at, f->frames[f->places[stack->first + k - 1]].label);
+            if (at == 0)
+                return err_set(-ENOMEM, "no memory for the tree");
+            put(&m->tree.nodes[at], &f->samples[i], /* before= */ false);
+        }
+    }
+    for (uint32_t i = 0; i < f->n_stacks && m->tree.n > 0 && r == 0; i++)
+        if (f->stacks[i].broken)
+            r = mend_stack(m, &f->stacks[i]);
+    return r;
+}
+
+int flame_mend(struct flame *f)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < f->n_stacks; i++)
+        any = any || f->stacks[i].broken;
+    if (!any)
+        return 0;
+    struct mending *m = calloc(1, sizeof(*m));
+    if (m != NULL) {
+        m->f = f;
+        m->tree.f = f;
+        m->frame_of = calloc(f->n_labels, sizeof(*m->frame_of));
+    }
+    int r =
+        m != NULL && m->frame_of != NULL ? mend_all(m) : err_set(-ENOMEM, "no memory for the tree");
+    if (m != NULL) {
+        flame_tree_done(&m->tree);
+        free(m->frame_of);
+    }
+    free(m);
+    return r;
 }

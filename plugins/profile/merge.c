@@ -84,6 +84,17 @@ static void add_native(struct merge *m, uint32_t evals_over)
     }
 }
 
+uint32_t merge_ready(struct stacks *stacks, const struct probing_python_look *look, uint32_t *ret)
+{
+    struct merge m = {.stacks = stacks, .look = look, .frames = ret};
+    add(&m, stacks_mark(stacks, MARK_READY));
+    while (m.next < look->n_frames)
+        add_entry(&m);
+    bool cut = look->end != 0 && look->n_frames;
+    ret[m.n++] = stacks_mark(stacks, cut ? MARK_CUT : MARK_BROKEN);
+    return m.n;
+}
+
 uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
                const struct merge_native *native, enum unwind_end end, uint32_t *ret)
 {
@@ -97,10 +108,15 @@ uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
         agree = evals <= entries || look->end != 0;
     if (agree || look->n_frames == 0)
         add_native(&m, whole && evals == entries + 1 ? 1 : 0);
+    bool broken = m.next < look->n_frames, within = broken && m.n > 0;
+    if (within)
+        add(&m, stacks_mark(stacks, MARK_BROKEN));
     while (m.next < look->n_frames)
         add_entry(&m);
     bool cut = look->n_frames ? look->end != 0 : end != UNWIND_WHOLE;
     if (cut || m.n == 0)
-        ret[m.n++] = stacks_cut(stacks);
+        ret[m.n++] = stacks_mark(stacks, MARK_CUT);
+    else if (broken && !within)
+        ret[m.n++] = stacks_mark(stacks, MARK_BROKEN);
     return m.n;
 }

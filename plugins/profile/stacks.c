@@ -54,8 +54,8 @@ struct stacks {
     struct map by_stack;   /* stack's content -> its id */
     uint64_t stored_since, modules_ns;
     int64_t next_id;
-    uint64_t words[2]; /* interned "python", "native" */
-    uint32_t cut;      /* number of that frame, 0: not made */
+    uint64_t words[2];     /* interned "python", "native" */
+    uint32_t marks[MARKS]; /* numbers of those frames, 0: not made */
     struct probing_stack_symbol symbol;
     struct probing_python_text text;
 };
@@ -182,7 +182,7 @@ static void forget_frames(struct stacks *s)
     map_clear(&s->by_code);
     map_clear(&s->by_stack);
     s->n_frames = 0;
-    s->cut = 0;
+    memset(s->marks, 0, sizeof(s->marks));
 }
 
 void stacks_read_modules(struct stacks *s)
@@ -275,13 +275,16 @@ uint32_t stacks_python(struct stacks *s, const struct probing_python_look *look,
     return number;
 }
 
-uint32_t stacks_cut(struct stacks *s)
+uint32_t stacks_mark(struct stacks *s, enum mark mark)
 {
-    if (!s->cut) {
-        struct frame f = {.func = intern(s, "[outer frames not read]")};
-        s->cut = frame_number(s, &f);
+    static const char *const words[MARKS] = {[MARK_CUT] = "[outer frames not read]",
+                                             [MARK_BROKEN] = "[native frames not read]",
+                                             [MARK_READY] = "[waiting for a CPU]"};
+    if (!s->marks[mark]) {
+        struct frame f = {.func = intern(s, words[mark])};
+        s->marks[mark] = frame_number(s, &f);
     }
-    return s->cut;
+    return s->marks[mark];
 }
 
 /* ---- stacks ---- */

@@ -31,8 +31,14 @@ void stacks_read_modules(struct stacks *s);
  * among Python's (PROBING_PYTHON_NATIVE ...). */
 uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind);
 uint32_t stacks_python(struct stacks *s, const struct probing_python_look *look, uint32_t i);
-/* The frame that says that the outer ones are missing. */
-uint32_t stacks_cut(struct stacks *s);
+enum mark {
+    MARK_CUT,    /* the outer frames are missing */
+    MARK_BROKEN, /* native ones are missing between the frames further out (FLAME_BROKEN) */
+    MARK_READY,  /* it could run, and no CPU is free */
+    MARKS
+};
+/* The frame that says so. */
+uint32_t stacks_mark(struct stacks *s, enum mark mark);
 
 /* Number of the stack of these frames, innermost first; 0: there was no room to store it. */
 int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint64_t now);
