@@ -143,7 +143,7 @@ static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
     w->still_ns = 0;
 }
 
-/* Where it waits now; 0: it runs, or went on meanwhile. */
+/* Where it waits now, in the kernel or for a CPU; 0: it runs, or went on meanwhile. */
 static int64_t look_outside(struct reader *r, struct watched *w, uint64_t cpu, uint64_t now)
 {
     struct box *x = r->desk;
@@ -154,7 +154,8 @@ static int64_t look_outside(struct reader *r, struct watched *w, uint64_t cpu, u
                                            .frames = x->frames,
                                            .bytes = x->names,
                                            .scratch = x->scratch};
-    if (!outside_look(w->tid, &x->registers, x->stack, BOX_STACK, &x->stack_bytes))
+    enum outside is = outside_look(w->tid, &x->registers, x->stack, BOX_STACK, &x->stack_bytes);
+    if (is == OUTSIDE_UNKNOWN)
         return 0;
     if (r->python)
         (void)r->python->of(w->tid, &x->look);
@@ -162,12 +163,15 @@ static int64_t look_outside(struct reader *r, struct watched *w, uint64_t cpu, u
         return 0;
     const struct stack_copy copy = {x->stack, x->registers.value[CFI_SP], x->stack_bytes};
     w->still_gil = x->look.gil >= 0 ? x->look.gil : PROBING_NULL_I64;
+    if (is == OUTSIDE_READY) /* and has used no CPU time: another thread has the CPU */
+        return stacks_number(r->stacks, r->frames, merge_ready(r->stacks, &x->look, r->frames),
+                             now);
     return stack_of(r, &x->registers, &copy, &x->look, now);
 }
 
 /* A thread's time since the look before.  What it ran of it is in the samples of its timer; the
- * rest it waited: where it waits now, or, when it cannot be seen waiting (for a processor), where
- * it was seen last. */
+ * rest it waited: where it waits now, for a CPU too, or, when it runs just now, where it was seen
+ * last. */
 static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
 {
     uint64_t cpu = clocks_cpu_ns(w->tid), passed = now - w->seen_ns;

@@ -108,6 +108,21 @@ def test_picture(sampled):
     assert re.match(r"all - [\d.]+ ms, 100.00 %, \d+ samples$", titles[0])
 
 
+def test_a_picture_is_as_wide_as_asked_and_says_of_what(sampled):
+    picture = xml.dom.minidom.parseString(write(sampled, "out.svg", "--last", "1m", "--width", "700"))
+    assert picture.documentElement.getAttribute("width") == "700"
+    widths = [float(r.getAttribute("width")) for r in picture.getElementsByTagName("rect")[1:]]
+    assert max(widths) == 700
+    title = picture.getElementsByTagName("text")[0].firstChild.data
+    assert title == "natives (%d): cpu time" % sampled.pid
+    for words, said in ((("--width", "10"), "200"), (("--width", "wide"), "pixels"),
+                        (("--width", "700", "--format", "html"), "svg")):
+        done = sampled.probing("flamegraph", "-o", str(sampled.world.tmp / "x"), *words)
+        assert done.returncode != 0 and said in done.stderr, done.stderr
+    shown = sampled.probing("flamegraph", "--last", "1m", "--format", "folded").stdout
+    assert "oven::burn() (natives)" in shown and "_ZN4oven" not in shown
+
+
 def test_speedscope(sampled):
     data = json.loads(write(sampled, "out.json", "--last", "1m"))
     frames = [f["name"] for f in data["shared"]["frames"]]

@@ -126,6 +126,94 @@ sleeps()
     assert done.returncode == 1 and "no samples of mode gil" in done.stderr
 
 
+# Beside another process on one processor; prints which part of the time was the yielder's.
+CROWDED = '''
+import os, time
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+parent = os.getpid()
+if os.fork() == 0:
+    while os.getppid() == parent:
+        sum(range(10000))
+    os._exit(0)
+def worker(end):
+    while time.monotonic() < end:
+        sum(range(1000))
+def yielder():
+    for i in range(10):
+        os.sched_yield()
+times = [0, 0]
+said = time.monotonic()
+print("ready", flush=True)
+while True:
+    begin = time.monotonic()
+    worker(begin + 0.002)
+    middle = time.monotonic()
+    yielder()
+    end = time.monotonic()
+    times[0] += middle - begin
+    times[1] += end - middle
+    if end - said > 0.5:
+        said = end
+        print("yielder %.3f" % (times[1] / sum(times)), flush=True)
+'''
+
+
+def test_a_wait_for_a_processor_is_one(world, python):
+    """It is counted where the thread stands, not where its last sample was, which is one of those
+    moments at which it ran."""
+    target = world.python(CROWDED, python)
+    target.wait_line("ready")
+    target.inject()
+    stacks = profile(target, "--seconds", "3", "--mode", "wall")
+    truth = float(re.findall(r"yielder ([\d.]+)", target.output())[-1])
+    assert share(stacks, "yielder") > 0.5 * truth, stacks
+    assert share(stacks, "worker") > 0.2 * (1 - truth), stacks
+    waits = [stack for stack, _ in stacks if stack[-1] == "[waiting for a CPU]"]
+    assert any("yielder" in map(name, stack) for stack in waits), stacks
+
+
+# Code without an unwind table that uses the frame pointer for something else, called with a Python
+# function and C between it and the main program.
+BROKEN = '''
+import ctypes, mmap
+CODE = bytes.fromhex("55" "31ed" "4889f9" "48ffc9" "75fb" "5d" "c3")
+memory = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+memory.write(CODE)
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+kernel = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(address)
+print("ready", flush=True)
+def inner():
+    kernel(20000000)
+    sum(range(400000))
+through_c = ctypes.CFUNCTYPE(None)(inner)
+def outer():
+    while True:
+        through_c()
+outer()
+'''
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="the code in it is x86-64's")
+def test_a_broken_stack_stands_in_its_tower(world, python):
+    """Native code between Python functions is there, too, where only a part of a stack is."""
+    target = world.python(BROKEN, python)
+    target.wait_line("ready")
+    target.inject("--plugin", "profile")
+    samples(target, 2, "sum(cpu_ns) / 1000000000")
+    stacks = profile(target)
+    broken = [stack for stack, _ in stacks if stack[-1] == "[unknown]"]
+    assert broken and all("[native frames not read]" in stack for stack in broken), stacks
+    whole = [stack for stack, _ in stacks if "[native frames not read]" not in stack]
+    def way(stack):
+        words = list(map(name, stack))
+        return words[words.index("outer") + 1:words.index("inner")]
+    ways = {tuple(way(s)) for s in whole if {"outer", "inner"} <= set(map(name, s))}
+    assert ways and () not in ways and {tuple(way(s)) for s in broken} <= ways, stacks
+    for stack in broken:
+        words = list(map(name, stack))
+        assert words[-3:] == ["inner", "[native frames not read]", "[unknown]"], words
+
+
 def test_who_holds_the_gil(world):
     """Of two threads that burn, only the one that runs Python holds the GIL."""
     target = world.python('''
