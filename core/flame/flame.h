@@ -14,8 +14,8 @@
 #include "core/base/arena.h"
 #include "core/base/buf.h"
 
-/* The profiler's frame where a native stack broke off, as in code without unwind tables: between the
- * frames further out, all Python, native ones may be missing. */
+/* The profiler's frame where a native stack broke off, as in code without unwind tables: between
+ * the frames further out, all Python, native ones may be missing. */
 #define FLAME_BROKEN "[native frames not read]"
 #define FLAME_WIDTH 1200 /* pixels of a picture, when nobody asks for another width */
 #define FLAME_WIDTH_MIN 200
@@ -66,8 +66,8 @@ void flame_init(struct flame *f, size_t max_bytes);
 void flame_done(struct flame *f);
 
 /* Stacks come in order of their ids, each with its frames, innermost first; then the samples of
- * them.  Texts are copied; a frame's label is made here.  Frames of probing's own are left out; where
- * one is the innermost it becomes "[probing]".  -ENOMEM. */
+ * them.  Texts are copied; a frame's label is made here.  Frames of probing's own are left out;
+ * where one is the innermost it becomes "[probing]".  -ENOMEM. */
 int flame_add_stack(struct flame *f, int64_t id);
 int flame_add_frame(struct flame *f, const struct flame_frame *given); /* of the last stack */
 int flame_add_sample(struct flame *f, int64_t stack, const struct flame_sample *given);

@@ -123,8 +123,8 @@ static bool is_remark(const char *label)
     return label[0] == '[' && label[n - 1] == ']';
 }
 
-/* Colours that stay with a name, warm for Python, cool for native code, grey for no code; in a difference red for
- * more and blue for less. */
+/* Colours that stay with a name, warm for Python, cool for native code, grey for no code; in a
+ * difference red for more and blue for less. */
 static void add_colour(const struct flame_tree *t, const struct flame_node *n, struct buf *out)
 {
     uint32_t hash = 0;

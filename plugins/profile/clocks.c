@@ -9,9 +9,9 @@
  * Periods are drawn by chance around the asked one, or a program that works in step with them would
  * be hit in the same place again and again: each signal sets the timer for the next.
  *
- * The kernel looks at CPU timers at its tick, 100 to 1,000 times a second (period.h).  For higher rates there
- * are finer clocks (fine.h), where they are permitted.  A sample carries the CPU time that its
- * thread used since the one before, so sums are right at any rate.
+ * The kernel looks at CPU timers at its tick, 100 to 1,000 times a second (period.h).  For higher
+ * rates there are finer clocks (fine.h), where they are permitted.  A sample carries the CPU time
+ * that its thread used since the one before, so sums are right at any rate.
  */
 #include "clocks.h"
 

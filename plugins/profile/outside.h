@@ -19,8 +19,8 @@ enum outside {
 };
 
 /* Registers (ip and sp only) and stack of a thread that waits in the kernel; ret_stack has room for
- * `room` bytes.  Else nothing is set.  The caller checks by its CPU time that it stood still all the
- * while. */
+ * `room` bytes.  Else nothing is set.  The caller checks by its CPU time that it stood still all
+ * the while. */
 enum outside outside_look(int32_t tid, struct registers *ret, uint8_t *ret_stack, uint32_t room,
                           uint32_t *ret_bytes);
 

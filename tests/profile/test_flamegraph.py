@@ -109,7 +109,8 @@ def test_picture(sampled):
 
 
 def test_a_picture_is_as_wide_as_asked_and_says_of_what(sampled):
-    picture = xml.dom.minidom.parseString(write(sampled, "out.svg", "--last", "1m", "--width", "700"))
+    svg = write(sampled, "out.svg", "--last", "1m", "--width", "700")
+    picture = xml.dom.minidom.parseString(svg)
     assert picture.documentElement.getAttribute("width") == "700"
     widths = [float(r.getAttribute("width")) for r in picture.getElementsByTagName("rect")[1:]]
     assert max(widths) == 700
