@@ -12,10 +12,14 @@
  * whatever wrapped step() before we came: that counts the steps.  How long they take is seen by
  * hooks on the classes' and instances' own `step`, put in at the start or at an optimizer's first
  * step.
+ *
+ * A wrapper that is an optimizer itself and holds the one that works (accelerate's) has step() called
+ * for each accumulated batch, and passes it on for the last: only then it is a step.
  */
 #include "capture.h"
 #include "comm.h"
 #include "device.h"
+#include "object.h"
 #include "turns.h"
 
 #define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again, */
@@ -190,6 +194,45 @@ static void optimizer_done(struct thread *t, enum stage stage, uint64_t begin_ns
     }
 }
 
+/* Another optimizer among an optimizer's own attributes: then this one is a wrapper around it. */
+static bool is_wrapper(PyObject *optimizer)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *dict = names_dict(optimizer), *key, *value;
+    Py_ssize_t at = 0;
+    bool found = false;
+    while (dict && !found && object_is(dict, py->PyDict_Type) &&
+           py->PyDict_Next(dict, &at, &key, &value))
+        found = value != optimizer &&
+                py->PyType_IsSubtype(object_type(value), torch_state.optimizer_class);
+    py->Py_DecRef(dict);
+    return found;
+}
+
+static void enter_step(struct thread *t)
+{
+    if (t->steps_depth++ > 0)
+        return;
+    t->step_name = PROBING_NULL_ID;
+    t->step_real = t->step_skipped = t->step_empty = false;
+}
+
+static void note_step(struct thread *t, PyObject *optimizer)
+{
+    if (t->step_real)
+        return;
+    bool wrapper = is_wrapper(optimizer);
+    t->step_real = !wrapper;
+    t->step_empty |= wrapper;
+}
+
+/* Of the outermost step(), which has ended; false: it was one of a wrapper that did nothing. */
+static bool leave_step(const struct thread *t, enum stage *ret)
+{
+    *ret = t->step_skipped && !t->step_real ? STAGE_SKIPPED : STAGE_STEP;
+    return t->step_real || t->step_skipped || !t->step_empty;
+}
+
 /* Stands for `step` of a class (args[0] is the optimizer) or of an instance (it is not). */
 static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -197,10 +240,10 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     uint32_t life = t->life;
-    if (t->steps_depth++ == 0)
-        t->step_name = PROBING_NULL_ID;
-    if (hook_nargs(nargsf) > 0 &&
-        torch_state.py.PyType_IsSubtype(object_type(args[0]), torch_state.optimizer_class)) {
+    bool known = hook_nargs(nargsf) > 0 && torch_state.py.PyType_IsSubtype(
+                                               object_type(args[0]), torch_state.optimizer_class);
+    enter_step(t);
+    if (known) {
         t->step_name = names_class(args[0]); /* torch before 1.13 does not tell it by step_code() */
         t->optimizer = args[0];
     }
@@ -217,11 +260,14 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
                                      .stage = torch_state.stages[STAGE_STEP],
                                      .step = torch_state.step,
                                      .seq = torch_state.seq};
-    device_end(ticket, t->steps_depth == 1 && result ? &work : NULL);
+    enum stage stage;
+    if (known && result)
+        note_step(t, args[0]);
+    bool done = leave_step(t, &stage) && t->steps_depth == 1 && result;
+    device_end(ticket, done ? &work : NULL);
     t->steps_depth--;
-    t->step_happened = true;
-    if (t->steps_depth == 0 && result)
-        optimizer_done(t, STAGE_STEP, begin_ns, end_ns);
+    if (done)
+        optimizer_done(t, stage, begin_ns, end_ns);
     return result;
 }
 
@@ -233,8 +279,8 @@ PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     struct thread *t = call_thread();
     uint32_t life = t->life;
     uint64_t name = names_class(args[1]);
-    t->steps_depth++;
-    t->step_happened = false;
+    enum stage stage;
+    enter_step(t);
     uint64_t begin_ns = torch_state.now();
     enum phase before = step_phase(t, PHASE_OPTIMIZER, begin_ns);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
@@ -245,8 +291,10 @@ PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     t->steps_depth--;
     t->step_name = name;
     t->optimizer = args[1];
+    t->step_skipped |= !t->step_real;
+    (void)leave_step(t, &stage);
     if (t->steps_depth == 0 && result)
-        optimizer_done(t, t->step_happened ? STAGE_STEP : STAGE_SKIPPED, begin_ns, end_ns);
+        optimizer_done(t, stage, begin_ns, end_ns);
     return result;
 }
 
@@ -257,9 +305,11 @@ PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     struct thread *t = call_thread();
     t->step_name = names_class(args[0]);
     t->optimizer = args[0];
-    t->step_happened = true;
-    if (t->steps_depth == 0) {
-        optimizer_done(t, STAGE_STEP, /* begin_ns= */ 0, torch_state.now());
+    if (t->steps_depth > 0) {
+        note_step(t, args[0]);
+    } else { /* a step() that is not hooked yet */
+        if (!is_wrapper(args[0]))
+            optimizer_done(t, STAGE_STEP, /* begin_ns= */ 0, torch_state.now());
         step_wrap(args[0]);
     }
     return hook_pass(hook, args, nargsf, kwnames);

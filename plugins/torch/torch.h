@@ -160,7 +160,9 @@ struct thread {
     uint32_t steps_depth, backward_depth; /* optimizer.step() and backward() calls inside */
     uint64_t step_name;        /* class of the optimizer whose step() ended last, interned */
     const PyObject *optimizer; /* that one's address, never followed */
-    bool step_happened;        /* inside a GradScaler's step(): it did not skip the optimizer's */
+    bool step_real, step_skipped, step_empty; /* inside an outermost step(): an optimizer's own work
+                                               * was done, a GradScaler left it out, a wrapper's
+                                               * step() was called */
     int64_t tid;
 };
 

@@ -130,6 +130,22 @@ def test_steps(world, python):
     assert len(measured) >= len(rows) - 1  # one optimizer's first step has no beginning
 
 
+@pytest.mark.parametrize("kind", ["plain", "made", "plain two", "plain late", "made late"])
+def test_a_step_is_when_the_inner_optimizer_steps(world, python, kind):
+    """accelerate's accumulate(): step() of the wrapper for each batch is no step by itself."""
+    case = Case(world, "accumulates.py", python, kind)
+    wanted = case.run()
+    rows = case.target.rows("select local_step, micro_step from python.torch_trace "
+                            "where module = 'Linear' order by ts")
+    assert rows == wanted["forwards"]
+    rows = case.target.rows("select local_step, stage from python.torch_trace "
+                            "where stage like '% step' order by ts")
+    assert rows == [[n, "post step"] for n, _ in wanted["steps"]]
+    ends = case.target.rows("select count(*) from python.torch_step_timing where step_end = "
+                            "'optimizer'")
+    assert ends[0][0] in (len(wanted["steps"]), len(wanted["steps"]) - 1)  # the first has no begin
+
+
 def test_parts_of_a_step_agree_with_a_timing_by_hand(world, python):
     """Waiting for data, forward, backward, two optimizers that work for one step."""
     case = Case(world, "parts.py", python)
