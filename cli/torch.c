@@ -244,7 +244,7 @@ static void suspect_steps(struct torch_report *r)
         suspect(r,
                 f[TORCH_CALLED] > 0.5 * f[TORCH_N]
                     ? "%.0f %% of the time no model is called%s: nothing to do, or slow code"
-                    : "%.0f %% of the time is in none of torch's parts; flamegraph shows where%s",
+                    : "%.0f %% of the time is in none of torch's parts; flamegraph --mode wall shows where%s",
                 100 * f[TORCH_OTHER] / mean, "");
     if (f[TORCH_P99] > JITTER * f[TORCH_MEDIAN] && f[TORCH_N] >= JITTER_STEPS)
         suspect(r, "one step in a hundred takes %.1f times the usual one%s",
@@ -287,6 +287,23 @@ static void suspect_communication(struct torch_report *r)
               "select steps, op || ' of group ' || coalesce(group_name, '?') || ' failed: ' || "
               "error from python.comm_collective where error is not null order by ts desc limit 1",
               suspect_failure, NULL);
+}
+
+static void suspect_missing(struct torch_report *r, const struct torch_figures *f)
+{
+    (void)buf_addf(&r->suspicions,
+                   "torch.exprs: %s was not there at the end of ten steps, so it is not kept\n",
+                   f->text);
+}
+
+/* A name that the setting has, and that was never there. */
+static int suspect_names(struct torch_report *r)
+{
+    return ask(r, 1,
+               "select case when func is null then name else name || ' of ' || func end from "
+               "python.variables group by name, func having count(value_type) = 0 and "
+               "max(value) like 'not there at the end of %' order by max(ts) desc limit 4",
+               suspect_missing, NULL);
 }
 
 static int suspect_numbers(struct torch_report *r, const char *since)
@@ -335,6 +352,8 @@ static int read_report(struct torch_report *r, uint64_t window_ns)
         suspect_growth(r);
         suspect_communication(r);
     }
+    if (rc == 0)
+        rc = suspect_names(r);
     return rc == 0 ? suspect_numbers(r, since) : rc;
 }
 

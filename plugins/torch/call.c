@@ -316,6 +316,11 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
         variables_watch(c->known.name, args, n, result);
         t->walks_ns += torch_state.now() - begin_ns;
     }
+    if (c->top && torch_state.set.loss && result && n > 0) {
+        uint64_t begin_ns = torch_state.now();
+        loss_forward(t, args[0], result);
+        t->walks_ns += torch_state.now() - begin_ns;
+    }
     if (c->top)
         t->top = NULL;
     t->calls++;
@@ -405,7 +410,12 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
     t->backward_depth++;
     torch_state.backwards++;
     torch_state.work++;
-    enum phase before = step_phase(t, PHASE_BACKWARD, torch_state.now());
+    uint64_t begin_ns = torch_state.now();
+    if (torch_state.set.loss && t->backward_depth == 1) {
+        loss_backward(t, args, kwargs);
+        t->walks_ns += torch_state.now() - begin_ns;
+    }
+    enum phase before = step_phase(t, PHASE_BACKWARD, begin_ns);
     PyObject *result = hook_c_pass(engine, args, kwargs);
     if (t->life == life && torch_on()) {
         t->backward_depth--;

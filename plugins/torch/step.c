@@ -92,6 +92,7 @@ void step_settings_changed(void)
         set->backward = false;
         torch_state.host->log(torch_state.host, PROBING_WARN, BACKWARD_UNTOLD);
     }
+    set->loss = loss_wanted(set->exprs);
     torch_state.short_way = !(set->backward || set->memory || set->device_times || set->nan);
 }
 

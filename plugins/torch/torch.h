@@ -174,6 +174,7 @@ struct settings {
     bool backward;     /* rows for modules' backward */
     bool memory;       /* of the GPU, at each call of a module */
     bool device_times; /* how long calls take on the GPU */
+    bool loss;         /* `exprs` has a loss of whatever function: loss.c */
     bool nan;          /* look for the first module that makes a NaN or an infinity */
     char exprs[LIST_BYTES], layers[LIST_BYTES];
     uint32_t layers_version; /* names are looked at again when it changes */
@@ -358,6 +359,13 @@ void variables_step(void);
 void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObject *result);
 /* A backward is done: tell the module whose gradients are the first to have one. */
 void variables_watch_gradients(void);
+
+/* loss.c */
+bool loss_wanted(const char *exprs); /* is there a `loss` of whatever function? */
+/* A top-level call of a module gave `result`. */
+void loss_forward(const struct thread *t, PyObject *module, PyObject *result);
+/* The engine's run_backward() is called. */
+void loss_backward(const struct thread *t, PyObject *args, PyObject *kwargs);
 
 /* loop.c */
 extern const struct probing_table_desc loop_table;

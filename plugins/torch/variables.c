@@ -64,7 +64,7 @@ void variables_add(uint64_t func, const char *name, const char *type, const doub
                                    (uint32_t)strlen(text));
 }
 
-static void add_number(uint64_t func, const char *name, const char *type, double number)
+void variables_add_number(uint64_t func, const char *name, const char *type, double number)
 {
     char text[64] = "nan"; /* printf knows it with a sign, too */
     if (number == number)
@@ -72,16 +72,20 @@ static void add_number(uint64_t func, const char *name, const char *type, double
     variables_add(func, name, type, &number, text);
 }
 
-static const char *why_not(int rc, PyObject *tensor)
+const char *variables_why_not(int rc, bool meta)
 {
     if (rc == -E2BIG)
         return "not read: too large";
     if (rc != -EXDEV)
         return "not read: its type or layout";
+    return meta ? "no numbers: a meta tensor" : "not read: that would wait for its device";
+}
+
+static bool is_meta(PyObject *tensor)
+{
     PyObject *meta = object_get(tensor, "is_meta");
     torch_state.py.Py_DecRef(meta); /* a constant of the interpreter */
-    return meta == torch_state.py._Py_TrueStruct ? "no numbers: a meta tensor"
-                                                 : "not read: that would wait for its device";
+    return meta == torch_state.py._Py_TrueStruct;
 }
 
 static void add_tensor(uint64_t func, const char *name, PyObject *tensor)
@@ -90,11 +94,12 @@ static void add_tensor(uint64_t func, const char *name, PyObject *tensor)
     int rc = tensor_look(tensor, &f);
     if (rc < 0 || f.n == 0) {
         variables_add(func, name, "Tensor", NULL,
-                      rc < 0 ? why_not(rc, tensor) : "no numbers: an empty tensor");
+                      rc < 0 ? variables_why_not(rc, rc == -EXDEV && is_meta(tensor))
+                             : "no numbers: an empty tensor");
         return;
     }
     if (f.n == 1) {
-        add_number(func, name, "Tensor", f.first);
+        variables_add_number(func, name, "Tensor", f.first);
         return;
     }
     const struct {
@@ -108,7 +113,7 @@ static void add_tensor(uint64_t func, const char *name, PyObject *tensor)
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         char full[EXPRS_NAME_BYTES + 8];
         (void)snprintf(full, sizeof(full), "%s.%s", name, parts[i].name);
-        add_number(func, full, "Tensor", parts[i].value);
+        variables_add_number(func, full, "Tensor", parts[i].value);
     }
 }
 
@@ -163,7 +168,7 @@ static void add_value(uint64_t func, const char *name, PyObject *value)
     struct cpython *py = &torch_state.py;
     const char *class = names_class_text(value);
     if (object_is(value, py->PyFloat_Type)) {
-        add_number(func, name, "float", py->PyFloat_AsDouble(value));
+        variables_add_number(func, name, "float", py->PyFloat_AsDouble(value));
     } else if (value == py->_Py_TrueStruct || value == py->_Py_FalseStruct) {
         double number = value == py->_Py_TrueStruct;
         variables_add(func, name, "bool", &number, number != 0 ? "True" : "False");
@@ -178,7 +183,7 @@ static void add_value(uint64_t func, const char *name, PyObject *value)
     } else {
         PyObject *number = is_numpy_number(value) ? py->PyNumber_Float(value) : NULL;
         if (number)
-            add_number(func, name, class, py->PyFloat_AsDouble(number));
+            variables_add_number(func, name, class, py->PyFloat_AsDouble(number));
         else
             variables_add(func, name, class, NULL, "not read: no number, text or tensor");
         py->Py_DecRef(number);
@@ -200,13 +205,15 @@ static bool add_expression(const struct expression *e)
     if (func)
         py->Py_IncRef(func);
     object_text(func, function, sizeof(function));
-    if (value)
+    bool none = !value || value == py->_Py_NoneStruct;
+    bool told = none && loss_is(e) && loss_add(name);
+    if (!told && value)
         add_value(object_intern(function), name, value);
-    else if (why)
+    else if (!told && why)
         variables_add(object_intern(function), name, NULL, NULL, why);
     py->Py_DecRef(value);
     py->Py_DecRef(func);
-    return value || why;
+    return told || value || why;
 }
 
 /* A name that was never there is a slip of the pen more often than not. */

@@ -7,10 +7,18 @@
 #ifndef PLUGINS_TORCH_VARIABLES_H
 #define PLUGINS_TORCH_VARIABLES_H
 
-#include "torch.h"
+#include "exprs.h"
 
 /* func: interned.  type, number: NULL: it has none. */
 void variables_add(uint64_t func, const char *name, const char *type, const double *number,
                    const char *text);
+void variables_add_number(uint64_t func, const char *name, const char *type, double number);
+/* Why tensor_look() has not read it, for ever; meta: it is a meta tensor. */
+const char *variables_why_not(int rc, bool meta);
+
+/* loss.c */
+bool loss_is(const struct expression *e); /* `loss`, of whatever function */
+/* Add the row of this thread's step; false: it is not known. */
+bool loss_add(const char *name);
 
 #endif

@@ -337,6 +337,28 @@ def test_training_logs_know_a_loss_by_its_name(world, python):
     assert names == [["acc1"], ["epoch"], ['metrics["test/loss"]'], ["val_loss"]]
 
 
+@pytest.mark.parametrize("kind", ["dict", "object", "tuple", "scalar"])
+def test_a_loss_that_no_function_has(world, python, kind):
+    """As with transformers' Trainer and Lightning: its frame is gone when the step ends."""
+    case = Case(world, "losses.py", python, kind)
+    done = case.target.probing("config", "torch.exprs=loss")
+    assert done.returncode == 0, done.stderr
+    wanted = case.run()["losses"]
+    rows = case.target.rows("select step, loss from training_logs order by step")
+    assert rows == [[n, pytest.approx(loss)] for n, loss in enumerate(wanted)]
+    where = case.target.rows("select distinct func from python.variables")
+    assert where == [["Net.forward" if kind in ("dict", "object") else "backward"]]
+
+
+def test_what_is_not_there_is_told_on_the_screen(world, python):
+    case = Case(world, "losses.py", python, "scalar")
+    done = case.target.probing("config", "torch.exprs=acc@train,loss")
+    assert done.returncode == 0, done.stderr
+    case.run()
+    screen = case.target.probing("torch").stdout
+    assert "torch.exprs: acc of train was not there" in screen and "torch.exprs: loss" not in screen
+
+
 def test_the_first_nan_in_gradients(world, python):
     """Where all outputs are finite: the module that it began in, or the last one, after which the
     loss was made."""
