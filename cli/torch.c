@@ -244,7 +244,8 @@ static void suspect_steps(struct torch_report *r)
         suspect(r,
                 f[TORCH_CALLED] > 0.5 * f[TORCH_N]
                     ? "%.0f %% of the time no model is called%s: nothing to do, or slow code"
-                    : "%.0f %% of the time is in none of torch's parts; flamegraph --mode wall shows where%s",
+                    : "%.0f %% of the time is in none of torch's parts; flamegraph --mode wall "
+                      "shows where%s",
                 100 * f[TORCH_OTHER] / mean, "");
     if (f[TORCH_P99] > JITTER * f[TORCH_MEDIAN] && f[TORCH_N] >= JITTER_STEPS)
         suspect(r, "one step in a hundred takes %.1f times the usual one%s",

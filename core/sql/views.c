@@ -23,8 +23,13 @@
 
 /* Names of variables: train_loss, losses.val, losses[-1], metrics["train/loss"]; of which are not
  * val_loss, metrics["test/loss"]; self.epoch.  Where `loss` itself is kept, that is the one. */
-#define LOSS "'loss(es)?(\\.(mean|val|avg))?(\\[-?[0-9]+\\])?[\"'']?\\]?$'"
+#define LOSS                                                                                   \
+    "'loss(es)?(_(step|item|value|scalar|mean|avg|sum))?(\\.(mean|val|avg))?(\\[-?[0-9]+\\])?" \
+    "[\"'']?\\]?$'"
 #define NO_TRAINING "'(^|[^a-z])(val|valid|validation|eval|test|dev)[^a-z].*loss'"
+#define IS_LOSS                                                                             \
+    "v.name = 'loss' or (v.name ~* " LOSS " and v.name !~* " NO_TRAINING " and not exists " \
+    "(select 1 from python.variables where name = 'loss'))"
 #define EPOCH "'(^|[^a-z])epoch[\"'']?\\]?$'"
 
 /* Of one name the last that works is wanted least. */
@@ -44,17 +49,19 @@ static const struct {
     {"profiling_data", TORCH_CALLS " union all " SPANS,
      "how long operations took: torch modules and spans"},
     {"training_logs",
-     "select v.ts as timestamp, e.epoch as epoch, v.local_step as step, case when v.name = 'loss' "
-     "or (v.name ~* " LOSS " and v.name !~* " NO_TRAINING " and not exists (select 1 from "
-     "python.variables where name = 'loss')) then v.value_f64 end as loss, v.name as name, "
-     "v.value_f64 as value from python.variables v left join (select local_step, "
-     "max(value_f64)::bigint as epoch from python.variables where name ~ " EPOCH
-     " group by local_step) e on e.local_step = v.local_step",
-     "watched variables of the training loop"},
+     "select ts as timestamp, epoch::bigint as epoch, local_step as step, case when kind = 0 then "
+     "value_f64 end as loss, name, value_f64 as value from (select *, row_number() over (partition "
+     "by local_step order by kind, ts) as n, max(case when kind = 2 then value_f64 end) over "
+     "(partition by local_step) as epoch from (select ts, local_step, name, value_f64, case "
+     "when " IS_LOSS " then 0 when v.name ~ " EPOCH
+     " then 2 else 1 end as kind from python.variables v "
+     "where v.name <> 'nonfinite' and v.value_type is not null) k) l where n = 1",
+     "steps of the training loop of which variables are kept: the loss, else the first of them"},
     {"comm_metrics",
-     "select ts as timestamp, group_rank as src_rank, null::bigint as dst_rank, op, duration_ms "
-     "as latency_ms, bytes from python.comm_collective",
-     "collective operations"},
+     "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "
+     "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, "
+     "bytes from python.comm_collective",
+     "collective operations; dst_rank is NULL where more than one rank gets"},
     {"gpu_metrics",
      "select ts as timestamp, device_id as gpu, gpu_util_pct as gpu_util, used_bytes / 1048576.0 "
      "as memory_mb from gpu.utilization",

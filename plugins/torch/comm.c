@@ -40,6 +40,8 @@ enum {
     COL_GROUP_SEQ,
     COL_GROUP_NAME,
     COL_ERROR,
+    COL_SRC,
+    COL_DST,
     N_COMM
 };
 
@@ -94,6 +96,13 @@ static const struct probing_column columns[N_COMM] = {
     {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
     {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
     {.name = "error", .type = PROBING_STR, .doc = "the exception that it ended with"},
+    {.name = "src_rank",
+     .type = PROBING_I64,
+     .doc = "in the group, who gives: of send, recv, broadcast, scatter, reduce and gather; else "
+            "NULL, as all do or it is not known"},
+    {.name = "dst_rank",
+     .type = PROBING_I64,
+     .doc = "likewise who gets; of the root of a broadcast or scatter NULL: all others"},
 };
 
 static bool is_of_torch(PyObject *code)
@@ -179,6 +188,8 @@ static void describe(struct pending *p, const struct comm_call *c)
     p->row[COL_GROUP_SEQ].i = a->seq;
     p->row[COL_GROUP_NAME].u = a->group_name;
     p->row[COL_ERROR].u = PROBING_NULL_ID;
+    p->row[COL_SRC].i = a->src;
+    p->row[COL_DST].i = a->dst;
 }
 
 /* Nobody will wait for it any more, or we can remember no more: a row without a duration. */

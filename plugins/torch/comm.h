@@ -19,6 +19,7 @@ struct comm_about {               /* an operation of a process group */
     int64_t rank, size;           /* ours, in the group */
     int64_t seq;                  /* number of the operation in the group, from 1 */
     int64_t bytes;
+    int64_t src, dst; /* ranks in the group, where it has one that gives or gets; else NULL */
     uint64_t group_name, ranks, shape, dtype; /* interned */
     bool on_cpu;
 };

@@ -251,6 +251,8 @@ static void fill(struct comm_about *ret, struct group *g, const struct load *loa
     *ret = (struct comm_about){.rank = g ? g->rank : PROBING_NULL_I64,
                                .size = g ? g->size : PROBING_NULL_I64,
                                .seq = g ? ++g->seq : PROBING_NULL_I64,
+                               .src = PROBING_NULL_I64,
+                               .dst = PROBING_NULL_I64,
                                .bytes = load->known && load->n ? load->bytes : PROBING_NULL_I64,
                                .group_name = g ? g->name : PROBING_NULL_ID,
                                .ranks = g ? g->ranks : PROBING_NULL_ID,
@@ -259,6 +261,37 @@ static void fill(struct comm_about *ret, struct group *g, const struct load *loa
                                .on_cpu = load->known && load->on_cpu};
     if (g)
         memcpy(ret->group, g->text, sizeof(ret->group));
+}
+
+/* A rank that is an argument, or what an argument of options has as its root. */
+static int64_t rank_in(PyObject *argument)
+{
+    if (object_is(argument, torch_state.py.PyLong_Type)) {
+        torch_state.py.Py_IncRef(argument);
+        return object_number(argument);
+    }
+    return object_number(object_get(argument, "rootRank"));
+}
+
+/* Who gives and who gets, where that is one rank. */
+static void fill_ends(struct comm_about *a, const char *op, PyObject *const *args, Py_ssize_t n)
+{
+    static const struct {
+        const char *op;
+        Py_ssize_t at; /* of the argument that tells the other rank; 0: none does */
+        bool gives;    /* that one gives, else it gets */
+    } kinds[] = {{"send", 2, false},  {"recv", 2, true},    {"recv_anysource", 0, true},
+                 {"reduce", 2, false}, {"gather", 3, false}, {"broadcast", 2, true},
+                 {"scatter", 3, true}};
+    for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+        if (strcmp(op, kinds[i].op) != 0)
+            continue;
+        int64_t other = kinds[i].at && n > kinds[i].at ? rank_in(args[kinds[i].at])
+                                                       : PROBING_NULL_I64;
+        bool all = kinds[i].gives && other == a->rank; /* the root gives to all others */
+        a->src = kinds[i].gives ? other : a->rank;
+        a->dst = !kinds[i].gives ? other : all ? PROBING_NULL_I64 : a->rank;
+    }
 }
 
 void comm_describe(const char *op, PyObject *const *args, Py_ssize_t n, struct comm_about *ret)
@@ -273,6 +306,7 @@ void comm_describe(const char *op, PyObject *const *args, Py_ssize_t n, struct c
         add_all(&load, args[1], 0);
     tensor_loud(guard);
     fill(ret, group_of(args[0]), &load);
+    fill_ends(ret, op, args, n);
 }
 
 bool comm_describe_tensors(PyObject *group, PyObject *tensors, struct comm_about *ret)

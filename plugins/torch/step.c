@@ -241,8 +241,8 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     uint32_t life = t->life;
-    bool known = hook_nargs(nargsf) > 0 && torch_state.py.PyType_IsSubtype(
-                                               object_type(args[0]), torch_state.optimizer_class);
+    bool known = hook_nargs(nargsf) > 0 &&
+                 torch_state.py.PyType_IsSubtype(object_type(args[0]), torch_state.optimizer_class);
     enter_step(t);
     if (known) {
         t->step_name = names_class(args[0]); /* torch before 1.13 does not tell it by step_code() */

@@ -328,13 +328,24 @@ def test_training_logs_know_a_loss_by_its_name(world, python):
     words = "on,exprs=train_loss@train,val_loss@train,epoch@train,acc1@train,metrics[\"test/loss\"]"
     case = Case(world, "logs.py", python, env={"PROBING_TORCH_PROFILING": words})
     wanted = case.run()["logs"]
-    rows = case.target.rows("select step, epoch, loss from training_logs where loss is not null "
-                            "order by timestamp")
+    rows = case.target.rows("select step, epoch, loss from training_logs order by timestamp")
     assert [row[:2] for row in rows] == [[n, epoch] for n, (epoch, _) in enumerate(wanted)]
     assert [row[2] for row in rows] == pytest.approx([loss for _, loss in wanted])
-    names = case.target.rows("select distinct name from training_logs where loss is null "
-                             "order by 1")
-    assert names == [["acc1"], ["epoch"], ['metrics["test/loss"]'], ["val_loss"]]
+    other = case.target.rows("select distinct name, value is null from training_logs")
+    assert other == [["train_loss", False]]
+    # a row is a step: what is counted and averaged there is of steps
+    assert case.target.rows("select count(*) from training_logs") == [[len(wanted)]]
+    mean = case.target.rows("select avg(loss), avg(value) from training_logs")[0]
+    assert mean == pytest.approx([sum(loss for _, loss in wanted) / len(wanted)] * 2)
+
+
+def test_training_logs_without_a_loss(world, python):
+    """A row for each step, of the first variable; the epoch is one only where nothing else is."""
+    words = "on,exprs=epoch@train,acc1@train,val_loss@train,no_such@train"
+    case = Case(world, "logs.py", python, env={"PROBING_TORCH_PROFILING": words})
+    wanted = case.run()["logs"]
+    rows = case.target.rows("select step, epoch, loss, name, value from training_logs order by 1")
+    assert rows == [[n, epoch, None, "acc1", 0.5] for n, (epoch, _) in enumerate(wanted)]
 
 
 @pytest.mark.parametrize("kind", ["dict", "object", "tuple", "scalar"])
