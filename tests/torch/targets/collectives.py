@@ -38,6 +38,9 @@ def work():
         dist.send(torch.ones(5), 1)
     else:
         dist.recv(torch.zeros(5), 0)
+    dist.reduce(torch.ones(7), 1)
+    dist.gather(torch.ones(7), [torch.zeros(7) for _ in range(size)] if rank == 1 else None, 1)
+    dist.scatter(torch.ones(7), [torch.zeros(7) for _ in range(size)] if rank == 0 else None, 0)
     torch.manual_seed(1)
     model = nn.parallel.DistributedDataParallel(nn.Linear(8, 8))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
