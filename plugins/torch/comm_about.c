@@ -280,14 +280,14 @@ static void fill_ends(struct comm_about *a, const char *op, PyObject *const *arg
         const char *op;
         Py_ssize_t at; /* of the argument that tells the other rank; 0: none does */
         bool gives;    /* that one gives, else it gets */
-    } kinds[] = {{"send", 2, false},  {"recv", 2, true},    {"recv_anysource", 0, true},
+    } kinds[] = {{"send", 2, false},   {"recv", 2, true},    {"recv_anysource", 0, true},
                  {"reduce", 2, false}, {"gather", 3, false}, {"broadcast", 2, true},
                  {"scatter", 3, true}};
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
         if (strcmp(op, kinds[i].op) != 0)
             continue;
-        int64_t other = kinds[i].at && n > kinds[i].at ? rank_in(args[kinds[i].at])
-                                                       : PROBING_NULL_I64;
+        int64_t other =
+            kinds[i].at && n > kinds[i].at ? rank_in(args[kinds[i].at]) : PROBING_NULL_I64;
         bool all = kinds[i].gives && other == a->rank; /* the root gives to all others */
         a->src = kinds[i].gives ? other : a->rank;
         a->dst = !kinds[i].gives ? other : all ? PROBING_NULL_I64 : a->rank;

@@ -354,6 +354,18 @@ static bool is_placed(const PyObject *owner, const PyObject *hook)
     return false;
 }
 
+PyObject *hook_owner(const PyObject *hook)
+{
+    for (uint32_t i = 0; i < n_places; i++) {
+        PyObject *owner = places[i].hook == hook && places[i].instance
+                              ? torch_state.py.PyWeakref_GetObject(places[i].owner)
+                              : NULL;
+        if (owner && owner != torch_state.py._Py_NoneStruct)
+            return owner;
+    }
+    return NULL;
+}
+
 /* Let `stands`, which calls `hook`, stand in its place.  The caller holds the hook. */
 static int place(PyObject *owner, const char *name, PyObject *hook, PyObject *stands, bool instance)
 {

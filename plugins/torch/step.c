@@ -234,6 +234,15 @@ static bool leave_step(const struct thread *t, enum stage *ret)
     return t->step_real || t->step_skipped || !t->step_empty;
 }
 
+/* Whose step() it is, borrowed; NULL: not known. */
+static PyObject *optimizer_of(const PyObject *hook, PyObject *const *args, size_t nargsf)
+{
+    if (hook_nargs(nargsf) > 0 &&
+        torch_state.py.PyType_IsSubtype(object_type(args[0]), torch_state.optimizer_class))
+        return args[0];
+    return hook_owner(hook);
+}
+
 /* Stands for `step` of a class (args[0] is the optimizer) or of an instance (it is not). */
 static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
@@ -241,20 +250,22 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     uint32_t life = t->life;
-    bool known = hook_nargs(nargsf) > 0 &&
-                 torch_state.py.PyType_IsSubtype(object_type(args[0]), torch_state.optimizer_class);
+    PyObject *optimizer = optimizer_of(hook, args, nargsf);
+    torch_state.py.Py_IncRef(optimizer);
     enter_step(t);
-    if (known) {
-        t->step_name = names_class(args[0]); /* torch before 1.13 does not tell it by step_code() */
-        t->optimizer = args[0];
+    if (optimizer) {
+        t->step_name = names_class(optimizer); /* torch before 1.13 has no step_code() to tell it */
+        t->optimizer = optimizer;
     }
     bool measured = torch_state.set.device_times && torch_state.sampled;
     uint64_t ticket = measured ? device_begin(/* device= */ -1) : 0;
     uint64_t begin_ns = torch_state.now();
     enum phase before = step_phase(t, PHASE_OPTIMIZER, begin_ns);
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
-    if (t->life != life || !torch_on())
+    if (t->life != life || !torch_on()) {
+        torch_state.py.Py_DecRef(optimizer);
         return result;
+    }
     uint64_t end_ns = torch_state.now();
     (void)step_phase(t, before, end_ns);
     const struct device_work work = {.name = t->step_name,
@@ -262,8 +273,9 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
                                      .step = torch_state.step,
                                      .seq = torch_state.seq};
     enum stage stage;
-    if (known && result)
-        note_step(t, args[0]);
+    if (optimizer && result)
+        note_step(t, optimizer);
+    torch_state.py.Py_DecRef(optimizer);
     bool done = leave_step(t, &stage) && t->steps_depth == 1 && result;
     device_end(ticket, done ? &work : NULL);
     t->steps_depth--;

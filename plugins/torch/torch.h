@@ -252,6 +252,8 @@ typedef PyObject *(*hook_c_call)(PyObject *self, PyObject *args, PyObject *kwarg
 int hook_c_method(PyObject *class, const char *name, hook_c_call call);
 PyObject *hook_c_pass(PyObject *self, PyObject *args, PyObject *kwargs);
 const char *hook_name(PyObject *hook); /* of the attribute */
+/* The object whose own attribute it is, borrowed; NULL: a class, or it has gone. */
+PyObject *hook_owner(const PyObject *hook);
 /* Is this object one of ours? */
 bool hook_is(PyObject *object);
 /* Is it in its place, and the plugin on?  Else it only passes calls on. */

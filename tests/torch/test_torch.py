@@ -130,7 +130,8 @@ def test_steps(world, python):
     assert len(measured) >= len(rows) - 1  # one optimizer's first step has no beginning
 
 
-@pytest.mark.parametrize("kind", ["plain", "made", "plain two", "plain late", "made late"])
+@pytest.mark.parametrize("kind", ["plain", "made", "plain two", "plain late", "made late",
+                                  "made scheduled", "plain scheduled"])
 def test_a_step_is_when_the_inner_optimizer_steps(world, python, kind):
     """accelerate's accumulate(): step() of the wrapper for each batch is no step by itself."""
     case = Case(world, "accumulates.py", python, kind)

@@ -13,7 +13,7 @@ STEPS, MICRO = 6, 4
 
 class Wrapper(torch.optim.Optimizer):
     def __init__(self, optimizer, made):
-        self.optimizer, self.last = optimizer, False
+        self.optimizer, self.last, self.param_groups = optimizer, False, optimizer.param_groups
         if made:
             super().__init__(optimizer.param_groups, {})
 
@@ -28,6 +28,8 @@ inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
 
 def make():
     outer = Wrapper(inner, "made" in sys.argv[3])
+    if "scheduled" in sys.argv[3]:  # it puts a function around the class's own, in the instance
+        torch.optim.lr_scheduler.StepLR(outer, 3)
     return Wrapper(outer, False) if "two" in sys.argv[3] else outer
 
 
