@@ -134,8 +134,12 @@ static int read_modules(struct torch_report *r, const char *since)
     if (rc < 0 || !(f.value[0] > 0))
         return rc;
     double steps = f.value[2] - f.value[1] + 1, most = CALLS_MAX * steps / f.value[0];
-    (void)snprintf(where, sizeof where, " and local_step >= %.0f",
-                   most < steps ? f.value[2] - floor(most) : f.value[1]);
+    double first = most < steps ? f.value[2] - floor(most) : f.value[1], last = f.value[2];
+    if (r->steps.value[TORCH_N] >= 1) { /* whole ones: of others only some modules were called */
+        first = fmax(first, r->steps.value[TORCH_FIRST]);
+        last = fmin(last, r->steps.value[TORCH_LAST]);
+    }
+    (void)snprintf(where, sizeof where, " and local_step between %.0f and %.0f", first, last);
     rc = flame_sum_modules(&r->flame, r->t, where, r->modules, TORCH_MODULES, &r->n_roots,
                            &r->module_steps);
     r->n_modules = rc > 0 ? (uint32_t)rc : 0;
@@ -338,7 +342,7 @@ static int read_report(struct torch_report *r, uint64_t window_ns)
                        r->t->text, r->t->text);
     read_loop(r);
     if (rc == 0 && r->t->kind == TARGET_LIVE)
-        torch_read_waits(r->t, &r->waits);
+        torch_read_waits(r->t, &r->waits, &r->suspicions);
     if (rc == 0)
         read_stand(r);
     if (rc == 0)

@@ -57,8 +57,9 @@ struct torch_report {
 void torch_show(const struct torch_report *r);
 void torch_show_json(const struct torch_report *r);
 
-/* torch_ranks.c: lines about who waits for which rank; none: nobody waits. */
-void torch_read_waits(const struct target *t, struct buf *lines);
+/* torch_ranks.c: lines about who waits for which rank; none: nobody waits.  suspicions: likewise
+ * about a rank that the others wait for in each step. */
+void torch_read_waits(const struct target *t, struct buf *lines, struct buf *suspicions);
 /* torch_join.c: likewise about who makes a process group; `others`: also when this one does not. */
 void torch_read_joins(const struct target *t, bool others, struct buf *lines);
 

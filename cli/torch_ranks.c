@@ -9,6 +9,7 @@
  */
 #include "cli/torch.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,11 +20,14 @@
 #define RANKS_MAX 512   /* groups of all processes */
 #define WAITS_SEC "2.0" /* shorter waits are everyday life */
 #define TEXT_BYTES 128
+#define SLOW_SHARE 0.1 /* of a step, that one rank waits longer than another one */
 
 struct rank { /* one process in one group */
     pid_t pid;
     int64_t number, size, seq; /* INT64_MIN: not known */
     double wait_sec;           /* 0: it does not wait */
+    double spent_sec;          /* a step of its process, on average, waiting for others; NAN: */
+    double step_sec;           /* not known */
     char group[TEXT_BYTES], job[TEXT_BYTES], op[TEXT_BYTES];
 };
 
@@ -31,6 +35,7 @@ struct job {
     struct rank ranks[RANKS_MAX];
     uint32_t n;
     pid_t asked; /* whose rows come now */
+    uint32_t n_before;
 };
 
 static int64_t number_of(const struct json *c)
@@ -53,7 +58,9 @@ static int take_rank(void *self, const struct json *const *c, struct buf *out)
     *r = (struct rank){.pid = j->asked,
                        .number = number_of(c[1]),
                        .size = number_of(c[2]),
-                       .seq = number_of(c[3])};
+                       .seq = number_of(c[3]),
+                       .spent_sec = (double)NAN,
+                       .step_sec = (double)NAN};
     text_of(c[0], r->group);
     text_of(c[4], r->job);
     text_of(c[5], r->op);
@@ -62,11 +69,42 @@ static int take_rank(void *self, const struct json *const *c, struct buf *out)
     return 0;
 }
 
+static double seconds_of(const struct json *c)
+{
+    return c->type != JSON_NUMBER ? (double)NAN : c->is_integer ? (double)c->integer : c->number;
+}
+
+static int take_share(void *self, const struct json *const *c, struct buf *out)
+{
+    struct job *j = self;
+    (void)out;
+    for (uint32_t i = j->n_before; i < j->n; i++) {
+        j->ranks[i].spent_sec = seconds_of(c[0]);
+        j->ranks[i].step_sec = seconds_of(c[1]);
+    }
+    return 0;
+}
+
+/* What is left of DDP's all_reduces when its gradients are computed, and what Python waits for. */
+static void ask_share(struct job *j, const struct target *t)
+{
+    struct export_writer w = {.row = take_share, .self = j};
+    (void)answer_rows(
+        t,
+        "select case when count(*) > 0 then coalesce(avg(comm_sec), 0) + coalesce("
+        "(select avg(comm_sec - coalesce(overlap_sec, 0)) from (select comm_sec, "
+        "overlap_sec from python.ddp_timing order by ts desc limit 10) d), 0) end, "
+        "avg(step_duration_sec) from (select coalesce(comm_sec, 0) as comm_sec, "
+        "step_duration_sec from python.torch_step_timing order by ts desc limit 100) s",
+        &w);
+}
+
 /* A process that does not answer is as one that is not here. */
 static void ask(struct job *j, const struct target *t)
 {
     struct export_writer w = {.row = take_rank, .self = j};
     j->asked = t->pid;
+    j->n_before = j->n;
     (void)answer_rows(t,
                       "select g.group_name, g.group_rank, g.group_size, g.seq, g.job, "
                       "w.op, w.wait_sec from torch.groups g left join (select group_name, "
@@ -74,6 +112,8 @@ static void ask(struct job *j, const struct target *t)
                       "where wait_sec > " WAITS_SEC " group by group_name) w "
                       "on w.group_name = g.group_name where g.group_size > 1",
                       &w);
+    if (j->n > j->n_before)
+        ask_share(j, t);
 }
 
 struct search {
@@ -156,7 +196,42 @@ static void tell_group(const struct job *j, const struct rank *waiter, struct bu
                        (long long)waiter->size);
 }
 
-void torch_read_waits(const struct target *t, struct buf *lines)
+/* Who waits least for the others is whom they wait for. */
+static void tell_slowest(const struct job *j, const struct rank *own, struct buf *lines)
+{
+    const struct rank *slowest = own, *longest = own;
+    int64_t heard = 0;
+    for (uint32_t i = 0; i < j->n; i++) {
+        const struct rank *r = &j->ranks[i];
+        if (!(r->spent_sec >= 0) || (r != own && !is_together(r, own)))
+            continue;
+        heard++;
+        slowest = r->spent_sec < slowest->spent_sec ? r : slowest;
+        longest = r->spent_sec > longest->spent_sec ? r : longest;
+    }
+    if (heard < 2 || !(longest->spent_sec - slowest->spent_sec > SLOW_SHARE * own->step_sec))
+        return;
+    (void)buf_addf(lines,
+                   "rank %lld is the slowest%s: rank %lld waits %.1f ms a step for others, it "
+                   "%.1f ms (pid %d)\n",
+                   (long long)slowest->number,
+                   heard < own->size ? " of those that could be asked" : "",
+                   (long long)longest->number, longest->spent_sec * 1e3, slowest->spent_sec * 1e3,
+                   (int)slowest->pid);
+    (void)buf_addf(lines, "  where: probing -t %d flamegraph --mode wall\n", (int)slowest->pid);
+}
+
+/* Ours in the group of the most ranks, NULL: it is in none. */
+static const struct rank *largest_of(const struct job *j, uint32_t own)
+{
+    const struct rank *found = NULL;
+    for (uint32_t i = 0; i < own; i++)
+        if (found == NULL || j->ranks[i].size > found->size)
+            found = &j->ranks[i];
+    return found;
+}
+
+void torch_read_waits(const struct target *t, struct buf *lines, struct buf *suspicions)
 {
     static struct job job; /* too large for a stack */
     struct search s = {.job = &job, .self = t->pid};
@@ -170,5 +245,7 @@ void torch_read_waits(const struct target *t, struct buf *lines)
         if (waiter != NULL)
             tell_group(&job, waiter, lines);
     }
+    if (own > 0 && job.ranks[0].spent_sec >= 0)
+        tell_slowest(&job, largest_of(&job, own), suspicions);
     torch_read_joins(t, /* others= */ own == 0, lines);
 }

@@ -119,6 +119,23 @@ def test_two_ranks(world, python):  # noqa: F811
                                                            for r in ranks)
 
 
+def test_the_slowest_rank_is_named_by_each(world, python):  # noqa: F811
+    jobs = start(world, python, str(HERE / "targets" / "slow_rank.py"))
+    ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
+    for rank in ranks:
+        rank.run("inject", "--plugin", "torch")
+    (world.tmp / "go").touch()
+    for number, job in enumerate(jobs):
+        job.wait_line("done %d" % number)
+    for rank in ranks:
+        screen = rank.run("torch")
+        assert re.search(r"rank 1 is the slowest: rank 0 waits [\d.]+ ms a step for others, it "
+                         r"[\d.]+ ms \(pid %s\)" % ranks[1].pid, screen), screen
+        assert "probing -t %s flamegraph --mode wall" % ranks[1].pid in screen
+    ranks[1].run("plugin", "stop", "torch")
+    assert "is the slowest" not in ranks[0].run("torch")  # nobody is there to compare with
+
+
 def test_functional_collectives(world, python):  # noqa: F811
     """torch.ops._c10d_functional: eager, in a compiled graph, by DTensor; nothing changes."""
     jobs = start(world, python, str(HERE / "targets" / "functional.py"))

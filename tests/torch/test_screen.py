@@ -27,8 +27,9 @@ def test_own_times_of_modules_that_are_used_again(world, python):  # noqa: F811
     slowest = screen["modules"][0]
     assert (slowest["root"], slowest["module"], slowest["calls"]) == ("Net", "again", seen["calls"])
     own = sum(module["forward_sec"] for module in screen["modules"])
-    rows = case.target.rows("select sum(duration) / %d from python.torch_trace where "
-                            "stage = 'post forward' and module = 'Net'" % seen["steps"])
+    rows = case.target.rows("select sum(duration) / count(distinct local_step) from "
+                            "python.torch_trace where stage = 'post forward' and module = 'Net' "
+                            "and local_step in (select steps from python.torch_step_timing)")
     assert own == pytest.approx(rows[0][0], rel=1e-4)
     assert screen["steps"]["count"] == steps[0][1] and screen["waiting"] == []
     shown = case.target.probing("torch").stdout
@@ -36,6 +37,14 @@ def test_own_times_of_modules_that_are_used_again(world, python):  # noqa: F811
     assert "one step in a hundred" not in shown  # there were not so many
     for wrong in ("--last=x", "--json=1", "--watch profile", "--steps 3"):
         assert case.target.probing("torch", *wrong.split()).returncode == 2, wrong
+
+
+def test_calls_a_step_are_those_of_whole_steps(world, python):  # noqa: F811
+    """Of the step under way only some modules have been called: 0.9 times would be no truth."""
+    case = Case(world, "halfway.py", python)
+    case.run()
+    screen = json.loads(case.target.probing("torch", "--json").stdout)
+    assert {m["module"]: m["calls"] for m in screen["modules"]} == {"Linear": 1, "Tanh": 1}
 
 
 def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
