@@ -13,8 +13,8 @@
  * hooks on the classes' and instances' own `step`, put in at the start or at an optimizer's first
  * step.
  *
- * A wrapper that is an optimizer itself and holds the one that works (accelerate's) has step() called
- * for each accumulated batch, and passes it on for the last: only then it is a step.
+ * A wrapper that is an optimizer itself and holds the one that works (accelerate's) has step()
+ * called for each accumulated batch, and passes it on for the last: only then it is a step.
  */
 #include "capture.h"
 #include "comm.h"

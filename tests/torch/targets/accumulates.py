@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizers inside others, as accelerate and its like wrap them: step() for each accumulated batch,
-the inner one's for the last only.  argv[3]: "plain" or "made" (the wrapper is itself one that torch has
-put its own hooks around), "late": it is made after us."""
+"""Optimizers inside others, as accelerate and its like wrap them: step() for each accumulated
+batch, the inner one's for the last only.  argv[3]: "plain" or "made" (the wrapper is itself one
+that torch has put its own hooks around), "two" around each other, "scheduled": with a function of a
+scheduler's around step(), "late": it is made after us."""
 import sys
 
 import torch
