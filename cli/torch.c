@@ -301,14 +301,20 @@ static void suspect_missing(struct torch_report *r, const struct torch_figures *
                    f->text);
 }
 
-/* A name that the setting has, and that was never there. */
+/* A name that was never there; of the living only while the setting has it. */
 static int suspect_names(struct torch_report *r)
 {
-    return ask(r, 1,
-               "select case when func is null then name else name || ' of ' || func end from "
-               "python.variables group by name, func having count(value_type) = 0 and "
-               "max(value) like 'not there at the end of %' order by max(ts) desc limit 4",
-               suspect_missing, NULL);
+    char sql[700];
+    (void)snprintf(sql, sizeof sql,
+                   "select case when func is null then name else name || ' of ' || func end from "
+                   "python.variables v group by name, func having count(value_type) = 0 and "
+                   "max(value) like 'not there at the end of %%'%s order by max(ts) desc limit 4",
+                   r->t->kind != TARGET_LIVE
+                       ? ""
+                       : " and strpos((select max(value) from probing.settings where name = "
+                         "'torch.exprs'), case when func is null then name else name || '@' || "
+                         "func end) > 0");
+    return ask(r, 1, sql, suspect_missing, NULL);
 }
 
 static int suspect_numbers(struct torch_report *r, const char *since)

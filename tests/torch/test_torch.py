@@ -369,6 +369,10 @@ def test_what_is_not_there_is_told_on_the_screen(world, python):
     case.run()
     screen = case.target.probing("torch").stdout
     assert "torch.exprs: acc of train was not there" in screen and "torch.exprs: loss" not in screen
+    done = case.target.probing("config", "torch.exprs=loss")
+    assert done.returncode == 0, done.stderr
+    screen = case.target.probing("torch")
+    assert screen.returncode == 0 and "torch.exprs" not in screen.stdout, screen.stderr
 
 
 def test_the_first_nan_in_gradients(world, python):
