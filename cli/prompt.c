@@ -35,7 +35,7 @@ struct editor {
     char **(*completion_matches)(const char *text, char *(*generator)(const char *, int));
     char **(**attempted_completion)(const char *text, int start, int end);
     const char **word_break_characters;
-    int *append_character;
+    int *append_character, *attempted_over;
     char **line; /* so far */
     FILE **out;
 };
@@ -74,6 +74,7 @@ static bool load_editor(struct editor *e)
            find(library, "rl_attempted_completion_function", &e->attempted_completion) &&
            find(library, "rl_completer_word_break_characters", &e->word_break_characters) &&
            find(library, "rl_completion_append_character", &e->append_character) &&
+           find(library, "rl_attempted_completion_over", &e->attempted_over) &&
            find(library, "rl_line_buffer", &e->line) && find(library, "rl_outstream", &e->out);
 }
 
@@ -93,16 +94,16 @@ static char *next_candidate(const char *text, int state)
     return found;
 }
 
-/* libedit draws candidates by itself and puts them into the line: those that would steer the
- * terminal are none. */
-static void drop_hostile(struct buf *b)
+/* libedit draws candidates by itself and puts them into the line in the word's place: those that
+ * would steer the terminal are none, and none are those that would take something away. */
+static void drop_unfit(struct buf *b, const char *word)
 {
     size_t kept = 0;
 
     for (size_t at = 0, n; at < b->size; at += n) {
-        bool plain = true;
         const char *end = memchr(b->data + at, '\n', b->size - at);
         n = end != NULL ? (size_t)(end - b->data) - at : b->size - at;
+        bool plain = n >= strlen(word) && memcmp(b->data + at, word, strlen(word)) == 0;
         for (size_t i = 0, size; plain && i < n; i += size)
             if ((size = printable_letter(b->data + at + i, n - i, &plain)) == 0)
                 break;
@@ -116,20 +117,34 @@ static void drop_hostile(struct buf *b)
         b->data[kept] = '\0';
 }
 
+/* What stands before the cursor, which libedit counts in characters; malloc'd. */
+static char *line_before(const char *line, int cursor)
+{
+    size_t n = 0;
+
+    for (int seen = 0; line[n] != '\0'; n++)
+        if (((unsigned char)line[n] & 0xc0) != 0x80 && seen++ == cursor)
+            break;
+    return strndup(line, n);
+}
+
 static char **candidates(const char *text, int start, int end)
 {
     struct prompt *p = the_prompt;
 
-    (void)end;
+    *p->editor.attempted_over = 1; /* else it looks for files of that name */
     buf_done(&p->candidates);
     buf_init(&p->candidates, CANDIDATES_MAX_BYTES);
     /* Before a line's first word it is an indent: code with tabs may be pasted. */
     if (text[0] == '\0' && strspn(*p->editor.line, " \t") >= (size_t)start &&
         buf_adds(&p->candidates, "\t") == 0)
         return p->editor.completion_matches(text, next_candidate);
-    if (p->o.complete(p->o.arg, text, &p->candidates) < 0)
+    char *before = line_before(*p->editor.line, end);
+    int r = before != NULL ? p->o.complete(p->o.arg, before, text, &p->candidates) : -ENOMEM;
+    free(before);
+    if (r < 0)
         return NULL;
-    drop_hostile(&p->candidates);
+    drop_unfit(&p->candidates, text);
     if (p->candidates.size == 0)
         return NULL;
     return p->editor.completion_matches(text, next_candidate);

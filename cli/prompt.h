@@ -15,10 +15,11 @@
 
 struct prompt;
 
-/* complete(arg, word, ret): what `word`, the piece of the line before the cursor, may become, one
- * a line.  word_breaks: characters at which such a piece begins. */
+/* complete(arg, before, word, ret): what `word`, the end of the line `before` the cursor, may become,
+ * one a line; what does not begin with it is dropped, so that a Tab deletes nothing.  word_breaks:
+ * characters at which such a piece begins. */
 struct prompt_options {
-    int (*complete)(void *arg, const char *word, struct buf *ret);
+    int (*complete)(void *arg, const char *before, const char *word, struct buf *ret);
     void *arg;
     const char *word_breaks;
     const char *history_file; /* NULL: none is kept */

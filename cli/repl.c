@@ -5,6 +5,7 @@
  * One thread, one connection.  The process decides when a statement is whole and what a name may
  * become; here are the prompt, the history and Ctrl-C.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,8 +22,9 @@
 
 #define STATEMENT_MAX_BYTES ((size_t)1 << 20)
 #define WORDS_MAX 16
+#define COMPLETIONS_BYTES ((size_t)256 << 10)
 #define MORE 2 /* what `eval --line` answers when a statement needs more lines */
-#define NAME_BREAKS " \t\n\"\\'`@$><=;|&{(,+-*/%:[]})!^~?"
+#define NAME_BREAKS " \t\n\"\\'`@$><=;|&{(,+-*/%:[]})!^~?."
 
 struct repl {
     const struct target *target;
@@ -79,13 +81,72 @@ static int keep(void *arg, const char *data, size_t size)
     return buf_add(arg, data, size);
 }
 
-static int complete(void *arg, const char *word, struct buf *ret)
+static bool is_name(char c)
+{
+    return isalnum((unsigned char)c) || c == '_' || (unsigned char)c >= 0x80;
+}
+
+/* Where the bracket opens that closes right before `end`; `end` itself: nowhere. */
+static size_t bracket_begin(const char *line, size_t end)
+{
+    int open = 0;
+
+    for (size_t i = end; i-- > 0;) {
+        if (line[i] == ']' || line[i] == ')' || line[i] == '}')
+            open++;
+        else if ((line[i] == '[' || line[i] == '(' || line[i] == '{') && --open == 0)
+            return i;
+        else if (line[i] == '"' || line[i] == '\'') /* to where that text begins */
+            for (char quote = line[i]; i > 0 && line[--i] != quote;)
+                continue;
+    }
+    return end;
+}
+
+/* `model.h[0].at` of "print(model.h[0].at": names, dots, and brackets with what is in them. */
+static const char *chain_of(const char *line)
+{
+    size_t i = strlen(line);
+
+    for (;;) {
+        while (i > 0 && is_name(line[i - 1]))
+            i--;
+        if (i > 0 && line[i - 1] == '.') {
+            i--;
+            continue;
+        }
+        bool closes = i > 0 && (line[i - 1] == ']' || line[i - 1] == ')');
+        bool goes_on = line[i] == '.' || line[i] == '[' || line[i] == '(';
+        size_t begin = closes && goes_on ? bracket_begin(line, i) : i;
+        if (begin == i)
+            return line + i;
+        i = begin;
+    }
+}
+
+/* The process is asked for the whole of `model.h[0].at`; only what stands for its last name comes
+ * into the line. */
+static int complete(void *arg, const char *before, const char *word, struct buf *ret)
 {
     struct repl *r = arg;
-    const char *words[] = {"complete", word};
+    const char *words[] = {"complete", chain_of(before)};
+    size_t ahead = strlen(words[1]) - strlen(word);
+    struct buf names;
     int status;
 
-    return word[0] == '\0' ? 0 : client_run(r->client, 2, words, 0, keep, ret, &status);
+    if (words[1][0] == '\0' || words[1][0] == '.')
+        return 0;
+    buf_init(&names, COMPLETIONS_BYTES);
+    int result = client_run(r->client, 2, words, 0, keep, &names, &status);
+    for (const char *at = buf_text(&names); result >= 0 && *at != '\0';) {
+        size_t n = strcspn(at, "\n");
+        if (n > ahead && memcmp(at, words[1], ahead) == 0 &&
+            (buf_add(ret, at + ahead, n - ahead) < 0 || buf_addc(ret, '\n') < 0))
+            result = -ENOMEM;
+        at += n + (at[n] == '\n');
+    }
+    buf_done(&names);
+    return result;
 }
 
 /* "%query select 1": the first word is a command; what follows `query` and `watch` is one SQL. */

@@ -235,19 +235,58 @@ def explain(error, code, name):
     return "".join(lines)
 
 
+def item_of(value, key):
+    """value[key] where that is a look only: no code of the user's, and no new key of a
+    defaultdict."""
+    kind = type(value)
+    getitem = getattr(kind, "__getitem__", None)
+    if isinstance(value, dict) and getitem is dict.__getitem__:
+        if not dict.__contains__(value, key):
+            raise KeyError(key)
+        return dict.get(value, key)
+    in_c = type(getitem) in (type(list.__len__), type(list.append))
+    if in_c or getattr(getitem, "__module__", None) == "torch.nn.modules.container":
+        return value[key]
+    raise Refused("%s has a __getitem__ of its own" % kind.__name__)
+
+
+def value_of(node):
+    """What a chain of names, attributes and constant subscripts is; anything else would run."""
+    import ast
+    if type(node) is ast.Name:
+        return eval(node.id, variables)
+    if type(node) is ast.Attribute:
+        return getattr(value_of(node.value), node.attr)
+    if type(node) is ast.Subscript:
+        key = node.slice
+        return item_of(value_of(node.value),
+                       ast.literal_eval(key.value if type(key).__name__ == "Index" else key))
+    raise Refused("it would have to be run")
+
+
 def complete(text, out):
-    """Send the names that may stand for `text`, one a line.  Looks up attributes: a property of
-    the user's runs, as it does at any prompt."""
+    """Send the names that may stand for `text`, one a line; none where its beginning cannot be
+    known by a look.  Looks up attributes: a property of the user's runs, as it does at any
+    prompt."""
+    import ast
     import rlcompleter
-    completer = rlcompleter.Completer(variables)
+    names, before, short = variables, "", text
+    if "]" in text or ")" in text:
+        before, _, last = text.rpartition(".")
+        try:
+            names = {"_": value_of(ast.parse(before, mode="eval").body)}
+        except Exception:  # a half-written line, no such name, or more than a look
+            return
+        short = "_." + last
+    completer = rlcompleter.Completer(names)
     seen = set()
     for at in range(COMPLETIONS):
-        name = completer.complete(text, at)
+        name = completer.complete(short, at)
         if name is None:
             break
         if name not in seen:
             seen.add(name)
-            out.write(name + "\n")
+            out.write((before + name[1:] if before else name) + "\n")
 
 
 class Writer(object):

@@ -164,5 +164,66 @@ def test_the_process_dies_at_the_prompt(target):
     os.kill(target.pid, signal.SIGKILL)
     target.process.wait()
     t.type("1\n")
-    t.wait("probing: .*(died|gone|closed|ended|hung up)")
+    t.wait("probing: .*(gone|died|closed|ended|hung up)")
     assert t.close() == 1
+
+
+SUBSCRIPTED = """
+import sys, time
+from collections import defaultdict
+class Attention:
+    c_attention = 1
+class Block:
+    attn = Attention()
+class Loads:
+    def __getitem__(self, at):
+        print('subscripted', flush=True)
+        return Block()
+class Transformer:
+    h = [Block()]
+    by_name = {'first one': Block()}
+    made = defaultdict(Block)
+    loads = Loads()
+class Model:
+    transformer = Transformer()
+    def call(self):
+        print('called', flush=True)
+        return self
+model = Model()
+def main():
+    print('ready', flush=True)
+    while True:
+        time.sleep(0.02)
+main()
+"""
+
+
+@pytest.mark.skipif(not ctypes.util.find_library("edit"), reason="no libedit (Debian: libedit2)")
+def test_tab_deletes_nothing(world):
+    """Before a subscript all that stood there was deleted; a file's name could come instead."""
+    target = world.start(list(PYTHONS.values())[0], SUBSCRIPTED).inject()
+    t = Terminal(target)
+    t.wait(">>> ")
+    for typed, becomes in [("sys.version_info[0].rea", "sys.version_info[0].real"),
+                           ("model.transformer.h[0].attn.c_at",
+                            "model.transformer.h[0].attn.c_attention"),
+                           ("1 + model.transformer.h[ -1 ].attn.c_at",
+                            "1 + model.transformer.h[ -1 ].attn.c_attention"),
+                           ("model.transformer.by_name['first one'].attn.c_at",
+                            "model.transformer.by_name['first one'].attn.c_attention"),
+                           # what a look would run or change: nothing is known of it
+                           ("model.call().transf", None),
+                           ("model.transformer.loads[0].attn.c_at", None),
+                           ("model.transformer.made['new'].attn.c_at", None),
+                           ("model.transformer.h[len('')].attn.c_at", None),
+                           ("model.transformer.h[9].attn.c_at", None),
+                           ("'text'.uppe", None), ("nothing_of_this.att", None)]:
+        # The whole line is drawn again behind its Tab, and told to us by Python itself.
+        t.type("'''" + typed.replace("'", '"') + "\t''' #end\n")
+        said = t.wait(r"#end[^\n]*\n.*\n>>> ")
+        line = (becomes or typed).replace("'", '"')
+        assert repr(line) in said, (typed, said)
+    assert "called" not in target.output() and "subscripted" not in target.output()
+    assert target.probing("eval", "len(model.transformer.made)").stdout == "0\n"
+    t.type("\x04")
+    assert t.close() == 0 and target.alive()
