@@ -173,13 +173,17 @@ static int backtrace_scan(void *self, struct probing_rows *out)
 {
     struct plugin *p = self;
     struct look l;
-    struct sink_table s;
     if (begin(&l, p))
         return p->host->fail(p->host, -ENOMEM, "no memory to read stacks");
-    l.options.locals = true;
-    sink_table_begin(&s, p->host, out);
-    l.sink = &s.sink;
-    int r = look_show(&l);
+    struct sink_table *s = malloc(sizeof(*s));
+    int r = s ? 0 : p->host->fail(p->host, -ENOMEM, "no memory to read stacks");
+    if (s) {
+        l.options.locals = true;
+        sink_table_begin(s, p->host, out);
+        l.sink = &s->sink;
+        r = look_show(&l);
+    }
+    free(s);
     end(&l, p);
     return r == -ECANCELED ? 0 : r;
 }
@@ -187,7 +191,12 @@ static int backtrace_scan(void *self, struct probing_rows *out)
 static const struct probing_column columns[] = {
     {"thread_id", PROBING_I64, PROBING_PLAIN, "the kernel's id of the thread", {0}},
     {"thread_name", PROBING_STR, PROBING_PLAIN, "its name in threading, else in the kernel", {0}},
-    {"depth", PROBING_I64, PROBING_PLAIN, "0 is the innermost frame", {0}},
+    {"depth",
+     PROBING_I64,
+     PROBING_PLAIN,
+     "0 is the main thread's innermost Python frame; counts on over its others, its native frames, "
+     "and the other threads in the same way",
+     {0}},
     {"frame_type", PROBING_STR, PROBING_PLAIN, "python or native", {0}},
     {"func", PROBING_STR, PROBING_PLAIN, "function", {0}},
     {"file", PROBING_STR, PROBING_PLAIN, "source file of a python frame", {0}},
@@ -199,9 +208,15 @@ static const struct probing_column columns[] = {
     {"locals",
      PROBING_STR,
      PROBING_PLAIN,
-     "local variables as JSON; others than simple values by type",
+     "local variables as JSON; others than simple values by type; NULL: of a native frame, or it "
+     "ran on while they were read",
      {0}},
     {"colno", PROBING_I64, PROBING_PLAIN, "column of what runs in that line, from 1", {0}},
+    {"level",
+     PROBING_I64,
+     PROBING_PLAIN,
+     "place in its thread's stack, native frames included; 0 is the innermost",
+     {0}},
 };
 
 const struct probing_table_desc backtrace_table = {

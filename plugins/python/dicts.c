@@ -9,7 +9,7 @@
  */
 #include "dicts.h"
 
-#include <stdlib.h>
+#include <sys/mman.h>
 
 #define SIZE_MAX_SANE (UINT64_C(1) << 40) /* entries; more is no dict */
 
@@ -48,17 +48,32 @@ static bool keys_read(const struct walk *w, uint64_t keys, uint64_t values, uint
                       struct entries *ret)
 {
     uint64_t at;
-    *ret = (struct entries){.values = values};
+    ret->bytes = NULL;
+    ret->values = values;
     if (!keys_shape(w, keys, ret, &at))
         return false;
     if (ret->n > most)
         ret->n = most;
-    ret->bytes = malloc(ret->n * ret->stride + 1);
-    if (ret->bytes && peek_bytes(&w->peek, at, ret->bytes, ret->n * ret->stride) == 0)
+    size_t size = ret->n * ret->stride;
+    ret->bytes = ret->few;
+    if (size > sizeof(ret->few)) {
+        void *room =
+            mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, /* at= */ 0);
+        if (room == MAP_FAILED)
+            return false;
+        ret->bytes = room;
+    }
+    if (peek_bytes(&w->peek, at, ret->bytes, size) == 0)
         return true;
-    free(ret->bytes);
-    ret->bytes = NULL;
+    dicts_done(ret);
     return false;
+}
+
+void dicts_done(struct entries *e)
+{
+    if (e->bytes && e->bytes != e->few)
+        (void)munmap(e->bytes, e->n * e->stride);
+    e->bytes = NULL;
 }
 
 static bool is_dict(const struct walk *w, uint64_t object)

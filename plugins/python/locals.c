@@ -108,7 +108,7 @@ static void put_dict(struct variables *v, uint64_t dict)
         put_name(v, text);
         value_put(w, v->out, value, /* depth= */ 0);
     }
-    free(e.bytes);
+    dicts_done(&e);
 }
 
 /* The variables in the frame; false: not readable. */

@@ -19,10 +19,12 @@
 #include "locals.h"
 #include "names.h"
 #include "native.h"
+#include "runner.h"
 #include "threads.h"
 
-#define NATIVE_MAX 512                /* frames */
+#define NATIVE_MAX SINK_NATIVES
 #define NATIVE_NS UINT64_C(100000000) /* for one thread to answer */
+#define LOCALS_NS UINT64_C(1000000)   /* that a thread stands still more, for its variables */
 #define TRIES 6 /* looks at a thread, until it stood still and both sides agree */
 #define THREADS_MAX 16384
 #define STACK_MAX (UINT64_C(1) << 30) /* bytes; larger ones are no thread's */
@@ -32,6 +34,7 @@ void look_done(struct look *l)
     walk_close(&l->walk);
     free(l->states);
     free(l->frames);
+    free(l->locals);
     free(l->native);
     free(l->symbols);
 }
@@ -97,9 +100,10 @@ int look_begin(struct look *l, pid_t pid, const struct cpython *py,
         l->readable = walk_open(&l->walk, py, pid, l->why, sizeof(l->why)) == 0;
     l->states = malloc(WALK_THREADS * sizeof(*l->states));
     l->frames = malloc(WALK_FRAMES * sizeof(*l->frames));
+    l->locals = malloc((size_t)LOOK_LOCALS * LOCALS_BYTES);
     l->native = malloc(NATIVE_MAX * sizeof(*l->native));
     l->symbols = malloc(NATIVE_MAX * sizeof(*l->symbols));
-    if (!l->states || !l->frames || !l->native || !l->symbols) {
+    if (!l->states || !l->frames || !l->locals || !l->native || !l->symbols) {
         look_done(l);
         return -ENOMEM;
     }
@@ -116,6 +120,8 @@ struct thread_look {
     const struct walk_thread *state; /* NULL: not a Python thread; else its newest */
     bool gil;
     int n;      /* Python frames */
+    int locals; /* how many of them, from the innermost, have theirs in look.locals */
+    bool whole; /* each of these could be read */
     int states; /* that they are of */
     enum walk_end end;
     struct probing_stack_thread native;
@@ -194,6 +200,24 @@ static void walk_thread(struct look *l, struct thread_look *t)
     }
 }
 
+/* Variables of the innermost frames with the stack itself, so of the same moment where the thread
+ * stands still: no malloc here.  The walk that a moving frame breaks gives "". */
+static void read_locals(struct look *l, struct thread_look *t)
+{
+    uint64_t end = runner_now_ns() + LOCALS_NS;
+    t->locals = 0;
+    t->whole = true;
+    for (int i = 0; i < t->n && i < LOOK_LOCALS && runner_now_ns() < end; i++) {
+        char *text = l->locals + (size_t)i * LOCALS_BYTES;
+        text[0] = '\0';
+        t->locals = i + 1;
+        if (walk_is_shim(&l->walk, &l->frames[i]))
+            continue;
+        locals_json(&l->walk, &l->frames[i], text, LOCALS_BYTES);
+        t->whole = t->whole && text[0];
+    }
+}
+
 /* A greenlet's stack lies below another one's, which is not its caller. */
 static void cut_at_base(const struct look *l, struct thread_look *t)
 {
@@ -217,8 +241,20 @@ static void walk_held(void *arg)
     struct held *h = arg;
     struct thread_look *t = h->thread;
     h->ran = true;
-    if (t->state && h->look->options.want == WANT_BOTH)
-        walk_thread(h->look, t);
+    if (!t->state || h->look->options.want == WANT_NATIVE)
+        return;
+    walk_thread(h->look, t);
+    if (h->look->options.locals)
+        read_locals(h->look, t);
+}
+
+/* Nothing holds the thread: until a look finds it where its variables were read. */
+static void look_free(struct look *l, struct thread_look *t)
+{
+    struct held held = {.look = l, .thread = t};
+    t->whole = true;
+    for (int i = 0; i < TRIES && (i == 0 || !t->whole); i++)
+        walk_held(&held);
 }
 
 /* Both stacks of one moment, if the thread can be made to stand still for it. */
@@ -239,12 +275,15 @@ static void look_both(struct look *l, int32_t tid, struct thread_look *t)
 static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
 {
     *t = (struct thread_look){.state = l->readable ? state_of(l, tid) : NULL};
-    if (l->options.want == WANT_PYTHON && t->state)
-        walk_thread(l, t);
-    for (int i = 0; i < TRIES && l->options.want != WANT_PYTHON; i++) {
+    bool hold = l->options.want != WANT_PYTHON || (l->options.locals && l->pid == getpid());
+    if (!hold)
+        look_free(l, t);
+    for (int i = 0; i < TRIES && hold; i++) {
         look_both(l, tid, t);
-        if (!t->has_native)
+        if (!t->has_native) {
+            look_free(l, t);
             return;
+        }
         if (!t->state || l->options.want == WANT_NATIVE) {
             t->moved = false; /* one stack is one moment by itself */
             return;
@@ -268,7 +307,7 @@ static bool is_plumbing(const struct look *l, const struct probing_stack_symbol 
     return kind == PROBING_PYTHON_PLUMBING || (outermost && kind == PROBING_PYTHON_BEGIN);
 }
 
-static int show_python(struct look *l, int i, uint32_t *depth)
+static int show_python(struct look *l, const struct thread_look *t, int i, uint32_t *depth)
 {
     if (walk_is_shim(&l->walk, &l->frames[i]))
         return 0;
@@ -284,8 +323,11 @@ static int show_python(struct look *l, int i, uint32_t *depth)
                            .module = ""};
     char locals[LOCALS_BYTES];
     if (l->options.locals) {
-        locals_json(&l->walk, &l->frames[i], locals, sizeof(locals));
-        f.locals = text.readable ? locals : "";
+        f.locals = i < t->locals ? l->locals + (size_t)i * LOCALS_BYTES : "";
+        if (!f.locals[0] && text.readable) {
+            locals_json(&l->walk, &l->frames[i], locals, sizeof(locals));
+            f.locals = locals;
+        }
     }
     return l->sink->frame(l->sink, &f);
 }
@@ -320,14 +362,14 @@ static int show_merged(struct look *l, const struct thread_look *t)
             while (r == 0 && next < t->n && !entry) {
                 entry = walk_is_entry(&l->walk, &l->frames[next]) ||
                         walk_is_shim(&l->walk, &l->frames[next]);
-                r = show_python(l, next++, &depth);
+                r = show_python(l, t, next++, &depth);
             }
         } else if (!is_plumbing(l, s, next > 0 && next == t->n)) {
             r = show_native(l, i, &depth);
         }
     }
     while (r == 0 && next < t->n)
-        r = show_python(l, next++, &depth);
+        r = show_python(l, t, next++, &depth);
     return r;
 }
 

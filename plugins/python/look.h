@@ -13,6 +13,8 @@
 #include "sink.h"
 #include "walk.h"
 
+#define LOOK_LOCALS 16 /* frames: further out they come and go seldom */
+
 enum want { WANT_BOTH, WANT_NATIVE, WANT_PYTHON };
 
 struct look_options {
@@ -35,6 +37,7 @@ struct look {
     struct walk_thread *states;
     int n_states;
     struct walk_frame *frames;          /* WALK_FRAMES */
+    char *locals;                       /* of the innermost LOOK_LOCALS of them, LOCALS_BYTES each */
     struct probing_stack_frame *native; /* as many as `symbols` */
     struct probing_stack_symbol *symbols;
     struct sink *sink; /* where frames go; set before a show */

@@ -19,7 +19,7 @@ static uint64_t find_text(const struct walk *w, struct entries *e, const char *k
     for (uint64_t i = 0; i < e->n && !found; i++)
         if (walk_string(w, dicts_key(e, i), text, sizeof(text)) && strcmp(text, key) == 0)
             found = dicts_value(w, e, i);
-    free(e->bytes);
+    dicts_done(e);
     return found;
 }
 
@@ -39,7 +39,7 @@ static uint64_t dict_int(const struct walk *w, uint64_t dict, uint64_t key)
     for (uint64_t i = 0; e.stride == 24 && i < e.n && !found; i++)
         if (u64_at(e.bytes + i * e.stride, 0) == key)
             found = dicts_value(w, &e, i);
-    free(e.bytes);
+    dicts_done(&e);
     return found;
 }
 

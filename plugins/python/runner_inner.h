@@ -47,7 +47,6 @@ struct runner {
 extern __thread struct worker *runner_me; /* this thread's; NULL: it is none of ours */
 
 /* runner.c */
-uint64_t runner_now_ns(void);
 void runner_finish(struct runner *r, struct runner_job *job, int result);
 void runner_answer_all(struct runner *r); /* nobody will run what still waits */
 /* Locked.  The first that may run, still in the queue; NULL: none. */

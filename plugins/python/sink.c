@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define FUNC_WIDTH 22 /* columns of a function's name before the place begins to shift */
+#define NO_LOCALS "locals could not be read: the frame was running"
 #define ALIKE 2u      /* repetitions of a frame that are shown, beside it */
 
 static const char *last_part(const char *path)
@@ -68,7 +69,9 @@ static void text_frame(FILE *f, const struct sink_frame *frame)
     (void)fputc(' ', f);
     text_place(f, frame);
     (void)fputc('\n', f);
-    if (frame->locals && frame->locals[0] && strcmp(frame->locals, "{}") != 0)
+    if (frame->locals && !frame->locals[0])
+        (void)fprintf(f, "      (%s)\n", NO_LOCALS);
+    else if (frame->locals && strcmp(frame->locals, "{}") != 0)
         (void)fprintf(f, "      %s\n", frame->locals);
 }
 
@@ -156,7 +159,8 @@ static void json_frame(FILE *f, const struct sink_frame *frame)
         if (frame->end_column > 0)
             (void)fprintf(f, ",\"end_column\":%d", frame->end_column);
         if (frame->locals)
-            (void)fprintf(f, ",\"locals\":%s", frame->locals[0] ? frame->locals : "null");
+            (void)fprintf(f, ",\"locals\":%s",
+                          frame->locals[0] ? frame->locals : "null,\"note\":\"" NO_LOCALS "\"");
         (void)fputc('}', f);
         return;
     }
@@ -312,13 +316,12 @@ static int table_thread(struct sink *sink, const struct sink_thread *t)
     return 0;
 }
 
-static int table_frame(struct sink *sink, const struct sink_frame *f)
+static int table_row(struct sink_table *s, const struct sink_frame *f)
 {
-    struct sink_table *s = (struct sink_table *)sink;
     const union probing_cell cells[] = {
         {.i = s->thread.tid},
         {.s = s->name},
-        {.i = f->depth},
+        {.i = s->depth++},
         {.s = f->python ? "python" : "native"},
         {.s = f->func},
         {.s = f->python ? f->file : NULL},
@@ -329,8 +332,18 @@ static int table_frame(struct sink *sink, const struct sink_frame *f)
         {.s = s->thread.state},
         {.s = f->locals && f->locals[0] ? f->locals : NULL},
         {.i = f->column > 0 ? f->column : PROBING_NULL_I64},
+        {.i = f->depth},
     };
     return s->host->emit(s->out, cells, sizeof(cells) / sizeof(cells[0]));
+}
+
+static int table_frame(struct sink *sink, const struct sink_frame *f)
+{
+    struct sink_table *s = (struct sink_table *)sink;
+    if (f->python || s->n_later == SINK_NATIVES)
+        return table_row(s, f);
+    s->later[s->n_later++] = *f;
+    return 0;
 }
 
 static void table_note(struct sink *sink, const char *text)
@@ -342,8 +355,12 @@ static void table_note(struct sink *sink, const char *text)
 
 static int table_end(struct sink *sink)
 {
-    (void)sink;
-    return 0;
+    struct sink_table *s = (struct sink_table *)sink;
+    int r = 0;
+    for (uint32_t i = 0; i < s->n_later && r >= 0; i++)
+        r = table_row(s, &s->later[i]);
+    s->n_later = 0;
+    return r;
 }
 
 void sink_table_begin(struct sink_table *s, const struct probing_host *h, struct probing_rows *out)

@@ -29,6 +29,8 @@ struct sink_frame {
     const char *locals; /* a JSON object, NULL: not asked for, "": not readable */
 };
 
+#define SINK_NATIVES 512 /* native frames of a thread, at most; their texts last to its end() */
+
 struct sink {
     int (*thread)(struct sink *s, const struct sink_thread *t);
     int (*frame)(struct sink *s, const struct sink_frame *f);
@@ -66,13 +68,17 @@ int sink_reply_begin(struct sink_reply *s, const struct probing_host *h, struct 
 void sink_reply_warn(struct sink_reply *s, const char *text); /* before the first thread */
 int sink_reply_end(struct sink_reply *s, int status);
 
-/* Rows of python.backtrace. */
+/* Rows of python.backtrace, in the order in which their `depth` counts: thread by thread, of each
+ * the Python frames and then the native ones. */
 struct sink_table {
     struct sink sink;
     const struct probing_host *host;
     struct probing_rows *out;
     struct sink_thread thread;
     char name[128];
+    int64_t depth;                        /* of the next row */
+    struct sink_frame later[SINK_NATIVES]; /* native */
+    uint32_t n_later;
 };
 void sink_table_begin(struct sink_table *s, const struct probing_host *h, struct probing_rows *out);
 

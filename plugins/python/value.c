@@ -282,7 +282,7 @@ static void put_dict(const struct walk *w, struct out *o, const struct object *v
         (void)put_entries(w, o, &e, ITEMS, depth);
         out_put(o, "}");
     }
-    free(e.bytes);
+    dicts_done(&e);
     out_put(o, "}");
 }
 
@@ -315,7 +315,7 @@ static void put_attributes(const struct walk *w, struct out *o, const struct obj
     out_put(o, "}");
     if (!shown)
         o->p[o->n = before] = '\0';
-    free(e.bytes);
+    dicts_done(&e);
 }
 
 static bool is(uint64_t address, const PyObject *object)

@@ -222,7 +222,8 @@ bool walk_still(const struct walk *w, const struct walk_frame *f)
     if (peek_bytes(&w->peek, f->address, copy, (size_t)w->o.frame_size))
         return false;
     walk_parse(w, f->address, copy, &now);
-    return now.code == f->code && now.back == f->back && now.owner == f->owner;
+    return now.code == f->code && now.back == f->back && now.owner == f->owner &&
+           now.instr == f->instr;
 }
 
 bool walk_is_shim(const struct walk *w, const struct walk_frame *f)

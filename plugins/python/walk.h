@@ -101,7 +101,8 @@ bool walk_is_shim(const struct walk *w, const struct walk_frame *f);
 /* Is this the outermost Python frame of one native call of the eval function? */
 bool walk_is_entry(const struct walk *w, const struct walk_frame *f);
 
-/* Is the frame still the one that was read? */
+/* Is the frame still the one that was read, and where it was?  One that has ended keeps all but
+ * the place, and is cleared. */
 bool walk_still(const struct walk *w, const struct walk_frame *f);
 
 /* One frame's fields, as read from `address`.                                       [signal] */

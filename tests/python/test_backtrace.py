@@ -342,3 +342,40 @@ waits()
     rows = json.loads(done.stdout)["rows"]
     assert [row[1:3] for row in rows] == [["waits", target.line("here")], ["<module>", 6]]
     assert rows[0][3] == "idle"
+
+
+MANY_THREADS = """
+import threading, time
+def loads():
+    time.sleep(600)
+def step():
+    print("ready", flush=True)
+    time.sleep(600)  # here
+def train():
+    step()  # train
+for _ in range(4):
+    threading.Thread(target=loads, daemon=True).start()
+train()  # start
+"""
+
+
+def test_the_table_begins_with_what_the_main_thread_does(world, python):
+    """With threads, `order by depth limit n` gave the innermost frame of each, native ones first."""
+    target = world.start(python, MANY_THREADS).inject()
+    own = [["step", target.line("here")], ["train", target.line("train")], ["<module>", target.line("start")]]
+    for order in ("", " order by depth"):
+        rows = target.rows("select func, lineno, depth from python.backtrace%s limit 3" % order)
+        assert rows == [row + [depth] for depth, row in enumerate(own)], order
+    rows = target.rows("select depth, thread_id, frame_type, level from python.backtrace "
+                       "order by depth")
+    assert [row[0] for row in rows] == list(range(len(rows)))
+    threads = list(dict.fromkeys(row[1] for row in rows))
+    assert threads[0] == target.pid and len(threads) >= 5
+    for tid in threads:  # one after the other; in each of them every level once
+        mine = [row for row in rows if row[1] == tid]
+        assert mine == rows[rows.index(mine[0]):][:len(mine)]
+        assert sorted(row[3] for row in mine) == list(range(len(mine)))
+        assert [row[2] for row in mine] == sorted((row[2] for row in mine), reverse=True)
+    shown = [f["func"] for f in target.threads()[target.pid]["frames"]]
+    assert shown == [row[0] for row in target.rows(
+        "select func from python.backtrace where thread_id = %d order by level" % target.pid)]

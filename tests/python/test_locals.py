@@ -238,3 +238,43 @@ f()
             "h": {"type": "list", "len": 1, "items": [tensor("Tensor", "float32", 9)]}}
     if not tried:
         pytest.skip("no torch (Debian: python3-torch; or build/torch)")
+
+
+RUNNING = r"""
+def leaf(number, text):
+    total = number + len(text)
+    return total
+def work(steps):
+    for step in range(1 << 60):
+        value = leaf(step, "abc")
+def main():
+    name = "it runs"
+    print("ready", flush=True)
+    work(1)
+main()
+"""
+
+
+def test_variables_of_frames_that_come_and_go(world, python):
+    """The frame had gone before its variables were read: they were missing, and nothing said so."""
+    target = world.start(python, RUNNING).inject()
+    expected = {"leaf": {"number", "text"}, "work": {"steps", "step"}, "main": {"name"}}
+    leaves = whole = noted = 0
+    for _ in range(150):
+        for frame in target.threads("--locals")[target.pid]["frames"]:
+            if frame["func"] not in expected:
+                continue
+            if frame["locals"] is None:
+                assert frame["note"] == "locals could not be read: the frame was running"
+                noted += 1
+                continue
+            assert expected[frame["func"]] <= set(frame["locals"]), frame
+            whole += 1
+            leaves += frame["func"] == "leaf"
+    assert leaves and whole > noted, (whole, noted, leaves)
+    text = target.probing("backtrace", "--locals").stdout
+    assert '"steps":1' in text
+    for _ in range(20):  # nothing holds the thread here: what is missing is said
+        for frame in target.threads("--locals", "--python")[target.pid]["frames"]:
+            assert frame["locals"] is not None or "note" in frame
+    assert target.alive()
