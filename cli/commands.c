@@ -201,7 +201,7 @@ const struct cli_command cli_commands[] = {
                  {"--torch", NULL, NULL, "every module's time and memory"}},
      .examples = {"-t 4242 performance --cc"}},
     {.name = "export",
-     .arguments = "[SQL]",
+     .arguments = "[SQL | TABLE]",
      .doc = "a table or an answer into a file",
      .text = "perfetto and chrome write a trace, of torch's modules if nothing else is asked. "
              "parquet needs a Python with pyarrow or duckdb.",
@@ -212,7 +212,7 @@ const struct cli_command cli_commands[] = {
                  {"--table", NULL, "TABLE", "the whole table"},
                  TIMEOUT},
      .examples = {"-t 4242 export --format perfetto -o trace.pftrace",
-                  "-t 4242 export --format csv --table python.torch_trace -o trace.csv"}},
+                  "-t 4242 export --format csv python.torch_trace -o trace.csv"}},
     {.name = "flamegraph",
      .alias = "fg",
      .arguments = "[torch | diff A B]",

@@ -89,6 +89,14 @@ static int take(void *arg, const char *option, const char *value)
     return 0;
 }
 
+static bool is_table_name(const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.\"", *p))
+            return false;
+    return true;
+}
+
 static int statement_of(const struct export *e, struct buf *ret)
 {
     bool trace = e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME;
@@ -97,13 +105,12 @@ static int statement_of(const struct export *e, struct buf *ret)
     if (e->sql != NULL)
         return buf_adds(ret, e->sql);
     if (e->table == NULL && !trace)
-        return err_set(-EINVAL, "export needs --table NAME or a statement in SQL; `tables` lists "
+        return err_set(-EINVAL, "export needs a table's name or a statement in SQL; `tables` lists "
                                 "what there is");
     const char *table = e->table != NULL ? e->table : TRACE_TABLE;
-    for (const char *p = table; *p != '\0'; p++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.\"", *p))
-            return err_set(-EINVAL, "'%s' is no table's name; for a statement leave --table out",
-                           table);
+    if (!is_table_name(table))
+        return err_set(-EINVAL, "'%s' is no table's name; for a statement leave --table out",
+                       table);
     return buf_addf(ret, "select * from %s", table);
 }
 
@@ -319,6 +326,10 @@ int command_export(struct target *t, int argc, char **argv)
                     "export needs --format csv, jsonl, arrow, perfetto, chrome or parquet");
     if (r < 0)
         return cli_misuse(r);
+    if (e.sql != NULL && e.table == NULL && e.sql[0] != '\0' && is_table_name(e.sql)) {
+        e.table = e.sql; /* one word is no statement */
+        e.sql = NULL;
+    }
     buf_init(&statement, 1u << 20);
     buf_init(&e.out, (size_t)3 << 30);
     r = cli_misuse(statement_of(&e, &statement));

@@ -104,6 +104,12 @@ double look_number(const struct json *row, uint32_t n)
     return c == NULL || c->type != JSON_NUMBER ? 0 : c->is_integer ? (double)c->integer : c->number;
 }
 
+bool look_knows(const struct json *row, uint32_t n)
+{
+    const struct json *c = cell(row, n);
+    return c != NULL && c->type == JSON_NUMBER;
+}
+
 int64_t look_int(const struct json *row, uint32_t n)
 {
     const struct json *c = cell(row, n);

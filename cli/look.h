@@ -49,6 +49,7 @@ void look_done(struct look *look);
 
 const char *look_text(const struct json *row, uint32_t column); /* "": none */
 double look_number(const struct json *row, uint32_t column);    /* 0: none */
+bool look_knows(const struct json *row, uint32_t column);       /* false: there is no number */
 int64_t look_int(const struct json *row, uint32_t column);
 
 #endif

@@ -37,6 +37,32 @@ static void add_bytes(struct buf *b, double bytes)
     (void)buf_addf(b, i == 0 || bytes >= 100 ? "%.0f %s" : "%.1f %s", bytes, units[i]);
 }
 
+/* A number of a row, or a dash where it is not known: 0 would be an answer. */
+static void add_known(struct buf *b, const struct json *row, uint32_t column, const char *format)
+{
+    if (look_knows(row, column))
+        (void)buf_addf(b, format, look_number(row, column));
+    else
+        (void)buf_addc(b, '-');
+}
+
+static void add_known_bytes(struct buf *b, const struct json *row, uint32_t column)
+{
+    if (look_knows(row, column))
+        add_bytes(b, look_number(row, column));
+    else
+        (void)buf_addc(b, '-');
+}
+
+/* `number` right in a column, or a dash. */
+static void add_column(struct buf *b, bool known, double number, int digits, uint32_t width)
+{
+    char text[40] = "-";
+    if (known)
+        (void)snprintf(text, sizeof text, "%.*f", digits, number);
+    screen_add(b, text, width, true);
+}
+
 static void add_head(const struct top *top, const struct look *look, struct buf *b)
 {
     double cpu = 0, ours = 0;
@@ -53,15 +79,15 @@ static void add_head(const struct top *top, const struct look *look, struct buf 
                    cpu, ours, look->n - n_ours, n_ours);
     if (look->memory != NULL) {
         (void)buf_adds(b, "memory ");
-        add_bytes(b, look_number(look->memory, 0));
+        add_known_bytes(b, look->memory, 0);
         (void)buf_adds(b, ", at most ");
-        add_bytes(b, look_number(look->memory, 1));
+        add_known_bytes(b, look->memory, 1);
         (void)buf_adds(b, ", swapped ");
-        add_bytes(b, look_number(look->memory, 2));
+        add_known_bytes(b, look->memory, 2);
         (void)buf_adds(b, "; the machine has ");
-        add_bytes(b, look_number(look->memory, 4));
+        add_known_bytes(b, look->memory, 4);
         (void)buf_adds(b, " left of ");
-        add_bytes(b, look_number(look->memory, 3));
+        add_known_bytes(b, look->memory, 3);
         (void)buf_addc(b, '\n');
     }
     if (look->lost != NULL && look_int(look->lost, 0) > 0)
@@ -75,15 +101,25 @@ static void add_training(const struct look *look, struct buf *b)
     const struct json *s = look->step;
 
     for (const struct json *g = look->gpus; g != NULL; g = g->next) {
-        (void)buf_addf(b, "gpu %lld: %.0f%%, ", (long long)look_int(g, 0), look_number(g, 1));
-        add_bytes(b, look_number(g, 2));
+        (void)buf_addf(b, "gpu %lld: ", (long long)look_int(g, 0));
+        add_known(b, g, 1, "%.0f%%");
+        (void)buf_adds(b, ", ");
+        add_known_bytes(b, g, 2);
         (void)buf_adds(b, " of ");
-        add_bytes(b, look_number(g, 3));
-        (void)buf_addf(b, ", %.0f C, %.0f W\n", look_number(g, 4), look_number(g, 5));
+        add_known_bytes(b, g, 3);
+        (void)buf_adds(b, ", ");
+        add_known(b, g, 4, "%.0f");
+        (void)buf_adds(b, " C, ");
+        add_known(b, g, 5, "%.0f");
+        (void)buf_adds(b, " W\n");
     }
     if (s == NULL)
         return;
-    (void)buf_addf(b, "step %lld: %.1f ms", (long long)look_int(s, 0), 1e3 * look_number(s, 1));
+    (void)buf_addf(b, "step %lld: ", (long long)look_int(s, 0));
+    if (look_knows(s, 1))
+        (void)buf_addf(b, "%.1f ms", 1e3 * look_number(s, 1));
+    else
+        (void)buf_adds(b, "- ms");
     for (uint32_t i = 0; i < 4; i++)
         if (look_number(s, 2 + i) > 0)
             (void)buf_addf(b, ", %s %.1f", phases[i], 1e3 * look_number(s, 2 + i));
@@ -129,8 +165,12 @@ static void add_modules(const struct look *look, struct buf *b)
                    LOOK_MODULES_S);
     for (const struct json *m = look->modules; m != NULL; m = m->next) {
         double calls = look_number(m, 2);
-        (void)buf_addf(b, "%9.1f %9.3f %10.1f  ", calls / LOOK_MODULES_S,
-                       1e3 * look_number(m, 3) / (calls > 0 ? calls : 1), look_number(m, 4));
+        add_column(b, look_knows(m, 2), calls / LOOK_MODULES_S, 1, 9);
+        (void)buf_addc(b, ' ');
+        add_column(b, look_knows(m, 3) && calls > 0, 1e3 * look_number(m, 3) / calls, 3, 9);
+        (void)buf_addc(b, ' ');
+        add_column(b, look_knows(m, 4), look_number(m, 4), 1, 10);
+        (void)buf_adds(b, "  ");
         screen_add(b, look_text(m, 1), 14, false);
         (void)buf_addc(b, ' ');
         screen_add(b, look_text(m, 0), 0, false);

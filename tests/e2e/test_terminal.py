@@ -218,14 +218,20 @@ def test_top_once(busy):
     assert busy.probing("top", "--interval=1ms").returncode == 2
 
 
-def test_top_shows_gpus(busy, world):
+UNKNOWN = GPU.replace("{.f = 61}, {.f = 250}", "{.u = PROBING_NULL_F64}, {.u = PROBING_NULL_F64}")
+
+
+@pytest.mark.parametrize("code, said", [
+    (GPU, "gpu 0: 88%, 3.0 GB of 16.0 GB, 61 C, 250 W\n"),
+    (UNKNOWN, "gpu 0: 88%, 3.0 GB of 16.0 GB, - C, - W\n")], ids=["all", "unknown"])
+def test_top_shows_gpus(busy, world, code, said):
     source = world.tmp / "gpu.c"
-    source.write_text(GPU)
+    source.write_text(code)
     subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I%s" % (ROOT / "include"),
                     str(source), "-o", str(world.tmp / "gpu.so")], check=True)
     assert busy.probing("plugin", "load", str(world.tmp / "gpu.so")).returncode == 0
     wait_for(lambda: busy.rows("select count(*) from gpu.utilization")[0][0], "a row")
-    assert "gpu 0: 88%, 3.0 GB of 16.0 GB, 61 C, 250 W\n" in busy.probing("top", "--once").stdout
+    assert said in busy.probing("top", "--once").stdout
 
 
 @pytest.mark.parametrize("size", [(24, 80), (5, 20), (1, 1), (60, 300)])

@@ -278,10 +278,19 @@ def test_the_dead_are_exported_too(job, tmp_path):
 def test_wrong_words_say_what_is_right(job, tmp_path):
     for words, said in ((["--table", "x"], "--format"),
                         (["--format", "xml", "--table", "x"], "there are csv"),
-                        (["--format", "csv"], "--table NAME"),
+                        (["--format", "csv"], "needs a table's name"),
+                        (["--format", "csv", "nowhere"], "nowhere"),
+                        (["--format", "csv", "--table", "a", "b"], "not both"),
                         (["--format", "arrow", "--table", "a b"], "no table's name"),
                         (["--format", "csv", "--table", "nowhere"], "nowhere"),
                         (["--format", "csv", "-o", "/nonexistent/x", "select 1"], "/nonexistent")):
         done = job.probing("export", *words)
         assert done.returncode in (1, 2) and said in done.stderr, (words, done.stderr)
         assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_table_by_its_name_alone(job, tmp_path):
+    """It was taken for a statement: an error of SQL's."""
+    text = export(job, "csv", tmp_path / "t.csv", "probing.commands").decode()
+    rows = job.rows("select count(*) from probing.commands")[0][0]
+    assert text.startswith("name,") and len(list(csv.DictReader(text.splitlines()))) >= rows > 5
