@@ -2,8 +2,8 @@
  *
  * plugins/python/array.c - numpy's and torch's values in a frame's variables, by guarded reads.
  *
- * One thread at a time per struct walk.  No element of an array is read, and nothing on a device;
- * what does not look as it should is told by its type only.
+ * One thread at a time per struct walk.  Of elements only a tensor's only one is read, and nothing on a
+ * device; what does not look as it should is told by its type only.
  */
 #include <stdio.h>
 #include <string.h>
@@ -161,6 +161,59 @@ static bool put_impl(const struct walk *w, struct out *o, const uint8_t *at)
     return true;
 }
 
+/* c10::Storage is the first of TensorImpl's own fields, a pointer to StorageImpl, whose first are
+ * the data's address, two words about who frees it, the device and the size; before them stand, in
+ * both, a vtable and two counts, since 2.13 in one word. */
+#define STORAGE_WORDS 5
+
+static uint32_t dtype_bytes(uint8_t dtype)
+{
+    static const uint8_t bytes[] = {1, 1, 2, 4, 8, 2, 4, 8, 0, 0, 0, 1};
+    return dtype < sizeof(bytes) ? bytes[dtype] : 0;
+}
+
+static void put_element(struct out *o, uint8_t dtype, const uint8_t *bytes)
+{
+    uint64_t value = u64_at(bytes, 0);
+    unsigned unused = 64 - 8 * dtype_bytes(dtype);
+    char text[32];
+    float single;
+    double real;
+    memcpy(&single, bytes, sizeof(single));
+    memcpy(&real, bytes, sizeof(real));
+    out_put(o, ",\"value\":");
+    if (dtype == 6 || dtype == 7) {
+        out_double(o, dtype == 6 ? (double)single : real, dtype == 6);
+        return;
+    }
+    (void)snprintf(text, sizeof(text), "%lld",
+                   (long long)(dtype == 0 ? (int64_t)value : (int64_t)(value << unused) >> unused));
+    out_put(o, dtype != 11 ? text : value ? "true" : "false");
+}
+
+/* The value of a tensor of one element that is all of a storage on the CPU: a view of a larger one
+ * may stand for its negative, which is not told here.  On a device it would have to be waited for.
+ */
+static void put_only(const struct walk *w, struct out *o, const uint8_t *impl, uint8_t begin)
+{
+    uint8_t dtype = impl[begin + AT_DTYPE], fields[8 * STORAGE_WORDS], bytes[8] = {0};
+    uint64_t first = begin == 56 ? 16 : 24; /* behind the vtable and the counts */
+    uint32_t size = dtype_bytes(dtype);
+    if (u64_at(impl, begin + AT_ELEMENTS) != 1)
+        return;
+    const uint8_t *device = impl + begin + AT_DEVICE + (impl[begin + AT_DEVICE + 2] != 1);
+    if (device[0] == 1) { /* CUDA, as put_device() reads it */
+        put_member(o, "note", "its value would wait for its device");
+        return;
+    }
+    bool whole =
+        u64_at(impl, begin + AT_ELEMENTS - 8) == 0 &&
+        peek_bytes(&w->peek, u64_at(impl, (int)first) + first, fields, sizeof(fields)) == 0;
+    if (whole && size && dtype != 5 && fields[24] == 0 && u64_at(fields, 32) == size &&
+        peek_bytes(&w->peek, u64_at(fields, 0), bytes, size) == 0)
+        put_element(o, dtype, bytes);
+}
+
 static void put_tensor(const struct walk *w, struct out *o, uint64_t object)
 {
     uint8_t head[16], impl[IMPL_BYTES];
@@ -171,8 +224,10 @@ static void put_tensor(const struct walk *w, struct out *o, uint64_t object)
     if (peek_bytes(&w->peek, at, impl, sizeof(impl)))
         return;
     for (size_t i = 0; i < sizeof(impl_begins); i++)
-        if (put_impl(w, o, impl + impl_begins[i]))
+        if (put_impl(w, o, impl + impl_begins[i])) {
+            put_only(w, o, impl, impl_begins[i]);
             return;
+        }
 }
 
 bool array_put(const struct walk *w, struct out *o, uint64_t object, uint64_t type)

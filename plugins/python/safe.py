@@ -12,6 +12,9 @@ ITEMS = 6  # of a list, tuple, set or dict
 DEPTH = 2  # lists in lists
 WHOLE = 400  # characters of a whole value
 
+FORMS = {"float64": "d", "float32": "f", "float16": "e", "bfloat16": "bf", "int64": "q",
+         "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?"}  # of struct
+
 _qualname_of = type.__dict__["__qualname__"].__get__
 _function_name_of = FunctionType.__dict__["__qualname__"].__get__
 _mro_of = type.__dict__["__mro__"].__get__
@@ -48,10 +51,44 @@ def _array(value, kind):
     if numpy is not None and kind is getattr(numpy, "ndarray", None):
         return "array(shape=%s, %s)" % (value.shape, value.dtype)
     if tensor_class() is not None and is_tensor(kind):
-        with sys.modules["torch"]._C.DisableTorchFunction():
-            return "tensor(shape=%s, %s, %s)" % (tuple(value.shape), str(value.dtype)[6:],
-                                                 value.device)
+        torch = sys.modules["torch"]
+        with torch._C.DisableTorchFunction():
+            return "tensor(%sshape=%s, %s, %s)" % (_only_element(torch, value, kind),
+                                                   tuple(value.shape), str(value.dtype)[6:],
+                                                   _place(value))
     return None
+
+
+def _place(value):
+    device = str(value.device)
+    if value.numel() == 1 and device.split(":")[0] not in ("cpu", "meta"):
+        return device + ": its value would wait for the device"
+    return device
+
+
+def _only_element(torch, value, kind):
+    """"0.25, " of a tensor of one element on the CPU, read where it lies: no operation runs, so
+    nobody's hook or profiler sees one.  "": it is none, or not as simple as that."""
+    import struct
+    plain = kind is tensor_class() or type_name(kind) == "torch.nn.parameter.Parameter"
+    if not plain or value.numel() != 1 or value.device.type != "cpu" or \
+            value.layout is not torch.strided:
+        return ""
+    form = FORMS.get(str(value.dtype)[6:])
+    try:
+        at = value.data_ptr()
+        if form is None or not at or value.is_neg():
+            return ""
+        import ctypes
+        raw = ctypes.string_at(at, 2 if form == "bf" else struct.calcsize(form))
+    except Exception:  # one that stands for others, as within vmap
+        return ""
+    if form == "bf":
+        raw, form = b"\0\0" + raw if sys.byteorder == "little" else raw + b"\0\0", "f"
+    number = struct.unpack("=" + form, raw)[0]
+    if form == "f":
+        return "%.8g, " % number
+    return "%r, " % (number,)
 
 
 def _number(value):

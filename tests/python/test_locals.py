@@ -223,7 +223,10 @@ def f():
     a, b = torch.zeros(3, 5, 7), torch.nn.Parameter(torch.zeros(2, dtype=torch.float16))
     c, d = torch.tensor(1.0), torch.zeros(1, 2, 3, 1, 2, 2, dtype=torch.int64)[:, :1]
     e, g = torch.zeros(0, 4, dtype=torch.bool), torch.zeros(6).as_subclass(Mine)
-    h = [torch.zeros(9)]
+    h, i = [torch.zeros(9)], torch.tensor([[-7]], dtype=torch.int16)
+    j, k, part = torch.tensor(True), torch.tensor(250, dtype=torch.uint8), torch.arange(9.)[4]
+    negative, meta = torch.tensor(1 + 2j).conj().imag, torch.zeros((), device="meta")
+    half, lost = torch.tensor(1.5).half(), torch.tensor(float("nan"), dtype=torch.float64)
     print("ready", flush=True)
     time.sleep(600)
 f()
@@ -233,9 +236,16 @@ f()
             return {"type": name, "shape": list(shape), "dtype": dtype, "device": "cpu"}
         assert locals_of(target) == {
             "a": tensor("Tensor", "float32", 3, 5, 7), "b": tensor("Parameter", "float16", 2),
-            "c": tensor("Tensor", "float32"), "d": tensor("Tensor", "int64", 1, 1, 3, 1, 2, 2),
+            "c": dict(tensor("Tensor", "float32"), value=1.0), "d": tensor("Tensor", "int64", 1, 1, 3, 1, 2, 2),
             "e": tensor("Tensor", "bool", 0, 4), "g": tensor("Mine", "float32", 6),
-            "h": {"type": "list", "len": 1, "items": [tensor("Tensor", "float32", 9)]}}
+            "h": {"type": "list", "len": 1, "items": [tensor("Tensor", "float32", 9)]},
+            "i": dict(tensor("Tensor", "int16", 1, 1), value=-7),
+            "j": dict(tensor("Tensor", "bool"), value=True),
+            "k": dict(tensor("Tensor", "uint8"), value=250),
+            "part": tensor("Tensor", "float32"), "negative": tensor("Tensor", "float32"),
+            "meta": {"type": "Tensor", "shape": [], "dtype": "float32"},
+            "half": tensor("Tensor", "float16"),
+            "lost": dict(tensor("Tensor", "float64"), value="nan")}
     if not tried:
         pytest.skip("no torch (Debian: python3-torch; or build/torch)")
 

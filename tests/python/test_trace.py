@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """trace: calls and variables of functions that run, and that nothing is left afterwards."""
 import json
+import os
 import re
 import subprocess
 
 import pytest
 from pythons import PYTHONS, is_threaded, minor_of
-from world import CLI, wait_for
+from world import CLI, ROOT, has_torch, wait_for
 
 NOTHING = "nothing is watched\n"
 
@@ -457,3 +458,39 @@ def test_what_stands_around_a_function(world, python):
 def test_a_limit_counts_the_calls_that_are_told(world, python):
     target = world.start(python, WORK).inject()
     assert "down: 3 calls" in trace(target, "--limit", "3", "down").stdout
+
+
+SCALARS = """
+import time, torch
+def step(loss, count, half, brain, flag, one, part, negative, many, meta, weight, lost):
+    return loss
+values = (torch.tensor(0.25, requires_grad=True), torch.tensor(-7), torch.tensor(1.5).half(),
+          torch.tensor(2.5).bfloat16(), torch.tensor(True), torch.tensor([[3]], dtype=torch.int16),
+          torch.arange(9.)[4], torch.tensor(1 + 2j).conj().imag, torch.zeros(2),
+          torch.zeros((), device="meta"), torch.nn.Parameter(torch.tensor(0.5)),
+          torch.tensor(float("nan")))
+print("ready", flush=True)
+while True:
+    step(*values)
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("place", ["/usr/bin/python3", "build/torch/bin/python"])
+def test_a_tensor_of_one_element_shows_it(world, place):
+    python = str(ROOT / place)
+    if not os.path.exists(python) or not has_torch(python):
+        pytest.skip("no torch (Debian: python3-torch; or build/torch)")
+    target = world.start(python, SCALARS).inject()
+    done = trace(target, "--args", "--limit", "1", "step")
+    assert done.returncode == 0, done.stderr
+    (row,) = target.rows("select attributes from python.trace_event where name = 'step'")
+    found = json.loads(row[0])["args"]
+    begins = {name: text.split("shape=")[0] for name, text in found.items()}
+    assert begins == {
+        "loss": "tensor(0.25, ", "count": "tensor(-7, ", "half": "tensor(1.5, ",
+        "brain": "tensor(2.5, ", "flag": "tensor(True, ", "one": "tensor(3, ",
+        "part": "tensor(4, ", "negative": "tensor(", "many": "tensor(", "meta": "tensor(",
+        "weight": "tensor(0.5, ", "lost": "tensor(nan, "}, found
+    assert found["one"] == "tensor(3, shape=(1, 1), int16, cpu)"
+    assert target.alive()
