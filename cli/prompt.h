@@ -15,9 +15,9 @@
 
 struct prompt;
 
-/* complete(arg, before, word, ret): what `word`, the end of the line `before` the cursor, may become,
- * one a line; what does not begin with it is dropped, so that a Tab deletes nothing.  word_breaks:
- * characters at which such a piece begins. */
+/* complete(arg, before, word, ret): what `word`, the end of the line `before` the cursor, may
+ * become, one a line; what does not begin with it is dropped, so that a Tab deletes nothing.
+ * word_breaks: characters at which such a piece begins. */
 struct prompt_options {
     int (*complete)(void *arg, const char *before, const char *word, struct buf *ret);
     void *arg;

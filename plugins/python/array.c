@@ -2,8 +2,8 @@
  *
  * plugins/python/array.c - numpy's and torch's values in a frame's variables, by guarded reads.
  *
- * One thread at a time per struct walk.  Of elements only a tensor's only one is read, and nothing on a
- * device; what does not look as it should is told by its type only.
+ * One thread at a time per struct walk.  Of elements only a tensor's only one is read, and
+ * nothing on a device; what does not look as it should is told by its type only.
  */
 #include <stdio.h>
 #include <string.h>

@@ -37,7 +37,7 @@ struct look {
     struct walk_thread *states;
     int n_states;
     struct walk_frame *frames;          /* WALK_FRAMES */
-    char *locals;                       /* of the innermost LOOK_LOCALS of them, LOCALS_BYTES each */
+    char *locals;                       /* of the innermost LOOK_LOCALS, LOCALS_BYTES each */
     struct probing_stack_frame *native; /* as many as `symbols` */
     struct probing_stack_symbol *symbols;
     struct sink *sink; /* where frames go; set before a show */

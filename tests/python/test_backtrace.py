@@ -360,9 +360,10 @@ train()  # start
 
 
 def test_the_table_begins_with_what_the_main_thread_does(world, python):
-    """With threads, `order by depth limit n` gave the innermost frame of each, native ones first."""
+    """With threads, `order by depth limit n` gave each one's innermost frame, native first."""
     target = world.start(python, MANY_THREADS).inject()
-    own = [["step", target.line("here")], ["train", target.line("train")], ["<module>", target.line("start")]]
+    own = [["step", target.line("here")], ["train", target.line("train")],
+           ["<module>", target.line("start")]]
     for order in ("", " order by depth"):
         rows = target.rows("select func, lineno, depth from python.backtrace%s limit 3" % order)
         assert rows == [row + [depth] for depth, row in enumerate(own)], order

@@ -236,7 +236,8 @@ f()
             return {"type": name, "shape": list(shape), "dtype": dtype, "device": "cpu"}
         assert locals_of(target) == {
             "a": tensor("Tensor", "float32", 3, 5, 7), "b": tensor("Parameter", "float16", 2),
-            "c": dict(tensor("Tensor", "float32"), value=1.0), "d": tensor("Tensor", "int64", 1, 1, 3, 1, 2, 2),
+            "c": dict(tensor("Tensor", "float32"), value=1.0),
+            "d": tensor("Tensor", "int64", 1, 1, 3, 1, 2, 2),
             "e": tensor("Tensor", "bool", 0, 4), "g": tensor("Mine", "float32", 6),
             "h": {"type": "list", "len": 1, "items": [tensor("Tensor", "float32", 9)]},
             "i": dict(tensor("Tensor", "int16", 1, 1), value=-7),
