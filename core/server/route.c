@@ -135,7 +135,7 @@ static int run_with_format(struct peer *p, const struct http_request *r, const c
     return rc < 0 ? rc : 0;
 }
 
-/* ?format=svg&mode=wall&last=30s&threads&lines as the command's options. */
+/* ?format=svg&mode=wall&last=30s&width=900&threads&lines as the command's options. */
 static int run_flamegraph(struct peer *p, const struct http_request *r)
 {
     static const struct {
@@ -144,6 +144,7 @@ static int run_flamegraph(struct peer *p, const struct http_request *r)
     } takes[] = {{"format", "--format", true},
                  {"mode", "--mode", true},
                  {"last", "--last", true},
+                 {"width", "--width", true},
                  {"threads", "--threads", false},
                  {"lines", "--lines", false}};
     enum { TAKES = sizeof(takes) / sizeof(takes[0]) };
