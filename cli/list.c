@@ -57,11 +57,13 @@ static void note(char *command, size_t size, const char *format, ...)
 static void describe(struct listing *l, pid_t pid, const struct datadir *d,
                      const char *shown_directory)
 {
-    char number[16], version[32] = "?", command[256] = "?", crash[32];
+    char number[16], version[32] = "?", command[256] = "?", crash[32], why[96];
 
     (void)snprintf(number, sizeof number, "%d", (int)pid);
     (void)directory_info(d, "version", version, sizeof version);
     int r = directory_info(d, "command", command, COMMAND_SHOWN);
+    if (r < 0)
+        (void)snprintf(why, sizeof why, "%s", err_why(r));
     if (d->owner != geteuid())
         note(command, sizeof command, "  (uid %u)", (unsigned)d->owner);
     if (crash_of(d, crash, sizeof crash))
@@ -69,7 +71,7 @@ static void describe(struct listing *l, pid_t pid, const struct datadir *d,
     if (r == -EBADMSG)
         note(command, sizeof command, "  (info is damaged)");
     else if (r < 0 && r != -ENOENT)
-        note(command, sizeof command, "  (%s)", err_why(r));
+        note(command, sizeof command, "  (%s)", why);
     line(l, number, version, shown_directory, command);
 }
 
