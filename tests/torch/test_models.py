@@ -2,6 +2,7 @@
 """torch.modules and torch.gradients say what torch itself says."""
 import pytest
 from test_torch import Case, python  # noqa: F401  (a fixture)
+from world import wait_for
 
 QUERIES = 60
 
@@ -52,8 +53,11 @@ def test_gradients_of_threads_that_train(world, python):  # noqa: F811
     case.target.wait_line("First has ended")
     for _ in range(2):
         case.target.wait_line("Other has ended")
-    rows = case.target.rows("select root, count(norm), min(note) from torch.gradients group by 1")
-    assert rows == [["First", 0, "not read: the thread that calls its model did not come by"]]
+    # The others' models go a moment after their last words.
+    wait_for(lambda: case.target.rows("select root, count(norm), min(note) from torch.gradients "
+                                      "group by 1") ==
+             [["First", 0, "not read: the thread that calls its model did not come by"]],
+             "the first model alone, not read")
     rows = case.target.rows("select distinct gradient_bytes from torch.modules where root = 'First'"
                             " and parameters > 0")
     assert rows == [[None]]
