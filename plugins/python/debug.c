@@ -231,7 +231,12 @@ static int claim(struct plugin *p)
     char *output = malloc(OUTPUT_MAX);
     if (!output)
         return p->host->fail(p->host, -ENOMEM, "no memory for a session");
+    uint64_t until = p->host->now() + LEAVE_NS;
     (void)pthread_mutex_lock(&session.lock);
+    /* The last one may just be leaving: its client was told before its thread is done. */
+    while ((session.state == OVER || (session.state != NOBODY && session.gone)) &&
+           p->host->now() < until)
+        wait_change();
     bool free_now = session.state == NOBODY;
     if (free_now) {
         session.state = CALLED;
