@@ -9,6 +9,7 @@
  * dictionaries, no compression.
  */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,10 +241,16 @@ static int nibble(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : 0;
 }
 
+/* JSON has no such numbers: the engine writes them as texts. */
+static double unreal(const char *text)
+{
+    return text[0] == 'N' ? (double)NAN : text[0] == '-' ? -(double)INFINITY : (double)INFINITY;
+}
+
 static void add_value(struct column *c, const struct json *v, uint32_t row)
 {
     int64_t integer = v->integer;
-    double number = v->number;
+    double number = v->type == JSON_STRING ? unreal(v->text) : v->number;
     switch (c->is.type) {
     case AS_BOOL:
         set_bit(&c->data, row, v->boolean);

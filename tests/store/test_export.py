@@ -6,6 +6,7 @@ import fcntl
 import io
 import json
 import os
+import struct
 import subprocess
 import sys
 
@@ -52,6 +53,15 @@ def test_every_format_has_the_same_rows(job, tmp_path):
              export(job, "jsonl", tmp_path / "a.jsonl", VALUES).decode().splitlines()]
     assert [line["n"] for line in lines] == [1, 2, 3] and lines[2]["place"] is None
     assert not list(tmp_path.glob("*.part*"))
+
+
+def test_numbers_that_json_lacks_are_in_arrow(job, tmp_path):
+    data = export(job, "arrow", tmp_path / "odd.arrow",
+                  "select 'nan'::double as a, 'inf'::double as b, '-inf'::double as c, 2.5 as d")
+    for number in (float("nan"), float("inf"), float("-inf"), 2.5):
+        assert struct.pack("<d", number) in data, number
+    text = export(job, "jsonl", tmp_path / "odd.jsonl", "select 'nan'::double as a").decode()
+    assert json.loads(text) == {"a": "NaN"}
 
 
 def test_arrow_is_read_by_arrow(job, tmp_path):
