@@ -262,6 +262,44 @@ static void sum_below(const struct modules *m, struct sums *s, uint32_t node, co
     }
 }
 
+/* The one model that has this module among its parts; NULL: none, or it cannot be told which. */
+static const char *model_with(const struct sums *s, const char *module)
+{
+    const char *found = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const struct flame_module *m = &s->all[i];
+        if (strcmp(m->name, module) != 0 || strcmp(m->root, module) == 0)
+            continue;
+        if (found != NULL && strcmp(found, m->root) != 0)
+            return NULL;
+        found = m->root;
+    }
+    return found;
+}
+
+static void add_to(struct flame_module *sum, const struct flame_module *more)
+{
+    sum->own_ns[0] += more->own_ns[0];
+    sum->own_ns[1] += more->own_ns[1];
+    sum->calls += more->calls;
+}
+
+/* A checkpoint calls a part of a model again in its backward, where no call of the model is around
+ * it: it is the same module, and not a model of its own. */
+static void join_parts(struct sums *s)
+{
+    for (uint32_t i = 0; i < s->n;) {
+        const char *model = model_with(s, s->all[i].root);
+        struct flame_module part = s->all[i];
+        if (model == NULL || model_with(s, model) != NULL) { /* each within the other: left */
+            i++;
+            continue;
+        }
+        s->all[i] = s->all[--s->n];
+        add_to(sum_of(s, model, part.name), &part);
+    }
+}
+
 /* Models, without what only seems to be one as the call around it has no row (it has not ended). */
 static uint32_t count_roots(const struct sums *s)
 {
@@ -300,6 +338,7 @@ int flame_sum_modules(struct flame *f, const struct target *t, const char *where
     if (r == 0 && s.all == NULL)
         r = err_set(-ENOMEM, "no memory for the modules");
     if (r == 0) {
+        join_parts(&s);
         qsort(s.all, s.n, sizeof(*s.all), compare);
         r = (int)(s.n < max ? s.n : max);
         memcpy(ret, s.all, (size_t)r * sizeof(*ret));

@@ -73,7 +73,9 @@ static void show_cost(const double *f)
 static void name_of(const struct torch_report *r, const struct flame_module *m,
                     char name[TORCH_NAME_BYTES])
 {
-    bool below = r->n_roots > 1 && strcmp(m->root, m->name) != 0;
+    size_t n = strlen(m->root);
+    bool told = strncmp(m->name, m->root, n) == 0 && (m->name[n] == '\0' || m->name[n] == '.');
+    bool below = r->n_roots > 1 && !told;
     (void)snprintf(name, TORCH_NAME_BYTES, "%s%s%s", below ? m->root : "", below ? ": " : "",
                    m->name);
 }

@@ -39,6 +39,18 @@ def test_own_times_of_modules_that_are_used_again(world, python):  # noqa: F811
         assert case.target.probing("torch", *wrong.split()).returncode == 2, wrong
 
 
+def test_a_module_that_a_checkpoint_calls_again_is_one_module(world, python):  # noqa: F811
+    """In the backward no call of the model is around it: it was shown as a model of its own."""
+    case = Case(world, "checkpointed.py", python)
+    case.run()
+    modules = json.loads(case.target.probing("torch", "--json").stdout)["modules"]
+    linear = [m for m in modules if m["module"] == "blocks.1.0"]
+    assert [(m["root"], m["calls"]) for m in linear] == [("Net", 2)], modules
+    shown = case.target.probing("torch").stdout
+    assert re.search(r"^  (Agent: )?actor\.0 ", shown, re.M), shown  # not "actor: actor.0"
+    assert re.search(r"^  Net: blocks\.1\.0 +2\.0 ", shown, re.M), shown
+
+
 def test_calls_a_step_are_those_of_whole_steps(world, python):  # noqa: F811
     """Of the step under way only some modules have been called: 0.9 times would be no truth."""
     case = Case(world, "halfway.py", python)
