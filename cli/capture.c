@@ -80,7 +80,6 @@ int torch_capture(const struct target *t, const struct torch_capture *wanted, co
     if (path != NULL)
         r = output_close(&out, r);
     if (r == -ENOENT)
-        return err_set(r, "%s has no torch plugin: probing -t %s plugin load torch", t->text,
-                       t->text);
+        return torch_err_no_plugin(t);
     return r < 0 ? r : show(t);
 }

@@ -335,6 +335,19 @@ static int suspect_numbers(struct torch_report *r, const char *since)
     return rc;
 }
 
+int torch_err_no_plugin(const struct target *t)
+{
+    if (t->kind == TARGET_BARE)
+        return err_set(-ENODATA,
+                       "process %d has no probing core in it; enter it with: probing -t %d inject "
+                       "--plugin torch",
+                       (int)t->pid, (int)t->pid);
+    if (t->kind == TARGET_FILES)
+        return err_set(-ENODATA, "%s had no torch plugin in it: there is nothing to show", t->text);
+    return err_set(-ENODATA, "%s has no torch plugin: probing -t %s plugin load torch", t->text,
+                   t->text);
+}
+
 static int read_report(struct torch_report *r, uint64_t window_ns)
 {
     static const char within[] = "ts > (select max(ts) from %s) - interval '%.3f seconds'";
@@ -344,8 +357,7 @@ static int read_report(struct torch_report *r, uint64_t window_ns)
     (void)snprintf(since, sizeof since, within, "python.torch_trace", (double)window_ns / 1e9);
     int rc = read_steps(r, steps);
     if (rc == -ENOENT || rc == -EINVAL)
-        return err_set(-ENODATA, "%s has no torch plugin: probing -t %s plugin load torch",
-                       r->t->text, r->t->text);
+        return torch_err_no_plugin(r->t);
     read_loop(r);
     if (rc == 0 && r->t->kind == TARGET_LIVE)
         torch_read_waits(r->t, &r->waits, &r->suspicions);

@@ -53,6 +53,9 @@ struct torch_report {
     struct buf waits, suspicions; /* lines */
 };
 
+/* torch.c: the error of a target without the plugin's tables: what to do there. */
+int torch_err_no_plugin(const struct target *t);
+
 /* torch_show.c */
 void torch_show(const struct torch_report *r);
 void torch_show_json(const struct torch_report *r);

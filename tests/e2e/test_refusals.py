@@ -453,3 +453,16 @@ def test_pprof_samples_from_the_start(world):
     done = target.inject("-P", "-D", "profile.rate=200")
     assert "plugin profile loaded" in done.stdout
     assert target.probing("config", "get", "profile.rate").stdout.strip() == "200"
+
+
+def test_torch_without_its_plugin_says_the_one_command(world):
+    """Of a process that was not entered it said to load the plugin, which then could not be done."""
+    target = world.python(IDLE)
+    target.wait_line("ready")
+    entered_by = "probing -t %d inject --plugin torch" % target.pid
+    refused(target.probing("torch"), "no probing core", entered_by)
+    assert entered_by in target.probing("torch", "profile").stderr
+    target.inject()
+    refused(target.probing("torch"), "probing -t %d plugin load torch" % target.pid)
+    target.kill()
+    refused(target.probing("torch"), "had no torch plugin")
