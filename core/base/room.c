@@ -8,6 +8,7 @@
 
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/file.h"
 
 #define NEVER_REACHED (UINT64_C(1) << 60) /* how cgroup v1 writes "no limit" */
@@ -184,6 +186,25 @@ uint64_t room_memory(pid_t pid)
                                                 "memory.usage_in_bytes",
                                                 "\ntotal_inactive_file "}};
     return room_by_groups(pid, files, sizeof(files) / sizeof(files[0]));
+}
+
+static uint64_t read_room_left(void)
+{
+    pid_t pid = getpid();
+    uint64_t machine = number_in("/proc/meminfo", "\nMemAvailable:", UINT64_MAX / 1024) * 1024;
+    return smaller(smaller(room_address_space(pid), room_data(pid)),
+                   smaller(room_memory(pid), machine));
+}
+
+uint64_t room_left(void)
+{
+    static _Atomic uint64_t until_ns, left;
+    uint64_t now_ns = clock_monotonic();
+    if (now_ns >= atomic_load_explicit(&until_ns, memory_order_acquire)) {
+        atomic_store_explicit(&left, read_room_left(), memory_order_relaxed);
+        atomic_store_explicit(&until_ns, now_ns + NS_PER_S, memory_order_release);
+    }
+    return atomic_load_explicit(&left, memory_order_relaxed);
 }
 
 /* ---- descriptors and threads ---- */

@@ -20,6 +20,10 @@ uint64_t room_address_space(pid_t pid);
 uint64_t room_data(pid_t pid);
 uint64_t room_memory(pid_t pid);
 
+/* Bytes that this process may still use: the least of those three and of what the machine has
+ * left.  Read anew once a second at most. */
+uint64_t room_left(void);
+
 /* Descriptors and threads that may still be made. */
 uint64_t room_files(pid_t pid);
 uint64_t room_threads(pid_t pid);

@@ -15,12 +15,29 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/room.h"
+
+#define ROOM_PART 4u /* several may run at once, and the program goes on taking its own */
+#define MEMORY_LEAST ((uint64_t)1 << 20)
 
 struct deferred {
     void (*fn)(void *arg);
     void *arg;
     struct deferred *next;
 };
+
+/* A question must not be what the kernel kills the program for. */
+static void limit_memory(struct query *q)
+{
+    uint64_t asked = q->o->memory_bytes, limit = asked ? asked : sql_setting(q->s, SQL_SET_MEMORY);
+    uint64_t share = room_left() / ROOM_PART;
+    q->whose = asked ? "" : " (setting query.memory)";
+    if (share < limit) {
+        limit = share < MEMORY_LEAST ? MEMORY_LEAST : share;
+        q->whose = " (a quarter of what its cgroup, its limits and the machine leave the process)";
+    }
+    q->budget->limit_bytes = (size_t)limit;
+}
 
 int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size,
                    const struct sql_options *o)
@@ -29,9 +46,7 @@ int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size
     o = o ? o : &none;
     *q = (struct query){.s = s, .o = o, .text = text, .size = size};
     q->budget = &q->own;
-    q->budget->limit_bytes =
-        (size_t)(o->memory_bytes ? o->memory_bytes : sql_setting(s, SQL_SET_MEMORY));
-    q->whose = o->memory_bytes ? "" : " (setting query.memory)";
+    limit_memory(q);
     q->timeout_ns = o->timeout_ns ? o->timeout_ns : sql_setting(s, SQL_SET_TIMEOUT);
     q->max_rows = o->max_rows ? o->max_rows : sql_setting(s, SQL_SET_ROWS);
     arena_init_in(&q->mem, q->budget);

@@ -214,26 +214,50 @@ def memory_group():
     pytest.skip("may not make a cgroup for memory here")
 
 
-def test_memory_of_a_cgroup(world):
-    """The kernel would kill the program for what we take: not entered, or not without room."""
+@pytest.fixture
+def grouped(world):
+    """limit(bytes) of a cgroup for memory, and the program to put in it by enter()."""
     folder, limit = memory_group()
-    told = None
-    try:
-        with open(folder + "/" + limit, "w") as f:
-            f.write(str(20 * MIB))
-        told = Told(world)
-        with open(folder + "/cgroup.procs", "w") as f:
-            f.write(str(told.pid))
-        refused(told, "cgroup", "memory.max")
-        with open(folder + "/" + limit, "w") as f:
-            f.write(str(100 * MIB))
-        entered(told, "-c", "-P")
-        assert told.tell("take 50") == "taken"
-    finally:
-        if told:
-            told.end()
-        wait_for(lambda: not open(folder + "/cgroup.procs").read(), "the group's processes")
-        os.rmdir(folder)
+
+    class Grouped:
+        told = None
+
+        def limit(self, size):
+            with open(folder + "/" + limit, "w") as f:
+                f.write(str(size))
+
+        def enter(self):
+            self.told = Told(world)
+            with open(folder + "/cgroup.procs", "w") as f:
+                f.write(str(self.told.pid))
+            return self.told
+
+    group = Grouped()
+    yield group
+    if group.told:
+        group.told.end()
+    wait_for(lambda: not open(folder + "/cgroup.procs").read(), "the group's processes")
+    os.rmdir(folder)
+
+
+def test_memory_of_a_cgroup(grouped):
+    """The kernel would kill the program for what we take: not entered, or not without room."""
+    grouped.limit(20 * MIB)
+    told = grouped.enter()
+    refused(told, "cgroup", "memory.max")
+    grouped.limit(100 * MIB)
+    entered(told, "-c", "-P")
+    assert told.tell("take 50") == "taken"
+
+
+def test_a_query_in_a_small_cgroup(grouped):
+    """query.memory is 256 MB: the kernel killed the program for such a question."""
+    grouped.limit(100 * MIB)
+    told = grouped.enter()
+    assert told.probing("inject").returncode == 0
+    done = told.probing("query", "select n from generate_series(1, 20000000) n order by n")
+    assert done.returncode == 1 and "its cgroup" in done.stderr, done.stderr
+    assert told.tell("take 50") == "taken"
 
 
 # ---- files and threads ----
