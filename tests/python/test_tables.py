@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Computed tables of what lives in the interpreter: objects, modules, the collector, tensors."""
+import json
 import subprocess
 import time
 
@@ -47,6 +48,32 @@ def test_objects(world, python):
         assert seen["Node"][1] >= 3000 * 32 and seen["Node"][2] == "<Node>"
     assert "THEIR CODE" not in target.output(), target.output()
     assert target.eval("gc.isenabled()").stdout == "True\n"
+
+
+SUSPENDED = """
+import sys, time, types
+def count(): yield
+async def wait(): pass
+async def agen(): yield
+kept = [count() for _ in range(50)] + [wait() for _ in range(40)] + [agen() for _ in range(30)]
+sizes = {kind: [len(found), sum(map(sys.getsizeof, found))] for kind in (
+    "generator", "coroutine", "async_generator") for found in [
+    [one for one in kept if type(one).__name__ == kind]]}
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def test_sizes_of_what_is_suspended(world, python):
+    """A generator has an item size and no count of items: it was shown with 7 petabytes."""
+    target = world.start(python, SUSPENDED).inject()
+    sizes = json.loads(target.eval("import json; print(json.dumps(sizes))").stdout)
+    rows = target.rows("select type, count, size from python.objects "
+                       "where type in ('generator', 'coroutine', 'async_generator')")
+    for kind, count, size in rows:
+        n, theirs = sizes.pop(kind)
+        assert count >= n and theirs / n * count / 2 < size < theirs / n * count * 2, (kind, size)
+    assert not sizes
 
 
 def test_objects_are_not_all_copied(world, python):
