@@ -141,12 +141,9 @@ static int run_flamegraph(struct peer *p, const struct http_request *r)
     static const struct {
         const char *name, *option;
         bool takes_value;
-    } takes[] = {{"format", "--format", true},
-                 {"mode", "--mode", true},
-                 {"last", "--last", true},
-                 {"width", "--width", true},
-                 {"threads", "--threads", false},
-                 {"lines", "--lines", false}};
+    } takes[] = {{"format", "--format", true},    {"mode", "--mode", true},
+                 {"last", "--last", true},        {"width", "--width", true},
+                 {"threads", "--threads", false}, {"lines", "--lines", false}};
     enum { TAKES = sizeof(takes) / sizeof(takes[0]) };
     const char *argv[1 + 2 * TAKES] = {"flamegraph"};
     struct buf values[TAKES];

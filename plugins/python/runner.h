@@ -78,6 +78,6 @@ void runner_unlock(struct runner *r);
 void runner_wake(struct runner *r);                       /* locked */
 void runner_sleep(struct runner *r, uint64_t timeout_ns); /* locked; may wake early */
 uint64_t runner_now_ns(void);
-bool runner_is_own(struct runner *r, int tid);            /* a thread of ours, in a job? */
+bool runner_is_own(struct runner *r, int tid); /* a thread of ours, in a job? */
 
 #endif

@@ -13,7 +13,7 @@
 
 #define FUNC_WIDTH 22 /* columns of a function's name before the place begins to shift */
 #define NO_LOCALS "locals could not be read: the frame was running"
-#define ALIKE 2u      /* repetitions of a frame that are shown, beside it */
+#define ALIKE 2u /* repetitions of a frame that are shown, beside it */
 
 static const char *last_part(const char *path)
 {

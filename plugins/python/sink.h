@@ -76,7 +76,7 @@ struct sink_table {
     struct probing_rows *out;
     struct sink_thread thread;
     char name[128];
-    int64_t depth;                        /* of the next row */
+    int64_t depth;                         /* of the next row */
     struct sink_frame later[SINK_NATIVES]; /* native */
     uint32_t n_later;
 };

@@ -148,17 +148,22 @@ def stripped(env, node):
 
 
 def test_aliases(env, names):
-    """`scons test` (and asan, tsan): build the unit tests, then let run_tests.py run them."""
+    """`scons test` (and check, asan, tsan): build the unit tests, then let run_tests.py run them.
+    Only test needs the programs that Python tests start."""
     programs = [t for t in env["TESTS"] if env["only"] in t.name]
     command = "/usr/bin/python3 scripts/tools/run_tests.py --mode " + env["MODE"]
     command += " --only '%s'" % env["only"] if env["only"] else ""
     if env["MODE"] in ("asan", "tsan"):  # Python itself is not sanitized
         command += " --no-python"
     else:
-        programs += list(env["PRODUCTS"].values()) + env["HELPERS"]
+        programs += list(env["PRODUCTS"].values())
     for name in names:
-        AlwaysBuild(Alias(name, programs, command))
+        of_tests = env["HELPERS"] if name == "test" else []
+        which = " --python tests/meta" if name == "check" else ""
+        AlwaysBuild(Alias(name, programs + of_tests, command + which))
     env.Alias("unit", env["TESTS"] + env["HELPERS"])
+    if "test" in names:
+        env.Alias("full", [Alias(name) for name in ("test", "asan", "tsan", "soak")])
 
 
 def install_aliases(env):

@@ -2,12 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run what was built, and end with one line: `N passed, N failed` (and `, N skipped`).
 
-usage: run_tests.py [--mode release] [--only TEXT] [--no-python] [--build-failed]
+usage: run_tests.py [--mode release] [--only TEXT] [--python FOLDER | --no-python] [--build-failed]
 
 Runs every unit test program of build/<mode>/tests whose source still exists, each case of it
-counted by its `ok name` / `not ok name` line (tests/test.h), then tests/**/test_*.py with pytest.
-Prints the output of what failed.  --build-failed counts one failure more: what could not be built
-could not be tried.  Exit code 1 when anything failed.
+counted by its `ok name` / `not ok name` line (tests/test.h), then tests/**/test_*.py, or those of
+one folder only, with pytest.  Prints the output of what failed.  --build-failed counts one failure
+more: what could not be built could not be tried.  Exit code 1 when anything failed.
 """
 import argparse
 import os
@@ -103,12 +103,12 @@ def count_report(path):
     return total
 
 
-def run_python_tests(mode, only):
+def run_python_tests(mode, only, folder):
     report = os.path.join(ROOT, "build", mode, "pytest.xml")
     if os.path.exists(report):
         os.remove(report)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n",
-               str(os.cpu_count()), "--junitxml", report, "tests"] + (["-k", only] if only else [])
+               str(os.cpu_count()), "--junitxml", report, folder] + (["-k", only] if only else [])
     env = dict(os.environ, PYTHONDONTWRITEBYTECODE="1", PROBING_TEST_BUILD="build/" + mode)
     try:
         rc = subprocess.run(command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL,
@@ -128,6 +128,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--mode", default="release")
     parser.add_argument("--only", default="")
+    parser.add_argument("--python", default="tests", metavar="FOLDER")
     parser.add_argument("--no-python", action="store_true")
     parser.add_argument("--build-failed", action="store_true")
     options = parser.parse_args()
@@ -136,7 +137,7 @@ def main():
         print("the build: 0 passed, 1 failed (its messages are above)")
     total.add(run_unit_tests(options.mode, options.only))
     if not options.no_python:
-        total.add(run_python_tests(options.mode, options.only))
+        total.add(run_python_tests(options.mode, options.only, options.python))
     print(total.line())
     return 1 if total.failed or not total.passed else 0
 
