@@ -104,12 +104,15 @@ static bool is_inference(bool training)
     return on == py->_Py_FalseStruct;
 }
 
-/* In a loop without an optimizer, a model that is called again begins a step. */
+/* In a loop without an optimizer, a model that is called again begins a step.  With one that has
+ * not stepped yet it is a validation before the training. */
 static void enter_inference(struct thread *t, struct module *m)
 {
     if (!m || !m->has_params)
         return;
-    if (m->calls && m->step == torch_state.step) {
+    if (torch_state.stepper == STEPPER_NONE && step_optimizer_is_made())
+        torch_state.stepper = STEPPER_AWAITED;
+    if (m->calls && m->step == torch_state.step && torch_state.stepper != STEPPER_AWAITED) {
         torch_state.stepper = STEPPER_FORWARD;
         step_end(t, STEPPER_FORWARD, torch_state.now());
         m->calls = 0;
@@ -129,7 +132,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     if (t->outer_unseen)
         t->outer_unseen = is_inside_forward();
     uint64_t now_ns = torch_state.now();
-    if (torch_state.stepper == STEPPER_NONE && settings_take(&torch_state.set)) {
+    if (torch_state.stepper <= STEPPER_AWAITED && settings_take(&torch_state.set)) {
         step_settings_changed();
         torch_state.sampled = step_is_sampled(); /* else at the next step's begin */
     }
@@ -156,7 +159,8 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
         enter_inference(t, t->top);
     else if (training && t->top)
         t->micro = micro_step(t, t->top);
-    c->counted = training || torch_state.stepper != STEPPER_OPTIMIZER;
+    c->counted = training || (torch_state.stepper != STEPPER_OPTIMIZER &&
+                              torch_state.stepper != STEPPER_AWAITED);
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
 }
 

@@ -125,7 +125,7 @@ void plugin_reset_rows(void)
                                                  [STAGE_SKIPPED] = "skipped step",
                                                  [STAGE_DATA] = "post data"};
     static const char *const steppers[N_STEPPERS] = {
-        "", [STEPPER_FORWARD] = "forward", [STEPPER_OPTIMIZER] = "optimizer",
+        "", "", [STEPPER_FORWARD] = "forward", [STEPPER_OPTIMIZER] = "optimizer",
         [STEPPER_CALL] = "probing.step"};
     for (int i = 0; i < N_STAGES; i++)
         s->stages[i] = object_intern(stages[i]);

@@ -376,6 +376,26 @@ void step_wrap_classes(PyObject *class)
     py->Py_DecRef(list);
 }
 
+static bool any_is_made(PyObject *class)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *list = py->PyObject_CallMethod(class, "__subclasses__", NULL);
+    py->PyErr_Clear();
+    Py_ssize_t n = list ? py->PyList_Size(list) : 0;
+    bool made = false;
+    for (Py_ssize_t i = 0; i < n && !made; i++) {
+        PyObject *derived = py->PyList_GetItem(list, i);
+        made = is_made(derived) || any_is_made(derived);
+    }
+    py->Py_DecRef(list);
+    return made;
+}
+
+bool step_optimizer_is_made(void)
+{
+    return any_is_made(torch_state.optimizer_class);
+}
+
 /* `step` where the class defines it; Optimizer's own only raises. */
 static void wrap_class(PyObject *class)
 {

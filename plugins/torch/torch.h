@@ -67,7 +67,15 @@ enum phase {
     N_PHASES
 };
 /* What ends a step; once a stronger one was seen, weaker ones do not. */
-enum stepper { STEPPER_NONE, STEPPER_FORWARD, STEPPER_OPTIMIZER, STEPPER_CALL, N_STEPPERS };
+/* Awaited: an optimizer was made and has not stepped yet. */
+enum stepper {
+    STEPPER_NONE,
+    STEPPER_AWAITED,
+    STEPPER_FORWARD,
+    STEPPER_OPTIMIZER,
+    STEPPER_CALL,
+    N_STEPPERS
+};
 
 enum stage { STAGE_FORWARD, STAGE_BACKWARD, STAGE_STEP, STAGE_SKIPPED, STAGE_DATA, N_STAGES };
 
@@ -300,6 +308,7 @@ PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
 void step_wrap(PyObject *optimizer);
 /* The classes derived from this one. */
 void step_wrap_classes(PyObject *class);
+bool step_optimizer_is_made(void); /* in this process, once */
 /* The step that begins: what its rows have in common. */
 void step_begin(uint64_t now_ns);
 /* torch_state.set has changed. */

@@ -202,6 +202,17 @@ def test_steps_without_an_optimizer(world, python):
     assert done.stdout.split() == ["False"]
 
 
+def test_a_validation_before_the_first_step(world, python):
+    """Its batches were steps, and steps of the training had other numbers than the program's."""
+    case = Case(world, "validates.py", python)
+    steps = case.run()["steps"]
+    ends = case.target.rows("select step_end, count(*), max(steps) from python.torch_step_timing "
+                            "group by 1")
+    assert ends == [["optimizer", steps - 1, steps - 1]]
+    rows = case.target.rows("select local_step from python.torch_trace where stage = 'post step'")
+    assert rows == [[n] for n in range(steps)]
+
+
 def test_steps_that_a_grad_scaler_skips(world, python):
     case = Case(world, "scaler.py", python)
     stages = case.run()["stages"]
