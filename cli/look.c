@@ -202,7 +202,8 @@ static int read_tables(struct looker *l, struct look *look)
         {"select rss_bytes, peak_rss_bytes, swap_bytes, system_total_bytes, "
          "system_available_bytes from process.memory",
          offsetof(struct look, memory)},
-        {"select coalesce(sum(rows), 0) from probing.lost", offsetof(struct look, lost)},
+        {"select coalesce(sum(rows), 0) from probing.lost where reason <> 'value'",
+         offsetof(struct look, lost)},
         {"select steps, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
          "dataloader_sec from python.torch_step_timing order by ts desc limit 1",
          offsetof(struct look, step)},

@@ -113,6 +113,12 @@ static uint64_t appended_of(const struct table *t, const struct store_table_stat
     return atomic_load_explicit(t->appended, memory_order_relaxed);
 }
 
+static uint64_t values_of(const struct table *t, const struct store_table_stats *s)
+{
+    (void)s;
+    return atomic_load_explicit(&t->lost[TABLE_LOST_VALUE], memory_order_relaxed);
+}
+
 static void write_tables(struct metrics *m, const struct tables_now *now)
 {
     family(m, "probing_table_rows", "gauge", NULL, "Rows in the store.");
@@ -127,19 +133,24 @@ static void write_tables(struct metrics *m, const struct tables_now *now)
     each_table(m, now, "probing_table_expired_rows_total", expired_of);
     family(m, "probing_table_lost_rows", "counter", NULL, "Rows that could not be kept, and why.");
     for (uint32_t i = 0; i < now->n; i++)
-        for (int k = 0; k < TABLE_LOSS_REASONS; k++) {
+        for (int k = 0; k < TABLE_LOST_ROWS; k++) {
+            if ((k == TABLE_LOST_NO_TABLE) != (now->all[i]->id == 0))
+                continue;
             table_name(m, "probing_table_lost_rows_total", now->all[i]);
             label(m, ",reason", table_loss_names[k]);
             (void)buf_addf(&m->text, "} %llu\n",
                            (unsigned long long)atomic_load_explicit(&now->all[i]->lost[k],
                                                                     memory_order_relaxed));
         }
+    family(m, "probing_table_lost_values", "counter", NULL,
+           "Values missing in rows that are kept.");
+    each_table(m, now, "probing_table_lost_values_total", values_of);
 }
 
 static int add_tables(struct core *c, struct metrics *m)
 {
-    struct tables_now now = {.all = calloc(TABLES_MAX, sizeof(struct table *)),
-                             .stats = calloc(TABLES_MAX, sizeof(struct store_table_stats))};
+    struct tables_now now = {.all = calloc(TABLES_MAX + 1, sizeof(struct table *)),
+                             .stats = calloc(TABLES_MAX + 1, sizeof(struct store_table_stats))};
     int r = now.all && now.stats ? 0 : err_set(-ENOMEM, "no memory to list tables");
     uint32_t n = r == 0 ? tables_list(c->tables, now.all, TABLES_MAX) : 0;
     for (uint32_t i = 0; i < n && r == 0; i++) {
@@ -148,6 +159,8 @@ static int add_tables(struct core *c, struct metrics *m)
         r = store_stats(c->store, now.all[i], &now.stats[now.n]);
         now.all[now.n++] = now.all[i];
     }
+    if (r == 0)
+        now.all[now.n++] = tables_refused(c->tables); /* last: it has no rows, only losses */
     if (r == 0)
         write_tables(m, &now);
     free(now.all);

@@ -200,6 +200,9 @@ void host_stack_off(struct host *h);
 /* Offer "probing.signal/1" over core/base/signals.h. */
 int host_signal_add(struct host *h);
 
+/* Offer "probing.loss/1" over the counters of the tables. */
+int host_loss_add(struct host *h);
+
 /* Add a computed table of the core's own, for those who may not see core/ring.            [any] */
 int host_table_add(struct host *h, const struct probing_table_desc *d, void *self);
 

@@ -158,6 +158,8 @@ static int start_host(struct core *c, struct host_store *store)
     if (r == 0)
         r = host_signal_add(c->host);
     if (r == 0)
+        r = host_loss_add(c->host);
+    if (r == 0)
         r = commands_add(c);
     if (r == 0)
         r = metrics_command_add(c);

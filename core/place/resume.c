@@ -118,7 +118,9 @@ static void add_losses(struct tables *tables, const char *line)
         if (sscanf(line + used, "%llu%n", &n[i], &more) != 1)
             return;
     *dot = '\0';
-    struct table *t = tables_find(tables, name, dot + 1);
+    struct table *t = tables_find(tables, name, dot + 1), *refused = tables_refused(tables);
+    if (!t && strcmp(name, refused->schema) == 0 && strcmp(dot + 1, refused->name) == 0)
+        t = refused;
     for (int i = 0; t && i < TABLE_LOSS_REASONS; i++)
         (void)atomic_fetch_add_explicit(&t->lost[i], n[i], memory_order_relaxed);
 }
@@ -136,9 +138,11 @@ void resume_losses(const struct place *p, struct tables *tables)
 
 static void write_losses(struct tables *tables, struct buf *b)
 {
-    struct table **list = calloc(TABLES_MAX, sizeof(*list));
+    struct table **list = calloc(TABLES_MAX + 1, sizeof(*list));
     uint32_t n = list ? tables_list(tables, list, TABLES_MAX) : 0;
 
+    if (list)
+        list[n++] = tables_refused(tables);
     for (uint32_t i = 0; i < n; i++) {
         uint64_t lost[TABLE_LOSS_REASONS], sum = 0;
         for (int k = 0; k < TABLE_LOSS_REASONS; k++)

@@ -144,13 +144,13 @@ static APART int append_any(struct gate *g, struct writer *w, const struct row *
 {
     const struct table *t = row->table;
     uint32_t n = row->n < t->n_cells ? row->n : t->n_cells;
-    uint32_t tail_n = t->has_tail && row->tail ? row->tail_n : 0;
+    uint32_t has_tail = t->has_tail && row->tail ? 1 : 0, tail_n = has_tail ? row->tail_n : 0;
     uint64_t whole = RECORD_HEAD + (uint64_t)n * 8 + tail_n;
-    if (whole > LONGEST_ROW - 8) {
+    if (whole + has_tail > LONGEST_ROW - 8) {
         count_loss(row->table, TABLE_LOST_TOO_LONG);
         return -ENOSPC;
     }
-    uint32_t size = (uint32_t)(whole + 7) & ~UINT32_C(7);
+    uint32_t size = (uint32_t)(whole + has_tail + 7) & ~UINT32_C(7);
     uint64_t head = atomic_load_explicit(&w->head->head, memory_order_relaxed);
     uint32_t left = RING_BYTES - ((uint32_t)head & (RING_BYTES - 1));
     uint32_t skip = size > left ? left : 0;
@@ -165,13 +165,13 @@ static APART int append_any(struct gate *g, struct writer *w, const struct row *
     uint64_t end = (head | (RING_BYTES - 1)) + 1; /* of the ring: append_plain() asks once */
     w->limit = w->limit < end ? w->limit : end;
     uint64_t *out = (uint64_t *)(void *)(w->data + ((uint32_t)head & (RING_BYTES - 1)));
-    uint64_t word = record_word(size, t->id, n, (uint32_t)(size - whole));
+    uint64_t word = record_word(size, t->id, n, (uint32_t)(size - whole) & 7);
     for (uint32_t i = 0; i < n; i++)
         out[2 + i] = row->cells[i].u;
-    if (tail_n) {
+    if (has_tail)
         out[size / 8 - 1] = 0; /* the zero bytes; the tail comes over them */
+    if (tail_n)
         memcpy(out + 2 + n, row->tail, tail_n);
-    }
     uint64_t h = check_begin(w->key, head, word, row->ts);
     out[1] = row->ts;
     out[0] = word_with_check(word, check_words(h, out + 2, size / 8 - 2));
@@ -242,11 +242,11 @@ static EVERYWHERE void call_ahead(const struct writer *w, uint64_t head)
 
 /* Most rows, without a tail and with room: false when it is not one. */
 static EVERYWHERE bool append_plain(struct writer *w, const struct table *t, uint64_t ts,
-                                    const union probing_cell *cells, uint32_t n, uint32_t tail_n)
+                                    const union probing_cell *cells, uint32_t n, const void *tail)
 {
     uint64_t head = atomic_load_explicit(&w->head->head, memory_order_relaxed);
     uint32_t size = RECORD_HEAD + 8 * n;
-    if (tail_n || n > t->n_cells || head + size > w->limit)
+    if (tail || n > t->n_cells || head + size > w->limit)
         return false;
     call_ahead(w, head);
     uint64_t *out = (uint64_t *)(void *)(w->data + (head & (RING_BYTES - 1)));
@@ -315,7 +315,7 @@ static APART int append_rest(struct table *t, uint64_t ts, const union probing_c
 {
     struct writer *w = mine.normal;
     struct row row = {t, ts, cells, n, tail, tail_n};
-    if (!append_plain(w, t, ts, cells, n, tail_n))
+    if (!append_plain(w, t, ts, cells, n, tail))
         return append_marked(atomic_load_explicit(&ring_gate, memory_order_acquire), w, &row);
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&w->inside, 0, memory_order_release);
@@ -344,8 +344,7 @@ int ring_append(struct table *t, uint64_t ts, const union probing_cell *cells, u
     atomic_store_explicit(&w->inside, 1, memory_order_relaxed);
     atomic_signal_fence(memory_order_seq_cst);
     bool live = epoch == atomic_load_explicit(&g->epoch, memory_order_acquire);
-    if (__builtin_expect(live && (n >= QUICK_CELLS || !append_plain(w, t, ts, cells, n, tail_n)),
-                         0))
+    if (__builtin_expect(live && (n >= QUICK_CELLS || !append_plain(w, t, ts, cells, n, tail)), 0))
         return append_rest(t, ts, cells, n, tail, tail_n);
     atomic_signal_fence(memory_order_seq_cst);
     atomic_store_explicit(&w->inside, 0, memory_order_release);

@@ -12,18 +12,18 @@
 #include "core/ring/ring.h"
 
 #define RINGS_MAGIC UINT64_C(0x31676e6972627270) /* "prbring1" */
-#define RINGS_VERSION 3
+#define RINGS_VERSION 4
 #define SLOTS 512 /* threads that may have a ring at once, nested ones included */
 #define EPOCHS 4  /* times that the process may be left and entered while a thread has no core */
 #define HEAD_COPY_AT 512
 #define COUNTERS_AT 4096
-#define SLOT_HEADS_AT 65536
-#define DATA_AT 262144 /* SLOT_HEADS_AT + SLOTS * 256 and some room */
+#define SLOT_HEADS_AT 131072
+#define DATA_AT 262144
 #define LONGEST_ROW (RING_BYTES / 4)
 #define RECORD_HEAD 16 /* bytes before the cells */
 #define COUNTERS_PER_TABLE (1 + TABLE_LOSS_REASONS)
 
-_Static_assert(COUNTERS_AT + (TABLES_MAX + 1) * COUNTERS_PER_TABLE * 8 <= SLOT_HEADS_AT,
+_Static_assert(COUNTERS_AT + (TABLES_STORED_MAX + 1) * COUNTERS_PER_TABLE * 8 <= SLOT_HEADS_AT,
                "the counters fit before the slot headers");
 _Static_assert(SLOT_HEADS_AT + SLOTS * 256 <= DATA_AT, "the slot headers fit before the data");
 
@@ -111,7 +111,7 @@ struct rings {
     struct gate *gate;
     uint64_t tends; /* calls of rings_tend() */
     uint32_t n_bound;
-    struct table *bound[TABLES_MAX + 1];
+    struct table *bound[TABLES_STORED_MAX + 1];
 };
 
 /* The one pointer that ring_append() starts from.  Written once, by the first rings_create() under

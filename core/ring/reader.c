@@ -215,7 +215,7 @@ int ring_read(struct rings *r, uint32_t slot, uint64_t position, struct ring_rea
 }
 
 struct record {
-    uint32_t size, table_id, n_cells, padding;
+    uint32_t size, table_id, n_cells, tail_room, padding;
     uint64_t ts;
 };
 
@@ -232,12 +232,17 @@ static inline bool look_at(const struct ring_reader *reader, uint64_t position, 
     ret->size = size;
     ret->table_id = (uint32_t)(word >> 15) & 0x7ff;
     ret->n_cells = (uint32_t)(word >> 26) & 0x7f;
+    ret->tail_room = size - RECORD_HEAD - 8 * ret->n_cells; /* looked at below */
     ret->padding = (uint32_t)(word >> 33) & 7;
     if (ret->table_id == 0) {
         h = check_begin(reader->key, position, word & WORD_MASK, 0);
         return word == word_with_check(word & WORD_MASK, h);
     }
-    if (size < RECORD_HEAD + 8 * ret->n_cells + ret->padding)
+    if (size < RECORD_HEAD + 8 * ret->n_cells)
+        return false;
+    if (ret->tail_room && ret->padding == 0)
+        ret->padding = 8;
+    if (ret->padding > ret->tail_room)
         return false;
     const uint64_t *words = (const uint64_t *)(const void *)(reader->data + at);
     ret->ts = words[1];
@@ -322,8 +327,8 @@ int ring_next(struct ring_reader *reader, struct ring_row *ret)
         ret->ts = record.ts;
         ret->n_cells = record.n_cells;
         ret->cells = (const union probing_cell *)(const void *)(bytes + RECORD_HEAD);
-        ret->tail = bytes + RECORD_HEAD + 8 * record.n_cells;
-        ret->tail_n = record.size - RECORD_HEAD - 8 * record.n_cells - record.padding;
+        ret->tail = record.tail_room ? bytes + RECORD_HEAD + 8 * record.n_cells : NULL;
+        ret->tail_n = record.tail_room - record.padding;
         return 1;
     }
     return 0;

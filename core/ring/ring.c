@@ -343,13 +343,13 @@ void rings_renew(struct rings *r)
 
 int rings_bind_table(struct rings *r, struct table *t)
 {
-    if (t->id == 0 || t->id > TABLES_MAX)
+    if (t->id > TABLES_STORED_MAX)
         return err_set(-EINVAL, "table %s.%s has the id %u", t->schema, t->name, t->id);
     for (uint32_t i = 0; i < r->n_bound; i++) {
         if (r->bound[i] == t)
             return 0;
     }
-    if (r->n_bound > TABLES_MAX)
+    if (r->n_bound > TABLES_STORED_MAX)
         return err_set(-ENOSPC, "no room for the counters of table %s.%s", t->schema, t->name);
     _Atomic uint64_t *counters = rings_counters(r, t->id);
     for (uint32_t i = 0; i < COUNTERS_PER_TABLE; i++) {

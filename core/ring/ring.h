@@ -5,11 +5,12 @@
  *
  * The file `rings`, little-endian, made for one machine's memory and not moved between kinds:
  *
- *     0          header: magic "prbring1", version 3, pid, start time, UTC offset, slots, a check;
+ *     0          header: magic "prbring1", version 4, pid, start time, UTC offset, slots, a check;
  *                then what changes: next generation, number of the last drain
  *     512        the header's fixed part again
- *     4 KiB      counters: TABLES_MAX + 1 times (appended, one per loss reason), 8 bytes each
- *     64 KiB     slot headers, 256 bytes each:
+ *     4 KiB      counters: TABLES_STORED_MAX + 1 times (appended, one per loss reason), 8 bytes
+ *                each; those of id 0 are of tables_refused()
+ *     128 KiB    slot headers, 256 bytes each:
  *                +0   generation, check of it and the tid, tid; state; thread's start time
  *                +64  head                                                  its thread writes
  *                +128 tail                                                  the drain writes
@@ -23,9 +24,9 @@
  * is never split: what is left at a slot's end is filled by a record of table 0, its word alone.
  *
  *     +0  u64 word, from the low bits on: 15 size of the whole record in units of 8 bytes,
- *             11 table id, 7 number of cells, 3 zero bytes after the tail, 28 check
+ *             11 table id, 7 number of cells, 3 zero bytes after the tail (0: 8), 28 check
  *     +8  i64 ts, CLOCK_MONOTONIC ns
- *     +16 cells of 8 bytes, then the tail, then the zero bytes
+ *     +16 cells of 8 bytes; then nothing, or the tail and 1 to 8 zero bytes (empty is not none)
  *
  * `head` moves, with release order, when a row is whole.  So at whatever instruction a process is
  * killed, [tail, head) holds whole rows, and one that was begun is not there at all.
@@ -71,7 +72,8 @@ void rings_renew(struct rings *r);
 /* Bind a stored table's counters to the file; called by the store when it adds the table. */
 int rings_bind_table(struct rings *r, struct table *t);
 
-/* Add one row: n <= t->n_cells cells (the rest NULL), then the tail.  ts as from clock_now().
+/* Add one row: n <= t->n_cells cells (the rest NULL), then the tail (NULL: the column is; of 0
+ * bytes: it is empty).  ts as from clock_now().
  * 0, or -ENOSPC (counted), or -ESHUTDOWN when nothing collects.                     [signal] */
 int ring_append(struct table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
                 const void *tail, uint32_t tail_n);
@@ -93,7 +95,7 @@ struct ring_row {
     uint64_t ts; /* CLOCK_MONOTONIC ns */
     uint32_t n_cells;
     const union probing_cell *cells;
-    const void *tail;
+    const void *tail; /* NULL: none */
     uint32_t tail_n;
 };
 

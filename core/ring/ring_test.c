@@ -144,6 +144,30 @@ TEST(a_full_ring_counts_what_it_refuses)
     end();
 }
 
+TEST(an_empty_tail_is_not_none)
+{
+    static const char text[] = "0123456789012345678901234567890123456789";
+    struct ring_row row;
+    if (!begin())
+        return;
+    for (int n = -1; n < 40; n++) {
+        union probing_cell cell = {.i = n};
+        CHECK_INT(ring_append(table, 1, &cell, n & 1, n < 0 ? NULL : text, n < 0 ? 0 : (uint32_t)n),
+                  0);
+    }
+    uint32_t slot = newest_slot(rings);
+    uint64_t position = ring_tail(rings, slot);
+    for (int n = -1; n < 40; n++) {
+        position = ring_row(rings, slot, position, &row);
+        if (!CHECK(position != 0 && row.n_cells == (uint32_t)(n & 1)))
+            break;
+        CHECK((row.tail == NULL) == (n < 0));
+        CHECK(row.tail_n == (n < 0 ? 0 : (uint32_t)n) &&
+              (n < 0 || memcmp(row.tail, text, row.tail_n) == 0));
+    }
+    end();
+}
+
 /* ---- several threads ---- */
 
 #define WRITERS 3
@@ -490,6 +514,7 @@ int main(void)
     (void)snprintf(path, sizeof(path), "%s/rings", directory);
     (void)signal(SIGXFSZ, SIG_DFL); /* a write over the limit would kill us here */
     RUN(a_row_comes_out_as_it_went_in);
+    RUN(an_empty_tail_is_not_none);
     RUN(one_bit_of_a_row_changes_its_check_for_certain);
     RUN(rows_of_any_width_are_whole);
     RUN(a_full_ring_counts_what_it_refuses);

@@ -25,6 +25,7 @@ const char *const table_loss_names[TABLE_LOSS_REASONS] = {
     [TABLE_LOST_RING_FULL] = "ring_full", [TABLE_LOST_NO_RING] = "no_ring",
     [TABLE_LOST_NESTED] = "nested",       [TABLE_LOST_STORE] = "store",
     [TABLE_LOST_TOO_LONG] = "too_long",   [TABLE_LOST_DAMAGED] = "damaged",
+    [TABLE_LOST_NO_TABLE] = "no_table",   [TABLE_LOST_VALUE] = "value",
 };
 
 /* A table and what only this file knows of it. */
@@ -37,7 +38,8 @@ struct entry {
 struct tables {
     pthread_rwlock_t lock;
     struct entry *by_id[TABLES_MAX + 1]; /* lock: lock.  [0] is never used */
-    uint32_t last_id;                    /* lock: lock */
+    uint32_t last_stored, last_computed; /* ids.  lock: lock */
+    struct entry refused;                /* its counters only */
 };
 
 /* A description with its names taken apart. */
@@ -50,6 +52,7 @@ struct wanted_table {
 int tables_new(struct tables **ret)
 {
     struct tables *t = calloc(1, sizeof(*t));
+    struct entry *refused = t ? &t->refused : NULL;
     if (!t)
         return err_set(-ENOMEM, "no memory for the directory of tables");
     int rc = pthread_rwlock_init(&t->lock, NULL);
@@ -57,6 +60,12 @@ int tables_new(struct tables **ret)
         free(t);
         return err_set(-rc, "no lock for the directory of tables: %s", strerror(rc));
     }
+    t->last_computed = TABLES_STORED_MAX;
+    refused->table = (struct table){.schema = "probing",
+                                    .name = "refused",
+                                    .doc = "",
+                                    .appended = &refused->own[0],
+                                    .lost = &refused->own[1]};
     *ret = t;
     return 0;
 }
@@ -225,9 +234,18 @@ static struct entry *make_entry(uint32_t id, const struct wanted_table *w, void 
     return e;
 }
 
+/* The next id that may be in use, from 0 on; 0: there is none.  lock: lock */
+static uint32_t next_id(const struct tables *t, uint32_t id)
+{
+    if (id < t->last_stored)
+        return id + 1;
+    id = id < TABLES_STORED_MAX ? TABLES_STORED_MAX : id;
+    return id < t->last_computed ? id + 1 : 0;
+}
+
 static struct entry *find(struct tables *t, const char *schema, const char *name)
 {
-    for (uint32_t id = 1; id <= t->last_id; id++) {
+    for (uint32_t id = next_id(t, 0); id; id = next_id(t, id)) {
         struct entry *e = t->by_id[id];
         if (e && strcmp(e->table.name, name) == 0 && strcmp(e->table.schema, schema) == 0)
             return e;
@@ -253,9 +271,33 @@ static bool same_columns(const struct table *t, const struct wanted_table *w)
     return !d->tail_type || (last->type == d->tail_type && strcmp(last->name, d->tail_name) == 0);
 }
 
+/* lock: lock */
+static int free_id(const struct tables *t, const struct wanted_table *w, uint32_t *ret)
+{
+    uint32_t last = w->stored ? t->last_stored : t->last_computed;
+    uint32_t most = w->stored ? TABLES_STORED_MAX : TABLES_MAX;
+    if (last == most)
+        return err_set(-ENOSPC, "table %s.%s: a process may have %d %s tables, and has them",
+                       w->schema, w->name,
+                       w->stored ? TABLES_STORED_MAX : TABLES_MAX - TABLES_STORED_MAX,
+                       w->stored ? "stored" : "computed");
+    *ret = last + 1;
+    return 0;
+}
+
+/* lock: lock */
+static void put_entry(struct tables *t, struct entry *e)
+{
+    uint32_t id = e->table.id;
+    uint32_t *last = id <= TABLES_STORED_MAX ? &t->last_stored : &t->last_computed;
+    t->by_id[id] = e;
+    *last = id > *last ? id : *last;
+}
+
 int tables_add(struct tables *t, const char *schema, const struct probing_table_desc *d, void *self,
                struct table **ret)
 {
+    uint32_t id = 0;
     struct wanted_table w;
     int rc = check_desc(schema, d, &w);
     if (rc)
@@ -266,14 +308,12 @@ int tables_add(struct tables *t, const char *schema, const struct probing_table_
         renew(&e->table, d, self);
     } else if (e) {
         rc = err_set(-EEXIST, "table %s.%s is already there with other columns", w.schema, w.name);
-    } else if (t->last_id == TABLES_MAX) {
-        rc = err_set(-ENOSPC, "table %s.%s: there are %d tables, no more are possible", w.schema,
-                     w.name, TABLES_MAX);
     } else {
-        e = make_entry(t->last_id + 1, &w, self);
+        rc = free_id(t, &w, &id);
+        e = rc ? NULL : make_entry(id, &w, self);
         if (e)
-            t->by_id[++t->last_id] = e;
-        else
+            put_entry(t, e);
+        else if (rc == 0)
             rc = err_set(-ENOMEM, "no memory for table %s.%s", w.schema, w.name);
     }
     (void)pthread_rwlock_unlock(&t->lock);
@@ -315,6 +355,7 @@ int tables_supersede(struct tables *t, const char *schema, const struct probing_
 {
     struct wanted_table w;
     struct entry *e = NULL;
+    uint32_t id = 0;
     char name[64];
     int rc = check_desc(schema, d, &w);
     if (rc)
@@ -324,17 +365,16 @@ int tables_supersede(struct tables *t, const char *schema, const struct probing_
     if (!old || old->table.scan || !w.stored)
         rc = err_set(-EEXIST, "table %s.%s is already there%s", w.schema, w.name,
                      old ? " and is not of the same kind" : "");
-    else if (t->last_id == TABLES_MAX)
-        rc = err_set(-ENOSPC, "table %s.%s: there are %d tables, no more are possible", w.schema,
-                     w.name, TABLES_MAX);
+    if (rc == 0)
+        rc = free_id(t, &w, &id);
     if (rc == 0)
         rc = free_name(t, &old->table, name);
     if (rc == 0) {
-        e = make_entry(t->last_id + 1, &w, /* self= */ NULL);
+        e = make_entry(id, &w, /* self= */ NULL);
         rc = e ? rename_entry(old, name) : err_set(-ENOMEM, "no memory for table %s", w.name);
     }
     if (rc == 0) {
-        t->by_id[++t->last_id] = e;
+        put_entry(t, e);
         *ret_old = &old->table;
         *ret = &e->table;
     } else {
@@ -352,9 +392,9 @@ int tables_restore(struct tables *t, uint32_t id, const char *schema,
     int rc = check_desc(schema, d, &w);
     if (rc)
         return rc;
-    if (id == 0 || id > TABLES_MAX)
+    if (id == 0 || id > TABLES_STORED_MAX)
         return err_set(-EINVAL, "table %s.%s has the id %u (1 to %d)", w.schema, w.name, id,
-                       TABLES_MAX);
+                       TABLES_STORED_MAX);
     (void)pthread_rwlock_wrlock(&t->lock);
     if (t->by_id[id] || find(t, w.schema, w.name)) {
         rc = err_set(-EEXIST, "table %s.%s is there twice", w.schema, w.name);
@@ -362,14 +402,26 @@ int tables_restore(struct tables *t, uint32_t id, const char *schema,
         e = make_entry(id, &w, /* self= */ NULL);
         if (!e)
             rc = err_set(-ENOMEM, "no memory for table %s.%s", w.schema, w.name);
-        t->by_id[id] = e;
-        if (e && id > t->last_id)
-            t->last_id = id;
+        else
+            put_entry(t, e);
     }
     (void)pthread_rwlock_unlock(&t->lock);
     if (rc == 0)
         *ret = &e->table;
     return rc;
+}
+
+struct table *tables_refused(struct tables *t)
+{
+    return &t->refused.table;
+}
+
+uint64_t table_lost_rows(const struct table *t)
+{
+    uint64_t sum = 0;
+    for (int i = 0; i < TABLE_LOST_ROWS; i++)
+        sum += atomic_load_explicit(&t->lost[i], memory_order_relaxed);
+    return sum;
 }
 
 void table_own_counters(struct table *t)
@@ -409,7 +461,7 @@ uint32_t tables_list(struct tables *t, struct table **ret, uint32_t max)
 {
     uint32_t n = 0;
     (void)pthread_rwlock_rdlock(&t->lock);
-    for (uint32_t id = 1; id <= t->last_id && n < max; id++) {
+    for (uint32_t id = next_id(t, 0); id && n < max; id = next_id(t, id)) {
         if (t->by_id[id])
             ret[n++] = &t->by_id[id]->table;
     }
@@ -420,7 +472,7 @@ uint32_t tables_list(struct tables *t, struct table **ret, uint32_t max)
 uint32_t tables_last(struct tables *t)
 {
     (void)pthread_rwlock_rdlock(&t->lock);
-    uint32_t id = t->last_id;
+    uint32_t id = t->last_stored;
     (void)pthread_rwlock_unlock(&t->lock);
     return id;
 }

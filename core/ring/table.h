@@ -19,7 +19,11 @@
 #include <stdint.h>
 
 #define TABLE_COLUMNS_MAX 67 /* ts, tid, 64 of the plugin's, one tail */
-#define TABLES_MAX 1024
+/* Ids of stored tables: 1,024 that the program makes, 256 of its scripts, and those of plugins. */
+#define TABLES_STORED_MAX 1536
+/* Behind them those of the computed, which are never kept: room of their own, so that whatever a
+ * process has made, it can be asked, alive and dead. */
+#define TABLES_MAX (TABLES_STORED_MAX + 256)
 
 struct table_column {
     const char *name; /* owned by the table */
@@ -36,12 +40,15 @@ enum table_loss {
     TABLE_LOST_STORE,     /* the store refused: disk full, I/O error */
     TABLE_LOST_TOO_LONG,  /* row longer than a quarter of a ring */
     TABLE_LOST_DAMAGED,   /* something wrote over the rings: places where rows were, at least */
+    TABLE_LOST_NO_TABLE,  /* their table could not be made: of tables_refused() only */
+    TABLE_LOST_VALUE,     /* no row: a value that could not be kept, of a row that was */
     TABLE_LOSS_REASONS
 };
 extern const char *const table_loss_names[TABLE_LOSS_REASONS];
+#define TABLE_LOST_ROWS TABLE_LOST_VALUE /* reasons before this one are of whole rows */
 
 struct table {
-    uint32_t id;        /* 1 ..., the same in the files */
+    uint32_t id; /* 1 ..., the same in the files; of a computed one above TABLES_STORED_MAX */
     const char *schema; /* "python" */
     /* "torch_trace".  Changed by tables_supersede() only; read as any other field. */
     const char *_Atomic name;
@@ -89,6 +96,13 @@ int tables_supersede(struct tables *t, const char *schema, const struct probing_
 int tables_restore(struct tables *t, uint32_t id, const char *schema,
                    const struct probing_table_desc *d, struct table **ret);
 
+/* Stands for all tables that could not be made, and counts what was meant for them.  It has the id
+ * 0, no columns, and is in no list.                                                      [any] */
+struct table *tables_refused(struct tables *t);
+
+/* Rows of the table that were lost.                                                      [any] */
+uint64_t table_lost_rows(const struct table *t);
+
 /* Count in the table's own memory again, from what `appended` and `lost` say now. */
 void table_own_counters(struct table *t);
 
@@ -97,7 +111,7 @@ struct table *tables_find(struct tables *t, const char *schema,
 struct table *tables_by_id(struct tables *t, uint32_t id);                /* [any] */
 uint32_t tables_list(struct tables *t, struct table **ret, uint32_t max); /* in order of id [any] */
 
-uint32_t tables_last(struct tables *t); /* largest id, 0: none [any] */
+uint32_t tables_last(struct tables *t); /* largest id of a stored one, 0: none [any] */
 
 /* Index of a column, -1: none.  "timestamp" is an alias of ts, "step" of local_step. */
 int table_column_index(const struct table *t, const char *name);

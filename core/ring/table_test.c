@@ -3,6 +3,8 @@
  * core/ring/table_test.c - which descriptions make a table, which find it again, which are refused.
  */
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "core/base/err.h"
 #include "core/ring/table.h"
@@ -124,13 +126,32 @@ TEST(there_is_an_end_to_tables)
     struct table *a;
     char name[32];
     CHECK_INT(tables_new(&t), 0);
-    for (int i = 0; i < TABLES_MAX; i++) {
+    for (int i = 0; i < TABLES_STORED_MAX; i++) {
         (void)snprintf(name, sizeof(name), "t%d", i);
         struct probing_table_desc d = stored(name);
         CHECK_INT(tables_add(t, "x", &d, NULL, &a), 0);
     }
     struct probing_table_desc d = stored("more");
     CHECK_INT(tables_add(t, "x", &d, NULL, &a), -ENOSPC);
+    CHECK(strstr(err_text(), "may have 1536 stored tables, and has them") != NULL);
+    /* Those that tell of the process are computed, and have room of their own. */
+    d.scan = scan;
+    d.tail_type = 0;
+    for (int i = TABLES_STORED_MAX; i < TABLES_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "c%d", i);
+        d.name = name;
+        if (!CHECK_INT(tables_add(t, "x", &d, NULL, &a), 0))
+            break;
+        CHECK(a->id > TABLES_STORED_MAX && tables_by_id(t, a->id) == a);
+    }
+    d.name = "more";
+    CHECK_INT(tables_add(t, "x", &d, NULL, &a), -ENOSPC);
+    CHECK(tables_find(t, "x", "c1700") != NULL && tables_find(t, "x", "t0") != NULL);
+    CHECK_INT(tables_last(t), TABLES_STORED_MAX);
+    struct table **list = calloc(TABLES_MAX, sizeof(*list));
+    CHECK(list && tables_list(t, list, TABLES_MAX) == TABLES_MAX);
+    free(list);
+    CHECK(tables_refused(t)->id == 0 && tables_find(t, "probing", "refused") == NULL);
     tables_free(t);
 }
 

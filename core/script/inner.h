@@ -29,7 +29,7 @@
 #define SCRIPT_NAME_BYTES 64
 #define SCRIPT_LINE_BYTES 4096 /* of print */
 #define SCRIPT_TABLES_MAX 32   /* that one script may make */
-#define SCRIPTS_TABLES_MAX 256 /* that all scripts of a process may make, of TABLES_MAX */
+#define SCRIPTS_TABLES_MAX 256 /* that all scripts of a process may make */
 
 enum script_state { SCRIPT_LOADING, SCRIPT_RUNNING, SCRIPT_ENDED, SCRIPT_FAILED, SCRIPT_STOPPED };
 

@@ -117,7 +117,7 @@ static void tail_texts(struct scan *s, struct vec *v)
     v->stable = false; /* the store's page may go when its transaction is renewed */
     for (uint32_t i = 0; i < b->n_rows; i++) {
         uint32_t size = b->tail_offsets[i + 1] - b->tail_offsets[i];
-        v->t[i] = (struct text){(const char *)b->tails + b->tail_offsets[i], size};
+        v->t[i] = (struct text){(const char *)b->tails + b->tail_offsets[i], size ? size - 1 : 0};
         if (size == 0)
             sql_set_null(v, i);
     }

@@ -225,9 +225,7 @@ static int give_rows(struct query *q, struct op *op, const struct sql_sink *sink
 static void count_lost(struct query *q, struct sql_report *report)
 {
     for (struct table_seen *s = q->seen; s; s = s->next) {
-        uint64_t lost = 0;
-        for (int i = 0; s->table->lost && i < TABLE_LOSS_REASONS; i++)
-            lost += atomic_load_explicit(&s->table->lost[i], memory_order_relaxed);
+        uint64_t lost = table_lost_rows(s->table);
         report->lost += lost;
         if (lost && !report->lost_table)
             report->lost_table = s->table->name;

@@ -67,7 +67,7 @@ static bool append_at(int first, int n, uint64_t ts)
         if (i % 5 == 4)
             c[2].u = PROBING_NULL_F64;
         int rc;
-        while ((rc = ring_append(table, ts ? ts : clock_now(), c, 3, "tail-text",
+        while ((rc = ring_append(table, ts ? ts : clock_now(), c, 3, i % 20 ? "tail-text" : NULL,
                                  (uint32_t)(i % 10))) == -ENOSPC)
             if (store_drain(store) < 0)
                 return false;
@@ -108,9 +108,12 @@ TEST(groups_by_ids)
 TEST(tails_are_texts)
 {
     CHECK_STR(ask("select tail, count(*) from t.rows group by tail order by 1 limit 3"),
-              "t,10000;ta,10000;tai,10000;");
+              "\"\",5000;t,10000;ta,10000;");
     CHECK_STR(ask("select max(tail), count(tail), count(*) from t.rows"),
-              "tail-text,90000,100000;");
+              "tail-text,95000,100000;");
+    CHECK_STR(ask("select count(*), count(tail), max(length(tail)) from t.rows where tail = '' or "
+                  "tail is null"),
+              "10000,5000,0;");
     CHECK_STR(ask("select n, tail from t.rows where tail = 'tail-text' order by n desc limit 2"),
               "9999,tail-text;9998,tail-text;");
 }

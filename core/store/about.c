@@ -31,14 +31,6 @@ static int64_t or_null(uint64_t value)
     return value ? (int64_t)value : PROBING_NULL_I64;
 }
 
-static uint64_t lost_rows(const struct table *t)
-{
-    uint64_t sum = 0;
-    for (int i = 0; t->lost && i < TABLE_LOSS_REASONS; i++)
-        sum += atomic_load_explicit(&t->lost[i], memory_order_relaxed);
-    return sum;
-}
-
 /* A stored table's times are UTC in the store; a TIME cell of a computed one is monotonic. */
 static int64_t monotonic(uint64_t utc)
 {
@@ -62,7 +54,7 @@ static int table_row(struct store *s, struct table *t, struct probing_rows *out)
         row[4].i = (int64_t)stats.bytes;
         row[5].i = (int64_t)stats.segments;
         row[6].i = (int64_t)stats.waiting;
-        row[7].i = (int64_t)lost_rows(t);
+        row[7].i = (int64_t)table_lost_rows(t);
         row[8].i = (int64_t)stats.expired;
         row[9].i = monotonic(stats.first_ts);
         row[10].i = monotonic(stats.last_ts);
@@ -101,10 +93,10 @@ static int lost_row(struct store *s, struct table *t, struct probing_rows *out)
 
     (void)s;
     (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
-    for (int i = 0; t->lost && i < TABLE_LOSS_REASONS && r == 0; i++) {
+    for (int i = 0; i < TABLE_LOSS_REASONS && r == 0; i++) {
         uint64_t rows = atomic_load_explicit(&t->lost[i], memory_order_relaxed);
         const union probing_cell row[] = {
-            {.s = name}, {.s = table_loss_names[i]}, {.i = (int64_t)rows}};
+            {.s = t->id ? name : NULL}, {.s = table_loss_names[i]}, {.i = (int64_t)rows}};
         if (rows)
             r = out->row(out, row, 3);
     }
@@ -113,7 +105,9 @@ static int lost_row(struct store *s, struct table *t, struct probing_rows *out)
 
 static int scan_lost(void *self, struct probing_rows *out)
 {
-    return each_table(self, lost_row, out);
+    struct store *s = self;
+    int r = each_table(s, lost_row, out);
+    return r < 0 ? r : lost_row(s, tables_refused(s->tables), out);
 }
 
 int store_about_add(struct store *s)
@@ -136,7 +130,10 @@ int store_about_add(struct store *s)
         STR("state", "on, off (nobody wants its rows) or retired (its plugin has stopped)"),
         STR("doc", "what a row is")};
     static const struct probing_column lost_columns[] = {
-        STR("table_name", "schema.name"), STR("reason", "why rows were lost"),
+        STR("table_name",
+            "schema.name; NULL: of all tables that could not be made, see probing.log"),
+        STR("reason",
+            "why rows were lost; value: they were kept, without a value that could not be"),
         I64("rows", PROBING_COUNT, "how many, since the process was entered")};
     static const struct probing_table_desc descs[] = {
         {.size = sizeof(descs[0]),

@@ -33,7 +33,7 @@ static int load_schemas(struct store *s, MDB_txn *txn)
 
 static void load_rows(struct store *s, MDB_txn *txn)
 {
-    for (uint32_t id = 1; id <= TABLES_MAX; id++) {
+    for (uint32_t id = 1; id <= TABLES_STORED_MAX; id++) {
         struct meta_key k = meta_key_of('r', id);
         struct row_record r;
         MDB_val key = value_of(&k, sizeof(k)), value;

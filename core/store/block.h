@@ -18,8 +18,8 @@
 #define WIDE
 #endif
 #define EVERYWHERE inline __attribute__((always_inline))
-#define MAGIC UINT32_C(0x32475350)      /* "PSG2" */
-#define MAGIC_NAME UINT32_C(0x00ffffff) /* without the version, '2' */
+#define MAGIC UINT32_C(0x33475350)      /* "PSG3" */
+#define MAGIC_NAME UINT32_C(0x00ffffff) /* without the version, '3' */
 #define HEAD_BYTES 32
 #define SUMMED_BYTES 24 /* of the head, before its checksum */
 #define ENTRY_BYTES 40

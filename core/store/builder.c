@@ -69,12 +69,17 @@ static union probing_cell null_cell(uint8_t type)
 int builder_add(struct builder *b, const struct ring_row *row, int64_t utc_offset)
 {
     uint32_t at = b->n_rows, n = b->n_columns - 2;
-    if (b->table->has_tail) {
-        if (row->tail_n && buf_add(&b->tails, row->tail, row->tail_n))
+    if (b->table->has_tail && row->tail) {
+        char *to = buf_room(&b->tails, (size_t)row->tail_n + 1);
+        if (!to)
             return err_set(-ENOMEM, "no memory for tails of %s.%s", b->table->schema,
                            b->table->name);
-        b->tail_offsets[at + 1] = (uint32_t)b->tails.size;
+        if (row->tail_n)
+            memcpy(to, row->tail, row->tail_n);
+        to[row->tail_n] = '\0'; /* so that an empty one is not NULL */
+        b->tails.size += (size_t)row->tail_n + 1;
     }
+    b->tail_offsets[at + 1] = (uint32_t)b->tails.size;
     b->cells[0][at].u = row->ts + (uint64_t)utc_offset; /* wraps where a damaged file makes it */
     b->cells[1][at].i = row->tid;
     uint32_t have = row->n_cells < n ? row->n_cells : n;

@@ -130,8 +130,8 @@ static void look_at_row(const struct store_batch *b, uint32_t i, struct found *f
     if (f->rows[w]++ == 0)
         f->first[w] = f->next[w] = n;
     /* A ring keeps its thread's order, so the numbers of a writer rise, by one where none lacks. */
-    f->bad += n < f->next[w] || b->cells[4][i].u != hash(w, n) || tail_n != n % 8 ||
-              memcmp(b->tails + b->tail_offsets[i], "abcdefg", tail_n) != 0;
+    f->bad += n < f->next[w] || b->cells[4][i].u != hash(w, n) || tail_n != n % 8 + 1 ||
+              memcmp(b->tails + b->tail_offsets[i], "abcdefg", tail_n - 1) != 0;
     f->gaps += n > f->next[w];
     f->next[w] = n + 1;
 }

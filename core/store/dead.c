@@ -65,7 +65,7 @@ static uint64_t first_position(struct store *s, uint32_t slot, int data, bool *r
 
 static int take_left_row(struct store *s, const struct ring_row *row, uint64_t *unknown)
 {
-    struct builder *b = row->table_id <= TABLES_MAX ? s->builders[row->table_id] : NULL;
+    struct builder *b = row->table_id <= TABLES_STORED_MAX ? s->builders[row->table_id] : NULL;
     int rc = 0;
     if (!b) {
         struct table *t = tables_by_id(s->tables, row->table_id);
@@ -118,7 +118,7 @@ static int read_rings(struct store *s, int data)
         if (ring_generation(s->rings, slot) || ring_head(s->rings, slot))
             rc = read_ring(s, slot, data, &unknown);
     }
-    for (uint32_t id = 1; id <= TABLES_MAX && rc == 0; id++) {
+    for (uint32_t id = 1; id <= TABLES_STORED_MAX && rc == 0; id++) {
         if (s->builders[id] && s->builders[id]->n_rows)
             rc = dead_add_rows(s, s->builders[id], s->state[id].next_row);
         builder_free(s->builders[id]);
@@ -177,10 +177,11 @@ static int open_file(struct store *s, const struct datadir *d, const char *name,
 /* The counters that the process kept in its rings file. */
 static int bind_counters(struct store *s)
 {
-    struct table **list = calloc(TABLES_MAX, sizeof(*list));
+    struct table **list = calloc(TABLES_MAX + 1, sizeof(*list));
     if (!list)
         return err_set(-ENOMEM, "no memory for the list of tables");
     uint32_t n = tables_list(s->tables, list, TABLES_MAX);
+    list[n++] = tables_refused(s->tables);
     for (uint32_t i = 0; i < n; i++) {
         const _Atomic uint64_t *counters = rings_counters(s->rings, list[i]->id);
         atomic_store_explicit(list[i]->appended, s->state[list[i]->id].next_row,

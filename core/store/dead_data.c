@@ -46,8 +46,8 @@ static void found_segment(struct finds *f, const MDB_val *value, bool in_tree)
     if (!in_tree && data < f->end)
         return; /* inside of the one before */
     int rc = segment_open(data, value->mv_size, &seg);
-    if (rc != 0 || segment_check(&seg) != 0 || seg.table_id == 0 || seg.table_id > TABLES_MAX ||
-        seg.first_row > UINT64_MAX / 2) {
+    if (rc != 0 || segment_check(&seg) != 0 || seg.table_id == 0 ||
+        seg.table_id > TABLES_STORED_MAX || seg.first_row > UINT64_MAX / 2) {
         f->bad += in_tree;
         f->other += in_tree && rc == -EPROTO;
         return;
@@ -81,7 +81,7 @@ static bool found_record(struct store *s, const MDB_val *key, const MDB_val *val
     struct seal_record seal;
     if (k[0] == 't')
         return !in_tree || schema_read(value->mv_data, value->mv_size, s->tables, &t) == 0;
-    if (k[0] == 'r' && id >= 1 && id <= TABLES_MAX) {
+    if (k[0] == 'r' && id >= 1 && id <= TABLES_STORED_MAX) {
         if (!store_read_record(key, value, &r, sizeof(r)))
             return false;
         s->seal.records += in_tree ? r.sum : 0;
@@ -240,7 +240,7 @@ static int keep_found(struct finds *f, bool cut)
         else if (seg->first_row < end)
             rc = add_part(s, seg, end);
     }
-    for (uint32_t id = 1; id <= TABLES_MAX; id++) {
+    for (uint32_t id = 1; id <= TABLES_STORED_MAX; id++) {
         const struct table_state *state = &s->state[id];
         uint64_t rows = state->next_row - state->expired;
         f->holes += rows > state->rows ? rows - state->rows : 0;

@@ -78,7 +78,7 @@ int store_begin_anew(struct store *s)
     MDB_txn *txn;
     int rc = 0, failed;
     (void)pthread_mutex_lock(&s->drain_lock);
-    for (uint32_t id = 1; id <= TABLES_MAX && rc == 0; id++) {
+    for (uint32_t id = 1; id <= TABLES_STORED_MAX && rc == 0; id++) {
         const struct table *t = tables_by_id(s->tables, id);
         count_lost(s, id);
         if (t && !t->scan)
@@ -86,7 +86,7 @@ int store_begin_anew(struct store *s)
     }
     failed = rc ? 0 : env_begin(s, 0, &txn);
     if (rc == 0 && failed == 0) {
-        for (uint32_t id = 1; id <= TABLES_MAX && failed == 0; id++) {
+        for (uint32_t id = 1; id <= TABLES_STORED_MAX && failed == 0; id++) {
             struct row_record r = {.next_row = s->state[id].next_row,
                                    .expired = s->state[id].expired};
             if (r.next_row)

@@ -129,9 +129,9 @@ static int builder_for(struct store *s, uint32_t id, struct builder **ret)
 static int take_rows(struct store *s, MDB_txn *txn, const struct ring_row *row,
                      struct ring_reader *reader)
 {
-    struct builder *b = row->table_id <= TABLES_MAX ? s->builders[row->table_id] : NULL;
+    struct builder *b = row->table_id <= TABLES_STORED_MAX ? s->builders[row->table_id] : NULL;
     if (__builtin_expect(b == NULL, 0)) {
-        int rc = row->table_id <= TABLES_MAX ? builder_for(s, row->table_id, &b) : -EBADMSG;
+        int rc = row->table_id <= TABLES_STORED_MAX ? builder_for(s, row->table_id, &b) : -EBADMSG;
         if (rc)
             return rc == -EBADMSG ? 0 : rc; /* no such table: it cannot be, checks say so */
     }
@@ -147,7 +147,7 @@ static int take_rows(struct store *s, MDB_txn *txn, const struct ring_row *row,
 
 static void count_rows(struct store *s, const struct ring_row *row)
 {
-    if (row->table_id <= TABLES_MAX)
+    if (row->table_id <= TABLES_STORED_MAX)
         s->seen[row->table_id]++;
 }
 

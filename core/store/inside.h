@@ -28,7 +28,7 @@
 
 #define STORE_SLOTS_MAX 512 /* rings: as many as core/ring has */
 
-#define STORE_FORMAT 2 /* of these records; segments have a number of their own */
+#define STORE_FORMAT 3 /* of these records; segments have a number of their own */
 
 /* Each ends with store_sum() of what is before it and of its key. */
 struct format_record {
@@ -129,26 +129,27 @@ struct store {
     bool has_seal;
 
     pthread_mutex_t drain_lock;
-    struct table_state state[TABLES_MAX + 1]; /* lock: drain_lock when live */
-    struct table_state saved[TABLES_MAX + 1]; /* lock: drain_lock.  To go back to after a failure */
-    struct builder *builders[TABLES_MAX + 1]; /* lock: drain_lock */
-    uint64_t seen[TABLES_MAX + 1];   /* rows of each table in this drain.  lock: drain_lock */
-    uint64_t heads[STORE_SLOTS_MAX]; /* where this drain has read to.  lock: drain_lock */
-    uint32_t last_id;                /* largest id of a table in this drain.  lock: drain_lock */
-    uint64_t drains;                 /* that were committed, of this life.  lock: drain_lock */
-    bool damage_counted;             /* of the rings in this drain.  lock: drain_lock */
-    int64_t *scratch;                /* lock: drain_lock */
-    struct buf out;                  /* lock: drain_lock */
-    uint64_t expired_at;             /* when age was last looked at.  lock: drain_lock */
-    uint64_t room_made_at;           /* on a full device, 0: never.  lock: drain_lock */
-    bool room_helped;                /* lock: drain_lock */
-    uint64_t room_reader;            /* oldest_reader() then.  lock: drain_lock */
-    uint64_t broken_at;              /* last failure that was no full device.  lock: drain_lock */
-    _Atomic bool env_broken;         /* open data.mdb afresh before the next drain */
-    _Atomic bool env_lost;           /* no: begin it anew */
-    uint32_t mends;     /* drains in a row that ran into lost pages.  lock: drain_lock */
-    bool names_lost;    /* and counted.  lock: drain_lock */
-    struct keep *keeps; /* lock: drain_lock */
+    struct table_state state[TABLES_STORED_MAX + 1]; /* lock: drain_lock when live */
+    struct table_state
+        saved[TABLES_STORED_MAX + 1]; /* lock: drain_lock.  To go back to after a failure */
+    struct builder *builders[TABLES_STORED_MAX + 1]; /* lock: drain_lock */
+    uint64_t seen[TABLES_STORED_MAX + 1]; /* rows of each table in this drain.  lock: drain_lock */
+    uint64_t heads[STORE_SLOTS_MAX];      /* where this drain has read to.  lock: drain_lock */
+    uint32_t last_id;        /* largest id of a table in this drain.  lock: drain_lock */
+    uint64_t drains;         /* that were committed, of this life.  lock: drain_lock */
+    bool damage_counted;     /* of the rings in this drain.  lock: drain_lock */
+    int64_t *scratch;        /* lock: drain_lock */
+    struct buf out;          /* lock: drain_lock */
+    uint64_t expired_at;     /* when age was last looked at.  lock: drain_lock */
+    uint64_t room_made_at;   /* on a full device, 0: never.  lock: drain_lock */
+    bool room_helped;        /* lock: drain_lock */
+    uint64_t room_reader;    /* oldest_reader() then.  lock: drain_lock */
+    uint64_t broken_at;      /* last failure that was no full device.  lock: drain_lock */
+    _Atomic bool env_broken; /* open data.mdb afresh before the next drain */
+    _Atomic bool env_lost;   /* no: begin it anew */
+    uint32_t mends;          /* drains in a row that ran into lost pages.  lock: drain_lock */
+    bool names_lost;         /* and counted.  lock: drain_lock */
+    struct keep *keeps;      /* lock: drain_lock */
 
     _Atomic uint64_t max_bytes, keep_ns;
     _Atomic bool limits_changed; /* look at age at the next drain, whenever that was done last */

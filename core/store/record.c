@@ -33,7 +33,7 @@ bool key_read(const MDB_val *key, uint32_t *ret_table_id, uint64_t *ret_first_ro
         row = row << 8 | p[i];
     *ret_table_id = id;
     *ret_first_row = row;
-    return id >= 1 && id <= TABLES_MAX;
+    return id >= 1 && id <= TABLES_STORED_MAX;
 }
 
 struct meta_key meta_key_of(char kind, uint32_t id)

@@ -510,7 +510,7 @@ int store_scan_next(struct store_scan *scan, struct store_batch *ret)
             const uint32_t *offsets = scan->tail_offsets + scan->at;
             ret->tails = scan->tails;
             ret->tail_offsets = offsets;
-            ret->has_null[scan->table->n_columns - 1] = 1; /* an empty one is NULL */
+            ret->has_null[scan->table->n_columns - 1] = 1; /* perhaps */
         }
         scan->at += n;
         uint64_t end = ret->first_row + n;

@@ -102,7 +102,8 @@ int schema_read(const char *text, size_t size, struct tables *tables, struct tab
         d.doc = json_text(root, "doc", "");
         d.keep_ns = (uint64_t)json_int(root, "keep_ns", 0);
         d.keep_bytes = (uint64_t)json_int(root, "keep_bytes", 0);
-        rc = tables_restore(tables, id > 0 && id <= TABLES_MAX ? (uint32_t)id : 0, schema, &d, ret);
+        rc = tables_restore(tables, id > 0 && id <= TABLES_STORED_MAX ? (uint32_t)id : 0, schema,
+                            &d, ret);
         /* There already, and the same one: as good. */
         struct table *there = rc == -EEXIST ? tables_find(tables, schema, d.name) : NULL;
         if (there && there->id == id && tables_add(tables, schema, &d, NULL, ret) == 0)

@@ -5,7 +5,7 @@
  * The value of a key (table, first row) in LMDB; it repeats both, so that it can be found in a
  * damaged file without LMDB.  Little-endian:
  *
- *     +0   u32 magic "PSG2"      +4  u32 rows             +8  u16 columns   +10 u16 table id
+ *     +0   u32 magic "PSG3"      +4  u32 rows             +8  u16 columns   +10 u16 table id
  *     +12  u32 size of it all    +16 u64 number of the first row
  *     +24  u64 checksum of the 24 bytes before and of the entries
  *     +32  columns times 40 bytes:
@@ -24,7 +24,8 @@
  *     NONE     nothing: every cell is NULL, or (min known) every cell is min
  *     BLOCKS   integers, shifted left by `shift` afterwards
  *     DIV      doubles: integer / 10^shift          MUL   doubles: integer * 10^-shift
- *     TAIL     u32 bytes of the lengths' blocks, those blocks, then all tails' bytes
+ *     TAIL     u32 bytes of the lengths' blocks, those blocks, then all tails' bytes.  A tail has a
+ *              NUL at its end, which its length counts; of one that is NULL the length is 0
  *
  * A block:   u8 how = width in bits (0 to 56, or 64) + 0x80 if deltas are packed
  *            i64 base, then for deltas i64 first

@@ -52,7 +52,7 @@ void store_drop(struct store *s)
     interns_free(s->interns);
     if (s->held != -1)
         (void)close(s->held);
-    for (uint32_t id = 0; id <= TABLES_MAX; id++)
+    for (uint32_t id = 0; id <= TABLES_STORED_MAX; id++)
         builder_free(s->builders[id]);
     for (struct memory_segment *m = s->memory, *next; m; m = next) {
         next = m->next;
@@ -84,7 +84,7 @@ static int bind_tables(struct store *s)
     if (!list)
         return err_set(-ENOMEM, "no memory for the list of tables");
     uint32_t n = tables_list(s->tables, list, TABLES_MAX);
-    int rc = 0;
+    int rc = rings_bind_table(s->rings, tables_refused(s->tables));
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         if (!list[i]->scan)
             rc = rings_bind_table(s->rings, list[i]);

@@ -89,8 +89,9 @@ struct store_batch {
     /* One array a wanted column, cells as the table's type: TIME is UTC ns, STR and BLOB are ids
      * (0: NULL); not wanted: NULL.  The tail column: see tails.  Borrowed until the next call. */
     const union probing_cell *cells[TABLE_COLUMNS_MAX];
-    const uint8_t *tails;                 /* bytes of all tails, one after another */
-    const uint32_t *tail_offsets;         /* n_rows + 1 of them; a tail of 0 bytes is NULL */
+    const uint8_t *tails; /* all tails, one after another, each with a NUL behind it */
+    const uint32_t
+        *tail_offsets; /* n_rows + 1 of them; a tail of 0 bytes, no NUL either, is NULL */
     uint32_t has_null[TABLE_COLUMNS_MAX]; /* 0: no NULL in this column of this batch */
     uint64_t inside[2]; /* bit set: columns whose rows all lie in the bounds given, none NULL */
     /* Zone map of the segment, for engines that use it: min and max per column, if known. */

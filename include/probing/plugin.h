@@ -120,7 +120,8 @@ struct probing_host {
     int (*table)(const struct probing_host *h, const struct probing_table_desc *d,
                  struct probing_table **ret);
     int (*wanted)(const struct probing_table *t); /* 0: switched off, do no work     [signal] */
-    /* Add one row: n cells (a missing tail of them is NULL), then tail_n bytes.  ts: from now().
+    /* Add one row: n cells (a missing tail of them is NULL), then tail_n bytes (NULL: the last
+     * column is NULL; 0 of them: it is empty).  ts: from now().
      * -ENOSPC: no room, loss counted.                                              [signal] */
     int (*append)(struct probing_table *t, uint64_t ts, const union probing_cell *cells, uint32_t n,
                   const void *tail, uint32_t tail_n);

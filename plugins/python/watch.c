@@ -151,11 +151,11 @@ static PyObject *import_hook(PyObject *self, PyObject *original)
 static PyObject *exception_row(PyObject *self, PyObject *const *args, Py_ssize_t n)
 {
     const struct cpython *py = &natives_py;
-    size_t length;
+    size_t length = 0;
     (void)self;
     if (n != 8 || !offer_enter())
         return natives_none();
-    const char *message = natives_utf8(args[7], &length);
+    const char *message = args[7] == py->_Py_NoneStruct ? NULL : natives_utf8(args[7], &length);
     bool known = args[5] != py->_Py_NoneStruct;
     const union probing_cell cells[] = {
         {.u = id_of(args[0])}, {.u = id_of(args[1])},

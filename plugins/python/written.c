@@ -9,6 +9,7 @@
 #include "written.h"
 
 #include <errno.h>
+#include <probing/ext/draft/loss.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +24,9 @@
 #define CAPSULE "probing.table"
 #define COLUMNS_MAX 64
 #define MAKE_NS UINT64_C(1000000000) /* for [control] to make a table */
-#define TEXTS_MAX 100000 /* different ones in a table's columns: their store is for words */
+#define TEXTS_MAX 100000      /* different ones in a table's columns: their store is for words */
+#define TEXT_MAX (64u << 10)  /* bytes of one of them: intern()'s own limit */
+#define LAST_MAX (255u << 10) /* of one in the last column: a row may have 256 KiB */
 
 struct column {
     PyObject *name; /* interned */
@@ -33,6 +36,7 @@ struct column {
 
 struct written {
     _Atomic(struct probing_table *) table; /* NULL: not made (yet) */
+    _Atomic bool refused;                  /* it will never be */
     PyObject *row_class;                   /* a dataclass, or None */
     struct column columns[COLUMNS_MAX];
     uint32_t n_columns, n_cells; /* n_cells: without the tail */
@@ -49,19 +53,30 @@ struct message { /* of TOPIC */
 
 static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t made = PTHREAD_COND_INITIALIZER; /* on CLOCK_REALTIME: looks again */
+static const struct probing_loss_1 *loss;              /* NULL: an older core; written in init() */
 
 /* ---- a row ---- */
 
-static void tell_once(struct written *w, uint32_t i, const char *why)
+struct row {
+    union probing_cell cells[COLUMNS_MAX];
+    const char *tail;
+    size_t tail_n;
+    uint32_t lost; /* values that were given and are not in it */
+};
+
+/* A value is not kept: counted each time, and said the first. */
+static void lose(struct written *w, struct row *r, uint32_t i, const char *why)
 {
     struct column *c = &w->columns[i];
+    r->lost++;
     size_t n;
     char text[200];
     if (c->told)
         return;
     c->told = true;
-    (void)snprintf(text, sizeof(text), "%s, column %s: %s; NULL is kept (said once)", w->desc.name,
-                   natives_utf8(c->name, &n), why);
+    (void)snprintf(text, sizeof(text),
+                   "%s, column %s: %s; NULL is kept (said once; probing.lost counts them)",
+                   w->desc.name, natives_utf8(c->name, &n), why);
     natives_host->log(natives_host, PROBING_WARN, text);
 }
 
@@ -75,30 +90,37 @@ static bool is_bad_value(void)
     return true;
 }
 
-static void put_text(struct written *w, uint32_t i, const char *text, size_t n,
-                     union probing_cell *ret)
+static void put_text(struct written *w, struct row *r, uint32_t i, const char *text, size_t n)
 {
     uint64_t id;
+    if (n > TEXT_MAX) {
+        lose(w, r, i, "a text of over 64 KiB; those belong in the last column");
+        return;
+    }
     if (atomic_load_explicit(&w->texts, memory_order_relaxed) > TEXTS_MAX) {
-        tell_once(w, i, "over 100,000 different texts; those belong in the last column");
+        lose(w, r, i, "over 100,000 different texts; those belong in the last column");
         return;
     }
     if (natives_host->intern(natives_host, text, n, &id) < 0) {
-        tell_once(w, i, "there is no room for another text");
+        lose(w, r, i, "there is no room for another text");
         return;
     }
     if (id > atomic_load_explicit(&w->last_text, memory_order_relaxed)) {
         atomic_store_explicit(&w->last_text, id, memory_order_relaxed);
         (void)atomic_fetch_add_explicit(&w->texts, 1, memory_order_relaxed);
     }
-    ret->u = id;
+    r->cells[i].u = id;
 }
 
-struct row {
-    union probing_cell cells[COLUMNS_MAX];
-    const char *tail;
-    size_t tail_n;
-};
+static void put_last(struct written *w, struct row *r, uint32_t i, const char *text, size_t n)
+{
+    if (n > LAST_MAX) {
+        lose(w, r, i, "over 255 KiB");
+        return;
+    }
+    r->tail = text;
+    r->tail_n = n;
+}
 
 /* A text or bytes, borrowed from the value; NULL with an exception when it is neither. */
 static const char *bytes_of(PyObject *value, uint32_t type, size_t *ret_n)
@@ -137,7 +159,7 @@ static bool put(struct written *w, struct row *r, uint32_t i, PyObject *value)
     if (value == py->_Py_NoneStruct)
         return true;
     if (type == PROBING_I64 && is_exactly(value, py->PyFloat_Type)) { /* to 3.9 it would be cut */
-        tell_once(w, i, wanted[type]);
+        lose(w, r, i, wanted[type]);
         return true;
     }
     if (type == PROBING_I64)
@@ -152,16 +174,17 @@ static bool put(struct written *w, struct row *r, uint32_t i, PyObject *value)
     if (failed) {
         if (!is_bad_value())
             return false;
-        tell_once(w, i, wanted[type]);
+        lose(w, r, i, wanted[type]);
         return true;
     }
+    if (type == PROBING_I64 && cell.i == PROBING_NULL_I64)
+        lose(w, r, i, "-2^63 stands for NULL in the store");
     if (!text) {
         r->cells[i] = cell;
     } else if (i < w->n_cells) {
-        put_text(w, i, text, n, &r->cells[i]);
+        put_text(w, r, i, text, n);
     } else {
-        r->tail = text;
-        r->tail_n = n;
+        put_last(w, r, i, text, n);
     }
     return true;
 }
@@ -223,6 +246,19 @@ static bool put_arguments(struct written *w, struct row *r, PyObject *const *arg
     return true;
 }
 
+static void write_row(struct written *w, const struct row *r)
+{
+    struct probing_table *table = atomic_load_explicit(&w->table, memory_order_acquire);
+    if (table) {
+        int rc = natives_host->append(table, natives_host->now(), r->cells, w->n_cells, r->tail,
+                                      (uint32_t)r->tail_n);
+        if (rc == 0 && r->lost && loss)
+            loss->values(table, r->lost);
+    } else if (loss && atomic_load_explicit(&w->refused, memory_order_relaxed)) {
+        loss->no_table(natives_host, 1);
+    }
+}
+
 static PyObject *append(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
 {
     const struct cpython *py = &natives_py;
@@ -244,13 +280,12 @@ static PyObject *append(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
         }
     r.tail = NULL;
     r.tail_n = 0;
+    r.lost = 0;
     bool whole = n == 1 && !kwnames && is_exactly(args[0], w->row_class)
                      ? put_object(w, &r, args[0], &held)
                      : put_arguments(w, &r, args, n, kwnames);
-    struct probing_table *table = atomic_load_explicit(&w->table, memory_order_acquire);
-    if (whole && table)
-        (void)natives_host->append(table, natives_host->now(), r.cells, w->n_cells, r.tail,
-                                   (uint32_t)r.tail_n);
+    if (whole)
+        write_row(w, &r);
     offer_leave();
     if (held)
         py->Py_DecRef(held);
@@ -272,10 +307,18 @@ static void make(void *self, const char *topic, const void *payload, uint32_t n)
     struct probing_table *table = NULL;
     int r = p->host->table(p->host, &w->desc, &table);
     if (r < 0) {
-        char text[160];
-        (void)snprintf(text, sizeof(text), "probing.table(): %s could not be made (error %d%s)",
-                       w->desc.name, -r, r == -EEXIST ? ": there is another of this name" : "");
+        char text[240];
+        (void)snprintf(text, sizeof(text),
+                       "probing.table(): %s could not be made: %s (error %d); its rows are counted "
+                       "in probing.lost",
+                       w->desc.name,
+                       r == -EEXIST   ? "there is another of this name"
+                       : r == -ENOSPC ? "this process has as many tables as are possible, or its "
+                                        "disk is full"
+                                      : "its description cannot be kept",
+                       -r);
         p->host->log(p->host, PROBING_WARN, text);
+        atomic_store_explicit(&w->refused, true, memory_order_relaxed);
     }
     (void)pthread_mutex_lock(&making);
     atomic_store_explicit(&w->table, table, memory_order_release);
@@ -375,6 +418,7 @@ static PyObject *table(PyObject *self, PyObject *args)
 
 int written_init(struct plugin *p)
 {
+    loss = p->host->extension(p->host, PROBING_LOSS_1);
     return p->host->subscribe(p->host, TOPIC, make);
 }
 

@@ -14,7 +14,8 @@
 #define DATA_AT 262144
 
 /* The header, its copy, the first slot's header, that slot's rows. */
-static const struct fuzz_part parts[] = {{0, 256}, {512, 256}, {65536, 256}, {DATA_AT, RING_BYTES}};
+static const struct fuzz_part parts[] = {
+    {0, 256}, {512, 256}, {131072, 256}, {DATA_AT, RING_BYTES}};
 #define N_PARTS (sizeof(parts) / sizeof(parts[0]))
 
 static uint64_t sum_of(uint64_t n)

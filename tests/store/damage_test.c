@@ -107,7 +107,7 @@ static void read_table(struct store *store, const struct table *t, struct answer
             uint64_t n = b.cells[2][i].u;
             a->bad += b.cells[4][i].u != sum_of(n, w) || b.cells[3][i].u != w || n < next;
             next = n + 1;
-            if (b.tail_offsets && b.tail_offsets[i + 1] - b.tail_offsets[i] == 9)
+            if (b.tail_offsets && b.tail_offsets[i + 1] - b.tail_offsets[i] == 10)
                 a->bad += memcmp(b.tails + b.tail_offsets[i], "some text", 9) != 0;
             const char *name = intern_text(store_interns(store), b.cells[5][i].u, NULL);
             a->bad += name && strcmp(name, "a name") != 0;
@@ -299,8 +299,8 @@ TEST(each_byte_of_the_rings_that_matters)
 {
     flip_each("rings", 0, 96, 1);
     flip_each("rings", 512, 80, 1);
-    flip_each("rings", 65536, 256, 1);
-    flip_each("rings", 65536 + 256, 256, 1);
+    flip_each("rings", 131072, 256, 1);
+    flip_each("rings", 131072 + 256, 256, 1);
     struct whole w;
     if (!take("rings", &w))
         return;
@@ -388,7 +388,7 @@ TEST(files_of_another_version_are_named)
         return;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     for (size_t at = 16; at + 4 < w.size; at += 4096)
-        if (memcmp(w.bytes + at, "PSG2", 4) == 0)
+        if (memcmp(w.bytes + at, "PSG3", 4) == 0)
             CHECK_INT(pwrite(fd, "1", 1, (off_t)at + 3), 1);
     CHECK(is_told("segments of data.mdb are of another format"));
     for (size_t at = 16; at + 4 < w.size; at += 4096)

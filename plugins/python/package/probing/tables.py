@@ -25,6 +25,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
 _OURS = re.compile(r"(torch_|comm_|gc_)\w*|(backtrace|samples|stacks|trace_event|watched|variables|"
                    r"exceptions|gc|imports|objects|modules|tensors|threads)\Z")
 
+TABLES = 1024  # of one program: the core keeps room for so many, and for its own beside them
 _make = _wait = None  # in C, while probing is in this process
 _arrives = None  # waits for it, where probing has just been started
 _tables = {}  # by name
@@ -141,6 +142,9 @@ def table(name, columns=None, doc=""):
         if (known.columns, known._row) == (read, row):
             return known
         raise ValueError("python.%s has been made already, with other columns" % name)
+    if len(_tables) >= TABLES:
+        raise ValueError("python.%s: a program may have %d tables, and has them: put the rows of "
+                         "several in one, with a column that says whose they are" % (name, TABLES))
     if _arrives is not None:
         _arrives()
     made = _tables[name] = Table(name, read, row, str(doc))
