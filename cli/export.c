@@ -291,7 +291,7 @@ static int close_file(struct export *e, int r)
     return r;
 }
 
-static int make_writer(struct export *e)
+static int make_writer(const struct target *t, struct export *e)
 {
     int r = 0;
     if (e->format == FORMAT_PARQUET)
@@ -299,7 +299,7 @@ static int make_writer(struct export *e)
     else if (e->format == FORMAT_ARROW)
         r = export_arrow_new(&e->writer);
     else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)
-        r = export_trace_new(e->format == FORMAT_PERFETTO, &e->writer);
+        r = export_trace_new(t, e->format == FORMAT_PERFETTO, &e->writer);
     if (r == 0 && e->writer.self != NULL)
         r = export_reader_new(&e->writer, &e->out, &e->reader);
     return r;
@@ -334,7 +334,7 @@ int command_export(struct target *t, int argc, char **argv)
     buf_init(&e.out, (size_t)3 << 30);
     r = cli_misuse(statement_of(&e, &statement));
     if (r == 0)
-        r = make_writer(&e);
+        r = make_writer(t, &e);
     if (r == 0)
         r = open_file(&e);
     if (r == 0) {

@@ -34,8 +34,10 @@ struct export_writer { /* begin, end: may be NULL */
 /* An Arrow IPC stream.  Caller frees with export_arrow_free(). */
 int export_arrow_new(struct export_writer *ret);
 void export_arrow_free(struct export_writer *w);
-/* Rows with a time and a duration as a trace: Perfetto's own, or Chrome's events as JSON. */
-int export_trace_new(bool perfetto, struct export_writer *ret);
+/* Rows with a time and a duration as a trace: Perfetto's own, or Chrome's events as JSON.  Of the
+ * process that `t` names, whose names of threads are asked for where it lives. */
+struct target;
+int export_trace_new(const struct target *t, bool perfetto, struct export_writer *ret);
 void export_trace_free(struct export_writer *w);
 
 /* Parquet, which others make of a file that the writer gives.  -ENOENT: nobody is there who can. */
@@ -53,6 +55,7 @@ struct export_event {
     const char *name, *kind;
     size_t name_n, kind_n;
     int64_t pid, tid;
+    const char *process, *thread; /* their names, "": not known */
 };
 
 /* Perfetto's format (perfetto.c): begin, then for each event its arguments and itself. */

@@ -23,6 +23,7 @@ enum { WIRE_NUMBER = 0, WIRE_DOUBLE = 1, WIRE_BYTES = 2 };
 enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3 };
 enum { CLOCK_UTC = 1, CLOCK_OF_TRACE = 6 }; /* builtin_clock.proto: REALTIME, BOOTTIME */
 enum { SEQUENCE = 1 };                      /* we write one */
+#define PROCESS_TRACKS (UINT64_C(1) << 32)  /* numbers of theirs: behind all those of threads */
 
 struct track {
     int64_t pid, tid;
@@ -92,12 +93,31 @@ int perfetto_begin(struct perfetto *p, struct buf *out)
     return send(p, out);
 }
 
-/* Number of a thread's track, which is described when it is new.  0: no memory. */
-static uint64_t track_of(struct perfetto *p, int64_t pid, int64_t tid, struct buf *out)
+/* The track of a process, which those of its threads are shown below. */
+static int name_process(struct perfetto *p, int64_t pid, const char *name, struct buf *out)
 {
+    field_number(&p->field, 1, (uint64_t)pid);
+    if (name[0] != '\0')
+        field_text(&p->field, 6, name);
+    field_number(&p->part, 1, PROCESS_TRACKS + (uint64_t)pid);
+    field_message(&p->part, 3, &p->field);
+    field_number(&p->packet, 10, SEQUENCE);
+    field_message(&p->packet, 60, &p->part);
+    return send(p, out);
+}
+
+/* Number of a thread's track, which is described when it is new.  0: no memory. */
+static uint64_t track_of(struct perfetto *p, const struct export_event *e, struct buf *out)
+{
+    int64_t pid = e->pid, tid = e->tid;
+    bool known = false;
     for (uint32_t i = 0; i < p->n_tracks; i++)
         if (p->tracks[i].pid == pid && p->tracks[i].tid == tid)
             return i + 1;
+    for (uint32_t i = 0; i < p->n_tracks && !known; i++)
+        known = p->tracks[i].pid == pid;
+    if (!known && name_process(p, pid, e->process, out) < 0)
+        return 0;
     if (p->n_tracks == p->room) {
         uint32_t room = p->room ? 2 * p->room : 64;
         struct track *tracks =
@@ -110,6 +130,8 @@ static uint64_t track_of(struct perfetto *p, int64_t pid, int64_t tid, struct bu
     p->tracks[p->n_tracks++] = (struct track){pid, tid};
     field_number(&p->field, 1, (uint64_t)pid);
     field_number(&p->field, 2, (uint64_t)tid);
+    if (e->thread[0] != '\0')
+        field_text(&p->field, 5, e->thread);
     field_number(&p->part, 1, p->n_tracks);
     field_message(&p->part, 4, &p->field);
     field_number(&p->packet, 10, SEQUENCE);
@@ -145,7 +167,7 @@ int perfetto_event(struct perfetto *p, const struct export_event *e, struct buf 
 {
     struct buf arguments = p->part; /* a new track's description needs it */
     buf_init(&p->part, PACKET_MAX);
-    uint64_t track = track_of(p, e->pid, e->tid, out);
+    uint64_t track = track_of(p, e, out);
     buf_done(&p->part);
     p->part = arguments;
     if (track == 0)

@@ -168,7 +168,11 @@ def test_progress_counts_rows(job, tmp_path):
 
 
 def check_trace(trace):
-    """What the trace event format asks of complete events."""
+    """The complete events, and what the trace event format asks of them."""
+    names = [e for e in trace["traceEvents"] if e["ph"] == "M"]
+    assert all(e["name"] in ("process_name", "thread_name") and e["args"]["name"] for e in names)
+    assert len({(e["name"], e["pid"], e["tid"]) for e in names}) == len(names)
+    trace["traceEvents"] = [e for e in trace["traceEvents"] if e["ph"] != "M"]
     for event in trace["traceEvents"]:
         assert event["ph"] in "Xi" and isinstance(event["name"], str)
         assert isinstance(event["ts"], (int, float)) and isinstance(event["pid"], int)
@@ -222,7 +226,8 @@ def perfetto_slices(data):
         packet = fields(raw)
         if 60 in packet:
             track = fields(packet[60][0])
-            tracks[track[1][0]] = fields(track[4][0])[2][0]
+            if 4 in track:
+                tracks[track[1][0]] = fields(track[4][0])[2][0]
         if 11 in packet:
             event = fields(packet[11][0])
             if event[9] == [1]:
@@ -256,6 +261,48 @@ def test_a_chrome_trace_begins_where_it_ends_less_its_duration(job, tmp_path):
     done = job.probing("export", "--format", fmt, "-o", str(tmp_path / "no.json"), "select 1 as n")
     assert done.returncode == 1 and "column 'ts'" in done.stderr
     assert not (tmp_path / "no.json").exists()
+
+
+TASKS = """select to_timestamp(10) as ts, thread_id as tid, comm as name from cpu.tasks
+    where probing = 0"""
+
+
+def test_a_trace_has_the_process_as_it_is(world, tmp_path):
+    """Its pid was 0, or its rank; and nothing had a name."""
+    job = world.start("/usr/bin/python3", "-u", "-c", "import threading, time\nprint('ready')\n"
+                      "open('/proc/self/comm', 'w').write('first one')\nwhile True: time.sleep(1)")
+    job.wait_line("ready")
+    job.inject()
+    command = "/usr/bin/python3 -u -c"
+    for statement, thread in ((TASKS, "first one"), (TRACE.replace("7 as tid", "3 as rank"), None)):
+        events = json.loads(export(job, "chrome", tmp_path / "t.json", statement))["traceEvents"]
+        names = {e["name"]: e["args"]["name"] for e in events if e["ph"] == "M"}
+        assert {e["pid"] for e in events} == {job.pid} and len(names) == 1 + bool(thread)
+        assert names["process_name"].startswith(command) and names.get("thread_name") == thread
+    assert events[-1]["args"]["rank"] == 3
+    descriptors = perfetto_names(export(job, "perfetto", tmp_path / "t.pftrace", TASKS))
+    assert descriptors[0][0] == job.pid and descriptors[0][1].startswith(command)
+    assert descriptors[1] == (job.pid, "first one")
+    job.kill()
+    for target in (job, world.tmp / "data" / os.listdir(world.data)[0]):
+        if target is not job:
+            job.probing = lambda *args: world.probing("-t", str(target), *args)
+        events = json.loads(export(job, "chrome", tmp_path / "t.json", TRACE))["traceEvents"]
+        assert {e["pid"] for e in events} == {job.pid}
+        assert events[0]["args"]["name"].startswith(command)
+
+
+def perfetto_names(data):
+    """(pid, name) of the processes and threads that a Perfetto trace describes."""
+    found = []
+    for raw in fields(data)[1]:
+        packet = fields(raw)
+        if 60 in packet:
+            track = fields(packet[60][0])
+            about = fields(track[3 if 3 in track else 4][0])
+            name = about.get(6 if 3 in track else 5, [b""])[0].decode()
+            found.append((about[1][0], name))
+    return found
 
 
 def test_torch_modules_nest(world, tmp_path):
