@@ -11,6 +11,13 @@ const probing = connect(address, { token });
 const answer = await probing.query("select 1 as n, 'ä' as s");
 assert.deepEqual(answer.rows, [{ n: 1, s: "ä" }]);
 assert.equal(answer.lost, 0);
+const ODD = `select 9223372036854775807 as most, -9007199254740993 as odd, 9007199254740991 as safe,
+  'x9223372036854775807 "\\' as s, 0.1234567890123456789 as d, 1e300 as e, 'NaN' as t,
+  'nan'::double as nan, '-inf'::double as inf, null::double as none`;
+const SAME = { most: 9223372036854775807n, odd: -9007199254740993n, safe: 9007199254740991,
+  s: 'x9223372036854775807 "\\', d: 0.1234567890123456789, e: 1e300, t: "NaN", nan: NaN,
+  inf: -Infinity, none: null };
+assert.deepEqual((await probing.query(ODD)).rows, [SAME]);
 assert.equal(await probing.eval("6 * 7"), "42\n");
 assert.match(await probing.backtrace(), /MainThread/);
 assert.match(await probing.run("info"), /^pid: /);
@@ -33,6 +40,10 @@ if (globalThis.WebSocket) {
     if (seen.length === 20) break;
   }
   assert.deepEqual(seen, seen.map((_, i) => seen[0] + i));
+  for await (const row of probing.subscribe(ODD, { interval_ms: 20 })) {
+    assert.deepEqual(row, SAME);
+    break;
+  }
   for await (const { topic, data } of probing.follow("script.rows")) {
     assert.equal(topic, "script.rows");
     assert.ok(data.n > 0);

@@ -172,3 +172,18 @@ def test_other_versions(door, python):
     done = subprocess.run([python, "-W", "error", "-c", source], capture_output=True, text=True,
                           env=dict(door.world.env, PYTHONPATH=PACKAGE), timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+ODD = """select 9223372036854775807 as most, -9007199254740993 as odd, 3.0::double as three, 'NaN' as t,
+    'nan'::double as nan, '-inf'::double as inf, null::double as none"""
+
+
+def test_odd_numbers_are_numbers(job):
+    """In streams NaN and infinities were texts, and 3.0 an int."""
+    same = {"most": 2**63 - 1, "odd": -2**53 - 1, "three": 3.0, "t": "NaN", "inf": float("-inf"),
+            "none": None}
+    with job.watch(ODD, interval=0.02) as answers, job.subscribe(ODD, interval=0.02) as rows:
+        for row in (job.query(ODD).dicts()[0], next(answers)[0], next(rows)):
+            nan = row.pop("nan")
+            assert type(nan) is float and nan != nan
+            assert row == same and type(row["three"]) is float

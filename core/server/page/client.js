@@ -18,6 +18,20 @@ export class ProbingError extends Error {
   }
 }
 
+const TOKENS = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?/g;
+
+/** JSON.parse() rounds integers beyond 2^53; here these become BigInts. */
+function parse(text) {
+  if (!/\d{16}/.test(text)) return JSON.parse(text);
+  const marked = text.replace(TOKENS, (token) =>
+    /^-?\d{16,}$/.test(token) && !Number.isSafeInteger(Number(token)) ? `{" int":"${token}"}` : token);
+  return JSON.parse(marked, (_, value) =>
+    /^-?\d{16,}$/.test(value?.[" int"]) ? BigInt(value[" int"]) : value);
+}
+
+/** Of a double: JSON has NaN and infinities as texts. */
+const double = (value) => (typeof value === "string" ? Number(value) : value);
+
 export function connect(address = globalThis.location?.origin, options = {}) {
   return new Client(address, options);
 }
@@ -37,11 +51,13 @@ class Client {
     this.#WebSocket = WebSocket;
   }
 
-  /** {columns, rows, row_count, elapsed_ms, lost, cut}; rows are objects by column name. */
+  /** {columns, rows, row_count, elapsed_ms, lost, cut}; rows are objects by column name.  Integers
+   * beyond 2^53 are BigInts. */
   async query(sql) {
-    const answer = JSON.parse(await this.#post("/query", sql));
-    const names = answer.columns.map((column) => column.name);
-    answer.rows = answer.rows.map((row) => Object.fromEntries(row.map((v, i) => [names[i], v])));
+    const answer = parse(await this.#post("/query", sql));
+    const { columns } = answer;
+    const read = (v, i) => [columns[i].name, columns[i].type === "double" ? double(v) : v];
+    answer.rows = answer.rows.map((row) => Object.fromEntries(row.map(read)));
     return answer;
   }
 
@@ -62,13 +78,13 @@ class Client {
 
   /** New rows of a table, or of a select, as they arrive: an async iterator; .lost, .close(). */
   subscribe(what, { interval_ms = 1000, last = 0 } = {}) {
-    return this.#stream({ subscribe: what, interval_ms, last }, (text) =>
-      text.split("\n").filter(Boolean).map((line) => JSON.parse(line)));
+    const read = (text) => text.split("\n").filter(Boolean).map(parse);
+    return this.#stream({ subscribe: what, interval_ms, last }, read, this.#doubles(what));
   }
 
   /** What scripts publish: {topic, data}; topic: "script.NAME" or "script.*". */
   follow(topic) {
-    return this.#stream({ follow: topic }, null);
+    return this.#stream({ follow: topic }, null, []);
   }
 
   close() {
@@ -89,13 +105,24 @@ class Client {
     throw new ProbingError(error.message, { ...error, status: answer.status });
   }
 
-  #stream(request, read) {
+  /** Names of the columns that are doubles: lines of JSON do not say. */
+  async #doubles(what) {
+    const from = /^\s*[\w.]+\s*$/.test(what) ? what : `(${what}) as q`;
+    try {
+      const { columns } = await this.query(`select * from ${from} limit 0`);
+      return columns.filter(({ type }) => type === "double").map(({ name }) => name);
+    } catch {
+      return []; // what is wrong with it the stream says
+    }
+  }
+
+  #stream(request, read, doubles) {
     if (!this.#WebSocket)
       throw new ProbingError("no WebSocket here", { hint: "connect(address, { WebSocket })" });
     const url = new URL("/ws", this.#base);
     url.protocol = url.protocol === "https:" ? "wss:" : "ws:";
     if (this.#token) url.searchParams.set("token", this.#token); // a WebSocket carries no headers
-    const stream = new Stream(new this.#WebSocket(url, "probing.1"), request, read);
+    const stream = new Stream(new this.#WebSocket(url, "probing.1"), request, read, doubles);
     this.#streams.add(stream);
     stream.onend = () => this.#streams.delete(stream);
     return stream;
@@ -109,16 +136,18 @@ class Stream {
   onend = null;
   #socket;
   #read;
+  #doubles;
   #waiting = [];
   #wake = null;
   #error = null;
   #over = false;
 
-  constructor(socket, request, read) {
+  constructor(socket, request, read, doubles) {
     this.#socket = socket;
     this.#read = read;
+    this.#doubles = doubles;
     socket.onopen = () => socket.send(JSON.stringify({ id: 1, ...request }));
-    socket.onmessage = (event) => this.#take(JSON.parse(event.data));
+    socket.onmessage = (event) => this.#take(parse(event.data));
     socket.onerror = () =>
       this.#end(new ProbingError("no connection", { hint: "is the token right?" }));
     socket.onclose = (event) => this.#end(event.reason ? new ProbingError(event.reason) : null);
@@ -130,8 +159,13 @@ class Stream {
 
   async *[Symbol.asyncIterator]() {
     try {
+      const doubles = await this.#doubles;
       for (;;) {
-        while (this.#waiting.length) yield this.#waiting.shift();
+        while (this.#waiting.length) {
+          const row = this.#waiting.shift();
+          for (const name of doubles) row[name] = double(row[name]);
+          yield row;
+        }
         if (this.#error) throw this.#error;
         if (this.#over) return;
         await new Promise((wake) => (this.#wake = wake));

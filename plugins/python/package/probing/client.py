@@ -165,18 +165,29 @@ class Connection:
         An iterator; its `lost` counts messages that came too fast for us, close() ends it.
         interval: seconds between looks, 0.01 or more; last: rows from before to begin with.
         """
+        doubles = self._doubles(what)
         return Stream(self._again(), {"subscribe": what, "interval_ms": int(interval * 1000),
-                                      "last": last}, _each_row)
+                                      "last": last}, lambda message: _each_row(message, doubles))
 
     def watch(self, sql, interval=1.0):
         """Like subscribe() for any statement: each time all its rows, as a list of dicts."""
+        doubles = self._doubles(sql)
         return Stream(self._again(), {"watch": sql, "interval_ms": int(interval * 1000)},
-                      lambda message: [list(_each_row(message))])
+                      lambda message: [list(_each_row(message, doubles))])
 
     def follow(self, topic):
         """What scripts publish, as (topic, value); topic: "script.NAME" or "script.*"."""
         return Stream(self._again(), {"follow": topic},
                       lambda message: [(message["event"], message["data"])])
+
+    def _doubles(self, what):
+        """Names of the columns that are doubles: JSON writes 3.0 as 3 and NaN as a text."""
+        source = what if re.fullmatch(r"\s*[\w.]+\s*", what) else "(%s) as q" % what
+        try:
+            rows = self.query("select * from %s limit 0" % source)
+        except Error:
+            return ()  # what is wrong with it the stream says
+        return tuple(n for n, kind in zip(rows.names, rows.types) if kind == "double")
 
     def _again(self):
         return _Wire(self._address, self._token, self._timeout)
@@ -216,8 +227,13 @@ class Stream:
         return self._ready.pop()
 
 
-def _each_row(message):
-    return (json.loads(line) for line in message["data"].splitlines())
+def _each_row(message, doubles):
+    for line in message["data"].splitlines():
+        row = json.loads(line)
+        for name in doubles:
+            if row[name] is not None:
+                row[name] = float(row[name])
+        yield row
 
 
 def _whole(text, message):
