@@ -35,6 +35,8 @@ struct line {
     _Atomic uint64_t rate;   /* ns per count, times 2^RATE_SHIFT */
 };
 
+_Static_assert(CLOCK_REALTIME == 0 && CLOCK_MONOTONIC == 1, "they index moved[]");
+
 struct anchor {
     uint64_t counter, ns;
 };
@@ -47,6 +49,7 @@ static struct {
 static uint64_t last_number;       /* calibrating thread only */
 static _Atomic int64_t utc_offset; /* 0: not yet taken */
 static struct anchor first;        /* calibrating thread only; counter 0: none */
+static _Atomic int64_t moved[2];   /* clock_move(): CLOCK_REALTIME, CLOCK_MONOTONIC */
 static int8_t counter_is_safe;     /* calibrating thread only; 0: not asked, 1 yes, -1 no */
 
 #if defined(__x86_64__)
@@ -72,7 +75,8 @@ static uint64_t kernel_ns(clockid_t clock)
 {
     struct timespec t = {0};
     (void)clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec +
+           (uint64_t)atomic_load_explicit(&moved[clock], memory_order_relaxed);
 }
 
 /* Apart, so that clock_now() needs no stack. */
@@ -215,6 +219,17 @@ void clock_calibrate(void)
     draw(now.counter, ns, (uint64_t)rate);
     if (running)
         first = now;
+}
+
+void clock_move(int64_t monotonic_ns, int64_t utc_ns)
+{
+    atomic_store_explicit(&moved[CLOCK_MONOTONIC], monotonic_ns, memory_order_relaxed);
+    atomic_store_explicit(&moved[CLOCK_REALTIME], utc_ns, memory_order_relaxed);
+}
+
+void clock_utc_offset_keep(int64_t offset)
+{
+    atomic_store_explicit(&utc_offset, offset, memory_order_release);
 }
 
 int64_t clock_utc_offset(void)

@@ -24,7 +24,14 @@ uint64_t clock_monotonic(void);
 void clock_calibrate(void);
 
 /* What to add to clock_now() to get UTC ns since the epoch: taken once per process, so that a
- * step of the wall clock never reorders rows.                                          [any] */
+ * step of the wall clock never reorders rows, nor makes them older than they are.      [any] */
 int64_t clock_utc_offset(void);
+/* The offset of an earlier life in this process, with whose rows those of this one go on; 0: take
+ * it afresh.  Before rows are written. */
+void clock_utc_offset_keep(int64_t offset);
+
+/* For unit programs only, which hold the core as a library: the kernel's clocks stand so far from
+ * where they are, from now on.  Nothing calls it in libprobing.so, and nothing can from outside. */
+void clock_move(int64_t monotonic_ns, int64_t utc_ns);
 
 #endif

@@ -69,6 +69,7 @@ static int start_store(struct core *c)
                               .resume = c->place.resumed,
                               .keep_ns = DEFAULT_KEEP_NS};
     c->home_fd = home_write(&c->place); /* first: a life that ends early is found by it */
+    resume_clock(&c->place);
     int r = tables_new(&c->tables);
     if (r == 0)
         r = store_create(&o, c->tables, &c->store);

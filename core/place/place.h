@@ -65,6 +65,8 @@ int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES]);
 
 bool resume_can(const char *directory, const char *version);
 void resume_names(struct place *p);
+/* Go on by the clock of the earlier life: before the store is made. */
+void resume_clock(const struct place *p);
 /* Count the rows again that earlier lives lost; before place_info(). */
 void resume_losses(const struct place *p, struct tables *tables);
 /* The text of `info` for a directory that is left; to be written when all is closed. */

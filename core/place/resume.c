@@ -19,6 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info.h"
@@ -102,6 +103,19 @@ void resume_names(struct place *p)
         return;
     (void)rmdir(p->fast);
     p->fast[0] = '\0';
+}
+
+/* Rows of this life go on behind those of the one before, whatever became of the wall clock. */
+void resume_clock(const struct place *p)
+{
+    char said[32];
+    int64_t offset = 0;
+    struct buf text = {0};
+    if (p->resumed && read_info(p->directory, &text) == 0 &&
+        info_get(&text, "utc_offset", said, sizeof(said)) && parse_i64(said, &offset) == 0 &&
+        offset > 0)
+        clock_utc_offset_keep(offset);
+    buf_done(&text);
 }
 
 /* ---- rows lost in earlier lives ---- */

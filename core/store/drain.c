@@ -55,6 +55,16 @@ static int last_segment(struct store *s, MDB_txn *txn, uint32_t id, uint64_t nex
     return rc;
 }
 
+/* Would the segment, with what comes, reach over half the age that rows of its table may have?  It
+ * goes only when its youngest row is too old, and the oldest would be kept for many times that. */
+static bool spans_too_long(struct store *s, const struct builder *b, const struct segment *seg)
+{
+    struct segment_column c;
+    uint64_t newest = b->cells[0][b->n_rows - 1].u, keep_ns = retention_keep_ns(s, b->table);
+    return keep_ns && segment_column(seg, 0, &c) == 0 && c.has_bounds && newest > c.min.u &&
+           newest - c.min.u > keep_ns / 2;
+}
+
 /* Take the small segments before the builder's rows into it, so that a table of one row a second
  * does not become a million segments. */
 static int merge_small(struct store *s, MDB_txn *txn, struct builder *b, uint64_t *first_row)
@@ -71,7 +81,8 @@ static int merge_small(struct store *s, MDB_txn *txn, struct builder *b, uint64_
         uint32_t n_rows = seg.n_rows, size = seg.size;
         if (n_rows >= SMALL_ROWS || n_rows > MERGE_FACTOR * b->n_rows ||
             n_rows + b->n_rows > SEGMENT_ROWS ||
-            (b->table->has_tail && size + b->tails.size > SEGMENT_TAILS))
+            (b->table->has_tail && size + b->tails.size > SEGMENT_TAILS) ||
+            spans_too_long(s, b, &seg))
             return 0;
         if (builder_prepend(b, &seg) != 0)
             return 0; /* damaged: it stays for what it is worth */

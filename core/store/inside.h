@@ -262,6 +262,8 @@ void *drain_thread(void *arg);
 /* Remove what is too old or too much, in the transaction; and, where `share` is not 0, 1/`share` of
  * all that is there, the oldest first. */
 int retention_apply(struct store *s, MDB_txn *txn, unsigned share);
+/* How old rows of a table may become, 0: as old as they like. */
+uint64_t retention_keep_ns(struct store *s, const struct table *t);
 
 /* A description from its JSON. */
 int schema_write(const struct table *t, struct buf *out);

@@ -59,6 +59,12 @@ static int remove_segment(struct store *s, MDB_txn *txn, uint32_t id, const stru
     return 0;
 }
 
+uint64_t retention_keep_ns(struct store *s, const struct table *t)
+{
+    uint64_t own = atomic_load_explicit(&t->keep_ns, memory_order_relaxed);
+    return own ? own : atomic_load_explicit(&s->keep_ns, memory_order_relaxed);
+}
+
 /* One table: everything too old, and everything above its own bytes. */
 static int trim_table(struct store *s, MDB_txn *txn, MDB_cursor *cursor, uint32_t id, uint64_t utc)
 {
@@ -67,10 +73,8 @@ static int trim_table(struct store *s, MDB_txn *txn, MDB_cursor *cursor, uint32_
     int rc = 0;
     if (!t)
         return 0;
-    uint64_t keep_ns = atomic_load_explicit(&t->keep_ns, memory_order_relaxed);
+    uint64_t keep_ns = retention_keep_ns(s, t);
     uint64_t keep_bytes = atomic_load_explicit(&t->keep_bytes, memory_order_relaxed);
-    if (keep_ns == 0)
-        keep_ns = atomic_load_explicit(&s->keep_ns, memory_order_relaxed);
     while (s->state[id].segments && rc == 0) {
         bool too_much = keep_bytes && s->state[id].bytes > keep_bytes && s->state[id].segments > 1;
         if (!too_much && !keep_ns)

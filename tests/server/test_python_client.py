@@ -174,8 +174,8 @@ def test_other_versions(door, python):
     assert (done.returncode, done.stderr) == (0, "")
 
 
-ODD = """select 9223372036854775807 as most, -9007199254740993 as odd, 3.0::double as three, 'NaN' as t,
-    'nan'::double as nan, '-inf'::double as inf, null::double as none"""
+ODD = """select 9223372036854775807 as most, -9007199254740993 as odd, 3.0::double as three,
+    'NaN' as t, 'nan'::double as nan, '-inf'::double as inf, null::double as none"""
 
 
 def test_odd_numbers_are_numbers(job):

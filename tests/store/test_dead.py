@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,30 @@ def test_gc_takes_it_away(dead):
     assert "1 data directories removed" in dead.world.probing("gc").stdout
     assert str(dead.pid) not in dead.world.probing("list", "--dead").stdout
     assert dead.probing("query", "select 1").returncode == 1
+
+
+def test_gc_leaves_what_a_living_process_may_go_on_with(world):
+    """A core that comes again goes on with the directory, and touches it first: so for a minute it
+    is left alone, however the clock was set meanwhile."""
+    target = world.python("import time\nprint('ready', flush=True)\ntime.sleep(1000)\n")
+    target.wait_line("ready")
+    target.inject()
+    directory = next(world.data.iterdir())
+    assert "0 data directories removed, 0 kept" in world.probing("gc").stdout  # it runs
+    assert target.probing("eject").returncode == 0
+    now = time.time()
+    for changed in (now, now - 50, now + 3600):
+        os.utime(directory, (changed, changed))
+        assert "0 data directories removed, 1 kept" in world.probing("gc").stdout, changed - now
+    os.utime(directory, (now - 61, now - 61))
+    info = (directory / "info").read_bytes()
+    (directory / "info").unlink()  # as it is while it is being made
+    os.utime(directory, (now - 61, now - 61))
+    assert "0 data directories removed, 1 kept" in world.probing("gc").stdout
+    (directory / "info").write_bytes(info)
+    os.utime(directory, (now - 61, now - 61))
+    assert "1 data directories removed, 0 kept" in world.probing("gc").stdout
+    assert not directory.exists() and target.alive()
 
 
 def namespace(*words):
