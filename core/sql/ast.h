@@ -207,6 +207,7 @@ struct select {
 enum statement_kind {
     STATEMENT_SELECT,
     STATEMENT_SHOW_TABLES,
+    STATEMENT_SHOW_CREATE,
     STATEMENT_SHOW, /* name NULL: all */
     STATEMENT_SET,
     STATEMENT_DESCRIBE, /* of a select, or of names */
@@ -217,7 +218,7 @@ struct statement {
     enum statement_kind kind;
     bool explain, analyze;
     struct select *select;
-    const char *names[3];     /* DESCRIBE, SUMMARIZE */
+    const char *names[3];     /* DESCRIBE, SUMMARIZE, SHOW_CREATE */
     const char *name, *value; /* SHOW, SET */
     uint32_t pos;
 };

@@ -136,14 +136,23 @@ static int find_named(struct query *q, const struct op *op, const struct node *n
     return found;
 }
 
+/* Other names that the field's queries have for the same: where no column has them itself. */
+static int find_other_name(struct query *q, const struct op *op, const struct node *n)
+{
+    static const char *const names[][2] = {
+        {"timestamp", "ts"},     {"time", "ts"},    {"thread_id", "tid"},  {"step", "local_step"},
+        {"steps", "local_step"}, {"steps", "step"}, {"local_step", "step"}};
+    int found = -1;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && found == -1; i++)
+        if (strcasecmp(n->text, names[i][0]) == 0)
+            found = find_named(q, op, n, names[i][1]);
+    return found;
+}
+
 int sql_find_column(struct query *q, const struct op *op, const struct node *n)
 {
     int found = find_named(q, op, n, n->text);
-    if (found == -1 && strcasecmp(n->text, "timestamp") == 0)
-        found = find_named(q, op, n, "ts");
-    if (found == -1 && strcasecmp(n->text, "step") == 0)
-        found = find_named(q, op, n, "local_step");
-    return found;
+    return found == -1 ? find_other_name(q, op, n) : found;
 }
 
 int sql_no_column(struct query *q, const struct op *op, const struct node *n)
@@ -181,16 +190,11 @@ int sql_no_column(struct query *q, const struct op *op, const struct node *n)
                      n->text, where, n->text);
 }
 
-static int bind_name(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
+/* *ret NULL: no item of the list is called so. */
+static int bind_item(struct query *q, const struct scope *s, const struct node *n,
+                     struct expr **ret)
 {
-    int column = s->op ? sql_find_column(q, s->op, n) : -1;
-    if (column == COLUMN_AMBIGUOUS)
-        return -EINVAL;
-    if (column >= 0) {
-        sql_want(s->op, (uint32_t)column);
-        *ret = sql_column_expr(q, s->op, (uint32_t)column, n->pos);
-        return *ret ? 0 : -ENOMEM;
-    }
+    *ret = NULL;
     for (uint32_t i = 0; i < s->n_items && !n->parts[0]; i++) {
         if (!s->items[i].aliased || !same_name(s->items[i].name, n->text, n->quoted))
             continue;
@@ -200,6 +204,25 @@ static int bind_name(struct query *q, struct scope *s, const struct node *n, str
         if ((s->inside_agg || s->inside_window) && sql_expr_has_window(*ret))
             return wrong(q, n->pos, "a window function inside another function");
         return 0;
+    }
+    return 0;
+}
+
+static int bind_name(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
+{
+    int column = s->op ? find_named(q, s->op, n, n->text) : -1;
+    if (column == -1) { /* `date_trunc(...) as time ... group by time` means its own */
+        int rc = bind_item(q, s, n, ret);
+        if (rc < 0 || *ret)
+            return rc;
+        column = s->op ? find_other_name(q, s->op, n) : -1;
+    }
+    if (column == COLUMN_AMBIGUOUS)
+        return -EINVAL;
+    if (column >= 0) {
+        sql_want(s->op, (uint32_t)column);
+        *ret = sql_column_expr(q, s->op, (uint32_t)column, n->pos);
+        return *ret ? 0 : -ENOMEM;
     }
     int rc = sql_bind_outer(q, n, ret);
     if (rc != 0)

@@ -311,6 +311,7 @@ const struct func sql_cast_funcs[] = {{"td", "t", 'd', 0, text_to_double},
                                       {"vt", "v", 't', 0, to_text},
                                       {"mt", "m", 't', 0, to_text},
                                       {"Dt", "D", 't', 0, to_text},
+                                      {"si", "s", 'i', 0, same_int}, /* ns since the epoch */
                                       {"td?", "t", 'd', 0, text_to_double},
                                       {"ti?", "t", 'i', 0, text_to_int},
                                       {"tb?", "t", 'b', 0, text_to_bool},

@@ -4,10 +4,11 @@
  *
  * The query's thread only.  They become plans as selects do.
  */
-#include "core/sql/plan.h"
+#include "core/sql/made.h"
 
 #include <errno.h>
 #include <string.h>
+#include <strings.h>
 
 #include "core/base/err.h"
 #include "core/base/text.h"
@@ -137,6 +138,98 @@ static int plan_summarize(struct query *q, const struct statement *st, struct op
     return rc;
 }
 
+/* Behind the comma, or what follows would be a comment, too. */
+static void add_column(struct buf *b, const struct col *col, bool last)
+{
+    const char *unit = sql_unit_name(col->unit);
+    (void)buf_adds(b, "    ");
+    add_quoted(b, col->name, '"');
+    (void)buf_addf(b, " %s%s", sql_type_name(col->type), last ? "" : ",");
+    if (unit[0] || (col->doc && col->doc[0]))
+        (void)buf_addf(b, " -- %s%s%s", unit, unit[0] && col->doc && col->doc[0] ? ": " : "",
+                       col->doc ? col->doc : "");
+    (void)buf_addc(b, '\n');
+}
+
+/* What `show create` is about: a view, a table, or one that the engine makes itself. */
+struct creation {
+    const struct view *view;
+    const struct op *op;
+    const char *schema, *name, *doc;
+};
+
+/* As a statement that DuckDB would make it by: where to put rows that are taken out. */
+static void add_create(struct buf *b, const struct creation *c)
+{
+    if (c->doc[0])
+        (void)buf_addf(b, "-- %s\n", c->doc);
+    (void)buf_addf(b, "create %s ", c->view ? "view" : "table");
+    if (c->schema[0])
+        (void)buf_addf(b, "%s.", c->schema);
+    (void)buf_addf(b, "%s %s", c->name, c->view ? "as " : "(\n");
+    for (uint32_t i = 0; i < c->op->n_cols && !c->view; i++)
+        add_column(b, &c->op->cols[i], i + 1 == c->op->n_cols);
+    (void)buf_adds(b, c->view ? c->view->definition : ")");
+    (void)buf_addc(b, ';');
+}
+
+/* The table that is meant: it was found by these names just now.  NULL: the engine's own. */
+static const struct table *named_table(struct query *q, const struct statement *st)
+{
+    struct table **list = sql_get(q, TABLES_MAX, sizeof(struct table *));
+    uint32_t n = list ? tables_list(q->s->tables, list, TABLES_MAX) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (strcasecmp(list[i]->name, st->names[0]) == 0 &&
+            (!st->names[1] || strcasecmp(list[i]->schema, st->names[1]) == 0))
+            return list[i];
+    return NULL;
+}
+
+static int find_creation(struct query *q, const struct statement *st, struct creation *ret)
+{
+    struct op *op;
+    q->view_used = NULL;
+    int rc = look_at(q, st, &op);
+    if (rc < 0)
+        return rc;
+    *ret = (struct creation){.view = q->view_used,
+                             .op = op,
+                             .schema = st->names[1] ? st->names[1] : "",
+                             .name = st->names[0],
+                             .doc = ""};
+    const struct table *t = ret->view ? NULL : named_table(q, st);
+    if (ret->view) {
+        ret->schema = ret->view->schema;
+        ret->name = ret->view->name;
+        ret->doc = ret->view->doc;
+    } else if (t) {
+        ret->schema = t->schema;
+        ret->name = atomic_load_explicit(&t->name, memory_order_relaxed);
+        ret->doc = atomic_load_explicit(&t->doc, memory_order_relaxed);
+    }
+    ret->doc = ret->doc ? ret->doc : "";
+    return 0;
+}
+
+static int plan_show_create(struct query *q, const struct statement *st, struct op **ret)
+{
+    struct creation c;
+    int rc = find_creation(q, st, &c);
+    if (rc < 0)
+        return rc;
+    struct buf b;
+    buf_init(&b, SQL_TEXT_BYTES);
+    add_create(&b, &c);
+    const char *text = b.failed ? NULL : arena_text(&q->mem, buf_text(&b), b.size);
+    buf_done(&b);
+    struct maker m;
+    rc = text ? made_begin(&m, q, "table_schema= table_name= table_comment= create_statement=")
+              : -ENOMEM;
+    if (rc == 0)
+        rc = made_row(&m, (const char *const[]){c.schema, c.name, c.doc, text}, NULL);
+    return rc < 0 ? rc : made_finish(&m, /* table= */ NULL, ret);
+}
+
 struct setting_names {
     const char *wanted;
     struct arena *mem;
@@ -225,6 +318,8 @@ int sql_plan_other(struct query *q, const struct statement *st, struct op **ret)
                          "select table_schema, table_name, table_type, doc from "
                          "information_schema.tables order by 1, 2",
                          ret);
+    case STATEMENT_SHOW_CREATE:
+        return plan_show_create(q, st, ret);
     case STATEMENT_DESCRIBE:
         return plan_describe(q, st, ret);
     case STATEMENT_SUMMARIZE:

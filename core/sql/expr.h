@@ -117,6 +117,8 @@ const struct func *sql_func_find(const char *name, const enum sql_type *types, c
                                  uint32_t n, bool *ret_known);
 const char *sql_func_nearest(const char *name);
 uint32_t sql_func_names(const char **ret, uint32_t max);
+const struct func *sql_func_at(uint32_t number); /* of all, from 0; NULL: there are fewer */
+bool sql_func_is_called(const struct func *f);   /* by its name, name(...): not an operator */
 enum sql_type sql_letter_type(char letter, enum sql_type any);
 /* Is every value of one type one of the other, too?  Then it is made so where that is needed. */
 bool sql_widens(enum sql_type from, enum sql_type to);

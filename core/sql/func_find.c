@@ -101,12 +101,26 @@ const struct func *sql_func_find(const char *name, const enum sql_type *types, c
     return best;
 }
 
+const struct func *sql_func_at(uint32_t number)
+{
+    for (size_t t = 0; t < N_TABLES; t++)
+        for (const struct func *f = tables[t]; f->name; f++)
+            if (number-- == 0)
+                return f;
+    return NULL;
+}
+
+bool sql_func_is_called(const struct func *f)
+{
+    return f->name[0] >= 'a' && f->name[0] <= 'z' && !strchr(f->name, ' ');
+}
+
 uint32_t sql_func_names(const char **ret, uint32_t max)
 {
     uint32_t n = 0;
     for (size_t t = 0; t < N_TABLES; t++)
         for (const struct func *f = tables[t]; f->name && n < max; f++)
-            if (f->name[0] >= 'a' && f->name[0] <= 'z' && !strchr(f->name, ' '))
+            if (sql_func_is_called(f))
                 ret[n++] = f->name;
     return n;
 }

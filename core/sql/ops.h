@@ -79,6 +79,7 @@ void sql_agg_one_remove(struct agg *a, const struct vec *arg, const struct vec *
                         uint16_t row);
 int sql_agg_one_get(struct query *q, struct agg *a, struct vec *ret, uint32_t row);
 
+uint32_t sql_window_names(const char **ret, uint32_t max);
 bool sql_window_only(const char *name); /* a window function that is no aggregate */
 int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* Compute the window functions in the items over *op; the items then are over the new *op. */

@@ -200,6 +200,13 @@ static void parse_statement(struct parser *p, struct statement *s)
         s->kind = STATEMENT_SHOW_TABLES;
         if (take_word(p, "tables"))
             return;
+        if (is_word(p, 0, "create") && (is_word(p, 1, "table") || is_word(p, 1, "view"))) {
+            p->at += 2;
+            s->kind = STATEMENT_SHOW_CREATE;
+            s->pos = now(p)->pos;
+            sql_parse_table_name(p, s->names);
+            return;
+        }
         s->kind = STATEMENT_SHOW;
         if (!take_word(p, "all"))
             s->name = parse_setting(p, "tables, columns, schemas, databases, all or a setting's "

@@ -124,6 +124,7 @@ static int plan_view(struct query *q, const struct from *f, const struct view *v
 {
     for (;;) {
         int rc = plan_one(q, f, v, ret);
+        q->view_used = v;
         const struct view *other = v->next;
         while (other &&
                (strcasecmp(other->name, v->name) != 0 || strcasecmp(other->schema, v->schema) != 0))

@@ -36,8 +36,9 @@ struct query {
     const char *text;    /* of the statement, for positions */
     size_t size;
     int64_t now_utc;
-    uint64_t deadline; /* clock_monotonic() ns, 0: none */
-    bool dry;          /* only look: no subquery runs, nothing is scanned */
+    uint64_t deadline;            /* clock_monotonic() ns, 0: none */
+    const struct view *view_used; /* the definition of the view that was planned last */
+    bool dry;                     /* only look: no subquery runs, nothing is scanned */
     bool analyze;
     uint32_t depth;      /* of binding and planning at this moment, subqueries and views too */
     uint32_t n_views;    /* views being expanded */

@@ -172,6 +172,7 @@ static int plan_statement(struct query *q, struct op **ret)
         return rc == -ENOMEM ? err_set(rc, "no memory for the statement") : rc;
     switch (st.kind) {
     case STATEMENT_SHOW_TABLES:
+    case STATEMENT_SHOW_CREATE:
     case STATEMENT_DESCRIBE:
     case STATEMENT_SUMMARIZE:
     case STATEMENT_SHOW:

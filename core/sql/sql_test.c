@@ -637,7 +637,8 @@ TEST(describes_itself)
               "duration,double,s,how long;ts,timestamp,\"\",\"\";allocated,bigint,MB,\"\"");
     CHECK_STR(ask("select table_name, table_type from information_schema.tables where "
                   "table_schema <> 'information_schema' order by 1"),
-              "memory_usage,VIEW;profiling_data,VIEW;torch_trace,COMPUTED;where_am_i,COMPUTED");
+              "column_docs,VIEW;memory_usage,VIEW;profiling_data,VIEW;table_docs,VIEW;"
+              "torch_trace,COMPUTED;where_am_i,COMPUTED");
     /* A table of the host's takes the place of the engine's own, it is not there twice. */
     CHECK_STR(ask("select count(*), max(local_step) from information_schema.df_settings"),
               "1000,99");
@@ -650,6 +651,56 @@ TEST(describes_itself)
     const char *text = "select * from torch_trace"; /* computed: nothing to follow */
     CHECK_INT(sql_followable(engine, text, strlen(text), &t), 0);
     CHECK_INT(sql_followable(engine, "select x", 8, &t), -EINVAL);
+}
+
+TEST(columns_have_other_names)
+{
+    CHECK_STR(ask("select max(step), max(steps), max(local_step), max(t.steps) from torch_trace t "
+                  "where t.step < 9 and steps > 2"),
+              "8,8,8,8");
+    CHECK_STR(ask("select count(time), max(abs(cast(time as bigint) / 1e9 - epoch(ts))) < 0.001, "
+                  "count(*) filter (where time <> timestamp) from torch_trace"),
+              "1000,true,0");
+    CHECK_STR(ask("select max(steps), max(local_step) from (select local_step / 2 as step from "
+                  "torch_trace) s"),
+              "49,49");
+    /* A name of the list goes before another name of a column. */
+    CHECK_STR(ask("select step / 50 as steps, count(*) from torch_trace group by steps order by 1"),
+              "0,500;1,500");
+    CHECK(strstr(ask("select count(*) as steps, max(local_step) from (select 1 as steps) s"),
+                 "no column 'local_step'") != NULL); /* of a count nothing is made */
+    CHECK(strstr(ask("select thread_id from torch_trace"), "no column 'thread_id'") != NULL);
+}
+
+TEST(tells_how_a_table_is_made)
+{
+    const char *table =
+        "\"-- modules;create table python.torch_trace (;    \"\"local_step\"\" bigint,;"
+        "    \"\"module\"\" text,;    \"\"stage\"\" text,;    \"\"duration\"\" "
+        "double, -- s: how long;    \"\"ts\"\" timestamp,;    \"\"allocated\"\" "
+        "bigint -- MB;);\"";
+    CHECK(strstr(ask("show create table probe.python.torch_trace"), table) != NULL);
+    CHECK(strstr(ask("show create table TORCH_TRACE"), table) != NULL);
+    CHECK_STR(ask("show create view memory_usage"),
+              "\"\",memory_usage,as in the seeds,\"-- as in the seeds;create view memory_usage as "
+              "select ts as timestamp, allocated as memory_mb from python.torch_trace;\"");
+    CHECK(strstr(ask("show create table information_schema.views"), "check_option\"\" text") !=
+          NULL);
+    CHECK(strstr(ask("show create table nothing"), "no table 'nothing'") != NULL);
+    CHECK(strstr(ask("show create table"), "expected a table's name") != NULL);
+    CHECK_STR(ask("select description from probe.probing.table_docs where table_name = "
+                  "'torch_trace'"),
+              "modules");
+    CHECK_STR(ask("select column_name, data_type, unit, description from probing.column_docs where "
+                  "table_name = 'torch_trace' and description is not null"),
+              "duration,double,s,how long");
+    CHECK_STR(ask("select view_definition from information_schema.views where table_name = "
+                  "'memory_usage'"),
+              "\"select ts as timestamp, allocated as memory_mb from python.torch_trace\"");
+    /* Tables about tables, over which there are views, are looked at only once. */
+    CHECK_STR(
+        ask("select count(*) from information_schema.columns where table_name = 'table_docs'"),
+        "6");
 }
 
 TEST(memory_may_fail_anywhere)
@@ -703,6 +754,8 @@ int main(void)
     RUN(a_table_fits_the_terminal);
     RUN(answers_that_follow_each_other);
     RUN(describes_itself);
+    RUN(columns_have_other_names);
+    RUN(tells_how_a_table_is_made);
     RUN(memory_may_fail_anywhere);
     sql_free(engine);
     tables_free(tables);

@@ -69,7 +69,15 @@ static const struct {
     {"memory_allocations",
      "select ts as timestamp, function_name, size as allocated_bytes, count from "
      "memory.allocations",
-     "sampled allocations"}};
+     "sampled allocations"},
+    {"probing.table_docs",
+     "select table_schema, table_name, nullif(doc, '') as description, null::text as synonyms, "
+     "null::text as notes, null::text as global_name from information_schema.tables",
+     "what each table is"},
+    {"probing.column_docs",
+     "select table_schema, table_name, column_name, data_type, unit, nullif(doc, '') as "
+     "description from information_schema.columns",
+     "what each column is"}};
 
 int sql_add_own_views(struct sql *s)
 {

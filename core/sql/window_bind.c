@@ -43,6 +43,14 @@ bool sql_window_only(const char *name)
     return find_kind(name) && !sql_agg_find(name);
 }
 
+uint32_t sql_window_names(const char **ret, uint32_t max)
+{
+    uint32_t n = 0;
+    for (; n < N_KINDS && n < max; n++)
+        ret[n] = kinds[n].name;
+    return n;
+}
+
 static int no_window(struct query *q, const struct node *n)
 {
     const char *names[N_KINDS];

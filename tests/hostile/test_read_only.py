@@ -96,7 +96,9 @@ COMMANDS = {
 TABLES = {
     "cpu.tasks": False, "crash.frames": False, "crash.reports": False, "crash.status": False,
     "information_schema.columns": False, "information_schema.df_settings": False,
+    "information_schema.parameters": False, "information_schema.routines": False,
     "information_schema.schemata": False, "information_schema.tables": False,
+    "information_schema.views": False, "probing.column_docs": False, "probing.table_docs": False,
     "probing.clients": False, "probing.commands": False, "probing.log": True,
     "probing.lost": False, "probing.overhead": False, "probing.plugins": False,
     "probing.scripts": False, "probing.settings": False, "probing.tables": False,

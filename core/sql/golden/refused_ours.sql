@@ -121,6 +121,11 @@ summarize information_schema.schemata
 ----
 catalog_name,text,probing,probing,1,,,,,,1,0
 schema_name,text,information_schema,information_schema,1,,,,,,1,0
+schema_owner,text,,,0,,,,,,1,100
+default_character_set_catalog,text,,,0,,,,,,1,100
+default_character_set_schema,text,,,0,,,,,,1,100
+default_character_set_name,text,,,0,,,,,,1,100
+sql_path,text,,,0,,,,,,1,100
 
 select ltrim(version(), 'probing .0123456789')
 ----
