@@ -153,8 +153,8 @@ static int read_rest(struct modules *m, const struct target *t, const char *wher
     (void)snprintf(sql, sizeof sql,
                    "select sum(backward_sec) * 1000000000, sum(optimizer_sec) * 1000000000, "
                    "sum(dataloader_sec) * 1000000000, sum(comm_sec) * 1000000000, "
-                   "sum(step_duration_sec) * 1000000000 from (select *, steps as local_step from "
-                   "python.torch_step_timing) x where sampled = 1 and step_end <> 'forward'%s",
+                   "sum(step_duration_sec) * 1000000000 from "
+                   "python.torch_step_timing where sampled = 1 and step_end <> 'forward'%s",
                    where);
     return answer_rows(t, sql, &w);
 }

@@ -204,7 +204,7 @@ static int read_tables(struct looker *l, struct look *look)
          offsetof(struct look, memory)},
         {"select coalesce(sum(rows), 0) from probing.lost where reason <> 'value'",
          offsetof(struct look, lost)},
-        {"select steps, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
+        {"select local_step, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
          "dataloader_sec from python.torch_step_timing order by ts desc limit 1",
          offsetof(struct look, step)},
         {"select module, stage, count(*), sum(duration), max(allocated) from python.torch_trace "

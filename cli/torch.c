@@ -102,7 +102,7 @@ static int read_steps(struct torch_report *r, const char *since)
                    "sum(dataloader_sec) / count(*), sum(forward_sec) / count(*), "
                    "sum(backward_sec) / count(*), sum(optimizer_sec) / count(*), "
                    "sum(comm_sec) / count(*), sum(other_sec) / count(*), "
-                   "avg(overhead_sec), min(steps), max(steps), sum(step_duration_sec), "
+                   "avg(overhead_sec), min(local_step), max(local_step), sum(step_duration_sec), "
                    "count(*) filter (where step_end = 'forward') "
                    "from python.torch_step_timing where %s",
                    since);
@@ -288,10 +288,11 @@ static void suspect_failure(struct torch_report *r, const struct torch_figures *
 /* Without rc: an older directory's table has no such column. */
 static void suspect_communication(struct torch_report *r)
 {
-    (void)ask(r, 2,
-              "select steps, op || ' of group ' || coalesce(group_name, '?') || ' failed: ' || "
-              "error from python.comm_collective where error is not null order by ts desc limit 1",
-              suspect_failure, NULL);
+    (void)ask(
+        r, 2,
+        "select local_step, op || ' of group ' || coalesce(group_name, '?') || ' failed: ' "
+        "|| error from python.comm_collective where error is not null order by ts desc limit 1",
+        suspect_failure, NULL);
 }
 
 static void suspect_missing(struct torch_report *r, const struct torch_figures *f)

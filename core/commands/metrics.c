@@ -397,7 +397,7 @@ static void add_asked(struct core *c, struct metrics *m)
     ask(c, "select name, state = 'running' from probing.plugins order by 1", &plugins);
     if (tables_find(c->tables, "python", "torch_step_timing"))
         ask(c,
-            "select steps, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
+            "select local_step, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
             "dataloader_sec, other_sec, overhead_sec from python.torch_step_timing "
             "where ts > now() - interval '1 hour' order by ts desc limit 1",
             &steps);

@@ -312,6 +312,8 @@ const struct func sql_cast_funcs[] = {{"td", "t", 'd', 0, text_to_double},
                                       {"mt", "m", 't', 0, to_text},
                                       {"Dt", "D", 't', 0, to_text},
                                       {"si", "s", 'i', 0, same_int}, /* ns since the epoch */
+                                      {"vi", "v", 'i', 0, same_int}, /* ns */
+                                      {"vd", "v", 'd', 0, int_to_double},
                                       {"td?", "t", 'd', 0, text_to_double},
                                       {"ti?", "t", 'i', 0, text_to_int},
                                       {"tb?", "t", 'b', 0, text_to_bool},

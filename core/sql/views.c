@@ -32,6 +32,21 @@
     "(select 1 from python.variables where name = 'loss'))"
 #define EPOCH "'(^|[^a-z])epoch[\"'']?\\]?$'"
 
+#define CAPTURE                                                                                 \
+    "select epoch_us(ended)::text as capture_id, first_step as local_step, s.global_step, "     \
+    "s.rank, s.world_size, s.role, 'manual' as trigger, steps as steps_profiled, "              \
+    "round(captured_sec * 1e6)::bigint as wall_us, "                                            \
+    "epoch_us(ended) - round(captured_sec * 1e6)::bigint as started_at_us, "                    \
+    "epoch_us(ended) as ended_at_us, 'completed' as status, (note is not null)::bigint as "     \
+    "truncated, events as event_count, null::text as error, note from torch.capture c left "    \
+    "join lateral (select max(global_step) as global_step, max(rank) as rank, max(world_size) " \
+    "as world_size, max(role) as role from python.torch_step_timing t where t.local_step = "    \
+    "c.first_step) s on true"
+#define BUCKET                                                                               \
+    "case when name ~ '^(nccl|c10d|gloo)' then 'collective' when kind in ('kernel', "        \
+    "'cpu_op') then kind when kind in ('gpu_memcpy', 'gpu_memset') then 'memcpy' when kind " \
+    "in ('cuda_runtime', 'cuda_driver') then 'cuda_runtime' else 'other' end"
+
 /* Of one name the last that works is wanted least. */
 static const struct {
     const char *name, *definition, *doc;
@@ -50,7 +65,8 @@ static const struct {
      "how long operations took: torch modules and spans"},
     {"training_logs",
      "select ts as timestamp, epoch::bigint as epoch, local_step as step, case when kind = 0 then "
-     "value_f64 end as loss, name, value_f64 as value from (select *, row_number() over (partition "
+     "value_f64 end as loss, name, value_f64 as value from (select *, row_number() over "
+     "(partition "
      "by local_step order by kind, ts) as n, max(case when kind = 2 then value_f64 end) over "
      "(partition by local_step) as epoch from (select ts, local_step, name, value_f64, case "
      "when " IS_LOSS " then 0 when v.name ~ " EPOCH
@@ -70,6 +86,15 @@ static const struct {
      "select ts as timestamp, function_name, size as allocated_bytes, count from "
      "memory.allocations",
      "sampled allocations"},
+    {"python.profile_capture", CAPTURE,
+     "the newest capture of torch's profiler (probing torch profile); truncated: it has fewer "
+     "steps than were asked for, note says why"},
+    {"python.profile_hotspot",
+     "select capture_id, local_step, global_step, rank, " BUCKET
+     " as bucket_kind, name as bucket_name, round(self_sec * 1e6)::bigint as self_us, "
+     "round(duration * 1e6)::bigint as wall_us, calls, self_sec * 1e6 / nullif(c.wall_us, 0) as "
+     "pct_of_capture, null::text as module_hint from torch.ops cross join python.profile_capture c",
+     "its operations: pct_of_capture is the share of the captured time, 1 for all of it"},
     {"probing.table_docs",
      "select table_schema, table_name, nullif(doc, '') as description, null::text as synonyms, "
      "null::text as notes, null::text as global_name from information_schema.tables",

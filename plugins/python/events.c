@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "coordinates.h"
 #include "natives.h"
 #include "plugin.h"
 
@@ -41,6 +42,8 @@ size_t events_cut(const char *text, size_t n)
     return n;
 }
 
+enum { EVENT_COORDINATES = 7, EVENT_COLUMNS = EVENT_COORDINATES + PROBING_COORDINATES };
+
 static int64_t or_null(uint64_t number)
 {
     return number ? (int64_t)number : PROBING_NULL_I64;
@@ -48,16 +51,17 @@ static int64_t or_null(uint64_t number)
 
 void events_add(const struct event *e, const char *attributes, size_t n)
 {
-    const union probing_cell cells[] = {
+    union probing_cell cells[EVENT_COLUMNS] = {
         {.u = type_ids[e->type]},  {.i = or_null(e->trace)}, {.i = or_null(e->span)},
         {.i = or_null(e->parent)}, {.u = e->name_id},        {.u = phase_ids[e->phase]},
         {.i = e->duration_ns},
     };
-    (void)natives_host->append(events, e->ts, cells, sizeof(cells) / sizeof(cells[0]),
-                               n ? attributes : NULL, (uint32_t)events_cut(attributes, n));
+    coordinates_put(&cells[EVENT_COORDINATES]);
+    (void)natives_host->append(events, e->ts, cells, EVENT_COLUMNS, n ? attributes : NULL,
+                               (uint32_t)events_cut(attributes, n));
 }
 
-static const struct probing_column event_columns[] = {
+static const struct probing_column event_columns[EVENT_COLUMNS] = {
     {"record_type", PROBING_STR, PROBING_PLAIN, "call, span_start, span_end or event", {0}},
     {"trace_id", PROBING_I64, PROBING_PLAIN, "the outermost span; NULL: a call", {0}},
     {"span_id", PROBING_I64, PROBING_PLAIN, "of this call or span", {0}},
@@ -65,6 +69,7 @@ static const struct probing_column event_columns[] = {
     {"name", PROBING_STR, PROBING_PLAIN, "as it was given to trace or span()", {0}},
     {"phase", PROBING_STR, PROBING_PLAIN, "how a call or span ended: return, raise, yield", {0}},
     {"duration_ns", PROBING_I64, PROBING_NS, "from begin to end; NULL: no end", {0}},
+    PROBING_COORDINATE_COLUMNS,
 };
 
 static const struct probing_table_desc event_table = {
@@ -73,7 +78,7 @@ static const struct probing_table_desc event_table = {
     .name = "python.trace_event",
     .doc = "Calls of functions that `trace` watches, and spans and events of `import probing`",
     .columns = event_columns,
-    .n_columns = sizeof(event_columns) / sizeof(event_columns[0]),
+    .n_columns = EVENT_COLUMNS,
     .tail_type = PROBING_STR,
     .tail_name = "attributes",
 };

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "coordinates.h"
 #include "natives.h"
 #include "plugin.h"
 #include "spans.h"
@@ -70,6 +71,7 @@ static int hand_over(void *unused)
         return 0;
     int result = 0;
     PyObject *given = NULL;
+    coordinates_read();
     if (!atomic_exchange_explicit(&handed, true, memory_order_relaxed) &&
         natives_load(atomic_load_explicit(&owner, memory_order_relaxed)) == 0)
         given = py->PyDict_New();

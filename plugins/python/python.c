@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "coordinates.h"
 #include "events.h"
 #include "external.h"
 #include "frames.h"
@@ -214,6 +215,7 @@ static void python_fork(void *self, int phase)
         frames_forked();
         trace_forked();
         offer_forked();
+        coordinates_forked();
         watch_forked();
     }
 }
@@ -235,6 +237,8 @@ static const void *python_extension(void *self, const char *id)
         return NULL;
     if (strcmp(id, PROBING_PYTHON_FRAMES_1) == 0)
         return &frames_part;
+    if (strcmp(id, PROBING_PYTHON_COORDINATES_1) == 0)
+        return &coordinates_part;
     return strcmp(id, PROBING_PYTHON_GIL_1) == 0 ? &gil_part : NULL;
 }
 

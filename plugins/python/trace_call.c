@@ -5,6 +5,7 @@
  *
  * In the user's threads, with the GIL.  What calls these, and how it came there, is not known here.
  */
+#include "coordinates.h"
 #include "events.h"
 #include "natives.h"
 #include "plugin.h"
@@ -154,6 +155,8 @@ bool trace_describe(struct trace_slot *s, struct trace_call *c, PyObject *code,
 
 /* ---- a variable ---- */
 
+enum { COL_FUNC = PROBING_COORDINATES, COL_LINE, COL_NAME, COL_TYPE, COL_VALUE, N_WATCHED };
+
 static void variable_row(struct trace_slot *s, uint32_t i, int64_t line, PyObject *told)
 {
     const struct cpython *py = &natives_py;
@@ -167,11 +170,13 @@ static void variable_row(struct trace_slot *s, uint32_t i, int64_t line, PyObjec
         value.f = py->PyFloat_AsDouble(number);
     if (natives_host->intern(natives_host, type, type_n < 200 ? type_n : 200, &type_id) < 0)
         type_id = PROBING_NULL_ID;
-    const union probing_cell cells[] = {
-        {.i = PROBING_NULL_I64}, {.u = s->name_id}, {.i = line},
-        {.u = s->variable_id},   {.u = type_id},    value,
-    };
-    (void)natives_host->append(variables, now, cells, sizeof(cells) / sizeof(cells[0]), text,
+    union probing_cell cells[N_WATCHED] = {[COL_FUNC] = {.u = s->name_id},
+                                           [COL_LINE] = {.i = line},
+                                           [COL_NAME] = {.u = s->variable_id},
+                                           [COL_TYPE] = {.u = type_id},
+                                           [COL_VALUE] = value};
+    coordinates_put(cells);
+    (void)natives_host->append(variables, now, cells, N_WATCHED, text,
                                (uint32_t)events_cut(text, n));
     char shown[TRACE_TEXT];
     int length = snprintf(shown, sizeof(shown), "%s = %.150s", s->variable, text);
@@ -226,8 +231,8 @@ bool trace_look(uint32_t i, int64_t line)
 
 /* ---- its table ---- */
 
-static const struct probing_column variable_columns[] = {
-    {"local_step", PROBING_I64, PROBING_COUNT, "step of the training; NULL: not known", {0}},
+static const struct probing_column variable_columns[N_WATCHED] = {
+    PROBING_COORDINATE_COLUMNS,
     {"func", PROBING_STR, PROBING_PLAIN, "the function as it was named to trace", {0}},
     {"lineno", PROBING_I64, PROBING_PLAIN, "line about to run; NULL: it returns", {0}},
     {"name", PROBING_STR, PROBING_PLAIN, "the variable", {0}},

@@ -128,6 +128,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
         loop_is(t); /* until one ends a step */
     if (t == torch_state.capture_due)
         capture_end(t);
+    coordinates_look();
     device_read();
     if (t->outer_unseen)
         t->outer_unseen = is_inside_forward();
@@ -157,8 +158,10 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     bool training = names_training(object);
     if (torch_state.stepper <= STEPPER_FORWARD && is_inference(training))
         enter_inference(t, t->top);
-    else if (training && t->top)
+    else if (training && t->top) {
         t->micro = micro_step(t, t->top);
+        t->training = true;
+    }
     c->counted = training || (torch_state.stepper != STEPPER_OPTIMIZER &&
                               torch_state.stepper != STEPPER_AWAITED);
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);

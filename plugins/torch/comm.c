@@ -26,8 +26,7 @@
 #define CODES_MAX 64u
 
 enum {
-    COL_STEPS,
-    COL_OP,
+    COL_OP = N_COORDINATES,
     COL_GROUP_RANK,
     COL_GROUP_SIZE,
     COL_RANKS,
@@ -72,7 +71,7 @@ static PyObject *of_torch[CODES_MAX];    /* lock: the GIL; code of torch's own f
 static uint32_t n_of_torch;              /* lock: the GIL */
 
 static const struct probing_column columns[N_COMM] = {
-    {.name = "steps", .type = PROBING_I64, .doc = "local_step"},
+    COORDINATE_COLUMNS,
     {.name = "op",
      .type = PROBING_STR,
      .doc = "the group's method: allreduce ...; or the functional operator: all_reduce ..."},
@@ -175,7 +174,8 @@ static void describe(struct pending *p, const struct comm_call *c)
     p->op = c->op;
     p->functional = c->functional;
     p->tid = this_tid();
-    p->row[COL_STEPS].i = (int64_t)torch_state.step;
+    coordinates_look();
+    coordinates_put(p->row);
     p->row[COL_OP].u = comm_op(c->op);
     p->row[COL_GROUP_RANK].i = a->rank;
     p->row[COL_GROUP_SIZE].i = a->size;
@@ -461,7 +461,7 @@ static void describe_wait(const struct pending *p, struct comm_wait *ret)
                               .rank = a->rank,
                               .size = a->size,
                               .seq = a->seq,
-                              .step = p->row[COL_STEPS].i,
+                              .step = p->row[COL_LOCAL_STEP].i,
                               .ranks = a->ranks,
                               .tid = p->tid,
                               .begin_ns = p->begin_ns,

@@ -16,8 +16,7 @@
 #define SIZES_BYTES 200u
 
 enum {
-    COL_STEPS,
-    COL_ITERATION,
+    COL_ITERATION = N_COORDINATES,
     COL_BUCKETS,
     COL_SIZES,
     COL_FORWARD,
@@ -29,7 +28,7 @@ enum {
 };
 
 static const struct probing_column columns[N_DDP] = {
-    {.name = "steps", .type = PROBING_I64, .doc = "local_step at whose end it was read"},
+    COORDINATE_COLUMNS,
     {.name = "iteration", .type = PROBING_I64, .doc = "of the model, as torch counts"},
     {.name = "buckets",
      .type = PROBING_I64,
@@ -80,7 +79,6 @@ static void add_row(PyObject *ints, PyObject *texts, int64_t iteration)
     py->Py_IncRef(text);
     object_text(text, sizes, sizeof(sizes));
     union probing_cell row[N_DDP] = {
-        [COL_STEPS] = {.i = (int64_t)torch_state.step},
         [COL_ITERATION] = {.i = iteration},
         [COL_BUCKETS] = {.i = object_number_in(ints, "num_buckets_reduced")},
         [COL_SIZES] = {.u = object_intern(sizes)},
@@ -89,6 +87,7 @@ static void add_row(PyObject *ints, PyObject *texts, int64_t iteration)
         [COL_COMM] = seconds_in(ints, "backward_comm_time"),
         [COL_OVERLAP] = seconds_in(ints, "backward_compute_comm_overlap_time"),
         [COL_MEAN] = seconds_in(ints, "avg_backward_comm_time")};
+    coordinates_put(row);
     (void)torch_state.host->append(torch_state.ddp, torch_state.now(), row, N_DDP, NULL, 0);
 }
 

@@ -35,7 +35,7 @@ static const struct probing_column columns[] = {
     {.name = "seq",
      .type = PROBING_I64,
      .doc = "number of its newest operation, as torch counts on every rank; NULL: it does not"},
-    {.name = "steps", .type = PROBING_I64, .doc = "local_step, now"},
+    {.name = "local_step", .type = PROBING_I64, .doc = "now"},
     {.name = "job", .type = PROBING_STR, .doc = "the store where its ranks have met: host:port"},
 };
 

@@ -186,8 +186,7 @@ static PyObject *role_told(PyObject *self, PyObject *role)
     (void)self;
     py->PyErr_Clear();
     if (text && torch_on() && torch_state.live)
-        torch_state.row[COL_ROLE].u = object_intern(text);
-    step_rows_changed();
+        coordinates_tell_role(text);
     py->Py_IncRef(py->_Py_NoneStruct);
     return py->_Py_NoneStruct;
 }
@@ -240,6 +239,7 @@ static int put_hooks(void)
     hook_engine();
     plugin_hook_modules();
     comm_find();
+    coordinates_find();
     memory_find();
     device_find();
     tell_dynamo();
@@ -261,6 +261,7 @@ int install_undo(void *unused)
     data_forget();
     backward_forget();
     comm_forget();
+    coordinates_forget();
     ddp_forget();
     tensor_forget();
     device_forget();
@@ -288,6 +289,7 @@ int install_do(void *unused)
         (void)install_undo(unused);
     else
         atomic_store_explicit(&torch_state.on, true, memory_order_relaxed);
+    coordinates_step(/* counted= */ rc >= 0);
     offer_step(rc >= 0);
     return rc;
 }

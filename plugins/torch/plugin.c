@@ -35,14 +35,7 @@
     }
 
 static const struct probing_column trace_columns[N_TRACE] = {
-    I64("micro_step", PROBING_COUNT,
-        "which forward of the same model in this step, from 0; NULL outside of training"),
-    I64("local_step", PROBING_COUNT,
-        "steps ended since the plugin was first loaded; each further load begins one"),
-    I64("global_step", PROBING_COUNT, "as told by probing.step(number); NULL: not told"),
-    I64("rank", PROBING_PLAIN, "RANK of the environment"),
-    I64("world_size", PROBING_COUNT, "WORLD_SIZE of the environment"),
-    STR("role", "as told by probing.set_role(), or ROLE_NAME of the environment"),
+    COORDINATE_COLUMNS,
     I64("seq", PROBING_COUNT, "order in which the calls of this step began, from 0"),
     STR("module", "as in named_modules(); the class for a root or an optimizer"),
     STR("stage", "what has ended: 'post forward', 'post backward', 'post step', 'skipped step' "
@@ -59,7 +52,7 @@ static const struct probing_column trace_columns[N_TRACE] = {
 };
 
 static const struct probing_column timing_columns[N_TIMING] = {
-    I64("steps", PROBING_COUNT, "local_step"),
+    COORDINATE_COLUMNS,
     F64("step_duration_sec", PROBING_SECONDS,
         "from the end of the last step to the end of this one"),
     F64("forward_sec", PROBING_SECONDS,
@@ -75,6 +68,11 @@ static const struct probing_column timing_columns[N_TIMING] = {
     I64("sampled", PROBING_PLAIN, "1: this step has rows in python.torch_trace"),
     F64("sample_rate", PROBING_PLAIN, "share of the steps that shall have rows"),
     STR("step_end", "what ended it: optimizer, forward (again, of a model) or probing.step"),
+    I64("is_shadow", PROBING_PLAIN,
+        "1: a step that is left without rows to compare with (torch.baseline)"),
+    I64("shadow_normal", PROBING_COUNT, "steps between two of these; NULL: there are none"),
+    I64("shadow_baseline", PROBING_COUNT, "of these one after another; NULL: there are none"),
+    STR("sample_mode", "how steps are chosen for rows: every (one in so many) or rate (a share)"),
 };
 
 struct torch torch_state;           /* lock: see torch.h */
@@ -84,21 +82,6 @@ int plugin_refuse(int code, const char *text)
 {
     (void)snprintf(reason, sizeof(reason), "%s", text);
     return code;
-}
-
-/* A whole number of the environment; anything else is as if it were not there. */
-static int64_t number_of(const char *name)
-{
-    const char *text = getenv(name);
-    int64_t value = 0;
-    if (!text || !*text)
-        return PROBING_NULL_I64;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || value > INT32_MAX)
-            return PROBING_NULL_I64;
-        value = value * 10 + (*text - '0');
-    }
-    return value;
 }
 
 void plugin_reset_rows(void)
@@ -116,9 +99,7 @@ void plugin_reset_rows(void)
             s->row[i].u = PROBING_NULL_ID;
         }
     }
-    s->row[COL_RANK].i = number_of("RANK"); /* with the GIL: Python's own setenv() has it too */
-    s->row[COL_WORLD_SIZE].i = number_of("WORLD_SIZE");
-    s->row[COL_ROLE].u = object_intern(getenv("ROLE_NAME"));
+    coordinates_begin(s->host->extension(s->host, PROBING_PYTHON_COORDINATES_1));
     static const char *const stages[N_STAGES] = {[STAGE_FORWARD] = "post forward",
                                                  [STAGE_BACKWARD] = "post backward",
                                                  [STAGE_STEP] = "post step",

@@ -31,11 +31,17 @@ static double seconds(uint64_t ns)
     return (double)ns / NS_PER_S;
 }
 
+static bool is_shadow(void)
+{
+    const struct settings *set = &torch_state.set;
+    return set->baseline > 1 && torch_state.step % set->baseline == set->baseline - 1;
+}
+
 bool step_is_sampled(void)
 {
     struct torch *s = &torch_state;
     const struct settings *set = &s->set;
-    if (set->baseline > 1 && s->step % set->baseline == set->baseline - 1)
+    if (is_shadow())
         return false;
     if (set->every)
         return s->step % set->every == 0;
@@ -56,6 +62,7 @@ static void renew(struct thread *t, uint64_t now_ns)
     t->calls = 0;
     t->old_walks_ns = t->walks_ns;
     t->last_micro = 0;
+    t->training = false;
     t->forward_whole = true;
 }
 
@@ -136,7 +143,7 @@ static void add_timing_row(const struct thread *t, enum stepper stepper, uint64_
     union probing_cell row[N_TIMING];
     for (int i = 0; i < N_TIMING; i++)
         row[i].u = PROBING_NULL_F64;
-    row[TIMING_STEPS].i = (int64_t)torch_state.step;
+    coordinates_put(row);
     row[TIMING_STEP].f = seconds(end_ns - torch_state.step_begin_ns);
     for (int i = 0; i < N_PHASES; i++)
         if (t->seen & 1u << i && (i != PHASE_FORWARD || t->forward_whole))
@@ -149,6 +156,11 @@ static void add_timing_row(const struct thread *t, enum stepper stepper, uint64_
     row[TIMING_SAMPLED].i = torch_state.sampled;
     row[TIMING_RATE].f = set->rate;
     row[TIMING_KIND].u = torch_state.steppers[stepper];
+    bool shadows = set->baseline > 1;
+    row[TIMING_SHADOW].i = shadows && is_shadow();
+    row[TIMING_SHADOW_NORMAL].i = shadows ? set->baseline - 1 : PROBING_NULL_I64;
+    row[TIMING_SHADOW_BASELINE].i = shadows ? 1 : PROBING_NULL_I64;
+    row[TIMING_MODE].u = object_intern(set->every ? "every" : "rate");
     (void)torch_state.host->append(torch_state.timing, end_ns, row, N_TIMING, NULL, 0);
 }
 
@@ -156,14 +168,17 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
 {
     const struct probing_host *h = torch_state.host;
     (void)step_phase(t, t->phase, end_ns);
+    coordinates_look();
     if (torch_state.step_begin_ns && h->wanted(torch_state.timing))
         add_timing_row(t, stepper, end_ns);
     variables_step();
     __atomic_store_n(&torch_state.step, torch_state.step + 1, __ATOMIC_RELAXED); /* profile asks */
+    coordinates_step(/* counted= */ true);
     if (torch_state.step % LATE_EVERY == 0 && end_ns - torch_state.late_ns >= LATE_NS) {
         torch_state.late_ns = end_ns;
         plugin_hook_modules();
         comm_find();
+        coordinates_find();
         memory_find();
         device_find();
     }
@@ -341,8 +356,7 @@ PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
         if (n > 0 && py->PyType_IsSubtype(object_type(args[0]), py->PyLong_Type))
             global = py->PyLong_AsLongLong(args[0]);
         py->PyErr_Clear(); /* larger than 64 bits: -1 */
-        torch_state.row[COL_GLOBAL_STEP].i = global >= 0 ? global : PROBING_NULL_I64;
-        step_rows_changed();
+        coordinates_tell_global(global >= 0 ? global : PROBING_NULL_I64);
     }
     py->Py_IncRef(py->_Py_NoneStruct);
     return py->_Py_NoneStruct;

@@ -18,8 +18,7 @@
 #define TEXT_BYTES 300u
 
 enum {
-    COL_STEPS,
-    COL_OP,
+    COL_OP = N_COORDINATES,
     COL_GROUP_NAME,
     COL_GROUP_RANK,
     COL_GROUP_SIZE,
@@ -33,7 +32,7 @@ enum {
 };
 
 static const struct probing_column columns[N_STUCK] = {
-    {.name = "steps", .type = PROBING_I64, .doc = "local_step"},
+    COORDINATE_COLUMNS,
     {.name = "op", .type = PROBING_STR, .doc = "as in python.comm_collective or the recorder"},
     {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
     {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group; NULL: not known"},
@@ -92,17 +91,13 @@ static void tell(const struct comm_wait *w, double wait_sec, int64_t records, ui
 {
     const struct probing_host *h = torch_state.host;
     char text[TEXT_BYTES];
-    union probing_cell row[N_STUCK] = {[COL_STEPS] = {.i = w->step},
-                                       [COL_OP] = {.u = object_intern(w->op)},
-                                       [COL_GROUP_NAME] = {.u = object_intern(w->group)},
-                                       [COL_GROUP_RANK] = {.i = w->rank},
-                                       [COL_GROUP_SIZE] = {.i = w->size},
-                                       [COL_RANKS] = {.u = w->ranks},
-                                       [COL_GROUP_SEQ] = {.i = w->seq},
-                                       [COL_WAIT_SEC] = {.f = wait_sec},
-                                       [COL_WAITER] = {.i = w->tid},
-                                       [COL_SNAPSHOT] = {.i = state.snapshots},
-                                       [COL_RECORDS] = {.i = records}};
+    union probing_cell row[N_STUCK] = {
+        [COL_OP] = {.u = object_intern(w->op)},  [COL_GROUP_NAME] = {.u = object_intern(w->group)},
+        [COL_GROUP_RANK] = {.i = w->rank},       [COL_GROUP_SIZE] = {.i = w->size},
+        [COL_RANKS] = {.u = w->ranks},           [COL_GROUP_SEQ] = {.i = w->seq},
+        [COL_WAIT_SEC] = {.f = wait_sec},        [COL_WAITER] = {.i = w->tid},
+        [COL_SNAPSHOT] = {.i = state.snapshots}, [COL_RECORDS] = {.i = records}};
+    coordinates_of(w->step, row);
     (void)h->append(torch_state.stuck, now_ns, row, N_STUCK, NULL, 0);
     (void)snprintf(text, sizeof(text),
                    "torch: %s of group %s has waited for %.0f s; who has not come: probing torch",

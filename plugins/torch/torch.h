@@ -13,19 +13,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <probing/ext/draft/coordinates.h>
 #include <probing/plugin.h>
 
 #include "cpython.h"
 
-/* Columns of python.torch_trace, in the order of its schema. */
+/* The first columns of every stored table of ours; then those of python.torch_trace. */
 enum {
     COL_MICRO_STEP,
-    COL_LOCAL_STEP,
-    COL_GLOBAL_STEP,
-    COL_RANK,
-    COL_WORLD_SIZE,
-    COL_ROLE,
-    COL_SEQ,
+    COL_COORDINATES,
+    COL_LOCAL_STEP = COL_COORDINATES + PROBING_LOCAL_STEP,
+    COL_GLOBAL_STEP = COL_COORDINATES + PROBING_GLOBAL_STEP,
+    N_COORDINATES = COL_COORDINATES + PROBING_COORDINATES,
+    COL_SEQ = N_COORDINATES,
     COL_MODULE,
     COL_STAGE,
     COL_DURATION,
@@ -42,8 +42,7 @@ enum {
 };
 /* Columns of python.torch_step_timing. */
 enum {
-    TIMING_STEPS,
-    TIMING_STEP,
+    TIMING_STEP = N_COORDINATES,
     TIMING_FORWARD,
     TIMING_BACKWARD,
     TIMING_OPTIMIZER,
@@ -54,6 +53,10 @@ enum {
     TIMING_SAMPLED,
     TIMING_RATE,
     TIMING_KIND,
+    TIMING_SHADOW,
+    TIMING_SHADOW_NORMAL,
+    TIMING_SHADOW_BASELINE,
+    TIMING_MODE,
     N_TIMING
 };
 /* What a thread's time is spent on.  They nest, and the innermost has it: so they add up. */
@@ -152,7 +155,7 @@ struct thread {
     bool outer_unseen;  /* a forward that began before us is still running below */
     bool recording;     /* the top-level call's rows are wanted */
     bool no_backward;   /* those of its backward cannot be told */
-    bool training;      /* the top-level call is one */
+    bool training;      /* a model was called in training in this step: last_micro is of it */
     uint64_t walk;      /* of its tree, the last one; NO_WALK: nobody knows the tree */
     int64_t micro;      /* of the top-level call, PROBING_NULL_I64 outside of training */
     uint64_t walks_ns;  /* what we did besides, measured one by one, in all */
@@ -323,6 +326,27 @@ void step_renew(struct thread *t);
 enum phase step_phase(struct thread *t, enum phase phase, uint64_t now_ns);
 /* A row of python.torch_trace that is no module's.  begin_ns: 0 when it was not seen. */
 void step_row(enum stage stage, uint64_t name, uint64_t begin_ns, uint64_t end_ns);
+
+/* coordinates.c */
+#define COORDINATE_COLUMNS                                                                       \
+    PROBING_COORDINATE("micro_step", PROBING_I64, PROBING_COUNT,                                 \
+                       "which forward of the same model in this step, from 0; NULL: outside of " \
+                       "training, or not known"),                                                \
+        PROBING_COORDINATE_COLUMNS
+/* Read them anew, from the environment; part: where others want them, too. */
+void coordinates_begin(const struct probing_python_coordinates_1 *part);
+/* Is torch.distributed there?  Then it is asked from now on. */
+void coordinates_find(void);
+/* Has torch.distributed another default group than before, or none? */
+void coordinates_look(void);
+void coordinates_tell_global(int64_t step); /* PROBING_NULL_I64: not told */
+void coordinates_tell_role(const char *text);
+/* The step has changed, or is counted no more. */
+void coordinates_step(bool counted);
+void coordinates_forget(void);
+/* The first N_COORDINATES cells of a row of this thread's, in the step that runs. */
+void coordinates_put(union probing_cell *row);
+void coordinates_of(int64_t step, union probing_cell *row); /* of another one            [any] */
 
 /* settings.c */
 extern const struct probing_config settings_table[];

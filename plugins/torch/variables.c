@@ -18,10 +18,10 @@
 #define MISSED_STEPS 10u /* without a variable: then it is told */
 #define EXPRS_MAX 64u    /* of which is known whether they have been there */
 
-enum { COL_LOCAL_STEP_, COL_FUNC, COL_NAME, COL_TYPE, COL_VALUE_F64, N_VARIABLES };
+enum { COL_FUNC = N_COORDINATES, COL_NAME, COL_TYPE, COL_VALUE_F64, N_VARIABLES };
 
 static const struct probing_column columns[N_VARIABLES] = {
-    {.name = "local_step", .type = PROBING_I64, .doc = "the step that has ended"},
+    COORDINATE_COLUMNS,
     {.name = "func", .type = PROBING_STR, .doc = "function whose variable it is; or a module"},
     {.name = "name",
      .type = PROBING_STR,
@@ -53,7 +53,7 @@ void variables_add(uint64_t func, const char *name, const char *type, const doub
                    const char *text)
 {
     union probing_cell row[N_VARIABLES];
-    row[COL_LOCAL_STEP_].i = (int64_t)torch_state.step;
+    coordinates_put(row);
     row[COL_FUNC].u = func;
     row[COL_NAME].u = object_intern(name);
     row[COL_TYPE].u = object_intern(type);

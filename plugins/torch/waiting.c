@@ -21,7 +21,7 @@ static const struct probing_column columns[] = {
     {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
     {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
     {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
-    {.name = "steps", .type = PROBING_I64, .doc = "local_step in which it was started"},
+    {.name = "local_step", .type = PROBING_I64, .doc = "in which it was started"},
     {.name = "started", .type = PROBING_TIME, .doc = "when; of making a group: seen since"},
     {.name = "tid", .type = PROBING_I64, .doc = "thread that waits; else the one that started it"},
     {.name = "wait_sec",
