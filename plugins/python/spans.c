@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "coordinates.h"
 #include "events.h"
 #include "natives.h"
 #include "offer.h"
@@ -162,6 +163,15 @@ static PyObject *take_context(PyObject *self, PyObject *variable)
     return natives_none();
 }
 
+/* role(): ROLE_NAME of the environment has changed. */
+static PyObject *role(PyObject *self, PyObject *unused)
+{
+    (void)self;
+    (void)unused;
+    coordinates_part.read();
+    return natives_none();
+}
+
 void spans_forget(void)
 {
     PyObject *old = context;
@@ -172,9 +182,7 @@ void spans_forget(void)
 
 #define FAST(function) __extension__(PyCFunction)(void (*)(void))(function)
 struct cpython_method spans_natives[] = {
-    {"begin", FAST(begin), METH_FASTCALL, NULL},
-    {"end", FAST(end), METH_FASTCALL, NULL},
-    {"event", FAST(alone), METH_FASTCALL, NULL},
-    {"context", take_context, METH_O, NULL},
-    {NULL, NULL, 0, NULL},
+    {"begin", FAST(begin), METH_FASTCALL, NULL}, {"end", FAST(end), METH_FASTCALL, NULL},
+    {"event", FAST(alone), METH_FASTCALL, NULL}, {"context", take_context, METH_O, NULL},
+    {"role", role, METH_NOARGS, NULL},           {NULL, NULL, 0, NULL},
 };

@@ -232,6 +232,21 @@ def test_eject_of_a_hung_program_that_imports_it(world):
     assert done.returncode == 0, done.stderr
 
 
+def test_place_in_the_job(world, python):
+    """Without torch it is what the launcher says, and set_role() is heard at once."""
+    target = world.start(python, HEAD + WAIT + "probing.init()\n"
+                         "while not probing.is_running(): time.sleep(0.01)\n"
+                         "probing.event('first')\nprobing.set_role('learner')\n"
+                         "probing.event('then')\nprint('done', flush=True)\n"
+                         "while True: time.sleep(0.01)\n",
+                         env=dict(ENV, RANK="7", WORLD_SIZE="16", LOCAL_RANK="-1"))
+    target.wait_line("^done")
+    assert target.rows("select name, rank, world_size, local_rank, role, local_step, global_step "
+                       "from python.trace_event order by ts") == [
+                           ["first", 7, 16, None, None, None, None],
+                           ["then", 7, 16, None, "learner", None, None]]
+
+
 def test_forks(world, python):
     """Children add no rows and notice nothing; the parent's rows go on."""
     target = start(world, python, """

@@ -97,9 +97,12 @@ def _have_the_plugin_come():
 
 
 def set_role(role):
-    """What this process does in its job, "actor" or "learner": the column role of torch's tables,
-    and ROLE_NAME of the environment for those who come later and for children."""
+    """What this process does in its job, "actor" or "learner": the column role of its rows, and
+    ROLE_NAME of the environment for those who come later and for children."""
     os.environ["ROLE_NAME"] = str(role)
+    look = (getattr(sys, "_probing", None) or {}).get("role")
+    if look is not None:
+        look()
     tell = getattr(sys, "_probing_role", None)
     if tell is not None:
         tell(str(role))
