@@ -172,6 +172,22 @@ static PyObject *role(PyObject *self, PyObject *unused)
     return natives_none();
 }
 
+/* step(number or None), where plugin torch does not hear it. */
+static PyObject *step(PyObject *self, PyObject *number)
+{
+    const struct cpython *py = &natives_py;
+    int64_t told = PROBING_NULL_I64;
+    (void)self;
+    if (number != py->_Py_NoneStruct) {
+        told = py->PyLong_AsLongLong(number);
+        if (py->PyErr_Occurred() || told < 0)
+            told = PROBING_NULL_I64;
+        py->PyErr_Clear();
+    }
+    __atomic_store_n(&coordinates_part.cells[PROBING_GLOBAL_STEP].i, told, __ATOMIC_RELAXED);
+    return natives_none();
+}
+
 void spans_forget(void)
 {
     PyObject *old = context;
@@ -182,7 +198,11 @@ void spans_forget(void)
 
 #define FAST(function) __extension__(PyCFunction)(void (*)(void))(function)
 struct cpython_method spans_natives[] = {
-    {"begin", FAST(begin), METH_FASTCALL, NULL}, {"end", FAST(end), METH_FASTCALL, NULL},
-    {"event", FAST(alone), METH_FASTCALL, NULL}, {"context", take_context, METH_O, NULL},
-    {"role", role, METH_NOARGS, NULL},           {NULL, NULL, 0, NULL},
+    {"begin", FAST(begin), METH_FASTCALL, NULL},
+    {"end", FAST(end), METH_FASTCALL, NULL},
+    {"event", FAST(alone), METH_FASTCALL, NULL},
+    {"context", take_context, METH_O, NULL},
+    {"role", role, METH_NOARGS, NULL},
+    {"step", step, METH_O, NULL},
+    {NULL, NULL, 0, NULL},
 };

@@ -34,6 +34,7 @@ static void read_again(void)
 void coordinates_begin(const struct probing_python_coordinates_1 *part)
 {
     shared = part && part->n == PROBING_COORDINATES ? part : NULL;
+    coordinates_tell_global(PROBING_NULL_I64);
     read_again();
 }
 
@@ -102,6 +103,7 @@ void coordinates_step(bool counted)
 
 void coordinates_forget(void)
 {
+    coordinates_tell_global(PROBING_NULL_I64);
     coordinates_step(/* counted= */ false);
     torch_state.py.Py_DecRef(world);
     torch_state.py.Py_DecRef(world_name);

@@ -16,7 +16,7 @@
 
 #define KEPT 256 /* records of a snapshot: the newest */
 
-enum kind { NUMBER, TEXT };
+enum kind { NUMBER, TEXT, TIME }; /* TIME: a number, 0 when it was not seen */
 enum { GROUP = 2, SEQ = 3, OP = 6, STATE = 7, CREATED = 12, RETIRED = 17 }; /* of `fields` */
 static const struct field {
     const char *name, *key;
@@ -35,8 +35,8 @@ static const struct field {
     {"output_sizes", "output_sizes", TEXT},
     {"output_dtypes", "output_dtypes", TEXT},
     {"time_created_ns", "time_created_ns", NUMBER},
-    {"time_started_ns", "time_discovered_started_ns", NUMBER},
-    {"time_completed_ns", "time_discovered_completed_ns", NUMBER},
+    {"time_started_ns", "time_discovered_started_ns", TIME},
+    {"time_completed_ns", "time_discovered_completed_ns", TIME},
     {"timeout_ms", "timeout_ms", NUMBER},
     {"is_p2p", "is_p2p", TEXT},
     {"retired", "retired", TEXT},
@@ -59,8 +59,8 @@ static const struct probing_column columns[N_FIELDS + 1] = {
     {.name = "output_sizes", .type = PROBING_STR, .doc = "shapes, JSON"},
     {.name = "output_dtypes", .type = PROBING_STR, .doc = "JSON"},
     {.name = "time_created_ns", .type = PROBING_I64, .doc = "ns since the epoch"},
-    {.name = "time_started_ns", .type = PROBING_I64, .doc = "likewise; 0: not seen by torch"},
-    {.name = "time_completed_ns", .type = PROBING_I64, .doc = "likewise; 0: not seen by torch"},
+    {.name = "time_started_ns", .type = PROBING_I64, .doc = "likewise; NULL: not seen by torch"},
+    {.name = "time_completed_ns", .type = PROBING_I64, .doc = "likewise; NULL: not seen by torch"},
     {.name = "timeout_ms", .type = PROBING_I64, .doc = "of the operation, milliseconds"},
     {.name = "is_p2p", .type = PROBING_STR, .doc = "true or false"},
     {.name = "retired", .type = PROBING_STR, .doc = "true: torch watches it no more"},
@@ -125,11 +125,11 @@ static const char *skip_value(const char *p)
 static void take_value(const struct field *f, const char *begin, const char *end,
                        union probing_cell *cell, char *room)
 {
-    if (f->kind == NUMBER) {
+    if (f->kind != TEXT) {
         int64_t n = 0;
         for (; begin < end && *begin >= '0' && *begin <= '9' && n < INT64_MAX / 10 - 9; begin++)
             n = n * 10 + (*begin - '0');
-        cell->i = begin == end ? n : PROBING_NULL_I64;
+        cell->i = begin == end && (n || f->kind != TIME) ? n : PROBING_NULL_I64;
         return;
     }
     size_t n = (size_t)(end - begin);
@@ -173,7 +173,7 @@ static int each_record(const char *text, int (*fn)(void *arg, const union probin
     while (p && *p == '{' && rc == 0) {
         union probing_cell cells[N_FIELDS];
         for (size_t i = 0; i < N_FIELDS; i++)
-            if (fields[i].kind == NUMBER)
+            if (fields[i].kind != TEXT)
                 cells[i].i = PROBING_NULL_I64;
             else
                 cells[i].s = NULL;

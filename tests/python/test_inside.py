@@ -237,14 +237,16 @@ def test_place_in_the_job(world, python):
     target = world.start(python, HEAD + WAIT + "probing.init()\n"
                          "while not probing.is_running(): time.sleep(0.01)\n"
                          "probing.event('first')\nprobing.set_role('learner')\n"
-                         "probing.event('then')\nprint('done', flush=True)\n"
+                         "probing.step(41)\nprobing.event('then')\nprobing.step()\n"
+                         "probing.event('last')\nprint('done', flush=True)\n"
                          "while True: time.sleep(0.01)\n",
                          env=dict(ENV, RANK="7", WORLD_SIZE="16", LOCAL_RANK="-1"))
     target.wait_line("^done")
     assert target.rows("select name, rank, world_size, local_rank, role, local_step, global_step "
                        "from python.trace_event order by ts") == [
                            ["first", 7, 16, None, None, None, None],
-                           ["then", 7, 16, None, "learner", None, None]]
+                           ["then", 7, 16, None, "learner", None, 41],
+                           ["last", 7, 16, None, "learner", None, None]]
 
 
 def test_forks(world, python):

@@ -110,6 +110,9 @@ def test_two_ranks(world, python):  # noqa: F811
     version = ranks[0].run("eval", "import torch; print(torch.__version__)")
     if int(re.match(r"(\d+)", version)[1]) >= 2:
         assert recorder[0][0] > len([op for op in ops if op == "allreduce"])  # DDP's are there too
+        zero = ranks[0].rows("select count(*) from python.torch_nccl_flight_record "
+                             "where time_started_ns = 0 or time_completed_ns = 0")
+        assert zero == [[0]]  # what torch has not seen is NULL
     for rank in ranks:
         rank.run("plugin", "stop", "torch")
     left = ranks[0].run("eval", "from torch._C import _distributed_c10d as c; "

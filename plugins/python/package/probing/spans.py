@@ -200,7 +200,7 @@ def step(number=None):
     """
     if callable(number):
         return around(number, step)
-    tell = getattr(sys, "_probing_step", None)
+    tell = getattr(sys, "_probing_step", None) or (getattr(sys, "_probing", None) or {}).get("step")
     if tell is not None:
         tell(number)
     return Span("step", None if number is None else {"number": number})
