@@ -44,7 +44,11 @@ struct target {
 int target_resolve(const char *text, struct target *ret);
 
 struct probing_client;
+/* target_connect() says on stderr, once, when the core is of another build than we; of a living
+ * target target_reach() does not, who says it by target_compare_builds() or in other words. */
 int target_connect(const struct target *t, struct probing_client **ret);
+int target_reach(const struct target *t, struct probing_client **ret);
+void target_compare_builds(const struct target *t, const struct probing_client *c);
 char target_state(pid_t pid); /* as in /proc/PID/stat: 'Z', 'T' ...; '?': none */
 /* Are the files to be read: of a dead, a stopped, or a process that was left? */
 bool target_is_files(const struct target *t);
@@ -156,6 +160,8 @@ int command_plugin(struct target *t, int argc, char **argv); /* plugin.c */
 void launch_find(const char *name, char *ret, size_t size);
 int launch_check(const char *path);
 int launch_environment(const char *settings, bool children);
+/* -ENOENT, and why a living process has no core: nobody brought one, or it was led past it. */
+int launch_no_core(pid_t pid);
 
 /* `plugin check FILE [-- PROGRAM ...]` (check.c).  name: of the plugin. */
 int plugin_check(const char *name, const char *file, char **program);

@@ -287,14 +287,16 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     buf_init(&version, 4096);
     int r = settle_ask(c, 1, words, &version);
     const char *text = r == 0 ? buf_text(&version) : "?";
-    int n = (int)strcspn(text, "\n");
+    int n = (int)strcspn(text, " \n"); /* what follows is the build */
     if (r == 0 && (n != sizeof PROBING_VERSION - 1 || strncmp(text, PROBING_VERSION, (size_t)n)))
         r = err_set(-EEXIST,
                     "probing %.*s is in process %d and this is %s: ask it as it is, or restart the "
                     "process to enter it with this one",
                     n, text, (int)t->pid, PROBING_VERSION);
-    else if (r == 0)
+    else if (r == 0) {
+        target_compare_builds(t, c);
         printf("probing %.*s is in process %d already\n", n, text, (int)t->pid);
+    }
     buf_done(&version);
     if (r < 0 || o->inject.dry_run)
         return r < 0 ? r : EXIT_DONE;
@@ -463,7 +465,7 @@ int command_inject(struct target *t, int argc, char **argv)
     if (t->kind == TARGET_FILES && !t->stopped)
         return err_set(-ESRCH, "no process %d; there is only data of a dead one with that pid",
                        (int)t->pid);
-    if (t->kind == TARGET_LIVE && target_connect(t, &c) == 0) {
+    if (t->kind == TARGET_LIVE && target_reach(t, &c) == 0) {
         bool leaving = is_leaving(c);
         r = leaving ? wait_left(t->pid) : enter_again(t, &o, c);
         client_close(c);

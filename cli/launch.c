@@ -7,6 +7,7 @@
  */
 #include "cli/cli.h"
 
+#include <dirent.h>
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,9 +20,13 @@
 #include "cli/commands.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
 
 #define SETTINGS_MAX_BYTES 16000 /* the core takes 16 KiB */
 #define HEADERS_MAX 64           /* program headers; real programs have a dozen */
+#define ENVIRONMENT_MAX_BYTES ((size_t)4 << 20)
+#define GENERATIONS_MAX 64 /* of processes; deeper ones are not looked for */
 
 struct launch {
     struct buf settings, plugins;
@@ -33,6 +38,21 @@ static int add_setting(struct launch *l, const char *text)
     if (strchr(text, '=') == NULL || strchr(text, '\n') != NULL || text[0] == '=')
         return err_set(-EINVAL, "-D wants KEY=VALUE, not '%s'", text);
     return buf_addf(&l->settings, "%s\n", text);
+}
+
+/* Each once, however often it is asked for; python, which others need, first. */
+static int add_plugin(struct launch *l, const char *name)
+{
+    size_t n = strlen(name);
+
+    if (l->plugins.size == 0)
+        (void)buf_adds(&l->plugins, "python");
+    for (const char *at = buf_text(&l->plugins); at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == '\0'))
+            return l->plugins.failed;
+    }
+    return buf_addf(&l->plugins, ",%s", name);
 }
 
 static int take(void *arg, const char *option, const char *value)
@@ -53,12 +73,12 @@ static int take(void *arg, const char *option, const char *value)
                            "launch takes plugins by name; set PROBING_PLUGIN_PATH to the "
                            "directory of '%s'",
                            value);
-        return buf_addf(&l->plugins, ",%s", value);
+        return add_plugin(l, value);
     }
     if (strcmp(option, "--crash") == 0)
         return add_setting(l, "crash.handler=on");
     if (strcmp(option, "--pprof") == 0)
-        return buf_adds(&l->plugins, ",profile");
+        return add_plugin(l, "profile");
     if (strcmp(option, "--define") == 0)
         return add_setting(l, value);
     if (snprintf(text, sizeof text, "server.listen=%s", value) >= (int)sizeof text)
@@ -148,12 +168,100 @@ static int set_preload(const char *library)
 int launch_environment(const char *settings, bool children)
 {
     char library[4096];
+    struct buf one; /* settings, and who is to become the program that they are for */
     int r = installed_file("libprobing.so", library, sizeof library);
 
     if (r == 0)
         r = set_preload(library);
-    if (r == 0 && setenv(children ? "PROBING_LAUNCH_ALL" : "PROBING_LAUNCH", settings, 1) == -1)
+    if (r < 0)
+        return r;
+    buf_init(&one, SETTINGS_MAX_BYTES + 32);
+    (void)buf_addf(&one, "%d\n%s", (int)getpid(), settings);
+    if (one.failed || setenv(children ? "PROBING_LAUNCH_ALL" : "PROBING_LAUNCH",
+                             children ? settings : buf_text(&one), 1) == -1)
         r = err_set(-ENOMEM, "no memory for the environment");
+    buf_done(&one);
+    return r;
+}
+
+/* ---- who was led past ---- */
+
+/* Was it told to lead on to the program that is meant (core/life/preload.c)? */
+static bool led_on(pid_t pid)
+{
+    static const char name[] = "PROBING_LAUNCH=";
+    char path[64];
+    struct buf text;
+
+    buf_init(&text, ENVIRONMENT_MAX_BYTES);
+    (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    int r = file_read(AT_FDCWD, path, &text);
+    const char *at = buf_text(&text), *end = at + text.size;
+    while (r == 0 && at < end && strncmp(at, name, sizeof name - 1) != 0)
+        at += strlen(at) + 1;
+    buf_done(&text);
+    return r == 0 && at < end;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], text[512];
+    uint64_t parent = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nPPid:\t") : NULL;
+    if (at == NULL)
+        return 0;
+    at[strcspn(at + 1, "\n") + 1] = '\0';
+    return parse_u64(at + sizeof "\nPPid:\t" - 1, &parent) == 0 ? (pid_t)parent : 0;
+}
+
+static bool is_below(pid_t pid, pid_t above)
+{
+    for (int i = 0; i < GENERATIONS_MAX && pid > 1 && pid != above; i++)
+        pid = parent_of(pid);
+    return pid == above;
+}
+
+/* Processes below it that have a core: " 4711 4712". */
+static void find_below(pid_t above, struct buf *ret)
+{
+    char directory[4096];
+    DIR *proc = opendir("/proc");
+
+    for (struct dirent *e = proc != NULL ? readdir(proc) : NULL; e != NULL; e = readdir(proc)) {
+        uint64_t pid;
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && parse_u64(e->d_name, &pid) == 0 &&
+            is_below((pid_t)pid, above) &&
+            directory_of((pid_t)pid, directory, sizeof directory) == 0)
+            (void)buf_addf(ret, " %d", (int)pid);
+    }
+    if (proc != NULL)
+        (void)closedir(proc);
+}
+
+int launch_no_core(pid_t pid)
+{
+    struct buf below;
+    int r;
+
+    if (!led_on(pid))
+        return err_set(-ENOENT,
+                       "process %d has no probing core in it; enter it with: probing -t %d inject",
+                       (int)pid, (int)pid);
+    buf_init(&below, 400);
+    find_below(pid, &below);
+    if (below.size > 0)
+        r = err_set(-ENOENT,
+                    "process %d leads to the program that `launch` was to begin; the core is in:%s",
+                    (int)pid, buf_text(&below));
+    else
+        r = err_set(
+            -ENOENT,
+            "process %d is a shell or launcher, which `launch` hands the core on by; it has "
+            "begun no Python yet; to enter it all the same: probing -t %d inject",
+            (int)pid, (int)pid);
+    buf_done(&below);
     return r;
 }
 
@@ -177,7 +285,7 @@ int command_launch(struct target *t, int argc, char **argv)
         r = launch_check(program);
     }
     if (r == 0 && l.plugins.size > 0)
-        r = buf_addf(&l.settings, "probing.plugins=python%s\n", buf_text(&l.plugins));
+        r = buf_addf(&l.settings, "probing.plugins=%s\n", buf_text(&l.plugins));
     if (r == 0)
         r = launch_environment(buf_text(&l.settings), l.children);
     if (r == 0) {

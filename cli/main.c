@@ -200,7 +200,7 @@ int main(int argc, char **argv)
         }
         if (strcmp(argv[0], "-V") == 0 || strcmp(argv[0], "--version") == 0 ||
             strcmp(argv[0], "version") == 0) {
-            puts("probing " PROBING_VERSION);
+            printf("probing %s\n", probing_build);
             return EXIT_DONE;
         }
         if (strcmp(argv[0], "help") == 0) {

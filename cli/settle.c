@@ -93,7 +93,7 @@ int settle_settings(const struct target *t, const char *const *settings, const c
     return failed;
 }
 
-/* A plugin asked for may be there already. */
+/* 1: it is there already. */
 static int load(const struct target *t, const char *name)
 {
     char file[4096], note[ERR_TEXT_BYTES] = "";
@@ -102,17 +102,18 @@ static int load(const struct target *t, const char *name)
         r = door_load_plugin(t, name, file, note, sizeof note);
     if (r == 0 && note[0] != '\0')
         fprintf(stderr, "probing: plugin %s: %s\n", name, note);
-    return r < 0 && strstr(err_text(), "already") == NULL ? r : 0;
+    return r < 0 && strstr(err_text(), "is loaded already") != NULL ? 1 : r;
 }
 
 static int load_one(const struct target *t, const char *name, bool silent)
 {
-    if (load(t, name) < 0) {
+    int r = load(t, name);
+    if (r < 0) {
         terminal_say("%s", err_text());
         return 1;
     }
     if (!silent)
-        printf("plugin %s loaded\n", name);
+        printf("plugin %s %s\n", name, r > 0 ? "is loaded already" : "loaded");
     return 0;
 }
 

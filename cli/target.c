@@ -17,12 +17,14 @@
 #include <unistd.h>
 
 #include "cli/inject/inject.h"
+#include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/info.h"
 #include "core/base/text.h"
+#include "core/base/version.h"
 #include "core/datadir/datadir.h"
 #include "sdk/client/client.h"
 
@@ -326,19 +328,41 @@ static int connect_network(const struct target *t, struct probing_client **ret)
     return client_connect_tcp(t->host, t->port, &token, &limits, ret);
 }
 
-int target_connect(const struct target *t, struct probing_client **ret)
+/* What they say to each other may have changed without a new version.  Said once. */
+void target_compare_builds(const struct target *t, const struct probing_client *c)
+{
+    static bool said;
+    const char *theirs = client_build(c);
+
+    if (said || strcmp(theirs, probing_build) == 0)
+        return;
+    said = true;
+    terminal_say("the core in %s is %s%s, this command %s: restart the process, or use the command "
+                 "that came with its core",
+                 t->text, theirs[0] != '\0' ? "probing " : "of an earlier build", theirs,
+                 probing_build);
+}
+
+int target_reach(const struct target *t, struct probing_client **ret)
 {
     const struct door_owner who = {.pid = t->pid, .start_time = t->start_time};
 
+    return t->host[0] != '\0' ? connect_network(t, ret)
+                              : door_connect(t->directory, t->start_time != 0 ? &who : NULL, ret);
+}
+
+int target_connect(const struct target *t, struct probing_client **ret)
+{
+    int r;
+
     switch (t->kind) {
     case TARGET_LIVE:
-        if (t->host[0] != '\0')
-            return connect_network(t, ret);
-        return door_connect(t->directory, t->start_time != 0 ? &who : NULL, ret);
+        r = target_reach(t, ret);
+        if (r == 0)
+            target_compare_builds(t, *ret);
+        return r;
     case TARGET_BARE:
-        return err_set(-ENOENT,
-                       "process %d has no probing core in it; enter it with: probing -t %d inject",
-                       (int)t->pid, (int)t->pid);
+        return launch_no_core(t->pid);
     case TARGET_FILES:
         if (t->stopped)
             return err_set(-EAGAIN,

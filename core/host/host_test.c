@@ -455,6 +455,39 @@ TEST(loads_runs_stops_and_loads_again)
     teardown();
 }
 
+static void *load_again(void *arg)
+{
+    (void)host_plugin_load(host, arg, NULL, -1);
+    return NULL;
+}
+
+/* Its topic may be subscribed once. */
+TEST(a_plugin_asked_for_twice_at_once_is_there_once)
+{
+    pthread_t threads[4];
+    CHECK(compile("single",
+                  "static void on(void *s, const char *t, const void *p, uint32_t n)\n"
+                  "{ (void)s, (void)t, (void)p, (void)n; }\n"
+                  "static int only(const struct probing_host *h, void **s)\n"
+                  "{ int r = init(h, s); return r < 0 ? r : h->subscribe(h, \"single.x\", on); }\n"
+                  "PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = { BODY,\n"
+                  " .abi = PROBING_ABI, .name = \"single\", .init = only };\n"));
+    setup(true);
+    CHECK_INT(host_plugin_load_all(host, "single, single,single"), 0);
+    CHECK_INT(host_plugin_load(host, "single", NULL, -1), -EALREADY);
+    for (int i = 0; i < 20; i++) {
+        CHECK_INT(host_plugin_stop(host, "single"), 0);
+        for (int k = 0; k < 4; k++)
+            CHECK_INT(pthread_create(&threads[k], NULL, load_again, (void *)(uintptr_t) "single"),
+                      0);
+        CHECK_INT(host_plugin_load_all(host, "single,single"), 0);
+        for (int k = 0; k < 4; k++)
+            (void)pthread_join(threads[k], NULL);
+        CHECK_INT(host_plugin_load(host, "single", NULL, -1), -EALREADY);
+    }
+    teardown();
+}
+
 /* "old" comes first and uses "young", which came later. */
 TEST(stops_who_uses_before_who_is_used)
 {
@@ -627,6 +660,7 @@ int main(void)
     bool cc = there_is_cc();
     if (cc) {
         RUN(loads_runs_stops_and_loads_again);
+        RUN(a_plugin_asked_for_twice_at_once_is_there_once);
         RUN(loads_from_a_descriptor_and_knows_the_same_bytes_again);
         RUN(stops_who_uses_before_who_is_used);
         RUN(names_plugin_step_and_reason_of_every_failure);

@@ -213,8 +213,14 @@ static int open_api(struct plugin *p, void *handle, const char *file_path)
     return begin(p);
 }
 
-/* File to PLUGIN_READY. */
-static int prepare(struct host *h, const char *name, const char *path, int fd, struct plugin **ret)
+static int is_there_already(const char *name)
+{
+    return err_set(-EALREADY, "plugin '%s' is loaded already; plugin stop %s first", name, name);
+}
+
+/* File to PLUGIN_READY.  Where it is there because somebody else is between this and launch(), that
+ * one's is gone on with: a second begin() would meet what the first has registered. */
+static int prepare(struct host *h, const char *name, const char *path, int fd)
 {
     char file_path[PLUGIN_PATH_BYTES], why[512];
 
@@ -227,8 +233,9 @@ static int prepare(struct host *h, const char *name, const char *path, int fd, s
                        "loaded when that has come back",
                        name);
     if (p && (plugin_state_of(p) == PLUGIN_RUNNING || plugin_state_of(p) == PLUGIN_STOPPING))
-        return err_set(-EALREADY, "plugin '%s' is loaded already; plugin stop %s first", name,
-                       name);
+        return is_there_already(name);
+    if (p && plugin_state_of(p) == PLUGIN_READY)
+        return 0;
     int file = image_open(h, name, path, fd, file_path);
     void *handle = file == -ENOENT && !path && h->mapped_files ? image_named(name) : NULL;
     if (file < 0 && !handle)
@@ -253,8 +260,6 @@ static int prepare(struct host *h, const char *name, const char *path, int fd, s
     r = r == 0 ? open_api(p, handle, file_path) : plugin_refuse(p, "dlopen", -ENOEXEC, "%s", why);
     if (!plugin_call_end(p))
         return plugin_undo(p, /* started= */ false, /* made= */ r == 0);
-    if (r == 0)
-        *ret = p;
     return r;
 }
 
@@ -301,11 +306,14 @@ static void load_drop(void *arg)
 static int load_on_control(void *arg)
 {
     struct load *l = arg;
-    struct plugin *p = NULL;
     if (!l->start)
-        return prepare(l->host, l->name, l->path, l->fd, &p);
-    p = plugin_find(l->host, l->name);
-    return p && plugin_state_of(p) == PLUGIN_READY ? launch(p) : -ENOENT;
+        return prepare(l->host, l->name, l->path, l->fd);
+    struct plugin *p = plugin_find(l->host, l->name);
+    if (p && plugin_state_of(p) == PLUGIN_READY)
+        return launch(p);
+    return p && plugin_state_of(p) == PLUGIN_RUNNING /* who came between has launched it */
+               ? is_there_already(l->name)
+               : err_set(-ENOENT, "plugin '%s' went before it was started", l->name);
 }
 
 static int load_step(struct host *h, const char *name, const char *path, int fd, bool start)
@@ -358,7 +366,8 @@ int host_plugin_load_all(struct host *h, const char *names)
     }
     for (uint32_t i = 0; i < n; i++) {
         atomic_store_explicit(&plugin_find(h, ready[i])->at_start, true, memory_order_relaxed);
-        (void)load_step(h, ready[i], NULL, -1, /* start= */ true); /* probing.plugins says it */
+        if (load_step(h, ready[i], NULL, -1, /* start= */ true) == -EALREADY)
+            host_log(h, PROBING_INFO, "plugin %s was asked for twice: it is there once", ready[i]);
     }
     return 0;
 }

@@ -140,7 +140,7 @@ static int start_host(struct core *c, struct host_store *store)
     struct buf path;
     buf_init(&path, 16384);
     int r = plugin_path(probing_version, c->config->plugin_path, &path);
-    struct host_options o = {.version = PROBING_VERSION,
+    struct host_options o = {.version = probing_build,
                              .plugin_path = buf_text(&path),
                              .tables = c->tables,
                              .store = *store,
@@ -210,7 +210,7 @@ static int start_server(struct core *c)
                                .token = c->config->token[0] ? c->config->token : NULL,
                                .read_token =
                                    c->config->read_token[0] ? c->config->read_token : NULL,
-                               .version = PROBING_VERSION};
+                               .version = probing_build};
     if (c->place.note[0])
         host_log(c->host, PROBING_WARN, "data are in %s: %s", c->place.directory, c->place.note);
     r = server_new(&o, &c->server);

@@ -341,7 +341,7 @@ static void *live(void *arg)
     (void)prctl(PR_SET_NAME, "probing/main", 0, 0, 0);
     schedule_settle(); /* all threads of ours come from this one */
     /* The parts of an earlier life are gone; `follower` and `plugins` may be set for this one. */
-    c->version = PROBING_VERSION;
+    c->version = probing_build;
     c->stop = ask_to_stop;
     c->config = &g.config;
     c->plugins_loaded = &g.plugins_loaded;

@@ -337,6 +337,7 @@ int server_text_receive(struct peer *p);
 void server_text_encode(struct peer *p, struct piece *piece);
 /* ---- ws.c ---- */
 int server_ws_handover(struct peer *p, const char *request, size_t size);
+int server_ws_headers(struct server *s, struct lws *wsi, struct lws_process_html_args *args);
 int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct peer *p, void *in,
                     size_t size);
 

@@ -217,6 +217,8 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
         if (p)
             server_peer_lost(p);
         lws_set_opaque_user_data(wsi, NULL);
+    } else if (reason == LWS_CALLBACK_ADD_HEADERS) {
+        return server_ws_headers(s, wsi, in);
     } else if (reason == LWS_CALLBACK_HTTP) {
         return -1; /* nothing but our own handshake is ever given to it */
     } else if (p && p->kind == PEER_WS) {

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -270,6 +271,19 @@ static int arrived(struct lws *wsi, struct peer *p, const void *data, size_t siz
     if (!lws_partial_buffered(wsi))
         (void)send(lws_get_socket_fd(wsi), goodbye, sizeof(goodbye), MSG_NOSIGNAL | MSG_DONTWAIT);
     return -1;
+}
+
+/* Of the handshake: which build speaks, so that a client of another one can say so. */
+int server_ws_headers(struct server *s, struct lws *wsi, struct lws_process_html_args *args)
+{
+    char text[128];
+    unsigned char *end = (unsigned char *)args->p + args->max_len;
+    int n = snprintf(text, sizeof(text), "probing/%s", s->version);
+    return n < 0 || n >= (int)sizeof(text)
+               ? 0
+               : lws_add_http_header_by_token(wsi, WSI_TOKEN_HTTP_SERVER,
+                                              (const unsigned char *)text, n,
+                                              (unsigned char **)&args->p, end);
 }
 
 int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct peer *p, void *in,

@@ -255,6 +255,11 @@ int client_run(struct probing_client *c, int argc, const char *const *argv, uint
     return 0;
 }
 
+const char *client_build(const struct probing_client *c)
+{
+    return c->build;
+}
+
 const char *client_note(const struct probing_client *c)
 {
     return c->note;

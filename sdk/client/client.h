@@ -105,6 +105,10 @@ enum client_end client_end(struct probing_client *c);
 int client_run(struct probing_client *c, int argc, const char *const *argv, uint64_t timeout_ns,
                int (*write)(void *arg, const char *data, size_t size), void *arg, int *ret_status);
 
+/* The core's version and build, "0.1.0 (build 3f2a91c04d5e)", as it calls itself; "": it is older
+ * than that and does not say. */
+const char *client_build(const struct probing_client *c);
+
 /* What was not whole about the answer that the last client_run() gave, in one sentence; "".
  * Borrowed until the next one. */
 const char *client_note(const struct probing_client *c);

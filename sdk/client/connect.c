@@ -62,6 +62,16 @@ static int refused(struct probing_client *c, const char *end)
     return code;
 }
 
+/* "server: probing/0.1.0 (build 3f2a91c04d5e)" among the lines of the handshake. */
+static void take_build(struct probing_client *c, const char *end)
+{
+    static const char name[] = "\r\nserver: probing/";
+    const char *at = strcasestr(c->in.data, name);
+    if (at && at < end)
+        (void)snprintf(c->build, sizeof(c->build), "%.*s",
+                       (int)strcspn(at + sizeof(name) - 1, "\r\n"), at + sizeof(name) - 1);
+}
+
 static int shake_hands(struct probing_client *c, const char *host, const char *token,
                        uint64_t deadline_ns)
 {
@@ -84,6 +94,7 @@ static int shake_hands(struct probing_client *c, const char *host, const char *t
             return -ECANCELED;
         const char *end = c->in.size ? strstr(buf_text(&c->in), "\r\n\r\n") : NULL;
         if (end && memcmp(c->in.data, "HTTP/1.1 101 ", 13) == 0) {
+            take_build(c, end);
             c->in_used = (size_t)(end + 4 - c->in.data);
             return 0;
         }

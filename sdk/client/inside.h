@@ -25,6 +25,7 @@ struct probing_client {
     char note[256]; /* of the last client_run() */
     int fd;
     char where[160];      /* for sentences: the path, or host:port */
+    char build[96];       /* of the core, as it says; "": it does not */
     char directory[4096]; /* of the socket: what can still be asked when the process is dead */
     struct buf in;        /* received bytes */
     size_t in_used;

@@ -103,3 +103,101 @@ def test_torch_waits_for_its_import(world):
     wait_for(lambda: target.rows("select count(*) from python.torch_trace")[0][0] > 0, "rows")
     assert target.probing("eject").returncode == 0
     assert target.alive()
+
+
+LOOP = "import os, time\nprint('python', os.getpid(), sorted(k for k in os.environ if k in " \
+    "('LD_PRELOAD', 'PROBING_LAUNCH')), flush=True)\nwhile True: time.sleep(0.01)\n"
+SHIM = "#!/usr/bin/env bash\nset -e\nread -r line < /dev/null || true\nexec %s \"$@\"\n"
+RUN = """
+import subprocess, sys
+workers = [subprocess.Popen([sys.executable, '-u'] + sys.argv[1:]) for i in range(2)]
+for worker in workers:
+    worker.wait()
+"""
+
+
+def executable(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize("chain", ["shim", "shims", "env", "forked", "torchrun"])
+def test_it_reaches_the_python_at_the_end_of_a_chain(world, chain):
+    """A pyenv shim is a script that execs another, that execs Python; others fork it."""
+    if not shutil.which("bash"):
+        pytest.skip("no bash")
+    loop = world.tmp / "loop.py"
+    loop.write_text(LOOP)
+    shim = executable(world.tmp / "shim", SHIM % DEBIAN_PYTHON)
+    words = {
+        "shim": [shim, str(loop)],
+        "shims": [executable(world.tmp / "outer", SHIM % shim), str(loop)],
+        "env": ["env", "A=1", "nice", "-n", "1", shim, str(loop)],
+        "forked": ["/bin/sh", "-c", "ls / > /dev/null; %s %s; true" % (DEBIAN_PYTHON, loop)],
+        "torchrun": [DEBIAN_PYTHON, "-u", executable(world.tmp / "torchrun", RUN), str(loop)],
+    }[chain]
+    target = launch(world, "--", *words)
+    n = 2 if chain == "torchrun" else 1
+    wait_for(lambda: target.output().count("python ") == n and target.output().endswith("\n"),
+             "the program", 20)
+    said = [line.split(maxsplit=2) for line in target.output().splitlines() if "python" in line]
+    pids = [int(line[1]) for line in said]
+    try:
+        for line, pid in zip(said, pids):
+            assert line[2] == "[]"
+            wait_for(lambda: answers(world, pid), "the core", 20)
+        assert len(os.listdir(str(world.data))) == n, "nothing else has a core"
+        if target.pid in pids:
+            assert chain in ("shim", "shims", "env")
+        else:
+            done = target.probing("eval", "1")
+            assert done.returncode == 1
+            assert "the core is in: " in done.stderr, done.stderr
+            assert sorted(map(int, done.stderr.split("in:")[1].split())) == sorted(pids)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_shell_that_has_begun_nothing_says_so(world):
+    os.mkfifo(str(world.tmp / "never"))
+    target = launch(world, "--", "/bin/sh", "-c",
+                    "echo here; read line < %s; true" % (world.tmp / "never"))
+    target.wait_line("here")
+    done = target.probing("eval", "1")
+    assert done.returncode == 1 and "begun no Python yet" in done.stderr, done.stderr
+
+
+def test_a_program_that_is_no_python_is_entered_behind_a_wrapper(world):
+    target = launch(world, "--", "env", "A=1", "sleep", "600")
+    wait_for(lambda: target.probing("info").returncode == 0, "the core", 20)
+    assert len(os.listdir(str(world.data))) == 1
+
+
+@pytest.mark.parametrize("words", [["python"], ["python", "python"],
+                                   ["profile", "python", "profile"]])
+def test_a_plugin_named_twice_is_there_once(world, words):
+    """launch loads python by itself: `--plugin python` was a second time, and it failed."""
+    options = [word for name in words for word in ("--plugin", name)]
+    target = launch(world, *options, "--", DEBIAN_PYTHON, "-c", "import time; time.sleep(600)")
+    wait_for(lambda: answers(world, target.pid), "the core", 20)
+    rows = target.rows("select name, state from probing.plugins order by 1")
+    assert rows == [[name, "running"] for name in sorted(set(words + ["python"]))]
+
+
+def test_a_plugin_asked_for_in_many_ways_is_there_once(world):
+    """By launch, by a setting, by inject and by plugin load: the same one, and it is said."""
+    target = launch(world, "-D", "probing.plugins=python,python, profile,python", "--",
+                    DEBIAN_PYTHON, "-c", "import time; time.sleep(600)")
+    wait_for(lambda: answers(world, target.pid), "the core", 20)
+    done = target.probing("inject", "--plugin", "python", "-P")
+    assert done.returncode == 0, done.stderr
+    assert "plugin python is loaded already" in done.stdout
+    assert "plugin profile is loaded already" in done.stdout
+    done = target.probing("plugin", "load", "python")
+    assert "is loaded already" in done.stderr
+    assert target.rows("select name, state from probing.plugins order by 1") == [
+        ["profile", "running"], ["python", "running"]]
+    assert target.rows("select count(*) from probing.log where text like '%asked for twice%'") \
+        == [[2]]

@@ -390,15 +390,46 @@ def test_settings_of_a_core_that_is_there(world):
     refused(target.probing("inject", "--plugin", "no_such_plugin"), "no_such_plugin")
 
 
-def test_another_version_is_there(world):
+def entered_by_another(world, *changes):
+    """A process with a core that differs from ours in these bytes, and what its inject said."""
     folder = world.tmp / "other"
     folder.mkdir()
     shutil.copy(CLI, folder / "probing")
-    (folder / "libprobing.so").write_bytes(CORE.read_bytes().replace(b"0.1.0\0", b"9.8.7\0"))
+    core = CORE.read_bytes()
+    for ours, theirs in changes:
+        assert ours in core
+        core = core.replace(ours, theirs)
+    (folder / "libprobing.so").write_bytes(core)
     target = world.start("/bin/sleep", "600")
     wait_for(lambda: "libc" in open("/proc/%d/maps" % target.pid).read(), "its loading")
-    done = subprocess.run([str(folder / "probing"), "-t", str(target.pid), "inject"], text=True,
-                          capture_output=True, env=world.env)
+    return target, subprocess.run([str(folder / "probing"), "-t", str(target.pid), "inject"],
+                                  text=True, capture_output=True, env=world.env)
+
+
+def test_another_build_is_there(world):
+    """Of the same version: it is entered and asked all the same, and each answer's stderr has one
+    line about it."""
+    said = re.fullmatch(r"probing (\S+) \(build ([0-9a-f]{12})\)\n",
+                        world.probing("--version").stdout)
+    ours, theirs = said.group(2), "0123456789ab"
+    target, done = entered_by_another(world, (ours.encode(), theirs.encode()))
+    assert done.returncode == 0, done.stderr
+    for words in (["query", "select 1"], ["inject"], ["info"]):
+        done = target.probing(*words)
+        assert done.returncode == 0, done.stderr
+        assert done.stderr.count("\n") == 1 and ours in done.stderr and theirs in done.stderr
+    assert "version: %s (build %s)" % (said.group(1), theirs) in done.stdout
+
+
+def test_the_same_build_is_not_spoken_of(world):
+    target = world.start("/bin/sleep", "600")
+    target.inject()
+    assert target.probing("info").stderr == ""
+
+
+def test_another_version_is_there(world):
+    target, done = entered_by_another(world, (b"0.1.0\0", b"9.8.7\0"),
+                                      (b"0.1.0 (build ", b"9.8.7 (build "))
     assert done.returncode == 0 and "probing 9.8.7 entered" in done.stdout, done.stderr
     refused(target.probing("inject"), "9.8.7", "0.1.0", "restart the process")
     assert target.rows("select 1") == [[1]]  # asking works all the same

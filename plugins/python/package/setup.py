@@ -7,6 +7,7 @@ files are installed, and libprobing.so is looked for where __init__.py says.
 """
 import glob
 import os
+import re
 import shutil
 
 from setuptools import setup
@@ -15,12 +16,20 @@ from setuptools.command.build_py import build_py
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+def version_of_the_sources():
+    """Said once, in core/base/version.h; pip before 21.3 builds a copy that lies elsewhere."""
+    with open(os.path.join(HERE, "..", "..", "..", "core", "base", "version.h")) as header:
+        return re.search(r'define PROBING_VERSION "(.*)"', header.read()).group(1)
+
+
 class Build(build_py):
     """The .pth file belongs beside the packages, where site looks for it."""
 
     def run(self):
         build_py.run(self)
         shutil.copy(os.path.join(HERE, "probing.pth"), self.build_lib)
+        with open(os.path.join(self.build_lib, "probing", "_version.py"), "w") as own:
+            own.write('version = "%s"\n' % VERSION)
         built = os.environ.get("PROBING_BUILD")
         if not built:
             return
@@ -31,7 +40,8 @@ class Build(build_py):
             shutil.copy(path, plugins)
 
 
-setup(name="probing", version="0.1.0", license="Apache-2.0", python_requires=">=3.8",
+VERSION = version_of_the_sources()
+setup(name="probing", version=VERSION, license="Apache-2.0", python_requires=">=3.8",
       description="Look into a running training process: stacks, SQL over measurements, eval",
       packages=["probing"], package_data={"probing": ["py.typed", "*.pyi"]},
       py_modules=["probing_hook"], cmdclass={"build_py": Build}, zip_safe=False)

@@ -22,9 +22,24 @@ from . import tables as _tables
 from .spans import event, span, step
 from .tables import table
 
-__version__ = version = "0.1.0"
 __all__ = ["init", "config", "connect", "event", "is_running", "library", "query", "set_role",
            "span", "step", "table", "version", "ProbingError"]
+
+
+def __getattr__(name):
+    """version: of a copy that was installed beside it, of the sources in their header."""
+    if name not in ("version", "__version__"):
+        raise AttributeError("module 'probing' has no attribute %r" % name)
+    try:
+        from ._version import version
+    except ImportError:
+        import re
+        header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "..",
+                              "core", "base", "version.h")
+        with open(header) as source:
+            version = re.search(r'define PROBING_VERSION "(.*)"', source.read()).group(1)
+    globals().update(version=version, __version__=version)
+    return version
 
 
 class ProbingError(RuntimeError):

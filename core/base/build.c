@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/build.c - from which sources this was built; SConstruct gives PROBING_BUILD.
+ *
+ * Linked into the command and into the core, and into no library between: it changes with each
+ * source, and the unit tests need not.
+ */
+#include "core/base/version.h"
+
+const char probing_build[] = PROBING_VERSION " (build " PROBING_BUILD ")";
