@@ -116,6 +116,8 @@ int command_backtrace(struct target *t, int argc, char **argv)
         return r;
     if (w.json)
         terminal_exact();
+    else
+        terminal_fit();
     if (w.watch)
         return watch(t, &w);
     pager_begin();

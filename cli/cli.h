@@ -190,8 +190,9 @@ bool crash_of(const struct datadir *d, char *ret, size_t size);
 
 /* ---- pager.c ---- */
 
-/* Width of the terminal when stdout is one, else 0. */
+/* Width of the terminal when stdout is one, else 0; and its lines, 24 where it does not say. */
 uint32_t cli_width(void);
+uint32_t cli_rows(void);
 /* From now on stdout goes through a pager, when a person is there who has one. */
 void pager_begin(void);
 bool pager_runs(void);

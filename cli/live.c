@@ -10,7 +10,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "cli/fit.h"
 #include "cli/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
@@ -26,19 +28,34 @@ struct stream {
     int64_t ids[2]; /* what was started: its end is ours */
     int status;
     bool lines; /* flush after each piece: somebody watches */
+    bool table; /* its lines are made to fit the terminal */
+    bool told;  /* that answers are whole each */
 };
+
+static int put(struct stream *s, const struct client_event *e)
+{
+    if (e->whole && !s->told && isatty(STDOUT_FILENO) != 1)
+        terminal_say(
+            "this statement adds up, cuts off or asks for what is at the moment: each time "
+            "all of its answer follows");
+    s->told = s->told || e->whole;
+    if (e->whole && s->table)
+        return fit_screen(e->text, e->size);
+    if (e->whole)
+        terminal_clear();
+    return fwrite(e->text, 1, e->size, stdout) == e->size ? 0 : -EPIPE;
+}
 
 static int on_event(void *arg, const struct client_event *e)
 {
     struct stream *s = arg;
+    int r;
 
     switch (e->kind) {
     case CLIENT_DATA:
     case CLIENT_EVENT:
-        if (e->whole)
-            terminal_clear();
-        if (fwrite(e->text, 1, e->size, stdout) != e->size)
-            return -EPIPE;
+        if ((r = put(s, e)) < 0)
+            return r;
         if (e->kind == CLIENT_EVENT && fputc('\n', stdout) == EOF)
             return -EPIPE;
         if (s->lines && fflush(stdout) == EOF)
@@ -134,7 +151,7 @@ static int take_watch(void *arg, const char *option, const char *value)
 
 int command_watch(struct target *t, int argc, char **argv)
 {
-    struct client_watch w = {.format = "table"};
+    struct client_watch w = {.format = "table", .width = cli_width()};
     struct probing_client *c = NULL;
     struct stream s = {.lines = true};
     int r = cli_parse(argc, argv, take_watch, &w);
@@ -146,6 +163,7 @@ int command_watch(struct target *t, int argc, char **argv)
     if (r < 0)
         return r;
     terminal_format(w.format);
+    s.table = strcmp(w.format, "table") == 0;
     s.ids[0] = client_start_watch(c, &w);
     r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
     client_close(c);

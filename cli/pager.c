@@ -40,6 +40,13 @@ uint32_t cli_width(void)
     return size.ws_col;
 }
 
+uint32_t cli_rows(void)
+{
+    struct winsize size;
+
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
+}
+
 static bool is_installed(const char *name)
 {
     char path[4096];

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/fit.h"
 #include "cli/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -83,40 +84,13 @@ void screen_close(void)
     screen.open = false;
 }
 
-uint32_t screen_rows(void)
-{
-    struct winsize size;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 ? size.ws_row : 24;
-}
-
-/* A letter's bytes, and the columns it takes: two for East Asian ones and pictures, as far as one
- * look can tell. */
-static size_t letter(const char *text, uint32_t *ret_columns)
-{
-    const unsigned char *p = (const unsigned char *)text;
-    size_t n = *p < 0x80 ? 1 : *p < 0xc0 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf8 ? 4 : 0;
-    uint32_t code = n < 2 ? *p : *p & (0xffu >> (n + 1));
-
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (p[i] & 0x3fu);
-    }
-    bool wide = (code >= 0x1100 && code < 0x1160) || (code >= 0x2e80 && code < 0xa4d0) ||
-                (code >= 0xac00 && code < 0xd7a4) || (code >= 0xf900 && code < 0xfb00) ||
-                (code >= 0xfe30 && code < 0xfe70) || (code >= 0xff00 && code < 0xff61) ||
-                (code >= 0x1f300 && code < 0x1fb00) || (code >= 0x20000 && code < 0x40000);
-    *ret_columns = wide ? 2 : 1;
-    return n == 0 || code < 0x20 || (code >= 0x7f && code < 0xa0) ? 0 : n;
-}
-
 /* Add at most `most` columns of text.  Gives how many they are. */
 static uint32_t add_clean(struct buf *b, const char *text, size_t size, uint32_t most)
 {
     uint32_t used = 0, columns;
 
     for (size_t at = 0; at < size;) {
-        size_t n = letter(text + at, &columns);
+        size_t n = fit_letter(text + at, &columns);
         bool bad = n == 0 || n > size - at;
         columns = bad ? 1 : columns;
         if (used + columns > most)
@@ -146,7 +120,7 @@ void screen_add(struct buf *b, const char *text, uint32_t width, bool right)
 
 void screen_draw(const struct buf *lines)
 {
-    uint32_t rows = screen_rows(), columns = cli_width();
+    uint32_t rows = cli_rows(), columns = cli_width();
     struct buf out;
 
     buf_init(&out, DRAW_BYTES);

@@ -20,7 +20,6 @@ void screen_close(void); /* also when it is not open */
 /* Show these lines, cut at the terminal's size, whatever that is now; control characters in them
  * become '?'. */
 void screen_draw(const struct buf *lines);
-uint32_t screen_rows(void);
 
 /* Wait for a key, at most `ns`.  0: none came; -EINTR: Ctrl-C; -EAGAIN: draw again (another size,
  * or back from Ctrl-Z). */

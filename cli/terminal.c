@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/fit.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/printable.h"
@@ -27,9 +28,10 @@
 struct stream {
     int fd;
     bool exact, seen; /* seen: a terminal reads it */
-    bool owned;
+    bool owned, fits;
     char tail[LETTER_BYTES]; /* the beginning of a letter */
     size_t n_tail;
+    struct buf line; /* of one that fits: a line whose end has not come */
 };
 
 /* One thread: the command's own streams. */
@@ -56,6 +58,20 @@ static int write_all(int fd, const char *bytes, size_t size, bool until_told)
     return 0;
 }
 
+static int put_fitting(struct stream *s, const struct buf *text, bool last)
+{
+    struct buf fitting;
+
+    buf_init(&fitting, SIZE_MAX / 2);
+    int r = fit_lines(&s->line, text->data, text->size, last, &fitting);
+    if (r == 0)
+        r = write_all(s->fd, fitting.data, fitting.size, true);
+    buf_done(&fitting);
+    if (last)
+        buf_done(&s->line);
+    return r;
+}
+
 static int put_escaped(struct stream *s, const char *text, size_t n, bool last)
 {
     struct buf in, out;
@@ -68,7 +84,9 @@ static int put_escaped(struct stream *s, const char *text, size_t n, bool last)
     if (!in.failed && in.size > 0)
         (void)printable_add(&out, in.data, in.size - open, PRINTABLE_TEXT);
     int r = in.failed < 0 ? in.failed : out.failed;
-    if (r == 0)
+    if (r == 0 && s->fits)
+        r = put_fitting(s, &out, last);
+    else if (r == 0)
         r = write_all(s->fd, out.data, out.size, true);
     if (r == 0 && open > 0)
         memcpy(s->tail, in.data + in.size - open, open);
@@ -148,6 +166,15 @@ void terminal_exact(void)
 {
     (void)fflush(stdout);
     terminal.out.exact = true;
+}
+
+void terminal_fit(void)
+{
+    (void)fflush(stdout);
+    if (cli_width() == 0 || terminal.out.fits)
+        return;
+    buf_init(&terminal.out.line, SIZE_MAX / 2);
+    terminal.out.fits = true;
 }
 
 void terminal_format(const char *format)

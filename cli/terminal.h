@@ -24,6 +24,10 @@ void terminal_exact(void);
 /* Exact when the format of an answer is another than "table". */
 void terminal_format(const char *format);
 
+/* What follows on stdout are lines for a person: those that are wider than his terminal lose their
+ * middle.  A line is written when its end has come. */
+void terminal_fit(void);
+
 /* Cursor home and all erased, when stdout is a terminal. */
 void terminal_clear(void);
 /* To the start of the line, on stderr: what is said next is written over it. */

@@ -253,7 +253,7 @@ static int turn(struct top *top, struct look *look, bool first)
     while (r == 0 || r == -EAGAIN) {
         uint64_t now = clock_monotonic();
         buf_init(&text, PICTURE_MAX_BYTES);
-        r = draw(top, look, screen_rows(), &text);
+        r = draw(top, look, cli_rows(), &text);
         if (r == 0)
             screen_draw(&text);
         buf_done(&text);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/fit.h"
 #include "cli/screen.h"
 #include "cli/torch.h"
 #include "core/base/json.h"
@@ -80,14 +81,6 @@ static void name_of(const struct torch_report *r, const struct flame_module *m,
                    m->name);
 }
 
-static uint32_t letters(const char *text)
-{
-    uint32_t n = 0;
-    for (; *text != '\0'; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
 static bool is_shown(const struct flame_module *m, int64_t most)
 {
     return (double)(m->own_ns[0] + m->own_ns[1]) >= SHOWN_SHARE * (double)most;
@@ -100,40 +93,28 @@ static uint32_t name_width(const struct torch_report *r, int64_t most)
     for (uint32_t i = 0; i < r->n_modules; i++) {
         char name[TORCH_NAME_BYTES];
         name_of(r, &r->modules[i], name);
-        if (is_shown(&r->modules[i], most) && letters(name) > width)
-            width = letters(name);
+        if (is_shown(&r->modules[i], most) && fit_columns(name, strlen(name)) > width)
+            width = fit_columns(name, strlen(name));
     }
     if (columns == 0 || columns >= width + BESIDE_WIDTH)
         return width;
     return columns < NAME_LEAST + BESIDE_WIDTH ? NAME_LEAST : columns - BESIDE_WIDTH;
 }
 
-/* The end of a name tells modules apart: what does not fit is left out before it. */
-static void shorten(char name[TORCH_NAME_BYTES], uint32_t width)
-{
-    uint32_t n = letters(name), skip = n > width ? n - width + 3 : 0;
-    const char *rest = name;
-    for (; skip > 0 && *rest != '\0'; skip--)
-        do
-            rest++;
-        while (((unsigned char)*rest & 0xc0) == 0x80);
-    if (n <= width)
-        return;
-    memmove(name + 3, rest, strlen(rest) + 1);
-    memcpy(name, "...", 3);
-}
-
 static void show_module(const struct torch_report *r, const struct flame_module *m, uint32_t width)
 {
     struct buf line;
     char name[TORCH_NAME_BYTES];
+    struct buf shown;
     const double mean = r->steps.value[TORCH_MEAN];
     const double steps = r->steps.value[TORCH_N] >= 1 ? (double)r->module_steps : 1;
     const double ns = (double)(m->own_ns[0] + m->own_ns[1]) / steps;
     name_of(r, m, name);
-    shorten(name, width);
     buf_init(&line, TORCH_NAME_BYTES * 4);
-    screen_add(&line, name, width, /* right= */ false);
+    buf_init(&shown, TORCH_NAME_BYTES * 4);
+    fit_add(&shown, name, strlen(name), width, FIT_FRONT); /* the end tells modules apart */
+    screen_add(&line, buf_text(&shown), width, /* right= */ false);
+    buf_done(&shown);
     printf("  %s %8.1f %10.3f ", buf_text(&line), (double)m->calls / steps,
            (double)m->own_ns[0] / steps / 1e6);
     buf_done(&line);
@@ -170,8 +151,10 @@ static void show_lines(const char *head, const char *indent, const char *lines)
     if (*lines != '\0')
         printf("%s", head);
     for (const char *p = lines; *p != '\0';) {
-        size_t n = strcspn(p, "\n");
-        printf("%s%.*s\n", indent, (int)n, p);
+        size_t n = strcspn(p, "\n"), deep = strspn(p, " ");
+        char margin[16];
+        (void)snprintf(margin, sizeof margin, "%s%.*s", indent, (int)deep, p);
+        fit_say(margin, p + deep, n - deep);
         p += n + (p[n] == '\n');
     }
 }
@@ -185,8 +168,11 @@ void torch_show(const struct torch_report *r)
         show_steps(r->steps.value);
         show_cost(r->cost.value);
     } else if (r->waits.size == 0) {
-        printf("no step has ended since plugin torch was loaded; where gradients are on and no\n"
-               "optimizer steps, there are steps once the program calls probing.step()\n");
+        static const char none[] =
+            "no step has ended since plugin torch was loaded; where gradients "
+            "are on and no optimizer steps, there are steps once the program "
+            "calls probing.step()";
+        fit_say("", none, sizeof none - 1);
     }
     show_modules(r);
     if (r->memory.rows > 0 && is_number(r->memory.value[MEMORY_USED]))

@@ -18,6 +18,7 @@
 #define TIMEOUT_MS_MAX INT64_C(86400000) /* ms: a day */
 #define INTERVAL_MS_MIN 10               /* ms: 100 ticks a second is more than anybody reads */
 #define LAST_MAX INT64_C(1000000)        /* rows shown from before a watch began */
+#define WIDTH_MAX INT64_C(10000)         /* columns of a table */
 #define HTTP_BODY_MAX (1u << 20)         /* bytes: SERVER_BODY_BYTES */
 
 /* ---- websocket messages ---- */
@@ -98,7 +99,7 @@ static int name_to_select(struct arena *a, struct message *ret)
 
 static int read_watch(struct arena *a, const char *key, const struct json *o, struct message *ret)
 {
-    int64_t interval_ms, last;
+    int64_t interval_ms, last, width;
     ret->kind = MESSAGE_WATCH;
     int rc = read_text(o, key, ret);
     if (rc == 0 && is_table_name(ret->text))
@@ -107,6 +108,8 @@ static int read_watch(struct arena *a, const char *key, const struct json *o, st
         rc = read_number(o, "interval_ms", 1000, INTERVAL_MS_MIN, TIMEOUT_MS_MAX, &interval_ms);
     if (rc == 0)
         rc = read_number(o, "last", 0, 0, LAST_MAX, &last);
+    if (rc == 0)
+        rc = read_number(o, "width", 0, 0, WIDTH_MAX, &width);
     if (rc != 0)
         return rc;
     const struct json *format = json_get(o, "format");
@@ -115,6 +118,7 @@ static int read_watch(struct arena *a, const char *key, const struct json *o, st
     ret->format = json_text(o, "format", "jsonl");
     ret->interval_ns = (uint64_t)interval_ms * NS_PER_MS;
     ret->last = (uint64_t)last;
+    ret->width = (uint32_t)width;
     return 0;
 }
 

@@ -28,6 +28,7 @@ struct message {
     const char *text; /* WATCH: the statement; FOLLOW: the topic */
     size_t text_size;
     const char *format; /* WATCH */
+    uint32_t width;     /* of a line of a watched table; 0: any */
     uint64_t interval_ns, last;
 };
 

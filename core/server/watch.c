@@ -36,6 +36,7 @@ struct feed {
     char *sql;
     enum sql_format format;
     uint64_t interval_ns, last;
+    uint32_t width; /* of a table's lines */
     bool shareable;
     bool hides;             /* its clients may only read */
     _Atomic bool busy;      /* a tick waits or runs; released by its end */
@@ -48,11 +49,13 @@ struct feed {
     /* The tick's worker. */
     bool prepared;
     const struct table *table; /* NULL: run afresh each time */
+    struct sql_news *news;     /* of such an answer what is new is told; NULL: all of it */
     bool buckets;              /* its aggregates by time are told, each when it is over */
-    uint64_t cursor;           /* first row not shown yet, or not looked at for being late */
-    int64_t from_ts;           /* first bucket not shown yet */
-    int64_t begin_ts;          /* first bucket shown at all */
-    struct sql_writer *writer; /* of a followed table: one for all ticks */
+    uint64_t cursor;  /* first row not shown yet, or not looked at for being late; of news: of this
+                      * tick's answer */
+    int64_t from_ts;  /* first bucket not shown yet */
+    int64_t begin_ts; /* first bucket shown at all */
+    struct sql_writer *writer; /* of a stream: one for all ticks */
     struct buf text;           /* what the writer has written */
 };
 
@@ -61,6 +64,7 @@ static void feed_unref(struct feed *f)
     if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1)
         return;
     sql_writer_free(f->writer);
+    sql_news_free(f->news);
     buf_done(&f->text);
     (void)pthread_mutex_destroy(&f->mutex);
     server_peer_unref(f->owner);
@@ -70,6 +74,12 @@ static void feed_unref(struct feed *f)
 }
 
 /* ---- one tick, on a worker ---- */
+
+/* What is new, and nothing when nothing is. */
+static bool tells_news(const struct feed *f)
+{
+    return f->table || f->news;
+}
 
 /* The first `size` bytes of what is there go to all; the rest stays. */
 static int push_text(struct feed *f, size_t size)
@@ -84,7 +94,7 @@ static int push_text(struct feed *f, size_t size)
     if (rc == 0 && quoted.size > 0 && !shared)
         rc = err_set(-ENOMEM, "no memory for a tick of %zu bytes", quoted.size);
     if (shared)
-        shared->whole = !f->table;
+        shared->whole = !tells_news(f);
     buf_done(&quoted);
     (void)pthread_mutex_lock(&f->mutex);
     for (struct job *j = f->jobs; j && shared; j = j->feed_next)
@@ -100,11 +110,11 @@ static int push_text(struct feed *f, size_t size)
     return rc;
 }
 
-/* A followed table is one stream of lines; any other statement's answers, and JSON, are whole each:
- * half of one could be dropped. */
+/* News are one stream of lines; other answers, and JSON, are whole each: half of one could be
+ * dropped. */
 static bool is_stream(const struct feed *f)
 {
-    return f->table && f->format != SQL_FORMAT_JSON;
+    return tells_news(f) && f->format != SQL_FORMAT_JSON;
 }
 
 /* The end of the last whole row of a stream's text, which begins with a row; NULL: there is none.
@@ -180,6 +190,25 @@ static int find_begin(struct feed *f)
     return 0;
 }
 
+/* Of rows that were there before somebody watched, the last `last`. */
+static int find_news(struct feed *f)
+{
+    struct sql_sink nothing = {.columns = ignore_columns, .rows = ignore_rows};
+    struct sql_options o = {.timeout_ns = TICK_TIMEOUT_NS,
+                            .max_rows = SQL_NEWS_ROWS + 1, /* which the first tick refuses */
+                            .cancel = &f->reply.cancelled,
+                            .hide_secrets = f->hides};
+    struct sql_report report;
+    int rc = sql_news_new(&f->news);
+    f->cursor = UINT64_MAX;
+    if (rc < 0 || f->last == 0)
+        return rc;
+    rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &nothing, &report);
+    if (rc == 0)
+        f->cursor = report.rows > f->last ? report.rows - f->last : 0;
+    return rc;
+}
+
 static int find_table(struct feed *f)
 {
     struct sql *sql = f->server->sql;
@@ -188,10 +217,14 @@ static int find_table(struct feed *f)
         rc = sql_bucketed(sql, f->sql, strlen(f->sql), &f->table);
         f->buckets = rc > 0;
     }
-    if (rc == 0)
-        f->table = NULL;
-    else if (rc > 0)
+    if (rc > 0) {
         rc = find_begin(f);
+    } else if (rc == 0) {
+        f->table = NULL;
+        rc = sql_grows(sql, f->sql, strlen(f->sql));
+        if (rc > 0)
+            rc = find_news(f);
+    }
     f->prepared = rc == 0;
     return rc;
 }
@@ -202,13 +235,13 @@ static int end_answer(struct feed *f, const struct sql_report *report)
     int rc = 0;
     if (stream)
         rc = sql_writer_pause(f->writer);
-    else if (report->rows > 0 || !f->table)
+    else if (report->rows > 0 || !tells_news(f))
         rc = sql_writer_finish(f->writer, report);
     if (!stream) {
         sql_writer_free(f->writer);
         f->writer = NULL;
     }
-    if (rc == 0 && (report->rows > 0 || !f->table))
+    if (rc == 0 && (report->rows > 0 || !tells_news(f)))
         return push_text(f, f->text.size);
     if (!stream)
         buf_reset(&f->text);
@@ -257,21 +290,27 @@ static int run_tick(struct feed *f)
     struct sql_report report = {0};
     int rc = f->prepared ? 0 : find_table(f);
     if (rc == 0 && !f->writer)
-        rc = sql_writer_new(f->format, 0, add_text, f, &f->writer);
+        rc = sql_writer_new(f->format, f->width, add_text, f, &f->writer);
     if (rc < 0)
         return rc;
     struct sql_sink sink = sql_writer_sink(f->writer);
+    if (f->news)
+        sink = sql_news_sink(f->news, &sink, f->cursor);
     struct sql_options o = {
         .timeout_ns = TICK_TIMEOUT_NS,
-        .max_rows = f->table ? UINT64_MAX : 0, /* of a stream all are told, tick by tick */
+        .max_rows = tells_news(f) ? UINT64_MAX : 0, /* all are told, tick by tick */
         .cancel = &f->reply.cancelled,
-        .from_row = f->buckets ? 0 : f->cursor,
+        .from_row = f->buckets || f->news ? 0 : f->cursor,
         .closed = f->buckets,
         .from_ts = f->from_ts,
         .hide_secrets = f->hides,
     };
     uint64_t began = cpu_ns(), began_wall = clock_now();
     rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &sink, &report);
+    if (rc == 0 && f->news) {
+        report.rows = sql_news_told(f->news);
+        f->cursor = 0;
+    }
     if (rc == 0)
         rc = end_answer(f, &report);
     if (rc == 0 && f->buckets && f->begin_ts < f->from_ts && f->cursor < report.next_row)
@@ -406,6 +445,7 @@ static int feed_new(struct peer *owner, const struct message *m, enum sql_format
     f->format = format;
     f->interval_ns = m->interval_ns;
     f->last = m->last;
+    f->width = m->width;
     f->hides = owner->access != ACCESS_FULL;
     f->shareable = m->last == 0 && (format == SQL_FORMAT_JSONL || format == SQL_FORMAT_JSON);
     buf_init(&f->text, SERVER_TICK_BYTES);

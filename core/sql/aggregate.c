@@ -426,6 +426,7 @@ static int consider_team(struct op *op, struct expr **all, uint32_t n, struct ex
 int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct expr **aggs,
                   uint32_t n_aggs, struct op **ret)
 {
+    child->q->sums_up = true;
     struct query *q = child->q;
     struct op *op = sql_op(q, next_aggregate, "aggregate", n_keys + n_aggs);
     struct aggregate *g = op ? sql_get(q, 1, sizeof(*g)) : NULL;

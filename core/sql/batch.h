@@ -48,6 +48,12 @@ struct batch {
     struct vec *v;
 };
 
+struct sql_rows { /* sql.h */
+    struct query *q;
+    const struct batch *batch;
+    uint32_t n;
+};
+
 struct col {
     const char *name;
     const char *table; /* alias or name it may be qualified with, NULL: none */

@@ -207,6 +207,7 @@ static int next_set(struct op *op)
 int sql_set(struct op *left, struct op *right, bool except, bool all, struct op **ret)
 {
     struct query *q = left->q;
+    q->sums_up = true;
     struct op *op = sql_op(q, next_set, except ? "except" : "intersect", left->n_cols);
     struct set *s = op ? sql_get(q, 1, sizeof(*s)) : NULL;
     enum sql_type *types = sql_get(q, left->n_cols, sizeof(*types));

@@ -130,6 +130,7 @@ int sql_order_plan(struct query *q, const struct select *s, const struct orderin
                       o->n_on ? (*op)->n_cols : o->n_shown, op);
     if (rc == 0 && o->n_on)
         rc = sql_distinct(*op, o->on, o->n_on, o->n_shown, op);
+    q->sums_up = q->sums_up || s->limit || s->offset || o->n_on;
     if (rc == 0 && (s->limit || s->offset))
         rc = sql_limit(*op, limit, offset, op);
     return rc;

@@ -43,6 +43,7 @@ struct query {
     uint32_t depth;      /* of binding and planning at this moment, subqueries and views too */
     uint32_t n_views;    /* views being expanded */
     bool subqueries;     /* one was met */
+    bool sums_up;        /* its answer is made anew by each row, see sql_grows() */
     uint32_t n_plans;    /* selects planned: views and CTEs are expanded at each use */
     struct outer *outer; /* the query around the one that is bound now: bind_subquery.c */
     /* The aggregation by buckets of time that was planned last, see sql_bucketed(); where its first

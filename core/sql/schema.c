@@ -350,6 +350,7 @@ static int make_settings(struct query *q, const char *alias, struct op **ret)
 
 int sql_scan_schema(struct query *q, const char *name, const char *alias, struct op **ret)
 {
+    q->sums_up = true;
     for (size_t i = 0; i < N_OWN; i++) /* somebody may have a better one; the dead have only ours */
         if (strcasecmp(name, own[i].name) == 0 && is_own(q, i))
             return own[i].make(q, alias ? alias : own[i].name, ret);

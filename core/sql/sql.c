@@ -17,12 +17,6 @@
 
 #define DEFAULT_MEMORY_BYTES (UINT64_C(256) << 20)
 
-struct sql_rows {
-    struct query *q;
-    const struct batch *batch;
-    uint32_t n;
-};
-
 static void free_view(struct view *v)
 {
     free((char *)(uintptr_t)v->schema);
@@ -330,6 +324,18 @@ static bool gives_buckets_of(const struct query *q, const struct op *op, const s
     return gives_buckets(q, op) && sql_is_scan(row_source(q->bucketed->child), ret);
 }
 
+/* Windows, joins, unions, sorting: whatever gives a row for rows that stay once they are there. */
+static bool gives_more_rows(const struct query *q, const struct op *op, const struct table **ret)
+{
+    (void)op;
+    for (const struct table_seen *s = q->seen; s; s = s->next) {
+        if (s->table->scan)
+            return false; /* computed: as it is at the moment */
+        *ret = s->table;
+    }
+    return q->seen && !q->sums_up;
+}
+
 int sql_followable(struct sql *s, const char *text, size_t size, const struct table **ret_table)
 {
     return look_at(s, text, size, ret_table, gives_rows_of);
@@ -338,4 +344,10 @@ int sql_followable(struct sql *s, const char *text, size_t size, const struct ta
 int sql_bucketed(struct sql *s, const char *text, size_t size, const struct table **ret_table)
 {
     return look_at(s, text, size, ret_table, gives_buckets_of);
+}
+
+int sql_grows(struct sql *s, const char *text, size_t size)
+{
+    const struct table *table;
+    return look_at(s, text, size, &table, gives_more_rows);
 }

@@ -125,7 +125,7 @@ struct sql_report {
     /* Of a run with `closed`: where the first bucket begins that was not, the next run's from_ts,
      * and how long the one before it is. */
     int64_t next_ts, bucket_ns;
-    uint64_t late; /* of a run with `late` */
+    uint64_t late;          /* of a run with `late` */
     const char *lost_table; /* "python.torch_trace", NULL: none; static or owned by the table */
 };
 
@@ -143,6 +143,24 @@ int sql_followable(struct sql *s, const char *text, size_t size, const struct ta
  * *ret_table by time_bucket(), date_bin() or date_trunc() of ts, perhaps with where, having, other
  * keys and order by.  0: no. */
 int sql_bucketed(struct sql *s, const char *text, size_t size, const struct table **ret_table);
+
+/* Does its answer only gain rows as the stored tables do that it reads?  1: yes (windows, joins,
+ * unions, order by over them; a view that is made of such): what is new can be told alone, by the
+ * sink of news.  0: no (aggregates, limit, distinct on, computed tables). */
+int sql_grows(struct sql *s, const char *text, size_t size);
+
+/* ---- answers asked for again and again: what is new (news.c) ---- */
+
+#define SQL_NEWS_ROWS 131072 /* of an answer: more is refused, so a feed takes at most 6 MiB */
+struct sql_news;
+int sql_news_new(struct sql_news **ret);
+void sql_news_free(struct sql_news *n); /* NULL is fine */
+/* Begin an answer: its rows that were not in the one before go on to `to`, but for those before
+ * number `from`; of several equal rows as many as there are more.  The sink is good for one
+ * sql_run(). */
+struct sql_sink sql_news_sink(struct sql_news *n, const struct sql_sink *to, uint64_t from);
+/* How many rows of the last answer went on. */
+uint64_t sql_news_told(const struct sql_news *n);
 
 /* ---- answers as bytes ---- */
 

@@ -163,6 +163,65 @@ TEST(some_can_be_followed)
     CHECK_INT(sql_followable(engine, sub, strlen(sub), &t), 0);
 }
 
+TEST(some_only_grow)
+{
+    static const char *const yes[] = {
+        "select n, row_number() over (order by ts) as i from t.rows",
+        "select n from t.rows order by ts desc",
+        "select distinct name from t.rows",
+        "select a.n from t.rows a join t.rows b on a.n = b.n",
+        "select n from t.rows where n < 5 union all select n * 2 from t.rows",
+        "select * from rows where n > (select 1)"};
+    static const char *const no[] = {
+        "select count(*) from t.rows",
+        "select name, max(n) from t.rows group by 1",
+        "select n from t.rows limit 3",
+        "select n from t.rows where n > (select avg(n) from t.rows)",
+        "select distinct on (name) name, n from t.rows order by name, n desc",
+        "select n from t.rows except select n + 1 from t.rows",
+        "select * from information_schema.tables",
+        "select 1"};
+    for (size_t i = 0; i < sizeof(yes) / sizeof(*yes); i++)
+        if (!CHECK_INT(sql_grows(engine, yes[i], strlen(yes[i])), 1))
+            printf("# %s\n", yes[i]);
+    for (size_t i = 0; i < sizeof(no) / sizeof(*no); i++)
+        if (!CHECK_INT(sql_grows(engine, no[i], strlen(no[i])), 0))
+            printf("# %s\n", no[i]);
+}
+
+static uint64_t news_of(struct sql_news *news, const char *text, uint64_t from)
+{
+    struct sql_sink to = {.rows = ignore_rows}, sink = sql_news_sink(news, &to, from);
+    struct sql_options o = {.max_rows = UINT64_MAX};
+    CHECK_INT(sql_run(engine, text, strlen(text), &o, &sink, NULL), 0);
+    return sql_news_told(news);
+}
+
+TEST(what_is_new_is_told_once)
+{
+    const char *same = "select name from t.rows where n < 2000", /* 20,000 rows, few different */
+        *more = "select name from t.rows where n < 2001", *all = "select n, tail, ts from t.rows";
+    struct sql_news *news = NULL;
+    CHECK_INT(sql_news_new(&news), 0);
+    CHECK_INT(news_of(news, same, UINT64_MAX), 0);
+    CHECK_INT(news_of(news, same, 0), 0);
+    CHECK_INT(news_of(news, more, 0), 10);
+    CHECK_INT(news_of(news, same, 0), 0); /* some went */
+    CHECK_INT(news_of(news, more, 0), 10);
+    uint64_t there = store_next_row(store, table);
+    CHECK_INT(news_of(news, all, there - 7), 7);
+    CHECK(append_rows(ROWS + 25, 3));
+    CHECK_INT(news_of(news, all, 0), 3);
+    CHECK(news_of(news, same, 0) >= 20000); /* forgotten meanwhile */
+    sql_news_free(news);
+    CHECK(append_rows(ROWS + 28, SQL_NEWS_ROWS - ROWS));
+    CHECK_INT(sql_news_new(&news), 0);
+    struct sql_sink nothing = {.rows = ignore_rows}, sink = sql_news_sink(news, &nothing, 0);
+    struct sql_options o = {.max_rows = UINT64_MAX};
+    CHECK_INT(sql_run(engine, all, strlen(all), &o, &sink, NULL), -E2BIG);
+    sql_news_free(news);
+}
+
 struct seen { /* buckets in order of arrival */
     int64_t begins[4096];
     uint32_t n;
@@ -307,8 +366,10 @@ int main(void)
     RUN(scans_prune);
     RUN(undrained_rows_are_seen);
     RUN(some_can_be_followed);
+    RUN(some_only_grow);
     RUN(each_closed_bucket_is_given_once);
     RUN(late_rows_are_counted);
+    RUN(what_is_new_is_told_once);
     sql_free(engine);
     store_free(store);
     tables_free(tables);

@@ -82,9 +82,9 @@ int64_t client_start_watch(struct probing_client *c, const struct client_watch *
     (void)buf_adds(&b, ",\"format\":");
     (void)json_add_text(&b, format, strlen(format));
     uint64_t interval_ns = w->interval_ns ? w->interval_ns : NS_PER_S;
-    (void)buf_addf(&b, ",\"interval_ms\":%llu,\"last\":%llu",
+    (void)buf_addf(&b, ",\"interval_ms\":%llu,\"last\":%llu,\"width\":%u",
                    (unsigned long long)((interval_ns + NS_PER_MS - 1) / NS_PER_MS),
-                   (unsigned long long)w->last);
+                   (unsigned long long)w->last, w->width);
     return finish_request(c, &b);
 }
 

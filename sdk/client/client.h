@@ -140,6 +140,7 @@ struct client_watch {
     uint64_t interval_ns; /* 0: one second */
     const char *format;   /* NULL: jsonl */
     uint64_t last;        /* rows from before now to begin with */
+    uint32_t width;       /* columns that a line of format table may take; 0: any number */
 };
 
 /* Ask for something; its events come out of client_stream().  An id > 0, or -errno. */

@@ -277,3 +277,68 @@ def test_top_of_what_goes_or_is_gone(world, busy):
     done = busy.probing("top")
     assert done.returncode == 1 and "dead" in done.stderr
     assert termios.tcgetattr(t.master) == t.before
+
+
+LONG_NAMES = """
+import time
+def a_function_whose_name_is_longer_than_half_of_a_narrow_terminal_and_goes_on():
+    print('ready', flush=True)
+    while True: time.sleep(0.05)
+a_function_whose_name_is_longer_than_half_of_a_narrow_terminal_and_goes_on()
+"""
+FOLDER = "a_folder_with_a_long_name_in_which_the_program_lies"
+
+
+def lines_of(text):
+    return text.decode().replace("\r", "").split("\n")
+
+
+@pytest.mark.parametrize("external", [[], ["--external"]])
+def test_a_stack_fits_the_terminal(world, external):
+    """Both ends of a line stay: the function, and the line of its file.  Into a pipe all goes."""
+    folder = world.tmp / FOLDER
+    folder.mkdir()
+    script = folder / "program.py"
+    script.write_text(LONG_NAMES)
+    target = world.start("/usr/bin/python3", str(script))
+    target.wait_line("ready")
+    target.inject()
+    terminal = Terminal(world, "-t", str(target.pid), "backtrace", *external, size=(24, 60),
+                        env={"PAGER": "cat"})
+    assert terminal.end() == 0
+    lines = lines_of(terminal.seen)
+    assert max(map(len, lines)) == 60, lines
+    cut = [line for line in lines if "..." in line]
+    assert cut and all(re.match(r" +\d+ (a_function_whose|<module>)", line) for line in cut), lines
+    assert any(line.endswith("program.py:5") for line in cut), lines
+    whole = target.probing("backtrace", *external).stdout
+    assert "..." not in whole and "%s/program.py:5" % FOLDER in whole
+
+
+def test_a_watch_is_drawn_in_place(world, target):
+    """What adds up or is longer than the terminal: as many lines as there are, none wider."""
+    terminal = Terminal(world, "-t", str(target.pid), "watch", "--interval", "50ms",
+                        "select n, repeat('wide', 40) as w from generate_series(1, 100) t(n)",
+                        size=(10, 50))
+    terminal.wait_seen(rb"more lines.*\x1b\[H\x1b\[J.*more lines")
+    pictures = terminal.seen.split(b"\x1b[H\x1b[J")
+    lines = lines_of(pictures[1])
+    assert len(lines) == 10 and lines[-1] == "", "the cursor stands on the last line"
+    assert max(map(len, lines)) <= 50 and "w" in lines[0] and "more lines" in lines[-2]
+    terminal.type(b"\x03")
+    assert terminal.end() == 130
+
+
+def test_a_followed_table_fits_the_terminal(world, target):
+    script = world.tmp / "wide.lua"
+    script.write_text('local t = probing.table("wide", {n = "i64", w = "str"})\n'
+                      'probing.every("20ms", function() t:add{n = 1, w = string.rep("wide", 30)} '
+                      'end)\n')
+    done = target.probing("script", "run", str(script))
+    assert done.returncode == 0, done.stderr
+    terminal = Terminal(world, "-t", str(target.pid), "watch", "--interval", "50ms",
+                        "select n, w from script.wide", size=(24, 40))
+    terminal.wait_seen(rb"wide\.\.\.\r\n.*wide\.\.\.\r\n")
+    assert max(map(len, lines_of(terminal.seen))) <= 40
+    terminal.type(b"\x03")
+    assert terminal.end() == 130

@@ -170,7 +170,8 @@ class Connection:
                                       "last": last}, lambda message: _each_row(message, doubles))
 
     def watch(self, sql, interval=1.0):
-        """Like subscribe() for any statement: each time all its rows, as a list of dicts."""
+        """Like subscribe() for any statement: each time all its rows, as a list of dicts; of one
+        whose answer only gains rows (no aggregate, no limit) those that are new."""
         doubles = self._doubles(sql)
         return Stream(self._again(), {"watch": sql, "interval_ms": int(interval * 1000)},
                       lambda message: [list(_each_row(message, doubles))])
