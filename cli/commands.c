@@ -157,14 +157,20 @@ const struct cli_command cli_commands[] = {
      .arguments = "",
      .doc = "a live screen: threads and what they run, memory, modules, GPUs",
      .text =
-         "q or Ctrl-C leaves, p shows probing's own threads too. The last training step and the "
-         "slowest modules are there once plugin torch is loaded. Without a terminal, or with "
-         "--once, one picture is printed and that is all.",
+         "q or Ctrl-C leaves, p shows probing's own threads too. Of functions and modules own time "
+         "is what passes in themselves, total with all that they call. Functions are of Python, by "
+         "20 looks a second at threads that run; %OWN and %TOTAL are since the last picture, "
+         "OWNTIME and TOTALTIME since the beginning. The last training step and the slowest "
+         "modules "
+         "are there once plugin torch is loaded. Without a terminal, or with --once, one picture "
+         "is "
+         "printed and that is all.",
      .needs_target = true,
      .run = command_top,
      .options = {{"--interval", NULL, "TIME", "look this often; 1s when left out"},
                  {"--once", NULL, NULL, "print one picture, for scripts"},
-                 {"--all", NULL, NULL, "probing's own threads too"}},
+                 {"--all", NULL, NULL, "probing's own threads too"},
+                 {"--color", NULL, "WHEN", "auto (the default), always or never"}},
      .examples = {"-t 4242 top", "-t 4242 top --once"}},
     {.name = "memory",
      .arguments = "",

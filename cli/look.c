@@ -168,13 +168,15 @@ static int read_threads(struct looker *l, struct look *look)
 }
 
 /* What the interpreter knows of them: names, and the innermost function. */
-static int read_stacks(struct looker *l, struct look *look)
+static int read_stacks(struct looker *l, struct tally *tally, struct look *look)
 {
     static const char *const words[] = {"backtrace", "--python", "--json"};
     struct json *answer;
     int r = ask(l, look, 3, words, &answer);
     const struct json *list = r == 0 && answer != NULL ? json_get(answer, "threads") : NULL;
 
+    if (list != NULL)
+        tally_add(tally, list, clock_monotonic());
     for (const struct json *s = list != NULL ? list->first : NULL; s != NULL; s = s->next) {
         int64_t tid = json_int(s, "tid", 0);
         const struct json *frames = json_get(s, "frames");
@@ -193,6 +195,86 @@ static int read_stacks(struct looker *l, struct look *look)
     return r;
 }
 
+/* The nearest of the others that it is in by its name; NULL: none. */
+static struct look_module *around(const struct look *look, const struct look_module *m)
+{
+    struct look_module *nearest = NULL;
+    for (uint32_t i = 0; i < look->n_modules; i++) {
+        struct look_module *o = &look->modules[i];
+        size_t n = strlen(o->name);
+        if (strcmp(o->stage, m->stage) == 0 && strncmp(m->name, o->name, n) == 0 &&
+            m->name[n] == '.' && (nearest == NULL || n > strlen(nearest->name)))
+            nearest = o;
+    }
+    return nearest;
+}
+
+/* A model's own name is not in those of its modules: it is the one that takes as long as all other
+ * outermost ones together, or longer.  NULL: none does. */
+static struct look_module *whole_model(const struct look *look, const char *stage)
+{
+    struct look_module *longest = NULL;
+    double sum = 0;
+    for (uint32_t i = 0; i < look->n_modules; i++) {
+        struct look_module *m = &look->modules[i];
+        if (strcmp(m->stage, stage) != 0 || around(look, m) != NULL)
+            continue;
+        sum += m->total_sec;
+        if (longest == NULL || m->total_sec > longest->total_sec)
+            longest = m;
+    }
+    return longest != NULL && 2 * longest->total_sec >= sum ? longest : NULL;
+}
+
+static void find_own(struct look *look)
+{
+    for (uint32_t i = 0; i < look->n_modules; i++) {
+        const struct look_module *m = &look->modules[i];
+        struct look_module *outer = around(look, m);
+        outer = outer != NULL ? outer : whole_model(look, m->stage);
+        if (outer != NULL && outer != m)
+            outer->own_sec -= m->total_sec;
+    }
+}
+
+static int by_own_time(const void *a, const void *b)
+{
+    const struct look_module *x = a, *y = b;
+    return x->own_sec > y->own_sec ? -1 : x->own_sec < y->own_sec;
+}
+
+/* Calls that are sampled, or have not ended yet, may leave less for a module than those within. */
+static int read_modules(struct looker *l, struct look *look)
+{
+    struct json *rows;
+    uint32_t n = 0;
+    int r = query(l, look,
+                  "select module, stage, count(*), sum(duration), max(allocated) from "
+                  "python.torch_trace where ts > now() - interval '" TEXT(
+                      LOOK_MODULES_S) " seconds' and stage like 'post%' and duration is not null "
+                                      "group by 1, 2 order by 4 desc limit 1000",
+                  &rows);
+
+    for (const struct json *row = rows; r == 0 && row != NULL; row = row->next)
+        n++;
+    if (r < 0 || n == 0)
+        return r;
+    look->modules = arena_zalloc(&look->arena, n, sizeof *look->modules);
+    if (look->modules == NULL)
+        return err_set(-ENOMEM, "no memory for %u modules", n);
+    for (const struct json *row = rows; row != NULL; row = row->next)
+        look->modules[look->n_modules++] =
+            (struct look_module){.name = look_text(row, 0),
+                                 .stage = look_text(row, 1),
+                                 .calls = look_number(row, 2),
+                                 .total_sec = look_number(row, 3),
+                                 .own_sec = look_number(row, 3),
+                                 .memory_mb = look_knows(row, 4) ? look_number(row, 4) : -1};
+    find_own(look);
+    qsort(look->modules, n, sizeof *look->modules, by_own_time);
+    return 0;
+}
+
 static int read_tables(struct looker *l, struct look *look)
 {
     static const struct {
@@ -207,11 +289,6 @@ static int read_tables(struct looker *l, struct look *look)
         {"select local_step, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
          "dataloader_sec from python.torch_step_timing order by ts desc limit 1",
          offsetof(struct look, step)},
-        {"select module, stage, count(*), sum(duration), max(allocated) from python.torch_trace "
-         "where ts > now() - interval '" TEXT(
-             LOOK_MODULES_S) " seconds' and stage like 'post%' "
-                             "group by 1, 2 order by 4 desc limit 8",
-         offsetof(struct look, modules)},
         {"select device_id, arg_max(gpu_util_pct, ts), arg_max(used_bytes, ts), "
          "arg_max(total_bytes, ts), arg_max(temperature_c, ts), arg_max(power_w, ts) from "
          "gpu.utilization where ts > now() - interval '1 minute' group by 1 order by 1",
@@ -223,7 +300,7 @@ static int read_tables(struct looker *l, struct look *look)
         r = query(l, look, wanted[i].sql, &rows);
         memcpy((char *)look + wanted[i].at, &rows, sizeof rows);
     }
-    return r;
+    return r == 0 ? read_modules(l, look) : r;
 }
 
 static int by_cpu(const void *a, const void *b)
@@ -279,17 +356,28 @@ void look_done(struct look *look)
     arena_done(&look->arena);
 }
 
-int look_take(struct looker *l, struct look *look)
+int look_take(struct looker *l, struct tally *tally, struct look *look)
 {
     *look = (struct look){.n = 0};
     arena_init(&look->arena, 4 * ANSWER_MAX_BYTES);
     int r = read_threads(l, look);
     if (r == 0)
-        r = read_stacks(l, look);
+        r = read_stacks(l, tally, look);
     if (r == 0)
         r = read_tables(l, look);
     if (r == 0)
         r = remember(l, look);
     qsort(look->threads, look->n, sizeof *look->threads, by_cpu);
+    return r;
+}
+
+int look_sample(struct looker *l, struct tally *tally)
+{
+    struct look look;
+
+    look = (struct look){.n = 0};
+    arena_init(&look.arena, ANSWER_MAX_BYTES);
+    int r = read_stacks(l, tally, &look);
+    look_done(&look);
     return r;
 }

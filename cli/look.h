@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "cli/cli.h"
+#include "cli/tally.h"
 #include "core/base/arena.h"
 #include "core/base/json.h"
 
@@ -26,13 +27,22 @@ struct look_thread {
     bool ours;
 };
 
+struct look_module { /* calls of a stage of it in the last LOOK_MODULES_S */
+    const char *name, *stage;
+    double calls, total_sec;
+    double own_sec;   /* without modules that are called in it; below 0: not known */
+    double memory_mb; /* below 0: not known */
+};
+
 /* All texts live in its arena. */
 struct look {
     struct arena arena;
     uint64_t at_ns;
     struct look_thread *threads;
     uint32_t n;
-    struct json *memory, *step, *modules, *gpus, *lost; /* answers, NULL: not there */
+    struct look_module *modules; /* in order of their own time */
+    uint32_t n_modules;
+    struct json *memory, *step, *gpus, *lost; /* answers, NULL: not there */
 };
 
 /* Who looks, and what he saw before: CPU time is what has come since then. */
@@ -42,8 +52,10 @@ void looker_free(struct looker *l);
 
 /* Threads in order of what they use.  Below 0: it does not answer any more, or Ctrl-C; caller calls
  * look_done() all the same. */
-int look_take(struct looker *l, struct look *ret);
+int look_take(struct looker *l, struct tally *tally, struct look *ret);
 void look_done(struct look *look);
+/* One look at the Python stacks alone.  0, or as look_take(). */
+int look_sample(struct looker *l, struct tally *tally);
 
 /* ---- a row of an answer ---- */
 

@@ -105,6 +105,11 @@ static uint32_t add_clean(struct buf *b, const char *text, size_t size, uint32_t
     return used;
 }
 
+static bool is_style(char c)
+{
+    return c >= SCREEN_PLAIN && c <= SCREEN_CYAN;
+}
+
 void screen_add(struct buf *b, const char *text, uint32_t width, bool right)
 {
     struct buf cell;
@@ -118,7 +123,44 @@ void screen_add(struct buf *b, const char *text, uint32_t width, bool right)
     buf_done(&cell);
 }
 
-void screen_draw(const struct buf *lines)
+/* One line, in at most so many columns, with or without its styles. */
+static void paint_line(struct buf *out, const char *text, size_t size, uint32_t most, bool colours)
+{
+    static const char *const looks[] = {
+        [SCREEN_PLAIN] = "\033[0m", [SCREEN_BOLD] = "\033[1m",   [SCREEN_DIM] = "\033[2m",
+        [SCREEN_HEAD] = "\033[7m",  [SCREEN_GREEN] = "\033[32m", [SCREEN_YELLOW] = "\033[33m",
+        [SCREEN_RED] = "\033[31m",  [SCREEN_CYAN] = "\033[36m"};
+    bool styled = false;
+
+    for (size_t at = 0; at < size;) {
+        size_t n = 0;
+        while (at + n < size && !is_style(text[at + n]))
+            n++;
+        most -= add_clean(out, text + at, n, most);
+        at += n;
+        if (at < size && colours) {
+            (void)buf_adds(out, looks[(unsigned char)text[at]]);
+            styled = text[at] != SCREEN_PLAIN;
+        }
+        at += at < size;
+    }
+    if (styled)
+        (void)buf_adds(out, looks[SCREEN_PLAIN]);
+}
+
+void screen_paint(const struct buf *lines, bool colours, struct buf *ret)
+{
+    const char *at = lines->size > 0 ? lines->data : "", *end = at + lines->size;
+    while (at < end) {
+        const char *stop = memchr(at, '\n', (size_t)(end - at));
+        stop = stop != NULL ? stop : end;
+        paint_line(ret, at, (size_t)(stop - at), UINT32_MAX, colours);
+        (void)buf_addc(ret, '\n');
+        at = stop + (stop < end);
+    }
+}
+
+void screen_draw(const struct buf *lines, bool colours)
 {
     uint32_t rows = cli_rows(), columns = cli_width();
     struct buf out;
@@ -131,7 +173,7 @@ void screen_draw(const struct buf *lines)
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop != NULL ? stop : end;
         (void)buf_adds(&out, row > 0 ? "\r\n" EMPTY_LINE : EMPTY_LINE);
-        (void)add_clean(&out, at, (size_t)(stop - at), columns > 0 ? columns : 80);
+        paint_line(&out, at, (size_t)(stop - at), columns > 0 ? columns : 80, colours);
         at = stop + (stop < end);
     }
     if (row < rows)

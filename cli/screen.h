@@ -17,9 +17,24 @@
 int screen_open(void);
 void screen_close(void); /* also when it is not open */
 
+/* Bytes in a picture that say how what follows looks, to the end of its line at most.  They take no
+ * column.  What screen_add() adds has none. */
+enum screen_style {
+    SCREEN_PLAIN = 1,
+    SCREEN_BOLD,
+    SCREEN_DIM,
+    SCREEN_HEAD,
+    SCREEN_GREEN,
+    SCREEN_YELLOW,
+    SCREEN_RED,
+    SCREEN_CYAN /* before \t */
+};
+
 /* Show these lines, cut at the terminal's size, whatever that is now; control characters in them
  * become '?'. */
-void screen_draw(const struct buf *lines);
+void screen_draw(const struct buf *lines, bool colours);
+/* The same lines as bytes, whole. */
+void screen_paint(const struct buf *lines, bool colours, struct buf *ret);
 
 /* Wait for a key, at most `ns`.  0: none came; -EINTR: Ctrl-C; -EAGAIN: draw again (another size,
  * or back from Ctrl-Z). */

@@ -195,6 +195,20 @@ void terminal_clear(void)
         terminal_put(CLEAR_SCREEN, sizeof CLEAR_SCREEN - 1);
 }
 
+int terminal_colours(const char *when)
+{
+    const char *no = getenv("NO_COLOR"), *term = getenv("TERM");
+
+    if (strcmp(when, "always") == 0)
+        return 1;
+    if (strcmp(when, "never") == 0)
+        return 0;
+    if (strcmp(when, "auto") != 0)
+        return err_set(-EINVAL, "--color is auto, always or never, not '%s'", when);
+    return cli_width() != 0 && (no == NULL || no[0] == '\0') && term != NULL &&
+           strcmp(term, "dumb") != 0;
+}
+
 void terminal_over(void)
 {
     (void)fflush(stderr);

@@ -30,6 +30,9 @@ void terminal_fit(void);
 
 /* Cursor home and all erased, when stdout is a terminal. */
 void terminal_clear(void);
+/* Are colours wanted?  when: "always", "never", or "auto": on a terminal that knows them, unless
+ * NO_COLOR is there (no-color.org).  -EINVAL: it is none of these. */
+int terminal_colours(const char *when);
 /* To the start of the line, on stderr: what is said next is written over it. */
 void terminal_over(void);
 /* Our own bytes to the terminal, as they are: screen.c's pictures, made of escaped text. */

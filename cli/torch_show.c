@@ -127,6 +127,15 @@ static void show_module(const struct torch_report *r, const struct flame_module 
     printf("\n");
 }
 
+static void show_head(const char *words, uint32_t width)
+{
+    struct buf cell;
+    buf_init(&cell, TORCH_NAME_BYTES);
+    fit_add(&cell, words, strlen(words), width, FIT_END);
+    printf("  %-*s ", (int)width, buf_text(&cell));
+    buf_done(&cell);
+}
+
 static void show_modules(const struct torch_report *r)
 {
     int64_t most = 0;
@@ -135,12 +144,13 @@ static void show_modules(const struct torch_report *r)
     if (r->n_modules == 0)
         return;
     uint32_t width = name_width(r, most);
-    printf("\n  %-*s %8s %10s %10s\n", (int)width, "slowest modules", "calls", "forward ms",
-           "backward");
     bool steps = r->steps.value[TORCH_N] >= 1;
     const char *of = steps ? "a step" : "in all";
-    printf("  %-*s %8s %10s %10s %8s\n", (int)width, "without those inside them", of, of, of,
-           steps ? "of step" : "");
+    printf("\n");
+    show_head("slowest modules", width);
+    printf("%8s %10s %10s\n", "calls", "forward ms", "backward");
+    show_head("without those inside them", width);
+    printf("%8s %10s %10s %8s\n", of, of, of, steps ? "of step" : "");
     for (uint32_t i = 0; i < r->n_modules; i++)
         if (is_shown(&r->modules[i], most))
             show_module(r, &r->modules[i], width);

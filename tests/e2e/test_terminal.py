@@ -32,7 +32,8 @@ class Terminal:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
             os.chdir(world.tmp)
             os.read(go, 1)
-            os.execve(str(CLI), [str(CLI), *words], dict(world.env, TERM="xterm", **(env or {})))
+            os.execve(str(CLI), [str(CLI), *words],
+                      dict(dict(world.env, TERM="xterm"), **(env or {})))
         self.pid = pid
         self.before = termios.tcgetattr(self.master)  # before the command may change it
         os.write(asked, b"x")
@@ -218,6 +219,67 @@ def test_top_once(busy):
     assert busy.probing("top", "--interval=1ms").returncode == 2
 
 
+@pytest.mark.parametrize("words, env, coloured", [
+    ([], {}, True), ([], {"NO_COLOR": "1"}, False), ([], {"NO_COLOR": ""}, True),
+    (["--color=never"], {}, False), (["--color", "always"], {"NO_COLOR": "1"}, True),
+    ([], {"TERM": "dumb"}, False)])
+def test_top_has_colours_where_they_are_wanted(world, busy, words, env, coloured):
+    t = terminal(world, busy, "top", "--interval=100ms", *words, env=env)
+    t.wait_seen(rb"OWNTIME.*\x1b\[H")
+    t.type(b"q")
+    assert t.end() == 0
+    assert (b"\x1b[7m" in t.seen and b"\x1b[32m" in t.seen) == coloured
+    assert bool(re.search(rb"\x1b\[\d*m", t.seen)) == coloured
+
+
+def test_top_has_colours_in_a_pipe_when_told_to(busy):
+    words = ("top", "--once", "--interval=100ms")
+    assert "\x1b[7m" in busy.probing(*words, "--color=always").stdout
+    assert "\x1b" not in busy.probing(*words).stdout
+    done = busy.probing("top", "--color=blue")
+    assert done.returncode == 2 and "auto, always or never" in done.stderr
+
+
+NESTED = """
+def leaf():
+    total = 0
+    for i in range(20000): total += i
+def recursive(n):
+    if n: recursive(n - 1)
+    else: leaf()
+def outer():
+    while True: recursive(5)
+print("ready", flush=True)
+outer()
+"""
+
+
+def test_top_tells_own_and_total_time_apart(world):
+    """Of a function that only calls others all time is theirs; recursion counts once."""
+    target = world.python(NESTED)
+    target.wait_line("ready")
+    target.inject()
+    said = target.probing("top", "--once", "--interval=1s").stdout
+    rows = {row[4]: [float(x) for x in row[:4]] for row in
+            re.findall(r"^ +([\d.]+) +([\d.]+) +([\d.]+)s +([\d.]+)s  (\S+) ", said, flags=re.M)}
+    assert {"leaf", "recursive", "outer", "<module>"} <= set(rows), said
+    for own, total, own_time, total_time in rows.values():
+        assert own <= total <= 100.1 and own_time <= total_time
+    assert rows["outer"][1] == 100 and rows["leaf"][0] > 50 > rows["outer"][0]
+    assert rows["recursive"][1] <= 100 and abs(sum(row[0] for row in rows.values()) - 100) < 0.5
+
+
+def test_top_uses_the_width(world, busy):
+    """A wide terminal has the whole path, a narrow one the file's name; nothing wraps."""
+    wide = terminal(world, busy, "top", "--interval=100ms", size=(20, 160), env={"NO_COLOR": "1"})
+    wide.wait_seen(rb"spin /\S+/target-0.py:\d")
+    wide.resize(20, 80)
+    wide.seen = b""
+    wide.wait_seen(rb"spin target-0.py:\d")
+    wide.type(b"q")
+    assert wide.end() == 0
+
+
 UNKNOWN = GPU.replace("{.f = 61}, {.f = 250}", "{.u = PROBING_NULL_F64}, {.u = PROBING_NULL_F64}")
 
 
@@ -239,7 +301,8 @@ def test_top_shows_gpus(busy, world, code, said):
 def test_top_on_a_terminal_of_any_size(world, busy, size, key):
     t = terminal(world, busy, "top", "--interval=100ms", size=size)
     t.wait_seen(rb"\x1b\[\?1049h.*\x1b\[H.*\x1b\[H")
-    for line in re.split(rb"\x1b\[(?:2K|H|J)", t.seen.split(b"\x1b[H")[1]):
+    seen = re.sub(rb"\x1b\[\d*m", b"", t.seen)
+    for line in re.split(rb"\x1b\[(?:2K|H|J)", seen.split(b"\x1b[H")[1]):
         assert len(line.strip(b"\r\n").decode()) <= size[1], line
     assert t.seen.split(b"\x1b[H")[1].count(b"\n") < size[0] + 1
     t.type(key)
@@ -250,10 +313,10 @@ def test_top_on_a_terminal_of_any_size(world, busy, size, key):
 
 def test_top_follows_the_size_and_steps_aside(world, busy):
     t = terminal(world, busy, "top", "--interval=1h", size=(24, 80))
-    t.wait_seen(rb"spin target-0.py.*\x1b\[H.*spin target")
+    t.wait_seen(rb"spin \x1b\[2mtarget-0.py.*\x1b\[H.*spin \x1b\[2mtarget")
     t.seen = b""
     t.resize(40, 60)
-    t.wait_seen(rb"\x1b\[Hprobing|\x1b\[H\x1b\[2Kprobing")
+    t.wait_seen(rb"\x1b\[H(\x1b\[2K)?\x1b\[1mprobing")
     t.seen = b""
     t.type(b"p")
     t.wait_seen(rb"probing/server")

@@ -51,6 +51,37 @@ def test_a_module_that_a_checkpoint_calls_again_is_one_module(world, python):  #
     assert re.search(r"^  Net: blocks\.1\.0 +2\.0 ", shown, re.M), shown
 
 
+def test_top_tells_own_and_total_time_of_modules(world, python):  # noqa: F811
+    """A model's total is its forward, which its modules' own times and its own add up to."""
+    target = world.python(
+        "import torch, time\n"
+        "from torch import nn\n"
+        "torch.set_num_threads(1)\n"
+        "class Slow(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        time.sleep(0.01)\n"
+        "        return x\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.part = nn.Sequential(nn.Linear(4, 4), Slow(), nn.Linear(4, 4))\n"
+        "        self.head = nn.Linear(4, 4)\n"
+        "    def forward(self, x): return self.head(self.part(x))\n"
+        "net = Net()\n"
+        "print('ready', flush=True)\n"
+        "while True: net(torch.ones(2, 4))\n", python=python)
+    target.wait_line("ready")
+    target.inject("--plugin", "torch")
+    shared.wait_for(lambda: target.rows("select count(*) > 50 from python.torch_trace "
+                                        "where module = 'Net'") == [[True]], "calls")
+    said = target.probing("top", "--once", "--interval", "100ms").stdout
+    rows = {row[2]: (float(row[0]), float(row[1])) for row in re.findall(
+        r"^ +[\d.]+ +([\d.]+) +([\d.]+) +\S+  post forward +(\S+)$", said, flags=re.M)}
+    assert set(rows) == {"Net", "part", "part.0", "part.1", "part.2", "head"}, said
+    assert rows["part.1"][0] == rows["part.1"][1] > 9 > rows["part"][0] + rows["Net"][0]
+    assert rows["Net"][1] == pytest.approx(sum(own for own, _ in rows.values()), rel=0.1)
+
+
 def test_calls_a_step_are_those_of_whole_steps(world, python):  # noqa: F811
     """Of the step under way only some modules have been called: 0.9 times would be no truth."""
     case = Case(world, "halfway.py", python)
