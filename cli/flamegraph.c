@@ -260,10 +260,12 @@ static int profile_now(const struct target *t, const struct options *o, char *re
         if (kept.ran)
             (void)poll(NULL, 0, SETTLE_MS);
     }
+    char why[ERR_TEXT_BYTES];
+    (void)snprintf(why, sizeof why, "%s", r < 0 ? err_why(r) : "");
     int back = put_back(t, o, &kept);
     if (cli_interrupted)
         return -ECANCELED;
-    return r < 0 ? r : back;
+    return r < 0 ? err_set(r, "%s", why) : back;
 }
 
 /* ---- what is asked, of whom ---- */
@@ -291,6 +293,8 @@ static int window_of(const struct target *t, struct options *o, char *ret_where,
                            t->text);
         return 0;
     }
+    if (t->kind == TARGET_BARE)
+        return launch_no_core(t->pid);
     if (!past && o->seconds_ns == 0 && !answer_plugin_runs(t, "profile")) {
         o->seconds_ns = DEFAULT_NS;
         terminal_say("the profiler does not run: sampling for %d s", (int)(DEFAULT_NS / NS_PER_S));

@@ -111,6 +111,8 @@ static int run_command(int argc, char **argv, const char *target_text)
         int r = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
         if (r == 0 && target.kind == TARGET_LIVE)
             return command_forward(&target, argc, argv);
+        if (r == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
+            return launch_no_core(target.pid);
         return unknown_command(argv[0]);
     }
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)

@@ -477,6 +477,8 @@ int command_torch(struct target *t, int argc, char **argv)
         rc = err_set(-EINVAL, "--json and --watch do not belong to torch profile");
     if (rc < 0)
         return cli_misuse(rc);
+    if (t->kind == TARGET_BARE && !target_is_files(t))
+        return launch_no_core(t->pid);
     if (words.profile)
         return capture(t, &words);
     return words.watch ? look_again(t, &words) : look(t, &words);

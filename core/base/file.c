@@ -153,7 +153,7 @@ int file_write(int dirfd, const char *path, const void *data, size_t size, mode_
     int n = snprintf(temporary, sizeof(temporary), "%s.%d.%u.new", path, (int)getpid(),
                      (unsigned)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
     if (n < 0 || (size_t)n >= sizeof(temporary))
-        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", path);
+        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long: name a shorter one", path);
     int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd == -1)
         return err_set(-errno, "%s cannot be made: %s", temporary, strerror(errno));

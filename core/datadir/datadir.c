@@ -204,7 +204,8 @@ int datadir_open_in(const struct datadir_in *in, const char *name, enum datadir_
     int n = snprintf(d.path, sizeof(d.path), "%s%s%s", in->path, between, name);
     if (n < 0 || (size_t)n >= sizeof(d.path) ||
         (size_t)snprintf(d.leaf, sizeof(d.leaf), "%s", name) >= sizeof(d.leaf))
-        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", in->path);
+        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long: at most %d bytes", in->path,
+                       DATADIR_PATH - 1);
     d.fd = entry_open(in->fd, name, how, whose == DATADIR_OWN);
     if (d.fd == -EXDEV && in->mounts)
         d.fd = open_plainly(in->fd, name, how);
@@ -298,8 +299,13 @@ int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret
     uid_t uid;
     size_t n;
     *ret = (struct datadir)DATADIR_NONE;
-    if (path[0] == '\0' || strlen(path) >= DATADIR_PATH)
-        return err_set(-ENAMETOOLONG, "'%.60s' is no path of a directory", path);
+    if (path[0] == '\0')
+        return err_set(-EINVAL, "a data directory is wanted, and none is named");
+    if (strlen(path) >= DATADIR_PATH)
+        return err_set(-ENAMETOOLONG,
+                       "the path '%.60s...' is too long: %zu bytes, at most %d; ask with a path "
+                       "from a directory nearer to it",
+                       path, strlen(path), DATADIR_PATH - 1);
     int view = open_view(path, &n);
     if (n > 0 && view < 0)
         return view;

@@ -52,8 +52,10 @@ static int open_on_control(void *arg)
 int host_door_open(struct host *h, const char *path)
 {
     if (strlen(path) >= sizeof(h->door.path))
-        return err_set(-ENAMETOOLONG, "the data directory's path is too long for a socket: %s",
-                       path);
+        return err_set(-ENAMETOOLONG,
+                       "a socket's path has at most %zu bytes: name a shorter PROBING_DATA_DIR; "
+                       "'%.80s...' has %zu",
+                       sizeof(h->door.path) - 1, path, strlen(path));
     if (h->door.listen_fd != -1)
         return err_set(-EALREADY, "the door is open");
     (void)snprintf(h->door.path, sizeof(h->door.path), "%s", path);

@@ -170,7 +170,9 @@ int image_open(struct host *h, const char *name, const char *path, int fd,
         file = fcntl(fd, F_DUPFD_CLOEXEC, 0);
     } else if (path) {
         if (strlen(path) >= PLUGIN_PATH_BYTES)
-            return err_set(-ENAMETOOLONG, "the path of plugin '%s' is too long", name);
+            return err_set(-ENAMETOOLONG,
+                           "the path of plugin '%s' is too long: %zu bytes, at most %d", name,
+                           strlen(path), PLUGIN_PATH_BYTES - 1);
         (void)snprintf(ret_path, PLUGIN_PATH_BYTES, "%s", path);
         file = open(path, O_RDONLY | O_CLOEXEC);
     } else {

@@ -30,11 +30,22 @@
 #define ROOM_BYTES ((off_t)64 << 10)        /* without so much no life begins */
 #define PLACE_NAME_BYTES 32                 /* of a file of ours */
 #define SOCKET_PATH_MAX 107                 /* bytes of sun_path, and a NUL */
+#define SOCKET_LEAF_LEAST 9                 /* of "/1-1/sock": what a root is followed by */
 
 int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES])
 {
     int n = snprintf(ret, PLACE_BYTES, "%s/%s", p->directory, name);
-    return n < PLACE_BYTES ? 0 : err_set(-ENAMETOOLONG, "the data directory's path is too long");
+    return n < PLACE_BYTES ? 0
+                           : err_set(-ENAMETOOLONG, "the data directory's path is too long: name a "
+                                                    "shorter PROBING_DATA_DIR");
+}
+
+static int too_long(const char *root)
+{
+    return err_set(-ENAMETOOLONG,
+                   "a socket's path has at most %d bytes: name a shorter PROBING_DATA_DIR than "
+                   "'%.80s%s', of %zu",
+                   SOCKET_PATH_MAX, root, strlen(root) > 80 ? "..." : "", strlen(root));
 }
 
 /* A root that the user named may be open to others (our own directory in it is not); it is made
@@ -42,8 +53,10 @@ int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES])
 static int root_named(const char *named, char ret[PLACE_BYTES])
 {
     struct stat st;
-    if (named[0] != '/' || strlen(named) >= PLACE_BYTES)
+    if (named[0] != '/')
         return err_set(-EINVAL, "PROBING_DATA_DIR wants an absolute path, not '%.200s'", named);
+    if (strlen(named) + SOCKET_LEAF_LEAST > SOCKET_PATH_MAX) /* before it is made */
+        return too_long(named);
     (void)snprintf(ret, PLACE_BYTES, "%s", named);
     if (stat(named, &st) == -1)
         return file_private_dir(named);
@@ -88,10 +101,7 @@ static int name_directory(struct place *p, const char *root, int again, char lea
     if (again > 1)
         (void)snprintf(leaf + n, 64 - (size_t)n, ".%d", again);
     if (snprintf(p->directory, PLACE_BYTES, "%s/%s", root, leaf) + 8 > SOCKET_PATH_MAX)
-        return err_set(-ENAMETOOLONG,
-                       "a socket in %s/%s would have too long a path: name a "
-                       "shorter PROBING_DATA_DIR",
-                       root, leaf);
+        return too_long(root);
     return 0;
 }
 

@@ -28,9 +28,9 @@ int server_listen_unix(const char *path, int *ret_fd)
     size_t n = strlen(path);
     if (n == 0 || n >= sizeof(a.sun_path))
         return err_set(-ENAMETOOLONG,
-                       "socket path '%s' is longer than %zu bytes; set "
-                       "PROBING_DATA_DIR to a shorter directory",
-                       path, sizeof(a.sun_path) - 1);
+                       "a socket's path has at most %zu bytes: name a shorter PROBING_DATA_DIR; "
+                       "'%.80s...' has %zu",
+                       sizeof(a.sun_path) - 1, path, n);
     memcpy(a.sun_path, path, n + 1);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1)

@@ -23,7 +23,9 @@ static int place_file(const struct store_options *o, const char *name, bool fast
 {
     int n = snprintf(ret, size, "%s/%s", fast ? o->fast_directory : o->directory, name);
     if (n < 0 || (size_t)n >= size)
-        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", o->directory);
+        return err_set(-ENAMETOOLONG,
+                       "the path '%.60s...' is too long: name a shorter PROBING_DATA_DIR",
+                       o->directory);
     return 0;
 }
 
@@ -133,7 +135,9 @@ int place_hold(struct store *s)
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     int n = snprintf(path, sizeof(path), "%s/held", s->directory);
     if (n < 0 || (size_t)n >= sizeof(path))
-        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long", s->directory);
+        return err_set(-ENAMETOOLONG,
+                       "the path '%.60s...' is too long: name a shorter PROBING_DATA_DIR",
+                       s->directory);
     s->held = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->held == -1)
         return err_set(-errno, "%s cannot be made: %s", path, strerror(errno));

@@ -497,3 +497,31 @@ def test_torch_without_its_plugin_says_the_one_command(world):
     refused(target.probing("torch"), "probing -t %d plugin load torch" % target.pid)
     target.kill()
     refused(target.probing("torch"), "had no torch plugin")
+
+
+@pytest.mark.parametrize("words", [
+    "query select(1)", "tables", "describe probing.log", "memory", "flamegraph",
+    "flamegraph --last 1m", "flamegraph -s 1", "torch", "torch profile -o x.json", "top --once",
+    "watch select(1)", "eval 1", "repl", "backtrace", "eject", "config", "plugin list",
+    "plugin load torch", "script list", "export --format csv select(1)", "performance --cc",
+    "debug --pause", "trace a.b", "info"])
+def test_a_process_that_was_not_entered_says_so(world, words):
+    """`flamegraph` said "File name too long", `torch` that a plugin is missing."""
+    target = world.start("/bin/sleep", "600")
+    done = target.probing(*words.split())
+    assert done.returncode == 1, done.stderr
+    assert "process %d has no probing core in it" % target.pid in done.stderr, done.stderr
+    assert "too long" not in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("length", [110, 300, 3900, 4200])
+def test_a_directory_with_too_long_a_path(world, length):
+    """Sockets have 107 bytes for it: the advice is there however long the path is."""
+    path = str(world.tmp)
+    while len(path) < length:
+        path += "/" + "d" * min(100, max(1, length - len(path) - 1))
+    env = dict(world.env, PROBING_DATA_DIR=path)
+    target = world.start("/bin/sleep", "600", env={"PROBING_DATA_DIR": path})
+    done = world.probing("-t", str(target.pid), "inject", env=env)
+    refused(done, "name a shorter PROBING_DATA_DIR")
+    assert target.alive()
