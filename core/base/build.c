@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/build.c - from which sources this was built; SConstruct gives PROBING_BUILD.
+ * core/base/build.c - from which sources this was built; PROBING_BUILD is made by
+ * scripts/tools/builders.py.
  *
  * Linked into the command and into the core, and into no library between: it changes with each
  * source, and the unit tests need not.

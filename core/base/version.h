@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/version.h - the version of the core and of the command, said once: SConstruct and the
+ * core/base/version.h - the version of the core and of the command, said once: the build and the
  * Python package read it here.
  */
 #ifndef CORE_BASE_VERSION_H

@@ -5,7 +5,9 @@ A SCons tool (SConstruct loads it), so that a folder's SConscript stays a few li
 need no line at all.  It reads the environment's MODE, BUILD, FLOOR, DEPS and fills TESTS and
 PRODUCTS; it starts nothing by itself.
 """
+import hashlib
 import os
+import re
 import subprocess
 
 from SCons.Script import Action, Alias, AlwaysBuild
@@ -16,6 +18,27 @@ WRAPPED = ("malloc", "calloc", "realloc", "aligned_alloc", "posix_memalign", "st
 # Real libraries before glibc 2.34, empty ones since; so named they load in the right order in both.
 OLD_GLIBC = ("-Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 "
              "-Wl,--pop-state").split()
+
+
+def version():
+    """Said once, in core/base/version.h."""
+    with open("core/base/version.h") as header:
+        return re.search(r'define PROBING_VERSION "(.*)"', header.read()).group(1)
+
+
+def digest_of_sources():
+    """Of all that goes into libprobing.so, the plugins and the command, wherever it is built."""
+    found = ["SConstruct"]
+    for top in ("core", "cli", "sdk", "include", "plugins", "scripts"):
+        for folder, folders, names in os.walk(top):
+            folders[:] = [f for f in folders if f not in ("__pycache__", "golden", "package")]
+            found += [os.path.join(folder, n) for n in names
+                      if not n.endswith(("_test.c", ".pyc")) and not n.startswith(".")]
+    digest = hashlib.sha256()
+    for path in sorted(found):
+        with open(path, "rb") as source:
+            digest.update(b"%s\0%s\0" % (path.encode(), hashlib.sha256(source.read()).digest()))
+    return digest.hexdigest()[:12]
 
 
 def is_test(node):
@@ -206,6 +229,8 @@ def generate(env):
     for name, function in words.items():
         env.AddMethod(function, name)
     env["OLD_GLIBC"] = OLD_GLIBC
+    env["VERSION"] = version()
+    env["SOURCES_DIGEST"] = digest_of_sources()
 
 
 def exists(env):
