@@ -138,7 +138,8 @@ static const struct probing_column plugin_columns[] = {
     STR("name", "the plugin, as plugin load names it"),
     STR("version", "its own version"),
     STR("state", "loading, running, stopping, stopped, failed, or waiting to be tried again"),
-    STR("reason", "why it failed, waits or would not stop, or what it has left behind"),
+    STR("reason",
+        "why it failed, waits or would not stop, what it has left behind, or what it notes"),
     STR("doc", "what it does"),
     STR("path", "the file it was loaded from")};
 static const struct probing_column setting_columns[] = {

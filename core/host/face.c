@@ -7,6 +7,7 @@
  * so that a plugin is never called before it runs or after it has been stopped.
  */
 #include <errno.h>
+#include <probing/ext/draft/note.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -106,6 +107,20 @@ static int face_fail(const struct probing_host *f, int code, const char *text)
         return code;
     return err_set(code < 0 ? code : -EIO, "%s",
                    given_text(text) ? text : "failed without a reason");
+}
+
+/* Of "probing.note/1". */
+static void note_set(const struct probing_host *f, const char *text)
+{
+    struct plugin *p = f->core;
+    if (!host_is_off(p->host) && given_text(text))
+        plugin_text_set(p, &p->reason, text);
+}
+
+int note_offer(struct host *h)
+{
+    static const struct probing_note_1 part = {.size = sizeof(part), .set = note_set};
+    return host_extension_add(h, PROBING_NOTE_1, &part);
 }
 
 static struct plugin_part *part_find(struct plugin *p, const char *name, bool table)
