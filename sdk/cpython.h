@@ -61,7 +61,7 @@ enum { /* methodobject.h */
 enum { Py_single_input = 256, Py_file_input = 257, Py_eval_input = 258 }; /* compile.h */
 #define CPYTHON_ARGUMENTS_OFFSET ((size_t)1 << 63) /* PY_VECTORCALL_ARGUMENTS_OFFSET */
 
-/* result, name, arguments.  In every CPython from 3.8 to 3.14. */
+/* result, name, arguments.  In every CPython from 3.8 to 3.15. */
 #define CPYTHON_FUNCTIONS(X) \
     X(const char *, Py_GetVersion, (void)) \
     X(int, Py_IsInitialized, (void)) \

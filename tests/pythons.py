@@ -7,7 +7,7 @@ from pathlib import Path
 
 from world import DEBIAN_PYTHON, ROOT
 
-OLDEST, NEWEST = (3, 8), (3, 14)
+OLDEST, NEWEST = (3, 8), (3, 15)
 
 
 def ask(python):

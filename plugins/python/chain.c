@@ -141,16 +141,16 @@ static const uint8_t *frame_at(const struct walk *w, struct block *b, uint64_t a
 }
 
 /* Follow the chain; *ret_top_at: where the first pointer stands.  How many, or -EFAULT. */
-static int walk_once(const struct walk *w, uint64_t state, struct walk_frame *ret, size_t max,
-                     uint64_t *ret_top_at, enum walk_end *ret_end)
+static int walk_once(const struct walk *w, const struct walk_thread *t, struct walk_frame *ret,
+                     size_t max, uint64_t *ret_top_at, enum walk_end *ret_end)
 {
     struct block block = {.size = 0};
     uint64_t address;
     size_t n = 0;
     *ret_end = WALK_WHOLE;
-    if (innermost_as_last(w, state, &block, ret_top_at, &address))
+    if (innermost_as_last(w, t->state, &block, ret_top_at, &address))
         return -EFAULT;
-    while (address) {
+    while (address && address != t->base) {
         if (n == max) {
             *ret_end = WALK_LIMIT;
             break;
@@ -195,7 +195,7 @@ static size_t plan(const struct walk *w, const struct walk_frame *frames, size_t
 
 /* Read all frames of a walk again at once: how many of the outermost ones are as they were.
  * *ret_begins: the chain still begins at the same frame. */
-static size_t still_there(const struct walk *w, uint64_t state, uint64_t top_at,
+static size_t still_there(const struct walk *w, const struct walk_thread *t, uint64_t top_at,
                           struct walk_frame *frames, size_t n, bool *ret_begins)
 {
     const struct offsets *o = &w->o;
@@ -203,7 +203,7 @@ static size_t still_there(const struct walk *w, uint64_t state, uint64_t top_at,
     struct walk_frame now = {.address = 0};
     int slot = o->ts_cframe >= 0 ? o->ts_cframe : o->ts_frame;
     *ret_begins = false;
-    w->pieces[0] = peek_piece(state + (uint64_t)slot, 8);
+    w->pieces[0] = peek_piece(t->state + (uint64_t)slot, 8);
     w->pieces[1] = peek_piece(top_at, 8);
     size_t pieces = 2 + plan(w, frames, n, w->pieces + 2, &bytes);
     w->pieces[pieces++] = peek_piece(top_at, 8);
@@ -216,7 +216,7 @@ static size_t still_there(const struct walk *w, uint64_t state, uint64_t top_at,
             break;
         same++;
     }
-    uint64_t first = n ? frames[0].address : 0;
+    uint64_t first = n ? frames[0].address : t->base;
     *ret_begins = (o->ts_cframe < 0 || u64_at(w->copies, 0) + (uint64_t)o->cf_frame == top_at) &&
                   u64_at(w->copies, 8) == first && u64_at(w->copies, (int)bytes) == first;
     if (same == n && n && *ret_begins)
@@ -237,12 +237,12 @@ static uint64_t cpu_time(int32_t tid)
 }
 
 /* Is the whole walk as it was, several times in a row? */
-static bool stands(const struct walk *w, uint64_t state, uint64_t top_at, struct walk_frame *frames,
-                   size_t n)
+static bool stands(const struct walk *w, const struct walk_thread *t, uint64_t top_at,
+                   struct walk_frame *frames, size_t n)
 {
     bool begins = true;
     for (int i = 0; i < REREADS && begins; i++)
-        if (still_there(w, state, top_at, frames, n, &begins) != n)
+        if (still_there(w, t, top_at, frames, n, &begins) != n)
             return false;
     return begins;
 }
@@ -262,15 +262,15 @@ static size_t place_of_top(const struct walk *w, uint64_t state, const struct wa
 
 /* The caller side of a stack whose inner frames come and go.  A frame that ended leaves its bytes
  * behind: so beside standing still the frames must be reached from the innermost one of now. */
-static size_t outer_part(const struct walk *w, uint64_t state, uint64_t top_at,
+static size_t outer_part(const struct walk *w, const struct walk_thread *t, uint64_t top_at,
                          struct walk_frame *frames, size_t n)
 {
     size_t stood = n;
     int reached = 0;
     for (int i = 0; i < OUTER_REREADS && stood > 0; i++) {
         bool begins;
-        size_t same = still_there(w, state, top_at, frames, n, &begins);
-        size_t top = place_of_top(w, state, frames, n);
+        size_t same = still_there(w, t, top_at, frames, n, &begins);
+        size_t top = place_of_top(w, t->state, frames, n);
         stood = same < stood ? same : stood;
         if (top < n) {
             stood = n - top < stood ? n - top : stood;
@@ -369,19 +369,20 @@ static bool rounds_agree(const struct walk *w, const struct rounds *r, size_t ro
 }
 
 /* How many frames; -EAGAIN: they are elsewhere now, or not the same in each round. */
-static int walk_at_once(struct walk *w, uint64_t state, struct walk_frame *ret, size_t max,
-                        uint64_t *ret_top_at)
+static int walk_at_once(struct walk *w, const struct walk_thread *t, struct walk_frame *ret,
+                        size_t max, uint64_t *ret_top_at)
 {
-    struct rounds r = {.last = last_of(w, state)};
+    struct rounds r = {.last = last_of(w, t->state)};
     const struct walk_last *last = r.last;
     int n = 0;
-    if (last->state != state || last->low == last->high || !last->n)
+    if (last->state != t->state || last->low == last->high || !last->n)
         return -EAGAIN;
-    rounds_plan(w, &r, state);
+    rounds_plan(w, &r, t->state);
     if (peek_pieces(&w->peek, w->pieces, r.pieces, w->copies) != r.bytes ||
         (w->o.ts_cframe >= 0 && u64_at(w->copies, 0) + (uint64_t)w->o.cf_frame != last->top_at))
         return -EAGAIN;
-    for (uint64_t address = u64_at(w->copies, 8); address; address = ret[n++].back) {
+    for (uint64_t address = u64_at(w->copies, 8); address && address != t->base;
+         address = ret[n++].back) {
         const uint8_t *bytes = rounds_frame(w, &r, 0, address);
         if (!bytes || (size_t)n == max)
             return -EAGAIN;
@@ -408,10 +409,10 @@ static int walk_until_it_stands(struct walk *w, const struct walk_thread *t, uin
     uint64_t top_at = 0;
     int n = -EFAULT;
     for (int i = 0; i < PASSES; i++) {
-        n = walk_once(w, t->state, ret, max, &top_at, ret_end);
+        n = walk_once(w, t, ret, max, &top_at, ret_end);
         uint64_t after = cpu_time(t->tid);
         bool stood = before && after == before;
-        if (n >= 0 && (stood || stands(w, t->state, top_at, ret, (size_t)n))) {
+        if (n >= 0 && (stood || stands(w, t, top_at, ret, (size_t)n))) {
             remember(w, t, stood && *ret_end == WALK_WHOLE ? before : 0, top_at, ret, n);
             return n;
         }
@@ -423,7 +424,7 @@ static int walk_until_it_stands(struct walk *w, const struct walk_thread *t, uin
         *ret_end = WALK_UNREADABLE;
         return 0;
     }
-    size_t stood = outer_part(w, t->state, top_at, ret, (size_t)n);
+    size_t stood = outer_part(w, t, top_at, ret, (size_t)n);
     memmove(ret, ret + ((size_t)n - stood), stood * sizeof(*ret));
     *ret_end = WALK_MOVING;
     return (int)stood;
@@ -446,7 +447,7 @@ int walk_stack(struct walk *w, const struct walk_thread *t, struct walk_frame *r
     w->moment++;
     last->seen = before;
     for (int i = 0; ran && i < TRIES_AT_ONCE; i++) {
-        int n = walk_at_once(w, t->state, ret, max, &top_at);
+        int n = walk_at_once(w, t, ret, max, &top_at);
         if (n < 0)
             continue;
         remember(w, t, /* cpu= */ 0, top_at, ret, n);

@@ -13,7 +13,7 @@
 
 #include "walk.h"
 
-#define CODES_HEAD 160 /* bytes of a code object, up to the pointer to its line table */
+#define CODES_HEAD OFFSETS_CODE
 
 /* What tells code objects at one address apart; compared as bytes. */
 struct codes_mark {

@@ -188,7 +188,7 @@ def needed(debugpy):
     """The debugpy that this CPython takes where this one is older: it says that a breakpoint is
     verified, and never stops there (tried with each).  None: it is not too old."""
     least = {11: (1, 6, 3), 12: (1, 8, 6), 13: (1, 8, 7),
-             14: (1, 8, 15)}.get(sys.version_info[1], (0,))
+             14: (1, 8, 15), 15: (1, 8, 15)}.get(sys.version_info[1], (0,))
     try:
         version = tuple(int(part) for part in debugpy.__version__.split("+")[0].split(".")[:3])
     except ValueError:

@@ -24,15 +24,15 @@
 #define PAGE UINT64_C(4096)
 #define FIRST_BLOCK 1024u /* bytes; most of what is read is cold, so not more than is needed */
 #define PAGES 8           /* blocks kept of one look; the frames lie in one to four */
-#define STATE_BYTES 192   /* of a thread state, up to the ids */
-#define GIL_BYTES 40      /* of the GIL's struct */
-#define ROUND 64          /* code objects read with one system call */
-#define LAST_PIECES 16    /* pieces that hold the frames of a thread's last look */
-#define LAST_CODES 24     /* and its code objects */
-#define LAST_BYTES 8192u  /* of all those pieces */
-#define LAST_GAP 512u     /* bytes between frames that are kept in one piece */
-#define LAST_MORE 256u    /* bytes beyond the innermost one: the next look may be deeper */
-#define FRAMES_MAX 256    /* of a look */
+#define STATE_BYTES OFFSETS_STATE
+#define GIL_BYTES OFFSETS_GIL
+#define ROUND 64         /* code objects read with one system call */
+#define LAST_PIECES 16   /* pieces that hold the frames of a thread's last look */
+#define LAST_CODES 24    /* and its code objects */
+#define LAST_BYTES 8192u /* of all those pieces */
+#define LAST_GAP 512u    /* bytes between frames that are kept in one piece */
+#define LAST_MORE 256u   /* bytes beyond the innermost one: the next look may be deeper */
+#define FRAMES_MAX 256   /* of a look */
 #define LIST_NS UINT64_C(100000000)
 #define NO_ROOM UINT32_MAX
 
@@ -84,7 +84,6 @@ static struct {
     int n_threads;
     uint64_t listed_ns;
     struct walk_frame *frames; /* WALK_FRAMES */
-    uint8_t *again;            /* room for the parts of one code object */
 } f = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- reading ---- */
@@ -190,12 +189,14 @@ static bool read_first(struct scratch *s, struct probing_python_look *l, uint64_
 
 /* ---- a look ---- */
 
-/* Follow the chain from the innermost frame; how many, *ret_end as in the look.     [signal] */
-static uint32_t follow(struct scratch *s, uint64_t address, uint32_t max, int32_t *ret_end)
+/* Follow the chain from the innermost frame to its end, or to the thread's base; how many, *ret_end
+ * as in the look.                                                                    [signal] */
+static uint32_t follow(struct scratch *s, uint64_t address, uint64_t base, uint32_t max,
+                       int32_t *ret_end)
 {
     uint32_t n = 0;
     *ret_end = 0;
-    while (address) {
+    while (address && address != base) {
         if (n == max) {
             *ret_end = 2;
             break;
@@ -413,7 +414,8 @@ static int part_here(struct probing_python_look *l)
     }
     uint32_t max = l->max_frames < FRAMES_MAX ? l->max_frames : FRAMES_MAX;
     int32_t end;
-    uint32_t n = follow(s, top, max, &end);
+    uint64_t base = f.walk.o.ts_base >= 0 ? u64_at(s->first, f.walk.o.ts_base) : 0;
+    uint32_t n = follow(s, top, base, max, &end);
     l->end = end;
     add_frames(l, s, known, s->frames, n);
     codes_check(l, s->from, s->heads);
@@ -571,8 +573,8 @@ static uint64_t find_gil(void)
 
 void frames_open(struct plugin *p)
 {
-    char why[200];
-    if (walk_open(&f.walk, &p->py, /* pid= */ 0, why, sizeof(why)) < 0)
+    char why[300];
+    if (f.plugin || walk_open(&f.walk, &p->py, /* pid= */ 0, why, sizeof(why)) < 0)
         return;
     f.plugin = p;
     f.threads = malloc(WALK_THREADS * sizeof(*f.threads));

@@ -2,7 +2,8 @@
  *
  * plugins/python/frames.h - "python.frames/1": Python frames for profilers, safe in handlers.
  *
- * frames_open() and frames_close() on [control]; what the part itself offers says its own threads.
+ * frames_open() on [control] or, where it was in vain there, on a [worker]; frames_close() on
+ * [control]; what the part itself offers says its own threads.
  */
 #ifndef PYTHON_FRAMES_H
 #define PYTHON_FRAMES_H
@@ -11,7 +12,8 @@
 
 #include "plugin.h"
 
-/* Offer the part from now on.  It stays useless, and says so, where this Python is not known. */
+/* Offer the part from now on.  It stays useless, and says so, where this Python is not known; then
+ * it may be called again.                                                  [control] [worker] */
 void frames_open(struct plugin *p);
 /* No other plugin uses it any more. */
 void frames_close(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/python/libraries_test.h - run a program in each shared libpython of the machine (Debian's
- * and pyenv's, 3.8 to 3.14), read by a thread that is not Python's.
+ * and pyenv's, 3.8 to 3.15), read by a thread that is not Python's.
  *
  * Each in a process of its own: its interpreter never ends, as a killed one would not.
  */
@@ -77,7 +77,7 @@ static int libraries_run(char **named, const struct libraries_job *job)
     (void)glob(pattern, GLOB_APPEND, NULL, &found);
     for (size_t i = 0; i < found.gl_pathc; i++) {
         long minor = strtol(strstr(found.gl_pathv[i], "libpython3.") + 11, NULL, 10);
-        if (minor >= 8 && minor <= 14)
+        if (minor >= 8 && minor <= 15)
             tried += libraries_try(found.gl_pathv[i], job);
     }
     globfree(&found);

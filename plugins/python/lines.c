@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/python/lines.c - line tables of CPython 3.8 to 3.14.
+ * plugins/python/lines.c - line tables of CPython 3.8 to 3.15.
  *
  * Any thread.  The tables are bytes that another thread may have changed while they were copied, so
  * every read is bounded; a broken table gives a line, never a fault.

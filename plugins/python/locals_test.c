@@ -126,5 +126,5 @@ int main(int argc, char **argv)
         seconds = strtol(argv[1], NULL, 10);
     named = argc > 2 ? argv + 2 : NULL;
     RUN(variables_that_change);
-    return libraries || test_end() ? test_end() : test_skip("no shared libpython 3.8 to 3.14");
+    return libraries || test_end() ? test_end() : test_skip("no shared libpython 3.8 to 3.15");
 }

@@ -32,7 +32,7 @@ struct look {
     struct walk walk;
     const struct probing_stack_1 *stack; /* NULL: nobody offers native stacks */
     bool readable;                       /* Python stacks can be read */
-    char why[200];                       /* when not */
+    char why[300];                       /* when not */
     char interpreter[256];               /* the object file that holds the eval function */
     struct walk_thread *states;
     int n_states;

@@ -19,12 +19,15 @@
 #include "memory.h"
 #include "natives.h"
 #include "offer.h"
+#include "offsets.h"
 #include "plugin.h"
+#include "proof.h"
 #include "trace.h"
 #include "watch.h"
 #include "written.h"
 
-#define BEGUN_NS UINT64_C(100000000) /* how often we look whether the interpreter has begun */
+#define BEGUN_NS UINT64_C(100000000)  /* how often we look whether the interpreter has begun */
+#define PROOF_NS UINT64_C(1000000000) /* for the GIL to come, where a start waits for it */
 
 /* python.gil/1's call() has no self.  Written on [control] in start() and stop(), read by any. */
 static struct plugin *the_plugin;
@@ -146,12 +149,17 @@ static int python_configure(void *self, const char *name, const char *value)
     return watch_configure(self, name, value);
 }
 
-/* [worker] The core may be in the process before the interpreter is. */
+/* [worker] The core may be in the process before the interpreter is; and the GIL that a proof of a
+ * new CPython needs may be long in coming. */
 static void look_again(void *self, uint64_t now)
 {
     struct plugin *p = self;
     (void)now;
-    if (cpython_gone(&p->py) || atomic_exchange_explicit(&p->begun, true, memory_order_relaxed))
+    if (cpython_gone(&p->py))
+        return;
+    if (offsets_proof(&p->py) == OFFSETS_UNPROVED && proof_try(p, BEGUN_NS) == 0)
+        frames_open(p);
+    if (atomic_exchange_explicit(&p->begun, true, memory_order_relaxed))
         return;
     offer_start(p);
     watch_start(p);
@@ -165,16 +173,18 @@ static int python_start(void *self)
     int r = runner_start(p->runner);
     if (r < 0)
         return p->host->fail(p->host, r, "no thread for Python code");
+    offsets_prove_again();
+    bool proved = proof_try(p, PROOF_NS) == 0;
     frames_open(p);
     gil_part = (struct probing_python_gil_1){sizeof(gil_part), p->py.version, gil_call};
     __atomic_store_n(&the_plugin, p, __ATOMIC_RELEASE);
     bool begun = !cpython_gone(&p->py);
     atomic_store_explicit(&p->begun, begun, memory_order_relaxed);
-    if (!begun)
-        return p->host->every(p->host, BEGUN_NS, look_again);
-    offer_start(p);
-    watch_start(p);
-    return 0;
+    if (begun) {
+        offer_start(p);
+        watch_start(p);
+    }
+    return begun && proved ? 0 : p->host->every(p->host, BEGUN_NS, look_again);
 }
 
 static int python_stop(void *self)

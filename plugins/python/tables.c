@@ -25,7 +25,7 @@
 
 /* ---- the collector's lists: gc_slice(generation, last objects or (), how many) ---- */
 
-struct gc_head { /* pycore_gc.h, 3.8 to 3.14: before each object that can be tracked */
+struct gc_head { /* pycore_gc.h, 3.8 to 3.15: before each object that can be tracked */
     uintptr_t next, previous;
 };
 struct gc_generation { /* three of them stand in a row (3.14: the young, and two of the old) */
@@ -48,7 +48,7 @@ static struct gc_generation *find_generations(void)
     PyObject *limits = module ? py->PyObject_CallMethod(module, "get_threshold", NULL) : NULL;
     PyObject *probe = limits ? py->PyList_New(0) : NULL;
     struct gc_generation *found = NULL;
-    if (probe && cpython_since(py, 8) && !cpython_since(py, 15)) {
+    if (probe && cpython_since(py, 8) && !cpython_since(py, 16)) {
         struct gc_head *own = head_of(probe);
         found = (struct gc_generation *)own->next; /* NULL in free-threaded builds */
         if (!found || (own->next & 7) || (found->head.previous & ~(uintptr_t)7) != (uintptr_t)own)

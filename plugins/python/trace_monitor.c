@@ -10,11 +10,11 @@
 #include "natives.h"
 #include "trace.h"
 
-/* cpython 3.12 to 3.14: PyFrameObject.f_frame, _PyInterpreterFrame.f_funcobj.  Looked at only where
+/* cpython 3.12 to 3.15: PyFrameObject.f_frame, _PyInterpreterFrame.f_funcobj.  Looked at only where
  * trace_finds() has found one there. */
 #define FRAME_INNER 24
 #define INNER_FUNCTION 16
-#define TAGS ((uintptr_t)3) /* of a _PyStackRef (3.14) */
+#define TAGS ((uintptr_t)3) /* of a _PyStackRef (from 3.14 on) */
 
 /* The function whose frame runs; NULL: none. */
 static const PyObject *running(void)
@@ -34,7 +34,7 @@ static const PyObject *running(void)
 static PyObject *trace_finds(PyObject *self, PyObject *function)
 {
     (void)self;
-    bool known = cpython_since(&natives_py, 12) && !cpython_since(&natives_py, 15);
+    bool known = cpython_since(&natives_py, 12) && !cpython_since(&natives_py, 16);
     return natives_py.PyLong_FromLongLong(known && running() == function);
 }
 

@@ -337,7 +337,7 @@ static void put_name(const struct walk *w, struct out *o, uint64_t object, int o
 
 static void put_error(const struct walk *w, struct out *o, const struct object *v, int depth)
 {
-    uint8_t args[48];
+    uint8_t args[OFFSETS_HEAD];
     uint64_t tuple = u64_at(v->head, w->o.error_args);
     if (peek_bytes(&w->peek, tuple, args, (size_t)w->o.var_size + 8) == 0 &&
         is(u64_at(args, w->o.ob_type), w->py->PyTuple_Type))

@@ -38,7 +38,11 @@ static int find_tid_offset(void)
     return -1;
 }
 
-int walk_open(struct walk *w, const struct cpython *py, pid_t pid, char *why, size_t why_size)
+/* find: one of offsets.h's. */
+static int open_with(struct walk *w, const struct cpython *py, pid_t pid,
+                     int (*find)(const struct cpython *, const struct peek *, struct offsets *,
+                                 char *, size_t),
+                     char *why, size_t why_size)
 {
     *w = (struct walk){.py = py, .peek = {.mem = -1}, .tid_offset = -1};
     int r = peek_open(&w->peek, pid, pid ? address_of(py->runtime) : 0);
@@ -50,7 +54,7 @@ int walk_open(struct walk *w, const struct cpython *py, pid_t pid, char *why, si
                              "process_vm_readv and /proc/self/mem");
         return r;
     }
-    r = offsets_find(py, &w->peek, &w->o, why, why_size);
+    r = find(py, &w->peek, &w->o, why, why_size);
     if (r < 0) {
         walk_close(w);
         return r;
@@ -68,6 +72,16 @@ int walk_open(struct walk *w, const struct cpython *py, pid_t pid, char *why, si
         return -ENOMEM;
     }
     return 0;
+}
+
+int walk_open(struct walk *w, const struct cpython *py, pid_t pid, char *why, size_t why_size)
+{
+    return open_with(w, py, pid, offsets_find, why, why_size);
+}
+
+int walk_open_unproved(struct walk *w, const struct cpython *py, char *why, size_t why_size)
+{
+    return open_with(w, py, /* pid= */ 0, offsets_assume, why, why_size);
 }
 
 void walk_close(struct walk *w)
@@ -148,18 +162,20 @@ static int list_once(const struct walk *w, struct walk_thread *ret, size_t max)
         if (peek_u64(&w->peek, interpreter + (uint64_t)w->o.is_threads, &state))
             return -EAGAIN;
         while (state) {
-            uint8_t copy[192];
+            uint8_t copy[OFFSETS_STATE];
             if (n >= max)
                 return (int)n;
             if (peek_bytes(&w->peek, state, copy, sizeof(copy)) ||
                 u64_at(copy, w->o.ts_interp) != interpreter)
                 return -EAGAIN;
-            ret[n++] = (struct walk_thread){.state = state,
-                                            .interpreter = interpreter,
-                                            .thread_id = u64_at(copy, w->o.ts_thread_id),
-                                            .cframe = running_cframe(w, state, copy),
-                                            .tid = tid_of(w, copy),
-                                            .holds_gil = state == holder};
+            ret[n++] =
+                (struct walk_thread){.state = state,
+                                     .interpreter = interpreter,
+                                     .thread_id = u64_at(copy, w->o.ts_thread_id),
+                                     .cframe = running_cframe(w, state, copy),
+                                     .base = w->o.ts_base >= 0 ? u64_at(copy, w->o.ts_base) : 0,
+                                     .tid = tid_of(w, copy),
+                                     .holds_gil = state == holder};
             state = u64_at(copy, w->o.ts_next);
         }
         if (peek_u64(&w->peek, interpreter + (uint64_t)w->o.is_next, &interpreter))

@@ -27,8 +27,8 @@
 #define WALK_NOWHERE INT64_MAX
 #define WALK_CODES (WALK_FRAMES / 4) /* code objects looked at in one pass, in four pieces each */
 #define WALK_PIECES (WALK_FRAMES + 4)
-#define WALK_FRAME_BYTES 128 /* room for one frame's fields */
-#define WALK_GAP 256         /* bytes between two frames that are read in one piece */
+#define WALK_FRAME_BYTES OFFSETS_FRAME
+#define WALK_GAP 256 /* bytes between two frames that are read in one piece */
 #define WALK_COPIES ((size_t)WALK_FRAMES * (WALK_FRAME_BYTES + WALK_GAP))
 
 struct walk {
@@ -53,6 +53,7 @@ struct walk_thread {
     uint64_t state, interpreter; /* addresses of PyThreadState and PyInterpreterState */
     uint64_t thread_id;          /* pthread_t */
     uint64_t cframe;             /* 3.11, 3.12: on the C stack of the thread that runs it; else 0 */
+    uint64_t base;               /* from 3.15 on: where the chain of frames ends; before, 0 */
     int32_t tid;                 /* 0: unknown or gone */
     bool holds_gil;
 };
@@ -86,6 +87,8 @@ struct walk_text {
 /* Reading this interpreter is possible: 0, or -ENOTSUP / -EPERM with one line in `why`.
  * pid: 0: our own process; else py holds addresses of that one. */
 int walk_open(struct walk *w, const struct cpython *py, pid_t pid, char *why, size_t why_size);
+/* Of our own process, though its offsets are not proved: for proof.c. */
+int walk_open_unproved(struct walk *w, const struct cpython *py, char *why, size_t why_size);
 void walk_close(struct walk *w);
 
 /* Every thread state of every interpreter: how many, or -EAGAIN when they never stood still. */
@@ -134,7 +137,7 @@ struct walk_str {
     unsigned width;   /* of a character */
     size_t count, at; /* how many characters, and where the first one is */
 };
-#define WALK_STR_HEAD 80
+#define WALK_STR_HEAD OFFSETS_STR
 bool walk_str(const struct walk *w, const uint8_t *head, size_t most, struct walk_str *ret);
 
 /* Copy a str as UTF-8, cut at `size`; false: it is none. */

@@ -228,5 +228,5 @@ int main(int argc, char **argv)
         seconds = strtol(argv[2], NULL, 10);
     named = argc > 3 ? argv + 3 : NULL;
     RUN(no_impossible_stack);
-    return libraries || test_end() ? test_end() : test_skip("no shared libpython 3.8 to 3.14");
+    return libraries || test_end() ? test_end() : test_skip("no shared libpython 3.8 to 3.15");
 }

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Newer CPythons for the tests than this release has, in build/pythons: 3.14 as Debian unstable
-# ships it, with the C library that it needs; free-threaded 3.13 from Debian's sources if asked for.
+# Newer CPythons for the tests than this release has, in build/pythons: 3.14 and 3.15 as Debian
+# unstable ships them, with the C library that they need; free-threaded 3.13 from Debian's sources
+# if asked for.
 # usage: scripts/tools/newer_python.sh [--free-threaded]      (the latter takes minutes)
 # Quiet and does nothing twice; where something cannot be had it says so and ends well.
 set -u
@@ -11,8 +12,12 @@ place=$PWD/build/pythons
 work=$place/.work
 key=/usr/share/keyrings/debian-archive-keyring.gpg
 
-skip() {
+missing() {
     echo "newer python: skipped, $*" >&2
+}
+
+skip() {
+    missing "$@"
     exit 0
 }
 
@@ -34,27 +39,37 @@ begin() { # $1: deb or deb-src, $2: the release
     apt_there apt-get update || skip "no lists of Debian $2 ($(tail -n 1 "$work/log"))"
 }
 
-newest() {
-    [ "$(uname -m)" = x86_64 ] || skip "3.14 is taken for x86-64 only"
-    command -v patchelf >/dev/null || skip "3.14 needs patchelf"
+newest() { # $@: versions, each as Debian unstable has it
+    [ "$(uname -m)" = x86_64 ] || skip "$* are taken for x86-64 only"
+    command -v patchelf >/dev/null || skip "$* need patchelf"
     begin deb sid
-    mkdir -p "$work/debs" "$work/root"
-    (cd "$work/debs" &&
-        apt_there apt-get download python3.14 python3.14-minimal libpython3.14-stdlib \
-            libpython3.14-minimal libpython3.14 libc6 libexpat1 zlib1g libffi8 libzstd1 \
-            libssl3t64) ||
-        skip "no python3.14 there ($(tail -n 1 "$work/log"))"
-    for deb in "$work"/debs/*.deb; do
-        dpkg-deb -x "$deb" "$work/root" || skip "$deb cannot be unpacked"
+    for version in "$@"; do
+        unpack "$version" || missing "$reason"
+        rm -rf "$work/debs" "$work/root"
     done
-    rm -rf "$place/3.14"
-    mv "$work/root/usr" "$place/3.14"
-    libraries=$place/3.14/lib/x86_64-linux-gnu
+}
+
+unpack() { # $1: a version; where it cannot be had, $reason
+    place_of=$place/$1
+    libraries=$place_of/lib/x86_64-linux-gnu
+    mkdir -p "$work/debs" "$work/root"
+    reason="no python$1 there"
+    (cd "$work/debs" &&
+        apt_there apt-get download "python$1" "python$1-minimal" "libpython$1-stdlib" \
+            "libpython$1-minimal" "libpython$1" libc6 libexpat1 zlib1g libffi8 libzstd1 \
+            libssl3t64) || return 1
+    for deb in "$work"/debs/*.deb; do
+        reason="$deb cannot be unpacked"
+        dpkg-deb -x "$deb" "$work/root" || return 1
+    done
+    rm -rf "$place_of"
+    mv "$work/root/usr" "$place_of"
     patchelf --set-interpreter "$libraries/ld-linux-x86-64.so.2" --force-rpath \
-        --set-rpath "$libraries" "$place/3.14/bin/python3.14"
-    ln -sf python3.14 "$place/3.14/bin/python3"
-    "$place/3.14/bin/python3" -c 'import ctypes, json, asyncio' 2>>"$work/log" ||
-        { rm -rf "$place/3.14"; skip "its 3.14 does not run here"; }
+        --set-rpath "$libraries" "$place_of/bin/python$1"
+    ln -sf "python$1" "$place_of/bin/python3"
+    reason="its $1 does not run here"
+    "$place_of/bin/python3" -c 'import ctypes, json, asyncio' 2>>"$work/log" ||
+        { rm -rf "$place_of"; return 1; }
 }
 
 free_threaded() {
@@ -68,6 +83,11 @@ free_threaded() {
 }
 
 mkdir -p "$work"
-[ -x "$place/3.14/bin/python3" ] || newest
+wanted=
+for version in 3.14 3.15; do
+    [ -x "$place/$version/bin/python3" ] || wanted="$wanted $version"
+done
+# shellcheck disable=SC2086 # words
+[ -z "$wanted" ] || newest $wanted
 [ "${1:-}" != --free-threaded ] || [ -x "$place/3.13t/bin/python3" ] || free_threaded
 rm -rf "$work"

@@ -4,10 +4,11 @@
 
 usage: offsets_gen.py INCLUDE_DIR... > ../offsets_table.h
 
-INCLUDE_DIR holds Python.h and internal/ of one CPython (3.8 to 3.14), as `python3-config
+INCLUDE_DIR holds Python.h and internal/ of one CPython (3.8 to 3.15), as `python3-config
 --includes` names it.  For each one a program is compiled against its headers with Py_BUILD_CORE
 and run; rows of several patch releases of one minor must be equal, or this fails.  "DIR,t" asks
-the same headers for a free-threaded build (3.13 and later).
+the same headers for a free-threaded build (3.13 and later).  From 3.13 on _PyRuntime publishes
+offsets itself; where in that table each one stands is what a second row tells.
 """
 import os
 import subprocess
@@ -28,6 +29,7 @@ FIELDS = [  # name, comment
     ("ts_thread_id", "thread state: pthread_t"),
     ("ts_native_id", "thread state: kernel's thread id, -1: not kept"),
     ("ts_frame", "thread state: innermost frame, -1: by way of cframe"),
+    ("ts_base", "thread state: frame below the outermost one, no function's; -1: none"),
     ("ts_cframe", "thread state: cframe, -1: none"),
     ("cf_frame", "cframe: innermost frame"),
     ("f_code", "frame: code object"),
@@ -83,6 +85,52 @@ FIELDS = [  # name, comment
     ("frame_size", "bytes of a frame that hold the fields above"),
 ]
 
+PUBLISHED = {  # field: its place in struct _Py_DebugOffsets, and the first minor that has it
+    "rt_interpreters": ("runtime_state.interpreters_head", 13),
+    "is_next": ("interpreter_state.next", 13),
+    "is_threads": ("interpreter_state.threads_head", 13),
+    "is_gil": ("interpreter_state.ceval_gil", 13),
+    "is_modules": ("interpreter_state.imports_modules", 13),
+    "ts_next": ("thread_state.next", 13),
+    "ts_interp": ("thread_state.interp", 13),
+    "ts_thread_id": ("thread_state.thread_id", 13),
+    "ts_native_id": ("thread_state.native_thread_id", 13),
+    "ts_frame": ("thread_state.current_frame", 13),
+    "ts_base": ("thread_state.base_frame", 15),
+    "f_code": ("interpreter_frame.executable", 13),
+    "f_back": ("interpreter_frame.previous", 13),
+    "f_instr": ("interpreter_frame.instr_ptr", 13),
+    "f_owner": ("interpreter_frame.owner", 13),
+    "f_locals": ("interpreter_frame.localsplus", 13),
+    "frame_size": ("interpreter_frame.localsplus", 13),
+    "co_first_line": ("code_object.firstlineno", 13),
+    "co_file": ("code_object.filename", 13),
+    "co_name": ("code_object.name", 13),
+    "co_qualname": ("code_object.qualname", 13),
+    "co_lines": ("code_object.linetable", 13),
+    "co_bytecode": ("code_object.co_code_adaptive", 13),
+    "co_local_names": ("code_object.localsplusnames", 13),
+    "tuple_items": ("tuple_object.ob_item", 13),
+    "var_size": ("tuple_object.ob_size", 13),
+    "list_items": ("list_object.ob_item", 13),
+    "ob_type": ("pyobject.ob_type", 13),
+    "ob_head": ("pyobject.size", 13),
+    "bytes_data": ("bytes_object.ob_sval", 13),
+    "str_length": ("unicode_object.length", 13),
+    "str_state": ("unicode_object.state", 13),
+    "str_ascii": ("unicode_object.asciiobject_size", 13),
+    "str_compact": ("unicode_object.compactunicodeobject_size", 15),
+    "set_used": ("set_object.used", 14),
+    "set_mask": ("set_object.mask", 14),
+    "set_table": ("set_object.table", 14),
+    "dict_keys": ("dict_object.ma_keys", 13),
+    "dict_values": ("dict_object.ma_values", 13),
+    "type_flags": ("type_object.tp_flags", 13),
+    "type_basic_size": ("type_object.tp_basicsize", 15),
+    "type_dict_offset": ("type_object.tp_dictoffset", 15),
+    "type_keys": ("heap_type_object.ht_cached_keys", 15),
+}
+
 PROGRAM = r"""
 #define Py_BUILD_CORE 1
 #include <Python.h>
@@ -98,6 +146,9 @@ PROGRAM = r"""
 #include "internal/pycore_pystate.h"
 #if V >= 0x030e0000
 #include "internal/pycore_interpframe_structs.h"
+#endif
+#if V >= 0x030a0000
+#include "internal/pycore_moduleobject.h"
 #endif
 #if V >= 0x030c0000
 #include "internal/pycore_object.h"
@@ -185,6 +236,11 @@ int main(void)
 #else
     O(ts_frame, TS, frame) P(ts_cframe, -1) P(cf_frame, -1)
 #endif
+#if V >= 0x030f0000
+    O(ts_base, TS, base_frame)
+#else
+    P(ts_base, -1)
+#endif
 #if V >= 0x030b0000
 #if V >= 0x030d0000
     O(f_code, F, f_executable) O(f_instr, F, instr_ptr)
@@ -238,8 +294,12 @@ int main(void)
 #else
     O(is_modules, IS, modules)
 #endif
-    P(module_dict, sizeof(PyObject)) /* PyModuleObject's second field, in no public header to 3.9 */
+#if V >= 0x030a0000
+    O(module_dict, PyModuleObject, md_dict) O(module_name, PyModuleObject, md_name)
+#else /* in no header */
+    P(module_dict, sizeof(PyObject))
     P(module_name, sizeof(PyObject) + 4 * sizeof(void *)) /* behind definition, state, weak list */
+#endif
     O(dict_keys, PyDictObject, ma_keys)
     O(dict_values, PyDictObject, ma_values)
     O(type_basic_size, PyTypeObject, tp_basicsize)
@@ -251,9 +311,21 @@ int main(void)
     O(set_used, PySetObject, used) O(set_mask, PySetObject, mask) O(set_table, PySetObject, table)
     O(error_args, PyBaseExceptionObject, args)
     P(str_compact, sizeof(PyCompactUnicodeObject))
+    PUBLISHED
     return 0;
 }
 """
+
+
+def published():
+    """C that prints at which word of the table that CPython publishes each field stands."""
+    lines = []
+    for since in sorted({minor for _, minor in PUBLISHED.values()}):
+        lines.append("#if V >= 0x03%02x0000" % since)
+        lines += ["P(words.%s, offsetof(_Py_DebugOffsets, %s) / 8)" % (field, place)
+                  for field, (place, minor) in PUBLISHED.items() if minor == since]
+        lines.append("#endif")
+    return "\n".join(lines)
 
 
 def ask(include):
@@ -263,40 +335,52 @@ def ask(include):
     with tempfile.TemporaryDirectory() as folder:
         source, program = os.path.join(folder, "ask.c"), os.path.join(folder, "ask")
         with open(source, "w") as out:
-            out.write(PROGRAM)
+            out.write(PROGRAM.replace("PUBLISHED", published()))
         subprocess.run(["gcc", "-w", "-I" + include, "-I" + include + "/internal", *options, "-o",
                         program, source], check=True)
         answer = subprocess.run([program], check=True, stdout=subprocess.PIPE)
     words = answer.stdout.decode().split()
     fields = dict(zip(words[1::2], map(int, words[2::2])))
+    places = {name[6:]: fields.pop(name) for name in list(fields) if name.startswith("words.")}
     assert sorted(fields) == sorted(name for name, _ in FIELDS), "a field is missing"
-    return int(words[0], 16), fields
+    return int(words[0], 16), fields, places
+
+
+def print_rows(name, rows):
+    """rows: {(minor, threaded): (comment, {field: number})}"""
+    print("static const struct offsets %s[] = {" % name)
+    for minor, threaded in sorted(rows):
+        comment, fields = rows[minor, threaded]
+        print("    { /* %s */\n        .minor = %d," % (comment, minor))
+        items = [".%s = %d," % (field, fields[field]) for field, _ in FIELDS if field in fields]
+        for i in range(0, len(items), 4):
+            print("        " + " ".join(items[i:i + 4]))
+        print("    },")
+    print("};")
 
 
 def main(includes):
-    rows = {}
+    rows, words = {}, {}
     for include in includes:
-        version, fields = ask(include)
+        version, fields, places = ask(include)
         minor = version >> 16 & 0xff
         kind = (minor, fields["threaded"])
         micro = "3.%d.%d%s" % (minor, version >> 8 & 0xff, "t" if fields["threaded"] else "")
         if kind in rows and rows[kind][1] != fields:
             sys.exit("%s and %s differ" % (micro, rows[kind][0]))
+        if words.setdefault((minor, 0), ("3.%d" % minor, places))[1] != places:
+            sys.exit("what %s publishes stands elsewhere in another 3.%d" % (micro, minor))
         rows[kind] = (rows[kind][0] + ", " + micro if kind in rows else micro, fields)
     print("/* SPDX-License-Identifier: Apache-2.0\n *\n"
           " * Offsets in CPython's structures, made by offsets_gen/offsets_gen.py: do not edit.\n"
           " * From the headers of x86-64 builds; any thread reads it.\n */")
     for name, comment in FIELDS:
         print("/* %s: %s */" % (name, comment))
-    print("\n/* clang-format off */\nstatic const struct offsets offsets_table[] = {")
-    for minor, threaded in sorted(rows):
-        name, fields = rows[minor, threaded]
-        print("    { /* %s */\n        .minor = %d," % (name, minor))
-        items = [".%s = %d," % (field, fields[field]) for field, _ in FIELDS]
-        for i in range(0, len(items), 4):
-            print("        " + " ".join(items[i:i + 4]))
-        print("    },")
-    print("};\n/* clang-format on */")
+    print("\n/* clang-format off */")
+    print_rows("offsets_table", rows)
+    print("\n/* At which word of _Py_DebugOffsets each is published; 0: it is not. */")
+    print_rows("offsets_words", {kind: row for kind, row in words.items() if row[1]})
+    print("/* clang-format on */")
 
 
 if __name__ == "__main__":
