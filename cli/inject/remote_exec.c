@@ -32,13 +32,14 @@
 #define PLEASE_STOP 32u /* _PY_EVAL_PLEASE_STOP_BIT, pycore_ceval.h */
 #define NAME_BYTES 100
 
-/* Where the words stand in struct _Py_DebugOffsets of 3.14: a release never changes that. */
+/* Where the words stand in struct _Py_DebugOffsets: no release of a version changes that. */
 enum {
     VERSION_AT = 8,
     INTERPRETERS_AT = 40,
     THREADS_MAIN_AT = 80,
-    SUPPORT_AT = 712, /* eval_breaker, support, enabled, pending, script_path, its size */
-    TABLE_BYTES = 760
+    SUPPORT_AT_14 = 712, /* eval_breaker, support, enabled, pending, script_path, its size */
+    SUPPORT_AT_15 = 840,
+    TABLE_BYTES = SUPPORT_AT_15 + 48
 };
 
 struct remote {
@@ -66,16 +67,23 @@ static uint64_t word_at(struct remote *r, uint64_t address)
     return address && stack_read(r->view, address, &word, sizeof word) == 0 ? word : 0;
 }
 
+/* 0: a version that is not known, of which nothing is written to. */
+static size_t support_at(uint64_t version)
+{
+    return version >> 16 == 0x030e ? SUPPORT_AT_14 : version >> 16 == 0x030f ? SUPPORT_AT_15 : 0;
+}
+
 static int find_thread(struct remote *r)
 {
     uint64_t table[TABLE_BYTES / 8];
     int32_t enabled = 0;
     (void)stack_modules(r->view, find_runtime, r);
     if (!r->runtime || stack_read(r->view, r->runtime, table, sizeof table) < 0 ||
-        memcmp(table, "xdebugpy", 8) != 0 || table[VERSION_AT / 8] >> 16 != 0x030e)
-        return err_set(-ENOTSUP, "process %d is no CPython 3.14: it can be entered by ptrace only",
+        memcmp(table, "xdebugpy", 8) != 0 || !support_at(table[VERSION_AT / 8]))
+        return err_set(-ENOTSUP,
+                       "process %d is no CPython 3.14 or 3.15: it can be entered by ptrace only",
                        r->pid);
-    const uint64_t *support = &table[SUPPORT_AT / 8];
+    const uint64_t *support = &table[support_at(table[VERSION_AT / 8]) / 8];
     uint64_t interpreter = word_at(r, r->runtime + table[INTERPRETERS_AT / 8]);
     uint64_t thread = interpreter ? word_at(r, interpreter + table[THREADS_MAIN_AT / 8]) : 0;
     if (!thread)

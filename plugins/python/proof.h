@@ -19,7 +19,7 @@ struct plugin;
 struct walk;
 
 /* Where it is needed and possible by now: try, and say how it went in log and probing.plugins.
- * Holds the GIL for a millisecond or two; waits for it as long as that.  0: nothing is left to be
+ * Holds the GIL for 1 to 3 ms; waits for it as long as that.  0: nothing is left to be
  * tried; -EAGAIN: the GIL was not to be had, or the interpreter has not begun.
  *                                                                     [control] [worker] */
 int proof_try(struct plugin *p, uint64_t timeout_ns);

@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Offsets in PyTypeObject, the same from 3.8 to 3.14 (object.h; see cpython_vectorcall()). */
+/* Offsets in PyTypeObject, the same from 3.8 to 3.15 (object.h; see cpython_vectorcall()). */
 #define TYPE_NAME 24
 #define TYPE_VECTORCALL_OFFSET 56
 #define TYPE_FLAGS 168

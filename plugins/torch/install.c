@@ -56,9 +56,9 @@ static int load_python(void)
     if (rc < 0 || !load_more())
         return plugin_refuse(-ENODEV,
                              "this process's CPython lacks functions that the plugin needs");
-    if (cpython_since(py, 15))
+    if (cpython_since(py, 16))
         return plugin_refuse(-ENOTSUP,
-                             "CPython 3.15 and later are not known to the torch plugin yet");
+                             "CPython 3.16 and later are not known to the torch plugin yet");
     if (strstr(py->Py_GetVersion(), "free-threading"))
         return plugin_refuse(-ENOTSUP,
                              "a Python without a GIL is not supported by the torch plugin");

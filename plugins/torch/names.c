@@ -15,7 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define TYPE_NAME 24         /* offset of tp_name in PyTypeObject, 3.8 to 3.14 */
+#define TYPE_NAME 24         /* offset of tp_name in PyTypeObject, 3.8 to 3.15 */
 #define PATH_MAX_BYTES 2048u /* a longer name stays unknown */
 #define DEPTH_MAX 256u       /* of a tree of modules */
 #define WALK_PERIOD_NS UINT64_C(1000000000)
