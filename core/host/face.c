@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <probing/ext/draft/note.h>
+#include <probing/ext/draft/rows.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,6 +122,18 @@ int note_offer(struct host *h)
 {
     static const struct probing_note_1 part = {.size = sizeof(part), .set = note_set};
     return host_extension_add(h, PROBING_NOTE_1, &part);
+}
+
+/* Of "probing.rows/1". */
+static int rows_wanted(const struct probing_rows *out, uint32_t column)
+{
+    return column < out->table->n_columns && (!out->want || out->want[column]);
+}
+
+int rows_offer(struct host *h)
+{
+    static const struct probing_rows_1 part = {.size = sizeof(part), .wanted = rows_wanted};
+    return host_extension_add(h, PROBING_ROWS_1, &part);
 }
 
 static struct plugin_part *part_find(struct plugin *p, const char *name, bool table)

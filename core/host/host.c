@@ -88,6 +88,8 @@ int host_new(const struct host_options *o, struct host **ret)
         r = memory_offer(h);
     if (r == 0)
         r = note_offer(h);
+    if (r == 0)
+        r = rows_offer(h);
     if (r < 0) {
         destroy(h);
         return r;

@@ -320,6 +320,7 @@ int settings_offer(struct host *h); /* "probing.setting/1" */
 int memory_offer(struct host *h); /* "probing.memory/1" */
 /* face.c */
 int note_offer(struct host *h); /* "probing.note/1" */
+int rows_offer(struct host *h); /* "probing.rows/1" */
 int settings_check(const char *owner, const struct probing_config *table, uint32_t stride);
 /* Every setting in turn, with its value as text (copied, so that nothing is locked meanwhile). */
 int settings_each(struct host *h, int (*fn)(void *arg, const struct setting *s, const char *value),

@@ -122,6 +122,7 @@ struct probing_rows {
     /* One row: n_columns cells, STR as pointers.  Gives 0 or -ECANCELED. */
     int (*row)(struct probing_rows *out, const union probing_cell *cells, uint32_t n);
     void *arg;
+    const bool *want; /* columns that are asked for; NULL: all */
 };
 
 #endif

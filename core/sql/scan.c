@@ -299,7 +299,7 @@ static int run_computed(void *arg)
     }
     (void)sql_rowset_init(s->rows, op->q, &op->q->mem, s->types, op->n_cols);
     s->utc_offset = clock_utc_offset();
-    struct probing_rows out = {.table = s->table, .row = take_row, .arg = op};
+    struct probing_rows out = {.table = s->table, .row = take_row, .arg = op, .want = op->want};
     err_clear();
     int rc = s->table->scan(s->table->self, &out);
     if (s->failed)

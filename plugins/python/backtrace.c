@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <probing/ext/draft/access.h>
+#include <probing/ext/draft/rows.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -16,6 +17,7 @@
 #include "plugin.h"
 
 #define ASK_NS UINT64_C(3000000000) /* a program's own __repr__ may hang */
+#define LOCALS_COLUMN 11            /* of python.backtrace */
 #define THREADS_BYTES 32768         /* of the ids of about a thousand threads */
 
 /* A look at our own process.  0, or -ENOMEM.  Takes the lock that end() gives back. */
@@ -178,7 +180,8 @@ static int backtrace_scan(void *self, struct probing_rows *out)
     struct sink_table *s = malloc(sizeof(*s));
     int r = s ? 0 : p->host->fail(p->host, -ENOMEM, "no memory to read stacks");
     if (s) {
-        l.options.locals = true;
+        const struct probing_rows_1 *rows = p->host->extension(p->host, PROBING_ROWS_1);
+        l.options.locals = !rows || rows->wanted(out, LOCALS_COLUMN);
         sink_table_begin(s, p->host, out);
         l.sink = &s->sink;
         r = look_show(&l);

@@ -680,6 +680,63 @@ def test_an_event_handler_that_hangs(world):
     assert target.rows("select 1") == [[1]] and target.alive()
 
 
+HEARS = r"""
+#include <probing/ext/draft/note.h>
+#include <probing/ext/draft/rows.h>
+static const struct probing_host *host;
+static int scan(void *self, struct probing_rows *out)
+{
+    const struct probing_rows_1 *rows = host->extension(host, PROBING_ROWS_1);
+    union probing_cell cells[3];
+    (void)self;
+    for (uint32_t c = 0; c < 3; c++)
+        cells[c].i = rows->wanted(out, 0) + 10 * rows->wanted(out, 1) + 100 * rows->wanted(out, 2) +
+                     1000 * rows->wanted(out, 3);
+    return host->emit(out, cells, 3);
+}
+static int init(const struct probing_host *h, void **self)
+{
+    static const struct probing_column columns[] = {
+        {.name = "a", .type = PROBING_I64, .doc = ""},
+        {.name = "b", .type = PROBING_I64, .doc = ""},
+        {.name = "c", .type = PROBING_I64, .doc = ""}};
+    struct probing_table_desc d = {.size = sizeof(d), .column_size = sizeof(columns[0]),
+        .name = "hears", .doc = "", .columns = columns, .n_columns = 3, .scan = scan};
+    struct probing_table *t;
+    host = h;
+    *self = &host;
+    return h->table(h, &d, &t);
+}
+static int start(void *self)
+{
+    const struct probing_note_1 *note = host->extension(host, PROBING_NOTE_1);
+    (void)self;
+    note->set(host, "half of it");
+    return 0;
+}
+static void destroy(void *self) { (void)self; }
+const struct probing_plugin probing_plugin_v1 __attribute__((visibility("default"))) = {
+    .size = sizeof(struct probing_plugin), .abi = PROBING_ABI, .name = "hears",
+    .version = "1", .doc = "hears", .init = init, .start = start, .destroy = destroy };
+"""
+
+
+def test_a_plugin_notes_and_hears_which_columns_are_asked_for(world):
+    target = prepared(world)
+    target.inject()
+    plugin = world.plugin("hears", HEARS)
+    assert target.probing("plugin", "load", str(plugin)).returncode == 0
+    assert target.rows("select state, reason from probing.plugins where name = 'hears'") == \
+        [["running", "half of it"]]
+    table = target.rows("select table_schema || '.' || table_name from information_schema.tables "
+                        "where table_name = 'hears'")[0][0]
+    assert target.rows("select a from %s" % table) == [[1]]
+    assert target.rows("select c, a from %s where b > 0" % table) == [[111, 111]]
+    assert target.rows("select * from %s" % table) == [[111, 111, 111]]
+    assert target.rows("select max(c) from %s" % table) == [[100]]
+    assert target.rows("select count(*) from %s" % table) == [[1]]
+
+
 @pytest.mark.parametrize("leave", [False, True])
 def test_an_every_function_that_is_late(world, leave):
     """It is named; everything else goes on; eject leaves, and says so if it has not come back."""
