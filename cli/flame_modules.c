@@ -6,7 +6,8 @@
  * One thread.  Own is what its parts do not have: of the time, or of the memory that a call leaves
  * allocated.  A forward is inside of the one that began before it and ends after it.  Backwards
  * have no such order of begins, as a module and its last part begin at the same node of the graph;
- * but all that goes on inside of one ends before it, and after it has begun.
+ * but all that goes on inside of one ends before it, and after it has begun.  So does a forward
+ * that a checkpoint computes again: it stands in the backward that wanted it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@
 
 #define DEPTH_MAX 256
 #define ROOT_SHARE 0.02 /* of all forwards */
+#define RECOMPUTED "recomputed forward"
 
 struct node { /* one way of calls */
     const char *name;
@@ -28,6 +30,7 @@ struct node { /* one way of calls */
 
 struct open_call {
     uint32_t node;
+    bool recomputed;
     int64_t begin_ns, end_ns;
 };
 
@@ -39,8 +42,9 @@ struct modules {
     uint32_t depth;
     int64_t tid, step;
     int64_t steps;
-    bool backward; /* rows come by their ends, the last first; else by their begins */
-    char stage[64];
+    char whole[1000]; /* condition: calls of steps all of which is there */
+    bool backward;    /* rows come by their ends, the last first; else by their begins */
+    const char *kind;
 };
 
 static uint32_t child_of(struct modules *m, uint32_t parent, const char *name)
@@ -82,10 +86,20 @@ static bool is_inside(const struct modules *m, const struct open_call *outer, in
 /* What a stage is called in the picture: as in `torch`. */
 static const char *kind_of(const char *stage)
 {
-    return strcmp(stage, "post forward") == 0    ? "forward"
-           : strcmp(stage, "post backward") == 0 ? "backward"
-           : strcmp(stage, "post data") == 0     ? "waiting for data"
-                                                 : "optimizer"; /* or a step that was skipped */
+    if (strcmp(stage, "post backward") == 0 || strcmp(stage, RECOMPUTED) == 0)
+        return "backward";
+    return strcmp(stage, "post forward") == 0 ? "forward"
+           : strcmp(stage, "post data") == 0  ? "waiting for data"
+                                              : "optimizer"; /* or a step that was skipped */
+}
+
+/* The node around a call: the call that it is in, or its kind.  0: no memory. */
+static uint32_t parent_of(struct modules *m, bool recomputed)
+{
+    const struct open_call *outer = m->depth > 0 ? &m->open[m->depth - 1] : NULL;
+    uint32_t parent = outer != NULL ? outer->node : child_of(m, 0, m->kind);
+    bool first = recomputed && (outer == NULL || !outer->recomputed);
+    return parent != 0 && first ? child_of(m, parent, RECOMPUTED) : parent;
 }
 
 /* tid, local_step, stage, end_ns, duration_ns, module, value, steps; by thread, stage and step.
@@ -94,28 +108,29 @@ static int call_row(void *self, const struct json *const *c, struct buf *out)
 {
     struct modules *m = self;
     (void)out;
-    const char *stage = answer_text(c[2]);
+    const char *kind = kind_of(answer_text(c[2]));
+    bool recomputed = strcmp(answer_text(c[2]), RECOMPUTED) == 0;
     const char *module = c[5]->type == JSON_STRING ? c[5]->text : "(unknown)";
     int64_t end_ns = answer_int(c[3]), duration_ns = answer_int(c[4]), value = answer_int(c[6]);
     m->steps = answer_int(c[7]);
-    if (m->tid != answer_int(c[0]) || strcmp(m->stage, stage) != 0 ||
+    if (m->tid != answer_int(c[0]) || m->kind != kind ||
         (m->backward && m->step != answer_int(c[1])))
         m->depth = 0;
     m->tid = answer_int(c[0]);
     m->step = answer_int(c[1]);
-    (void)snprintf(m->stage, sizeof m->stage, "%s", stage);
+    m->kind = kind;
     while (m->depth > 0 && !is_inside(m, &m->open[m->depth - 1], end_ns))
         m->depth--;
-    uint32_t parent = m->depth > 0 ? m->open[m->depth - 1].node : child_of(m, 0, kind_of(stage));
+    uint32_t parent = parent_of(m, recomputed);
     uint32_t node = parent ? child_of(m, parent, module) : 0;
     if (node == 0)
         return err_set(-ENOMEM, "no memory for the modules");
     m->nodes[node].own += value;
     m->nodes[node].count++;
     if (m->depth > 0)
-        m->nodes[parent].own -= value;
+        m->nodes[m->open[m->depth - 1].node].own -= value;
     if (m->depth < DEPTH_MAX)
-        m->open[m->depth++] = (struct open_call){node, end_ns - duration_ns, end_ns};
+        m->open[m->depth++] = (struct open_call){node, recomputed, end_ns - duration_ns, end_ns};
     return 0;
 }
 
@@ -146,16 +161,29 @@ static int rest_row(void *self, const struct json *const *c, struct buf *out)
     return 0;
 }
 
-static int read_rest(struct modules *m, const struct target *t, const char *where)
+/* Not of a step that was under way when the plugin came, or is now, nor of the oldest one within
+ * `since`, nor where retention has taken rows of calls.  Where no step has ended all calls are
+ * taken. */
+static void tell_whole(struct modules *m, const char *where, const char *since)
 {
-    char sql[1000];
+    (void)snprintf(m->whole, sizeof m->whole,
+                   "(local_step in (select steps from python.torch_step_timing where sampled = 1 "
+                   "and (steps > (select min(local_step) from python.torch_trace where true%s) or "
+                   "steps = (select min(steps) from python.torch_step_timing where sampled = 1))) "
+                   "or not exists (select 1 from python.torch_step_timing))%s",
+                   since, where);
+}
+
+static int read_rest(struct modules *m, const struct target *t)
+{
+    char sql[1800];
     struct export_writer w = {.row = rest_row, .self = m};
     (void)snprintf(sql, sizeof sql,
                    "select sum(backward_sec) * 1000000000, sum(optimizer_sec) * 1000000000, "
                    "sum(dataloader_sec) * 1000000000, sum(comm_sec) * 1000000000, "
                    "sum(step_duration_sec) * 1000000000 from "
-                   "python.torch_step_timing where sampled = 1 and step_end <> 'forward'%s",
-                   where);
+                   "python.torch_step_timing where sampled = 1 and step_end <> 'forward' and %s",
+                   m->whole);
     return answer_rows(t, sql, &w);
 }
 
@@ -181,47 +209,50 @@ static int add_ways(const struct modules *m)
     return r;
 }
 
-static int read_calls(struct modules *m, const struct target *t, const char *where,
-                      const char *which, const char *order)
+static int read_calls(struct modules *m, const struct target *t, const char *which,
+                      const char *order)
 {
     struct export_writer w = {.row = call_row, .self = m};
     bool memory = strcmp(m->f->mode, "memory") == 0; /* of a step, as a call's is free after it */
     const char *there = memory ? "allocated_delta" : "duration";
-    char sql[1400];
-    (void)snprintf(
-        sql, sizeof sql,
-        "select tid, local_step, stage, extract(epoch from ts - (select min(ts) from "
-        "python.torch_trace)) * 1000000000, duration * 1000000000, module, %s, "
-        "(select count(distinct local_step) from python.torch_trace where "
-        "%s is not null%s and stage in ('post forward', 'post backward')) from "
-        "python.torch_trace where duration is not null and %s is not null and stage %s%s "
-        "order by tid, stage, local_step, %s",
-        memory ? "allocated_delta * 1048576" : "duration * 1000000000", there, where, there, which,
-        where, order);
+    char sql[3000];
+    (void)snprintf(sql, sizeof sql,
+                   "select tid, local_step, stage, extract(epoch from ts - (select min(ts) from "
+                   "python.torch_trace)) * 1000000000, duration * 1000000000, module, %s, "
+                   "(select count(distinct local_step) from python.torch_trace where %s and %s is "
+                   "not null and stage in ('post forward', 'post backward')) from "
+                   "python.torch_trace where %s and duration is not null and %s is not null and "
+                   "stage %s order by tid, %s",
+                   memory ? "allocated_delta * 1048576" : "duration * 1000000000", m->whole, there,
+                   m->whole, there, which, order);
     m->depth = 0;
     return answer_rows(t, sql, &w);
 }
 
-static int read_all(struct modules *m, const struct target *t, const char *where)
+/* since: what `where` says of the time, as a step may begin before it; else "" */
+static int read_all(struct modules *m, const struct target *t, const char *where, const char *since)
 {
+    static const char backward[] = "in ('post backward', '" RECOMPUTED "')";
+    char forward[sizeof backward + 4];
+    (void)snprintf(forward, sizeof forward, "not %s", backward);
     m->room = 256;
     m->n = 1;
     m->nodes = calloc(m->room, sizeof(*m->nodes));
     if (m->nodes == NULL)
         return err_set(-ENOMEM, "no memory for the modules");
-    int r = read_calls(m, t, where, "<> 'post backward'", "seq");
+    tell_whole(m, where, since);
+    int r = read_calls(m, t, forward, "stage, local_step, seq");
     m->backward = true;
-    return r < 0 ? r
-                 : read_calls(m, t, where, "= 'post backward'", "ts desc, duration desc, seq desc");
+    return r < 0 ? r : read_calls(m, t, backward, "local_step, ts desc, duration desc, seq desc");
 }
 
 int flame_read_modules(struct flame *f, const struct target *t, const char *where)
 {
     struct modules m = {.f = f};
     bool memory = strcmp(f->mode, "memory") == 0;
-    int r = read_all(&m, t, where);
+    int r = read_all(&m, t, where, where);
     if (r == 0 && !memory && m.n > 1)
-        r = read_rest(&m, t, where);
+        r = read_rest(&m, t);
     for (uint32_t i = 1; i < m.n && memory && m.steps > 0; i++)
         m.nodes[i].own /= m.steps;
     if (r == 0)
@@ -248,55 +279,36 @@ static struct flame_module *sum_of(struct sums *s, const char *root, const char 
     return &s->all[s->n++];
 }
 
+/* The model whose forward calls a module; itself where none does or several do. */
+static const char *root_of(const struct sums *s, const char *name)
+{
+    const char *root = NULL;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (strcmp(s->all[i].name, name) == 0) {
+            if (root != NULL)
+                return name;
+            root = s->all[i].root;
+        }
+    return root != NULL ? root : name;
+}
+
 static void sum_below(const struct modules *m, struct sums *s, uint32_t node, const char *root,
                       bool backward)
 {
     for (uint32_t at = m->nodes[node].child; at; at = m->nodes[at].sibling) {
-        const char *in = root != NULL ? root : m->nodes[at].name;
+        const char *in = root != NULL ? root
+                         : backward   ? root_of(s, m->nodes[at].name)
+                                      : m->nodes[at].name;
+        if (strcmp(m->nodes[at].name, RECOMPUTED) == 0) {
+            sum_below(m, s, at, root, backward); /* no module, only what it is */
+            continue;
+        }
         struct flame_module *sum = sum_of(s, in, m->nodes[at].name);
         if (sum != NULL) {
             sum->own_ns[backward] += m->nodes[at].own;
             sum->calls += backward ? 0 : m->nodes[at].count;
         }
         sum_below(m, s, at, in, backward);
-    }
-}
-
-/* The one model that has this module among its parts; NULL: none, or it cannot be told which. */
-static const char *model_with(const struct sums *s, const char *module)
-{
-    const char *found = NULL;
-    for (uint32_t i = 0; i < s->n; i++) {
-        const struct flame_module *m = &s->all[i];
-        if (strcmp(m->name, module) != 0 || strcmp(m->root, module) == 0)
-            continue;
-        if (found != NULL && strcmp(found, m->root) != 0)
-            return NULL;
-        found = m->root;
-    }
-    return found;
-}
-
-static void add_to(struct flame_module *sum, const struct flame_module *more)
-{
-    sum->own_ns[0] += more->own_ns[0];
-    sum->own_ns[1] += more->own_ns[1];
-    sum->calls += more->calls;
-}
-
-/* A checkpoint calls a part of a model again in its backward, where no call of the model is around
- * it: it is the same module, and not a model of its own. */
-static void join_parts(struct sums *s)
-{
-    for (uint32_t i = 0; i < s->n;) {
-        const char *model = model_with(s, s->all[i].root);
-        struct flame_module part = s->all[i];
-        if (model == NULL || model_with(s, model) != NULL) { /* each within the other: left */
-            i++;
-            continue;
-        }
-        s->all[i] = s->all[--s->n];
-        add_to(sum_of(s, model, part.name), &part);
     }
 }
 
@@ -329,16 +341,16 @@ int flame_sum_modules(struct flame *f, const struct target *t, const char *where
 {
     struct modules m = {.f = f};
     struct sums s = {.n = 0};
-    int r = read_all(&m, t, where);
+    int r = read_all(&m, t, where, "");
     s.room = m.n;
     s.all = r == 0 ? calloc(m.n, sizeof(*s.all)) : NULL;
-    for (uint32_t i = m.nodes != NULL ? m.nodes[0].child : 0; i && s.all; i = m.nodes[i].sibling)
-        if (strcmp(m.nodes[i].name, "forward") == 0 || strcmp(m.nodes[i].name, "backward") == 0)
-            sum_below(&m, &s, i, NULL, m.nodes[i].name[0] == 'b');
+    for (int backward = 0; backward < 2 && s.all; backward++)
+        for (uint32_t i = m.nodes[0].child; i; i = m.nodes[i].sibling)
+            if (strcmp(m.nodes[i].name, backward ? "backward" : "forward") == 0)
+                sum_below(&m, &s, i, NULL, backward);
     if (r == 0 && s.all == NULL)
         r = err_set(-ENOMEM, "no memory for the modules");
     if (r == 0) {
-        join_parts(&s);
         qsort(s.all, s.n, sizeof(*s.all), compare);
         r = (int)(s.n < max ? s.n : max);
         memcpy(ret, s.all, (size_t)r * sizeof(*ret));

@@ -488,7 +488,10 @@ static int modules(const struct target *t, const struct options *o)
                     "no call of a module has left memory of a GPU allocated; each of them is "
                     "asked with torch.memory=on, where torch uses CUDA");
     if (r == 0 && f.n_samples == 0)
-        r = err_set(-ENODATA, "%s has no calls of modules: plugin load torch keeps them", t->text);
+        r = err_set(-ENODATA,
+                    "%s has no calls of modules in a step that is whole there: plugin load torch "
+                    "keeps them",
+                    t->text);
     if (r == 0)
         r = flame_tree_new(&f, &tree);
     if (r == 0)

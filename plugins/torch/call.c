@@ -4,13 +4,15 @@
  *
  * Threads: any that holds the GIL; what a thread is inside of is its own.
  * It runs no Python code, except on the first call of a module it has not seen.
- * A call that raised has no row: its time is not that of a forward.
+ * A call that raised has no row: its time is not that of a forward.  But a checkpoint that computes
+ * a forward again ends it by an exception as soon as it has what the backward needs: those have.
  * Most calls are those of a known module inside of another one's, with nothing to do but the two
  * readings and the row: they go a short way of their own, call_known(), all others call_any().
  */
 #include "capture.h"
 #include "device.h"
 #include "fast.h"
+#include "object.h"
 #include "turns.h"
 
 #include <sys/syscall.h>
@@ -138,6 +140,8 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
         torch_state.sampled = step_is_sampled(); /* else at the next step's begin */
     }
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
+    t->recomputes =
+        t->backward_depth || (torch_state.backward_told && backward_inside(t)); /* else unknown */
     t->micro = PROBING_NULL_I64;
     t->top = NULL;
     t->walk = NO_WALK;
@@ -149,7 +153,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
         return;
     }
     torch_state.work++;
-    if (t->backward_depth) /* a checkpoint computes its forward again */
+    if (t->recomputes)
         return;
     t->top = names_top(object, now_ns);
     t->walk = t->top ? t->top->at.walk : NO_WALK;
@@ -261,6 +265,8 @@ static void add_row(const struct thread *t, const struct call *c, uint64_t end_n
                     const struct memory *memory)
 {
     union probing_cell *row = fill_row(t, &c->known, end_ns);
+    if (t->recomputes)
+        row[COL_STAGE].u = torch_state.stages[STAGE_RECOMPUTED];
     if (memory)
         memory_put(row, &c->memory, memory);
     (void)torch_state.append(torch_state.trace, end_ns, row, memory ? N_TRACE : N_TRACE_SHORT, NULL,
@@ -268,6 +274,24 @@ static void add_row(const struct thread *t, const struct call *c, uint64_t end_n
     if (memory)
         memcpy(&row[COL_ALLOCATED], &torch_state.row[COL_ALLOCATED],
                (COL_MAX_CACHED - COL_ALLOCATED + 1) * sizeof(row[0]));
+    row[COL_STAGE].u = torch_state.stages[STAGE_FORWARD];
+}
+
+/* Was it ended by a checkpoint that needs no more of it?  (torch 2.1) */
+static bool is_cut_short(const struct thread *t)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *class = NULL, *value = NULL, *traceback = NULL;
+    if (!t->recomputes)
+        return false;
+    py->PyErr_Fetch(&class, &value, &traceback);
+    PyObject *name = object_get(class, "__name__");
+    const char *text = name ? py->PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+    bool is = text && strcmp(text, "_StopRecomputationError") == 0;
+    py->PyErr_Clear();
+    py->Py_DecRef(name);
+    py->PyErr_Restore(class, value, traceback);
+    return is;
 }
 
 /* Its backward is measured when it comes. */
@@ -292,10 +316,11 @@ static const struct memory *leave_device(struct thread *t, const struct call *c,
                                          struct memory *room)
 {
     uint64_t begin_ns = torch_state.now();
-    const struct device_work work = {.name = c->known.name,
-                                     .stage = torch_state.stages[STAGE_FORWARD],
-                                     .step = c->known.step,
-                                     .seq = c->known.seq};
+    const struct device_work work = {
+        .name = c->known.name,
+        .stage = torch_state.stages[t->recomputes ? STAGE_RECOMPUTED : STAGE_FORWARD],
+        .step = c->known.step,
+        .seq = c->known.seq};
     device_end(c->ticket, result ? &work : NULL);
     bool known = result && c->remembers && memory_ask(c->cuda, room); /* else it has raised */
     t->walks_ns += torch_state.now() - begin_ns;
@@ -314,7 +339,7 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
     struct memory room;
     const struct memory *memory =
         c->ticket || c->remembers ? leave_device(t, c, result, &room) : NULL;
-    if (c->wanted && result)
+    if (c->wanted && (result || is_cut_short(t)))
         add_row(t, c, end_ns, memory);
     if (c->graph_from != UINT64_MAX && result)
         expect_backward(t, c, args[0], result);

@@ -38,9 +38,12 @@ static const struct probing_column trace_columns[N_TRACE] = {
     COORDINATE_COLUMNS,
     I64("seq", PROBING_COUNT, "order in which the calls of this step began, from 0"),
     STR("module", "as in named_modules(); the class for a root or an optimizer"),
-    STR("stage", "what has ended: 'post forward', 'post backward', 'post step', 'skipped step' "
-                 "(a GradScaler's, after an overflow) or 'post data' (a DataLoader's next())"),
-    F64("duration", PROBING_SECONDS, "time inside the call; on a GPU until its work is queued"),
+    STR("stage", "what has ended: 'post forward', 'recomputed forward' (inside a backward, as a "
+                 "checkpoint's), 'post backward', 'post step', 'skipped step' (a GradScaler's, "
+                 "after an overflow) or 'post data' (a DataLoader's next())"),
+    F64("duration", PROBING_SECONDS,
+        "time inside the call; on a GPU until its work is queued; of a recomputed forward until "
+        "the checkpoint had what it wants"),
     F64("time_offset", PROBING_SECONDS, "from the step's begin to this call's end"),
     STR("device", "of the module's first own parameter; NULL: it has none"),
     F64("allocated", PROBING_MB, "device memory in use; NULL: not measured"),
@@ -100,11 +103,10 @@ void plugin_reset_rows(void)
         }
     }
     coordinates_begin(s->host->extension(s->host, PROBING_PYTHON_COORDINATES_1));
-    static const char *const stages[N_STAGES] = {[STAGE_FORWARD] = "post forward",
-                                                 [STAGE_BACKWARD] = "post backward",
-                                                 [STAGE_STEP] = "post step",
-                                                 [STAGE_SKIPPED] = "skipped step",
-                                                 [STAGE_DATA] = "post data"};
+    static const char *const stages[N_STAGES] = {
+        [STAGE_FORWARD] = "post forward",   [STAGE_RECOMPUTED] = "recomputed forward",
+        [STAGE_BACKWARD] = "post backward", [STAGE_STEP] = "post step",
+        [STAGE_SKIPPED] = "skipped step",   [STAGE_DATA] = "post data"};
     static const char *const steppers[N_STEPPERS] = {
         "", "", [STEPPER_FORWARD] = "forward", [STEPPER_OPTIMIZER] = "optimizer",
         [STEPPER_CALL] = "probing.step"};

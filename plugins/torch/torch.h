@@ -80,7 +80,15 @@ enum stepper {
     N_STEPPERS
 };
 
-enum stage { STAGE_FORWARD, STAGE_BACKWARD, STAGE_STEP, STAGE_SKIPPED, STAGE_DATA, N_STAGES };
+enum stage {
+    STAGE_FORWARD,
+    STAGE_RECOMPUTED,
+    STAGE_BACKWARD,
+    STAGE_STEP,
+    STAGE_SKIPPED,
+    STAGE_DATA,
+    N_STAGES
+};
 
 #define NS_PER_S 1e9
 #define LIST_BYTES 2048 /* of exprs and layers */
@@ -156,6 +164,7 @@ struct thread {
     bool recording;     /* the top-level call's rows are wanted */
     bool no_backward;   /* those of its backward cannot be told */
     bool training;      /* a model was called in training in this step: last_micro is of it */
+    bool recomputes;    /* the top-level call is inside a backward, as a checkpoint's are */
     uint64_t walk;      /* of its tree, the last one; NO_WALK: nobody knows the tree */
     int64_t micro;      /* of the top-level call, PROBING_NULL_I64 outside of training */
     uint64_t walks_ns;  /* what we did besides, measured one by one, in all */

@@ -90,6 +90,30 @@ def test_calls_a_step_are_those_of_whole_steps(world, python):  # noqa: F811
     assert {m["module"]: m["calls"] for m in screen["modules"]} == {"Linear": 1, "Tanh": 1}
 
 
+@pytest.mark.parametrize("kind", ["reentrant", "other"])
+def test_forwards_that_a_checkpoint_computes_again(world, python, kind):  # noqa: F811
+    """Each has its row, and its place in the backward; of steps not whole nothing is shown."""
+    case = Case(world, "checkpoints.py", python, kind)
+    wanted = case.run()
+    rows = case.target.rows("select stage, module, count(*) from python.torch_trace where "
+                            "stage like '% forward' and local_step > 0 group by 1, 2")
+    late = [["post forward", "Sigmoid", 1]]
+    assert sorted(rows) == sorted(late + [[stage, name, n] for stage, calls in wanted.items()
+                                          for name, n in calls.items()])
+    folded = case.target.probing("flamegraph", "torch", "--format", "folded").stdout
+    ways = [line.rsplit(" ", 1)[0] for line in folded.splitlines()]
+    assert "Tanh" not in folded and "Sigmoid" not in folded, folded
+    assert not [way for way in ways if way.startswith("forward;blocks")], folded
+    again = "backward;recomputed forward;blocks.1"
+    assert {again, again + ";blocks.1.inside;blocks.1.inside.0"} <= set(ways), folded
+    whole = case.target.rows("select sum(step_duration_sec) from python.torch_step_timing")[0][0]
+    assert total_of(folded) / 1e9 == pytest.approx(whole, rel=1e-6)
+    screen = json.loads(case.target.probing("torch", "--json").stdout)
+    seen = {m["module"]: (m["root"], m["calls"], m["backward_sec"] is not None)
+            for m in screen["modules"]}
+    assert seen["blocks.0.out"] == ("Net", 1, True) and seen["Net"] == ("Net", 1, False), seen
+
+
 def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
     """A module ends with its first part, and may begin with its last: it is around that, still."""
     enough = world.tmp / "enough"  # a backward that has not ended has no row
