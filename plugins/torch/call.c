@@ -433,6 +433,22 @@ PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     return call_known(t, m, hook, args, nargsf, kwnames, /* weighed_ns= */ 0);
 }
 
+/* Tensor.backward(): what it does in Python before the engine, as making the first gradient, is the
+ * backward's, too. */
+PyObject *call_tensor_backward(PyObject *hook, PyObject *const *args, size_t nargsf,
+                               PyObject *kwnames)
+{
+    if (!hook_works(hook))
+        return hook_pass(hook, args, nargsf, kwnames);
+    struct thread *t = call_thread();
+    uint32_t life = t->life;
+    enum phase before = step_phase(t, PHASE_BACKWARD, torch_state.now());
+    PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    if (t->life == life && torch_on())
+        (void)step_phase(t, before, torch_state.now());
+    return result;
+}
+
 PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
 {
     if (!torch_on())

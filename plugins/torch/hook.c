@@ -40,9 +40,12 @@ enum {
     SLOT_HASH = 59,
     SLOT_METHODS = 64,
     SLOT_REPR = 66,
+    SLOT_RICHCOMPARE = 67,
     SLOT_SETATTRO = 69,
     SLOT_TRAVERSE = 71
 }; /* typeslots.h */
+
+enum { COMPARE_EQ = 2, COMPARE_NE = 3 }; /* object.h */
 
 struct place {
     PyObject *owner; /* a weak reference to a class, an instance or a module; owned */
@@ -196,6 +199,22 @@ static Py_ssize_t hook_hash(PyObject *hook)
     return torch_state.more.PyObject_Hash(hook_original(hook));
 }
 
+/* Equal to the function it stands for: a class with a __torch_function__ looks for what is called
+ * in a dict that it made before we came. */
+static PyObject *hook_compare(PyObject *a, PyObject *b, int op)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *left = hook_is(a) ? hook_original(a) : a;
+    PyObject *right = hook_is(b) ? hook_original(b) : b;
+    PyObject *result = py->_Py_NotImplementedStruct; /* then they are compared by their addresses */
+    if (left == right && op == COMPARE_EQ)
+        result = py->_Py_TrueStruct;
+    if (left == right && op == COMPARE_NE)
+        result = py->_Py_FalseStruct;
+    py->Py_IncRef(result);
+    return result;
+}
+
 /* What PyType_FromSpec() of 3.8 cannot say. */
 static void complete_type(PyObject *type)
 {
@@ -218,22 +237,29 @@ static int make_type(void)
         {"__reduce_ex__", hook_reduce, METH_O, NULL},
         {NULL, NULL, 0, NULL},
     };
-    void *call, *dealloc, *get, *getattro, *hash, *repr, *setattro, *traverse;
+    void *call, *dealloc, *get, *getattro, *hash, *repr, *compare, *setattro, *traverse;
     memcpy(&call, &torch_state.more.PyVectorcall_Call, sizeof(call));
     memcpy(&dealloc, &(void (*)(PyObject *)){hook_free}, sizeof(dealloc));
     memcpy(&get, &(PyObject * (*)(PyObject *, PyObject *, PyObject *)){hook_bind}, sizeof(get));
     memcpy(&getattro, &(PyObject * (*)(PyObject *, PyObject *)){hook_get}, sizeof(getattro));
     memcpy(&hash, &(Py_ssize_t(*)(PyObject *)){hook_hash}, sizeof(hash));
     memcpy(&repr, &(PyObject * (*)(PyObject *)){hook_repr}, sizeof(repr));
+    memcpy(&compare, &(PyObject * (*)(PyObject *, PyObject *, int)){hook_compare}, sizeof(compare));
     memcpy(&setattro, &(int (*)(PyObject *, PyObject *, PyObject *)){hook_set}, sizeof(setattro));
     memcpy(&traverse, &(int (*)(PyObject *, int (*)(PyObject *, void *), void *)){hook_traverse},
            sizeof(traverse));
     struct cpython_slot slots[] = {
-        {SLOT_CALL, call},         {SLOT_DEALLOC, dealloc},
-        {SLOT_DESCR_GET, get},     {SLOT_GETATTRO, getattro},
-        {SLOT_HASH, hash},         {SLOT_REPR, repr},
-        {SLOT_SETATTRO, setattro}, {SLOT_TRAVERSE, traverse},
-        {SLOT_METHODS, methods},   {0, NULL},
+        {SLOT_CALL, call},
+        {SLOT_DEALLOC, dealloc},
+        {SLOT_DESCR_GET, get},
+        {SLOT_GETATTRO, getattro},
+        {SLOT_HASH, hash},
+        {SLOT_REPR, repr},
+        {SLOT_RICHCOMPARE, compare},
+        {SLOT_SETATTRO, setattro},
+        {SLOT_TRAVERSE, traverse},
+        {SLOT_METHODS, methods},
+        {0, NULL},
     };
     struct cpython_type_spec spec = {
         .name = "probing.hook",

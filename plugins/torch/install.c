@@ -212,13 +212,15 @@ static void offer_step(bool offer)
 }
 
 /* What torch.autograd.backward() and grad() call.  They stay as they are: torch.jit and dynamo know
- * them by their addresses, and programs pickle them. */
+ * them by their addresses, and programs pickle them.  Tensor.backward is a method: some 50 us of
+ * Python lie between it and the engine. */
 static void hook_engine(void)
 {
     PyObject *variable = object_get(object_module("torch.autograd"), "Variable");
     PyObject *engine = object_get(variable, "_execution_engine");
     if (engine)
         (void)hook_c_method(object_type(engine), "run_backward", call_backward);
+    (void)hook_class(torch_state.tensor_class, "backward", call_tensor_backward);
     torch_state.py.Py_DecRef(engine);
     torch_state.py.Py_DecRef(variable);
 }

@@ -61,11 +61,13 @@ static const struct probing_column timing_columns[N_TIMING] = {
     F64("forward_sec", PROBING_SECONDS,
         "top-level forwards; in training, those of modules in training mode"),
     F64("backward_sec", PROBING_SECONDS,
-        "autograd's engine, as backward() and grad() call it; on a GPU until it is queued"),
+        "Tensor.backward(), and autograd's engine where others call it, as torch.autograd.grad(); "
+        "on a GPU until it is queued"),
     F64("optimizer_sec", PROBING_SECONDS, "step() of optimizers and GradScalers"),
     F64("dataloader_sec", PROBING_SECONDS, "waiting in next() of DataLoaders"),
     F64("comm_sec", PROBING_SECONDS,
-        "torch.distributed's operations called from Python, and waiting for them"),
+        "torch.distributed's operations called from Python, and waiting for them; without what "
+        "its own Python does around them, 5 to 20 us each"),
     F64("other_sec", PROBING_SECONDS, "the rest of the step: with it, the parts add up"),
     F64("overhead_sec", PROBING_SECONDS, "our own cost, measured on one module call in 61"),
     I64("sampled", PROBING_PLAIN, "1: this step has rows in python.torch_trace"),

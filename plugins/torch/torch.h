@@ -308,9 +308,11 @@ uint64_t names_class(PyObject *object);
 const char *names_class_text(PyObject *object); /* lives with the class */
 const char *names_type_text(PyObject *object);  /* likewise; "numpy.float32", of C's with module */
 
-/* call.c: hooks of Module.__call__ and of autograd's engine */
+/* call.c: hooks of Module.__call__, of Tensor.backward and of autograd's engine */
 PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs);
+PyObject *call_tensor_backward(PyObject *hook, PyObject *const *args, size_t nargsf,
+                               PyObject *kwnames);
 struct thread *call_thread(void);
 
 /* step.c */

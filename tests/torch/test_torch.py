@@ -25,6 +25,7 @@ HOOKS_LEFT = ("import torch; "
               "type(torch.optim.SGD.step).__name__, "
               "type(torch.optim.AdamW.step).__name__, "
               "type(torch.optim.Optimizer._optimizer_step_code).__name__, "
+              "type(torch.Tensor.backward).__name__, "
               "type(torch.autograd.backward).__name__)")
 
 
@@ -530,7 +531,7 @@ def test_stop_leaves_no_hook(world, python):
         case.stop()
         case.load()
     case.stop()
-    assert case.hooks() == ["function"] * 5
+    assert case.hooks() == ["function"] * 6
 
 
 def test_refuses_a_process_without_torch(world):

@@ -33,7 +33,7 @@ def test_the_same_with_whatever_is_around(world, python, more):  # noqa: F811
         assert 0 < counts[part] and n <= happened[part] + counts.get("Part", 0), counts
     assert counts["module.first"] == seen["calls"]["data_parallel.first"]
     case.stop()
-    assert case.hooks() == ["function"] * 5
+    assert case.hooks() == ["function"] * 6
 
 
 @pytest.mark.parametrize("more", ["", "backward=on,nan=on,exprs=loss"])
@@ -49,7 +49,7 @@ def test_parts_of_torch_that_look_into_modules(world, python, more):  # noqa: F8
     assert set(seen["failed"]) <= missing, seen["failed"]
     assert {"Net", "first", "second", "GraphModule", "RecursiveScriptModule"} <= set(case.counts())
     case.stop()
-    assert case.hooks() == ["function"] * 5
+    assert case.hooks() == ["function"] * 6
 
 
 @pytest.mark.parametrize("loads", [1, 2])
@@ -66,7 +66,7 @@ def test_loaded_while_a_graph_is_traced(world, python, loads):  # noqa: F811
                             "module = 'Net' group by 1 having count(*) > 1")
     assert rows == []
     case.stop()
-    assert case.hooks() == ["function"] * 5
+    assert case.hooks() == ["function"] * 6
 
 
 ENGINE = ("import ctypes, torch; at = ctypes.c_void_p.from_address; "
@@ -83,8 +83,30 @@ def test_functions_and_classes_stay_what_they_are(world, python):  # noqa: F811
     assert seen["now"] == seen["before"]
     assert not [text for text in seen["now"].values() if isinstance(text, str)]
     case.stop()
-    assert case.hooks() == ["function"] * 5
+    assert case.hooks() == ["function"] * 6
     assert case.target.probing("eval", ENGINE).stdout != entered
+
+
+def test_backward_begins_where_it_is_called(world, python):  # noqa: F811
+    """Not only in the engine: Python makes the first gradient, and programs wrap what it calls."""
+    target = world.python(
+        "import os, time, torch\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "engine = torch.autograd.backward\n"
+        "def slow(*args, **kwargs):\n"
+        "    time.sleep(0.02)\n"
+        "    engine(*args, **kwargs)\n"
+        "torch.autograd.backward = slow\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    model(torch.ones(2, 4)).sum().backward()\n"
+        "    optimizer.step()\n", python=python)
+    target.wait_line("ready")
+    target.inject("--plugin", "torch")
+    shared.wait_for(lambda: target.rows("select count(*) > 5 from python.torch_step_timing")
+                    == [[True]], "steps")
+    assert target.rows("select min(backward_sec) >= 0.02 from python.torch_step_timing") == [[True]]
 
 
 def test_a_compiled_model_has_its_forward_in_the_step(world, python):  # noqa: F811

@@ -19,6 +19,7 @@ FUNCTIONS = {"backward": torch.autograd.backward, "grad": torch.autograd.grad}
 def functions():
     """Those above, and what stands in classes now."""
     return dict(FUNCTIONS, call=nn.Module.__call__, step=torch.optim.SGD.step,
+                tensor_backward=torch.Tensor.backward,
                 next=torch.utils.data.dataloader._BaseDataLoaderIter.__next__)
 
 
@@ -67,6 +68,43 @@ def compiled_with_hooks():
     return torch.compile(net, backend="eager", fullgraph=True)(torch.ones(1, 4)).tolist()
 
 
+class Dispatched(torch.Tensor):
+    """It finds what is called in a table that was made before us."""
+    TABLE = {torch.Tensor.backward: lambda tensor: "mine"}
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function in cls.TABLE:
+            return cls.TABLE[function](*args)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def dispatched():
+    tensor = torch.ones(1).as_subclass(Dispatched)
+    return [tensor.backward(), torch.Tensor.backward in Dispatched.TABLE,
+            torch.Tensor.backward == list(Dispatched.TABLE)[0],
+            torch.Tensor.backward != list(Dispatched.TABLE)[0],
+            torch.Tensor.backward == torch.Tensor.sum, torch.Tensor.backward == 1,
+            torch.overrides.resolve_name(torch.Tensor.backward)]
+
+
+def compiled_with_backward():
+    """dynamo leaves its graph at Tensor.backward(), and comes back."""
+    if not hasattr(torch, "compile"):
+        return []
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    weight = torch.ones(3, requires_grad=True)
+
+    @torch.compile(backend="eager")
+    def step(x):
+        loss = (x * weight).sum() * 2
+        loss.backward()
+        return weight.grad * 3
+    return [step(torch.arange(3.0)).tolist(),
+            sum(torch._dynamo.utils.counters["graph_break"].values())]
+
+
 def freed():
     """Optimizers' classes and optimizers die as they did, with what they hold."""
     class Holder:
@@ -90,7 +128,8 @@ def freed():
     return [ref() is None for ref in dead]
 
 
-PARTS = (looked_at, identical, pickled, scripted, traced, compiled_with_hooks, freed)
+PARTS = (looked_at, identical, pickled, scripted, traced, compiled_with_hooks,
+         compiled_with_backward, dispatched, freed)
 
 
 def everything():
