@@ -179,7 +179,8 @@ def test_parts_of_a_step_agree_with_a_timing_by_hand(world, python):
     assert {"forward;Sequential;%d" % n for n in range(4)} <= set(own)
     inside = sum(int(ns) for way, ns in own.items() if way.startswith("forward;")) / 1e9
     rows = case.target.rows("select sum(duration) from python.torch_trace "
-                            "where stage = 'post forward' and module = 'Sequential'")
+                            "where stage = 'post forward' and module = 'Sequential' and "
+                            "local_step in (select steps from python.torch_step_timing)")
     assert inside == pytest.approx(rows[0][0], rel=1e-4)  # own times add up to the whole
     for part in ("waiting for data", "backward", "optimizer;SGD", "other"):
         assert part in own or part + ";_SingleProcessDataLoaderIter" in own, part

@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""For the tests of truth: programs that know their own numbers, and what we say of the same time.
+
+Both are of the same run, so what a busy machine does to a program is in both.  How far they may be
+apart follows from how many samples there are, never from how long something took.
+"""
+import contextlib
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from pythons import PYTHONS
+from world import DEBIAN_PYTHON, wait_for
+
+HERE = Path(__file__).resolve().parent
+LONG = bool(os.environ.get("PROBING_TEST_TRUTH"))
+SECONDS = 20 if LONG else 4
+RATE = 250          # samples a second: as often as a kernel's tick comes in most kernels
+SIGMAS = 5          # a share is wrong by chance once in 1.7 million
+BIAS = 0.015        # of all time: what a share may be wrong by beside that
+
+
+def some_pythons():
+    """All, or for the short form the system's and the newest."""
+    paths = list(dict.fromkeys([DEBIAN_PYTHON, *PYTHONS.values()]))
+    names = {path: name for name, path in PYTHONS.items()}
+    found = [path for path in paths if path in names]
+    newest = max(found, key=lambda path: tuple(int(n) for n in names[path].rstrip("t").split(".")))
+    return {names[path]: path for path in found if LONG or path in (found[0], newest)}
+
+
+@contextlib.contextmanager
+def contention():
+    """As many processes as there are processors, all of them busy."""
+    code = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: sum(range(10000))"
+    others = [subprocess.Popen([sys.executable, "-c", code]) for _ in os.sched_getaffinity(0)]
+    try:
+        yield
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+class Run:
+    """A program of targets/ that has worked under our eyes: `answer` is what it says of itself."""
+
+    def __init__(self, world, name, python, enter, tag=""):
+        self.go, self.file = world.tmp / (name + tag + ".go"), world.tmp / (name + tag + ".json")
+        self.target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / name),
+                                  str(self.go), str(self.file), str(SECONDS))
+        self.target.wait_line("ready")
+        enter(self.target)
+        self.go.touch()
+
+    def answer(self):
+        self.target.wait_line("done")
+        return json.loads(self.file.read_text())
+
+
+def sample(mode):
+    """What a Run shall do with its program: take samples of it."""
+    def enter(target):
+        target.inject()
+        for words in (("plugin", "load", "profile"), ("config", "profile.mode=" + mode),
+                      ("config", "profile.rate=%d" % RATE)):
+            done = target.probing(*words)
+            assert done.returncode == 0, done.stdout + done.stderr
+    return enter
+
+
+def stacks_of(target, value):
+    """[(the program's own functions from `work` on, what the rest stands for, ns, samples)]"""
+    before = None
+
+    def settled():  # the profiler's turn is 0.1 s: two looks that agree, and nothing works any more
+        nonlocal before
+        now = target.rows("select count(*) from python.samples where cpu_ns > 0")
+        same, before = now == before, now
+        return same
+    wait_for(settled, "the last samples")
+    frames = {}
+    for stack, kind, func, file in target.rows(
+            "select stack_id, frame_type, func, file from python.stacks order by stack_id, depth desc"):
+        frames.setdefault(stack, []).append((kind, func, file or ""))
+    found = []
+    for stack, ns, n in target.rows("select stack_id, sum(%s), count(*) from python.samples "
+                                    "where %s > 0 group by 1" % (value, value)):
+        own = [func.rpartition(".")[2] for kind, func, file in frames[stack]
+               if kind == "python" and "/truth/targets/" in file]
+        own = [func for func in own if func != "wrapper"]  # what keeps the account
+        if "work" in own:
+            found.append((own[own.index("work") + 1:], frames[stack][-1][1], ns, n))
+    return found
+
+
+def shares(stacks, truth, whole):
+    """Of each function: its name, its share as the program says it (seconds of `truth` in `whole`),
+    as we say it, and how far they may be apart by chance."""
+    all_ns, n = sum(ns for _, _, ns, _ in stacks), sum(n for _, _, _, n in stacks)
+    for name, seconds in truth.items():
+        share = seconds / whole
+        seen = sum(ns for own, _, ns, _ in stacks if own[:1] == [name]) / all_ns
+        yield name, share, seen, SIGMAS * math.sqrt(share * (1 - share) / n) + BIAS
