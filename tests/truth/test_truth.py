@@ -79,11 +79,11 @@ def test_parts_of_steps(world, torch, busy):
         run = Run(world, "loop.py", torch, load)
         answer = run.answer()
     parts = answer["parts"]
-    late = [None] + [both[1] for both in parts["optimizer"][:-1]]  # after the first has ended a step
+    late = [None] + [both[1] for both in parts["optimizer"][:-1]]  # the first one ends a step
     parts["optimizer"] = [both[0] + (after or 0) for both, after in zip(parts["optimizer"], late)]
-    rows = run.target.rows("select steps, dataloader_sec, forward_sec, backward_sec, optimizer_sec, "
-                           "step_duration_sec, other_sec, coalesce(comm_sec, 0), overhead_sec "
-                           "from python.torch_step_timing order by steps")
+    rows = run.target.rows("select steps, dataloader_sec, forward_sec, backward_sec, "
+                           "optimizer_sec, step_duration_sec, other_sec, coalesce(comm_sec, 0), "
+                           "overhead_sec from python.torch_step_timing order by steps")
     assert len(rows) >= len(answer["losses"]) - 1  # of the first the begin was not seen
     first = len(answer["losses"]) - len(rows)
     for at, name in enumerate(("dataloader", "forward", "backward", "optimizer"), 1):

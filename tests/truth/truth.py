@@ -83,8 +83,8 @@ def stacks_of(target, value):
         return same
     wait_for(settled, "the last samples")
     frames = {}
-    for stack, kind, func, file in target.rows(
-            "select stack_id, frame_type, func, file from python.stacks order by stack_id, depth desc"):
+    for stack, kind, func, file in target.rows("select stack_id, frame_type, func, file from "
+                                               "python.stacks order by stack_id, depth desc"):
         frames.setdefault(stack, []).append((kind, func, file or ""))
     found = []
     for stack, ns, n in target.rows("select stack_id, sum(%s), count(*) from python.samples "
