@@ -112,15 +112,26 @@ static void enter_inference(struct thread *t, struct module *m)
 {
     if (!m || !m->has_params)
         return;
-    if (torch_state.stepper == STEPPER_NONE && step_optimizer_is_made())
-        torch_state.stepper = STEPPER_AWAITED;
-    if (m->calls && m->step == torch_state.step && torch_state.stepper != STEPPER_AWAITED) {
+    bool trains = t->training && t->seen & 1u << PHASE_BACKWARD; /* it looks how well it does */
+    if (m->calls && m->step == torch_state.step && !trains && !torch_state.has_optimizer) {
         torch_state.stepper = STEPPER_FORWARD;
         step_end(t, STEPPER_FORWARD, torch_state.now());
         m->calls = 0;
     }
     m->step = torch_state.step;
     m->calls++;
+}
+
+/* A loop that changes its parameters by hand: the next batch begins a step.  Where there is an
+ * optimizer that has not stepped yet, batches are accumulated for it. */
+static void enter_without_optimizer(struct thread *t, const struct module *m)
+{
+    bool again = m->has_params && m->calls && m->step == torch_state.step;
+    if (!again || torch_state.has_optimizer || torch_state.stepper > STEPPER_BACKWARD ||
+        !(t->seen & 1u << PHASE_BACKWARD))
+        return;
+    torch_state.stepper = STEPPER_BACKWARD;
+    step_end(t, STEPPER_BACKWARD, torch_state.now());
 }
 
 static void enter_top(struct thread *t, struct call *c, PyObject *object)
@@ -135,7 +146,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     if (t->outer_unseen)
         t->outer_unseen = is_inside_forward();
     uint64_t now_ns = torch_state.now();
-    if (torch_state.stepper <= STEPPER_AWAITED && settings_take(&torch_state.set)) {
+    if (torch_state.stepper == STEPPER_NONE && settings_take(&torch_state.set)) {
         step_settings_changed();
         torch_state.sampled = step_is_sampled(); /* else at the next step's begin */
     }
@@ -163,11 +174,12 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     if (torch_state.stepper <= STEPPER_FORWARD && is_inference(training))
         enter_inference(t, t->top);
     else if (training && t->top) {
+        enter_without_optimizer(t, t->top);
         t->micro = micro_step(t, t->top);
-        t->training = true;
+        t->training |= t->top->has_params;
     }
-    c->counted = training || (torch_state.stepper != STEPPER_OPTIMIZER &&
-                              torch_state.stepper != STEPPER_AWAITED);
+    c->counted =
+        training || (torch_state.stepper < STEPPER_BACKWARD && !torch_state.has_optimizer);
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
 }
 

@@ -237,6 +237,7 @@ static int put_hooks(void)
                              "torch.nn.Module.__call__ is not a plain function here: something "
                              "else has replaced it");
     (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);
+    (void)hook_class(s->optimizer_class, "__init__", step_made);
     step_wrap_classes(s->optimizer_class);
     hook_engine();
     plugin_hook_modules();

@@ -72,7 +72,9 @@ static const struct probing_column timing_columns[N_TIMING] = {
     F64("overhead_sec", PROBING_SECONDS, "our own cost, measured on one module call in 61"),
     I64("sampled", PROBING_PLAIN, "1: this step has rows in python.torch_trace"),
     F64("sample_rate", PROBING_PLAIN, "share of the steps that shall have rows"),
-    STR("step_end", "what ended it: optimizer, forward (again, of a model) or probing.step"),
+    STR("step_end",
+        "what ended it: optimizer, backward (and then a forward, without an optimizer), forward "
+        "(again, of a model) or probing.step"),
     I64("is_shadow", PROBING_PLAIN,
         "1: a step that is left without rows to compare with (torch.baseline)"),
     I64("shadow_normal", PROBING_COUNT, "steps between two of these; NULL: there are none"),
@@ -110,14 +112,15 @@ void plugin_reset_rows(void)
         [STAGE_BACKWARD] = "post backward", [STAGE_STEP] = "post step",
         [STAGE_SKIPPED] = "skipped step",   [STAGE_DATA] = "post data"};
     static const char *const steppers[N_STEPPERS] = {
-        "", "", [STEPPER_FORWARD] = "forward", [STEPPER_OPTIMIZER] = "optimizer",
-        [STEPPER_CALL] = "probing.step"};
+        "", [STEPPER_FORWARD] = "forward", [STEPPER_BACKWARD] = "backward",
+        [STEPPER_OPTIMIZER] = "optimizer", [STEPPER_CALL] = "probing.step"};
     for (int i = 0; i < N_STAGES; i++)
         s->stages[i] = object_intern(stages[i]);
     for (int i = 0; i < N_STEPPERS; i++)
         s->steppers[i] = object_intern(steppers[i]);
     s->hooked = 0;
     s->stepper = STEPPER_NONE;
+    s->has_optimizer = false;
     s->last_optimizer = NULL;
     s->sample_debt = 1;                    /* the first step has rows */
     s->step = s->counts ? s->step + 1 : 0; /* of another load rows are there already */

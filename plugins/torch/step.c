@@ -4,7 +4,8 @@
  *
  * Threads: any that holds the GIL.
  * A step ends with optimizer.step(), or GradScaler.step() which may skip it; in loops without an
- * optimizer, when a model is called again outside of training; and once probing.step() was
+ * optimizer, when a model is called again outside of training, or in training after a backward, as
+ * where parameters are changed by hand; and once probing.step() was
  * called, only there.  An optimizer that steps right after another one, without a forward or a
  * backward between, works for the same step.
  *
@@ -64,6 +65,7 @@ static void renew(struct thread *t, uint64_t now_ns)
     t->last_micro = 0;
     t->training = false;
     t->forward_whole = true;
+    t->training = false;
 }
 
 void step_renew(struct thread *t)
@@ -390,26 +392,6 @@ void step_wrap_classes(PyObject *class)
     py->Py_DecRef(list);
 }
 
-static bool any_is_made(PyObject *class)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *list = py->PyObject_CallMethod(class, "__subclasses__", NULL);
-    py->PyErr_Clear();
-    Py_ssize_t n = list ? py->PyList_Size(list) : 0;
-    bool made = false;
-    for (Py_ssize_t i = 0; i < n && !made; i++) {
-        PyObject *derived = py->PyList_GetItem(list, i);
-        made = is_made(derived) || any_is_made(derived);
-    }
-    py->Py_DecRef(list);
-    return made;
-}
-
-bool step_optimizer_is_made(void)
-{
-    return any_is_made(torch_state.optimizer_class);
-}
-
 /* `step` where the class defines it; Optimizer's own only raises. */
 static void wrap_class(PyObject *class)
 {
@@ -425,8 +407,16 @@ static void wrap_class(PyObject *class)
     py->Py_DecRef(order);
 }
 
+/* Stands for Optimizer.__init__. */
+PyObject *step_made(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    torch_state.has_optimizer = true;
+    return hook_pass(hook, args, nargsf, kwnames);
+}
+
 void step_wrap(PyObject *optimizer)
 {
+    torch_state.has_optimizer = true;
     wrap_class(object_type(optimizer));
     (void)hook_instance(optimizer, "step", step_call); /* a learning rate scheduler's */
 }

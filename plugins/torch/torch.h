@@ -70,11 +70,10 @@ enum phase {
     N_PHASES
 };
 /* What ends a step; once a stronger one was seen, weaker ones do not. */
-/* Awaited: an optimizer was made and has not stepped yet. */
 enum stepper {
     STEPPER_NONE,
-    STEPPER_AWAITED,
     STEPPER_FORWARD,
+    STEPPER_BACKWARD, /* a model called again in training, after a backward; without an optimizer */
     STEPPER_OPTIMIZER,
     STEPPER_CALL,
     N_STEPPERS
@@ -163,7 +162,7 @@ struct thread {
     bool outer_unseen;  /* a forward that began before us is still running below */
     bool recording;     /* the top-level call's rows are wanted */
     bool no_backward;   /* those of its backward cannot be told */
-    bool training;      /* a model was called in training in this step: last_micro is of it */
+    bool training;      /* in this step a model was called in training: last_micro is of it */
     bool recomputes;    /* the top-level call is inside a backward, as a checkpoint's are */
     uint64_t walk;      /* of its tree, the last one; NO_WALK: nobody knows the tree */
     int64_t micro;      /* of the top-level call, PROBING_NULL_I64 outside of training */
@@ -230,6 +229,7 @@ struct torch {
     uint64_t stages[N_STAGES], steppers[N_STEPPERS];          /* interned */
     uint32_t hooked; /* bits: places in torch's modules that were there and have their hook */
     enum stepper stepper;
+    bool has_optimizer;             /* one was there, or has been made */
     const PyObject *last_optimizer; /* that ended a step; an address, never followed */
     uint64_t late_ns;               /* when parts of torch that come late were asked for */
     uint64_t work;                  /* forwards and backwards begun in this step, by any thread */
@@ -320,9 +320,9 @@ PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
 PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 void step_wrap(PyObject *optimizer);
+PyObject *step_made(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 /* The classes derived from this one. */
 void step_wrap_classes(PyObject *class);
-bool step_optimizer_is_made(void); /* in this process, once */
 /* The step that begins: what its rows have in common. */
 void step_begin(uint64_t now_ns);
 /* torch_state.set has changed. */

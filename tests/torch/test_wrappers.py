@@ -109,6 +109,53 @@ def test_backward_begins_where_it_is_called(world, python):  # noqa: F811
     assert target.rows("select min(backward_sec) >= 0.02 from python.torch_step_timing") == [[True]]
 
 
+BY_HAND = """
+import os, sys, time, torch
+model, loss_of = torch.nn.Linear(4, 1), torch.nn.MSELoss()
+x, go = torch.ones(2, 4), sys.argv[0] + ".go"
+print("ready", flush=True)
+while not os.path.exists(go):
+    time.sleep(0.01)
+made = %r and torch.optim.SGD(model.parameters(), lr=0.01)
+for n in range(20):
+    model.eval()
+    model(x)
+    model.train()
+    loss = loss_of(model(x), x[:, :1])
+    loss.backward()
+    if not made:
+        for p in model.parameters():
+            p.data.add_(p.grad, alpha=-0.01)
+            p.grad = None
+    elif n %% 5 == 4:
+        made.step()
+        made.zero_grad()
+print("done", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_parameters_changed_by_hand(world, python, made):  # noqa: F811
+    """As in PyTorch's word_language_model: a step ends when the next batch comes; but not where an
+    optimizer is there, which shall step after some batches."""
+    target = world.python(BY_HAND % made, python=python)
+    target.wait_line("ready")
+    target.inject()
+    for words in (("plugin", "load", "torch"),
+                  ("config", "torch.profiling=on,exprs=loss,baseline=0")):
+        assert target.probing(*words).returncode == 0
+    (world.tmp / "target-0.py.go").touch()
+    target.wait_line("done")
+    ends = target.rows("select step_end, count(*), count(backward_sec) from "
+                       "python.torch_step_timing group by 1")
+    assert ends == ([["optimizer", 3, 3]] if made else [["backward", 18, 18]])
+    assert target.rows("select count(*) from training_logs") == [[4 if made else 19]]
+    calls = target.rows("select distinct local_step, count(*) from python.torch_trace where module "
+                        "= 'Linear' and micro_step is not null group by 1 order by 1")
+    assert calls == ([[n, 5] for n in range(4)] if made else [[n, 1] for n in range(20)])
+
+
 def test_a_compiled_model_has_its_forward_in_the_step(world, python):  # noqa: F811
     case = Case(world, "compiled.py", python)
     steps = case.run()["steps"]
