@@ -61,12 +61,12 @@ class Run:
         return json.loads(self.file.read_text())
 
 
-def sample(mode):
+def sample(mode, rate=RATE):
     """What a Run shall do with its program: take samples of it."""
     def enter(target):
         target.inject()
         for words in (("plugin", "load", "profile"), ("config", "profile.mode=" + mode),
-                      ("config", "profile.rate=%d" % RATE)):
+                      ("config", "profile.rate=%d" % rate)):
             done = target.probing(*words)
             assert done.returncode == 0, done.stdout + done.stderr
     return enter

@@ -1,0 +1,82 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of tests/truth, which know where their time went, seen by us and by py-spy.
+
+usage: tests/bench/truth_pyspy.py [--python PYTHON] [--py-spy PY_SPY] [--rounds N]
+       pip install py-spy
+
+Each program runs once beside each of them, for four seconds: the largest distance of a function's
+share to what the program says of that run, and the samples whose stack cannot be.
+"""
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in (".", "truth")]
+
+import truth  # noqa: E402
+import world  # noqa: E402
+
+RATE = 100
+PROGRAMS = [("cpu", "mix.py"), ("wall", "waits.py"), ("wall", "crowded.py")]
+
+
+def by_us(place, mode, program, python):
+    run = truth.Run(place, program, python, truth.sample(mode, RATE))
+    answer = run.answer()
+    return answer, truth.stacks_of(run.target, mode + "_ns")
+
+
+def by_py_spy(place, mode, program, python, py_spy):
+    out = place.tmp / "py-spy.txt"
+    started = []
+
+    def enter(target):
+        words = [py_spy, "record", "-p", str(target.pid), "-d", str(truth.SECONDS + 2), "-r",
+                 str(RATE), "-f", "raw", "-o", str(out)] + ["--idle"] * (mode == "wall")
+        started.append(subprocess.Popen(words, stdout=subprocess.DEVNULL,
+                                        stderr=subprocess.DEVNULL))
+    answer = truth.Run(place, program, python, enter).answer()
+    started[0].wait()
+    stacks = []
+    for line in out.read_text().splitlines():
+        frames, n = line.rsplit(" ", 1)
+        own = [frame.split(" (")[0].rpartition(".")[2] for frame in frames.split(";")]
+        own = [name for name in own if name != "wrapper"]
+        if "work" in own:
+            stacks.append((own[own.index("work") + 1:], own[-1], int(n), int(n)))
+    return answer, stacks
+
+
+def tell(who, mode, program, answer, stacks):
+    known = {tuple(chain[:n]) for chain in answer["chains"] for n in range(len(chain) + 1)}
+    samples = sum(n for _, _, _, n in stacks)
+    wrong = sum(n for own, _, _, n in stacks if tuple(own) not in known)
+    far = max(abs(seen - share) for _, share, seen, _
+              in truth.shares(stacks, answer[mode], answer["all_" + mode]))
+    print("  %-8s %-5s %-11s %5d samples, %.1f %% off at the most, %d impossible"
+          % (who, mode, program, samples, 100 * far, wrong), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1])
+    parser.add_argument("--python", default=world.DEBIAN_PYTHON)
+    parser.add_argument("--py-spy", default=shutil.which("py-spy"))
+    parser.add_argument("--rounds", type=int, default=1)
+    options = parser.parse_args()
+    if not options.py_spy:
+        sys.exit("no py-spy: pip install py-spy")
+    for _ in range(options.rounds):
+        for mode, program in PROGRAMS:
+            for who, look, more in (("probing", by_us, ()),
+                                    ("py-spy", by_py_spy, (options.py_spy,))):
+                with tempfile.TemporaryDirectory() as folder:
+                    for place in world.lend(world.World(Path(folder))):
+                        tell(who, mode, program,
+                             *look(place, mode, program, options.python, *more))
+
+
+main()
