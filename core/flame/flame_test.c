@@ -96,8 +96,12 @@ TEST(our_own_frames_are_left_out)
     add(1, "forward|[0x68]@/memfd:probing-plugin-torch (deleted)|step|main", 70);
     add(2, "forward|step|main", 20);
     add(3, "[0x10]@/memfd:probing (deleted)|[0x20]@/opt/libprobing.so|step|main", 10);
-    CHECK_STR(write(flame_folded), "main (train.py);step (train.py);forward (train.py) 90\n"
-                                   "main (train.py);step (train.py);[probing] 10\n");
+    add(4, "forward|call@/usr/lib/probing/plugins/torch.so|step|main", 5);
+    add(5, "forward|call@/opt/plugins/mine.so|step|main", 7);
+    CHECK_STR(write(flame_folded), "main (train.py);step (train.py);forward (train.py) 95\n"
+                                   "main (train.py);step (train.py);[probing] 10\n"
+                                   "main (train.py);step (train.py);call (mine.so);forward "
+                                   "(train.py) 7\n");
     end();
 }
 

@@ -139,11 +139,20 @@ int flame_add_stack(struct flame *f, int64_t id)
     return 0;
 }
 
-/* Code of the core or of a plugin, as the loader names it. */
+/* Code of the core or of one of our plugins, as the loader names it, or the file that a plugin's
+ * sealed copy is of.  A stranger's plugin is code like any other. */
 static bool is_ours(const char *module)
 {
+    static const char *const plugins[] = {"/plugins/profile.so", "/plugins/python.so",
+                                          "/plugins/torch.so"};
     const char *slash = strrchr(module, '/'), *base = slash != NULL ? slash + 1 : module;
-    return strncmp(base, "memfd:probing", 13) == 0 || strncmp(base, "libprobing", 10) == 0;
+    size_t n = strlen(module);
+    bool ours = strncmp(base, "memfd:probing", 13) == 0 || strncmp(base, "libprobing", 10) == 0;
+    for (size_t i = 0; i < sizeof(plugins) / sizeof(plugins[0]) && !ours; i++) {
+        size_t size = strlen(plugins[i]);
+        ours = n > size && strcmp(module + n - size, plugins[i]) == 0;
+    }
+    return ours;
 }
 
 int flame_add_frame(struct flame *f, const struct flame_frame *given)

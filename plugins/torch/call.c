@@ -486,6 +486,11 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
             variables_watch_gradients();
             t->walks_ns += torch_state.now() - end_ns;
         }
+        if (torch_state.stepper == STEPPER_BACKWARD && t->backward_depth == 0 && turns_asked()) {
+            uint64_t asked_ns = torch_state.now();
+            turns_come(t, /* stepped= */ true);
+            t->walks_ns += torch_state.now() - asked_ns;
+        }
     }
     return result;
 }

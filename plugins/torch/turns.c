@@ -6,7 +6,8 @@
  * To hold the GIL is not enough to ask a parameter for its gradient: `p.grad = None`, as in
  * zero_grad(), gives the GIL up while it frees the old one, which p.grad still leads to then (torch
  * 2.13; a reader that comes in between crashes).  So the thread that calls a model reads it for us,
- * at its optimizer's step or, in a loop without one, before it calls the model again.  Where it
+ * at its optimizer's step or, in a loop without one, after its backward or before it calls the
+ * model again.  Where it
  * does not come, we look whether it sleeps: who waits for the GIL wakes up every few milliseconds,
  * and who frees memory needs the CPU, so a thread whose clock stands is not in there.
  */
@@ -77,11 +78,12 @@ static bool read_one(struct turns *w, uint32_t i, bool own)
     return true;
 }
 
-/* Where there is an optimizer, gradients are read when it steps: later most loops have none. */
+/* Where there is an optimizer, gradients are read when it steps, where they are used by hand after
+ * the backward: later most loops have none. */
 static bool is_due(const struct turns *w, bool sleeps)
 {
     uint64_t waited_ns = torch_state.now() - w->begin_ns;
-    if (torch_state.stepper == STEPPER_OPTIMIZER)
+    if (torch_state.stepper == STEPPER_OPTIMIZER || torch_state.stepper == STEPPER_BACKWARD)
         return waited_ns >= (sleeps ? STEP_NS : 3 * STEP_NS);
     return sleeps || waited_ns >= STEP_NS / 4;
 }

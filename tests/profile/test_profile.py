@@ -533,6 +533,7 @@ def test_samples_know_the_training_step(world):
     first, last = target.rows("select min(step), max(step) from python.samples")[0]
     seen = target.rows("select max(local_step) from python.torch_trace")[0][0]
     assert 0 <= first < last <= seen + 1
+    assert "(torch.so)" not in target.probing("flamegraph", "--format", "folded").stdout
     assert target.alive()
 
 

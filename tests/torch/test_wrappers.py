@@ -156,6 +156,23 @@ def test_parameters_changed_by_hand(world, python, made):  # noqa: F811
     assert calls == ([[n, 5] for n in range(4)] if made else [[n, 1] for n in range(20)])
 
 
+def test_gradients_that_are_used_by_hand(world, python):  # noqa: F811
+    """They are there after the backward only."""
+    target = world.python(
+        "import torch\n"
+        "model = torch.nn.Linear(4, 4)\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        "    model.zero_grad(set_to_none=True)\n"
+        "    model(torch.ones(2, 4)).sum().backward()\n", python=python)
+    target.wait_line("ready")
+    target.inject("--plugin", "torch")
+    shared.wait_for(lambda: target.rows("select count(*) > 5 from python.torch_step_timing")
+                    == [[True]], "steps")
+    assert target.rows("select name, norm from torch.gradients order by 1") == \
+        [["bias", 4.0], ["weight", 8.0]]
+
+
 def test_a_compiled_model_has_its_forward_in_the_step(world, python):  # noqa: F811
     case = Case(world, "compiled.py", python)
     steps = case.run()["steps"]
