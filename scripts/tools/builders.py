@@ -186,7 +186,7 @@ def test_aliases(env, names):
         AlwaysBuild(Alias(name, programs + of_tests, command + which))
     env.Alias("unit", env["TESTS"] + env["HELPERS"])
     if "test" in names:
-        env.Alias("full", [Alias(name) for name in ("test", "asan", "tsan", "soak")])
+        env.Alias("full", [Alias(name) for name in ("test", "asan", "tsan", "soak", "truth")])
 
 
 def install_aliases(env):
