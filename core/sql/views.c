@@ -30,6 +30,11 @@
 #define IS_LOSS                                                                             \
     "v.name = 'loss' or (v.name ~* " LOSS " and v.name !~* " NO_TRAINING " and not exists " \
     "(select 1 from python.variables where name = 'loss'))"
+#define RATE "'(^|[^a-z])(lr|learning_rate)[\"'']?\\]?$'"
+#define NORM "'(^|[^a-z])(grad|gradient|total)_norm[\"'']?\\]?$'"
+#define SPEED(what) "'(^|[^a-z])(" what ")_(per_|p)(sec|second|s)[\"'']?\\]?$'"
+#define TOKENS SPEED("tok|token|tokens")
+#define SAMPLES SPEED("sample|samples|example|examples|image|images|img|imgs")
 #define EPOCH "'(^|[^a-z])epoch[\"'']?\\]?$'"
 
 #define CAPTURE                                                                                 \
@@ -64,14 +69,22 @@ static const struct {
     {"profiling_data", TORCH_CALLS " union all " SPANS,
      "how long operations took: torch modules and spans"},
     {"training_logs",
-     "select ts as timestamp, epoch::bigint as epoch, local_step as step, case when kind = 0 then "
-     "value_f64 end as loss, name, value_f64 as value from (select *, row_number() over "
-     "(partition "
-     "by local_step order by kind, ts) as n, max(case when kind = 2 then value_f64 end) over "
-     "(partition by local_step) as epoch from (select ts, local_step, name, value_f64, case "
-     "when " IS_LOSS " then 0 when v.name ~ " EPOCH
-     " then 2 else 1 end as kind from python.variables v "
-     "where v.name <> 'nonfinite' and v.value_type is not null) k) l where n = 1",
+     "select timestamp, epoch::bigint as epoch, step, case when name_kind = 'loss' then value end "
+     "as loss, name, value, lr, grad_norm, tokens_per_sec, samples_per_sec from (select min(ts) as "
+     "timestamp, local_step as step, max(value_f64) filter (where kind = 'epoch') as epoch, "
+     "max(name) filter (where place = 1) as name, max(value_f64) filter (where place = 1) as "
+     "value, max(kind) filter (where place = 1) as name_kind, "
+     "max(value_f64) filter (where kind = 'lr') as lr, "
+     "max(value_f64) filter (where kind = 'norm') as grad_norm, "
+     "max(value_f64) filter (where kind = 'tokens') as tokens_per_sec, "
+     "max(value_f64) filter (where kind = 'samples') as samples_per_sec from (select *, "
+     "row_number() over (partition by local_step order by case kind when 'loss' then 0 when "
+     "'other' then 1 else 2 end, ts) as place from (select ts, local_step, name, value_f64, case "
+     "when " IS_LOSS " then 'loss' when name ~ " EPOCH " then 'epoch' when name ~ " RATE
+     " then 'lr' when name ~ " NORM " then 'norm' when name ~* " TOKENS
+     " then 'tokens' when name ~* " SAMPLES " then 'samples' else 'other' end as kind from "
+     "python.variables v where name <> 'nonfinite' and value_type is not null) k) o "
+     "group by local_step) l",
      "steps of the training loop of which variables are kept: the loss, else the first of them"},
     {"comm_metrics",
      "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "

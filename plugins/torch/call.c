@@ -360,7 +360,7 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
         variables_watch(c->known.name, args, n, result);
         t->walks_ns += torch_state.now() - begin_ns;
     }
-    if (c->top && torch_state.set.loss && result && n > 0) {
+    if (c->top && torch_state.set.known && result && n > 0) {
         uint64_t begin_ns = torch_state.now();
         loss_forward(t, args[0], result);
         t->walks_ns += torch_state.now() - begin_ns;
@@ -471,7 +471,7 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
     torch_state.backwards++;
     torch_state.work++;
     uint64_t begin_ns = torch_state.now();
-    if (torch_state.set.loss && t->backward_depth == 1) {
+    if (torch_state.set.known && t->backward_depth == 1) {
         loss_backward(t, args, kwargs);
         t->walks_ns += torch_state.now() - begin_ns;
     }

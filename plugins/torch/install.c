@@ -157,6 +157,8 @@ void plugin_hook_modules(void)
         {"torch.amp.grad_scaler", "GradScaler", "step", step_scaler},
         {"torch.cuda.amp.grad_scaler", "GradScaler", "step", step_scaler},
         {"torch.utils.data.dataloader", "_BaseDataLoaderIter", "__next__", data_next},
+        {"lightning.pytorch.strategies.strategy", "Strategy", "training_step", loss_training_step},
+        {"pytorch_lightning.strategies.strategy", "Strategy", "training_step", loss_training_step},
         {"torch.autograd.profiler", NULL, "_prepare_profiler", capture_others},
         {"torch.autograd.profiler", NULL, "_enable_profiler", capture_others},
         {"torch.autograd.profiler", NULL, "_disable_profiler", capture_others},
@@ -237,10 +239,11 @@ static int put_hooks(void)
                              "torch.nn.Module.__call__ is not a plain function here: something "
                              "else has replaced it");
     (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);
-    (void)hook_class(s->optimizer_class, "__init__", step_made);
+    (void)hook_class(s->optimizer_class, "add_param_group", step_group);
     step_wrap_classes(s->optimizer_class);
     hook_engine();
     plugin_hook_modules();
+    loss_find();
     comm_find();
     coordinates_find();
     memory_find();
@@ -266,6 +269,7 @@ int install_undo(void *unused)
     comm_forget();
     coordinates_forget();
     ddp_forget();
+    loss_forget();
     tensor_forget();
     device_forget();
     memory_forget();

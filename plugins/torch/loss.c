@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/loss.c - the loss of a step where no function that runs at its end has it: what the
- * model gave under the name `loss`, else what backward() was called on.
+ * plugins/torch/loss.c - what is known of a step without a variable of the program's: the loss, by
+ * what a training_step() or the model gave under that name, else by what backward() was called on;
+ * the learning rate that its optimizer has; the norm of the gradients that were clipped.
  *
  * Threads: any that holds the GIL.
  * It is read at once, and no tensor is kept: one that is kept keeps its graph's memory.  On the CPU
@@ -15,66 +16,117 @@
 #include "variables.h"
 
 #define FUNC_BYTES 200u
+#define NORM_OF "clip_grad_norm_"
 
-enum source { SOURCE_NONE, SOURCE_BACKWARD, SOURCE_FORWARD }; /* the later ones are better */
+enum source { SOURCE_BACKWARD, SOURCE_FORWARD, SOURCE_STEP }; /* the later ones are better */
 
-static struct {
+struct scalar { /* of a step */
+    bool there;
     const struct thread *thread; /* compared only */
     uint64_t step;
-    enum source source;
-    uint64_t func; /* interned */
-    int rc;        /* of tensor_look() */
+    uint64_t func;    /* interned */
+    const char *type; /* "Tensor" */
+    int rc;           /* of tensor_look() */
     double value;
     bool meta; /* it has no numbers */
-} last;        /* lock: the GIL */
+};
 
-bool loss_wanted(const char *exprs)
+static struct {
+    struct scalar of[N_KNOWN];
+    enum source source; /* of the loss */
+    bool clip_hooked;
+} last; /* lock: the GIL */
+
+/* ---- names ---- */
+
+enum known loss_known(const struct expression *e)
 {
+    static const char *const names[N_KNOWN] = {
+        [KNOWN_LOSS] = "loss", [KNOWN_RATE] = "lr", [KNOWN_NORM] = "grad_norm"};
+    for (int i = KNOWN_LOSS; i < N_KNOWN && e->func_n == 0; i++)
+        if (strlen(names[i]) == e->name_n && memcmp(e->name, names[i], e->name_n) == 0)
+            return (enum known)i;
+    return KNOWN_NOTHING;
+}
+
+uint32_t loss_wanted(const char *exprs)
+{
+    uint32_t wanted = 0;
     while (*exprs) {
         struct expression e;
         size_t n = exprs_length(exprs, ",");
-        if (exprs_parse(exprs, n, &e) && loss_is(&e))
-            return true;
+        if (exprs_parse(exprs, n, &e))
+            wanted |= 1u << loss_known(&e);
         exprs += n + (exprs[n] == ',');
     }
-    return false;
+    return wanted & ~(1u << KNOWN_NOTHING);
 }
 
-bool loss_is(const struct expression *e)
+static bool is_wanted(enum known which)
 {
-    return e->func_n == 0 && e->name_n == 4 && memcmp(e->name, "loss", 4) == 0;
+    return torch_state.set.known >> which & 1;
 }
 
-static void take(const struct thread *t, enum source source, PyObject *value, const char *func)
+/* ---- what is seen ---- */
+
+static bool is_now(const struct scalar *s, const struct thread *t)
+{
+    return s->there && s->thread == t && s->step == torch_state.step;
+}
+
+/* false: it is no single number. */
+static bool read_scalar(PyObject *value, struct scalar *s)
 {
     struct cpython *py = &torch_state.py;
     struct tensor_figures f = {.n = 0};
     PyObject *guard;
-    bool newer = last.thread != t || last.step != torch_state.step;
-    if ((!newer && last.source > source) || !tensor_is(value) || !tensor_quiet(&guard))
-        return;
-    int rc = tensor_look(value, &f);
-    PyObject *meta = rc == -EXDEV ? object_get(value, "is_meta") : NULL;
+    s->type = names_class_text(value);
+    if (object_is(value, py->PyFloat_Type) || object_is(value, py->PyLong_Type)) {
+        s->value = py->PyFloat_AsDouble(value);
+        bool is = !py->PyErr_Occurred();
+        py->PyErr_Clear();
+        return is;
+    }
+    if (!tensor_is(value) || !tensor_quiet(&guard))
+        return false;
+    s->rc = tensor_look(value, &f);
+    PyObject *meta = s->rc == -EXDEV ? object_get(value, "is_meta") : NULL;
     tensor_loud(guard);
     py->Py_DecRef(meta); /* a constant of the interpreter */
-    if (rc == 0 && f.n != 1)
-        return;
-    last.thread = t;
-    last.step = torch_state.step;
-    last.source = source;
-    last.func = object_intern(func);
-    last.rc = rc;
-    last.value = f.first;
-    last.meta = meta == py->_Py_TrueStruct;
+    s->value = f.first;
+    s->meta = meta == py->_Py_TrueStruct;
+    return s->rc < 0 || f.n == 1;
 }
 
-void loss_forward(const struct thread *t, PyObject *module, PyObject *result)
+bool loss_is_one(PyObject *value)
+{
+    struct scalar s = {.rc = 0};
+    return read_scalar(value, &s);
+}
+
+static bool take(const struct thread *t, enum known which, PyObject *value, const char *func)
+{
+    struct scalar s = {.there = true, .thread = t, .step = torch_state.step};
+    if (!read_scalar(value, &s))
+        return false;
+    s.func = object_intern(func);
+    last.of[which] = s;
+    return true;
+}
+
+static void take_loss(const struct thread *t, enum source source, PyObject *value, const char *func)
+{
+    if (is_now(&last.of[KNOWN_LOSS], t) && last.source > source)
+        return;
+    if (tensor_is(value) && take(t, KNOWN_LOSS, value, func))
+        last.source = source;
+}
+
+/* What has the name `loss` in what a model gave, new reference. */
+static PyObject *loss_in(PyObject *result)
 {
     struct cpython *py = &torch_state.py;
-    char func[FUNC_BYTES];
     PyObject *dict = NULL, *value = NULL;
-    if (tensor_is(result) || t->micro == PROBING_NULL_I64)
-        return;
     if (object_is(result, py->PyDict_Type)) {
         value = py->PyDict_GetItemString(result, "loss");
     } else if (!object_is(result, py->PyTuple_Type) && !object_is(result, py->PyList_Type)) {
@@ -83,13 +135,34 @@ void loss_forward(const struct thread *t, PyObject *module, PyObject *result)
                                                          : NULL;
     }
     py->PyErr_Clear();
-    (void)snprintf(func, sizeof(func), "%s.forward", names_class_text(module));
-    if (value) {
-        py->Py_IncRef(value);
-        take(t, SOURCE_FORWARD, value, func);
-        py->Py_DecRef(value);
-    }
+    py->Py_IncRef(value);
     py->Py_DecRef(dict);
+    return value;
+}
+
+void loss_forward(const struct thread *t, PyObject *module, PyObject *result)
+{
+    char func[FUNC_BYTES];
+    if (!is_wanted(KNOWN_LOSS) || tensor_is(result) || t->micro == PROBING_NULL_I64)
+        return;
+    PyObject *value = loss_in(result);
+    (void)snprintf(func, sizeof(func), "%s.forward", names_class_text(module));
+    if (value)
+        take_loss(t, SOURCE_FORWARD, value, func);
+    torch_state.py.Py_DecRef(value);
+}
+
+PyObject *loss_training_step(PyObject *hook, PyObject *const *args, size_t nargsf,
+                             PyObject *kwnames)
+{
+    PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    if (!result || !hook_works(hook) || !is_wanted(KNOWN_LOSS))
+        return result;
+    PyObject *value = tensor_is(result) ? NULL : loss_in(result);
+    if (value || tensor_is(result))
+        take_loss(call_thread(), SOURCE_STEP, value ? value : result, "training_step");
+    torch_state.py.Py_DecRef(value);
+    return result;
 }
 
 /* args: of the engine's run_backward().  grad() comes by, too: it accumulates nothing. */
@@ -98,21 +171,76 @@ void loss_backward(const struct thread *t, PyObject *args, PyObject *kwargs)
     struct cpython *py = &torch_state.py;
     PyObject *adds = kwargs ? py->PyDict_GetItemString(kwargs, "accumulate_grad") : NULL;
     PyObject *tensors = py->PyTuple_Size(args) > 0 ? py->PyTuple_GetItem(args, 0) : NULL;
-    if (adds == py->_Py_TrueStruct && tensors && object_is(tensors, py->PyTuple_Type) &&
-        py->PyTuple_Size(tensors) == 1)
-        take(t, SOURCE_BACKWARD, py->PyTuple_GetItem(tensors, 0), "backward");
+    if (is_wanted(KNOWN_LOSS) && adds == py->_Py_TrueStruct && tensors &&
+        object_is(tensors, py->PyTuple_Type) && py->PyTuple_Size(tensors) == 1)
+        take_loss(t, SOURCE_BACKWARD, py->PyTuple_GetItem(tensors, 0), "backward");
     py->PyErr_Clear();
 }
 
-bool loss_add(const char *name)
+void loss_optimizer(const struct thread *t, PyObject *optimizer)
 {
-    const struct thread *t = call_thread();
-    if (last.source == SOURCE_NONE || last.thread != t || last.step != torch_state.step)
+    struct cpython *py = &torch_state.py;
+    char func[FUNC_BYTES];
+    if (!is_wanted(KNOWN_RATE))
+        return;
+    PyObject *dict = names_dict(optimizer), *rate = NULL;
+    PyObject *groups = dict && object_is(dict, py->PyDict_Type)
+                           ? py->PyDict_GetItemString(dict, "param_groups")
+                           : NULL;
+    bool some = groups && object_is(groups, py->PyList_Type) && py->PyList_Size(groups) > 0;
+    PyObject *first = some ? py->PyList_GetItem(groups, 0) : NULL;
+    if (first && object_is(first, py->PyDict_Type))
+        rate = py->PyDict_GetItemString(first, "lr");
+    py->Py_IncRef(rate);
+    py->PyErr_Clear();
+    py->Py_DecRef(dict);
+    (void)snprintf(func, sizeof(func), "%s.param_groups", names_class_text(optimizer));
+    if (rate)
+        (void)take(t, KNOWN_RATE, rate, func);
+    py->Py_DecRef(rate);
+}
+
+/* ---- gradients that are clipped ---- */
+
+static PyObject *clip_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    if (result && hook_works(hook) && is_wanted(KNOWN_NORM))
+        (void)take(call_thread(), KNOWN_NORM, result, NORM_OF);
+    return result;
+}
+
+/* Programs have clip_grad_norm_() under names of their own; what it calls is looked up anew each
+ * time (torch 2.6).  In older ones only those see us who look the function itself up. */
+void loss_find(void)
+{
+    PyObject *clip = object_module("torch.nn.utils.clip_grad");
+    PyObject *utils = object_module("torch.nn.utils");
+    if (last.clip_hooked || !clip || !utils)
+        return;
+    last.clip_hooked = true;
+    if (hook_instance(clip, "_get_total_norm", clip_call) == 0)
+        return;
+    (void)hook_instance(clip, NORM_OF, clip_call);
+    (void)hook_instance(utils, NORM_OF, clip_call);
+}
+
+void loss_forget(void)
+{
+    memset(&last, 0, sizeof(last));
+}
+
+/* ---- a step's end ---- */
+
+bool loss_add(enum known which, const char *name)
+{
+    struct scalar *s = &last.of[which];
+    if (!is_now(s, call_thread()))
         return false;
-    last.source = SOURCE_NONE;
-    if (last.rc < 0)
-        variables_add(last.func, name, "Tensor", NULL, variables_why_not(last.rc, last.meta));
+    s->there = false;
+    if (s->rc < 0)
+        variables_add(s->func, name, s->type, NULL, variables_why_not(s->rc, s->meta));
     else
-        variables_add_number(last.func, name, "Tensor", last.value);
+        variables_add_number(s->func, name, s->type, s->value);
     return true;
 }

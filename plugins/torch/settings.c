@@ -15,6 +15,7 @@
 #define EVERY_MAX 1000000
 #define RATE_GRAIN 1e-6
 #define BASELINE "100"
+#define EXPRS "loss,lr,grad_norm" /* what loss.c knows */
 #define COMM_TIMEOUT "30"
 #define WORD_BYTES 64
 
@@ -64,10 +65,10 @@ const struct probing_config settings_table[] = {
      .max = 1,
      .doc = "how long calls take on the GPU, by events in its streams: python.torch_device_time"},
     {.name = "exprs",
-     .value = "",
+     .value = EXPRS,
      .flags = PROBING_LIVE,
      .type = PROBING_STR,
-     .doc = "variables to keep at each step's end: loss@train,acc1@train"},
+     .doc = "variables to keep at each step's end: loss,lr,acc1@train; empty: none"},
     {.name = "nan",
      .value = "off",
      .type = PROBING_I64,
@@ -345,6 +346,7 @@ void settings_init(void)
     wanted = (struct settings){.every = 1, .rate = 1, .layers_version = wanted.layers_version + 1};
     (void)set_count("baseline", BASELINE, 0, &wanted.baseline);
     (void)set_one(&wanted, "comm_timeout", COMM_TIMEOUT);
+    (void)set_exprs(EXPRS, wanted.exprs);
     (void)atomic_fetch_add_explicit(&version, 1, memory_order_release);
 }
 
@@ -356,6 +358,18 @@ uint32_t settings_comm_timeout(void)
 void settings_begin(void)
 {
     begun = true;
+}
+
+void settings_look(struct settings *ret)
+{
+    (void)pthread_mutex_lock(&mutex);
+    *ret = wanted;
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+bool settings_chosen(const struct settings *s)
+{
+    return strcmp(s->exprs, EXPRS) != 0;
 }
 
 bool settings_take(struct settings *ret)

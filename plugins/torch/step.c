@@ -101,7 +101,9 @@ void step_settings_changed(void)
         set->backward = false;
         torch_state.host->log(torch_state.host, PROBING_WARN, BACKWARD_UNTOLD);
     }
-    set->loss = loss_wanted(set->exprs);
+    if (set->rate <= 0 && !set->every && !settings_chosen(set))
+        set->exprs[0] = '\0'; /* off is off */
+    set->known = loss_wanted(set->exprs);
     torch_state.short_way = !(set->backward || set->memory || set->device_times || set->nan);
 }
 
@@ -179,6 +181,7 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
     if (torch_state.step % LATE_EVERY == 0 && end_ns - torch_state.late_ns >= LATE_NS) {
         torch_state.late_ns = end_ns;
         plugin_hook_modules();
+        loss_find();
         comm_find();
         coordinates_find();
         memory_find();
@@ -242,6 +245,8 @@ static void note_step(struct thread *t, PyObject *optimizer)
     bool wrapper = is_wrapper(optimizer);
     t->step_real = !wrapper;
     t->step_empty |= wrapper;
+    if (!wrapper)
+        loss_optimizer(t, optimizer);
 }
 
 /* Of the outermost step(), which has ended; false: it was one of a wrapper that did nothing. */
@@ -322,6 +327,8 @@ PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     t->step_name = name;
     t->optimizer = args[1];
     t->step_skipped |= !t->step_real;
+    if (!t->step_real)
+        loss_optimizer(t, args[1]);
     (void)leave_step(t, &stage);
     if (t->steps_depth == 0 && result)
         optimizer_done(t, stage, begin_ns, end_ns);
@@ -338,11 +345,27 @@ PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     if (t->steps_depth > 0) {
         note_step(t, args[0]);
     } else { /* a step() that is not hooked yet */
-        if (!is_wrapper(args[0]))
+        bool wrapper = is_wrapper(args[0]);
+        if (!wrapper)
+            loss_optimizer(t, args[0]);
+        if (!wrapper)
             optimizer_done(t, STAGE_STEP, /* begin_ns= */ 0, torch_state.now());
         step_wrap(args[0]);
     }
     return hook_pass(hook, args, nargsf, kwnames);
+}
+
+/* Optimizer.add_param_group(), which __init__() calls: what will train with it has been imported by
+ * now, and its first step has not begun. */
+PyObject *step_group(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+{
+    torch_state.has_optimizer = true;
+    PyObject *result = hook_pass(hook, args, nargsf, kwnames);
+    if (result && hook_works(hook)) {
+        plugin_hook_modules();
+        loss_find();
+    }
+    return result;
 }
 
 /* sys._probing_step(), which probing.step() calls; args[0]: the number of the step that begins. */
@@ -405,13 +428,6 @@ static void wrap_class(PyObject *class)
             break;
     }
     py->Py_DecRef(order);
-}
-
-/* Stands for Optimizer.__init__. */
-PyObject *step_made(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
-{
-    torch_state.has_optimizer = true;
-    return hook_pass(hook, args, nargsf, kwnames);
 }
 
 void step_wrap(PyObject *optimizer)

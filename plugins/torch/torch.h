@@ -193,7 +193,7 @@ struct settings {
     bool backward;     /* rows for modules' backward */
     bool memory;       /* of the GPU, at each call of a module */
     bool device_times; /* how long calls take on the GPU */
-    bool loss;         /* `exprs` has a loss of whatever function: loss.c */
+    uint32_t known;    /* bits: what `exprs` has of enum known, variables.h */
     bool nan;          /* look for the first module that makes a NaN or an infinity */
     char exprs[LIST_BYTES], layers[LIST_BYTES];
     uint32_t layers_version; /* names are looked at again when it changes */
@@ -221,8 +221,9 @@ struct torch {
     struct probing_table *timing, *comm, *variables, *device_time, *stuck, *snapshot, *ddp;
     struct cpython py;
     struct python_more more;
-    bool live;   /* between start() and stop(): host and tables may be used */
-    bool counts; /* `step` is of this process */
+    bool live;           /* between start() and stop(): host and tables may be used */
+    bool counts;         /* `step` is of this process */
+    uint64_t first_step; /* of this load; read without the GIL */
     PyObject *module_class, *parameter_class, *tensor_class, *optimizer_class, *forward_code;
     PyObject *grad_enabled;                                   /* torch.is_grad_enabled, or NULL */
     PyObject *text_modules, *text_parameters, *text_training; /* interned attribute names */
@@ -317,10 +318,10 @@ struct thread *call_thread(void);
 
 /* step.c */
 PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
+PyObject *step_group(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames);
 void step_wrap(PyObject *optimizer);
-PyObject *step_made(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 /* The classes derived from this one. */
 void step_wrap_classes(PyObject *class);
 /* The step that begins: what its rows have in common. */
@@ -368,6 +369,8 @@ int settings_configure(const char *name, const char *value); /* [control] */
 uint32_t settings_comm_timeout(void);
 /* Copy what is set now; false: nothing has changed since the last time. */
 bool settings_take(struct settings *ret);
+void settings_look(struct settings *ret); /* as they will be in the next step          [any] */
+bool settings_chosen(const struct settings *s); /* has the user named `exprs`? */
 
 /* backward.c */
 struct backward_call { /* one forward, whose backward is to come */
@@ -407,11 +410,18 @@ void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObj
 void variables_watch_gradients(void);
 
 /* loss.c */
-bool loss_wanted(const char *exprs); /* is there a `loss` of whatever function? */
+uint32_t loss_wanted(const char *exprs); /* bits of enum known, variables.h */
 /* A top-level call of a module gave `result`. */
 void loss_forward(const struct thread *t, PyObject *module, PyObject *result);
 /* The engine's run_backward() is called. */
 void loss_backward(const struct thread *t, PyObject *args, PyObject *kwargs);
+/* This one steps. */
+void loss_optimizer(const struct thread *t, PyObject *optimizer);
+/* Hook of what gives a batch's loss, as Lightning's Strategy.training_step(). */
+PyObject *loss_training_step(PyObject *hook, PyObject *const *args, size_t nargsf,
+                             PyObject *kwnames);
+void loss_find(void); /* hook what clips gradients */
+void loss_forget(void);
 
 /* loop.c */
 extern const struct probing_table_desc loop_table;
@@ -424,6 +434,9 @@ static inline void loop_phase(enum phase phase, uint64_t now_ns)
     __atomic_store_n(&torch_state.loop.phase, phase, __ATOMIC_RELAXED);
     __atomic_store_n(&torch_state.loop.since_ns, now_ns, __ATOMIC_RELEASE);
 }
+
+/* empty.c: why a table has no rows; as probing/ext/draft/empty.h says. */
+int empty_why(void *self, const char *table, char *text, uint32_t size);
 
 /* models.c */
 extern const struct probing_table_desc modules_table, gradients_table;

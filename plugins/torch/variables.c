@@ -44,8 +44,8 @@ const struct probing_table_desc variables_table = {
 static struct {
     char exprs[LIST_BYTES]; /* the setting that the rest is about */
     uint32_t life, steps;   /* steps: since it was set, at most MISSED_STEPS */
-    uint64_t seen;          /* bits: expressions that were there */
-} known;                    /* lock: the GIL */
+    uint64_t names;         /* bits: expressions that were there */
+} seen;                     /* lock: the GIL */
 
 /* ---- rows ---- */
 
@@ -200,13 +200,17 @@ static bool add_expression(const struct expression *e)
     char name[EXPRS_NAME_BYTES], function[EXPRS_NAME_BYTES];
     PyObject *func;
     const char *why;
-    PyObject *value = exprs_find(e, &func, &why);
+    enum known known = loss_known(e);
     (void)snprintf(name, sizeof(name), "%.*s", (int)e->name_n, e->name);
+    if (known > KNOWN_LOSS && loss_add(known, name))
+        return true; /* an optimizer knows its rate better than a variable */
+    PyObject *value = exprs_find(e, &func, &why);
     if (func)
         py->Py_IncRef(func);
     object_text(func, function, sizeof(function));
-    bool none = !value || value == py->_Py_NoneStruct;
-    bool told = none && loss_is(e) && loss_add(name);
+    /* `loss` is the name of functions, too, and of one number for each example */
+    bool one = value && (is_numpy_number(value) || loss_is_one(value));
+    bool told = !one && known == KNOWN_LOSS && loss_add(known, name);
     if (!told && value)
         add_value(object_intern(function), name, value);
     else if (!told && why)
@@ -234,12 +238,12 @@ static void tell_missing(const struct expression *e)
 
 static void look_anew(const char *exprs)
 {
-    if (known.life == torch_state.life && strcmp(known.exprs, exprs) == 0)
+    if (seen.life == torch_state.life && strcmp(seen.exprs, exprs) == 0)
         return;
-    known.life = torch_state.life;
-    known.steps = 0;
-    known.seen = 0;
-    memcpy(known.exprs, exprs, strlen(exprs) + 1);
+    seen.life = torch_state.life;
+    seen.steps = 0;
+    seen.names = 0;
+    memcpy(seen.exprs, exprs, strlen(exprs) + 1);
 }
 
 void variables_step(void)
@@ -250,14 +254,15 @@ void variables_step(void)
         !tensor_quiet(&guard))
         return;
     look_anew(p);
-    known.steps += known.steps <= MISSED_STEPS;
+    seen.steps += seen.steps <= MISSED_STEPS;
     for (uint32_t i = 0; *p; i++) {
         struct expression e;
         size_t n = exprs_length(p, ",");
         bool valid = exprs_parse(p, n, &e), there = valid && add_expression(&e);
         if (there && i < EXPRS_MAX)
-            known.seen |= UINT64_C(1) << i;
-        if (valid && known.steps == MISSED_STEPS && i < EXPRS_MAX && !(known.seen >> i & 1))
+            seen.names |= UINT64_C(1) << i;
+        if (valid && seen.steps == MISSED_STEPS && i < EXPRS_MAX && !(seen.names >> i & 1) &&
+            settings_chosen(&torch_state.set))
             tell_missing(&e);
         p += n + (p[n] == ',');
     }

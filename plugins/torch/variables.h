@@ -16,9 +16,11 @@ void variables_add_number(uint64_t func, const char *name, const char *type, dou
 /* Why tensor_look() has not read it, for ever; meta: it is a meta tensor. */
 const char *variables_why_not(int rc, bool meta);
 
-/* loss.c */
-bool loss_is(const struct expression *e); /* `loss`, of whatever function */
+/* loss.c: names, of whatever function, that need no variable */
+enum known { KNOWN_NOTHING, KNOWN_LOSS, KNOWN_RATE, KNOWN_NORM, N_KNOWN };
+enum known loss_known(const struct expression *e); /* loss, lr, grad_norm */
+bool loss_is_one(PyObject *value);                 /* a number, or a tensor of one */
 /* Add the row of this thread's step; false: it is not known. */
-bool loss_add(const char *name);
+bool loss_add(enum known which, const char *name);
 
 #endif

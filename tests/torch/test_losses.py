@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loss, learning rate and gradient norm without a name of any function: a row a step, and the
+program's own numbers to the last bit; and why there are no rows where there are none."""
+import json
+
+import pytest
+import world as shared
+from test_device import library  # noqa: F401  (a fixture)
+from test_torch import Case, python  # noqa: F401  (a fixture)
+
+PROGRAMS = ["engine", "nanogpt", "returned", "outside", "loader", "accumulate"]
+FRAMEWORKS = ["trainer", "lightning", "lightning_dict", "accelerate"]
+LOGS = "select step, loss, lr, grad_norm from training_logs order by step"
+
+
+def told(case, said):
+    """What training_logs has, compared with what the program says."""
+    rows = case.target.rows(LOGS)
+    assert [row[:2] for row in rows] == [[n, loss] for n, loss in enumerate(said["loss"])]
+    assert [row[2] for row in rows] == said["lr"]
+    if said.get("grad_norm"):
+        assert [row[3] for row in rows] == said["grad_norm"]
+    whole = case.target.rows("select count(*), count(loss), min(name), max(name) "
+                             "from training_logs")
+    assert whole == [[len(said["loss"]), len(said["loss"]), "loss", "loss"]]
+    calls = case.target.rows("select micro_step, count(*) from python.torch_trace where "
+                             "stage = 'post forward' and micro_step is not null group by 1 "
+                             "order by 1")
+    assert [micro for micro, _ in calls] == list(range(said["micro"]))
+    return rows
+
+
+@pytest.mark.parametrize("kind", PROGRAMS)
+def test_loops_as_people_write_them(world, python, kind):  # noqa: F811
+    case = Case(world, "programs.py", python, kind)
+    said = case.run()
+    if kind == "engine" and not said["clips_elsewhere"]:
+        said["grad_norm"] = [None] * len(said["loss"])  # torch before 2.6
+    rows = told(case, said)
+    if kind != "engine":
+        assert (rows[0][3] is None) == (kind in ("outside", "loader"))  # they clip nothing
+
+
+@pytest.mark.parametrize("kind", FRAMEWORKS)
+def test_frameworks(world, python, kind):  # noqa: F811
+    module = kind.split("_")[0]
+    name = {"trainer": "transformers", "lightning": "lightning.pytorch"}.get(module, module)
+    done = shared.subprocess.run([python, "-c", "import " + name], capture_output=True)
+    if done.returncode:
+        pytest.skip("%s has no %s" % (python, name))
+    told_of = Case(world, "frameworks.py", python, kind)
+    told(told_of, told_of.run())
+
+
+def test_a_speed_that_the_program_has(world, python):  # noqa: F811
+    """What is calculated after optimizer.step() is there at the end of the next step."""
+    case = Case(world, "programs.py", python, "nanogpt",
+                env={"PROBING_TORCH_PROFILING": "on,exprs=loss,tokens_per_sec"})
+    said = case.run()
+    rows = case.target.rows("select loss, tokens_per_sec, samples_per_sec, lr, grad_norm "
+                            "from training_logs order by step")
+    assert [row[0] for row in rows] == said["loss"]
+    assert [row[1] for row in rows] == [None] + said["tokens_per_sec"][:-1]
+    assert {tuple(row[2:]) for row in rows} == {(None, None, None)}
+
+
+def test_names_of_a_loss_that_is_not_called_so(world, python):  # noqa: F811
+    """A function and one number for each example have the name, too: they are no loss."""
+    case = Case(world, "losses.py", python, "named")
+    wanted = case.run()["losses"]
+    rows = case.target.rows("select step, loss from training_logs order by step")
+    assert rows == [[n, loss] for n, loss in enumerate(wanted)]
