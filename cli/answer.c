@@ -54,7 +54,8 @@ static int on_event(void *arg, const struct client_event *e)
         return 0;
     if (e->status < 0)
         return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
-    not_whole(e->text);
+    if (e->text[0] != '\0')
+        terminal_say("%s", e->text);
     return e->status > 0 ? err_set(-EIO, "the query failed") : 0;
 }
 
@@ -118,6 +119,8 @@ static int from_engine(struct tables *tables, struct store *store, const struct 
     if (r == 0 && report.lost > 0 && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
         terminal_say("not whole: %llu rows were lost before they could be kept",
                      (unsigned long long)report.lost);
+    if (r == 0 && report.empty[0] && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
+        terminal_say("%s", report.empty);
     sql_writer_free(writer);
     sql_free(engine);
     return r;
@@ -202,6 +205,13 @@ int answer_rows(const struct target *t, const char *statement, struct export_wri
     export_reader_free(reader);
     buf_done(&none);
     return r;
+}
+
+void answer_say_empty(const struct json *closing)
+{
+    const struct json *why = closing ? json_get(closing, "empty") : NULL;
+    if (why && why->type == JSON_STRING)
+        terminal_say("%s", why->text);
 }
 
 const char *answer_text(const struct json *cell)

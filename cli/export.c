@@ -190,6 +190,8 @@ static int finish(struct export *e)
     if (r == 0 && cut != NULL && cut->boolean)
         terminal_say("not whole: the answer was cut at %llu rows",
                      (unsigned long long)export_reader_rows(e->reader));
+    if (r == 0)
+        answer_say_empty(closing);
     return r;
 }
 

@@ -74,7 +74,7 @@ static int on_event(void *arg, const struct client_event *e)
         if (e->status < 0)
             return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
         if (e->size > 0)
-            terminal_say("not whole: %s", e->text);
+            terminal_say("%s", e->text);
         if (e->id == s->ids[0])
             s->status = e->status;
         return e->status;

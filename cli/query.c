@@ -124,6 +124,7 @@ static int end_arrow(struct arrow *a)
     if (cut != NULL && cut->boolean)
         terminal_say("not whole: stopped after %llu rows, there are more",
                      (unsigned long long)export_reader_rows(a->reader));
+    answer_say_empty(closing);
     return r == 0 ? write_out(&a->out) : r;
 }
 

@@ -118,12 +118,17 @@ static void note_what_lacks(const struct sql_report *report, enum sql_format for
     if (format != SQL_FORMAT_CSV && format != SQL_FORMAT_JSONL)
         return;
     if (report->lost > 0)
-        (void)snprintf(out->note, sizeof(out->note),
-                       "%llu rows%s%.80s were lost before they could be kept; see probing.lost",
-                       (unsigned long long)report->lost, report->lost_table ? " of " : "",
-                       report->lost_table ? report->lost_table : "");
+        (void)snprintf(
+            out->note, sizeof(out->note),
+            "not whole: %llu rows%s%.80s were lost before they could be kept; see probing.lost",
+            (unsigned long long)report->lost, report->lost_table ? " of " : "",
+            report->lost_table ? report->lost_table : "");
+    else if (report->empty[0])
+        (void)snprintf(out->note, sizeof(out->note), "%.*s", (int)sizeof(out->note) - 1,
+                       report->empty);
     else if (report->cut)
-        (void)snprintf(out->note, sizeof(out->note), "stopped after %llu rows: there are more",
+        (void)snprintf(out->note, sizeof(out->note),
+                       "not whole: stopped after %llu rows: there are more",
                        (unsigned long long)report->rows);
 }
 

@@ -9,8 +9,11 @@
 #include <errno.h>
 #include <probing/ext/draft/note.h>
 #include <probing/ext/draft/rows.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <probing/ext/draft/empty.h>
 
 #include "core/base/clock.h"
 #include "core/host/inner.h"
@@ -192,6 +195,7 @@ static int face_table(const struct probing_host *f, const struct probing_table_d
     if (r < 0)
         return r;
     part->table = t;
+    atomic_store_explicit(&t->owner, p, memory_order_release);
     *ret = (struct probing_table *)t;
     return 0;
 }
@@ -279,6 +283,47 @@ static int face_every(const struct probing_host *f, uint64_t period_ns,
         return err_set(-EINVAL, "every() wants a function");
     return timer_add(p->host, p, period_ns, fn);
 }
+
+/* ---- tables without rows ---- */
+
+static int ask_why(struct plugin *p, const char *name, char *text, size_t size)
+{
+    const struct probing_empty_1 *part = NULL;
+    int r = -ENOENT;
+    if (!p->api.extension || !plugin_enter(p))
+        return r;
+    part = p->api.extension(p->self, PROBING_EMPTY_1);
+    if (part && part->size >= sizeof(*part) && part->why)
+        r = part->why(p->self, name, text, (uint32_t)size);
+    plugin_leave(p);
+    text[size - 1] = '\0';
+    return r;
+}
+
+int host_why_empty(void *host, const struct table *t, char *text, size_t size)
+{
+    char name[160];
+    struct host *h = host;
+    struct plugin *p = atomic_load_explicit(&t->owner, memory_order_acquire);
+    if (host_is_off(h) || !p)
+        return -ENOENT;
+    if (atomic_load_explicit(&t->retired, memory_order_acquire)) {
+        (void)pthread_mutex_lock(&h->plugins_lock);
+        bool known = p->reason && p->reason[0];
+        (void)snprintf(text, size, "plugin %s, which fills it, does not run%s%s (plugin load %s)",
+                       p->name, known ? ": " : "", known ? p->reason : "", p->name);
+        (void)pthread_mutex_unlock(&h->plugins_lock);
+        return 0;
+    }
+    if (!atomic_load_explicit(&t->wanted, memory_order_relaxed)) {
+        (void)snprintf(text, size, "it is switched off (probing.keep)");
+        return 0;
+    }
+    (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
+    return ask_why(p, name, text, size);
+}
+
+/* ---- extensions ---- */
 
 static const void *core_part(struct host *h, const char *id)
 {

@@ -189,6 +189,10 @@ void host_unsubscribe(struct host *h, int id); /* after it returns fn runs no mo
  * plugin is not stopped meanwhile, or that the part is of the kind that says so.          [any] */
 const void *host_extension(struct host *h, const char *id);
 
+/* Why a plugin's table has no rows, in words that go after its name; host: a struct host.  0, or
+ * -ENOENT: nobody knows.                                                           [worker] */
+int host_why_empty(void *host, const struct table *t, char *text, size_t size);
+
 /* Offer an extension of the core ("probing.stack/1"). */
 int host_extension_add(struct host *h, const char *id, const void *part);
 

@@ -149,6 +149,8 @@ static int start_host(struct core *c, struct host_store *store)
         r = host_new(&o, &c->host);
     buf_done(&path);
     if (r == 0)
+        sql_ask_why(c->sql, host_why_empty, c->host);
+    if (r == 0)
         r = start_crash(c);
     if (r == 0)
         r = config_add(c);

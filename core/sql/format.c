@@ -334,8 +334,13 @@ int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
         (void)buf_addf(&w->out,
                        "],\"row_count\":%llu,\"elapsed_ms\":", (unsigned long long)report->rows);
         (void)json_add_f64(&w->out, (double)report->elapsed_ns / 1e6);
-        (void)buf_addf(&w->out, ",\"lost\":%llu,\"cut\":%s}\n", (unsigned long long)report->lost,
+        (void)buf_addf(&w->out, ",\"lost\":%llu,\"cut\":%s", (unsigned long long)report->lost,
                        report->cut ? "true" : "false");
+        if (report->empty[0]) {
+            (void)buf_adds(&w->out, ",\"empty\":");
+            (void)json_add_text(&w->out, report->empty, strlen(report->empty));
+        }
+        (void)buf_adds(&w->out, "}\n");
         break;
     case SQL_FORMAT_JSONL:
     case SQL_FORMAT_CSV:

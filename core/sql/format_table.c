@@ -198,6 +198,8 @@ void sql_table_footer(struct sql_writer *w, const struct sql_report *r)
                        "(stopped after %llu rows: there are more; ask with limit or an "
                        "aggregate)\n",
                        (unsigned long long)r->rows);
+    if (r->empty[0])
+        (void)buf_addf(&w->out, "(%s)\n", r->empty);
     if (r->lost)
         (void)buf_addf(&w->out,
                        "(%llu rows%s%s were lost before they could be kept; see "

@@ -116,6 +116,10 @@ static int plan_one(struct query *q, const struct from *f, const struct view *v,
     if (rc == 0)
         rename_columns(*ret, f->alias ? f->alias : v->name,
                        f->alias || !v->schema[0] ? NULL : v->schema);
+    if (rc == 0 && v->why) {
+        q->view = v;
+        q->view_op = *ret;
+    }
     return rc;
 }
 

@@ -244,9 +244,16 @@ int sql_saw_table(struct query *q, const struct table *t)
     struct table_seen *s = sql_get(q, 1, sizeof(*s));
     if (!s)
         return -ENOMEM;
-    *s = (struct table_seen){t, q->seen};
+    *s = (struct table_seen){.table = t, .next = q->seen};
     q->seen = s;
     return 0;
+}
+
+void sql_table_empty(struct query *q, const struct table *t)
+{
+    for (struct table_seen *s = q->seen; s; s = s->next)
+        if (s->table == t)
+            s->empty = true;
 }
 
 struct op *sql_op(struct query *q, op_next next, const char *name, uint32_t n_cols)

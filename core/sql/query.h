@@ -52,6 +52,8 @@ struct query {
     int64_t bucket_end, bucket_ns;
     uint32_t n_running; /* correlated subqueries within each other */
     struct table_seen *seen;
+    const struct view *view; /* that was read and can say why it has no rows; NULL: none */
+    const struct op *view_op;
     struct deferred *deferred;
     struct sql_hidden *hidden; /* hide.c */
     uint16_t *all;             /* 0, 1, 2, ...: the selection of all rows */
@@ -61,6 +63,7 @@ struct query {
 
 struct table_seen {
     const struct table *table;
+    bool empty; /* a computed one gave no row */
     struct table_seen *next;
 };
 
@@ -68,6 +71,7 @@ struct table_seen {
 struct view {
     const char *schema, *name; /* schema "" for a bare name */
     const char *definition, *doc;
+    const char *why; /* a select of one text or none: why it has no rows; static, may be NULL */
     struct view *next;
 };
 
@@ -76,6 +80,8 @@ struct sql {
     struct store *store;        /* NULL: computed tables only */
     struct interns *interns;    /* NULL without a store */
     struct view *_Atomic views; /* added at the front, never removed */
+    int (*why)(void *arg, const struct table *t, char *text, size_t n); /* may be NULL */
+    void *why_arg;
     _Atomic uint64_t settings[SQL_SETTINGS];
 };
 
@@ -93,6 +99,11 @@ int sql_add_own_views(struct sql *s); /* views.c */
 uint64_t sql_setting(const struct sql *s, enum sql_setting which);
 int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_options *o,
                  const struct sql_sink *sink, struct sql_report *ret, struct aside *aside);
+
+/* ---- empty.c ---- */
+
+/* The query has ended: say in the report why what it read has no rows, if that is so. */
+void sql_tell_empty(struct query *q, struct sql_report *report);
 
 /* ---- aside.c: a query on a thread of its own ---- */
 
@@ -158,5 +169,6 @@ static inline int sql_worked(struct query *q, uint64_t n)
 }
 
 int sql_saw_table(struct query *q, const struct table *t);
+void sql_table_empty(struct query *q, const struct table *t); /* a computed one gave no row */
 
 #endif

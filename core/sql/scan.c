@@ -309,6 +309,8 @@ static int run_computed(void *arg)
         (void)snprintf(why, sizeof(why), "%s", err_why(rc));
         return err_set(rc, "%s.%s: %s", s->table->schema, s->table->name, why);
     }
+    if (s->rows->n + s->n_pending == 0)
+        sql_table_empty(op->q, s->table);
     return flush_pending(op);
 }
 

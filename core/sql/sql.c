@@ -57,6 +57,13 @@ int sql_new(struct tables *tables, struct store *store, struct sql **ret)
     return rc;
 }
 
+void sql_ask_why(struct sql *s, int (*fn)(void *arg, const struct table *t, char *text, size_t n),
+                 void *arg)
+{
+    s->why = fn;
+    s->why_arg = arg;
+}
+
 void sql_configure(struct sql *s, enum sql_setting which, uint64_t value)
 {
     atomic_store_explicit(&s->settings[which], value, memory_order_relaxed);
@@ -272,6 +279,8 @@ int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_
         report.next_row = sql_scan_end(row_source(q.bucketed->child));
         report.late = q.o->late ? q.bucketed->child->rows : 0;
     }
+    if (rc == 0 && ret)
+        sql_tell_empty(&q, &report);
     sql_query_done(&q);
     report.elapsed_ns = clock_monotonic() - begin;
     if (rc == 0 && ret)

@@ -38,6 +38,11 @@ enum sql_setting {
 };
 void sql_configure(struct sql *s, enum sql_setting which, uint64_t value);
 
+/* Whom to ask why a table has no rows, when an answer rests on it.  fn: puts words into text and
+ * gives 0, or -ENOENT.  Before the first query.  A view of views.c may say it by a select. */
+void sql_ask_why(struct sql *s, int (*fn)(void *arg, const struct table *t, char *text, size_t n),
+                 void *arg);
+
 /* A view: `definition` is a select; it is parsed when used.  Names may be "schema.name" or bare.
  * Of several with one name the newest whose tables are all there is used.  The names that the
  * field's own queries use (memory_usage ...) are there from the start: views.c. */
@@ -114,6 +119,8 @@ struct sql_options {
     void *set_arg;
 };
 
+#define SQL_EMPTY_BYTES 512
+
 struct sql_report {
     uint64_t rows; /* rows given to the sink */
     uint64_t elapsed_ns;
@@ -127,6 +134,9 @@ struct sql_report {
     int64_t next_ts, bucket_ns;
     uint64_t late;          /* of a run with `late` */
     const char *lost_table; /* "python.torch_trace", NULL: none; static or owned by the table */
+    /* Where the answer has no rows, or counts none, because what it reads has none: which table,
+     * and why that is; "": that is not so. */
+    char empty[SQL_EMPTY_BYTES];
 };
 
 /* Run one statement.  0 or -errno with err_set(): line, column, what was found and expected, the
@@ -171,10 +181,10 @@ int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names t
  * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: make
  * columns of texts narrower and cut the lines at the terminal's width, 0: never.
  * JSON: {"columns":[{"name","type","unit"}], "rows":[[...]],
- * "row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}; JSONL: one object a line; NULL
- * is null; timestamps are ISO 8601 UTC with nanoseconds as text, NaN and infinities "NaN",
- * "Infinity", "-Infinity"; in TABLE and CSV NULL is empty
- * (in CSV an empty text is ""). */
+ * "row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}, with "empty":"why" where that is known; JSONL:
+ * one object a line; NULL is null; timestamps are ISO 8601 UTC with nanoseconds as text, NaN and
+ * infinities "NaN", "Infinity", "-Infinity"; in TABLE and CSV NULL is empty (in CSV an empty text
+ * is ""). */
 struct sql_writer;
 int sql_writer_new(enum sql_format f, uint32_t columns_wide,
                    int (*write)(void *arg, const char *data, size_t size), void *arg,

@@ -3,6 +3,7 @@
  * core/sql/stored_test.c - SQL over the store: ids as keys, pruning, tails, undrained rows.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core/base/clock.h"
@@ -337,6 +338,50 @@ TEST(late_rows_are_counted)
     sql_configure(engine, SQL_SET_LATE, NS_PER_S);
 }
 
+static int nobody_came(void *arg, const struct table *t, char *text, size_t n)
+{
+    (void)arg;
+    (void)snprintf(text, n, "nobody came");
+    return strcmp(t->name, "none") == 0 ? 0 : -ENOENT;
+}
+
+static int scan_nothing(void *self, struct probing_rows *out)
+{
+    (void)self;
+    (void)out;
+    return 0;
+}
+
+/* Why the answer to a statement has no rows. */
+static const char *why(const char *text)
+{
+    static struct sql_report report;
+    const struct sql_sink nothing = {.arg = NULL};
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &nothing, &report), 0);
+    return report.empty;
+}
+
+TEST(answers_say_why_they_have_no_rows)
+{
+    static const struct {
+        const char *text, *why;
+    } all[] = {
+        {"select * from t.none", "t.none has no rows: nobody came"},
+        {"select count(*), avg(n) from t.none", "t.none has no rows: nobody came"},
+        {"select * from (select n from t.none where n > 3) x", "t.none has no rows: nobody came"},
+        {"select r.n from t.rows r join t.none e on r.n = e.n", "t.none has no rows: nobody came"},
+        {"select * from t.bare", "t.bare has no rows"},
+        {"select * from t.empty", ""}, /* computed: that it has none is the answer */
+        {"select * from t.rows where n < 0", ""},
+        {"select count(*) from t.rows where n < 0", ""},
+        {"select * from t.rows limit 0", ""},
+        {"select n from t.rows union all select n from t.none", ""},
+        {"select count(e.n) from t.rows r left join t.none e on r.n = e.n", ""},
+    };
+    for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+        CHECK_STR(why(all[i].text), all[i].why);
+}
+
 int main(void)
 {
     static const struct probing_column columns[] = {{.name = "n", .type = PROBING_I64},
@@ -350,17 +395,29 @@ int main(void)
                                                    .n_columns = 3,
                                                    .tail_type = PROBING_STR,
                                                    .tail_name = "tail"};
+    struct probing_table_desc none = desc, bare = desc, empty = desc;
     char directory[] = "/tmp/probing-sql-XXXXXX";
     struct tables *tables;
+    struct table *t;
+    none.name = "t.none";
+    bare.name = "t.bare";
+    empty.name = "t.empty";
+    empty.scan = scan_nothing;
+    empty.tail_type = 0;
+    empty.tail_name = NULL;
     if (!mkdtemp(directory))
         return 1;
     struct store_options o = {.directory = directory, .max_bytes = 64u << 20};
     if (tables_new(&tables) || store_create(&o, tables, &store) ||
-        store_table_add(store, "t", &desc, NULL, &table) || sql_new(tables, store, &engine) ||
-        !append_rows(0, ROWS)) {
+        store_table_add(store, "t", &desc, NULL, &table) ||
+        store_table_add(store, "t", &none, NULL, &t) ||
+        store_table_add(store, "t", &bare, NULL, &t) || tables_add(tables, "t", &empty, NULL, &t) ||
+        sql_new(tables, store, &engine) || !append_rows(0, ROWS)) {
         printf("# %s\n", err_text());
         return 1;
     }
+    sql_ask_why(engine, nobody_came, NULL);
+    RUN(answers_say_why_they_have_no_rows);
     RUN(groups_by_ids);
     RUN(tails_are_texts);
     RUN(scans_prune);

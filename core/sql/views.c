@@ -8,6 +8,8 @@
  */
 #include "core/sql/query.h"
 
+#include <string.h>
+
 #define CPU_MEMORY                                                                         \
     "select ts as timestamp, rss_kb / 1024.0 as memory_mb, null::double as gpu_memory_mb " \
     "from cpu.utilization where scope = 'process'"
@@ -117,10 +119,29 @@ static const struct {
      "description from information_schema.columns",
      "what each column is"}};
 
+/* Why a view has no rows though its tables have: a select of one text, or of no row. */
+static const struct {
+    const char *name, *why;
+} reasons[] = {
+    {"training_logs",
+     "select 'no step has one of torch.exprs: ' || name || ' was ' || value from python.variables "
+     "where value_type is null and not exists (select 1 from python.variables where value_type is "
+     "not null and name <> 'nonfinite') order by ts desc limit 1"}};
+
+static const char *reason_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
+        if (strcmp(reasons[i].name, name) == 0)
+            return reasons[i].why;
+    return NULL;
+}
+
 int sql_add_own_views(struct sql *s)
 {
     int rc = 0;
     for (size_t i = 0; i < sizeof(views) / sizeof(*views) && rc == 0; i++)
         rc = sql_add_view(s, views[i].name, views[i].definition, views[i].doc);
+    for (struct view *v = atomic_load_explicit(&s->views, memory_order_relaxed); v; v = v->next)
+        v->why = reason_of(v->name);
     return rc;
 }

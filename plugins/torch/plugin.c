@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <probing/ext/draft/empty.h>
 #include <probing/ext/draft/python.h>
 #include <probing/ext/draft/torch_step.h>
 
@@ -124,6 +125,7 @@ void plugin_reset_rows(void)
     s->last_optimizer = NULL;
     s->sample_debt = 1;                    /* the first step has rows */
     s->step = s->counts ? s->step + 1 : 0; /* of another load rows are there already */
+    __atomic_store_n(&s->first_step, s->step, __ATOMIC_RELAXED); /* empty.c asks */
     s->counts = true;
     s->backwards = 0;
     s->loop.thread = NULL;
@@ -270,8 +272,11 @@ static int64_t step_now(void)
 static const void *extension(void *self, const char *id)
 {
     static const struct probing_torch_step_1 part = {.size = sizeof(part), .now = step_now};
+    static const struct probing_empty_1 empty = {.size = sizeof(empty), .why = empty_why};
     (void)self;
-    return strcmp(id, PROBING_TORCH_STEP_1) == 0 ? &part : NULL;
+    return strcmp(id, PROBING_TORCH_STEP_1) == 0 ? (const void *)&part
+           : strcmp(id, PROBING_EMPTY_1) == 0    ? &empty
+                                                 : NULL;
 }
 
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {

@@ -70,3 +70,38 @@ def test_names_of_a_loss_that_is_not_called_so(world, python):  # noqa: F811
     wanted = case.run()["losses"]
     rows = case.target.rows("select step, loss from training_logs order by step")
     assert rows == [[n, loss] for n, loss in enumerate(wanted)]
+
+
+def empty(case, sql):
+    done = case.target.probing("query", "--format", "json", sql)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout).get("empty", "")
+
+
+def test_tables_without_rows_say_why(world, python):  # noqa: F811
+    case = Case(world, "losses.py", python, "scalar")
+    no_step = "no step has ended since the torch plugin was loaded"
+    for sql, why in [("select * from training_logs", no_step),
+                     ("select count(*), avg(loss) from training_logs", no_step),
+                     ("select * from python.torch_step_timing", no_step),
+                     ("select * from python.torch_trace", "no module of torch has been called"),
+                     ("select * from comm_metrics", "no operation of torch.distributed"),
+                     ("select * from python.torch_device_time", "torch.device_times is off"),
+                     ("select * from torch.ops", "probing torch profile")]:
+        assert why in empty(case, sql), sql
+    for form, place in [("table", "stdout"), ("csv", "stderr"), ("jsonl", "stderr")]:
+        done = case.target.probing("query", "--format", form, "select * from training_logs")
+        assert no_step in getattr(done, place) and "not whole" not in done.stderr, form
+    done = case.target.probing("config", "torch.exprs=")
+    assert done.returncode == 0, done.stderr
+    assert "torch.exprs is empty" in empty(case, "select * from training_logs")
+    done = case.target.probing("config", "torch.exprs=no_such")
+    assert done.returncode == 0, done.stderr
+    case.run()
+    why = empty(case, "select * from training_logs")
+    assert "no_such was not there at the end of 10 steps" in why
+    # what no row has met is no reason
+    assert empty(case, "select * from python.torch_step_timing where steps > 1000") == ""
+    assert empty(case, "select count(*) from python.torch_step_timing where steps > 1000") == ""
+    case.stop()
+    assert "plugin load torch" in empty(case, "select * from comm_metrics")

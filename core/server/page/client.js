@@ -51,8 +51,8 @@ class Client {
     this.#WebSocket = WebSocket;
   }
 
-  /** {columns, rows, row_count, elapsed_ms, lost, cut}; rows are objects by column name.  Integers
-   * beyond 2^53 are BigInts. */
+  /** {columns, rows, row_count, elapsed_ms, lost, cut}; rows are objects by column name, integers
+   * beyond 2^53 BigInts.  empty: why there are no rows, where that is known. */
   async query(sql) {
     const answer = parse(await this.#post("/query", sql));
     const { columns } = answer;

@@ -22,10 +22,11 @@ async function ask(event) {
   event?.preventDefault();
   const table = byId("answer");
   try {
-    const { columns, rows, elapsed_ms: ms } = await probing.query(byId("sql").value);
+    const { columns, rows, elapsed_ms: ms, empty } = await probing.query(byId("sql").value);
     const names = columns.map((column) => column.name);
     table.replaceChildren(row("th", names), ...rows.map((r) => row("td", names.map((n) => r[n]))));
-    byId("note").textContent = `${rows.length} rows, ${ms.toFixed(1)} ms`;
+    byId("note").textContent =
+      `${rows.length} rows, ${ms.toFixed(1)} ms` + (empty ? `: ${empty}` : "");
   } catch (error) {
     table.replaceChildren();
     byId("note").textContent = error.message;

@@ -66,6 +66,7 @@ class Rows(list):
         self.units = [column["unit"] for column in answer["columns"]]
         self.lost, self.cut = answer["lost"], answer["cut"]
         self.elapsed_ms = answer["elapsed_ms"]
+        self.empty = answer.get("empty", "")
 
     def dicts(self):
         return [dict(zip(self.names, row)) for row in self]
