@@ -8,6 +8,8 @@
 #ifndef PLUGINS_TORCH_DEVICE_H
 #define PLUGINS_TORCH_DEVICE_H
 
+#include "exprs.h"
+#include "tensor.h"
 #include "torch.h"
 
 /* ---- memory.c ---- */
@@ -33,12 +35,24 @@ struct device_work { /* what a row will say of it */
     uint64_t name, stage, step;
     int64_t seq;
 };
+struct device_number {
+    int kind;      /* as tensor_place() says */
+    uint64_t func; /* interned */
+    char name[EXPRS_NAME_BYTES];
+};
 void device_find(void);
 void device_forget(void);
 /* Work is queued from here on; gives a ticket, 0: it is not measured.  device: as above. */
 uint64_t device_begin(int device);
 /* It has all been queued; NULL: forget it. */
 void device_end(uint64_t ticket, const struct device_work *work);
+/* Queue a copy of the one number of a tensor on the thread's current device, behind what computes
+ * it; gives a ticket, 0: it is not read (torch.device_times is off, or a stream is captured).  The
+ * tensor may go at once. */
+uint64_t device_number(PyObject *tensor);
+/* Its row in python.variables is wanted, and comes at a later step's end.  Unclaimed ones are
+ * forgotten when their step is over.  func: interned. */
+bool device_claim(uint64_t ticket, uint64_t func, const char *name);
 /* Rows for what the device has done meanwhile. */
 void device_read(void);
 

@@ -11,8 +11,13 @@
  * captured into a graph are left alone, and the calls that a capture elsewhere forbids are made in
  * relaxed mode, as torch's own watchdog does.  The first error switches it off until the next load.
  * (cuda.h; the names are the same from CUDA 11 to 13.)
+ *
+ * A number that lies on the device is read the same way: a copy of its bytes is queued in the stream
+ * behind what computes it, between such events.  No tensor is kept for it: the allocator gives the
+ * memory away in the order of the stream.  That another stream computes it cannot be seen here.
  */
 #include "device.h"
+#include "variables.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -27,6 +32,7 @@
 #define NOT_CAPTURED 0    /* CU_STREAM_CAPTURE_STATUS_NONE */
 #define CAPTURE_FIRST 900 /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED */
 #define CAPTURE_LAST 908  /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */
+#define HOST_PORTABLE 1   /* CU_MEMHOSTALLOC_PORTABLE */
 #define MS_PER_S 1e3
 
 typedef struct cuda_context *context; /* CUcontext */
@@ -42,6 +48,8 @@ static struct {
     int (*cuEventDestroy_v2)(event);
     int (*cuStreamIsCapturing)(stream, int *);
     int (*cuThreadExchangeStreamCaptureMode)(int *);
+    int (*cuMemHostAlloc)(void **, size_t, unsigned);
+    int (*cuMemcpyDtoHAsync_v2)(void *, uint64_t, size_t, stream);
 } cuda; /* lock: the GIL */
 
 struct span {
@@ -51,12 +59,15 @@ struct span {
     int number; /* of the device */
     enum { EMPTY, BEGUN, ENDED, FORGOTTEN } state;
     struct device_work work;
+    bool copies, claimed; /* a number's bytes come to `host`; somebody wants them */
+    struct device_number number_of;
 };
 
 static struct {
     bool usable, failed;
     PyObject *stream_of;  /* torch._C._cuda_getCurrentRawStream, owned */
     struct span *spans;   /* SPANS of them, made with the first */
+    uint64_t *host;       /* as many words of locked memory, made with the first copy */
     uint64_t first, next; /* numbers of the oldest under way and of the one to come */
     uint64_t read;        /* `next` when they were read last */
     uint64_t loads;       /* of libraries, when libcuda was looked for last */
@@ -119,7 +130,8 @@ void device_find(void)
     static const char *const names[] = {"cuCtxGetCurrent",     "cuEventCreate",
                                         "cuEventRecord",       "cuEventQuery",
                                         "cuEventElapsedTime",  "cuEventDestroy_v2",
-                                        "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode"};
+                                        "cuStreamIsCapturing", "cuThreadExchangeStreamCaptureMode",
+                                        "cuMemHostAlloc",      "cuMemcpyDtoHAsync_v2"};
     void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     PyObject *c = py->PyDict_GetItemString(py->PyImport_GetModuleDict(), "torch._C");
     if (!library || !c) {
@@ -227,6 +239,7 @@ uint64_t device_begin(int number)
     if (!has_events(s, where) || !worked(cuda.cuEventRecord(s->begin, on)))
         return 0;
     s->state = BEGUN;
+    s->copies = s->claimed = false;
     s->on = on;
     s->number = current;
     return ++device.next;
@@ -259,6 +272,63 @@ static void add_row(const struct span *s, double ms)
                                    0);
 }
 
+/* ---- numbers ---- */
+
+static bool has_host(void)
+{
+    if (device.host)
+        return true;
+    void *made = NULL;
+    int mode = relax(RELAXED);
+    bool is = worked(cuda.cuMemHostAlloc(&made, SPANS * sizeof(*device.host), HOST_PORTABLE));
+    (void)relax(mode);
+    device.host = is ? made : NULL;
+    return is && made;
+}
+
+static uint64_t *host_of(const struct span *s)
+{
+    return &device.host[s - device.spans];
+}
+
+uint64_t device_number(PyObject *tensor)
+{
+    struct tensor_place at;
+    if (!torch_state.set.device_times || !device.usable || tensor_place(tensor, &at) < 0)
+        return 0;
+    uint64_t ticket = device_begin(at.device);
+    if (!ticket)
+        return 0;
+    struct span *s = &device.spans[(ticket - 1) % SPANS];
+    if (!has_host() ||
+        !worked(cuda.cuMemcpyDtoHAsync_v2(host_of(s), at.address, at.width, s->on))) {
+        s->state = FORGOTTEN;
+        return 0;
+    }
+    device_end(ticket, &(struct device_work){.step = torch_state.step});
+    s->copies = s->state == ENDED;
+    s->number_of.kind = at.kind;
+    return s->copies ? ticket : 0;
+}
+
+bool device_claim(uint64_t ticket, uint64_t func, const char *name)
+{
+    if (!ticket || !device.spans || ticket <= device.first || ticket > device.next)
+        return false;
+    struct span *s = &device.spans[(ticket - 1) % SPANS];
+    s->claimed = s->copies;
+    s->number_of.func = func;
+    (void)snprintf(s->number_of.name, sizeof(s->number_of.name), "%s", name);
+    return s->claimed;
+}
+
+static void add_number(const struct span *s)
+{
+    if (s->claimed)
+        variables_add_later(s->work.step, s->number_of.func, s->number_of.name,
+                            tensor_number(s->number_of.kind, host_of(s)));
+}
+
 /* Has the device come by the end of it? */
 static bool has_passed(const struct span *s)
 {
@@ -266,6 +336,10 @@ static bool has_passed(const struct span *s)
     int rc = cuda.cuEventQuery(s->end);
     if (rc == NOT_READY || !worked(rc))
         return false;
+    if (s->copies) {
+        add_number(s);
+        return true;
+    }
     if (worked(cuda.cuEventElapsedTime(&ms, s->begin, s->end)))
         add_row(s, (double)ms);
     return true;
@@ -297,6 +371,7 @@ void device_forget(void)
             (void)cuda.cuEventDestroy_v2(device.spans[i].end);
         }
     free(device.spans);
+    /* locked memory stays: the device may still write there */
     memset(&device, 0, sizeof(device));
     torch_state.py.Py_DecRef(stream_of);
 }

@@ -6,11 +6,12 @@
  *
  * Threads: any that holds the GIL.
  * It is read at once, and no tensor is kept: one that is kept keeps its graph's memory.  On the CPU
- * its number is there by then; on another device it is not read, as that would wait for it.
+ * its number is there by then; from a GPU it comes later, by device_time.c.
  */
 #include <errno.h>
 #include <stdio.h>
 
+#include "device.h"
 #include "object.h"
 #include "tensor.h"
 #include "variables.h"
@@ -28,7 +29,8 @@ struct scalar { /* of a step */
     const char *type; /* "Tensor" */
     int rc;           /* of tensor_look() */
     double value;
-    bool meta; /* it has no numbers */
+    bool meta;       /* it has no numbers */
+    uint64_t ticket; /* device_number()'s, 0: it is read already, or never */
 };
 
 static struct {
@@ -109,6 +111,11 @@ static bool take(const struct thread *t, enum known which, PyObject *value, cons
     struct scalar s = {.there = true, .thread = t, .step = torch_state.step};
     if (!read_scalar(value, &s))
         return false;
+    PyObject *guard;
+    if (s.rc == -EXDEV && !s.meta && tensor_quiet(&guard)) {
+        s.ticket = device_number(value);
+        tensor_loud(guard);
+    }
     s.func = object_intern(func);
     last.of[which] = s;
     return true;
@@ -238,6 +245,8 @@ bool loss_add(enum known which, const char *name)
     if (!is_now(s, call_thread()))
         return false;
     s->there = false;
+    if (device_claim(s->ticket, s->func, name))
+        return true;
     if (s->rc < 0)
         variables_add(s->func, name, s->type, NULL, variables_why_not(s->rc, s->meta));
     else

@@ -415,6 +415,39 @@ int tensor_look(PyObject *tensor, struct tensor_figures *ret)
     return 0;
 }
 
+int tensor_place(PyObject *tensor, struct tensor_place *ret)
+{
+    struct cpython *py = &torch_state.py;
+    if (!tensor_is(tensor) || ask(tensor, known.numel) != 1)
+        return -EINVAL;
+    PyObject *cuda = get(tensor, "is_cuda"), *dtype = py->PyObject_GetAttr(tensor, known.dtype);
+    py->PyErr_Clear();
+    py->Py_DecRef(cuda);
+    py->Py_DecRef(dtype); /* torch holds its types */
+    int kind = 0;
+    while (kind < N_KINDS && kinds[kind] != dtype)
+        kind++;
+    if (cuda != py->_Py_TrueStruct)
+        return -EINVAL;
+    if (!dtype || kind == N_KINDS)
+        return -ENOTSUP;
+    PyObject *number = py->PyObject_CallMethod(tensor, "get_device", NULL);
+    int64_t device = number ? py->PyLong_AsLongLong(number) : -1;
+    py->PyErr_Clear();
+    py->Py_DecRef(number);
+    int64_t address = ask(tensor, known.data_ptr);
+    if (device < 0 || address <= 0)
+        return -EINVAL;
+    *ret = (struct tensor_place){
+        .address = (uint64_t)address, .device = (int)device, .kind = kind, .width = widths[kind]};
+    return 0;
+}
+
+double tensor_number(int kind, const void *bytes)
+{
+    return value_at((enum kind)kind, bytes, 0);
+}
+
 bool tensor_is_bad(PyObject *tensor)
 {
     struct view v;

@@ -26,6 +26,15 @@ void tensor_loud(PyObject *guard);
 /* 0; -EINVAL: it is no plain tensor; -EXDEV: not on the CPU; -E2BIG; -ENOTSUP: its type or layout
  */
 int tensor_look(PyObject *tensor, struct tensor_figures *ret);
+/* Where the one number of a tensor of CUDA's lies.  0; -EINVAL: it is no such tensor; -ENOTSUP: its
+ * type. */
+struct tensor_place {
+    uint64_t address;
+    int device, kind;
+    uint32_t width; /* bytes, at most 8 */
+};
+int tensor_place(PyObject *tensor, struct tensor_place *ret);
+double tensor_number(int kind, const void *bytes);
 /* Has it a NaN or an infinity?  What cannot be read has none. */
 bool tensor_is_bad(PyObject *tensor);
 

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "device.h"
 #include "exprs.h"
 #include "object.h"
 #include "tensor.h"
@@ -49,11 +50,16 @@ static struct {
 
 /* ---- rows ---- */
 
-void variables_add(uint64_t func, const char *name, const char *type, const double *number,
-                   const char *text)
+static void add_row(uint64_t step, uint64_t func, const char *name, const char *type,
+                    const double *number, const char *text)
 {
     union probing_cell row[N_VARIABLES];
-    coordinates_put(row);
+    if (step == torch_state.step) {
+        coordinates_put(row);
+    } else { /* read late: what probing.step() said then is not known any more */
+        coordinates_of((int64_t)step, row);
+        row[COL_GLOBAL_STEP].i = PROBING_NULL_I64;
+    }
     row[COL_FUNC].u = func;
     row[COL_NAME].u = object_intern(name);
     row[COL_TYPE].u = object_intern(type);
@@ -64,12 +70,29 @@ void variables_add(uint64_t func, const char *name, const char *type, const doub
                                    (uint32_t)strlen(text));
 }
 
-void variables_add_number(uint64_t func, const char *name, const char *type, double number)
+void variables_add(uint64_t func, const char *name, const char *type, const double *number,
+                   const char *text)
+{
+    add_row(torch_state.step, func, name, type, number, text);
+}
+
+static void add_number(uint64_t step, uint64_t func, const char *name, const char *type,
+                       double number)
 {
     char text[64] = "nan"; /* printf knows it with a sign, too */
     if (number == number)
         (void)snprintf(text, sizeof(text), "%.9g", number);
-    variables_add(func, name, type, &number, text);
+    add_row(step, func, name, type, &number, text);
+}
+
+void variables_add_number(uint64_t func, const char *name, const char *type, double number)
+{
+    add_number(torch_state.step, func, name, type, number);
+}
+
+void variables_add_later(uint64_t step, uint64_t func, const char *name, double number)
+{
+    add_number(step, func, name, "Tensor", number);
 }
 
 const char *variables_why_not(int rc, bool meta)
@@ -78,7 +101,10 @@ const char *variables_why_not(int rc, bool meta)
         return "not read: too large";
     if (rc != -EXDEV)
         return "not read: its type or layout";
-    return meta ? "no numbers: a meta tensor" : "not read: that would wait for its device";
+    return meta
+               ? "no numbers: a meta tensor"
+               : "not read: that would wait for its device; torch.device_times=on reads one number "
+                 "later";
 }
 
 static bool is_meta(PyObject *tensor)
@@ -92,6 +118,8 @@ static void add_tensor(uint64_t func, const char *name, PyObject *tensor)
 {
     struct tensor_figures f;
     int rc = tensor_look(tensor, &f);
+    if (rc == -EXDEV && device_claim(device_number(tensor), func, name))
+        return;
     if (rc < 0 || f.n == 0) {
         variables_add(func, name, "Tensor", NULL,
                       rc < 0 ? variables_why_not(rc, rc == -EXDEV && is_meta(tensor))

@@ -105,3 +105,30 @@ def test_tables_without_rows_say_why(world, python):  # noqa: F811
     assert empty(case, "select count(*) from python.torch_step_timing where steps > 1000") == ""
     case.stop()
     assert "plugin load torch" in empty(case, "select * from comm_metrics")
+
+
+@pytest.mark.parametrize("kind", ["variable", "backward"])
+def test_a_loss_on_a_gpu_is_read_later(world, python, library, kind):  # noqa: F811
+    """With a stand-in for the driver: nobody waits, and the number is that of its own step."""
+    case = Case(world, "device_loss.py", python, library, kind,
+                env={"PROBING_TORCH_PROFILING": "on,device_times=on,exprs=loss"})
+    said = case.run()
+    assert said["refused"] == 0 and said["asked"] == 0
+    rows = case.target.rows("select step, loss from training_logs where loss is not null "
+                            "order by step")
+    wanted = [[n, loss] for n, loss in enumerate(said["losses"]) if n != said["captured"]]
+    assert len(rows) > len(wanted) - 8 and rows == wanted[:len(rows)]  # the last are under way
+    why = case.target.rows("select local_step, value from python.variables where "
+                           "value_f64 is null and value like 'not read%'")
+    assert [n for n, _ in why] == [said["captured"]] and "would wait for its device" in why[0][1]
+
+
+def test_a_loss_on_a_gpu_is_not_waited_for(world, python, library):  # noqa: F811
+    case = Case(world, "device_loss.py", python, library, "variable")
+    said = case.run()
+    assert said["refused"] == 0 and said["asked"] == 0
+    rows = case.target.rows("select count(*), count(loss) from training_logs")
+    assert rows[0][1] == 0 and rows[0][0] >= len(said["losses"])
+    why = case.target.rows("select distinct value from python.variables where name = 'loss' and "
+                           "value_f64 is null")
+    assert len(why) == 1 and "torch.device_times=on" in why[0][0], why
