@@ -32,7 +32,7 @@
 #define IS_LOSS                                                                             \
     "v.name = 'loss' or (v.name ~* " LOSS " and v.name !~* " NO_TRAINING " and not exists " \
     "(select 1 from python.variables where name = 'loss'))"
-#define RATE "'(^|[^a-z])(lr|learning_rate)[\"'']?\\]?$'"
+#define RATE "'^learning_rate$|(^|[^a-z])lr[\"'']?\\]?$'"
 #define NORM "'(^|[^a-z])(grad|gradient|total)_norm[\"'']?\\]?$'"
 #define SPEED(what) "'(^|[^a-z])(" what ")_(per_|p)(sec|second|s)[\"'']?\\]?$'"
 #define TOKENS SPEED("tok|token|tokens")

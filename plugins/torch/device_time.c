@@ -12,9 +12,10 @@
  * relaxed mode, as torch's own watchdog does.  The first error switches it off until the next load.
  * (cuda.h; the names are the same from CUDA 11 to 13.)
  *
- * A number that lies on the device is read the same way: a copy of its bytes is queued in the stream
- * behind what computes it, between such events.  No tensor is kept for it: the allocator gives the
- * memory away in the order of the stream.  That another stream computes it cannot be seen here.
+ * A number that lies on the device is read in the same way: a copy of its bytes is queued in the
+ * stream behind what computes it, between such events.  No tensor is kept for it: the allocator
+ * gives the memory away in the order of the stream.  That another stream computes it cannot be seen
+ * here.
  */
 #include "device.h"
 #include "variables.h"

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #define FRAMES_MAX 256u
+#define GETTERS_MAX 4u /* properties of properties */
 
 static uint32_t checked_life; /* lock: the GIL; of the plugin, when `readable` was found out */
 static bool readable;         /* lock: the GIL; frames are laid out as we know them */
@@ -264,19 +265,40 @@ static bool is_plain(PyObject *value)
     return value == py->_Py_NoneStruct || tensor_is(value);
 }
 
-/* Of a slot, a namedtuple's field, or a class's own value.  Anything else is code. */
-static PyObject *of_class(PyObject *object, PyObject *name, const char **ret_why)
+static PyObject *attribute_in(PyObject *object, PyObject *name, uint32_t depth,
+                              const char **ret_why);
+
+/* What a property gives that does nothing but give it. */
+static PyObject *of_getter(PyObject *object, PyObject *names, uint32_t depth, const char **ret_why)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *found = of_classes(object, name), *value = NULL;
+    Py_ssize_t n = py->PyTuple_Size(names);
+    py->Py_IncRef(object);
+    for (Py_ssize_t i = 0; i < n && object; i++) {
+        PyObject *outer = object;
+        object = attribute_in(outer, py->PyTuple_GetItem(names, i), depth + 1, ret_why);
+        py->Py_DecRef(outer);
+    }
+    return object;
+}
+
+/* Of a slot, a namedtuple's field, a class's own value, or a property that gives an attribute.
+ * Anything else is code. */
+static PyObject *of_class(PyObject *object, PyObject *name, uint32_t depth, const char **ret_why)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *found = of_classes(object, name), *value = NULL, *names = NULL;
     const char *kind = found ? names_class_text(found) : "";
     if (found && is_plain(found))
         return found;
     if (strcmp(kind, "member_descriptor") == 0 || strcmp(kind, "_tuplegetter") == 0)
         value = py->PyObject_GenericGetAttr(object, name);
+    else if (found && depth < GETTERS_MAX && (names = getter_names(found)) != NULL)
+        value = of_getter(object, names, depth, ret_why);
     else if (found)
         *ret_why = "not read: a property or the like, whose code would run";
     py->PyErr_Clear();
+    py->Py_DecRef(names);
     py->Py_DecRef(found);
     return value;
 }
@@ -294,36 +316,66 @@ static PyObject *gradient_of(PyObject *tensor, const char **ret_why)
     return has ? object_get(tensor, "grad") : NULL;
 }
 
-static PyObject *attribute_of(PyObject *object, const char *word, size_t n, const char **ret_why)
+/* Modules' own is known: it looks where we have looked. */
+static bool has_getattr(PyObject *object)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *name = py->PyUnicode_InternFromString("__getattr__");
+    PyObject *own = name ? of_classes(object, name) : NULL;
+    PyObject *known = own ? object_get(torch_state.module_class, "__getattr__") : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(known);
+    py->Py_DecRef(own);
+    py->Py_DecRef(name);
+    return own && own != known;
+}
+
+static PyObject *attribute_in(PyObject *object, PyObject *name, uint32_t depth,
+                              const char **ret_why)
 {
     static const char *const more[] = {"_parameters", "_buffers", "_modules"};
     struct cpython *py = &torch_state.py;
-    PyObject *name = py->PyUnicode_FromStringAndSize(word, (Py_ssize_t)n), *found = NULL;
-    PyObject *dict = tensor_is(object) ? NULL : names_dict(object);
-    if (name && dict && object_is(dict, py->PyDict_Type))
+    PyObject *found = NULL, *dict = tensor_is(object) ? NULL : names_dict(object);
+    if (dict && object_is(dict, py->PyDict_Type))
         found = py->PyDict_GetItem(dict, name);
-    for (size_t i = 0;
-         i < 3 && !found && name && dict && object_is(object, torch_state.module_class); i++) {
+    for (size_t i = 0; i < 3 && !found && dict && object_is(object, torch_state.module_class);
+         i++) {
         PyObject *inner = py->PyDict_GetItemString(dict, more[i]);
         if (inner && object_is(inner, py->PyDict_Type))
             found = py->PyDict_GetItem(inner, name);
     }
     py->Py_IncRef(found);
-    if (tensor_is(object) && n == 4 && memcmp(word, "grad", 4) == 0)
+    if (tensor_is(object) && py->PyUnicode_CompareWithASCIIString(name, "grad") == 0)
         found = gradient_of(object, ret_why);
-    else if (!found && name)
-        found = of_class(object, name, ret_why);
+    else if (!found)
+        found = of_class(object, name, depth, ret_why);
+    if (!found && !*ret_why && !tensor_is(object) && has_getattr(object))
+        *ret_why = "not read: only its class's __getattr__() could tell, whose code would run";
     py->PyErr_Clear();
     py->Py_DecRef(dict);
+    return found;
+}
+
+static PyObject *attribute_of(PyObject *object, const char *word, size_t n, const char **ret_why)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *name = py->PyUnicode_FromStringAndSize(word, (Py_ssize_t)n);
+    PyObject *found = name ? attribute_in(object, name, /* depth= */ 0, ret_why) : NULL;
+    py->PyErr_Clear();
     py->Py_DecRef(name);
     return found;
 }
 
 /* [1], [-1], ["key"]: of dicts, lists and tuples, never by a method of the program's. */
-static PyObject *item_of(PyObject *object, const char *word, size_t n)
+static PyObject *item_of(PyObject *object, const char *word, size_t n, const char **ret_why)
 {
     struct cpython *py = &torch_state.py;
     PyObject *found = NULL;
+    if (!object_is(object, py->PyDict_Type) && !object_is(object, py->PyList_Type) &&
+        !object_is(object, py->PyTuple_Type)) {
+        *ret_why = "not read: [...] of what is no dict, list or tuple: its code would run";
+        return NULL;
+    }
     if (*word == '"' || *word == '\'') {
         PyObject *key = py->PyUnicode_FromStringAndSize(word + 1, (Py_ssize_t)n - 2);
         found = key && object_is(object, py->PyDict_Type) ? py->PyDict_GetItem(object, key) : NULL;
@@ -369,7 +421,7 @@ static PyObject *in_frame(const struct expression *e, PyObject *frame, PyObject 
         size_t n = part_length(part);
         PyObject *outer = found;
         found = *part == '.' ? attribute_of(outer, part + 1, n - 1, ret_why)
-                             : item_of(outer, part + 1, n - 2);
+                             : item_of(outer, part + 1, n - 2, ret_why);
         py->Py_DecRef(outer);
         at += n;
     }

@@ -28,4 +28,9 @@ bool exprs_usable(void);
  * it, new reference.  NULL: none; ret_why: why it is not read, though it is there; else NULL. */
 PyObject *exprs_find(const struct expression *e, PyObject **ret_func, const char **ret_why);
 
+/* getter.c: the names of the attributes, a tuple, that a property follows, and does nothing else;
+ * new reference, NULL: it is no such property.  With the GIL. */
+#define GETTER_NAMES_MAX 2u
+PyObject *getter_names(PyObject *property);
+
 #endif

@@ -290,7 +290,8 @@ def test_variables_and_the_first_nan(world, python):
     line = ("on,exprs=loss@train,acc1@train,kept,meter.avg@train,grid@train,text@train,flag,"
             "nothing@train,loss@elsewhere,model.last.weight.grad,"
             'state["acc"],state["all"][-1]["a,b"][1]@Stepper.step,slotted.rate,number@Other.step,'
-            "meter.median,meter.unit,wide,exact,huge,meta,hidden.grad,state,nan=on")
+            "meter.median,meter.mean,meter.deeper,meter.negative,meter.endless,"
+            "box.any,box[1],meter.unit,wide,exact,huge,meta,hidden.grad,state,nan=on")
     done = case.target.probing("config", "probing.torch.profiling=" + line)
     assert done.returncode == 0, done.stderr
     seen = case.run()
@@ -320,6 +321,11 @@ def test_variables_and_the_first_nan(world, python):
     assert "meta tensor" in series("meta", "value")[0]
     assert "no number" in series("state", "value")[0]
     assert "code" in series("meter.median", "value")[0] and seen["asked"] == 0
+    # a property that only gives an attribute is read, as its code would give it
+    assert series("meter.mean") == [n * 0.5 for n in steps]
+    assert set(series("meter.deeper")) == {0.75}
+    for refused in ("meter.negative", "meter.endless", "box.any", "box[1]"):
+        assert "code" in series(refused, "value")[0]
     assert "keeps no gradient" in series("hidden.grad", "value")[0]
     missing = case.target.rows("select name, func from python.variables where value like "
                                "'not there at the end of 10 steps' order by 1")

@@ -11,17 +11,55 @@ from waiting import run
 STEPS = 12
 
 
+class Inner:
+    def __init__(self):
+        self._rate = 0.75
+
+    @property
+    def rate(self):
+        return self._rate
+
+
 class Meter:
     """And a property, which nobody shall ask for."""
     asked, unit = 0, "ms"
 
     def __init__(self):
-        self.avg = 0.0
+        self.avg, self.inner = 0.0, Inner()
 
     @property
     def median(self):
         Meter.asked += 1
         return self.avg
+
+    @property
+    def mean(self) -> float:
+        """That is read: it does nothing."""
+        return self.avg
+
+    @property
+    def deeper(self):
+        return self.inner.rate
+
+    @property
+    def negative(self):
+        return -self.avg
+
+    @property
+    def endless(self):
+        return self.endless
+
+
+class Box:
+    """Whose code would run."""
+
+    def __getattr__(self, name):
+        Meter.asked += 1
+        raise AttributeError(name)
+
+    def __getitem__(self, key):
+        Meter.asked += 1
+        return key
 
 
 class Slotted:
@@ -32,13 +70,14 @@ class Stepper:
     """Steps in a method."""
 
     def step(self, number):
+        box = Box()
         state = {"acc": number / 4, "all": [number, {"a,b": (1.5, 2.5)}]}  # noqa: F841
         slotted = Slotted()
         slotted.rate = 0.25
         wide, exact, huge, meta = 1 << 70, (1 << 53) + 1, "x" * 500, torch.ones(2, device="meta")
         hidden = torch.ones(2, requires_grad=True) * 2  # a gradient that is asked for warns
         optimizer.step()
-        return state, wide, exact, huge, meta, hidden
+        return box, state, wide, exact, huge, meta, hidden
 
 
 class Breaks(nn.Module):
