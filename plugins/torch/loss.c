@@ -17,7 +17,8 @@
 #include "variables.h"
 
 #define FUNC_BYTES 200u
-#define NORM_OF "clip_grad_norm_"
+#define CLIP_MODULE "torch.nn.utils.clip_grad"
+#define CLIP_NAME "_get_total_norm"
 
 enum source { SOURCE_BACKWARD, SOURCE_FORWARD, SOURCE_STEP }; /* the later ones are better */
 
@@ -35,9 +36,9 @@ struct scalar { /* of a step */
 
 static struct {
     struct scalar of[N_KNOWN];
-    enum source source; /* of the loss */
-    bool clip_hooked;
-} last; /* lock: the GIL */
+    enum source source;       /* of the loss */
+    PyObject *clip, *clipped; /* what stands at CLIP_NAME, and what stood there; owned */
+} last;                       /* lock: the GIL */
 
 /* ---- names ---- */
 
@@ -209,31 +210,70 @@ void loss_optimizer(const struct thread *t, PyObject *optimizer)
 
 /* ---- gradients that are clipped ---- */
 
-static PyObject *clip_call(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
+static PyObject *clip_note(PyObject *self, PyObject *norm)
 {
-    PyObject *result = hook_pass(hook, args, nargsf, kwnames);
-    if (result && hook_works(hook) && is_wanted(KNOWN_NORM))
-        (void)take(call_thread(), KNOWN_NORM, result, NORM_OF);
-    return result;
+    struct cpython *py = &torch_state.py;
+    (void)self;
+    if (torch_on() && torch_state.live && is_wanted(KNOWN_NORM))
+        (void)take(call_thread(), KNOWN_NORM, norm, "clip_grad_norm_");
+    py->Py_IncRef(py->_Py_NoneStruct);
+    return py->_Py_NoneStruct;
+}
+
+/* A function of Python's, new reference: dynamo has guards on the code and the closure of what it
+ * has traced through, and what is no function fails them at once.  There it leaves out the note. */
+static PyObject *clip_wrapper(PyObject *original)
+{
+    static const char text[] = "def make(original, note, is_compiling):\n"
+                               "    def _get_total_norm(*args, **kwargs):\n"
+                               "        total_norm = original(*args, **kwargs)\n"
+                               "        if not is_compiling():\n"
+                               "            note(total_norm)\n"
+                               "        return total_norm\n"
+                               "    return _get_total_norm\n";
+    static struct cpython_method method = {"probing_norm", clip_note, METH_O, NULL};
+    struct cpython *py = &torch_state.py;
+    PyObject *globals = py->PyDict_New(), *made = NULL;
+    PyObject *note = py->PyCFunction_NewEx(&method, NULL, NULL);
+    PyObject *compiling = object_get(object_module("torch.compiler"), "is_compiling");
+    if (globals && py->PyDict_SetItemString(globals, "__builtins__", py->PyEval_GetBuiltins()) == 0)
+        py->Py_DecRef(py->PyRun_StringFlags(text, Py_file_input, globals, globals, NULL));
+    PyObject *make = globals ? py->PyDict_GetItemString(globals, "make") : NULL;
+    if (make && note && compiling)
+        made = py->PyObject_CallFunctionObjArgs(make, original, note, compiling, NULL);
+    py->PyErr_Clear();
+    py->Py_DecRef(compiling);
+    py->Py_DecRef(note);
+    py->Py_DecRef(globals);
+    return made;
 }
 
 /* Programs have clip_grad_norm_() under names of their own; what it calls is looked up anew each
- * time (torch 2.6).  In older ones only those see us who look the function itself up. */
+ * time.  (torch 2.6; older ones have no such function.) */
 void loss_find(void)
 {
-    PyObject *clip = object_module("torch.nn.utils.clip_grad");
-    PyObject *utils = object_module("torch.nn.utils");
-    if (last.clip_hooked || !clip || !utils)
+    struct cpython *py = &torch_state.py;
+    PyObject *module = object_module(CLIP_MODULE);
+    if (last.clip || !module)
         return;
-    last.clip_hooked = true;
-    if (hook_instance(clip, "_get_total_norm", clip_call) == 0)
-        return;
-    (void)hook_instance(clip, NORM_OF, clip_call);
-    (void)hook_instance(utils, NORM_OF, clip_call);
+    last.clipped = object_get(module, CLIP_NAME);
+    last.clip = last.clipped ? clip_wrapper(last.clipped) : NULL;
+    if (last.clip)
+        (void)py->PyObject_SetAttrString(module, CLIP_NAME, last.clip);
+    py->PyErr_Clear();
 }
 
+/* What somebody else has put there since stays. */
 void loss_forget(void)
 {
+    struct cpython *py = &torch_state.py;
+    PyObject *module = object_module(CLIP_MODULE), *now = object_get(module, CLIP_NAME);
+    if (last.clip && now == last.clip)
+        (void)py->PyObject_SetAttrString(module, CLIP_NAME, last.clipped);
+    py->PyErr_Clear();
+    py->Py_DecRef(now);
+    py->Py_DecRef(last.clip);
+    py->Py_DecRef(last.clipped);
     memset(&last, 0, sizeof(last));
 }
 
