@@ -705,16 +705,22 @@ TEST(tells_how_a_table_is_made)
 
 TEST(memory_may_fail_anywhere)
 {
-    const char *text = "select module, count(distinct stage), avg(duration) from torch_trace where "
-                       "step > 3 and module like '%e%' group by module order by 3 desc limit 2";
-    for (unsigned n = 1; fail_alloc_step(n); n++) {
-        struct buf out;
-        struct sql_report report;
-        buf_init(&out, 1 << 20);
-        int rc = ask_as(SQL_FORMAT_TABLE, text, NULL, &out, &report);
-        if (rc != 0 && rc != -ENOMEM)
-            CHECK_INT(rc, -ENOMEM);
-        buf_done(&out);
+    static const char *const texts[] = {
+        "select module, count(distinct stage), avg(duration) from torch_trace where step > 3 and "
+        "module like '%e%' group by module order by 3 desc limit 2",
+        "show create table torch_trace", "show create view memory_usage",
+        "select count(*) from information_schema.views",
+        "select p.* from information_schema.parameters p limit 1"};
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        for (unsigned n = 1; fail_alloc_step(n); n++) {
+            struct buf out;
+            struct sql_report report;
+            buf_init(&out, 1 << 20);
+            int rc = ask_as(SQL_FORMAT_TABLE, texts[i], NULL, &out, &report);
+            if (rc != 0 && rc != -ENOMEM)
+                CHECK_INT(rc, -ENOMEM);
+            buf_done(&out);
+        }
     }
 }
 
