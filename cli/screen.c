@@ -151,10 +151,11 @@ static void paint_line(struct buf *out, const char *text, size_t size, uint32_t 
 void screen_paint(const struct buf *lines, bool colours, struct buf *ret)
 {
     const char *at = lines->size > 0 ? lines->data : "", *end = at + lines->size;
+    uint32_t columns = cli_width() > 0 ? cli_width() : UINT32_MAX;
     while (at < end) {
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         stop = stop != NULL ? stop : end;
-        paint_line(ret, at, (size_t)(stop - at), UINT32_MAX, colours);
+        paint_line(ret, at, (size_t)(stop - at), columns, colours);
         (void)buf_addc(ret, '\n');
         at = stop + (stop < end);
     }

@@ -33,7 +33,7 @@ enum screen_style {
 /* Show these lines, cut at the terminal's size, whatever that is now; control characters in them
  * become '?'. */
 void screen_draw(const struct buf *lines, bool colours);
-/* The same lines as bytes, whole. */
+/* The same lines as bytes, all of them, cut at the width where there is one. */
 void screen_paint(const struct buf *lines, bool colours, struct buf *ret);
 
 /* Wait for a key, at most `ns`.  0: none came; -EINTR: Ctrl-C; -EAGAIN: draw again (another size,

@@ -185,6 +185,20 @@ static bool is_launcher(int argc, char **argv)
     return false;
 }
 
+/* What tools ask an interpreter about itself: "python -I -c ...", "python --version". */
+static bool is_asked(int argc, char **argv)
+{
+    for (int i = 1; i < argc && argv[i][0] == '-' && argv[i][1] != '\0'; i++) {
+        if (strcmp(argv[i], "--version") == 0 || strncmp(argv[i], "-V", 2) == 0)
+            return true;
+        if (argv[i][1] == 'c' || argv[i][1] == 'm')
+            return false;
+        if (argv[i][1] != '-' && argv[i][1] != 'W' && argv[i][1] != 'X' && strchr(argv[i], 'I'))
+            return true;
+    }
+    return false;
+}
+
 /* Does this process only lead to the program that is meant?  launched: the process that was told to
  * become it. */
 static bool leads_on(int argc, char **argv, uint64_t launched)
@@ -198,7 +212,7 @@ static bool leads_on(int argc, char **argv, uint64_t launched)
     if (strcmp(name, "busybox") == 0 || strcmp(name, "coreutils") == 0)
         name = leaf_of(argv[0]); /* one file with many names */
     if (dlsym(RTLD_DEFAULT, "Py_GetVersion"))
-        return is_launcher(argc, argv);
+        return is_launcher(argc, argv) || ((uint64_t)getpid() != launched && is_asked(argc, argv));
     return is_in(wrappers, name) || (uint64_t)getpid() != launched;
 }
 

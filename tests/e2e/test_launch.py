@@ -134,7 +134,8 @@ def test_it_reaches_the_python_at_the_end_of_a_chain(world, chain):
         "shim": [shim, str(loop)],
         "shims": [executable(world.tmp / "outer", SHIM % shim), str(loop)],
         "env": ["env", "A=1", "nice", "-n", "1", shim, str(loop)],
-        "forked": ["/bin/sh", "-c", "ls / > /dev/null; %s %s; true" % (DEBIAN_PYTHON, loop)],
+        "forked": ["/bin/sh", "-c", "ls / > /dev/null; {0} -I -B -c 'import sys'; {0} --version;"
+                   "{0} {1}; true".format(DEBIAN_PYTHON, loop)],
         "torchrun": [DEBIAN_PYTHON, "-u", executable(world.tmp / "torchrun", RUN), str(loop)],
     }[chain]
     target = launch(world, "--", *words)
