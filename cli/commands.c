@@ -307,9 +307,11 @@ const struct cli_command cli_commands[] = {
     {.name = "launch",
      .arguments = "-- PROGRAM [ARGUMENTS]",
      .doc = "run a program with the core in it from the start",
-     .text = "The program takes the place of this command: pid, signals and exit code are its "
-             "own. It, and what it starts, sees the environment as it was before. Plugins that "
-             "wait for something (torch for `import torch`) start when it is there.",
+     .text =
+         "The program takes the place of this command: pid, signals and exit code are its "
+         "own. It, and what it starts, sees the environment as it was before. Of a shell script, "
+         "a wrapper or a launcher (torchrun) it is the Python that it starts. Plugins that "
+         "wait for something (torch for `import torch`) start when it is there.",
      .run = command_launch,
      .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
                  {"--define", "-D", "KEY=VALUE", "a setting from the start on"},
