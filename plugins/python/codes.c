@@ -84,6 +84,11 @@ uint32_t codes_hash(const struct codes_mark *m) /* [signal] */
     return (uint32_t)(hash ^ hash >> 32);
 }
 
+bool codes_is_setup(const struct codes_mark *m) /* [signal] */
+{
+    return m->first_line == 0 && m->file == m->name && m->qualname == m->name;
+}
+
 static uint32_t slot_of(uint64_t address) /* [signal] */
 {
     return (uint32_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 48) & (SLOTS - 1);

@@ -27,6 +27,9 @@ void codes_close(void);               /* also after a failed open */
 
 void codes_mark(const uint8_t *head, struct codes_mark *ret); /* [signal] */
 uint32_t codes_hash(const struct codes_mark *m);              /* [signal] */
+/* Is it the one that CPython runs, from 3.12 on, between a class and its __init__?  All names of it
+ * are one str, and it begins at no line.                                            [signal] */
+bool codes_is_setup(const struct codes_mark *m);
 /* Number of a code object that is known; 0: it is not.                              [signal] */
 uint32_t codes_find(uint64_t address, const struct codes_mark *mark);
 /* Before 3.12 these addresses may have become another code object's.  Where the names of a look's

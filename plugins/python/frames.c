@@ -274,6 +274,8 @@ static bool add_frame(struct probing_python_look *l, const struct last *last,
     if (!head || u64_at(head, f.walk.o.ob_type) != (uint64_t)(uintptr_t)f.walk.py->PyCode_Type)
         return false;
     codes_mark(head, &mark);
+    if (codes_is_setup(&mark))
+        return true; /* no function of the user's: it is left out */
     to->mark = codes_hash(&mark);
     to->offset = walk_offset(&f.walk, frame);
     to->flags = walk_is_entry(&f.walk, frame) ? PROBING_PYTHON_ENTRY : 0;

@@ -313,6 +313,8 @@ static int show_python(struct look *l, const struct thread_look *t, int i, uint3
         return 0;
     struct walk_text text;
     walk_text(&l->walk, &l->frames[i], &text);
+    if (text.setup)
+        return 0;
     struct sink_frame f = {.depth = (*depth)++,
                            .python = true,
                            .func = text.func,

@@ -38,6 +38,10 @@ static bool makes_calls(const char *function)
         "_PyVectorcall",
         "PyEval_",
         "_PyCFunction_",
+        "_PyCallMethodDescriptor", /* these from 3.15 on */
+        "_Py_BuiltinCallFast",
+        "_Py_CallBuiltinClass",
+        "_Py_VectorCall",
         "cfunction_",
         "call_function",
         "method_vectorcall",

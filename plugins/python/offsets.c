@@ -75,34 +75,35 @@ static bool take_published(const uint64_t *word, const struct offsets *words, st
     return true;
 }
 
+struct field {
+    int at, size, room;
+};
+
+static bool lie_inside(const struct field *fields, size_t n, int least)
+{
+    for (size_t i = 0; i < n; i++)
+        if (fields[i].at < least || fields[i].at > fields[i].room - fields[i].size)
+            return false;
+    return true;
+}
+
 bool offsets_possible(const struct offsets *o)
 {
     const int lines = o->co_lines + 8, most = OFFSETS_STR;
-    const struct {
-        int at, size, room;
-    } fields[] = {
+    const struct field always[] = {
         {o->ts_next, 8, OFFSETS_STATE},
         {o->ts_interp, 8, OFFSETS_STATE},
         {o->ts_thread_id, 8, OFFSETS_STATE},
-        {o->ts_native_id, 8, OFFSETS_STATE},
-        {o->ts_frame, 8, OFFSETS_STATE},
-        {o->ts_base, 8, OFFSETS_STATE},
-        {o->ts_cframe, 8, OFFSETS_STATE},
         {o->gil_holder, 8, OFFSETS_GIL},
         {o->gil_locked, 4, OFFSETS_GIL},
         {o->frame_size, 0, OFFSETS_FRAME},
         {o->f_code, 8, o->frame_size},
         {o->f_back, 8, o->frame_size},
         {o->f_instr, o->co_bytecode < 0 ? 4 : 8, o->frame_size},
-        {o->f_owner, 1, o->frame_size},
-        {o->f_entry, 1, o->frame_size},
-        {o->f_copy, 4, o->frame_size},
         {o->co_lines, 8, OFFSETS_CODE},
         {o->co_file, 8, lines},
         {o->co_name, 8, lines},
-        {o->co_qualname, 8, lines},
         {o->co_first_line, 4, lines},
-        {o->co_version, 4, lines},
         {o->ob_type, 8, o->ob_head},
         {o->ob_head, 8, most},
         {o->var_size, 8, OFFSETS_HEAD},
@@ -114,11 +115,18 @@ bool offsets_possible(const struct offsets *o)
         {o->set_mask, 8, most},
         {o->set_table, 8, most},
         {o->error_args, 8, most},
+        {o->str_kind, 3, 32},
+        {o->str_is_compact, 1, 32},
+        {o->str_is_ascii, 1, 32},
     };
-    for (size_t i = 0; i < COUNT(fields); i++)
-        if (fields[i].at < -1 || fields[i].at > fields[i].room - fields[i].size)
-            return false;
-    return o->co_lines >= 0 && o->str_length >= 0;
+    const struct field sometimes[] = {
+        {o->ts_native_id, 8, OFFSETS_STATE}, {o->ts_frame, 8, OFFSETS_STATE},
+        {o->ts_base, 8, OFFSETS_STATE},      {o->ts_cframe, 8, OFFSETS_STATE},
+        {o->f_owner, 1, o->frame_size},      {o->f_entry, 1, o->frame_size},
+        {o->f_copy, 4, o->frame_size},       {o->co_qualname, 8, lines},
+        {o->co_version, 4, lines},
+    };
+    return lie_inside(always, COUNT(always), 0) && lie_inside(sometimes, COUNT(sometimes), -1);
 }
 
 int offsets_assume(const struct cpython *py, const struct peek *peek, struct offsets *ret,

@@ -137,6 +137,7 @@ void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret
     ret->readable = true;
     ret->func = c->func;
     ret->file = c->file;
+    ret->setup = c->first_line == 0 && strcmp(c->func, c->file) == 0; /* as codes_is_setup() */
     int64_t offset = walk_offset(w, f);
     if (offset == WALK_NOWHERE)
         return;

@@ -82,6 +82,7 @@ struct walk_text {
     int line;                /* 0: unknown */
     int column, end_column;  /* from 1, of what runs in that line; 0: unknown (before 3.11) */
     bool readable;           /* false: the code object was gone */
+    bool setup;              /* a frame of CPython's own, between a class and its __init__ */
 };
 
 /* Reading this interpreter is possible: 0, or -ENOTSUP / -EPERM with one line in `why`.

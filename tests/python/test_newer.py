@@ -168,3 +168,44 @@ def test_units_with_libraries_that_need_a_newer_c_library(tmp_path, python):
         done = subprocess.run([loader, "--library-path", libraries, program, *words, library],
                               stdout=subprocess.PIPE, env=dict(os.environ, PYTHONHOME=home))
         assert done.returncode == 0 and b"\nok " in b"\n" + done.stdout, done.stdout.decode()
+
+
+CALLS = """import time
+def inner(number):
+    if number: time.sleep(600)
+class Made:
+    def __init__(self, number): max([number], key=inner)
+def outer(number):
+    sorted([Made], key=lambda kind: kind(number))
+for i in range(500): outer(0) # until CPython calls in the shortest way it knows
+print('ready', flush=True)
+outer(1)
+"""
+
+
+def test_how_a_call_is_made_is_not_what_is_called(world, python):
+    """A frame of CPython's own makes the instance of a class (from 3.12 on), and 3.15 has functions
+    of its own for calls of C."""
+    target = world.start(python, CALLS).inject()
+    wait_for(lambda: main_thread(target)["state"] != "running", "it to sleep")
+    thread = main_thread(target)
+    assert python_frames(thread) == [("inner", 3), ("__init__", 5), ("<lambda>", 7), ("outer", 7),
+                                     ("<module>", 10)]
+    assert not [f["func"] for f in thread["frames"] if "StackRef" in f["func"]]
+
+
+FINDS = """import sys
+class Made:
+    def __init__(self, number): self.sum = sum(i * i for i in range(number))
+def outer():
+    return [Made(300) for _ in range(100)]
+print('ready', flush=True)
+while True: outer()
+"""
+
+
+def test_a_profile_has_no_frame_of_a_call_either(world, python):
+    target = world.start(python, FINDS).inject()
+    done = target.probing("flamegraph", "--seconds", "1", "--format", "folded")
+    assert done.returncode == 0 and "outer" in done.stdout, done.stderr
+    assert "__init__ (__init__)" not in done.stdout and "StackRef" not in done.stdout, done.stdout
