@@ -32,6 +32,7 @@ struct watched {
     bool refused;                           /* no timer could be made */
     /* reader.c's */
     uint64_t name_id, named_ns;    /* what it is called, and since when we know */
+    uint8_t n_names;               /* how often that was asked, until it is often enough */
     uint64_t seen_cpu_ns, seen_ns; /* as of the last look from outside; 0: none */
     int64_t last_stack;            /* of its last sample; 0: none */
     int64_t still_stack;           /* where it waits; 0: it does not, or is not known */

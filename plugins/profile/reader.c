@@ -33,6 +33,8 @@
 #define IDLE_CPU_NS UINT64_C(1000000)  /* ran less than this since the last look: ours, too */
 #define MODULES_NS UINT64_C(500000000) /* between looks for new modules */
 #define NAMES_NS (60 * NS_PER_S)       /* a name is read again after this: some hundred reads */
+#define YOUNG_NS NS_PER_S              /* the first ones: many threads get theirs late */
+#define YOUNG_NAMES 3
 #define STOP_NS (2 * NS_PER_S)
 #define TELL_NS NS_PER_S /* a wait is told after this, and when it ends */
 #define STACK_BYTES (256u << 10)
@@ -77,8 +79,9 @@ static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64
 {
     char name[128] = "", path[64];
     uint64_t id;
-    if (w->name_id && now - w->named_ns < NAMES_NS)
+    if (w->name_id && now - w->named_ns < (w->n_names < YOUNG_NAMES ? YOUNG_NS : NAMES_NS))
         return w->name_id;
+    w->n_names += w->n_names < YOUNG_NAMES;
     if (!r->python || r->python->thread_name(tid, name, sizeof(name)) < 0) {
         (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
         int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -87,6 +90,8 @@ static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64
             (void)close(fd);
         name[n > 0 ? n : 0] = '\0';
         name[strcspn(name, "\n")] = '\0';
+        /* one that had no name yet when it was found */
+        w->ours = w->ours || strncmp(name, "probing/", strlen("probing/")) == 0;
     }
     if (name[0] && r->host->intern(r->host, name, strlen(name), &id) == 0)
         w->name_id = id;
@@ -111,7 +116,7 @@ static void take(struct reader *r, struct box *x)
         .cpu_ns = (int64_t)x->cpu_ns,
         .wall_ns = (int64_t)x->cpu_ns,
     };
-    if (row.stack)
+    if (row.stack && !w->ours)
         stacks_add_sample(r->stacks, &row);
     w->last_stack = row.stack;
     (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
@@ -136,7 +141,7 @@ static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
                                    .gil = w->still_gil,
                                    .step = clocks_step(r->clocks),
                                    .wall_ns = (int64_t)w->still_ns};
-    if (w->still_stack && w->still_ns) {
+    if (w->still_stack && w->still_ns && !w->ours) {
         stacks_add_sample(r->stacks, &row);
         (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
     }

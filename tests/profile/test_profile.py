@@ -537,6 +537,37 @@ def test_samples_know_the_training_step(world):
     assert target.alive()
 
 
+def test_threads_of_ours_that_get_their_name_late(world):
+    """As they do on a busy machine, where the profiler sees them first."""
+    late = world.tmp / "late"
+    target = world.python('''
+import _thread, ctypes, os, time
+def other():
+    ctypes.CDLL(None).prctl(15, b"early", 0, 0, 0)
+    while not os.path.exists(%r):
+        time.sleep(0.01)
+    ctypes.CDLL(None).prctl(15, b"probing/late", 0, 0, 0)
+    print("renamed", flush=True)
+    while True:
+        time.sleep(0.01)
+_thread.start_new_thread(other, ())
+print("ready", flush=True)
+while True:
+    time.sleep(0.01)
+''' % str(late), DEBIAN_PYTHON)
+    target.wait_line("ready")
+    target.inject()
+    assert target.probing("plugin", "load", "profile").returncode == 0
+    assert target.probing("config", "profile.mode=wall").returncode == 0
+    samples(target, 1, where="thread_name = 'early'")
+    late.touch()
+    target.wait_line("renamed")
+    seen = "(select max(ts) from python.samples where thread_name = 'early')"
+    samples(target, 1, where="ts > %s + interval '3 seconds'" % seen)
+    assert target.rows("select distinct thread_name from python.samples "
+                       "where thread_name like 'probing%'") == []
+
+
 def test_a_library_that_comes_is_named(world):
     target = world.python('''
 import os, time
