@@ -77,12 +77,11 @@ static bool is_now(const struct scalar *s, const struct thread *t)
     return s->there && s->thread == t && s->step == torch_state.step;
 }
 
-/* false: it is no single number. */
+/* Tensors quiet.  false: it is no single number. */
 static bool read_scalar(PyObject *value, struct scalar *s)
 {
     struct cpython *py = &torch_state.py;
     struct tensor_figures f = {.n = 0};
-    PyObject *guard;
     s->type = names_class_text(value);
     if (object_is(value, py->PyFloat_Type) || object_is(value, py->PyLong_Type)) {
         s->value = py->PyFloat_AsDouble(value);
@@ -90,11 +89,10 @@ static bool read_scalar(PyObject *value, struct scalar *s)
         py->PyErr_Clear();
         return is;
     }
-    if (!tensor_is(value) || !tensor_quiet(&guard))
+    if (!tensor_is(value))
         return false;
     s->rc = tensor_look(value, &f);
     PyObject *meta = s->rc == -EXDEV ? object_get(value, "is_meta") : NULL;
-    tensor_loud(guard);
     py->Py_DecRef(meta); /* a constant of the interpreter */
     s->value = f.first;
     s->meta = meta == py->_Py_TrueStruct;
@@ -110,13 +108,17 @@ bool loss_is_one(PyObject *value)
 static bool take(const struct thread *t, enum known which, PyObject *value, const char *func)
 {
     struct scalar s = {.there = true, .thread = t, .step = torch_state.step};
-    if (!read_scalar(value, &s))
+    PyObject *guard = NULL;
+    bool tensor = tensor_is(value);
+    if (tensor && !tensor_quiet(&guard))
         return false;
-    PyObject *guard;
-    if (s.rc == -EXDEV && !s.meta && tensor_quiet(&guard)) {
+    bool one = read_scalar(value, &s);
+    if (one && s.rc == -EXDEV && !s.meta)
         s.ticket = device_number(value);
+    if (tensor)
         tensor_loud(guard);
-    }
+    if (!one)
+        return false;
     s.func = object_intern(func);
     last.of[which] = s;
     return true;

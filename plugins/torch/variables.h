@@ -21,7 +21,7 @@ const char *variables_why_not(int rc, bool meta);
 /* loss.c: names, of whatever function, that need no variable */
 enum known { KNOWN_NOTHING, KNOWN_LOSS, KNOWN_RATE, KNOWN_NORM, N_KNOWN };
 enum known loss_known(const struct expression *e); /* loss, lr, grad_norm */
-bool loss_is_one(PyObject *value);                 /* a number, or a tensor of one */
+bool loss_is_one(PyObject *value);                 /* a number, or a tensor of one; tensors quiet */
 /* Add the row of this thread's step; false: it is not known. */
 bool loss_add(enum known which, const char *name);
 
