@@ -160,8 +160,9 @@ int command_plugin(struct target *t, int argc, char **argv); /* plugin.c */
 void launch_find(const char *name, char *ret, size_t size);
 int launch_check(const char *path);
 int launch_environment(const char *settings, bool children);
-/* -ENOENT, and why a living process has no core: nobody brought one, or it was led past it. */
-int launch_no_core(pid_t pid);
+/* -ENOENT, and why a living process has no core: nobody brought one, or it was led past it.
+ * with: options of the `inject` to try, " --plugin torch". */
+int launch_no_core(pid_t pid, const char *with);
 
 /* `plugin check FILE [-- PROGRAM ...]` (check.c).  name: of the plugin. */
 int plugin_check(const char *name, const char *file, char **program);

@@ -294,7 +294,7 @@ static int window_of(const struct target *t, struct options *o, char *ret_where,
         return 0;
     }
     if (t->kind == TARGET_BARE)
-        return launch_no_core(t->pid);
+        return launch_no_core(t->pid, /* with= */ "");
     if (!past && o->seconds_ns == 0 && !answer_plugin_runs(t, "profile")) {
         o->seconds_ns = DEFAULT_NS;
         terminal_say("the profiler does not run: sampling for %d s", (int)(DEFAULT_NS / NS_PER_S));

@@ -240,15 +240,16 @@ static void find_below(pid_t above, struct buf *ret)
         (void)closedir(proc);
 }
 
-int launch_no_core(pid_t pid)
+int launch_no_core(pid_t pid, const char *with)
 {
     struct buf below;
     int r;
 
     if (!led_on(pid))
         return err_set(-ENOENT,
-                       "process %d has no probing core in it; enter it with: probing -t %d inject",
-                       (int)pid, (int)pid);
+                       "process %d has no probing core in it; enter it with: probing -t %d "
+                       "inject%s",
+                       (int)pid, (int)pid, with);
     buf_init(&below, 400);
     find_below(pid, &below);
     if (below.size > 0)
@@ -259,8 +260,8 @@ int launch_no_core(pid_t pid)
         r = err_set(
             -ENOENT,
             "process %d is a shell or launcher, which `launch` hands the core on by; it has "
-            "begun no Python yet; to enter it all the same: probing -t %d inject",
-            (int)pid, (int)pid);
+            "begun no Python yet; to enter it all the same: probing -t %d inject%s",
+            (int)pid, (int)pid, with);
     buf_done(&below);
     return r;
 }

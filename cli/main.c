@@ -112,7 +112,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         if (r == 0 && target.kind == TARGET_LIVE)
             return command_forward(&target, argc, argv);
         if (r == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
-            return launch_no_core(target.pid);
+            return launch_no_core(target.pid, /* with= */ "");
         return unknown_command(argv[0]);
     }
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)

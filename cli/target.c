@@ -362,7 +362,7 @@ int target_connect(const struct target *t, struct probing_client **ret)
             target_compare_builds(t, *ret);
         return r;
     case TARGET_BARE:
-        return launch_no_core(t->pid);
+        return launch_no_core(t->pid, /* with= */ "");
     case TARGET_FILES:
         if (t->stopped)
             return err_set(-EAGAIN,

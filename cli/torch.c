@@ -339,10 +339,7 @@ static int suspect_numbers(struct torch_report *r, const char *since)
 int torch_err_no_plugin(const struct target *t)
 {
     if (t->kind == TARGET_BARE)
-        return err_set(-ENODATA,
-                       "process %d has no probing core in it; enter it with: probing -t %d inject "
-                       "--plugin torch",
-                       (int)t->pid, (int)t->pid);
+        return launch_no_core(t->pid, " --plugin torch");
     if (t->kind == TARGET_FILES)
         return err_set(-ENODATA, "%s had no torch plugin in it: there is nothing to show", t->text);
     return err_set(-ENODATA, "%s has no torch plugin: probing -t %s plugin load torch", t->text,
@@ -478,7 +475,7 @@ int command_torch(struct target *t, int argc, char **argv)
     if (rc < 0)
         return cli_misuse(rc);
     if (t->kind == TARGET_BARE && !target_is_files(t))
-        return launch_no_core(t->pid);
+        return launch_no_core(t->pid, " --plugin torch");
     if (words.profile)
         return capture(t, &words);
     return words.watch ? look_again(t, &words) : look(t, &words);
