@@ -178,8 +178,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
         t->micro = micro_step(t, t->top);
         t->training |= t->top->has_params;
     }
-    c->counted =
-        training || (torch_state.stepper < STEPPER_BACKWARD && !torch_state.has_optimizer);
+    c->counted = training || (torch_state.stepper < STEPPER_BACKWARD && !torch_state.has_optimizer);
     t->recording = torch_state.sampled && torch_state.host->wanted(torch_state.trace);
 }
 
