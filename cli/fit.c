@@ -11,38 +11,36 @@
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "core/base/err.h"
+#include "core/base/printable.h"
 
 #define DOTS "..."
 #define PICTURE_BYTES ((size_t)16 << 20) /* of one screen */
 #define LEAST_WIDTH 20                   /* columns: a narrower terminal wraps by itself */
 
-/* Two columns for East Asian ones and pictures, as far as one
- * look can tell. */
-size_t fit_letter(const char *text, uint32_t *ret_columns)
+/* Two columns for East Asian ones and pictures, as far as one look can tell. */
+size_t fit_letter(const char *text, size_t size, uint32_t *ret_columns)
 {
+    bool plain = false;
+    if (printable_letter(text, size, &plain) == 0 || !plain)
+        return 0;
     const unsigned char *p = (const unsigned char *)text;
     size_t n = *p < 0x80 ? 1 : *p < 0xc0 ? 0 : *p < 0xe0 ? 2 : *p < 0xf0 ? 3 : *p < 0xf8 ? 4 : 0;
     uint32_t code = n < 2 ? *p : *p & (0xffu >> (n + 1));
 
-    for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
+    for (size_t i = 1; i < n; i++)
         code = code << 6 | (p[i] & 0x3fu);
-    }
     bool wide = (code >= 0x1100 && code < 0x1160) || (code >= 0x2e80 && code < 0xa4d0) ||
                 (code >= 0xac00 && code < 0xd7a4) || (code >= 0xf900 && code < 0xfb00) ||
                 (code >= 0xfe30 && code < 0xfe70) || (code >= 0xff00 && code < 0xff61) ||
                 (code >= 0x1f300 && code < 0x1fb00) || (code >= 0x20000 && code < 0x40000);
     *ret_columns = wide ? 2 : 1;
-    return n == 0 || code < 0x20 || (code >= 0x7f && code < 0xa0) ? 0 : n;
+    return n;
 }
 
 /* Bytes of the letter at `at`, which need not be one, and its columns. */
 static size_t step(const char *at, size_t left, uint32_t *ret_columns)
 {
-    char text[5] = "";
-    memcpy(text, at, left < 4 ? left : 4);
-    size_t n = fit_letter(text, ret_columns);
+    size_t n = fit_letter(at, left, ret_columns);
     if (n == 0)
         *ret_columns = 1;
     return n == 0 ? 1 : n;

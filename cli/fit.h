@@ -15,8 +15,9 @@
 
 #include "core/base/buf.h"
 
-/* A letter's bytes (0: no letter, or one that steers terminals), and the columns it takes. */
-size_t fit_letter(const char *text, uint32_t *ret_columns);
+/* The bytes of the letter that begins `size` bytes (0: no letter, or one that steers terminals), and
+ * the columns it takes. */
+size_t fit_letter(const char *text, size_t size, uint32_t *ret_columns);
 uint32_t fit_columns(const char *text, size_t size);
 
 enum fit_cut { FIT_END, FIT_FRONT, FIT_MIDDLE }; /* what goes, and leaves "..." */

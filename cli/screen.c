@@ -90,8 +90,8 @@ static uint32_t add_clean(struct buf *b, const char *text, size_t size, uint32_t
     uint32_t used = 0, columns;
 
     for (size_t at = 0; at < size;) {
-        size_t n = fit_letter(text + at, &columns);
-        bool bad = n == 0 || n > size - at;
+        size_t n = fit_letter(text + at, size - at, &columns);
+        bool bad = n == 0;
         columns = bad ? 1 : columns;
         if (used + columns > most)
             break;
@@ -99,7 +99,8 @@ static uint32_t add_clean(struct buf *b, const char *text, size_t size, uint32_t
             (void)buf_addc(b, '?');
         else
             (void)buf_add(b, text + at, n);
-        at += bad ? 1 : n;
+        for (at += bad ? 1 : n; bad && at < size && (text[at] & 0xc0) == 0x80;)
+            at++; /* one mark for a letter that is not shown */
         used += columns;
     }
     return used;

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nothing that a target, a file or a plugin says reaches a terminal raw: every command is run in a
 pseudo terminal against a target that lies, and against a real one with a hostile plugin in it."""
+import fcntl
 import os
 import pty
 import re
 import select
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import time
 
 import pytest
@@ -20,7 +23,7 @@ from wire import open_door  # noqa: E402
 
 # Our own sequences: each is one of cli/terminal.c, screen.c or of the terminal's end of line.
 OURS = [b"\x1b[H\x1b[J", b"\x1b[?1049h\x1b[?25l\x1b[?7l", b"\x1b[?7h\x1b[?25h\x1b[?1049l",
-        b"\x1b[H", b"\x1b[2K", b"\x1b[J", b"\r\n"]
+        b"\x1b[H", b"\x1b[2K", b"\x1b[J", b"\r\r\n", b"\r\n"]
 HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e"
                     "\u2060-\u206f\ufeff\U000e0000-\U000e0fff]")
 
@@ -39,10 +42,12 @@ COMMANDS = {
 TYPED = {"repl": b"1\nx\t\n%tables\n\x04", "top": b"q", "debug": b"q\n"}
 
 
-def in_terminal(world, *words, typed=b"", env=None, idle=30.0):
-    """All that the command writes to its terminal."""
+def in_terminal(world, *words, typed=b"", env=None, idle=30.0, size=None):
+    """All that the command writes to its terminal; size: its rows and columns."""
     pid, master = pty.fork()
     if pid == 0:
+        if size:
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("4H", *size, 0, 0))
         os.chdir(world.tmp)
         os.execve(str(CLI), [str(CLI), *words],
                   dict(world.env, TERM="xterm", PAGER="cat", HOME=str(world.tmp), **(env or {})))
@@ -59,6 +64,8 @@ def in_terminal(world, *words, typed=b"", env=None, idle=30.0):
             seen += data
             if "watch" in words:
                 os.write(master, b"\x03") if len(seen) > 500 else None
+            elif "top" in words and size:
+                os.write(master, b"q") if b"FUNCTION" in seen else None
         else:  # it waits: for more of a stream, or for us
             os.write(master, b"\x03" if interrupts % 2 == 0 else b"\x04")
             interrupts += 1
@@ -236,6 +243,7 @@ def wait(secret=evil):
 code = wait.__code__.replace(co_name=evil + "\\n  0 all_is_well", co_filename=evil + "\\nThread 1")
 wait.__code__ = code
 threading.Thread(target=wait, name=evil + "\\nThread 2", daemon=True).start()
+threading.Thread(target=wait, name="\u202e\u2066\u200bx", daemon=True).start()
 print("ready")
 wait()
 """
@@ -268,7 +276,10 @@ def test_a_hostile_process_and_its_plugin(world, hostile):
                   ["query", "select * from evil.rows"], ["query", "select * from evil.fails"],
                   ["query", "select a from evil.rows", "--format", "json"],
                   ["query", "select a from evil.rows", "--format", "csv"],
-                  ["query", "select * from probing.log"],
+                  ["export", "--format", "csv", "--table", "evil.rows"],
+                  ["export", "--format", "jsonl", "--table", "evil.rows"],
+                  ["export", "--format", "chrome", "select to_timestamp(1) as ts, a as name "
+                   "from evil.rows"], ["top"], ["query", "select * from probing.log"],
                   ["query", "select * from probing.plugins"],
                   ["query", "select * from probing.commands"],
                   ["query", "select name, value from process.envs"],
@@ -277,7 +288,9 @@ def test_a_hostile_process_and_its_plugin(world, hostile):
                   ["nonsense" + EVIL], ["query", "select '" + EVIL], ["config", "get", "x" + EVIL],
                   ["watch", "select a from evil.rows", "--interval", "100ms"],
                   ["plugin", "stop", "evil"], ["eject"]):
-        seen = in_terminal(world, "-t", pid, *words)
+        seen = in_terminal(world, "-t", pid, *words, typed=TYPED.get(words[0], b""),
+                           size=(50, 200))
+        assert words != ["top"] or b"FUNCTION" in seen and b"pwned" in seen, seen[-1500:]
         assert steers(seen) == "", (words, seen[-1500:])
         assert b"\nprobing: all is well" not in seen.replace(b"\r", b""), words
         assert b"\n  0 all_is_well" not in seen.replace(b"\r", b""), words
