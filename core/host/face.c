@@ -316,7 +316,7 @@ int host_why_empty(void *host, const struct table *t, char *text, size_t size)
         return 0;
     }
     if (!atomic_load_explicit(&t->wanted, memory_order_relaxed)) {
-        (void)snprintf(text, size, "it is switched off (probing.keep)");
+        (void)snprintf(text, size, "it is switched off (state in probing.tables)");
         return 0;
     }
     (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
