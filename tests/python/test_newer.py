@@ -93,7 +93,8 @@ def test_one_that_is_newer_is_read_once_a_trial_has_proved_it(world):
     assert [reason] in target.rows("select text from probing.log where level = 'info'")
     assert target.probing("plugin", "stop", "python").returncode == 0
     assert target.probing("plugin", "load", "python").returncode == 0
-    assert is_read(target) and reason_of(target) == [state, reason]
+    wait_for(lambda: is_read(target), "its stack, by the plugin that came again")
+    assert reason_of(target) == [state, reason]
 
 
 def test_one_that_begins_with_us_in_it(world):
