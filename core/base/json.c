@@ -373,5 +373,7 @@ int json_add_f64(struct buf *b, double value)
     char text[32];
     if (isnan(value) || isinf(value))
         return buf_adds(b, "null");
+    if (value == 0 && signbit(value)) /* many take -0 for an integer, which has no such */
+        return buf_adds(b, "-0.0");
     return buf_add(b, text, format_f64(value, text));
 }

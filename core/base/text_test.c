@@ -180,7 +180,9 @@ TEST(json_out)
     (void)json_add_f64(&b, NAN);
     (void)buf_addc(&b, ' ');
     (void)json_add_f64(&b, 0.25);
-    CHECK_STR(buf_text(&b), "null 0.25");
+    (void)buf_addc(&b, ' ');
+    (void)json_add_f64(&b, -0.0);
+    CHECK_STR(buf_text(&b), "null 0.25 -0.0");
     buf_done(&b);
 }
 
