@@ -15,8 +15,8 @@
 
 #include "core/base/buf.h"
 
-/* The bytes of the letter that begins `size` bytes (0: no letter, or one that steers terminals), and
- * the columns it takes. */
+/* The bytes of the letter that these begin with (0: none, or one that steers terminals), and the
+ * columns it takes. */
 size_t fit_letter(const char *text, size_t size, uint32_t *ret_columns);
 uint32_t fit_columns(const char *text, size_t size);
 
