@@ -61,7 +61,7 @@ void target_say_whose(const struct target *t);
 const char *token_of_peer(void *room, int fd);
 int token_read(const char *directory, char *ret); /* ret: TOKEN_BYTES */
 
-/* ---- data directories (directory.c) ---- */
+/* ---- data directories (datadir.c) ---- */
 
 struct datadir;
 /* Those below the roots that are believed, root: of all users.  What is not believed is said on
@@ -94,7 +94,7 @@ bool directory_is_over(const char *directory);
 /* Of a process that cannot be seen from here (another pid namespace, a directory that both see)? */
 bool directory_lives_elsewhere(const char *directory);
 
-/* ---- the way in (door.c) ---- */
+/* ---- the way in (core_lookup.c) ---- */
 
 /* The data directory of a living process, by its mapped data file.  -ENOENT: no core answers in it;
  * *ret is "", or the directory of one that starts; -ETIMEDOUT: the process did not let us look. */
@@ -120,27 +120,27 @@ extern _Atomic int cli_cancel;            /* the same, as the engine wants it */
 void cli_signals_back(void);
 void cli_signals_catch(void);
 
-/* Take a command's arguments apart by its row in commands.c: take(arg, "--listen", "ADDR") for each
- * option, whichever way it was written, value NULL for a flag; take(arg, NULL, word) for the rest.
- * What take() gives below 0 ends it. */
+/* Take a command's arguments apart by its row in command_table.c: take(arg, "--listen", "ADDR") for
+ * each option, whichever way it was written, value NULL for a flag; take(arg, NULL, word) for the
+ * rest. What take() gives below 0 ends it. */
 int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
               void *arg);
 /* Gives r; when it is below 0 the exit code will be EXIT_USAGE: the words were wrong. */
 int cli_misuse(int r);
 bool cli_is_misused(void);
 
-/* C++'s own demangler, of this machine's library; NULL: there is none (external.c). */
+/* C++'s own demangler, of this machine's library; NULL: there is none (backtrace_external.c). */
 typedef char *cli_demangler_fn(const char *name, char *room, size_t *size, int *ret_status);
 cli_demangler_fn *cli_demangler(void);
 
 /* ---- commands: argv[0] is the command's name ---- */
 
-int command_inject(struct target *t, int argc, char **argv);  /* enter.c */
-int command_eject(struct target *t, int argc, char **argv);   /* enter.c */
+int command_inject(struct target *t, int argc, char **argv);  /* inject.c */
+int command_eject(struct target *t, int argc, char **argv);   /* inject.c */
 int command_launch(struct target *t, int argc, char **argv);  /* launch.c */
 int command_list(struct target *t, int argc, char **argv);    /* list.c */
 int command_gc(struct target *t, int argc, char **argv);      /* list.c */
-int command_forward(struct target *t, int argc, char **argv); /* live.c: as it is */
+int command_forward(struct target *t, int argc, char **argv); /* remote.c: as it is */
 int command_eval(struct target *t, int argc, char **argv);
 int command_backtrace(struct target *t, int argc, char **argv);   /* backtrace.c */
 int command_performance(struct target *t, int argc, char **argv); /* performance.c */
@@ -148,9 +148,9 @@ int command_query(struct target *t, int argc, char **argv);  /* query.c: query, 
 int command_export(struct target *t, int argc, char **argv); /* export.c */
 int command_debug(struct target *t, int argc, char **argv);  /* debug.c */
 int command_flamegraph(struct target *t, int argc, char **argv);
-int command_watch(struct target *t, int argc, char **argv);  /* live.c */
+int command_watch(struct target *t, int argc, char **argv);  /* remote.c */
 int command_repl(struct target *t, int argc, char **argv);   /* repl.c */
-int command_script(struct target *t, int argc, char **argv); /* live.c */
+int command_script(struct target *t, int argc, char **argv); /* remote.c */
 int command_top(struct target *t, int argc, char **argv);    /* top.c */
 int command_torch(struct target *t, int argc, char **argv);  /* torch.c */
 int command_plugin(struct target *t, int argc, char **argv); /* plugin.c */
@@ -164,7 +164,7 @@ int launch_environment(const char *settings, bool children);
  * with: options of the `inject` to try, " --plugin torch". */
 int launch_no_core(pid_t pid, const char *with);
 
-/* `plugin check FILE [-- PROGRAM ...]` (check.c).  name: of the plugin. */
+/* `plugin check FILE [-- PROGRAM ...]` (plugin_check.c).  name: of the plugin. */
 int plugin_check(const char *name, const char *file, char **program);
 /* The program that waits for a check when no other is named. */
 int plugin_check_inside(void);
@@ -182,9 +182,9 @@ int installed_file(const char *name, char *ret, size_t size);
 /* ask the live target: words as they are, answer to stdout.  Gives the command's status. */
 int live_run(const struct target *t, int argc, const char *const *argv);
 
-/* external.c: of a process that is only read, never entered. */
+/* backtrace_external.c: of a process that is only read, never entered. */
 int external_backtrace(struct target *t, int argc, char **argv);
-/* crash.c: the stacks that a crash has left in a data directory. */
+/* backtrace_crash.c: the stacks that a crash has left in a data directory. */
 int crash_print(const char *directory);
 /* The signal by which the process of a directory crashed; false: it did not, as far as is known. */
 bool crash_of(const struct datadir *d, char *ret, size_t size);

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/commands.h"
+#include "cli/command_table.h"
 #include "core/base/err.h"
 #include "core/base/version.h"
 

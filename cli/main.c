@@ -2,7 +2,7 @@
  *
  * cli/main.c - the `probing` command: which target, which command, which exit code.
  *
- * One thread.  What commands there are stands in commands.c, what they do in their files.
+ * One thread.  What commands there are stands in command_table.c, what they do in their files.
  */
 #include "cli/cli.h"
 
@@ -14,10 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cli/commands.h"
-#include "cli/terminal.h"
+#include "cli/command_table.h"
+#include "cli/ui/terminal.h"
 #include "core/base/err.h"
-#include "core/base/secret.h"
+#include "core/base/redact.h"
 #include "core/base/version.h"
 
 #define SECRET_NAME_MAX 64 /* longer words are code or SQL, not names */

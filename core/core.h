@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/core.h - all parts of the core in one struct: what core/life makes and core/commands ask.
+ * core/core.h - all parts of the core in one struct: what core/runtime makes and core/builtin ask.
  *
- * There is one a process, and it lives in core/life/probing.c.
+ * There is one a process, and it lives in core/runtime/lifecycle.c.
  */
 #ifndef CORE_CORE_H
 #define CORE_CORE_H
@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 
-#include "core/place/place.h"
+#include "core/datadir/own_dir.h"
 
 struct config;
 struct crash;

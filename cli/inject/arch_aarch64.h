@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/inject/arch_aarch64.h - registers, system calls and the stub of aarch64.
- * Included by target.h only; arch_x86_64.h says the same words for that machine.
+ * Included by internal.h only; arch_x86_64.h says the same words for that machine.
  *
  * At a stop the kernel has already done what it does about the thread's system call: one that goes
  * on has pc at its svc again, one that failed has its error where its first argument was, and which

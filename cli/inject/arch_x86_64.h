@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/inject/arch_x86_64.h - registers, system calls and the stub of x86-64.
- * Included by target.h only; arch_aarch64.h says the same words for that machine.
+ * Included by internal.h only; arch_aarch64.h says the same words for that machine.
  */
 #ifndef CLI_INJECT_ARCH_X86_64_H
 #define CLI_INJECT_ARCH_X86_64_H

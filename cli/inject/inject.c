@@ -10,8 +10,8 @@
  * steps, whose trap would end a process that nobody traces any more.  A killed command may leave a
  * descriptor that closes on exec and a mapping of which some pages are used: no code that runs.
  *
- * The thread is stopped to make memory and a thread of ours, which does the rest (helper.c).  Where
- * none can be made it is stopped once more, to load what was written into a file meanwhile.
+ * The thread is stopped to make memory and a thread of ours, which does the rest (helper_thread.c).
+ * Where none can be made it is stopped once more, to load what was written into a file meanwhile.
  */
 #include "cli/inject/inject.h"
 
@@ -29,7 +29,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/inject/target.h"
+#include "cli/inject/internal.h"
 #include "core/base/buf.h"
 
 #define DEFAULT_TIMEOUT_NS (5 * NS_PER_S)

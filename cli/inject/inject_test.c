@@ -17,18 +17,18 @@
 #include <unistd.h>
 
 /* One unit, because a unit test is linked with libcore.a alone. */
-#include "cli/inject/check.c"
-#include "cli/inject/filter.c"
-#include "cli/inject/find.c"
-#include "cli/inject/helper.c"
+#include "cli/inject/headroom.c"
+#include "cli/inject/helper_thread.c"
 #include "cli/inject/inject.c"
-#include "cli/inject/library.c"
-#include "cli/inject/limits.c"
+#include "cli/inject/locate.c"
+#include "cli/inject/payload.c"
+#include "cli/inject/pick_thread.c"
+#include "cli/inject/preflight.c"
 #include "cli/inject/remote_exec.c"
-#include "cli/inject/safe.c"
-#include "cli/inject/theirs.c"
+#include "cli/inject/safe_point.c"
+#include "cli/inject/seccomp.c"
+#include "cli/inject/target_files.c"
 #include "cli/inject/tracee.c"
-#include "cli/inject/wait.c"
 #include "tests/test.h"
 
 static char folder[64] = "/tmp/probing-inject-XXXXXX";

@@ -22,7 +22,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "cli/inject/target.h"
+#include "cli/inject/internal.h"
 #include "core/base/buf.h"
 #include "core/base/file.h"
 

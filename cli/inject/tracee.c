@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cli/inject/target.h"
+#include "cli/inject/internal.h"
 
 #define THREADS_MAX 4096
 #define SCORED_MAX 32             /* threads looked at before one is chosen: 25 us each */

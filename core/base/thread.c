@@ -15,7 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/handler.h"
+#include "core/base/sigchain.h"
 
 #define THREAD_STACK ((size_t)512 << 10) /* bytes: the default of thread.h */
 #define THREAD_STACK_MOST ((size_t)8 << 20)

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/mapped.h"
-#include "core/crash/inside.h"
+#include "core/base/mmap_guard.h"
+#include "core/crash/internal.h"
 
 /* For crash_state.signals but what a handler reads, and struct crash.on. */
 static pthread_mutex_t switching = PTHREAD_MUTEX_INITIALIZER;

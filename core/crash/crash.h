@@ -16,8 +16,8 @@
  * Never: malloc, a lock or stdio between a fault and its report; an alternate signal stack in place
  * of one that a thread has; a handler over one that was ignored (exec would tell the difference).
  *
- * The report is the text file `crash` of the data directory, drawn in core/crash/read.c.  When the
- * thread of ours does not answer, what the handler can write by itself is there instead.
+ * The report is the text file `crash` of the data directory, drawn in core/crash/report_reader.c.
+ * When the thread of ours does not answer, what the handler can write by itself is there instead.
  */
 #ifndef CORE_CRASH_CRASH_H
 #define CORE_CRASH_CRASH_H

@@ -7,9 +7,9 @@
 #include <stdio.h>
 
 #include "core/base/clock.h"
+#include "core/catalog/catalog.h"
 #include "core/crash/crash.h"
 #include "core/datadir/datadir.h"
-#include "core/ring/table.h"
 
 #define COLUMN(n, t, u, d)                        \
     {                                             \

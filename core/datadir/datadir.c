@@ -3,7 +3,7 @@
  * core/datadir/datadir.c - a data directory is opened without following what its owner may have put
  * in the way, and what was opened is proved.
  *
- * Any thread.  It looks at the directory alone: its files are file.c's.
+ * Any thread.  It looks at the directory alone: its files are checked_open.c's.
  */
 #include "core/datadir/datadir.h"
 
@@ -17,7 +17,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
-#include "core/datadir/inside.h"
+#include "core/datadir/internal.h"
 
 /* ---- openat2(2), which the C library need not know ---- */
 

@@ -71,7 +71,7 @@ int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret
 int datadir_view(const char *path);
 void datadir_close(struct datadir *d); /* also of DATADIR_NONE, and twice */
 
-/* ---- its files (file.c) ---- */
+/* ---- its files (checked_open.c) ---- */
 
 /* Open for reading.  -EINVAL: it is no regular file; -EPERM: of another owner, or a link that
  * is not one of ours; -EXDEV: it is mounted there.  `st` may be NULL. */
@@ -89,7 +89,7 @@ bool datadir_has(const struct datadir *d, const char *name, struct stat *ret);
 /* Does a process hold a lock on it?  true also when that cannot be told. */
 bool datadir_locked(const struct datadir *d, const char *name);
 
-/* ---- what lies in memory (fast.c) ---- */
+/* ---- what lies in memory (memory_files.c) ---- */
 
 /* The directory in /dev/shm that the link `name` leads to, when it is this one's: of the same owner
  * and with the same name.  -ENOENT: `name` is no link; -EPERM: it leads to something else. */
@@ -123,7 +123,7 @@ int datadir_search(const struct datadir_search *s);
  * nobody may rename what is not his (the sticky bit).  A descriptor. */
 int datadir_root(const char *path);
 
-/* ---- a root of our own (make.c) ---- */
+/* ---- a root of our own (make_root.c) ---- */
 
 /* Names in a place that look like roots of ours, to be proved yet; gives how many. */
 uint32_t datadir_own_roots(const char *place, char (*ret)[DATADIR_LEAF], uint32_t max);

@@ -14,7 +14,7 @@
 
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/info.h"
+#include "core/base/info_file.h"
 #include "core/datadir/datadir.h"
 #include "tests/test.h"
 

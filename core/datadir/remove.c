@@ -13,7 +13,7 @@
 
 #include "core/base/err.h"
 #include "core/datadir/datadir.h"
-#include "core/datadir/inside.h"
+#include "core/datadir/internal.h"
 
 static bool is_dots(const char *name)
 {

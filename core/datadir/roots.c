@@ -14,7 +14,7 @@
 
 #include "core/base/err.h"
 #include "core/datadir/datadir.h"
-#include "core/datadir/inside.h"
+#include "core/datadir/internal.h"
 
 #define OWN_ROOTS_MAX 16 /* a user has one in a place, and another where somebody squats on it */
 

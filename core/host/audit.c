@@ -7,8 +7,8 @@
  */
 #include <string.h>
 
-#include "core/base/secret.h"
-#include "core/host/inner.h"
+#include "core/base/redact.h"
+#include "core/host/internal.h"
 
 #define LINE_BYTES 512 /* a line of the log */
 #define WORD_BYTES 96  /* longer words are shown by their size */

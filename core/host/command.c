@@ -2,8 +2,8 @@
  *
  * core/host/command.c - the list of commands, and a request's way from a client's words to done().
  *
- * Threads: host_submit() from any; commands run on workers (worker.c).  A command of a plugin that
- * has stopped stays in the list and answers that it has stopped.
+ * Threads: host_submit() from any; commands run on workers (worker_pool.c).  A command of a plugin
+ * that has stopped stays in the list and answers that it has stopped.
  */
 #include <errno.h>
 #include <probing/ext/draft/access.h>
@@ -14,7 +14,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/text.h"
-#include "core/host/inner.h"
+#include "core/host/internal.h"
 
 #define ARGUMENTS_MAX 256
 #define ARGUMENT_MAX_BYTES ((size_t)4 << 20) /* a script's source is the longest */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
-#include "core/host/inner.h"
+#include "core/host/internal.h"
 
 #define TOPIC_MAX_BYTES 128
 #define PAYLOAD_MAX_BYTES (1u << 20)

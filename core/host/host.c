@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/host/inner.h"
+#include "core/host/internal.h"
 #include "core/ring/ring.h"
 
 #define CALL_NS (10 * NS_PER_S) /* as host.h says */

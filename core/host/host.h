@@ -16,11 +16,11 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "core/ring/table.h"
+#include "core/catalog/catalog.h"
 
 struct host;
 
-/* How host reaches the store without including it (core/life/probing.c fills these). */
+/* How host reaches the store without including it (core/runtime/lifecycle.c fills these). */
 struct host_store {
     void *arg;
     int (*table_add)(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
@@ -76,7 +76,7 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
     bool remote; /* the client may be on another machine; set before the command is submitted */
     bool read_only; /* the client may run no command with PROBING_WRITES; set by host_submit() */
     /* Set by a command before its first word: no secret is in its answer that this client may not
-     * see (core/base/secret.h); else the transport hides them where the client may only read. */
+     * see (core/base/redact.h); else the transport hides them where the client may only read. */
     bool clean;
     bool urgent; /* its command is HOST_URGENT: write() must not wait; set by host_submit() */
     /* Set by a command before it ends: what is not whole about its answer, where the answer has no
@@ -201,7 +201,7 @@ int host_extension_add(struct host *h, const char *id, const void *part);
 int host_stack_add(struct host *h);
 void host_stack_off(struct host *h);
 
-/* Offer "probing.signal/1" over core/base/signals.h. */
+/* Offer "probing.signal/1" over core/base/owned_signals.h. */
 int host_signal_add(struct host *h);
 
 /* Offer "probing.loss/1" over the counters of the tables. */
@@ -220,7 +220,7 @@ void host_logs(struct host *h, int level, const char *source, const char *text);
 void host_log(struct host *h, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- fork: called from core/life/probing.c's single pthread_atfork ---- */
+/* ---- fork: called from core/runtime/lifecycle.c's single pthread_atfork ---- */
 
 /* PROBING_FORK_BEFORE and _PARENT, on the thread that forks. */
 void host_fork(struct host *h, int phase);

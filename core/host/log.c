@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "core/base/clock.h"
-#include "core/host/inner.h"
+#include "core/host/internal.h"
 
 #define LINE_MAX_BYTES 4096
 

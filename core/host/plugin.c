@@ -17,8 +17,8 @@
 
 #include "core/base/clock.h"
 #include "core/base/text.h"
-#include "core/host/elf_check.h"
-#include "core/host/inner.h"
+#include "core/host/internal.h"
+#include "core/plugin_file/elf_check.h"
 
 #define STOP_NS (5 * NS_PER_S) /* how long a plugin's commands may take to end */
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "core/base/text.h"
-#include "core/host/inner.h"
+#include "core/host/internal.h"
 
 #define SETTINGS_MAX 1024
 #define VALUE_MAX_BYTES 4096

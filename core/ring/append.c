@@ -9,7 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "core/ring/inside.h"
+#include "core/ring/internal.h"
 
 #define EVERYWHERE inline __attribute__((always_inline))
 #define APART __attribute__((noinline)) /* so that the quick way needs few registers */

@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/mapped.h"
-#include "core/ring/inside.h"
+#include "core/base/mmap_guard.h"
+#include "core/ring/internal.h"
 
 #define LIKELY_ROW 4096 /* bytes: larger ones are looked for only while there is budget */
 #define AHEAD 1024      /* bytes: the lines lie in another core's cache; bench/store_bench.c */

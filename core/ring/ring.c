@@ -23,9 +23,9 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/mapped.h"
-#include "core/base/room.h"
-#include "core/ring/inside.h"
+#include "core/base/headroom.h"
+#include "core/base/mmap_guard.h"
+#include "core/ring/internal.h"
 
 #ifndef MADV_WIPEONFORK
 #define MADV_WIPEONFORK 18 /* Linux 4.14 */

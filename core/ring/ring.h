@@ -32,7 +32,7 @@
  * killed, [tail, head) holds whole rows, and one that was begun is not there at all.
  *
  * The check is of all words of the record, of its position, and of whose ring it is (identity of
- * the file, slot, generation, tid): the upper bits of a sum of products (inside.h).  So what a
+ * the file, slot, generation, tid): the upper bits of a sum of products (internal.h).  So what a
  * stray pointer of the host, a bad disk or a copy made while the process ran has changed is no row,
  * and neither is a row of an earlier round; one change in 2^28 stays unseen.  The counters have no
  * check.
@@ -51,7 +51,7 @@
 #ifndef CORE_RING_RING_H
 #define CORE_RING_RING_H
 
-#include "core/ring/table.h"
+#include "core/catalog/catalog.h"
 
 struct rings;
 

@@ -17,7 +17,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/ring/inside.h"
+#include "core/ring/internal.h"
 #include "core/ring/ring.h"
 #include "tests/test.h"
 

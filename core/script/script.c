@@ -3,9 +3,9 @@
  * core/script/script.c - a script's thread: its state with safe libraries, its timers, its end.
  *
  * Threads: "probing/lua" runs all Lua code of its script; script_interrupt() comes from a worker.
- * How a script is ended stands in inner.h.
+ * How a script is ended stands in internal.h.
  * Nothing here can reach the process's stdout, files, environment or Python: what a script may do
- * is in api.c.
+ * is in lua_api.c.
  */
 #include <errno.h>
 #include <lauxlib.h>
@@ -16,7 +16,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/json.h"
-#include "core/script/inner.h"
+#include "core/script/internal.h"
 #include "core/script/poll.h"
 
 #define SAY_MAX_BYTES 65536

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/server/http.h - between the HTTP connection (http.c) and the paths it serves (route.c).
+ * core/server/http.h - between the HTTP connection (http.c) and the paths it serves
+ * (http_routes.c).
  *
  * Loop only; private to core/server.
  */
@@ -19,7 +20,7 @@ struct route;
 void server_http_whole(struct peer *p, int status, const char *type, const char *body, size_t n);
 void server_http_see(struct peer *p, const char *path); /* 303: look there instead */
 
-/* ---- route.c ---- */
+/* ---- http_routes.c ---- */
 const struct route *server_route_find(const struct http_request *r); /* NULL: no such path */
 bool server_route_takes(const struct route *route, const struct http_request *r);
 const char *server_route_methods(const struct route *route); /* "GET, POST" */

@@ -18,7 +18,7 @@
 
 #include "core/base/err.h"
 #include "core/base/text.h"
-#include "core/server/inside.h"
+#include "core/server/internal.h"
 
 #define BACKLOG 4096 /* connections that wait to be taken in; the kernel has a limit of its own */
 

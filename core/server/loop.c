@@ -15,7 +15,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/server/inside.h"
+#include "core/server/internal.h"
 
 #define HOUSEKEEPING_US 1000000   /* us: deadlines are kept to the second */
 #define STOP_LOOK_US 2000         /* us: while the last answers go out */

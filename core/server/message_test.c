@@ -10,7 +10,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/server/inside.h"
+#include "core/server/internal.h"
 #include "tests/fail_alloc.h"
 #include "tests/test.h"
 

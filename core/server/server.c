@@ -20,7 +20,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
-#include "core/server/inside.h"
+#include "core/server/internal.h"
 
 #define APPLY_NS (2 * NS_PER_S) /* for the loop to take a new listener */
 

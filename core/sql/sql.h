@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 #include "core/base/buf.h"
-#include "core/ring/table.h"
+#include "core/catalog/catalog.h"
 
 struct store;
 struct sql;
@@ -159,7 +159,7 @@ int sql_bucketed(struct sql *s, const char *text, size_t size, const struct tabl
  * sink of news.  0: no (aggregates, limit, distinct on, computed tables). */
 int sql_grows(struct sql *s, const char *text, size_t size);
 
-/* ---- answers asked for again and again: what is new (news.c) ---- */
+/* ---- answers asked for again and again: what is new (new_rows.c) ---- */
 
 #define SQL_NEWS_ROWS 131072 /* of an answer: more is refused, so a feed takes at most 6 MiB */
 struct sql_news;

@@ -19,8 +19,8 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/stack/process.h"
-#include "core/stack/signal.h"
+#include "core/stack/capture_signal.h"
+#include "core/stack/internal.h"
 
 #define COPY_BYTES (256u << 10) /* of a thread's stack; what lies further up is read in place */
 #define NAP_NS 100000           /* between two looks at a thread that cannot be seen yet */

@@ -131,7 +131,8 @@ TEST(sees_every_kind_of_thread)
                jobs[i].blocked ? " (signals blocked)" : "", found[i], whole[i]);
         CHECK(found[i] >= 270); /* between two rounds of its loop a thread is in run_job */
     }
-#if defined(__x86_64__) /* elsewhere the race is lost now and then: signal.c, make_call_again() */
+#if defined(__x86_64__) /* elsewhere the race is lost now and then: capture_signal.c,
+#make_call_again() */
     CHECK_INT(atomic_load(&eintrs), 0);
 #endif
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/stack/process.h"
+#include "core/stack/internal.h"
 
 #define SYMBOLS_MAX (8u << 20) /* libtorch_cpu.so has about 200,000 */
 #define NAMES_MAX_BYTES (UINT64_C(512) << 20)

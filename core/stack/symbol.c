@@ -4,7 +4,7 @@
  * Owner's thread only.  A file is believed only when it carries the build-id of what is mapped (or,
  * without one, the same headers); it is mapped, not copied, so large ones cost page cache only.
  * C++ names are put right by __cxa_demangle, where the process has a C++ library or the caller
- * knows one; Rust's by rust.c.
+ * knows one; Rust's by demangle_rust.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
-#include "core/stack/process.h"
-#include "core/stack/rust.h"
+#include "core/stack/demangle_rust.h"
+#include "core/stack/internal.h"
 
 #define LOOKS_KEPT 256 /* looks at a file until its pages are given back: 64 KiB for each of 20 */
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/stack/process.h"
+#include "core/stack/internal.h"
 #include "sdk/frame_size.h"
 
 #define REGISTERS (STACK_REG_IP + 1)

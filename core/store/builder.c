@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/store/inside.h"
+#include "core/store/internal.h"
 
 #define ROOM_ROWS (SEGMENT_ROWS + SEGMENT_BLOCK) /* rows: whole blocks may be written behind */
 #define TAILS_MAX (SEGMENT_TAILS + (1u << 19))   /* bytes: one row over the limit */

@@ -13,7 +13,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/store/inside.h"
+#include "core/store/internal.h"
 
 #define WAKE_NS (250 * NS_PER_MS) /* longest sleep: rings of dead threads and age are looked at */
 #define IDLE_WAKE_NS NS_PER_S     /* the same where no rows came */

@@ -8,7 +8,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/store/inside.h"
+#include "core/store/internal.h"
 
 #define AGE_EACH NS_PER_S /* ns: how often age is looked at */
 

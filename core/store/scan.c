@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/store/inside.h"
+#include "core/store/internal.h"
 
 #define BATCH STORE_BATCH_ROWS
 

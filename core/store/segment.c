@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/store/block.h"
+#include "core/store/bitpack.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3") /* gcc 12 leaves most of these loops scalar at -O2 */

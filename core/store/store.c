@@ -2,7 +2,8 @@
  *
  * core/store/store.c - the store itself: made, ended, and its settings.
  *
- * Any thread where store.h says so.  Draining is in drain.c, reading in scan.c, the dead in dead.c.
+ * Any thread where store.h says so.  Draining is in drain.c, reading in scan.c, the dead in
+ * offline.c.
  */
 #include "core/store/store.h"
 
@@ -14,9 +15,9 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/mapped.h"
+#include "core/base/mmap_guard.h"
 #include "core/base/thread.h"
-#include "core/store/inside.h"
+#include "core/store/internal.h"
 
 #define BYTES_LEAST (UINT64_C(8) << 20)
 #define DRAIN_STACK ((size_t)512 << 10)

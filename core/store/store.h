@@ -7,14 +7,14 @@
  * `held`, which is locked (fcntl) as long as a process has the store.
  * Who the process was stands in a file `info` that the core writes beside these.  Live: made and
  * written by the process itself; dead: opened read-only by anybody who may read it, whatever became
- * of the process.  The segment format is drawn in core/store/segment.h, the keys in inside.h.
+ * of the process.  The segment format is drawn in core/store/segment.h, the keys in internal.h.
  */
 #ifndef CORE_STORE_STORE_H
 #define CORE_STORE_STORE_H
 
-#include "core/ring/intern.h"
+#include "core/catalog/catalog.h"
+#include "core/catalog/dictionary.h"
 #include "core/ring/ring.h"
-#include "core/ring/table.h"
 
 struct store;
 

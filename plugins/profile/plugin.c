@@ -12,10 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fine.h"
-#include "memory.h"
-#include "period.h"
-#include "reader.h"
+#include "perf_timer.h"
+#include "plugin_malloc.h"
+#include "sample_period.h"
+#include "sampler.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "code.h"
+#include "unwind_index.h"
 
 struct registers {
     uint64_t value[CFI_REGISTERS]; /* DWARF's order; x86-64's instruction pointer is CFI_RA */

@@ -6,12 +6,12 @@
  * It never imports torch, and adds no hook of torch's own kind: those cost more than our work.
  */
 #include "install.h"
-#include "capture.h"
-#include "comm.h"
-#include "device.h"
-#include "object.h"
-#include "tensor.h"
-#include "versions.h"
+#include "device/device.h"
+#include "dist/collective.h"
+#include "modules/tensor.h"
+#include "profiler/profile_run.h"
+#include "python/dict_version.h"
+#include "python/pyobject.h"
 
 #include <errno.h>
 

@@ -7,7 +7,7 @@
 #ifndef PLUGINS_TORCH_INSTALL_H
 #define PLUGINS_TORCH_INSTALL_H
 
-#include "torch.h"
+#include "internal.h"
 
 /* All hooks in; -errno after plugin_refuse(), and then none is. */
 int install_do(void *unused);

@@ -4,11 +4,11 @@
  *
  * Threads: [control] for what the core calls.  What it does to torch is in install.c.
  */
-#include "capture.h"
-#include "comm.h"
-#include "device.h"
+#include "device/device.h"
+#include "dist/collective.h"
 #include "install.h"
-#include "object.h"
+#include "profiler/profile_run.h"
+#include "python/pyobject.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -83,7 +83,7 @@ static const struct probing_column timing_columns[N_TIMING] = {
     STR("sample_mode", "how steps are chosen for rows: every (one in so many) or rate (a share)"),
 };
 
-struct torch torch_state;           /* lock: see torch.h */
+struct torch torch_state;           /* lock: see internal.h */
 static char reason[LONGEST_REASON]; /* lock: start() and stop() come one at a time */
 
 int plugin_refuse(int code, const char *text)
@@ -125,7 +125,7 @@ void plugin_reset_rows(void)
     s->last_optimizer = NULL;
     s->sample_debt = 1;                    /* the first step has rows */
     s->step = s->counts ? s->step + 1 : 0; /* of another load rows are there already */
-    __atomic_store_n(&s->first_step, s->step, __ATOMIC_RELAXED); /* empty.c asks */
+    __atomic_store_n(&s->first_step, s->step, __ATOMIC_RELAXED); /* empty_reason.c asks */
     s->counts = true;
     s->backwards = 0;
     s->loop.thread = NULL;

@@ -3,9 +3,9 @@
  * plugins/torch/settings.c - what the user sets, from one setting each or all in one line.
  *
  * Threads: [control] writes, under the mutex; hooks take a copy at each step's begin.
- * It does not read the expressions and names in the lists: variables.c and names.c do.
+ * It does not read the expressions and names in the lists: variables.c and module_names.c do.
  */
-#include "exprs.h"
+#include "steps/exprs.h"
 
 #include <errno.h>
 #include <probing/ext/draft/setting.h>

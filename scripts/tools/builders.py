@@ -136,7 +136,7 @@ def command(env, target, objects, libraries):
         crti, begin, end, crtn = [toolchain_file(env, n)
                                   for n in ("crti.o", "crtbeginS.o", "crtendS.o", "crtn.o")]
         objects = ([start[0], crti, begin] + objects
-                   + [env.File("$BUILD/core/compat/start.o"), end, crtn])
+                   + [env.File("$BUILD/core/compat/libc_start.o"), end, crtn])
         flags += ["-nostartfiles", "-pie"] + OLD_GLIBC
     return env.Program(target, objects, LIBS=libraries + ["m", "dl"],
                        LINKFLAGS=env["LINKFLAGS"] + flags)

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Print core/sql/case_ranges.h: which letters of Unicode have another case, and which it is.
+"""Print core/sql/value/case_ranges.h: which letters of Unicode have another case, and which it is.
 
-usage: scripts/tools/unicode_case.py > core/sql/case_ranges.h
+usage: scripts/tools/unicode_case.py > core/sql/value/case_ranges.h
 
 From Python's own copy of the Unicode Character Database (its version stands in the output); only
 mappings of one letter to one letter, as in PostgreSQL.
@@ -39,7 +39,7 @@ def table(name, rows):
 
 print("""/* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/case_ranges.h - made from Unicode %s by
+ * core/sql/value/case_ranges.h - made from Unicode %s by
  * scripts/tools/unicode_case.py; not to be edited.
  */
 #ifndef CORE_SQL_CASE_RANGES_H

@@ -15,7 +15,7 @@
 #include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
-#include "sdk/client/inside.h"
+#include "sdk/client/internal.h"
 
 /* ---- requests ---- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * sdk/client/connect.c - the way to a process: TCP, the handshake, and what refusals say.
- * Sockets in the file system are dial.c's.
+ * Sockets in the file system are local_connect.c's.
  *
  * One thread a client.  No TLS: ssh or a proxy does that.
  */
@@ -20,7 +20,7 @@
 #include "core/base/arena.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
-#include "sdk/client/inside.h"
+#include "sdk/client/internal.h"
 
 #define CONNECT_NS (10 * NS_PER_S)
 #define LOOK_NS (100 * NS_PER_MS) /* between looks at the flag that ends a wait */

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 
 #include "core/base/err.h"
-#include "sdk/client/inside.h"
+#include "sdk/client/internal.h"
 
 #define SEND_NS (30 * NS_PER_S) /* a process that takes nothing for so long is stuck */
 

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core/ring/intern.h"
-#include "core/ring/table.h"
+#include "core/catalog/catalog.h"
+#include "core/catalog/dictionary.h"
 
 #define BENCH_CELLS 5
 #define BENCH_MODULES 100

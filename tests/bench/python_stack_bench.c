@@ -17,7 +17,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "plugins/python/walk.h"
+#include "plugins/python/read/interpreter.h"
 
 #define READS 500 /* a round */
 

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/host/elf_check.h"
+#include "core/plugin_file/elf_check.h"
 #include "tests/fuzz/fuzz.h"
 
 #define BAD_LOADER 127 /* ld.so's exit code after one of its assertions */

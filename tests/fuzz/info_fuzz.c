@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "core/base/file.h"
-#include "core/base/info.h"
+#include "core/base/info_file.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char lines[] = "pid: 4711\nstart_time: 1234567890\nuid: 0\n"

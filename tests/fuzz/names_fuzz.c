@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "core/ring/intern.h"
+#include "core/catalog/dictionary.h"
 #include "tests/fuzz/fuzz.h"
 
 #define FILE_BYTES (UINT64_C(256) << 20)

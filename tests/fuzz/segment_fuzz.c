@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/store/inside.h"
+#include "core/store/internal.h"
 #include "core/store/segment.h"
 #include "tests/fuzz/fuzz.h"
 

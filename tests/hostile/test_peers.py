@@ -2,7 +2,7 @@
 """Root asks, and the process that it asks is hostile: nobody else is ever spoken to in its place,
 no secret goes where it does not belong, and nothing waits for it without end.  The hostile one is
 tests/hostile/fake_target.py, run as another user.  What is made in its view of the file system:
-cli/inject/theirs_test.c."""
+cli/inject/target_files_test.c."""
 import json
 import os
 import re

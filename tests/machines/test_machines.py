@@ -19,8 +19,8 @@ YAMA = ["yama_0_lets_the_same_user", "yama_1_names_itself_and_root_may",
         "yama_2_root_without_the_capability", "yama_3_refuses_even_root"]
 NEWEST = ["python_3_14_by_ptrace", "python_3_14_by_remote_exec", "remote_exec_beside_a_debugger",
           "remote_exec_gives_up_and_leaves_nothing"]
-UNITS = ["core-base-base_test", "core-ring-intern_test", "core-ring-ring_test",
-         "core-ring-table_test", "core-stack-stack_test", "core-stack-capture_test",
+UNITS = ["core-base-base_test", "core-catalog-dictionary_test", "core-ring-ring_test",
+         "core-catalog-catalog_test", "core-stack-stack_test", "core-stack-capture_test",
          "cli-inject-inject_test"]
 LIBRARY_TEST = ROOT / "cli" / "inject" / "inject_test.c"
 BROKEN = "int no_such_function(void); const char probing_version[] = \"1.0-test\"; " \

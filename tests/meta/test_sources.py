@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sources keep the house rules, and the programs that judge them can tell bad from good."""
 import os
+import re
 import subprocess
 import sys
 
@@ -9,12 +10,62 @@ from product import ROOT, TOOLS, tool
 
 sys.path.insert(0, TOOLS)
 import check_includes  # noqa: E402
+import check_rooms  # noqa: E402
 import check_style  # noqa: E402
 
 
 def test_includes_go_one_way():
     rc, text = tool("/usr/bin/python3", os.path.join(TOOLS, "check_includes.py"))
     assert rc == 0, text
+
+
+def test_docs_name_files_that_are_there():
+    named = re.compile(r"`((?:core|cli|plugins|sdk|tests|scripts|include)/[\w./-]+\.\w+)`")
+    for folder, names in (("", ["README.md", "CONTRIBUTING.md"]),
+                          ("docs", os.listdir(os.path.join(ROOT, "docs")))):
+        for name in names:
+            with open(os.path.join(ROOT, folder, name)) as page:
+                found = named.findall(page.read())
+            for path in found:
+                assert os.path.exists(os.path.join(ROOT, path)), (name, path)
+
+
+def test_rooms_are_small_and_in_order():
+    rc, text = tool("/usr/bin/python3", os.path.join(TOOLS, "check_rooms.py"))
+    assert rc == 0, text
+
+
+@pytest.mark.parametrize("target,path,bad", [
+    ("core/store/store.h", "core/sql/exec/scan.c", False),
+    ("core/store/internal.h", "core/sql/exec/scan.c", True),
+    ("core/sql/plan/plan.h", "core/sql/engine.c", False),
+    ("core/ring/ring.h", "core/sql/engine.c", True),
+])
+def test_a_room_has_one_door(target, path, bad):
+    assert bool(check_includes.check_one(target, True, path)) == bad
+
+
+@pytest.mark.parametrize("number,known,bad", [
+    (None, None, False), (700, 700, False), (700, None, True), (701, 700, True), (699, 700, True),
+    (None, 700, True),
+])
+def test_exceptions_only_shrink(number, known, bad):
+    found = [("long x.c", number, "x.c is long")] if number else []
+    allowed = {"long x.c": known} if known else {}
+    assert bool(list(check_rooms.complaints(found, allowed))) == bad
+
+
+@pytest.mark.parametrize("path,number", [
+    ("core/sql/value/query.c", 0), ("core/sql/plan/bind.c", 4), ("core/sql/engine.c", 5),
+])
+def test_strata_have_an_order(path, number):
+    assert check_rooms.stratum(path, "core/sql") == number
+
+
+def test_symbols_are_found_where_they_are_used():
+    symbols = check_rooms.Symbols(["core/base/err.c", "core/base/file.c", "core/sql/engine.c"])
+    assert ("core/base/err.c", "err_set") in symbols.uses["core/base/file.c"]
+    assert not symbols.uses["core/base/err.c"]
 
 
 def test_style():
@@ -60,9 +111,9 @@ def test_unknown_option_is_an_error():
 
 
 @pytest.mark.parametrize("name,path,bad", [
-    ("lmdb.h", "core/sql/plan.c", True),
+    ("lmdb.h", "core/sql/plan/plan.c", True),
     ("lmdb.h", "core/store/segment.c", False),
-    ("libunwind-ptrace.h", "cli/inject/safe.c", False),
+    ("libunwind-ptrace.h", "cli/inject/safe_point.c", False),
     ("lua.h", "plugins/torch/torch.c", True),
     ("stdio.h", "core/base/err.c", False),
 ])

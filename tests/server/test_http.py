@@ -28,7 +28,7 @@ def door(world):
 # ---- openapi.json ----
 
 def test_api_describes_every_path_and_no_other():
-    routes = (ROOT / "core" / "server" / "route.c").read_text()
+    routes = (ROOT / "core" / "server" / "http_routes.c").read_text()
     served = {}
     for path, rest in re.findall(r'^    \{"(/[^"]*)", (ROUTE_.*)$', routes, flags=re.M):
         served[path] = {m for m in ("get", "post") if ".%s = true" % m in rest}

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/store/inside.h"
+#include "core/store/internal.h"
 #include "tests/store/limits.h"
 
 /* ---- budgets ---- */

@@ -13,8 +13,8 @@
 #include <sys/mman.h>
 
 #include "core/base/err.h"
-#include "core/base/mapped.h"
-#include "core/store/inside.h"
+#include "core/base/mmap_guard.h"
+#include "core/store/internal.h"
 #include "tests/store/limits.h"
 #include "tests/store/mounts.h"
 

@@ -4,7 +4,7 @@
  * does not hear of.  There before init(); valid for the life of the process.
  *
  * A plugin whose threads call malloc() leaves an arena of glibc's behind for each (64 MiB of
- * address space); sdk/memory.c sends all its malloc() here.
+ * address space); sdk/plugin_malloc.c sends all its malloc() here.
  * Draft: may change until two plugins use it; the id stays.
  */
 #ifndef PROBING_EXT_MEMORY_H

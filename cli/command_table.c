@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/command_table.c - the table of commands, and taking an argument list apart by it.
+ *
+ * One thread.
+ */
+#include "cli/command_table.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+#define COMMANDS_MAX 64
+#define FORMAT                                                                       \
+    {                                                                                \
+        "--format", "-f", "FORMAT", "table, json, jsonl or csv; table when left out" \
+    }
+#define ANY_FORMAT                                                                          \
+    {                                                                                       \
+        "--format", "-f", "FORMAT", "table, json, jsonl, csv or arrow; table when left out" \
+    }
+#define TIMEOUT                                                             \
+    {                                                                       \
+        "--timeout", NULL, "TIME", "give up after this long: 5s, 500ms, 2m" \
+    }
+
+const struct cli_command cli_commands[] = {
+    {.name = "inject",
+     .arguments = "",
+     .doc = "enter the running process",
+     .text = "The process goes on running; one of its threads stands still for about a "
+             "millisecond, at a place proved safe. Refused with the reason where it cannot be "
+             "done, and then nothing has changed.",
+     .needs_target = true,
+     .run = command_inject,
+     .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
+                 {"--address", "-a", "ADDR", "an older name of --listen"},
+                 {"--background", "-b", NULL, "an older word; it always runs in the background"},
+                 {"--define", "-D", "KEY=VALUE", "a setting from the start on"},
+                 {"--plugin", NULL, "NAME", "load this plugin too; may be given again"},
+                 {"--pprof", "-P", NULL, "load plugin profile: stacks, sampled from now on"},
+                 {"--crash", "-c", NULL, "keep the stacks of all threads when it crashes"},
+                 TIMEOUT,
+                 {"--wait", NULL, NULL, "until it can be entered, for 1m or --timeout"},
+                 {"--way", NULL, "WAY", "ptrace, or remote (CPython 3.14's remote exec)"},
+                 {"--dry-run", NULL, NULL, "only say whether it can be entered, and how"}},
+     .examples = {"-t 4242 inject", "-t 4242 inject --plugin torch -l 127.0.0.1:9922"}},
+    {.name = "backtrace",
+     .alias = "bt",
+     .arguments = "",
+     .doc = "stacks of all threads, Python and native; works in a hung process",
+     .text = "Of a process that has crashed with crash.handler=on: the stacks it had then. "
+             "--external needs no core in the process and leaves none: nothing is written there "
+             "and nothing stops; what its running threads do in native code is not known.",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_backtrace,
+     .options = {{"--thread", NULL, "TID", "this thread only"},
+                 {"--native", NULL, NULL, "native frames only"},
+                 {"--python", NULL, NULL, "Python frames only"},
+                 {"--locals", NULL, NULL, "local variables, simple values only"},
+                 {"--locals=repr", NULL, NULL, "as the program's own repr() shows them"},
+                 {"--tasks", NULL, NULL, "asyncio tasks: what each one awaits"},
+                 {"--all", NULL, NULL, "probing's own threads too"},
+                 {"--external", NULL, NULL, "read the process from outside; it is not entered"},
+                 {"--watch", NULL, NULL, "again each second, or --interval"},
+                 {"--interval", NULL, "TIME", "how often: 500ms, 5s"},
+                 {"--json", NULL, NULL, "as JSON"}},
+     .examples = {"-t 4242 backtrace", "-t 4242 backtrace --thread 4245 --locals",
+                  "-t 4242 backtrace --external --watch"}},
+    {.name = "eval",
+     .arguments = "CODE | --file FILE [ARGUMENT...]",
+     .doc = "run Python in the process, print what it prints",
+     .text = "The value of a last expression is printed. Names that are assigned stay for the "
+             "next eval; the program's own variables are read, never written. An exception is a "
+             "traceback and exit code 1. A file finds its name and arguments in `argv`; sys.argv "
+             "is the program's.",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_eval,
+     .options = {TIMEOUT,
+                 {"--raw", NULL, NULL, "to a terminal, too, the bytes as they are printed"},
+                 {"--file", "-f", "FILE", "a file of this machine; - is the input"}},
+     .examples = {"-t 4242 eval \"import torch; print(torch.__version__)\"",
+                  "-t 4242 eval --timeout 30s -f look.py model.layers"}},
+    {.name = "repl",
+     .arguments = "",
+     .doc = "Python in the process, a line at a time",
+     .text = "Tab completes names of live objects; a history is kept. A line that begins with % "
+             "is a command: %backtrace, %query select ..., %config. Ctrl-C stops what runs, "
+             "Ctrl-D leaves. Editing needs libedit; without it, or from a pipe, lines are read "
+             "as they come.",
+     .needs_target = true,
+     .run = command_repl,
+     .options = {{"--raw", NULL, NULL, "to a terminal, too, the bytes as they are printed"}},
+     .examples = {"-t 4242 repl"}},
+    {.name = "debug",
+     .alias = "d",
+     .arguments = "",
+     .doc = "stacks, pdb in the main thread, or debugpy for VS Code",
+     .text = "--pause stops the main thread where it next comes to Python code and gives pdb's "
+             "prompt; the program goes on with `c`, Ctrl-D, or when this command ends, however it "
+             "ends. With --address it is reached there instead, with a token. --dap has debugpy "
+             "listen in the process, for editors; it asks for no password, so only this machine "
+             "may connect unless --open is given.",
+     .needs_target = true,
+     .run = command_debug,
+     .options = {{"--dump", "-d", NULL, "the stacks of all threads, as `backtrace`"},
+                 {"--pause", "-p", NULL, "pdb in the main thread"},
+                 {"--dap", NULL, NULL, "debugpy listens, on 127.0.0.1:5678 if not told else"},
+                 {"--address", "-a", "ADDR", "where to listen: 127.0.0.1:9922"},
+                 {"--open", NULL, NULL, "with --dap: other machines may connect"},
+                 {"--debugpy", NULL, "DIR", "a directory with debugpy, if the process has none"}},
+     .examples = {"-t 4242 debug --dump", "-t 4242 debug --pause",
+                  "-t 4242 debug --pause --address 127.0.0.1:9922", "-t 4242 debug --dap"}},
+    {.name = "trace",
+     .arguments = "MODULE.FUNCTION... | --list | --stop [NAME]",
+     .doc = "watch calls of Python functions, or a variable in one",
+     .text = "Each call is a line as it ends, and a row of python.trace_event; a variable's values "
+             "are rows of python.watched. Ends with Ctrl-C, --duration or --limit, and nothing "
+             "of it is left then. Works on the function itself, whoever calls it.",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_forward,
+     .options = {{"--args", NULL, NULL, "arguments and results too, bounded"},
+                 {"--watch", NULL, "VARIABLE", "a variable's or attribute's values (3.12 on)"},
+                 {"--duration", NULL, "TIME", "for this long: 10s, 500ms, 2m"},
+                 {"--limit", NULL, "N", "so many calls"},
+                 {"--keep", NULL, NULL, "go on when this command has ended"},
+                 {"--list", NULL, NULL, "what is watched"},
+                 {"--stop", NULL, NULL, "watch it no longer; all of them without a name"}},
+     .examples = {"-t 4242 trace train.Trainer.step --args --duration 10s",
+                  "-t 4242 trace train.step --watch loss --limit 100"}},
+    {.name = "query",
+     .arguments = "SQL",
+     .doc = "ask in SQL, the living or the dead",
+     .needs_target = true,
+     .pages = true,
+     .run = command_query,
+     .options = {ANY_FORMAT, {"--limit", NULL, "N", "at most so many rows"}, TIMEOUT},
+     .examples = {"-t 4242 query \"select module, avg(duration) from python.torch_trace group by "
+                  "module\"",
+                  "-t /tmp/probing-0/4242-935673 query \"select count(*) from "
+                  "python.torch_trace\""}},
+    {.name = "watch",
+     .arguments = "SQL",
+     .doc = "print rows as they arrive, until Ctrl-C",
+     .needs_target = true,
+     .run = command_watch,
+     .options = {FORMAT,
+                 {"--interval", NULL, "TIME", "ask this often; 1s when left out"},
+                 {"--last", NULL, "N", "begin with the N newest rows that are there"}},
+     .examples = {"-t 4242 watch \"select step, module, duration from python.torch_trace\""}},
+    {.name = "top",
+     .arguments = "",
+     .doc = "a live screen: threads and what they run, memory, modules, GPUs",
+     .text =
+         "q or Ctrl-C leaves, p shows probing's own threads too. Of functions and modules own time "
+         "is what passes in themselves, total with all that they call. Functions are of Python, by "
+         "20 looks a second at threads that run; %OWN and %TOTAL are since the last picture, "
+         "OWNTIME and TOTALTIME since the beginning. The last training step and the slowest "
+         "modules "
+         "are there once plugin torch is loaded. Without a terminal, or with --once, one picture "
+         "is "
+         "printed and that is all.",
+     .needs_target = true,
+     .run = command_top,
+     .options = {{"--interval", NULL, "TIME", "look this often; 1s when left out"},
+                 {"--once", NULL, NULL, "print one picture, for scripts"},
+                 {"--all", NULL, NULL, "probing's own threads too"},
+                 {"--color", NULL, "WHEN", "auto (the default), always or never"}},
+     .examples = {"-t 4242 top", "-t 4242 top --once"}},
+    {.name = "memory",
+     .arguments = "",
+     .doc = "how much memory the process uses",
+     .text = "From process.memory. What allocates it: `top` and python.torch_trace show torch's "
+             "modules, once plugin torch is loaded.",
+     .needs_target = true,
+     .run = command_query,
+     .options = {ANY_FORMAT},
+     .examples = {"-t 4242 memory"}},
+    {.name = "tables",
+     .arguments = "",
+     .doc = "what can be asked",
+     .needs_target = true,
+     .pages = true,
+     .run = command_query,
+     .options = {ANY_FORMAT},
+     .examples = {"-t 4242 tables"}},
+    {.name = "describe",
+     .arguments = "TABLE",
+     .doc = "columns of a table, their units and meaning",
+     .needs_target = true,
+     .pages = true,
+     .run = command_query,
+     .options = {ANY_FORMAT},
+     .examples = {"-t 4242 describe python.torch_trace"}},
+    {.name = "performance",
+     .alias = "perf",
+     .arguments = "",
+     .doc = "begin to measure: plugin profile (--cc) or torch (--torch), as plugin load",
+     .needs_target = true,
+     .run = command_performance,
+     .options = {{"--cc", NULL, NULL, "where C, C++ and Python code spends its time"},
+                 {"--torch", NULL, NULL, "every module's time and memory"}},
+     .examples = {"-t 4242 performance --cc"}},
+    {.name = "export",
+     .arguments = "[SQL | TABLE]",
+     .doc = "a table or an answer into a file",
+     .text = "perfetto and chrome write a trace, of torch's modules if nothing else is asked. "
+             "parquet needs a Python with pyarrow or duckdb.",
+     .needs_target = true,
+     .run = command_export,
+     .options = {{"--format", "-f", "FORMAT", "csv, jsonl, arrow, perfetto, chrome or parquet"},
+                 {"--output", "-o", "FILE", "write here; standard output when left out"},
+                 {"--table", NULL, "TABLE", "the whole table"},
+                 TIMEOUT},
+     .examples = {"-t 4242 export --format perfetto -o trace.pftrace",
+                  "-t 4242 export --format csv python.torch_trace -o trace.csv"}},
+    {.name = "flamegraph",
+     .alias = "fg",
+     .arguments = "[torch | diff A B]",
+     .doc = "where the time goes, Python and native, as a file to look at",
+     .text =
+         "Samples the process for --seconds and puts the profiler back as it was; or takes what "
+         "was sampled before (--last, --since), also of the dead. torch shows modules, by the "
+         "time that plugin torch has measured, or with --memory by what they leave allocated. diff "
+         "compares two processes, "
+         "data directories or files of folded stacks: A is before, B is after. html and svg are "
+         "one file each that needs nothing else; folded, speedscope, pprof and perfetto are "
+         "for other programs.",
+     .may_target = true,
+     .run = command_flamegraph,
+     .options =
+         {{"--seconds", "-s", "TIME", "sample from now on for this long"},
+          {"--last", NULL, "TIME", "the newest samples that are kept: 30s, 5m"},
+          {"--since", NULL, "TIME", "samples from then on, UTC: 2026-01-31T10:00:00"},
+          {"--mode", "-m", "MODE",
+           "cpu: while threads run; wall: also while they wait; gil: who holds Python's GIL"},
+          {"--rate", NULL, "HZ", "with --seconds: samples a second, 1 to 10000"},
+          {"--format", "-f", "FORMAT",
+           "html, svg, folded, speedscope, pprof or perfetto; else by the file's name"},
+          {"--output", "-o", "FILE", "write here; standard output when left out"},
+          {"--width", NULL, "PIXELS", "svg: as wide as this; 1200 when left out"},
+          {"--threads", NULL, NULL, "threads apart"},
+          {"--memory", NULL, NULL, "torch: by GPU memory, of a step"},
+          {"--lines", NULL, NULL, "lines of a function apart"}},
+     .examples = {"-t 4242 flamegraph -s 10 -o out.html",
+                  "-t 4242 flamegraph --last 5m --mode wall -o out.svg",
+                  "flamegraph diff before.folded after.folded -o diff.html"}},
+    {.name = "torch",
+     .arguments = "[profile]",
+     .doc = "how a torch loop does: steps a second, where they go, slow modules, what is odd",
+     .text = "Of the last minute that plugin torch has seen, of the living and the dead. Our own "
+             "cost is in it twice: as measured, and by steps with rows against steps without "
+             "(torch.baseline). profile runs torch's own profiler, from one step's end to "
+             "another, and writes its trace for Perfetto and Chrome; table torch.ops adds it up.",
+     .needs_target = true,
+     .run = command_torch,
+     .options = {{"--last", NULL, "TIME", "of this time; 60s when left out"},
+                 {"--json", NULL, NULL, "the same as one line of JSON"},
+                 {"--watch", NULL, NULL, "again every two seconds, or --interval"},
+                 {"--interval", NULL, "TIME", "again after each"},
+                 {"--steps", NULL, "N", "profile: so many steps; 3 when left out"},
+                 {"--skip", NULL, "N", "profile: after so many others"},
+                 {"--timeout", NULL, "TIME", "profile: with those that ended until then; 10m"},
+                 {"--output", "-o", "FILE", "profile: the trace; only the sums when left out"}},
+     .examples = {"-t 4242 torch", "-t 4242 torch --last 10m", "-t 4242 torch --watch",
+                  "-t 4242 torch profile --steps 3 -o trace.json"}},
+    {.name = "plugin",
+     .arguments = "list | load NAME|FILE | stop NAME | check FILE [-- PROGRAM ...]",
+     .doc = "plugins: list, load, stop; check one in a process of its own first",
+     .text = "check needs no target: it loads the file into a process that it starts for it, or "
+             "into PROGRAM, and says what the plugin has registered, whether it starts, runs, "
+             "stops and starts again, and what it leaves behind: threads, descriptors, handlers "
+             "of signals; or where it crashed. Exit code 1: it should not be loaded.",
+     .may_target = true,
+     .forwarded = true,
+     .run = command_plugin,
+     .examples = {"-t 4242 plugin load torch", "-t 4242 plugin load ./mine.so",
+                  "plugin check ./mine.so", "plugin check ./mine.so -- python3 app.py"}},
+    {.name = "config",
+     .arguments = "[list] | get NAME | set NAME VALUE | NAME=VALUE",
+     .doc = "settings, live",
+     .needs_target = true,
+     .forwarded = true,
+     .pages = true,
+     .run = command_forward,
+     .examples = {"-t 4242 config", "-t 4242 config probing.max_memory=1GB"}},
+    {.name = "script",
+     .arguments = "run FILE.lua | list | stop NAME",
+     .doc = "probe scripts in Lua, inside the process",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_script,
+     .options = {{"--follow", "-f", NULL, "run: print what it says until Ctrl-C"}},
+     .examples = {"-t 4242 script run slow_step.lua --follow"}},
+    {.name = "eject",
+     .arguments = "",
+     .doc = "leave the process: threads, sockets and hooks go, the data stays",
+     .needs_target = true,
+     .forwarded = true,
+     .run = command_eject,
+     .examples = {"-t 4242 eject"}},
+    {.name = "launch",
+     .arguments = "-- PROGRAM [ARGUMENTS]",
+     .doc = "run a program with the core in it from the start",
+     .text =
+         "The program takes the place of this command: pid, signals and exit code are its "
+         "own. It, and what it starts, sees the environment as it was before. Of a shell script, "
+         "a wrapper or a launcher (torchrun) it is the Python that it starts. Plugins that "
+         "wait for something (torch for `import torch`) start when it is there.",
+     .run = command_launch,
+     .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
+                 {"--define", "-D", "KEY=VALUE", "a setting from the start on"},
+                 {"--plugin", NULL, "NAME", "load this plugin too; may be given again"},
+                 {"--pprof", "-P", NULL, "load plugin profile: stacks, sampled from now on"},
+                 {"--crash", "-c", NULL, "keep the stacks of all threads when it crashes"},
+                 {"--children", NULL, NULL, "also in the programs that it starts"}},
+     .examples = {"launch -- python train.py", "launch --plugin torch -- torchrun train.py"}},
+    {.name = "list",
+     .alias = "ls",
+     .arguments = "",
+     .doc = "processes with a core in them; data directories of dead ones",
+     .pages = true,
+     .run = command_list,
+     .options = {{"--dead", NULL, NULL, "the dead instead of the living"}},
+     .examples = {"list", "list --dead"}},
+    {.name = "gc",
+     .arguments = "",
+     .doc = "remove the data of dead processes",
+     .run = command_gc,
+     .options = {{"--older", NULL, "DAYS", "only what is older than this"}},
+     .examples = {"gc --older 7"}},
+    {.name = "completion",
+     .arguments = "bash|zsh|fish",
+     .doc = "print the script that completes commands and options in a shell",
+     .run = command_completion,
+     .examples = {"completion bash > ~/.local/share/bash-completion/completions/probing",
+                  "completion fish > ~/.config/fish/completions/probing.fish"}},
+    {.name = "man",
+     .arguments = "",
+     .doc = "print the manual page, for man(1)",
+     .run = command_man,
+     .examples = {"man | man -l -"}},
+    {.name = NULL}};
+
+const struct cli_command *cli_command_named(const char *word)
+{
+    if (strcmp(word, "dbg") == 0) /* the oldest seed has three names for these */
+        word = "debug";
+    if (strcmp(word, "p") == 0)
+        word = "performance";
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+        if (strcmp(c->name, word) == 0 || (c->alias != NULL && strcmp(c->alias, word) == 0))
+            return c;
+    return NULL;
+}
+
+const char *cli_command_near(const char *word)
+{
+    const char *names[COMMANDS_MAX];
+    size_t n = 0;
+
+    for (const struct cli_command *c = cli_commands; c->name != NULL && n < COMMANDS_MAX; c++)
+        names[n++] = c->name;
+    return text_nearest(word, names, n);
+}
+
+/* ---- options ---- */
+
+static const struct cli_option *option_named(const struct cli_command *c, const char *word,
+                                             size_t n)
+{
+    for (const struct cli_option *o = c->options; o->name != NULL; o++)
+        if ((strlen(o->name) == n && strncmp(o->name, word, n) == 0) ||
+            (o->letter != NULL && strlen(o->letter) == n && strncmp(o->letter, word, n) == 0))
+            return o;
+    return NULL;
+}
+
+static int unknown_option(const struct cli_command *c, const char *word)
+{
+    const char *names[COMMAND_OPTIONS];
+    size_t n = 0;
+
+    for (const struct cli_option *o = c->options; o->name != NULL; o++)
+        names[n++] = o->name;
+    const char *near = text_nearest(word, names, n);
+    return err_set(-EINVAL, "%s has no option '%s'%s%s%s; `probing help %s` shows those it has",
+                   c->name, word, near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+                   near != NULL ? "'" : "", c->name);
+}
+
+/* "-- a comment" begins SQL; "-" alone is a name for standard output. */
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0' && strpbrk(word, " \n\t") == NULL;
+}
+
+static bool misused; /* one thread: the words were wrong, not what they asked for */
+
+int cli_misuse(int r)
+{
+    misused = misused || r < 0;
+    return r;
+}
+
+bool cli_is_misused(void)
+{
+    return misused;
+}
+
+static int take_words(int argc, char **argv,
+                      int (*take)(void *arg, const char *option, const char *value), void *arg)
+{
+    const struct cli_command *c = cli_command_named(argv[0]);
+    bool words_only = false;
+
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i], *value = NULL;
+        int r;
+        if (words_only || !is_option(word)) {
+            if ((r = take(arg, /* option= */ NULL, word)) < 0)
+                return r;
+            continue;
+        }
+        if (strcmp(word, "--") == 0) {
+            words_only = true;
+            continue;
+        }
+        const char *equals = word[1] == '-' ? strchr(word, '=') : NULL;
+        size_t n = equals != NULL ? (size_t)(equals - word) : strlen(word);
+        const struct cli_option *o = option_named(c, word, n);
+        if (o == NULL)
+            return unknown_option(c, word);
+        if (equals != NULL)
+            value = equals + 1;
+        else if (o->value != NULL && i + 1 < argc)
+            value = argv[++i];
+        if (o->value == NULL && value != NULL)
+            return err_set(-EINVAL, "option %s takes no value", o->name);
+        if (o->value != NULL && value == NULL)
+            return err_set(-EINVAL, "option %s needs a value: %s %s", o->name, o->name, o->value);
+        if ((r = take(arg, o->name, value)) < 0)
+            return r;
+    }
+    return 0;
+}
+
+int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
+              void *arg)
+{
+    return cli_misuse(take_words(argc, argv, take, arg));
+}

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/backtrace_external.c - `backtrace --external`: stacks of a process that is not
+ * entered, only read.
+ *
+ * One thread.  Python's side is the python plugin's own code ("python.external/1"), which this
+ * command loads as it would lie in the target; this file is its host there: it finds what the
+ * plugin asks for in the other process, and what the threads that wait do in native code.  Nothing
+ * is written and nobody is stopped: what a thread that runs does natively is not known.
+ */
+#include <dlfcn.h>
+#include <errno.h>
+#include <probing/ext/draft/python_external.h>
+#include <probing/ext/draft/stack.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/stack/stack.h"
+
+/* The functions that the plugin calls carry no context; one process is looked at at a time. */
+static struct {
+    pid_t pid;
+    struct stack_process *view;
+    const struct stack_module *python; /* the module that holds the interpreter */
+} other;
+
+/* ---- "probing.stack/1" of the other process ---- */
+
+/* Where a thread stands: the system call it waits in, ip and sp; false: it runs, or is gone. */
+static bool waits_at(int32_t tid, int64_t *ret_call, struct stack_registers *ret)
+{
+    char path[64], text[300];
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", (int)other.pid, tid);
+    if (file_peek(path, text, sizeof text) < 0 || text[0] == 'r')
+        return false;
+    char *p = text;
+    *ret_call = strtoll(p, &p, 10);
+    uint64_t word[8] = {0};
+    int n = 0;
+    for (; n < 8 && *p == ' '; n++)
+        word[n] = strtoull(p, &p, 0);
+    if (n != 8 && n != 2) /* in a call: six arguments first */
+        return false;
+    *ret = (struct stack_registers){.known = UINT64_C(1) << STACK_REG_SP | UINT64_C(1)
+                                                                               << STACK_REG_IP};
+    ret->value[STACK_REG_SP] = word[n - 2];
+    ret->value[STACK_REG_IP] = word[n - 1];
+    return true;
+}
+
+static bool same_place(const struct stack_registers *a, const struct stack_registers *b)
+{
+    return a->value[STACK_REG_SP] == b->value[STACK_REG_SP] &&
+           a->value[STACK_REG_IP] == b->value[STACK_REG_IP];
+}
+
+static int thread_held(int32_t tid, uint64_t timeout_ns, void (*fn)(void *arg), void *arg,
+                       struct probing_stack_thread *ret)
+{
+    struct stack_frame frames[STACK_FRAMES_MAX];
+    struct stack_registers before, after;
+    enum stack_end end = STACK_END_LOST;
+    int64_t call;
+    (void)timeout_ns;
+    if (!waits_at(tid, &ret->syscall, &before))
+        return -EBUSY;
+    stack_process_refresh(other.view, /* maps_too= */ false);
+    uint32_t max = ret->max_frames < STACK_FRAMES_MAX ? ret->max_frames : STACK_FRAMES_MAX;
+    int n = stack_unwind(other.view, &before, frames, max, &end);
+    ret->n_frames = n > 0 ? (uint32_t)n : 0;
+    ret->end = (int32_t)end;
+    for (uint32_t i = 0; i < ret->n_frames; i++)
+        ret->frames[i] = (struct probing_stack_frame){frames[i].ip, frames[i].sp};
+    if (fn != NULL)
+        fn(arg);
+    return waits_at(tid, &call, &after) && same_place(&before, &after);
+}
+
+static int thread(int32_t tid, uint64_t timeout_ns, struct probing_stack_thread *ret)
+{
+    int r = thread_held(tid, timeout_ns, NULL, NULL, ret);
+    return r < 0 ? r : 0;
+}
+
+static int symbol(uint64_t address, struct probing_stack_symbol *ret)
+{
+    struct stack_symbol s;
+    int r = stack_symbol(other.view, address, &s);
+    (void)snprintf(ret->name, sizeof ret->name, "%s", s.name);
+    (void)snprintf(ret->module, sizeof ret->module, "%s", s.module != NULL ? s.module : "");
+    ret->offset = s.offset;
+    ret->module_offset = s.module_offset;
+    return r;
+}
+
+static const struct probing_stack_1 stack_part = {
+    .size = sizeof stack_part, .thread = thread, .thread_held = thread_held, .symbol = symbol};
+
+/* ---- a host for the plugin ---- */
+
+static int host_fail(const struct probing_host *h, int code, const char *text)
+{
+    (void)h;
+    return err_set(code, "%s", text);
+}
+
+static int host_reply(struct probing_reply *out, const void *text, size_t n)
+{
+    (void)out;
+    return fwrite(text, 1, n, stdout) == n ? 0 : -EPIPE;
+}
+
+static int host_cancelled(const struct probing_reply *out)
+{
+    (void)out;
+    return cli_interrupted != 0;
+}
+
+static const void *host_extension(const struct probing_host *h, const char *id)
+{
+    (void)h;
+    return strcmp(id, PROBING_STACK_1) == 0 ? &stack_part : NULL;
+}
+
+static const struct probing_host host = {.size = sizeof host,
+                                         .abi = PROBING_ABI,
+                                         .fail = host_fail,
+                                         .reply = host_reply,
+                                         .cancelled = host_cancelled,
+                                         .extension = host_extension};
+
+static int load_plugin(const struct probing_python_external_1 **ret)
+{
+    char path[4096];
+    int r = plugin_find("python", path, sizeof path);
+    if (r < 0)
+        return r;
+    void *file = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* for as long as we run */
+    const struct probing_plugin *plugin = file != NULL ? dlsym(file, "probing_plugin_v1") : NULL;
+    const struct probing_python_external_1 *part =
+        plugin != NULL && plugin->extension != NULL
+            ? plugin->extension(NULL, PROBING_PYTHON_EXTERNAL_1)
+            : NULL;
+    if (part == NULL)
+        return err_set(-ENOEXEC, "%s cannot look at another process: is probing installed whole?",
+                       path);
+    *ret = part;
+    return 0;
+}
+
+/* ---- the other process ---- */
+
+static int find_python(void *arg, const struct stack_module *m)
+{
+    const char *file = strrchr(m->path, '/');
+    bool *like = arg; /* some module is called so */
+    *like = *like || strstr(file != NULL ? file : m->path, "python") != NULL;
+    if (stack_symbol_address(other.view, m, "_PyRuntime") == 0)
+        return 0;
+    other.python = m;
+    return 1;
+}
+
+static int any_module(void *arg, const struct stack_module *m)
+{
+    (void)arg;
+    (void)m;
+    return 1;
+}
+
+static uint64_t address(void *arg, const char *name)
+{
+    (void)arg;
+    return stack_symbol_address(other.view, other.python, name);
+}
+
+/* PY_VERSION_HEX: from 3.11 on a variable of it; before, what its file is called must do.  0: not
+ * known. */
+static uint32_t python_version(void)
+{
+    uint64_t at = address(NULL, "Py_Version"), value = 0;
+    if (at != 0 && stack_read(other.view, at, &value, sizeof value) == 0)
+        return (uint32_t)value;
+    const char *p = strrchr(other.python->path, '/');
+    p = p != NULL ? strstr(p, "python3.") : NULL;
+    unsigned minor = 0;
+    for (p = p != NULL ? p + 8 : ""; *p >= '0' && *p <= '9' && minor < 100; p++)
+        minor = minor * 10 + (unsigned)(*p - '0');
+    return minor >= 8 && minor <= 10 ? 0x030000f0u | minor << 16 : 0;
+}
+
+/* C++ names are read as they were written where this machine has the C++ library. */
+cli_demangler_fn *cli_demangler(void)
+{
+    void *library = dlopen("libstdc++.so.6", RTLD_NOW | RTLD_LOCAL); /* for as long as we run */
+    cli_demangler_fn *fn = NULL;
+    void *found = library != NULL ? dlsym(library, "__cxa_demangle") : NULL;
+    memcpy(&fn, &found, sizeof fn);
+    return fn;
+}
+
+/* Which Python is in there; what is wrong with it, "" where it has none. */
+static void describe(struct probing_python_process *p, char *why, size_t size)
+{
+    bool like = false;
+    why[0] = '\0';
+    other.python = NULL;
+    (void)stack_modules(other.view, find_python, &like);
+    p->version = other.python != NULL ? python_version() : 0;
+    p->why = why;
+    if (p->version != 0)
+        return;
+    if (other.python != NULL)
+        (void)snprintf(why, size, "of which version the Python in %.150s is cannot be seen",
+                       other.python->path);
+    else if (like)
+        (void)snprintf(why, size,
+                       "no Python that can be read from outside: nothing in the process exports "
+                       "_PyRuntime (a binary without symbols, or a Python before 3.8)");
+}
+
+int external_backtrace(struct target *t, int argc, char **argv)
+{
+    const struct probing_python_external_1 *part = NULL;
+    struct probing_python_process p = {.size = sizeof p, .pid = t->pid, .address = address};
+    char why[200];
+
+    if (t->pid == 0)
+        return err_set(-EINVAL, "--external reads a process of this machine: -t <pid>");
+    int r = load_plugin(&part);
+    if (r == 0)
+        r = stack_process_open(t->pid, &other.view);
+    if (r < 0)
+        return r;
+    if (stack_modules(other.view, any_module, NULL) == 0) {
+        stack_process_free(other.view);
+        return err_set(-ESRCH,
+                       "process %d has no memory to read: it is a kernel thread, has ended, or its "
+                       "first thread has while others run on",
+                       (int)t->pid);
+    }
+    other.pid = t->pid;
+    stack_demangle_with(other.view, cli_demangler());
+    describe(&p, why, sizeof why);
+    r = part->backtrace(&host, &p, argc, (const char *const *)argv, /* out= */ NULL);
+    stack_process_free(other.view);
+    return r < 0 ? r : EXIT_DONE;
+}

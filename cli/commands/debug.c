@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/debug.c - `debug`: stacks, pdb in the process' main thread, debugpy for an editor.
+ *
+ * One thread.  A pdb session has two connections: one says "paused" and stays open as long as we
+ * live, so that the program goes on when we die; the other takes a line at a time to it.  With
+ * --address we listen there and hand the lines of one visitor on; the process itself opens nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/ui/prompt.h"
+#include "cli/ui/terminal.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "sdk/client/client.h"
+
+#define MORE 2              /* what `debug --input` answers when it wants another line */
+#define PROMPT "(Pdb) "     /* what pdb ends its output with when it waits */
+#define LINE_MAX_BYTES 4096 /* that a visitor may send */
+#define LOOK_MS 500         /* a visitor is waited for in pieces: Ctrl-C */
+#define SECRET_BYTES 12
+
+struct debug {
+    bool dump, pause, dap, open;
+    const char *address, *debugpy;
+    struct probing_client *holds, *lines;
+    FILE *out; /* the terminal, or the visitor */
+    struct buf text;
+    bool asks; /* pdb waits for a line */
+};
+
+/* ---- talking to pdb ---- */
+
+/* What came, without the prompt at its end; remembers whether it was there. */
+static int put_text(struct debug *d)
+{
+    size_t n = d->text.size, p = strlen(PROMPT);
+    const char *text = buf_text(&d->text);
+
+    d->asks = n >= p && memcmp(text + n - p, PROMPT, p) == 0;
+    if (d->asks)
+        n -= p;
+    bool good = fwrite(text, 1, n, d->out) == n && fflush(d->out) == 0;
+    buf_done(&d->text);
+    buf_init(&d->text, 4u << 20);
+    return good ? 0 : -EPIPE;
+}
+
+/* The one that holds the session: until the first prompt. */
+static int on_pause(void *arg, const struct client_event *e)
+{
+    struct debug *d = arg;
+
+    if (e->kind == CLIENT_DATA) {
+        int r = buf_add(&d->text, e->text, e->size);
+        if (r == 0)
+            r = put_text(d);
+        return r < 0 ? r : d->asks ? 1 : 0;
+    }
+    if (e->kind == CLIENT_DONE && e->status < 0)
+        return err_set(e->status, "%s", e->text);
+    return 0;
+}
+
+static int on_input(void *arg, const struct client_event *e)
+{
+    struct debug *d = arg;
+
+    if (e->kind == CLIENT_DATA)
+        return buf_add(&d->text, e->text, e->size);
+    if (e->kind == CLIENT_DONE)
+        d->asks = e->status == MORE;
+    if (e->kind == CLIENT_DONE && e->status < 0)
+        return err_set(e->status, "%s", e->text);
+    return 0;
+}
+
+/* One line to pdb, NULL: only wait for its prompt.  Ctrl-C stops a program that runs. */
+static int give(struct debug *d, const char *line)
+{
+    static const volatile sig_atomic_t *const stop = &cli_interrupted;
+    const char *words[] = {"debug", "--input", line};
+    int64_t id = client_start_run(d->lines, line != NULL ? 3 : 2, words, /* timeout_ns= */ 0);
+    int r = id < 0 ? (int)id : client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
+
+    if (r == -ECANCELED && cli_interrupted) {
+        cli_interrupted = 0;
+        (void)client_cancel(d->lines, id);
+        (void)client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
+        return give(d, NULL);
+    }
+    bool asks = d->asks;
+    if (r >= 0)
+        r = put_text(d);
+    d->asks = asks;
+    return r;
+}
+
+/* ---- at this terminal ---- */
+
+static int talk_here(struct debug *d)
+{
+    const struct prompt_options o = {.word_breaks = " \t"};
+    struct prompt *prompt = NULL;
+    int r = prompt_new(&o, &prompt);
+
+    while (r == 0 && d->asks) {
+        const char *line = prompt_read(prompt, PROMPT);
+        if (line == NULL && cli_interrupted) {
+            cli_interrupted = 0;
+            putchar('\n');
+            continue;
+        }
+        if (line == NULL)
+            line = "detach";
+        else if (line[0] != '\0')
+            prompt_remember(prompt, line);
+        r = give(d, line);
+    }
+    prompt_free(prompt);
+    return r;
+}
+
+/* ---- for a visitor ---- */
+
+/* "127.0.0.1:9922", "[::1]:9922", "9922" -> a socket that listens. */
+static int open_door(const char *address, char *host, size_t host_size, char *port)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *all = NULL;
+    const char *colon = strrchr(address, ':');
+    uint64_t number;
+    int fd = -1, one = 1;
+
+    (void)snprintf(port, 8, "%.7s", colon != NULL ? colon + 1 : address);
+    (void)snprintf(host, host_size, "%.*s", colon != NULL ? (int)(colon - address) : 9,
+                   colon != NULL ? address : "127.0.0.1");
+    if (parse_u64(port, &number) < 0 || number == 0 || number > UINT16_MAX)
+        return err_set(-EINVAL, "'%s' is no address; give HOST:PORT, such as 127.0.0.1:9922",
+                       address);
+    const char *bare = host[0] == '[' ? host + 1 : host;
+    char name[256];
+    (void)snprintf(name, sizeof name, "%.*s", (int)strcspn(bare, "]"), bare);
+    int e = getaddrinfo(name, port, &hints, &all);
+    if (e != 0)
+        return err_set(-EINVAL, "cannot listen on %s: %s", address, gai_strerror(e));
+    fd = socket(all->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd != -1)
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    if (fd == -1 || bind(fd, all->ai_addr, all->ai_addrlen) == -1 || listen(fd, 1) == -1) {
+        e = errno;
+        if (fd != -1)
+            (void)close(fd);
+        fd = err_set(-e, "cannot listen on %s: %s", address, strerror(e));
+    }
+    freeaddrinfo(all);
+    return fd;
+}
+
+/* A line from the visitor, without its end.  -ECONNRESET: they have gone. */
+static int visitor_line(int fd, char *line)
+{
+    size_t n = 0;
+
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        char c;
+        if (cli_interrupted)
+            return -ECANCELED;
+        if (poll(&p, 1, LOOK_MS) <= 0)
+            continue;
+        if (recv(fd, &c, 1, 0) != 1 || n + 1 >= LINE_MAX_BYTES)
+            return -ECONNRESET;
+        if (c == '\n')
+            break;
+        if (c != '\r')
+            line[n++] = c;
+    }
+    line[n] = '\0';
+    return 0;
+}
+
+/* In a time that does not tell how much of it was right. */
+static bool same(const char *a, const char *b)
+{
+    size_t n = strlen(b);
+    unsigned char difference = 0;
+
+    if (strlen(a) != n)
+        return false;
+    for (size_t i = 0; i < n; i++)
+        difference |= (unsigned char)(a[i] ^ b[i]);
+    return difference == 0;
+}
+
+/* One visitor: token, then lines.  1: the session is over. */
+static int serve(struct debug *d, int fd, const char *secret)
+{
+    char line[LINE_MAX_BYTES];
+    int r = visitor_line(fd, line);
+
+    if (r == 0 && !same(line, secret)) {
+        fputs("this is not the token\n", d->out);
+        return -EACCES;
+    }
+    if (r == 0)
+        r = give(d, "where");
+    while (r == 0 && d->asks) {
+        fputs(PROMPT, d->out);
+        if (fflush(d->out) != 0)
+            return -ECONNRESET;
+        r = visitor_line(fd, line);
+        if (r == 0)
+            r = give(d, line);
+    }
+    return r == 0 ? 1 : r;
+}
+
+static int make_secret(char *ret)
+{
+    unsigned char bytes[SECRET_BYTES];
+
+    if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+        return err_set(-EIO, "no random numbers for a token");
+    for (size_t i = 0; i < sizeof bytes; i++)
+        (void)snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
+    return 0;
+}
+
+static int talk_there(struct debug *d)
+{
+    char host[256], port[8], secret[2 * SECRET_BYTES + 1];
+    int r = make_secret(secret), door = r < 0 ? r : open_door(d->address, host, sizeof host, port);
+
+    if (door < 0)
+        return door;
+    printf("Paused. Connect with `nc %s %s` and send this line first:\n%s\n"
+           "Ctrl-C here lets the program go on.\n",
+           host, port, secret);
+    (void)fflush(stdout);
+    for (r = 0; r != 1 && r != -ECANCELED && !cli_interrupted;) {
+        struct pollfd p = {.fd = door, .events = POLLIN};
+        if (poll(&p, 1, LOOK_MS) <= 0)
+            continue;
+        int fd = accept4(door, NULL, NULL, SOCK_CLOEXEC);
+        d->out = fd != -1 ? terminal_open(fd) : NULL;
+        if (d->out == NULL) {
+            if (fd != -1)
+                (void)close(fd);
+            continue;
+        }
+        r = serve(d, fd, secret);
+        (void)fclose(d->out);
+        d->out = stdout;
+    }
+    (void)close(door);
+    return r == 1 ? 0 : r;
+}
+
+/* ---- the command ---- */
+
+static int pause_process(struct target *t, struct debug *d)
+{
+    static const volatile sig_atomic_t *const stop = &cli_interrupted;
+    const char *words[] = {"debug", "--pause"};
+    int r = target_connect(t, &d->holds);
+
+    if (r == 0)
+        r = target_connect(t, &d->lines);
+    if (r == 0) {
+        int64_t id = client_start_run(d->holds, 2, words, /* timeout_ns= */ 0);
+        r = id < 0 ? (int)id : client_stream(d->holds, on_pause, d, /* timeout_ns= */ 0, stop);
+    }
+    if (r >= 0 && !d->asks)
+        r = EXIT_FAILED; /* what came instead of a prompt says why */
+    else if (r >= 0)
+        r = d->address != NULL ? talk_there(d) : talk_here(d);
+    client_close(d->lines);
+    client_close(d->holds); /* from here on the program runs, whatever happened */
+    return r;
+}
+
+static int ask_for_dap(struct target *t, const struct debug *d)
+{
+    const char *words[8] = {"debug", "--dap"};
+    int n = 2;
+
+    if (d->address != NULL) {
+        words[n++] = "--address";
+        words[n++] = d->address;
+    }
+    if (d->debugpy != NULL) {
+        words[n++] = "--debugpy";
+        words[n++] = d->debugpy;
+    }
+    if (d->open)
+        words[n++] = "--open";
+    return live_run(t, n, words);
+}
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct debug *d = arg;
+
+    if (option == NULL)
+        return err_set(-EINVAL, "debug takes no argument '%s'; `probing help debug`", value);
+    if (strcmp(option, "--dump") == 0)
+        d->dump = true;
+    else if (strcmp(option, "--pause") == 0)
+        d->pause = true;
+    else if (strcmp(option, "--dap") == 0)
+        d->dap = true;
+    else if (strcmp(option, "--open") == 0)
+        d->open = true;
+    else if (strcmp(option, "--address") == 0)
+        d->address = value;
+    else
+        d->debugpy = value;
+    return 0;
+}
+
+int command_debug(struct target *t, int argc, char **argv)
+{
+    struct debug d = {.out = stdout};
+    int r = cli_parse(argc, argv, take, &d);
+
+    if (r == 0 && d.dump + d.pause + d.dap != 1)
+        r = err_set(-EINVAL, "debug needs one of --dump, --pause, --dap");
+    if (r < 0)
+        return r;
+    if (d.dump) {
+        char *words[] = {(char *)(uintptr_t) "backtrace", NULL};
+        return command_backtrace(t, 1, words);
+    }
+    if (d.dap)
+        return ask_for_dap(t, &d);
+    buf_init(&d.text, 4u << 20);
+    r = pause_process(t, &d);
+    buf_done(&d.text);
+    return r;
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/export.c - `export`: a table or an answer into a file, of the living and the dead.
+ *
+ * One thread.  CSV and JSON lines are taken as the engine writes them; the other formats are made
+ * here of its JSON, so that both kinds of target go the same way.  The file appears under its name
+ * when it is whole, never before.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/export/export.h"
+#include "cli/target/query_client.h"
+#include "cli/ui/atomic_output.h"
+#include "cli/ui/terminal.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+#define TRACE_TABLE "python.torch_trace"
+#define PROGRESS_EACH (NS_PER_S / 4)
+
+enum format {
+    FORMAT_CSV,
+    FORMAT_JSONL,
+    FORMAT_ARROW,
+    FORMAT_PERFETTO,
+    FORMAT_CHROME,
+    FORMAT_PARQUET
+};
+static const char *const formats[] = {"csv", "jsonl", "arrow", "perfetto", "chrome", "parquet"};
+#define N_FORMATS (sizeof formats / sizeof formats[0])
+
+struct export
+{
+    enum format format;
+    const char *table, *sql, *path;
+    bool has_format;
+    uint64_t timeout_ns;
+    struct output output; /* no file: standard output */
+    FILE *file;
+    struct export_writer writer;
+    struct export_parquet parquet;
+    struct export_reader *reader; /* NULL: bytes go to the file as they are */
+    struct buf out;
+    uint64_t bytes, rows, told_at;
+    uint64_t all;  /* rows that the table has, 0: not known */
+    bool in_text;  /* of CSV: a line's end there is no row's */
+    bool has_head; /* of CSV: its first line was counted */
+    bool shows;    /* progress, to a terminal */
+};
+
+/* ---- the words ---- */
+
+static int format_named(const char *name, enum format *ret)
+{
+    for (size_t i = 0; i < N_FORMATS; i++)
+        if (strcmp(formats[i], name) == 0) {
+            *ret = (enum format)i;
+            return 0;
+        }
+    return err_set(-EINVAL,
+                   "no format '%s'; there are csv, jsonl, arrow, perfetto, chrome, parquet", name);
+}
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct export *e = arg;
+
+    if (option == NULL) {
+        if (e->sql != NULL)
+            return err_set(-EINVAL, "one argument too many: '%s' (put the statement in quotes)",
+                           value);
+        e->sql = value;
+    } else if (strcmp(option, "--table") == 0) {
+        e->table = value;
+    } else if (strcmp(option, "--timeout") == 0) {
+        return parse_ns(value, &e->timeout_ns);
+    } else if (strcmp(option, "--output") == 0) {
+        e->path = value;
+    } else { /* --format */
+        e->has_format = true;
+        return format_named(value, &e->format);
+    }
+    return 0;
+}
+
+static bool is_table_name(const char *text)
+{
+    for (const char *p = text; *p != '\0'; p++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.\"", *p))
+            return false;
+    return true;
+}
+
+static int statement_of(const struct export *e, struct buf *ret)
+{
+    bool trace = e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME;
+    if (e->sql != NULL && e->table != NULL)
+        return err_set(-EINVAL, "export takes --table or a statement, not both");
+    if (e->sql != NULL)
+        return buf_adds(ret, e->sql);
+    if (e->table == NULL && !trace)
+        return err_set(-EINVAL, "export needs a table's name or a statement in SQL; `tables` lists "
+                                "what there is");
+    const char *table = e->table != NULL ? e->table : TRACE_TABLE;
+    if (!is_table_name(table))
+        return err_set(-EINVAL, "'%s' is no table's name; for a statement leave --table out",
+                       table);
+    return buf_addf(ret, "select * from %s", table);
+}
+
+/* ---- bytes to the file ---- */
+
+static void show(struct export *e, bool last)
+{
+    uint64_t now = clock_monotonic();
+    char share[16] = "";
+    if (!e->shows || (!last && now - e->told_at < PROGRESS_EACH))
+        return;
+    uint64_t rows = e->reader != NULL ? export_reader_rows(e->reader) : e->rows;
+    e->told_at = now;
+    if (!last && e->all > 0 && rows <= e->all)
+        (void)snprintf(share, sizeof share, ", %d %%",
+                       (int)(100.0 * (double)rows / (double)e->all));
+    terminal_over();
+    fprintf(stderr, "%s: %llu rows, %.1f MB%s%s", e->path, (unsigned long long)rows,
+            (double)e->bytes / 1e6, share, last ? "      \n" : "");
+}
+
+/* Rows in lines that are not taken apart. */
+static void count_rows(struct export *e, const char *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (data[i] == '"' && e->format == FORMAT_CSV)
+            e->in_text = !e->in_text;
+        if (data[i] != '\n' || e->in_text)
+            continue;
+        e->rows += e->format != FORMAT_CSV || e->has_head;
+        e->has_head = true;
+    }
+}
+
+static int put(struct export *e, const char *data, size_t size)
+{
+    if (size > 0 && fwrite(data, 1, size, e->file) != size)
+        return errno == EPIPE
+                   ? -EPIPE
+                   : err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+    e->bytes += size;
+    if (e->shows && e->reader == NULL)
+        count_rows(e, data, size);
+    show(e, /* last= */ false);
+    return 0;
+}
+
+static int put_out(struct export *e)
+{
+    int r = e->out.failed ? err_set(e->out.failed, "no memory for a piece of the file")
+                          : put(e, e->out.data, e->out.size);
+    buf_reset(&e->out);
+    return r;
+}
+
+static int on_bytes(void *arg, const char *data, size_t size)
+{
+    struct export *e = arg;
+    if (e->reader == NULL)
+        return put(e, data, size);
+    int r = export_reader_feed(e->reader, data, size);
+    return r < 0 ? r : put_out(e);
+}
+
+static int finish(struct export *e)
+{
+    if (e->reader == NULL)
+        return 0;
+    int r = export_reader_end(e->reader);
+    if (r == 0)
+        r = put_out(e);
+    const struct json *closing = export_reader_closing(e->reader);
+    if (r == 0 && json_int(closing, "lost", 0) > 0)
+        terminal_say("not whole: %lld rows were lost before they could be kept",
+                     (long long)json_int(closing, "lost", 0));
+    const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
+    if (r == 0 && cut != NULL && cut->boolean)
+        terminal_say("not whole: the answer was cut at %llu rows",
+                     (unsigned long long)export_reader_rows(e->reader));
+    if (r == 0)
+        answer_say_empty(closing);
+    return r;
+}
+
+/* ---- where they come from ---- */
+
+static const char *wire_format(const struct export *e)
+{
+    return e->format == FORMAT_CSV ? "csv" : e->format == FORMAT_JSONL ? "jsonl" : "json";
+}
+
+static int ask(const struct target *t, struct export *e, const char *statement)
+{
+    const struct answer_ask ask = {
+        .statement = statement, .format = wire_format(e), .timeout_ns = e->timeout_ns};
+    return answer_bytes(t, &ask, on_bytes, e);
+}
+
+/* How many rows a whole table has, when it is stored: for the progress. */
+static int take_count(void *arg, const char *data, size_t size)
+{
+    return buf_add(arg, data, size);
+}
+
+static void count_table(const struct target *t, struct export *e)
+{
+    struct buf statement, answer;
+    const char *table = e->table != NULL ? e->table : TRACE_TABLE;
+    buf_init(&statement, 4096);
+    buf_init(&answer, 4096);
+    (void)buf_addf(&statement,
+                   "select rows + waiting from probing.tables where kind = 'stored' and "
+                   "'%s' in (name, schema || '.' || name)",
+                   table);
+    const struct answer_ask ask = {
+        .statement = buf_text(&statement), .format = "jsonl", .quiet = true};
+    if (answer_bytes(t, &ask, take_count, &answer) == 0) {
+        const char *colon = strrchr(buf_text(&answer), ':');
+        char number[24] = "";
+        if (colon != NULL)
+            (void)snprintf(number, sizeof number, "%.*s", (int)strcspn(colon + 1, "}"), colon + 1);
+        if (parse_u64(number, &e->all) < 0)
+            e->all = 0;
+    }
+    buf_done(&statement);
+    buf_done(&answer);
+}
+
+/* ---- all together ---- */
+
+static int open_file(struct export *e)
+{
+    bool out = e->path == NULL || strcmp(e->path, "-") == 0;
+    if (out && e->format != FORMAT_PARQUET &&
+        (isatty(STDOUT_FILENO) != 1 ||
+         (e->format != FORMAT_ARROW && e->format != FORMAT_PERFETTO))) {
+        e->path = "standard output";
+        e->file = stdout;
+        terminal_exact();
+        return 0;
+    }
+    if (out)
+        return err_set(-EINVAL, "export --format %s needs a file: -o FILE", formats[e->format]);
+    int r = output_open(&e->output, e->path);
+    if (r < 0)
+        return r;
+    e->file = e->output.file;
+    if (e->format == FORMAT_PARQUET && e->output.part[0] == '\0')
+        return output_close(&e->output,
+                            err_set(-EINVAL, "%s is no plain file, which Parquet needs", e->path));
+    e->shows = isatty(STDERR_FILENO) == 1;
+    return 0;
+}
+
+/* What was written is Arrow's, beside the file: another program makes it Parquet's. */
+static int make_parquet(struct export *e)
+{
+    char made[sizeof e->output.part + 16];
+    (void)snprintf(made, sizeof made, "%s.parquet", e->output.part);
+    if (fflush(e->file) == EOF)
+        return err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+    int r = export_parquet_make(&e->parquet, &e->writer, e->output.part, made);
+    if (r == 0 && rename(made, e->output.part) == -1)
+        r = err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
+    if (r < 0)
+        (void)unlink(made);
+    return r;
+}
+
+/* Under its name at last, or away with it. */
+static int close_file(struct export *e, int r)
+{
+    if (e->output.file == NULL)
+        return r;
+    if (r == 0 && e->format == FORMAT_PARQUET)
+        r = make_parquet(e);
+    r = output_close(&e->output, r);
+    if (r == 0)
+        show(e, /* last= */ true);
+    return r;
+}
+
+static int make_writer(const struct target *t, struct export *e)
+{
+    int r = 0;
+    if (e->format == FORMAT_PARQUET)
+        r = export_parquet_new(&e->parquet, &e->writer);
+    else if (e->format == FORMAT_ARROW)
+        r = export_arrow_new(&e->writer);
+    else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)
+        r = export_trace_new(t, e->format == FORMAT_PERFETTO, &e->writer);
+    if (r == 0 && e->writer.self != NULL)
+        r = export_reader_new(&e->writer, &e->out, &e->reader);
+    return r;
+}
+
+static void free_writer(struct export *e)
+{
+    export_reader_free(e->reader);
+    if (e->format == FORMAT_PARQUET)
+        export_parquet_free(&e->parquet, &e->writer);
+    else if (e->format == FORMAT_ARROW)
+        export_arrow_free(&e->writer);
+    else
+        export_trace_free(&e->writer);
+}
+
+int command_export(struct target *t, int argc, char **argv)
+{
+    struct export e = {.format = FORMAT_CSV};
+    struct buf statement;
+    int r = cli_parse(argc, argv, take, &e);
+    if (r == 0 && !e.has_format)
+        r = err_set(-EINVAL,
+                    "export needs --format csv, jsonl, arrow, perfetto, chrome or parquet");
+    if (r < 0)
+        return cli_misuse(r);
+    if (e.sql != NULL && e.table == NULL && e.sql[0] != '\0' && is_table_name(e.sql)) {
+        e.table = e.sql; /* one word is no statement */
+        e.sql = NULL;
+    }
+    buf_init(&statement, 1u << 20);
+    buf_init(&e.out, (size_t)3 << 30);
+    r = cli_misuse(statement_of(&e, &statement));
+    if (r == 0)
+        r = make_writer(t, &e);
+    if (r == 0)
+        r = open_file(&e);
+    if (r == 0) {
+        if (e.shows && e.sql == NULL)
+            count_table(t, &e);
+        r = ask(t, &e, buf_text(&statement));
+        if (r == 0)
+            r = finish(&e);
+        r = close_file(&e, r);
+    }
+    free_writer(&e);
+    buf_done(&statement);
+    buf_done(&e.out);
+    return r < 0 ? r : EXIT_DONE;
+}

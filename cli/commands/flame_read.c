@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/flame_read.c - a profile from the tables of a process, living or dead, or from a
+ * folded file.
+ *
+ * One thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands/flame.h"
+#include "cli/target/query_client.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+/* ---- rows ---- */
+
+struct reading {
+    struct flame *f;
+    cli_demangler_fn *demangle;
+    bool sought;
+};
+
+/* C++ names are plain already where the process has a C++ library of its own; *ret_made is freed
+ * by the caller. */
+static const char *plain_name(struct reading *r, const char *func, char **ret_made)
+{
+    int status = -1;
+    *ret_made = NULL;
+    if (strncmp(func, "_Z", 2) != 0)
+        return func;
+    if (!r->sought)
+        r->demangle = cli_demangler();
+    r->sought = true;
+    if (r->demangle != NULL)
+        *ret_made = r->demangle(func, NULL, NULL, &status);
+    return *ret_made != NULL && status == 0 ? *ret_made : func;
+}
+
+/* stack_id, depth, frame_type, func, file, lineno, module; by stack_id and depth. */
+static int stack_row(void *self, const struct json *const *c, struct buf *out)
+{
+    struct reading *reading = self;
+    char *made;
+    const struct flame_frame frame = {.python = strcmp(answer_text(c[2]), "python") == 0,
+                                      .func = plain_name(reading, answer_text(c[3]), &made),
+                                      .file = answer_text(c[4]),
+                                      .line = (int32_t)answer_int(c[5]),
+                                      .module = answer_text(c[6])};
+    (void)out;
+    int r = flame_add_stack(reading->f, answer_int(c[0]));
+    if (r == 0)
+        r = flame_add_frame(reading->f, &frame);
+    free(made);
+    return r;
+}
+
+/* ts, thread_id, thread_name, stack_id, value, count */
+static int sample_row(void *self, const struct json *const *c, struct buf *out)
+{
+    struct flame_sample s = {.thread = answer_int(c[1]),
+                             .thread_name = answer_text(c[2]),
+                             .value = answer_int(c[4]),
+                             .count = answer_int(c[5])};
+    struct reading *reading = self;
+    (void)out;
+    if (c[0]->type == JSON_STRING)
+        (void)export_time(c[0]->text, &s.ts);
+    return flame_add_sample(reading->f, answer_int(c[3]), &s);
+}
+
+int flame_read(struct flame *f, const struct target *t, const char *where, bool in_time)
+{
+    struct reading reading = {.f = f};
+    struct export_writer w = {.row = stack_row, .self = &reading};
+    struct buf sql;
+    buf_init(&sql, 1u << 20);
+    flame_ask_stacks(where, &sql);
+    int r = answer_rows(t, buf_text(&sql), &w);
+    buf_reset(&sql);
+    flame_ask_samples(f, where, in_time, &sql);
+    w.row = sample_row;
+    if (r == 0)
+        r = answer_rows(t, buf_text(&sql), &w);
+    if (r == 0)
+        r = flame_mend(f);
+    f->counted = true;
+    buf_done(&sql);
+    return r;
+}
+
+/* ---- folded files ---- */
+
+/* "a;b;c 12" or "a;b;c 12 14" (then the last counts). */
+static int folded_line(struct flame *f, char *line)
+{
+    char *last = strrchr(line, ' ');
+    uint64_t value;
+    if (last == NULL || parse_u64(last + 1, &value) < 0)
+        return line[0] == '\0' || line[0] == '#'
+                   ? 0
+                   : err_set(-EBADMSG, "'%.60s' is no folded stack: frames;with;these 12", line);
+    *last = '\0';
+    int64_t id = f->n_stacks;
+    int r = flame_add_stack(f, id);
+    /* innermost first, so from the end */
+    for (char *at = line; at != NULL && r == 0;) {
+        char *cut = strrchr(line, ';');
+        const struct flame_frame frame = {
+            .func = cut != NULL ? cut + 1 : line, .file = "", .module = ""};
+        r = flame_add_frame(f, &frame);
+        if (cut != NULL)
+            *cut = '\0';
+        at = cut;
+    }
+    const struct flame_sample s = {.thread_name = "", .value = (int64_t)value, .count = 1};
+    return r < 0 ? r : flame_add_sample(f, id, &s);
+}
+
+int flame_read_folded(struct flame *f, const char *path)
+{
+    char *line = NULL;
+    size_t room = 0;
+    int r = 0;
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return err_set(-errno, "%s cannot be read: %s", path, strerror(errno));
+    while (r == 0 && getline(&line, &room, file) > 0) {
+        line[strcspn(line, "\r\n")] = '\0';
+        r = folded_line(f, line);
+    }
+    free(line);
+    (void)fclose(file);
+    return r;
+}

@@ -1,0 +1,516 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/flamegraph.c - `flamegraph`: where the time goes, as a file to look at; and `diff`
+ * of two.
+ *
+ * One thread.  Samples come from the tables of the process, living or dead.  Where the profiler
+ * does not run it is started for the time asked, and put back as it was.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/commands/flame.h"
+#include "cli/target/query_client.h"
+#include "cli/ui/atomic_output.h"
+#include "cli/ui/terminal.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/datadir/datadir.h"
+#include "sdk/client/client.h"
+
+#define DEFAULT_NS (5 * NS_PER_S)
+#define SETTLE_MS 250 /* until the last samples are in the tables; the profiler's turn is 100 */
+#define FILE_MAX ((size_t)3 << 30)
+
+enum format { HTML, SVG, FOLDED, SPEEDSCOPE, PPROF, PERFETTO };
+static const struct {
+    const char *name, *ending;
+    bool in_time; /* wants samples one by one */
+} formats[] = {
+    [HTML] = {"html", ".html", false},       [SVG] = {"svg", ".svg", false},
+    [FOLDED] = {"folded", ".folded", false}, [SPEEDSCOPE] = {"speedscope", ".json", true},
+    [PPROF] = {"pprof", ".pb", false},       [PERFETTO] = {"perfetto", ".perfetto", true},
+};
+#define N_FORMATS (sizeof formats / sizeof formats[0])
+
+struct options {
+    const char *words[3]; /* "diff" A B */
+    int n_words;
+    const char *path, *mode, *rate, *since;
+    uint64_t seconds_ns, last_ns;
+    enum format format;
+    bool has_format, threads, lines, memory;
+    int width; /* pixels of an SVG; 0: as usual */
+};
+
+/* ---- the words ---- */
+
+static int take_format(struct options *o, const char *value)
+{
+    for (size_t i = 0; i < N_FORMATS; i++)
+        if (strcmp(formats[i].name, value) == 0) {
+            o->format = (enum format)i;
+            o->has_format = true;
+            return 0;
+        }
+    return err_set(
+        -EINVAL, "no format '%s'; there are html, svg, folded, speedscope, pprof, perfetto", value);
+}
+
+static int take_mode(struct options *o, const char *value)
+{
+    if (strcmp(value, "cpu") != 0 && strcmp(value, "wall") != 0 && strcmp(value, "gil") != 0)
+        return err_set(-EINVAL, "no mode '%s'; there are cpu, wall, gil", value);
+    o->mode = value;
+    return 0;
+}
+
+static int take_width(struct options *o, const char *value)
+{
+    uint64_t width;
+    if (parse_u64(value, &width) < 0 || width < FLAME_WIDTH_MIN || width > FLAME_WIDTH_MAX)
+        return err_set(-EINVAL, "--width wants pixels from %d to %d, not '%s'", FLAME_WIDTH_MIN,
+                       FLAME_WIDTH_MAX, value);
+    o->width = (int)width;
+    return 0;
+}
+
+static int take_since(struct options *o, const char *value)
+{
+    int64_t ts;
+    if (!export_time(value, &ts))
+        return err_set(-EINVAL, "--since wants a time in UTC like 2026-01-31T10:00:00, not '%s'",
+                       value);
+    o->since = value;
+    return 0;
+}
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct options *o = arg;
+    if (option == NULL) {
+        if (o->n_words == 3)
+            return err_set(-EINVAL, "flamegraph: one argument too many: '%s'", value);
+        o->words[o->n_words++] = value;
+        return 0;
+    }
+    if (strcmp(option, "--seconds") == 0)
+        return parse_ns(value, &o->seconds_ns);
+    if (strcmp(option, "--last") == 0)
+        return parse_ns(value, &o->last_ns);
+    if (strcmp(option, "--since") == 0)
+        return take_since(o, value);
+    if (strcmp(option, "--mode") == 0)
+        return take_mode(o, value);
+    if (strcmp(option, "--format") == 0)
+        return take_format(o, value);
+    if (strcmp(option, "--width") == 0)
+        return take_width(o, value);
+    if (strcmp(option, "--rate") == 0)
+        o->rate = value;
+    else if (strcmp(option, "--output") == 0)
+        o->path = value;
+    else if (strcmp(option, "--threads") == 0)
+        o->threads = true;
+    else if (strcmp(option, "--memory") == 0)
+        o->memory = true;
+    else
+        o->lines = true;
+    return 0;
+}
+
+/* Without --format the file's name says it. */
+static void guess_format(struct options *o)
+{
+    size_t n = o->path != NULL ? strlen(o->path) : 0;
+    for (size_t i = 0; i < N_FORMATS && !o->has_format; i++) {
+        size_t ending = strlen(formats[i].ending);
+        if (n > ending && strcmp(o->path + n - ending, formats[i].ending) == 0) {
+            o->format = (enum format)i;
+            o->has_format = true;
+        }
+    }
+}
+
+static bool is_torch(const struct options *o)
+{
+    return o->n_words == 1 && strcmp(o->words[0], "torch") == 0;
+}
+
+static int check_words(const struct options *o, bool has_target)
+{
+    if (o->n_words > 0 && !is_torch(o) && strcmp(o->words[0], "diff") != 0)
+        return err_set(-EINVAL,
+                       "flamegraph takes no argument '%s'; did you mean torch, or diff A B?",
+                       o->words[0]);
+    if (o->n_words > 0 && !is_torch(o) && o->n_words != 3)
+        return err_set(-EINVAL, "flamegraph diff needs two: a pid, a data directory or a file of "
+                                "folded stacks each");
+    if (o->memory && !is_torch(o))
+        return err_set(-EINVAL, "--memory belongs to flamegraph torch");
+    if (o->n_words < 3 && !has_target)
+        return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
+    if (o->width != 0 && o->format != SVG)
+        return err_set(-EINVAL, "--width belongs to svg; html is as wide as its window");
+    if (o->path == NULL && o->format != FOLDED && isatty(STDOUT_FILENO) == 1)
+        return err_set(-EINVAL, "flamegraph --format %s needs a file: -o FILE%s",
+                       formats[o->format].name, formats[o->format].ending);
+    return 0;
+}
+
+/* ---- the profiler in the process ---- */
+
+struct kept {
+    bool ran;
+    char mode[16], rate[16]; /* "" when not known */
+};
+
+static int to_text(void *arg, const char *data, size_t size)
+{
+    return buf_add(arg, data, size);
+}
+
+/* Say a command to the process; its answer goes nowhere. */
+static int tell(const struct target *t, int n, const char *const *words)
+{
+    struct probing_client *c = NULL;
+    struct buf answer;
+    int status = 0, r = target_connect(t, &c);
+    buf_init(&answer, 1u << 20);
+    if (r == 0)
+        r = client_run(c, n, words, /* timeout_ns= */ 0, to_text, &answer, &status);
+    if (r == 0 && status > 0)
+        r = err_set(-EIO, "%s %s did not work: %s", words[0], words[1], buf_text(&answer));
+    buf_done(&answer);
+    client_close(c);
+    return r == 0 && status < 0 ? status : r;
+}
+
+static int set(const struct target *t, const char *name, const char *value)
+{
+    const char *words[] = {"config", "set", name, value};
+    return tell(t, 4, words);
+}
+
+static int load_profiler(const struct target *t)
+{
+    char file[4096], note[ERR_TEXT_BYTES];
+    const char *words[] = {"plugin", "load", "profile"};
+    if (t->host[0] != '\0' || plugin_find("profile", file, sizeof file) < 0)
+        return tell(t, 3, words); /* what is in the target's own plugin path */
+    return door_load_plugin(t, "profile", file, note, sizeof note);
+}
+
+static int start_profiler(const struct target *t, const struct options *o, struct kept *kept)
+{
+    *kept = (struct kept){.ran = answer_plugin_runs(t, "profile")};
+    int r = kept->ran ? 0 : load_profiler(t);
+    if (r < 0)
+        return r;
+    (void)answer_word(t, "select value from probing.settings where name = 'profile.mode'",
+                      kept->mode, sizeof kept->mode);
+    (void)answer_word(t, "select value from probing.settings where name = 'profile.rate'",
+                      kept->rate, sizeof kept->rate);
+    if (o->mode != NULL && strcmp(o->mode, kept->mode) != 0)
+        r = set(t, "profile.mode", o->mode);
+    if (r == 0 && o->rate != NULL)
+        r = set(t, "profile.rate", o->rate);
+    return r;
+}
+
+static int put_back(const struct target *t, const struct options *o, const struct kept *kept)
+{
+    const char *words[] = {"plugin", "stop", "profile"};
+    int r = 0;
+    if (o->mode != NULL && kept->mode[0] != '\0')
+        r = set(t, "profile.mode", kept->mode);
+    if (r == 0 && o->rate != NULL && kept->rate[0] != '\0')
+        r = set(t, "profile.rate", kept->rate);
+    int stopped = kept->ran ? 0 : tell(t, 3, words);
+    return r < 0 ? r : stopped;
+}
+
+static void wait_ns(uint64_t ns)
+{
+    uint64_t until = clock_monotonic() + ns;
+    for (uint64_t now = clock_monotonic(); now < until && !cli_interrupted;
+         now = clock_monotonic()) {
+        uint64_t left = (until - now) / NS_PER_MS + 1;
+        (void)poll(NULL, 0, left < 1000 ? (int)left : 1000);
+    }
+}
+
+/* Sample for the time asked.  ret_where: the condition that takes just these samples. */
+static int profile_now(const struct target *t, const struct options *o, char *ret_where,
+                       size_t size)
+{
+    struct kept kept;
+    char now[64];
+    int r = start_profiler(t, o, &kept);
+    if (r == 0)
+        r = answer_word(t, "select now()::text", now, sizeof now);
+    if (r == 0) {
+        wait_ns(o->seconds_ns);
+        (void)snprintf(ret_where, size, " and ts > timestamp '%s'", now);
+        if (kept.ran)
+            (void)poll(NULL, 0, SETTLE_MS);
+    }
+    char why[ERR_TEXT_BYTES];
+    (void)snprintf(why, sizeof why, "%s", r < 0 ? err_why(r) : "");
+    int back = put_back(t, o, &kept);
+    if (cli_interrupted)
+        return -ECANCELED;
+    return r < 0 ? err_set(r, "%s", why) : back;
+}
+
+/* ---- what is asked, of whom ---- */
+
+static int window_of(const struct target *t, struct options *o, char *ret_where, size_t size)
+{
+    bool past = o->last_ns > 0 || o->since != NULL;
+    ret_where[0] = '\0';
+    if (past && o->seconds_ns > 0)
+        return err_set(-EINVAL, "flamegraph takes --seconds (from now on) or --last or --since "
+                                "(what is there), not both");
+    if (o->last_ns > 0)
+        (void)snprintf(ret_where, size,
+                       " and ts > (select max(ts) from python.samples) - interval '%.3f seconds'",
+                       (double)o->last_ns / 1e9);
+    if (o->since != NULL) {
+        size_t n = strlen(ret_where);
+        (void)snprintf(ret_where + n, size - n, " and ts >= timestamp '%s'", o->since);
+    }
+    if (target_is_files(t)) {
+        if (o->seconds_ns > 0)
+            return err_set(-ESRCH,
+                           "%s is dead or does not answer: only what was sampled before "
+                           "can be shown",
+                           t->text);
+        return 0;
+    }
+    if (t->kind == TARGET_BARE)
+        return launch_no_core(t->pid, /* with= */ "");
+    if (!past && o->seconds_ns == 0 && !answer_plugin_runs(t, "profile")) {
+        o->seconds_ns = DEFAULT_NS;
+        terminal_say("the profiler does not run: sampling for %d s", (int)(DEFAULT_NS / NS_PER_S));
+    }
+    return o->seconds_ns > 0 ? profile_now(t, o, ret_where, size) : 0;
+}
+
+static int check_any(const struct flame *f, const char *who)
+{
+    if (f->n_samples > 0)
+        return 0;
+    return err_set(-ENODATA,
+                   "%s has no samples of mode %s there: it used no such time, or the profiler did "
+                   "not run; --seconds 10 runs it",
+                   who, f->mode);
+}
+
+/* ---- files ---- */
+
+static int make(const struct options *o, struct flame *f, struct flame_tree *tree, struct buf *out)
+{
+    flame_tree_sort(tree);
+    switch (o->format) {
+    case HTML:
+        return flame_html(tree, out);
+    case SVG:
+        return flame_svg(tree, out);
+    case FOLDED:
+        return flame_folded(tree, out);
+    case SPEEDSCOPE:
+        return flame_speedscope(f, out);
+    case PPROF:
+        return flame_pprof(f, out);
+    case PERFETTO:
+        return flame_perfetto(f, out);
+    }
+    return err_set(-EINVAL, "no such format");
+}
+
+static int write_file(const struct options *o, const struct buf *out)
+{
+    struct output file;
+    if (o->path == NULL || strcmp(o->path, "-") == 0) {
+        terminal_exact();
+        return fwrite(out->data, 1, out->size, stdout) == out->size ? 0 : -EPIPE;
+    }
+    int r = output_open(&file, o->path);
+    if (r < 0)
+        return r;
+    if (fwrite(out->data, 1, out->size, file.file) != out->size)
+        r = err_set(-errno, "%s cannot be written: %s", o->path, strerror(errno));
+    return output_close(&file, r);
+}
+
+static int write_profile(const struct options *o, struct flame *f, struct flame_tree *tree)
+{
+    struct buf out;
+    buf_init(&out, FILE_MAX);
+    f->width = o->width != 0 ? o->width : FLAME_WIDTH;
+    int r = make(o, f, tree, &out);
+    if (r == 0)
+        r = write_file(o, &out);
+    if (r == 0 && o->path != NULL && strcmp(o->path, "-") != 0)
+        fprintf(stderr, "%s: %.2f s of %s time in %u stacks\n", o->path, (double)f->total / 1e9,
+                f->mode, f->n_stacks);
+    buf_done(&out);
+    return r;
+}
+
+/* ---- one, and the difference of two ---- */
+
+/* The program's name stands in the info file of its data directory. */
+static void title_of(const struct target *t, const char *what, char *ret, size_t size)
+{
+    char command[256] = "";
+    struct datadir d;
+    if (t->directory[0] != '\0' && datadir_open(t->directory, DATADIR_ANY, &d) == 0) {
+        (void)directory_info(&d, "command", command, sizeof command);
+        datadir_close(&d);
+    }
+    flame_title(ret, size, command, t->text, what);
+}
+
+static int one(const struct target *t, struct options *o)
+{
+    struct flame f;
+    struct flame_tree tree = {.n = 0};
+    char where[300], title[400], what[32], mode[16] = "cpu";
+    int r = window_of(t, o, where, sizeof where);
+    if (r < 0)
+        return r;
+    flame_init(&f, FLAME_MAX_BYTES);
+    f.threads = o->threads;
+    f.lines = o->lines;
+    f.mode = o->mode != NULL ? o->mode : mode;
+    if (o->mode == NULL && !target_is_files(t))
+        (void)answer_word(t, "select value from probing.settings where name = 'profile.mode'", mode,
+                          sizeof mode);
+    if (mode[0] == '\0')
+        (void)snprintf(mode, sizeof mode, "cpu");
+    r = flame_read(&f, t, where, formats[o->format].in_time);
+    if (r == 0)
+        r = check_any(&f, t->text);
+    (void)snprintf(what, sizeof what, "%s time", f.mode);
+    title_of(t, what, title, sizeof title);
+    f.title = title;
+    if (r == 0)
+        r = flame_tree_new(&f, &tree);
+    if (r == 0)
+        r = write_profile(o, &f, &tree);
+    flame_tree_done(&tree);
+    flame_done(&f);
+    return r;
+}
+
+/* A target (pid, directory, address) or a file of folded stacks. */
+static int read_side(const char *word, const struct options *o, struct flame *f)
+{
+    struct stat st;
+    struct target t = {.kind = TARGET_NONE};
+    struct options all = {.last_ns = o->last_ns, .since = o->since};
+    char where[300];
+    f->lines = o->lines;
+    f->threads = o->threads;
+    f->mode = o->mode != NULL ? o->mode : "cpu";
+    if (stat(word, &st) == 0 && S_ISREG(st.st_mode))
+        return flame_read_folded(f, word);
+    int r = target_resolve(word, &t);
+    bool past = o->last_ns > 0 || o->since != NULL || target_is_files(&t);
+    if (r == 0 && past)
+        r = window_of(&t, &all, where, sizeof where);
+    if (r == 0)
+        r = flame_read(f, &t, past ? where : "", /* in_time= */ false);
+    return r < 0 ? r : check_any(f, word);
+}
+
+static int difference(const struct options *o)
+{
+    struct flame before, after;
+    struct flame_tree tree = {.n = 0};
+    char title[300];
+    if (o->format != HTML && o->format != SVG && o->format != FOLDED)
+        return err_set(-EINVAL, "a difference is written as html, svg or folded");
+    flame_init(&before, FLAME_MAX_BYTES);
+    flame_init(&after, FLAME_MAX_BYTES);
+    int r = read_side(o->words[1], o, &before);
+    if (r == 0)
+        r = read_side(o->words[2], o, &after);
+    (void)snprintf(title, sizeof title, "%.120s, before: %.120s", o->words[2], o->words[1]);
+    after.title = title;
+    if (r == 0)
+        r = flame_tree_new(&after, &tree);
+    if (r == 0)
+        r = flame_tree_before(&tree, &after, &before);
+    if (r == 0)
+        r = write_profile(o, &after, &tree);
+    flame_tree_done(&tree);
+    flame_done(&before);
+    flame_done(&after);
+    return r;
+}
+
+/* Modules of torch: what its plugin has kept is enough, no profiler runs. */
+static int modules(const struct target *t, const struct options *o)
+{
+    struct flame f;
+    struct flame_tree tree = {.n = 0};
+    char where[300] = "", title[400];
+    if (o->format != HTML && o->format != SVG && o->format != FOLDED)
+        return err_set(-EINVAL, "flamegraph torch is written as html, svg or folded");
+    if (o->seconds_ns > 0 || o->mode != NULL || o->threads || o->lines)
+        return err_set(-EINVAL, "flamegraph torch takes --last or --since: what is there");
+    if (o->last_ns > 0)
+        (void)snprintf(where, sizeof where,
+                       " and ts > (select max(ts) from python.torch_trace) - "
+                       "interval '%.3f seconds'",
+                       (double)o->last_ns / 1e9);
+    else if (o->since != NULL)
+        (void)snprintf(where, sizeof where, " and ts >= timestamp '%s'", o->since);
+    flame_init(&f, FLAME_MAX_BYTES);
+    f.mode = o->memory ? "memory" : "wall";
+    f.tails = true;
+    title_of(t,
+             o->memory ? "torch modules, memory that their forwards leave allocated in a step"
+                       : "torch modules, wall time",
+             title, sizeof title);
+    f.title = title;
+    int r = flame_read_modules(&f, t, where);
+    if (r == 0 && f.n_samples == 0 && o->memory)
+        r = err_set(-ENODATA,
+                    "no call of a module has left memory of a GPU allocated; each of them is "
+                    "asked with torch.memory=on, where torch uses CUDA");
+    if (r == 0 && f.n_samples == 0)
+        r = err_set(-ENODATA,
+                    "%s has no calls of modules in a step that is whole there: plugin load torch "
+                    "keeps them",
+                    t->text);
+    if (r == 0)
+        r = flame_tree_new(&f, &tree);
+    if (r == 0)
+        r = write_profile(o, &f, &tree);
+    flame_tree_done(&tree);
+    flame_done(&f);
+    return r;
+}
+
+int command_flamegraph(struct target *t, int argc, char **argv)
+{
+    struct options o = {.format = HTML};
+    int r = cli_parse(argc, argv, take, &o);
+    if (r < 0)
+        return r;
+    guess_format(&o);
+    r = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
+    if (r == 0)
+        r = o.n_words == 3 ? difference(&o) : is_torch(&o) ? modules(t, &o) : one(t, &o);
+    return r < 0 ? r : EXIT_DONE;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/function_times.c - see function_times.h.
+ */
+#include "cli/commands/function_times.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+
+#define FUNCTIONS_MAX 4096     /* the process names them: sizes are bounded */
+#define SAMPLE_MOST (NS_PER_S) /* no sample stands for more, however late it is */
+#define FIRST_SLOTS 1024
+
+void tally_done(struct tally *t)
+{
+    for (uint32_t i = 0; i < t->n; i++) {
+        free(t->functions[i].name);
+        free(t->functions[i].file);
+    }
+    free(t->functions);
+    free(t->slots);
+    *t = (struct tally){.n = 0};
+}
+
+static uint32_t hash_of(const char *name, const char *file)
+{
+    uint32_t h = 2166136261u; /* FNV-1a */
+    for (; *name != '\0'; name++)
+        h = (h ^ (unsigned char)*name) * 16777619u;
+    for (; *file != '\0'; file++)
+        h = (h ^ (unsigned char)*file) * 16777619u;
+    return h;
+}
+
+/* Where it is, or belongs. */
+static uint32_t *slot_of(const struct tally *t, const char *name, const char *file)
+{
+    uint32_t at = hash_of(name, file) & t->mask;
+    for (; t->slots[at] != 0; at = (at + 1) & t->mask) {
+        const struct tally_function *f = &t->functions[t->slots[at] - 1];
+        if (strcmp(f->name, name) == 0 && strcmp(f->file, file) == 0)
+            break;
+    }
+    return &t->slots[at];
+}
+
+static int index_again(struct tally *t, uint32_t size)
+{
+    if (t->mask + 1 != size || t->slots == NULL) {
+        uint32_t *slots = calloc(size, sizeof *slots);
+        if (slots == NULL)
+            return -ENOMEM;
+        free(t->slots);
+        t->slots = slots;
+        t->mask = size - 1;
+    } else {
+        memset(t->slots, 0, size * sizeof *t->slots);
+    }
+    for (uint32_t i = 0; i < t->n; i++)
+        *slot_of(t, t->functions[i].name, t->functions[i].file) = i + 1;
+    return 0;
+}
+
+static int make_room(struct tally *t)
+{
+    if (t->n < t->room)
+        return 0;
+    uint32_t room = t->room == 0 ? FIRST_SLOTS / 2 : t->room * 2;
+    struct tally_function *more = realloc(t->functions, room * sizeof *more);
+    if (more == NULL)
+        return -ENOMEM;
+    t->functions = more;
+    t->room = room;
+    return index_again(t, room * 2);
+}
+
+/* NULL: there is no room for it. */
+static struct tally_function *get(struct tally *t, const char *name, const char *file)
+{
+    uint32_t *slot = t->slots != NULL ? slot_of(t, name, file) : NULL;
+
+    if (slot != NULL && *slot != 0)
+        return &t->functions[*slot - 1];
+    if (t->n == FUNCTIONS_MAX || make_room(t) < 0)
+        return NULL;
+    struct tally_function f = {.name = strdup(name), .file = strdup(file)};
+    if (f.name == NULL || f.file == NULL) {
+        free(f.name);
+        free(f.file);
+        return NULL;
+    }
+    t->functions[t->n++] = f;
+    *slot_of(t, name, file) = t->n;
+    return &t->functions[t->n - 1];
+}
+
+/* A sample is of a stack: of two threads in one function both count, of two frames one. */
+static void add_stack(struct tally *t, const struct json *frames, uint64_t ns)
+{
+    bool innermost = true;
+
+    t->sample++;
+    for (const struct json *f = frames->first; f != NULL; f = f->next) {
+        if (strcmp(json_text(f, "type", "python"), "python") != 0)
+            continue;
+        struct tally_function *fn = get(t, json_text(f, "func", "?"), json_text(f, "file", ""));
+        if (fn == NULL) {
+            t->left_out++;
+            return;
+        }
+        if (innermost) {
+            fn->own_ns += ns;
+            fn->all_own_ns += ns;
+        }
+        innermost = false;
+        if (fn->sample == t->sample)
+            continue;
+        fn->sample = t->sample;
+        fn->total_ns += ns;
+        fn->all_total_ns += ns;
+    }
+}
+
+void tally_add(struct tally *t, const struct json *threads, uint64_t now_ns)
+{
+    uint64_t ns = t->last_ns != 0 && now_ns > t->last_ns ? now_ns - t->last_ns : 0;
+
+    t->last_ns = now_ns;
+    if (ns == 0)
+        return; /* the first: it stands for no time that is known */
+    ns = ns < SAMPLE_MOST ? ns : SAMPLE_MOST;
+    t->span_ns += ns;
+    t->samples++;
+    for (const struct json *s = threads->first; s != NULL; s = s->next) {
+        const struct json *frames = json_get(s, "frames");
+        if (frames != NULL && strcmp(json_text(s, "state", ""), "running") == 0)
+            add_stack(t, frames, ns);
+    }
+}
+
+static int by_own(const void *a, const void *b)
+{
+    const struct tally_function *x = a, *y = b;
+    if (x->own_ns != y->own_ns)
+        return x->own_ns > y->own_ns ? -1 : 1;
+    if (x->total_ns != y->total_ns)
+        return x->total_ns > y->total_ns ? -1 : 1;
+    if (x->all_own_ns != y->all_own_ns)
+        return x->all_own_ns > y->all_own_ns ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+uint32_t tally_sort(struct tally *t, const struct tally_function **ret)
+{
+    if (t->n > 0)
+        qsort(t->functions, t->n, sizeof *t->functions, by_own);
+    if (t->slots != NULL)
+        (void)index_again(t, t->mask + 1); /* of the same size: it takes no memory */
+    *ret = t->functions;
+    return t->n;
+}
+
+void tally_next(struct tally *t)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        t->functions[i].own_ns = t->functions[i].total_ns = 0;
+    t->span_ns = 0;
+    t->samples = 0;
+}

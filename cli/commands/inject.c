@@ -1,0 +1,521 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/inject.c - `inject`: options, cli/inject, then waiting until it answers; and
+ * `eject`.
+ *
+ * One thread.
+ */
+#include "cli/cli.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands/inject_dry_run.h"
+#include "cli/commands/inject_setup.h"
+#include "cli/inject/inject.h"
+#include "cli/ui/terminal.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/base/version.h"
+#include "core/datadir/datadir.h"
+#include "core/stack/stack.h"
+#include "sdk/client/client.h"
+
+#define SETTINGS_MAX 64
+#define PLUGINS_MAX 16
+#define TIMEOUT_NS (10 * NS_PER_S)
+#define PATIENT_NS (60 * NS_PER_S) /* with --wait */
+#define AGAIN_MS 20
+#define LOOK_NS (50 * NS_PER_MS) /* between looks at what program it is */
+#define LISTEN_WAIT_NS (2 * NS_PER_S)
+#define LISTEN_KEY (sizeof "server.listen=" - 1) /* bytes before the address */
+
+struct enter_options {
+    struct inject_options inject;
+    const char *settings[SETTINGS_MAX + 1];
+    uint32_t n_settings;
+    char listen[300];
+    const char *plugins[PLUGINS_MAX + 1];
+    uint32_t n_plugins;
+    bool wait;
+    char library[4096];
+};
+
+static int add_setting(struct enter_options *o, const char *text)
+{
+    if (o->n_settings == SETTINGS_MAX)
+        return err_set(-E2BIG, "more than %d settings", SETTINGS_MAX);
+    if (strchr(text, '=') == NULL || strchr(text, '\n') != NULL || text[0] == '=')
+        return err_set(-EINVAL, "-D wants KEY=VALUE, not '%s'", text);
+    o->settings[o->n_settings++] = text;
+    return 0;
+}
+
+static int add_plugin(struct enter_options *o, const char *name)
+{
+    if (o->n_plugins == PLUGINS_MAX)
+        return err_set(-E2BIG, "more than %d plugins", PLUGINS_MAX);
+    o->plugins[o->n_plugins++] = name;
+    return 0;
+}
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct enter_options *o = arg;
+
+    if (option == NULL)
+        return err_set(-EINVAL, "inject takes no argument '%s'", value);
+    if (strcmp(option, "--define") == 0)
+        return add_setting(o, value);
+    if (strcmp(option, "--background") == 0)
+        return 0;
+    if (strcmp(option, "--listen") == 0 || strcmp(option, "--address") == 0) {
+        (void)snprintf(o->listen, sizeof o->listen, "server.listen=%s", value);
+        return add_setting(o, o->listen);
+    }
+    if (strcmp(option, "--plugin") == 0)
+        return add_plugin(o, value);
+    if (strcmp(option, "--pprof") == 0)
+        return add_plugin(o, "profile");
+    if (strcmp(option, "--crash") == 0)
+        return add_setting(o, "crash.handler=on");
+    if (strcmp(option, "--dry-run") == 0) {
+        o->inject.dry_run = true;
+        return 0;
+    }
+    if (strcmp(option, "--way") == 0) {
+        o->inject.way = strcmp(value, "remote") == 0 ? INJECT_REMOTE : INJECT_PTRACE;
+        if (o->inject.way == INJECT_REMOTE || strcmp(value, "ptrace") == 0)
+            return 0;
+        return err_set(-EINVAL, "--way is ptrace or remote, not '%s'", value);
+    }
+    if (strcmp(option, "--wait") == 0) {
+        o->wait = true;
+        return 0;
+    }
+    int r = parse_ns(value, &o->inject.timeout_ns); /* --timeout */
+    return r < 0 || o->inject.timeout_ns > 0 ? r
+                                             : err_set(-EINVAL, "--timeout must be more than 0");
+}
+
+struct why {
+    struct stack_process *p;
+    uint64_t at; /* 0: not known */
+};
+
+static int find_why(void *arg, const struct stack_module *m)
+{
+    struct why *w = arg;
+    w->at = stack_symbol_address(w->p, m, "probing_why");
+    return w->at != 0;
+}
+
+/* A core that cannot start may have no directory to say why: it leaves a line in its memory. */
+static int check_why(const struct why *w, pid_t pid)
+{
+    char why[ERR_TEXT_BYTES] = "";
+
+    if (w->at == 0)
+        return 0;
+    stack_process_refresh(w->p, /* maps_too= */ false);
+    if (stack_read(w->p, w->at, why, sizeof why - 1) < 0 || why[0] == '\0')
+        return 0;
+    return err_set(-ECANCELED, "the core in process %d could not start: %s", (int)pid, why);
+}
+
+static int try_connect(struct target *t)
+{
+    struct probing_client *c = NULL;
+    int r = directory_of(t->pid, t->directory, sizeof t->directory);
+
+    if (r < 0)
+        return r;
+    t->kind = TARGET_LIVE;
+    r = target_connect(t, &c);
+    if (r == 0)
+        client_close(c);
+    return r;
+}
+
+/* The core was in it: is it still?  An exec takes everything along but the pid and the start time.
+ * 0, or -ESTALE. */
+static int check_program(struct why *w, pid_t pid)
+{
+    char path[64], program[4096];
+
+    if (w->p == NULL && stack_process_open(pid, &w->p) < 0) /* not in the middle of an exec */
+        return 0;
+    w->at = 0;
+    stack_process_refresh(w->p, /* maps_too= */ true);
+    (void)stack_modules(w->p, find_why, w);
+    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    ssize_t n = readlink(path, program, sizeof program - 1);
+    if (w->at != 0 || n <= 0) /* no link: it is ending, which is another thing */
+        return 0;
+    program[n] = '\0';
+    return err_set(-ESTALE,
+                   "process %d runs another program now (exec of %s), and the core went with the "
+                   "one before; enter it again: probing -t %d inject (--wait does so by itself)",
+                   (int)pid, program, (int)pid);
+}
+
+/* Wait until the core of `pid` answers at its socket.  mapped: it has been seen in the process. */
+static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
+{
+    uint64_t begin = clock_monotonic(), look = 0;
+    struct why w = {.p = NULL};
+    int r;
+
+    if (stack_process_open(t->pid, &w.p) == 0)
+        (void)stack_modules(w.p, find_why, &w);
+    mapped = mapped || w.at != 0;
+    while ((r = try_connect(t)) < 0) {
+        uint64_t waited = clock_monotonic() - begin;
+        if (check_why(&w, t->pid) < 0) {
+            r = -ECANCELED;
+            break;
+        }
+        if (mapped && waited >= look) {
+            r = check_program(&w, t->pid);
+            if (r < 0)
+                break;
+            look = waited + LOOK_NS;
+            r = try_connect(t); /* its sentence, for below */
+            if (r == 0)
+                break;
+        }
+        if (cli_interrupted) {
+            r = err_set(-ECANCELED, "interrupted; the core is in process %d and may start yet",
+                        (int)t->pid);
+            break;
+        }
+        if (r == -ESRCH) {
+            r = err_set(r, "process %d ended while its core started", (int)t->pid);
+            break;
+        }
+        if (waited > timeout_ns) {
+            r = err_set(-ETIMEDOUT,
+                        "the core is in process %d but does not answer yet (%s); ask again, and "
+                        "see probing.log in its data directory",
+                        (int)t->pid, err_text());
+            break;
+        }
+        /* A core that starts takes 5 to 20 ms: look often at first. */
+        (void)poll(NULL, 0, waited < 160 * NS_PER_MS ? 1 + (int)(waited / (8 * NS_PER_MS)) : 20);
+    }
+    stack_process_free(w.p);
+    return r;
+}
+
+/* "127.0.0.1:40123", what a core listens on by its own word; "": nothing.  A port 0 in what was
+ * asked for is another one there. */
+static void real_address(const struct target *t, char *ret, size_t size)
+{
+    static const char *const words[] = {"info"};
+    static const char key[] = "\nlistening: ";
+    struct probing_client *c = NULL;
+    struct buf info;
+
+    ret[0] = '\0';
+    buf_init(&info, 65536);
+    if (target_connect(t, &c) == 0 && settle_ask(c, 1, words, &info) == 0) {
+        const char *at = strstr(buf_text(&info), key);
+        at = at != NULL ? at + sizeof key - 1 : "(";
+        if (at[0] != '(')
+            (void)snprintf(ret, size, "%.*s", (int)strcspn(at, "\n"), at);
+    }
+    client_close(c);
+    buf_done(&info);
+}
+
+/* The local socket opens before TCP does: wait for the token a little, then say the page's URL. */
+static int say_page(const struct target *t, const char *address)
+{
+    uint64_t deadline = clock_monotonic() + LISTEN_WAIT_NS;
+    char token[TOKEN_BYTES], real[300] = "";
+
+    for (;;) {
+        real_address(t, real, sizeof real);
+        if (real[0] != '\0' && token_read(t->directory, token) == 0)
+            break;
+        if (clock_monotonic() > deadline)
+            return err_set(-EADDRNOTAVAIL,
+                           "process %d does not listen on %s; why: probing -t %d query "
+                           "\"select text from probing.log\"",
+                           (int)t->pid, address, (int)t->pid);
+        (void)poll(NULL, 0, 5);
+    }
+    bool every = strncmp(real, "0.0.0.0:", 8) == 0; /* from here it is reached by this name */
+    printf("page: http://%s%s/?token=%s\n", every ? "localhost" : "", every ? real + 7 : real,
+           token);
+    return 0;
+}
+
+/* Why the core did not take the place that it should have; its own words. */
+static void say_note(const struct target *t)
+{
+    struct datadir d;
+    char note[ERR_TEXT_BYTES];
+
+    if (datadir_open(t->directory, DATADIR_ANY, &d) == 0 &&
+        directory_info(&d, "note", note, sizeof note) == 0) {
+        for (char *c = note; *c != '\0'; c++)
+            *c = *c < ' ' || *c > '~' ? '?' : *c;
+        fprintf(stderr, "probing: note: %s\n", note);
+    }
+    datadir_close(&d);
+}
+
+static void say_place(const struct target *t)
+{
+    const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
+    printf("data: %s\n", inside != NULL ? inside + 5 : t->directory);
+    say_note(t);
+}
+
+/* A core answers there already: it is asked for what can still be had of it. */
+static int enter_again(struct target *t, const struct enter_options *o, struct probing_client *c)
+{
+    static const char *const words[] = {"version"};
+    struct buf version;
+
+    buf_init(&version, 4096);
+    int r = settle_ask(c, 1, words, &version);
+    const char *text = r == 0 ? buf_text(&version) : "?";
+    int n = (int)strcspn(text, " \n"); /* what follows is the build */
+    if (r == 0 && (n != sizeof PROBING_VERSION - 1 || strncmp(text, PROBING_VERSION, (size_t)n)))
+        r = err_set(-EEXIST,
+                    "probing %.*s is in process %d and this is %s: ask it as it is, or restart the "
+                    "process to enter it with this one",
+                    n, text, (int)t->pid, PROBING_VERSION);
+    else if (r == 0) {
+        target_compare_builds(t, c);
+        printf("probing %.*s is in process %d already\n", n, text, (int)t->pid);
+    }
+    buf_done(&version);
+    if (r < 0 || o->inject.dry_run)
+        return r < 0 ? r : EXIT_DONE;
+    r = settle_plugins(t, o->plugins, /* fresh= */ NULL);
+    int failed = settle_settings(t, o->settings, NULL);
+    bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
+    if (deaf)
+        terminal_say("%s", err_text());
+    say_place(t);
+    return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
+}
+
+/* What a moment later may be otherwise: a program that is being loaded or replaced, a thread in the
+ * loader, a debugger that is there. */
+static bool may_pass(int r)
+{
+    return r == -EAGAIN || r == -ESTALE || r == -EBUSY;
+}
+
+static int enter_soon(struct enter_options *o, struct inject_result *ret)
+{
+    uint64_t begin = clock_monotonic(), most = o->inject.timeout_ns;
+    int r = inject_into(&o->inject, ret);
+
+    while (o->wait && may_pass(r) && clock_monotonic() - begin < most && !cli_interrupted) {
+        (void)poll(NULL, 0, AGAIN_MS);
+        r = inject_into(&o->inject, ret);
+    }
+    return r;
+}
+
+/* The core has been started: is it there, and as it was asked for? */
+static int enter_finish(struct target *t, const struct enter_options *o,
+                        const struct inject_result *result)
+{
+    int r = wait_ready(t, o->inject.timeout_ns,
+                       /* mapped= */ !result->remote && !result->already_there);
+    if (r < 0 && result->filtered[0] != '\0') {
+        char why[ERR_TEXT_BYTES];
+        (void)snprintf(why, sizeof why, "%s", err_text());
+        return err_set(r, "%s; its seccomp filter refuses %s", why, result->filtered);
+    }
+    if (r < 0)
+        return r;
+    if (result->remote)
+        printf("probing %s entered process %d by its interpreter (remote exec), %.1f ms in all\n",
+               result->version, (int)t->pid, (double)result->total_ns / 1e6);
+    else
+        printf("probing %s entered process %d: stopped for %.2f ms, %.1f ms in all\n",
+               result->version, (int)t->pid, (double)result->stopped_ns / 1e6,
+               (double)result->total_ns / 1e6);
+    bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
+    if (deaf)
+        terminal_say("%s", err_text());
+    r = settle_plugins(t, o->plugins, /* fresh= */ o->settings);
+    int failed = settle_settings(t, o->settings, o->listen);
+    say_place(t);
+    return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
+}
+
+static int enter_now(struct target *t, struct enter_options *o)
+{
+    struct inject_result result = {0};
+    int r = installed_file("libprobing.so", o->library, sizeof o->library);
+
+    if (r < 0)
+        return r;
+    o->inject.library = o->library;
+    o->inject.settings = o->settings;
+    r = enter_soon(o, &result);
+    if (r < 0)
+        return r;
+    if (o->inject.dry_run) {
+        plan_print(t, &result, o->library, o->plugins);
+        return EXIT_DONE;
+    }
+    if (result.target_stopped) {
+        printf("probing %s is in process %d, which is stopped: it will answer after kill -CONT "
+               "%d\n",
+               result.version, (int)t->pid, (int)t->pid);
+        return EXIT_DONE;
+    }
+    return enter_finish(t, o, &result);
+}
+
+/* A program that replaced itself just then is entered again by who can wait. */
+static int enter_patiently(struct target *t, struct enter_options *o)
+{
+    uint64_t begin = clock_monotonic();
+    int r = enter_now(t, o);
+
+    while (o->wait && r == -ESTALE && !cli_interrupted &&
+           clock_monotonic() - begin < o->inject.timeout_ns)
+        r = enter_now(t, o);
+    return r;
+}
+
+#define EJECT_WAIT_NS (60 * NS_PER_S) /* a busy machine, rows that go to a slow disk */
+
+/* Does a thread of ours still run in the process? */
+static bool has_our_threads(pid_t pid)
+{
+    char path[300], comm[32];
+    bool found = false;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    if (tasks == NULL)
+        return false;
+    for (struct dirent *e = readdir(tasks); e != NULL && !found; e = readdir(tasks)) {
+        (void)snprintf(path, sizeof path, "/proc/%d/task/%.20s/comm", (int)pid, e->d_name);
+        FILE *f = fopen(path, "re");
+        found =
+            f != NULL && fgets(comm, sizeof comm, f) != NULL && strncmp(comm, "probing/", 8) == 0;
+        if (f != NULL)
+            (void)fclose(f);
+    }
+    (void)closedir(tasks);
+    return found;
+}
+
+/* Wait until nothing of ours runs in the process any more. */
+static int wait_left(pid_t pid)
+{
+    uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS;
+
+    while (pid != 0 && has_our_threads(pid)) {
+        if (cli_interrupted)
+            return err_set(-ECANCELED, "interrupted; the core is leaving process %d", (int)pid);
+        if (clock_monotonic() > deadline)
+            return err_set(-ETIMEDOUT, "process %d was told, but its core has not ended in %d s",
+                           (int)pid, (int)(EJECT_WAIT_NS / NS_PER_S));
+        (void)poll(NULL, 0, 5);
+    }
+    return EXIT_DONE;
+}
+
+static int ignore_text(void *arg, const char *data, size_t size)
+{
+    (void)arg, (void)data, (void)size;
+    return 0;
+}
+
+/* A core that is leaving refuses every command. */
+static bool is_leaving(struct probing_client *c)
+{
+    static const char *const words[] = {"version"};
+    int status = 0;
+    int r = client_run(c, 1, words, TIMEOUT_NS, ignore_text, NULL, &status);
+    return r < 0 || status == -ESHUTDOWN; /* or closes the connection before it answers */
+}
+
+int command_inject(struct target *t, int argc, char **argv)
+{
+    struct enter_options o = {.inject = {.pid = t->pid}};
+    struct probing_client *c = NULL;
+    int r = cli_parse(argc, argv, take, &o);
+
+    if (r < 0)
+        return r;
+    if (o.inject.timeout_ns == 0)
+        o.inject.timeout_ns = o.wait ? PATIENT_NS : TIMEOUT_NS;
+    if (t->host[0] != '\0' || t->pid == 0)
+        return err_set(-EINVAL, "inject needs the pid of a process on this machine, not '%s'",
+                       t->text);
+    if (t->kind == TARGET_FILES && !t->stopped)
+        return err_set(-ESRCH, "no process %d; there is only data of a dead one with that pid",
+                       (int)t->pid);
+    if (t->kind == TARGET_LIVE && target_reach(t, &c) == 0) {
+        bool leaving = is_leaving(c);
+        r = leaving ? wait_left(t->pid) : enter_again(t, &o, c);
+        client_close(c);
+        if (!leaving || r < 0)
+            return r;
+    }
+    return enter_patiently(t, &o);
+}
+
+/* The answer to an eject was lost, and the core may have left all the same: what counts is what has
+ * become of it.  start_time: of the process, 0 where it is not known. */
+static bool has_left(const struct target *t, uint64_t start_time)
+{
+    /* Of one that cannot be seen to have died not for long. */
+    uint64_t deadline = clock_monotonic() + EJECT_WAIT_NS / (start_time != 0 ? 1 : 10), now = 0;
+    char sock[4200];
+
+    (void)snprintf(sock, sizeof sock, "%s/sock", t->directory);
+    while (!cli_interrupted && clock_monotonic() < deadline) {
+        bool dead = start_time != 0 && (proc_start_time(t->pid, &now) < 0 || now != start_time ||
+                                        !(inject_runs_on(t->pid) || target_state(t->pid) != 'Z'));
+        if (dead || t->directory[0] == '\0')
+            return false;
+        if (access(sock, F_OK) == -1 && errno == ENOENT)
+            return true;
+        (void)poll(NULL, 0, AGAIN_MS);
+    }
+    return false;
+}
+
+int command_eject(struct target *t, int argc, char **argv)
+{
+    uint64_t start_time = 0;
+    char why[ERR_TEXT_BYTES];
+
+    if (t->pid != 0)
+        (void)proc_start_time(t->pid, &start_time);
+    int r = command_forward(t, argc, argv);
+    if (r == -ECONNRESET && t->host[0] == '\0') {
+        (void)snprintf(why, sizeof why, "%s", err_text());
+        if (has_left(t, start_time)) {
+            const char *inside = strstr(t->directory, "/root/"); /* as the process sees it */
+            printf("ejected; what was measured stays in %s\n",
+                   inside != NULL ? inside + 5 : t->directory);
+            r = EXIT_DONE;
+        } else {
+            (void)err_set(r, "%s", why);
+        }
+    }
+    /* The answer comes before the end does: be done only when the process is as it was. */
+    return r == EXIT_DONE ? wait_left(t->pid) : r;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/inject_dry_run.c - what `inject --dry-run` says: the thread, the library, the data's
+ * place, plugins.
+ *
+ * One thread.  It only looks.
+ */
+#include "cli/commands/inject_dry_run.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/commands/inject_setup.h"
+#include "cli/ui/terminal.h"
+#include "core/base/buf.h"
+#include "core/base/file.h"
+
+#define ENVIRON_MAX_BYTES (1u << 20)
+
+static void name_of(pid_t pid, pid_t tid, char ret[32])
+{
+    char path[64];
+    struct buf text;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/comm", (int)pid, (int)tid);
+    buf_init(&text, 64);
+    bool read = file_read(AT_FDCWD, path, &text) == 0;
+    (void)snprintf(ret, 32, "%.*s", read ? (int)strcspn(buf_text(&text), "\n") : 1,
+                   read ? buf_text(&text) : "?");
+    buf_done(&text);
+}
+
+/* The root that the core would take: what PROBING_DATA_DIR was when the program began. */
+static void data_root(pid_t pid, char *ret, size_t size)
+{
+    static const char KEY[] = "PROBING_DATA_DIR=";
+    char path[64];
+    struct stat st = {0};
+    struct buf text;
+
+    (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    (void)stat(path, &st);
+    (void)snprintf(ret, size, "/tmp/probing-%u", (unsigned)st.st_uid);
+    (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    buf_init(&text, ENVIRON_MAX_BYTES);
+    if (file_read(AT_FDCWD, path, &text) == 0) {
+        for (size_t at = 0; at < text.size; at += strlen(text.data + at) + 1) {
+            const char *one = text.data + at;
+            if (strncmp(one, KEY, sizeof KEY - 1) == 0 && one[sizeof KEY - 1] == '/')
+                (void)snprintf(ret, size, "%s", one + sizeof KEY - 1);
+        }
+    }
+    buf_done(&text);
+}
+
+void plan_print(const struct target *t, const struct inject_result *result, const char *library,
+                const char *const *plugins)
+{
+    char name[32], root[4096], shown[4096], file[4096];
+    uint64_t started = 0;
+
+    name_of(t->pid, t->pid, name);
+    printf("process %d (%s) can be entered\n", (int)t->pid, name);
+    name_of(t->pid, result->tid, name);
+    printf("thread:  %d (%s), %s\n", (int)result->tid, name,
+           result->target_stopped ? "stopped: the core would answer after kill -CONT"
+                                  : "it stood at a safe place");
+    printf("library: %s, probing %s%s\n", library, result->version,
+           result->mapped ? " (its code is in the process already)" : "");
+    data_root(t->pid, root, sizeof root);
+    (void)proc_start_time(t->pid, &started);
+    printf("data:    %s/%d-%llu, as the process sees it\n",
+           terminal_field(shown, sizeof shown, root), (int)t->pid, (unsigned long long)started);
+    if (result->filtered[0] != '\0')
+        printf("seccomp: its filter refuses %s\n", result->filtered);
+    if (plugin_find("python", file, sizeof file) == 0)
+        printf("plugin:  python\n");
+    for (; *plugins != NULL; plugins++)
+        printf("plugin:  %s%s\n", *plugins,
+               plugin_find(*plugins, file, sizeof file) == 0 ? "" : ", which is not installed");
+}

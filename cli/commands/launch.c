@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/launch.c - `launch`: become a program that has the core in it from its first
+ * instruction on.
+ *
+ * One thread.  There is no process of ours around it: pid, parent, terminal, signals and exit code
+ * are the program's own.  core/runtime/preload.c takes out of the environment what we put there.
+ */
+#include "cli/cli.h"
+
+#include <dirent.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/command_table.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+
+#define SETTINGS_MAX_BYTES 16000 /* the core takes 16 KiB */
+#define HEADERS_MAX 64           /* program headers; real programs have a dozen */
+#define ENVIRONMENT_MAX_BYTES ((size_t)4 << 20)
+#define GENERATIONS_MAX 64 /* of processes; deeper ones are not looked for */
+
+struct launch {
+    struct buf settings, plugins;
+    bool children;
+};
+
+static int add_setting(struct launch *l, const char *text)
+{
+    if (strchr(text, '=') == NULL || strchr(text, '\n') != NULL || text[0] == '=')
+        return err_set(-EINVAL, "-D wants KEY=VALUE, not '%s'", text);
+    return buf_addf(&l->settings, "%s\n", text);
+}
+
+/* Each once, however often it is asked for; python, which others need, first. */
+static int add_plugin(struct launch *l, const char *name)
+{
+    size_t n = strlen(name);
+
+    if (l->plugins.size == 0)
+        (void)buf_adds(&l->plugins, "python");
+    for (const char *at = buf_text(&l->plugins); at != NULL; at = strchr(at, ',')) {
+        at += *at == ',';
+        if (strncmp(at, name, n) == 0 && (at[n] == ',' || at[n] == '\0'))
+            return l->plugins.failed;
+    }
+    return buf_addf(&l->plugins, ",%s", name);
+}
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct launch *l = arg;
+    char text[300];
+
+    if (option == NULL)
+        return err_set(-EINVAL, "launch: the program comes behind '--': probing launch -- %s ...",
+                       value);
+    if (strcmp(option, "--children") == 0) {
+        l->children = true;
+        return 0;
+    }
+    if (strcmp(option, "--plugin") == 0) {
+        if (strchr(value, '/') != NULL || strchr(value, ',') != NULL)
+            return err_set(-EINVAL,
+                           "launch takes plugins by name; set PROBING_PLUGIN_PATH to the "
+                           "directory of '%s'",
+                           value);
+        return add_plugin(l, value);
+    }
+    if (strcmp(option, "--crash") == 0)
+        return add_setting(l, "crash.handler=on");
+    if (strcmp(option, "--pprof") == 0)
+        return add_plugin(l, "profile");
+    if (strcmp(option, "--define") == 0)
+        return add_setting(l, value);
+    if (snprintf(text, sizeof text, "server.listen=%s", value) >= (int)sizeof text)
+        return err_set(-EINVAL, "the address is too long"); /* --listen */
+    return add_setting(l, text);
+}
+
+/* ---- can something be brought along? ---- */
+
+static bool is_file(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode) && access(path, X_OK) == 0;
+}
+
+/* As execvp() will find it; "": not at all. */
+void launch_find(const char *name, char *ret, size_t size)
+{
+    const char *path = getenv("PATH");
+
+    if (strchr(name, '/') != NULL) {
+        (void)snprintf(ret, size, "%s", name);
+        return;
+    }
+    for (const char *at = path != NULL ? path : "/bin:/usr/bin"; at != NULL;) {
+        size_t n = strcspn(at, ":");
+        (void)snprintf(ret, size, "%.*s/%s", n > 0 ? (int)n : 1, n > 0 ? at : ".", name);
+        if (is_file(ret))
+            return;
+        at = at[n] == ':' ? at + n + 1 : NULL;
+    }
+    ret[0] = '\0';
+}
+
+/* ld.so brings us in: a program without it, or one that it does not trust us with, refuses. */
+int launch_check(const char *path)
+{
+    Elf64_Ehdr head;
+    Elf64_Phdr part;
+    struct stat st;
+    bool dynamic = false;
+
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return 0; /* exec will say what is wrong; or it may run, but not be read */
+    bool elf = fstat(fd, &st) == 0 && pread(fd, &head, sizeof head, 0) == sizeof head &&
+               memcmp(head.e_ident, ELFMAG, SELFMAG) == 0;
+    for (int i = 0; elf && i < head.e_phnum && i < HEADERS_MAX; i++)
+        if (pread(fd, &part, sizeof part, (off_t)(head.e_phoff + (uint64_t)i * sizeof part)) ==
+            sizeof part)
+            dynamic = dynamic || part.p_type == PT_INTERP;
+    (void)close(fd);
+    if (!elf)
+        return 0; /* a script: its interpreter is what counts, and most are dynamic */
+    if (head.e_ident[EI_CLASS] != ELFCLASS64)
+        return err_set(-ENOEXEC, "%s is a 32-bit program; probing is 64-bit only", path);
+    if (!dynamic)
+        return err_set(-ENOEXEC, "%s is statically linked: nothing can be brought into it", path);
+    if ((st.st_mode & (S_ISUID | S_ISGID)) != 0 && geteuid() != 0)
+        return err_set(-EPERM, "%s changes its user (setuid): the loader brings nothing into it",
+                       path);
+    return 0;
+}
+
+/* ---- what goes along ---- */
+
+static int set_preload(const char *library)
+{
+    struct buf list;
+    const char *before = getenv("LD_PRELOAD");
+
+    if (strpbrk(library, ": ") != NULL)
+        return err_set(-EINVAL,
+                       "%s has a blank or colon in its path, which LD_PRELOAD cannot take; install "
+                       "probing elsewhere",
+                       library);
+    buf_init(&list, (size_t)1 << 17);
+    (void)buf_addf(&list, "%s%s%s", library, before != NULL && before[0] != '\0' ? ":" : "",
+                   before != NULL ? before : "");
+    int r = list.failed || setenv("LD_PRELOAD", buf_text(&list), 1) == -1
+                ? err_set(-ENOMEM, "no memory for the environment")
+                : 0;
+    buf_done(&list);
+    return r;
+}
+
+int launch_environment(const char *settings, bool children)
+{
+    char library[4096];
+    struct buf one; /* settings, and who is to become the program that they are for */
+    int r = installed_file("libprobing.so", library, sizeof library);
+
+    if (r == 0)
+        r = set_preload(library);
+    if (r < 0)
+        return r;
+    buf_init(&one, SETTINGS_MAX_BYTES + 32);
+    (void)buf_addf(&one, "%d\n%s", (int)getpid(), settings);
+    if (one.failed || setenv(children ? "PROBING_LAUNCH_ALL" : "PROBING_LAUNCH",
+                             children ? settings : buf_text(&one), 1) == -1)
+        r = err_set(-ENOMEM, "no memory for the environment");
+    buf_done(&one);
+    return r;
+}
+
+/* ---- who was led past ---- */
+
+/* Was it told to lead on to the program that is meant (core/runtime/preload.c)? */
+static bool led_on(pid_t pid)
+{
+    static const char name[] = "PROBING_LAUNCH=";
+    char path[64];
+    struct buf text;
+
+    buf_init(&text, ENVIRONMENT_MAX_BYTES);
+    (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+    int r = file_read(AT_FDCWD, path, &text);
+    const char *at = buf_text(&text), *end = at + text.size;
+    while (r == 0 && at < end && strncmp(at, name, sizeof name - 1) != 0)
+        at += strlen(at) + 1;
+    buf_done(&text);
+    return r == 0 && at < end;
+}
+
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], text[512];
+    uint64_t parent = 0;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nPPid:\t") : NULL;
+    if (at == NULL)
+        return 0;
+    at[strcspn(at + 1, "\n") + 1] = '\0';
+    return parse_u64(at + sizeof "\nPPid:\t" - 1, &parent) == 0 ? (pid_t)parent : 0;
+}
+
+static bool is_below(pid_t pid, pid_t above)
+{
+    for (int i = 0; i < GENERATIONS_MAX && pid > 1 && pid != above; i++)
+        pid = parent_of(pid);
+    return pid == above;
+}
+
+/* Processes below it that have a core: " 4711 4712". */
+static void find_below(pid_t above, struct buf *ret)
+{
+    char directory[4096];
+    DIR *proc = opendir("/proc");
+
+    for (struct dirent *e = proc != NULL ? readdir(proc) : NULL; e != NULL; e = readdir(proc)) {
+        uint64_t pid;
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && parse_u64(e->d_name, &pid) == 0 &&
+            is_below((pid_t)pid, above) &&
+            directory_of((pid_t)pid, directory, sizeof directory) == 0)
+            (void)buf_addf(ret, " %d", (int)pid);
+    }
+    if (proc != NULL)
+        (void)closedir(proc);
+}
+
+int launch_no_core(pid_t pid, const char *with)
+{
+    struct buf below;
+    int r;
+
+    if (!led_on(pid))
+        return err_set(-ENOENT,
+                       "process %d has no probing core in it; enter it with: probing -t %d "
+                       "inject%s",
+                       (int)pid, (int)pid, with);
+    buf_init(&below, 400);
+    find_below(pid, &below);
+    if (below.size > 0)
+        r = err_set(-ENOENT,
+                    "process %d leads to the program that `launch` was to begin; the core is in:%s",
+                    (int)pid, buf_text(&below));
+    else
+        r = err_set(
+            -ENOENT,
+            "process %d is a shell or launcher, which `launch` hands the core on by; it has "
+            "begun no Python yet; to enter it all the same: probing -t %d inject%s",
+            (int)pid, (int)pid, with);
+    buf_done(&below);
+    return r;
+}
+
+int command_launch(struct target *t, int argc, char **argv)
+{
+    struct launch l = {.children = false};
+    char program[4096];
+    int options = 1;
+
+    (void)t;
+    buf_init(&l.settings, SETTINGS_MAX_BYTES);
+    buf_init(&l.plugins, 1024);
+    while (options < argc && strcmp(argv[options], "--") != 0)
+        options++;
+    int r = cli_parse(options, argv, take, &l);
+    if (r == 0 && options + 1 >= argc)
+        r = cli_misuse(
+            err_set(-EINVAL, "launch wants a program: probing launch -- python train.py"));
+    if (r == 0) {
+        launch_find(argv[options + 1], program, sizeof program);
+        r = launch_check(program);
+    }
+    if (r == 0 && l.plugins.size > 0)
+        r = buf_addf(&l.settings, "probing.plugins=%s\n", buf_text(&l.plugins));
+    if (r == 0)
+        r = launch_environment(buf_text(&l.settings), l.children);
+    if (r == 0) {
+        cli_signals_back();
+        (void)execvp(argv[options + 1], argv + options + 1);
+        r = err_set(-errno, "cannot run %s: %s", argv[options + 1], strerror(errno));
+    }
+    buf_done(&l.settings);
+    buf_done(&l.plugins);
+    return r;
+}

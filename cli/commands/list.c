@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/list.c - which processes have a core in them, which dead ones left data, and taking
+ * that away.
+ *
+ * One thread.
+ */
+#include "cli/cli.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/ui/terminal.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/datadir/datadir.h"
+
+struct listing {
+    uint32_t shown;
+    bool header;
+};
+
+static void line(struct listing *l, const char *pid, const char *version, const char *directory,
+                 const char *command)
+{
+    char shown[3][4200];
+
+    if (!l->header)
+        printf("%8s  %-8s  %-40s  %s\n", "pid", "version", "data", "command");
+    l->header = true;
+    l->shown++;
+    printf("%8s  %-8s  %-40s  %s\n", pid, terminal_field(shown[0], sizeof shown[0], version),
+           terminal_field(shown[1], sizeof shown[1], directory),
+           terminal_field(shown[2], sizeof shown[2], command));
+}
+
+/* What follows the command: whose it is, where it is not ours, and what came of it. */
+static void note(char *command, size_t size, const char *format, ...)
+{
+    va_list args;
+    size_t n = strlen(command);
+    va_start(args, format);
+    (void)vsnprintf(command + n, size - n, format, args);
+    va_end(args);
+}
+
+#define COMMAND_SHOWN 128 /* bytes: the rest of the line is for notes */
+
+static void describe(struct listing *l, pid_t pid, const struct datadir *d,
+                     const char *shown_directory)
+{
+    char number[16], version[32] = "?", command[256] = "?", crash[32], why[96];
+
+    (void)snprintf(number, sizeof number, "%d", (int)pid);
+    (void)directory_info(d, "version", version, sizeof version);
+    int r = directory_info(d, "command", command, COMMAND_SHOWN);
+    if (r < 0)
+        (void)snprintf(why, sizeof why, "%s", err_why(r));
+    if (d->owner != geteuid())
+        note(command, sizeof command, "  (uid %u)", (unsigned)d->owner);
+    if (crash_of(d, crash, sizeof crash))
+        note(command, sizeof command, "  (crashed: %s)", crash);
+    if (r == -EBADMSG)
+        note(command, sizeof command, "  (info is damaged)");
+    else if (r < 0 && r != -ENOENT)
+        note(command, sizeof command, "  (%s)", why);
+    line(l, number, version, shown_directory, command);
+}
+
+static int list_living(void)
+{
+    struct listing l = {0};
+    DIR *proc = opendir("/proc");
+
+    if (proc == NULL)
+        return err_set(-errno, "cannot read /proc: %s", strerror(errno));
+    for (struct dirent *e = readdir(proc); e != NULL && !cli_interrupted; e = readdir(proc)) {
+        uint64_t pid;
+        char directory[4096];
+        if (e->d_name[0] < '1' || e->d_name[0] > '9' || parse_u64(e->d_name, &pid) < 0)
+            continue;
+        int r = directory_of((pid_t)pid, directory, sizeof directory);
+        if (r == -ETIMEDOUT)
+            fprintf(stderr, "probing: %s\n", err_text());
+        if (r == 0) {
+            char *inside = strstr(directory, "/root/");
+            struct datadir d;
+            if (datadir_open(directory, DATADIR_ANY, &d) == 0)
+                describe(&l, (pid_t)pid, &d, inside != NULL ? inside + 5 : directory);
+            datadir_close(&d);
+        }
+    }
+    (void)closedir(proc);
+    if (l.shown == 0)
+        puts("no process of yours has a probing core in it; enter one with: probing -t <pid> "
+             "inject");
+    return EXIT_DONE;
+}
+
+static int list_dead_one(void *arg, const struct datadir *d)
+{
+    pid_t pid;
+
+    if (!directory_alive(d, &pid) && !directory_held(d))
+        describe(arg, pid, d, d->path);
+    return 0;
+}
+
+static int take_list(void *arg, const char *option, const char *value)
+{
+    bool *dead = arg;
+
+    if (option == NULL)
+        return err_set(-EINVAL, "list takes no argument '%s'", value);
+    *dead = true; /* --dead */
+    return 0;
+}
+
+int command_list(struct target *t, int argc, char **argv)
+{
+    struct listing l = {0};
+    bool dead = false;
+    int r = cli_parse(argc, argv, take_list, &dead);
+
+    (void)t;
+    if (r < 0)
+        return r;
+    if (!dead)
+        return list_living();
+    if ((r = directory_each(list_dead_one, &l)) < 0)
+        return r;
+    if (l.shown == 0)
+        puts("no data of dead processes");
+    return EXIT_DONE;
+}
+
+/* ---- gc ---- */
+
+#define RESUME_S 60 /* by then a core that goes on with a directory has it open */
+
+struct sweep {
+    uint64_t older_ns;
+    uint32_t removed, kept;
+    int failed;
+};
+
+/* Does a core hold this directory that has no socket, because it starts or ends just now? */
+static bool in_use(const struct datadir *d)
+{
+    char mapped[4096] = "";
+    uint64_t pid, started, now;
+
+    if (sscanf(d->leaf, "%" SCNu64 "-%" SCNu64, &pid, &started) != 2 ||
+        proc_start_time((pid_t)pid, &now) < 0 || now != started)
+        return false;
+    /* It is being made, or is gone on with just now: a core touches it first. */
+    if (!datadir_has(d, "info", NULL) || time(NULL) - d->changed.tv_sec < RESUME_S)
+        return true;
+    (void)directory_of((pid_t)pid, mapped, sizeof mapped); /* found, even without socket */
+    const char *slash = strrchr(mapped, '/');
+    return slash != NULL && strcmp(slash + 1, d->leaf) == 0;
+}
+
+static int sweep_one(void *arg, const struct datadir *d)
+{
+    struct sweep *s = arg;
+    pid_t pid;
+
+    if (directory_alive(d, &pid) || (d->owner != geteuid() && geteuid() != 0))
+        return 0;
+    uint64_t age_ns =
+        (uint64_t)(time(NULL) > d->changed.tv_sec ? time(NULL) - d->changed.tv_sec : 0) *
+        UINT64_C(1000000000);
+    if (age_ns < s->older_ns || in_use(d) || directory_held(d)) {
+        s->kept++;
+        return 0;
+    }
+    int r = datadir_remove(d);
+    if (r < 0) {
+        terminal_say("%s", err_why(r));
+        s->failed = r;
+    } else {
+        s->removed++;
+    }
+    return 0;
+}
+
+static int take_gc(void *arg, const char *option, const char *value)
+{
+    struct sweep *s = arg;
+    uint64_t days = 0;
+
+    if (option == NULL)
+        return err_set(-EINVAL, "gc takes no argument '%s'", value);
+    if (parse_u64(value, &days) < 0 || days > 36500) /* --older */
+        return err_set(-EINVAL, "--older wants a number of days, not '%s'", value);
+    s->older_ns = days * UINT64_C(86400000000000);
+    return 0;
+}
+
+int command_gc(struct target *t, int argc, char **argv)
+{
+    struct sweep s = {0};
+    int r = cli_parse(argc, argv, take_gc, &s);
+
+    (void)t;
+    if (r < 0)
+        return r;
+    r = directory_each(sweep_one, &s);
+    printf("%u data directories removed, %u kept\n", s.removed, s.kept);
+    return r < 0 ? r : s.failed < 0 ? EXIT_FAILED : EXIT_DONE;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/performance.c - `performance`: the name that plugins profile and torch had before.
+ *
+ * One thread.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/target/query_client.h"
+#include "core/base/err.h"
+
+struct wanted {
+    bool cc, torch;
+};
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct wanted *w = arg;
+    if (option == NULL)
+        return err_set(-EINVAL, "performance takes --cc or --torch, not '%s'", value);
+    w->cc = w->cc || strcmp(option, "--cc") == 0;
+    w->torch = w->torch || strcmp(option, "--torch") == 0;
+    return 0;
+}
+
+static int load(struct target *t, const char *plugin, const char *then)
+{
+    char *words[] = {(char *)(uintptr_t) "plugin", (char *)(uintptr_t) "load",
+                     (char *)(uintptr_t)plugin, NULL};
+    bool runs = t->kind == TARGET_LIVE && answer_plugin_runs(t, plugin);
+    int r = runs ? EXIT_DONE : command_plugin(t, 3, words);
+    if (runs)
+        printf("plugin %s is loaded already\n", plugin);
+    if (r == EXIT_DONE)
+        printf("look at it with: probing -t %s %s\n", t->text, then);
+    return r;
+}
+
+int command_performance(struct target *t, int argc, char **argv)
+{
+    struct wanted w = {.cc = false};
+    int r = cli_parse(argc, argv, take, &w);
+
+    if (r == 0 && !w.cc && !w.torch)
+        r = err_set(-EINVAL, "performance of what? --cc (C, C++ and Python code) or --torch");
+    if (r == 0 && w.cc)
+        r = load(t, "profile", "flamegraph --last 1m -o out.html");
+    if (r == 0 && w.torch)
+        r = load(t, "torch", "torch");
+    return r;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/plugin.c - the `plugin` command, and how a plugin's file gets into the target.
+ *
+ * A plugin is sent as an open descriptor through the data directory's `door`, so it loads into a
+ * container that has no such file.  One thread.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/crash/crash.h"
+#include "core/datadir/datadir.h"
+#include "core/plugin_file/sealed_copy.h"
+#include "sdk/client/client.h"
+
+#define DOOR_TIMEOUT_MS 30000 /* a plugin's start may wait for the GIL */
+
+/* ---- the door ---- */
+
+static int door_send(int door, const char *name, int fd)
+{
+    char text[160];
+    int n = snprintf(text, sizeof text, "plugin %s", name);
+    struct iovec part = {.iov_base = text, .iov_len = (size_t)n};
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {.bytes = {0}};
+    struct msghdr message = {.msg_iov = &part,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&message);
+
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    if (sendmsg(door, &message, MSG_NOSIGNAL) == -1)
+        return err_set(-errno, "cannot send the plugin to the process: %s", strerror(errno));
+    return 0;
+}
+
+/* The stack that crashed, where there is a report: is it the plugin's own code? */
+static void name_crash(const char *directory, const char *name, char *ret, size_t size)
+{
+    struct crash_reports all = {.n = 0};
+    struct datadir d;
+    char image[96];
+    const char *inside = strstr(directory, "/root/"); /* /proc shows no root of the dead */
+
+    ret[0] = '\0';
+    if (datadir_open(inside != NULL ? inside + 5 : directory, DATADIR_ANY, &d) < 0)
+        return;
+    if (crash_read(&d, &all) < 0)
+        all.n = 0;
+    (void)snprintf(image, sizeof image, "%.63s.so", name); /* a copy is called after its file */
+    const struct crash_report *last = all.n > 0 ? &all.list[all.n - 1] : NULL;
+    const struct crash_thread *t = last && last->n_threads > 0 ? &last->threads[0] : NULL;
+    if (last)
+        (void)snprintf(ret, size, ": %s", last->signal);
+    for (uint32_t i = 0; t && i < t->n_frames; i++) {
+        const struct crash_frame *f = &t->frames[i];
+        if (strstr(f->module, image) == NULL)
+            continue;
+        (void)snprintf(ret, size, ": %s %s the plugin's own code (%s+0x%llx)", last->signal,
+                       i == 0 ? "in" : "below", f->func[0] ? f->func : "offset",
+                       (unsigned long long)(f->func[0] ? f->function_offset : f->offset));
+        break;
+    }
+    if (last)
+        crash_reports_done(&all);
+    datadir_close(&d);
+}
+
+/* The connection ended without an answer. */
+static int lost(const struct client_process *p, const char *name)
+{
+    char crash[300];
+
+    switch (client_process_end(p)) {
+    case CLIENT_DIED:
+        name_crash(p->directory, name, crash, sizeof crash);
+        return err_set(-ECONNRESET,
+                       "process %d died while plugin %s was being loaded (in a constructor of its "
+                       "file, its init or its start)%s; try it in a process of its own first: "
+                       "probing plugin check FILE",
+                       (int)p->pid, name, crash);
+    case CLIENT_LEFT:
+        return err_set(-ECONNRESET, "the core left process %d while plugin %s was being loaded",
+                       (int)p->pid, name);
+    case CLIENT_REPLACED:
+        return err_set(-ECONNRESET,
+                       "process %d replaced its program (exec) while plugin %s was being loaded",
+                       (int)p->pid, name);
+    case CLIENT_CLOSED:
+    case CLIENT_UNKNOWN:
+    case CLIENT_OPEN:
+        break;
+    }
+    return err_set(-ECONNRESET,
+                   "plugin %s: the connection was closed by the core without an answer; see plugin "
+                   "list and probing.log",
+                   name);
+}
+
+static int door_answer(int door, const struct client_process *who, const char *name, char *ret_note,
+                       size_t size)
+{
+    char text[ERR_TEXT_BYTES + 16];
+    uint64_t until = clock_monotonic() + (uint64_t)DOOR_TIMEOUT_MS * NS_PER_MS;
+    struct pollfd p = {.fd = door, .events = POLLIN};
+    int ready;
+
+    do
+        ready = poll(&p, 1, 100);
+    while ((ready == 0 || (ready == -1 && errno == EINTR)) && !cli_interrupted &&
+           clock_monotonic() < until);
+    if (cli_interrupted)
+        return err_set(-ECANCELED, "interrupted; plugin %s may be loaded yet", name);
+    if (ready == 0)
+        return err_set(-ETIMEDOUT, "plugin %s: no answer from the process in %d s", name,
+                       DOOR_TIMEOUT_MS / 1000);
+    if (ready == -1)
+        return err_set(-errno, "plugin %s: %s", name, strerror(errno));
+    ssize_t n = recv(door, text, sizeof text - 1, 0);
+    if (n <= 0)
+        return lost(who, name);
+    text[n] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    if (strncmp(text, "error: ", 7) == 0)
+        return err_set(-EPROTO, "%s", text + 7);
+    (void)snprintf(ret_note, size, "%s", strncmp(text, "ok: ", 4) == 0 ? text + 4 : "");
+    return 0;
+}
+
+/* The file may be written over while it is on its way: what goes is a copy that nobody can change,
+ * and a file that is no plugin goes nowhere. */
+static int open_copy(const char *name, const char *file)
+{
+    struct elf_facts facts;
+    int copied = -1, fd = open(file, O_RDONLY | O_CLOEXEC);
+
+    if (fd == -1)
+        return err_set(-errno, "cannot open %s: %s", file, strerror(errno));
+    int r = seal_copy(fd, name, &copied, &facts);
+    if (r == 0 || r == -ENOEXEC)
+        (void)close(fd);
+    if (r == -ENOEXEC) {
+        char why[ERR_TEXT_BYTES];
+        (void)snprintf(why, sizeof why, "%s", err_text());
+        return err_set(r, "plugin %s: %s: %s", name, file, why);
+    }
+    return r == 0 ? copied : fd; /* where no copy can be made the core looks for another way */
+}
+
+int door_load_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
+                     size_t size)
+{
+    const struct door_owner owner = {.pid = t->pid, .start_time = t->start_time};
+    struct client_process who;
+    int fd = open_copy(name, file);
+
+    if (fd < 0)
+        return fd;
+    int door = door_dial(t->directory, t->start_time != 0 ? &owner : NULL, "door", SOCK_SEQPACKET);
+    int r = door;
+    if (door >= 0) {
+        client_process_of(door, t->directory, "sock", &who);
+        r = door_send(door, name, fd);
+    }
+    if (r == 0)
+        r = door_answer(door, &who, name, ret_note, size);
+    if (door >= 0)
+        (void)close(door);
+    (void)close(fd);
+    return r;
+}
+
+/* ---- the command ---- */
+
+/* "torch", "./my_plugin.so": name and file.  -ENOENT: we have no such file (the target may). */
+static int plugin_file(const char *word, char *name, size_t name_size, char *file, size_t file_size)
+{
+    const char *slash = strrchr(word, '/'), *leaf = slash != NULL ? slash + 1 : word;
+    size_t n = strlen(leaf);
+
+    if (n > 3 && strcmp(leaf + n - 3, ".so") == 0) {
+        /* The plugin says its own name; the file's is only for messages. */
+        const char *bare = strncmp(leaf, "probing_", 8) == 0 ? leaf + 8 : leaf;
+        (void)snprintf(name, name_size, "%.*s", (int)(strlen(bare) - 3), bare);
+        (void)snprintf(file, file_size, "%s", word);
+        return access(word, R_OK) == 0
+                   ? 0
+                   : err_set(-errno, "cannot read the plugin %s: %s", word, strerror(errno));
+    }
+    if (!text_is_name(word))
+        return err_set(-EINVAL, "'%s' is no plugin name (small letters, digits, _) and no .so file",
+                       word);
+    (void)snprintf(name, name_size, "%s", word);
+    return plugin_find(word, file, file_size);
+}
+
+/* By its name in the target's own path: what ended the connection was asked for by us. */
+static int load_there(struct target *t, const char *name)
+{
+    const char *words[] = {"plugin", "load", name};
+    char why[ERR_TEXT_BYTES - 80];
+    int r = live_run(t, 3, words);
+
+    if (r != -ECONNRESET)
+        return r;
+    (void)snprintf(why, sizeof why, "%s", err_text());
+    return err_set(r, "while plugin %s was being loaded: %s", name, why);
+}
+
+static int load(struct target *t, const char *word)
+{
+    char name[64], file[4096], note[ERR_TEXT_BYTES];
+    int r = plugin_file(word, name, sizeof name, file, sizeof file);
+
+    if (r == -ENOENT && strchr(word, '/') == NULL)
+        return load_there(t, word); /* we have none: the target's own path may */
+    if (r < 0)
+        return r;
+    if (t->host[0] != '\0') /* a remote process may load only what is in its own plugin path */
+        return load_there(t, name);
+    r = door_load_plugin(t, name, file, note, sizeof note);
+    if (r < 0)
+        return r;
+    printf("plugin %s loaded%s%s\n", name, note[0] != '\0' ? ": " : "", note);
+    return EXIT_DONE;
+}
+
+static int check(int argc, char **argv)
+{
+    char name[64], file[4096];
+
+    if (argc == 3 && strcmp(argv[2], "--inside") == 0)
+        return plugin_check_inside();
+    bool program = argc > 4 && strcmp(argv[3], "--") == 0;
+    if (argc != 3 && !program)
+        return cli_misuse(
+            err_set(-EINVAL, "plugin check wants a file: plugin check FILE [-- PROGRAM ...]"));
+    int r = plugin_file(argv[2], name, sizeof name, file, sizeof file);
+    return r < 0 ? r : plugin_check(name, file, program ? argv + 4 : NULL);
+}
+
+int command_plugin(struct target *t, int argc, char **argv)
+{
+    if (argc >= 2 && strcmp(argv[1], "check") == 0)
+        return check(argc, argv);
+    if (t->kind == TARGET_NONE)
+        return cli_misuse(err_set(-EINVAL,
+                                  "plugin needs a target: probing -t <pid> plugin %s (`probing "
+                                  "list` shows processes with a core)",
+                                  argc > 1 ? argv[1] : "list"));
+    if (argc == 3 && strcmp(argv[1], "load") == 0) {
+        struct probing_client *probe = NULL; /* says first, in one line, when nobody is there */
+        if (t->kind != TARGET_LIVE)
+            return target_connect(t, &probe);
+        return load(t, argv[2]);
+    }
+    return command_forward(t, argc, argv);
+}

@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/plugin_check.c - `plugin check`: a plugin is loaded into a process of ours, watched
+ * from outside, and told in words.
+ *
+ * One thread.  The process is a child with the real core in it: this very program, which waits, or
+ * a program that the user names.  It dies with us, and its data goes with it.
+ */
+#include "cli/cli.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <probing/plugin.h>
+
+#include "cli/commands/inject_setup.h"
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/plugin_file/sealed_copy.h"
+#include "sdk/client/client.h"
+
+#define START_NS (30 * NS_PER_S) /* until the core answers in a process that has just begun */
+#define RUN_NS NS_PER_S          /* how long the plugin is left running */
+#define END_NS (5 * NS_PER_S)
+#define ANSWER_BYTES ((size_t)1 << 20)
+#define LEFT "has stopped: " /* the core's words before what is not right, core/builtin */
+#define LABEL 11             /* columns of the words at the left */
+
+struct check {
+    const char *name, *file;
+    char place[64]; /* of the data */
+    pid_t pid;
+    int hold; /* its input: it ends when this is closed */
+    struct target target;
+    bool failed; /* to load: it may want another program around it */
+    bool own;    /* the program is ours: nobody else makes threads in it */
+    int problems;
+};
+
+static void say(const char *label, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const char *label, const char *format, ...)
+{
+    va_list args;
+
+    printf("%-*s", LABEL, label);
+    va_start(args, format);
+    (void)vprintf(format, args);
+    va_end(args);
+    (void)putchar('\n');
+    (void)fflush(stdout); /* before the plugin's next step */
+}
+
+/* ---- the file ---- */
+
+static int look_at_file(struct check *c)
+{
+    struct elf_facts facts;
+    struct stat st = {.st_size = 0};
+    struct probing_plugin api = {.size = 0};
+
+    int fd = open(c->file, O_RDONLY | O_CLOEXEC);
+    if (fd == -1)
+        return err_set(-errno, "cannot open %s: %s", c->file, strerror(errno));
+    int r = seal_look(fd, &facts);
+    (void)fstat(fd, &st);
+    if (r == 0 && facts.plugin != 0)
+        (void)!pread(fd, &api, sizeof api, (off_t)facts.plugin);
+    (void)close(fd);
+    if (r < 0) {
+        say("file", "%s: %s", c->file, err_text());
+        return r;
+    }
+    say("file", "%s: %lld bytes, a library that can be loaded; it needs %u others", c->file,
+        (long long)st.st_size, facts.n_needed);
+    if (facts.plugin == 0) {
+        say("symbol", "it does not export " PLUGIN_SYMBOL);
+        return err_set(-ENOEXEC, "no symbol");
+    }
+    say("symbol", PLUGIN_SYMBOL ", %u bytes; ABI %u.%u, needs %u.%u or later", api.size,
+        api.abi >> 16, api.abi & 0xffff, api.abi >> 16, api.min_minor);
+    return 0;
+}
+
+/* ---- the process ---- */
+
+int plugin_check_inside(void)
+{
+    char byte;
+    while (read(STDIN_FILENO, &byte, 1) == 1 || errno == EINTR)
+        continue; /* until the other end is closed, in whatever way */
+    return EXIT_DONE;
+}
+
+static void become(const struct check *c, char **program, const int pipe_fds[2])
+{
+    static char self[] = "/proc/self/exe";
+    static char *waiter[] = {"probing", "plugin", "check", "--inside", NULL};
+    char settings[512];
+    bool own = program == NULL;
+
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)snprintf(settings, sizeof settings,
+                   "probing.data_dir=%s\nprobing.lua=off\ncrash.handler=on\n"
+                   "probing.retention=0\nprobing.plugin_timeout=5s\n%s",
+                   c->place, own || strcmp(c->name, "python") == 0 ? "probing.plugins=\n" : "");
+    if (dup2(pipe_fds[0], STDIN_FILENO) == -1 || dup2(STDERR_FILENO, STDOUT_FILENO) == -1 ||
+        launch_environment(settings, /* children= */ false) < 0)
+        _exit(126);
+    cli_signals_back();
+    if (own)
+        (void)execv(self, waiter);
+    else
+        (void)execvp(program[0], program);
+    _exit(127);
+}
+
+/* It stays a zombie until finish(), so that whoever looks finds it dead and not another. */
+static bool has_ended(const struct check *c, int *ret_status)
+{
+    siginfo_t info = {.si_pid = 0};
+
+    *ret_status = 0;
+    if (waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == -1 || info.si_pid == 0)
+        return false;
+    *ret_status = info.si_code == CLD_EXITED ? info.si_status << 8 : info.si_status;
+    return true;
+}
+
+static int wait_for_core(struct check *c)
+{
+    uint64_t until = clock_monotonic() + START_NS;
+    struct probing_client *client = NULL;
+    int status;
+
+    for (;;) {
+        c->target = (struct target){.kind = TARGET_LIVE, .pid = c->pid, .text = ""};
+        if (directory_of(c->pid, c->target.directory, sizeof c->target.directory) == 0 &&
+            target_connect(&c->target, &client) == 0) {
+            client_close(client);
+            return 0;
+        }
+        if (has_ended(c, &status))
+            return err_set(-ECHILD,
+                           "the program for the check ended (status 0x%x) before the core "
+                           "answered in it",
+                           (unsigned)status);
+        if (cli_interrupted)
+            return err_set(-ECANCELED, "interrupted");
+        if (clock_monotonic() > until)
+            return err_set(-ETIMEDOUT, "the core does not answer in the program for the check");
+        (void)poll(NULL, 0, 5);
+    }
+}
+
+static int start(struct check *c, char **program)
+{
+    static const char *const roots[] = {"/dev/shm", "/tmp"};
+    char path[4096];
+    int fds[2], r = -1;
+
+    for (int i = 0; i < 2 && r == -1; i++) {
+        (void)snprintf(c->place, sizeof c->place, "%s/probing-check-XXXXXX", roots[i]);
+        r = mkdtemp(c->place) != NULL ? 0 : -1;
+    }
+    if (r == -1) {
+        c->place[0] = '\0';
+        return err_set(-errno, "no place for the data of a check in /dev/shm or /tmp: %s",
+                       strerror(errno));
+    }
+    if (program != NULL) {
+        launch_find(program[0], path, sizeof path);
+        r = launch_check(path);
+        if (r < 0)
+            return r;
+    }
+    if (pipe2(fds, O_CLOEXEC) == -1)
+        return err_set(-errno, "no pipe: %s", strerror(errno));
+    (void)fflush(stdout);
+    c->pid = fork();
+    if (c->pid == 0)
+        become(c, program, fds);
+    c->hold = fds[1];
+    (void)close(fds[0]);
+    if (c->pid == -1) {
+        c->pid = 0;
+        return err_set(-errno, "no process for the check: %s", strerror(errno));
+    }
+    return wait_for_core(c);
+}
+
+static int remove_place(const char *place)
+{
+    char path[400];
+    DIR *d = opendir(place);
+
+    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
+        if (e->d_name[0] == '.' || snprintf(path, sizeof path, "%s/%s", place, e->d_name) < 0)
+            continue;
+        (void)file_remove_dir(path);
+    }
+    if (d != NULL)
+        (void)closedir(d);
+    return rmdir(place);
+}
+
+static int ignore(void *arg, const char *data, size_t size)
+{
+    (void)arg, (void)data, (void)size;
+    return 0;
+}
+
+static void finish(struct check *c)
+{
+    static const char *const words[] = {"eject"};
+    struct probing_client *client = NULL;
+    int status = 0;
+
+    if (c->pid != 0) { /* an eject, so that what lies in memory file systems goes, too */
+        uint64_t until = clock_monotonic() + END_NS;
+        char sock[4200];
+        (void)snprintf(sock, sizeof sock, "%s/sock", c->target.directory);
+        if (!has_ended(c, &status) && c->target.directory[0] != '\0' &&
+            target_connect(&c->target, &client) == 0) {
+            (void)client_run(client, 1, words, END_NS, ignore, NULL, &status);
+            client_close(client);
+            while (access(sock, F_OK) == 0 && clock_monotonic() < until && !has_ended(c, &status))
+                (void)poll(NULL, 0, 5);
+        }
+        (void)kill(c->pid, SIGKILL);
+        (void)waitpid(c->pid, &status, 0);
+    }
+    if (c->hold != -1)
+        (void)close(c->hold);
+    if (c->place[0] != '\0')
+        (void)remove_place(c->place);
+}
+
+/* ---- what there is, before and after ---- */
+
+struct view {
+    struct buf tables, commands, settings; /* a name a line */
+    struct buf threads, files;             /* "tid name", "fd path" */
+    uint64_t caught;                       /* signals with a handler */
+};
+
+/* The first column of an answer, a line each. */
+static void ask(const struct check *c, const char *sql, struct buf *ret)
+{
+    const char *const words[] = {"query", "--format", "csv", sql};
+    struct probing_client *client = NULL;
+
+    buf_init(ret, ANSWER_BYTES);
+    if (target_connect(&c->target, &client) < 0 || settle_ask(client, 4, words, ret) < 0)
+        buf_reset(ret);
+    client_close(client);
+}
+
+static void view_folder(const struct check *c, const char *folder, bool links, struct buf *ret)
+{
+    char path[400], at[512], text[400];
+
+    buf_init(ret, ANSWER_BYTES);
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)c->pid, folder);
+    DIR *d = opendir(path);
+    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
+        if (e->d_name[0] == '.')
+            continue;
+        ssize_t n;
+        (void)snprintf(at, sizeof at, "%s/%.20s%s", path, e->d_name, links ? "" : "/comm");
+        if (links) {
+            n = readlink(at, text, sizeof text - 1);
+            text[n > 0 ? n : 0] = '\0';
+        } else {
+            n = file_peek(at, text, sizeof text) >= 0 ? 1 : 0;
+            text[n > 0 ? strcspn(text, "\n") : 0] = '\0';
+        }
+        /* The core's own come and go. */
+        bool ours = links ? strncmp(text, c->place, strlen(c->place)) == 0 ||
+                                strncmp(text, "socket:", 7) == 0 || strncmp(text, "/proc/", 6) == 0
+                          : strncmp(text, "probing/", 8) == 0;
+        if (n > 0 && !ours)
+            (void)buf_addf(ret, "%s %s\n", e->d_name, text);
+    }
+    if (d != NULL)
+        (void)closedir(d);
+}
+
+static void look(const struct check *c, struct view *v)
+{
+    char path[64], text[4096];
+
+    ask(c, "select schema || '.' || name from probing.tables order by 1", &v->tables);
+    ask(c, "select name from probing.commands order by 1", &v->commands);
+    ask(c, "select name from probing.settings order by 1", &v->settings);
+    view_folder(c, "task", /* links= */ false, &v->threads);
+    view_folder(c, "fd", /* links= */ true, &v->files);
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)c->pid);
+    const char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nSigCgt:\t") : NULL;
+    v->caught = at != NULL ? strtoull(at + 9, NULL, 16) : 0;
+}
+
+static void view_done(struct view *v)
+{
+    buf_done(&v->tables);
+    buf_done(&v->commands);
+    buf_done(&v->settings);
+    buf_done(&v->threads);
+    buf_done(&v->files);
+}
+
+static bool has_line(struct buf *b, const char *line, size_t n)
+{
+    for (const char *at = buf_text(b); *at != '\0';) {
+        size_t length = strcspn(at, "\r\n");
+        if (length == n && memcmp(at, line, n) == 0)
+            return true;
+        at += length;
+        at += strspn(at, "\r\n");
+    }
+    return false;
+}
+
+/* The lines that have come, with ", " between; gives how many. */
+static uint32_t what_came(struct buf *before, struct buf *after, struct buf *ret)
+{
+    uint32_t n = 0;
+
+    buf_init(ret, ANSWER_BYTES);
+    for (const char *at = buf_text(after); *at != '\0';) {
+        size_t length = strcspn(at, "\r\n");
+        if (length > 0 && !has_line(before, at, length))
+            (void)buf_addf(ret, "%s%.*s", n++ > 0 ? ", " : "", (int)length, at);
+        at += length;
+        at += strspn(at, "\r\n");
+    }
+    return n;
+}
+
+static void say_came(const char *label, struct buf *before, struct buf *after)
+{
+    struct buf came;
+    uint32_t n = what_came(before, after, &came);
+    say(label, "%s", n > 0 ? buf_text(&came) : "none");
+    buf_done(&came);
+}
+
+/* ---- the steps ---- */
+
+static void problem(struct check *c, const char *label, const char *text)
+{
+    c->problems++;
+    say(label, "NOT RIGHT: %s", text);
+}
+
+/* Did the process die of it?  Then that is said, with the stacks. */
+static bool died(struct check *c, const char *label)
+{
+    int status;
+    uint64_t until = clock_monotonic() + END_NS;
+    char text[96];
+
+    while (!has_ended(c, &status)) {
+        if (clock_monotonic() > until)
+            return false;
+        (void)poll(NULL, 0, 5);
+    }
+    if (WIFSIGNALED(status))
+        (void)snprintf(text, sizeof text, "the process died of signal %d (%s)", WTERMSIG(status),
+                       strsignal(WTERMSIG(status)));
+    else
+        (void)snprintf(text, sizeof text, "the process ended with status %d", WEXITSTATUS(status));
+    problem(c, label, text);
+    /* /proc shows no root of the dead. */
+    const char *inside = strstr(c->target.directory, "/root/");
+    if (WIFSIGNALED(status))
+        (void)crash_print(inside != NULL ? inside + 5 : c->target.directory);
+    return true;
+}
+
+static int load(struct check *c, const char *label)
+{
+    char note[ERR_TEXT_BYTES] = "", why[ERR_TEXT_BYTES];
+    uint64_t begin = clock_monotonic();
+
+    int r = door_load_plugin(&c->target, c->name, c->file, note, sizeof note);
+    double ms = (double)(clock_monotonic() - begin) / (double)NS_PER_MS;
+    if (r == 0) {
+        say(label, "init and start worked, in %.1f ms", ms);
+        if (note[0] != '\0')
+            problem(c, label, note);
+        return 0;
+    }
+    (void)snprintf(why, sizeof why, "%s", err_text());
+    if (r == -ECANCELED || (r == -ECONNRESET && died(c, label)))
+        return r;
+    problem(c, label, why);
+    c->failed = true;
+    return r;
+}
+
+/* "plugin stop NAME", whose answer says what was left behind. */
+static int stop(struct check *c, const char *label)
+{
+    const char *const words[] = {"plugin", "stop", c->name};
+    struct probing_client *client = NULL;
+    struct buf answer;
+    char why[ERR_TEXT_BYTES];
+    uint64_t begin = clock_monotonic();
+
+    buf_init(&answer, ANSWER_BYTES);
+    int r = target_connect(&c->target, &client);
+    if (r == 0)
+        r = settle_ask(client, 3, words, &answer);
+    client_close(client);
+    (void)snprintf(why, sizeof why, "%s", r < 0 ? err_why(r) : "");
+    char *text = r == 0 ? strstr(answer.data, LEFT) : NULL;
+    if (r == 0)
+        say(label, "stop and destroy worked, in %.1f ms",
+            (double)(clock_monotonic() - begin) / (double)NS_PER_MS);
+    else if (!died(c, label))
+        problem(c, label, why);
+    /* In a process of our own we see ourselves what is left. */
+    if (text != NULL && !(c->own && strstr(text, "it has left ") == text + sizeof LEFT - 1)) {
+        text[strcspn(text, "\n")] = '\0';
+        problem(c, "left", text + sizeof LEFT - 1);
+    }
+    buf_done(&answer);
+    return r;
+}
+
+/* Every table that has come is read once: a computed one runs the plugin's code. */
+static void count_rows(struct check *c, struct view *before, struct view *after, struct buf *ret)
+{
+    struct buf came, rows;
+    char sql[400];
+
+    (void)what_came(&before->tables, &after->tables, &came);
+    for (const char *at = buf_text(&came); *at != '\0'; at += strspn(at, ", ")) {
+        size_t n = strcspn(at, ",");
+        (void)snprintf(sql, sizeof sql, "select count(*) as n from %.*s", (int)n, at);
+        ask(c, sql, &rows);
+        const char *line = strchr(buf_text(&rows), '\n'); /* behind the column's name */
+        (void)buf_addf(ret, "; %.*s rows of %.*s",
+                       line != NULL ? (int)strcspn(line + 1, "\r\n") : 1,
+                       line != NULL ? line + 1 : "?", (int)n, at);
+        buf_done(&rows);
+        at += n;
+    }
+    buf_done(&came);
+}
+
+/* false: the process has not survived it. */
+static bool run_a_while(struct check *c, struct view *before, struct view *after)
+{
+    uint64_t until = clock_monotonic() + RUN_NS;
+    struct buf text;
+    int status;
+
+    while (clock_monotonic() < until && !cli_interrupted && !has_ended(c, &status))
+        (void)poll(NULL, 0, 20);
+    buf_init(&text, ANSWER_BYTES);
+    count_rows(c, before, after, &text);
+    bool lives = !has_ended(c, &status);
+    if (lives)
+        say("runs", "for %.3g s%s", (double)RUN_NS / (double)NS_PER_S, buf_text(&text));
+    else
+        (void)died(c, "runs");
+    buf_done(&text);
+    return lives;
+}
+
+static void say_left(struct check *c, struct view *before, struct view *now)
+{
+    struct buf came;
+    char text[64];
+    bool any = false;
+
+    if (what_came(&before->threads, &now->threads, &came) > 0) {
+        any = true;
+        problem(c, "threads", buf_text(&came));
+    }
+    buf_done(&came);
+    if (what_came(&before->files, &now->files, &came) > 0) {
+        any = true;
+        problem(c, "files", buf_text(&came));
+    }
+    buf_done(&came);
+    for (int signo = 1; signo <= 64; signo++) {
+        if (!(now->caught & ~before->caught & UINT64_C(1) << (signo - 1)))
+            continue;
+        any = true;
+        (void)snprintf(text, sizeof text, "a handler of signal %d (%s) was left", signo,
+                       strsignal(signo));
+        problem(c, "signals", text);
+    }
+    if (!any)
+        say("left", "no thread, descriptor or handler of a signal");
+}
+
+static void steps(struct check *c)
+{
+    struct view before, after, now;
+
+    look(c, &before);
+    int r = load(c, "load");
+    if (r < 0) {
+        view_done(&before);
+        return;
+    }
+    look(c, &after);
+    say_came("tables", &before.tables, &after.tables);
+    say_came("commands", &before.commands, &after.commands);
+    say_came("settings", &before.settings, &after.settings);
+    say_came("threads", &before.threads, &after.threads);
+    r = run_a_while(c, &before, &after) ? 0 : -ECONNRESET;
+    view_done(&after);
+    if (r == 0)
+        r = cli_interrupted ? -ECANCELED : stop(c, "stop");
+    if (r == 0 && c->own) {
+        look(c, &now);
+        say_left(c, &before, &now);
+        view_done(&now);
+    }
+    if (r == 0 && load(c, "again") == 0)
+        (void)stop(c, "again");
+    view_done(&before);
+}
+
+int plugin_check(const char *name, const char *file, char **program)
+{
+    struct check c = {.name = name, .file = file, .hold = -1, .own = program == NULL};
+
+    if (look_at_file(&c) < 0) {
+        say("result", "it cannot be loaded");
+        return EXIT_FAILED;
+    }
+    int r = start(&c, program);
+    if (r == 0)
+        steps(&c);
+    finish(&c);
+    if (r < 0)
+        return r;
+    if (cli_interrupted)
+        return err_set(-ECANCELED, "interrupted");
+    if (c.problems == 0)
+        say("result", "fit to be loaded");
+    else
+        say("result", "%d thing%s not right%s", c.problems, c.problems > 1 ? "s" : "",
+            c.own && c.failed
+                ? "; where it needs a program of its own around it: plugin check FILE -- PROGRAM"
+                : "");
+    return c.problems == 0 ? EXIT_DONE : EXIT_FAILED;
+}

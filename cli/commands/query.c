@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/query.c - `query`, `tables`, `describe` and `memory`, of the living and the dead.
+ *
+ * One thread.
+ */
+#include "cli/target/query_client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/ui/terminal.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/sql/sql.h"
+
+#define ARROW "arrow"
+#define PIECE_MAX ((size_t)3 << 30)
+
+/* One row a figure, as people read it. */
+static const char MEMORY[] =
+    "with m as (select * from process.memory) "
+    "select 'resident' as memory, round(rss_bytes / 1048576.0, 1) as mb from m "
+    "union all select 'most ever resident', round(peak_rss_bytes / 1048576.0, 1) from m "
+    "union all select 'its own', round(anon_bytes / 1048576.0, 1) from m "
+    "union all select 'of files', round(file_bytes / 1048576.0, 1) from m "
+    "union all select 'shared', round(shmem_bytes / 1048576.0, 1) from m "
+    "union all select 'swapped out', round(swap_bytes / 1048576.0, 1) from m "
+    "union all select 'left on the machine', round(system_available_bytes / 1048576.0, 1) from m "
+    "union all select 'of the machine', round(system_total_bytes / 1048576.0, 1) from m";
+
+struct query_words {
+    struct answer_ask *ask;
+    const char *words[2]; /* what is left: the SQL, the table */
+    int n_words;
+};
+
+static int take(void *arg, const char *option, const char *value)
+{
+    struct query_words *o = arg;
+
+    if (option == NULL) {
+        if (o->n_words == 2)
+            return err_set(-EINVAL, "one argument too many: '%s' (put the statement in quotes)",
+                           value);
+        o->words[o->n_words++] = value;
+        return 0;
+    }
+    if (strcmp(option, "--limit") == 0)
+        return parse_u64(value, &o->ask->limit);
+    if (strcmp(option, "--timeout") == 0)
+        return parse_ns(value, &o->ask->timeout_ns);
+    enum sql_format known;
+    o->ask->format = value; /* --format */
+    if (strcmp(value, ARROW) == 0)
+        return 0;
+    return sql_format_parse(value, &known) == 0
+               ? 0
+               : err_set(-EINVAL, "no format '%s'; there are table, json, jsonl, csv and arrow",
+                         value);
+}
+
+/* The statement behind `query SQL`, `tables` and `describe TABLE`. */
+static int statement_of(const char *command, const struct query_words *o, struct buf *ret)
+{
+    if (strcmp(command, "tables") == 0) {
+        if (o->n_words != 0)
+            return err_set(-EINVAL, "tables takes no argument '%s'; did you mean describe?",
+                           o->words[0]);
+        return buf_adds(ret, "show tables");
+    }
+    if (strcmp(command, "memory") == 0)
+        return o->n_words == 0 ? buf_adds(ret, MEMORY)
+                               : err_set(-EINVAL, "memory takes no argument '%s'", o->words[0]);
+    if (o->n_words != 1)
+        return err_set(-EINVAL,
+                       o->n_words == 0 ? "%s needs %s" : "%s takes one %s (put it in quotes)",
+                       command, strcmp(command, "query") == 0 ? "SQL statement" : "table name");
+    if (strcmp(command, "describe") == 0)
+        return buf_addf(ret, "describe %s", o->words[0]);
+    return buf_adds(ret, o->words[0]);
+}
+
+static int write_stdout(void *arg, const char *data, size_t size)
+{
+    (void)arg;
+    return fwrite(data, 1, size, stdout) == size && fflush(stdout) == 0 ? 0 : -EPIPE;
+}
+
+/* ---- arrow: the engine's JSON, made into a stream here ---- */
+
+struct arrow {
+    struct export_reader *reader;
+    struct buf out;
+};
+
+static int write_out(struct buf *out)
+{
+    int r = out->failed ? err_set(out->failed, "no memory for a piece of the answer")
+                        : write_stdout(NULL, out->data, out->size);
+    buf_reset(out);
+    return r;
+}
+
+static int take_json(void *arg, const char *data, size_t size)
+{
+    struct arrow *a = arg;
+    int r = export_reader_feed(a->reader, data, size);
+    return r == 0 && a->out.size > 0 ? write_out(&a->out) : r;
+}
+
+static int end_arrow(struct arrow *a)
+{
+    int r = export_reader_end(a->reader);
+    const struct json *closing = r == 0 ? export_reader_closing(a->reader) : NULL;
+    const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
+
+    if (closing != NULL && json_int(closing, "lost", 0) > 0)
+        terminal_say("not whole: %lld rows were lost before they could be kept",
+                     (long long)json_int(closing, "lost", 0));
+    if (cut != NULL && cut->boolean)
+        terminal_say("not whole: stopped after %llu rows, there are more",
+                     (unsigned long long)export_reader_rows(a->reader));
+    answer_say_empty(closing);
+    return r == 0 ? write_out(&a->out) : r;
+}
+
+static int ask_arrow(const struct target *t, struct answer_ask *ask)
+{
+    struct export_writer w = {.self = NULL};
+    struct arrow a = {.reader = NULL};
+    int r = isatty(STDOUT_FILENO) == 1
+                ? err_set(-EINVAL, "arrow is not for a terminal: --format arrow ... > FILE")
+                : export_arrow_new(&w);
+
+    buf_init(&a.out, PIECE_MAX);
+    ask->format = "json";
+    if (r == 0)
+        r = export_reader_new(&w, &a.out, &a.reader);
+    if (r == 0)
+        r = answer_bytes(t, ask, take_json, &a);
+    if (r == 0)
+        r = end_arrow(&a);
+    export_reader_free(a.reader);
+    export_arrow_free(&w);
+    buf_done(&a.out);
+    return r;
+}
+
+int command_query(struct target *t, int argc, char **argv)
+{
+    struct answer_ask ask = {.format = "table", .width = cli_width()};
+    struct query_words w = {.ask = &ask};
+    struct buf statement;
+    int r = cli_parse(argc, argv, take, &w);
+
+    if (r < 0)
+        return r;
+    buf_init(&statement, 1u << 20);
+    r = cli_misuse(statement_of(argv[0], &w, &statement));
+    ask.statement = buf_text(&statement);
+    terminal_format(ask.format);
+    if (r == 0)
+        r = strcmp(ask.format, ARROW) == 0 ? ask_arrow(t, &ask)
+                                           : answer_bytes(t, &ask, write_stdout, NULL);
+    buf_done(&statement);
+    return r < 0 ? r : EXIT_DONE;
+}

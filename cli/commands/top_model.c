@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/top_model.c - see top_model.h.
+ *
+ * One thread.  All of it is SQL over the process' own tables, and the stacks that `backtrace`
+ * gives; what is not there (torch, a GPU, Python) is left out.
+ */
+#include "cli/commands/top_model.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "sdk/client/client.h"
+
+#define ANSWER_MAX_BYTES ((size_t)64 << 20)
+#define ANSWER_NS (10 * NS_PER_S) /* a process that takes longer is stopped, or far too busy */
+#define TEXT_OF(number) #number
+#define TEXT(number) TEXT_OF(number)
+
+struct seen {
+    int64_t tid, cpu_ns;
+};
+
+struct looker {
+    const struct target *target;
+    struct probing_client *client;
+    struct seen *before; /* in order of tid */
+    uint32_t n_before;
+    uint64_t before_ns;
+};
+
+/* ---- asking ---- */
+
+struct answer {
+    struct buf text;
+    int status;
+};
+
+static int on_event(void *arg, const struct client_event *e)
+{
+    struct answer *a = arg;
+
+    if (e->kind == CLIENT_DATA)
+        return buf_add(&a->text, e->text, e->size);
+    if (e->kind == CLIENT_DONE)
+        a->status = e->status;
+    return 0;
+}
+
+/* What a command answers, as JSON; *ret stays NULL when the process says no: then that is not
+ * there.  Below 0: it does not answer any more, or Ctrl-C. */
+static int ask(struct looker *l, struct look *look, int argc, const char *const *argv,
+               struct json **ret)
+{
+    struct answer a = {.status = 0};
+    int64_t id = client_start_run(l->client, argc, argv, /* timeout_ns= */ 0);
+
+    *ret = NULL;
+    if (id < 0)
+        return (int)id;
+    buf_init(&a.text, ANSWER_MAX_BYTES);
+    int r = client_stream(l->client, on_event, &a, ANSWER_NS, &cli_interrupted);
+    if (r == -ETIMEDOUT)
+        r = err_set(r, "%s has not answered for %d s; it may be stopped", l->target->text,
+                    (int)(ANSWER_NS / NS_PER_S));
+    if (r == 0 && a.status == 0 && json_parse(&look->arena, a.text.data, a.text.size, ret) < 0)
+        *ret = NULL;
+    buf_done(&a.text);
+    return r;
+}
+
+static int query(struct looker *l, struct look *look, const char *sql, struct json **ret)
+{
+    const char *const words[] = {"query", "--format", "json", sql};
+    struct json *answer;
+    int r = ask(l, look, 4, words, &answer);
+    const struct json *rows = r == 0 && answer != NULL ? json_get(answer, "rows") : NULL;
+
+    *ret = rows != NULL ? rows->first : NULL;
+    return r;
+}
+
+static const struct json *cell(const struct json *row, uint32_t n)
+{
+    const struct json *c = row->first;
+    for (; n > 0 && c != NULL; n--)
+        c = c->next;
+    return c;
+}
+
+const char *look_text(const struct json *row, uint32_t n)
+{
+    const struct json *c = cell(row, n);
+    return c != NULL && c->type == JSON_STRING ? c->text : "";
+}
+
+double look_number(const struct json *row, uint32_t n)
+{
+    const struct json *c = cell(row, n);
+    return c == NULL || c->type != JSON_NUMBER ? 0 : c->is_integer ? (double)c->integer : c->number;
+}
+
+bool look_knows(const struct json *row, uint32_t n)
+{
+    const struct json *c = cell(row, n);
+    return c != NULL && c->type == JSON_NUMBER;
+}
+
+int64_t look_int(const struct json *row, uint32_t n)
+{
+    const struct json *c = cell(row, n);
+    return c != NULL && c->type == JSON_NUMBER ? c->integer : 0;
+}
+
+/* ---- a look ---- */
+
+static int by_tid(const void *a, const void *b)
+{
+    int64_t x = ((const struct seen *)a)->tid, y = ((const struct seen *)b)->tid;
+    return x < y ? -1 : x > y;
+}
+
+static double percent(const struct looker *l, const struct look *look, const struct look_thread *t)
+{
+    const struct seen key = {.tid = t->tid};
+    const struct seen *before =
+        l->n_before == 0 ? NULL : bsearch(&key, l->before, l->n_before, sizeof key, by_tid);
+    if (before == NULL || look->at_ns <= l->before_ns)
+        return -1;
+    return 100.0 * (double)(t->cpu_ns - before->cpu_ns) / (double)(look->at_ns - l->before_ns);
+}
+
+static int read_threads(struct looker *l, struct look *look)
+{
+    struct json *rows;
+    uint32_t n = 0;
+    int r = query(l, look, "select thread_id, comm, state, cpu_ns, probing from cpu.tasks", &rows);
+
+    look->at_ns = clock_monotonic();
+    if (r == 0 && rows == NULL)
+        return err_set(-ENOTSUP, "%s has no table cpu.tasks: its core is an older one",
+                       l->target->text);
+    if (r < 0)
+        return r;
+    for (const struct json *row = rows; row != NULL; row = row->next)
+        n++;
+    look->threads = arena_zalloc(&look->arena, n, sizeof *look->threads);
+    if (look->threads == NULL)
+        return err_set(-ENOMEM, "no memory for %u threads", n);
+    for (const struct json *row = rows; row != NULL; row = row->next) {
+        struct look_thread *t = &look->threads[look->n++];
+        *t = (struct look_thread){.tid = look_int(row, 0),
+                                  .comm = look_text(row, 1),
+                                  .state = look_text(row, 2),
+                                  .cpu_ns = look_int(row, 3),
+                                  .ours = look_int(row, 4) != 0,
+                                  .name = "",
+                                  .doing = "",
+                                  .func = "",
+                                  .at = ""};
+        t->cpu_pct = percent(l, look, t);
+    }
+    return 0;
+}
+
+/* What the interpreter knows of them: names, and the innermost function. */
+static int read_stacks(struct looker *l, struct tally *tally, struct look *look)
+{
+    static const char *const words[] = {"backtrace", "--python", "--json"};
+    struct json *answer;
+    int r = ask(l, look, 3, words, &answer);
+    const struct json *list = r == 0 && answer != NULL ? json_get(answer, "threads") : NULL;
+
+    if (list != NULL)
+        tally_add(tally, list, clock_monotonic());
+    for (const struct json *s = list != NULL ? list->first : NULL; s != NULL; s = s->next) {
+        int64_t tid = json_int(s, "tid", 0);
+        const struct json *frames = json_get(s, "frames");
+        const struct json *frame = frames != NULL ? frames->first : NULL;
+        for (uint32_t i = 0; i < look->n; i++) {
+            struct look_thread *t = &look->threads[i];
+            if (t->tid != tid)
+                continue;
+            t->name = json_text(s, "name", "");
+            t->doing = json_text(s, "state", "");
+            t->func = frame != NULL ? json_text(frame, "func", "") : "";
+            t->at = frame != NULL ? json_text(frame, "file", "") : "";
+            t->line = frame != NULL ? json_int(frame, "line", 0) : 0;
+        }
+    }
+    return r;
+}
+
+/* The nearest of the others that it is in by its name; NULL: none. */
+static struct look_module *around(const struct look *look, const struct look_module *m)
+{
+    struct look_module *nearest = NULL;
+    for (uint32_t i = 0; i < look->n_modules; i++) {
+        struct look_module *o = &look->modules[i];
+        size_t n = strlen(o->name);
+        if (strcmp(o->stage, m->stage) == 0 && strncmp(m->name, o->name, n) == 0 &&
+            m->name[n] == '.' && (nearest == NULL || n > strlen(nearest->name)))
+            nearest = o;
+    }
+    return nearest;
+}
+
+/* A model's own name is not in those of its modules: it is the one that takes as long as all other
+ * outermost ones together, or longer.  NULL: none does. */
+static struct look_module *whole_model(const struct look *look, const char *stage)
+{
+    struct look_module *longest = NULL;
+    double sum = 0;
+    for (uint32_t i = 0; i < look->n_modules; i++) {
+        struct look_module *m = &look->modules[i];
+        if (strcmp(m->stage, stage) != 0 || around(look, m) != NULL)
+            continue;
+        sum += m->total_sec;
+        if (longest == NULL || m->total_sec > longest->total_sec)
+            longest = m;
+    }
+    return longest != NULL && 2 * longest->total_sec >= sum ? longest : NULL;
+}
+
+static void find_own(struct look *look)
+{
+    for (uint32_t i = 0; i < look->n_modules; i++) {
+        const struct look_module *m = &look->modules[i];
+        struct look_module *outer = around(look, m);
+        outer = outer != NULL ? outer : whole_model(look, m->stage);
+        if (outer != NULL && outer != m)
+            outer->own_sec -= m->total_sec;
+    }
+}
+
+static int by_own_time(const void *a, const void *b)
+{
+    const struct look_module *x = a, *y = b;
+    return x->own_sec > y->own_sec ? -1 : x->own_sec < y->own_sec;
+}
+
+/* Calls that are sampled, or have not ended yet, may leave less for a module than those within. */
+static int read_modules(struct looker *l, struct look *look)
+{
+    struct json *rows;
+    uint32_t n = 0;
+    int r = query(l, look,
+                  "select module, stage, count(*), sum(duration), max(allocated) from "
+                  "python.torch_trace where ts > now() - interval '" TEXT(
+                      LOOK_MODULES_S) " seconds' and stage like 'post%' and duration is not null "
+                                      "group by 1, 2 order by 4 desc limit 1000",
+                  &rows);
+
+    for (const struct json *row = rows; r == 0 && row != NULL; row = row->next)
+        n++;
+    if (r < 0 || n == 0)
+        return r;
+    look->modules = arena_zalloc(&look->arena, n, sizeof *look->modules);
+    if (look->modules == NULL)
+        return err_set(-ENOMEM, "no memory for %u modules", n);
+    for (const struct json *row = rows; row != NULL; row = row->next)
+        look->modules[look->n_modules++] =
+            (struct look_module){.name = look_text(row, 0),
+                                 .stage = look_text(row, 1),
+                                 .calls = look_number(row, 2),
+                                 .total_sec = look_number(row, 3),
+                                 .own_sec = look_number(row, 3),
+                                 .memory_mb = look_knows(row, 4) ? look_number(row, 4) : -1};
+    find_own(look);
+    qsort(look->modules, n, sizeof *look->modules, by_own_time);
+    return 0;
+}
+
+static int read_tables(struct looker *l, struct look *look)
+{
+    static const struct {
+        const char *sql;
+        size_t at; /* in struct look */
+    } wanted[] = {
+        {"select rss_bytes, peak_rss_bytes, swap_bytes, system_total_bytes, "
+         "system_available_bytes from process.memory",
+         offsetof(struct look, memory)},
+        {"select coalesce(sum(rows), 0) from probing.lost where reason <> 'value'",
+         offsetof(struct look, lost)},
+        {"select local_step, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
+         "dataloader_sec from python.torch_step_timing order by ts desc limit 1",
+         offsetof(struct look, step)},
+        {"select device_id, arg_max(gpu_util_pct, ts), arg_max(used_bytes, ts), "
+         "arg_max(total_bytes, ts), arg_max(temperature_c, ts), arg_max(power_w, ts) from "
+         "gpu.utilization where ts > now() - interval '1 minute' group by 1 order by 1",
+         offsetof(struct look, gpus)}};
+    int r = 0;
+
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && r == 0; i++) {
+        struct json *rows = NULL;
+        r = query(l, look, wanted[i].sql, &rows);
+        memcpy((char *)look + wanted[i].at, &rows, sizeof rows);
+    }
+    return r == 0 ? read_modules(l, look) : r;
+}
+
+static int by_cpu(const void *a, const void *b)
+{
+    const struct look_thread *x = a, *y = b;
+    return x->cpu_pct > y->cpu_pct   ? -1
+           : x->cpu_pct < y->cpu_pct ? 1
+           : x->tid < y->tid         ? -1
+                                     : x->tid > y->tid;
+}
+
+/* What the next look is compared with. */
+static int remember(struct looker *l, const struct look *look)
+{
+    struct seen *seen = calloc(look->n ? look->n : 1, sizeof *seen);
+    if (seen == NULL)
+        return err_set(-ENOMEM, "no memory for %u threads", look->n);
+    for (uint32_t i = 0; i < look->n; i++)
+        seen[i] = (struct seen){look->threads[i].tid, look->threads[i].cpu_ns};
+    qsort(seen, look->n, sizeof *seen, by_tid);
+    free(l->before);
+    l->before = seen;
+    l->n_before = look->n;
+    l->before_ns = look->at_ns;
+    return 0;
+}
+
+int looker_new(const struct target *t, struct looker **ret)
+{
+    struct looker *l = calloc(1, sizeof *l);
+    if (l == NULL)
+        return err_set(-ENOMEM, "no memory for looking");
+    l->target = t;
+    int r = target_connect(t, &l->client);
+    if (r == 0)
+        *ret = l;
+    else
+        looker_free(l);
+    return r;
+}
+
+void looker_free(struct looker *l)
+{
+    if (l == NULL)
+        return;
+    client_close(l->client);
+    free(l->before);
+    free(l);
+}
+
+void look_done(struct look *look)
+{
+    arena_done(&look->arena);
+}
+
+int look_take(struct looker *l, struct tally *tally, struct look *look)
+{
+    *look = (struct look){.n = 0};
+    arena_init(&look->arena, 4 * ANSWER_MAX_BYTES);
+    int r = read_threads(l, look);
+    if (r == 0)
+        r = read_stacks(l, tally, look);
+    if (r == 0)
+        r = read_tables(l, look);
+    if (r == 0)
+        r = remember(l, look);
+    qsort(look->threads, look->n, sizeof *look->threads, by_cpu);
+    return r;
+}
+
+int look_sample(struct looker *l, struct tally *tally)
+{
+    struct look look;
+
+    look = (struct look){.n = 0};
+    arena_init(&look.arena, ANSWER_MAX_BYTES);
+    int r = read_stacks(l, tally, &look);
+    look_done(&look);
+    return r;
+}

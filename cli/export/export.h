@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/export/export.h - what `export` is made of: an answer as JSON comes in piece by piece, rows
+ * go out to a writer of a file format.
+ *
+ * One thread.
+ */
+#ifndef CLI_EXPORT_EXPORT_H
+#define CLI_EXPORT_EXPORT_H
+
+#include <stdint.h>
+
+#include "core/base/buf.h"
+#include "core/base/json.h"
+
+#define EXPORT_COLUMNS_MAX 512
+
+enum export_type { AS_BOOL, AS_INT, AS_DOUBLE, AS_TEXT, AS_BLOB, AS_TIME };
+
+struct export_column {
+    const char *name, *unit; /* live as long as the reader */
+    enum export_type type;
+};
+
+/* A file format.  Bytes are added to `out`; who calls takes them from there. */
+struct export_writer { /* begin, end: may be NULL */
+    int (*begin)(void *self, const struct export_column *columns, uint32_t n, struct buf *out);
+    /* cells: n JSON values; of AS_TIME texts, of AS_BLOB "\x..." in hex, or null. */
+    int (*row)(void *self, const struct json *const *cells, struct buf *out);
+    int (*end)(void *self, struct buf *out);
+    void *self;
+};
+
+/* An Arrow IPC stream.  Caller frees with export_arrow_free(). */
+int export_arrow_new(struct export_writer *ret);
+void export_arrow_free(struct export_writer *w);
+/* Rows with a time and a duration as a trace: Perfetto's own, or Chrome's events as JSON.  Of the
+ * process that `t` names, whose names of threads are asked for where it lives. */
+struct target;
+int export_trace_new(const struct target *t, bool perfetto, struct export_writer *ret);
+void export_trace_free(struct export_writer *w);
+
+/* Parquet, which others make of a file that the writer gives.  -ENOENT: nobody is there who can. */
+struct export_parquet {
+    enum { BY_NOBODY, BY_PYARROW, BY_DUCKDB_MODULE, BY_DUCKDB } by;
+};
+int export_parquet_new(struct export_parquet *p, struct export_writer *ret);
+int export_parquet_make(const struct export_parquet *p, const struct export_writer *w,
+                        const char *from, const char *to);
+void export_parquet_free(struct export_parquet *p, struct export_writer *w);
+
+/* What a trace shows of a row. */
+struct export_event {
+    int64_t at_ns, duration_ns; /* UTC; -1: it took no time */
+    const char *name, *kind;
+    size_t name_n, kind_n;
+    int64_t pid, tid;
+    const char *process, *thread; /* their names, "": not known */
+};
+
+/* Perfetto's format (perfetto.c): begin, then for each event its arguments and itself. */
+struct perfetto;
+struct perfetto *perfetto_new(void); /* NULL: no memory */
+void perfetto_free(struct perfetto *p);
+int perfetto_begin(struct perfetto *p, struct buf *out);
+void perfetto_argument(struct perfetto *p, const char *name, const struct json *c);
+int perfetto_event(struct perfetto *p, const struct export_event *e, struct buf *out);
+
+/* "2026-01-31T10:00:00.5Z" as ns since the epoch, UTC.  false: it is not such a text. */
+bool export_time(const char *text, int64_t *ret);
+
+/* ---- the answer ---- */
+
+struct export_reader;
+
+int export_reader_new(struct export_writer *w, struct buf *out, struct export_reader **ret);
+void export_reader_free(struct export_reader *r);
+/* The next bytes of {"columns":[...],"rows":[...],...}. */
+int export_reader_feed(struct export_reader *r, const char *data, size_t size);
+/* After the last of them.  -EBADMSG: the answer ended in the middle. */
+int export_reader_end(struct export_reader *r);
+uint64_t export_reader_rows(const struct export_reader *r);
+/* What follows the rows: "lost", "cut", "row_count"; NULL: it has not come. */
+const struct json *export_reader_closing(const struct export_reader *r);
+
+#endif

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/export/perfetto.c - events as a Perfetto trace: packets of protocol buffers, by a writer of
+ * our own.
+ *
+ * One thread.  A trace is a row of fields 1, each a TracePacket (trace_packet.proto).  Of it we use
+ *
+ *     8 timestamp   10 sequence   6 clock snapshot   11 track event   60 track descriptor
+ *
+ * Each thread has a track, described before its first event; a slice is a begin and an end, which
+ * the reader puts in order of time.  Times are UTC, said by a snapshot of two clocks that are one.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/export/export.h"
+#include "core/base/err.h"
+
+#define TRACKS_MAX 65536 /* more threads than a process can have at a time */
+#define PACKET_MAX ((size_t)64 << 20)
+
+enum { WIRE_NUMBER = 0, WIRE_DOUBLE = 1, WIRE_BYTES = 2 };
+enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3 };
+enum { CLOCK_UTC = 1, CLOCK_OF_TRACE = 6 }; /* builtin_clock.proto: REALTIME, BOOTTIME */
+enum { SEQUENCE = 1 };                      /* we write one */
+#define PROCESS_TRACKS (UINT64_C(1) << 32)  /* numbers of theirs: behind all those of threads */
+
+struct track {
+    int64_t pid, tid;
+};
+
+struct perfetto {
+    struct buf packet, part, field; /* one message inside of the other */
+    struct track *tracks;
+    uint32_t n_tracks, room;
+};
+
+static void add_number(struct buf *b, uint64_t v)
+{
+    for (; v >= 0x80; v >>= 7)
+        (void)buf_addc(b, (char)(v | 0x80));
+    (void)buf_addc(b, (char)v);
+}
+
+static void field_number(struct buf *b, uint32_t field, uint64_t v)
+{
+    add_number(b, field << 3 | WIRE_NUMBER);
+    add_number(b, v);
+}
+
+static void field_double(struct buf *b, uint32_t field, double v)
+{
+    add_number(b, field << 3 | WIRE_DOUBLE);
+    (void)buf_add(b, &v, sizeof(v));
+}
+
+static void field_bytes(struct buf *b, uint32_t field, const void *p, size_t n)
+{
+    add_number(b, field << 3 | WIRE_BYTES);
+    add_number(b, n);
+    (void)buf_add(b, p, n);
+}
+
+static void field_text(struct buf *b, uint32_t field, const char *text)
+{
+    field_bytes(b, field, text, strlen(text));
+}
+
+static void field_message(struct buf *b, uint32_t field, struct buf *message)
+{
+    field_bytes(b, field, message->data, message->size);
+    if (message->failed)
+        b->failed = message->failed;
+    buf_reset(message);
+}
+
+static int send(struct perfetto *p, struct buf *out)
+{
+    field_message(out, 1, &p->packet);
+    return out->failed ? err_set(-ENOMEM, "no memory for an event") : 0;
+}
+
+int perfetto_begin(struct perfetto *p, struct buf *out)
+{
+    static const int clocks[] = {CLOCK_UTC, CLOCK_OF_TRACE};
+    for (int i = 0; i < 2; i++) {
+        field_number(&p->field, 1, (uint64_t)clocks[i]);
+        field_number(&p->field, 2, 1000000000); /* the same moment */
+        field_message(&p->part, 1, &p->field);
+    }
+    field_number(&p->packet, 10, SEQUENCE);
+    field_message(&p->packet, 6, &p->part);
+    return send(p, out);
+}
+
+/* The track of a process, which those of its threads are shown below. */
+static int name_process(struct perfetto *p, int64_t pid, const char *name, struct buf *out)
+{
+    field_number(&p->field, 1, (uint64_t)pid);
+    if (name[0] != '\0')
+        field_text(&p->field, 6, name);
+    field_number(&p->part, 1, PROCESS_TRACKS + (uint64_t)pid);
+    field_message(&p->part, 3, &p->field);
+    field_number(&p->packet, 10, SEQUENCE);
+    field_message(&p->packet, 60, &p->part);
+    return send(p, out);
+}
+
+/* Number of a thread's track, which is described when it is new.  0: no memory. */
+static uint64_t track_of(struct perfetto *p, const struct export_event *e, struct buf *out)
+{
+    int64_t pid = e->pid, tid = e->tid;
+    bool known = false;
+    for (uint32_t i = 0; i < p->n_tracks; i++)
+        if (p->tracks[i].pid == pid && p->tracks[i].tid == tid)
+            return i + 1;
+    for (uint32_t i = 0; i < p->n_tracks && !known; i++)
+        known = p->tracks[i].pid == pid;
+    if (!known && name_process(p, pid, e->process, out) < 0)
+        return 0;
+    if (p->n_tracks == p->room) {
+        uint32_t room = p->room ? 2 * p->room : 64;
+        struct track *tracks =
+            room <= TRACKS_MAX ? realloc(p->tracks, room * sizeof(*tracks)) : NULL;
+        if (tracks == NULL)
+            return 0;
+        p->tracks = tracks;
+        p->room = room;
+    }
+    p->tracks[p->n_tracks++] = (struct track){pid, tid};
+    field_number(&p->field, 1, (uint64_t)pid);
+    field_number(&p->field, 2, (uint64_t)tid);
+    if (e->thread[0] != '\0')
+        field_text(&p->field, 5, e->thread);
+    field_number(&p->part, 1, p->n_tracks);
+    field_message(&p->part, 4, &p->field);
+    field_number(&p->packet, 10, SEQUENCE);
+    field_message(&p->packet, 60, &p->part);
+    return send(p, out) == 0 ? p->n_tracks : 0;
+}
+
+void perfetto_argument(struct perfetto *p, const char *name, const struct json *c)
+{
+    field_text(&p->field, 10, name);
+    if (c->type == JSON_STRING)
+        field_bytes(&p->field, 6, c->text, c->size);
+    else if (c->type == JSON_NUMBER && c->is_integer)
+        field_number(&p->field, 4, (uint64_t)c->integer);
+    else if (c->type == JSON_NUMBER)
+        field_double(&p->field, 5, c->number);
+    else
+        field_number(&p->field, 2, c->boolean);
+    field_message(&p->part, 4, &p->field);
+}
+
+static int add_event(struct perfetto *p, uint64_t track, int type, int64_t at_ns, struct buf *out)
+{
+    field_number(&p->part, 9, (uint64_t)type);
+    field_number(&p->part, 11, track);
+    field_number(&p->packet, 8, (uint64_t)at_ns);
+    field_number(&p->packet, 10, SEQUENCE);
+    field_message(&p->packet, 11, &p->part);
+    return send(p, out);
+}
+
+int perfetto_event(struct perfetto *p, const struct export_event *e, struct buf *out)
+{
+    struct buf arguments = p->part; /* a new track's description needs it */
+    buf_init(&p->part, PACKET_MAX);
+    uint64_t track = track_of(p, e, out);
+    buf_done(&p->part);
+    p->part = arguments;
+    if (track == 0)
+        return err_set(-ENOMEM, "no memory for a trace of so many threads");
+    field_bytes(&p->part, 22, e->kind, e->kind_n);
+    field_bytes(&p->part, 23, e->name, e->name_n);
+    int rc = add_event(p, track, e->duration_ns >= 0 ? SLICE_BEGIN : INSTANT, e->at_ns, out);
+    if (rc == 0 && e->duration_ns >= 0)
+        rc = add_event(p, track, SLICE_END, e->at_ns + e->duration_ns, out);
+    return rc;
+}
+
+struct perfetto *perfetto_new(void)
+{
+    struct perfetto *p = calloc(1, sizeof(*p));
+    if (p == NULL)
+        return NULL;
+    buf_init(&p->packet, PACKET_MAX);
+    buf_init(&p->part, PACKET_MAX);
+    buf_init(&p->field, PACKET_MAX);
+    return p;
+}
+
+void perfetto_free(struct perfetto *p)
+{
+    if (p == NULL)
+        return;
+    buf_done(&p->packet);
+    buf_done(&p->part);
+    buf_done(&p->field);
+    free(p->tracks);
+    free(p);
+}

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/export/trace_events.c - rows with a time and a duration as a trace, which ui.perfetto.dev and
+ * (as JSON) chrome://tracing show nested by time, a line for each thread.
+ *
+ * Process and threads have the numbers and names that the target has: of the dead its info tells
+ * the process.  A rank is an argument: in a trace made of those of several ranks each is a process.
+ *
+ * One thread.  Which column is what is told by its name and unit: see roles[].  A row's ts is taken
+ * for the end of what it tells, as all our tables have it; columns without a role become arguments.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/export/export.h"
+#include "cli/target/query_client.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/datadir/datadir.h"
+
+#define THREADS_MAX 65536 /* whose names are kept */
+
+enum role { ROLE_END, ROLE_BEGIN, ROLE_DURATION, ROLE_NAME, ROLE_KIND, ROLE_TID, ROLE_PID, ROLES };
+
+/* The first name that a column has wins. */
+static const char *const roles[ROLES][8] = {
+    [ROLE_END] = {"ts", "timestamp", "time"},
+    [ROLE_BEGIN] = {"begun", "start", "started", "start_ts"},
+    [ROLE_DURATION] = {"duration", "dur", "elapsed", "duration_ns", "step_duration_sec"},
+    [ROLE_NAME] = {"module", "name", "kernel", "op", "operation", "function", "span"},
+    [ROLE_KIND] = {"stage", "kind", "category", "cat"},
+    [ROLE_TID] = {"tid", "thread", "stream"},
+    [ROLE_PID] = {"pid"},
+};
+
+struct named_thread {
+    int64_t tid;
+    char name[32];
+    bool told;
+};
+
+struct trace {
+    int64_t pid; /* of the target, 0: not known */
+    char command[256];
+    struct named_thread *threads; /* of the target; in JSON also those that events have brought */
+    uint32_t n_threads, room;
+    bool process_told;
+    const struct export_column *columns;
+    uint32_t n;
+    int of[ROLES]; /* column, -1: none */
+    double ns;     /* of one unit of the duration */
+    bool any;
+    struct perfetto *perfetto; /* NULL: JSON */
+};
+
+static int find(const struct trace *t, enum role role)
+{
+    for (int k = 0; k < 8 && roles[role][k] != NULL; k++)
+        for (uint32_t i = 0; i < t->n; i++)
+            if (strcmp(t->columns[i].name, roles[role][k]) == 0)
+                return (int)i;
+    return -1;
+}
+
+static double unit_ns(const struct export_column *c)
+{
+    if (strcmp(c->unit, "s") == 0)
+        return 1e9;
+    if (strcmp(c->unit, "ns") == 0)
+        return 1;
+    return c->type == AS_DOUBLE ? 1e9 : 1;
+}
+
+/* ---- whose they are ---- */
+
+static struct named_thread *thread_of(struct trace *t, int64_t tid)
+{
+    for (uint32_t i = 0; i < t->n_threads; i++)
+        if (t->threads[i].tid == tid)
+            return &t->threads[i];
+    if (t->n_threads == t->room) {
+        uint32_t room = t->room ? 2 * t->room : 64;
+        struct named_thread *more =
+            room <= THREADS_MAX ? realloc(t->threads, room * sizeof(*more)) : NULL;
+        if (more == NULL)
+            return NULL;
+        t->threads = more;
+        t->room = room;
+    }
+    t->threads[t->n_threads] = (struct named_thread){.tid = tid};
+    return &t->threads[t->n_threads++];
+}
+
+/* The first thread is the process's own. */
+static int take_thread(void *self, const struct json *const *cells, struct buf *out)
+{
+    struct trace *t = self;
+    struct named_thread *thread = thread_of(t, answer_int(cells[0]));
+    (void)out;
+    if (t->pid == 0)
+        t->pid = answer_int(cells[0]);
+    if (thread != NULL)
+        (void)snprintf(thread->name, sizeof thread->name, "%s", answer_text(cells[1]));
+    return 0;
+}
+
+/* What cannot be known of it, a trace does without. */
+static void look_at_process(struct trace *t, const struct target *target)
+{
+    struct export_writer w = {.row = take_thread, .self = t};
+    struct datadir d;
+    char pid[24] = "";
+    uint64_t number = 0;
+    if (target->directory[0] != '\0' && datadir_open(target->directory, DATADIR_ANY, &d) == 0) {
+        if (directory_info(&d, "pid", pid, sizeof pid) == 0 && parse_u64(pid, &number) == 0)
+            t->pid = number <= INT32_MAX ? (int64_t)number : 0;
+        (void)directory_info(&d, "command", t->command, sizeof t->command);
+        datadir_close(&d);
+    }
+    if (!target_is_files(target))
+        (void)answer_rows(target, "select thread_id, comm from cpu.tasks", &w);
+    else if (t->pid == 0)
+        t->pid = target->pid;
+    err_clear();
+}
+
+/* ---- events ---- */
+
+static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+{
+    struct trace *t = self;
+    t->columns = columns;
+    t->n = n;
+    for (int role = 0; role < ROLES; role++)
+        t->of[role] = find(t, (enum role)role);
+    for (uint32_t i = 0; i < n && t->of[ROLE_END] < 0; i++)
+        t->of[ROLE_END] = columns[i].type == AS_TIME ? (int)i : -1;
+    for (int role = ROLE_END; role <= ROLE_BEGIN; role++)
+        if (t->of[role] >= 0 && columns[t->of[role]].type != AS_TIME)
+            t->of[role] = -1;
+    if (t->of[ROLE_END] < 0 && t->of[ROLE_BEGIN] < 0)
+        return err_set(-EINVAL, "a trace needs rows with a time: a column 'ts' of type timestamp");
+    if (t->of[ROLE_DURATION] >= 0)
+        t->ns = unit_ns(&columns[t->of[ROLE_DURATION]]);
+    if (t->perfetto != NULL)
+        return perfetto_begin(t->perfetto, out);
+    return buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+}
+
+static const struct json *cell(const struct trace *t, const struct json *const *cells, enum role r)
+{
+    const struct json *c = t->of[r] >= 0 ? cells[t->of[r]] : NULL;
+    return c != NULL && c->type != JSON_NULL ? c : NULL;
+}
+
+static int add_cell(struct buf *out, const struct json *c)
+{
+    if (c->type == JSON_STRING)
+        return json_add_text(out, c->text, c->size);
+    return buf_adds(out, c->type == JSON_NUMBER ? c->text
+                         : c->type == JSON_NULL ? "null"
+                         : c->boolean           ? "true"
+                                                : "false");
+}
+
+static void add_text(struct buf *out, const char *key, const char *text, size_t n)
+{
+    (void)buf_addf(out, ",\"%s\":", key);
+    (void)json_add_text(out, text, n);
+}
+
+static void add_us(struct buf *out, const char *key, int64_t ns)
+{
+    (void)buf_addf(out, ",\"%s\":%lld.%03d", key, (long long)(ns / 1000), (int)(ns % 1000));
+}
+
+static bool is_argument(const struct trace *t, const struct json *const *cells, uint32_t i)
+{
+    for (int role = 0; role < ROLES; role++)
+        if (t->of[role] == (int)i)
+            return false;
+    return cells[i]->type != JSON_NULL;
+}
+
+/* An event of its own says what a process or a thread is called, the first time it comes. */
+static void add_name(struct trace *t, const char *what, const struct export_event *e,
+                     const char *name, struct buf *out)
+{
+    (void)buf_addf(out,
+                   "%s{\"ph\":\"M\",\"name\":\"%s\",\"pid\":%lld,\"tid\":%lld,\"args\":{\"name\":",
+                   t->any ? ",\n" : "", what, (long long)e->pid, (long long)e->tid);
+    (void)json_add_text(out, name, strlen(name));
+    (void)buf_adds(out, "}}");
+    t->any = true;
+}
+
+static void add_names(struct trace *t, const struct export_event *e, struct buf *out)
+{
+    struct named_thread *thread = e->pid == t->pid ? thread_of(t, e->tid) : NULL;
+    if (e->process[0] != '\0' && !t->process_told) {
+        add_name(t, "process_name", e, e->process, out);
+        t->process_told = true;
+    }
+    if (thread == NULL || thread->told)
+        return;
+    thread->told = true;
+    if (e->thread[0] != '\0')
+        add_name(t, "thread_name", e, e->thread, out);
+}
+
+static int add_json(struct trace *t, const struct json *const *cells, const struct export_event *e,
+                    struct buf *out)
+{
+    bool any = false;
+    add_names(t, e, out);
+    (void)buf_adds(out, t->any ? ",\n{\"ph\":" : "{\"ph\":");
+    t->any = true;
+    (void)buf_adds(out, e->duration_ns >= 0 ? "\"X\"" : "\"i\",\"s\":\"t\"");
+    add_text(out, "name", e->name, e->name_n);
+    add_text(out, "cat", e->kind, e->kind_n);
+    add_us(out, "ts", e->at_ns);
+    if (e->duration_ns >= 0)
+        add_us(out, "dur", e->duration_ns);
+    (void)buf_addf(out, ",\"pid\":%lld,\"tid\":%lld,\"args\":{", (long long)e->pid,
+                   (long long)e->tid);
+    for (uint32_t i = 0; i < t->n; i++) {
+        if (!is_argument(t, cells, i))
+            continue;
+        if (any)
+            (void)buf_addc(out, ',');
+        any = true;
+        (void)json_add_text(out, t->columns[i].name, strlen(t->columns[i].name));
+        (void)buf_addc(out, ':');
+        (void)add_cell(out, cells[i]);
+    }
+    return buf_adds(out, "}}") ? err_set(-ENOMEM, "no memory for an event") : 0;
+}
+
+static int add_perfetto(struct trace *t, const struct json *const *cells,
+                        const struct export_event *e, struct buf *out)
+{
+    for (uint32_t i = 0; i < t->n; i++)
+        if (is_argument(t, cells, i))
+            perfetto_argument(t->perfetto, t->columns[i].name, cells[i]);
+    return perfetto_event(t->perfetto, e, out);
+}
+
+/* The row's time: when it began. */
+static bool begun(const struct trace *t, const struct json *const *cells, int64_t ns, int64_t *ret)
+{
+    const struct json *end = cell(t, cells, ROLE_END), *start = cell(t, cells, ROLE_BEGIN);
+    if (start != NULL && start->type == JSON_STRING && export_time(start->text, ret))
+        return true;
+    if (end == NULL || end->type != JSON_STRING || !export_time(end->text, ret))
+        return false;
+    *ret -= ns > 0 ? ns : 0;
+    return true;
+}
+
+static void choose_text(const struct json *c, const char *otherwise, const char **ret,
+                        size_t *ret_n)
+{
+    bool text = c != NULL && c->type == JSON_STRING;
+    *ret = text ? c->text : otherwise;
+    *ret_n = text ? c->size : strlen(otherwise);
+}
+
+static void name_event(struct trace *t, struct export_event *e)
+{
+    const struct named_thread *thread = thread_of(t, e->tid);
+    e->process = t->command;
+    if (thread != NULL)
+        e->thread = thread->name;
+}
+
+static int row(void *self, const struct json *const *cells, struct buf *out)
+{
+    struct trace *t = self;
+    const struct json *duration = cell(t, cells, ROLE_DURATION);
+    const struct json *name = cell(t, cells, ROLE_NAME), *kind = cell(t, cells, ROLE_KIND);
+    const struct json *tid = cell(t, cells, ROLE_TID), *pid = cell(t, cells, ROLE_PID);
+    struct export_event e = {.duration_ns = -1,
+                             .pid = pid != NULL ? pid->integer : t->pid,
+                             .tid = tid != NULL ? tid->integer : 0,
+                             .process = "",
+                             .thread = ""};
+    if (duration != NULL && duration->type == JSON_NUMBER && duration->number >= 0)
+        e.duration_ns = (int64_t)(duration->number * t->ns + 0.5);
+    if (!begun(t, cells, e.duration_ns, &e.at_ns))
+        return 0; /* without a time it is no event */
+    choose_text(name != NULL ? name : kind, "event", &e.name, &e.name_n);
+    choose_text(kind, "probing", &e.kind, &e.kind_n);
+    if (e.pid == t->pid)
+        name_event(t, &e);
+    return t->perfetto != NULL ? add_perfetto(t, cells, &e, out) : add_json(t, cells, &e, out);
+}
+
+static int finish(void *self, struct buf *out)
+{
+    const struct trace *t = self;
+    return t->perfetto != NULL ? 0 : buf_adds(out, "\n]}\n");
+}
+
+int export_trace_new(const struct target *target, bool perfetto, struct export_writer *ret)
+{
+    struct trace *t = calloc(1, sizeof(*t));
+    if (t != NULL && perfetto)
+        t->perfetto = perfetto_new();
+    if (t == NULL || (perfetto && t->perfetto == NULL)) {
+        free(t);
+        return err_set(-ENOMEM, "no memory for a trace");
+    }
+    look_at_process(t, target);
+    *ret = (struct export_writer){.begin = begin, .row = row, .end = finish, .self = t};
+    return 0;
+}
+
+void export_trace_free(struct export_writer *w)
+{
+    struct trace *t = w->self;
+    if (t != NULL) {
+        perfetto_free(t->perfetto);
+        free(t->threads);
+    }
+    free(t);
+    w->self = NULL;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/inject/helper_thread.c - a thread of our own in the target, so that no thread of the program
+ * has to wait for the loader: the borrowed one only makes it, in a fraction of the time.
+ *
+ * The helper sleeps until it is told to leave, and meanwhile is used like any stopped thread.  It
+ * unmaps the memory that its own code is in with its last step, and it leaves by itself when nobody
+ * has told it anything for PATIENCE naps: whoever sent it is dead.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/inject/internal.h"
+#include "core/base/thread_sched.h"
+
+#define NAP_NS (50 * NS_PER_US) /* and as much again until the kernel wakes it */
+#ifndef PATIENCE
+#define PATIENCE 100000
+#endif
+#define GONE_NS NS_PER_S /* for it to leave; a busy machine may take longer, and nothing is lost */
+
+/* What its code (arch_helper) works on, in the target's memory; the offsets are written there. */
+struct helper_mail {
+    uint64_t pthread_detach, id;
+    uint64_t tid; /* it writes that when it has begun */
+    uint64_t leave;
+    uint64_t patience;
+    uint64_t unused;
+    uint64_t mask; /* every signal */
+    int64_t nap[2];
+    uint64_t munmap, base, size;
+};
+_Static_assert(sizeof(struct helper_mail) == 0x60, "offsets of arch_helper");
+_Static_assert(SCRATCH_HELPER + sizeof arch_helper <= SCRATCH_STUB + STUB_BYTES, "its place");
+
+static uint64_t mail_at(const struct target *t, size_t offset)
+{
+    return t->scratch + SCRATCH_MAIL + offset;
+}
+
+/* Its thread: 0 while it has not begun. */
+static int wait_begun(struct target *t, uint64_t *ret_tid)
+{
+    uint64_t end = clock_monotonic() + t->timeout_ns;
+    *ret_tid = 0;
+    while (*ret_tid == 0) {
+        if (stack_read(t->view, mail_at(t, offsetof(struct helper_mail, tid)), ret_tid,
+                       sizeof *ret_tid) < 0)
+            return err_set(-ESRCH, "process %d ended while we looked", t->pid);
+        if (*ret_tid == 0 && clock_monotonic() > end)
+            return err_set(-ETIMEDOUT, "a thread made in process %d does not begin", t->pid);
+        if (*ret_tid == 0)
+            (void)nanosleep(&(struct timespec){.tv_nsec = 20 * NS_PER_US}, NULL);
+    }
+    return 0;
+}
+
+static bool is_number_of(const struct target *t, pid_t tid, uint64_t number)
+{
+    char numbers[256];
+    if (!target_status(t->pid, tid, "NSpid", numbers, sizeof numbers))
+        return false;
+    const char *last = strrchr(numbers, '\t'); /* as it is called in the innermost namespace */
+    return strtoull(last ? last : numbers, NULL, 10) == number;
+}
+
+/* What the thread that calls itself `number` is called out here. */
+static pid_t seen_from_here(const struct target *t, uint64_t number)
+{
+    char path[40];
+    pid_t found = (pid_t)number;
+    if (is_number_of(t, found, number))
+        return found;
+    (void)snprintf(path, sizeof path, "/proc/%d/task", t->pid);
+    DIR *d = opendir(path);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
+        if (tid > 0 && is_number_of(t, tid, number))
+            found = tid;
+    }
+    if (d)
+        (void)closedir(d);
+    return found;
+}
+
+/* It loads the library, which takes milliseconds, and makes the core's first thread: not in the
+ * real-time class, and not on the one CPU, of the thread that was borrowed. */
+static void settle(const struct target *t, pid_t tid)
+{
+    struct schedule s;
+    schedule_of(t->pid, &s);
+    schedule_apply(tid, &s);
+}
+
+static int create(struct target *t, uint64_t *ret_result)
+{
+    const struct helper_mail mail = {.pthread_detach = t->pthread_detach,
+                                     .patience = PATIENCE,
+                                     .mask = UINT64_MAX,
+                                     .nap = {0, NAP_NS},
+                                     .munmap = t->munmap,
+                                     .base = t->scratch,
+                                     .size = SCRATCH_BYTES};
+    uint64_t code = t->scratch + SCRATCH_HELPER;
+    int rc = tracee_write(t, mail_at(t, 0), &mail, sizeof mail);
+    if (rc == 0)
+        rc = tracee_write(t, code, arch_helper, sizeof arch_helper);
+    if (rc == 0)
+        rc = tracee_call(
+            t, t->pthread_create,
+            (uint64_t[4]){mail_at(t, offsetof(struct helper_mail, id)), 0, code, mail_at(t, 0)},
+            ret_result);
+    return rc;
+}
+
+int helper_make(struct target *t)
+{
+    uint64_t result, tid;
+    if (!t->pthread_create || !t->pthread_detach || !t->munmap || t->result->target_stopped)
+        return 0;
+    int rc = create(t, &result);
+    if (rc < 0 || result != 0) /* no more threads: the borrowed one does it all */
+        return rc;
+    (void)tracee_write(t, t->errno_at, &t->errno_kept, sizeof t->errno_kept);
+    t->errno_at = 0;
+    tracee_release(t);
+    t->own_thread = true; /* from here on nothing of the program stands still */
+    t->tid = 0;
+    rc = wait_begun(t, &tid);
+    pid_t seen = rc == 0 ? seen_from_here(t, tid) : 0;
+    if (rc == 0)
+        settle(t, seen);
+    if (rc == 0)
+        rc = tracee_seize(t, seen);
+    if (rc < 0)
+        return rc;
+    rc = tracee_stop(t, t->timeout_ns);
+    if (rc == 0)
+        rc = tracee_save(t);
+    return rc < 0 ? rc : tracee_make_stub(t);
+}
+
+bool helper_is_gone(const struct target *t)
+{
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d", t->pid, t->tid);
+    return access(path, F_OK) == -1;
+}
+
+static void wait_gone(const struct target *t)
+{
+    uint64_t end = clock_monotonic() + GONE_NS;
+    while (!helper_is_gone(t) && clock_monotonic() < end)
+        (void)nanosleep(&(struct timespec){.tv_nsec = 50 * NS_PER_US}, NULL);
+}
+
+void helper_leave(struct target *t)
+{
+    const uint64_t yes = 1;
+    int rc = tracee_write(t, mail_at(t, offsetof(struct helper_mail, leave)), &yes, sizeof yes);
+    bool stays = t->left_alone || rc < 0;
+    tracee_release(t);
+    if (!stays)
+        wait_gone(t);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/inject/pick_thread.c - which thread is best used, by what it waits in, and the rest of a
+ * wait. Own thread only.
+ *
+ * Some waits have a time limit that the kernel counts from the start when they are made again after
+ * a stop.  So such threads are taken last; and of epoll_wait, whose limit is a number in a
+ * register, that number is made what is left.  When the wait began is known where the kernel tells
+ * when the thread ran last (/proc/PID/task/TID/sched): it has slept since.  What cannot be known is
+ * never guessed: then the wait begins anew.
+ */
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/inject/internal.h"
+#include "core/base/file.h"
+#include "core/base/thread_sched.h"
+
+#define SCHED_BYTES 2048 /* the beginning of the file, where what we want stands */
+#define CLOCK_NAP_NS (20 * NS_PER_US)
+#define DRIFT 1000 /* one in so many: the scheduler's clock is not NTP's, which is 500 ppm away */
+
+#ifndef SYS_pidfd_open
+#define SYS_pidfd_open 434 /* Linux 5.3 */
+#endif
+#ifndef SYS_pidfd_getfd
+#define SYS_pidfd_getfd 438 /* Linux 5.6 */
+#endif
+
+enum { USABLE, CANNOT_CLONE = 800, NEVER = 900, WOULD_NOT_STOP = 1000 };
+enum { ENDS = 14, STARTS_ANEW = 70 };
+
+struct call {
+    int64_t number; /* -1: none */
+    uint64_t a[6];
+};
+
+/* proc(5) syscall: "number a1 .. a6 sp pc", or something else where it waits in none. */
+static struct call call_of(const struct target *t, pid_t tid)
+{
+    struct call c = {.number = -1};
+    char path[64], text[256], *at = text, *end;
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", t->pid, tid);
+    if (file_peek(path, text, sizeof text) < 0 || text[0] < '0' || text[0] > '9')
+        return c;
+    c.number = strtoll(at, &end, 10);
+    for (int i = 0; i < 6; i++) {
+        at = end;
+        c.a[i] = strtoull(at, &end, 0);
+    }
+    return c;
+}
+
+static bool waits_for_events(const struct call *c)
+{
+#ifdef SYS_epoll_wait
+    if (c->number == SYS_epoll_wait)
+        return true;
+#endif
+    return c->number == SYS_epoll_pwait;
+}
+
+/* A copy of the descriptor is closed at once; of sockets only, which do not mind. */
+static bool socket_has_limit(const struct target *t, int fd, int option)
+{
+    char path[64], name[64] = "";
+    struct timeval limit = {.tv_sec = 0};
+    socklen_t size = sizeof limit;
+    (void)snprintf(path, sizeof path, "/proc/%d/fd/%d", t->pid, fd);
+    if (readlink(path, name, sizeof name - 1) <= 0 || strncmp(name, "socket:", 7) != 0)
+        return false;
+    int process = (int)syscall(SYS_pidfd_open, t->pid, 0);
+    int copy = process == -1 ? -1 : (int)syscall(SYS_pidfd_getfd, process, fd, 0);
+    bool has = copy != -1 && getsockopt(copy, SOL_SOCKET, option, &limit, &size) == 0 &&
+               (limit.tv_sec || limit.tv_usec);
+    if (copy != -1)
+        (void)close(copy);
+    if (process != -1)
+        (void)close(process);
+    return has;
+}
+
+/* Has it a time limit that counts from the start after a stop?  poll, select, nanosleep and futex
+ * go on with what is left. */
+static bool starts_anew(const struct target *t, const struct call *c)
+{
+    if (waits_for_events(c))
+        return (int32_t)c->a[3] > 0;
+    switch (c->number) {
+    case 441 /* epoll_pwait2 */:
+    case SYS_semtimedop:
+        return c->a[3] != 0;
+    case SYS_rt_sigtimedwait:
+        return c->a[2] != 0;
+    case SYS_io_getevents:
+    case SYS_io_pgetevents:
+        return c->a[4] != 0;
+    case 426 /* io_uring_enter */:
+        return (c->a[3] & 8 /* IORING_ENTER_EXT_ARG */) != 0;
+    case SYS_read:
+    case SYS_readv:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_recvmmsg:
+    case SYS_accept:
+    case SYS_accept4:
+        return socket_has_limit(t, (int)c->a[0], SO_RCVTIMEO);
+    case SYS_write:
+    case SYS_writev:
+    case SYS_sendto:
+    case SYS_sendmsg:
+    case SYS_sendmmsg:
+        return socket_has_limit(t, (int)c->a[0], SO_SNDTIMEO);
+    }
+    return false;
+}
+
+/* ---- what the scheduler knows ---- */
+
+struct sched {
+    uint64_t ran_ns, switches; /* last, by the clock of its CPU; voluntarily */
+};
+
+static const char *value_of(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+    at = at ? strchr(at, ':') : NULL;
+    return at ? at + 1 + strspn(at + 1, " \t") : NULL;
+}
+
+/* tid 0: our own. */
+static bool sched_of(const struct target *t, pid_t tid, struct sched *ret)
+{
+    char path[64], text[SCHED_BYTES], *end;
+    if (tid)
+        (void)snprintf(path, sizeof path, "/proc/%d/task/%d/sched", t->pid, tid);
+    else
+        (void)snprintf(path, sizeof path, "/proc/thread-self/sched");
+    if (file_peek(path, text, sizeof text) < 0)
+        return false;
+    const char *ran = value_of(text, "\nse.exec_start"),
+               *switches = value_of(text, "\nnr_voluntary_switches");
+    if (!ran || !switches)
+        return false;
+    ret->ran_ns = strtoull(ran, &end, 10) * NS_PER_MS; /* "milliseconds.nanoseconds", six digits */
+    if (*end != '.' || strspn(end + 1, "0123456789") != 6)
+        return false;
+    ret->ran_ns += strtoull(end + 1, NULL, 10);
+    ret->switches = strtoull(switches, NULL, 10);
+    return true;
+}
+
+/* proc(5) stat, field 39: where it ran last. */
+static int cpu_of(const struct target *t, pid_t tid)
+{
+    char path[64], text[1024];
+    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/stat", t->pid, tid);
+    if (file_peek(path, text, sizeof text) < 0)
+        return -1;
+    char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 39; field++)
+        at = strchr(at + 1, ' ');
+    return at ? (int)strtol(at, NULL, 10) : -1;
+}
+
+/* The clock of a CPU: each counts for itself, so we go there.  A thread that has just been given
+ * the CPU ran last now. */
+static bool clock_of(const struct target *t, int cpu, struct sched *ret, uint64_t *ret_at)
+{
+    cpu_set_t kept, there;
+    CPU_ZERO(&there);
+    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof kept, &kept) == -1)
+        return false;
+    CPU_SET(cpu, &there);
+    if (sched_setaffinity(0, sizeof there, &there) == -1)
+        return false;
+    (void)nanosleep(&(struct timespec){.tv_nsec = CLOCK_NAP_NS}, NULL);
+    *ret_at = clock_monotonic();
+    bool known = sched_of(t, 0, ret);
+    (void)sched_setaffinity(0, sizeof kept, &kept);
+    return known;
+}
+
+/* ---- the rest of a wait ---- */
+
+void wait_look(struct target *t)
+{
+    struct sched seen, here, again;
+    uint64_t at;
+    t->wait.call = -1;
+    struct call c = call_of(t, t->tid);
+    if (!waits_for_events(&c) || (int32_t)c.a[3] <= 0)
+        return;
+    if (!sched_of(t, t->tid, &seen))
+        return;
+    c = call_of(t, t->tid);
+    if (!waits_for_events(&c) || (int32_t)c.a[3] <= 0 ||
+        !clock_of(t, cpu_of(t, t->tid), &here, &at) || !sched_of(t, t->tid, &again) ||
+        again.ran_ns != seen.ran_ns || again.switches != seen.switches || here.ran_ns < seen.ran_ns)
+        return;
+    t->wait = (struct wait){.call = c.number,
+                            .limit_ms = (int32_t)c.a[3],
+                            .switches = seen.switches,
+                            .waited_ns = here.ran_ns - seen.ran_ns,
+                            .looked_at = at};
+}
+
+/* In libc only, which does not look at the register again; other code might keep a limit there for
+ * its next wait. */
+void wait_shorten(struct target *t)
+{
+    struct sched now;
+    uint64_t ip = arch_ip(&t->registers);
+    if (t->wait.call == -1 || arch_interrupted(&t->registers) != t->wait.call ||
+        (int32_t)arch_fourth(&t->registers) != t->wait.limit_ms || ip < t->libc.start ||
+        ip >= t->libc.end || !sched_of(t, t->tid, &now) ||
+        now.switches != t->wait.switches + 1) /* to us */
+        return;
+    uint64_t waited = t->wait.waited_ns + (t->stopped_at - t->wait.looked_at);
+    waited -= waited / DRIFT;
+    uint64_t ms = waited / NS_PER_MS, limit = (uint64_t)t->wait.limit_ms;
+    arch_set_fourth(&t->registers, ms < limit ? limit - ms : 0);
+}
+
+/* ---- choosing a thread ---- */
+
+/* Best is a thread that sleeps in a call which allocators and loaders do not make. */
+int wait_score(const struct target *t, pid_t tid)
+{
+    char state[16] = "";
+    struct sched sched;
+    struct call c = call_of(t, tid);
+    bool main_thread = tid == t->pid;
+    if (target_status(t->pid, tid, "State", state, sizeof state) && state[0] == 'D')
+        return WOULD_NOT_STOP;
+    if (!schedule_can_clone(tid))
+        return CANNOT_CLONE;
+    if (starts_anew(t, &c))
+        return (waits_for_events(&c) && sched_of(t, tid, &sched) ? ENDS : STARTS_ANEW) +
+               !main_thread;
+    if (waits_for_events(&c))
+        return main_thread ? 6 : 8; /* a stop ends them: only we can make them go on */
+    switch (c.number) {
+    case SYS_rt_sigtimedwait:
+        return main_thread ? 6 : 8;
+#ifdef SYS_poll
+    case SYS_poll:
+    case SYS_select:
+    case SYS_pause:
+#endif
+    case SYS_read:
+    case SYS_nanosleep:
+    case SYS_clock_nanosleep:
+    case SYS_ppoll:
+    case SYS_pselect6:
+    case SYS_accept:
+    case SYS_accept4:
+    case SYS_recvfrom:
+    case SYS_recvmsg:
+    case SYS_wait4:
+        return main_thread ? USABLE : 5;
+    case SYS_futex:
+        return main_thread ? USABLE : 10;
+    case SYS_execve:
+    case SYS_exit:
+    case SYS_exit_group:
+        return NEVER;
+    }
+    return main_thread ? 40 : 50;
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/inject/seccomp.c - would the target's seccomp filter kill it for a call that the core makes?
+ *
+ * Own thread only.  While we trace a thread its filter can be suspended; the core's own threads
+ * live under it.  A call refused with an error is the core's to live with, and is named should it
+ * not: only those that kill are a reason to stay away.  The filters' programs are shown
+ * to root alone (ptrace(2)); others compare their number with that of our own, as processes of one
+ * container have the same.
+ */
+#include <errno.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/inject/internal.h"
+
+#define FILTERS_MAX 64
+#define PROGRAM_MAX 4096 /* instructions: BPF_MAXINSNS of the kernel */
+
+#if defined(__x86_64__)
+#define OUR_AUDIT_ARCH AUDIT_ARCH_X86_64
+#elif defined(__aarch64__)
+#define OUR_AUDIT_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+/* What the core cannot do without; a thread's own calls (futex, mmap) are the program's too. */
+static const struct {
+    const char *name;
+    int number;
+} needed[] = {{"mmap", SYS_mmap},
+              {"mprotect", SYS_mprotect},
+              {"munmap", SYS_munmap},
+              {"madvise", SYS_madvise},
+              {"memfd_create", SYS_memfd_create},
+              {"clone", SYS_clone},
+              {"clone3", 435},
+              {"prctl", SYS_prctl},
+              {"set_robust_list", SYS_set_robust_list},
+              {"openat", SYS_openat},
+              {"mkdirat", SYS_mkdirat},
+              {"unlinkat", SYS_unlinkat},
+              {"renameat", SYS_renameat},
+              {"symlinkat", SYS_symlinkat},
+              {"statfs", SYS_statfs},
+              {"ftruncate", SYS_ftruncate},
+              {"fcntl", SYS_fcntl},
+              {"pread64", SYS_pread64},
+              {"pwrite64", SYS_pwrite64},
+              {"getdents64", SYS_getdents64},
+              {"eventfd2", SYS_eventfd2},
+              {"epoll_create1", SYS_epoll_create1},
+              {"epoll_ctl", SYS_epoll_ctl},
+              {"ppoll", SYS_ppoll},
+              {"socket", SYS_socket},
+              {"bind", SYS_bind},
+              {"listen", SYS_listen},
+              {"accept4", SYS_accept4},
+              {"recvmsg", SYS_recvmsg},
+              {"sendto", SYS_sendto},
+              {"getsockname", SYS_getsockname},
+              {"getpid", SYS_getpid},
+              {"gettid", SYS_gettid},
+              {"rt_sigprocmask", SYS_rt_sigprocmask},
+              {"rt_sigreturn", SYS_rt_sigreturn},
+              {"tgkill", SYS_tgkill},
+#ifdef SYS_mkdir
+              {"mkdir", SYS_mkdir},
+              {"unlink", SYS_unlink},
+              {"rename", SYS_rename},
+              {"symlink", SYS_symlink},
+              {"poll", SYS_poll},
+              {"epoll_wait", SYS_epoll_wait},
+#endif
+              {"timerfd_create", SYS_timerfd_create}};
+
+static uint32_t operate(uint16_t code, uint32_t a, uint32_t b)
+{
+    switch (BPF_OP(code)) {
+    case BPF_ADD:
+        return a + b;
+    case BPF_SUB:
+        return a - b;
+    case BPF_MUL:
+        return a * b;
+    case BPF_DIV:
+        return b ? a / b : 0;
+    case BPF_OR:
+        return a | b;
+    case BPF_AND:
+        return a & b;
+    case BPF_LSH:
+        return b < 32 ? a << b : 0;
+    case BPF_RSH:
+        return b < 32 ? a >> b : 0;
+    case BPF_NEG:
+        return 0 - a;
+    case BPF_XOR:
+        return a ^ b;
+    }
+    return a;
+}
+
+static bool jumps(uint16_t code, uint32_t a, uint32_t b)
+{
+    switch (BPF_OP(code)) {
+    case BPF_JEQ:
+        return a == b;
+    case BPF_JGT:
+        return a > b;
+    case BPF_JGE:
+        return a >= b;
+    case BPF_JSET:
+        return (a & b) != 0;
+    }
+    return false;
+}
+
+static uint32_t word_of(const struct seccomp_data *d, uint32_t at)
+{
+    uint32_t word = 0;
+    if (at <= sizeof *d - sizeof word)
+        memcpy(&word, (const char *)d + at, sizeof word);
+    return word;
+}
+
+/* What a filter's program says to a call.  The kernel has checked it: it only jumps forward. */
+static uint32_t verdict(const struct sock_filter *program, uint32_t n, const struct seccomp_data *d)
+{
+    uint32_t a = 0, x = 0, memory[BPF_MEMWORDS] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        const struct sock_filter *s = &program[i];
+        uint32_t operand = BPF_SRC(s->code) == BPF_X ? x : s->k;
+        uint32_t loaded = BPF_MODE(s->code) == BPF_ABS   ? word_of(d, s->k)
+                          : BPF_MODE(s->code) == BPF_MEM ? memory[s->k % BPF_MEMWORDS]
+                          : BPF_MODE(s->code) == BPF_LEN ? (uint32_t)sizeof *d
+                                                         : s->k;
+        switch (BPF_CLASS(s->code)) {
+        case BPF_LD:
+            a = loaded;
+            break;
+        case BPF_LDX:
+            x = loaded;
+            break;
+        case BPF_ST:
+            memory[s->k % BPF_MEMWORDS] = a;
+            break;
+        case BPF_STX:
+            memory[s->k % BPF_MEMWORDS] = x;
+            break;
+        case BPF_ALU:
+            a = operate(s->code, a, operand);
+            break;
+        case BPF_JMP:
+            i += BPF_OP(s->code) == BPF_JA ? s->k : jumps(s->code, a, operand) ? s->jt : s->jf;
+            break;
+        case BPF_RET:
+            return BPF_RVAL(s->code) == BPF_A ? a : s->k;
+        case BPF_MISC:
+            if (BPF_MISCOP(s->code) == BPF_TAX)
+                x = a;
+            else
+                a = x;
+            break;
+        }
+    }
+    return SECCOMP_RET_ALLOW;
+}
+
+static bool kills(uint32_t action)
+{
+    action &= SECCOMP_RET_ACTION_FULL;
+    return action == SECCOMP_RET_KILL_PROCESS || action == SECCOMP_RET_KILL_THREAD ||
+           action == SECCOMP_RET_TRAP;
+}
+
+static void note_refused(struct target *t, const char *name)
+{
+    char *text = t->result->filtered;
+    size_t n = strlen(text), room = sizeof t->result->filtered;
+    if (n + strlen(name) + 8 < room)
+        (void)snprintf(text + n, room - n, "%s%s", n ? ", " : "", name);
+}
+
+static int check_program(struct target *t, const struct sock_filter *program, uint32_t n)
+{
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        struct seccomp_data d = {.nr = needed[i].number, .arch = OUR_AUDIT_ARCH};
+        uint32_t action = verdict(program, n, &d);
+        if ((action & SECCOMP_RET_ACTION_FULL) == SECCOMP_RET_ERRNO)
+            note_refused(t, needed[i].name);
+        if (kills(action))
+            return err_set(-EPERM,
+                           "process %d has a seccomp filter that kills it for %s(), which the core "
+                           "needs; nothing was done to it: let the filter allow that call",
+                           t->pid, needed[i].name);
+    }
+    return 0;
+}
+
+static uint64_t filters_of(pid_t pid)
+{
+    char text[32];
+    return target_status(pid, 0, "Seccomp_filters", text, sizeof text) ? strtoull(text, NULL, 10)
+                                                                       : 0;
+}
+
+static int check_by_number(const struct target *t)
+{
+    char own[16];
+    bool filtered = target_status(getpid(), 0, "Seccomp", own, sizeof own) && own[0] == '2';
+    if (filtered && filters_of(t->pid) <= filters_of(getpid()))
+        return 0;
+    return err_set(
+        -EPERM,
+        "process %d has a seccomp filter of its own, which may kill it for what the core "
+        "does, and only root may read it; nothing was done: try with sudo",
+        t->pid);
+}
+
+/* The thread is stopped.  The number of instructions, 0: no such filter, or -errno. */
+static int read_filter(const struct target *t, uintptr_t index, struct sock_filter *program)
+{
+    int64_t n = ptrace(PTRACE_SECCOMP_GET_FILTER, t->tid, (void *)index, NULL);
+    if (n < 0)
+        return errno == ENOENT ? 0 : -errno;
+    if (n > PROGRAM_MAX)
+        return -E2BIG;
+    n = ptrace(PTRACE_SECCOMP_GET_FILTER, t->tid, (void *)index, program);
+    return n < 0 ? -errno : (int)n;
+}
+
+int filter_check(struct target *t)
+{
+    static struct sock_filter programs[FILTERS_MAX][PROGRAM_MAX];
+    char mode[16];
+    int sizes[FILTERS_MAX], n = 0, rc = 0;
+
+    t->result->filtered[0] = '\0';
+    if (!target_status(t->pid, 0, "Seccomp", mode, sizeof mode) || mode[0] == '0')
+        return 0;
+    if (mode[0] == '1')
+        return err_set(-EPERM, "process %d is in seccomp's strict mode: the core cannot live there",
+                       t->pid);
+    if (tracee_find_any(t) < 0) {
+        tracee_release(t);
+        return 0; /* whoever looks for a thread next says why */
+    }
+    while (n < FILTERS_MAX && (rc = read_filter(t, (uintptr_t)n, programs[n])) > 0)
+        sizes[n++] = rc;
+    tracee_release(t);
+    if (rc < 0)
+        return check_by_number(t);
+    for (int i = 0; i < n; i++) {
+        rc = check_program(t, programs[i], (uint32_t)sizes[i]);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}

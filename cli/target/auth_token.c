@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/target/auth_token.c - the token of a process on this machine, for whoever is proved to be
+ * that process.
+ *
+ * One thread.
+ *
+ * Anybody can listen on a port, put a file `token` somewhere, and say that he is another.  So the
+ * connection stands before a token is looked for, and the kernel is asked whose it is: the other
+ * end of that very connection (/proc/net/tcp) is a socket with a number, and the process that holds
+ * this socket (/proc/PID/fd) is the one whose directory may have the token.  A user can look into
+ * his own processes only; root into all.
+ */
+#include "cli/cli.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/datadir/datadir.h"
+
+#define ACCEPT_NS (2 * NS_PER_S) /* a process that does not take us in by then is not asked */
+#define AGAIN_MS 2
+#define NET_MAX_BYTES (64u << 20) /* a machine with 400,000 connections */
+#define ADDRESS_BYTES 48          /* "0100007F:1F90", as /proc/net/tcp and tcp6 write it */
+
+union address {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+};
+
+/* ---- the other end ---- */
+
+static bool is_local(const union address *a)
+{
+    if (a->any.sa_family == AF_INET)
+        return ntohl(a->v4.sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+    return a->any.sa_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&a->v6.sin6_addr);
+}
+
+/* As the kernel prints it, word by word.  six: as tcp6 shows it, which has both kinds. */
+static void write_address(const union address *a, bool six, char ret[ADDRESS_BYTES])
+{
+    uint32_t word[4] = {0, 0, htonl(0xffff), a->v4.sin_addr.s_addr};
+    uint16_t port = a->v4.sin_port;
+
+    if (a->any.sa_family == AF_INET6) {
+        memcpy(word, &a->v6.sin6_addr, sizeof word);
+        port = a->v6.sin6_port;
+    }
+    if (six)
+        (void)snprintf(ret, ADDRESS_BYTES, "%08X%08X%08X%08X:%04X", word[0], word[1], word[2],
+                       word[3], ntohs(port));
+    else
+        (void)snprintf(ret, ADDRESS_BYTES, "%08X:%04X", word[3], ntohs(port));
+}
+
+/* A socket, by its number, and the user who took the connection in. */
+struct end {
+    unsigned long long inode; /* 0: there is none, or nobody has taken it in yet */
+    unsigned uid;
+};
+
+/* The socket with these two ends in a table of connections. */
+static struct end end_in(const char *table, const union address *near, const union address *far,
+                         bool six)
+{
+    char ends[2][ADDRESS_BYTES], at[2][ADDRESS_BYTES];
+    struct end found = {.inode = 0};
+    struct buf text;
+
+    write_address(near, six, ends[0]);
+    write_address(far, six, ends[1]);
+    buf_init(&text, NET_MAX_BYTES);
+    if (file_read(AT_FDCWD, table, &text) == 0) {
+        for (const char *line = buf_text(&text); line != NULL && found.inode == 0;) {
+            struct end e;
+            if (sscanf(line, " %*d: %47s %47s %*x %*x:%*x %*x:%*x %*x %u %*d %llu", at[0], at[1],
+                       &e.uid, &e.inode) == 4 &&
+                strcmp(at[0], ends[0]) == 0 && strcmp(at[1], ends[1]) == 0)
+                found = e;
+            line = strchr(line, '\n');
+            line = line != NULL ? line + 1 : NULL;
+        }
+    }
+    buf_done(&text);
+    return found;
+}
+
+/* The other end of our own connection `fd`. */
+static struct end peer_end(int fd)
+{
+    union address own, peer;
+    socklen_t own_size = sizeof own, peer_size = sizeof peer;
+    uint64_t deadline = clock_monotonic() + ACCEPT_NS;
+    struct end e = {.inode = 0};
+
+    if (getsockname(fd, &own.any, &own_size) == -1 ||
+        getpeername(fd, &peer.any, &peer_size) == -1 || !is_local(&peer))
+        return e; /* another machine's: only its owner can say the token */
+    for (;;) {
+        if (own.any.sa_family == AF_INET)
+            e = end_in("/proc/self/net/tcp", &peer, &own, /* six= */ false);
+        if (e.inode == 0)
+            e = end_in("/proc/self/net/tcp6", &peer, &own, /* six= */ true);
+        if (e.inode != 0 || cli_interrupted || clock_monotonic() > deadline)
+            return e;
+        (void)poll(NULL, 0, AGAIN_MS);
+    }
+}
+
+/* ---- the process that holds it ---- */
+
+static bool holds(pid_t pid, const char *socket)
+{
+    char path[64], link[64];
+    bool found = false;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *all = opendir(path);
+    if (all == NULL)
+        return false;
+    for (struct dirent *e = readdir(all); e != NULL && !found; e = readdir(all)) {
+        ssize_t n = readlinkat(dirfd(all), e->d_name, link, sizeof link - 1);
+        link[n > 0 ? n : 0] = '\0';
+        found = strcmp(link, socket) == 0;
+    }
+    (void)closedir(all);
+    return found;
+}
+
+int token_read(const char *directory, char *ret)
+{
+    struct datadir d;
+    struct buf text;
+    int r = datadir_open(directory, DATADIR_ANY, &d);
+
+    if (r < 0)
+        return r;
+    buf_init(&text, TOKEN_BYTES - 1);
+    r = datadir_read(&d, "token", &text);
+    if (r == 0)
+        (void)snprintf(ret, TOKEN_BYTES, "%.*s", (int)strcspn(buf_text(&text), "\n"),
+                       buf_text(&text));
+    buf_done(&text);
+    datadir_close(&d);
+    return r;
+}
+
+const char *token_of_peer(void *room, int fd)
+{
+    char socket[64], directory[4096];
+    struct end end = peer_end(fd);
+    const char *token = NULL;
+    uint64_t pid;
+    DIR *proc = end.inode != 0 ? opendir("/proc") : NULL;
+
+    if (proc == NULL)
+        return NULL;
+    (void)snprintf(socket, sizeof socket, "socket:[%llu]", end.inode);
+    for (struct dirent *e = readdir(proc); e != NULL && token == NULL; e = readdir(proc))
+        if (parse_u64(e->d_name, &pid) == 0 && pid <= INT32_MAX && holds((pid_t)pid, socket) &&
+            process_is_of((pid_t)pid, end.uid) && /* not one who was handed it by another */
+            directory_of((pid_t)pid, directory, sizeof directory) == 0 &&
+            token_read(directory, room) == 0)
+            token = room;
+    (void)closedir(proc);
+    return token;
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/target/core_lookup.c - the way in: from a process to the directory of its core, and from a
+ * directory to the sockets in it.
+ *
+ * One thread, but for directory_of(), which looks at a process on a thread of its own.
+ *
+ * Everything that a process shows is its own word: what its mappings are called, what its root
+ * looks like, what lies in the directory.  So a directory is opened as the process sees it and not
+ * out of that (core/datadir), must be its user's, and whoever listens there must be the process
+ * itself (sdk/client/local_connect.c).  A file system of its making may never answer: that costs a
+ * thread.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/inject/inject.h"
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/datadir/datadir.h"
+#include "sdk/client/client.h"
+
+#define MAPS_MAX_BYTES (64u << 20)   /* a process with 500,000 mappings */
+#define LOOK_NS (3 * NS_PER_S)       /* a look at a process that takes longer is given up; each */
+#define LOOK_MIN_NS (50 * NS_PER_MS) /* that was given up leaves the next half as long */
+#define TURN_NS (50 * NS_PER_MS)     /* between looks at Ctrl-C meanwhile */
+
+/* ---- the directory of a process ---- */
+
+/* A path that /proc/PID/maps shows, as the process itself sees it, which may live in a chroot. */
+static const char *inside_root(pid_t pid, const char *file)
+{
+    char path[64], root[4096];
+
+    (void)snprintf(path, sizeof path, "/proc/%d/root", (int)pid);
+    ssize_t n = readlink(path, root, sizeof root - 1);
+    return n > 1 && strncmp(file, root, (size_t)n) == 0 && file[n] == '/' ? file + n : file;
+}
+
+struct owner {
+    uint64_t own_pid; /* as it sees itself: directories are called so */
+    unsigned uid[4];  /* real, effective, saved, of the file system */
+};
+
+static int owner_of(pid_t pid, struct owner *ret)
+{
+    char path[64];
+    struct buf text;
+    int r;
+
+    *ret = (struct owner){.own_pid = (uint64_t)pid};
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    buf_init(&text, 65536);
+    if ((r = file_read(AT_FDCWD, path, &text)) == 0) {
+        char *at = strstr(buf_text(&text), "\nUid:\t");
+        unsigned *u = ret->uid;
+        r = at != NULL && sscanf(at, "\nUid:\t%u %u %u %u", u, u + 1, u + 2, u + 3) == 4
+                ? 0
+                : err_set(-EPROTO, "%s is not as proc(5) says", path);
+        at = strstr(buf_text(&text), "\nNSpid:");
+        if (at != NULL) {
+            at += strlen("\nNSpid:");
+            at[strcspn(at, "\n")] = '\0';
+            char *last = strrchr(at, '\t'); /* of the innermost namespace */
+            if (last == NULL || parse_u64(last + 1, &ret->own_pid) < 0)
+                ret->own_pid = (uint64_t)pid;
+        }
+    }
+    buf_done(&text);
+    return r;
+}
+
+bool process_is_of(pid_t pid, unsigned uid)
+{
+    struct owner o;
+
+    if (owner_of(pid, &o) < 0)
+        return false;
+    for (size_t i = 0; i < sizeof o.uid / sizeof o.uid[0]; i++)
+        if (o.uid[i] == uid)
+            return true;
+    return false;
+}
+
+/* ".../<pid>-<start time>": a forked child still has its parent's file mapped. */
+static bool is_named_after(const char *directory, uint64_t pid)
+{
+    char prefix[32];
+    const char *slash = strrchr(directory, '/');
+    int n = snprintf(prefix, sizeof prefix, "/%llu-", (unsigned long long)pid);
+    return slash != NULL && strncmp(slash, prefix, (size_t)n) == 0;
+}
+
+/* 0: a directory of that user, with a socket in it; -ENOENT: it has none, perhaps not yet. */
+static int prove(const char *directory, const struct owner *o)
+{
+    struct datadir d;
+    struct stat st;
+    int r = datadir_open(directory, DATADIR_ANY, &d);
+
+    if (r < 0)
+        return r;
+    bool theirs = d.owner == 0; /* one that was root's when the core came */
+    for (size_t i = 0; i < sizeof o->uid / sizeof o->uid[0]; i++)
+        theirs = theirs || d.owner == o->uid[i];
+    if (!theirs)
+        r = err_set(-EPERM, "%s belongs to uid %u, and its process to uid %u", directory,
+                    (unsigned)d.owner, o->uid[1]);
+    else if (!datadir_has(&d, "sock", &st) || !S_ISSOCK(st.st_mode))
+        r = -ENOENT;
+    datadir_close(&d);
+    return r;
+}
+
+struct look {
+    pid_t pid;
+    int result;
+    char directory[4096]; /* also where there is no socket in it yet */
+    char why[ERR_TEXT_BYTES];
+    _Atomic bool ended;
+    _Atomic int refs;
+    pthread_mutex_t mutex;
+    pthread_cond_t done;
+};
+
+/* The store's data file is mapped as long as the core runs, wherever its directory is. */
+static int find_mapped(struct look *l, const struct owner *o, char *maps)
+{
+    static const char LEAF[] = "/data.mdb";
+    int r = -ENOENT;
+
+    for (char *line = maps; line != NULL && r != 0;) {
+        char *end = strchr(line, '\n');
+        if (end != NULL)
+            *end = '\0';
+        char *file = strchr(line, '/');
+        size_t n = file != NULL ? strlen(file) : 0;
+        if (n > sizeof LEAF && strcmp(file + n - (sizeof LEAF - 1), LEAF) == 0) {
+            char path[4096];
+            file[n - (sizeof LEAF - 1)] = '\0';
+            if (is_named_after(file, o->own_pid) &&
+                (size_t)snprintf(path, sizeof path, "/proc/%d/root%s", (int)l->pid,
+                                 inside_root(l->pid, file)) < sizeof path) {
+                r = prove(path, o);
+                if (r == 0 || (r == -ENOENT && l->directory[0] == '\0'))
+                    (void)snprintf(l->directory, sizeof l->directory, "%s", path);
+            }
+        }
+        line = end != NULL ? end + 1 : NULL;
+    }
+    return r;
+}
+
+static int look_at(struct look *l)
+{
+    char path[64];
+    struct owner o;
+    struct buf maps;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)l->pid);
+    buf_init(&maps, MAPS_MAX_BYTES);
+    int e = owner_of(l->pid, &o);
+    if (e == 0)
+        e = file_read(AT_FDCWD, path, &maps);
+    int r = e == 0 ? find_mapped(l, &o, maps.data) : 0;
+    buf_done(&maps);
+    if (e == -ENOENT || e == -ESRCH)
+        return err_set(-ESRCH, "no process %d", (int)l->pid);
+    if (e < 0)
+        return inject_no_permission(l->pid, e);
+    if (r == 0 || (r != -ENOENT && r != -EPERM && r != -ELOOP && r != -ENOTDIR))
+        return r;
+    return err_set(-ENOENT,
+                   "process %d has no probing core in it; enter it with: probing -t %d inject",
+                   (int)l->pid, (int)l->pid);
+}
+
+static void look_unref(struct look *l)
+{
+    if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) > 1)
+        return;
+    (void)pthread_cond_destroy(&l->done);
+    (void)pthread_mutex_destroy(&l->mutex);
+    free(l);
+}
+
+static void *look_apart(void *arg)
+{
+    struct look *l = arg;
+
+    l->result = look_at(l);
+    (void)snprintf(l->why, sizeof l->why, "%s", err_text());
+    (void)pthread_mutex_lock(&l->mutex);
+    atomic_store_explicit(&l->ended, true, memory_order_release);
+    (void)pthread_cond_signal(&l->done);
+    (void)pthread_mutex_unlock(&l->mutex);
+    look_unref(l);
+    return NULL;
+}
+
+static int look_new(pid_t pid, struct look **ret)
+{
+    pthread_condattr_t attr;
+    struct look *l = calloc(1, sizeof *l);
+
+    if (l == NULL)
+        return err_set(-ENOMEM, "no memory to look at process %d", (int)pid);
+    l->pid = pid;
+    atomic_init(&l->refs, 2);
+    (void)pthread_mutex_init(&l->mutex, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&l->done, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    *ret = l;
+    return 0;
+}
+
+/* true: the look has ended. */
+static bool look_wait(struct look *l)
+{
+    static uint64_t limit_ns = LOOK_NS; /* of this command: many such processes do not stop it */
+    uint64_t deadline = clock_monotonic() + limit_ns;
+    bool ended;
+
+    (void)pthread_mutex_lock(&l->mutex);
+    while (!(ended = atomic_load_explicit(&l->ended, memory_order_acquire)) && !cli_interrupted &&
+           clock_monotonic() < deadline) {
+        uint64_t until = clock_monotonic() + TURN_NS;
+        struct timespec t = {.tv_sec = (time_t)(until / NS_PER_S),
+                             .tv_nsec = (int64_t)(until % NS_PER_S)};
+        (void)pthread_cond_timedwait(&l->done, &l->mutex, &t);
+    }
+    (void)pthread_mutex_unlock(&l->mutex);
+    if (!ended)
+        limit_ns = limit_ns / 2 > LOOK_MIN_NS ? limit_ns / 2 : LOOK_MIN_NS;
+    return ended;
+}
+
+int directory_of(pid_t pid, char *ret, size_t size)
+{
+    struct look *l = NULL;
+    pthread_t thread;
+    int r = look_new(pid, &l);
+
+    ret[0] = '\0';
+    if (r < 0)
+        return r;
+    int e = pthread_create(&thread, NULL, look_apart, l);
+    if (e != 0) {
+        look_unref(l);
+        look_unref(l);
+        return err_set(-e, "no thread to look at process %d: %s", (int)pid, strerror(e));
+    }
+    (void)pthread_detach(thread);
+    if (look_wait(l)) {
+        (void)snprintf(ret, size, "%s", l->directory);
+        r = l->result < 0 ? err_set(l->result, "%s", l->why) : 0;
+    } else if (cli_interrupted) {
+        r = err_set(-ECANCELED, "interrupted while looking at process %d", (int)pid);
+    } else {
+        r = err_set(-ETIMEDOUT,
+                    "process %d was not looked at: its memory map, or a file system that it sees, "
+                    "gave no answer in time",
+                    (int)pid);
+    }
+    look_unref(l);
+    return r;
+}
+
+/* ---- the sockets in a directory ---- */
+
+static const struct client_limits LIMITS = {.stop = &cli_interrupted};
+
+/* The caller closes the directory. */
+static int open_door(const char *directory, const struct door_owner *who, struct datadir *ret,
+                     struct client_door *ret_door)
+{
+    int r = datadir_open(directory, DATADIR_ANY, ret);
+
+    if (r == 0) {
+        *ret_door = (struct client_door){.directory = ret->fd, .path = directory};
+        ret_door->pid = who != NULL ? who->pid : 0;
+        ret_door->start_time = who != NULL ? who->start_time : 0;
+    }
+    return r;
+}
+
+int door_dial(const char *directory, const struct door_owner *who, const char *name, int type)
+{
+    struct datadir d;
+    struct client_door door;
+    int r = open_door(directory, who, &d, &door);
+
+    if (r < 0)
+        return r;
+    r = client_dial(&door, name, type, &LIMITS);
+    datadir_close(&d);
+    return r;
+}
+
+int door_connect(const char *directory, const struct door_owner *who, struct probing_client **ret)
+{
+    struct datadir d;
+    struct client_door door;
+    int r = open_door(directory, who, &d, &door);
+
+    if (r < 0)
+        return r;
+    r = client_connect_door(&door, &LIMITS, ret);
+    datadir_close(&d);
+    return r;
+}

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/target/query_client.c - ask a living process, or read the files of a dead one with the same
+ * engine.
+ *
+ * One thread.
+ */
+#include "cli/target/query_client.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/ui/terminal.h"
+#include "core/base/err.h"
+#include "core/crash/crash.h"
+#include "core/sql/sql.h"
+#include "core/store/store.h"
+#include "sdk/client/client.h"
+
+#define DYING_LOOKS 100 /* 10 ms apart: a process of many GB takes its time */
+
+struct pipe {
+    int (*fn)(void *arg, const char *data, size_t size);
+    void *arg;
+    bool begun; /* a piece has been handed on */
+};
+
+static int on_bytes(void *arg, const char *data, size_t size)
+{
+    struct pipe *p = arg;
+    p->begun = true;
+    return p->fn(p->arg, data, size);
+}
+
+/* One finding a line. */
+static void not_whole(const char *why)
+{
+    while (why[0] != '\0') {
+        size_t n = strcspn(why, "\n");
+        if (n > 0)
+            terminal_say("not whole: %.*s", (int)n, why);
+        why += n + (why[n] == '\n');
+    }
+}
+
+/* ---- the living ---- */
+
+static int on_event(void *arg, const struct client_event *e)
+{
+    if (e->kind == CLIENT_DATA)
+        return on_bytes(arg, e->text, e->size);
+    if (e->kind != CLIENT_DONE)
+        return 0;
+    if (e->status < 0)
+        return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
+    if (e->text[0] != '\0')
+        terminal_say("%s", e->text);
+    return e->status > 0 ? err_set(-EIO, "the query failed") : 0;
+}
+
+static int from_live(const struct target *t, const struct answer_ask *ask, struct pipe *p)
+{
+    char numbers[3][32];
+    const char *words[12] = {"query", "--format", ask->format};
+    const struct {
+        const char *option, *unit;
+        uint64_t value;
+    } more[] = {{"--width", "", ask->width},
+                {"--limit", "", ask->limit},
+                {"--timeout", "ns", ask->timeout_ns}};
+    struct probing_client *c = NULL;
+    int n = 3;
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        if (more[i].value == 0)
+            continue;
+        (void)snprintf(numbers[i], sizeof numbers[i], "%llu%s", (unsigned long long)more[i].value,
+                       more[i].unit);
+        words[n++] = more[i].option;
+        words[n++] = numbers[i];
+    }
+    words[n++] = ask->statement;
+    int r = target_connect(t, &c);
+    if (r < 0)
+        return r;
+    int64_t id = client_start_run(c, n, words, /* timeout_ns= */ 0);
+    r = id < 0 ? (int)id : client_stream(c, on_event, p, /* timeout_ns= */ 0, &cli_interrupted);
+    if (r == -ECANCELED && cli_interrupted && id > 0)
+        (void)client_cancel(c, id);
+    client_close(c);
+    return r;
+}
+
+/* ---- the dead ---- */
+
+static int from_engine(struct tables *tables, struct store *store, const struct answer_ask *ask,
+                       struct pipe *p)
+{
+    enum sql_format format;
+    struct sql *engine = NULL;
+    struct sql_writer *writer = NULL;
+    struct sql_report report = {0};
+    const struct sql_options limits = {
+        .timeout_ns = ask->timeout_ns,
+        .max_rows = ask->limit,
+        .cancel = &cli_cancel,
+        .memory_bytes = UINT64_C(4) << 30}; /* our own process: no host to spare */
+    int r = sql_format_parse(ask->format, &format);
+    if (r == 0)
+        r = sql_new(tables, store, &engine);
+    if (r == 0)
+        r = sql_writer_new(format, ask->width, on_bytes, p, &writer);
+    if (r == 0) {
+        struct sql_sink sink = sql_writer_sink(writer);
+        r = sql_run(engine, ask->statement, strlen(ask->statement), &limits, &sink, &report);
+    }
+    if (r == 0)
+        r = sql_writer_finish(writer, &report);
+    if (r == 0 && report.lost > 0 && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
+        terminal_say("not whole: %llu rows were lost before they could be kept",
+                     (unsigned long long)report.lost);
+    if (r == 0 && report.empty[0] && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
+        terminal_say("%s", report.empty);
+    sql_writer_free(writer);
+    sql_free(engine);
+    return r;
+}
+
+static int from_files(const struct target *t, const struct answer_ask *ask, struct pipe *p)
+{
+    struct tables *tables = NULL;
+    struct store *store = NULL;
+    int r = tables_new(&tables);
+    if (r == 0) {
+        cli_signals_back(); /* nothing is to be put in order yet */
+        r = store_open(t->directory, tables, &store);
+        cli_signals_catch();
+    }
+    if (r == 0)
+        r = crash_tables_add(tables, t->directory);
+    if (r == 0) {
+        if (!ask->quiet)
+            not_whole(store_damage(store));
+        if (t->directories > 1 && !ask->quiet)
+            terminal_say("there are %u directories of process %d; this is the newest, %s "
+                         "(`probing list --dead` shows all)",
+                         t->directories, (int)t->pid, t->directory);
+        if (t->stopped && !ask->quiet)
+            terminal_say("process %d is stopped; this is read from its files", (int)t->pid);
+        r = from_engine(tables, store, ask, p);
+    }
+    store_free(store);
+    tables_free(tables);
+    return r;
+}
+
+/* It was killed while we asked: how long until that can be seen? */
+static bool has_died(const struct target *t, struct target *ret)
+{
+    const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+    for (int i = 0; i < DYING_LOOKS && t->pid != 0 && !cli_interrupted; i++) {
+        if (target_resolve(t->text, ret) < 0)
+            return false;
+        if (target_is_files(ret))
+            return true;
+        (void)nanosleep(&pause, NULL);
+    }
+    return false;
+}
+
+int answer_bytes(const struct target *t, const struct answer_ask *ask,
+                 int (*fn)(void *arg, const char *data, size_t size), void *arg)
+{
+    struct pipe p = {.fn = fn, .arg = arg};
+    struct target dead;
+    if (target_is_files(t))
+        return from_files(t, ask, &p);
+    int r = from_live(t, ask, &p);
+    if ((r != -ECONNRESET && r != -ECONNREFUSED) || p.begun || !has_died(t, &dead))
+        return r;
+    terminal_say("process %d has just ended; this is read from its files", (int)t->pid);
+    return from_files(&dead, ask, &p);
+}
+
+static int feed(void *arg, const char *data, size_t size)
+{
+    return export_reader_feed(arg, data, size);
+}
+
+int answer_rows(const struct target *t, const char *statement, struct export_writer *w)
+{
+    struct export_reader *reader = NULL;
+    const struct answer_ask ask = {.statement = statement, .format = "json"};
+    struct buf none;
+    buf_init(&none, 1u << 20);
+    int r = export_reader_new(w, &none, &reader);
+    if (r == 0)
+        r = answer_bytes(t, &ask, feed, reader);
+    if (r == 0)
+        r = export_reader_end(reader);
+    const struct json *closing = r == 0 ? export_reader_closing(reader) : NULL;
+    if (closing != NULL && json_int(closing, "lost", 0) > 0)
+        terminal_say("not whole: %lld rows were lost before they could be kept",
+                     (long long)json_int(closing, "lost", 0));
+    export_reader_free(reader);
+    buf_done(&none);
+    return r;
+}
+
+void answer_say_empty(const struct json *closing)
+{
+    const struct json *why = closing ? json_get(closing, "empty") : NULL;
+    if (why && why->type == JSON_STRING)
+        terminal_say("%s", why->text);
+}
+
+const char *answer_text(const struct json *cell)
+{
+    return cell->type == JSON_STRING ? cell->text : "";
+}
+
+int64_t answer_int(const struct json *cell)
+{
+    return cell->type != JSON_NUMBER ? 0 : cell->is_integer ? cell->integer : (int64_t)cell->number;
+}
+
+struct word {
+    char *to;
+    size_t size;
+};
+
+static int first_word(void *self, const struct json *const *cells, struct buf *out)
+{
+    struct word *w = self;
+    (void)out;
+    (void)snprintf(w->to, w->size, "%s", answer_text(cells[0]));
+    return 0;
+}
+
+int answer_word(const struct target *t, const char *sql, char *ret, size_t size)
+{
+    struct word word = {ret, size};
+    struct export_writer w = {.row = first_word, .self = &word};
+    ret[0] = '\0';
+    return answer_rows(t, sql, &w);
+}
+
+bool answer_plugin_runs(const struct target *t, const char *name)
+{
+    char sql[120], state[32];
+    (void)snprintf(sql, sizeof sql, "select state from probing.plugins where name = '%s'", name);
+    return answer_word(t, sql, state, sizeof state) == 0 && strcmp(state, "running") == 0;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/target/query_client.h - a query's answer as bytes, of the living and the dead alike.
+ *
+ * One thread.
+ */
+#ifndef CLI_TARGET_QUERY_CLIENT_H
+#define CLI_TARGET_QUERY_CLIENT_H
+
+#include "cli/cli.h"
+#include "cli/export/export.h"
+
+struct answer_ask {
+    const char *statement;
+    const char *format;  /* table, csv, jsonl, json, arrow */
+    uint32_t width;      /* of a table in columns; 0: as wide as it is */
+    uint64_t limit;      /* rows, 0: all */
+    uint64_t timeout_ns; /* 0: none */
+    bool quiet;          /* say nothing about what is not whole: it is asked again */
+};
+
+/* The answer, piece by piece; fn gives below 0 to stop.  What is not whole about it and not said in
+ * it goes to stderr.  A process that dies before its first piece is answered for by its files. */
+int answer_bytes(const struct target *t, const struct answer_ask *ask,
+                 int (*fn)(void *arg, const char *data, size_t size), void *arg);
+
+/* The answer row by row: begin(), row() and end() of `w` are called, and nothing is written. */
+int answer_rows(const struct target *t, const char *statement, struct export_writer *w);
+/* A cell of such a row; "" or 0 where it is null or of another kind. */
+/* Say why there are no rows, where the closing part of an answer knows it; closing: may be NULL. */
+void answer_say_empty(const struct json *closing);
+const char *answer_text(const struct json *cell);
+int64_t answer_int(const struct json *cell);
+
+/* The one text that a query gives; "" when it gives none. */
+int answer_word(const struct target *t, const char *sql, char *ret, size_t size);
+
+bool answer_plugin_runs(const struct target *t, const char *name);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/target/remote.c - commands of a process that answers: words go there, its answer goes to
+ * stdout.
+ *
+ * One thread.  Ctrl-C cancels what runs in the target and leaves cleanly.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/ui/fit_text.h"
+#include "cli/ui/terminal.h"
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "sdk/client/client.h"
+
+#define SCRIPT_MAX_BYTES (1u << 20)
+
+/* ---- one command, its answer, its status ---- */
+
+struct stream {
+    int64_t ids[2]; /* what was started: its end is ours */
+    int status;
+    bool lines; /* flush after each piece: somebody watches */
+    bool table; /* its lines are made to fit the terminal */
+    bool told;  /* that answers are whole each */
+};
+
+static int put(struct stream *s, const struct client_event *e)
+{
+    if (e->whole && !s->told && isatty(STDOUT_FILENO) != 1)
+        terminal_say(
+            "this statement adds up, cuts off or asks for what is at the moment: each time "
+            "all of its answer follows");
+    s->told = s->told || e->whole;
+    if (e->whole && s->table)
+        return fit_screen(e->text, e->size);
+    if (e->whole)
+        terminal_clear();
+    return fwrite(e->text, 1, e->size, stdout) == e->size ? 0 : -EPIPE;
+}
+
+static int on_event(void *arg, const struct client_event *e)
+{
+    struct stream *s = arg;
+    int r;
+
+    switch (e->kind) {
+    case CLIENT_DATA:
+    case CLIENT_EVENT:
+        if ((r = put(s, e)) < 0)
+            return r;
+        if (e->kind == CLIENT_EVENT && fputc('\n', stdout) == EOF)
+            return -EPIPE;
+        if (s->lines && fflush(stdout) == EOF)
+            return -EPIPE;
+        return 0;
+    case CLIENT_DROPPED:
+        terminal_say("%llu messages were lost: this end reads too slowly",
+                     (unsigned long long)e->dropped);
+        return 0;
+    case CLIENT_LATE:
+        terminal_say("%llu rows came when their bucket had been told and are in none "
+                     "(setting query.late)",
+                     (unsigned long long)e->late);
+        return 0;
+    case CLIENT_DONE:
+        if (e->status < 0)
+            return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
+        if (e->size > 0)
+            terminal_say("%s", e->text);
+        if (e->id == s->ids[0])
+            s->status = e->status;
+        return e->status;
+    }
+    return 0;
+}
+
+/* Read what comes until all that was started has ended. */
+static int follow_to_end(struct probing_client *c, struct stream *s)
+{
+    static volatile sig_atomic_t *const stop = &cli_interrupted;
+    int r = client_stream(c, on_event, s, /* timeout_ns= */ 0, stop);
+
+    if (r == -ECANCELED && cli_interrupted)
+        for (int i = 0; i < 2; i++)
+            if (s->ids[i] > 0)
+                (void)client_cancel(c, s->ids[i]);
+    return r != 0 ? r : s->status;
+}
+
+int live_run(const struct target *t, int argc, const char *const *argv)
+{
+    struct probing_client *c = NULL;
+    struct stream s = {.lines = true};
+    int r = target_connect(t, &c);
+
+    if (r < 0)
+        return r;
+    s.ids[0] = client_start_run(c, argc, argv, /* timeout_ns= */ 0);
+    r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
+    client_close(c);
+    return r;
+}
+
+/* "config", "plugin list": an answer that is a table, and may be made to fit. */
+static bool is_list(int argc, char **argv)
+{
+    return strcmp(argv[argc - 1], "list") == 0 || (argc == 1 && strcmp(argv[0], "config") == 0);
+}
+
+int command_forward(struct target *t, int argc, char **argv)
+{
+    char width[16];
+    const char *words[5] = {argv[0], argv[1], "--width", width, NULL};
+
+    if (cli_width() == 0 || argc > 2 || !is_list(argc, argv))
+        return live_run(t, argc, (const char *const *)argv);
+    (void)snprintf(width, sizeof width, "%u", cli_width());
+    words[argc] = "--width";
+    words[argc + 1] = width;
+    return live_run(t, argc + 2, words);
+}
+
+/* ---- watch ---- */
+
+static int take_watch(void *arg, const char *option, const char *value)
+{
+    struct client_watch *w = arg;
+
+    if (option == NULL) {
+        if (w->sql != NULL)
+            return err_set(-EINVAL, "one argument too many: '%s' (put the statement in quotes)",
+                           value);
+        w->sql = value;
+        return 0;
+    }
+    if (strcmp(option, "--interval") == 0)
+        return parse_ns(value, &w->interval_ns);
+    if (strcmp(option, "--last") == 0)
+        return parse_u64(value, &w->last);
+    w->format = value; /* --format */
+    return 0;
+}
+
+int command_watch(struct target *t, int argc, char **argv)
+{
+    struct client_watch w = {.format = "table", .width = cli_width()};
+    struct probing_client *c = NULL;
+    struct stream s = {.lines = true};
+    int r = cli_parse(argc, argv, take_watch, &w);
+
+    if (r == 0 && w.sql == NULL)
+        r = cli_misuse(err_set(-EINVAL, "watch needs an SQL statement"));
+    if (r == 0)
+        r = target_connect(t, &c);
+    if (r < 0)
+        return r;
+    terminal_format(w.format);
+    s.table = strcmp(w.format, "table") == 0;
+    s.ids[0] = client_start_watch(c, &w);
+    r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
+    client_close(c);
+    return r;
+}
+
+/* ---- script ---- */
+
+/* "probes/slow-step.lua" is the script slow_step. */
+static int script_name(const char *file, char *ret, size_t size)
+{
+    const char *slash = strrchr(file, '/'), *leaf = slash != NULL ? slash + 1 : file;
+    int n = (int)strcspn(leaf, ".");
+
+    if (n == 0 || snprintf(ret, size, "%.*s", n, leaf) >= (int)size)
+        return err_set(-EINVAL, "'%s' gives no name for a script", file);
+    for (char *p = ret; *p != '\0'; p++)
+        *p = *p == '-' ? '_' : *p;
+    if (!text_is_name(ret))
+        return err_set(-EINVAL, "'%s' gives no name for a script: small letters, digits and _",
+                       file);
+    return 0;
+}
+
+/* A file, or the name of a script that ships with us. */
+static int script_source(const char *file, struct buf *ret)
+{
+    char shipped[4096], leaf[128];
+    int r = file_read_named(file, ret);
+
+    if (r == -ENOENT && strchr(file, '/') == NULL &&
+        snprintf(leaf, sizeof leaf, "scripts/%s", file) < (int)sizeof leaf &&
+        installed_file(leaf, shipped, sizeof shipped) == 0)
+        return file_read(AT_FDCWD, shipped, ret);
+    return r;
+}
+
+static int run_script(struct target *t, const char *file, bool follow)
+{
+    char name[64], topic[80];
+    struct buf source;
+    struct probing_client *c = NULL;
+    struct stream s = {.lines = true};
+    int r = script_name(file, name, sizeof name);
+
+    buf_init(&source, SCRIPT_MAX_BYTES);
+    if (r == 0)
+        r = script_source(file, &source);
+    if (r == 0)
+        r = target_connect(t, &c);
+    if (r == 0 && follow) { /* before it starts, so that its first word is heard */
+        (void)snprintf(topic, sizeof topic, "script.%s", name);
+        s.ids[1] = client_start_follow(c, topic);
+        r = s.ids[1] < 0 ? (int)s.ids[1] : 0;
+    }
+    if (r == 0) {
+        const char *words[] = {"script", "run", name, buf_text(&source)};
+        s.ids[0] = client_start_run(c, 4, words, /* timeout_ns= */ 0);
+        r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
+    }
+    client_close(c);
+    buf_done(&source);
+    return r;
+}
+
+struct script_words {
+    const char *word[2]; /* "run", FILE */
+    uint32_t n;
+    bool follow;
+};
+
+static int take_script(void *arg, const char *option, const char *value)
+{
+    struct script_words *w = arg;
+
+    if (option != NULL)
+        w->follow = true;
+    else if (w->n == 2)
+        return err_set(-EINVAL, "script run takes one FILE, not also '%s'", value);
+    else
+        w->word[w->n++] = value;
+    return 0;
+}
+
+int command_script(struct target *t, int argc, char **argv)
+{
+    struct script_words w = {.n = 0};
+
+    if (argc < 2 || strcmp(argv[1], "run") != 0)
+        return command_forward(t, argc, argv);
+    int r = cli_parse(argc, argv, take_script, &w);
+    if (r == 0 && w.n < 2)
+        r = cli_misuse(err_set(-EINVAL, "script run needs a file: script run slow_step.lua"));
+    return r < 0 ? r : run_script(t, w.word[1], w.follow);
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/target/target.c - from what the user wrote after -t to a process that answers, or to files.
+ *
+ * One thread.  It only looks: nothing is entered, removed or changed here.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/inject/inject.h"
+#include "cli/ui/terminal.h"
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/info_file.h"
+#include "core/base/text.h"
+#include "core/base/version.h"
+#include "core/datadir/datadir.h"
+#include "sdk/client/client.h"
+
+#define ENDING_NS NS_PER_S /* a process that was killed is gone by then */
+
+/* ---- resolving ---- */
+
+char target_state(pid_t pid)
+{
+    char path[64], *close_paren;
+    struct buf stat_text;
+    char state = '?';
+
+    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    buf_init(&stat_text, 4096);
+    if (file_read(AT_FDCWD, path, &stat_text) == 0 &&
+        (close_paren = strrchr(stat_text.data, ')')) != NULL && close_paren[1] == ' ')
+        state = close_paren[2];
+    buf_done(&stat_text);
+    return state;
+}
+
+/* A zombie whose other threads run on has lost its first one only. */
+static bool is_zombie(pid_t pid)
+{
+    return target_state(pid) == 'Z' && !inject_runs_on(pid);
+}
+
+/* /proc has threads too, though it does not list them: the process of one, 0: it is none. */
+static pid_t process_of_thread(pid_t tid)
+{
+    char path[64], text[512];
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
+    const char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nTgid:\t") : NULL;
+    pid_t pid = at != NULL ? (pid_t)strtol(at + 7, NULL, 10) : tid;
+    return pid != tid ? pid : 0;
+}
+
+/* Who a living process is: real, effective and saved user.  What it leaves is of one of them. */
+static bool read_users(pid_t pid, uid_t ret[3])
+{
+    char path[64], text[1024];
+    unsigned uid[3];
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    const char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nUid:") : NULL;
+    if (at == NULL || sscanf(at, "\nUid: %u %u %u", &uid[0], &uid[1], &uid[2]) != 3)
+        return false;
+    for (int i = 0; i < 3; i++)
+        ret[i] = (uid_t)uid[i];
+    return true;
+}
+
+/* What the user of a living process left of it: it has no core now. */
+static void find_left(pid_t pid, bool starts, struct target *ret)
+{
+    struct directory_newest old = {.pid = pid};
+
+    if (proc_start_time(pid, &old.start_time) < 0 || old.start_time == 0 ||
+        !read_users(pid, old.owners))
+        return;
+    directory_newest(&old);
+    ret->directories = old.n;
+    ret->owner = old.owners[0];
+    if (old.path[0] != '\0' && !starts && directory_is_over(old.path))
+        (void)snprintf(ret->directory, sizeof ret->directory, "%s", old.path);
+}
+
+/* Our own data of a dead process; others' are named, and not taken: whoever likes can make a
+ * directory with any pid. */
+static int find_dead(pid_t pid, struct target *ret)
+{
+    const uid_t uid = geteuid();
+    struct directory_newest dead = {.pid = pid, .owners = {uid, uid, uid}};
+
+    directory_newest(&dead);
+    if (dead.path[0] == '\0' && dead.others > 0)
+        return err_set(-EPERM,
+                       "no process %d, and no data of a dead one of yours with that pid; uid %u "
+                       "has %s%s: to read what they wrote, name the directory: -t %s",
+                       (int)pid, (unsigned)dead.other_owner, dead.other,
+                       dead.others > 1 ? " (`probing list --dead` shows more)" : "", dead.other);
+    if (dead.path[0] == '\0')
+        return err_set(
+            -ESRCH,
+            "no process %d, and no data of a dead one with that pid; `probing list --dead` "
+            "shows what there is",
+            (int)pid);
+    ret->directories = dead.n;
+    ret->others = dead.others;
+    ret->owner = uid;
+    (void)snprintf(ret->directory, sizeof ret->directory, "%s", dead.path);
+    ret->kind = directory_lives_elsewhere(ret->directory) ? TARGET_LIVE : TARGET_FILES;
+    return 0;
+}
+
+/* Has somebody killed it, who has not been obeyed yet? */
+static bool is_killed(pid_t pid)
+{
+    static const char *const lines[] = {"\nSigPnd:\t", "\nShdPnd:\t"};
+    char path[64], text[4096];
+    bool killed = false;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    if (file_peek(path, text, sizeof text) < 0)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(text, lines[i]);
+        killed = killed || (at != NULL && strtoull(at + 9, NULL, 16) >> (SIGKILL - 1) & 1);
+    }
+    return killed;
+}
+
+/* Just after `kill -9` a process may run on for a moment, and then has neither memory nor a root
+ * and is no zombie yet: its end is waited for. */
+static bool is_ending(pid_t pid)
+{
+    char path[64], exe[8];
+    uint64_t deadline = clock_monotonic() + ENDING_NS;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/exe", (int)pid);
+    for (;;) {
+        bool bare = readlink(path, exe, sizeof exe) == -1 && (errno == ENOENT || errno == ESRCH);
+        if (is_zombie(pid) || (kill(pid, 0) == -1 && errno == ESRCH))
+            return true;
+        if (!bare && !is_killed(pid)) /* it lives, or may not be looked at */
+            return false;
+        if (clock_monotonic() > deadline || cli_interrupted)
+            return false; /* a thread of the kernel has no program either */
+        (void)poll(NULL, 0, 1);
+    }
+}
+
+static int resolve_pid(pid_t pid, struct target *ret)
+{
+    char path[64];
+    pid_t process = process_of_thread(pid);
+
+    if (process != 0)
+        return err_set(-ESRCH, "%d is a thread of process %d; that one is meant by: -t %d",
+                       (int)pid, (int)process, (int)process);
+    ret->pid = pid;
+    if (proc_start_time(pid, &ret->start_time) < 0)
+        ret->start_time = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d", (int)pid);
+    if (access(path, F_OK) == 0 && !is_zombie(pid)) {
+        int r = directory_of(pid, ret->directory, sizeof ret->directory);
+        if ((r < 0 || is_killed(pid)) && is_ending(pid)) {
+            ret->directory[0] = '\0';
+            return find_dead(pid, ret);
+        }
+        if (r == 0) {
+            char state = target_state(pid);
+            ret->stopped = state == 'T' || state == 't';
+            ret->kind = ret->stopped ? TARGET_FILES : TARGET_LIVE;
+            return 0;
+        }
+        if (r != -ENOENT)
+            return r;
+        ret->kind = TARGET_BARE;
+        bool starts = ret->directory[0] != '\0'; /* mapped, and no socket yet */
+        ret->directory[0] = '\0';
+        find_left(pid, starts, ret);
+        return 0;
+    }
+    return find_dead(pid, ret);
+}
+
+static int take_directory(const char *text, const struct datadir *d, struct target *ret)
+{
+    if (!datadir_has(d, "data.mdb", NULL) && !datadir_has(d, "rings", NULL))
+        return err_set(-EINVAL, "%s is no data directory: it has neither data.mdb nor rings", text);
+    if (directory_alive(d, &ret->pid) && !directory_is_over(text)) {
+        char state = target_state(ret->pid);
+        ret->stopped = state == 'T' || state == 't';
+        if (!ret->stopped)
+            return err_set(-EBUSY,
+                           "%s belongs to process %d, which lives; ask it: probing -t %d ...", text,
+                           (int)ret->pid, (int)ret->pid);
+    }
+    (void)snprintf(ret->directory, sizeof ret->directory, "%s", text);
+    ret->owner = d->owner;
+    ret->kind = directory_lives_elsewhere(text) ? TARGET_LIVE : TARGET_FILES;
+    return 0;
+}
+
+static int resolve_socket(const char *text, struct target *ret)
+{
+    const char *slash = strrchr(text, '/');
+    struct datadir d;
+
+    if (strcmp(slash != NULL ? slash + 1 : text, "sock") != 0)
+        return err_set(-EINVAL,
+                       "%s is no socket of probing: that is the file 'sock' of a data "
+                       "directory",
+                       text);
+    (void)snprintf(ret->directory, sizeof ret->directory, "%.*s",
+                   slash != NULL ? (int)(slash - text) + (slash == text) : 1,
+                   slash != NULL ? text : ".");
+    ret->kind = TARGET_LIVE;
+    int r = datadir_open(ret->directory, DATADIR_ANY, &d);
+    ret->owner = d.owner;
+    datadir_close(&d);
+    return r;
+}
+
+static int resolve_path(const char *text, struct target *ret)
+{
+    struct stat st;
+    struct datadir d;
+
+    if (stat(text, &st) == -1)
+        return err_set(-errno, "cannot use %s as a target: %s", text, strerror(errno));
+    if (S_ISSOCK(st.st_mode))
+        return resolve_socket(text, ret);
+    if (!S_ISDIR(st.st_mode))
+        return err_set(-EINVAL, "%s is neither a data directory nor a socket", text);
+    int r = datadir_open(text, DATADIR_ANY, &d);
+    if (r == 0)
+        r = take_directory(text, &d, ret);
+    datadir_close(&d);
+    return r;
+}
+
+static int resolve_network(const char *text, struct target *ret)
+{
+    const char *colon = strrchr(text, ':'), *host = text;
+    size_t n = strlen(text);
+    uint64_t port = DEFAULT_PORT;
+
+    if (text[0] == '[') {
+        const char *close_bracket = strchr(text, ']');
+        if (close_bracket == NULL || (close_bracket[1] != '\0' && close_bracket[1] != ':'))
+            return err_set(-EINVAL, "'%s': an IPv6 target is written [address]:port", text);
+        host = text + 1;
+        n = (size_t)(close_bracket - host);
+        colon = close_bracket[1] == ':' ? close_bracket + 1 : NULL;
+    } else if (colon != NULL) {
+        n = (size_t)(colon - text);
+    }
+    if (colon != NULL && (parse_u64(colon + 1, &port) < 0 || port == 0 || port > 65535))
+        return err_set(-EINVAL, "'%s': the port must be a number from 1 to 65535", text);
+    if (n == 0 || n >= sizeof ret->host)
+        return err_set(-EINVAL, "'%s' is no target: a pid, host:port, a socket or a data directory",
+                       text);
+    (void)snprintf(ret->host, sizeof ret->host, "%.*s", (int)n, host);
+    ret->port = (uint16_t)port;
+    ret->kind = TARGET_LIVE;
+    return 0;
+}
+
+int target_resolve(const char *text, struct target *ret)
+{
+    uint64_t pid;
+
+    *ret = (struct target){.text = text};
+    if (text[0] >= '0' && text[0] <= '9' && text[strspn(text, "0123456789")] == '\0') {
+        if (parse_u64(text, &pid) < 0 || pid == 0 || pid > INT32_MAX)
+            return err_set(-EINVAL, "'%s' is no pid", text);
+        return resolve_pid((pid_t)pid, ret);
+    }
+    if (strchr(text, '/') != NULL || access(text, F_OK) == 0)
+        return resolve_path(text, ret);
+    return resolve_network(text, ret);
+}
+
+bool target_is_files(const struct target *t)
+{
+    return t->kind == TARGET_FILES || (t->kind == TARGET_BARE && t->directory[0] != '\0');
+}
+
+void target_say_whose(const struct target *t)
+{
+    bool named = t->kind == TARGET_LIVE && t->pid == 0 && t->host[0] == '\0'; /* by a path */
+
+    if (named && t->owner != geteuid())
+        fprintf(stderr, "probing: the process behind %s is of uid %u, not yours\n", t->directory,
+                (unsigned)t->owner);
+    if (!target_is_files(t))
+        return;
+    if (t->owner != geteuid())
+        fprintf(stderr, "probing: these data are of uid %u, not yours: %s\n", (unsigned)t->owner,
+                t->directory);
+    if (t->others > 0)
+        fprintf(stderr,
+                "probing: there %s %u of other users with that pid (`probing list --dead` shows "
+                "all)\n",
+                t->others == 1 ? "is" : "are", t->others);
+}
+
+/* ---- connecting ---- */
+
+/* What the environment says goes to any server; what is found here, to its owner only. */
+static int connect_network(const struct target *t, struct probing_client **ret)
+{
+    char room[TOKEN_BYTES];
+    const struct client_limits limits = {.stop = &cli_interrupted};
+    struct client_token token = {.text = getenv("PROBING_TOKEN")};
+
+    if (token.text == NULL || token.text[0] == '\0')
+        token = (struct client_token){.find = token_of_peer, .arg = room};
+    return client_connect_tcp(t->host, t->port, &token, &limits, ret);
+}
+
+/* What they say to each other may have changed without a new version.  Said once. */
+void target_compare_builds(const struct target *t, const struct probing_client *c)
+{
+    static bool said;
+    const char *theirs = client_build(c);
+
+    if (said || strcmp(theirs, probing_build) == 0)
+        return;
+    said = true;
+    terminal_say("the core in %s is %s%s, this command %s: restart the process, or use the command "
+                 "that came with its core",
+                 t->text, theirs[0] != '\0' ? "probing " : "of an earlier build", theirs,
+                 probing_build);
+}
+
+int target_reach(const struct target *t, struct probing_client **ret)
+{
+    const struct door_owner who = {.pid = t->pid, .start_time = t->start_time};
+
+    return t->host[0] != '\0' ? connect_network(t, ret)
+                              : door_connect(t->directory, t->start_time != 0 ? &who : NULL, ret);
+}
+
+int target_connect(const struct target *t, struct probing_client **ret)
+{
+    int r;
+
+    switch (t->kind) {
+    case TARGET_LIVE:
+        r = target_reach(t, ret);
+        if (r == 0)
+            target_compare_builds(t, *ret);
+        return r;
+    case TARGET_BARE:
+        return launch_no_core(t->pid, /* with= */ "");
+    case TARGET_FILES:
+        if (t->stopped)
+            return err_set(-EAGAIN,
+                           "process %d is stopped and cannot answer (its data can be asked: query, "
+                           "tables, describe); continue it with: kill -CONT %d",
+                           (int)t->pid, (int)t->pid);
+        return err_set(-ESRCH,
+                       "the process of %s is dead; what its data can be asked: query, tables, "
+                       "describe, export, backtrace (of a crash), flamegraph, torch",
+                       t->directory);
+    case TARGET_NONE:
+        break;
+    }
+    return err_set(-EINVAL, "no target given");
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/base/info_file.c - a checked file of lines, written at once and read whole.
+ *
+ * Any thread.  It does not know what the lines say.
+ */
+#include "core/base/info_file.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/err.h"
+
+#define LINE "check: %016llx\n"
+#define LINE_BYTES 24
+
+static uint64_t check_of(const char *p, size_t n)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (uint8_t)p[i]) * UINT64_C(0x100000001b3);
+    return h;
+}
+
+int info_seal(struct buf *text)
+{
+    return buf_addf(text, LINE, (unsigned long long)check_of(buf_text(text), text->size));
+}
+
+/* Takes the last line away when it is right. */
+static bool unseal(struct buf *text)
+{
+    char line[LINE_BYTES + 1];
+    if (text->size < LINE_BYTES)
+        return false;
+    size_t n = text->size - LINE_BYTES;
+    (void)snprintf(line, sizeof(line), LINE, (unsigned long long)check_of(text->data, n));
+    if (memcmp(text->data + n, line, LINE_BYTES) != 0)
+        return false;
+    text->size = n;
+    return true;
+}
+
+int info_check(struct buf *text, const char *name)
+{
+    bool whole = unseal(text);
+    (void)buf_text(text); /* a NUL behind what is left */
+    return whole ? 0 : err_set(-EBADMSG, "%s is damaged", name);
+}
+
+bool info_get(const struct buf *text, const char *key, char *ret, size_t size)
+{
+    size_t n = strlen(key);
+    const char *end = text->data ? text->data + text->size : NULL;
+    for (const char *line = text->data, *next; line && line < end; line = next) {
+        const char *stop = memchr(line, '\n', (size_t)(end - line));
+        stop = stop ? stop : end;
+        next = stop + 1;
+        if ((size_t)(stop - line) < n + 1 || memcmp(line, key, n) != 0 || line[n] != ':')
+            continue;
+        for (line += n + 1; line < stop && *line == ' ';)
+            line++;
+        (void)snprintf(ret, size, "%.*s", (int)(stop - line), line);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/builtin/builtin.c - built-in commands that need more than the host: SQL, plugins,
+ * settings, eject.
+ *
+ * Threads: workers.  A command reads its words strictly: what it does not know is an error that
+ * names the nearest it does.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/owned_signals.h"
+#include "core/base/redact.h"
+#include "core/base/text.h"
+#include "core/builtin/builtin.h"
+#include "core/crash/crash.h"
+#include "core/host/host.h"
+#include "core/server/server.h"
+#include "core/sql/sql.h"
+
+#define SQL_MAX_BYTES ((size_t)1 << 20)
+#define WIDTH_MAX 10000
+#define EJECT_NS (NS_PER_S + NS_PER_S / 2) /* plugins that are busy are asked again so long */
+
+enum { TAKES_FORMAT = 1, TAKES_LIMITS = 2 };
+
+struct words {
+    enum sql_format format;
+    uint32_t width;
+    uint64_t limit, timeout_ns;
+    int n;
+    const char *const *rest; /* what is not an option; options come first */
+};
+
+static int option_value(struct words *w, const char *option, const char *value)
+{
+    uint64_t n;
+    int r;
+
+    if (strcmp(option, "--format") == 0)
+        return sql_format_parse(value, &w->format);
+    if (strcmp(option, "--timeout") == 0)
+        return parse_ns(value, &w->timeout_ns);
+    r = parse_u64(value, &n);
+    if (r < 0)
+        return err_set(r, "%s wants a number, not '%.40s'", option, value);
+    if (strcmp(option, "--limit") == 0) {
+        w->limit = n;
+        return 0;
+    }
+    if (n > WIDTH_MAX)
+        return err_set(-ERANGE, "--width is 0 to %d columns", WIDTH_MAX);
+    w->width = (uint32_t)n;
+    return 0;
+}
+
+static int read_words(int argc, const char *const *argv, int takes, struct words *ret)
+{
+    static const char *const options[] = {"--format", "--width", "--limit", "--timeout"};
+    size_t n_options = takes & TAKES_LIMITS ? 4 : takes & TAKES_FORMAT ? 2 : 0;
+    int i = 1;
+
+    *ret = (struct words){.format = SQL_FORMAT_TABLE};
+    for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
+        char name[32];
+        size_t length = strcspn(argv[i], "=");
+        const char *value = argv[i][length] ? argv[i] + length + 1 : NULL;
+        bool known = false;
+        if (strcmp(argv[i], "--") == 0) {
+            i++;
+            break;
+        }
+        (void)snprintf(name, sizeof(name), "%.*s", (int)length, argv[i]);
+        for (size_t k = 0; k < n_options; k++)
+            known = known || strcmp(name, options[k]) == 0;
+        if (!known) {
+            const char *near = text_nearest(name, options, n_options);
+            return err_set(-EINVAL, "'%s' has no option '%s'%s%s%s", argv[0], name,
+                           near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        }
+        if (!value && i + 1 < argc)
+            value = argv[++i];
+        if (!value)
+            return err_set(-EINVAL, "%s wants a value", name);
+        int r = option_value(ret, name, value);
+        if (r < 0)
+            return r;
+    }
+    ret->n = argc - i;
+    ret->rest = argv + i;
+    return 0;
+}
+
+static int no_more(const struct words *w, int most, const char *usage)
+{
+    if (w->n > most)
+        return err_set(-EINVAL, "'%.60s' is one word too many: %s", w->rest[most], usage);
+    return 0;
+}
+
+/* ---- SQL ---- */
+
+static int to_reply(void *arg, const char *data, size_t size)
+{
+    struct probing_reply *out = arg;
+    return out->write(out, data, size);
+}
+
+/* A table and JSON say it themselves. */
+static void note_what_lacks(const struct sql_report *report, enum sql_format format,
+                            struct probing_reply *out)
+{
+    if (format != SQL_FORMAT_CSV && format != SQL_FORMAT_JSONL)
+        return;
+    if (report->lost > 0)
+        (void)snprintf(
+            out->note, sizeof(out->note),
+            "not whole: %llu rows%s%.80s were lost before they could be kept; see probing.lost",
+            (unsigned long long)report->lost, report->lost_table ? " of " : "",
+            report->lost_table ? report->lost_table : "");
+    else if (report->empty[0])
+        (void)snprintf(out->note, sizeof(out->note), "%.*s", (int)sizeof(out->note) - 1,
+                       report->empty);
+    else if (report->cut)
+        (void)snprintf(out->note, sizeof(out->note),
+                       "not whole: stopped after %llu rows: there are more",
+                       (unsigned long long)report->rows);
+}
+
+/* set NAME = VALUE, by who may change settings. */
+static int set_by_query(void *arg, const char *name, const char *value)
+{
+    struct core *c = arg;
+    struct buf shown;
+    int r = host_config_set(c->host, name, value);
+    buf_init(&shown, 2 * SQL_MAX_BYTES);
+    (void)secret_show(name, strlen(name), value, &shown);
+    if (r >= 0)
+        host_log(c->host, PROBING_INFO, "a query has set %s = %s", name, buf_text(&shown));
+    buf_done(&shown);
+    return r < 0 ? r : 0;
+}
+
+static void log_stopped(struct core *c, int code, const char *text, size_t size)
+{
+    struct buf shown;
+
+    buf_init(&shown, 2 * SQL_MAX_BYTES);
+    (void)secret_text(text, size, &shown);
+    host_log(c->host, PROBING_WARN, "a query was stopped: %s: %.300s", err_why(code),
+             buf_text(&shown));
+    buf_done(&shown);
+}
+
+static int answer_sql(struct core *c, const char *text, size_t size, const struct words *w,
+                      struct probing_reply *out)
+{
+    struct sql_options o = {.timeout_ns = w->timeout_ns,
+                            .max_rows = w->limit,
+                            .cancel = &out->cancelled,
+                            .hide_secrets = out->read_only,
+                            .set = out->read_only ? NULL : set_by_query,
+                            .set_arg = c};
+    struct sql_report report = {0};
+    struct sql_writer *writer = NULL;
+
+    int r = sql_writer_new(w->format, w->width, to_reply, out, &writer);
+    if (r < 0)
+        return r;
+    out->clean = true;
+    struct sql_sink sink = sql_writer_sink(writer);
+    r = sql_run(c->sql, text, size, &o, &sink, &report);
+    if (r == 0)
+        r = sql_writer_finish(writer, &report);
+    sql_writer_free(writer);
+    if (r == -ETIMEDOUT || r == -ENOMEM)
+        log_stopped(c, r, text, size);
+    if (r == 0)
+        note_what_lacks(&report, w->format, out);
+    return r;
+}
+
+static int run_query(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct buf text;
+    struct words w;
+
+    int r = read_words(argc, argv, TAKES_LIMITS, &w);
+    if (r < 0)
+        return r;
+    if (w.n == 0)
+        return err_set(-EINVAL, "query wants a statement: query \"select * from probing.tables\"");
+    buf_init(&text, SQL_MAX_BYTES);
+    for (int i = 0; i < w.n; i++) {
+        if (i > 0)
+            (void)buf_addc(&text, ' ');
+        (void)buf_adds(&text, w.rest[i]);
+    }
+    r = text.failed ? err_set(-E2BIG, "the statement is longer than %zu bytes", SQL_MAX_BYTES)
+                    : answer_sql(self, text.data, text.size, &w, out);
+    buf_done(&text);
+    return r;
+}
+
+/* A command that is a statement. */
+static int listing(struct core *c, int argc, const char *const *argv, struct probing_reply *out,
+                   const char *statement)
+{
+    struct words w;
+    int r = read_words(argc, argv, TAKES_FORMAT, &w);
+    if (r == 0)
+        r = no_more(&w, 0, "only --format and --width may follow");
+    return r < 0 ? r : answer_sql(c, statement, strlen(statement), &w, out);
+}
+
+static int run_tables(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return listing(
+        self, argc, argv, out,
+        "select schema, name, kind, rows, bytes, lost, doc from probing.tables order by 1, 2");
+}
+
+static int run_plugin_list(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return listing(self, argc, argv, out,
+                   "select name, version, state, reason, doc from probing.plugins order by 1");
+}
+
+static int run_scripts(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    return listing(self, argc, argv, out, "select * from probing.scripts order by 1");
+}
+
+static int run_describe(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    char statement[512];
+    struct words w;
+
+    int r = read_words(argc, argv, TAKES_FORMAT, &w);
+    if (r == 0)
+        r = no_more(&w, 1, "describe TABLE");
+    if (r < 0)
+        return r;
+    if (w.n == 0 || strlen(w.rest[0]) > 400 || strpbrk(w.rest[0], ";'\n"))
+        return err_set(-EINVAL, "describe wants a table's name; 'tables' lists them");
+    int n = snprintf(statement, sizeof(statement), "describe %s", w.rest[0]);
+    return answer_sql(self, statement, (size_t)n, &w, out);
+}
+
+/* ---- plugins ---- */
+
+/* "dir/probing_cuda.so" is plugin cuda. */
+static void name_of_file(const char *path, char ret[64])
+{
+    const char *slash = strrchr(path, '/');
+    const char *leaf = slash ? slash + 1 : path;
+    if (strncmp(leaf, "probing_", 8) == 0)
+        leaf += 8;
+    (void)snprintf(ret, 64, "%.*s", (int)strcspn(leaf, "."), leaf);
+}
+
+static int say_done(struct core *c, const char *name, const char *what, struct probing_reply *out)
+{
+    struct buf note;
+
+    buf_init(&note, 4096);
+    host_plugin_note(c->host, name, &note);
+    int r =
+        host_replyf(out, "plugin %s %s%s%s\n", name, what, note.size ? ": " : "", buf_text(&note));
+    buf_done(&note);
+    return r;
+}
+
+static int run_plugin_load(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct core *c = self;
+    struct words w;
+    char name[64];
+    const char *path = NULL;
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 2, "plugin load NAME [PATH]");
+    if (r < 0)
+        return r;
+    if (w.n == 0)
+        return err_set(-EINVAL, "plugin load wants a name: plugin load NAME [PATH]");
+    if (w.n == 1 && strchr(w.rest[0], '/')) {
+        path = w.rest[0];
+        name_of_file(path, name);
+    } else {
+        (void)snprintf(name, sizeof(name), "%s", w.rest[0]);
+        path = w.n == 2 ? w.rest[1] : NULL;
+    }
+    if (path && out->remote)
+        return err_set(-EACCES,
+                       "a client that comes by TCP may name only what is in the process' own "
+                       "plugin path, not the file '%.80s'; plugin load NAME, or from its own "
+                       "machine",
+                       path);
+    r = host_plugin_load(c->host, name, path, /* fd= */ -1);
+    return r < 0 ? r : say_done(c, name, "runs", out);
+}
+
+static int run_plugin_stop(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct core *c = self;
+    struct words w;
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 1, "plugin stop NAME");
+    if (r < 0)
+        return r;
+    if (w.n == 0)
+        return err_set(-EINVAL, "plugin stop wants a name; plugin list shows them");
+    r = host_plugin_stop(c->host, w.rest[0]);
+    return r < 0 ? r : say_done(c, w.rest[0], "has stopped", out);
+}
+
+/* ---- settings ---- */
+
+static int config_print(struct core *c, const char *name, struct probing_reply *out)
+{
+    struct buf value;
+    buf_init(&value, 8192);
+    int r = host_config_get(c->host, name, &value);
+    bool hidden = r >= 0 && value.size > 0 && secret_name(name, strlen(name));
+    if (r >= 0) /* also to who may only read */
+        r = host_replyf(out, "%s\n", hidden ? SECRET_SHOWN : buf_text(&value));
+    buf_done(&value);
+    return r;
+}
+
+static int run_config_get(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct words w;
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 1, "config get NAME");
+    if (r < 0)
+        return r;
+    if (w.n == 0)
+        return err_set(-EINVAL, "config get wants a name; 'config' lists them");
+    return config_print(self, w.rest[0], out);
+}
+
+static int config_change(struct core *c, const char *name, const char *value,
+                         struct probing_reply *out)
+{
+    /* An older name of a plugin's setting; core/host/setting.c keeps it under the new one. */
+    const char *plugin = strcmp(name, "probing.sample_rate") == 0 ? "torch" : name;
+    int r = host_config_set(c->host, name, value);
+    if (r < 0)
+        return r;
+    if (secret_name(name, strlen(name)))
+        value = SECRET_SHOWN;
+    if (r == 1 && strncmp(name, "table.", 6) == 0)
+        return host_replyf(out, "%s=%s (there is no such table yet)\n", name, value);
+    if (r == 1)
+        return host_replyf(out, "%s=%s (kept until plugin %.*s is loaded)\n", name, value,
+                           (int)strcspn(plugin, "."), plugin);
+    if (strcmp(name, "server.listen") == 0 && value[0] && c->server)
+        return host_replyf(out, "%s=%s\n", name, server_address(c->server));
+    return host_replyf(out, "%s=%s\n", name, value);
+}
+
+static int run_config_set(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct words w;
+    char name[160];
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 2, "config set NAME VALUE");
+    if (r < 0)
+        return r;
+    const char *equals = w.n == 1 ? strchr(w.rest[0], '=') : NULL;
+    if (w.n == 2)
+        return config_change(self, w.rest[0], w.rest[1], out);
+    if (!equals || (size_t)(equals - w.rest[0]) >= sizeof(name))
+        return err_set(-EINVAL, "config set wants NAME VALUE");
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(equals - w.rest[0]), w.rest[0]);
+    return config_change(self, name, equals + 1, out);
+}
+
+static int run_config(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct words w;
+    int r = read_words(argc, argv, TAKES_FORMAT, &w);
+    if (r == 0)
+        r = no_more(&w, 1, "config [NAME | NAME=VALUE | get NAME | set NAME VALUE]");
+    if (r < 0)
+        return r;
+    if (w.n == 1)
+        return config_print(self, w.rest[0], out);
+    return listing(self, argc, argv, out,
+                   "select name, value, \"default\", unit, doc from probing.settings order by 1");
+}
+
+/* ---- the core ---- */
+
+static int run_info(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct core *c = self;
+    struct words w;
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 0, "info takes no words");
+    if (r < 0)
+        return r;
+    const char *address = c->server ? server_address(c->server) : "";
+    return host_replyf(out, "pid: %d\nversion: %s\ndata: %s\nmemory: %s\nlistening: %s\n",
+                       (int)getpid(), c->version, c->place.directory,
+                       c->place.fast[0] ? c->place.fast : "(in data)",
+                       address[0] ? address : "(local socket only)");
+}
+
+static int run_eject(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct core *c = self;
+    struct words w;
+
+    int r = read_words(argc, argv, 0, &w);
+    if (r == 0)
+        r = no_more(&w, 0, "eject takes no words");
+    if (r == 0)
+        r = host_leave(c->host, out);
+    if (r < 0)
+        return r;
+    /* Now, while a reason against it can still be answered.  A thread that waits for the GIL of a
+     * busy program gets it soon. */
+    uint64_t until = clock_now() + EJECT_NS;
+    do
+        r = host_plugins_stop(c->host);
+    while (r == -EBUSY && clock_now() < until);
+    if (r < 0) {
+        host_stay(c->host);
+        return r;
+    }
+    struct buf names, kept;
+    buf_init(&names, 4096);
+    buf_init(&kept, 4096);
+    /* Now, so that the answer can say which signals have to stay. */
+    if (c->crash)
+        (void)crash_switch(c->crash, false);
+    host_stack_off(c->host);
+    (void)signals_kept(&kept);
+    c->stop(c->stop_arg); /* which waits for this command's end */
+    uint32_t n = host_plugins_inside(c->host, &names);
+    r = host_replyf(
+        out,
+        "ejected; what was measured stays in %s\n"
+        "our code stays mapped and idle: a thread may still be about to return into it\n",
+        c->place.directory);
+    if (r == 0 && kept.size > 0)
+        r = host_replyf(out, "%s", buf_text(&kept));
+    if (n > 0 && r == 0)
+        r = host_replyf(out, "a thread stays inside plugin %s, which has not come back\n",
+                        buf_text(&names));
+    buf_done(&names);
+    buf_done(&kept);
+    return r;
+}
+
+#define COMMAND(n, u, d, f, r)                                                               \
+    {                                                                                        \
+        .size = sizeof(struct probing_command), .flags = f, .name = n, .usage = u, .doc = d, \
+        .run = r                                                                             \
+    }
+#define LISTS "[--format table|json|jsonl|csv] [--width N]"
+
+int commands_add(struct core *c)
+{
+    static const struct probing_command commands[] = {
+        COMMAND("query", LISTS " [--limit N] [--timeout S] SQL", "ask the tables in SQL", 0,
+                run_query),
+        COMMAND("tables", LISTS, "tables, their rows and bytes", 0, run_tables),
+        COMMAND("describe", LISTS " TABLE", "columns of a table, with units", 0, run_describe),
+        COMMAND("plugin list", LISTS, "plugins and what became of them", 0, run_plugin_list),
+        COMMAND("plugins", LISTS, "the same as plugin list", 0, run_plugin_list),
+        COMMAND("plugin load", "NAME [PATH]", "load a plugin by name, or from a file",
+                PROBING_WRITES, run_plugin_load),
+        COMMAND("plugin stop", "NAME", "stop a plugin; its rows stay", PROBING_WRITES,
+                run_plugin_stop),
+        COMMAND("config", LISTS " [NAME]", "list settings, or show one", 0, run_config),
+        COMMAND("config list", LISTS, "list settings", 0, run_config),
+        COMMAND("config get", "NAME", "show one setting", 0, run_config_get),
+        COMMAND("config set", "NAME VALUE", "change a setting", PROBING_WRITES, run_config_set),
+        COMMAND("config =", "NAME=VALUE", "change a setting", PROBING_WRITES, run_config_set),
+        COMMAND("scripts", LISTS, "probe scripts and what became of them", 0, run_scripts),
+        COMMAND("info", "", "process, version, data directory, address", HOST_URGENT, run_info),
+        COMMAND("eject", "", "leave the process: nothing of ours runs or is open",
+                PROBING_WRITES | HOST_URGENT, run_eject),
+    };
+    int r = 0;
+    for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && r == 0; i++)
+        r = host_command_add(c->host, "probing", &commands[i], c);
+    return r;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/builtin/builtin.h - what a whole core can be asked beside what its parts add themselves:
+ * commands, tables and settings over a host with store, SQL and server.
+ *
+ * Each is called once, when the parts are there; 0 or a negative errno with err_set().
+ */
+#ifndef CORE_BUILTIN_BUILTIN_H
+#define CORE_BUILTIN_BUILTIN_H
+
+#include "core/core.h"
+
+int commands_add(
+    struct core *c); /* builtin.c: query, tables, plugin ..., config ..., info, eject */
+int metrics_command_add(struct core *c);    /* metrics.c: metrics */
+int flamegraph_command_add(struct core *c); /* flamegraph.c: flamegraph */
+/* process_tables.c: cpu.tasks, process.memory, process.envs, probing.overhead, probing.clients */
+int process_tables_add(struct core *c);
+int queries_settings_add(struct core *c); /* query_settings.c: query.memory, query.timeout ... */
+
+#endif

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/builtin/flamegraph.c - the command "flamegraph": what plugin profile has sampled, as a
+ * picture or as folded stacks.  HTTP shows it as /flamegraph.
+ *
+ * Threads: workers, one profile each, of bounded memory.  It samples nothing itself: that changes
+ * the process, and this may be asked by who may only read.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
+#include "core/builtin/builtin.h"
+#include "core/flame/flame.h"
+#include "core/host/host.h"
+#include "core/sql/sql.h"
+
+#define PROFILE_MAX_BYTES ((size_t)64 << 20) /* the host's memory */
+#define FILE_MAX_BYTES ((size_t)64 << 20)
+#define QUERY_NS (20 * NS_PER_S)
+
+struct options {
+    int (*make)(const struct flame_tree *tree, struct buf *out);
+    const char *mode; /* NULL: the profiler's own */
+    uint64_t last_ns;
+    bool threads, lines;
+    int width; /* pixels of an SVG */
+};
+
+static int take_value(struct options *o, const char *option, const char *value)
+{
+    static const struct {
+        const char *name;
+        int (*make)(const struct flame_tree *tree, struct buf *out);
+    } formats[] = {{"html", flame_html}, {"svg", flame_svg}, {"folded", flame_folded}};
+
+    if (strcmp(option, "--last") == 0)
+        return parse_ns(value, &o->last_ns);
+    if (strcmp(option, "--width") == 0) {
+        uint64_t width;
+        if (parse_u64(value, &width) < 0 || width < FLAME_WIDTH_MIN || width > FLAME_WIDTH_MAX)
+            return err_set(-EINVAL, "--width wants pixels from %d to %d", FLAME_WIDTH_MIN,
+                           FLAME_WIDTH_MAX);
+        o->width = (int)width;
+        return 0;
+    }
+    if (strcmp(option, "--mode") == 0) {
+        o->mode = value;
+        return strcmp(value, "cpu") == 0 || strcmp(value, "wall") == 0 || strcmp(value, "gil") == 0
+                   ? 0
+                   : err_set(-EINVAL, "no mode '%.40s'; there are cpu, wall, gil", value);
+    }
+    for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
+        if (strcmp(formats[i].name, value) == 0) {
+            o->make = formats[i].make;
+            return 0;
+        }
+    return err_set(-EINVAL, "no format '%.40s'; there are html, svg, folded", value);
+}
+
+static int read_words(int argc, const char *const *argv, struct options *ret)
+{
+    static const char *const options[] = {"--format", "--mode",    "--last",
+                                          "--width",  "--threads", "--lines"};
+    int r = 0;
+
+    *ret = (struct options){.make = flame_html, .width = FLAME_WIDTH};
+    for (int i = 1; i < argc && r == 0; i++) {
+        if (strcmp(argv[i], "--threads") == 0) {
+            ret->threads = true;
+        } else if (strcmp(argv[i], "--lines") == 0) {
+            ret->lines = true;
+        } else if (strcmp(argv[i], "--format") == 0 || strcmp(argv[i], "--mode") == 0 ||
+                   strcmp(argv[i], "--last") == 0 || strcmp(argv[i], "--width") == 0) {
+            r = i + 1 < argc ? take_value(ret, argv[i], argv[i + 1])
+                             : err_set(-EINVAL, "%s wants a value", argv[i]);
+            i++;
+        } else {
+            const char *near = text_nearest(argv[i], options, 6);
+            r = err_set(-EINVAL, "flamegraph has no option '%.40s'%s%s%s", argv[i],
+                        near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        }
+    }
+    return r;
+}
+
+/* ---- rows ---- */
+
+struct reading {
+    struct flame *flame;
+    int (*row)(struct flame *f, const struct sql_rows *rows, uint32_t row);
+};
+
+static int take_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    (void)arg, (void)columns, (void)n;
+    return 0;
+}
+
+static int take_rows(void *arg, const struct sql_rows *rows)
+{
+    struct reading *reading = arg;
+    int r = 0;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && r == 0; i++)
+        r = reading->row(reading->flame, rows, i);
+    return r;
+}
+
+static int64_t number(const struct sql_rows *rows, uint32_t row, uint32_t column)
+{
+    struct sql_value v;
+    sql_rows_value(rows, row, column, &v);
+    return v.type == SQL_INT ? v.integer : v.type == SQL_DOUBLE ? (int64_t)v.number : 0;
+}
+
+static const char *text(const struct sql_rows *rows, uint32_t row, uint32_t column, char *room,
+                        size_t size)
+{
+    struct sql_value v;
+    sql_rows_value(rows, row, column, &v);
+    (void)snprintf(room, size, "%.*s", v.type == SQL_TEXT ? (int)v.text.size : 0,
+                   v.type == SQL_TEXT ? v.text.data : "");
+    return room;
+}
+
+static int stack_row(struct flame *f, const struct sql_rows *rows, uint32_t row)
+{
+    char kind[16], func[1024], file[4096], module[4096];
+    const struct flame_frame frame = {
+        .python = strcmp(text(rows, row, 2, kind, sizeof(kind)), "python") == 0,
+        .func = text(rows, row, 3, func, sizeof(func)),
+        .file = text(rows, row, 4, file, sizeof(file)),
+        .line = (int32_t)number(rows, row, 5),
+        .module = text(rows, row, 6, module, sizeof(module))};
+    int r = flame_add_stack(f, number(rows, row, 0));
+    return r < 0 ? r : flame_add_frame(f, &frame);
+}
+
+static int sample_row(struct flame *f, const struct sql_rows *rows, uint32_t row)
+{
+    char name[256];
+    const struct flame_sample s = {.thread = number(rows, row, 1),
+                                   .thread_name = text(rows, row, 2, name, sizeof(name)),
+                                   .value = number(rows, row, 4),
+                                   .count = number(rows, row, 5)};
+    return flame_add_sample(f, number(rows, row, 3), &s);
+}
+
+static int ask(struct core *c, const char *sql, struct reading *reading, struct probing_reply *out)
+{
+    struct sql_sink sink = {.arg = reading, .columns = take_columns, .rows = take_rows};
+    struct sql_options o = {
+        .timeout_ns = QUERY_NS, .cancel = &out->cancelled, .hide_secrets = out->read_only};
+    struct sql_report report;
+    return sql_run(c->sql, sql, strlen(sql), &o, &sink, &report);
+}
+
+static int read_profile(struct core *c, struct flame *f, uint64_t last_ns,
+                        struct probing_reply *out)
+{
+    char where[160] = "";
+    struct reading reading = {.flame = f, .row = stack_row};
+    struct buf sql;
+
+    if (last_ns > 0)
+        (void)snprintf(where, sizeof(where),
+                       " and ts > (select max(ts) from python.samples) - interval '%.3f seconds'",
+                       (double)last_ns / NS_PER_S);
+    buf_init(&sql, 4096);
+    flame_ask_stacks(where, &sql);
+    int r = ask(c, buf_text(&sql), &reading, out);
+    buf_reset(&sql);
+    flame_ask_samples(f, where, /* in_time= */ false, &sql);
+    reading.row = sample_row;
+    if (r == 0)
+        r = ask(c, buf_text(&sql), &reading, out);
+    buf_done(&sql);
+    return r == 0 ? flame_mend(f) : r;
+}
+
+/* The program's words with blanks between. */
+static void read_command(char *ret, size_t size)
+{
+    struct buf text;
+    buf_init(&text, 1u << 20);
+    ret[0] = '\0';
+    if (file_read(AT_FDCWD, "/proc/self/cmdline", &text) == 0) {
+        for (size_t i = 0; i + 1 < text.size; i++)
+            if (((char *)text.data)[i] == '\0')
+                ((char *)text.data)[i] = ' ';
+        (void)snprintf(ret, size, "%.*s", (int)(text.size < size ? text.size : size),
+                       (const char *)text.data);
+    }
+    buf_done(&text);
+}
+
+static int write_picture(const struct options *o, struct flame *f, struct probing_reply *out)
+{
+    struct flame_tree tree;
+    struct buf file;
+    int r = flame_tree_new(f, &tree);
+
+    if (r < 0)
+        return r;
+    flame_tree_sort(&tree);
+    buf_init(&file, FILE_MAX_BYTES);
+    r = o->make(&tree, &file);
+    if (r == 0)
+        r = out->write(out, file.data, file.size);
+    buf_done(&file);
+    flame_tree_done(&tree);
+    return r;
+}
+
+static int run_flamegraph(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct core *c = self;
+    struct options o;
+    struct flame f;
+    struct buf mode;
+    char title[400], command[256], who[16], what[32];
+    int r = read_words(argc, argv, &o);
+
+    if (r == 0 && !tables_find(c->tables, "python", "samples"))
+        r = err_set(-ENOENT, "nothing has been sampled here; plugin load profile, and ask again");
+    if (r < 0)
+        return r;
+    buf_init(&mode, 64);
+    if (!o.mode && host_config_get(c->host, "profile.mode", &mode) >= 0)
+        o.mode = buf_text(&mode);
+    flame_init(&f, PROFILE_MAX_BYTES);
+    f.mode = o.mode ? o.mode : "cpu";
+    f.threads = o.threads;
+    f.lines = o.lines;
+    f.width = o.width;
+    read_command(command, sizeof(command));
+    (void)snprintf(who, sizeof(who), "%d", (int)getpid());
+    (void)snprintf(what, sizeof(what), "%.8s time", f.mode);
+    flame_title(title, sizeof(title), command, who, what);
+    f.title = title;
+    r = read_profile(c, &f, o.last_ns, out);
+    if (r == 0 && f.n_samples == 0)
+        r = err_set(-ENOENT,
+                    "no samples of mode %.8s; the process used no such time, or the "
+                    "profiler does not run: plugin list",
+                    f.mode);
+    out->clean = true; /* names of code; hidden where they come from */
+    if (r == 0)
+        r = write_picture(&o, &f, out);
+    flame_done(&f);
+    buf_done(&mode);
+    return r;
+}
+
+int flamegraph_command_add(struct core *c)
+{
+    static const struct probing_command command = {
+        .size = sizeof(command),
+        .name = "flamegraph",
+        .usage = "[--format html|svg|folded] [--mode cpu|wall|gil] [--last S] [--width PIXELS] "
+                 "[--threads] [--lines]",
+        .doc = "where the time went, of what plugin profile has sampled",
+        .run = run_flamegraph};
+    return host_command_add(c->host, "probing", &command, c);
+}

@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/builtin/metrics.c - the command "metrics": counters of the core and its process, as
+ * OpenMetrics.
+ *
+ * Threads: workers, one answer each; counters are read as they are.  HTTP shows it as /metrics.
+ * A family is written whole before the next one, as the format wants it.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/builtin/builtin.h"
+#include "core/host/host.h"
+#include "core/server/server.h"
+#include "core/sql/sql.h"
+#include "core/store/store.h"
+
+#define ANSWER_MAX_BYTES ((size_t)4 << 20)
+#define QUERY_NS (2 * NS_PER_S) /* the rest is told without what takes longer */
+#define THREADS_MAX 64          /* of ours */
+
+struct metrics {
+    struct buf text;
+    bool open; /* OpenMetrics; else the older text format, in which a counter is its `_total` */
+};
+
+static void family(struct metrics *m, const char *name, const char *type, const char *unit,
+                   const char *help)
+{
+    const char *total = !m->open && strcmp(type, "counter") == 0 ? "_total" : "";
+    (void)buf_addf(&m->text, "# TYPE %s%s %s\n", name, total, type);
+    if (unit && m->open)
+        (void)buf_addf(&m->text, "# UNIT %s %s\n", name, unit);
+    (void)buf_addf(&m->text, "# HELP %s%s %s\n", name, total, help);
+}
+
+/* A label's value; `name` comes with what stands before it: "{table" or ",reason". */
+static void label(struct metrics *m, const char *name, const char *value)
+{
+    (void)buf_addf(&m->text, "%s=\"", name);
+    for (const char *c = value; *c; c++)
+        if (*c == '\n')
+            (void)buf_adds(&m->text, "\\n");
+        else if (*c == '"' || *c == '\\')
+            (void)buf_addf(&m->text, "\\%c", *c);
+        else
+            (void)buf_addc(&m->text, *c);
+    (void)buf_addc(&m->text, '"');
+}
+
+/* ---- tables ---- */
+
+struct tables_now {
+    struct table **all;
+    struct store_table_stats *stats;
+    uint32_t n;
+};
+
+static void table_name(struct metrics *m, const char *metric, const struct table *t)
+{
+    char name[160];
+    (void)snprintf(name, sizeof(name), "%s.%s", t->schema, t->name);
+    (void)buf_adds(&m->text, metric);
+    label(m, "{table", name);
+}
+
+static void each_table(struct metrics *m, const struct tables_now *now, const char *metric,
+                       uint64_t (*value)(const struct table *, const struct store_table_stats *))
+{
+    for (uint32_t i = 0; i < now->n; i++) {
+        table_name(m, metric, now->all[i]);
+        (void)buf_addf(&m->text, "} %llu\n",
+                       (unsigned long long)value(now->all[i], &now->stats[i]));
+    }
+}
+
+static uint64_t rows_of(const struct table *t, const struct store_table_stats *s)
+{
+    (void)t;
+    return s->rows;
+}
+
+static uint64_t bytes_of(const struct table *t, const struct store_table_stats *s)
+{
+    (void)t;
+    return s->bytes;
+}
+
+static uint64_t waiting_of(const struct table *t, const struct store_table_stats *s)
+{
+    (void)t;
+    return s->waiting;
+}
+
+static uint64_t expired_of(const struct table *t, const struct store_table_stats *s)
+{
+    (void)t;
+    return s->expired;
+}
+
+static uint64_t appended_of(const struct table *t, const struct store_table_stats *s)
+{
+    (void)s;
+    return atomic_load_explicit(t->appended, memory_order_relaxed);
+}
+
+static uint64_t values_of(const struct table *t, const struct store_table_stats *s)
+{
+    (void)s;
+    return atomic_load_explicit(&t->lost[TABLE_LOST_VALUE], memory_order_relaxed);
+}
+
+static void write_tables(struct metrics *m, const struct tables_now *now)
+{
+    family(m, "probing_table_rows", "gauge", NULL, "Rows in the store.");
+    each_table(m, now, "probing_table_rows", rows_of);
+    family(m, "probing_table_bytes", "gauge", "bytes", "Bytes that they take in the store.");
+    each_table(m, now, "probing_table_bytes", bytes_of);
+    family(m, "probing_table_waiting_rows", "gauge", NULL, "Rows appended, still in the rings.");
+    each_table(m, now, "probing_table_waiting_rows", waiting_of);
+    family(m, "probing_table_appended_rows", "counter", NULL, "Rows taken out of the rings.");
+    each_table(m, now, "probing_table_appended_rows_total", appended_of);
+    family(m, "probing_table_expired_rows", "counter", NULL, "Rows removed by retention.");
+    each_table(m, now, "probing_table_expired_rows_total", expired_of);
+    family(m, "probing_table_lost_rows", "counter", NULL, "Rows that could not be kept, and why.");
+    for (uint32_t i = 0; i < now->n; i++)
+        for (int k = 0; k < TABLE_LOST_ROWS; k++) {
+            if ((k == TABLE_LOST_NO_TABLE) != (now->all[i]->id == 0))
+                continue;
+            table_name(m, "probing_table_lost_rows_total", now->all[i]);
+            label(m, ",reason", table_loss_names[k]);
+            (void)buf_addf(&m->text, "} %llu\n",
+                           (unsigned long long)atomic_load_explicit(&now->all[i]->lost[k],
+                                                                    memory_order_relaxed));
+        }
+    family(m, "probing_table_lost_values", "counter", NULL,
+           "Values missing in rows that are kept.");
+    each_table(m, now, "probing_table_lost_values_total", values_of);
+}
+
+static int add_tables(struct core *c, struct metrics *m)
+{
+    struct tables_now now = {.all = calloc(TABLES_MAX + 1, sizeof(struct table *)),
+                             .stats = calloc(TABLES_MAX + 1, sizeof(struct store_table_stats))};
+    int r = now.all && now.stats ? 0 : err_set(-ENOMEM, "no memory to list tables");
+    uint32_t n = r == 0 ? tables_list(c->tables, now.all, TABLES_MAX) : 0;
+    for (uint32_t i = 0; i < n && r == 0; i++) {
+        if (now.all[i]->scan)
+            continue; /* computed: it has no rows of its own */
+        r = store_stats(c->store, now.all[i], &now.stats[now.n]);
+        now.all[now.n++] = now.all[i];
+    }
+    if (r == 0)
+        now.all[now.n++] = tables_refused(c->tables); /* last: it has no rows, only losses */
+    if (r == 0)
+        write_tables(m, &now);
+    free(now.all);
+    free(now.stats);
+    return r;
+}
+
+/* ---- the process, and our threads in it ---- */
+
+/* Field `n` of a stat file, counted as proc(5) does; those from the third on. */
+static uint64_t stat_field(const char *stat, int n)
+{
+    const char *p = strrchr(stat, ')');
+    uint64_t value = 0;
+    for (int i = 2; p && i < n; i++)
+        p = strchr(p + 1, ' ');
+    for (p = p ? p + 1 : ""; *p >= '0' && *p <= '9'; p++)
+        value = value * 10 + (uint64_t)(*p - '0');
+    return value;
+}
+
+static double ticks_to_s(uint64_t ticks)
+{
+    return (double)ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+static int read_stat(const char *path, struct buf *ret)
+{
+    buf_reset(ret);
+    return file_read(AT_FDCWD, path, ret);
+}
+
+static uint64_t count_fds(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    uint64_t n = 0;
+    while (d && readdir(d))
+        n++;
+    if (d)
+        (void)closedir(d);
+    return n > 3 ? n - 3 : 0; /* ".", "..", and the one that lists */
+}
+
+static int add_process(struct metrics *m)
+{
+    struct buf stat;
+    struct rlimit limit;
+    struct rusage used;
+    buf_init(&stat, 8192);
+    int r = read_stat("/proc/self/stat", &stat);
+    if (r < 0 || getrusage(RUSAGE_SELF, &used) != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) {
+        buf_done(&stat);
+        return r < 0 ? r : err_set(-errno, "the process' own numbers: %s", strerror(errno));
+    }
+    const char *s = buf_text(&stat);
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    double cpu = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                 (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+    family(m, "process_cpu_seconds", "counter", "seconds", "CPU time, user and system.");
+    (void)buf_addf(&m->text, "process_cpu_seconds_total %.6f\n", cpu);
+    family(m, "process_resident_memory_bytes", "gauge", "bytes", "Resident memory.");
+    (void)buf_addf(&m->text, "process_resident_memory_bytes %llu\n",
+                   (unsigned long long)(stat_field(s, 24) * page));
+    family(m, "process_virtual_memory_bytes", "gauge", "bytes", "Virtual memory.");
+    (void)buf_addf(&m->text, "process_virtual_memory_bytes %llu\n",
+                   (unsigned long long)stat_field(s, 23));
+    family(m, "process_threads", "gauge", NULL, "Threads, ours included.");
+    (void)buf_addf(&m->text, "process_threads %llu\n", (unsigned long long)stat_field(s, 20));
+    family(m, "process_open_fds", "gauge", NULL, "Open file descriptors, ours included.");
+    (void)buf_addf(&m->text, "process_open_fds %llu\n", (unsigned long long)count_fds());
+    family(m, "process_max_fds", "gauge", NULL, "File descriptors it may open.");
+    (void)buf_addf(&m->text, "process_max_fds %llu\n", (unsigned long long)limit.rlim_cur);
+    buf_done(&stat);
+    return 0;
+}
+
+struct our_thread {
+    char name[16];
+    uint32_t n;
+    uint64_t ticks;
+};
+
+/* Threads of ours are told by their names, and summed by them: there are several workers. */
+static void add_thread(struct our_thread *all, uint32_t *n, const char *tid, struct buf *stat)
+{
+    char path[300], name[16];
+    (void)snprintf(path, sizeof(path), "/proc/self/task/%s/stat", tid);
+    if (read_stat(path, stat) < 0)
+        return; /* it has ended */
+    const char *s = buf_text(stat), *open = strchr(s, '('), *close = strrchr(s, ')');
+    if (!open || !close || strncmp(open + 1, "probing/", 8) != 0)
+        return;
+    (void)snprintf(name, sizeof(name), "%.*s", (int)(close - open - 1), open + 1);
+    uint32_t i = 0;
+    while (i < *n && strcmp(all[i].name, name) != 0)
+        i++;
+    if (i == THREADS_MAX)
+        return;
+    if (i == *n) {
+        all[(*n)++] = (struct our_thread){.n = 0};
+        memcpy(all[i].name, name, sizeof(name));
+    }
+    all[i].n++;
+    all[i].ticks += stat_field(s, 14) + stat_field(s, 15);
+}
+
+static void add_threads(struct metrics *m)
+{
+    struct our_thread all[THREADS_MAX];
+    uint32_t n = 0;
+    struct buf stat;
+    buf_init(&stat, 8192);
+    DIR *d = opendir("/proc/self/task");
+    for (struct dirent *e; d && (e = readdir(d)) != NULL;)
+        if (e->d_name[0] != '.')
+            add_thread(all, &n, e->d_name, &stat);
+    if (d)
+        (void)closedir(d);
+    buf_done(&stat);
+    family(m, "probing_thread_cpu_seconds", "counter", "seconds",
+           "CPU time that probing itself took, by thread: probing/drain writes rows.");
+    for (uint32_t i = 0; i < n; i++) {
+        (void)buf_adds(&m->text, "probing_thread_cpu_seconds_total");
+        label(m, "{thread", all[i].name);
+        (void)buf_addf(&m->text, "} %.2f\n", ticks_to_s(all[i].ticks));
+    }
+    family(m, "probing_threads", "gauge", NULL, "Threads of probing itself, by name.");
+    for (uint32_t i = 0; i < n; i++) {
+        (void)buf_adds(&m->text, "probing_threads");
+        label(m, "{thread", all[i].name);
+        (void)buf_addf(&m->text, "} %u\n", all[i].n);
+    }
+}
+
+/* ---- the server ---- */
+
+static void add_one(struct metrics *m, const char *name, const char *type, const char *help,
+                    uint64_t value)
+{
+    family(m, name, type, NULL, help);
+    (void)buf_addf(&m->text, "%s%s %llu\n", name, strcmp(type, "counter") == 0 ? "_total" : "",
+                   (unsigned long long)value);
+}
+
+static void add_server(struct core *c, struct metrics *m)
+{
+    struct server_stats s = {0};
+    if (c->server)
+        server_stats(c->server, &s);
+    family(m, "probing_server_connections", "gauge", NULL, "Open connections, by door.");
+    (void)buf_addf(&m->text, "probing_server_connections{door=\"unix\"} %u\n", s.local);
+    (void)buf_addf(&m->text, "probing_server_connections{door=\"tcp\"} %u\n", s.tcp);
+    add_one(m, "probing_server_streams", "gauge", "Different statements that clients watch.",
+            s.streams);
+    add_one(m, "probing_server_queued_bytes", "gauge", "Answers that wait for clients.", s.queued);
+    add_one(m, "probing_server_accepted", "counter", "Connections taken in.", s.accepted);
+    add_one(m, "probing_server_turned_away", "counter", "Connections and requests refused.",
+            s.refused);
+    add_one(m, "probing_server_requests", "counter", "Commands and streams asked for.", s.requests);
+    add_one(m, "probing_server_lost_messages", "counter",
+            "Messages of streams that slow clients lost.", s.lost);
+}
+
+/* ---- what is asked in SQL ---- */
+
+struct asked {
+    struct metrics *m;
+    int (*row)(struct asked *a, const struct sql_rows *rows, uint32_t row);
+};
+
+static int take_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    (void)arg, (void)columns, (void)n;
+    return 0;
+}
+
+static int take_rows(void *arg, const struct sql_rows *rows)
+{
+    struct asked *a = arg;
+    int r = 0;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && r == 0; i++)
+        r = a->row(a, rows, i);
+    return r;
+}
+
+static void ask(struct core *c, const char *statement, struct asked *a)
+{
+    struct sql_sink sink = {.arg = a, .columns = take_columns, .rows = take_rows};
+    struct sql_options o = {.timeout_ns = QUERY_NS, .max_rows = UINT64_MAX};
+    struct sql_report report;
+    if (sql_run(c->sql, statement, strlen(statement), &o, &sink, &report) < 0)
+        err_clear(); /* a table that is not there is no metric */
+}
+
+static int plugin_row(struct asked *a, const struct sql_rows *rows, uint32_t row)
+{
+    char name[64];
+    struct sql_value v[2];
+    for (uint32_t k = 0; k < 2; k++)
+        sql_rows_value(rows, row, k, &v[k]);
+    (void)snprintf(name, sizeof(name), "%.*s", v[0].type == SQL_TEXT ? (int)v[0].text.size : 0,
+                   v[0].type == SQL_TEXT ? v[0].text.data : "");
+    (void)buf_adds(&a->m->text, "probing_plugin_running");
+    label(a->m, "{plugin", name);
+    return buf_addf(&a->m->text, "} %d\n", v[1].type == SQL_BOOL && v[1].boolean);
+}
+
+/* The columns of the statement below after the first, in seconds. */
+static const char *const phases[] = {"step",       "forward", "backward", "optimizer",
+                                     "dataloader", "other",   "overhead"};
+
+static int step_row(struct asked *a, const struct sql_rows *rows, uint32_t row)
+{
+    struct sql_value v;
+    sql_rows_value(rows, row, 0, &v);
+    if (v.type == SQL_INT)
+        add_one(a->m, "probing_torch_step", "gauge", "Number of the last step timed.",
+                (uint64_t)v.integer);
+    family(a->m, "probing_torch_step_seconds", "gauge", "seconds",
+           "Where the time of the last step went.");
+    for (uint32_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++) {
+        sql_rows_value(rows, row, i + 1, &v);
+        if (v.type == SQL_DOUBLE)
+            (void)buf_addf(&a->m->text, "probing_torch_step_seconds{phase=\"%s\"} %.9g\n",
+                           phases[i], v.number);
+    }
+    return 0;
+}
+
+static void add_asked(struct core *c, struct metrics *m)
+{
+    struct asked plugins = {.m = m, .row = plugin_row}, steps = {.m = m, .row = step_row};
+    family(m, "probing_plugin_running", "gauge", NULL, "1: the plugin runs, 0: it does not.");
+    ask(c, "select name, state = 'running' from probing.plugins order by 1", &plugins);
+    if (tables_find(c->tables, "python", "torch_step_timing"))
+        ask(c,
+            "select local_step, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
+            "dataloader_sec, other_sec, overhead_sec from python.torch_step_timing "
+            "where ts > now() - interval '1 hour' order by ts desc limit 1",
+            &steps);
+}
+
+static int write_all(struct core *c, struct metrics *m)
+{
+    family(m, "probing_build_info", "gauge", NULL, "Version of the core.");
+    (void)buf_adds(&m->text, "probing_build_info");
+    label(m, "{version", c->version);
+    (void)buf_adds(&m->text, "} 1\n");
+    int r = add_process(m);
+    if (r == 0)
+        r = add_tables(c, m);
+    if (r < 0)
+        return r;
+    add_threads(m);
+    add_server(c, m);
+    add_asked(c, m);
+    if (m->open)
+        (void)buf_adds(&m->text, "# EOF\n");
+    return m->text.failed
+               ? err_set(m->text.failed, "the metrics are longer than %zu bytes", ANSWER_MAX_BYTES)
+               : 0;
+}
+
+static int run_metrics(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct metrics m = {.open = argc == 1};
+    if (argc > 2 || (argc == 2 && strcmp(argv[1], "--text") != 0))
+        return err_set(-EINVAL, "metrics takes no words but --text");
+    buf_init(&m.text, ANSWER_MAX_BYTES);
+    int r = write_all(self, &m);
+    out->clean = true; /* figures, and names of ours */
+    if (r == 0)
+        r = out->write(out, m.text.data, m.text.size);
+    buf_done(&m.text);
+    return r;
+}
+
+int metrics_command_add(struct core *c)
+{
+    static const struct probing_command command = {
+        .size = sizeof(command),
+        .name = "metrics",
+        .usage = "[--text]",
+        .doc = "counters of the core and its process, as OpenMetrics; --text: for Prometheus "
+               "before 2.5",
+        .run = run_metrics};
+    return host_command_add(c->host, "probing", &command, c);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/builtin/query_settings.c - the settings query.*: what a statement may use of the process it
+ * runs in.
+ *
+ * Threads: main adds them, control changes them; a query sees what held when it began.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/builtin/builtin.h"
+#include "core/host/host.h"
+#include "core/sql/sql.h"
+
+#define NICE_MAX 19
+#define THREADS_MAX 8
+
+static const struct probing_config settings[] = {
+    {.name = "memory",
+     .value = "256MB",
+     .doc = "bytes that one query may use; one that needs more is refused, and says what for",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .flags = PROBING_LIVE,
+     .min = 1 << 20,
+     .max = INT64_C(1) << 46},
+    {.name = "timeout",
+     .value = "60s",
+     .doc = "a query that runs longer is stopped",
+     .type = PROBING_I64,
+     .unit = PROBING_NS,
+     .flags = PROBING_LIVE,
+     .min = NS_PER_MS,
+     .max = 86400 * (int64_t)NS_PER_S},
+    {.name = "rows",
+     .value = "0",
+     .doc = "an answer ends after so many rows, and says so; 0: it does not",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = INT64_MAX},
+    {.name = "nice",
+     .value = "10",
+     .doc = "queries run with so much less priority than the process, nice(2); 0: with the same",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = NICE_MAX},
+    {.name = "late",
+     .value = "1s",
+     .doc = "watch tells a bucket of time so long after its end; rows later than that are only "
+            "counted",
+     .type = PROBING_I64,
+     .unit = PROBING_NS,
+     .flags = PROBING_LIVE,
+     .min = 0,
+     .max = 3600 * (int64_t)NS_PER_S},
+    {.name = "threads",
+     .value = "1",
+     .doc = "threads that a long group by over one stored table may use, of those the process may",
+     .type = PROBING_I64,
+     .flags = PROBING_LIVE,
+     .min = 1,
+     .max = THREADS_MAX},
+    {.name = NULL}};
+
+/* In the order of the table. */
+static const enum sql_setting known[] = {SQL_SET_MEMORY, SQL_SET_TIMEOUT, SQL_SET_ROWS,
+                                         SQL_SET_NICE,   SQL_SET_LATE,    SQL_SET_THREADS};
+
+static int set(void *self, const char *name, const char *value)
+{
+    struct core *c = self;
+    uint64_t number;
+    int r = parse_u64(value, &number);
+    for (int i = 0; r == 0 && settings[i].name; i++)
+        if (strcmp(settings[i].name, name) == 0)
+            sql_configure(c->sql, known[i], number);
+    return r;
+}
+
+int queries_settings_add(struct core *c)
+{
+    for (int i = 0; settings[i].name; i++) {
+        const struct probing_config *s = &settings[i];
+        uint64_t number;
+        int r = s->unit == PROBING_BYTES ? parse_bytes(s->value, &number)
+                : s->unit == PROBING_NS  ? parse_ns(s->value, &number)
+                                         : parse_u64(s->value, &number);
+        if (r < 0)
+            return r;
+        sql_configure(c->sql, known[i], number);
+    }
+    return host_settings_add(c->host, "query", settings, sizeof(settings[0]), set, c);
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/datadir/own_dir.h - where this process is found on disk and in memory files, what an earlier
+ * life of it left there, what dead processes left beside it, and what a forked child lets go of.
+ *
+ * Threads: one, the core's main thread, where nothing else is said.
+ */
+#ifndef CORE_DATADIR_OWN_DIR_H
+#define CORE_DATADIR_OWN_DIR_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "core/base/buf.h"
+#include "core/catalog/catalog.h"
+
+#define PLACE_BYTES 1024
+
+/* ---- where this process is found (own_dir.c) ---- */
+
+/*     <root>/<pid>-<start time>[.<n>]/      private (0700); <n> from 2: after exec, or an earlier
+ *                                           life that did not leave in good order (resume.c)
+ *         info                              text, "key: value" lines; "left: yes": ejected
+ *         sock, door, token, token-read     the ways in, while the core runs
+ *         data.mdb, held                    the store; locked while somebody has it
+ *         rings, strings, lock.mdb          files, or links to the same name below `fast`
+ *         failed                            one line: why the core could not start
+ *
+ *     /dev/shm/probing-<uid>/<pid>-<start time>[.<n>]/    `fast`: memory instead of disk
+ *         rings, strings, lock.mdb
+ *         home                              where the directory is; locked while the core lives
+ *
+ * <root> is PROBING_DATA_DIR, which must be of use then; else probing-<uid> in /tmp, /var/tmp or
+ * /dev/shm, whichever first takes data; where somebody else has made that before us, one with a
+ * name that nobody could know, probing-<uid>.<random>. */
+struct place {
+    char directory[PLACE_BYTES];
+    char fast[PLACE_BYTES]; /* on a memory file system; "": none, all is in `directory` */
+    uint64_t start_time;    /* clock ticks since boot, proc(5) */
+    bool resumed;           /* the directory is of an earlier life, which left in good order */
+    char note[512];         /* why it is not where it would be, and what to do; "": it is */
+};
+
+/* resume: the version whose directory may be gone on with, NULL: a new directory. */
+int place_make(const char *data_dir, const char *resume, struct place *ret);
+/* Links in the directory for what lies in `fast`, where the store has not made them itself. */
+int place_link(const struct place *p);
+/* The core has left in good order: bring what lies in `fast` home to the directory, so that no
+ * memory is held for a life that is over.  What cannot be brought stays where it is, linked. */
+void place_settle(const struct place *p);
+struct datadir;
+void place_bring(const struct datadir *fast, const struct datadir *home); /* the same */
+/* A file of the one into the other, without what is zero. */
+int place_copy(const struct datadir *from, const struct datadir *to, const char *name);
+int place_info(const struct place *p, const char *version, int64_t utc_offset);
+int place_info_text(const struct place *p, struct buf *text); /* all but the check */
+void place_failed(const struct place *p, const char *why);
+/* Has somebody taken the directory away, or the socket in it, so that nobody can come in? */
+bool place_is_gone(const struct place *p);
+int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES]);
+
+/* ---- an earlier life in the same process (resume.c) ---- */
+
+bool resume_can(const char *directory, const char *version);
+void resume_names(struct place *p);
+/* Go on by the clock of the earlier life: before the store is made. */
+void resume_clock(const struct place *p);
+/* Count the rows again that earlier lives lost; before place_info(). */
+void resume_losses(const struct place *p, struct tables *tables);
+/* The text of `info` for a directory that is left; to be written when all is closed. */
+void resume_note(const struct place *p, struct tables *tables, struct buf *ret);
+
+/* ---- what dead processes left (gc.c) ---- */
+
+/* Write `home` beside the memory files, so that others know whose they are, and keep it locked
+ * while we live.  Its descriptor, or -1: none. */
+int home_write(const struct place *p);
+
+struct sweep_limits {
+    uint64_t keep_ns, max_bytes; /* of all data of the dead below one root; 0: no limit */
+    bool (*go_on)(void *arg);    /* called where nothing is open; false: end now */
+    void *arg;
+};
+/* Take away what is beyond the limits, oldest first, and memory files whose data directory has
+ * gone; bring those of other dead processes home.  Gives how many directories were removed. */
+uint32_t sweep_run(const struct place *own, const struct sweep_limits *limits);
+
+/* ---- what a forked child inherits (fork_cleanup.c) ---- */
+
+#define INHERITED_FDS 16
+#define INHERITED_MAPS 16
+
+/* The store's open files and the maps it writes through, so that a child can let go of them with
+ * system calls only.  A count is set when what it counts is written, and cleared before the store
+ * goes. */
+struct inherited {
+    struct inherited_fd {
+        int fd;
+        dev_t device;
+        ino_t inode; /* what fd must still be */
+    } fds[INHERITED_FDS];
+    struct inherited_map {
+        uintptr_t at;
+        size_t size;
+    } maps[INHERITED_MAPS];
+    _Atomic uint32_t n_fds, n_maps;
+};
+
+void inherited_note(struct inherited *in, const struct place *p);
+void inherited_forget(struct inherited *in);
+void inherited_drop(struct inherited *in); /* [child] */
+
+#endif

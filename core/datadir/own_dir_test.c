@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/datadir/own_dir_test.c - a directory for each life, and memory files brought home to it.
+ *
+ * Threads: the test's.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/file.h"
+#include "core/datadir/own_dir.h"
+#include "tests/test.h"
+
+static char folder[64];
+
+TEST(makes_a_place_of_its_own_each_time)
+{
+    struct place one, two;
+    struct buf b;
+    struct stat st;
+    char again[PLACE_BYTES + 8];
+
+    CHECK_INT(place_make(folder, NULL, &one), 0);
+    CHECK_INT(place_make(folder, NULL, &two), 0);
+    (void)snprintf(again, sizeof(again), "%s.2", one.directory);
+    CHECK_STR(two.directory, again);
+    CHECK(stat(one.directory, &st) == 0 && (st.st_mode & 07777) == 0700);
+    CHECK_INT(place_info(&one, "9.9", 5), 0);
+    (void)snprintf(again, sizeof(again), "%s/info", one.directory);
+    buf_init(&b, 1 << 20);
+    CHECK_INT(file_read(-100, again, &b), 0); /* AT_FDCWD */
+    CHECK(strstr(buf_text(&b), "version: 9.9\n") && strstr(buf_text(&b), "start_time: "));
+    buf_done(&b);
+    CHECK_INT(place_make("relative", NULL, &two), -EINVAL);
+    (void)file_remove_dir(one.directory);
+    (void)file_remove_dir(two.directory);
+    (void)file_remove_dir(one.fast);
+    (void)file_remove_dir(two.fast);
+}
+
+TEST(brings_files_home_from_memory)
+{
+    struct place p;
+    struct stat st;
+    char fast[PLACE_BYTES + 16], home[PLACE_BYTES], text[8] = "";
+
+    CHECK_INT(place_make(folder, NULL, &p), 0);
+    if (p.fast[0]) { /* no roomy tmpfs here: then there is nothing to bring */
+        static const char *const names[] = {"rings", "strings"};
+        CHECK_INT(place_link(&p), 0);
+        for (int i = 0; i < 2; i++) {
+            (void)snprintf(fast, sizeof(fast), "%s/%s", p.fast, names[i]);
+            int fd = open(fast, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+            CHECK_INT(pwrite(fd, "end", 3, 100 << 20), 3);
+            (void)close(fd);
+        }
+        place_settle(&p);
+        CHECK(access(p.fast, F_OK) == -1);
+        CHECK_INT(place_path(&p, "rings", home), 0);
+        CHECK(lstat(home, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == (100 << 20) + 3);
+        CHECK(st.st_blocks * 512 < 1 << 20); /* the hole is still one */
+        int fd = open(home, O_RDONLY | O_CLOEXEC);
+        CHECK_INT(pread(fd, text, 3, 100 << 20), 3);
+        CHECK_STR(text, "end");
+        (void)close(fd);
+    }
+    (void)file_remove_dir(p.directory);
+}
+
+int main(void)
+{
+    (void)snprintf(folder, sizeof(folder), "/tmp/place_test.XXXXXX");
+    if (!mkdtemp(folder))
+        return test_skip("no directory in /tmp");
+    RUN(makes_a_place_of_its_own_each_time);
+    RUN(brings_files_home_from_memory);
+    (void)file_remove_dir(folder);
+    return test_end();
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/flame/folded.c - folded stacks, speedscope's JSON and trace events of a profile.
+ *
+ * One thread.  Folded: a line a stack, outermost first, "a;b;c 12"; values are nanoseconds, of a
+ * difference before and after.  speedscope: https://www.speedscope.app/file-format-schema.json.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/flame/flame.h"
+
+#define DEPTH_MAX 2048
+
+static int no_memory(const struct buf *out)
+{
+    return out->failed ? err_set(-ENOMEM, "no memory for the file") : 0;
+}
+
+/* ---- folded ---- */
+
+struct way {
+    uint32_t label[DEPTH_MAX];
+};
+
+static void add_line(const struct flame_tree *t, const struct way *way, const struct flame_node *n,
+                     int64_t value, int64_t before, struct buf *out)
+{
+    for (uint32_t i = 0; i < n->depth; i++) {
+        (void)buf_adds(out, i ? ";" : "");
+        (void)buf_adds(out, t->f->labels[way->label[i]]);
+    }
+    if (t->difference)
+        (void)buf_addf(out, " %lld", (long long)before);
+    (void)buf_addf(out, " %lld\n", (long long)value);
+}
+
+static void fold(const struct flame_tree *t, uint32_t at, struct way *way, struct buf *out)
+{
+    const struct flame_node *n = &t->nodes[at];
+    int64_t value = n->value, before = n->before;
+    if (n->depth > DEPTH_MAX)
+        return;
+    if (n->depth > 0)
+        way->label[n->depth - 1] = n->label;
+    for (uint32_t i = n->child; i; i = t->nodes[i].sibling) {
+        value -= t->nodes[i].value;
+        before -= t->nodes[i].before;
+    }
+    if (n->depth > 0 && (value > 0 || before > 0))
+        add_line(t, way, n, value, before, out);
+    for (uint32_t i = n->child; i; i = t->nodes[i].sibling)
+        fold(t, i, way, out);
+}
+
+int flame_folded(const struct flame_tree *t, struct buf *out)
+{
+    struct way way;
+    fold(t, 0, &way, out);
+    return no_memory(out);
+}
+
+/* ---- speedscope ---- */
+
+static void add_text(struct buf *out, const char *text)
+{
+    (void)json_add_text(out, text, strlen(text));
+}
+
+static void add_frames(const struct flame *f, struct buf *out)
+{
+    (void)buf_adds(out, "\"shared\":{\"frames\":[");
+    for (uint32_t i = 0; i < f->n_labels; i++) {
+        (void)buf_adds(out, i ? ",\n{\"name\":" : "{\"name\":");
+        add_text(out, f->labels[i]);
+        (void)buf_adds(out, "}");
+    }
+    (void)buf_adds(out, "]},\n");
+}
+
+/* One profile for each thread: samples stand together by thread. */
+static uint32_t add_thread(const struct flame *f, uint32_t from, struct buf *out)
+{
+    const struct flame_sample *first = &f->samples[from];
+    int64_t total = 0;
+    uint32_t end = from;
+    for (; end < f->n_samples && f->samples[end].thread == first->thread; end++)
+        total += f->samples[end].value;
+    (void)buf_adds(out, "{\"type\":\"sampled\",\"name\":");
+    add_text(out, first->thread_name[0] ? first->thread_name : "thread");
+    (void)buf_addf(out,
+                   ",\"unit\":\"nanoseconds\",\"startValue\":0,\"endValue\":%lld,\"samples\":[",
+                   (long long)total);
+    for (uint32_t i = from; i < end; i++) {
+        const struct flame_stack *s = &f->stacks[f->samples[i].stack];
+        (void)buf_adds(out, i > from ? ",[" : "[");
+        for (uint32_t k = s->n; k > 0; k--)
+            (void)buf_addf(out, "%s%u", k < s->n ? "," : "",
+                           f->frames[f->places[s->first + k - 1]].label);
+        (void)buf_adds(out, "]");
+    }
+    (void)buf_adds(out, "],\"weights\":[");
+    for (uint32_t i = from; i < end; i++)
+        (void)buf_addf(out, "%s%lld", i > from ? "," : "", (long long)f->samples[i].value);
+    (void)buf_adds(out, "]}");
+    return end;
+}
+
+int flame_speedscope(const struct flame *f, struct buf *out)
+{
+    (void)buf_adds(out, "{\"$schema\":\"https://www.speedscope.app/file-format-schema.json\",\n"
+                        "\"exporter\":\"probing\",\"name\":");
+    add_text(out, f->title);
+    (void)buf_adds(out, ",\"activeProfileIndex\":0,\n");
+    add_frames(f, out);
+    (void)buf_adds(out, "\"profiles\":[");
+    for (uint32_t i = 0; i < f->n_samples;) {
+        (void)buf_adds(out, i ? ",\n" : "");
+        i = add_thread(f, i, out);
+    }
+    (void)buf_adds(out, "]}\n");
+    return no_memory(out);
+}
+
+/* ---- trace events ---- */
+
+/* What is open on the thread that is written: frames from the outermost on, and since when. */
+struct open_frames {
+    uint32_t label[DEPTH_MAX];
+    int64_t since[DEPTH_MAX];
+    uint32_t n;
+    int64_t until; /* of the last sample */
+    bool any;      /* an event has been written */
+};
+
+static void close_frames(const struct flame *f, struct open_frames *o, uint32_t down_to,
+                         int64_t thread, struct buf *out)
+{
+    while (o->n > down_to) {
+        int64_t since = o->since[--o->n], ns = o->until - since;
+        (void)buf_adds(out, o->any ? ",\n{\"ph\":\"X\",\"name\":" : "{\"ph\":\"X\",\"name\":");
+        o->any = true;
+        add_text(out, f->labels[o->label[o->n]]);
+        (void)buf_addf(out,
+                       ",\"cat\":\"%s\",\"ts\":%lld.%03d,\"dur\":%lld.%03d,\"pid\":1,"
+                       "\"tid\":%lld}",
+                       f->mode, (long long)(since / 1000), (int)(since % 1000),
+                       (long long)(ns / 1000), (int)(ns % 1000), (long long)thread);
+    }
+}
+
+static void name_thread(struct open_frames *o, const struct flame_sample *s, struct buf *out)
+{
+    (void)buf_addf(out,
+                   "%s{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%lld,\"args\":{"
+                   "\"name\":",
+                   o->any ? ",\n" : "", (long long)s->thread);
+    add_text(out, s->thread_name);
+    (void)buf_adds(out, "}}");
+    o->any = true;
+}
+
+/* A sample stands for the time before it.  Frames that it shares with the one before stay open,
+ * unless there was a gap of more than the sample's own time. */
+static void add_event(const struct flame *f, struct open_frames *o, const struct flame_sample *s,
+                      struct buf *out)
+{
+    const struct flame_stack *stack = &f->stacks[s->stack];
+    int64_t begin = s->ts - s->value;
+    uint32_t same = 0, n = stack->n < DEPTH_MAX ? stack->n : DEPTH_MAX;
+    if (o->n > 0 && begin - o->until > s->value)
+        close_frames(f, o, 0, s->thread, out);
+    if (begin < o->until || o->n > 0)
+        begin = o->until;
+    while (same < o->n && same < n &&
+           o->label[same] == f->frames[f->places[stack->first + stack->n - 1 - same]].label)
+        same++;
+    close_frames(f, o, same, s->thread, out);
+    for (; o->n < n; o->n++) {
+        o->label[o->n] = f->frames[f->places[stack->first + stack->n - 1 - o->n]].label;
+        o->since[o->n] = begin;
+    }
+    o->until = s->ts;
+}
+
+int flame_perfetto(const struct flame *f, struct buf *out)
+{
+    struct open_frames o = {.n = 0};
+    (void)buf_adds(out, "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
+    for (uint32_t i = 0; i < f->n_samples; i++) {
+        const struct flame_sample *s = &f->samples[i];
+        if (i == 0 || s->thread != s[-1].thread) {
+            o.until = INT64_MIN / 2;
+            name_thread(&o, s, out);
+        }
+        add_event(f, &o, s, out);
+        if (i + 1 == f->n_samples || s[1].thread != s->thread)
+            close_frames(f, &o, 0, s->thread, out);
+    }
+    (void)buf_adds(out, "\n]}\n");
+    return no_memory(out);
+}

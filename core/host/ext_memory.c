@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/host/ext_memory.c - "probing.memory/1": the core's heap for plugins.
+ *
+ * Any thread may call what is offered; offering is for whoever makes the host.
+ */
+#include <probing/ext/draft/memory.h>
+
+#include "core/base/heap.h"
+#include "core/host/internal.h"
+
+static int free_ours(void *p)
+{
+    return heap_free(p);
+}
+
+int memory_offer(struct host *h)
+{
+    static const struct probing_memory_1 part = {.size = sizeof(part),
+                                                 .alloc = heap_alloc,
+                                                 .zalloc = heap_zalloc,
+                                                 .aligned = heap_aligned,
+                                                 .resize = heap_resize,
+                                                 .size_of = heap_size,
+                                                 .free = free_ours};
+    return host_extension_add(h, PROBING_MEMORY_1, &part);
+}

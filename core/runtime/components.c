@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/runtime/components.c - the parts of the core, made in order and undone in the other.
+ *
+ * Threads: the core's main thread.  A part comes or goes under `life`, so that no fork sees half of
+ * it; plugins start on a thread of their own, since what a plugin does may hang.
+ */
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/owned_signals.h"
+#include "core/base/thread.h"
+#include "core/base/version.h"
+#include "core/builtin/builtin.h"
+#include "core/crash/crash.h"
+#include "core/host/host.h"
+#include "core/runtime/internal.h"
+#include "core/script/script.h"
+#include "core/server/server.h"
+#include "core/sql/sql.h"
+#include "core/store/store.h"
+
+#define PLUGINS_NS (2 * NS_PER_S) /* the door opens by then, whatever a plugin's start waits for */
+#define QUIET_NS (2 * NS_PER_S) /* commands that still run get this long before they are cut off */
+
+/* ---- store and scripts speak through these ---- */
+
+static int store_add(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
+                     struct table **ret)
+{
+    return store_table_add(arg, schema, d, self, ret);
+}
+
+static int store_intern(void *arg, const void *p, size_t n, uint64_t *ret_id)
+{
+    return intern(store_interns(arg), p, n, ret_id);
+}
+
+static int store_keep_of(void *arg, const char *table, const char *text)
+{
+    return store_keep(arg, table, text);
+}
+
+/* ---- start ---- */
+
+static void stop_store(struct core *c)
+{
+    inherited_forget(&c->inherited);
+    store_free(c->store);
+    c->store = NULL;
+    tables_free(c->tables);
+    c->tables = NULL;
+    if (c->home_fd != -1)
+        (void)close(c->home_fd);
+    c->home_fd = -1;
+}
+
+static int start_store(struct core *c)
+{
+    struct store_options o = {.directory = c->place.directory,
+                              .fast_directory = c->place.fast[0] ? c->place.fast : NULL,
+                              .max_bytes = DEFAULT_BYTES,
+                              .resume = c->place.resumed,
+                              .keep_ns = DEFAULT_KEEP_NS};
+    c->home_fd = home_write(&c->place); /* first: a life that ends early is found by it */
+    resume_clock(&c->place);
+    int r = tables_new(&c->tables);
+    if (r == 0)
+        r = store_create(&o, c->tables, &c->store);
+    if (r == 0)
+        r = place_link(&c->place);
+    if (r == 0)
+        resume_losses(&c->place, c->tables);
+    if (r == 0)
+        r = place_info(&c->place, PROBING_VERSION, store_utc_offset(c->store));
+    if (r == 0)
+        inherited_note(&c->inherited, &c->place);
+    return r < 0 ? r : sql_new(c->tables, c->store, &c->sql);
+}
+
+/* The earlier life's directory cannot be gone on with after all: its rows stay there. */
+static int start_store_afresh(struct core *c)
+{
+    stop_store(c);
+    place_settle(&c->place);
+    int r = place_make(c->config->data_dir, /* resume= */ NULL, &c->place);
+    return r < 0 ? r : start_store(c);
+}
+
+static void crash_says(void *arg, int level, const char *text)
+{
+    host_logs(arg, level, "crash", text);
+}
+
+static const void *crash_asks(void *arg, const char *id)
+{
+    return host_extension(arg, id);
+}
+
+static int start_crash(struct core *c)
+{
+    struct crash_options o = {.directory = c->place.directory,
+                              .log = crash_says,
+                              .extension = crash_asks,
+                              .arg = c->host};
+    int r = crash_new(&o, &c->crash);
+    if (r == 0)
+        r = crash_tables_add(c->tables, c->place.directory);
+    if (r == 0)
+        r = crash_status_add(c->tables, c->crash);
+    return r;
+}
+
+/* The plugin path: `own` (may be empty), then directories beside the file that holds `code`. */
+static int plugin_path(const void *code, const char *own, struct buf *ret)
+{
+    char real[PATH_MAX];
+    Dl_info info;
+
+    if (own && own[0])
+        (void)buf_addf(ret, "%s:", own);
+    /* A core that came as a memfd has no directory; its plugins come through the door. */
+    if (dladdr(code, &info) && info.dli_fname && strncmp(info.dli_fname, "/proc/", 6) != 0 &&
+        realpath(info.dli_fname, real)) {
+        char *slash = strrchr(real, '/');
+        *slash = '\0';
+        (void)buf_addf(ret, "%s/plugins:%s", real, real);
+    }
+    return ret->failed;
+}
+
+static int start_host(struct core *c, struct host_store *store)
+{
+    struct buf path;
+    buf_init(&path, 16384);
+    int r = plugin_path(probing_version, c->config->plugin_path, &path);
+    struct host_options o = {.version = probing_build,
+                             .plugin_path = buf_text(&path),
+                             .tables = c->tables,
+                             .store = *store,
+                             .mapped_files = c->follower};
+    if (r == 0)
+        r = host_new(&o, &c->host);
+    buf_done(&path);
+    if (r == 0)
+        sql_ask_why(c->sql, host_why_empty, c->host);
+    if (r == 0)
+        r = start_crash(c);
+    if (r == 0)
+        r = config_add(c);
+    if (r == 0)
+        r = queries_settings_add(c);
+    if (r == 0)
+        r = host_stack_add(c->host);
+    if (r == 0)
+        r = host_signal_add(c->host);
+    if (r == 0)
+        r = host_loss_add(c->host);
+    if (r == 0)
+        r = commands_add(c);
+    if (r == 0)
+        r = metrics_command_add(c);
+    if (r == 0)
+        r = process_tables_add(c);
+    if (r == 0)
+        r = flamegraph_command_add(c);
+    if (r == 0)
+        r = store_about_add(c->store);
+    return r;
+}
+
+/* The user's file first, then what this start was given: that wins.  Before the host starts, so
+ * that every setting may be made. */
+static int set_and_start(struct core *c)
+{
+    configure(c);
+    life_lock();
+    int r = config_read(c);
+    if (r == 0 && c->follower) /* it may have been set live in the parent: its children too */
+        r = host_config_set(c->host, "probing.follow_fork", "on");
+    if (r == 0)
+        r = host_start(c->host);
+    life_unlock();
+    return r;
+}
+
+/* TCP is an extra: when it cannot be had the local socket still answers, and the log says why. */
+static int start_server(struct core *c)
+{
+    char sock[PLACE_BYTES], token[PLACE_BYTES], door[PLACE_BYTES];
+    struct buf listen;
+
+    int r = place_path(&c->place, "sock", sock);
+    if (r == 0)
+        r = place_path(&c->place, "token", token);
+    if (r == 0)
+        r = place_path(&c->place, "door", door);
+    if (r == 0)
+        r = host_door_open(c->host, door);
+    if (r < 0)
+        return r;
+    struct server_options o = {.host = c->host,
+                               .sql = c->sql,
+                               .socket_path = sock,
+                               .token_path = token,
+                               .token = c->config->token[0] ? c->config->token : NULL,
+                               .read_token =
+                                   c->config->read_token[0] ? c->config->read_token : NULL,
+                               .version = probing_build};
+    if (c->place.note[0])
+        host_log(c->host, PROBING_WARN, "data are in %s: %s", c->place.directory, c->place.note);
+    r = server_new(&o, &c->server);
+    if (r < 0)
+        return r;
+    buf_init(&listen, 1024);
+    /* A child's parent has the port. */
+    if (!c->follower && host_config_get(c->host, "server.listen", &listen) >= 0 &&
+        listen.size > 0 && server_listen(c->server, buf_text(&listen)) < 0)
+        host_log(c->host, PROBING_ERROR, "server.listen=%s: %s", buf_text(&listen), err_text());
+    buf_done(&listen);
+    return 0;
+}
+
+static void choose_plugins(struct core *c)
+{
+    struct buf b;
+    if (c->follower) /* what ran in the parent stands there */
+        return;
+    buf_init(&b, sizeof(c->plugins) - 1);
+    c->plugins[0] = '\0';
+    if (host_config_get(c->host, "probing.plugins", &b) >= 0)
+        (void)snprintf(c->plugins, sizeof(c->plugins), "%s", buf_text(&b));
+    buf_done(&b);
+}
+
+static void *load_plugins(void *arg)
+{
+    struct core *c = arg;
+    (void)host_plugin_load_all(c->host, c->plugins);
+    event_raise(c->plugins_loaded);
+    return NULL;
+}
+
+/* On a thread of its own, so that a plugin whose start hangs does not keep the door shut. */
+static int start_plugins(struct core *c)
+{
+    choose_plugins(c);
+    if (!c->plugins[0])
+        return 0;
+    int r = thread_start(&c->plugin_thread, "probing/load", 0, load_plugins, c);
+    if (r < 0)
+        return r;
+    c->plugin_thread_made = true;
+    if (!event_wait(c->plugins_loaded, PLUGINS_NS))
+        host_log(c->host, PROBING_WARN, "plugins (%s) take long to start; going on without waiting",
+                 c->plugins);
+    return 0;
+}
+
+int parts_start(struct core *c)
+{
+    struct host_store store = {
+        .table_add = store_add, .intern = store_intern, .keep = store_keep_of};
+
+    /* A first look for what must be known before there is a host; nothing else is kept of it. */
+    int r = config_read(c);
+    if (r == 0)
+        r = place_make(c->config->data_dir, c->config->afresh ? NULL : PROBING_VERSION, &c->place);
+    if (r < 0)
+        return r;
+    life_lock();
+    r = start_store(c);
+    if (r < 0 && c->place.resumed)
+        r = start_store_afresh(c);
+    store.arg = c->store;
+    if (r == 0)
+        r = start_host(c, &store);
+    struct scripts_options scripts = {
+        .host = c->host, .sql = c->sql, .store = &store, .version = PROBING_VERSION};
+    if (r == 0)
+        r = scripts_new(&scripts, &c->scripts);
+    life_unlock();
+    r = r < 0 ? r : set_and_start(c);
+    if (r == 0)
+        r = start_plugins(c);
+    life_lock();
+    if (r == 0)
+        r = start_server(c);
+    life_unlock();
+    return r;
+}
+
+/* ---- stop ---- */
+
+static void remove_ways_in(const struct place *p)
+{
+    static const char *const names[] = {"sock", "door", "token", "token-read"};
+    char path[PLACE_BYTES];
+    for (size_t i = 0; p->directory[0] && i < sizeof(names) / sizeof(names[0]); i++)
+        if (place_path(p, names[i], path) == 0)
+            (void)unlink(path);
+}
+
+static void tell_kept_signals(struct core *c)
+{
+    struct buf kept;
+    buf_init(&kept, 4096);
+    host_stack_off(c->host);
+    if (signals_kept(&kept) > 0)
+        host_log(c->host, PROBING_WARN, "%s", buf_text(&kept));
+    buf_done(&kept);
+}
+
+void parts_stop(struct core *c)
+{
+    struct buf note;
+
+    buf_init(&note, (size_t)8 << 20);
+    if (c->host)
+        (void)host_quiet(c->host, QUIET_NS);
+    if (c->plugin_thread_made)
+        (void)pthread_join(c->plugin_thread, NULL);
+    c->plugin_thread_made = false;
+    life_lock();
+    struct server *server = c->server;
+    c->server = NULL;
+    server_free(server);
+    scripts_free(c->scripts);
+    c->scripts = NULL;
+    if (c->crash)
+        (void)crash_switch(c->crash, false);
+    if (c->host)
+        tell_kept_signals(c);
+    host_free(c->host);
+    c->host = NULL;
+    crash_free(c->crash);
+    c->crash = NULL;
+    sql_free(c->sql);
+    c->sql = NULL;
+    if (c->store && store_drain(c->store) == 0)
+        resume_note(&c->place, c->tables, &note);
+    stop_store(c);
+    life_unlock();
+    remove_ways_in(&c->place);
+    place_settle(&c->place);
+    if (note.size > 0)
+        (void)place_info_text(&c->place, &note); /* else: this directory is not gone on with */
+    buf_done(&note);
+}

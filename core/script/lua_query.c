@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/script/lua_query.c - probing.query(): a statement's answer as an iterator of Lua tables.
+ *
+ * Threads: the script's own.  The answer is first copied into C memory, with a limit, because a
+ * Lua error inside the engine's callback would jump over the engine's own cleaning up; then into
+ * the state's, where it counts against the script's memory and needs no finalizer.
+ */
+#include <errno.h>
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/buf.h"
+#include "core/base/clock.h"
+#include "core/script/internal.h"
+#include "core/sql/sql.h"
+
+#define CLASS "probing.rows"
+#define ANSWER_MAX_BYTES ((size_t)32 << 20)
+#define QUERY_NS (10 * NS_PER_S)
+#define ROWS_MAX 100000
+
+struct taken { /* while it comes: names, with a NUL after each, and values of the script's */
+    struct buf *names, *values;
+    uint32_t n_columns;
+    uint64_t n_rows;
+};
+
+struct answer {
+    uint32_t n_columns;
+    bool cut;
+    uint64_t n_rows, row; /* how many, the next to give */
+    size_t at;            /* the next value, in `data` */
+    /* The names, then value after value: type (1), then 8 of value, or 4 of size and text. */
+    char data[];
+};
+
+static int take_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    struct taken *a = arg;
+    for (uint32_t i = 0; i < n; i++)
+        (void)buf_add(a->names, columns[i].name, strlen(columns[i].name) + 1);
+    a->n_columns = n;
+    return a->names->failed;
+}
+
+static void take_value(struct buf *b, const struct sql_value *v)
+{
+    (void)buf_addc(b, (char)v->type);
+    switch (v->type) {
+    case SQL_NULL:
+        return;
+    case SQL_BOOL: {
+        int64_t flag = v->boolean;
+        (void)buf_add(b, &flag, sizeof(flag));
+        return;
+    }
+    case SQL_INT:
+    case SQL_TIMESTAMP:
+    case SQL_INTERVAL:
+    case SQL_DATE:
+        (void)buf_add(b, &v->integer, sizeof(v->integer));
+        return;
+    case SQL_CALENDAR: {
+        char text[SQL_CELL_BYTES];
+        uint32_t size = (uint32_t)sql_cell_text(v, /* exact= */ true, text);
+        (void)buf_add(b, &size, sizeof(size));
+        (void)buf_add(b, text, size);
+        return;
+    }
+    case SQL_DOUBLE:
+        (void)buf_add(b, &v->number, sizeof(v->number));
+        return;
+    case SQL_TEXT:
+    case SQL_BLOB:
+        (void)buf_add(b, &v->text.size, sizeof(v->text.size));
+        (void)buf_add(b, v->text.data, v->text.size);
+        return;
+    }
+}
+
+static int take_rows(void *arg, const struct sql_rows *rows)
+{
+    struct taken *a = arg;
+    uint32_t n = sql_rows_count(rows);
+    for (uint32_t row = 0; row < n; row++) {
+        for (uint32_t column = 0; column < a->n_columns; column++) {
+            struct sql_value v;
+            sql_rows_value(rows, row, column, &v);
+            take_value(a->values, &v);
+        }
+    }
+    a->n_rows += n;
+    if (a->values->failed)
+        return err_set(a->values->failed, "the answer is larger than %zu MiB; select less of it",
+                       ANSWER_MAX_BYTES >> 20);
+    return 0;
+}
+
+/* The answer in the state's own memory, on the stack. */
+static void keep_answer(lua_State *L, const struct taken *t, bool cut)
+{
+    size_t names = t->names->size, values = t->values->size;
+    struct answer *a = lua_newuserdatauv(L, sizeof(*a) + names + values, 0);
+    *a = (struct answer){.n_columns = t->n_columns, .cut = cut, .n_rows = t->n_rows, .at = names};
+    if (names)
+        memcpy(a->data, t->names->data, names);
+    if (values)
+        memcpy(a->data + names, t->values->data, values);
+    luaL_setmetatable(L, CLASS);
+}
+
+int script_query(lua_State *L)
+{
+    struct script *s = script_of(L);
+    size_t size;
+    const char *text = luaL_checklstring(L, 1, &size);
+    struct sql_options o = {.timeout_ns = QUERY_NS, .max_rows = ROWS_MAX, .cancel = &s->stop};
+    struct sql_report report = {0};
+    struct taken t = {.names = &s->names, .values = &s->out};
+
+    buf_done(t.names); /* an earlier one may have ended in an error of Lua's */
+    buf_done(t.values);
+    buf_init(t.names, 65536);
+    buf_init(t.values, ANSWER_MAX_BYTES);
+    struct sql_sink sink = {.arg = &t, .columns = take_columns, .rows = take_rows};
+    uint64_t begin = clock_now();
+    int r = sql_run(s->owner->sql, text, size, &o, &sink, &report);
+    share_charge(s, clock_now() - begin); /* it may have run on threads of its own */
+    if (r >= 0)
+        keep_answer(L, &t, report.cut);
+    buf_done(t.names);
+    buf_done(t.values);
+    if (r < 0)
+        return luaL_error(L, "query: %s", err_why(r));
+    share_pay(s);
+    return 1;
+}
+
+static size_t push_value(lua_State *L, const char *data, size_t at)
+{
+    enum sql_type type = (enum sql_type)data[at++];
+    int64_t integer;
+    double number;
+    uint32_t size;
+
+    switch (type) {
+    case SQL_NULL:
+        lua_pushnil(L);
+        return at;
+    case SQL_BOOL:
+        memcpy(&integer, data + at, sizeof(integer));
+        lua_pushboolean(L, integer != 0);
+        return at + sizeof(integer);
+    case SQL_INT:
+    case SQL_TIMESTAMP:
+    case SQL_INTERVAL:
+    case SQL_DATE:
+        memcpy(&integer, data + at, sizeof(integer));
+        lua_pushinteger(L, integer);
+        return at + sizeof(integer);
+    case SQL_DOUBLE:
+        memcpy(&number, data + at, sizeof(number));
+        lua_pushnumber(L, number);
+        return at + sizeof(number);
+    case SQL_TEXT:
+    case SQL_BLOB:
+    case SQL_CALENDAR: /* as text: Lua has no such number */
+        memcpy(&size, data + at, sizeof(size));
+        lua_pushlstring(L, data + at + sizeof(size), size);
+        return at + sizeof(size) + size;
+    }
+    lua_pushnil(L);
+    return at;
+}
+
+/* The next row as a table, or nil. */
+static int push_row(lua_State *L, struct answer *a)
+{
+    if (a->row >= a->n_rows) {
+        lua_pushnil(L);
+        return 1;
+    }
+    lua_createtable(L, 0, (int)a->n_columns);
+    const char *name = a->data;
+    size_t at = a->at;
+    for (uint32_t i = 0; i < a->n_columns; i++) {
+        at = push_value(L, a->data, at);
+        lua_setfield(L, -2, name);
+        name += strlen(name) + 1;
+    }
+    a->at = at; /* only now: a Lua error above must not lose our place */
+    a->row++;
+    return 1;
+}
+
+static int next_row(lua_State *L)
+{
+    return push_row(L, luaL_checkudata(L, 1, CLASS));
+}
+
+static int all_rows(lua_State *L)
+{
+    struct answer *a = luaL_checkudata(L, 1, CLASS);
+    lua_newtable(L);
+    for (lua_Integer i = 1; a->row < a->n_rows; i++) {
+        (void)push_row(L, a);
+        lua_rawseti(L, -2, i);
+    }
+    return 1;
+}
+
+static int is_cut(lua_State *L)
+{
+    struct answer *a = luaL_checkudata(L, 1, CLASS);
+    lua_pushboolean(L, a->cut);
+    return 1;
+}
+
+static int length(lua_State *L)
+{
+    struct answer *a = luaL_checkudata(L, 1, CLASS);
+    lua_pushinteger(L, (lua_Integer)a->n_rows);
+    return 1;
+}
+
+int script_open_rows(lua_State *L)
+{
+    static const luaL_Reg methods[] = {
+        {"all", all_rows}, {"next", next_row}, {"cut", is_cut}, {NULL, NULL}};
+
+    luaL_newmetatable(L, CLASS);
+    lua_pushcfunction(L, next_row);
+    lua_setfield(L, -2, "__call");
+    lua_pushcfunction(L, length);
+    lua_setfield(L, -2, "__len");
+    lua_pushboolean(L, 0);
+    lua_setfield(L, -2, "__metatable");
+    luaL_newlib(L, methods);
+    lua_setfield(L, -2, "__index");
+    lua_pop(L, 1);
+    return 0;
+}

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/server/client_table.c - who is connected: taken in, turned away, lost; and probing.clients.
+ *
+ * Loop only, but for the table, which a worker reads: the list and what it shows of a peer change
+ * under locks.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/catalog/catalog.h"
+#include "core/server/internal.h"
+
+void server_peer_lost(struct peer *p)
+{
+    struct server *s = p->server;
+    struct peer **at = &s->peers;
+    while (*at && *at != p)
+        at = &(*at)->next;
+    if (!*at)
+        return;
+    (void)pthread_mutex_lock(&s->mutex);
+    *at = p->next;
+    (void)pthread_mutex_unlock(&s->mutex);
+    server_add(*(p->local ? &s->n_local : &s->n_tcp), p->told ? 0 : -1u);
+    s->n_told -= p->told ? 1 : 0;
+    s->n_admitted -= !p->local && p->access ? 1 : 0;
+    for (int i = 0; i < 2; i++) /* there is a place, and a descriptor */
+        server_rest_over(s, i);
+    server_slot_drop(s, p->slot);
+    p->slot = -1;
+    server_peer_gone(p);
+    server_peer_unref(p);
+}
+
+void server_peer_drop(struct peer *p, const char *why)
+{
+    char text[256];
+    int n = snprintf(text, sizeof(text),
+                     p->kind == PEER_HTTP
+                         ? "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
+                           "Connection: close\r\n\r\n{\"error\":{\"code\":\"EAGAIN\","
+                           "\"message\":\"%s\",\"hint\":\"\"}}\n"
+                         : "error: %s\n",
+                     why);
+    if (p->kind != PEER_WS && p->fd >= 0) /* as much of it as goes without waiting */
+        (void)send(p->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    lws_set_timeout(p->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
+}
+
+static bool is_stranger(const struct peer *p)
+{
+    return p->wsi && !p->local && !p->access;
+}
+
+/* Make room: of those who have shown no token the oldest goes, of the address that has most of
+ * them, so that one who opens many takes places from himself.  false: there is none. */
+static bool drop_stranger(struct server *s)
+{
+    struct peer *found = NULL;
+    uint32_t most = 0;
+    for (struct peer *p = s->peers; p; p = p->next) { /* the newest comes first */
+        uint32_t n = 0;
+        for (const struct peer *o = is_stranger(p) ? s->peers : NULL; o; o = o->next)
+            n += is_stranger(o) && o->source == p->source;
+        if (n > 0 && n >= most) {
+            most = n;
+            found = p;
+        }
+    }
+    if (found) {
+        server_add(s->refused, 1);
+        server_peer_drop(found, "other connections came before you showed a token; try again");
+    }
+    return found != NULL;
+}
+
+/* The same among those with a token: an HTTP connection that is kept and asks nothing. */
+static bool drop_idle(struct server *s, const struct peer *but)
+{
+    struct peer *found = NULL;
+    for (struct peer *p = s->peers; p; p = p->next)
+        if (p != but && p->wsi && !p->local && p->kind == PEER_HTTP && p->wait == WAIT_NEXT &&
+            !p->jobs && (!found || p->deadline_ns < found->deadline_ns))
+            found = p;
+    if (found)
+        lws_set_timeout(found->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
+    return found != NULL;
+}
+
+static bool make_room(struct server *s, bool local)
+{
+    uint32_t most = s->most_peers - s->most_peers * SERVER_PEERS_TOLD / SERVER_PEERS;
+    uint32_t most_tcp = s->most_peers * SERVER_PEERS_TCP / SERVER_PEERS;
+    uint32_t tcp = server_get(s->n_tcp), all = tcp + server_get(s->n_local);
+    return (all < most && (local || tcp < most_tcp)) || drop_stranger(s);
+}
+
+static void welcome(struct server *s, int fd, bool local)
+{
+    char who[sizeof(((struct peer *)0)->who)];
+    uint64_t source = 0;
+    if (!local) {
+        source = server_peer_name(fd, who, sizeof(who));
+        server_keep_alive(fd);
+    } else if (!server_peer_allowed(fd, who, sizeof(who))) {
+        (void)close(fd);
+        return;
+    }
+    bool room = make_room(s, local);
+    struct peer *p = server_peer_new(s, fd, local);
+    if (!p) {
+        server_add(s->refused, 1);
+        (void)close(fd);
+        return;
+    }
+    memcpy(p->who, who, sizeof(who));
+    p->source = source;
+    p->told = !room;
+    s->n_told += room ? 0 : 1;
+    server_add(*(local ? &s->n_local : &s->n_tcp), room ? 1 : 0);
+    server_add(*(room ? &s->accepted : &s->refused), 1);
+    p->slot = server_slot_take(s, fd);
+    (void)pthread_mutex_lock(&s->mutex);
+    p->next = s->peers;
+    s->peers = p;
+    (void)pthread_mutex_unlock(&s->mutex);
+    s->adopting = p;
+    lws_sock_file_fd_type desc = {.filefd = fd};
+    struct lws *wsi =
+        lws_adopt_descriptor_vhost(s->vhost, LWS_ADOPT_RAW_FILE_DESC, desc, NULL, NULL);
+    s->adopting = NULL;
+    if (!wsi) { /* it has closed the descriptor */
+        server_peer_lost(p);
+        return;
+    }
+    server_peer_wait(p, WAIT_REQUEST, room ? SERVER_GREETING_S : SERVER_LINGER_S);
+}
+
+void server_rest(struct server *s, int which)
+{
+    s->resting[which] = true; /* or poll() would come back at once, for ever */
+    (void)lws_rx_flow_control(s->listeners[which], 0);
+}
+
+void server_rest_over(struct server *s, int which)
+{
+    if (!s->resting[which] || !s->listeners[which])
+        return;
+    s->resting[which] = false;
+    (void)lws_rx_flow_control(s->listeners[which], 1);
+}
+
+/* Who is one too many is told so; while enough are being told, the others wait at the door. */
+static bool may_come(const struct server *s)
+{
+    uint32_t most = s->most_peers * SERVER_PEERS_TOLD / SERVER_PEERS;
+    return s->n_told < (most ? most : 1);
+}
+
+void server_accept(struct server *s, int which)
+{
+    for (int i = 0; i < 16; i++) { /* then the others have their turn */
+        if (!may_come(s)) {
+            server_rest(s, which);
+            return;
+        }
+        int fd = accept4(s->listen_fds[which], NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd >= 0) {
+            welcome(s, fd, which == 0);
+            continue;
+        }
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+            server_rest(s, which);
+        return;
+    }
+}
+
+/* ---- what is shown of them ---- */
+
+void server_peer_speaks(struct peer *p, enum peer_kind kind)
+{
+    (void)pthread_mutex_lock(&p->mutex);
+    p->kind = kind;
+    (void)pthread_mutex_unlock(&p->mutex);
+}
+
+int server_peer_admit(struct peer *p, enum access access)
+{
+    struct server *s = p->server;
+    if (p->local || p->access == access)
+        return 0;
+    if (!p->access) {
+        uint32_t most = s->most_peers * SERVER_PEERS_ADMITTED / SERVER_PEERS;
+        if (s->n_admitted >= most && !drop_idle(s, p))
+            return err_set(-EAGAIN, SERVER_FULL);
+        s->n_admitted++;
+    }
+    (void)pthread_mutex_lock(&p->mutex);
+    p->access = access;
+    size_t n = strcspn(p->who, ",");
+    (void)snprintf(p->who + n, sizeof(p->who) - n, ", %s token",
+                   access == ACCESS_FULL ? "full" : "read-only");
+    (void)pthread_mutex_unlock(&p->mutex);
+    return 0;
+}
+
+static int show(struct peer *p, struct probing_rows *out)
+{
+    static const char *const kinds[] = {[PEER_GREETING] = NULL,
+                                        [PEER_HTTP] = "http",
+                                        [PEER_TEXT] = "text",
+                                        [PEER_WS] = "websocket"};
+    static const char *const accesses[] = {
+        [ACCESS_NONE] = "none", [ACCESS_READ] = "read", [ACCESS_FULL] = "full"};
+    char who[sizeof(p->who)];
+
+    (void)pthread_mutex_lock(&p->mutex);
+    memcpy(who, p->who, sizeof(who));
+    enum peer_kind kind = p->kind;
+    enum access access = p->access;
+    size_t queued = p->queued;
+    uint64_t dropped = p->dropped;
+    (void)pthread_mutex_unlock(&p->mutex);
+    who[strcspn(who, ",")] = '\0';
+    const union probing_cell row[] = {{.s = who},
+                                      {.s = p->local ? "unix" : "tcp"},
+                                      {.s = kinds[kind]},
+                                      {.s = accesses[access]},
+                                      {.i = (int64_t)p->since_ns},
+                                      {.i = (int64_t)server_get(p->requests)},
+                                      {.i = (int64_t)server_get(p->bytes_in)},
+                                      {.i = (int64_t)server_get(p->bytes_out)},
+                                      {.i = (int64_t)queued},
+                                      {.i = (int64_t)dropped}};
+    return out->row(out, row, sizeof(row) / sizeof(row[0]));
+}
+
+int server_clients(struct server *s, struct probing_rows *out)
+{
+    struct peer *all[SERVER_PEERS];
+    uint32_t n = 0;
+    int r = 0;
+
+    (void)pthread_mutex_lock(&s->mutex);
+    for (struct peer *p = s->peers; p && n < SERVER_PEERS; p = p->next) {
+        server_peer_ref(p);
+        all[n++] = p;
+    }
+    (void)pthread_mutex_unlock(&s->mutex);
+    for (uint32_t i = 0; i < n; i++) {
+        r = r == 0 ? show(all[i], out) : r;
+        server_peer_unref(all[i]);
+    }
+    return r;
+}

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/server/websocket.c - websocket: JSON messages in and out, frames by libwebsockets.
+ *
+ * Loop only.  A connection comes here from http.c once Host, Origin and token are right.  The
+ * messages are described in docs/protocol.md.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "core/base/arena.h"
+#include "core/base/clock.h"
+#include "core/base/err.h"
+#include "core/base/json.h"
+#include "core/base/printable.h"
+#include "core/server/internal.h"
+#include "core/server/message.h"
+
+int server_ws_handover(struct peer *p, const char *request, size_t size)
+{
+    struct server *s = p->server;
+    int fd = fcntl(p->fd, F_DUPFD_CLOEXEC, 3); /* the old one is closed with its file role */
+    if (fd == -1)
+        return -1;
+    int slot = server_slot_take(s, fd);
+    struct lws *old = p->wsi;
+    lws_set_opaque_user_data(old, NULL);
+    server_slot_drop(s, p->slot);
+    p->slot = slot;
+    p->fd = -1;
+    p->wsi = NULL;
+    server_peer_speaks(p, PEER_WS);
+    buf_done(&p->in);
+    buf_init(&p->in, SERVER_MESSAGE_BYTES);
+    s->adopting = p;
+    server_peer_ref(p);
+    struct lws *wsi = lws_adopt_socket_vhost_readbuf(s->vhost, fd, request, size);
+    s->adopting = NULL;
+    /* The call serves the request at once, so the client may have come and gone within it: then the
+     * peer is off the list already, and ours is the last count of it. */
+    if (!wsi && !p->wsi)
+        server_peer_lost(p);
+    server_peer_unref(p);
+    return -1; /* closes the old descriptor only */
+}
+
+static int say(struct peer *p, const char *why)
+{
+    (void)pthread_mutex_lock(&p->mutex);
+    bool full = p->queued > SERVER_QUEUE_BYTES;
+    (void)pthread_mutex_unlock(&p->mutex);
+    if (full) /* it talks and does not listen */
+        return -1;
+    return server_peer_push(p, NULL, PIECE_ERROR, 0, why, strlen(why), false) < 0 ? -1 : 0;
+}
+
+static int obey(struct peer *p, const struct message *m)
+{
+    struct job *j = server_job_find(p, m->id);
+    if (m->kind == MESSAGE_CANCEL) {
+        if (!j) {
+            (void)err_set(-ENOENT, "nothing with id %lld is running", (long long)m->id);
+            return say(p, err_text());
+        }
+        server_job_cancel(j);
+        if (j->kind != JOB_RUN) {
+            j->over = true;
+            return server_peer_push(p, j, PIECE_DONE, 0, "", 0, false) < 0 ? -1 : 0;
+        }
+        return 0;
+    }
+    if (j) {
+        (void)err_set(-EEXIST, "id %lld is in use; choose another", (long long)m->id);
+        return say(p, err_text());
+    }
+    if (p->n_jobs >= SERVER_JOBS) {
+        (void)err_set(-EAGAIN, "id %lld: %d things run on this connection already",
+                      (long long)m->id, SERVER_JOBS);
+        return say(p, err_text());
+    }
+    switch (m->kind) {
+    case MESSAGE_RUN:
+        server_job_run(p, m->id, m->argc, m->argv, m->timeout_ns);
+        break;
+    case MESSAGE_WATCH:
+        server_watch_start(p, m);
+        break;
+    case MESSAGE_FOLLOW:
+        server_follow_start(p, m);
+        break;
+    case MESSAGE_CANCEL:
+        break;
+    }
+    return 0;
+}
+
+/* What asks too often is answered where it has an id, and the connection stays. */
+static int take_message(struct peer *p)
+{
+    struct message m;
+    struct arena a;
+    int64_t id;
+    arena_init(&a, 8 * SERVER_MESSAGE_BYTES);
+    err_clear();
+    int rc = server_message_parse(&a, p->in.data ? p->in.data : "", p->in.size, &m, &id);
+    bool may = server_peer_may_ask(p); /* also what is no request: reading it costs as much */
+    if (!may && !(rc == 0 && m.kind == MESSAGE_CANCEL))
+        rc = err_set(-EAGAIN, "too many requests: at most %d a second", SERVER_PEER_RATE);
+    if (rc == 0) {
+        rc = obey(p, &m);
+    } else if (id >= 0) {
+        rc = server_job_find(p, id) || p->n_jobs >= SERVER_JOBS ? say(p, err_why(rc))
+                                                                : server_job_refuse(p, id, rc);
+    } else {
+        rc = say(p, err_why(rc));
+    }
+    arena_done(&a);
+    server_raw_used(p, p->in.size);
+    return rc;
+}
+
+static int receive(struct lws *wsi, struct peer *p, const char *data, size_t size)
+{
+    static const char too_long[] = "a message is at most 4 MiB";
+    if (lws_frame_is_binary(wsi)) {
+        lws_close_reason(wsi, LWS_CLOSE_STATUS_UNACCEPTABLE_OPCODE, NULL, 0);
+        return -1;
+    }
+    if (buf_add(&p->in, data, size) != 0) {
+        lws_close_reason(wsi, LWS_CLOSE_STATUS_MESSAGE_TOO_LARGE, (unsigned char *)too_long,
+                         sizeof(too_long) - 1);
+        return -1;
+    }
+    if (lws_remaining_packet_payload(wsi) > 0 || !lws_is_final_fragment(wsi))
+        return 0;
+    return take_message(p);
+}
+
+static void add_data(struct peer *p, struct job *j, const char *data, size_t size, bool last)
+{
+    struct buf text;
+    buf_init(&text, size + sizeof(j->tail) + 1);
+    (void)buf_add(&text, j->tail, j->tail_size);
+    (void)buf_add(&text, data, size);
+    j->tail_size = last || text.failed ? 0 : (uint32_t)printable_open_end(text.data, text.size);
+    size_t whole = text.size - j->tail_size;
+    if (text.data)
+        memcpy(j->tail, text.data + whole, j->tail_size);
+    (void)buf_addf(&p->out, "{\"id\":%lld,\"data\":", (long long)j->id);
+    (void)json_add_text(&p->out, text.data ? text.data : "", whole);
+    (void)buf_addc(&p->out, '}');
+    if (text.failed)
+        p->out.failed = text.failed;
+    buf_done(&text);
+}
+
+static void add_shared(struct peer *p, const struct job *j, const struct shared *text)
+{
+    (void)buf_addf(&p->out, "{\"id\":%lld,%s\"data\":", (long long)j->id,
+                   text->whole ? "\"whole\":true," : "");
+    (void)buf_add(&p->out, text->data, text->size);
+    (void)buf_addc(&p->out, '}');
+}
+
+static void begin(struct peer *p)
+{
+    static const char room[LWS_PRE];
+    buf_reset(&p->out);
+    (void)buf_add(&p->out, room, sizeof(room));
+}
+
+static int flush(struct lws *wsi, struct peer *p)
+{
+    if (p->out.failed)
+        return -1;
+    size_t n = p->out.size - LWS_PRE;
+    if (n == 0)
+        return 0;
+    int sent = lws_write(wsi, (unsigned char *)p->out.data + LWS_PRE, n, LWS_WRITE_TEXT);
+    begin(p);
+    server_add(p->bytes_out, sent < 0 ? 0 : n);
+    return sent < 0 ? -1 : 0;
+}
+
+static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
+{
+    struct job *j = piece->job;
+    switch (piece->kind) {
+    case PIECE_DATA:
+        if (piece->shared)
+            add_shared(p, j, piece->shared);
+        else
+            add_data(p, j, piece->data, piece->size, /* last= */ false);
+        break;
+    case PIECE_EVENT:
+        (void)buf_addf(&p->out, "{\"id\":%lld,", (long long)j->id);
+        (void)buf_add(&p->out, piece->data, piece->size);
+        (void)buf_addc(&p->out, '}');
+        break;
+    case PIECE_ERROR:
+        (void)buf_adds(&p->out, "{\"error\":");
+        (void)json_add_text(&p->out, piece->data, piece->size);
+        (void)buf_addc(&p->out, '}');
+        break;
+    case PIECE_DONE:
+        if (j->tail_size > 0) {
+            add_data(p, j, "", 0, true);
+            if (flush(wsi, p) < 0)
+                return -1;
+        }
+        (void)buf_addf(&p->out, "{\"id\":%lld,\"done\":%d", (long long)j->id, piece->status);
+        if (piece->status < 0 || piece->size > 0) {
+            (void)buf_adds(&p->out, piece->status < 0 ? ",\"error\":" : ",\"note\":");
+            (void)json_add_text(&p->out, piece->data, piece->size);
+        }
+        (void)buf_addc(&p->out, '}');
+        server_job_cancel(j); /* of a stream that ended by itself: its timer, its subscription */
+        server_job_remove(j);
+        break;
+    }
+    return flush(wsi, p);
+}
+
+static int hang_up(struct lws *wsi)
+{
+    static const char why[] = SERVER_GOODBYE;
+    lws_close_reason(wsi, LWS_CLOSE_STATUS_GOINGAWAY, (unsigned char *)why, sizeof(why) - 1);
+    return -1;
+}
+
+static int writeable(struct lws *wsi, struct peer *p)
+{
+    uint64_t dropped;
+    int rc = 0;
+    struct piece *piece = server_peer_take(p, &dropped);
+    server_peer_wait(p, WAIT_NOTHING, 0);
+    if (!piece)
+        return p->closing ? hang_up(wsi) : 0;
+    begin(p);
+    if (dropped > 0) {
+        (void)buf_addf(&p->out, "{\"id\":%lld,\"dropped\":%llu}", (long long)piece->job->id,
+                       (unsigned long long)dropped);
+        rc = flush(wsi, p);
+    }
+    if (rc == 0 && (!piece->job || !piece->job->over || piece->kind == PIECE_DONE))
+        rc = encode(wsi, p, piece);
+    server_piece_free(piece);
+    buf_done(&p->out);
+    buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
+    if (rc == 0 && (server_peer_waiting(p) || p->closing || lws_partial_buffered(wsi))) {
+        server_peer_wait(p, WAIT_SENDING, p->server->stuck_s);
+        (void)lws_callback_on_writable(wsi);
+    }
+    return rc;
+}
+
+/* Bytes that libwebsockets has read and not yet used.  It closes without a word what we refuse, so
+ * the word is ours, when it cannot fall into the middle of a frame. */
+static int arrived(struct lws *wsi, struct peer *p, const void *data, size_t size)
+{
+    int code = server_frames_arrived(&p->frames, data, size, clock_now());
+    const unsigned char goodbye[] = {0x88, 2, (unsigned char)(code >> 8), (unsigned char)code};
+    if (code == 0)
+        return 0;
+    server_log_refusal(p, code == 1008   ? "too many pings or empty frames"
+                          : code == 1009 ? "a frame longer than 4 MiB"
+                                         : "no websocket client's frame");
+    if (!lws_partial_buffered(wsi))
+        (void)send(lws_get_socket_fd(wsi), goodbye, sizeof(goodbye), MSG_NOSIGNAL | MSG_DONTWAIT);
+    return -1;
+}
+
+/* Of the handshake: which build speaks, so that a client of another one can say so. */
+int server_ws_headers(struct server *s, struct lws *wsi, struct lws_process_html_args *args)
+{
+    char text[128];
+    unsigned char *end = (unsigned char *)args->p + args->max_len;
+    int n = snprintf(text, sizeof(text), "probing/%s", s->version);
+    return n < 0 || n >= (int)sizeof(text)
+               ? 0
+               : lws_add_http_header_by_token(wsi, WSI_TOKEN_HTTP_SERVER,
+                                              (const unsigned char *)text, n,
+                                              (unsigned char **)&args->p, end);
+}
+
+int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct peer *p, void *in,
+                    size_t size)
+{
+    if (reason == LWS_CALLBACK_RECEIVE) {
+        server_add(p->bytes_in, size);
+        return receive(wsi, p, in, size);
+    }
+    if (reason == LWS_CALLBACK_SERVER_WRITEABLE)
+        return writeable(wsi, p);
+    if (reason == LWS_CALLBACK_USER) /* core/compat/lws_inspect.c */
+        return arrived(wsi, p, in, size);
+    return 0;
+}

@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/engine.c - the engine: statements from text to the sink, views, explain.
+ *
+ * Any thread, several at once: the engine's only changing state is its list of views, to which
+ * things are added at the front and from which nothing is taken.
+ */
+#include "core/sql/plan/plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+
+#define DEFAULT_MEMORY_BYTES (UINT64_C(256) << 20)
+
+static void free_view(struct view *v)
+{
+    free((char *)(uintptr_t)v->schema);
+    free((char *)(uintptr_t)v->name);
+    free((char *)(uintptr_t)v->definition);
+    free((char *)(uintptr_t)v->doc);
+    free(v);
+}
+
+void sql_free(struct sql *s)
+{
+    if (!s)
+        return;
+    struct view *next, *v = atomic_load_explicit(&s->views, memory_order_acquire);
+    for (; v; v = next) {
+        next = v->next;
+        free_view(v);
+    }
+    free(s);
+}
+
+int sql_new(struct tables *tables, struct store *store, struct sql **ret)
+{
+    struct sql *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_set(-ENOMEM, "no memory for the query engine");
+    s->tables = tables;
+    s->store = store;
+    s->interns = store ? store_interns(store) : NULL;
+    sql_configure(s, SQL_SET_MEMORY, DEFAULT_MEMORY_BYTES);
+    sql_configure(s, SQL_SET_LATE, NS_PER_S);
+    sql_configure(s, SQL_SET_THREADS, 1);
+    int rc = sql_add_own_views(s);
+    if (rc < 0)
+        sql_free(s);
+    else
+        *ret = s;
+    return rc;
+}
+
+void sql_ask_why(struct sql *s, int (*fn)(void *arg, const struct table *t, char *text, size_t n),
+                 void *arg)
+{
+    s->why = fn;
+    s->why_arg = arg;
+}
+
+void sql_configure(struct sql *s, enum sql_setting which, uint64_t value)
+{
+    atomic_store_explicit(&s->settings[which], value, memory_order_relaxed);
+}
+
+uint64_t sql_setting(const struct sql *s, enum sql_setting which)
+{
+    return atomic_load_explicit(&s->settings[which], memory_order_relaxed);
+}
+
+int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc)
+{
+    struct view *v = calloc(1, sizeof(*v));
+    const char *dot = strchr(name, '.');
+    if (!v)
+        return err_set(-ENOMEM, "no memory for the view %s", name);
+    v->schema = strndup(name, dot ? (size_t)(dot - name) : 0);
+    v->name = strdup(dot ? dot + 1 : name);
+    v->definition = strdup(definition);
+    v->doc = strdup(doc ? doc : "");
+    if (!v->schema || !v->name || !v->definition || !v->doc) {
+        free_view(v);
+        return err_set(-ENOMEM, "no memory for the view %s", name);
+    }
+    v->next = atomic_load_explicit(&s->views, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&s->views, &v->next, v, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+    return 0;
+}
+
+uint32_t sql_rows_count(const struct sql_rows *r)
+{
+    return r->n;
+}
+
+void sql_rows_value(const struct sql_rows *r, uint32_t row, uint32_t column, struct sql_value *ret)
+{
+    uint32_t i = r->batch->sel ? r->batch->sel[row] : row;
+    *ret = sql_vec_value(r->q, &r->batch->v[column], i);
+}
+
+/* ---- explain ---- */
+
+struct plan_text {
+    struct query *q;
+    struct rowset *rows;
+    struct vec v, *pointer;
+    bool analyze;
+};
+
+static int explain_op(struct plan_text *p, const struct op *op, uint32_t depth)
+{
+    char counts[160] = "";
+    if (p->analyze) {
+        int n = snprintf(counts, sizeof(counts), "  (%llu rows, %.3f ms",
+                         (unsigned long long)op->rows, (double)op->ns / 1e6);
+        if (op->segments)
+            n += snprintf(counts + n, sizeof(counts) - (size_t)n, ", %llu of %llu segments pruned",
+                          (unsigned long long)op->pruned, (unsigned long long)op->segments);
+        (void)snprintf(counts + n, sizeof(counts) - (size_t)n, ")");
+    }
+    uint32_t indent = 2 * (depth < 40 ? depth : 40);
+    char *line = sql_getf(p->q, "%*s%s%s%s%s", (int)indent, "", op->name, op->detail ? " " : "",
+                          op->detail ? op->detail : "", counts);
+    if (!line)
+        return -ENOMEM;
+    p->v.t[0] = (struct text){line, (uint32_t)strlen(line)};
+    int rc = sql_rowset_add(p->rows, &p->pointer, NULL, 1);
+    if (rc == 0 && op->child)
+        rc = explain_op(p, op->child, depth + 1);
+    if (rc == 0 && op->right)
+        rc = explain_op(p, op->right, depth + 1);
+    return rc;
+}
+
+/* Run the plan when analyze, then make its lines the answer. */
+static int plan_explain(struct query *q, struct op *plan, bool analyze, struct op **ret)
+{
+    struct plan_text p = {.q = q, .analyze = analyze};
+    struct col *col = sql_get(q, 1, sizeof(*col));
+    enum sql_type *type = sql_get(q, 1, sizeof(*type));
+    p.rows = sql_get(q, 1, sizeof(*p.rows));
+    p.pointer = &p.v;
+    if (!col || !type || !p.rows || sql_vec_room(q, &p.v, SQL_TEXT) < 0)
+        return -ENOMEM;
+    p.v.stable = true;
+    int rc = 1;
+    while (analyze && rc > 0)
+        rc = sql_next(plan);
+    if (rc < 0)
+        return rc;
+    *type = SQL_TEXT;
+    *col = (struct col){.name = "plan", .type = SQL_TEXT, .doc = ""};
+    (void)sql_rowset_init(p.rows, q, &q->mem, type, 1);
+    rc = explain_op(&p, plan, 0);
+    return rc < 0 ? rc : sql_scan_rowset(q, p.rows, col, ret);
+}
+
+/* ---- running ---- */
+
+static int plan_statement(struct query *q, struct op **ret)
+{
+    struct statement st;
+    int rc = sql_parse(&q->mem, q->text, q->size, &st);
+    if (rc < 0)
+        return rc == -ENOMEM ? err_set(rc, "no memory for the statement") : rc;
+    switch (st.kind) {
+    case STATEMENT_SHOW_TABLES:
+    case STATEMENT_SHOW_CREATE:
+    case STATEMENT_DESCRIBE:
+    case STATEMENT_SUMMARIZE:
+    case STATEMENT_SHOW:
+    case STATEMENT_SET:
+        return sql_plan_other(q, &st, ret);
+    case STATEMENT_SELECT:
+        break;
+    }
+    q->analyze = st.analyze;
+    rc = sql_plan_select(q, st.select, NULL, ret);
+    return rc == 0 && st.explain ? plan_explain(q, *ret, st.analyze, ret) : rc;
+}
+
+static int tell_columns(struct query *q, struct op *op, const struct sql_sink *sink)
+{
+    struct sql_column *columns = sql_get(q, op->n_cols, sizeof(*columns));
+    if (!columns)
+        return -ENOMEM;
+    for (uint32_t c = 0; c < op->n_cols; c++) {
+        sql_want(op, c);
+        columns[c] = (struct sql_column){.name = op->cols[c].name,
+                                         .type = op->cols[c].type,
+                                         .unit = op->cols[c].unit,
+                                         .doc = op->cols[c].doc ? op->cols[c].doc : ""};
+    }
+    return sink->columns ? sink->columns(sink->arg, columns, op->n_cols) : 0;
+}
+
+static int give_rows(struct query *q, struct op *op, const struct sql_sink *sink,
+                     struct sql_report *report)
+{
+    uint64_t max = q->max_rows ? q->max_rows : UINT64_MAX;
+    int rc;
+    while ((rc = sql_next(op)) > 0) {
+        struct sql_rows rows = {.q = q, .batch = &op->out, .n = op->out.n_sel};
+        if (report->rows + rows.n > max) {
+            rows.n = (uint32_t)(max - report->rows);
+            report->cut = true;
+        }
+        report->rows += rows.n;
+        uint64_t begin = clock_monotonic();
+        rc = rows.n && sink->rows ? sink->rows(sink->arg, &rows) : 0;
+        if (q->deadline && !q->o->timeout_ns) /* a reader who takes his time is no runaway */
+            q->deadline += clock_monotonic() - begin;
+        if (rc < 0 || report->cut)
+            return rc;
+    }
+    return rc;
+}
+
+static void count_lost(struct query *q, struct sql_report *report)
+{
+    for (struct table_seen *s = q->seen; s; s = s->next) {
+        uint64_t lost = table_lost_rows(s->table);
+        report->lost += lost;
+        if (lost && !report->lost_table)
+            report->lost_table = s->table->name;
+    }
+}
+
+/* The scan a plan of rows as they come stands on, or whatever else is there. */
+static const struct op *row_source(const struct op *op)
+{
+    while (strcmp(op->name, "project") == 0 || strcmp(op->name, "filter") == 0)
+        op = op->child;
+    return op;
+}
+
+/* Does the plan give the rows of its aggregation by buckets, all of them? */
+static bool gives_buckets(const struct query *q, const struct op *op)
+{
+    while (strcmp(op->name, "project") == 0 || strcmp(op->name, "filter") == 0 ||
+           strcmp(op->name, "sort") == 0)
+        op = op->child;
+    return q->bucketed && op == q->bucketed && !q->subqueries;
+}
+
+int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_options *o,
+                 const struct sql_sink *sink, struct sql_report *ret, struct aside *aside)
+{
+    struct query q;
+    struct op *op;
+    struct sql_report report = {.rows = 0};
+    uint64_t begin = clock_monotonic();
+    int rc = sql_query_init(&q, s, text, size, o);
+    if (rc < 0)
+        return rc;
+    q.aside = aside;
+    rc = plan_statement(&q, &op);
+    if (rc == 0)
+        rc = tell_columns(&q, op, sink);
+    if (rc == 0)
+        rc = give_rows(&q, op, sink, &report);
+    if (rc == -ENOMEM && sql_check(&q) < 0)
+        rc = sql_check(&q); /* memory was refused because the query is to end */
+    if (rc == 0)
+        count_lost(&q, &report);
+    if (rc == 0 && !report.cut)
+        report.next_row = sql_scan_end(row_source(op));
+    if (rc == 0 && gives_buckets(&q, op)) {
+        report.next_ts = q.bucket_end;
+        report.bucket_ns = q.bucket_ns;
+        report.next_row = sql_scan_end(row_source(q.bucketed->child));
+        report.late = q.o->late ? q.bucketed->child->rows : 0;
+    }
+    if (rc == 0 && ret)
+        sql_tell_empty(&q, &report);
+    sql_query_done(&q);
+    report.elapsed_ns = clock_monotonic() - begin;
+    if (rc == 0 && ret)
+        *ret = report;
+    return rc;
+}
+
+int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
+            const struct sql_sink *sink, struct sql_report *ret)
+{
+    int nice = (int)sql_setting(s, SQL_SET_NICE);
+    int rc;
+    if (nice && sql_run_aside(&(struct aside_query){s, text, size, o, sink, ret}, nice, &rc))
+        return rc;
+    return sql_run_here(s, text, size, o, sink, ret, /* aside= */ NULL);
+}
+
+/* Plan a select without running anything; `test` says whether it will do. */
+static int look_at(struct sql *s, const char *text, size_t size, const struct table **ret_table,
+                   bool (*test)(const struct query *q, const struct op *op,
+                                const struct table **ret_table))
+{
+    struct query q;
+    struct op *op;
+    struct statement st;
+    const struct table *table = NULL;
+    int rc = sql_query_init(&q, s, text, size, NULL);
+    if (rc < 0)
+        return rc;
+    q.dry = true;
+    rc = sql_parse(&q.mem, text, size, &st);
+    if (rc == 0 && st.kind == STATEMENT_SELECT && !st.explain) {
+        rc = sql_plan_select(&q, st.select, NULL, &op);
+        if (rc == 0 && test(&q, op, &table))
+            rc = 1;
+    }
+    sql_query_done(&q);
+    if (rc == 1)
+        *ret_table = table;
+    return rc;
+}
+
+static bool gives_rows_of(const struct query *q, const struct op *op, const struct table **ret)
+{
+    return !q->subqueries && sql_is_scan(row_source(op), ret);
+}
+
+static bool gives_buckets_of(const struct query *q, const struct op *op, const struct table **ret)
+{
+    return gives_buckets(q, op) && sql_is_scan(row_source(q->bucketed->child), ret);
+}
+
+/* Windows, joins, unions, sorting: whatever gives a row for rows that stay once they are there. */
+static bool gives_more_rows(const struct query *q, const struct op *op, const struct table **ret)
+{
+    (void)op;
+    for (const struct table_seen *s = q->seen; s; s = s->next) {
+        if (s->table->scan)
+            return false; /* computed: as it is at the moment */
+        *ret = s->table;
+    }
+    return q->seen && !q->sums_up;
+}
+
+int sql_followable(struct sql *s, const char *text, size_t size, const struct table **ret_table)
+{
+    return look_at(s, text, size, ret_table, gives_rows_of);
+}
+
+int sql_bucketed(struct sql *s, const char *text, size_t size, const struct table **ret_table)
+{
+    return look_at(s, text, size, ret_table, gives_buckets_of);
+}
+
+int sql_grows(struct sql *s, const char *text, size_t size)
+{
+    const struct table *table;
+    return look_at(s, text, size, &table, gives_more_rows);
+}

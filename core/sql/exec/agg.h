@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/exec/agg.h - an aggregate function as it is bound and as it works.
+ *
+ * bind_agg.c (names and arguments), agg.c and agg_number.c (values added to states), agg_merge.c
+ * (states of two threads), agg_result.c (results), aggregate.c (group by).
+ * NULL arguments never reach a state.  Private to them; the query's thread only.
+ */
+#ifndef CORE_SQL_EXEC_AGG_H
+#define CORE_SQL_EXEC_AGG_H
+
+#include "core/sql/exec/ops.h"
+
+enum agg_op {
+    AGG_COUNT,
+    AGG_SUM,
+    AGG_AVG,
+    AGG_MIN,
+    AGG_MAX,
+    AGG_STDDEV,
+    AGG_STDDEV_POP,
+    AGG_VAR,
+    AGG_VAR_POP,
+    AGG_PERCENTILE,
+    AGG_PERCENTILE_DISC,
+    AGG_HISTOGRAM,
+    AGG_FIRST,
+    AGG_LAST,
+    AGG_ARG_MIN, /* of arg at the least arg2 */
+    AGG_ARG_MAX,
+    AGG_STRING,
+    AGG_MODE,
+    AGG_CORR, /* of arg and arg2, as those below */
+    AGG_COVAR,
+    AGG_COVAR_POP,
+    AGG_SLOPE,
+    AGG_INTERCEPT,
+    AGG_AND,
+    AGG_OR
+};
+
+struct agg_kind {
+    const char *name;
+    enum agg_op op;
+    uint32_t min_args, max_args;
+    int fraction; /* PERCENTILE: which argument it is; -1: one half */
+};
+
+struct list { /* all values of a group */
+    uint32_t n, room;
+    union {
+        double *numbers;
+        struct text *texts;
+    };
+    struct sql_value *keys; /* of texts, when they are ordered */
+};
+
+struct pair { /* ARG_MIN, ARG_MAX */
+    struct sql_value value, key;
+};
+
+struct moments { /* CORR ... INTERCEPT: y is arg, x is arg2 */
+    double mean_y, mean_x, yy, xx, xy;
+};
+
+/* Both arguments count, and rows where either is NULL do not. */
+static inline bool agg_is_by_pairs(enum agg_op op)
+{
+    return op == AGG_ARG_MIN || op == AGG_ARG_MAX || (op >= AGG_CORR && op <= AGG_INTERCEPT);
+}
+
+struct state {
+    int64_t n; /* values that came */
+    union {
+        uint64_t row; /* FIRST ... ARG_MAX: of the batch that the value came with */
+        int64_t part; /* SUM, AVG of whole numbers: not in `whole` yet */
+    };
+    union {
+        __int128 whole;
+        struct {
+            double sum, rest; /* rest: what rounding took from the sum */
+        };
+        struct {
+            double mean, m2;
+        };
+        int64_t i;
+        double d;
+        struct text t;
+        struct {
+            uint64_t word;     /* i, d or the text's bytes */
+            uint32_t size;     /* of the text */
+            uint32_t null_end; /* FIRST, LAST that keep NULLs: 1: it is one */
+        };
+        struct list *list;
+        struct pair *pair;
+        struct moments *moments;
+    };
+};
+
+struct agg { /* one aggregate at work */
+    const struct agg_spec *spec;
+    bool counted; /* state n is how many NULLs came: the group's rows are counted once for all */
+    bool alone;   /* no group by: there is one state */
+    uint64_t part_most; /* what any part may have come to */
+    struct state *states;
+    uint32_t room;
+    uint64_t row; /* of the batch at hand */
+    struct vec *arg, *arg2, *filter;
+    struct keys *seen; /* distinct */
+    struct vec group_vec;
+};
+
+/* With the state s of each selected row i do `...`. */
+#define EACH(...)                                     \
+    do {                                              \
+        if (sel) {                                    \
+            for (uint32_t k = 0; k < n; k++) {        \
+                uint32_t i = sel[k];                  \
+                struct state *s = &states[groups[k]]; \
+                __VA_ARGS__                           \
+            }                                         \
+        } else {                                      \
+            for (uint32_t i = 0; i < n; i++) {        \
+                struct state *s = &states[groups[i]]; \
+                __VA_ARGS__                           \
+            }                                         \
+        }                                             \
+    } while (0)
+
+int sql_agg_room(struct query *q, struct agg *a, uint32_t groups);
+/* Values of the n selected rows, none NULL, into the states of their groups. */
+int sql_agg_add(struct query *q, struct agg *a, const uint16_t *sel, const uint32_t *groups,
+                uint32_t n);
+/* agg_number.c: the same for SUM and AVG, and for MIN and MAX of numbers. */
+void sql_agg_add_sums(struct agg *a, const uint16_t *sel, const uint32_t *groups, uint32_t n);
+void sql_agg_add_extremes(struct agg *a, const uint16_t *sel, const uint32_t *groups, uint32_t n);
+void sql_agg_add_exactly(struct state *s, double x);
+/* Parts become part of their sums: before anybody looks at these. */
+void sql_agg_settle(struct agg *a);
+/* nulls_low: NULL is the first; else the last. */
+int sql_agg_compare(const struct sql_value *a, const struct sql_value *b, bool nulls_low);
+/* Can the rows be shared out between threads?  false: *ret_why says why not, %s being the name. */
+bool sql_agg_merges(const struct agg_spec *spec, const char **ret_why);
+/* Add what another thread's state has seen to that of a group. */
+int sql_agg_merge(struct query *q, struct agg *a, uint32_t group, const struct state *from);
+int sql_agg_finish(struct query *q, const struct agg *a, struct state *s, struct vec *v,
+                   uint32_t row);
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/exec/ops.h - the operators, by the functions that make them.
+ *
+ * scan.c, pipeline.c, set_ops.c, sort.c, aggregate.c with agg*.c, window*.c, join*.c.
+ * Private to core/sql; one thread a query, but for the helpers of parallel.c.
+ */
+#ifndef CORE_SQL_EXEC_OPS_H
+#define CORE_SQL_EXEC_OPS_H
+
+#include "core/sql/plan/bind.h"
+#include "core/sql/value/keys.h"
+
+int sql_scan_table(struct query *q, const struct table *t, const char *alias, struct op **ret);
+/* A table made by the engine itself (information_schema); NULL in *ret: there is no such table. */
+int sql_scan_schema(struct query *q, const char *name, const char *alias, struct op **ret);
+int sql_scan_none(struct query *q, struct op **ret); /* one row without columns */
+/* Number of the first row of the batch it gave last. */
+uint64_t sql_scan_row(const struct op *op);
+void sql_scan_leave(struct op *op); /* begin no further segment: a helper's */
+int sql_scan_rowset(struct query *q, struct rowset *rows, struct col *cols, struct op **ret);
+/* Tell the scan below that only rows with column `compare` value count. */
+/* true: where the scan's vector says `inside`, the comparison holds for every row. */
+bool sql_push_bound(struct op *op, uint32_t column, const char *compare, const struct expr *value);
+bool sql_is_scan(const struct op *op, const struct table **ret_table);
+/* Of a stored table's scan that ran: the number of the row after its last, 0: it did not run. */
+uint64_t sql_scan_end(const struct op *op);
+
+int sql_filter(struct op *child, struct expr **conjuncts, uint32_t n, struct op **ret);
+/* One condition more; *op becomes a filter if it is none.  pushed: as sql_push_bound() says. */
+int sql_filter_add(struct op **op, struct expr *condition, bool pushed);
+int sql_project(struct op *child, struct expr **exprs, struct col *cols, uint32_t n,
+                struct op **ret);
+int sql_limit(struct op *child, uint64_t limit, uint64_t offset, struct op **ret);
+/* The first of rows that are equal in n columns (NULL: in all of them); n_out: columns given on. */
+int sql_distinct(struct op *child, const uint32_t *columns, uint32_t n, uint32_t n_out,
+                 struct op **ret);
+int sql_append(struct op *left, struct op *right, struct op **ret);
+/* except: rows of the left side that are not on the right; else intersect: that are. */
+int sql_set(struct op *left, struct op *right, bool except, bool all, struct op **ret);
+const struct expr *sql_project_expr(const struct op *op, uint32_t column);
+
+struct sort_key {
+    uint32_t column; /* of the child */
+    bool descending, nulls_first;
+};
+/* In order of size, NaN last; values that are not NULL. */
+int sql_compare_values(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j);
+int sql_compare_cells(const struct vec *a, uint32_t i, const struct vec *b, uint32_t j,
+                      const struct sort_key *k);
+/* Sort n row numbers, keeping the order of equal ones.  prefix (may be NULL): two numbers (at
+ * first 0) in the order of the rows; only rows with equal ones are compared. */
+typedef int (*sql_compare)(uint32_t a, uint32_t b, void *arg);
+typedef void (*sql_prefix)(uint32_t row, void *arg, uint64_t ret[2]);
+int sql_sort_index(struct query *q, uint32_t *index, uint32_t n, sql_prefix prefix,
+                   sql_compare compare, void *arg);
+bool sql_is_whole_prefix(const struct vec *v, uint64_t prefix);
+uint64_t sql_cell_prefix(const struct vec *v, uint32_t i, const struct sort_key *k);
+/* keep: only the first `keep` rows are wanted (0: all).  n_out: columns given on. */
+int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t keep,
+             uint32_t n_out, struct op **ret);
+
+const struct agg_kind *sql_agg_find(const char *name);
+uint32_t sql_agg_names(const char **ret, uint32_t max);
+int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, struct expr **ret);
+/* The call alone, not a column of an aggregation.  over_window: its arguments may hold
+ * aggregates. */
+int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, bool over_window, struct agg_spec **ret);
+/* One group of one aggregate, a row at a time: frames of windows. */
+struct agg;
+int sql_agg_one_new(struct query *q, const struct agg_spec *spec, struct agg **ret);
+void sql_agg_one_reset(struct agg *a);
+int sql_agg_one_add(struct query *q, struct agg *a, struct vec *arg, const struct vec *filter,
+                    uint16_t row);
+bool sql_agg_one_can_remove(const struct agg *a);
+void sql_agg_one_remove(struct agg *a, const struct vec *arg, const struct vec *filter,
+                        uint16_t row);
+int sql_agg_one_get(struct query *q, struct agg *a, struct vec *ret, uint32_t row);
+
+uint32_t sql_window_names(const char **ret, uint32_t max);
+bool sql_window_only(const char *name); /* a window function that is no aggregate */
+int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
+/* Compute the window functions in the items over *op; the items then are over the new *op. */
+int sql_plan_windows(struct query *q, struct out_item *items, uint32_t n, struct op **op);
+/* Groups by keys; columns: the keys, then the aggregates. */
+int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct expr **aggs,
+                  uint32_t n_aggs, struct op **ret);
+
+struct join_merge { /* using (...) of a full join: a column of the left and one of the right side */
+    uint32_t left, right;
+};
+/* Columns: left, then right, then the merged ones.  Conditions are over these; they are added one
+ * by one, and pairs that do not pass them all are no match.  Then sql_join_done(). */
+int sql_join(struct op *left, struct op *right, enum join_type type,
+             const struct join_merge *merges, uint32_t n_merges, struct op **ret);
+int sql_join_add(struct op *join, struct expr *condition);
+int sql_join_done(struct op *join, uint32_t pos);
+bool sql_is_join(const struct op *op, enum join_type *ret_type, uint32_t *ret_n_left);
+
+#endif

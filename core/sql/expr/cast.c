@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/expr/cast.c - values of one type made into another.
+ *
+ * What cannot be is an error with its position, or NULL in try_cast.
+ * The query's thread only.  Numbers are read and written in the C locale.
+ */
+#include "core/sql/expr/kernel.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/sql/value/timestamp_parts.h"
+
+/* The forgiving twin of a cast has '?' at the end of its name. */
+static bool forgiving(const struct step *st)
+{
+    const char *name = st->expr->func->name;
+    return name[strlen(name) - 1] == '?';
+}
+
+static int refuse(struct run *r, struct step *st, uint32_t row, struct text t, const char *type)
+{
+    if (forgiving(st)) {
+        sql_set_null(st->dst, row);
+        return 0;
+    }
+    return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL, "'%.*s' is not %s",
+                     (int)(t.size > 60 ? 60 : t.size), t.data, type);
+}
+
+static struct text trimmed(struct text t)
+{
+    while (t.size && (unsigned char)t.data[0] <= ' ') {
+        t.data++;
+        t.size--;
+    }
+    while (t.size && (unsigned char)t.data[t.size - 1] <= ' ')
+        t.size--;
+    return t;
+}
+
+static int read_int(struct text t, int64_t *ret)
+{
+    char copy[32];
+    t = trimmed(t);
+    if (t.size > 1 && t.data[0] == '+') {
+        t.data++;
+        t.size--;
+    }
+    if (t.size == 0 || t.size >= sizeof(copy))
+        return -EINVAL;
+    memcpy(copy, t.data, t.size);
+    copy[t.size] = '\0';
+    int rc = parse_i64(copy, ret);
+    err_clear();
+    return rc;
+}
+
+static int read_bool(struct text t, int64_t *ret)
+{
+    static const char *const words[] = {"false", "true", "f", "t", "no", "yes",
+                                        "off",   "on",   "0", "1", "n",  "y"};
+    t = trimmed(t);
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (t.size == strlen(words[i]) && strncasecmp(t.data, words[i], t.size) == 0) {
+            *ret = i & 1;
+            return 0;
+        }
+    }
+    return -EINVAL;
+}
+
+/* nan, inf, infinity, with a sign: as PostgreSQL reads and writes them. */
+static bool read_unreal(struct text t, double *ret)
+{
+    static const struct {
+        const char *word;
+        double value;
+    } words[] = {{"nan", NAN}, {"inf", INFINITY}, {"infinity", INFINITY}};
+    bool sign = t.size && (t.data[0] == '-' || t.data[0] == '+'), minus = sign && t.data[0] == '-';
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (t.size - sign != strlen(words[i].word) ||
+            strncasecmp(t.data + sign, words[i].word, t.size - sign) != 0)
+            continue;
+        *ret = minus ? -words[i].value : words[i].value;
+        return true;
+    }
+    return false;
+}
+
+static int read_double(struct text t, double *ret)
+{
+    t = trimmed(t);
+    if (read_unreal(t, ret))
+        return 0;
+    int rc = t.size ? parse_f64(t.data, t.size, ret) : -EINVAL;
+    err_clear();
+    return rc;
+}
+
+KERNEL(text_to_int)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        if (read_int(st->a[0]->t[i], &st->dst->i[i]) < 0)
+            rc = refuse(r, st, i, st->a[0]->t[i], "a bigint");
+    }
+    return rc;
+}
+
+KERNEL(text_to_double)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        if (read_double(st->a[0]->t[i], &st->dst->d[i]) < 0)
+            rc = refuse(r, st, i, st->a[0]->t[i], "a double");
+    }
+    return rc;
+}
+
+KERNEL(text_to_bool)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        if (read_bool(st->a[0]->t[i], &st->dst->i[i]) < 0)
+            rc = refuse(r, st, i, st->a[0]->t[i], "a boolean");
+    }
+    return rc;
+}
+
+KERNEL(text_to_time)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = trimmed(st->a[0]->t[i]);
+        if (sql_parse_timestamp(t.data, t.size, &st->dst->i[i]) < 0)
+            rc = refuse(r, st, i, t, "a timestamp like '2024-05-01 10:00:00'");
+    }
+    return rc;
+}
+
+KERNEL(text_to_interval)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = trimmed(st->a[0]->t[i]);
+        struct interval v;
+        if (sql_parse_interval(t.data, t.size, &v) < 0 || v.months)
+            rc = refuse(r, st, i, t, "an interval like '5 min'");
+        else
+            st->dst->i[i] = v.ns;
+    }
+    return rc;
+}
+
+KERNEL(text_to_calendar)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = trimmed(st->a[0]->t[i]);
+        struct interval v;
+        rc = sql_parse_interval(t.data, t.size, &v) < 0
+                 ? refuse(r, st, i, t, "an interval like '1 month 5 min'")
+                 : sql_put_interval(r, st->dst, i, v);
+    }
+    return rc;
+}
+
+KERNEL(interval_to_calendar)
+{
+    int rc = 0;
+    ROWS(if (rc == 0) rc =
+             sql_put_interval(r, st->dst, i, (struct interval){.ns = st->a[0]->i[i]}););
+    return rc;
+}
+
+KERNEL(text_to_date)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = trimmed(st->a[0]->t[i]);
+        int64_t ns;
+        if (sql_parse_timestamp(t.data, t.size, &ns) < 0)
+            rc = refuse(r, st, i, t, "a date like '2024-05-01'");
+        else
+            st->dst->i[i] = sql_time_trunc(PART_DAY, ns);
+    }
+    return rc;
+}
+
+KERNEL(time_to_date)
+{
+    ROWS(st->dst->i[i] = sql_time_trunc(PART_DAY, st->a[0]->i[i]););
+    return 0;
+}
+
+KERNEL(int_to_double)
+{
+    ROWS(st->dst->d[i] = (double)st->a[0]->i[i];);
+    return 0;
+}
+
+KERNEL(double_to_int)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        double d = rint(st->a[0]->d[i]);
+        if (d >= -9223372036854775808.0 && d < 9223372036854775808.0) {
+            st->dst->i[i] = (int64_t)d;
+            continue;
+        }
+        if (!forgiving(st))
+            return sql_run_error(r, st, -ERANGE, "double out of range for a bigint");
+        sql_set_null(st->dst, i);
+    }
+    return 0;
+}
+
+KERNEL(int_to_bool)
+{
+    ROWS(st->dst->i[i] = st->a[0]->i[i] != 0;);
+    return 0;
+}
+
+KERNEL(same_int)
+{
+    ROWS(st->dst->i[i] = st->a[0]->i[i];);
+    return 0;
+}
+
+KERNEL(same_text)
+{
+    ROWS(st->dst->t[i] = st->a[0]->t[i];);
+    return 0;
+}
+
+/* A whole number is written without a fraction. */
+static size_t write_value(const struct vec *v, uint32_t i, char out[64])
+{
+    switch (v->type) {
+    case SQL_DOUBLE:
+        return format_f64(v->d[i], out);
+    case SQL_TIMESTAMP:
+        return sql_format_exactly(v->i[i], out);
+    case SQL_DATE:
+        return sql_format_date(v->i[i], out);
+    case SQL_INTERVAL:
+        return sql_format_interval((struct interval){.ns = v->i[i]}, out);
+    case SQL_CALENDAR:
+        return sql_format_interval(sql_interval_unpack(v->t[i].data), out);
+    case SQL_BOOL:
+        return (size_t)snprintf(out, 64, "%s", v->i[i] ? "true" : "false");
+    case SQL_NULL:
+    case SQL_INT:
+    case SQL_TEXT:
+    case SQL_BLOB:
+        break;
+    }
+    return (size_t)snprintf(out, 64, "%lld", (long long)v->i[i]);
+}
+
+KERNEL(to_text)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        char out[64];
+        size_t size = write_value(st->a[0], i, out);
+        char *copy = sql_scratch(r, size);
+        if (!copy)
+            return -ENOMEM;
+        memcpy(copy, out, size);
+        st->dst->t[i] = (struct text){copy, (uint32_t)size};
+    }
+    return 0;
+}
+
+/* The name says from and to by letter. */
+const struct func sql_cast_funcs[] = {{"td", "t", 'd', 0, text_to_double},
+                                      {"ti", "t", 'i', 0, text_to_int},
+                                      {"tb", "t", 'b', 0, text_to_bool},
+                                      {"ts", "t", 's', 0, text_to_time},
+                                      {"tv", "t", 'v', 0, text_to_interval},
+                                      {"tm", "t", 'm', 0, text_to_calendar},
+                                      {"vm", "v", 'm', 0, interval_to_calendar},
+                                      {"tD", "t", 'D', 0, text_to_date},
+                                      {"sD", "s", 'D', 0, time_to_date},
+                                      {"Ds", "D", 's', 0, same_int},
+                                      {"to", "t", 'o', 0, same_text},
+                                      {"ot", "o", 't', 0, same_text},
+                                      {"id", "i", 'd', 0, int_to_double},
+                                      {"di", "d", 'i', 0, double_to_int},
+                                      {"ib", "i", 'b', 0, int_to_bool},
+                                      {"bi", "b", 'i', 0, same_int},
+                                      {"it", "i", 't', 0, to_text},
+                                      {"dt", "d", 't', 0, to_text},
+                                      {"bt", "b", 't', 0, to_text},
+                                      {"st", "s", 't', 0, to_text},
+                                      {"vt", "v", 't', 0, to_text},
+                                      {"mt", "m", 't', 0, to_text},
+                                      {"Dt", "D", 't', 0, to_text},
+                                      {"si", "s", 'i', 0, same_int}, /* ns since the epoch */
+                                      {"vi", "v", 'i', 0, same_int}, /* ns */
+                                      {"vd", "v", 'd', 0, int_to_double},
+                                      {"td?", "t", 'd', 0, text_to_double},
+                                      {"ti?", "t", 'i', 0, text_to_int},
+                                      {"tb?", "t", 'b', 0, text_to_bool},
+                                      {"ts?", "t", 's', 0, text_to_time},
+                                      {"tv?", "t", 'v', 0, text_to_interval},
+                                      {"tm?", "t", 'm', 0, text_to_calendar},
+                                      {"tD?", "t", 'D', 0, text_to_date},
+                                      {"di?", "d", 'i', 0, double_to_int},
+                                      {NULL, NULL, 0, 0, NULL}};
+
+const struct func *sql_cast_func(enum sql_type from, enum sql_type to, bool forgive)
+{
+    const struct func *found = NULL;
+    for (const struct func *f = sql_cast_funcs; f->name; f++) {
+        bool twin = f->name[2] == '?';
+        if (sql_letter_type(f->name[0], SQL_NULL) == from &&
+            sql_letter_type(f->name[1], SQL_NULL) == to && (!twin || forgive))
+            found = f; /* the forgiving twin comes later */
+    }
+    return found;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/expr/expr.h - expressions, typed and bound, and the flat steps that compute them.
+ *
+ * expr.c and expr_compile.c (steps), func*.c and cast.c (what the steps do), in_set.c.
+ * Private to core/sql; one thread a query, but for the helpers of parallel.c.
+ */
+#ifndef CORE_SQL_EXPR_EXPR_H
+#define CORE_SQL_EXPR_EXPR_H
+
+#include "core/sql/value/query.h"
+
+#define SQL_CALL_ARGS 64 /* arguments of one function: more is a mistake */
+
+struct step;
+struct run;
+
+/* Compute st->dst for the n rows of sel (NULL: rows 0 to n - 1).  Rows with a NULL argument are
+ * not among them unless the function is FUNC_NULLS. */
+typedef int (*kernel)(struct run *r, struct step *st, const uint16_t *sel, uint32_t n);
+
+enum {
+    FUNC_NULLS = 1,    /* sees NULL arguments itself */
+    FUNC_PER_BATCH = 2 /* not folded at plan time */
+};
+
+struct func {
+    const char *name;
+    /* A letter each: i d t b o(blob) s(timestamp) D(date) v(interval) m(with months) x(any); '*':
+     * the last again. */
+    const char *args;
+    char result; /* the same letters; x: as the first argument */
+    uint32_t flags;
+    kernel run;
+};
+
+enum expr_kind {
+    EXPR_CONST,
+    EXPR_COLUMN,
+    EXPR_CALL,
+    EXPR_AND,
+    EXPR_OR,
+    EXPR_CASE,
+    EXPR_COALESCE,
+    EXPR_IN,
+    EXPR_SUBQUERY, /* run for each combination of its arguments, see bind_subquery.c */
+    EXPR_AGG,
+    EXPR_WINDOW /* args: all that it is computed from */
+};
+
+struct expr {
+    enum expr_kind kind;
+    enum sql_type type;
+    uint32_t pos, start, end;
+    bool literal; /* CONST: written as 'text' or NULL: takes the type it is compared with */
+    bool dict;
+    bool negated; /* IN */
+    bool null_in; /* IN: NULL is one of the values */
+    bool unknown; /* CONST: a column of the query around, which has no value yet */
+    struct expr **args;
+    uint32_t n_args;
+    struct sql_value value; /* CONST */
+    uint32_t column;        /* COLUMN, AGG: number */
+    uint32_t unit;
+    const struct func *func;
+    void *set; /* IN: the constants, see expr.c; AGG: struct agg_spec, WINDOW: struct win_spec */
+};
+
+struct program;
+/* Compile expressions over the vectors of `input`.  results[i] of sql_run_program() are the
+ * vectors of exprs[i], good until the next run. */
+int sql_compile(struct query *q, struct batch *input, struct expr **exprs, uint32_t n,
+                struct program **ret);
+int sql_run_program(struct program *p, struct vec **results);
+/* Only the rows of a selection instead of the input's own. */
+int sql_run_program_on(struct program *p, const uint16_t *sel, uint32_t n, struct vec **results);
+/* Narrow sel to the rows for which the program's one BOOL result is true: gives how many. */
+int sql_run_filter(struct program *p, const uint16_t *sel, uint32_t n, uint16_t *ret_sel);
+/* The value of an expression of constants. */
+int sql_fold(struct query *q, struct expr *e, struct sql_value *ret);
+/* ---- in_set.c ---- */
+
+/* IN: make the set of constants: n rows of as many values as the expression has arguments. */
+int sql_make_set(struct query *q, struct expr *in, const struct sql_value *values, uint32_t n);
+
+int sql_run_in(struct run *r, struct step *st, const uint16_t *sel, uint32_t n);
+/* Is the row of probes among the n rows?  NULL when that hangs on a NULL. */
+struct sql_value sql_is_among(const struct sql_value *probe, const struct sql_value *rows,
+                              uint32_t n, uint32_t n_cols);
+int sql_run_subquery(struct run *r, struct step *st, const uint16_t *sel, uint32_t n);
+
+struct step {
+    kernel run;
+    int op; /* STEP_CALL ..., see expr.c */
+    struct vec *dst;
+    struct vec *a[3];
+    struct vec **args; /* all of them, when more than three count */
+    uint32_t n_args;
+    const struct expr *expr;
+    uint8_t *cache; /* answers by dictionary id: 0 not known, 1 false, 2 true, 3 NULL */
+    uint64_t n_cache;
+    void *state; /* a kernel's own: a compiled pattern */
+};
+
+struct run {
+    struct query *q;
+    struct arena *scratch; /* texts made here live until the next run */
+    size_t made;           /* bytes of them since the limits were looked at */
+    uint32_t error_row;
+};
+
+int sql_run_error(struct run *r, const struct step *st, int code, const char *what);
+void *sql_scratch(struct run *r, size_t size); /* NULL after err_set() */
+void sql_set_null(struct vec *v, uint32_t row);
+
+const struct func *sql_func_find(const char *name, const enum sql_type *types, const bool *literals,
+                                 uint32_t n, bool *ret_known);
+const char *sql_func_nearest(const char *name);
+uint32_t sql_func_names(const char **ret, uint32_t max);
+const struct func *sql_func_at(uint32_t number); /* of all, from 0; NULL: there are fewer */
+bool sql_func_is_called(const struct func *f);   /* by its name, name(...): not an operator */
+enum sql_type sql_letter_type(char letter, enum sql_type any);
+/* Is every value of one type one of the other, too?  Then it is made so where that is needed. */
+bool sql_widens(enum sql_type from, enum sql_type to);
+const struct func *sql_cast_func(enum sql_type from, enum sql_type to, bool forgiving);
+
+#endif

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/expr/func.c - operators and functions of numbers: arithmetic and comparison.
+ *
+ * The query's thread only.  Text, time and casts are in func_text.c, func_time.c and cast.c.
+ */
+#include "core/sql/expr/kernel.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/base/text.h"
+
+int sql_compare_text(struct text a, struct text b)
+{
+    int c = memcmp(a.data, b.data, a.size < b.size ? a.size : b.size);
+    return c ? c : (a.size > b.size) - (a.size < b.size);
+}
+
+/* ---- comparison: PostgreSQL's order, in which NaN equals itself and is the largest ---- */
+
+#define COMPARE_INT(name, sign)                           \
+    KERNEL(name)                                          \
+    {                                                     \
+        const int64_t *a = st->a[0]->i, *b = st->a[1]->i; \
+        int64_t *out = st->dst->i;                        \
+        ROWS(out[i] = a[i] sign b[i];);                   \
+        return 0;                                         \
+    }
+#define COMPARE_DOUBLE(name, sign)                                                        \
+    KERNEL(name)                                                                          \
+    {                                                                                     \
+        const double *a = st->a[0]->d, *b = st->a[1]->d;                                  \
+        int64_t *out = st->dst->i;                                                        \
+        ROWS(out[i] = a[i] == a[i] && b[i] == b[i] ? a[i] sign b[i]                       \
+                                                   : (a[i] != a[i]) sign(b[i] != b[i]);); \
+        return 0;                                                                         \
+    }
+#define COMPARE_TEXT(name, sign)                                                        \
+    KERNEL(name)                                                                        \
+    {                                                                                   \
+        ROWS(st->dst->i[i] = sql_compare_text(st->a[0]->t[i], st->a[1]->t[i]) sign 0;); \
+        return 0;                                                                       \
+    }
+#define COMPARE(name, sign)             \
+    COMPARE_INT(name##_int, sign)       \
+    COMPARE_DOUBLE(name##_double, sign) \
+    COMPARE_TEXT(name##_text, sign)
+
+COMPARE(eq, ==)
+COMPARE(ne, !=)
+COMPARE(lt, <)
+COMPARE(le, <=)
+COMPARE(gt, >)
+COMPARE(ge, >=)
+
+static bool null_at(const struct vec *v, uint32_t i)
+{
+    return v->type == SQL_NULL || (v->has_null && v->null[i]);
+}
+
+static bool same_value(const struct vec *a, const struct vec *b, uint32_t i)
+{
+    if (sql_is_textual(a->type))
+        return sql_compare_text(a->t[i], b->t[i]) == 0;
+    if (a->type == SQL_DOUBLE)
+        return a->d[i] == b->d[i] || (a->d[i] != a->d[i] && b->d[i] != b->d[i]);
+    return a->i[i] == b->i[i];
+}
+
+KERNEL(distinct_from)
+{
+    const struct vec *a = st->a[0], *b = st->a[1];
+    bool negated = st->expr->func->name[3] == 'n'; /* "is not distinct from" */
+    ROWS(bool x = null_at(a, i); bool y = null_at(b, i);
+         bool same = x || y ? x == y : same_value(a, b, i); st->dst->i[i] = same == negated;);
+    return 0;
+}
+
+KERNEL(is_null)
+{
+    const struct vec *a = st->a[0];
+    if (!a->has_null && a->type != SQL_NULL) {
+        ROWS(st->dst->i[i] = 0;);
+        return 0;
+    }
+    ROWS(st->dst->i[i] = null_at(a, i););
+    return 0;
+}
+
+KERNEL(not_bool)
+{
+    ROWS(st->dst->i[i] = !st->a[0]->i[i];);
+    return 0;
+}
+
+/* ---- arithmetic ---- */
+
+#define CHECKED(name, builtin)                                                   \
+    KERNEL(name)                                                                 \
+    {                                                                            \
+        const int64_t *a = st->a[0]->i, *b = st->a[1]->i;                        \
+        int64_t *out = st->dst->i;                                               \
+        bool over = false;                                                       \
+        ROWS(over |= builtin(a[i], b[i], &out[i]););                             \
+        return over ? sql_run_error(r, st, -ERANGE, "integer out of range") : 0; \
+    }
+#define DOUBLES(name, expression)                        \
+    KERNEL(name)                                         \
+    {                                                    \
+        const double *a = st->a[0]->d, *b = st->a[1]->d; \
+        double *out = st->dst->d;                        \
+        ROWS(out[i] = expression;);                      \
+        return 0;                                        \
+    }
+
+CHECKED(add_int, __builtin_add_overflow)
+CHECKED(sub_int, __builtin_sub_overflow)
+CHECKED(mul_int, __builtin_mul_overflow)
+DOUBLES(add_double, a[i] + b[i])
+DOUBLES(sub_double, a[i] - b[i])
+DOUBLES(mul_double, a[i] * b[i])
+
+KERNEL(div_double)
+{
+    const double *a = st->a[0]->d, *b = st->a[1]->d;
+    bool zero = false;
+    ROWS(zero |= b[i] == 0; st->dst->d[i] = b[i] == 0 ? 0 : a[i] / b[i];);
+    return zero ? sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)") : 0;
+}
+
+KERNEL(mod_double)
+{
+    const double *a = st->a[0]->d, *b = st->a[1]->d;
+    bool zero = false;
+    ROWS(zero |= b[i] == 0; st->dst->d[i] = b[i] == 0 ? 0 : fmod(a[i], b[i]););
+    return zero ? sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)") : 0;
+}
+
+KERNEL(bits_int)
+{
+    const int64_t *a = st->a[0]->i, *b = st->a[1]->i;
+    char sign = st->expr->func->name[0];
+    ROWS(st->dst->i[i] = sign == '&' ? a[i] & b[i] : sign == '|' ? a[i] | b[i] : a[i] ^ b[i];);
+    return 0;
+}
+
+KERNEL(shift_int)
+{
+    const int64_t *a = st->a[0]->i, *b = st->a[1]->i;
+    bool left = st->expr->func->name[0] == '<', far = false;
+    ROWS(uint32_t by = (uint32_t)b[i] & 63; far |= b[i] < 0 || b[i] > 63;
+         st->dst->i[i] = left ? (int64_t)((uint64_t)a[i] << by) : a[i] >> by;);
+    return far ? sql_run_error(r, st, -ERANGE, "a bigint is shifted by 0 to 63 bits") : 0;
+}
+
+KERNEL(div_int)
+{
+    const int64_t *a = st->a[0]->i, *b = st->a[1]->i;
+    bool mod = st->expr->func->name[0] == '%' || st->expr->func->name[0] == 'm';
+    bool zero = false, over = false;
+    ROWS(
+        if (b[i] == 0) { zero = true; } else if (b[i] == -1) {
+            over |= !mod && a[i] == INT64_MIN;
+            st->dst->i[i] = mod ? 0 : (int64_t)(0 - (uint64_t)a[i]);
+        } else { st->dst->i[i] = mod ? a[i] % b[i] : a[i] / b[i]; });
+    if (zero)
+        return sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)");
+    return over ? sql_run_error(r, st, -ERANGE, "integer out of range") : 0;
+}
+
+KERNEL(neg_int)
+{
+    bool over = false;
+    ROWS(over |= __builtin_sub_overflow((int64_t)0, st->a[0]->i[i], &st->dst->i[i]););
+    return over ? sql_run_error(r, st, -ERANGE, "integer out of range") : 0;
+}
+
+KERNEL(neg_double)
+{
+    ROWS(st->dst->d[i] = -st->a[0]->d[i];);
+    return 0;
+}
+
+KERNEL(abs_int)
+{
+    bool over = false;
+    ROWS(int64_t v = st->a[0]->i[i]; over |= v == INT64_MIN;
+         st->dst->i[i] = v < 0 && v != INT64_MIN ? -v : v;);
+    return over ? sql_run_error(r, st, -ERANGE, "integer out of range") : 0;
+}
+
+KERNEL(sign_int)
+{
+    ROWS(st->dst->i[i] = (st->a[0]->i[i] > 0) - (st->a[0]->i[i] < 0););
+    return 0;
+}
+
+KERNEL(same_int)
+{
+    ROWS(st->dst->i[i] = st->a[0]->i[i];);
+    return 0;
+}
+
+#define MATH(name, expression)                                        \
+    KERNEL(name)                                                      \
+    {                                                                 \
+        ROWS(double x = st->a[0]->d[i]; st->dst->d[i] = expression;); \
+        return 0;                                                     \
+    }
+/* Outside the domain is an error, as in PostgreSQL. */
+#define MATH_IN(name, inside, expression, complaint)                                              \
+    KERNEL(name)                                                                                  \
+    {                                                                                             \
+        bool bad = false;                                                                         \
+        ROWS(double x = st->a[0]->d[i]; bad |= !(inside) && x == x; st->dst->d[i] = expression;); \
+        return bad ? sql_run_error(r, st, -EDOM, complaint) : 0;                                  \
+    }
+
+MATH(abs_double, fabs(x))
+MATH(floor_double, floor(x))
+MATH(ceil_double, ceil(x))
+MATH(trunc_double, trunc(x))
+MATH(round_double, rint(x))
+MATH_IN(exp_double, x <= 709.78 || isinf(x), exp(x), "exp() is too large for a double")
+MATH(sin_double, sin(x))
+MATH(cos_double, cos(x))
+MATH(sign_double, (double)((x > 0) - (x < 0)))
+MATH_IN(sqrt_double, x >= 0, sqrt(x), "square root of a negative number")
+MATH_IN(ln_double, x > 0, log(x), "logarithm of a number that is not positive")
+MATH_IN(log10_double, x > 0, log10(x), "logarithm of a number that is not positive")
+MATH_IN(log2_double, x > 0, log2(x), "logarithm of a number that is not positive")
+MATH(tan_double, tan(x))
+MATH(atan_double, atan(x))
+MATH(cbrt_double, cbrt(x))
+MATH(degrees_double, x *(180 / M_PI))
+MATH(radians_double, x *(M_PI / 180))
+MATH_IN(asin_double, x >= -1 && x <= 1, asin(x), "asin and acos are of numbers from -1 to 1")
+MATH_IN(acos_double, x >= -1 && x <= 1, acos(x), "asin and acos are of numbers from -1 to 1")
+
+KERNEL(power_double)
+{
+    const double *a = st->a[0]->d, *b = st->a[1]->d;
+    bool bad = false;
+    ROWS(double x = pow(a[i], b[i]); st->dst->d[i] = x;
+         bad |= !isfinite(x) && isfinite(a[i]) && isfinite(b[i]););
+    return bad ? sql_run_error(r, st, -ERANGE,
+                               "a power that is too large for a double, or of a negative number "
+                               "or zero that has none")
+               : 0;
+}
+
+DOUBLES(atan2_double, atan2(a[i], b[i]))
+
+/* isnan, isinf, isfinite */
+KERNEL(is_double)
+{
+    char kind = st->expr->func->name[2];
+    const double *v = st->a[0]->d;
+    ROWS(st->dst->i[i] = kind == 'n' ? isnan(v[i]) : kind == 'i' ? !!isinf(v[i]) : isfinite(v[i]););
+    return 0;
+}
+
+KERNEL(type_of)
+{
+    const char *name = sql_type_name(st->a[0]->type);
+    ROWS(st->dst->t[i] = (struct text){name, (uint32_t)strlen(name)};);
+    return 0;
+}
+
+KERNEL(round_digits)
+{
+    ROWS(double x = st->a[0]->d[i]; int64_t digits = st->a[1]->i[i];
+         digits = digits > 300    ? 300
+                  : digits < -300 ? -300
+                                  : digits;
+         double scale = pow(10, (double)digits); double scaled = x * scale;
+         st->dst->d[i] = isfinite(scaled) && scale != 0 ? round(scaled) / scale : x;);
+    return 0;
+}
+
+/* x::numeric(digits, decimals): rounded; what has more digits before its point is none. */
+KERNEL(to_numeric)
+{
+    bool forgiving = st->expr->func->name[strlen(st->expr->func->name) - 1] == '?';
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        int64_t digits = st->a[1]->i[i], decimals = st->a[2]->i[i];
+        double x = st->a[0]->d[i];
+        if (digits < 1 || digits > 1000 || decimals < 0 || decimals > digits)
+            return sql_run_error(r, st, -EINVAL,
+                                 "numeric(digits, decimals) has 1 to 1000 digits, of which at most "
+                                 "as many are decimals");
+        double scale = pow(10, (double)decimals), rounded = round(x * scale) / scale;
+        rounded = isfinite(rounded) ? rounded : x;
+        st->dst->d[i] = rounded;
+        if (fabs(rounded) < pow(10, (double)(digits - decimals)) || isnan(x))
+            continue;
+        if (!forgiving)
+            return sql_run_error(r, st, -ERANGE, "the number has more digits than its type allows");
+        sql_set_null(st->dst, i);
+    }
+    return 0;
+}
+
+KERNEL(trunc_digits)
+{
+    ROWS(double x = st->a[0]->d[i]; int64_t digits = st->a[1]->i[i];
+         digits = digits > 300    ? 300
+                  : digits < -300 ? -300
+                                  : digits;
+         double scale = pow(10, (double)digits); double scaled = x * scale;
+         st->dst->d[i] = isfinite(scaled) && scale != 0 ? trunc(scaled) / scale : x;);
+    return 0;
+}
+
+KERNEL(pi_double)
+{
+    ROWS(st->dst->d[i] = M_PI;);
+    return 0;
+}
+
+/* greatest, least: NULLs do not count; NULL when all are. */
+KERNEL(extreme)
+{
+    bool least = st->expr->func->name[0] == 'l';
+    struct vec *dst = st->dst;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        const struct vec *best = NULL;
+        for (uint32_t a = 0; a < st->n_args; a++) {
+            const struct vec *v = st->args[a];
+            if (null_at(v, i))
+                continue;
+            int c = best == NULL              ? 0
+                    : sql_is_textual(v->type) ? sql_compare_text(v->t[i], best->t[i])
+                    : v->type == SQL_DOUBLE   ? (v->d[i] > best->d[i]) - (v->d[i] < best->d[i])
+                                              : (v->i[i] > best->i[i]) - (v->i[i] < best->i[i]);
+            if (!best || (least ? c < 0 : c > 0))
+                best = v;
+        }
+        if (!best)
+            sql_set_null(dst, i);
+        else if (sql_is_textual(best->type))
+            dst->t[i] = best->t[i];
+        else
+            dst->i[i] = best->i[i];
+        if (best && dst->has_null)
+            dst->null[i] = 0;
+    }
+    return 0;
+}
+
+#define ORDERED(sign, name)                                                  \
+    {sign, "ii", 'b', 0, name##_int}, {sign, "dd", 'b', 0, name##_double},   \
+        {sign, "tt", 'b', 0, name##_text}, {sign, "bb", 'b', 0, name##_int}, \
+        {sign, "ss", 'b', 0, name##_int}, {sign, "vv", 'b', 0, name##_int},  \
+        {sign, "DD", 'b', 0, name##_int},                                    \
+    {                                                                        \
+        sign, "oo", 'b', 0, name##_text                                      \
+    }
+#define DISTINCT(name, t)                         \
+    {                                             \
+        name, t t, 'b', FUNC_NULLS, distinct_from \
+    }
+#define DISTINCTS(name)                                                                 \
+    DISTINCT(name, "i"), DISTINCT(name, "d"), DISTINCT(name, "t"), DISTINCT(name, "b"), \
+        DISTINCT(name, "s"), DISTINCT(name, "v"), DISTINCT(name, "o"), DISTINCT(name, "D")
+#define EXTREME(name, t, c)                 \
+    {                                       \
+        name, t "*", c, FUNC_NULLS, extreme \
+    }
+#define EXTREMES(name)                                                             \
+    EXTREME(name, "i", 'i'), EXTREME(name, "d", 'd'), EXTREME(name, "t", 't'),     \
+        EXTREME(name, "s", 's'), EXTREME(name, "v", 'v'), EXTREME(name, "b", 'b'), \
+        EXTREME(name, "D", 'D'), EXTREME(name, "m", 'm')
+
+const struct func sql_math_funcs[] = {
+    ORDERED("=", eq),
+    ORDERED("<>", ne),
+    ORDERED("<", lt),
+    ORDERED("<=", le),
+    ORDERED(">", gt),
+    ORDERED(">=", ge),
+    DISTINCTS("is distinct from"),
+    DISTINCTS("is not distinct from"),
+    {"is null", "x", 'b', FUNC_NULLS, is_null},
+    {"not", "b", 'b', 0, not_bool},
+    {"+", "ii", 'i', 0, add_int},
+    {"+", "dd", 'd', 0, add_double},
+    {"+", "sv", 's', 0, add_int},
+    {"+", "vs", 's', 0, add_int},
+    {"+", "vv", 'v', 0, add_int},
+    {"-", "ii", 'i', 0, sub_int},
+    {"-", "dd", 'd', 0, sub_double},
+    {"-", "ss", 'v', 0, sub_int}, /* before the next: of a text, too */
+    {"-", "sv", 's', 0, sub_int},
+    {"-", "vv", 'v', 0, sub_int},
+    {"*", "ii", 'i', 0, mul_int},
+    {"*", "dd", 'd', 0, mul_double},
+    {"*", "vi", 'v', 0, mul_int},
+    {"*", "iv", 'v', 0, mul_int},
+    {"/", "ii", 'i', 0, div_int},
+    {"/", "dd", 'd', 0, div_double},
+    {"/", "vi", 'v', 0, div_int},
+    {"%", "ii", 'i', 0, div_int},
+    {"%", "dd", 'd', 0, mod_double},
+    {"mod", "ii", 'i', 0, div_int},
+    {"div", "ii", 'i', 0, div_int},
+    {"&", "ii", 'i', 0, bits_int},
+    {"|", "ii", 'i', 0, bits_int},
+    {"#", "ii", 'i', 0, bits_int},
+    {"<<", "ii", 'i', 0, shift_int},
+    {">>", "ii", 'i', 0, shift_int},
+    {"mod", "dd", 'd', 0, mod_double},
+    {"neg", "i", 'i', 0, neg_int},
+    {"neg", "d", 'd', 0, neg_double},
+    {"neg", "v", 'v', 0, neg_int},
+    {"abs", "i", 'i', 0, abs_int},
+    {"abs", "d", 'd', 0, abs_double},
+    {"abs", "v", 'v', 0, abs_int},
+    {"sign", "i", 'i', 0, sign_int},
+    {"sign", "d", 'd', 0, sign_double},
+    {"floor", "i", 'i', 0, same_int},
+    {"floor", "d", 'd', 0, floor_double},
+    {"ceil", "i", 'i', 0, same_int},
+    {"ceil", "d", 'd', 0, ceil_double},
+    {"ceiling", "i", 'i', 0, same_int},
+    {"ceiling", "d", 'd', 0, ceil_double},
+    {"trunc", "i", 'i', 0, same_int},
+    {"trunc", "d", 'd', 0, trunc_double},
+    {"trunc", "di", 'd', 0, trunc_digits},
+    {"round", "i", 'i', 0, same_int},
+    {"round", "d", 'd', 0, round_double},
+    {"round", "di", 'd', 0, round_digits},
+    {"to_numeric", "dii", 'd', 0, to_numeric},
+    {"to_numeric?", "dii", 'd', 0, to_numeric},
+    {"sqrt", "d", 'd', 0, sqrt_double},
+    {"exp", "d", 'd', 0, exp_double},
+    {"ln", "d", 'd', 0, ln_double},
+    {"log", "d", 'd', 0, log10_double},
+    {"log10", "d", 'd', 0, log10_double},
+    {"log2", "d", 'd', 0, log2_double},
+    {"power", "dd", 'd', 0, power_double},
+    {"pow", "dd", 'd', 0, power_double},
+    {"sin", "d", 'd', 0, sin_double},
+    {"cos", "d", 'd', 0, cos_double},
+    {"tan", "d", 'd', 0, tan_double},
+    {"asin", "d", 'd', 0, asin_double},
+    {"acos", "d", 'd', 0, acos_double},
+    {"atan", "d", 'd', 0, atan_double},
+    {"atan2", "dd", 'd', 0, atan2_double},
+    {"cbrt", "d", 'd', 0, cbrt_double},
+    {"degrees", "d", 'd', 0, degrees_double},
+    {"radians", "d", 'd', 0, radians_double},
+    {"isnan", "d", 'b', 0, is_double},
+    {"isinf", "d", 'b', 0, is_double},
+    {"isfinite", "d", 'b', 0, is_double},
+    {"typeof", "x", 't', FUNC_NULLS, type_of},
+    {"pg_typeof", "x", 't', FUNC_NULLS, type_of},
+    {"pi", "", 'd', 0, pi_double},
+    EXTREMES("greatest"),
+    EXTREMES("least"),
+    {NULL, NULL, 0, 0, NULL}};

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/expr/func_interval.c - dates, and intervals that have months: what + - * / and = do.
+ *
+ * The query's thread only.  Intervals of days and less are numbers: func.c and func_time.c.
+ */
+#include "core/sql/expr/kernel.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/base/err.h"
+#include "core/sql/value/timestamp_parts.h"
+
+#define DAY_NS (INT64_C(86400) * 1000000000)
+#define MONTH_DAYS 30 /* of a part of a month: PostgreSQL's DAYS_PER_MONTH */
+
+static int out_of_range(struct run *r, struct step *st)
+{
+    return sql_run_error(r, st, -ERANGE, "interval out of range");
+}
+
+static struct interval interval_at(const struct vec *v, uint32_t i)
+{
+    if (v->type == SQL_INTERVAL)
+        return (struct interval){.ns = v->i[i]};
+    return sql_interval_unpack(v->t[i].data);
+}
+
+int sql_put_interval(struct run *r, struct vec *dst, uint32_t i, struct interval v)
+{
+    char *packed = sql_scratch(r, INTERVAL_BYTES);
+    if (!packed)
+        return -ENOMEM;
+    sql_interval_pack(v, packed);
+    dst->t[i] = (struct text){packed, INTERVAL_BYTES};
+    return 0;
+}
+
+/* ---- comparison ---- */
+
+static int compare_at(const struct vec *a, const struct vec *b, uint32_t i)
+{
+    return memcmp(a->t[i].data, b->t[i].data, INTERVAL_KEY_BYTES);
+}
+
+#define COMPARE(name, sign)                                              \
+    KERNEL(name)                                                         \
+    {                                                                    \
+        ROWS(st->dst->i[i] = compare_at(st->a[0], st->a[1], i) sign 0;); \
+        return 0;                                                        \
+    }
+COMPARE(eq, ==)
+COMPARE(ne, !=)
+COMPARE(lt, <)
+COMPARE(le, <=)
+COMPARE(gt, >)
+COMPARE(ge, >=)
+#undef COMPARE
+
+static bool null_at(const struct vec *v, uint32_t i)
+{
+    return v->type == SQL_NULL || (v->has_null && v->null[i]);
+}
+
+KERNEL(distinct_from)
+{
+    const struct vec *a = st->a[0], *b = st->a[1];
+    bool negated = st->expr->func->name[3] == 'n'; /* "is not distinct from" */
+    ROWS(bool x = null_at(a, i); bool y = null_at(b, i);
+         bool same = x || y ? x == y : compare_at(a, b, i) == 0; st->dst->i[i] = same == negated;);
+    return 0;
+}
+
+/* ---- arithmetic ---- */
+
+/* -x is not of every x. */
+static bool negated(struct interval *v)
+{
+    if (v->ns == INT64_MIN || v->months == INT32_MIN)
+        return false;
+    *v = (struct interval){.ns = -v->ns, .months = -v->months};
+    return true;
+}
+
+/* Months first, then the rest: PostgreSQL's order. */
+static int moved(struct run *r, struct step *st, int64_t ns, struct interval by, int64_t *ret)
+{
+    if ((by.months && sql_add_months(ns, by.months, &ns) < 0) ||
+        __builtin_add_overflow(ns, by.ns, ret))
+        return sql_run_error(r, st, -ERANGE, "timestamp out of range");
+    return 0;
+}
+
+KERNEL(move_time)
+{
+    bool minus = st->expr->func->name[0] == '-';
+    uint32_t time = st->a[0]->type == SQL_CALENDAR; /* interval + timestamp */
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct interval by = interval_at(st->a[!time], i);
+        if (minus && !negated(&by))
+            return out_of_range(r, st);
+        rc = moved(r, st, st->a[time]->i[i], by, &st->dst->i[i]);
+    }
+    return rc;
+}
+
+KERNEL(add_intervals)
+{
+    bool minus = st->expr->func->name[0] == '-';
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct interval a = interval_at(st->a[0], i), b = interval_at(st->a[1], i);
+        if ((minus && !negated(&b)) || __builtin_add_overflow(a.ns, b.ns, &a.ns) ||
+            __builtin_add_overflow(a.months, b.months, &a.months))
+            return out_of_range(r, st);
+        rc = sql_put_interval(r, st->dst, i, a);
+    }
+    return rc;
+}
+
+KERNEL(negate)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct interval v = interval_at(st->a[0], i);
+        rc = negated(&v) ? sql_put_interval(r, st->dst, i, v) : out_of_range(r, st);
+    }
+    return rc;
+}
+
+/* A part of a month becomes as much of 30 days. */
+KERNEL(scale)
+{
+    bool divide = st->expr->func->name[0] == '/';
+    uint32_t number = st->a[0]->type != SQL_DOUBLE; /* its place: 0.5 * interval */
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct interval v = interval_at(st->a[!number], i);
+        double by = st->a[number]->d[i];
+        if (divide && by == 0)
+            return sql_run_error(r, st, -EDOM, "division by zero (nullif(x, 0) avoids it)");
+        double months = divide ? v.months / by : v.months * by;
+        double ns = divide ? (double)v.ns / by : (double)v.ns * by;
+        ns += (months - trunc(months)) * MONTH_DAYS * (double)DAY_NS;
+        if (!(fabs(months) < INT32_MAX && fabs(ns) < 9.2e18))
+            return out_of_range(r, st);
+        rc = sql_put_interval(
+            r, st->dst, i, (struct interval){.ns = (int64_t)rint(ns), .months = (int32_t)months});
+    }
+    return rc;
+}
+
+KERNEL(age)
+{
+    int rc = 0;
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        rc = sql_put_interval(r, st->dst, i, sql_age(st->a[0]->i[i], st->a[1]->i[i]));
+    }
+    return rc;
+}
+
+/* ---- parts ---- */
+
+KERNEL(interval_part)
+{
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t i = sel ? sel[k] : k;
+        struct text t = st->a[0]->t[i];
+        double value = sql_interval_get(sql_time_part(t.data, t.size), interval_at(st->a[1], i));
+        if (value != value)
+            return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL,
+                             "no part '%.*s' of an interval; there are microsecond, millisecond, "
+                             "second, minute, hour, day, week, month, quarter, year, epoch",
+                             (int)(t.size > 40 ? 40 : t.size), t.data);
+        st->dst->d[i] = value;
+    }
+    return 0;
+}
+
+KERNEL(interval_epoch)
+{
+    ROWS(st->dst->d[i] = sql_interval_get(PART_EPOCH, interval_at(st->a[0], i)););
+    return 0;
+}
+
+/* ---- dates ---- */
+
+KERNEL(move_date)
+{
+    uint32_t date = st->a[0]->type != SQL_DATE; /* 7 + date */
+    bool minus = st->expr->func->name[0] == '-', over = false;
+    ROWS(int64_t days = st->a[!date]->i[i]; int64_t by; over |= minus && days == INT64_MIN;
+         over |= __builtin_mul_overflow(minus && days != INT64_MIN ? -days : days, DAY_NS, &by) ||
+                 __builtin_add_overflow(st->a[date]->i[i], by, &st->dst->i[i]););
+    return over ? sql_run_error(r, st, -ERANGE, "date out of range") : 0;
+}
+
+KERNEL(days_between)
+{
+    ROWS(st->dst->i[i] =
+             (int64_t)(((__int128)st->a[0]->i[i] - (__int128)st->a[1]->i[i]) / DAY_NS););
+    return 0;
+}
+
+KERNEL(no_part_of_day)
+{
+    (void)sel;
+    (void)n;
+    return sql_run_error(
+        r, st, -EINVAL,
+        "a date moves by whole days, or by an interval: date + interval '36 hours'");
+}
+
+KERNEL(bin_months)
+{
+    (void)sel;
+    (void)n;
+    return sql_run_error(r, st, -EINVAL,
+                         "a time bucket has no months or years, which have no fixed length; "
+                         "date_trunc('month', ts) goes by the calendar");
+}
+
+#define COMPARES(sign, kernel)     \
+    {                              \
+        sign, "mm", 'b', 0, kernel \
+    }
+
+const struct func sql_interval_funcs[] = {
+    COMPARES("=", eq),
+    COMPARES("<>", ne),
+    COMPARES("<", lt),
+    COMPARES("<=", le),
+    COMPARES(">", gt),
+    COMPARES(">=", ge),
+    {"is distinct from", "mm", 'b', FUNC_NULLS, distinct_from},
+    {"is not distinct from", "mm", 'b', FUNC_NULLS, distinct_from},
+    {"+", "sm", 's', 0, move_time},
+    {"+", "ms", 's', 0, move_time},
+    {"-", "sm", 's', 0, move_time},
+    {"+", "mm", 'm', 0, add_intervals},
+    {"-", "mm", 'm', 0, add_intervals},
+    {"*", "md", 'm', 0, scale},
+    {"*", "dm", 'm', 0, scale},
+    {"/", "md", 'm', 0, scale},
+    {"neg", "m", 'm', 0, negate},
+    {"age", "ss", 'm', 0, age},
+    {"date_part", "tm", 'd', 0, interval_part},
+    {"date_part", "tv", 'd', 0, interval_part},
+    {"epoch", "m", 'd', 0, interval_epoch},
+    {"+", "Di", 'D', 0, move_date},
+    {"+", "iD", 'D', 0, move_date},
+    {"-", "Di", 'D', 0, move_date},
+    {"+", "Dd", 'D', 0, no_part_of_day},
+    {"+", "dD", 'D', 0, no_part_of_day},
+    {"-", "Dd", 'D', 0, no_part_of_day},
+    {"-", "DD", 'i', 0, days_between},
+    {"date_bin", "ms", 's', 0, bin_months},
+    {"date_bin", "mss", 's', 0, bin_months},
+    {"time_bucket", "ms", 's', 0, bin_months},
+    {"time_bucket", "mss", 's', 0, bin_months},
+    {NULL, NULL, 0, 0, NULL}};

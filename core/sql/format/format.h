@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/format/format.h - an answer on its way to bytes: what format.c and format_table.c share.
+ *
+ * Private to them; the query's thread only.
+ */
+#ifndef CORE_SQL_FORMAT_FORMAT_H
+#define CORE_SQL_FORMAT_FORMAT_H
+
+#include "core/sql/value/vector.h"
+
+#define HELD_BYTES (64u << 20)   /* at most this much of them */
+#define PIECE_BYTES (256u << 20) /* of one write: a batch of long texts */
+
+struct sql_writer {
+    enum sql_format format;
+    uint32_t wide;
+    int (*write)(void *arg, const char *data, size_t size);
+    void *arg;
+    struct buf out;
+    uint32_t n;
+    char **names; /* of columns, owned */
+    enum sql_type *types;
+    uint32_t *widths;
+    /* TABLE: cells held back, each followed by a zero byte. */
+    struct buf held;
+    uint32_t held_rows;
+    bool header_done;  /* and no column has become wider since */
+    bool fixed;        /* TABLE: rows of this answer were written, its widths stay */
+    bool begun, again; /* again: a later answer of the same stream */
+};
+
+int sql_writer_send(struct sql_writer *w);
+void sql_cell_blob(struct buf *b, const char *data, uint32_t size);
+/* Six digits that mean something. */
+size_t sql_short_double(double v, char out[48]);
+
+/* format_table.c */
+int sql_table_rows(struct sql_writer *w, const struct sql_rows *rows);
+int sql_table_flush(struct sql_writer *w); /* what is held back */
+void sql_table_footer(struct sql_writer *w, const struct sql_report *r);
+uint32_t sql_table_letters(const char *text);
+
+#endif

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/format/format_table.c - answers as a table for people: widths, lines, what is said
+ * below.
+ *
+ * The query's thread only.  Rows are held back until the widths are known.
+ */
+#include "core/sql/format/format.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "core/base/err.h"
+#include "core/base/printable.h"
+
+#define HELD_ROWS 1000   /* rows of a table looked at for its widths */
+#define CELL_LETTERS 200 /* a longer text is cut in a table */
+#define TEXT_LETTERS 16  /* a column of texts is not made narrower than this */
+
+static bool is_start(char c)
+{
+    return ((unsigned char)c & 0xc0) != 0x80;
+}
+
+uint32_t sql_table_letters(const char *text)
+{
+    uint32_t n = 0;
+    for (; *text; text++)
+        n += is_start(*text);
+    return n;
+}
+
+/* Bytes of its first n letters. */
+static uint32_t bytes_of(const char *text, uint32_t n)
+{
+    uint32_t i = 0;
+    for (uint32_t k = 0; text[i]; i++)
+        if (is_start(text[i]) && k++ == n)
+            break;
+    return i;
+}
+
+/* One line a row, for eyes: what would steer a terminal is written as escapes, very long texts are
+ * cut. */
+static void add_shown(struct buf *b, const char *text, uint32_t size)
+{
+    uint32_t n = 0, i = 0;
+    for (; i < size && n < CELL_LETTERS; n++) {
+        bool plain;
+        size_t letter = printable_letter(text + i, size - i, &plain);
+        i += letter > 0 ? (uint32_t)letter : 1;
+    }
+    (void)printable_add(b, text, i, PRINTABLE_LINE);
+    if (i < size)
+        (void)buf_adds(b, "...");
+}
+
+static bool on_the_right(enum sql_type t)
+{
+    return t == SQL_INT || t == SQL_DOUBLE || t == SQL_INTERVAL;
+}
+
+/* Add one line, cut at the terminal's width. */
+static void add_line(struct sql_writer *w, struct buf *line)
+{
+    const char *text = buf_text(line);
+    size_t size = line->size;
+    while (size && text[size - 1] == ' ')
+        size--;
+    uint32_t n = 0;
+    for (size_t i = 0; w->wide && i < size; i++)
+        if (is_start(text[i]) && n++ == w->wide)
+            size = i;
+    (void)buf_add(&w->out, text, size);
+    (void)buf_addc(&w->out, '\n');
+    buf_reset(line);
+}
+
+static void add_cell(struct sql_writer *w, struct buf *line, uint32_t c, const char *text,
+                     bool right)
+{
+    uint32_t n = sql_table_letters(text), size = (uint32_t)strlen(text);
+    const char *dots = "";
+    if (w->wide && n > w->widths[c] && w->types[c] == SQL_TEXT && w->widths[c] >= TEXT_LETTERS) {
+        size = bytes_of(text, w->widths[c] - 3);
+        n = w->widths[c];
+        dots = "...";
+    }
+    int pad = n < w->widths[c] ? (int)(w->widths[c] - n) : 0;
+    (void)buf_addf(line, "%s%*s%.*s%s%*s", c ? " | " : " ", right ? pad : 0, "", (int)size, text,
+                   dots, right ? 0 : pad, "");
+}
+
+/* Make the widest columns of text narrower until a line fits, rather than lose the last columns. */
+static void fit(struct sql_writer *w)
+{
+    uint64_t sum = 1;
+    for (uint32_t c = 0; c < w->n; c++)
+        sum += w->widths[c] + (c ? 3 : 0);
+    while (w->wide && sum > w->wide) {
+        uint32_t widest = w->n;
+        for (uint32_t c = 0; c < w->n; c++)
+            if (w->types[c] == SQL_TEXT && w->widths[c] > TEXT_LETTERS &&
+                (widest == w->n || w->widths[c] > w->widths[widest]))
+                widest = c;
+        if (widest == w->n)
+            return;
+        w->widths[widest]--;
+        sum--;
+    }
+}
+
+static void add_header(struct sql_writer *w)
+{
+    fit(w);
+    struct buf line;
+    buf_init(&line, PIECE_BYTES);
+    for (uint32_t c = 0; c < w->n; c++)
+        add_cell(w, &line, c, w->names[c], on_the_right(w->types[c]));
+    add_line(w, &line);
+    for (uint32_t c = 0; c < w->n; c++) {
+        (void)buf_adds(&line, c ? "-+-" : "-");
+        for (uint32_t i = 0; i < w->widths[c]; i++)
+            (void)buf_addc(&line, '-');
+    }
+    (void)buf_addc(&line, '-');
+    add_line(w, &line);
+    buf_done(&line);
+    w->header_done = true;
+}
+
+int sql_table_flush(struct sql_writer *w)
+{
+    if (w->held.failed)
+        return err_set(w->held.failed, "the table is too large for memory; use format csv");
+    if (!w->header_done)
+        add_header(w);
+    struct buf line;
+    buf_init(&line, PIECE_BYTES);
+    const char *cell = w->held.data;
+    for (uint32_t r = 0; r < w->held_rows; r++) {
+        for (uint32_t c = 0; c < w->n; c++) {
+            add_cell(w, &line, c, cell, on_the_right(w->types[c]));
+            cell += strlen(cell) + 1;
+        }
+        add_line(w, &line);
+    }
+    buf_done(&line);
+    w->fixed = w->fixed || w->held_rows > 0;
+    w->held_rows = 0;
+    buf_reset(&w->held);
+    return sql_writer_send(w);
+}
+
+int sql_table_rows(struct sql_writer *w, const struct sql_rows *rows)
+{
+    struct sql_value v;
+    char text[64];
+    for (uint32_t r = 0; r < sql_rows_count(rows); r++) {
+        for (uint32_t c = 0; c < w->n; c++) {
+            size_t at = w->held.size;
+            sql_rows_value(rows, r, c, &v);
+            if (v.type == SQL_TEXT)
+                add_shown(&w->held, v.text.data, v.text.size);
+            else if (v.type == SQL_BLOB)
+                sql_cell_blob(&w->held, v.text.data, v.text.size < 64 ? v.text.size : 64);
+            else
+                (void)buf_add(&w->held, text, sql_cell_text(&v, false, text));
+            (void)buf_addc(&w->held, '\0');
+            if (w->held.failed)
+                return err_set(w->held.failed, "no memory for the table");
+            uint32_t n = sql_table_letters(w->held.data + at);
+            if (!w->fixed && n > w->widths[c]) {
+                w->widths[c] = n;
+                w->header_done = false;
+            }
+        }
+        w->held_rows++;
+        if (w->held_rows == HELD_ROWS || w->held.size > HELD_BYTES / 2) {
+            int rc = sql_table_flush(w);
+            if (rc < 0)
+                return rc;
+        }
+    }
+    return 0;
+}
+
+void sql_table_footer(struct sql_writer *w, const struct sql_report *r)
+{
+    char ms[48];
+    (void)sql_short_double(r->elapsed_ns >= 10000000 ? rint((double)r->elapsed_ns / 1e6)
+                                                     : rint((double)r->elapsed_ns / 1e5) / 10,
+                           ms);
+    (void)buf_addf(&w->out, "(%llu row%s, %s ms)\n", (unsigned long long)r->rows,
+                   r->rows == 1 ? "" : "s", ms);
+    if (r->cut)
+        (void)buf_addf(&w->out,
+                       "(stopped after %llu rows: there are more; ask with limit or an "
+                       "aggregate)\n",
+                       (unsigned long long)r->rows);
+    if (r->empty[0])
+        (void)buf_addf(&w->out, "(%s)\n", r->empty);
+    if (r->lost)
+        (void)buf_addf(&w->out,
+                       "(%llu rows%s%s were lost before they could be kept; see "
+                       "probing.lost)\n",
+                       (unsigned long long)r->lost, r->lost_table ? " of " : "",
+                       r->lost_table ? r->lost_table : "");
+}

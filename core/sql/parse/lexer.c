@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/parse/lexer.c - a statement's text cut into words, numbers, strings and signs.
+ *
+ * Runs on the query's thread.  It knows no keywords: a word is a word.
+ */
+#include "core/sql/parse/ast.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/err.h"
+
+struct cutter {
+    struct arena *arena;
+    const char *text;
+    uint32_t size, at;
+    struct token *tokens;
+    uint32_t n;
+};
+
+int sql_error(const char *text, size_t size, uint32_t pos, int code, const char *format, ...)
+{
+    char what[ERR_TEXT_BYTES - 64];
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(what, sizeof(what), format, args);
+    va_end(args);
+    uint32_t line = 1, column = 1;
+    for (uint32_t i = 0; i < pos && i < size; i++) {
+        if (text[i] == '\n') {
+            line++;
+            column = 1;
+        } else if (((unsigned char)text[i] & 0xc0) != 0x80) { /* UTF-8: count letters, not bytes */
+            column++;
+        }
+    }
+    return err_set(code, "line %u, column %u: %s", line, column, what);
+}
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (unsigned char)c >= 0x80;
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static char peek(const struct cutter *c, uint32_t ahead)
+{
+    return c->at + ahead < c->size ? c->text[c->at + ahead] : '\0';
+}
+
+static int skip_blanks(struct cutter *c)
+{
+    while (c->at < c->size) {
+        char ch = peek(c, 0);
+        if (ch == ' ' || ch == '\t' || ch == '\n' || ch == '\r' || ch == '\f' || ch == '\v') {
+            c->at++;
+        } else if (ch == '-' && peek(c, 1) == '-') {
+            while (c->at < c->size && c->text[c->at] != '\n')
+                c->at++;
+        } else if (ch == '/' && peek(c, 1) == '*') {
+            const char *end = memmem(c->text + c->at + 2, c->size - c->at - 2, "*/", 2);
+            if (!end)
+                return sql_error(c->text, c->size, c->at, -EINVAL,
+                                 "the comment that begins here is not closed with */");
+            c->at = (uint32_t)(end - c->text) + 2;
+        } else {
+            break;
+        }
+    }
+    return 0;
+}
+
+static int add(struct cutter *c, enum token_type type, uint32_t pos, const char *text,
+               uint32_t size)
+{
+    if (!text)
+        return -ENOMEM;
+    c->tokens[c->n++] = (struct token){type, pos, c->at, text, size};
+    return 0;
+}
+
+static int cut_word(struct cutter *c)
+{
+    uint32_t pos = c->at;
+    while (c->at < c->size && (is_letter(peek(c, 0)) || is_digit(peek(c, 0)) || peek(c, 0) == '$'))
+        c->at++;
+    char *text = arena_text(c->arena, c->text + pos, c->at - pos);
+    for (char *p = text; p && *p; p++)
+        if (*p >= 'A' && *p <= 'Z')
+            *p = (char)(*p - 'A' + 'a');
+    return add(c, TOKEN_WORD, pos, text, c->at - pos);
+}
+
+static int cut_number(struct cutter *c)
+{
+    uint32_t pos = c->at;
+    while (is_digit(peek(c, 0)))
+        c->at++;
+    if (peek(c, 0) == '.') {
+        c->at++;
+        while (is_digit(peek(c, 0)))
+            c->at++;
+    }
+    char e = peek(c, 0);
+    char sign = peek(c, 1);
+    if ((e == 'e' || e == 'E') &&
+        (is_digit(sign) || ((sign == '+' || sign == '-') && is_digit(peek(c, 2))))) {
+        c->at += 2;
+        while (is_digit(peek(c, 0)))
+            c->at++;
+    }
+    if (is_letter(peek(c, 0)))
+        return sql_error(c->text, c->size, pos, -EINVAL,
+                         "a number is followed by a letter; names that begin with a digit need "
+                         "double quotes");
+    return add(c, TOKEN_NUMBER, pos, arena_text(c->arena, c->text + pos, c->at - pos), c->at - pos);
+}
+
+/* 'text', "name", `name`; the quote itself is written twice. */
+static int cut_quoted(struct cutter *c, char quote)
+{
+    uint32_t pos = c->at++;
+    uint32_t end = c->at; /* where it may end at the latest */
+    while (end < c->size &&
+           (c->text[end] != quote || (end + 1 < c->size && c->text[end + 1] == quote)))
+        end += c->text[end] == quote ? 2 : 1;
+    char *out = arena_alloc(c->arena, end - pos + 1);
+    uint32_t n = 0;
+    if (!out)
+        return -ENOMEM;
+    for (;; c->at++) {
+        if (c->at >= c->size)
+            return sql_error(c->text, c->size, pos, -EINVAL,
+                             "the %s that begins here is not closed with %c",
+                             quote == '\'' ? "text" : "name", quote);
+        char ch = c->text[c->at];
+        if (ch == quote) {
+            if (peek(c, 1) != quote)
+                break;
+            c->at++;
+        }
+        if (ch == '\0')
+            return sql_error(c->text, c->size, c->at, -EINVAL, "a zero byte in a text");
+        out[n++] = ch;
+    }
+    c->at++;
+    out[n] = '\0';
+    if (n == 0 && quote != '\'')
+        return sql_error(c->text, c->size, pos, -EINVAL, "a name is empty");
+    return add(c, quote == '\'' ? TOKEN_STRING : TOKEN_QUOTED, pos, out, n);
+}
+
+static int cut_sign(struct cutter *c)
+{
+    static const char *const signs[] = {
+        "!~*", "::", "<=", ">=", "<>", "!=", "==", "||", "!~", "~*", "->>", "->", "<<", ">>"};
+    uint32_t pos = c->at;
+    char ch = peek(c, 0);
+    for (size_t i = 0; i < sizeof(signs) / sizeof(*signs); i++) {
+        size_t n = strlen(signs[i]);
+        if (c->size - c->at >= n && memcmp(c->text + c->at, signs[i], n) == 0) {
+            c->at += (uint32_t)n;
+            return add(c, TOKEN_SIGN, pos, signs[i], (uint32_t)n);
+        }
+    }
+    if (ch == '\0' || !strchr("()+-*/%^=<>,.;~[]&|#", ch)) {
+        if (ch > ' ' && ch < 127)
+            return sql_error(c->text, c->size, pos, -EINVAL, "'%c' means nothing here", ch);
+        return sql_error(c->text, c->size, pos, -EINVAL, "a byte 0x%02x that means nothing here",
+                         (unsigned char)ch);
+    }
+    c->at++;
+    return add(c, TOKEN_SIGN, pos, arena_text(c->arena, &ch, 1), 1);
+}
+
+static int cut(struct cutter *c)
+{
+    char ch = peek(c, 0);
+    if (is_letter(ch))
+        return cut_word(c);
+    if (is_digit(ch) || (ch == '.' && is_digit(peek(c, 1))))
+        return cut_number(c);
+    if (ch == '\'' || ch == '"' || ch == '`')
+        return cut_quoted(c, ch);
+    return cut_sign(c);
+}
+
+int sql_tokens(struct arena *a, const char *text, size_t size, struct token **ret, uint32_t *ret_n)
+{
+    if (size > SQL_TEXT_BYTES)
+        return err_set(-EINVAL, "the statement has %zu bytes; at most %d are read", size,
+                       SQL_TEXT_BYTES);
+    struct cutter c = {.arena = a, .text = text, .size = (uint32_t)size};
+    uint32_t room = 64;
+    c.tokens = arena_alloc(a, room * sizeof(*c.tokens));
+    for (;;) {
+        int rc = c.tokens ? skip_blanks(&c) : -ENOMEM;
+        if (rc == 0 && c.n + 5 >= room) {
+            struct token *more = arena_alloc(a, 2 * room * sizeof(*more));
+            if (!more)
+                return -ENOMEM;
+            memcpy(more, c.tokens, c.n * sizeof(*more));
+            c.tokens = more;
+            room *= 2;
+        }
+        if (rc == 0 && c.at >= c.size)
+            break;
+        if (rc == 0)
+            rc = cut(&c);
+        if (rc < 0)
+            return rc;
+    }
+    for (int i = 0; i < 4; i++) /* more than one, so that looking ahead stays inside */
+        c.tokens[c.n++] = (struct token){TOKEN_END, c.size, c.size, "", 0};
+    *ret = c.tokens;
+    *ret_n = c.n;
+    return 0;
+}

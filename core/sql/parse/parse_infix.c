@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/parse/parse_infix.c - what stands between expressions: operators, is, in, between, like,
+ * and.
+ *
+ * The query's thread only.  How tightly they bind is PostgreSQL's table, in parse.h.
+ */
+#include "core/sql/parse/parse.h"
+
+#include <stdio.h>
+#include <strings.h>
+
+#include "core/base/text.h"
+
+struct infix {
+    const char *sign; /* or word */
+    const char *name; /* of the function it is */
+    int binding;
+};
+
+static const struct infix infixes[] = {
+    {"=", "=", BIND_COMPARE},   {"==", "=", BIND_COMPARE},  {"<>", "<>", BIND_COMPARE},
+    {"!=", "<>", BIND_COMPARE}, {"<", "<", BIND_COMPARE},   {"<=", "<=", BIND_COMPARE},
+    {">", ">", BIND_COMPARE},   {">=", ">=", BIND_COMPARE}, {"||", "||", BIND_OTHER},
+    {"~", "~", BIND_OTHER},     {"->", "->", BIND_OTHER},   {"->>", "->>", BIND_OTHER},
+    {"~*", "~*", BIND_OTHER},   {"!~", "!~", BIND_OTHER},   {"!~*", "!~*", BIND_OTHER},
+    {"+", "+", BIND_PLUS},      {"-", "-", BIND_PLUS},      {"*", "*", BIND_TIMES},
+    {"/", "/", BIND_TIMES},     {"%", "%", BIND_TIMES},     {"^", "power", BIND_POWER},
+    {"&", "&", BIND_OTHER},     {"|", "|", BIND_OTHER},     {"#", "#", BIND_OTHER},
+    {"<<", "<<", BIND_OTHER},   {">>", ">>", BIND_OTHER}};
+
+static const struct infix *infix_now(const struct parser *p)
+{
+    for (size_t i = 0; now(p)->type == TOKEN_SIGN && i < sizeof(infixes) / sizeof(*infixes); i++)
+        if (strcmp(infixes[i].sign, now(p)->text) == 0)
+            return &infixes[i];
+    return NULL;
+}
+
+static struct node *negate(struct parser *p, bool negated, uint32_t pos, struct node *n)
+{
+    return negated ? sql_parse_wrap(p, NODE_NOT, pos, n) : n;
+}
+
+/* IS [NOT] NULL | TRUE | FALSE | DISTINCT FROM x */
+static struct node *parse_is(struct parser *p, struct node *left, uint32_t pos)
+{
+    bool negated = take_word(p, "not");
+    if (take_word(p, "null")) {
+        struct node *n = sql_parse_wrap(p, NODE_IS_NULL, pos, left);
+        if (n)
+            n->negated = negated;
+        return n;
+    }
+    if (take_word(p, "distinct")) {
+        need_word(p, "from", "from");
+        return sql_parse_make(p, negated ? "is not distinct from" : "is distinct from", pos, left,
+                              sql_parse_expr(p, BIND_IS));
+    }
+    if (is_word(p, 0, "true") || is_word(p, 0, "false")) {
+        struct node *value = sql_parse_word(p);
+        return sql_parse_make(p, negated ? "is distinct from" : "is not distinct from", pos, left,
+                              value);
+    }
+    return sql_parse_expected(p, "null, true, false or distinct from");
+}
+
+static struct node *parse_in(struct parser *p, struct node *left, uint32_t pos, bool negated)
+{
+    if (!need_sign(p, "(", "( after in"))
+        return NULL;
+    bool select = starts_select(p);
+    struct node *n = sql_parse_wrap(p, select ? NODE_IN_SELECT : NODE_IN, pos, left);
+    if (!n)
+        return NULL;
+    n->negated = negated;
+    if (!select) {
+        sql_parse_list(p, n);
+        return n;
+    }
+    n->select = sql_parse_select(p);
+    n->answer = sql_parse_get(p, 1, sizeof(*n->answer));
+    need_sign(p, ")", ")");
+    return n;
+}
+
+/* = any (select ...) is in, <> all (select ...) is not in. */
+static struct node *parse_any(struct parser *p, struct node *left, uint32_t pos,
+                              const char *compare)
+{
+    bool all = is_word(p, 0, "all");
+    p->at += 2;
+    bool select = starts_select(p);
+    p->at--;
+    if (!select)
+        return sql_parse_fail(p, pos, "no arrays: x in (1, 2), x in (select ...)");
+    if (strcmp(compare, all ? "<>" : "=") != 0)
+        return sql_parse_fail(p, pos,
+                              "of any and all there are `= any (select ...)` and `<> all (select "
+                              "...)`; else compare with (select min(x) ...) or max(x)");
+    return parse_in(p, left, pos, /* negated= */ all);
+}
+
+/* like 'a!%' escape '!': the pattern with \ before what is meant as it stands. */
+static void parse_escape(struct parser *p, struct node *pattern)
+{
+    if (!take_word(p, "escape"))
+        return;
+    const struct token *t = now(p);
+    char *out = pattern ? arena_alloc(p->arena, 2 * (size_t)pattern->size + 1) : NULL;
+    uint32_t n = 0;
+    if (!out || pattern->kind != NODE_TEXT || t->type != TOKEN_STRING || t->size > 1) {
+        sql_parse_fail(p, t->pos, "escape takes one character, behind a pattern that is a literal");
+        return;
+    }
+    p->at++;
+    for (uint32_t i = 0; i < pattern->size; i++) {
+        bool escape = t->size && pattern->text[i] == t->text[0] && i + 1 < pattern->size;
+        i += escape;
+        if (escape || pattern->text[i] == '\\')
+            out[n++] = '\\';
+        out[n++] = pattern->text[i];
+    }
+    out[n] = '\0';
+    pattern->text = out;
+    pattern->size = n;
+}
+
+static struct node *parse_between(struct parser *p, struct node *left, uint32_t pos)
+{
+    bool either = take_word(p, "symmetric");
+    struct node *low = sql_parse_expr(p, BIND_IN);
+    need_word(p, "and", "and (x between a and b)");
+    struct node *high = sql_parse_expr(p, BIND_IN);
+    struct node *n = sql_parse_node(p, NODE_AND, pos);
+    sql_parse_add(p, n, sql_parse_make(p, ">=", pos, left, low));
+    sql_parse_add(p, n, sql_parse_make(p, "<=", pos, left, high));
+    if (!either)
+        return n;
+    struct node *turned = sql_parse_node(p, NODE_AND, pos), *any = sql_parse_node(p, NODE_OR, pos);
+    sql_parse_add(p, turned, sql_parse_make(p, ">=", pos, left, high));
+    sql_parse_add(p, turned, sql_parse_make(p, "<=", pos, left, low));
+    sql_parse_add(p, any, n);
+    sql_parse_add(p, any, turned);
+    return any;
+}
+
+/* What may follow with words: is, in, between, like, ilike, regexp, each perhaps with not. */
+static struct node *parse_word_infix(struct parser *p, struct node *left, int binding,
+                                     bool *ret_more)
+{
+    uint32_t pos = now(p)->pos;
+    *ret_more = true;
+    if (binding < BIND_IS && take_word(p, "is"))
+        return parse_is(p, left, pos);
+    if (binding < BIND_IN) {
+        uint32_t not = is_word(p, 0, "not") ? 1 : 0;
+        static const char *const likes[] = {"like", "ilike", "regexp"};
+        bool in = is_word(p, not, "in");
+        bool between = is_word(p, not, "between");
+        int like = -1;
+        for (int i = 0; i < 3; i++)
+            if (is_word(p, not, likes[i]))
+                like = i;
+        if (is_word(p, not, "similar") && is_word(p, not +1, "to"))
+            return sql_parse_fail(p, pos, "no `similar to`: like, or ~ with a regular expression");
+        if (in || between || like >= 0) {
+            p->at += not +1;
+            if (in)
+                return parse_in(p, left, pos, not );
+            if (between)
+                return negate(p, not, pos, parse_between(p, left, pos));
+            struct node *pattern = sql_parse_expr(p, BIND_IN);
+            if (like < 2)
+                parse_escape(p, pattern);
+            return negate(p, not, pos,
+                          sql_parse_make(p, like == 2 ? "~" : likes[like], pos, left, pattern));
+        }
+    }
+    *ret_more = false;
+    return left;
+}
+
+#define DECIMALS_MAX 18 /* digits: they fit an int64_t */
+
+void sql_parse_decimals(struct node *n, const char *text, bool negative)
+{
+    const char *point = strchr(text, '.');
+    size_t size = strlen(text);
+    int64_t value = 0;
+    if (!point || size > DECIMALS_MAX || strspn(text, "0123456789.") != size)
+        return;
+    for (; *text; text++)
+        value = *text == '.' ? value : value * 10 + (*text - '0');
+    n->integer = negative ? -value : value;
+    n->decimals = (uint32_t)(size - 1 - (size_t)(point - (text - size)));
+    n->exact = true;
+}
+
+static bool rescale(int64_t *value, uint32_t *decimals, uint32_t want)
+{
+    for (; *decimals < want; (*decimals)++)
+        if (__builtin_mul_overflow(*value, 10, value))
+            return false;
+    return true;
+}
+
+static bool is_decimal(const struct node *n)
+{
+    return n->kind == NODE_INT || (n->kind == NODE_DOUBLE && n->exact);
+}
+
+/* 0.06 + 0.01 is 0.07, not the double below it: arithmetic of numbers as they are written is exact,
+ * as PostgreSQL's numeric, and its result is made a double. */
+static struct node *compute_decimals(struct node *n)
+{
+    if (!n || n->n_args != 2 || !is_decimal(n->args[0]) || !is_decimal(n->args[1]) ||
+        (n->args[0]->kind == NODE_INT && n->args[1]->kind == NODE_INT))
+        return n;
+    int64_t a = n->args[0]->integer, b = n->args[1]->integer, value;
+    uint32_t a_decimals = n->args[0]->decimals, b_decimals = n->args[1]->decimals;
+    bool times = strcmp(n->text, "*") == 0, minus = strcmp(n->text, "-") == 0;
+    if (!times && !minus && strcmp(n->text, "+") != 0)
+        return n;
+    if (!times && (!rescale(&a, &a_decimals, b_decimals) || !rescale(&b, &b_decimals, a_decimals)))
+        return n;
+    uint32_t decimals = times ? a_decimals + b_decimals : a_decimals;
+    bool over = times   ? __builtin_mul_overflow(a, b, &value)
+                : minus ? __builtin_sub_overflow(a, b, &value)
+                        : __builtin_add_overflow(a, b, &value);
+    if (over || decimals > DECIMALS_MAX)
+        return n;
+    char text[48];
+    int size = snprintf(text, sizeof(text), "%llde-%u", (long long)value, decimals);
+    if (parse_f64(text, (size_t)size, &n->number) < 0)
+        return n;
+    n->kind = NODE_DOUBLE;
+    n->n_args = 0;
+    n->integer = value;
+    n->decimals = decimals;
+    n->exact = true;
+    return n;
+}
+
+/* x and y and z is one node of three, so that long chains stay flat. */
+static struct node *parse_logic(struct parser *p, struct node *left, const char *word,
+                                enum node_kind kind, int binding)
+{
+    struct node *n = sql_parse_wrap(p, kind, now(p)->pos, left);
+    while (n && take_word(p, word))
+        sql_parse_add(p, n, sql_parse_expr(p, binding));
+    return n;
+}
+
+struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, bool *ret_more)
+{
+    uint32_t pos = now(p)->pos;
+    const struct infix *i = infix_now(p);
+    *ret_more = true;
+    if (i && i->binding > binding) {
+        p->at++;
+        if (i->binding == BIND_COMPARE && is_sign_at(p, 1, "(") &&
+            (is_word(p, 0, "any") || is_word(p, 0, "some") || is_word(p, 0, "all")))
+            return parse_any(p, left, pos, i->name);
+        return compute_decimals(
+            sql_parse_make(p, i->name, pos, left, sql_parse_expr(p, i->binding)));
+    }
+    if (binding < BIND_CAST && take_sign(p, "::"))
+        return sql_parse_as_type(p, left, pos, /* forgiving= */ false);
+    if (binding < BIND_OR && is_word(p, 0, "or"))
+        return parse_logic(p, left, "or", NODE_OR, BIND_OR);
+    if (binding < BIND_AND && is_word(p, 0, "and"))
+        return parse_logic(p, left, "and", NODE_AND, BIND_AND);
+    if (binding < BIND_CAST && is_word(p, 0, "at") && is_word(p, 1, "time")) {
+        p->at += 2;
+        need_word(p, "zone", "zone");
+        if (now(p)->type != TOKEN_STRING || strcasecmp(now(p)->text, "utc") != 0)
+            return sql_parse_expected(p, "'UTC': times are kept in UTC and no other zone is known");
+        p->at++;
+        return left;
+    }
+    return parse_word_infix(p, left, binding, ret_more);
+}

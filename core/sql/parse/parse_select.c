@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/parse/parse_select.c - selects and their clauses, values, sets, with.
+ *
+ * The query's thread only.
+ */
+#include "core/sql/parse/parse.h"
+
+#define SETS_MAX 100 /* selects in one union */
+
+static void parse_items(struct parser *p, struct select *s)
+{
+    do {
+        s->items = sql_parse_grown(p, s->items, s->n_items, sizeof(*s->items));
+        struct item item = {.node = sql_parse_expr(p, 0)};
+        if (item.node && item.node->kind == NODE_STAR) {
+            /* no alias: in `select * form t` the word is a slip */
+        } else if (take_word(p, "as")) {
+            if (now(p)->type != TOKEN_WORD && now(p)->type != TOKEN_QUOTED)
+                sql_parse_expected(p, "an alias");
+            else
+                item.alias = p->tokens[p->at++].text;
+        } else if (!p->error && is_name(p)) {
+            item.alias = take_name(p, "an alias");
+        }
+        if (p->error)
+            return;
+        s->items[s->n_items++] = item;
+    } while (take_sign(p, ","));
+}
+
+static void parse_group(struct parser *p, struct select *s)
+{
+    need_word(p, "by", "by after group");
+    if (sql_parse_other_group(p))
+        return;
+    if (take_word(p, "all")) {
+        s->group_all = true;
+        return;
+    }
+    if (is_sign(p, "(") && p->tokens[p->at + 1].type == TOKEN_SIGN &&
+        strcmp(p->tokens[p->at + 1].text, ")") == 0) {
+        s->group_none = true;
+        p->at += 2;
+        return;
+    }
+    do {
+        struct node *n = sql_parse_expr(p, 0);
+        uint32_t parts = n && n->kind == NODE_ROW ? n->n_args : 1;
+        for (uint32_t i = 0; i < parts && !p->error; i++) {
+            s->group = sql_parse_grown(p, s->group, s->n_group, sizeof(*s->group));
+            if (!p->error)
+                s->group[s->n_group++] = n && n->kind == NODE_ROW ? n->args[i] : n;
+        }
+    } while (take_sign(p, ",") && !p->error);
+}
+
+static void parse_values(struct parser *p, struct select *s)
+{
+    s->set = SET_VALUES;
+    do {
+        struct node *row = sql_parse_node(p, NODE_ROW, now(p)->pos);
+        s->rows = sql_parse_grown(p, s->rows, s->n_rows, sizeof(*s->rows));
+        if (!row || !need_sign(p, "(", "( of a row of values"))
+            return;
+        sql_parse_list(p, row);
+        if (p->error)
+            return;
+        s->rows[s->n_rows++] = row;
+    } while (take_sign(p, ","));
+}
+
+static void parse_windows(struct parser *p, struct select *s)
+{
+    do {
+        struct named_window *w = sql_parse_get(p, 1, sizeof(*w));
+        const char *name = take_name(p, "a name after window");
+        need_word(p, "as", "as");
+        struct window_node *window = p->error ? NULL : sql_parse_window(p);
+        if (!w || p->error)
+            return;
+        *w = (struct named_window){name, window, s->windows};
+        s->windows = w;
+    } while (take_sign(p, ","));
+}
+
+/* distinct on (a, b): the first row of each */
+static void parse_distinct_on(struct parser *p, struct select *s)
+{
+    s->distinct = false;
+    need_sign(p, "(", "( after distinct on");
+    do {
+        struct node *n = sql_parse_expr(p, 0);
+        s->distinct_on =
+            sql_parse_grown(p, s->distinct_on, s->n_distinct_on, sizeof(struct node *));
+        if (p->error)
+            return;
+        s->distinct_on[s->n_distinct_on++] = n;
+    } while (take_sign(p, ","));
+    need_sign(p, ")", ", or )");
+}
+
+/* What stands behind `select`. */
+static void parse_list(struct parser *p, struct select *s)
+{
+    s->distinct = take_word(p, "distinct");
+    if (!s->distinct)
+        (void)take_word(p, "all");
+    else if (take_word(p, "on"))
+        parse_distinct_on(p, s);
+    parse_items(p, s);
+}
+
+static void parse_all_columns(struct parser *p, struct select *s)
+{
+    struct node *star = sql_parse_node(p, NODE_STAR, s->pos);
+    s->items = sql_parse_get(p, 1, sizeof(*s->items));
+    if (p->error)
+        return;
+    s->items[0].node = star;
+    s->n_items = 1;
+}
+
+/* One select or values without what stands behind set operations. */
+static struct select *parse_core(struct parser *p)
+{
+    struct select *s = p->error ? NULL : sql_parse_get(p, 1, sizeof(*s));
+    if (!s)
+        return NULL;
+    s->pos = now(p)->pos;
+    if (take_sign(p, "(")) {
+        struct select *inner = sql_parse_select(p);
+        need_sign(p, ")", ")");
+        return inner;
+    }
+    if (take_word(p, "values")) {
+        parse_values(p, s);
+        return s;
+    }
+    bool from_first = take_word(p, "from"); /* from t [select x]: DuckDB's */
+    if (from_first)
+        s->from = sql_parse_from(p);
+    if (take_word(p, "select"))
+        parse_list(p, s);
+    else if (from_first)
+        parse_all_columns(p, s);
+    else if (!sql_parse_other_statement(p))
+        return sql_parse_expected(
+            p, "select, from, with, values, show, describe, summarize or explain");
+    if (!from_first && take_word(p, "from"))
+        s->from = sql_parse_from(p);
+    if (take_word(p, "where"))
+        s->where = sql_parse_expr(p, 0);
+    if (take_word(p, "group"))
+        parse_group(p, s);
+    if (take_word(p, "having"))
+        s->having = sql_parse_expr(p, 0);
+    if (take_word(p, "window"))
+        parse_windows(p, s);
+    if (take_word(p, "qualify"))
+        s->qualify = sql_parse_expr(p, 0);
+    return s;
+}
+
+static struct select *combine(struct parser *p, struct select *left, enum set_kind kind,
+                              uint32_t pos, bool all, struct select *right)
+{
+    struct select *both = sql_parse_get(p, 1, sizeof(*both));
+    if (!both || p->error)
+        return NULL;
+    *both = (struct select){.pos = pos, .set = kind, .all = all, .left = left, .right = right};
+    return both;
+}
+
+static bool take_all(struct parser *p)
+{
+    if (is_word(p, 0, "by") && is_word(p, 1, "name"))
+        sql_parse_fail(p, now(p)->pos, "columns of a union are matched by their places alone");
+    bool all = take_word(p, "all");
+    if (!all)
+        (void)take_word(p, "distinct");
+    return all;
+}
+
+/* intersect binds tighter than union and except. */
+static struct select *parse_intersects(struct parser *p, uint32_t *n)
+{
+    struct select *left = parse_core(p);
+    while (left && !p->error) {
+        uint32_t pos = now(p)->pos;
+        if (!take_word(p, "intersect"))
+            break;
+        if (++*n > SETS_MAX)
+            return sql_parse_fail(p, pos, "more than 100 selects in one union");
+        bool all = take_all(p);
+        left = combine(p, left, SET_INTERSECT, pos, all, parse_core(p));
+    }
+    return left;
+}
+
+static struct select *parse_sets(struct parser *p)
+{
+    uint32_t n = 0;
+    struct select *left = parse_intersects(p, &n);
+    while (left && !p->error) {
+        uint32_t pos = now(p)->pos;
+        enum set_kind kind = take_word(p, "union")    ? SET_UNION
+                             : take_word(p, "except") ? SET_EXCEPT
+                                                      : SET_NONE;
+        if (kind == SET_NONE)
+            break;
+        if (++n > SETS_MAX)
+            return sql_parse_fail(p, pos, "more than 100 selects in one union");
+        bool all = take_all(p);
+        left = combine(p, left, kind, pos, all, parse_intersects(p, &n));
+    }
+    return left;
+}
+
+static void parse_ctes(struct parser *p)
+{
+    bool recursive = take_word(p, "recursive");
+    const struct cte *before = p->ctes;
+    do {
+        struct cte *c = sql_parse_get(p, 1, sizeof(*c));
+        uint32_t pos = now(p)->pos;
+        const char *name = take_name(p, "a name after with"), **columns = NULL;
+        uint32_t n_columns = 0;
+        if (is_sign(p, "("))
+            sql_parse_columns(p, &columns, &n_columns);
+        need_word(p, "as", "as");
+        (void)take_word(p, "not"); /* [not] materialized: ours to decide */
+        (void)take_word(p, "materialized");
+        need_sign(p, "(", "( select ... )");
+        if (!c || p->error)
+            return;
+        for (const struct cte *other = p->ctes; other != before; other = other->next)
+            if (strcasecmp(other->name, name) == 0) {
+                sql_parse_fail(p, pos, "a name that `with` has given already");
+                return;
+            }
+        *c = (struct cte){.name = name,
+                          .columns = columns,
+                          .n_columns = n_columns,
+                          .recursive = recursive,
+                          .next = p->ctes};
+        p->ctes = recursive ? c : p->ctes;
+        c->select = sql_parse_select(p);
+        need_sign(p, ")", ")");
+        p->ctes = c;
+    } while (take_sign(p, ","));
+}
+
+/* fetch first 5 rows only: the standard's limit */
+static void parse_fetch(struct parser *p, struct select *s)
+{
+    if (!take_word(p, "first"))
+        need_word(p, "next", "first or next");
+    bool one = is_word(p, 0, "row") || is_word(p, 0, "rows"); /* fetch first row only */
+    s->limit = one ? sql_parse_node(p, NODE_INT, now(p)->pos) : sql_parse_expr(p, 0);
+    if (one && s->limit)
+        s->limit->integer = 1;
+    if (!take_word(p, "rows"))
+        need_word(p, "row", "row or rows");
+    need_word(p, "only", "only");
+}
+
+/* order by all [desc]: by every column of the list, from left to right */
+static bool parse_order_all(struct parser *p, struct select *s)
+{
+    bool sign = p->tokens[p->at + 1].type != TOKEN_END && p->tokens[p->at + 2].type == TOKEN_SIGN;
+    if (!is_word(p, 0, "by") || !is_word(p, 1, "all") ||
+        (sign && !is_sign_at(p, 2, ")") && !is_sign_at(p, 2, ";")))
+        return false;
+    struct order *o = sql_parse_get(p, 1, sizeof(*o));
+    if (!o)
+        return true;
+    p->at += 2;
+    s->order = o;
+    s->order_all = true;
+    sql_parse_direction(p, o);
+    return true;
+}
+
+struct select *sql_parse_select(struct parser *p)
+{
+    if (is_word(p, 0, "select") && is_word(p, 1, "top") &&
+        p->tokens[p->at + 2].type == TOKEN_NUMBER)
+        return sql_parse_fail(p, p->tokens[p->at + 1].pos,
+                              "no `top`: `limit 5` behind the whole select does it");
+    if (!sql_parse_enter(p))
+        return NULL;
+    struct cte *outer = p->ctes;
+    if (take_word(p, "with"))
+        parse_ctes(p);
+    struct cte *visible = p->ctes;
+    struct select *s = parse_sets(p);
+    p->ctes = outer;
+    p->depth--;
+    if (!s || p->error)
+        return NULL;
+    if (!s->ctes)
+        s->ctes = visible;
+    bool more = is_word(p, 0, "order") || is_word(p, 0, "limit") || is_word(p, 0, "offset") ||
+                is_word(p, 0, "fetch");
+    if (more && (s->n_order || s->order_all || s->limit || s->offset))
+        return sql_parse_fail(p, now(p)->pos,
+                              "put the inner select with its own order by in from (...)");
+    if (take_word(p, "order") && !parse_order_all(p, s))
+        sql_parse_order(p, &s->order, &s->n_order);
+    for (int i = 0; i < 2; i++) {
+        if (take_word(p, "limit")) {
+            if (!take_word(p, "all"))
+                s->limit = sql_parse_expr(p, 0);
+        }
+        if (take_word(p, "offset")) {
+            s->offset = sql_parse_expr(p, 0);
+            if (!take_word(p, "rows"))
+                (void)take_word(p, "row");
+        }
+        if (take_word(p, "fetch"))
+            parse_fetch(p, s);
+    }
+    return p->error ? NULL : s;
+}

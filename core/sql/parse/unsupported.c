@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/parse/unsupported.c - what people know from other engines and this has not: refused by
+ * name.
+ *
+ * Each refusal says what does the same here.  Looked at only where nothing else fits, or where a
+ * word would be taken for an alias and the question for another one.  The query's thread only.
+ */
+#include "core/sql/parse/parse.h"
+
+#include <stdio.h>
+
+bool sql_parse_other_statement(struct parser *p)
+{
+    static const char *const words[] = {"insert", "update", "delete",   "create", "drop",
+                                        "alter",  "copy",   "truncate", "merge",  "replace"};
+    for (size_t i = 0; i < sizeof(words) / sizeof(*words); i++) {
+        if (!is_word(p, 0, words[i]))
+            continue;
+        char what[80];
+        (void)snprintf(what, sizeof(what),
+                       "no %s: tables are only read here; `with` names a select", words[i]);
+        sql_parse_fail(p, now(p)->pos, what);
+        return true;
+    }
+    bool pragma = is_word(p, 0, "pragma");
+    if (pragma || is_word(p, 0, "pivot") || is_word(p, 0, "unpivot"))
+        sql_parse_fail(p, now(p)->pos,
+                       pragma ? "no pragma: `describe TABLE`, `show all` and `set` are near"
+                              : "no pivot: sum(x) filter (where k = 'a') makes a column");
+    if (is_word(p, 0, "begin") || is_word(p, 0, "commit") || is_word(p, 0, "rollback"))
+        sql_parse_fail(p, now(p)->pos, "no transactions: tables are only read here");
+    return p->error != 0;
+}
+
+/* Words that would be taken for aliases of the table before them. */
+bool sql_parse_other_from(struct parser *p)
+{
+    uint32_t pos = now(p)->pos;
+    bool join = is_word(p, 1, "join"), anti = is_word(p, 0, "anti");
+    if (join && (anti || is_word(p, 0, "semi")))
+        sql_parse_fail(p, pos,
+                       anti ? "no anti join: where not exists (select 1 from ... where ...)"
+                            : "no semi join: where exists (select 1 from ... where ...)");
+    else if (join && is_word(p, 0, "positional"))
+        sql_parse_fail(p, pos, "no positional join: join by row_number() over ()");
+    else if (is_word(p, 0, "tablesample") || (is_word(p, 0, "using") && is_word(p, 1, "sample")))
+        sql_parse_fail(p, pos, "no samples: `where step % 100 = 0` takes one row of a hundred");
+    else if (is_sign_at(p, 1, "(") && (is_word(p, 0, "pivot") || is_word(p, 0, "unpivot")))
+        sql_parse_fail(p, pos, "no pivot: sum(x) filter (where k = 'a') makes a column");
+    return p->error != 0;
+}
+
+bool sql_parse_other_group(struct parser *p)
+{
+    if ((is_word(p, 0, "grouping") && is_word(p, 1, "sets")) ||
+        (is_sign_at(p, 1, "(") && (is_word(p, 0, "rollup") || is_word(p, 0, "cube"))))
+        sql_parse_fail(p, now(p)->pos,
+                       "no grouping sets, rollup or cube: a select for each, union all between "
+                       "them");
+    return p->error != 0;
+}
+
+bool sql_parse_other_value(struct parser *p)
+{
+    if (is_sign_at(p, 0, "[") || (is_word(p, 0, "array") && is_sign_at(p, 1, "[")))
+        sql_parse_fail(p, now(p)->pos,
+                       "no arrays: (values (1), (2)) are rows, string_agg() and JSON texts hold "
+                       "lists");
+    return p->error != 0;
+}

@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/plan/bind_agg.c - aggregate functions by name, their arguments and types.
+ *
+ * The query's thread only.  Equal calls of one select are one aggregate.
+ */
+#include "core/sql/exec/agg.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define AGGS_MAX 256 /* in one select */
+#define HISTOGRAM_BINS 10
+#define HISTOGRAM_BINS_MAX 1000
+
+static const struct agg_kind kinds[] = {{"count", AGG_COUNT, 0, 1, 0},
+                                        {"sum", AGG_SUM, 1, 1, 0},
+                                        {"avg", AGG_AVG, 1, 1, 0},
+                                        {"mean", AGG_AVG, 1, 1, 0},
+                                        {"min", AGG_MIN, 1, 1, 0},
+                                        {"max", AGG_MAX, 1, 1, 0},
+                                        {"stddev", AGG_STDDEV, 1, 1, 0},
+                                        {"stddev_samp", AGG_STDDEV, 1, 1, 0},
+                                        {"stddev_pop", AGG_STDDEV_POP, 1, 1, 0},
+                                        {"var", AGG_VAR, 1, 1, 0},
+                                        {"variance", AGG_VAR, 1, 1, 0},
+                                        {"var_samp", AGG_VAR, 1, 1, 0},
+                                        {"var_pop", AGG_VAR_POP, 1, 1, 0},
+                                        {"median", AGG_PERCENTILE, 1, 1, -1},
+                                        {"approx_median", AGG_PERCENTILE, 1, 1, -1},
+                                        {"percentile_cont", AGG_PERCENTILE, 2, 2, 0},
+                                        {"percentile_disc", AGG_PERCENTILE_DISC, 2, 2, 0},
+                                        {"histogram", AGG_HISTOGRAM, 1, 2, 0},
+                                        {"arg_min", AGG_ARG_MIN, 2, 2, 0},
+                                        {"min_by", AGG_ARG_MIN, 2, 2, 0},
+                                        {"arg_max", AGG_ARG_MAX, 2, 2, 0},
+                                        {"max_by", AGG_ARG_MAX, 2, 2, 0},
+                                        {"approx_distinct", AGG_COUNT, 1, 1, 0},
+                                        {"approx_count_distinct", AGG_COUNT, 1, 1, 0},
+                                        {"approx_percentile", AGG_PERCENTILE, 2, 2, 1},
+                                        {"approx_percentile_cont", AGG_PERCENTILE, 2, 2, 1},
+                                        {"approx_quantile", AGG_PERCENTILE, 2, 2, 1},
+                                        {"quantile_cont", AGG_PERCENTILE, 2, 2, 1},
+                                        {"quantile_disc", AGG_PERCENTILE_DISC, 2, 2, 1},
+                                        {"quantile", AGG_PERCENTILE_DISC, 2, 2, 1},
+                                        {"first", AGG_FIRST, 1, 1, 0},
+                                        {"first_value", AGG_FIRST, 1, 1, 0},
+                                        {"any_value", AGG_FIRST, 1, 1, 0},
+                                        {"last", AGG_LAST, 1, 1, 0},
+                                        {"last_value", AGG_LAST, 1, 1, 0},
+                                        {"string_agg", AGG_STRING, 1, 2, 0},
+                                        {"group_concat", AGG_STRING, 1, 2, 0},
+                                        {"listagg", AGG_STRING, 1, 2, 0},
+                                        {"mode", AGG_MODE, 1, 1, 0},
+                                        {"corr", AGG_CORR, 2, 2, 0},
+                                        {"covar_samp", AGG_COVAR, 2, 2, 0},
+                                        {"covar_pop", AGG_COVAR_POP, 2, 2, 0},
+                                        {"regr_slope", AGG_SLOPE, 2, 2, 0},
+                                        {"regr_intercept", AGG_INTERCEPT, 2, 2, 0},
+                                        {"bool_and", AGG_AND, 1, 1, 0},
+                                        {"every", AGG_AND, 1, 1, 0},
+                                        {"bool_or", AGG_OR, 1, 1, 0}};
+#define N_KINDS (sizeof(kinds) / sizeof(*kinds))
+
+const struct agg_kind *sql_agg_find(const char *name)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (strcmp(kinds[i].name, name) == 0)
+            return &kinds[i];
+    return NULL;
+}
+
+uint32_t sql_agg_names(const char **ret, uint32_t max)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < N_KINDS && n < max; i++)
+        ret[n++] = kinds[i].name;
+    return n;
+}
+
+static bool is_number(enum sql_type t)
+{
+    return t == SQL_INT || t == SQL_DOUBLE;
+}
+
+/* The argument's type, made to fit, and the result's. */
+static int agg_types(struct query *q, struct agg_spec *a, const struct node *n)
+{
+    enum sql_type t = a->arg ? a->arg->type : SQL_INT;
+    int rc = 0;
+    if (a->arg && t == SQL_NULL) {
+        rc = sql_cast_to(q, &a->arg, SQL_DOUBLE, false);
+        t = SQL_DOUBLE;
+    }
+    a->type = t;
+    bool fits = true;
+    switch (a->kind->op) {
+    case AGG_COUNT:
+        a->type = SQL_INT;
+        break;
+    case AGG_SUM:
+        fits = is_number(t) || t == SQL_INTERVAL;
+        break;
+    case AGG_AVG:
+        fits = is_number(t) || t == SQL_INTERVAL || t == SQL_TIMESTAMP;
+        a->type = t == SQL_INT ? SQL_DOUBLE : t;
+        break;
+    case AGG_STDDEV:
+    case AGG_STDDEV_POP:
+    case AGG_VAR:
+    case AGG_VAR_POP:
+    case AGG_PERCENTILE:
+    case AGG_PERCENTILE_DISC:
+        fits = is_number(t);
+        if (t == SQL_INT)
+            rc = sql_cast_to(q, &a->arg, SQL_DOUBLE, false);
+        a->type = SQL_DOUBLE;
+        break;
+    case AGG_HISTOGRAM:
+        fits = is_number(t);
+        if (t == SQL_INT)
+            rc = sql_cast_to(q, &a->arg, SQL_DOUBLE, false);
+        a->type = SQL_TEXT;
+        break;
+    case AGG_CORR:
+    case AGG_COVAR:
+    case AGG_COVAR_POP:
+    case AGG_SLOPE:
+    case AGG_INTERCEPT:
+        fits = is_number(t) && (is_number(a->arg2->type) || a->arg2->type == SQL_NULL);
+        if (t == SQL_INT)
+            rc = sql_cast_to(q, &a->arg, SQL_DOUBLE, false);
+        if (rc == 0 && a->arg2->type == SQL_INT)
+            rc = sql_cast_to(q, &a->arg2, SQL_DOUBLE, false);
+        a->type = SQL_DOUBLE;
+        break;
+    case AGG_STRING:
+        if (t != SQL_TEXT)
+            rc = sql_cast_to(q, &a->arg, SQL_TEXT, false);
+        a->type = SQL_TEXT;
+        break;
+    case AGG_AND:
+    case AGG_OR:
+        fits = t == SQL_BOOL;
+        break;
+    case AGG_MIN:
+    case AGG_MAX:
+    case AGG_FIRST:
+    case AGG_LAST:
+    case AGG_ARG_MIN:
+    case AGG_ARG_MAX:
+    case AGG_MODE:
+        break;
+    }
+    if (rc == 0 && a->arg2 && a->arg2->type == SQL_NULL)
+        rc = sql_cast_to(q, &a->arg2, SQL_DOUBLE, false);
+    if (!fits)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "no %s of %s", n->text, sql_a_type(t));
+    return rc;
+}
+
+/* percentile_cont(f) within group (order by x), approx_percentile(x, f) */
+static int bind_fraction(struct query *q, const struct node *n, struct expr **args,
+                         struct agg_spec *a)
+{
+    a->fraction = 0.5;
+    if (a->kind->fraction < 0)
+        return 0;
+    struct expr *f = args[a->kind->fraction];
+    a->arg = args[1 - a->kind->fraction];
+    int rc = sql_coerce(q, &f, SQL_DOUBLE, n->text);
+    a->fraction = f->value.number;
+    if (rc == 0 && (f->kind != EXPR_CONST || !(a->fraction >= 0 && a->fraction <= 1)))
+        return sql_error(q->text, q->size, f->pos, -EINVAL,
+                         "the fraction is a constant between 0 and 1");
+    a->descending = n->within && n->order[0].descending;
+    return rc;
+}
+
+static int bind_bins(struct query *q, struct expr *bins, struct agg_spec *a)
+{
+    a->bins = HISTOGRAM_BINS;
+    if (!bins)
+        return 0;
+    if (bins->kind != EXPR_CONST || bins->value.type != SQL_INT || bins->value.integer < 1 ||
+        bins->value.integer > HISTOGRAM_BINS_MAX)
+        return sql_error(q->text, q->size, bins->pos, -EINVAL,
+                         "a histogram has between 1 and %d bins", HISTOGRAM_BINS_MAX);
+    a->bins = (uint32_t)bins->value.integer;
+    return 0;
+}
+
+/* string_agg(x, ',' order by y): y is the second argument.  Of sums and counts order is nothing. */
+static int bind_order(struct query *q, struct scope *s, const struct node *n, struct agg_spec *a)
+{
+    enum agg_op op = a->kind->op;
+    if (op == AGG_ARG_MIN || op == AGG_ARG_MAX)
+        return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
+                         "%s() goes by its second argument and takes no order by", n->text);
+    if (op != AGG_STRING && op != AGG_FIRST && op != AGG_LAST && op != AGG_MODE)
+        return 0;
+    a->nulls_low = n->order[0].descending != n->order[0].nulls_first;
+    if (n->n_order > 1)
+        return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
+                         "%s is ordered by one expression", n->text);
+    a->descending = n->order[0].descending;
+    int rc = sql_bind(q, s, n->order[0].node, &a->arg2);
+    if (rc == 0 && op == AGG_MODE) { /* of those that come as often, the first in order */
+        bool same = sql_expr_equal(a->arg, a->arg2);
+        a->arg2 = NULL;
+        return same ? 0
+                    : sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
+                                "mode() is ordered by what it counts");
+    }
+    if (rc == 0 && n->distinct && !sql_expr_equal(a->arg, a->arg2))
+        return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
+                         "with distinct, %s is ordered by what it collects", n->text);
+    return rc;
+}
+
+static int bind_args(struct query *q, struct scope *s, const struct node *n, struct agg_spec *a)
+{
+    struct expr *args[2] = {NULL, NULL};
+    int rc = 0;
+    for (uint32_t i = 0; i < n->n_args && rc == 0; i++)
+        rc = sql_bind(q, s, n->args[i], &args[i]);
+    if (rc == 0 && n->filter) {
+        rc = sql_bind(q, s, n->filter, &a->filter);
+        if (rc == 0)
+            rc = sql_coerce(q, &a->filter, SQL_BOOL, "filter");
+    }
+    if (rc < 0)
+        return rc;
+    a->arg = args[0];
+    enum agg_op op = a->kind->op;
+    if (op == AGG_PERCENTILE || op == AGG_PERCENTILE_DISC)
+        rc = bind_fraction(q, n, args, a);
+    if (rc == 0 && op == AGG_HISTOGRAM)
+        rc = bind_bins(q, args[1], a);
+    if (agg_is_by_pairs(op))
+        a->arg2 = args[1];
+    if (op == AGG_MODE && n->within)
+        a->descending = n->order[0].descending;
+    if (rc == 0 && n->order && !n->within)
+        rc = bind_order(q, s, n, a);
+    if (rc < 0)
+        return rc;
+    if (a->kind->op == AGG_STRING) {
+        a->separator = (struct text){",", 1};
+        if (args[1] && (args[1]->kind != EXPR_CONST || args[1]->type != SQL_TEXT))
+            return sql_error(q->text, q->size, args[1]->pos, -EINVAL,
+                             "the separator is a constant text");
+        if (args[1])
+            a->separator = (struct text){args[1]->value.text.data, args[1]->value.text.size};
+    }
+    return rc;
+}
+
+static bool same_arg(const struct expr *a, const struct expr *b)
+{
+    return a == b || (a && b && sql_expr_equal(a, b));
+}
+
+static bool same_spec(const struct agg_spec *a, const struct agg_spec *b)
+{
+    return a->kind == b->kind && a->distinct == b->distinct && a->fraction == b->fraction &&
+           a->separator.size == b->separator.size &&
+           (a->separator.size == 0 ||
+            memcmp(a->separator.data, b->separator.data, a->separator.size) == 0) &&
+           same_arg(a->arg, b->arg) && same_arg(a->arg2, b->arg2) && a->bins == b->bins &&
+           a->descending == b->descending && a->nulls_low == b->nulls_low &&
+           a->keeps_null == b->keeps_null && same_arg(a->filter, b->filter);
+}
+
+int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, bool over_window, struct agg_spec **ret)
+{
+    struct agg_spec *a = sql_get(q, 1, sizeof(*a));
+    if (!a)
+        return -ENOMEM;
+    bool counts_distinct = kind->op == AGG_COUNT && strncmp(kind->name, "approx_", 7) == 0;
+    bool ends = kind->op == AGG_FIRST || kind->op == AGG_LAST;
+    *a = (struct agg_spec){.kind = kind, .distinct = n->distinct || counts_distinct, .pos = n->pos};
+    /* first and last take what is there, any_value what it finds: as in DuckDB. */
+    a->keeps_null = ends && (n->nulls == NULLS_RESPECTED ||
+                             (n->nulls == NULLS_AS_USUAL && strcmp(kind->name, "any_value") != 0));
+    if (n->nulls == NULLS_RESPECTED && !ends)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s() never counts NULLs; `respect nulls` is for first and last", n->text);
+    if (over_window && a->distinct)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "distinct is not for an aggregate over a window");
+    bool star_ok = kind->op == AGG_COUNT && !n->distinct;
+    if (n->star ? !star_ok
+                : n->n_args < (kind->op == AGG_COUNT ? 1 : kind->min_args) ||
+                      n->n_args > kind->max_args)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "%s() takes %s", n->text,
+                         kind->op == AGG_COUNT ? "* or one argument"
+                         : kind->max_args == 1 ? "one argument"
+                         : kind->min_args == 1 ? "one or two arguments"
+                                               : "two arguments");
+    s->inside_agg = !over_window;
+    int rc = bind_args(q, s, n, a);
+    s->inside_agg = false;
+    if (rc == 0 && over_window && a->arg2)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s() by another value is not for windows", n->text);
+    *ret = a;
+    return rc < 0 ? rc : agg_types(q, a, n);
+}
+
+static bool is_of_outer(const struct expr *e)
+{
+    if (e->unknown)
+        return true;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (is_of_outer(e->args[i]))
+            return true;
+    return false;
+}
+
+static bool has_column(const struct expr *e)
+{
+    if (e->kind == EXPR_COLUMN)
+        return true;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (has_column(e->args[i]))
+            return true;
+    return false;
+}
+
+int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, struct expr **ret)
+{
+    struct agg_spec *a;
+    if (s->inside_agg)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "an aggregate inside an aggregate");
+    if (!s->allow_aggs)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "the aggregate %s() cannot stand in %s%s", n->text, s->clause,
+                         strcmp(s->clause, "where") == 0 ? "; having is for that" : "");
+    int rc = sql_agg_spec(q, s, n, kind, false, &a);
+    if (rc < 0)
+        return rc;
+    if (a->arg && is_of_outer(a->arg) && !has_column(a->arg))
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s() here is over columns of the query around alone, and belongs to that "
+                         "one: write it there, or name a column of this select in it",
+                         n->text);
+    for (uint32_t i = 0; i < s->n_aggs; i++) {
+        if (same_spec(s->aggs[i]->set, a)) {
+            *ret = s->aggs[i];
+            return 0;
+        }
+    }
+    if (!s->aggs && !(s->aggs = sql_get(q, AGGS_MAX, sizeof(struct expr *))))
+        return -ENOMEM;
+    if (s->n_aggs == AGGS_MAX)
+        return sql_error(q->text, q->size, n->pos, -E2BIG, "more than %d aggregates", AGGS_MAX);
+    struct expr *e = sql_new_expr(q, EXPR_AGG, a->type, n->pos, 0);
+    if (!e)
+        return -ENOMEM;
+    e->column = s->n_aggs;
+    e->set = a;
+    e->unit =
+        a->arg && kind->op != AGG_COUNT && a->kind->op != AGG_VAR && a->kind->op != AGG_VAR_POP
+            ? a->arg->unit
+            : 0;
+    s->aggs[s->n_aggs++] = e;
+    *ret = e;
+    return 0;
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/plan/bind_call.c - calls: which function it is, its arguments made the types that it
+ * takes.
+ *
+ * The query's thread only.  Aggregates and windows are bound by their own files.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/base/err.h"
+#include "core/base/text.h"
+#include "core/base/version.h"
+#include "core/sql/exec/ops.h"
+
+#define NAMES_MAX 512 /* names looked through for the nearest */
+
+static int wrong(struct query *q, uint32_t pos, const char *what)
+{
+    return sql_error(q->text, q->size, pos, -EINVAL, "%s", what);
+}
+
+static int no_function(struct query *q, const struct node *n, struct expr **args, bool known)
+{
+    char types[256] = "";
+    size_t at = 0;
+    for (uint32_t i = 0; args && i < n->n_args && at < sizeof(types) - 16; i++)
+        at += (size_t)snprintf(
+            types + at, sizeof(types) - at, "%s%s", i ? ", " : "",
+            args[i]->literal && args[i]->type != SQL_NULL ? "'...'" : sql_type_name(args[i]->type));
+    bool sign = n->text[0] < 'a' || n->text[0] > 'z';
+    if (known && sign && n->n_args == 2)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "no operator %s for %s and %s; cast one of them: x::%s", n->text,
+                         sql_type_name(args[0]->type), sql_type_name(args[1]->type),
+                         sql_type_name(args[0]->type));
+    if (known)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "no function %s(%s): it takes other "
+                         "arguments",
+                         strcmp(n->text, "neg") == 0 ? "-" : n->text, types);
+    if (sign)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "no operator %s in this version",
+                         n->text);
+    const char *instead = sql_instead_of(n->text);
+    if (instead)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "no function '%s'; %s", n->text,
+                         instead);
+    const char *names[NAMES_MAX];
+    uint32_t count = sql_func_names(names, NAMES_MAX / 2);
+    count += sql_agg_names(names + count, NAMES_MAX / 2 - 8);
+    names[count++] = "coalesce";
+    names[count++] = "nullif";
+    names[count++] = "now";
+    const char *near = text_nearest(n->text, names, count);
+    if (near)
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "no function '%s'; did you mean '%s'?",
+                         n->text, near);
+    return sql_error(q->text, q->size, n->pos, -EINVAL, "no function '%s'", n->text);
+}
+
+/* The call of a known function with bound arguments, each made the type it takes. */
+static int make_call(struct query *q, const struct node *n, struct expr **args, struct expr **ret)
+{
+    enum sql_type types[SQL_CALL_ARGS];
+    bool literals[SQL_CALL_ARGS], known = false;
+    for (uint32_t i = 0; i < n->n_args; i++) {
+        types[i] = args[i]->type;
+        literals[i] = args[i]->literal;
+    }
+    const struct func *f = sql_func_find(n->text, types, literals, n->n_args, &known);
+    if (!f)
+        return no_function(q, n, args, known);
+    struct expr *e = sql_new_expr(q, EXPR_CALL, SQL_NULL, n->pos, n->n_args);
+    if (!e)
+        return -ENOMEM;
+    e->func = f;
+    e->type = sql_letter_type(f->result, n->n_args ? types[0] : SQL_NULL);
+    const char *letter = f->args;
+    for (uint32_t i = 0; i < n->n_args; i++) {
+        e->args[i] = args[i];
+        if (*letter == 'v' && literals[i]) { /* '1 month' makes it another function */
+            int rc = sql_cast_to(q, &args[i], SQL_INTERVAL, false);
+            if (rc < 0 || args[i]->type == SQL_CALENDAR)
+                return rc < 0 ? rc : make_call(q, n, args, ret);
+            e->args[i] = args[i];
+        }
+        int rc = *letter == 'x'
+                     ? 0
+                     : sql_coerce(q, &e->args[i], sql_letter_type(*letter, types[i]), n->text);
+        if (rc < 0)
+            return rc;
+        if (letter[1] != '*')
+            letter++;
+    }
+    *ret = e;
+    return sql_fold_call(q, ret);
+}
+
+static int bind_nullif(struct query *q, const struct node *n, struct expr **args, struct expr **ret)
+{
+    struct expr *equal, *e = sql_new_expr(q, EXPR_CASE, args[0]->type, n->pos, 3);
+    struct expr *null = sql_const(q, (struct sql_value){.type = SQL_NULL}, n->pos);
+    struct node eq = *n;
+    eq.text = "=";
+    if (!e || !null)
+        return -ENOMEM;
+    int rc = make_call(q, &eq, args, &equal);
+    if (rc < 0)
+        return rc;
+    null->type = args[0]->type;
+    e->args[0] = equal;
+    e->args[1] = null;
+    e->args[2] = args[0];
+    *ret = e;
+    return sql_fold_call(q, ret);
+}
+
+/* coalesce and concat and || and now: what the table of functions cannot say. 1: it was one. */
+static int bind_special(struct query *q, const struct node *n, struct expr **args,
+                        struct expr **ret)
+{
+    int rc = 0;
+    if (strcmp(n->text, "now") == 0 && n->n_args == 0) {
+        *ret =
+            sql_const(q, (struct sql_value){.type = SQL_TIMESTAMP, .integer = q->now_utc}, n->pos);
+        return *ret ? 1 : -ENOMEM;
+    }
+    if (strcmp(n->text, "version") == 0 && n->n_args == 0) {
+        *ret = sql_const(q,
+                         (struct sql_value){.type = SQL_TEXT,
+                                            .text = {"probing " PROBING_VERSION,
+                                                     sizeof("probing " PROBING_VERSION) - 1}},
+                         n->pos);
+        return *ret ? 1 : -ENOMEM;
+    }
+    bool coalesce = strcmp(n->text, "coalesce") == 0 || strcmp(n->text, "ifnull") == 0 ||
+                    strcmp(n->text, "nvl") == 0;
+    if (coalesce && n->n_args > 0) {
+        struct expr *e = sql_new_expr(q, EXPR_COALESCE, SQL_NULL, n->pos, n->n_args);
+        if (!e)
+            return -ENOMEM;
+        memcpy(e->args, args, n->n_args * sizeof(struct expr *));
+        rc = sql_unify(q, e->args, n->n_args, "coalesce", &e->type);
+        e->unit = e->args[0]->unit;
+        *ret = e;
+        rc = rc < 0 ? rc : sql_fold_call(q, ret);
+        return rc < 0 ? rc : 1;
+    }
+    if (strcmp(n->text, "nullif") == 0 && n->n_args == 2) {
+        rc = bind_nullif(q, n, args, ret);
+        return rc < 0 ? rc : 1;
+    }
+    if (strcmp(n->text, "concat") == 0 || strcmp(n->text, "||") == 0) {
+        bool any = strcmp(n->text, "concat") == 0;
+        for (uint32_t i = 0; i < n->n_args; i++)
+            any = any || args[i]->type == SQL_TEXT;
+        for (uint32_t i = 0; i < n->n_args && any && rc == 0; i++)
+            if (args[i]->type != SQL_TEXT)
+                rc = sql_cast_to(q, &args[i], SQL_TEXT, false);
+    }
+    return rc;
+}
+
+static bool is_function(const char *name)
+{
+    const char *names[NAMES_MAX];
+    uint32_t n = sql_func_names(names, NAMES_MAX);
+    while (n > 0 && strcmp(names[n - 1], name) != 0)
+        n--;
+    return n > 0;
+}
+
+int sql_bind_call(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
+{
+    const struct agg_kind *kind = sql_agg_find(n->text);
+    if (n->over)
+        return sql_window_bind(q, s, n, ret);
+    if (sql_window_only(n->text))
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "%s() is a window function: %s(...) over (order by ...)", n->text,
+                         n->text);
+    if (kind)
+        return sql_agg_bind(q, s, n, kind, ret);
+    if (n->n_args == 2 && n->args[0]->kind == NODE_ROW)
+        return sql_bind_row_compare(q, s, n, ret);
+    bool plain = !n->star && !n->distinct && !n->filter && !n->within && !n->order && !n->nulls;
+    if (!plain && !is_function(n->text))
+        return no_function(q, n, NULL, false);
+    if (!plain)
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "'%s' is no aggregate: *, distinct, filter and order by are not for it",
+                         n->text);
+    if (n->n_args > SQL_CALL_ARGS)
+        return wrong(q, n->pos, "more than 64 arguments");
+    struct expr **args = sql_get(q, n->n_args, sizeof(struct expr *)); /* the stack is short */
+    if (!args)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < n->n_args; i++) {
+        int rc = sql_bind(q, s, n->args[i], &args[i]);
+        if (rc < 0)
+            return rc;
+    }
+    int rc = bind_special(q, n, args, ret);
+    return rc < 0 ? rc : rc > 0 ? 0 : make_call(q, n, args, ret);
+}
+
+int sql_call_named(struct query *q, const struct node *n, const char *name, struct expr *a,
+                   struct expr *b, struct expr **ret)
+{
+    struct node call = *n;
+    struct expr *args[2] = {a, b};
+    call.text = name;
+    call.n_args = b ? 2 : 1;
+    return make_call(q, &call, args, ret);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/plan/func_synonyms.c - functions that people know from other engines, and what does it
+ * here.
+ *
+ * Words for an error, no aliases: what is the same under another name stands in the tables of
+ * functions.  Any thread.
+ */
+#include <string.h>
+
+#include "core/sql/plan/bind.h"
+
+const char *sql_instead_of(const char *function)
+{
+    static const struct {
+        const char *name, *instead;
+    } names[] = {
+        {"array", "there are no arrays: string_agg(x, ',') makes a text of them"},
+        {"array_agg", "there are no arrays: string_agg(x, ',') makes a text of them"},
+        {"array_length", "there are no arrays: json_array_length(text)"},
+        {"array_to_string", "there are no arrays: string_agg(x, ',') makes a text of rows"},
+        {"clock_timestamp", "now() is the time at which the query began"},
+        {"current_user", "every query has the rights of its process"},
+        {"date_add", "ts + interval '1 day'"},
+        {"date_sub", "ts - interval '1 day', date_diff('day', a, b)"},
+        {"dateadd", "ts + interval '1 day'"},
+        {"dayname", "to_char(ts, 'Day')"},
+        {"decode", "a case, or to_hex(n)"},
+        {"encode", "to_hex(n), md5(text)"},
+        {"format", "a || ' ' || b, concat(a, b), round(x, 2)::text"},
+        {"generate_series", "it gives rows: from generate_series(1, 9) n"},
+        {"grouping", "there are no grouping sets: a select for each, union all between them"},
+        {"hash", "md5(text)"},
+        {"json_agg", "string_agg(x::text, ',')"},
+        {"json_array_elements", "it gives rows: from t, json_each(t.text)"},
+        {"json_array_elements_text", "it gives rows: from t, json_each(t.text)"},
+        {"json_each", "it gives rows: from t, json_each(t.text)"},
+        {"json_group_array", "string_agg(x::text, ',')"},
+        {"json_object_keys", "it gives rows: select key from t, json_each(t.text)"},
+        {"last_day", "(date_trunc('month', ts) + interval '1 month')::date - 1"},
+        {"list", "there are no arrays: string_agg(x, ',') makes a text of them"},
+        {"make_date", "(y || '-' || m || '-' || d)::date"},
+        {"make_interval", "interval '1 month', n * interval '1 month'"},
+        {"make_timestamp", "'2024-01-02 03:04:05'::timestamp, to_timestamp(seconds)"},
+        {"monthname", "to_char(ts, 'Month')"},
+        {"overlay", "left(x, n) || y || substr(x, m)"},
+        {"printf", "a || ' ' || b, concat(a, b), round(x, 2)::text"},
+        {"rand",
+         "answers do not hang on chance; `where step % 100 = 0` takes one row of a hundred"},
+        {"random",
+         "answers do not hang on chance; `where step % 100 = 0` takes one row of a hundred"},
+        {"range", "it gives rows: from range(9) n"},
+        {"regexp_split_to_array", "split_part(text, ',', 1)"},
+        {"regexp_split_to_table", "split_part(text, ',', 1)"},
+        {"sha256", "md5(text)"},
+        {"string_split", "split_part(text, ',', 1)"},
+        {"string_to_array", "split_part(text, ',', 1)"},
+        {"strptime", "text::timestamp"},
+        {"to_date", "text::date"},
+        {"to_json", "x::text; probing gives whole answers as JSON"},
+        {"to_number", "text::double"},
+        {"unnest", "there are no arrays: json_each(text) and generate_series(1, 9) give rows"},
+        {"width_bucket", "floor((x - low) / width), histogram(x, bins)"}};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        if (strcmp(names[i].name, function) == 0)
+            return names[i].instead;
+    return NULL;
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/plan/plan.c - a select becomes operators: from, where, group by, having, list, order,
+ * limit.
+ *
+ * The query's thread only.  From and where are in plan_join.c and plan_table.c, sets in plan_set.c,
+ * the list in plan_list.c, order by in plan_order.c.
+ */
+#include "core/sql/plan/plan_list.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+#define PLANS_MAX 2000 /* selects in one query, views, with and subqueries at each use */
+
+static int wrong(struct query *q, uint32_t pos, const char *what)
+{
+    return sql_error(q->text, q->size, pos, -EINVAL, "%s", what);
+}
+
+/* ---- group by ---- */
+
+struct grouping {
+    struct expr **keys;
+    uint32_t n_keys;
+    struct op *op; /* the aggregate */
+};
+
+static int add_key(struct grouping *g, struct expr *e)
+{
+    for (uint32_t i = 0; i < g->n_keys; i++)
+        if (sql_expr_equal(g->keys[i], e))
+            return 0;
+    if (g->n_keys == SQL_CALL_ARGS)
+        return err_set(-E2BIG, "more than %d columns to group by", SQL_CALL_ARGS);
+    g->keys[g->n_keys++] = e;
+    return 0;
+}
+
+static int bind_group(struct query *q, const struct select *s, struct scope *scope, struct list *l,
+                      struct grouping *g)
+{
+    struct scope in = {.op = scope->op,
+                       .clause = "group by",
+                       .items = l->items,
+                       .n_items = l->n,
+                       .allow_correlated = true,
+                       .ctes = scope->ctes};
+    g->keys = sql_get(q, SQL_CALL_ARGS, sizeof(struct expr *));
+    if (!g->keys)
+        return -ENOMEM;
+    for (uint32_t i = 0; i < s->n_group; i++) {
+        struct expr *e;
+        uint32_t item = 0;
+        bool by_number = s->group[i]->kind == NODE_INT;
+        int rc = by_number ? sql_ordinal(q, s->group[i], l->n, "group by", &item)
+                           : sql_bind(q, &in, s->group[i], &e);
+        if (rc < 0)
+            return rc;
+        if (by_number)
+            e = l->items[item].expr;
+        if (sql_expr_has_agg(e) || sql_expr_has_window(e))
+            return wrong(q, s->group[i]->pos,
+                         sql_expr_has_agg(e) ? "an aggregate cannot be grouped by"
+                                             : "a window function cannot be grouped by");
+        rc = add_key(g, e);
+        if (rc < 0)
+            return rc;
+    }
+    /* Without group by, or with group by all: whatever is not aggregated is grouped by. */
+    for (uint32_t i = 0;
+         i < l->n && (s->group_all || (!s->n_group && !s->group_none && scope->n_aggs)); i++) {
+        if (sql_expr_has_agg(l->items[i].expr) || sql_expr_has_window(l->items[i].expr) ||
+            !sql_expr_has_column(l->items[i].expr))
+            continue;
+        int rc = add_key(g, l->items[i].expr);
+        if (rc < 0)
+            return rc;
+    }
+    return 0;
+}
+
+/* The expression over the aggregate's columns instead of its input's. */
+static int regroup(struct query *q, const struct grouping *g, struct expr **e)
+{
+    for (uint32_t k = 0; k < g->n_keys; k++) {
+        if (sql_expr_equal(g->keys[k], *e)) {
+            struct expr *key = *e;
+            *e = sql_column_expr(q, g->op, k, key->pos);
+            return *e ? 0 : -ENOMEM;
+        }
+    }
+    if ((*e)->kind == EXPR_AGG) {
+        *e = sql_column_expr(q, g->op, g->n_keys + (*e)->column, (*e)->pos);
+        return *e ? 0 : -ENOMEM;
+    }
+    if ((*e)->kind == EXPR_COLUMN)
+        return sql_error(q->text, q->size, (*e)->pos, -EINVAL,
+                         "column '%s' must be in group by or inside an aggregate",
+                         g->op->child->cols[(*e)->column].name);
+    if ((*e)->n_args == 0)
+        return 0;
+    struct expr *copy = sql_new_expr(q, (*e)->kind, (*e)->type, (*e)->pos, (*e)->n_args);
+    if (!copy)
+        return -ENOMEM;
+    struct expr **args = copy->args;
+    *copy = **e;
+    copy->args = args;
+    for (uint32_t i = 0; i < copy->n_args; i++) {
+        args[i] = (*e)->args[i];
+        int rc = regroup(q, g, &args[i]);
+        if (rc < 0)
+            return rc;
+    }
+    *e = copy;
+    return 0;
+}
+
+/* ---- one select ---- */
+
+static int plan_groups(struct query *q, const struct select *s, struct scope *scope, struct list *l,
+                       struct expr *having, struct op **op)
+{
+    struct grouping g = {.n_keys = 0};
+    int rc = bind_group(q, s, scope, l, &g);
+    const struct expr *bucket = rc < 0 ? NULL : sql_find_bucket(*op, g.keys, g.n_keys);
+    if (bucket && q->o->closed)
+        rc = sql_only_closed(q, bucket, op);
+    if (rc == 0)
+        rc = sql_aggregate(*op, g.keys, g.n_keys, scope->aggs, scope->n_aggs, &g.op);
+    if (rc == 0 && bucket)
+        q->bucketed = g.op;
+    for (uint32_t i = 0; i < l->n && rc == 0; i++)
+        rc = regroup(q, &g, &l->items[i].expr);
+    *op = rc == 0 ? g.op : *op;
+    if (rc == 0 && having) {
+        rc = regroup(q, &g, &having);
+        if (rc == 0)
+            rc = sql_filter(*op, &having, 1, op);
+    }
+    return rc;
+}
+
+/* qualify: a condition over the window functions, for now the last column of the list. */
+static int bind_qualify(struct query *q, const struct select *s, struct scope *scope,
+                        struct list *l)
+{
+    struct expr *e;
+    scope->items = l->items;
+    scope->n_items = l->n;
+    int rc = sql_bind(q, scope, s->qualify, &e);
+    scope->items = NULL;
+    scope->n_items = 0;
+    if (rc == 0)
+        rc = sql_coerce(q, &e, SQL_BOOL, "qualify");
+    return rc < 0 ? rc : sql_list_add(q, l, e, "", false);
+}
+
+static int plan_windows(struct query *q, const struct select *s, struct list *l, struct op **op)
+{
+    int rc = sql_plan_windows(q, l->items, l->n, op);
+    if (rc < 0 || !s->qualify)
+        return rc;
+    l->n--;
+    return sql_filter(*op, &l->items[l->n].expr, 1, op);
+}
+
+static int plan_core(struct query *q, const struct select *s, struct cte *ctes, struct op **ret)
+{
+    struct op *op;
+    struct list l = {.n = 0};
+    struct ordering o;
+    struct expr *having = NULL;
+    int rc = s->from ? sql_plan_from(q, s->from, ctes, &op) : sql_scan_none(q, &op);
+    if (rc == 0 && s->where)
+        rc = sql_plan_where(q, s->where, ctes, &op);
+    if (rc < 0)
+        return rc;
+    struct scope scope = {.op = op,
+                          .allow_aggs = true,
+                          .allow_correlated = true,
+                          .clause = "select",
+                          .windows = s->windows,
+                          .ctes = ctes};
+    scope.allow_windows = true;
+    rc = sql_list_bind(q, s, &scope, &l);
+    scope.allow_windows = false;
+    if (rc == 0 && s->having) {
+        scope.items = l.items;
+        scope.n_items = l.n;
+        rc = sql_bind(q, &scope, s->having, &having);
+        if (rc == 0)
+            rc = sql_coerce(q, &having, SQL_BOOL, "having");
+        if (rc == 0 && sql_expr_has_window(having))
+            rc = wrong(q, s->having->pos, "a window function cannot stand in having");
+        scope.items = NULL;
+        scope.n_items = 0;
+    }
+    scope.allow_windows = true;
+    if (rc == 0)
+        rc = sql_order_bind(q, s, &scope, &l, &o);
+    if (rc == 0 && s->qualify)
+        rc = bind_qualify(q, s, &scope, &l);
+    if (rc == 0 && (scope.n_aggs || s->n_group || s->group_all || s->group_none || having))
+        rc = plan_groups(q, s, &scope, &l, having, &op);
+    if (rc == 0)
+        rc = plan_windows(q, s, &l, &op);
+    if (rc == 0)
+        rc = sql_list_project(q, op, &l, &op);
+    if (rc == 0 && s->distinct)
+        rc = sql_distinct(op, NULL, 0, op->n_cols, &op);
+    if (rc == 0)
+        rc = sql_order_plan(q, s, &o, &op);
+    *ret = op;
+    return rc;
+}
+
+int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, struct op **ret)
+{
+    if (++q->n_plans > PLANS_MAX)
+        return sql_error(q->text, q->size, s->pos, -E2BIG,
+                         "more than %d selects, those of views and with counted at each use",
+                         PLANS_MAX);
+    if (q->depth + 2 >= SQL_BIND_DEPTH)
+        return wrong(q, s->pos, "selects within selects too deep");
+    q->depth += 2; /* a select takes more of the stack than an expression */
+    ctes = s->ctes ? s->ctes : ctes;
+    int rc = s->set == SET_NONE     ? plan_core(q, s, ctes, ret)
+             : s->set == SET_VALUES ? sql_plan_values(q, s, ret)
+                                    : sql_plan_set(q, s, ctes, ret);
+    if (rc == 0 && s->set != SET_NONE)
+        rc = sql_order_over(q, s, ctes, ret);
+    q->depth -= 2;
+    return rc;
+}

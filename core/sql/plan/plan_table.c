@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/plan/plan_table.c - what stands in from: tables, views, with, selects, functions of
+ * rows.
+ *
+ * The query's thread only.
+ */
+#include "core/sql/plan/plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+static const struct view *find_view(struct sql *s, const char *schema, const char *name)
+{
+    const struct view *v = atomic_load_explicit(&s->views, memory_order_acquire);
+    for (; v; v = v->next)
+        if (strcasecmp(v->name, name) == 0 && strcasecmp(v->schema, schema ? schema : "") == 0)
+            return v;
+    return NULL;
+}
+
+static const struct table *find_table(struct tables *tables, const char *schema, const char *name,
+                                      const struct table *list[TABLES_MAX], uint32_t n)
+{
+    const struct table *found = NULL;
+    (void)tables;
+    for (uint32_t i = 0; i < n; i++) {
+        if (strcasecmp(list[i]->name, name) != 0)
+            continue;
+        if (schema && strcasecmp(list[i]->schema, schema) == 0)
+            return list[i];
+        if (!schema) { /* a bare name will do while it is the only one */
+            if (found)
+                return NULL;
+            found = list[i];
+        }
+    }
+    return found;
+}
+
+static int no_table(struct query *q, const struct from *f, const struct table *const *list,
+                    uint32_t n)
+{
+    const char *names[TABLES_MAX + 64];
+    uint32_t count = 0;
+    char full[256];
+    for (uint32_t i = 0; i < n; i++) {
+        names[count] = sql_getf(q, "%s.%s", list[i]->schema, list[i]->name);
+        count += names[count] != NULL;
+    }
+    const struct view *v = atomic_load_explicit(&q->s->views, memory_order_acquire);
+    for (; v && count < TABLES_MAX + 60; v = v->next) {
+        names[count] = sql_getf(q, "%s%s%s", v->schema, v->schema[0] ? "." : "", v->name);
+        count += names[count] != NULL;
+    }
+    (void)snprintf(full, sizeof(full), "%s%s%s", f->names[1] ? f->names[1] : "",
+                   f->names[1] ? "." : "", f->names[0]);
+    const char *near = text_nearest(full, names, count);
+    for (uint32_t i = 0; i < n && !near && !f->names[1]; i++) {
+        const char *bare = list[i]->name; /* torch_trce: the schema left out */
+        if (text_nearest(f->names[0], &bare, 1))
+            near = names[i];
+    }
+    if (near)
+        return sql_error(q->text, q->size, f->pos, -ENOENT, "no table '%s'; did you mean '%s'?",
+                         full, near);
+    return sql_error(q->text, q->size, f->pos, -ENOENT, "no table '%s'; `show tables` lists them",
+                     full);
+}
+
+/* Give the columns of an operator a table's name, in place: it is nobody else's. */
+static void rename_columns(struct op *op, const char *table, const char *schema)
+{
+    for (uint32_t c = 0; c < op->n_cols; c++) {
+        op->cols[c].table = table;
+        op->cols[c].schema = schema;
+        op->cols[c].hidden = false;
+    }
+}
+
+static int plan_one(struct query *q, const struct from *f, const struct view *v, struct op **ret)
+{
+    struct statement st;
+    const char *text = q->text;
+    size_t size = q->size;
+    struct outer *outer = q->outer;
+    if (q->n_views == SQL_VIEW_DEPTH)
+        return sql_error(text, size, f->pos, -ELOOP, "views over views more than %d deep",
+                         SQL_VIEW_DEPTH);
+    q->n_views++;
+    q->outer = NULL;         /* a view sees nothing of who uses it */
+    q->text = v->definition; /* positions in it are positions in the view */
+    q->size = strlen(v->definition);
+    int rc = sql_parse(&q->mem, q->text, q->size, &st);
+    if (rc == 0 && (st.kind != STATEMENT_SELECT || st.explain))
+        rc = err_set(-EINVAL, "a view is a select");
+    if (rc == 0)
+        rc = sql_plan_select(q, st.select, NULL, ret);
+    q->text = text;
+    q->size = size;
+    q->outer = outer;
+    q->n_views--;
+    if (rc == -EINVAL || rc == -ENOENT) {
+        char why[ERR_TEXT_BYTES / 2];
+        const char *table = strstr(err_text(), ": no table '");
+        (void)snprintf(why, sizeof(why), "%s", err_text());
+        if (rc == -ENOENT && table) /* places in the view's own text would say nothing here */
+            (void)snprintf(why, sizeof(why), "what it reads is not measured in this process%.*s",
+                           (int)strcspn(table, ";"), table);
+        rc = sql_error(text, size, f->pos, rc, "the view %s: %s", v->name, why);
+    }
+    if (rc == 0)
+        rename_columns(*ret, f->alias ? f->alias : v->name,
+                       f->alias || !v->schema[0] ? NULL : v->schema);
+    if (rc == 0 && v->why) {
+        q->view = v;
+        q->view_op = *ret;
+    }
+    return rc;
+}
+
+/* The newest definition of the name whose tables are all there. */
+static int plan_view(struct query *q, const struct from *f, const struct view *v, struct op **ret)
+{
+    for (;;) {
+        int rc = plan_one(q, f, v, ret);
+        q->view_used = v;
+        const struct view *other = v->next;
+        while (other &&
+               (strcasecmp(other->name, v->name) != 0 || strcasecmp(other->schema, v->schema) != 0))
+            other = other->next;
+        if (rc != -ENOENT || !other)
+            return rc;
+        v = other;
+    }
+}
+
+/* The first columns get the names of t(a, b). */
+static int rename_first(struct query *q, uint32_t pos, const char **names, uint32_t n,
+                        struct op *op)
+{
+    if (n > op->n_cols)
+        return sql_error(q->text, q->size, pos, -EINVAL, "%u names for %u columns", n, op->n_cols);
+    for (uint32_t c = 0; c < n; c++)
+        op->cols[c].name = names[c];
+    return 0;
+}
+
+int sql_rename_first(struct query *q, const struct from *f, struct op *op)
+{
+    return rename_first(q, f->pos, f->aliases, f->n_aliases, op);
+}
+
+static int plan_cte(struct query *q, const struct from *f, struct cte *c, struct op **ret)
+{
+    int rc;
+    c->used = true;
+    if (c->rows) { /* what it gave in the round before */
+        rc = sql_scan_rowset(q, c->rows, c->cols, ret);
+    } else if (c->open) {
+        return sql_error(q->text, q->size, f->pos, -EINVAL,
+                         "'%s' can read itself behind its union only", c->name);
+    } else {
+        struct cte before = *c;
+        c->open = c->recursive;
+        rc = c->recursive && c->select->set == SET_UNION
+                 ? sql_plan_recursive(q, c, ret)
+                 : sql_plan_select(q, c->select, c->recursive ? c : c->next, ret);
+        c->open = before.open;
+    }
+    if (rc == 0)
+        rename_columns(*ret, f->alias ? f->alias : c->name, NULL);
+    return rc < 0 ? rc : rename_first(q, f->pos, c->columns, c->n_columns, *ret);
+}
+
+static int plan_named(struct query *q, const struct from *f, struct cte *ctes, struct op **ret)
+{
+    const char *name = f->names[0], *schema = f->names[1];
+    if (!schema) {
+        for (struct cte *c = ctes; c; c = c->next) {
+            if (strcasecmp(c->name, name) != 0)
+                continue;
+            return plan_cte(q, f, c, ret);
+        }
+    }
+    /* `probe` is the catalog's name in the Rust probing. */
+    if (f->names[2] && strcasecmp(f->names[2], "probing") != 0 &&
+        strcasecmp(f->names[2], "probe") != 0)
+        return sql_error(q->text, q->size, f->pos, -ENOENT,
+                         "no catalog '%s'; there is one, 'probing'", f->names[2]);
+    const struct view *v = find_view(q->s, schema, name);
+    if (v)
+        return plan_view(q, f, v, ret);
+    if (schema && strcasecmp(schema, "information_schema") == 0) {
+        *ret = NULL;
+        int rc = sql_scan_schema(q, name, f->alias, ret);
+        if (rc < 0 || *ret)
+            return rc;
+    }
+    struct table **list = sql_get(q, TABLES_MAX, sizeof(struct table *));
+    if (!list)
+        return -ENOMEM;
+    uint32_t n = tables_list(q->s->tables, list, TABLES_MAX);
+    const struct table *t = find_table(q->s->tables, schema, name, (const struct table **)list, n);
+    if (!t)
+        return no_table(q, f, (const struct table *const *)list, n);
+    return sql_scan_table(q, t, f->alias, ret);
+}
+
+int sql_plan_table(struct query *q, const struct from *f, struct cte *ctes, struct op **ret)
+{
+    int rc;
+    switch (f->kind) {
+    case FROM_TABLE:
+        return plan_named(q, f, ctes, ret);
+    case FROM_SELECT:
+        rc = sql_plan_select(q, f->select, ctes, ret);
+        if (rc == 0)
+            rename_columns(*ret, f->alias, NULL);
+        return rc;
+    case FROM_CALL:
+        rc = sql_plan_function(q, f->call, ret);
+        if (rc == 0)
+            rename_columns(*ret, f->alias ? f->alias : f->call->text, NULL);
+        /* generate_series(1, 9) n: a single column is named like its table */
+        if (rc == 0 && f->alias && (*ret)->n_cols == 1)
+            (*ret)->cols[0].name = f->alias;
+        return rc;
+    case FROM_JOIN:
+        break;
+    }
+    return sql_plan_from(q, f, ctes, ret);
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/value/query.h - a query and the engine: what a statement has while it runs, and its
+ * limits.
+ *
+ * The way of a statement: parse/ (text to tree: ast.h), plan/ (tree to operators and typed
+ * expressions: ops.h, expr.h), exec/ (operators; parallel.c runs some in several threads), expr/
+ * (expressions as flat steps over vectors), format/ (answers to bytes), engine.c (the whole).
+ *
+ * Everything of a query lives in its arena or is given back by sql_defer(): query.c; query_thread.c
+ * runs one on a thread of its own.  Private to core/sql; one thread a query, but for the helpers of
+ * parallel.c.
+ */
+#ifndef CORE_SQL_VALUE_QUERY_H
+#define CORE_SQL_VALUE_QUERY_H
+
+#include "core/base/arena.h"
+#include "core/catalog/dictionary.h"
+#include "core/sql/parse/ast.h"
+#include "core/sql/value/vector.h"
+
+#define SQL_WORK 65536 /* pieces of work between looks at the limits: a few ms at the worst */
+
+struct query {
+    struct sql *s;
+    struct arena_budget *budget; /* of mem and of all other arenas of the query */
+    struct arena_budget own;
+    struct arena mem;
+    const struct sql_options *o;
+    const char *whose; /* which limit of memory it is, for messages */
+    uint64_t timeout_ns, max_rows;
+    uint64_t worked;     /* since the limits were looked at: sql_worked() */
+    struct op *blamed;   /* the operator whose memory was refused */
+    struct aside *aside; /* NULL: it runs on the caller's thread; query_thread.c */
+    const char *text;    /* of the statement, for positions */
+    size_t size;
+    int64_t now_utc;
+    uint64_t deadline;            /* clock_monotonic() ns, 0: none */
+    const struct view *view_used; /* the definition of the view that was planned last */
+    bool dry;                     /* only look: no subquery runs, nothing is scanned */
+    bool analyze;
+    uint32_t depth;      /* of binding and planning at this moment, subqueries and views too */
+    uint32_t n_views;    /* views being expanded */
+    bool subqueries;     /* one was met */
+    bool sums_up;        /* its answer is made anew by each row, see sql_grows() */
+    uint32_t n_plans;    /* selects planned: views and CTEs are expanded at each use */
+    struct outer *outer; /* the query around the one that is bound now: bind_subquery.c */
+    /* The aggregation by buckets of time that was planned last, see sql_bucketed(); where its first
+     * bucket begins that is not closed, and the length of the one before. */
+    struct op *bucketed;
+    int64_t bucket_end, bucket_ns;
+    uint32_t n_running; /* correlated subqueries within each other */
+    struct table_seen *seen;
+    const struct view *view; /* that was read and can say why it has no rows; NULL: none */
+    const struct op *view_op;
+    struct deferred *deferred;
+    struct sql_hidden *hidden; /* redact.c */
+    uint16_t *all;             /* 0, 1, 2, ...: the selection of all rows */
+    /* Of a query beside another (parallel.c): end when it is not 0.  NULL: it is nobody's
+     * helper. */
+    const _Atomic int *stop;
+};
+
+struct table_seen {
+    const struct table *table;
+    bool empty; /* a computed one gave no row */
+    struct table_seen *next;
+};
+
+/* The engine; the views are added before queries run or under the lock. */
+struct view {
+    const char *schema, *name; /* schema "" for a bare name */
+    const char *definition, *doc;
+    const char *why; /* a select of one text or none: why it has no rows; static, may be NULL */
+    struct view *next;
+};
+
+struct sql {
+    struct tables *tables;
+    struct store *store;        /* NULL: computed tables only */
+    struct interns *interns;    /* NULL without a store */
+    struct view *_Atomic views; /* added at the front, never removed */
+    int (*why)(void *arg, const struct table *t, char *text, size_t n); /* may be NULL */
+    void *why_arg;
+    _Atomic uint64_t settings[SQL_SETTINGS];
+};
+
+/* ---- redact.c: texts, without secrets where the client may only read ---- */
+
+struct text sql_id_text(struct query *q, uint64_t id); /* of the dictionary; data NULL: no such */
+struct text sql_hide_text(struct query *q, struct text t);
+/* The column with names of a table of names and values, -1: it is none; is this one of the values;
+ * is the column itself a secret's? */
+int sql_hide_names(const struct table *t);
+bool sql_hide_values(const struct table *t, uint32_t column);
+bool sql_hide_column(const struct table *t, uint32_t column);
+
+int sql_add_own_views(struct sql *s); /* views.c */
+uint64_t sql_setting(const struct sql *s, enum sql_setting which);
+int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_options *o,
+                 const struct sql_sink *sink, struct sql_report *ret, struct aside *aside);
+
+/* ---- empty_reason.c ---- */
+
+/* The query has ended: say in the report why what it read has no rows, if that is so. */
+void sql_tell_empty(struct query *q, struct sql_report *report);
+
+/* ---- query_thread.c: a query on a thread of its own ---- */
+
+struct aside_query { /* the arguments of sql_run() */
+    struct sql *s;
+    const char *text;
+    size_t size;
+    const struct sql_options *o;
+    const struct sql_sink *sink;
+    struct sql_report *ret;
+};
+/* false: no thread could be made, and nothing was done. */
+bool sql_run_aside(const struct aside_query *q, int nice, int *ret_code);
+/* Run fn(arg) on the thread that waits for the query: what may hold a lock of the host's must not
+ * be done by a thread of low priority. */
+int sql_by_caller(struct query *q, int (*fn)(void *arg), void *arg);
+
+/* ---- life, memory, limits ---- */
+
+int sql_query_init(struct query *q, struct sql *s, const char *text, size_t size,
+                   const struct sql_options *o);
+/* A query for a thread that helps `of`: its limits and its budget, memory of its own.  `of` stands
+ * still or is in sql_next() as long as it lives. */
+void sql_query_beside(struct query *q, const struct query *of, const _Atomic int *stop);
+void sql_query_done(struct query *q);
+/* Memory of the query, zeroed; NULL after err_set(): return -ENOMEM. */
+void *sql_get(struct query *q, size_t count, size_t size);
+/* An array made longer: room items, the first `used` of them those of `old`, zeros behind. */
+void *sql_grow(struct query *q, const void *old, size_t used, size_t room, size_t size);
+char *sql_getf(struct query *q, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Call fn(arg) when the query ends. */
+int sql_defer(struct query *q, void (*fn)(void *arg), void *arg);
+/* What is taken between the two is given back at the second; *v (may be NULL) is kept. */
+struct sandbox {
+    struct arena mem;
+    struct deferred *deferred;
+    struct table_seen *seen;
+};
+void sql_sandbox_enter(struct query *q, struct sandbox *s);
+int sql_sandbox_leave(struct query *q, struct sandbox *s, struct sql_value *v, int rc);
+/* A sandbox for a select that is planned and run once more for each row outside it: it sees the
+ * row through `outer`, and its errors stand in the text that it was written in. */
+struct nested {
+    struct sandbox box;
+    struct outer *outer;
+    const char *text;
+    size_t size;
+    uint32_t depth, n_plans;
+};
+void sql_nested_enter(struct query *q, struct nested *n, struct outer *outer, const char *text,
+                      size_t size, uint32_t depth);
+int sql_nested_leave(struct query *q, struct nested *n, struct sql_value *v, int rc);
+int sql_check(struct query *q); /* limits: 0, -ETIMEDOUT, -ECANCELED */
+
+/* n small pieces of work were done outside sql_next(): look at the limits now and then. */
+static inline int sql_worked(struct query *q, uint64_t n)
+{
+    q->worked += n;
+    if (q->worked < SQL_WORK)
+        return 0;
+    q->worked = 0;
+    return sql_check(q);
+}
+
+int sql_saw_table(struct query *q, const struct table *t);
+void sql_table_empty(struct query *q, const struct table *t); /* a computed one gave no row */
+
+#endif

@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/value/timestamp.c - timestamps and dates as text and parts; always UTC, no locale.
+ *
+ * Any thread.  Intervals are in interval.c.
+ */
+#include "core/sql/value/timestamp_parts.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "core/base/clock.h"
+#include "core/base/err.h"
+
+#define DAY_S INT64_C(86400)
+#define NS INT64_C(1000000000)
+
+struct civil {
+    int64_t year;
+    uint32_t month, day;
+};
+
+/* Days since 1970-01-01 to a date of the proleptic Gregorian calendar, and back.  Years are
+ * counted from March, so that the leap day is the last of its year. */
+static int64_t days_from_civil(struct civil c)
+{
+    int64_t y = c.month <= 2 ? c.year - 1 : c.year;
+    int64_t era = (y >= 0 ? y : y - 399) / 400;
+    int64_t of_era = y - era * 400;
+    int64_t of_year =
+        (153 * (int64_t)(c.month > 2 ? c.month - 3 : c.month + 9) + 2) / 5 + c.day - 1;
+    return era * 146097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719468;
+}
+
+static struct civil civil_from_days(int64_t days)
+{
+    days += 719468;
+    int64_t era = (days >= 0 ? days : days - 146096) / 146097;
+    int64_t of_era = days - era * 146097;
+    int64_t year = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
+    int64_t of_year = of_era - (365 * year + year / 4 - year / 100);
+    int64_t m = (5 * of_year + 2) / 153;
+    struct civil c = {.year = year + era * 400,
+                      .day = (uint32_t)(of_year - (153 * m + 2) / 5 + 1),
+                      .month = (uint32_t)(m < 10 ? m + 3 : m - 9)};
+    c.year += c.month <= 2;
+    return c;
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+enum time_part sql_time_part(const char *name, size_t size)
+{
+    static const char *const names[] = {"microsecond", "millisecond", "second", "minute",  "hour",
+                                        "day",         "week",        "month",  "quarter", "year",
+                                        "dow",         "doy",         "isodow", "isoyear", "epoch"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
+        size_t n = strlen(names[i]);
+        if ((size == n || (size == n + 1 && (name[n] == 's' || name[n] == 'S'))) &&
+            strncasecmp(name, names[i], n) == 0)
+            return (enum time_part)i;
+    }
+    return PART_NONE;
+}
+
+/* Of a day and less. */
+static int64_t part_ns(enum time_part part)
+{
+    static const int64_t sizes[] = {1000, 1000000, NS, 60 * NS, 3600 * NS, DAY_S * NS};
+    return sizes[part];
+}
+
+int64_t sql_time_trunc(enum time_part part, int64_t ns)
+{
+    if (part <= PART_DAY)
+        return floor_div(ns, part_ns(part)) * part_ns(part);
+    int64_t days = floor_div(ns, DAY_S * NS);
+    if (part == PART_WEEK) /* weeks begin on Monday; 1970-01-01 was a Thursday */
+        return (floor_div(days + 3, 7) * 7 - 3) * DAY_S * NS;
+    struct civil c = civil_from_days(days);
+    c.day = 1;
+    if (part == PART_QUARTER)
+        c.month = (c.month - 1) / 3 * 3 + 1;
+    if (part == PART_YEAR)
+        c.month = 1;
+    return days_from_civil(c) * DAY_S * NS;
+}
+
+double sql_time_get(enum time_part part, int64_t ns)
+{
+    int64_t days = floor_div(ns, DAY_S * NS);
+    int64_t of_day = ns - days * DAY_S * NS;
+    struct civil c = civil_from_days(days);
+    switch (part) {
+    case PART_MICROSECOND:
+        return (double)(of_day % (60 * NS)) / 1e3;
+    case PART_MILLISECOND:
+        return (double)(of_day % (60 * NS)) / 1e6;
+    case PART_SECOND:
+        return (double)(of_day % (60 * NS)) / 1e9;
+    case PART_MINUTE:
+        return (double)(of_day / (60 * NS) % 60);
+    case PART_HOUR:
+        return (double)(of_day / (3600 * NS));
+    case PART_DAY:
+        return c.day;
+    case PART_WEEK: { /* ISO: the week of this week's Thursday */
+        int64_t thursday = floor_div(days + 3, 7) * 7;
+        struct civil t = civil_from_days(thursday);
+        return (double)((thursday - days_from_civil((struct civil){t.year, 1, 1})) / 7 + 1);
+    }
+    case PART_MONTH:
+        return c.month;
+    case PART_QUARTER:
+        return (double)((c.month - 1) / 3 + 1);
+    case PART_YEAR:
+        return (double)c.year;
+    case PART_DOW:
+        return (double)(((days + 4) % 7 + 7) % 7);
+    case PART_DOY:
+        return (double)(days - days_from_civil((struct civil){c.year, 1, 1}) + 1);
+    case PART_ISODOW: /* Monday is 1 */
+        return (double)(((days + 3) % 7 + 7) % 7 + 1);
+    case PART_ISOYEAR:
+        return (double)civil_from_days(floor_div(days + 3, 7) * 7).year;
+    case PART_EPOCH:
+        return (double)ns / 1e9;
+    case PART_NONE:
+        break;
+    }
+    return 0;
+}
+
+size_t sql_format_timestamp(int64_t ns, bool iso, char out[40])
+{
+    int64_t days = floor_div(ns, DAY_S * NS);
+    int64_t of_day = ns - days * DAY_S * NS;
+    struct civil c = civil_from_days(days);
+    int n = snprintf(out, 40, "%04d-%02u-%02u%c%02d:%02d:%02d.%0*d%s", (int)c.year, c.month, c.day,
+                     iso ? 'T' : ' ', (int)(of_day / (3600 * NS)), (int)(of_day / (60 * NS) % 60),
+                     (int)(of_day / NS % 60), iso ? 9 : 6,
+                     (int)(iso ? of_day % NS : of_day % NS / 1000), iso ? "Z" : "");
+    return (size_t)n;
+}
+
+/* "2024-05-01 10:00:00.5" */
+size_t sql_format_exactly(int64_t ns, char out[40])
+{
+    char iso[40]; /* nine digits, and Z */
+    size_t n = sql_format_timestamp(ns, true, iso) - 1;
+    while (iso[n - 1] == '0')
+        n--;
+    n -= iso[n - 1] == '.';
+    n = n < 19 ? 19 : n; /* the zeros of a whole second stay */
+    memcpy(out, iso, n);
+    out[10] = ' ';
+    out[n] = '\0';
+    return n;
+}
+
+size_t sql_format_date(int64_t ns, char out[40])
+{
+    (void)sql_format_timestamp(ns, false, out);
+    out[10] = '\0';
+    return 10;
+}
+
+static uint32_t days_in_month(int64_t year, uint32_t month)
+{
+    struct civil next = {month == 12 ? year + 1 : year, month == 12 ? 1 : month + 1, 1};
+    return (uint32_t)(days_from_civil(next) - days_from_civil((struct civil){year, month, 1}));
+}
+
+int sql_add_months(int64_t ns, int64_t months, int64_t *ret)
+{
+    int64_t days = floor_div(ns, DAY_S * NS), of_day = ns - days * DAY_S * NS;
+    struct civil c = civil_from_days(days);
+    int64_t count = c.year * 12 + (int64_t)c.month - 1 + months;
+    c.year = floor_div(count, 12);
+    c.month = (uint32_t)(count - c.year * 12) + 1;
+    if (c.year < 1677 || c.year > 2262)
+        return -ERANGE;
+    uint32_t last = days_in_month(c.year, c.month);
+    c.day = c.day < last ? c.day : last;
+    __int128 moment = (__int128)days_from_civil(c) * DAY_S * NS + of_day;
+    *ret = (int64_t)moment;
+    return moment == *ret ? 0 : -ERANGE;
+}
+
+/* Whole months that lie between, and what is left.  A day that is borrowed is one of the earlier
+ * time's month: PostgreSQL 15, timestamp_age(). */
+struct interval sql_age(int64_t to, int64_t from)
+{
+    bool negative = to < from;
+    int64_t late = negative ? from : to, early = negative ? to : from;
+    int64_t late_days = floor_div(late, DAY_S * NS), early_days = floor_div(early, DAY_S * NS);
+    struct civil a = civil_from_days(early_days), b = civil_from_days(late_days);
+    int64_t of_day = (late - late_days * DAY_S * NS) - (early - early_days * DAY_S * NS);
+    int64_t months = (b.year - a.year) * 12 + (int64_t)b.month - (int64_t)a.month;
+    int64_t days = (int64_t)b.day - (int64_t)a.day;
+    if (of_day < 0) {
+        of_day += DAY_S * NS;
+        days--;
+    }
+    if (days < 0) {
+        days += days_in_month(a.year, a.month);
+        months--;
+    }
+    struct interval v = {.ns = days * DAY_S * NS + of_day, .months = (int32_t)months};
+    if (negative)
+        v = (struct interval){.ns = -v.ns, .months = -v.months};
+    return v;
+}
+
+/* ---- reading ---- */
+
+struct reader {
+    const char *p, *end;
+};
+
+static void blanks(struct reader *r)
+{
+    while (r->p < r->end && (*r->p == ' ' || *r->p == '\t' || *r->p == '\n'))
+        r->p++;
+}
+
+static bool digits(struct reader *r, uint32_t most, int64_t *ret)
+{
+    int64_t v = 0;
+    uint32_t n = 0;
+    for (; r->p < r->end && *r->p >= '0' && *r->p <= '9' && n < most; r->p++, n++)
+        v = v * 10 + (*r->p - '0');
+    *ret = v;
+    return n > 0;
+}
+
+static bool take(struct reader *r, char c)
+{
+    if (r->p >= r->end || *r->p != c)
+        return false;
+    r->p++;
+    return true;
+}
+
+/* ".123" as ns; more than nine digits are cut. */
+static int64_t fraction(struct reader *r)
+{
+    int64_t ns = 0, scale = NS / 10;
+    if (!take(r, '.'))
+        return 0;
+    for (; r->p < r->end && *r->p >= '0' && *r->p <= '9'; r->p++, scale /= 10)
+        ns += (*r->p - '0') * scale;
+    return ns;
+}
+
+static bool clock_text(struct reader *r, int64_t *ret)
+{
+    int64_t h, m = 0, s = 0;
+    if (!digits(r, 6, &h) || !take(r, ':') || !digits(r, 2, &m) || m > 59)
+        return false;
+    if (take(r, ':') && (!digits(r, 2, &s) || s > 60))
+        return false;
+    *ret = (h * 3600 + m * 60 + s) * NS + fraction(r);
+    return true;
+}
+
+static bool zone(struct reader *r, int64_t *ns)
+{
+    int64_t h = 0, m = 0;
+    blanks(r);
+    if (take(r, 'Z') || take(r, 'z') || r->p == r->end)
+        return true;
+    if (r->end - r->p == 3 && strncasecmp(r->p, "utc", 3) == 0) {
+        r->p += 3;
+        return true;
+    }
+    int sign = *r->p == '-' ? -1 : 1;
+    if ((!take(r, '+') && !take(r, '-')) || !digits(r, 2, &h))
+        return false;
+    if (take(r, ':') || r->p < r->end)
+        if (!digits(r, 2, &m))
+            return false;
+    if (h > 15 || m > 59) /* as PostgreSQL: no place is further from Greenwich */
+        return false;
+    *ns -= sign * (h * 3600 + m * 60) * NS;
+    return true;
+}
+
+int sql_parse_timestamp(const char *text, size_t size, int64_t *ret)
+{
+    struct reader r = {text, text + size};
+    int64_t year, month, day, of_day = 0;
+    blanks(&r);
+    if (!digits(&r, 4, &year) || !take(&r, '-') || !digits(&r, 2, &month) || !take(&r, '-') ||
+        !digits(&r, 2, &day) || month < 1 || month > 12 || day < 1 || day > 31 || year < 1678 ||
+        year > 2261)
+        return -EINVAL;
+    struct civil c = {year, (uint32_t)month, (uint32_t)day};
+    int64_t days = days_from_civil(c);
+    if (civil_from_days(days).day != (uint32_t)day)
+        return -EINVAL;
+    if (r.p < r.end && (take(&r, 'T') || take(&r, 't') || take(&r, ' '))) {
+        blanks(&r);
+        if (r.p < r.end && (!clock_text(&r, &of_day) || of_day > DAY_S * NS))
+            return -EINVAL;
+    }
+    int64_t ns = days * DAY_S * NS + of_day;
+    if (!zone(&r, &ns))
+        return -EINVAL;
+    blanks(&r);
+    if (r.p != r.end)
+        return -EINVAL;
+    *ret = ns;
+    return 0;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/value/timestamp_parts.h - timestamps, dates and intervals in parts and as texts:
+ * timestamp.c, interval.c.
+ *
+ * Private to core/sql; any thread.
+ */
+#ifndef CORE_SQL_VALUE_TIMESTAMP_PARTS_H
+#define CORE_SQL_VALUE_TIMESTAMP_PARTS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum time_part {
+    PART_MICROSECOND,
+    PART_MILLISECOND,
+    PART_SECOND,
+    PART_MINUTE,
+    PART_HOUR,
+    PART_DAY,
+    PART_WEEK,
+    PART_MONTH,
+    PART_QUARTER,
+    PART_YEAR,
+    PART_DOW,
+    PART_DOY,
+    PART_ISODOW,
+    PART_ISOYEAR,
+    PART_EPOCH,
+    PART_NONE
+};
+enum time_part sql_time_part(const char *name, size_t size);
+int64_t sql_time_trunc(enum time_part part, int64_t ns);
+double sql_time_get(enum time_part part, int64_t ns);
+size_t sql_format_timestamp(int64_t ns, bool iso, char out[40]);
+/* With as many digits as the second needs, none where it is whole: as PostgreSQL casts it. */
+size_t sql_format_exactly(int64_t ns, char out[40]);
+size_t sql_format_date(int64_t ns, char out[40]);
+/* So many calendar months on; a day that the month lacks becomes its last.  -ERANGE */
+int sql_add_months(int64_t ns, int64_t months, int64_t *ret);
+
+/* ---- intervals: interval.c ---- */
+
+/* Months by the calendar and an exact rest, in which a day is 24 hours, as all times are UTC.  Two
+ * are compared with months of 30 days, as PostgreSQL compares them. */
+struct interval {
+    int64_t ns;
+    int32_t months;
+};
+
+#define INTERVAL_BYTES 20 /* packed: what it is compared by (16), months (4), both big-endian */
+#define INTERVAL_KEY_BYTES 16
+#define INTERVAL_TEXT_BYTES 64
+
+void sql_interval_pack(struct interval v, char out[INTERVAL_BYTES]);
+struct interval sql_interval_unpack(const char *packed);
+size_t sql_format_interval(struct interval v, char out[INTERVAL_TEXT_BYTES]);
+/* "5 min", "1 year 2 mons -3 days 04:05:06", "1-2" (years-months), "P1Y2M3DT4H", "90" (seconds),
+ * "3 days ago".  -EINVAL: no interval, or one that is too long. */
+int sql_parse_interval(const char *text, size_t size, struct interval *ret);
+double sql_interval_get(enum time_part part, struct interval v);
+/* Months and the rest between two times, as PostgreSQL's age(to, from). */
+struct interval sql_age(int64_t to, int64_t from);
+
+/* ---- times as text ---- */
+
+/* "2024-05-01", "2024-05-01 10:00:00.5", "...T...Z", "+02:00": ns since the epoch. */
+int sql_parse_timestamp(const char *text, size_t size, int64_t *ret);
+
+#endif

@@ -1,0 +1,569 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/cpu_timer.c - timers on the CPU clock of each thread, and the signal's handler.
+ *
+ * The handler runs on any thread: no lock, no allocation, no thread-local storage, little stack
+ * (it may be a small alternate one).  It copies registers and stack, lets the python plugin note
+ * its frames, and hands the box over; all else is done by the profiler's thread.
+ *
+ * Periods are drawn by chance around the asked one, or a program that works in step with them would
+ * be hit in the same place again and again: each signal sets the timer for the next.
+ *
+ * The kernel looks at CPU timers at its tick, 100 to 1,000 times a second (sample_period.h).  For
+ * higher rates there are finer clocks (perf_timer.h), where they are permitted.  A sample carries
+ * the CPU time that its thread used since the one before, so sums are right at any rate.
+ */
+#include "cpu_timer.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <probing/ext/draft/signal.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#include "proc_tasks.h"
+#include "sample_period.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+#define FDS_MAX 65536      /* descriptors above are not used */
+#define FINE_SIGNAL SIGURG /* ignored by default: nobody is harmed by one too many */
+#define LEAVE_TRIES 1000   /* looks, 1 ms apart, for handlers to end */
+#define TIMED 8u /* one handler in so many asks for its own CPU time, which costs 0.4 us */
+#define WHOLE_NS (10 * NS_PER_S) /* a scan at least as often, where threads come and go */
+
+/* The handler's.  Static because it has no other way to find it. */
+static struct {
+    _Atomic(struct clocks *) clocks; /* NULL: do nothing */
+    _Atomic uint32_t inside;         /* threads in the handler */
+} g;
+
+struct clocks {
+    const struct probing_host *host;
+    const struct probing_signal_1 *signals;
+    struct boxes *boxes;
+    struct watched *watched; /* WATCHED_MAX */
+    _Atomic uint32_t room;
+    _Atomic(const struct probing_python_frames_1 *) python;
+    _Atomic(const struct probing_torch_step_1 *) torch;
+    _Atomic bool only_gil;
+    _Atomic uint64_t lost, handled, timed, timed_ns; /* one in TIMED */
+    _Atomic uint32_t threads, refused;
+    uint64_t scan, scanned_ns;
+    struct tasks tasks;
+    uint32_t over; /* threads beyond WATCHED_MAX, in this scan */
+    _Atomic uint64_t period_ns;
+    _Atomic uint16_t *by_fd; /* FDS_MAX: number of the record, + 1 */
+    _Atomic bool fine;       /* FINE_SIGNAL is ours, and clocks are fine ones */
+    bool fine_refused;
+    uint64_t main_end; /* of the main thread's stack; 0: not known */
+    uint64_t tick_ns;  /* the kernel's */
+    int signal;
+    bool forked;
+};
+
+/* ---- the handler ---- */
+
+static void copy_registers(const ucontext_t *context, struct registers *r) /* [signal] */
+{
+#if defined(__x86_64__)
+    static const uint8_t order[16] = {REG_RAX, REG_RDX, REG_RCX, REG_RBX, REG_RSI, REG_RDI,
+                                      REG_RBP, REG_RSP, REG_R8,  REG_R9,  REG_R10, REG_R11,
+                                      REG_R12, REG_R13, REG_R14, REG_R15};
+    for (int i = 0; i < 16; i++)
+        r->value[i] = (uint64_t)context->uc_mcontext.gregs[order[i]];
+    r->known = (UINT64_C(1) << 16) - 1;
+    r->ip = (uint64_t)context->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    for (int i = 0; i < 31; i++)
+        r->value[i] = context->uc_mcontext.regs[i];
+    r->value[CFI_SP] = context->uc_mcontext.sp;
+    r->known = (UINT64_C(1) << 32) - 1;
+    r->ip = context->uc_mcontext.pc;
+#endif
+}
+
+/* How much of the stack from `sp` on is of use: its end is where pthread keeps what it knows of the
+ * thread, or where the program's arguments begin.                                    [signal] */
+static uint32_t stack_room(const struct clocks *c, uint64_t sp)
+{
+    uint64_t ends[] = {(uint64_t)pthread_self(), c->main_end};
+    uint64_t room = BOX_STACK;
+    for (int i = 0; i < 2; i++)
+        if (sp < ends[i] && ends[i] - sp < room)
+            room = ends[i] - sp;
+    return (uint32_t)room;
+}
+
+/* By the kernel, because the copy may reach past the stack into memory that is not there. [signal]
+ */
+static uint32_t copy_stack(uint64_t from, uint8_t *to, uint32_t size)
+{
+    struct iovec here = {to, size}, there = {(void *)(uintptr_t)from, size};
+    ssize_t n = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    return n > 0 ? (uint32_t)n : 0;
+}
+
+static uint64_t clock_ns(clockid_t clock) /* [signal] */
+{
+    struct timespec t;
+    return clock_gettime(clock, &t) == 0 ? (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec : 0;
+}
+
+/* The next signal after half to one and a half periods of CPU time, but for the tick. [signal] */
+static void timer_arm(const struct clocks *c, struct watched *w)
+{
+    uint64_t period = atomic_load_explicit(&c->period_ns, memory_order_relaxed);
+    w->chance = w->chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    uint64_t next = period_draw(w->chance, period, c->tick_ns);
+    struct itimerspec at = {.it_value = {(time_t)(next / NS_PER_S), (int64_t)(next % NS_PER_S)}};
+    (void)syscall(SYS_timer_settime, w->timer, 0, &at, NULL);
+}
+
+int64_t clocks_step(const struct clocks *c)
+{
+    const struct probing_torch_step_1 *torch =
+        atomic_load_explicit(&c->torch, memory_order_relaxed);
+    int64_t step = torch ? torch->now() : -1;
+    return step >= 0 ? step : PROBING_NULL_I64;
+}
+
+static void sample(struct clocks *c, struct watched *w, uint64_t cpu,
+                   const ucontext_t *context) /* [signal] */
+{
+    const struct probing_python_frames_1 *python =
+        atomic_load_explicit(&c->python, memory_order_relaxed);
+    struct box *x = box_take(c->boxes);
+    if (!x) {
+        (void)atomic_fetch_add_explicit(&c->lost, 1, memory_order_relaxed);
+        return; /* its CPU time goes to the next sample */
+    }
+    x->ts = c->host->now();
+    x->tid = w->tid;
+    x->step = clocks_step(c);
+    x->watched = (uint32_t)(w - c->watched);
+    x->cpu_ns = cpu - atomic_exchange_explicit(&w->cpu_ns, cpu, memory_order_relaxed);
+    copy_registers(context, &x->registers);
+    x->stack_from = x->registers.value[CFI_SP];
+    x->look = (struct probing_python_look){.size = sizeof(x->look),
+                                           .max_frames = BOX_PYTHON,
+                                           .max_bytes = BOX_NAMES,
+                                           .gil = -1,
+                                           .frames = x->frames,
+                                           .bytes = x->names,
+                                           .scratch = x->scratch,
+                                           .last = w->last,
+                                           .more_from = x->stack_from,
+                                           .more_bytes = stack_room(c, x->stack_from),
+                                           .more = x->stack};
+    if (python)
+        (void)python->here(&x->look);
+    if (x->look.gil != 1 && atomic_load_explicit(&c->only_gil, memory_order_relaxed)) {
+        box_give_back(c->boxes, x);
+        return;
+    }
+    x->stack_bytes = x->look.more_read ? x->look.more_read
+                                       : copy_stack(x->stack_from, x->stack, x->look.more_bytes);
+    box_hand_over(c->boxes, x);
+}
+
+static void handle(struct clocks *c, struct watched *w, const ucontext_t *context) /* [signal] */
+{
+    uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    if (w->fine.fd != -1)
+        fine_again(&w->fine);
+    else
+        timer_arm(c, w);
+    sample(c, w, cpu, context);
+    if (atomic_fetch_add_explicit(&c->handled, 1, memory_order_relaxed) % TIMED)
+        return;
+    (void)atomic_fetch_add_explicit(&c->timed, 1, memory_order_relaxed);
+    (void)atomic_fetch_add_explicit(&c->timed_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID) - cpu,
+                                    memory_order_relaxed);
+}
+
+/* The record of the thread whose signal this is; NULL: the signal is not ours.      [signal] */
+static struct watched *whose(struct clocks *c, const siginfo_t *info)
+{
+    if (info->si_code == SI_TIMER) {
+        struct watched *w = info->si_value.sival_ptr;
+        return w >= c->watched && w < c->watched + WATCHED_MAX ? w : NULL;
+    }
+    if ((info->si_code != POLL_IN && info->si_code != POLL_HUP) || info->si_fd < 0 ||
+        info->si_fd >= FDS_MAX)
+        return NULL;
+    uint32_t i = atomic_load_explicit(&c->by_fd[info->si_fd], memory_order_relaxed);
+    return i && c->watched[i - 1].fine.fd == info->si_fd ? &c->watched[i - 1] : NULL;
+}
+
+static bool on_signal(int kind, void *about, void *context) /* [signal] */
+{
+    siginfo_t *info = about;
+    (void)kind;
+    (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
+    struct clocks *c = atomic_load_explicit(&g.clocks, memory_order_seq_cst);
+    struct watched *w = c ? whose(c, info) : NULL;
+    if (w)
+        handle(c, w, context);
+    (void)atomic_fetch_sub_explicit(&g.inside, 1, memory_order_seq_cst);
+    return w || (!c && (info->si_code == SI_TIMER || info->si_code == POLL_IN));
+}
+
+/* ---- begin and end ---- */
+
+static void give_fine(struct clocks *c)
+{
+    if (atomic_exchange_explicit(&c->fine, false, memory_order_relaxed) && c->signal != FINE_SIGNAL)
+        (void)c->signals->give(FINE_SIGNAL);
+}
+
+/* By default SIGURG is ignored, and others end the process: programs put back the default of all
+ * signals without asking (PyTorch Lightning at the end of fit()). */
+static int take_signal(struct clocks *c)
+{
+    int number = c->signals ? c->signals->take(SIGURG, on_signal) : -ENOSYS;
+    if (number == -EBUSY)
+        number = c->signals->take(0, on_signal);
+    c->signal = number;
+    return number < 0 ? number : 0;
+}
+
+int clocks_new(const struct probing_host *host, struct boxes *boxes, struct clocks **ret)
+{
+    struct clocks *c = calloc(1, sizeof(*c));
+    if (!c)
+        return -ENOMEM;
+    const uint64_t *main_end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
+    c->host = host;
+    c->signals = host->extension(host, PROBING_SIGNAL_1);
+    c->boxes = boxes;
+    c->tick_ns = period_tick_ns();
+    c->main_end = main_end ? *main_end : 0;
+    atomic_store_explicit(&c->period_ns, NS_PER_S / 100, memory_order_relaxed);
+    c->watched = mmap(NULL, WATCHED_MAX * sizeof(*c->watched), PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (c->watched == MAP_FAILED) {
+        free(c);
+        return -ENOMEM;
+    }
+    c->by_fd = mmap(NULL, FDS_MAX * sizeof(*c->by_fd), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    int r = c->by_fd == MAP_FAILED ? -ENOMEM : take_signal(c);
+    if (r < 0) {
+        if (c->by_fd != MAP_FAILED)
+            (void)munmap((void *)c->by_fd, FDS_MAX * sizeof(*c->by_fd));
+        (void)munmap(c->watched, WATCHED_MAX * sizeof(*c->watched));
+        free(c);
+        return r;
+    }
+    *ret = c;
+    return 0;
+}
+
+static bool wait_outside(void)
+{
+    for (int i = 0; i < LEAVE_TRIES; i++) {
+        if (atomic_load_explicit(&g.inside, memory_order_seq_cst) == 0)
+            return true;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+int clocks_free(struct clocks *c)
+{
+    if (!c)
+        return 0;
+    atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    if (!c->forked) {
+        (void)c->signals->give(c->signal);
+        give_fine(c);
+        if (!wait_outside())
+            return -EBUSY;
+    }
+    (void)munmap((void *)c->by_fd, FDS_MAX * sizeof(*c->by_fd));
+    (void)munmap(c->watched, WATCHED_MAX * sizeof(*c->watched));
+    free(c);
+    return 0;
+}
+
+/* ---- timers ---- */
+
+uint64_t clocks_cpu_ns(int32_t tid)
+{
+    return clock_ns((clockid_t)((~(uint32_t)tid << 3) | 6u)); /* MAKE_THREAD_CPUCLOCK, SCHED */
+}
+
+/* false: a timer is wanted, or all that can be had. */
+static bool fine_new(struct clocks *c, struct watched *w)
+{
+    if (!atomic_load_explicit(&c->fine, memory_order_relaxed))
+        return false;
+    int r = fine_open(&w->fine, w->tid, FINE_SIGNAL,
+                      atomic_load_explicit(&c->period_ns, memory_order_relaxed));
+    if (r == 0 && w->fine.fd >= FDS_MAX)
+        fine_close(&w->fine);
+    if (w->fine.fd == -1) {
+        c->fine_refused = c->fine_refused || (r < 0 && r != -ESRCH);
+        return false;
+    }
+    atomic_store_explicit(&c->by_fd[w->fine.fd], (uint16_t)(w - c->watched + 1),
+                          memory_order_relaxed);
+    fine_again(&w->fine);
+    return true;
+}
+
+static void timer_new(struct clocks *c, struct watched *w)
+{
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = c->signal};
+    event.sigev_value.sival_ptr = w;
+    event._sigev_un._tid = w->tid;
+    clockid_t clock = (clockid_t)((~(uint32_t)w->tid << 3) | 6u);
+    int timer = -1;
+    atomic_store_explicit(&w->cpu_ns, clocks_cpu_ns(w->tid), memory_order_relaxed);
+    if (fine_new(c, w))
+        return;
+    if (syscall(SYS_timer_create, clock, &event, &timer) == -1) {
+        w->refused = errno == EAGAIN; /* RLIMIT_SIGPENDING; else the thread has ended */
+        return;
+    }
+    w->timer = timer;
+    w->chance = (uint64_t)w->tid * UINT64_C(0x9e3779b97f4a7c15) ^ c->host->now();
+    timer_arm(c, w);
+}
+
+static void timer_drop(struct clocks *c, struct watched *w)
+{
+    if (w->fine.fd != -1)
+        atomic_store_explicit(&c->by_fd[w->fine.fd], 0, memory_order_relaxed);
+    fine_close(&w->fine);
+    if (w->timer != -1)
+        (void)syscall(SYS_timer_delete, w->timer);
+    w->timer = -1;
+}
+
+/* ---- threads ---- */
+
+static void forget(struct clocks *c, struct watched *w)
+{
+    timer_drop(c, w);
+    *w = (struct watched){.timer = -1, .fine = {.fd = -1}};
+}
+
+/* Let nobody be in the handler while a record goes whose thread may be alive: a signal that
+ * comes meanwhile does nothing, so all timers are set again. */
+static void forget_living(struct clocks *c, struct watched *w)
+{
+    bool on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst) != NULL;
+    (void)wait_outside();
+    forget(c, w);
+    atomic_store_explicit(&g.clocks, on ? c : NULL, memory_order_seq_cst);
+    for (uint32_t i = 0; i < clocks_room(c); i++)
+        if (c->watched[i].tid && c->watched[i].fine.fd != -1)
+            fine_again(&c->watched[i].fine);
+        else if (c->watched[i].tid && c->watched[i].timer != -1)
+            timer_arm(c, &c->watched[i]);
+}
+
+/* The record of a thread, or a free one.  Threads keep their order in the folder, so the search
+ * begins where the last one ended. */
+static struct watched *find(struct clocks *c, int32_t tid, uint64_t inode, uint32_t *from)
+{
+    uint32_t room = clocks_room(c);
+    for (uint32_t n = 0; n < room; n++) {
+        uint32_t i = (*from + n) % room;
+        if (c->watched[i].tid == tid) {
+            *from = i + 1;
+            if (c->watched[i].inode == inode)
+                return &c->watched[i];
+            forget_living(c, &c->watched[i]); /* its number may be another thread's now */
+            return &c->watched[i];
+        }
+    }
+    for (uint32_t i = 0; i < room; i++)
+        if (c->watched[i].tid == 0)
+            return &c->watched[i];
+    if (room == WATCHED_MAX)
+        return NULL;
+    c->watched[room] = (struct watched){.timer = -1, .fine = {.fd = -1}};
+    atomic_store_explicit(&c->room, room + 1, memory_order_release);
+    return &c->watched[room];
+}
+
+struct seeing {
+    struct clocks *clocks;
+    uint32_t from;
+};
+
+static void see(void *arg, int32_t tid, uint64_t inode)
+{
+    struct seeing *s = arg;
+    struct clocks *c = s->clocks;
+    struct watched *w = find(c, tid, inode, &s->from);
+    if (!w) {
+        c->over++;
+        return;
+    }
+    w->seen = c->scan;
+    if (w->tid == tid)
+        return;
+    w->tid = tid;
+    w->inode = inode;
+    w->ours = tasks_is_ours(tid);
+    if (!w->ours)
+        timer_new(c, w);
+}
+
+/* All clocks go; the next scan makes others. */
+static void forget_all(struct clocks *c)
+{
+    struct clocks *on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    (void)wait_outside();
+    for (uint32_t i = 0; i < clocks_room(c); i++)
+        if (c->watched[i].tid)
+            forget(c, &c->watched[i]);
+    c->tasks.looked_ns = 0;
+    atomic_store_explicit(&g.clocks, on, memory_order_seq_cst);
+}
+
+/* A timer that runs already ends as it was set; its next period is a new one. */
+void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
+{
+    uint64_t period = NS_PER_S / rate_hz;
+    bool fine = fine_needed(rate_hz) && !c->fine_refused;
+    atomic_store_explicit(&c->period_ns, period, memory_order_relaxed);
+    if (fine == atomic_load_explicit(&c->fine, memory_order_relaxed)) {
+        for (uint32_t i = 0; fine && i < clocks_room(c); i++)
+            fine_set(&c->watched[i].fine, period);
+        return;
+    }
+    if (!fine || c->signal == FINE_SIGNAL || c->signals->take(FINE_SIGNAL, on_signal) >= 0) {
+        forget_all(c);
+        if (!fine)
+            give_fine(c);
+        atomic_store_explicit(&c->fine, fine, memory_order_relaxed);
+    }
+}
+
+/* The program has taken the finer clocks' signal: timers do. */
+static void check_fine(struct clocks *c)
+{
+    if (!atomic_load_explicit(&c->fine, memory_order_relaxed) ||
+        (c->signals->is_ours(FINE_SIGNAL) && !c->fine_refused))
+        return;
+    forget_all(c);
+    give_fine(c);
+    c->fine_refused = true;
+}
+
+/* Have all threads with a clock theirs still?  Then as many threads as before are the same ones. */
+static bool all_live(struct clocks *c)
+{
+    for (uint32_t i = 0; i < clocks_room(c); i++)
+        if (c->watched[i].tid && clocks_cpu_ns(c->watched[i].tid) == 0)
+            return false;
+    return c->over == 0;
+}
+
+/* Where somebody has put the default back, nobody wants it.  Clocks whose signal was lost meanwhile
+ * would not go on. */
+static bool take_again(struct clocks *c)
+{
+    if (c->signals->take(c->signal, on_signal) < 0)
+        return false;
+    forget_all(c);
+    return true;
+}
+
+int clocks_scan(struct clocks *c)
+{
+    uint32_t threads = 0, refused = 0;
+    if (!c->signals->is_ours(c->signal) && !take_again(c)) {
+        clocks_end(c);
+        return -EOWNERDEAD;
+    }
+    check_fine(c);
+    uint64_t now = c->host->now();
+    enum tasks_are are = tasks_are(&c->tasks, now);
+    if (are == TASKS_SAME ||
+        (are == TASKS_AS_MANY && now - c->scanned_ns < WHOLE_NS && all_live(c)))
+        return 0;
+    c->scanned_ns = now;
+    c->scan++;
+    c->over = 0;
+    struct seeing seeing = {.clocks = c};
+    bool whole = tasks_each(see, &seeing);
+    for (uint32_t i = 0; i < clocks_room(c); i++) {
+        struct watched *w = &c->watched[i];
+        if (w->tid && w->seen != c->scan && whole && clocks_cpu_ns(w->tid) == 0)
+            forget(c, w); /* it has ended, so nobody is in the handler with it */
+        threads += (w->timer != -1 || w->fine.fd != -1) && w->tid;
+        refused += w->refused;
+    }
+    atomic_store_explicit(&c->threads, threads, memory_order_relaxed);
+    atomic_store_explicit(&c->refused, refused + c->over, memory_order_relaxed);
+    return 0;
+}
+
+void clocks_begin(struct clocks *c, const struct probing_python_frames_1 *python, bool only_gil)
+{
+    atomic_store_explicit(&c->python, python, memory_order_relaxed);
+    atomic_store_explicit(&c->only_gil, only_gil, memory_order_relaxed);
+    atomic_store_explicit(&g.clocks, c, memory_order_seq_cst);
+}
+
+void clocks_count_steps(struct clocks *c, const struct probing_torch_step_1 *torch)
+{
+    atomic_store_explicit(&c->torch, torch, memory_order_relaxed);
+}
+
+void clocks_end(struct clocks *c)
+{
+    atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    forget_all(c);
+    atomic_store_explicit(&c->threads, 0, memory_order_relaxed);
+}
+
+struct watched *clocks_watched(struct clocks *c, uint32_t number)
+{
+    return number < clocks_room(c) && c->watched[number].tid ? &c->watched[number] : NULL;
+}
+
+uint32_t clocks_room(const struct clocks *c)
+{
+    return atomic_load_explicit(&c->room, memory_order_acquire);
+}
+
+/* CPU time of all handlers, by those that were timed. */
+static uint64_t handler_ns(struct clocks *c)
+{
+    uint64_t timed = atomic_load_explicit(&c->timed, memory_order_relaxed);
+    uint64_t ns = atomic_load_explicit(&c->timed_ns, memory_order_relaxed);
+    return timed ? ns / timed * atomic_load_explicit(&c->handled, memory_order_relaxed) : 0;
+}
+
+void clocks_about(struct clocks *c, struct clocks_about *ret)
+{
+    *ret = (struct clocks_about){.threads = atomic_load_explicit(&c->threads, memory_order_relaxed),
+                                 .refused = atomic_load_explicit(&c->refused, memory_order_relaxed),
+                                 .lost = atomic_load_explicit(&c->lost, memory_order_relaxed),
+                                 .fine = atomic_load_explicit(&c->fine, memory_order_relaxed),
+                                 .handled = atomic_load_explicit(&c->handled, memory_order_relaxed),
+                                 .handler_ns = handler_ns(c)};
+}
+
+void clocks_forked(struct clocks *c)
+{
+    atomic_store_explicit(&g.clocks, NULL, memory_order_relaxed);
+    atomic_store_explicit(&g.inside, 0, memory_order_relaxed);
+    for (uint32_t i = 0; i < clocks_room(c); i++)
+        fine_close(&c->watched[i].fine);
+    c->forked = true;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/mixed_stack.h - one stack of native and Python frames.
+ *
+ * The profiler's thread only.
+ */
+#ifndef PROFILE_MIXED_STACK_H
+#define PROFILE_MIXED_STACK_H
+
+#include "sample_pool.h"
+#include "stack_table.h"
+#include "unwind.h"
+
+#define MERGE_NATIVE 512 /* native frames at most */
+#define MERGE_FRAMES (MERGE_NATIVE + BOX_PYTHON + 1)
+
+struct merge_native {
+    uint64_t ips[MERGE_NATIVE], sps[MERGE_NATIVE]; /* as unwind() gives them */
+    uint32_t n;
+};
+
+/* Frames of both kinds, innermost first, into ret (MERGE_FRAMES); how many.  They are merged where
+ * both sides agree on how often the eval function was entered; the innermost call may be half way
+ * in or out.  Else the Python frames alone are shown: they are certain.  MARK_BROKEN stands where
+ * the native stack broke off, or outermost when none of it is shown. */
+uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
+               const struct merge_native *native, enum unwind_end end, uint32_t *ret);
+
+/* The same of a thread that waits for a CPU: nobody tells its registers, its Python frames lie
+ * still. */
+uint32_t merge_ready(struct stacks *stacks, const struct probing_python_look *look, uint32_t *ret);
+
+#endif

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/sampler.c - the thread that empties the boxes, unwinds, merges and appends.
+ *
+ * One thread of the plugin's own, with all signals blocked.  [control] starts and stops it and sets
+ * what it reads at its next turn.  It takes no lock that the program's threads may hold.
+ */
+#include "sampler.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cpu_timer.h"
+#include "mixed_stack.h"
+#include "offcpu.h"
+#include "sample_pool.h"
+#include "stack_table.h"
+#include "unwind.h"
+
+#define NS_PER_S UINT64_C(1000000000)
+#define SCAN_NS UINT64_C(100000000)    /* between looks for new threads */
+#define SCAN_IDLE_NS (4 * SCAN_NS)     /* the same while the process hardly runs */
+#define IDLE_CPU_NS UINT64_C(1000000)  /* ran less than this since the last look: ours, too */
+#define MODULES_NS UINT64_C(500000000) /* between looks for new modules */
+#define NAMES_NS (60 * NS_PER_S)       /* a name is read again after this: some hundred reads */
+#define YOUNG_NS NS_PER_S              /* the first ones: many threads get theirs late */
+#define YOUNG_NAMES 3
+#define STOP_NS (2 * NS_PER_S)
+#define TELL_NS NS_PER_S /* a wait is told after this, and when it ends */
+#define STACK_BYTES (256u << 10)
+
+struct reader {
+    const struct probing_host *host;
+    struct stacks *stacks;
+    struct boxes *boxes;
+    struct clocks *clocks;
+    struct code *code;
+    const struct probing_python_frames_1 *python;
+    const struct probing_stack_1 *symbols;
+    pthread_t thread;
+    bool running;                   /* [control] only */
+    _Atomic uint32_t rate_hz, mode; /* asked for */
+    uint32_t rate_now, mode_now;    /* the thread's */
+    _Atomic bool stop, ended, signal_gone, forked;
+    _Atomic uint64_t samples;
+    _Atomic int32_t tid;
+    uint64_t started_ns; /* [control] */
+    uint64_t scanned_ns, modules_ns, tick_ns, chance;
+    uint64_t scan_each_ns, cpu_ns; /* until the next look; of the process at the last one */
+    struct box *desk;              /* for looks from outside: a box that no handler sees */
+    struct merge_native native;
+    uint32_t frames[MERGE_FRAMES];
+};
+
+/* ---- samples ---- */
+
+static int64_t stack_of(struct reader *r, const struct registers *registers,
+                        const struct stack_copy *copy, const struct probing_python_look *look,
+                        uint64_t now)
+{
+    enum unwind_end end;
+    r->native.n =
+        unwind(r->code, registers, copy, r->native.ips, r->native.sps, MERGE_NATIVE, &end);
+    uint32_t n_frames = merge(r->stacks, look, &r->native, end, r->frames);
+    return stacks_number(r->stacks, r->frames, n_frames, now);
+}
+
+static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64_t now)
+{
+    char name[128] = "", path[64];
+    uint64_t id;
+    if (w->name_id && now - w->named_ns < (w->n_names < YOUNG_NAMES ? YOUNG_NS : NAMES_NS))
+        return w->name_id;
+    w->n_names += w->n_names < YOUNG_NAMES;
+    if (!r->python || r->python->thread_name(tid, name, sizeof(name)) < 0) {
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
+        int fd = open(path, O_RDONLY | O_CLOEXEC);
+        ssize_t n = fd == -1 ? 0 : read(fd, name, sizeof(name) - 1);
+        if (fd != -1)
+            (void)close(fd);
+        name[n > 0 ? n : 0] = '\0';
+        name[strcspn(name, "\n")] = '\0';
+        /* one that had no name yet when it was found */
+        w->ours = w->ours || strncmp(name, "probing/", strlen("probing/")) == 0;
+    }
+    if (name[0] && r->host->intern(r->host, name, strlen(name), &id) == 0)
+        w->name_id = id;
+    w->named_ns = now;
+    return w->name_id;
+}
+
+static void take(struct reader *r, struct box *x)
+{
+    struct watched none = {.tid = 0}, *w = clocks_watched(r->clocks, x->watched);
+    const struct stack_copy copy = {x->stack, x->stack_from, x->stack_bytes};
+    uint64_t now = r->host->now();
+    if (!w || w->tid != x->tid)
+        w = &none; /* it has ended */
+    const struct sample_row row = {
+        .ts = x->ts,
+        .stack = stack_of(r, &x->registers, &copy, &x->look, now),
+        .tid = x->tid,
+        .thread_name = name_of(r, w, x->tid, now),
+        .gil = x->look.gil >= 0 ? x->look.gil : PROBING_NULL_I64,
+        .step = x->step,
+        .cpu_ns = (int64_t)x->cpu_ns,
+        .wall_ns = (int64_t)x->cpu_ns,
+    };
+    if (row.stack && !w->ours)
+        stacks_add_sample(r->stacks, &row);
+    w->last_stack = row.stack;
+    (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
+}
+
+static void empty_boxes(struct reader *r)
+{
+    for (struct box *x; (x = box_next(r->boxes)) != NULL;) {
+        take(r, x);
+        box_give_back(r->boxes, x);
+    }
+}
+
+/* ---- waiting ---- */
+
+static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
+{
+    const struct sample_row row = {.ts = now,
+                                   .stack = w->still_stack,
+                                   .tid = w->tid,
+                                   .thread_name = name_of(r, w, w->tid, now),
+                                   .gil = w->still_gil,
+                                   .step = clocks_step(r->clocks),
+                                   .wall_ns = (int64_t)w->still_ns};
+    if (w->still_stack && w->still_ns && !w->ours) {
+        stacks_add_sample(r->stacks, &row);
+        (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
+    }
+    w->still_ns = 0;
+}
+
+/* Where it waits now, in the kernel or for a CPU; 0: it runs, or went on meanwhile. */
+static int64_t look_outside(struct reader *r, struct watched *w, uint64_t cpu, uint64_t now)
+{
+    struct box *x = r->desk;
+    x->look = (struct probing_python_look){.size = sizeof(x->look),
+                                           .max_frames = BOX_PYTHON,
+                                           .max_bytes = BOX_NAMES,
+                                           .gil = -1,
+                                           .frames = x->frames,
+                                           .bytes = x->names,
+                                           .scratch = x->scratch};
+    enum outside is = outside_look(w->tid, &x->registers, x->stack, BOX_STACK, &x->stack_bytes);
+    if (is == OUTSIDE_UNKNOWN)
+        return 0;
+    if (r->python)
+        (void)r->python->of(w->tid, &x->look);
+    if (clocks_cpu_ns(w->tid) != cpu)
+        return 0;
+    const struct stack_copy copy = {x->stack, x->registers.value[CFI_SP], x->stack_bytes};
+    w->still_gil = x->look.gil >= 0 ? x->look.gil : PROBING_NULL_I64;
+    if (is == OUTSIDE_READY) /* and has used no CPU time: another thread has the CPU */
+        return stacks_number(r->stacks, r->frames, merge_ready(r->stacks, &x->look, r->frames),
+                             now);
+    return stack_of(r, &x->registers, &copy, &x->look, now);
+}
+
+/* A thread's time since the look before.  What it ran of it is in the samples of its timer; the
+ * rest it waited: where it waits now, for a CPU too, or, when it runs just now, where it was seen
+ * last. */
+static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
+{
+    uint64_t cpu = clocks_cpu_ns(w->tid), passed = now - w->seen_ns;
+    uint64_t ran = cpu - w->seen_cpu_ns;
+    bool first = w->seen_ns == 0;
+    if (cpu == 0)
+        return; /* it has ended */
+    w->seen_cpu_ns = cpu;
+    w->seen_ns = now;
+    if (first)
+        return;
+    if (ran || !w->still_stack) {
+        tell_wait(r, w, now);
+        w->still_stack = look_outside(r, w, cpu, now);
+    }
+    if (ran >= passed)
+        return;
+    if (w->still_stack) {
+        w->still_ns += passed - ran;
+        if (w->still_ns > TELL_NS)
+            tell_wait(r, w, now);
+        return;
+    }
+    w->still_stack = w->last_stack;
+    w->still_ns = passed - ran;
+    tell_wait(r, w, now);
+    w->still_stack = 0;
+}
+
+/* Look at all threads, or only at the one that holds the GIL. */
+static void tick(struct reader *r, uint64_t now)
+{
+    int32_t holder = r->mode_now == MODE_GIL && r->python ? r->python->holder() : 0;
+    for (uint32_t i = 0; i < clocks_room(r->clocks); i++) {
+        struct watched *w = clocks_watched(r->clocks, i);
+        if (!w || w->ours)
+            continue;
+        if (r->mode_now == MODE_WALL || w->tid == holder) {
+            tick_thread(r, w, now);
+        } else if (w->seen_ns) {
+            tell_wait(r, w, now);
+            w->seen_ns = 0;
+            w->still_stack = 0;
+        }
+    }
+}
+
+/* All that was waited for goes into the tables. */
+static void tell_waits(struct reader *r)
+{
+    uint64_t now = r->host->now();
+    for (uint32_t i = 0; i < clocks_room(r->clocks); i++) {
+        struct watched *w = clocks_watched(r->clocks, i);
+        if (!w)
+            continue;
+        tell_wait(r, w, now);
+        w->seen_ns = 0;
+        w->still_stack = 0;
+    }
+}
+
+/* Ticks come by chance around the rate, as the timers' periods do. */
+static uint64_t next_tick(struct reader *r, uint64_t now)
+{
+    uint64_t period = NS_PER_S / r->rate_now;
+    r->chance = r->chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return now + period / 2 + (r->chance >> 33) % period;
+}
+
+/* ---- the thread's turns ---- */
+
+static void apply_settings(struct reader *r)
+{
+    uint32_t rate = atomic_load_explicit(&r->rate_hz, memory_order_relaxed);
+    uint32_t mode = atomic_load_explicit(&r->mode, memory_order_relaxed);
+    if (rate != r->rate_now) {
+        tell_waits(r); /* records may begin anew */
+        clocks_set_rate(r->clocks, rate);
+        r->scanned_ns = 0;
+    }
+    if (mode != r->mode_now) {
+        tell_waits(r);
+        clocks_begin(r->clocks, r->python, mode == MODE_GIL);
+    }
+    r->rate_now = rate;
+    r->mode_now = mode;
+}
+
+/* Only threads that run make others, and all of them count here: while they hardly do, new threads
+ * are looked for less often. */
+static void choose_rest(struct reader *r)
+{
+    struct timespec cpu = {0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    uint64_t now = (uint64_t)cpu.tv_sec * NS_PER_S + (uint64_t)cpu.tv_nsec;
+    r->scan_each_ns = now - r->cpu_ns < IDLE_CPU_NS ? SCAN_IDLE_NS : SCAN_NS;
+    r->cpu_ns = now;
+}
+
+static void turn(struct reader *r)
+{
+    uint64_t now = r->host->now();
+    if (now - r->modules_ns > MODULES_NS) {
+        r->modules_ns = now;
+        clocks_count_steps(r->clocks, r->host->extension(r->host, PROBING_TORCH_STEP_1));
+        if (code_changed(r->code))
+            stacks_read_modules(r->stacks);
+    }
+    empty_boxes(r);
+    apply_settings(r);
+    if (now - r->scanned_ns > SCAN_NS &&
+        !atomic_load_explicit(&r->signal_gone, memory_order_relaxed)) {
+        r->scanned_ns = now;
+        choose_rest(r);
+        if (clocks_scan(r->clocks) < 0) {
+            atomic_store_explicit(&r->signal_gone, true, memory_order_relaxed);
+            r->host->log(r->host, PROBING_WARN,
+                         "the program has taken the profiler's signal: sampling has ended");
+        }
+    }
+}
+
+/* How long until something must be done, if no samples come. */
+static uint64_t rest(struct reader *r)
+{
+    uint64_t now = r->host->now();
+    if (r->mode_now == MODE_CPU)
+        return r->scan_each_ns;
+    if (now >= r->tick_ns) {
+        tick(r, now);
+        r->tick_ns = next_tick(r, now);
+        now = r->host->now();
+    }
+    uint64_t left = r->tick_ns > now ? r->tick_ns - now : 0;
+    return left < SCAN_NS ? left : SCAN_NS;
+}
+
+static void *run(void *arg)
+{
+    struct reader *r = arg;
+    (void)prctl(PR_SET_NAME, "probing/profile");
+    atomic_store_explicit(&r->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
+    stacks_read_modules(r->stacks); /* the core's list may be of long ago */
+    clocks_begin(r->clocks, r->python, r->mode_now == MODE_GIL);
+    while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
+        turn(r);
+        box_wait(r->boxes, rest(r));
+    }
+    tell_waits(r);
+    clocks_end(r->clocks);
+    empty_boxes(r);
+    atomic_store_explicit(&r->ended, true, memory_order_release);
+    return NULL;
+}
+
+/* ---- begin and end ---- */
+
+static void drop(struct reader *r)
+{
+    boxes_free(r->boxes);
+    code_free(r->code);
+    free(r->desk);
+    r->boxes = NULL;
+    r->code = NULL;
+    r->desk = NULL;
+}
+
+static int start_thread(struct reader *r)
+{
+    pthread_attr_t attributes;
+    sigset_t all, before;
+    (void)sigfillset(&all);
+    (void)sigdelset(&all, SIGBUS); /* a lost page of the store is mended: core/base/mmap_guard.h */
+    (void)pthread_attr_init(&attributes);
+    (void)pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&r->thread, &attributes, run, r);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attributes);
+    return -failed;
+}
+
+int reader_start(struct reader *r)
+{
+    const struct probing_host *h = r->host;
+    r->symbols = h->extension(h, PROBING_STACK_1);
+    r->python = h->extension(h, PROBING_PYTHON_FRAMES_1);
+    r->rate_now = 0;
+    r->scan_each_ns = SCAN_NS;
+    r->mode_now = atomic_load_explicit(&r->mode, memory_order_relaxed);
+    atomic_store_explicit(&r->stop, false, memory_order_relaxed);
+    atomic_store_explicit(&r->ended, false, memory_order_relaxed);
+    atomic_store_explicit(&r->signal_gone, false, memory_order_relaxed);
+    uint32_t scratch = r->python ? r->python->scratch_bytes : 0;
+    int rc = boxes_new(scratch, &r->boxes);
+    if (rc == 0 && !(r->desk = aligned_alloc(16, (sizeof(*r->desk) + scratch + 15) & ~15u)))
+        rc = -ENOMEM;
+    if (rc == 0)
+        rc = code_open(&r->code);
+    stacks_name_with(r->stacks, r->symbols, r->python, r->code);
+    if (rc == 0)
+        rc = clocks_new(h, r->boxes, &r->clocks);
+    if (rc == -EBUSY) {
+        drop(r);
+        return h->fail(h, rc, "the program uses every real-time signal: none is left for samples");
+    }
+    if (rc == 0)
+        rc = start_thread(r);
+    if (rc < 0) {
+        (void)clocks_free(r->clocks);
+        r->clocks = NULL;
+        drop(r);
+        return h->fail(h, rc, "no memory or thread for the profiler");
+    }
+    r->started_ns = h->now();
+    r->running = true;
+    return 0;
+}
+
+static bool wait_ended(struct reader *r)
+{
+    for (uint64_t begun = r->host->now(); r->host->now() - begun < STOP_NS;) {
+        if (atomic_load_explicit(&r->ended, memory_order_acquire))
+            return true;
+        box_ring(r->boxes);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return false;
+}
+
+int reader_stop(struct reader *r)
+{
+    if (!r->running)
+        return 0;
+    if (atomic_load_explicit(&r->forked, memory_order_relaxed))
+        return 0; /* the thread is the parent's */
+    atomic_store_explicit(&r->stop, true, memory_order_release);
+    if (!wait_ended(r))
+        return r->host->fail(r->host, -EBUSY, "the profiler's thread waits for something");
+    int rc = clocks_free(r->clocks);
+    if (rc < 0)
+        return r->host->fail(r->host, rc, "a thread stands in the profiler's signal handler");
+    (void)pthread_join(r->thread, NULL);
+    r->clocks = NULL;
+    r->running = false;
+    drop(r);
+    return 0;
+}
+
+void reader_set(struct reader *r, uint32_t rate_hz, enum mode mode)
+{
+    atomic_store_explicit(&r->rate_hz, rate_hz, memory_order_relaxed);
+    atomic_store_explicit(&r->mode, mode, memory_order_relaxed);
+    if (r->running)
+        box_ring(r->boxes);
+}
+
+void reader_forked(struct reader *r)
+{
+    atomic_store_explicit(&r->forked, true, memory_order_relaxed);
+    if (r->clocks)
+        clocks_forked(r->clocks);
+}
+
+void reader_about(struct reader *r, struct reader_about *ret)
+{
+    struct clocks_about about = {.threads = 0};
+    int32_t tid = atomic_load_explicit(&r->tid, memory_order_relaxed);
+    if (r->clocks)
+        clocks_about(r->clocks, &about);
+    *ret = (struct reader_about){.rate_hz = atomic_load_explicit(&r->rate_hz, memory_order_relaxed),
+                                 .mode = atomic_load_explicit(&r->mode, memory_order_relaxed),
+                                 .samples = atomic_load_explicit(&r->samples, memory_order_relaxed),
+                                 .signal_gone =
+                                     atomic_load_explicit(&r->signal_gone, memory_order_relaxed),
+                                 .threads = about.threads,
+                                 .refused = about.refused,
+                                 .lost = about.lost,
+                                 .fine = about.fine,
+                                 .handled = about.handled,
+                                 .handler_ns = about.handler_ns,
+                                 .own_cpu_ns = tid ? clocks_cpu_ns(tid) : 0,
+                                 .since_ns = r->started_ns,
+                                 .python = r->python != NULL};
+}
+
+int reader_new(const struct probing_host *host, struct reader **ret)
+{
+    struct reader *r = calloc(1, sizeof(*r));
+    if (!r)
+        return -ENOMEM;
+    r->host = host;
+    atomic_store_explicit(&r->rate_hz, 100, memory_order_relaxed);
+    int rc = stacks_new(host, &r->stacks);
+    if (rc < 0) {
+        free(r);
+        return rc;
+    }
+    *ret = r;
+    return 0;
+}
+
+void reader_free(struct reader *r)
+{
+    if (!r)
+        return;
+    stacks_free(r->stacks);
+    free(r);
+}

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/stack_table.c - the tables python.samples and python.stacks, and what is in
+ * memory so that each frame is named once and each stack is stored once.
+ *
+ * The profiler's thread only.  Everything here is a cache with a limit: when it is full it is
+ * emptied, and what is seen again is stored again under another number.
+ */
+#include "stack_table.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MAP_FIRST 1024u
+#define MAP_MAX (1u << 20)                     /* entries of 16 bytes: 16 MiB */
+#define RENEW_NS (UINT64_C(600) * 1000000000u) /* a stack is stored again after this */
+#define FRAMES_MAX (1u << 20)
+#define LOOK_NS UINT64_C(1000000000)
+#define MODULES_NS UINT64_C(1000000000) /* between readings for addresses of no module */
+#define ANYWHERE (UINT64_C(3) << 62)    /* an address as key: of a function, all of it */
+#define PLACE (UINT64_C(1) << 63)       /* of one place */
+
+/* From a 64-bit key that is never 0 to a value; open addressing. */
+struct map {
+    struct pair {
+        uint64_t key, value;
+    } * pairs;
+    uint32_t n, room;
+};
+
+struct frame {
+    uint64_t func, file, module; /* interned */
+    int32_t line;
+    bool python;
+};
+
+struct stacks {
+    const struct probing_host *host;
+    const struct probing_stack_1 *symbols;
+    const struct probing_python_frames_1 *python;
+    struct code *code;
+    struct probing_table *samples, *stored;
+    struct frame *frames;
+    uint32_t n_frames, frames_room;
+    struct map by_content; /* frame's content -> its number */
+    struct map by_address; /* address -> number and kind */
+    struct map by_code;    /* code object and instruction -> number */
+    struct map by_stack;   /* stack's content -> its id */
+    uint64_t stored_since, modules_ns;
+    int64_t next_id;
+    uint64_t words[2];     /* interned "python", "native" */
+    uint32_t marks[MARKS]; /* numbers of those frames, 0: not made */
+    struct probing_stack_symbol symbol;
+    struct probing_python_text text;
+};
+
+static const struct probing_column SAMPLES_COLUMNS[] = {
+    {.name = "stack_id", .type = PROBING_I64, .doc = "where it was: see python.stacks"},
+    {.name = "thread_id",
+     .type = PROBING_I64,
+     .doc = "the kernel's id of the thread that was sampled (tid is the profiler's own)"},
+    {.name = "thread_name", .type = PROBING_STR, .doc = "what threading, else the kernel calls it"},
+    {.name = "gil",
+     .type = PROBING_I64,
+     .doc = "1: it held the GIL; 0: not; NULL: it runs no Python"},
+    {.name = "cpu_ns",
+     .type = PROBING_I64,
+     .unit = PROBING_NS,
+     .doc = "CPU time that the thread used since its sample before"},
+    {.name = "wall_ns",
+     .type = PROBING_I64,
+     .unit = PROBING_NS,
+     .doc = "time that this sample stands for, used or waited; in mode cpu: cpu_ns"},
+    {.name = "step",
+     .type = PROBING_I64,
+     .doc = "local_step of plugin torch; NULL: it is not loaded"},
+};
+
+static const struct probing_column STACKS_COLUMNS[] = {
+    {.name = "stack_id", .type = PROBING_I64, .doc = "number of the stack"},
+    {.name = "depth", .type = PROBING_I64, .doc = "0 is the innermost frame"},
+    {.name = "frame_type", .type = PROBING_STR, .doc = "python or native"},
+    {.name = "func", .type = PROBING_STR, .doc = "function, qualified from CPython 3.11 on"},
+    {.name = "file", .type = PROBING_STR, .doc = "source file; NULL of native frames"},
+    {.name = "lineno", .type = PROBING_I64, .doc = "line; NULL where it is not known"},
+    {.name = "module", .type = PROBING_STR, .doc = "object file of a native frame, else NULL"},
+};
+
+/* ---- maps ---- */
+
+static struct pair *map_slot(const struct map *m, uint64_t key)
+{
+    uint32_t i = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (m->room - 1);
+    while (m->pairs[i].key && m->pairs[i].key != key)
+        i = (i + 1) & (m->room - 1);
+    return &m->pairs[i];
+}
+
+static void map_clear(struct map *m)
+{
+    free(m->pairs);
+    *m = (struct map){.pairs = NULL};
+}
+
+static const uint64_t *map_get(const struct map *m, uint64_t key)
+{
+    const struct pair *p = m->room ? map_slot(m, key) : NULL;
+    return p && p->key ? &p->value : NULL;
+}
+
+/* Without memory it forgets, which costs time only. */
+static void map_put(struct map *m, uint64_t key, uint64_t value)
+{
+    if (m->n * 4 >= m->room * 3) {
+        struct map more = {.room = m->room ? m->room * 2 : MAP_FIRST};
+        more.pairs = more.room <= MAP_MAX ? calloc(more.room, sizeof(*more.pairs)) : NULL;
+        for (uint32_t i = 0; more.pairs && i < m->room; i++)
+            if (m->pairs[i].key) {
+                *map_slot(&more, m->pairs[i].key) = m->pairs[i];
+                more.n++;
+            }
+        map_clear(m);
+        if (!more.pairs)
+            return;
+        *m = more;
+    }
+    struct pair *p = map_slot(m, key);
+    m->n += p->key == 0;
+    *p = (struct pair){key, value};
+}
+
+static uint64_t mix(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
+/* ---- frames ---- */
+
+static uint64_t intern(const struct stacks *s, const char *text)
+{
+    uint64_t id;
+    if (!text[0] || s->host->intern(s->host, text, strlen(text), &id) < 0)
+        return PROBING_NULL_ID;
+    return id;
+}
+
+/* The number of a frame with this content; 0: no memory. */
+static uint32_t frame_number(struct stacks *s, const struct frame *f)
+{
+    uint64_t key =
+        mix(mix(mix(mix(f->python + 1u, f->func), f->file), f->module), (uint32_t)f->line) | 1;
+    const uint64_t *found = map_get(&s->by_content, key);
+    if (found)
+        return (uint32_t)*found;
+    if (s->n_frames == s->frames_room) {
+        uint32_t room = s->frames_room ? s->frames_room * 2 : 256;
+        struct frame *more = room <= FRAMES_MAX ? realloc(s->frames, room * sizeof(*more)) : NULL;
+        if (!more)
+            return 0;
+        s->frames = more;
+        s->frames_room = room;
+    }
+    if (s->n_frames == 0)
+        s->frames[s->n_frames++] = (struct frame){.line = 0}; /* number 0 is nobody's */
+    s->frames[s->n_frames] = *f;
+    map_put(&s->by_content, key, s->n_frames);
+    return s->n_frames++;
+}
+
+/* All frames get other numbers. */
+static void forget_frames(struct stacks *s)
+{
+    map_clear(&s->by_content);
+    map_clear(&s->by_address);
+    map_clear(&s->by_code);
+    map_clear(&s->by_stack);
+    s->n_frames = 0;
+    memset(s->marks, 0, sizeof(s->marks));
+}
+
+void stacks_read_modules(struct stacks *s)
+{
+    struct probing_stack_frame frames[4];
+    struct probing_stack_thread me = {
+        .size = sizeof(me), .tid = (int32_t)syscall(SYS_gettid), .max_frames = 4, .frames = frames};
+    if (s->symbols) /* the core reads its list again when it looks at a thread */
+        (void)s->symbols->thread(me.tid, LOOK_NS, &me);
+    s->modules_ns = s->host->now();
+    map_clear(&s->by_address);
+}
+
+void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
+                      const struct probing_python_frames_1 *python, struct code *code)
+{
+    s->code = code;
+    s->symbols = symbols;
+    s->python = python;
+    map_clear(&s->by_address); /* what a function is to Python may be another answer now */
+}
+
+static void read_symbol(struct stacks *s, uint64_t address)
+{
+    s->symbol = (struct probing_stack_symbol){.size = sizeof(s->symbol)};
+    if (s->symbols)
+        (void)s->symbols->symbol(address, &s->symbol);
+}
+
+/* Name the frame at an address.  *ret_key: what else it is the name of, as a key of by_address. */
+static uint32_t name_native(struct stacks *s, uint64_t address, int *ret_kind, uint64_t *ret_key)
+{
+    uint64_t begin = code_function(s->code, address);
+    uint64_t inside = begin && begin <= address ? address - begin : 0;
+    read_symbol(s, address);
+    if (!s->symbol.module[0] && s->host->now() - s->modules_ns > MODULES_NS) {
+        stacks_read_modules(s); /* a module that was loaded a moment ago */
+        read_symbol(s, address);
+    }
+    /* unwind table and symbols agree on where the function begins: it is one name */
+    *ret_key = begin && s->symbol.name[0] && s->symbol.offset == inside ? begin | ANYWHERE
+                                                                        : address | PLACE;
+    *ret_kind = s->python ? s->python->kind(s->symbol.name, s->symbol.module) : 0;
+    if (code_rule(s->code, address).cfa == CFA_PLT) { /* has no symbols: not the one before */
+        (void)snprintf(s->symbol.name, sizeof(s->symbol.name), "[plt]");
+        *ret_key = address | PLACE;
+    }
+    if (!s->symbol.name[0]) /* a function without a symbol is named by where it begins */
+        (void)snprintf(s->symbol.name, sizeof(s->symbol.name),
+                       s->symbol.module[0] ? "[0x%llx]" : "[unknown]",
+                       (unsigned long long)(s->symbol.module_offset - inside));
+    struct frame f = {.func = intern(s, s->symbol.name), .module = intern(s, s->symbol.module)};
+    return frame_number(s, &f);
+}
+
+uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind)
+{
+    const uint64_t *found = map_get(&s->by_address, address | PLACE);
+    uint64_t begin = found ? 0 : code_function(s->code, address);
+    if (!found && begin)
+        found = map_get(&s->by_address, begin | ANYWHERE);
+    if (found) {
+        *ret_kind = (int)(*found >> 32);
+        return (uint32_t)*found;
+    }
+    uint64_t key;
+    uint32_t number = name_native(s, address, ret_kind, &key);
+    if (number)
+        map_put(&s->by_address, key, (uint64_t)*ret_kind << 32 | number);
+    return number;
+}
+
+uint32_t stacks_python(struct stacks *s, const struct probing_python_look *look, uint32_t i)
+{
+    const struct probing_python_frame *at = &look->frames[i];
+    uint64_t key = (uint64_t)at->known << 32 | (uint32_t)at->offset;
+    const uint64_t *found = at->known ? map_get(&s->by_code, key) : NULL;
+    if (found)
+        return (uint32_t)*found;
+    s->text.size = sizeof(s->text);
+    int64_t code = s->python->name(look, i, &s->text);
+    bool named = code > 0 || code == -ENOSPC;
+    struct frame f = {.func = intern(s, named ? s->text.func : "?"),
+                      .file = named ? intern(s, s->text.file) : PROBING_NULL_ID,
+                      .line = named ? s->text.line : 0,
+                      .python = true};
+    uint32_t number = frame_number(s, &f);
+    if (number && code > 0)
+        map_put(&s->by_code, (uint64_t)code << 32 | (uint32_t)at->offset, number);
+    return number;
+}
+
+uint32_t stacks_mark(struct stacks *s, enum mark mark)
+{
+    static const char *const words[MARKS] = {[MARK_CUT] = "[outer frames not read]",
+                                             [MARK_BROKEN] = "[native frames not read]",
+                                             [MARK_READY] = "[waiting for a CPU]"};
+    if (!s->marks[mark]) {
+        struct frame f = {.func = intern(s, words[mark])};
+        s->marks[mark] = frame_number(s, &f);
+    }
+    return s->marks[mark];
+}
+
+/* ---- stacks ---- */
+
+static int store(struct stacks *s, int64_t id, const uint32_t *frames, uint32_t n, uint64_t now)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < n && r == 0; i++) {
+        const struct frame *f = &s->frames[frames[i] < s->n_frames ? frames[i] : 0];
+        const union probing_cell cells[] = {
+            {.i = id},        {.i = i},       {.u = s->words[f->python ? 0 : 1]},
+            {.u = f->func},   {.u = f->file}, {.i = f->line > 0 ? f->line : PROBING_NULL_I64},
+            {.u = f->module},
+        };
+        r = s->host->append(s->stored, now, cells, sizeof(cells) / sizeof(cells[0]), NULL, 0);
+    }
+    return r;
+}
+
+int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint64_t now)
+{
+    if (now - s->stored_since > RENEW_NS) {
+        map_clear(&s->by_stack);
+        s->stored_since = now;
+    }
+    if (s->n_frames + n > FRAMES_MAX / 2) {
+        forget_frames(s); /* the next samples name theirs again */
+        return 0;
+    }
+    uint64_t key = n;
+    for (uint32_t i = 0; i < n; i++)
+        key = mix(key, frames[i]);
+    key |= 1;
+    const uint64_t *found = map_get(&s->by_stack, key);
+    if (found)
+        return (int64_t)*found;
+    int64_t id = s->next_id++;
+    if (store(s, id, frames, n, now) < 0)
+        return 0; /* the next time it gets another number: rows of this one may be there */
+    map_put(&s->by_stack, key, (uint64_t)id);
+    return id;
+}
+
+void stacks_add_sample(struct stacks *s, const struct sample_row *row)
+{
+    const union probing_cell cells[] = {
+        {.i = row->stack},  {.i = row->tid},     {.u = row->thread_name}, {.i = row->gil},
+        {.i = row->cpu_ns}, {.i = row->wall_ns}, {.i = row->step},
+    };
+    (void)s->host->append(s->samples, row->ts, cells, sizeof(cells) / sizeof(cells[0]), NULL, 0);
+}
+
+int stacks_new(const struct probing_host *host, struct stacks **ret)
+{
+    static const struct probing_table_desc samples = {
+        .size = sizeof(samples),
+        .column_size = sizeof(struct probing_column),
+        .name = "python.samples",
+        .doc = "what the profiler saw: one row a sample, of Python and native threads alike",
+        .columns = SAMPLES_COLUMNS,
+        .n_columns = sizeof(SAMPLES_COLUMNS) / sizeof(SAMPLES_COLUMNS[0])};
+    static const struct probing_table_desc stored = {
+        .size = sizeof(stored),
+        .column_size = sizeof(struct probing_column),
+        .name = "python.stacks",
+        .doc = "frames of the stacks that python.samples names by stack_id",
+        .columns = STACKS_COLUMNS,
+        .n_columns = sizeof(STACKS_COLUMNS) / sizeof(STACKS_COLUMNS[0])};
+    struct timespec now;
+    struct stacks *s = calloc(1, sizeof(*s));
+    if (!s)
+        return -ENOMEM;
+    s->host = host;
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* another number than of any stack before */
+    s->next_id = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    s->stored_since = host->now();
+    int r = host->table(host, &samples, &s->samples);
+    if (r == 0)
+        r = host->table(host, &stored, &s->stored);
+    if (r < 0) {
+        free(s);
+        return r;
+    }
+    s->words[0] = intern(s, "python");
+    s->words[1] = intern(s, "native");
+    *ret = s;
+    return 0;
+}
+
+void stacks_free(struct stacks *s)
+{
+    if (!s)
+        return;
+    forget_frames(s);
+    free(s->frames);
+    free(s);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/stack_table.h - frames and stacks that are stored once and have a number.
+ *
+ * The profiler's thread only.  A stack's frames go into the table python.stacks when it is first
+ * seen, and again, under a new number, when that was long ago: so retention, which drops the oldest
+ * rows, never takes the names of samples that are still there.
+ */
+#ifndef PROFILE_STACK_TABLE_H
+#define PROFILE_STACK_TABLE_H
+
+#include <probing/ext/draft/python_frames.h>
+#include <probing/ext/draft/stack.h>
+#include <probing/plugin.h>
+
+#include "unwind_index.h"
+
+struct stacks;
+
+/* Make the tables.                                                                  [control] */
+int stacks_new(const struct probing_host *host, struct stacks **ret);
+void stacks_free(struct stacks *s);
+
+/* What to name frames with; the first two may be NULL. */
+void stacks_name_with(struct stacks *s, const struct probing_stack_1 *symbols,
+                      const struct probing_python_frames_1 *python, struct code *code);
+/* Which modules are loaded may have changed: read their list, and name addresses anew. */
+void stacks_read_modules(struct stacks *s);
+
+/* Number of the native frame at an address (of a caller: the return address - 1), and what it is
+ * among Python's (PROBING_PYTHON_NATIVE ...). */
+uint32_t stacks_native(struct stacks *s, uint64_t address, int *ret_kind);
+uint32_t stacks_python(struct stacks *s, const struct probing_python_look *look, uint32_t i);
+enum mark {
+    MARK_CUT,    /* the outer frames are missing */
+    MARK_BROKEN, /* native ones are missing between the frames further out (FLAME_BROKEN) */
+    MARK_READY,  /* it could run, and no CPU is free */
+    MARKS
+};
+/* The frame that says so. */
+uint32_t stacks_mark(struct stacks *s, enum mark mark);
+
+/* Number of the stack of these frames, innermost first; 0: there was no room to store it. */
+int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint64_t now);
+
+struct sample_row {
+    uint64_t ts, thread_name;
+    int64_t stack, tid, cpu_ns, wall_ns;
+    int64_t gil, step; /* PROBING_NULL_I64 where there is no Python, no step */
+};
+void stacks_add_sample(struct stacks *s, const struct sample_row *row);
+
+#endif

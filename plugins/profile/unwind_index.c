@@ -1,0 +1,492 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/profile/unwind_index.c - executable mappings, their .eh_frame_hdr tables, and a cache of
+ * rules.
+ *
+ * The profiler's thread only.  It does not ask ld.so, whose lock a thread may hold for long: what
+ * is mapped is read from /proc/self/maps, and ld.so's list of modules is read as bytes.
+ */
+#include "unwind_index.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "frame_size.h"
+
+#define MAPS_MAX ((size_t)32 << 20) /* bytes of /proc/self/maps; one line has about 100 */
+#define RULES_FIRST 4096u
+#define RULES_MAX (1u << 18) /* 8 MiB; a large training job shows some ten thousand places */
+#define ENTRY_MAX 4096u      /* bytes of an .eh_frame entry; the largest of torch's has 1,300 */
+#define MODULES_MAX 8192
+#define AGAIN_NS UINT64_C(100000000) /* maps are read again after this, at an unknown address */
+#define PIECES 1024u                 /* a system call: IOV_MAX */
+#define SEARCHED 512u                /* entries of a table that are read at once: a page */
+#define ENTRY_GUESS 192u             /* bytes of an entry; most have less than 100 */
+#define NOT_LOOKED (-2)
+
+struct text {
+    uint64_t start, end, base; /* base: where the file's first byte is mapped; 0: no file */
+    uint64_t table, eh_frame_hdr;
+    uint32_t n_entries;
+    bool looked;
+};
+
+struct cached {
+    uint64_t ip;    /* 0: empty */
+    uint64_t begin; /* of its function; 0: not known */
+    struct cfi_rule rule;
+    int32_t held; /* bytes between the frame pointer and sp here; NOT_LOOKED, or -1: not known */
+};
+
+struct code {
+    struct text *texts; /* by address */
+    uint32_t n_texts;
+    uint64_t read_ns;
+    struct cached *rules;
+    uint32_t n_rules, room; /* room: a power of two */
+    uint64_t modules;       /* of ld.so's list */
+    const struct r_debug *debug;
+    struct link_map *maps; /* ld.so's list as it was; n_maps of them */
+    uint64_t *maps_at;     /* and where each lies */
+    uint32_t n_maps;
+    uint64_t cie_at; /* what `cie` is a copy of; 0: nothing */
+    uint32_t cie_size;
+    uint8_t cie[ENTRY_MAX], fde[ENTRY_MAX];
+};
+
+/* As many bytes as there are, up to `size`. */
+static size_t read_some(uint64_t address, void *ret, size_t size)
+{
+    struct iovec to = {ret, size}, from = {(void *)(uintptr_t)address, size};
+    ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
+    if (n == -1 && (errno == ENOSYS || errno == EPERM)) { /* a sandbox: by the file then */
+        int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+        n = fd == -1 ? -1 : pread(fd, ret, size, (off_t)address);
+        if (fd != -1)
+            (void)close(fd);
+    }
+    return n > 0 ? (size_t)n : 0;
+}
+
+bool code_read(uint64_t address, void *ret, size_t size)
+{
+    return read_some(address, ret, size) == size;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* ---- what is mapped ---- */
+
+static char *read_maps(void)
+{
+    size_t size = 0, room = (size_t)64 << 10;
+    char *text = malloc(room);
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd == -1 || !text ? -1 : 1;
+    while (n > 0 && size < MAPS_MAX) {
+        if (room - size < 8192) {
+            char *more = realloc(text, room *= 2);
+            if (!more)
+                break;
+            text = more;
+        }
+        n = read(fd, text + size, room - size - 1);
+        size += n > 0 ? (size_t)n : 0;
+    }
+    if (fd != -1)
+        (void)close(fd);
+    if (n == 0)
+        text[size] = '\0';
+    else
+        free(text);
+    return n == 0 ? text : NULL;
+}
+
+static uint64_t hex(const char **p)
+{
+    uint64_t value = 0;
+    for (;; (*p)++) {
+        char c = **p;
+        if (c >= '0' && c <= '9')
+            value = value << 4 | (uint64_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            value = value << 4 | (uint64_t)(c - 'a' + 10);
+        else
+            return value;
+    }
+}
+
+struct line {
+    uint64_t start, end, offset;
+    bool executable;
+    const char *path; /* up to the line's end; "" */
+};
+
+/* "7f00-7f10 r-xp 00001000 08:01 1234   /usr/lib/x.so"; gives the next line, NULL: no more. */
+static const char *parse_line(const char *p, struct line *ret)
+{
+    const char *end = strchr(p, '\n');
+    if (!end)
+        return NULL;
+    ret->start = hex(&p);
+    p += *p == '-';
+    ret->end = hex(&p);
+    ret->executable = p + 4 < end && p[3] == 'x';
+    p += p + 6 < end ? 6 : 0;
+    ret->offset = hex(&p);
+    for (int blanks = 0; p < end && blanks < 2; p++) /* the device and the inode */
+        blanks += *p == ' ';
+    while (p < end && *p != ' ')
+        p++;
+    while (p < end && *p == ' ')
+        p++;
+    ret->path = p;
+    return end + 1;
+}
+
+static bool same_path(const char *a, const char *b)
+{
+    size_t n = strcspn(a, "\n");
+    return n > 0 && n == strcspn(b, "\n") && memcmp(a, b, n) == 0;
+}
+
+static void refresh(struct code *c)
+{
+    char *text = read_maps();
+    uint32_t lines = 0;
+    c->read_ns = now_ns();
+    for (const char *p = text; p && (p = strchr(p, '\n')) != NULL; p++)
+        lines++;
+    struct text *texts = text ? malloc((lines + 1) * sizeof(*texts)) : NULL;
+    if (!texts) {
+        free(text);
+        return;
+    }
+    struct line line, first = {.path = "\n"};
+    uint32_t n = 0;
+    for (const char *p = text; (p = parse_line(p, &line)) != NULL;) {
+        if (line.offset == 0)
+            first = line;
+        if (!line.executable)
+            continue;
+        texts[n++] = (struct text){.start = line.start,
+                                   .end = line.end,
+                                   .base = same_path(first.path, line.path) ? first.start : 0};
+    }
+    free(c->texts);
+    c->texts = texts;
+    c->n_texts = n;
+    free(text);
+}
+
+static struct text *text_find(struct code *c, uint64_t ip)
+{
+    uint32_t low = 0, high = c->n_texts;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (c->texts[middle].end <= ip)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < c->n_texts && c->texts[low].start <= ip ? &c->texts[low] : NULL;
+}
+
+static struct text *text_at(struct code *c, uint64_t ip)
+{
+    struct text *t = text_find(c, ip);
+    if (!t && ip >= 4096 && now_ns() - c->read_ns > AGAIN_NS) {
+        refresh(c);
+        t = text_find(c, ip);
+    }
+    return t;
+}
+
+/* The .eh_frame_hdr of a mapped file: version 1, pointer pcrel sdata4, count udata4, table datarel
+ * sdata4 is what every linker writes; another form counts as no table. */
+static void find_table(struct text *t)
+{
+    static const uint8_t form[4] = {1, 0x1b, 0x03, 0x3b};
+    Elf64_Ehdr header;
+    Elf64_Phdr segments[32];
+    uint64_t first = UINT64_MAX, table = 0;
+    uint8_t head[12];
+    t->looked = true;
+    if (!t->base || !code_read(t->base, &header, sizeof(header)) ||
+        memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_ident[EI_CLASS] != ELFCLASS64 ||
+        header.e_phentsize != sizeof(segments[0]))
+        return;
+    uint32_t n = header.e_phnum < 32 ? header.e_phnum : 32;
+    if (!code_read(t->base + header.e_phoff, segments, n * sizeof(segments[0])))
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        if (segments[i].p_type == PT_LOAD && segments[i].p_offset == 0)
+            first = segments[i].p_vaddr;
+        if (segments[i].p_type == PT_GNU_EH_FRAME)
+            table = segments[i].p_vaddr;
+    }
+    if (first == UINT64_MAX || !table)
+        return;
+    uint64_t at = t->base - first + table;
+    if (!code_read(at, head, sizeof(head)) || memcmp(head, form, sizeof(form)) != 0)
+        return;
+    memcpy(&t->n_entries, head + 8, sizeof(t->n_entries));
+    t->eh_frame_hdr = at;
+    t->table = at + sizeof(head);
+}
+
+/* Address of the entry for the last function that begins at or before ip, and where that is; 0:
+ * none. */
+static uint64_t find_fde(const struct text *t, uint64_t ip, uint64_t *ret_begin)
+{
+    int32_t pairs[SEARCHED][2];
+    uint32_t low = 0, high = t->n_entries;
+    int64_t want = (int64_t)(ip - t->eh_frame_hdr);
+    while (high - low > SEARCHED) { /* pair `low` is not behind ip, or is the first */
+        uint32_t middle = low + (high - low) / 2;
+        if (!code_read(t->table + middle * UINT64_C(8), pairs[0], sizeof(pairs[0])))
+            return 0;
+        if (pairs[0][0] <= want)
+            low = middle;
+        else
+            high = middle;
+    }
+    uint32_t n = high - low, i = 0;
+    if (!n || !code_read(t->table + low * UINT64_C(8), pairs, n * sizeof(pairs[0])))
+        return 0;
+    while (n > 1) { /* the same in the copy */
+        uint32_t half = n / 2;
+        i += pairs[i + half][0] <= want ? half : 0;
+        n -= half;
+    }
+    if (pairs[i][0] > want)
+        return 0;
+    *ret_begin = t->eh_frame_hdr + (uint64_t)(int64_t)pairs[i][0];
+    return t->eh_frame_hdr + (uint64_t)(int64_t)pairs[i][1];
+}
+
+static uint32_t read_entry(uint64_t address, uint8_t *to)
+{
+    size_t got = read_some(address, to, ENTRY_GUESS);
+    uint32_t size = got >= 8 ? cfi_entry_size(to) : 0;
+    if (size < 8 || size > ENTRY_MAX)
+        return 0;
+    return size <= got || code_read(address, to, size) ? size : 0;
+}
+
+/* ---- rules ---- */
+
+static struct cached find_rule(struct code *c, uint64_t ip)
+{
+    struct cached found = {.ip = ip, .rule = {.kind = CFI_LOST}, .held = NOT_LOOKED};
+    struct text *t = text_at(c, ip);
+    if (t && !t->looked)
+        find_table(t);
+    uint64_t fde = t && t->table ? find_fde(t, ip, &found.begin) : 0;
+    uint32_t fde_size = fde ? read_entry(fde, c->fde) : 0;
+    uint64_t cie = fde_size ? cfi_cie_address(c->fde, fde) : 0;
+    if (cie && cie != c->cie_at) { /* a module has a few, and all its functions share them */
+        c->cie_size = read_entry(cie, c->cie);
+        c->cie_at = c->cie_size ? cie : 0;
+    }
+    if (cie && cie == c->cie_at &&
+        cfi_rule(c->cie, c->cie_size, c->fde, fde_size, fde, ip, &found.rule) < 0)
+        found.rule.kind = CFI_LOST;
+    return found;
+}
+
+static struct cached *rule_slot(struct cached *rules, uint32_t room, uint64_t ip)
+{
+    uint32_t i = (uint32_t)(ip * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (room - 1);
+    while (rules[i].ip && rules[i].ip != ip)
+        i = (i + 1) & (room - 1);
+    return &rules[i];
+}
+
+static void forget(struct code *c)
+{
+    memset(c->rules, 0, c->room * sizeof(*c->rules));
+    c->n_rules = 0;
+    c->cie_at = 0;
+}
+
+static void make_room(struct code *c)
+{
+    uint32_t room = c->room * 2;
+    struct cached *more = room <= RULES_MAX ? calloc(room, sizeof(*more)) : NULL;
+    if (!more) {
+        forget(c); /* too many places: begin again */
+        return;
+    }
+    for (uint32_t i = 0; i < c->room; i++)
+        if (c->rules[i].ip)
+            *rule_slot(more, room, c->rules[i].ip) = c->rules[i];
+    free(c->rules);
+    c->rules = more;
+    c->room = room;
+}
+
+static struct cached rule_of(struct code *c, uint64_t ip)
+{
+    struct cached *slot = rule_slot(c->rules, c->room, ip);
+    if (slot->ip)
+        return *slot;
+    struct cached found = find_rule(c, ip);
+    if (!ip)
+        return found;
+    if (c->n_rules * 4 >= c->room * 3) {
+        make_room(c);
+        slot = rule_slot(c->rules, c->room, ip);
+    }
+    *slot = found;
+    c->n_rules++;
+    return found;
+}
+
+struct cfi_rule code_rule(struct code *c, uint64_t ip)
+{
+    return rule_of(c, ip).rule;
+}
+
+uint64_t code_function(struct code *c, uint64_t ip)
+{
+    return rule_of(c, ip).begin;
+}
+
+int64_t code_held(struct code *c, uint64_t ip, bool exact)
+{
+    uint8_t code[FRAME_CODE_BYTES];
+    uint64_t begin = rule_of(c, ip - !exact).begin, size = ip - begin;
+    struct cached *slot = rule_slot(c->rules, c->room, ip - !exact);
+    if (!begin || !slot->ip)
+        return -1;
+    size = size < sizeof(code) ? size : sizeof(code);
+    if (slot->held == NOT_LOOKED)
+        slot->held = code_read(begin, code, size) ? (int32_t)frame_size(code, size) : -1;
+    return slot->held;
+}
+
+bool code_is_behind_call(uint64_t ip)
+{
+    uint8_t call[FRAME_CALL_BYTES];
+    return code_read(ip - sizeof(call), call, sizeof(call)) && frame_is_behind_call(call);
+}
+
+bool code_has_no_table(struct code *c, uint64_t ip)
+{
+    struct text *t = text_at(c, ip);
+    if (t && !t->looked)
+        find_table(t);
+    return t && !t->table;
+}
+
+/* ---- modules that come and go ---- */
+
+/* The list as it was read last, by one system call for many of its items.  false: another one. */
+static bool read_maps_again(const struct code *c, uint64_t first)
+{
+    struct iovec pieces[PIECES];
+    for (uint32_t done = 0; done < c->n_maps;) {
+        uint32_t some = c->n_maps - done < PIECES ? c->n_maps - done : PIECES;
+        struct iovec to = {c->maps + done, some * sizeof(*c->maps)};
+        for (uint32_t i = 0; i < some; i++)
+            pieces[i] = (struct iovec){(void *)(uintptr_t)c->maps_at[done + i], sizeof(*c->maps)};
+        if (process_vm_readv(getpid(), &to, 1, pieces, some, 0) != (ssize_t)to.iov_len)
+            return false;
+        done += some;
+    }
+    for (uint32_t i = 0; i < c->n_maps; i++) {
+        if (c->maps_at[i] != first)
+            return false;
+        first = (uint64_t)(uintptr_t)c->maps[i].l_next;
+    }
+    return first == 0;
+}
+
+/* The list from item to item; false: it changed while it was read. */
+static bool read_maps_anew(struct code *c, uint64_t at)
+{
+    c->n_maps = 0;
+    if (!c->maps)
+        c->maps = malloc(MODULES_MAX * (sizeof(*c->maps) + sizeof(*c->maps_at)));
+    if (!c->maps)
+        return false;
+    c->maps_at = (uint64_t *)(void *)(c->maps + MODULES_MAX);
+    for (; at && c->n_maps < MODULES_MAX; at = (uint64_t)(uintptr_t)c->maps[c->n_maps++].l_next) {
+        c->maps_at[c->n_maps] = at;
+        if (!code_read(at, &c->maps[c->n_maps], sizeof(*c->maps)))
+            return false;
+    }
+    return true;
+}
+
+/* A number for ld.so's list as it is now; 0: it changed while it was read, or is not there. */
+static uint64_t modules_number(struct code *c)
+{
+    struct r_debug debug;
+    uint64_t number = 1;
+    if (!c->debug || !code_read((uint64_t)(uintptr_t)c->debug, &debug, sizeof(debug)))
+        return 0;
+    uint64_t first = (uint64_t)(uintptr_t)debug.r_map;
+    if (!read_maps_again(c, first) && !read_maps_anew(c, first))
+        return 0;
+    for (uint32_t i = 0; i < c->n_maps; i++) {
+        const struct link_map *m = &c->maps[i];
+        number = (number ^ c->maps_at[i] ^ (uint64_t)m->l_addr << 1 ^
+                  (uint64_t)(uintptr_t)m->l_ld << 7) *
+                 UINT64_C(0x9e3779b97f4a7c15);
+        number ^= number >> 29;
+    }
+    return number ? number : 1;
+}
+
+bool code_changed(struct code *c)
+{
+    uint64_t number = modules_number(c);
+    if (number && number == c->modules)
+        return false;
+    c->modules = number;
+    refresh(c);
+    forget(c);
+    return true;
+}
+
+int code_open(struct code **ret)
+{
+    struct code *c = calloc(1, sizeof(*c));
+    if (!c)
+        return -ENOMEM;
+    c->room = RULES_FIRST;
+    c->rules = calloc(c->room, sizeof(*c->rules));
+    if (!c->rules) {
+        free(c);
+        return -ENOMEM;
+    }
+    c->debug = dlsym(RTLD_DEFAULT, "_r_debug");
+    (void)code_changed(c);
+    *ret = c;
+    return 0;
+}
+
+void code_free(struct code *c)
+{
+    if (!c)
+        return;
+    free(c->texts);
+    free(c->rules);
+    free(c->maps);
+    free(c);
+}

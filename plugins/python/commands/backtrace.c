@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/commands/backtrace.c - the command backtrace, the table python.backtrace, and who
+ * holds the GIL.
+ *
+ * [worker].  The looking itself is snapshot.c's.
+ */
+#include <errno.h>
+#include <probing/ext/draft/access.h>
+#include <probing/ext/draft/rows.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "stack/snapshot.h"
+
+#define ASK_NS UINT64_C(3000000000) /* a program's own __repr__ may hang */
+#define LOCALS_COLUMN 11            /* of python.backtrace */
+#define THREADS_BYTES 32768         /* of the ids of about a thousand threads */
+
+/* A look at our own process.  0, or -ENOMEM.  Takes the lock that end() gives back. */
+static int begin(struct look *l, struct plugin *p)
+{
+    (void)pthread_mutex_lock(&p->stacks);
+    int r = look_begin(l, /* pid= */ 0, &p->py, p->host->extension(p->host, PROBING_STACK_1));
+    if (r < 0)
+        (void)pthread_mutex_unlock(&p->stacks);
+    return r;
+}
+
+static void end(struct look *l, struct plugin *p)
+{
+    look_done(l);
+    (void)pthread_mutex_unlock(&p->stacks);
+}
+
+char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
+{
+    struct look l;
+    (void)snprintf(line, line_size, "who holds it could not be read");
+    if (begin(&l, p))
+        return NULL;
+    const struct walk_thread *holder = NULL;
+    for (int i = 0; i < l.n_states && !holder; i++)
+        holder = l.states[i].holds_gil ? &l.states[i] : NULL;
+    char *text = NULL;
+    if (!l.readable) {
+        (void)snprintf(line, line_size, "who holds it is not known: %s", l.why);
+    } else if (!holder) {
+        (void)snprintf(line, line_size, "no thread holds it just now");
+    } else if (runner_is_own(p->runner, holder->tid)) {
+        (void)snprintf(line, line_size, "an earlier eval still runs (thread %d)", holder->tid);
+        l.options.all = true;
+    } else {
+        (void)snprintf(line, line_size, "the GIL is held by thread %d", holder->tid);
+    }
+    if (holder) {
+        struct sink_text s;
+        sink_text_begin(&s, 12);
+        l.sink = &s.sink;
+        l.options.all = true;
+        (void)look_show_thread(&l, holder->tid);
+        if (s.first[0]) {
+            size_t n = strlen(line);
+            (void)snprintf(line + n, line_size - n, " in %s", s.first);
+        }
+        text = sink_text_end(&s);
+    }
+    end(&l, p);
+    return text;
+}
+
+/* ---- the command ---- */
+
+/* "IDENT=TID " of each thread: Python code learns the kernel's ids by way of `threading` only,
+ * which a program may not use. */
+static void list_threads(struct plugin *p, char *ret, size_t size)
+{
+    struct look l;
+    size_t n = 0;
+    ret[0] = '\0';
+    if (begin(&l, p))
+        return;
+    for (int i = 0; i < l.n_states && n + 48 < size; i++)
+        if (l.states[i].thread_id && l.states[i].tid)
+            n += (size_t)snprintf(ret + n, size - n, "%llu=%d ",
+                                  (unsigned long long)l.states[i].thread_id, l.states[i].tid);
+    end(&l, p);
+}
+
+/* What only Python code in the process can tell: it waits for the GIL, for a while. */
+static int ask(struct plugin *p, const struct look_options *o, struct probing_reply *out)
+{
+    char tid[16], threads[THREADS_BYTES];
+    const char *words[7] = {o->tasks ? "tasks" : "values"};
+    int n = 1;
+    (void)snprintf(tid, sizeof(tid), "%d", o->only);
+    if (o->json)
+        words[n++] = "--json";
+    if (o->only) {
+        words[n++] = "--thread";
+        words[n++] = tid;
+    }
+    if (o->repr) {
+        list_threads(p, threads, sizeof(threads));
+        words[n++] = "--known";
+        words[n++] = threads;
+    }
+    return eval_tool_within(p, ASK_NS, n, words, out);
+}
+
+/* A core too old to say so is taken for one that would not let them. */
+static bool may_only_read(struct plugin *p, const struct probing_reply *out)
+{
+    const struct probing_access_1 *access = p->host->extension(p->host, PROBING_ACCESS_1);
+    return !access || access->read_only(out);
+}
+
+static int backtrace_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct plugin *p = self;
+    const struct probing_host *h = p->host;
+    struct look l;
+    struct look_options options;
+    struct sink_reply s;
+    char text[300];
+    int r = look_parse(argc, argv, backtrace_command.usage, &options, text, sizeof(text));
+    if (r < 0)
+        return h->fail(h, r, text);
+    if (options.repr && may_only_read(p, out))
+        return h->fail(h, -EACCES,
+                       "--locals=repr runs the program's own code, and this client may only read; "
+                       "--locals shows simple values without that");
+    if (options.only && syscall(SYS_tgkill, getpid(), options.only, 0) == -1) {
+        (void)snprintf(text, sizeof(text), "no thread %d in this process", options.only);
+        return h->fail(h, -ESRCH, text);
+    }
+    bool of_python = options.want == WANT_PYTHON || options.tasks || options.repr;
+    if (of_python && p->no_python[0])
+        return h->fail(h, -ENODEV, p->no_python);
+    if (options.tasks || options.repr)
+        return ask(p, &options, out);
+    if (begin(&l, p))
+        return h->fail(h, -ENOMEM, "no memory to read stacks");
+    l.options = options;
+    if (!l.readable && options.want == WANT_PYTHON) {
+        r = h->fail(h, -ENOTSUP, l.why);
+    } else if (sink_reply_begin(&s, h, out, options.json)) {
+        r = h->fail(h, -ENOMEM, "no memory to read stacks");
+    } else {
+        l.sink = &s.sink;
+        if (!l.readable && options.want != WANT_NATIVE && !p->no_python[0])
+            sink_reply_warn(&s, l.why);
+        r = look_show(&l);
+        r = sink_reply_end(&s, r);
+    }
+    end(&l, p);
+    return r;
+}
+
+const struct probing_command backtrace_command = {
+    .size = sizeof(struct probing_command),
+    .name = "backtrace",
+    .usage =
+        "[--thread TID] [--native|--python] [--locals|--locals=repr] [--tasks] [--json] [--all]",
+    .doc = "Stacks of all threads, Python and native, innermost frame first, without the GIL",
+    .run = backtrace_run,
+};
+
+/* ---- the table ---- */
+
+static int backtrace_scan(void *self, struct probing_rows *out)
+{
+    struct plugin *p = self;
+    struct look l;
+    if (begin(&l, p))
+        return p->host->fail(p->host, -ENOMEM, "no memory to read stacks");
+    struct sink_table *s = malloc(sizeof(*s));
+    int r = s ? 0 : p->host->fail(p->host, -ENOMEM, "no memory to read stacks");
+    if (s) {
+        const struct probing_rows_1 *rows = p->host->extension(p->host, PROBING_ROWS_1);
+        l.options.locals = !rows || rows->wanted(out, LOCALS_COLUMN);
+        sink_table_begin(s, p->host, out);
+        l.sink = &s->sink;
+        r = look_show(&l);
+    }
+    free(s);
+    end(&l, p);
+    return r == -ECANCELED ? 0 : r;
+}
+
+static const struct probing_column columns[] = {
+    {"thread_id", PROBING_I64, PROBING_PLAIN, "the kernel's id of the thread", {0}},
+    {"thread_name", PROBING_STR, PROBING_PLAIN, "its name in threading, else in the kernel", {0}},
+    {"depth",
+     PROBING_I64,
+     PROBING_PLAIN,
+     "0 is the main thread's innermost Python frame; counts on over its others, its native frames, "
+     "and the other threads in the same way",
+     {0}},
+    {"frame_type", PROBING_STR, PROBING_PLAIN, "python or native", {0}},
+    {"func", PROBING_STR, PROBING_PLAIN, "function", {0}},
+    {"file", PROBING_STR, PROBING_PLAIN, "source file of a python frame", {0}},
+    {"lineno", PROBING_I64, PROBING_PLAIN, "line that runs now", {0}},
+    {"ip", PROBING_I64, PROBING_PLAIN, "address in a native frame", {0}},
+    {"module", PROBING_STR, PROBING_PLAIN, "object file of a native frame", {0}},
+    {"gil", PROBING_I64, PROBING_PLAIN, "1: the thread held the GIL", {0}},
+    {"state", PROBING_STR, PROBING_PLAIN, "running, waiting or idle", {0}},
+    {"locals",
+     PROBING_STR,
+     PROBING_PLAIN,
+     "local variables as JSON; others than simple values by type; NULL: of a native frame, or it "
+     "ran on while they were read",
+     {0}},
+    {"colno", PROBING_I64, PROBING_PLAIN, "column of what runs in that line, from 1", {0}},
+    {"level",
+     PROBING_I64,
+     PROBING_PLAIN,
+     "place in its thread's stack, native frames included; 0 is the innermost",
+     {0}},
+};
+
+const struct probing_table_desc backtrace_table = {
+    .size = sizeof(struct probing_table_desc),
+    .column_size = sizeof(struct probing_column),
+    .name = "python.backtrace",
+    .doc = "Stacks of all threads at the moment of the query, main thread first",
+    .columns = columns,
+    .n_columns = sizeof(columns) / sizeof(columns[0]),
+    .scan = backtrace_scan,
+};

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/commands/backtrace_external.c - "python.external/1": the command backtrace on
+ * another process.
+ *
+ * [worker], one call at a time; no plugin of the process that calls is started.  It reads only.
+ */
+#include "commands/backtrace_external.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "stack/snapshot.h"
+
+/* What a look uses of the other CPython: addresses there, none of which is called or read here. */
+static const char *describe(const struct probing_python_process *p, struct cpython *ret)
+{
+    const char *missing = NULL;
+    uint64_t address;
+    *ret = (struct cpython){.version = p->version};
+    address = p->address(p->arg, "_PyRuntime");
+    memcpy(&ret->runtime, &address, sizeof(address));
+    if (!address)
+        missing = "_PyRuntime";
+    address = p->address(p->arg, "PyEval_EvalCode");
+    memcpy(&ret->PyEval_EvalCode, &address, sizeof(address));
+#define FIND(name)                                 \
+    address = p->address(p->arg, #name);           \
+    memcpy(&ret->name, &address, sizeof(address)); \
+    if (!address && !missing)                      \
+        missing = #name;
+    CPYTHON_OBJECTS(FIND)
+#undef FIND
+    return missing;
+}
+
+static int show(const struct probing_host *h, struct look *l, const struct look_options *options,
+                struct probing_reply *out)
+{
+    struct sink_reply s;
+    l->options = *options;
+    if (!l->py->version && options->want == WANT_PYTHON)
+        return h->fail(h, -ENOTSUP, l->why[0] ? l->why : "there is no Python in this process");
+    if (!l->readable && (options->want == WANT_PYTHON || !l->stack))
+        return h->fail(h, -ENOTSUP, l->why);
+    if (sink_reply_begin(&s, h, out, options->json))
+        return h->fail(h, -ENOMEM, "no memory to read stacks");
+    l->sink = &s.sink;
+    if (!l->readable && options->want != WANT_NATIVE && l->why[0])
+        sink_reply_warn(&s, l->why);
+    return sink_reply_end(&s, look_show(l));
+}
+
+static int external_backtrace(const struct probing_host *h, const struct probing_python_process *p,
+                              int argc, const char *const *argv, struct probing_reply *out)
+{
+    struct look_options options;
+    struct cpython py = {.version = 0};
+    struct look l;
+    char text[300];
+    int r = look_parse(argc, argv, backtrace_command.usage, &options, text, sizeof(text));
+    if (r < 0)
+        return h->fail(h, r, text);
+    if (options.tasks || options.repr)
+        return h->fail(h, -EINVAL,
+                       "backtrace: --tasks and --locals=repr run code in the process, which "
+                       "--external does not enter");
+    if (options.only && syscall(SYS_tgkill, p->pid, options.only, 0) == -1 && errno == ESRCH) {
+        (void)snprintf(text, sizeof(text), "no thread %d in that process", options.only);
+        return h->fail(h, -ESRCH, text);
+    }
+    const char *missing = p->version ? describe(p, &py) : NULL;
+    if (missing) {
+        (void)snprintf(text, sizeof(text), "its CPython does not export %s: it cannot be read",
+                       missing);
+        return h->fail(h, -ENOTSUP, text);
+    }
+    if (look_begin(&l, p->pid, &py, h->extension(h, PROBING_STACK_1)))
+        return h->fail(h, -ENOMEM, "no memory to read stacks");
+    if (!p->version)
+        (void)snprintf(l.why, sizeof(l.why), "%s", p->why);
+    r = show(h, &l, &options, out);
+    look_done(&l);
+    return r;
+}
+
+const struct probing_python_external_1 external_part = {
+    .size = sizeof(struct probing_python_external_1),
+    .backtrace = external_backtrace,
+};

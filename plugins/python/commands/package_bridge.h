@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/commands/package_bridge.h - what `import probing` gets from the plugin while it
+ * runs.
+ *
+ * The package's functions in C are called by the user's threads at any time, also after the plugin
+ * has stopped: each begins with offer_enter().
+ */
+#ifndef PYTHON_COMMANDS_PACKAGE_BRIDGE_H
+#define PYTHON_COMMANDS_PACKAGE_BRIDGE_H
+
+#include <stdbool.h>
+
+struct plugin;
+
+/* May the core's functions be called?  If so they may until offer_leave().  [any] */
+bool offer_enter(void);
+void offer_leave(void);
+bool offer_ends(
+    void); /* stop() waits for those inside                                      [any] */
+
+/* Have the interpreter hand it over when its main thread comes by; nobody waits for that. */
+void offer_start(struct plugin *p);
+void offer_now(void);             /* the same at once.  With the GIL. */
+int offer_stop(struct plugin *p); /* -EBUSY: somebody is inside */
+void offer_forked(void);          /* [child] */
+
+#endif

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/commands/trace_event.c - the table python.trace_event.
+ *
+ * Any thread adds, once the table is made.
+ */
+#include "commands/trace_event.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "commands/coordinates.h"
+#include "exec/bindings.h"
+#include "internal.h"
+
+#define TAIL_MAX 4000 /* bytes of attributes that are kept */
+
+const char *const event_phase_names[] = {"return", "raise", "yield"};
+static const char *const type_names[EVENT_TYPES] = {"call", "span_start", "span_end", "event"};
+
+static uint64_t phase_ids[NO_PHASE + 1], type_ids[EVENT_TYPES]; /* since events_init() */
+static struct probing_table *events;
+static _Atomic uint64_t numbers;
+
+uint64_t events_next(void)
+{
+    return atomic_fetch_add_explicit(&numbers, 1, memory_order_relaxed) + 1;
+}
+
+uint64_t events_id(const char *text)
+{
+    uint64_t id;
+    const struct probing_host *h = natives_host;
+    return h->intern(h, text, strlen(text), &id) < 0 ? PROBING_NULL_ID : id;
+}
+
+size_t events_cut(const char *text, size_t n)
+{
+    if (n > TAIL_MAX)
+        for (n = TAIL_MAX; n > 0 && (text[n] & 0xc0) == 0x80; n--)
+            continue;
+    return n;
+}
+
+enum { EVENT_COORDINATES = 7, EVENT_COLUMNS = EVENT_COORDINATES + PROBING_COORDINATES };
+
+static int64_t or_null(uint64_t number)
+{
+    return number ? (int64_t)number : PROBING_NULL_I64;
+}
+
+void events_add(const struct event *e, const char *attributes, size_t n)
+{
+    union probing_cell cells[EVENT_COLUMNS] = {
+        {.u = type_ids[e->type]},  {.i = or_null(e->trace)}, {.i = or_null(e->span)},
+        {.i = or_null(e->parent)}, {.u = e->name_id},        {.u = phase_ids[e->phase]},
+        {.i = e->duration_ns},
+    };
+    coordinates_put(&cells[EVENT_COORDINATES]);
+    (void)natives_host->append(events, e->ts, cells, EVENT_COLUMNS, n ? attributes : NULL,
+                               (uint32_t)events_cut(attributes, n));
+}
+
+static const struct probing_column event_columns[EVENT_COLUMNS] = {
+    {"record_type", PROBING_STR, PROBING_PLAIN, "call, span_start, span_end or event", {0}},
+    {"trace_id", PROBING_I64, PROBING_PLAIN, "the outermost span; NULL: a call", {0}},
+    {"span_id", PROBING_I64, PROBING_PLAIN, "of this call or span", {0}},
+    {"parent_id", PROBING_I64, PROBING_PLAIN, "the call or span around it in its thread", {0}},
+    {"name", PROBING_STR, PROBING_PLAIN, "as it was given to trace or span()", {0}},
+    {"phase", PROBING_STR, PROBING_PLAIN, "how a call or span ended: return, raise, yield", {0}},
+    {"duration_ns", PROBING_I64, PROBING_NS, "from begin to end; NULL: no end", {0}},
+    PROBING_COORDINATE_COLUMNS,
+};
+
+static const struct probing_table_desc event_table = {
+    .size = sizeof(struct probing_table_desc),
+    .column_size = sizeof(struct probing_column),
+    .name = "python.trace_event",
+    .doc = "Calls of functions that `trace` watches, and spans and events of `import probing`",
+    .columns = event_columns,
+    .n_columns = EVENT_COLUMNS,
+    .tail_type = PROBING_STR,
+    .tail_name = "attributes",
+};
+
+int events_init(struct plugin *p)
+{
+    int r = p->host->table(p->host, &event_table, &events);
+    for (int i = 0; i < EVENT_TYPES && r == 0; i++)
+        type_ids[i] = events_id(type_names[i]);
+    for (int i = 0; i < NO_PHASE && r == 0; i++)
+        phase_ids[i] = events_id(event_phase_names[i]);
+    phase_ids[NO_PHASE] = PROBING_NULL_ID;
+    return r;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/commands/user_tables.h - tables that the program itself writes: probing.table().
+ */
+#ifndef PYTHON_COMMANDS_USER_TABLES_H
+#define PYTHON_COMMANDS_USER_TABLES_H
+
+#include "cpython.h"
+
+struct plugin;
+
+int written_init(struct plugin *p);
+void written_wake(void); /* those who wait for a table to be made: we leave */
+
+extern struct cpython_method written_natives[]; /* for the package */
+
+#endif

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/exec/runner_interrupt.c - KeyboardInterrupt for jobs that nobody waits for any
+ * more.
+ *
+ * It needs the GIL, which nobody may wait for on a worker: hence a thread of its own, while there
+ * is something to interrupt.
+ */
+#include <stdlib.h>
+#include <sys/prctl.h>
+
+#include "exec/runner_internal.h"
+
+#define AGAIN_NS UINT64_C(300000000) /* between two interrupts: code may clean up after the first */
+#define INTERRUPTS 5
+
+/* With the GIL.  The interpreter takes a lock of its own for it, with which it calls nobody. */
+static void interrupt_all(struct runner *r)
+{
+    runner_lock(r);
+    for (const struct worker *w = r->workers; w; w = w->next)
+        if (w->current && w->current->abandoned && w->python_id)
+            (void)r->own.PyThreadState_SetAsyncExc(w->python_id, r->own.PyExc_KeyboardInterrupt);
+    runner_unlock(r);
+}
+
+/* Locked. */
+static bool any_abandoned(const struct runner *r)
+{
+    for (const struct worker *w = r->workers; w; w = w->next)
+        if (w->current && w->current->abandoned && w->current->state == RUNNER_RUNS)
+            return true;
+    return false;
+}
+
+/* With the GIL.  To 3.12 an interrupt that has not been heard is a flag for all threads: each looks
+ * for it at every turn, and 3.11 gives debuggers no events meanwhile.  One that is heard takes it
+ * away, so we hear one.  A thread that comes back from its call of C puts it up again. */
+static void take_flag_down(struct runner *r)
+{
+    const struct cpython *py = &r->own;
+    PyObject *names = cpython_since(py, 13) ? NULL : py->PyDict_New();
+    if (!names)
+        return;
+    (void)py->PyThreadState_SetAsyncExc((unsigned long)pthread_self(), py->PyExc_KeyboardInterrupt);
+    PyObject *done =
+        py->PyRun_StringFlags("for _ in (1, 2): pass", Py_file_input, names, names, NULL);
+    py->PyErr_Clear();
+    if (done)
+        py->Py_DecRef(done);
+    py->Py_DecRef(names);
+}
+
+static void *interrupt(void *arg)
+{
+    struct runner *r = arg;
+    (void)prctl(PR_SET_NAME, "probing/pystop");
+    bool more = true;
+    for (int i = 0; more && !cpython_gone(&r->own); i++) {
+        int gil = r->own.PyGILState_Ensure();
+        interrupt_all(r);
+        r->own.PyGILState_Release(gil);
+        runner_lock(r);
+        for (uint64_t until = runner_now_ns() + AGAIN_NS, now; any_abandoned(r) && r->running;) {
+            if ((now = runner_now_ns()) >= until)
+                break;
+            runner_sleep(r, until - now);
+        }
+        more = any_abandoned(r) && r->running && i + 1 < INTERRUPTS;
+        runner_unlock(r);
+    }
+    if (!cpython_gone(&r->own)) {
+        int gil = r->own.PyGILState_Ensure();
+        take_flag_down(r);
+        r->own.PyGILState_Release(gil);
+    }
+    runner_lock(r);
+    r->interrupts = false;
+    runner_wake(r);
+    runner_unlock(r);
+    runner_drop(r);
+    return NULL;
+}
+
+/* Locked.  It needs the GIL, which nobody may wait for on a worker: hence a thread of its own. */
+void runner_start_interrupts(struct runner *r)
+{
+    if (!any_abandoned(r) || r->interrupts)
+        return;
+    r->own.PyExc_KeyboardInterrupt = r->py->PyExc_KeyboardInterrupt;
+    runner_hold(r);
+    r->interrupts = runner_start_thread(&r->interrupter, 256u << 10, interrupt, r) == 0;
+    if (!r->interrupts)
+        runner_drop(r);
+}
+
+void runner_interrupt(struct runner *r, struct runner_job *job)
+{
+    runner_lock(r);
+    job->abandoned = true;
+    runner_start_interrupts(r);
+    runner_hire_if_needed(r); /* for one of our own that waited for its end */
+    runner_unlock(r);
+}
+
+void runner_allow_interrupt(struct runner *r, bool allow)
+{
+    (allow ? runner_guest_begin : runner_guest_end)(runner_me);
+    runner_lock(r);
+    runner_me->python_id = allow ? (unsigned long)pthread_self() : 0;
+    runner_me->loose = runner_me->loose || (allow && runner_me->current->client);
+    runner_unlock(r);
+}

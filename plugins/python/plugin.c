@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/plugin.c - the python plugin: works with the CPython that is in the process.
+ *
+ * init, start, stop, destroy on [control].  It adds the commands backtrace, eval and repl, the
+ * table python.backtrace and the parts "python.gil/1" and "python.frames/1".  No hook of the
+ * interpreter is touched, and nothing of it runs in the user's threads unless a profiler calls it
+ * there.  Where there is no Python, backtrace shows native stacks and the rest says why.
+ */
+#include <errno.h>
+#include <probing/ext/draft/python.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "commands/backtrace_external.h"
+#include "commands/coordinates.h"
+#include "commands/interpreter_hooks.h"
+#include "commands/package_bridge.h"
+#include "commands/trace.h"
+#include "commands/trace_event.h"
+#include "commands/user_tables.h"
+#include "exec/bindings.h"
+#include "exec/offsets_proof.h"
+#include "internal.h"
+#include "plugin_malloc.h"
+#include "read/offsets.h"
+#include "read/signal_frames.h"
+
+#define BEGUN_NS UINT64_C(100000000)  /* how often we look whether the interpreter has begun */
+#define PROOF_NS UINT64_C(1000000000) /* for the GIL to come, where a start waits for it */
+
+/* python.gil/1's call() has no self.  Written on [control] in start() and stop(), read by any. */
+static struct plugin *the_plugin;
+static struct probing_python_gil_1 gil_part;
+
+int parse_seconds(const char *text, uint64_t *ret_ns)
+{
+    uint64_t seconds = 0, fraction = 0, unit = 1000000000;
+    const char *p = text;
+    if (*p < '0' || *p > '9')
+        return -EINVAL;
+    for (; *p >= '0' && *p <= '9'; p++) {
+        seconds = seconds * 10 + (uint64_t)(*p - '0');
+        if (seconds > 86400)
+            return -ERANGE;
+    }
+    if (*p == '.')
+        for (p++; *p >= '0' && *p <= '9'; p++) {
+            unit /= 10;
+            fraction += unit * (uint64_t)(*p - '0');
+        }
+    if (*p)
+        return -EINVAL;
+    *ret_ns = seconds * 1000000000 + fraction;
+    return 0;
+}
+
+static int gil_call(int (*fn)(void *arg), void *arg, uint64_t timeout_ns)
+{
+    struct plugin *p = __atomic_load_n(&the_plugin, __ATOMIC_ACQUIRE);
+    return p ? runner_call(p->runner, fn, arg, timeout_ns) : -ENODEV;
+}
+
+static void explain_load(const struct cpython *py, int code, char *ret, size_t size)
+{
+    if (code == -ENODEV)
+        (void)snprintf(ret, size,
+                       "there is no CPython in this process (if one came since: plugin stop "
+                       "python, plugin load python)");
+    else if (code == -ENOTSUP)
+        (void)snprintf(ret, size, "this CPython is older than 3.8, the oldest that is supported");
+    else
+        (void)snprintf(ret, size, "this Python does not export %s: it is not a usual CPython",
+                       py->missing ? py->missing : "its functions");
+}
+
+static int no_python_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
+{
+    const struct plugin *p = self;
+    (void)argc;
+    (void)argv;
+    (void)out;
+    return p->host->fail(p->host, -ENODEV, p->no_python);
+}
+
+/* What needs Python is there all the same, and says why it cannot be had. */
+static int add_commands(struct plugin *p)
+{
+    static const struct probing_command *const all[] = {&eval_command, &complete_command,
+                                                        &debug_command, &trace_command};
+    int r = p->host->command(p->host, &backtrace_command);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && r == 0; i++) {
+        struct probing_command c = *all[i];
+        if (p->no_python[0])
+            c.run = no_python_run;
+        r = p->host->command(p->host, &c);
+    }
+    return r;
+}
+
+/* The tables of what Python does. */
+static int add_tables(struct plugin *p)
+{
+    natives_host = p->host;
+    int r = tables_init(p);
+    if (r == 0)
+        r = events_init(p);
+    if (r == 0)
+        r = trace_calls_init(p);
+    if (r == 0)
+        r = watch_init(p);
+    return r < 0 ? r : written_init(p);
+}
+
+static int python_init(const struct probing_host *h, void **ret_self)
+{
+    memory_take(h);
+    struct plugin *p = calloc(1, sizeof(*p));
+    if (!p)
+        return h->fail(h, -ENOMEM, "no memory");
+    p->host = h;
+    int r = cpython_load(&p->py);
+    if (r < 0) {
+        explain_load(&p->py, r, p->no_python, sizeof(p->no_python));
+        p->py = (struct cpython){.version = 0};
+        h->log(h, PROBING_INFO, p->no_python);
+    }
+    (void)pthread_mutex_init(&p->stacks, NULL);
+    struct probing_table *table;
+    r = p->no_python[0] ? 0 : runner_new(&p->py, &p->runner);
+    if (r == 0)
+        r = h->table(h, &backtrace_table, &table);
+    if (r == 0)
+        r = add_commands(p);
+    if (r == 0 && p->runner)
+        r = add_tables(p);
+    if (r < 0) {
+        runner_free(p->runner);
+        (void)pthread_mutex_destroy(&p->stacks);
+        free(p);
+        return r;
+    }
+    *ret_self = p;
+    return 0;
+}
+
+static int python_configure(void *self, const char *name, const char *value)
+{
+    return watch_configure(self, name, value);
+}
+
+/* [worker] The core may be in the process before the interpreter is; and the GIL that a proof of a
+ * new CPython needs may be long in coming. */
+static void look_again(void *self, uint64_t now)
+{
+    struct plugin *p = self;
+    (void)now;
+    if (cpython_gone(&p->py))
+        return;
+    if (offsets_proof(&p->py) == OFFSETS_UNPROVED && proof_try(p, BEGUN_NS) == 0)
+        frames_open(p);
+    if (atomic_exchange_explicit(&p->begun, true, memory_order_relaxed))
+        return;
+    offer_start(p);
+    watch_start(p);
+}
+
+static int python_start(void *self)
+{
+    struct plugin *p = self;
+    if (!p->runner)
+        return 0;
+    int r = runner_start(p->runner);
+    if (r < 0)
+        return p->host->fail(p->host, r, "no thread for Python code");
+    offsets_prove_again();
+    bool proved = proof_try(p, PROOF_NS) == 0;
+    frames_open(p);
+    gil_part = (struct probing_python_gil_1){sizeof(gil_part), p->py.version, gil_call};
+    __atomic_store_n(&the_plugin, p, __ATOMIC_RELEASE);
+    bool begun = !cpython_gone(&p->py);
+    atomic_store_explicit(&p->begun, begun, memory_order_relaxed);
+    if (begun) {
+        offer_start(p);
+        watch_start(p);
+    }
+    return begun && proved ? 0 : p->host->every(p->host, BEGUN_NS, look_again);
+}
+
+static int python_stop(void *self)
+{
+    struct plugin *p = self;
+    if (!p->runner)
+        return 0;
+    debug_stop_session();
+    if (trace_stop(p))
+        return p->host->fail(p->host, -EBUSY,
+                             "hooks of `trace` are in, and the GIL to take them out is not to be "
+                             "had");
+    if (watch_stop(p))
+        return p->host->fail(p->host, -EBUSY,
+                             "hooks for python.exceptions, gc or imports are in, and the GIL to "
+                             "take them out is not to be had");
+    if (offer_stop(p))
+        return p->host->fail(p->host, -EBUSY, "the program is adding a row to a table of its own");
+    if (runner_stop(p->runner)) {
+        offer_start(p);
+        watch_start(p);
+        return p->host->fail(
+            p->host, -EBUSY,
+            "a command or a table of ours is inside the interpreter: eject again in a moment "
+            "(backtrace --all shows thread probing/python)");
+    }
+    __atomic_store_n(&the_plugin, NULL, __ATOMIC_RELEASE);
+    session_forget(p);
+    frames_close();
+    return 0;
+}
+
+static void python_fork(void *self, int phase)
+{
+    struct plugin *p = self;
+    if (phase == PROBING_FORK_CHILD && p->runner) {
+        runner_forked(p->runner);
+        frames_forked();
+        trace_forked();
+        offer_forked();
+        coordinates_forked();
+        watch_forked();
+    }
+}
+
+static void python_destroy(void *self)
+{
+    struct plugin *p = self;
+    runner_free(p->runner);
+    (void)pthread_mutex_destroy(&p->stacks);
+    free(p);
+}
+
+static const void *python_extension(void *self, const char *id)
+{
+    const struct plugin *p = self;
+    if (strcmp(id, PROBING_PYTHON_EXTERNAL_1) == 0)
+        return &external_part;
+    if (p && !p->runner)
+        return NULL;
+    if (strcmp(id, PROBING_PYTHON_FRAMES_1) == 0)
+        return &frames_part;
+    if (strcmp(id, PROBING_PYTHON_COORDINATES_1) == 0)
+        return &coordinates_part;
+    return strcmp(id, PROBING_PYTHON_GIL_1) == 0 ? &gil_part : NULL;
+}
+
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
+    .size = sizeof(struct probing_plugin),
+    .abi = PROBING_ABI,
+    .name = "python",
+    .version = PROBING_VERSION,
+    .doc = "Stacks of every thread without the GIL, and Python code in the live process",
+    .config = watch_settings,
+    .config_size = sizeof(struct probing_config),
+    .init = python_init,
+    .configure = python_configure,
+    .start = python_start,
+    .stop = python_stop,
+    .fork = python_fork,
+    .destroy = python_destroy,
+    .extension = python_extension,
+};

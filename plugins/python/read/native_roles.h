@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/read/native_roles.h - what native functions mean between Python ones.
+ *
+ * Any thread; nothing kept.
+ */
+#ifndef PYTHON_READ_NATIVE_ROLES_H
+#define PYTHON_READ_NATIVE_ROLES_H
+
+#include <probing/ext/draft/stack.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "cpython.h"
+
+/* Is it the eval function, one native call of which runs the Python frames of one entry? */
+bool native_is_eval(const char *function);
+
+/* Path of the object file that holds the eval function; "" when it cannot be found. */
+void native_interpreter(const struct probing_stack_1 *stack, const struct cpython *py, char *ret,
+                        size_t size);
+
+/* PROBING_PYTHON_NATIVE ... (python_frames.h) of a function in an object file. */
+int native_kind(const char *interpreter, const char *function, const char *module);
+
+#endif

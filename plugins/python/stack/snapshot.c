@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/python/stack/snapshot.c - every thread's stack, Python and native in one.
+ *
+ * [worker], one look at a time.  Native stacks come from "probing.stack/1", Python ones from
+ * frame_chain.c, without the GIL, while the thread stands still for the former: a millisecond or
+ * so. They are merged only when it stood to the end and both sides agree on how often the eval
+ * function is entered; else that is said.
+ */
+#include "stack/snapshot.h"
+
+#include <errno.h>
+#include <probing/ext/draft/python_frames.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "exec/runner.h"
+#include "read/frame_locals.h"
+#include "read/native_roles.h"
+#include "read/thread_names.h"
+#include "read/thread_state.h"
+
+#define NATIVE_MAX SINK_NATIVES
+#define NATIVE_NS UINT64_C(100000000) /* for one thread to answer */
+#define LOCALS_NS UINT64_C(1000000)   /* that a thread stands still more, for its variables */
+#define TRIES 6 /* looks at a thread, until it stood still and both sides agree */
+#define THREADS_MAX 16384
+#define STACK_MAX (UINT64_C(1) << 30) /* bytes; larger ones are no thread's */
+
+void look_done(struct look *l)
+{
+    walk_close(&l->walk);
+    free(l->states);
+    free(l->frames);
+    free(l->locals);
+    free(l->native);
+    free(l->symbols);
+}
+
+/* Up to 3.12 the state in which a thread enters another interpreter may say that it is the thread
+ * that made the interpreter.  Whose it is, 3.11 and 3.12 betray: the eval function has local
+ * variables on the stack of the thread that runs it, so not far beyond its stack pointer. */
+static int32_t thread_with(const struct look *l, uint64_t address)
+{
+    struct threads_state now;
+    uint64_t best = STACK_MAX;
+    int32_t found = 0;
+    for (int i = 0; i < l->n_states; i++)
+        if (l->states[i].tid > 0 && threads_state(l->pid, l->states[i].tid, &now) == 0 && now.sp &&
+            address - now.sp < best) {
+            best = address - now.sp;
+            found = l->states[i].tid;
+        }
+    return found;
+}
+
+static void correct_states(struct look *l)
+{
+    for (int i = 0; i < l->n_states; i++) {
+        struct walk_thread *t = &l->states[i];
+        bool others = t->interpreter != l->states[l->n_states - 1].interpreter;
+        int32_t tid = others && t->cframe ? thread_with(l, t->cframe) : 0;
+        if (!tid || tid == t->tid)
+            continue;
+        t->tid = tid;
+        t->thread_id = 0; /* the other thread's, and so would be its name */
+    }
+}
+
+/* The lists of threads, if Python can be read at all. */
+static void read_states(struct look *l)
+{
+    if (l->pid == getpid() && cpython_gone(l->py)) {
+        l->readable = false;
+        (void)snprintf(l->why, sizeof(l->why), "the Python interpreter is ending or has not begun");
+        return;
+    }
+    l->n_states = walk_threads(&l->walk, l->states, WALK_THREADS);
+    if (l->n_states < 0) {
+        l->readable = false;
+        l->n_states = 0;
+        (void)snprintf(l->why, sizeof(l->why), "Python's list of threads never stood still");
+        return;
+    }
+    correct_states(l);
+    if (walk_check(&l->walk, l->states, l->n_states, l->why, sizeof(l->why))) {
+        l->readable = false;
+        l->n_states = 0;
+    }
+}
+
+int look_begin(struct look *l, pid_t pid, const struct cpython *py,
+               const struct probing_stack_1 *stack)
+{
+    *l = (struct look){.pid = pid ? pid : getpid(), .py = py, .stack = stack};
+    l->walk.peek.mem = -1; /* walk_close() closes it, opened or not */
+    if (py->version)
+        l->readable = walk_open(&l->walk, py, pid, l->why, sizeof(l->why)) == 0;
+    l->states = malloc(WALK_THREADS * sizeof(*l->states));
+    l->frames = malloc(WALK_FRAMES * sizeof(*l->frames));
+    l->locals = malloc((size_t)LOOK_LOCALS * LOCALS_BYTES);
+    l->native = malloc(NATIVE_MAX * sizeof(*l->native));
+    l->symbols = malloc(NATIVE_MAX * sizeof(*l->symbols));
+    if (!l->states || !l->frames || !l->locals || !l->native || !l->symbols) {
+        look_done(l);
+        return -ENOMEM;
+    }
+    if (py->version)
+        native_interpreter(stack, py, l->interpreter, sizeof(l->interpreter));
+    if (l->readable)
+        read_states(l);
+    return 0;
+}
+
+/* ---- one thread ---- */
+
+struct thread_look {
+    const struct walk_thread *state; /* NULL: not a Python thread; else its newest */
+    bool gil;
+    int n;      /* Python frames */
+    int locals; /* how many of them, from the innermost, have theirs in look.locals */
+    bool whole; /* each of these could be read */
+    int states; /* that they are of */
+    enum walk_end end;
+    struct probing_stack_thread native;
+    bool has_native, moved; /* moved: both are not of one moment */
+    bool differ;            /* they are, and still do not fit together */
+};
+
+/* A thread has a state in each interpreter that it has run in, the newest interpreter first. */
+static const struct walk_thread *state_of(const struct look *l, int32_t tid)
+{
+    for (int i = 0; i < l->n_states; i++)
+        if (l->states[i].tid == tid)
+            return &l->states[i];
+    return NULL;
+}
+
+/* Does native frame i run the eval function?  Its name says so; where it has none (a stripped
+ * interpreter whose eval function the compiler has split), from 3.12 on the mark of each entry is a
+ * local variable of it. */
+static bool is_eval(const struct look *l, const struct thread_look *t, uint32_t i)
+{
+    if (native_is_eval(l->symbols[i].name))
+        return true;
+    for (int k = 0; k < t->n && i + 1 < t->native.n_frames; k++)
+        if (walk_is_shim(&l->walk, &l->frames[k]) && l->frames[k].address >= l->native[i].sp &&
+            l->frames[k].address < l->native[i + 1].sp)
+            return true;
+    return false;
+}
+
+/* Native frames of calls of the eval function. */
+static int count_evals(const struct look *l, const struct thread_look *t)
+{
+    int evals = 0;
+    for (uint32_t i = 0; i < t->native.n_frames; i++)
+        evals += is_eval(l, t, i);
+    return evals;
+}
+
+/* The same number as the Python stack tells it. */
+static int count_entries(const struct look *l, int n)
+{
+    int entries = 0;
+    for (int i = 0; i < n; i++)
+        entries += walk_is_entry(&l->walk, &l->frames[i]) || walk_is_shim(&l->walk, &l->frames[i]);
+    return entries;
+}
+
+static void name_native(struct look *l, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        l->symbols[i] = (struct probing_stack_symbol){.size = sizeof(l->symbols[i])};
+        /* a return address may be the first one after the function */
+        (void)l->stack->symbol(l->native[i].ip - (i > 0), &l->symbols[i]);
+    }
+}
+
+/* Python frames of a thread.  It enters an interpreter from an older one, as a call does: so the
+ * newest interpreter's frames are the innermost. */
+static void walk_thread(struct look *l, struct thread_look *t)
+{
+    t->n = t->states = 0;
+    t->end = WALK_WHOLE;
+    t->gil = false;
+    for (int i = 0; i < l->n_states; i++) {
+        enum walk_end end;
+        if (l->states[i].tid != t->state->tid)
+            continue;
+        t->gil = t->gil || l->states[i].holds_gil;
+        int n = walk_stack(&l->walk, &l->states[i], l->frames + t->n, (size_t)(WALK_FRAMES - t->n),
+                           &end);
+        t->states += n > 0;
+        t->n += n;
+        if (end != WALK_WHOLE)
+            t->end = end;
+    }
+}
+
+/* Variables of the innermost frames with the stack itself, so of the same moment where the thread
+ * stands still: no malloc here.  The walk that a moving frame breaks gives "". */
+static void read_locals(struct look *l, struct thread_look *t)
+{
+    uint64_t end = runner_now_ns() + LOCALS_NS;
+    t->locals = 0;
+    t->whole = true;
+    for (int i = 0; i < t->n && i < LOOK_LOCALS && runner_now_ns() < end; i++) {
+        char *text = l->locals + (size_t)i * LOCALS_BYTES;
+        text[0] = '\0';
+        t->locals = i + 1;
+        if (walk_is_shim(&l->walk, &l->frames[i]))
+            continue;
+        locals_json(&l->walk, &l->frames[i], text, LOCALS_BYTES);
+        t->whole = t->whole && text[0];
+    }
+}
+
+/* A greenlet's stack lies below another one's, which is not its caller. */
+static void cut_at_base(const struct look *l, struct thread_look *t)
+{
+    for (uint32_t i = 0; i < t->native.n_frames; i++)
+        if (native_kind(l->interpreter, l->symbols[i].name, l->symbols[i].module) ==
+            PROBING_PYTHON_BASE) {
+            t->native.n_frames = i;
+            t->native.end = 0;
+        }
+}
+
+/* What runs while the thread stands still. */
+struct held {
+    struct look *look;
+    struct thread_look *thread;
+    bool ran;
+};
+
+static void walk_held(void *arg)
+{
+    struct held *h = arg;
+    struct thread_look *t = h->thread;
+    h->ran = true;
+    if (!t->state || h->look->options.want == WANT_NATIVE)
+        return;
+    walk_thread(h->look, t);
+    if (h->look->options.locals)
+        read_locals(h->look, t);
+}
+
+/* Nothing holds the thread: until a look finds it where its variables were read. */
+static void look_free(struct look *l, struct thread_look *t)
+{
+    struct held held = {.look = l, .thread = t};
+    t->whole = true;
+    for (int i = 0; i < TRIES && (i == 0 || !t->whole); i++)
+        walk_held(&held);
+}
+
+/* Both stacks of one moment, if the thread can be made to stand still for it. */
+static void look_both(struct look *l, int32_t tid, struct thread_look *t)
+{
+    struct held held = {.look = l, .thread = t};
+    t->native = (struct probing_stack_thread){
+        .size = sizeof(t->native), .tid = tid, .max_frames = NATIVE_MAX, .frames = l->native};
+    int r = l->stack ? l->stack->thread_held(tid, NATIVE_NS, walk_held, &held, &t->native) : -1;
+    t->has_native = r >= 0;
+    t->moved = r == 0;
+    if (t->has_native)
+        name_native(l, t->native.n_frames);
+    if (!held.ran)
+        walk_held(&held);
+}
+
+static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
+{
+    *t = (struct thread_look){.state = l->readable ? state_of(l, tid) : NULL};
+    bool hold = l->options.want != WANT_PYTHON || (l->options.locals && l->pid == getpid());
+    if (!hold)
+        look_free(l, t);
+    for (int i = 0; i < TRIES && hold; i++) {
+        look_both(l, tid, t);
+        if (!t->has_native) {
+            look_free(l, t);
+            return;
+        }
+        if (!t->state || l->options.want == WANT_NATIVE) {
+            t->moved = false; /* one stack is one moment by itself */
+            return;
+        }
+        cut_at_base(l, t);
+        int evals = count_evals(l, t), entries = count_entries(l, t->n);
+        t->moved = t->moved || (t->end != WALK_WHOLE && t->end != WALK_LIMIT);
+        if (t->end == WALK_LIMIT) /* their innermost parts, then */
+            t->differ = false;
+        else
+            t->differ = t->native.end == 0 ? evals != entries : evals > entries;
+        if (!t->moved && !t->differ)
+            return;
+    }
+}
+
+/* `outermost`: beyond the last Python frame, where it is only how a thread or program begins. */
+static bool is_plumbing(const struct look *l, const struct probing_stack_symbol *s, bool outermost)
+{
+    int kind = native_kind(l->interpreter, s->name, s->module);
+    return kind == PROBING_PYTHON_PLUMBING || (outermost && kind == PROBING_PYTHON_BEGIN);
+}
+
+static int show_python(struct look *l, const struct thread_look *t, int i, uint32_t *depth)
+{
+    if (walk_is_shim(&l->walk, &l->frames[i]))
+        return 0;
+    struct walk_text text;
+    walk_text(&l->walk, &l->frames[i], &text);
+    if (text.setup)
+        return 0;
+    struct sink_frame f = {.depth = (*depth)++,
+                           .python = true,
+                           .func = text.func,
+                           .file = text.file,
+                           .line = text.line,
+                           .column = text.column,
+                           .end_column = text.end_column,
+                           .module = ""};
+    char locals[LOCALS_BYTES];
+    if (l->options.locals) {
+        f.locals = i < t->locals ? l->locals + (size_t)i * LOCALS_BYTES : "";
+        if (!f.locals[0] && text.readable) {
+            locals_json(&l->walk, &l->frames[i], locals, sizeof(locals));
+            f.locals = locals;
+        }
+    }
+    return l->sink->frame(l->sink, &f);
+}
+
+static int show_native(struct look *l, uint32_t i, uint32_t *depth)
+{
+    const struct probing_stack_symbol *s = &l->symbols[i];
+    struct sink_frame f = {.depth = (*depth)++,
+                           .func = s->name[0] ? s->name : "?",
+                           .file = "",
+                           .ip = l->native[i].ip,
+                           .module = s->module,
+                           .module_offset = s->module_offset};
+    return l->sink->frame(l->sink, &f);
+}
+
+/* Frames of both kinds, innermost first. */
+static int show_merged(struct look *l, const struct thread_look *t)
+{
+    uint32_t depth = 0;
+    int next = 0, r = 0;
+    bool native = t->has_native && !t->moved && !t->differ && l->options.want != WANT_PYTHON;
+    if (t->n > 0)
+        known_check(&l->walk, l->frames, (size_t)t->n);
+    for (uint32_t i = 0; native && r == 0 && i < t->native.n_frames; i++) {
+        const struct probing_stack_symbol *s = &l->symbols[i];
+        bool python = t->state && l->options.want == WANT_BOTH;
+        if (!python) {
+            r = show_native(l, i, &depth);
+        } else if (is_eval(l, t, i)) {
+            bool entry = false;
+            while (r == 0 && next < t->n && !entry) {
+                entry = walk_is_entry(&l->walk, &l->frames[next]) ||
+                        walk_is_shim(&l->walk, &l->frames[next]);
+                r = show_python(l, t, next++, &depth);
+            }
+        } else if (!is_plumbing(l, s, next > 0 && next == t->n)) {
+            r = show_native(l, i, &depth);
+        }
+    }
+    while (r == 0 && next < t->n)
+        r = show_python(l, t, next++, &depth);
+    return r;
+}
+
+/* What is not whole, in one line each. */
+static void show_notes(struct look *l, const struct thread_look *t)
+{
+    struct sink *s = l->sink;
+    if (t->end == WALK_MOVING)
+        s->note(s, "the thread ran on: only its outer Python frames stood still");
+    if (t->end == WALK_LIMIT)
+        s->note(s, "more Python frames than are read");
+    if (t->end == WALK_UNREADABLE)
+        s->note(s, "its Python frames could not be read");
+    if (l->options.want == WANT_PYTHON)
+        return;
+    if (!l->stack)
+        s->note(s, "no native frames: this core does not offer them");
+    else if (!t->has_native && l->pid != getpid())
+        s->note(s, "no native frames: the thread runs, and from outside nothing stops it");
+    else if (!t->has_native)
+        s->note(s, "no native frames: the thread did not answer");
+    else if (t->moved)
+        s->note(s, "no native frames: the thread ran on while it was looked at");
+    else if (t->differ && t->states > 1 && l->walk.o.minor < 11)
+        s->note(s, "no native frames: of a sub-interpreter's frames CPython before 3.11 does not "
+                   "tell whether this thread runs them");
+    else if (t->differ)
+        s->note(s, "no native frames: they do not tell the same calls as the Python frames");
+    else if (t->native.end == 1)
+        s->note(s, "native frames further out are lost: no unwind information");
+    else if (t->native.end == 2)
+        s->note(s, "more native frames than are read");
+}
+
+/* A wait that was interrupted and goes on has lost its name; the function that called it tells. */
+static int64_t waits_in(const struct look *l, const struct thread_look *t, int64_t number)
+{
+    for (uint32_t i = 0; number == SYS_restart_syscall && t->has_native && i < 3; i++) {
+        if (i >= t->native.n_frames)
+            break;
+        if (strstr(l->symbols[i].name, "nanosleep"))
+            return SYS_clock_nanosleep;
+        if (strstr(l->symbols[i].name, "poll"))
+            return SYS_ppoll;
+        if (strncmp(l->symbols[i].name, "pthread_", 8) == 0 ||
+            strncmp(l->symbols[i].name, "sem_", 4) == 0)
+            return SYS_futex;
+    }
+    return number;
+}
+
+int look_show_thread(struct look *l, int32_t tid)
+{
+    struct threads_state now;
+    struct thread_look t;
+    char name[128];
+    if (threads_state(l->pid, tid, &now) < 0)
+        return 0; /* it ended */
+    if (!l->options.all && strncmp(now.name, "probing/", 8) == 0 && l->options.only != tid)
+        return 0;
+    look_thread(l, tid, &t);
+    now.syscall = waits_in(l, &t, now.syscall);
+    struct sink_thread view = {.tid = tid,
+                               .name = now.name,
+                               .python = t.state != NULL,
+                               .gil = t.state && t.gil,
+                               .state = threads_state_word(now.letter, now.syscall),
+                               .syscall = threads_syscall_name(now.syscall)};
+    if (now.letter == 'R' || now.syscall < 0)
+        view.syscall = NULL;
+    if (view.gil && strcmp(view.state, "idle") == 0)
+        view.state = "waiting"; /* others wait for it meanwhile */
+    bool named = false;
+    for (int i = 0; i < l->n_states && !named; i++) /* in the interpreter whose thread it is */
+        named =
+            l->states[i].tid == tid && names_thread(&l->walk, &l->states[i], name, sizeof(name));
+    if (named)
+        view.name = name;
+    else if (t.state && tid == (int32_t)l->pid)
+        view.name = "MainThread"; /* as threading would call it */
+    int r = l->sink->thread(l->sink, &view);
+    if (r == 0)
+        r = show_merged(l, &t);
+    if (r == 0)
+        show_notes(l, &t);
+    return r < 0 ? r : l->sink->end(l->sink);
+}
+
+int look_show(struct look *l)
+{
+    int32_t *tids = malloc(THREADS_MAX * sizeof(*tids));
+    if (!tids)
+        return -ENOMEM;
+    int n = threads_list(l->pid, tids, THREADS_MAX), r = n < 0 ? n : 0;
+    int32_t main_tid = (int32_t)l->pid;
+    for (int group = 0; group < 3 && r >= 0; group++)
+        for (int i = 0; i < n && r >= 0; i++) {
+            int kind = tids[i] == main_tid ? 0 : state_of(l, tids[i]) ? 1 : 2;
+            if (kind == group && (!l->options.only || l->options.only == tids[i]))
+                r = look_show_thread(l, tids[i]);
+        }
+    free(tids);
+    return r;
+}
+
+/* ---- what is asked for ---- */
+
+static bool parse_tid(const char *text, int32_t *ret)
+{
+    int64_t tid = 0;
+    const char *p = text;
+    for (; *p >= '0' && *p <= '9' && tid < INT32_MAX; p++)
+        tid = tid * 10 + (*p - '0');
+    *ret = (int32_t)tid;
+    return tid > 0 && tid <= INT32_MAX && !*p;
+}
+
+int look_parse(int argc, const char *const *argv, const char *usage, struct look_options *ret,
+               char *why, size_t why_size)
+{
+    *ret = (struct look_options){.want = WANT_BOTH};
+    for (int i = 1; i < argc; i++) {
+        const char *word = argv[i];
+        if (strcmp(word, "--json") == 0) {
+            ret->json = true;
+        } else if (strcmp(word, "--locals") == 0) {
+            ret->locals = true;
+        } else if (strcmp(word, "--locals=repr") == 0) {
+            ret->repr = true;
+        } else if (strcmp(word, "--tasks") == 0) {
+            ret->tasks = true;
+        } else if (strcmp(word, "--all") == 0) {
+            ret->all = true;
+        } else if (strcmp(word, "--native") == 0 && ret->want != WANT_PYTHON) {
+            ret->want = WANT_NATIVE;
+        } else if (strcmp(word, "--python") == 0 && ret->want != WANT_NATIVE) {
+            ret->want = WANT_PYTHON;
+        } else if (strcmp(word, "--native") == 0 || strcmp(word, "--python") == 0) {
+            (void)snprintf(why, why_size, "backtrace: --native and --python exclude each other");
+            return -EINVAL;
+        } else if (strcmp(word, "--thread") == 0) {
+            if (parse_tid(i + 1 < argc ? argv[++i] : "", &ret->only))
+                continue;
+            (void)snprintf(why, why_size, "backtrace: --thread needs a thread id: --thread 1234");
+            return -EINVAL;
+        } else {
+            (void)snprintf(why, why_size, "backtrace: unknown word '%.60s'; it takes %s", word,
+                           usage);
+            return -EINVAL;
+        }
+    }
+    return 0;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/calls/model_reader.h - reading models while their own threads are at a place where
+ * that is safe.
+ */
+#ifndef TORCH_CALLS_MODEL_READER_H
+#define TORCH_CALLS_MODEL_READER_H
+
+#include "internal.h"
+
+#include <probing/ext/draft/python.h>
+
+#define TURNS_MAX 1024u /* models at a time */
+
+struct turns {
+    /* With the GIL.  own: gradients may be asked for; else the model's thread did not come by. */
+    void (*read)(void *arg, PyObject *root, bool own);
+    void *arg;
+    /* the rest is turns_take()'s */
+    uint64_t begin_ns, quiet_ns;
+    uint32_t n;
+    _Atomic uint32_t left;
+    PyObject *roots[TURNS_MAX]; /* addresses; with the serials, valid while names_find() agrees */
+    struct turn {
+        uint64_t serial, cpu_ns, since_ns;
+        int64_t tid; /* of the thread that called it last; 0: none has */
+        _Atomic bool done;
+        bool quiet;
+    } all[TURNS_MAX];
+};
+
+/* Have `read` called for each model.  0 or -errno.                                    [worker] */
+int turns_take(struct turns *w, const struct probing_python_gil_1 *gil);
+/* With the GIL: this thread's optimizer has stepped, or it is about to call a model. */
+void turns_come(const struct thread *t, bool stepped);
+
+extern _Atomic(struct turns *) turns_waiting; /* taken out by whoever works on it */
+
+static inline bool turns_asked(void)
+{
+    return atomic_load_explicit(&turns_waiting, memory_order_relaxed) != NULL;
+}
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/device/cuda_memory.c - memory of a GPU, as torch's allocator counts it.
+ *
+ * Threads: any that holds the GIL.
+ * The allocator's own counters are read: nothing is asked of the device, and nothing waits for it.
+ * CUDA is never initialised by us: until the program has done so there is nothing to say.
+ */
+#include "device/device.h"
+
+#include <math.h>
+
+#define MB (1024.0 * 1024.0)
+
+static struct {
+    PyObject *cuda;          /* the module torch.cuda, owned */
+    PyObject *stats, *which; /* torch._C's functions, owned; NULL: a torch without CUDA */
+    PyObject *initialized;   /* attribute name, owned */
+} known;                     /* lock: the GIL */
+
+/* Has the program forked after CUDA was in use?  Then nothing of it may be asked for here. */
+static bool is_forked(PyObject *c)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *asks = py->PyObject_GetAttrString(c, "_cuda_isInBadFork");
+    PyObject *answer = asks ? cpython_vectorcall(py, asks, NULL, 0, NULL) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(answer); /* a constant of the interpreter */
+    py->Py_DecRef(asks);
+    return answer && answer == py->_Py_TrueStruct;
+}
+
+void memory_find(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *modules = py->PyImport_GetModuleDict();
+    PyObject *c = py->PyDict_GetItemString(modules, "torch._C");
+    if (known.stats || !c || is_forked(c))
+        return;
+    memory_forget();
+    known.cuda = py->PyDict_GetItemString(modules, "torch.cuda");
+    py->Py_IncRef(known.cuda);
+    known.initialized = py->PyUnicode_InternFromString("_initialized");
+    known.stats = py->PyObject_GetAttrString(c, "_cuda_memoryStats");
+    py->PyErr_Clear();
+    known.which = py->PyObject_GetAttrString(c, "_cuda_getDevice");
+    py->PyErr_Clear();
+}
+
+void memory_forget(void)
+{
+    PyObject **held[] = {&known.cuda, &known.stats, &known.which, &known.initialized};
+    for (size_t i = 0; i < sizeof(held) / sizeof(held[0]); i++) {
+        torch_state.py.Py_DecRef(*held[i]);
+        *held[i] = NULL;
+    }
+}
+
+int memory_device(void)
+{
+    struct cpython *py = &torch_state.py;
+    if (!known.which || !known.cuda || !known.initialized)
+        return -1;
+    PyObject *ready = py->PyObject_GetAttr(known.cuda, known.initialized);
+    py->Py_DecRef(ready); /* a constant of the interpreter */
+    PyObject *value =
+        ready == py->_Py_TrueStruct ? cpython_vectorcall(py, known.which, NULL, 0, NULL) : NULL;
+    int64_t n = value ? py->PyLong_AsLongLong(value) : -1;
+    py->PyErr_Clear();
+    py->Py_DecRef(value);
+    return n >= 0 && n < INT16_MAX ? (int)n : -1;
+}
+
+/* stats[what]["all"][which], NULL_F64 when it is not there. */
+static double figure(PyObject *stats, const char *what, const char *which)
+{
+    struct cpython *py = &torch_state.py;
+    union probing_cell none = {.u = PROBING_NULL_F64};
+    PyObject *at = stats;
+    const char *const way[] = {what, "all", which};
+    for (size_t i = 0; i < 3 && at; i++)
+        at = py->PyType_IsSubtype(object_type(at), py->PyDict_Type)
+                 ? py->PyDict_GetItemString(at, way[i])
+                 : NULL;
+    if (!at || !py->PyType_IsSubtype(object_type(at), py->PyLong_Type))
+        return none.f;
+    int64_t bytes = py->PyLong_AsLongLong(at);
+    py->PyErr_Clear();
+    return bytes >= 0 ? (double)bytes / MB : none.f;
+}
+
+bool memory_ask(int device, struct memory *ret)
+{
+    struct cpython *py = &torch_state.py;
+    int current = known.stats ? memory_device() : -1;
+    if (current < 0)
+        return false;
+    PyObject *number = py->PyLong_FromLongLong(device < 0 ? current : device);
+    PyObject *stats = number ? cpython_vectorcall(py, known.stats, &number, 1, NULL) : NULL;
+    py->PyErr_Clear();
+    if (stats)
+        *ret = (struct memory){.allocated = figure(stats, "allocated_bytes", "current"),
+                               .max_allocated = figure(stats, "allocated_bytes", "peak"),
+                               .cached = figure(stats, "reserved_bytes", "current"),
+                               .max_cached = figure(stats, "reserved_bytes", "peak")};
+    py->PyErr_Clear();
+    py->Py_DecRef(number);
+    py->Py_DecRef(stats);
+    return stats != NULL;
+}
+
+void memory_put(union probing_cell *row, const struct memory *before, const struct memory *now)
+{
+    row[COL_ALLOCATED].f = now->allocated;
+    row[COL_MAX_ALLOCATED].f = now->max_allocated;
+    row[COL_CACHED].f = now->cached;
+    row[COL_MAX_CACHED].f = now->max_cached;
+    double more = before ? now->allocated - before->allocated : (double)NAN;
+    double peak = before ? now->max_allocated - before->max_allocated : (double)NAN;
+    if (more == more)
+        row[COL_ALLOCATED_DELTA].f = more;
+    if (peak == peak)
+        row[COL_MAX_ALLOCATED_DELTA].f = peak;
+}

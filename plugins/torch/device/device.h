@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/device/device.h - what happens on a GPU: its memory as torch's allocator counts it,
+ * and how long work takes there, which nobody waits for.
+ *
+ * Threads: any that holds the GIL.
+ */
+#ifndef TORCH_DEVICE_DEVICE_H
+#define TORCH_DEVICE_DEVICE_H
+
+#include "internal.h"
+#include "modules/tensor.h"
+#include "steps/exprs.h"
+
+/* ---- cuda_memory.c ---- */
+
+struct memory { /* MB, of one device */
+    double allocated, max_allocated, cached, max_cached;
+};
+/* Look for torch's functions; its CUDA part is initialised late. */
+void memory_find(void);
+void memory_forget(void);
+/* device: its number, below 0: the thread's current one.  false: CUDA is not in use, or torch does
+ * not tell. */
+bool memory_ask(int device, struct memory *ret);
+/* Into a row of python.torch_trace; before: NULL when it is not known. */
+void memory_put(union probing_cell *row, const struct memory *before, const struct memory *now);
+/* The thread's current device, below 0: there is none. */
+int memory_device(void);
+
+/* ---- cuda_events.c ---- */
+
+extern const struct probing_table_desc device_table;
+struct device_work { /* what a row will say of it */
+    uint64_t name, stage, step;
+    int64_t seq;
+};
+struct device_number {
+    int kind;      /* as tensor_place() says */
+    uint64_t func; /* interned */
+    char name[EXPRS_NAME_BYTES];
+};
+void device_find(void);
+void device_forget(void);
+/* Work is queued from here on; gives a ticket, 0: it is not measured.  device: as above. */
+uint64_t device_begin(int device);
+/* It has all been queued; NULL: forget it. */
+void device_end(uint64_t ticket, const struct device_work *work);
+/* Queue a copy of the one number of a tensor on the thread's current device, behind what computes
+ * it; gives a ticket, 0: it is not read (torch.device_times is off, or a stream is captured).  The
+ * tensor may go at once. */
+uint64_t device_number(PyObject *tensor);
+/* Its row in python.variables is wanted, and comes at a later step's end.  Unclaimed ones are
+ * forgotten when their step is over.  func: interned. */
+bool device_claim(uint64_t ticket, uint64_t func, const char *name);
+/* Rows for what the device has done meanwhile. */
+void device_read(void);
+
+#endif

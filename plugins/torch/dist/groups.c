@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/dist/groups.c - the process groups of torch.distributed, and how far this rank is.
+ *
+ * Threads: [worker], which asks for the GIL.
+ * torch counts the operations of a group itself, those that C++ starts too: where ranks differ, the
+ * one that is behind is the one that the others wait for.
+ */
+#include "dist/collective.h"
+#include "python/pyobject.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define GROUPS_MAX 64u
+#define STORES_MAX 8 /* in one another */
+
+struct one {
+    char name[COMM_GROUP_BYTES], job[2 * COMM_GROUP_BYTES], ranks[4 * COMM_GROUP_BYTES];
+    int64_t rank, size, seq;
+};
+
+struct listing {
+    uint32_t n;
+    int64_t step;
+    struct one all[GROUPS_MAX];
+};
+
+static const struct probing_column columns[] = {
+    {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
+    {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
+    {.name = "group_size", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "processes in it"},
+    {.name = "participate_ranks", .type = PROBING_STR, .doc = "of the whole job; NULL: not told"},
+    {.name = "seq",
+     .type = PROBING_I64,
+     .doc = "number of its newest operation, as torch counts on every rank; NULL: it does not"},
+    {.name = "local_step", .type = PROBING_I64, .doc = "now"},
+    {.name = "job", .type = PROBING_STR, .doc = "the store where its ranks have met: host:port"},
+};
+
+/* "host:port" of the store below all prefixes, or its file. */
+static void read_job(PyObject *store, struct one *one)
+{
+    char host[COMM_GROUP_BYTES], port[16];
+    PyObject *inner;
+    torch_state.py.Py_IncRef(store);
+    for (int i = 0; i < STORES_MAX && (inner = object_get(store, "underlying_store")) != NULL;
+         i++) {
+        torch_state.py.Py_DecRef(store);
+        store = inner;
+    }
+    object_text(object_get(store, "host"), host, sizeof(host));
+    object_text(object_get(store, "port"), port, sizeof(port));
+    if (host[0])
+        (void)snprintf(one->job, sizeof(one->job), "%s:%s", host, port);
+    else
+        object_text(object_get(store, "path"), one->job, sizeof(one->job));
+    torch_state.py.Py_DecRef(store);
+}
+
+static PyObject *distributed(void)
+{
+    return object_module("torch.distributed.distributed_c10d");
+}
+
+void groups_name(PyObject *group, char *room, size_t size)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *module = distributed();
+    PyObject *names = object_get_from(object_get(module, "_world"), "pg_names");
+    if (!names)
+        names = object_get(module, "_pg_names"); /* torch 1 */
+    PyObject *name = names && py->PyType_IsSubtype(object_type(names), py->PyDict_Type)
+                         ? py->PyDict_GetItem(names, group)
+                         : NULL;
+    py->Py_IncRef(name);
+    object_text(name, room, size);
+    py->Py_DecRef(names);
+}
+
+static void read_group(PyObject *module, PyObject *group, PyObject *backend, struct one *one)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *ranks = object_get(module, "get_process_group_ranks");
+    groups_name(group, one->name, sizeof(one->name));
+    PyObject *list = ranks ? py->PyObject_CallFunctionObjArgs(ranks, group, NULL) : NULL;
+    py->PyErr_Clear();
+    object_text(list, one->ranks, sizeof(one->ranks));
+    one->rank = object_ask(group, "rank");
+    one->size = object_ask(group, "size");
+    one->seq = object_ask(group, "_get_sequence_number_for_group");
+    if (backend && py->PyType_IsSubtype(object_type(backend), py->PyTuple_Type) &&
+        py->PyTuple_Size(backend) > 1)
+        read_job(py->PyTuple_GetItem(backend, 1), one);
+    py->Py_DecRef(ranks);
+}
+
+static int list_groups(void *arg)
+{
+    struct cpython *py = &torch_state.py;
+    struct listing *l = arg;
+    PyObject *module = torch_on() ? distributed() : NULL;
+    PyObject *map = object_get_from(object_get(module, "_world"), "pg_map"), *copy = NULL;
+    if (!map)
+        map = object_get(module, "_pg_map"); /* torch 1 */
+    if (map && py->PyType_IsSubtype(object_type(map), py->PyDict_Type))
+        copy = py->PyDict_Copy(map); /* what is asked may run anything */
+    PyObject *group, *backend;
+    Py_ssize_t at = 0;
+    while (copy && l->n < GROUPS_MAX && py->PyDict_Next(copy, &at, &group, &backend))
+        read_group(module, group, backend, &l->all[l->n++]);
+    l->step = (int64_t)torch_state.step;
+    py->PyErr_Clear();
+    py->Py_DecRef(copy);
+    py->Py_DecRef(map);
+    return 0;
+}
+
+static const char *text_or_null(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+static int scan(void *self, struct probing_rows *out)
+{
+    const struct probing_host *h = torch_state.host;
+    struct listing *l = calloc(1, sizeof(*l));
+    (void)self;
+    if (!l)
+        return h->fail(h, -ENOMEM, "no memory");
+    int rc = object_look(list_groups, l);
+    for (uint32_t i = 0; i < l->n && rc == 0; i++) {
+        const struct one *g = &l->all[i];
+        union probing_cell cells[] = {{.s = text_or_null(g->name)},  {.i = g->rank}, {.i = g->size},
+                                      {.s = text_or_null(g->ranks)}, {.i = g->seq},  {.i = l->step},
+                                      {.s = text_or_null(g->job)}};
+        rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
+    }
+    free(l);
+    return rc == -ECANCELED ? 0 : rc;
+}
+
+const struct probing_table_desc groups_table = {
+    .size = sizeof(groups_table),
+    .column_size = sizeof(struct probing_column),
+    .name = "groups",
+    .columns = columns,
+    .n_columns = sizeof(columns) / sizeof(columns[0]),
+    .doc = "process groups of torch.distributed, and how many operations this rank has begun",
+    .scan = scan,
+};

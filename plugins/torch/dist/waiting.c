@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/dist/waiting.c - the table torch.waiting: operations of process groups that have
+ * not ended, and the making of groups.
+ *
+ * Threads: [worker], which asks for the GIL.
+ */
+#include "dist/collective.h"
+#include "python/pyobject.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define RECORDED_NS UINT64_C(1000000000) /* younger ones may have ended without torch's knowing */
+
+static const struct probing_column columns[] = {
+    {.name = "op",
+     .type = PROBING_STR,
+     .doc = "as in python.comm_collective; or init_process_group, new_group ..."},
+    {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
+    {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
+    {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
+    {.name = "local_step", .type = PROBING_I64, .doc = "in which it was started"},
+    {.name = "started", .type = PROBING_TIME, .doc = "when; of making a group: seen since"},
+    {.name = "tid", .type = PROBING_I64, .doc = "thread that waits; else the one that started it"},
+    {.name = "wait_sec",
+     .type = PROBING_F64,
+     .unit = PROBING_SECONDS,
+     .doc = "for how long it has waited up to now, or has been seen to make a group; NULL: nobody "
+            "waits in Python"},
+};
+
+struct listing {
+    uint32_t n, n_joins;
+    struct comm_wait all[COMM_WAITS_MAX];
+    struct comm_join joins[COMM_JOINS_MAX];
+};
+
+static int list_waits(void *arg)
+{
+    struct listing *l = arg;
+    l->n = comm_waits(l->all);
+    l->n_joins = comm_joins(l->joins);
+    return 0;
+}
+
+static int emit_join(struct probing_rows *out, const struct comm_join *j)
+{
+    union probing_cell none = {.i = PROBING_NULL_I64};
+    union probing_cell cells[] = {
+        {.s = j->op},
+        {.s = NULL},
+        none,
+        none,
+        {.i = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED)},
+        {.i = (int64_t)j->seen_ns},
+        {.i = j->tid},
+        {.f = (double)(torch_state.now() - j->seen_ns) / NS_PER_S}};
+    return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
+}
+
+/* What C++ started and nobody waits for in Python, as torch's flight recorder has it. */
+static int emit_recorded(struct probing_rows *out, uint64_t now_ns)
+{
+    struct recorder_record r;
+    struct timespec utc = {0};
+    (void)recorder_keep(/* snapshot= */ 0, &r);
+    (void)clock_gettime(CLOCK_REALTIME, &utc);
+    uint64_t utc_ns = (uint64_t)utc.tv_sec * UINT64_C(1000000000) + (uint64_t)utc.tv_nsec;
+    if (!r.created_ns || utc_ns < r.created_ns + RECORDED_NS)
+        return 0;
+    uint64_t age_ns = utc_ns - r.created_ns;
+    union probing_cell none = {.i = PROBING_NULL_I64};
+    union probing_cell cells[] = {
+        {.s = r.op}, {.s = r.group[0] ? r.group : NULL}, none, {.i = r.seq},
+        none,        {.i = (int64_t)(now_ns - age_ns)},  none, {.f = (double)age_ns / NS_PER_S}};
+    return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
+}
+
+static int scan(void *self, struct probing_rows *out)
+{
+    const struct probing_host *h = torch_state.host;
+    struct listing *l = calloc(1, sizeof(*l));
+    (void)self;
+    if (!l)
+        return h->fail(h, -ENOMEM, "no memory");
+    int rc = object_look(list_waits, l);
+    for (uint32_t i = 0; i < l->n && rc == 0; i++) {
+        const struct comm_wait *w = &l->all[i];
+        union probing_cell waits = {.u = PROBING_NULL_F64};
+        if (w->waits_ns)
+            waits.f = (double)(torch_state.now() - w->waits_ns) / NS_PER_S;
+        union probing_cell cells[] = {
+            {.s = w->op},   {.s = w->group[0] ? w->group : NULL}, {.i = w->rank}, {.i = w->seq},
+            {.i = w->step}, {.i = (int64_t)w->begin_ns},          {.i = w->tid},  waits};
+        rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
+    }
+    for (uint32_t i = 0; i < l->n_joins && rc == 0; i++)
+        rc = emit_join(out, &l->joins[i]);
+    if (rc == 0 && l->n == 0 && torch_on())
+        rc = emit_recorded(out, torch_state.now());
+    free(l);
+    return rc == -ECANCELED ? 0 : rc;
+}
+
+const struct probing_table_desc waiting_table = {
+    .size = sizeof(waiting_table),
+    .column_size = sizeof(struct probing_column),
+    .name = "waiting",
+    .columns = columns,
+    .n_columns = sizeof(columns) / sizeof(columns[0]),
+    .doc = "operations of process groups that were started and that nobody has waited for to the "
+           "end; else the oldest that C++ started, by torch's flight recorder",
+    .scan = scan,
+};

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/dist/watchdog.c - an operation of a process group that waits for a rank which never
+ * comes.
+ *
+ * Threads: [worker], once a second; it asks for the GIL only when nothing has moved for so long.
+ * It tells what this rank knows: which operation, since when, and what torch's flight recorder
+ * holds.  Who has not come is known where the ranks are asked: `probing torch` does that.
+ */
+#include "dist/collective.h"
+#include "python/pyobject.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define PAUSE_NS UINT64_C(10000000000) /* nothing waits: a program may just have nothing to do */
+#define TEXT_BYTES 300u
+
+enum {
+    COL_OP = N_COORDINATES,
+    COL_GROUP_NAME,
+    COL_GROUP_RANK,
+    COL_GROUP_SIZE,
+    COL_RANKS,
+    COL_GROUP_SEQ,
+    COL_WAIT_SEC,
+    COL_WAITER,
+    COL_SNAPSHOT,
+    COL_RECORDS,
+    N_STUCK
+};
+
+static const struct probing_column columns[N_STUCK] = {
+    COORDINATE_COLUMNS,
+    {.name = "op", .type = PROBING_STR, .doc = "as in python.comm_collective or the recorder"},
+    {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
+    {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group; NULL: not known"},
+    {.name = "group_size", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "processes in it"},
+    {.name = "participate_ranks", .type = PROBING_STR, .doc = "of the whole job"},
+    {.name = "seq", .type = PROBING_I64, .doc = "number of the operation, as in the table of `op`"},
+    {.name = "wait_sec",
+     .type = PROBING_F64,
+     .unit = PROBING_SECONDS,
+     .doc = "for how long it had waited"},
+    {.name = "waiter", .type = PROBING_I64, .doc = "thread that waits; NULL: one of torch's own"},
+    {.name = "snapshot",
+     .type = PROBING_I64,
+     .doc = "its records are in python.torch_flight_snapshot by this number"},
+    {.name = "records", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "how many these are"},
+};
+
+const struct probing_table_desc stuck_table = {
+    .size = sizeof(stuck_table),
+    .column_size = sizeof(struct probing_column),
+    .name = "python.comm_stuck",
+    .columns = columns,
+    .n_columns = N_STUCK,
+    .doc = "operations of process groups that have waited for longer than torch.comm_timeout",
+};
+
+static struct {
+    uint64_t told_ns;  /* what moved last when it was told: it is told once */
+    uint64_t pause_ns; /* until then it looks no more */
+    int64_t snapshots;
+} state; /* the one timer's own */
+
+struct question {
+    uint64_t before_ns;
+    struct comm_wait wait; /* the one that has waited longest, since then or earlier */
+    bool any;
+    struct comm_wait all[COMM_WAITS_MAX];
+};
+
+static int ask(void *arg)
+{
+    struct question *q = arg;
+    uint32_t n = comm_waits(q->all);
+    for (uint32_t i = 0; i < n; i++) {
+        const struct comm_wait *w = &q->all[i];
+        if (!w->waits_ns || w->waits_ns > q->before_ns ||
+            (q->any && q->wait.waits_ns <= w->waits_ns))
+            continue;
+        q->wait = *w;
+        q->any = true;
+    }
+    return 0;
+}
+
+static void tell(const struct comm_wait *w, double wait_sec, int64_t records, uint64_t now_ns)
+{
+    const struct probing_host *h = torch_state.host;
+    char text[TEXT_BYTES];
+    union probing_cell row[N_STUCK] = {
+        [COL_OP] = {.u = object_intern(w->op)},  [COL_GROUP_NAME] = {.u = object_intern(w->group)},
+        [COL_GROUP_RANK] = {.i = w->rank},       [COL_GROUP_SIZE] = {.i = w->size},
+        [COL_RANKS] = {.u = w->ranks},           [COL_GROUP_SEQ] = {.i = w->seq},
+        [COL_WAIT_SEC] = {.f = wait_sec},        [COL_WAITER] = {.i = w->tid},
+        [COL_SNAPSHOT] = {.i = state.snapshots}, [COL_RECORDS] = {.i = records}};
+    coordinates_of(w->step, row);
+    (void)h->append(torch_state.stuck, now_ns, row, N_STUCK, NULL, 0);
+    (void)snprintf(text, sizeof(text),
+                   "torch: %s of group %s has waited for %.0f s; who has not come: probing torch",
+                   w->op, w->group[0] ? w->group : "without a name", wait_sec);
+    h->log(h, PROBING_WARN, text);
+}
+
+static uint64_t utc_now(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+}
+
+/* The operation to tell of, with its age in seconds; 0: there is none.  room: its texts may lie
+ * there. */
+static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
+                   struct recorder_record *room)
+{
+    const uint64_t utc_ns = utc_now();
+    q->before_ns = now_ns - limit_ns;
+    if (object_look(ask, q) != 0)
+        return 0;
+    if (q->any)
+        return (double)(now_ns - q->wait.waits_ns) / NS_PER_S;
+    (void)recorder_keep(/* snapshot= */ 0, room);
+    if (!room->created_ns || utc_ns <= room->created_ns + limit_ns)
+        return 0;
+    q->wait =
+        (struct comm_wait){.op = room->op,
+                           .rank = PROBING_NULL_I64,
+                           .size = PROBING_NULL_I64,
+                           .seq = room->seq,
+                           .step = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED),
+                           .tid = PROBING_NULL_I64};
+    memcpy(q->wait.group, room->group, sizeof(q->wait.group));
+    return (double)(utc_ns - room->created_ns) / NS_PER_S;
+}
+
+void stuck_look(void *self, uint64_t now_ns)
+{
+    const uint64_t limit_ns = settings_comm_timeout() * UINT64_C(1000000000);
+    const uint64_t moved_ns = comm_moved_ns();
+    struct recorder_record room, unused;
+    (void)self;
+    if (!torch_on() || !limit_ns || !moved_ns || moved_ns == state.told_ns ||
+        now_ns < moved_ns + limit_ns || now_ns < state.pause_ns)
+        return;
+    struct question *q = calloc(1, sizeof(*q));
+    double wait_sec = q ? find(q, now_ns, limit_ns, &room) : 0;
+    state.pause_ns = now_ns + PAUSE_NS;
+    if (wait_sec > 0) {
+        state.told_ns = moved_ns;
+        state.snapshots++;
+        tell(&q->wait, wait_sec, recorder_keep(state.snapshots, &unused), now_ns);
+    }
+    free(q);
+}

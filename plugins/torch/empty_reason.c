@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/empty_reason.c - why a table of this plugin has no rows, for whoever has asked for
+ * them.
+ *
+ * Threads: workers, without the GIL: what is read here is _Atomic, or under the settings' lock.
+ */
+#include <errno.h>
+#include <stdio.h>
+
+#include "internal.h"
+
+#define NO_STEP                                                                                \
+    "no step has ended since the torch plugin was loaded: optimizer.step() or probing.step() " \
+    "ends one"
+
+static uint64_t steps_seen(void)
+{
+    return __atomic_load_n(&torch_state.step, __ATOMIC_RELAXED) -
+           __atomic_load_n(&torch_state.first_step, __ATOMIC_RELAXED);
+}
+
+static int say(char *text, uint32_t size, const char *why)
+{
+    (void)snprintf(text, size, "%s", why);
+    return 0;
+}
+
+static int why_variables(const struct settings *set, char *text, uint32_t size)
+{
+    if (!set->exprs[0])
+        return say(text, size, "torch.exprs is empty: config torch.exprs=loss,lr,grad_norm");
+    if (set->rate <= 0 && !set->every && !settings_chosen(set))
+        return say(text, size,
+                   "torch.profiling is off: config torch.profiling=on, or name what to keep in "
+                   "torch.exprs");
+    if (steps_seen() == 0)
+        return say(text, size, NO_STEP);
+    (void)snprintf(text, size, "none of torch.exprs (%.150s) was there at the end of %llu steps",
+                   set->exprs, (unsigned long long)steps_seen());
+    return 0;
+}
+
+static int why_trace(const struct settings *set, char *text, uint32_t size)
+{
+    if (set->rate <= 0 && !set->every)
+        return say(text, size,
+                   "torch.profiling is off (torch.sample_rate=0): config torch.profiling=on");
+    if (set->layers[0]) {
+        (void)snprintf(text, size,
+                       "none of torch.layers (%.150s) has been called since the torch plugin was "
+                       "loaded",
+                       set->layers);
+        return 0;
+    }
+    return say(text, size,
+               "no module of torch has been called and no optimizer has stepped since the torch "
+               "plugin was loaded");
+}
+
+static int why_timing(const struct settings *set, char *text, uint32_t size)
+{
+    (void)set;
+    if (steps_seen() == 0)
+        return say(text, size, NO_STEP);
+    return say(text, size,
+               "one step has ended since the torch plugin was loaded, whose begin was not seen: "
+               "times are known from the second on");
+}
+
+static int why_device(const struct settings *set, char *text, uint32_t size)
+{
+    return say(text, size,
+               set->device_times ? "no work on a GPU was measured: CUDA is not in use, or what was "
+                                   "queued has not ended"
+                                 : "torch.device_times is off: config torch.device_times=on");
+}
+
+static int why_comm(const struct settings *set, char *text, uint32_t size)
+{
+    (void)set;
+    return say(text, size,
+               "no operation of torch.distributed has been called from Python since the torch "
+               "plugin was loaded (what DDP's C++ starts is in python.ddp_timing)");
+}
+
+static int why_ddp(const struct settings *set, char *text, uint32_t size)
+{
+    (void)set;
+    return say(text, size, "no DistributedDataParallel has told of an iteration");
+}
+
+static int why_stuck(const struct settings *set, char *text, uint32_t size)
+{
+    (void)set;
+    if (settings_comm_timeout() == 0)
+        return say(text, size, "torch.comm_timeout is 0: nothing is told");
+    (void)snprintf(text, size, "no operation of a process group has waited for %u s",
+                   settings_comm_timeout());
+    return 0;
+}
+
+static int why_capture(const struct settings *set, char *text, uint32_t size)
+{
+    (void)set;
+    return say(text, size, "nothing was captured: probing torch profile");
+}
+
+static int why_loaders(const struct settings *set, char *text, uint32_t size)
+{
+    (void)set;
+    return say(text, size, "no DataLoader with workers is being iterated");
+}
+
+int empty_why(void *self, const char *table, char *text, uint32_t size)
+{
+    static const struct {
+        const char *table;
+        int (*why)(const struct settings *set, char *text, uint32_t size);
+    } all[] = {
+        {"python.variables", why_variables},      {"python.torch_trace", why_trace},
+        {"python.torch_step_timing", why_timing}, {"python.torch_device_time", why_device},
+        {"python.comm_collective", why_comm},     {"python.ddp_timing", why_ddp},
+        {"python.comm_stuck", why_stuck},         {"torch.ops", why_capture},
+        {"torch.capture", why_capture},           {"torch.loaders", why_loaders},
+    };
+    struct settings set;
+    (void)self;
+    settings_look(&set);
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (strcmp(table, all[i].table) == 0)
+            return all[i].why(&set, text, size);
+    return -ENOENT;
+}

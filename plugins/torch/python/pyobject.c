@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/python/pyobject.c - what is asked of Python's objects where speed does not matter.
+ *
+ * Threads: any that holds the GIL; object_look() on [worker] asks for it.
+ */
+#include "python/pyobject.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+#include <probing/ext/draft/python.h>
+
+#define GIL_WAIT_NS UINT64_C(2000000000)
+#define ERROR_BYTES 240
+
+int object_look(int (*fn)(void *arg), void *arg)
+{
+    const struct probing_host *h = torch_state.host;
+    const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);
+    int rc = torch_on() && gil ? gil->call(fn, arg, GIL_WAIT_NS) : 0;
+    if (rc == -ETIMEDOUT)
+        return h->fail(h, rc, "the interpreter did not give up the GIL for 2 s");
+    return rc == -ENODEV ? h->fail(h, rc, "the interpreter is ending") : rc;
+}
+
+PyObject *object_module(const char *name)
+{
+    struct cpython *py = &torch_state.py;
+    return py->PyDict_GetItemString(py->PyImport_GetModuleDict(), name);
+}
+
+PyObject *object_get(PyObject *object, const char *name)
+{
+    PyObject *value = object ? torch_state.py.PyObject_GetAttrString(object, name) : NULL;
+    torch_state.py.PyErr_Clear();
+    return value;
+}
+
+PyObject *object_get_from(PyObject *object, const char *name)
+{
+    PyObject *value = object_get(object, name);
+    torch_state.py.Py_DecRef(object);
+    return value;
+}
+
+int64_t object_number(PyObject *value)
+{
+    struct cpython *py = &torch_state.py;
+    int64_t n = PROBING_NULL_I64;
+    if (value && object_is(value, py->PyLong_Type))
+        n = py->PyLong_AsLongLong(value);
+    if (py->PyErr_Occurred()) /* of more than 64 bits */
+        n = PROBING_NULL_I64;
+    py->PyErr_Clear();
+    py->Py_DecRef(value);
+    return n;
+}
+
+int64_t object_ask(PyObject *object, const char *method)
+{
+    PyObject *value = torch_state.py.PyObject_CallMethod(object, method, NULL);
+    torch_state.py.PyErr_Clear();
+    return object_number(value);
+}
+
+int64_t object_number_in(PyObject *dict, const char *name)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *value = dict ? py->PyDict_GetItemString(dict, name) : NULL;
+    py->Py_IncRef(value);
+    return object_number(value);
+}
+
+void object_text(PyObject *value, char *room, size_t size)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *text = value && value != py->_Py_NoneStruct ? py->PyObject_Str(value) : NULL;
+    Py_ssize_t n = 0;
+    const char *bytes = text ? py->PyUnicode_AsUTF8AndSize(text, &n) : NULL;
+    (void)snprintf(room, size, "%s", bytes ? bytes : "");
+    size_t end = strlen(room);
+    while (end > 0 && ((unsigned char)bytes[end] & 0xc0) == 0x80) /* cut inside a letter */
+        room[--end] = '\0';
+    py->PyErr_Clear();
+    py->Py_DecRef(text);
+    py->Py_DecRef(value);
+}
+
+uint64_t object_intern(const char *text)
+{
+    uint64_t id;
+    if (!text || !*text || torch_state.host->intern(torch_state.host, text, strlen(text), &id) < 0)
+        return PROBING_NULL_ID;
+    return id;
+}
+
+bool object_is(PyObject *object, PyObject *class)
+{
+    return torch_state.py.PyType_IsSubtype(object_type(object), class);
+}
+
+/* Would str() of it run a function in Python? */
+static bool is_spoken_by_c(PyObject *class)
+{
+    PyObject *function = object_get(class, "__str__");
+    bool is = function && strcmp(names_class_text(function), "wrapper_descriptor") == 0;
+    torch_state.py.Py_DecRef(function);
+    return is;
+}
+
+uint64_t object_error(void)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *class = NULL, *value = NULL, *traceback = NULL;
+    char said[ERROR_BYTES] = "", text[2 * ERROR_BYTES];
+    py->PyErr_Fetch(&class, &value, &traceback);
+    if (value && (object_type(value) == py->PyUnicode_Type || is_spoken_by_c(object_type(value)))) {
+        py->Py_IncRef(value);
+        object_text(value, said, sizeof(said));
+    }
+    said[strcspn(said, "\n")] = '\0';
+    PyObject *name = object_get(class, "__name__");
+    object_text(name, text, ERROR_BYTES);
+    size_t used = strlen(text);
+    if (said[0])
+        (void)snprintf(text + used, sizeof(text) - used, "%s%s", used ? ": " : "", said);
+    py->PyErr_Restore(class, value, traceback);
+    return object_intern(text);
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/python/pyobject.h - what is asked of Python's objects where speed does not matter.
+ *
+ * Threads: any that holds the GIL, except where a comment says otherwise.
+ * No exception is left behind.  NULL is an object that has nothing.
+ */
+#ifndef TORCH_PYTHON_PYOBJECT_H
+#define TORCH_PYTHON_PYOBJECT_H
+
+#include "internal.h"
+
+/* Run fn with the GIL; not at all, and 0, when the plugin does not work.  What fn gave, or -errno
+ * after the host's fail().                                                            [worker] */
+int object_look(int (*fn)(void *arg), void *arg);
+
+/* An imported module, borrowed; NULL: nobody has imported it. */
+PyObject *object_module(const char *name);
+/* An attribute, new reference or NULL; _from takes the object's reference. */
+PyObject *object_get(PyObject *object, const char *name);
+PyObject *object_get_from(PyObject *object, const char *name);
+/* A whole number, PROBING_NULL_I64: it is none.  Takes the reference. */
+int64_t object_number(PyObject *value);
+/* The whole number that a method without arguments gives. */
+int64_t object_ask(PyObject *object, const char *method);
+/* The whole number that a dict has under a name. */
+int64_t object_number_in(PyObject *dict, const char *name);
+/* str(value), cut; "" of None.  Takes the reference. */
+void object_text(PyObject *value, char *room, size_t size);
+/* Interned; PROBING_NULL_ID of "" and of NULL.                                            [any] */
+uint64_t object_intern(const char *text);
+bool object_is(PyObject *object, PyObject *class);
+/* The exception that is being raised, which stays so: its class and the first line of what it says,
+ * interned; PROBING_NULL_ID: none is. */
+uint64_t object_error(void);
+
+#endif

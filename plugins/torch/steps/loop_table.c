@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/steps/loop_table.c - the table torch.loop: what the thread that ends steps is doing
+ * now.
+ *
+ * Threads: the loop's own with the GIL; the table is filled on [worker] without it: a loop that
+ * holds the GIL and stands is seen, too.  There the process's memory is looked at once a second.
+ */
+#include "internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define LOOKS 120 /* seconds of memory */
+
+static struct {
+    uint64_t ns[LOOKS];
+    int64_t bytes[LOOKS];
+    uint64_t n; /* looks so far */
+} rss;          /* lock: mutex */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static const struct probing_column columns[] = {
+    {.name = "tid",
+     .type = PROBING_I64,
+     .doc = "thread that ended a step last; before that, the first that called a module"},
+    {.name = "steps", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "that have ended"},
+    {.name = "step_sec",
+     .type = PROBING_F64,
+     .unit = PROBING_SECONDS,
+     .doc = "since the last one's end; NULL: none has ended"},
+    {.name = "phase",
+     .type = PROBING_STR,
+     .doc = "what the thread does: waiting for data, forward, backward, optimizer, communication "
+            "or other"},
+    {.name = "phase_sec", .type = PROBING_F64, .unit = PROBING_SECONDS, .doc = "for how long"},
+    {.name = "rss", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "memory of the process"},
+    {.name = "rss_before",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .doc = "the least in the older half of the time that was looked at"},
+    {.name = "rss_since",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .doc = "the least in the newer half: what the process does not give back"},
+    {.name = "rss_sec",
+     .type = PROBING_F64,
+     .unit = PROBING_SECONDS,
+     .doc = "from the older half's middle to the newer's"},
+};
+
+int64_t loop_rss(void)
+{
+    char text[128];
+    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd == -1 ? 0 : read(fd, text, sizeof(text) - 1);
+    if (fd != -1)
+        (void)close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    int64_t pages = 0;
+    const char *p = text + strcspn(text, " ");
+    for (p += *p == ' '; *p >= '0' && *p <= '9'; p++)
+        pages = pages * 10 + (*p - '0');
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
+void loop_look(uint64_t now_ns)
+{
+    int64_t bytes = loop_rss();
+    if (!bytes)
+        return;
+    (void)pthread_mutex_lock(&mutex);
+    rss.ns[rss.n % LOOKS] = now_ns;
+    rss.bytes[rss.n++ % LOOKS] = bytes;
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+/* The least of some looks, counted from the newest back. */
+static int64_t least(uint64_t from, uint64_t to)
+{
+    int64_t found = INT64_MAX;
+    for (uint64_t i = from; i < to; i++) {
+        int64_t bytes = rss.bytes[(rss.n - 1 - i) % LOOKS];
+        found = bytes < found ? bytes : found;
+    }
+    return found;
+}
+
+static void fill_rss(union probing_cell *cells)
+{
+    int64_t now = loop_rss();
+    cells[0].i = now ? now : PROBING_NULL_I64;
+    cells[1].i = cells[2].i = PROBING_NULL_I64;
+    cells[3].u = PROBING_NULL_F64;
+    (void)pthread_mutex_lock(&mutex);
+    uint64_t n = rss.n < LOOKS ? rss.n : LOOKS, half = n / 2;
+    if (half) {
+        uint64_t old_ns = rss.ns[(rss.n - n) % LOOKS], new_ns = rss.ns[(rss.n - 1) % LOOKS];
+        cells[1].i = least(half, n);
+        cells[2].i = least(0, half);
+        cells[3].f = (double)(new_ns - old_ns) / 2 / NS_PER_S;
+    }
+    (void)pthread_mutex_unlock(&mutex);
+}
+
+void loop_is(const struct thread *t)
+{
+    if (t == torch_state.loop.thread)
+        return;
+    torch_state.loop.thread = t;
+    loop_phase(t->phase, torch_state.now());
+    __atomic_store_n(&torch_state.loop.tid, (int64_t)syscall(SYS_gettid), __ATOMIC_RELEASE);
+}
+
+static double seconds_since(uint64_t then_ns)
+{
+    uint64_t now_ns = torch_state.now();
+    return now_ns > then_ns ? (double)(now_ns - then_ns) / NS_PER_S : 0;
+}
+
+static int scan(void *self, struct probing_rows *out)
+{
+    static const char *const names[N_PHASES] = {
+        [PHASE_OTHER] = "other",         [PHASE_DATA] = "waiting for data",
+        [PHASE_FORWARD] = "forward",     [PHASE_BACKWARD] = "backward",
+        [PHASE_OPTIMIZER] = "optimizer", [PHASE_COMM] = "communication"};
+    int64_t tid = __atomic_load_n(&torch_state.loop.tid, __ATOMIC_ACQUIRE);
+    int64_t steps = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED);
+    union probing_cell none = {.u = PROBING_NULL_F64};
+    union probing_cell cells[] = {
+        {.i = PROBING_NULL_I64}, {.i = steps}, none, {.s = NULL}, none, none, none, none, none};
+    (void)self;
+    if (!torch_on())
+        return 0;
+    if (tid) {
+        uint64_t since_ns = __atomic_load_n(&torch_state.loop.since_ns, __ATOMIC_ACQUIRE);
+        enum phase phase = __atomic_load_n(&torch_state.loop.phase, __ATOMIC_RELAXED);
+        uint64_t ended_ns = __atomic_load_n(&torch_state.step_begin_ns, __ATOMIC_RELAXED);
+        cells[0].i = tid;
+        if (ended_ns)
+            cells[2].f = seconds_since(ended_ns);
+        cells[3].s = names[phase];
+        cells[4].f = seconds_since(since_ns > ended_ns ? since_ns : ended_ns);
+    }
+    fill_rss(cells + 5);
+    int rc = torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
+    return rc == -ECANCELED ? 0 : rc;
+}
+
+const struct probing_table_desc loop_table = {
+    .size = sizeof(loop_table),
+    .column_size = sizeof(struct probing_column),
+    .name = "loop",
+    .columns = columns,
+    .n_columns = sizeof(columns) / sizeof(columns[0]),
+    .doc = "what the thread that ends steps is doing now, and since when",
+    .scan = scan,
+};

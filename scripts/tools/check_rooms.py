@@ -1,0 +1,235 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""Keep the rooms small and in order: what a folder holds, and which of its strata may use which.
+
+usage: check_rooms.py            say what is wrong; exit 1 when something is
+       check_rooms.py --write    drop exceptions that nobody needs any more, and name new ones
+       check_rooms.py --knot     the largest set of files that need each other, by their symbols
+
+Rules: at most 25 sources a folder and 600 lines a file; the path in a file's head is its path; no
+two sources of the product have one name unless they are one feature, said below; no file is empty;
+in the strata below a file includes, and uses symbols of, its own stratum and those before it only.
+What breaks a rule today stands in room_exceptions.txt beside this file, and that list may only
+shrink: a line that is not needed any more is an error, too.
+"""
+import collections
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from check_includes import ROOT, c_files, resolve  # noqa: E402
+from check_style import blanked, sources  # noqa: E402
+
+SOURCES_MAX = 25
+LINES_MAX = 600
+EXCEPTIONS = os.path.join(ROOT, "scripts", "tools", "room_exceptions.txt")
+
+# House -> its folders, the one that uses nothing first; "." is the house's own folder.  Folders in
+# one place of the list may use each other.
+STRATA = {
+    "core/sql": ["value", "parse", "expr", "exec format", "plan", "."],
+    "plugins/python": ["read", "exec", "stack", "commands", "."],
+    "plugins/torch": ["python device", "modules", "steps", "calls", "dist", "profiler", "."],
+    "cli": ["ui", "inject", "target", "export", "torch commands", "."],
+}
+# Headers of a house that all of its strata may include: what they declare is judged by symbol.
+SHARED = ("core/sql/sql.h", "core/sql/parse/ast.h", "cli/cli.h", "plugins/python/internal.h",
+          "plugins/torch/internal.h")
+# The one struct that a house hangs on, declared in its internal.h.
+OWNERS = ("torch_state",)
+# Role names: the same in every room.  And features that stand in two rooms, each with its part.
+ROLES = ("plugin.c", "tables.c", "offline.c")
+ONE_FEATURE = ("backtrace.c", "backtrace_external.c", "coordinates.c", "datadir.c", "debug.c",
+               "empty_reason.c", "eval.c", "flamegraph.c", "headroom.c",
+               "inject.c", "proc_tasks.c", "query.c", "redact.c", "resume.c", "scan.c", "unwind.c")
+# Made by a program, or by somebody who is bound to no house rule.
+LONG_BY_NATURE = ("core/sql/value/case_ranges.h",)
+
+
+def read(path):
+    with open(os.path.join(ROOT, path), errors="replace") as source:
+        return source.read()
+
+
+def is_test(path):
+    return path.startswith("tests/") or path.endswith(("_test.c", "_test.h"))
+
+
+# ---- folders and files ----
+
+def check_folders(paths):
+    """Rules about the tree: (key of the exception, number, what is wrong)."""
+    folders, names = collections.Counter(), collections.defaultdict(list)
+    for path in paths:
+        folder, name = os.path.split(path)
+        if path.endswith((".c", ".py")) and not is_test(path):
+            folders[folder] += 1
+        if path.endswith(".c") and not is_test(path):
+            names[name].append(folder)
+        lines = read(path).count("\n")
+        if lines > LINES_MAX and path not in LONG_BY_NATURE:
+            yield "long " + path, lines, "%s has %d lines (at most %d)" % (path, lines, LINES_MAX)
+        if lines == 0 and not path.endswith("__init__.py"):
+            yield "empty " + path, 1, "%s is empty" % path
+        head = re.match(r"/\*[^\n]*\n \*\n \* (\S+\.[ch]) - ", read(path))
+        if head and head[1] not in (path, path.replace("include/", "", 1)):
+            yield "head " + path, 1, "%s calls itself %s" % (path, head[1])
+    for folder, number in sorted(folders.items()):
+        if number > SOURCES_MAX:
+            yield "full " + folder, number, "%s has %d sources (at most %d)" % (
+                folder, number, SOURCES_MAX)
+    for name, where in sorted(names.items()):
+        if len(where) > 1 and name not in ROLES + ONE_FEATURE:
+            yield "same " + name, len(where), "%s stands in %s: one feature, or two names" % (
+                name, " and ".join(where))
+
+
+# ---- strata ----
+
+def stratum(path, house):
+    """Number of the stratum that a file of a house stands in, None: of none."""
+    below = os.path.relpath(os.path.dirname(path), house)
+    first = below.split("/")[0]
+    for number, folders in enumerate(STRATA[house]):
+        if first in folders.split():
+            return number
+    return None
+
+
+def house_of(path):
+    return next((h for h in STRATA if path.startswith(h + "/")), None)
+
+
+# A definition at the left margin that others can see: a function, or a variable.
+FUNCTION = re.compile(r"^(?!static|typedef|extern|#|\})[A-Za-z_][^;{}#=()]*?\b(\w+)\([^;{}]*\)"
+                      r"[^;{}()=]*\n\{", re.M)
+VARIABLE = re.compile(r"^(?!static|typedef|extern|#|\}|return)[A-Za-z_][\w \t*]*?[ *](\w+)"
+                      r"(?:\[[^\]\n]*\])*(?: =[^\n]*|;)", re.M)
+
+
+class Symbols:
+    """Who defines what, and who uses what of whom, in all C of the product."""
+
+    def __init__(self, paths):
+        self.code = {p: blanked(read(p)) for p in paths if p.endswith(".c") and not is_test(p)}
+        self.owner = collections.defaultdict(set)
+        for path, code in self.code.items():
+            for pattern in (FUNCTION, VARIABLE):
+                for name in pattern.findall(code):
+                    self.owner[name].add(path)
+        self.uses = {p: self.used_by(p, c) for p, c in self.code.items()}
+
+    def used_by(self, path, code):
+        """{(file, symbol)}: names of others in a file's code, but for its own and members."""
+        words = set(re.findall(r"(?<![\w.>])([A-Za-z_]\w*)", code))
+        static = set(re.findall(r"^static [^;{}=(]*?\b(\w+)(?:\(|\[|;| =)", code, flags=re.M))
+        return {(owner, w) for w in words & set(self.owner) - static
+                for owner in self.owner[w]
+                if path not in self.owner[w] and same_link(path, owner)}
+
+
+def same_link(path, other):
+    """Can one be linked to the other?  A plugin's names are its own."""
+    one, two = path.split("/"), other.split("/")
+    return one[:2] == two[:2] if "plugins" in (one[0], two[0]) else True
+
+
+def check_strata(paths, symbols):
+    for path in paths:
+        house = house_of(path)
+        if not house or is_test(path) or not path.endswith((".c", ".h")):
+            continue
+        own = stratum(path, house)
+        if own is None:
+            yield "unknown " + path, 1, "%s is in no stratum of %s" % (path, house)
+            continue
+        for name in re.findall(r'^\s*#\s*include "([^"]+)"', read(path), flags=re.M):
+            target = resolve(name, path)
+            if target and house_of(target) == house and target not in SHARED \
+                    and (stratum(target, house) or 0) > own:
+                yield "include %s %s" % (path, target), 1, "%s may not include %s" % (path, target)
+        for owner, symbol in sorted(symbols.uses.get(path, ())):
+            if symbol not in OWNERS and house_of(owner) == house \
+                    and (stratum(owner, house) or 0) > own:
+                yield "symbol %s %s" % (path, symbol), 1, "%s may not use %s() of %s" % (
+                    path, symbol, owner)
+
+
+# ---- knots ----
+
+def knot(symbols):
+    """The largest set of files each of which needs, by others, all the others (Tarjan)."""
+    graph = {p: sorted({o for o, _ in u}) for p, u in symbols.uses.items()}
+    number, low, stack, best = {}, {}, [], []
+    sys.setrecursionlimit(10000)
+
+    def visit(node):
+        nonlocal best
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in number:
+                visit(other)
+            if other in stack:
+                low[node] = min(low[node], low[other])
+        if low[node] == number[node]:
+            at = stack.index(node)
+            best = max(best, stack[at:], key=len)
+            del stack[at:]
+
+    for path in sorted(graph):
+        if path not in number:
+            visit(path)
+    return sorted(best)
+
+
+# ---- the list of exceptions ----
+
+def exceptions():
+    """{key: the number that is allowed}."""
+    if not os.path.exists(EXCEPTIONS):
+        return {}
+    with open(EXCEPTIONS) as source:
+        rows = [t.split() for t in source if t.strip() and not t.startswith("#")]
+    return {" ".join(r[:-1]): int(r[-1]) for r in rows}
+
+
+def write(found):
+    with open(EXCEPTIONS, "w") as out:
+        out.write("# What breaks a rule of check_rooms.py today: may only shrink.\n")
+        out.writelines("%s %d\n" % item for item in sorted(found.items()))
+
+
+def complaints(found, known):
+    for key, number, what in found:
+        if key not in known:
+            yield what
+        elif number > known[key]:
+            yield what + ", and had %d" % known[key]
+        elif number < known[key]:
+            yield "%s: %d is enough in room_exceptions.txt (--write)" % (key, number)
+    for key in sorted(set(known) - {k for k, _, _ in found}):
+        yield "%s: no exception any more; out of room_exceptions.txt with it (--write)" % key
+
+
+def main(arguments):
+    paths = sorted(set(c_files()) | set(sources()))
+    symbols = Symbols(paths)
+    if arguments == ["--knot"]:
+        files = knot(symbols)
+        print("\n".join(files + ["%d files need each other" % len(files)]))
+        return 0
+    found = list(check_folders(paths)) + list(check_strata(paths, symbols))
+    if arguments == ["--write"]:
+        write({key: number for key, number, _ in found})
+        return 0
+    if arguments:
+        sys.exit(__doc__)
+    wrong = list(complaints(found, exceptions()))
+    print("\n".join(wrong), end="\n" if wrong else "")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

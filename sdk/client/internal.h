@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sdk/client/internal.h - what the files of this folder share: a connection, and messages over it.
+ *
+ *     client.c: requests and answers     wire.c: websocket messages     connect.c: shaking hands
+ *     local_connect.c: the socket in a data directory, and who listens there
+ *     stream_end.c: why a stream has ended
+ */
+#ifndef SDK_CLIENT_INTERNAL_H
+#define SDK_CLIENT_INTERNAL_H
+
+#include "core/base/clock.h"
+#include "sdk/client/client.h"
+
+#define CLIENT_GRACE_NS (2 * NS_PER_S)   /* for the process to say its last word */
+#define CLIENT_MESSAGE_BYTES (64u << 20) /* longest message taken from the process */
+#define CLIENT_READ_BYTES (64u << 10)
+#define CLIENT_HEAD_BYTES (64u << 10) /* of the answer to the handshake, with what came behind it */
+#define CLIENT_SMALL_MAX 1000 /* pings and empty parts in a second; a process sends one a minute */
+#define CLIENT_STARTED_MAX 64 /* requests at once: what the process allows */
+
+enum { OP_MORE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
+
+struct probing_client {
+    char note[256]; /* of the last client_run() */
+    int fd;
+    char where[160];      /* for sentences: the path, or host:port */
+    char build[96];       /* of the core, as it says; "": it does not */
+    char directory[4096]; /* of the socket: what can still be asked when the process is dead */
+    struct buf in;        /* received bytes */
+    size_t in_used;
+    struct buf message; /* of fragments, until the last */
+    int64_t last_id;
+    int64_t started[CLIENT_STARTED_MAX]; /* ids whose end has not come; 0: free */
+    bool over;                           /* the connection is of no more use */
+    enum client_end end;                 /* why, once it was looked for */
+    struct client_process process;
+    const volatile sig_atomic_t *stop; /* of the stream that is read, else of whoever connected */
+    uint32_t mask;                     /* changes with every frame */
+    uint64_t small_since_ns;           /* frames that bring nothing: since then, and how many */
+    uint32_t n_small;
+};
+
+/* ---- connect.c ---- */
+
+uint64_t client_timeout(const struct client_limits *limits); /* ns */
+bool client_is_stopped(const volatile sig_atomic_t *stop);   /* then err_set() is done */
+/* When to look at the flag again, at the latest: it may be raised just before a wait begins. */
+uint64_t client_look(uint64_t deadline_ns);
+
+/* ---- stream_end.c ---- */
+
+int client_gone(struct probing_client *c); /* -ECONNRESET, with what has become of the process */
+
+/* ---- wire.c ---- */
+
+/* Wait for the socket until `deadline_ns` (0: none).  1: ready, 0: too late, -EINTR: a signal. */
+int client_wait(struct probing_client *c, int events, uint64_t deadline_ns);
+int client_send(struct probing_client *c, const char *data, size_t size);
+static inline bool client_stopped(const struct probing_client *c)
+{
+    return c->stop && *c->stop;
+}
+/* 1: something came, 0: too late, -EINTR, or -errno */
+int client_receive(struct probing_client *c, uint64_t deadline_ns);
+int client_send_frame(struct probing_client *c, int op, const char *data, size_t size);
+/* The next whole text message into c->message.  1, 0: too late, -EINTR, -errno. */
+int client_next_message(struct probing_client *c, uint64_t deadline_ns);
+
+#endif
