@@ -115,11 +115,40 @@ int door_dial(const char *directory, const struct door_owner *who, const char *n
 extern volatile sig_atomic_t cli_interrupted;
 extern volatile sig_atomic_t cli_prompts; /* a line is being read: prompt.c waits for SIGALRM too */
 extern _Atomic int cli_cancel;            /* the same, as the engine wants it */
-/* As they were when we began: before an exec, and while files of the dead are read, which takes as
- * long as whoever wrote them likes; and ours again (main.c). */
-void cli_signals_back(void);
+/* Ours; and as they were when main() kept them: before an exec, and while files of the dead are
+ * read, which takes as long as whoever wrote them likes (ui/interrupt.c). */
+void cli_signals_keep(void);
 void cli_signals_catch(void);
+void cli_signals_back(void);
 
+/* ---- ui/args.c ---- */
+
+struct cli_option {
+    const char *name;   /* "--listen"; NULL ends the list */
+    const char *letter; /* "-l", or NULL */
+    const char *value;  /* "ADDR"; NULL: a flag */
+    const char *doc;
+};
+
+#define COMMAND_OPTIONS 12
+#define COMMAND_EXAMPLES 4
+
+struct cli_command {
+    const char *name, *alias;
+    const char *arguments; /* behind the options: "SQL", "list | load NAME|FILE" */
+    const char *doc;       /* one line */
+    const char *text;      /* what else a user must know, or NULL; lines are filled when shown */
+    bool needs_target;
+    bool may_target; /* does something without one, too */
+    bool forwarded;  /* options are read by the process, not here */
+    bool pages;      /* the answer may be long: to a person it comes through a pager */
+    int (*run)(struct target *t, int argc, char **argv);
+    struct cli_option options[COMMAND_OPTIONS + 1];
+    const char *examples[COMMAND_EXAMPLES + 1]; /* behind "probing "; the list ends with NULL */
+};
+
+/* The command whose words are taken apart from now on. */
+void cli_args_of(const struct cli_command *command);
 /* Take a command's arguments apart by its row in command_table.c: take(arg, "--listen", "ADDR") for
  * each option, whichever way it was written, value NULL for a flag; take(arg, NULL, word) for the
  * rest. What take() gives below 0 ends it. */

@@ -8,35 +8,9 @@
 #ifndef CLI_COMMAND_TABLE_H
 #define CLI_COMMAND_TABLE_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdio.h>
 
 #include "cli/cli.h"
-
-struct cli_option {
-    const char *name;   /* "--listen"; NULL ends the list */
-    const char *letter; /* "-l", or NULL */
-    const char *value;  /* "ADDR"; NULL: a flag */
-    const char *doc;
-};
-
-#define COMMAND_OPTIONS 12
-#define COMMAND_EXAMPLES 4
-
-struct cli_command {
-    const char *name, *alias;
-    const char *arguments; /* behind the options: "SQL", "list | load NAME|FILE" */
-    const char *doc;       /* one line */
-    const char *text;      /* what else a user must know, or NULL; lines are filled when shown */
-    bool needs_target;
-    bool may_target; /* does something without one, too */
-    bool forwarded;  /* options are read by the process, not here */
-    bool pages;      /* the answer may be long: to a person it comes through a pager */
-    int (*run)(struct target *t, int argc, char **argv);
-    struct cli_option options[COMMAND_OPTIONS + 1];
-    const char *examples[COMMAND_EXAMPLES + 1]; /* behind "probing "; the list ends with NULL */
-};
 
 /* In the order of `probing help`; the last has no name. */
 extern const struct cli_command cli_commands[];

@@ -8,7 +8,6 @@
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +20,6 @@
 #include "core/base/version.h"
 
 #define SECRET_NAME_MAX 64 /* longer words are code or SQL, not names */
-
-volatile sig_atomic_t cli_interrupted, cli_prompts;
-_Atomic int cli_cancel;
-static struct sigaction before[3]; /* SIGINT, SIGTERM, SIGPIPE; written once, by main() */
 
 /* Could this first word be a target rather than a mistyped command? */
 static bool looks_like_target(const char *word)
@@ -46,40 +41,6 @@ static int unknown_command(const char *word)
                  near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                  near != NULL ? "'" : "");
     return EXIT_USAGE;
-}
-
-static void on_interrupt(int signo)
-{
-    (void)signo;
-    cli_interrupted = 1;
-    if (cli_prompts)
-        (void)alarm(1); /* it may have come a moment before the read that it is to end */
-    atomic_store_explicit(&cli_cancel, 1, memory_order_relaxed);
-}
-
-void cli_signals_catch(void)
-{
-    struct sigaction action = {.sa_handler = on_interrupt}; /* no SA_RESTART: waits must end */
-
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
-    action.sa_handler = SIG_IGN; /* `probing ... | head`: the write fails, and that is handled */
-    (void)sigaction(SIGPIPE, &action, NULL);
-}
-
-static void catch_interrupts(void)
-{
-    (void)sigaction(SIGINT, NULL, &before[0]);
-    (void)sigaction(SIGTERM, NULL, &before[1]);
-    (void)sigaction(SIGPIPE, NULL, &before[2]);
-    cli_signals_catch();
-}
-
-void cli_signals_back(void)
-{
-    (void)sigaction(SIGINT, &before[0], NULL);
-    (void)sigaction(SIGTERM, &before[1], NULL);
-    (void)sigaction(SIGPIPE, &before[2], NULL);
 }
 
 /* The target's text: an option, else the first word, else the environment. */
@@ -133,6 +94,7 @@ static int run_command(int argc, char **argv, const char *target_text)
         target_say_whose(&target);
     }
     argv[0] = (char *)(uintptr_t)c->name; /* an alias stands for its name */
+    cli_args_of(c);
     if (c->pages)
         pager_begin();
     return c->run(&target, argc, argv);
@@ -176,7 +138,8 @@ int main(int argc, char **argv)
 {
     int r;
 
-    catch_interrupts();
+    cli_signals_keep();
+    cli_signals_catch();
     if ((r = terminal_begin()) < 0 || (r = hide_secrets(argc, argv)) < 0) {
         terminal_say("%s", err_why(r));
         return EXIT_FAILED;
