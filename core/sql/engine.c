@@ -69,11 +69,6 @@ void sql_configure(struct sql *s, enum sql_setting which, uint64_t value)
     atomic_store_explicit(&s->settings[which], value, memory_order_relaxed);
 }
 
-uint64_t sql_setting(const struct sql *s, enum sql_setting which)
-{
-    return atomic_load_explicit(&s->settings[which], memory_order_relaxed);
-}
-
 int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc)
 {
     struct view *v = calloc(1, sizeof(*v));
@@ -93,17 +88,6 @@ int sql_add_view(struct sql *s, const char *name, const char *definition, const 
                                                   memory_order_relaxed))
         ;
     return 0;
-}
-
-uint32_t sql_rows_count(const struct sql_rows *r)
-{
-    return r->n;
-}
-
-void sql_rows_value(const struct sql_rows *r, uint32_t row, uint32_t column, struct sql_value *ret)
-{
-    uint32_t i = r->batch->sel ? r->batch->sel[row] : row;
-    *ret = sql_vec_value(r->q, &r->batch->v[column], i);
 }
 
 /* ---- explain ---- */

@@ -8,7 +8,7 @@
 #ifndef CORE_SQL_EXEC_OPS_H
 #define CORE_SQL_EXEC_OPS_H
 
-#include "core/sql/plan/bind.h"
+#include "core/sql/expr/expr.h"
 #include "core/sql/value/keys.h"
 
 int sql_scan_table(struct query *q, const struct table *t, const char *alias, struct op **ret);
@@ -40,6 +40,21 @@ int sql_append(struct op *left, struct op *right, struct op **ret);
 int sql_set(struct op *left, struct op *right, bool except, bool all, struct op **ret);
 const struct expr *sql_project_expr(const struct op *op, uint32_t column);
 
+struct agg_spec { /* one aggregate call */
+    const struct agg_kind *kind;
+    bool distinct, star;
+    struct expr *arg, *filter;
+    struct expr *arg2; /* what arg_min and f(x order by y) go by */
+    double fraction;
+    bool descending; /* within group (order by x desc), f(x order by y desc) */
+    bool nulls_low;  /* NULL comes before all others in rising order: as `nulls first` has it */
+    bool keeps_null; /* FIRST, LAST: a row whose argument is NULL is a row */
+    uint32_t bins;
+    struct text separator;
+    enum sql_type type;
+    uint32_t pos;
+};
+
 struct sort_key {
     uint32_t column; /* of the child */
     bool descending, nulls_first;
@@ -62,12 +77,6 @@ int sql_sort(struct op *child, const struct sort_key *keys, uint32_t n, uint64_t
 
 const struct agg_kind *sql_agg_find(const char *name);
 uint32_t sql_agg_names(const char **ret, uint32_t max);
-int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
-                 const struct agg_kind *kind, struct expr **ret);
-/* The call alone, not a column of an aggregation.  over_window: its arguments may hold
- * aggregates. */
-int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
-                 const struct agg_kind *kind, bool over_window, struct agg_spec **ret);
 /* One group of one aggregate, a row at a time: frames of windows. */
 struct agg;
 int sql_agg_one_new(struct query *q, const struct agg_spec *spec, struct agg **ret);
@@ -81,7 +90,6 @@ int sql_agg_one_get(struct query *q, struct agg *a, struct vec *ret, uint32_t ro
 
 uint32_t sql_window_names(const char **ret, uint32_t max);
 bool sql_window_only(const char *name); /* a window function that is no aggregate */
-int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* Compute the window functions in the items over *op; the items then are over the new *op. */
 int sql_plan_windows(struct query *q, struct out_item *items, uint32_t n, struct op **op);
 /* Groups by keys; columns: the keys, then the aggregates. */
@@ -98,5 +106,7 @@ int sql_join(struct op *left, struct op *right, enum join_type type,
 int sql_join_add(struct op *join, struct expr *condition);
 int sql_join_done(struct op *join, uint32_t pos);
 bool sql_is_join(const struct op *op, enum join_type *ret_type, uint32_t *ret_n_left);
+/* A column of an operator is read: pipeline.c. */
+void sql_want(struct op *op, uint32_t column);
 
 #endif

@@ -350,3 +350,11 @@ int sql_limit(struct op *child, uint64_t limit, uint64_t offset, struct op **ret
     *ret = op;
     return op->detail ? 0 : -ENOMEM;
 }
+
+void sql_want(struct op *op, uint32_t column)
+{
+    if (op->want)
+        op->want[column] = true;
+    if (op->on_want)
+        op->on_want(op, column);
+}

@@ -124,4 +124,26 @@ enum sql_type sql_letter_type(char letter, enum sql_type any);
 bool sql_widens(enum sql_type from, enum sql_type to);
 const struct func *sql_cast_func(enum sql_type from, enum sql_type to, bool forgiving);
 
+/* ---- expr_tree.c ---- */
+
+struct out_item { /* one column of a select list */
+    struct expr *expr;
+    const char *name;
+    bool aliased;
+};
+
+struct expr *sql_new_expr(struct query *q, enum expr_kind kind, enum sql_type type, uint32_t pos,
+                          uint32_t n_args);
+struct expr *sql_const(struct query *q, struct sql_value v, uint32_t pos);
+bool sql_expr_equal(const struct expr *a, const struct expr *b);
+bool sql_expr_has_agg(const struct expr *e);
+bool sql_expr_has_window(const struct expr *e);
+struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t column, uint32_t pos);
+bool sql_expr_has_column(const struct expr *e);
+/* Can several threads compute it at once, each on its own rows? */
+bool sql_expr_is_free(const struct expr *e);
+bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end);
+/* The same expression with its columns counted from `by`. */
+struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by);
+
 #endif

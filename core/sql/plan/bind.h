@@ -8,17 +8,11 @@
 #ifndef CORE_SQL_PLAN_BIND_H
 #define CORE_SQL_PLAN_BIND_H
 
-#include "core/sql/expr/expr.h"
+#include "core/sql/exec/ops.h"
 #include "core/sql/parse/ast.h"
 
 #define SQL_VIEW_DEPTH 16  /* views over views */
 #define SQL_BIND_DEPTH 500 /* expressions in subqueries in views ...: our threads have 512 KiB */
-
-struct out_item { /* one column of a select list */
-    struct expr *expr;
-    const char *name;
-    bool aliased;
-};
 
 struct scope {
     struct op *op;      /* whose columns are seen */
@@ -44,21 +38,6 @@ struct outer {
     bool unknown;                   /* something further out had no value yet */
 };
 
-struct agg_spec { /* one aggregate call */
-    const struct agg_kind *kind;
-    bool distinct, star;
-    struct expr *arg, *filter;
-    struct expr *arg2; /* what arg_min and f(x order by y) go by */
-    double fraction;
-    bool descending; /* within group (order by x desc), f(x order by y desc) */
-    bool nulls_low;  /* NULL comes before all others in rising order: as `nulls first` has it */
-    bool keeps_null; /* FIRST, LAST: a row whose argument is NULL is a row */
-    uint32_t bins;
-    struct text separator;
-    enum sql_type type;
-    uint32_t pos;
-};
-
 int sql_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 int sql_bind_call(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* A call of a function with bound arguments; n says where. */
@@ -80,25 +59,19 @@ int sql_coerce(struct query *q, struct expr **e, enum sql_type type, const char 
 int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgiving);
 /* One type for all of them. */
 int sql_unify(struct query *q, struct expr **e, uint32_t n, const char *what, enum sql_type *ret);
-struct expr *sql_new_expr(struct query *q, enum expr_kind kind, enum sql_type type, uint32_t pos,
-                          uint32_t n_args);
-void sql_want(struct op *op, uint32_t column);
 /* Column of the scope by name; -1: none, -2: after err_set(). */
 #define COLUMN_AMBIGUOUS (-2) /* of sql_find_column(), which has said why under -EINVAL */
 int sql_find_column(struct query *q, const struct op *op, const struct node *n);
 int sql_no_column(struct query *q, const struct op *op, const struct node *n);
-struct expr *sql_const(struct query *q, struct sql_value v, uint32_t pos);
-bool sql_expr_equal(const struct expr *a, const struct expr *b);
-bool sql_expr_has_agg(const struct expr *e);
-bool sql_expr_has_window(const struct expr *e);
-struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t column, uint32_t pos);
 const char *sql_mirrored(const char *compare); /* < for > */
-bool sql_expr_has_column(const struct expr *e);
-/* Can several threads compute it at once, each on its own rows? */
-bool sql_expr_is_free(const struct expr *e);
-bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end);
-/* The same expression with its columns counted from `by`. */
-struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by);
+/* bind_agg.c, bind_window.c */
+int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, struct expr **ret);
+/* The call alone, not a column of an aggregation.  over_window: its arguments may hold
+ * aggregates. */
+int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
+                 const struct agg_kind *kind, bool over_window, struct agg_spec **ret);
+int sql_window_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret);
 /* What does here what others call so; NULL: nothing known.  func_synonyms.c */
 const char *sql_instead_of(const char *function);
 

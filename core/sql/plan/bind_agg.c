@@ -9,6 +9,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "core/sql/plan/bind.h"
+
 #define AGGS_MAX 256 /* in one select */
 #define HISTOGRAM_BINS 10
 #define HISTOGRAM_BINS_MAX 1000

@@ -12,7 +12,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/base/version.h"
-#include "core/sql/exec/ops.h"
+#include "core/sql/plan/bind.h"
 
 #define NAMES_MAX 512 /* names looked through for the nearest */
 

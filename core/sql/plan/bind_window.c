@@ -12,6 +12,7 @@
 #include <strings.h>
 
 #include "core/base/text.h"
+#include "core/sql/plan/bind.h"
 
 static const struct win_kind {
     const char *name;

@@ -14,52 +14,6 @@
 
 #include "core/base/err.h"
 
-bool sql_expr_has_column(const struct expr *e)
-{
-    if (e->kind == EXPR_COLUMN)
-        return true;
-    for (uint32_t i = 0; i < e->n_args; i++)
-        if (sql_expr_has_column(e->args[i]))
-            return true;
-    return false;
-}
-
-bool sql_expr_is_free(const struct expr *e)
-{
-    if (e->kind == EXPR_SUBQUERY || (e->kind == EXPR_IN && e->n_args > 1))
-        return false; /* they remember what they were asked */
-    for (uint32_t i = 0; i < e->n_args; i++)
-        if (!sql_expr_is_free(e->args[i]))
-            return false;
-    return true;
-}
-
-bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end)
-{
-    if (e->kind == EXPR_COLUMN)
-        return e->column >= first && e->column < end;
-    for (uint32_t i = 0; i < e->n_args; i++)
-        if (!sql_expr_only_from(e->args[i], first, end))
-            return false;
-    return true;
-}
-
-struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by)
-{
-    struct expr *copy = sql_new_expr(q, e->kind, e->type, e->pos, e->n_args);
-    if (!copy)
-        return NULL;
-    struct expr **args = copy->args;
-    *copy = *e;
-    copy->args = args;
-    if (e->kind == EXPR_COLUMN)
-        copy->column -= by;
-    for (uint32_t i = 0; i < e->n_args; i++)
-        if (!(args[i] = sql_expr_shifted(q, e->args[i], by)))
-            return NULL;
-    return copy;
-}
-
 const char *sql_mirrored(const char *compare)
 {
     switch (compare[0]) {

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "core/sql/plan/bind.h"
 
 static void want(struct op *op, uint32_t column)
 {

@@ -396,3 +396,19 @@ const char *sql_unit_name(uint32_t unit)
     static const char *const names[] = {"", "ns", "bytes", "%", "count", "s", "MB"};
     return unit < sizeof(names) / sizeof(*names) ? names[unit] : "";
 }
+
+uint64_t sql_setting(const struct sql *s, enum sql_setting which)
+{
+    return atomic_load_explicit(&s->settings[which], memory_order_relaxed);
+}
+
+uint32_t sql_rows_count(const struct sql_rows *r)
+{
+    return r->n;
+}
+
+void sql_rows_value(const struct sql_rows *r, uint32_t row, uint32_t column, struct sql_value *ret)
+{
+    uint32_t i = r->batch->sel ? r->batch->sel[row] : row;
+    *ret = sql_vec_value(r->q, &r->batch->v[column], i);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/expr/expr_tree.c - trees of expressions: made, compared, looked through, shifted.
+ *
+ * The query's thread only.
+ */
+#include "core/sql/expr/expr.h"
+
+#include <string.h>
+
+struct expr *sql_new_expr(struct query *q, enum expr_kind kind, enum sql_type type, uint32_t pos,
+                          uint32_t n_args)
+{
+    struct expr *e = sql_get(q, 1, sizeof(*e));
+    if (!e)
+        return NULL;
+    *e = (struct expr){.kind = kind, .type = type, .pos = pos, .n_args = n_args};
+    e->args = sql_get(q, n_args, sizeof(struct expr *));
+    return e->args ? e : NULL;
+}
+
+struct expr *sql_const(struct query *q, struct sql_value v, uint32_t pos)
+{
+    struct expr *e = sql_new_expr(q, EXPR_CONST, v.type, pos, 0);
+    if (e) {
+        e->value = v;
+        e->literal = v.type == SQL_NULL;
+    }
+    return e;
+}
+
+struct expr *sql_column_expr(struct query *q, const struct op *op, uint32_t column, uint32_t pos)
+{
+    struct expr *e = sql_new_expr(q, EXPR_COLUMN, op->cols[column].type, pos, 0);
+    if (e) {
+        e->column = column;
+        e->dict = op->cols[column].dict;
+        e->unit = op->cols[column].unit;
+    }
+    return e;
+}
+
+bool sql_expr_equal(const struct expr *a, const struct expr *b)
+{
+    if (a->kind != b->kind || a->type != b->type || a->n_args != b->n_args || a->func != b->func)
+        return false;
+    if ((a->kind == EXPR_COLUMN || a->kind == EXPR_AGG) && a->column != b->column)
+        return false;
+    if ((a->kind == EXPR_IN && a != b) || (a->kind == EXPR_WINDOW && a->set != b->set))
+        return false;
+    if (a->kind == EXPR_CONST) {
+        if (a->value.type != b->value.type)
+            return false;
+        if (sql_is_textual(a->value.type))
+            return a->value.text.size == b->value.text.size &&
+                   memcmp(a->value.text.data, b->value.text.data, a->value.text.size) == 0;
+        if (a->value.type == SQL_BOOL)
+            return a->value.boolean == b->value.boolean;
+        return a->value.type == SQL_NULL || a->value.integer == b->value.integer;
+    }
+    for (uint32_t i = 0; i < a->n_args; i++)
+        if (!sql_expr_equal(a->args[i], b->args[i]))
+            return false;
+    return true;
+}
+
+bool sql_expr_has_agg(const struct expr *e)
+{
+    if (e->kind == EXPR_AGG)
+        return true;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (sql_expr_has_agg(e->args[i]))
+            return true;
+    return false;
+}
+
+bool sql_expr_has_window(const struct expr *e)
+{
+    if (e->kind == EXPR_WINDOW)
+        return true;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (sql_expr_has_window(e->args[i]))
+            return true;
+    return false;
+}
+
+bool sql_expr_has_column(const struct expr *e)
+{
+    if (e->kind == EXPR_COLUMN)
+        return true;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (sql_expr_has_column(e->args[i]))
+            return true;
+    return false;
+}
+
+bool sql_expr_is_free(const struct expr *e)
+{
+    if (e->kind == EXPR_SUBQUERY || (e->kind == EXPR_IN && e->n_args > 1))
+        return false; /* they remember what they were asked */
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (!sql_expr_is_free(e->args[i]))
+            return false;
+    return true;
+}
+
+bool sql_expr_only_from(const struct expr *e, uint32_t first, uint32_t end)
+{
+    if (e->kind == EXPR_COLUMN)
+        return e->column >= first && e->column < end;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (!sql_expr_only_from(e->args[i], first, end))
+            return false;
+    return true;
+}
+
+struct expr *sql_expr_shifted(struct query *q, const struct expr *e, uint32_t by)
+{
+    struct expr *copy = sql_new_expr(q, e->kind, e->type, e->pos, e->n_args);
+    if (!copy)
+        return NULL;
+    struct expr **args = copy->args;
+    *copy = *e;
+    copy->args = args;
+    if (e->kind == EXPR_COLUMN)
+        copy->column -= by;
+    for (uint32_t i = 0; i < e->n_args; i++)
+        if (!(args[i] = sql_expr_shifted(q, e->args[i], by)))
+            return NULL;
+    return copy;
+}
