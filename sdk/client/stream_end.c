@@ -23,6 +23,7 @@
 
 #define LOOK_NS (2 * NS_PER_S) /* a process that dies closes its sockets first, then is seen dead */
 #define LOOK_MS 5
+#define LISTENS 2    /* looks at which it still listened: then it closed the connection alone */
 #define EXITING 0x4u /* PF_EXITING, of the flags in /proc/PID/stat */
 #define MAPS_MAX_BYTES (64u << 20)
 
@@ -120,16 +121,18 @@ static int is_listening(const struct client_process *c)
 enum client_end client_process_end(const struct client_process *c)
 {
     uint64_t until = clock_monotonic() + LOOK_NS;
+    int listened = 0;
 
     if (c->pid == 0)
         return CLIENT_UNKNOWN;
-    do {
+    do { /* an exec closes descriptors one after another: a socket may listen a moment longer */
         if (is_dead(c))
             return CLIENT_DIED;
         int r = is_listening(c);
         if (r == -ENOENT && !is_dead(c))
             return CLIENT_LEFT;
-        if (r == 1)
+        listened += r == 1;
+        if (listened > LISTENS)
             return CLIENT_CLOSED;
         if (r == 0 && has_another_program(c) && !is_dead(c))
             return CLIENT_REPLACED;

@@ -21,7 +21,8 @@
 #define MINUTE_NS (60 * NS_PER_S)
 #define HOUR_NS (60 * MINUTE_NS)
 #define YEAR_NS (365 * 24 * HOUR_NS)
-#define ROWS 20 /* a minute */
+#define ROWS 20          /* a minute */
+#define LAST_DRAIN 32768 /* bytes: 1,020 rows of two cells */
 
 static char directory[] = "/tmp/probing-clocks-XXXXXX";
 static struct tables *tables;
@@ -133,7 +134,8 @@ TEST(bytes_of_all_take_the_oldest)
     }
     CHECK_INT(store_stats(store, busy, &busy_now), 0);
     CHECK_INT(store_stats(store, calm, &calm_now), 0);
-    CHECK(busy_now.bytes + calm_now.bytes <= 8 << 20 && busy_now.expired > 0);
+    /* Room is made before rows come: those of the last drain may stand above the limit. */
+    CHECK(busy_now.bytes + calm_now.bytes <= (8 << 20) + LAST_DRAIN && busy_now.expired > 0);
     CHECK(busy_now.rows > 300000 && busy_now.rows + busy_now.expired == 2000000);
     CHECK(calm_now.last_ts - busy_now.last_ts < MINUTE_NS || calm_now.last_ts < busy_now.last_ts);
     end(true);

@@ -521,16 +521,16 @@ class _Wire:
 
     def _fate(self):
         """What has become of the process behind a stream that has ended, in one sentence."""
-        until = time.monotonic() + LOOK_SECONDS
+        until, listened = time.monotonic() + LOOK_SECONDS, 0
         while self._process and time.monotonic() < until:
             if _identity(self._process[0]) != self._process:
                 return "the process has died"
             listens = _listens(self._door)
             if listens is None and _identity(self._process[0]) == self._process:
                 return "the core has left process %d, which lives on" % self._process[0]
-            if listens:
+            if (listened := listened + bool(listens)) > 2:  # an exec closes them one by one
                 break
-            if not _has_core(self._process[0], self._door.directory):
+            if not listens and not _has_core(self._process[0], self._door.directory):
                 return ("process %d runs another program now (exec), and the core went with the "
                         "one before" % self._process[0])
             time.sleep(0.01)
