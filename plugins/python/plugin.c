@@ -33,6 +33,10 @@
 static struct plugin *the_plugin;
 static struct probing_python_gil_1 gil_part;
 
+static struct cpython_method *const all_natives[] = {
+    debug_natives,       session_natives,       tables_natives, trace_natives, trace_slot_natives,
+    trace_entry_natives, trace_monitor_natives, watch_natives,  NULL};
+
 int parse_seconds(const char *text, uint64_t *ret_ns)
 {
     uint64_t seconds = 0, fraction = 0, unit = 1000000000;
@@ -102,6 +106,7 @@ static int add_commands(struct plugin *p)
 static int add_tables(struct plugin *p)
 {
     natives_host = p->host;
+    natives_offer(all_natives);
     int r = tables_init(p);
     if (r == 0)
         r = events_init(p);

@@ -10,6 +10,12 @@
 
 struct cpython natives_py; /* lock: the GIL */
 const struct probing_host *natives_host;
+static struct cpython_method *const *offered; /* lock: the GIL */
+
+void natives_offer(struct cpython_method *const *lists)
+{
+    offered = lists;
+}
 
 int natives_load(struct plugin *p)
 {
@@ -101,12 +107,9 @@ int natives_add(PyObject *names, struct cpython_method *methods)
 
 PyObject *natives_new(void)
 {
-    struct cpython_method *const all[] = {
-        debug_natives,      session_natives,     tables_natives,        trace_natives,
-        trace_slot_natives, trace_entry_natives, trace_monitor_natives, watch_natives};
     PyObject *names = natives_py.PyDict_New();
-    for (size_t i = 0; names && i < sizeof(all) / sizeof(all[0]); i++)
-        if (natives_add(names, all[i])) {
+    for (size_t i = 0; names && offered[i]; i++)
+        if (natives_add(names, offered[i])) {
             natives_py.Py_DecRef(names);
             names = NULL;
         }

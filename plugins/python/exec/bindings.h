@@ -29,6 +29,9 @@ extern const struct probing_host *natives_host;
 /* Fill natives_py, in an interpreter that has begun: 0 or -errno.  With the GIL. */
 int natives_load(struct plugin *p);
 
+/* What all of our modules may call: lists that each end with a name that is NULL, and after the
+ * last one NULL.  Once, before natives_new(). */
+void natives_offer(struct cpython_method *const *lists);
 /* A new dict of all of them; NULL: no memory. */
 PyObject *natives_new(void);
 
@@ -49,9 +52,5 @@ bool natives_theirs(void);
 
 /* A dict with these in it besides; 0 or -1. */
 int natives_add(PyObject *names, struct cpython_method *methods);
-
-/* Each ends with a name that is NULL. */
-extern struct cpython_method debug_natives[], session_natives[], tables_natives[], trace_natives[],
-    trace_slot_natives[], trace_entry_natives[], trace_monitor_natives[], watch_natives[];
 
 #endif
