@@ -184,11 +184,11 @@ static int finish(struct export *e)
         r = put_out(e);
     const struct json *closing = export_reader_closing(e->reader);
     if (r == 0 && json_int(closing, "lost", 0) > 0)
-        terminal_say("not whole: %lld rows were lost before they could be kept",
+        terminal_say("incomplete: %lld rows were lost before they could be kept",
                      (long long)json_int(closing, "lost", 0));
     const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
     if (r == 0 && cut != NULL && cut->boolean)
-        terminal_say("not whole: the answer was cut at %llu rows",
+        terminal_say("incomplete: the answer was cut at %llu rows",
                      (unsigned long long)export_reader_rows(e->reader));
     if (r == 0)
         answer_say_empty(closing);

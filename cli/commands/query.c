@@ -119,10 +119,10 @@ static int end_arrow(struct arrow *a)
     const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
 
     if (closing != NULL && json_int(closing, "lost", 0) > 0)
-        terminal_say("not whole: %lld rows were lost before they could be kept",
+        terminal_say("incomplete: %lld rows were lost before they could be kept",
                      (long long)json_int(closing, "lost", 0));
     if (cut != NULL && cut->boolean)
-        terminal_say("not whole: stopped after %llu rows, there are more",
+        terminal_say("incomplete: stopped after %llu rows, there are more",
                      (unsigned long long)export_reader_rows(a->reader));
     answer_say_empty(closing);
     return r == 0 ? write_out(&a->out) : r;

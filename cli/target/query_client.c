@@ -35,12 +35,12 @@ static int on_bytes(void *arg, const char *data, size_t size)
 }
 
 /* One finding a line. */
-static void not_whole(const char *why)
+static void say_incomplete(const char *why)
 {
     while (why[0] != '\0') {
         size_t n = strcspn(why, "\n");
         if (n > 0)
-            terminal_say("not whole: %.*s", (int)n, why);
+            terminal_say("incomplete: %.*s", (int)n, why);
         why += n + (why[n] == '\n');
     }
 }
@@ -118,7 +118,7 @@ static int from_engine(struct tables *tables, struct store *store, const struct 
     if (r == 0)
         r = sql_writer_finish(writer, &report);
     if (r == 0 && report.lost > 0 && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
-        terminal_say("not whole: %llu rows were lost before they could be kept",
+        terminal_say("incomplete: %llu rows were lost before they could be kept",
                      (unsigned long long)report.lost);
     if (r == 0 && report.empty[0] && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
         terminal_say("%s", report.empty);
@@ -141,7 +141,7 @@ static int from_files(const struct target *t, const struct answer_ask *ask, stru
         r = crash_tables_add(tables, t->directory);
     if (r == 0) {
         if (!ask->quiet)
-            not_whole(store_damage(store));
+            say_incomplete(store_damage(store));
         if (t->directories > 1 && !ask->quiet)
             terminal_say("there are %u directories of process %d; this is the newest, %s "
                          "(`probing list --dead` shows all)",
@@ -201,7 +201,7 @@ int answer_rows(const struct target *t, const char *statement, struct export_wri
         r = export_reader_end(reader);
     const struct json *closing = r == 0 ? export_reader_closing(reader) : NULL;
     if (closing != NULL && json_int(closing, "lost", 0) > 0)
-        terminal_say("not whole: %lld rows were lost before they could be kept",
+        terminal_say("incomplete: %lld rows were lost before they could be kept",
                      (long long)json_int(closing, "lost", 0));
     export_reader_free(reader);
     buf_done(&none);

@@ -16,10 +16,10 @@ struct answer_ask {
     uint32_t width;      /* of a table in columns; 0: as wide as it is */
     uint64_t limit;      /* rows, 0: all */
     uint64_t timeout_ns; /* 0: none */
-    bool quiet;          /* say nothing about what is not whole: it is asked again */
+    bool quiet;          /* say nothing about what is incomplete: it is asked again */
 };
 
-/* The answer, piece by piece; fn gives below 0 to stop.  What is not whole about it and not said in
+/* The answer, piece by piece; fn gives below 0 to stop.  What is incomplete about it and not said in
  * it goes to stderr.  A process that dies before its first piece is answered for by its files. */
 int answer_bytes(const struct target *t, const struct answer_ask *ask,
                  int (*fn)(void *arg, const char *data, size_t size), void *arg);

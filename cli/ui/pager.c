@@ -123,7 +123,7 @@ void pager_begin(void)
         pager.width = width;
         pager.command = command;
         (void)dup2(ends[1], STDOUT_FILENO);
-        if (isatty(STDERR_FILENO) == 1) /* what is not whole is said below the answer */
+        if (isatty(STDERR_FILENO) == 1) /* what is incomplete is said below the answer */
             pager.stderr_fd = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
         if (pager.stderr_fd != -1)
             (void)dup2(ends[1], STDERR_FILENO);

@@ -120,7 +120,7 @@ static void note_what_lacks(const struct sql_report *report, enum sql_format for
     if (report->lost > 0)
         (void)snprintf(
             out->note, sizeof(out->note),
-            "not whole: %llu rows%s%.80s were lost before they could be kept; see probing.lost",
+            "incomplete: %llu rows%s%.80s were lost before they could be kept; see probing.lost",
             (unsigned long long)report->lost, report->lost_table ? " of " : "",
             report->lost_table ? report->lost_table : "");
     else if (report->empty[0])
@@ -128,7 +128,7 @@ static void note_what_lacks(const struct sql_report *report, enum sql_format for
                        report->empty);
     else if (report->cut)
         (void)snprintf(out->note, sizeof(out->note),
-                       "not whole: stopped after %llu rows: there are more",
+                       "incomplete: stopped after %llu rows: there are more",
                        (unsigned long long)report->rows);
 }
 

@@ -55,7 +55,7 @@ struct interns {
     bool writable;
     struct strings_head *head;
     uint64_t most_ids;
-    uint64_t last, damaged; /* read-only: ids that can be, those whose text is not whole */
+    uint64_t last, damaged; /* read-only: ids that can be, those whose text is incomplete */
     pthread_mutex_t mutex;
     uint32_t *index;          /* ids by hash, 0: free.  lock: mutex */
     uint32_t index_size;      /* power of two.  lock: mutex */

@@ -70,7 +70,7 @@ struct crash_thread {
     int32_t tid;
     const char *name;
     const char *state; /* "crashed", "running", "waiting" */
-    const char *note;  /* what is not whole; "" */
+    const char *note;  /* what is incomplete; "" */
     struct crash_frame *frames;
     uint32_t n_frames;
 };

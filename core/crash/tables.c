@@ -181,7 +181,7 @@ int crash_tables_add(struct tables *t, const char *directory)
         STR("module", "object file of a native frame"),
         I64("module_offset", "what addr2line wants"),
         I64("function_offset", "of the address in its function"),
-        STR("note", "what is not whole about this thread's stack")};
+        STR("note", "what is incomplete about this thread's stack")};
     static const struct probing_table_desc descs[] = {
         {.size = sizeof descs[0],
          .column_size = sizeof(struct probing_column),

@@ -79,7 +79,7 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
      * see (core/base/redact.h); else the transport hides them where the client may only read. */
     bool clean;
     bool urgent; /* its command is HOST_URGENT: write() must not wait; set by host_submit() */
-    /* Set by a command before it ends: what is not whole about its answer, where the answer has no
+    /* Set by a command before it ends: what is incomplete about its answer, where the answer has no
      * place to say so; "" otherwise. */
     char note[256];
 };

@@ -113,7 +113,7 @@ static void add_head(struct peer *p, int status, const char *type, bool gzip)
                        local_port(p->fd), p->server->tokens[p->cookie]);
 }
 
-/* What is not whole about an answer that worked; one line, whatever was in it. */
+/* What is incomplete about an answer that worked; one line, whatever was in it. */
 static void add_note(struct peer *p, const char *note, size_t n)
 {
     if (n == 0)
@@ -236,7 +236,7 @@ static void end_stream(struct peer *p, struct job *j, struct piece *piece)
     struct buf line;
     buf_init(&line, 2 * ERR_TEXT_BYTES);
     if (piece->status < 0) { /* 200 was said already: say it in words, and break off */
-        (void)buf_adds(&line, "\nerror: the answer is not whole: ");
+        (void)buf_adds(&line, "\nerror: the answer is incomplete: ");
         (void)buf_add(&line, piece->data, piece->size);
         (void)buf_addc(&line, '\n');
         p->keep_alive = false;

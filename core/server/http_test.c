@@ -62,7 +62,7 @@ TEST(http_streams_a_long_answer)
     /* one that breaks off never looks whole */
     ask(dial(), "POST /run HTTP/1.1\r\n" LOCAL "Content-Length: 21\r\n\r\n"
                 "{\"run\":[\"big\",\"cut\"]}");
-    CHECK(said("error: the answer is not whole: the rest is lost"));
+    CHECK(said("error: the answer is incomplete: the rest is lost"));
     CHECK(strstr(heard, "\r\n0\r\n") == NULL);
     ask(dial(), "POST /run HTTP/1.0\r\nContent-Length: 15\r\n\r\n{\"run\":[\"big\"]}");
     CHECK(strstr(heard, "chunked") == NULL && said("line 49999 of many"));

@@ -124,7 +124,7 @@ struct sql_options {
 struct sql_report {
     uint64_t rows; /* rows given to the sink */
     uint64_t elapsed_ns;
-    uint64_t lost; /* rows lost by the tables asked, at any time: the answer is not whole */
+    uint64_t lost; /* rows lost by the tables asked, at any time: the answer is incomplete */
     bool cut;      /* max_rows was reached */
     /* Of a followable or bucketed statement: the number of the row after the last one it looked at,
      * the next run's from_row.  0: not one, or cut. */

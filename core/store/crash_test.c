@@ -202,7 +202,7 @@ static void check_directory(const char *directory, const uint64_t *returned)
     if (kind < COPIED && returned[0] + returned[1] > 0)
         CHECK(f.opened && all && !f.told);
     else if (kind >= COPIED)
-        CHECK(all || f.told || !f.opened); /* what is not whole says so */
+        CHECK(all || f.told || !f.opened); /* what is incomplete says so */
 }
 
 static void run(const char *const *words)

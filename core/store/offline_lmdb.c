@@ -32,7 +32,7 @@ struct finds {
     size_t n, room;
     uint64_t bad;       /* values of LMDB's trees that are no whole segments, */
     uint64_t other;     /* those among them that another version of probing wrote, */
-    uint64_t records;   /* and records that are not whole */
+    uint64_t records;   /* and records that are incomplete */
     uint64_t holes;     /* rows that must have been there, and are not */
     bool beyond;        /* segments have rows that their table's record does not know */
     const uint8_t *end; /* of the last segment found outside of the trees */

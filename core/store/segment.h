@@ -92,7 +92,7 @@ struct segment {
     uint64_t first_row;
 };
 
-/* Look at a segment; `data` must stay.  -EBADMSG with the reason when it is not whole,
+/* Look at a segment; `data` must stay.  -EBADMSG with the reason when it is incomplete,
  * -EPROTO when another version of probing wrote it. */
 int segment_open(const void *data, size_t size, struct segment *ret);
 /* And are all its columns whole, as their checksums say? */

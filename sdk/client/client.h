@@ -109,7 +109,7 @@ int client_run(struct probing_client *c, int argc, const char *const *argv, uint
  * than that and does not say. */
 const char *client_build(const struct probing_client *c);
 
-/* What was not whole about the answer that the last client_run() gave, in one sentence; "".
+/* What was incomplete about the answer that the last client_run() gave, in one sentence; "".
  * Borrowed until the next one. */
 const char *client_note(const struct probing_client *c);
 
@@ -120,7 +120,7 @@ enum client_event_kind {
     CLIENT_EVENT,   /* topic, and text: its JSON */
     CLIENT_DROPPED, /* dropped: messages lost because we were slow */
     CLIENT_LATE,    /* late: rows of a watch by buckets that came when their bucket had been told */
-    CLIENT_DONE,    /* status; text: the reason when negative, else what is not whole.  The last
+    CLIENT_DONE,    /* status; text: the reason when negative, else what is incomplete.  The last
                      * of this id */
 };
 

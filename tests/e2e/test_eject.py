@@ -122,7 +122,7 @@ def test_losses_stay_told_over_an_eject(world, target):
                   ["export", "--format", "csv"], ["export", "--format", "jsonl"]):
         done = target.probing(*words, "select * from counting.rows limit 1")
         assert done.returncode == 0, done.stderr
-        assert "not whole: " in done.stderr and "were lost" in done.stderr, words
+        assert "incomplete: " in done.stderr and "were lost" in done.stderr, words
     assert target.probing("eject").returncode == 0
     enter(target, plugin)
     assert target.rows(lost)[0][0] == before

@@ -308,7 +308,7 @@ def test_what_another_has_left_is_read_and_named_as_his(roots):
         roots.path("/tmp/probing-%d" % ALICE).iterdir()).name)
     assert rows(roots, path) == [[100]]
     done = roots.probing("-t", path, "query", "select 1")
-    assert "these data are of uid %d" % ALICE in done.stderr and "not whole" not in done.stderr
+    assert "these data are of uid %d" % ALICE in done.stderr and "incomplete" not in done.stderr
     listed = roots.probing("list", "--dead").stdout
     assert re.search(r"^ *%d .*\(uid %d\)" % (pid, ALICE), listed, flags=re.M), listed
     assert rows(roots, pid, uid=ALICE) == [[100]]

@@ -164,7 +164,7 @@ def test_progress_counts_rows(job, tmp_path):
         assert "3000 rows, 0." in shown.strip().splitlines()[-1], (fmt, shown)
     job.kill()
     shown = on_a_terminal(job, "--format", "csv", "--table", "some", "-o", str(tmp_path / "dead"))
-    assert "3000 rows" in shown and "not whole" not in shown
+    assert "3000 rows" in shown and "incomplete" not in shown
 
 
 def check_trace(trace):

@@ -47,13 +47,13 @@ def test_a_copy_elsewhere_opens_and_damage_is_told(dead, tmp_path):
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("sock", "door"))
     query = ["-t", str(copy), "query", "--format", "json", "select count(*) from script.kept"]
     done = dead.world.probing(*query)
-    assert json.loads(done.stdout)["rows"] == [[5000]] and "not whole" not in done.stderr
+    assert json.loads(done.stdout)["rows"] == [[5000]] and "incomplete" not in done.stderr
     (copy / "rings").unlink()
     (copy / "strings").write_bytes(b"rubbish")
     done = dead.world.probing(*query)
     assert "rings" in done.stderr and "names are missing" in done.stderr, done.stderr
     for line in done.stderr.splitlines():
-        assert line.startswith("probing: not whole: "), done.stderr
+        assert line.startswith("probing: incomplete: "), done.stderr
 
 
 def test_gc_takes_it_away(dead):

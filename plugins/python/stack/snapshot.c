@@ -375,7 +375,7 @@ static int show_merged(struct look *l, const struct thread_look *t)
     return r;
 }
 
-/* What is not whole, in one line each. */
+/* What is incomplete, in one line each. */
 static void show_notes(struct look *l, const struct thread_look *t)
 {
     struct sink *s = l->sink;
