@@ -145,7 +145,7 @@ static int with_gil(int (*fn)(void *))
         return plugin_refuse(rc, "the interpreter did not give up the GIL for 10 s: it is stuck; "
                                  "look with backtrace");
     if (rc == -ENODEV && !reason[0])
-        return plugin_refuse(rc, "no Python interpreter runs in this process, or it is ending");
+        return plugin_refuse(rc, "no Python interpreter runs in this process yet, or it is ending");
     return rc;
 }
 
@@ -160,6 +160,9 @@ static int start(void *self)
     (void)self;
     reason[0] = '\0';
     int rc = with_gil(install_do);
+    if (rc ==
+        -ENODEV) /* of a program that begins: the core tries again, as where torch is not imported */
+        rc = -EAGAIN;
     if (rc < 0)
         return torch_state.host->fail(torch_state.host, rc,
                                       reason[0] ? reason : "the hooks could not be put in");

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`probing launch -- PROGRAM`: the program itself, with the core in it from the start."""
+import json
 import os
 import shutil
 import signal
@@ -202,3 +203,26 @@ def test_a_plugin_asked_for_in_many_ways_is_there_once(world):
         ["profile", "running"], ["python", "running"]]
     assert target.rows("select count(*) from probing.log where text like '%asked for twice%'") \
         == [[2]]
+
+
+@pytest.mark.skipif(not has_torch(DEBIAN_PYTHON), reason="no torch")
+def test_torch_in_a_python_that_begins_late(world):
+    """The core was there before the interpreter: the plugin failed for good.  A pyvenv.cfg that is
+    a pipe keeps Python from beginning until we say so."""
+    python, config = world.tmp / "bin" / "python3", world.tmp / "pyvenv.cfg"
+    python.parent.mkdir()
+    python.symlink_to(DEBIAN_PYTHON)
+    os.mkfifo(config)
+    target = launch(world, "--plugin", "torch", "--", str(python), "-c",
+                    "import sys, time\n"
+                    "sys.path.append('/usr/lib/python3/dist-packages')\n"
+                    "import torch\n"
+                    "time.sleep(600)")
+    states = "select state, reason from probing.plugins where name = 'torch'"
+
+    def state():
+        done = target.probing("query", states, "--format", "json")
+        return json.loads(done.stdout)["rows"][0] if done.returncode == 0 else [None, ""]
+    wait_for(lambda: "no Python interpreter runs" in (state()[1] or ""), "the plugin's first try")
+    config.write_text("home = /usr/bin\n")
+    wait_for(lambda: state()[0] == "running", "the plugin", 60)
