@@ -19,7 +19,7 @@ struct answer_ask {
     bool quiet;          /* say nothing about what is incomplete: it is asked again */
 };
 
-/* The answer, piece by piece; fn gives below 0 to stop.  What is incomplete about it and not said in
+/* The answer, piece by piece; fn gives below 0 to stop.  What it lacks and does not say itself in
  * it goes to stderr.  A process that dies before its first piece is answered for by its files. */
 int answer_bytes(const struct target *t, const struct answer_ask *ask,
                  int (*fn)(void *arg, const char *data, size_t size), void *arg);
