@@ -2,6 +2,7 @@
 """Loss, learning rate and gradient norm without a name of any function: a row a step, and the
 program's own numbers to the last bit; and why there are no rows where there are none."""
 import json
+import subprocess
 
 import pytest
 import world as shared
@@ -146,3 +147,23 @@ def test_a_loss_on_a_gpu_is_not_waited_for(world, python, library):  # noqa: F81
     why = case.target.rows("select distinct value from python.variables where name = 'loss' and "
                            "value_f64 is null")
     assert len(why) == 1 and "torch.device_times=on" in why[0][0], why
+
+
+def test_watching_the_loss_tells_each_step_once(world, python):  # noqa: F811
+    """As a select with groups the view was told whole at each tick."""
+    case = Case(world, "losses.py", python, "scalar")
+    stream = subprocess.Popen([str(shared.CLI), "-t", str(case.target.pid), "watch", "--interval", "30ms",
+                               "-f", "jsonl", "select step, loss from training_logs"],
+                              env=world.env, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE)
+    try:
+        case.run()
+        last = case.target.rows("select max(step) from training_logs")[0][0]
+        told = {}
+        while last not in told:
+            row = json.loads(stream.stdout.readline())
+            assert row["loss"] not in told.get(row["step"], []), row
+            told.setdefault(row["step"], []).append(row["loss"])
+    finally:
+        stream.kill()
+    assert "adds up" not in stream.stderr.read()

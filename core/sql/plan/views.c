@@ -71,22 +71,22 @@ static const struct {
     {"profiling_data", TORCH_CALLS " union all " SPANS,
      "how long operations took: torch modules and spans"},
     {"training_logs",
-     "select timestamp, epoch::bigint as epoch, step, case when name_kind = 'loss' then value end "
-     "as loss, name, value, lr, grad_norm, tokens_per_sec, samples_per_sec from (select min(ts) as "
-     "timestamp, local_step as step, max(value_f64) filter (where kind = 'epoch') as epoch, "
-     "max(name) filter (where place = 1) as name, max(value_f64) filter (where place = 1) as "
-     "value, max(kind) filter (where place = 1) as name_kind, "
-     "max(value_f64) filter (where kind = 'lr') as lr, "
-     "max(value_f64) filter (where kind = 'norm') as grad_norm, "
-     "max(value_f64) filter (where kind = 'tokens') as tokens_per_sec, "
-     "max(value_f64) filter (where kind = 'samples') as samples_per_sec from (select *, "
+     /* Windows and no groups: a row of the answer stays, and `watch` tells only new ones. */
+     "select timestamp, epoch::bigint as epoch, step, case when kind = 'loss' then value end as "
+     "loss, name, value, lr, grad_norm, tokens_per_sec, samples_per_sec from (select min(ts) over "
+     "w as timestamp, local_step as step, name, value_f64 as value, kind, "
+     "max(case when kind = 'epoch' then value_f64 end) over w as epoch, "
+     "max(case when kind = 'lr' then value_f64 end) over w as lr, "
+     "max(case when kind = 'norm' then value_f64 end) over w as grad_norm, "
+     "max(case when kind = 'tokens' then value_f64 end) over w as tokens_per_sec, "
+     "max(case when kind = 'samples' then value_f64 end) over w as samples_per_sec, "
      "row_number() over (partition by local_step order by case kind when 'loss' then 0 when "
      "'other' then 1 else 2 end, ts) as place from (select ts, local_step, name, value_f64, case "
      "when " IS_LOSS " then 'loss' when name ~ " EPOCH " then 'epoch' when name ~ " RATE
      " then 'lr' when name ~ " NORM " then 'norm' when name ~* " TOKENS
      " then 'tokens' when name ~* " SAMPLES " then 'samples' else 'other' end as kind from "
-     "python.variables v where name <> 'nonfinite' and value_type is not null) k) o "
-     "group by local_step) l",
+     "python.variables v where name <> 'nonfinite' and value_type is not null) k "
+     "window w as (partition by local_step)) l where place = 1",
      "steps of the training loop of which variables are kept: the loss, else the first of them"},
     {"comm_metrics",
      "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "
