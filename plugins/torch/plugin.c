@@ -160,9 +160,8 @@ static int start(void *self)
     (void)self;
     reason[0] = '\0';
     int rc = with_gil(install_do);
-    if (rc ==
-        -ENODEV) /* of a program that begins: the core tries again, as where torch is not imported */
-        rc = -EAGAIN;
+    if (rc == -ENODEV)
+        rc = -EAGAIN; /* the program begins: tried again, as before `import torch` */
     if (rc < 0)
         return torch_state.host->fail(torch_state.host, rc,
                                       reason[0] ? reason : "the hooks could not be put in");

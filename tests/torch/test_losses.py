@@ -152,9 +152,9 @@ def test_a_loss_on_a_gpu_is_not_waited_for(world, python, library):  # noqa: F81
 def test_watching_the_loss_tells_each_step_once(world, python):  # noqa: F811
     """As a select with groups the view was told whole at each tick."""
     case = Case(world, "losses.py", python, "scalar")
-    stream = subprocess.Popen([str(shared.CLI), "-t", str(case.target.pid), "watch", "--interval", "30ms",
-                               "-f", "jsonl", "select step, loss from training_logs"],
-                              env=world.env, text=True, stdout=subprocess.PIPE,
+    words = [str(shared.CLI), "-t", str(case.target.pid), "watch", "--interval", "30ms", "-f",
+             "jsonl", "select step, loss from training_logs"]
+    stream = subprocess.Popen(words, env=world.env, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE)
     try:
         case.run()
