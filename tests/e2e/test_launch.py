@@ -44,12 +44,12 @@ def test_environment_is_as_it_was(world, before, children):
     target = launch(world, "-D", "probing.log_level=debug", *words, "--", DEBIAN_PYTHON, "-c", SHOW,
                     env=env)
     target.wait_line("sleeping")
-    wait_for(lambda: answers(world, target.pid), "the core", 20)
+    wait_for(lambda: answers(world, target.pid), "the core")
     pid = int(target.output().split("sleeping ")[1])
     said = target.output()
     assert target.probing("config", "get", "probing.log_level").stdout == "debug\n"
     if children:
-        wait_for(lambda: answers(world, pid), "the child's core", 20)
+        wait_for(lambda: answers(world, pid), "the child's core")
     else:
         expected = {"LD_PRELOAD": before} if before else {}
         assert said.startswith("program %d %r " % (target.pid, expected))
@@ -96,7 +96,7 @@ def test_torch_waits_for_its_import(world):
                       % (str(go), str(TRAIN), str(TRAIN)))
     target = launch(world, "--plugin", "torch", "--", DEBIAN_PYTHON, "-u", str(script))
     state = "select state, reason from probing.plugins where name = 'torch'"
-    wait_for(lambda: answers(world, target.pid) and target.rows(state), "the plugin", 20)
+    wait_for(lambda: answers(world, target.pid) and target.rows(state), "the plugin")
     seen = wait_for(lambda: [row for row in target.rows(state) if row[0] != "loading"], "its state")
     assert seen[0][0] == "waiting" and "import torch" in seen[0][1]
     go.write_text("go")
@@ -142,13 +142,13 @@ def test_it_reaches_the_python_at_the_end_of_a_chain(world, chain):
     target = launch(world, "--", *words)
     n = 2 if chain == "torchrun" else 1
     wait_for(lambda: target.output().count("python ") == n and target.output().endswith("\n"),
-             "the program", 20)
+             "the program")
     said = [line.split(maxsplit=2) for line in target.output().splitlines() if "python" in line]
     pids = [int(line[1]) for line in said]
     try:
         for line, pid in zip(said, pids):
             assert line[2] == "[]"
-            wait_for(lambda: answers(world, pid), "the core", 20)
+            wait_for(lambda: answers(world, pid), "the core")
         assert len(os.listdir(str(world.data))) == n, "nothing else has a core"
         if target.pid in pids:
             assert chain in ("shim", "shims", "env")
@@ -173,7 +173,7 @@ def test_a_shell_that_has_begun_nothing_says_so(world):
 
 def test_a_program_that_is_no_python_is_entered_behind_a_wrapper(world):
     target = launch(world, "--", "env", "A=1", "sleep", "600")
-    wait_for(lambda: target.probing("info").returncode == 0, "the core", 20)
+    wait_for(lambda: target.probing("info").returncode == 0, "the core")
     assert len(os.listdir(str(world.data))) == 1
 
 
@@ -183,7 +183,7 @@ def test_a_plugin_named_twice_is_there_once(world, words):
     """launch loads python by itself: `--plugin python` was a second time, and it failed."""
     options = [word for name in words for word in ("--plugin", name)]
     target = launch(world, *options, "--", DEBIAN_PYTHON, "-c", "import time; time.sleep(600)")
-    wait_for(lambda: answers(world, target.pid), "the core", 20)
+    wait_for(lambda: answers(world, target.pid), "the core")
     rows = target.rows("select name, state from probing.plugins order by 1")
     assert rows == [[name, "running"] for name in sorted(set(words + ["python"]))]
 
@@ -192,7 +192,7 @@ def test_a_plugin_asked_for_in_many_ways_is_there_once(world):
     """By launch, by a setting, by inject and by plugin load: the same one, and it is said."""
     target = launch(world, "-D", "probing.plugins=python,python, profile,python", "--",
                     DEBIAN_PYTHON, "-c", "import time; time.sleep(600)")
-    wait_for(lambda: answers(world, target.pid), "the core", 20)
+    wait_for(lambda: answers(world, target.pid), "the core")
     done = target.probing("inject", "--plugin", "python", "-P")
     assert done.returncode == 0, done.stderr
     assert "plugin python is loaded already" in done.stdout

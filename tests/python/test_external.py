@@ -172,10 +172,14 @@ def test_process_in_a_pid_namespace(world, python):
     starter.wait_line("^ready")
     with open("/proc/%d/task/%d/children" % (starter.pid, starter.pid)) as children:
         pid = int(children.read())
-    done = world.probing("-t", str(pid), "backtrace", "--external", "--python", "--json")
-    assert done.returncode == 0, done.stderr
-    threads = {t["tid"]: [f["func"].split(".")[-1] for f in t["frames"]]
-               for t in json.loads(done.stdout)["threads"]}
+
+    def stacks():
+        done = world.probing("-t", str(pid), "backtrace", "--external", "--python", "--json")
+        assert done.returncode == 0, done.stderr
+        return {t["tid"]: [f["func"].split(".")[-1] for f in t["frames"]]
+                for t in json.loads(done.stdout)["threads"]}
+    wait_for(lambda: "start" not in stacks()[pid], "the end of Thread.start()")
+    threads = stacks()
     assert sorted(threads) == sorted(map(int, os.listdir("/proc/%d/task" % pid)))
     assert threads.pop(pid) == ["waits", "<module>"]
     assert list(threads.values()) == [["waits", "run", "_bootstrap_inner", "_bootstrap"]]

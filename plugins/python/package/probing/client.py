@@ -528,7 +528,8 @@ class _Wire:
             listens = _listens(self._door)
             if listens is None and _identity(self._process[0]) == self._process:
                 return "the core has left process %d, which lives on" % self._process[0]
-            if (listened := listened + bool(listens)) > 2:  # an exec closes them one by one
+            listened += bool(listens)
+            if listened > 2:  # an exec closes them one by one
                 break
             if not listens and not _has_core(self._process[0], self._door.directory):
                 return ("process %d runs another program now (exec), and the core went with the "
@@ -536,8 +537,7 @@ class _Wire:
             time.sleep(0.01)
         if self._process:
             return "the connection was closed by the core; process %d lives" % self._process[0]
-        return ("the connection to %s was closed; whether that process lives cannot be seen from "
-                "here" % self._where)
+        return "the connection to %s was closed; whether its process lives is unknown" % self._where
 
     def _more(self, timeout):
         self._socket.settimeout(timeout)
