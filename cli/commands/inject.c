@@ -302,6 +302,8 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     if (r < 0 || o->inject.dry_run)
         return r < 0 ? r : EXIT_DONE;
     r = settle_plugins(t, o->plugins, /* fresh= */ NULL);
+    if (r < 0)
+        return r;
     int failed = settle_settings(t, o->settings, NULL);
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
@@ -353,6 +355,8 @@ static int enter_finish(struct target *t, const struct enter_options *o,
     if (deaf)
         terminal_say("%s", err_text());
     r = settle_plugins(t, o->plugins, /* fresh= */ o->settings);
+    if (r < 0)
+        return r;
     int failed = settle_settings(t, o->settings, o->listen);
     say_place(t);
     return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;

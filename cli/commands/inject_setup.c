@@ -105,9 +105,12 @@ static int load(const struct target *t, const char *name)
     return r < 0 && strstr(err_text(), "is loaded already") != NULL ? 1 : r;
 }
 
+/* How many failed, 1 or 0, and that is said; -ESTALE: the process runs another program now. */
 static int load_one(const struct target *t, const char *name, bool silent)
 {
     int r = load(t, name);
+    if (r == -ESTALE)
+        return r;
     if (r < 0) {
         terminal_say("%s", err_text());
         return 1;
@@ -115,6 +118,11 @@ static int load_one(const struct target *t, const char *name, bool silent)
     if (!silent)
         printf("plugin %s %s\n", name, r > 0 ? "is loaded already" : "loaded");
     return 0;
+}
+
+static int counted(int failed, int r)
+{
+    return r < 0 ? r : failed + r;
 }
 
 /* Those of the setting that the core has not found itself: the command carries them there. */
@@ -128,12 +136,12 @@ static int load_first(const struct target *t, const char *const *settings)
     for (; *settings != NULL; settings++)
         if (strncmp(*settings, KEY, sizeof KEY - 1) == 0)
             at = *settings + sizeof KEY - 1;
-    for (; *at != '\0'; at += strspn(at, ", ")) {
+    for (; *at != '\0' && failed >= 0; at += strspn(at, ", ")) {
         int n = (int)strcspn(at, ", ");
         (void)snprintf(name, sizeof name, "%.*s", n, at);
         at += n;
         if (n > 0 && plugin_find(name, file, sizeof file) == 0)
-            failed += load_one(t, name, /* silent= */ true);
+            failed = counted(failed, load_one(t, name, /* silent= */ true));
     }
     return failed;
 }
@@ -142,7 +150,7 @@ int settle_plugins(const struct target *t, const char *const *plugins, const cha
 {
     int failed = fresh != NULL ? load_first(t, fresh) : 0;
 
-    for (; *plugins != NULL; plugins++)
-        failed += load_one(t, *plugins, /* silent= */ false);
+    for (; *plugins != NULL && failed >= 0; plugins++)
+        failed = counted(failed, load_one(t, *plugins, /* silent= */ false));
     return failed;
 }

@@ -13,7 +13,7 @@
 int settle_settings(const struct target *t, const char *const *settings, const char *but);
 /* Load each of a NULL-ended list.  fresh: the settings of a core that has just come, whose
  * probing.plugins ("python" where it is not among them) are loaded first; NULL: none are.  Those
- * that fail go to stderr.  Gives how many. */
+ * that fail go to stderr.  Gives how many; -ESTALE: the process runs another program now. */
 int settle_plugins(const struct target *t, const char *const *plugins, const char *const *fresh);
 /* One command's answer.  0, or -errno when it could not be asked or said no. */
 int settle_ask(struct probing_client *c, int argc, const char *const *argv, struct buf *answer);

@@ -101,7 +101,7 @@ static int lost(const struct client_process *p, const char *name)
         return err_set(-ECONNRESET, "the core left process %d while plugin %s was being loaded",
                        (int)p->pid, name);
     case CLIENT_REPLACED:
-        return err_set(-ECONNRESET,
+        return err_set(-ESTALE,
                        "process %d replaced its program (exec) while plugin %s was being loaded",
                        (int)p->pid, name);
     case CLIENT_CLOSED:
