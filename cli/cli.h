@@ -132,15 +132,18 @@ struct cli_option {
 
 #define COMMAND_OPTIONS 12
 #define COMMAND_EXAMPLES 4
+#define COMMAND_ALIASES 2
 
 struct cli_command {
-    const char *name, *alias;
+    const char *name;
+    const char *aliases[COMMAND_ALIASES + 1]; /* other names of it; the list ends with NULL */
     const char *arguments; /* behind the options: "SQL", "list | load NAME|FILE" */
     const char *doc;       /* one line */
     const char *text;      /* what else a user must know, or NULL; lines are filled when shown */
     bool needs_target;
     bool may_target; /* does something without one, too */
     bool forwarded;  /* options are read by the process, not here */
+    bool verbatim;   /* from the first argument on, no word is an option of ours */
     bool pages;      /* the answer may be long: to a person it comes through a pager */
     int (*run)(struct target *t, int argc, char **argv);
     struct cli_option options[COMMAND_OPTIONS + 1];
@@ -154,6 +157,8 @@ void cli_args_of(const struct cli_command *command);
  * rest. What take() gives below 0 ends it. */
 int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
               void *arg);
+/* Is this word an option of that command?  ret_value: whether the next word is its value. */
+bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_value);
 /* Gives r; when it is below 0 the exit code will be EXIT_USAGE: the words were wrong. */
 int cli_misuse(int r);
 bool cli_is_misused(void);

@@ -28,6 +28,7 @@
 
 const struct cli_command cli_commands[] = {
     {.name = "inject",
+     .aliases = {"in", "i"},
      .arguments = "",
      .doc = "enter the running process",
      .text = "The process goes on running; one of its threads stands still for about a "
@@ -48,7 +49,7 @@ const struct cli_command cli_commands[] = {
                  {"--dry-run", NULL, NULL, "only say whether it can be entered, and how"}},
      .examples = {"-t 4242 inject", "-t 4242 inject --plugin torch -l 127.0.0.1:9922"}},
     {.name = "backtrace",
-     .alias = "bt",
+     .aliases = {"bt", "b"},
      .arguments = "",
      .doc = "stacks of all threads, Python and native; works in a hung process",
      .text = "Of a process that has crashed with crash.handler=on: the stacks it had then. "
@@ -71,6 +72,7 @@ const struct cli_command cli_commands[] = {
      .examples = {"-t 4242 backtrace", "-t 4242 backtrace --thread 4245 --locals",
                   "-t 4242 backtrace --external --watch"}},
     {.name = "eval",
+     .aliases = {"e"},
      .arguments = "CODE | --file FILE [ARGUMENT...]",
      .doc = "run Python in the process, print what it prints",
      .text = "The value of a last expression is printed. Names that are assigned stay for the "
@@ -79,6 +81,7 @@ const struct cli_command cli_commands[] = {
              "is the program's.",
      .needs_target = true,
      .forwarded = true,
+     .verbatim = true,
      .run = command_eval,
      .options = {TIMEOUT,
                  {"--raw", NULL, NULL, "to a terminal, too, the bytes as they are printed"},
@@ -86,6 +89,7 @@ const struct cli_command cli_commands[] = {
      .examples = {"-t 4242 eval \"import torch; print(torch.__version__)\"",
                   "-t 4242 eval --timeout 30s -f look.py model.layers"}},
     {.name = "repl",
+     .aliases = {"r"},
      .arguments = "",
      .doc = "Python in the process, a line at a time",
      .text = "Tab completes names of live objects; a history is kept. A line that begins with % "
@@ -97,7 +101,7 @@ const struct cli_command cli_commands[] = {
      .options = {{"--raw", NULL, NULL, "to a terminal, too, the bytes as they are printed"}},
      .examples = {"-t 4242 repl"}},
     {.name = "debug",
-     .alias = "d",
+     .aliases = {"dbg", "d"},
      .arguments = "",
      .doc = "stacks, pdb in the main thread, or debugpy for VS Code",
      .text = "--pause stops the main thread where it next comes to Python code and gives pdb's "
@@ -134,6 +138,7 @@ const struct cli_command cli_commands[] = {
      .examples = {"-t 4242 trace train.Trainer.step --args --duration 10s",
                   "-t 4242 trace train.step --watch loss --limit 100"}},
     {.name = "query",
+     .aliases = {"q"},
      .arguments = "SQL",
      .doc = "ask in SQL, the living or the dead",
      .needs_target = true,
@@ -173,6 +178,7 @@ const struct cli_command cli_commands[] = {
                  {"--color", NULL, "WHEN", "auto (the default), always or never"}},
      .examples = {"-t 4242 top", "-t 4242 top --once"}},
     {.name = "memory",
+     .aliases = {"mem"},
      .arguments = "",
      .doc = "how much memory the process uses",
      .text = "From process.memory. What allocates it: `top` and python.torch_trace show torch's "
@@ -182,6 +188,7 @@ const struct cli_command cli_commands[] = {
      .options = {ANY_FORMAT},
      .examples = {"-t 4242 memory"}},
     {.name = "tables",
+     .aliases = {"tbl"},
      .arguments = "",
      .doc = "what can be asked",
      .needs_target = true,
@@ -198,7 +205,7 @@ const struct cli_command cli_commands[] = {
      .options = {ANY_FORMAT},
      .examples = {"-t 4242 describe python.torch_trace"}},
     {.name = "performance",
-     .alias = "perf",
+     .aliases = {"perf", "p"},
      .arguments = "",
      .doc = "begin to measure: plugin profile (--cc) or torch (--torch), as plugin load",
      .needs_target = true,
@@ -220,7 +227,7 @@ const struct cli_command cli_commands[] = {
      .examples = {"-t 4242 export --format perfetto -o trace.pftrace",
                   "-t 4242 export --format csv python.torch_trace -o trace.csv"}},
     {.name = "flamegraph",
-     .alias = "fg",
+     .aliases = {"fg", "flame"},
      .arguments = "[torch | diff A B]",
      .doc = "where the time goes, Python and native, as a file to look at",
      .text =
@@ -282,6 +289,7 @@ const struct cli_command cli_commands[] = {
      .examples = {"-t 4242 plugin load torch", "-t 4242 plugin load ./mine.so",
                   "plugin check ./mine.so", "plugin check ./mine.so -- python3 app.py"}},
     {.name = "config",
+     .aliases = {"cfg", "c"},
      .arguments = "[list] | get NAME | set NAME VALUE | NAME=VALUE",
      .doc = "settings, live",
      .needs_target = true,
@@ -321,7 +329,7 @@ const struct cli_command cli_commands[] = {
                  {"--children", NULL, NULL, "also in the programs that it starts"}},
      .examples = {"launch -- python train.py", "launch --plugin torch -- torchrun train.py"}},
     {.name = "list",
-     .alias = "ls",
+     .aliases = {"ls", "l"},
      .arguments = "",
      .doc = "processes with a core in them; data directories of dead ones",
      .pages = true,
@@ -349,13 +357,13 @@ const struct cli_command cli_commands[] = {
 
 const struct cli_command *cli_command_named(const char *word)
 {
-    if (strcmp(word, "dbg") == 0) /* the oldest seed has three names for these */
-        word = "debug";
-    if (strcmp(word, "p") == 0)
-        word = "performance";
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
-        if (strcmp(c->name, word) == 0 || (c->alias != NULL && strcmp(c->alias, word) == 0))
+    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+        if (strcmp(c->name, word) == 0)
             return c;
+        for (const char *const *alias = c->aliases; *alias != NULL; alias++)
+            if (strcmp(*alias, word) == 0)
+                return c;
+    }
     return NULL;
 }
 

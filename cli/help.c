@@ -34,6 +34,13 @@ static void put_filled(FILE *out, const char *indent, const char *text)
     fputc('\n', out);
 }
 
+/* A list that ends with NULL. */
+static void put_names(const char *const *names, const char *between)
+{
+    for (const char *const *name = names; *name != NULL; name++)
+        printf("%s%s", name == names ? "" : between, *name);
+}
+
 void help_all(FILE *out)
 {
     fputs("probing " PROBING_VERSION ": enter a running process and ask it\n\n"
@@ -70,6 +77,11 @@ int help_one(const char *word)
         return err_set(-EINVAL, "no command '%s'; `probing help` lists them", word);
     put_usage(stdout, c);
     printf("\n  %s\n", c->doc);
+    if (c->aliases[0] != NULL) {
+        fputs("  also: ", stdout);
+        put_names(c->aliases, ", ");
+        putchar('\n');
+    }
     if (c->text != NULL) {
         putchar('\n');
         put_filled(stdout, "  ", c->text);
@@ -112,8 +124,11 @@ static void put_man_command(const struct cli_command *c)
     putchar('\n');
     put_roff(c->doc);
     puts(".");
-    if (c->alias != NULL)
-        printf("Also written\n.BR %s .\n", c->alias);
+    if (c->aliases[0] != NULL) {
+        fputs("Also written\n.BR ", stdout);
+        put_names(c->aliases, " \", \" ");
+        puts(" .");
+    }
     if (c->text != NULL) {
         put_roff(c->text);
         putchar('\n');
@@ -211,8 +226,9 @@ static void bash_completion(void)
         printf(" %s", c->name);
     puts("' -- \"$word\")) ;;");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        printf("    %s%s%s) COMPREPLY=($(compgen -W '", c->name, c->alias != NULL ? "|" : "",
-               c->alias != NULL ? c->alias : "");
+        printf("    %s%s", c->name, c->aliases[0] != NULL ? "|" : "");
+        put_names(c->aliases, "|");
+        fputs(") COMPREPLY=($(compgen -W '", stdout);
         put_options(c, " ");
         put_verbs(c);
         puts("' -f -- \"$word\")) ;;");
@@ -240,8 +256,9 @@ static void zsh_completion(void)
          "case $command in\n"
          "('') _describe command commands ;;");
     for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        printf("(%s%s%s) compadd --", c->name, c->alias != NULL ? "|" : "",
-               c->alias != NULL ? c->alias : "");
+        printf("(%s%s", c->name, c->aliases[0] != NULL ? "|" : "");
+        put_names(c->aliases, "|");
+        fputs(") compadd --", stdout);
         for (const struct cli_option *o = c->options; o->name != NULL; o++)
             printf(" %s", o->name);
         put_verbs(c);

@@ -27,20 +27,74 @@ static bool looks_like_target(const char *word)
     return isdigit((unsigned char)word[0]) || strpbrk(word, ":/.[") != NULL;
 }
 
+/* Words of the field for what is not here, with a target or without one. */
+static const char *missing_command(const char *word)
+{
+    if (strcmp(word, "cluster") == 0)
+        return "the ranks of a job are not joined yet: ask each by its own pid or address";
+    if (strcmp(word, "rdma") == 0 || strcmp(word, "rd") == 0)
+        return "RDMA counters are not measured yet";
+    return NULL;
+}
+
 static int unknown_command(const char *word)
 {
     const char *near = cli_command_near(word);
 
-    if (strcmp(word, "cluster") == 0) {
-        fputs(
-            "probing: the ranks of a job are not joined yet: ask each by its own pid or address\n",
-            stderr);
-        return EXIT_USAGE;
-    }
     terminal_say("no command '%s'%s%s%s; `probing help` lists them", word,
                  near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
                  near != NULL ? "'" : "");
     return EXIT_USAGE;
+}
+
+static bool is_target_option(const char *word)
+{
+    return strcmp(word, "-t") == 0 || strcmp(word, "--target") == 0 || strcmp(word, "-p") == 0 ||
+           strcmp(word, "--pid") == 0;
+}
+
+static bool is_pid(const char *word)
+{
+    return word[0] != '\0' && word[strspn(word, "0123456789")] == '\0';
+}
+
+/* $(pgrep ...) finds several at times: they are one text then, and target_resolve() names them. */
+static const char *take_pids(int *argc, char ***argv)
+{
+    static char all[256];
+    char **words = *argv;
+    int n = 1;
+
+    (void)snprintf(all, sizeof all, "%s", words[0]);
+    while (n < *argc && is_pid(words[0]) && is_pid(words[n]) &&
+           strlen(all) + strlen(words[n]) + 2 <= sizeof all) {
+        strcat(strcat(all, " "), words[n]);
+        n++;
+    }
+    *argc -= n;
+    *argv += n;
+    return n > 1 ? all : words[0];
+}
+
+/* `query SQL -t 4242`: behind the command, where that has no option of this name. */
+static const char *take_late_target(int *argc, char **words)
+{
+    const struct cli_command *c = cli_command_named(words[0]);
+    bool value = false;
+
+    for (int i = 1; c != NULL && i + 1 < *argc && strcmp(words[i], "--") != 0; i++) {
+        bool own = cli_option_of(c, words[i], &value);
+        if (!own && is_target_option(words[i]) && (c->needs_target || c->may_target)) {
+            const char *text = words[i + 1];
+            *argc -= 2;
+            memmove(words + i, words + i + 2, (size_t)(*argc - i + 1) * sizeof *words);
+            return text;
+        }
+        if (c->verbatim && !own && words[i][0] != '-')
+            break;
+        i += own && value;
+    }
+    return NULL;
 }
 
 /* The target's text: an option, else the first word, else the environment. */
@@ -48,18 +102,16 @@ static const char *take_target(int *argc, char ***argv)
 {
     char **words = *argv;
 
-    if (*argc >= 2 && (strcmp(words[0], "-t") == 0 || strcmp(words[0], "--target") == 0 ||
-                       strcmp(words[0], "-p") == 0 || strcmp(words[0], "--pid") == 0)) {
-        *argc -= 2;
-        *argv += 2;
-        return words[1];
-    }
-    if (*argc >= 1 && cli_command_named(words[0]) == NULL && looks_like_target(words[0])) {
+    if (*argc >= 2 && is_target_option(words[0])) {
         *argc -= 1;
         *argv += 1;
-        return words[0];
+        return take_pids(argc, argv);
     }
-    const char *text = getenv("PROBING_TARGET");
+    if (*argc >= 1 && cli_command_named(words[0]) == NULL && looks_like_target(words[0]))
+        return take_pids(argc, argv);
+    const char *text = *argc >= 1 ? take_late_target(argc, words) : NULL;
+    if (text == NULL)
+        text = getenv("PROBING_TARGET");
     return text != NULL && text[0] != '\0' ? text : getenv("ENDPOINT");
 }
 
@@ -68,6 +120,10 @@ static int run_command(int argc, char **argv, const char *target_text)
     struct target target = {.kind = TARGET_NONE};
     const struct cli_command *c = cli_command_named(argv[0]);
 
+    if (c == NULL && missing_command(argv[0]) != NULL) {
+        terminal_say("%s", missing_command(argv[0]));
+        return EXIT_USAGE;
+    }
     if (c == NULL) { /* a plugin's own command, perhaps: the process knows */
         int r = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
         if (r == 0 && target.kind == TARGET_LIVE)

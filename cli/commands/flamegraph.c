@@ -158,10 +158,26 @@ static int check_words(const struct options *o, bool has_target)
         return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
     if (o->width != 0 && o->format != SVG)
         return err_set(-EINVAL, "--width belongs to svg; html is as wide as its window");
-    if (o->path == NULL && o->format != FOLDED && isatty(STDOUT_FILENO) == 1)
-        return err_set(-EINVAL, "flamegraph --format %s needs a file: -o FILE%s",
-                       formats[o->format].name, formats[o->format].ending);
     return 0;
+}
+
+/* Nobody reads HTML on a terminal: it goes into a file of this directory that is not there yet. */
+static void choose_path(struct options *o, pid_t pid)
+{
+    static char path[64];
+    char number[16] = "", again[16] = "";
+    struct stat st;
+    if (o->path != NULL || o->format == FOLDED || isatty(STDOUT_FILENO) != 1)
+        return;
+    if (pid != 0)
+        (void)snprintf(number, sizeof number, "-%d", (int)pid);
+    for (int i = 2; o->path == NULL; i++) {
+        (void)snprintf(path, sizeof path, "flamegraph%s%s%s", number, again,
+                       formats[o->format].ending);
+        (void)snprintf(again, sizeof again, "-%d", i);
+        if (lstat(path, &st) == -1)
+            o->path = path;
+    }
 }
 
 /* ---- the profiler in the process ---- */
@@ -510,6 +526,7 @@ int command_flamegraph(struct target *t, int argc, char **argv)
         return r;
     guess_format(&o);
     r = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
+    choose_path(&o, t->pid);
     if (r == 0)
         r = o.n_words == 3 ? difference(&o) : is_torch(&o) ? modules(t, &o) : one(t, &o);
     return r < 0 ? r : EXIT_DONE;

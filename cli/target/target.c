@@ -28,6 +28,7 @@
 #include "core/datadir/datadir.h"
 #include "sdk/client/client.h"
 
+#define COMMAND_SHOWN 64   /* bytes of a command line, where several are listed */
 #define ENDING_NS NS_PER_S /* a process that was killed is gone by then */
 
 /* ---- resolving ---- */
@@ -275,11 +276,49 @@ static int resolve_network(const char *text, struct target *ret)
     return 0;
 }
 
+/* "4242 (python3 train.py)", as far as it fits. */
+static void add_process(struct buf *b, const char *pid, size_t n)
+{
+    char path[64], command[COMMAND_SHOWN] = "";
+    size_t size = sizeof command - 1; /* to its last byte that is no NUL */
+
+    (void)snprintf(path, sizeof path, "/proc/%.*s/cmdline", (int)(n < 20 ? n : 20), pid);
+    if (file_peek(path, command, sizeof command) < 0)
+        command[0] = '\0';
+    while (size > 0 && command[size - 1] == '\0')
+        size--;
+    for (size_t i = 0; i < size; i++)
+        command[i] = command[i] == '\0' ? ' ' : command[i];
+    (void)buf_addf(b, "%s-t %.*s (%s)", b->size > 0 ? ", " : "", (int)n, pid,
+                   command[0] != '\0' ? command : "no process, or one without a command line");
+}
+
+/* ENDPOINT=$(pgrep -f train) may be more than one: which are meant is for the user to say. */
+static int refuse_several(const char *text)
+{
+    struct buf all;
+    int count = 0;
+
+    buf_init(&all, ERR_TEXT_BYTES);
+    for (const char *at = text + strspn(text, " \t\n"); *at != '\0'; count++) {
+        size_t n = strcspn(at, " \t\n");
+        add_process(&all, at, n);
+        at += n;
+        at += strspn(at, " \t\n");
+    }
+    int r =
+        err_set(-EINVAL, "there are %d targets, and a command asks one: %s", count, buf_text(&all));
+    buf_done(&all);
+    return r;
+}
+
 int target_resolve(const char *text, struct target *ret)
 {
     uint64_t pid;
 
     *ret = (struct target){.text = text};
+    if (strpbrk(text, " \t\n") != NULL && text[strspn(text, "0123456789 \t\n")] == '\0')
+        return cli_misuse(refuse_several(text));
     if (text[0] >= '0' && text[0] <= '9' && text[strspn(text, "0123456789")] == '\0') {
         if (parse_u64(text, &pid) < 0 || pid == 0 || pid > INT32_MAX)
             return err_set(-EINVAL, "'%s' is no pid", text);

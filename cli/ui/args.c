@@ -22,6 +22,15 @@ static const struct cli_option *option_named(const struct cli_command *c, const 
     return NULL;
 }
 
+bool cli_option_of(const struct cli_command *c, const char *word, bool *ret_value)
+{
+    const char *equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+    size_t n = equals != NULL ? (size_t)(equals - word) : strlen(word);
+    const struct cli_option *o = option_named(c, word, n);
+    *ret_value = o != NULL && o->value != NULL && equals == NULL;
+    return o != NULL;
+}
+
 static int unknown_option(const struct cli_command *c, const char *word)
 {
     const char *names[COMMAND_OPTIONS];

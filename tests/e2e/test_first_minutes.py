@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people type first: short names, targets in every place, several pids at once, and commands
+of which the answer is no text."""
+import os
+import pty
+import subprocess
+
+import pytest
+
+from world import CLI
+
+LOOP = "print('ready')\nimport time\nwhile True: time.sleep(0.02)"
+
+
+@pytest.fixture
+def target(world):
+    made = world.python(LOOP)
+    made.wait_line("ready")
+    return made
+
+
+@pytest.mark.parametrize("short, name", [
+    ("in", "inject"), ("i", "inject"), ("b", "backtrace"), ("bt", "backtrace"), ("e", "eval"),
+    ("r", "repl"), ("d", "debug"), ("dbg", "debug"), ("q", "query"), ("mem", "memory"),
+    ("tbl", "tables"), ("perf", "performance"), ("p", "performance"), ("fg", "flamegraph"),
+    ("flame", "flamegraph"), ("cfg", "config"), ("c", "config"), ("l", "list"), ("ls", "list")])
+def test_short_names(world, short, name):
+    assert world.probing("help", short).stdout == world.probing("help", name).stdout
+    assert short in world.probing("man").stdout
+    assert "|%s" % short in world.probing("completion", "bash").stdout
+
+
+def test_short_names_do_it(target):
+    assert "entered process" in target.probing("i").stdout
+    assert target.probing("e", "6 * 7").stdout == "42\n"
+    assert "42" in target.probing("q", "select 42").stdout
+    assert "probing.max_memory" in target.probing("cfg").stdout
+    assert "MainThread" in target.probing("b").stdout
+
+
+@pytest.mark.parametrize("word, part", [("cluster", "not joined yet"), ("rd", "RDMA"),
+                                        ("rdma", "RDMA")])
+def test_what_is_not_here_yet_says_so(target, word, part):
+    target.inject()
+    for done in (target.probing(word), target.world.probing(word)):
+        assert done.returncode == 2 and part in done.stderr
+
+
+def test_the_target_may_stand_behind(world, target):
+    target.inject()
+    pid = str(target.pid)
+    for words in (["query", "select 42", "-t", pid], ["query", "--pid", pid, "select 42"],
+                  ["query", "-f", "csv", "select 42", "--target", pid], ["eval", "-t", pid, "42"]):
+        done = world.probing(*words)
+        assert done.returncode == 0 and "42" in done.stdout, (words, done.stderr)
+    # What belongs to the command or to a script is left to it.
+    script = world.tmp / "words.py"
+    script.write_text("print(argv[1:])")
+    done = world.probing("-t", pid, "eval", "-f", str(script), "-t", "1")
+    assert done.stdout == "['-t', '1']\n"
+
+
+def test_several_pids_are_named(world, target):
+    other = world.python(LOOP)
+    other.wait_line("ready")
+    pids = [str(target.pid), str(other.pid)]
+    for words, env in ((pids + ["inject"], {}), (["-t"] + pids + ["inject"], {}),
+                       (["\n".join(pids), "inject"], {}), (["-t", " ".join(pids), "inject"], {}),
+                       (["inject"], {"ENDPOINT": "\n".join(pids)})):
+        done = world.probing(*words, env=env)
+        assert done.returncode == 2, (words, done.stdout, done.stderr)
+        assert len(done.stderr.splitlines()) == 1 and "2 targets" in done.stderr
+        assert all("-t %s (" % pid in done.stderr for pid in pids) and "python" in done.stderr
+    assert target.alive() and other.alive()
+
+
+def on_terminal(words, cwd, env):
+    """What a command says to a person, its exit code."""
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([str(CLI), *words], stdin=theirs, stdout=theirs, stderr=theirs,
+                             cwd=cwd, env=env)
+    os.close(theirs)
+    text = b""
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # EIO: the command has gone
+            piece = b""
+        if not piece:
+            break
+        text += piece
+    os.close(ours)
+    return child.wait(60), text.decode()
+
+
+def test_flamegraph_alone_on_a_terminal(world, target):
+    target.inject()
+    place = world.tmp / "desk"
+    place.mkdir()
+    words = ["-t", str(target.pid), "flamegraph", "-s", "500ms", "--mode", "wall"]
+    for name in ("flamegraph-%d.html", "flamegraph-%d-2.html"):
+        code, text = on_terminal(words, place, world.env)
+        assert code == 0 and name % target.pid in text, text
+        assert "<html" in (place / (name % target.pid)).read_text().lower()
+    assert len(list(place.iterdir())) == 2
