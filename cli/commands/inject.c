@@ -301,10 +301,14 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     buf_done(&version);
     if (r < 0 || o->inject.dry_run)
         return r < 0 ? r : EXIT_DONE;
-    r = settle_plugins(t, o->plugins, /* fresh= */ NULL);
+    char now[300] = "";
+    if (o->listen[0] != '\0')
+        real_address(t, now, sizeof now);
+    int there = settle_listen(t, now, o->listen + LISTEN_KEY);
+    r = there < 0 ? there : settle_plugins(t, o->plugins, /* fresh= */ NULL);
     if (r < 0)
         return r;
-    int failed = settle_settings(t, o->settings, NULL);
+    int failed = settle_settings(t, o->settings, there > 0 ? o->listen : NULL);
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
         terminal_say("%s", err_text());

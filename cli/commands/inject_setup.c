@@ -10,15 +10,18 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/ui/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
+#include "core/base/redact.h"
 #include "sdk/client/client.h"
 
 #define ANSWER_MAX_BYTES 65536
 #define ANSWER_NS (10 * UINT64_C(1000000000))
 #define KEY_BYTES 256
+#define LISTEN "server.listen="
 static const char KEPT[] = "(kept until plugin "; /* the core's words, core/host/command.c */
 
 static int keep_text(void *arg, const char *data, size_t size)
@@ -72,25 +75,72 @@ static int settle_one(struct probing_client *c, const char *text, struct buf *an
     return err_set(r, "%s; it stays %.*s", why, (int)n, now);
 }
 
+/* The address is in the page's line, and a secret in none. */
+static bool may_show(const char *setting)
+{
+    size_t n = strcspn(setting, "=");
+    return strncmp(setting, LISTEN, sizeof LISTEN - 1) != 0 && !secret_name(setting, n);
+}
+
 int settle_settings(const struct target *t, const char *const *settings, const char *but)
 {
     struct probing_client *c = NULL;
-    struct buf answer;
+    struct buf answer, held;
     int failed = 0, r = settings[0] != NULL ? target_connect(t, &c) : 0;
 
     if (r < 0)
         return r;
     buf_init(&answer, ANSWER_MAX_BYTES);
+    buf_init(&held, ANSWER_MAX_BYTES);
     for (; *settings != NULL; settings++) {
         r = *settings != but ? settle_one(c, *settings, &answer) : 0;
         if (r < 0) {
             terminal_say("%s", err_why(r));
             failed++;
+        } else if (may_show(*settings)) {
+            (void)buf_addf(&held, "%s%s", held.size > 0 ? ", " : "", *settings);
         }
     }
+    if (held.size > 0)
+        printf("set: %s\n", buf_text(&held));
+    buf_done(&held);
     buf_done(&answer);
     client_close(c);
     return failed;
+}
+
+/* Whoever has the other address loses it: a person is asked, a script must say it in other words. */
+static bool agrees(const char *question)
+{
+    char answer[16];
+    if (isatty(STDIN_FILENO) != 1 || isatty(STDERR_FILENO) != 1)
+        return false;
+    fprintf(stderr, "probing: %s [y/N] ", question);
+    return fgets(answer, sizeof answer, stdin) != NULL && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+int settle_listen(const struct target *t, const char *now, const char *wanted)
+{
+    char question[ERR_TEXT_BYTES];
+    const char *port = strrchr(now, ':');
+
+    if (now[0] == '\0')
+        return 0;
+    /* Of any port the one that is there will do; ":8080" is that port of all addresses. */
+    if (strcmp(now, wanted) == 0 ||
+        (wanted[0] == ':' && strncmp(now, "0.0.0.0:", 8) == 0 &&
+         (strcmp(port, wanted) == 0 || strcmp(wanted, ":0") == 0)) ||
+        (strncmp(now, wanted, (size_t)(port - now) + 1) == 0 &&
+         strcmp(wanted + (port - now) + 1, "0") == 0))
+        return 1;
+    (void)snprintf(question, sizeof question,
+                   "process %d listens on %s already: move it to %s, away from who is there?",
+                   (int)t->pid, now, wanted);
+    if (agrees(question))
+        return 0;
+    return err_set(-EEXIST,
+                   "process %d listens on %s already; to move it: probing -t %d config %s%s",
+                   (int)t->pid, now, (int)t->pid, LISTEN, wanted);
 }
 
 /* 1: it is there already. */

@@ -3,6 +3,8 @@
 of which the answer is no text."""
 import os
 import pty
+import re
+import socket
 import subprocess
 
 import pytest
@@ -74,12 +76,19 @@ def test_several_pids_are_named(world, target):
     assert target.alive() and other.alive()
 
 
-def on_terminal(words, cwd, env):
-    """What a command says to a person, its exit code."""
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def on_terminal(words, cwd, env, typed=b""):
+    """A command's exit code, and what it says to a person who types that."""
     ours, theirs = pty.openpty()
     child = subprocess.Popen([str(CLI), *words], stdin=theirs, stdout=theirs, stderr=theirs,
                              cwd=cwd, env=env)
     os.close(theirs)
+    os.write(ours, typed)
     text = b""
     while True:
         try:
@@ -103,3 +112,41 @@ def test_flamegraph_alone_on_a_terminal(world, target):
         assert code == 0 and name % target.pid in text, text
         assert "<html" in (place / (name % target.pid)).read_text().lower()
     assert len(list(place.iterdir())) == 2
+
+
+def page_of(done):
+    assert done.returncode == 0, done.stderr
+    return re.search(r"^page: http://127.0.0.1:(\d+)/", done.stdout, flags=re.M).group(1)
+
+
+def test_a_second_address_moves_nobody(target):
+    first = page_of(target.inject("-l", "127.0.0.1:0"))
+    assert page_of(target.inject("-l", "127.0.0.1:0")) == first
+    assert page_of(target.inject("-l", "127.0.0.1:" + first)) == first
+    other = "127.0.0.1:%d" % free_port()
+    done = target.probing("inject", "-l", other)
+    assert done.returncode == 1 and "listens on 127.0.0.1:%s already" % first in done.stderr
+    wanted = re.search(r"probing -t \d+ (config server.listen=\S+)", done.stderr).group(1)
+    assert page_of(target.inject("-l", "127.0.0.1:0")) == first  # nothing has moved
+    assert target.probing(*wanted.split()).returncode == 0
+    assert page_of(target.inject("-l", "127.0.0.1:0")) == other.split(":")[1]
+
+
+@pytest.mark.parametrize("answer, moves", [(b"y\n", True), (b"\n", False)])
+def test_a_person_is_asked_before_it_moves(world, target, answer, moves):
+    first = page_of(target.inject("-l", "127.0.0.1:0"))
+    other = str(free_port())
+    code, text = on_terminal(["-t", str(target.pid), "inject", "-l", "127.0.0.1:" + other],
+                             world.tmp, world.env, answer)
+    assert "[y/N]" in text and (code == 0) == moves, text
+    assert page_of(target.inject("-l", "127.0.0.1:0")) == (other if moves else first)
+
+
+def test_inject_says_what_is_on(target):
+    done = target.inject("-c", "-D", "probing.retention=2d", "-D", "probing.token=" + "s3cret" * 6)
+    assert re.search("^set: crash.handler=on, probing.retention=2d$", done.stdout, flags=re.M)
+    assert "s3cret" not in done.stdout + done.stderr
+    assert "set: crash.handler=off\n" in target.inject("-D", "crash.handler=off").stdout
+    done = target.probing("inject", "-D", "probing.retentoin=3d")
+    assert done.returncode == 1 and "'probing.retention'" in done.stderr
+    assert "set:" not in done.stdout
