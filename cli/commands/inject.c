@@ -305,10 +305,10 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     if (o->listen[0] != '\0')
         real_address(t, now, sizeof now);
     int there = settle_listen(t, now, o->listen + LISTEN_KEY);
-    r = there < 0 ? there : settle_plugins(t, o->plugins, /* fresh= */ NULL);
+    r = there < 0 ? there : settle_plugins(t, o->plugins, /* fresh= */ false);
     if (r < 0)
         return r;
-    int failed = settle_settings(t, o->settings, there > 0 ? o->listen : NULL);
+    int failed = settle_settings(t, o->settings, there > 0 ? o->listen : NULL, /* fresh= */ false);
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
         terminal_say("%s", err_text());
@@ -358,10 +358,10 @@ static int enter_finish(struct target *t, const struct enter_options *o,
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
         terminal_say("%s", err_text());
-    r = settle_plugins(t, o->plugins, /* fresh= */ o->settings);
+    r = settle_plugins(t, o->plugins, /* fresh= */ true);
     if (r < 0)
         return r;
-    int failed = settle_settings(t, o->settings, o->listen);
+    int failed = settle_settings(t, o->settings, o->listen, /* fresh= */ true);
     say_place(t);
     return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
 }

@@ -16,6 +16,7 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/redact.h"
+#include "core/base/text.h"
 #include "sdk/client/client.h"
 
 #define ANSWER_MAX_BYTES 65536
@@ -44,9 +45,50 @@ static int config(struct probing_client *c, const char *verb, const char *key, c
     return settle_ask(c, value != NULL ? 4 : 3, argv, answer);
 }
 
+/* 1: it is there already. */
+static int load(const struct target *t, const char *name)
+{
+    char file[4096], note[ERR_TEXT_BYTES] = "";
+    int r = plugin_find(name, file, sizeof file);
+    if (r == 0)
+        r = door_load_plugin(t, name, file, note, sizeof note);
+    if (r == 0 && note[0] != '\0')
+        fprintf(stderr, "probing: plugin %s: %s\n", name, note);
+    return r < 0 && strstr(err_text(), "is loaded already") != NULL ? 1 : r;
+}
+
+/* How many failed, 1 or 0, and that is said; -ESTALE: the process runs another program now.
+ * already: what is said of one that is there; NULL: it is one that the core starts with, and
+ * nothing is said. */
+static int load_one(const struct target *t, const char *name, const char *already)
+{
+    int r = load(t, name);
+    if (r == -ESTALE)
+        return r;
+    if (r < 0) {
+        terminal_say("%s", err_text());
+        return 1;
+    }
+    if (already != NULL)
+        printf("plugin %s %s\n", name, r > 0 ? already : "loaded");
+    return 0;
+}
+
+/* As the core sees it: what asks for nothing loads nothing. */
+static bool is_off(const char *value)
+{
+    static const char *const no[] = {"", "0", "off", "no", "false"};
+    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
+        if (strcmp(value, no[i]) == 0)
+            return true;
+    return false;
+}
+
 /* A value that was refused at the start is the default now; setting it again says why.  One that
- * can be given at the start only is right when it is what holds. */
-static int settle_one(struct probing_client *c, const char *text, struct buf *answer)
+ * can be given at the start only is right when it is what holds.  One of a plugin that is not there
+ * loads it.  1: that did not work, which is said. */
+static int settle_one(const struct target *t, struct probing_client *c, const char *text,
+                      bool fresh, struct buf *answer)
 {
     char key[KEY_BYTES], why[ERR_TEXT_BYTES], file[4096];
     const char *value = strchr(text, '=') + 1;
@@ -62,8 +104,11 @@ static int settle_one(struct probing_client *c, const char *text, struct buf *an
         (void)snprintf(why, sizeof why, "%.*s", (int)strcspn(key, "."), key);
         if (plugin_find(why, file, sizeof file) < 0)
             return err_set(-ENOENT, "%s: there is no such setting, and no plugin '%s'", key, why);
-        printf("%s", buf_text(answer));
-        return 0;
+        if (fresh || is_off(value)) /* what its start has not loaded waits, or was said */
+            return 0;
+        if ((r = load_one(t, why, "is loaded already")) != 0)
+            return r;
+        return config(c, "set", key, value, answer); /* it knows its settings now */
     }
     (void)snprintf(why, sizeof why, "%s", err_text());
     if (config(c, "get", key, NULL, answer) < 0)
@@ -82,7 +127,8 @@ static bool may_show(const char *setting)
     return strncmp(setting, LISTEN, sizeof LISTEN - 1) != 0 && !secret_name(setting, n);
 }
 
-int settle_settings(const struct target *t, const char *const *settings, const char *but)
+int settle_settings(const struct target *t, const char *const *settings, const char *but,
+                    bool fresh)
 {
     struct probing_client *c = NULL;
     struct buf answer, held;
@@ -93,9 +139,11 @@ int settle_settings(const struct target *t, const char *const *settings, const c
     buf_init(&answer, ANSWER_MAX_BYTES);
     buf_init(&held, ANSWER_MAX_BYTES);
     for (; *settings != NULL; settings++) {
-        r = *settings != but ? settle_one(c, *settings, &answer) : 0;
+        r = *settings != but ? settle_one(t, c, *settings, fresh, &answer) : 0;
         if (r < 0) {
             terminal_say("%s", err_why(r));
+            failed++;
+        } else if (r > 0) {
             failed++;
         } else if (may_show(*settings)) {
             (void)buf_addf(&held, "%s%s", held.size > 0 ? ", " : "", *settings);
@@ -109,7 +157,7 @@ int settle_settings(const struct target *t, const char *const *settings, const c
     return failed;
 }
 
-/* Whoever has the other address loses it: a person is asked, a script must say it in other words. */
+/* Whoever uses the other address loses it: a person is asked, a script must say so otherwise. */
 static bool agrees(const char *question)
 {
     char answer[16];
@@ -143,64 +191,42 @@ int settle_listen(const struct target *t, const char *now, const char *wanted)
                    (int)t->pid, now, (int)t->pid, LISTEN, wanted);
 }
 
-/* 1: it is there already. */
-static int load(const struct target *t, const char *name)
-{
-    char file[4096], note[ERR_TEXT_BYTES] = "";
-    int r = plugin_find(name, file, sizeof file);
-    if (r == 0)
-        r = door_load_plugin(t, name, file, note, sizeof note);
-    if (r == 0 && note[0] != '\0')
-        fprintf(stderr, "probing: plugin %s: %s\n", name, note);
-    return r < 0 && strstr(err_text(), "is loaded already") != NULL ? 1 : r;
-}
-
-/* How many failed, 1 or 0, and that is said; -ESTALE: the process runs another program now. */
-static int load_one(const struct target *t, const char *name, bool silent)
-{
-    int r = load(t, name);
-    if (r == -ESTALE)
-        return r;
-    if (r < 0) {
-        terminal_say("%s", err_text());
-        return 1;
-    }
-    if (!silent)
-        printf("plugin %s %s\n", name, r > 0 ? "is loaded already" : "loaded");
-    return 0;
-}
-
 static int counted(int failed, int r)
 {
     return r < 0 ? r : failed + r;
 }
 
-/* Those of the setting that the core has not found itself: the command carries them there. */
-static int load_first(const struct target *t, const char *const *settings)
+/* Those of probing.plugins that the core has not found itself: the command carries them there. */
+static int load_first(const struct target *t)
 {
-    static const char KEY[] = "probing.plugins=";
+    struct probing_client *c = NULL;
+    struct buf all;
     char file[4096], name[64];
-    const char *at = "python";
     int failed = 0;
 
-    for (; *settings != NULL; settings++)
-        if (strncmp(*settings, KEY, sizeof KEY - 1) == 0)
-            at = *settings + sizeof KEY - 1;
-    for (; *at != '\0' && failed >= 0; at += strspn(at, ", ")) {
-        int n = (int)strcspn(at, ", ");
+    buf_init(&all, ANSWER_MAX_BYTES);
+    int r = target_connect(t, &c);
+    if (r == 0)
+        r = config(c, "get", "probing.plugins", NULL, &all);
+    client_close(c);
+    const char *at = r == 0 ? buf_text(&all) : "";
+    for (at += strspn(at, ", \n"); *at != '\0' && failed >= 0; at += strspn(at, ", \n")) {
+        int n = (int)strcspn(at, ", \n");
         (void)snprintf(name, sizeof name, "%.*s", n, at);
         at += n;
-        if (n > 0 && plugin_find(name, file, sizeof file) == 0)
-            failed = counted(failed, load_one(t, name, /* silent= */ true));
+        /* The process says this: a path of its own making would have us open the file for it. */
+        if (text_is_name(name) && plugin_find(name, file, sizeof file) == 0)
+            failed = counted(failed, load_one(t, name, /* already= */ NULL));
     }
-    return failed;
+    buf_done(&all);
+    return r < 0 ? r : failed;
 }
 
-int settle_plugins(const struct target *t, const char *const *plugins, const char *const *fresh)
+int settle_plugins(const struct target *t, const char *const *plugins, bool fresh)
 {
-    int failed = fresh != NULL ? load_first(t, fresh) : 0;
+    int failed = fresh ? load_first(t) : 0;
 
     for (; *plugins != NULL && failed >= 0; plugins++)
-        failed = counted(failed, load_one(t, *plugins, /* silent= */ false));
+        failed = counted(failed, load_one(t, *plugins, fresh ? "loaded" : "is loaded already"));
     return failed;
 }

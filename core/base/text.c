@@ -250,3 +250,14 @@ bool text_is_name(const char *text)
     size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_");
     return n >= 1 && n <= 63 && text[n] == '\0' && text[0] >= 'a' && text[0] <= 'z';
 }
+
+bool text_is_listed(const char *list, const char *name, size_t n)
+{
+    for (const char *at = list + strspn(list, ", "); *at; at += strspn(at, ", ")) {
+        size_t length = strcspn(at, ", ");
+        if (length == n && strncmp(at, name, n) == 0)
+            return true;
+        at += length;
+    }
+    return false;
+}

@@ -27,6 +27,8 @@ size_t format_f64(double value, char *out);
  * NULL. */
 const char *text_nearest(const char *word, const char *const *names, size_t n);
 
+/* Is `n` bytes at `name` one of a list with ',' or ' ' between? */
+bool text_is_listed(const char *list, const char *name, size_t n);
 bool text_is_name(const char *text); /* ^[a-z][a-z0-9_]{0,62}$ */
 
 #endif

@@ -69,7 +69,6 @@ struct plugin {
     struct plugin_part *parts; /* control thread */
     _Atomic uint64_t users; /* bit per plugin that holds an extension of ours: index in the list */
     uint32_t index;
-    _Atomic bool at_start; /* the core loads it by itself */
     _Atomic bool later;    /* and it said "not yet": it is tried again */
     _Atomic int call;      /* enum plugin_call: is its init, start, stop or a handler run now? */
     _Atomic uint64_t handling_since; /* monotonic ns; 0: no handler of it runs */
@@ -324,6 +323,9 @@ int memory_offer(struct host *h); /* "probing.memory/1" */
 int note_offer(struct host *h); /* "probing.note/1" */
 int rows_offer(struct host *h); /* "probing.rows/1" */
 int settings_check(const char *owner, const struct probing_config *table, uint32_t stride);
+/* Is it one of probing.plugins, which the core starts with?  Such a one may wait for what it needs,
+ * whoever brings its file. */
+bool settings_start_with(struct host *h, const char *plugin);
 /* Every setting in turn, with its value as text (copied, so that nothing is locked meanwhile). */
 int settings_each(struct host *h, int (*fn)(void *arg, const struct setting *s, const char *value),
                   void *arg);

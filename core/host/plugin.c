@@ -63,7 +63,7 @@ int plugin_refuse(struct plugin *p, const char *step, int code, const char *form
     (void)snprintf(line, sizeof(line), "%s: %s", step, why);
     plugin_text_set(p, &p->reason, line);
     bool again = atomic_load_explicit(&p->later, memory_order_relaxed);
-    bool later = code == -EAGAIN && atomic_load_explicit(&p->at_start, memory_order_relaxed);
+    bool later = code == -EAGAIN && settings_start_with(p->host, p->name);
     atomic_store_explicit(&p->later, later, memory_order_relaxed); /* before it is seen as failed */
     plugin_state_set(p, PLUGIN_FAILED);
     face_stop(p);
@@ -237,7 +237,9 @@ static int prepare(struct host *h, const char *name, const char *path, int fd)
     if (p && plugin_state_of(p) == PLUGIN_READY)
         return 0;
     int file = image_open(h, name, path, fd, file_path);
-    void *handle = file == -ENOENT && !path && h->mapped_files ? image_named(name) : NULL;
+    bool again = p && atomic_load_explicit(&p->later, memory_order_relaxed);
+    void *handle =
+        file == -ENOENT && !path && (h->mapped_files || again) ? image_named(name) : NULL;
     if (file < 0 && !handle)
         return file;
     p = plugin_get(h, name);
@@ -341,9 +343,6 @@ int host_plugin_load(struct host *h, const char *name, const char *path, int fd)
 {
     if (host_is_off(h))
         return -ESHUTDOWN;
-    struct plugin *p = plugin_find(h, name);
-    if (p)
-        atomic_store_explicit(&p->at_start, false, memory_order_relaxed);
     int r = load_step(h, name, path, fd, /* start= */ false);
     return r < 0 ? r : load_step(h, name, NULL, -1, /* start= */ true);
 }
@@ -364,11 +363,9 @@ int host_plugin_load_all(struct host *h, const char *names)
         if (r < 0) /* the core may have come by memfd, and its plugins come through the door */
             host_log(h, r == -ENOENT ? PROBING_INFO : PROBING_WARN, "%s", err_why(r));
     }
-    for (uint32_t i = 0; i < n; i++) {
-        atomic_store_explicit(&plugin_find(h, ready[i])->at_start, true, memory_order_relaxed);
+    for (uint32_t i = 0; i < n; i++)
         if (load_step(h, ready[i], NULL, -1, /* start= */ true) == -EALREADY)
             host_log(h, PROBING_INFO, "plugin %s was asked for twice: it is there once", ready[i]);
-    }
     return 0;
 }
 

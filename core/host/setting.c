@@ -414,6 +414,16 @@ int host_config_get(struct host *h, const char *name, struct buf *ret)
     return r;
 }
 
+bool settings_start_with(struct host *h, const char *plugin)
+{
+    (void)pthread_mutex_lock(&h->settings.mutex);
+    const struct setting *s = find(h, "probing", strlen("probing"), "plugins");
+    const char *all = !s ? NULL : s->value ? s->value : s->fallback;
+    bool found = all && text_is_listed(all, plugin, strlen(plugin));
+    (void)pthread_mutex_unlock(&h->settings.mutex);
+    return found;
+}
+
 static bool owner_known(struct host *h, const char *owner, size_t n)
 {
     for (struct setting *s = h->settings.first; s; s = s->next)

@@ -140,7 +140,12 @@ static void load(struct host *h, struct job *j)
 
     buf_init(&note, 4096);
     int r = host_plugin_load(h, l->name, NULL, l->fd);
-    host_plugin_note(h, l->name, &note);
+    if (r == -EAGAIN && settings_start_with(h, l->name)) {
+        (void)buf_addf(&note, "%s; it waits for that", err_text());
+        r = 0;
+    } else {
+        host_plugin_note(h, l->name, &note);
+    }
     say(l->peer, r, buf_text(&note));
     buf_done(&note);
     (void)close(l->peer);

@@ -182,6 +182,9 @@ static int set_and_start(struct core *c)
     configure(c);
     life_lock();
     int r = config_read(c);
+    if (r == 0)
+        r = c->follower ? host_config_set(c->host, "probing.plugins", c->plugins)
+                        : config_want_plugins(c);
     if (r == 0 && c->follower) /* it may have been set live in the parent: its children too */
         r = host_config_set(c->host, "probing.follow_fork", "on");
     if (r == 0)

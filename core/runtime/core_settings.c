@@ -209,10 +209,42 @@ static bool is_ours(const struct probing_config *table, const char *name)
     return table->name != NULL;
 }
 
+/* Whoever sets something of a plugin wants the plugin; off, 0 and nothing are no wish. */
+static void want_plugin(struct config *own, const char *name, size_t n, const char *value)
+{
+    static const char *const no[] = {"", "0", "off", "no", "false"};
+    size_t used = strlen(own->wanted);
+    for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
+        if (strcmp(value, no[i]) == 0)
+            return;
+    if (!text_is_listed(own->wanted, name, n) && used + n + 2 <= sizeof(own->wanted))
+        (void)snprintf(own->wanted + used, sizeof(own->wanted) - used, ",%.*s", (int)n, name);
+}
+
+int config_want_plugins(struct core *c)
+{
+    struct buf all;
+    int r = 0;
+    buf_init(&all, 1024);
+    (void)host_config_get(c->host, "probing.plugins", &all);
+    if (all.size > 0) {
+        for (const char *at = c->config->wanted; *at == ',';) {
+            size_t n = strcspn(++at, ",");
+            if (!text_is_listed(buf_text(&all), at, n))
+                (void)buf_addf(&all, ",%.*s", (int)n, at);
+            at += n;
+        }
+        r = all.failed ? all.failed : host_config_set(c->host, "probing.plugins", buf_text(&all));
+    }
+    buf_done(&all);
+    return r;
+}
+
 /* One setting by its full name; what is wrong with it is logged, never a reason not to start. */
 static int apply(struct core *c, const char *name, const char *value)
 {
     struct config *own = c->config;
+    int r = 0;
     if (strcmp(name, "probing.afresh") == 0)
         own->afresh = strcmp(value, "1") == 0 || strcmp(value, "on") == 0;
     if (strcmp(name, "probing.data_dir") == 0)
@@ -225,8 +257,10 @@ static int apply(struct core *c, const char *name, const char *value)
         (void)snprintf(own->token, sizeof(own->token), "%s", value);
     else if (strcmp(name, "probing.read_token") == 0)
         (void)snprintf(own->read_token, sizeof(own->read_token), "%s", value);
-    else if (c->host && host_config_set(c->host, name, value) < 0)
+    else if (c->host && (r = host_config_set(c->host, name, value)) < 0)
         host_log(c->host, PROBING_WARN, "setting from the start ignored: %s", err_text());
+    if (r > 0 && strncmp(name, "table.", 6) != 0) /* kept for a plugin that is not here */
+        want_plugin(own, name, strcspn(name, "."), value);
     return 0;
 }
 
@@ -319,6 +353,10 @@ static int from_environment(void *arg, const char *key, const char *value)
     }
     if (strcmp(key, "CRASH") == 0)
         return apply(c, "crash.handler", value);
+    if (strcmp(key, "PPROF") == 0) { /* as inject --pprof */
+        want_plugin(c->config, "profile", strlen("profile"), value);
+        return 0;
+    }
     if (strcmp(key, "SAMPLE_RATE") == 0)
         return apply(c, "torch.sample_rate", value);
     for (size_t i = 0; i <= n; i++)

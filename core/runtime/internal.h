@@ -27,6 +27,7 @@ struct config {
     char text[SETTINGS_BYTES]; /* the lines of this start */
     char data_dir[PLACE_BYTES], plugin_path[4096], token[256], read_token[256];
     char lua[PLACE_BYTES]; /* probing.lua: a path, "off", or empty: see startup_script.c */
+    char wanted[256];      /* plugins of which something was set, each behind a ',' */
     bool afresh;           /* not in the directory of an earlier life */
     _Atomic bool follow;   /* probing.follow_fork: a forked child gets a life of its own */
 };
@@ -34,6 +35,9 @@ struct config {
 /* Read environment and lines into c->config, and into c->host when there is one.  A setting that
  * is wrong is logged there, never a reason not to start. */
 int config_read(struct core *c);
+/* Put the plugins of which environment and lines have set something into probing.plugins; not where
+ * that is empty, which asks for none.  After config_read(), before the host starts. */
+int config_want_plugins(struct core *c);
 int config_add(struct core *c); /* our tables of settings into c->host; c->crash is there */
 /* A setting of ours as it stands; `parse` for one with a unit. */
 uint64_t config_number(struct core *c, const char *name, uint64_t otherwise,

@@ -6,10 +6,11 @@ import pty
 import re
 import socket
 import subprocess
+import tempfile
 
 import pytest
 
-from world import CLI
+from world import CLI, DEBIAN_PYTHON, has_torch, wait_for
 
 LOOP = "print('ready')\nimport time\nwhile True: time.sleep(0.02)"
 
@@ -150,3 +151,69 @@ def test_inject_says_what_is_on(target):
     done = target.probing("inject", "-D", "probing.retentoin=3d")
     assert done.returncode == 1 and "'probing.retention'" in done.stderr
     assert "set:" not in done.stdout
+
+
+def plugins_of(target):
+    return {name for name, state in target.rows("select name, state from probing.plugins")
+            if state == "running"}
+
+
+@pytest.mark.parametrize("env, brought", [
+    ({"PROBING_PROFILE_RATE": "50"}, True), ({"PROBE_PPROF": "1"}, True),
+    ({"PROBE_PROFILE_MODE": "wall"}, True), ({"PROBE_PPROF": "0"}, False),
+    ({"PROBING_PROFILE_NATIVE": "off"}, False), ({"PROBING_FOO_BAR": "1"}, False),
+    ({"PROBING_PROFILE_RATE": "50", "PROBING_PLUGINS": ""}, False)])
+def test_a_setting_of_the_environment_brings_its_plugin(world, env, brought):
+    target = world.python(LOOP, env=env)
+    target.wait_line("ready")
+    target.inject()
+    assert ("profile" in plugins_of(target)) == brought
+    if "PROBING_PROFILE_RATE" in env and brought:
+        assert target.probing("config", "get", "profile.rate").stdout == "50\n"
+
+
+def test_a_setting_of_inject_brings_its_plugin(target):
+    done = target.inject("-D", "profile.rate=50")
+    assert "set: profile.rate=50\n" in done.stdout
+    assert "profile" in plugins_of(target)
+
+
+def test_a_setting_of_a_second_inject_brings_its_plugin(target):
+    target.inject()
+    target.inject("-D", "profile.native=off")
+    assert "profile" not in plugins_of(target)  # who switches something off does not want it
+    done = target.probing("inject", "-D", "profile.rate=50", "-D", "profile.rat=3",
+                          "-D", "nosuch.x=1")
+    assert done.returncode == 1 and "plugin profile loaded\n" in done.stdout
+    assert "did you mean 'profile.rate'" in done.stderr and "no plugin 'nosuch'" in done.stderr
+    assert "profile" in plugins_of(target)
+    assert target.probing("config", "get", "profile.rate").stdout == "50\n"
+
+
+def test_a_plugin_of_the_start_waits_for_what_it_needs(world):
+    """Its file came through the door: the core cannot look for it a second time."""
+    if not has_torch(DEBIAN_PYTHON):
+        pytest.skip("no torch for %s (Debian: python3-torch)" % DEBIAN_PYTHON)
+    flag = world.tmp / "go"
+    target = world.python("print('ready')\nimport os, time\nwhile not os.path.exists(%r):\n"
+                          "    time.sleep(0.02)\nimport torch\nprint('imported')\nwhile True:\n"
+                          "    time.sleep(0.02)" % str(flag), python=DEBIAN_PYTHON)
+    target.wait_line("ready")
+    done = target.inject("-D", "torch.exprs=loss")
+    assert "torch is not imported" in done.stderr and "it waits" in done.stderr
+    flag.touch()
+    target.wait_line("imported")
+    wait_for(lambda: "torch" in plugins_of(target), "plugin torch")
+    assert target.probing("config", "get", "torch.exprs").stdout == "loss\n"
+
+
+def test_a_process_cannot_name_files_for_the_command(world):
+    """What it says of its plugins is not believed: no file that it names is opened for it."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="m") as place:
+        open(os.path.join(place, "mine.so"), "wb").close()
+        for named in (os.path.join(place, "mine"), "../" * 12 + place[1:] + "/mine"):
+            target = world.python(LOOP, env={"PROBING_PLUGINS": "python," + named})
+            target.wait_line("ready")
+            done = target.inject()
+            assert done.stderr == "" and plugins_of(target) == {"python"}
+            target.end()

@@ -368,11 +368,13 @@ def test_settings_that_cannot_be(world):
                           "probing.max_dead=1GB", "-D", "torch.exprs=loss@train")
     assert done.returncode == 1
     said = done.stderr.splitlines()
+    assert "torch is not imported" in said[0] and "it waits for that" in said[0]
+    said = said[1:]
     assert len(said) == 3, done.stderr
     assert "lots" in said[0] and "stays 1GB" in said[0]
     assert "nonsense.key" in said[1] and "no plugin 'nonsense'" in said[1]
     assert "probing.nope" in said[2]
-    assert "kept until plugin torch is loaded" in done.stdout
+    assert "torch.exprs=loss@train" in done.stdout
     held = dict(target.rows("select name, value from probing.settings"))
     assert held["probing.max_memory"] == "1GB" and held["probing.retention"] == "1h"
     assert held["probing.max_dead"] == "1GB"

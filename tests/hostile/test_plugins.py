@@ -238,7 +238,8 @@ def test_check_of_one_that_is_wrong(world, name, says):
     done = check(world, name)
     assert done.returncode == 1 and re.search(says, done.stdout), done.stdout + done.stderr
     assert re.search("result +[1-9] thing", done.stdout)
-    assert not [made for made in set(os.listdir("/dev/shm")) - before if "check" in made]
+    wait_for(lambda: not [made for made in set(os.listdir("/dev/shm")) - before if "check" in made],
+             "the end of what checks have made, those of other tests too")
 
 
 def test_check_of_a_file_that_is_cut(world):
