@@ -215,6 +215,12 @@ int main(int argc, char **argv)
         r = run_command(2, words, argv[1]);
     } else {
         const char *target = take_target(&argc, &argv);
+        if (target != NULL && cli_command_named(target) != NULL && access(target, F_OK) == -1) {
+            terminal_say("-t needs a target, and '%s' is a command: is a variable empty? "
+                         "(`probing list` shows processes with a core)",
+                         target);
+            return EXIT_USAGE;
+        }
         if (argc == 0 || strcmp(argv[0], "-h") == 0 || strcmp(argv[0], "--help") == 0) {
             help_all(argc == 0 ? stderr : stdout);
             return argc == 0 ? EXIT_USAGE : EXIT_DONE;

@@ -69,8 +69,8 @@ struct plugin {
     struct plugin_part *parts; /* control thread */
     _Atomic uint64_t users; /* bit per plugin that holds an extension of ours: index in the list */
     uint32_t index;
-    _Atomic bool later;    /* and it said "not yet": it is tried again */
-    _Atomic int call;      /* enum plugin_call: is its init, start, stop or a handler run now? */
+    _Atomic bool later; /* and it said "not yet": it is tried again */
+    _Atomic int call;   /* enum plugin_call: is its init, start, stop or a handler run now? */
     _Atomic uint64_t handling_since; /* monotonic ns; 0: no handler of it runs */
     _Atomic pid_t left_tid;          /* the control thread that was left to its handler */
     void *handle;                    /* of its file; control thread */

@@ -77,6 +77,12 @@ def test_several_pids_are_named(world, target):
     assert target.alive() and other.alive()
 
 
+def test_an_empty_variable_is_told(world):
+    for words in (["-t", "inject"], ["-t", "query", "select 1"], ["-p", "q", "select 1"]):
+        done = world.probing(*words)
+        assert done.returncode == 2 and "is a variable empty?" in done.stderr, done.stderr
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
