@@ -29,15 +29,15 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "probing_sdk.h"
 #include "proc_tasks.h"
 #include "sample_period.h"
 
-#define NS_PER_S UINT64_C(1000000000)
 #define FDS_MAX 65536      /* descriptors above are not used */
 #define FINE_SIGNAL SIGURG /* ignored by default: nobody is harmed by one too many */
 #define LEAVE_TRIES 1000   /* looks, 1 ms apart, for handlers to end */
 #define TIMED 8u /* one handler in so many asks for its own CPU time, which costs 0.4 us */
-#define WHOLE_NS (10 * NS_PER_S) /* a scan at least as often, where threads come and go */
+#define WHOLE_NS (10 * PROBING_NS_PER_S) /* a scan at least as often, where threads come and go */
 
 /* The handler's.  Static because it has no other way to find it. */
 static struct {
@@ -114,7 +114,9 @@ static uint32_t copy_stack(uint64_t from, uint8_t *to, uint32_t size)
 static uint64_t clock_ns(clockid_t clock) /* [signal] */
 {
     struct timespec t;
-    return clock_gettime(clock, &t) == 0 ? (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec : 0;
+    return clock_gettime(clock, &t) == 0
+               ? (uint64_t)t.tv_sec * PROBING_NS_PER_S + (uint64_t)t.tv_nsec
+               : 0;
 }
 
 /* The next signal after half to one and a half periods of CPU time, but for the tick. [signal] */
@@ -123,7 +125,8 @@ static void timer_arm(const struct clocks *c, struct watched *w)
     uint64_t period = atomic_load_explicit(&c->period_ns, memory_order_relaxed);
     w->chance = w->chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     uint64_t next = period_draw(w->chance, period, c->tick_ns);
-    struct itimerspec at = {.it_value = {(time_t)(next / NS_PER_S), (int64_t)(next % NS_PER_S)}};
+    struct itimerspec at = {
+        .it_value = {(time_t)(next / PROBING_NS_PER_S), (int64_t)(next % PROBING_NS_PER_S)}};
     (void)syscall(SYS_timer_settime, w->timer, 0, &at, NULL);
 }
 
@@ -246,7 +249,7 @@ int clocks_new(const struct probing_host *host, struct boxes *boxes, struct cloc
     c->boxes = boxes;
     c->tick_ns = period_tick_ns();
     c->main_end = main_end ? *main_end : 0;
-    atomic_store_explicit(&c->period_ns, NS_PER_S / 100, memory_order_relaxed);
+    atomic_store_explicit(&c->period_ns, PROBING_NS_PER_S / 100, memory_order_relaxed);
     c->watched = mmap(NULL, WATCHED_MAX * sizeof(*c->watched), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (c->watched == MAP_FAILED) {
@@ -436,7 +439,7 @@ static void forget_all(struct clocks *c)
 /* A timer that runs already ends as it was set; its next period is a new one. */
 void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
 {
-    uint64_t period = NS_PER_S / rate_hz;
+    uint64_t period = PROBING_NS_PER_S / rate_hz;
     bool fine = fine_needed(rate_hz) && !c->fine_refused;
     atomic_store_explicit(&c->period_ns, period, memory_order_relaxed);
     if (fine == atomic_load_explicit(&c->fine, memory_order_relaxed)) {

@@ -16,13 +16,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "probing_sdk.h"
 #include "sample_period.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 bool fine_needed(uint32_t rate_hz)
 {
-    return rate_hz * period_tick_ns() > NS_PER_S;
+    return rate_hz * period_tick_ns() > PROBING_NS_PER_S;
 }
 
 /* Half of the table stays for the program. */

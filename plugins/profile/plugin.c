@@ -14,10 +14,9 @@
 
 #include "perf_timer.h"
 #include "plugin_malloc.h"
+#include "probing_sdk.h"
 #include "sample_period.h"
 #include "sampler.h"
-
-#define NS_PER_S UINT64_C(1000000000)
 
 struct plugin {
     const struct probing_host *host;
@@ -72,7 +71,7 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
             snprintf(text + n, sizeof(text) - (size_t)n,
                      "threads that run give at most %llu samples a second, one at each tick of the "
                      "kernel: it permits no finer clocks (perf_event_paranoid)\n",
-                     (unsigned long long)(NS_PER_S / period_tick_ns()));
+                     (unsigned long long)(PROBING_NS_PER_S / period_tick_ns()));
     if (a.refused)
         n += snprintf(text + n, sizeof(text) - (size_t)n,
                       "%u threads are not sampled: the kernel gives no more timers (ulimit -i), or "
@@ -113,10 +112,9 @@ static int profile_configure(void *self, const char *name, const char *value)
 {
     struct plugin *p = self;
     if (strcmp(name, "rate") == 0) {
-        uint32_t rate = 0;
-        for (const char *c = value; *c >= '0' && *c <= '9'; c++) /* checked by the core */
-            rate = rate * 10 + (uint32_t)(*c - '0');
-        p->rate_hz = rate;
+        uint64_t rate = p->rate_hz;
+        (void)probing_parse_u64(value, UINT32_MAX, &rate); /* checked by the core */
+        p->rate_hz = (uint32_t)rate;
     } else if (strcmp(name, "mode") == 0) {
         int mode = 0;
         while (mode < 3 && strcmp(mode_names[mode], value) != 0)

@@ -18,6 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "probing_sdk.h"
+
 #define PAGE 4096u
 #define HALF (BOXES / 2)
 
@@ -108,8 +110,8 @@ struct box *box_next(struct boxes *b)
 
 void box_wait(struct boxes *b, uint64_t timeout_ns)
 {
-    const struct timespec most = {.tv_sec = (time_t)(timeout_ns / 1000000000u),
-                                  .tv_nsec = (int32_t)(timeout_ns % 1000000000u)};
+    const struct timespec most = {.tv_sec = (time_t)(timeout_ns / PROBING_NS_PER_S),
+                                  .tv_nsec = (int32_t)(timeout_ns % PROBING_NS_PER_S)};
     uint32_t bell = atomic_load_explicit(&b->bell, memory_order_acquire);
     if (bell == b->heard)
         (void)syscall(SYS_futex, &b->bell, FUTEX_WAIT_PRIVATE, bell, &most, NULL, 0);

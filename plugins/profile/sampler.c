@@ -23,20 +23,20 @@
 #include "cpu_timer.h"
 #include "mixed_stack.h"
 #include "offcpu.h"
+#include "probing_sdk.h"
 #include "sample_pool.h"
 #include "stack_table.h"
 #include "unwind.h"
 
-#define NS_PER_S UINT64_C(1000000000)
-#define SCAN_NS UINT64_C(100000000)    /* between looks for new threads */
-#define SCAN_IDLE_NS (4 * SCAN_NS)     /* the same while the process hardly runs */
-#define IDLE_CPU_NS UINT64_C(1000000)  /* ran less than this since the last look: ours, too */
-#define MODULES_NS UINT64_C(500000000) /* between looks for new modules */
-#define NAMES_NS (60 * NS_PER_S)       /* a name is read again after this: some hundred reads */
-#define YOUNG_NS NS_PER_S              /* the first ones: many threads get theirs late */
+#define SCAN_NS UINT64_C(100000000)      /* between looks for new threads */
+#define SCAN_IDLE_NS (4 * SCAN_NS)       /* the same while the process hardly runs */
+#define IDLE_CPU_NS UINT64_C(1000000)    /* ran less than this since the last look: ours, too */
+#define MODULES_NS UINT64_C(500000000)   /* between looks for new modules */
+#define NAMES_NS (60 * PROBING_NS_PER_S) /* a name is read again after this: some hundred reads */
+#define YOUNG_NS PROBING_NS_PER_S        /* the first ones: many threads get theirs late */
 #define YOUNG_NAMES 3
-#define STOP_NS (2 * NS_PER_S)
-#define TELL_NS NS_PER_S /* a wait is told after this, and when it ends */
+#define STOP_NS (2 * PROBING_NS_PER_S)
+#define TELL_NS PROBING_NS_PER_S /* a wait is told after this, and when it ends */
 #define STACK_BYTES (256u << 10)
 
 struct reader {
@@ -78,7 +78,6 @@ static int64_t stack_of(struct reader *r, const struct registers *registers,
 static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64_t now)
 {
     char name[128] = "", path[64];
-    uint64_t id;
     if (w->name_id && now - w->named_ns < (w->n_names < YOUNG_NAMES ? YOUNG_NS : NAMES_NS))
         return w->name_id;
     w->n_names += w->n_names < YOUNG_NAMES;
@@ -93,8 +92,8 @@ static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64
         /* one that had no name yet when it was found */
         w->ours = w->ours || strncmp(name, "probing/", strlen("probing/")) == 0;
     }
-    if (name[0] && r->host->intern(r->host, name, strlen(name), &id) == 0)
-        w->name_id = id;
+    uint64_t id = probing_intern_text(r->host, name[0] ? name : NULL);
+    w->name_id = id != PROBING_NULL_ID ? id : w->name_id;
     w->named_ns = now;
     return w->name_id;
 }
@@ -241,7 +240,7 @@ static void tell_waits(struct reader *r)
 /* Ticks come by chance around the rate, as the timers' periods do. */
 static uint64_t next_tick(struct reader *r, uint64_t now)
 {
-    uint64_t period = NS_PER_S / r->rate_now;
+    uint64_t period = PROBING_NS_PER_S / r->rate_now;
     r->chance = r->chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return now + period / 2 + (r->chance >> 33) % period;
 }
@@ -271,7 +270,7 @@ static void choose_rest(struct reader *r)
 {
     struct timespec cpu = {0};
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    uint64_t now = (uint64_t)cpu.tv_sec * NS_PER_S + (uint64_t)cpu.tv_nsec;
+    uint64_t now = (uint64_t)cpu.tv_sec * PROBING_NS_PER_S + (uint64_t)cpu.tv_nsec;
     r->scan_each_ns = now - r->cpu_ns < IDLE_CPU_NS ? SCAN_IDLE_NS : SCAN_NS;
     r->cpu_ns = now;
 }

@@ -17,14 +17,16 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "probing_sdk.h"
+
 #define MAP_FIRST 1024u
-#define MAP_MAX (1u << 20)                     /* entries of 16 bytes: 16 MiB */
-#define RENEW_NS (UINT64_C(600) * 1000000000u) /* a stack is stored again after this */
+#define MAP_MAX (1u << 20)                /* entries of 16 bytes: 16 MiB */
+#define RENEW_NS (600 * PROBING_NS_PER_S) /* a stack is stored again after this */
 #define FRAMES_MAX (1u << 20)
-#define LOOK_NS UINT64_C(1000000000)
-#define MODULES_NS UINT64_C(1000000000) /* between readings for addresses of no module */
-#define ANYWHERE (UINT64_C(3) << 62)    /* an address as key: of a function, all of it */
-#define PLACE (UINT64_C(1) << 63)       /* of one place */
+#define LOOK_NS PROBING_NS_PER_S
+#define MODULES_NS PROBING_NS_PER_S  /* between readings for addresses of no module */
+#define ANYWHERE (UINT64_C(3) << 62) /* an address as key: of a function, all of it */
+#define PLACE (UINT64_C(1) << 63)    /* of one place */
 
 /* From a 64-bit key that is never 0 to a value; open addressing. */
 struct map {
@@ -145,10 +147,7 @@ static uint64_t mix(uint64_t hash, uint64_t word)
 
 static uint64_t intern(const struct stacks *s, const char *text)
 {
-    uint64_t id;
-    if (!text[0] || s->host->intern(s->host, text, strlen(text), &id) < 0)
-        return PROBING_NULL_ID;
-    return id;
+    return probing_intern_text(s->host, text[0] ? text : NULL);
 }
 
 /* The number of a frame with this content; 0: no memory. */
@@ -339,20 +338,12 @@ void stacks_add_sample(struct stacks *s, const struct sample_row *row)
 
 int stacks_new(const struct probing_host *host, struct stacks **ret)
 {
-    static const struct probing_table_desc samples = {
-        .size = sizeof(samples),
-        .column_size = sizeof(struct probing_column),
-        .name = "python.samples",
-        .doc = "what the profiler saw: one row a sample, of Python and native threads alike",
-        .columns = SAMPLES_COLUMNS,
-        .n_columns = sizeof(SAMPLES_COLUMNS) / sizeof(SAMPLES_COLUMNS[0])};
-    static const struct probing_table_desc stored = {
-        .size = sizeof(stored),
-        .column_size = sizeof(struct probing_column),
-        .name = "python.stacks",
-        .doc = "frames of the stacks that python.samples names by stack_id",
-        .columns = STACKS_COLUMNS,
-        .n_columns = sizeof(STACKS_COLUMNS) / sizeof(STACKS_COLUMNS[0])};
+    static const struct probing_table_desc samples = PROBING_TABLE(
+        "python.samples", SAMPLES_COLUMNS,
+        "what the profiler saw: one row a sample, of Python and native threads alike");
+    static const struct probing_table_desc stored =
+        PROBING_TABLE("python.stacks", STACKS_COLUMNS,
+                      "frames of the stacks that python.samples names by stack_id");
     struct timespec now;
     struct stacks *s = calloc(1, sizeof(*s));
     if (!s)

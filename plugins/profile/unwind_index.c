@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "frame_size.h"
+#include "probing_sdk.h"
 
 #define MAPS_MAX ((size_t)32 << 20) /* bytes of /proc/self/maps; one line has about 100 */
 #define RULES_FIRST 4096u
@@ -83,9 +84,7 @@ bool code_read(uint64_t address, void *ret, size_t size)
 
 static uint64_t now_ns(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return probing_clock_ns(CLOCK_MONOTONIC);
 }
 
 /* ---- what is mapped ---- */

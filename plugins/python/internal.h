@@ -8,12 +8,12 @@
 #define PYTHON_INTERNAL_H
 
 #include <probing/ext/draft/stack.h>
-#include <probing/plugin.h>
 #include <pthread.h>
 #include <stdio.h>
 
 #include "cpython.h"
 #include "exec/runner.h"
+#include "probing_sdk.h"
 
 struct plugin {
     const struct probing_host *host;

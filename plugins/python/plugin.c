@@ -26,8 +26,8 @@
 #include "read/offsets.h"
 #include "read/signal_frames.h"
 
-#define BEGUN_NS UINT64_C(100000000)  /* how often we look whether the interpreter has begun */
-#define PROOF_NS UINT64_C(1000000000) /* for the GIL to come, where a start waits for it */
+#define BEGUN_NS UINT64_C(100000000) /* how often we look whether the interpreter has begun */
+#define PROOF_NS PROBING_NS_PER_S    /* for the GIL to come, where a start waits for it */
 
 /* python.gil/1's call() has no self.  Written on [control] in start() and stop(), read by any. */
 static struct plugin *the_plugin;

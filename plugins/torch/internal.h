@@ -15,9 +15,9 @@
 #include <stdint.h>
 
 #include <probing/ext/draft/coordinates.h>
-#include <probing/plugin.h>
 
 #include "cpython.h"
+#include "probing_sdk.h"
 
 /* The first columns of every stored table of ours; then those of python.torch_trace. */
 enum {
@@ -90,7 +90,6 @@ enum stage {
     N_STAGES
 };
 
-#define NS_PER_S 1e9
 #define LIST_BYTES 2048 /* of exprs and layers */
 /* Calls: on one in so many our own time is measured; a prime, so that no model shows us the same
  * module again and again. */

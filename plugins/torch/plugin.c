@@ -18,69 +18,69 @@
 #include <probing/ext/draft/python.h>
 #include <probing/ext/draft/torch_step.h>
 
-#define GIL_WAIT_NS UINT64_C(10000000000) /* a step that holds the GIL for longer is stuck */
+#define GIL_WAIT_NS (10 * PROBING_NS_PER_S) /* a step that holds the GIL for longer is stuck */
 #define LONGEST_REASON 200
-#define LOOK_NS UINT64_C(1000000000)
-
-#define I64(n, u, d)                                        \
-    {                                                       \
-        .name = n, .type = PROBING_I64, .unit = u, .doc = d \
-    }
-#define F64(n, u, d)                                        \
-    {                                                       \
-        .name = n, .type = PROBING_F64, .unit = u, .doc = d \
-    }
-#define STR(n, d)                                \
-    {                                            \
-        .name = n, .type = PROBING_STR, .doc = d \
-    }
+#define LOOK_NS PROBING_NS_PER_S
 
 static const struct probing_column trace_columns[N_TRACE] = {
     COORDINATE_COLUMNS,
-    I64("seq", PROBING_COUNT, "order in which the calls of this step began, from 0"),
-    STR("module", "as in named_modules(); the class for a root or an optimizer"),
-    STR("stage", "what has ended: 'post forward', 'recomputed forward' (inside a backward, as a "
+    PROBING_I64_COLUMN("seq", PROBING_COUNT, "order in which the calls of this step began, from 0"),
+    PROBING_STR_COLUMN("module", "as in named_modules(); the class for a root or an optimizer"),
+    PROBING_STR_COLUMN(
+        "stage", "what has ended: 'post forward', 'recomputed forward' (inside a backward, as a "
                  "checkpoint's), 'post backward', 'post step', 'skipped step' (a GradScaler's, "
                  "after an overflow) or 'post data' (a DataLoader's next())"),
-    F64("duration", PROBING_SECONDS,
+    PROBING_F64_COLUMN(
+        "duration", PROBING_SECONDS,
         "time inside the call; on a GPU until its work is queued; of a recomputed forward until "
         "the checkpoint had what it wants"),
-    F64("time_offset", PROBING_SECONDS, "from the step's begin to this call's end"),
-    STR("device", "of the module's first own parameter; NULL: it has none"),
-    F64("allocated", PROBING_MB, "device memory in use; NULL: not measured"),
-    F64("allocated_delta", PROBING_MB, "change of it by this call; NULL: not measured"),
-    F64("max_allocated", PROBING_MB, "its peak; NULL: not measured"),
-    F64("max_allocated_delta", PROBING_MB, "change of the peak by this call; NULL: not measured"),
-    F64("cached", PROBING_MB, "device memory held by torch's allocator; NULL: not measured"),
-    F64("max_cached", PROBING_MB, "its peak; NULL: not measured"),
+    PROBING_F64_COLUMN("time_offset", PROBING_SECONDS, "from the step's begin to this call's end"),
+    PROBING_STR_COLUMN("device", "of the module's first own parameter; NULL: it has none"),
+    PROBING_F64_COLUMN("allocated", PROBING_MB, "device memory in use; NULL: not measured"),
+    PROBING_F64_COLUMN("allocated_delta", PROBING_MB,
+                       "change of it by this call; NULL: not measured"),
+    PROBING_F64_COLUMN("max_allocated", PROBING_MB, "its peak; NULL: not measured"),
+    PROBING_F64_COLUMN("max_allocated_delta", PROBING_MB,
+                       "change of the peak by this call; NULL: not measured"),
+    PROBING_F64_COLUMN("cached", PROBING_MB,
+                       "device memory held by torch's allocator; NULL: not measured"),
+    PROBING_F64_COLUMN("max_cached", PROBING_MB, "its peak; NULL: not measured"),
 };
 
 static const struct probing_column timing_columns[N_TIMING] = {
     COORDINATE_COLUMNS,
-    F64("step_duration_sec", PROBING_SECONDS,
-        "from the end of the last step to the end of this one"),
-    F64("forward_sec", PROBING_SECONDS,
-        "top-level forwards; in training, those of modules in training mode"),
-    F64("backward_sec", PROBING_SECONDS,
+    PROBING_F64_COLUMN("step_duration_sec", PROBING_SECONDS,
+                       "from the end of the last step to the end of this one"),
+    PROBING_F64_COLUMN("forward_sec", PROBING_SECONDS,
+                       "top-level forwards; in training, those of modules in training mode"),
+    PROBING_F64_COLUMN(
+        "backward_sec", PROBING_SECONDS,
         "Tensor.backward(), and autograd's engine where others call it, as torch.autograd.grad(); "
         "on a GPU until it is queued"),
-    F64("optimizer_sec", PROBING_SECONDS, "step() of optimizers and GradScalers"),
-    F64("dataloader_sec", PROBING_SECONDS, "waiting in next() of DataLoaders"),
-    F64("comm_sec", PROBING_SECONDS,
+    PROBING_F64_COLUMN("optimizer_sec", PROBING_SECONDS, "step() of optimizers and GradScalers"),
+    PROBING_F64_COLUMN("dataloader_sec", PROBING_SECONDS, "waiting in next() of DataLoaders"),
+    PROBING_F64_COLUMN(
+        "comm_sec", PROBING_SECONDS,
         "torch.distributed's operations called from Python, and waiting for them; without what "
         "its own Python does around them, 5 to 20 us each"),
-    F64("other_sec", PROBING_SECONDS, "the rest of the step: with it, the parts add up"),
-    F64("overhead_sec", PROBING_SECONDS, "our own cost, measured on one module call in 61"),
-    I64("sampled", PROBING_PLAIN, "1: this step has rows in python.torch_trace"),
-    F64("sample_rate", PROBING_PLAIN, "share of the steps that shall have rows"),
-    STR("step_end",
+    PROBING_F64_COLUMN("other_sec", PROBING_SECONDS,
+                       "the rest of the step: with it, the parts add up"),
+    PROBING_F64_COLUMN("overhead_sec", PROBING_SECONDS,
+                       "our own cost, measured on one module call in 61"),
+    PROBING_I64_COLUMN("sampled", PROBING_PLAIN, "1: this step has rows in python.torch_trace"),
+    PROBING_F64_COLUMN("sample_rate", PROBING_PLAIN, "share of the steps that shall have rows"),
+    PROBING_STR_COLUMN(
+        "step_end",
         "what ended it: optimizer, backward (and then a forward, without an optimizer), forward "
         "(again, of a model) or probing.step"),
-    I64("is_shadow", PROBING_PLAIN,
-        "1: a step that is left without rows to compare with (torch.baseline)"),
-    I64("shadow_normal", PROBING_COUNT, "steps between two of these; NULL: there are none"),
-    I64("shadow_baseline", PROBING_COUNT, "of these one after another; NULL: there are none"),
-    STR("sample_mode", "how steps are chosen for rows: every (one in so many) or rate (a share)"),
+    PROBING_I64_COLUMN("is_shadow", PROBING_PLAIN,
+                       "1: a step that is left without rows to compare with (torch.baseline)"),
+    PROBING_I64_COLUMN("shadow_normal", PROBING_COUNT,
+                       "steps between two of these; NULL: there are none"),
+    PROBING_I64_COLUMN("shadow_baseline", PROBING_COUNT,
+                       "of these one after another; NULL: there are none"),
+    PROBING_STR_COLUMN("sample_mode",
+                       "how steps are chosen for rows: every (one in so many) or rate (a share)"),
 };
 
 struct torch torch_state;           /* lock: see internal.h */
@@ -95,18 +95,8 @@ int plugin_refuse(int code, const char *text)
 void plugin_reset_rows(void)
 {
     struct torch *s = &torch_state;
-    for (int i = 0; i < N_TRACE; i++) {
-        switch (trace_columns[i].type) {
-        case PROBING_I64:
-            s->row[i].i = PROBING_NULL_I64;
-            break;
-        case PROBING_F64:
-            s->row[i].u = PROBING_NULL_F64;
-            break;
-        default:
-            s->row[i].u = PROBING_NULL_ID;
-        }
-    }
+    for (int i = 0; i < N_TRACE; i++)
+        s->row[i] = probing_null(trace_columns[i].type);
     coordinates_begin(s->host->extension(s->host, PROBING_PYTHON_COORDINATES_1));
     static const char *const stages[N_STAGES] = {
         [STAGE_FORWARD] = "post forward",   [STAGE_RECOMPUTED] = "recomputed forward",
@@ -202,22 +192,10 @@ static int configure(void *self, const char *name, const char *value)
 
 static int init(const struct probing_host *h, void **ret_self)
 {
-    static const struct probing_table_desc trace = {
-        .size = sizeof(trace),
-        .column_size = sizeof(struct probing_column),
-        .name = "python.torch_trace",
-        .columns = trace_columns,
-        .n_columns = N_TRACE,
-        .doc = "every call of every torch module and optimizer",
-    };
-    static const struct probing_table_desc timing = {
-        .size = sizeof(timing),
-        .column_size = sizeof(struct probing_column),
-        .name = "python.torch_step_timing",
-        .columns = timing_columns,
-        .n_columns = N_TIMING,
-        .doc = "where the time of each training step went",
-    };
+    static const struct probing_table_desc trace = PROBING_TABLE(
+        "python.torch_trace", trace_columns, "every call of every torch module and optimizer");
+    static const struct probing_table_desc timing = PROBING_TABLE(
+        "python.torch_step_timing", timing_columns, "where the time of each training step went");
     torch_state.host = h;
     torch_state.now = h->now;
     torch_state.append = h->append;

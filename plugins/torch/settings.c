@@ -99,13 +99,6 @@ static _Atomic uint32_t version;      /* of `wanted`; any thread, acquire and re
 static uint32_t taken;                /* lock: the GIL */
 static bool begun;                    /* [control]; before that, defaults do not undo `profiling` */
 
-static int refuse(int code, const char *format, const char *word)
-{
-    char text[LIST_BYTES];
-    (void)snprintf(text, sizeof(text), format, word);
-    return torch_state.host->fail(torch_state.host, code, text);
-}
-
 static int set_rate(struct settings *s, const char *text)
 {
     double rate = 0, unit = 1;
@@ -116,8 +109,9 @@ static int set_rate(struct settings *s, const char *text)
         for (p++; *p >= '0' && *p <= '9'; p++)
             rate += (unit /= 10) * (*p - '0');
     if (p == text || *p || rate > 1)
-        return refuse(-EINVAL, "torch.sample_rate is a share of the steps, 0 to 1, not '%.80s'",
-                      text);
+        return probing_failf(torch_state.host, -EINVAL,
+                             "torch.sample_rate is a share of the steps, 0 to 1, not '%.80s'",
+                             text);
     if (s->every && rate > s->rate - RATE_GRAIN && rate < s->rate + RATE_GRAIN)
         return 0; /* `every` says it already */
     s->every = rate >= 1 ? 1 : 0;
@@ -127,12 +121,10 @@ static int set_rate(struct settings *s, const char *text)
 
 static int set_count(const char *name, const char *text, uint32_t min, uint32_t *ret)
 {
-    uint64_t n = 0;
-    const char *p = text;
-    for (; *p >= '0' && *p <= '9' && n <= EVERY_MAX; p++)
-        n = n * 10 + (uint64_t)(*p - '0');
-    if (p == text || *p || n < min || n > EVERY_MAX)
-        return refuse(-EINVAL, "torch.%.80s is a whole number, at most 1000000", name);
+    uint64_t n;
+    if (probing_parse_u64(text, EVERY_MAX, &n) < 0 || n < min)
+        return probing_failf(torch_state.host, -EINVAL,
+                             "torch.%.80s is a whole number, at most 1000000", name);
     *ret = (uint32_t)n;
     return 0;
 }
@@ -141,7 +133,7 @@ static int set_switch(const char *name, const char *text, bool *ret)
 {
     bool on = strcmp(text, "1") == 0 || strcmp(text, "on") == 0;
     if (!on && strcmp(text, "0") != 0 && strcmp(text, "off") != 0)
-        return refuse(-EINVAL, "torch.%.80s is on or off", name);
+        return probing_failf(torch_state.host, -EINVAL, "torch.%.80s is on or off", name);
     *ret = on;
     return 0;
 }
@@ -152,7 +144,7 @@ static int set_list(const char *name, const char *text, char *ret)
     char list[LIST_BYTES];
     size_t n = 0;
     if (strlen(text) >= LIST_BYTES)
-        return refuse(-ERANGE, "torch.%.80s is too long", name);
+        return probing_failf(torch_state.host, -ERANGE, "torch.%.80s is too long", name);
     for (const char *p = text; *p;) {
         size_t skip = strspn(p, ", "), word = exprs_length(p + skip, ",");
         p += skip;
@@ -167,7 +159,8 @@ static int set_list(const char *name, const char *text, char *ret)
     }
     list[n] = '\0';
     if (*text && !n)
-        return refuse(-EINVAL, "torch.%.80s names nothing; empty: none", name);
+        return probing_failf(torch_state.host, -EINVAL, "torch.%.80s names nothing; empty: none",
+                             name);
     memcpy(ret, list, n + 1);
     return 0;
 }
@@ -183,11 +176,12 @@ static int set_exprs(const char *text, char *ret)
         if (!exprs_parse(p, n, &e)) {
             char one[81];
             (void)snprintf(one, sizeof(one), "%.*s", (int)(n < 80 ? n : 80), p);
-            rc = refuse(-EINVAL,
-                        "torch.exprs wants names like loss, loss@train, meter.avg@Trainer.step or "
-                        "metrics[\"acc\"], and computes nothing (of a tensor, item, min, max, "
-                        "mean and norm come by themselves): '%s'",
-                        one);
+            rc = probing_failf(
+                torch_state.host, -EINVAL,
+                "torch.exprs wants names like loss, loss@train, meter.avg@Trainer.step or "
+                "metrics[\"acc\"], and computes nothing (of a tensor, item, min, max, "
+                "mean and norm come by themselves): '%s'",
+                one);
         }
         p += n + (p[n] == ',');
     }
@@ -231,8 +225,8 @@ static int set_one(struct settings *s, const char *name, const char *value)
     }
     if (strcmp(name, "rate") == 0) /* as the Rust probing says it */
         return set_rate(s, value);
-    return refuse(
-        -EINVAL,
+    return probing_failf(
+        torch_state.host, -EINVAL,
         "torch.profiling has no part '%.80s'; there are on, off, a rate, exprs=, "
         "layers=, sample_rate=, every=, backward=, nan=, memory=, device_times=, baseline=",
         name);
@@ -256,7 +250,9 @@ static int set_word(struct settings *s, const char *word)
 static int set_profiling(struct settings *s, const char *line)
 {
     char text[2 * LIST_BYTES], *part = text;
-    int rc = strlen(line) < sizeof(text) ? 0 : refuse(-ERANGE, "torch.%s is too long", "profiling");
+    int rc = strlen(line) < sizeof(text)
+                 ? 0
+                 : probing_failf(torch_state.host, -ERANGE, "torch.%s is too long", "profiling");
     if (rc == 0)
         memcpy(text, line, strlen(line) + 1);
     while (rc == 0 && part && *(part += strspn(part, " "))) {
@@ -329,7 +325,7 @@ int settings_configure(const char *name, const char *value)
         strcmp(name, "profiling") == 0 ? set_profiling(&next, value) : set_one(&next, name, value);
     if (rc == 0 && begun && next.backward && !torch_state.backward_told &&
         strcmp(name, "backward") == 0) /* in a line for all torches the log says it */
-        rc = refuse(-ENOTSUP, "%s", BACKWARD_UNTOLD);
+        rc = probing_failf(torch_state.host, -ENOTSUP, "%s", BACKWARD_UNTOLD);
     if (rc < 0)
         return rc;
     (void)pthread_mutex_lock(&mutex);

@@ -207,6 +207,7 @@ def install_aliases(env):
                            Action("$SOURCE %s >$TARGET" % words, "write $TARGET"))
         made += env.InstallAs("%s/%s" % (top, where), text)
     trees = (("include/probing", "include/probing", "*.h"),
+             ("include", "sdk", "probing_sdk.h"),
              ("include/probing/ext", "include/probing/ext", "*.h"),
              ("include/probing/ext/draft", "include/probing/ext/draft", "*.h"),
              ("lib/probing/scripts", "scripts", "*.lua"),

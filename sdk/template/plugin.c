@@ -13,12 +13,9 @@
  * how starved the machine is.  The comment on each callback says what the core wants from it in
  * general and what this one does.  [brackets]: the thread it runs on, see probing/plugin.h.
  */
-#include <errno.h>
-#include <probing/plugin.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include <probing_sdk.h>
 
-#define PERIOD_NS UINT64_C(100000000) /* 100 ms */
+#define PERIOD_NS (100 * PROBING_NS_PER_MS)
 
 struct heartbeat {
     const struct probing_host *host;
@@ -29,24 +26,12 @@ struct heartbeat {
 
 /* The columns of a table: `ts` and `tid` stand before them by themselves. */
 static const struct probing_column BEATS_COLUMNS[] = {
-    {.name = "number",
-     .type = PROBING_I64,
-     .unit = PROBING_COUNT,
-     .doc = "beats since start, from 1"},
-    {.name = "late_ns",
-     .type = PROBING_I64,
-     .unit = PROBING_NS,
-     .doc = "how much later than planned this beat came; NULL for the first"},
+    PROBING_I64_COLUMN("number", PROBING_COUNT, "beats since start, from 1"),
+    PROBING_I64_COLUMN("late_ns", PROBING_NS,
+                       "how much later than planned this beat came; NULL for the first"),
 };
-
-static const struct probing_table_desc BEATS = {
-    .size = sizeof(struct probing_table_desc),
-    .column_size = sizeof(struct probing_column),
-    .name = "beats",
-    .doc = "one row every 100 ms",
-    .columns = BEATS_COLUMNS,
-    .n_columns = sizeof BEATS_COLUMNS / sizeof BEATS_COLUMNS[0],
-};
+static const struct probing_table_desc BEATS =
+    PROBING_TABLE("beats", BEATS_COLUMNS, "one row every 100 ms");
 
 /* Called every period; may block, but late ticks are dropped.  Adds one row.  [worker] */
 static void beat(void *self, uint64_t now_ns)
@@ -67,14 +52,10 @@ static void beat(void *self, uint64_t now_ns)
 static int run_count(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct heartbeat *hb = self;
-    char text[64];
 
-    if (argc > 1) {
-        (void)argv;
-        return hb->host->fail(hb->host, -EINVAL, "heartbeat takes no arguments");
-    }
-    int n = snprintf(text, sizeof text, "%lld beats\n", (long long)hb->count);
-    return hb->host->reply(out, text, (size_t)n);
+    if (argc > 1)
+        return probing_failf(hb->host, -EINVAL, "%s takes no arguments", argv[0]);
+    return probing_replyf(hb->host, out, "%lld beats\n", (long long)hb->count);
 }
 
 /* Make what the plugin has: its state, tables, commands.  No threads, no hooks.  When it fails,

@@ -9,7 +9,8 @@ from world import ROOT, wait_for
 def test_template_builds_loads_and_counts(world):
     built = world.tmp / "heartbeat.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I%s" % (ROOT / "include"),
-                    str(ROOT / "sdk" / "template" / "plugin.c"), "-o", str(built)], check=True)
+                    "-I%s" % (ROOT / "sdk"), str(ROOT / "sdk" / "template" / "plugin.c"),
+                    "-o", str(built)], check=True)
     target = world.start("/bin/sleep", "600")  # not even Python
     target.inject()
     done = target.probing("plugin", "load", str(built))
@@ -19,6 +20,8 @@ def test_template_builds_loads_and_counts(world):
     rows, last = target.rows(count)[0]
     assert rows == last  # none lost, none twice
     assert " beats" in target.probing("heartbeat").stdout
+    refused = target.probing("heartbeat", "now")
+    assert refused.returncode != 0 and "heartbeat takes no arguments" in refused.stderr
     described = target.probing("describe", "heartbeat.beats")
     assert "how much later" in described.stdout and "ns" in described.stdout
     assert target.probing("plugin", "stop", "heartbeat").returncode == 0

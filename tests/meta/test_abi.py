@@ -7,6 +7,7 @@ import pytest
 from product import ROOT, TOOLS, tool
 
 INCLUDE = os.path.join(ROOT, "include")
+SDK = os.path.join(ROOT, "sdk")
 TABLES = os.path.join(ROOT, "tests", "abi")
 COMPILERS = [("gcc", "c"), ("clang", "c"), ("g++", "c++"), ("clang++", "c++")]
 STANDARDS = {"c": ("c99", "c11", "c17"), "c++": ("c++11", "c++17")}
@@ -15,7 +16,7 @@ STANDARDS = {"c": ("c99", "c11", "c17"), "c++": ("c++11", "c++17")}
 def headers():
     found = [os.path.relpath(os.path.join(folder, name), INCLUDE)
              for folder, _, names in os.walk(INCLUDE) for name in names if name.endswith(".h")]
-    return sorted(found)
+    return sorted(found) + ["probing_sdk.h"]
 
 
 def tables():
@@ -32,7 +33,7 @@ def test_header_compiles_alone(header, compiler, language, tmp_path):
     source.write_text("#include <%s>\nint main(void) { return 0; }\n" % header)
     for standard in STANDARDS[language]:
         rc, text = tool(compiler, "-std=" + standard, "-Wall", "-Wextra", "-pedantic", "-Werror",
-                        "-fsyntax-only", "-I" + INCLUDE, str(source))
+                        "-fsyntax-only", "-I" + INCLUDE, "-I" + SDK, str(source))
         assert rc == 0, "%s: %s" % (standard, text)
 
 

@@ -133,10 +133,8 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
         return h->fail(h, -EACCES,
                        "--locals=repr runs the program's own code, and this client may only read; "
                        "--locals shows simple values without that");
-    if (options.only && syscall(SYS_tgkill, getpid(), options.only, 0) == -1) {
-        (void)snprintf(text, sizeof(text), "no thread %d in this process", options.only);
-        return h->fail(h, -ESRCH, text);
-    }
+    if (options.only && syscall(SYS_tgkill, getpid(), options.only, 0) == -1)
+        return probing_failf(h, -ESRCH, "no thread %d in this process", options.only);
     bool of_python = options.want == WANT_PYTHON || options.tasks || options.repr;
     if (of_python && p->no_python[0])
         return h->fail(h, -ENODEV, p->no_python);
@@ -192,42 +190,28 @@ static int backtrace_scan(void *self, struct probing_rows *out)
 }
 
 static const struct probing_column columns[] = {
-    {"thread_id", PROBING_I64, PROBING_PLAIN, "the kernel's id of the thread", {0}},
-    {"thread_name", PROBING_STR, PROBING_PLAIN, "its name in threading, else in the kernel", {0}},
-    {"depth",
-     PROBING_I64,
-     PROBING_PLAIN,
-     "0 is the main thread's innermost Python frame; counts on over its others, its native frames, "
-     "and the other threads in the same way",
-     {0}},
-    {"frame_type", PROBING_STR, PROBING_PLAIN, "python or native", {0}},
-    {"func", PROBING_STR, PROBING_PLAIN, "function", {0}},
-    {"file", PROBING_STR, PROBING_PLAIN, "source file of a python frame", {0}},
-    {"lineno", PROBING_I64, PROBING_PLAIN, "line that runs now", {0}},
-    {"ip", PROBING_I64, PROBING_PLAIN, "address in a native frame", {0}},
-    {"module", PROBING_STR, PROBING_PLAIN, "object file of a native frame", {0}},
-    {"gil", PROBING_I64, PROBING_PLAIN, "1: the thread held the GIL", {0}},
-    {"state", PROBING_STR, PROBING_PLAIN, "running, waiting or idle", {0}},
-    {"locals",
-     PROBING_STR,
-     PROBING_PLAIN,
-     "local variables as JSON; others than simple values by type; NULL: of a native frame, or it "
-     "ran on while they were read",
-     {0}},
-    {"colno", PROBING_I64, PROBING_PLAIN, "column of what runs in that line, from 1", {0}},
-    {"level",
-     PROBING_I64,
-     PROBING_PLAIN,
-     "place in its thread's stack, native frames included; 0 is the innermost",
-     {0}},
+    PROBING_I64_COLUMN("thread_id", PROBING_PLAIN, "the kernel's id of the thread"),
+    PROBING_STR_COLUMN("thread_name", "its name in threading, else in the kernel"),
+    PROBING_I64_COLUMN("depth", PROBING_PLAIN,
+                       "0 is the main thread's innermost Python frame; counts on over its others, "
+                       "its native frames, "
+                       "and the other threads in the same way"),
+    PROBING_STR_COLUMN("frame_type", "python or native"),
+    PROBING_STR_COLUMN("func", "function"),
+    PROBING_STR_COLUMN("file", "source file of a python frame"),
+    PROBING_I64_COLUMN("lineno", PROBING_PLAIN, "line that runs now"),
+    PROBING_I64_COLUMN("ip", PROBING_PLAIN, "address in a native frame"),
+    PROBING_STR_COLUMN("module", "object file of a native frame"),
+    PROBING_I64_COLUMN("gil", PROBING_PLAIN, "1: the thread held the GIL"),
+    PROBING_STR_COLUMN("state", "running, waiting or idle"),
+    PROBING_STR_COLUMN("locals", "local variables as JSON; others than simple values by type; "
+                                 "NULL: of a native frame, or it "
+                                 "ran on while they were read"),
+    PROBING_I64_COLUMN("colno", PROBING_PLAIN, "column of what runs in that line, from 1"),
+    PROBING_I64_COLUMN("level", PROBING_PLAIN,
+                       "place in its thread's stack, native frames included; 0 is the innermost"),
 };
 
-const struct probing_table_desc backtrace_table = {
-    .size = sizeof(struct probing_table_desc),
-    .column_size = sizeof(struct probing_column),
-    .name = "python.backtrace",
-    .doc = "Stacks of all threads at the moment of the query, main thread first",
-    .columns = columns,
-    .n_columns = sizeof(columns) / sizeof(columns[0]),
-    .scan = backtrace_scan,
-};
+const struct probing_table_desc backtrace_table =
+    PROBING_COMPUTED_TABLE("python.backtrace", columns, backtrace_scan,
+                           "Stacks of all threads at the moment of the query, main thread first");

@@ -69,16 +69,12 @@ static int external_backtrace(const struct probing_host *h, const struct probing
         return h->fail(h, -EINVAL,
                        "backtrace: --tasks and --locals=repr run code in the process, which "
                        "--external does not enter");
-    if (options.only && syscall(SYS_tgkill, p->pid, options.only, 0) == -1 && errno == ESRCH) {
-        (void)snprintf(text, sizeof(text), "no thread %d in that process", options.only);
-        return h->fail(h, -ESRCH, text);
-    }
+    if (options.only && syscall(SYS_tgkill, p->pid, options.only, 0) == -1 && errno == ESRCH)
+        return probing_failf(h, -ESRCH, "no thread %d in that process", options.only);
     const char *missing = p->version ? describe(p, &py) : NULL;
-    if (missing) {
-        (void)snprintf(text, sizeof(text), "its CPython does not export %s: it cannot be read",
-                       missing);
-        return h->fail(h, -ENOTSUP, text);
-    }
+    if (missing)
+        return probing_failf(h, -ENOTSUP, "its CPython does not export %s: it cannot be read",
+                             missing);
     if (look_begin(&l, p->pid, &py, h->extension(h, PROBING_STACK_1)))
         return h->fail(h, -ENOMEM, "no memory to read stacks");
     if (!p->version)

@@ -22,16 +22,9 @@ static union probing_cell cells[PROBING_COORDINATES] = {[PROBING_LOCAL_STEP] = {
 /* A whole number of the environment; anything else is as if it were not there. */
 static int64_t number_of(const char *name)
 {
-    const char *text = getenv(name);
-    int64_t value = 0;
-    if (!text || !*text)
-        return PROBING_NULL_I64;
-    for (; *text; text++) {
-        if (*text < '0' || *text > '9' || value > INT32_MAX)
-            return PROBING_NULL_I64;
-        value = value * 10 + (*text - '0');
-    }
-    return value;
+    uint64_t value;
+    return probing_parse_u64(getenv(name), INT32_MAX, &value) == 0 ? (int64_t)value
+                                                                   : PROBING_NULL_I64;
 }
 
 static bool is_null(int which)

@@ -16,11 +16,11 @@
 #include "exec/bindings.h"
 #include "internal.h"
 
-#define OUTPUT_MAX (1u << 20)            /* bytes between two prompts */
-#define LOOK_NS UINT64_C(100000000)      /* how often a worker asks for cancelled() */
-#define PATIENCE_NS UINT64_C(1000000000) /* then the client is told where the main thread is */
-#define LEAVE_NS UINT64_C(2000000000)    /* for the main thread to go on when nobody asks it */
-#define MORE 2                           /* status: it waits for the next line */
+#define OUTPUT_MAX (1u << 20)         /* bytes between two prompts */
+#define LOOK_NS UINT64_C(100000000)   /* how often a worker asks for cancelled() */
+#define PATIENCE_NS PROBING_NS_PER_S  /* then the client is told where the main thread is */
+#define LEAVE_NS UINT64_C(2000000000) /* for the main thread to go on when nobody asks it */
+#define MORE 2                        /* status: it waits for the next line */
 
 enum state { NOBODY, CALLED, ASKS, RUNS, OVER };
 
@@ -49,8 +49,8 @@ static void wait_change(void)
     struct timespec until;
     (void)clock_gettime(CLOCK_REALTIME, &until); /* the clock of a cond without attributes */
     uint64_t ns = (uint64_t)until.tv_nsec + LOOK_NS;
-    until.tv_sec += (time_t)(ns / 1000000000u);
-    until.tv_nsec = (long)(ns % 1000000000u);
+    until.tv_sec += (time_t)(ns / PROBING_NS_PER_S);
+    until.tv_nsec = (long)(ns % PROBING_NS_PER_S);
     (void)pthread_cond_timedwait(&session.changed, &session.lock, &until);
 }
 

@@ -13,7 +13,7 @@
 #include "exec/session.h"
 #include "internal.h"
 
-#define GIL_NS UINT64_C(10000000000)     /* to wait for the GIL, when --timeout does not say */
+#define GIL_NS (10 * PROBING_NS_PER_S)   /* to wait for the GIL, when --timeout does not say */
 #define COMPLETE_NS UINT64_C(2000000000) /* somebody has just pressed Tab */
 #define LOOK_NS UINT64_C(100000000)      /* how often a waiting worker asks for cancelled() */
 #define HEARS_NS UINT64_C(400000000)     /* for code to end that has been interrupted */
@@ -78,7 +78,7 @@ static int say_stuck(struct plugin *p, struct probing_reply *out, uint64_t timeo
     char line[512], reason[640];
     char *frames = backtrace_holder(p, line, sizeof(line));
     (void)snprintf(reason, sizeof(reason), "the code did not run: no GIL in %.3g s; %s",
-                   (double)timeout_ns / 1e9, line);
+                   probing_seconds(timeout_ns), line);
     if (frames && *frames)
         (void)p->host->reply(out, frames, strlen(frames));
     free(frames);
@@ -91,7 +91,7 @@ static int say_behind(struct plugin *p, int tid, uint64_t timeout_ns)
     (void)snprintf(reason, sizeof(reason),
                    "it did not run in %.3g s: others that clients asked for still do, one in "
                    "thread %d; see backtrace --all --thread %d",
-                   (double)timeout_ns / 1e9, tid, tid);
+                   probing_seconds(timeout_ns), tid, tid);
     return p->host->fail(p->host, -ETIMEDOUT, reason);
 }
 

@@ -17,8 +17,8 @@
 #include "exec/bindings.h"
 #include "internal.h"
 
-#define GIL_NS UINT64_C(10000000000) /* to take hooks out */
-#define IMPORTS 64                   /* inside each other, in one thread */
+#define GIL_NS (10 * PROBING_NS_PER_S) /* to take hooks out */
+#define IMPORTS 64                     /* inside each other, in one thread */
 
 enum { EXCEPTIONS_OFF, EXCEPTIONS_UNHANDLED, EXCEPTIONS_RAISED };
 
@@ -51,11 +51,8 @@ const struct probing_config watch_settings[] = {
 static uint64_t id_of(PyObject *text)
 {
     size_t n;
-    uint64_t id;
     const char *utf8 = natives_utf8(text, &n);
-    if (!n || natives_host->intern(natives_host, utf8, n < 4000 ? n : 4000, &id) < 0)
-        return PROBING_NULL_ID;
-    return id;
+    return n ? probing_intern(natives_host, utf8, n < 4000 ? n : 4000) : PROBING_NULL_ID;
 }
 
 /* ---- the collector: gc.callbacks calls gc_callback("start" or "stop", info) ---- */
@@ -290,44 +287,37 @@ int watch_stop(struct plugin *p)
 /* ---- tables ---- */
 
 static const struct probing_column exception_columns[] = {
-    {"type", PROBING_STR, PROBING_PLAIN, "class, with its module", {0}},
-    {"func", PROBING_STR, PROBING_PLAIN, "where it was raised", {0}},
-    {"file", PROBING_STR, PROBING_PLAIN, "of that function", {0}},
-    {"lineno", PROBING_I64, PROBING_PLAIN, "of the raise", {0}},
-    {"thread_name", PROBING_STR, PROBING_PLAIN, "NULL: threading does not know the thread", {0}},
-    {"handled", PROBING_I64, PROBING_PLAIN, "0: nobody caught it; NULL: not known yet", {0}},
-    {"stack", PROBING_STR, PROBING_PLAIN, "of an unhandled one, innermost first", {0}},
+    PROBING_STR_COLUMN("type", "class, with its module"),
+    PROBING_STR_COLUMN("func", "where it was raised"),
+    PROBING_STR_COLUMN("file", "of that function"),
+    PROBING_I64_COLUMN("lineno", PROBING_PLAIN, "of the raise"),
+    PROBING_STR_COLUMN("thread_name", "NULL: threading does not know the thread"),
+    PROBING_I64_COLUMN("handled", PROBING_PLAIN, "0: nobody caught it; NULL: not known yet"),
+    PROBING_STR_COLUMN("stack", "of an unhandled one, innermost first"),
 };
 static const struct probing_column collection_columns[] = {
-    {"generation", PROBING_I64, PROBING_PLAIN, "the oldest that was gone through", {0}},
-    {"collected", PROBING_I64, PROBING_COUNT, "objects that were freed", {0}},
-    {"uncollectable", PROBING_I64, PROBING_COUNT, "objects that could not be freed", {0}},
-    {"duration_ns", PROBING_I64, PROBING_NS, "every thread of Python stood still", {0}},
+    PROBING_I64_COLUMN("generation", PROBING_PLAIN, "the oldest that was gone through"),
+    PROBING_I64_COLUMN("collected", PROBING_COUNT, "objects that were freed"),
+    PROBING_I64_COLUMN("uncollectable", PROBING_COUNT, "objects that could not be freed"),
+    PROBING_I64_COLUMN("duration_ns", PROBING_NS, "every thread of Python stood still"),
 };
 static const struct probing_column import_columns[] = {
-    {"name", PROBING_STR, PROBING_PLAIN, "the module that was loaded", {0}},
-    {"parent", PROBING_STR, PROBING_PLAIN, "the module whose loading needed it, if any", {0}},
-    {"duration_ns", PROBING_I64, PROBING_NS, "to find and run it, with all that it imports", {0}},
-    {"self_ns", PROBING_I64, PROBING_NS, "without what it imports", {0}},
-    {"failed", PROBING_I64, PROBING_PLAIN, "1: it raised", {0}},
+    PROBING_STR_COLUMN("name", "the module that was loaded"),
+    PROBING_STR_COLUMN("parent", "the module whose loading needed it, if any"),
+    PROBING_I64_COLUMN("duration_ns", PROBING_NS, "to find and run it, with all that it imports"),
+    PROBING_I64_COLUMN("self_ns", PROBING_NS, "without what it imports"),
+    PROBING_I64_COLUMN("failed", PROBING_PLAIN, "1: it raised"),
 };
-
-#define STORED(table, list, text)                                                                \
-    {                                                                                            \
-        .size = sizeof(struct probing_table_desc), .column_size = sizeof(struct probing_column), \
-        .name = table, .doc = text, .columns = list, .n_columns = sizeof(list) / sizeof(list[0]) \
-    }
 
 int watch_init(struct plugin *p)
 {
-    struct probing_table_desc e = STORED("python.exceptions", exception_columns,
-                                         "Exceptions, while config python.exceptions is on");
-    static const struct probing_table_desc c = STORED(
+    static const struct probing_table_desc e =
+        PROBING_TEXT_TABLE("python.exceptions", exception_columns, "message",
+                           "Exceptions, while config python.exceptions is on");
+    static const struct probing_table_desc c = PROBING_TABLE(
         "python.gc", collection_columns, "The collector's runs, while config python.gc is on");
-    static const struct probing_table_desc i = STORED(
+    static const struct probing_table_desc i = PROBING_TABLE(
         "python.imports", import_columns, "Modules loaded while config python.imports is on");
-    e.tail_type = PROBING_STR;
-    e.tail_name = "message";
     int r = p->host->table(p->host, &e, &exception_rows);
     if (r == 0)
         r = p->host->table(p->host, &c, &collection_rows);

@@ -62,10 +62,8 @@ uint64_t spans_current(uint64_t *ret_trace)
 static uint64_t name_id(PyObject *name)
 {
     size_t n;
-    uint64_t id;
     const char *text = natives_utf8(name, &n);
-    return natives_host->intern(natives_host, text, n < 200 ? n : 200, &id) < 0 ? PROBING_NULL_ID
-                                                                                : id;
+    return probing_intern(natives_host, text, n < 200 ? n : 200);
 }
 
 /* What is around: a span by its record, or a watched call that began later. */

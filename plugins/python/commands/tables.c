@@ -16,7 +16,7 @@
 
 #define SLICE_NS UINT64_C(1500000)     /* of the GIL at a time: a third of its switch interval */
 #define PAUSE_NS UINT64_C(500000)      /* for those who wait for it to wake and take it */
-#define GIL_NS UINT64_C(10000000000)   /* for the GIL to come */
+#define GIL_NS (10 * PROBING_NS_PER_S) /* for the GIL to come */
 #define LOOK_NS UINT64_C(100000000)    /* how often a waiting worker asks whether it is wanted */
 #define WHOLE_NS UINT64_C(60000000000) /* for a table */
 #define SLICE_ROWS 256
@@ -186,9 +186,7 @@ static bool put_row(struct fill *f, PyObject *row)
 
 static uint64_t now_ns(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return probing_clock_ns(CLOCK_MONOTONIC);
 }
 
 static void end_rows(struct fill *f)
@@ -272,9 +270,9 @@ static int emit_rows(struct fill *f, struct probing_rows *out, const struct prob
             if (d->columns[i].type == PROBING_STR)
                 cells[i].s = c->type == 's' ? f->text + c->value.u : NULL;
             else if (d->columns[i].type == PROBING_F64)
-                cells[i].u = c->type == 'f' ? c->value.u : PROBING_NULL_F64;
+                cells[i] = c->type == 'f' ? c->value : probing_null(PROBING_F64);
             else if (c->type != 'i')
-                cells[i].i = PROBING_NULL_I64;
+                cells[i] = probing_null(PROBING_I64);
         }
         r = f->plugin->host->emit(out, cells, f->n_columns);
     }
@@ -375,93 +373,69 @@ static int scan(struct plugin *p, struct probing_rows *out, const struct probing
 
 /* ---- the tables ---- */
 
-#define I64(n, u, d)          \
-    {                         \
-        n, PROBING_I64, u, d, \
-        {                     \
-            0                 \
-        }                     \
-    }
-#define F64(n, u, d)          \
-    {                         \
-        n, PROBING_F64, u, d, \
-        {                     \
-            0                 \
-        }                     \
-    }
-#define STR(n, d)                         \
-    {                                     \
-        n, PROBING_STR, PROBING_PLAIN, d, \
-        {                                 \
-            0                             \
-        }                                 \
-    }
 #define COMPUTED(table, function, list, text)                         \
     static int scan_##function(void *self, struct probing_rows *out); \
-    static const struct probing_table_desc function##_table = {       \
-        .size = sizeof(struct probing_table_desc),                    \
-        .column_size = sizeof(struct probing_column),                 \
-        .name = table,                                                \
-        .doc = text,                                                  \
-        .columns = list,                                              \
-        .n_columns = sizeof(list) / sizeof(list[0]),                  \
-        .scan = scan_##function,                                      \
-    };                                                                \
+    static const struct probing_table_desc function##_table =         \
+        PROBING_COMPUTED_TABLE(table, list, scan_##function, text);   \
     static int scan_##function(void *self, struct probing_rows *out)  \
     {                                                                 \
         return scan(self, out, &function##_table, #function);         \
     }
 
 static const struct probing_column object_columns[] = {
-    STR("type", "class, with its module"),
-    I64("count", PROBING_COUNT, "objects of exactly this class"),
-    I64("size", PROBING_BYTES, "of them all, without what they refer to"),
-    STR("repr", "one of them; others than built-in types by their type only"),
+    PROBING_STR_COLUMN("type", "class, with its module"),
+    PROBING_I64_COLUMN("count", PROBING_COUNT, "objects of exactly this class"),
+    PROBING_I64_COLUMN("size", PROBING_BYTES, "of them all, without what they refer to"),
+    PROBING_STR_COLUMN("repr", "one of them; others than built-in types by their type only"),
 };
 COMPUTED("python.objects", objects, object_columns,
          "Objects that the collector tracks, by class: containers and instances, not numbers or "
          "texts")
 
 static const struct probing_column module_columns[] = {
-    STR("name", "in sys.modules"),
-    STR("version", "__version__, if it is a text"),
-    STR("file", "__file__"),
+    PROBING_STR_COLUMN("name", "in sys.modules"),
+    PROBING_STR_COLUMN("version", "__version__, if it is a text"),
+    PROBING_STR_COLUMN("file", "__file__"),
 };
 COMPUTED("python.modules", modules, module_columns, "Modules that are imported")
 
 static const struct probing_column tensor_columns[] = {
-    STR("shape", "sizes"),
-    STR("dtype", "float32 ..."),
-    STR("device", "cpu, cuda:0 ..."),
-    I64("bytes", PROBING_BYTES, "elements times their size; views share theirs with others"),
-    I64("requires_grad", PROBING_PLAIN, "1: it takes part in autograd"),
-    F64("grad_norm", PROBING_PLAIN,
+    PROBING_STR_COLUMN("shape", "sizes"),
+    PROBING_STR_COLUMN("dtype", "float32 ..."),
+    PROBING_STR_COLUMN("device", "cpu, cuda:0 ..."),
+    PROBING_I64_COLUMN("bytes", PROBING_BYTES,
+                       "elements times their size; views share theirs with others"),
+    PROBING_I64_COLUMN("requires_grad", PROBING_PLAIN, "1: it takes part in autograd"),
+    PROBING_F64_COLUMN(
+        "grad_norm", PROBING_PLAIN,
         "2-norm of its gradient; NULL: it has none, is on a GPU or larger than 2**20"),
-    I64("referrers", PROBING_COUNT, "references from Python and C"),
-    STR("class", "Tensor, Parameter ..."),
+    PROBING_I64_COLUMN("referrers", PROBING_COUNT, "references from Python and C"),
+    PROBING_STR_COLUMN("class", "Tensor, Parameter ..."),
 };
 COMPUTED("python.tensors", tensors, tensor_columns,
          "torch.Tensors that Python knows, one row each, 20,000 at most; no GPU is waited for")
 
 static const struct probing_column thread_columns[] = {
-    I64("ident", PROBING_PLAIN, "threading.get_ident()"),
-    I64("native_id", PROBING_PLAIN, "the kernel's; NULL: threading does not know it"),
-    STR("name", "threading's"),
-    I64("daemon", PROBING_PLAIN, "1: the program's end does not wait for it"),
-    I64("alive", PROBING_PLAIN, "1: it runs Python code or a call from there"),
-    STR("func", "the Python function that it is in"),
+    PROBING_I64_COLUMN("ident", PROBING_PLAIN, "threading.get_ident()"),
+    PROBING_I64_COLUMN("native_id", PROBING_PLAIN,
+                       "the kernel's; NULL: threading does not know it"),
+    PROBING_STR_COLUMN("name", "threading's"),
+    PROBING_I64_COLUMN("daemon", PROBING_PLAIN, "1: the program's end does not wait for it"),
+    PROBING_I64_COLUMN("alive", PROBING_PLAIN, "1: it runs Python code or a call from there"),
+    PROBING_STR_COLUMN("func", "the Python function that it is in"),
 };
 COMPUTED("python.threads", threads, thread_columns,
          "Threads that Python knows; who holds the GIL and what each waits for: python.backtrace")
 
 static const struct probing_column generation_columns[] = {
-    I64("generation", PROBING_PLAIN, "0 is the youngest"),
-    I64("count", PROBING_COUNT, "gc.get_count()"),
-    I64("threshold", PROBING_COUNT, "gc.get_threshold()"),
-    I64("collections", PROBING_COUNT, "since the process began"),
-    I64("collected", PROBING_COUNT, "objects, since the process began"),
-    I64("uncollectable", PROBING_COUNT, "objects that were found and could not be freed"),
-    I64("frozen", PROBING_COUNT, "objects that gc.freeze() has set aside"),
+    PROBING_I64_COLUMN("generation", PROBING_PLAIN, "0 is the youngest"),
+    PROBING_I64_COLUMN("count", PROBING_COUNT, "gc.get_count()"),
+    PROBING_I64_COLUMN("threshold", PROBING_COUNT, "gc.get_threshold()"),
+    PROBING_I64_COLUMN("collections", PROBING_COUNT, "since the process began"),
+    PROBING_I64_COLUMN("collected", PROBING_COUNT, "objects, since the process began"),
+    PROBING_I64_COLUMN("uncollectable", PROBING_COUNT,
+                       "objects that were found and could not be freed"),
+    PROBING_I64_COLUMN("frozen", PROBING_COUNT, "objects that gc.freeze() has set aside"),
 };
 COMPUTED("python.gc_generations", gc_generations, generation_columns,
          "The collector's generations: what waits for it, and what it has found")

@@ -18,9 +18,9 @@
 #include "exec/bindings.h"
 #include "internal.h"
 
-#define LINES 1024                   /* of the queue; a power of two */
-#define LOOK_NS UINT64_C(100000000)  /* how often a client is told */
-#define GIL_NS UINT64_C(10000000000) /* to take hooks out */
+#define LINES 1024                     /* of the queue; a power of two */
+#define LOOK_NS UINT64_C(100000000)    /* how often a client is told */
+#define GIL_NS (10 * PROBING_NS_PER_S) /* to take hooks out */
 
 struct line { /* what clients see as it comes */
     uint64_t ts, duration_ns;
@@ -136,16 +136,13 @@ static void put_time(FILE *f, uint64_t ns)
 
 static void put_line(FILE *f, const struct line *l)
 {
-    struct timespec wall;
     struct tm t;
-    (void)clock_gettime(CLOCK_REALTIME, &wall);
-    uint64_t utc = (uint64_t)wall.tv_sec * 1000000000u + (uint64_t)wall.tv_nsec -
-                   (natives_host->now() - l->ts);
-    time_t seconds = (time_t)(utc / 1000000000u);
+    uint64_t utc = probing_clock_ns(CLOCK_REALTIME) - (natives_host->now() - l->ts);
+    time_t seconds = (time_t)(utc / PROBING_NS_PER_S);
     if (!gmtime_r(&seconds, &t))
         return;
     (void)fprintf(f, "%02d:%02d:%02d.%06d %7d  ", t.tm_hour, t.tm_min, t.tm_sec,
-                  (int)(utc % 1000000000u / 1000), l->tid);
+                  (int)(utc % PROBING_NS_PER_S / 1000), l->tid);
     const struct trace_slot *s = &trace_slots[l->slot];
     if (s->variable[0]) {
         (void)fprintf(f, "%s", s->name);

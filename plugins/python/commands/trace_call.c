@@ -233,23 +233,16 @@ bool trace_look(uint32_t i, int64_t line)
 
 static const struct probing_column variable_columns[N_WATCHED] = {
     PROBING_COORDINATE_COLUMNS,
-    {"func", PROBING_STR, PROBING_PLAIN, "the function as it was named to trace", {0}},
-    {"lineno", PROBING_I64, PROBING_PLAIN, "line about to run; NULL: it returns", {0}},
-    {"name", PROBING_STR, PROBING_PLAIN, "the variable", {0}},
-    {"value_type", PROBING_STR, PROBING_PLAIN, "its type", {0}},
-    {"value_f64", PROBING_F64, PROBING_PLAIN, "its value when it is a number", {0}},
+    PROBING_STR_COLUMN("func", "the function as it was named to trace"),
+    PROBING_I64_COLUMN("lineno", PROBING_PLAIN, "line about to run; NULL: it returns"),
+    PROBING_STR_COLUMN("name", "the variable"),
+    PROBING_STR_COLUMN("value_type", "its type"),
+    PROBING_F64_COLUMN("value_f64", PROBING_PLAIN, "its value when it is a number"),
 };
 
-static const struct probing_table_desc variable_table = {
-    .size = sizeof(struct probing_table_desc),
-    .column_size = sizeof(struct probing_column),
-    .name = "python.watched",
-    .doc = "Values that watched variables took, one row each time they changed",
-    .columns = variable_columns,
-    .n_columns = sizeof(variable_columns) / sizeof(variable_columns[0]),
-    .tail_type = PROBING_STR,
-    .tail_name = "value",
-};
+static const struct probing_table_desc variable_table =
+    PROBING_TEXT_TABLE("python.watched", variable_columns, "value",
+                       "Values that watched variables took, one row each time they changed");
 
 int trace_calls_init(struct plugin *p)
 {

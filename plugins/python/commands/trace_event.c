@@ -29,9 +29,7 @@ uint64_t events_next(void)
 
 uint64_t events_id(const char *text)
 {
-    uint64_t id;
-    const struct probing_host *h = natives_host;
-    return h->intern(h, text, strlen(text), &id) < 0 ? PROBING_NULL_ID : id;
+    return probing_intern_text(natives_host, text);
 }
 
 size_t events_cut(const char *text, size_t n)
@@ -62,26 +60,19 @@ void events_add(const struct event *e, const char *attributes, size_t n)
 }
 
 static const struct probing_column event_columns[EVENT_COLUMNS] = {
-    {"record_type", PROBING_STR, PROBING_PLAIN, "call, span_start, span_end or event", {0}},
-    {"trace_id", PROBING_I64, PROBING_PLAIN, "the outermost span; NULL: a call", {0}},
-    {"span_id", PROBING_I64, PROBING_PLAIN, "of this call or span", {0}},
-    {"parent_id", PROBING_I64, PROBING_PLAIN, "the call or span around it in its thread", {0}},
-    {"name", PROBING_STR, PROBING_PLAIN, "as it was given to trace or span()", {0}},
-    {"phase", PROBING_STR, PROBING_PLAIN, "how a call or span ended: return, raise, yield", {0}},
-    {"duration_ns", PROBING_I64, PROBING_NS, "from begin to end; NULL: no end", {0}},
+    PROBING_STR_COLUMN("record_type", "call, span_start, span_end or event"),
+    PROBING_I64_COLUMN("trace_id", PROBING_PLAIN, "the outermost span; NULL: a call"),
+    PROBING_I64_COLUMN("span_id", PROBING_PLAIN, "of this call or span"),
+    PROBING_I64_COLUMN("parent_id", PROBING_PLAIN, "the call or span around it in its thread"),
+    PROBING_STR_COLUMN("name", "as it was given to trace or span()"),
+    PROBING_STR_COLUMN("phase", "how a call or span ended: return, raise, yield"),
+    PROBING_I64_COLUMN("duration_ns", PROBING_NS, "from begin to end; NULL: no end"),
     PROBING_COORDINATE_COLUMNS,
 };
 
-static const struct probing_table_desc event_table = {
-    .size = sizeof(struct probing_table_desc),
-    .column_size = sizeof(struct probing_column),
-    .name = "python.trace_event",
-    .doc = "Calls of functions that `trace` watches, and spans and events of `import probing`",
-    .columns = event_columns,
-    .n_columns = EVENT_COLUMNS,
-    .tail_type = PROBING_STR,
-    .tail_name = "attributes",
-};
+static const struct probing_table_desc event_table = PROBING_TEXT_TABLE(
+    "python.trace_event", event_columns, "attributes",
+    "Calls of functions that `trace` watches, and spans and events of `import probing`");
 
 int events_init(struct plugin *p)
 {

@@ -24,10 +24,10 @@
 #define TOPIC "python.table/1"
 #define CAPSULE "probing.table"
 #define COLUMNS_MAX 64
-#define MAKE_NS UINT64_C(1000000000) /* for [control] to make a table */
-#define TEXTS_MAX 100000      /* different ones in a table's columns: their store is for words */
-#define TEXT_MAX (64u << 10)  /* bytes of one of them: intern()'s own limit */
-#define LAST_MAX (255u << 10) /* of one in the last column: a row may have 256 KiB */
+#define MAKE_NS PROBING_NS_PER_S /* for [control] to make a table */
+#define TEXTS_MAX 100000         /* different ones in a table's columns: their store is for words */
+#define TEXT_MAX (64u << 10)     /* bytes of one of them: intern()'s own limit */
+#define LAST_MAX (255u << 10)    /* of one in the last column: a row may have 256 KiB */
 
 struct column {
     PyObject *name; /* interned */
@@ -269,16 +269,7 @@ static PyObject *append(PyObject *self, PyObject *const *args, Py_ssize_t n, PyO
     if (!w || !offer_enter())
         return w ? natives_none() : NULL;
     for (uint32_t i = 0; i < w->n_cells; i++)
-        switch (w->columns[i].type) {
-        case PROBING_I64:
-            r.cells[i].i = PROBING_NULL_I64;
-            break;
-        case PROBING_F64:
-            r.cells[i].u = PROBING_NULL_F64;
-            break;
-        default:
-            r.cells[i].u = PROBING_NULL_ID;
-        }
+        r.cells[i] = probing_null(w->columns[i].type);
     r.tail = NULL;
     r.tail_n = 0;
     r.lost = 0;
@@ -341,7 +332,7 @@ static void wait_for(struct written *w)
     struct timespec until;
     void *saved = natives_py.PyEval_SaveThread();
     (void)clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(MAKE_NS / 1000000000u);
+    until.tv_sec += (time_t)(MAKE_NS / PROBING_NS_PER_S);
     (void)pthread_mutex_lock(&making);
     while (!w->done && !offer_ends() && pthread_cond_timedwait(&made, &making, &until) == 0)
         continue;

@@ -9,10 +9,10 @@
 #ifndef PYTHON_EXEC_BINDINGS_H
 #define PYTHON_EXEC_BINDINGS_H
 
-#include <probing/plugin.h>
 #include <stdbool.h>
 
 #include "cpython.h"
+#include "probing_sdk.h"
 
 struct plugin;
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "exec/runner_internal.h"
+#include "probing_sdk.h"
 
 void runner_lock(struct runner *r)
 {
@@ -33,15 +34,13 @@ void runner_wake(struct runner *r)
 
 uint64_t runner_now_ns(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return probing_clock_ns(CLOCK_MONOTONIC);
 }
 
 void runner_sleep(struct runner *r, uint64_t timeout_ns)
 {
     uint64_t until = runner_now_ns() + timeout_ns;
-    struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    struct timespec t = {(time_t)(until / PROBING_NS_PER_S), (long)(until % PROBING_NS_PER_S)};
     (void)pthread_cond_timedwait(&r->cond, &r->mutex, &t);
 }
 
@@ -263,7 +262,7 @@ int runner_call(struct runner *r, int (*fn)(void *arg), void *arg, uint64_t time
         runner_release(r, job);
         return -ETIMEDOUT;
     }
-    while (runner_wait(r, job, RUNNER_RUNS, UINT64_C(1000000000)) < RUNNER_DONE)
+    while (runner_wait(r, job, RUNNER_RUNS, PROBING_NS_PER_S) < RUNNER_DONE)
         continue; /* fn runs and owns what `arg` points to: it must be waited for */
     result = job->result;
     runner_release(r, job);

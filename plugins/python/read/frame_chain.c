@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "probing_sdk.h"
 #include "read/code_cache.h"
 #include "read/interpreter.h"
 
@@ -231,10 +232,7 @@ static uint64_t cpu_time(int32_t tid)
 {
     /* the kernel's MAKE_THREAD_CPUCLOCK(tid, CPUCLOCK_SCHED) */
     clockid_t clock = (clockid_t)((~(unsigned)tid << 3) | 6u);
-    struct timespec t;
-    if (tid <= 0 || clock_gettime(clock, &t))
-        return 0;
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return tid <= 0 ? 0 : probing_clock_ns(clock);
 }
 
 /* Is the whole walk as it was, several times in a row? */

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "probing_sdk.h"
 #include "read/code_names.h"
 #include "read/interpreter.h"
 #include "read/native_roles.h"
@@ -431,9 +432,7 @@ static int part_here(struct probing_python_look *l)
 
 static uint64_t now_ns(void)
 {
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return probing_clock_ns(CLOCK_MONOTONIC);
 }
 
 static const struct walk_thread *listed(int32_t tid)

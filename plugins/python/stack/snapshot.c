@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "exec/runner.h"
+#include "probing_sdk.h"
 #include "read/frame_locals.h"
 #include "read/native_roles.h"
 #include "read/thread_names.h"
@@ -481,12 +482,10 @@ int look_show(struct look *l)
 
 static bool parse_tid(const char *text, int32_t *ret)
 {
-    int64_t tid = 0;
-    const char *p = text;
-    for (; *p >= '0' && *p <= '9' && tid < INT32_MAX; p++)
-        tid = tid * 10 + (*p - '0');
+    uint64_t tid = 0;
+    int rc = probing_parse_u64(text, INT32_MAX, &tid);
     *ret = (int32_t)tid;
-    return tid > 0 && tid <= INT32_MAX && !*p;
+    return rc == 0 && tid > 0;
 }
 
 int look_parse(int argc, const char *const *argv, const char *usage, struct look_options *ret,

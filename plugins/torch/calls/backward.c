@@ -138,9 +138,9 @@ static void add_row(const struct span *span, uint64_t end_ns)
     row[COL_SEQ].i = span->seq;
     row[COL_MODULE].u = span->name;
     row[COL_STAGE].u = torch_state.stages[STAGE_BACKWARD];
-    row[COL_DURATION].f = (double)(end_ns - span->begin_ns) / NS_PER_S;
+    row[COL_DURATION].f = probing_seconds(end_ns - span->begin_ns);
     if (torch_state.step_begin_ns && span->begin_ns >= torch_state.step_begin_ns)
-        row[COL_TIME_OFFSET].f = (double)(end_ns - torch_state.step_begin_ns) / NS_PER_S;
+        row[COL_TIME_OFFSET].f = probing_seconds(end_ns - torch_state.step_begin_ns);
     row[COL_DEVICE].u = span->device;
     (void)torch_state.host->append(torch_state.trace, end_ns, row, N_TRACE_SHORT, NULL, 0);
 }

@@ -29,7 +29,7 @@
 #define WAIT_NS UINT64_C(5000000000)
 #define STRANGE_NS UINT64_C(500000000) /* for one that nobody has called since the plugin came, */
 #define STRANGE_STEPS 3u               /* once there were so many steps */
-#define STEP_NS UINT64_C(1000000000)   /* a loop with an optimizer shall come to its step */
+#define STEP_NS PROBING_NS_PER_S       /* a loop with an optimizer shall come to its step */
 #define QUIET_NS UINT64_C(20000000)
 #define LOOK_MS 5
 #define INTERVALS 4 /* of sys.setswitchinterval(): a thread that waits for the GIL has woken up */
@@ -40,11 +40,8 @@ static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* query at a time */
 /* 0: there is no such thread any more. */
 static uint64_t cpu_time(int64_t tid)
 {
-    struct timespec t;
     clockid_t clock = (clockid_t)(~(uint32_t)tid << 3 | 6); /* CPUCLOCK_PERTHREAD, _SCHED */
-    if (clock_gettime(clock, &t) != 0)
-        return 0;
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+    return probing_clock_ns(clock);
 }
 
 static bool is_asleep(int64_t tid)
@@ -117,8 +114,8 @@ static int find(void *arg)
     torch_state.py.PyErr_Clear();
     torch_state.py.Py_DecRef(interval);
     w->quiet_ns = QUIET_NS;
-    if (seconds * NS_PER_S * INTERVALS > (double)QUIET_NS)
-        w->quiet_ns = seconds < 1 ? (uint64_t)(seconds * NS_PER_S * INTERVALS) : UINT64_MAX;
+    if (seconds * 1e9 * INTERVALS > (double)QUIET_NS)
+        w->quiet_ns = seconds < 1 ? (uint64_t)(seconds * 1e9 * INTERVALS) : UINT64_MAX;
     w->n = names_roots(w->roots, serials, TURNS_MAX);
     for (uint32_t i = 0; i < w->n; i++)
         w->all[i] = (struct turn){.serial = serials[i], .tid = names_find(w->roots[i])->tid};

@@ -251,7 +251,7 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
 
 static EVERYWHERE double seconds(uint64_t ns)
 {
-    return (double)(int64_t)ns / NS_PER_S;
+    return (double)(int64_t)ns / 1e9;
 }
 
 /* All of the row but the memory. */

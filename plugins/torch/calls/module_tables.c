@@ -340,7 +340,7 @@ static int scan(struct probing_rows *out, bool gradients)
         (void)gil->call(drop_all, l, GIL_WAIT_NS);
     free(l->rows);
     free(l);
-    return rc == -ECANCELED ? 0 : rc;
+    return probing_scanned(rc);
 }
 
 static int scan_modules(void *self, struct probing_rows *out)
@@ -393,22 +393,10 @@ static const struct probing_column gradients_columns[] = {
     {.name = "note", .type = PROBING_STR, .doc = "why there are no numbers"},
 };
 
-const struct probing_table_desc modules_table = {
-    .size = sizeof(modules_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "modules",
-    .columns = modules_columns,
-    .n_columns = sizeof(modules_columns) / sizeof(modules_columns[0]),
-    .doc = "modules of torch that live and have been called or were there at the plugin's start",
-    .scan = scan_modules,
-};
+const struct probing_table_desc modules_table = PROBING_COMPUTED_TABLE(
+    "modules", modules_columns, scan_modules,
+    "modules of torch that live and have been called or were there at the plugin's start");
 
-const struct probing_table_desc gradients_table = {
-    .size = sizeof(gradients_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "gradients",
-    .columns = gradients_columns,
-    .n_columns = sizeof(gradients_columns) / sizeof(gradients_columns[0]),
-    .doc = "gradients of the parameters of these, read from memory when asked",
-    .scan = scan_gradients,
-};
+const struct probing_table_desc gradients_table =
+    PROBING_COMPUTED_TABLE("gradients", gradients_columns, scan_gradients,
+                           "gradients of the parameters of these, read from memory when asked");

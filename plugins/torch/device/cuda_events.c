@@ -99,14 +99,9 @@ static const struct probing_column columns[N_DEVICE] = {
     {.name = "device", .type = PROBING_STR, .doc = "cuda:0 ..."},
 };
 
-const struct probing_table_desc device_table = {
-    .size = sizeof(device_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "python.torch_device_time",
-    .columns = columns,
-    .n_columns = N_DEVICE,
-    .doc = "how long calls of modules and optimizers took on the GPU (torch.device_times)",
-};
+const struct probing_table_desc device_table =
+    PROBING_TABLE("python.torch_device_time", columns,
+                  "how long calls of modules and optimizers took on the GPU (torch.device_times)");
 
 /* ---- the driver ---- */
 
@@ -266,9 +261,8 @@ static void add_row(const struct span *s, double ms)
                                         {.u = s->work.name},  {.u = s->work.stage},
                                         {.f = ms / MS_PER_S}, {.u = PROBING_NULL_ID}};
     char name[24];
-    int n = snprintf(name, sizeof(name), "cuda:%d", s->number);
-    if (torch_state.host->intern(torch_state.host, name, (size_t)n, &row[COL_DEVICE_NAME].u) < 0)
-        row[COL_DEVICE_NAME].u = PROBING_NULL_ID;
+    (void)snprintf(name, sizeof(name), "cuda:%d", s->number);
+    row[COL_DEVICE_NAME].u = probing_intern_text(torch_state.host, name);
     (void)torch_state.host->append(torch_state.device_time, torch_state.now(), row, N_DEVICE, NULL,
                                    0);
 }

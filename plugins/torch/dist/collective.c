@@ -484,11 +484,6 @@ uint32_t comm_waits(struct comm_wait *ret)
     return n;
 }
 
-const struct probing_table_desc comm_table = {
-    .size = sizeof(comm_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "python.comm_collective",
-    .columns = columns,
-    .n_columns = N_COMM,
-    .doc = "operations of torch.distributed's process groups that Python starts",
-};
+const struct probing_table_desc comm_table =
+    PROBING_TABLE("python.comm_collective", columns,
+                  "operations of torch.distributed's process groups that Python starts");

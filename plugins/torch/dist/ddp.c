@@ -65,7 +65,7 @@ static union probing_cell seconds_in(PyObject *ints, const char *name)
     int64_t ns = object_number_in(ints, name);
     union probing_cell cell = {.u = PROBING_NULL_F64};
     if (ns != PROBING_NULL_I64 && ns > 0)
-        cell.f = (double)ns / NS_PER_S;
+        cell.f = probing_seconds((uint64_t)ns);
     return cell;
 }
 
@@ -171,12 +171,7 @@ void ddp_forget(void)
     n_steps = 0;
 }
 
-const struct probing_table_desc ddp_table = {
-    .size = sizeof(ddp_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "python.ddp_timing",
-    .columns = columns,
-    .n_columns = N_DDP,
-    .doc = "DistributedDataParallel's all_reduces and what hides them, as torch measures them: ten "
-           "iterations, then one in a hundred",
-};
+const struct probing_table_desc ddp_table = PROBING_TABLE(
+    "python.ddp_timing", columns,
+    "DistributedDataParallel's all_reduces and what hides them, as torch measures them: ten "
+    "iterations, then one in a hundred");

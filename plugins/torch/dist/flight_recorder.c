@@ -208,7 +208,7 @@ static int scan(void *self, struct probing_rows *out)
     if (rc == 0)
         rc = each_record(text, emit_one, out);
     free(text);
-    return rc == -ECANCELED ? 0 : rc;
+    return probing_scanned(rc);
 }
 
 /* ---- for whoever waits ---- */
@@ -254,10 +254,8 @@ static int keep_one(void *arg, const union probing_cell *cells)
         return 0;
     for (size_t i = 0; i < N_FIELDS; i++) {
         row[i + 1] = cells[i];
-        if (fields[i].kind == TEXT &&
-            (!cells[i].s || torch_state.host->intern(torch_state.host, cells[i].s,
-                                                     strlen(cells[i].s), &row[i + 1].u) < 0))
-            row[i + 1].u = PROBING_NULL_ID;
+        if (fields[i].kind == TEXT)
+            row[i + 1].u = probing_intern_text(torch_state.host, cells[i].s);
     }
     k->n++;
     (void)torch_state.host->append(torch_state.snapshot, torch_state.now(), row, N_FIELDS + 1, NULL,
@@ -291,11 +289,6 @@ const struct probing_table_desc recorder_table = {
     .scan = scan,
 };
 
-const struct probing_table_desc snapshot_table = {
-    .size = sizeof(snapshot_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "python.torch_flight_snapshot",
-    .columns = columns,
-    .n_columns = N_FIELDS + 1,
-    .doc = "the same records as they were when an operation had waited for torch.comm_timeout",
-};
+const struct probing_table_desc snapshot_table = PROBING_TABLE(
+    "python.torch_flight_snapshot", columns,
+    "the same records as they were when an operation had waited for torch.comm_timeout");

@@ -138,15 +138,9 @@ static int scan(void *self, struct probing_rows *out)
         rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     }
     free(l);
-    return rc == -ECANCELED ? 0 : rc;
+    return probing_scanned(rc);
 }
 
-const struct probing_table_desc groups_table = {
-    .size = sizeof(groups_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "groups",
-    .columns = columns,
-    .n_columns = sizeof(columns) / sizeof(columns[0]),
-    .doc = "process groups of torch.distributed, and how many operations this rank has begun",
-    .scan = scan,
-};
+const struct probing_table_desc groups_table = PROBING_COMPUTED_TABLE(
+    "groups", columns, scan,
+    "process groups of torch.distributed, and how many operations this rank has begun");

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define RECORDED_NS UINT64_C(1000000000) /* younger ones may have ended without torch's knowing */
+#define RECORDED_NS PROBING_NS_PER_S /* younger ones may have ended without torch's knowing */
 
 static const struct probing_column columns[] = {
     {.name = "op",
@@ -56,7 +56,7 @@ static int emit_join(struct probing_rows *out, const struct comm_join *j)
         {.i = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED)},
         {.i = (int64_t)j->seen_ns},
         {.i = j->tid},
-        {.f = (double)(torch_state.now() - j->seen_ns) / NS_PER_S}};
+        {.f = probing_seconds(torch_state.now() - j->seen_ns)}};
     return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
 }
 
@@ -64,17 +64,15 @@ static int emit_join(struct probing_rows *out, const struct comm_join *j)
 static int emit_recorded(struct probing_rows *out, uint64_t now_ns)
 {
     struct recorder_record r;
-    struct timespec utc = {0};
     (void)recorder_keep(/* snapshot= */ 0, &r);
-    (void)clock_gettime(CLOCK_REALTIME, &utc);
-    uint64_t utc_ns = (uint64_t)utc.tv_sec * UINT64_C(1000000000) + (uint64_t)utc.tv_nsec;
+    uint64_t utc_ns = probing_clock_ns(CLOCK_REALTIME);
     if (!r.created_ns || utc_ns < r.created_ns + RECORDED_NS)
         return 0;
     uint64_t age_ns = utc_ns - r.created_ns;
     union probing_cell none = {.i = PROBING_NULL_I64};
     union probing_cell cells[] = {
         {.s = r.op}, {.s = r.group[0] ? r.group : NULL}, none, {.i = r.seq},
-        none,        {.i = (int64_t)(now_ns - age_ns)},  none, {.f = (double)age_ns / NS_PER_S}};
+        none,        {.i = (int64_t)(now_ns - age_ns)},  none, {.f = probing_seconds(age_ns)}};
     return torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
 }
 
@@ -90,7 +88,7 @@ static int scan(void *self, struct probing_rows *out)
         const struct comm_wait *w = &l->all[i];
         union probing_cell waits = {.u = PROBING_NULL_F64};
         if (w->waits_ns)
-            waits.f = (double)(torch_state.now() - w->waits_ns) / NS_PER_S;
+            waits.f = probing_seconds(torch_state.now() - w->waits_ns);
         union probing_cell cells[] = {
             {.s = w->op},   {.s = w->group[0] ? w->group : NULL}, {.i = w->rank}, {.i = w->seq},
             {.i = w->step}, {.i = (int64_t)w->begin_ns},          {.i = w->tid},  waits};
@@ -101,16 +99,10 @@ static int scan(void *self, struct probing_rows *out)
     if (rc == 0 && l->n == 0 && torch_on())
         rc = emit_recorded(out, torch_state.now());
     free(l);
-    return rc == -ECANCELED ? 0 : rc;
+    return probing_scanned(rc);
 }
 
-const struct probing_table_desc waiting_table = {
-    .size = sizeof(waiting_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "waiting",
-    .columns = columns,
-    .n_columns = sizeof(columns) / sizeof(columns[0]),
-    .doc = "operations of process groups that were started and that nobody has waited for to the "
-           "end; else the oldest that C++ started, by torch's flight recorder",
-    .scan = scan,
-};
+const struct probing_table_desc waiting_table = PROBING_COMPUTED_TABLE(
+    "waiting", columns, scan,
+    "operations of process groups that were started and that nobody has waited for to the "
+    "end; else the oldest that C++ started, by torch's flight recorder");

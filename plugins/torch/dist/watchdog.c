@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define PAUSE_NS UINT64_C(10000000000) /* nothing waits: a program may just have nothing to do */
+#define PAUSE_NS (10 * PROBING_NS_PER_S) /* nothing waits: a program may just have nothing to do */
 #define TEXT_BYTES 300u
 
 enum {
@@ -51,14 +51,9 @@ static const struct probing_column columns[N_STUCK] = {
     {.name = "records", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "how many these are"},
 };
 
-const struct probing_table_desc stuck_table = {
-    .size = sizeof(stuck_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "python.comm_stuck",
-    .columns = columns,
-    .n_columns = N_STUCK,
-    .doc = "operations of process groups that have waited for longer than torch.comm_timeout",
-};
+const struct probing_table_desc stuck_table = PROBING_TABLE(
+    "python.comm_stuck", columns,
+    "operations of process groups that have waited for longer than torch.comm_timeout");
 
 static struct {
     uint64_t told_ns;  /* what moved last when it was told: it is told once */
@@ -108,9 +103,7 @@ static void tell(const struct comm_wait *w, double wait_sec, int64_t records, ui
 
 static uint64_t utc_now(void)
 {
-    struct timespec t = {0};
-    (void)clock_gettime(CLOCK_REALTIME, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+    return probing_clock_ns(CLOCK_REALTIME);
 }
 
 /* The operation to tell of, with its age in seconds; 0: there is none.  room: its texts may lie
@@ -123,7 +116,7 @@ static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
     if (object_look(ask, q) != 0)
         return 0;
     if (q->any)
-        return (double)(now_ns - q->wait.waits_ns) / NS_PER_S;
+        return probing_seconds(now_ns - q->wait.waits_ns);
     (void)recorder_keep(/* snapshot= */ 0, room);
     if (!room->created_ns || utc_ns <= room->created_ns + limit_ns)
         return 0;
@@ -135,12 +128,12 @@ static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
                            .step = (int64_t)__atomic_load_n(&torch_state.step, __ATOMIC_RELAXED),
                            .tid = PROBING_NULL_I64};
     memcpy(q->wait.group, room->group, sizeof(q->wait.group));
-    return (double)(utc_ns - room->created_ns) / NS_PER_S;
+    return probing_seconds(utc_ns - room->created_ns);
 }
 
 void stuck_look(void *self, uint64_t now_ns)
 {
-    const uint64_t limit_ns = settings_comm_timeout() * UINT64_C(1000000000);
+    const uint64_t limit_ns = settings_comm_timeout() * PROBING_NS_PER_S;
     const uint64_t moved_ns = comm_moved_ns();
     struct recorder_record room, unused;
     (void)self;

@@ -19,7 +19,7 @@
 #define TYPE_NAME 24         /* offset of tp_name in PyTypeObject, 3.8 to 3.15 */
 #define PATH_MAX_BYTES 2048u /* a longer name stays unknown */
 #define DEPTH_MAX 256u       /* of a tree of modules */
-#define WALK_PERIOD_NS UINT64_C(1000000000)
+#define WALK_PERIOD_NS PROBING_NS_PER_S
 #define WALK_SHARE 1000u /* walks take at most one part in so many of the time */
 #define FRUITLESS_MAX 8u /* then strange modules are taken for what they seem to be */
 #define CHECK_PERIOD_NS UINT64_C(10000000)
@@ -77,10 +77,7 @@ PyObject *names_attribute(PyObject *object, PyObject *name)
 
 static uint64_t interned(const char *text, size_t n)
 {
-    uint64_t id;
-    if (!torch_state.live || torch_state.host->intern(torch_state.host, text, n, &id) < 0)
-        return PROBING_NULL_ID;
-    return id;
+    return torch_state.live ? probing_intern(torch_state.host, text, n) : PROBING_NULL_ID;
 }
 
 const char *names_type_text(PyObject *object)

@@ -344,11 +344,6 @@ static const struct probing_column ops_columns[] = {
     {.name = "longest_sec", .type = PROBING_F64, .unit = PROBING_SECONDS, .doc = "of one call"},
 };
 
-static double seconds(uint64_t ns)
-{
-    return (double)ns / NS_PER_S;
-}
-
 static int scan_ops(void *self, struct probing_rows *out)
 {
     int rc = 0;
@@ -359,24 +354,18 @@ static int scan_ops(void *self, struct probing_rows *out)
         union probing_cell cells[] = {{.s = sum->name},
                                       {.s = sum->kind},
                                       {.i = (int64_t)sum->calls},
-                                      {.f = seconds(sum->total_ns)},
-                                      {.f = seconds(sum->self_ns)},
-                                      {.f = seconds(sum->longest_ns)}};
+                                      {.f = probing_seconds(sum->total_ns)},
+                                      {.f = probing_seconds(sum->self_ns)},
+                                      {.f = probing_seconds(sum->longest_ns)}};
         rc = torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     }
     (void)pthread_mutex_unlock(&mutex);
-    return rc == -ECANCELED ? 0 : rc;
+    return probing_scanned(rc);
 }
 
-const struct probing_table_desc ops_table = {
-    .size = sizeof(ops_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "ops",
-    .columns = ops_columns,
-    .n_columns = sizeof(ops_columns) / sizeof(ops_columns[0]),
-    .doc = "operations of the newest capture of torch's profiler (probing torch profile)",
-    .scan = scan_ops,
-};
+const struct probing_table_desc ops_table = PROBING_COMPUTED_TABLE(
+    "ops", ops_columns, scan_ops,
+    "operations of the newest capture of torch's profiler (probing torch profile)");
 
 static const struct probing_column capture_columns[] = {
     {.name = "ended", .type = PROBING_TIME, .doc = "when its last step did"},
@@ -413,27 +402,21 @@ static int scan_capture(void *self, struct probing_rows *out)
                                   {.i = about.first_step},
                                   {.i = about.steps},
                                   {.i = events_seen},
-                                  {.f = seconds(about.end_ns - about.begin_ns)},
-                                  {.f = seconds(about.start_ns)},
-                                  {.f = seconds(about.stop_ns)},
-                                  {.f = seconds(export_ns)},
-                                  {.f = seconds(hold_ns)},
+                                  {.f = probing_seconds(about.end_ns - about.begin_ns)},
+                                  {.f = probing_seconds(about.start_ns)},
+                                  {.f = probing_seconds(about.stop_ns)},
+                                  {.f = probing_seconds(export_ns)},
+                                  {.f = probing_seconds(hold_ns)},
                                   {.s = note[0] ? note : NULL}};
     bool any = newest != NULL;
     (void)pthread_mutex_unlock(&mutex);
     int rc = any ? torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0])) : 0;
-    return rc == -ECANCELED ? 0 : rc;
+    return probing_scanned(rc);
 }
 
-const struct probing_table_desc capture_table = {
-    .size = sizeof(capture_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "capture",
-    .columns = capture_columns,
-    .n_columns = sizeof(capture_columns) / sizeof(capture_columns[0]),
-    .doc = "the newest capture of torch's profiler, and what it cost the loop",
-    .scan = scan_capture,
-};
+const struct probing_table_desc capture_table =
+    PROBING_COMPUTED_TABLE("capture", capture_columns, scan_capture,
+                           "the newest capture of torch's profiler, and what it cost the loop");
 
 const struct probing_command trace_command = {
     .size = sizeof(trace_command),

@@ -20,10 +20,10 @@
 
 #include <probing/ext/draft/python.h>
 
-#define GIL_WAIT_NS UINT64_C(10000000000)
+#define GIL_WAIT_NS (10 * PROBING_NS_PER_S)
 #define QUIT_WAIT_MS 5000
-#define LOOK_MS 100                       /* has who asked gone? */
-#define END_WAIT_NS UINT64_C(10000000000) /* for the thread of the profiler to come by */
+#define LOOK_MS 100                         /* has who asked gone? */
+#define END_WAIT_NS (10 * PROBING_NS_PER_S) /* for the thread of the profiler to come by */
 /* Memory that comes while torch records: 1.1 million events of 230 bytes (torch 2.13).  To put them
  * in order takes six times as much, and 4 s in which the loop stands. */
 #define GROWTH_MAX INT64_C(268435456)
@@ -286,7 +286,7 @@ static void tell_none(const struct capture_order *wanted)
     char since[80] = "none has since the plugin was loaded";
     if (torch_state.step_begin_ns)
         (void)snprintf(since, sizeof(since), "the last one did %.1f s ago",
-                       (double)(torch_state.now() - torch_state.step_begin_ns) / NS_PER_S);
+                       probing_seconds(torch_state.now() - torch_state.step_begin_ns));
     (void)snprintf(c.reason.text, sizeof(c.reason.text),
                    "no step to begin with has ended in %u s: %s, %u of %u to leave out are still "
                    "to come; see `probing torch`, and --timeout for more",
@@ -329,7 +329,7 @@ static int wait_for_steps(const struct probing_reply *out, const struct capture_
 {
     const struct probing_host *h = torch_state.host;
     struct capture_order copy = *wanted;
-    uint64_t until_ns = torch_state.now() + (uint64_t)wanted->seconds * (uint64_t)NS_PER_S;
+    uint64_t until_ns = torch_state.now() + (uint64_t)wanted->seconds * PROBING_NS_PER_S;
     bool late = false;
     int rc = 0;
     while (!wait_ended(LOOK_MS) && rc == 0) {

@@ -89,10 +89,7 @@ void object_text(PyObject *value, char *room, size_t size)
 
 uint64_t object_intern(const char *text)
 {
-    uint64_t id;
-    if (!text || !*text || torch_state.host->intern(torch_state.host, text, strlen(text), &id) < 0)
-        return PROBING_NULL_ID;
-    return id;
+    return probing_intern_text(torch_state.host, text && *text ? text : NULL);
 }
 
 bool object_is(PyObject *object, PyObject *class)

@@ -241,15 +241,8 @@ static int scan(void *self, struct probing_rows *out)
         rc = h->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
     }
     free(look);
-    return rc == -ECANCELED ? 0 : rc;
+    return probing_scanned(rc);
 }
 
-const struct probing_table_desc data_table = {
-    .size = sizeof(data_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "loaders",
-    .columns = columns,
-    .n_columns = sizeof(columns) / sizeof(columns[0]),
-    .doc = "DataLoader iterators that live, and what their worker processes do",
-    .scan = scan,
-};
+const struct probing_table_desc data_table = PROBING_COMPUTED_TABLE(
+    "loaders", columns, scan, "DataLoader iterators that live, and what their worker processes do");

@@ -101,7 +101,7 @@ static void fill_rss(union probing_cell *cells)
         uint64_t old_ns = rss.ns[(rss.n - n) % LOOKS], new_ns = rss.ns[(rss.n - 1) % LOOKS];
         cells[1].i = least(half, n);
         cells[2].i = least(0, half);
-        cells[3].f = (double)(new_ns - old_ns) / 2 / NS_PER_S;
+        cells[3].f = probing_seconds(new_ns - old_ns) / 2;
     }
     (void)pthread_mutex_unlock(&mutex);
 }
@@ -118,7 +118,7 @@ void loop_is(const struct thread *t)
 static double seconds_since(uint64_t then_ns)
 {
     uint64_t now_ns = torch_state.now();
-    return now_ns > then_ns ? (double)(now_ns - then_ns) / NS_PER_S : 0;
+    return now_ns > then_ns ? probing_seconds(now_ns - then_ns) : 0;
 }
 
 static int scan(void *self, struct probing_rows *out)
@@ -147,15 +147,8 @@ static int scan(void *self, struct probing_rows *out)
     }
     fill_rss(cells + 5);
     int rc = torch_state.host->emit(out, cells, sizeof(cells) / sizeof(cells[0]));
-    return rc == -ECANCELED ? 0 : rc;
+    return probing_scanned(rc);
 }
 
-const struct probing_table_desc loop_table = {
-    .size = sizeof(loop_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "loop",
-    .columns = columns,
-    .n_columns = sizeof(columns) / sizeof(columns[0]),
-    .doc = "what the thread that ends steps is doing now, and since when",
-    .scan = scan,
-};
+const struct probing_table_desc loop_table = PROBING_COMPUTED_TABLE(
+    "loop", columns, scan, "what the thread that ends steps is doing now, and since when");

@@ -24,13 +24,7 @@
 #include "python/pyobject.h"
 
 #define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again, */
-#define LATE_NS \
-    UINT64_C(1000000000) /* at most once in so long: the loader looks through its list */
-
-static double seconds(uint64_t ns)
-{
-    return (double)ns / NS_PER_S;
-}
+#define LATE_NS PROBING_NS_PER_S /* at most once in so long: the loader looks through its list */
 
 static bool is_shadow(void)
 {
@@ -127,9 +121,9 @@ void step_row(enum stage stage, uint64_t name, uint64_t begin_ns, uint64_t end_n
     row[COL_MODULE].u = name;
     row[COL_STAGE].u = torch_state.stages[stage];
     if (begin_ns)
-        row[COL_DURATION].f = seconds(end_ns - begin_ns);
+        row[COL_DURATION].f = probing_seconds(end_ns - begin_ns);
     if (torch_state.step_begin_ns)
-        row[COL_TIME_OFFSET].f = seconds(end_ns - torch_state.step_begin_ns);
+        row[COL_TIME_OFFSET].f = probing_seconds(end_ns - torch_state.step_begin_ns);
     struct memory memory; /* once a step costs nothing */
     if (stage != STAGE_DATA && memory_ask(/* device= */ -1, &memory))
         memory_put(row, /* before= */ NULL, &memory);
@@ -148,14 +142,14 @@ static void add_timing_row(const struct thread *t, enum stepper stepper, uint64_
     for (int i = 0; i < N_TIMING; i++)
         row[i].u = PROBING_NULL_F64;
     coordinates_put(row);
-    row[TIMING_STEP].f = seconds(end_ns - torch_state.step_begin_ns);
+    row[TIMING_STEP].f = probing_seconds(end_ns - torch_state.step_begin_ns);
     for (int i = 0; i < N_PHASES; i++)
         if (t->seen & 1u << i && (i != PHASE_FORWARD || t->forward_whole))
-            row[columns[i]].f = seconds(t->spent_ns[i]);
+            row[columns[i]].f = probing_seconds(t->spent_ns[i]);
     if (torch_state.n_weighed) {
         double one = (double)torch_state.weighed_ns / (double)torch_state.n_weighed;
         row[TIMING_OVERHEAD].f =
-            seconds(t->walks_ns - t->old_walks_ns) + one * (double)t->calls / NS_PER_S;
+            probing_seconds(t->walks_ns - t->old_walks_ns) + one * (double)t->calls / 1e9;
     }
     row[TIMING_SAMPLED].i = torch_state.sampled;
     row[TIMING_RATE].f = set->rate;

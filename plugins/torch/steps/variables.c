@@ -31,16 +31,9 @@ static const struct probing_column columns[N_VARIABLES] = {
     {.name = "value_f64", .type = PROBING_F64, .doc = "the value, if it is a number"},
 };
 
-const struct probing_table_desc variables_table = {
-    .size = sizeof(variables_table),
-    .column_size = sizeof(struct probing_column),
-    .name = "python.variables",
-    .columns = columns,
-    .n_columns = N_VARIABLES,
-    .tail_type = PROBING_STR,
-    .tail_name = "value",
-    .doc = "variables of the program at each step's end (torch.exprs), and what torch.nan finds",
-};
+const struct probing_table_desc variables_table = PROBING_TEXT_TABLE(
+    "python.variables", columns, "value",
+    "variables of the program at each step's end (torch.exprs), and what torch.nan finds");
 
 static struct {
     char exprs[LIST_BYTES]; /* the setting that the rest is about */
