@@ -122,7 +122,8 @@ def module(env, target, objects):
     """A plugin, linked as anybody would link one."""
     flags = ["-Wl,--exclude-libs,ALL", "-static-libgcc"] + OLD_GLIBC * env["FLOOR"]
     return env.LoadableModule(target, objects, SHLIBPREFIX="", LDMODULEPREFIX="",
-                              LIBS=env.Static()[-1:] * env["FLOOR"] + ["m", "dl"],
+                              LIBS=[env.File("$BUILD/libprobing_lib.a")]
+                              + env.Static()[-1:] * env["FLOOR"] + ["m", "dl"],
                               LINKFLAGS=env["LINKFLAGS"] + flags)
 
 
@@ -150,10 +151,10 @@ def toolchain_file(env, name):
 
 def static(env):
     """The libraries that become part of what we link, in a release bound to old symbols too."""
+    made = [env.File("$BUILD/libprobing_lib.a")]  # sdk/lib
     sources = [env.File("$DEPS/lib/lib%s.a" % name) for name in LIBRARIES]
     if not env["FLOOR"]:
-        return sources
-    made = []
+        return made + sources
     for source in sources + [env.File(toolchain_file(env, "libgcc_eh.a"))]:
         target = env.File("$BUILD/deps/" + source.name)
         if not target.has_builder():

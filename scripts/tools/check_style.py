@@ -6,8 +6,8 @@ usage: check_style.py [--notes] [FILE...]      all sources of the checkout by de
 
 Fails on: no SPDX line first, no sentence that says what the file is, `//` comments, tabs, lines
 over 100 columns, blanks at a line's end, banned functions, and calls in [signal] or [child]
-functions of core that are not on the list below.  With --notes it also names functions over 60
-lines, which need a reason but no permission.
+functions of core and sdk/lib that are not on the list below.  With --notes it also names functions
+over 60 lines, which need a reason but no permission.
 """
 import os
 import re
@@ -19,10 +19,12 @@ COLUMNS = 100
 SCREEN_LINES = 60
 BANNED = ("strcpy strcat sprintf vsprintf strtok gets atoi atol atof strtol system popen exit "
           "abort signal sleep usleep rand setenv putenv basename localtime fork dup").split()
-BANNED_IN = ("core/", "plugins/")
+BANNED_IN = ("core/", "plugins/", "sdk/lib/")
+SIGNAL_IN = ("core/", "sdk/lib/")
 # What a [signal] or [child] function may call beside others of its kind: no lock, no allocation.
-SIGNAL_SAFE = ("memcpy memset memmove memcmp strlen strnlen clock_gettime write read close syscall "
-               "sizeof offsetof __builtin_\\w+ atomic_\\w+ _Atomic __atomic_\\w+ load_u\\w+ "
+SIGNAL_SAFE = ("memcpy memset memmove memcmp memchr memrchr strlen strnlen "
+               "clock_gettime write read close syscall sizeof offsetof __builtin_\\w+ atomic_\\w+ "
+               "_Atomic __atomic_\\w+ load_u\\w+ "
                "store_u\\w+ getpid tgkill sigaction sigprocmask pthread_self pthread_sigmask "
                "raise _exit poll open openat fstat mmap munmap madvise pread pwrite lseek "
                "process_vm_readv timer_settime __\\w+__ _mm_\\w+ __rdtsc typeof __typeof__ "
@@ -153,7 +155,7 @@ def check_file(path, safe_names, notes):
         code = blanked(text)
         found += list(check_opening(text)) + list(check_comments(text))
         found += list(check_banned(path, code))
-        if path.startswith("core/"):
+        if path.startswith(SIGNAL_IN):
             found += list(check_signal(code, safe_names))
         if notes:
             found += list(check_long(code))
@@ -172,10 +174,10 @@ def sources():
 
 
 def signal_names():
-    """Every function of core and of the ABI whose comment carries the tag."""
+    """Every function of core and of sdk/lib whose comment carries the tag."""
     names = set()
     for path in sources():
-        if path.startswith("core/") and path.endswith((".c", ".h")):
+        if path.startswith(SIGNAL_IN) and path.endswith((".c", ".h")):
             with open(os.path.join(ROOT, path), errors="replace") as source:
                 names |= tagged(source.read())
     return names

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sdk/lib/proc/maps.c - lines of /proc/PID/maps: "start-end rwxp offset major:minor inode   path".
+ *
+ * Any thread, handlers too.
+ */
+#include "sdk/lib/proc/maps.h"
+
+#include <string.h>
+
+#include "sdk/lib/proc/digits.h"
+#include "sdk/lib/proc/proc_file.h"
+
+/* A number and the character that must be behind it. */
+static const char *field(const char *at, unsigned base, char behind, uint64_t *ret)
+{
+    const char *end = at ? proc_digits(at, base, ret) : NULL;
+    return end && *end == behind ? end + 1 : NULL;
+}
+
+static const char *rights(const char *at, struct proc_mapping *m)
+{
+    for (int i = 0; at && i < 5; i++)
+        if (at[i] == '\0')
+            return NULL;
+    if (!at || at[4] != ' ')
+        return NULL;
+    m->readable = at[0] == 'r';
+    m->writable = at[1] == 'w';
+    m->executable = at[2] == 'x';
+    m->shared = at[3] == 's';
+    return at + 5;
+}
+
+bool proc_maps_parse(char *line, struct proc_mapping *ret)
+{
+    struct proc_mapping m = {.cut = false};
+    uint64_t major = 0, minor = 0;
+    const char *at = field(line, 16, '-', &m.start);
+    at = rights(field(at, 16, ' ', &m.end), &m);
+    at = field(at, 16, ' ', &m.offset);
+    at = field(at, 16, ':', &major);
+    at = field(at, 16, ' ', &minor);
+    at = at ? proc_digits(at, 10, &m.inode) : NULL;
+    if (!at || (*at != ' ' && *at != '\0') || m.end <= m.start || major > UINT32_MAX ||
+        minor > UINT32_MAX)
+        return false;
+    m.major = (uint32_t)major;
+    m.minor = (uint32_t)minor;
+    m.path = line + (proc_blanks(at) - line);
+    *ret = m;
+    return true;
+}
+
+int proc_maps_open(struct proc_lines *l, pid_t pid, char *room, size_t size)
+{
+    char path[PROC_PATH_BYTES];
+    proc_path(pid, 0, "maps", path);
+    return proc_lines_open(l, path, room, size);
+}
+
+bool proc_maps_next(struct proc_lines *l, struct proc_mapping *ret)
+{
+    size_t size;
+    for (char *line; (line = proc_lines_next(l, &size)) != NULL;) {
+        if (!proc_maps_parse(line, ret))
+            continue;
+        ret->cut = l->cut;
+        return true;
+    }
+    return false;
+}
