@@ -1,45 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/text.c - strict text to number, shortest number to text, and "did you mean".
+ * core/base/text.c - numbers with units out of text, the words for what is none, and "did you
+ * mean".
  *
- * Any thread.  The locale of the host is neither used nor changed: numbers are read and written
- * in the C locale, which glibc gives without allocating.
+ * Any thread.
  */
 #include "core/base/text.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <locale.h>
-#include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "core/base/err.h"
 
-#define NUMBER_MAX 400 /* characters: the longest exact decimal of a double has fewer */
 #define NAME_MAX_LETTERS 64
-
-/* Digits of text[0..n) as a number. */
-static int digits(const char *text, size_t n, uint64_t *ret)
-{
-    uint64_t value = 0;
-    if (n == 0)
-        return -EINVAL;
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return -EINVAL;
-        if (__builtin_mul_overflow(value, UINT64_C(10), &value) ||
-            __builtin_add_overflow(value, (uint64_t)(text[i] - '0'), &value))
-            return -ERANGE;
-    }
-    *ret = value;
-    return 0;
-}
 
 int parse_u64(const char *text, uint64_t *ret)
 {
-    int rc = digits(text, strlen(text), ret);
+    int rc = number_u64(text, strlen(text), ret);
     if (rc == -ERANGE)
         return err_set(rc, "'%.40s' is too large (at most %llu)", text,
                        (unsigned long long)UINT64_MAX);
@@ -48,48 +26,20 @@ int parse_u64(const char *text, uint64_t *ret)
 
 int parse_i64(const char *text, int64_t *ret)
 {
-    bool minus = text[0] == '-';
-    uint64_t value;
-    int rc = digits(text + minus, strlen(text + minus), &value);
-    if (rc == -EINVAL)
-        return err_set(rc, "'%.40s' is not a whole number", text);
-    if (rc || value > (uint64_t)INT64_MAX + minus)
-        return err_set(-ERANGE, "'%.40s' does not fit in 64 bits", text);
-    *ret = minus ? (int64_t)(0 - value) : (int64_t)value;
-    return 0;
+    int rc = number_i64(text, strlen(text), ret);
+    if (rc == -ERANGE)
+        return err_set(rc, "'%.40s' does not fit in 64 bits", text);
+    return rc ? err_set(rc, "'%.40s' is not a whole number", text) : 0;
 }
 
 int parse_f64(const char *text, size_t n, double *ret)
 {
-    char copy[NUMBER_MAX];
-    char *end;
-    size_t at = 0;
-
-    if (n == 0 || n >= sizeof(copy) || memchr(text, '\0', n))
-        return err_set(-EINVAL, "'%.*s' is not a number", (int)(n < 40 ? n : 40), text);
-    memcpy(copy, text, n);
-    copy[n] = '\0';
-    /* strtod also takes blanks, hexadecimal, "infinity" and "nan(...)": look before it does. */
-    if (copy[at] == '-' || copy[at] == '+')
-        at++;
-    bool named = strcmp(copy + at, "inf") == 0 || strcmp(copy + at, "nan") == 0;
-    if (!named && strspn(copy + at, "0123456789.eE+-") != n - at)
-        return err_set(-EINVAL, "'%.40s' is not a number", copy);
-    locale_t c = newlocale(LC_ALL_MASK, "C", NULL);
-    int saved = errno;
-    errno = 0;
-    double value = c ? strtod_l(copy, &end, c) : 0;
-    int failed = errno;
-    errno = saved;
-    if (!c)
-        return err_set(-ENOMEM, "no memory to read '%.40s'", copy);
-    freelocale(c);
-    if (end != copy + n || at == n)
-        return err_set(-EINVAL, "'%.40s' is not a number", copy);
-    if (failed == ERANGE && isinf(value))
-        return err_set(-ERANGE, "'%.40s' is too large for a double", copy);
-    *ret = value;
-    return 0;
+    int rc = number_f64(text, n, ret), shown = (int)(n < 40 ? n : 40);
+    if (rc == -ENOMEM)
+        return err_set(rc, "no memory to read '%.*s'", shown, text);
+    if (rc == -ERANGE)
+        return err_set(rc, "'%.*s' is too large for a double", shown, text);
+    return rc ? err_set(rc, "'%.*s' is not a number", shown, text) : 0;
 }
 
 int parse_bool(const char *text, bool *ret)
@@ -123,7 +73,7 @@ static int with_unit(const char *text, const struct unit *units, const char *wha
         if (whole == 0 || n == whole + 1 || parse_f64(text + whole, n - whole, &fraction) < 0)
             return err_set(-EINVAL, "'%.40s' is not %s (try %s)", text, what, example);
     }
-    int rc = digits(text, whole, &value);
+    int rc = number_u64(text, whole, &value);
     if (rc == -EINVAL)
         return err_set(rc, "'%.40s' is not %s (try %s)", text, what, example);
     for (const struct unit *u = units; u->name; u++) {
@@ -172,31 +122,6 @@ int parse_bytes(const char *text, uint64_t *ret)
                                         {"tib", UINT64_C(1) << 40},
                                         {NULL, 0}};
     return with_unit(text, units, "a size", "\"64K\", \"10MB\" or \"1GB\"", ret);
-}
-
-size_t format_f64(double value, char *out)
-{
-    int n = 0;
-    if (isnan(value) || isinf(value)) {
-        const char *name = isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
-        n = (int)strlen(name);
-        memcpy(out, name, (size_t)n + 1);
-        return (size_t)n;
-    }
-    if (fabs(value) < 1e15 && value == (double)(int64_t)value && !(value == 0 && signbit(value)))
-        return (size_t)snprintf(out, 32, "%lld", (long long)value);
-    locale_t c = newlocale(LC_ALL_MASK, "C", NULL);
-    locale_t old = c ? uselocale(c) : NULL;
-    for (int precision = 15; precision <= 17; precision++) {
-        n = snprintf(out, 32, "%.*g", precision, value);
-        if (precision == 17 || (c && strtod_l(out, NULL, c) == value))
-            break;
-    }
-    if (c) {
-        (void)uselocale(old);
-        freelocale(c);
-    }
-    return (size_t)n;
 }
 
 /* How many letters must be changed, added, removed or swapped with their neighbour. */

@@ -12,16 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sdk/lib/number.h"
+
 int parse_u64(const char *text, uint64_t *ret);
 int parse_i64(const char *text, int64_t *ret);
 int parse_f64(const char *text, size_t n, double *ret); /* decimal point is '.', always */
 int parse_bool(const char *text, bool *ret);            /* on/off, true/false, yes/no, 1/0 */
 int parse_ns(const char *text, uint64_t *ret);    /* "10s" "5m" "2h" "1d" "250ms"; bare: seconds */
 int parse_bytes(const char *text, uint64_t *ret); /* "4096" "64K" "10MB" "1GB", powers of 1024 */
-
-/* Shortest decimal text that reads back as exactly `value` ("nan", "inf", "-inf" for those).
- * out: at least 32 bytes.  Gives the length. */
-size_t format_f64(double value, char *out);
 
 /* The one of `names` that is nearest to `word` (at most a third of its letters differ), else
  * NULL. */

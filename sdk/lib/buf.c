@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/buf.c - the growing byte buffer of buf.h: doubling, bounded, with a sticky failure.
+ * sdk/lib/buf.c - the growing byte buffer of buf.h: doubling, bounded, with a sticky failure.
  *
  * Owner's thread only.  It never shrinks and never keeps a pointer to what was added.
  */
-#include "core/base/buf.h"
+#include "sdk/lib/buf.h"
 
 #include <errno.h>
 #include <stdbool.h>

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/json.c - a recursive reader of bounded depth, and the two writers that are not trivial.
+ * sdk/lib/json.c - a recursive reader of bounded depth, and the two writers that are not trivial.
  *
  * Owner's thread only.  It keeps numbers as written beside their values, so no digit is lost.
  */
-#include "core/base/json.h"
+#include "sdk/lib/json.h"
 
 #include <errno.h>
 #include <math.h>
 #include <string.h>
 
-#include "core/base/err.h"
-#include "core/base/text.h"
+#include "sdk/lib/number.h"
 
 struct reader {
     struct arena *arena;
@@ -19,16 +18,19 @@ struct reader {
     size_t size;
     size_t at;
     int depth;
+    const char *what; /* is wrong */
 };
 
-static int bad(const struct reader *r, const char *what)
+static int bad(struct reader *r, const char *what)
 {
-    return err_set(-EINVAL, "bad JSON at byte %zu: %s", r->at, what);
+    r->what = what;
+    return -EINVAL;
 }
 
-static int no_memory(const struct reader *r)
+static int no_memory(struct reader *r)
 {
-    return err_set(-ENOMEM, "no memory for JSON at byte %zu", r->at);
+    r->what = "no memory";
+    return -ENOMEM;
 }
 
 static void skip_blanks(struct reader *r)
@@ -201,8 +203,8 @@ static int read_number(struct reader *r, struct json *out)
     out->text = arena_text(r->arena, r->text + start, out->size);
     if (!out->text)
         return no_memory(r);
-    out->is_integer = plain && parse_i64(out->text, &out->integer) == 0;
-    if (parse_f64(out->text, out->size, &out->number))
+    out->is_integer = plain && number_i64(out->text, out->size, &out->integer) == 0;
+    if (number_f64(out->text, out->size, &out->number))
         return bad(r, "the number is too long or too large");
     return 0;
 }
@@ -295,20 +297,21 @@ static int read_value(struct reader *r, struct json *out)
     return bad(r, "not a JSON value");
 }
 
-int json_parse(struct arena *a, const char *text, size_t size, struct json **ret)
+int json_read(struct arena *a, const char *text, size_t size, struct json **ret,
+              struct json_error *ret_error)
 {
     struct reader r = {.arena = a, .text = text, .size = size};
     struct json *root = arena_zalloc(a, 1, sizeof(*root));
-    if (!root)
-        return no_memory(&r);
-    int rc = read_value(&r, root);
-    if (rc)
-        return rc;
-    skip_blanks(&r);
-    if (r.at != size)
-        return bad(&r, "there is more after the value");
-    *ret = root;
-    return 0;
+    int rc = root ? read_value(&r, root) : no_memory(&r);
+    if (rc == 0)
+        skip_blanks(&r);
+    if (rc == 0 && r.at != size)
+        rc = bad(&r, "there is more after the value");
+    if (rc == 0)
+        *ret = root;
+    else
+        *ret_error = (struct json_error){.at = r.at, .what = r.what};
+    return rc;
 }
 
 const struct json *json_get(const struct json *object, const char *key)

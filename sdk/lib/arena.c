@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/base/arena.c - blocks of growing size, cut into 16-byte aligned pieces.
+ * sdk/lib/arena.c - blocks of growing size, cut into 16-byte aligned pieces.
  *
  * Owner's thread only.  Single pieces are never given back.
  */
-#include "core/base/arena.h"
+#include "sdk/lib/arena.h"
 
 #include <stdint.h>
 #include <stdlib.h>
