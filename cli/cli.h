@@ -56,7 +56,7 @@ bool target_is_files(const struct target *t);
 void target_say_whose(const struct target *t);
 
 #define TOKEN_BYTES 256
-/* For client_token.find: the token of the process at the other end of a connection, when that is
+/* For client_new(): the token of the process at the other end of a connection, when that is
  * proved and we may read it; NULL: none is known.  room: TOKEN_BYTES, may hold it. */
 const char *token_of_peer(void *room, int fd);
 int token_read(const char *directory, char *ret); /* ret: TOKEN_BYTES */
@@ -106,6 +106,10 @@ struct door_owner {
     pid_t pid;
     uint64_t start_time; /* 0: not known */
 };
+/* A client that stops at Ctrl-C and whose errors are our reasons.  NULL: no memory.  token, and who
+ * is asked for one: <probing/client.h>. */
+struct probing_client *client_new(const char *token, const char *(*find_token)(void *arg, int fd),
+                                  void *arg);
 /* To the core that lives in a directory: nobody else is ever spoken to, whoever made it. */
 int door_connect(const char *directory, const struct door_owner *who, struct probing_client **ret);
 /* A connected descriptor of the socket `name`; type: SOCK_SEQPACKET ...  Caller closes. */

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,6 @@
 #include "core/base/buf.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
-#include "sdk/client/client.h"
 
 #define MORE 2              /* what `debug --input` answers when it wants another line */
 #define PROMPT "(Pdb) "     /* what pdb ends its output with when it waits */
@@ -58,30 +58,30 @@ static int put_text(struct debug *d)
 }
 
 /* The one that holds the session: until the first prompt. */
-static int on_pause(void *arg, const struct client_event *e)
+static int on_pause(void *arg, const struct probing_client_event *e)
 {
     struct debug *d = arg;
 
-    if (e->kind == CLIENT_DATA) {
+    if (e->kind == PROBING_CLIENT_DATA) {
         int r = buf_add(&d->text, e->text, e->size);
         if (r == 0)
             r = put_text(d);
         return r < 0 ? r : d->asks ? 1 : 0;
     }
-    if (e->kind == CLIENT_DONE && e->status < 0)
+    if (e->kind == PROBING_CLIENT_DONE && e->status < 0)
         return err_set(e->status, "%s", e->text);
     return 0;
 }
 
-static int on_input(void *arg, const struct client_event *e)
+static int on_input(void *arg, const struct probing_client_event *e)
 {
     struct debug *d = arg;
 
-    if (e->kind == CLIENT_DATA)
+    if (e->kind == PROBING_CLIENT_DATA)
         return buf_add(&d->text, e->text, e->size);
-    if (e->kind == CLIENT_DONE)
+    if (e->kind == PROBING_CLIENT_DONE)
         d->asks = e->status == MORE;
-    if (e->kind == CLIENT_DONE && e->status < 0)
+    if (e->kind == PROBING_CLIENT_DONE && e->status < 0)
         return err_set(e->status, "%s", e->text);
     return 0;
 }
@@ -91,13 +91,15 @@ static int give(struct debug *d, const char *line)
 {
     static const volatile sig_atomic_t *const stop = &cli_interrupted;
     const char *words[] = {"debug", "--input", line};
-    int64_t id = client_start_run(d->lines, line != NULL ? 3 : 2, words, /* timeout_ns= */ 0);
-    int r = id < 0 ? (int)id : client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
+    int64_t id =
+        probing_client_start_run(d->lines, line != NULL ? 3 : 2, words, /* timeout_ns= */ 0);
+    int r =
+        id < 0 ? (int)id : probing_client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
 
     if (r == -ECANCELED && cli_interrupted) {
         cli_interrupted = 0;
-        (void)client_cancel(d->lines, id);
-        (void)client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
+        (void)probing_client_cancel(d->lines, id);
+        (void)probing_client_stream(d->lines, on_input, d, /* timeout_ns= */ 0, stop);
         return give(d, NULL);
     }
     bool asks = d->asks;
@@ -278,15 +280,16 @@ static int pause_process(struct target *t, struct debug *d)
     if (r == 0)
         r = target_connect(t, &d->lines);
     if (r == 0) {
-        int64_t id = client_start_run(d->holds, 2, words, /* timeout_ns= */ 0);
-        r = id < 0 ? (int)id : client_stream(d->holds, on_pause, d, /* timeout_ns= */ 0, stop);
+        int64_t id = probing_client_start_run(d->holds, 2, words, /* timeout_ns= */ 0);
+        r = id < 0 ? (int)id
+                   : probing_client_stream(d->holds, on_pause, d, /* timeout_ns= */ 0, stop);
     }
     if (r >= 0 && !d->asks)
         r = EXIT_FAILED; /* what came instead of a prompt says why */
     else if (r >= 0)
         r = d->address != NULL ? talk_there(d) : talk_here(d);
-    client_close(d->lines);
-    client_close(d->holds); /* from here on the program runs, whatever happened */
+    probing_client_free(d->lines);
+    probing_client_free(d->holds); /* from here on the program runs, whatever happened */
     return r;
 }
 

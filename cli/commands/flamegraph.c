@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -22,7 +23,6 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
-#include "sdk/client/client.h"
 
 #define DEFAULT_NS (5 * NS_PER_S)
 #define SETTLE_MS 250 /* until the last samples are in the tables; the profiler's turn is 100 */
@@ -200,11 +200,11 @@ static int tell(const struct target *t, int n, const char *const *words)
     int status = 0, r = target_connect(t, &c);
     buf_init(&answer, 1u << 20);
     if (r == 0)
-        r = client_run(c, n, words, /* timeout_ns= */ 0, to_text, &answer, &status);
+        r = probing_client_run(c, n, words, /* timeout_ns= */ 0, to_text, &answer, &status);
     if (r == 0 && status > 0)
         r = err_set(-EIO, "%s %s did not work: %s", words[0], words[1], buf_text(&answer));
     buf_done(&answer);
-    client_close(c);
+    probing_client_free(c);
     return r == 0 && status < 0 ? status : r;
 }
 

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -25,7 +26,6 @@
 #include "core/base/version.h"
 #include "core/datadir/datadir.h"
 #include "core/stack/stack.h"
-#include "sdk/client/client.h"
 
 #define SETTINGS_MAX 64
 #define PLUGINS_MAX 16
@@ -139,7 +139,7 @@ static int try_connect(struct target *t)
     t->kind = TARGET_LIVE;
     r = target_connect(t, &c);
     if (r == 0)
-        client_close(c);
+        probing_client_free(c);
     return r;
 }
 
@@ -230,7 +230,7 @@ static void real_address(const struct target *t, char *ret, size_t size)
         if (at[0] != '(')
             (void)snprintf(ret, size, "%.*s", (int)strcspn(at, "\n"), at);
     }
-    client_close(c);
+    probing_client_free(c);
     buf_done(&info);
 }
 
@@ -454,7 +454,7 @@ static bool is_leaving(struct probing_client *c)
 {
     static const char *const words[] = {"version"};
     int status = 0;
-    int r = client_run(c, 1, words, TIMEOUT_NS, ignore_text, NULL, &status);
+    int r = probing_client_run(c, 1, words, TIMEOUT_NS, ignore_text, NULL, &status);
     return r < 0 || status == -ESHUTDOWN; /* or closes the connection before it answers */
 }
 
@@ -477,7 +477,7 @@ int command_inject(struct target *t, int argc, char **argv)
     if (t->kind == TARGET_LIVE && target_reach(t, &c) == 0) {
         bool leaving = is_leaving(c);
         r = leaving ? wait_left(t->pid) : enter_again(t, &o, c);
-        client_close(c);
+        probing_client_free(c);
         if (!leaving || r < 0)
             return r;
     }

@@ -8,6 +8,7 @@
 #include "cli/commands/inject_setup.h"
 
 #include <errno.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,7 +18,6 @@
 #include "core/base/err.h"
 #include "core/base/redact.h"
 #include "core/base/text.h"
-#include "sdk/client/client.h"
 
 #define ANSWER_MAX_BYTES 65536
 #define ANSWER_NS (10 * UINT64_C(1000000000))
@@ -33,7 +33,7 @@ static int keep_text(void *arg, const char *data, size_t size)
 int settle_ask(struct probing_client *c, int argc, const char *const *argv, struct buf *answer)
 {
     int status = 0;
-    int r = client_run(c, argc, argv, ANSWER_NS, keep_text, answer, &status);
+    int r = probing_client_run(c, argc, argv, ANSWER_NS, keep_text, answer, &status);
     return r < 0 ? r : status < 0 ? status : status > 0 ? -EPROTO : 0;
 }
 
@@ -153,7 +153,7 @@ int settle_settings(const struct target *t, const char *const *settings, const c
         printf("set: %s\n", buf_text(&held));
     buf_done(&held);
     buf_done(&answer);
-    client_close(c);
+    probing_client_free(c);
     return failed;
 }
 
@@ -208,7 +208,7 @@ static int load_first(const struct target *t)
     int r = target_connect(t, &c);
     if (r == 0)
         r = config(c, "get", "probing.plugins", NULL, &all);
-    client_close(c);
+    probing_client_free(c);
     const char *at = r == 0 ? buf_text(&all) : "";
     for (at += strspn(at, ", \n"); *at != '\0' && failed >= 0; at += strspn(at, ", \n")) {
         int n = (int)strcspn(at, ", \n");

@@ -22,7 +22,7 @@
 #include "core/crash/crash.h"
 #include "core/datadir/datadir.h"
 #include "core/plugin_file/sealed_copy.h"
-#include "sdk/client/client.h"
+#include "sdk/client/door.h"
 
 #define DOOR_TIMEOUT_MS 30000 /* a plugin's start may wait for the GIL */
 
@@ -90,23 +90,23 @@ static int lost(const struct client_process *p, const char *name)
     char crash[300];
 
     switch (client_process_end(p)) {
-    case CLIENT_DIED:
+    case PROBING_CLIENT_DIED:
         name_crash(p->directory, name, crash, sizeof crash);
         return err_set(-ECONNRESET,
                        "process %d died while plugin %s was being loaded (in a constructor of its "
                        "file, its init or its start)%s; try it in a process of its own first: "
                        "probing plugin check FILE",
                        (int)p->pid, name, crash);
-    case CLIENT_LEFT:
+    case PROBING_CLIENT_LEFT:
         return err_set(-ECONNRESET, "the core left process %d while plugin %s was being loaded",
                        (int)p->pid, name);
-    case CLIENT_REPLACED:
+    case PROBING_CLIENT_REPLACED:
         return err_set(-ESTALE,
                        "process %d replaced its program (exec) while plugin %s was being loaded",
                        (int)p->pid, name);
-    case CLIENT_CLOSED:
-    case CLIENT_UNKNOWN:
-    case CLIENT_OPEN:
+    case PROBING_CLIENT_CLOSED:
+    case PROBING_CLIENT_UNKNOWN:
+    case PROBING_CLIENT_OPEN:
         break;
     }
     return err_set(-ECONNRESET,

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <probing/client.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,6 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/plugin_file/sealed_copy.h"
-#include "sdk/client/client.h"
 
 #define START_NS (30 * NS_PER_S) /* until the core answers in a process that has just begun */
 #define RUN_NS NS_PER_S          /* how long the plugin is left running */
@@ -148,7 +148,7 @@ static int wait_for_core(struct check *c)
         c->target = (struct target){.kind = TARGET_LIVE, .pid = c->pid, .text = ""};
         if (directory_of(c->pid, c->target.directory, sizeof c->target.directory) == 0 &&
             target_connect(&c->target, &client) == 0) {
-            client_close(client);
+            probing_client_free(client);
             return 0;
         }
         if (has_ended(c, &status))
@@ -233,8 +233,8 @@ static void finish(struct check *c)
         (void)snprintf(sock, sizeof sock, "%s/sock", c->target.directory);
         if (!has_ended(c, &status) && c->target.directory[0] != '\0' &&
             target_connect(&c->target, &client) == 0) {
-            (void)client_run(client, 1, words, END_NS, ignore, NULL, &status);
-            client_close(client);
+            (void)probing_client_run(client, 1, words, END_NS, ignore, NULL, &status);
+            probing_client_free(client);
             while (access(sock, F_OK) == 0 && clock_monotonic() < until && !has_ended(c, &status))
                 (void)poll(NULL, 0, 5);
         }
@@ -264,7 +264,7 @@ static void ask(const struct check *c, const char *sql, struct buf *ret)
     buf_init(ret, ANSWER_BYTES);
     if (target_connect(&c->target, &client) < 0 || settle_ask(client, 4, words, ret) < 0)
         buf_reset(ret);
-    client_close(client);
+    probing_client_free(client);
 }
 
 static void view_folder(const struct check *c, const char *folder, bool links, struct buf *ret)
@@ -423,7 +423,7 @@ static int stop(struct check *c, const char *label)
     int r = target_connect(&c->target, &client);
     if (r == 0)
         r = settle_ask(client, 3, words, &answer);
-    client_close(client);
+    probing_client_free(client);
     (void)snprintf(why, sizeof why, "%s", r < 0 ? err_why(r) : "");
     char *text = r == 0 ? strstr(answer.data, LEFT) : NULL;
     if (r == 0)

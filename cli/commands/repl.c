@@ -8,6 +8,7 @@
  */
 #include <ctype.h>
 #include <errno.h>
+#include <probing/client.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,6 @@
 #include "cli/ui/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
-#include "sdk/client/client.h"
 
 #define STATEMENT_MAX_BYTES ((size_t)1 << 20)
 #define WORDS_MAX 16
@@ -37,20 +37,20 @@ struct repl {
 };
 
 /* The end of what was cancelled: nothing of it is news. */
-static int ignore(void *arg, const struct client_event *e)
+static int ignore(void *arg, const struct probing_client_event *e)
 {
     (void)arg;
     (void)e;
     return 0;
 }
 
-static int print(void *arg, const struct client_event *e)
+static int print(void *arg, const struct probing_client_event *e)
 {
     int *ret_status = arg;
 
-    if (e->kind == CLIENT_DATA)
+    if (e->kind == PROBING_CLIENT_DATA)
         return fwrite(e->text, 1, e->size, stdout) == e->size && fflush(stdout) == 0 ? 0 : -EPIPE;
-    if (e->kind == CLIENT_DONE) {
+    if (e->kind == PROBING_CLIENT_DONE) {
         *ret_status = e->status;
         if (e->status < 0 && e->size > 0)
             terminal_say("%s", e->text);
@@ -64,13 +64,13 @@ static int run(struct repl *r, int argc, const char *const *argv)
 {
     static const volatile sig_atomic_t *const stop = &cli_interrupted;
     int status = 0;
-    int64_t id = client_start_run(r->client, argc, argv, /* timeout_ns= */ 0);
-    int result = id < 0 ? (int)id : client_stream(r->client, print, &status, 0, stop);
+    int64_t id = probing_client_start_run(r->client, argc, argv, /* timeout_ns= */ 0);
+    int result = id < 0 ? (int)id : probing_client_stream(r->client, print, &status, 0, stop);
 
     if (result == -ECANCELED && cli_interrupted) {
         cli_interrupted = 0;
-        (void)client_cancel(r->client, id);
-        result = client_stream(r->client, ignore, NULL, 0, stop);
+        (void)probing_client_cancel(r->client, id);
+        result = probing_client_stream(r->client, ignore, NULL, 0, stop);
         status = EXIT_FAILED;
         puts("KeyboardInterrupt");
     }
@@ -138,7 +138,7 @@ static int complete(void *arg, const char *before, const char *word, struct buf 
     if (words[1][0] == '\0' || words[1][0] == '.')
         return 0;
     buf_init(&names, COMPLETIONS_BYTES);
-    int result = client_run(r->client, 2, words, 0, keep, &names, &status);
+    int result = probing_client_run(r->client, 2, words, 0, keep, &names, &status);
     for (const char *at = buf_text(&names); result >= 0 && *at != '\0';) {
         size_t n = strcspn(at, "\n");
         if (n > ahead && memcmp(at, words[1], ahead) == 0 &&
@@ -291,7 +291,7 @@ int command_repl(struct target *t, int argc, char **argv)
     }
     prompt_free(r.prompt);
     buf_done(&r.statement);
-    client_close(r.client);
+    probing_client_free(r.client);
     if (result < 0 && result != -ECONNRESET)
         return EXIT_FAILED; /* said when it happened */
     return result;

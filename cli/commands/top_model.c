@@ -8,13 +8,13 @@
 #include "cli/commands/top_model.h"
 
 #include <errno.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "sdk/client/client.h"
 
 #define ANSWER_MAX_BYTES ((size_t)64 << 20)
 #define ANSWER_NS (10 * NS_PER_S) /* a process that takes longer is stopped, or far too busy */
@@ -40,13 +40,13 @@ struct answer {
     int status;
 };
 
-static int on_event(void *arg, const struct client_event *e)
+static int on_event(void *arg, const struct probing_client_event *e)
 {
     struct answer *a = arg;
 
-    if (e->kind == CLIENT_DATA)
+    if (e->kind == PROBING_CLIENT_DATA)
         return buf_add(&a->text, e->text, e->size);
-    if (e->kind == CLIENT_DONE)
+    if (e->kind == PROBING_CLIENT_DONE)
         a->status = e->status;
     return 0;
 }
@@ -57,13 +57,13 @@ static int ask(struct looker *l, struct look *look, int argc, const char *const 
                struct json **ret)
 {
     struct answer a = {.status = 0};
-    int64_t id = client_start_run(l->client, argc, argv, /* timeout_ns= */ 0);
+    int64_t id = probing_client_start_run(l->client, argc, argv, /* timeout_ns= */ 0);
 
     *ret = NULL;
     if (id < 0)
         return (int)id;
     buf_init(&a.text, ANSWER_MAX_BYTES);
-    int r = client_stream(l->client, on_event, &a, ANSWER_NS, &cli_interrupted);
+    int r = probing_client_stream(l->client, on_event, &a, ANSWER_NS, &cli_interrupted);
     if (r == -ETIMEDOUT)
         r = err_set(r, "%s has not answered for %d s; it may be stopped", l->target->text,
                     (int)(ANSWER_NS / NS_PER_S));
@@ -346,7 +346,7 @@ void looker_free(struct looker *l)
 {
     if (l == NULL)
         return;
-    client_close(l->client);
+    probing_client_free(l->client);
     free(l->before);
     free(l);
 }

@@ -32,7 +32,7 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
-#include "sdk/client/client.h"
+#include "sdk/client/door.h"
 
 #define MAPS_MAX_BYTES (64u << 20)   /* a process with 500,000 mappings */
 #define LOOK_NS (3 * NS_PER_S)       /* a look at a process that takes longer is given up; each */
@@ -284,7 +284,27 @@ int directory_of(pid_t pid, char *ret, size_t size)
 
 /* ---- the sockets in a directory ---- */
 
-static const struct client_limits LIMITS = {.stop = &cli_interrupted};
+static void keep_error(void *arg, int code, const char *text)
+{
+    (void)arg;
+    (void)err_set(code, "%s", text);
+}
+
+struct probing_client *client_new(const char *token, const char *(*find_token)(void *arg, int fd),
+                                  void *arg)
+{
+    const struct probing_client_options options = {.size = sizeof(options),
+                                                   .stop = &cli_interrupted,
+                                                   .token = token,
+                                                   .find_token = find_token,
+                                                   .on_error = keep_error,
+                                                   .arg = arg};
+    struct probing_client *c = probing_client_new(&options);
+
+    if (c == NULL)
+        (void)err_set(-ENOMEM, "no memory for a connection");
+    return c;
+}
 
 /* The caller closes the directory. */
 static int open_door(const char *directory, const struct door_owner *who, struct datadir *ret,
@@ -308,7 +328,9 @@ int door_dial(const char *directory, const struct door_owner *who, const char *n
 
     if (r < 0)
         return r;
-    r = client_dial(&door, name, type, &LIMITS);
+    struct probing_client *c = client_new(NULL, NULL, NULL);
+    r = c != NULL ? client_dial(c, &door, name, type) : -ENOMEM;
+    probing_client_free(c);
     datadir_close(&d);
     return r;
 }
@@ -321,7 +343,12 @@ int door_connect(const char *directory, const struct door_owner *who, struct pro
 
     if (r < 0)
         return r;
-    r = client_connect_door(&door, &LIMITS, ret);
+    struct probing_client *c = client_new(NULL, NULL, NULL);
+    r = c != NULL ? client_connect_door(c, &door) : -ENOMEM;
     datadir_close(&d);
+    if (r == 0)
+        *ret = c;
+    else
+        probing_client_free(c);
     return r;
 }

@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,6 @@
 #include "core/base/info_file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
-#include "sdk/client/client.h"
 
 int directory_info(const struct datadir *d, const char *key, char *ret, size_t size)
 {
@@ -164,7 +164,7 @@ bool directory_is_over(const char *directory)
     if (says)
         return true;
     int r = door_connect(directory, /* who= */ NULL, &c);
-    client_close(c);
+    probing_client_free(c);
     /* Reset: the process is just dying; its memory has gone before its sockets.  No socket, or
      * another's: no core of that process is there. */
     return r == -ECONNREFUSED || r == -ECONNRESET || r == -ENOTSOCK;

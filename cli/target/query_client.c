@@ -8,6 +8,7 @@
 #include "cli/target/query_client.h"
 
 #include <errno.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -17,7 +18,6 @@
 #include "core/crash/crash.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
-#include "sdk/client/client.h"
 
 #define DYING_LOOKS 100 /* 10 ms apart: a process of many GB takes its time */
 
@@ -47,11 +47,11 @@ static void say_incomplete(const char *why)
 
 /* ---- the living ---- */
 
-static int on_event(void *arg, const struct client_event *e)
+static int on_event(void *arg, const struct probing_client_event *e)
 {
-    if (e->kind == CLIENT_DATA)
+    if (e->kind == PROBING_CLIENT_DATA)
         return on_bytes(arg, e->text, e->size);
-    if (e->kind != CLIENT_DONE)
+    if (e->kind != PROBING_CLIENT_DONE)
         return 0;
     if (e->status < 0)
         return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
@@ -84,11 +84,12 @@ static int from_live(const struct target *t, const struct answer_ask *ask, struc
     int r = target_connect(t, &c);
     if (r < 0)
         return r;
-    int64_t id = client_start_run(c, n, words, /* timeout_ns= */ 0);
-    r = id < 0 ? (int)id : client_stream(c, on_event, p, /* timeout_ns= */ 0, &cli_interrupted);
+    int64_t id = probing_client_start_run(c, n, words, /* timeout_ns= */ 0);
+    r = id < 0 ? (int)id
+               : probing_client_stream(c, on_event, p, /* timeout_ns= */ 0, &cli_interrupted);
     if (r == -ECANCELED && cli_interrupted && id > 0)
-        (void)client_cancel(c, id);
-    client_close(c);
+        (void)probing_client_cancel(c, id);
+    probing_client_free(c);
     return r;
 }
 

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,7 +20,6 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
-#include "sdk/client/client.h"
 
 #define SCRIPT_MAX_BYTES (1u << 20)
 
@@ -33,7 +33,7 @@ struct stream {
     bool told;  /* that answers are whole each */
 };
 
-static int put(struct stream *s, const struct client_event *e)
+static int put(struct stream *s, const struct probing_client_event *e)
 {
     if (e->whole && !s->told && isatty(STDOUT_FILENO) != 1)
         terminal_say(
@@ -47,31 +47,31 @@ static int put(struct stream *s, const struct client_event *e)
     return fwrite(e->text, 1, e->size, stdout) == e->size ? 0 : -EPIPE;
 }
 
-static int on_event(void *arg, const struct client_event *e)
+static int on_event(void *arg, const struct probing_client_event *e)
 {
     struct stream *s = arg;
     int r;
 
     switch (e->kind) {
-    case CLIENT_DATA:
-    case CLIENT_EVENT:
+    case PROBING_CLIENT_DATA:
+    case PROBING_CLIENT_EVENT:
         if ((r = put(s, e)) < 0)
             return r;
-        if (e->kind == CLIENT_EVENT && fputc('\n', stdout) == EOF)
+        if (e->kind == PROBING_CLIENT_EVENT && fputc('\n', stdout) == EOF)
             return -EPIPE;
         if (s->lines && fflush(stdout) == EOF)
             return -EPIPE;
         return 0;
-    case CLIENT_DROPPED:
+    case PROBING_CLIENT_DROPPED:
         terminal_say("%llu messages were lost: this end reads too slowly",
                      (unsigned long long)e->dropped);
         return 0;
-    case CLIENT_LATE:
+    case PROBING_CLIENT_LATE:
         terminal_say("%llu rows came when their bucket had been told and are in none "
                      "(setting query.late)",
                      (unsigned long long)e->late);
         return 0;
-    case CLIENT_DONE:
+    case PROBING_CLIENT_DONE:
         if (e->status < 0)
             return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
         if (e->size > 0)
@@ -87,12 +87,12 @@ static int on_event(void *arg, const struct client_event *e)
 static int follow_to_end(struct probing_client *c, struct stream *s)
 {
     static volatile sig_atomic_t *const stop = &cli_interrupted;
-    int r = client_stream(c, on_event, s, /* timeout_ns= */ 0, stop);
+    int r = probing_client_stream(c, on_event, s, /* timeout_ns= */ 0, stop);
 
     if (r == -ECANCELED && cli_interrupted)
         for (int i = 0; i < 2; i++)
             if (s->ids[i] > 0)
-                (void)client_cancel(c, s->ids[i]);
+                (void)probing_client_cancel(c, s->ids[i]);
     return r != 0 ? r : s->status;
 }
 
@@ -104,9 +104,9 @@ int live_run(const struct target *t, int argc, const char *const *argv)
 
     if (r < 0)
         return r;
-    s.ids[0] = client_start_run(c, argc, argv, /* timeout_ns= */ 0);
+    s.ids[0] = probing_client_start_run(c, argc, argv, /* timeout_ns= */ 0);
     r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
-    client_close(c);
+    probing_client_free(c);
     return r;
 }
 
@@ -133,7 +133,7 @@ int command_forward(struct target *t, int argc, char **argv)
 
 static int take_watch(void *arg, const char *option, const char *value)
 {
-    struct client_watch *w = arg;
+    struct probing_client_watch *w = arg;
 
     if (option == NULL) {
         if (w->sql != NULL)
@@ -152,7 +152,7 @@ static int take_watch(void *arg, const char *option, const char *value)
 
 int command_watch(struct target *t, int argc, char **argv)
 {
-    struct client_watch w = {.format = "table", .width = cli_width()};
+    struct probing_client_watch w = {.size = sizeof(w), .format = "table", .width = cli_width()};
     struct probing_client *c = NULL;
     struct stream s = {.lines = true};
     int r = cli_parse(argc, argv, take_watch, &w);
@@ -165,9 +165,9 @@ int command_watch(struct target *t, int argc, char **argv)
         return r;
     terminal_format(w.format);
     s.table = strcmp(w.format, "table") == 0;
-    s.ids[0] = client_start_watch(c, &w);
+    s.ids[0] = probing_client_start_watch(c, &w);
     r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
-    client_close(c);
+    probing_client_free(c);
     return r;
 }
 
@@ -217,15 +217,15 @@ static int run_script(struct target *t, const char *file, bool follow)
         r = target_connect(t, &c);
     if (r == 0 && follow) { /* before it starts, so that its first word is heard */
         (void)snprintf(topic, sizeof topic, "script.%s", name);
-        s.ids[1] = client_start_follow(c, topic);
+        s.ids[1] = probing_client_start_follow(c, topic);
         r = s.ids[1] < 0 ? (int)s.ids[1] : 0;
     }
     if (r == 0) {
         const char *words[] = {"script", "run", name, buf_text(&source)};
-        s.ids[0] = client_start_run(c, 4, words, /* timeout_ns= */ 0);
+        s.ids[0] = probing_client_start_run(c, 4, words, /* timeout_ns= */ 0);
         r = s.ids[0] < 0 ? (int)s.ids[0] : follow_to_end(c, &s);
     }
-    client_close(c);
+    probing_client_free(c);
     buf_done(&source);
     return r;
 }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <probing/client.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +27,6 @@
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/datadir/datadir.h"
-#include "sdk/client/client.h"
 
 #define COMMAND_SHOWN 64   /* bytes of a command line, where several are listed */
 #define ENDING_NS NS_PER_S /* a process that was killed is gone by then */
@@ -359,19 +359,23 @@ void target_say_whose(const struct target *t)
 static int connect_network(const struct target *t, struct probing_client **ret)
 {
     char room[TOKEN_BYTES];
-    const struct client_limits limits = {.stop = &cli_interrupted};
-    struct client_token token = {.text = getenv("PROBING_TOKEN")};
+    const char *token = getenv("PROBING_TOKEN");
+    bool said = token != NULL && token[0] != '\0';
+    struct probing_client *c = client_new(said ? token : NULL, said ? NULL : token_of_peer, room);
+    int r = c != NULL ? probing_client_connect_tcp(c, t->host, t->port) : -ENOMEM;
 
-    if (token.text == NULL || token.text[0] == '\0')
-        token = (struct client_token){.find = token_of_peer, .arg = room};
-    return client_connect_tcp(t->host, t->port, &token, &limits, ret);
+    if (r == 0)
+        *ret = c;
+    else
+        probing_client_free(c);
+    return r;
 }
 
 /* What they say to each other may have changed without a new version.  Said once. */
 void target_compare_builds(const struct target *t, const struct probing_client *c)
 {
     static bool said;
-    const char *theirs = client_build(c);
+    const char *theirs = probing_client_build(c);
 
     if (said || strcmp(theirs, probing_build) == 0)
         return;

@@ -8,6 +8,7 @@
 #include "cli/torch/torch.h"
 
 #include <errno.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,16 +17,16 @@
 #include "cli/ui/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "sdk/client/client.h"
 
-static int take_piece(void *arg, const struct client_event *e)
+static int take_piece(void *arg, const struct probing_client_event *e)
 {
     FILE *file = arg; /* NULL: nobody wants it */
-    if (e->kind == CLIENT_DONE && e->status < 0)
+    if (e->kind == PROBING_CLIENT_DONE && e->status < 0)
         return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
-    if (e->kind == CLIENT_DROPPED)
+    if (e->kind == PROBING_CLIENT_DROPPED)
         return err_set(-EPIPE, "a part of the trace was lost on the way");
-    if (e->kind == CLIENT_DATA && file != NULL && fwrite(e->text, 1, e->size, file) != e->size)
+    if (e->kind == PROBING_CLIENT_DATA && file != NULL &&
+        fwrite(e->text, 1, e->size, file) != e->size)
         return err_set(-EIO, "the trace cannot be written: %s", strerror(errno));
     return 0;
 }
@@ -41,11 +42,12 @@ static int ask(const struct target *t, FILE *file, const struct torch_capture *w
     if (r < 0)
         return r;
     (void)snprintf(seconds, sizeof seconds, "%llu", (unsigned long long)rounded);
-    int64_t id = client_start_run(client, 4, words, /* timeout_ns= */ 0);
-    r = id < 0 ? (int)id : client_stream(client, take_piece, file, /* timeout_ns= */ 0, stop);
+    int64_t id = probing_client_start_run(client, 4, words, /* timeout_ns= */ 0);
+    r = id < 0 ? (int)id
+               : probing_client_stream(client, take_piece, file, /* timeout_ns= */ 0, stop);
     if (r != 0 && id > 0)
-        (void)client_cancel(client, id);
-    client_close(client);
+        (void)probing_client_cancel(client, id);
+    probing_client_free(client);
     return r;
 }
 

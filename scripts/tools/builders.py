@@ -190,12 +190,30 @@ def test_aliases(env, names):
         env.Alias("full", [Alias(name) for name in ("test", "asan", "tsan", "soak", "truth")])
 
 
+PACKAGES = (("probing", "headers for plugins of probing", ""),
+            ("probing-client", "ask a process that has probing in it",
+             "Libs: -L${prefix}/lib -lprobing_client\n"))
+
+
+def package(env, name, about, libs):
+    """What pkg-config reads: of wherever the file lies, so that $DESTDIR may be moved."""
+    text = "prefix=${pcfiledir}/../..\n\nName: %s\nDescription: %s\nVersion: %s\n" \
+        "Cflags: -I${prefix}/include\n%s" % (name, about, env["VERSION"], libs)
+
+    def write(target, source, env):
+        with open(str(target[0]), "w") as out:
+            out.write(source[0].read())
+    return env.Command("$BUILD/%s.pc" % name, env.Value(text), Action(write, "write $TARGET"))
+
+
 def install_aliases(env):
     """`scons install`: bin, lib/probing, include, share, below $DESTDIR$prefix."""
     top = env["DESTDIR"] + env["prefix"]
     made = []
     for name, node in sorted(env["PRODUCTS"].items()):
         where = {"probing": "bin", "libprobing": "lib/probing"}.get(name)
+        if name == "client":  # stripped, it could not be linked
+            made += env.Install(top + "/lib", node[0])
         if name.startswith("plugin/"):
             where = "lib/probing/plugins"
         if where and node:
@@ -207,6 +225,8 @@ def install_aliases(env):
         text = env.Command("$BUILD/" + where, env["PRODUCTS"]["probing"],
                            Action("$SOURCE %s >$TARGET" % words, "write $TARGET"))
         made += env.InstallAs("%s/%s" % (top, where), text)
+    made += [env.InstallAs("%s/lib/pkgconfig/%s.pc" % (top, name), package(env, name, about, libs))
+             for name, about, libs in PACKAGES]
     trees = (("include/probing", "include/probing", "*.h"),
              ("include", "sdk", "probing_sdk.h"),
              ("include/probing/ext", "include/probing/ext", "*.h"),
@@ -214,7 +234,8 @@ def install_aliases(env):
              ("lib/probing/scripts", "scripts", "*.lua"),
              ("share/probing/sdk", "sdk", "*"),
              ("share/probing/sdk/template", "sdk/template", "*"),
-             ("share/doc/probing", "", "*.md"), ("share/doc/probing", "docs", "*.md"))
+             ("share/probing/sdk/examples", "sdk/examples", "*.c"),
+             ("share/doc/probing", "", "*.md"), ("share/doc/probing/docs", "docs", "*.md"))
     for target, source, pattern in trees:
         files = [f for f in env.Glob("#%s/%s" % (source, pattern))
                  if f.isfile() and f.name != "SConscript"]

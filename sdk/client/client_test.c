@@ -5,7 +5,7 @@
  * The server and its host run in this process; a process that dies in the middle is a listener of
  * the test's own, which says a few bytes and closes.
  */
-#include "sdk/client/client.h"
+#include <probing/client.h>
 
 #include <errno.h>
 #include <signal.h>
@@ -138,8 +138,8 @@ static int refuse(void *arg, const char *data, size_t size)
 
 static struct probing_client *connected(void)
 {
-    struct probing_client *c = NULL;
-    CHECK_INT(client_connect_unix(w.socket, NULL, &c), 0);
+    struct probing_client *c = probing_client_new(NULL);
+    CHECK_INT(probing_client_connect_unix(c, w.socket), 0);
     return c;
 }
 
@@ -155,16 +155,16 @@ static void run_everything(struct probing_client *c)
     struct buf b;
     int status = -1;
     buf_init(&b, 4 << 20);
-    CHECK_INT(client_run(c, 2, echo, 0, add_to_buf, &b, &status), 0);
+    CHECK_INT(probing_client_run(c, 2, echo, 0, add_to_buf, &b, &status), 0);
     CHECK_INT(status, 0);
     CHECK_STR(buf_text(&b), "h\xc3\xa9llo \"there\"\n");
-    CHECK_INT(client_run(c, 2, three, 0, NULL, NULL, &status), 0);
+    CHECK_INT(probing_client_run(c, 2, three, 0, NULL, NULL, &status), 0);
     CHECK_INT(status, 3);
-    CHECK_INT(client_run(c, 1, fail, 0, NULL, NULL, &status), 0);
+    CHECK_INT(probing_client_run(c, 1, fail, 0, NULL, NULL, &status), 0);
     CHECK_INT(status, -EBUSY);
-    CHECK_STR(err_text(), "not now; try later");
+    CHECK_STR(probing_client_error(c), "not now; try later");
     buf_reset(&b);
-    CHECK_INT(client_run(c, 1, big, 0, add_to_buf, &b, &status), 0);
+    CHECK_INT(probing_client_run(c, 1, big, 0, add_to_buf, &b, &status), 0);
     CHECK_INT(status, 0);
     CHECK(b.size > 1000000 && strcmp(buf_text(&b) + b.size - 11, "line 99999\n") == 0);
     buf_done(&b);
@@ -175,7 +175,7 @@ TEST(commands_run_over_the_unix_socket)
     struct probing_client *c = connected();
     if (c)
         run_everything(c);
-    client_close(c);
+    probing_client_free(c);
 }
 
 static const char *find_token(void *arg, int fd)
@@ -189,31 +189,75 @@ static const char *find_token(void *arg, int fd)
 
 TEST(commands_run_over_tcp)
 {
-    struct probing_client *c = NULL;
-    struct client_token secret = {.text = "secret"}, wrong = {.text = "wrong"};
-    struct client_token lines = {.text = "two\nlines"}, found = {.find = find_token};
-    if (CHECK_INT(client_connect_tcp("127.0.0.1", w.port, &secret, NULL, &c), 0))
-        run_everything(c);
-    client_close(c);
-    CHECK_INT(client_connect_tcp("127.0.0.1", w.port, &wrong, NULL, &c), -EACCES);
-    CHECK(strstr(err_text(), "no token, or a wrong one") != NULL);
-    CHECK_INT(client_connect_tcp("127.0.0.1", w.port, NULL, NULL, &c), -EACCES);
-    CHECK_INT(client_connect_tcp("127.0.0.1", w.port, &lines, NULL, &c), -EINVAL);
-    if (CHECK_INT(client_connect_tcp("127.0.0.1", w.port, &found, NULL, &c), 0))
-        client_close(c);
-    CHECK_INT(client_connect_tcp("127.0.0.1", 1, &secret, NULL, &c), -ECONNREFUSED);
+    static const struct {
+        const char *token;
+        int rc;
+        const char *why;
+    } tried[] = {{"wrong", -EACCES, "no token, or a wrong one"},
+                 {NULL, -EACCES, "no token, or a wrong one"},
+                 {"two\nlines", -EINVAL, "more than one line"},
+                 {"secret", 0, ""}};
+    for (size_t i = 0; i < sizeof(tried) / sizeof(tried[0]); i++) {
+        const struct probing_client_options o = {.size = sizeof(o), .token = tried[i].token};
+        struct probing_client *c = probing_client_new(&o);
+        CHECK_INT(probing_client_connect_tcp(c, "127.0.0.1", 1), -ECONNREFUSED);
+        CHECK_INT(probing_client_connect_tcp(c, "127.0.0.1", w.port), tried[i].rc);
+        CHECK(tried[i].rc == 0 || strstr(probing_client_error(c), tried[i].why) != NULL);
+        if (tried[i].rc == 0)
+            run_everything(c);
+        probing_client_free(c);
+    }
+    const struct probing_client_options asked = {.size = sizeof(asked), .find_token = find_token};
+    struct probing_client *c = probing_client_new(&asked);
+    CHECK_INT(probing_client_connect_tcp(c, "127.0.0.1", w.port), 0);
+    CHECK_INT(probing_client_connect_tcp(c, "127.0.0.1", w.port), -EISCONN);
+    probing_client_free(c);
+}
+
+static char told[1024];
+
+static void keep_error(void *arg, int code, const char *text)
+{
+    CHECK(arg == told && code < 0);
+    (void)snprintf(told, sizeof(told), "%s", text);
+}
+
+TEST(a_client_that_is_wrong_or_not_connected_says_so)
+{
+    struct probing_client_options o = {.size = sizeof(o), .on_error = keep_error, .arg = told};
+    struct probing_client_watch bad = {.size = 1, .sql = "select 1"};
+    int status = 0;
+    o.size = sizeof(o) + 8;
+    CHECK(probing_client_new(&o) == NULL);
+    o.size = 4;
+    CHECK(probing_client_new(&o) == NULL);
+    CHECK(strstr(probing_client_error(NULL), "no memory") != NULL);
+    o.size = sizeof(o);
+    struct probing_client *c = probing_client_new(&o);
+    CHECK_STR(probing_client_error(c), "");
+    CHECK_INT(probing_client_run(c, 2, echo, 0, NULL, NULL, &status), -ENOTCONN);
+    CHECK_INT(probing_client_start_watch(c, &bad), -EINVAL);
+    CHECK_INT(probing_client_cancel(c, 1), 0);
+    CHECK_INT(probing_client_stream(c, NULL, NULL, 0, NULL), 0); /* nothing is left */
+    CHECK_INT(probing_client_end(c), PROBING_CLIENT_OPEN);
+    CHECK_INT(probing_client_connect_pid(c, 0), -EINVAL);
+    CHECK_INT(probing_client_connect_pid(c, 0x7ffffff0), -ESRCH);
+    CHECK_STR(told, "there is no process 2147483632");
+    CHECK_STR(told, probing_client_error(c));
+    probing_client_free(c);
+    probing_client_free(NULL);
 }
 
 TEST(a_command_has_a_time_limit_and_can_be_refused)
 {
     struct probing_client *c = connected();
     int status = 0;
-    CHECK_INT(client_run(c, 1, waits, 20 * NS_PER_MS, NULL, NULL, &status), 0);
+    CHECK_INT(probing_client_run(c, 1, waits, 20 * NS_PER_MS, NULL, NULL, &status), 0);
     CHECK_INT(status, -ETIMEDOUT);
-    CHECK_INT(client_run(c, 1, big, 0, refuse, NULL, &status), -ENOSPC);
-    CHECK_INT(client_run(c, 2, echo, 0, NULL, NULL, &status), 0); /* still of use */
+    CHECK_INT(probing_client_run(c, 1, big, 0, refuse, NULL, &status), -ENOSPC);
+    CHECK_INT(probing_client_run(c, 2, echo, 0, NULL, NULL, &status), 0); /* still of use */
     CHECK_INT(status, 0);
-    client_close(c);
+    probing_client_free(c);
 }
 
 struct seen {
@@ -222,34 +266,34 @@ struct seen {
     struct probing_client *c;
 };
 
-static int on_event(void *arg, const struct client_event *e)
+static int on_event(void *arg, const struct probing_client_event *e)
 {
     struct seen *s = arg;
     switch (e->kind) {
-    case CLIENT_EVENT:
+    case PROBING_CLIENT_EVENT:
         CHECK_INT(e->id, s->follow);
         CHECK_STR(e->topic, "script.slow");
         CHECK_STR(e->text, "{\"data\":[1]}");
         CHECK_INT(e->size, strlen(e->text));
         s->events++;
         break;
-    case CLIENT_DATA:
+    case PROBING_CLIENT_DATA:
         s->pieces += e->id == s->run;
         s->ticks += e->id == s->watch;
         break;
-    case CLIENT_DONE:
+    case PROBING_CLIENT_DONE:
         CHECK_INT(e->status, 0);
         s->done++;
         break;
-    case CLIENT_LATE:
-    case CLIENT_DROPPED:
+    case PROBING_CLIENT_LATE:
+    case PROBING_CLIENT_DROPPED:
         CHECK(false);
         break;
     }
     if (s->events == 1 && s->ticks >= 2 && s->done == 1) {
         s->events++; /* once */
-        CHECK_INT(client_cancel(s->c, s->follow), 0);
-        CHECK_INT(client_cancel(s->c, s->watch), 0);
+        CHECK_INT(probing_client_cancel(s->c, s->follow), 0);
+        CHECK_INT(probing_client_cancel(s->c, s->watch), 0);
     }
     return 0;
 }
@@ -257,49 +301,51 @@ static int on_event(void *arg, const struct client_event *e)
 TEST(several_things_run_on_one_connection)
 {
     struct seen s = {.c = connected()};
-    struct client_watch watch = {.sql = "select 1 as n", .interval_ns = 10 * NS_PER_MS};
-    s.follow = client_start_follow(s.c, "script.slow");
-    s.watch = client_start_watch(s.c, &watch);
-    s.run = client_start_run(s.c, 1, publish, 0);
+    struct probing_client_watch watch = {
+        .size = sizeof(watch), .sql = "select 1 as n", .interval_ns = 10 * NS_PER_MS};
+    s.follow = probing_client_start_follow(s.c, "script.slow");
+    s.watch = probing_client_start_watch(s.c, &watch);
+    s.run = probing_client_start_run(s.c, 1, publish, 0);
     CHECK(s.follow > 0 && s.watch > s.follow && s.run > s.watch);
-    CHECK_INT(client_stream(s.c, on_event, &s, 20 * NS_PER_S, NULL), 0);
+    CHECK_INT(probing_client_stream(s.c, on_event, &s, 20 * NS_PER_S, NULL), 0);
     CHECK_INT(s.done, 3);
     CHECK_INT(s.pieces, 1);
-    client_close(s.c);
+    probing_client_free(s.c);
 }
 
 TEST(a_stop_flag_and_a_limit_end_a_stream)
 {
     struct probing_client *c = connected();
     volatile sig_atomic_t stop = 1;
-    CHECK(client_start_run(c, 1, waits, 0) > 0);
-    CHECK_INT(client_stream(c, on_event, NULL, 0, &stop), -ECANCELED);
-    CHECK_INT(client_stream(c, on_event, NULL, 10 * NS_PER_MS, NULL), -ETIMEDOUT);
-    client_close(c);
+    CHECK(probing_client_start_run(c, 1, waits, 0) > 0);
+    CHECK_INT(probing_client_stream(c, on_event, NULL, 0, &stop), -ECANCELED);
+    CHECK_INT(probing_client_stream(c, on_event, NULL, 10 * NS_PER_MS, NULL), -ETIMEDOUT);
+    probing_client_free(c);
 }
 
-static int keep_end(void *arg, const struct client_event *e)
+static int keep_end(void *arg, const struct probing_client_event *e)
 {
-    struct client_event *kept = arg;
-    if (e->kind == CLIENT_DONE)
+    struct probing_client_event *kept = arg;
+    if (e->kind == PROBING_CLIENT_DONE)
         *kept = *e;
-    return e->kind == CLIENT_DONE ? 1 : 0;
+    return e->kind == PROBING_CLIENT_DONE ? 1 : 0;
 }
 
 TEST(wrong_requests_end_with_their_status)
 {
     struct probing_client *c = connected();
-    struct client_watch watch = {.sql = "select from where"};
-    struct client_event end = {0};
+    struct probing_client_watch watch = {.size = sizeof(watch), .sql = "select from where"};
+    struct probing_client_event end = {0};
     int status = 0;
-    CHECK_INT(client_run(c, 0, echo, 0, NULL, NULL, &status), 0);
+    CHECK_INT(probing_client_run(c, 0, echo, 0, NULL, NULL, &status), 0);
     CHECK_INT(status, -EINVAL);
-    int64_t id = client_start_watch(c, &watch);
-    CHECK_INT(client_stream(c, keep_end, &end, 20 * NS_PER_S, NULL), 1);
+    int64_t id = probing_client_start_watch(c, &watch);
+    CHECK_INT(probing_client_stream(c, keep_end, &end, 20 * NS_PER_S, NULL), 1);
     CHECK_INT(end.id, id);
     CHECK_INT(end.status, -EINVAL);
-    CHECK_INT(client_stream(c, keep_end, &end, 0, NULL), 0); /* nothing is left to wait for */
-    client_close(c);
+    CHECK_INT(probing_client_stream(c, keep_end, &end, 0, NULL),
+              0); /* nothing is left to wait for */
+    probing_client_free(c);
 }
 
 /* A listener that answers the handshake, says `then`, and is gone. */
@@ -329,18 +375,19 @@ static int talk_to_the_dying(const char *first, const char *then, bool run)
     struct event ready;
     pthread_t thread;
     char path[96];
-    struct probing_client *c = NULL;
     int status = 0;
     CHECK_INT(event_init(&ready), 0);
     const char *say[] = {first, then, (const char *)&ready};
     CHECK_INT(pthread_create(&thread, NULL, die_early, say), 0);
     CHECK(event_wait(&ready, 10 * NS_PER_S));
     (void)snprintf(path, sizeof(path), "%s/dying", w.directory);
-    struct client_limits limits = {.timeout_ns = 5 * NS_PER_S};
-    int rc = client_connect_unix(path, &limits, &c);
+    const struct probing_client_options o = {
+        .size = sizeof(o), .timeout_ns = 5 * NS_PER_S, .on_error = keep_error, .arg = told};
+    struct probing_client *c = probing_client_new(&o);
+    int rc = probing_client_connect_unix(c, path);
     if (rc == 0 && run)
-        rc = client_run(c, 2, echo, 0, NULL, NULL, &status);
-    client_close(c);
+        rc = probing_client_run(c, 2, echo, 0, NULL, NULL, &status);
+    probing_client_free(c);
     (void)pthread_join(thread, NULL);
     (void)unlink(path);
     event_done(&ready);
@@ -379,17 +426,18 @@ static int listen_to_a_flood(const char *frame, size_t size, uint64_t timeout_ns
     struct event ready;
     pthread_t thread;
     char path[96];
-    struct probing_client *c = NULL;
     CHECK_INT(event_init(&ready), 0);
     const char *say[] = {yes, frame, (const char *)(uintptr_t)size, (const char *)&ready};
     CHECK_INT(pthread_create(&thread, NULL, flood, say), 0);
     CHECK(event_wait(&ready, 10 * NS_PER_S));
     (void)snprintf(path, sizeof(path), "%s/flood", w.directory);
-    const struct client_limits limits = {.timeout_ns = 5 * NS_PER_S};
-    int rc = client_connect_unix(path, &limits, &c);
-    if (CHECK_INT(rc, 0) && CHECK(client_start_run(c, 2, echo, 0) > 0))
-        rc = client_stream(c, on_event, NULL, timeout_ns, stop);
-    client_close(c);
+    const struct probing_client_options o = {
+        .size = sizeof(o), .timeout_ns = 5 * NS_PER_S, .on_error = keep_error, .arg = told};
+    struct probing_client *c = probing_client_new(&o);
+    int rc = probing_client_connect_unix(c, path);
+    if (CHECK_INT(rc, 0) && CHECK(probing_client_start_run(c, 2, echo, 0) > 0))
+        rc = probing_client_stream(c, on_event, NULL, timeout_ns, stop);
+    probing_client_free(c);
     (void)pthread_join(thread, NULL);
     (void)unlink(path);
     event_done(&ready);
@@ -429,17 +477,18 @@ TEST(a_process_that_floods_holds_nobody)
 TEST(a_process_that_dies_is_told_from_one_that_refuses)
 {
     static const char yes[] = "HTTP/1.1 101 Switching Protocols\r\n\r\n";
-    struct probing_client *c = NULL;
+    struct probing_client *c = probing_client_new(NULL);
     CHECK_INT(talk_to_the_dying(yes, "\x81\x0f{\"id\":1,", true), -ECONNRESET);
     /* It is this very process, and lives. */
-    CHECK(strstr(err_text(), "the connection was closed by the core; process ") != NULL);
+    CHECK(strstr(told, "the connection was closed by the core; process ") != NULL);
     CHECK_INT(talk_to_the_dying(yes, "\x81\x03{x}", true), -EPROTO);
     CHECK_INT(talk_to_the_dying(yes, "\xf1\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f\x7f", true), -EPROTO);
     CHECK_INT(talk_to_the_dying("HTTP/1.1 200 OK\r\n\r\n<html>", NULL, false), -EPROTO);
     CHECK_INT(talk_to_the_dying("", NULL, false), -ECONNRESET);
-    CHECK_INT(client_connect_unix("/tmp/probing-nobody/sock", NULL, &c), -ENOENT);
-    CHECK(strstr(err_text(), "cannot open /tmp/probing-nobody") != NULL);
-    CHECK_INT(client_connect_unix("", NULL, &c), -ENAMETOOLONG);
+    CHECK_INT(probing_client_connect_unix(c, "/tmp/probing-nobody/sock"), -ENOENT);
+    CHECK(strstr(probing_client_error(c), "cannot open /tmp/probing-nobody") != NULL);
+    CHECK_INT(probing_client_connect_unix(c, ""), -ENAMETOOLONG);
+    probing_client_free(c);
 }
 
 int main(void)
@@ -448,6 +497,7 @@ int main(void)
         return 1;
     RUN(commands_run_over_the_unix_socket);
     RUN(commands_run_over_tcp);
+    RUN(a_client_that_is_wrong_or_not_connected_says_so);
     RUN(a_command_has_a_time_limit_and_can_be_refused);
     RUN(several_things_run_on_one_connection);
     RUN(a_stop_flag_and_a_limit_end_a_stream);

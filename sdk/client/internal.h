@@ -4,13 +4,21 @@
  *
  *     client.c: requests and answers     wire.c: websocket messages     connect.c: shaking hands
  *     local_connect.c: the socket in a data directory, and who listens there
+ *     find_core.c: the data directory of a process
  *     stream_end.c: why a stream has ended
  */
 #ifndef SDK_CLIENT_INTERNAL_H
 #define SDK_CLIENT_INTERNAL_H
 
-#include "core/base/clock.h"
-#include "sdk/client/client.h"
+#include <stdbool.h>
+#include <string.h>
+#include <time.h>
+
+#include "sdk/client/door.h"
+#include "sdk/lib/buf.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S UINT64_C(1000000000)
 
 #define CLIENT_GRACE_NS (2 * NS_PER_S)   /* for the process to say its last word */
 #define CLIENT_MESSAGE_BYTES (64u << 20) /* longest message taken from the process */
@@ -22,8 +30,10 @@
 enum { OP_MORE = 0, OP_TEXT = 1, OP_BINARY = 2, OP_CLOSE = 8, OP_PING = 9, OP_PONG = 10 };
 
 struct probing_client {
-    char note[256]; /* of the last client_run() */
-    int fd;
+    struct probing_client_options options;
+    char error[1024];     /* the last sentence */
+    char note[256];       /* of the last probing_client_run() */
+    int fd;               /* -1: not connected */
     char where[160];      /* for sentences: the path, or host:port */
     char build[96];       /* of the core, as it says; "": it does not */
     char directory[4096]; /* of the socket: what can still be asked when the process is dead */
@@ -33,7 +43,7 @@ struct probing_client {
     int64_t last_id;
     int64_t started[CLIENT_STARTED_MAX]; /* ids whose end has not come; 0: free */
     bool over;                           /* the connection is of no more use */
-    enum client_end end;                 /* why, once it was looked for */
+    enum probing_client_end end;         /* why, once it was looked for */
     struct client_process process;
     const volatile sig_atomic_t *stop; /* of the stream that is read, else of whoever connected */
     uint32_t mask;                     /* changes with every frame */
@@ -41,10 +51,23 @@ struct probing_client {
     uint32_t n_small;
 };
 
+static inline uint64_t client_now_ns(void)
+{
+    struct timespec t = {0};
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* ---- client.c ---- */
+
+/* Keep a sentence as the error, without a newline at its end; gives `code`. */
+int client_fail(struct probing_client *c, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
 /* ---- connect.c ---- */
 
-uint64_t client_timeout(const struct client_limits *limits); /* ns */
-bool client_is_stopped(const volatile sig_atomic_t *stop);   /* then err_set() is done */
+uint64_t client_timeout(const struct probing_client *c); /* ns */
+bool client_is_stopped(struct probing_client *c);        /* then the error is set */
 /* When to look at the flag again, at the latest: it may be raised just before a wait begins. */
 uint64_t client_look(uint64_t deadline_ns);
 

@@ -19,10 +19,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "core/base/err.h"
-#include "core/base/file.h"
-#include "core/base/text.h"
 #include "sdk/client/internal.h"
+#include "sdk/lib/number.h"
+#include "sdk/lib/proc/task.h"
 
 #define AGAIN_MS 5 /* between two tries at a full queue: nothing tells when there is room */
 
@@ -38,62 +37,63 @@ static bool read_name(int directory, uint64_t *ret_pid, uint64_t *ret_started)
     path[n > 0 ? n : 0] = '\0';
     const char *slash = strrchr(path, '/');
     return slash && sscanf(slash, "/%20[0-9]-%20[0-9]%1[^.]", number[0], number[1], more) == 2 &&
-           parse_u64(number[0], ret_pid) == 0 && parse_u64(number[1], ret_started) == 0;
+           number_u64(number[0], strlen(number[0]), ret_pid) == 0 &&
+           number_u64(number[1], strlen(number[1]), ret_started) == 0;
 }
 
 /* A process's number in the innermost pid namespace it is in. */
 static uint64_t own_pid(pid_t pid)
 {
-    char path[64], text[8192];
-    uint64_t own = 0;
-
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
-    char *at = file_peek(path, text, sizeof(text)) == 0 ? strstr(text, "\nNSpid:\t") : NULL;
-    if (!at)
-        return (uint64_t)pid; /* before Linux 4.1 */
-    at += strlen("\nNSpid:");
-    at[strcspn(at, "\n")] = '\0';
-    return parse_u64(strrchr(at, '\t') + 1, &own) == 0 ? own : 0;
+    struct proc_status s;
+    return proc_status_of(pid, 0, &s) == 0 && s.inner_id != PROC_UNKNOWN ? s.inner_id
+                                                                         : (uint64_t)pid;
 }
 
-static int prove_pid(const struct client_door *d, const struct ucred *who)
+static bool has_started(pid_t pid, uint64_t start_time)
 {
-    uint64_t started;
+    struct proc_stat s;
+    return proc_stat_of(pid, 0, &s) == 0 && s.start_ticks == start_time;
+}
 
+static int prove_pid(struct probing_client *c, const struct client_door *d, const struct ucred *who)
+{
     if (who->pid != d->pid)
-        return err_set(-EACCES,
-                       "the socket in %s is not that of process %d: process %d of uid %u listens "
-                       "there; nothing was sent to it",
-                       d->path, (int)d->pid, (int)who->pid, (unsigned)who->uid);
-    if (d->start_time && (proc_start_time(d->pid, &started) < 0 || started != d->start_time))
-        return err_set(-ESRCH, "process %d has ended, and another one has its number", (int)d->pid);
+        return client_fail(
+            c, -EACCES,
+            "the socket in %s is not that of process %d: process %d of uid %u listens "
+            "there; nothing was sent to it",
+            d->path, (int)d->pid, (int)who->pid, (unsigned)who->uid);
+    if (d->start_time && !has_started(d->pid, d->start_time))
+        return client_fail(c, -ESRCH, "process %d has ended, and another one has its number",
+                           (int)d->pid);
     return 0;
 }
 
 /* Of a directory that somebody named: its process is the one that it is called after.  One that
  * cannot be seen from here is believed when all of it is our own user's, who gains nothing. */
-static int prove_name(const struct client_door *d, const struct ucred *who, uid_t owner)
+static int prove_name(struct probing_client *c, const struct client_door *d,
+                      const struct ucred *who, uid_t owner)
 {
-    uint64_t pid, started, since;
+    uint64_t pid, started;
     bool named = read_name(d->directory, &pid, &started);
 
-    if (named && who->pid > 0 && own_pid(who->pid) == pid &&
-        proc_start_time(who->pid, &since) == 0 && since == started)
+    if (named && who->pid > 0 && own_pid(who->pid) == pid && has_started(who->pid, started))
         return 0;
     if ((!named || who->pid == 0) && who->uid == geteuid() && owner == geteuid())
         return 0;
     if (who->pid == 0)
-        return err_set(-EACCES,
-                       "who listens in %s cannot be seen from here (another pid namespace), and "
-                       "it is of uid %u, not ours; ask as that user, or from where it is seen",
-                       d->path, (unsigned)who->uid);
-    return err_set(-EACCES,
-                   "the socket in %s is not that of the process which the directory is called "
-                   "after: process %d of uid %u listens there; nothing was sent to it",
-                   d->path, (int)who->pid, (unsigned)who->uid);
+        return client_fail(
+            c, -EACCES,
+            "who listens in %s cannot be seen from here (another pid namespace), and "
+            "it is of uid %u, not ours; ask as that user, or from where it is seen",
+            d->path, (unsigned)who->uid);
+    return client_fail(c, -EACCES,
+                       "the socket in %s is not that of the process which the directory is called "
+                       "after: process %d of uid %u listens there; nothing was sent to it",
+                       d->path, (int)who->pid, (unsigned)who->uid);
 }
 
-static int prove(int fd, const struct client_door *d)
+static int prove(struct probing_client *c, int fd, const struct client_door *d)
 {
     struct ucred who = {.uid = (uid_t)-1};
     socklen_t size = sizeof(who);
@@ -101,14 +101,16 @@ static int prove(int fd, const struct client_door *d)
 
     if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == -1 ||
         fstat(d->directory, &st) == -1)
-        return err_set(-errno, "cannot tell who listens in %s: %s", d->path, strerror(errno));
-    return d->pid ? prove_pid(d, &who) : prove_name(d, &who, st.st_uid);
+        return client_fail(c, -errno, "cannot tell who listens in %s: %s", d->path,
+                           strerror(errno));
+    return d->pid ? prove_pid(c, d, &who) : prove_name(c, d, &who, st.st_uid);
 }
 
 /* ---- the way there ---- */
 
 /* The socket itself, whatever its name comes to mean a moment later. */
-static int open_socket(const struct client_door *d, const char *name, struct stat *ret)
+static int open_socket(struct probing_client *c, const struct client_door *d, const char *name,
+                       struct stat *ret)
 {
     int fd = openat(d->directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
 
@@ -117,8 +119,8 @@ static int open_socket(const struct client_door *d, const char *name, struct sta
     if (fstat(fd, ret) == 0 && S_ISSOCK(ret->st_mode))
         return fd;
     (void)close(fd);
-    return err_set(-ENOTSOCK, "%s/%s is no socket%s: no core made it", d->path, name,
-                   S_ISLNK(ret->st_mode) ? " but a link, which is not followed" : "");
+    return client_fail(c, -ENOTSOCK, "%s/%s is no socket%s: no core made it", d->path, name,
+                       S_ISLNK(ret->st_mode) ? " but a link, which is not followed" : "");
 }
 
 /* The core answers its own user and root; to a process in another user namespace our root is
@@ -144,56 +146,55 @@ static int connect_once(int fd, int socket_fd, const struct stat *st)
 }
 
 /* A process that is stopped, or that wants us to wait, lets its queue be full. */
-static int connect_in_time(int fd, int socket_fd, const struct stat *st,
-                           const struct client_limits *l, uint64_t deadline_ns)
+static int connect_in_time(struct probing_client *c, int fd, int socket_fd, const struct stat *st,
+                           uint64_t deadline_ns)
 {
     for (;;) {
         int rc = connect_once(fd, socket_fd, st);
         if (rc != -EAGAIN && rc != -EINTR)
             return rc;
-        if (client_is_stopped(l ? l->stop : NULL))
+        if (client_is_stopped(c))
             return -ECANCELED;
-        if (clock_monotonic() > deadline_ns)
+        if (client_now_ns() > deadline_ns)
             return -ETIMEDOUT;
         (void)poll(NULL, 0, AGAIN_MS);
     }
 }
 
-static int connect_words(const struct client_door *d, const char *name, int rc)
+static int connect_words(struct probing_client *c, const struct client_door *d, const char *name,
+                         int rc)
 {
     if (rc == -ECONNREFUSED || rc == -ENOENT)
-        return err_set(rc,
-                       "nobody listens on '%s/%s'; the process has gone, its data can still be "
-                       "asked: probing -t %s query \"...\"",
-                       d->path, name, d->path);
+        return client_fail(c, rc,
+                           "nobody listens on '%s/%s'; the process has gone, its data can still be "
+                           "asked: probing -t %s query \"...\"",
+                           d->path, name, d->path);
     if (rc == -ETIMEDOUT)
-        return err_set(rc,
-                       "'%s/%s': the process takes no connection; it may be stopped, or others "
-                       "keep its queue full",
-                       d->path, name);
+        return client_fail(c, rc,
+                           "'%s/%s': the process takes no connection; it may be stopped, or others "
+                           "keep its queue full",
+                           d->path, name);
     if (rc == -ECANCELED)
-        return err_set(rc, "'%s/%s': stopped while waiting to be let in", d->path, name);
-    return err_set(rc, "'%s/%s': %s%s", d->path, name, strerror(-rc),
-                   rc == -EACCES ? "; only the user of that process and root may ask it" : "");
+        return client_fail(c, rc, "'%s/%s': stopped while waiting to be let in", d->path, name);
+    return client_fail(c, rc, "'%s/%s': %s%s", d->path, name, strerror(-rc),
+                       rc == -EACCES ? "; only the user of that process and root may ask it" : "");
 }
 
-int client_dial(const struct client_door *d, const char *name, int type,
-                const struct client_limits *limits)
+int client_dial(struct probing_client *c, const struct client_door *d, const char *name, int type)
 {
     struct stat st = {.st_mode = 0};
-    uint64_t deadline_ns = clock_monotonic() + client_timeout(limits);
+    uint64_t deadline_ns = client_now_ns() + client_timeout(c);
 
-    err_clear();
-    int socket_fd = open_socket(d, name, &st);
+    int socket_fd = open_socket(c, d, name, &st);
     if (socket_fd < 0)
-        return socket_fd == -ENOTSOCK ? socket_fd : connect_words(d, name, socket_fd);
+        return socket_fd == -ENOTSOCK ? socket_fd : connect_words(c, d, name, socket_fd);
     int fd = socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    int rc = fd == -1 ? err_set(-errno, "no socket: %s", strerror(errno)) : 0;
-    if (rc == 0 && (rc = connect_in_time(fd, socket_fd, &st, limits, deadline_ns)) < 0)
-        rc = connect_words(d, name, rc);
+    int rc = fd == -1 ? client_fail(c, -errno, "no socket: %s", strerror(errno)) : 0;
+    if (rc == 0 && (rc = connect_in_time(c, fd, socket_fd, &st, deadline_ns)) < 0)
+        rc = connect_words(c, d, name, rc);
     (void)close(socket_fd);
     if (rc == 0)
-        rc = prove(fd, d);
+        rc = prove(c, fd, d);
     if (rc == 0)
         return fd;
     if (fd != -1)

@@ -18,7 +18,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
-#include "sdk/client/client.h"
+#include "sdk/client/door.h"
 #include "tests/test.h"
 
 static char folder[64], own[128]; /* own: called after this process */
@@ -35,12 +35,26 @@ static int listener(const char *directory, const char *name, int queue)
     return fd;
 }
 
-static int dial(const char *directory, const char *name, pid_t pid, const struct client_limits *l)
+static char told[1024]; /* by the last dial() that failed */
+
+static void keep_error(void *arg, int code, const char *text)
 {
+    (void)arg, (void)code;
+    (void)snprintf(told, sizeof(told), "%s", text);
+}
+
+static int dial(const char *directory, const char *name, pid_t pid,
+                const struct probing_client_options *more)
+{
+    struct probing_client_options o = more ? *more : (struct probing_client_options){.size = 0};
+    o.size = sizeof(o);
+    o.on_error = keep_error;
+    struct probing_client *c = probing_client_new(&o);
     struct client_door d = {.path = directory, .pid = pid};
     d.directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     CHECK(d.directory != -1);
-    int fd = client_dial(&d, name, SOCK_STREAM, l);
+    int fd = client_dial(c, &d, name, SOCK_STREAM);
+    probing_client_free(c);
     (void)close(d.directory);
     return fd;
 }
@@ -67,7 +81,7 @@ TEST(the_process_that_is_meant_is_reached)
     (void)close(listens);
     CHECK_INT(dial(own, "sock", getpid(), NULL), -ECONNREFUSED);
     CHECK_INT(dial(own, "nothing", getpid(), NULL), -ENOENT);
-    CHECK(strstr(err_text(), own) != NULL);
+    CHECK(strstr(told, own) != NULL);
 }
 
 TEST(another_process_is_not_spoken_to)
@@ -75,7 +89,7 @@ TEST(another_process_is_not_spoken_to)
     char named[128];
     int listens = listener(own, "sock", 4);
     CHECK_INT(dial(own, "sock", getppid(), NULL), -EACCES);
-    CHECK(strstr(err_text(), "nothing was sent") != NULL);
+    CHECK(strstr(told, "nothing was sent") != NULL);
     CHECK(!was_spoken_to(listens));
     (void)close(listens);
     /* A directory that is called after our parent, and our socket in it. */
@@ -115,7 +129,7 @@ TEST(links_and_files_are_no_sockets)
     (void)snprintf(to, sizeof(to), "%s/sock", folder);
     CHECK_INT(symlink(to, path), 0);
     CHECK_INT(dial(own, "link", getpid(), NULL), -ENOTSOCK);
-    CHECK(strstr(err_text(), "link") != NULL);
+    CHECK(strstr(told, "link") != NULL);
     CHECK(!was_spoken_to(listens));
     CHECK_INT(file_write(AT_FDCWD, path, "x", 1, 0600), 0);
     CHECK_INT(dial(own, "link", getpid(), NULL), -ENOTSOCK);
@@ -127,15 +141,15 @@ TEST(links_and_files_are_no_sockets)
 
 TEST(a_full_queue_is_not_waited_for_longer_than_allowed)
 {
-    struct client_limits soon = {.timeout_ns = 20 * NS_PER_MS};
+    struct probing_client_options soon = {.timeout_ns = 20 * NS_PER_MS};
     volatile sig_atomic_t raised = 1;
-    struct client_limits stopped = {.stop = &raised};
+    struct probing_client_options stopped = {.stop = &raised};
     int listens = listener(own, "sock", 0), waiting[8], n = 0;
     for (; n < 8 && (waiting[n] = dial(own, "sock", getpid(), &soon)) >= 0; n++) {
     }
     CHECK(n > 0 && n < 8);
     CHECK_INT(waiting[n], -ETIMEDOUT);
-    CHECK(strstr(err_text(), "takes no connection") != NULL);
+    CHECK(strstr(told, "takes no connection") != NULL);
     CHECK_INT(dial(own, "sock", getpid(), &stopped), -ECANCELED);
     while (n > 0)
         (void)close(waiting[--n]);

@@ -9,7 +9,6 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "core/base/err.h"
 #include "sdk/client/internal.h"
 
 #define SEND_NS (30 * NS_PER_S) /* a process that takes nothing for so long is stuck */
@@ -19,19 +18,19 @@ int client_wait(struct probing_client *c, int events, uint64_t deadline_ns)
     struct pollfd p = {.fd = c->fd, .events = (short)events};
     int wait_ms = -1;
     if (deadline_ns) {
-        uint64_t now = clock_monotonic();
+        uint64_t now = client_now_ns();
         uint64_t left = deadline_ns > now ? (deadline_ns - now + NS_PER_MS - 1) / NS_PER_MS : 0;
         wait_ms = left > 3600000 ? 3600000 : (int)left;
     }
     int rc = poll(&p, 1, wait_ms);
     if (rc == -1)
-        return errno == EINTR ? -EINTR : err_set(-errno, "poll: %s", strerror(errno));
+        return errno == EINTR ? -EINTR : client_fail(c, -errno, "poll: %s", strerror(errno));
     return rc;
 }
 
 int client_send(struct probing_client *c, const char *data, size_t size)
 {
-    uint64_t deadline_ns = clock_monotonic() + SEND_NS;
+    uint64_t deadline_ns = client_now_ns() + SEND_NS;
     while (size > 0) {
         ssize_t n = send(c->fd, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n > 0) {
@@ -40,11 +39,11 @@ int client_send(struct probing_client *c, const char *data, size_t size)
         } else if (errno == EAGAIN || errno == EINTR) {
             int rc = client_wait(c, POLLOUT, deadline_ns);
             if (rc == 0)
-                return err_set(-ETIMEDOUT, "%s takes nothing; the process may be stopped",
-                               c->where);
+                return client_fail(c, -ETIMEDOUT, "%s takes nothing; the process may be stopped",
+                                   c->where);
             if (rc == -EINTR && client_stopped(c)) {
                 c->over = true; /* half a message went out: another cannot follow it */
-                return err_set(-ECANCELED, "stopped");
+                return client_fail(c, -ECANCELED, "stopped");
             }
             if (rc < 0 && rc != -EINTR)
                 return rc;
@@ -67,7 +66,7 @@ int client_receive(struct probing_client *c, uint64_t deadline_ns)
     }
     char *room = buf_room(&c->in, CLIENT_READ_BYTES);
     if (!room)
-        return err_set(c->in.failed, "no memory for an answer");
+        return client_fail(c, c->in.failed, "no memory for an answer");
     ssize_t n = recv(c->fd, room, CLIENT_READ_BYTES, MSG_DONTWAIT);
     if (n == -1 && (errno == EAGAIN || errno == EINTR))
         return -EINTR;
@@ -100,7 +99,7 @@ int client_send_frame(struct probing_client *c, int op, const char *data, size_t
     for (size_t i = 0; at && i < size; i++)
         at[i] = (char)(data[i] ^ mask[i % 4]);
     b.size += at ? size : 0;
-    int rc = b.failed ? err_set(b.failed, "no memory for a message of %zu bytes", size)
+    int rc = b.failed ? client_fail(c, b.failed, "no memory for a message of %zu bytes", size)
                       : client_send(c, b.data, b.size);
     buf_done(&b);
     return rc;
@@ -132,8 +131,8 @@ static int take_frame(struct probing_client *c, struct frame *ret)
     }
     if (size > CLIENT_MESSAGE_BYTES || p[1] & 0x80 || p[0] & 0x70) {
         c->over = true;
-        return err_set(-EPROTO, "%s does not speak our protocol (a frame of %llu bytes)", c->where,
-                       (unsigned long long)size);
+        return client_fail(c, -EPROTO, "%s does not speak our protocol (a frame of %llu bytes)",
+                           c->where, (unsigned long long)size);
     }
     if (have < head + size)
         return 0;
@@ -146,7 +145,7 @@ static int take_frame(struct probing_client *c, struct frame *ret)
  * with nothing to give to the caller: no process of ours sends them so. */
 static int count_small(struct probing_client *c)
 {
-    uint64_t now = clock_monotonic();
+    uint64_t now = client_now_ns();
     if (now - c->small_since_ns > NS_PER_S) {
         c->small_since_ns = now;
         c->n_small = 0;
@@ -154,8 +153,8 @@ static int count_small(struct probing_client *c)
     if (++c->n_small <= CLIENT_SMALL_MAX)
         return 0;
     c->over = true;
-    return err_set(-EPROTO, "%s does not speak our protocol (a flood of pings or empty frames)",
-                   c->where);
+    return client_fail(
+        c, -EPROTO, "%s does not speak our protocol (a flood of pings or empty frames)", c->where);
 }
 
 /* 1: the message is whole, 0: there is more to come, -errno */
@@ -172,8 +171,8 @@ static int use_frame(struct probing_client *c, const struct frame *f)
     if (f->op == OP_CLOSE)
         return client_gone(c);
     if (part && buf_add(&c->message, f->data, f->size) != 0)
-        return err_set(c->message.failed, "an answer is longer than %u bytes",
-                       CLIENT_MESSAGE_BYTES);
+        return client_fail(c, c->message.failed, "an answer is longer than %u bytes",
+                           CLIENT_MESSAGE_BYTES);
     return part && f->last ? 1 : 0;
 }
 
@@ -192,7 +191,7 @@ int client_next_message(struct probing_client *c, uint64_t deadline_ns)
     buf_reset(&c->message);
     while (rc > 0) {
         struct frame f = {0};
-        bool late = deadline_ns && clock_monotonic() > deadline_ns; /* however much still comes */
+        bool late = deadline_ns && client_now_ns() > deadline_ns; /* however much still comes */
         if (late || client_stopped(c))
             rc = late ? 0 : -EINTR;
         else
