@@ -10,6 +10,7 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "sdk/lib/hash.h"
 
 #define FUNCTIONS_MAX 4096     /* the process names them: sizes are bounded */
 #define SAMPLE_MOST (NS_PER_S) /* no sample stands for more, however late it is */
@@ -28,12 +29,7 @@ void tally_done(struct tally *t)
 
 static uint32_t hash_of(const char *name, const char *file)
 {
-    uint32_t h = 2166136261u; /* FNV-1a */
-    for (; *name != '\0'; name++)
-        h = (h ^ (unsigned char)*name) * 16777619u;
-    for (; *file != '\0'; file++)
-        h = (h ^ (unsigned char)*file) * 16777619u;
-    return h;
+    return (uint32_t)hash_text(hash_text(HASH_FNV, name), file);
 }
 
 /* Where it is, or belongs. */

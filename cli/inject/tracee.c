@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
+#include "sdk/lib/hash.h"
 
 #define THREADS_MAX 4096
 #define SCORED_MAX 32             /* threads looked at before one is chosen: 25 us each */
@@ -507,7 +508,7 @@ static bool still_the_same_program(struct target *t)
 /* Seized and stopped at a safe place, or -errno and let go; -EAGAIN: no such place before `end`. */
 static int stop_safely(struct target *t, pid_t tid, uint64_t end)
 {
-    uint64_t random = clock_monotonic() * UINT64_C(0x9e3779b97f4a7c15) | 1;
+    uint64_t random = hash_spread(clock_monotonic()) | 1;
     for (;;) {
         int rc = tracee_seize(t, tid);
         if (rc == 0)

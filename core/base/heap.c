@@ -17,6 +17,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "sdk/lib/hash.h"
+
 #define PAGE ((size_t)4096)     /* bytes: every page is a multiple of this */
 #define SPAN ((size_t)64 << 10) /* bytes, and so aligned */
 #define SPANS 16                /* of a region: 1 MiB */
@@ -81,8 +83,7 @@ static void unmap(void *p, size_t size)
 
 static size_t place_of(uintptr_t key)
 {
-    return (size_t)(((uint64_t)key >> 12) * UINT64_C(0x9e3779b97f4a7c15) >> 32) &
-           (h.table_size - 1);
+    return (size_t)(hash_spread((uint64_t)key >> 12) >> 32) & (h.table_size - 1);
 }
 
 static struct entry *find(uintptr_t key)

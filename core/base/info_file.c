@@ -12,21 +12,15 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "sdk/lib/hash.h"
 
 #define LINE "check: %016llx\n"
 #define LINE_BYTES 24
 
-static uint64_t check_of(const char *p, size_t n)
-{
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ (uint8_t)p[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
-
 int info_seal(struct buf *text)
 {
-    return buf_addf(text, LINE, (unsigned long long)check_of(buf_text(text), text->size));
+    return buf_addf(text, LINE,
+                    (unsigned long long)hash_bytes(HASH_FNV, buf_text(text), text->size));
 }
 
 /* Takes the last line away when it is right. */
@@ -36,7 +30,8 @@ static bool unseal(struct buf *text)
     if (text->size < LINE_BYTES)
         return false;
     size_t n = text->size - LINE_BYTES;
-    (void)snprintf(line, sizeof(line), LINE, (unsigned long long)check_of(text->data, n));
+    (void)snprintf(line, sizeof(line), LINE,
+                   (unsigned long long)hash_bytes(HASH_FNV, text->data, n));
     if (memcmp(text->data + n, line, LINE_BYTES) != 0)
         return false;
     text->size = n;

@@ -22,6 +22,7 @@
 #include "core/base/err.h"
 #include "core/base/headroom.h"
 #include "core/base/mmap_guard.h"
+#include "sdk/lib/hash.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -71,15 +72,14 @@ static uint64_t texts_at(uint64_t file_bytes)
 /* FNV-1a over 8 bytes at a time, folded: names are short, and an index needs no more. */
 static uint64_t hash(const uint8_t *p, size_t n)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325) ^ n;
+    uint64_t h = HASH_FNV ^ n;
     for (; n >= 8; n -= 8, p += 8) {
         uint64_t word;
         memcpy(&word, p, 8);
-        h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        h = hash_spread(h ^ word);
         h ^= h >> 29;
     }
-    for (; n; n--, p++)
-        h = (h ^ *p) * UINT64_C(0x100000001b3);
+    h = hash_bytes(h, p, n);
     return h ^ h >> 32;
 }
 
@@ -115,7 +115,7 @@ static const uint8_t *find_text(struct interns *s, uint64_t id, uint32_t *ret_si
 /* Of the text and its id: a damaged place must not give another text. */
 static uint32_t check_of(const void *text, size_t size, uint64_t id)
 {
-    return (uint32_t)hash(text, size) ^ (uint32_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 32);
+    return (uint32_t)hash(text, size) ^ (uint32_t)(hash_spread(id) >> 32);
 }
 
 /* Is it the text that was written? */

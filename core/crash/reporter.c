@@ -21,6 +21,7 @@
 #include "core/base/thread.h"
 #include "core/crash/internal.h"
 #include "core/stack/stack.h"
+#include "sdk/lib/hash.h"
 
 #define POOL_BYTES ((size_t)32 << 20) /* address space; 1,000 modules and 4 MiB of pages use 8 */
 #define TICK_NS NS_PER_S
@@ -60,7 +61,7 @@ struct reporter {
 
 static void want_name(struct reporter *r, uint64_t address)
 {
-    uint32_t at = (uint32_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 49);
+    uint32_t at = (uint32_t)(hash_spread(address) >> 49);
     while (r->names[at] && r->names[at] != address)
         at = (at + 1) % NAMES_SLOTS;
     if (r->names[at] || r->n_names == NAMES_SLOTS / 2)

@@ -19,6 +19,7 @@
 #include "core/base/file.h"
 #include "core/datadir/datadir.h"
 #include "core/datadir/internal.h"
+#include "sdk/lib/hash.h"
 
 #define TRIES 16 /* at a name that nobody has */
 
@@ -70,7 +71,7 @@ static uint32_t other_number(void)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    uint64_t x = (uint64_t)t.tv_nsec * UINT64_C(0x9e3779b97f4a7c15) ^ (uint64_t)getpid() << 32;
+    uint64_t x = hash_spread((uint64_t)t.tv_nsec) ^ (uint64_t)getpid() << 32;
     x ^= x >> 29;
     return (uint32_t)(x * UINT64_C(0xbf58476d1ce4e5b9) >> 32);
 }

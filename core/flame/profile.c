@@ -11,6 +11,7 @@
 
 #include "core/base/err.h"
 #include "core/flame/flame.h"
+#include "sdk/lib/hash.h"
 
 #define TITLE_NAME 60 /* bytes of a name in a title */
 
@@ -55,12 +56,9 @@ static const char *keep(struct flame *f, const char *text, size_t n)
     return copy != NULL ? copy : "";
 }
 
-static uint32_t hash_text(const char *text)
+static uint32_t hash_of(const char *text)
 {
-    uint32_t hash = UINT32_C(2166136261); /* FNV-1a */
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT32_C(16777619);
-    return hash;
+    return (uint32_t)hash_text(HASH_FNV, text);
 }
 
 static bool grow_slots(struct flame *f)
@@ -70,7 +68,7 @@ static bool grow_slots(struct flame *f)
     if (slots == NULL)
         return false;
     for (uint32_t i = 0; i < f->n_labels; i++) {
-        uint32_t at = hash_text(f->labels[i]) & (room - 1);
+        uint32_t at = hash_of(f->labels[i]) & (room - 1);
         while (slots[at])
             at = (at + 1) & (room - 1);
         slots[at] = i + 1;
@@ -85,7 +83,7 @@ uint32_t flame_label(struct flame *f, const char *text)
 {
     if (f->n_labels * 2 >= f->label_room && !grow_slots(f))
         return UINT32_MAX;
-    uint32_t at = hash_text(text) & (f->label_room - 1);
+    uint32_t at = hash_of(text) & (f->label_room - 1);
     for (; f->label_slots[at]; at = (at + 1) & (f->label_room - 1))
         if (strcmp(f->labels[f->label_slots[at] - 1], text) == 0)
             return f->label_slots[at] - 1;

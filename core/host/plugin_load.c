@@ -17,6 +17,7 @@
 #include "core/base/clock.h"
 #include "core/host/internal.h"
 #include "core/plugin_file/sealed_copy.h"
+#include "sdk/lib/hash.h"
 
 #define FILE_MAX_BYTES ((off_t)1 << 30) /* a plugin larger than this is no plugin */
 #define KNOWN_MAX 256                   /* different plugin files in the life of a process */
@@ -35,13 +36,12 @@ static pthread_mutex_t known_lock = PTHREAD_MUTEX_INITIALIZER; /* for the two ab
 static uint64_t hash_of(int fd, uint64_t *ret_size)
 {
     unsigned char bytes[16384];
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a, 64 bit */
+    uint64_t hash = HASH_FNV;
     off_t at = 0;
     ssize_t n;
 
     while ((n = pread(fd, bytes, sizeof(bytes), at)) > 0) {
-        for (ssize_t i = 0; i < n; i++)
-            hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+        hash = hash_bytes(hash, bytes, (size_t)n);
         at += n;
     }
     *ret_size = (uint64_t)at;

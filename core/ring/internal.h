@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "core/ring/ring.h"
+#include "sdk/lib/hash.h"
 
 #define RINGS_MAGIC UINT64_C(0x31676e6972627270) /* "prbring1" */
 #define RINGS_VERSION 4
@@ -148,10 +149,17 @@ uint64_t rings_head_check(const struct file_head *h);
  * another: that is what an append can bear. */
 #define CHECK_WORDS 8
 static const uint64_t check_keys[CHECK_WORDS + 3] = {
-    UINT64_C(0xa0761d6478bd642f), UINT64_C(0xe7037ed1a0b428db), UINT64_C(0x8ebc6af09c88c6e3),
-    UINT64_C(0x589965cc75374cc3), UINT64_C(0x1d8e4e27c47d124f), UINT64_C(0xeb44accab455d165),
-    UINT64_C(0x9c6e6877736c46e3), UINT64_C(0xc2b2ae3d27d4eb4f), /* of eight words, one each */
-    UINT64_C(0x9e3779b97f4a7c15), UINT64_C(0xd6e8feb86659fd93), UINT64_C(0xff51afd7ed558ccd)};
+    UINT64_C(0xa0761d6478bd642f),
+    UINT64_C(0xe7037ed1a0b428db),
+    UINT64_C(0x8ebc6af09c88c6e3),
+    UINT64_C(0x589965cc75374cc3),
+    UINT64_C(0x1d8e4e27c47d124f),
+    UINT64_C(0xeb44accab455d165),
+    UINT64_C(0x9c6e6877736c46e3),
+    UINT64_C(0xc2b2ae3d27d4eb4f), /* of eight words, one each */
+    HASH_GOLDEN,
+    UINT64_C(0xd6e8feb86659fd93),
+    UINT64_C(0xff51afd7ed558ccd)};
 #define CHECK_KEY_SUM check_keys[CHECK_WORDS]      /* of the sum so far */
 #define CHECK_KEY_WORD check_keys[CHECK_WORDS + 1] /* of a record's first word */
 #define CHECK_KEY_TS check_keys[CHECK_WORDS + 2]

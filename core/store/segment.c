@@ -12,6 +12,7 @@
 
 #include "core/base/err.h"
 #include "core/store/bitpack.h"
+#include "sdk/lib/hash.h"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC optimize("O3") /* gcc 12 leaves most of these loops scalar at -O2 */
@@ -26,7 +27,7 @@ const double segment_parts[SHIFT_MAX + 1] = {1,    1e-1, 1e-2, 1e-3,  1e-4,  1e-
 uint64_t segment_checksum(const void *data, size_t n)
 {
     const uint8_t *p = data;
-    const uint64_t odd = UINT64_C(0x9e3779b97f4a7c15);
+    const uint64_t odd = HASH_GOLDEN;
     uint64_t lane[4] = {n, odd, n ^ odd, ~odd};
     for (; n >= 32; n -= 32, p += 32) {
         for (int i = 0; i < 4; i++) {

@@ -29,6 +29,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "lib/hash.h"
 #include "probing_sdk.h"
 #include "proc_tasks.h"
 #include "sample_period.h"
@@ -338,7 +339,7 @@ static void timer_new(struct clocks *c, struct watched *w)
         return;
     }
     w->timer = timer;
-    w->chance = (uint64_t)w->tid * UINT64_C(0x9e3779b97f4a7c15) ^ c->host->now();
+    w->chance = hash_spread((uint64_t)w->tid) ^ c->host->now();
     timer_arm(c, w);
 }
 

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "lib/hash.h"
 #include "probing_sdk.h"
 
 #define MAP_FIRST 1024u
@@ -98,7 +99,7 @@ static const struct probing_column STACKS_COLUMNS[] = {
 
 static struct pair *map_slot(const struct map *m, uint64_t key)
 {
-    uint32_t i = (uint32_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (m->room - 1);
+    uint32_t i = (uint32_t)(hash_spread(key) >> 40) & (m->room - 1);
     while (m->pairs[i].key && m->pairs[i].key != key)
         i = (i + 1) & (m->room - 1);
     return &m->pairs[i];
@@ -139,7 +140,7 @@ static void map_put(struct map *m, uint64_t key, uint64_t value)
 
 static uint64_t mix(uint64_t hash, uint64_t word)
 {
-    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    hash = hash_spread(hash ^ word);
     return hash ^ hash >> 32;
 }
 

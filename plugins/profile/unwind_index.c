@@ -16,10 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "frame_size.h"
+#include "lib/hash.h"
 #include "probing_sdk.h"
 
 #define MAPS_MAX ((size_t)32 << 20) /* bytes of /proc/self/maps; one line has about 100 */
@@ -309,7 +309,7 @@ static struct cached find_rule(struct code *c, uint64_t ip)
 
 static struct cached *rule_slot(struct cached *rules, uint32_t room, uint64_t ip)
 {
-    uint32_t i = (uint32_t)(ip * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (room - 1);
+    uint32_t i = (uint32_t)(hash_spread(ip) >> 40) & (room - 1);
     while (rules[i].ip && rules[i].ip != ip)
         i = (i + 1) & (room - 1);
     return &rules[i];
@@ -444,9 +444,8 @@ static uint64_t modules_number(struct code *c)
         return 0;
     for (uint32_t i = 0; i < c->n_maps; i++) {
         const struct link_map *m = &c->maps[i];
-        number = (number ^ c->maps_at[i] ^ (uint64_t)m->l_addr << 1 ^
-                  (uint64_t)(uintptr_t)m->l_ld << 7) *
-                 UINT64_C(0x9e3779b97f4a7c15);
+        number = hash_spread(number ^ c->maps_at[i] ^ (uint64_t)m->l_addr << 1 ^
+                             (uint64_t)(uintptr_t)m->l_ld << 7);
         number ^= number >> 29;
     }
     return number ? number : 1;

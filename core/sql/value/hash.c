@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
+#include "sdk/lib/hash.h"
 
 #define FAR_WORK 8 /* pieces: what a look at a place that no cache has costs */
 
@@ -35,11 +36,11 @@ static uint64_t mix(uint64_t h)
 uint64_t sql_hash_bytes(const void *p, size_t n)
 {
     const char *c = p;
-    uint64_t h = n * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t h = hash_spread(n);
     for (; n >= 8; n -= 8, c += 8) {
         uint64_t w;
         memcpy(&w, c, 8);
-        h = mix(h ^ w) * UINT64_C(0x9e3779b97f4a7c15);
+        h = hash_spread(mix(h ^ w));
     }
     uint64_t tail = 0;
     if (n)

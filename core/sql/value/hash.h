@@ -8,11 +8,12 @@
 #define CORE_SQL_VALUE_HASH_H
 
 #include "core/sql/value/keys.h"
+#include "sdk/lib/hash.h"
 
 /* Of a key so far and its next word. */
 static inline uint64_t keys_hash_word(uint64_t h, uint64_t word)
 {
-    return (h ^ word) * UINT64_C(0x9e3779b97f4a7c15) ^ (h >> 29);
+    return hash_spread(h ^ word) ^ (h >> 29);
 }
 
 /* Number of row r of the words; UINT32_MAX: not there (or no memory, when adding). */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hash.h"
 #include "read/interpreter.h"
 
 #define SLOTS 2048 /* code objects kept, a power of two; 50 threads of a big program have 500 */
@@ -74,7 +75,7 @@ void known_free(struct known *k)
 
 static size_t slot_of(uint64_t address)
 {
-    return (size_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 40) & (SLOTS - WAYS);
+    return (size_t)(hash_spread(address) >> 40) & (SLOTS - WAYS);
 }
 
 static struct entry *find(const struct known *k, uint64_t address)

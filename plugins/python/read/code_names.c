@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hash.h"
 #include "read/line_table.h"
 
 #define SLOTS (1u << 16) /* of the table of known code objects, a power of two */
@@ -80,7 +81,7 @@ uint32_t codes_hash(const struct codes_mark *m) /* [signal] */
     uint64_t hash = (uint64_t)(uint32_t)m->first_line | (uint64_t)m->version << 32;
     const uint64_t word[] = {m->file, m->name, m->qualname, m->lines};
     for (int i = 0; i < 4; i++)
-        hash = (hash ^ word[i]) * UINT64_C(0x9e3779b97f4a7c15) >> 7 ^ hash << 57;
+        hash = hash_spread(hash ^ word[i]) >> 7 ^ hash << 57;
     return (uint32_t)(hash ^ hash >> 32);
 }
 
@@ -91,7 +92,7 @@ bool codes_is_setup(const struct codes_mark *m) /* [signal] */
 
 static uint32_t slot_of(uint64_t address) /* [signal] */
 {
-    return (uint32_t)(address * UINT64_C(0x9e3779b97f4a7c15) >> 48) & (SLOTS - 1);
+    return (uint32_t)(hash_spread(address) >> 48) & (SLOTS - 1);
 }
 
 /* A code object that is known already; NULL: it is not.                             [signal] */

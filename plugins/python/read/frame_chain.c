@@ -11,8 +11,8 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "lib/hash.h"
 #include "probing_sdk.h"
 #include "read/code_cache.h"
 #include "read/interpreter.h"
@@ -62,7 +62,7 @@ static int innermost(const struct walk *w, uint64_t state, uint64_t *ret_at, uin
 
 static struct walk_last *last_of(const struct walk *w, uint64_t state)
 {
-    return &w->last[state * UINT64_C(0x9e3779b97f4a7c15) >> 56];
+    return &w->last[hash_spread(state) >> 56];
 }
 
 /* cpu: 0, or as long as the thread has used no more the stack is still the same. */

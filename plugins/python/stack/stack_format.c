@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hash.h"
+
 #define FUNC_WIDTH 22 /* columns of a function's name before the place begins to shift */
 #define NO_LOCALS "locals could not be read: the frame was running"
 #define ALIKE 2u /* repetitions of a frame that are shown, beside it */
@@ -194,11 +196,9 @@ static int reply_thread(struct sink *sink, const struct sink_thread *t)
     return 0;
 }
 
-static uint64_t hash_text(uint64_t hash, const char *text)
+static uint64_t add_text(uint64_t hash, const char *text)
 {
-    for (; text && *text; text++)
-        hash = (hash ^ (unsigned char)*text) * UINT64_C(0x100000001b3);
-    return hash * 31;
+    return hash_text(hash, text ? text : "") * 31;
 }
 
 /* Frames that were left out because they were all alike. */
@@ -212,7 +212,7 @@ static void text_again(struct sink_reply *s)
 /* A deep recursion is a few lines, as in a traceback of Python's. */
 static int reply_text(struct sink_reply *s, const struct sink_frame *f)
 {
-    uint64_t same = hash_text(hash_text(hash_text(1, f->func), f->file), f->locals);
+    uint64_t same = add_text(add_text(add_text(1, f->func), f->file), f->locals);
     same = (same ^ (uint64_t)f->line ^ f->ip << 1) | 1;
     if (same != s->same)
         text_again(s);

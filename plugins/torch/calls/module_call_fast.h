@@ -10,6 +10,7 @@
 #define TORCH_CALLS_MODULE_CALL_FAST_H
 
 #include "internal.h"
+#include "lib/hash.h"
 
 #define REGISTRY_HASH_SHIFT 20
 
@@ -32,9 +33,7 @@ extern struct registry {
 
 static inline size_t registry_slot(const PyObject *object)
 {
-    return (size_t)(((uintptr_t)object >> 4) * UINT64_C(0x9e3779b97f4a7c15) >>
-                    REGISTRY_HASH_SHIFT) &
-           registry.mask;
+    return (size_t)(hash_spread((uintptr_t)object >> 4) >> REGISTRY_HASH_SHIFT) & registry.mask;
 }
 
 /* names_find() */

@@ -13,6 +13,8 @@
 
 #include <stdio.h>
 
+#include "lib/hash.h"
+
 #define GROUPS_MAX 64u
 #define TENSORS_MAX 256u /* looked at, of one operation */
 #define TEXT_BYTES 256u
@@ -120,7 +122,7 @@ static uint64_t shape_of(const int64_t *dims, uint32_t n)
 {
     uint64_t hash = n;
     for (uint32_t i = 0; i < n; i++)
-        hash = (hash ^ (uint64_t)dims[i]) * UINT64_C(0x9e3779b97f4a7c15);
+        hash = hash_spread(hash ^ (uint64_t)dims[i]);
     struct shape *s = &shapes[hash >> 58 & (SHAPES - 1)];
     if (s->used && s->n == n && memcmp(s->dims, dims, n * sizeof(*dims)) == 0)
         return s->text;
@@ -238,7 +240,7 @@ static Py_ssize_t input_of(const char *op)
 
 uint64_t comm_op(const char *op)
 {
-    uintptr_t at = ((uintptr_t)op >> 2) * UINT64_C(0x9e3779b97f4a7c15) >> 58 & (OPS_MAX - 1);
+    uintptr_t at = hash_spread((uintptr_t)op >> 2) >> 58 & (OPS_MAX - 1);
     if (ops[at].name != op) {
         ops[at].name = op;
         ops[at].text = object_intern(op);

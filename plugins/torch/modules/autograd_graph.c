@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#include "lib/hash.h"
+
 #define NODES_MAX 2048u /* of one module: a walk over so many takes about a millisecond */
 #define SLOTS 4096u     /* of the set of those seen: a power of two, twice as many */
 #define SLOTS_SHIFT 52  /* 64 - log2(SLOTS) */
@@ -56,7 +58,7 @@ static uint64_t order_of(PyObject *node)
 
 static bool is_new(struct walk *w, uint64_t order)
 {
-    uint32_t slot = (uint32_t)(order * UINT64_C(0x9e3779b97f4a7c15) >> SLOTS_SHIFT);
+    uint32_t slot = (uint32_t)(hash_spread(order) >> SLOTS_SHIFT);
     while (w->seen_in[slot] == w->number && w->seen[slot] != order)
         slot = (slot + 1) & (SLOTS - 1);
     if (w->seen_in[slot] == w->number)

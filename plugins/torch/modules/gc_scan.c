@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "lib/hash.h"
+
 #define KINDS 4096u
 #define KINDS_SHIFT 52 /* 64 - log2(KINDS) */
 
@@ -49,7 +51,7 @@ struct kind {
 
 static const struct kind *kind_of(struct kind *kinds, PyObject *class)
 {
-    struct kind *k = &kinds[((uintptr_t) class >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> KINDS_SHIFT];
+    struct kind *k = &kinds[hash_spread((uintptr_t) class >> 4) >> KINDS_SHIFT];
     if (k->class != class) {
         k->class = class;
         k->module = torch_state.py.PyType_IsSubtype(class, torch_state.module_class);

@@ -13,8 +13,9 @@
 #include "modules/tensor.h"
 #include "python/dict_version.h"
 
-#include <errno.h>
 #include <stdlib.h>
+
+#include "lib/hash.h"
 
 #define TYPE_NAME 24         /* offset of tp_name in PyTypeObject, 3.8 to 3.15 */
 #define PATH_MAX_BYTES 2048u /* a longer name stays unknown */
@@ -224,9 +225,7 @@ static void set_name(struct naming *at, PyObject *object, const char *path, size
         path = names_class_text(object);
         n = strlen(path);
     }
-    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ (unsigned char)path[i]) * UINT64_C(0x100000001b3);
+    uint64_t hash = hash_bytes(HASH_FNV, path, n);
     if (at->name == PROBING_NULL_ID || at->path_hash != hash)
         at->name = n < PATH_MAX_BYTES ? interned(path, n) : PROBING_NULL_ID;
     at->path_hash = hash;

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/hash.h"
+
 #define DEPTH_MAX 512u /* calls inside of each other; deeper ones belong to the last of these */
 #define FIRST 1024u
 
@@ -50,12 +52,8 @@ void ops_free(struct ops *o)
 /* FNV-1a, over both texts and what parts them. */
 static uint64_t hash_of(const char *name, const char *kind)
 {
-    uint64_t h = UINT64_C(0xcbf29ce484222325);
-    for (const char *p = name; *p; p++)
-        h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
-    h *= UINT64_C(0x100000001b3);
-    for (const char *p = kind; *p; p++)
-        h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+    uint64_t h = hash_bytes(HASH_FNV, name, strlen(name) + 1);
+    h = hash_text(h, kind);
     return h ^ h >> 32;
 }
 

@@ -12,6 +12,8 @@
 
 #include <stdlib.h>
 
+#include "lib/hash.h"
+
 #define TAG 24        /* offset of ma_version_tag in PyDictObject, 3.8 to 3.13 (dictobject.h) */
 #define DEALLOCATED 5 /* PyDict_EVENT_DEALLOCATED (cpython/dictobject.h) */
 #define FIRST_SLOTS 256u
@@ -36,7 +38,7 @@ static uint64_t tag_of(const PyObject *dict)
 
 static size_t slot_of(const PyObject *dict)
 {
-    return (size_t)(((uintptr_t)dict >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & (n_slots - 1);
+    return (size_t)(hash_spread((uintptr_t)dict >> 4) >> 20) & (n_slots - 1);
 }
 
 static struct watched *find(const PyObject *dict)
