@@ -18,8 +18,8 @@
 
 #include "cli/cli.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "core/stack/stack.h"
+#include "sdk/lib/proc/task.h"
 
 /* The functions that the plugin calls carry no context; one process is looked at at a time. */
 static struct {
@@ -33,22 +33,14 @@ static struct {
 /* Where a thread stands: the system call it waits in, ip and sp; false: it runs, or is gone. */
 static bool waits_at(int32_t tid, int64_t *ret_call, struct stack_registers *ret)
 {
-    char path[64], text[300];
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", (int)other.pid, tid);
-    if (file_peek(path, text, sizeof text) < 0 || text[0] == 'r')
+    struct proc_syscall now;
+    if (proc_syscall_of(other.pid, tid, &now) <= PROC_RUNS)
         return false;
-    char *p = text;
-    *ret_call = strtoll(p, &p, 10);
-    uint64_t word[8] = {0};
-    int n = 0;
-    for (; n < 8 && *p == ' '; n++)
-        word[n] = strtoull(p, &p, 0);
-    if (n != 8 && n != 2) /* in a call: six arguments first */
-        return false;
+    *ret_call = now.number;
     *ret = (struct stack_registers){.known = UINT64_C(1) << STACK_REG_SP | UINT64_C(1)
                                                                                << STACK_REG_IP};
-    ret->value[STACK_REG_SP] = word[n - 2];
-    ret->value[STACK_REG_IP] = word[n - 1];
+    ret->value[STACK_REG_SP] = now.sp;
+    ret->value[STACK_REG_IP] = now.ip;
     return true;
 }
 

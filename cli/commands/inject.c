@@ -7,7 +7,6 @@
  */
 #include "cli/cli.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <probing/client.h>
@@ -26,6 +25,7 @@
 #include "core/base/version.h"
 #include "core/datadir/datadir.h"
 #include "core/stack/stack.h"
+#include "sdk/lib/proc/task.h"
 
 #define SETTINGS_MAX 64
 #define PLUGINS_MAX 16
@@ -408,22 +408,16 @@ static int enter_patiently(struct target *t, struct enter_options *o)
 /* Does a thread of ours still run in the process? */
 static bool has_our_threads(pid_t pid)
 {
-    char path[300], comm[32];
+    struct proc_numbers all;
+    struct proc_number one;
+    char comm[PROC_COMM_BYTES];
     bool found = false;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
-    DIR *tasks = opendir(path);
-    if (tasks == NULL)
-        return false;
-    for (struct dirent *e = readdir(tasks); e != NULL && !found; e = readdir(tasks)) {
-        (void)snprintf(path, sizeof path, "/proc/%d/task/%.20s/comm", (int)pid, e->d_name);
-        FILE *f = fopen(path, "re");
-        found =
-            f != NULL && fgets(comm, sizeof comm, f) != NULL && strncmp(comm, "probing/", 8) == 0;
-        if (f != NULL)
-            (void)fclose(f);
-    }
-    (void)closedir(tasks);
+    (void)proc_threads_open(&all, pid);
+    while (!found && proc_numbers_next(&all, &one))
+        found = proc_comm_of(pid, (pid_t)one.value, comm, sizeof comm) == 0 &&
+                strncmp(comm, "probing/", 8) == 0;
+    proc_numbers_close(&all);
     return found;
 }
 

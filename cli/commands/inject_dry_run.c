@@ -16,26 +16,20 @@
 #include "cli/ui/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/file.h"
+#include "sdk/lib/proc/task.h"
 
 #define ENVIRON_MAX_BYTES (1u << 20)
 
 static void name_of(pid_t pid, pid_t tid, char ret[32])
 {
-    char path[64];
-    struct buf text;
-
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/comm", (int)pid, (int)tid);
-    buf_init(&text, 64);
-    bool read = file_read(AT_FDCWD, path, &text) == 0;
-    (void)snprintf(ret, 32, "%.*s", read ? (int)strcspn(buf_text(&text), "\n") : 1,
-                   read ? buf_text(&text) : "?");
-    buf_done(&text);
+    if (proc_comm_of(pid, tid, ret, 32) < 0)
+        (void)snprintf(ret, 32, "?");
+    ret[strcspn(ret, "\n")] = '\0';
 }
 
 /* The root that the core would take: what PROBING_DATA_DIR was when the program began. */
 static void data_root(pid_t pid, char *ret, size_t size)
 {
-    static const char KEY[] = "PROBING_DATA_DIR=";
     char path[64];
     struct stat st = {0};
     struct buf text;
@@ -46,11 +40,9 @@ static void data_root(pid_t pid, char *ret, size_t size)
     (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     buf_init(&text, ENVIRON_MAX_BYTES);
     if (file_read(AT_FDCWD, path, &text) == 0) {
-        for (size_t at = 0; at < text.size; at += strlen(text.data + at) + 1) {
-            const char *one = text.data + at;
-            if (strncmp(one, KEY, sizeof KEY - 1) == 0 && one[sizeof KEY - 1] == '/')
-                (void)snprintf(ret, size, "%s", one + sizeof KEY - 1);
-        }
+        const char *said = proc_environ_find(buf_text(&text), text.size, "PROBING_DATA_DIR");
+        if (said != NULL && said[0] == '/')
+            (void)snprintf(ret, size, "%s", said);
     }
     buf_done(&text);
 }

@@ -23,6 +23,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "sdk/lib/proc/task.h"
 
 #define SETTINGS_MAX_BYTES 16000 /* the core takes 16 KiB */
 #define HEADERS_MAX 64           /* program headers; real programs have a dozen */
@@ -190,31 +191,22 @@ int launch_environment(const char *settings, bool children)
 /* Was it told to lead on to the program that is meant (core/runtime/preload.c)? */
 static bool led_on(pid_t pid)
 {
-    static const char name[] = "PROBING_LAUNCH=";
     char path[64];
     struct buf text;
 
     buf_init(&text, ENVIRONMENT_MAX_BYTES);
     (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     int r = file_read(AT_FDCWD, path, &text);
-    const char *at = buf_text(&text), *end = at + text.size;
-    while (r == 0 && at < end && strncmp(at, name, sizeof name - 1) != 0)
-        at += strlen(at) + 1;
+    bool led = r == 0 && proc_environ_find(buf_text(&text), text.size, "PROBING_LAUNCH") != NULL;
     buf_done(&text);
-    return r == 0 && at < end;
+    return led;
 }
 
 static pid_t parent_of(pid_t pid)
 {
-    char path[64], text[512];
-    uint64_t parent = 0;
+    struct proc_stat s;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nPPid:\t") : NULL;
-    if (at == NULL)
-        return 0;
-    at[strcspn(at + 1, "\n") + 1] = '\0';
-    return parse_u64(at + sizeof "\nPPid:\t" - 1, &parent) == 0 ? (pid_t)parent : 0;
+    return proc_stat_of(pid, 0, &s) == 0 && s.ppid != PROC_UNKNOWN ? (pid_t)s.ppid : 0;
 }
 
 static bool is_below(pid_t pid, pid_t above)

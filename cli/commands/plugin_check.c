@@ -30,6 +30,7 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/plugin_file/sealed_copy.h"
+#include "sdk/lib/proc/task.h"
 
 #define START_NS (30 * NS_PER_S) /* until the core answers in a process that has just begun */
 #define RUN_NS NS_PER_S          /* how long the plugin is left running */
@@ -269,46 +270,43 @@ static void ask(const struct check *c, const char *sql, struct buf *ret)
 
 static void view_folder(const struct check *c, const char *folder, bool links, struct buf *ret)
 {
-    char path[400], at[512], text[400];
+    struct proc_numbers all;
+    struct proc_number one;
+    char path[PROC_PATH_BYTES], text[400], name[24];
 
     buf_init(ret, ANSWER_BYTES);
-    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)c->pid, folder);
-    DIR *d = opendir(path);
-    for (struct dirent *e = d != NULL ? readdir(d) : NULL; e != NULL; e = readdir(d)) {
-        if (e->d_name[0] == '.')
-            continue;
+    proc_path(c->pid, 0, folder, path);
+    (void)proc_numbers_open(&all, path);
+    while (proc_numbers_next(&all, &one)) {
         ssize_t n;
-        (void)snprintf(at, sizeof at, "%s/%.20s%s", path, e->d_name, links ? "" : "/comm");
+        (void)snprintf(name, sizeof name, "%llu", (unsigned long long)one.value);
         if (links) {
-            n = readlink(at, text, sizeof text - 1);
+            n = readlinkat(all.fd, name, text, sizeof text - 1);
             text[n > 0 ? n : 0] = '\0';
         } else {
-            n = file_peek(at, text, sizeof text) >= 0 ? 1 : 0;
-            text[n > 0 ? strcspn(text, "\n") : 0] = '\0';
+            n = proc_comm_of(c->pid, (pid_t)one.value, text, sizeof text) == 0 ? 1 : 0;
+            text[strcspn(text, "\n")] = '\0';
         }
         /* The core's own come and go. */
         bool ours = links ? strncmp(text, c->place, strlen(c->place)) == 0 ||
                                 strncmp(text, "socket:", 7) == 0 || strncmp(text, "/proc/", 6) == 0
                           : strncmp(text, "probing/", 8) == 0;
         if (n > 0 && !ours)
-            (void)buf_addf(ret, "%s %s\n", e->d_name, text);
+            (void)buf_addf(ret, "%s %s\n", name, text);
     }
-    if (d != NULL)
-        (void)closedir(d);
+    proc_numbers_close(&all);
 }
 
 static void look(const struct check *c, struct view *v)
 {
-    char path[64], text[4096];
+    struct proc_status s;
 
     ask(c, "select schema || '.' || name from probing.tables order by 1", &v->tables);
     ask(c, "select name from probing.commands order by 1", &v->commands);
     ask(c, "select name from probing.settings order by 1", &v->settings);
     view_folder(c, "task", /* links= */ false, &v->threads);
     view_folder(c, "fd", /* links= */ true, &v->files);
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)c->pid);
-    const char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nSigCgt:\t") : NULL;
-    v->caught = at != NULL ? strtoull(at + 9, NULL, 16) : 0;
+    v->caught = proc_status_of(c->pid, 0, &s) == 0 && s.caught != PROC_UNKNOWN ? s.caught : 0;
 }
 
 static void view_done(struct view *v)

@@ -25,6 +25,7 @@
 #include <time.h>
 
 #include "core/stack/stack.h"
+#include "sdk/lib/proc/task.h"
 
 #define ARCH_MACHINE EM_AARCH64
 #define ARCH_NAME "aarch64"
@@ -165,20 +166,17 @@ static inline void arch_to_stack(const arch_registers *r, struct stack_registers
     ret->known = (UINT64_C(1) << 33) - 1;
 }
 
-/* proc(5) syscall: "number a1 .. a6 sp pc"; "running" and "-1 sp pc" leave call -1. */
+/* A thread that runs, or stands outside of any call, leaves call -1. */
 static inline void arch_read_waiting(pid_t pid, pid_t tid, arch_registers *r)
 {
-    char path[64], text[256] = "";
+    struct proc_syscall now;
     r->call = -1;
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", pid, tid);
-    FILE *f = fopen(path, "re");
-    if (!f)
+    if (proc_syscall_of(pid, tid, &now) != PROC_WAITS)
         return;
-    if (fgets(text, sizeof text, f) &&
-        sscanf(text, "%" SCNd64 " %" SCNx64 " %*x %*x %*x %*x %*x %" SCNx64 " %" SCNx64, &r->call,
-               &r->first, &r->sp, &r->after) != 4)
-        r->call = -1;
-    (void)fclose(f);
+    r->call = now.number;
+    r->first = now.arguments[0];
+    r->sp = now.sp;
+    r->after = now.ip;
 }
 
 static inline void arch_before_stop(pid_t pid, pid_t tid, arch_registers *r)

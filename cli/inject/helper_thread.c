@@ -7,16 +7,15 @@
  * unmaps the memory that its own code is in with its last step, and it leaves by itself when nobody
  * has told it anything for PATIENCE naps: whoever sent it is dead.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
 #include "core/base/thread_sched.h"
+#include "sdk/lib/proc/task.h"
 
 #define NAP_NS (50 * NS_PER_US) /* and as much again until the kernel wakes it */
 #ifndef PATIENCE
@@ -62,29 +61,24 @@ static int wait_begun(struct target *t, uint64_t *ret_tid)
 
 static bool is_number_of(const struct target *t, pid_t tid, uint64_t number)
 {
-    char numbers[256];
-    if (!target_status(t->pid, tid, "NSpid", numbers, sizeof numbers))
-        return false;
-    const char *last = strrchr(numbers, '\t'); /* as it is called in the innermost namespace */
-    return strtoull(last ? last : numbers, NULL, 10) == number;
+    struct proc_status s;
+    return proc_status_of(t->pid, tid, &s) == 0 &&
+           (s.inner_id != PROC_UNKNOWN ? s.inner_id : (uint64_t)tid) == number;
 }
 
 /* What the thread that calls itself `number` is called out here. */
 static pid_t seen_from_here(const struct target *t, uint64_t number)
 {
-    char path[40];
+    struct proc_numbers all;
+    struct proc_number one;
     pid_t found = (pid_t)number;
     if (is_number_of(t, found, number))
         return found;
-    (void)snprintf(path, sizeof path, "/proc/%d/task", t->pid);
-    DIR *d = opendir(path);
-    for (struct dirent *e; d && (e = readdir(d));) {
-        pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
-        if (tid > 0 && is_number_of(t, tid, number))
-            found = tid;
-    }
-    if (d)
-        (void)closedir(d);
+    (void)proc_threads_open(&all, t->pid);
+    while (proc_numbers_next(&all, &one))
+        if (is_number_of(t, (pid_t)one.value, number))
+            found = (pid_t)one.value;
+    proc_numbers_close(&all);
     return found;
 }
 

@@ -533,19 +533,18 @@ TEST(survives_the_death_of_the_injector)
 
 static int descriptors_of(pid_t pid)
 {
-    char path[64];
+    char path[PROC_PATH_BYTES];
+    struct proc_numbers all;
+    struct proc_number one;
     int n = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/fd", pid);
-    DIR *d = opendir(path);
-    while (d && readdir(d))
+    proc_path(pid, 0, "fd", path);
+    (void)proc_numbers_open(&all, path);
+    while (proc_numbers_next(&all, &one))
         n++;
-    if (d)
-        (void)closedir(d);
+    proc_numbers_close(&all);
     return n;
 }
 
-/* Between its two stops the thread runs, and may never come to a safe place again: what was made is
- * taken away at any place. */
 TEST(undoes_between_two_stops)
 {
     struct inject_result r = {0};

@@ -120,7 +120,6 @@ void library_need_not(struct library *l, const char *name);
 
 /* preflight.c: refusals, each one line with reason and remedy */
 int check_target(struct target *t);
-bool target_status(pid_t pid, pid_t tid, const char *field, char *ret, size_t size);
 
 /* headroom.c: -ENOMEM, -EMFILE, -EAGAIN: too little left of what its limits allow */
 int limits_check(const struct target *t);

@@ -26,6 +26,7 @@
 #include "cli/inject/safe_point.c"
 #include "cli/inject/target_files.c"
 #include "cli/inject/tracee.c"
+#include "sdk/lib/proc/task.h"
 #include "tests/test.h"
 
 enum { PATIENT_MS = 20000 };
@@ -191,8 +192,8 @@ static bool moves(void)
 
 static bool traced(pid_t pid)
 {
-    char value[32];
-    return target_status(pid, 0, "TracerPid", value, sizeof value) && strcmp(value, "0") != 0;
+    struct proc_status s;
+    return proc_status_of(pid, 0, &s) == 0 && s.tracer != 0;
 }
 
 /* ---- killing ---- */

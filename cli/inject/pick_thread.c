@@ -20,6 +20,7 @@
 #include "cli/inject/internal.h"
 #include "core/base/file.h"
 #include "core/base/thread_sched.h"
+#include "sdk/lib/proc/task.h"
 
 #define SCHED_BYTES 2048 /* the beginning of the file, where what we want stands */
 #define CLOCK_NAP_NS (20 * NS_PER_US)
@@ -35,28 +36,16 @@
 enum { USABLE, CANNOT_CLONE = 800, NEVER = 900, WOULD_NOT_STOP = 1000 };
 enum { ENDS = 14, STARTS_ANEW = 70 };
 
-struct call {
-    int64_t number; /* -1: none */
-    uint64_t a[6];
-};
-
-/* proc(5) syscall: "number a1 .. a6 sp pc", or something else where it waits in none. */
-static struct call call_of(const struct target *t, pid_t tid)
+/* number -1: it waits in none. */
+static struct proc_syscall call_of(const struct target *t, pid_t tid)
 {
-    struct call c = {.number = -1};
-    char path[64], text[256], *at = text, *end;
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/syscall", t->pid, tid);
-    if (file_peek(path, text, sizeof text) < 0 || text[0] < '0' || text[0] > '9')
-        return c;
-    c.number = strtoll(at, &end, 10);
-    for (int i = 0; i < 6; i++) {
-        at = end;
-        c.a[i] = strtoull(at, &end, 0);
-    }
+    struct proc_syscall c;
+    if (proc_syscall_of(t->pid, tid, &c) < 0)
+        c.number = -1;
     return c;
 }
 
-static bool waits_for_events(const struct call *c)
+static bool waits_for_events(const struct proc_syscall *c)
 {
 #ifdef SYS_epoll_wait
     if (c->number == SYS_epoll_wait)
@@ -87,21 +76,21 @@ static bool socket_has_limit(const struct target *t, int fd, int option)
 
 /* Has it a time limit that counts from the start after a stop?  poll, select, nanosleep and futex
  * go on with what is left. */
-static bool starts_anew(const struct target *t, const struct call *c)
+static bool starts_anew(const struct target *t, const struct proc_syscall *c)
 {
     if (waits_for_events(c))
-        return (int32_t)c->a[3] > 0;
+        return (int32_t)c->arguments[3] > 0;
     switch (c->number) {
     case 441 /* epoll_pwait2 */:
     case SYS_semtimedop:
-        return c->a[3] != 0;
+        return c->arguments[3] != 0;
     case SYS_rt_sigtimedwait:
-        return c->a[2] != 0;
+        return c->arguments[2] != 0;
     case SYS_io_getevents:
     case SYS_io_pgetevents:
-        return c->a[4] != 0;
+        return c->arguments[4] != 0;
     case 426 /* io_uring_enter */:
-        return (c->a[3] & 8 /* IORING_ENTER_EXT_ARG */) != 0;
+        return (c->arguments[3] & 8 /* IORING_ENTER_EXT_ARG */) != 0;
     case SYS_read:
     case SYS_readv:
     case SYS_recvfrom:
@@ -109,13 +98,13 @@ static bool starts_anew(const struct target *t, const struct call *c)
     case SYS_recvmmsg:
     case SYS_accept:
     case SYS_accept4:
-        return socket_has_limit(t, (int)c->a[0], SO_RCVTIMEO);
+        return socket_has_limit(t, (int)c->arguments[0], SO_RCVTIMEO);
     case SYS_write:
     case SYS_writev:
     case SYS_sendto:
     case SYS_sendmsg:
     case SYS_sendmmsg:
-        return socket_has_limit(t, (int)c->a[0], SO_SNDTIMEO);
+        return socket_has_limit(t, (int)c->arguments[0], SO_SNDTIMEO);
     }
     return false;
 }
@@ -155,17 +144,11 @@ static bool sched_of(const struct target *t, pid_t tid, struct sched *ret)
     return true;
 }
 
-/* proc(5) stat, field 39: where it ran last. */
+/* Where it ran last. */
 static int cpu_of(const struct target *t, pid_t tid)
 {
-    char path[64], text[1024];
-    (void)snprintf(path, sizeof path, "/proc/%d/task/%d/stat", t->pid, tid);
-    if (file_peek(path, text, sizeof text) < 0)
-        return -1;
-    char *at = strrchr(text, ')');
-    for (int field = 2; at && field < 39; field++)
-        at = strchr(at + 1, ' ');
-    return at ? (int)strtol(at, NULL, 10) : -1;
+    struct proc_stat s;
+    return proc_stat_of(t->pid, tid, &s) == 0 && s.cpu < INT32_MAX ? (int)s.cpu : -1;
 }
 
 /* The clock of a CPU: each counts for itself, so we go there.  A thread that has just been given
@@ -193,18 +176,18 @@ void wait_look(struct target *t)
     struct sched seen, here, again;
     uint64_t at;
     t->wait.call = -1;
-    struct call c = call_of(t, t->tid);
-    if (!waits_for_events(&c) || (int32_t)c.a[3] <= 0)
+    struct proc_syscall c = call_of(t, t->tid);
+    if (!waits_for_events(&c) || (int32_t)c.arguments[3] <= 0)
         return;
     if (!sched_of(t, t->tid, &seen))
         return;
     c = call_of(t, t->tid);
-    if (!waits_for_events(&c) || (int32_t)c.a[3] <= 0 ||
+    if (!waits_for_events(&c) || (int32_t)c.arguments[3] <= 0 ||
         !clock_of(t, cpu_of(t, t->tid), &here, &at) || !sched_of(t, t->tid, &again) ||
         again.ran_ns != seen.ran_ns || again.switches != seen.switches || here.ran_ns < seen.ran_ns)
         return;
     t->wait = (struct wait){.call = c.number,
-                            .limit_ms = (int32_t)c.a[3],
+                            .limit_ms = (int32_t)c.arguments[3],
                             .switches = seen.switches,
                             .waited_ns = here.ran_ns - seen.ran_ns,
                             .looked_at = at};
@@ -232,11 +215,11 @@ void wait_shorten(struct target *t)
 /* Best is a thread that sleeps in a call which allocators and loaders do not make. */
 int wait_score(const struct target *t, pid_t tid)
 {
-    char state[16] = "";
+    struct proc_stat stat;
     struct sched sched;
-    struct call c = call_of(t, tid);
+    struct proc_syscall c = call_of(t, tid);
     bool main_thread = tid == t->pid;
-    if (target_status(t->pid, tid, "State", state, sizeof state) && state[0] == 'D')
+    if (proc_stat_of(t->pid, tid, &stat) == 0 && stat.state == 'D')
         return WOULD_NOT_STOP;
     if (!schedule_can_clone(tid))
         return CANNOT_CLONE;

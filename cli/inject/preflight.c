@@ -12,52 +12,24 @@
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
-#include "core/base/buf.h"
 #include "core/base/file.h"
+#include "sdk/lib/proc/task.h"
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, linux/sched.h; proc(5) stat field 9 */
 #define CAP_SYS_PTRACE_BIT 19
 #define INJECTION_NS NS_PER_S
 
-/* The value of "Field:\t..." of /proc/PID/task/TID/status; tid 0: of the process. */
-bool target_status(pid_t pid, pid_t tid, const char *field, char *ret, size_t size)
+/* For people: to its first newline, which a name may have. */
+static void comm_of(pid_t pid, char ret[PROC_COMM_BYTES])
 {
-    char path[64], text[8192], key[32];
-    if (tid)
-        (void)snprintf(path, sizeof path, "/proc/%d/task/%d/status", pid, tid);
-    else
-        (void)snprintf(path, sizeof path, "/proc/%d/status", pid);
-    if (file_peek(path, text, sizeof text) < 0)
-        return false;
-    (void)snprintf(key, sizeof key, "\n%s:", field);
-    const char *at = strstr(text, key);
-    if (!at)
-        return false;
-    at += strlen(key);
-    at += strspn(at, " \t");
-    (void)snprintf(ret, size, "%.*s", (int)strcspn(at, "\n"), at);
-    return true;
-}
-
-static void comm_of(pid_t pid, char ret[32])
-{
-    char path[40];
-    (void)snprintf(path, sizeof path, "/proc/%d/comm", pid);
-    if (file_peek(path, ret, 32) < 0)
-        ret[0] = '\0';
+    (void)proc_comm_of(pid, 0, ret, PROC_COMM_BYTES);
     ret[strcspn(ret, "\n")] = '\0';
 }
 
 static bool is_kernel_thread(pid_t pid)
 {
-    char path[40], text[1024];
-    unsigned flags;
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    if (file_peek(path, text, sizeof text) < 0)
-        return false;
-    const char *at = strrchr(text, ')');
-    return at && sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %u", &flags) == 1 &&
-           (flags & KERNEL_THREAD);
+    struct proc_stat s;
+    return proc_stat_of(pid, 0, &s) == 0 && (s.flags & KERNEL_THREAD);
 }
 
 static int check_class(struct target *t)
@@ -83,13 +55,13 @@ static int check_class(struct target *t)
 
 /* Who traces the process, 0: nobody.  Another injection (its command may have been killed) is over
  * in a moment, so that one is waited for. */
-static pid_t tracer_of(const struct target *t, char comm[32])
+static pid_t tracer_of(const struct target *t, char comm[PROC_COMM_BYTES])
 {
-    char value[64];
+    struct proc_status s;
     for (uint64_t end = clock_monotonic() + INJECTION_NS;;) {
-        if (!target_status(t->pid, 0, "TracerPid", value, sizeof value) || strcmp(value, "0") == 0)
+        if (proc_status_of(t->pid, 0, &s) < 0 || s.tracer == 0 || s.tracer == PROC_UNKNOWN)
             return 0;
-        pid_t tracer = (pid_t)strtol(value, NULL, 10);
+        pid_t tracer = (pid_t)s.tracer;
         comm_of(tracer, comm);
         if (strcmp(comm, "probing") != 0 || clock_monotonic() > end)
             return tracer;
@@ -107,48 +79,48 @@ bool inject_runs_on(pid_t pid)
 
 int check_target(struct target *t)
 {
-    char value[64], comm[32];
-    if (t->pid <= 0 || !target_status(t->pid, 0, "State", value, sizeof value))
+    char comm[PROC_COMM_BYTES];
+    struct proc_status s;
+    if (t->pid <= 0 || proc_status_of(t->pid, 0, &s) < 0)
         return err_set(-ESRCH, "there is no process %d (seen from this pid namespace)", t->pid);
     comm_of(t->pid, comm);
-    if (value[0] == 'Z' && inject_runs_on(t->pid))
+    if (s.state == 'Z' && inject_runs_on(t->pid))
         return err_set(-ESRCH,
                        "the first thread of process %d (%s) has ended while others run on, and "
                        "with it went what /proc shows of its memory; let main() wait for them "
                        "(pthread_join), not end by pthread_exit",
                        t->pid, comm);
-    if (value[0] == 'Z' || value[0] == 'X')
+    if (s.state == 'Z' || s.state == 'X')
         return err_set(-ESRCH, "process %d (%s) has ended (zombie); nothing to enter", t->pid,
                        comm);
     if (is_kernel_thread(t->pid))
         return err_set(-EINVAL, "%d (%s) is a kernel thread; give the pid of a program", t->pid,
                        comm);
-    t->result->target_stopped = value[0] == 'T';
+    t->result->target_stopped = s.state == 'T';
     pid_t tracer = tracer_of(t, comm);
     if (tracer)
         return err_set(-EBUSY, "process %d is already traced by %d (%s); end that one first",
                        t->pid, tracer, comm);
-    if (target_status(t->pid, 0, "SigCgt", value, sizeof value))
-        t->caught = strtoull(value, NULL, 16);
+    if (proc_status_of(t->pid, 0, &s) == 0 && s.caught != PROC_UNKNOWN)
+        t->caught = s.caught;
     return check_class(t);
 }
 
 static bool can_ptrace_all(void)
 {
-    char value[64];
-    return target_status(getpid(), 0, "CapEff", value, sizeof value) &&
-           (strtoull(value, NULL, 16) >> CAP_SYS_PTRACE_BIT & 1);
+    struct proc_status s;
+    return proc_status_of(0, 0, &s) == 0 && s.effective != PROC_UNKNOWN &&
+           (s.effective >> CAP_SYS_PTRACE_BIT & 1);
 }
 
 int inject_no_permission(pid_t pid, int code)
 {
-    char value[64], scope[16];
-    uid_t uid = 0;
-    if (target_status(pid, 0, "Uid", value, sizeof value))
-        uid = (uid_t)strtoul(value, NULL, 10);
+    char scope[16];
+    struct proc_status s;
+    uid_t uid = proc_status_of(pid, 0, &s) == 0 && s.uid[0] != PROC_UNKNOWN ? (uid_t)s.uid[0] : 0;
     if (file_peek("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope) < 0)
         scope[0] = '0';
-    bool filtered = target_status(getpid(), 0, "Seccomp", value, sizeof value) && value[0] == '2';
+    bool filtered = proc_status_of(0, 0, &s) == 0 && s.seccomp == 2;
     if (scope[0] == '3')
         return err_set(
             -EPERM, "no permission: yama's ptrace_scope is 3, tracing is off until the next boot; "

@@ -14,9 +14,9 @@
 #include <linux/seccomp.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cli/inject/internal.h"
+#include "sdk/lib/proc/task.h"
 
 #define FILTERS_MAX 64
 #define PROGRAM_MAX 4096 /* instructions: BPF_MAXINSNS of the kernel */
@@ -203,16 +203,15 @@ static int check_program(struct target *t, const struct sock_filter *program, ui
 
 static uint64_t filters_of(pid_t pid)
 {
-    char text[32];
-    return target_status(pid, 0, "Seccomp_filters", text, sizeof text) ? strtoull(text, NULL, 10)
-                                                                       : 0;
+    struct proc_status s;
+    return proc_status_of(pid, 0, &s) == 0 && s.filters != PROC_UNKNOWN ? s.filters : 0;
 }
 
 static int check_by_number(const struct target *t)
 {
-    char own[16];
-    bool filtered = target_status(getpid(), 0, "Seccomp", own, sizeof own) && own[0] == '2';
-    if (filtered && filters_of(t->pid) <= filters_of(getpid()))
+    struct proc_status own;
+    bool filtered = proc_status_of(0, 0, &own) == 0 && own.seccomp == 2;
+    if (filtered && filters_of(t->pid) <= filters_of(0))
         return 0;
     return err_set(
         -EPERM,
@@ -236,13 +235,13 @@ static int read_filter(const struct target *t, uintptr_t index, struct sock_filt
 int filter_check(struct target *t)
 {
     static struct sock_filter programs[FILTERS_MAX][PROGRAM_MAX];
-    char mode[16];
+    struct proc_status s;
     int sizes[FILTERS_MAX], n = 0, rc = 0;
 
     t->result->filtered[0] = '\0';
-    if (!target_status(t->pid, 0, "Seccomp", mode, sizeof mode) || mode[0] == '0')
+    if (proc_status_of(t->pid, 0, &s) < 0 || s.seccomp == 0 || s.seccomp == PROC_UNKNOWN)
         return 0;
-    if (mode[0] == '1')
+    if (s.seccomp == 1)
         return err_set(-EPERM, "process %d is in seccomp's strict mode: the core cannot live there",
                        t->pid);
     if (tracee_find_any(t) < 0) {

@@ -19,9 +19,8 @@
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
-#include "core/base/buf.h"
-#include "core/base/file.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/proc/task.h"
 
 #define GROUPS_MAX 1024 /* of a root that has more, the rest is given up for good */
 
@@ -49,16 +48,15 @@ static void rights_back(struct rights *r)
 
 static int rights_take(pid_t pid, struct rights *ret)
 {
-    char uids[64], gids[64];
-    unsigned uid, gid;
+    struct proc_status s;
 
     ret->taken = false;
     if (geteuid() != 0)
         return 0; /* we have no others */
-    if (!target_status(pid, 0, "Uid", uids, sizeof uids) ||
-        !target_status(pid, 0, "Gid", gids, sizeof gids) ||
-        sscanf(uids, "%*u %*u %*u %u", &uid) != 1 || sscanf(gids, "%*u %*u %*u %u", &gid) != 1)
+    if (proc_status_of(pid, 0, &s) < 0 || s.uid[3] == PROC_UNKNOWN || s.gid[3] == PROC_UNKNOWN)
         return -ESRCH;
+    uid_t uid = (uid_t)s.uid[3];
+    gid_t gid = (gid_t)s.gid[3];
     if (uid == 0)
         return 0;
     ret->taken = true;

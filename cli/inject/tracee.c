@@ -4,7 +4,6 @@
  * Whoever stops a thread ends the stop by tracee_release(), which undoes what the stop itself did
  * to an interrupted system call.  No thread runs while it is seized: its signals would stop it.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 
 #include "cli/inject/internal.h"
 #include "sdk/lib/hash.h"
+#include "sdk/lib/proc/task.h"
 
 #define THREADS_MAX 4096
 #define SCORED_MAX 32             /* threads looked at before one is chosen: 25 us each */
@@ -133,11 +133,10 @@ static bool to_be_made_again(const arch_registers *r)
 /* The kernel says EPERM also of a thread that ends, and of one that somebody else traces. */
 static int why_not_seized(const struct target *t, pid_t tid, int code)
 {
-    char state[16], tracer[16];
-    if (code == ESRCH || !target_status(t->pid, tid, "State", state, sizeof state) ||
-        state[0] == 'Z' || state[0] == 'X')
+    struct proc_status s;
+    if (code == ESRCH || proc_status_of(t->pid, tid, &s) < 0 || s.state == 'Z' || s.state == 'X')
         return -ESRCH;
-    if (target_status(t->pid, tid, "TracerPid", tracer, sizeof tracer) && strcmp(tracer, "0") != 0)
+    if (s.tracer != 0 && s.tracer != PROC_UNKNOWN)
         return -EBUSY;
     return -EPERM;
 }
@@ -190,14 +189,11 @@ int tracee_stop(struct target *t, uint64_t timeout_ns)
 /* A signal that waits for the thread is a reason for EINTR that is not ours. */
 static bool signal_waits(const struct target *t)
 {
-    char own[32], shared[32], blocked[32];
-    if (!target_status(t->pid, t->tid, "SigPnd", own, sizeof own) ||
-        !target_status(t->pid, t->tid, "ShdPnd", shared, sizeof shared) ||
-        !target_status(t->pid, t->tid, "SigBlk", blocked, sizeof blocked))
+    struct proc_status s;
+    if (proc_status_of(t->pid, t->tid, &s) < 0 || s.pending == PROC_UNKNOWN ||
+        s.shared == PROC_UNKNOWN || s.blocked == PROC_UNKNOWN)
         return true;
-    uint64_t pending = strtoull(own, NULL, 16) | strtoull(shared, NULL, 16);
-    uint64_t mask = t->saved ? t->mask : strtoull(blocked, NULL, 16);
-    return (pending & ~mask) != 0;
+    return ((s.pending | s.shared) & ~(t->saved ? t->mask : s.blocked)) != 0;
 }
 
 /* The registers with which the thread goes on as if it had not been stopped. */
@@ -464,18 +460,16 @@ static int by_score(const void *a, const void *b)
 
 static int list_threads(struct target *t, struct candidate *list, int max)
 {
-    char path[40];
+    struct proc_numbers all;
+    struct proc_number one;
     int n = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/task", t->pid);
-    DIR *d = opendir(path);
-    for (struct dirent *e; d && n < max && (e = readdir(d));) {
-        pid_t tid = (pid_t)strtol(e->d_name, NULL, 10);
+    (void)proc_threads_open(&all, t->pid);
+    while (n < max && proc_numbers_next(&all, &one)) {
+        pid_t tid = (pid_t)one.value;
         bool look = tid == t->pid || n < SCORED_MAX;
-        if (tid > 0)
-            list[n++] = (struct candidate){look ? wait_score(t, tid) : WAIT_UNSCORED, tid};
+        list[n++] = (struct candidate){look ? wait_score(t, tid) : WAIT_UNSCORED, tid};
     }
-    if (d)
-        (void)closedir(d);
+    proc_numbers_close(&all);
     qsort(list, (size_t)n, sizeof *list, by_score);
     return n;
 }

@@ -14,7 +14,6 @@
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -26,15 +25,13 @@
 #include <unistd.h>
 
 #include "cli/inject/inject.h"
-#include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
-#include "core/base/text.h"
 #include "core/datadir/datadir.h"
 #include "sdk/client/door.h"
+#include "sdk/lib/proc/maps.h"
+#include "sdk/lib/proc/task.h"
 
-#define MAPS_MAX_BYTES (64u << 20)   /* a process with 500,000 mappings */
 #define LOOK_NS (3 * NS_PER_S)       /* a look at a process that takes longer is given up; each */
 #define LOOK_MIN_NS (50 * NS_PER_MS) /* that was given up leaves the next half as long */
 #define TURN_NS (50 * NS_PER_MS)     /* between looks at Ctrl-C meanwhile */
@@ -58,30 +55,19 @@ struct owner {
 
 static int owner_of(pid_t pid, struct owner *ret)
 {
-    char path[64];
-    struct buf text;
-    int r;
+    struct proc_status s;
+    int r = proc_status_of(pid, 0, &s);
 
     *ret = (struct owner){.own_pid = (uint64_t)pid};
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    buf_init(&text, 65536);
-    if ((r = file_read(AT_FDCWD, path, &text)) == 0) {
-        char *at = strstr(buf_text(&text), "\nUid:\t");
-        unsigned *u = ret->uid;
-        r = at != NULL && sscanf(at, "\nUid:\t%u %u %u %u", u, u + 1, u + 2, u + 3) == 4
-                ? 0
-                : err_set(-EPROTO, "%s is not as proc(5) says", path);
-        at = strstr(buf_text(&text), "\nNSpid:");
-        if (at != NULL) {
-            at += strlen("\nNSpid:");
-            at[strcspn(at, "\n")] = '\0';
-            char *last = strrchr(at, '\t'); /* of the innermost namespace */
-            if (last == NULL || parse_u64(last + 1, &ret->own_pid) < 0)
-                ret->own_pid = (uint64_t)pid;
-        }
-    }
-    buf_done(&text);
-    return r;
+    if (r == -EPROTO || (r == 0 && s.uid[0] == PROC_UNKNOWN))
+        return err_set(-EPROTO, "/proc/%d/status is not as proc(5) says", (int)pid);
+    if (r < 0)
+        return err_set(r, "/proc/%d/status: %s", (int)pid, strerror(-r));
+    for (int i = 0; i < 4; i++)
+        ret->uid[i] = (unsigned)s.uid[i];
+    if (s.inner_id != PROC_UNKNOWN)
+        ret->own_pid = s.inner_id;
+    return 0;
 }
 
 bool process_is_of(pid_t pid, unsigned uid)
@@ -137,47 +123,41 @@ struct look {
     pthread_cond_t done;
 };
 
-/* The store's data file is mapped as long as the core runs, wherever its directory is. */
-static int find_mapped(struct look *l, const struct owner *o, char *maps)
+/* The store's data file is mapped as long as the core runs, wherever its directory is.
+ * *ret_error: 0, or why the mappings could not be read. */
+static int find_mapped(struct look *look, const struct owner *o, int *ret_error)
 {
     static const char LEAF[] = "/data.mdb";
-    int r = -ENOENT;
+    char room[PROC_MAPS_ROOM], path[4096];
+    struct proc_lines l;
+    struct proc_mapping m;
+    int e = proc_maps_open(&l, look->pid, room, sizeof room), r = -ENOENT;
 
-    for (char *line = maps; line != NULL && r != 0;) {
-        char *end = strchr(line, '\n');
-        if (end != NULL)
-            *end = '\0';
-        char *file = strchr(line, '/');
-        size_t n = file != NULL ? strlen(file) : 0;
-        if (n > sizeof LEAF && strcmp(file + n - (sizeof LEAF - 1), LEAF) == 0) {
-            char path[4096];
-            file[n - (sizeof LEAF - 1)] = '\0';
-            if (is_named_after(file, o->own_pid) &&
-                (size_t)snprintf(path, sizeof path, "/proc/%d/root%s", (int)l->pid,
-                                 inside_root(l->pid, file)) < sizeof path) {
-                r = prove(path, o);
-                if (r == 0 || (r == -ENOENT && l->directory[0] == '\0'))
-                    (void)snprintf(l->directory, sizeof l->directory, "%s", path);
-            }
-        }
-        line = end != NULL ? end + 1 : NULL;
+    while (r != 0 && proc_maps_next(&l, &m)) {
+        size_t n = strlen(m.path);
+        if (m.cut || n < sizeof LEAF || strcmp(m.path + n - (sizeof LEAF - 1), LEAF) != 0)
+            continue;
+        m.path[n - (sizeof LEAF - 1)] = '\0';
+        if (!is_named_after(m.path, o->own_pid) ||
+            (size_t)snprintf(path, sizeof path, "/proc/%d/root%s", (int)look->pid,
+                             inside_root(look->pid, m.path)) >= sizeof path)
+            continue;
+        r = prove(path, o);
+        if (r == 0 || (r == -ENOENT && look->directory[0] == '\0'))
+            (void)snprintf(look->directory, sizeof look->directory, "%s", path);
     }
+    *ret_error = e < 0 ? e : l.error;
+    proc_lines_close(&l);
     return r;
 }
 
 static int look_at(struct look *l)
 {
-    char path[64];
     struct owner o;
-    struct buf maps;
+    int e = owner_of(l->pid, &o), r = 0;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)l->pid);
-    buf_init(&maps, MAPS_MAX_BYTES);
-    int e = owner_of(l->pid, &o);
     if (e == 0)
-        e = file_read(AT_FDCWD, path, &maps);
-    int r = e == 0 ? find_mapped(l, &o, maps.data) : 0;
-    buf_done(&maps);
+        r = find_mapped(l, &o, &e);
     if (e == -ENOENT || e == -ESRCH)
         return err_set(-ESRCH, "no process %d", (int)l->pid);
     if (e < 0)

@@ -19,7 +19,6 @@
 
 #include "cli/inject/inject.h"
 #include "cli/ui/terminal.h"
-#include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -27,6 +26,7 @@
 #include "core/base/text.h"
 #include "core/base/version.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/proc/task.h"
 
 #define COMMAND_SHOWN 64   /* bytes of a command line, where several are listed */
 #define ENDING_NS NS_PER_S /* a process that was killed is gone by then */
@@ -35,17 +35,9 @@
 
 char target_state(pid_t pid)
 {
-    char path[64], *close_paren;
-    struct buf stat_text;
-    char state = '?';
+    struct proc_stat s;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    buf_init(&stat_text, 4096);
-    if (file_read(AT_FDCWD, path, &stat_text) == 0 &&
-        (close_paren = strrchr(stat_text.data, ')')) != NULL && close_paren[1] == ' ')
-        state = close_paren[2];
-    buf_done(&stat_text);
-    return state;
+    return proc_stat_of(pid, 0, &s) == 0 ? s.state : '?';
 }
 
 /* A zombie whose other threads run on has lost its first one only. */
@@ -57,24 +49,22 @@ static bool is_zombie(pid_t pid)
 /* /proc has threads too, though it does not list them: the process of one, 0: it is none. */
 static pid_t process_of_thread(pid_t tid)
 {
-    char path[64], text[512];
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)tid);
-    const char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nTgid:\t") : NULL;
-    pid_t pid = at != NULL ? (pid_t)strtol(at + 7, NULL, 10) : tid;
-    return pid != tid ? pid : 0;
+    struct proc_status s;
+
+    if (proc_status_of(tid, 0, &s) < 0 || s.tgid == PROC_UNKNOWN)
+        return 0;
+    return (pid_t)s.tgid != tid ? (pid_t)s.tgid : 0;
 }
 
 /* Who a living process is: real, effective and saved user.  What it leaves is of one of them. */
 static bool read_users(pid_t pid, uid_t ret[3])
 {
-    char path[64], text[1024];
-    unsigned uid[3];
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    const char *at = file_peek(path, text, sizeof text) >= 0 ? strstr(text, "\nUid:") : NULL;
-    if (at == NULL || sscanf(at, "\nUid: %u %u %u", &uid[0], &uid[1], &uid[2]) != 3)
+    struct proc_status s;
+
+    if (proc_status_of(pid, 0, &s) < 0 || s.uid[0] == PROC_UNKNOWN)
         return false;
     for (int i = 0; i < 3; i++)
-        ret[i] = (uid_t)uid[i];
+        ret[i] = (uid_t)s.uid[i];
     return true;
 }
 
@@ -124,18 +114,10 @@ static int find_dead(pid_t pid, struct target *ret)
 /* Has somebody killed it, who has not been obeyed yet? */
 static bool is_killed(pid_t pid)
 {
-    static const char *const lines[] = {"\nSigPnd:\t", "\nShdPnd:\t"};
-    char path[64], text[4096];
-    bool killed = false;
+    struct proc_status s;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    if (file_peek(path, text, sizeof text) < 0)
-        return false;
-    for (int i = 0; i < 2; i++) {
-        const char *at = strstr(text, lines[i]);
-        killed = killed || (at != NULL && strtoull(at + 9, NULL, 16) >> (SIGKILL - 1) & 1);
-    }
-    return killed;
+    return proc_status_of(pid, 0, &s) == 0 && s.pending != PROC_UNKNOWN &&
+           s.shared != PROC_UNKNOWN && ((s.pending | s.shared) >> (SIGKILL - 1) & 1);
 }
 
 /* Just after `kill -9` a process may run on for a moment, and then has neither memory nor a root

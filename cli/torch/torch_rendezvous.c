@@ -19,6 +19,7 @@
 #include "cli/target/query_client.h"
 #include "core/base/file.h"
 #include "core/base/text.h"
+#include "sdk/lib/proc/task.h"
 
 #define ENVIRON_MAX_BYTES (1u << 20)
 #define MEMBERS_MAX 512
@@ -47,16 +48,16 @@ static int64_t number_of(const char *text)
 /* What its environment says when it was started.  false: it is no rank of a job. */
 static bool read_member(pid_t pid, struct member *ret)
 {
-    static const char *const keys[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT="};
+    static const char *const keys[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
     char path[64], values[4][TEXT_BYTES] = {"", "", "", ""};
     struct buf text;
     (void)snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
     buf_init(&text, ENVIRON_MAX_BYTES);
     if (file_read(AT_FDCWD, path, &text) == 0)
-        for (size_t at = 0; at < text.size; at += strlen(text.data + at) + 1)
-            for (size_t i = 0; i < 4; i++)
-                if (strncmp(text.data + at, keys[i], strlen(keys[i])) == 0)
-                    (void)snprintf(values[i], TEXT_BYTES, "%s", text.data + at + strlen(keys[i]));
+        for (size_t i = 0; i < 4; i++) {
+            const char *said = proc_environ_find(buf_text(&text), text.size, keys[i]);
+            (void)snprintf(values[i], TEXT_BYTES, "%s", said != NULL ? said : "");
+        }
     buf_done(&text);
     *ret = (struct member){.pid = pid, .rank = number_of(values[0]), .size = number_of(values[1])};
     (void)snprintf(ret->job, sizeof ret->job, "%.*s:%.*s", TEXT_BYTES - 1, values[2],
@@ -66,17 +67,8 @@ static bool read_member(pid_t pid, struct member *ret)
 
 static pid_t parent_of(pid_t pid)
 {
-    char path[64];
-    struct buf text;
-    int parent = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    buf_init(&text, 4096);
-    bool read = file_read(AT_FDCWD, path, &text) == 0;
-    const char *after = read ? strrchr(buf_text(&text), ')') : NULL;
-    if (after == NULL || sscanf(after + 1, " %*c %d", &parent) != 1)
-        parent = 0;
-    buf_done(&text);
-    return parent;
+    struct proc_stat s;
+    return proc_stat_of(pid, 0, &s) == 0 && s.ppid != PROC_UNKNOWN ? (pid_t)s.ppid : 0;
 }
 
 static bool is_same_rank(const struct member *a, const struct member *b)

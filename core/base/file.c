@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "sdk/lib/proc/task.h"
 
 #define READ_STEP ((size_t)4096)
 
@@ -136,14 +136,8 @@ static int write_all(int fd, const char *data, size_t size)
 
 int file_peek(const char *path, char *ret, size_t size)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd == -1)
-        return -errno;
-    ssize_t n = read(fd, ret, size - 1);
-    int rc = n == -1 ? -errno : 0;
-    (void)close(fd);
-    ret[n > 0 ? n : 0] = '\0';
-    return rc;
+    int64_t n = proc_read_path(path, ret, size);
+    return n < 0 ? (int)n : 0;
 }
 
 int file_write(int dirfd, const char *path, const void *data, size_t size, mode_t mode)
@@ -237,27 +231,14 @@ bool file_is_locked(int fd)
 
 int proc_start_time(pid_t pid, uint64_t *ret_ticks)
 {
-    char path[64], text[1024];
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd == -1 ? -1 : read(fd, text, sizeof(text) - 1);
-    int failed = errno;
-    if (fd != -1)
-        (void)close(fd);
-    if (n <= 0)
-        return err_set(n == 0 || failed == ENOENT ? -ESRCH : -failed, "there is no process %d",
-                       (int)pid);
-    text[n] = '\0';
-    /* The name may hold blanks and parentheses: count from the last one. */
-    char *at = strrchr(text, ')');
-    for (int field = 2; at && field < 22; field++) {
-        at = strchr(at + 1, ' ');
-    }
-    uint64_t ticks = 0;
-    if (!at || at[1] < '0' || at[1] > '9')
-        return err_set(-EINVAL, "%s is not as proc(5) says", path);
-    for (at++; *at >= '0' && *at <= '9'; at++)
-        ticks = ticks * 10 + (uint64_t)(*at - '0');
-    *ret_ticks = ticks;
+    struct proc_stat s;
+    int rc = proc_stat_of(pid, 0, &s);
+    if (rc == 0 && s.start_ticks == PROC_UNKNOWN)
+        rc = -EPROTO;
+    if (rc == -EPROTO)
+        return err_set(-EINVAL, "/proc/%d/stat is not as proc(5) says", (int)pid);
+    if (rc < 0)
+        return err_set(rc, "there is no process %d", (int)pid);
+    *ret_ticks = s.start_ticks;
     return 0;
 }

@@ -12,23 +12,17 @@
  */
 #include "core/base/owned_signals.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "core/base/sigchain.h"
-#include "core/base/text.h"
+#include "sdk/lib/proc/task.h"
 
-#define NUMBERS 65        /* signals of Linux, and 0 */
-#define STATUS_BYTES 4096 /* /proc/PID/status has 1.5 KB; more where there are many CPUs */
+#define NUMBERS 65 /* signals of Linux, and 0 */
 
 struct owned {
     _Atomic(signals_fn *) fn;    /* NULL: nobody's, or given back */
@@ -191,38 +185,13 @@ int signals_send(int number, pid_t tid, int kind)
 
 /* ---- which are on their way ---- */
 
-struct status {
-    uint64_t pending, blocked;
-    pid_t tracer;
-};
-
-static uint64_t field(const char *text, const char *name, int base)
-{
-    const char *line = strstr(text, name);
-    return line ? strtoull(line + strlen(name), NULL, base) : 0;
-}
-
-static bool status_of(pid_t tid, struct status *ret)
-{
-    char path[64], text[STATUS_BYTES];
-    (void)snprintf(path, sizeof path, "/proc/self/task/%d/status", tid);
-    if (file_peek(path, text, sizeof text) < 0 || !strstr(text, "\nSigPnd:"))
-        return false;
-    *ret = (struct status){
-        .pending = field(text, "\nSigPnd:", 16) | field(text, "\nShdPnd:", 16),
-        .blocked = field(text, "\nSigBlk:", 16),
-        .tracer = (pid_t)field(text, "\nTracerPid:", 10),
-    };
-    return true;
-}
-
 unsigned signals_of_thread(int number, pid_t tid)
 {
-    struct status s;
-    if (!status_of(tid, &s))
+    struct proc_status s;
+    if (proc_status_of(0, tid, &s) < 0) /* what is not known is set, too */
         return SIGNALS_BLOCKED | SIGNALS_PENDING;
     return (s.blocked >> (number - 1) & 1 ? SIGNALS_BLOCKED : 0) |
-           (s.pending >> (number - 1) & 1 ? SIGNALS_PENDING : 0);
+           ((s.pending | s.shared) >> (number - 1) & 1 ? SIGNALS_PENDING : 0);
 }
 
 /* The first thread that has one pending, and the first that a debugger may hold with one. */
@@ -233,24 +202,22 @@ struct found {
 /* false: it cannot be seen. */
 static bool look(int number, struct found *ret)
 {
-    DIR *d = opendir("/proc/self/task");
-    struct status s;
+    struct proc_numbers all;
+    struct proc_number one;
+    struct proc_status s;
     *ret = (struct found){.pending = 0};
-    for (struct dirent *e; d && (e = readdir(d));) {
-        uint64_t task;
-        if (parse_u64(e->d_name, &task) < 0)
-            continue;
-        pid_t tid = (pid_t)task;
-        if (!status_of(tid, &s))
+    bool seen = proc_threads_open(&all, 0) == 0;
+    while (proc_numbers_next(&all, &one)) {
+        pid_t tid = (pid_t)one.value;
+        if (proc_status_of(0, tid, &s) < 0)
             continue; /* it has ended, and what was pending with it */
-        if (!ret->pending && (s.pending >> (number - 1) & 1))
+        if (!ret->pending && ((s.pending | s.shared) >> (number - 1) & 1))
             ret->pending = tid;
         if (!ret->traced && s.tracer)
             ret->traced = tid;
     }
-    if (d)
-        (void)closedir(d);
-    return d != NULL;
+    proc_numbers_close(&all);
+    return seen;
 }
 
 /* ---- giving back ---- */

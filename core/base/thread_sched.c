@@ -8,15 +8,13 @@
 #include "core/base/thread_sched.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "sdk/lib/proc/proc_file.h"
 
 #define THREADS_MOST 16384     /* looked at for their CPUs: 0.4 us each */
 #define TIMER_SLACK_NS 50000ul /* what the kernel gives a first thread, prctl(2) */
@@ -30,14 +28,6 @@
 #ifndef SCHED_RESET_ON_FORK
 #define SCHED_RESET_ON_FORK 0x40000000
 #endif
-
-struct kernel_dirent { /* getdents64(2) */
-    uint64_t ino;
-    int64_t offset;
-    uint16_t size;
-    uint8_t type;
-    char name[];
-};
 
 static bool add_cpus_of(pid_t tid, void *arg)
 {
@@ -56,25 +46,13 @@ static bool add_cpus_of(pid_t tid, void *arg)
  * too. */
 static bool each_thread(pid_t pid, bool (*each)(pid_t tid, void *arg), void *arg)
 {
-    uint64_t block[512];
-    char path[40];
+    struct proc_numbers all;
+    struct proc_number one;
     bool more = true;
-    int64_t size;
-    int seen = 0;
-    (void)snprintf(path, sizeof(path), "/proc/%d/task", pid);
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    while (fd != -1 && more && seen < THREADS_MOST &&
-           (size = syscall(SYS_getdents64, fd, block, sizeof(block))) > 0) {
-        for (int64_t at = 0; at < size && more; seen++) {
-            const struct kernel_dirent *e =
-                (const struct kernel_dirent *)(const void *)((const char *)block + at);
-            pid_t tid = (pid_t)strtoll(e->name, NULL, 10);
-            more = tid <= 0 || each(tid, arg);
-            at += e->size;
-        }
-    }
-    if (fd != -1)
-        (void)close(fd);
+    (void)proc_threads_open(&all, pid == getpid() ? 0 : pid);
+    for (int seen = 0; more && seen < THREADS_MOST && proc_numbers_next(&all, &one); seen++)
+        more = each((pid_t)one.value, arg);
+    proc_numbers_close(&all);
     return more;
 }
 

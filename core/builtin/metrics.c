@@ -6,9 +6,7 @@
  * Threads: workers, one answer each; counters are read as they are.  HTTP shows it as /metrics.
  * A family is written whole before the next one, as the format wants it.
  */
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,12 +15,12 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "core/builtin/builtin.h"
 #include "core/host/host.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
+#include "sdk/lib/proc/task.h"
 
 #define ANSWER_MAX_BYTES ((size_t)4 << 20)
 #define QUERY_NS (2 * NS_PER_S) /* the rest is told without what takes longer */
@@ -170,52 +168,33 @@ static int add_tables(struct core *c, struct metrics *m)
 
 /* ---- the process, and our threads in it ---- */
 
-/* Field `n` of a stat file, counted as proc(5) does; those from the third on. */
-static uint64_t stat_field(const char *stat, int n)
-{
-    const char *p = strrchr(stat, ')');
-    uint64_t value = 0;
-    for (int i = 2; p && i < n; i++)
-        p = strchr(p + 1, ' ');
-    for (p = p ? p + 1 : ""; *p >= '0' && *p <= '9'; p++)
-        value = value * 10 + (uint64_t)(*p - '0');
-    return value;
-}
-
 static double ticks_to_s(uint64_t ticks)
 {
     return (double)ticks / (double)sysconf(_SC_CLK_TCK);
 }
 
-static int read_stat(const char *path, struct buf *ret)
-{
-    buf_reset(ret);
-    return file_read(AT_FDCWD, path, ret);
-}
-
 static uint64_t count_fds(void)
 {
-    DIR *d = opendir("/proc/self/fd");
+    struct proc_numbers all;
+    struct proc_number one;
     uint64_t n = 0;
-    while (d && readdir(d))
+    (void)proc_numbers_open(&all, "/proc/self/fd");
+    while (proc_numbers_next(&all, &one))
         n++;
-    if (d)
-        (void)closedir(d);
-    return n > 3 ? n - 3 : 0; /* ".", "..", and the one that lists */
+    proc_numbers_close(&all);
+    return n > 0 ? n - 1 : 0; /* the one that lists */
 }
 
 static int add_process(struct metrics *m)
 {
-    struct buf stat;
+    struct proc_stat stat;
     struct rlimit limit;
     struct rusage used;
-    buf_init(&stat, 8192);
-    int r = read_stat("/proc/self/stat", &stat);
-    if (r < 0 || getrusage(RUSAGE_SELF, &used) != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0) {
-        buf_done(&stat);
-        return r < 0 ? r : err_set(-errno, "the process' own numbers: %s", strerror(errno));
-    }
-    const char *s = buf_text(&stat);
+    int r = proc_stat_of(0, 0, &stat);
+    if (r == 0 && (getrusage(RUSAGE_SELF, &used) != 0 || getrlimit(RLIMIT_NOFILE, &limit) != 0))
+        r = -errno;
+    if (r < 0)
+        return err_set(r, "the process' own numbers: %s", strerror(-r));
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     double cpu = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
                  (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
@@ -223,17 +202,16 @@ static int add_process(struct metrics *m)
     (void)buf_addf(&m->text, "process_cpu_seconds_total %.6f\n", cpu);
     family(m, "process_resident_memory_bytes", "gauge", "bytes", "Resident memory.");
     (void)buf_addf(&m->text, "process_resident_memory_bytes %llu\n",
-                   (unsigned long long)(stat_field(s, 24) * page));
+                   (unsigned long long)(stat.rss_pages * page));
     family(m, "process_virtual_memory_bytes", "gauge", "bytes", "Virtual memory.");
     (void)buf_addf(&m->text, "process_virtual_memory_bytes %llu\n",
-                   (unsigned long long)stat_field(s, 23));
+                   (unsigned long long)stat.size_bytes);
     family(m, "process_threads", "gauge", NULL, "Threads, ours included.");
-    (void)buf_addf(&m->text, "process_threads %llu\n", (unsigned long long)stat_field(s, 20));
+    (void)buf_addf(&m->text, "process_threads %llu\n", (unsigned long long)stat.threads);
     family(m, "process_open_fds", "gauge", NULL, "Open file descriptors, ours included.");
     (void)buf_addf(&m->text, "process_open_fds %llu\n", (unsigned long long)count_fds());
     family(m, "process_max_fds", "gauge", NULL, "File descriptors it may open.");
     (void)buf_addf(&m->text, "process_max_fds %llu\n", (unsigned long long)limit.rlim_cur);
-    buf_done(&stat);
     return 0;
 }
 
@@ -244,16 +222,13 @@ struct our_thread {
 };
 
 /* Threads of ours are told by their names, and summed by them: there are several workers. */
-static void add_thread(struct our_thread *all, uint32_t *n, const char *tid, struct buf *stat)
+static void add_thread(struct our_thread *all, uint32_t *n, pid_t tid)
 {
-    char path[300], name[16];
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%s/stat", tid);
-    if (read_stat(path, stat) < 0)
-        return; /* it has ended */
-    const char *s = buf_text(stat), *open = strchr(s, '('), *close = strrchr(s, ')');
-    if (!open || !close || strncmp(open + 1, "probing/", 8) != 0)
-        return;
-    (void)snprintf(name, sizeof(name), "%.*s", (int)(close - open - 1), open + 1);
+    struct proc_stat stat;
+    char name[16];
+    if (proc_stat_of(0, tid, &stat) < 0 || strncmp(stat.comm, "probing/", 8) != 0)
+        return; /* it has ended, or is the program's */
+    (void)snprintf(name, sizeof(name), "%.15s", stat.comm);
     uint32_t i = 0;
     while (i < *n && strcmp(all[i].name, name) != 0)
         i++;
@@ -264,22 +239,19 @@ static void add_thread(struct our_thread *all, uint32_t *n, const char *tid, str
         memcpy(all[i].name, name, sizeof(name));
     }
     all[i].n++;
-    all[i].ticks += stat_field(s, 14) + stat_field(s, 15);
+    all[i].ticks += stat.user_ticks + stat.system_ticks;
 }
 
 static void add_threads(struct metrics *m)
 {
     struct our_thread all[THREADS_MAX];
     uint32_t n = 0;
-    struct buf stat;
-    buf_init(&stat, 8192);
-    DIR *d = opendir("/proc/self/task");
-    for (struct dirent *e; d && (e = readdir(d)) != NULL;)
-        if (e->d_name[0] != '.')
-            add_thread(all, &n, e->d_name, &stat);
-    if (d)
-        (void)closedir(d);
-    buf_done(&stat);
+    struct proc_numbers tasks;
+    struct proc_number one;
+    (void)proc_threads_open(&tasks, 0);
+    while (proc_numbers_next(&tasks, &one))
+        add_thread(all, &n, (pid_t)one.value);
+    proc_numbers_close(&tasks);
     family(m, "probing_thread_cpu_seconds", "counter", "seconds",
            "CPU time that probing itself took, by thread: probing/drain writes rows.");
     for (uint32_t i = 0; i < n; i++) {

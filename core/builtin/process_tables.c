@@ -6,8 +6,6 @@
  * Threads: workers.  All is read from /proc when a query asks, nothing is kept between.  The
  * environment is the one the program began with: reading the live one would race with setenv().
  */
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,11 +17,11 @@
 #include "core/base/err.h"
 #include "core/base/file.h"
 #include "core/base/redact.h"
-#include "core/base/text.h"
 #include "core/builtin/builtin.h"
 #include "core/host/host.h"
 #include "core/server/server.h"
 #include "core/store/store.h"
+#include "sdk/lib/proc/task.h"
 
 #define FILE_MAX_BYTES ((size_t)4 << 20) /* of /proc: an environment may be large */
 #define OURS "probing/"                  /* how the names of our own threads begin */
@@ -36,20 +34,16 @@ static int read_file(const char *path, struct buf *ret)
     return file_read(AT_FDCWD, path, ret);
 }
 
-/* The number behind "VmRSS:" of a file of such lines, times `unit`; NULL when there is none. */
-static int64_t number_of(const char *text, const char *key, int64_t unit)
+static int64_t or_null(uint64_t value)
 {
-    const char *at = strstr(text, key);
-    int64_t value = 0;
-    if (!at)
-        return PROBING_NULL_I64;
-    for (at += strlen(key); *at == ' ' || *at == '\t'; at++)
-        continue;
-    if (*at < '0' || *at > '9')
-        return PROBING_NULL_I64;
-    for (; *at >= '0' && *at <= '9'; at++)
-        value = value * 10 + (*at - '0');
-    return value * unit;
+    return value <= INT64_MAX ? (int64_t)value : PROBING_NULL_I64;
+}
+
+/* Of /proc/meminfo, which has kB. */
+static int64_t machine_bytes(const char *key)
+{
+    uint64_t n;
+    return proc_number_in("/proc/meminfo", key, &n) ? or_null(n * 1024) : PROBING_NULL_I64;
 }
 
 /* ---- threads ---- */
@@ -60,74 +54,58 @@ struct thread_now {
     int64_t cpu_ns, user_ns, sys_ns, cpu, majflt, voluntary, involuntary, age_ns;
 };
 
-/* Fields of stat(5) behind the name, which may hold anything: "S 1 2 ...", the first is the 3rd. */
-static bool read_stat(const char *text, struct thread_now *ret)
+static void fill_stat(const struct proc_stat *s, struct thread_now *ret)
 {
-    const char *open = strchr(text, '('), *close = strrchr(text, ')');
-    int64_t fields[40] = {0}, tick = NS_PER_S / sysconf(_SC_CLK_TCK);
+    int64_t tick = NS_PER_S / sysconf(_SC_CLK_TCK);
     struct timespec boot;
-    int n = 4;
 
-    if (!open || !close || close[1] != ' ' || !close[2])
-        return false;
-    (void)snprintf(ret->comm, sizeof(ret->comm), "%.*s", (int)(close - open - 1), open + 1);
-    (void)snprintf(ret->state, sizeof(ret->state), "%c", close[2]);
-    for (const char *p = close + 3; *p == ' ' && n < 40; n++) {
-        bool minus = *++p == '-';
-        for (p += minus; *p >= '0' && *p <= '9'; p++)
-            fields[n] = fields[n] * 10 + (*p - '0');
-    }
-    ret->majflt = fields[12];
-    ret->user_ns = fields[14] * tick;
-    ret->sys_ns = fields[15] * tick;
-    ret->cpu = n > 39 ? fields[39] : PROBING_NULL_I64;
+    (void)snprintf(ret->comm, sizeof(ret->comm), "%.31s", s->comm);
+    (void)snprintf(ret->state, sizeof(ret->state), "%c", s->state);
+    ret->majflt = or_null(s->major_faults);
+    ret->user_ns = (int64_t)s->user_ticks * tick;
+    ret->sys_ns = (int64_t)s->system_ticks * tick;
+    ret->cpu = or_null(s->cpu);
     (void)clock_gettime(CLOCK_BOOTTIME, &boot);
-    ret->age_ns = (int64_t)boot.tv_sec * (int64_t)NS_PER_S + boot.tv_nsec - fields[22] * tick;
-    return true;
+    ret->age_ns =
+        (int64_t)boot.tv_sec * (int64_t)NS_PER_S + boot.tv_nsec - (int64_t)s->start_ticks * tick;
 }
 
 /* false: it has ended meanwhile. */
-static bool read_thread(const char *tid, struct buf *room, struct thread_now *ret)
+static bool read_thread(pid_t tid, struct thread_now *ret)
 {
-    char path[320];
-    uint64_t number;
+    char path[PROC_PATH_BYTES];
+    struct proc_stat stat;
+    struct proc_status status;
+    uint64_t cpu_ns;
 
-    *ret = (struct thread_now){.cpu_ns = PROBING_NULL_I64};
-    if (parse_u64(tid, &number) < 0)
+    *ret = (struct thread_now){
+        .tid = tid, .voluntary = PROBING_NULL_I64, .involuntary = PROBING_NULL_I64};
+    if (proc_stat_of(0, tid, &stat) < 0)
         return false;
-    ret->tid = (int64_t)number;
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%s/stat", tid);
-    if (read_file(path, room) < 0 || !read_stat(buf_text(room), ret))
-        return false;
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%s/schedstat", tid);
-    ret->cpu_ns =
-        read_file(path, room) == 0 ? number_of(buf_text(room), "", 1) : ret->user_ns + ret->sys_ns;
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%s/status", tid);
-    const char *status = read_file(path, room) == 0 ? buf_text(room) : "";
-    ret->voluntary = number_of(status, "\nvoluntary_ctxt_switches:", 1);
-    ret->involuntary = number_of(status, "\nnonvoluntary_ctxt_switches:", 1);
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%s/wchan", tid);
-    if (read_file(path, room) == 0)
-        (void)snprintf(ret->wchan, sizeof(ret->wchan), "%s", buf_text(room));
+    fill_stat(&stat, ret);
+    proc_path(0, tid, "schedstat", path);
+    ret->cpu_ns = proc_number_in(path, "", &cpu_ns) ? or_null(cpu_ns) : ret->user_ns + ret->sys_ns;
+    if (proc_status_of(0, tid, &status) == 0) {
+        ret->voluntary = or_null(status.voluntary);
+        ret->involuntary = or_null(status.involuntary);
+    }
+    (void)proc_read(0, tid, "wchan", ret->wchan, sizeof(ret->wchan));
     return true;
 }
 
 static int each_thread(int (*fn)(void *arg, const struct thread_now *t), void *arg)
 {
-    struct buf room;
+    struct proc_numbers all;
+    struct proc_number one;
     struct thread_now now;
-    int r = 0;
-    DIR *d = opendir("/proc/self/task");
+    int r = proc_threads_open(&all, 0);
 
-    if (!d)
-        return err_set(-errno, "/proc/self/task cannot be read: %s", strerror(errno));
-    buf_init(&room, FILE_MAX_BYTES);
-    for (struct dirent *e; r == 0 && (e = readdir(d)) != NULL;)
-        if (e->d_name[0] != '.' && read_thread(e->d_name, &room, &now))
+    if (r < 0)
+        return err_set(r, "/proc/self/task cannot be read: %s", strerror(-r));
+    while (r == 0 && proc_numbers_next(&all, &one))
+        if (read_thread((pid_t)one.value, &now))
             r = fn(arg, &now);
-    err_clear();
-    (void)closedir(d);
-    buf_done(&room);
+    proc_numbers_close(&all);
     return r;
 }
 
@@ -161,27 +139,19 @@ static int scan_tasks(void *self, struct probing_rows *out)
 
 static int scan_memory(void *self, struct probing_rows *out)
 {
-    struct buf b;
-    union probing_cell row[10];
-    static const char *const keys[] = {"\nVmRSS:",   "\nVmHWM:",    "\nVmSize:", "\nRssAnon:",
-                                       "\nRssFile:", "\nRssShmem:", "\nVmSwap:"};
-    int at = 0;
+    struct proc_status s;
 
     (void)self;
-    buf_init(&b, FILE_MAX_BYTES);
-    int r = read_file("/proc/self/status", &b);
-    for (; r == 0 && at < 7; at++)
-        row[at].i = number_of(buf_text(&b), keys[at], 1024);
-    if (r == 0)
-        row[at++].i = number_of(buf_text(&b), "\nThreads:", 1);
-    if (r == 0)
-        r = read_file("/proc/meminfo", &b);
-    if (r == 0) {
-        row[at++].i = number_of(buf_text(&b), "MemTotal:", 1024);
-        row[at++].i = number_of(buf_text(&b), "\nMemAvailable:", 1024);
-    }
-    buf_done(&b);
-    return r < 0 ? r : out->row(out, row, (uint32_t)at);
+    int r = proc_status_of(0, 0, &s);
+    if (r < 0)
+        return err_set(r, "/proc/self/status cannot be read: %s", strerror(-r));
+    const union probing_cell row[] = {
+        {.i = or_null(s.rss_bytes)},       {.i = or_null(s.peak_rss_bytes)},
+        {.i = or_null(s.size_bytes)},      {.i = or_null(s.anon_bytes)},
+        {.i = or_null(s.file_bytes)},      {.i = or_null(s.shmem_bytes)},
+        {.i = or_null(s.swap_bytes)},      {.i = or_null(s.threads)},
+        {.i = machine_bytes("MemTotal:")}, {.i = machine_bytes("MemAvailable:")}};
+    return out->row(out, row, sizeof(row) / sizeof(row[0]));
 }
 
 /* ---- environment ---- */

@@ -7,13 +7,13 @@
  */
 #include <fcntl.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
 #include "core/crash/internal.h"
 #include "core/stack/stack.h"
+#include "sdk/lib/proc/memory.h"
+#include "sdk/lib/proc/task.h"
 
 #define OWN_BYTES (256u << 10)  /* of the stack of the thread that crashed */
 #define OTHER_BYTES (32u << 10) /* of each other that waits in a system call */
@@ -43,10 +43,7 @@ static void write_memory(uint64_t from, uint64_t size)
     uint64_t end = from + size;
     for (uint64_t at = from - from % sizeof raw.piece; at < end && crash_now() < raw.deadline;
          at += sizeof raw.piece) {
-        struct iovec here = {raw.piece, sizeof raw.piece};
-        struct iovec there = {(void *)(uintptr_t)at, sizeof raw.piece};
-        int64_t n = syscall(SYS_process_vm_readv, syscall(SYS_getpid), &here, 1, &there, 1, 0);
-        if (n != sizeof raw.piece)
+        if (proc_own_memory(at, raw.piece, sizeof raw.piece) != sizeof raw.piece)
             return;
         if (is_zero(raw.piece, sizeof raw.piece))
             continue;
@@ -71,38 +68,19 @@ static void write_thread_line(pid_t tid, const char *state) /* [signal] */
     lines_text(&raw.lines, "\n");
 }
 
-/* The last two words of proc(5) syscall are stack pointer and program counter; a thread that runs
- * has none.                                                                           [signal] */
-static bool last_two(const char *text, uint64_t ret[2])
-{
-    int words = 0;
-    for (const char *at = text; *at && *at != '\n'; words++) {
-        uint64_t value = 0;
-        if (at[0] == '0' && at[1] == 'x')
-            at += 2;
-        for (; *at && *at != ' ' && *at != '\n'; at++)
-            value = value << 4 | (uint64_t)(*at <= '9' ? *at - '0' : (*at | 32) - 'a' + 10);
-        ret[0] = ret[1];
-        ret[1] = value;
-        while (*at == ' ')
-            at++;
-    }
-    return words >= 3 && ret[0] && ret[1];
-}
-
 static void write_other(pid_t tid) /* [signal] */
 {
-    uint64_t where[2] = {0, 0};
+    struct proc_syscall call;
     write_thread_line(tid, "running");
-    if (task_read(tid, "syscall", raw.text, sizeof raw.text) == 0 || !last_two(raw.text, where)) {
+    if (proc_syscall_of(0, tid, &call) <= PROC_RUNS || call.sp == 0 || call.ip == 0) {
         lines_text(&raw.lines, "unseen\n");
         return;
     }
     lines_text(&raw.lines, "at");
-    lines_hex(&raw.lines, where[1]);
-    lines_hex(&raw.lines, where[0]);
+    lines_hex(&raw.lines, call.ip);
+    lines_hex(&raw.lines, call.sp);
     lines_text(&raw.lines, "\n");
-    write_memory(where[0] - RED_ZONE, OTHER_BYTES);
+    write_memory(call.sp - RED_ZONE, OTHER_BYTES);
 }
 
 static bool has_crashed(pid_t tid) /* [signal] */

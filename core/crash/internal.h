@@ -79,10 +79,9 @@ void write_end(struct lines *l, uint64_t took_ns, const char *note); /* [signal]
 void raw_report(const char *why); /* [signal] */
 
 /* proc_tasks.c: /proc/self/task. */
-uint32_t task_list(pid_t *ret, uint32_t max, bool *ret_more);          /* [signal] */
-size_t task_read(pid_t tid, const char *name, char *ret, size_t size); /* [signal] */
-void task_comm(pid_t tid, char ret[16]);                               /* [signal] */
-bool task_is_ours(const char *comm);                                   /* [signal] */
+uint32_t task_list(pid_t *ret, uint32_t max, bool *ret_more); /* [signal] */
+void task_comm(pid_t tid, char ret[16]);                      /* [signal] */
+bool task_is_ours(const char *comm);                          /* [signal] */
 
 /* altstack_pool.c: alternate signal stacks for threads that have none.  The thread of the reports
  * only, but for loans_count(). */

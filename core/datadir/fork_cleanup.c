@@ -6,8 +6,6 @@
  * Threads: noting is the core's main thread's; letting go happens in the child, by system calls
  * only.  It knows files by where they lie, so nothing in ring or store has to tell.
  */
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,11 +14,9 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/file.h"
-#include "core/base/text.h"
 #include "core/datadir/own_dir.h"
-
-#define MAPS_MAX_BYTES ((size_t)64 << 20) /* /proc/self/maps of a very large process */
+#include "sdk/lib/proc/maps.h"
+#include "sdk/lib/proc/proc_file.h"
 
 static bool is_below(const char *path, const char *directory)
 {
@@ -35,61 +31,42 @@ static bool is_ours(const struct place *p, const char *path)
 
 static void note_fds(struct inherited *in, const struct place *p)
 {
-    DIR *all = opendir("/proc/self/fd");
-    if (!all)
-        return; /* no /proc: the child keeps them until exec */
+    struct proc_numbers all; /* no /proc: the child keeps them until exec */
+    struct proc_number one;
     uint32_t n = 0;
-    for (struct dirent *e; (e = readdir(all)) && n < INHERITED_FDS;) {
-        char path[PLACE_BYTES + 64];
+    (void)proc_numbers_open(&all, "/proc/self/fd");
+    while (n < INHERITED_FDS && proc_numbers_next(&all, &one)) {
+        char path[PLACE_BYTES + 64], name[24];
         struct stat st;
-        uint64_t fd;
-        ssize_t length = readlinkat(dirfd(all), e->d_name, path, sizeof(path) - 1);
-        if (length <= 0 || parse_u64(e->d_name, &fd) < 0)
+        int fd = (int)one.value;
+        (void)snprintf(name, sizeof(name), "%d", fd);
+        ssize_t length = readlinkat(all.fd, name, path, sizeof(path) - 1);
+        if (length <= 0)
             continue;
         path[length] = '\0';
-        if (!is_ours(p, path) || fstat((int)fd, &st) == -1)
+        if (!is_ours(p, path) || fstat(fd, &st) == -1)
             continue;
         /* LMDB 0.9 opens data.mdb without O_CLOEXEC: it would stay open in whatever is exec'ed. */
-        (void)fcntl((int)fd, F_SETFD, FD_CLOEXEC);
-        in->fds[n++] =
-            (struct inherited_fd){.fd = (int)fd, .device = st.st_dev, .inode = st.st_ino};
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+        in->fds[n++] = (struct inherited_fd){.fd = fd, .device = st.st_dev, .inode = st.st_ino};
     }
-    (void)closedir(all);
+    proc_numbers_close(&all);
     atomic_store_explicit(&in->n_fds, n, memory_order_release);
-}
-
-/* "from-to rw-s offset device inode path": a hexadecimal number. */
-static const char *read_hex(const char *at, uintptr_t *ret)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *digit;
-    for (*ret = 0; *at && (digit = strchr(digits, *at)); at++)
-        *ret = *ret << 4 | (uintptr_t)(digit - digits);
-    return at;
 }
 
 /* What may be written through: LMDB's data is mapped read-only, and its map may move. */
 static void note_maps(struct inherited *in, const struct place *p)
 {
-    struct buf b;
+    char room[PROC_MAPS_ROOM];
+    struct proc_lines l;
+    struct proc_mapping m;
     uint32_t n = 0;
 
-    buf_init(&b, MAPS_MAX_BYTES);
-    if (file_read(AT_FDCWD, "/proc/self/maps", &b) == 0 && buf_addc(&b, '\0') == 0) {
-        for (char *line = b.data; line && *line && n < INHERITED_MAPS;) {
-            char *end = strchr(line, '\n');
-            if (end)
-                *end = '\0';
-            uintptr_t from, to;
-            const char *at = read_hex(line, &from);
-            at = *at == '-' ? read_hex(at + 1, &to) : "";
-            const char *path = strchr(line, '/');
-            if (strncmp(at, " rw-s ", 6) == 0 && path && is_ours(p, path))
-                in->maps[n++] = (struct inherited_map){.at = from, .size = to - from};
-            line = end ? end + 1 : NULL;
-        }
-    }
-    buf_done(&b);
+    (void)proc_maps_open(&l, 0, room, sizeof(room));
+    while (n < INHERITED_MAPS && proc_maps_next(&l, &m))
+        if (m.readable && m.writable && m.shared && !m.executable && is_ours(p, m.path))
+            in->maps[n++] = (struct inherited_map){.at = m.start, .size = m.end - m.start};
+    proc_lines_close(&l);
     atomic_store_explicit(&in->n_maps, n, memory_order_release);
 }
 

@@ -7,7 +7,6 @@
  * and is woken by an eventfd.  It does no work of its own: what a message asks for is elsewhere.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include "core/base/clock.h"
 #include "core/base/thread.h"
 #include "core/host/internal.h"
+#include "sdk/lib/proc/task.h"
 
 #define CONTROL_STACK ((size_t)1 << 20) /* bytes: plugins' init and start run here, dlopen too */
 #define STRAY_NS (NS_PER_S / 5) /* for a thread that came back to find that it was replaced */
@@ -136,13 +136,7 @@ static void *control_loop(void *arg);
 void thread_left(pid_t tid)
 {
     static const char name[] = "plugin-left";
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", (int)tid);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd == -1)
-        return;
-    (void)!write(fd, name, sizeof(name) - 1); /* it is only a name */
-    (void)close(fd);
+    (void)proc_comm_set(tid, name); /* it is only a name */
 }
 
 /* lock held.  The thread that is inside ends when it comes back; nobody joins it. */

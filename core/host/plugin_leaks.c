@@ -7,10 +7,8 @@
  * these has the name that the control thread bears meanwhile, so it is known for the plugin's.  A
  * descriptor may have been opened by the program at the same moment: that is said.
  */
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,14 +17,13 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "core/base/clock.h"
-#include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/host/internal.h"
+#include "sdk/lib/proc/task.h"
 
 #define LISTED 4096              /* of threads and descriptors; with more nothing is said */
 #define ENDING_NS (NS_PER_S / 2) /* a thread that was joined is shown by /proc a little longer */
@@ -44,22 +41,22 @@ struct leak_before {
 
 static void list(const char *folder, struct leak_list *ret)
 {
-    DIR *d = opendir(folder);
-    uint64_t id;
+    struct proc_numbers all;
+    struct proc_number one;
 
     ret->n = 0;
-    ret->whole = d != NULL;
-    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-        if (e->d_name[0] == '.' || parse_u64(e->d_name, &id) < 0 || (int)id == dirfd(d))
+    ret->whole = proc_numbers_open(&all, folder) == 0;
+    while (proc_numbers_next(&all, &one)) {
+        if ((int)one.value == all.fd)
             continue;
         if (ret->n == LISTED) {
             ret->whole = false;
             break;
         }
-        ret->ids[ret->n++] = (int)id;
+        ret->ids[ret->n++] = (int)one.value;
     }
-    if (d)
-        (void)closedir(d);
+    ret->whole = ret->whole && all.error == 0;
+    proc_numbers_close(&all);
 }
 
 static bool has(const struct leak_list *l, int id)
@@ -141,18 +138,16 @@ void leak_end(struct plugin *p, bool is_control)
  * thread does and as threads of the program do not. */
 static bool is_its_thread(const struct plugin *p, pid_t tid, char ret_name[32])
 {
-    char path[64], text[4096], name[16];
+    struct proc_status s;
+    char name[16];
 
     name_of(p, name);
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/status", (int)tid);
-    if (file_peek(path, text, sizeof(text)) < 0 || strncmp(text, "Name:\t", 6) != 0)
+    if (proc_comm_of(0, tid, ret_name, PROC_COMM_BYTES) < 0 || proc_status_of(0, tid, &s) < 0)
         return false;
-    (void)snprintf(ret_name, 32, "%.*s", (int)(strcspn(text + 6, "\n") & 31), text + 6);
     if (strcmp(ret_name, name) == 0)
         return true;
-    const char *mask = strstr(text, "\nSigBlk:\t");
-    unsigned long long blocked = mask ? strtoull(mask + 9, NULL, 16) : 0;
-    return strncmp(ret_name, "probing/", 8) != 0 && __builtin_popcountll(blocked) > 40;
+    return strncmp(ret_name, "probing/", 8) != 0 && s.blocked != PROC_UNKNOWN &&
+           __builtin_popcountll(s.blocked) > 40;
 }
 
 static uint32_t threads_left(const struct plugin *p, char ret_name[32])

@@ -7,33 +7,30 @@
  * are.  Where the kernel refuses to look, pointers are believed.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/host/internal.h"
+#include "sdk/lib/proc/memory.h"
 
 #define TEXT_MAX 65536 /* bytes: a doc is one line */
 #define STRUCT_MAX 4096u
 
 /* How many bytes could be read, -1: that cannot be told. */
-static ssize_t look(const void *at, void *ret, size_t n)
+static int64_t look(const void *at, void *ret, size_t n)
 {
-    struct iovec here = {ret, n}, there = {(void *)(uintptr_t)at, n};
-    ssize_t got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    struct proc_memory own = PROC_MEMORY_OF(0);
+    int64_t got = proc_own_memory((uint64_t)(uintptr_t)at, ret, n);
 
     if (got >= 0)
         return got;
-    if (errno != EPERM && errno != ENOSYS)
+    if (got != -EPERM && got != -ENOSYS)
         return 0;
-    int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-    if (fd == -1)
+    if (access("/proc/self/mem", R_OK) == -1)
         return -1;
-    got = pread(fd, ret, n, (off_t)(uintptr_t)at);
-    (void)close(fd);
-    return got < 0 ? 0 : got;
+    own.by_file = true;
+    return (int64_t)proc_memory_read(&own, (uint64_t)(uintptr_t)at, ret, n);
 }
 
 bool given_bytes(const void *at, size_t n)
@@ -42,7 +39,7 @@ bool given_bytes(const void *at, size_t n)
 
     while (n > 0) {
         size_t some = n < sizeof(bytes) ? n : sizeof(bytes);
-        ssize_t got = at ? look(at, bytes, some) : 0;
+        int64_t got = at ? look(at, bytes, some) : 0;
         if (got == -1)
             return true;
         if ((size_t)got != some)
@@ -58,7 +55,7 @@ bool given_text(const char *text)
     char bytes[256];
 
     for (size_t done = 0; text && done < TEXT_MAX; done += sizeof(bytes)) {
-        ssize_t got = look(text + done, bytes, sizeof(bytes)); /* ends early at the last page */
+        int64_t got = look(text + done, bytes, sizeof(bytes)); /* ends early at the last page */
         if (got == -1)
             return true;
         if (got > 0 && memchr(bytes, '\0', (size_t)got))

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/file.h"
+#include "sdk/lib/proc/task.h"
 
 #ifndef MFD_EXEC
 #define MFD_EXEC 0x0010u /* Linux 6.3 */
@@ -42,10 +42,8 @@ static bool is_sealed(int fd)
  * nothing is asked that an ordinary program would not. */
 static bool is_filtered(void)
 {
-    char text[4096];
-    int r = file_peek("/proc/self/status", text, sizeof(text));
-    const char *at = r >= 0 ? strstr(text, "\nSeccomp:\t") : NULL;
-    return !at || at[sizeof("\nSeccomp:\t") - 1] != '0';
+    struct proc_status s;
+    return proc_status_of(0, 0, &s) < 0 || s.seccomp != 0;
 }
 
 /* Memory and file systems may be closed to code (noexec, a security module). */

@@ -97,7 +97,7 @@ static void wait_while(uint32_t state, uint64_t timeout_ns)
 
 static int ask(pid_t tid, void *memory, size_t size, bool take_back, uint64_t timeout_ns)
 {
-    struct waiting waiting;
+    struct proc_syscall waiting;
     uint32_t asked = ASKED;
     if (signal_comes_late(tid) ||
         (signal_waits_in(tid, &waiting) && signal_ends_call(waiting.number, waiting.arguments) &&

@@ -9,11 +9,9 @@
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -21,6 +19,8 @@
 #include "core/base/err.h"
 #include "core/stack/capture_signal.h"
 #include "core/stack/internal.h"
+#include "sdk/lib/proc/memory.h"
+#include "sdk/lib/proc/task.h"
 
 #define COPY_BYTES (256u << 10) /* of a thread's stack; what lies further up is read in place */
 #define NAP_NS 100000           /* between two looks at a thread that cannot be seen yet */
@@ -43,24 +43,15 @@ static struct {
     unsigned char *stack; /* COPY_BYTES */
 } slot;
 
-/* ---- /proc/self/task/TID ---- */
-
-/* comm and state: proc(5) stat, "TID (comm) S ..."; the comm may hold anything. */
 static int read_stat(pid_t tid, struct stack_thread *ret)
 {
-    char text[512];
-    int rc = signal_task_file(tid, "stat", text, sizeof text);
+    struct proc_stat s;
+    int rc = proc_stat_of(0, tid, &s);
     if (rc < 0)
         return rc == -EPERM || rc == -EACCES ? rc : -ESRCH;
-    char *open_at = strchr(text, '('), *close_at = strrchr(text, ')');
-    if (!open_at || !close_at || close_at < open_at || close_at[1] != ' ')
-        return -ESRCH;
-    size_t size = (size_t)(close_at - open_at) - 1;
-    if (size > sizeof ret->name - 1)
-        size = sizeof ret->name - 1;
     memset(ret->name, 0, sizeof ret->name);
-    memcpy(ret->name, open_at + 1, size);
-    ret->state = close_at[2];
+    memcpy(ret->name, s.comm, strnlen(s.comm, sizeof ret->name - 1));
+    ret->state = s.state;
     return 0;
 }
 
@@ -70,8 +61,7 @@ static int read_stat(pid_t tid, struct stack_thread *ret)
  */
 static size_t copy_memory(unsigned char *to, uint64_t from, size_t size)
 {
-    struct iovec here = {to, size}, there = {(void *)(uintptr_t)from, size};
-    int64_t n = syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0);
+    int64_t n = proc_own_memory(from, to, size);
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -226,11 +216,11 @@ static int look_by_signal(struct stack_process *self, pid_t tid, uint64_t timeou
 }
 
 /* A thread that waits: its stack lies still.  Look twice to be sure that it did. */
-static int look_by_proc(struct stack_process *self, pid_t tid, const struct waiting *first,
+static int look_by_proc(struct stack_process *self, pid_t tid, const struct proc_syscall *first,
                         struct hold *hold, struct stack_thread *ret)
 {
     struct stack_registers r = {.known = UINT64_C(1) << STACK_REG_IP | UINT64_C(1) << STACK_REG_SP};
-    struct waiting again;
+    struct proc_syscall again;
     r.value[STACK_REG_IP] = first->ip;
     r.value[STACK_REG_SP] = first->sp;
     stack_process_refresh(self, /* maps_too= */ false);
@@ -275,7 +265,7 @@ static int look(struct stack_process *self, pid_t tid, uint64_t timeout_ns, stru
         return rc;
     uint64_t end = now_ns() + timeout_ns;
     do {
-        struct waiting waiting = {.number = -1};
+        struct proc_syscall waiting = {.number = -1};
         bool waits = signal_waits_in(tid, &waiting);
         ret->syscall = waits ? waiting.number : -1;
         bool late = strchr("DTt", ret->state) || signal_comes_late(tid);

@@ -7,22 +7,19 @@
 #include "core/stack/capture_signal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <linux/futex.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "core/base/owned_signals.h"
 #include "core/stack/stack.h"
+#include "sdk/lib/proc/memory.h"
 
 static _Atomic int taken; /* 0: none */
 
@@ -58,38 +55,9 @@ bool signal_ends_call(int64_t number, const uint64_t arguments[6])
     return false;
 }
 
-/* ---- /proc/self/task/TID ---- */
-
-int signal_task_file(pid_t tid, const char *name, char *ret, size_t size)
+bool signal_waits_in(pid_t tid, struct proc_syscall *ret)
 {
-    char path[64];
-    (void)snprintf(path, sizeof path, "/proc/self/task/%d/%s", tid, name);
-    return file_peek(path, ret, size);
-}
-
-/* proc(5) syscall: "running", or "-1 sp pc", or "nr a1 .. a6 sp pc".  true: it waits. */
-bool signal_waits_in(pid_t tid, struct waiting *ret)
-{
-    char text[256], *at = text, *end;
-    uint64_t values[9];
-    int n = 0;
-    if (signal_task_file(tid, "syscall", text, sizeof text) < 0)
-        return false;
-    for (; n < 9; n++) {
-        values[n] = n == 0 ? (uint64_t)strtoll(at, &end, 0) : strtoull(at, &end, 0);
-        if (end == at)
-            break;
-        at = end;
-    }
-    if (n != 9 && n != 3)
-        return false;
-    ret->number = (int64_t)values[0];
-    memset(ret->arguments, 0, sizeof ret->arguments);
-    if (n == 9)
-        memcpy(ret->arguments, values + 1, sizeof ret->arguments);
-    ret->sp = values[n - 2];
-    ret->ip = values[n - 1];
-    return ret->sp != 0 && ret->ip != 0;
+    return proc_syscall_of(0, tid, ret) > PROC_RUNS && ret->sp != 0 && ret->ip != 0;
 }
 
 /* ---- the handler ---- */
@@ -125,11 +93,10 @@ void stack_registers_of(const void *ucontext, struct stack_registers *r)
 #define STACK_SLOTS 32          /* words of the stack in which libc keeps the number */
 #define PUSH_BYTES ((size_t)24) /* of code before a call, in which its last argument is pushed */
 
-/* By a system call, because what lies there may go away.  How many bytes came.       [signal] */
+/* How many bytes came.                                                                 [signal] */
 static size_t read_memory(uint64_t from, void *ret, size_t size)
 {
-    struct iovec here = {ret, size}, there = {(void *)(uintptr_t)from, size};
-    int64_t n = syscall(SYS_process_vm_readv, getpid(), &here, 1, &there, 1, 0);
+    int64_t n = proc_own_memory(from, ret, size);
     return n > 0 ? (size_t)n : 0;
 }
 
@@ -204,7 +171,7 @@ static void make_call_again(ucontext_t *context)
 #endif
 }
 
-bool signal_repeats_call(const struct waiting *w)
+bool signal_repeats_call(const struct proc_syscall *w)
 {
 #if defined(__x86_64__)
     const uint64_t *a = w->arguments;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * core/stack/capture_signal.h - the one real-time signal that core/stack takes from the host, and
- * what
- * /proc tells of a thread that it might be sent to.
+ * what /proc tells of a thread that it might be sent to.
  *
  * Private to this folder.  core/base/owned_signals.h owns it.
  */
@@ -13,6 +12,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 #include <ucontext.h>
+
+#include "sdk/lib/proc/task.h"
 
 enum signal_kind { SIGNAL_CAPTURE, SIGNAL_GATHER, SIGNAL_LEND, SIGNAL_KINDS };
 
@@ -30,19 +31,13 @@ void capture_on_signal(const ucontext_t *context); /* [signal] */
 void gather_on_signal(const ucontext_t *context);  /* [signal] */
 void lend_on_signal(ucontext_t *context);          /* [signal] */
 
-/* ---- /proc/self/task/TID ---- */
+/* ---- threads that wait ---- */
 
-struct waiting {
-    int64_t number; /* -1: waits, but in no system call */
-    uint64_t arguments[6];
-    uint64_t sp, ip;
-};
-
-int signal_task_file(pid_t tid, const char *name, char *ret, size_t size);
-bool signal_waits_in(pid_t tid, struct waiting *ret); /* true: it waits */
+/* true: it waits, or is kept from running (number -1), and where that is is known. */
+bool signal_waits_in(pid_t tid, struct proc_syscall *ret);
 /* It does, but then our handler can have it made again, and it waits for the same moment or for
  * ever: nobody can tell. */
-bool signal_repeats_call(const struct waiting *w);
+bool signal_repeats_call(const struct proc_syscall *w);
 /* Does this call end with EINTR after a signal, even under SA_RESTART?               [signal] */
 bool signal_ends_call(int64_t number, const uint64_t arguments[6]);
 

@@ -16,7 +16,7 @@
 #define SYMBOL_NAME_MAX 256u /* bytes of a name that is looked up */
 
 /* A module begins where a file is mapped from its first byte.  Device memory is left alone. */
-static bool may_be_module(const struct mapping *m)
+static bool may_be_module(const struct proc_mapping *m)
 {
     if (strcmp(m->path, "[vdso]") == 0)
         return true;
@@ -43,7 +43,8 @@ void modules_free(struct stack_process *p)
 }
 
 /* The module known before, taken out of the old list when it is still the same. */
-static struct module *take_known(struct stack_process *p, uint32_t *at, const struct mapping *m)
+static struct module *take_known(struct stack_process *p, uint32_t *at,
+                                 const struct proc_mapping *m)
 {
     while (*at < p->n_modules && (!p->modules[*at] || p->modules[*at]->about.base < m->start))
         (*at)++;
@@ -57,7 +58,7 @@ static struct module *take_known(struct stack_process *p, uint32_t *at, const st
     return known;
 }
 
-static struct module *module_new(struct stack_process *p, const struct mapping *m)
+static struct module *module_new(struct stack_process *p, const struct proc_mapping *m)
 {
     struct module *new = process_alloc(p, sizeof *new);
     if (!new)
@@ -83,7 +84,7 @@ int modules_update(struct stack_process *p)
     uint32_t n = 0, at = 0;
     bool changed = false;
     for (uint32_t i = 0; i < p->n_maps; i++) {
-        const struct mapping *m = &p->maps[i];
+        const struct proc_mapping *m = &p->maps[i];
         if (!may_be_module(m))
             continue;
         struct module *module = take_known(p, &at, m);
@@ -108,7 +109,7 @@ int modules_update(struct stack_process *p)
 static bool has_code_mapped(const struct stack_process *p, const struct module *m)
 {
     for (uint32_t i = 0; i < m->about.n_text; i++) {
-        const struct mapping *map = process_mapping_at(p, m->about.text[i].start);
+        const struct proc_mapping *map = process_mapping_at(p, m->about.text[i].start);
         if (map && map->executable && strcmp(map->path, m->path) == 0)
             return true;
     }
@@ -214,7 +215,7 @@ struct module *module_at(struct stack_process *p, uint64_t address)
     struct module *m = find_at(p, address);
     if (m || p->maps_fresh)
         return m;
-    const struct mapping *map = process_mapping_at(p, address);
+    const struct proc_mapping *map = process_mapping_at(p, address);
     if (map && map->executable)
         return NULL; /* code in no module, and we knew it: no need to read the maps again */
     if (process_read_maps(p) < 0)

@@ -9,17 +9,13 @@
 #include <elf.h>
 
 #include "core/stack/stack.h"
+#include "sdk/lib/proc/maps.h"
+#include "sdk/lib/proc/memory.h"
 
 #define PAGE_BYTES \
     UINT64_C(4096)       /* of our cache; the kernel's may be larger, reads do not care \
                                    */
 #define PAGE_SLOTS 1024u /* 4 MiB at most; torch with 316 modules uses about 300 */
-
-struct mapping {
-    uint64_t start, end, offset, inode;
-    const char *path; /* "" when anonymous; in stack_process.paths */
-    bool readable, writable, executable;
-};
 
 struct page {
     uint64_t address;    /* 1: empty */
@@ -65,9 +61,8 @@ struct stack_process {
     size_t pool_size, pool_used;
     const struct stack_piece *dead; /* all that is left of its memory; NULL: it lives */
     uint32_t n_dead;
-    bool no_vm_read; /* process_vm_readv(2) is refused: /proc/PID/mem instead */
-    int mem;         /* -1, or /proc/PID/mem */
-    struct mapping *maps;
+    struct proc_memory memory; /* of the living */
+    struct proc_mapping *maps; /* their paths are in `paths` */
     uint32_t n_maps;
     char *paths;
     uint64_t generation;
@@ -91,7 +86,7 @@ void *process_alloc(struct stack_process *p, size_t size);
 void process_free(const struct stack_process *p, const void *piece);
 int process_read_maps(struct stack_process *p);
 int process_parse_maps(struct stack_process *p, char *text, size_t size); /* takes the text */
-const struct mapping *process_mapping_at(const struct stack_process *p, uint64_t address);
+const struct proc_mapping *process_mapping_at(const struct stack_process *p, uint64_t address);
 
 /* offline.c */
 size_t dead_read(struct stack_process *p, uint64_t address, void *ret, size_t size);

@@ -36,7 +36,7 @@ static size_t from_pieces(const struct stack_process *p, uint64_t address, void 
 /* What could be written to is not in the file. */
 static size_t from_file(const struct stack_process *p, uint64_t address, void *ret, size_t size)
 {
-    const struct mapping *m = process_mapping_at(p, address);
+    const struct proc_mapping *m = process_mapping_at(p, address);
     if (!m || m->writable || m->path[0] != '/')
         return 0;
     if (m->end - address < size)
@@ -72,7 +72,7 @@ int stack_process_open_dead(char *maps, size_t size, const struct stack_piece *p
     struct stack_process *p = calloc(1, sizeof *p);
     if (!p)
         return err_set(-ENOMEM, "no memory to look at a dead process");
-    p->mem = -1;
+    p->memory = PROC_MEMORY_OF(-1);
     p->generation = 1;
     p->dead = pieces ? pieces : &nothing;
     p->n_dead = pieces ? n : 0;

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "core/base/buf.h"
@@ -21,23 +20,9 @@
 
 #define MAPS_MAX_BYTES (64u << 20) /* bytes: 65530 mappings (vm.max_map_count) of 1000 bytes */
 
-static uint64_t hex(const char **at)
-{
-    uint64_t value = 0;
-    for (;; (*at)++) {
-        char c = **at;
-        if (c >= '0' && c <= '9')
-            value = value << 4 | (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            value = value << 4 | (uint64_t)(c - 'a' + 10);
-        else
-            return value;
-    }
-}
-
 /* A plugin is mapped from a sealed copy, whose name says of which file
  * (core/plugin_file/sealed_copy.c): its symbols are there, if it is still the same build. */
-static const char *copied_file(char *path)
+static char *copied_file(char *path)
 {
     static const char before[] = "/memfd:probing-plugin:", behind[] = " (deleted)";
     size_t size = strlen(path), n = sizeof(before) - 1;
@@ -46,32 +31,6 @@ static const char *copied_file(char *path)
         return path;
     path[size + 1 - sizeof(behind)] = '\0';
     return path + n;
-}
-
-/* One line of proc(5) maps, its newline already a NUL: start-end rwxp offset dev inode path */
-static bool parse_line(char *line, struct mapping *ret)
-{
-    const char *at = line;
-    struct mapping m = {0};
-    m.start = hex(&at);
-    if (*at++ != '-')
-        return false;
-    m.end = hex(&at);
-    if (*at++ != ' ' || strlen(at) < 5)
-        return false;
-    m.readable = at[0] == 'r';
-    m.writable = at[1] == 'w';
-    m.executable = at[2] == 'x';
-    at += 5;
-    m.offset = hex(&at);
-    at += strspn(at, " ");
-    at += strcspn(at, " "); /* device */
-    at += strspn(at, " ");
-    for (; *at >= '0' && *at <= '9'; at++)
-        m.inode = m.inode * 10 + (uint64_t)(*at - '0');
-    m.path = copied_file(line + (at - line) + strspn(at, " "));
-    *ret = m;
-    return m.end > m.start;
 }
 
 /* ---- memory of our own ---- */
@@ -171,18 +130,17 @@ int process_parse_maps(struct stack_process *p, char *text, size_t size)
     size_t lines = 1;
     for (size_t i = 0; i < size; i++)
         lines += text[i] == '\n';
-    struct mapping *maps = process_alloc(p, lines * sizeof *maps);
+    struct proc_mapping *maps = process_alloc(p, lines * sizeof *maps);
     if (!maps) {
         if (!p->dead)
             process_free(p, text);
         return err_set(-ENOMEM, "no memory for the memory map of process %d", p->pid);
     }
     uint32_t n = 0;
-    for (char *line = text, *end; line < text + size && (end = strchr(line, '\n'));
-         line = end + 1) {
-        *end = '\0';
-        n += parse_line(line, &maps[n]);
-    }
+    struct proc_lines l;
+    proc_lines_of(&l, text, size);
+    for (; proc_maps_next(&l, &maps[n]) && !l.cut; n++)
+        maps[n].path = copied_file(maps[n].path);
     process_free(p, p->maps);
     process_free(p, p->paths);
     p->maps = maps;
@@ -192,7 +150,7 @@ int process_parse_maps(struct stack_process *p, char *text, size_t size)
     return modules_update(p);
 }
 
-const struct mapping *process_mapping_at(const struct stack_process *p, uint64_t address)
+const struct proc_mapping *process_mapping_at(const struct stack_process *p, uint64_t address)
 {
     uint32_t low = 0, high = p->n_maps;
     while (low < high) {
@@ -209,7 +167,7 @@ const struct mapping *process_mapping_at(const struct stack_process *p, uint64_t
 
 bool stack_is_code(const struct stack_process *p, uint64_t address)
 {
-    const struct mapping *m = process_mapping_at(p, address);
+    const struct proc_mapping *m = process_mapping_at(p, address);
     return m && m->executable;
 }
 
@@ -228,7 +186,7 @@ int stack_process_open(pid_t pid, struct stack_process **ret)
         return err_set(-ENOMEM, "no memory to look at process %d", pid);
     p->pid = pid;
     p->self = pid == getpid();
-    p->mem = -1;
+    p->memory = PROC_MEMORY_OF(p->self ? 0 : pid);
     p->generation = 1;
     int rc = process_read_maps(p);
     if (rc < 0) {
@@ -249,7 +207,7 @@ int stack_process_open_pool(size_t pool_bytes, struct stack_process **ret)
     (void)madvise(pool, pool_bytes, MADV_DONTFORK);
     struct stack_process *p = pool;
     *p = (struct stack_process){
-        .pid = getpid(), .self = true, .mem = -1, .generation = 1, .pool = pool};
+        .pid = getpid(), .self = true, .memory = PROC_MEMORY_OF(0), .generation = 1, .pool = pool};
     p->pool_size = pool_bytes;
     p->pool_used = (sizeof *p + 15) & ~(size_t)15;
     int rc = process_read_maps(p);
@@ -284,8 +242,7 @@ void stack_process_free(struct stack_process *p)
     modules_free(p);
     for (uint32_t i = 0; i < PAGE_SLOTS; i++)
         process_free(p, p->pages[i]);
-    if (p->mem != -1)
-        (void)close(p->mem);
+    proc_memory_close(&p->memory);
     free(p->demangled);
     process_free(p, p->maps);
     process_free(p, p->paths);
@@ -314,34 +271,10 @@ void stack_overlay(struct stack_process *p, uint64_t address, const void *copy, 
     p->overlay_size = size;
 }
 
-/* Where process_vm_readv(2) is refused (old container profiles), the memory file may still do. */
-static size_t read_file(struct stack_process *p, uint64_t address, void *ret, size_t size)
-{
-    if (p->mem == -1) {
-        char path[40];
-        (void)snprintf(path, sizeof path, p->self ? "/proc/self/mem" : "/proc/%d/mem", p->pid);
-        p->mem = open(path, O_RDONLY | O_CLOEXEC);
-        if (p->mem == -1)
-            return 0;
-    }
-    ssize_t n = pread(p->mem, ret, size, (off_t)address);
-    return n > 0 ? (size_t)n : 0;
-}
-
 size_t stack_read_some(struct stack_process *p, uint64_t address, void *ret, size_t size)
 {
-    if (p->dead)
-        return dead_read(p, address, ret, size);
-    if (!p->no_vm_read) {
-        struct iovec here = {ret, size}, there = {(void *)(uintptr_t)address, size};
-        ssize_t n = process_vm_readv(p->pid, &here, 1, &there, 1, 0);
-        if (n >= 0)
-            return (size_t)n;
-        if (errno != EPERM && errno != ENOSYS)
-            return 0;
-        p->no_vm_read = true;
-    }
-    return read_file(p, address, ret, size);
+    return p->dead ? dead_read(p, address, ret, size)
+                   : proc_memory_read(&p->memory, address, ret, size);
 }
 
 int stack_read(struct stack_process *p, uint64_t address, void *ret, size_t size)
@@ -351,7 +284,7 @@ int stack_read(struct stack_process *p, uint64_t address, void *ret, size_t size
 
 static bool is_stable(const struct stack_process *p, uint64_t address)
 {
-    const struct mapping *m = process_mapping_at(p, address);
+    const struct proc_mapping *m = process_mapping_at(p, address);
     return m && !m->writable && (m->path[0] == '/' || m->path[0] == '[');
 }
 

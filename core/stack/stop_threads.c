@@ -9,7 +9,6 @@
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -87,7 +86,7 @@ uint32_t stack_gather_begin(const pid_t *tids, uint32_t n)
         return 0;
     n = n < STACK_GATHER_MAX ? n : STACK_GATHER_MAX;
     for (uint32_t i = 0; i < n; i++) {
-        struct waiting waiting;
+        struct proc_syscall waiting;
         gathering.places[i].tid = tids[i];
         gathering.places[i].call = signal_waits_in(tids[i], &waiting) ? waiting.number : -1;
         atomic_store_explicit(&gathering.places[i].context, NULL, memory_order_relaxed);
@@ -114,7 +113,7 @@ void stack_gather_wait(uint64_t timeout_ns)
 
 bool stack_gather_registers(pid_t tid, struct stack_registers *ret, int64_t *ret_call)
 {
-    struct waiting waiting;
+    struct proc_syscall waiting;
     const ucontext_t *context = NULL;
     *ret_call = -1;
     for (uint32_t i = 0; i < gathering.n; i++)

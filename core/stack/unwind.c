@@ -223,8 +223,8 @@ static bool guess_holds(struct stack_process *p, const struct stack_frame *from,
     const struct module *m = module_at(p, from->ip);
     if (m && m->about.eh_frame_hdr)
         return false;
-    const struct mapping *here = process_mapping_at(p, from->ip);
-    const struct mapping *there = process_mapping_at(p, ip);
+    const struct proc_mapping *here = process_mapping_at(p, from->ip);
+    const struct proc_mapping *there = process_mapping_at(p, ip);
     return sp > from->sp && sp - from->sp < GUESS_MAX_BYTES && here && here->executable && there &&
            there->executable;
 }

@@ -5,7 +5,6 @@
  * Whoever makes the store; later the drain, under map_lock.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,17 +14,16 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
-#include "core/base/file.h"
 #include "core/base/headroom.h"
 #include "core/base/mmap_guard.h"
 #include "core/store/internal.h"
+#include "sdk/lib/proc/maps.h"
 
 #define MAP_SLACK \
     (UINT64_C(64) << 20) /* bytes: room for what a transaction copies before it frees */
 #define ROOM_PART 16 /* of the address space, where that is limited: the oldest rows go sooner */
 #define MAP_LEAST (UINT64_C(32) << 20)
 #define READERS_MAX 510
-#define MAPS_BYTES ((size_t)64 << 20) /* /proc/self/maps of a very large process */
 
 /* ---- files that may not grow ---- */
 
@@ -57,27 +55,18 @@ void quiet_end(struct quiet *q)
 /* Where LMDB has mapped the file with this number and name: it does not say. */
 static void *find_map(ino_t inode, const char *name, size_t *ret_bytes)
 {
-    struct buf maps;
+    char room[PROC_MAPS_ROOM];
+    struct proc_lines l;
+    struct proc_mapping m;
     void *found = NULL;
-    buf_init(&maps, MAPS_BYTES);
-    if (file_read(AT_FDCWD, "/proc/self/maps", &maps) == 0) {
-        for (const char *line = buf_text(&maps); *line && !found;) {
-            uintptr_t from, to;
-            uint64_t number;
-            size_t n = strcspn(line, "\n");
-            const char *path = memchr(line, '/', n);
-            /* "from-to rw-s offset device inode path" */
-            if (path && memmem(path, n - (size_t)(path - line), name, strlen(name)) &&
-                sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %*s 00000000 %*s %" SCNu64, &from, &to,
-                       &number) == 3 &&
-                number == inode) {
-                found = (void *)from;
-                *ret_bytes = to - from;
-            }
-            line += n + (line[n] == '\n');
-        }
+    (void)proc_maps_open(&l, 0, room, sizeof(room));
+    while (!found && proc_maps_next(&l, &m)) {
+        if (m.inode != inode || m.offset != 0 || !strstr(m.path, name))
+            continue;
+        found = (void *)(uintptr_t)m.start;
+        *ret_bytes = m.end - m.start;
     }
-    buf_done(&maps);
+    proc_lines_close(&l);
     return found;
 }
 

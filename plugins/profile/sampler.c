@@ -8,11 +8,9 @@
 #include "sampler.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,6 +19,7 @@
 #include <unistd.h>
 
 #include "cpu_timer.h"
+#include "lib/proc/task.h"
 #include "mixed_stack.h"
 #include "offcpu.h"
 #include "probing_sdk.h"
@@ -77,18 +76,12 @@ static int64_t stack_of(struct reader *r, const struct registers *registers,
 
 static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64_t now)
 {
-    char name[128] = "", path[64];
+    char name[128] = "";
     if (w->name_id && now - w->named_ns < (w->n_names < YOUNG_NAMES ? YOUNG_NS : NAMES_NS))
         return w->name_id;
     w->n_names += w->n_names < YOUNG_NAMES;
     if (!r->python || r->python->thread_name(tid, name, sizeof(name)) < 0) {
-        (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
-        int fd = open(path, O_RDONLY | O_CLOEXEC);
-        ssize_t n = fd == -1 ? 0 : read(fd, name, sizeof(name) - 1);
-        if (fd != -1)
-            (void)close(fd);
-        name[n > 0 ? n : 0] = '\0';
-        name[strcspn(name, "\n")] = '\0';
+        (void)proc_comm_of(0, tid, name, sizeof(name));
         /* one that had no name yet when it was found */
         w->ours = w->ours || strncmp(name, "probing/", strlen("probing/")) == 0;
     }

@@ -11,7 +11,6 @@
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <link.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,9 +19,12 @@
 
 #include "frame_size.h"
 #include "lib/hash.h"
+#include "lib/proc/maps.h"
+#include "lib/proc/memory.h"
 #include "probing_sdk.h"
 
-#define MAPS_MAX ((size_t)32 << 20) /* bytes of /proc/self/maps; one line has about 100 */
+#define TEXTS_FIRST 512u
+#define TEXTS_MAX (1u << 18) /* executable mappings; torch has 400 */
 #define RULES_FIRST 4096u
 #define RULES_MAX (1u << 18) /* 8 MiB; a large training job shows some ten thousand places */
 #define ENTRY_MAX 4096u      /* bytes of an .eh_frame entry; the largest of torch's has 1,300 */
@@ -66,15 +68,8 @@ struct code {
 /* As many bytes as there are, up to `size`. */
 static size_t read_some(uint64_t address, void *ret, size_t size)
 {
-    struct iovec to = {ret, size}, from = {(void *)(uintptr_t)address, size};
-    ssize_t n = process_vm_readv(getpid(), &to, 1, &from, 1, 0);
-    if (n == -1 && (errno == ENOSYS || errno == EPERM)) { /* a sandbox: by the file then */
-        int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
-        n = fd == -1 ? -1 : pread(fd, ret, size, (off_t)address);
-        if (fd != -1)
-            (void)close(fd);
-    }
-    return n > 0 ? (size_t)n : 0;
+    struct proc_memory own = PROC_MEMORY_OF(0);
+    return proc_memory_read(&own, address, ret, size);
 }
 
 bool code_read(uint64_t address, void *ret, size_t size)
@@ -89,106 +84,57 @@ static uint64_t now_ns(void)
 
 /* ---- what is mapped ---- */
 
-static char *read_maps(void)
+/* Where the file of a mapping begins, if it is the one that was mapped from its first byte last. */
+static uint64_t base_of(const struct proc_mapping *first, const struct proc_mapping *m)
 {
-    size_t size = 0, room = (size_t)64 << 10;
-    char *text = malloc(room);
-    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd == -1 || !text ? -1 : 1;
-    while (n > 0 && size < MAPS_MAX) {
-        if (room - size < 8192) {
-            char *more = realloc(text, room *= 2);
-            if (!more)
-                break;
-            text = more;
-        }
-        n = read(fd, text + size, room - size - 1);
-        size += n > 0 ? (size_t)n : 0;
-    }
-    if (fd != -1)
-        (void)close(fd);
-    if (n == 0)
-        text[size] = '\0';
-    else
-        free(text);
-    return n == 0 ? text : NULL;
+    bool same =
+        m->inode ? m->inode == first->inode && m->major == first->major && m->minor == first->minor
+                 : m->start == first->start && m->path[0] == '['; /* the vdso */
+    return same ? first->start : 0;
 }
 
-static uint64_t hex(const char **p)
+/* Room for one more; false: there is none. */
+static bool make_place(struct text **texts, uint32_t n, uint32_t *room)
 {
-    uint64_t value = 0;
-    for (;; (*p)++) {
-        char c = **p;
-        if (c >= '0' && c <= '9')
-            value = value << 4 | (uint64_t)(c - '0');
-        else if (c >= 'a' && c <= 'f')
-            value = value << 4 | (uint64_t)(c - 'a' + 10);
-        else
-            return value;
-    }
-}
-
-struct line {
-    uint64_t start, end, offset;
-    bool executable;
-    const char *path; /* up to the line's end; "" */
-};
-
-/* "7f00-7f10 r-xp 00001000 08:01 1234   /usr/lib/x.so"; gives the next line, NULL: no more. */
-static const char *parse_line(const char *p, struct line *ret)
-{
-    const char *end = strchr(p, '\n');
-    if (!end)
-        return NULL;
-    ret->start = hex(&p);
-    p += *p == '-';
-    ret->end = hex(&p);
-    ret->executable = p + 4 < end && p[3] == 'x';
-    p += p + 6 < end ? 6 : 0;
-    ret->offset = hex(&p);
-    for (int blanks = 0; p < end && blanks < 2; p++) /* the device and the inode */
-        blanks += *p == ' ';
-    while (p < end && *p != ' ')
-        p++;
-    while (p < end && *p == ' ')
-        p++;
-    ret->path = p;
-    return end + 1;
-}
-
-static bool same_path(const char *a, const char *b)
-{
-    size_t n = strcspn(a, "\n");
-    return n > 0 && n == strcspn(b, "\n") && memcmp(a, b, n) == 0;
+    if (n < *room)
+        return true;
+    struct text *more = n < TEXTS_MAX ? realloc(*texts, (size_t)(*room * 2) * sizeof(*more)) : NULL;
+    if (!more)
+        return false;
+    *texts = more;
+    *room *= 2;
+    return true;
 }
 
 static void refresh(struct code *c)
 {
-    char *text = read_maps();
-    uint32_t lines = 0;
+    char line[PROC_MAPS_ROOM];
+    struct proc_lines l;
+    struct proc_mapping m, first = {.inode = 0};
+    uint32_t n = 0, room = TEXTS_FIRST;
+    struct text *texts = malloc(room * sizeof(*texts));
     c->read_ns = now_ns();
-    for (const char *p = text; p && (p = strchr(p, '\n')) != NULL; p++)
-        lines++;
-    struct text *texts = text ? malloc((lines + 1) * sizeof(*texts)) : NULL;
-    if (!texts) {
-        free(text);
+    if (!texts)
         return;
-    }
-    struct line line, first = {.path = "\n"};
-    uint32_t n = 0;
-    for (const char *p = text; (p = parse_line(p, &line)) != NULL;) {
-        if (line.offset == 0)
-            first = line;
-        if (!line.executable)
+    bool whole = proc_maps_open(&l, 0, line, sizeof(line)) == 0;
+    while (whole && proc_maps_next(&l, &m)) {
+        if (m.offset == 0)
+            first = m;
+        if (!m.executable)
             continue;
-        texts[n++] = (struct text){.start = line.start,
-                                   .end = line.end,
-                                   .base = same_path(first.path, line.path) ? first.start : 0};
+        whole = make_place(&texts, n, &room);
+        if (whole)
+            texts[n++] = (struct text){.start = m.start, .end = m.end, .base = base_of(&first, &m)};
+    }
+    whole = whole && l.error == 0;
+    proc_lines_close(&l);
+    if (!whole) {
+        free(texts);
+        return;
     }
     free(c->texts);
     c->texts = texts;
     c->n_texts = n;
-    free(text);
 }
 
 static struct text *text_find(struct code *c, uint64_t ip)

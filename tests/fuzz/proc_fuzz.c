@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tests/fuzz/proc_fuzz.c - texts of /proc of any bytes: nothing outside of them is read, and what is
- * told keeps its promises.
+ * tests/fuzz/proc_fuzz.c - texts of /proc of any bytes: nothing outside of them is read, and what
+ * is told keeps its promises.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -6,31 +6,15 @@
  * with ours, nobody could end such a process, and such a thread would be taken for one of ours.
  * It does not find threads of a job that was left behind: those have no name of ours.
  */
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "exec/runner_internal.h"
+#include "lib/proc/task.h"
 
-#define STATUS_BYTES 4096 /* of /proc/.../status; the line we want is within the first 2 KB */
 #define SIGNALS 64
-
-/* A small file below /proc/self/task: its text, or "". */
-static void read_task(int tid, const char *name, char *ret, size_t size)
-{
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/%s", tid, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd != -1 ? read(fd, ret, size - 1) : 0;
-    if (fd != -1)
-        (void)close(fd);
-    ret[n > 0 ? n : 0] = '\0';
-}
 
 static unsigned count_threads(void)
 {
@@ -40,19 +24,15 @@ static unsigned count_threads(void)
 
 void runner_guest_begin(struct worker *w)
 {
-    char status[STATUS_BYTES];
+    struct proc_status status;
     sigset_t blocked;
-    read_task(getpid(), "status", status, sizeof(status));
-    const char *line = strstr(status, "\nSigBlk:");
     w->threads = count_threads();
-    read_task(getpid(), "comm", w->program, sizeof(w->program));
-    w->program[strcspn(w->program, "\n")] = '\0';
-    if (!line)
+    (void)proc_comm_of(0, getpid(), w->program, sizeof(w->program));
+    if (proc_status_of(0, getpid(), &status) < 0 || status.blocked == PROC_UNKNOWN)
         return;
-    uint64_t bits = strtoull(line + strlen("\nSigBlk:"), NULL, 16);
     (void)sigemptyset(&blocked);
     for (int i = 1; i <= SIGNALS; i++)
-        if (bits >> (i - 1) & 1)
+        if (status.blocked >> (i - 1) & 1)
             (void)sigaddset(&blocked, i); /* refuses those of libc's own */
     (void)pthread_sigmask(SIG_SETMASK, &blocked, &w->own_signals);
     w->guest = true;
@@ -74,34 +54,23 @@ static bool is_worker(const struct runner *r, int tid)
     return false;
 }
 
-static void give_name(int tid, const char *name)
-{
-    char path[64];
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%d/comm", tid);
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    if (fd == -1)
-        return; /* it has ended */
-    (void)!write(fd, name, strlen(name));
-    (void)close(fd);
-}
-
 void runner_name_strays(struct runner *r)
 {
-    char name[32], comm[32];
-    DIR *tasks = opendir("/proc/self/task");
-    read_task(getpid(), "comm", name, sizeof(name));
-    for (struct dirent *d = tasks ? readdir(tasks) : NULL; d; d = readdir(tasks)) {
-        int tid = (int)strtoul(d->d_name, NULL, 10);
-        read_task(tid, "comm", comm, sizeof(comm));
-        if (strcmp(comm, RUNNER_NAME "\n") != 0)
+    struct proc_numbers all;
+    struct proc_number one;
+    char name[PROC_COMM_BYTES], comm[PROC_COMM_BYTES];
+    (void)proc_comm_of(0, getpid(), name, sizeof(name));
+    (void)proc_threads_open(&all, 0);
+    while (proc_numbers_next(&all, &one)) {
+        int tid = (int)one.value;
+        if (proc_comm_of(0, tid, comm, sizeof(comm)) < 0 || strcmp(comm, RUNNER_NAME) != 0)
             continue;
         runner_lock(r); /* a new one of ours says who it is before it has this name */
         if (!is_worker(r, tid))
-            give_name(tid, name);
+            (void)proc_comm_set(tid, name);
         runner_unlock(r);
     }
-    if (tasks)
-        (void)closedir(tasks);
+    proc_numbers_close(&all);
 }
 
 void runner_guest_ended(struct worker *w)

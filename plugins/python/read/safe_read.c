@@ -15,10 +15,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "lib/proc/proc_file.h"
 
 #define PIECES 1024 /* a system call: IOV_MAX */
 #define PAGE 4096
@@ -48,7 +49,7 @@ static void forget_pid(struct peek *p)
 int peek_open(struct peek *p, pid_t pid, uint64_t known)
 {
     int probe = 1, copy = 0;
-    char path[40];
+    char path[PROC_PATH_BYTES];
     *p = (struct peek){.pid = pid ? pid : getpid(), .mem = -1};
     if (!known)
         known = (uint64_t)(uintptr_t)&probe;
@@ -58,7 +59,7 @@ int peek_open(struct peek *p, pid_t pid, uint64_t known)
     forget_pid(p);
     if (peek_bytes(p, known, &copy, sizeof(copy)) == 0)
         return 0;
-    (void)snprintf(path, sizeof(path), "/proc/%d/mem", (int)p->pid);
+    proc_path(pid, 0, "mem", path);
     p->mem = open(path, O_RDONLY | O_CLOEXEC);
     if (p->mem == -1)
         return -errno;

@@ -7,15 +7,14 @@
  */
 #include "read/thread_state.h"
 
-#include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "lib/proc/task.h"
 
 #define IDS_MAX 16384 /* threads of a process */
 
@@ -85,71 +84,35 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static int32_t parse_tid(const char *text)
-{
-    int64_t value = 0;
-    for (const char *p = text; *p; p++) {
-        if (*p < '0' || *p > '9' || value > INT32_MAX / 10)
-            return 0;
-        value = value * 10 + (*p - '0');
-    }
-    return value <= INT32_MAX ? (int32_t)value : 0;
-}
-
 /* Our own is there by whatever number a foreign /proc knows us. */
-static void task_path(pid_t pid, const char *rest, char *ret, size_t size)
+static pid_t known_as(pid_t pid)
 {
-    if (pid == getpid())
-        (void)snprintf(ret, size, "/proc/self/task%s", rest);
-    else
-        (void)snprintf(ret, size, "/proc/%d/task%s", (int)pid, rest);
+    return pid == getpid() ? 0 : pid;
 }
 
 int threads_list(pid_t pid, int32_t *ret, size_t max)
 {
-    char path[64];
-    task_path(pid, "", path, sizeof(path));
-    DIR *folder = opendir(path);
-    if (!folder)
-        return -errno;
+    struct proc_numbers all;
+    struct proc_number one;
     size_t n = 0;
-    for (struct dirent *entry; n < max && (entry = readdir(folder));) {
-        int32_t tid = parse_tid(entry->d_name);
-        if (tid > 0)
-            ret[n++] = tid;
-    }
-    (void)closedir(folder);
+    int rc = proc_threads_open(&all, known_as(pid));
+    if (rc < 0)
+        return rc;
+    while (n < max && proc_numbers_next(&all, &one))
+        ret[n++] = (int32_t)one.value;
+    proc_numbers_close(&all);
     qsort(ret, n, sizeof(*ret), compare);
     return (int)n;
 }
 
-/* A small file of /proc as a string; 0, or -errno. */
-static int slurp(pid_t pid, int32_t tid, const char *file, char *ret, size_t size)
-{
-    char path[80], rest[40];
-    (void)snprintf(rest, sizeof(rest), "/%d/%s", tid, file);
-    task_path(pid, rest, path, sizeof(path));
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd == -1)
-        return -errno;
-    ssize_t n = read(fd, ret, size - 1);
-    int error = n < 0 ? -errno : 0;
-    (void)close(fd);
-    ret[n > 0 ? n : 0] = '\0';
-    return error;
-}
-
-/* The last number behind NSpid: of a thread's status; *ret_same: it is the only one. */
+/* A thread's number in the innermost namespace, 0: not known; *ret_same: that is ours. */
 static int32_t innermost_id(pid_t pid, int32_t tid, bool *ret_same)
 {
-    char text[4096];
-    char *at = slurp(pid, tid, "status", text, sizeof(text)) == 0 ? strstr(text, "\nNSpid:") : NULL;
-    if (!at)
+    struct proc_status s;
+    if (proc_status_of(known_as(pid), tid, &s) < 0 || s.inner_id == PROC_UNKNOWN)
         return 0;
-    at[1 + strcspn(at + 1, "\n")] = '\0';
-    char *last = strrchr(at, '\t');
-    *ret_same = last == strchr(at, '\t');
-    return last ? parse_tid(last + 1) : 0;
+    *ret_same = s.namespaces == 1;
+    return (int32_t)s.inner_id;
 }
 
 int threads_ids(pid_t pid, struct threads_id **ret)
@@ -171,35 +134,18 @@ int threads_ids(pid_t pid, struct threads_id **ret)
     return n;
 }
 
-/* "202 0x7f.. 0x80 ... SP PC": the number before the last. */
-static uint64_t last_but_one(const char *text)
-{
-    const char *last = strrchr(text, ' ');
-    while (last && last > text && last[-1] != ' ')
-        last--;
-    return last ? strtoull(last, NULL, 16) : 0;
-}
-
 int threads_state(pid_t pid, int32_t tid, struct threads_state *ret)
 {
-    char text[512];
+    struct proc_stat stat;
+    struct proc_syscall call;
     *ret = (struct threads_state){.letter = '?', .syscall = -1};
-    if (slurp(pid, tid, "stat", text, sizeof(text)))
+    if (proc_stat_of(known_as(pid), tid, &stat) < 0)
         return -ESRCH;
-    /* "12 (name) S ...": the name may hold blanks and parentheses */
-    char *open_at = strchr(text, '('), *close_at = strrchr(text, ')');
-    if (!open_at || !close_at || close_at < open_at || !close_at[1])
-        return -ESRCH;
-    size_t n = (size_t)(close_at - open_at - 1);
-    n = n < sizeof(ret->name) ? n : sizeof(ret->name) - 1;
-    memcpy(ret->name, open_at + 1, n);
-    ret->letter = close_at[2];
-    if (slurp(pid, tid, "syscall", text, sizeof(text)) == 0 && text[0] >= '0' && text[0] <= '9') {
-        int64_t number = 0;
-        for (const char *p = text; *p >= '0' && *p <= '9' && number < 100000; p++)
-            number = number * 10 + (*p - '0');
-        ret->syscall = number;
-        ret->sp = last_but_one(text);
+    memcpy(ret->name, stat.comm, strnlen(stat.comm, sizeof(ret->name) - 1));
+    ret->letter = stat.state;
+    if (proc_syscall_of(known_as(pid), tid, &call) == PROC_WAITS) {
+        ret->syscall = call.number;
+        ret->sp = call.sp;
     }
     return 0;
 }

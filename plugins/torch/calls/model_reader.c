@@ -13,15 +13,13 @@
  * and who frees memory needs the CPU, so a thread whose clock stands is not in there.
  */
 #include "calls/model_reader.h"
+#include "lib/proc/task.h"
 #include "modules/module_names.h"
 #include "modules/tensor.h"
 #include "python/pyobject.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,15 +44,8 @@ static uint64_t cpu_time(int64_t tid)
 
 static bool is_asleep(int64_t tid)
 {
-    char path[64], text[128];
-    (void)snprintf(path, sizeof(path), "/proc/self/task/%lld/stat", (long long)tid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
-    if (fd >= 0)
-        (void)close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    const char *name_end = strrchr(text, ')');
-    return name_end && name_end[1] == ' ' && name_end[2] == 'S';
+    struct proc_stat s;
+    return proc_stat_of(0, (pid_t)tid, &s) == 0 && s.state == 'S';
 }
 
 /* With the GIL.  false: not now. */

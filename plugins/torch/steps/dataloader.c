@@ -6,10 +6,10 @@
  * Threads: hooks hold the GIL; the table torch.loaders is filled on [worker], which asks for it.
  * It looks into the iterators' own dicts only and runs nothing of theirs.
  */
+#include "lib/proc/task.h"
 #include "python/pyobject.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -191,21 +191,12 @@ static int look_at_all(void *arg)
 /* State and CPU time of a worker, as the kernel tells it. */
 static void ask_kernel(int64_t pid, const char **ret_state, double *ret_cpu)
 {
-    char path[64], text[1024];
-    uint64_t user = 0, kernel = 0;
-    char state = '?';
-    (void)snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd == -1 ? 0 : read(fd, text, sizeof(text) - 1);
-    if (fd != -1)
-        (void)close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    const char *after = strrchr(text, ')'); /* the name may hold anything */
+    struct proc_stat s;
     *ret_state = "gone";
-    if (!after || sscanf(after + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &state,
-                         &user, &kernel) != 3)
+    if (proc_stat_of((pid_t)pid, 0, &s) < 0)
         return;
-    *ret_cpu = (double)(user + kernel) / (double)sysconf(_SC_CLK_TCK);
+    char state = s.state;
+    *ret_cpu = (double)(s.user_ticks + s.system_ticks) / (double)sysconf(_SC_CLK_TCK);
     *ret_state = state == 'R'                   ? "running"
                  : state == 'S'                 ? "sleeping"
                  : state == 'D'                 ? "waiting for disk"

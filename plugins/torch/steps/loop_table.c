@@ -7,9 +7,9 @@
  * holds the GIL and stands is seen, too.  There the process's memory is looked at once a second.
  */
 #include "internal.h"
+#include "lib/proc/task.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -54,17 +54,10 @@ static const struct probing_column columns[] = {
 
 int64_t loop_rss(void)
 {
-    char text[128];
-    int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd == -1 ? 0 : read(fd, text, sizeof(text) - 1);
-    if (fd != -1)
-        (void)close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    int64_t pages = 0;
-    const char *p = text + strcspn(text, " ");
-    for (p += *p == ' '; *p >= '0' && *p <= '9'; p++)
-        pages = pages * 10 + (*p - '0');
-    return pages * sysconf(_SC_PAGESIZE);
+    struct proc_stat s;
+    if (proc_stat_of(0, 0, &s) < 0 || s.rss_pages == PROC_UNKNOWN)
+        return 0;
+    return (int64_t)s.rss_pages * sysconf(_SC_PAGESIZE);
 }
 
 void loop_look(uint64_t now_ns)

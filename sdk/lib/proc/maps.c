@@ -6,8 +6,6 @@
  */
 #include "sdk/lib/proc/maps.h"
 
-#include <string.h>
-
 #include "sdk/lib/proc/digits.h"
 #include "sdk/lib/proc/proc_file.h"
 

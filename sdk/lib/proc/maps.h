@@ -8,7 +8,7 @@
 #ifndef SDK_LIB_PROC_MAPS_H
 #define SDK_LIB_PROC_MAPS_H
 
-#include "sdk/lib/proc/lines.h"
+#include "lines.h"
 
 struct proc_mapping {
     uint64_t start, end; /* addresses; end: of the first byte behind it */

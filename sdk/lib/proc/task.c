@@ -159,6 +159,7 @@ static const struct {
                      {"SigCgt:", AT(caught), 16, 1, 1},
                      {"CapEff:", AT(effective), 16, 1, 1},
                      {"Seccomp:", AT(seccomp), 10, 1, 1},
+                     {"Seccomp_filters:", AT(filters), 10, 1, 1},
                      {"voluntary_ctxt_switches:", AT(voluntary), 10, 1, 1},
                      {"nonvoluntary_ctxt_switches:", AT(involuntary), 10, 1, 1},
                      {"VmSize:", AT(size_bytes), 10, 1, 1024},

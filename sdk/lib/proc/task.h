@@ -9,8 +9,8 @@
 #ifndef SDK_LIB_PROC_TASK_H
 #define SDK_LIB_PROC_TASK_H
 
-#include "sdk/lib/proc/lines.h"
-#include "sdk/lib/proc/proc_file.h"
+#include "lines.h"
+#include "proc_file.h"
 
 /* ---- stat ---- */
 
@@ -85,6 +85,7 @@ struct proc_status {
     uint64_t caught;      /* and with a handler */
     uint64_t effective;   /* capabilities, bit number: capabilities(7) */
     uint64_t seccomp;     /* 0: none, 1: strict, 2: a filter */
+    uint64_t filters;     /* of seccomp; Linux 5.9 */
     uint64_t voluntary;   /* times that it gave up the processor */
     uint64_t involuntary; /* times that the processor was taken from it */
     uint64_t size_bytes;  /* VmSize: address space */
