@@ -20,9 +20,9 @@ struct merge_native {
 };
 
 /* Frames of both kinds, innermost first, into ret (MERGE_FRAMES); how many.  They are merged where
- * both sides agree on how often the eval function was entered; the innermost call may be half way
- * in or out.  Else the Python frames alone are shown: they are certain.  MARK_BROKEN stands where
- * the native stack broke off, or outermost when none of it is shown. */
+ * both sides agree (lib/stack/frame_merge.h); else the Python frames alone are shown: they are
+ * certain.  MARK_BROKEN stands where the native stack broke off, or outermost when none of it is
+ * shown. */
 uint32_t merge(struct stacks *stacks, const struct probing_python_look *look,
                const struct merge_native *native, enum unwind_end end, uint32_t *ret);
 

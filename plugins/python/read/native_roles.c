@@ -8,10 +8,12 @@
 #include "read/native_roles.h"
 
 #include <probing/ext/draft/python_frames.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-bool native_is_eval(const char *function)
+/* Is it the eval function, one native call of which runs the Python frames of one entry? */
+static bool native_is_eval(const char *function)
 {
     static const char name[] = "_PyEval_EvalFrameDefault";
     return strncmp(function, name, sizeof(name) - 1) == 0;

@@ -8,13 +8,9 @@
 #define PYTHON_READ_NATIVE_ROLES_H
 
 #include <probing/ext/draft/stack.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 #include "cpython.h"
-
-/* Is it the eval function, one native call of which runs the Python frames of one entry? */
-bool native_is_eval(const char *function);
 
 /* Path of the object file that holds the eval function; "" when it cannot be found. */
 void native_interpreter(const struct probing_stack_1 *stack, const struct cpython *py, char *ret,

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "exec/runner.h"
+#include "lib/stack/frame_merge.h"
 #include "probing_sdk.h"
 #include "read/frame_locals.h"
 #include "read/native_roles.h"
@@ -38,6 +39,7 @@ void look_done(struct look *l)
     free(l->locals);
     free(l->native);
     free(l->symbols);
+    free(l->kinds);
 }
 
 /* Up to 3.12 the state in which a thread enters another interpreter may say that it is the thread
@@ -104,7 +106,8 @@ int look_begin(struct look *l, pid_t pid, const struct cpython *py,
     l->locals = malloc((size_t)LOOK_LOCALS * LOCALS_BYTES);
     l->native = malloc(NATIVE_MAX * sizeof(*l->native));
     l->symbols = malloc(NATIVE_MAX * sizeof(*l->symbols));
-    if (!l->states || !l->frames || !l->locals || !l->native || !l->symbols) {
+    l->kinds = malloc(NATIVE_MAX * sizeof(*l->kinds));
+    if (!l->states || !l->frames || !l->locals || !l->native || !l->symbols || !l->kinds) {
         look_done(l);
         return -ENOMEM;
     }
@@ -139,44 +142,14 @@ static const struct walk_thread *state_of(const struct look *l, int32_t tid)
     return NULL;
 }
 
-/* Does native frame i run the eval function?  Its name says so; where it has none (a stripped
- * interpreter whose eval function the compiler has split), from 3.12 on the mark of each entry is a
- * local variable of it. */
-static bool is_eval(const struct look *l, const struct thread_look *t, uint32_t i)
-{
-    if (native_is_eval(l->symbols[i].name))
-        return true;
-    for (int k = 0; k < t->n && i + 1 < t->native.n_frames; k++)
-        if (walk_is_shim(&l->walk, &l->frames[k]) && l->frames[k].address >= l->native[i].sp &&
-            l->frames[k].address < l->native[i + 1].sp)
-            return true;
-    return false;
-}
-
-/* Native frames of calls of the eval function. */
-static int count_evals(const struct look *l, const struct thread_look *t)
-{
-    int evals = 0;
-    for (uint32_t i = 0; i < t->native.n_frames; i++)
-        evals += is_eval(l, t, i);
-    return evals;
-}
-
-/* The same number as the Python stack tells it. */
-static int count_entries(const struct look *l, int n)
-{
-    int entries = 0;
-    for (int i = 0; i < n; i++)
-        entries += walk_is_entry(&l->walk, &l->frames[i]) || walk_is_shim(&l->walk, &l->frames[i]);
-    return entries;
-}
-
 static void name_native(struct look *l, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         l->symbols[i] = (struct probing_stack_symbol){.size = sizeof(l->symbols[i])};
         /* a return address may be the first one after the function */
         (void)l->stack->symbol(l->native[i].ip - (i > 0), &l->symbols[i]);
+        l->kinds[i] =
+            (uint8_t)native_kind(l->interpreter, l->symbols[i].name, l->symbols[i].module);
     }
 }
 
@@ -219,15 +192,47 @@ static void read_locals(struct look *l, struct thread_look *t)
     }
 }
 
-/* A greenlet's stack lies below another one's, which is not its caller. */
-static void cut_at_base(const struct look *l, struct thread_look *t)
+/* ---- both sides as one ---- */
+
+struct both {
+    struct look *look;
+    const struct thread_look *thread;
+};
+
+static int kind_of(void *arg, uint32_t i)
 {
-    for (uint32_t i = 0; i < t->native.n_frames; i++)
-        if (native_kind(l->interpreter, l->symbols[i].name, l->symbols[i].module) ==
-            PROBING_PYTHON_BASE) {
-            t->native.n_frames = i;
-            t->native.end = 0;
-        }
+    return ((const struct both *)arg)->look->kinds[i];
+}
+
+static uint64_t sp_of(void *arg, uint32_t i)
+{
+    return ((const struct both *)arg)->look->native[i].sp;
+}
+
+static struct frame_python python_of(void *arg, uint32_t i)
+{
+    const struct look *l = ((const struct both *)arg)->look;
+    const struct walk_frame *f = &l->frames[i];
+    bool shim = walk_is_shim(&l->walk, f);
+    return (struct frame_python){
+        .mark = shim ? f->address : 0, .entry = shim || walk_is_entry(&l->walk, f), .shim = shim};
+}
+
+static struct frame_merge merge_of(struct both *b)
+{
+    const struct look *l = b->look;
+    const struct thread_look *t = b->thread;
+    struct frame_merge m = {.arg = b,
+                            .kind = kind_of,
+                            .sp = sp_of,
+                            .python = python_of,
+                            .n_native = t->native.n_frames,
+                            .n_python = (uint32_t)t->n,
+                            .native_whole = t->native.end == 0,
+                            .python_whole = t->end != WALK_LIMIT,
+                            .exact = t->states > 1 && l->walk.o.minor < 11};
+    frame_merge_begin(&m);
+    return m;
 }
 
 /* What runs while the thread stands still. */
@@ -289,23 +294,15 @@ static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
             t->moved = false; /* one stack is one moment by itself */
             return;
         }
-        cut_at_base(l, t);
-        int evals = count_evals(l, t), entries = count_entries(l, t->n);
+        struct both both = {l, t};
+        struct frame_merge m = merge_of(&both);
         t->moved = t->moved || (t->end != WALK_WHOLE && t->end != WALK_LIMIT);
-        if (t->end == WALK_LIMIT) /* their innermost parts, then */
-            t->differ = false;
-        else
-            t->differ = t->native.end == 0 ? evals != entries : evals > entries;
+        t->differ = !m.agree;
+        if (m.based) /* what lies behind a greenlet's stack is none of it */
+            t->native.end = 0;
         if (!t->moved && !t->differ)
             return;
     }
-}
-
-/* `outermost`: beyond the last Python frame, where it is only how a thread or program begins. */
-static bool is_plumbing(const struct look *l, const struct probing_stack_symbol *s, bool outermost)
-{
-    int kind = native_kind(l->interpreter, s->name, s->module);
-    return kind == PROBING_PYTHON_PLUMBING || (outermost && kind == PROBING_PYTHON_BEGIN);
 }
 
 static int show_python(struct look *l, const struct thread_look *t, int i, uint32_t *depth)
@@ -348,31 +345,29 @@ static int show_native(struct look *l, uint32_t i, uint32_t *depth)
 }
 
 /* Frames of both kinds, innermost first. */
-static int show_merged(struct look *l, const struct thread_look *t)
+static int show_both(struct look *l, const struct thread_look *t, bool native)
+{
+    struct both both = {l, t};
+    struct frame_merge m = merge_of(&both);
+    uint32_t depth = 0, i;
+    int r = 0;
+    m.agree = m.agree && native;
+    for (enum frame_side side; r == 0 && (side = frame_merge_next(&m, &i)) != FRAME_END;)
+        r = side == FRAME_OF_NATIVE ? show_native(l, i, &depth) : show_python(l, t, (int)i, &depth);
+    return r;
+}
+
+static int show_frames(struct look *l, const struct thread_look *t)
 {
     uint32_t depth = 0;
-    int next = 0, r = 0;
+    int r = 0;
     bool native = t->has_native && !t->moved && !t->differ && l->options.want != WANT_PYTHON;
     if (t->n > 0)
         known_check(&l->walk, l->frames, (size_t)t->n);
-    for (uint32_t i = 0; native && r == 0 && i < t->native.n_frames; i++) {
-        const struct probing_stack_symbol *s = &l->symbols[i];
-        bool python = t->state && l->options.want == WANT_BOTH;
-        if (!python) {
-            r = show_native(l, i, &depth);
-        } else if (is_eval(l, t, i)) {
-            bool entry = false;
-            while (r == 0 && next < t->n && !entry) {
-                entry = walk_is_entry(&l->walk, &l->frames[next]) ||
-                        walk_is_shim(&l->walk, &l->frames[next]);
-                r = show_python(l, t, next++, &depth);
-            }
-        } else if (!is_plumbing(l, s, next > 0 && next == t->n)) {
-            r = show_native(l, i, &depth);
-        }
-    }
-    while (r == 0 && next < t->n)
-        r = show_python(l, t, next++, &depth);
+    if (t->state && l->options.want != WANT_NATIVE)
+        return show_both(l, t, native);
+    for (uint32_t i = 0; native && r == 0 && i < t->native.n_frames; i++)
+        r = show_native(l, i, &depth);
     return r;
 }
 
@@ -455,7 +450,7 @@ int look_show_thread(struct look *l, int32_t tid)
         view.name = "MainThread"; /* as threading would call it */
     int r = l->sink->thread(l->sink, &view);
     if (r == 0)
-        r = show_merged(l, &t);
+        r = show_frames(l, &t);
     if (r == 0)
         show_notes(l, &t);
     return r < 0 ? r : l->sink->end(l->sink);

@@ -41,6 +41,7 @@ struct look {
     char *locals;                       /* of the innermost LOOK_LOCALS, LOCALS_BYTES each */
     struct probing_stack_frame *native; /* as many as `symbols` */
     struct probing_stack_symbol *symbols;
+    uint8_t *kinds;    /* enum frame_kind of these */
     struct sink *sink; /* where frames go; set before a show */
 };
 
