@@ -16,65 +16,63 @@
 #include "cli/ui/terminal.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
+#include "sdk/lib/stack/backtrace_words.h"
 
 #define WORDS_MAX 32
 #define WATCH_NS UINT64_C(1000000000)
 
-/* What is ours of the words; the rest is for who looks. */
+/* What was asked for, and the words that are for who looks. */
 struct words {
+    struct backtrace_words asked;
     char *rest[WORDS_MAX + 1];
     int n;
-    bool external, watch, json;
     uint64_t interval_ns;
 };
 
+/* Wrong words are refused before anybody is asked: alike for the living, the dead and those outside
+ * of which we stay. */
 static int take_words(int argc, char **argv, struct words *w)
 {
+    char why[300];
+    const char *const *words = (const char *const *)argv;
+
     *w = (struct words){.interval_ns = WATCH_NS};
-    for (int i = 0; i < argc; i++) {
-        if (strcmp(argv[i], "--external") == 0) {
-            w->external = true;
-        } else if (strcmp(argv[i], "--watch") == 0) {
-            w->watch = true;
-        } else if (strcmp(argv[i], "--interval") == 0) {
-            int r = i + 1 < argc ? parse_ns(argv[++i], &w->interval_ns)
-                                 : err_set(-EINVAL, "--interval needs a time: --interval 2s");
-            if (r < 0)
-                return r;
-            w->watch = true;
-        } else if (w->n == WORDS_MAX) {
+    int r = backtrace_words(argc, words, BACKTRACE_COMMAND, &w->asked, why, sizeof why);
+    if (r < 0)
+        return err_set(r, "%s", why);
+    for (int i = 0, own; i<argc; i += own> 0 ? own : 1) {
+        own = i > 0 ? backtrace_own_words(words + i) : 0;
+        if (own == 0 && w->n == WORDS_MAX)
             return err_set(-EINVAL, "too many words: '%s'", argv[i]);
-        } else {
-            w->json = w->json || strcmp(argv[i], "--json") == 0;
+        if (own == 0)
             w->rest[w->n++] = argv[i];
-        }
     }
-    return 0;
+    return w->asked.interval != NULL ? parse_ns(w->asked.interval, &w->interval_ns) : 0;
 }
 
 static int look_once(struct target *t, struct words *w)
 {
     const int pid = (int)t->pid;
-    if (!w->external && t->kind == TARGET_BARE)
+    if (!w->asked.external && t->kind == TARGET_BARE)
         return err_set(-ENOENT,
                        "process %d has no probing core in it; enter it with: probing -t %d inject; "
                        "or look from outside: probing -t %d backtrace --external",
                        pid, pid, pid);
-    if (!w->external && t->stopped)
+    if (!w->asked.external && t->stopped)
         return err_set(-EAGAIN,
                        "process %d is stopped and cannot answer; look from outside: probing -t %d "
                        "backtrace --external; or continue it with: kill -CONT %d",
                        pid, pid, pid);
     if (t->kind != TARGET_FILES || t->stopped)
-        return w->external ? external_backtrace(t, w->n, w->rest)
-                           : command_forward(t, w->n, w->rest);
-    if (w->external || w->watch || w->n > 1)
+        return w->asked.external ? external_backtrace(t, w->n, w->rest)
+                                 : command_forward(t, w->n, w->rest);
+    if (w->asked.external || w->asked.watch || w->n > 1)
         return err_set(-EINVAL,
                        "the process is dead: its backtrace takes no '%s'; select what you "
                        "want from crash.frames",
-                       w->n > 1      ? w->rest[1]
-                       : w->external ? "--external"
-                                     : "--watch");
+                       w->n > 1            ? w->rest[1]
+                       : w->asked.external ? "--external"
+                                           : "--watch");
     return crash_print(t->directory);
 }
 
@@ -86,7 +84,7 @@ static void begin_look(const struct words *w)
     struct tm when;
 
     terminal_clear();
-    if (w->json)
+    if (w->asked.json)
         return;
     if (localtime_r(&now, &when) != NULL)
         (void)strftime(text, sizeof text, "%H:%M:%S", &when);
@@ -114,11 +112,11 @@ int command_backtrace(struct target *t, int argc, char **argv)
 
     if (r < 0)
         return r;
-    if (w.json)
+    if (w.asked.json)
         terminal_exact();
     else
         terminal_fit();
-    if (w.watch)
+    if (w.asked.watch)
         return watch(t, &w);
     pager_begin();
     return look_once(t, &w);

@@ -17,6 +17,7 @@
 #include "cli/commands/inject_dry_run.h"
 #include "cli/commands/inject_setup.h"
 #include "cli/inject/inject.h"
+#include "cli/inject/retry.h"
 #include "cli/ui/terminal.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -316,25 +317,6 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
 }
 
-/* What a moment later may be otherwise: a program that is being loaded or replaced, a thread in the
- * loader, a debugger that is there. */
-static bool may_pass(int r)
-{
-    return r == -EAGAIN || r == -ESTALE || r == -EBUSY;
-}
-
-static int enter_soon(struct enter_options *o, struct inject_result *ret)
-{
-    uint64_t begin = clock_monotonic(), most = o->inject.timeout_ns;
-    int r = inject_into(&o->inject, ret);
-
-    while (o->wait && may_pass(r) && clock_monotonic() - begin < most && !cli_interrupted) {
-        (void)poll(NULL, 0, AGAIN_MS);
-        r = inject_into(&o->inject, ret);
-    }
-    return r;
-}
-
 /* The core has been started: is it there, and as it was asked for? */
 static int enter_finish(struct target *t, const struct enter_options *o,
                         const struct inject_result *result)
@@ -366,7 +348,8 @@ static int enter_finish(struct target *t, const struct enter_options *o,
     return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
 }
 
-static int enter_now(struct target *t, struct enter_options *o)
+/* *ret_entered: a core came in, whatever happened then. */
+static int enter_now(struct target *t, struct enter_options *o, bool *ret_entered)
 {
     struct inject_result result = {0};
     int r = installed_file("libprobing.so", o->library, sizeof o->library);
@@ -375,9 +358,10 @@ static int enter_now(struct target *t, struct enter_options *o)
         return r;
     o->inject.library = o->library;
     o->inject.settings = o->settings;
-    r = enter_soon(o, &result);
+    r = inject_into(&o->inject, &result);
     if (r < 0)
         return r;
+    *ret_entered = true;
     if (o->inject.dry_run) {
         plan_print(t, &result, o->library, o->plugins);
         return EXIT_DONE;
@@ -391,15 +375,21 @@ static int enter_now(struct target *t, struct enter_options *o)
     return enter_finish(t, o, &result);
 }
 
-/* A program that replaced itself just then is entered again by who can wait. */
+static bool is_interrupted(void)
+{
+    return cli_interrupted != 0;
+}
+
+/* Who can wait tries again, while there is time, what passes (cli/inject/retry.c). */
 static int enter_patiently(struct target *t, struct enter_options *o)
 {
-    uint64_t begin = clock_monotonic();
-    int r = enter_now(t, o);
+    struct retry again = retry_begin(RETRY_COMMAND, clock_monotonic() + o->inject.timeout_ns);
+    int r;
 
-    while (o->wait && r == -ESTALE && !cli_interrupted &&
-           clock_monotonic() - begin < o->inject.timeout_ns)
-        r = enter_now(t, o);
+    do {
+        again.entered = false;
+        r = enter_now(t, o, &again.entered);
+    } while (o->wait && retry_again(&again, r, is_interrupted));
     return r;
 }
 

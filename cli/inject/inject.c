@@ -17,7 +17,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
@@ -30,11 +29,10 @@
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
+#include "cli/inject/retry.h"
 #include "core/base/buf.h"
 
 #define DEFAULT_TIMEOUT_NS (5 * NS_PER_S)
-#define LEAVE_NS (2 * NS_PER_S)  /* how long we wait for a core that is just leaving */
-#define EXEC_TRIES 3             /* a shell script that becomes python does so once */
 #define CORE_NAME "probing-core" /* of the memfd: what /proc/PID/maps shows */
 
 #ifndef MFD_EXEC
@@ -298,6 +296,18 @@ static int settings_text(const struct inject_options *o, struct buf *b)
     return 0;
 }
 
+int core_refused(pid_t pid, int code)
+{
+    if (code == -EAGAIN)
+        return err_set(-EALREADY, "the core in process %d is just leaving it; try again", pid);
+    if (code == -EUSERS)
+        return err_set(-EAGAIN,
+                       "no thread can be made in process %d: a limit on threads is met (prlimit "
+                       "--nproc, pids.max of its cgroup)",
+                       pid);
+    return err_set(code, "the core in process %d did not start: %s", pid, strerror(-code));
+}
+
 static int start(struct target *t, uint64_t function, struct buf *settings)
 {
     uint64_t value;
@@ -307,15 +317,8 @@ static int start(struct target *t, uint64_t function, struct buf *settings)
     if (rc < 0)
         return rc;
     rc = (int32_t)value;
-    if (rc == -EAGAIN)
-        return err_set(-EALREADY, "the core in process %d is just leaving it; try again", t->pid);
-    if (rc == -EUSERS)
-        return err_set(-EAGAIN,
-                       "no thread can be made in process %d: a limit on threads is met (prlimit "
-                       "--nproc, pids.max of its cgroup)",
-                       t->pid);
     if (rc < 0)
-        return err_set(rc, "the core in process %d did not start: %s", t->pid, strerror(-rc));
+        return core_refused(t->pid, rc);
     t->result->already_there = rc == 1;
     t->result->revived = rc == 0 && t->present_start != 0;
     return 0;
@@ -494,14 +497,11 @@ static int inject_here(const struct inject_options *o, struct inject_result *ret
     int rc = settings_text(o, &settings);
     if (rc == 0)
         rc = library_open(o->library, &library);
-    if (rc == 0)
+    bool ready = rc == 0;
+    struct retry again = retry_begin(RETRY_ENTRY, UINT64_MAX);
+    while (ready) {
         rc = inject_by(o, &library, &settings, &result);
-    for (int i = 0; i < EXEC_TRIES && rc == -ESTALE; i++)
-        rc = inject_once(o, &library, &settings, &result);
-    /* A core that is just leaving takes milliseconds. */
-    while (rc == -EALREADY && clock_monotonic() - begin < LEAVE_NS && !interrupted()) {
-        (void)poll(NULL, 0, 5);
-        rc = inject_once(o, &library, &settings, &result);
+        ready = retry_again(&again, rc, interrupted);
     }
     library_done(&library);
     buf_done(&settings);

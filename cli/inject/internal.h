@@ -112,6 +112,9 @@ struct target {
     bool left_alone; /* a call hangs: the thread puts itself back when it returns */
 };
 
+/* inject.c: probing_start() has given `code`, below 0: why, for either way in. */
+int core_refused(pid_t pid, int code);
+
 /* payload.c */
 int library_open(const char *path, struct library *ret);
 void library_done(struct library *l);

@@ -23,6 +23,7 @@
 #include "cli/inject/payload.c"
 #include "cli/inject/pick_thread.c"
 #include "cli/inject/remote_exec.c"
+#include "cli/inject/retry.c"
 #include "cli/inject/safe_point.c"
 #include "cli/inject/target_files.c"
 #include "cli/inject/tracee.c"

@@ -8,16 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
+#include "cli/inject/retry.h"
 #include "core/base/file.h"
 #include "sdk/lib/proc/task.h"
 
 #define KERNEL_THREAD 0x00200000u /* PF_KTHREAD, linux/sched.h; proc(5) stat field 9 */
 #define CAP_SYS_PTRACE_BIT 19
-#define INJECTION_NS NS_PER_S
 
 /* For people: to its first newline, which a name may have. */
 static void comm_of(pid_t pid, char ret[PROC_COMM_BYTES])
@@ -58,15 +57,13 @@ static int check_class(struct target *t)
 static pid_t tracer_of(const struct target *t, char comm[PROC_COMM_BYTES])
 {
     struct proc_status s;
-    for (uint64_t end = clock_monotonic() + INJECTION_NS;;) {
+    struct retry again = retry_begin(RETRY_TRACER, UINT64_MAX);
+    do {
         if (proc_status_of(t->pid, 0, &s) < 0 || s.tracer == 0 || s.tracer == PROC_UNKNOWN)
             return 0;
-        pid_t tracer = (pid_t)s.tracer;
-        comm_of(tracer, comm);
-        if (strcmp(comm, "probing") != 0 || clock_monotonic() > end)
-            return tracer;
-        (void)nanosleep(&(struct timespec){.tv_nsec = 2 * NS_PER_MS}, NULL);
-    }
+        comm_of((pid_t)s.tracer, comm);
+    } while (strcmp(comm, "probing") == 0 && retry_again(&again, -EBUSY, NULL));
+    return (pid_t)s.tracer;
 }
 
 bool inject_runs_on(pid_t pid)

@@ -266,7 +266,7 @@ static int read_answer(const struct remote *r, struct buf *answer, struct inject
         return err_set(-ELIBACC, "process %d cannot load the library: %.*s", r->pid,
                        (int)answer->size - 1, buf_text(answer));
     if (code < 0)
-        return err_set(code, "the core in process %d did not start: %s", r->pid, strerror(-code));
+        return core_refused(r->pid, code);
     result->already_there = code == 1;
     return 0;
 }

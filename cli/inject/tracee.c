@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/inject/internal.h"
+#include "cli/inject/retry.h"
 #include "sdk/lib/hash.h"
 #include "sdk/lib/proc/task.h"
 
@@ -31,7 +32,8 @@
 static void nap(uint64_t ns)
 {
     struct timespec t = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (int32_t)(ns % NS_PER_S)};
-    (void)nanosleep(&t, NULL);
+    if (ns > 0)
+        (void)nanosleep(&t, NULL);
 }
 
 /* Ctrl-C and its like are blocked; between two stops we look whether one waits. */
@@ -543,7 +545,7 @@ static int try_thread(struct target *t, pid_t tid, uint64_t slice_ns)
 int tracee_find_again(struct target *t)
 {
     int rc = stop_safely(t, t->tid, slice_end(t, SLICE_NS));
-    return rc == 0 || rc == -EINTR || rc == -ESTALE ? rc : tracee_find(t);
+    return retry_rule(RETRY_THREAD, rc) ? tracee_find(t) : rc;
 }
 
 int tracee_find_any(struct target *t)
@@ -563,13 +565,6 @@ int tracee_find_any(struct target *t)
     return -EAGAIN;
 }
 
-/* Two commands at once: the other one is done in a moment. */
-static void wait_for_the_other(struct target *t, pid_t tid)
-{
-    (void)snprintf(t->why_unsafe, sizeof t->why_unsafe, "somebody else traces thread %d", tid);
-    nap(2 * NS_PER_MS);
-}
-
 int tracee_find(struct target *t)
 {
     static struct candidate list[THREADS_MAX];
@@ -580,10 +575,13 @@ int tracee_find(struct target *t)
             return err_set(-ESRCH, "process %d has ended", t->pid);
         for (int i = 0; i < n && clock_monotonic() < t->deadline_ns; i++) {
             rc = try_thread(t, list[i].tid, n == 1 ? NS_PER_S : SLICE_NS);
-            if (rc == 0 || rc == -EINTR || rc == -ESTALE)
+            const struct retry_rule *rule = retry_rule(RETRY_THREAD, rc);
+            if (!rule)
                 return rc;
-            if (rc == -EBUSY)
-                wait_for_the_other(t, list[i].tid);
+            if (rc == -EBUSY) /* two commands at once: the other one is done in a moment */
+                (void)snprintf(t->why_unsafe, sizeof t->why_unsafe, "%s (%d)", rule->what,
+                               list[i].tid);
+            nap(rule->pause_ns);
             if (interrupted())
                 return err_set(-EINTR, "interrupted; nothing was done to process %d", t->pid);
             refused += rc == -EPERM;

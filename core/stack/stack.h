@@ -128,7 +128,8 @@ enum stack_end {
     STACK_END_LIMIT = 2      /* `max` frames and there were more */
 };
 
-/* Unwind.  Gives the number of frames (>= 1), or -errno; *ret_end says why it stopped. */
+/* Unwind.  Gives the number of frames (>= 1), or -errno; *ret_end says why it stopped.  For stacks
+ * that somebody asks for; samples are unwound by plugins/profile/unwind.h, to the same frames. */
 int stack_unwind(struct stack_process *p, const struct stack_registers *r,
                  struct stack_frame *frames, uint32_t max, enum stack_end *ret_end);
 

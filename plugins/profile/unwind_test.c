@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/unwind_test.c - unwinding a copied stack, against what glibc's own unwinder says.
+ * plugins/profile/unwind_test.c - unwinding a copied stack, against what glibc's own unwinder says,
+ * and what the core's says (libunwind): the same stack by each of them.
  */
 #include "unwind.h"
 
@@ -14,12 +15,17 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "core/stack/stack.h"
 #include "tests/test.h"
 
 #define STACK (64u << 10)
 
 static uint8_t copy[STACK];
-static uint64_t ours[256], theirs[256];
+static uint64_t ours[256], our_sps[256], theirs[256];
+static struct stack_process *self;
+static struct stack_frame cores[256];
+static int n_cores;
+static enum stack_end cores_end;
 static uint32_t n_ours;
 static int n_theirs;
 static enum unwind_end end;
@@ -55,10 +61,27 @@ static void look(const ucontext_t *context)
     void *found[256];
     registers_of(context, &r);
     const struct stack_copy stack = {copy, r.value[CFI_SP], take_stack(&r)};
-    n_ours = unwind(code, &r, &stack, ours, NULL, 256, &end);
+    struct stack_registers whole;
+    n_ours = unwind(code, &r, &stack, ours, our_sps, 256, &end);
+    stack_registers_of(context, &whole);
+    stack_process_refresh(self, /* maps_too= */ false);
+    n_cores = stack_unwind(self, &whole, cores, 256, &cores_end);
     n_theirs = backtrace(found, 256);
     for (int i = 0; i < n_theirs; i++)
         theirs[i] = (uint64_t)(uintptr_t)found[i];
+}
+
+/* Frame by frame, and where each begins: stacks on demand and profiles name the same functions. */
+static bool same_as_the_core(void)
+{
+    bool same = n_cores == (int)n_ours && (int)cores_end == (int)end;
+    for (uint32_t i = 0; same && i < n_ours; i++)
+        same = cores[i].ip == ours[i] && cores[i].sp == our_sps[i];
+    for (uint32_t i = 0; !same && (i < n_ours || (int)i < n_cores); i++)
+        printf("# %2u: ours %llx %llx, the core's %llx %llx\n", i, (unsigned long long)ours[i],
+               (unsigned long long)our_sps[i], (unsigned long long)cores[i].ip,
+               (unsigned long long)cores[i].sp);
+    return same;
 }
 
 __attribute__((noinline)) static int deep(int n, int (*leaf)(void))
@@ -90,6 +113,7 @@ TEST(agrees_with_glibc)
     CHECK_INT(end, UNWIND_WHOLE);
     CHECK(n_ours > 22);
     CHECK(same_tail(22));
+    CHECK(same_as_the_core());
 }
 
 static void on_signal(int number, siginfo_t *info, void *context)
@@ -111,6 +135,7 @@ TEST(from_a_signal)
     (void)deep(12, leaf_signal);
     CHECK_INT(end, UNWIND_WHOLE);
     CHECK(same_tail(14));
+    CHECK(same_as_the_core());
 }
 
 /* The signal's own frame is crossed: look from inside of the handler, not at what it interrupted.
@@ -128,6 +153,7 @@ TEST(through_a_signal)
     (void)deep(12, leaf_signal);
     CHECK_INT(end, UNWIND_WHOLE);
     CHECK(same_tail(16));
+    CHECK(same_as_the_core());
 }
 
 static int by_number(const void *a, const void *b)
@@ -145,6 +171,7 @@ TEST(through_the_c_library)
     qsort(numbers, 3, sizeof(numbers[0]), by_number);
     CHECK_INT(end, UNWIND_WHOLE);
     CHECK(same_tail(4));
+    CHECK(same_as_the_core());
 }
 
 static void *on_thread(void *arg)
@@ -161,6 +188,7 @@ TEST(a_thread_begins_somewhere)
     (void)pthread_join(thread, NULL);
     CHECK_INT(end, UNWIND_WHOLE);
     CHECK(same_tail(7));
+    CHECK(same_as_the_core());
 }
 
 #if defined(__GNUC__) && !defined(__clang__)
@@ -235,7 +263,7 @@ int main(void)
 {
     void *warm[4];
     (void)backtrace(warm, 4);
-    if (code_open(&code) < 0)
+    if (code_open(&code) < 0 || stack_process_open(getpid(), &self) < 0)
         return test_skip("no memory");
     RUN(agrees_with_glibc);
     RUN(from_a_signal);
@@ -245,6 +273,7 @@ int main(void)
     RUN(the_frame_pointer_is_found);
     RUN(a_short_copy_is_said);
     RUN(nonsense_gives_a_short_stack);
+    stack_process_free(self);
     code_free(code);
     return test_end();
 }

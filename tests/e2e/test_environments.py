@@ -253,6 +253,21 @@ def test_user_enters_his_own(world):
 
 
 @ROOT_ONLY
+def test_user_in_thousands_of_groups(world):
+    """What /proc/PID/status says behind a line of 20 KB is read like the rest of it: which signals
+    a thread blocks, for one, without which none is stopped."""
+    p = world.start(DEBIAN_PYTHON, "-u", "-c",
+                    "import os\nos.setgroups(range(100000, 103000))\nprint('ready')\n"
+                    "while True: sum(range(1000))")
+    p.wait_line("ready")
+    life = Life(world, p.pid)
+    life.ok("inject")
+    stack = life.ok("backtrace")
+    assert "no native frames" not in stack and re.search(r"\(\S+\+0x", stack), stack
+    life.ok("eject")
+
+
+@ROOT_ONLY
 def test_user_does_not_enter_another(world):
     target = process_of(world, NOBODY)
     done = as_user(OTHER, "-t", str(target.pid), "inject")

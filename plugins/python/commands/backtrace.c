@@ -91,7 +91,7 @@ static void list_threads(struct plugin *p, char *ret, size_t size)
 }
 
 /* What only Python code in the process can tell: it waits for the GIL, for a while. */
-static int ask(struct plugin *p, const struct look_options *o, struct probing_reply *out)
+static int ask(struct plugin *p, const struct backtrace_words *o, struct probing_reply *out)
 {
     char tid[16], threads[THREADS_BYTES];
     const char *words[7] = {o->tasks ? "tasks" : "values"};
@@ -123,10 +123,10 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
     struct plugin *p = self;
     const struct probing_host *h = p->host;
     struct look l;
-    struct look_options options;
+    struct backtrace_words options;
     struct sink_reply s;
     char text[300];
-    int r = look_parse(argc, argv, backtrace_command.usage, &options, text, sizeof(text));
+    int r = backtrace_words(argc, argv, BACKTRACE_INSIDE, &options, text, sizeof(text));
     if (r < 0)
         return h->fail(h, r, text);
     if (options.repr && may_only_read(p, out))
@@ -161,8 +161,7 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
 const struct probing_command backtrace_command = {
     .size = sizeof(struct probing_command),
     .name = "backtrace",
-    .usage =
-        "[--thread TID] [--native|--python] [--locals|--locals=repr] [--tasks] [--json] [--all]",
+    .usage = BACKTRACE_USAGE,
     .doc = "Stacks of all threads, Python and native, innermost frame first, without the GIL",
     .run = backtrace_run,
 };

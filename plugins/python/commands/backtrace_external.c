@@ -38,7 +38,7 @@ static const char *describe(const struct probing_python_process *p, struct cpyth
     return missing;
 }
 
-static int show(const struct probing_host *h, struct look *l, const struct look_options *options,
+static int show(const struct probing_host *h, struct look *l, const struct backtrace_words *options,
                 struct probing_reply *out)
 {
     struct sink_reply s;
@@ -58,17 +58,13 @@ static int show(const struct probing_host *h, struct look *l, const struct look_
 static int external_backtrace(const struct probing_host *h, const struct probing_python_process *p,
                               int argc, const char *const *argv, struct probing_reply *out)
 {
-    struct look_options options;
+    struct backtrace_words options;
     struct cpython py = {.version = 0};
     struct look l;
     char text[300];
-    int r = look_parse(argc, argv, backtrace_command.usage, &options, text, sizeof(text));
+    int r = backtrace_words(argc, argv, BACKTRACE_OUTSIDE, &options, text, sizeof(text));
     if (r < 0)
         return h->fail(h, r, text);
-    if (options.tasks || options.repr)
-        return h->fail(h, -EINVAL,
-                       "backtrace: --tasks and --locals=repr run code in the process, which "
-                       "--external does not enter");
     if (options.only && syscall(SYS_tgkill, p->pid, options.only, 0) == -1 && errno == ESRCH)
         return probing_failf(h, -ESRCH, "no thread %d in that process", options.only);
     const char *missing = p->version ? describe(p, &py) : NULL;

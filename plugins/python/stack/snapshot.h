@@ -11,25 +11,16 @@
 #include <probing/ext/draft/stack.h>
 #include <stdbool.h>
 
+#include "lib/stack/backtrace_words.h"
 #include "read/interpreter.h"
 #include "stack/stack_format.h"
 
 #define LOOK_LOCALS 16 /* frames: further out they come and go seldom */
 
-enum want { WANT_BOTH, WANT_NATIVE, WANT_PYTHON };
-
-struct look_options {
-    enum want want;
-    int32_t only; /* a thread's id, 0: all */
-    bool all;     /* ours too */
-    bool locals, json;
-    bool tasks, repr; /* by Python code in the process: not snapshot.c's to do */
-};
-
 struct look {
     pid_t pid;
     const struct cpython *py;
-    struct look_options options;
+    struct backtrace_words options;
     struct walk walk;
     const struct probing_stack_1 *stack; /* NULL: nobody offers native stacks */
     bool readable;                       /* Python stacks can be read */
@@ -50,10 +41,6 @@ struct look {
 int look_begin(struct look *l, pid_t pid, const struct cpython *py,
                const struct probing_stack_1 *stack);
 void look_done(struct look *l);
-
-/* What a command line asks for: 0, or -errno with one line in `why`. */
-int look_parse(int argc, const char *const *argv, const char *usage, struct look_options *ret,
-               char *why, size_t why_size);
 
 /* 0, or what the sink gave below 0. */
 int look_show_thread(struct look *l, int32_t tid);
