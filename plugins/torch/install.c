@@ -38,6 +38,7 @@ static bool load_more(void)
     MORE(PyInstanceMethod_New)
     MORE(_PyType_Lookup)
     MORE(PyFrame_GetCode)
+    MORE(PyFrame_GetBack)
     MORE(PyFrame_GetVar)
     MORE(PyDict_AddWatcher)
     MORE(PyDict_ClearWatcher)
@@ -270,6 +271,7 @@ int install_undo(void *unused)
     coordinates_forget();
     ddp_forget();
     loss_forget();
+    variables_forget();
     tensor_forget();
     device_forget();
     memory_forget();

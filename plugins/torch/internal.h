@@ -107,6 +107,7 @@ struct python_more {
     PyObject *(*PyInstanceMethod_New)(PyObject *);       /* NULL: not here */
     PyObject *(*_PyType_Lookup)(PyObject *, PyObject *); /* borrowed; NULL: not here */
     PyObject *(*PyFrame_GetCode)(PyObject *);            /* 3.9; else NULL */
+    PyObject *(*PyFrame_GetBack)(PyObject *);            /* likewise */
     PyObject *(*PyFrame_GetVar)(PyObject *, PyObject *); /* 3.12; else NULL */
     int (*PyDict_AddWatcher)(int (*)(int, PyObject *, PyObject *, PyObject *)); /* likewise */
     int (*PyDict_ClearWatcher)(int);
@@ -399,6 +400,7 @@ void comm_forget(void);
 
 /* variables.c */
 extern const struct probing_table_desc variables_table;
+void variables_forget(void);
 /* A step ends on this thread: add a row for each of the setting `exprs`. */
 void variables_step(void);
 

@@ -25,6 +25,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 SWITCHES = {"probing": {}, "probing, backward": {"backward": "on"}, "probing, nan": {"nan": "on"},
             "probing, GPU memory": {"memory": "on"},
             "probing, 2 exprs": {"exprs": "n@block,missing@nowhere"},
+            "probing, loss": {"exprs": "loss,lr,grad_norm"},
             "probing, not sampled": {"sample_rate": "0"}}
 OFF = {"backward": "off", "nan": "off", "memory": "off", "exprs": "", "sample_rate": "1"}
 OTHERS = ("torch hooks, no-op", "torch hooks, clock", "torch.profiler")
@@ -103,7 +104,7 @@ class Workload:
         self.optimizer, self.work, self.steps, self.calls = optimizer, work, steps, calls
 
     def step(self):
-        self.work()
+        loss = self.work()  # noqa: F841 torch.exprs finds it here while the optimizer steps
         self.optimizer.step()
 
 
@@ -128,6 +129,10 @@ def make_workloads():
     loss_of = nn.CrossEntropyLoss()
     x, ones, dist = torch.randn(1, 16), torch.ones(256), alone()
     sgd = torch.optim.SGD(linear.parameters(), lr=1e-6)
+    tiny = nn.Sequential(nn.Linear(2, 16), nn.ReLU(), nn.Linear(16, 1))
+    pairs = torch.randn(8, 2)
+    sums = pairs.sum(1, keepdim=True)
+    sgd_tiny = torch.optim.SGD(tiny.parameters(), lr=1e-3)
     adam = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
     def forward_empty():
@@ -141,6 +146,12 @@ def make_workloads():
     def train_linear():
         sgd.zero_grad()
         linear(x).sum().backward()
+
+    def train_tiny():
+        sgd_tiny.zero_grad()
+        loss = ((tiny(pairs) - sums) ** 2).mean()
+        loss.backward()
+        return loss
 
     def train_transformer():
         tokens, wanted = tiny_transformer.batch(1)
@@ -157,6 +168,7 @@ def make_workloads():
         "50 empty modules": Workload(idle(), forward_empty, 100, 10 * MODULES),
         "50 x Linear(16), forward": Workload(idle(), forward_linear, 400, MODULES),
         "50 x Linear(16), training": Workload(sgd, train_linear, 40, MODULES),
+        "4 modules, training": Workload(sgd_tiny, train_tiny, 200, 4),
         "transformer, training": Workload(adam, train_transformer, 6, calls),
         "10 x all_reduce of 1 KiB": Workload(idle(), reduce, 60, 10),
     }

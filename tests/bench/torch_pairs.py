@@ -25,8 +25,8 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import torch_overhead as bench  # noqa: E402
 
-VARIANTS = {"none": {}, "probing": {}, "probing, backward": {"backward": "on"},
-            "probing, nan": {"nan": "on"}}
+VARIANTS = {"none": {}, "probing": {}, "probing, loss": {"exprs": "loss,lr,grad_norm"},
+            "probing, backward": {"backward": "on"}, "probing, nan": {"nan": "on"}}
 SHORT_NS = 5e6  # steps below this: a block has more of them
 
 

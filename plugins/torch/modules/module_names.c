@@ -12,6 +12,7 @@
 #include "modules/module_names.h"
 #include "modules/tensor.h"
 #include "python/dict_version.h"
+#include "python/pyobject.h"
 
 #include <stdlib.h>
 
@@ -25,8 +26,6 @@
 #define FRUITLESS_MAX 8u /* then strange modules are taken for what they seem to be */
 #define CHECK_PERIOD_NS UINT64_C(10000000)
 #define BRANCHES_MAX 65536u
-#define CLASSES 8u /* names of classes that are remembered, */
-#define CLASS_BYTES 56u
 #define OTHERS_MAX 8u /* trees that a module is in beside the one it was called in last */
 
 struct branch { /* a module with children, and where its dict of them stood at the last walk */
@@ -96,22 +95,7 @@ const char *names_class_text(PyObject *object)
 
 uint64_t names_class(PyObject *object)
 {
-    static struct {
-        char text[CLASS_BYTES];
-        uint64_t id;
-        uint32_t life; /* of the plugin: a forked child has ids of its own */
-    } last[CLASSES];   /* lock: the GIL; asked at each step, and interning takes a lock */
-    const char *name = names_class_text(object);
-    size_t n = strlen(name), at = (n + (unsigned char)name[0]) % CLASSES;
-    if (last[at].life == torch_state.life && strcmp(last[at].text, name) == 0)
-        return last[at].id;
-    uint64_t id = interned(name, n);
-    if (n < CLASS_BYTES) {
-        memcpy(last[at].text, name, n + 1);
-        last[at].id = id;
-        last[at].life = id == PROBING_NULL_ID ? 0 : torch_state.life;
-    }
-    return id;
+    return object_intern_often(names_class_text(object));
 }
 
 static bool is_dict(PyObject *object)

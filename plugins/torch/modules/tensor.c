@@ -385,7 +385,7 @@ static int open_view(PyObject *tensor, int64_t most, struct view *v)
         return -E2BIG;
     if (v->n == 0)
         return 0;
-    int64_t whole = ask(tensor, known.is_contiguous);
+    int64_t whole = v->n == 1 ? 1 : ask(tensor, known.is_contiguous);
     int64_t address = whole >= 0 ? ask(tensor, known.data_ptr) : -1;
     if (address <= 0) /* its memory was given back, or it never had any */
         return -ENOTSUP;

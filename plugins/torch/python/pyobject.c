@@ -13,6 +13,8 @@
 
 #define GIL_WAIT_NS UINT64_C(2000000000)
 #define ERROR_BYTES 240
+#define OFTEN 64       /* texts that are kept, */
+#define OFTEN_BYTES 56 /* each at most so long */
 
 int object_look(int (*fn)(void *arg), void *arg)
 {
@@ -41,6 +43,16 @@ PyObject *object_get_from(PyObject *object, const char *name)
 {
     PyObject *value = object_get(object, name);
     torch_state.py.Py_DecRef(object);
+    return value;
+}
+
+PyObject *object_of_type(PyObject *type, const char *name)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *text = py->PyUnicode_InternFromString(name);
+    PyObject *value = text ? py->PyObject_GenericGetAttr(type, text) : NULL;
+    py->PyErr_Clear();
+    py->Py_DecRef(text);
     return value;
 }
 
@@ -90,6 +102,27 @@ void object_text(PyObject *value, char *room, size_t size)
 uint64_t object_intern(const char *text)
 {
     return probing_intern_text(torch_state.host, text && *text ? text : NULL);
+}
+
+/* At each step the same few texts are asked for, and interning takes a lock. */
+uint64_t object_intern_often(const char *text)
+{
+    static struct {
+        char text[OFTEN_BYTES];
+        uint64_t id;
+        uint32_t life; /* of the plugin: a forked child has ids of its own */
+    } known[OFTEN];    /* lock: the GIL */
+    size_t n = text ? strlen(text) : 0;
+    if (n == 0 || n >= OFTEN_BYTES)
+        return object_intern(text);
+    size_t at = (n * 7 + (unsigned char)text[0] + 5u * (unsigned char)text[n - 1]) % OFTEN;
+    if (known[at].life == torch_state.life && strcmp(known[at].text, text) == 0)
+        return known[at].id;
+    uint64_t id = object_intern(text);
+    memcpy(known[at].text, text, n + 1);
+    known[at].id = id;
+    known[at].life = id == PROBING_NULL_ID ? 0 : torch_state.life;
+    return id;
 }
 
 bool object_is(PyObject *object, PyObject *class)

@@ -19,6 +19,8 @@ PyObject *object_module(const char *name);
 /* An attribute, new reference or NULL; _from takes the object's reference. */
 PyObject *object_get(PyObject *object, const char *name);
 PyObject *object_get_from(PyObject *object, const char *name);
+/* Something that a type has, as `type` itself gives it: no metaclass is asked.  New reference. */
+PyObject *object_of_type(PyObject *type, const char *name);
 /* A whole number, PROBING_NULL_I64: it is none.  Takes the reference. */
 int64_t object_number(PyObject *value);
 /* The whole number that a method without arguments gives. */
@@ -29,6 +31,7 @@ int64_t object_number_in(PyObject *dict, const char *name);
 void object_text(PyObject *value, char *room, size_t size);
 /* Interned; PROBING_NULL_ID of "" and of NULL.                                            [any] */
 uint64_t object_intern(const char *text);
+uint64_t object_intern_often(const char *text); /* likewise, with the GIL: of a step's few names */
 bool object_is(PyObject *object, PyObject *class);
 /* The exception that is being raised, which stays so: its class and the first line of what it says,
  * interned; PROBING_NULL_ID: none is. */

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/exprs.c - the names in the setting `exprs`: what they may be, and what stands
- * for one of them in the frames of the thread that asks.
+ * plugins/torch/steps/exprs.c - the names in the setting `exprs`: what they may be, and where their
+ * parts lead from a variable on, which frame_variable.c finds.
  *
- * Threads: any that holds the GIL; exprs_length() and exprs_check() anywhere.
- * A variable is read where the interpreter keeps it: asking a frame for f_locals would keep all of
- * its variables alive.  Names go through objects' own dicts, slots, items of dicts, lists and
- * tuples: nothing of the program runs.
+ * Threads: any that holds the GIL; exprs_length() and exprs_parse() anywhere.
+ * Names go through objects' own dicts, slots, items of dicts, lists and tuples: nothing of the
+ * program runs.
  */
 #include "steps/exprs.h"
 #include "modules/tensor.h"
@@ -14,12 +13,7 @@
 
 #include <stdlib.h>
 
-#define FRAMES_MAX 256u
 #define GETTERS_MAX 4u /* properties of properties */
-
-static uint32_t checked_life; /* lock: the GIL; of the plugin, when `readable` was found out */
-static bool readable;         /* lock: the GIL; frames are laid out as we know them */
-static PyObject *cell_type;   /* lock: the GIL; borrowed: a static type */
 
 /* ---- as text ---- */
 
@@ -103,149 +97,17 @@ bool exprs_parse(const char *p, size_t n, struct expression *ret)
     return true;
 }
 
-/* ---- frames ---- */
-
-/* Where a frame keeps its variables.  (3.8 to 3.10: frameobject.h; 3.11: pycore_frame.h.)  From
- * 3.12 on there is a function for it. */
-static PyObject *const *room_of(PyObject *frame)
-{
-    const struct cpython *py = &torch_state.py;
-    const char *p = (const char *)frame, *inner;
-    if (!cpython_since(py, 10))
-        return (PyObject *const *)(p + 360);
-    if (!cpython_since(py, 11))
-        return (PyObject *const *)(p + 352);
-    memcpy(&inner, p + 24, sizeof(inner));
-    return (PyObject *const *)(inner + 72);
-}
-
-/* Where a word stands in a tuple of names, -1: nowhere; ret_count: how many there are. */
-static Py_ssize_t index_in(PyObject *code, const char *names, const char *word, size_t n,
-                           Py_ssize_t *ret_count)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *tuple = object_get(code, names);
-    Py_ssize_t found = -1, size;
-    *ret_count = tuple ? py->PyTuple_Size(tuple) : 0;
-    for (Py_ssize_t i = 0; i < *ret_count && found < 0; i++) {
-        const char *text = py->PyUnicode_AsUTF8AndSize(py->PyTuple_GetItem(tuple, i), &size);
-        if (text && (size_t)size == n && memcmp(text, word, n) == 0)
-            found = i;
-    }
-    py->PyErr_Clear();
-    py->Py_DecRef(tuple);
-    return found;
-}
-
-/* Variables that inner functions use too stand behind the others, those of 3.11 that are arguments
- * excepted.  Gives the place of one of them, -1: it is none. */
-static Py_ssize_t cell_of(PyObject *code, const char *word, size_t n)
-{
-    struct cpython *py = &torch_state.py;
-    Py_ssize_t n_locals, n_cells, other, size;
-    (void)index_in(code, "co_varnames", word, n, &n_locals);
-    Py_ssize_t cell = index_in(code, "co_cellvars", word, n, &n_cells), before = 0;
-    PyObject *tuple = cell < 0 ? NULL : object_get(code, "co_cellvars");
-    for (Py_ssize_t i = 0; tuple && i < cell; i++) {
-        const char *text = py->PyUnicode_AsUTF8AndSize(py->PyTuple_GetItem(tuple, i), &size);
-        before += !cpython_since(py, 11) || !text ||
-                  index_in(code, "co_varnames", text, (size_t)size, &other) < 0;
-    }
-    py->PyErr_Clear();
-    py->Py_DecRef(tuple);
-    return cell < 0 ? -1 : n_locals + before;
-}
-
-/* A local variable, new reference; NULL: there is none, or it has no value now. */
-static PyObject *local_of(PyObject *frame, PyObject *code, const char *word, size_t n)
-{
-    struct cpython *py = &torch_state.py;
-    Py_ssize_t count;
-    if (torch_state.more.PyFrame_GetVar) {
-        PyObject *name = py->PyUnicode_FromStringAndSize(word, (Py_ssize_t)n);
-        PyObject *found = name ? torch_state.more.PyFrame_GetVar(frame, name) : NULL;
-        py->PyErr_Clear();
-        py->Py_DecRef(name);
-        return found;
-    }
-    Py_ssize_t at = index_in(code, "co_varnames", word, n, &count);
-    if (at < 0)
-        at = cell_of(code, word, n);
-    PyObject *value = NULL;
-    if (at >= 0)
-        memcpy(&value, room_of(frame) + at, sizeof(value));
-    if (value && object_type(value) == cell_type)
-        return object_get(value, "cell_contents"); /* an inner function uses it too */
-    py->Py_IncRef(value);
-    return value;
-}
-
-static PyObject *look_back(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObject *kwnames)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame(),
-             *code = frame ? object_get(frame, "f_code") : NULL;
-    (void)self;
-    (void)kwnames;
-    cell_type = n == 4 ? object_type(args[3]) : NULL;
-    PyObject *third = code ? local_of(frame, code, "third", 5) : NULL;
-    PyObject *other = code ? local_of(frame, code, "other", 5) : NULL;
-    PyObject *shared = code ? local_of(frame, code, "shared", 6) : NULL;
-    readable = n == 4 && third == args[0] && other == args[1] && shared == args[2];
-    py->Py_DecRef(shared);
-    py->Py_DecRef(third);
-    py->Py_DecRef(other);
-    py->Py_DecRef(code);
-    py->Py_IncRef(py->_Py_NoneStruct);
-    return py->_Py_NoneStruct;
-}
-
-/* Are frames laid out as we think?  Tried on a function of our own. */
-bool exprs_usable(void)
-{
-    static struct cpython_method method = {"look", NULL, METH_FASTCALL | METH_KEYWORDS, NULL};
-    static const char text[] = "def f(first, *, other=(2,)):\n"
-                               "    third, shared = [first], [other]\n"
-                               "    def inner(): return first, shared\n"
-                               "    return look(third, other, shared, inner.__closure__[0])\n"
-                               "f(1)\n";
-    struct cpython *py = &torch_state.py;
-    if (checked_life == torch_state.life)
-        return readable;
-    checked_life = torch_state.life;
-    readable = false;
-    memcpy(&method.call, &(PyCFunctionFastKeywords){look_back}, sizeof(method.call));
-    PyObject *globals = py->PyDict_New(), *look = py->PyCFunction_NewEx(&method, NULL, NULL);
-    if (globals && look && py->PyDict_SetItemString(globals, "look", look) == 0 &&
-        py->PyDict_SetItemString(globals, "__builtins__", py->PyEval_GetBuiltins()) == 0)
-        py->Py_DecRef(py->PyRun_StringFlags(text, Py_file_input, globals, globals, NULL));
-    py->PyErr_Clear();
-    py->Py_DecRef(look);
-    py->Py_DecRef(globals);
-    return readable;
-}
-
 /* ---- the parts of a name ---- */
-
-/* Something that a type has, as `type` itself gives it: no metaclass is asked.  New reference. */
-static PyObject *of_type(PyObject *type, const char *name)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *text = py->PyUnicode_InternFromString(name);
-    PyObject *value = text ? py->PyObject_GenericGetAttr(type, text) : NULL;
-    py->PyErr_Clear();
-    py->Py_DecRef(text);
-    return value;
-}
 
 /* What the classes of an object have under a name, new reference. */
 static PyObject *of_classes(PyObject *object, PyObject *name)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *order = of_type(object_type(object), "__mro__"), *found = NULL;
+    PyObject *order = object_of_type(object_type(object), "__mro__"), *found = NULL;
     Py_ssize_t n = order && object_is(order, py->PyTuple_Type) ? py->PyTuple_Size(order) : 0;
     for (Py_ssize_t i = 0; i < n && !found; i++) {
-        PyObject *dict = of_type(py->PyTuple_GetItem(order, i), "__dict__"); /* a proxy of one */
+        PyObject *dict =
+            object_of_type(py->PyTuple_GetItem(order, i), "__dict__"); /* a proxy of one */
         found = dict ? py->PyObject_GetItem(dict, name) : NULL;
         py->PyErr_Clear();
         py->Py_DecRef(dict);
@@ -398,105 +260,17 @@ static PyObject *item_of(PyObject *object, const char *word, size_t n, const cha
     return found;
 }
 
-/* The variable in one frame, new reference. */
-static PyObject *in_frame(const struct expression *e, PyObject *frame, PyObject *code,
-                          const char **ret_why)
+PyObject *exprs_follow(const struct expression *e, PyObject *variable, const char **ret_why)
 {
-    struct cpython *py = &torch_state.py;
-    PyObject *found = local_of(frame, code, e->name, e->first_n);
-    int64_t flags = object_number(object_get(code, "co_flags"));
-    bool module = !(flags & 1); /* CO_OPTIMIZED: a function's */
-    PyObject *globals = !found && module ? object_get(frame, "f_globals") : NULL;
-    PyObject *name =
-        globals ? py->PyUnicode_FromStringAndSize(e->name, (Py_ssize_t)e->first_n) : NULL;
-    if (name && object_is(globals, py->PyDict_Type)) {
-        found = py->PyDict_GetItem(globals, name);
-        py->Py_IncRef(found);
-    }
-    py->PyErr_Clear();
-    py->Py_DecRef(name);
-    py->Py_DecRef(globals);
+    PyObject *found = variable;
     for (size_t at = e->first_n; found && at < e->name_n;) {
         const char *part = e->name + at;
         size_t n = part_length(part);
         PyObject *outer = found;
         found = *part == '.' ? attribute_of(outer, part + 1, n - 1, ret_why)
                              : item_of(outer, part + 1, n - 2, ret_why);
-        py->Py_DecRef(outer);
+        torch_state.py.Py_DecRef(outer);
         at += n;
     }
     return found;
-}
-
-static bool is_text(PyObject *value, const char *text, size_t n)
-{
-    Py_ssize_t size;
-    const char *own = value && object_is(value, torch_state.py.PyUnicode_Type)
-                          ? torch_state.py.PyUnicode_AsUTF8AndSize(value, &size)
-                          : NULL;
-    torch_state.py.PyErr_Clear();
-    return own && (size_t)size == n && memcmp(own, text, n) == 0;
-}
-
-/* "Trainer.step" before 3.11, where code does not know it: by the class of `self`. */
-static bool is_method(PyObject *frame, PyObject *code, const char *class, size_t n)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *self = local_of(frame, code, "self", 4);
-    PyObject *order = self ? of_type(object_type(self), "__mro__") : NULL;
-    Py_ssize_t size = order && object_is(order, py->PyTuple_Type) ? py->PyTuple_Size(order) : 0;
-    bool is = false;
-    for (Py_ssize_t i = 0; i < size && !is; i++) {
-        PyObject *name = of_type(py->PyTuple_GetItem(order, i), "__name__");
-        is = is_text(name, class, n);
-        py->Py_DecRef(name);
-    }
-    py->Py_DecRef(order);
-    py->Py_DecRef(self);
-    return is;
-}
-
-static bool is_in(const struct expression *e, PyObject *frame, PyObject *code, PyObject *func)
-{
-    struct cpython *py = &torch_state.py;
-    if (e->func_n == 0 || is_text(func, e->func, e->func_n))
-        return true;
-    size_t last = e->func_n;
-    while (last && e->func[last - 1] != '.')
-        last--;
-    if (!last || !is_text(func, e->func + last, e->func_n - last))
-        return false;
-    PyObject *whole = object_get(code, "co_qualname"); /* 3.11: "main.<locals>.Trainer.step" */
-    Py_ssize_t n = 0;
-    const char *text = whole ? py->PyUnicode_AsUTF8AndSize(whole, &n) : NULL;
-    size_t before = text && (size_t)n >= e->func_n ? (size_t)n - e->func_n : 0;
-    bool is = text && (size_t)n >= e->func_n && memcmp(text + before, e->func, e->func_n) == 0 &&
-              (before == 0 || text[before - 1] == '.');
-    py->PyErr_Clear();
-    if (!whole)
-        is = is_method(frame, code, e->func, last - 1);
-    py->Py_DecRef(whole);
-    return is;
-}
-
-PyObject *exprs_find(const struct expression *e, PyObject **ret_func, const char **ret_why)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame(), *value = NULL;
-    *ret_func = NULL;
-    *ret_why = NULL;
-    py->Py_IncRef(frame);
-    for (uint32_t i = 0; frame && frame != py->_Py_NoneStruct && !value && i < FRAMES_MAX; i++) {
-        PyObject *code = object_get(frame, "f_code"), *func = object_get(code, "co_name");
-        if (func && is_in(e, frame, code, func))
-            value = in_frame(e, frame, code, ret_why);
-        if (value || (*ret_why && !*ret_func))
-            *ret_func = func;
-        else
-            py->Py_DecRef(func);
-        py->Py_DecRef(code);
-        frame = object_get_from(frame, "f_back");
-    }
-    py->Py_DecRef(frame);
-    return value;
 }

@@ -9,7 +9,6 @@
  * its number is there by then; from a GPU it comes later, by cuda_events.c.
  */
 #include <errno.h>
-#include <stdio.h>
 
 #include "device/device.h"
 #include "modules/tensor.h"
@@ -119,9 +118,18 @@ static bool take(const struct thread *t, enum known which, PyObject *value, cons
         tensor_loud(guard);
     if (!one)
         return false;
-    s.func = object_intern(func);
+    s.func = object_intern_often(func);
     last.of[which] = s;
     return true;
+}
+
+/* "SGD.param_groups"; no printf: once a step. */
+static void put_name(char *room, PyObject *object, const char *attribute)
+{
+    const char *class = names_class_text(object);
+    size_t most = FUNC_BYTES - strlen(attribute) - 1, n = strnlen(class, most);
+    memcpy(room, class, n);
+    memcpy(room + n, attribute, strlen(attribute) + 1);
 }
 
 static void take_loss(const struct thread *t, enum source source, PyObject *value, const char *func)
@@ -156,7 +164,7 @@ void loss_forward(const struct thread *t, PyObject *module, PyObject *result)
     if (!is_wanted(KNOWN_LOSS) || tensor_is(result) || t->micro == PROBING_NULL_I64)
         return;
     PyObject *value = loss_in(result);
-    (void)snprintf(func, sizeof(func), "%s.forward", names_class_text(module));
+    put_name(func, module, ".forward");
     if (value)
         take_loss(t, SOURCE_FORWARD, value, func);
     torch_state.py.Py_DecRef(value);
@@ -204,7 +212,7 @@ void loss_optimizer(const struct thread *t, PyObject *optimizer)
     py->Py_IncRef(rate);
     py->PyErr_Clear();
     py->Py_DecRef(dict);
-    (void)snprintf(func, sizeof(func), "%s.param_groups", names_class_text(optimizer));
+    put_name(func, optimizer, ".param_groups");
     if (rate)
         (void)take(t, KNOWN_RATE, rate, func);
     py->Py_DecRef(rate);

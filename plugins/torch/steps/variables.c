@@ -8,16 +8,17 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "device/device.h"
 #include "modules/tensor.h"
 #include "python/pyobject.h"
 #include "steps/exprs.h"
+#include "steps/number_text.h"
 #include "steps/variables.h"
 
 #define TEXT_BYTES 256u
 #define MISSED_STEPS 10u /* without a variable: then it is told */
-#define EXPRS_MAX 64u    /* of which is known whether they have been there */
 
 enum { COL_FUNC = N_COORDINATES, COL_NAME, COL_TYPE, COL_VALUE_F64, N_VARIABLES };
 
@@ -35,11 +36,21 @@ const struct probing_table_desc variables_table = PROBING_TEXT_TABLE(
     "python.variables", columns, "value",
     "variables of the program at each step's end (torch.exprs), and what torch.nan finds");
 
+struct wanted { /* one expression of the setting */
+    struct expression e;
+    enum known known;
+    char name[EXPRS_NAME_BYTES];
+    bool was_there;
+};
+
 static struct {
     char exprs[LIST_BYTES]; /* the setting that the rest is about */
     uint32_t life, steps;   /* steps: since it was set, at most MISSED_STEPS */
-    uint64_t names;         /* bits: expressions that were there */
-} seen;                     /* lock: the GIL */
+    struct wanted *all;     /* owned; `e` is of `exprs` above */
+    uint32_t n;
+    uint32_t users;    /* steps that end now: a value that goes may run code of the program's, */
+    bool forget_later; /* and with it another step's end or ours */
+} list;                /* lock: the GIL */
 
 /* ---- rows ---- */
 
@@ -54,8 +65,8 @@ static void add_row(uint64_t step, uint64_t func, const char *name, const char *
         row[COL_GLOBAL_STEP].i = PROBING_NULL_I64;
     }
     row[COL_FUNC].u = func;
-    row[COL_NAME].u = object_intern(name);
-    row[COL_TYPE].u = object_intern(type);
+    row[COL_NAME].u = object_intern_often(name);
+    row[COL_TYPE].u = object_intern_often(type);
     row[COL_VALUE_F64].u = PROBING_NULL_F64;
     if (number && *number == *number)
         row[COL_VALUE_F64].f = *number;
@@ -72,9 +83,8 @@ void variables_add(uint64_t func, const char *name, const char *type, const doub
 static void add_number(uint64_t step, uint64_t func, const char *name, const char *type,
                        double number)
 {
-    char text[64] = "nan"; /* printf knows it with a sign, too */
-    if (number == number)
-        (void)snprintf(text, sizeof(text), "%.9g", number);
+    char text[NUMBER_TEXT_BYTES];
+    number_text(number, text);
     add_row(step, func, name, type, &number, text);
 }
 
@@ -107,30 +117,30 @@ static bool is_meta(PyObject *tensor)
     return meta == torch_state.py._Py_TrueStruct;
 }
 
-static void add_tensor(uint64_t func, const char *name, PyObject *tensor)
+/* rc, f: of tensor_look(). */
+static void add_tensor(uint64_t func, const char *name, PyObject *tensor, int rc,
+                       const struct tensor_figures *f)
 {
-    struct tensor_figures f;
-    int rc = tensor_look(tensor, &f);
     if (rc == -EXDEV && device_claim(device_number(tensor), func, name))
         return;
-    if (rc < 0 || f.n == 0) {
+    if (rc < 0 || f->n == 0) {
         variables_add(func, name, "Tensor", NULL,
                       rc < 0 ? variables_why_not(rc, rc == -EXDEV && is_meta(tensor))
                              : "no numbers: an empty tensor");
         return;
     }
-    if (f.n == 1) {
-        variables_add_number(func, name, "Tensor", f.first);
+    if (f->n == 1) {
+        variables_add_number(func, name, "Tensor", f->first);
         return;
     }
     const struct {
         const char *name;
         double value;
-    } parts[] = {{"min", f.min},
-                 {"max", f.max},
-                 {"mean", f.mean},
-                 {"norm", f.norm},
-                 {"nan", (double)f.n_nan}};
+    } parts[] = {{"min", f->min},
+                 {"max", f->max},
+                 {"mean", f->mean},
+                 {"norm", f->norm},
+                 {"nan", (double)f->n_nan}};
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
         char full[EXPRS_NAME_BYTES + 8];
         (void)snprintf(full, sizeof(full), "%s.%s", name, parts[i].name);
@@ -198,7 +208,9 @@ static void add_value(uint64_t func, const char *name, PyObject *value)
     } else if (object_is(value, py->PyUnicode_Type)) {
         add_text(func, name, value);
     } else if (object_is(value, torch_state.tensor_class)) {
-        add_tensor(func, name, value);
+        struct tensor_figures f;
+        int rc = tensor_look(value, &f);
+        add_tensor(func, name, value, rc, &f);
     } else if (value == py->_Py_NoneStruct) {
         variables_add(func, name, class, NULL, "None");
     } else {
@@ -214,78 +226,120 @@ static void add_value(uint64_t func, const char *name, PyObject *value)
 
 /* ---- a step's end ---- */
 
-/* Gives whether it is there. */
-static bool add_expression(const struct expression *e)
+/* A tensor's numbers are read once: whether it is one, and which, comes from the same look. */
+static void add_loss(uint64_t func, const char *name, PyObject *value)
 {
-    struct cpython *py = &torch_state.py;
-    char name[EXPRS_NAME_BYTES], function[EXPRS_NAME_BYTES];
-    PyObject *func;
-    const char *why;
-    enum known known = loss_known(e);
-    (void)snprintf(name, sizeof(name), "%.*s", (int)e->name_n, e->name);
-    if (known > KNOWN_LOSS && loss_add(known, name))
-        return true; /* an optimizer knows its rate better than a variable */
-    PyObject *value = exprs_find(e, &func, &why);
-    if (func)
-        py->Py_IncRef(func);
-    object_text(func, function, sizeof(function));
+    struct tensor_figures f = {.n = 0};
+    int rc = tensor_is(value) ? tensor_look(value, &f) : -EINVAL;
     /* `loss` is the name of functions, too, and of one number for each example */
-    bool one = value && (is_numpy_number(value) || loss_is_one(value));
-    bool told = !one && known == KNOWN_LOSS && loss_add(known, name);
-    if (!told && value)
-        add_value(object_intern(function), name, value);
+    bool one = tensor_is(value) ? rc < 0 || f.n == 1 : is_numpy_number(value) || loss_is_one(value);
+    if (!one && loss_add(KNOWN_LOSS, name))
+        return;
+    if (tensor_is(value))
+        add_tensor(func, name, value, rc, &f);
+    else
+        add_value(func, name, value);
+}
+
+/* Gives whether it is there. */
+static bool add_expression(const struct wanted *w)
+{
+    uint64_t func;
+    const char *why;
+    if (w->known > KNOWN_LOSS && loss_add(w->known, w->name))
+        return true; /* an optimizer knows its rate better than a variable */
+    PyObject *value = exprs_find(&w->e, &func, &why);
+    bool told = !value && w->known == KNOWN_LOSS && loss_add(w->known, w->name);
+    if (value && w->known == KNOWN_LOSS)
+        add_loss(func, w->name, value);
+    else if (value)
+        add_value(func, w->name, value);
     else if (!told && why)
-        variables_add(object_intern(function), name, NULL, NULL, why);
-    py->Py_DecRef(value);
-    py->Py_DecRef(func);
+        variables_add(func, w->name, NULL, NULL, why);
+    torch_state.py.Py_DecRef(value);
     return told || value || why;
 }
 
 /* A name that was never there is a slip of the pen more often than not. */
-static void tell_missing(const struct expression *e)
+static void tell_missing(const struct wanted *w)
 {
-    char name[EXPRS_NAME_BYTES], function[EXPRS_NAME_BYTES], text[400];
-    (void)snprintf(name, sizeof(name), "%.*s", (int)e->name_n, e->name);
-    (void)snprintf(function, sizeof(function), "%.*s", (int)e->func_n, e->func);
+    char function[EXPRS_NAME_BYTES], text[400];
+    (void)snprintf(function, sizeof(function), "%.*s", (int)w->e.func_n, w->e.func);
     (void)snprintf(text, sizeof(text), "not there at the end of %u steps", MISSED_STEPS);
-    variables_add(object_intern(function), name, NULL, NULL, text);
+    variables_add(object_intern(function), w->name, NULL, NULL, text);
     (void)snprintf(text, sizeof(text),
                    "torch.exprs: '%s%s%s' was not there at the end of %u steps: no such variable%s",
-                   name, *function ? "@" : "", function, MISSED_STEPS,
+                   w->name, *function ? "@" : "", function, MISSED_STEPS,
                    *function ? " in that function, or it does not run while a step ends"
                              : " in a function that runs while a step ends");
     torch_state.host->log(torch_state.host, PROBING_WARN, text);
 }
 
+void variables_forget(void)
+{
+    list.forget_later = list.users != 0;
+    if (list.forget_later)
+        return;
+    exprs_forget();
+    for (uint32_t i = 0; i < list.n; i++)
+        torch_state.py.Py_DecRef(list.all[i].e.first);
+    free(list.all);
+    list.all = NULL;
+    list.n = 0;
+    list.exprs[0] = '\0';
+}
+
+static void add_wanted(const struct expression *e)
+{
+    struct wanted *w = &list.all[list.n];
+    *w = (struct wanted){.e = *e, .known = loss_known(e)};
+    w->e.number = list.n;
+    w->e.first = torch_state.py.PyUnicode_FromStringAndSize(e->name, (Py_ssize_t)e->first_n);
+    torch_state.py.PyErr_Clear();
+    (void)snprintf(w->name, sizeof(w->name), "%.*s", (int)e->name_n, e->name);
+    list.n += w->e.first != NULL;
+}
+
+/* The list is taken apart once, not at each step. */
 static void look_anew(const char *exprs)
 {
-    if (seen.life == torch_state.life && strcmp(seen.exprs, exprs) == 0)
+    if (list.users || (list.life == torch_state.life && strcmp(list.exprs, exprs) == 0))
         return;
-    seen.life = torch_state.life;
-    seen.steps = 0;
-    seen.names = 0;
-    memcpy(seen.exprs, exprs, strlen(exprs) + 1);
+    variables_forget();
+    list.life = torch_state.life;
+    list.steps = 0;
+    memcpy(list.exprs, exprs, strlen(exprs) + 1);
+    uint32_t most = 1;
+    for (const char *p = list.exprs; *p; p++)
+        most += *p == ',';
+    list.all = calloc(most, sizeof(*list.all));
+    for (const char *p = list.exprs; *p && list.all;) {
+        struct expression e;
+        size_t n = exprs_length(p, ",");
+        if (exprs_parse(p, n, &e))
+            add_wanted(&e);
+        p += n + (p[n] == ',');
+    }
+    if (!list.all) /* no memory: the next step tries again */
+        list.exprs[0] = '\0';
 }
 
 void variables_step(void)
 {
-    const char *p = torch_state.set.exprs;
     PyObject *guard;
-    if (!*p || !torch_state.host->wanted(torch_state.variables) || !exprs_usable() ||
-        !tensor_quiet(&guard))
+    if (!torch_state.set.exprs[0] || !torch_state.host->wanted(torch_state.variables) ||
+        !exprs_usable() || !tensor_quiet(&guard))
         return;
-    look_anew(p);
-    seen.steps += seen.steps <= MISSED_STEPS;
-    for (uint32_t i = 0; *p; i++) {
-        struct expression e;
-        size_t n = exprs_length(p, ",");
-        bool valid = exprs_parse(p, n, &e), there = valid && add_expression(&e);
-        if (there && i < EXPRS_MAX)
-            seen.names |= UINT64_C(1) << i;
-        if (valid && seen.steps == MISSED_STEPS && i < EXPRS_MAX && !(seen.names >> i & 1) &&
-            settings_chosen(&torch_state.set))
-            tell_missing(&e);
-        p += n + (p[n] == ',');
+    look_anew(torch_state.set.exprs);
+    list.users++;
+    list.steps += list.steps <= MISSED_STEPS;
+    for (uint32_t i = 0; i < list.n; i++) {
+        struct wanted *w = &list.all[i];
+        w->was_there = add_expression(w) || w->was_there;
+        if (list.steps == MISSED_STEPS && !w->was_there && settings_chosen(&torch_state.set))
+            tell_missing(w);
     }
+    if (--list.users == 0 && list.forget_later)
+        variables_forget();
     tensor_loud(guard);
 }
