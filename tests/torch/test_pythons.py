@@ -55,6 +55,27 @@ def test_hooks_with_a_stand_in_for_torch(world, python):
     case.target.wait_line("quiet")
 
 
+def test_variables_where_their_functions_keep_them(world, python):
+    """Other functions with the same name, cells, code that is replaced or freed: each value is that
+    of its own step, and a name that is nowhere is not found."""
+    if is_threaded(python):
+        pytest.skip("it is refused there")
+    case = Case(world, "standin.py", python, "variables")
+    names = ("x", "a", "held", "own@Thing.turn", "everywhere", "nowhere")
+    done = case.target.probing("config", "torch.exprs=" + ",".join(names))
+    assert done.returncode == 0, done.stderr
+    wanted = case.run()
+    for name in names[:4]:
+        rows = case.target.rows("select value_f64 from python.variables where name = '%s' and "
+                                "value_f64 is not null order by ts" % name.partition("@")[0])
+        assert [n for n, in rows] == wanted[name], name
+    steps = case.target.rows("select count(*), max(value_f64) from python.variables "
+                             "where name = 'everywhere' and func = '<module>'")
+    assert steps == [[20 * 4 + 300, 19]]
+    assert case.target.rows("select distinct value from python.variables where name = 'nowhere'") \
+        == [["not there at the end of 10 steps"]]
+
+
 def test_a_python_without_a_gil_is_refused(world, python):
     if not is_threaded(python):
         pytest.skip("it has a GIL")

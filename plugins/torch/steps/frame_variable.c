@@ -106,7 +106,11 @@ static Py_ssize_t cell_of(PyObject *code, const char *word, size_t n)
  * a function that finds it, only whether there is one counts. */
 static Py_ssize_t find_local(PyObject *code, const char *word, size_t n)
 {
-    Py_ssize_t count, at = index_in(code, "co_varnames", word, n, &count);
+    Py_ssize_t count, at = NO_PLACE;
+    if (!cpython_since(&torch_state.py, 11)) /* an argument's own place is empty then */
+        at = cell_of(code, word, n);
+    if (at < 0)
+        at = index_in(code, "co_varnames", word, n, &count);
     if (at < 0)
         at = cell_of(code, word, n);
     if (at < 0 && torch_state.more.PyFrame_GetVar)

@@ -2,7 +2,7 @@
 """Runs the hooks on a CPython that has no torch: the few classes of torch that the plugin asks for,
 written as torch writes them, and models made of them that change while they are called.
 
-usage: standin.py GO ANSWER    the storm lasts while there is a file GO.storm
+usage: standin.py GO ANSWER [variables]    the storm lasts while there is a file GO.storm
 """
 import collections
 import copy
@@ -179,10 +179,75 @@ def storm():
             pass
 
 
+seen = collections.defaultdict(list)
+
+
+def step(**there):
+    """A step whose end finds these variables."""
+    call(tree)
+    optimizer.step()
+    for name, value in there.items():
+        seen[name].append(value)
+
+
+class Thing:
+    def turn(self, own):
+        step(**{"own@Thing.turn": own})
+
+
+class Other:
+    def turn(self, own):
+        own += 1000
+        step()
+
+
+def moves(n):
+    a, x = 1, n
+    step(x=x, a=a)
+
+
+def moves_on(n):
+    first, second, x, a = n, n, n + 0.5, 2
+    step(x=x, a=a)
+    del first, second
+
+
+def shared(x):
+    held = x * 2
+
+    def inner():
+        return held, x
+    step(x=x, held=held)
+    return inner()
+
+
+def variables():
+    """Functions that get another code, and many that live for one step, at addresses of others."""
+    global everywhere
+    for n in range(20):
+        everywhere = n
+        Thing().turn(n)
+        Other().turn(n)
+        moves(n)
+        moves.__code__, moves_on.__code__ = moves_on.__code__, moves.__code__
+        shared(n)
+    for n in range(300):
+        before = "".join("v%d = 'wrong'\n    " % i for i in range(n * 7 % 11))
+        made = {"step": step, "n": n}
+        exec("def f():\n    %sx = n * 3\n    step(x=x)\n" % before, made)
+        made["f"]()
+    with open(sys.argv[2], "w") as out:
+        json.dump(seen, out)
+    print("done", flush=True)
+
+
 def main():
     print("ready", flush=True)
     while not os.path.exists(sys.argv[1]):
         time.sleep(0.01)
+    if len(sys.argv) > 3:
+        variables()
+        threading.Event().wait()
     work()
     with open(sys.argv[2], "w") as out:
         json.dump(calls, out)
