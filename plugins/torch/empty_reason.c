@@ -30,7 +30,7 @@ static int why_variables(const struct settings *set, char *text, uint32_t size)
 {
     if (!set->exprs[0])
         return say(text, size, "torch.exprs is empty: config torch.exprs=loss,lr,grad_norm");
-    if (set->rate <= 0 && !set->every && !settings_chosen(set))
+    if (set->rate <= 0 && !set->every && !set->exprs_chosen)
         return say(text, size,
                    "torch.profiling is off: config torch.profiling=on, or name what to keep in "
                    "torch.exprs");
@@ -93,10 +93,10 @@ static int why_ddp(const struct settings *set, char *text, uint32_t size)
 static int why_stuck(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    if (settings_comm_timeout() == 0)
+    uint32_t limit_s = atomic_load_explicit(&torch_state.comm_timeout, memory_order_relaxed);
+    if (limit_s == 0)
         return say(text, size, "torch.comm_timeout is 0: nothing is told");
-    (void)snprintf(text, size, "no operation of a process group has waited for %u s",
-                   settings_comm_timeout());
+    (void)snprintf(text, size, "no operation of a process group has waited for %u s", limit_s);
     return 0;
 }
 

@@ -6,12 +6,13 @@
  * It never imports torch, and adds no hook of torch's own kind: those cost more than our work.
  */
 #include "install.h"
+#include "calls/model_reader.h"
 #include "device/device.h"
 #include "dist/collective.h"
-#include "modules/tensor.h"
 #include "profiler/profile_run.h"
 #include "python/dict_version.h"
 #include "python/pyobject.h"
+#include "python/tensor.h"
 
 #include <errno.h>
 
@@ -149,7 +150,7 @@ static void hook_calls_again(void)
 
 /* Functions and classes of torch's modules, where they are.  Each module is asked for by itself:
  * none is imported. */
-void plugin_hook_modules(void)
+static void hook_modules(void)
 {
     static const struct {
         const char *module, *class, *name;
@@ -228,11 +229,24 @@ static void hook_engine(void)
     torch_state.py.Py_DecRef(variable);
 }
 
+/* What lies above steps, and hears of them. */
+static const struct step_listener listeners[] = {
+    {.look = hook_modules}, {.optimized = turns_optimized}, {.look = comm_find, .ended = comm_step},
+    {.ended = ddp_step},    {.begun = capture_step},        {.look = NULL},
+};
+
+static bool is_optimizer(PyObject *class)
+{
+    return torch_state.py.PyType_IsSubtype(class, torch_state.optimizer_class);
+}
+
 static int put_hooks(void)
 {
+    static const struct names_sought sought[] = {
+        {is_optimizer, step_wrap}, {data_is_iterator, data_remember}, {NULL, NULL}};
     struct torch *s = &torch_state;
     tensor_find();
-    int rc = names_scan(step_wrap);
+    int rc = names_scan(sought);
     if (rc < 0)
         return plugin_refuse(rc, "no memory");
     if (hook_class_plain(s->module_class, "__call__", call_module) < 0)
@@ -243,7 +257,7 @@ static int put_hooks(void)
     (void)hook_class(s->optimizer_class, "add_param_group", step_group);
     step_wrap_classes(s->optimizer_class);
     hook_engine();
-    plugin_hook_modules();
+    hook_modules();
     loss_find();
     comm_find();
     coordinates_find();
@@ -292,6 +306,7 @@ int install_do(void *unused)
         torch_state.backward_told = backward_find();
         plugin_reset_rows();
         capture_begin();
+        step_listen(listeners);
         rc = put_hooks();
     }
     if (rc < 0)

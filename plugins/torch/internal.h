@@ -196,6 +196,7 @@ struct settings {
     bool device_times; /* how long calls take on the GPU */
     uint32_t known;    /* bits: what `exprs` has of enum known, variables.h */
     bool nan;          /* look for the first module that makes a NaN or an infinity */
+    bool exprs_chosen; /* the user has named `exprs` */
     char exprs[LIST_BYTES], layers[LIST_BYTES];
     uint32_t layers_version; /* names are looked at again when it changes */
 };
@@ -243,7 +244,9 @@ struct torch {
         enum phase phase;
         uint64_t since_ns; /* it is in that phase */
     } loop;
-    const struct thread *capture_due; /* the profiler that this thread began is to end; compared */
+    const struct thread *due_on; /* something is to be done where this thread comes by; compared */
+    void (*due)(struct thread *t);
+    _Atomic uint32_t comm_timeout; /* torch.comm_timeout, seconds, 0: off; any thread, relaxed */
     double sample_debt; /* sampled steps that sample_rate asks for and that are still to come */
     uint64_t weighed_ns, n_weighed;  /* our own time on the calls where it was measured */
     bool sampled;                    /* this step is one of `every` */
@@ -256,9 +259,6 @@ extern struct torch torch_state;
 /* A callable that stands where a Python function stood, and looks like it to whoever asks. */
 typedef PyObject *(*hook_call)(PyObject *hook, PyObject *const *args, size_t nargsf,
                                PyObject *kwnames);
-
-/* install.c: hook what is there of torch's modules; some are imported late. */
-void plugin_hook_modules(void);
 
 /* hook.c: put `call` in the place of class.name (a class's own attribute) or of an instance's
  * attribute.  0, -ENOENT: it has none; -ENOTSUP: it is no function. */
@@ -294,28 +294,22 @@ struct module *names_find(const PyObject *object);
 struct module *names_inside(struct module *m, PyObject *object, struct thread *t);
 /* Before a top-level call: its entry, with the names in its tree as they are now. */
 struct module *names_top(PyObject *object, uint64_t now_ns);
-/* Read all modules that live now; each optimizer found goes to `optimizer`.  0 or -errno. */
-int names_scan(void (*optimizer)(PyObject *));
+struct names_sought { /* objects that somebody looks for, by their classes */
+    bool (*is)(PyObject *class);
+    void (*found)(PyObject *object);
+};
+/* Read all modules that live now; sought: ends with an empty one.  0 or -errno. */
+int names_scan(const struct names_sought *sought);
 void names_forget_all(void);
 /* Addresses and serials of modules that are in no other one; at most n. */
 uint32_t names_roots(PyObject **ret, uint64_t *ret_serials, uint32_t n);
-/* An object's own attribute, new reference, without a dict made for it (which would slow down its
- * every attribute from then on) and without code of its class's.  NULL: none, no exception left. */
-PyObject *names_attribute(PyObject *object, PyObject *name);
 bool names_training(PyObject *module); /* is it in training mode? */
-/* A dict of an object's own attributes, new reference; NULL: none, no exception left. */
-PyObject *names_dict(PyObject *object);
-/* "AdamW", without its module, interned. */
-uint64_t names_class(PyObject *object);
-const char *names_class_text(PyObject *object); /* lives with the class */
-const char *names_type_text(PyObject *object);  /* likewise; "numpy.float32", of C's with module */
 
 /* module_call.c: hooks of Module.__call__, of Tensor.backward and of autograd's engine */
 PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
 PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs);
 PyObject *call_tensor_backward(PyObject *hook, PyObject *const *args, size_t nargsf,
                                PyObject *kwnames);
-struct thread *call_thread(void);
 
 /* step.c */
 PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);
@@ -325,6 +319,15 @@ PyObject *step_told(PyObject *self, PyObject *const *args, Py_ssize_t n, PyObjec
 void step_wrap(PyObject *optimizer);
 /* The classes derived from this one. */
 void step_wrap_classes(PyObject *class);
+/* Who is told of steps; NULL: not of that.  In the order in which they are listed. */
+struct step_listener {
+    void (*look)(void); /* parts of torch may have been imported meanwhile */
+    void (*optimized)(struct thread *t, uint64_t end_ns); /* an optimizer has done its work */
+    void (*ended)(uint64_t end_ns);                       /* before the next one begins */
+    void (*begun)(struct thread *t);                      /* the next one has */
+};
+/* listeners: ends with an empty one; borrowed for as long as the plugin is there. */
+void step_listen(const struct step_listener *listeners);
 /* The step that begins: what its rows have in common. */
 void step_begin(uint64_t now_ns);
 /* torch_state.set has changed. */
@@ -366,12 +369,12 @@ extern const struct probing_config settings_table[];
 void settings_init(void);
 void settings_begin(void);
 int settings_configure(const char *name, const char *value); /* [control] */
-/* torch.comm_timeout, seconds; 0: off.                                                  [any] */
-uint32_t settings_comm_timeout(void);
-/* Copy what is set now; false: nothing has changed since the last time. */
+
+/* next_settings.c: the next step has these. */
+void settings_hand(const struct settings *s); /* [control] */
+/* Copy what was handed in; false: nothing has since the last time. */
 bool settings_take(struct settings *ret);
 void settings_look(struct settings *ret); /* as they will be in the next step          [any] */
-bool settings_chosen(const struct settings *s); /* has the user named `exprs`? */
 
 /* backward.c */
 struct backward_call { /* one forward, whose backward is to come */

@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <probing/ext/draft/setting.h>
-#include <pthread.h>
 #include <stdio.h>
 
 #define EVERY_MAX 1000000
@@ -92,12 +91,7 @@ const struct probing_config settings_table[] = {
     {.name = NULL},
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static struct settings wanted;        /* lock: mutex */
-static _Atomic uint32_t comm_timeout; /* seconds; any thread, relaxed */
-static _Atomic uint32_t version;      /* of `wanted`; any thread, acquire and release */
-static uint32_t taken;                /* lock: the GIL */
-static bool begun;                    /* [control]; before that, defaults do not undo `profiling` */
+static bool begun; /* [control]; before that, defaults do not undo `profiling` */
 
 static int set_rate(struct settings *s, const char *text)
 {
@@ -206,7 +200,7 @@ static int set_one(struct settings *s, const char *name, const char *value)
         uint32_t seconds;
         int rc = set_count(name, value, 0, &seconds);
         if (rc == 0)
-            atomic_store_explicit(&comm_timeout, seconds, memory_order_relaxed);
+            atomic_store_explicit(&torch_state.comm_timeout, seconds, memory_order_relaxed);
         return rc;
     }
     if (strcmp(name, "backward") == 0)
@@ -217,8 +211,11 @@ static int set_one(struct settings *s, const char *name, const char *value)
         return set_switch(name, value, &s->memory);
     if (strcmp(name, "device_times") == 0)
         return set_switch(name, value, &s->device_times);
-    if (strcmp(name, "exprs") == 0)
-        return set_exprs(value, s->exprs);
+    if (strcmp(name, "exprs") == 0) {
+        int rc = set_exprs(value, s->exprs);
+        s->exprs_chosen = strcmp(s->exprs, EXPRS) != 0;
+        return rc;
+    }
     if (strcmp(name, "layers") == 0) {
         s->layers_version++;
         return set_list(name, value, s->layers);
@@ -318,9 +315,9 @@ int settings_configure(const char *name, const char *value)
 {
     if (!begun && is_default(name, value))
         return 0;
-    (void)pthread_mutex_lock(&mutex);
-    struct settings old = wanted, next = wanted;
-    (void)pthread_mutex_unlock(&mutex);
+    struct settings old, next;
+    settings_look(&old);
+    next = old;
     int rc =
         strcmp(name, "profiling") == 0 ? set_profiling(&next, value) : set_one(&next, name, value);
     if (rc == 0 && begun && next.backward && !torch_state.backward_told &&
@@ -328,10 +325,7 @@ int settings_configure(const char *name, const char *value)
         rc = probing_failf(torch_state.host, -ENOTSUP, "%s", BACKWARD_UNTOLD);
     if (rc < 0)
         return rc;
-    (void)pthread_mutex_lock(&mutex);
-    wanted = next;
-    (void)pthread_mutex_unlock(&mutex);
-    (void)atomic_fetch_add_explicit(&version, 1, memory_order_release);
+    settings_hand(&next);
     tell_others(&old, &next, name);
     return 0;
 }
@@ -339,43 +333,16 @@ int settings_configure(const char *name, const char *value)
 void settings_init(void)
 {
     begun = false;
-    wanted = (struct settings){.every = 1, .rate = 1, .layers_version = wanted.layers_version + 1};
-    (void)set_count("baseline", BASELINE, 0, &wanted.baseline);
-    (void)set_one(&wanted, "comm_timeout", COMM_TIMEOUT);
-    (void)set_exprs(EXPRS, wanted.exprs);
-    (void)atomic_fetch_add_explicit(&version, 1, memory_order_release);
-}
-
-uint32_t settings_comm_timeout(void)
-{
-    return atomic_load_explicit(&comm_timeout, memory_order_relaxed);
+    struct settings old, first;
+    settings_look(&old);
+    first = (struct settings){.every = 1, .rate = 1, .layers_version = old.layers_version + 1};
+    (void)set_count("baseline", BASELINE, 0, &first.baseline);
+    (void)set_one(&first, "comm_timeout", COMM_TIMEOUT);
+    (void)set_one(&first, "exprs", EXPRS);
+    settings_hand(&first);
 }
 
 void settings_begin(void)
 {
     begun = true;
-}
-
-void settings_look(struct settings *ret)
-{
-    (void)pthread_mutex_lock(&mutex);
-    *ret = wanted;
-    (void)pthread_mutex_unlock(&mutex);
-}
-
-bool settings_chosen(const struct settings *s)
-{
-    return strcmp(s->exprs, EXPRS) != 0;
-}
-
-bool settings_take(struct settings *ret)
-{
-    uint32_t now = atomic_load_explicit(&version, memory_order_acquire);
-    if (now == taken)
-        return false;
-    taken = now;
-    (void)pthread_mutex_lock(&mutex);
-    *ret = wanted;
-    (void)pthread_mutex_unlock(&mutex);
-    return true;
 }

@@ -25,7 +25,8 @@
  * order of its nodes).
  */
 #include "modules/autograd_graph.h"
-#include "modules/tensor.h"
+#include "python/call_thread.h"
+#include "python/tensor.h"
 
 #include <stdlib.h>
 

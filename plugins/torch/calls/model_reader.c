@@ -15,8 +15,8 @@
 #include "calls/model_reader.h"
 #include "lib/proc/task.h"
 #include "modules/module_names.h"
-#include "modules/tensor.h"
 #include "python/pyobject.h"
+#include "python/tensor.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -89,6 +89,14 @@ void turns_come(const struct thread *t, bool stepped)
             (void)read_one(w, i, /* own= */ true);
     }
     atomic_store_explicit(&turns_waiting, w, memory_order_release);
+}
+
+void turns_optimized(struct thread *t, uint64_t end_ns)
+{
+    if (!turns_asked())
+        return;
+    turns_come(t, /* stepped= */ true);
+    t->walks_ns += torch_state.now() - end_ns;
 }
 
 /* ---- the worker, with the GIL ---- */

@@ -33,6 +33,8 @@ struct turns {
 int turns_take(struct turns *w, const struct probing_python_gil_1 *gil);
 /* With the GIL: this thread's optimizer has stepped, or it is about to call a model. */
 void turns_come(const struct thread *t, bool stepped);
+/* An optimizer has done its work at end_ns. */
+void turns_optimized(struct thread *t, uint64_t end_ns);
 
 extern _Atomic(struct turns *) turns_waiting; /* taken out by whoever works on it */
 

@@ -11,13 +11,11 @@
  * readings and the row: they go a short way of their own, call_known(), all others call_any().
  */
 #include "calls/model_reader.h"
-#include "calls/module_call_fast.h"
 #include "device/device.h"
-#include "profiler/profile_run.h"
+#include "modules/registry.h"
+#include "python/call_thread.h"
+#include "python/hook.h"
 #include "python/pyobject.h"
-
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #define EVERYWHERE inline __attribute__((always_inline))
 #define APART __attribute__((noinline)) /* so that the short way stays short */
@@ -41,44 +39,6 @@ struct call {
     bool top, wanted, counted, weighed; /* weighed: our own time is measured on this call */
     bool remembers;                     /* `memory` is known */
 };
-
-static __thread struct thread this_thread;
-
-/* Does a forward run below us that began before the hooks were in? */
-static bool is_inside_forward(void)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *frame = torch_state.more.PyEval_GetFrame();
-    py->Py_IncRef(frame);
-    bool found = false;
-    while (frame && frame != py->_Py_NoneStruct && !found) {
-        PyObject *code = py->PyObject_GetAttrString(frame, "f_code");
-        PyObject *back = py->PyObject_GetAttrString(frame, "f_back");
-        found = code && code == torch_state.forward_code;
-        py->Py_DecRef(code);
-        py->Py_DecRef(frame);
-        frame = back;
-    }
-    py->Py_DecRef(frame);
-    py->PyErr_Clear();
-    return found;
-}
-
-struct thread *call_thread(void)
-{
-    struct thread *t = &this_thread;
-    if (!USUAL(t->life == torch_state.life)) {
-        *t = (struct thread){.life = torch_state.life,
-                             .tid = (int64_t)syscall(SYS_gettid),
-                             .step = torch_state.step,
-                             .phase_ns = torch_state.step_begin_ns,
-                             .seen = 1u << PHASE_OTHER,
-                             .micro = PROBING_NULL_I64};
-        t->outer_unseen = is_inside_forward();
-        t->forward_whole = !t->outer_unseen;
-    }
-    return t;
-}
 
 /* Which accumulated batch of the step this call works on: how often the same module was called in
  * this step.  A loss without parameters belongs to the model called before it. */
@@ -140,12 +100,12 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     step_renew(t);
     if (!torch_state.loop.thread)
         loop_is(t); /* until one ends a step */
-    if (t == torch_state.capture_due)
-        capture_end(t);
+    if (t == torch_state.due_on)
+        torch_state.due(t);
     coordinates_look();
     device_read();
     if (t->outer_unseen)
-        t->outer_unseen = is_inside_forward();
+        t->outer_unseen = call_thread_inside_forward();
     uint64_t now_ns = torch_state.now();
     if (torch_state.stepper == STEPPER_NONE && settings_take(&torch_state.set)) {
         step_settings_changed();
@@ -159,7 +119,7 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
     t->walk = NO_WALK;
     /* its parts run in threads of their own, which count their nodes for themselves */
     t->no_backward =
-        torch_state.set.backward && strcmp(names_class_text(object), "DataParallel") == 0;
+        torch_state.set.backward && strcmp(object_class_text(object), "DataParallel") == 0;
     if (t->outer_unseen) {
         t->forward_whole = false;
         return;
@@ -430,7 +390,7 @@ static APART PyObject *call_weighed(struct thread *t, const struct module *m, Py
 PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
 {
     const struct hook *h = (const struct hook *)hook;
-    struct thread *t = &this_thread;
+    struct thread *t = &call_thread_own;
     __asm__("" : "+r"(t)); /* else the compiler asks the loader twice, not knowing what it costs */
     if (!USUAL(h->works && torch_state.short_way && torch_on() && h->vectorcall &&
                hook_nargs(nargsf) > 0 && t->life == torch_state.life && t->depth))

@@ -14,7 +14,8 @@
 
 #include "calls/model_reader.h"
 #include "modules/module_names.h"
-#include "modules/tensor.h"
+#include "python/pyobject.h"
+#include "python/tensor.h"
 
 #define GIL_WAIT_NS UINT64_C(2000000000)
 #define ROWS_MAX 30000u /* of one table, 20 MB: more is refused */
@@ -197,7 +198,7 @@ static void read_module(struct listing *l, PyObject *object, uint32_t depth)
         m->listed = l->number;
     struct row *r = l->gradients ? NULL : new_row(l);
     if (r) {
-        (void)snprintf(r->class, sizeof(r->class), "%s", names_class_text(object));
+        (void)snprintf(r->class, sizeof(r->class), "%s", object_class_text(object));
         (void)snprintf(r->name, sizeof(r->name), "%s", l->path[0] ? l->path : r->class);
         r->depth = depth;
         r->training = names_training(object);
@@ -215,7 +216,7 @@ static void read_root(void *arg, PyObject *root, bool own)
     struct listing *l = arg;
     l->number = l->number ? l->number : ++listings;
     l->own = own;
-    l->root = names_class_text(root); /* lives while its caller holds it */
+    l->root = object_class_text(root); /* lives while its caller holds it */
     l->path[0] = '\0';
     read_module(l, root, 0);
 }

@@ -18,7 +18,6 @@
  * here.
  */
 #include "device/device.h"
-#include "steps/variables.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -306,13 +305,14 @@ uint64_t device_number(PyObject *tensor)
     return s->copies ? ticket : 0;
 }
 
-bool device_claim(uint64_t ticket, uint64_t func, const char *name)
+bool device_claim(uint64_t ticket, uint64_t func, const char *name, device_told told)
 {
     if (!ticket || !device.spans || ticket <= device.first || ticket > device.next)
         return false;
     struct span *s = &device.spans[(ticket - 1) % SPANS];
     s->claimed = s->copies;
     s->number_of.func = func;
+    s->number_of.told = told;
     (void)snprintf(s->number_of.name, sizeof(s->number_of.name), "%s", name);
     return s->claimed;
 }
@@ -320,8 +320,8 @@ bool device_claim(uint64_t ticket, uint64_t func, const char *name)
 static void add_number(const struct span *s)
 {
     if (s->claimed)
-        variables_add_later(s->work.step, s->number_of.func, s->number_of.name,
-                            tensor_number(s->number_of.kind, host_of(s)));
+        s->number_of.told(s->work.step, s->number_of.func, s->number_of.name,
+                          tensor_number(s->number_of.kind, host_of(s)));
 }
 
 /* Has the device come by the end of it? */

@@ -9,8 +9,9 @@
 #define TORCH_DEVICE_DEVICE_H
 
 #include "internal.h"
-#include "modules/tensor.h"
-#include "steps/exprs.h"
+#include "python/tensor.h"
+
+#define DEVICE_NAME_BYTES 128u /* of a variable */
 
 /* ---- cuda_memory.c ---- */
 
@@ -35,10 +36,13 @@ struct device_work { /* what a row will say of it */
     uint64_t name, stage, step;
     int64_t seq;
 };
+/* A tensor's number has come, of a step before.  name: lives as long as the call. */
+typedef void (*device_told)(uint64_t step, uint64_t func, const char *name, double number);
 struct device_number {
     int kind;      /* as tensor_place() says */
     uint64_t func; /* interned */
-    char name[EXPRS_NAME_BYTES];
+    char name[DEVICE_NAME_BYTES];
+    device_told told;
 };
 void device_find(void);
 void device_forget(void);
@@ -50,9 +54,9 @@ void device_end(uint64_t ticket, const struct device_work *work);
  * it; gives a ticket, 0: it is not read (torch.device_times is off, or a stream is captured).  The
  * tensor may go at once. */
 uint64_t device_number(PyObject *tensor);
-/* Its row in python.variables is wanted, and comes at a later step's end.  Unclaimed ones are
- * forgotten when their step is over.  func: interned. */
-bool device_claim(uint64_t ticket, uint64_t func, const char *name);
+/* It is wanted, and told at a later step's end.  Unclaimed ones are forgotten when their step is
+ * over.  func: interned. */
+bool device_claim(uint64_t ticket, uint64_t func, const char *name, device_told told);
 /* Rows for what the device has done meanwhile. */
 void device_read(void);
 

@@ -108,7 +108,7 @@ int64_t recorder_keep(int64_t snapshot, struct recorder_record *ret_oldest);
 /* ---- ddp.c ---- */
 
 extern const struct probing_table_desc ddp_table;
-void ddp_step(void); /* a step has ended on this thread */
+void ddp_step(uint64_t now_ns); /* a step has ended on this thread */
 void ddp_forget(void);
 
 /* ---- watchdog.c ---- */

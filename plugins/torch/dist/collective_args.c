@@ -8,8 +8,8 @@
  * than a small operation itself.  Tensors of other classes are not asked: that may run Python code.
  */
 #include "dist/collective.h"
-#include "modules/tensor.h"
 #include "python/pyobject.h"
+#include "python/tensor.h"
 
 #include <stdio.h>
 

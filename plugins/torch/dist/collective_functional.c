@@ -13,8 +13,8 @@
  * with a wrapper in C++.  torch.ops.c10d_functional calls these or the groups.
  */
 #include "dist/collective.h"
-#include "modules/tensor.h"
 #include "python/pyobject.h"
+#include "python/tensor.h"
 
 #define OPERATORS_MAX 96u
 

@@ -95,7 +95,7 @@ static void add_row(PyObject *ints, PyObject *texts, int64_t iteration)
 static void read_model(PyObject *model, int64_t *iteration)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *dict = names_dict(model);
+    PyObject *dict = object_dict(model);
     PyObject *logger = dict ? py->PyDict_GetItemString(dict, "logger") : NULL;
     PyObject *data = logger ? py->PyObject_CallMethod(logger, "_get_ddp_logging_data", NULL) : NULL;
     py->PyErr_Clear();
@@ -129,7 +129,7 @@ static void find_models(void)
     uint64_t serials[ROOTS_MAX];
     uint32_t n = names_roots(roots, serials, ROOTS_MAX);
     for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(names_class_text(roots[i]), "DistributedDataParallel") != 0 ||
+        if (strcmp(object_class_text(roots[i]), "DistributedDataParallel") != 0 ||
             is_known(roots[i]))
             continue;
         uint32_t at = 0;
@@ -145,9 +145,10 @@ static void find_models(void)
     }
 }
 
-void ddp_step(void)
+void ddp_step(uint64_t now_ns)
 {
     struct cpython *py = &torch_state.py;
+    (void)now_ns;
     if (n_steps++ % EVERY != EVERY - 1 || !torch_state.host->wanted(torch_state.ddp) ||
         torch_state.backwards) /* another thread's: it may hold that lock */
         return;

@@ -133,7 +133,8 @@ static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
 
 void stuck_look(void *self, uint64_t now_ns)
 {
-    const uint64_t limit_ns = settings_comm_timeout() * PROBING_NS_PER_S;
+    const uint64_t limit_ns =
+        atomic_load_explicit(&torch_state.comm_timeout, memory_order_relaxed) * PROBING_NS_PER_S;
     const uint64_t moved_ns = comm_moved_ns();
     struct recorder_record room, unused;
     (void)self;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/modules/gc_scan.c - one look at all objects of the process: modules and optimizers
- * that are there already.
+ * plugins/torch/modules/gc_scan.c - one look at all objects of the process: modules, and what else
+ * the caller looks for, that are there already.
  *
  * Threads: whoever starts the plugin, with the GIL.
  */
@@ -46,25 +46,26 @@ static void mark_children(PyObject *object)
  * we look at them all. */
 struct kind {
     const PyObject *class;
-    bool module, optimizer, loader;
+    bool module;
+    void (*found)(PyObject *object); /* NULL: nobody looks for it */
 };
 
-static const struct kind *kind_of(struct kind *kinds, PyObject *class)
+static const struct kind *kind_of(struct kind *kinds, PyObject *class,
+                                  const struct names_sought *sought)
 {
     struct kind *k = &kinds[hash_spread((uintptr_t) class >> 4) >> KINDS_SHIFT];
     if (k->class != class) {
         k->class = class;
         k->module = torch_state.py.PyType_IsSubtype(class, torch_state.module_class);
-        k->optimizer = torch_state.py.PyType_IsSubtype(class, torch_state.optimizer_class);
-        k->loader = data_is_iterator(class);
+        k->found = NULL;
+        for (; sought->found && !k->found; sought++)
+            k->found = sought->is(class) ? sought->found : NULL;
     }
     return k;
 }
 
-/* Modules of `list` go to `modules`, optimizers to the caller, iterators of DataLoaders to
- * dataloader.c.
- */
-static int sort_out(PyObject *list, PyObject *modules, void (*optimizer)(PyObject *))
+/* Modules of `list` go to `modules`, the others to who looks for them. */
+static int sort_out(PyObject *list, PyObject *modules, const struct names_sought *sought)
 {
     struct cpython *py = &torch_state.py;
     struct kind *kinds = calloc(KINDS, sizeof(*kinds));
@@ -72,25 +73,23 @@ static int sort_out(PyObject *list, PyObject *modules, void (*optimizer)(PyObjec
     int rc = kinds ? 0 : -ENOMEM;
     for (Py_ssize_t i = 0; i < n && rc == 0; i++) {
         PyObject *object = py->PyList_GetItem(list, i);
-        const struct kind *k = kind_of(kinds, object_type(object));
+        const struct kind *k = kind_of(kinds, object_type(object), sought);
         if (k->module && py->PyList_Append(modules, object) < 0)
             rc = -ENOMEM;
-        else if (k->optimizer)
-            optimizer(object);
-        else if (k->loader)
-            data_remember(object);
+        else if (k->found)
+            k->found(object);
     }
     free(kinds);
     return rc;
 }
 
-int names_scan(void (*optimizer)(PyObject *))
+int names_scan(const struct names_sought *sought)
 {
     struct cpython *py = &torch_state.py;
     names_begin();
     PyObject *list = all_objects();
     PyObject *modules = list ? py->PyList_New(0) : NULL;
-    int rc = modules ? sort_out(list, modules, optimizer) : -ENOMEM;
+    int rc = modules ? sort_out(list, modules, sought) : -ENOMEM;
     py->Py_DecRef(list);
     Py_ssize_t n = rc == 0 ? py->PyList_Size(modules) : 0;
     for (Py_ssize_t i = 0; i < n; i++)

@@ -10,15 +10,15 @@
  * step, and now and then for what else may have (a device).
  */
 #include "modules/module_names.h"
-#include "modules/tensor.h"
+#include "python/call_thread.h"
 #include "python/dict_version.h"
 #include "python/pyobject.h"
+#include "python/tensor.h"
 
 #include <stdlib.h>
 
 #include "lib/hash.h"
 
-#define TYPE_NAME 24         /* offset of tp_name in PyTypeObject, 3.8 to 3.15 */
 #define PATH_MAX_BYTES 2048u /* a longer name stays unknown */
 #define DEPTH_MAX 256u       /* of a tree of modules */
 #define WALK_PERIOD_NS PROBING_NS_PER_S
@@ -50,52 +50,9 @@ static uint32_t walking;   /* lock: the GIL; a walk may lose it while garbage is
 static bool forget_later;  /* lock: the GIL; stop() came during a walk */
 static bool has_versions;  /* lock: the GIL; changes of dicts are told */
 
-PyObject *names_dict(PyObject *object)
-{
-    PyObject *dict = torch_state.more.PyObject_GenericGetDict(object, NULL);
-    if (!dict)
-        torch_state.py.PyErr_Clear();
-    return dict;
-}
-
-PyObject *names_attribute(PyObject *object, PyObject *name)
-{
-    struct cpython *py = &torch_state.py;
-    PyObject *value = NULL;
-    if (torch_state.more._PyType_Lookup &&
-        !torch_state.more._PyType_Lookup(object_type(object), name)) {
-        value = py->PyObject_GenericGetAttr(object, name);
-    } else { /* a class has it too, maybe as a property */
-        PyObject *dict = names_dict(object);
-        value = dict ? py->PyDict_GetItem(dict, name) : NULL;
-        py->Py_IncRef(value);
-        py->Py_DecRef(dict);
-    }
-    py->PyErr_Clear();
-    return value;
-}
-
 static uint64_t interned(const char *text, size_t n)
 {
     return torch_state.live ? probing_intern(torch_state.host, text, n) : PROBING_NULL_ID;
-}
-
-const char *names_type_text(PyObject *object)
-{
-    const char *name;
-    memcpy(&name, (const char *)object_type(object) + TYPE_NAME, sizeof(name));
-    return name;
-}
-
-const char *names_class_text(PyObject *object)
-{
-    const char *name = names_type_text(object), *dot = strrchr(name, '.');
-    return dot ? dot + 1 : name;
-}
-
-uint64_t names_class(PyObject *object)
-{
-    return object_intern_often(names_class_text(object));
 }
 
 static bool is_dict(PyObject *object)
@@ -111,7 +68,7 @@ bool names_is_module(PyObject *object)
 
 PyObject *names_attribute_dict(PyObject *object, PyObject *name)
 {
-    PyObject *dict = names_attribute(object, name);
+    PyObject *dict = object_attribute(object, name);
     if (is_dict(dict))
         return dict;
     torch_state.py.Py_DecRef(dict);
@@ -120,7 +77,7 @@ PyObject *names_attribute_dict(PyObject *object, PyObject *name)
 
 bool names_training(PyObject *object)
 {
-    PyObject *value = names_attribute(object, torch_state.text_training);
+    PyObject *value = object_attribute(object, torch_state.text_training);
     if (!value) /* torch.compile's wrapper has a property for it */
         value = torch_state.py.PyObject_GetAttr(object, torch_state.text_training);
     torch_state.py.PyErr_Clear();
@@ -206,7 +163,7 @@ static bool is_listed(const char *list, const char *name, size_t n)
 static void set_name(struct naming *at, PyObject *object, const char *path, size_t n)
 {
     if (n == 0) {
-        path = names_class_text(object);
+        path = object_class_text(object);
         n = strlen(path);
     }
     uint64_t hash = hash_bytes(HASH_FNV, path, n);

@@ -6,7 +6,7 @@
  * It keeps no module alive: a weak reference's callback removes the entry before the address can
  * be used again.
  */
-#include "calls/module_call_fast.h"
+#include "modules/registry.h"
 #include "modules/module_names.h"
 
 #include <errno.h>

@@ -12,6 +12,7 @@
  */
 #include "profiler/profile_run.h"
 #include "profiler/kineto.h"
+#include "python/call_thread.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -188,6 +189,16 @@ static void count_step(void)
                    (long long)(memory - c.memory) >> 20);
 }
 
+/* The profiler has run for long enough, and this is its thread. */
+static void capture_end(struct thread *t)
+{
+    torch_state.due_on = NULL;
+    if (c.state != RUNNING || c.owner != t)
+        return;
+    end();
+    t->walks_ns += c.about.stop_ns;
+}
+
 void capture_step(struct thread *t)
 {
     bool again = c.newest == t; /* other threads may end a step now and then */
@@ -201,18 +212,9 @@ void capture_step(struct thread *t)
         count_step();
     }
     if (c.state == RUNNING && (!c.left || c.unwanted))
-        torch_state.capture_due = c.owner;
-    if (t == torch_state.capture_due)
+        torch_state.due_on = c.owner;
+    if (t == torch_state.due_on)
         capture_end(t);
-}
-
-void capture_end(struct thread *t)
-{
-    torch_state.capture_due = NULL;
-    if (c.state != RUNNING || c.owner != t)
-        return;
-    end();
-    t->walks_ns += c.about.stop_ns;
 }
 
 PyObject *capture_others(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames)
@@ -276,7 +278,7 @@ static int give_up(void *arg)
     if (c.state == ARMED || c.state == DONE)
         finish();
     else
-        torch_state.capture_due = c.owner;
+        torch_state.due_on = c.owner;
     return 0;
 }
 
@@ -302,7 +304,7 @@ static int run_out(void *arg)
         finish();
     } else if (c.state == RUNNING && c.left) {
         c.left = 0;
-        torch_state.capture_due = c.owner;
+        torch_state.due_on = c.owner;
         (void)snprintf(c.about.note, sizeof(c.about.note), "%lld of %lld steps ended in %u s",
                        (long long)c.about.steps, (long long)c.about.asked, wanted->seconds);
     }
@@ -383,6 +385,7 @@ int capture_run(const struct probing_reply *out, const struct capture_order *wan
 void capture_begin(void)
 {
     c.quitting = c.others = false;
+    torch_state.due = capture_end;
 }
 
 static int quit(void *arg)
@@ -394,7 +397,7 @@ static int quit(void *arg)
         finish();
     } else if (c.state == RUNNING) {
         c.left = 0;
-        torch_state.capture_due = c.owner;
+        torch_state.due_on = c.owner;
     }
     return 0;
 }

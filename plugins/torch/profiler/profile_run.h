@@ -23,8 +23,6 @@ struct capture_about { /* what a capture was, and what it cost the loop */
 
 /* A step has ended on this thread: begin or end what was asked for.  With the GIL. */
 void capture_step(struct thread *t);
-/* The profiler has run for long enough (torch_state.capture_due), and this is its thread. */
-void capture_end(struct thread *t);
 /* In the place of torch's own functions that prepare, start and stop its profiler: the program's
  * own use goes first. */
 PyObject *capture_others(PyObject *hook, PyObject *const *args, size_t nargsf, PyObject *kwnames);

@@ -14,7 +14,8 @@
  * A hook that somebody kept beyond stop() passes calls on, for ever: this code stays mapped.
  * We keep nothing alive: neither owners nor hooks, which their owners' attributes hold.
  */
-#include "calls/module_call_fast.h"
+#include "python/hook.h"
+#include "python/pyobject.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -336,7 +337,7 @@ static int add_place(PyObject *owner, const char *name, PyObject *hook, bool ins
 static PyObject *own_attribute(PyObject *object, const char *name, bool instance)
 {
     PyObject *dict =
-        instance ? names_dict(object) : torch_state.py.PyObject_GetAttrString(object, "__dict__");
+        instance ? object_dict(object) : torch_state.py.PyObject_GetAttrString(object, "__dict__");
     if (!dict) {
         torch_state.py.PyErr_Clear();
         return NULL;
@@ -360,7 +361,7 @@ static PyObject *kept_hook(PyObject *stands)
         const char *type, *attribute;
     } around[] = {{"instancemethod", "__func__"}, {"builtin_function_or_method", "__self__"}};
     for (size_t i = 0; i < sizeof(around) / sizeof(around[0]) && inner && !hook_is(inner); i++) {
-        if (strcmp(names_class_text(inner), around[i].type) != 0)
+        if (strcmp(object_class_text(inner), around[i].type) != 0)
             continue;
         PyObject *outer = inner;
         inner = py->PyObject_GetAttrString(outer, around[i].attribute);
@@ -450,7 +451,7 @@ int hook_method(PyObject *class, const char *name, hook_call call)
         py->Py_DecRef(hook);
         return original ? 0 : -ENOENT;
     }
-    if (strcmp(names_class_text(original), "instancemethod") != 0 ||
+    if (strcmp(object_class_text(original), "instancemethod") != 0 ||
         !torch_state.more.PyInstanceMethod_New)
         return -ENOTSUP;
     memcpy(&method.call, &(PyCFunctionFastKeywords){call_hook}, sizeof(method.call));

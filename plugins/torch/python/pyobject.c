@@ -12,6 +12,7 @@
 #include <probing/ext/draft/python.h>
 
 #define GIL_WAIT_NS UINT64_C(2000000000)
+#define TYPE_NAME 24 /* offset of tp_name in PyTypeObject, 3.8 to 3.15 */
 #define ERROR_BYTES 240
 #define OFTEN 64       /* texts that are kept, */
 #define OFTEN_BYTES 56 /* each at most so long */
@@ -118,11 +119,54 @@ uint64_t object_intern_often(const char *text)
     size_t at = (n * 7 + (unsigned char)text[0] + 5u * (unsigned char)text[n - 1]) % OFTEN;
     if (known[at].life == torch_state.life && strcmp(known[at].text, text) == 0)
         return known[at].id;
-    uint64_t id = object_intern(text);
+    uint64_t id = torch_state.live ? object_intern(text) : PROBING_NULL_ID;
     memcpy(known[at].text, text, n + 1);
     known[at].id = id;
     known[at].life = id == PROBING_NULL_ID ? 0 : torch_state.life;
     return id;
+}
+
+PyObject *object_dict(PyObject *object)
+{
+    PyObject *dict = torch_state.more.PyObject_GenericGetDict(object, NULL);
+    if (!dict)
+        torch_state.py.PyErr_Clear();
+    return dict;
+}
+
+PyObject *object_attribute(PyObject *object, PyObject *name)
+{
+    struct cpython *py = &torch_state.py;
+    PyObject *value = NULL;
+    if (torch_state.more._PyType_Lookup &&
+        !torch_state.more._PyType_Lookup(object_type(object), name)) {
+        value = py->PyObject_GenericGetAttr(object, name);
+    } else { /* a class has it too, maybe as a property */
+        PyObject *dict = object_dict(object);
+        value = dict ? py->PyDict_GetItem(dict, name) : NULL;
+        py->Py_IncRef(value);
+        py->Py_DecRef(dict);
+    }
+    py->PyErr_Clear();
+    return value;
+}
+
+const char *object_type_text(PyObject *object)
+{
+    const char *name;
+    memcpy(&name, (const char *)object_type(object) + TYPE_NAME, sizeof(name));
+    return name;
+}
+
+const char *object_class_text(PyObject *object)
+{
+    const char *name = object_type_text(object), *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+uint64_t object_class(PyObject *object)
+{
+    return object_intern_often(object_class_text(object));
 }
 
 bool object_is(PyObject *object, PyObject *class)
@@ -134,7 +178,7 @@ bool object_is(PyObject *object, PyObject *class)
 static bool is_spoken_by_c(PyObject *class)
 {
     PyObject *function = object_get(class, "__str__");
-    bool is = function && strcmp(names_class_text(function), "wrapper_descriptor") == 0;
+    bool is = function && strcmp(object_class_text(function), "wrapper_descriptor") == 0;
     torch_state.py.Py_DecRef(function);
     return is;
 }

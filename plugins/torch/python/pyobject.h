@@ -32,6 +32,15 @@ void object_text(PyObject *value, char *room, size_t size);
 /* Interned; PROBING_NULL_ID of "" and of NULL.                                            [any] */
 uint64_t object_intern(const char *text);
 uint64_t object_intern_often(const char *text); /* likewise, with the GIL: of a step's few names */
+/* An object's own attribute, new reference, without a dict made for it (which would slow down its
+ * every attribute from then on) and without code of its class's.  NULL: none, no exception left. */
+PyObject *object_attribute(PyObject *object, PyObject *name);
+/* A dict of an object's own attributes, new reference; NULL: none, no exception left. */
+PyObject *object_dict(PyObject *object);
+/* "AdamW", without its module, interned. */
+uint64_t object_class(PyObject *object);
+const char *object_class_text(PyObject *object); /* lives with the class */
+const char *object_type_text(PyObject *object);  /* likewise; "numpy.float32", of C's with module */
 bool object_is(PyObject *object, PyObject *class);
 /* The exception that is being raised, which stays so: its class and the first line of what it says,
  * interned; PROBING_NULL_ID: none is. */

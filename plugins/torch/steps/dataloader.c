@@ -7,6 +7,7 @@
  * It looks into the iterators' own dicts only and runs nothing of theirs.
  */
 #include "lib/proc/task.h"
+#include "python/call_thread.h"
 #include "python/pyobject.h"
 
 #include <errno.h>
@@ -68,7 +69,7 @@ PyObject *data_next(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     uint64_t end_ns = torch_state.now();
     (void)step_phase(t, before, end_ns);
     if (result && torch_state.sampled && torch_state.host->wanted(torch_state.trace))
-        step_row(STAGE_DATA, names_class(args[0]), begin_ns, end_ns);
+        step_row(STAGE_DATA, object_class(args[0]), begin_ns, end_ns);
     return result;
 }
 
@@ -118,9 +119,9 @@ static const struct probing_column columns[] = {
 static int64_t pid_of(PyObject *process)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *dict = names_dict(process);
+    PyObject *dict = object_dict(process);
     PyObject *popen = dict ? py->PyDict_GetItemString(dict, "_popen") : NULL;
-    PyObject *inner = popen && popen != py->_Py_NoneStruct ? names_dict(popen) : NULL;
+    PyObject *inner = popen && popen != py->_Py_NoneStruct ? object_dict(popen) : NULL;
     int64_t pid = object_number_in(inner, "pid");
     py->Py_DecRef(inner);
     py->Py_DecRef(dict);
@@ -148,7 +149,7 @@ static int64_t awaited_of(PyObject *dict)
 static void look_at(struct look *look, PyObject *iterator, int64_t number)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *dict = names_dict(iterator);
+    PyObject *dict = object_dict(iterator);
     PyObject *set = dict ? py->PyDict_GetItemString(dict, "_dataset") : NULL;
     PyObject *list = dict ? py->PyDict_GetItemString(dict, "_workers") : NULL;
     int64_t awaited = awaited_of(dict);
@@ -156,8 +157,8 @@ static void look_at(struct look *look, PyObject *iterator, int64_t number)
                          .index = PROBING_NULL_I64,
                          .pid = PROBING_NULL_I64,
                          .awaited = PROBING_NULL_I64};
-    (void)snprintf(one.loader, sizeof(one.loader), "%s", names_class_text(iterator));
-    (void)snprintf(one.dataset, sizeof(one.dataset), "%s", set ? names_class_text(set) : "");
+    (void)snprintf(one.loader, sizeof(one.loader), "%s", object_class_text(iterator));
+    (void)snprintf(one.dataset, sizeof(one.dataset), "%s", set ? object_class_text(set) : "");
     one.workers = object_number_in(dict, "_num_workers");
     one.outstanding = object_number_in(dict, "_tasks_outstanding");
     one.received = object_number_in(dict, "_num_yielded");

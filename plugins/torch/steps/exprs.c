@@ -8,8 +8,8 @@
  * program runs.
  */
 #include "steps/exprs.h"
-#include "modules/tensor.h"
 #include "python/pyobject.h"
+#include "python/tensor.h"
 
 #include <stdlib.h>
 
@@ -150,7 +150,7 @@ static PyObject *of_class(PyObject *object, PyObject *name, uint32_t depth, cons
 {
     struct cpython *py = &torch_state.py;
     PyObject *found = of_classes(object, name), *value = NULL, *names = NULL;
-    const char *kind = found ? names_class_text(found) : "";
+    const char *kind = found ? object_class_text(found) : "";
     if (found && is_plain(found))
         return found;
     if (strcmp(kind, "member_descriptor") == 0 || strcmp(kind, "_tuplegetter") == 0)
@@ -197,7 +197,7 @@ static PyObject *attribute_in(PyObject *object, PyObject *name, uint32_t depth,
 {
     static const char *const more[] = {"_parameters", "_buffers", "_modules"};
     struct cpython *py = &torch_state.py;
-    PyObject *found = NULL, *dict = tensor_is(object) ? NULL : names_dict(object);
+    PyObject *found = NULL, *dict = tensor_is(object) ? NULL : object_dict(object);
     if (dict && object_is(dict, py->PyDict_Type))
         found = py->PyDict_GetItem(dict, name);
     for (size_t i = 0; i < 3 && !found && dict && object_is(object, torch_state.module_class);

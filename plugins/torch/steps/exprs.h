@@ -7,9 +7,9 @@
 #ifndef TORCH_STEPS_EXPRS_H
 #define TORCH_STEPS_EXPRS_H
 
-#include "internal.h"
+#include "device/device.h"
 
-#define EXPRS_NAME_BYTES 128u
+#define EXPRS_NAME_BYTES DEVICE_NAME_BYTES
 
 struct expression { /* loss, loss@train, meter.avg@Trainer.step, metrics["acc"][-1] */
     const char *name,

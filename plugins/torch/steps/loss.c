@@ -11,8 +11,9 @@
 #include <errno.h>
 
 #include "device/device.h"
-#include "modules/tensor.h"
+#include "python/call_thread.h"
 #include "python/pyobject.h"
+#include "python/tensor.h"
 #include "steps/variables.h"
 
 #define FUNC_BYTES 200u
@@ -81,7 +82,7 @@ static bool read_scalar(PyObject *value, struct scalar *s)
 {
     struct cpython *py = &torch_state.py;
     struct tensor_figures f = {.n = 0};
-    s->type = names_class_text(value);
+    s->type = object_class_text(value);
     if (object_is(value, py->PyFloat_Type) || object_is(value, py->PyLong_Type)) {
         s->value = py->PyFloat_AsDouble(value);
         bool is = !py->PyErr_Occurred();
@@ -126,7 +127,7 @@ static bool take(const struct thread *t, enum known which, PyObject *value, cons
 /* "SGD.param_groups"; no printf: once a step. */
 static void put_name(char *room, PyObject *object, const char *attribute)
 {
-    const char *class = names_class_text(object);
+    const char *class = object_class_text(object);
     size_t most = FUNC_BYTES - strlen(attribute) - 1, n = strnlen(class, most);
     memcpy(room, class, n);
     memcpy(room + n, attribute, strlen(attribute) + 1);
@@ -148,7 +149,7 @@ static PyObject *loss_in(PyObject *result)
     if (object_is(result, py->PyDict_Type)) {
         value = py->PyDict_GetItemString(result, "loss");
     } else if (!object_is(result, py->PyTuple_Type) && !object_is(result, py->PyList_Type)) {
-        dict = names_dict(result);
+        dict = object_dict(result);
         value = dict && object_is(dict, py->PyDict_Type) ? py->PyDict_GetItemString(dict, "loss")
                                                          : NULL;
     }
@@ -201,7 +202,7 @@ void loss_optimizer(const struct thread *t, PyObject *optimizer)
     char func[FUNC_BYTES];
     if (!is_wanted(KNOWN_RATE))
         return;
-    PyObject *dict = names_dict(optimizer), *rate = NULL;
+    PyObject *dict = object_dict(optimizer), *rate = NULL;
     PyObject *groups = dict && object_is(dict, py->PyDict_Type)
                            ? py->PyDict_GetItemString(dict, "param_groups")
                            : NULL;
@@ -295,7 +296,7 @@ bool loss_add(enum known which, const char *name)
     if (!is_now(s, call_thread()))
         return false;
     s->there = false;
-    if (device_claim(s->ticket, s->func, name))
+    if (device_claim(s->ticket, s->func, name, variables_add_later))
         return true;
     if (s->rc < 0)
         variables_add(s->func, name, s->type, NULL, variables_why_not(s->rc, s->meta));

@@ -51,12 +51,12 @@ static bool same(PyObject *a, PyObject *b)
 PyObject *getter_names(PyObject *property)
 {
     struct cpython *py = &torch_state.py;
-    if (strcmp(names_type_text(property), "property") != 0)
+    if (strcmp(object_type_text(property), "property") != 0)
         return NULL;
     if (known.life != torch_state.life)
         learn();
     PyObject *function = object_get(property, "fget"), *names = NULL;
-    bool plain = function && strcmp(names_type_text(function), "function") == 0;
+    bool plain = function && strcmp(object_type_text(function), "function") == 0;
     PyObject *code = plain ? object_get(function, "__code__") : NULL;
     PyObject *bytes = code ? object_get(code, "co_code") : NULL;
     bool one = code && object_number(object_get(code, "co_argcount")) == 1;

@@ -17,14 +17,39 @@
  * A wrapper that is an optimizer itself and holds the one that works (accelerate's) has step()
  * called for each accumulated batch, and passes it on for the last: only then it is a step.
  */
-#include "calls/model_reader.h"
 #include "device/device.h"
-#include "dist/collective.h"
-#include "profiler/profile_run.h"
+#include "python/call_thread.h"
 #include "python/pyobject.h"
 
 #define LATE_EVERY 32u /* steps: parts of torch that were not imported are asked for again, */
 #define LATE_NS PROBING_NS_PER_S /* at most once in so long: the loader looks through its list */
+
+static const struct step_listener nobody[1];
+static const struct step_listener *listeners = nobody; /* lock: the GIL */
+
+void step_listen(const struct step_listener *given)
+{
+    listeners = given;
+}
+
+static bool listens(const struct step_listener *l)
+{
+    return l->look || l->optimized || l->ended || l->begun;
+}
+
+/* Parts of torch that were not imported may have been since. */
+static void look(void)
+{
+    for (const struct step_listener *l = listeners; listens(l); l++)
+        if (l->look)
+            l->look();
+    loss_find();
+}
+
+static double seconds(uint64_t ns)
+{
+    return (double)ns / (double)PROBING_NS_PER_S;
+}
 
 static bool is_shadow(void)
 {
@@ -95,7 +120,7 @@ void step_settings_changed(void)
         set->backward = false;
         torch_state.host->log(torch_state.host, PROBING_WARN, BACKWARD_UNTOLD);
     }
-    if (set->rate <= 0 && !set->every && !settings_chosen(set))
+    if (set->rate <= 0 && !set->every && !set->exprs_chosen)
         set->exprs[0] = '\0'; /* off is off */
     set->known = loss_wanted(set->exprs);
     torch_state.short_way = !(set->backward || set->memory || set->device_times || set->nan);
@@ -174,30 +199,30 @@ void step_end(struct thread *t, enum stepper stepper, uint64_t end_ns)
     coordinates_step(/* counted= */ true);
     if (torch_state.step % LATE_EVERY == 0 && end_ns - torch_state.late_ns >= LATE_NS) {
         torch_state.late_ns = end_ns;
-        plugin_hook_modules();
-        loss_find();
-        comm_find();
+        look();
         coordinates_find();
         memory_find();
         device_find();
     }
     device_read();
-    comm_step(end_ns);
-    ddp_step();
+    for (const struct step_listener *l = listeners; listens(l); l++)
+        if (l->ended)
+            l->ended(end_ns);
     loop_is(t);
     step_begin(end_ns);
     renew(t, end_ns);
     t->walks_ns += torch_state.now() - end_ns; /* in the time of the step that begins */
-    capture_step(t);
+    for (const struct step_listener *l = listeners; listens(l); l++)
+        if (l->begun)
+            l->begun(t);
 }
 
 /* begin_ns: 0 when it was not seen. */
 static void optimizer_done(struct thread *t, enum stage stage, uint64_t begin_ns, uint64_t end_ns)
 {
-    if (turns_asked()) {
-        turns_come(t, /* stepped= */ true);
-        t->walks_ns += torch_state.now() - end_ns;
-    }
+    for (const struct step_listener *l = listeners; listens(l); l++)
+        if (l->optimized)
+            l->optimized(t, end_ns);
     if (torch_state.sampled && torch_state.host->wanted(torch_state.trace))
         step_row(stage, t->step_name, begin_ns, end_ns);
     if (torch_state.stepper <= STEPPER_OPTIMIZER &&
@@ -213,7 +238,7 @@ static void optimizer_done(struct thread *t, enum stage stage, uint64_t begin_ns
 static bool is_wrapper(PyObject *optimizer)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *dict = names_dict(optimizer), *key, *value;
+    PyObject *dict = object_dict(optimizer), *key, *value;
     Py_ssize_t at = 0;
     bool found = false;
     while (dict && !found && object_is(dict, py->PyDict_Type) &&
@@ -270,7 +295,8 @@ static PyObject *step_call(PyObject *hook, PyObject *const *args, size_t nargsf,
     torch_state.py.Py_IncRef(optimizer);
     enter_step(t);
     if (optimizer) {
-        t->step_name = names_class(optimizer); /* torch before 1.13 has no step_code() to tell it */
+        t->step_name =
+            object_class(optimizer); /* torch before 1.13 has no step_code() to tell it */
         t->optimizer = optimizer;
     }
     bool measured = torch_state.set.device_times && torch_state.sampled;
@@ -307,7 +333,7 @@ PyObject *step_scaler(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
     uint32_t life = t->life;
-    uint64_t name = names_class(args[1]);
+    uint64_t name = object_class(args[1]);
     enum stage stage;
     enter_step(t);
     uint64_t begin_ns = torch_state.now();
@@ -334,7 +360,7 @@ PyObject *step_code(PyObject *hook, PyObject *const *args, size_t nargsf, PyObje
     if (!hook_works(hook) || hook_nargs(nargsf) < 1)
         return hook_pass(hook, args, nargsf, kwnames);
     struct thread *t = call_thread();
-    t->step_name = names_class(args[0]);
+    t->step_name = object_class(args[0]);
     t->optimizer = args[0];
     if (t->steps_depth > 0) {
         note_step(t, args[0]);
@@ -355,10 +381,8 @@ PyObject *step_group(PyObject *hook, PyObject *const *args, size_t nargsf, PyObj
 {
     torch_state.has_optimizer = true;
     PyObject *result = hook_pass(hook, args, nargsf, kwnames);
-    if (result && hook_works(hook)) {
-        plugin_hook_modules();
-        loss_find();
-    }
+    if (result && hook_works(hook))
+        look();
     return result;
 }
 

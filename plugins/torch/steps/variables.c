@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "device/device.h"
-#include "modules/tensor.h"
 #include "python/pyobject.h"
+#include "python/tensor.h"
 #include "steps/exprs.h"
 #include "steps/number_text.h"
 #include "steps/variables.h"
@@ -121,7 +121,7 @@ static bool is_meta(PyObject *tensor)
 static void add_tensor(uint64_t func, const char *name, PyObject *tensor, int rc,
                        const struct tensor_figures *f)
 {
-    if (rc == -EXDEV && device_claim(device_number(tensor), func, name))
+    if (rc == -EXDEV && device_claim(device_number(tensor), func, name, variables_add_later))
         return;
     if (rc < 0 || f->n == 0) {
         variables_add(func, name, "Tensor", NULL,
@@ -187,7 +187,7 @@ static void add_text(uint64_t func, const char *name, PyObject *value)
 static bool is_numpy_number(PyObject *value)
 {
     static const char *const kinds[] = {"numpy.float", "numpy.int", "numpy.uint", "numpy.bool"};
-    const char *name = names_type_text(value);
+    const char *name = object_type_text(value);
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strncmp(name, kinds[i], strlen(kinds[i])) == 0)
             return true;
@@ -197,7 +197,7 @@ static bool is_numpy_number(PyObject *value)
 static void add_value(uint64_t func, const char *name, PyObject *value)
 {
     struct cpython *py = &torch_state.py;
-    const char *class = names_class_text(value);
+    const char *class = object_class_text(value);
     if (object_is(value, py->PyFloat_Type)) {
         variables_add_number(func, name, "float", py->PyFloat_AsDouble(value));
     } else if (value == py->_Py_TrueStruct || value == py->_Py_FalseStruct) {
@@ -336,7 +336,7 @@ void variables_step(void)
     for (uint32_t i = 0; i < list.n; i++) {
         struct wanted *w = &list.all[i];
         w->was_there = add_expression(w) || w->was_there;
-        if (list.steps == MISSED_STEPS && !w->was_there && settings_chosen(&torch_state.set))
+        if (list.steps == MISSED_STEPS && !w->was_there && torch_state.set.exprs_chosen)
             tell_missing(w);
     }
     if (--list.users == 0 && list.forget_later)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/steps/nonfinite.c - the watch for numbers that are none: the first module of a step
+ * plugins/torch/calls/nonfinite.c - the watch for numbers that are none: the first module of a step
  * that gives a NaN or an infinity, in its output or else in the gradients of its parameters.
  *
  * Threads: any that holds the GIL.
@@ -12,8 +12,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "modules/tensor.h"
+#include "python/call_thread.h"
 #include "python/pyobject.h"
+#include "python/tensor.h"
 #include "steps/variables.h"
 
 #define TEXT_BYTES 256u
@@ -130,7 +131,7 @@ void variables_watch(uint64_t module, PyObject *const *args, Py_ssize_t n, PyObj
 static bool tell_gradient(PyObject *module, uint64_t name, bool last, bool *ret_any)
 {
     struct cpython *py = &torch_state.py;
-    PyObject *dict = names_dict(module), *key, *parameter;
+    PyObject *dict = object_dict(module), *key, *parameter;
     PyObject *list = dict ? py->PyDict_GetItemString(dict, "_parameters") : NULL;
     struct tensor_figures f;
     char text[TEXT_BYTES];

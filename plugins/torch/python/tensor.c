@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/modules/tensor.c - numbers of a tensor on the CPU, read from its memory.
+ * plugins/torch/python/tensor.c - numbers of a tensor on the CPU, read from its memory.
  *
  * Threads: any that holds the GIL.
  * No operation of torch runs: nothing is allocated, dispatched, traced or waited for.  Tensors on
  * other devices and of other classes are not read.
  */
-#include "modules/tensor.h"
+#include "python/tensor.h"
 
 #include <errno.h>
 #include <math.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/torch/modules/tensor.h - numbers of a tensor on the CPU, read from its memory.
+ * plugins/torch/python/tensor.h - numbers of a tensor on the CPU, read from its memory.
  *
  * Threads: any that holds the GIL.
  */
-#ifndef TORCH_MODULES_TENSOR_H
-#define TORCH_MODULES_TENSOR_H
+#ifndef TORCH_PYTHON_TENSOR_H
+#define TORCH_PYTHON_TENSOR_H
 
 #include "internal.h"
 
