@@ -8,6 +8,7 @@ from pathlib import Path
 from world import DEBIAN_PYTHON, ROOT
 
 OLDEST, NEWEST = (3, 8), (3, 15)
+PYENV = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv")) + "/versions"
 
 
 def ask(python):
@@ -27,9 +28,8 @@ def version_of(python):
 
 def pythons():
     """{"3.11.2": path}: the system's, pyenv's and newer_python.sh's, that the plugin reads."""
-    home = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
     found = {}
-    for path in [DEBIAN_PYTHON] + sorted(glob.glob(home + "/versions/*/bin/python3")) + \
+    for path in [DEBIAN_PYTHON] + sorted(glob.glob(PYENV + "/*/bin/python3")) + \
             sorted(glob.glob(str(ROOT / "build" / "pythons" / "*" / "bin" / "python3"))):
         version, kind = ask(path) if Path(path).exists() else ((0, 0, 0), "")
         if OLDEST <= version[:2] <= NEWEST:

@@ -127,6 +127,10 @@ class Target:
             pass
 
 
+# A program for an interpreter that does nothing, for as long as it is wanted.
+IDLE = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.005)\n"
+
+
 def threads_of(pid):
     """The names of a process's threads."""
     names = []

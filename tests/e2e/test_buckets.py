@@ -5,9 +5,8 @@ import subprocess
 
 import pytest
 
-from world import CLI, DEBIAN_PYTHON
+from world import CLI, DEBIAN_PYTHON, IDLE
 
-LOOP = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.005)\n"
 # n counts up for as long as the script runs, so that a row left out or told twice is seen.
 ROWS = """local t = probing.table("rows", {n = "i64"})
 local n = 0
@@ -21,7 +20,7 @@ BUCKETS = ("select time_bucket('100ms', ts) as t, count(*) as rows, min(n) as fi
 def target(world, tmp_path):
     script = tmp_path / "rows.lua"
     script.write_text(ROWS)
-    made = world.python(LOOP, python=DEBIAN_PYTHON)
+    made = world.python(IDLE, python=DEBIAN_PYTHON)
     made.wait_line("ready")
     made.inject()
     assert made.probing("config", "query.late=50ms").returncode == 0

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import pytest
 
+from pythons import PYENV
 from world import BUILD, CORE, DEBIAN_PYTHON, has_torch, wait_for
 
 CRASHING = BUILD / "tests" / "e2e" / "crashing"
 ON = {"LD_PRELOAD": str(CORE), "PROBING_CRASH": "1"}
-PYTHONS = [str(p) for p in sorted(Path("/root/.pyenv/versions").glob("3.*/bin/python3"))
+PYTHONS = [str(p) for p in sorted(Path(PYENV).glob("3.*/bin/python3"))
            if int(p.parts[-3].split(".")[1]) >= 8] or [sys.executable]
 X86 = os.uname().machine == "x86_64"
 

@@ -6,14 +6,13 @@ The plugin of these tests appends exactly the rows it is told to, so that a lost
 import base64
 import os
 import shutil
-import signal
 import socket
 import struct
 import subprocess
 
 import pytest
 
-from world import CLI, DEBIAN_PYTHON, threads_of, wait_for
+from world import CLI, DEBIAN_PYTHON, IDLE, threads_of, wait_for
 
 COUNTING = r"""
 #include <probing/plugin.h>
@@ -54,12 +53,11 @@ const struct probing_plugin probing_plugin_v1 __attribute__((visibility("default
     .doc = "counts", .init = init, .destroy = destroy };
 """
 COUNT = "select count(*), count(distinct n), min(n), max(n), count(distinct odd) from counting.rows"
-LOOP = "import time\nprint('ready', flush=True)\nwhile True: time.sleep(0.005)\n"
 
 
 @pytest.fixture
 def target(world):
-    made = world.python(LOOP, python=DEBIAN_PYTHON)
+    made = world.python(IDLE, python=DEBIAN_PYTHON)
     made.wait_line("ready")
     return made
 

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from pythons import PYTHONS
+from pythons import PYENV, PYTHONS
 from test_backtrace import CHAINS, KNOWN, impossible, printed_stacks
 from scripts import python_frames
 from world import CLI, World, wait_for
@@ -131,7 +131,7 @@ def test_target_elsewhere(world):
 
 
 def test_python_that_is_too_old(world):
-    old = os.path.expanduser("~/.pyenv/versions/2.7.18/bin/python2.7")
+    old = PYENV + "/2.7.18/bin/python2.7"
     if not os.path.exists(old):
         pytest.skip("no CPython 2.7 (pyenv)")
     done = look_at(world, [old, "-c", "import time; time.sleep(600)"])

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 
+from pythons import PYENV
 from wire import open_door
 from world import ROOT, wait_for
 
@@ -158,11 +159,10 @@ def test_eject_is_told(door):
     wait_for(lambda: not os.path.exists(door.sock), "the socket to go")
 
 
-HOME = os.environ.get("PYENV_ROOT", os.path.expanduser("~/.pyenv"))
 NONE = pytest.param("", marks=pytest.mark.skip(reason="no other Pythons here (pyenv)"))
 
 
-@pytest.mark.parametrize("python", sorted(glob.glob(HOME + "/versions/*/bin/python3")) or [NONE])
+@pytest.mark.parametrize("python", sorted(glob.glob(PYENV + "/*/bin/python3")) or [NONE])
 def test_other_versions(door, python):
     source = ("import probing\n"
               "with probing.connect(%r) as job:\n"

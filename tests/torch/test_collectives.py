@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import world as shared
-from test_torch import HERE, python  # noqa: F401  (a fixture)
+from cases import HERE
 
 LATE_MS = 300.0
 TARGET = str(HERE / "targets" / "collectives.py")
@@ -62,7 +62,7 @@ class Rank:
         return json.loads(self.run("query", "--format", "json", sql))["rows"]
 
 
-def test_two_ranks(world, python):  # noqa: F811
+def test_two_ranks(world, python):
     jobs = start(world, python)
     ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
     for rank in ranks:
@@ -121,7 +121,7 @@ def test_two_ranks(world, python):  # noqa: F811
                                                            for r in ranks)
 
 
-def test_the_slowest_rank_is_named_by_each(world, python):  # noqa: F811
+def test_the_slowest_rank_is_named_by_each(world, python):
     jobs = start(world, python, str(HERE / "targets" / "slow_rank.py"))
     ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
     for rank in ranks:
@@ -138,7 +138,7 @@ def test_the_slowest_rank_is_named_by_each(world, python):  # noqa: F811
     assert "is the slowest" not in ranks[0].run("torch")  # nobody is there to compare with
 
 
-def test_functional_collectives(world, python):  # noqa: F811
+def test_functional_collectives(world, python):
     """torch.ops._c10d_functional: eager, in a compiled graph, by DTensor; nothing changes."""
     jobs = start(world, python, str(HERE / "targets" / "functional.py"))
     if "none" in jobs[0].output():
@@ -191,7 +191,7 @@ def who_has_not_come(ranks):
     assert told == [[1]]
 
 
-def test_a_wait_that_cplusplus_began(world, python):  # noqa: F811
+def test_a_wait_that_cplusplus_began(world, python):
     """DDP's own all_reduce in a backward: seen where torch keeps a flight recorder."""
     jobs = start(world, python, str(HERE / "targets" / "stuck_ddp.py"))
     ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
@@ -209,7 +209,7 @@ def test_a_wait_that_cplusplus_began(world, python):  # noqa: F811
     assert ranks[0].rows("select count(*) from torch.waiting") == [[0]]
 
 
-def test_who_waits_for_whom(world, python):  # noqa: F811
+def test_who_waits_for_whom(world, python):
     """Of two ranks one does not come: the other says in what it waits, and since when."""
     jobs = start(world, python, str(HERE / "targets" / "stuck.py"))
     ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
@@ -230,7 +230,7 @@ def test_who_waits_for_whom(world, python):  # noqa: F811
     assert waits() == []
 
 
-def test_a_rank_that_does_not_join(world, python):  # noqa: F811
+def test_a_rank_that_does_not_join(world, python):
     """Rank 0 stands in init_process_group from before us on: `torch` names who has not come."""
     if python == shared.DEBIAN_PYTHON:
         pytest.skip("torch 1.13 holds the GIL while it waits there")
@@ -253,7 +253,7 @@ def test_a_rank_that_does_not_join(world, python):  # noqa: F811
     assert "stands in" not in ranks[0].world.probing("-t", ranks[0].pid, "torch").stdout
 
 
-def test_a_rank_is_killed(world, python):  # noqa: F811
+def test_a_rank_is_killed(world, python):
     """What fails has its row at once, with what was said; the exception stays as it was."""
     jobs = start(world, python, str(HERE / "targets" / "killed.py"), by_torchrun=False)
     rank = Rank(world, jobs[0].pid)

@@ -2,7 +2,7 @@
 """Rank, step and role of a process mean the same in every table, also where it learns them late;
 and the names that other projects' queries have for what is measured here are there."""
 import pytest
-from test_torch import HERE, python  # noqa: F401  (a fixture)
+from cases import HERE
 from world import ROOT, wait_for
 
 COLUMNS = "rank, world_size, local_rank, role"
@@ -13,7 +13,7 @@ TABLES = {  # with a step in each row
 UNKNOWN = [None] * 4
 
 
-def start(world, python, name, *more, env=None):  # noqa: F811
+def start(world, python, name, *more, env=None):
     env = dict(env or {}, PYTHONPATH=str(ROOT / "plugins" / "python" / "package"))
     target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / name),
                          str(world.tmp / "go"), *more, env=env)
@@ -23,7 +23,7 @@ def start(world, python, name, *more, env=None):  # noqa: F811
 
 
 @pytest.fixture
-def job(world, python):  # noqa: F811
+def job(world, python):
     """The second of two processes, when both have done their work."""
     two = [start(world, python, "coordinates.py", str(world.tmp / ("answer.%d" % rank)), str(rank),
                  str(world.tmp / "store")) for rank in range(2)]
@@ -81,7 +81,7 @@ def test_every_table_with_a_step_has_all(job):
         job.rows("select step, steps, local_step, t.step, t.steps from %s t" % table)
 
 
-def test_the_launchers_environment(world, python):  # noqa: F811
+def test_the_launchers_environment(world, python):
     env = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "x1", "ROLE_NAME": "actor"}
     target = start(world, python, "coordinates.py", str(world.tmp / "answer"), "0",
                    str(world.tmp / "store"), env=env)
@@ -92,7 +92,7 @@ def test_the_launchers_environment(world, python):  # noqa: F811
         assert target.rows(rows) == [[3, 8, None, "actor"]], table
 
 
-def test_steps_without_rows_are_told(world, python):  # noqa: F811
+def test_steps_without_rows_are_told(world, python):
     two = start(world, python, "steps.py", str(world.tmp / "answer"))
     assert two.probing("config", "torch.baseline=4").returncode == 0
     (world.tmp / "go").touch()
@@ -170,7 +170,7 @@ def test_names_of_the_fields_queries(job):
         assert job.rows(form), form
 
 
-def test_a_capture_as_the_field_names_it(world, python):  # noqa: F811
+def test_a_capture_as_the_field_names_it(world, python):
     target = start(world, python, "ends.py", "main")
     done = target.probing("torch", "profile", "--steps", "2", "-o", str(world.tmp / "trace.json"))
     assert done.returncode == 0, done.stderr

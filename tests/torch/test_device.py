@@ -1,24 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured of a GPU, with a stand-in for one: it cannot show that CUDA is as we think, but
 that each row says what the driver and torch's allocator have said, and that nobody waits."""
-import shutil
-import subprocess
-
 import pytest
-from test_torch import HERE, Case, python  # noqa: F401  (a fixture)
+from cases import Case
 
 
-@pytest.fixture
-def library(world):
-    if not shutil.which("cc"):
-        pytest.skip("no C compiler")
-    made = world.tmp / "libcuda.so.1"
-    subprocess.run(["cc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(made),
-                    str(HERE / "targets" / "libcuda.c")], check=True)
-    return str(made)
-
-
-def test_times_and_memory_of_a_device(world, python, library):  # noqa: F811
+def test_times_and_memory_of_a_device(world, python, library):
     case = Case(world, "device.py", python, library)
     done = case.target.probing("config", "torch.profiling=on,memory=on,device_times=on")
     assert done.returncode == 0, done.stderr
@@ -62,7 +49,7 @@ def test_times_and_memory_of_a_device(world, python, library):  # noqa: F811
     assert left.stdout.split() == ["0"], left.stdout + left.stderr
 
 
-def test_more_calls_than_are_read_at_a_time(world, python, library):  # noqa: F811
+def test_more_calls_than_are_read_at_a_time(world, python, library):
     case = Case(world, "device.py", python, library, "wide")
     done = case.target.probing("config", "torch.profiling=on,device_times=on,baseline=0")
     assert done.returncode == 0, done.stderr
@@ -73,7 +60,7 @@ def test_more_calls_than_are_read_at_a_time(world, python, library):  # noqa: F8
     assert rows[0][0] + lost[0][0] >= seen["wide"], (rows, lost)
 
 
-def test_without_a_device_there_are_no_numbers(world, python):  # noqa: F811
+def test_without_a_device_there_are_no_numbers(world, python):
     case = Case(world, "steps.py", python)
     done = case.target.probing("config", "torch.profiling=on,memory=on,device_times=on")
     assert done.returncode == 0, done.stderr
@@ -86,7 +73,7 @@ def test_without_a_device_there_are_no_numbers(world, python):  # noqa: F811
     assert case.target.rows("select count(*) from python.torch_device_time") == [[0]]
 
 
-def test_an_error_of_the_driver_ends_it(world, python, library):  # noqa: F811
+def test_an_error_of_the_driver_ends_it(world, python, library):
     case = Case(world, "device.py", python, library)
     done = case.target.probing("config", "torch.profiling=on,device_times=on")
     assert done.returncode == 0, done.stderr

@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 import world as shared
-from test_device import library  # noqa: F401  (a fixture)
-from test_torch import Case, python  # noqa: F401  (a fixture)
+from cases import Case
 
 PROGRAMS = ["engine", "nanogpt", "returned", "outside", "loader", "accumulate"]
 FRAMEWORKS = ["trainer", "lightning", "lightning_dict", "accelerate"]
@@ -32,7 +31,7 @@ def told(case, said):
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
-def test_loops_as_people_write_them(world, python, kind):  # noqa: F811
+def test_loops_as_people_write_them(world, python, kind):
     case = Case(world, "programs.py", python, kind)
     said = case.run()
     if not said["clips_elsewhere"] and kind != "accumulate":  # that one has a variable grad_norm
@@ -43,7 +42,7 @@ def test_loops_as_people_write_them(world, python, kind):  # noqa: F811
 
 
 @pytest.mark.parametrize("kind", FRAMEWORKS)
-def test_frameworks(world, python, kind):  # noqa: F811
+def test_frameworks(world, python, kind):
     module = kind.split("_")[0]
     name = {"trainer": "transformers", "lightning": "lightning.pytorch"}.get(module, module)
     done = shared.subprocess.run([python, "-c", "import " + name], capture_output=True)
@@ -53,7 +52,7 @@ def test_frameworks(world, python, kind):  # noqa: F811
     told(told_of, told_of.run())
 
 
-def test_a_speed_that_the_program_has(world, python):  # noqa: F811
+def test_a_speed_that_the_program_has(world, python):
     """What is calculated after optimizer.step() is there at the end of the next step."""
     case = Case(world, "programs.py", python, "nanogpt",
                 env={"PROBING_TORCH_PROFILING": "on,exprs=loss,tokens_per_sec"})
@@ -65,7 +64,7 @@ def test_a_speed_that_the_program_has(world, python):  # noqa: F811
     assert {tuple(row[2:]) for row in rows} == {(None, None, None)}
 
 
-def test_names_of_a_loss_that_is_not_called_so(world, python):  # noqa: F811
+def test_names_of_a_loss_that_is_not_called_so(world, python):
     """A function and one number for each example have the name, too: they are no loss."""
     case = Case(world, "losses.py", python, "named")
     wanted = case.run()["losses"]
@@ -73,7 +72,7 @@ def test_names_of_a_loss_that_is_not_called_so(world, python):  # noqa: F811
     assert rows == [[n, loss] for n, loss in enumerate(wanted)]
 
 
-def test_compiled_functions_may_clip(world, python):  # noqa: F811
+def test_compiled_functions_may_clip(world, python):
     """What stands in the place of torch's function there is one, with code and closure."""
     case = Case(world, "clip_compiled.py", python)
     seen = case.run()
@@ -93,7 +92,7 @@ def empty(case, sql):
     return json.loads(done.stdout).get("empty", "")
 
 
-def test_tables_without_rows_say_why(world, python):  # noqa: F811
+def test_tables_without_rows_say_why(world, python):
     case = Case(world, "losses.py", python, "scalar")
     no_step = "no step has ended since the torch plugin was loaded"
     for sql, why in [("select * from training_logs", no_step),
@@ -123,7 +122,7 @@ def test_tables_without_rows_say_why(world, python):  # noqa: F811
 
 
 @pytest.mark.parametrize("kind", ["variable", "backward"])
-def test_a_loss_on_a_gpu_is_read_later(world, python, library, kind):  # noqa: F811
+def test_a_loss_on_a_gpu_is_read_later(world, python, library, kind):
     """With a stand-in for the driver: nobody waits, and the number is that of its own step."""
     case = Case(world, "device_loss.py", python, library, kind,
                 env={"PROBING_TORCH_PROFILING": "on,device_times=on,exprs=loss"})
@@ -138,7 +137,7 @@ def test_a_loss_on_a_gpu_is_read_later(world, python, library, kind):  # noqa: F
     assert [n for n, _ in why] == [said["captured"]] and "would wait for its device" in why[0][1]
 
 
-def test_a_loss_on_a_gpu_is_not_waited_for(world, python, library):  # noqa: F811
+def test_a_loss_on_a_gpu_is_not_waited_for(world, python, library):
     case = Case(world, "device_loss.py", python, library, "variable")
     said = case.run()
     assert said["refused"] == 0 and said["asked"] == 0
@@ -149,7 +148,7 @@ def test_a_loss_on_a_gpu_is_not_waited_for(world, python, library):  # noqa: F81
     assert len(why) == 1 and "torch.device_times=on" in why[0][0], why
 
 
-def test_watching_the_loss_tells_each_step_once(world, python):  # noqa: F811
+def test_watching_the_loss_tells_each_step_once(world, python):
     """As a select with groups the view was told whole at each tick."""
     case = Case(world, "losses.py", python, "scalar")
     words = [str(shared.CLI), "-t", str(case.target.pid), "watch", "--interval", "30ms", "-f",

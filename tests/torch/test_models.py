@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """torch.modules and torch.gradients say what torch itself says."""
 import pytest
-from test_torch import Case, python  # noqa: F401  (a fixture)
+from cases import Case
 from world import wait_for
 
 QUERIES = 60
 
 
-def test_modules_and_gradients(world, python):  # noqa: F811
+def test_modules_and_gradients(world, python):
     case = Case(world, "models.py", python)
     wanted = case.run()
     rows = case.target.rows("select root || ':' || name, class, training, parameters, trainable, "
@@ -36,7 +36,7 @@ def test_modules_and_gradients(world, python):  # noqa: F811
     assert 0 < held[0][0] < held[0][1]
 
 
-def test_gradients_of_threads_that_train(world, python):  # noqa: F811
+def test_gradients_of_threads_that_train(world, python):
     """Each is read by its own thread: to free a gradient torch gives up the GIL half way, and who
     asked for it then crashed the program."""
     case = Case(world, "training.py", python)

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 import world as shared
-from test_torch import HERE, python  # noqa: F401  (a fixture)
+from cases import HERE
 
 MANY = "10000"  # steps: more than the loop does in a test
 # Torch tells whether a profiler runs to the thread that started it only, so ask that thread.
@@ -16,7 +16,7 @@ RUNS = "import __main__; print(__main__.profiled)"
 
 
 @pytest.fixture
-def target(world, python):  # noqa: F811
+def target(world, python):
     target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / "profiled.py"),
                          str(world.tmp / "go"))
     target.wait_line("ready")
@@ -99,7 +99,7 @@ def test_into_a_pipe(target):
     assert done.returncode != 0 and "Is a directory" in done.stderr
 
 
-def test_begun_by_a_thread_that_ends_no_more_steps(world, python):  # noqa: F811
+def test_begun_by_a_thread_that_ends_no_more_steps(world, python):
     """It ends all the same, at that thread's next call: nothing runs on for ever."""
     target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / "handover.py"),
                          str(world.tmp / "go"))
@@ -113,7 +113,7 @@ def test_begun_by_a_thread_that_ends_no_more_steps(world, python):  # noqa: F811
     assert client.returncode == 0 and not runs(target)
 
 
-def loop_that(world, python, what):  # noqa: F811
+def loop_that(world, python, what):
     target = world.start(python, "-W", "ignore", "-u", str(HERE / "targets" / "ends.py"),
                          str(world.tmp / "go"), what)
     target.wait_line("ready")
@@ -122,7 +122,7 @@ def loop_that(world, python, what):  # noqa: F811
     return target
 
 
-def test_steps_that_do_not_end_in_time(world, python):  # noqa: F811
+def test_steps_that_do_not_end_in_time(world, python):
     target = loop_that(world, python, "stands")
     path = world.tmp / "trace.json"
     ask = ("torch", "profile", "--steps", MANY, "--skip", "1", "--timeout", "1s", "-o", str(path))
@@ -141,7 +141,7 @@ def test_steps_that_do_not_end_in_time(world, python):  # noqa: F811
     assert done.returncode == 0 and target.rows("select note from torch.capture") == [[None]]
 
 
-def test_memory_that_grows_meanwhile(world, python):  # noqa: F811
+def test_memory_that_grows_meanwhile(world, python):
     target = loop_that(world, python, "grows")
     client = begin(target, "--steps", MANY, "--timeout", "1m")
     (world.tmp / "go").touch()
@@ -154,7 +154,7 @@ def test_memory_that_grows_meanwhile(world, python):  # noqa: F811
 
 
 @pytest.mark.parametrize("loop", ["main", "thread"])
-def test_a_program_that_ends_meanwhile(world, python, loop):  # noqa: F811
+def test_a_program_that_ends_meanwhile(world, python, loop):
     """torch's profiler is ended before: torch 2.13 crashes at the end of a process otherwise."""
     target = loop_that(world, python, loop)
     client = begin(target, "--steps", MANY, "-o", str(world.tmp / "never.json"))

@@ -2,8 +2,8 @@
 """The hooks on every CPython that is here, with a stand-in for torch: what they put in, and what
 they leave behind, is a matter of the interpreter."""
 import pytest
-from pythons import is_threaded, minor_of, parametrize
-from test_torch import HERE, Case
+from cases import HERE, Case
+from pythons import PYTHONS, is_threaded, minor_of
 
 LOADS = 30
 LEFT = """import sys, ctypes, gc; m = sys.modules['__main__']
@@ -17,8 +17,9 @@ print(any(ctypes.c_uint64.from_address(id(d) + 24).value & 255
           for d in (m.tree._modules, m.tree.deep._modules)))"""
 
 
-def pytest_generate_tests(metafunc):
-    parametrize(metafunc)
+@pytest.fixture(params=list(PYTHONS.values()), ids=list(PYTHONS))
+def python(request):
+    return request.param
 
 
 def said(case, code):

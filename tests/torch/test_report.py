@@ -5,14 +5,14 @@ import re
 
 import pytest
 import world as shared
-from test_torch import HERE, Case, backward_on, python  # noqa: F401  (a fixture)
+from cases import Case, backward_on
 
 
 def total_of(folded):
     return sum(int(line.rsplit(" ", 1)[1]) for line in folded.splitlines())
 
 
-def test_own_times_of_modules_that_are_used_again(world, python):  # noqa: F811
+def test_own_times_of_modules_that_are_used_again(world, python):
     case = Case(world, "reuse.py", python)
     seen = case.run()
     done = case.target.probing("flamegraph", "torch", "--format", "folded")
@@ -39,7 +39,7 @@ def test_own_times_of_modules_that_are_used_again(world, python):  # noqa: F811
         assert case.target.probing("torch", *wrong.split()).returncode == 2, wrong
 
 
-def test_a_module_that_a_checkpoint_calls_again_is_one_module(world, python):  # noqa: F811
+def test_a_module_that_a_checkpoint_calls_again_is_one_module(world, python):
     """In the backward no call of the model is around it: it was shown as a model of its own."""
     case = Case(world, "checkpointed.py", python)
     case.run()
@@ -51,7 +51,7 @@ def test_a_module_that_a_checkpoint_calls_again_is_one_module(world, python):  #
     assert re.search(r"^  Net: blocks\.1\.0 +1\.0 ", shown, re.M), shown
 
 
-def test_top_tells_own_and_total_time_of_modules(world, python):  # noqa: F811
+def test_top_tells_own_and_total_time_of_modules(world, python):
     """A model's total is its forward, which its modules' own times and its own add up to."""
     target = world.python(
         "import torch, time\n"
@@ -82,7 +82,7 @@ def test_top_tells_own_and_total_time_of_modules(world, python):  # noqa: F811
     assert rows["Net"][1] == pytest.approx(sum(own for own, _ in rows.values()), rel=0.1)
 
 
-def test_calls_a_step_are_those_of_whole_steps(world, python):  # noqa: F811
+def test_calls_a_step_are_those_of_whole_steps(world, python):
     """Of the step under way only some modules have been called: 0.9 times would be no truth."""
     case = Case(world, "halfway.py", python)
     case.run()
@@ -91,7 +91,7 @@ def test_calls_a_step_are_those_of_whole_steps(world, python):  # noqa: F811
 
 
 @pytest.mark.parametrize("kind", ["reentrant", "other"])
-def test_forwards_that_a_checkpoint_computes_again(world, python, kind):  # noqa: F811
+def test_forwards_that_a_checkpoint_computes_again(world, python, kind):
     """Each has its row, and its place in the backward; of steps not whole nothing is shown."""
     case = Case(world, "checkpoints.py", python, kind)
     wanted = case.run()
@@ -114,7 +114,7 @@ def test_forwards_that_a_checkpoint_computes_again(world, python, kind):  # noqa
     assert seen["blocks.0.out"] == ("Net", 1, True) and seen["Net"] == ("Net", 1, False), seen
 
 
-def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
+def test_backwards_that_end_at_the_same_moment(world, python):
     """A module ends with its first part, and may begin with its last: it is around that, still."""
     enough = world.tmp / "enough"  # a backward that has not ended has no row
     target = world.python(
@@ -149,7 +149,7 @@ def test_backwards_that_end_at_the_same_moment(world, python):  # noqa: F811
     assert len(seen) > 5, seen
 
 
-def test_steps_of_several_loads_are_not_one(world, python):  # noqa: F811
+def test_steps_of_several_loads_are_not_one(world, python):
     target = world.python(
         "import time, torch\n"
         "torch.set_num_threads(1)\n"
@@ -176,7 +176,7 @@ def test_steps_of_several_loads_are_not_one(world, python):  # noqa: F811
     assert twice == rows == []
 
 
-def test_steps_that_another_thread_ends(world, python):  # noqa: F811
+def test_steps_that_another_thread_ends(world, python):
     """A forward in the middle of which a step ends is one call with its parts, not several."""
     enough = world.tmp / "enough"  # a call that has not ended has no row, what it called has
     target = world.python(
@@ -208,7 +208,7 @@ def test_steps_that_another_thread_ends(world, python):  # noqa: F811
     assert shown.returncode == 0 and "in none of torch's parts" not in shown.stdout, shown
 
 
-def test_a_loop_that_stands(world, python):  # noqa: F811
+def test_a_loop_that_stands(world, python):
     hangs = world.tmp / "hangs"
     case = Case(world, "stands.py", python, str(hangs))
     case.go.touch()
@@ -230,7 +230,7 @@ def test_a_loop_that_stands(world, python):  # noqa: F811
     assert row[:3] == [case.target.pid, 17, "other"]
 
 
-def test_names_longer_than_the_screen_was_made_for(world, python):  # noqa: F811
+def test_names_longer_than_the_screen_was_made_for(world, python):
     """As those of Hugging Face's models: what differs stands at their end."""
     target = world.python(
         "import torch, time\n"

@@ -6,13 +6,13 @@ import json
 import pytest
 import world as shared
 from test_collectives import Rank, pid_of, start
-from test_torch import HERE, Case, python  # noqa: F401  (a fixture)
+from cases import HERE, Case
 
 SHARDED = str(HERE / "targets" / "sharded.py")
 
 
 @pytest.mark.parametrize("more", ["", "backward=on,nan=on,exprs=loss@train"])
-def test_the_same_with_whatever_is_around(world, python, more):  # noqa: F811
+def test_the_same_with_whatever_is_around(world, python, more):
     case = Case(world, "wrappers.py", python)
     if more:
         done = case.target.probing("config", "torch.profiling=on," + more)
@@ -37,7 +37,7 @@ def test_the_same_with_whatever_is_around(world, python, more):  # noqa: F811
 
 
 @pytest.mark.parametrize("more", ["", "backward=on,nan=on,exprs=loss"])
-def test_parts_of_torch_that_look_into_modules(world, python, more):  # noqa: F811
+def test_parts_of_torch_that_look_into_modules(world, python, more):
     """Graphs, traces, quantization, parametrizations, optimizers of every kind."""
     case = Case(world, "features.py", python)
     if more:
@@ -53,7 +53,7 @@ def test_parts_of_torch_that_look_into_modules(world, python, more):  # noqa: F8
 
 
 @pytest.mark.parametrize("loads", [1, 2])
-def test_loaded_while_a_graph_is_traced(world, python, loads):  # noqa: F811
+def test_loaded_while_a_graph_is_traced(world, python, loads):
     """What torch.fx puts back then is not our hook, or one from before a stop()."""
     case = Case(world, "tracing.py", python)
     for _ in range(loads - 1):
@@ -74,7 +74,7 @@ ENGINE = ("import ctypes, torch; at = ctypes.c_void_p.from_address; "
           "print(at(at(d + 40).value + 8).value)")  # PyMethodDescrObject's d_method->ml_meth
 
 
-def test_functions_and_classes_stay_what_they_are(world, python):  # noqa: F811
+def test_functions_and_classes_stay_what_they_are(world, python):
     case = Case(world, "functions.py", python)
     entered = case.target.probing("eval", ENGINE).stdout
     done = case.target.probing("config", "torch.profiling=on,nan=on,backward=on")
@@ -87,7 +87,7 @@ def test_functions_and_classes_stay_what_they_are(world, python):  # noqa: F811
     assert case.target.probing("eval", ENGINE).stdout != entered
 
 
-def test_backward_begins_where_it_is_called(world, python):  # noqa: F811
+def test_backward_begins_where_it_is_called(world, python):
     """Not only in the engine: Python makes the first gradient, and programs wrap what it calls."""
     target = world.python(
         "import os, time, torch\n"
@@ -136,7 +136,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("made", [False, True])
-def test_parameters_changed_by_hand(world, python, made):  # noqa: F811
+def test_parameters_changed_by_hand(world, python, made):
     """As in PyTorch's word_language_model: a step ends when the next batch comes; but not where an
     optimizer is there, which shall step after some batches."""
     target = world.python(BY_HAND % made, python=python)
@@ -156,7 +156,7 @@ def test_parameters_changed_by_hand(world, python, made):  # noqa: F811
     assert calls == ([[n, 5] for n in range(4)] if made else [[n, 1] for n in range(20)])
 
 
-def test_gradients_that_are_used_by_hand(world, python):  # noqa: F811
+def test_gradients_that_are_used_by_hand(world, python):
     """They are there after the backward only."""
     target = world.python(
         "import torch\n"
@@ -173,7 +173,7 @@ def test_gradients_that_are_used_by_hand(world, python):  # noqa: F811
         [["bias", 4.0], ["weight", 8.0]]
 
 
-def test_a_compiled_model_has_its_forward_in_the_step(world, python):  # noqa: F811
+def test_a_compiled_model_has_its_forward_in_the_step(world, python):
     case = Case(world, "compiled.py", python)
     steps = case.run()["steps"]
     if not steps:
@@ -185,7 +185,7 @@ def test_a_compiled_model_has_its_forward_in_the_step(world, python):  # noqa: F
     assert rows == [[steps, 0]]
 
 
-def test_loaded_in_the_middle_of_a_backward(world, python):  # noqa: F811
+def test_loaded_in_the_middle_of_a_backward(world, python):
     case = Case(world, "in_backward.py", python)
     shared.wait_for(lambda: case.counts().get("Identity", 0) >= 3, "calls from inside it")
     assert case.run() == {"same": True}
@@ -194,7 +194,7 @@ def test_loaded_in_the_middle_of_a_backward(world, python):  # noqa: F811
     assert 2 <= counts["second"] <= 5  # with those that checkpoint computes again, by any name
 
 
-def test_sharded_ranks(world, python):  # noqa: F811
+def test_sharded_ranks(world, python):
     jobs = start(world, python, SHARDED)
     ranks = [Rank(world, pid_of(job, rank)) for rank, job in enumerate(jobs)]
     for rank in ranks:
