@@ -2,9 +2,9 @@
  *
  * cli/commands/export.c - `export`: a table or an answer into a file, of the living and the dead.
  *
- * One thread.  CSV and JSON lines are taken as the engine writes them; the other formats are made
- * here of its JSON, so that both kinds of target go the same way.  The file appears under its name
- * when it is whole, never before.
+ * One thread.  CSV, JSON lines and Arrow are taken as the engine writes them; the other formats are
+ * made here of its JSON, so that both kinds of target go the same way.  The file appears under its
+ * name when it is whole, never before.
  */
 #include "cli/cli.h"
 
@@ -46,6 +46,8 @@ struct export
     struct export_writer writer;
     struct export_parquet parquet;
     struct export_reader *reader; /* NULL: bytes go to the file as they are */
+    bool is_arrow;                /* of these: they are an Arrow stream */
+    struct export_arrow arrow;
     struct buf out;
     uint64_t bytes, rows, told_at;
     uint64_t all;  /* rows that the table has, 0: not known */
@@ -122,7 +124,9 @@ static void show(struct export *e, bool last)
     char share[16] = "";
     if (!e->shows || (!last && now - e->told_at < PROGRESS_EACH))
         return;
-    uint64_t rows = e->reader != NULL ? export_reader_rows(e->reader) : e->rows;
+    uint64_t rows = e->reader != NULL ? export_reader_rows(e->reader)
+                    : e->is_arrow     ? e->arrow.rows
+                                      : e->rows;
     e->told_at = now;
     if (!last && e->all > 0 && rows <= e->all)
         (void)snprintf(share, sizeof share, ", %d %%",
@@ -152,7 +156,7 @@ static int put(struct export *e, const char *data, size_t size)
                    ? -EPIPE
                    : err_set(-errno, "%s cannot be written: %s", e->path, strerror(errno));
     e->bytes += size;
-    if (e->shows && e->reader == NULL)
+    if (e->shows && e->reader == NULL && !e->is_arrow)
         count_rows(e, data, size);
     show(e, /* last= */ false);
     return 0;
@@ -169,6 +173,10 @@ static int put_out(struct export *e)
 static int on_bytes(void *arg, const char *data, size_t size)
 {
     struct export *e = arg;
+    if (e->is_arrow) {
+        int bad = export_arrow_feed(&e->arrow, data, size);
+        return bad < 0 ? bad : put(e, data, size);
+    }
     if (e->reader == NULL)
         return put(e, data, size);
     int r = export_reader_feed(e->reader, data, size);
@@ -177,6 +185,8 @@ static int on_bytes(void *arg, const char *data, size_t size)
 
 static int finish(struct export *e)
 {
+    if (e->is_arrow)
+        return export_arrow_end(&e->arrow);
     if (e->reader == NULL)
         return 0;
     int r = export_reader_end(e->reader);
@@ -199,7 +209,10 @@ static int finish(struct export *e)
 
 static const char *wire_format(const struct export *e)
 {
-    return e->format == FORMAT_CSV ? "csv" : e->format == FORMAT_JSONL ? "jsonl" : "json";
+    return e->is_arrow                 ? "arrow"
+           : e->format == FORMAT_CSV   ? "csv"
+           : e->format == FORMAT_JSONL ? "jsonl"
+                                       : "json";
 }
 
 static int ask(const struct target *t, struct export *e, const char *statement)
@@ -298,10 +311,9 @@ static int make_writer(const struct target *t, struct export *e)
     int r = 0;
     if (e->format == FORMAT_PARQUET)
         r = export_parquet_new(&e->parquet, &e->writer);
-    else if (e->format == FORMAT_ARROW)
-        r = export_arrow_new(&e->writer);
     else if (e->format == FORMAT_PERFETTO || e->format == FORMAT_CHROME)
         r = export_trace_new(t, e->format == FORMAT_PERFETTO, &e->writer);
+    e->is_arrow = e->format == FORMAT_ARROW || (e->format == FORMAT_PARQUET && !e->writer.self);
     if (r == 0 && e->writer.self != NULL)
         r = export_reader_new(&e->writer, &e->out, &e->reader);
     return r;
@@ -310,10 +322,9 @@ static int make_writer(const struct target *t, struct export *e)
 static void free_writer(struct export *e)
 {
     export_reader_free(e->reader);
+    export_arrow_done(&e->arrow);
     if (e->format == FORMAT_PARQUET)
-        export_parquet_free(&e->parquet, &e->writer);
-    else if (e->format == FORMAT_ARROW)
-        export_arrow_free(&e->writer);
+        export_parquet_free(&e->writer);
     else
         export_trace_free(&e->writer);
 }
@@ -334,6 +345,7 @@ int command_export(struct target *t, int argc, char **argv)
     }
     buf_init(&statement, 1u << 20);
     buf_init(&e.out, (size_t)3 << 30);
+    export_arrow_init(&e.arrow);
     r = cli_misuse(statement_of(&e, &statement));
     if (r == 0)
         r = make_writer(t, &e);

@@ -18,7 +18,6 @@
 #include "core/sql/sql.h"
 
 #define ARROW "arrow"
-#define PIECE_MAX ((size_t)3 << 30)
 
 /* One row a figure, as people read it. */
 static const char MEMORY[] =
@@ -55,12 +54,7 @@ static int take(void *arg, const char *option, const char *value)
         return parse_ns(value, &o->ask->timeout_ns);
     enum sql_format known;
     o->ask->format = value; /* --format */
-    if (strcmp(value, ARROW) == 0)
-        return 0;
-    return sql_format_parse(value, &known) == 0
-               ? 0
-               : err_set(-EINVAL, "no format '%s'; there are table, json, jsonl, csv and arrow",
-                         value);
+    return sql_format_parse(value, &known);
 }
 
 /* The statement behind `query SQL`, `tables` and `describe TABLE`. */
@@ -90,63 +84,27 @@ static int write_stdout(void *arg, const char *data, size_t size)
     return fwrite(data, 1, size, stdout) == size && fflush(stdout) == 0 ? 0 : -EPIPE;
 }
 
-/* ---- arrow: the engine's JSON, made into a stream here ---- */
+/* ---- arrow ---- */
 
-struct arrow {
-    struct export_reader *reader;
-    struct buf out;
-};
-
-static int write_out(struct buf *out)
+static int take_arrow(void *arg, const char *data, size_t size)
 {
-    int r = out->failed ? err_set(out->failed, "no memory for a piece of the answer")
-                        : write_stdout(NULL, out->data, out->size);
-    buf_reset(out);
-    return r;
+    int r = export_arrow_feed(arg, data, size);
+    return r < 0 ? r : write_stdout(NULL, data, size);
 }
 
-static int take_json(void *arg, const char *data, size_t size)
+static int ask_arrow(const struct target *t, const struct answer_ask *ask)
 {
-    struct arrow *a = arg;
-    int r = export_reader_feed(a->reader, data, size);
-    return r == 0 && a->out.size > 0 ? write_out(&a->out) : r;
-}
-
-static int end_arrow(struct arrow *a)
-{
-    int r = export_reader_end(a->reader);
-    const struct json *closing = r == 0 ? export_reader_closing(a->reader) : NULL;
-    const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
-
-    if (closing != NULL && json_int(closing, "lost", 0) > 0)
-        terminal_say("incomplete: %lld rows were lost before they could be kept",
-                     (long long)json_int(closing, "lost", 0));
-    if (cut != NULL && cut->boolean)
-        terminal_say("incomplete: stopped after %llu rows, there are more",
-                     (unsigned long long)export_reader_rows(a->reader));
-    answer_say_empty(closing);
-    return r == 0 ? write_out(&a->out) : r;
-}
-
-static int ask_arrow(const struct target *t, struct answer_ask *ask)
-{
-    struct export_writer w = {.self = NULL};
-    struct arrow a = {.reader = NULL};
-    int r = isatty(STDOUT_FILENO) == 1
-                ? err_set(-EINVAL, "arrow is not for a terminal: --format arrow ... > FILE")
-                : export_arrow_new(&w);
-
-    buf_init(&a.out, PIECE_MAX);
-    ask->format = "json";
+    struct export_arrow a;
+    char cut[EXPORT_CUT_BYTES];
+    if (isatty(STDOUT_FILENO) == 1)
+        return err_set(-EINVAL, "arrow is not for a terminal: --format arrow ... > FILE");
+    export_arrow_init(&a);
+    int r = answer_bytes(t, ask, take_arrow, &a);
     if (r == 0)
-        r = export_reader_new(&w, &a.out, &a.reader);
-    if (r == 0)
-        r = answer_bytes(t, ask, take_json, &a);
-    if (r == 0)
-        r = end_arrow(&a);
-    export_reader_free(a.reader);
-    export_arrow_free(&w);
-    buf_done(&a.out);
+        r = export_arrow_end(&a);
+    if (r < 0)
+        (void)fwrite(cut, 1, export_arrow_cut(&a, cut), stdout);
+    export_arrow_done(&a);
     return r;
 }
 

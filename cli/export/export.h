@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * cli/export/export.h - what `export` is made of: an answer as JSON comes in piece by piece, rows
- * go out to a writer of a file format.
+ * go out to a writer of a file format; or an answer that is a file already is looked through.
  *
  * One thread.
  */
@@ -31,23 +31,39 @@ struct export_writer { /* begin, end: may be NULL */
     void *self;
 };
 
-/* An Arrow IPC stream.  Caller frees with export_arrow_free(). */
-int export_arrow_new(struct export_writer *ret);
-void export_arrow_free(struct export_writer *w);
+/* An Arrow stream that the process writes: where in it we are. */
+struct export_arrow {
+    uint64_t rows; /* that have come */
+    struct buf meta;
+    uint64_t body; /* bytes of the batch that have not come */
+    bool begun, over;
+};
+void export_arrow_init(struct export_arrow *a);
+void export_arrow_done(struct export_arrow *a);
+/* The next bytes of it.  -EBADMSG: they are none of such a stream. */
+int export_arrow_feed(struct export_arrow *a, const char *data, size_t size);
+int export_arrow_end(const struct export_arrow *a); /* -EBADMSG: it is not whole */
+/* Readers take a stream that just ends for whole: what to write behind one that broke off, so that
+ * they do not.  Gives its size, 0: it has ended, has
+ * not begun, or broke off where they see it. */
+#define EXPORT_CUT_BYTES 8
+size_t export_arrow_cut(const struct export_arrow *a, char ret[EXPORT_CUT_BYTES]);
+
 /* Rows with a time and a duration as a trace: Perfetto's own, or Chrome's events as JSON.  Of the
  * process that `t` names, whose names of threads are asked for where it lives. */
 struct target;
 int export_trace_new(const struct target *t, bool perfetto, struct export_writer *ret);
 void export_trace_free(struct export_writer *w);
 
-/* Parquet, which others make of a file that the writer gives.  -ENOENT: nobody is there who can. */
+/* Parquet, which others make of a file: of an Arrow stream, or (w->self != NULL) of what the writer
+ * gives.  -ENOENT: nobody is there who can. */
 struct export_parquet {
     enum { BY_NOBODY, BY_PYARROW, BY_DUCKDB_MODULE, BY_DUCKDB } by;
 };
 int export_parquet_new(struct export_parquet *p, struct export_writer *ret);
 int export_parquet_make(const struct export_parquet *p, const struct export_writer *w,
                         const char *from, const char *to);
-void export_parquet_free(struct export_parquet *p, struct export_writer *w);
+void export_parquet_free(struct export_writer *w);
 
 /* What a trace shows of a row. */
 struct export_event {

@@ -99,7 +99,7 @@ static int plain_new(struct export_writer *ret)
     return 0;
 }
 
-static void plain_free(struct export_writer *w)
+void export_parquet_free(struct export_writer *w)
 {
     struct plain *p = w->self;
     if (p == NULL)
@@ -147,15 +147,7 @@ int export_parquet_new(struct export_parquet *p, struct export_writer *ret)
     if (p->by == BY_NOBODY)
         return err_set(-ENOENT, "parquet is written by pyarrow or DuckDB, and python3 has neither: "
                                 "`pip install pyarrow` (or duckdb), or use --format arrow");
-    return p->by == BY_PYARROW ? export_arrow_new(ret) : plain_new(ret);
-}
-
-void export_parquet_free(struct export_parquet *p, struct export_writer *w)
-{
-    if (p->by == BY_PYARROW)
-        export_arrow_free(w);
-    else
-        plain_free(w);
+    return p->by == BY_PYARROW ? 0 : plain_new(ret);
 }
 
 /* ---- what they do ---- */

@@ -102,6 +102,7 @@ static int from_engine(struct tables *tables, struct store *store, const struct 
     struct sql *engine = NULL;
     struct sql_writer *writer = NULL;
     struct sql_report report = {0};
+    char note[SQL_EMPTY_BYTES];
     const struct sql_options limits = {
         .timeout_ns = ask->timeout_ns,
         .max_rows = ask->limit,
@@ -118,11 +119,10 @@ static int from_engine(struct tables *tables, struct store *store, const struct 
     }
     if (r == 0)
         r = sql_writer_finish(writer, &report);
-    if (r == 0 && report.lost > 0 && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
-        terminal_say("incomplete: %llu rows were lost before they could be kept",
-                     (unsigned long long)report.lost);
-    if (r == 0 && report.empty[0] && format != SQL_FORMAT_TABLE && format != SQL_FORMAT_JSON)
-        terminal_say("%s", report.empty);
+    if (r == 0)
+        sql_report_note(&report, format, note, sizeof(note));
+    if (r == 0 && note[0] != '\0')
+        terminal_say("%s", note);
     sql_writer_free(writer);
     sql_free(engine);
     return r;

@@ -111,27 +111,6 @@ static int to_reply(void *arg, const char *data, size_t size)
     return out->write(out, data, size);
 }
 
-/* A table and JSON say it themselves. */
-static void note_what_lacks(const struct sql_report *report, enum sql_format format,
-                            struct probing_reply *out)
-{
-    if (format != SQL_FORMAT_CSV && format != SQL_FORMAT_JSONL)
-        return;
-    if (report->lost > 0)
-        (void)snprintf(
-            out->note, sizeof(out->note),
-            "incomplete: %llu rows%s%.80s were lost before they could be kept; see probing.lost",
-            (unsigned long long)report->lost, report->lost_table ? " of " : "",
-            report->lost_table ? report->lost_table : "");
-    else if (report->empty[0])
-        (void)snprintf(out->note, sizeof(out->note), "%.*s", (int)sizeof(out->note) - 1,
-                       report->empty);
-    else if (report->cut)
-        (void)snprintf(out->note, sizeof(out->note),
-                       "incomplete: stopped after %llu rows: there are more",
-                       (unsigned long long)report->rows);
-}
-
 /* set NAME = VALUE, by who may change settings. */
 static int set_by_query(void *arg, const char *name, const char *value)
 {
@@ -169,10 +148,15 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
     struct sql_report report = {0};
     struct sql_writer *writer = NULL;
 
+    if (w->format == SQL_FORMAT_ARROW && !out->takes_bytes)
+        return err_set(-EINVAL, "arrow is bytes, and this way carries text only; ask by HTTP "
+                                "(/query?format=arrow) or with the command probing");
     int r = sql_writer_new(w->format, w->width, to_reply, out, &writer);
     if (r < 0)
         return r;
     out->clean = true;
+    if (w->format == SQL_FORMAT_ARROW)
+        out->media_type = SQL_ARROW_TYPE;
     struct sql_sink sink = sql_writer_sink(writer);
     r = sql_run(c->sql, text, size, &o, &sink, &report);
     if (r == 0)
@@ -181,7 +165,7 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
     if (r == -ETIMEDOUT || r == -ENOMEM)
         log_stopped(c, r, text, size);
     if (r == 0)
-        note_what_lacks(&report, w->format, out);
+        sql_report_note(&report, w->format, out->note, sizeof(out->note));
     return r;
 }
 
@@ -474,7 +458,7 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
         .size = sizeof(struct probing_command), .flags = f, .name = n, .usage = u, .doc = d, \
         .run = r                                                                             \
     }
-#define LISTS "[--format table|json|jsonl|csv] [--width N]"
+#define LISTS "[--format table|json|jsonl|csv|arrow] [--width N]"
 
 int commands_add(struct core *c)
 {

@@ -78,6 +78,9 @@ struct probing_reply { /* the core's side of one answer; transports embed it */
     /* Set by a command before its first word: no secret is in its answer that this client may not
      * see (core/base/redact.h); else the transport hides them where the client may only read. */
     bool clean;
+    bool takes_bytes; /* the client can be given what is no text; set before it is submitted */
+    /* Set by a command before its first word when its answer is no text: what it is; static. */
+    const char *media_type;
     bool urgent; /* its command is HOST_URGENT: write() must not wait; set by host_submit() */
     /* Set by a command before it ends: what is incomplete about its answer, where the answer has no
      * place to say so; "" otherwise. */

@@ -217,11 +217,16 @@ static void add_part(struct peer *p, struct job *j, const char *data, size_t n, 
     buf_done(&small);
 }
 
+static const char *type_of(const struct peer *p, const struct job *j)
+{
+    return j->reply.media_type ? j->reply.media_type : p->content_type;
+}
+
 static void start_stream(struct peer *p, struct job *j)
 {
     p->keep_alive = p->keep_alive && !p->old_http;
     j->squeeze = p->gzip ? squeeze_new() : NULL;
-    add_head(p, 200, p->content_type, j->squeeze != NULL);
+    add_head(p, 200, type_of(p, j), j->squeeze != NULL);
     (void)buf_adds(&p->out, p->old_http ? "\r\n"
                                         : "Transfer-Encoding: chunked\r\n"
                                           "Trailer: Probing-Status, Probing-Note\r\n\r\n");
@@ -271,7 +276,7 @@ void server_http_encode(struct peer *p, struct piece *piece)
     else if (piece->status < 0)
         add_error(p, 0, piece->status, piece->data, piece->size);
     else
-        add_whole(p, piece->status == 0 ? 200 : 422, p->content_type, piece, j->hold.data,
+        add_whole(p, piece->status == 0 ? 200 : 422, type_of(p, j), piece, j->hold.data,
                   j->hold.size);
     if (!p->keep_alive)
         p->closing = true;

@@ -184,7 +184,7 @@ static int run_query(struct peer *p, const struct http_request *r, struct slice 
     if (rc >= 0 && memchr(q.data, 0, q.size))
         rc = err_set(-EINVAL, "the statement contains a zero byte");
     if (rc >= 0)
-        rc = run_with_format(p, r, "query", buf_text(&q), "json");
+        rc = run_with_format(p, r, "query", buf_text(&q), r->wants_arrow ? "arrow" : "json");
     buf_done(&q);
     return rc;
 }

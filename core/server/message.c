@@ -14,6 +14,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/json.h"
+#include "core/sql/sql.h"
 
 #define TIMEOUT_MS_MAX INT64_C(86400000) /* ms: a day */
 #define INTERVAL_MS_MIN 10               /* ms: 100 ticks a second is more than anybody reads */
@@ -299,6 +300,7 @@ static int read_header(struct slice name, struct slice value, struct http_reques
         r->wants_html = accepts(value, "text/html");
         r->wants_text =
             accepts(value, "text/plain") && !accepts(value, "application/openmetrics-text");
+        r->wants_arrow = accepts(value, SQL_ARROW_TYPE);
     }
     if (server_slice_is_case(name, "Upgrade"))
         r->upgrade = has_token(value, "websocket");

@@ -50,6 +50,7 @@ struct http_request {
     bool keep_alive, upgrade, expects;
     bool gzip, wants_html; /* Accept-Encoding, Accept */
     bool wants_text;       /* Accept: plain text, and not OpenMetrics */
+    bool wants_arrow;      /* Accept: an Arrow stream */
     size_t content_length;
     struct slice length; /* of Content-Length, as it was written */
     struct slice host, origin, authorization, cookie, fetch_site, ws_key, ws_version, ws_protocol;

@@ -27,6 +27,7 @@ struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id)
     server_add(p->requests, 1);
     j->reply.write = reply_write;
     j->reply.remote = !p->local;
+    j->reply.takes_bytes = p->kind == PEER_HTTP || p->kind == PEER_WS;
     atomic_store_explicit(&j->refs, 1, memory_order_relaxed);
     j->peer = p;
     server_peer_ref(p);

@@ -157,6 +157,13 @@ static void add_data(struct peer *p, struct job *j, const char *data, size_t siz
     buf_done(&text);
 }
 
+/* A binary message: the id as 8 bytes, least first, then what was written. */
+static void add_bytes(struct peer *p, const struct job *j, const char *data, size_t size)
+{
+    (void)buf_add(&p->out, &j->id, sizeof(j->id));
+    (void)buf_add(&p->out, data, size);
+}
+
 static void add_shared(struct peer *p, const struct job *j, const struct shared *text)
 {
     (void)buf_addf(&p->out, "{\"id\":%lld,%s\"data\":", (long long)j->id,
@@ -172,14 +179,14 @@ static void begin(struct peer *p)
     (void)buf_add(&p->out, room, sizeof(room));
 }
 
-static int flush(struct lws *wsi, struct peer *p)
+static int flush(struct lws *wsi, struct peer *p, enum lws_write_protocol as)
 {
     if (p->out.failed)
         return -1;
     size_t n = p->out.size - LWS_PRE;
     if (n == 0)
         return 0;
-    int sent = lws_write(wsi, (unsigned char *)p->out.data + LWS_PRE, n, LWS_WRITE_TEXT);
+    int sent = lws_write(wsi, (unsigned char *)p->out.data + LWS_PRE, n, as);
     begin(p);
     server_add(p->bytes_out, sent < 0 ? 0 : n);
     return sent < 0 ? -1 : 0;
@@ -190,6 +197,10 @@ static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
     struct job *j = piece->job;
     switch (piece->kind) {
     case PIECE_DATA:
+        if (j->reply.media_type) {
+            add_bytes(p, j, piece->data, piece->size);
+            return flush(wsi, p, LWS_WRITE_BINARY);
+        }
         if (piece->shared)
             add_shared(p, j, piece->shared);
         else
@@ -208,7 +219,7 @@ static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
     case PIECE_DONE:
         if (j->tail_size > 0) {
             add_data(p, j, "", 0, true);
-            if (flush(wsi, p) < 0)
+            if (flush(wsi, p, LWS_WRITE_TEXT) < 0)
                 return -1;
         }
         (void)buf_addf(&p->out, "{\"id\":%lld,\"done\":%d", (long long)j->id, piece->status);
@@ -221,7 +232,7 @@ static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
         server_job_remove(j);
         break;
     }
-    return flush(wsi, p);
+    return flush(wsi, p, LWS_WRITE_TEXT);
 }
 
 static int hang_up(struct lws *wsi)
@@ -243,7 +254,7 @@ static int writeable(struct lws *wsi, struct peer *p)
     if (dropped > 0) {
         (void)buf_addf(&p->out, "{\"id\":%lld,\"dropped\":%llu}", (long long)piece->job->id,
                        (unsigned long long)dropped);
-        rc = flush(wsi, p);
+        rc = flush(wsi, p, LWS_WRITE_TEXT);
     }
     if (rc == 0 && (!piece->job || !piece->job->over || piece->kind == PIECE_DONE))
         rc = encode(wsi, p, piece);

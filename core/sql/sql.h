@@ -174,7 +174,15 @@ uint64_t sql_news_told(const struct sql_news *n);
 
 /* ---- answers as bytes ---- */
 
-enum sql_format { SQL_FORMAT_TABLE, SQL_FORMAT_JSON, SQL_FORMAT_JSONL, SQL_FORMAT_CSV };
+#define SQL_ARROW_TYPE "application/vnd.apache.arrow.stream" /* IANA's name */
+
+enum sql_format {
+    SQL_FORMAT_TABLE,
+    SQL_FORMAT_JSON,
+    SQL_FORMAT_JSONL,
+    SQL_FORMAT_CSV,
+    SQL_FORMAT_ARROW
+};
 int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names the ones there are */
 
 /* A writer of one format: give its sink to sql_run(), then finish.  Bytes go to `write` (0 or
@@ -184,7 +192,9 @@ int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names t
  * "row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}, with "empty":"why" where that is known; JSONL:
  * one object a line; NULL is null; timestamps are ISO 8601 UTC with nanoseconds as text, NaN and
  * infinities "NaN", "Infinity", "-Infinity"; in TABLE and CSV NULL is empty (in CSV an empty text
- * is ""). */
+ * is "").  ARROW: an IPC stream, of bytes and not of letters; units and docs are metadata of its
+ * fields, and what a report says in JSON ("lost", "cut", "empty") is metadata of its last batch
+ * where there is any. */
 struct sql_writer;
 int sql_writer_new(enum sql_format f, uint32_t columns_wide,
                    int (*write)(void *arg, const char *data, size_t size), void *arg,
@@ -193,9 +203,12 @@ struct sql_sink sql_writer_sink(struct sql_writer *w);
 /* Whatever is held back, then the closing part ("(10 rows, 2.1 ms)" below a table; what is not
  * whole is said here). */
 int sql_writer_finish(struct sql_writer *w, const struct sql_report *report);
+/* What is incomplete about an answer, or why it has no rows, where the format itself has no place
+ * for a sentence; else "". */
+void sql_report_note(const struct sql_report *r, enum sql_format f, char *ret, size_t size);
 /* Instead of finish, when more answers of the same columns follow in one stream: what is held back
  * is written and nothing below it.  The next answer's header is left out, in TABLE until a column
- * must become wider; not for JSON, whose answers are whole. */
+ * must become wider; not for JSON and ARROW, whose answers are whole. */
 int sql_writer_pause(struct sql_writer *w);
 void sql_writer_free(struct sql_writer *w);
 

@@ -124,7 +124,7 @@ PROBING_CLIENT_API const char *probing_client_note(const struct probing_client *
 /* ---- streams, and several at once ---- */
 
 enum probing_client_event_kind {
-    PROBING_CLIENT_DATA,    /* text: a piece of an answer, or of a watch */
+    PROBING_CLIENT_DATA,    /* text: a piece of an answer (of format arrow: bytes), or of a watch */
     PROBING_CLIENT_EVENT,   /* topic, and text: its JSON */
     PROBING_CLIENT_DROPPED, /* dropped: messages lost because we were slow */
     PROBING_CLIENT_LATE,    /* late: rows of a watch by buckets that came when theirs was told */

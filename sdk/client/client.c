@@ -169,16 +169,36 @@ int probing_client_cancel(struct probing_client *c, int64_t id)
 
 /* ---- answers ---- */
 
+static int not_ours(struct probing_client *c)
+{
+    c->over = true;
+    return client_fail(c, -EPROTO, "%s sent what is no message of ours", c->where);
+}
+
+/* The same as read_event(), of a message of bytes. */
+static int read_bytes(struct probing_client *c, struct probing_client_event *ret)
+{
+    int64_t id;
+    if (c->message.size < sizeof(id))
+        return not_ours(c);
+    memcpy(&id, c->message.data, sizeof(id));
+    *ret = (struct probing_client_event){.kind = PROBING_CLIENT_DATA,
+                                         .id = id,
+                                         .text = c->message.data + sizeof(id),
+                                         .size = c->message.size - sizeof(id)};
+    return id > 0 && find_started(c, id) ? 1 : 0;
+}
+
 /* A message as an event.  1: fill *ret, 0: nothing for the caller, -errno.  `text` keeps an event's
  * JSON, written again. */
 static int read_event(struct probing_client *c, struct arena *a, struct probing_client_event *ret)
 {
     struct json *o;
     struct json_error bad;
-    if (json_read(a, c->message.data, c->message.size, &o, &bad) != 0 || o->type != JSON_OBJECT) {
-        c->over = true;
-        return client_fail(c, -EPROTO, "%s sent what is no message of ours", c->where);
-    }
+    if (c->binary)
+        return read_bytes(c, ret);
+    if (json_read(a, c->message.data, c->message.size, &o, &bad) != 0 || o->type != JSON_OBJECT)
+        return not_ours(c);
     *ret = (struct probing_client_event){.id = json_int(o, "id", 0), .text = ""};
     int64_t *slot = ret->id > 0 ? find_started(c, ret->id) : NULL;
     if (!slot) /* "nothing with that id is running": a cancel that crossed the end */

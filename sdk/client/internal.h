@@ -40,6 +40,7 @@ struct probing_client {
     struct buf in;        /* received bytes */
     size_t in_used;
     struct buf message; /* of fragments, until the last */
+    bool binary;        /* it is bytes: an id of 8, least first, then a piece of its answer */
     int64_t last_id;
     int64_t started[CLIENT_STARTED_MAX]; /* ids whose end has not come; 0: free */
     bool over;                           /* the connection is of no more use */
@@ -87,7 +88,7 @@ static inline bool client_stopped(const struct probing_client *c)
 /* 1: something came, 0: too late, -EINTR, or -errno */
 int client_receive(struct probing_client *c, uint64_t deadline_ns);
 int client_send_frame(struct probing_client *c, int op, const char *data, size_t size);
-/* The next whole text message into c->message.  1, 0: too late, -EINTR, -errno. */
+/* The next whole message into c->message.  1, 0: too late, -EINTR, -errno. */
 int client_next_message(struct probing_client *c, uint64_t deadline_ns);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/client/wire.c - bytes and websocket messages (RFC 6455): text, ping and close; no extensions.
+ * sdk/client/wire.c - bytes and websocket messages (RFC 6455): text, binary, ping and close; no
+ * extensions.
  *
  * One thread a client.
  */
@@ -160,7 +161,7 @@ static int count_small(struct probing_client *c)
 /* 1: the message is whole, 0: there is more to come, -errno */
 static int use_frame(struct probing_client *c, const struct frame *f)
 {
-    bool part = f->op == OP_TEXT || f->op == OP_MORE;
+    bool first = f->op == OP_TEXT || f->op == OP_BINARY, part = first || f->op == OP_MORE;
     int rc = part && (f->size > 0 || f->last) ? 0 : count_small(c);
     if (rc < 0)
         return rc;
@@ -170,6 +171,8 @@ static int use_frame(struct probing_client *c, const struct frame *f)
                    : 0;
     if (f->op == OP_CLOSE)
         return client_gone(c);
+    if (first)
+        c->binary = f->op == OP_BINARY;
     if (part && buf_add(&c->message, f->data, f->size) != 0)
         return client_fail(c, c->message.failed, "an answer is longer than %u bytes",
                            CLIENT_MESSAGE_BYTES);

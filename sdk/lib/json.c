@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "sdk/lib/number.h"
+#include "sdk/lib/utf8.h"
 
 struct reader {
     struct arena *arena;
@@ -43,24 +44,6 @@ static void skip_blanks(struct reader *r)
 static int peek(const struct reader *r)
 {
     return r->at < r->size ? (unsigned char)r->text[r->at] : -1;
-}
-
-/* Length of the UTF-8 sequence at p, 0: not one (too long, surrogate, cut, past U+10FFFF). */
-static size_t utf8_length(const unsigned char *p, size_t n)
-{
-    if (p[0] < 0x80)
-        return 1;
-    size_t length = p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc2 ? 2 : 0;
-    if (p[0] > 0xf4 || length == 0 || length > n)
-        return 0;
-    for (size_t i = 1; i < length; i++) {
-        if ((p[i] & 0xc0) != 0x80)
-            return 0;
-    }
-    if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-        (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-        return 0;
-    return length;
 }
 
 static int hex4(struct reader *r, uint32_t *ret)
@@ -148,7 +131,7 @@ static int read_string(struct reader *r, const char **ret, size_t *ret_size)
                 return rc;
             continue;
         }
-        size_t n = utf8_length((const unsigned char *)r->text + r->at, r->size - r->at);
+        size_t n = text_utf8_length(r->text + r->at, r->size - r->at);
         if (c < 0x20)
             return bad(r, "a control character in a string must be escaped");
         if (n == 0)
@@ -344,7 +327,7 @@ int json_add_text(struct buf *b, const char *text, size_t size)
     size_t run = 0; /* bytes before `i` that go out as they are */
     (void)buf_addc(b, '"');
     for (size_t i = 0; i < size;) {
-        size_t n = utf8_length(p + i, size - i);
+        size_t n = text_utf8_length(text + i, size - i);
         unsigned char c = p[i];
         bool c1 = n == 2 && c == 0xc2 && p[i + 1] < 0xa0; /* steers terminals, as C0 does */
         if (n && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && !c1) {

@@ -18,6 +18,11 @@ const SAME = { most: 9223372036854775807n, odd: -9007199254740993n, safe: 900719
   s: 'x9223372036854775807 "\\', d: 0.1234567890123456789, e: 1e300, t: "NaN", nan: NaN,
   inf: -Infinity, none: null };
 assert.deepEqual((await probing.query(ODD)).rows, [SAME]);
+const stream = await probing.arrow("select 'ä' as s");
+assert.ok(stream instanceof Uint8Array);
+assert.deepEqual([...stream.slice(0, 4), ...stream.slice(-8)],
+  [255, 255, 255, 255, 255, 255, 255, 255, 0, 0, 0, 0]);
+await assert.rejects(probing.arrow("selct 1"), /line 1/);
 assert.equal(await probing.eval("6 * 7"), "42\n");
 assert.match(await probing.backtrace(), /MainThread/);
 assert.match(await probing.run("info"), /^pid: /);

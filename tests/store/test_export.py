@@ -2,7 +2,6 @@
 """`probing export`: the same rows in every format, of a living process and of the same one dead."""
 import contextlib
 import csv
-import fcntl
 import io
 import json
 import os
@@ -12,7 +11,8 @@ import sys
 
 import pytest
 
-from world import BUILD, CLI, wait_for
+from readers import python_with
+from world import CLI, wait_for
 
 
 def has(module):
@@ -83,24 +83,6 @@ def test_arrow_is_read_by_arrow(job, tmp_path):
     assert columns[0] == [1, 2, 3] and columns[1] == [True, False, None]
     assert columns[2] == [0.125, -2.5, None] and columns[3] == ['a, "b"', "zwei", None]
     assert table.column("at").cast("int64").to_pylist() == [1500000000, 1700000000 * 10**9, None]
-
-
-def python_with(package):
-    """A folder with a python3 that has the package: made once, of PyPI, beside what is built."""
-    venv = BUILD.parent / "venv" / package
-    with open(BUILD.parent / ("venv-%s.lock" % package), "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (venv / "whole").exists():
-            for words in ((sys.executable, "-m", "venv", "--clear", str(venv)),
-                          (str(venv / "bin" / "pip"), "install", "-q", package)):
-                try:
-                    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
-                except (OSError, subprocess.TimeoutExpired) as why:
-                    pytest.skip("no %s here: %s" % (package, why))
-                if done.returncode != 0:
-                    pytest.skip("no %s here: %s" % (package, done.stderr.strip()[-200:]))
-            (venv / "whole").touch()
-    return venv / "bin"
 
 
 @pytest.mark.parametrize("package", ["pyarrow", "duckdb"])

@@ -61,6 +61,12 @@ class Client {
     return answer;
   }
 
+  /** The same as an Arrow stream: a Uint8Array, for tableFromIPC() of apache-arrow and others. */
+  async arrow(sql) {
+    const answer = await this.#ask("/query?format=arrow", sql);
+    return new Uint8Array(await answer.arrayBuffer());
+  }
+
   /** Run Python there; what it prints, and the value of its last line. */
   eval(code) {
     return this.#post("/eval", code);
@@ -92,10 +98,15 @@ class Client {
   }
 
   async #post(path, body) {
+    return (await this.#ask(path, body)).text();
+  }
+
+  /** The response, when it is no refusal. */
+  async #ask(path, body) {
     const headers = this.#token ? { Authorization: `Bearer ${this.#token}` } : {};
     const answer = await this.#fetch(new URL(path, this.#base), { method: "POST", headers, body });
+    if (answer.ok) return answer;
     const text = await answer.text();
-    if (answer.ok) return text;
     let error;
     try {
       ({ error } = JSON.parse(text));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * core/sql/format/format.c - answers as bytes: JSON, JSON lines and CSV; tables are
- * format_table.c's.
+ * format_table.c's, Arrow is arrow.c's.
  *
  * The query's thread only.  Numbers are written with '.', whatever the locale of the host; for
  * programs they are exact, for people they are short.
@@ -21,17 +21,14 @@
 
 int sql_format_parse(const char *name, enum sql_format *ret)
 {
-    static const char *const names[] = {"table", "json", "jsonl", "csv"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const names[] = {"table", "json", "jsonl", "csv", "arrow"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (strcmp(name, names[i]) == 0) {
             *ret = (enum sql_format)i;
             return 0;
         }
     }
-    return err_set(-EINVAL, "no format '%s'; there are table, json, jsonl and csv%s", name,
-                   strcmp(name, "arrow") == 0
-                       ? " (the commands query and export make arrow of them: --format arrow)"
-                       : "");
+    return err_set(-EINVAL, "no format '%s'; there are table, json, jsonl, csv and arrow", name);
 }
 
 int sql_writer_send(struct sql_writer *w)
@@ -271,6 +268,8 @@ static int on_columns(void *arg, const struct sql_column *columns, uint32_t n)
     int rc = keep_columns(w, columns, n);
     if (rc < 0)
         return rc;
+    if (w->format == SQL_FORMAT_ARROW)
+        return sql_arrow_columns(w, columns, n);
     if (w->format == SQL_FORMAT_JSON)
         json_head(w, columns);
     if (w->format == SQL_FORMAT_CSV) {
@@ -297,6 +296,8 @@ static int on_rows(void *arg, const struct sql_rows *rows)
     case SQL_FORMAT_JSONL:
         json_rows(w, rows);
         break;
+    case SQL_FORMAT_ARROW:
+        return sql_arrow_rows(w, rows);
     }
     return sql_writer_send(w);
 }
@@ -346,8 +347,28 @@ int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
     case SQL_FORMAT_JSONL:
     case SQL_FORMAT_CSV:
         break;
+    case SQL_FORMAT_ARROW:
+        return sql_arrow_end(w, report);
     }
     return rc < 0 ? rc : sql_writer_send(w);
+}
+
+void sql_report_note(const struct sql_report *r, enum sql_format f, char *ret, size_t size)
+{
+    ret[0] = '\0';
+    if (f == SQL_FORMAT_TABLE || f == SQL_FORMAT_JSON)
+        return;
+    if (r->lost > 0)
+        (void)snprintf(
+            ret, size,
+            "incomplete: %llu rows%s%.80s were lost before they could be kept; see probing.lost",
+            (unsigned long long)r->lost, r->lost_table ? " of " : "",
+            r->lost_table ? r->lost_table : "");
+    else if (r->cut)
+        (void)snprintf(ret, size, "incomplete: stopped after %llu rows: there are more",
+                       (unsigned long long)r->rows);
+    else
+        (void)snprintf(ret, size, "%.*s", (int)size - 1, r->empty);
 }
 
 int sql_writer_pause(struct sql_writer *w)
@@ -369,5 +390,6 @@ void sql_writer_free(struct sql_writer *w)
     free(w->widths);
     buf_done(&w->out);
     buf_done(&w->held);
+    sql_arrow_free(w->arrow);
     free(w);
 }

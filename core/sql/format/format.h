@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/format/format.h - an answer on its way to bytes: what format.c and format_table.c share.
+ * core/sql/format/format.h - an answer on its way to bytes: what format.c, format_table.c
+ * and arrow.c share.
  *
  * Private to them; the query's thread only.
  */
@@ -28,6 +29,7 @@ struct sql_writer {
     bool header_done;  /* and no column has become wider since */
     bool fixed;        /* TABLE: rows of this answer were written, its widths stay */
     bool begun, again; /* again: a later answer of the same stream */
+    struct arrow_stream *arrow;
 };
 
 int sql_writer_send(struct sql_writer *w);
@@ -40,5 +42,11 @@ int sql_table_rows(struct sql_writer *w, const struct sql_rows *rows);
 int sql_table_flush(struct sql_writer *w); /* what is held back */
 void sql_table_footer(struct sql_writer *w, const struct sql_report *r);
 uint32_t sql_table_letters(const char *text);
+
+/* arrow.c */
+int sql_arrow_columns(struct sql_writer *w, const struct sql_column *columns, uint32_t n);
+int sql_arrow_rows(struct sql_writer *w, const struct sql_rows *rows);
+int sql_arrow_end(struct sql_writer *w, const struct sql_report *report);
+void sql_arrow_free(struct arrow_stream *a);
 
 #endif

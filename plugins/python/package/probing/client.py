@@ -22,13 +22,14 @@ import stat
 import struct
 import threading
 import time
+import warnings
 
 DEFAULT_PORT = 9922
 MESSAGE_BYTES = 64 << 20  # the longest taken from the process
 LOOK_SECONDS = 2.0  # a process that dies closes its sockets first, then is seen dead
 _HEAD_BYTES = 64 << 10    # of its answer to the handshake
 _SMALL_MAX = 1000         # pings and empty parts in a second; a process sends one a minute
-_MORE, _TEXT, _CLOSE, _PING, _PONG = 0, 1, 8, 9, 10
+_MORE, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
 
 
 class Error(RuntimeError):
@@ -54,8 +55,8 @@ class Rows(list):
     """The rows of an answer, as tuples; what is known of the columns, and whether it is whole."""
 
     def __init__(self, answer):
-        self.names = [column["name"] for column in answer["columns"]]
-        self.types = [column["type"] for column in answer["columns"]]
+        self.names, self.types, self.units = (
+            [column[what] for column in answer["columns"]] for what in ("name", "type", "unit"))
         rows = answer["rows"]
         for at, kind in enumerate(self.types):
             if kind == "double":  # JSON writes 3.0 as 3
@@ -63,9 +64,8 @@ class Rows(list):
                     if row[at] is not None:
                         row[at] = float(row[at])
         super().__init__(map(tuple, rows))
-        self.units = [column["unit"] for column in answer["columns"]]
-        self.lost, self.cut = answer["lost"], answer["cut"]
-        self.elapsed_ms = answer["elapsed_ms"]
+        self.lost, self.cut, self.elapsed_ms = (answer[what] for what in
+                                                ("lost", "cut", "elapsed_ms"))
         self.empty = answer.get("empty", "")
 
     def dicts(self):
@@ -110,14 +110,8 @@ def connect(target=None, token=None, timeout=30.0):
                       timeout)
 
 
-class Connection:
-    """One process.  Use it in a `with`, or close() it."""
-
-    def __init__(self, address, token, timeout):
-        self._address, self._token, self._timeout = address, token, timeout
-        self._lock = threading.Lock()
-        self._wire = _Wire(address, token, timeout)
-        self._last = 0
+class _Wired:
+    """What has a connection: use it in a `with`, or close() it."""
 
     def __enter__(self):
         return self
@@ -128,6 +122,15 @@ class Connection:
     def close(self):
         self._wire.close()
 
+
+class Connection(_Wired):
+    """One process."""
+    def __init__(self, address, token, timeout):
+        self._address, self._token, self._timeout = address, token, timeout
+        self._lock = threading.Lock()
+        self._wire = _Wire(address, token, timeout)
+        self._last = 0
+
     def run(self, *words, timeout=None):
         """Run any command; its answer as text.  timeout: seconds, then the process stops it."""
         with self._lock:
@@ -136,7 +139,7 @@ class Connection:
             if timeout is not None:
                 request["timeout_ms"] = max(1, int(timeout * 1000))
             self._wire.send(request)
-            text, until = [], None if timeout is None else time.monotonic() + timeout + 2
+            parts, until = [], None if timeout is None else time.monotonic() + timeout + 2
             while True:
                 left = None if until is None else until - time.monotonic()
                 if left is not None and left <= 0:  # however much of others' still comes
@@ -144,13 +147,19 @@ class Connection:
                 message = self._wire.receive(left)
                 if message.get("id", self._last) != self._last:
                     continue  # the end of one that was given up
-                text.append(message.get("data", ""))
+                parts += [message["data"]] if "data" in message else []
+                if message.get("note", "").startswith("incomplete"):
+                    warnings.warn(message["note"], stacklevel=2)
                 if "done" in message or "error" in message:
-                    return _whole("".join(text), message)
+                    return _whole(type(parts[0])().join(parts) if parts else "", message)
 
     def query(self, sql, timeout=None):
         """Rows of an SQL statement: tuples, with .dicts(), .column(name), .columns()."""
         return Rows(json.loads(self.run("query", "--format", "json", "--", sql, timeout=timeout)))
+
+    def arrow(self, sql, timeout=None):
+        """The same as bytes, an Arrow stream: for pyarrow.ipc.open_stream() and others."""
+        return self.run("query", "--format", "arrow", "--", sql, timeout=timeout)
 
     def eval(self, code, timeout=None):
         """Run Python code there: what it prints, and the value of its last line."""
@@ -195,7 +204,7 @@ class Connection:
         return _Wire(self._address, self._token, self._timeout)
 
 
-class Stream:
+class Stream(_Wired):
     """What goes on by itself: iterate over it, close() it."""
 
     def __init__(self, wire, request, read):
@@ -205,15 +214,6 @@ class Stream:
 
     def __iter__(self):
         return self
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def close(self):
-        self._wire.close()
 
     def __next__(self):
         while not self._ready:
@@ -434,9 +434,8 @@ def _token_of(made):
     there = _other_end(made)
     for pid in filter(str.isdigit, os.listdir("/proc") if there else ()):
         try:
-            if not _holds(pid, there[0]):
-                continue
-            if there[1] not in _status(int(pid), r"^Uid:\s*(.*)$").split():
+            if not _holds(pid, there[0]) or \
+                    there[1] not in _status(int(pid), r"^Uid:\s*(.*)$").split():
                 continue
             folder = _door_of(int(pid))._open()
         except (Error, OSError):
@@ -580,7 +579,7 @@ class _Wire:
 
     def receive(self, timeout):
         """The next message.  timeout: seconds without a byte; None: for ever."""
-        whole = b""
+        whole, binary = b"", False
         while True:
             first, n = self._take(2, timeout)
             if n >= 126:
@@ -588,17 +587,18 @@ class _Wire:
             if n + len(whole) > MESSAGE_BYTES:
                 raise Error("an answer is longer than %d bytes" % MESSAGE_BYTES, "EMSGSIZE")
             data, kind = self._take(n, self._timeout), first & 15
-            if kind not in (_TEXT, _MORE) or not (n or first & 0x80):
+            if kind > _BINARY or not (n or first & 0x80):
                 self._count_small()
             if kind == _PING:
                 self._frame(_PONG, data)
             elif kind == _CLOSE:
                 said = data[2:].decode("utf-8", "replace")
                 raise Gone("%s: %s" % (self._fate(), said) if said else self._fate())
-            elif kind in (_TEXT, _MORE):
-                whole += data
-                if first & 0x80:
-                    return json.loads(whole.decode("utf-8"))
+            elif kind <= _BINARY:
+                whole, binary = whole + data, binary if kind == _MORE else kind == _BINARY
+                if first & 0x80:  # binary: the id, then a piece of an answer that is no text
+                    return json.loads(whole.decode("utf-8")) if not binary else {
+                        "id": int.from_bytes(whole[:8], "little"), "data": whole[8:]}
 
 
 def _identity(pid):
