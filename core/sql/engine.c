@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/engine.c - the engine: statements from text to the sink, views, explain.
+ * core/sql/engine.c - the engine: statements from text to the sink, explain.
  *
- * Any thread, several at once: the engine's only changing state is its list of views, to which
- * things are added at the front and from which nothing is taken.
+ * Any thread, several at once: the engine's only changing state is its list of views
+ * (value/view_list.c).
  */
 #include "core/sql/plan/plan.h"
 
@@ -17,24 +17,11 @@
 
 #define DEFAULT_MEMORY_BYTES (UINT64_C(256) << 20)
 
-static void free_view(struct view *v)
-{
-    free((char *)(uintptr_t)v->schema);
-    free((char *)(uintptr_t)v->name);
-    free((char *)(uintptr_t)v->definition);
-    free((char *)(uintptr_t)v->doc);
-    free(v);
-}
-
 void sql_free(struct sql *s)
 {
     if (!s)
         return;
-    struct view *next, *v = atomic_load_explicit(&s->views, memory_order_acquire);
-    for (; v; v = next) {
-        next = v->next;
-        free_view(v);
-    }
+    sql_views_free(s);
     free(s);
 }
 
@@ -67,27 +54,6 @@ void sql_ask_why(struct sql *s, int (*fn)(void *arg, const struct table *t, char
 void sql_configure(struct sql *s, enum sql_setting which, uint64_t value)
 {
     atomic_store_explicit(&s->settings[which], value, memory_order_relaxed);
-}
-
-int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc)
-{
-    struct view *v = calloc(1, sizeof(*v));
-    const char *dot = strchr(name, '.');
-    if (!v)
-        return err_set(-ENOMEM, "no memory for the view %s", name);
-    v->schema = strndup(name, dot ? (size_t)(dot - name) : 0);
-    v->name = strdup(dot ? dot + 1 : name);
-    v->definition = strdup(definition);
-    v->doc = strdup(doc ? doc : "");
-    if (!v->schema || !v->name || !v->definition || !v->doc) {
-        free_view(v);
-        return err_set(-ENOMEM, "no memory for the view %s", name);
-    }
-    v->next = atomic_load_explicit(&s->views, memory_order_relaxed);
-    while (!atomic_compare_exchange_weak_explicit(&s->views, &v->next, v, memory_order_release,
-                                                  memory_order_relaxed))
-        ;
-    return 0;
 }
 
 /* ---- explain ---- */
@@ -235,22 +201,21 @@ static bool gives_buckets(const struct query *q, const struct op *op)
     return q->bucketed && op == q->bucketed && !q->subqueries;
 }
 
-int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_options *o,
-                 const struct sql_sink *sink, struct sql_report *ret, struct aside *aside)
+int sql_run_here(const struct aside_query *r, struct aside *aside)
 {
     struct query q;
     struct op *op;
     struct sql_report report = {.rows = 0};
     uint64_t begin = clock_monotonic();
-    int rc = sql_query_init(&q, s, text, size, o);
+    int rc = sql_query_init(&q, r->s, r->text, r->size, r->o);
     if (rc < 0)
         return rc;
     q.aside = aside;
     rc = plan_statement(&q, &op);
     if (rc == 0)
-        rc = tell_columns(&q, op, sink);
+        rc = tell_columns(&q, op, r->sink);
     if (rc == 0)
-        rc = give_rows(&q, op, sink, &report);
+        rc = give_rows(&q, op, r->sink, &report);
     if (rc == -ENOMEM && sql_check(&q) < 0)
         rc = sql_check(&q); /* memory was refused because the query is to end */
     if (rc == 0)
@@ -263,23 +228,24 @@ int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_
         report.next_row = sql_scan_end(row_source(q.bucketed->child));
         report.late = q.o->late ? q.bucketed->child->rows : 0;
     }
-    if (rc == 0 && ret)
+    if (rc == 0 && r->ret)
         sql_tell_empty(&q, &report);
     sql_query_done(&q);
     report.elapsed_ns = clock_monotonic() - begin;
-    if (rc == 0 && ret)
-        *ret = report;
+    if (rc == 0 && r->ret)
+        *r->ret = report;
     return rc;
 }
 
 int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
             const struct sql_sink *sink, struct sql_report *ret)
 {
+    const struct aside_query query = {sql_run_here, s, text, size, o, sink, ret};
     int nice = (int)sql_setting(s, SQL_SET_NICE);
     int rc;
-    if (nice && sql_run_aside(&(struct aside_query){s, text, size, o, sink, ret}, nice, &rc))
+    if (nice && sql_run_aside(&query, nice, &rc))
         return rc;
-    return sql_run_here(s, text, size, o, sink, ret, /* aside= */ NULL);
+    return sql_run_here(&query, /* aside= */ NULL);
 }
 
 /* Plan a select without running anything; `test` says whether it will do. */

@@ -10,8 +10,6 @@
 
 #include "core/sql/value/query.h"
 
-#define SQL_CALL_ARGS 64 /* arguments of one function: more is a mistake */
-
 struct step;
 struct run;
 
@@ -43,7 +41,7 @@ enum expr_kind {
     EXPR_CASE,
     EXPR_COALESCE,
     EXPR_IN,
-    EXPR_SUBQUERY, /* run for each combination of its arguments, see bind_subquery.c */
+    EXPR_SUBQUERY, /* run for each combination of its arguments, by `run` */
     EXPR_AGG,
     EXPR_WINDOW /* args: all that it is computed from */
 };
@@ -63,7 +61,8 @@ struct expr {
     uint32_t column;        /* COLUMN, AGG: number */
     uint32_t unit;
     const struct func *func;
-    void *set; /* IN: the constants, see expr.c; AGG: struct agg_spec, WINDOW: struct win_spec */
+    kernel run; /* SUBQUERY: what answers it */
+    void *set;  /* IN: the constants, see expr.c; AGG: struct agg_spec, WINDOW: struct win_spec */
 };
 
 struct program;
@@ -87,7 +86,6 @@ int sql_run_in(struct run *r, struct step *st, const uint16_t *sel, uint32_t n);
 /* Is the row of probes among the n rows?  NULL when that hangs on a NULL. */
 struct sql_value sql_is_among(const struct sql_value *probe, const struct sql_value *rows,
                               uint32_t n, uint32_t n_cols);
-int sql_run_subquery(struct run *r, struct step *st, const uint16_t *sel, uint32_t n);
 
 struct step {
     kernel run;
@@ -111,7 +109,6 @@ struct run {
 
 int sql_run_error(struct run *r, const struct step *st, int code, const char *what);
 void *sql_scratch(struct run *r, size_t size); /* NULL after err_set() */
-void sql_set_null(struct vec *v, uint32_t row);
 
 const struct func *sql_func_find(const char *name, const enum sql_type *types, const bool *literals,
                                  uint32_t n, bool *ret_known);

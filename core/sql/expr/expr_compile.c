@@ -91,9 +91,7 @@ static struct vec *compile_call(struct program *p, const struct expr *e)
     struct step *s = dst ? add_step(p, nulls ? STEP_CALL_NULLS : STEP_CALL, dst, NULL) : NULL;
     if (!s)
         return NULL;
-    s->run = e->kind == EXPR_SUBQUERY ? sql_run_subquery
-             : e->kind == EXPR_IN     ? sql_run_in
-                                      : e->func->run;
+    s->run = e->kind == EXPR_SUBQUERY ? e->run : e->kind == EXPR_IN ? sql_run_in : e->func->run;
     s->expr = e;
     s->n_args = n;
     s->args = args;

@@ -5,10 +5,12 @@
  *
  * The query's thread only.  NULL is in no set, and in one that holds NULL nothing is surely not.
  */
-#include "core/sql/value/keys.h"
+#include "core/sql/expr/expr.h"
 
 #include <errno.h>
 #include <string.h>
+
+#include "core/sql/value/keys.h"
 
 struct in_set {
     bool textual;

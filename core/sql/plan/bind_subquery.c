@@ -222,7 +222,7 @@ static void put(const struct step *st, uint32_t row, const struct sql_value *v)
         st->dst->i[row] = v->type == SQL_BOOL ? v->boolean != negated : v->integer;
 }
 
-int sql_run_subquery(struct run *r, struct step *st, const uint16_t *sel, uint32_t n)
+static int run_subquery(struct run *r, struct step *st, const uint16_t *sel, uint32_t n)
 {
     struct subquery *s = st->expr->set;
     enum sql_type types[SQL_CALL_ARGS];
@@ -334,6 +334,7 @@ static int make(struct query *q, struct scope *s, const struct node *n, const st
                              .depth = q->depth,
                              .n_probes = n_probes,
                              .type = type};
+    e->run = run_subquery;
     memcpy(e->args, o->args, o->n * sizeof(struct expr *));
     if (n_probes)
         memcpy(e->args + o->n, probes, n_probes * sizeof(struct expr *));

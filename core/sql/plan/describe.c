@@ -230,47 +230,56 @@ static int plan_show_create(struct query *q, const struct statement *st, struct 
     return rc < 0 ? rc : made_finish(&m, /* table= */ NULL, ret);
 }
 
-struct setting_names {
-    const char *wanted;
-    struct arena *mem;
-    const char *names[SETTINGS_MAX];
-    uint32_t n;
-    bool found;
-};
-
-static int take_names(void *arg, const struct sql_rows *rows)
+/* The first column's texts, SETTINGS_MAX at most. */
+static int take_names(struct query *q, struct op *op, const char **names, uint32_t *ret_n)
 {
-    struct setting_names *s = arg;
-    struct sql_value v;
-    for (uint32_t i = 0; i < sql_rows_count(rows) && s->n < SETTINGS_MAX; i++) {
-        sql_rows_value(rows, i, 0, &v);
-        const char *name = v.type == SQL_TEXT ? arena_text(s->mem, v.text.data, v.text.size) : NULL;
-        if (!name)
-            continue;
-        s->names[s->n++] = name;
-        s->found = s->found || strcmp(name, s->wanted) == 0;
+    int rc;
+    sql_want(op, 0);
+    while ((rc = sql_next(op)) > 0) {
+        for (uint32_t k = 0; k < op->out.n_sel && *ret_n < SETTINGS_MAX; k++) {
+            uint32_t row = op->out.sel ? op->out.sel[k] : k;
+            struct sql_value v = sql_vec_value(q, &op->out.v[0], row);
+            const char *name =
+                v.type == SQL_TEXT ? arena_text(&q->mem, v.text.data, v.text.size) : NULL;
+            if (name)
+                names[(*ret_n)++] = name;
+        }
     }
-    return 0;
+    return rc;
 }
 
-/* An answer without rows would say that there is such a setting, and nothing about it. */
-static int check_setting(struct query *q, const struct statement *st)
+static int no_setting(const struct query *q, const struct statement *st, const char *const *names,
+                      uint32_t n)
 {
-    static const char text[] = "select name from information_schema.df_settings";
-    struct setting_names *s = sql_get(q, 1, sizeof(*s));
-    if (!s)
-        return -ENOMEM;
-    *s = (struct setting_names){.wanted = st->name, .mem = &q->mem};
-    struct sql_sink sink = {.arg = s, .rows = take_names};
-    int rc = sql_run_here(q->s, text, sizeof(text) - 1, NULL, &sink, NULL, /* aside= */ NULL);
-    if (rc < 0 || s->found)
-        return rc;
-    const char *near = text_nearest(st->name, s->names, s->n);
+    for (uint32_t i = 0; i < n; i++)
+        if (strcmp(names[i], st->name) == 0)
+            return 0;
+    const char *near = text_nearest(st->name, names, n);
     return sql_error(q->text, q->size, st->pos, -ENOENT,
                      near ? "no setting '%s'; did you mean '%s'?"
                           : "no setting '%s'; `show all` "
                             "lists them",
                      st->name, near);
+}
+
+/* An answer without rows would say that there is such a setting, and nothing about it. */
+static int check_setting(struct query *q, const struct statement *st)
+{
+    const char *text = q->text;
+    size_t size = q->size;
+    struct sandbox box;
+    struct op *op;
+    uint32_t n = 0;
+    sql_sandbox_enter(q, &box);
+    const char **names = sql_get(q, SETTINGS_MAX, sizeof(*names));
+    int rc = names ? plan_text(q, "select name from information_schema.df_settings", &op) : -ENOMEM;
+    q->text = text;
+    q->size = size;
+    if (rc == 0)
+        rc = take_names(q, op, names, &n);
+    if (rc == 0)
+        rc = no_setting(q, st, names, n);
+    return sql_sandbox_leave(q, &box, NULL, rc);
 }
 
 /* show NAME, show all: DataFusion's df_settings. */

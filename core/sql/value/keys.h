@@ -7,7 +7,7 @@
 #ifndef CORE_SQL_VALUE_KEYS_H
 #define CORE_SQL_VALUE_KEYS_H
 
-#include "core/sql/expr/expr.h"
+#include "core/sql/value/query.h"
 
 /* ---- keys: hash.c, hash_direct.c ---- */
 

@@ -4,7 +4,7 @@
  *
  * The query's thread only.  Nothing here knows SQL.
  */
-#include "core/sql/plan/bind.h"
+#include "core/sql/value/query.h"
 
 #define PIECE_BYTES ((size_t)4 << 20) /* of memory written between looks at the limits */
 

@@ -96,9 +96,8 @@ bool sql_hide_values(const struct table *t, uint32_t column);
 bool sql_hide_column(const struct table *t, uint32_t column);
 
 int sql_add_own_views(struct sql *s); /* views.c */
+void sql_views_free(struct sql *s);   /* view_list.c */
 uint64_t sql_setting(const struct sql *s, enum sql_setting which);
-int sql_run_here(struct sql *s, const char *text, size_t size, const struct sql_options *o,
-                 const struct sql_sink *sink, struct sql_report *ret, struct aside *aside);
 
 /* ---- empty_reason.c ---- */
 
@@ -107,7 +106,8 @@ void sql_tell_empty(struct query *q, struct sql_report *report);
 
 /* ---- query_thread.c: a query on a thread of its own ---- */
 
-struct aside_query { /* the arguments of sql_run() */
+struct aside_query { /* what runs it, and the arguments of sql_run() */
+    int (*run)(const struct aside_query *q, struct aside *aside);
     struct sql *s;
     const char *text;
     size_t size;
@@ -115,6 +115,8 @@ struct aside_query { /* the arguments of sql_run() */
     const struct sql_sink *sink;
     struct sql_report *ret;
 };
+/* engine.c: on this thread; aside: of the query that this one belongs to, may be NULL. */
+int sql_run_here(const struct aside_query *r, struct aside *aside);
 /* false: no thread could be made, and nothing was done. */
 bool sql_run_aside(const struct aside_query *q, int nice, int *ret_code);
 /* Run fn(arg) on the thread that waits for the query: what may hold a lock of the host's must not

@@ -13,6 +13,7 @@
 #include "core/store/store.h"
 
 #define SQL_ROWS STORE_BATCH_ROWS /* rows in a batch */
+#define SQL_CALL_ARGS 64 /* arguments of one function, columns of a key: more is a mistake */
 
 struct query;
 struct op;
@@ -99,6 +100,7 @@ const char *sql_type_name(enum sql_type t);
 const char *sql_a_type(enum sql_type t); /* with its article: "an interval" */
 const char *sql_unit_name(uint32_t unit);
 struct sql_value sql_vec_value(struct query *q, const struct vec *v, uint32_t row);
+void sql_set_null(struct vec *v, uint32_t row);
 void sql_put_value(struct vec *v, uint32_t row, const struct sql_value *x);
 struct text sql_copy_text(struct query *q, struct text t); /* data NULL: no memory */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/query_thread.c - a query on a thread of its own, nicer than everything else in the
+ * core/sql/value/query_thread.c - a query on a thread of its own, nicer than everything else in the
  * process.
  *
  * The caller waits and meanwhile does what may hold a lock of the host's (the GIL, in tables that
@@ -47,7 +47,7 @@ static void *run(void *arg)
     id_t self = (id_t)syscall(SYS_gettid);
     /* -1 is a niceness, too; one that cannot be set is no reason not to answer. */
     (void)setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + a->nice);
-    int rc = sql_run_here(q->s, q->text, q->size, q->o, q->sink, q->ret, a);
+    int rc = q->run(q, a);
     (void)pthread_mutex_lock(&a->mutex);
     keep_reason(a, rc);
     a->done = true;

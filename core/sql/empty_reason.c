@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/exec/empty_reason.c - why an answer has no rows: what it reads has none, and who fills
+ * core/sql/empty_reason.c - why an answer has no rows: what it reads has none, and who fills
  * it says why.
  *
  * The query's thread; the table's owner is asked by the thread that waits for the query.
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "core/base/err.h"
-#include "core/sql/exec/ops.h"
+#include "core/sql/value/query.h"
 #include "core/store/store.h"
 
 struct errand {
@@ -71,8 +71,9 @@ static void tell_view(struct query *q, const struct view *v, char *ret)
     const struct sql_sink sink = {.arg = why, .rows = take_text};
     const struct sql_options o = {
         .timeout_ns = q->o->timeout_ns, .cancel = q->o->cancel, .hide_secrets = q->o->hide_secrets};
-    if (sql_run_here(q->s, v->why, strlen(v->why), &o, &sink, /* ret= */ NULL, q->aside) == 0 &&
-        why[0])
+    const struct aside_query query = {
+        .s = q->s, .text = v->why, .size = strlen(v->why), .o = &o, .sink = &sink};
+    if (sql_run_here(&query, q->aside) == 0 && why[0])
         (void)snprintf(ret, SQL_EMPTY_BYTES, "%s has no rows: %s", v->name, why);
     err_clear();
 }
