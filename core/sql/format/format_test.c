@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/format/format_test.c - answers as bytes: every format, tables that fit, streams of
+ * answers.
+ */
+#include <errno.h>
+
+#include "core/base/json.h"
+#include "core/sql/example_test.h"
+
+TEST(writers_write)
+{
+    const char *text = "select 1 as a, null as b, 'x\"\n' as c, 0.1 as d, "
+                       "'2024-05-01'::timestamp as t";
+    struct sql_report report;
+    struct buf out;
+    buf_init(&out, 1 << 20);
+    CHECK_INT(ask_as(SQL_FORMAT_JSONL, text, NULL, &out, &report), 0);
+    CHECK_STR(buf_text(&out), "{\"a\":1,\"b\":null,\"c\":\"x\\\"\\n\",\"d\":0.1,"
+                              "\"t\":\"2024-05-01T00:00:00.000000000Z\"}\n");
+    buf_reset(&out);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, text, NULL, &out, &report), 0);
+    CHECK_STR(buf_text(&out), "a,b,c,d,t\r\n1,,\"x\"\"\n\",0.1,2024-05-01T00:00:00.000000000Z\r\n");
+    buf_reset(&out);
+    CHECK_INT(ask_as(SQL_FORMAT_JSON, text, NULL, &out, &report), 0);
+    struct arena a;
+    struct json *j;
+    arena_init(&a, 0);
+    CHECK_INT(json_parse(&a, out.data, out.size, &j), 0);
+    CHECK_INT(json_int(j, "row_count", -1), 1);
+    arena_done(&a);
+    buf_reset(&out);
+    CHECK_INT(ask_as(SQL_FORMAT_TABLE, "select module, duration from torch_trace limit 2", NULL,
+                     &out, &report),
+              0);
+    CHECK(strncmp(buf_text(&out),
+                  " module  | duration [s]\n---------+--------------\n"
+                  " encoder |            0\n decoder |         0.25\n(2 rows, ",
+                  90) == 0);
+    buf_done(&out);
+}
+
+TEST(a_table_fits_the_terminal)
+{
+    const char *text =
+        "select replace('xxxxxxxxxx', 'x', 'abcdefghi') as long, 5 as n, 'short' as s";
+    struct sql_report report;
+    struct sql_writer *w;
+    struct buf out;
+    buf_init(&out, 1 << 20);
+    if (!CHECK_INT(sql_writer_new(SQL_FORMAT_TABLE, 60, add_bytes, &out, &w), 0))
+        return;
+    struct sql_sink sink = sql_writer_sink(w);
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
+    CHECK_INT(sql_writer_finish(w, &report), 0);
+    CHECK(strstr(buf_text(&out), "... | 5 | short\n") != NULL);
+    CHECK(strchr(buf_text(&out), '\n') - buf_text(&out) <= 60);
+    sql_writer_free(w);
+    buf_done(&out);
+}
+
+/* A stream of answers by one writer: the header comes again only when a column has become wider. */
+TEST(answers_that_follow_each_other)
+{
+    static const char *const answers[] = {"select 1 as n", "select 2 as n", "select 1 as n limit 0",
+                                          "select 345 as n", "select 6 as n"};
+    struct buf out;
+    struct sql_writer *w;
+    buf_init(&out, 1u << 20);
+    if (!CHECK_INT(sql_writer_new(SQL_FORMAT_TABLE, 0, add_bytes, &out, &w), 0))
+        return;
+    for (size_t i = 0; i < sizeof(answers) / sizeof(answers[0]); i++) {
+        struct sql_sink sink = sql_writer_sink(w);
+        struct sql_options o = {0};
+        struct sql_report report;
+        CHECK_INT(sql_run(engine, answers[i], strlen(answers[i]), &o, &sink, &report), 0);
+        CHECK_INT(sql_writer_pause(w), 0);
+    }
+    CHECK_STR(buf_text(&out), " n\n---\n 1\n 2\n   n\n-----\n 345\n   6\n");
+    sql_writer_free(w);
+    buf_done(&out);
+}
+
+int main(void)
+{
+    if (begin_examples(scan) != 0)
+        return 1;
+    RUN(writers_write);
+    RUN(a_table_fits_the_terminal);
+    RUN(answers_that_follow_each_other);
+    return end_examples();
+}

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/sql/query_limits_test.c - what a query may use, and how it ends early: depth, time, memory,
+ * niceness, cancellation.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "core/base/thread.h"
+#include "core/sql/example_test.h"
+
+TEST(depth_is_bounded)
+{
+    static char text[200000];
+    size_t n = (size_t)snprintf(text, sizeof(text), "select ");
+    memset(text + n, '(', 100);
+    text[n + 100] = '1';
+    memset(text + n + 101, ')', 100);
+    CHECK_STR(ask(text), "1");
+    memset(text + n, '(', 150000);
+    CHECK(strstr(ask(text), "nested more than 128 levels deep") != NULL);
+    n = (size_t)snprintf(text, sizeof(text), "select 1");
+    for (int i = 0; i < 10000; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, " + 1");
+    CHECK(strstr(ask(text), "more than 250 operators in a row") != NULL);
+    n = (size_t)snprintf(text, sizeof(text), "select count(*) from torch_trace where step = -1");
+    for (int i = 0; i < 2000; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, " or step = %d", i);
+    CHECK_STR(ask(text), "1000");
+    n = 0;
+    for (int i = 0; i < 60; i++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "select * from (");
+    n += (size_t)snprintf(text + n, sizeof(text) - n, "select 7");
+    memset(text + n, ')', 60);
+    text[n + 60] = '\0';
+    CHECK_STR(ask(text), "7");
+}
+
+/* Chains within subqueries within chains, on a stack as small as our threads have. */
+static void *ask_deep(void *arg)
+{
+    static char text[400000];
+    size_t n = 0;
+    (void)arg;
+    for (int i = 0; i < 40; i++) {
+        n += (size_t)snprintf(text + n, sizeof(text) - n,
+                              "select max(local_step) from torch_trace "
+                              "where (select 1) < 2 and 1 < ");
+        for (int k = 0; k < 200; k++)
+            n += (size_t)snprintf(text + n, sizeof(text) - n, "local_step + ");
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "(");
+    }
+    n += (size_t)snprintf(text + n, sizeof(text) - n, "select 1");
+    memset(text + n, ')', 40);
+    CHECK(strstr(ask(text), "deep") != NULL);
+    n = (size_t)snprintf(text, sizeof(text), "select count(*) from torch_trace where 0 < ");
+    for (int k = 0; k < 240; k++)
+        n += (size_t)snprintf(text + n, sizeof(text) - n, "local_step + ");
+    (void)snprintf(text + n, sizeof(text) - n, "1");
+    CHECK_STR(ask(text), "1000");
+    return NULL;
+}
+
+TEST(a_small_stack_is_enough)
+{
+    pthread_t thread;
+#ifdef __SANITIZE_ADDRESS__
+    size_t stack = 4u << 20; /* its frames are several times as large */
+#else
+    size_t stack = 0;
+#endif
+    if (CHECK_INT(thread_start(&thread, "test/deep", stack, ask_deep, NULL), 0))
+        (void)pthread_join(thread, NULL);
+}
+
+TEST(limits_stop_a_query)
+{
+    const char *many = "select count(*) from torch_trace a, torch_trace b, torch_trace c, "
+                       "torch_trace d";
+    struct buf out;
+    struct sql_report report;
+    _Atomic int cancel = 1;
+    struct sql_options timeout = {.timeout_ns = 20000000}, cancelled = {.cancel = &cancel};
+    struct sql_options small = {.memory_bytes = 1 << 20}, few = {.max_rows = 3000};
+    buf_init(&out, 1 << 24);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, many, &timeout, &out, &report), -ETIMEDOUT);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, many, &cancelled, &out, &report), -ECANCELED);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, "select * from torch_trace a, torch_trace b order by a.ts",
+                     &small, &out, &report),
+              -ENOMEM);
+    buf_reset(&out);
+    CHECK_INT(
+        ask_as(SQL_FORMAT_CSV, "select 1 from torch_trace a, torch_trace b", &few, &out, &report),
+        0);
+    CHECK_INT(report.rows, 3000);
+    CHECK(report.cut);
+    buf_done(&out);
+}
+
+TEST(an_engine_has_limits_of_its_own)
+{
+    const char *endless = "select count(*) from generate_series(1, 200000000000) n";
+    struct buf out;
+    struct sql_report report;
+    const struct sql_options none = {.timeout_ns = 0};
+    buf_init(&out, 1 << 24);
+    sql_configure(engine, SQL_SET_ROWS, 7);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, "select 1 from torch_trace", &none, &out, &report), 0);
+    CHECK(report.rows == 7 && report.cut);
+    sql_configure(engine, SQL_SET_ROWS, 0);
+    sql_configure(engine, SQL_SET_TIMEOUT, 1000000);
+    CHECK_STR(ask(endless),
+              "the query ran longer than its 1 ms and was stopped (setting query.timeout)");
+    sql_configure(engine, SQL_SET_TIMEOUT, 0);
+    buf_done(&out);
+}
+
+/* What is refused memory is named, and all that a query keeps counts, whichever part keeps it. */
+TEST(who_needs_too_much_memory_is_named)
+{
+#define TOO_MUCH                                                                                   \
+    " needs more than the 4 MiB of memory that the query may use (setting query.memory); filter, " \
+    "aggregate or limit what it has to keep"
+    static const struct example list[] = {
+        {"select count(*) from (select n from generate_series(1, 1000000) n order by n) x",
+         "sort" TOO_MUCH},
+        {"select count(*) from (select n from generate_series(1, 1000000) n group by n) x",
+         "aggregate (1 key, 0 aggregates)" TOO_MUCH},
+        {"select count(*) from generate_series(1, 9) a join generate_series(1, 1000000) b on a.a = "
+         "b.b",
+         "join (inner, by hash)" TOO_MUCH},
+        {"select count(*) from (select distinct n from generate_series(1, 1000000) n) x",
+         "distinct" TOO_MUCH},
+        {"select count(*) from (select sum(n) over () from generate_series(1, 1000000) n) x",
+         "window (1 function)" TOO_MUCH},
+        {"select max(n) from (select n from generate_series(1, 1000000) n except select 1) x",
+         "except" TOO_MUCH},
+        {"select median(n) from generate_series(1, 1000000) n",
+         "aggregate (0 keys, 1 aggregate)" TOO_MUCH}};
+    sql_configure(engine, SQL_SET_MEMORY, 4u << 20);
+    TRY(list);
+    sql_configure(engine, SQL_SET_MEMORY, 256u << 20);
+}
+
+/* What a subquery needed goes before the next one begins; its answer stays. */
+TEST(subqueries_give_their_memory_back)
+{
+#define ONE(n)                                                                          \
+    "(select max('x' || n) from (select n from generate_series(1, 20000) n group by n " \
+    "order by n desc) x where n <= " #n ")"
+    static const struct example list[] = {
+        {"select " ONE(1) ", " ONE(2) ", " ONE(3) ", " ONE(4) ", " ONE(5) ", " ONE(6),
+         "x1,x2,x3,x4,x5,x6"},
+        {"select count(*) from generate_series(1, 3) s where 'x' || s in (" ONE(1) ", " ONE(
+             2) ", " ONE(3) ", " ONE(7) ")",
+         "3"}};
+    sql_configure(engine, SQL_SET_MEMORY, 8u << 20);
+    TRY(list);
+    sql_configure(engine, SQL_SET_MEMORY, 256u << 20);
+}
+
+static pthread_t scanned_by; /* written by scan_where(), read after the query's end */
+
+static int scan_where(void *self, struct probing_rows *out)
+{
+    scanned_by = pthread_self();
+    return scan(self, out);
+}
+
+static int note_niceness(void *arg, const struct sql_rows *rows)
+{
+    (void)rows;
+    *(int *)arg = getpriority(PRIO_PROCESS, 0);
+    return 0;
+}
+
+/* A query steps back behind the host's threads, but not while it is inside a plugin. */
+TEST(a_nice_query_runs_aside)
+{
+    int before = getpriority(PRIO_PROCESS, 0), during = before;
+    const char *text = "select count(*) from where_am_i";
+    struct sql_sink sink = {.arg = &during, .rows = note_niceness};
+    struct sql_report report;
+    sql_configure(engine, SQL_SET_NICE, 3);
+    CHECK_INT(sql_run(engine, text, strlen(text), NULL, &sink, &report), 0);
+    CHECK(pthread_equal(scanned_by, pthread_self()));
+    CHECK_INT(during, before + 3 > 19 ? 19 : before + 3);
+    CHECK_INT(getpriority(PRIO_PROCESS, 0), before);
+    CHECK_STR(ask("select 1 / 0"), "line 1, column 10: division by zero (nullif(x, 0) avoids it)");
+    CHECK_STR(ask("select count(*) from torch_trace where local_step in (select local_step from "
+                  "where_am_i)"),
+              "1000");
+    sql_configure(engine, SQL_SET_NICE, 0);
+}
+
+struct mind { /* somebody's, changed a moment later, wherever the query is by then */
+    _Atomic int changed;
+    uint32_t after_us;
+};
+
+static void *cancel_soon(void *arg)
+{
+    struct mind *m = arg;
+    const struct timespec moment = {.tv_nsec = 1000 * (int64_t)m->after_us};
+    (void)nanosleep(&moment, NULL);
+    atomic_store_explicit(&m->changed, 1, memory_order_relaxed);
+    return NULL;
+}
+
+TEST(everything_can_be_cancelled)
+{
+    static const char *const endless[] = {
+        "select count(*) from generate_series(1, 1000000) a, generate_series(1, 1000000) b",
+        "select count(*) from generate_series(1, 2000000000) n where n % 3 = 5",
+        "select count(*) from (select n from generate_series(1, 3000000) n, generate_series(1, 30) "
+        "m "
+        "order by n % 1000003, m) x",
+        "select n % 1000003, count(*) from generate_series(1, 2000000000) n group by 1",
+        "select max(s) from (select sum(n * 0.5) over (order by n rows between 100000 preceding "
+        "and "
+        "100000 following) as s from generate_series(1, 300000) n) x",
+        "select count(*) from generate_series(1, 1000) n where repeat('a', 60000 + n) ~ "
+        "'(a|aa|aaa|aaaa)*(a?){300}b'",
+        "select count(*) from generate_series(1, 1000) n where repeat('a', 1000000 + n) like "
+        "'%' || repeat('a', 100000) || 'b'",
+        "select count(*) from generate_series(1, 100000) n where n = (select max(m) from "
+        "generate_series(1, 100000) m where m <= n + m)",
+        "select count(*) from generate_series(1, 2000000) a asof join generate_series(1, 2000000) "
+        "b "
+        "on a.a >= b.b join generate_series(1, 2000000) c on c.c < a.a",
+        "select n from generate_series(1, 2000000000) n except select m from generate_series(1, 9) "
+        "m",
+        "select n from generate_series(1, 9) n intersect all select m from generate_series(1, "
+        "2000000000) m",
+        "select distinct n % 5000011 from generate_series(1, 2000000000) n",
+        "select count(distinct n % 5000011) from generate_series(1, 2000000000) n",
+        "select sum(r) from (select row_number() over (partition by n % 1000 order by n * 7919 % "
+        "100003) r from generate_series(1, 3000000) n, generate_series(1, 5) m) x",
+        "select median(n * 7919 % 1000003) from generate_series(1, 6000000) n, generate_series(1, "
+        "9) m",
+        "select length(string_agg(n::text, ',' order by n * 7919 % 1000003)) from "
+        "generate_series(1, 2000000) n, generate_series(1, 9) m",
+        "with recursive r(n) as (select 1 union all select n + 1 from r) select count(*) from r",
+        "with recursive r(n) as (select 1 union select (n * 7919 + m) % 90000001 from r, "
+        "generate_series(1, 2) m) select count(*) from r",
+        "select count(*) from generate_series(1, 2000000) n where (n, null) not in (select m, m "
+        "from generate_series(1, 300000) m)",
+        "select count(*) from generate_series(1, 5000) n where strpos(repeat('ab', 400000), 'b' || "
+        "n::text) > 0",
+        "select count(*) from generate_series(1, 1000000000) n where n in (select m * 3 from "
+        "generate_series(1, 500000) m) and n not in (1, 2, 3)",
+        "select count(*) from generate_series(1, 3000000) a full join generate_series(1, 3000000) "
+        "b on a.a = b.b and a.a % 3 < b.b % 5 join generate_series(1, 90000000) c on c.c = a.a"};
+    size_t cancelled = 0;
+    for (size_t i = 0; i < 2 * sizeof(endless) / sizeof(*endless); i++) {
+        pthread_t thread;
+        const char *text = endless[i / 2];
+        struct mind mind = {.after_us = (uint32_t)((i * 7919 + 4243) % 60000)};
+        struct sql_options o = {.cancel = &mind.changed, .memory_bytes = UINT64_C(1) << 30};
+        struct sql_sink nothing = {.arg = NULL};
+        struct sql_report report;
+        if (!CHECK_INT(pthread_create(&thread, NULL, cancel_soon, &mind), 0))
+            return;
+        int rc = sql_run(engine, text, strlen(text), &o, &nothing, &report);
+        /* On a busy machine the memory may be used up before the other thread has its turn. */
+        if (!CHECK(rc == -ECANCELED || rc == -ENOMEM))
+            printf("# %s: %s\n", text, rc < 0 ? err_text() : "it ended");
+        (void)pthread_join(thread, NULL);
+        cancelled += rc == -ECANCELED;
+    }
+    CHECK(cancelled > sizeof(endless) / sizeof(*endless));
+}
+
+int main(void)
+{
+    if (begin_examples(scan_where) != 0)
+        return 1;
+    RUN(depth_is_bounded);
+    RUN(a_small_stack_is_enough);
+    RUN(limits_stop_a_query);
+    RUN(an_engine_has_limits_of_its_own);
+    RUN(who_needs_too_much_memory_is_named);
+    RUN(subqueries_give_their_memory_back);
+    RUN(a_nice_query_runs_aside);
+    RUN(everything_can_be_cancelled);
+    return end_examples();
+}
