@@ -122,7 +122,7 @@ static int plan_statement(struct query *q, struct op **ret)
     if (rc < 0)
         return rc == -ENOMEM ? err_set(rc, "no memory for the statement") : rc;
     switch (st.kind) {
-    case STATEMENT_SHOW_TABLES:
+    case STATEMENT_SHOW_LIST:
     case STATEMENT_SHOW_CREATE:
     case STATEMENT_DESCRIBE:
     case STATEMENT_SUMMARIZE:

@@ -168,8 +168,17 @@ TEST(errors_say_what_and_where)
         {"select 1 from torch_trace where module = 3",
          "line 1, column 40: no operator = for text and bigint; cast one of them: x::text"},
         {"select 1 from torch_trace where row_number() over () = 1",
-         "line 1, column 33: a window function may stand in the select list and in order by only; "
-         "filter by it in a select around this one"},
+         "line 1, column 33: window functions are not allowed in where; qualify filters by them, "
+         "or a select around this one"},
+        {"select count(*) from torch_trace having row_number() over () = 1",
+         "line 1, column 41: window functions are not allowed in having; qualify filters by them, "
+         "or a select around this one"},
+        {"show tables from python like 3",
+         "line 1, column 30: found '3', expected a pattern like '%step%'"},
+        {"show tables from pyton", "line 1, column 18: no schema 'pyton'; did you mean 'python'?"},
+        {"show index from torch_trace",
+         "line 1, column 6: no indexes: a segment knows the least and the most of each of its "
+         "columns"},
         {"select rank() from torch_trace",
          "line 1, column 8: rank() is a window function: rank(...) over (order by ...)"},
         {"select sum(local_step) over (order by module range 3 preceding) from torch_trace",
@@ -207,6 +216,29 @@ TEST(describes_itself)
     const char *text = "select * from torch_trace"; /* computed: nothing to follow */
     CHECK_INT(sql_followable(engine, text, strlen(text), &t), 0);
     CHECK_INT(sql_followable(engine, "select x", 8, &t), -EINVAL);
+}
+
+TEST(lists_what_there_is)
+{
+    static const struct example list[] = {
+        {"show tables like '%TRACE'", "python,torch_trace,COMPUTED,modules"},
+        {"show tables from python like 'python.w%'", "python,where_am_i,COMPUTED,modules"},
+        {"show full tables in python like 'x'", ""},
+        {"show all tables like 'memory_u%'", "\"\",memory_usage,VIEW,as in the seeds"},
+        {"show views like 'memory_u%'", "\"\",memory_usage,as in the seeds"},
+        {"show columns from torch_trace like 'dur%'", "duration,double,s,how long"},
+        {"show fields in torch_trace from python like 'DUR%'", "duration,double,s,how long"},
+        {"show columns from torch_trace like 'it''s'", ""},
+        {"show functions like 'time_b%'", "time_bucket"},
+        {"show schemas like 'py%'", "python"},
+        {"show databases like '%b%'", "probing"}};
+    TRY(list);
+    struct sql_report report;
+    struct buf out;
+    buf_init(&out, 1 << 20);
+    CHECK_INT(ask_as(SQL_FORMAT_CSV, "show tables like 'x'", NULL, &out, &report), 0);
+    CHECK_STR(report.empty, ""); /* it was of a table that a view would have read */
+    buf_done(&out);
 }
 
 TEST(columns_have_other_names)
@@ -292,6 +324,7 @@ int main(void)
     RUN(windows_have_frames);
     RUN(errors_say_what_and_where);
     RUN(describes_itself);
+    RUN(lists_what_there_is);
     RUN(columns_have_other_names);
     RUN(tells_how_a_table_is_made);
     RUN(memory_may_fail_anywhere);

@@ -7,6 +7,7 @@
 
 #include "core/base/json.h"
 #include "core/sql/example_test.h"
+#include "tests/fail_alloc.h"
 
 TEST(writers_write)
 {
@@ -38,6 +39,55 @@ TEST(writers_write)
                   " encoder |            0\n decoder |         0.25\n(2 rows, ",
                   90) == 0);
     buf_done(&out);
+}
+
+static bool has(const struct buf *b, const char *bytes, size_t size)
+{
+    return memmem(b->data, b->size, bytes, size) != NULL;
+}
+
+/* What readers make of it is tests/store/test_arrow.py's. */
+TEST(arrow_is_a_stream)
+{
+    static const char end[] = "\xff\xff\xff\xff\0\0\0";
+    const struct sql_options some = {.max_rows = 3};
+    struct sql_report report;
+    struct buf out;
+    buf_init(&out, 1 << 20);
+    CHECK_INT(ask_as(SQL_FORMAT_ARROW, "select 'a\xff' || module as s, duration from torch_trace",
+                     NULL, &out, &report),
+              0);
+    CHECK(out.size % 8 == 0 && memcmp(out.data, end, 4) == 0);
+    CHECK(memcmp(out.data + out.size - sizeof(end), end, sizeof(end)) == 0);
+    CHECK(has(&out,
+              "a\xef\xbf\xbd"
+              "encoder",
+              11) &&
+          !has(&out, "a\xff", 2));
+    CHECK(has(&out, "how long", 9) && !has(&out, "cut", 4));
+    buf_reset(&out);
+    CHECK_INT(ask_as(SQL_FORMAT_ARROW, "select ts from torch_trace", &some, &out, &report), 0);
+    CHECK(has(&out, "cut", 4) && has(&out, "UTC", 4));
+    buf_done(&out);
+}
+
+TEST(memory_may_fail)
+{
+    static const char *const texts[] = {
+        "select *, date '2024-02-29' as d, interval '1 mon' as m, null as n, true as t from "
+        "torch_trace limit 300",
+        "select module from torch_trace where false"};
+    for (size_t i = 0; i < 2 * sizeof(texts) / sizeof(texts[0]); i++) {
+        for (unsigned n = 1; fail_alloc_step(n); n++) {
+            struct sql_report report;
+            struct buf out;
+            buf_init(&out, 1 << 20);
+            int rc = ask_as(i % 2 ? SQL_FORMAT_ARROW : SQL_FORMAT_JSON, texts[i / 2], NULL, &out,
+                            &report);
+            CHECK(rc == -ENOMEM || (rc == 0 && !out.failed));
+            buf_done(&out);
+        }
+    }
 }
 
 TEST(a_table_fits_the_terminal)
@@ -86,6 +136,8 @@ int main(void)
     if (begin_examples(scan) != 0)
         return 1;
     RUN(writers_write);
+    RUN(arrow_is_a_stream);
+    RUN(memory_may_fail);
     RUN(a_table_fits_the_terminal);
     RUN(answers_that_follow_each_other);
     return end_examples();

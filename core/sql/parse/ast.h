@@ -207,9 +207,9 @@ struct select {
 
 enum statement_kind {
     STATEMENT_SELECT,
-    STATEMENT_SHOW_TABLES,
+    STATEMENT_SHOW_LIST, /* name: "tables", "views", "functions", "schemas", "databases", "all" */
     STATEMENT_SHOW_CREATE,
-    STATEMENT_SHOW, /* name NULL: all */
+    STATEMENT_SHOW, /* of a setting */
     STATEMENT_SET,
     STATEMENT_DESCRIBE, /* of a select, or of names */
     STATEMENT_SUMMARIZE
@@ -219,7 +219,8 @@ struct statement {
     enum statement_kind kind;
     bool explain, analyze;
     struct select *select;
-    const char *names[3];     /* DESCRIBE, SUMMARIZE, SHOW_CREATE */
+    const char *names[3];     /* DESCRIBE, SUMMARIZE, SHOW_CREATE; SHOW_LIST: [0] is a schema */
+    const char *like;         /* SHOW_LIST, DESCRIBE: a pattern for names, NULL: all of them */
     const char *name, *value; /* SHOW, SET */
     uint32_t pos;
 };

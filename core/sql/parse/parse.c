@@ -190,6 +190,77 @@ static void parse_set(struct parser *p, struct statement *s)
         fail(p, -ENOMEM);
 }
 
+/* like 'p%', in any case: who asks knows a part of the name. */
+static void parse_like(struct parser *p, struct statement *s)
+{
+    if (p->error || (!take_word(p, "like") && !take_word(p, "ilike")))
+        return;
+    if (now(p)->type == TOKEN_STRING)
+        s->like = p->tokens[p->at++].text;
+    else
+        sql_parse_expected(p, "a pattern like '%step%'");
+}
+
+static bool take_from(struct parser *p)
+{
+    return take_word(p, "from") || take_word(p, "in");
+}
+
+/* columns from TABLE [from SCHEMA] [like PATTERN] */
+static void parse_show_columns(struct parser *p, struct statement *s)
+{
+    s->kind = STATEMENT_DESCRIBE;
+    if (!take_from(p)) {
+        sql_parse_expected(p, "from TABLE");
+        return;
+    }
+    s->pos = now(p)->pos;
+    sql_parse_table_name(p, s->names);
+    if (!p->error && take_from(p))
+        s->names[1] = take_name(p, "a schema's name");
+    parse_like(p, s);
+}
+
+/* What PostgreSQL, DataFusion, MySQL and DuckDB can show, behind the word. */
+static void parse_show(struct parser *p, struct statement *s)
+{
+    static const struct {
+        const char *word, *list; /* of statement.name */
+    } lists[] = {{"tables", "tables"},   {"views", "views"},      {"functions", "functions"},
+                 {"schemas", "schemas"}, {"schemata", "schemas"}, {"databases", "databases"},
+                 {"all", "all"},         {"variables", "all"},    {"settings", "all"}};
+    bool more = is_word(p, 0, "full") || is_word(p, 0, "extended");
+    more = more || (is_word(p, 0, "all") && is_word(p, 1, "tables"));
+    p->at += more;
+    if (is_word(p, 0, "create") && (is_word(p, 1, "table") || is_word(p, 1, "view"))) {
+        p->at += 2;
+        s->kind = STATEMENT_SHOW_CREATE;
+        s->pos = now(p)->pos;
+        sql_parse_table_name(p, s->names);
+        return;
+    }
+    if (take_word(p, "columns") || take_word(p, "fields")) {
+        parse_show_columns(p, s);
+        return;
+    }
+    for (size_t i = 0; i < sizeof(lists) / sizeof(*lists) && !s->name; i++)
+        if (take_word(p, lists[i].word))
+            s->name = lists[i].list;
+    if (!s->name) {
+        s->kind = STATEMENT_SHOW;
+        if (!sql_parse_other_show(p))
+            s->name = parse_setting(p, "tables, views, columns, functions, schemas, databases, "
+                                       "all or a setting's name");
+        return;
+    }
+    s->kind = STATEMENT_SHOW_LIST;
+    if ((strcmp(s->name, "tables") == 0 || strcmp(s->name, "views") == 0) && take_from(p)) {
+        s->pos = now(p)->pos;
+        s->names[0] = take_name(p, "a schema's name");
+    }
+    parse_like(p, s);
+}
+
 static void parse_statement(struct parser *p, struct statement *s)
 {
     s->pos = now(p)->pos;
@@ -197,26 +268,7 @@ static void parse_statement(struct parser *p, struct statement *s)
         s->explain = true;
         s->analyze = take_word(p, "analyze");
     } else if (take_word(p, "show")) {
-        s->kind = STATEMENT_SHOW_TABLES;
-        if (take_word(p, "tables"))
-            return;
-        if (is_word(p, 0, "create") && (is_word(p, 1, "table") || is_word(p, 1, "view"))) {
-            p->at += 2;
-            s->kind = STATEMENT_SHOW_CREATE;
-            s->pos = now(p)->pos;
-            sql_parse_table_name(p, s->names);
-            return;
-        }
-        s->kind = STATEMENT_SHOW;
-        if (!take_word(p, "all"))
-            s->name = parse_setting(p, "tables, columns, schemas, databases, all or a setting's "
-                                       "name");
-        if (s->name && strcmp(s->name, "columns") == 0 &&
-            (take_word(p, "from") || take_word(p, "in"))) {
-            s->kind = STATEMENT_DESCRIBE;
-            s->pos = now(p)->pos;
-            sql_parse_table_name(p, s->names);
-        }
+        parse_show(p, s);
         return;
     } else if (take_word(p, "set")) {
         s->kind = STATEMENT_SET;

@@ -59,6 +59,7 @@ void sql_parse_direction(struct parser *p, struct order *o); /* [asc | desc] [nu
 /* unsupported.c: what others have and this has not is refused with what does the same.  true: it
  * stands here. */
 bool sql_parse_other_statement(struct parser *p);
+bool sql_parse_other_show(struct parser *p);
 bool sql_parse_other_from(struct parser *p);
 bool sql_parse_other_group(struct parser *p);
 bool sql_parse_other_value(struct parser *p);

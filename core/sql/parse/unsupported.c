@@ -33,6 +33,26 @@ bool sql_parse_other_statement(struct parser *p)
     return p->error != 0;
 }
 
+/* Behind `show`: what servers have and a process has not, or under another name. */
+bool sql_parse_other_show(struct parser *p)
+{
+    static const struct {
+        const char *word, *instead;
+    } others[] = {
+        {"index", "no indexes: a segment knows the least and the most of each of its columns"},
+        {"indexes", "no indexes: a segment knows the least and the most of each of its columns"},
+        {"keys", "no indexes: a segment knows the least and the most of each of its columns"},
+        {"processlist", "no sessions: select * from probing.clients says who is connected"},
+        {"status", "no status: `info` says what runs, select * from process.memory what it takes"},
+        {"warnings", "no warnings: select * from probing.log has what was said"},
+        {"errors", "no errors: select * from probing.log has what was said"},
+        {"search_path", "no search path: schemas are looked through in the order of their names"}};
+    for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+        if (is_word(p, 0, others[i].word))
+            sql_parse_fail(p, now(p)->pos, others[i].instead);
+    return p->error != 0;
+}
+
 /* Words that would be taken for aliases of the table before them. */
 bool sql_parse_other_from(struct parser *p)
 {

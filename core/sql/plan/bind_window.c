@@ -244,10 +244,14 @@ int sql_window_bind(struct query *q, struct scope *s, const struct node *n, stru
     const struct window_node *w = &over;
     if (!s->allow_windows || s->inside_agg || s->inside_window)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "a window function may stand in the select list and in order by only%s",
-                         s->inside_agg      ? ", not in an aggregate"
-                         : s->inside_window ? ", not in another one"
-                                            : "; filter by it in a select around this one");
+                         "window functions are not allowed in %s%s",
+                         s->inside_agg      ? "an aggregate"
+                         : s->inside_window ? "one another"
+                         : s->clause        ? s->clause
+                                            : "this place",
+                         s->inside_agg || s->inside_window
+                             ? "; compute the inner one in a select in from"
+                             : "; qualify filters by them, or a select around this one");
     int rc = resolve(q, s, n->over, &over, 0);
     if (rc < 0)
         return rc;

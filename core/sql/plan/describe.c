@@ -13,7 +13,8 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 
-#define SETTINGS_MAX 512 /* names that are looked at for the nearest */
+#define NAMES_MAX 512       /* names that are looked at for the nearest */
+#define SHOW_MAX (4u << 20) /* bytes: of a statement that another becomes, with patterns in it */
 
 /* Statements that are selects over information_schema, planned as such. */
 static int plan_text(struct query *q, const char *text, struct op **ret)
@@ -38,6 +39,36 @@ static int look_at(struct query *q, const struct statement *st, struct op **ret)
     int rc = sql_plan_select(q, st->select ? st->select : &s, NULL, ret);
     q->dry = dry;
     return rc;
+}
+
+/* A name as the tokenizer reads it back. */
+static void add_quoted(struct buf *b, const char *name, char quote)
+{
+    (void)buf_addc(b, quote);
+    for (; *name; name++) {
+        (void)buf_addc(b, *name);
+        if (*name == quote)
+            (void)buf_addc(b, quote);
+    }
+    (void)buf_addc(b, quote);
+}
+
+/* Rows of columns whose names meet the pattern. */
+static int keep_like(struct query *q, const char *like, struct op **op)
+{
+    struct statement st;
+    struct buf b;
+    buf_init(&b, SHOW_MAX);
+    (void)buf_adds(&b, "select 1 where column_name ilike ");
+    add_quoted(&b, like, '\'');
+    char *text = b.failed ? NULL : arena_text(&q->mem, b.data, b.size);
+    buf_done(&b);
+    if (!text)
+        return err_set(-ENOMEM, "no memory for the statement");
+    q->text = text;
+    q->size = strlen(text);
+    int rc = sql_parse(&q->mem, q->text, q->size, &st);
+    return rc < 0 ? rc : sql_plan_where(q, st.select->where, NULL, op);
 }
 
 static int plan_describe(struct query *q, const struct statement *st, struct op **ret)
@@ -70,19 +101,9 @@ static int plan_describe(struct query *q, const struct statement *st, struct op 
             v[i].t[0] = (struct text){texts[i], (uint32_t)strlen(texts[i])};
         rc = sql_rowset_add(rows, pointers, NULL, 1);
     }
-    return rc < 0 ? rc : sql_scan_rowset(q, rows, cols, ret);
-}
-
-/* A name as the tokenizer reads it back. */
-static void add_quoted(struct buf *b, const char *name, char quote)
-{
-    (void)buf_addc(b, quote);
-    for (; *name; name++) {
-        (void)buf_addc(b, *name);
-        if (*name == quote)
-            (void)buf_addc(b, quote);
-    }
-    (void)buf_addc(b, quote);
+    if (rc == 0)
+        rc = sql_scan_rowset(q, rows, cols, ret);
+    return rc == 0 && st->like ? keep_like(q, st->like, ret) : rc;
 }
 
 /* The row of one column: DuckDB's summarize.  What is computed has no unit: all columns of the
@@ -230,13 +251,13 @@ static int plan_show_create(struct query *q, const struct statement *st, struct 
     return rc < 0 ? rc : made_finish(&m, /* table= */ NULL, ret);
 }
 
-/* The first column's texts, SETTINGS_MAX at most. */
+/* The first column's texts, NAMES_MAX at most. */
 static int take_names(struct query *q, struct op *op, const char **names, uint32_t *ret_n)
 {
     int rc;
     sql_want(op, 0);
     while ((rc = sql_next(op)) > 0) {
-        for (uint32_t k = 0; k < op->out.n_sel && *ret_n < SETTINGS_MAX; k++) {
+        for (uint32_t k = 0; k < op->out.n_sel && *ret_n < NAMES_MAX; k++) {
             uint32_t row = op->out.sel ? op->out.sel[k] : k;
             struct sql_value v = sql_vec_value(q, &op->out.v[0], row);
             const char *name =
@@ -248,65 +269,106 @@ static int take_names(struct query *q, struct op *op, const char **names, uint32
     return rc;
 }
 
-static int no_setting(const struct query *q, const struct statement *st, const char *const *names,
-                      uint32_t n)
+/* `text` gives names: is one of them the one at `pos`?  Else what is said, and the nearest. */
+static int check_name(struct query *q, const char *text, const char *name, uint32_t pos,
+                      const char *what)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(names[i], st->name) == 0)
-            return 0;
-    const char *near = text_nearest(st->name, names, n);
-    return sql_error(q->text, q->size, st->pos, -ENOENT,
-                     near ? "no setting '%s'; did you mean '%s'?"
-                          : "no setting '%s'; `show all` "
-                            "lists them",
-                     st->name, near);
-}
-
-/* An answer without rows would say that there is such a setting, and nothing about it. */
-static int check_setting(struct query *q, const struct statement *st)
-{
-    const char *text = q->text;
+    const char *statement = q->text;
     size_t size = q->size;
     struct sandbox box;
     struct op *op;
-    uint32_t n = 0;
+    uint32_t n = 0, i = 0;
     sql_sandbox_enter(q, &box);
-    const char **names = sql_get(q, SETTINGS_MAX, sizeof(*names));
-    int rc = names ? plan_text(q, "select name from information_schema.df_settings", &op) : -ENOMEM;
-    q->text = text;
+    const char **names = sql_get(q, NAMES_MAX, sizeof(*names));
+    int rc = names ? plan_text(q, text, &op) : -ENOMEM;
+    q->text = statement;
     q->size = size;
     if (rc == 0)
         rc = take_names(q, op, names, &n);
-    if (rc == 0)
-        rc = no_setting(q, st, names, n);
+    while (i < n && strcmp(names[i], name) != 0)
+        i++;
+    const char *near = rc == 0 && i == n ? text_nearest(name, names, n) : NULL;
+    if (rc == 0 && i == n)
+        rc = sql_error(q->text, q->size, pos, -ENOENT,
+                       near ? "no %s '%s'; did you mean '%s'?" : "no %s '%s'; `show %s` lists them",
+                       what, name,
+                       near                          ? near
+                       : strcmp(what, "schema") == 0 ? "schemas"
+                                                     : "all");
     return sql_sandbox_leave(q, &box, NULL, rc);
 }
 
-/* show NAME, show all: DataFusion's df_settings. */
+static int plan_buf(struct query *q, struct buf *b, struct op **ret)
+{
+    char *text = b->failed ? NULL : arena_text(&q->mem, b->data, b->size);
+    buf_done(b);
+    return text ? plan_text(q, text, ret) : err_set(-ENOMEM, "no memory for the statement");
+}
+
+/* show NAME: DataFusion's df_settings. */
 static int plan_setting(struct query *q, const char *name, struct op **ret)
 {
-    if (!name)
-        return plan_text(q, "select name, value from information_schema.df_settings order by 1",
-                         ret);
-    char *text = sql_getf(q,
-                          "select name, value from information_schema.df_settings where name = "
-                          "'%s'",
-                          strchr(name, '\'') ? "" : name);
-    return text ? plan_text(q, text, ret) : -ENOMEM;
+    struct buf b;
+    buf_init(&b, SHOW_MAX);
+    (void)buf_adds(&b, "select name, value from information_schema.df_settings where name = ");
+    add_quoted(&b, name, '\'');
+    return plan_buf(q, &b, ret);
 }
 
 static int plan_show(struct query *q, const struct statement *st, struct op **ret)
 {
-    const char *name = st->name;
-    if (name && strcmp(name, "databases") == 0)
-        return plan_text(q,
-                         "select distinct catalog_name as database_name from "
-                         "information_schema.schemata",
-                         ret);
-    if (name && (strcmp(name, "schemas") == 0 || strcmp(name, "schemata") == 0))
-        return plan_text(q, "select schema_name from information_schema.schemata order by 1", ret);
-    int rc = name ? check_setting(q, st) : 0;
-    return rc < 0 ? rc : plan_setting(q, name, ret);
+    /* An answer without rows would say that there is such a setting, and nothing about it. */
+    int rc = check_name(q, "select name from information_schema.df_settings", st->name, st->pos,
+                        "setting");
+    return rc < 0 ? rc : plan_setting(q, st->name, ret);
+}
+
+/* show tables | views | functions | schemas | databases | all [from SCHEMA] [like 'p%']: a pattern
+ * is for the name, or for "schema.name". */
+static int plan_show_list(struct query *q, const struct statement *st, struct op **ret)
+{
+    static const struct {
+        const char *list, *name, *whole, *text;
+    } lists[] = {
+        {"tables", "table_name", "table_schema || '.' || table_name",
+         "select table_schema, table_name, table_type, doc from information_schema.tables where "
+         "true"},
+        {"views", "table_name", "table_schema || '.' || table_name",
+         "select table_schema, table_name, doc from information_schema.tables where table_type = "
+         "'VIEW'"},
+        {"functions", "routine_name", "''",
+         "select distinct routine_name as function_name from information_schema.routines where "
+         "true"},
+        {"schemas", "schema_name", "''",
+         "select schema_name from information_schema.schemata where true"},
+        {"databases", "catalog_name", "''",
+         "select distinct catalog_name as database_name from information_schema.schemata where "
+         "true"},
+        {"all", "name", "''", "select name, value from information_schema.df_settings where true"}};
+    size_t i = 0;
+    struct buf b;
+    while (strcmp(lists[i].list, st->name) != 0)
+        i++;
+    int rc = st->names[0] ? check_name(q, "select schema_name from information_schema.schemata",
+                                       st->names[0], st->pos, "schema")
+                          : 0;
+    if (rc < 0)
+        return rc;
+    buf_init(&b, SHOW_MAX);
+    (void)buf_adds(&b, lists[i].text);
+    if (st->names[0]) {
+        (void)buf_adds(&b, " and table_schema = ");
+        add_quoted(&b, st->names[0], '\'');
+    }
+    if (st->like) {
+        (void)buf_addf(&b, " and (%s ilike ", lists[i].name);
+        add_quoted(&b, st->like, '\'');
+        (void)buf_addf(&b, " or %s ilike ", lists[i].whole);
+        add_quoted(&b, st->like, '\'');
+        (void)buf_adds(&b, ")");
+    }
+    (void)buf_adds(&b, " order by all");
+    return plan_buf(q, &b, ret);
 }
 
 static int plan_set(struct query *q, const struct statement *st, struct op **ret)
@@ -322,11 +384,8 @@ static int plan_set(struct query *q, const struct statement *st, struct op **ret
 int sql_plan_other(struct query *q, const struct statement *st, struct op **ret)
 {
     switch (st->kind) {
-    case STATEMENT_SHOW_TABLES:
-        return plan_text(q,
-                         "select table_schema, table_name, table_type, doc from "
-                         "information_schema.tables order by 1, 2",
-                         ret);
+    case STATEMENT_SHOW_LIST:
+        return plan_show_list(q, st, ret);
     case STATEMENT_SHOW_CREATE:
         return plan_show_create(q, st, ret);
     case STATEMENT_DESCRIBE:

@@ -186,6 +186,7 @@ static int view_plan(struct query *q, const struct view *v, struct op **ret)
     struct select s = {.items = &all, .n_items = 1, .from = &f};
     const struct view *newer = atomic_load_explicit(&q->s->views, memory_order_acquire);
     bool dry = q->dry;
+    struct table_seen *seen = q->seen; /* what a view reads is not read here */
     *ret = NULL;
     for (; newer != v; newer = newer->next)
         if (strcasecmp(newer->name, v->name) == 0 && strcasecmp(newer->schema, v->schema) == 0)
@@ -193,6 +194,7 @@ static int view_plan(struct query *q, const struct view *v, struct op **ret)
     q->dry = true;
     int rc = sql_plan_select(q, &s, NULL, ret);
     q->dry = dry;
+    q->seen = seen;
     if (rc == -ENOMEM)
         return rc;
     if (rc < 0) {

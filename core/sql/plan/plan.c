@@ -193,13 +193,17 @@ static int plan_core(struct query *q, const struct select *s, struct cte *ctes, 
     if (rc == 0 && s->having) {
         scope.items = l.items;
         scope.n_items = l.n;
+        scope.clause = "having";
         rc = sql_bind(q, &scope, s->having, &having);
         if (rc == 0)
             rc = sql_coerce(q, &having, SQL_BOOL, "having");
         if (rc == 0 && sql_expr_has_window(having))
-            rc = wrong(q, s->having->pos, "a window function cannot stand in having");
+            rc = wrong(q, s->having->pos,
+                       "window functions are not allowed in having; qualify "
+                       "filters by them, or a select around this one");
         scope.items = NULL;
         scope.n_items = 0;
+        scope.clause = "select";
     }
     scope.allow_windows = true;
     if (rc == 0)
