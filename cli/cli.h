@@ -150,6 +150,8 @@ struct cli_command {
     bool verbatim;   /* from the first argument on, no word is an option of ours */
     bool pages;      /* the answer may be long: to a person it comes through a pager */
     int (*run)(struct target *t, int argc, char **argv);
+    /* Words that it takes because plugins are installed that declare them; or NULL. */
+    void (*words)(void (*fn)(void *arg, const char *word, const char *doc), void *arg);
     struct cli_option options[COMMAND_OPTIONS + 1];
     const char *examples[COMMAND_EXAMPLES + 1]; /* behind "probing "; the list ends with NULL */
 };
@@ -214,6 +216,8 @@ int door_load_plugin(const struct target *t, const char *name, const char *file,
                      size_t size);
 /* Where the CLI itself has <name>.so: PROBING_PLUGIN_PATH, beside us, ../lib/probing/plugins. */
 int plugin_find(const char *name, char *ret, size_t size);
+/* Tell a core what the plugins declare that lie beside this command: an open file of lines. */
+int door_tell_known(const struct target *t, int fd);
 /* Likewise a file that ships: "libprobing.so". */
 int installed_file(const char *name, char *ret, size_t size);
 

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "cli/commands/flame.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 
@@ -228,18 +229,18 @@ const struct cli_command cli_commands[] = {
                   "-t 4242 export --format csv python.torch_trace -o trace.csv"}},
     {.name = "flamegraph",
      .aliases = {"fg", "flame"},
-     .arguments = "[torch | diff A B]",
+     .arguments = "[MODE | diff A B]",
      .doc = "where the time goes, Python and native, as a file to look at",
      .text =
          "Samples the process for --seconds and puts the profiler back as it was; or takes what "
-         "was sampled before (--last, --since), also of the dead. torch shows modules, by the "
-         "time that plugin torch has measured, or with --memory by what they leave allocated. diff "
-         "compares two processes, "
-         "data directories or files of folded stacks: A is before, B is after. html and svg are "
+         "was sampled before (--last, --since), also of the dead. MODE draws what a plugin has "
+         "measured. diff compares two processes, data directories or files of folded stacks: A is "
+         "before, B is after. html and svg are "
          "one file each that needs nothing else; folded, speedscope, pprof and perfetto are "
          "for other programs.",
      .may_target = true,
      .run = command_flamegraph,
+     .words = flame_mode_words,
      .options =
          {{"--seconds", "-s", "TIME", "sample from now on for this long"},
           {"--last", NULL, "TIME", "the newest samples that are kept: 30s, 5m"},
@@ -252,7 +253,7 @@ const struct cli_command cli_commands[] = {
           {"--output", "-o", "FILE", "write here; standard output when left out"},
           {"--width", NULL, "PIXELS", "svg: as wide as this; 1200 when left out"},
           {"--threads", NULL, NULL, "threads apart"},
-          {"--memory", NULL, NULL, "torch: by GPU memory, of a step"},
+          {"--memory", NULL, NULL, "of a MODE: its picture of memory, MODE_memory"},
           {"--lines", NULL, NULL, "lines of a function apart"}},
      .examples = {"-t 4242 flamegraph -s 10 -o out.html",
                   "-t 4242 flamegraph --last 5m --mode wall -o out.svg",

@@ -2,7 +2,7 @@
  *
  * cli/help.c - the table of commands as text: help, manual page, completion for three shells.
  *
- * One thread.  It knows no command by name.
+ * One thread.  It knows no command by name, and asks a command for words that come from plugins.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -68,6 +68,15 @@ static void put_usage(FILE *out, const struct cli_command *c)
     fprintf(out, "%s%s\n", c->arguments[0] != '\0' ? " " : "", c->arguments);
 }
 
+/* begun: whether one was shown before. */
+static void put_word(void *begun, const char *word, const char *doc)
+{
+    if (!*(bool *)begun)
+        puts("\nof plugins that are installed:");
+    *(bool *)begun = true;
+    printf("  %-24s %s\n", word, doc);
+}
+
 int help_one(const char *word)
 {
     const struct cli_command *c = cli_command_named(word);
@@ -94,6 +103,8 @@ int help_one(const char *word)
                        o->value != NULL ? o->value : "");
         printf("  %-24s %s\n", option, o->doc);
     }
+    if (c->words != NULL)
+        c->words(put_word, &(bool){false});
     printf("\nexample%s:\n", c->examples[1] != NULL ? "s" : "");
     for (const char *const *e = c->examples; *e != NULL; e++)
         printf("  probing %s\n", *e);
@@ -112,6 +123,14 @@ static void put_roff(const char *text)
             putchar('\\');
         fputs(*text == '\\' ? "e" : (char[2]){*text, '\0'}, stdout);
     }
+}
+
+static void put_man_word(void *arg, const char *word, const char *doc)
+{
+    (void)arg;
+    printf(".TP\n.B %s\n", word);
+    put_roff(doc);
+    putchar('\n');
 }
 
 static void put_man_command(const struct cli_command *c)
@@ -144,6 +163,8 @@ static void put_man_command(const struct cli_command *c)
         put_roff(o->doc);
         putchar('\n');
     }
+    if (c->words != NULL)
+        c->words(put_man_word, NULL);
     puts(".PP\n.nf");
     for (const char *const *e = c->examples; *e != NULL; e++) {
         fputs("    probing ", stdout);
@@ -184,6 +205,13 @@ static void put_options(const struct cli_command *c, const char *between)
         printf("%s%s", o == c->options ? "" : between, o->name);
 }
 
+static void put_verb(void *arg, const char *word, const char *doc)
+{
+    (void)arg;
+    (void)doc;
+    printf(" %s", word);
+}
+
 /* Words that begin an argument list such as "run FILE.lua | list | stop NAME". */
 static void put_verbs(const struct cli_command *c)
 {
@@ -194,6 +222,8 @@ static void put_verbs(const struct cli_command *c)
         at += strcspn(at, "|");
         at += strspn(at, "| [");
     }
+    if (c->words != NULL)
+        c->words(put_verb, NULL);
 }
 
 static const char *quoted(const char *text) /* in '...': no text of ours holds a quote */

@@ -23,6 +23,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
+#include "core/plugin_file/declared.h"
 
 #define DEFAULT_NS (5 * NS_PER_S)
 #define SETTLE_MS 250 /* until the last samples are in the tables; the profiler's turn is 100 */
@@ -138,22 +139,22 @@ static void guess_format(struct options *o)
     }
 }
 
-static bool is_torch(const struct options *o)
+/* The mode of a plugin that is asked for; NULL: none is. */
+static const char *mode_word(const struct options *o)
 {
-    return o->n_words == 1 && strcmp(o->words[0], "torch") == 0;
+    return o->n_words == 1 && strcmp(o->words[0], "diff") != 0 ? o->words[0] : NULL;
 }
 
 static int check_words(const struct options *o, bool has_target)
 {
-    if (o->n_words > 0 && !is_torch(o) && strcmp(o->words[0], "diff") != 0)
-        return err_set(-EINVAL,
-                       "flamegraph takes no argument '%s'; did you mean torch, or diff A B?",
-                       o->words[0]);
-    if (o->n_words > 0 && !is_torch(o) && o->n_words != 3)
+    if (o->n_words > 1 && strcmp(o->words[0], "diff") != 0)
+        return err_set(-EINVAL, "flamegraph takes one mode, not '%s'; did you mean diff A B?",
+                       o->words[1]);
+    if (o->n_words > 0 && mode_word(o) == NULL && o->n_words != 3)
         return err_set(-EINVAL, "flamegraph diff needs two: a pid, a data directory or a file of "
                                 "folded stacks each");
-    if (o->memory && !is_torch(o))
-        return err_set(-EINVAL, "--memory belongs to flamegraph torch");
+    if (o->memory && mode_word(o) == NULL)
+        return err_set(-EINVAL, "--memory belongs to a plugin's mode: flamegraph MODE --memory");
     if (o->n_words < 3 && !has_target)
         return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
     if (o->width != 0 && o->format != SVG)
@@ -474,47 +475,68 @@ static int difference(const struct options *o)
     return r;
 }
 
-/* Modules of torch: what its plugin has kept is enough, no profiler runs. */
-static int modules(const struct target *t, const struct options *o)
+/* ---- a mode that a plugin declares ---- */
+
+static int check_mode(const struct options *o, const struct flame_mode *m)
+{
+    const char *name = m->mode.name;
+    if (o->format != HTML && o->format != SVG && o->format != FOLDED)
+        return err_set(-EINVAL, "flamegraph %s is written as html, svg or folded", name);
+    if (o->seconds_ns > 0 || o->mode != NULL || o->threads || o->lines)
+        return err_set(-EINVAL, "flamegraph %s takes --last or --since: what is there", name);
+    if (o->last_ns > 0 && m->mode.newest == NULL)
+        return err_set(-EINVAL, "flamegraph %s takes no --last", name);
+    return 0;
+}
+
+static void tell_when(const struct options *o, const struct flame_mode *m, char *ret, size_t size)
+{
+    (void)snprintf(ret, size, "true");
+    if (o->last_ns > 0)
+        (void)snprintf(ret, size, "ts > (%s) - interval '%.3f seconds'", m->mode.newest,
+                       (double)o->last_ns / 1e9);
+    else if (o->since != NULL)
+        (void)snprintf(ret, size, "ts >= timestamp '%s'", o->since);
+}
+
+static int draw_mode(const struct target *t, const struct options *o, const struct flame_mode *m)
 {
     struct flame f;
     struct flame_tree tree = {.n = 0};
-    char where[300] = "", title[400];
-    if (o->format != HTML && o->format != SVG && o->format != FOLDED)
-        return err_set(-EINVAL, "flamegraph torch is written as html, svg or folded");
-    if (o->seconds_ns > 0 || o->mode != NULL || o->threads || o->lines)
-        return err_set(-EINVAL, "flamegraph torch takes --last or --since: what is there");
-    if (o->last_ns > 0)
-        (void)snprintf(where, sizeof where,
-                       " and ts > (select max(ts) from python.torch_trace) - "
-                       "interval '%.3f seconds'",
-                       (double)o->last_ns / 1e9);
-    else if (o->since != NULL)
-        (void)snprintf(where, sizeof where, " and ts >= timestamp '%s'", o->since);
+    char when[DECLARED_LINE_BYTES + 100], title[400];
+    tell_when(o, m, when, sizeof when);
     flame_init(&f, FLAME_MAX_BYTES);
-    f.mode = o->memory ? "memory" : "wall";
+    f.mode = m->mode.unit == PROBING_BYTES ? "memory" : "wall";
     f.tails = true;
-    title_of(t,
-             o->memory ? "torch modules, memory that their forwards leave allocated in a step"
-                       : "torch modules, wall time",
-             title, sizeof title);
+    title_of(t, m->mode.doc, title, sizeof title);
     f.title = title;
-    int r = flame_read_modules(&f, t, where);
-    if (r == 0 && f.n_samples == 0 && o->memory)
-        r = err_set(-ENODATA,
-                    "no call of a module has left memory of a GPU allocated; each of them is "
-                    "asked with torch.memory=on, where torch uses CUDA");
+    int r = flame_read_mode(&f, t, m, when);
     if (r == 0 && f.n_samples == 0)
-        r = err_set(-ENODATA,
-                    "%s has no calls of modules in a step that is whole there: plugin load torch "
-                    "keeps them",
-                    t->text);
+        r = err_set(-ENODATA, "%s: %s", t->text,
+                    m->mode.empty != NULL ? m->mode.empty : "there is nothing to draw");
     if (r == 0)
         r = flame_tree_new(&f, &tree);
     if (r == 0)
         r = write_profile(o, &f, &tree);
     flame_tree_done(&tree);
     flame_done(&f);
+    return r;
+}
+
+/* --memory: the mode of that name with "_memory" behind it. */
+static int plugins_mode(const struct target *t, const struct options *o)
+{
+    struct flame_mode m;
+    char name[80];
+    (void)snprintf(name, sizeof name, "%.60s%s", mode_word(o), o->memory ? "_memory" : "");
+    int r = flame_mode_find(t, name, &m);
+    if (r == -EINVAL)
+        r = cli_misuse(r);
+    if (r == 0)
+        r = check_mode(o, &m);
+    if (r == 0)
+        r = draw_mode(t, o, &m);
+    flame_mode_done(&m);
     return r;
 }
 
@@ -528,6 +550,6 @@ int command_flamegraph(struct target *t, int argc, char **argv)
     r = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
     choose_path(&o, t->pid);
     if (r == 0)
-        r = o.n_words == 3 ? difference(&o) : is_torch(&o) ? modules(t, &o) : one(t, &o);
+        r = o.n_words == 3 ? difference(&o) : mode_word(&o) ? plugins_mode(t, &o) : one(t, &o);
     return r < 0 ? r : EXIT_DONE;
 }

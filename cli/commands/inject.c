@@ -303,6 +303,7 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     if (r < 0 || o->inject.dry_run)
         return r < 0 ? r : EXIT_DONE;
     char now[300] = "";
+    settle_known(t);
     if (o->listen[0] != '\0')
         real_address(t, now, sizeof now);
     int there = settle_listen(t, now, o->listen + LISTEN_KEY);
@@ -340,6 +341,7 @@ static int enter_finish(struct target *t, const struct enter_options *o,
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
         terminal_say("%s", err_text());
+    settle_known(t);
     r = settle_plugins(t, o->plugins, /* fresh= */ true);
     if (r < 0)
         return r;

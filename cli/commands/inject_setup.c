@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cli/target/declarations.h"
 #include "cli/ui/terminal.h"
 #include "core/base/buf.h"
 #include "core/base/err.h"
@@ -220,6 +221,26 @@ static int load_first(const struct target *t)
     }
     buf_done(&all);
     return r < 0 ? r : failed;
+}
+
+static int add_line(void *arg, const struct declared *d)
+{
+    return declared_write(d, arg);
+}
+
+void settle_known(const struct target *t)
+{
+    struct buf lines;
+    FILE *file = tmpfile();
+    buf_init(&lines, DECLARED_LINES_BYTES);
+    int r = file != NULL ? installed_declarations(add_line, &lines) : -EIO;
+    if (r == 0 && lines.size > 0 && fwrite(lines.data, 1, lines.size, file) == lines.size &&
+        fflush(file) == 0)
+        (void)door_tell_known(t, fileno(file));
+    if (file != NULL)
+        (void)fclose(file);
+    buf_done(&lines);
+    err_clear();
 }
 
 int settle_plugins(const struct target *t, const char *const *plugins, bool fresh)

@@ -20,6 +20,9 @@ int settle_listen(const struct target *t, const char *now, const char *wanted);
  * that it could not find are loaded first.  Those that fail go to stderr.  Gives how many; -ESTALE:
  * the process runs another program now. */
 int settle_plugins(const struct target *t, const char *const *plugins, bool fresh);
+/* Tell the core which plugins are installed here, so that their views are known before they are
+ * loaded.  What fails is nobody's loss. */
+void settle_known(const struct target *t);
 /* One command's answer.  0, or -errno when it could not be asked or said no. */
 int settle_ask(struct probing_client *c, int argc, const char *const *argv, struct buf *answer);
 

@@ -28,11 +28,9 @@
 
 /* ---- the door ---- */
 
-static int door_send(int door, const char *name, int fd)
+static int door_send(int door, const char *words, int fd)
 {
-    char text[160];
-    int n = snprintf(text, sizeof text, "plugin %s", name);
-    struct iovec part = {.iov_base = text, .iov_len = (size_t)n};
+    struct iovec part = {.iov_base = (char *)(uintptr_t)words, .iov_len = strlen(words)};
     union {
         struct cmsghdr head;
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -165,27 +163,43 @@ static int open_copy(const char *name, const char *file)
     return r == 0 ? copied : fd; /* where no copy can be made the core looks for another way */
 }
 
-int door_load_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
-                     size_t size)
+/* name: of what goes, for words. */
+static int say_at_door(const struct target *t, const char *words, const char *name, int fd,
+                       char *ret_note, size_t size)
 {
     const struct door_owner owner = {.pid = t->pid, .start_time = t->start_time};
     struct client_process who;
-    int fd = open_copy(name, file);
-
-    if (fd < 0)
-        return fd;
     int door = door_dial(t->directory, t->start_time != 0 ? &owner : NULL, "door", SOCK_SEQPACKET);
     int r = door;
     if (door >= 0) {
         client_process_of(door, t->directory, "sock", &who);
-        r = door_send(door, name, fd);
+        r = door_send(door, words, fd);
     }
     if (r == 0)
         r = door_answer(door, &who, name, ret_note, size);
     if (door >= 0)
         (void)close(door);
+    return r;
+}
+
+int door_load_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
+                     size_t size)
+{
+    char words[160];
+    int fd = open_copy(name, file);
+
+    if (fd < 0)
+        return fd;
+    (void)snprintf(words, sizeof words, "plugin %s", name);
+    int r = say_at_door(t, words, name, fd, ret_note, size);
     (void)close(fd);
     return r;
+}
+
+int door_tell_known(const struct target *t, int fd)
+{
+    char note[ERR_TEXT_BYTES];
+    return say_at_door(t, "known", "lines", fd, note, sizeof note);
 }
 
 /* ---- the command ---- */

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/target/declarations.h"
 #include "cli/ui/terminal.h"
 #include "core/base/err.h"
 #include "core/crash/crash.h"
@@ -95,8 +96,8 @@ static int from_live(const struct target *t, const struct answer_ask *ask, struc
 
 /* ---- the dead ---- */
 
-static int from_engine(struct tables *tables, struct store *store, const struct answer_ask *ask,
-                       struct pipe *p)
+static int from_engine(struct tables *tables, struct store *store, const char *directory,
+                       const struct answer_ask *ask, struct pipe *p)
 {
     enum sql_format format;
     struct sql *engine = NULL;
@@ -111,6 +112,8 @@ static int from_engine(struct tables *tables, struct store *store, const struct 
     int r = sql_format_parse(ask->format, &format);
     if (r == 0)
         r = sql_new(tables, store, &engine);
+    if (r == 0)
+        offer_views(engine, directory);
     if (r == 0)
         r = sql_writer_new(format, ask->width, on_bytes, p, &writer);
     if (r == 0) {
@@ -149,7 +152,7 @@ static int from_files(const struct target *t, const struct answer_ask *ask, stru
                          t->directories, (int)t->pid, t->directory);
         if (t->stopped && !ask->quiet)
             terminal_say("process %d is stopped; this is read from its files", (int)t->pid);
-        r = from_engine(tables, store, ask, p);
+        r = from_engine(tables, store, t->directory, ask, p);
     }
     store_free(store);
     tables_free(tables);

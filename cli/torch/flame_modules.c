@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/torch/flame_modules.c - calls of torch's modules as a profile: each module's own time, on the
- * way of calls that led to it.
+ * cli/torch/flame_modules.c - calls of torch's modules: the slowest of them, by their own time.
  *
- * One thread.  Own is what its parts do not have: of the time, or of the memory that a call leaves
- * allocated.  A forward is inside of the one that began before it and ends after it.  Backwards
- * have no such order of begins, as a module and its last part begin at the same node of the graph;
- * but all that goes on inside of one ends before it, and after it has begun.  So does a forward
- * that a checkpoint computes again: it stands in the backward that wanted it.
+ * One thread.  Own is what its parts do not have.  A forward is inside of the one that began before
+ * it and ends after it.  Backwards have no such order of begins, as a module and its last part
+ * begin at the same node of the graph; but all that goes on inside of one ends before it, and after
+ * it has begun.  So does a forward that a checkpoint computes again: it stands in the backward that
+ * wanted it.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -69,15 +68,6 @@ static uint32_t child_of(struct modules *m, uint32_t parent, const char *name)
     return m->n++;
 }
 
-/* A way of calls with all that goes on inside. */
-static int64_t whole_of(const struct modules *m, uint32_t node)
-{
-    int64_t sum = m->nodes[node].own;
-    for (uint32_t at = m->nodes[node].child; at; at = m->nodes[at].sibling)
-        sum += whole_of(m, at);
-    return sum;
-}
-
 static bool is_inside(const struct modules *m, const struct open_call *outer, int64_t end_ns)
 {
     return m->backward ? outer->begin_ns < end_ns : outer->end_ns >= end_ns;
@@ -134,33 +124,6 @@ static int call_row(void *self, const struct json *const *c, struct buf *out)
     return 0;
 }
 
-/* Time of the steps that is no module's: then the whole is that of the steps.  backward, optimizer,
- * waiting for data, communication, all; of steps with rows, on threads that end steps. */
-static int rest_row(void *self, const struct json *const *c, struct buf *out)
-{
-    static const char *const kinds[] = {"backward", "optimizer", "waiting for data",
-                                        "communication", "other"};
-    enum { N = sizeof kinds / sizeof kinds[0] };
-    struct modules *m = self;
-    int64_t left = answer_int(c[N - 1]);
-    (void)out;
-    for (uint32_t i = 1; i < m->n; i++)
-        left -= m->nodes[i].own;
-    for (int i = 0; i < N && left > 0; i++) {
-        uint32_t node = child_of(m, 0, kinds[i]);
-        int64_t ns = i < N - 1 ? answer_int(c[i]) : left;
-        for (uint32_t at = m->nodes[node].child; at && i < N - 1; at = m->nodes[at].sibling)
-            ns -= whole_of(m, at);
-        if (node == 0)
-            return err_set(-ENOMEM, "no memory for the modules");
-        ns = ns < 0 ? 0 : ns < left ? ns : left;
-        m->nodes[node].own += ns;
-        m->nodes[node].count += ns > 0;
-        left -= ns;
-    }
-    return 0;
-}
-
 /* Not of a step that was under way when the plugin came, or is now, nor of the oldest one within
  * `since`, nor where retention has taken rows of calls.  Where no step has ended all calls are
  * taken. */
@@ -174,57 +137,19 @@ static void tell_whole(struct modules *m, const char *where, const char *since)
                    since, where);
 }
 
-static int read_rest(struct modules *m, const struct target *t)
-{
-    char sql[1800];
-    struct export_writer w = {.row = rest_row, .self = m};
-    (void)snprintf(sql, sizeof sql,
-                   "select sum(backward_sec) * 1000000000, sum(optimizer_sec) * 1000000000, "
-                   "sum(dataloader_sec) * 1000000000, sum(comm_sec) * 1000000000, "
-                   "sum(step_duration_sec) * 1000000000 from "
-                   "python.torch_step_timing where sampled = 1 and step_end <> 'forward' and %s",
-                   m->whole);
-    return answer_rows(t, sql, &w);
-}
-
-static int add_way(struct flame *f, const struct node *nodes, uint32_t last)
-{
-    int64_t id = f->n_stacks;
-    int r = flame_add_stack(f, id);
-    for (uint32_t at = last; at != 0 && r == 0; at = nodes[at].parent) {
-        const struct flame_frame frame = {.func = nodes[at].name, .file = "", .module = ""};
-        r = flame_add_frame(f, &frame);
-    }
-    const struct flame_sample s = {
-        .thread_name = "", .value = nodes[last].own, .count = nodes[last].count};
-    return r < 0 ? r : flame_add_sample(f, id, &s);
-}
-
-static int add_ways(const struct modules *m)
-{
-    int r = 0;
-    for (uint32_t i = 1; i < m->n && r == 0; i++)
-        if (m->nodes[i].own > 0) /* else its parts took all of it, but for the clock's grain */
-            r = add_way(m->f, m->nodes, i);
-    return r;
-}
-
 static int read_calls(struct modules *m, const struct target *t, const char *which,
                       const char *order)
 {
     struct export_writer w = {.row = call_row, .self = m};
-    bool memory = strcmp(m->f->mode, "memory") == 0; /* of a step, as a call's is free after it */
-    const char *there = memory ? "allocated_delta" : "duration";
     char sql[3000];
     (void)snprintf(sql, sizeof sql,
                    "select tid, local_step, stage, extract(epoch from ts - (select min(ts) from "
-                   "python.torch_trace)) * 1000000000, duration * 1000000000, module, %s, "
-                   "(select count(distinct local_step) from python.torch_trace where %s and %s is "
-                   "not null and stage in ('post forward', 'post backward')) from "
-                   "python.torch_trace where %s and duration is not null and %s is not null and "
-                   "stage %s order by tid, %s",
-                   memory ? "allocated_delta * 1048576" : "duration * 1000000000", m->whole, there,
-                   m->whole, there, which, order);
+                   "python.torch_trace)) * 1000000000, duration * 1000000000, module, duration * "
+                   "1000000000, (select count(distinct local_step) from python.torch_trace where "
+                   "%s and duration is not null and stage in ('post forward', 'post backward')) "
+                   "from python.torch_trace where %s and duration is not null and stage %s order "
+                   "by tid, %s",
+                   m->whole, m->whole, which, order);
     m->depth = 0;
     return answer_rows(t, sql, &w);
 }
@@ -244,21 +169,6 @@ static int read_all(struct modules *m, const struct target *t, const char *where
     int r = read_calls(m, t, forward, "stage, local_step, seq");
     m->backward = true;
     return r < 0 ? r : read_calls(m, t, backward, "local_step, ts desc, duration desc, seq desc");
-}
-
-int flame_read_modules(struct flame *f, const struct target *t, const char *where)
-{
-    struct modules m = {.f = f};
-    bool memory = strcmp(f->mode, "memory") == 0;
-    int r = read_all(&m, t, where, where);
-    if (r == 0 && !memory && m.n > 1)
-        r = read_rest(&m, t);
-    for (uint32_t i = 1; i < m.n && memory && m.steps > 0; i++)
-        m.nodes[i].own /= m.steps;
-    if (r == 0)
-        r = add_ways(&m);
-    free(m.nodes);
-    return r;
 }
 
 /* ---- the slowest ---- */

@@ -337,8 +337,7 @@ static int run_config_get(void *self, int argc, const char *const *argv, struct 
 static int config_change(struct core *c, const char *name, const char *value,
                          struct probing_reply *out)
 {
-    /* An older name of a plugin's setting; core/host/setting.c keeps it under the new one. */
-    const char *plugin = strcmp(name, "probing.sample_rate") == 0 ? "torch" : name;
+    char own[HOST_SETTING_BYTES];
     int r = host_config_set(c->host, name, value);
     if (r < 0)
         return r;
@@ -346,9 +345,10 @@ static int config_change(struct core *c, const char *name, const char *value,
         value = SECRET_SHOWN;
     if (r == 1 && strncmp(name, "table.", 6) == 0)
         return host_replyf(out, "%s=%s (there is no such table yet)\n", name, value);
+    const char *kept = host_config_name(c->host, name, own);
     if (r == 1)
         return host_replyf(out, "%s=%s (kept until plugin %.*s is loaded)\n", name, value,
-                           (int)strcspn(plugin, "."), plugin);
+                           (int)strcspn(kept, "."), kept);
     if (strcmp(name, "server.listen") == 0 && value[0] && c->server)
         return host_replyf(out, "%s=%s\n", name, server_address(c->server));
     return host_replyf(out, "%s=%s\n", name, value);

@@ -9,6 +9,7 @@
 #define CORE_BUILTIN_BUILTIN_H
 
 #include "core/core.h"
+#include "core/host/host.h"
 
 int commands_add(
     struct core *c); /* builtin.c: query, tables, plugin ..., config ..., info, eject */
@@ -16,6 +17,9 @@ int metrics_command_add(struct core *c);    /* metrics.c: metrics */
 int flamegraph_command_add(struct core *c); /* flamegraph.c: flamegraph */
 /* process_tables.c: cpu.tasks, process.memory, process.envs, probing.overhead, probing.clients */
 int process_tables_add(struct core *c);
+/* declarations.c: probing.flame_modes; and what the host does with what plugins declare. */
+int declarations_add(struct core *c);
+struct host_declares declarations_of(struct core *c);
 int queries_settings_add(struct core *c); /* query_settings.c: query.memory, query.timeout ... */
 
 #endif

@@ -15,8 +15,11 @@
 
 #include "core/base/clock.h"
 #include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/base/text.h"
 #include "core/builtin/builtin.h"
 #include "core/host/host.h"
+#include "core/plugin_file/declared.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
@@ -340,39 +343,138 @@ static int plugin_row(struct asked *a, const struct sql_rows *rows, uint32_t row
     return buf_addf(&a->m->text, "} %d\n", v[1].type == SQL_BOOL && v[1].boolean);
 }
 
-/* The columns of the statement below after the first, in seconds. */
-static const char *const phases[] = {"step",       "forward", "backward", "optimizer",
-                                     "dataloader", "other",   "overhead"};
+/* ---- what plugins declare ---- */
 
-static int step_row(struct asked *a, const struct sql_rows *rows, uint32_t row)
+#define LABELS_MAX 8
+#define DECLARED_ROWS 1000 /* of a metric */
+
+struct declared_answer {
+    struct metrics *m;
+    const struct probing_metric *metric;
+    char name[160];
+    char labels[LABELS_MAX + 1][64]; /* names of the columns */
+    uint32_t n, value;               /* columns; which one is the value */
+    bool begun;
+};
+
+static int declared_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
-    struct sql_value v;
-    sql_rows_value(rows, row, 0, &v);
+    struct declared_answer *a = arg;
+    a->n = n;
+    a->value = n;
+    if (n > LABELS_MAX + 1)
+        return err_set(-EINVAL, "more than %d labels", LABELS_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        (void)snprintf(a->labels[i], sizeof(a->labels[i]), "%s", columns[i].name);
+        if (strcmp(columns[i].name, "value") == 0)
+            a->value = i;
+        else if (!text_is_name(columns[i].name))
+            return err_set(-EINVAL, "'%.60s' is no label", columns[i].name);
+    }
+    return a->value < n ? 0 : err_set(-EINVAL, "no column is called value");
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n > m && strcmp(text + n - m, end) == 0;
+}
+
+/* Its head, before the first value: where there is none, there is no family.  false: others have
+ * its name. */
+static bool begin_declared(struct declared_answer *a)
+{
+    const char *unit = ends_with(a->name, "_seconds") && a->metric->unit == PROBING_SECONDS
+                           ? "seconds"
+                       : ends_with(a->name, "_bytes") && a->metric->unit == PROBING_BYTES ? "bytes"
+                                                                                          : NULL;
+    const char *kind = a->metric->kind == PROBING_COUNTER ? "counter" : "gauge";
+    char head[200];
+    for (int total = 0; total < 2 && !a->begun; total++) {
+        (void)snprintf(head, sizeof(head), "# TYPE %s%s ", a->name, total ? "_total" : "");
+        if (strstr(buf_text(&a->m->text), head))
+            return false;
+    }
+    if (!a->begun)
+        family(a->m, a->name, kind, unit, a->metric->help);
+    a->begun = true;
+    return true;
+}
+
+static void declared_label(struct declared_answer *a, const struct sql_value *v, uint32_t column,
+                           const char *before)
+{
+    char name[66], text[256];
+    size_t n = v->type == SQL_TEXT ? v->text.size : 0;
+    if (v->type == SQL_TEXT)
+        (void)snprintf(text, sizeof(text), "%.*s", n < 200 ? (int)n : 200, v->text.data);
+    else
+        (void)sql_cell_text(v, /* exact= */ true, text);
+    (void)snprintf(name, sizeof(name), "%s%s", before, a->labels[column]);
+    label(a->m, name, v->type == SQL_NULL ? "" : text);
+}
+
+static int declared_row(struct declared_answer *a, const struct sql_rows *rows, uint32_t row)
+{
+    struct sql_value v, cell;
+    sql_rows_value(rows, row, a->value, &v);
+    if (v.type != SQL_INT && v.type != SQL_DOUBLE)
+        return 0; /* not known */
+    if (!begin_declared(a))
+        return err_set(-EEXIST, "%s is there already", a->name);
+    (void)buf_addf(&a->m->text, "%s%s", a->name,
+                   a->metric->kind == PROBING_COUNTER ? "_total" : "");
+    const char *before = "{";
+    for (uint32_t i = 0; i < a->n; i++) {
+        if (i == a->value)
+            continue;
+        sql_rows_value(rows, row, i, &cell);
+        declared_label(a, &cell, i, before);
+        before = ",";
+    }
+    if (before[0] == ',')
+        (void)buf_addc(&a->m->text, '}');
     if (v.type == SQL_INT)
-        add_one(a->m, "probing_torch_step", "gauge", "Number of the last step timed.",
-                (uint64_t)v.integer);
-    family(a->m, "probing_torch_step_seconds", "gauge", "seconds",
-           "Where the time of the last step went.");
-    for (uint32_t i = 0; i < sizeof(phases) / sizeof(phases[0]); i++) {
-        sql_rows_value(rows, row, i + 1, &v);
-        if (v.type == SQL_DOUBLE)
-            (void)buf_addf(&a->m->text, "probing_torch_step_seconds{phase=\"%s\"} %.9g\n",
-                           phases[i], v.number);
+        return buf_addf(&a->m->text, " %lld\n", (long long)v.integer);
+    return buf_addf(&a->m->text, " %.9g\n", v.number);
+}
+
+static int declared_rows(void *arg, const struct sql_rows *rows)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && r == 0; i++)
+        r = declared_row(arg, rows, i);
+    return r;
+}
+
+struct declared_metrics {
+    struct core *c;
+    struct metrics *m;
+};
+
+/* What cannot be asked (a table that is not there yet) is no metric. */
+static int add_declared(void *arg, const struct declared *d)
+{
+    const struct declared_metrics *of = arg;
+    for (uint32_t i = 0; i < d->all.n_metrics; i++) {
+        struct declared_answer a = {.m = of->m, .metric = &d->all.metrics[i]};
+        struct sql_sink sink = {.arg = &a, .columns = declared_columns, .rows = declared_rows};
+        struct sql_options o = {.timeout_ns = QUERY_NS, .max_rows = DECLARED_ROWS};
+        struct sql_report report;
+        (void)snprintf(a.name, sizeof(a.name), "probing_%s_%s", d->plugin, a.metric->name);
+        if (sql_run(of->c->sql, a.metric->sql, strlen(a.metric->sql), &o, &sink, &report) < 0)
+            err_clear();
     }
     return 0;
 }
 
 static void add_asked(struct core *c, struct metrics *m)
 {
-    struct asked plugins = {.m = m, .row = plugin_row}, steps = {.m = m, .row = step_row};
+    struct asked plugins = {.m = m, .row = plugin_row};
+    struct declared_metrics declared = {c, m};
     family(m, "probing_plugin_running", "gauge", NULL, "1: the plugin runs, 0: it does not.");
     ask(c, "select name, state = 'running' from probing.plugins order by 1", &plugins);
-    if (tables_find(c->tables, "python", "torch_step_timing"))
-        ask(c,
-            "select local_step, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
-            "dataloader_sec, other_sec, overhead_sec from python.torch_step_timing "
-            "where ts > now() - interval '1 hour' order by ts desc limit 1",
-            &steps);
+    (void)host_declared_each(c->host, add_declared, &declared);
 }
 
 static int write_all(struct core *c, struct metrics *m)

@@ -92,6 +92,26 @@ void flame_ask_samples(const struct flame *f, const char *where, bool in_time, s
 /* The label's number; UINT32_MAX: no memory. */
 uint32_t flame_label(struct flame *f, const char *text);
 
+/* ---- calls.c: folded stacks, and calls that are put into each other ---- */
+
+/* As the columns of struct probing_flame (probing/plugin.h). */
+struct flame_call {
+    const char *stack, *track,
+        *via; /* track NULL: stacks that are folded already; via may be NULL */
+    double value;
+    int64_t end_ns, duration_ns;
+};
+struct flame_calls;
+int flame_calls_new(struct flame *f, struct flame_calls **ret);
+void flame_calls_free(struct flame_calls *c);
+int flame_calls_add(struct flame_calls *c, const struct flame_call *call); /* texts are copied */
+/* After all calls: the outermost `frame` has `value` of `whole`; what no call of it took is its
+ * own.  What is left of the whole is given out in the order of these. */
+int flame_calls_rest(struct flame_calls *c, const char *frame, double value, double whole);
+bool flame_calls_any(const struct flame_calls *c);
+/* Into the profile, as stacks and samples. */
+int flame_calls_end(struct flame_calls *c);
+
 /* ---- tree.c: the same, added up from the root ---- */
 
 struct flame_node {

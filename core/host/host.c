@@ -27,6 +27,7 @@ static int parts_init(struct host *h)
     (void)pthread_mutex_init(&h->commands_lock, NULL);
     (void)pthread_mutex_init(&h->plugins_lock, NULL);
     (void)pthread_mutex_init(&h->extensions_lock, NULL);
+    (void)pthread_mutex_init(&h->installed.mutex, NULL);
     if (pthread_condattr_init(&attr))
         return err_set(-ENOMEM, "no memory for the host");
     (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -41,6 +42,7 @@ static int parts_init(struct host *h)
 static void destroy(struct host *h)
 {
     plugins_free(h);
+    declared_free_all(h);
     events_free(h);
     commands_free(h);
     settings_free(h);
@@ -52,6 +54,7 @@ static void destroy(struct host *h)
     (void)pthread_mutex_destroy(&h->commands_lock);
     (void)pthread_mutex_destroy(&h->plugins_lock);
     (void)pthread_mutex_destroy(&h->extensions_lock);
+    (void)pthread_mutex_destroy(&h->installed.mutex);
     free(h->version);
     free(h->plugin_path);
     free(h);
@@ -64,6 +67,7 @@ int host_new(const struct host_options *o, struct host **ret)
         return err_set(-ENOMEM, "no memory for the host");
     h->tables = o->tables;
     h->store = o->store;
+    h->declares = o->declares;
     atomic_init(&h->call_ns, o->call_ns ? o->call_ns : CALL_NS);
     h->mapped_files = o->mapped_files;
     h->door.listen_fd = -1;

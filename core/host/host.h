@@ -30,11 +30,22 @@ struct host_store {
     int (*keep)(void *arg, const char *table, const char *text);
 };
 
+/* What takes the declarations of plugins (core/plugin_file/declared.h); the host keeps them.
+ * check: is what stands in them SQL, and are its names free; -EINVAL.  take: loaded false: the
+ * plugin is installed, and not in this process.  May be NULL. */
+struct declared;
+struct host_declares {
+    void *arg;
+    int (*check)(void *arg, const struct declared *d);
+    int (*take)(void *arg, const struct declared *d, bool loaded);
+};
+
 struct host_options {
     const char *version;
     const char *plugin_path; /* directories with ':' between, searched for <name>.so; may be NULL */
     struct tables *tables;
     struct host_store store;
+    struct host_declares declares;
     bool
         mapped_files; /* a plugin may come from a file that is mapped, when there is none to open */
     uint64_t call_ns; /* how long a plugin's init, start or stop may take; 0: 10 s */
@@ -148,6 +159,12 @@ int host_settings_add(struct host *h, const char *owner, const struct probing_co
  * gives 1 for a table that is still to come.                                          [worker] */
 int host_config_set(struct host *h, const char *name, const char *value);
 int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any] */
+/* Does a plugin, loaded or installed, call one of its settings so ("probing.sample_rate")? [worker]
+ */
+bool host_config_alias(struct host *h, const char *name);
+/* The name that a setting is kept under, as far as is known; HOST_SETTING_BYTES.         [any] */
+#define HOST_SETTING_BYTES 128
+const char *host_config_name(struct host *h, const char *name, char *ret);
 
 /* ---- plugins ---- */
 
@@ -191,6 +208,15 @@ void host_unsubscribe(struct host *h, int id); /* after it returns fn runs no mo
 /* A part that the core or a plugin that runs offers; NULL: none.  Its user sees to it that the
  * plugin is not stopped meanwhile, or that the part is of the kind that says so.          [any] */
 const void *host_extension(struct host *h, const char *id);
+
+/* ---- what plugins declare (declarations.c) ---- */
+
+/* What each plugin that runs declares; below 0 ends it.                               [any] */
+int host_declared_each(struct host *h, int (*fn)(void *arg, const struct declared *d), void *arg);
+/* Look at what the plugins in the plugin path declare that are not in this process. [worker] */
+void host_declared_find(void *host);
+/* Why a view of that plugin has no table to read; host: a struct host.              [worker] */
+int host_why_no_table(void *host, const char *plugin, const char *table, char *text, size_t size);
 
 /* Why a plugin's table has no rows, in words that go after its name; host: a struct host.  0, or
  * -ENOENT: nobody knows.                                                           [worker] */

@@ -28,6 +28,7 @@
 #define HOST_WAITING_BYTES ((size_t)64 << 20) /* words of these: the memory is the process' */
 #define HOST_EVENTS_MAX 1024 /* events in the queue: host.h promises -ENOBUFS above */
 #define HOST_PLUGINS_MAX 64
+#define HOST_FILES_MAX 256 /* of plugins, that are looked into */
 #define HOST_EXTENSIONS_MAX 16
 #define HOST_LOG_LINES 1000
 #define HOST_DOOR_PEERS 8 /* connections at a time */
@@ -78,7 +79,8 @@ struct plugin {
     int born_threads[LEAK_MOST];
     struct born_fd born_fds[LEAK_MOST];
     uint32_t n_born_threads, n_born_fds;
-    char *version, *doc, *path, *reason; /* lock: host->plugins_lock */
+    const struct declared *_Atomic declared; /* NULL: nothing; lives as long as the host */
+    char *version, *doc, *path, *reason;     /* lock: host->plugins_lock */
 };
 
 static inline int plugin_state_of(const struct plugin *p)
@@ -112,14 +114,25 @@ void *image_named(const char *name);
 void image_set_name(const void *handle, const char *name);
 /* A call into it was given up and has not come back, in whatever life of the core. */
 bool image_inside(const void *handle);
+bool image_is_there(struct host *h, const char *name); /* in the plugin path */
 void image_inside_set(const void *handle, bool inside);
 
 /* What the plugin hands over, before it is used (pointer_check.c).  0, or -errno with err_set(). */
 bool given_bytes(const void *at, size_t n);
 bool given_text(const char *text);
+size_t given_copy(const void *at, void *ret, size_t n); /* gives how many bytes there are */
 int given_plugin(const struct probing_plugin *api);
+/* All of it, before anything is copied: plugin_refuse() where it is wrong. */
+int given_whole(struct plugin *p, const struct probing_plugin *api);
 int given_table(const struct probing_table_desc *d);
 int given_command(const struct probing_command *c);
+
+/* What it declares (declarations.c): copied and looked at; and known from now on.  [control] */
+int declared_take(struct plugin *p, const struct probing_plugin *api);
+int declared_publish(struct plugin *p);
+/* Lines about plugins that are installed where the command is (declared.h), in an open file. */
+int declared_told(struct host *h, int fd);
+void declared_free_all(struct host *h);
 
 /* What it leaves behind (plugin_leaks.c): around each call into it, and in words when it is
  * gone. */
@@ -330,6 +343,16 @@ bool settings_start_with(struct host *h, const char *plugin);
 int settings_each(struct host *h, int (*fn)(void *arg, const struct setting *s, const char *value),
                   void *arg);
 void settings_free(struct host *h);
+/* setting_alias.c: the name that a setting is kept under, "torch.nan"; `name` itself, or in
+ * `ret`.                                                                            [any] */
+const char *alias_resolve(struct host *h, const char *name, char ret[2 * HOST_NAME_BYTES]);
+/* The same after a look at what is installed. */
+const char *alias_resolve_installed(struct host *h, const char *name,
+                                    char ret[2 * HOST_NAME_BYTES]);
+/* May the aliases be, and does the plugin have their settings?                      [control] */
+int aliases_check(struct plugin *p, const struct declared *d, const struct probing_plugin *api);
+void aliases_adopt(struct host *h, const struct declared *d); /* what was set by them  [control] */
+struct setting *setting_find(struct host *h, const char *name); /* lock: settings.mutex */
 
 struct setting {
     struct setting *next;
@@ -401,6 +424,14 @@ struct host {
         const void *part;
     } extensions[HOST_EXTENSIONS_MAX]; /* lock: its lock */
     uint32_t n_extensions;             /* lock: extensions_lock */
+    struct host_declares declares;
+    struct installed {
+        pthread_mutex_t mutex;
+        struct declared *taken; /* lock: mutex; of plugins that were loaded */
+        struct declared *found; /* lock: mutex; out of files, the newest first */
+        struct seen_file *seen; /* lock: mutex; HOST_FILES_MAX; NULL: never looked */
+        uint32_t n_seen;        /* lock: mutex */
+    } installed;
     bool has_stack;
 };
 

@@ -110,42 +110,6 @@ static struct plugin *plugin_get(struct host *h, const char *name)
 
 /* ---- what is in it ---- */
 
-static int check_api(struct plugin *p, const struct probing_plugin *api)
-{
-    if (api->size < sizeof(struct probing_plugin) || api->size > 65536)
-        return plugin_refuse(p, "size", -ENOEXEC,
-                             "its struct says %u bytes, version 1.0 has %zu; set .size = "
-                             "sizeof(struct probing_plugin) and build it again",
-                             api->size, sizeof(struct probing_plugin));
-    if (!given_bytes(api, sizeof(*api)))
-        return plugin_refuse(p, "symbol", -ENOEXEC, PLUGIN_SYMBOL " cannot be read");
-    if (api->abi >> 16 != PROBING_ABI_MAJOR)
-        return plugin_refuse(p, "abi", -ENOEXEC,
-                             "it was built for ABI %u.%u, this core speaks %u; use a plugin "
-                             "of this version",
-                             api->abi >> 16, api->abi & 0xffff, PROBING_ABI_MAJOR);
-    if (api->min_minor > PROBING_ABI_MINOR)
-        return plugin_refuse(p, "min_minor", -ENOEXEC,
-                             "it needs ABI %u.%u, this core has %u.%u; use a newer "
-                             "probing",
-                             PROBING_ABI_MAJOR, api->min_minor, PROBING_ABI_MAJOR,
-                             PROBING_ABI_MINOR);
-    if (given_plugin(api) < 0)
-        return plugin_refuse(p, "pointers", -EFAULT, "%s", err_text());
-    if (!api->name || !text_is_name(api->name))
-        return plugin_refuse(p, "name", -EINVAL,
-                             "its name '%.80s' is not of the form [a-z][a-z0-9_]*",
-                             api->name ? api->name : "(null)");
-    if (strcmp(api->name, p->name) != 0)
-        return plugin_refuse(p, "name", -EINVAL, "the file is plugin '%s'; load it by that name",
-                             api->name);
-    if (!api->init || !api->destroy)
-        return plugin_refuse(p, "functions", -EINVAL, "init and destroy may not be NULL");
-    if (api->config && settings_check(p->name, api->config, api->config_size) < 0)
-        return plugin_refuse(p, "settings", -EINVAL, "%s", err_text());
-    return 0;
-}
-
 static const char *why_of(int code)
 {
     return err_text()[0] ? err_text() : strerror(code < 0 ? -code : EIO);
@@ -182,6 +146,8 @@ static int begin(struct plugin *p)
     r = settings_add_plugin(p->host, p);
     if (r == 0)
         r = settings_configure(p->host, p);
+    if (r == 0)
+        r = declared_publish(p);
     if (r < 0) {
         (void)snprintf(why, sizeof(why), "%s", why_of(r));
         p->api.destroy(p->self);
@@ -202,7 +168,7 @@ static int open_api(struct plugin *p, void *handle, const char *file_path)
         return plugin_refuse(p, "symbol", -ENOEXEC,
                              "%s does not export " PLUGIN_SYMBOL "; is it a probing plugin?",
                              file_path);
-    int r = check_api(p, api);
+    int r = given_whole(p, api);
     if (r < 0)
         return r;
     p->api = (struct probing_plugin){0};

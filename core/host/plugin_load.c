@@ -156,6 +156,16 @@ static int search(struct host *h, const char *name, char ret_path[PLUGIN_PATH_BY
                    name, h->plugin_path && h->plugin_path[0] ? h->plugin_path : "which is empty");
 }
 
+bool image_is_there(struct host *h, const char *name)
+{
+    char path[PLUGIN_PATH_BYTES];
+    int fd = search(h, name, path);
+    if (fd >= 0)
+        (void)close(fd);
+    err_clear();
+    return fd >= 0;
+}
+
 int image_open(struct host *h, const char *name, const char *path, int fd,
                char ret_path[PLUGIN_PATH_BYTES])
 {

@@ -11,7 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/base/text.h"
 #include "core/host/internal.h"
+#include "core/plugin_file/elf_check.h"
 #include "sdk/lib/proc/memory.h"
 
 #define TEXT_MAX 65536 /* bytes: a doc is one line */
@@ -31,6 +33,15 @@ static int64_t look(const void *at, void *ret, size_t n)
         return -1;
     own.by_file = true;
     return (int64_t)proc_memory_read(&own, (uint64_t)(uintptr_t)at, ret, n);
+}
+
+size_t given_copy(const void *at, void *ret, size_t n)
+{
+    ssize_t got = at ? look(at, ret, n) : 0;
+    if (got != -1)
+        return (size_t)got;
+    memcpy(ret, at, n);
+    return n;
 }
 
 bool given_bytes(const void *at, size_t n)
@@ -145,5 +156,44 @@ int given_command(const struct probing_command *c)
     if (!text_or_null(c->name) || !text_or_null(c->usage) || !text_or_null(c->doc) ||
         !code_or_null((uintptr_t)c->run))
         return err_set(-EFAULT, "a command has a text or run() at an address that cannot be read");
+    return 0;
+}
+
+int given_whole(struct plugin *p, const struct probing_plugin *api)
+{
+    const size_t size_1_0 = offsetof(struct probing_plugin, declares);
+    if (api->size < size_1_0 || api->size > 65536)
+        return plugin_refuse(p, "size", -ENOEXEC,
+                             "its struct says %u bytes, version 1.0 has %zu; set .size = "
+                             "sizeof(struct probing_plugin) and build it again",
+                             api->size, size_1_0);
+    if (!given_bytes(api, api->size < sizeof(*api) ? api->size : sizeof(*api)))
+        return plugin_refuse(p, "symbol", -ENOEXEC, PLUGIN_SYMBOL " cannot be read");
+    if (api->abi >> 16 != PROBING_ABI_MAJOR)
+        return plugin_refuse(p, "abi", -ENOEXEC,
+                             "it was built for ABI %u.%u, this core speaks %u; use a plugin "
+                             "of this version",
+                             api->abi >> 16, api->abi & 0xffff, PROBING_ABI_MAJOR);
+    if (api->min_minor > PROBING_ABI_MINOR)
+        return plugin_refuse(p, "min_minor", -ENOEXEC,
+                             "it needs ABI %u.%u, this core has %u.%u; use a newer "
+                             "probing",
+                             PROBING_ABI_MAJOR, api->min_minor, PROBING_ABI_MAJOR,
+                             PROBING_ABI_MINOR);
+    if (given_plugin(api) < 0)
+        return plugin_refuse(p, "pointers", -EFAULT, "%s", err_text());
+    if (!api->name || !text_is_name(api->name))
+        return plugin_refuse(p, "name", -EINVAL,
+                             "its name '%.80s' is not of the form [a-z][a-z0-9_]*",
+                             api->name ? api->name : "(null)");
+    if (strcmp(api->name, p->name) != 0)
+        return plugin_refuse(p, "name", -EINVAL, "the file is plugin '%s'; load it by that name",
+                             api->name);
+    if (!api->init || !api->destroy)
+        return plugin_refuse(p, "functions", -EINVAL, "init and destroy may not be NULL");
+    if (api->config && settings_check(p->name, api->config, api->config_size) < 0)
+        return plugin_refuse(p, "settings", -EINVAL, "%s", err_text());
+    if (declared_take(p, api) < 0)
+        return plugin_refuse(p, "declarations", -EINVAL, "%s", err_text());
     return 0;
 }

@@ -209,7 +209,11 @@ int host_settings_add(struct host *h, const char *owner, const struct probing_co
 
 int settings_add_plugin(struct host *h, struct plugin *p)
 {
-    return adopt_all(h, p->name, p->api.config, p->api.config_size, p, NULL, NULL);
+    const struct declared *d = atomic_load_explicit(&p->declared, memory_order_relaxed);
+    int r = adopt_all(h, p->name, p->api.config, p->api.config_size, p, NULL, NULL);
+    if (r == 0 && d)
+        aliases_adopt(h, d);
+    return r;
 }
 
 /* Give one setting's value to the plugin, before its start. */
@@ -384,23 +388,19 @@ static int unknown(struct host *h, const char *name)
     return r;
 }
 
-/* The field writes probing.torch.profiling for torch.profiling, and has one name of its own. */
-static const char *own_name(const char *name)
+struct setting *setting_find(struct host *h, const char *name)
 {
-    static const char prefix[] = "probing.";
-    if (strcmp(name, "probing.sample_rate") == 0)
-        return "torch.sample_rate";
-    if (strncmp(name, prefix, strlen(prefix)) != 0 || !strchr(name + strlen(prefix), '.'))
-        return name;
-    return name + strlen(prefix);
+    const char *dot = strchr(name, '.');
+    return dot ? find(h, name, (size_t)(dot - name), dot + 1) : NULL;
 }
 
 int host_config_get(struct host *h, const char *name, struct buf *ret)
 {
     size_t n;
+    char own[2 * HOST_NAME_BYTES];
     if (host_is_off(h))
         return -ESHUTDOWN;
-    name = own_name(name);
+    name = alias_resolve(h, name, own);
     int r = split(name, &n);
     if (r < 0)
         return r;
@@ -572,8 +572,10 @@ static int set_on_control(void *arg)
 
 int host_config_set(struct host *h, const char *name, const char *value)
 {
-    struct change c = {.host = h, .name = own_name(name), .value = value};
+    char own[2 * HOST_NAME_BYTES];
+    struct change c = {.host = h, .value = value};
     if (host_is_off(h))
         return -ESHUTDOWN;
+    c.name = alias_resolve_installed(h, name, own);
     return host_on_control(h, set_on_control, &c);
 }

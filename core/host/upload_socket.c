@@ -6,6 +6,8 @@
  * Threads: control only, from its poll loop.  One message of a SOCK_SEQPACKET connection is
  *
  *     "plugin NAME"  with SCM_RIGHTS carrying one descriptor, the plugin's file
+ *     "known"        likewise, a file of lines about plugins that could be loaded
+ *                    (core/plugin_file/declared.h)
  *
  * and is answered by one message, "ok", "ok: NOTE" or "error: WHY".  Every descriptor that comes is
  * closed, whatever happens.  Only peers with our uid, or root, are heard (SO_PEERCRED).
@@ -128,8 +130,8 @@ static void say(int fd, int code, const char *note)
 
 /* Loading is a worker's: it waits for the control thread, which must stay free to answer. */
 struct load_job {
-    struct job job; /* first */
-    char name[MESSAGE_BYTES + 1];
+    struct job job;               /* first */
+    char name[MESSAGE_BYTES + 1]; /* "": it is no plugin, but what is known of some */
     int fd, peer;
 };
 
@@ -139,11 +141,11 @@ static void load(struct host *h, struct job *j)
     struct buf note;
 
     buf_init(&note, 4096);
-    int r = host_plugin_load(h, l->name, NULL, l->fd);
+    int r = l->name[0] ? host_plugin_load(h, l->name, NULL, l->fd) : declared_told(h, l->fd);
     if (r == -EAGAIN && settings_start_with(h, l->name)) {
         (void)buf_addf(&note, "%s; it waits for that", err_text());
         r = 0;
-    } else {
+    } else if (l->name[0]) {
         host_plugin_note(h, l->name, &note);
     }
     say(l->peer, r, buf_text(&note));
@@ -174,10 +176,10 @@ static int load_later(struct host *h, const char *name, int fd, int peer)
     int r = l->fd == -1 || l->peer == -1
                 ? err_set(-errno, "no descriptor to load plugin '%.64s': %s", name, strerror(errno))
                 : workers_add(h, &l->job, /* ret_out= */ NULL);
-    if (r == 0) {
+    if (r == 0 && name[0])
         tell_who(h, name, peer);
+    if (r == 0)
         return 1;
-    }
     if (l->fd != -1)
         (void)close(l->fd);
     if (l->peer != -1)
@@ -190,11 +192,12 @@ static int load_later(struct host *h, const char *name, int fd, int peer)
 static int obey(struct host *h, const char *text, const int *fds, uint32_t n_fds, int peer)
 {
     static const char word[] = "plugin ";
-    if (strncmp(text, word, sizeof(word) - 1) != 0)
+    bool known = strcmp(text, "known") == 0;
+    if (!known && (strncmp(text, word, sizeof(word) - 1) != 0 || !text[sizeof(word) - 1]))
         return err_set(-EINVAL, "the door understands 'plugin NAME' with one descriptor only");
     if (n_fds != 1)
         return err_set(-EINVAL, "the door wants one descriptor with 'plugin NAME', not %u", n_fds);
-    return load_later(h, text + sizeof(word) - 1, fds[0], peer);
+    return load_later(h, known ? "" : text + sizeof(word) - 1, fds[0], peer);
 }
 
 static uint32_t take_fds(struct msghdr *m, int fds[MESSAGE_FDS])

@@ -403,19 +403,24 @@ static int check_dynamic(struct elf *e)
     return r < 0 ? r : check_names(e);
 }
 
+int elf_take(const void *bytes, size_t size, struct elf *ret)
+{
+    *ret = (struct elf){.bytes = bytes, .size = size, .page = (uint64_t)sysconf(_SC_PAGESIZE)};
+
+    int r = check_header(ret);
+    if (r == 0)
+        r = check_parts(ret);
+    if (r == 0)
+        r = check_dynamic(ret);
+    if (r == 0)
+        r = elf_symbols_check(ret);
+    return r < 0 ? r : elf_relocs_check(ret);
+}
+
 int elf_check(const void *bytes, size_t size, struct elf_facts *ret)
 {
-    struct elf e = {.bytes = bytes, .size = size, .page = (uint64_t)sysconf(_SC_PAGESIZE)};
-
-    int r = check_header(&e);
-    if (r == 0)
-        r = check_parts(&e);
-    if (r == 0)
-        r = check_dynamic(&e);
-    if (r == 0)
-        r = elf_symbols_check(&e);
-    if (r == 0)
-        r = elf_relocs_check(&e);
+    struct elf e;
+    int r = elf_take(bytes, size, &e);
     if (r == 0)
         *ret = e.facts;
     return r;

@@ -16,11 +16,12 @@
 #define PLUGIN_SYMBOL "probing_plugin_v1"
 
 struct elf_facts {
-    uint64_t used;     /* bytes from the front of the file that the loader needs */
-    uint64_t plugin;   /* where in the file PLUGIN_SYMBOL stands, 0: it is not exported */
-    bool origin;       /* it looks for its libraries beside itself ($ORIGIN) */
-    bool runs;         /* loading runs code of it: constructors, indirect functions */
-    uint32_t n_needed; /* libraries that it names */
+    uint64_t used;      /* bytes from the front of the file that the loader needs */
+    uint64_t plugin;    /* where in the file PLUGIN_SYMBOL stands, 0: it is not exported */
+    uint64_t plugin_at; /* its address, when the file is mapped from 0 on */
+    bool origin;        /* it looks for its libraries beside itself ($ORIGIN) */
+    bool runs;          /* loading runs code of it: constructors, indirect functions */
+    uint32_t n_needed;  /* libraries that it names */
 };
 
 /* 0, or -ENOEXEC with err_set(): what is wrong and what to do.  Any thread; `bytes` may not change

@@ -209,12 +209,13 @@ static int check_symbol(struct elf *e, const Elf64_Sym *s)
     }
     if (strcmp(e->names + s->st_name, PLUGIN_SYMBOL) != 0)
         return 0;
-    const unsigned char *at = elf_at(e, s->st_value, sizeof(struct probing_plugin));
+    const unsigned char *at = elf_at(e, s->st_value, offsetof(struct probing_plugin, declares));
     int type = ELF64_ST_TYPE(s->st_info);
     if (!at || s->st_value % 8 || (type != STT_OBJECT && type != STT_NOTYPE) ||
         s->st_shndx == SHN_ABS)
         return elf_refuse(PLUGIN_SYMBOL " is no struct probing_plugin of its data");
     e->facts.plugin = (uint64_t)(at - e->bytes);
+    e->facts.plugin_at = s->st_value;
     return 0;
 }
 

@@ -93,6 +93,10 @@ Elf64_Dyn elf_entry(const struct elf *e, uint64_t i);
 Elf64_Sym elf_symbol(const struct elf *e, uint64_t i);
 int elf_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* elf_check() for who goes on reading: `bytes` must live as long as what it gives. */
+int elf_take(const void *bytes, size_t size, struct elf *ret);
+/* The bytes of an open file, in memory of ours: caller munmap()s *ret_room of them. */
+int seal_bytes(int fd, int64_t max, char **ret, size_t *ret_size, size_t *ret_room);
 int elf_symbols_check(struct elf *e);
 int elf_relocs_check(struct elf *e);
 

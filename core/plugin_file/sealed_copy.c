@@ -16,6 +16,8 @@
 #include <unistd.h>
 
 #include "core/base/err.h"
+#include "core/base/file.h"
+#include "core/plugin_file/internal.h"
 #include "sdk/lib/proc/task.h"
 
 #ifndef MFD_EXEC
@@ -180,13 +182,13 @@ int seal_copy(int fd, const char *name, int *ret_fd, struct elf_facts *ret)
                    "neither sealed memory nor a file without a name can be executed here");
 }
 
-int seal_look(int fd, struct elf_facts *ret)
+/* Read, not mapped: it may be cut while we look. */
+int seal_bytes(int fd, int64_t max, char **ret, size_t *ret_size, size_t *ret_room)
 {
     off_t size;
     struct stat st;
 
-    /* Read, not mapped: it may be cut while we look. */
-    if (fstat(fd, &st) == -1 || st.st_size > FILE_MAX_BYTES)
+    if (fstat(fd, &st) == -1 || st.st_size > max)
         return err_set(-ENOEXEC, "it is no file that could be a plugin");
     size_t room = (size_t)st.st_size + 1;
     char *bytes = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -198,8 +200,24 @@ int seal_look(int fd, struct elf_facts *ret)
             break;
         size += n;
     }
-    int r = size == 0 ? err_set(-ENOEXEC, "it is empty; is it written whole?")
-                      : elf_check(bytes, (size_t)size, ret);
+    *ret = bytes;
+    *ret_size = (size_t)size;
+    *ret_room = room;
+    if (size > 0)
+        return 0;
+    (void)munmap(bytes, room);
+    return err_set(-ENOEXEC, "it is empty; is it written whole?");
+}
+
+int seal_look(int fd, struct elf_facts *ret)
+{
+    char *bytes;
+    size_t size, room;
+
+    int r = seal_bytes(fd, FILE_MAX_BYTES, &bytes, &size, &room);
+    if (r < 0)
+        return r;
+    r = elf_check(bytes, size, ret);
     (void)munmap(bytes, room);
     return r;
 }

@@ -135,6 +135,15 @@ static int plugin_path(const void *code, const char *own, struct buf *ret)
     return ret->failed;
 }
 
+/* What the engine asks the host. */
+static void ask_host(struct core *c)
+{
+    const struct sql_unknown unknown = {
+        .find = host_declared_find, .why = host_why_no_table, .arg = c->host};
+    sql_ask_why(c->sql, host_why_empty, c->host);
+    sql_ask_unknown(c->sql, &unknown);
+}
+
 static int start_host(struct core *c, struct host_store *store)
 {
     struct buf path;
@@ -144,12 +153,13 @@ static int start_host(struct core *c, struct host_store *store)
                              .plugin_path = buf_text(&path),
                              .tables = c->tables,
                              .store = *store,
+                             .declares = declarations_of(c),
                              .mapped_files = c->follower};
     if (r == 0)
         r = host_new(&o, &c->host);
     buf_done(&path);
     if (r == 0)
-        sql_ask_why(c->sql, host_why_empty, c->host);
+        ask_host(c);
     if (r == 0)
         r = start_crash(c);
     if (r == 0)
@@ -170,6 +180,8 @@ static int start_host(struct core *c, struct host_store *store)
         r = process_tables_add(c);
     if (r == 0)
         r = flamegraph_command_add(c);
+    if (r == 0)
+        r = declarations_add(c);
     if (r == 0)
         r = store_about_add(c->store);
     return r;

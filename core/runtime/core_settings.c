@@ -332,7 +332,7 @@ int settings_read(const char *settings,
 }
 
 /* PROBING_TORCH_NAN is torch.nan, PROBING_MAX_MEMORY is probing.max_memory; a few have names of
- * their own. */
+ * their own, and plugins have others. */
 static int from_environment(void *arg, const char *key, const char *value)
 {
     struct core *c = arg;
@@ -357,8 +357,6 @@ static int from_environment(void *arg, const char *key, const char *value)
         want_plugin(c->config, "profile", strlen("profile"), value);
         return 0;
     }
-    if (strcmp(key, "SAMPLE_RATE") == 0)
-        return apply(c, "torch.sample_rate", value);
     for (size_t i = 0; i <= n; i++)
         lower[i] = key[i] >= 'A' && key[i] <= 'Z' ? (char)(key[i] + ('a' - 'A')) : key[i];
     if (n > 11 && strncmp(lower, "table_", 6) == 0 && strcmp(lower + n - 5, "_keep") == 0) {
@@ -369,6 +367,9 @@ static int from_environment(void *arg, const char *key, const char *value)
     char *underscore = strchr(lower, '_');
     bool ours = is_ours(probing_settings, lower) || strcmp(lower, "token") == 0 ||
                 strcmp(lower, "read_token") == 0;
+    (void)snprintf(name, sizeof(name), "probing.%s", lower);
+    if (!ours && c->host && host_config_alias(c->host, name))
+        return apply(c, name, value);
     if (!ours && !underscore)
         return 0; /* PROBING_SOMETHING of somebody else */
     if (!ours)

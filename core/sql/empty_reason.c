@@ -17,6 +17,7 @@
 struct errand {
     const struct sql *s;
     const struct table *table;
+    const struct query *q; /* of a view that lacks a table */
     char *text;
     size_t size;
 };
@@ -78,6 +79,27 @@ static void tell_view(struct query *q, const struct view *v, char *ret)
     err_clear();
 }
 
+static int ask_plugin(void *arg)
+{
+    const struct errand *e = arg;
+    const struct sql_unknown *u = &e->s->unknown;
+    return u->why(u->arg, e->q->view->plugin, e->q->lacks, e->text, e->size);
+}
+
+/* Its plugin has not made what it reads. */
+static void tell_lack(struct query *q, char *ret)
+{
+    char why[SQL_EMPTY_BYTES / 2] = "";
+    const struct view *v = q->view;
+    struct errand e = {.s = q->s, .q = q, .text = why, .size = sizeof(why)};
+    if (!q->s->unknown.why || sql_by_caller(q, ask_plugin, &e) < 0)
+        (void)snprintf(why, sizeof(why), "there is no table '%.120s', which plugin %s makes",
+                       q->lacks, v->plugin);
+    (void)snprintf(ret, SQL_EMPTY_BYTES, "%s%s%s has no rows: %s", v->schema,
+                   v->schema[0] ? "." : "", v->name, why);
+    err_clear();
+}
+
 void sql_tell_empty(struct query *q, struct sql_report *report)
 {
     const struct table *first = NULL;
@@ -93,5 +115,5 @@ void sql_tell_empty(struct query *q, struct sql_report *report)
     if (first && (report->rows == 0 || n_empty == n))
         tell_table(q, first, first_expired, report->empty);
     if (!first && q->view && (report->rows == 0 || q->view_op->rows == 0) && !report->cut)
-        tell_view(q, q->view, report->empty);
+        (q->lacks ? tell_lack(q, report->empty) : tell_view(q, q->view, report->empty));
 }

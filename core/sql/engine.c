@@ -21,7 +21,7 @@ void sql_free(struct sql *s)
 {
     if (!s)
         return;
-    sql_views_free(s);
+    sql_free_views(s);
     free(s);
 }
 
@@ -54,6 +54,11 @@ void sql_ask_why(struct sql *s, int (*fn)(void *arg, const struct table *t, char
 void sql_configure(struct sql *s, enum sql_setting which, uint64_t value)
 {
     atomic_store_explicit(&s->settings[which], value, memory_order_relaxed);
+}
+
+void sql_ask_unknown(struct sql *s, const struct sql_unknown *u)
+{
+    s->unknown = *u;
 }
 
 /* ---- explain ---- */

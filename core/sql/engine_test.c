@@ -202,7 +202,7 @@ TEST(describes_itself)
               "duration,double,s,how long;ts,timestamp,\"\",\"\";allocated,bigint,MB,\"\"");
     CHECK_STR(ask("select table_name, table_type from information_schema.tables where "
                   "table_schema <> 'information_schema' order by 1"),
-              "column_docs,VIEW;memory_usage,VIEW;profiling_data,VIEW;table_docs,VIEW;"
+              "column_docs,VIEW;memory_usage,VIEW;table_docs,VIEW;"
               "torch_trace,COMPUTED;where_am_i,COMPUTED");
     /* A table of the host's takes the place of the engine's own, it is not there twice. */
     CHECK_STR(ask("select count(*), max(local_step) from information_schema.df_settings"),

@@ -39,14 +39,36 @@ enum sql_setting {
 void sql_configure(struct sql *s, enum sql_setting which, uint64_t value);
 
 /* Whom to ask why a table has no rows, when an answer rests on it.  fn: puts words into text and
- * gives 0, or -ENOENT.  Before the first query.  A view of views.c may say it by a select. */
+ * gives 0, or -ENOENT.  Before the first query.  A view may say it by a select. */
 void sql_ask_why(struct sql *s, int (*fn)(void *arg, const struct table *t, char *text, size_t n),
                  void *arg);
 
-/* A view: `definition` is a select; it is parsed when used.  Names may be "schema.name" or bare.
- * Of several with one name the newest whose tables are all there is used.  The names that the
- * field's own queries use (memory_usage ...) are there from the start: views.c. */
+/* ---- views (plan/views.c) ---- */
+
+/* `definition` is a select, parsed when it is used.  Names may be "schema.name" or bare. */
+struct sql_view {
+    const char *name, *definition, *doc;
+    const char *why;    /* a select of one text or none: why it has no rows; may be NULL */
+    const char *plugin; /* who declares it; NULL: the engine's owner */
+    bool loaded;        /* the plugin is or was in this process; else it is only known */
+};
+/* Of several with one name the first whose tables are all there is used: those without a plugin, of
+ * them the newest; those of plugins that were loaded; those that are only known.  A plugin's stand
+ * in the order of the list, which is added whole, and before what was added earlier.  A plugin's
+ * view whose tables are not there has no rows, and the report says why.                    [any] */
 int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc);
+int sql_declare_views(struct sql *s, const struct sql_view *views, uint32_t n); /* 1: as it was */
+/* Is it a select?  -EINVAL: line and column. */
+int sql_check_select(const char *text, size_t size);
+
+/* What to do where a name means nothing, before the first query.  find: sql_declare_views() what
+ * else is known; why: as sql_ask_why()'s fn, of a plugin whose view has no table ("python.x"). */
+struct sql_unknown {
+    void (*find)(void *arg);
+    int (*why)(void *arg, const char *plugin, const char *table, char *text, size_t n);
+    void *arg;
+};
+void sql_ask_unknown(struct sql *s, const struct sql_unknown *u);
 
 enum sql_type {
     SQL_NULL,

@@ -27,7 +27,7 @@ extern "C" {
 #endif
 
 #define PROBING_ABI_MAJOR 1u /* a new major is a new symbol, probing_plugin_v2 */
-#define PROBING_ABI_MINOR 0u /* one more whenever a struct grows at its end */
+#define PROBING_ABI_MINOR 1u /* one more whenever a struct grows at its end */
 #define PROBING_ABI ((PROBING_ABI_MAJOR << 16) | PROBING_ABI_MINOR)
 #define PROBING_EXPORT __attribute__((visibility("default")))
 
@@ -153,6 +153,77 @@ struct probing_host {
     /* 1.0 ends here.  New fields go below, never between. */
 };
 
+/* ---- what a plugin declares, since 1.1 ---- */
+
+/* Constants, of which the core keeps copies: a plugin that has them needs no code for them.  Those
+ * of a plugin that is installed are also read from its file, so that they are known where it has
+ * not been loaded: what a view would answer is then empty, and says why.  They must therefore stand
+ * in the file as they are: nothing that a constructor fills in. */
+
+/* A select under a name.  A bare name may have several definitions, of one plugin or of many: of
+ * those whose tables are all there the first counts; the core's stand before those of plugins, the
+ * plugin's that was loaded last before the others', one plugin's in the order of its list.  It goes
+ * on answering when the plugin has stopped, and of a process that is dead. */
+struct probing_view {
+    const char *name; /* "training_logs", or with a schema: "python.profile_capture" */
+    const char *sql;  /* a select whose columns have names: no `*` at its top */
+    const char *doc;  /* one line */
+    const char *why;  /* a select of one text: why it has no rows though its tables have; or NULL */
+};
+
+enum { PROBING_GAUGE = 1, PROBING_COUNTER = 2 };
+/* Figures for /metrics, while the plugin runs. */
+struct probing_metric {
+    const char *name; /* "step_seconds"; it is shown as probing_<plugin>_step_seconds */
+    const char *help; /* one line */
+    const char *sql;  /* a select: the column `value` is a number, all others are labels' texts */
+    uint32_t kind;    /* PROBING_GAUGE or PROBING_COUNTER */
+    uint32_t unit;    /* PROBING_SECONDS and PROBING_BYTES are told, when the name ends so */
+};
+
+/* Another name of one of the plugin's settings: an older one, or the field's. */
+struct probing_alias {
+    const char *name;    /* "probing.sample_rate"; PROBING_SAMPLE_RATE in the environment */
+    const char *setting; /* "sample_rate": one of `config` */
+};
+
+/* What `flamegraph NAME` draws.  In the selects {when} stands for a condition on `ts`.  Columns, in
+ * this order:
+ *     stack        text: frames with ';' between, the outermost first
+ *     value        number: what the last frame takes, in `unit`
+ * and, where calls are to be put into each other, in the order of their begins or, the last first,
+ * of their ends:
+ *     track        text: calls of different tracks are never inside of each other
+ *     end_ns       when the call ended, from any moment on
+ *     duration_ns  `value` then holds all that went on inside; what calls inside have is taken off
+ *     via          text or NULL: a frame between a call and what is around it, unless that has the
+ *                  same one
+ * A call inside of another stands below that one: of its stack only the last frame counts. */
+struct probing_flame {
+    const char *name;   /* "torch": ^[a-z][a-z0-9_]*$ */
+    const char *doc;    /* what the picture shows: "torch modules, wall time" */
+    const char *sql;    /* a select, as above */
+    const char *rest;   /* what calls leave of a whole: frame, value, whole; or NULL */
+    const char *newest; /* a select of one time, what --last counts from; NULL: no --last */
+    const char *empty;  /* what to do where there is nothing, one line; or NULL */
+    uint32_t unit;      /* PROBING_NS or PROBING_BYTES */
+    uint32_t reserved;  /* 0 */
+};
+
+struct probing_declarations {
+    uint32_t size;                        /* sizeof(struct probing_declarations) */
+    uint32_t n_views, view_size;          /* at most 64 of each; sizeof(struct probing_view) */
+    uint32_t n_metrics, metric_size;      /* sizeof(struct probing_metric) */
+    uint32_t n_aliases, alias_size;       /* sizeof(struct probing_alias) */
+    uint32_t n_flames, flame_size;        /* sizeof(struct probing_flame) */
+    uint32_t reserved;                    /* 0 */
+    const struct probing_view *views;     /* NULL with n_views 0, as all below */
+    const struct probing_metric *metrics;
+    const struct probing_alias *aliases;
+    const struct probing_flame *flames;
+    /* 1.1 ends here. */
+};
+
 /* What a plugin gives.  Only name, init and destroy may not be NULL.  init() and start() give 0 or
  * a negative errno: with any other number the plugin is refused. */
 struct probing_plugin {
@@ -177,6 +248,7 @@ struct probing_plugin {
     /* Parts offered to other plugins, by name and revision.                              [any] */
     const void *(*extension)(void *self, const char *id);
     /* 1.0 ends here. */
+    const struct probing_declarations *declares; /* 1.1; NULL: nothing */
 };
 
 extern PROBING_EXPORT const struct probing_plugin probing_plugin_v1;

@@ -257,6 +257,15 @@ static const void *python_extension(void *self, const char *id)
     return strcmp(id, PROBING_PYTHON_GIL_1) == 0 ? &gil_part : NULL;
 }
 
+static const struct probing_view views[] = {
+    {"profiling_data",
+     "select ts as timestamp, name as operation_name, duration_ns / 1e6 as duration_ms from "
+     "python.trace_event where duration_ns is not null",
+     "how long operations took: spans", NULL}};
+
+static const struct probing_declarations declarations = {
+    .size = sizeof(declarations), .n_views = 1, .view_size = sizeof(views[0]), .views = views};
+
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .size = sizeof(struct probing_plugin),
     .abi = PROBING_ABI,
@@ -272,4 +281,5 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .fork = python_fork,
     .destroy = python_destroy,
     .extension = python_extension,
+    .declares = &declarations,
 };

@@ -472,4 +472,8 @@ static inline PyObject *object_type(const PyObject *object)
     return type;
 }
 
+/* ---- declarations.c ---- */
+
+extern const struct probing_declarations torch_declares;
+
 #endif

@@ -274,4 +274,5 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .fork = forked,
     .destroy = destroy,
     .extension = extension,
+    .declares = &torch_declares,
 };

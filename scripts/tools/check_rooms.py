@@ -41,6 +41,7 @@ OWNERS = ("torch_state",)
 # Role names: the same in every room.  And features that stand in two rooms, each with its part.
 ROLES = ("plugin.c", "tables.c", "offline.c")
 ONE_FEATURE = ("backtrace.c", "backtrace_external.c", "coordinates.c", "datadir.c", "debug.c",
+               "declarations.c",
                "empty_reason.c", "eval.c", "flamegraph.c", "headroom.c",
                "inject.c", "proc_tasks.c", "query.c", "redact.c", "resume.c", "scan.c", "unwind.c")
 # Made by a program, or by somebody who is bound to no house rule.

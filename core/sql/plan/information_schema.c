@@ -185,23 +185,27 @@ static int view_plan(struct query *q, const struct view *v, struct op **ret)
     struct item all = {.node = &star};
     struct select s = {.items = &all, .n_items = 1, .from = &f};
     const struct view *newer = atomic_load_explicit(&q->s->views, memory_order_acquire);
+    const struct view *view = q->view;
+    const char *lacks = q->lacks;
     bool dry = q->dry;
     struct table_seen *seen = q->seen; /* what a view reads is not read here */
     *ret = NULL;
+    q->lacks = NULL;
     for (; newer != v; newer = newer->next)
-        if (strcasecmp(newer->name, v->name) == 0 && strcasecmp(newer->schema, v->schema) == 0)
+        if (!atomic_load_explicit(&newer->is_old, memory_order_acquire) &&
+            strcasecmp(newer->name, v->name) == 0 && strcasecmp(newer->schema, v->schema) == 0)
             return 0;
     q->dry = true;
     int rc = sql_plan_select(q, &s, NULL, ret);
     q->dry = dry;
     q->seen = seen;
-    if (rc == -ENOMEM)
-        return rc;
-    if (rc < 0) {
+    if (rc < 0)
         err_clear();
+    if (rc < 0 || q->lacks)
         *ret = NULL;
-    }
-    return 0;
+    q->view = view;
+    q->lacks = lacks;
+    return rc == -ENOMEM ? rc : 0;
 }
 
 static int put_table(struct maker *m, const char *schema, const char *name, const char *type,

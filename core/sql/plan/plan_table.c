@@ -15,14 +15,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 
-static const struct view *find_view(struct sql *s, const char *schema, const char *name)
-{
-    const struct view *v = atomic_load_explicit(&s->views, memory_order_acquire);
-    for (; v; v = v->next)
-        if (strcasecmp(v->name, name) == 0 && strcasecmp(v->schema, schema ? schema : "") == 0)
-            return v;
-    return NULL;
-}
+#define NAMES_MAX 64 /* columns of a view that lacks its tables */
 
 static const struct table *find_table(struct tables *tables, const char *schema, const char *name,
                                       const struct table *list[TABLES_MAX], uint32_t n)
@@ -55,6 +48,8 @@ static int no_table(struct query *q, const struct from *f, const struct table *c
     }
     const struct view *v = atomic_load_explicit(&q->s->views, memory_order_acquire);
     for (; v && count < TABLES_MAX + 60; v = v->next) {
+        if (atomic_load_explicit(&v->is_old, memory_order_acquire))
+            continue;
         names[count] = sql_getf(q, "%s%s%s", v->schema, v->schema[0] ? "." : "", v->name);
         count += names[count] != NULL;
     }
@@ -124,20 +119,101 @@ static int plan_one(struct query *q, const struct from *f, const struct view *v,
     return rc;
 }
 
-/* The newest definition of the name whose tables are all there. */
-static int plan_view(struct query *q, const struct from *f, const struct view *v, struct op **ret)
+/* What the columns of a select are called; -ENOENT: that depends on tables. */
+static int column_names(const struct select *s, const char **ret, uint32_t max)
 {
-    for (;;) {
-        int rc = plan_one(q, f, v, ret);
-        q->view_used = v;
-        const struct view *other = v->next;
-        while (other &&
-               (strcasecmp(other->name, v->name) != 0 || strcasecmp(other->schema, v->schema) != 0))
-            other = other->next;
-        if (rc != -ENOENT || !other)
-            return rc;
-        v = other;
+    uint32_t n = 0;
+    while (s->set != SET_NONE && s->set != SET_VALUES)
+        s = s->left;
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        const struct item *item = &s->items[i];
+        bool all = item->node->kind == NODE_STAR && s->from && s->from->kind == FROM_SELECT;
+        if (n == max)
+            return -ENOENT;
+        if (item->alias || item->node->kind == NODE_NAME) {
+            ret[n++] = item->alias ? item->alias : item->node->text;
+            continue;
+        }
+        int more = all ? column_names(s->from->select, ret + n, max - n) : -ENOENT;
+        if (more < 0)
+            return more;
+        n += (uint32_t)more;
     }
+    return (int)n;
+}
+
+/* "python.steps", of an error that says so; "": it does not. */
+static const char *table_of_error(struct query *q)
+{
+    const char *at = strstr(err_text(), "no table '");
+    at = at ? at + strlen("no table '") : "";
+    return arena_text(&q->mem, at, strcspn(at, "'"));
+}
+
+/* A plugin's view where the plugin has not made its tables: columns of any type, and no row. */
+static int plan_without(struct query *q, const struct from *f, const struct view *v,
+                        const char *table, struct op **ret)
+{
+    struct statement st;
+    const char *names[NAMES_MAX];
+    int n = table ? sql_parse(&q->mem, v->definition, strlen(v->definition), &st) : -ENOMEM;
+    if (n == 0)
+        n = column_names(st.select, names, NAMES_MAX);
+    if (n == 0 || n == -ENOENT)
+        return -ENOENT; /* as it was told */
+    struct rowset *rows = n > 0 ? sql_get(q, 1, sizeof(*rows)) : NULL;
+    struct col *cols = n > 0 ? sql_get(q, (size_t)n, sizeof(*cols)) : NULL;
+    enum sql_type *types = n > 0 ? sql_get(q, (size_t)n, sizeof(*types)) : NULL;
+    if (!rows || !cols || !types)
+        return n < 0 ? n : -ENOMEM;
+    for (int i = 0; i < n; i++) {
+        types[i] = SQL_NULL;
+        cols[i] = (struct col){.name = names[i], .type = SQL_NULL, .doc = ""};
+    }
+    (void)sql_rowset_init(rows, q, &q->mem, types, (uint32_t)n);
+    int rc = sql_scan_rowset(q, rows, cols, ret);
+    if (rc < 0)
+        return rc;
+    rename_columns(*ret, f->alias ? f->alias : v->name,
+                   f->alias || !v->schema[0] ? NULL : v->schema);
+    err_clear();
+    q->view = v;
+    q->view_op = *ret;
+    q->lacks = table;
+    return 0;
+}
+
+/* Somebody may know of more views; what stands in a view itself is not looked for. */
+static bool look_around(struct query *q)
+{
+    if (!q->s->unknown.find || q->n_views > 0)
+        return false;
+    q->s->unknown.find(q->s->unknown.arg);
+    return true;
+}
+
+/* The first definition of the name whose tables are all there.  *ret_any: there is one at all. */
+static int plan_view(struct query *q, const struct from *f, bool *ret_any, struct op **ret)
+{
+    const struct view *v = NULL, *declared = NULL;
+    const char *lacks = NULL;
+    int rc = -ENOENT;
+    *ret_any = false;
+    while ((v = sql_next_view(q->s, f->names[1], f->names[0], v)) != NULL) {
+        if (v->plugin && f->names[1] && tables_find(q->s->tables, f->names[1], f->names[0]))
+            continue; /* it came later than the view, and is what was meant */
+        *ret_any = true;
+        rc = plan_one(q, f, v, ret);
+        q->view_used = v;
+        if (rc != -ENOENT)
+            return rc;
+        if (declared || !v->plugin)
+            continue;
+        declared = v;
+        lacks = table_of_error(q);
+    }
+    q->view_used = declared ? declared : q->view_used;
+    return declared ? plan_without(q, f, declared, lacks, ret) : rc;
 }
 
 /* The first columns get the names of t(a, b). */
@@ -193,12 +269,15 @@ static int plan_named(struct query *q, const struct from *f, struct cte *ctes, s
         strcasecmp(f->names[2], "probe") != 0)
         return sql_error(q->text, q->size, f->pos, -ENOENT,
                          "no catalog '%s'; there is one, 'probing'", f->names[2]);
-    const struct view *v = find_view(q->s, schema, name);
-    if (v)
-        return plan_view(q, f, v, ret);
+    bool any;
+    int rc = plan_view(q, f, &any, ret);
+    if (any && rc == -ENOENT && look_around(q))
+        rc = plan_view(q, f, &any, ret);
+    if (any)
+        return rc;
     if (schema && strcasecmp(schema, "information_schema") == 0) {
         *ret = NULL;
-        int rc = sql_scan_schema(q, name, f->alias, ret);
+        rc = sql_scan_schema(q, name, f->alias, ret);
         if (rc < 0 || *ret)
             return rc;
     }
@@ -207,6 +286,11 @@ static int plan_named(struct query *q, const struct from *f, struct cte *ctes, s
         return -ENOMEM;
     uint32_t n = tables_list(q->s->tables, list, TABLES_MAX);
     const struct table *t = find_table(q->s->tables, schema, name, (const struct table **)list, n);
+    if (!t && look_around(q)) {
+        rc = plan_view(q, f, &any, ret);
+        if (any)
+            return rc;
+    }
     if (!t)
         return no_table(q, f, (const struct table *const *)list, n);
     return sql_scan_table(q, t, f->alias, ret);

@@ -1,14 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/sql/plan/views.c - the bare names that the field's queries use, as views over our tables.
+ * core/sql/plan/views.c - views: the list of them, and those of the core's own.
  *
- * memory_usage, profiling_data, training_logs, comm_metrics, gpu_metrics, memory_allocations.  A
- * name with several definitions means the first whose tables are all there; the last one's error
- * names the table that is missing.  Any thread, once, while the engine is made.
+ * Any thread, several at once: views are added at the front of the list and never removed; one that
+ * another has taken the place of is marked, since a query may be reading it.
+ * The bare names that the field's queries use come from the plugins that measure such things; here
+ * are those whose tables no plugin of ours fills yet, but programs do.
  */
-#include "core/sql/value/query.h"
+#include "core/sql/plan/plan.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+#include "core/base/err.h"
+
+#define VIEWS_MAX 4096 /* of all plugins, in the life of an engine */
 
 #define CPU_MEMORY                                                                         \
     "select ts as timestamp, rss_kb / 1024.0 as memory_mb, null::double as gpu_memory_mb " \
@@ -16,83 +24,14 @@
 #define GPU_MEMORY                                                                                \
     "select ts as timestamp, null::double as memory_mb, used_bytes / 1048576.0 as gpu_memory_mb " \
     "from gpu.utilization"
-#define TORCH_CALLS                                                                         \
-    "select ts as timestamp, module || ' ' || stage as operation_name, duration * 1000 as " \
-    "duration_ms from python.torch_trace where duration is not null"
-#define SPANS                                                                           \
-    "select ts as timestamp, name as operation_name, duration_ns / 1e6 as duration_ms " \
-    "from python.trace_event where duration_ns is not null"
-
-/* Names of variables: train_loss, losses.val, losses[-1], metrics["train/loss"]; of which are not
- * val_loss, metrics["test/loss"]; self.epoch.  Where `loss` itself is kept, that is the one. */
-#define LOSS                                                                                   \
-    "'loss(es)?(_(step|item|value|scalar|mean|avg|sum))?(\\.(mean|val|avg))?(\\[-?[0-9]+\\])?" \
-    "[\"'']?\\]?$'"
-#define NO_TRAINING "'(^|[^a-z])(val|valid|validation|eval|test|dev)[^a-z].*loss'"
-#define IS_LOSS                                                                             \
-    "v.name = 'loss' or (v.name ~* " LOSS " and v.name !~* " NO_TRAINING " and not exists " \
-    "(select 1 from python.variables where name = 'loss'))"
-#define RATE "'^learning_rate$|(^|[^a-z])lr[\"'']?\\]?$'"
-#define NORM "'(^|[^a-z])(grad|gradient|total)_norm[\"'']?\\]?$'"
-#define SPEED(what) "'(^|[^a-z])(" what ")_(per_|p)(sec|second|s)[\"'']?\\]?$'"
-#define TOKENS SPEED("tok|token|tokens")
-#define SAMPLES SPEED("sample|samples|example|examples|image|images|img|imgs")
-#define EPOCH "'(^|[^a-z])epoch[\"'']?\\]?$'"
-
-#define CAPTURE                                                                                 \
-    "select epoch_us(ended)::text as capture_id, first_step as local_step, s.global_step, "     \
-    "s.rank, s.world_size, s.role, 'manual' as trigger, steps as steps_profiled, "              \
-    "round(captured_sec * 1e6)::bigint as wall_us, "                                            \
-    "epoch_us(ended) - round(captured_sec * 1e6)::bigint as started_at_us, "                    \
-    "epoch_us(ended) as ended_at_us, 'completed' as status, (note is not null)::bigint as "     \
-    "truncated, events as event_count, null::text as error, note from torch.capture c left "    \
-    "join lateral (select max(global_step) as global_step, max(rank) as rank, max(world_size) " \
-    "as world_size, max(role) as role from python.torch_step_timing t where t.local_step = "    \
-    "c.first_step) s on true"
-#define BUCKET                                                                               \
-    "case when name ~ '^(nccl|c10d|gloo)' then 'collective' when kind in ('kernel', "        \
-    "'cpu_op') then kind when kind in ('gpu_memcpy', 'gpu_memset') then 'memcpy' when kind " \
-    "in ('cuda_runtime', 'cuda_driver') then 'cuda_runtime' else 'other' end"
 
 /* Of one name the last that works is wanted least. */
 static const struct {
     const char *name, *definition, *doc;
-} views[] = {
-    {"memory_usage",
-     "select ts as timestamp, case when device like 'cuda%' then null else allocated end as "
-     "memory_mb, case when device like 'cuda%' then allocated end as gpu_memory_mb from "
-     "python.torch_trace where allocated is not null",
-     "memory in use: as torch sees it"},
+} own[] = {
     {"memory_usage", GPU_MEMORY, "memory in use: of GPUs"},
     {"memory_usage", CPU_MEMORY, "memory in use: of the process"},
     {"memory_usage", CPU_MEMORY " union all " GPU_MEMORY, "memory in use: of the process, of GPUs"},
-    {"profiling_data", SPANS, "how long operations took: spans"},
-    {"profiling_data", TORCH_CALLS, "how long operations took: torch modules"},
-    {"profiling_data", TORCH_CALLS " union all " SPANS,
-     "how long operations took: torch modules and spans"},
-    {"training_logs",
-     /* Windows and no groups: a row of the answer stays, and `watch` tells only new ones. */
-     "select timestamp, epoch::bigint as epoch, step, case when kind = 'loss' then value end as "
-     "loss, name, value, lr, grad_norm, tokens_per_sec, samples_per_sec from (select min(ts) over "
-     "w as timestamp, local_step as step, name, value_f64 as value, kind, "
-     "max(case when kind = 'epoch' then value_f64 end) over w as epoch, "
-     "max(case when kind = 'lr' then value_f64 end) over w as lr, "
-     "max(case when kind = 'norm' then value_f64 end) over w as grad_norm, "
-     "max(case when kind = 'tokens' then value_f64 end) over w as tokens_per_sec, "
-     "max(case when kind = 'samples' then value_f64 end) over w as samples_per_sec, "
-     "row_number() over (partition by local_step order by case kind when 'loss' then 0 when "
-     "'other' then 1 else 2 end, ts) as place from (select ts, local_step, name, value_f64, case "
-     "when " IS_LOSS " then 'loss' when name ~ " EPOCH " then 'epoch' when name ~ " RATE
-     " then 'lr' when name ~ " NORM " then 'norm' when name ~* " TOKENS
-     " then 'tokens' when name ~* " SAMPLES " then 'samples' else 'other' end as kind from "
-     "python.variables v where name <> 'nonfinite' and value_type is not null) k "
-     "window w as (partition by local_step)) l where place = 1",
-     "steps of the training loop of which variables are kept: the loss, else the first of them"},
-    {"comm_metrics",
-     "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "
-     "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, "
-     "bytes from python.comm_collective",
-     "collective operations; dst_rank is NULL where more than one rank gets"},
     {"gpu_metrics",
      "select ts as timestamp, device_id as gpu, gpu_util_pct as gpu_util, used_bytes / 1048576.0 "
      "as memory_mb from gpu.utilization",
@@ -101,15 +40,6 @@ static const struct {
      "select ts as timestamp, function_name, size as allocated_bytes, count from "
      "memory.allocations",
      "sampled allocations"},
-    {"python.profile_capture", CAPTURE,
-     "the newest capture of torch's profiler (probing torch profile); truncated: it has fewer "
-     "steps than were asked for, note says why"},
-    {"python.profile_hotspot",
-     "select capture_id, local_step, global_step, rank, " BUCKET
-     " as bucket_kind, name as bucket_name, round(self_sec * 1e6)::bigint as self_us, "
-     "round(duration * 1e6)::bigint as wall_us, calls, self_sec * 1e6 / nullif(c.wall_us, 0) as "
-     "pct_of_capture, null::text as module_hint from torch.ops cross join python.profile_capture c",
-     "its operations: pct_of_capture is the share of the captured time, 1 for all of it"},
     {"probing.table_docs",
      "select table_schema, table_name, nullif(doc, '') as description, null::text as synonyms, "
      "null::text as notes, null::text as global_name from information_schema.tables",
@@ -119,29 +49,180 @@ static const struct {
      "description from information_schema.columns",
      "what each column is"}};
 
-/* Why a view has no rows though its tables have: a select of one text, or of no row. */
-static const struct {
-    const char *name, *why;
-} reasons[] = {
-    {"training_logs",
-     "select 'no step has one of torch.exprs: ' || name || ' was ' || value from python.variables "
-     "where value_type is null and not exists (select 1 from python.variables where value_type is "
-     "not null and name <> 'nonfinite') order by ts desc limit 1"}};
+/* ---- the list ---- */
 
-static const char *reason_of(const char *name)
+static void free_view(struct view *v)
 {
-    for (size_t i = 0; i < sizeof(reasons) / sizeof(*reasons); i++)
-        if (strcmp(reasons[i].name, name) == 0)
-            return reasons[i].why;
+    free((char *)(uintptr_t)v->schema);
+    free((char *)(uintptr_t)v->name);
+    free((char *)(uintptr_t)v->definition);
+    free((char *)(uintptr_t)v->doc);
+    free((char *)(uintptr_t)v->why);
+    free((char *)(uintptr_t)v->plugin);
+    free(v);
+}
+
+void sql_free_views(struct sql *s)
+{
+    struct view *next, *v = atomic_load_explicit(&s->views, memory_order_acquire);
+    for (; v; v = next) {
+        next = v->next;
+        free_view(v);
+    }
+}
+
+static struct view *new_view(const struct sql_view *given)
+{
+    struct view *v = calloc(1, sizeof(*v));
+    const char *dot = strchr(given->name, '.');
+    bool made = v != NULL;
+    if (v) {
+        v->schema = strndup(given->name, dot ? (size_t)(dot - given->name) : 0);
+        v->name = strdup(dot ? dot + 1 : given->name);
+        v->definition = strdup(given->definition);
+        v->doc = strdup(given->doc ? given->doc : "");
+        v->why = given->why ? strdup(given->why) : NULL;
+        v->plugin = given->plugin ? strdup(given->plugin) : NULL;
+        v->loaded = given->loaded;
+        made = v->schema && v->name && v->definition && v->doc && (v->why || !given->why) &&
+               (v->plugin || !given->plugin);
+    }
+    if (made)
+        return v;
+    if (v)
+        free_view(v);
+    (void)err_set(-ENOMEM, "no memory for the view %s", given->name);
+    return NULL;
+}
+
+static void push_view(struct sql *s, struct view *v)
+{
+    v->next = atomic_load_explicit(&s->views, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak_explicit(&s->views, &v->next, v, memory_order_release,
+                                                  memory_order_relaxed))
+        ;
+}
+
+int sql_add_view(struct sql *s, const char *name, const char *definition, const char *doc)
+{
+    struct view *v = new_view(
+        &(struct sql_view){.name = name, .definition = definition, .doc = doc, .loaded = true});
+    if (!v)
+        return -ENOMEM;
+    push_view(s, v);
+    return 0;
+}
+
+static bool is_old(const struct view *v)
+{
+    return atomic_load_explicit(&v->is_old, memory_order_acquire);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool is_same(const struct view *v, const struct sql_view *given)
+{
+    const char *dot = strchr(given->name, '.');
+    size_t n = dot ? (size_t)(dot - given->name) : 0;
+    return v->loaded == given->loaded && strlen(v->schema) == n &&
+           memcmp(v->schema, given->name, n) == 0 &&
+           strcmp(v->name, dot ? dot + 1 : given->name) == 0 &&
+           same_text(v->definition, given->definition) && same_text(v->doc, given->doc) &&
+           same_text(v->why, given->why);
+}
+
+/* Are these the very views of this plugin that are there? */
+static bool is_there(const struct view *first, const struct sql_view *views, uint32_t n)
+{
+    uint32_t i = 0;
+    for (const struct view *v = first; v; v = v->next) {
+        if (is_old(v) || !v->plugin || strcmp(v->plugin, views[0].plugin) != 0)
+            continue;
+        if (i == n || !is_same(v, &views[i++]))
+            return false;
+    }
+    return i == n;
+}
+
+static void make_old(struct view *first, const char *plugin)
+{
+    for (struct view *v = first; v; v = v->next)
+        if (v->plugin && strcmp(v->plugin, plugin) == 0)
+            atomic_store_explicit(&v->is_old, true, memory_order_release);
+}
+
+int sql_declare_views(struct sql *s, const struct sql_view *views, uint32_t n)
+{
+    struct view *first = atomic_load_explicit(&s->views, memory_order_acquire), *made = NULL, *v;
+    uint32_t count = n;
+    int rc = 0;
+
+    for (v = first; v; v = v->next)
+        count++;
+    if (n == 0 || is_there(first, views, n))
+        return 1;
+    if (count > VIEWS_MAX)
+        return err_set(-ENOSPC, "no room for the views of plugin %s: %d are there", views[0].plugin,
+                       VIEWS_MAX);
+    for (uint32_t i = 0; i < n && rc == 0; i++) {
+        v = new_view(&views[i]);
+        rc = v ? 0 : -ENOMEM;
+        if (v)
+            v->next = made;
+        made = v ? v : made;
+    }
+    if (rc == 0)
+        make_old(first, views[0].plugin);
+    for (; made; made = v) { /* the last goes first: then the first is in front */
+        v = made->next;
+        if (rc == 0)
+            push_view(s, made);
+        else
+            free_view(made);
+    }
+    return rc;
+}
+
+int sql_check_select(const char *text, size_t size)
+{
+    struct statement st;
+    struct arena mem;
+    arena_init(&mem, (size_t)4 << 20);
+    int rc = sql_parse(&mem, text, size, &st);
+    if (rc == 0 && (st.kind != STATEMENT_SELECT || st.explain))
+        rc = err_set(-EINVAL, "it is no select");
+    arena_done(&mem);
+    return rc;
+}
+
+/* ---- which of several ---- */
+
+/* Lower is tried earlier. */
+static int rank_of(const struct view *v)
+{
+    return !v->plugin ? 0 : v->loaded ? 1 : 2;
+}
+
+const struct view *sql_next_view(const struct sql *s, const char *schema, const char *name,
+                                 const struct view *after)
+{
+    const struct view *first = atomic_load_explicit(&s->views, memory_order_acquire);
+    const struct view *v = after ? after->next : first;
+    for (int rank = after ? rank_of(after) : 0; rank < 3; rank++, v = first)
+        for (; v; v = v->next)
+            if (rank_of(v) == rank && !is_old(v) && strcasecmp(v->name, name) == 0 &&
+                strcasecmp(v->schema, schema ? schema : "") == 0)
+                return v;
     return NULL;
 }
 
 int sql_add_own_views(struct sql *s)
 {
     int rc = 0;
-    for (size_t i = 0; i < sizeof(views) / sizeof(*views) && rc == 0; i++)
-        rc = sql_add_view(s, views[i].name, views[i].definition, views[i].doc);
-    for (struct view *v = atomic_load_explicit(&s->views, memory_order_relaxed); v; v = v->next)
-        v->why = reason_of(v->name);
+    for (size_t i = 0; i < sizeof(own) / sizeof(*own) && rc == 0; i++)
+        rc = sql_add_view(s, own[i].name, own[i].definition, own[i].doc);
     return rc;
 }

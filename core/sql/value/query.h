@@ -52,6 +52,7 @@ struct query {
     uint32_t n_running; /* correlated subqueries within each other */
     struct table_seen *seen;
     const struct view *view; /* that was read and can say why it has no rows; NULL: none */
+    const char *lacks;       /* the table that this view's plugin has not made; NULL: none */
     const struct op *view_op;
     struct deferred *deferred;
     struct sql_hidden *hidden; /* redact.c */
@@ -71,7 +72,10 @@ struct table_seen {
 struct view {
     const char *schema, *name; /* schema "" for a bare name */
     const char *definition, *doc;
-    const char *why; /* a select of one text or none: why it has no rows; static, may be NULL */
+    const char *why;     /* a select of one text or none: why it has no rows; may be NULL */
+    const char *plugin;  /* NULL: the engine's owner */
+    bool loaded;         /* else only known */
+    _Atomic bool is_old; /* another has taken its place */
     struct view *next;
 };
 
@@ -82,6 +86,7 @@ struct sql {
     struct view *_Atomic views; /* added at the front, never removed */
     int (*why)(void *arg, const struct table *t, char *text, size_t n); /* may be NULL */
     void *why_arg;
+    struct sql_unknown unknown; /* its functions may be NULL */
     _Atomic uint64_t settings[SQL_SETTINGS];
 };
 
@@ -95,8 +100,14 @@ int sql_hide_names(const struct table *t);
 bool sql_hide_values(const struct table *t, uint32_t column);
 bool sql_hide_column(const struct table *t, uint32_t column);
 
-int sql_add_own_views(struct sql *s); /* views.c */
-void sql_views_free(struct sql *s);   /* view_list.c */
+/* ---- views.c ---- */
+
+int sql_add_own_views(struct sql *s);
+void sql_free_views(struct sql *s);
+/* The definition of a name that is tried after this one; NULL: the first, there is no more. */
+const struct view *sql_next_view(const struct sql *s, const char *schema, const char *name,
+                                 const struct view *after);
+
 uint64_t sql_setting(const struct sql *s, enum sql_setting which);
 
 /* ---- empty_reason.c ---- */

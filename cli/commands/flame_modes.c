@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * cli/commands/flame_modes.c - modes of flame graphs that plugins declare: which there are, and a
+ * profile of one.
+ *
+ * One thread.  A living process is asked which modes it has; a dead one's directory tells.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands/flame.h"
+#include "cli/target/declarations.h"
+#include "cli/target/query_client.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+/* ---- which there are ---- */
+
+static const char *keep(struct flame_mode *m, const char *text)
+{
+    return text == NULL ? NULL : arena_text(&m->texts, text, strlen(text));
+}
+
+/* name, plugin, doc, unit, sql, rest, newest, empty */
+static int mode_row(void *self, const struct json *const *c, struct buf *out)
+{
+    struct flame_mode *m = self;
+    const char *text[8];
+    (void)out;
+    for (int i = 0; i < 8; i++)
+        text[i] = c[i]->type == JSON_STRING ? keep(m, c[i]->text) : NULL;
+    if (text[0] == NULL || text[1] == NULL || text[2] == NULL || text[4] == NULL)
+        return err_set(-EPROTO, "the process tells of a mode that has no name, doc or sql");
+    m->plugin = text[1];
+    m->is_known = true;
+    m->mode = (struct probing_flame){
+        .name = text[0],
+        .doc = text[2],
+        .sql = text[4],
+        .rest = text[5],
+        .newest = text[6],
+        .empty = text[7],
+        .unit = text[3] != NULL && strcmp(text[3], "bytes") == 0 ? PROBING_BYTES : PROBING_NS};
+    return 0;
+}
+
+struct search {
+    struct flame_mode *mode;
+    const char *name;
+};
+
+/* The last that has it counts: it was loaded last. */
+static int take_mode(void *arg, const struct declared *d)
+{
+    const struct search *s = arg;
+    struct flame_mode *m = s->mode;
+    for (uint32_t i = 0; i < d->all.n_flames; i++) {
+        const struct probing_flame *f = &d->all.flames[i];
+        if (strcmp(f->name, s->name) != 0)
+            continue;
+        m->is_known = true;
+        m->plugin = keep(m, d->plugin);
+        m->mode = (struct probing_flame){.name = keep(m, f->name),
+                                         .doc = keep(m, f->doc),
+                                         .sql = keep(m, f->sql),
+                                         .rest = keep(m, f->rest),
+                                         .newest = keep(m, f->newest),
+                                         .empty = keep(m, f->empty),
+                                         .unit = f->unit};
+    }
+    return 0;
+}
+
+static int no_mode(const struct target *t, const struct search *s)
+{
+    struct flame_mode *m = s->mode;
+    int r = installed_declarations(take_mode, (void *)(uintptr_t)s);
+    if (r == 0 && m->is_known && t->kind == TARGET_LIVE && t->pid != 0)
+        return err_set(-ENOENT, "plugin %s is not loaded: probing -t %d inject --plugin %s",
+                       m->plugin, (int)t->pid, m->plugin);
+    if (r == 0 && m->is_known && t->kind == TARGET_LIVE)
+        return err_set(-ENOENT, "plugin %s is not loaded there: plugin load %s", m->plugin,
+                       m->plugin);
+    if (r == 0 && !m->is_known)
+        r = err_set(-EINVAL,
+                    "flamegraph has no mode '%s'; `probing help flamegraph` lists them, or did you "
+                    "mean diff A B?",
+                    s->name);
+    return r;
+}
+
+int flame_mode_find(const struct target *t, const char *name, struct flame_mode *ret)
+{
+    struct search s = {.mode = ret, .name = name};
+    struct export_writer w = {.row = mode_row, .self = ret};
+    char sql[200];
+    int r = 0;
+
+    *ret = (struct flame_mode){.is_known = false};
+    arena_init(&ret->texts, (size_t)1 << 20);
+    if (!text_is_name(name))
+        return err_set(-EINVAL, "flamegraph has no mode '%s'", name);
+    (void)snprintf(sql, sizeof sql,
+                   "select name, plugin, doc, unit, sql, rest, newest, empty from "
+                   "probing.flame_modes where name = '%s'",
+                   name);
+    if (target_is_files(t))
+        r = directory_declarations(t->directory, take_mode, &s);
+    else
+        r = answer_rows(t, sql, &w);
+    return r < 0 || ret->is_known ? r : no_mode(t, &s);
+}
+
+void flame_mode_done(struct flame_mode *m)
+{
+    arena_done(&m->texts);
+}
+
+struct words {
+    void (*fn)(void *arg, const char *word, const char *doc);
+    void *arg;
+};
+
+static int each_word(void *arg, const struct declared *d)
+{
+    const struct words *w = arg;
+    for (uint32_t i = 0; i < d->all.n_flames; i++)
+        w->fn(w->arg, d->all.flames[i].name, d->all.flames[i].doc);
+    return 0;
+}
+
+void flame_mode_words(void (*fn)(void *arg, const char *word, const char *doc), void *arg)
+{
+    struct words w = {fn, arg};
+    (void)installed_declarations(each_word, &w);
+    err_clear();
+}
+
+/* ---- a profile of one ---- */
+
+static double number_of(const struct json *c)
+{
+    return c->type != JSON_NUMBER ? 0 : c->is_integer ? (double)c->integer : c->number;
+}
+
+struct reading {
+    struct flame_calls *calls;
+    uint32_t n; /* columns */
+};
+
+static int calls_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+{
+    struct reading *r = self;
+    (void)columns, (void)out;
+    r->n = n;
+    return n == 2 || n == 6 ? 0
+                            : err_set(-EPROTO,
+                                      "the mode's select gives %u columns: stack and value, or "
+                                      "also track, end_ns, duration_ns, via",
+                                      n);
+}
+
+static int call_row(void *self, const struct json *const *c, struct buf *out)
+{
+    struct reading *r = self;
+    const bool nested = r->n == 6;
+    (void)out;
+    const struct flame_call call = {.stack = answer_text(c[0]),
+                                    .value = number_of(c[1]),
+                                    .track = nested ? answer_text(c[2]) : NULL,
+                                    .end_ns = nested ? answer_int(c[3]) : 0,
+                                    .duration_ns = nested ? answer_int(c[4]) : 0,
+                                    .via = nested && c[5]->type == JSON_STRING ? c[5]->text : NULL};
+    return flame_calls_add(r->calls, &call);
+}
+
+static int rest_row(void *self, const struct json *const *c, struct buf *out)
+{
+    struct reading *r = self;
+    (void)out;
+    return flame_calls_rest(r->calls, answer_text(c[0]), number_of(c[1]), number_of(c[2]));
+}
+
+static int rest_begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
+{
+    (void)self, (void)columns, (void)out;
+    return n == 3 ? 0 : err_set(-EPROTO, "the mode's rest gives %u columns, not 3", n);
+}
+
+static int ask(const struct target *t, const char *template, const char *when,
+               struct export_writer *w)
+{
+    struct buf sql;
+    buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
+    int r = declared_sql(template, when, &sql);
+    if (r == 0)
+        r = answer_rows(t, buf_text(&sql), w);
+    buf_done(&sql);
+    return r;
+}
+
+int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
+                    const char *when)
+{
+    struct reading reading = {.calls = NULL};
+    struct export_writer w = {.begin = calls_begin, .row = call_row, .self = &reading};
+    int r = flame_calls_new(f, &reading.calls);
+    if (r == 0)
+        r = ask(t, m->mode.sql, when, &w);
+    w.row = rest_row;
+    w.begin = rest_begin;
+    if (r == 0 && m->mode.rest != NULL && flame_calls_any(reading.calls))
+        r = ask(t, m->mode.rest, when, &w);
+    if (r == 0)
+        r = flame_calls_end(reading.calls);
+    flame_calls_free(reading.calls);
+    return r;
+}

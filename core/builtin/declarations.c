@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/builtin/declarations.c - what plugins declare becomes views of the engine, a line in the
+ * data directory and rows of probing.flame_modes.
+ *
+ * Threads: plugins that are loaded, on the control thread; those that are only installed, by
+ * whichever worker asks for a name that nobody knows, under the host's lock.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/base/err.h"
+#include "core/builtin/builtin.h"
+#include "core/host/host.h"
+#include "core/plugin_file/declared.h"
+#include "core/sql/sql.h"
+
+/* ---- is it right? ---- */
+
+static int check_sql(const char *kind, const char *name, const char *field, const char *sql)
+{
+    char why[ERR_TEXT_BYTES / 2];
+    struct buf text;
+    if (!sql)
+        return 0;
+    buf_init(&text, 4 * (size_t)DECLARED_SQL_BYTES);
+    int r = declared_sql(sql, "true", &text);
+    if (r == 0)
+        r = sql_check_select(buf_text(&text), text.size);
+    buf_done(&text);
+    if (r == 0)
+        return 0;
+    (void)snprintf(why, sizeof(why), "%s", err_why(r));
+    return err_set(-EINVAL, "%s '%s': its %s is no select: %s", kind, name, field, why);
+}
+
+static int check_view(struct core *c, const struct probing_view *v)
+{
+    char schema[DECLARED_NAME_BYTES] = "probing";
+    const char *dot = strchr(v->name, '.');
+    if (dot)
+        (void)snprintf(schema, sizeof(schema), "%.*s", (int)(dot - v->name), v->name);
+    if (tables_find(c->tables, schema, dot ? dot + 1 : v->name))
+        return err_set(-EINVAL, "view '%s' has the name of a table that there is", v->name);
+    int r = check_sql("view", v->name, "sql", v->sql);
+    return r < 0 ? r : check_sql("view", v->name, "why", v->why);
+}
+
+static int check(void *arg, const struct declared *d)
+{
+    struct core *c = arg;
+    int r = 0;
+    for (uint32_t i = 0; i < d->all.n_views && r == 0; i++)
+        r = check_view(c, &d->all.views[i]);
+    for (uint32_t i = 0; i < d->all.n_metrics && r == 0; i++)
+        r = check_sql("metric", d->all.metrics[i].name, "sql", d->all.metrics[i].sql);
+    for (uint32_t i = 0; i < d->all.n_flames && r == 0; i++) {
+        const struct probing_flame *f = &d->all.flames[i];
+        r = check_sql("flame", f->name, "sql", f->sql);
+        if (r == 0)
+            r = check_sql("flame", f->name, "rest", f->rest);
+        if (r == 0)
+            r = check_sql("flame", f->name, "newest", f->newest);
+    }
+    return r;
+}
+
+/* ---- for those who read the directory later ---- */
+
+static int add_line(const char *path, const struct buf *line)
+{
+    struct stat st;
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd == -1)
+        return -errno;
+    int r = fstat(fd, &st) == -1 ? -errno : 0;
+    if (r == 0 && (uint64_t)st.st_size + line->size > DECLARED_LINES_BYTES)
+        r = -ENOSPC;
+    if (r == 0 && write(fd, line->data, line->size) != (ssize_t)line->size)
+        r = -EIO;
+    (void)close(fd);
+    return r;
+}
+
+static void remember(struct core *c, const struct declared *d)
+{
+    char path[PLACE_BYTES];
+    struct buf line;
+    buf_init(&line, DECLARED_LINES_BYTES);
+    int r = place_path(&c->place, DECLARED_FILE, path);
+    if (r == 0)
+        r = declared_write(d, &line);
+    if (r == 0)
+        r = add_line(path, &line);
+    buf_done(&line);
+    if (r < 0)
+        host_log(c->host, PROBING_WARN,
+                 "views of plugin %s will not be known when this process is dead: %s", d->plugin,
+                 strerror(-r));
+    err_clear();
+}
+
+static int take(void *arg, const struct declared *d, bool loaded)
+{
+    struct sql_view views[DECLARED_MAX];
+    struct core *c = arg;
+    for (uint32_t i = 0; i < d->all.n_views; i++) {
+        const struct probing_view *v = &d->all.views[i];
+        views[i] = (struct sql_view){.name = v->name,
+                                     .definition = v->sql,
+                                     .doc = v->doc,
+                                     .why = v->why,
+                                     .plugin = d->plugin,
+                                     .loaded = loaded};
+    }
+    int r = sql_declare_views(c->sql, views, d->all.n_views);
+    if (r == 0 || (r > 0 && d->all.n_views == 0 && d->all.n_flames > 0))
+        if (loaded)
+            remember(c, d);
+    return r < 0 ? r : 0;
+}
+
+struct host_declares declarations_of(struct core *c)
+{
+    return (struct host_declares){.arg = c, .check = check, .take = take};
+}
+
+/* ---- modes of flame graphs ---- */
+
+static int flame_rows(void *arg, const struct declared *d)
+{
+    struct probing_rows *out = arg;
+    int r = 0;
+    for (uint32_t i = 0; i < d->all.n_flames && r == 0; i++) {
+        const struct probing_flame *f = &d->all.flames[i];
+        const union probing_cell row[] = {
+            {.s = f->name},   {.s = d->plugin},
+            {.s = f->doc},    {.s = f->unit == PROBING_BYTES ? "bytes" : "ns"},
+            {.s = f->sql},    {.s = f->rest},
+            {.s = f->newest}, {.s = f->empty}};
+        r = out->row(out, row, 8);
+    }
+    return r;
+}
+
+static int scan_flames(void *self, struct probing_rows *out)
+{
+    struct core *c = self;
+    return host_declared_each(c->host, flame_rows, out);
+}
+
+int declarations_add(struct core *c)
+{
+#define STR(n, d)                                \
+    {                                            \
+        .name = n, .type = PROBING_STR, .doc = d \
+    }
+    static const struct probing_column columns[] = {
+        STR("name", "what follows flamegraph"),
+        STR("plugin", "whose it is"),
+        STR("doc", "what the picture shows"),
+        STR("unit", "of values: ns or bytes"),
+        STR("sql", "gives stacks and values; {when} stands for a condition on ts"),
+        STR("rest", "gives what calls leave of a whole"),
+        STR("newest", "gives the time that --last counts from"),
+        STR("empty", "what to do where there is nothing")};
+#undef STR
+    static const struct probing_table_desc table = {
+        .size = sizeof(table),
+        .column_size = sizeof(columns[0]),
+        .name = "probing.flame_modes",
+        .doc = "what flamegraph can draw beside samples, of plugins that run",
+        .columns = columns,
+        .n_columns = sizeof(columns) / sizeof(columns[0]),
+        .scan = scan_flames};
+    return host_table_add(c->host, &table, c);
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * core/plugin_file/declared.c - what a plugin declares, copied piece by piece and looked at.
+ *
+ * Any thread.
+ */
+#include "core/plugin_file/declared.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/base/buf.h"
+#include "core/base/err.h"
+#include "core/base/text.h"
+
+#define STRIDE_MAX 4096u
+#define TEXTS_MAX ((size_t)1 << 20) /* bytes, of one plugin */
+#define CHUNK 64u                   /* bytes: no page ends inside of one */
+#define WHEN "{when}"
+
+struct copying {
+    const struct declared_source *from;
+    struct declared *to;
+    const char *kind; /* "view" ... */
+    uint32_t i;
+    const char *name; /* of the i-th, once it is known */
+};
+
+static int refuse(const struct copying *c, const char *what)
+{
+    if (c->name)
+        return err_set(-EINVAL, "%s %u ('%.100s') %s", c->kind, c->i, c->name, what);
+    return err_set(-EINVAL, "%s %u %s", c->kind, c->i, what);
+}
+
+/* ---- texts ---- */
+
+enum { LINE = 1, MAY_LACK = 2 };
+
+static bool is_line(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return false;
+    return true;
+}
+
+/* *text is an address of the source, and becomes one of ours. */
+static int copy_text(struct copying *c, const char **text, const char *field, size_t max, int how)
+{
+    char room[DECLARED_SQL_BYTES], why[200];
+    uint64_t at = (uint64_t)(uintptr_t)*text;
+    size_t n = 0, got = 1;
+    const char *end = NULL;
+
+    (void)snprintf(why, sizeof(why), "has no %s", field);
+    if (at == 0)
+        return how & MAY_LACK ? 0 : refuse(c, why);
+    while (!end && got > 0 && n < max) {
+        size_t want = CHUNK - (size_t)((at + n) % CHUNK);
+        want = want < max - n ? want : max - n;
+        got = c->from->read(c->from->arg, at + n, room + n, want, /* pointers= */ false);
+        end = got ? memchr(room + n, '\0', got) : NULL;
+        n += got;
+    }
+    (void)snprintf(why, sizeof(why),
+                   n < max ? "has a %s at an address that cannot be read"
+                           : "has a %s longer than %zu bytes",
+                   field, max - 1);
+    if (!end)
+        return refuse(c, why);
+    (void)snprintf(why, sizeof(why), "has a %s of more than one line, or with control characters",
+                   field);
+    if (how & LINE && !is_line(room))
+        return refuse(c, why);
+    *text = arena_text(&c->to->texts, room, (size_t)(end - room));
+    return *text ? 0 : refuse(c, "has texts that take too much room");
+}
+
+/* "name", or where dotted "schema.name" too. */
+static bool is_full_name(const char *text, bool dotted)
+{
+    char first[DECLARED_NAME_BYTES];
+    const char *dot = strchr(text, '.');
+    if (!dot || !dotted)
+        return text_is_name(text);
+    (void)snprintf(first, sizeof(first), "%.*s", (int)(dot - text), text);
+    return text_is_name(first) && text_is_name(dot + 1);
+}
+
+static int copy_name(struct copying *c, const char **name, bool dotted)
+{
+    int r = copy_text(c, name, "name", DECLARED_NAME_BYTES, LINE);
+    if (r < 0)
+        return r;
+    c->name = *name;
+    return is_full_name(*name, dotted)
+               ? 0
+               : refuse(c, dotted ? "has a bad name: [a-z][a-z0-9_]*, or two of them with '.' "
+                                    "between"
+                                  : "has a bad name: [a-z][a-z0-9_]*");
+}
+
+/* ---- the kinds ---- */
+
+static int copy_view(struct copying *c, void *of)
+{
+    struct probing_view *v = of;
+    int r = copy_name(c, &v->name, /* dotted= */ true);
+    if (r == 0 &&
+        (strncmp(v->name, "probing.", 8) == 0 || strncmp(v->name, "information_schema.", 19) == 0))
+        return refuse(c, "is in a schema that is the core's own");
+    if (r == 0)
+        r = copy_text(c, &v->sql, "sql", DECLARED_SQL_BYTES, 0);
+    if (r == 0)
+        r = copy_text(c, &v->doc, "doc", DECLARED_LINE_BYTES, LINE);
+    return r < 0 ? r : copy_text(c, &v->why, "why", DECLARED_SQL_BYTES, MAY_LACK);
+}
+
+static int copy_metric(struct copying *c, void *of)
+{
+    struct probing_metric *m = of;
+    int r = copy_name(c, &m->name, /* dotted= */ false);
+    if (r == 0 && m->kind != PROBING_GAUGE && m->kind != PROBING_COUNTER)
+        return refuse(c, "is neither PROBING_GAUGE nor PROBING_COUNTER");
+    if (r == 0 && m->unit > PROBING_MB)
+        return refuse(c, "has a unit that there is not");
+    if (r == 0)
+        r = copy_text(c, &m->help, "help", DECLARED_LINE_BYTES, LINE);
+    return r < 0 ? r : copy_text(c, &m->sql, "sql", DECLARED_SQL_BYTES, 0);
+}
+
+static int copy_alias(struct copying *c, void *of)
+{
+    struct probing_alias *a = of;
+    int r = copy_name(c, &a->name, /* dotted= */ true);
+    if (r == 0 && !strchr(a->name, '.'))
+        return refuse(c, "has no owner: OWNER.NAME");
+    if (r == 0)
+        r = copy_text(c, &a->setting, "setting", DECLARED_NAME_BYTES, LINE);
+    return r < 0 ? r : text_is_name(a->setting) ? 0 : refuse(c, "has a bad name of a setting");
+}
+
+static int copy_flame(struct copying *c, void *of)
+{
+    struct probing_flame *f = of;
+    int r = copy_name(c, &f->name, /* dotted= */ false);
+    if (r == 0 && f->unit != PROBING_NS && f->unit != PROBING_BYTES)
+        return refuse(c, "has a unit that is neither PROBING_NS nor PROBING_BYTES");
+    if (r == 0)
+        r = copy_text(c, &f->doc, "doc", DECLARED_LINE_BYTES, LINE);
+    if (r == 0)
+        r = copy_text(c, &f->sql, "sql", DECLARED_SQL_BYTES, 0);
+    if (r == 0)
+        r = copy_text(c, &f->rest, "rest", DECLARED_SQL_BYTES, MAY_LACK);
+    if (r == 0)
+        r = copy_text(c, &f->newest, "newest", DECLARED_LINE_BYTES, MAY_LACK);
+    return r < 0 ? r : copy_text(c, &f->empty, "empty", DECLARED_LINE_BYTES, LINE | MAY_LACK);
+}
+
+/* ---- all of them ---- */
+
+struct list {
+    const char *kind, *stride_name;
+    uint32_t n, stride, size; /* size: of ours */
+    uint64_t at;
+    int (*copy)(struct copying *c, void *of);
+};
+
+/* Of views several may have one name. */
+static int check_twice(const struct copying *c, const struct list *l, const char *all)
+{
+    const char *name, *other;
+    memcpy(&name, all + (size_t)c->i * l->size, sizeof(name));
+    for (uint32_t k = 0; k < c->i && l->copy != copy_view; k++) {
+        memcpy(&other, all + (size_t)k * l->size, sizeof(other));
+        if (strcmp(name, other) == 0)
+            return refuse(c, "is there twice");
+    }
+    return 0;
+}
+
+static int copy_list(const struct declared_source *from, struct declared *to, const struct list *l,
+                     const void **ret)
+{
+    struct copying c = {.from = from, .to = to, .kind = l->kind};
+    int r = 0;
+
+    *ret = NULL;
+    if (l->n == 0)
+        return 0;
+    if (l->n > DECLARED_MAX)
+        return err_set(-EINVAL, "it declares %u %ss; at most %d are possible", l->n, l->kind,
+                       DECLARED_MAX);
+    if (l->stride < l->size || l->stride > STRIDE_MAX)
+        return err_set(-EINVAL, "%s is %u, struct probing_%s has %u bytes; set .%s", l->stride_name,
+                       l->stride, l->kind, l->size, l->stride_name);
+    char *all = arena_zalloc(&to->texts, l->n, l->size);
+    if (!all)
+        return err_set(-ENOMEM, "no memory for what plugin %s declares", to->plugin);
+    for (; c.i < l->n && r == 0; c.i++) {
+        char *one = all + (size_t)c.i * l->size;
+        c.name = NULL;
+        if (l->at == 0 || from->read(from->arg, l->at + (uint64_t)c.i * l->stride, one, l->size,
+                                     /* pointers= */ true) != l->size)
+            return refuse(&c, "is at an address that cannot be read");
+        r = l->copy(&c, one);
+        if (r == 0)
+            r = check_twice(&c, l, all);
+    }
+    *ret = all;
+    return r;
+}
+
+#define LIST(what, strides, names, copier)                                                     \
+    {                                                                                          \
+        .kind = #what, .stride_name = #strides, .n = given.n_##names, .stride = given.strides, \
+        .size = sizeof(struct probing_##what), .at = (uint64_t)(uintptr_t)given.names,         \
+        .copy = copier                                                                         \
+    }
+
+static int copy_all(const struct declared_source *from, uint64_t address, struct declared *d)
+{
+    struct probing_declarations given, *all = &d->all;
+    uint32_t size;
+
+    if (from->read(from->arg, address, &size, sizeof(size), true) != sizeof(size))
+        return err_set(-EINVAL, "its declarations are at an address that cannot be read");
+    if (size < sizeof(given) || size > STRIDE_MAX)
+        return err_set(-EINVAL,
+                       "its declarations say %u bytes, version 1.1 has %zu; set .size = "
+                       "sizeof(struct probing_declarations)",
+                       size, sizeof(given));
+    if (from->read(from->arg, address, &given, sizeof(given), true) != sizeof(given))
+        return err_set(-EINVAL, "its declarations are at an address that cannot be read");
+    const struct list views = LIST(view, view_size, views, copy_view),
+                      metrics = LIST(metric, metric_size, metrics, copy_metric),
+                      aliases = LIST(alias, alias_size, aliases, copy_alias),
+                      flames = LIST(flame, flame_size, flames, copy_flame);
+    *all = (struct probing_declarations){.size = sizeof(*all),
+                                         .n_views = given.n_views,
+                                         .view_size = sizeof(struct probing_view),
+                                         .n_metrics = given.n_metrics,
+                                         .metric_size = sizeof(struct probing_metric),
+                                         .n_aliases = given.n_aliases,
+                                         .alias_size = sizeof(struct probing_alias),
+                                         .n_flames = given.n_flames,
+                                         .flame_size = sizeof(struct probing_flame)};
+    int r = copy_list(from, d, &views, (const void **)&all->views);
+    if (r == 0)
+        r = copy_list(from, d, &metrics, (const void **)&all->metrics);
+    if (r == 0)
+        r = copy_list(from, d, &aliases, (const void **)&all->aliases);
+    return r < 0 ? r : copy_list(from, d, &flames, (const void **)&all->flames);
+}
+
+int declared_read(const struct declared_source *from, uint64_t address, const char *plugin,
+                  struct declared **ret)
+{
+    struct declared *d = calloc(1, sizeof(*d));
+    if (!d)
+        return err_set(-ENOMEM, "no memory for what plugin %s declares", plugin);
+    arena_init(&d->texts, TEXTS_MAX);
+    (void)snprintf(d->plugin, sizeof(d->plugin), "%s", plugin);
+    int r = copy_all(from, address, d);
+    if (r < 0) {
+        declared_free(d);
+        return r;
+    }
+    *ret = d;
+    return 0;
+}
+
+void declared_free(struct declared *d)
+{
+    if (!d)
+        return;
+    arena_done(&d->texts);
+    free(d);
+}
+
+/* ---- are they the same? ---- */
+
+static bool same(const char *a, const char *b)
+{
+    return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+static bool same_flame(const struct probing_flame *a, const struct probing_flame *b)
+{
+    return same(a->name, b->name) && same(a->doc, b->doc) && same(a->sql, b->sql) &&
+           same(a->rest, b->rest) && same(a->newest, b->newest) && same(a->empty, b->empty) &&
+           a->unit == b->unit;
+}
+
+bool declared_same(const struct declared *one, const struct declared *other)
+{
+    const struct probing_declarations *a = &one->all, *b = &other->all;
+    bool r = same(one->plugin, other->plugin) && a->n_views == b->n_views &&
+             a->n_metrics == b->n_metrics && a->n_aliases == b->n_aliases &&
+             a->n_flames == b->n_flames;
+    for (uint32_t i = 0; r && i < a->n_views; i++)
+        r = same(a->views[i].name, b->views[i].name) && same(a->views[i].sql, b->views[i].sql) &&
+            same(a->views[i].doc, b->views[i].doc) && same(a->views[i].why, b->views[i].why);
+    for (uint32_t i = 0; r && i < a->n_metrics; i++)
+        r = same(a->metrics[i].name, b->metrics[i].name) &&
+            same(a->metrics[i].sql, b->metrics[i].sql) &&
+            same(a->metrics[i].help, b->metrics[i].help) &&
+            a->metrics[i].kind == b->metrics[i].kind && a->metrics[i].unit == b->metrics[i].unit;
+    for (uint32_t i = 0; r && i < a->n_aliases; i++)
+        r = same(a->aliases[i].name, b->aliases[i].name) &&
+            same(a->aliases[i].setting, b->aliases[i].setting);
+    for (uint32_t i = 0; r && i < a->n_flames; i++)
+        r = same_flame(&a->flames[i], &b->flames[i]);
+    return r;
+}
+
+int declared_sql(const char *template, const char *when, struct buf *ret)
+{
+    for (const char *at = template, *next; *at; at = next) {
+        const char *mark = strstr(at, WHEN);
+        next = mark ? mark + strlen(WHEN) : at + strlen(at);
+        (void)buf_add(ret, at, mark ? (size_t)(mark - at) : strlen(at));
+        if (mark)
+            (void)buf_adds(ret, when);
+    }
+    return ret->failed ? err_set(ret->failed, "a select of a plugin is too long") : 0;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/declarations.c - what the plugin declares: views under the names that the field's
+ * queries use, metrics, an older name of a setting, and modes of flame graphs.
+ *
+ * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
+ */
+#include "internal.h"
+
+/* ---- views ---- */
+
+#define TORCH_CALLS                                                                         \
+    "select ts as timestamp, module || ' ' || stage as operation_name, duration * 1000 as " \
+    "duration_ms from python.torch_trace where duration is not null"
+#define SPANS                                                                           \
+    "select ts as timestamp, name as operation_name, duration_ns / 1e6 as duration_ms " \
+    "from python.trace_event where duration_ns is not null"
+
+/* Names of variables: train_loss, losses.val, losses[-1], metrics["train/loss"]; of which are not
+ * val_loss, metrics["test/loss"]; self.epoch.  Where `loss` itself is kept, that is the one. */
+#define LOSS                                                                                   \
+    "'loss(es)?(_(step|item|value|scalar|mean|avg|sum))?(\\.(mean|val|avg))?(\\[-?[0-9]+\\])?" \
+    "[\"'']?\\]?$'"
+#define NO_TRAINING "'(^|[^a-z])(val|valid|validation|eval|test|dev)[^a-z].*loss'"
+#define IS_LOSS                                                                             \
+    "v.name = 'loss' or (v.name ~* " LOSS " and v.name !~* " NO_TRAINING " and not exists " \
+    "(select 1 from python.variables where name = 'loss'))"
+#define RATE "'^learning_rate$|(^|[^a-z])lr[\"'']?\\]?$'"
+#define NORM "'(^|[^a-z])(grad|gradient|total)_norm[\"'']?\\]?$'"
+#define SPEED(what) "'(^|[^a-z])(" what ")_(per_|p)(sec|second|s)[\"'']?\\]?$'"
+#define TOKENS SPEED("tok|token|tokens")
+#define SAMPLES SPEED("sample|samples|example|examples|image|images|img|imgs")
+#define EPOCH "'(^|[^a-z])epoch[\"'']?\\]?$'"
+
+#define CAPTURE                                                                                 \
+    "select epoch_us(ended)::text as capture_id, first_step as local_step, s.global_step, "     \
+    "s.rank, s.world_size, s.role, 'manual' as trigger, steps as steps_profiled, "              \
+    "round(captured_sec * 1e6)::bigint as wall_us, "                                            \
+    "epoch_us(ended) - round(captured_sec * 1e6)::bigint as started_at_us, "                    \
+    "epoch_us(ended) as ended_at_us, 'completed' as status, (note is not null)::bigint as "     \
+    "truncated, events as event_count, null::text as error, note from torch.capture c left "    \
+    "join lateral (select max(global_step) as global_step, max(rank) as rank, max(world_size) " \
+    "as world_size, max(role) as role from python.torch_step_timing t where t.local_step = "    \
+    "c.first_step) s on true"
+#define BUCKET                                                                               \
+    "case when name ~ '^(nccl|c10d|gloo)' then 'collective' when kind in ('kernel', "        \
+    "'cpu_op') then kind when kind in ('gpu_memcpy', 'gpu_memset') then 'memcpy' when kind " \
+    "in ('cuda_runtime', 'cuda_driver') then 'cuda_runtime' else 'other' end"
+
+static const struct probing_view views[] = {
+    {"memory_usage",
+     "select ts as timestamp, case when device like 'cuda%' then null else allocated end as "
+     "memory_mb, case when device like 'cuda%' then allocated end as gpu_memory_mb from "
+     "python.torch_trace where allocated is not null",
+     "memory in use: as torch sees it", NULL},
+    {"profiling_data", TORCH_CALLS " union all " SPANS,
+     "how long operations took: torch modules and spans", NULL},
+    {"profiling_data", TORCH_CALLS, "how long operations took: torch modules", NULL},
+    {"training_logs",
+     /* Windows and no groups: a row of the answer stays, and `watch` tells only new ones. */
+     "select timestamp, epoch::bigint as epoch, step, case when kind = 'loss' then value end as "
+     "loss, name, value, lr, grad_norm, tokens_per_sec, samples_per_sec from (select min(ts) over "
+     "w as timestamp, local_step as step, name, value_f64 as value, kind, "
+     "max(case when kind = 'epoch' then value_f64 end) over w as epoch, "
+     "max(case when kind = 'lr' then value_f64 end) over w as lr, "
+     "max(case when kind = 'norm' then value_f64 end) over w as grad_norm, "
+     "max(case when kind = 'tokens' then value_f64 end) over w as tokens_per_sec, "
+     "max(case when kind = 'samples' then value_f64 end) over w as samples_per_sec, "
+     "row_number() over (partition by local_step order by case kind when 'loss' then 0 when "
+     "'other' then 1 else 2 end, ts) as place from (select ts, local_step, name, value_f64, case "
+     "when " IS_LOSS " then 'loss' when name ~ " EPOCH " then 'epoch' when name ~ " RATE
+     " then 'lr' when name ~ " NORM " then 'norm' when name ~* " TOKENS
+     " then 'tokens' when name ~* " SAMPLES " then 'samples' else 'other' end as kind from "
+     "python.variables v where name <> 'nonfinite' and value_type is not null) k "
+     "window w as (partition by local_step)) l where place = 1",
+     "steps of the training loop of which variables are kept: the loss, else the first of them",
+     "select 'no step has one of torch.exprs: ' || name || ' was ' || value from python.variables "
+     "where value_type is null and not exists (select 1 from python.variables where value_type is "
+     "not null and name <> 'nonfinite') order by ts desc limit 1"},
+    {"comm_metrics",
+     "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "
+     "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, "
+     "bytes from python.comm_collective",
+     "collective operations; dst_rank is NULL where more than one rank gets", NULL},
+    {"python.profile_capture", CAPTURE,
+     "the newest capture of torch's profiler (probing torch profile); truncated: it has fewer "
+     "steps than were asked for, note says why",
+     NULL},
+    {"python.profile_hotspot",
+     "select capture_id, local_step, global_step, rank, " BUCKET
+     " as bucket_kind, name as bucket_name, round(self_sec * 1e6)::bigint as self_us, "
+     "round(duration * 1e6)::bigint as wall_us, calls, self_sec * 1e6 / nullif(c.wall_us, 0) as "
+     "pct_of_capture, null::text as module_hint from torch.ops cross join python.profile_capture c",
+     "its operations: pct_of_capture is the share of the captured time, 1 for all of it", NULL}};
+
+/* ---- metrics ---- */
+
+#define LAST_STEP \
+    "python.torch_step_timing where ts > now() - interval '1 hour' order by ts desc limit 1"
+#define PHASE(name) " union all select '" #name "' as phase, " #name "_sec from last"
+
+static const struct probing_metric metrics[] = {
+    {"step", "Number of the last step timed.", "select local_step as value from " LAST_STEP,
+     PROBING_GAUGE, PROBING_PLAIN},
+    {"step_seconds", "Where the time of the last step went.",
+     "with last as (select * from " LAST_STEP
+     ") select 'step' as phase, step_duration_sec as value from last" PHASE(forward) PHASE(backward)
+         PHASE(optimizer) PHASE(dataloader) PHASE(other) PHASE(overhead),
+     PROBING_GAUGE, PROBING_SECONDS}};
+
+static const struct probing_alias aliases[] = {{"probing.sample_rate", "sample_rate"}};
+
+/* ---- flame graphs ---- */
+
+/* Calls of steps all of which is there: not of a step that was under way when the plugin came, or
+ * is now, nor of the oldest one within the time asked for, nor where retention has taken rows of
+ * calls.  Where no step has ended all calls are taken. */
+#define WHOLE                                                                                    \
+    "(local_step in (select steps from python.torch_step_timing where sampled = 1 and (steps > " \
+    "(select min(local_step) from python.torch_trace where {when}) or steps = (select "          \
+    "min(steps) from python.torch_step_timing where sampled = 1))) or not exists (select 1 "     \
+    "from python.torch_step_timing)) and {when}"
+#define IS_BACKWARD "stage in ('post backward', 'recomputed forward')"
+
+/* Forwards come in the order of their begins, by thread and stage: another thread may end a step in
+ * the middle of one.  Backwards have no such order, as a module and its last part begin at the same
+ * node of the graph; but all that goes on inside of one ends before it, and after it has begun: the
+ * last end first.  So does a forward that a checkpoint computes again, in the backward that wanted
+ * it. */
+#define CALLS(given, there)                                                                        \
+    "select case when " IS_BACKWARD " then 'backward' when stage = 'post forward' then 'forward' " \
+    "when stage = 'post data' then 'waiting for data' else 'optimizer' end || ';' || "             \
+    "replace(coalesce(module, '(unknown)'), ';', ':') as stack, " given " as value, tid::text || " \
+    "case when " IS_BACKWARD " then 'b' || local_step::text when stage = 'post forward' then "     \
+    "'f' when stage = 'post data' then 'd' else 'o' end as track, (extract(epoch from ts - "       \
+    "(select min(ts) from python.torch_trace)) * 1000000000)::bigint as end_ns, (duration * "      \
+    "1000000000)::bigint as duration_ns, case when stage = 'recomputed forward' then stage end "   \
+    "as via from python.torch_trace where " WHOLE " and duration is not null and " there           \
+    " is not null order by case when " IS_BACKWARD                                                 \
+    " then 1 else 0 end, tid, case when " IS_BACKWARD                                              \
+    " then '' else stage end, local_step, case when " IS_BACKWARD " then -end_ns "                 \
+    "else seq end, case when " IS_BACKWARD " then -duration_ns else 0 end, -seq"
+
+static const struct probing_flame flames[] = {
+    {.name = "torch",
+     .doc = "torch modules, wall time",
+     .sql = CALLS("(duration * 1000000000)::bigint", "duration"),
+     .rest = "select frame, value, whole from (select sum(backward_sec) * 1000000000 as b, "
+             "sum(optimizer_sec) * 1000000000 as o, sum(dataloader_sec) * 1000000000 as d, "
+             "sum(comm_sec) * 1000000000 as c, sum(step_duration_sec) * 1000000000 as whole from "
+             "python.torch_step_timing where sampled = 1 and step_end <> 'forward' and " WHOLE
+             ") s cross join lateral (values ('backward', b, 1), ('optimizer', o, 2), ('waiting "
+             "for data', d, 3), ('communication', c, 4), ('other', whole, 5)) r(frame, value, "
+             "place) order by place",
+     .newest = "select max(ts) from python.torch_trace",
+     .empty =
+         "there are no calls of modules in a step that is whole there: plugin load torch keeps "
+         "them",
+     .unit = PROBING_NS},
+    {.name = "torch_memory",
+     .doc = "torch modules, memory that their forwards leave allocated in a step",
+     .sql = CALLS("allocated_delta * 1048576.0 / (select count(distinct local_step) from "
+                  "python.torch_trace where " WHOLE " and allocated_delta is not null and stage in "
+                  "('post forward', 'post backward'))",
+                  "allocated_delta"),
+     .newest = "select max(ts) from python.torch_trace",
+     .empty = "no call of a module has left memory of a GPU allocated; each of them is asked with "
+              "torch.memory=on, where torch uses CUDA",
+     .unit = PROBING_BYTES}};
+
+#define N(list) (sizeof(list) / sizeof((list)[0]))
+
+const struct probing_declarations torch_declares = {
+    .size = sizeof(torch_declares),
+    .n_views = N(views),
+    .view_size = sizeof(views[0]),
+    .n_metrics = N(metrics),
+    .metric_size = sizeof(metrics[0]),
+    .n_aliases = N(aliases),
+    .alias_size = sizeof(aliases[0]),
+    .n_flames = N(flames),
+    .flame_size = sizeof(flames[0]),
+    .views = views,
+    .metrics = metrics,
+    .aliases = aliases,
+    .flames = flames,
+};
