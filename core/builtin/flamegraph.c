@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/builtin/flamegraph.c - the command "flamegraph": what plugin profile has sampled, as a
- * picture or as folded stacks.  HTTP shows it as /flamegraph.
+ * core/builtin/flamegraph.c - the command "flamegraph": what was sampled, or what a plugin's mode
+ * draws, as a picture or as folded stacks.  HTTP shows it as /flamegraph.
  *
  * Threads: workers, one profile each, of bounded memory.  It samples nothing itself: that changes
  * the process, and this may be asked by who may only read.
@@ -19,6 +19,7 @@
 #include "core/builtin/builtin.h"
 #include "core/flame/flame.h"
 #include "core/host/host.h"
+#include "core/plugin_file/declared.h"
 #include "core/sql/sql.h"
 
 #define PROFILE_MAX_BYTES ((size_t)64 << 20) /* the host's memory */
@@ -52,9 +53,7 @@ static int take_value(struct options *o, const char *option, const char *value)
     }
     if (strcmp(option, "--mode") == 0) {
         o->mode = value;
-        return strcmp(value, "cpu") == 0 || strcmp(value, "wall") == 0 || strcmp(value, "gil") == 0
-                   ? 0
-                   : err_set(-EINVAL, "no mode '%.40s'; there are cpu, wall, gil", value);
+        return 0;
     }
     for (size_t i = 0; i < sizeof(formats) / sizeof(formats[0]); i++)
         if (strcmp(formats[i].name, value) == 0) {
@@ -152,13 +151,19 @@ static int sample_row(struct flame *f, const struct sql_rows *rows, uint32_t row
     return flame_add_sample(f, number(rows, row, 3), &s);
 }
 
-static int ask(struct core *c, const char *sql, struct reading *reading, struct probing_reply *out)
+static int ask_sink(struct core *c, const char *sql, const struct sql_sink *sink,
+                    struct probing_reply *out)
 {
-    struct sql_sink sink = {.arg = reading, .columns = take_columns, .rows = take_rows};
     struct sql_options o = {
         .timeout_ns = QUERY_NS, .cancel = &out->cancelled, .hide_secrets = out->read_only};
     struct sql_report report;
-    return sql_run(c->sql, sql, strlen(sql), &o, &sink, &report);
+    return sql_run(c->sql, sql, strlen(sql), &o, sink, &report);
+}
+
+static int ask(struct core *c, const char *sql, struct reading *reading, struct probing_reply *out)
+{
+    struct sql_sink sink = {.arg = reading, .columns = take_columns, .rows = take_rows};
+    return ask_sink(c, sql, &sink, out);
 }
 
 static int read_profile(struct core *c, struct flame *f, uint64_t last_ns,
@@ -218,6 +223,146 @@ static int write_picture(const struct options *o, struct flame *f, struct probin
     return r;
 }
 
+/* ---- modes that plugins declare ---- */
+
+struct search {
+    const char *name;
+    const struct probing_flame *found;
+};
+
+static int find_in(void *arg, const struct declared *d)
+{
+    struct search *s = arg;
+    for (uint32_t i = 0; i < d->all.n_flames; i++)
+        if (strcmp(d->all.flames[i].name, s->name) == 0)
+            s->found = &d->all.flames[i];
+    return 0;
+}
+
+struct calls_answer {
+    struct flame_calls *calls;
+    uint32_t n, wanted; /* columns; wanted 0: 2 or 6 */
+};
+
+static int calls_columns(void *arg, const struct sql_column *columns, uint32_t n)
+{
+    struct calls_answer *a = arg;
+    (void)columns;
+    a->n = n;
+    return n == a->wanted || (a->wanted == 0 && (n == 2 || n == 6))
+               ? 0
+               : err_set(-EINVAL, "a select of this mode gives %u columns", n);
+}
+
+static double real(const struct sql_rows *rows, uint32_t row, uint32_t column)
+{
+    struct sql_value v;
+    sql_rows_value(rows, row, column, &v);
+    return v.type == SQL_DOUBLE ? v.number : v.type == SQL_INT ? (double)v.integer : 0;
+}
+
+static int call_row(const struct calls_answer *a, const struct sql_rows *rows, uint32_t row)
+{
+    char stack[4096], track[160], via[160];
+    (void)text(rows, row, 0, stack, sizeof(stack));
+    if (a->wanted)
+        return flame_calls_rest(a->calls, stack, real(rows, row, 1), real(rows, row, 2));
+    struct flame_call call = {.stack = stack, .value = real(rows, row, 1)};
+    if (a->n == 6) {
+        call.track = text(rows, row, 2, track, sizeof(track));
+        call.end_ns = number(rows, row, 3);
+        call.duration_ns = number(rows, row, 4);
+        call.via = text(rows, row, 5, via, sizeof(via));
+        call.via = via[0] ? via : NULL;
+    }
+    return flame_calls_add(a->calls, &call);
+}
+
+static int calls_rows(void *arg, const struct sql_rows *rows)
+{
+    int r = 0;
+    for (uint32_t i = 0; i < sql_rows_count(rows) && r == 0; i++)
+        r = call_row(arg, rows, i);
+    return r;
+}
+
+static int ask_calls(struct core *c, const char *template, const char *when, struct calls_answer *a,
+                     struct probing_reply *out)
+{
+    struct sql_sink sink = {.arg = a, .columns = calls_columns, .rows = calls_rows};
+    struct buf sql;
+    buf_init(&sql, 8 * (size_t)DECLARED_SQL_BYTES);
+    int r = declared_sql(template, when, &sql);
+    if (r == 0)
+        r = ask_sink(c, buf_text(&sql), &sink, out);
+    buf_done(&sql);
+    return r;
+}
+
+static int read_mode(struct core *c, struct flame *f, const struct probing_flame *mode,
+                     uint64_t last_ns, struct probing_reply *out)
+{
+    char when[DECLARED_LINE_BYTES + 80] = "true";
+    struct calls_answer a = {.wanted = 0};
+
+    if (last_ns > 0 && !mode->newest)
+        return err_set(-EINVAL, "mode %s takes no --last", mode->name);
+    if (last_ns > 0)
+        (void)snprintf(when, sizeof(when), "ts > (%s) - interval '%.3f seconds'", mode->newest,
+                       (double)last_ns / NS_PER_S);
+    int r = flame_calls_new(f, &a.calls);
+    if (r == 0)
+        r = ask_calls(c, mode->sql, when, &a, out);
+    a.wanted = 3;
+    if (r == 0 && mode->rest && flame_calls_any(a.calls))
+        r = ask_calls(c, mode->rest, when, &a, out);
+    if (r == 0)
+        r = flame_calls_end(a.calls);
+    flame_calls_free(a.calls);
+    if (r == 0 && f->n_samples == 0)
+        r = err_set(-ENOENT, "%s", mode->empty ? mode->empty : "there is nothing to draw");
+    return r;
+}
+
+/* *ret NULL: it is the sampler's. */
+static int mode_of(struct core *c, const struct options *o, const struct probing_flame **ret)
+{
+    struct search s = {.name = o->mode ? o->mode : "cpu"};
+    (void)host_declared_each(c->host, find_in, &s);
+    *ret = s.found;
+    bool own =
+        strcmp(s.name, "cpu") == 0 || strcmp(s.name, "wall") == 0 || strcmp(s.name, "gil") == 0;
+    if (own)
+        *ret = NULL;
+    if (own || s.found)
+        return 0;
+    return err_set(-EINVAL,
+                   "no mode '%.40s'; there are cpu, wall, gil, and those of probing.flame_modes",
+                   s.name);
+}
+
+static int draw_mode(struct core *c, const struct options *o, const struct probing_flame *mode,
+                     struct probing_reply *out)
+{
+    struct flame f;
+    char title[400], command[256], who[16];
+
+    flame_init(&f, PROFILE_MAX_BYTES);
+    f.mode = mode->unit == PROBING_BYTES ? "memory" : "wall";
+    f.tails = true;
+    f.width = o->width;
+    read_command(command, sizeof(command));
+    (void)snprintf(who, sizeof(who), "%d", (int)getpid());
+    flame_title(title, sizeof(title), command, who, mode->doc);
+    f.title = title;
+    int r = read_mode(c, &f, mode, o->last_ns, out);
+    out->clean = true; /* hidden where it comes from */
+    if (r == 0)
+        r = write_picture(o, &f, out);
+    flame_done(&f);
+    return r;
+}
+
 static int run_flamegraph(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct core *c = self;
@@ -225,8 +370,13 @@ static int run_flamegraph(void *self, int argc, const char *const *argv, struct 
     struct flame f;
     struct buf mode;
     char title[400], command[256], who[16], what[32];
+    const struct probing_flame *declared = NULL;
     int r = read_words(argc, argv, &o);
 
+    if (r == 0)
+        r = mode_of(c, &o, &declared);
+    if (r == 0 && declared)
+        return draw_mode(c, &o, declared, out);
     if (r == 0 && !tables_find(c->tables, "python", "samples"))
         r = err_set(-ENOENT, "nothing has been sampled here; plugin load profile, and ask again");
     if (r < 0)
@@ -263,9 +413,11 @@ int flamegraph_command_add(struct core *c)
     static const struct probing_command command = {
         .size = sizeof(command),
         .name = "flamegraph",
-        .usage = "[--format html|svg|folded] [--mode cpu|wall|gil] [--last S] [--width PIXELS] "
-                 "[--threads] [--lines]",
-        .doc = "where the time went, of what plugin profile has sampled",
+        .usage =
+            "[--format html|svg|folded] [--mode cpu|wall|gil|NAME] [--last S] [--width PIXELS] "
+            "[--threads] [--lines]",
+        .doc =
+            "where the time went, of what was sampled; or what a mode of probing.flame_modes draws",
         .run = run_flamegraph};
     return host_command_add(c->host, "probing", &command, c);
 }

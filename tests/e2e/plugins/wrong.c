@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * tests/e2e/plugins/wrong.c - declarations that must be refused: -DWRONG=... is what the one view
+ * would be right without, -DMORE=... other members of the declarations.
+ */
+#include <probing/plugin.h>
+
+#ifndef WRONG
+#define WRONG
+#endif
+#ifndef MORE
+#define MORE
+#endif
+#define UNREADABLE ((void *)8)
+
+#pragma GCC diagnostic ignored "-Woverride-init"
+
+static const struct probing_config settings[] = {
+    {.name = "pace", .value = "1", .doc = "nothing", .type = PROBING_I64}, {.name = NULL}};
+static const struct probing_view views[] = {
+    {.name = "wrong_view", .sql = "select 1 as one", .doc = "one", WRONG}};
+static const struct probing_metric metrics[] = {
+    {.name = "rate", .sql = "select 1 as value", .help = "a", .kind = PROBING_GAUGE},
+    {.name = "rate", .sql = "select 2 as value", .help = "b", .kind = PROBING_GAUGE},
+    {.name = "other", .sql = "select 2 as value", .help = "b", .kind = 9}};
+static const struct probing_alias aliases[] = {{"old.pace", "speed"},
+                                               {"probing.retention", "pace"}};
+static const struct probing_flame flames[] = {
+    {.name = "wrong", .doc = "d", .sql = "drop table x", .unit = PROBING_NS}};
+
+static const struct probing_declarations declarations = {.size = sizeof(declarations),
+                                                         .n_views = 1,
+                                                         .view_size = sizeof(views[0]),
+                                                         .metric_size = sizeof(metrics[0]),
+                                                         .alias_size = sizeof(aliases[0]),
+                                                         .flame_size = sizeof(flames[0]),
+                                                         .views = views,
+                                                         .metrics = metrics,
+                                                         .aliases = aliases,
+                                                         .flames = flames,
+                                                         MORE};
+
+static int init(const struct probing_host *h, void **ret_self)
+{
+    (void)h;
+    *ret_self = NULL;
+    return 0;
+}
+
+static void destroy(void *self)
+{
+    (void)self;
+}
+
+#ifndef DECLARES
+#define DECLARES &declarations
+#endif
+
+#ifdef OLD /* as a plugin of 1.0 was built: its struct ends before `declares` */
+PROBING_EXPORT const struct {
+    uint32_t size, abi;
+    const char *name, *version, *doc;
+    const struct probing_config *config;
+    uint32_t config_size, min_minor;
+    int (*init)(const struct probing_host *h, void **ret_self);
+    int (*configure)(void *self, const char *name, const char *value);
+    int (*start)(void *self);
+    int (*stop)(void *self);
+    void (*fork)(void *self, int phase);
+    void (*destroy)(void *self);
+    const void *(*extension)(void *self, const char *id);
+} old_struct __asm__("probing_plugin_v1") = {.size = sizeof(old_struct),
+                                              .abi = 1u << 16,
+                                              .name = "wrong",
+                                              .version = "1",
+                                              .doc = "of 1.0",
+                                              .config = settings,
+                                              .config_size = sizeof(settings[0]),
+                                              .init = init,
+                                              .destroy = destroy};
+#else
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {.size = sizeof(probing_plugin_v1),
+                                                                .abi = PROBING_ABI,
+                                                                .name = "wrong",
+                                                                .version = "1",
+                                                                .doc = "declares what is wrong",
+                                                                .config = settings,
+                                                                .config_size = sizeof(settings[0]),
+                                                                .init = init,
+                                                                .destroy = destroy,
+                                                                .declares = DECLARES};
+#endif

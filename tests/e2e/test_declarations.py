@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A stranger's plugin brings a view, metrics, an alias and flame modes: no file of ours knows it.
+
+jobs.c is the example of docs/plugins.md; wrong.c declares what must be refused.
+"""
+import json
+import os
+import re
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from world import BUILD, ROOT, wait_for, world  # noqa: F401
+
+SOURCES = ROOT / "tests" / "e2e" / "plugins"
+WELL = BUILD / "tests" / "hostile" / "plugins" / "well.so"
+TOTALS = "select name, jobs, total_ms from job_totals order by name"
+LOST = re.compile(r"\(job_totals has no rows: plugin jobs is not loaded: "
+                  r"probing -t \d+ inject --plugin jobs\)")
+
+
+def built(folder, source, *flags):
+    folder.mkdir(exist_ok=True)
+    made = folder / (source + ".so")
+    subprocess.run(["cc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-fvisibility=hidden",
+                    "-I%s" % (ROOT / "include"), *flags, str(SOURCES / (source + ".c")),
+                    "-o", str(made)], check=True)
+    return made
+
+
+@pytest.fixture
+def jobs(world):
+    """The plugin in a folder of its own, which the command is told of."""
+    made = built(world.tmp / "mine", "jobs")
+    world.env["PROBING_PLUGIN_PATH"] = str(made.parent)
+    return made
+
+
+def asked(target, sql):
+    done = target.probing("query", sql)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def folded(target, *words):
+    done = target.probing("flamegraph", *words, "--format", "folded")
+    assert done.returncode == 0, done.stderr
+    return dict(line.rsplit(" ", 1) for line in done.stdout.splitlines())
+
+
+def metrics(target):
+    return [line for line in target.probing("metrics").stdout.splitlines() if "_jobs_" in line]
+
+
+def fresh(world):
+    """A process that has never had it, not even in its environment."""
+    target = world.start("sleep", "600", env={"PROBING_PLUGIN_PATH": ""})
+    target.inject("-D", "probing.plugins=")
+    return target
+
+
+def test_known_before_it_is_loaded(world, jobs):
+    target = fresh(world)
+    assert LOST.search(asked(target, TOTALS))
+    assert LOST.search(asked(target, "select sum(total_ms * 2) from job_totals where jobs > 1"))
+    done = target.probing("query", "--format", "json", TOTALS)
+    answer = json.loads(done.stdout)
+    assert answer["rows"] == [] and "plugin jobs is not loaded" in answer["empty"]
+    done = target.probing("flamegraph", "jobs", "--format", "folded")
+    assert done.returncode == 1 and "plugin jobs is not loaded" in done.stderr
+    done = target.probing("query", "select * from job_total")
+    assert done.returncode == 1 and "did you mean 'job_totals'" in done.stderr
+    assert "kept until plugin jobs" in target.probing("config", "work.repeat=2").stdout
+    assert not target.rows("select * from probing.plugins")  # nothing of it was loaded for this
+
+
+def test_help_and_completion_show_its_modes(world, jobs):
+    shown = world.probing("help", "flamegraph").stdout
+    assert re.search("^  jobs +jobs within jobs, by time$", shown, re.M), shown
+    for shell in "bash", "zsh", "fish":
+        assert re.search(r"\bjobs jobs_memory\b", world.probing("completion", shell).stdout), shell
+    assert ".B jobs\njobs within jobs, by time" in world.probing("man").stdout
+    del world.env["PROBING_PLUGIN_PATH"]
+    assert "jobs" not in world.probing("help", "flamegraph").stdout
+
+
+def test_answers_by_value(world, jobs):
+    target = fresh(world)
+    assert "kept until plugin jobs" in target.probing("config", "work.repeat=2").stdout
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    assert target.probing("config", "work.repeat").stdout == "2\n"  # the alias, both ways
+    assert target.probing("config", "jobs.times").stdout == "2\n"
+    assert target.rows(TOTALS) == [["inner", 4, 0.08], ["outer", 4, 0.26]]
+    assert target.rows("select * from jobs.longest") == [["outer", 100000]]
+    assert [["jobs.longest"], ["job_totals"]] == target.rows(
+        "select case when table_schema = '' then '' else table_schema || '.' end || table_name "
+        "from information_schema.views where table_schema in ('', 'jobs') order by 1 desc")
+    assert metrics(target) == [
+        "# TYPE probing_jobs_done counter", "# HELP probing_jobs_done Jobs that have ended.",
+        'probing_jobs_done_total{name="inner"} 4', 'probing_jobs_done_total{name="outer"} 4',
+        "# TYPE probing_jobs_longest_seconds gauge", "# UNIT probing_jobs_longest_seconds seconds",
+        "# HELP probing_jobs_longest_seconds The longest job.",
+        "probing_jobs_longest_seconds 0.0001"]
+    nested = {"worker 1;outer": "120000", "worker 1;outer;inner": "80000",
+              "worker 2;outer": "60000"}
+    assert folded(target, "jobs") == nested
+    assert folded(target, "jobs", "--last", "1h") == nested
+    assert folded(target, "jobs_memory") == folded(target, "jobs", "--memory") == {
+        "all;outer": "18432", "all;inner": "12288"}
+    assert target.rows("select name, plugin, doc, unit from probing.flame_modes order by 1") == [
+        ["jobs", "jobs", "jobs within jobs, by time", "ns"],
+        ["jobs_memory", "jobs", "memory of jobs", "bytes"]]
+
+
+def test_http_lists_and_draws_its_modes(world, jobs):
+    target = fresh(world)
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    said = target.probing("config", "server.listen=127.0.0.1:0").stdout
+    token = (place(target) / "token").read_text().strip()
+
+    def get(path):
+        request = urllib.request.Request("http://%s%s" % (said.split("=")[1].strip(), path),
+                                         headers={"Authorization": "Bearer " + token})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, error.read().decode()
+
+    assert get("/flamegraph?mode=jobs&format=folded&last=1h") == (
+        200, "worker 1;outer 60000\nworker 1;outer;inner 40000\nworker 2;outer 30000\n")
+    assert "memory of jobs" in get("/flamegraph?mode=jobs_memory&format=html")[1]
+    status, why = get("/flamegraph?mode=tasks")
+    assert status == 400 and "no mode 'tasks'" in why and "flame_modes" in why
+
+
+def test_stopped_its_rows_answer_and_its_figures_go(world, jobs):
+    target = fresh(world)
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    assert metrics(target) and target.rows("select * from probing.flame_modes")
+    assert target.probing("plugin", "stop", "jobs").returncode == 0
+    assert target.rows(TOTALS) == [["inner", 2, 0.04], ["outer", 2, 0.13]]
+    assert metrics(target) == []
+    assert target.rows("select * from probing.flame_modes") == []
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    assert target.rows(TOTALS) == [["inner", 4, 0.08], ["outer", 4, 0.26]]
+    assert len(target.rows("select * from information_schema.views "
+                           "where table_name = 'job_totals'")) == 1
+
+
+def place(target):
+    data = target.world.data
+    return next(p for p in data.iterdir() if p.name.startswith("%d-" % target.pid))
+
+
+def dead(world, jobs):
+    target = fresh(world)
+    assert target.probing("plugin", "load", str(jobs)).returncode == 0
+    assert target.rows(TOTALS)
+    target.kill()
+    del world.env["PROBING_PLUGIN_PATH"]  # and the plugin is not to be had any more
+    jobs.unlink()
+    return target
+
+
+def test_dead_process_has_its_views_and_modes(world, jobs):
+    target = dead(world, jobs)
+    assert "inner" in asked(target, TOTALS)
+    done = target.probing("query", "--format", "csv", TOTALS)
+    assert done.stdout.splitlines()[1:] == ["inner,2,0.04", "outer,2,0.13"]
+    assert folded(target, "jobs")["worker 1;outer"] == "60000"
+    assert "its process had not loaded plugin torch" in asked(target, "select * from training_logs")
+
+
+@pytest.mark.parametrize("lines", [
+    b"\0\xff garbage", b"{}", b'{"plugin":"jobs","views":[{"name":"../x","sql":"select 1"}]}',
+    b'{"plugin":"jobs","views":[{"name":"job_totals","sql":"drop table x","doc":""}]}',
+    b'{"plugin":"jobs","views":' + b"[" * 5000, b"x" * (2 << 20),
+    b'{"plugin":"x","views":[{"name":"a","sql":"select * from a","doc":"d"}]}'],
+    ids=["garbage", "empty", "bad name", "no select", "deep", "long", "of itself"])
+def test_what_a_directory_says_is_not_believed(world, jobs, lines):
+    target = dead(world, jobs)
+    (place(target) / "declared").write_bytes(lines)
+    done = target.probing("query", "select count(*) as n from jobs.done")
+    assert done.returncode == 0 and "4" in done.stdout, done.stderr
+    assert target.probing("query", "select * from a").returncode == 1
+
+
+WRONG = [
+    ("-DWRONG=.name=0", "view 0 has no name"),
+    ("-DWRONG=.sql=0", "view 0 ('wrong_view') has no sql"),
+    ("-DWRONG=.name=\"a b\"", "view 0 ('a b') has a bad name"),
+    ("-DWRONG=.name=\"probing.tables\"", "schema that is the core's own"),
+    ("-DWRONG=.name=\"cpu.tasks\"", "view 'cpu.tasks' has the name of a table"),
+    ("-DWRONG=.sql=\"selekt 1\"", "view 'wrong_view': its sql is no select: line 1, column 1"),
+    ("-DWRONG=.sql=\"set a = 1\"", "its sql is no select"),
+    ("-DWRONG=.why=\"select\"", "its why is no select"),
+    ("-DWRONG=.doc=\"a\\nb\"", "doc of more than one line"),
+    ("-DWRONG=.sql=UNREADABLE", "sql at an address that cannot be read"),
+    ("-DMORE=.views=UNREADABLE", "view 0 is at an address that cannot be read"),
+    ("-DMORE=.views=0", "view 0 is at an address that cannot be read"),
+    ("-DMORE=.view_size=8", "view_size is 8, struct probing_view has 32 bytes"),
+    ("-DMORE=.n_views=1000000", "it declares 1000000 views; at most 64"),
+    ("-DMORE=.size=4", "its declarations say 4 bytes"),
+    ("-DMORE=.n_metrics=2", "metric 1 ('rate') is there twice"),
+    ("-DMORE=.n_metrics=1,.metrics=metrics+2", "metric 0 ('other') is neither"),
+    ("-DMORE=.n_aliases=1", "alias 0 ('old.pace') is of 'speed', which is no setting of it"),
+    ("-DMORE=.n_aliases=1,.aliases=aliases+1", "alias 0 ('probing.retention') is the name of"),
+    ("-DMORE=.n_flames=1", "flame 'wrong': its sql is no select"),
+    ("-DDECLARES=UNREADABLE", "its declarations are at an address that cannot be read")]
+
+
+def test_wrong_ones_are_refused_by_name(world):
+    target = world.start("sleep", "600")
+    target.inject("-D", "probing.plugins=")
+    for i, (flag, why) in enumerate(WRONG):
+        made = built(world.tmp / ("w%d" % i), "wrong", flag)
+        done = target.probing("plugin", "load", str(made))
+        assert done.returncode == 1 and target.alive(), (flag, done.stdout)
+        assert "declarations: " in done.stderr and why in done.stderr, (flag, done.stderr)
+    assert target.probing("plugin", "load", str(WELL)).returncode == 0
+    done = target.probing("plugin", "load", str(built(world.tmp / "right", "wrong")))
+    assert done.returncode == 0, done.stderr  # the same without what is wrong
+    assert target.rows("select * from wrong_view") == [[1]]
+
+
+def test_plugin_of_1_0_loads_as_it_did(world):
+    target = world.start("sleep", "600")
+    target.inject("-D", "probing.plugins=")
+    made = built(world.tmp / "old", "wrong", "-DOLD", "-Wno-unused-variable")
+    done = target.probing("plugin", "load", str(made))
+    assert done.returncode == 0, done.stderr
+    assert target.rows("select state from probing.plugins where name = 'wrong'") == [["running"]]
+    assert target.probing("config", "wrong.pace").stdout == "1\n"
+    checked = target.world.probing("plugin", "check", str(made))
+    assert checked.returncode == 0 and "104 bytes; ABI 1.0" in checked.stdout, checked.stdout
+
+
+def test_damaged_files_beside_it_are_passed_by(world, jobs):
+    whole = jobs.read_bytes()
+    for i, size in enumerate((0, 60, 4096, len(whole) // 2)):
+        (jobs.parent / ("cut%d.so" % i)).write_bytes(whole[:size])
+    for i in range(40):  # a byte here and there
+        changed = bytearray(whole)
+        changed[(i * 7919 + 64) % len(whole)] ^= 0xff
+        (jobs.parent / ("changed%d.so" % i)).write_bytes(changed)
+    os.mkfifo(jobs.parent / "pipe.so")
+    target = fresh(world)
+    assert LOST.search(asked(target, TOTALS))
+    assert world.probing("help", "flamegraph").returncode == 0
+
+
+def test_alias_in_the_environment(world, jobs):
+    target = world.start("sleep", "600", env={"PROBING_PLUGIN_PATH": "", "PROBING_WORK_REPEAT": "3"})
+    target.inject("-D", "probing.plugins=")
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    assert target.rows("select count(*) from jobs.done") == [[12]]
