@@ -29,6 +29,7 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/plugin_file/declared.h"
 #include "core/plugin_file/sealed_copy.h"
 #include "sdk/lib/proc/task.h"
 
@@ -65,6 +66,22 @@ static void say(const char *label, const char *format, ...)
 
 /* ---- the file ---- */
 
+static void say_declared(const char *file)
+{
+    struct declared *d = NULL;
+    int fd = open(file, O_RDONLY | O_CLOEXEC);
+    int r = fd != -1 ? declared_of_file(fd, &d) : 0;
+
+    if (fd != -1)
+        (void)close(fd);
+    if (r == -EINVAL) /* else the struct itself is wrong, which loading will say */
+        say("declares", "NOT RIGHT: %s", err_text());
+    if (d != NULL)
+        say("declares", "%u views, %u metrics, %u aliases, %u flame modes", d->all.n_views,
+            d->all.n_metrics, d->all.n_aliases, d->all.n_flames);
+    declared_free(d);
+}
+
 static int look_at_file(struct check *c)
 {
     struct elf_facts facts;
@@ -91,6 +108,7 @@ static int look_at_file(struct check *c)
     }
     say("symbol", PLUGIN_SYMBOL ", %u bytes; ABI %u.%u, needs %u.%u or later", api.size,
         api.abi >> 16, api.abi & 0xffff, api.abi >> 16, api.min_minor);
+    say_declared(c->file);
     return 0;
 }
 

@@ -24,6 +24,7 @@
  *                                           life that did not leave in good order (resume.c)
  *         info                              text, "key: value" lines; "left: yes": ejected
  *         sock, door, token, token-read     the ways in, while the core runs
+ *         declared                          what plugins declare, for those who read it later
  *         data.mdb, held                    the store; locked while somebody has it
  *         rings, strings, lock.mdb          files, or links to the same name below `fast`
  *         failed                            one line: why the core could not start

@@ -238,6 +238,16 @@ def test_plugin_of_1_0_loads_as_it_did(world):
     assert checked.returncode == 0 and "104 bytes; ABI 1.0" in checked.stdout, checked.stdout
 
 
+def test_check_says_what_is_declared(world, jobs):
+    checked = world.probing("plugin", "check", str(jobs))
+    assert checked.returncode == 0, checked.stdout
+    assert "declares   2 views, 2 metrics, 1 aliases, 2 flame modes" in checked.stdout
+    wrong = built(world.tmp / "wrong", "wrong", "-DMORE=.n_views=1000000")
+    checked = world.probing("plugin", "check", str(wrong))
+    assert checked.returncode == 1, checked.stdout
+    assert "declares   NOT RIGHT: it declares 1000000 views" in checked.stdout
+
+
 def test_damaged_files_beside_it_are_passed_by(world, jobs):
     whole = jobs.read_bytes()
     for i, size in enumerate((0, 60, 4096, len(whole) // 2)):
@@ -253,7 +263,8 @@ def test_damaged_files_beside_it_are_passed_by(world, jobs):
 
 
 def test_alias_in_the_environment(world, jobs):
-    target = world.start("sleep", "600", env={"PROBING_PLUGIN_PATH": "", "PROBING_WORK_REPEAT": "3"})
+    target = world.start("sleep", "600",
+                         env={"PROBING_PLUGIN_PATH": "", "PROBING_WORK_REPEAT": "3"})
     target.inject("-D", "probing.plugins=")
     assert target.probing("plugin", "load", "jobs").returncode == 0
     assert target.rows("select count(*) from jobs.done") == [[12]]

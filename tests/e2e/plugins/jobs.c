@@ -32,8 +32,8 @@ static const struct probing_view views[] = {
 
 static const struct probing_metric metrics[] = {
     {"done", "Jobs that have ended.",
-     "select name, count(*) as value from jobs.done group by name order by name",
-     PROBING_COUNTER, PROBING_COUNT},
+     "select name, count(*) as value from jobs.done group by name order by name", PROBING_COUNTER,
+     PROBING_COUNT},
     {"longest_seconds", "The longest job.", "select max(took_ns) / 1e9 as value from jobs.done",
      PROBING_GAUGE, PROBING_SECONDS}};
 
@@ -56,20 +56,19 @@ static const struct probing_flame flames[] = {
 
 #define N(list) (sizeof(list) / sizeof((list)[0]))
 
-static const struct probing_declarations declarations = {
-    .size = sizeof(declarations),
-    .n_views = N(views),
-    .view_size = sizeof(views[0]),
-    .n_metrics = N(metrics),
-    .metric_size = sizeof(metrics[0]),
-    .n_aliases = N(aliases),
-    .alias_size = sizeof(aliases[0]),
-    .n_flames = N(flames),
-    .flame_size = sizeof(flames[0]),
-    .views = views,
-    .metrics = metrics,
-    .aliases = aliases,
-    .flames = flames};
+static const struct probing_declarations declarations = {.size = sizeof(declarations),
+                                                         .n_views = N(views),
+                                                         .view_size = sizeof(views[0]),
+                                                         .n_metrics = N(metrics),
+                                                         .metric_size = sizeof(metrics[0]),
+                                                         .n_aliases = N(aliases),
+                                                         .alias_size = sizeof(aliases[0]),
+                                                         .n_flames = N(flames),
+                                                         .flame_size = sizeof(flames[0]),
+                                                         .views = views,
+                                                         .metrics = metrics,
+                                                         .aliases = aliases,
+                                                         .flames = flames};
 
 /* ---- the table, and its rows ---- */
 
@@ -130,16 +129,15 @@ static void destroy(void *self)
     (void)self;
 }
 
-PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
-    .size = sizeof(probing_plugin_v1),
-    .abi = PROBING_ABI,
-    .name = "jobs",
-    .version = "1",
-    .doc = "jobs of a program",
-    .config = settings,
-    .config_size = sizeof(settings[0]),
-    .init = init,
-    .configure = configure,
-    .start = start,
-    .destroy = destroy,
-    .declares = &declarations};
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {.size = sizeof(probing_plugin_v1),
+                                                                .abi = PROBING_ABI,
+                                                                .name = "jobs",
+                                                                .version = "1",
+                                                                .doc = "jobs of a program",
+                                                                .config = settings,
+                                                                .config_size = sizeof(settings[0]),
+                                                                .init = init,
+                                                                .configure = configure,
+                                                                .start = start,
+                                                                .destroy = destroy,
+                                                                .declares = &declarations};

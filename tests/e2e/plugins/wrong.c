@@ -70,14 +70,14 @@ PROBING_EXPORT const struct {
     void (*destroy)(void *self);
     const void *(*extension)(void *self, const char *id);
 } old_struct __asm__("probing_plugin_v1") = {.size = sizeof(old_struct),
-                                              .abi = 1u << 16,
-                                              .name = "wrong",
-                                              .version = "1",
-                                              .doc = "of 1.0",
-                                              .config = settings,
-                                              .config_size = sizeof(settings[0]),
-                                              .init = init,
-                                              .destroy = destroy};
+                                             .abi = 1u << 16,
+                                             .name = "wrong",
+                                             .version = "1",
+                                             .doc = "of 1.0",
+                                             .config = settings,
+                                             .config_size = sizeof(settings[0]),
+                                             .init = init,
+                                             .destroy = destroy};
 #else
 PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {.size = sizeof(probing_plugin_v1),
                                                                 .abi = PROBING_ABI,
