@@ -192,7 +192,6 @@ int command_watch(struct target *t, int argc, char **argv);  /* remote.c */
 int command_repl(struct target *t, int argc, char **argv);   /* repl.c */
 int command_script(struct target *t, int argc, char **argv); /* remote.c */
 int command_top(struct target *t, int argc, char **argv);    /* top.c */
-int command_torch(struct target *t, int argc, char **argv);  /* torch.c */
 int command_plugin(struct target *t, int argc, char **argv); /* plugin.c */
 
 /* launch.c: a program as execvp() will find it ("": not at all); can the core be brought into it?;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/command_table.c - the table of commands, and taking an argument list apart by it.
+ * cli/command_table.c - the table of commands: ours, and those that plugins bring.
  *
  * One thread.
  */
@@ -10,10 +10,11 @@
 #include <string.h>
 
 #include "cli/commands/flame.h"
+#include "cli/report/report.h"
 #include "core/base/err.h"
 #include "core/base/text.h"
 
-#define COMMANDS_MAX 64
+#define COMMANDS_MAX 128
 #define FORMAT                                                                       \
     {                                                                                \
         "--format", "-f", "FORMAT", "table, json, jsonl or csv; table when left out" \
@@ -27,7 +28,7 @@
         "--timeout", NULL, "TIME", "give up after this long: 5s, 500ms, 2m" \
     }
 
-const struct cli_command cli_commands[] = {
+static const struct cli_command own_commands[] = {
     {.name = "inject",
      .aliases = {"in", "i"},
      .arguments = "",
@@ -258,25 +259,6 @@ const struct cli_command cli_commands[] = {
      .examples = {"-t 4242 flamegraph -s 10 -o out.html",
                   "-t 4242 flamegraph --last 5m --mode wall -o out.svg",
                   "flamegraph diff before.folded after.folded -o diff.html"}},
-    {.name = "torch",
-     .arguments = "[profile]",
-     .doc = "how a torch loop does: steps a second, where they go, slow modules, what is odd",
-     .text = "Of the last minute that plugin torch has seen, of the living and the dead. Our own "
-             "cost is in it twice: as measured, and by steps with rows against steps without "
-             "(torch.baseline). profile runs torch's own profiler, from one step's end to "
-             "another, and writes its trace for Perfetto and Chrome; table torch.ops adds it up.",
-     .needs_target = true,
-     .run = command_torch,
-     .options = {{"--last", NULL, "TIME", "of this time; 60s when left out"},
-                 {"--json", NULL, NULL, "the same as one line of JSON"},
-                 {"--watch", NULL, NULL, "again every two seconds, or --interval"},
-                 {"--interval", NULL, "TIME", "again after each"},
-                 {"--steps", NULL, "N", "profile: so many steps; 3 when left out"},
-                 {"--skip", NULL, "N", "profile: after so many others"},
-                 {"--timeout", NULL, "TIME", "profile: with those that ended until then; 10m"},
-                 {"--output", "-o", "FILE", "profile: the trace; only the sums when left out"}},
-     .examples = {"-t 4242 torch", "-t 4242 torch --last 10m", "-t 4242 torch --watch",
-                  "-t 4242 torch profile --steps 3 -o trace.json"}},
     {.name = "plugin",
      .arguments = "list | load NAME|FILE | stop NAME | check FILE [-- PROGRAM ...]",
      .doc = "plugins: list, load, stop; check one in a process of its own first",
@@ -356,16 +338,51 @@ const struct cli_command cli_commands[] = {
      .examples = {"man | man -l -"}},
     {.name = NULL}};
 
+static bool is_named(const struct cli_command *c, const char *word)
+{
+    bool found = strcmp(c->name, word) == 0;
+    for (const char *const *alias = c->aliases; *alias != NULL && !found; alias++)
+        found = strcmp(*alias, word) == 0;
+    return found;
+}
+
 const struct cli_command *cli_command_named(const char *word)
 {
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
-        if (strcmp(c->name, word) == 0)
+    for (const struct cli_command *c = own_commands; c->name != NULL; c++)
+        if (is_named(c, word))
             return c;
-        for (const char *const *alias = c->aliases; *alias != NULL; alias++)
-            if (strcmp(*alias, word) == 0)
-                return c;
-    }
     return NULL;
+}
+
+/* Words that no plugin's command may have. */
+static bool is_ours(const char *word)
+{
+    return cli_command_named(word) != NULL || strcmp(word, "help") == 0 ||
+           strcmp(word, "version") == 0;
+}
+
+const struct cli_command *cli_report_named(const char *word)
+{
+    for (const struct cli_command *c = report_commands(is_ours); c->name != NULL; c++)
+        if (is_named(c, word))
+            return c;
+    return NULL;
+}
+
+/* The plugins' stand before `plugin`. */
+const struct cli_command *cli_command_at(uint32_t i)
+{
+    const struct cli_command *reports = report_commands(is_ours);
+    uint32_t before = 0, n = 0;
+
+    while (own_commands[before].run != command_plugin)
+        before++;
+    while (reports[n].name != NULL)
+        n++;
+    const struct cli_command *c = i < before       ? &own_commands[i]
+                                  : i - before < n ? &reports[i - before]
+                                                   : &own_commands[i - n];
+    return c->name != NULL ? c : NULL;
 }
 
 const char *cli_command_near(const char *word)
@@ -373,7 +390,8 @@ const char *cli_command_near(const char *word)
     const char *names[COMMANDS_MAX];
     size_t n = 0;
 
-    for (const struct cli_command *c = cli_commands; c->name != NULL && n < COMMANDS_MAX; c++)
+    for (const struct cli_command *c;
+         n < COMMANDS_MAX && (c = cli_command_at((uint32_t)n)) != NULL;)
         names[n++] = c->name;
     return text_nearest(word, names, n);
 }

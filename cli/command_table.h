@@ -12,11 +12,14 @@
 
 #include "cli/cli.h"
 
-/* In the order of `probing help`; the last has no name. */
-extern const struct cli_command cli_commands[];
+/* The i-th in the order of `probing help`, those that plugins bring among them; NULL: there are no
+ * more. */
+const struct cli_command *cli_command_at(uint32_t i);
 
-/* By name or alias; NULL: there is none. */
+/* One of ours by name or alias; NULL: there is none. */
 const struct cli_command *cli_command_named(const char *word);
+/* Likewise one that a plugin brings: their files are looked at only for a word that is not ours. */
+const struct cli_command *cli_report_named(const char *word);
 /* The command a mistyped word may mean, or NULL. */
 const char *cli_command_near(const char *word);
 

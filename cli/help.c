@@ -43,6 +43,8 @@ static void put_names(const char *const *names, const char *between)
 
 void help_all(FILE *out)
 {
+    const struct cli_command *c;
+
     fputs("probing " PROBING_VERSION ": enter a running process and ask it\n\n"
           "usage: probing [--raw] [-t TARGET] COMMAND [ARGUMENTS]\n"
           "       probing TARGET COMMAND [ARGUMENTS]\n\n"
@@ -50,7 +52,7 @@ void help_all(FILE *out)
           "        or the environment's PROBING_TARGET or ENDPOINT\n"
           "--raw   escape nothing of what steers a terminal: only for a target that is trusted\n\n",
           out);
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         fprintf(out, "  %-10s %s\n", c->name, c->doc);
     fputs("\n  probing help COMMAND   its options and examples\n"
           "  probing --version\n\n"
@@ -83,6 +85,8 @@ int help_one(const char *word)
     char option[64];
 
     if (c == NULL)
+        c = cli_report_named(word);
+    if (c == NULL)
         return err_set(-EINVAL, "no command '%s'; `probing help` lists them", word);
     put_usage(stdout, c);
     printf("\n  %s\n", c->doc);
@@ -105,7 +109,8 @@ int help_one(const char *word)
     }
     if (c->words != NULL)
         c->words(put_word, &(bool){false});
-    printf("\nexample%s:\n", c->examples[1] != NULL ? "s" : "");
+    if (c->examples[0] != NULL)
+        printf("\nexample%s:\n", c->examples[1] != NULL ? "s" : "");
     for (const char *const *e = c->examples; *e != NULL; e++)
         printf("  probing %s\n", *e);
     return EXIT_DONE;
@@ -165,17 +170,21 @@ static void put_man_command(const struct cli_command *c)
     }
     if (c->words != NULL)
         c->words(put_man_word, NULL);
-    puts(".PP\n.nf");
+    if (c->examples[0] != NULL)
+        puts(".PP\n.nf");
     for (const char *const *e = c->examples; *e != NULL; e++) {
         fputs("    probing ", stdout);
         put_roff(*e);
         putchar('\n');
     }
-    puts(".fi");
+    if (c->examples[0] != NULL)
+        puts(".fi");
 }
 
 int command_man(struct target *t, int argc, char **argv)
 {
+    const struct cli_command *c;
+
     (void)t;
     if (argc != 1)
         return cli_misuse(err_set(-EINVAL, "man takes no argument '%s'", argv[1]));
@@ -190,7 +199,7 @@ int command_man(struct target *t, int argc, char **argv)
          "TARGET is a pid, host:port, a unix socket or a data directory; when it is left out, "
          "PROBING_TARGET or ENDPOINT of the environment.\n"
          ".SH COMMANDS");
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         put_man_command(c);
     puts(".SH EXIT STATUS\n0: done. 1: it failed, or the evaluated code raised. 2: wrong usage. "
          "130: interrupted.");
@@ -233,6 +242,8 @@ static const char *quoted(const char *text) /* in '...': no text of ours holds a
 
 static void bash_completion(void)
 {
+    const struct cli_command *c;
+
     puts(
         "# probing's completion for bash; made by `probing completion bash`\n"
         "_probing() {\n"
@@ -252,10 +263,10 @@ static void bash_completion(void)
         "    esac\n"
         "    case \"$command\" in");
     fputs("    '') COMPREPLY=($(compgen -W '-t help", stdout);
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         printf(" %s", c->name);
     puts("' -- \"$word\")) ;;");
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++) {
         printf("    %s%s", c->name, c->aliases[0] != NULL ? "|" : "");
         put_names(c->aliases, "|");
         fputs(") COMPREPLY=($(compgen -W '", stdout);
@@ -268,9 +279,11 @@ static void bash_completion(void)
 
 static void zsh_completion(void)
 {
+    const struct cli_command *c;
+
     puts("#compdef probing\n# probing's completion for zsh; made by `probing completion zsh`\n"
          "local -a commands=(");
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         printf("    '%s:%s'\n", c->name, quoted(c->doc));
     puts(")\nlocal -i i\nlocal command=\n"
          "for ((i = 2; i < CURRENT; i++)); do\n"
@@ -285,7 +298,7 @@ static void zsh_completion(void)
          "esac\n"
          "case $command in\n"
          "('') _describe command commands ;;");
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++) {
         printf("(%s%s", c->name, c->aliases[0] != NULL ? "|" : "");
         put_names(c->aliases, "|");
         fputs(") compadd --", stdout);
@@ -299,15 +312,17 @@ static void zsh_completion(void)
 
 static void fish_completion(void)
 {
+    const struct cli_command *c;
+
     puts("# probing's completion for fish; made by `probing completion fish`\n"
          "complete -c probing -s t -s p -l target -l pid -x -d 'pid, host:port, socket or data "
          "directory' -a '(probing list 2>/dev/null | string match -rg \"^ *([0-9]+)\")'");
     /* A target is a word before the command, which fish would take for one itself. */
     fputs("set -l commands", stdout);
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++)
+    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         printf(" %s", c->name);
     puts("");
-    for (const struct cli_command *c = cli_commands; c->name != NULL; c++) {
+    for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++) {
         printf("complete -c probing -n \"not __fish_seen_subcommand_from $commands\" -f -a %s "
                "-d '%s'\n",
                c->name, quoted(c->doc));

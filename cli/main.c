@@ -14,9 +14,12 @@
 #include <unistd.h>
 
 #include "cli/command_table.h"
+#include "cli/report/report.h"
+#include "cli/target/query_client.h"
 #include "cli/ui/terminal.h"
 #include "core/base/err.h"
 #include "core/base/redact.h"
+#include "core/base/text.h"
 #include "core/base/version.h"
 
 #define SECRET_NAME_MAX 64 /* longer words are code or SQL, not names */
@@ -41,9 +44,14 @@ static int unknown_command(const char *word)
 {
     const char *near = cli_command_near(word);
 
-    terminal_say("no command '%s'%s%s%s; `probing help` lists them", word,
-                 near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
-                 near != NULL ? "'" : "");
+    if (near != NULL) {
+        terminal_say("no command '%s'; did you mean '%s'; `probing help` lists them", word, near);
+        return EXIT_USAGE;
+    }
+    char places[4096];
+    report_places(places, sizeof places);
+    terminal_say("no command '%s', and no plugin in %s brings one; `probing help` lists them", word,
+                 places);
     return EXIT_USAGE;
 }
 
@@ -97,6 +105,21 @@ static const char *take_late_target(int *argc, char **words)
     return NULL;
 }
 
+/* A command of a plugin in the process.  One that we lack may be a report of a plugin there. */
+static int forward(struct target *t, int argc, char **argv)
+{
+    char places[4096];
+    int r = command_forward(t, argc, argv);
+
+    if (r != -ENOENT || !text_is_name(argv[0]) || !answer_plugin_runs(t, argv[0]))
+        return r;
+    report_places(places, sizeof places);
+    return err_set(r,
+                   "plugin %s runs in %s, but this probing has no %s.so with a report of it: "
+                   "install it into %s, or set PROBING_PLUGIN_PATH",
+                   argv[0], t->text, argv[0], places);
+}
+
 /* The target's text: an option, else the first word, else the environment. */
 static const char *take_target(int *argc, char ***argv)
 {
@@ -124,10 +147,12 @@ static int run_command(int argc, char **argv, const char *target_text)
         terminal_say("%s", missing_command(argv[0]));
         return EXIT_USAGE;
     }
-    if (c == NULL) { /* a plugin's own command, perhaps: the process knows */
+    if (c == NULL)
+        c = cli_report_named(argv[0]);
+    if (c == NULL) { /* a plugin's own command in the process, perhaps: that knows */
         int r = target_text != NULL ? target_resolve(target_text, &target) : -ENOENT;
         if (r == 0 && target.kind == TARGET_LIVE)
-            return command_forward(&target, argc, argv);
+            return forward(&target, argc, argv);
         if (r == 0 && target.kind == TARGET_BARE && cli_command_near(argv[0]) == NULL)
             return launch_no_core(target.pid, /* with= */ "");
         return unknown_command(argv[0]);

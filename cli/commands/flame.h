@@ -36,17 +36,4 @@ void flame_mode_words(void (*fn)(void *arg, const char *word, const char *doc), 
 int flame_read_mode(struct flame *f, const struct target *t, const struct flame_mode *m,
                     const char *when);
 
-/* ---- flame_modules.c ---- */
-
-struct flame_module {        /* a module's own time, without that of modules inside */
-    const char *root, *name; /* live with the flame; root: the model it was called in */
-    int64_t own_ns[2];       /* forward, backward */
-    int64_t calls;           /* forwards */
-};
-/* The slowest modules, at most `max`, the slowest first; gives how many.  ret_roots: how many
- * models there are; ret_steps: of how many steps. */
-int flame_sum_modules(struct flame *f, const struct target *t, const char *where,
-                      struct flame_module *ret, uint32_t max, uint32_t *ret_roots,
-                      int64_t *ret_steps);
-
 #endif

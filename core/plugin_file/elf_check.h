@@ -14,11 +14,13 @@
 #include <stdint.h>
 
 #define PLUGIN_SYMBOL "probing_plugin_v1"
+#define REPORT_SYMBOL "probing_report_v1"
 
 struct elf_facts {
     uint64_t used;      /* bytes from the front of the file that the loader needs */
     uint64_t plugin;    /* where in the file PLUGIN_SYMBOL stands, 0: it is not exported */
     uint64_t plugin_at; /* its address, when the file is mapped from 0 on */
+    uint64_t report;    /* as plugin, of REPORT_SYMBOL: it brings commands (probing/report.h) */
     bool origin;        /* it looks for its libraries beside itself ($ORIGIN) */
     bool runs;          /* loading runs code of it: constructors, indirect functions */
     uint32_t n_needed;  /* libraries that it names */

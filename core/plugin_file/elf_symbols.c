@@ -6,6 +6,7 @@
  * Any thread.
  */
 #include <probing/plugin.h>
+#include <probing/report.h>
 #include <string.h>
 
 #include "core/plugin_file/internal.h"
@@ -196,6 +197,17 @@ static int check_versions(struct elf *e)
 
 /* ---- symbols ---- */
 
+/* Where in the file a struct of the contract stands; 0: that is no place for one. */
+static uint64_t place_of(const struct elf *e, const Elf64_Sym *s, size_t size)
+{
+    const unsigned char *at = elf_at(e, s->st_value, size);
+    int type = ELF64_ST_TYPE(s->st_info);
+    bool data = type == STT_OBJECT || type == STT_NOTYPE;
+
+    return at && s->st_value % 8 == 0 && data && s->st_shndx != SHN_ABS ? (uint64_t)(at - e->bytes)
+                                                                        : 0;
+}
+
 static int check_symbol(struct elf *e, const Elf64_Sym *s)
 {
     if (s->st_name >= e->names_size)
@@ -207,15 +219,20 @@ static int check_symbol(struct elf *e, const Elf64_Sym *s)
         if (!elf_in(e, s->st_value, 1, PF_X))
             return elf_refuse("an indirect function of it lies outside of its code");
     }
-    if (strcmp(e->names + s->st_name, PLUGIN_SYMBOL) != 0)
-        return 0;
-    const unsigned char *at = elf_at(e, s->st_value, offsetof(struct probing_plugin, declares));
-    int type = ELF64_ST_TYPE(s->st_info);
-    if (!at || s->st_value % 8 || (type != STT_OBJECT && type != STT_NOTYPE) ||
-        s->st_shndx == SHN_ABS)
-        return elf_refuse(PLUGIN_SYMBOL " is no struct probing_plugin of its data");
-    e->facts.plugin = (uint64_t)(at - e->bytes);
-    e->facts.plugin_at = s->st_value;
+    const char *name = e->names + s->st_name;
+    if (strcmp(name, PLUGIN_SYMBOL) == 0) {
+        e->facts.plugin = place_of(e, s, offsetof(struct probing_plugin, declares));
+        e->facts.plugin_at = s->st_value;
+        return e->facts.plugin
+                   ? 0
+                   : elf_refuse(PLUGIN_SYMBOL " is no struct probing_plugin of its data");
+    }
+    if (strcmp(name, REPORT_SYMBOL) == 0) {
+        e->facts.report = place_of(e, s, sizeof(struct probing_report));
+        return e->facts.report
+                   ? 0
+                   : elf_refuse(REPORT_SYMBOL " is no struct probing_report of its data");
+    }
     return 0;
 }
 

@@ -224,6 +224,7 @@ def install_aliases(env):
                          ("completion fish", "share/fish/vendor_completions.d/probing.fish")):
         text = env.Command("$BUILD/" + where, env["PRODUCTS"]["probing"],
                            Action("$SOURCE %s >$TARGET" % words, "write $TARGET"))
+        env.Depends(text, [n for p, n in env["PRODUCTS"].items() if p.startswith("plugin/")])
         made += env.InstallAs("%s/%s" % (top, where), text)
     made += [env.InstallAs("%s/lib/pkgconfig/%s.pc" % (top, name), package(env, name, about, libs))
              for name, about, libs in PACKAGES]

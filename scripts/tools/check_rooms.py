@@ -30,8 +30,9 @@ EXCEPTIONS = os.path.join(ROOT, "scripts", "tools", "room_exceptions.txt")
 STRATA = {
     "core/sql": ["value", "parse", "expr", "exec format", "plan", "."],
     "plugins/python": ["read", "exec", "stack", "commands", "."],
-    "plugins/torch": ["python device", "modules", "steps", "calls", "dist", "profiler", "."],
-    "cli": ["ui", "inject", "target", "export", "torch commands", "."],
+    "plugins/torch": ["report", "python device", "modules", "steps", "calls", "dist", "profiler",
+                      "."],
+    "cli": ["ui", "inject", "target", "export", "commands report", "."],
 }
 # Headers of a house that all of its strata may include: what they declare is judged by symbol.
 SHARED = ("core/sql/sql.h", "core/sql/parse/ast.h", "cli/cli.h", "plugins/python/internal.h",

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The public header as a table: where each field is, how big each struct, what each enum says.
+"""The public headers as tables: where each field is, how big each struct, what each enum says.
 
-usage: offsets.py                    print it, as the compiler sees include/probing/plugin.h
-       offsets.py --write            save it as the table of the header's own ABI version
+usage: offsets.py                    print them, as the compiler sees include/probing/*.h
+       offsets.py --write            save each as the table of the header's own ABI version
        offsets.py --check TABLE      exit 1 if the header breaks what TABLE promised
+
+offsets_1_0.txt is of plugin.h, offsets_report_1_0.txt of report.h.
 
 A later header may add structs, enum constants, and fields behind the last one of a struct that
 grows; every line of a saved table stays true.
@@ -16,12 +18,14 @@ import sys
 import tempfile
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HEADER = os.path.join(ROOT, "include", "probing", "plugin.h")
+INCLUDE = os.path.join(ROOT, "include", "probing")
+HEADERS = {"offsets_report_": ("report.h", "PROBING_REPORT"),  # table's name: its header and prefix
+           "offsets_": ("plugin.h", "PROBING_ABI")}
 TABLES = os.path.join(ROOT, "tests", "abi")
 
 
-def header_text():
-    with open(HEADER) as source:
+def header_text(name):
+    with open(os.path.join(INCLUDE, name)) as source:
         text = re.sub(r"/\*.*?\*/", "", source.read(), flags=re.S)
     return re.sub(r"^\s*#(?:[^\n]*\\\n)*[^\n]*$", "", text, flags=re.M)
 
@@ -51,10 +55,12 @@ def enum_constants(text):
                 yield name[1]
 
 
-def program(text):
-    lines = ["#include <probing/plugin.h>", "#include <stddef.h>", "#include <stdio.h>",
+def program(header, prefix):
+    text = header_text(header)
+    lines = ["#include <probing/%s>" % header, "#include <stddef.h>", "#include <stdio.h>",
              "int main(void) {",
-             'printf("abi %u.%u\\n", (unsigned)PROBING_ABI_MAJOR, (unsigned)PROBING_ABI_MINOR);']
+             'printf("abi %%u.%%u\\n", (unsigned)%s_MAJOR, (unsigned)%s_MINOR);'
+             % (prefix, prefix)]
     for kind, name, body in aggregates(text):
         whole = "%s %s" % (kind, name)
         lines.append('printf("size %s %%zu\\n", sizeof(%s));' % (name, whole))
@@ -66,11 +72,12 @@ def program(text):
     return "\n".join(lines + ["return 0; }", ""])
 
 
-def table():
+def table(start):
+    """Of the header whose tables' names start so."""
     with tempfile.TemporaryDirectory() as folder:
         source, binary = os.path.join(folder, "t.c"), os.path.join(folder, "t")
         with open(source, "w") as out:
-            out.write(program(header_text()))
+            out.write(program(*HEADERS[start]))
         subprocess.run([os.environ.get("CC", "gcc"), "-std=c99", "-o", binary, source,
                         "-I" + os.path.join(ROOT, "include")], check=True)
         return subprocess.run([binary], stdout=subprocess.PIPE, check=True).stdout.decode()
@@ -97,24 +104,31 @@ def broken_promises(saved, now):
             yield "not at the end: " + line
 
 
+def write(start):
+    now = table(start)
+    os.makedirs(TABLES, exist_ok=True)
+    version = now.split("\n")[0].split()[1].replace(".", "_")
+    path = os.path.join(TABLES, "%s%s.txt" % (start, version))
+    with open(path, "w") as out:
+        out.write(now)
+    print(os.path.relpath(path, ROOT))
+
+
 def main(arguments):
-    now = table()
     if arguments == ["--write"]:
-        os.makedirs(TABLES, exist_ok=True)
-        version = now.split("\n")[0].split()[1].replace(".", "_")
-        path = os.path.join(TABLES, "offsets_%s.txt" % version)
-        with open(path, "w") as out:
-            out.write(now)
-        print(os.path.relpath(path, ROOT))
+        for start in HEADERS:
+            write(start)
         return 0
     if len(arguments) == 2 and arguments[0] == "--check":
+        name = os.path.basename(arguments[1])
+        now = table(next(start for start in HEADERS if name.startswith(start)))
         with open(arguments[1]) as saved:
             broken = list(broken_promises(saved.read(), now))
         print("\n".join(broken), end="\n" if broken else "")
         return 1 if broken else 0
     if arguments:
         sys.exit(__doc__)
-    print(now, end="")
+    print("".join(table(start) for start in HEADERS), end="")
     return 0
 
 

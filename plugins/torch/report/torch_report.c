@@ -1,28 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/torch/torch.c - `torch`: how a training or inference loop does, on one screen.
+ * plugins/torch/report/torch_report.c - `probing torch`: how a training or inference loop does, on
+ * one screen.
  *
  * One thread.  All of it comes from the tables that the torch plugin fills, of the living and the
  * dead; what is not measured is not shown.
  */
-#include "cli/torch/torch.h"
-
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cli/target/query_client.h"
-#include "cli/ui/terminal.h"
-#include "core/base/err.h"
-#include "core/base/text.h"
+#include "report.h"
 
 #define WINDOW_NS UINT64_C(60000000000)
 #define WATCH_NS UINT64_C(2000000000)
 #define CAPTURE_NS UINT64_C(600000000000)
-#define LINES_MAX ((size_t)1 << 16)
 #define CALLS_MAX 40000 /* rows of modules' calls that are read: those of the newest steps */
 #define DATA_SHARE 0.2  /* of a step: from there on a part is told as suspicious */
 #define COMM_SHARE 0.3
@@ -35,57 +30,34 @@
 #define GROWTH_SEC 10.0   /* watched for less than twice that: nothing is said */
 #define MB 1048576.0
 
-static int begin(void *self, const struct export_column *columns, uint32_t n, struct buf *out)
-{
-    (void)columns;
-    (void)out;
-    return n <= TORCH_FIGURES ? 0 : err_set(-E2BIG, "too many columns for %p", self);
-}
-
-static int end(void *self, struct buf *out)
-{
-    (void)self;
-    (void)out;
-    return 0;
-}
-
-static void take_cell(struct torch_figures *f, uint32_t i, const struct json *c)
-{
-    f->value[i] = c->type != JSON_NUMBER ? (double)NAN
-                  : c->is_integer        ? (double)c->integer
-                                         : c->number;
-    if (c->type == JSON_STRING && f->text[0] == '\0')
-        (void)snprintf(f->text, sizeof f->text, "%s", c->text);
-}
-
 struct query {
-    uint32_t n; /* columns */
     struct torch_figures now;
     void (*each)(struct torch_report *r, const struct torch_figures *f);
     struct torch_report *report;
 };
 
-static int row(void *self, const struct json *const *cells, struct buf *out)
+static int row(void *arg, const struct probing_report_cell *cells, uint32_t n)
 {
-    struct query *q = self;
+    struct query *q = arg;
     uint32_t rows = q->now.rows + 1;
-    (void)out;
     q->now = (struct torch_figures){.rows = rows};
-    for (uint32_t i = 0; i < q->n; i++)
-        take_cell(&q->now, i, cells[i]);
+    for (uint32_t i = 0; i < n && i < TORCH_FIGURES; i++) {
+        q->now.value[i] = cell_number(&cells[i]);
+        if (q->now.text[0] == '\0')
+            (void)snprintf(q->now.text, sizeof q->now.text, "%s", cell_text(&cells[i]));
+    }
     if (q->each != NULL)
         q->each(q->report, &q->now);
     return 0;
 }
 
 /* Ask; each row goes to `each`, the last one stays in ret. */
-static int ask(struct torch_report *r, uint32_t n, const char *sql,
+static int ask(struct torch_report *r, const char *sql,
                void (*each)(struct torch_report *, const struct torch_figures *),
                struct torch_figures *ret)
 {
-    struct query q = {.n = n, .each = each, .report = r};
-    struct export_writer w = {.begin = begin, .row = row, .end = end, .self = &q};
-    int rc = answer_rows(r->t, sql, &w);
+    struct query q = {.each = each, .report = r};
+    int rc = r->api->ask(r->api, sql, row, &q);
     if (ret != NULL)
         *ret = q.now;
     return rc;
@@ -106,13 +78,13 @@ static int read_steps(struct torch_report *r, const char *since)
                    "count(*) filter (where step_end = 'forward') "
                    "from python.torch_step_timing where %s",
                    since);
-    return ask(r, N_TORCH_STEPS, sql, NULL, &r->steps);
+    return ask(r, sql, NULL, &r->steps);
 }
 
 /* A step without rows against the mean of its two neighbours: drift goes out of the difference. */
 static int read_cost(struct torch_report *r)
 {
-    return ask(r, N_COST,
+    return ask(r,
                "select count(*), avg(around), avg(d), stddev(around - d) from (select sampled, "
                "step_duration_sec as d, (lag(step_duration_sec) over (order by ts) + "
                "lead(step_duration_sec) over (order by ts)) / 2 as around, "
@@ -130,7 +102,7 @@ static int read_modules(struct torch_report *r, const char *since)
                    "select count(*), min(local_step), max(local_step) from python.torch_trace "
                    "where %s and stage in ('post forward', 'post backward')",
                    since);
-    int rc = ask(r, 3, sql, NULL, &f);
+    int rc = ask(r, sql, NULL, &f);
     if (rc < 0 || !(f.value[0] > 0))
         return rc;
     double steps = f.value[2] - f.value[1] + 1, most = CALLS_MAX * steps / f.value[0];
@@ -140,10 +112,7 @@ static int read_modules(struct torch_report *r, const char *since)
         last = fmin(last, r->steps.value[TORCH_LAST]);
     }
     (void)snprintf(where, sizeof where, " and local_step between %.0f and %.0f", first, last);
-    rc = flame_sum_modules(&r->flame, r->t, where, r->modules, TORCH_MODULES, &r->n_roots,
-                           &r->module_steps);
-    r->n_modules = rc > 0 ? (uint32_t)rc : 0;
-    return rc < 0 ? rc : 0;
+    return slow_modules_read(r, where);
 }
 
 /* On the device at steps' ends: the least of the newer half against that of the older one. */
@@ -160,13 +129,13 @@ static int read_memory(struct torch_report *r, const char *since)
         "then 1 else 0 end as newer from python.torch_trace where max_allocated is not null "
         "and %s) x",
         since, since);
-    return ask(r, N_MEMORY, sql, NULL, &r->memory);
+    return ask(r, sql, NULL, &r->memory);
 }
 
 static void read_loop(struct torch_report *r)
 {
-    if (r->t->kind != TARGET_LIVE ||
-        ask(r, N_LOOP,
+    if (r->api->target != PROBING_TARGET_LIVE ||
+        ask(r,
             "select step_sec, phase_sec, rss, rss_since - rss_before, rss_sec, phase from "
             "torch.loop",
             NULL, &r->loop) < 0)
@@ -184,15 +153,15 @@ static void suspect(struct torch_report *r, const char *format, double a, const 
 {
     char line[512];
     (void)snprintf(line, sizeof line, format, a, text);
-    (void)buf_addf(&r->suspicions, "%s\n", line);
+    lines_add(&r->suspicions, "%s\n", line);
 }
 
 static void wait_for_worker(struct torch_report *r, const struct torch_figures *f)
 {
-    (void)buf_addf(&r->waits,
-                   "  the next batch is to come from worker %.0f (pid %.0f), which is %s\n"
-                   "  where: probing -t %.0f backtrace --external\n",
-                   f->value[0], f->value[1], f->text, f->value[1]);
+    lines_add(&r->waits,
+              "  the next batch is to come from worker %.0f (pid %.0f), which is %s\n"
+              "  where: probing -t %.0f backtrace --external\n",
+              f->value[0], f->value[1], f->text, f->value[1]);
 }
 
 /* The worker that has the batch, or else who can say more. */
@@ -200,12 +169,12 @@ static void tell_where(struct torch_report *r, bool data)
 {
     size_t before = r->waits.size;
     if (data)
-        (void)ask(r, 3,
+        (void)ask(r,
                   "select worker, pid, state from torch.loaders where awaited = 1 order by "
                   "cpu_sec limit 4",
                   wait_for_worker, NULL);
-    if (r->waits.size == before && r->t->pid != 0)
-        (void)buf_addf(&r->waits, "  where: probing -t %d backtrace\n", (int)r->t->pid);
+    if (r->waits.size == before && r->api->target_pid != 0)
+        lines_add(&r->waits, "  where: probing -t %d backtrace\n", (int)r->api->target_pid);
 }
 
 /* A loop that stands has no rows to show it. */
@@ -215,7 +184,7 @@ static void read_stand(struct torch_report *r)
     if (r->loop.rows == 0)
         return;
     if (!is_number(loop[LOOP_PHASE_SEC]) && r->waits.size == 0) {
-        (void)buf_adds(&r->waits, "no module has been called since plugin torch was loaded\n");
+        lines_add(&r->waits, "no module has been called since plugin torch was loaded\n");
         tell_where(r, /* data= */ true);
     }
     if (!is_number(loop[LOOP_PHASE_SEC]))
@@ -226,12 +195,11 @@ static void read_stand(struct torch_report *r)
         return;
     bool data = strcmp(r->loop.text, "waiting for data") == 0;
     bool other = strcmp(r->loop.text, "other") == 0;
-    (void)buf_addf(&r->waits, "no step has ended for %.1f s: the loop has %s%s for %.1f s\n",
-                   for_sec,
-                   data    ? "been "
-                   : other ? "been in none of torch's parts"
-                           : "been in ",
-                   other ? "" : r->loop.text, loop[LOOP_PHASE_SEC]);
+    lines_add(&r->waits, "no step has ended for %.1f s: the loop has %s%s for %.1f s\n", for_sec,
+              data    ? "been "
+              : other ? "been in none of torch's parts"
+                      : "been in ",
+              other ? "" : r->loop.text, loop[LOOP_PHASE_SEC]);
     tell_where(r, data);
 }
 
@@ -289,7 +257,7 @@ static void suspect_failure(struct torch_report *r, const struct torch_figures *
 static void suspect_communication(struct torch_report *r)
 {
     (void)ask(
-        r, 2,
+        r,
         "select local_step, op || ' of group ' || coalesce(group_name, '?') || ' failed: ' "
         "|| error from python.comm_collective where error is not null order by ts desc limit 1",
         suspect_failure, NULL);
@@ -297,9 +265,9 @@ static void suspect_communication(struct torch_report *r)
 
 static void suspect_missing(struct torch_report *r, const struct torch_figures *f)
 {
-    (void)buf_addf(&r->suspicions,
-                   "torch.exprs: %s was not there at the end of ten steps, so it is not kept\n",
-                   f->text);
+    lines_add(&r->suspicions,
+              "torch.exprs: %s was not there at the end of ten steps, so it is not kept\n",
+              f->text);
 }
 
 /* A name that was never there; of the living only while the setting has it. */
@@ -310,12 +278,12 @@ static int suspect_names(struct torch_report *r)
                    "select case when func is null then name else name || ' of ' || func end from "
                    "python.variables v group by name, func having count(value_type) = 0 and "
                    "max(value) like 'not there at the end of %%'%s order by max(ts) desc limit 4",
-                   r->t->kind != TARGET_LIVE
+                   r->api->target != PROBING_TARGET_LIVE
                        ? ""
                        : " and strpos((select max(value) from probing.settings where name = "
                          "'torch.exprs'), case when func is null then name else name || '@' || "
                          "func end) > 0");
-    return ask(r, 1, sql, suspect_missing, NULL);
+    return ask(r, sql, suspect_missing, NULL);
 }
 
 static int suspect_numbers(struct torch_report *r, const char *since)
@@ -325,25 +293,15 @@ static int suspect_numbers(struct torch_report *r, const char *since)
     (void)snprintf(sql, sizeof sql,
                    "select count(*) from python.torch_trace where stage = 'skipped step' and %s",
                    since);
-    int rc = ask(r, 1, sql, NULL, &f);
+    int rc = ask(r, sql, NULL, &f);
     if (rc == 0 && f.value[0] > 0)
         suspect(r, "%.0f optimizer steps were skipped: gradients had overflown%s", f.value[0], "");
     if (rc == 0)
-        rc = ask(r, 3,
+        rc = ask(r,
                  "select local_step, case when value_type = 'gradient' then 1 else 0 end, func "
                  "from python.variables where name = 'nonfinite' order by ts desc limit 3",
                  suspect_module, NULL);
     return rc;
-}
-
-int torch_err_no_plugin(const struct target *t)
-{
-    if (t->kind == TARGET_BARE)
-        return launch_no_core(t->pid, " --plugin torch");
-    if (t->kind == TARGET_FILES)
-        return err_set(-ENODATA, "%s had no torch plugin in it: there is nothing to show", t->text);
-    return err_set(-ENODATA, "%s has no torch plugin: probing -t %s plugin load torch", t->text,
-                   t->text);
 }
 
 static int read_report(struct torch_report *r, uint64_t window_ns)
@@ -355,10 +313,10 @@ static int read_report(struct torch_report *r, uint64_t window_ns)
     (void)snprintf(since, sizeof since, within, "python.torch_trace", (double)window_ns / 1e9);
     int rc = read_steps(r, steps);
     if (rc == -ENOENT || rc == -EINVAL)
-        return torch_err_no_plugin(r->t);
+        return r->api->no_plugin(r->api);
     read_loop(r);
-    if (rc == 0 && r->t->kind == TARGET_LIVE)
-        torch_read_waits(r->t, &r->waits, &r->suspicions);
+    if (rc == 0 && r->api->target == PROBING_TARGET_LIVE)
+        torch_read_waits(r->api, &r->waits, &r->suspicions);
     if (rc == 0)
         read_stand(r);
     if (rc == 0)
@@ -381,102 +339,153 @@ static int read_report(struct torch_report *r, uint64_t window_ns)
 /* ---- the command ---- */
 
 struct words {
+    const struct probing_report_api *api;
     uint64_t window_ns, interval_ns;
     bool profile, json, watch;
     const char *steps, *skip, *path;
     uint64_t timeout_ns; /* of profile; 0: not said */
 };
 
+static int take_timeout(struct words *w, const char *value)
+{
+    int rc = w->api->parse_time(w->api, value, &w->timeout_ns);
+    return rc < 0          ? rc
+           : w->timeout_ns ? 0
+                           : report_fail(w->api, -EINVAL, "--timeout must be more than 0");
+}
+
 static int take(void *arg, const char *option, const char *value)
 {
     struct words *w = arg;
     uint64_t n;
-    if (option == NULL && strcmp(value, "profile") == 0) {
-        w->profile = true;
-        return 0;
-    }
+    if (option == NULL && strcmp(value, "profile") == 0)
+        return w->profile = true, 0;
     if (option == NULL)
-        return err_set(-EINVAL, "torch takes no argument '%s'; did you mean profile?", value);
+        return report_fail(w->api, -EINVAL, "torch takes no argument '%s'; did you mean profile?",
+                           value);
     if (strcmp(option, "--last") == 0)
-        return parse_ns(value, &w->window_ns);
-    if (strcmp(option, "--timeout") == 0) {
-        int rc = parse_ns(value, &w->timeout_ns);
-        return rc < 0 ? rc : w->timeout_ns ? 0 : err_set(-EINVAL, "--timeout must be more than 0");
-    }
+        return w->api->parse_time(w->api, value, &w->window_ns);
+    if (strcmp(option, "--timeout") == 0)
+        return take_timeout(w, value);
     if (strcmp(option, "--json") == 0)
         return w->json = true, 0;
     if (strcmp(option, "--watch") == 0)
         return w->watch = true, 0;
     if (strcmp(option, "--interval") == 0)
-        return w->watch = true, parse_ns(value, &w->interval_ns);
-    if (strcmp(option, "--output") == 0) {
-        w->path = value;
-        return 0;
-    }
-    if (parse_u64(value, &n) < 0)
-        return err_set(-EINVAL, "%s wants a number of steps, not '%s'", option, value);
+        return w->watch = true, w->api->parse_time(w->api, value, &w->interval_ns);
+    if (strcmp(option, "--output") == 0)
+        return w->path = value, 0;
+    if (w->api->parse_count(w->api, value, &n) < 0)
+        return report_fail(w->api, -EINVAL, "%s wants a number of steps, not '%s'", option, value);
     *(strcmp(option, "--steps") == 0 ? &w->steps : &w->skip) = value;
     return 0;
 }
 
-static int look(const struct target *t, const struct words *w)
+static int show(struct torch_report *r, const struct words *w)
 {
-    static struct torch_report r; /* too large for a stack */
-    r = (struct torch_report){.t = t};
-    buf_init(&r.waits, LINES_MAX);
-    buf_init(&r.suspicions, LINES_MAX);
-    flame_init(&r.flame, FLAME_MAX_BYTES);
-    r.flame.mode = "time";
-    int rc = read_report(&r, w->window_ns);
-    if (rc == 0 && r.steps.value[TORCH_N] < 1 && r.n_modules == 0 && r.waits.size == 0 && !w->json)
-        rc = err_set(-ENODATA, "no module has been called since plugin torch was loaded");
+    const struct probing_report_api *a = r->api;
+    int rc = read_report(r, w->window_ns);
+    if (rc == 0 && r->steps.value[TORCH_N] < 1 && r->n_modules == 0 && r->waits.size == 0 &&
+        !w->json)
+        rc = report_fail(a, -ENODATA, "no module has been called since plugin torch was loaded");
     if (rc == 0 && w->watch && !w->json)
-        terminal_clear();
+        a->clear(a);
     if (w->json)
-        terminal_exact();
+        a->exact(a);
     if (rc == 0)
-        (w->json ? torch_show_json : torch_show)(&r);
-    flame_done(&r.flame);
-    buf_done(&r.waits);
-    buf_done(&r.suspicions);
-    return rc < 0 ? rc : EXIT_DONE;
+        (w->json ? torch_show_json : torch_show)(r);
+    return rc;
 }
 
-static int look_again(const struct target *t, const struct words *w)
+static int look(const struct words *w)
 {
-    while (!cli_interrupted) {
-        int rc = look(t, w);
-        if (rc != EXIT_DONE)
+    struct torch_report *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return report_fail(w->api, -ENOMEM, "no memory for the report");
+    r->api = w->api;
+    int rc = show(r, w);
+    slow_modules_free(r);
+    free(r->waits.text);
+    free(r->suspicions.text);
+    free(r);
+    return rc;
+}
+
+static int look_again(const struct words *w)
+{
+    while (!w->api->interrupted(w->api)) {
+        int rc = look(w);
+        if (rc < 0)
             return rc;
-        if (fflush(stdout) != 0)
-            return EXIT_DONE; /* nobody reads any more */
+        if (w->api->flush(w->api) < 0)
+            return 0; /* nobody reads any more */
         (void)poll(NULL, 0, (int)(w->interval_ns / 1000000));
     }
-    return EXIT_DONE;
+    return 0;
 }
 
-static int capture(const struct target *t, const struct words *w)
+static int capture(const struct words *w)
 {
     struct torch_capture wanted = {.steps = w->steps != NULL ? w->steps : "3",
                                    .skip = w->skip != NULL ? w->skip : "0",
                                    .timeout_ns = w->timeout_ns ? w->timeout_ns : CAPTURE_NS};
-    return torch_capture(t, &wanted, w->path);
+    return torch_capture(w->api, &wanted, w->path);
 }
 
-int command_torch(struct target *t, int argc, char **argv)
+static int run(const struct probing_report_api *a, int argc, const char *const *argv)
 {
-    struct words words = {.window_ns = WINDOW_NS, .interval_ns = WATCH_NS};
-    int rc = cli_parse(argc, argv, take, &words);
-    if (rc == 0 && !words.profile &&
-        (words.steps != NULL || words.skip != NULL || words.path || words.timeout_ns != 0))
-        rc = err_set(-EINVAL, "--steps, --skip, --timeout and -o belong to torch profile");
-    if (rc == 0 && words.profile && (words.json || words.watch))
-        rc = err_set(-EINVAL, "--json and --watch do not belong to torch profile");
+    struct words words = {.api = a, .window_ns = WINDOW_NS, .interval_ns = WATCH_NS};
+    int rc = a->parse(a, argc, argv, take, &words);
     if (rc < 0)
-        return cli_misuse(rc);
-    if (t->kind == TARGET_BARE && !target_is_files(t))
-        return launch_no_core(t->pid, " --plugin torch");
+        return rc;
+    if (!words.profile &&
+        (words.steps != NULL || words.skip != NULL || words.path || words.timeout_ns != 0))
+        return a->misuse(a, -EINVAL, "--steps, --skip, --timeout and -o belong to torch profile");
+    if (words.profile && (words.json || words.watch))
+        return a->misuse(a, -EINVAL, "--json and --watch do not belong to torch profile");
+    if (a->target == PROBING_TARGET_BARE)
+        return a->no_plugin(a);
     if (words.profile)
-        return capture(t, &words);
-    return words.watch ? look_again(t, &words) : look(t, &words);
+        return capture(&words);
+    return words.watch ? look_again(&words) : look(&words);
 }
+
+/* ---- what the command shows of it ---- */
+
+static const struct probing_report_option options[] = {
+    {"--last", NULL, "TIME", "of this time; 60s when left out"},
+    {"--json", NULL, NULL, "the same as one line of JSON"},
+    {"--watch", NULL, NULL, "again every two seconds, or --interval"},
+    {"--interval", NULL, "TIME", "again after each"},
+    {"--steps", NULL, "N", "profile: so many steps; 3 when left out"},
+    {"--skip", NULL, "N", "profile: after so many others"},
+    {"--timeout", NULL, "TIME", "profile: with those that ended until then; 10m"},
+    {"--output", "-o", "FILE", "profile: the trace; only the sums when left out"}};
+
+static const char *const examples[] = {"-t 4242 torch", "-t 4242 torch --last 10m",
+                                       "-t 4242 torch --watch",
+                                       "-t 4242 torch profile --steps 3 -o trace.json"};
+
+static const struct probing_report_command commands[] = {
+    {.name = "torch",
+     .arguments = "[profile]",
+     .doc = "how a torch loop does: steps a second, where they go, slow modules, what is odd",
+     .text = "Of the last minute that plugin torch has seen, of the living and the dead. Our own "
+             "cost is in it twice: as measured, and by steps with rows against steps without "
+             "(torch.baseline). profile runs torch's own profiler, from one step's end to "
+             "another, and writes its trace for Perfetto and Chrome; table torch.ops adds it up.",
+     .options = options,
+     .n_options = sizeof options / sizeof options[0],
+     .option_size = sizeof options[0],
+     .examples = examples,
+     .n_examples = sizeof examples / sizeof examples[0],
+     .flags = PROBING_REPORT_TARGET,
+     .run = run}};
+
+PROBING_EXPORT const struct probing_report probing_report_v1 = {.size = sizeof(probing_report_v1),
+                                                                .abi = PROBING_REPORT_ABI,
+                                                                .name = "torch",
+                                                                .commands = commands,
+                                                                .n_commands = sizeof commands /
+                                                                              sizeof commands[0],
+                                                                .command_size = sizeof commands[0]};

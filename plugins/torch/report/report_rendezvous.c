@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/torch/report/report_rendezvous.c - for `torch`: ranks that stand in making a process
+ * group, and who has not come.
+ *
+ * One thread.  There is no group yet that could be asked.  What tells a rank then is the
+ * environment that torchrun gives it: RANK, WORLD_SIZE, and the store where all meet.  Processes of
+ * this machine that have the same store are the job's; those with plugin torch are asked whether
+ * they stand there, too.  Who sets RANK by itself after its start is not known, and then only the
+ * own wait is told.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "report.h"
+
+#define ENVIRON_MAX_BYTES (1u << 20)
+#define STAT_BYTES 4096
+#define MEMBERS_MAX 512
+#define TEXT_BYTES 128
+
+struct member { /* a process of the job */
+    int64_t pid;
+    int64_t rank, size;
+    char job[2 * TEXT_BYTES];
+    char op[TEXT_BYTES]; /* where it stands; "": elsewhere */
+    double seen_sec;
+    bool asked;
+};
+
+struct job {
+    struct member all[MEMBERS_MAX];
+    uint32_t n;
+};
+
+/* Digits only, as torchrun writes them; else -1. */
+static int64_t number_of(const char *text)
+{
+    size_t n = strspn(text, "0123456789");
+    return n > 0 && n <= 9 && text[n] == '\0' ? strtoll(text, NULL, 10) : -1;
+}
+
+/* Gives how many bytes there are of a file in /proc/PID, with a NUL behind them; 0: none. */
+static size_t read_proc(int64_t pid, const char *leaf, char *ret, size_t size)
+{
+    char path[64];
+    size_t at = 0;
+    ssize_t n = 1;
+    (void)snprintf(path, sizeof path, "/proc/%lld/%s", (long long)pid, leaf);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd != -1 && at < size - 1 && (n = read(fd, ret + at, size - 1 - at)) > 0)
+        at += (size_t)n;
+    if (fd != -1)
+        (void)close(fd);
+    ret[at] = '\0';
+    return n >= 0 ? at : 0;
+}
+
+static void read_keys(const char *text, size_t size, char values[4][TEXT_BYTES])
+{
+    static const char *const keys[] = {"RANK=", "WORLD_SIZE=", "MASTER_ADDR=", "MASTER_PORT="};
+    for (size_t at = 0; at < size; at += strlen(text + at) + 1)
+        for (size_t i = 0; i < 4; i++)
+            if (strncmp(text + at, keys[i], strlen(keys[i])) == 0)
+                (void)snprintf(values[i], TEXT_BYTES, "%s", text + at + strlen(keys[i]));
+}
+
+/* What its environment says when it was started.  false: it is no rank of a job. */
+static bool read_member(int64_t pid, struct member *ret)
+{
+    char values[4][TEXT_BYTES] = {"", "", "", ""};
+    char *text = malloc(ENVIRON_MAX_BYTES);
+    if (text != NULL)
+        read_keys(text, read_proc(pid, "environ", text, ENVIRON_MAX_BYTES), values);
+    free(text);
+    *ret = (struct member){.pid = pid, .rank = number_of(values[0]), .size = number_of(values[1])};
+    (void)snprintf(ret->job, sizeof ret->job, "%.*s:%.*s", TEXT_BYTES - 1, values[2],
+                   TEXT_BYTES - 1, values[3]);
+    return ret->rank >= 0 && ret->size > 1 && values[3][0] != '\0';
+}
+
+static int64_t parent_of(int64_t pid)
+{
+    char text[STAT_BYTES];
+    int parent = 0;
+    bool read = read_proc(pid, "stat", text, sizeof text) > 0;
+    const char *after = read ? strrchr(text, ')') : NULL;
+    if (after == NULL || sscanf(after + 1, " %*c %d", &parent) != 1)
+        parent = 0;
+    return parent;
+}
+
+static bool is_same_rank(const struct member *a, const struct member *b)
+{
+    return a->rank == b->rank && strcmp(a->job, b->job) == 0;
+}
+
+/* The other ranks of its job that are here.  A rank's own children have its environment, too. */
+static void find_others(struct job *j)
+{
+    DIR *proc = opendir("/proc");
+    for (struct dirent *e = proc != NULL ? readdir(proc) : NULL; e != NULL; e = readdir(proc)) {
+        struct member *m = &j->all[j->n], parent;
+        int64_t pid = number_of(e->d_name);
+        if (pid <= 0)
+            continue;
+        if (j->n == MEMBERS_MAX || !read_member(pid, m) || strcmp(m->job, j->all[0].job) != 0 ||
+            is_same_rank(m, &j->all[0]) ||
+            (read_member(parent_of(m->pid), &parent) && is_same_rank(m, &parent)))
+            continue;
+        j->n++;
+    }
+    if (proc != NULL)
+        (void)closedir(proc);
+}
+
+static int take_join(void *arg, const struct probing_report_cell *c, uint32_t n)
+{
+    struct member *m = arg;
+    if (n < 2)
+        return 0;
+    (void)snprintf(m->op, sizeof m->op, "%s", cell_text(&c[0]));
+    m->seen_sec = c[1].type != 0 ? cell_number(&c[1]) : 0;
+    return 0;
+}
+
+static const char join_sql[] =
+    "select op, wait_sec from torch.waiting where op in ('init_process_group', 'new_group', "
+    "'split_group', 'destroy_process_group') order by wait_sec limit 1";
+
+static void ask_other(const struct probing_report_api *a, struct member *m)
+{
+    if (torch_runs_in(a, m->pid))
+        m->asked = a->ask_process(a, m->pid, join_sql, take_join, m) == 0;
+}
+
+static void tell_other(const struct member *m, struct lines *lines)
+{
+    if (m->asked && m->op[0] != '\0')
+        return;
+    lines_add(lines,
+              m->asked ? "  rank %lld has not come to it (pid %d)\n"
+                       : "  rank %lld has no plugin torch to be asked (pid %d)\n",
+              (long long)m->rank, (int)m->pid);
+    lines_add(lines, "  where: probing -t %d backtrace\n", (int)m->pid);
+}
+
+static void tell(const struct job *j, const struct member *waiter, struct lines *lines)
+{
+    if (waiter->rank < 0)
+        lines_add(lines, "the process");
+    else
+        lines_add(lines, "rank %lld of %lld", (long long)waiter->rank, (long long)waiter->size);
+    lines_add(lines, " stands in %s, for %.1f s at least\n", waiter->op, waiter->seen_sec);
+    for (uint32_t i = 0; i < j->n && waiter->rank >= 0; i++)
+        tell_other(&j->all[i], lines);
+    if (waiter->rank >= 0 && (int64_t)j->n < waiter->size)
+        lines_add(lines, "  %lld of %lld ranks have no process here: elsewhere, or ended\n",
+                  (long long)(waiter->size - (int64_t)j->n), (long long)waiter->size);
+    if (waiter->rank < 0)
+        lines_add(lines, "  where: probing -t %d backtrace\n", (int)waiter->pid);
+}
+
+static void read_job(const struct probing_report_api *a, struct job *j, bool others,
+                     struct lines *lines)
+{
+    struct member *own = &j->all[0];
+    bool member = read_member(a->target_pid, own);
+    j->n = 1;
+    if (!member)
+        own->rank = -1;
+    own->asked = a->ask(a, join_sql, take_join, own) == 0;
+    const struct member *waiter = own->op[0] != '\0' ? own : NULL;
+    if (member && (others || waiter != NULL))
+        find_others(j);
+    for (uint32_t i = 1; i < j->n; i++) {
+        ask_other(a, &j->all[i]);
+        if (waiter == NULL && j->all[i].op[0] != '\0')
+            waiter = &j->all[i];
+    }
+    if (waiter != NULL)
+        tell(j, waiter, lines);
+}
+
+void torch_read_joins(const struct probing_report_api *a, bool others, struct lines *lines)
+{
+    struct job *job = a->target_pid != 0 ? calloc(1, sizeof *job) : NULL;
+    if (job != NULL)
+        read_job(a, job, others, lines);
+    free(job);
+}
