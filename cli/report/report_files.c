@@ -46,11 +46,12 @@ static char alternate[32768];    /* a stack may be what has run out */
 
 static const char *name_of(int signo)
 {
-    return signo == SIGSEGV  ? "SIGSEGV"
-           : signo == SIGBUS ? "SIGBUS"
-           : signo == SIGFPE ? "SIGFPE"
-           : signo == SIGILL ? "SIGILL"
-                             : "SIGABRT";
+    return signo == SIGSEGV   ? "SIGSEGV"
+           : signo == SIGBUS  ? "SIGBUS"
+           : signo == SIGFPE  ? "SIGFPE"
+           : signo == SIGILL  ? "SIGILL"
+           : signo == SIGTRAP ? "SIGTRAP"
+                              : "SIGABRT";
 }
 
 /* Not by stdio, whose locks the crash may have left taken.  It dies of the signal then, as its
@@ -63,7 +64,7 @@ static void on_crash(int signo)
     (void)raise(signo);
 }
 
-static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+static const int crashes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
 
 void report_guard(const char *file, const char *what)
 {
@@ -90,22 +91,19 @@ void report_guard_end(void)
 
 /* ---- a file ---- */
 
-/* Its code is mapped from a copy that nobody can change, as the core does, where that can be. */
+/* Its code is mapped from a copy that nobody can change, as the core does, where that can be.  The
+ * copy stays open: the loader takes two files of one name for one, and its name is its number. */
 static void *map(int fd, const char *path)
 {
     struct elf_facts facts;
-    char name[64];
+    char name[64] = "";
     int copy = -1;
 
-    if (seal_copy(fd, "report", &copy, &facts) == 0 && !facts.origin) {
+    if (seal_copy(fd, "report", &copy, &facts) == 0 && !facts.origin)
         (void)snprintf(name, sizeof name, "/proc/self/fd/%d", copy);
-        path = access(name, R_OK) == 0 ? name : path;
-    }
     report_guard(path, "it was loaded for the commands that it brings");
-    void *handle = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
+    void *handle = dlopen(access(name, R_OK) == 0 ? name : path, RTLD_LAZY | RTLD_LOCAL);
     report_guard_end();
-    if (copy != -1)
-        (void)close(copy);
     return handle;
 }
 

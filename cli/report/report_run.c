@@ -87,6 +87,7 @@ struct rows {
     int (*row)(void *arg, const struct probing_report_cell *cells, uint32_t n);
     void *arg;
     uint32_t n;
+    bool is_double[EXPORT_COLUMNS_MAX]; /* 1.0 comes as 1 */
     struct probing_report_cell cells[EXPORT_COLUMNS_MAX];
 };
 
@@ -94,19 +95,24 @@ static int on_begin(void *self, const struct export_column *columns, uint32_t n,
 {
     struct rows *rows = self;
 
-    (void)columns;
     (void)out;
+    if (n > EXPORT_COLUMNS_MAX)
+        return err_set(-E2BIG, "an answer of %u columns", n);
     rows->n = n;
-    return n <= EXPORT_COLUMNS_MAX ? 0 : err_set(-E2BIG, "an answer of %u columns", n);
+    for (uint32_t i = 0; i < n; i++)
+        rows->is_double[i] = columns[i].type == AS_DOUBLE;
+    return 0;
 }
 
-static struct probing_report_cell cell_of(const struct json *c)
+static struct probing_report_cell cell_of(const struct json *c, bool is_double)
 {
     switch (c->type) {
     case JSON_NUMBER:
-        return c->is_integer
+        return c->is_integer && !is_double
                    ? (struct probing_report_cell){.type = PROBING_I64, .value.i = c->integer}
-                   : (struct probing_report_cell){.type = PROBING_F64, .value.f = c->number};
+                   : (struct probing_report_cell){.type = PROBING_F64,
+                                                  .value.f = c->is_integer ? (double)c->integer
+                                                                           : c->number};
     case JSON_STRING:
         return (struct probing_report_cell){
             .type = PROBING_STR, .size = (uint32_t)c->size, .value.s = c->text};
@@ -126,7 +132,7 @@ static int on_row(void *self, const struct json *const *cells, struct buf *out)
 
     (void)out;
     for (uint32_t i = 0; i < rows->n; i++)
-        rows->cells[i] = cell_of(cells[i]);
+        rows->cells[i] = cell_of(cells[i], rows->is_double[i]);
     return rows->row(rows->arg, rows->cells, rows->n);
 }
 

@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > 0)
         memcpy(at, data, size);
     if (elf_check(at, size, &facts) == 0) {
-        fuzz_must(facts.used <= size && facts.plugin < size);
+        fuzz_must(facts.used <= size && facts.plugin < size && facts.report < size);
         if (!facts.runs)
             must_load(at, (size_t)facts.used);
     }

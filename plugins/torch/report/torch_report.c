@@ -482,10 +482,11 @@ static const struct probing_report_command commands[] = {
      .flags = PROBING_REPORT_TARGET,
      .run = run}};
 
-PROBING_EXPORT const struct probing_report probing_report_v1 = {.size = sizeof(probing_report_v1),
-                                                                .abi = PROBING_REPORT_ABI,
-                                                                .name = "torch",
-                                                                .commands = commands,
-                                                                .n_commands = sizeof commands /
-                                                                              sizeof commands[0],
-                                                                .command_size = sizeof commands[0]};
+PROBING_EXPORT const struct probing_report probing_report_v1 = {
+    .size = sizeof(probing_report_v1),
+    .abi = PROBING_REPORT_ABI,
+    .name = "torch",
+    .commands = commands,
+    .n_commands = sizeof commands / sizeof commands[0],
+    .command_size = sizeof commands[0],
+};
