@@ -108,11 +108,14 @@ static const char *take_late_target(int *argc, char **words)
 /* A command of a plugin in the process.  One that we lack may be a report of a plugin there. */
 static int forward(struct target *t, int argc, char **argv)
 {
-    char places[4096];
+    char places[4096], why[ERR_TEXT_BYTES];
     int r = command_forward(t, argc, argv);
 
-    if (r != -ENOENT || !text_is_name(argv[0]) || !answer_plugin_runs(t, argv[0]))
+    if (r != -ENOENT || !text_is_name(argv[0]))
         return r;
+    (void)snprintf(why, sizeof why, "%s", err_why(r));
+    if (!answer_plugin_runs(t, argv[0]))
+        return err_set(r, "%s", why);
     report_places(places, sizeof places);
     return err_set(r,
                    "plugin %s runs in %s, but this probing has no %s.so with a report of it: "

@@ -25,6 +25,7 @@
 #include <probing/plugin.h>
 
 #include "cli/commands/inject_setup.h"
+#include "cli/report/report.h"
 #include "core/base/buf.h"
 #include "core/base/clock.h"
 #include "core/base/err.h"
@@ -525,6 +526,20 @@ static void say_left(struct check *c, struct view *before, struct view *now)
         say("left", "no thread, descriptor or handler of a signal");
 }
 
+/* Commands for `probing` itself.  They are loaded into this process, as then; not called. */
+static void look_at_report(struct check *c)
+{
+    char names[600], why[ERR_TEXT_BYTES];
+    int r = report_names(c->file, names, sizeof names);
+
+    if (r > 0)
+        say("report", "probing %s", names);
+    if (r >= 0)
+        return;
+    (void)snprintf(why, sizeof why, "%s", err_text());
+    problem(c, "report", why);
+}
+
 static void steps(struct check *c)
 {
     struct view before, after, now;
@@ -566,6 +581,8 @@ int plugin_check(const char *name, const char *file, char **program)
     if (r == 0)
         steps(&c);
     finish(&c);
+    if (r == 0 && !cli_interrupted)
+        look_at_report(&c);
     if (r < 0)
         return r;
     if (cli_interrupted)

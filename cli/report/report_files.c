@@ -181,6 +181,25 @@ static void take_file(const char *path, const char *leaf, bool (*is_taken)(const
         add(report, report_command_at(report, i), path, is_taken);
 }
 
+int report_names(const char *path, char *ret, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    size_t used = 0;
+    int r;
+    const struct probing_report *report = report_in(path, &r);
+
+    ret[0] = '\0';
+    if (report != NULL)
+        r = report_check(report, slash != NULL ? slash + 1 : path);
+    for (uint32_t i = 0; r >= 0 && report != NULL && i < report->n_commands; i++) {
+        (void)snprintf(ret + used, size - used, "%s%s", i > 0 ? ", " : "",
+                       report_command_at(report, i)->name);
+        used += strlen(ret + used);
+        r++;
+    }
+    return r;
+}
+
 /* ---- the folders ---- */
 
 /* The first file of a name is the plugin, wherever others are. */

@@ -266,6 +266,15 @@ def test_own_commands_load_no_plugin(world, shifts):
     assert world.probing("help").returncode == 0 and mark.exists()
 
 
+def test_check_of_a_plugin_with_a_report(world, shifts):
+    done = world.probing("plugin", "check", str(shifts))
+    assert done.returncode == 0 and re.search("^report +probing shifts$", done.stdout, re.M), done
+    world.plugin("shifts", SOURCE.replace(".run = run}};", ".run = NULL}};"))
+    done = world.probing("plugin", "check", str(shifts))
+    assert done.returncode == 1 and re.search("^report +NOT RIGHT: command 'shifts' has no run",
+                                              done.stdout, re.M), done
+
+
 def alone(world):
     """The command as somebody has installed it without plugins."""
     place = world.tmp / "lone"
