@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from test_help import bash
-from world import CLI, CORE, ROOT
+from world import CLI, CORE, ROOT, wait_for
 
 SOURCE = (Path(__file__).parent / "reports" / "shifts.c").read_text()
 HELP = """probing -t TARGET shifts [-l HOURS] [--pause TIME] [--json] [--say WORD] [-o FILE] \
@@ -264,6 +264,18 @@ def test_own_commands_load_no_plugin(world, shifts):
         assert target.probing(*words).returncode == 0, words
         assert not mark.exists(), words
     assert world.probing("help").returncode == 0 and mark.exists()
+
+
+def test_the_example_of_the_documentation(world, shifts):
+    """It compiles beside the template, whose table it shows."""
+    text = (ROOT / "docs" / "plugins.md").read_text()
+    example = re.search(r"```c\n(.*?)```", text, re.S).group(1)
+    made = world.plugin("heartbeat", (ROOT / "sdk" / "template" / "plugin.c").read_text() + example)
+    target = entered(world, made)
+    wait_for(lambda: target.rows("select count(*) >= 3 from heartbeat.beats") == [[True]], "beats")
+    lines = target.probing("beats", "-n", "2").stdout.splitlines()
+    assert len(lines) == 2 and all(re.fullmatch(r"beat \d+, 2 columns", e) for e in lines), lines
+    assert target.probing("beats", "--last", "x").returncode == 2
 
 
 def test_check_of_a_plugin_with_a_report(world, shifts):
