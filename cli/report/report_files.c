@@ -93,38 +93,43 @@ void report_guard_end(void)
 
 /* Its code is mapped from a copy that nobody can change, as the core does, where that can be.  The
  * copy stays open: the loader takes two files of one name for one, and its name is its number. */
-static void *map(int fd, const char *path)
+static int map(int fd, const char *path, void **ret_handle)
 {
-    struct elf_facts facts;
+    struct elf_facts facts = {0};
     char name[64] = "";
-    int copy = -1;
+    int copy = -1, r = seal_copy(fd, "report", &copy, &facts);
 
-    if (seal_copy(fd, "report", &copy, &facts) == 0 && !facts.origin)
+    if (r < 0 && r != -ENOTSUP)
+        return r;
+    if (r == 0 && !facts.origin)
         (void)snprintf(name, sizeof name, "/proc/self/fd/%d", copy);
     report_guard(path, "it was loaded for the commands that it brings");
-    void *handle = dlopen(access(name, R_OK) == 0 ? name : path, RTLD_LAZY | RTLD_LOCAL);
+    *ret_handle = dlopen(access(name, R_OK) == 0 ? name : path, RTLD_LAZY | RTLD_LOCAL);
     report_guard_end();
-    return handle;
+    if (*ret_handle != NULL)
+        return 0;
+    const char *why = dlerror();
+    return err_set(-ENOEXEC, "%s", why != NULL ? why : "unknown reason");
 }
 
 /* NULL with *ret_r 0: it brings no commands. */
 static const struct probing_report *report_in(const char *path, int *ret_r)
 {
     struct elf_facts facts = {0};
+    void *handle = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     *ret_r =
         fd == -1 ? err_set(-errno, "cannot be opened: %s", strerror(errno)) : seal_look(fd, &facts);
-    void *handle = *ret_r == 0 && facts.report != 0 ? map(fd, path) : NULL;
+    if (*ret_r == 0 && facts.report != 0)
+        *ret_r = map(fd, path, &handle);
     if (fd != -1)
         (void)close(fd);
-    if (*ret_r < 0 || facts.report == 0)
+    if (handle == NULL)
         return NULL;
-    const void *found = handle != NULL ? dlsym(handle, REPORT_SYMBOL) : NULL;
-    if (found == NULL) {
-        const char *why = dlerror();
-        *ret_r = err_set(-ENOEXEC, "%s", why != NULL ? why : "unknown reason");
-    }
+    const void *found = dlsym(handle, REPORT_SYMBOL);
+    if (found == NULL)
+        *ret_r = err_set(-ENOEXEC, "it hides " REPORT_SYMBOL);
     return found;
 }
 
