@@ -363,6 +363,8 @@ static bool is_ours(const char *word)
 
 const struct cli_command *cli_report_named(const char *word)
 {
+    if (!text_is_name(word))
+        return NULL;
     for (const struct cli_command *c = report_commands(is_ours); c->name != NULL; c++)
         if (is_named(c, word))
             return c;

@@ -40,18 +40,28 @@ static const char *missing_command(const char *word)
     return NULL;
 }
 
+/* What could bring it, as most plugins' command has the plugin's name. */
+static void say_nobody_brings(const char *word)
+{
+    char places[4096], path[4096];
+
+    report_places(places, sizeof places);
+    terminal_say("no command '%s', and no plugin in %s brings it (%s.so %s); PROBING_PLUGIN_PATH "
+                 "may name other folders, `probing help` lists what there is",
+                 word, places, word,
+                 plugin_find(word, path, sizeof path) == 0 ? "has none" : "is not there");
+}
+
 static int unknown_command(const char *word)
 {
     const char *near = cli_command_near(word);
 
-    if (near != NULL) {
+    if (near != NULL)
         terminal_say("no command '%s'; did you mean '%s'; `probing help` lists them", word, near);
-        return EXIT_USAGE;
-    }
-    char places[4096];
-    report_places(places, sizeof places);
-    terminal_say("no command '%s', and no plugin in %s brings one; `probing help` lists them", word,
-                 places);
+    else if (text_is_name(word))
+        say_nobody_brings(word);
+    else
+        terminal_say("no command '%s'; `probing help` lists them", word);
     return EXIT_USAGE;
 }
 

@@ -46,11 +46,6 @@ static void look(void)
     loss_find();
 }
 
-static double seconds(uint64_t ns)
-{
-    return (double)ns / (double)PROBING_NS_PER_S;
-}
-
 static bool is_shadow(void)
 {
     const struct settings *set = &torch_state.set;
