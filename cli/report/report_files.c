@@ -70,6 +70,7 @@ void report_guard(const char *file, const char *what)
 {
     const stack_t stack = {.ss_sp = alternate, .ss_size = sizeof alternate};
     struct sigaction action = {.sa_handler = on_crash, .sa_flags = (int)SA_RESETHAND | SA_ONSTACK};
+    struct sigaction now;
     char shown[4096];
 
     (void)snprintf(last_words[0], sizeof last_words[0], "probing: %s has crashed (",
@@ -79,14 +80,16 @@ void report_guard(const char *file, const char *what)
                    what);
     (void)sigaltstack(&stack, NULL);
     for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
-        (void)sigaction(crashes[i], &action, NULL);
+        if (sigaction(crashes[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+            (void)sigaction(crashes[i], &action, NULL); /* else files that are read guard SIGBUS */
 }
 
 void report_guard_end(void)
 {
-    struct sigaction action = {.sa_handler = SIG_DFL};
+    struct sigaction action = {.sa_handler = SIG_DFL}, now;
     for (size_t i = 0; i < sizeof crashes / sizeof crashes[0]; i++)
-        (void)sigaction(crashes[i], &action, NULL);
+        if (sigaction(crashes[i], NULL, &now) == 0 && now.sa_handler == on_crash)
+            (void)sigaction(crashes[i], &action, NULL);
 }
 
 /* ---- a file ---- */
