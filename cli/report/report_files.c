@@ -213,12 +213,14 @@ int report_names(const char *path, char *ret, size_t size)
 /* The first file of a name is the plugin, wherever others are. */
 static bool is_new(const char *leaf)
 {
-    if (all.n_leaves == FILES_MAX || strlen(leaf) >= LEAF_BYTES)
+    size_t size = strlen(leaf) + 1;
+
+    if (all.n_leaves == FILES_MAX || size > LEAF_BYTES)
         return false;
     for (uint32_t i = 0; i < all.n_leaves; i++)
         if (strcmp(all.leaves[i], leaf) == 0)
             return false;
-    (void)snprintf(all.leaves[all.n_leaves++], LEAF_BYTES, "%s", leaf);
+    memcpy(all.leaves[all.n_leaves++], leaf, size);
     return true;
 }
 

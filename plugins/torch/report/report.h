@@ -38,12 +38,11 @@ enum { /* of `steps` */
        TORCH_FIRST,
        TORCH_LAST,
        TORCH_SPAN,
-       TORCH_CALLED, /* steps that ended where a model was called again */
-       N_TORCH_STEPS
+       TORCH_CALLED /* steps that ended where a model was called again */
 };
-enum { COST_N, COST_WITH, COST_WITHOUT, COST_STDDEV, N_COST };            /* of `cost` */
-enum { MEMORY_USED, MEMORY_HELD, MEMORY_BEFORE, MEMORY_SINCE, N_MEMORY }; /* of `memory` */
-enum { LOOP_STEP_SEC, LOOP_PHASE_SEC, LOOP_RSS, LOOP_GROWN, LOOP_SEC, LOOP_PHASE, N_LOOP };
+enum { COST_N, COST_WITH, COST_WITHOUT, COST_STDDEV };                  /* of `cost` */
+enum { MEMORY_USED, MEMORY_HELD, MEMORY_BEFORE, MEMORY_SINCE };         /* of `memory` */
+enum { LOOP_STEP_SEC, LOOP_PHASE_SEC, LOOP_RSS, LOOP_GROWN, LOOP_SEC }; /* of `loop` */
 
 /* Text that grows, each line with its end; more than LINES_MAX is dropped. */
 #define LINES_MAX ((size_t)1 << 16)
