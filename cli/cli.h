@@ -213,12 +213,15 @@ int plugin_check_inside(void);
  * process died or left.  ret_note: what is odd about a plugin that runs, "". */
 int door_load_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
                      size_t size);
-/* Where the CLI itself has <name>.so: PROBING_PLUGIN_PATH, beside us, ../lib/probing/plugins. */
+/* Where the CLI itself has <name>.so: in PROBING_PLUGIN_PATH or among what is installed. */
 int plugin_find(const char *name, char *ret, size_t size);
 /* Tell a core what the plugins declare that lie beside this command: an open file of lines. */
 int door_tell_known(const struct target *t, int fd);
-/* Likewise a file that ships: "libprobing.so". */
+/* Likewise a file that ships: "libprobing.so", "scripts/slow_step.lua". */
 int installed_file(const char *name, char *ret, size_t size);
+/* `--version -v`: what was found where, and what else there is.  `--licenses`. */
+int installed_print(void);
+int installed_licenses(void);
 
 /* ask the live target: words as they are, answer to stdout.  Gives the command's status. */
 int live_run(const struct target *t, int argc, const char *const *argv);

@@ -55,7 +55,8 @@ void help_all(FILE *out)
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         fprintf(out, "  %-10s %s\n", c->name, c->doc);
     fputs("\n  probing help COMMAND   its options and examples\n"
-          "  probing --version\n\n"
+          "  probing --version [-v] its build; -v: and where its files are\n"
+          "  probing --licenses     of what is linked in\n\n"
           "exit codes: 0 done; 1 it failed, or the evaluated code raised; 2 wrong usage\n",
           out);
 }
@@ -201,8 +202,12 @@ int command_man(struct target *t, int argc, char **argv)
          ".SH COMMANDS");
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         put_man_command(c);
-    puts(".SH EXIT STATUS\n0: done. 1: it failed, or the evaluated code raised. 2: wrong usage. "
-         "130: interrupted.");
+    puts(
+        ".SH OPTIONS\n.TP\n.B \\-\\-version [\\-v]\nThe version and the build; with \\-v where the "
+        "library, the plugins and the scripts were found.\n.TP\n.B \\-\\-licenses\nThe licences of "
+        "what is linked in.\n.SH EXIT STATUS\n0: done. 1: it failed, or the evaluated code raised. "
+        "2: wrong usage. "
+        "130: interrupted.");
     return EXIT_DONE;
 }
 

@@ -266,8 +266,12 @@ int main(int argc, char **argv)
         if (strcmp(argv[0], "-V") == 0 || strcmp(argv[0], "--version") == 0 ||
             strcmp(argv[0], "version") == 0) {
             printf("probing %s\n", probing_build);
-            return EXIT_DONE;
+            bool where =
+                argc == 2 && (strcmp(argv[1], "-v") == 0 || strcmp(argv[1], "--verbose") == 0);
+            return where ? finish(installed_print()) : EXIT_DONE;
         }
+        if (strcmp(argv[0], "--licenses") == 0)
+            return finish(installed_licenses());
         if (strcmp(argv[0], "help") == 0) {
             if (argc == 1) {
                 help_all(stdout);

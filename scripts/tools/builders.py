@@ -7,10 +7,13 @@ PRODUCTS; it starts nothing by itself.
 """
 import hashlib
 import os
-import re
 import subprocess
+import sys
 
 from SCons.Script import Action, Alias, AlwaysBuild
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import packages  # noqa: E402
 
 # In the order a linker wants them: who needs something stands before who has it.
 LIBRARIES = ("websockets", "z", "lua", "lmdb", "unwind-ptrace", "unwind-generic", "unwind")
@@ -21,14 +24,14 @@ OLD_GLIBC = ("-Wl,--push-state,--no-as-needed -l:libpthread.so.0 -l:libdl.so.2 "
 
 
 def version():
-    """Said once, in core/base/version.h."""
-    with open("core/base/version.h") as header:
-        return re.search(r'define PROBING_VERSION "(.*)"', header.read()).group(1)
+    """Said once, in the file VERSION."""
+    with open("VERSION") as text:
+        return text.read().strip()
 
 
 def digest_of_sources():
     """Of all that goes into libprobing.so, the plugins and the command, wherever it is built."""
-    found = ["SConstruct"]
+    found = ["SConstruct", "VERSION"]
     for top in ("core", "cli", "sdk", "include", "plugins", "scripts"):
         for folder, folders, names in os.walk(top):
             folders[:] = [f for f in folders if f not in ("__pycache__", "golden", "package")]
@@ -120,7 +123,8 @@ def part(env, pack=(), exclude=(), patterns=("*.c",)):
 
 def module(env, target, objects):
     """A plugin, linked as anybody would link one."""
-    flags = ["-Wl,--exclude-libs,ALL", "-static-libgcc"] + OLD_GLIBC * env["FLOOR"]
+    flags = ["-Wl,--exclude-libs,ALL", "-Wl,--build-id", "-static-libgcc"]
+    flags += OLD_GLIBC * env["FLOOR"]
     return env.LoadableModule(target, objects, SHLIBPREFIX="", LDMODULEPREFIX="",
                               LIBS=[env.File("$BUILD/libprobing_lib.a")]
                               + env.Static()[-1:] * env["FLOOR"] + ["m", "dl"],
@@ -129,7 +133,7 @@ def module(env, target, objects):
 
 def command(env, target, objects, libraries):
     """A program for users; in a release its start file is bound to the old start of libc."""
-    flags = ["-static-libgcc"]
+    flags = ["-static-libgcc", "-Wl,--build-id"]
     if env["FLOOR"]:
         start = env.Command("$BUILD/deps/start.o", toolchain_file(env, "Scrt1.o"),
                             Action("$OBJCOPY --redefine-sym __libc_start_main="
@@ -165,12 +169,6 @@ def static(env):
     return made + [env.File("$BUILD/core/compat/glibc.o")]
 
 
-def stripped(env, node):
-    """A copy without symbols: what is installed, and what the size test measures."""
-    return env.Command("$BUILD/stripped/" + os.path.relpath(str(node), str(env["BUILD"])), node,
-                       Action("$STRIP -o $TARGET $SOURCE", "strip $TARGET"))
-
-
 def test_aliases(env, names):
     """`scons test` (and check, asan, tsan): build the unit tests, then let run_tests.py run them.
     Only test needs the programs that Python tests start."""
@@ -190,68 +188,18 @@ def test_aliases(env, names):
         env.Alias("full", [Alias(name) for name in ("test", "asan", "tsan", "soak", "truth")])
 
 
-PACKAGES = (("probing", "headers for plugins of probing", ""),
-            ("probing-client", "ask a process that has probing in it",
-             "Libs: -L${prefix}/lib -lprobing_client\n"))
-
-
-def package(env, name, about, libs):
-    """What pkg-config reads: of wherever the file lies, so that $DESTDIR may be moved."""
-    text = "prefix=${pcfiledir}/../..\n\nName: %s\nDescription: %s\nVersion: %s\n" \
-        "Cflags: -I${prefix}/include\n%s" % (name, about, env["VERSION"], libs)
-
-    def write(target, source, env):
-        with open(str(target[0]), "w") as out:
-            out.write(source[0].read())
-    return env.Command("$BUILD/%s.pc" % name, env.Value(text), Action(write, "write $TARGET"))
-
-
-def install_aliases(env):
-    """`scons install`: bin, lib/probing, include, share, below $DESTDIR$prefix."""
-    top = env["DESTDIR"] + env["prefix"]
-    made = []
-    for name, node in sorted(env["PRODUCTS"].items()):
-        where = {"probing": "bin", "libprobing": "lib/probing"}.get(name)
-        if name == "client":  # stripped, it could not be linked
-            made += env.Install(top + "/lib", node[0])
-        if name.startswith("plugin/"):
-            where = "lib/probing/plugins"
-        if where and node:
-            made += env.Install("%s/%s" % (top, where), stripped(env, node[0]))
-    for words, where in (("man", "share/man/man1/probing.1"),
-                         ("completion bash", "share/bash-completion/completions/probing"),
-                         ("completion zsh", "share/zsh/site-functions/_probing"),
-                         ("completion fish", "share/fish/vendor_completions.d/probing.fish")):
-        text = env.Command("$BUILD/" + where, env["PRODUCTS"]["probing"],
-                           Action("$SOURCE %s >$TARGET" % words, "write $TARGET"))
-        env.Depends(text, [n for p, n in env["PRODUCTS"].items() if p.startswith("plugin/")])
-        made += env.InstallAs("%s/%s" % (top, where), text)
-    made += [env.InstallAs("%s/lib/pkgconfig/%s.pc" % (top, name), package(env, name, about, libs))
-             for name, about, libs in PACKAGES]
-    trees = (("include/probing", "include/probing", "*.h"),
-             ("include", "sdk", "probing_sdk.h"),
-             ("include/probing/ext", "include/probing/ext", "*.h"),
-             ("include/probing/ext/draft", "include/probing/ext/draft", "*.h"),
-             ("lib/probing/scripts", "scripts", "*.lua"),
-             ("share/probing/sdk", "sdk", "*"),
-             ("share/probing/sdk/template", "sdk/template", "*"),
-             ("share/probing/sdk/examples", "sdk/examples", "*.c"),
-             ("share/doc/probing", "", "*.md"), ("share/doc/probing/docs", "docs", "*.md"))
-    for target, source, pattern in trees:
-        files = [f for f in env.Glob("#%s/%s" % (source, pattern))
-                 if f.isfile() and f.name != "SConscript"]
-        made += env.Install("%s/%s" % (top, target), files)
-    Alias("install", made)
-
-
 def generate(env):
     words = {"Part": part, "Packed": packed, "Sorted": glob, "Compiled": compiled,
              "Module": module, "UserProgram": command,
              "HelperProgram": helper_program,
              "HasMain": has_main, "Static": static, "UnitTests": unit_tests,
-             "TestAliases": test_aliases, "InstallAliases": install_aliases}
+             "TestAliases": test_aliases, "LicensesText": packages.licenses_text,
+             "InstallAliases": packages.install_aliases}
     for name, function in words.items():
         env.AddMethod(function, name)
+    # A build is the same byte for byte in whatever folder; the shell says which one this is, so
+    # that a copy of a build folder is not built again.
+    env.Append(CCFLAGS=['"-ffile-prefix-map=$$PWD=."'])
     env["OLD_GLIBC"] = OLD_GLIBC
     env["VERSION"] = version()
     env["SOURCES_DIGEST"] = digest_of_sources()

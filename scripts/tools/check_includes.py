@@ -55,6 +55,8 @@ MORE_DOORS = ("core/catalog/dictionary.h", "core/core.h", "core/datadir/own_dir.
               "core/plugin_file/declared.h", "core/plugin_file/elf_check.h",
               "core/plugin_file/sealed_copy.h")
 
+MADE = ("pack.h", "version_number.h")  # while building
+
 # Headers of linked libraries, and the only folders that may know of them.
 AT_HOME = {
     "lua.h": ["core/script"], "lualib.h": ["core/script"], "lauxlib.h": ["core/script"],
@@ -118,7 +120,7 @@ def check_one(name, quoted, path):
         return "the folder %s is not in the table of includes" % own
     target = resolve(name, path)
     if target is None:
-        if quoted and os.path.basename(name) != "pack.h":  # that one is made while building
+        if quoted and os.path.basename(name) not in MADE:
             return '"%s" is not there' % name
         return None if path.startswith("tests/") else check_library(name, path)
     if not target.startswith(tuple(t + "/" for t in TOP)):

@@ -5,7 +5,8 @@
 usage: deps.py [--force] [--tools=PREFIX] [DIR]      DIR is build/deps beside this checkout
            PREFIX: of a cross compiler's tools, such as aarch64-linux-gnu-
 
-Leaves DIR/include, DIR/lib/*.a and DIR/versions.txt (what was used, from where, its sha256).
+Leaves DIR/include, DIR/lib/*.a, DIR/licenses/*.txt and DIR/versions.txt (what was used, from where,
+its sha256).
 Every archive is position independent, hidden and has a section per function.  Sources come from
 the distribution's signed source packages; else from the tarballs pinned in core/deps.lock; LMDB at
 last from the distribution's ready archive (Lua is changed: lua_mends.py).  Does nothing when DIR is
@@ -24,6 +25,7 @@ import tarfile
 import threading
 import urllib.request
 
+import licenses
 import lua_mends
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -216,9 +218,12 @@ class Build:
         self.work = os.path.join(deps, "work")
         self.include = os.path.join(self.work, "include")
         self.lib = os.path.join(self.work, "lib")
+        self.licenses = os.path.join(self.work, "licenses")
         self.versions = {}
+        # What comes out does not tell in which folder it was made.
+        self.cflags = CFLAGS + " -ffile-prefix-map=%s=deps" % self.work
         shutil.rmtree(self.work, ignore_errors=True)
-        for folder in (self.include, self.lib, os.path.join(self.work, "src")):
+        for folder in (self.include, self.lib, self.licenses, os.path.join(self.work, "src")):
             os.makedirs(folder)
 
     def log(self, name):
@@ -236,9 +241,9 @@ class Build:
         objects = os.path.join(self.work, "obj", name)
         os.makedirs(objects, exist_ok=True)
         paths = [os.path.join(folder, s) for s in sources]
-        run([CC] + CFLAGS.split() + flags + ["-c"] + paths, objects, self.log(name))
+        run([CC] + self.cflags.split() + flags + ["-c"] + paths, objects, self.log(name))
         made = sorted(os.listdir(objects))
-        run([TOOLS + "ar", "rcs", os.path.join(self.lib, "lib%s.a" % name)] + made, objects,
+        run([TOOLS + "ar", "rcsD", os.path.join(self.lib, "lib%s.a" % name)] + made, objects,
             self.log(name))
 
 
@@ -303,11 +308,13 @@ def build_libwebsockets(b):
     if TOOLS:
         options += ["-DCMAKE_SYSTEM_NAME=Linux", "-DCMAKE_SYSTEM_PROCESSOR=" + TOOLS.split("-")[0],
                     "-DCMAKE_AR=/usr/bin/%sar" % TOOLS]
-    options += ["-DLWS_HAVE_LIBCAP=0", "-DLWS_HAVE_MALLOC_TRIM=0", "-DDISABLE_WERROR=ON",
+    # It would write the commit of the checkout around it, which is ours, into itself.
+    options += ["-DCMAKE_DISABLE_FIND_PACKAGE_Git=ON", "-DLWS_HAVE_LIBCAP=0",
+                "-DLWS_HAVE_MALLOC_TRIM=0", "-DDISABLE_WERROR=ON",
                 "-DLWS_ZLIB_LIBRARIES=" + os.path.join(b.lib, "libz.a"),
                 "-DLWS_ZLIB_INCLUDE_DIRS=" + b.include]
     run(["cmake", "-S", src, "-B", out, "-G", "Unix Makefiles", "-DCMAKE_BUILD_TYPE=Release",
-         "-DCMAKE_C_COMPILER=" + CC, "-DCMAKE_C_FLAGS=%s -w" % CFLAGS] + options,
+         "-DCMAKE_C_COMPILER=" + CC, "-DCMAKE_C_FLAGS=%s -w" % b.cflags] + options,
         b.work, b.log("libwebsockets"))
     run(["make", "-j", JOBS, "websockets"], out, b.log("libwebsockets"))
     shutil.copy(os.path.join(holding(out, "libwebsockets.a"), "libwebsockets.a"), b.lib)
@@ -344,7 +351,7 @@ def build_libunwind(b):
     host = ["--host=" + TOOLS.rstrip("-")] if TOOLS else []
     run([os.path.join(src, "configure"), "--prefix=" + stage, "--libdir=" + stage + "/lib",
          "--enable-static", "--with-pic", "--enable-ptrace", "CC=" + CC,
-         "CFLAGS=%s -fcommon -w" % CFLAGS] + ["--disable-" + o for o in off.split()] + host,
+         "CFLAGS=%s -fcommon -w" % b.cflags] + ["--disable-" + o for o in off.split()] + host,
         out, b.log("libunwind"))
     # A tarball's generated files may look older than their sources; they are not.
     never = [v + "=:" for v in ("AUTOCONF", "AUTOMAKE", "ACLOCAL", "AUTOHEADER", "MAKEINFO")]
@@ -380,9 +387,10 @@ def build_from_archive(b, name):
     target = os.path.join(b.lib, "lib%s.a" % name)
     renames = ["--redefine-sym=%s=%s_%s" % (s, name, s) for s in streams]
     run([TOOLS + "objcopy"] + renames + [source, target], b.work, b.log(name))
-    run([CC] + CFLAGS.split() + ["-c", glue, "-o", glue[:-2] + ".o"], b.work, b.log(name))
-    run([TOOLS + "ar", "rs", target, glue[:-2] + ".o"], b.work, b.log(name))
+    run([CC] + b.cflags.split() + ["-c", glue, "-o", glue[:-2] + ".o"], b.work, b.log(name))
+    run([TOOLS + "ar", "rsD", target, glue[:-2] + ".o"], b.work, b.log(name))
     b.headers(USR + "/include", "lmdb.h")
+    shutil.copy(USR + "/share/doc/lib%s-dev/copyright" % name, b.licenses + "/%s.txt" % name)
     return "installed", sha256(source), source
 
 
@@ -402,6 +410,10 @@ def make_one(b, name, lock):
     try:
         b.versions[name] = get_source(b, name, lock)
         globals()["build_" + name](b)
+        tree = b.tree(name)
+        inside = [os.path.join(tree, d) for d in sorted(os.listdir(tree))]
+        if not any(licenses.collect(name, t, b.licenses) for t in [tree] + inside):
+            raise Failure("its source tells no licence")
     except Failure as why:
         if name != "lmdb":
             raise
@@ -436,7 +448,7 @@ def recipe():
     """What a finished folder depends on, as one text."""
     compiler = subprocess.run([CC, "--version"], stdout=subprocess.PIPE, check=True).stdout
     data = compiler + (TOOLS + platform.machine()).encode()
-    for path in (__file__, LOCK, lua_mends.__file__, POLL):
+    for path in (__file__, LOCK, licenses.__file__, lua_mends.__file__, POLL):
         with open(path, "rb") as part:
             data += part.read()
     return hashlib.sha256(data).hexdigest()
@@ -457,7 +469,7 @@ def install(b, stamp):
             out.write("%-14s %-10s %s  %s\n" % ((name,) + (b.versions[name][0],
                                                           b.versions[name][1],
                                                           b.versions[name][2])))
-    for new in (b.include, b.lib):
+    for new in (b.include, b.lib, b.licenses):
         old = os.path.join(b.deps, os.path.basename(new))
         shutil.rmtree(old, ignore_errors=True)
         os.rename(new, old)

@@ -57,6 +57,10 @@ def main():
         del os.environ[name]
     if here:
         import probing
+        if not hasattr(probing, "_start"):
+            raise RuntimeError("the module probing in %s is of another project; keep one of the "
+                               "two (pip uninstall probing libprobing, then install)"
+                               % os.path.dirname(str(probing.__file__)))
         listen = os.environ.get("PROBE_ADDR")
         probing._start({"server.listen": listen} if listen else {})
 

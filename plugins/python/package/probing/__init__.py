@@ -11,14 +11,16 @@
     probing.config("torch.sample_rate", 0.5)
     probing.connect(4242).query("select name, rows from probing.tables").dicts()
 
-Nothing happens at import.  libprobing.so is looked for in PROBING_LIBRARY, beside this file and in
-lib/probing below the Python prefix; it is found at run time and not linked.
+Nothing happens at import.  libprobing.so is PROBING_LIBRARY or the one that was installed with this
+package (_where.py); it is found at run time and not linked.
 """
 import os
 import sys
 
+from . import _where
 from . import spans as _spans
 from . import tables as _tables
+from ._where import ProbingError, library
 from .spans import event, span, step
 from .tables import table
 
@@ -26,41 +28,15 @@ __all__ = ["init", "config", "connect", "event", "is_running", "library", "query
            "span", "step", "table", "version", "ProbingError"]
 
 
+ProbingError.__module__ = __name__  # where users catch it
+
+
 def __getattr__(name):
-    """version: of a copy that was installed beside it, of the sources in their header."""
     if name not in ("version", "__version__"):
         raise AttributeError("module 'probing' has no attribute %r" % name)
-    try:
-        from ._version import version
-    except ImportError:
-        import re
-        header = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "..",
-                              "core", "base", "version.h")
-        with open(header) as source:
-            version = re.search(r'define PROBING_VERSION "(.*)"', source.read()).group(1)
+    version = _where.version()
     globals().update(version=version, __version__=version)
     return version
-
-
-class ProbingError(RuntimeError):
-    """Why probing could not start."""
-
-
-def library():
-    """Path of libprobing.so; ProbingError when there is none."""
-    named = os.environ.get("PROBING_LIBRARY")
-    here = os.path.dirname(os.path.abspath(__file__))
-    places = [named] if named else [
-        os.path.join(here, "libprobing.so"),
-        os.path.join(here, "..", "lib", "probing", "libprobing.so"),
-        os.path.join(sys.prefix, "lib", "probing", "libprobing.so"),
-        os.path.join(sys.base_prefix, "lib", "probing", "libprobing.so"),
-        "/usr/local/lib/probing/libprobing.so", "/usr/lib/probing/libprobing.so"]
-    for place in places:
-        if os.path.isfile(place):
-            return os.path.realpath(place)
-    raise ProbingError("libprobing.so is not in %s; set PROBING_LIBRARY to its path"
-                       % " or ".join(places))
 
 
 def is_running():

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m probing ...` is the command `probing ...` of this installation."""
+import os
+import sys
+
+from . import _where
+
+
+def main():
+    beware = _where.foreign()
+    if beware:
+        sys.stderr.write("probing: %s\n" % beware)
+    try:
+        path = _where.command()
+        os.execv(path, [path] + sys.argv[1:])
+    except (_where.ProbingError, OSError) as error:
+        sys.stderr.write("probing: %s\n" % error)
+    return 1
+
+
+sys.exit(main())
