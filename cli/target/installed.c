@@ -33,7 +33,8 @@ static const char *const places[] = {
     "/../lib/python3*/site-packages/probing/_native", /* pip: venv, --user, --prefix, conda */
     "/../lib64/python3*/site-packages/probing/_native",
     "/../lib/python3*/dist-packages/probing/_native", /* the pip of Debian, for the system */
-    "/../probing/_native"};                           /* pip --target */
+    "/../probing/_native",                            /* pip --target */
+    "/../../probing/_native"};                        /* uv, linked to its cache */
 
 struct home {
     char path[PATH_BYTES];

@@ -2,8 +2,8 @@
 """The words that SConscripts use: Part, Packed, Module, Static, UnitTests and the aliases.
 
 A SCons tool (SConstruct loads it), so that a folder's SConscript stays a few lines and new files
-need no line at all.  It reads the environment's MODE, BUILD, FLOOR, DEPS and fills TESTS and
-PRODUCTS; it starts nothing by itself.
+need no line at all.  It reads the environment's MODE, BUILD, FLOOR, DEPS and fills TESTS,
+PRODUCTS and INSTALLED (packages.py); it starts nothing by itself.
 """
 import hashlib
 import os
@@ -180,7 +180,8 @@ def test_aliases(env, names):
     else:
         programs += list(env["PRODUCTS"].values())
     for name in names:
-        of_tests = env["HELPERS"] if name == "test" else []
+        of_tests = env["HELPERS"] + [Alias(p) for p in ("wheel", "deb", "tarball")] \
+            if name == "test" else []
         which = " --python tests/meta" if name == "check" else ""
         AlwaysBuild(Alias(name, programs + of_tests, command + which))
     env.Alias("unit", env["TESTS"] + env["HELPERS"])

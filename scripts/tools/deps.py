@@ -3,6 +3,7 @@
 """Fetch and build the static libraries that libprobing.so is made of.
 
 usage: deps.py [--force] [--tools=PREFIX] [DIR]      DIR is build/deps beside this checkout
+       deps.py --fetch DIR                           only the pinned tarballs, into DIR
            PREFIX: of a cross compiler's tools, such as aarch64-linux-gnu-
 
 Leaves DIR/include, DIR/lib/*.a, DIR/licenses/*.txt and DIR/versions.txt (what was used, from where,
@@ -30,6 +31,7 @@ import lua_mends
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LOCK = os.path.join(ROOT, "core", "deps.lock")
+BUNDLED = os.path.join(ROOT, "deps")  # where a source archive has the pinned tarballs
 POLL = os.path.join(ROOT, "core", "script", "poll.h")
 # Shims of version managers may stand before the distribution's own tools; prefer those.
 PATH = "/usr/bin:/bin:/usr/sbin:/sbin:" + os.environ.get("PATH", "")
@@ -180,9 +182,16 @@ def unpack_apt(work, lock, tree, log):
     return version, sha256(orig), "distribution, without its patches"
 
 
-def unpack_pinned(work, lock, tree):
+def is_bundled(lock):
+    path = os.path.join(BUNDLED, lock["file"])
+    return os.path.exists(path) and sha256(path) == lock["sha256"]
+
+
+def fetch_pinned(folder, lock):
     """The tarball of the lock file, from wherever it still is; nothing else is accepted."""
-    path = os.path.join(work, lock["file"])
+    if is_bundled(lock):
+        return os.path.join(BUNDLED, lock["file"])
+    path = os.path.join(folder, lock["file"])
     mirrors = [s[0].rstrip("/") + "/pool/" for s in apt_stanzas() if s[1] == codename()]
     urls = lock["urls"].split() + [p + lock["pool"] + "/" + lock["file"]
                                    for p in mirrors + list(POOLS)]
@@ -196,7 +205,11 @@ def unpack_pinned(work, lock, tree):
             say("%s: %s" % (url, error))
     if not os.path.exists(path) or sha256(path) != lock["sha256"]:
         raise Failure("no place has the pinned %s" % lock["file"])
-    unpack_tar(path, tree)
+    return path
+
+
+def unpack_pinned(work, lock, tree):
+    unpack_tar(fetch_pinned(work, lock), tree)
     return lock["version"], lock["sha256"], "pinned tarball"
 
 
@@ -221,7 +234,8 @@ class Build:
         self.licenses = os.path.join(self.work, "licenses")
         self.versions = {}
         # What comes out does not tell in which folder it was made.
-        self.cflags = CFLAGS + " -ffile-prefix-map=%s=deps" % self.work
+        self.cflags = CFLAGS + " -ffile-prefix-map=%s=. -ffile-prefix-map=%s=deps" % (ROOT,
+                                                                                      self.work)
         shutil.rmtree(self.work, ignore_errors=True)
         for folder in (self.include, self.lib, self.licenses, os.path.join(self.work, "src")):
             os.makedirs(folder)
@@ -482,16 +496,22 @@ def main(arguments):
     force = "--force" in arguments
     rest = [a for a in arguments if not a.startswith("--")]
     deps = os.path.abspath(rest[0] if rest else os.path.join(ROOT, "build", "deps"))
-    stamp = recipe()
-    if is_current(deps, stamp) and not force:
-        return 0
     locks = configparser.ConfigParser()
     locks.read(LOCK)
     locks = {name: locks[name] for name in LIBRARIES}
+    if "--fetch" in arguments:
+        os.makedirs(deps, exist_ok=True)
+        for lock in locks.values():
+            fetch_pinned(deps, lock)
+        return 0
+    stamp = recipe()
+    if is_current(deps, stamp) and not force:
+        return 0
     b = Build(deps)
     try:
         try:
-            apt_fetch(b.work, locks, b.log("apt"))
+            if not all(is_bundled(lock) for lock in locks.values()):
+                apt_fetch(b.work, locks, b.log("apt"))
         except Failure as why:
             say(str(why))
         make_all(b, locks)

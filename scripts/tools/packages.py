@@ -10,7 +10,7 @@ import os
 import subprocess
 import sysconfig
 
-from SCons.Script import Action, Alias, Value
+from SCons.Script import Action, Alias, AlwaysBuild, Value
 
 import archives
 import licenses
@@ -135,8 +135,9 @@ def programs(env):
 
 
 def table(env):
-    """{place: node} of all that is installed."""
+    """{place: node} of all that is installed; INSTALLED has what SConscripts add to it."""
     made = {place: stripped(env, node) for place, node in programs(env).items()}
+    made.update(env["INSTALLED"])
     # One of another machine cannot tell about itself here; ours has the same words.
     speaker = env["PRODUCTS"]["probing"][0] if str(env["BUILD"]).endswith(env["MODE"]) else \
         env.File("#build/release/probing")
@@ -156,7 +157,6 @@ def table(env):
         "$BUILD/python/_version.py", Value([env["VERSION"], env["SOURCES_DIGEST"]]),
         Action(write_version, "write $TARGET"))[0]
     versions = env.File("$DEPS/versions.txt")
-    made["lib/probing/licenses.txt"] = env["PRODUCTS"]["licenses"]
     made["share/doc/probing/sbom.cdx.json"] = env.Command(
         "$BUILD/sbom.cdx.json", [versions, "#scripts/tools/licenses.py"],
         Action(write_sbom, "write $TARGET"))[0]
@@ -174,7 +174,8 @@ def licenses_text(env):
     made = env.Command("$BUILD/licenses.txt",
                        ["#LICENSE", "$DEPS/versions.txt", "#scripts/tools/licenses.py"],
                        Action(write_licenses, "write $TARGET"))
-    env["PRODUCTS"]["licenses"] = made[0]
+    env["PRODUCTS"]["licenses"] = made
+    env["INSTALLED"]["lib/probing/licenses.txt"] = made[0]
 
 
 # ---- install ----
@@ -354,9 +355,29 @@ def package(env, name, make, files, debug=()):
     return made[0]
 
 
+def make_sources(target, source, env):
+    """What git knows of, and in deps/ the pinned tarballs: it builds without a network."""
+    fetched = env.Dir("$BUILD/sources").abspath
+    subprocess.run(["/usr/bin/python3", "scripts/tools/deps.py", "--fetch", fetched], check=True)
+    listed = subprocess.run(["git", "ls-files", "-z"], stdout=subprocess.PIPE, check=True)
+    paths = {n: n for n in listed.stdout.decode().split("\0")[:-1] if os.path.isfile(n)}
+    paths.update(("deps/" + n, os.path.join(fetched, n)) for n in os.listdir(fetched))
+    files = []
+    for name, path in paths.items():
+        with open(path, "rb") as data:
+            mode = 0o755 if os.access(path, os.X_OK) else 0o644
+            files.append(File(name, data.read(), mode))
+    archives.write(str(target[0]), archives.tar_xz(files, env["SECONDS"],
+                                                   "probing-" + env["VERSION"]))
+
+
 def package_aliases(env, files):
-    """`scons wheel deb tarball`: into $BUILD/packages."""
+    """`scons wheel deb tarball sdist`: into $BUILD/packages."""
     env["SECONDS"] = seconds_of_sources()
+    sources = env.Command("$BUILD/packages/probing-%s-source.tar.xz" % env["VERSION"], [],
+                          Action(make_sources, "pack $TARGET"))
+    AlwaysBuild(Alias("sdist", sources))
+    AlwaysBuild(sources)
     debug = {place: env.Command("$BUILD/debug/%s.debug" % os.path.basename(place), node,
                                 Action("$OBJCOPY --only-keep-debug --compress-debug-sections "
                                        "$SOURCE $TARGET", "symbols $TARGET"))[0]

@@ -15,7 +15,7 @@ mkdir -p build
 jobs=$(nproc)
 failed=""
 # -k: what can be built is tested even if something else cannot.
-if ! /usr/bin/scons -Q -k -j "$jobs" all unit >build/build.log 2>&1; then
+if ! /usr/bin/scons -Q -k -j "$jobs" all unit wheel deb tarball >build/build.log 2>&1; then
     failed="--build-failed"
     head -n 400 build/build.log
 fi

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of packages share: the packages that were built, and fresh places for them."""
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from pythons import PYTHONS
+from world import BUILD, CORE, ROOT
+
+PACKAGES = BUILD / "packages"
+VERSION = (ROOT / "VERSION").read_text().strip()
+STRANGER = """
+import time
+def waits_here():
+    print("ready", flush=True)
+    while True:
+        time.sleep(0.01)
+waits_here()
+"""
+
+
+def build_of(path):
+    found = re.search(rb"@\(#\)probing (\d[^\0]*)\0", Path(path).read_bytes())
+    return found.group(1).decode() if found else ""
+
+
+def package(pattern):
+    """The one package of this name, made of what stands in the build folder."""
+    found = sorted(PACKAGES.glob(pattern))
+    if len(found) != 1:
+        pytest.skip("%s holds %d of %s: run `scons all wheel deb tarball`"
+                    % (PACKAGES, len(found), pattern))
+    stripped = BUILD / "stripped" / "libprobing.so"
+    if build_of(stripped) != build_of(CORE):
+        pytest.skip("the packages are of another build: run `scons all wheel deb tarball`")
+    return found[0]
+
+
+def wheel():
+    return package("libprobing-%s-*.whl" % VERSION)
+
+
+def run(*words, env=None, **more):
+    """Run and give (exit code, stdout, stderr)."""
+    full = {k: v for k, v in os.environ.items()
+            if not k.startswith(("PROBING", "PROBE", "PYTHON", "ENDPOINT"))}
+    full.update(PIP_NO_INDEX="1", PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_ROOT_USER_ACTION="ignore",
+                PIP_BREAK_SYSTEM_PACKAGES="1", PYTHONDONTWRITEBYTECODE="1", LC_ALL="C.UTF-8")
+    full.update(env or {})
+    full = {k: v for k, v in full.items() if v is not None}
+    done = subprocess.run([str(w) for w in words], env=full, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300, **more)
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def worked(*words, env=None, **more):
+    """stdout of what must work."""
+    code, out, err = run(*words, env=env, **more)
+    assert code == 0, "%s gave %d\n%s%s" % (" ".join(map(str, words)), code, out, err)
+    return out
+
+
+def pip(own=None):
+    """The words that run a pip which can install for another Python (22.3 or later): its own where
+    it has one, as Debian's cannot read the environments of every newer Python."""
+    for python in [own] * bool(own) + list(PYTHONS.values()):
+        code, out, _ = run(python, "-m", "pip", "--version")
+        found = re.match(r"pip (\d+)\.(\d+)", out)
+        if code == 0 and found and (int(found[1]), int(found[2])) >= (22, 3):
+            return [python, "-m", "pip"]
+    pytest.skip("no Python here has pip 22.3 or later")
+
+
+def venv(python, folder):
+    """An environment without a copy of pip, which takes seconds to make; its Python."""
+    worked(python, "-m", "venv", "--without-pip", folder)
+    return folder / "bin" / "python"
+
+
+def files_below(folder):
+    """Names of all files, but for what an interpreter caches."""
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*")
+                  if not p.is_dir() and "__pycache__" not in p.parts)
