@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli/export/perfetto.c - events as a Perfetto trace: packets of protocol buffers, by a writer of
- * our own.
+ * cli/export/perfetto.c - events as a Perfetto trace: packets of protocol buffers.
  *
  * One thread.  A trace is a row of fields 1, each a TracePacket (trace_packet.proto).  Of it we use
  *
@@ -16,11 +15,11 @@
 
 #include "cli/export/export.h"
 #include "core/base/err.h"
+#include "sdk/lib/protobuf.h"
 
 #define TRACKS_MAX 65536 /* more threads than a process can have at a time */
 #define PACKET_MAX ((size_t)64 << 20)
 
-enum { WIRE_NUMBER = 0, WIRE_DOUBLE = 1, WIRE_BYTES = 2 };
 enum { SLICE_BEGIN = 1, SLICE_END = 2, INSTANT = 3 };
 enum { CLOCK_UTC = 1, CLOCK_OF_TRACE = 6 }; /* builtin_clock.proto: REALTIME, BOOTTIME */
 enum { SEQUENCE = 1 };                      /* we write one */
@@ -36,48 +35,9 @@ struct perfetto {
     uint32_t n_tracks, room;
 };
 
-static void add_number(struct buf *b, uint64_t v)
-{
-    for (; v >= 0x80; v >>= 7)
-        (void)buf_addc(b, (char)(v | 0x80));
-    (void)buf_addc(b, (char)v);
-}
-
-static void field_number(struct buf *b, uint32_t field, uint64_t v)
-{
-    add_number(b, field << 3 | WIRE_NUMBER);
-    add_number(b, v);
-}
-
-static void field_double(struct buf *b, uint32_t field, double v)
-{
-    add_number(b, field << 3 | WIRE_DOUBLE);
-    (void)buf_add(b, &v, sizeof(v));
-}
-
-static void field_bytes(struct buf *b, uint32_t field, const void *p, size_t n)
-{
-    add_number(b, field << 3 | WIRE_BYTES);
-    add_number(b, n);
-    (void)buf_add(b, p, n);
-}
-
-static void field_text(struct buf *b, uint32_t field, const char *text)
-{
-    field_bytes(b, field, text, strlen(text));
-}
-
-static void field_message(struct buf *b, uint32_t field, struct buf *message)
-{
-    field_bytes(b, field, message->data, message->size);
-    if (message->failed)
-        b->failed = message->failed;
-    buf_reset(message);
-}
-
 static int send(struct perfetto *p, struct buf *out)
 {
-    field_message(out, 1, &p->packet);
+    protobuf_message(out, 1, &p->packet);
     return out->failed ? err_set(-ENOMEM, "no memory for an event") : 0;
 }
 
@@ -85,25 +45,25 @@ int perfetto_begin(struct perfetto *p, struct buf *out)
 {
     static const int clocks[] = {CLOCK_UTC, CLOCK_OF_TRACE};
     for (int i = 0; i < 2; i++) {
-        field_number(&p->field, 1, (uint64_t)clocks[i]);
-        field_number(&p->field, 2, 1000000000); /* the same moment */
-        field_message(&p->part, 1, &p->field);
+        protobuf_number(&p->field, 1, (uint64_t)clocks[i]);
+        protobuf_number(&p->field, 2, 1000000000); /* the same moment */
+        protobuf_message(&p->part, 1, &p->field);
     }
-    field_number(&p->packet, 10, SEQUENCE);
-    field_message(&p->packet, 6, &p->part);
+    protobuf_number(&p->packet, 10, SEQUENCE);
+    protobuf_message(&p->packet, 6, &p->part);
     return send(p, out);
 }
 
 /* The track of a process, which those of its threads are shown below. */
 static int name_process(struct perfetto *p, int64_t pid, const char *name, struct buf *out)
 {
-    field_number(&p->field, 1, (uint64_t)pid);
+    protobuf_number(&p->field, 1, (uint64_t)pid);
     if (name[0] != '\0')
-        field_text(&p->field, 6, name);
-    field_number(&p->part, 1, PROCESS_TRACKS + (uint64_t)pid);
-    field_message(&p->part, 3, &p->field);
-    field_number(&p->packet, 10, SEQUENCE);
-    field_message(&p->packet, 60, &p->part);
+        protobuf_text(&p->field, 6, name);
+    protobuf_number(&p->part, 1, PROCESS_TRACKS + (uint64_t)pid);
+    protobuf_message(&p->part, 3, &p->field);
+    protobuf_number(&p->packet, 10, SEQUENCE);
+    protobuf_message(&p->packet, 60, &p->part);
     return send(p, out);
 }
 
@@ -129,38 +89,38 @@ static uint64_t track_of(struct perfetto *p, const struct export_event *e, struc
         p->room = room;
     }
     p->tracks[p->n_tracks++] = (struct track){pid, tid};
-    field_number(&p->field, 1, (uint64_t)pid);
-    field_number(&p->field, 2, (uint64_t)tid);
+    protobuf_number(&p->field, 1, (uint64_t)pid);
+    protobuf_number(&p->field, 2, (uint64_t)tid);
     if (e->thread[0] != '\0')
-        field_text(&p->field, 5, e->thread);
-    field_number(&p->part, 1, p->n_tracks);
-    field_message(&p->part, 4, &p->field);
-    field_number(&p->packet, 10, SEQUENCE);
-    field_message(&p->packet, 60, &p->part);
+        protobuf_text(&p->field, 5, e->thread);
+    protobuf_number(&p->part, 1, p->n_tracks);
+    protobuf_message(&p->part, 4, &p->field);
+    protobuf_number(&p->packet, 10, SEQUENCE);
+    protobuf_message(&p->packet, 60, &p->part);
     return send(p, out) == 0 ? p->n_tracks : 0;
 }
 
 void perfetto_argument(struct perfetto *p, const char *name, const struct json *c)
 {
-    field_text(&p->field, 10, name);
+    protobuf_text(&p->field, 10, name);
     if (c->type == JSON_STRING)
-        field_bytes(&p->field, 6, c->text, c->size);
+        protobuf_bytes(&p->field, 6, c->text, c->size);
     else if (c->type == JSON_NUMBER && c->is_integer)
-        field_number(&p->field, 4, (uint64_t)c->integer);
+        protobuf_number(&p->field, 4, (uint64_t)c->integer);
     else if (c->type == JSON_NUMBER)
-        field_double(&p->field, 5, c->number);
+        protobuf_double(&p->field, 5, c->number);
     else
-        field_number(&p->field, 2, c->boolean);
-    field_message(&p->part, 4, &p->field);
+        protobuf_number(&p->field, 2, c->boolean);
+    protobuf_message(&p->part, 4, &p->field);
 }
 
 static int add_event(struct perfetto *p, uint64_t track, int type, int64_t at_ns, struct buf *out)
 {
-    field_number(&p->part, 9, (uint64_t)type);
-    field_number(&p->part, 11, track);
-    field_number(&p->packet, 8, (uint64_t)at_ns);
-    field_number(&p->packet, 10, SEQUENCE);
-    field_message(&p->packet, 11, &p->part);
+    protobuf_number(&p->part, 9, (uint64_t)type);
+    protobuf_number(&p->part, 11, track);
+    protobuf_number(&p->packet, 8, (uint64_t)at_ns);
+    protobuf_number(&p->packet, 10, SEQUENCE);
+    protobuf_message(&p->packet, 11, &p->part);
     return send(p, out);
 }
 
@@ -173,8 +133,8 @@ int perfetto_event(struct perfetto *p, const struct export_event *e, struct buf 
     p->part = arguments;
     if (track == 0)
         return err_set(-ENOMEM, "no memory for a trace of so many threads");
-    field_bytes(&p->part, 22, e->kind, e->kind_n);
-    field_bytes(&p->part, 23, e->name, e->name_n);
+    protobuf_bytes(&p->part, 22, e->kind, e->kind_n);
+    protobuf_bytes(&p->part, 23, e->name, e->name_n);
     int rc = add_event(p, track, e->duration_ns >= 0 ? SLICE_BEGIN : INSTANT, e->at_ns, out);
     if (rc == 0 && e->duration_ns >= 0)
         rc = add_event(p, track, SLICE_END, e->at_ns + e->duration_ns, out);

@@ -11,6 +11,7 @@
 
 #include "core/base/err.h"
 #include "core/flame/flame.h"
+#include "sdk/lib/protobuf.h"
 
 enum {
     PROFILE_SAMPLE_TYPE = 1,
@@ -29,26 +30,6 @@ struct strings {
     struct flame names; /* only its labels */
 };
 
-static void add_varint(struct buf *b, uint64_t value)
-{
-    for (; value >= 0x80; value >>= 7)
-        (void)buf_addc(b, (char)(0x80 | (value & 0x7f)));
-    (void)buf_addc(b, (char)value);
-}
-
-static void add_number(struct buf *b, uint32_t field, uint64_t value)
-{
-    add_varint(b, field << 3);
-    add_varint(b, value);
-}
-
-static void add_bytes(struct buf *b, uint32_t field, const void *data, size_t size)
-{
-    add_varint(b, field << 3 | 2);
-    add_varint(b, size);
-    (void)buf_add(b, data, size);
-}
-
 static uint64_t number_of(struct strings *s, const char *text)
 {
     return flame_label(&s->names, text);
@@ -59,9 +40,9 @@ static void add_type(struct buf *out, uint32_t field, struct strings *s, const c
 {
     struct buf part;
     buf_init(&part, 64);
-    add_number(&part, 1, number_of(s, type));
-    add_number(&part, 2, number_of(s, unit));
-    add_bytes(out, field, part.data, part.size);
+    protobuf_number(&part, 1, number_of(s, type));
+    protobuf_number(&part, 2, number_of(s, unit));
+    protobuf_message(out, field, &part);
     buf_done(&part);
 }
 
@@ -71,19 +52,17 @@ static void add_frame(struct buf *out, struct buf *part, struct strings *s,
 {
     struct buf line;
     const char *file = f->file[0] != '\0' ? f->file : f->module;
-    buf_reset(part);
-    add_number(part, 1, id);
-    add_number(part, 2, number_of(s, f->func));
-    add_number(part, 3, number_of(s, f->func));
-    add_number(part, 4, number_of(s, file));
-    add_bytes(out, PROFILE_FUNCTION, part->data, part->size);
+    protobuf_number(part, 1, id);
+    protobuf_number(part, 2, number_of(s, f->func));
+    protobuf_number(part, 3, number_of(s, f->func));
+    protobuf_number(part, 4, number_of(s, file));
+    protobuf_message(out, PROFILE_FUNCTION, part);
     buf_init(&line, 64);
-    add_number(&line, 1, id);
-    add_number(&line, 2, (uint64_t)f->line);
-    buf_reset(part);
-    add_number(part, 1, id);
-    add_bytes(part, 4, line.data, line.size);
-    add_bytes(out, PROFILE_LOCATION, part->data, part->size);
+    protobuf_number(&line, 1, id);
+    protobuf_number(&line, 2, (uint64_t)f->line);
+    protobuf_number(part, 1, id);
+    protobuf_message(part, 4, &line);
+    protobuf_message(out, PROFILE_LOCATION, part);
     buf_done(&line);
 }
 
@@ -129,19 +108,18 @@ static void add_sample(const struct flame *f, const uint32_t *number, const stru
 {
     const struct flame_stack *stack = &f->stacks[s->stack];
     struct buf label;
-    buf_reset(part);
     for (uint32_t i = 0; i < stack->n; i++) /* the leaf first, as ours */
-        add_number(part, 1, number[f->places[stack->first + i]]);
-    add_number(part, 2, (uint64_t)s->count);
-    add_number(part, 2, (uint64_t)s->value);
+        protobuf_number(part, 1, number[f->places[stack->first + i]]);
+    protobuf_number(part, 2, (uint64_t)s->count);
+    protobuf_number(part, 2, (uint64_t)s->value);
     if (s->thread_name[0] != '\0') {
         buf_init(&label, 64);
-        add_number(&label, 1, number_of(strings, "thread"));
-        add_number(&label, 2, number_of(strings, s->thread_name));
-        add_bytes(part, 3, label.data, label.size);
+        protobuf_number(&label, 1, number_of(strings, "thread"));
+        protobuf_number(&label, 2, number_of(strings, s->thread_name));
+        protobuf_message(part, 3, &label);
         buf_done(&label);
     }
-    add_bytes(out, PROFILE_SAMPLE, part->data, part->size);
+    protobuf_message(out, PROFILE_SAMPLE, part);
 }
 
 int flame_pprof(const struct flame *f, struct buf *out)
@@ -157,9 +135,9 @@ int flame_pprof(const struct flame *f, struct buf *out)
     for (uint32_t i = 0; number != NULL && i < f->n_samples; i++)
         add_sample(f, number, &f->samples[i], &s, &part, out);
     add_type(out, PROFILE_PERIOD_TYPE, &s, f->mode, "nanoseconds");
-    add_number(out, PROFILE_DURATION_NANOS, (uint64_t)f->total);
+    protobuf_number(out, PROFILE_DURATION_NANOS, (uint64_t)f->total);
     for (uint32_t i = 0; i < s.names.n_labels; i++)
-        add_bytes(out, PROFILE_STRINGS, s.names.labels[i], strlen(s.names.labels[i]));
+        protobuf_text(out, PROFILE_STRINGS, s.names.labels[i]);
     bool failed = number == NULL || out->failed || part.failed;
     free(number);
     buf_done(&part);
