@@ -11,6 +11,7 @@
 #include "core/base/err.h"
 #include "core/flame/flame.h"
 #include "core/flame/pack.h"
+#include "sdk/lib/json_text.h"
 
 #define DATA_MARK "@DATA@"
 #define ROW_HEIGHT 17
@@ -27,11 +28,15 @@ static int no_memory(const struct buf *out)
 static void add_script_text(struct buf *out, const char *text)
 {
     (void)buf_addc(out, '"');
-    for (const unsigned char *p = (const unsigned char *)text; *p != '\0'; p++) {
-        if (*p == '"' || *p == '\\' || *p < 0x20 || *p == '<' || *p == '>' || *p == '&')
-            (void)buf_addf(out, "\\u%04x", *p);
+    for (size_t n = strlen(text); n > 0;) {
+        char letter[JSON_LETTER_BYTES];
+        size_t size, took = json_letter(text, n, letter, &size);
+        if (*text == '<' || *text == '>' || *text == '&')
+            (void)buf_addf(out, "\\u%04x", (unsigned)*text);
         else
-            (void)buf_addc(out, (char)*p);
+            (void)buf_add(out, letter, size);
+        text += took;
+        n -= took;
     }
     (void)buf_addc(out, '"');
 }

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "sdk/lib/json_text.h"
 #include "sdk/lib/number.h"
 #include "sdk/lib/utf8.h"
 
@@ -66,19 +67,6 @@ static int hex4(struct reader *r, uint32_t *ret)
     return 0;
 }
 
-static size_t put_utf8(char *out, uint32_t c)
-{
-    if (c < 0x80) {
-        out[0] = (char)c;
-        return 1;
-    }
-    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
-    for (size_t i = n - 1; i > 0; i--, c >>= 6)
-        out[i] = (char)(0x80 | (c & 0x3f));
-    out[0] = (char)((0xf00u >> n & 0xf0) | c);
-    return n;
-}
-
 /* The escape after a backslash, into out. */
 static int read_escape(struct reader *r, char *out, size_t *size)
 {
@@ -101,7 +89,7 @@ static int read_escape(struct reader *r, char *out, size_t *size)
         } else if (high >= 0xdc00 && high < 0xe000) {
             return bad(r, "half of a surrogate pair");
         }
-        *size += put_utf8(out + *size, high);
+        *size += text_utf8_put(out + *size, high);
         return 0;
     }
     const char *found = c > 0 ? strchr(from, c) : NULL;
@@ -322,33 +310,24 @@ int64_t json_int(const struct json *object, const char *key, int64_t otherwise)
 
 int json_add_text(struct buf *b, const char *text, size_t size)
 {
-    static const char hex[] = "0123456789abcdef";
-    const unsigned char *p = (const unsigned char *)text;
     size_t run = 0; /* bytes before `i` that go out as they are */
     (void)buf_addc(b, '"');
     for (size_t i = 0; i < size;) {
-        size_t n = text_utf8_length(text + i, size - i);
-        unsigned char c = p[i];
-        bool c1 = n == 2 && c == 0xc2 && p[i + 1] < 0xa0; /* steers terminals, as C0 does */
-        if (n && c >= 0x20 && c != '"' && c != '\\' && c != 0x7f && !c1) {
-            i += n;
+        char letter[JSON_LETTER_BYTES];
+        size_t bytes = 1, n = 1;
+        bool plain = text[i] >= ' ' && text[i] < 0x7f && text[i] != '"' && text[i] != '\\';
+        if (!plain) {
+            n = json_letter(text + i, size - i, letter, &bytes);
+            plain = n == bytes && memcmp(text + i, letter, n) == 0;
+        }
+        if (plain) {
             run += n;
-            continue;
-        }
-        (void)buf_add(b, text + i - run, run);
-        run = 0;
-        c = c1 ? p[i + 1] : c;
-        i += c1 ? 2 : 1;
-        if (n == 0) {
-            (void)buf_add(b, "\xef\xbf\xbd", 3);
-        } else if (c == '"' || c == '\\') {
-            (void)buf_add(b, (char[]){'\\', (char)c}, 2);
-        } else if (c == '\n' || c == '\t' || c == '\r') {
-            (void)buf_add(b, (char[]){'\\', c == '\n' ? 'n' : c == '\t' ? 't' : 'r'}, 2);
         } else {
-            char escape[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
-            (void)buf_add(b, escape, sizeof(escape));
+            (void)buf_add(b, text + i - run, run);
+            (void)buf_add(b, letter, bytes);
+            run = 0;
         }
+        i += n;
     }
     (void)buf_add(b, text + size - run, run);
     return buf_addc(b, '"');

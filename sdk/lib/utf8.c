@@ -21,3 +21,16 @@ size_t text_utf8_length(const char *text, size_t n)
         return 0;
     return length;
 }
+
+size_t text_utf8_put(char *out, uint32_t c)
+{
+    if (c < 0x80) {
+        out[0] = (char)c;
+        return 1;
+    }
+    size_t n = c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    for (size_t i = n - 1; i > 0; i--, c >>= 6)
+        out[i] = (char)(0x80 | (c & 0x3f));
+    out[0] = (char)((0xf00u >> n & 0xf0) | c);
+    return n;
+}

@@ -8,36 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/utf8.h"
 #include "read/code_cache.h"
 #include "read/interpreter.h"
 #include "read/line_table.h"
 
 #define SCRATCH_MAX (4u << 20) /* bytes of a line table; one of 100,000 lines has about 500,000 */
 
+/* A lone surrogate is how Python keeps a byte that is not UTF-8. */
 static size_t put_utf8(char *to, uint32_t c)
 {
-    if (c < 0x80) {
-        to[0] = (char)c;
-        return 1;
-    }
-    if (c < 0x800) {
-        to[0] = (char)(0xc0 | c >> 6);
-        to[1] = (char)(0x80 | (c & 63));
-        return 2;
-    }
-    if (c >= 0xd800 && c < 0xe000) /* a lone surrogate: how Python keeps a byte that is not UTF-8 */
-        c = 0xfffd;
-    if (c < 0x10000) {
-        to[0] = (char)(0xe0 | c >> 12);
-        to[1] = (char)(0x80 | (c >> 6 & 63));
-        to[2] = (char)(0x80 | (c & 63));
-        return 3;
-    }
-    to[0] = (char)(0xf0 | (c >> 18 & 7));
-    to[1] = (char)(0x80 | (c >> 12 & 63));
-    to[2] = (char)(0x80 | (c >> 6 & 63));
-    to[3] = (char)(0x80 | (c & 63));
-    return 4;
+    return text_utf8_put(to, (c >= 0xd800 && c < 0xe000) || c > 0x10ffff ? 0xfffd : c);
 }
 
 void walk_utf8(const uint8_t *data, unsigned width, size_t count, char *ret, size_t size)
@@ -49,7 +30,7 @@ void walk_utf8(const uint8_t *data, unsigned width, size_t count, char *ret, siz
             c |= (uint32_t)data[i * width + 1] << 8;
         if (width == 4)
             c |= (uint32_t)data[i * width + 2] << 16 | (uint32_t)data[i * width + 3] << 24;
-        n += put_utf8(ret + n, c < 0x110000 ? c : 0xfffd);
+        n += put_utf8(ret + n, c);
     }
     ret[n] = '\0';
 }

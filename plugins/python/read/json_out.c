@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "lib/json_text.h"
 #include "read/interpreter.h"
 
 #define INT_CHARS 340 /* OUT_DIGITS of 30 bits have 317 decimal digits */
@@ -25,17 +26,22 @@ void out_put(struct out *o, const char *text)
     o->p[o->n] = '\0';
 }
 
+static size_t put_letter(struct out *o, const char *text, size_t n)
+{
+    char letter[JSON_LETTER_BYTES + 1];
+    size_t size, took = json_letter(text, n, letter, &size);
+    letter[size] = '\0';
+    out_put(o, letter);
+    return took;
+}
+
 void out_string(struct out *o, const char *text)
 {
     out_put(o, "\"");
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        char piece[8] = {(char)c};
-        if (c == '"' || c == '\\')
-            (void)snprintf(piece, sizeof(piece), "\\%c", c);
-        else if (c < ' ' || c == 0x7f)
-            (void)snprintf(piece, sizeof(piece), "\\u%04x", c);
-        out_put(o, piece);
+    for (size_t n = strlen(text); n > 0;) {
+        size_t took = put_letter(o, text, n);
+        text += took;
+        n -= took;
     }
     out_put(o, "\"");
 }
@@ -46,11 +52,8 @@ void out_chars(struct out *o, const uint8_t *data, unsigned width, size_t count)
     out_put(o, "\"");
     for (size_t i = 0; i < count; i++) {
         walk_utf8(data + i * width, width, 1, piece, sizeof(piece));
-        if (piece[0] == '"' || piece[0] == '\\')
-            out_put(o, "\\");
-        else if ((unsigned char)piece[0] < ' ' || piece[0] == 0x7f)
-            (void)snprintf(piece, sizeof(piece), "\\u%04x", piece[0]);
-        out_put(o, piece);
+        size_t n = strlen(piece);
+        (void)put_letter(o, piece, n ? n : 1); /* a NUL is one, too */
     }
     out_put(o, "\"");
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "lib/hash.h"
+#include "lib/json_text.h"
 
 #define FUNC_WIDTH 22 /* columns of a function's name before the place begins to shift */
 #define NO_LOCALS "locals could not be read: the frame was running"
@@ -133,14 +134,12 @@ char *sink_text_end(struct sink_text *s)
 static void json_string(FILE *f, const char *text)
 {
     (void)fputc('"', f);
-    for (; *text; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c == '"' || c == '\\')
-            (void)fprintf(f, "\\%c", c);
-        else if (c < ' ' || c == 0x7f)
-            (void)fprintf(f, "\\u%04x", c);
-        else
-            (void)fputc(c, f);
+    for (size_t n = strlen(text); n > 0;) {
+        char letter[JSON_LETTER_BYTES];
+        size_t size, took = json_letter(text, n, letter, &size);
+        (void)fwrite(letter, 1, size, f);
+        text += took;
+        n -= took;
     }
     (void)fputc('"', f);
 }

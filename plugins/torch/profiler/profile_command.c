@@ -20,6 +20,8 @@
 
 #include <probing/ext/draft/python.h>
 
+#include "lib/json_text.h"
+
 #define GIL_WAIT_NS UINT64_C(30000000000)
 #define STEPS_MAX 10000
 #define SECONDS 600 /* when nobody says how long */
@@ -170,13 +172,12 @@ static int drop_results(void *arg)
 /* A name as it stands inside of JSON's quotes. */
 static void escape(const char *from, char *to, size_t size)
 {
-    size_t n = 0;
-    for (; *from && n + 7 < size; from++) {
-        unsigned char byte = (unsigned char)*from;
-        if (byte < 0x20 || byte == '"' || byte == '\\')
-            n += (size_t)snprintf(to + n, size - n, "\\u%04x", (unsigned)byte);
-        else
-            to[n++] = *from;
+    size_t n = 0, bytes;
+    for (size_t left = strlen(from); left > 0 && n + JSON_LETTER_BYTES < size;) {
+        size_t took = json_letter(from, left, to + n, &bytes);
+        n += bytes;
+        from += took;
+        left -= took;
     }
     to[n] = '\0';
 }
