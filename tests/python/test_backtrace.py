@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 
 import pytest
 from pythons import PYTHONS, is_threaded, minor_of
@@ -380,3 +381,28 @@ def test_the_table_begins_with_what_the_main_thread_does(world, python):
     shown = [f["func"] for f in target.threads()[target.pid]["frames"]]
     assert shown == [row[0] for row in target.rows(
         "select func from python.backtrace where thread_id = %d order by level" % target.pid)]
+
+
+def test_names_that_are_no_text_are_json_all_the_same(world, python):
+    """By HTTP the bytes come as they are written: a thread may be called anything."""
+    target = world.start(python, '''
+import _thread, ctypes, time
+def named():
+    ctypes.CDLL(None).prctl(15, b"bad\\xff\\xc0name", 0, 0, 0)
+    print("ready", flush=True)
+    time.sleep(600)
+_thread.start_new_thread(named, ())  # threading knows no name of it
+time.sleep(600)
+''')
+    target.inject()
+    with socket.socket(socket.AF_UNIX) as asked:
+        asked.settimeout(60)
+        asked.connect(str(next(world.data.glob("%d-*/sock" % target.pid))))
+        body = b'{"run":["backtrace","--json"]}'
+        asked.sendall(b"POST /run HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                      b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+        answer = b"".join(iter(lambda: asked.recv(65536), b""))
+    head, _, text = answer.partition(b"\r\n\r\n")
+    assert b" 200 " in head and b"chunked" not in head
+    names = [thread["name"] for thread in json.loads(text.decode("utf-8"))["threads"]]
+    assert any("bad\ufffd\ufffdname" in name for name in names), names
