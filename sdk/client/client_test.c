@@ -24,6 +24,7 @@
 #include "core/host/host.h"
 #include "core/server/server.h"
 #include "core/sql/sql.h"
+#include "tests/fail_alloc.h"
 #include "tests/test.h"
 
 static struct {
@@ -491,6 +492,29 @@ TEST(a_process_that_dies_is_told_from_one_that_refuses)
     probing_client_free(c);
 }
 
+TEST(memory_that_ends_is_an_error)
+{
+    unsigned n = 1;
+    for (; fail_alloc_step(n); n++) {
+        struct buf b;
+        int status = -1, rc;
+        buf_init(&b, 1 << 16);
+        struct probing_client *c = probing_client_new(NULL);
+        if (!c)
+            continue;
+        rc = probing_client_connect_unix(c, w.socket);
+        if (rc == 0)
+            rc = probing_client_run(c, 2, echo, 0, add_to_buf, &b, &status);
+        if (rc == 0)
+            CHECK_STR(buf_text(&b), "h\xc3\xa9llo \"there\"\n");
+        else
+            CHECK(rc < 0 && (b.failed || probing_client_error(c)[0] != '\0'));
+        probing_client_free(c);
+        buf_done(&b);
+    }
+    CHECK(n > 5);
+}
+
 int main(void)
 {
     if (!start_world())
@@ -502,6 +526,7 @@ int main(void)
     RUN(several_things_run_on_one_connection);
     RUN(a_stop_flag_and_a_limit_end_a_stream);
     RUN(wrong_requests_end_with_their_status);
+    RUN(memory_that_ends_is_an_error);
     RUN(a_process_that_floods_holds_nobody);
     RUN(a_process_that_dies_is_told_from_one_that_refuses);
     stop_world();

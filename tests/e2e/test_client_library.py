@@ -109,8 +109,9 @@ def test_rows_of_a_process(world, ask):
     assert wrong.returncode == 1 and "nowhere" in wrong.stderr and wrong.stdout == ""
     # A large answer comes whole, byte by byte what the command has of it.
     large = "select n, repeat('x', 100) as t from generate_series(1, 20000) n"
-    assert run(ask, target.pid, large).stdout == target.probing("query", large, "--format",
-                                                                "csv").stdout
+    all_rows = run(ask, target.pid, large).stdout
+    assert all_rows.count("\n") == 20001
+    assert all_rows == target.probing("query", large, "--format", "csv").stdout
 
 
 def test_by_tcp_with_a_token(world, ask):
@@ -172,6 +173,18 @@ def test_a_process_that_dies_ends_its_streams(watched):
     _, why = follows.communicate(timeout=60)
     assert follows.returncode == 1
     assert "the process has died; its data can still be asked" in why
+
+
+def test_an_answer_that_is_cut_is_an_error(world, ask):
+    """The process dies in the middle of a long one: what came is printed, and nothing is well."""
+    target = world.start("/bin/sleep", "600")
+    target.inject()
+    reads = started(ask, target.pid, "select n from generate_series(1, 1000000000) n")
+    assert reads.stdout.readline() == "n\n"
+    os.kill(target.pid, signal.SIGKILL)
+    rows, why = reads.stdout.read(), reads.stderr.read()
+    assert reads.wait(timeout=60) == 1 and rows.startswith("1\n2\n")
+    assert "the process has died" in why
 
 
 def test_a_core_that_leaves_ends_its_streams(watched):
