@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <malloc.h>
+#include <probing/client.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +21,6 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
-#include "sdk/client/client.h"
 
 #define KEEP_BYTES (256 << 20)     /* of freed memory: a report asks question after question */
 #define TEXT_MAX ((size_t)1 << 20) /* bytes of one text that is made to fit, or to JSON */
@@ -170,17 +170,17 @@ struct pieces {
     void *arg;
 };
 
-static int on_piece(void *arg, const struct client_event *e)
+static int on_piece(void *arg, const struct probing_client_event *e)
 {
     const struct pieces *p = arg;
 
-    if (e->kind == CLIENT_DONE && e->status < 0)
+    if (e->kind == PROBING_CLIENT_DONE && e->status < 0)
         return err_set(e->status, "%s", e->text[0] != '\0' ? e->text : strerror(-e->status));
-    if (e->kind == CLIENT_DONE)
+    if (e->kind == PROBING_CLIENT_DONE)
         return e->status;
-    if (e->kind == CLIENT_DROPPED)
+    if (e->kind == PROBING_CLIENT_DROPPED)
         return err_set(-EPIPE, "a part of the answer was lost on the way");
-    return e->kind == CLIENT_DATA ? p->piece(p->arg, e->text, e->size) : 0;
+    return e->kind == PROBING_CLIENT_DATA ? p->piece(p->arg, e->text, e->size) : 0;
 }
 
 static int api_call(const struct probing_report_api *a, int argc, const char *const *argv,
@@ -199,11 +199,11 @@ static int api_call(const struct probing_report_api *a, int argc, const char *co
     int r = target_connect(t, &client);
     if (r < 0)
         return r;
-    int64_t id = client_start_run(client, argc, argv, /* timeout_ns= */ 0);
-    r = id < 0 ? (int)id : client_stream(client, on_piece, &p, /* timeout_ns= */ 0, stop);
+    int64_t id = probing_client_start_run(client, argc, argv, /* timeout_ns= */ 0);
+    r = id < 0 ? (int)id : probing_client_stream(client, on_piece, &p, /* timeout_ns= */ 0, stop);
     if (r != 0 && id > 0)
-        (void)client_cancel(client, id);
-    client_close(client);
+        (void)probing_client_cancel(client, id);
+    probing_client_free(client);
     return r;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * sdk/lib/hash_test.c - the hashes against vectors that others have published: files depend on them.
+ * sdk/lib/hash_test.c - the hashes against published vectors: files depend on them.
  */
 #include "sdk/lib/hash.h"
 
