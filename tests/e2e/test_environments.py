@@ -262,8 +262,8 @@ def test_user_in_thousands_of_groups(world):
     p.wait_line("ready")
     life = Life(world, p.pid)
     life.ok("inject")
-    stack = life.ok("backtrace")
-    assert "no native frames" not in stack and re.search(r"\(\S+\+0x", stack), stack
+    stack = life.ok("backtrace", "--native")
+    assert "no native frames" not in stack and "+0x" in stack, stack
     life.ok("eject")
 
 

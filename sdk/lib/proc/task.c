@@ -142,34 +142,37 @@ int proc_syscall_of(pid_t pid, pid_t tid, struct proc_syscall *ret)
 
 #define AT(member) offsetof(struct proc_status, member)
 
+#define NAMED(text) text, sizeof(text) - 1
+
 static const struct {
     const char *name;
+    size_t length;
     size_t offset;
     uint8_t base, numbers;
     uint16_t unit; /* what is written is so many of ours */
-} status_fields[] = {{"Tgid:", AT(tgid), 10, 1, 1},
-                     {"PPid:", AT(ppid), 10, 1, 1},
-                     {"TracerPid:", AT(tracer), 10, 1, 1},
-                     {"Uid:", AT(uid), 10, 4, 1},
-                     {"Gid:", AT(gid), 10, 4, 1},
-                     {"Threads:", AT(threads), 10, 1, 1},
-                     {"SigPnd:", AT(pending), 16, 1, 1},
-                     {"ShdPnd:", AT(shared), 16, 1, 1},
-                     {"SigBlk:", AT(blocked), 16, 1, 1},
-                     {"SigCgt:", AT(caught), 16, 1, 1},
-                     {"CapEff:", AT(effective), 16, 1, 1},
-                     {"Seccomp:", AT(seccomp), 10, 1, 1},
-                     {"Seccomp_filters:", AT(filters), 10, 1, 1},
-                     {"voluntary_ctxt_switches:", AT(voluntary), 10, 1, 1},
-                     {"nonvoluntary_ctxt_switches:", AT(involuntary), 10, 1, 1},
-                     {"VmSize:", AT(size_bytes), 10, 1, 1024},
-                     {"VmData:", AT(data_bytes), 10, 1, 1024},
-                     {"VmRSS:", AT(rss_bytes), 10, 1, 1024},
-                     {"VmHWM:", AT(peak_rss_bytes), 10, 1, 1024},
-                     {"RssAnon:", AT(anon_bytes), 10, 1, 1024},
-                     {"RssFile:", AT(file_bytes), 10, 1, 1024},
-                     {"RssShmem:", AT(shmem_bytes), 10, 1, 1024},
-                     {"VmSwap:", AT(swap_bytes), 10, 1, 1024}};
+} status_fields[] = {{NAMED("Tgid:"), AT(tgid), 10, 1, 1},
+                     {NAMED("PPid:"), AT(ppid), 10, 1, 1},
+                     {NAMED("TracerPid:"), AT(tracer), 10, 1, 1},
+                     {NAMED("Uid:"), AT(uid), 10, 4, 1},
+                     {NAMED("Gid:"), AT(gid), 10, 4, 1},
+                     {NAMED("Threads:"), AT(threads), 10, 1, 1},
+                     {NAMED("SigPnd:"), AT(pending), 16, 1, 1},
+                     {NAMED("ShdPnd:"), AT(shared), 16, 1, 1},
+                     {NAMED("SigBlk:"), AT(blocked), 16, 1, 1},
+                     {NAMED("SigCgt:"), AT(caught), 16, 1, 1},
+                     {NAMED("CapEff:"), AT(effective), 16, 1, 1},
+                     {NAMED("Seccomp:"), AT(seccomp), 10, 1, 1},
+                     {NAMED("Seccomp_filters:"), AT(filters), 10, 1, 1},
+                     {NAMED("voluntary_ctxt_switches:"), AT(voluntary), 10, 1, 1},
+                     {NAMED("nonvoluntary_ctxt_switches:"), AT(involuntary), 10, 1, 1},
+                     {NAMED("VmSize:"), AT(size_bytes), 10, 1, 1024},
+                     {NAMED("VmData:"), AT(data_bytes), 10, 1, 1024},
+                     {NAMED("VmRSS:"), AT(rss_bytes), 10, 1, 1024},
+                     {NAMED("VmHWM:"), AT(peak_rss_bytes), 10, 1, 1024},
+                     {NAMED("RssAnon:"), AT(anon_bytes), 10, 1, 1024},
+                     {NAMED("RssFile:"), AT(file_bytes), 10, 1, 1024},
+                     {NAMED("RssShmem:"), AT(shmem_bytes), 10, 1, 1024},
+                     {NAMED("VmSwap:"), AT(swap_bytes), 10, 1, 1024}};
 
 /* All of its numbers, or none. */
 static void read_numbers(const char *at, size_t i, struct proc_status *ret)
@@ -199,10 +202,9 @@ static void read_namespaces(const char *at, struct proc_status *ret)
     }
 }
 
-static const char *behind(const char *line, size_t size, const char *name)
+static inline const char *behind(const char *line, size_t size, const char *name, size_t n)
 {
-    size_t n = strlen(name);
-    return size >= n && memcmp(line, name, n) == 0 ? line + n : NULL;
+    return size >= n && line[0] == name[0] && memcmp(line, name, n) == 0 ? line + n : NULL;
 }
 
 /* Nobody can put a line into this file: the kernel writes a newline of a name as "\n". */
@@ -215,16 +217,18 @@ int proc_status_parse(struct proc_lines *l, struct proc_status *ret)
     for (const char *line, *at; (line = proc_lines_next(l, &size)) != NULL;) {
         if (l->cut)
             continue; /* half a number is another one */
-        if ((at = behind(line, size, "State:")) != NULL) {
+        if ((at = behind(line, size, NAMED("State:"))) != NULL) {
             at = proc_blanks(at);
             ret->state = *at ? *at : '?';
             any = true;
-        } else if ((at = behind(line, size, "NSpid:")) != NULL) {
+        } else if ((at = behind(line, size, NAMED("NSpid:"))) != NULL) {
             read_namespaces(at, ret);
         }
         for (size_t i = 0; i < sizeof(status_fields) / sizeof(status_fields[0]); i++)
-            if ((at = behind(line, size, status_fields[i].name)) != NULL)
+            if ((at = behind(line, size, status_fields[i].name, status_fields[i].length)) != NULL) {
                 read_numbers(at, i, ret);
+                break;
+            }
     }
     return any ? 0 : -EPROTO;
 }
