@@ -115,6 +115,50 @@ def test_native_frames_stand_between(world, python):
     assert all(f["type"] == "native" for f in target.threads("--native")[target.pid]["frames"])
 
 
+# A C function calls back all the time: in each true stack qsort() is called by outer() and calls
+# compare(), which may be half way in or out.
+CALLED_BACK = '''
+import ctypes
+libc = ctypes.CDLL(None)
+number = ctypes.POINTER(ctypes.c_int)
+def numbers():
+    yield from range(32, 0, -1)
+def inner(n):
+    return inner(n - 1) if n else 0
+@ctypes.CFUNCTYPE(ctypes.c_int, number, number)
+def compare(a, b):
+    inner(2)
+    return a[0] - b[0]
+def outer():
+    array = (ctypes.c_int * 32)(*numbers())
+    libc.qsort(array, 32, 4, compare)
+print("ready", flush=True)
+while True: outer()
+'''
+
+
+def test_callbacks_stand_where_they_were_called(world, python):
+    target = world.start(python, CALLED_BACK).inject()
+    merged = called = 0
+    for _ in range(40):
+        thread = target.threads("--thread", str(target.pid))[target.pid]
+        names = [f["func"] for f in thread["frames"]]
+        sorts = [i for i, n in enumerate(names) if n in ("qsort", "qsort_r", "msort_with_tmp")
+                 or n.startswith("msort")]
+        ours = [n for n in names if n in ("inner", "compare", "outer", "<module>")]
+        assert ours == sorted(ours, key=["inner", "compare", "outer", "<module>"].index), names
+        if thread.get("notes"):
+            continue
+        merged += 1
+        if "compare" in names:
+            called += 1
+            assert sorts and names.index("compare") < sorts[0], names
+        if sorts:
+            assert sorts[-1] < names.index("outer"), names
+        assert "inner" not in names or "compare" in names, names
+    assert merged >= 36 and called > 5, (merged, called)
+
+
 STUCK = {
     "spin": ("while True: pass  # here", True),
     "lock": ("lock = threading.Lock(); lock.acquire(); lock.acquire()  # here", False),

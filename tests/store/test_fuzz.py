@@ -9,7 +9,8 @@ from world import BUILD, ROOT
 CORPUS = ROOT / "tests" / "fuzz" / "corpus"
 
 
-@pytest.mark.parametrize("name", ["segment", "message", "ring", "names", "info", "elf", "arrow"])
+@pytest.mark.parametrize("name", ["segment", "message", "ring", "names", "info", "elf", "arrow",
+                                  "proc"])
 def test_any_bytes(name):
     target = BUILD / "tests" / "fuzz" / (name + "_fuzz")
     if not target.exists():

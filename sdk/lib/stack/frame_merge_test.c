@@ -150,6 +150,7 @@ TEST(by_mark)
     MERGED("xEpyEpzE", "A|B|C|D|", "147-", NATIVE_CUT, "xAyBzCD");
     MERGED("EpyEpzE", "A|B|", "3-", NATIVE_CUT, "yAzB"); /* by count A would be called by y */
     MERGED("xEpyEpzEb", "A|B|", "14", PYTHON_CUT, "xAyBz");
+    MERGED("EpyE", "A|B|C|", "3--", NATIVE_CUT, "yABC"); /* and by count nobody would notice */
     MERGED("x", "A|B|", "--", NATIVE_CUT, "xAB");
     MERGED("xEpyEb", "A|B|", "41", ALL, "xAyB"); /* not in order: what is known is the count */
     MERGED("xEpyEb", "A|B|C|", "141", ALL, "?ABC");
