@@ -220,17 +220,16 @@ static bool is_below(pid_t pid, pid_t above)
 static void find_below(pid_t above, struct buf *ret)
 {
     char directory[4096];
-    DIR *proc = opendir("/proc");
+    struct proc_numbers all;
+    struct proc_number one;
 
-    for (struct dirent *e = proc != NULL ? readdir(proc) : NULL; e != NULL; e = readdir(proc)) {
-        uint64_t pid;
-        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && parse_u64(e->d_name, &pid) == 0 &&
-            is_below((pid_t)pid, above) &&
-            directory_of((pid_t)pid, directory, sizeof directory) == 0)
+    (void)proc_numbers_open(&all, "/proc");
+    while (proc_numbers_next(&all, &one)) {
+        pid_t pid = (pid_t)one.value;
+        if (is_below(pid, above) && directory_of(pid, directory, sizeof directory) == 0)
             (void)buf_addf(ret, " %d", (int)pid);
     }
-    if (proc != NULL)
-        (void)closedir(proc);
+    proc_numbers_close(&all);
 }
 
 int launch_no_core(pid_t pid, const char *with)

@@ -22,6 +22,7 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/proc/proc_file.h"
 
 struct listing {
     uint32_t shown;
@@ -78,27 +79,27 @@ static void describe(struct listing *l, pid_t pid, const struct datadir *d,
 static int list_living(void)
 {
     struct listing l = {0};
-    DIR *proc = opendir("/proc");
+    struct proc_numbers all;
+    struct proc_number one;
+    int opened = proc_numbers_open(&all, "/proc");
 
-    if (proc == NULL)
-        return err_set(-errno, "cannot read /proc: %s", strerror(errno));
-    for (struct dirent *e = readdir(proc); e != NULL && !cli_interrupted; e = readdir(proc)) {
-        uint64_t pid;
+    if (opened < 0)
+        return err_set(opened, "cannot read /proc: %s", strerror(-opened));
+    while (!cli_interrupted && proc_numbers_next(&all, &one)) {
+        pid_t pid = (pid_t)one.value;
         char directory[4096];
-        if (e->d_name[0] < '1' || e->d_name[0] > '9' || parse_u64(e->d_name, &pid) < 0)
-            continue;
-        int r = directory_of((pid_t)pid, directory, sizeof directory);
+        int r = directory_of(pid, directory, sizeof directory);
         if (r == -ETIMEDOUT)
             fprintf(stderr, "probing: %s\n", err_text());
         if (r == 0) {
             char *inside = strstr(directory, "/root/");
             struct datadir d;
             if (datadir_open(directory, DATADIR_ANY, &d) == 0)
-                describe(&l, (pid_t)pid, &d, inside != NULL ? inside + 5 : directory);
+                describe(&l, pid, &d, inside != NULL ? inside + 5 : directory);
             datadir_close(&d);
         }
     }
-    (void)closedir(proc);
+    proc_numbers_close(&all);
     if (l.shown == 0)
         puts("no process of yours has a probing core in it; enter one with: probing -t <pid> "
              "inject");

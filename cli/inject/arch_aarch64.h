@@ -25,6 +25,7 @@
 #include <time.h>
 
 #include "core/stack/stack.h"
+#include "sdk/lib/proc/memory.h"
 #include "sdk/lib/proc/task.h"
 
 #define ARCH_MACHINE EM_AARCH64
@@ -186,10 +187,11 @@ static inline void arch_before_stop(pid_t pid, pid_t tid, arch_registers *r)
 
 static inline bool arch_is_svc(pid_t pid, uint64_t at)
 {
+    struct proc_memory memory = PROC_MEMORY_OF(pid);
     uint32_t code = 0;
-    struct iovec here = {&code, sizeof code}, there = {(void *)(uintptr_t)at, sizeof code};
-    return process_vm_readv(pid, &here, 1, &there, 1, 0) == (ssize_t)sizeof code &&
-           code == ARCH_SVC;
+    size_t n = proc_memory_read(&memory, at, &code, sizeof code);
+    proc_memory_close(&memory);
+    return n == sizeof code && code == ARCH_SVC;
 }
 
 /* Below the stack lies what the last signal handler returned by.  If that led to just here, EINTR
@@ -199,9 +201,9 @@ static inline bool arch_handler_returned(pid_t pid, const struct user_regs_struc
     enum { FRAME_BYTES_MAX = 16384, X0_TO_SP = 31 * 8 };
     unsigned char below[FRAME_BYTES_MAX];
     const uint64_t place[2] = {set->sp, set->pc};
-    struct iovec here = {below, sizeof below};
-    struct iovec there = {(void *)(uintptr_t)(set->sp - sizeof below), sizeof below};
-    ssize_t n = process_vm_readv(pid, &here, 1, &there, 1, 0);
+    struct proc_memory memory = PROC_MEMORY_OF(pid);
+    ssize_t n = (ssize_t)proc_memory_read(&memory, set->sp - sizeof below, below, sizeof below);
+    proc_memory_close(&memory);
     for (ssize_t i = X0_TO_SP; i + (ssize_t)sizeof place <= n; i += 8) {
         if (memcmp(below + i, place, sizeof place) == 0 &&
             memcmp(below + i - X0_TO_SP, set->regs, sizeof set->regs[0]) == 0)

@@ -31,6 +31,7 @@
 #include "core/base/file.h"
 #include "core/base/text.h"
 #include "core/datadir/datadir.h"
+#include "sdk/lib/proc/proc_file.h"
 
 #define ACCEPT_NS (2 * NS_PER_S) /* a process that does not take us in by then is not asked */
 #define AGAIN_MS 2
@@ -127,19 +128,20 @@ static struct end peer_end(int fd)
 
 static bool holds(pid_t pid, const char *socket)
 {
-    char path[64], link[64];
+    char path[PROC_PATH_BYTES], name[24], link[64];
+    struct proc_numbers all;
+    struct proc_number one;
     bool found = false;
 
-    (void)snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    DIR *all = opendir(path);
-    if (all == NULL)
-        return false;
-    for (struct dirent *e = readdir(all); e != NULL && !found; e = readdir(all)) {
-        ssize_t n = readlinkat(dirfd(all), e->d_name, link, sizeof link - 1);
+    proc_path(pid, 0, "fd", path);
+    (void)proc_numbers_open(&all, path);
+    while (!found && proc_numbers_next(&all, &one)) {
+        (void)snprintf(name, sizeof name, "%llu", (unsigned long long)one.value);
+        ssize_t n = readlinkat(all.fd, name, link, sizeof link - 1);
         link[n > 0 ? n : 0] = '\0';
         found = strcmp(link, socket) == 0;
     }
-    (void)closedir(all);
+    proc_numbers_close(&all);
     return found;
 }
 
@@ -166,18 +168,20 @@ const char *token_of_peer(void *room, int fd)
     char socket[64], directory[4096];
     struct end end = peer_end(fd);
     const char *token = NULL;
-    uint64_t pid;
-    DIR *proc = end.inode != 0 ? opendir("/proc") : NULL;
+    struct proc_numbers all;
+    struct proc_number one;
 
-    if (proc == NULL)
+    if (end.inode == 0)
         return NULL;
     (void)snprintf(socket, sizeof socket, "socket:[%llu]", end.inode);
-    for (struct dirent *e = readdir(proc); e != NULL && token == NULL; e = readdir(proc))
-        if (parse_u64(e->d_name, &pid) == 0 && pid <= INT32_MAX && holds((pid_t)pid, socket) &&
-            process_is_of((pid_t)pid, end.uid) && /* not one who was handed it by another */
-            directory_of((pid_t)pid, directory, sizeof directory) == 0 &&
-            token_read(directory, room) == 0)
+    (void)proc_numbers_open(&all, "/proc");
+    while (token == NULL && proc_numbers_next(&all, &one)) {
+        pid_t pid = (pid_t)one.value;
+        if (holds(pid, socket) &&
+            process_is_of(pid, end.uid) && /* not one who was handed it by another */
+            directory_of(pid, directory, sizeof directory) == 0 && token_read(directory, room) == 0)
             token = room;
-    (void)closedir(proc);
+    }
+    proc_numbers_close(&all);
     return token;
 }

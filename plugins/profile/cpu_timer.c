@@ -24,12 +24,12 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <ucontext.h>
 #include <unistd.h>
 
 #include "lib/hash.h"
+#include "lib/proc/memory.h"
 #include "probing_sdk.h"
 #include "proc_tasks.h"
 #include "sample_period.h"
@@ -107,8 +107,7 @@ static uint32_t stack_room(const struct clocks *c, uint64_t sp)
  */
 static uint32_t copy_stack(uint64_t from, uint8_t *to, uint32_t size)
 {
-    struct iovec here = {to, size}, there = {(void *)(uintptr_t)from, size};
-    ssize_t n = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    int64_t n = proc_own_memory(from, to, size);
     return n > 0 ? (uint32_t)n : 0;
 }
 

@@ -64,6 +64,22 @@ def test_locals_and_words(world, python):
         assert done.returncode != 0 and part in done.stderr, done.stderr
 
 
+def test_wrong_words_have_one_answer(world):
+    """Of a process that has a core, has none, is looked at from outside, or is dead."""
+    target, bare = (world.start(list(PYTHONS.values())[0], SLEEPER) for _ in range(2))
+    bare.wait_line("ready")
+    target.inject()
+    for words in ["--thrad"], ["--thread"], ["--thread", "x"], ["--native", "--python"], \
+            ["--interval"], ["--locals=all", "--json"]:
+        answers = [target.probing("backtrace", *words), bare.probing("backtrace", *words),
+                   target.probing("backtrace", "--external", *words)]
+        assert len({(a.returncode, a.stderr) for a in answers}) == 1, answers
+        assert answers[0].stderr.startswith("probing: backtrace: "), answers
+    target.kill()
+    assert target.probing("backtrace", "--thrad").stderr == \
+        bare.probing("backtrace", "--thrad").stderr
+
+
 def test_no_impossible_stack(world, python):
     target = world.start(python, CHAINS)
     looked = deep = 0
