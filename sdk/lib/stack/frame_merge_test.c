@@ -158,6 +158,21 @@ TEST(by_mark)
     MERGED("xEpyEb", "|A|", "14", ALL, "xyA");
 }
 
+/* What stands between: compiled Python (Cython) has native frames only, perf's trampolines (3.12 on)
+ * lie around each eval function, and a hook of ours is a C function that was called. */
+TEST(other_frames)
+{
+    MERGED("xEcpcEb", "A.B.", "", ALL, "xAccB");
+    MERGED("xEcpcEb", "A|B|", "15", ALL, "xAccB");
+    MERGED("cccb", "", "", ALL, "cccb");
+    MERGED("xEtpEtb", "A|B|", "14", ALL, "xAtBt");
+    MERGED("xEtpEtb", "A.B.", "", ALL, "xAtBt");
+    MERGED("hpEb", "A.", "", ALL, "hA");
+    MERGED("xEpEpEb", "A|B|C|", "135", ALL, "xABC"); /* a coroutine sent to, two that it awaits */
+    MERGED("xEpEb", "ABC|D|", "13", ALL, "xABCD");   /* those that await are inlined: 3.12 */
+    MERGED("xyzb", "A|", "-", ALL, "?A");            /* a Python frame of nobody's */
+}
+
 int main(void)
 {
     RUN(by_count);
@@ -165,5 +180,6 @@ int main(void)
     RUN(missing_parts);
     RUN(greenlets);
     RUN(by_mark);
+    RUN(other_frames);
     return test_end();
 }
