@@ -37,6 +37,7 @@ struct core {
     bool follower; /* this life began with a fork */
     pthread_t plugin_thread;
     bool plugin_thread_made;
+    _Atomic bool plugins_come; /* `plugins` are being loaded; read in a child that is followed */
     struct event *plugins_loaded;
     char plugins[1024]; /* to load at the start, with ',' between */
     const char *version;

@@ -258,6 +258,7 @@ static void *load_plugins(void *arg)
 {
     struct core *c = arg;
     (void)host_plugin_load_all(c->host, c->plugins);
+    atomic_store_explicit(&c->plugins_come, false, memory_order_release);
     event_raise(c->plugins_loaded);
     return NULL;
 }
@@ -268,6 +269,7 @@ static int start_plugins(struct core *c)
     choose_plugins(c);
     if (!c->plugins[0])
         return 0;
+    atomic_store_explicit(&c->plugins_come, true, memory_order_release);
     int r = thread_start(&c->plugin_thread, "probing/load", 0, load_plugins, c);
     if (r < 0)
         return r;

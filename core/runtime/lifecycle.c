@@ -166,7 +166,8 @@ static void *follow_fork(void *arg)
         struct buf plugins;
         buf_init(&plugins, sizeof(g.list) - 1);
         (void)host_plugins_of_parent(g.core.host, &plugins);
-        (void)snprintf(g.list, sizeof(g.list), "%s", buf_text(&plugins));
+        bool all = !atomic_load_explicit(&g.core.plugins_come, memory_order_acquire);
+        (void)snprintf(g.list, sizeof(g.list), "%s", all ? buf_text(&plugins) : g.core.plugins);
         buf_done(&plugins);
         atomic_store_explicit(&g.following, LISTED_PLUGINS, memory_order_release);
     }
@@ -219,15 +220,17 @@ static void fork_parent(void)
 
 /* Off: our threads are not here.  Without the lock a part may be half made or half gone,
  * so its pointers are left alone and only what is certain is closed.  Gives whether this child is
- * to be followed.                                                                       [child] */
+ * to be followed: while the core runs its host is whole, whoever holds the lock for longer than a
+ * fork waits, as a sweep does that gets no processor.                                   [child] */
 static bool fork_child(void)
 {
     int following = atomic_load_explicit(&g.following, memory_order_relaxed);
-    if (fork_locked && following == NO_PLUGINS)
-        following = atomic_load_explicit(&g.config.follow, memory_order_relaxed) ? PARENTS_PLUGINS
-                                                                                 : NO_PLUGINS;
-    if (atomic_load_explicit(&g.state, memory_order_relaxed) == IDLE)
+    int state = atomic_load_explicit(&g.state, memory_order_relaxed);
+    if (state == IDLE)
         return false;
+    if (following == NO_PLUGINS && (fork_locked || state == RUNNING) &&
+        atomic_load_explicit(&g.config.follow, memory_order_relaxed))
+        following = PARENTS_PLUGINS;
     atomic_store_explicit(&g.state, CHILD, memory_order_relaxed);
     ring_disable_in_child();
     if (fork_locked) {
@@ -372,8 +375,9 @@ static void *live(void *arg)
         finish();
         return NULL;
     }
-    atomic_store_explicit(&g.following, NO_PLUGINS, memory_order_release);
+    /* In this order: a fork between has a child that is followed by what is listed. */
     atomic_store_explicit(&g.state, RUNNING, memory_order_release);
+    atomic_store_explicit(&g.following, NO_PLUGINS, memory_order_release);
     sweep(c);
     do {
         uint32_t waiting;
