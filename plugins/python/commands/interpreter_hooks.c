@@ -311,6 +311,8 @@ static const struct probing_column import_columns[] = {
 
 int watch_init(struct plugin *p)
 {
+    /* A child that was forked while its parent's plugin started was not told (watch_forked()). */
+    atomic_store_explicit(&started, false, memory_order_relaxed);
     static const struct probing_table_desc e =
         PROBING_TEXT_TABLE("python.exceptions", exception_columns, "message",
                            "Exceptions, while config python.exceptions is on");
