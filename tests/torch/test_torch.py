@@ -196,9 +196,20 @@ def test_loaded_in_the_middle_of_a_forward(world, python):
     assert sorted(seen, key=str) == [("Outer", 0), ("inner", 0), ("inner", None)]
     assert seen["Outer", 0] == 1 and seen["inner", 0] == 3
 
+def lateness():
+    """Seconds that a process may wait for a processor here and now."""
+    def once():
+        begin = time.monotonic()
+        time.sleep(0.005)
+        sum(range(100000))
+        return time.monotonic() - begin - 0.005
+    return max(once() for _ in range(20))
+
+
 def test_backward_of_modules(world, python):
     """Times are those that the target gave them; gradients stay as they were, to the last bit."""
-    case = Case(world, "backward.py", python)
+    tick = max(0.05, 3 * lateness())
+    case = Case(world, "backward.py", python, str(tick))
     backward_on(case.target)
     wanted = case.run()
     rows = case.target.rows("select module, duration from python.torch_trace "
@@ -207,10 +218,10 @@ def test_backward_of_modules(world, python):
     for module, duration in rows:
         seen.setdefault(module, []).append(duration)
     assert sorted(seen) == sorted(wanted)
-    for name, durations in seen.items():  # a neighbour's time would be 0.05 s more, or less
+    for name, durations in seen.items():  # a neighbour's time would be a tick more, or less
         assert len(durations) == len(wanted[name]), name
         over = [duration - slept for duration, slept in zip(durations, wanted[name])]
-        assert min(over) >= -0.001 and min(over) < 0.04, name
+        assert -0.001 <= min(over) < 0.8 * tick, (name, over, tick)
 
 
 def test_variables_and_the_first_nan(world, python):

@@ -87,8 +87,10 @@ static const struct probing_column columns[N_COMM] = {
     {.name = "bytes", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "of all that go in"},
     {.name = "duration_ms",
      .type = PROBING_F64,
-     .doc = "milliseconds from the start to the end of the wait, without torch.distributed's own "
-            "Python around it (5 to 20 us); NULL: on a GPU, or nobody waited"},
+     .doc =
+         "milliseconds from the start to the end of the wait; 4 to 20 us less than the program's "
+         "own clock shows, since torch.distributed's Python around it is not in it; NULL: on a "
+         "GPU, or nobody waited"},
     {.name = "wait_ms",
      .type = PROBING_F64,
      .doc = "milliseconds that the thread stood in the call and in the wait"},
