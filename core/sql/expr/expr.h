@@ -60,9 +60,11 @@ struct expr {
     struct sql_value value; /* CONST */
     uint32_t column;        /* COLUMN, AGG: number */
     uint32_t unit;
-    const struct func *func;
-    kernel run; /* SUBQUERY: what answers it */
-    void *set;  /* IN: the constants, see expr.c; AGG: struct agg_spec, WINDOW: struct win_spec */
+    union {
+        const struct func *func; /* CALL */
+        kernel run;              /* SUBQUERY: what answers it */
+    };
+    void *set; /* IN: the constants, see expr.c; AGG: struct agg_spec, WINDOW: struct win_spec */
 };
 
 struct program;
