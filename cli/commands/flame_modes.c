@@ -170,7 +170,8 @@ static int call_row(void *self, const struct json *const *c, struct buf *out)
                                     .value = number_of(c[1]),
                                     .track = nested ? answer_text(c[2]) : NULL,
                                     .end_ns = nested ? answer_int(c[3]) : 0,
-                                    .duration_ns = nested ? answer_int(c[4]) : 0,
+                                    .duration_ns =
+                                        nested && c[4]->type == JSON_NUMBER ? answer_int(c[4]) : -1,
                                     .via = nested && c[5]->type == JSON_STRING ? c[5]->text : NULL};
     return flame_calls_add(r->calls, &call);
 }

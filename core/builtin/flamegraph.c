@@ -271,7 +271,9 @@ static int call_row(const struct calls_answer *a, const struct sql_rows *rows, u
     if (a->n == 6) {
         call.track = text(rows, row, 2, track, sizeof(track));
         call.end_ns = number(rows, row, 3);
-        call.duration_ns = number(rows, row, 4);
+        struct sql_value duration;
+        sql_rows_value(rows, row, 4, &duration);
+        call.duration_ns = duration.type == SQL_NULL ? -1 : number(rows, row, 4);
         call.via = text(rows, row, 5, via, sizeof(via));
         call.via = via[0] ? via : NULL;
     }

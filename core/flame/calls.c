@@ -5,7 +5,7 @@
  *
  * One thread.  Own is what its parts do not have.  Calls come by their begins, or by their ends,
  * the last first: either way a call is inside of the nearest one before it that ends no earlier,
- * and that had begun when it ended.
+ * and (where durations are known) that had begun when it ended.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -159,9 +159,9 @@ int flame_calls_add(struct flame_calls *c, const struct flame_call *call)
     if (c->depth > 0)
         c->nodes[c->open[c->depth - 1].node].own -= call->value;
     if (c->depth < DEPTH_MAX)
-        c->open[c->depth++] =
-            (struct open_call){node, call->via != NULL ? keep(c, call->via) : NULL,
-                               call->end_ns - call->duration_ns, call->end_ns};
+        c->open[c->depth++] = (struct open_call){
+            node, call->via != NULL ? keep(c, call->via) : NULL,
+            call->duration_ns < 0 ? INT64_MIN : call->end_ns - call->duration_ns, call->end_ns};
     return 0;
 }
 

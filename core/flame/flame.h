@@ -99,7 +99,7 @@ struct flame_call {
     const char *stack, *track,
         *via; /* track NULL: stacks that are folded already; via may be NULL */
     double value;
-    int64_t end_ns, duration_ns;
+    int64_t end_ns, duration_ns; /* duration below 0: not known, calls come by their begins */
 };
 struct flame_calls;
 int flame_calls_new(struct flame *f, struct flame_calls **ret);

@@ -168,7 +168,10 @@ struct probing_view {
     const char *name; /* "training_logs", or with a schema: "python.profile_capture" */
     const char *sql;  /* a select whose columns have names: no `*` at its top */
     const char *doc;  /* one line */
-    const char *why;  /* a select of one text: why it has no rows though its tables have; or NULL */
+    /* A select of one text, why it has no rows though its tables are there, or of no row where that
+     * is not so: it is asked whenever an answer has none, as with a `where` that none meets.  NULL:
+     * nothing can be said. */
+    const char *why;
 };
 
 enum { PROBING_GAUGE = 1, PROBING_COUNTER = 2 };
@@ -195,10 +198,11 @@ struct probing_alias {
  * of their ends:
  *     track        text: calls of different tracks are never inside of each other
  *     end_ns       when the call ended, from any moment on
- *     duration_ns  `value` then holds all that went on inside; what calls inside have is taken off
+ *     duration_ns  how long it took; NULL: the order tells what is inside, as begins are in order
  *     via          text or NULL: a frame between a call and what is around it, unless that has the
  *                  same one
- * A call inside of another stands below that one: of its stack only the last frame counts. */
+ * A call inside of another stands below that one: of its stack only the last frame counts, and its
+ * value, which the outer one's holds too, is taken off there. */
 struct probing_flame {
     const char *name;   /* "torch": ^[a-z][a-z0-9_]*$ */
     const char *doc;    /* what the picture shows: "torch modules, wall time" */

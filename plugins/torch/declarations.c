@@ -123,7 +123,8 @@ static const struct probing_alias aliases[] = {{"probing.sample_rate", "sample_r
 #define IS_BACKWARD "stage in ('post backward', 'recomputed forward')"
 
 /* Forwards come in the order of their begins, by thread and stage: another thread may end a step in
- * the middle of one.  Backwards have no such order, as a module and its last part begin at the same
+ * the middle of one.  A row's time is later than its call's end, so their begins are not computed.
+ * Backwards have no such order, as a module and its last part begin at the same
  * node of the graph; but all that goes on inside of one ends before it, and after it has begun: the
  * last end first.  So does a forward that a checkpoint computes again, in the backward that wanted
  * it. */
@@ -133,8 +134,10 @@ static const struct probing_alias aliases[] = {{"probing.sample_rate", "sample_r
     "replace(coalesce(module, '(unknown)'), ';', ':') as stack, " given " as value, tid::text || " \
     "case when " IS_BACKWARD " then 'b' || local_step::text when stage = 'post forward' then "     \
     "'f' when stage = 'post data' then 'd' else 'o' end as track, (extract(epoch from ts - "       \
-    "(select min(ts) from python.torch_trace)) * 1000000000)::bigint as end_ns, (duration * "      \
-    "1000000000)::bigint as duration_ns, case when stage = 'recomputed forward' then stage end "   \
+    "(select min(ts) from python.torch_trace)) * 1000000000)::bigint as end_ns, case "             \
+    "when " IS_BACKWARD " then (duration * "                                                       \
+    "1000000000)::bigint end as duration_ns, case when stage = 'recomputed forward' then stage "   \
+    "end "                                                                                         \
     "as via from python.torch_trace where " WHOLE " and duration is not null and " there           \
     " is not null order by case when " IS_BACKWARD                                                 \
     " then 1 else 0 end, tid, case when " IS_BACKWARD                                              \

@@ -114,6 +114,19 @@ def test_answers_by_value(world, jobs):
         ["jobs_memory", "jobs", "memory of jobs", "bytes"]]
 
 
+def test_why_it_has_no_rows_is_said_where_it_is_so(world, jobs):
+    target = fresh(world)
+    target.probing("config", "jobs.times=0")
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    assert "(jobs.done has no rows)" in asked(target, "select name from job_totals")
+    target.probing("plugin", "stop", "jobs")
+    target.probing("config", "jobs.times=1")
+    assert target.probing("plugin", "load", "jobs").returncode == 0
+    for sql in ("show create view job_totals", "explain select * from job_totals", TOTALS,
+                "select * from job_totals where name = 'nobody'"):
+        assert "has no rows" not in asked(target, sql), sql
+
+
 def test_http_lists_and_draws_its_modes(world, jobs):
     target = fresh(world)
     assert target.probing("plugin", "load", "jobs").returncode == 0

@@ -25,8 +25,11 @@ static const struct probing_config settings[] = {
 
 static const struct probing_view views[] = {
     {"job_totals",
-     "select name, count(*) as jobs, sum(took_ns) / 1e6 as total_ms from jobs.done group by name",
-     "how long jobs of a name took together", "select 'no job has ended yet'"},
+     "select name, count(*) as jobs, sum(took_ns) / 1e6 as total_ms from jobs.done where name "
+     "is not null group by name",
+     "how long jobs of a name took together",
+     "select 'only jobs without a name have ended' where not exists (select 1 from jobs.done "
+     "where name is not null)"},
     {"jobs.longest", "select name, took_ns from jobs.done order by took_ns desc limit 1",
      "the job that took longest", NULL}};
 
