@@ -20,7 +20,7 @@ import sys
 from . import _where
 from . import spans as _spans
 from . import tables as _tables
-from ._where import ProbingError, library
+from ._where import ProbingError
 from .spans import event, span, step
 from .tables import table
 
@@ -37,6 +37,11 @@ def __getattr__(name):
     version = _where.version()
     globals().update(version=version, __version__=version)
     return version
+
+
+def library():
+    """Path of libprobing.so; ProbingError when there is none that can be loaded here."""
+    return _where.library()
 
 
 def is_running():
