@@ -8,8 +8,8 @@
 #ifndef TORCH_MODULES_REGISTRY_H
 #define TORCH_MODULES_REGISTRY_H
 
-#include "lib/hash.h"
 #include "internal.h"
+#include "lib/hash.h"
 
 #define REGISTRY_HASH_SHIFT 20
 
