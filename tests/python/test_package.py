@@ -2,6 +2,8 @@
 """import probing and the .pth hook: cheap when not asked for, and right about when it is."""
 import ast
 import os
+import re
+import socket
 import subprocess
 
 import pytest
@@ -55,6 +57,57 @@ def test_never_stops_the_program(world, python):
         assert (done.returncode, done.stdout) == (0, "mine\n")
         assert done.stderr.startswith("probing: not started: ")
         assert len(done.stderr.strip().split("\n")) == 1
+
+
+def page_of(text):
+    """The status and text of the page that a line on stderr names."""
+    line, = re.findall(r"^probing: (.*)$", text, flags=re.M)
+    address = re.match(r"page: (http://127\.0\.0\.1:\d+/\?token=\w+)$", line)
+    assert address, text
+    return address.group(1)
+
+
+ASKS = """
+import re, sys, subprocess, os, urllib.request
+sys.stderr.flush()
+line = open(%r).read()
+page = re.search(r"page: (\\S+)", line).group(1)
+print(urllib.request.urlopen(page, timeout=10).status)
+print(os.environ.get("PROBING_PORT"), os.environ.get("PROBING"))
+"""
+
+
+@pytest.mark.parametrize("env", [{"PROBING_PORT": "127.0.0.1:0"},
+                                 {"PROBING": "1", "PROBING_PORT": "127.0.0.1:0"},
+                                 {"PROBE": "1", "PROBE_ADDR": "127.0.0.1:0"}])
+def test_a_port_is_enough(world, python, env):
+    """And what says where the page is, is true; children do not get what would take it again."""
+    log = world.tmp / "stderr"
+    script = world.tmp / "script.py"
+    script.write_text(HOOK + ASKS % str(log))
+    with open(log, "w") as stderr:
+        done = subprocess.run([python, str(script)], stdout=subprocess.PIPE, stderr=stderr,
+                              env=dict(world.env, PROBING_LIBRARY=str(CORE), **env),
+                              encoding="utf-8", timeout=60)
+    assert done.stdout == "200\nNone None\n", log.read_text()
+    page_of(log.read_text())
+
+
+def test_a_port_that_is_taken_is_told(world, python):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run(world, python, HOOK + "print('mine')",
+                   {"PROBING_PORT": "127.0.0.1:%d" % taken.getsockname()[1]})
+    assert (done.returncode, done.stdout) == (0, "mine\n")
+    assert re.match("probing: no page: .*in use.*\n$", done.stderr), done.stderr
+
+
+def test_init_with_an_address_says_where(world, python):
+    done = run(world, python, "import sys; sys.path.insert(0, %r)\nimport probing\n"
+               "print(probing.init(listen='127.0.0.1:0'))\n" % str(PACKAGE))
+    assert done.stdout == "True\n"
+    page_of(done.stderr)
 
 
 def test_script_names():
@@ -129,12 +182,17 @@ def parameters(node):
 
 def declared(path):
     """{"Class.method": parameters} of what is public, the first of overloads left out."""
-    found = {}
+    found, classes = {}, {}
     for node in ast.parse(path.read_text()).body:
         if isinstance(node, ast.FunctionDef):
             found.setdefault(node.name, []).append(parameters(node))
         elif isinstance(node, ast.ClassDef):
-            for one in node.body:
+            classes[node.name] = node
+            bases = [classes[b.id].body for b in node.bases
+                     if isinstance(b, ast.Name) and b.id in classes]
+            own = {one.name for one in node.body if isinstance(one, ast.FunctionDef)}
+            taken = [one for body in bases for one in body if getattr(one, "name", None) not in own]
+            for one in node.body + taken:
                 if isinstance(one, ast.FunctionDef):
                     found.setdefault(node.name + "." + one.name, []).append(parameters(one))
     return found

@@ -7,7 +7,9 @@ PROBING (or its old name PROBE):
     2                this process and every Python that it starts
     regex:PATTERN    processes whose script's path matches, here and in children
     train.py         processes that run a script of this name, here and in children
-PROBE_ADDR=HOST:PORT is the old name of the setting server.listen.
+PROBING_PORT=PORT or HOST:PORT is enough by itself: this process, with its page on that port.
+Children do not get the variable, as the port is taken.  PROBE_ADDR=HOST:PORT is an old name of it
+that asks for nothing alone.  A line on stderr says where the page is, with its token.
 
 Never raises, never writes to stdout; a start that was asked for and failed says so on stderr.
 """
@@ -52,9 +54,13 @@ def wanted(value, script):
 
 def main():
     name = "PROBING" if os.environ.get("PROBING") else "PROBE"
-    here, inherit = wanted(os.environ.get(name, ""), script_of(command_line()))
+    value, port = os.environ.get(name), os.environ.get("PROBING_PORT")
+    if not value and port:
+        name, value = "PROBING_PORT", "1"
+    here, inherit = wanted(value or "", script_of(command_line()))
     if not inherit:
         del os.environ[name]
+        os.environ.pop("PROBING_PORT", None)  # it is taken
     if here:
         import probing
         if not hasattr(probing, "_start"):
@@ -63,6 +69,8 @@ def main():
                                % os.path.dirname(str(probing.__file__)))
         listen = os.environ.get("PROBE_ADDR")
         probing._start({"server.listen": listen} if listen else {})
+        if port or listen:
+            probing._tell_page({"server.listen": port or listen})
 
 
 try:

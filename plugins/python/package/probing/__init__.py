@@ -158,7 +158,8 @@ def init(listen=None, **settings):
     """Start probing in this process: True, or False when it ran already (then the settings are
     changed as config() does it).  What is recorded from here on is kept.
 
-    listen: "HOST:PORT" to open to the network, as the setting server.listen.
+    listen: "HOST:PORT" to open to the network, as the setting server.listen; a line on stderr then
+    says where the page is, with its token.
     settings: by name; a dot in a name may be written as two underscores
     (torch__sample_rate="0.1").
     """
@@ -168,12 +169,20 @@ def init(listen=None, **settings):
     if not _start(settings):
         for name, value in sorted(settings.items()):
             config(name, value)
+        _tell_page(settings)
         return False
     arrives = _spans._arrives
     if arrives is not None and not arrives() and arrives.failed:
         raise ProbingError(arrives.failed)
     _tables.wait()
+    _tell_page(settings)
     return True
+
+
+def _tell_page(settings):
+    if settings.get("server.listen"):
+        from . import _page
+        _page.tell(_own)
 
 
 def _start(settings):
