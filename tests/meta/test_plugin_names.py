@@ -13,7 +13,7 @@ def sources(root, *tops):
     for top in tops:
         for folder, _, names in os.walk(os.path.join(root, top)):
             for name in sorted(names):
-                if name.endswith((".c", ".h")) and not name.endswith("_test.c"):
+                if name.endswith((".c", ".h")) and not name.endswith(("_test.c", "_test.h")):
                     yield os.path.relpath(os.path.join(folder, name), root)
 
 
@@ -33,9 +33,10 @@ def declared(root):
     found = set()
     for path in sources(root, "plugins"):
         text, plugin = code(root, path), path.split("/")[1]
+        names = re.findall(r'PROBING_(?:TEXT_|COMPUTED_)?TABLE(?:_OF)?\(\s*"([a-z_0-9.]+)"', text)
         for body in arrays(text, "probing_table_desc"):
-            names = re.findall(r'\.name = "([a-z_0-9.]+)"', body)
-            found |= {n if "." in n else "%s.%s" % (plugin, n) for n in names}
+            names += re.findall(r'\.name = "([a-z_0-9.]+)"', body)
+        found |= {n if "." in n else "%s.%s" % (plugin, n) for n in names}
         for kind in "probing_view", "probing_alias":
             for body in arrays(text, kind):
                 found |= set(re.findall(r'\{\s*"([a-z_0-9.]+)",', body))
