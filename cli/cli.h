@@ -187,6 +187,7 @@ int command_performance(struct target *t, int argc, char **argv); /* performance
 int command_query(struct target *t, int argc, char **argv);  /* query.c: query, tables, describe */
 int command_export(struct target *t, int argc, char **argv); /* export.c */
 int command_debug(struct target *t, int argc, char **argv);  /* debug.c */
+int command_doctor(struct target *t, int argc, char **argv); /* doctor.c */
 int command_flamegraph(struct target *t, int argc, char **argv);
 int command_watch(struct target *t, int argc, char **argv);  /* remote.c */
 int command_repl(struct target *t, int argc, char **argv);   /* repl.c */

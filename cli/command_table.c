@@ -325,6 +325,15 @@ static const struct cli_command own_commands[] = {
      .run = command_gc,
      .options = {{"--older", NULL, "DAYS", "only what is older than this"}},
      .examples = {"gc --older 7"}},
+    {.name = "doctor",
+     .aliases = {"dr"},
+     .arguments = "",
+     .doc = "what this machine allows, and what to do where it does not",
+     .text = "Whether processes can be entered (ptrace, yama, capabilities, containers), perf "
+             "events, GPUs, the Pythons that run, what is installed and where data go. Exit code "
+             "1: something is in the way, and the line below it says what mends it.",
+     .run = command_doctor,
+     .examples = {"doctor"}},
     {.name = "completion",
      .arguments = "bash|zsh|fish",
      .doc = "print the script that completes commands and options in a shell",

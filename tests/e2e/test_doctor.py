@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""probing doctor: what it says is so, and what is in the way has a line that mends it."""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from world import CLI
+
+# prctl(PR_SET_NO_NEW_PRIVS), a filter under which one system call gives EPERM, then the command.
+FILTERED = """
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+code = [(0x20, 0, 0, 0), (0x15, 0, 1, %d), (0x06, 0, 0, 0x00050001), (0x06, 0, 0, 0x7fff0000)]
+text = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *c) for c in code))
+class Program(ctypes.Structure):
+    _fields_ = [("n", ctypes.c_ushort), ("code", ctypes.c_void_p)]
+program = Program(len(code), ctypes.cast(text, ctypes.c_void_p))
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+PTRACE, READV, PERF = {"x86_64": (101, 310, 298), "aarch64": (117, 270, 241)}[os.uname().machine]
+
+
+def lines(text):
+    return dict(re.findall(r"^(\w+) +(.*)$", text, flags=re.M))
+
+
+def test_what_it_says_is_so(world):
+    target = world.python("print('ready')\nimport time\nwhile True: time.sleep(0.05)")
+    target.wait_line("ready")
+    done = world.probing("doctor")
+    said = lines(done.stdout)
+    assert said["probing"] in world.probing("--version").stdout
+    assert said["data"].startswith(str(world.data)) and "GB left" in said["data"]
+    assert os.uname().release in said["kernel"]
+    assert re.search(r"\d+ process(es)? of python", done.stdout)
+    entered = target.probing("inject").returncode == 0
+    assert said["enter"].startswith("yes") == entered == (done.returncode == 0), done.stdout
+    assert ("Nothing is in the way." in done.stdout) == entered
+    assert world.probing("dr").stdout.splitlines()[0] == done.stdout.splitlines()[0]
+    assert world.probing("doctor", "x").returncode == 2
+
+
+@pytest.mark.parametrize("call, what, says", [
+    (PTRACE, "enter", "NO: ptrace is refused"), (READV, "look", "NO: memory of a child"),
+    (PERF, "perf", "no perf events")])
+def test_what_is_refused(world, call, what, says):
+    done = subprocess.run([sys.executable, "-c", FILTERED % call, str(CLI), "doctor"],
+                          capture_output=True, text=True, env=world.env, timeout=60)
+    assert lines(done.stdout)[what].startswith(says), done.stdout + done.stderr
+    assert done.returncode == (0 if what == "perf" else 1)
+    assert ("to mend it: " in done.stdout) == (what != "perf")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to be somebody else")
+def test_a_directory_that_cannot_be_written(world):
+    done = subprocess.run(["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
+                           str(CLI), "doctor"], capture_output=True, text=True, timeout=60,
+                          env=dict(world.env, PROBING_DATA_DIR="/etc/probing"))
+    assert done.returncode == 1 and "NO: /etc cannot be written" in done.stdout, done.stdout
+    assert "PROBING_DATA_DIR=/path" in done.stdout
