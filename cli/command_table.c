@@ -15,13 +15,13 @@
 #include "core/base/text.h"
 
 #define COMMANDS_MAX 128
-#define FORMAT                                                                       \
-    {                                                                                \
-        "--format", "-f", "FORMAT", "table, json, jsonl or csv; table when left out" \
+#define FORMAT                                                                    \
+    {                                                                             \
+        "--format", "-f", "FORMAT", "table, json, jsonl or csv; table by default" \
     }
-#define ANY_FORMAT                                                                          \
-    {                                                                                       \
-        "--format", "-f", "FORMAT", "table, json, jsonl, csv or arrow; table when left out" \
+#define ANY_FORMAT                                                                       \
+    {                                                                                    \
+        "--format", "-f", "FORMAT", "table, json, jsonl, csv or arrow; table by default" \
     }
 #define TIMEOUT                                                             \
     {                                                                       \
@@ -33,30 +33,31 @@ static const struct cli_command own_commands[] = {
      .aliases = {"in", "i"},
      .arguments = "",
      .doc = "enter the running process",
-     .text = "The process goes on running; one of its threads stands still for about a "
-             "millisecond, at a place proved safe. Refused with the reason where it cannot be "
-             "done, and then nothing has changed.",
+     .text = "The process keeps running; one of its threads stands still for about a millisecond, "
+             "at a point that was proved safe. If the process cannot be entered, the reason is "
+             "given and nothing has changed.",
      .needs_target = true,
      .run = command_inject,
      .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
                  {"--address", "-a", "ADDR", "an older name of --listen"},
-                 {"--background", "-b", NULL, "an older word; it always runs in the background"},
-                 {"--define", "-D", "KEY=VALUE", "a setting from the start on"},
-                 {"--plugin", NULL, "NAME", "load this plugin too; may be given again"},
-                 {"--pprof", "-P", NULL, "load plugin profile: stacks, sampled from now on"},
-                 {"--crash", "-c", NULL, "keep the stacks of all threads when it crashes"},
+                 {"--background", "-b", NULL,
+                  "accepted for compatibility; inject always runs in the background"},
+                 {"--define", "-D", "KEY=VALUE", "change this setting from the start"},
+                 {"--plugin", NULL, "NAME", "also load this plugin; can be repeated"},
+                 {"--pprof", "-P", NULL, "load plugin profile, which samples stacks from now on"},
+                 {"--crash", "-c", NULL, "save the stacks of all threads if the process crashes"},
                  TIMEOUT,
-                 {"--wait", NULL, NULL, "until it can be entered, for 1m or --timeout"},
+                 {"--wait", NULL, NULL, "wait until it can be entered, for 1m or --timeout"},
                  {"--way", NULL, "WAY", "ptrace, or remote (CPython 3.14's remote exec)"},
-                 {"--dry-run", NULL, NULL, "only say whether it can be entered, and how"}},
+                 {"--dry-run", NULL, NULL, "only report whether it can be entered, and how"}},
      .examples = {"-t 4242 inject", "-t 4242 inject --plugin torch -l 127.0.0.1:9922"}},
     {.name = "backtrace",
      .aliases = {"bt", "b"},
      .arguments = "",
      .doc = "stacks of all threads, Python and native; works in a hung process",
-     .text = "Of a process that has crashed with crash.handler=on: the stacks it had then. "
-             "--external needs no core in the process and leaves none: nothing is written there "
-             "and nothing stops; what its running threads do in native code is not known.",
+     .text = "For a process that crashed with crash.handler=on it shows the stacks at the crash. "
+             "--external needs no core in the process and leaves none: it writes nothing there and "
+             "stops nothing, and native frames of running threads are not shown.",
      .needs_target = true,
      .forwarded = true,
      .run = command_backtrace,
@@ -64,89 +65,92 @@ static const struct cli_command own_commands[] = {
                  {"--native", NULL, NULL, "native frames only"},
                  {"--python", NULL, NULL, "Python frames only"},
                  {"--locals", NULL, NULL, "local variables, simple values only"},
-                 {"--locals=repr", NULL, NULL, "as the program's own repr() shows them"},
-                 {"--tasks", NULL, NULL, "asyncio tasks: what each one awaits"},
-                 {"--all", NULL, NULL, "probing's own threads too"},
+                 {"--locals=repr", NULL, NULL,
+                  "local variables as the program's own repr() shows them"},
+                 {"--tasks", NULL, NULL, "asyncio tasks and what each one awaits"},
+                 {"--all", NULL, NULL, "also probing's own threads"},
                  {"--external", NULL, NULL, "read the process from outside; it is not entered"},
-                 {"--watch", NULL, NULL, "again each second, or --interval"},
-                 {"--interval", NULL, "TIME", "how often: 500ms, 5s"},
+                 {"--watch", NULL, NULL, "repeat every second, or every --interval"},
+                 {"--interval", NULL, "TIME", "how often to repeat: 500ms, 5s"},
                  {"--json", NULL, NULL, "as JSON"}},
      .examples = {"-t 4242 backtrace", "-t 4242 backtrace --thread 4245 --locals",
                   "-t 4242 backtrace --external --watch"}},
     {.name = "eval",
      .aliases = {"e"},
      .arguments = "CODE | --file FILE [ARGUMENT...]",
-     .doc = "run Python in the process, print what it prints",
-     .text = "The value of a last expression is printed. Names that are assigned stay for the "
-             "next eval; the program's own variables are read, never written. An exception is a "
+     .doc = "run Python in the process and print its output",
+     .text = "The value of a last expression is printed. Names that you assign are there in the "
+             "next eval; the program's own variables are read, never written. An exception gives a "
              "traceback and exit code 1. A file finds its name and arguments in `argv`; sys.argv "
-             "is the program's.",
+             "is that of the program.",
      .needs_target = true,
      .forwarded = true,
      .verbatim = true,
      .run = command_eval,
      .options = {TIMEOUT,
-                 {"--raw", NULL, NULL, "to a terminal, too, the bytes as they are printed"},
-                 {"--file", "-f", "FILE", "a file of this machine; - is the input"}},
+                 {"--raw", NULL, NULL, "do not escape control characters, even on a terminal"},
+                 {"--file", "-f", "FILE",
+                  "run this file of this machine; - is the standard input"}},
      .examples = {"-t 4242 eval \"import torch; print(torch.__version__)\"",
                   "-t 4242 eval --timeout 30s -f look.py model.layers"}},
     {.name = "repl",
      .aliases = {"r"},
      .arguments = "",
-     .doc = "Python in the process, a line at a time",
-     .text = "Tab completes names of live objects; a history is kept. A line that begins with % "
-             "is a command: %backtrace, %query select ..., %config. Ctrl-C stops what runs, "
-             "Ctrl-D leaves. Editing needs libedit; without it, or from a pipe, lines are read "
-             "as they come.",
+     .doc = "an interactive Python prompt in the process",
+     .text =
+         "Tab completes names of live objects; a history is kept. A line that begins with % is a "
+         "command: %backtrace, %query select ..., %config. Ctrl-C stops what runs, Ctrl-D leaves. "
+         "Line editing needs libedit; without it, or from a pipe, lines are read as they come.",
      .needs_target = true,
      .run = command_repl,
-     .options = {{"--raw", NULL, NULL, "to a terminal, too, the bytes as they are printed"}},
+     .options = {{"--raw", NULL, NULL, "do not escape control characters, even on a terminal"}},
      .examples = {"-t 4242 repl"}},
     {.name = "debug",
      .aliases = {"dbg", "d"},
      .arguments = "",
      .doc = "stacks, pdb in the main thread, or debugpy for VS Code",
-     .text = "--pause stops the main thread where it next comes to Python code and gives pdb's "
-             "prompt; the program goes on with `c`, Ctrl-D, or when this command ends, however it "
-             "ends. With --address it is reached there instead, with a token. --dap has debugpy "
-             "listen in the process, for editors; it asks for no password, so only this machine "
-             "may connect unless --open is given.",
+     .text = "--pause stops the main thread when it next runs Python code and shows the prompt of "
+             "pdb; the program continues with `c`, with Ctrl-D, or when this command ends for any "
+             "reason. With --address, pdb listens there instead and asks for a token. --dap makes "
+             "debugpy listen in the process, for editors; debugpy asks for no password, so only "
+             "this machine can connect unless --open is given.",
      .needs_target = true,
      .run = command_debug,
-     .options = {{"--dump", "-d", NULL, "the stacks of all threads, as `backtrace`"},
-                 {"--pause", "-p", NULL, "pdb in the main thread"},
-                 {"--dap", NULL, NULL, "debugpy listens, on 127.0.0.1:5678 if not told else"},
-                 {"--address", "-a", "ADDR", "where to listen: 127.0.0.1:9922"},
-                 {"--open", NULL, NULL, "with --dap: other machines may connect"},
-                 {"--debugpy", NULL, "DIR", "a directory with debugpy, if the process has none"}},
+     .options = {{"--dump", "-d", NULL, "print the stacks of all threads, as `backtrace` does"},
+                 {"--pause", "-p", NULL, "start pdb in the main thread"},
+                 {"--dap", NULL, NULL, "make debugpy listen, on 127.0.0.1:5678 by default"},
+                 {"--address", "-a", "ADDR", "address to listen on: 127.0.0.1:9922"},
+                 {"--open", NULL, NULL, "with --dap: allow other machines to connect"},
+                 {"--debugpy", NULL, "DIR",
+                  "directory that contains debugpy, if the process has none"}},
      .examples = {"-t 4242 debug --dump", "-t 4242 debug --pause",
                   "-t 4242 debug --pause --address 127.0.0.1:9922", "-t 4242 debug --dap"}},
     {.name = "trace",
      .arguments = "MODULE.FUNCTION... | --list | --stop [NAME]",
      .doc = "watch calls of Python functions, or a variable in one",
-     .text = "Each call is a line as it ends, and a row of python.trace_event; a variable's values "
-             "are rows of python.watched. Ends with Ctrl-C, --duration or --limit, and nothing "
-             "of it is left then. Works on the function itself, whoever calls it.",
+     .text = "Each call is printed when it ends and becomes a row of python.trace_event; values of "
+             "a variable become rows of python.watched. Ctrl-C, --duration or --limit ends it and "
+             "removes all hooks. It works on the function itself, whoever calls it.",
      .needs_target = true,
      .forwarded = true,
      .run = command_forward,
-     .options = {{"--args", NULL, NULL, "arguments and results too, bounded"},
+     .options = {{"--args", NULL, NULL, "also arguments and results, with bounded length"},
                  {"--watch", NULL, "VARIABLE", "a variable's or attribute's values (3.12 on)"},
-                 {"--duration", NULL, "TIME", "for this long: 10s, 500ms, 2m"},
-                 {"--limit", NULL, "N", "so many calls"},
-                 {"--keep", NULL, NULL, "go on when this command has ended"},
-                 {"--list", NULL, NULL, "what is watched"},
-                 {"--stop", NULL, NULL, "watch it no longer; all of them without a name"}},
+                 {"--duration", NULL, "TIME", "end after this long: 10s, 500ms, 2m"},
+                 {"--limit", NULL, "N", "end after this many calls"},
+                 {"--keep", NULL, NULL, "keep watching after this command has ended"},
+                 {"--list", NULL, NULL, "list what is watched"},
+                 {"--stop", NULL, NULL, "stop watching this function, or all functions"}},
      .examples = {"-t 4242 trace train.Trainer.step --args --duration 10s",
                   "-t 4242 trace train.step --watch loss --limit 100"}},
     {.name = "query",
      .aliases = {"q"},
      .arguments = "SQL",
-     .doc = "ask in SQL, the living or the dead",
+     .doc = "query the data in SQL, of a live process or of one that has ended",
      .needs_target = true,
      .pages = true,
      .run = command_query,
-     .options = {ANY_FORMAT, {"--limit", NULL, "N", "at most so many rows"}, TIMEOUT},
+     .options = {ANY_FORMAT, {"--limit", NULL, "N", "print at most this many rows"}, TIMEOUT},
      .examples = {"-t 4242 query \"select module, avg(duration) from python.torch_trace group by "
                   "module\"",
                   "-t /tmp/probing-0/4242-935673 query \"select count(*) from "
@@ -157,34 +161,31 @@ static const struct cli_command own_commands[] = {
      .needs_target = true,
      .run = command_watch,
      .options = {FORMAT,
-                 {"--interval", NULL, "TIME", "ask this often; 1s when left out"},
-                 {"--last", NULL, "N", "begin with the N newest rows that are there"}},
+                 {"--interval", NULL, "TIME", "how often to run the query; 1s by default"},
+                 {"--last", NULL, "N", "begin with the N newest existing rows"}},
      .examples = {"-t 4242 watch \"select step, module, duration from python.torch_trace\""}},
     {.name = "top",
      .arguments = "",
      .doc = "a live screen: threads and what they run, memory, modules, GPUs",
-     .text =
-         "q or Ctrl-C leaves, p shows probing's own threads too. Of functions and modules own time "
-         "is what passes in themselves, total with all that they call. Functions are of Python, by "
-         "20 looks a second at threads that run; %OWN and %TOTAL are since the last picture, "
-         "OWNTIME and TOTALTIME since the beginning. The last training step and the slowest "
-         "modules "
-         "are there once plugin torch is loaded. Without a terminal, or with --once, one picture "
-         "is "
-         "printed and that is all.",
+     .text = "q or Ctrl-C quits, p shows probing's own threads, too. The own time of a function or "
+             "module excludes what it calls, the total time includes it. Python functions are "
+             "sampled 20 times a second in running threads; %OWN and %TOTAL are since the last "
+             "refresh, OWNTIME and TOTALTIME since the start. The last training step and the "
+             "slowest modules are shown once plugin torch is loaded. Without a terminal, or with "
+             "--once, the screen is printed once.",
      .needs_target = true,
      .run = command_top,
-     .options = {{"--interval", NULL, "TIME", "look this often; 1s when left out"},
-                 {"--once", NULL, NULL, "print one picture, for scripts"},
-                 {"--all", NULL, NULL, "probing's own threads too"},
+     .options = {{"--interval", NULL, "TIME", "how often to refresh; 1s by default"},
+                 {"--once", NULL, NULL, "print the screen once, for scripts"},
+                 {"--all", NULL, NULL, "also probing's own threads"},
                  {"--color", NULL, "WHEN", "auto (the default), always or never"}},
      .examples = {"-t 4242 top", "-t 4242 top --once"}},
     {.name = "memory",
      .aliases = {"mem"},
      .arguments = "",
      .doc = "how much memory the process uses",
-     .text = "From process.memory. What allocates it: `top` and python.torch_trace show torch's "
-             "modules, once plugin torch is loaded.",
+     .text = "The numbers are from process.memory. Once plugin torch is loaded, `top` and "
+             "python.torch_trace show which torch modules allocate memory.",
      .needs_target = true,
      .run = command_query,
      .options = {ANY_FORMAT},
@@ -192,7 +193,7 @@ static const struct cli_command own_commands[] = {
     {.name = "tables",
      .aliases = {"tbl"},
      .arguments = "",
-     .doc = "what can be asked",
+     .doc = "list the tables",
      .needs_target = true,
      .pages = true,
      .run = command_query,
@@ -200,7 +201,7 @@ static const struct cli_command own_commands[] = {
      .examples = {"-t 4242 tables"}},
     {.name = "describe",
      .arguments = "TABLE",
-     .doc = "columns of a table, their units and meaning",
+     .doc = "list the columns of a table with their units and meaning",
      .needs_target = true,
      .pages = true,
      .run = command_query,
@@ -209,29 +210,29 @@ static const struct cli_command own_commands[] = {
     {.name = "performance",
      .aliases = {"perf", "p"},
      .arguments = "",
-     .doc = "begin to measure: plugin profile (--cc) or torch (--torch), as plugin load",
+     .doc = "start measuring: load plugin profile (--cc) or torch (--torch)",
      .needs_target = true,
      .run = command_performance,
-     .options = {{"--cc", NULL, NULL, "where C, C++ and Python code spends its time"},
-                 {"--torch", NULL, NULL, "every module's time and memory"}},
+     .options = {{"--cc", NULL, NULL, "measure where C, C++ and Python code spends its time"},
+                 {"--torch", NULL, NULL, "measure the time and memory of every module"}},
      .examples = {"-t 4242 performance --cc"}},
     {.name = "export",
      .arguments = "[SQL | TABLE]",
-     .doc = "a table or an answer into a file",
-     .text = "perfetto and chrome write a trace, of torch's modules if nothing else is asked. "
-             "parquet needs a Python with pyarrow or duckdb.",
+     .doc = "write a table or an answer to a file",
+     .text = "The formats perfetto and chrome are traces, of torch's modules by default. The "
+             "format parquet needs a Python with pyarrow or duckdb.",
      .needs_target = true,
      .run = command_export,
      .options = {{"--format", "-f", "FORMAT", "csv, jsonl, arrow, perfetto, chrome or parquet"},
-                 {"--output", "-o", "FILE", "write here; standard output when left out"},
-                 {"--table", NULL, "TABLE", "the whole table"},
+                 {"--output", "-o", "FILE", "write to this file; standard output by default"},
+                 {"--table", NULL, "TABLE", "export this whole table"},
                  TIMEOUT},
      .examples = {"-t 4242 export --format perfetto -o trace.pftrace",
                   "-t 4242 export --format csv python.torch_trace -o trace.csv"}},
     {.name = "flamegraph",
      .aliases = {"fg", "flame"},
      .arguments = "[MODE | diff A B]",
-     .doc = "where the time goes, Python and native, as a file to look at",
+     .doc = "draw where the time goes, in Python and native code",
      .text =
          "Samples the process for --seconds and puts the profiler back as it was; or takes what "
          "was sampled before (--last, --since), also of the dead. MODE draws what a plugin has "
@@ -243,29 +244,30 @@ static const struct cli_command own_commands[] = {
      .run = command_flamegraph,
      .words = flame_mode_words,
      .options =
-         {{"--seconds", "-s", "TIME", "sample from now on for this long"},
-          {"--last", NULL, "TIME", "the newest samples that are kept: 30s, 5m"},
-          {"--since", NULL, "TIME", "samples from then on, UTC: 2026-01-31T10:00:00"},
+         {{"--seconds", "-s", "TIME", "sample for this long from now on"},
+          {"--last", NULL, "TIME", "use the newest existing samples: 30s, 5m"},
+          {"--since", NULL, "TIME", "use samples from this time on, UTC: 2026-01-31T10:00:00"},
           {"--mode", "-m", "MODE",
            "cpu: while threads run; wall: also while they wait; gil: who holds Python's GIL"},
-          {"--rate", NULL, "HZ", "with --seconds: samples a second, 1 to 10000"},
+          {"--rate", NULL, "HZ", "with --seconds: samples per second, 1 to 10000"},
           {"--format", "-f", "FORMAT",
-           "html, svg, folded, speedscope, pprof or perfetto; else by the file's name"},
-          {"--output", "-o", "FILE", "write here; standard output when left out"},
-          {"--width", NULL, "PIXELS", "svg: as wide as this; 1200 when left out"},
-          {"--threads", NULL, NULL, "threads apart"},
+           "html, svg, folded, speedscope, pprof or perfetto; by default from the name of the "
+           "file"},
+          {"--output", "-o", "FILE", "write to this file; standard output by default"},
+          {"--width", NULL, "PIXELS", "width of an svg; 1200 by default"},
+          {"--threads", NULL, NULL, "show threads separately"},
           {"--memory", NULL, NULL, "of a MODE: its picture of memory, MODE_memory"},
-          {"--lines", NULL, NULL, "lines of a function apart"}},
+          {"--lines", NULL, NULL, "show the lines of a function separately"}},
      .examples = {"-t 4242 flamegraph -s 10 -o out.html",
                   "-t 4242 flamegraph --last 5m --mode wall -o out.svg",
                   "flamegraph diff before.folded after.folded -o diff.html"}},
     {.name = "plugin",
      .arguments = "list | load NAME|FILE | stop NAME | check FILE [-- PROGRAM ...]",
-     .doc = "plugins: list, load, stop; check one in a process of its own first",
-     .text = "check needs no target: it loads the file into a process that it starts for it, or "
-             "into PROGRAM, and says what the plugin has registered, whether it starts, runs, "
-             "stops and starts again, and what it leaves behind: threads, descriptors, handlers "
-             "of signals; or where it crashed. Exit code 1: it should not be loaded.",
+     .doc = "list, load, stop or check plugins",
+     .text = "`check` needs no target: it loads the file into a separate process that it starts, "
+             "or into PROGRAM, and reports what the plugin registers, whether it starts, runs, "
+             "stops and starts again, and what it leaves behind (threads, descriptors, signal "
+             "handlers), or where it crashed. Exit code 1 means that it should not be loaded.",
      .may_target = true,
      .forwarded = true,
      .run = command_plugin,
@@ -274,7 +276,7 @@ static const struct cli_command own_commands[] = {
     {.name = "config",
      .aliases = {"cfg", "c"},
      .arguments = "[list] | get NAME | set NAME VALUE | NAME=VALUE",
-     .doc = "settings, live",
+     .doc = "show or change settings of the process",
      .needs_target = true,
      .forwarded = true,
      .pages = true,
@@ -282,48 +284,48 @@ static const struct cli_command own_commands[] = {
      .examples = {"-t 4242 config", "-t 4242 config probing.max_memory=1GB"}},
     {.name = "script",
      .arguments = "run FILE.lua | list | stop NAME",
-     .doc = "probe scripts in Lua, inside the process",
+     .doc = "run Lua probe scripts inside the process",
      .needs_target = true,
      .forwarded = true,
      .run = command_script,
-     .options = {{"--follow", "-f", NULL, "run: print what it says until Ctrl-C"}},
+     .options = {{"--follow", "-f", NULL, "run: print its output until Ctrl-C"}},
      .examples = {"-t 4242 script run slow_step.lua --follow"}},
     {.name = "eject",
      .arguments = "",
-     .doc = "leave the process: threads, sockets and hooks go, the data stays",
+     .doc = "leave the process: remove threads, sockets and hooks, keep the data",
      .needs_target = true,
      .forwarded = true,
      .run = command_eject,
      .examples = {"-t 4242 eject"}},
     {.name = "launch",
      .arguments = "-- PROGRAM [ARGUMENTS]",
-     .doc = "run a program with the core in it from the start",
-     .text =
-         "The program takes the place of this command: pid, signals and exit code are its "
-         "own. It, and what it starts, sees the environment as it was before. Of a shell script, "
-         "a wrapper or a launcher (torchrun) it is the Python that it starts. Plugins that "
-         "wait for something (torch for `import torch`) start when it is there.",
+     .doc = "run a program with the core loaded from the start",
+     .text = "The program replaces this command: pid, signals and exit code are those of the "
+             "program. The program and its children see the original environment. If the program "
+             "is a shell script, a wrapper or a launcher (torchrun), the core is loaded into the "
+             "Python that it starts. Plugins that wait for something (torch for `import torch`) "
+             "start when it is there.",
      .run = command_launch,
      .options = {{"--listen", "-l", "ADDR", "listen on TCP too, with a token: 127.0.0.1:9922"},
-                 {"--define", "-D", "KEY=VALUE", "a setting from the start on"},
-                 {"--plugin", NULL, "NAME", "load this plugin too; may be given again"},
-                 {"--pprof", "-P", NULL, "load plugin profile: stacks, sampled from now on"},
-                 {"--crash", "-c", NULL, "keep the stacks of all threads when it crashes"},
-                 {"--children", NULL, NULL, "also in the programs that it starts"}},
+                 {"--define", "-D", "KEY=VALUE", "change this setting from the start"},
+                 {"--plugin", NULL, "NAME", "also load this plugin; can be repeated"},
+                 {"--pprof", "-P", NULL, "load plugin profile, which samples stacks from now on"},
+                 {"--crash", "-c", NULL, "save the stacks of all threads if the process crashes"},
+                 {"--children", NULL, NULL, "load the core into its child programs, too"}},
      .examples = {"launch -- python train.py", "launch --plugin torch -- torchrun train.py"}},
     {.name = "list",
      .aliases = {"ls", "l"},
      .arguments = "",
-     .doc = "processes with a core in them; data directories of dead ones",
+     .doc = "list processes with a core, or data directories of processes that have ended",
      .pages = true,
      .run = command_list,
-     .options = {{"--dead", NULL, NULL, "the dead instead of the living"}},
+     .options = {{"--dead", NULL, NULL, "list the data of processes that have ended"}},
      .examples = {"list", "list --dead"}},
     {.name = "gc",
      .arguments = "",
-     .doc = "remove the data of dead processes",
+     .doc = "remove the data of processes that have ended",
      .run = command_gc,
-     .options = {{"--older", NULL, "DAYS", "only what is older than this"}},
+     .options = {{"--older", NULL, "DAYS", "remove only data that is older than this"}},
      .examples = {"gc --older 7"}},
     {.name = "doctor",
      .aliases = {"dr"},
@@ -336,7 +338,7 @@ static const struct cli_command own_commands[] = {
      .examples = {"doctor"}},
     {.name = "completion",
      .arguments = "bash|zsh|fish",
-     .doc = "print the script that completes commands and options in a shell",
+     .doc = "print a script that completes commands and options in a shell",
      .run = command_completion,
      .examples = {"completion bash > ~/.local/share/bash-completion/completions/probing",
                   "completion fish > ~/.config/fish/completions/probing.fish"}},

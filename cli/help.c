@@ -45,19 +45,26 @@ void help_all(FILE *out)
 {
     const struct cli_command *c;
 
-    fputs("probing " PROBING_VERSION ": enter a running process and ask it\n\n"
+    fputs("probing " PROBING_VERSION ": inspect a running process\n"
+          "\n"
           "usage: probing [--raw] [-t TARGET] COMMAND [ARGUMENTS]\n"
-          "       probing TARGET COMMAND [ARGUMENTS]\n\n"
+          "       probing TARGET COMMAND [ARGUMENTS]\n"
+          "\n"
           "TARGET  a pid; host:port; a unix socket; a data directory (of a dead process, too);\n"
           "        or the environment's PROBING_TARGET or ENDPOINT\n"
-          "--raw   escape nothing of what steers a terminal: only for a target that is trusted\n\n",
+          "--raw   do not escape control characters for the terminal: only for a target that you "
+          "trust\n"
+          "\n",
           out);
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         fprintf(out, "  %-10s %s\n", c->name, c->doc);
-    fputs("\n  probing help COMMAND   its options and examples\n"
-          "  probing --version [-v] its build; -v: and where its files are\n"
-          "  probing --licenses     of what is linked in\n\n"
-          "exit codes: 0 done; 1 it failed, or the evaluated code raised; 2 wrong usage\n",
+    fputs("\n"
+          "  probing help COMMAND   show options and examples of a command\n"
+          "  probing --version [-v] show the build; with -v also where its files are\n"
+          "  probing --licenses     show the licences of what is linked in\n"
+          "\n"
+          "exit codes: 0 success; 1 failure, or the evaluated code raised an exception; 2 wrong "
+          "usage\n",
           out);
 }
 
@@ -88,7 +95,7 @@ int help_one(const char *word)
     if (c == NULL)
         c = cli_report_named(word);
     if (c == NULL)
-        return err_set(-EINVAL, "no command '%s'; `probing help` lists them", word);
+        return err_set(-EINVAL, "unknown command '%s'; `probing help` lists them", word);
     put_usage(stdout, c);
     printf("\n  %s\n", c->doc);
     if (c->aliases[0] != NULL) {
@@ -202,12 +209,10 @@ int command_man(struct target *t, int argc, char **argv)
          ".SH COMMANDS");
     for (uint32_t i = 0; (c = cli_command_at(i)) != NULL; i++)
         put_man_command(c);
-    puts(
-        ".SH OPTIONS\n.TP\n.B \\-\\-version [\\-v]\nThe version and the build; with \\-v where the "
-        "library, the plugins and the scripts were found.\n.TP\n.B \\-\\-licenses\nThe licences of "
-        "what is linked in.\n.SH EXIT STATUS\n0: done. 1: it failed, or the evaluated code raised. "
-        "2: wrong usage. "
-        "130: interrupted.");
+    puts(".SH OPTIONS\n.TP\n.B \\-\\-version [\\-v]\nThe version and the build; with \\-v where "
+         "the library, the plugins and the scripts were found.\n.TP\n.B \\-\\-licenses\nThe "
+         "licences of what is linked in.\n.SH EXIT STATUS\n0: success. 1: failure, or the "
+         "evaluated code raised an exception. 2: wrong usage. 130: interrupted.");
     return EXIT_DONE;
 }
 
@@ -358,7 +363,7 @@ int command_completion(struct target *t, int argc, char **argv)
             shells[i].put();
             return EXIT_DONE;
         }
-    return cli_misuse(err_set(-EINVAL, "completion wants bash, zsh or fish%s%s%s",
+    return cli_misuse(err_set(-EINVAL, "completion needs bash, zsh or fish%s%s%s",
                               argc > 1 ? ", not '" : "", argc > 1 ? argv[1] : "",
                               argc > 1 ? "'" : ""));
 }

@@ -61,7 +61,7 @@ static int unknown_command(const char *word)
     else if (text_is_name(word))
         say_nobody_brings(word);
     else
-        terminal_say("no command '%s'; `probing help` lists them", word);
+        terminal_say("unknown command '%s'; `probing help` lists them", word);
     return EXIT_USAGE;
 }
 
@@ -279,7 +279,7 @@ int main(int argc, char **argv)
             }
             r = cli_misuse(help_one(argv[1]));
         } else if (argv[0][0] == '-') {
-            terminal_say("no option '%s' here; `probing help` shows the usage", argv[0]);
+            terminal_say("unknown option '%s' here; `probing help` shows the usage", argv[0]);
             return EXIT_USAGE;
         } else {
             r = run_command(argc, argv, target);

@@ -43,7 +43,7 @@ static int take_words(int argc, char **argv, struct words *w)
     for (int i = 0, own; i<argc; i += own> 0 ? own : 1) {
         own = i > 0 ? backtrace_own_words(words + i) : 0;
         if (own == 0 && w->n == WORDS_MAX)
-            return err_set(-EINVAL, "too many words: '%s'", argv[i]);
+            return err_set(-EINVAL, "too many arguments: '%s'", argv[i]);
         if (own == 0)
             w->rest[w->n++] = argv[i];
     }

@@ -82,8 +82,8 @@ int crash_print(const char *directory)
     }
     if (all.n == 0)
         r = err_set(-ESRCH,
-                    "the process of %s is dead and has left no stacks: it did not crash, or "
-                    "crash.handler was off; query, tables and describe can be asked of its data",
+                    "the process of %s has ended and left no stacks: it did not crash, or "
+                    "crash.handler was off; query, tables and describe still read its data",
                     directory);
     crash_reports_done(&all);
     return r < 0 ? r : EXIT_DONE;

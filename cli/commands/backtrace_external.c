@@ -138,8 +138,8 @@ static int load_plugin(const struct probing_python_external_1 **ret)
             ? plugin->extension(NULL, PROBING_PYTHON_EXTERNAL_1)
             : NULL;
     if (part == NULL)
-        return err_set(-ENOEXEC, "%s cannot look at another process: is probing installed whole?",
-                       path);
+        return err_set(-ENOEXEC,
+                       "%s cannot look at another process: is probing installed completely?", path);
     *ret = part;
     return 0;
 }
@@ -207,12 +207,13 @@ static void describe(struct probing_python_process *p, char *why, size_t size)
     if (p->version != 0)
         return;
     if (other.python != NULL)
-        (void)snprintf(why, size, "of which version the Python in %.150s is cannot be seen",
+        (void)snprintf(why, size, "cannot tell which version of Python %.150s is",
                        other.python->path);
     else if (like)
-        (void)snprintf(why, size,
-                       "no Python that can be read from outside: nothing in the process exports "
-                       "_PyRuntime (a binary without symbols, or a Python before 3.8)");
+        (void)snprintf(
+            why, size,
+            "found no Python that can be read from outside: nothing in the process exports "
+            "_PyRuntime (its binary has no symbols, or its Python is older than 3.8)");
 }
 
 int external_backtrace(struct target *t, int argc, char **argv)
@@ -231,8 +232,8 @@ int external_backtrace(struct target *t, int argc, char **argv)
     if (stack_modules(other.view, any_module, NULL) == 0) {
         stack_process_free(other.view);
         return err_set(-ESRCH,
-                       "process %d has no memory to read: it is a kernel thread, has ended, or its "
-                       "first thread has while others run on",
+                       "process %d has no memory to read: it is a kernel thread, or it has ended, "
+                       "or its first thread has ended while others still run",
                        (int)t->pid);
     }
     other.pid = t->pid;

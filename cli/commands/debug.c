@@ -148,7 +148,7 @@ static int open_door(const char *address, char *host, size_t host_size, char *po
     (void)snprintf(host, host_size, "%.*s", colon != NULL ? (int)(colon - address) : 9,
                    colon != NULL ? address : "127.0.0.1");
     if (parse_u64(port, &number) < 0 || number == 0 || number > UINT16_MAX)
-        return err_set(-EINVAL, "'%s' is no address; give HOST:PORT, such as 127.0.0.1:9922",
+        return err_set(-EINVAL, "'%s' is not an address; give HOST:PORT, such as 127.0.0.1:9922",
                        address);
     const char *bare = host[0] == '[' ? host + 1 : host;
     char name[256];
@@ -212,7 +212,7 @@ static int serve(struct debug *d, int fd, const char *secret)
     int r = visitor_line(fd, line);
 
     if (r == 0 && !same(line, secret)) {
-        fputs("this is not the token\n", d->out);
+        fputs("the token is wrong\n", d->out);
         return -EACCES;
     }
     if (r == 0)
@@ -233,7 +233,7 @@ static int make_secret(char *ret)
     unsigned char bytes[SECRET_BYTES];
 
     if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-        return err_set(-EIO, "no random numbers for a token");
+        return err_set(-EIO, "cannot get random numbers for a token");
     for (size_t i = 0; i < sizeof bytes; i++)
         (void)snprintf(ret + 2 * i, 3, "%02x", bytes[i]);
     return 0;

@@ -86,7 +86,7 @@ int command_eval(struct target *t, int argc, char **argv)
     buf_init(&b, FILE_MAX_BYTES);
     int r = file_read_named(path, &b);
     if (r == 0 && strlen(buf_text(&b)) != b.size)
-        r = err_set(-EINVAL, "%s holds a zero byte: it is no Python text", path);
+        r = err_set(-EINVAL, "%s contains a zero byte, so it is not Python source", path);
     if (r == 0)
         r = run_file(t, argc, argv, at, b.data);
     buf_done(&b);

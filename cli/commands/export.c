@@ -66,7 +66,8 @@ static int format_named(const char *name, enum format *ret)
             return 0;
         }
     return err_set(-EINVAL,
-                   "no format '%s'; there are csv, jsonl, arrow, perfetto, chrome, parquet", name);
+                   "unknown format '%s'; use one of csv, jsonl, arrow, perfetto, chrome, parquet",
+                   name);
 }
 
 static int take(void *arg, const char *option, const char *value)
@@ -75,7 +76,7 @@ static int take(void *arg, const char *option, const char *value)
 
     if (option == NULL) {
         if (e->sql != NULL)
-            return err_set(-EINVAL, "one argument too many: '%s' (put the statement in quotes)",
+            return err_set(-EINVAL, "unexpected argument '%s' (put the statement in quotes)",
                            value);
         e->sql = value;
     } else if (strcmp(option, "--table") == 0) {
@@ -107,11 +108,13 @@ static int statement_of(const struct export *e, struct buf *ret)
     if (e->sql != NULL)
         return buf_adds(ret, e->sql);
     if (e->table == NULL && !trace)
-        return err_set(-EINVAL, "export needs a table's name or a statement in SQL; `tables` lists "
-                                "what there is");
+        return err_set(
+            -EINVAL,
+            "export needs the name of a table or an SQL statement; `tables` lists the tables");
     const char *table = e->table != NULL ? e->table : TRACE_TABLE;
     if (!is_table_name(table))
-        return err_set(-EINVAL, "'%s' is no table's name; for a statement leave --table out",
+        return err_set(-EINVAL,
+                       "'%s' is not the name of a table; to export a statement, leave out --table",
                        table);
     return buf_addf(ret, "select * from %s", table);
 }
@@ -164,7 +167,7 @@ static int put(struct export *e, const char *data, size_t size)
 
 static int put_out(struct export *e)
 {
-    int r = e->out.failed ? err_set(e->out.failed, "no memory for a piece of the file")
+    int r = e->out.failed ? err_set(e->out.failed, "no memory for a part of the file")
                           : put(e, e->out.data, e->out.size);
     buf_reset(&e->out);
     return r;
@@ -196,9 +199,9 @@ static int finish(struct export *e)
     if (r == 0 && json_int(closing, "lost", 0) > 0)
         terminal_say("incomplete: %lld rows were lost before they could be kept",
                      (long long)json_int(closing, "lost", 0));
-    const struct json *cut = closing != NULL ? json_get(closing, "cut") : NULL;
+    const struct json *cut = export_truncated(closing);
     if (r == 0 && cut != NULL && cut->boolean)
-        terminal_say("incomplete: the answer was cut at %llu rows",
+        terminal_say("incomplete: the answer was truncated after %llu rows",
                      (unsigned long long)export_reader_rows(e->reader));
     if (r == 0)
         answer_say_empty(closing);
@@ -272,8 +275,8 @@ static int open_file(struct export *e)
         return r;
     e->file = e->output.file;
     if (e->format == FORMAT_PARQUET && e->output.part[0] == '\0')
-        return output_close(&e->output,
-                            err_set(-EINVAL, "%s is no plain file, which Parquet needs", e->path));
+        return output_close(
+            &e->output, err_set(-EINVAL, "%s is not a regular file, which Parquet needs", e->path));
     e->shows = isatty(STDERR_FILENO) == 1;
     return 0;
 }

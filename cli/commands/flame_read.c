@@ -101,7 +101,8 @@ static int folded_line(struct flame *f, char *line)
     if (last == NULL || parse_u64(last + 1, &value) < 0)
         return line[0] == '\0' || line[0] == '#'
                    ? 0
-                   : err_set(-EBADMSG, "'%.60s' is no folded stack: frames;with;these 12", line);
+                   : err_set(-EBADMSG, "'%.60s' is not a folded stack such as: main;train;step 12",
+                             line);
     *last = '\0';
     int64_t id = f->n_stacks;
     int r = flame_add_stack(f, id);

@@ -60,14 +60,15 @@ static int take_format(struct options *o, const char *value)
             o->has_format = true;
             return 0;
         }
-    return err_set(
-        -EINVAL, "no format '%s'; there are html, svg, folded, speedscope, pprof, perfetto", value);
+    return err_set(-EINVAL,
+                   "unknown format '%s'; use one of html, svg, folded, speedscope, pprof, perfetto",
+                   value);
 }
 
 static int take_mode(struct options *o, const char *value)
 {
     if (strcmp(value, "cpu") != 0 && strcmp(value, "wall") != 0 && strcmp(value, "gil") != 0)
-        return err_set(-EINVAL, "no mode '%s'; there are cpu, wall, gil", value);
+        return err_set(-EINVAL, "unknown mode '%s'; use one of cpu, wall, gil", value);
     o->mode = value;
     return 0;
 }
@@ -76,7 +77,7 @@ static int take_width(struct options *o, const char *value)
 {
     uint64_t width;
     if (parse_u64(value, &width) < 0 || width < FLAME_WIDTH_MIN || width > FLAME_WIDTH_MAX)
-        return err_set(-EINVAL, "--width wants pixels from %d to %d, not '%s'", FLAME_WIDTH_MIN,
+        return err_set(-EINVAL, "--width needs pixels from %d to %d, not '%s'", FLAME_WIDTH_MIN,
                        FLAME_WIDTH_MAX, value);
     o->width = (int)width;
     return 0;
@@ -86,7 +87,7 @@ static int take_since(struct options *o, const char *value)
 {
     int64_t ts;
     if (!export_time(value, &ts))
-        return err_set(-EINVAL, "--since wants a time in UTC like 2026-01-31T10:00:00, not '%s'",
+        return err_set(-EINVAL, "--since needs a time in UTC like 2026-01-31T10:00:00, not '%s'",
                        value);
     o->since = value;
     return 0;
@@ -97,7 +98,7 @@ static int take(void *arg, const char *option, const char *value)
     struct options *o = arg;
     if (option == NULL) {
         if (o->n_words == 3)
-            return err_set(-EINVAL, "flamegraph: one argument too many: '%s'", value);
+            return err_set(-EINVAL, "flamegraph: unexpected argument '%s'", value);
         o->words[o->n_words++] = value;
         return 0;
     }
@@ -151,14 +152,14 @@ static int check_words(const struct options *o, bool has_target)
         return err_set(-EINVAL, "flamegraph takes one mode, not '%s'; did you mean diff A B?",
                        o->words[1]);
     if (o->n_words > 0 && mode_word(o) == NULL && o->n_words != 3)
-        return err_set(-EINVAL, "flamegraph diff needs two: a pid, a data directory or a file of "
-                                "folded stacks each");
+        return err_set(-EINVAL, "flamegraph diff needs two sources, each a pid, a data directory "
+                                "or a file of folded stacks");
     if (o->memory && mode_word(o) == NULL)
         return err_set(-EINVAL, "--memory belongs to a plugin's mode: flamegraph MODE --memory");
     if (o->n_words < 3 && !has_target)
         return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
     if (o->width != 0 && o->format != SVG)
-        return err_set(-EINVAL, "--width belongs to svg; html is as wide as its window");
+        return err_set(-EINVAL, "--width works with svg only; html is as wide as its window");
     return 0;
 }
 
@@ -203,7 +204,7 @@ static int tell(const struct target *t, int n, const char *const *words)
     if (r == 0)
         r = probing_client_run(c, n, words, /* timeout_ns= */ 0, to_text, &answer, &status);
     if (r == 0 && status > 0)
-        r = err_set(-EIO, "%s %s did not work: %s", words[0], words[1], buf_text(&answer));
+        r = err_set(-EIO, "%s %s failed: %s", words[0], words[1], buf_text(&answer));
     buf_done(&answer);
     probing_client_free(c);
     return r == 0 && status < 0 ? status : r;
@@ -293,8 +294,8 @@ static int window_of(const struct target *t, struct options *o, char *ret_where,
     bool past = o->last_ns > 0 || o->since != NULL;
     ret_where[0] = '\0';
     if (past && o->seconds_ns > 0)
-        return err_set(-EINVAL, "flamegraph takes --seconds (from now on) or --last or --since "
-                                "(what is there), not both");
+        return err_set(-EINVAL, "flamegraph takes either --seconds (sample from now on) or --last "
+                                "or --since (use existing samples), not both");
     if (o->last_ns > 0)
         (void)snprintf(ret_where, size,
                        " and ts > (select max(ts) from python.samples) - interval '%.3f seconds'",
@@ -306,8 +307,8 @@ static int window_of(const struct target *t, struct options *o, char *ret_where,
     if (target_is_files(t)) {
         if (o->seconds_ns > 0)
             return err_set(-ESRCH,
-                           "%s is dead or does not answer: only what was sampled before "
-                           "can be shown",
+                           "%s has ended or does not answer: only existing samples can be shown "
+                           "(--last, --since)",
                            t->text);
         return 0;
     }
@@ -315,7 +316,8 @@ static int window_of(const struct target *t, struct options *o, char *ret_where,
         return launch_no_core(t->pid, /* with= */ "");
     if (!past && o->seconds_ns == 0 && !answer_plugin_runs(t, "profile")) {
         o->seconds_ns = DEFAULT_NS;
-        terminal_say("the profiler does not run: sampling for %d s", (int)(DEFAULT_NS / NS_PER_S));
+        terminal_say("the profiler is not running: sampling for %d s",
+                     (int)(DEFAULT_NS / NS_PER_S));
     }
     return o->seconds_ns > 0 ? profile_now(t, o, ret_where, size) : 0;
 }
@@ -325,8 +327,8 @@ static int check_any(const struct flame *f, const char *who)
     if (f->n_samples > 0)
         return 0;
     return err_set(-ENODATA,
-                   "%s has no samples of mode %s there: it used no such time, or the profiler did "
-                   "not run; --seconds 10 runs it",
+                   "%s has no samples of mode %s there: the process used no such time, or the "
+                   "profiler was not running; --seconds 10 runs it",
                    who, f->mode);
 }
 
@@ -483,7 +485,10 @@ static int check_mode(const struct options *o, const struct flame_mode *m)
     if (o->format != HTML && o->format != SVG && o->format != FOLDED)
         return err_set(-EINVAL, "flamegraph %s is written as html, svg or folded", name);
     if (o->seconds_ns > 0 || o->mode != NULL || o->threads || o->lines)
-        return err_set(-EINVAL, "flamegraph %s takes --last or --since: what is there", name);
+        return err_set(
+            -EINVAL,
+            "flamegraph %s takes --last or --since, not --seconds: it shows what was recorded",
+            name);
     if (o->last_ns > 0 && m->mode.newest == NULL)
         return err_set(-EINVAL, "flamegraph %s takes no --last", name);
     return 0;

@@ -53,7 +53,7 @@ static int add_setting(struct enter_options *o, const char *text)
     if (o->n_settings == SETTINGS_MAX)
         return err_set(-E2BIG, "more than %d settings", SETTINGS_MAX);
     if (strchr(text, '=') == NULL || strchr(text, '\n') != NULL || text[0] == '=')
-        return err_set(-EINVAL, "-D wants KEY=VALUE, not '%s'", text);
+        return err_set(-EINVAL, "-D needs KEY=VALUE, not '%s'", text);
     o->settings[o->n_settings++] = text;
     return 0;
 }
@@ -160,10 +160,11 @@ static int check_program(struct why *w, pid_t pid)
     if (w->at != 0 || n <= 0) /* no link: it is ending, which is another thing */
         return 0;
     program[n] = '\0';
-    return err_set(-ESTALE,
-                   "process %d runs another program now (exec of %s), and the core went with the "
-                   "one before; enter it again: probing -t %d inject (--wait does so by itself)",
-                   (int)pid, program, (int)pid);
+    return err_set(
+        -ESTALE,
+        "process %d now runs another program (exec of %s), and the core ended with the previous "
+        "one; enter it again: probing -t %d inject (--wait does this automatically)",
+        (int)pid, program, (int)pid);
 }
 
 /* Wait until the core of `pid` answers at its socket.  mapped: it has been seen in the process. */
@@ -192,7 +193,7 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
                 break;
         }
         if (cli_interrupted) {
-            r = err_set(-ECANCELED, "interrupted; the core is in process %d and may start yet",
+            r = err_set(-ECANCELED, "interrupted; the core is in process %d and may still start",
                         (int)t->pid);
             break;
         }
@@ -202,7 +203,7 @@ static int wait_ready(struct target *t, uint64_t timeout_ns, bool mapped)
         }
         if (waited > timeout_ns) {
             r = err_set(-ETIMEDOUT,
-                        "the core is in process %d but does not answer yet (%s); ask again, and "
+                        "the core is in process %d but does not answer yet (%s); try again, and "
                         "see probing.log in its data directory",
                         (int)t->pid, err_text());
             break;
@@ -422,8 +423,10 @@ static int wait_left(pid_t pid)
         if (cli_interrupted)
             return err_set(-ECANCELED, "interrupted; the core is leaving process %d", (int)pid);
         if (clock_monotonic() > deadline)
-            return err_set(-ETIMEDOUT, "process %d was told, but its core has not ended in %d s",
-                           (int)pid, (int)(EJECT_WAIT_NS / NS_PER_S));
+            return err_set(
+                -ETIMEDOUT,
+                "process %d was asked to let go of its core, which has not ended within %d s",
+                (int)pid, (int)(EJECT_WAIT_NS / NS_PER_S));
         (void)poll(NULL, 0, 5);
     }
     return EXIT_DONE;
@@ -458,7 +461,8 @@ int command_inject(struct target *t, int argc, char **argv)
         return err_set(-EINVAL, "inject needs the pid of a process on this machine, not '%s'",
                        t->text);
     if (t->kind == TARGET_FILES && !t->stopped)
-        return err_set(-ESRCH, "no process %d; there is only data of a dead one with that pid",
+        return err_set(-ESRCH,
+                       "there is no process %d, only data of an ended process with that pid",
                        (int)t->pid);
     if (t->kind == TARGET_LIVE && target_reach(t, &c) == 0) {
         bool leaving = is_leaving(c);

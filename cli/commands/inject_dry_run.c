@@ -58,7 +58,7 @@ void plan_print(const struct target *t, const struct inject_result *result, cons
     name_of(t->pid, result->tid, name);
     printf("thread:  %d (%s), %s\n", (int)result->tid, name,
            result->target_stopped ? "stopped: the core would answer after kill -CONT"
-                                  : "it stood at a safe place");
+                                  : "it was at a safe point");
     printf("library: %s, probing %s%s\n", library, result->version,
            result->mapped ? " (its code is in the process already)" : "");
     data_root(t->pid, root, sizeof root);

@@ -95,7 +95,8 @@ static int settle_one(const struct target *t, struct probing_client *c, const ch
     const char *value = strchr(text, '=') + 1;
 
     if ((size_t)snprintf(key, sizeof key, "%.*s", (int)(value - 1 - text), text) >= sizeof key)
-        return err_set(-ENAMETOOLONG, "no setting has a name as long as '%.80s...'", text);
+        return err_set(-ENAMETOOLONG, "the name of a setting cannot be as long as '%.80s...'",
+                       text);
     if (strcmp(key, "probing.token") == 0 || strcmp(key, "probing.read_token") == 0)
         return 0; /* taken as they are at the start, and shown to nobody */
     int r = config(c, "set", key, value, answer);

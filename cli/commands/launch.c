@@ -38,7 +38,7 @@ struct launch {
 static int add_setting(struct launch *l, const char *text)
 {
     if (strchr(text, '=') == NULL || strchr(text, '\n') != NULL || text[0] == '=')
-        return err_set(-EINVAL, "-D wants KEY=VALUE, not '%s'", text);
+        return err_set(-EINVAL, "-D needs KEY=VALUE, not '%s'", text);
     return buf_addf(&l->settings, "%s\n", text);
 }
 
@@ -63,7 +63,7 @@ static int take(void *arg, const char *option, const char *value)
     char text[300];
 
     if (option == NULL)
-        return err_set(-EINVAL, "launch: the program comes behind '--': probing launch -- %s ...",
+        return err_set(-EINVAL, "launch: the program must follow '--': probing launch -- %s ...",
                        value);
     if (strcmp(option, "--children") == 0) {
         l->children = true;
@@ -138,9 +138,10 @@ int launch_check(const char *path)
     if (head.e_ident[EI_CLASS] != ELFCLASS64)
         return err_set(-ENOEXEC, "%s is a 32-bit program; probing is 64-bit only", path);
     if (!dynamic)
-        return err_set(-ENOEXEC, "%s is statically linked: nothing can be brought into it", path);
+        return err_set(-ENOEXEC, "%s is statically linked: the core cannot be loaded into it",
+                       path);
     if ((st.st_mode & (S_ISUID | S_ISGID)) != 0 && geteuid() != 0)
-        return err_set(-EPERM, "%s changes its user (setuid): the loader brings nothing into it",
+        return err_set(-EPERM, "%s changes its user (setuid): the loader ignores LD_PRELOAD for it",
                        path);
     return 0;
 }
@@ -154,8 +155,8 @@ static int set_preload(const char *library)
 
     if (strpbrk(library, ": ") != NULL)
         return err_set(-EINVAL,
-                       "%s has a blank or colon in its path, which LD_PRELOAD cannot take; install "
-                       "probing elsewhere",
+                       "the path %s contains a blank or a colon, which LD_PRELOAD cannot handle; "
+                       "install probing elsewhere",
                        library);
     buf_init(&list, (size_t)1 << 17);
     (void)buf_addf(&list, "%s%s%s", library, before != NULL && before[0] != '\0' ? ":" : "",
@@ -246,14 +247,13 @@ int launch_no_core(pid_t pid, const char *with)
     find_below(pid, &below);
     if (below.size > 0)
         r = err_set(-ENOENT,
-                    "process %d leads to the program that `launch` was to begin; the core is in:%s",
+                    "process %d started the program that `launch` was given; the core is in:%s",
                     (int)pid, buf_text(&below));
     else
-        r = err_set(
-            -ENOENT,
-            "process %d is a shell or launcher, which `launch` hands the core on by; it has "
-            "begun no Python yet; to enter it all the same: probing -t %d inject%s",
-            (int)pid, (int)pid, with);
+        r = err_set(-ENOENT,
+                    "process %d is a shell or launcher, through which `launch` passes the core on; "
+                    "it has not started a Python yet; to enter it anyway: probing -t %d inject%s",
+                    (int)pid, (int)pid, with);
     buf_done(&below);
     return r;
 }
@@ -272,7 +272,7 @@ int command_launch(struct target *t, int argc, char **argv)
     int r = cli_parse(options, argv, take, &l);
     if (r == 0 && options + 1 >= argc)
         r = cli_misuse(
-            err_set(-EINVAL, "launch wants a program: probing launch -- python train.py"));
+            err_set(-EINVAL, "launch needs a program: probing launch -- python train.py"));
     if (r == 0) {
         launch_find(argv[options + 1], program, sizeof program);
         r = launch_check(program);

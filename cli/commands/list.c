@@ -139,7 +139,7 @@ int command_list(struct target *t, int argc, char **argv)
     if ((r = directory_each(list_dead_one, &l)) < 0)
         return r;
     if (l.shown == 0)
-        puts("no data of dead processes");
+        puts("there is no data of ended processes");
     return EXIT_DONE;
 }
 
@@ -202,7 +202,7 @@ static int take_gc(void *arg, const char *option, const char *value)
     if (option == NULL)
         return err_set(-EINVAL, "gc takes no argument '%s'", value);
     if (parse_u64(value, &days) < 0 || days > 36500) /* --older */
-        return err_set(-EINVAL, "--older wants a number of days, not '%s'", value);
+        return err_set(-EINVAL, "--older must be a number of days, not '%s'", value);
     s->older_ns = days * UINT64_C(86400000000000);
     return 0;
 }

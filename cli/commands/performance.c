@@ -45,7 +45,7 @@ int command_performance(struct target *t, int argc, char **argv)
     int r = cli_parse(argc, argv, take, &w);
 
     if (r == 0 && !w.cc && !w.torch)
-        r = err_set(-EINVAL, "performance of what? --cc (C, C++ and Python code) or --torch");
+        r = err_set(-EINVAL, "performance needs --cc (C, C++ and Python code) or --torch");
     if (r == 0 && w.cc)
         r = load(t, "profile", "flamegraph --last 1m -o out.html");
     if (r == 0 && w.torch)

@@ -90,11 +90,11 @@ static int lost(const struct client_process *p, const char *name)
     switch (client_process_end(p)) {
     case PROBING_CLIENT_DIED:
         name_crash(p->directory, name, crash, sizeof crash);
-        return err_set(-ECONNRESET,
-                       "process %d died while plugin %s was being loaded (in a constructor of its "
-                       "file, its init or its start)%s; try it in a process of its own first: "
-                       "probing plugin check FILE",
-                       (int)p->pid, name, crash);
+        return err_set(
+            -ECONNRESET,
+            "process %d ended while plugin %s was being loaded (in a constructor of its file, its "
+            "init or its start)%s; try it in a separate process first: probing plugin check FILE",
+            (int)p->pid, name, crash);
     case PROBING_CLIENT_LEFT:
         return err_set(-ECONNRESET, "the core left process %d while plugin %s was being loaded",
                        (int)p->pid, name);
@@ -126,7 +126,7 @@ static int door_answer(int door, const struct client_process *who, const char *n
     while ((ready == 0 || (ready == -1 && errno == EINTR)) && !cli_interrupted &&
            clock_monotonic() < until);
     if (cli_interrupted)
-        return err_set(-ECANCELED, "interrupted; plugin %s may be loaded yet", name);
+        return err_set(-ECANCELED, "interrupted; plugin %s may still be loaded", name);
     if (ready == 0)
         return err_set(-ETIMEDOUT, "plugin %s: no answer from the process in %d s", name,
                        DOOR_TIMEOUT_MS / 1000);
@@ -220,8 +220,10 @@ static int plugin_file(const char *word, char *name, size_t name_size, char *fil
                    : err_set(-errno, "cannot read the plugin %s: %s", word, strerror(errno));
     }
     if (!text_is_name(word))
-        return err_set(-EINVAL, "'%s' is no plugin name (small letters, digits, _) and no .so file",
-                       word);
+        return err_set(
+            -EINVAL,
+            "'%s' is neither the name of a plugin (lower-case letters, digits, _) nor a .so file",
+            word);
     (void)snprintf(name, name_size, "%s", word);
     return plugin_find(word, file, file_size);
 }
@@ -236,7 +238,7 @@ static int load_there(struct target *t, const char *name)
     if (r != -ECONNRESET)
         return r;
     (void)snprintf(why, sizeof why, "%s", err_text());
-    return err_set(r, "while plugin %s was being loaded: %s", name, why);
+    return err_set(r, "plugin %s could not be loaded: %s", name, why);
 }
 
 static int load(struct target *t, const char *word)
@@ -266,7 +268,7 @@ static int check(int argc, char **argv)
     bool program = argc > 4 && strcmp(argv[3], "--") == 0;
     if (argc != 3 && !program)
         return cli_misuse(
-            err_set(-EINVAL, "plugin check wants a file: plugin check FILE [-- PROGRAM ...]"));
+            err_set(-EINVAL, "plugin check needs a file: plugin check FILE [-- PROGRAM ...]"));
     int r = plugin_file(argv[2], name, sizeof name, file, sizeof file);
     return r < 0 ? r : plugin_check(name, file, program ? argv + 4 : NULL);
 }

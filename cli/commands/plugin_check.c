@@ -132,7 +132,7 @@ static void become(const struct check *c, char **program, const int pipe_fds[2])
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)snprintf(settings, sizeof settings,
-                   "probing.data_dir=%s\nprobing.lua=off\ncrash.handler=on\n"
+                   "probing.data_dir=%s\nprobing.startup_script=off\ncrash.handler=on\n"
                    "probing.retention=0\nprobing.plugin_timeout=5s\n%s",
                    c->place, own || strcmp(c->name, "python") == 0 ? "probing.plugins=\n" : "");
     if (dup2(pipe_fds[0], STDIN_FILENO) == -1 || dup2(STDERR_FILENO, STDOUT_FILENO) == -1 ||
@@ -196,7 +196,7 @@ static int start(struct check *c, char **program)
     }
     if (r == -1) {
         c->place[0] = '\0';
-        return err_set(-errno, "no place for the data of a check in /dev/shm or /tmp: %s",
+        return err_set(-errno, "cannot make a directory for the check in /dev/shm or /tmp: %s",
                        strerror(errno));
     }
     if (program != NULL) {
@@ -215,7 +215,7 @@ static int start(struct check *c, char **program)
     (void)close(fds[0]);
     if (c->pid == -1) {
         c->pid = 0;
-        return err_set(-errno, "no process for the check: %s", strerror(errno));
+        return err_set(-errno, "cannot start a process for the check: %s", strerror(errno));
     }
     return wait_for_core(c);
 }
@@ -518,12 +518,12 @@ static void say_left(struct check *c, struct view *before, struct view *now)
         if (!(now->caught & ~before->caught & UINT64_C(1) << (signo - 1)))
             continue;
         any = true;
-        (void)snprintf(text, sizeof text, "a handler of signal %d (%s) was left", signo,
+        (void)snprintf(text, sizeof text, "it left a handler of signal %d (%s)", signo,
                        strsignal(signo));
         problem(c, "signals", text);
     }
     if (!any)
-        say("left", "no thread, descriptor or handler of a signal");
+        say("left", "no thread, descriptor or signal handler");
 }
 
 /* Commands for `probing` itself.  They are loaded into this process, as then; not called. */
@@ -588,11 +588,11 @@ int plugin_check(const char *name, const char *file, char **program)
     if (cli_interrupted)
         return err_set(-ECANCELED, "interrupted");
     if (c.problems == 0)
-        say("result", "fit to be loaded");
+        say("result", "it can be loaded");
     else
-        say("result", "%d thing%s not right%s", c.problems, c.problems > 1 ? "s" : "",
+        say("result", "%d problem%s found%s", c.problems, c.problems > 1 ? "s" : "",
             c.own && c.failed
-                ? "; where it needs a program of its own around it: plugin check FILE -- PROGRAM"
+                ? "; if it needs a particular program around it: plugin check FILE -- PROGRAM"
                 : "");
     return c.problems == 0 ? EXIT_DONE : EXIT_FAILED;
 }

@@ -43,7 +43,7 @@ static int take(void *arg, const char *option, const char *value)
 
     if (option == NULL) {
         if (o->n_words == 2)
-            return err_set(-EINVAL, "one argument too many: '%s' (put the statement in quotes)",
+            return err_set(-EINVAL, "unexpected argument '%s' (put the statement in quotes)",
                            value);
         o->words[o->n_words++] = value;
         return 0;
@@ -97,7 +97,8 @@ static int ask_arrow(const struct target *t, const struct answer_ask *ask)
     struct export_arrow a;
     char cut[EXPORT_CUT_BYTES];
     if (isatty(STDOUT_FILENO) == 1)
-        return err_set(-EINVAL, "arrow is not for a terminal: --format arrow ... > FILE");
+        return err_set(-EINVAL,
+                       "arrow is binary and not written to a terminal: --format arrow ... > FILE");
     export_arrow_init(&a);
     int r = answer_bytes(t, ask, take_arrow, &a);
     if (r == 0)

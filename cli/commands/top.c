@@ -328,7 +328,7 @@ static int take(void *arg, const char *option, const char *value)
         int r = parse_ns(value, &o->interval_ns);
         return r < 0 || o->interval_ns >= NS_PER_S / 10
                    ? r
-                   : err_set(-ERANGE, "--interval is 100ms at least: looking costs, too");
+                   : err_set(-ERANGE, "--interval must be at least 100ms, as each look costs time");
     }
     if (strcmp(option, "--color") == 0) {
         o->color = value;
@@ -432,7 +432,7 @@ int command_top(struct target *t, int argc, char **argv)
     top.colours = r > 0;
     r = r > 0 ? 0 : r;
     if (r == 0 && t->kind == TARGET_FILES)
-        r = err_set(-ESRCH, "%s %s: top shows what runs; its data can be asked with query", t->text,
+        r = err_set(-ESRCH, "%s %s: top shows live processes only; query reads its data", t->text,
                     t->stopped ? "is stopped" : "is dead");
     if (r == 0)
         r = looker_new(t, &top.looker);

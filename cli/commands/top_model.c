@@ -142,7 +142,7 @@ static int read_threads(struct looker *l, struct look *look)
 
     look->at_ns = clock_monotonic();
     if (r == 0 && rows == NULL)
-        return err_set(-ENOTSUP, "%s has no table cpu.tasks: its core is an older one",
+        return err_set(-ENOTSUP, "%s has no table cpu.tasks: its core is older than this command",
                        l->target->text);
     if (r < 0)
         return r;

@@ -117,7 +117,7 @@ int export_arrow_feed(struct export_arrow *a, const char *data, size_t size)
 
 int export_arrow_end(const struct export_arrow *a)
 {
-    return a->over ? 0 : err_set(-EBADMSG, "the answer ended in the middle");
+    return a->over ? 0 : err_set(-EBADMSG, "the answer ended prematurely");
 }
 
 size_t export_arrow_cut(const struct export_arrow *a, char ret[EXPORT_CUT_BYTES])

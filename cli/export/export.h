@@ -96,7 +96,9 @@ int export_reader_feed(struct export_reader *r, const char *data, size_t size);
 /* After the last of them.  -EBADMSG: the answer ended in the middle. */
 int export_reader_end(struct export_reader *r);
 uint64_t export_reader_rows(const struct export_reader *r);
-/* What follows the rows: "lost", "cut", "row_count"; NULL: it has not come. */
+/* What follows the rows: "lost", "truncated", "row_count"; NULL: it has not come. */
 const struct json *export_reader_closing(const struct export_reader *r);
+/* "truncated" of it, or "cut", as cores of before wrote; NULL: it has none. */
+const struct json *export_truncated(const struct json *closing);
 
 #endif

@@ -141,7 +141,8 @@ static int begin(void *self, const struct export_column *columns, uint32_t n, st
         if (t->of[role] >= 0 && columns[t->of[role]].type != AS_TIME)
             t->of[role] = -1;
     if (t->of[ROLE_END] < 0 && t->of[ROLE_BEGIN] < 0)
-        return err_set(-EINVAL, "a trace needs rows with a time: a column 'ts' of type timestamp");
+        return err_set(-EINVAL,
+                       "a trace needs rows that have a time: a column 'ts' of type timestamp");
     if (t->of[ROLE_DURATION] >= 0)
         t->ns = unit_ns(&columns[t->of[ROLE_DURATION]]);
     if (t->perfetto != NULL)

@@ -28,8 +28,9 @@ static int check_bytes(const struct target *t, uint64_t room, uint64_t need, con
     if (room >= need)
         return 0;
     return err_set(-ENOMEM,
-                   "process %d has too little memory allowed: %llu MiB more of %s, and the core "
-                   "wants to see %llu MiB so that the program keeps enough; %s",
+                   "process %d has too little memory: it may use only %llu MiB more of %s, and the "
+                   "core needs %llu MiB so "
+                   "that the program keeps enough; %s",
                    t->pid, (unsigned long long)(room / MIB), what, (unsigned long long)(need / MIB),
                    remedy);
 }
@@ -38,19 +39,20 @@ static int check_numbers(const struct target *t)
 {
     uint64_t files = room_files(t->pid), threads = room_threads(t->pid);
     if (files < FILES)
-        return err_set(-EMFILE,
-                       "process %d has room for %llu more open files (descriptors), and the core "
-                       "wants to see %d; raise its limit with prlimit --nofile",
-                       t->pid, (unsigned long long)files, FILES);
+        return err_set(
+            -EMFILE,
+            "process %d can have only %llu more open files (descriptors), and the core needs "
+            "%d; raise its limit with prlimit --nofile",
+            t->pid, (unsigned long long)files, FILES);
     if (threads < THREADS)
         return err_set(-EAGAIN,
-                       "process %d may make %llu more threads, and the core wants to see %d; raise "
+                       "process %d can create only %llu more threads, and the core needs %d; raise "
                        "its user's limit (prlimit --nproc) or pids.max of its cgroup",
                        t->pid, (unsigned long long)threads, THREADS);
     if (!schedule_any_can_clone(t->pid))
         return err_set(-EAGAIN,
-                       "all threads of process %d are of SCHED_DEADLINE, and such a one may make "
-                       "no thread (sched(7)); start it with chrt --reset-on-fork",
+                       "all threads of process %d run under SCHED_DEADLINE, which may not create "
+                       "threads (sched(7)); start it with chrt --reset-on-fork",
                        t->pid);
     return 0;
 }

@@ -50,9 +50,9 @@ static int wait_begun(struct target *t, uint64_t *ret_tid)
     while (*ret_tid == 0) {
         if (stack_read(t->view, mail_at(t, offsetof(struct helper_mail, tid)), ret_tid,
                        sizeof *ret_tid) < 0)
-            return err_set(-ESRCH, "process %d ended while we looked", t->pid);
+            return err_set(-ESRCH, "process %d ended while it was being inspected", t->pid);
         if (*ret_tid == 0 && clock_monotonic() > end)
-            return err_set(-ETIMEDOUT, "a thread made in process %d does not begin", t->pid);
+            return err_set(-ETIMEDOUT, "the thread created in process %d does not start", t->pid);
         if (*ret_tid == 0)
             (void)nanosleep(&(struct timespec){.tv_nsec = 20 * NS_PER_US}, NULL);
     }

@@ -183,7 +183,7 @@ static int make_memfd(struct target *t)
     t->own_fd = theirs_descriptor(t->pid, fd, made);
     if (t->own_fd < 0) {
         t->own_fd = -1;
-        return err_set(-ESTALE, "process %d closes descriptors that it did not open", t->pid);
+        return err_set(-ESTALE, "process %d closes file descriptors that it did not open", t->pid);
     }
     return 0;
 }
@@ -263,7 +263,7 @@ static int loader_error(struct target *t, const char *path)
     size_t n = strlen(path);
     const char *words = strncmp(text, path, n) == 0 && text[n] == ':' ? text + n + 2 : text;
     return err_set(-ELIBACC, "process %d cannot load the library: %s%s", t->pid,
-                   words[0] ? words : "its loader gives no reason", loader_remedy(words));
+                   words[0] ? words : "its loader gave no reason", loader_remedy(words));
 }
 
 /* dlopen in the target.  Its handle is a struct link_map, which begins with the load address. */
@@ -280,7 +280,7 @@ static int load(struct target *t, const struct library *l, const char *path, uin
     if (!handle)
         return loader_error(t, path);
     if (stack_read(t->view, handle, &bias, sizeof bias) < 0 || bias % 4096)
-        return err_set(-ENOEXEC, "the loader of process %d is of an unknown kind", t->pid);
+        return err_set(-ENOEXEC, "the loader of process %d is not a known one", t->pid);
     *ret_start = bias + l->start;
     return 0;
 }
@@ -299,10 +299,10 @@ static int settings_text(const struct inject_options *o, struct buf *b)
 int core_refused(pid_t pid, int code)
 {
     if (code == -EAGAIN)
-        return err_set(-EALREADY, "the core in process %d is just leaving it; try again", pid);
+        return err_set(-EALREADY, "the core in process %d is leaving it; try again", pid);
     if (code == -EUSERS)
         return err_set(-EAGAIN,
-                       "no thread can be made in process %d: a limit on threads is met (prlimit "
+                       "process %d cannot create a thread: it has reached a limit (prlimit "
                        "--nproc, pids.max of its cgroup)",
                        pid);
     return err_set(code, "the core in process %d did not start: %s", pid, strerror(-code));
@@ -368,7 +368,7 @@ static int use_thread(struct target *t, const struct library *l, struct buf *set
     if (rc == 0 && !t->saved)
         rc = take_thread(t);
     if (rc == 0 && !function && t->fd != -1 && !fd_is_ours(t))
-        rc = err_set(-ESTALE, "process %d closes descriptors that it did not open", t->pid);
+        rc = err_set(-ESTALE, "process %d closes file descriptors that it did not open", t->pid);
     if (rc == 0 && !function)
         rc = load(t, l, path, &function);
     return rc < 0 ? rc : start(t, function, settings);
@@ -380,8 +380,8 @@ static int check_present(struct target *t, const struct library *l)
     (void)snprintf(t->result->version, sizeof t->result->version, "%s", version);
     if (t->present_version[0] && (strcmp(version, l->version) != 0 || !t->present_start))
         return err_set(-EEXIST,
-                       "process %d holds probing %s and this is %s; use that version's command, or "
-                       "restart the process",
+                       "process %d contains probing %s and this command is %s; use that version's "
+                       "command, or restart the process",
                        t->pid, version, l->version);
     return 0;
 }
@@ -409,7 +409,7 @@ static int prepare(struct target *t)
     rc = find_places(t);
     if (rc == 0 && !has_proc(t))
         rc = err_set(-ENOENT,
-                     "process %d sees no /proc, which the core lives on; mount one in its root",
+                     "process %d sees no /proc, which the core needs; mount one in its root",
                      t->pid);
     return rc;
 }

@@ -135,8 +135,8 @@ static int by_start(const void *a, const void *b)
 static int avoid(struct target *t, uint64_t start, uint64_t end, const char *what)
 {
     if (t->n_avoid == AVOID_MAX)
-        return err_set(-E2BIG, "process %d has more than %d places that are not safe", t->pid,
-                       AVOID_MAX);
+        return err_set(-E2BIG, "process %d has more than %d regions that are not safe points",
+                       t->pid, AVOID_MAX);
     struct avoid *a = &t->avoid[t->n_avoid++];
     a->start = start;
     a->end = end;
@@ -287,11 +287,10 @@ static int refuse_without_libc(struct target *t)
                        t->pid);
     if (loader_of(t))
         return err_set(-EAGAIN, "process %d is still being loaded; try again in a moment", t->pid);
-    return err_set(
-        -ENOEXEC,
-        "process %d is statically linked (no libc.so.6 is mapped): there is no dlopen to "
-        "call; link the program dynamically",
-        t->pid);
+    return err_set(-ENOEXEC,
+                   "process %d is statically linked (no libc.so.6 is mapped): there is no "
+                   "dlopen to call; link the program dynamically",
+                   t->pid);
 }
 
 static void find_threads(struct target *t, const struct stack_module *libc)

@@ -67,7 +67,7 @@ static int read_symbols(struct library *l, const char *path)
     uint64_t at = version ? offset_of(l, version, 1) : UINT64_MAX;
     l->start = symbol_value(l, "probing_start");
     if (!l->start || at == UINT64_MAX || !holds(l, at, 1))
-        return err_set(-ENOEXEC, "'%s' is no libprobing: it exports no %s", path,
+        return err_set(-ENOEXEC, "'%s' is not a libprobing: it exports no %s", path,
                        l->start ? "probing_version" : "probing_start");
     size_t size = strnlen((char *)l->bytes + at, l->file_size - at);
     if (size >= sizeof l->version)

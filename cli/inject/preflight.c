@@ -83,13 +83,13 @@ int check_target(struct target *t)
     comm_of(t->pid, comm);
     if (s.state == 'Z' && inject_runs_on(t->pid))
         return err_set(-ESRCH,
-                       "the first thread of process %d (%s) has ended while others run on, and "
-                       "with it went what /proc shows of its memory; let main() wait for them "
-                       "(pthread_join), not end by pthread_exit",
+                       "the first thread of process %d (%s) has ended while others still run, so "
+                       "/proc no longer shows its memory; let main() wait for them (pthread_join) "
+                       "instead of ending with pthread_exit",
                        t->pid, comm);
     if (s.state == 'Z' || s.state == 'X')
-        return err_set(-ESRCH, "process %d (%s) has ended (zombie); nothing to enter", t->pid,
-                       comm);
+        return err_set(-ESRCH, "process %d (%s) has ended (zombie); there is nothing to enter",
+                       t->pid, comm);
     if (is_kernel_thread(t->pid))
         return err_set(-EINVAL, "%d (%s) is a kernel thread; give the pid of a program", t->pid,
                        comm);
@@ -119,23 +119,23 @@ int inject_no_permission(pid_t pid, int code)
         scope[0] = '0';
     bool filtered = proc_status_of(0, 0, &s) == 0 && s.seccomp == 2;
     if (scope[0] == '3')
-        return err_set(
-            -EPERM, "no permission: yama's ptrace_scope is 3, tracing is off until the next boot; "
-                    "start the program with PROBING=1 instead");
+        return err_set(-EPERM, "no permission: yama's ptrace_scope is 3, so tracing is off until "
+                               "the next boot; start the program with PROBING=1 instead");
     if (can_ptrace_all())
         return err_set(-EPERM, "no permission to trace process %d (%s)%s", pid, strerror(-code),
                        filtered ? "; a seccomp profile of this container refuses it: run it with "
                                   "--security-opt seccomp=unconfined"
-                                : " though we may trace: it is in an outer user namespace, or a "
-                                  "security module (AppArmor, SELinux) refuses; ask from outside");
+                                : " although tracing is allowed here: the process is in an outer "
+                                  "user namespace, or a security module (AppArmor, SELinux) "
+                                  "refuses; run probing outside the container");
     if (uid != geteuid() && geteuid() != 0)
         return err_set(-EPERM,
                        "no permission: process %d belongs to uid %u, you are %u; use sudo or that "
                        "user",
                        pid, uid, geteuid());
     if (geteuid() == 0)
-        return err_set(-EPERM, "no permission: root without CAP_SYS_PTRACE; run the container with "
-                               "--cap-add SYS_PTRACE, or start the program with PROBING=1");
+        return err_set(-EPERM, "no permission: this root lacks CAP_SYS_PTRACE; run the container "
+                               "with --cap-add SYS_PTRACE, or start the program with PROBING=1");
     if (scope[0] != '0')
         return err_set(-EPERM,
                        "no permission: yama's ptrace_scope is %c; use sudo, or sysctl "

@@ -285,8 +285,8 @@ static int run_script(struct remote *r, const struct inject_options *o, struct i
         rc = read_answer(r, &answer, ret);
     else
         rc = err_set(-EAGAIN,
-                     "the main thread of process %d ran no Python in %llu ms, nothing was done: "
-                     "allow more time, or enter it by ptrace",
+                     "the main thread of process %d ran no Python code within %llu ms, and nothing "
+                     "was done; allow more time (--timeout), or enter it by ptrace",
                      r->pid, (unsigned long long)(timeout_ns / NS_PER_MS));
     buf_done(&answer);
     return rc;

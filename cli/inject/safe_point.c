@@ -58,7 +58,7 @@ bool place_look(struct target *t, const arch_registers *r)
     arch_to_stack(r, &registers);
     int n = stack_unwind(t->view, &registers, frames, STACK_FRAMES_MAX, &end);
     if (n <= 0)
-        return unsafe(t, "no readable stack", 0);
+        return unsafe(t, "its stack could not be read", 0);
     for (int i = 0; i < n; i++) {
         uint64_t ip =
             frames[i].ip - (i > 0); /* a return address may be the next function's first */
@@ -83,7 +83,7 @@ bool place_is_safe(struct target *t)
     stack_process_refresh(t->view, /* maps_too= */ false);
     uint64_t word; /* tracee.c writes what brings the thread back below its stack */
     if (in_restartable_sequence(t))
-        return unsafe(t, "a restartable sequence", 0);
+        return unsafe(t, "in a restartable sequence", 0);
     if (stack_read(t->view, arch_block_at(&t->registers), &word, sizeof word) < 0)
         return unsafe(t, "the last bytes of its stack", 0);
     return place_look(t, &t->registers);

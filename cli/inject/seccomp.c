@@ -213,11 +213,10 @@ static int check_by_number(const struct target *t)
     bool filtered = proc_status_of(0, 0, &own) == 0 && own.seccomp == 2;
     if (filtered && filters_of(t->pid) <= filters_of(0))
         return 0;
-    return err_set(
-        -EPERM,
-        "process %d has a seccomp filter of its own, which may kill it for what the core "
-        "does, and only root may read it; nothing was done: try with sudo",
-        t->pid);
+    return err_set(-EPERM,
+                   "process %d has a seccomp filter of its own, which may kill it for what the "
+                   "core does, and only root can read the filter; nothing was done: try with sudo",
+                   t->pid);
 }
 
 /* The thread is stopped.  The number of instructions, 0: no such filter, or -errno. */
@@ -242,8 +241,8 @@ int filter_check(struct target *t)
     if (proc_status_of(t->pid, 0, &s) < 0 || s.seccomp == 0 || s.seccomp == PROC_UNKNOWN)
         return 0;
     if (s.seccomp == 1)
-        return err_set(-EPERM, "process %d is in seccomp's strict mode: the core cannot live there",
-                       t->pid);
+        return err_set(
+            -EPERM, "process %d is in seccomp's strict mode, in which the core cannot run", t->pid);
     if (tracee_find_any(t) < 0) {
         tracee_release(t);
         return 0; /* whoever looks for a thread next says why */

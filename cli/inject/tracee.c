@@ -48,7 +48,7 @@ bool interrupted(void)
 static int gone(struct target *t)
 {
     t->seized = t->stopped = false;
-    return err_set(-ESRCH, "process %d ended, or its thread %d did, while we looked", t->pid,
+    return err_set(-ESRCH, "process %d or its thread %d ended while it was being inspected", t->pid,
                    t->tid);
 }
 
@@ -340,7 +340,7 @@ static int leave_alone(struct target *t, uint64_t done_at, arch_registers *ret, 
     return err_set(
         -ETIMEDOUT,
         "a call in process %d did not return in %llu ms, another thread may hold the loader's "
-        "lock; thread %d goes on by itself when it does; look with gdb or py-spy",
+        "lock; thread %d continues by itself when the call returns; inspect it with gdb or py-spy",
         t->pid, (unsigned long long)(t->timeout_ns / NS_PER_MS), t->tid);
 }
 
@@ -393,7 +393,7 @@ static int find_cave(struct target *t)
             t->cave = t->caves[i];
     }
     return t->cave ? 0
-                   : err_set(-ENOEXEC, "process %d has no place for a few instructions of ours",
+                   : err_set(-ENOEXEC, "process %d has no place for a few instructions of probing",
                              t->pid);
 }
 
@@ -592,7 +592,7 @@ int tracee_find(struct target *t)
             break; /* nobody moves: another look sees the same */
     } while (clock_monotonic() < t->deadline_ns);
     return err_set(-EAGAIN,
-                   "found no thread of process %d at a safe place in %llu ms, %s; try again%s",
+                   "found no thread of process %d at a safe point within %llu ms: %s; try again%s",
                    t->pid, (unsigned long long)(t->timeout_ns / NS_PER_MS),
                    t->why_unsafe[0] ? t->why_unsafe : "none stopped",
                    t->result->target_stopped ? " after kill -CONT" : " or allow more time");

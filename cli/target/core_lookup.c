@@ -60,7 +60,8 @@ static int owner_of(pid_t pid, struct owner *ret)
 
     *ret = (struct owner){.own_pid = (uint64_t)pid};
     if (r == -EPROTO || (r == 0 && s.uid[0] == PROC_UNKNOWN))
-        return err_set(-EPROTO, "/proc/%d/status is not as proc(5) says", (int)pid);
+        return err_set(-EPROTO, "/proc/%d/status does not have the form that proc(5) describes",
+                       (int)pid);
     if (r < 0)
         return err_set(r, "/proc/%d/status: %s", (int)pid, strerror(-r));
     for (int i = 0; i < 4; i++)
@@ -198,7 +199,7 @@ static int look_new(pid_t pid, struct look **ret)
     struct look *l = calloc(1, sizeof *l);
 
     if (l == NULL)
-        return err_set(-ENOMEM, "no memory to look at process %d", (int)pid);
+        return err_set(-ENOMEM, "no memory to inspect process %d", (int)pid);
     l->pid = pid;
     atomic_init(&l->refs, 2);
     (void)pthread_mutex_init(&l->mutex, NULL);
@@ -244,18 +245,19 @@ int directory_of(pid_t pid, char *ret, size_t size)
     if (e != 0) {
         look_unref(l);
         look_unref(l);
-        return err_set(-e, "no thread to look at process %d: %s", (int)pid, strerror(e));
+        return err_set(-e, "cannot create a thread to inspect process %d: %s", (int)pid,
+                       strerror(e));
     }
     (void)pthread_detach(thread);
     if (look_wait(l)) {
         (void)snprintf(ret, size, "%s", l->directory);
         r = l->result < 0 ? err_set(l->result, "%s", l->why) : 0;
     } else if (cli_interrupted) {
-        r = err_set(-ECANCELED, "interrupted while looking at process %d", (int)pid);
+        r = err_set(-ECANCELED, "interrupted while inspecting process %d", (int)pid);
     } else {
         r = err_set(-ETIMEDOUT,
-                    "process %d was not looked at: its memory map, or a file system that it sees, "
-                    "gave no answer in time",
+                    "process %d could not be inspected: its memory map, or a file system that it "
+                    "uses, did not answer in time",
                     (int)pid);
     }
     look_unref(l);

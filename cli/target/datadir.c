@@ -108,7 +108,7 @@ int directory_each(int (*fn)(void *arg, const struct datadir *d), void *arg)
                                        .arg = &e};
     int r = datadir_search(&all);
     if (e.refused > REFUSED_SHOWN)
-        fprintf(stderr, "probing: and %u more are not believed\n", e.refused - REFUSED_SHOWN);
+        fprintf(stderr, "probing: %u more are not trusted\n", e.refused - REFUSED_SHOWN);
     return r;
 }
 

@@ -267,7 +267,7 @@ int plugin_find(const char *name, char *ret, size_t size)
     if (r != -ENOENT)
         return r;
     return err_set(r,
-                   "no plugin '%s' in PROBING_PLUGIN_PATH or among those installed; one of your "
-                   "own is named by its file: ./%s.so",
+                   "plugin '%s' is neither in PROBING_PLUGIN_PATH nor installed; load your own "
+                   "plugin by its file: ./%s.so",
                    name, name);
 }

@@ -186,7 +186,7 @@ int export_reader_end(struct export_reader *r)
 {
     struct buf text;
     if (r->phase != IN_CLOSING)
-        return err_set(-EBADMSG, "the answer ended in the middle");
+        return err_set(-EBADMSG, "the answer ended prematurely");
     const char *rest = buf_text(&r->pending), *comma = strchr(rest, ',');
     buf_init(&text, PENDING_MAX);
     (void)buf_adds(&text, "{");
@@ -207,6 +207,12 @@ uint64_t export_reader_rows(const struct export_reader *r)
 const struct json *export_reader_closing(const struct export_reader *r)
 {
     return r->closing;
+}
+
+const struct json *export_truncated(const struct json *closing)
+{
+    const struct json *truncated = closing ? json_get(closing, "truncated") : NULL;
+    return truncated || !closing ? truncated : json_get(closing, "cut");
 }
 
 static bool digits(const char **p, int n, int64_t *ret)

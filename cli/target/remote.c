@@ -36,9 +36,8 @@ struct stream {
 static int put(struct stream *s, const struct probing_client_event *e)
 {
     if (e->whole && !s->told && isatty(STDOUT_FILENO) != 1)
-        terminal_say(
-            "this statement adds up, cuts off or asks for what is at the moment: each time "
-            "all of its answer follows");
+        terminal_say("this statement aggregates, limits or reads current state, so its whole "
+                     "answer follows each time");
     s->told = s->told || e->whole;
     if (e->whole && s->table)
         return fit_screen(e->text, e->size);
@@ -63,12 +62,12 @@ static int on_event(void *arg, const struct probing_client_event *e)
             return -EPIPE;
         return 0;
     case PROBING_CLIENT_DROPPED:
-        terminal_say("%llu messages were lost: this end reads too slowly",
+        terminal_say("%llu messages were lost because this client reads too slowly",
                      (unsigned long long)e->dropped);
         return 0;
     case PROBING_CLIENT_LATE:
-        terminal_say("%llu rows came when their bucket had been told and are in none "
-                     "(setting query.late)",
+        terminal_say("%llu rows came after their bucket had been sent and are in none (setting "
+                     "query.watermark_delay)",
                      (unsigned long long)e->late);
         return 0;
     case PROBING_CLIENT_DONE:
@@ -137,7 +136,7 @@ static int take_watch(void *arg, const char *option, const char *value)
 
     if (option == NULL) {
         if (w->sql != NULL)
-            return err_set(-EINVAL, "one argument too many: '%s' (put the statement in quotes)",
+            return err_set(-EINVAL, "unexpected argument '%s' (put the statement in quotes)",
                            value);
         w->sql = value;
         return 0;
@@ -180,11 +179,12 @@ static int script_name(const char *file, char *ret, size_t size)
     int n = (int)strcspn(leaf, ".");
 
     if (n == 0 || snprintf(ret, size, "%.*s", n, leaf) >= (int)size)
-        return err_set(-EINVAL, "'%s' gives no name for a script", file);
+        return err_set(-EINVAL, "cannot make the name of a script from '%s'", file);
     for (char *p = ret; *p != '\0'; p++)
         *p = *p == '-' ? '_' : *p;
     if (!text_is_name(ret))
-        return err_set(-EINVAL, "'%s' gives no name for a script: small letters, digits and _",
+        return err_set(-EINVAL,
+                       "'%s' cannot be the name of a script: use lower-case letters, digits and _",
                        file);
     return 0;
 }
@@ -243,7 +243,7 @@ static int take_script(void *arg, const char *option, const char *value)
     if (option != NULL)
         w->follow = true;
     else if (w->n == 2)
-        return err_set(-EINVAL, "script run takes one FILE, not also '%s'", value);
+        return err_set(-EINVAL, "script run takes one FILE; unexpected argument '%s'", value);
     else
         w->word[w->n++] = value;
     return 0;

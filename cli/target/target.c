@@ -93,16 +93,15 @@ static int find_dead(pid_t pid, struct target *ret)
     directory_newest(&dead);
     if (dead.path[0] == '\0' && dead.others > 0)
         return err_set(-EPERM,
-                       "no process %d, and no data of a dead one of yours with that pid; uid %u "
-                       "has %s%s: to read what they wrote, name the directory: -t %s",
+                       "there is no process %d, and no data of an ended process of yours with that "
+                       "pid; uid %u has %s%s: to read it, name the directory: -t %s",
                        (int)pid, (unsigned)dead.other_owner, dead.other,
                        dead.others > 1 ? " (`probing list --dead` shows more)" : "", dead.other);
     if (dead.path[0] == '\0')
-        return err_set(
-            -ESRCH,
-            "no process %d, and no data of a dead one with that pid; `probing list --dead` "
-            "shows what there is",
-            (int)pid);
+        return err_set(-ESRCH,
+                       "there is no process %d, and no data of an ended process with that pid; "
+                       "`probing list --dead` lists the data there is",
+                       (int)pid);
     ret->directories = dead.n;
     ret->others = dead.others;
     ret->owner = uid;
@@ -146,8 +145,8 @@ static int resolve_pid(pid_t pid, struct target *ret)
     pid_t process = process_of_thread(pid);
 
     if (process != 0)
-        return err_set(-ESRCH, "%d is a thread of process %d; that one is meant by: -t %d",
-                       (int)pid, (int)process, (int)process);
+        return err_set(-ESRCH, "%d is a thread of process %d; to ask that process: -t %d", (int)pid,
+                       (int)process, (int)process);
     ret->pid = pid;
     if (proc_start_time(pid, &ret->start_time) < 0)
         ret->start_time = 0;
@@ -178,14 +177,16 @@ static int resolve_pid(pid_t pid, struct target *ret)
 static int take_directory(const char *text, const struct datadir *d, struct target *ret)
 {
     if (!datadir_has(d, "data.mdb", NULL) && !datadir_has(d, "rings", NULL))
-        return err_set(-EINVAL, "%s is no data directory: it has neither data.mdb nor rings", text);
+        return err_set(-EINVAL, "%s is not a data directory: it has neither data.mdb nor rings",
+                       text);
     if (directory_alive(d, &ret->pid) && !directory_is_over(text)) {
         char state = target_state(ret->pid);
         ret->stopped = state == 'T' || state == 't';
         if (!ret->stopped)
             return err_set(-EBUSY,
-                           "%s belongs to process %d, which lives; ask it: probing -t %d ...", text,
-                           (int)ret->pid, (int)ret->pid);
+                           "%s belongs to process %d, which is still running; ask the process: "
+                           "probing -t %d ...",
+                           text, (int)ret->pid, (int)ret->pid);
     }
     (void)snprintf(ret->directory, sizeof ret->directory, "%s", text);
     ret->owner = d->owner;
@@ -199,10 +200,9 @@ static int resolve_socket(const char *text, struct target *ret)
     struct datadir d;
 
     if (strcmp(slash != NULL ? slash + 1 : text, "sock") != 0)
-        return err_set(-EINVAL,
-                       "%s is no socket of probing: that is the file 'sock' of a data "
-                       "directory",
-                       text);
+        return err_set(
+            -EINVAL, "%s is not a socket of probing, which is the file 'sock' in a data directory",
+            text);
     (void)snprintf(ret->directory, sizeof ret->directory, "%.*s",
                    slash != NULL ? (int)(slash - text) + (slash == text) : 1,
                    slash != NULL ? text : ".");
@@ -240,7 +240,7 @@ static int resolve_network(const char *text, struct target *ret)
     if (text[0] == '[') {
         const char *close_bracket = strchr(text, ']');
         if (close_bracket == NULL || (close_bracket[1] != '\0' && close_bracket[1] != ':'))
-            return err_set(-EINVAL, "'%s': an IPv6 target is written [address]:port", text);
+            return err_set(-EINVAL, "'%s': write an IPv6 target as [address]:port", text);
         host = text + 1;
         n = (size_t)(close_bracket - host);
         colon = close_bracket[1] == ':' ? close_bracket + 1 : NULL;
@@ -250,7 +250,8 @@ static int resolve_network(const char *text, struct target *ret)
     if (colon != NULL && (parse_u64(colon + 1, &port) < 0 || port == 0 || port > 65535))
         return err_set(-EINVAL, "'%s': the port must be a number from 1 to 65535", text);
     if (n == 0 || n >= sizeof ret->host)
-        return err_set(-EINVAL, "'%s' is no target: a pid, host:port, a socket or a data directory",
+        return err_set(-EINVAL,
+                       "'%s' is not a target; give a pid, host:port, a socket or a data directory",
                        text);
     (void)snprintf(ret->host, sizeof ret->host, "%.*s", (int)n, host);
     ret->port = (uint16_t)port;
@@ -303,7 +304,7 @@ int target_resolve(const char *text, struct target *ret)
         return cli_misuse(refuse_several(text));
     if (text[0] >= '0' && text[0] <= '9' && text[strspn(text, "0123456789")] == '\0') {
         if (parse_u64(text, &pid) < 0 || pid == 0 || pid > INT32_MAX)
-            return err_set(-EINVAL, "'%s' is no pid", text);
+            return err_set(-EINVAL, "'%s' is not a pid", text);
         return resolve_pid((pid_t)pid, ret);
     }
     if (strchr(text, '/') != NULL || access(text, F_OK) == 0)
@@ -364,7 +365,7 @@ void target_compare_builds(const struct target *t, const struct probing_client *
     said = true;
     terminal_say("the core in %s is %s%s, this command %s: restart the process, or use the command "
                  "that came with its core",
-                 t->text, theirs[0] != '\0' ? "probing " : "of an earlier build", theirs,
+                 t->text, theirs[0] != '\0' ? "probing " : "of another build", theirs,
                  probing_build);
 }
 
@@ -391,12 +392,12 @@ int target_connect(const struct target *t, struct probing_client **ret)
     case TARGET_FILES:
         if (t->stopped)
             return err_set(-EAGAIN,
-                           "process %d is stopped and cannot answer (its data can be asked: query, "
-                           "tables, describe); continue it with: kill -CONT %d",
+                           "process %d is stopped and cannot answer (query, tables and describe "
+                           "still read its data); continue it with: kill -CONT %d",
                            (int)t->pid, (int)t->pid);
         return err_set(-ESRCH,
-                       "the process of %s is dead; what its data can be asked: query, tables, "
-                       "describe, export, backtrace (of a crash), flamegraph, torch",
+                       "the process of %s has ended; these commands still read its data: query, "
+                       "tables, describe, export, backtrace (of a crash), flamegraph, torch",
                        t->directory);
     case TARGET_NONE:
         break;

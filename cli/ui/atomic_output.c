@@ -29,7 +29,7 @@ int output_open(struct output *o, const char *path)
     if (!there || S_ISREG(what.st_mode)) {
         int n = snprintf(o->part, sizeof o->part, "%s.%d.part", path, (int)getpid());
         if (n < 0 || (size_t)n >= sizeof o->part)
-            return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long: name a shorter one",
+            return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long; use a shorter one",
                            path);
     }
     o->file = o->part[0] != '\0' ? fopen(o->part, "wxe") : fopen(path, "we");

@@ -151,5 +151,5 @@ void pager_end(void)
         continue;
     pager.pid = 0;
     if (WIFEXITED(status) && WEXITSTATUS(status) == NOT_FOUND)
-        terminal_say("the pager '%s' cannot be run; PAGER=cat for none", pager.command);
+        terminal_say("cannot run the pager '%s'; set PAGER=cat to use none", pager.command);
 }

@@ -147,7 +147,7 @@ int file_write(int dirfd, const char *path, const void *data, size_t size, mode_
     int n = snprintf(temporary, sizeof(temporary), "%s.%d.%u.new", path, (int)getpid(),
                      (unsigned)atomic_fetch_add_explicit(&count, 1, memory_order_relaxed));
     if (n < 0 || (size_t)n >= sizeof(temporary))
-        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long: name a shorter one", path);
+        return err_set(-ENAMETOOLONG, "the path '%.60s...' is too long; use a shorter one", path);
     int fd = openat(dirfd, temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, mode);
     if (fd == -1)
         return err_set(-errno, "%s cannot be made: %s", temporary, strerror(errno));
@@ -173,8 +173,8 @@ int file_private_dir(const char *path)
     if (!S_ISDIR(st.st_mode))
         return err_set(-ENOTDIR, "%s is not a directory: remove it or name another", path);
     if (st.st_uid != geteuid())
-        return err_set(-EPERM, "directory %s belongs to uid %u, not to us: name another", path,
-                       (unsigned)st.st_uid);
+        return err_set(-EPERM, "directory %s belongs to uid %u, not to this user; choose another",
+                       path, (unsigned)st.st_uid);
     if (st.st_mode & 077)
         return err_set(-EPERM, "directory %s is open to others (mode %03o): chmod 700 it", path,
                        (unsigned)(st.st_mode & 0777));

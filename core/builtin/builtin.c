@@ -48,7 +48,7 @@ static int option_value(struct words *w, const char *option, const char *value)
         return parse_ns(value, &w->timeout_ns);
     r = parse_u64(value, &n);
     if (r < 0)
-        return err_set(r, "%s wants a number, not '%.40s'", option, value);
+        return err_set(r, "%s must be a number, not '%.40s'", option, value);
     if (strcmp(option, "--limit") == 0) {
         w->limit = n;
         return 0;
@@ -86,7 +86,7 @@ static int read_words(int argc, const char *const *argv, int takes, struct words
         if (!value && i + 1 < argc)
             value = argv[++i];
         if (!value)
-            return err_set(-EINVAL, "%s wants a value", name);
+            return err_set(-EINVAL, "%s needs a value", name);
         int r = option_value(ret, name, value);
         if (r < 0)
             return r;
@@ -99,7 +99,7 @@ static int read_words(int argc, const char *const *argv, int takes, struct words
 static int no_more(const struct words *w, int most, const char *usage)
 {
     if (w->n > most)
-        return err_set(-EINVAL, "'%.60s' is one word too many: %s", w->rest[most], usage);
+        return err_set(-EINVAL, "unexpected argument '%.60s': %s", w->rest[most], usage);
     return 0;
 }
 
@@ -178,7 +178,7 @@ static int run_query(void *self, int argc, const char *const *argv, struct probi
     if (r < 0)
         return r;
     if (w.n == 0)
-        return err_set(-EINVAL, "query wants a statement: query \"select * from probing.tables\"");
+        return err_set(-EINVAL, "query needs a statement: query \"select * from probing.tables\"");
     buf_init(&text, SQL_MAX_BYTES);
     for (int i = 0; i < w.n; i++) {
         if (i > 0)
@@ -231,7 +231,7 @@ static int run_describe(void *self, int argc, const char *const *argv, struct pr
     if (r < 0)
         return r;
     if (w.n == 0 || strlen(w.rest[0]) > 400 || strpbrk(w.rest[0], ";'\n"))
-        return err_set(-EINVAL, "describe wants a table's name; 'tables' lists them");
+        return err_set(-EINVAL, "describe needs a table's name; 'tables' lists them");
     int n = snprintf(statement, sizeof(statement), "describe %s", w.rest[0]);
     return answer_sql(self, statement, (size_t)n, &w, out);
 }
@@ -273,7 +273,7 @@ static int run_plugin_load(void *self, int argc, const char *const *argv, struct
     if (r < 0)
         return r;
     if (w.n == 0)
-        return err_set(-EINVAL, "plugin load wants a name: plugin load NAME [PATH]");
+        return err_set(-EINVAL, "plugin load needs a name: plugin load NAME [PATH]");
     if (w.n == 1 && strchr(w.rest[0], '/')) {
         path = w.rest[0];
         name_of_file(path, name);
@@ -282,11 +282,11 @@ static int run_plugin_load(void *self, int argc, const char *const *argv, struct
         path = w.n == 2 ? w.rest[1] : NULL;
     }
     if (path && out->remote)
-        return err_set(-EACCES,
-                       "a client that comes by TCP may name only what is in the process' own "
-                       "plugin path, not the file '%.80s'; plugin load NAME, or from its own "
-                       "machine",
-                       path);
+        return err_set(
+            -EACCES,
+            "a TCP client may load plugins from the process's own plugin path only, not the file "
+            "'%.80s'; use plugin load NAME, or load the file from its own machine",
+            path);
     r = host_plugin_load(c->host, name, path, /* fd= */ -1);
     return r < 0 ? r : say_done(c, name, "runs", out);
 }
@@ -302,7 +302,7 @@ static int run_plugin_stop(void *self, int argc, const char *const *argv, struct
     if (r < 0)
         return r;
     if (w.n == 0)
-        return err_set(-EINVAL, "plugin stop wants a name; plugin list shows them");
+        return err_set(-EINVAL, "plugin stop needs a name; plugin list shows them");
     r = host_plugin_stop(c->host, w.rest[0]);
     return r < 0 ? r : say_done(c, w.rest[0], "has stopped", out);
 }
@@ -330,7 +330,7 @@ static int run_config_get(void *self, int argc, const char *const *argv, struct 
     if (r < 0)
         return r;
     if (w.n == 0)
-        return err_set(-EINVAL, "config get wants a name; 'config' lists them");
+        return err_set(-EINVAL, "config get needs a name; 'config' lists them");
     return config_print(self, w.rest[0], out);
 }
 
@@ -368,7 +368,7 @@ static int run_config_set(void *self, int argc, const char *const *argv, struct 
     if (w.n == 2)
         return config_change(self, w.rest[0], w.rest[1], out);
     if (!equals || (size_t)(equals - w.rest[0]) >= sizeof(name))
-        return err_set(-EINVAL, "config set wants NAME VALUE");
+        return err_set(-EINVAL, "config set needs NAME VALUE");
     (void)snprintf(name, sizeof(name), "%.*s", (int)(equals - w.rest[0]), w.rest[0]);
     return config_change(self, name, equals + 1, out);
 }
@@ -396,7 +396,7 @@ static int run_info(void *self, int argc, const char *const *argv, struct probin
 
     int r = read_words(argc, argv, 0, &w);
     if (r == 0)
-        r = no_more(&w, 0, "info takes no words");
+        r = no_more(&w, 0, "info takes no arguments");
     if (r < 0)
         return r;
     const char *address = c->server ? server_address(c->server) : "";
@@ -413,7 +413,7 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
 
     int r = read_words(argc, argv, 0, &w);
     if (r == 0)
-        r = no_more(&w, 0, "eject takes no words");
+        r = no_more(&w, 0, "eject takes no arguments");
     if (r == 0)
         r = host_leave(c->host, out);
     if (r < 0)
@@ -438,15 +438,15 @@ static int run_eject(void *self, int argc, const char *const *argv, struct probi
     (void)signals_kept(&kept);
     c->stop(c->stop_arg); /* which waits for this command's end */
     uint32_t n = host_plugins_inside(c->host, &names);
-    r = host_replyf(
-        out,
-        "ejected; what was measured stays in %s\n"
-        "our code stays mapped and idle: a thread may still be about to return into it\n",
-        c->place.directory);
+    r = host_replyf(out,
+                    "ejected; what was measured stays in %s\n"
+                    "the code of probing stays mapped and idle: a thread may still be about to "
+                    "return into it\n",
+                    c->place.directory);
     if (r == 0 && kept.size > 0)
         r = host_replyf(out, "%s", buf_text(&kept));
     if (n > 0 && r == 0)
-        r = host_replyf(out, "a thread stays inside plugin %s, which has not come back\n",
+        r = host_replyf(out, "a thread is still inside plugin %s, which has not returned\n",
                         buf_text(&names));
     buf_done(&names);
     buf_done(&kept);
@@ -466,21 +466,21 @@ int commands_add(struct core *c)
         COMMAND("query", LISTS " [--limit N] [--timeout S] SQL", "ask the tables in SQL", 0,
                 run_query),
         COMMAND("tables", LISTS, "tables, their rows and bytes", 0, run_tables),
-        COMMAND("describe", LISTS " TABLE", "columns of a table, with units", 0, run_describe),
-        COMMAND("plugin list", LISTS, "plugins and what became of them", 0, run_plugin_list),
+        COMMAND("describe", LISTS " TABLE", "columns of a table with their units", 0, run_describe),
+        COMMAND("plugin list", LISTS, "plugins and their states", 0, run_plugin_list),
         COMMAND("plugins", LISTS, "the same as plugin list", 0, run_plugin_list),
         COMMAND("plugin load", "NAME [PATH]", "load a plugin by name, or from a file",
                 PROBING_WRITES, run_plugin_load),
         COMMAND("plugin stop", "NAME", "stop a plugin; its rows stay", PROBING_WRITES,
                 run_plugin_stop),
-        COMMAND("config", LISTS " [NAME]", "list settings, or show one", 0, run_config),
+        COMMAND("config", LISTS " [NAME]", "list settings or show one", 0, run_config),
         COMMAND("config list", LISTS, "list settings", 0, run_config),
         COMMAND("config get", "NAME", "show one setting", 0, run_config_get),
         COMMAND("config set", "NAME VALUE", "change a setting", PROBING_WRITES, run_config_set),
         COMMAND("config =", "NAME=VALUE", "change a setting", PROBING_WRITES, run_config_set),
-        COMMAND("scripts", LISTS, "probe scripts and what became of them", 0, run_scripts),
+        COMMAND("scripts", LISTS, "probe scripts and their states", 0, run_scripts),
         COMMAND("info", "", "process, version, data directory, address", HOST_URGENT, run_info),
-        COMMAND("eject", "", "leave the process: nothing of ours runs or is open",
+        COMMAND("eject", "", "leave the process: threads, sockets and hooks of probing are removed",
                 PROBING_WRITES | HOST_URGENT, run_eject),
     };
     int r = 0;

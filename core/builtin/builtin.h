@@ -20,6 +20,6 @@ int process_tables_add(struct core *c);
 /* declarations.c: probing.flame_modes; and what the host does with what plugins declare. */
 int declarations_add(struct core *c);
 struct host_declares declarations_of(struct core *c);
-int queries_settings_add(struct core *c); /* query_settings.c: query.memory, query.timeout ... */
+int queries_settings_add(struct core *c); /* query_settings.c: query.max_memory ... */
 
 #endif

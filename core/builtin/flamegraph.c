@@ -46,7 +46,7 @@ static int take_value(struct options *o, const char *option, const char *value)
     if (strcmp(option, "--width") == 0) {
         uint64_t width;
         if (parse_u64(value, &width) < 0 || width < FLAME_WIDTH_MIN || width > FLAME_WIDTH_MAX)
-            return err_set(-EINVAL, "--width wants pixels from %d to %d", FLAME_WIDTH_MIN,
+            return err_set(-EINVAL, "--width needs pixels from %d to %d", FLAME_WIDTH_MIN,
                            FLAME_WIDTH_MAX);
         o->width = (int)width;
         return 0;
@@ -60,7 +60,7 @@ static int take_value(struct options *o, const char *option, const char *value)
             o->make = formats[i].make;
             return 0;
         }
-    return err_set(-EINVAL, "no format '%.40s'; there are html, svg, folded", value);
+    return err_set(-EINVAL, "unknown format '%.40s'; use one of html, svg, folded", value);
 }
 
 static int read_words(int argc, const char *const *argv, struct options *ret)
@@ -78,7 +78,7 @@ static int read_words(int argc, const char *const *argv, struct options *ret)
         } else if (strcmp(argv[i], "--format") == 0 || strcmp(argv[i], "--mode") == 0 ||
                    strcmp(argv[i], "--last") == 0 || strcmp(argv[i], "--width") == 0) {
             r = i + 1 < argc ? take_value(ret, argv[i], argv[i + 1])
-                             : err_set(-EINVAL, "%s wants a value", argv[i]);
+                             : err_set(-EINVAL, "%s needs a value", argv[i]);
             i++;
         } else {
             const char *near = text_nearest(argv[i], options, 6);
@@ -380,7 +380,7 @@ static int run_flamegraph(void *self, int argc, const char *const *argv, struct 
     if (r == 0 && declared)
         return draw_mode(c, &o, declared, out);
     if (r == 0 && !tables_find(c->tables, "python", "samples"))
-        r = err_set(-ENOENT, "nothing has been sampled here; plugin load profile, and ask again");
+        r = err_set(-ENOENT, "nothing has been sampled here; plugin load profile, then try again");
     if (r < 0)
         return r;
     buf_init(&mode, 64);
@@ -399,8 +399,8 @@ static int run_flamegraph(void *self, int argc, const char *const *argv, struct 
     r = read_profile(c, &f, o.last_ns, out);
     if (r == 0 && f.n_samples == 0)
         r = err_set(-ENOENT,
-                    "no samples of mode %.8s; the process used no such time, or the "
-                    "profiler does not run: plugin list",
+                    "there are no samples of mode %.8s; the process used no such time, or the "
+                    "profiler is not running (see plugin list)",
                     f.mode);
     out->clean = true; /* names of code; hidden where they come from */
     if (r == 0)

@@ -124,15 +124,17 @@ static void write_tables(struct metrics *m, const struct tables_now *now)
 {
     family(m, "probing_table_rows", "gauge", NULL, "Rows in the store.");
     each_table(m, now, "probing_table_rows", rows_of);
-    family(m, "probing_table_bytes", "gauge", "bytes", "Bytes that they take in the store.");
+    family(m, "probing_table_bytes", "gauge", "bytes", "Bytes that the rows take in the store.");
     each_table(m, now, "probing_table_bytes", bytes_of);
-    family(m, "probing_table_waiting_rows", "gauge", NULL, "Rows appended, still in the rings.");
+    family(m, "probing_table_waiting_rows", "gauge", NULL,
+           "Rows that were appended and are still in the rings.");
     each_table(m, now, "probing_table_waiting_rows", waiting_of);
     family(m, "probing_table_appended_rows", "counter", NULL, "Rows taken out of the rings.");
     each_table(m, now, "probing_table_appended_rows_total", appended_of);
     family(m, "probing_table_expired_rows", "counter", NULL, "Rows removed by retention.");
     each_table(m, now, "probing_table_expired_rows_total", expired_of);
-    family(m, "probing_table_lost_rows", "counter", NULL, "Rows that could not be kept, and why.");
+    family(m, "probing_table_lost_rows", "counter", NULL,
+           "Rows that could not be stored, by reason.");
     for (uint32_t i = 0; i < now->n; i++)
         for (int k = 0; k < TABLE_LOST_ROWS; k++) {
             if ((k == TABLE_LOST_NO_TABLE) != (now->all[i]->id == 0))
@@ -144,7 +146,7 @@ static void write_tables(struct metrics *m, const struct tables_now *now)
                                                                     memory_order_relaxed));
         }
     family(m, "probing_table_lost_values", "counter", NULL,
-           "Values missing in rows that are kept.");
+           "Values missing in rows that were stored.");
     each_table(m, now, "probing_table_lost_values_total", values_of);
 }
 
@@ -209,11 +211,12 @@ static int add_process(struct metrics *m)
     family(m, "process_virtual_memory_bytes", "gauge", "bytes", "Virtual memory.");
     (void)buf_addf(&m->text, "process_virtual_memory_bytes %llu\n",
                    (unsigned long long)stat.size_bytes);
-    family(m, "process_threads", "gauge", NULL, "Threads, ours included.");
+    family(m, "process_threads", "gauge", NULL, "Threads, including those of probing.");
     (void)buf_addf(&m->text, "process_threads %llu\n", (unsigned long long)stat.threads);
-    family(m, "process_open_fds", "gauge", NULL, "Open file descriptors, ours included.");
+    family(m, "process_open_fds", "gauge", NULL,
+           "Open file descriptors, including those of probing.");
     (void)buf_addf(&m->text, "process_open_fds %llu\n", (unsigned long long)count_fds());
-    family(m, "process_max_fds", "gauge", NULL, "File descriptors it may open.");
+    family(m, "process_max_fds", "gauge", NULL, "File descriptors that the process may open.");
     (void)buf_addf(&m->text, "process_max_fds %llu\n", (unsigned long long)limit.rlim_cur);
     return 0;
 }
@@ -256,7 +259,7 @@ static void add_threads(struct metrics *m)
         add_thread(all, &n, (pid_t)one.value);
     proc_numbers_close(&tasks);
     family(m, "probing_thread_cpu_seconds", "counter", "seconds",
-           "CPU time that probing itself took, by thread: probing/drain writes rows.");
+           "CPU time that probing itself used, by thread: probing/drain writes rows.");
     for (uint32_t i = 0; i < n; i++) {
         (void)buf_adds(&m->text, "probing_thread_cpu_seconds_total");
         label(m, "{thread", all[i].name);
@@ -285,18 +288,18 @@ static void add_server(struct core *c, struct metrics *m)
     struct server_stats s = {0};
     if (c->server)
         server_stats(c->server, &s);
-    family(m, "probing_server_connections", "gauge", NULL, "Open connections, by door.");
+    family(m, "probing_server_connections", "gauge", NULL, "Open connections, by transport.");
     (void)buf_addf(&m->text, "probing_server_connections{door=\"unix\"} %u\n", s.local);
     (void)buf_addf(&m->text, "probing_server_connections{door=\"tcp\"} %u\n", s.tcp);
     add_one(m, "probing_server_streams", "gauge", "Different statements that clients watch.",
             s.streams);
     add_one(m, "probing_server_queued_bytes", "gauge", "Answers that wait for clients.", s.queued);
-    add_one(m, "probing_server_accepted", "counter", "Connections taken in.", s.accepted);
+    add_one(m, "probing_server_accepted", "counter", "Connections accepted.", s.accepted);
     add_one(m, "probing_server_turned_away", "counter", "Connections and requests refused.",
             s.refused);
-    add_one(m, "probing_server_requests", "counter", "Commands and streams asked for.", s.requests);
+    add_one(m, "probing_server_requests", "counter", "Commands and streams requested.", s.requests);
     add_one(m, "probing_server_lost_messages", "counter",
-            "Messages of streams that slow clients lost.", s.lost);
+            "Messages of streams that were lost because clients were too slow.", s.lost);
 }
 
 /* ---- what is asked in SQL ---- */
@@ -472,7 +475,7 @@ static void add_asked(struct core *c, struct metrics *m)
 {
     struct asked plugins = {.m = m, .row = plugin_row};
     struct declared_metrics declared = {c, m};
-    family(m, "probing_plugin_running", "gauge", NULL, "1: the plugin runs, 0: it does not.");
+    family(m, "probing_plugin_running", "gauge", NULL, "1 while the plugin runs, 0 otherwise.");
     ask(c, "select name, state = 'running' from probing.plugins order by 1", &plugins);
     (void)host_declared_each(c->host, add_declared, &declared);
 }
@@ -502,7 +505,7 @@ static int run_metrics(void *self, int argc, const char *const *argv, struct pro
 {
     struct metrics m = {.open = argc == 1};
     if (argc > 2 || (argc == 2 && strcmp(argv[1], "--text") != 0))
-        return err_set(-EINVAL, "metrics takes no words but --text");
+        return err_set(-EINVAL, "metrics takes no arguments but --text");
     buf_init(&m.text, ANSWER_MAX_BYTES);
     int r = write_all(self, &m);
     out->clean = true; /* figures, and names of ours */

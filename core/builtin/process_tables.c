@@ -256,53 +256,57 @@ static int scan_clients(void *self, struct probing_rows *out)
     }
 
 static const struct probing_column task_columns[] = {
-    COLUMN("thread_id", I64, PLAIN, "as the kernel numbers it"),
+    COLUMN("thread_id", I64, PLAIN, "the kernel's id of the thread"),
     COLUMN("comm", STR, PLAIN, "its name, 15 bytes at most"),
-    COLUMN("state", STR, PLAIN, "R runs or could, S sleeps, D waits for a device, T stopped"),
-    COLUMN("cpu_ns", I64, NS, "time on a processor, ever"),
-    COLUMN("cpu_user_ns", I64, NS, "of these in user mode, to the tick"),
-    COLUMN("cpu_sys_ns", I64, NS, "and in the kernel"),
-    COLUMN("cpu", I64, PLAIN, "the processor it ran on last"),
-    COLUMN("wchan", STR, PLAIN, "where in the kernel it waits; NULL: it does not, or it is hidden"),
-    COLUMN("vol_ctxt", I64, COUNT, "times it gave up the processor"),
-    COLUMN("invol_ctxt", I64, COUNT, "times the processor was taken from it"),
-    COLUMN("majflt", I64, COUNT, "page faults that needed a disk"),
-    COLUMN("age_ns", I64, NS, "since it was made"),
+    COLUMN("state", STR, PLAIN,
+           "R: running or runnable; S: sleeping; D: waiting for a device; T: stopped"),
+    COLUMN("cpu_ns", I64, NS, "CPU time since the thread began"),
+    COLUMN("cpu_user_ns", I64, NS, "CPU time in user mode, in the kernel's ticks"),
+    COLUMN("cpu_sys_ns", I64, NS, "CPU time in the kernel, in its ticks"),
+    COLUMN("cpu", I64, PLAIN, "processor that it last ran on"),
+    COLUMN("wchan", STR, PLAIN,
+           "kernel function that it waits in; NULL: it does not wait, or the kernel hides it"),
+    COLUMN("vol_ctxt", I64, COUNT, "number of times that it gave up the processor"),
+    COLUMN("invol_ctxt", I64, COUNT, "number of times that the processor was taken from it"),
+    COLUMN("majflt", I64, COUNT, "number of page faults that needed a disk"),
+    COLUMN("age_ns", I64, NS, "time since the thread was created"),
     COLUMN("probing", I64, PLAIN, "1: a thread of probing itself")};
 static const struct probing_column memory_columns[] = {
-    COLUMN("rss_bytes", I64, BYTES, "resident, VmRSS of /proc/self/status"),
-    COLUMN("peak_rss_bytes", I64, BYTES, "the most it ever was, VmHWM"),
-    COLUMN("vms_bytes", I64, BYTES, "address space, VmSize"),
-    COLUMN("anon_bytes", I64, BYTES, "resident and its own, RssAnon"),
-    COLUMN("file_bytes", I64, BYTES, "resident and of files, RssFile"),
-    COLUMN("shmem_bytes", I64, BYTES, "resident and shared, RssShmem"),
-    COLUMN("swap_bytes", I64, BYTES, "swapped out, VmSwap"),
-    COLUMN("threads", I64, COUNT, "threads, probing's too"),
-    COLUMN("system_total_bytes", I64, BYTES, "of the machine, MemTotal"),
-    COLUMN("system_available_bytes", I64, BYTES, "left on the machine, MemAvailable")};
+    COLUMN("rss_bytes", I64, BYTES, "resident memory (VmRSS of /proc/self/status)"),
+    COLUMN("peak_rss_bytes", I64, BYTES, "peak of the resident memory (VmHWM)"),
+    COLUMN("vms_bytes", I64, BYTES, "address space (VmSize)"),
+    COLUMN("anon_bytes", I64, BYTES, "resident anonymous memory (RssAnon)"),
+    COLUMN("file_bytes", I64, BYTES, "resident memory of mapped files (RssFile)"),
+    COLUMN("shmem_bytes", I64, BYTES, "resident shared memory (RssShmem)"),
+    COLUMN("swap_bytes", I64, BYTES, "memory that is swapped out (VmSwap)"),
+    COLUMN("threads", I64, COUNT, "number of threads, including those of probing"),
+    COLUMN("system_total_bytes", I64, BYTES, "memory of the machine (MemTotal)"),
+    COLUMN("system_available_bytes", I64, BYTES, "memory available on the machine (MemAvailable)")};
 static const struct probing_column env_columns[] = {
     COLUMN("name", STR, PLAIN, "the variable"),
-    COLUMN("value", STR, PLAIN, "as the program began; *** for what sounds like a secret"),
-    COLUMN("redacted", I64, PLAIN, "1: not all of the value is shown")};
+    COLUMN("value", STR, PLAIN,
+           "its value when the program started; *** for what looks like a secret"),
+    COLUMN("redacted", I64, PLAIN, "1: the value is not shown completely")};
 static const struct probing_column overhead_columns[] = {
     COLUMN("kind", STR, PLAIN, "thread, memory or disk"),
-    COLUMN("name", STR, PLAIN, "the thread, or what is held"),
+    COLUMN("name", STR, PLAIN, "the thread, or what holds the memory"),
     COLUMN("thread_id", I64, PLAIN, "of a thread"),
-    COLUMN("cpu_ns", I64, NS, "time on a processor since the thread began"),
-    COLUMN("cpu_pct", F64, PERCENT, "that, of a core"),
-    COLUMN("bytes", I64, BYTES, "of memory or disk")};
+    COLUMN("cpu_ns", I64, NS, "CPU time since the thread began"),
+    COLUMN("cpu_pct", F64, PERCENT, "CPU time as a share of one core"),
+    COLUMN("bytes", I64, BYTES, "bytes of memory or disk")};
 
 static const struct probing_column client_columns[] = {
-    COLUMN("who", STR, PLAIN, "process and user, or address"),
+    COLUMN("client", STR, PLAIN, "process and user, or address, of the client"),
     COLUMN("transport", STR, PLAIN, "unix or tcp"),
-    COLUMN("protocol", STR, PLAIN, "http, websocket or text; NULL: it has not spoken yet"),
-    COLUMN("access", STR, PLAIN, "full, read, or none: no token was shown yet"),
-    COLUMN("since", TIME, NS, "when it came"),
-    COLUMN("requests", I64, COUNT, "commands and streams it asked for"),
-    COLUMN("bytes_in", I64, BYTES, "received from it"),
-    COLUMN("bytes_out", I64, BYTES, "sent to it"),
-    COLUMN("queued_bytes", I64, BYTES, "of answers that wait for it"),
-    COLUMN("dropped", I64, COUNT, "messages of streams that it was too slow for")};
+    COLUMN("protocol", STR, PLAIN, "http, websocket or text; NULL: it has not sent anything yet"),
+    COLUMN("access", STR, PLAIN, "full, read, or none: it has not shown a token yet"),
+    COLUMN("connected_at", TIME, NS, "when it connected"),
+    COLUMN("requests", I64, COUNT, "number of commands and streams that it requested"),
+    COLUMN("bytes_in", I64, BYTES, "bytes received from it"),
+    COLUMN("bytes_out", I64, BYTES, "bytes sent to it"),
+    COLUMN("queued_bytes", I64, BYTES, "bytes of answers that wait for it"),
+    COLUMN("dropped", I64, COUNT,
+           "number of stream messages that it lost because it was too slow")};
 
 #define TABLE(n, d, c, s)                                                                        \
     {                                                                                            \
@@ -313,14 +317,14 @@ static const struct probing_column client_columns[] = {
 int process_tables_add(struct core *c)
 {
     static const struct probing_table_desc tables[] = {
-        TABLE("cpu.tasks", "threads of the process, and what they have used", task_columns,
-              scan_tasks),
-        TABLE("process.memory", "memory of the process, one row", memory_columns, scan_memory),
-        TABLE("process.envs", "environment of the process, without secrets", env_columns,
+        TABLE("cpu.tasks", "threads of the process and the CPU time that they have used",
+              task_columns, scan_tasks),
+        TABLE("process.memory", "memory of the process, in one row", memory_columns, scan_memory),
+        TABLE("process.envs", "environment variables of the process, without secrets", env_columns,
               scan_envs),
-        TABLE("probing.overhead", "what probing itself costs the process", overhead_columns,
-              scan_overhead),
-        TABLE("probing.clients", "who is connected to this process now", client_columns,
+        TABLE("probing.overhead", "what probing itself costs the process: CPU time, memory, disk",
+              overhead_columns, scan_overhead),
+        TABLE("probing.clients", "clients that are connected to this process now", client_columns,
               scan_clients)};
     int r = 0;
     for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]) && r == 0; i++)

@@ -126,7 +126,7 @@ static int check_columns(const struct wanted_table *w)
         if (twice || (d->tail_type && strcmp(d->tail_name, c->name) == 0))
             return err_set(-EINVAL, "table %s.%s: two columns are called '%s'%s", w->schema,
                            w->name, c->name,
-                           w->stored ? " (ts and tid are there by themselves)" : "");
+                           w->stored ? " (ts and tid are added automatically)" : "");
     }
     return 0;
 }
@@ -184,7 +184,7 @@ static bool fill_columns(struct entry *e, const struct wanted_table *w)
         return false;
     if (w->stored) {
         whole = add_column(e, "ts", PROBING_TIME, PROBING_NS, "when the row was added") &&
-                add_column(e, "tid", PROBING_I64, PROBING_PLAIN, "the thread that added it");
+                add_column(e, "tid", PROBING_I64, PROBING_PLAIN, "thread that added the row");
     }
     for (uint32_t i = 0; i < d->n_columns && whole; i++) {
         const struct probing_column *c = desc_column(d, i);
@@ -278,7 +278,7 @@ static int free_id(const struct tables *t, const struct wanted_table *w, uint32_
     uint32_t last = w->stored ? t->last_stored : t->last_computed;
     uint32_t most = w->stored ? TABLES_STORED_MAX : TABLES_MAX;
     if (last == most)
-        return err_set(-ENOSPC, "table %s.%s: a process may have %d %s tables, and has them",
+        return err_set(-ENOSPC, "table %s.%s: this process already has %d %s tables, the maximum",
                        w->schema, w->name,
                        w->stored ? TABLES_STORED_MAX : TABLES_MAX - TABLES_STORED_MAX,
                        w->stored ? "stored" : "computed");

@@ -246,8 +246,8 @@ static int add_text(struct interns *s, const void *p, size_t n, uint64_t *ret_id
     uint64_t at = atomic_load_explicit(&s->head->used, memory_order_relaxed);
     uint64_t end = at + ((TEXT_HEAD + n + 1 + 7) & ~(uint64_t)7);
     if (mapped_lost(s->map) || at < texts_at(s->size) || at % 8)
-        return err_set(-EIO, "the file of names was cut short or cannot be read: there are no new "
-                             "names until this process is left and entered again");
+        return err_set(-EIO, "the string dictionary was truncated or cannot be read: no new "
+                             "strings can be stored until probing is ejected and injected again");
     if (id > s->most_ids || end > s->size)
         return err_set(-ENOSPC, "the table of names is full (%llu MiB)",
                        (unsigned long long)(s->size >> 20));
@@ -278,7 +278,8 @@ int intern(struct interns *s, const void *p, size_t n, uint64_t *ret_id)
     if (n > LONGEST)
         return err_set(-E2BIG, "a name of %zu bytes is too long (at most %d)", n, LONGEST);
     if (!s->writable)
-        return err_set(-EROFS, "the names of a dead process cannot be added to");
+        return err_set(-EROFS,
+                       "the string dictionary of a process that has ended cannot be extended");
     int rc = 0;
     (void)pthread_mutex_lock(&s->mutex);
     uint32_t id = s->index_size ? s->index[index_place(s, p, n)] : 0;
@@ -318,14 +319,14 @@ static int check_head(struct interns *s, const char *path)
     struct strings_head *h = s->head;
     if (h->magic == MAGIC && h->version != VERSION)
         return err_set(-EPROTO,
-                       "%s has the format %u, and this probing reads %d: take the probing that "
-                       "wrote it",
+                       "%s has the format %u, and this version of probing reads %d: use the "
+                       "version that wrote it",
                        path, h->version, VERSION);
     if (h->magic != MAGIC || h->file_bytes < FILE_BYTES_LEAST || h->file_bytes > FILE_BYTES)
-        return err_set(-EINVAL, "%s is no file of names, or its head is damaged", path);
+        return err_set(-EINVAL, "%s is not a file of names, or its head is damaged", path);
     s->most_ids = (texts_at(h->file_bytes) - PLACES_AT) / 4;
     if (s->size < texts_at(h->file_bytes) + 8)
-        return err_set(-EINVAL, "%s is cut short", path);
+        return err_set(-EINVAL, "%s is truncated", path);
     return 0;
 }
 
@@ -380,7 +381,7 @@ static int open_for_writing(struct interns *s, const char *path)
         rc = begin_file(s, path);
     } else {
         s->size = (size_t)st.st_size;
-        rc = s->size < PLACES_AT ? err_set(-EINVAL, "%s is cut short", path)
+        rc = s->size < PLACES_AT ? err_set(-EINVAL, "%s is truncated", path)
                                  : map_file(s, path, PROT_READ | PROT_WRITE);
     }
     if (rc == 0)
@@ -426,7 +427,7 @@ int interns_open(int fd, const char *path, struct interns **ret)
     if (fstat(s->fd, &st) == -1) {
         rc = err_set(-errno, "%s: %s", path, strerror(errno));
     } else if (st.st_size < PLACES_AT || !S_ISREG(st.st_mode)) {
-        rc = err_set(-EINVAL, "%s is cut short", path);
+        rc = err_set(-EINVAL, "%s is truncated", path);
     } else {
         s->size = (size_t)st.st_size;
         rc = map_file(s, path, PROT_READ);

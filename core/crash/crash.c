@@ -76,7 +76,7 @@ static void describe(const struct sigaction *a, char *ret, size_t size)
     if (!(a->sa_flags & SA_SIGINFO) && a->sa_handler == SIG_DFL)
         (void)snprintf(ret, size, "the default action");
     else if (!(a->sa_flags & SA_SIGINFO) && a->sa_handler == SIG_IGN)
-        (void)snprintf(ret, size, "nothing: it is ignored");
+        (void)snprintf(ret, size, "nothing: the signal is ignored");
     else if (is_faulthandler(a))
         (void)snprintf(ret, size, "Python's faulthandler");
     else if (dladdr(code_of(a), &info) && info.dli_fname)
@@ -98,7 +98,7 @@ static void take(struct crash *c, struct crash_signal *s)
     atomic_store_explicit(&s->ends, is_faulthandler(&s->before), memory_order_relaxed);
     s->said = rc < 0;
     if (rc == -EBUSY)
-        crash_log(c, PROBING_INFO, "%s is ignored by the program and left alone",
+        crash_log(c, PROBING_INFO, "%s is ignored by the program, so probing does not handle it",
                   crash_signal_name(s->number));
 }
 
@@ -130,8 +130,8 @@ static void give_all_back(struct crash *c)
             mapped_look();
         if (s->taken)
             crash_log(c, PROBING_WARN,
-                      "%s: the program has put a handler over ours; ours stays below it and only "
-                      "hands on",
+                      "%s: the program has installed a handler over the one of probing, which "
+                      "stays below it and only passes the signal on",
                       crash_signal_name(s->number));
     }
 }
@@ -187,10 +187,10 @@ void crash_tend(struct crash *c)
                 break;
             s->said = true;
             describe(&now, text, sizeof text);
-            crash_log(
-                c, PROBING_WARN,
-                "%s goes to %s now, put there after us: there is a report only if it hands on",
-                crash_signal_name(s->number), text);
+            crash_log(c, PROBING_WARN,
+                      "%s now goes to %s, which was installed later: a report is written only if "
+                      "it passes the signal on",
+                      crash_signal_name(s->number), text);
             break;
         }
     }
@@ -232,9 +232,10 @@ int crash_status(struct crash *c, int (*row)(void *arg, const char *const text[3
     if (c->on && c->lends)
         stacks[1] = "on";
     (void)pthread_mutex_unlock(&switching);
-    (void)snprintf(detail, sizeof detail,
-                   "%u threads have an alternate signal stack of ours, %u their own, %u none yet",
-                   n[LOAN_LENT], n[LOAN_OWN], n[LOAN_NONE]);
+    (void)snprintf(
+        detail, sizeof detail,
+        "%u threads have an alternate signal stack of probing, %u have their own, %u have none yet",
+        n[LOAN_LENT], n[LOAN_OWN], n[LOAN_NONE]);
     return rc == 0 ? row(arg, stacks) : rc;
 }
 

@@ -137,9 +137,9 @@ static void unwind(struct stack_process *p, const struct place *place, struct ar
         f->function_offset = rc == 0 ? symbol.offset : 0;
     }
     t->n_frames = (uint32_t)n;
-    t->note = end == STACK_END_OUTERMOST ? "unwound after the process had ended"
-                                         : "unwound after the process had ended; frames further "
-                                           "out are lost";
+    t->note = end == STACK_END_OUTERMOST
+                  ? "unwound after the process had ended"
+                  : "unwound after the process had ended; outer frames are missing";
 }
 
 static int by_address(const void *a, const void *b)

@@ -371,7 +371,7 @@ static void end_report(struct reading *r)
     c->meaning = meaning;
     write_message(r, c);
     if (!c->whole)
-        c->note = "the report breaks off: the process ended before it was written";
+        c->note = "the report is incomplete: the process ended before it was written";
     r->n_threads = r->n_names = 0;
     r->has_origin = false;
 }
@@ -403,9 +403,9 @@ static void read_detail(struct reading *r, const char *word, char *at)
     else if (strcmp(word, "name") == 0)
         read_name(r, at);
     else if (strcmp(word, "lost") == 0)
-        note(r, "frames further out are lost: no unwind information");
+        note(r, "outer frames are missing: there is no unwind information");
     else if (strcmp(word, "limit") == 0)
-        note(r, "more frames than are read");
+        note(r, "there are more frames than are read");
     else if (strcmp(word, "unseen") == 0)
         note(r, "the thread did not answer");
     else if (r->unwind &&

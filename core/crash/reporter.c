@@ -417,9 +417,9 @@ static bool make_report(struct reporter *r)
     if (!atomic_load_explicit(&crash_state.given_up, memory_order_acquire))
         write_end(&r->lines, crash_now() - begin,
                   !readable      ? "the memory map could not be read"
-                  : left > 0     ? "no time for all threads"
-                  : !named       ? "no time for all names"
-                  : r->more_tids ? "more threads than are looked at"
+                  : left > 0     ? "there was no time for all threads"
+                  : !named       ? "there was no time for all names"
+                  : r->more_tids ? "there are more threads than are inspected"
                                  : "");
     atomic_store_explicit(&crash_state.written, true, memory_order_release);
     write_pythons(r);

@@ -133,14 +133,15 @@ static int scan_status(void *self, struct probing_rows *out)
 int crash_status_add(struct tables *t, struct crash *c)
 {
     static const struct probing_column columns[] = {
-        STR("item", "a signal, or what else there is to know"),
-        STR("state", "on; off; displaced: another handler was put over ours; ignored"),
-        STR("detail", "what the signal goes to, after us or instead of us")};
+        STR("item", "a signal, or another item"),
+        STR("state",
+            "on; off; displaced: another handler was installed over the one of probing; ignored"),
+        STR("detail", "what handles the signal after probing, or instead of it")};
     static const struct probing_table_desc desc = {.size = sizeof desc,
                                                    .column_size = sizeof columns[0],
                                                    .name = "crash.status",
                                                    .doc =
-                                                       "where the signals of a crash go just now",
+                                                       "how the signals of a crash are handled now",
                                                    .columns = columns,
                                                    .n_columns = 3,
                                                    .scan = scan_status};
@@ -155,16 +156,16 @@ int crash_tables_add(struct tables *t, const char *directory)
         I64("tid", "thread that crashed"),
         STR("signal", "SIGSEGV, SIGABRT ..."),
         STR("code", "si_code by name: SEGV_MAPERR ..."),
-        STR("meaning", "si_code in words"),
-        I64("fault_address", "address that was accessed, or of the instruction"),
-        STR("thread_name", "of the thread that crashed"),
+        STR("meaning", "description of si_code"),
+        I64("fault_address", "address that was accessed, or address of the instruction"),
+        STR("thread_name", "name of the thread that crashed"),
         I64("stack_id", "number of the report: crash.frames has its stacks under it"),
-        STR("message", "all of it in one line"),
+        STR("message", "the crash in one line"),
         I64("pid", "the process"),
-        I64("sender", "process that sent the signal, when one did"),
+        I64("sender", "pid of the process that sent the signal, if one did"),
         STR("registers", "general registers at the fault"),
-        I64("threads", "threads that the report has"),
-        I64("survived", "1: the process lived on"),
+        I64("threads", "number of threads in the report"),
+        I64("survived", "1: the process survived"),
         STR("note", "what is missing in the report")};
     static const struct probing_column frames[FRAME_COLUMNS] = {
         COLUMN("ts", PROBING_TIME, PROBING_NS, "when it crashed"),
@@ -179,21 +180,21 @@ int crash_tables_add(struct tables *t, const char *directory)
         I64("lineno", "line of a python frame"),
         I64("ip", "address in a native frame"),
         STR("module", "object file of a native frame"),
-        I64("module_offset", "what addr2line wants"),
-        I64("function_offset", "of the address in its function"),
+        I64("module_offset", "offset in the module, as addr2line expects it"),
+        I64("function_offset", "offset of the address in its function"),
         STR("note", "what is incomplete about this thread's stack")};
     static const struct probing_table_desc descs[] = {
         {.size = sizeof descs[0],
          .column_size = sizeof(struct probing_column),
          .name = "crash.reports",
-         .doc = "crashes of this process: signal, fault, thread (crash.handler=on)",
+         .doc = "crashes of this process: signal, fault and thread (crash.handler=on)",
          .columns = reports,
          .n_columns = REPORT_COLUMNS,
          .scan = scan_reports},
         {.size = sizeof descs[0],
          .column_size = sizeof(struct probing_column),
          .name = "crash.frames",
-         .doc = "stacks of all threads at a crash, the one that crashed first",
+         .doc = "stacks of all threads at a crash, beginning with the one that crashed",
          .columns = frames,
          .n_columns = FRAME_COLUMNS,
          .scan = scan_frames}};

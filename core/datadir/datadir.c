@@ -169,8 +169,8 @@ static int look(struct datadir *d, enum datadir_whose whose, const uid_t *owner)
         return err_set(-EPERM, "%s belongs to uid %u, not to uid %u, whose place it is in", d->path,
                        (unsigned)st.st_uid, (unsigned)*owner);
     if (whose == DATADIR_OWN && st.st_uid != geteuid())
-        return err_set(-EPERM, "directory %s belongs to uid %u, not to us: name another", d->path,
-                       (unsigned)st.st_uid);
+        return err_set(-EPERM, "directory %s belongs to uid %u, not to this user; choose another",
+                       d->path, (unsigned)st.st_uid);
     if (whose == DATADIR_OWN && (st.st_mode & 077))
         return err_set(-EPERM, "directory %s is open to others (mode %03o): chmod 700 it", d->path,
                        (unsigned)(st.st_mode & 0777));
@@ -188,9 +188,10 @@ static int refuse(const struct datadir_in *in, const char *name, const char *pat
     struct stat st;
     if ((why == -ELOOP || why == -ENOTDIR) &&
         fstatat(in->fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISDIR(st.st_mode))
-        return err_set(S_ISLNK(st.st_mode) ? -ELOOP : -ENOTDIR, "%s is not a directory but %s%s",
-                       path, file_kind(st.st_mode),
-                       S_ISLNK(st.st_mode) ? ", which is not followed: name what it leads to" : "");
+        return err_set(
+            S_ISLNK(st.st_mode) ? -ELOOP : -ENOTDIR, "%s is not a directory but %s%s", path,
+            file_kind(st.st_mode),
+            S_ISLNK(st.st_mode) ? ", which is not followed; give the path that it leads to" : "");
     return err_set(why, "%s: %s", path,
                    why == -EXDEV ? "another file system is mounted over it" : strerror(-why));
 }
@@ -234,18 +235,17 @@ int root_open(int view, const char *place, const char *name, bool own, uid_t *re
         fd = open_plainly(at, name, O_PATH | O_DIRECTORY); /* a volume of ours */
     (void)close(at);
     if (fd < 0)
-        return err_set(fd, "%s/%s is not looked at: %s", place, name,
+        return err_set(fd, "%s/%s is ignored: %s", place, name,
                        fd == -EXDEV                     ? "another file system is mounted there"
-                       : fd == -ELOOP || fd == -ENOTDIR ? "it is no directory, or a link to one"
+                       : fd == -ELOOP || fd == -ENOTDIR ? "it is not a directory, or a link to one"
                                                         : strerror(-fd));
     if (fstat(fd, &st) == -1 || (numbered && view == -1 && st.st_uid != uid) ||
         (st.st_mode & 022)) {
         (void)close(fd);
-        return err_set(-EPERM,
-                       "%s/%s is not looked at: it belongs to uid %u (mode %03o), and should be "
-                       "uid %u's alone",
-                       place, name, (unsigned)st.st_uid, (unsigned)(st.st_mode & 0777),
-                       (unsigned)uid);
+        return err_set(
+            -EPERM,
+            "%s/%s is ignored: it belongs to uid %u (mode %03o), and should be uid %u's alone",
+            place, name, (unsigned)st.st_uid, (unsigned)(st.st_mode & 0777), (unsigned)uid);
     }
     *ret_owner = st.st_uid;
     return fd;
@@ -300,11 +300,11 @@ int datadir_open(const char *path, enum datadir_whose whose, struct datadir *ret
     size_t n;
     *ret = (struct datadir)DATADIR_NONE;
     if (path[0] == '\0')
-        return err_set(-EINVAL, "a data directory is wanted, and none is named");
+        return err_set(-EINVAL, "no data directory was given");
     if (strlen(path) >= DATADIR_PATH)
         return err_set(-ENAMETOOLONG,
-                       "the path '%.60s...' is too long: %zu bytes, at most %d; ask with a path "
-                       "from a directory nearer to it",
+                       "the path '%.60s...' is too long: %zu bytes, at most %d; use a shorter "
+                       "path, from a directory nearer to it",
                        path, strlen(path), DATADIR_PATH - 1);
     int view = open_view(path, &n);
     if (n > 0 && view < 0)

@@ -59,8 +59,7 @@ static int is_private(int place, const char *path, const char *name)
 static int try_name(int place, const char *where, const char *name, char *ret, size_t size)
 {
     if ((size_t)snprintf(ret, size, "%s/%s", where, name) >= size)
-        return err_set(-ENAMETOOLONG, "the path of %.80s... is too long: name a shorter one",
-                       where);
+        return err_set(-ENAMETOOLONG, "the path of %.80s... is too long: use a shorter one", where);
     if (mkdirat(place, name, 0700) == -1 && errno != EEXIST)
         return err_set(-errno, "directory %s cannot be made: %s", ret, strerror(errno));
     return is_private(place, ret, name);

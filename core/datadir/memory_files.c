@@ -42,7 +42,7 @@ int datadir_fast(const struct datadir *d, const char *name, struct datadir *ret)
     *ret = (struct datadir)DATADIR_NONE;
     ssize_t n = readlinkat(d->fd, name, text, sizeof(text) - 1);
     if (n < 0)
-        return err_set(errno == EINVAL ? -ENOENT : -errno, "%s is no link", name);
+        return err_set(errno == EINVAL ? -ENOENT : -errno, "%s is not a link", name);
     text[n] = '\0';
     bool one =
         strcmp(name, "rings") == 0 || strcmp(name, "strings") == 0 || strcmp(name, "lock.mdb") == 0;

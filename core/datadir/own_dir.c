@@ -36,15 +36,16 @@
 int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES])
 {
     int n = snprintf(ret, PLACE_BYTES, "%s/%s", p->directory, name);
-    return n < PLACE_BYTES ? 0
-                           : err_set(-ENAMETOOLONG, "the data directory's path is too long: name a "
-                                                    "shorter PROBING_DATA_DIR");
+    return n < PLACE_BYTES
+               ? 0
+               : err_set(-ENAMETOOLONG,
+                         "the data directory's path is too long: set a shorter PROBING_DATA_DIR");
 }
 
 static int too_long(const char *root)
 {
     return err_set(-ENAMETOOLONG,
-                   "a socket's path has at most %d bytes: name a shorter PROBING_DATA_DIR than "
+                   "a socket's path has at most %d bytes: set a shorter PROBING_DATA_DIR than "
                    "'%.80s%s', of %zu",
                    SOCKET_PATH_MAX, root, strlen(root) > 80 ? "..." : "", strlen(root));
 }
@@ -55,7 +56,7 @@ static int root_named(const char *named, char ret[PLACE_BYTES])
 {
     struct stat st;
     if (named[0] != '/')
-        return err_set(-EINVAL, "PROBING_DATA_DIR wants an absolute path, not '%.200s'", named);
+        return err_set(-EINVAL, "PROBING_DATA_DIR needs an absolute path, not '%.200s'", named);
     if (strlen(named) + SOCKET_LEAF_LEAST > SOCKET_PATH_MAX) /* before it is made */
         return too_long(named);
     (void)snprintf(ret, PLACE_BYTES, "%s", named);
@@ -204,8 +205,12 @@ static int place_default(struct place *p, const char *resume, char root[PLACE_BY
         (void)snprintf(why + n, sizeof(why) - n, "%s%s", n && note[0] ? "; " : "", note);
     }
     (void)snprintf(p->note, sizeof(p->note), "%.511s", why);
-    return r < 0 ? err_set(r, "no place for data: %s; name one of yours by PROBING_DATA_DIR", why)
-                 : 0;
+    return r < 0
+               ? err_set(
+                     r,
+                     "there is no place for data: %s; set PROBING_DATA_DIR to a directory of yours",
+                     why)
+               : 0;
 }
 
 int place_make(const char *data_dir, const char *resume, struct place *ret)

@@ -182,12 +182,12 @@ static int unknown(struct host *h, const char *word, const char *second)
     if (subs && second)
         return err_set(-ENOENT, "'%s' has no subcommand '%.60s'; it has: %s", word, second, words);
     if (subs)
-        return err_set(-EINVAL, "'%s' wants a subcommand: %s", word, words);
+        return err_set(-EINVAL, "'%s' needs a subcommand: %s", word, words);
     const char *near = text_nearest(word, names, n);
     if (near)
-        return err_set(-ENOENT, "no command '%.60s'; did you mean '%s'?", word, near);
+        return err_set(-ENOENT, "unknown command '%.60s'; did you mean '%s'?", word, near);
     return err_set(-ENOENT,
-                   "no command '%.60s'; 'help' lists the commands, 'plugin list' the plugins "
+                   "unknown command '%.60s'; 'help' lists the commands, 'plugin list' the plugins "
                    "that bring more",
                    word);
 }
@@ -256,14 +256,14 @@ static void run_job(struct host *h, struct job *j)
     workers_ending(h, j);
     int cancelled = atomic_load_explicit(&reply->cancelled, memory_order_acquire);
     if (r < 0 && cancelled == HOST_TIMED_OUT)
-        r = err_set(-ETIMEDOUT, "'%s' did not end in its time and was stopped", c->command->name);
+        r = err_set(-ETIMEDOUT, "'%s' did not end in time and was stopped", c->command->name);
     else if (r < 0 && cancelled == HOST_LEAVING)
         r = err_set(-ESHUTDOWN, "'%s' was stopped: the core is leaving this process",
                     c->command->name);
     else if (r < 0 && cancelled == HOST_CROWDED)
         r = err_set(-EAGAIN,
-                    "'%s' was stopped: its client did not read the answer, and others waited; read "
-                    "it as it comes",
+                    "'%s' was stopped: its client did not read the answer while other clients "
+                    "waited; read the answer as it comes",
                     c->command->name);
     (void)snprintf(why, sizeof(why), "%s", r < 0 ? err_why(r) : "");
     c->done(reply, r, why);
@@ -278,8 +278,8 @@ static void end_pushed_out(struct host *h, struct job *list)
         struct command_job *c = (struct command_job *)list;
         list = list->next;
         c->done(c->job.reply, -EAGAIN,
-                "too many commands wait, most of them of this client; try again when some have "
-                "been answered");
+                "too many commands are waiting, most of them from this client; try again when some "
+                "have been answered");
         free(c);
         workers_ended(h);
     }
@@ -291,7 +291,7 @@ static struct command_job *job_new(const struct host_request *r, int skip)
     for (int i = 0; i < r->argc; i++)
         bytes += strlen(r->argv[i]) + 1;
     if (r->argc > ARGUMENTS_MAX || bytes > ARGUMENT_MAX_BYTES) {
-        (void)err_set(-E2BIG, "a command takes at most %d words of %zu bytes together",
+        (void)err_set(-E2BIG, "a command takes at most %d arguments of %zu bytes in total",
                       ARGUMENTS_MAX, ARGUMENT_MAX_BYTES);
         return NULL;
     }
@@ -372,7 +372,7 @@ int host_run(struct host *h, int argc, const char *const *argv, struct probing_r
     if (r < 0)
         return r;
     if (argc > ARGUMENTS_MAX)
-        return err_set(-E2BIG, "a command takes at most %d words", ARGUMENTS_MAX);
+        return err_set(-E2BIG, "a command takes at most %d arguments", ARGUMENTS_MAX);
     for (int i = 0; i < argc; i++)
         if (i == 0 || i > skip)
             kept[n++] = argv[i];
@@ -437,7 +437,7 @@ static int run_help(void *self, int argc, const char *const *argv, struct probin
 {
     struct host *h = self;
     if (argc > 2)
-        return err_set(-EINVAL, "help takes one command's name at most");
+        return err_set(-EINVAL, "help takes at most the name of one command");
     if (argc == 1)
         return host_commands(h, help_line, out);
     struct help_one one = {.out = out, .word = argv[1]};
@@ -455,7 +455,7 @@ static int run_version(void *self, int argc, const char *const *argv, struct pro
     struct host *h = self;
     (void)argv;
     if (argc > 1)
-        return err_set(-EINVAL, "version takes no words");
+        return err_set(-EINVAL, "version takes no arguments");
     return host_replyf(out, "%s\n", h->version);
 }
 
@@ -472,7 +472,7 @@ int commands_builtin(struct host *h)
          .name = "help",
          .flags = HOST_URGENT,
          .usage = "[COMMAND]",
-         .doc = "what can be asked here",
+         .doc = "list the commands, or describe one",
          .run = run_help},
         {.size = sizeof(struct probing_command),
          .name = "version",

@@ -182,7 +182,7 @@ static void tick(struct host *h, struct job *j)
 int timer_add(struct host *h, struct plugin *p, uint64_t period_ns, void (*fn)(void *, uint64_t))
 {
     if (period_ns < PERIOD_MIN_NS)
-        return err_set(-ERANGE, "plugin '%s': every() wants a period of 1 ms or more", p->name);
+        return err_set(-ERANGE, "plugin '%s': every() needs a period of 1 ms or more", p->name);
     struct timer *t = calloc(1, sizeof(*t));
     if (!t)
         return err_set(-ENOMEM, "no memory for a timer");

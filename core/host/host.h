@@ -151,14 +151,18 @@ int host_replyf(struct probing_reply *r, const char *format, ...)
 int host_settings_add(struct host *h, const char *owner, const struct probing_config *table,
                       uint32_t stride, int (*set)(void *self, const char *name, const char *value),
                       void *self);
-/* name: "torch.nan".  -ENOENT names the nearest, -EINVAL/-ERANGE say what is allowed, -EBUSY: not
- * LIVE and its owner runs.  A setting of a plugin not loaded yet is kept for it: gives 1.
+/* name: "torch.detect_nan".  -ENOENT names the nearest, -EINVAL/-ERANGE say what is allowed,
+ * -EBUSY: not LIVE and its owner runs.  A setting of a plugin not loaded yet is kept for it: gives
+ * 1.
  * Numbers may be written with their unit: "10s" or plain ns for PROBING_NS, "64MB" or plain bytes
  * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.
  * "table.python.torch_trace.keep" (or without the schema) goes to the store: see store_keep();
  * gives 1 for a table that is still to come.                                          [worker] */
 int host_config_set(struct host *h, const char *name, const char *value);
 int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any] */
+/* The name that a setting of the core has now, of one that it had before, without a "probing."
+ * before an owner; else `name` itself.  What plugins declare is not asked.              [any] */
+const char *host_setting_name(const char *name);
 /* Does a plugin, loaded or installed, call one of its settings so ("probing.sample_rate")? [worker]
  */
 bool host_config_alias(struct host *h, const char *name);

@@ -220,7 +220,7 @@ TEST(ends_what_takes_too_long)
     CHECK_INT(ask(&c, false, 20 * NS_PER_MS, WORDS("wait")), 0);
     CHECK(event_wait(&c.done, 5 * NS_PER_S));
     CHECK_INT(c.status, -ETIMEDOUT);
-    CHECK(strstr(c.why, "did not end in its time") != NULL);
+    CHECK(strstr(c.why, "did not end in time") != NULL);
     client_done(&c);
     teardown();
 }
@@ -369,7 +369,7 @@ TEST(gives_up_a_start_that_hangs_and_goes_on)
                   "\"default\"))) = { BODY, .abi = PROBING_ABI, .name = \"quick\" };\n"));
     setup(true);
     CHECK_INT(host_plugin_load(host, "slow", NULL, -1), -ETIMEDOUT);
-    CHECK(strstr(err_text(), "plugin 'slow' failed at start: it has not come back after 0.05 s"));
+    CHECK(strstr(err_text(), "plugin 'slow' failed at start: it has not returned after 0.05 s"));
     CHECK_INT(host_plugin_load(host, "slow", NULL, -1), -EBUSY);
     CHECK_INT(host_plugin_load(host, "quick", NULL, -1), 0); /* others are served */
     buf_init(&value, 64);
@@ -399,7 +399,7 @@ TEST(leaves_a_stop_that_hangs_behind)
     host_free(host); /* at once; its memory is the thread's that is still inside */
     setup(true);
     CHECK_INT(host_plugin_load(host, "stuck", NULL, -1), -EBUSY);
-    CHECK(strstr(err_text(), "has not come back"));
+    CHECK(strstr(err_text(), "has not returned"));
     struct host *now = host;
     host = left_host;
     let_go("stuck");
@@ -562,7 +562,7 @@ TEST(names_plugin_step_and_reason_of_every_failure)
          " .type = 1}, {.name = 0}};\n" EXPORTS
          ".abi = PROBING_ABI, .name = \"setting\", .config = c,"
          " .config_size = sizeof *c };\n",
-         "setting.rate wants a whole number"},
+         "setting.rate must be a whole number"},
         {"unresolved",
          "extern int nobody_has_this(void);\nint (*keep)(void) = nobody_has_this;\n" EXPORTS
          ".abi = PROBING_ABI, .name = \"unresolved\" };\n",
@@ -633,11 +633,11 @@ TEST(takes_plugins_at_the_door)
     say(door, "plugin good", &fd, 1, answer);
     CHECK(strncmp(answer, "error: ", 7) == 0 && strstr(answer, "is loaded"));
     say(door, "plugin good", three, 3, answer);
-    CHECK(strstr(answer, "wants one descriptor") != NULL);
+    CHECK(strstr(answer, "needs one descriptor") != NULL);
     say(door, "plugin good", NULL, 0, answer);
-    CHECK(strstr(answer, "wants one descriptor") != NULL);
+    CHECK(strstr(answer, "needs one descriptor") != NULL);
     say(door, "open sesame", three, 2, answer);
-    CHECK(strstr(answer, "understands 'plugin NAME'") != NULL);
+    CHECK(strstr(answer, "accepts only 'plugin NAME'") != NULL);
     int lowest = open("/dev/null", O_RDONLY | O_CLOEXEC);
     CHECK(lowest <= next + 1); /* its own end of our connection; none of those sent is left open */
     (void)close(lowest);

@@ -120,8 +120,8 @@ static int result_of(int r, const char *step)
 {
     return r <= 0 ? r
                   : err_set(-EPROTO,
-                            "%s() gave %d: 0 means that it worked, a negative errno that it did "
-                            "not (return -EIO, not EIO)",
+                            "%s() returned %d: it must return 0 for success or a negative errno "
+                            "for failure (-EIO, not EIO)",
                             step, r);
 }
 
@@ -142,7 +142,7 @@ static int begin(struct plugin *p)
         return leak_refuse(p, "init", r, why);
     }
     if (leak_threads(p) > 0) /* plugin.h: no threads yet */
-        plugin_text_set(p, &p->reason, "its init has started threads: they belong into start");
+        plugin_text_set(p, &p->reason, "its init has started threads, which belong in start");
     r = settings_add_plugin(p->host, p);
     if (r == 0)
         r = settings_configure(p->host, p);
@@ -161,8 +161,8 @@ static int open_api(struct plugin *p, void *handle, const char *file_path)
 {
     if (image_inside(handle))
         return plugin_refuse(p, "dlopen", -EBUSY,
-                             "a call into this file was given up in an earlier life "
-                             "of the core and has not come back");
+                             "a call into this file was abandoned by an earlier core in this "
+                             "process and has not returned");
     const struct probing_plugin *api = dlsym(handle, PLUGIN_SYMBOL);
     if (!api)
         return plugin_refuse(p, "symbol", -ENOEXEC,
@@ -191,12 +191,12 @@ static int prepare(struct host *h, const char *name, const char *path, int fd)
     char file_path[PLUGIN_PATH_BYTES], why[512];
 
     if (!text_is_name(name))
-        return err_set(-EINVAL, "'%.80s' is no plugin's name: [a-z][a-z0-9_]*, at most 63", name);
+        return err_set(-EINVAL, "'%.80s' cannot name a plugin: [a-z][a-z0-9_]*, at most 63", name);
     struct plugin *p = plugin_find(h, name);
     if (p && atomic_load_explicit(&p->call, memory_order_acquire) == CALL_GIVEN_UP)
         return err_set(-EBUSY,
-                       "plugin '%s' is still inside a call that was given up; it can be "
-                       "loaded when that has come back",
+                       "plugin '%s' is still inside a call that was abandoned; it can be loaded "
+                       "when the call has returned",
                        name);
     if (p && (plugin_state_of(p) == PLUGIN_RUNNING || plugin_state_of(p) == PLUGIN_STOPPING))
         return is_there_already(name);
@@ -281,7 +281,7 @@ static int load_on_control(void *arg)
         return launch(p);
     return p && plugin_state_of(p) == PLUGIN_RUNNING /* who came between has launched it */
                ? is_there_already(l->name)
-               : err_set(-ENOENT, "plugin '%s' went before it was started", l->name);
+               : err_set(-ENOENT, "plugin '%s' was removed before it was started", l->name);
 }
 
 static int load_step(struct host *h, const char *name, const char *path, int fd, bool start)
@@ -331,7 +331,7 @@ int host_plugin_load_all(struct host *h, const char *names)
     }
     for (uint32_t i = 0; i < n; i++)
         if (load_step(h, ready[i], NULL, -1, /* start= */ true) == -EALREADY)
-            host_log(h, PROBING_INFO, "plugin %s was asked for twice: it is there once", ready[i]);
+            host_log(h, PROBING_INFO, "plugin %s was requested twice and loaded once", ready[i]);
     return 0;
 }
 
@@ -391,11 +391,11 @@ static int wait_empty(struct plugin *p)
     bool empty = !atomic_load_explicit(&p->running, memory_order_seq_cst) &&
                  !atomic_load_explicit(&p->forks, memory_order_seq_cst);
     (void)pthread_mutex_unlock(&h->plugins_lock);
-    return !empty
-               ? err_set(-EBUSY,
-                         "plugin '%s' still runs a command or a query; try again when it has ended",
-                         p->name)
-               : 0;
+    return !empty ? err_set(-EBUSY,
+                            "plugin '%s' is still running a command or a query; try again when "
+                            "that has ended",
+                            p->name)
+                  : 0;
 }
 
 static int stop_on_control(void *arg)
@@ -413,7 +413,7 @@ static int stop_on_control(void *arg)
         (void)snprintf(why, sizeof(why), "%s", why_of(r));
         plugin_text_set(p, &p->reason, why);
         plugin_state_set(p, PLUGIN_RUNNING);
-        return err_set(r, "plugin '%s' could not stop and goes on: %s", p->name, why);
+        return err_set(r, "plugin '%s' could not be stopped and keeps running: %s", p->name, why);
     }
     face_stop(p);
     p->api.destroy(p->self);

@@ -101,7 +101,7 @@ static void face_log(const struct probing_host *f, int level, const char *text)
     struct plugin *p = f->core;
     if (!host_is_off(p->host))
         host_logs(p->host, level, p->name,
-                  given_text(text) ? text : "(a text at an address that cannot be read)");
+                  given_text(text) ? text : "(the text is at an address that cannot be read)");
 }
 
 static int face_fail(const struct probing_host *f, int code, const char *text)
@@ -110,7 +110,7 @@ static int face_fail(const struct probing_host *f, int code, const char *text)
     if (host_is_off(p->host))
         return code;
     return err_set(code < 0 ? code : -EIO, "%s",
-                   given_text(text) ? text : "failed without a reason");
+                   given_text(text) ? text : "failed without giving a reason");
 }
 
 /* Of "probing.note/1". */
@@ -174,7 +174,7 @@ static int face_table(const struct probing_host *f, const struct probing_table_d
     if (host_is_off(p->host))
         return -ESHUTDOWN;
     if (!ret)
-        return err_set(-EINVAL, "table() wants a place for its answer");
+        return err_set(-EINVAL, "table() needs a place for its answer");
     int r = given_table(given);
     if (r < 0)
         return r;
@@ -257,7 +257,7 @@ static int face_subscribe(const struct probing_host *f, const char *topic,
     if (host_is_off(p->host))
         return -ESHUTDOWN;
     if (!given_text(topic) || !given_bytes((const void *)(uintptr_t)fn, 1))
-        return err_set(-EINVAL, "subscribe() wants a topic and a function");
+        return err_set(-EINVAL, "subscribe() needs a topic and a function");
     struct plugin_part *part = part_find(p, topic, false);
     if (part && part->subscription)
         return err_set(-EEXIST, "topic '%s' is subscribed already", topic);
@@ -280,7 +280,7 @@ static int face_every(const struct probing_host *f, uint64_t period_ns,
     if (host_is_off(p->host))
         return -ESHUTDOWN;
     if (!given_bytes((const void *)(uintptr_t)fn, 1))
-        return err_set(-EINVAL, "every() wants a function");
+        return err_set(-EINVAL, "every() needs a function");
     return timer_add(p->host, p, period_ns, fn);
 }
 

@@ -48,11 +48,11 @@ int plugin_give_up(struct host *h, const char *name, const char *step)
 
     if (!p || !atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
                                                        memory_order_acq_rel, memory_order_acquire))
-        return err_set(-EAGAIN, "plugin '%s' took long to %s; look at plugin list", name, step);
+        return err_set(-EAGAIN, "plugin '%s' takes long to %s; see plugin list", name, step);
     image_inside_set(p->handle, true);
     return plugin_refuse(
         p, step, -ETIMEDOUT,
-        "it has not come back after %.3g s; its thread is left to it, nothing else waits",
+        "it has not returned after %.3g s; its thread stays with it, and nothing else waits",
         (double)plugin_limit_ns(h) / (double)NS_PER_S);
 }
 
@@ -105,11 +105,11 @@ int plugin_give_up_tick(struct plugin *p)
         return -EBUSY;
     }
     image_inside_set(p->handle, true);
-    plugin_text_set(p, &p->reason, "every: it has not come back; its thread is left to it");
+    plugin_text_set(p, &p->reason, "every: it has not returned; its thread stays with it");
     plugin_release_others(p);
     plugin_state_set(p, PLUGIN_FAILED);
-    host_log(h, PROBING_ERROR, "plugin %s failed at every: it has not come back", p->name);
-    return err_set(-ETIMEDOUT, "plugin '%s' failed at every: it has not come back", p->name);
+    host_log(h, PROBING_ERROR, "plugin %s failed at every: it has not returned", p->name);
+    return err_set(-ETIMEDOUT, "plugin '%s' failed at every: it has not returned", p->name);
 }
 
 /* On the watching thread. */
@@ -123,7 +123,7 @@ static void give_up_handler(struct plugin *p)
                                                  memory_order_acq_rel, memory_order_acquire))
         return;
     (void)snprintf(why, sizeof(why),
-                   "event: its handler has not come back after %.3g s; its thread is left to it",
+                   "event: its handler has not returned after %.3g s; its thread stays with it",
                    (double)plugin_limit_ns(h) / (double)NS_PER_S);
     image_inside_set(p->handle, true);
     plugin_text_set(p, &p->reason, why);
@@ -132,7 +132,8 @@ static void give_up_handler(struct plugin *p)
     pid_t tid = atomic_load_explicit(&h->control.tid, memory_order_acquire);
     atomic_store_explicit(&p->left_tid, tid, memory_order_relaxed);
     if (control_leave_handler(h) < 0)
-        host_log(h, PROBING_ERROR, "no thread to go on with while plugin %s hangs", p->name);
+        host_log(h, PROBING_ERROR, "cannot create a thread to continue while plugin %s hangs",
+                 p->name);
     host_log(h, PROBING_ERROR, "plugin %s failed at %s", p->name, why);
 }
 
@@ -140,13 +141,13 @@ void plugin_late(struct plugin *p, const char *what, uint64_t ns)
 {
     char why[128] = "";
     if (what)
-        (void)snprintf(why, sizeof(why), "late: its %s has not come back after %.3g s", what,
+        (void)snprintf(why, sizeof(why), "late: its %s has not returned after %.3g s", what,
                        (double)ns / (double)NS_PER_S);
     plugin_text_set(p, &p->reason, why);
     if (what)
         host_log(p->host, PROBING_WARN, "plugin %s is %s", p->name, why);
     else
-        host_log(p->host, PROBING_INFO, "plugin %s has come back", p->name);
+        host_log(p->host, PROBING_INFO, "plugin %s has returned", p->name);
 }
 
 void host_watch(struct host *h)

@@ -164,16 +164,16 @@ int given_whole(struct plugin *p, const struct probing_plugin *api)
     const size_t size_1_0 = offsetof(struct probing_plugin, declares);
     if (api->size < size_1_0 || api->size > 65536)
         return plugin_refuse(p, "size", -ENOEXEC,
-                             "its struct says %u bytes, version 1.0 has %zu; set .size = "
+                             "its struct has %u bytes, in version 1.0 it has %zu; set .size = "
                              "sizeof(struct probing_plugin) and build it again",
                              api->size, size_1_0);
     if (!given_bytes(api, api->size < sizeof(*api) ? api->size : sizeof(*api)))
         return plugin_refuse(p, "symbol", -ENOEXEC, PLUGIN_SYMBOL " cannot be read");
     if (api->abi >> 16 != PROBING_ABI_MAJOR)
-        return plugin_refuse(p, "abi", -ENOEXEC,
-                             "it was built for ABI %u.%u, this core speaks %u; use a plugin "
-                             "of this version",
-                             api->abi >> 16, api->abi & 0xffff, PROBING_ABI_MAJOR);
+        return plugin_refuse(
+            p, "abi", -ENOEXEC,
+            "it was built for ABI %u.%u, this core has %u; use a plugin of this version",
+            api->abi >> 16, api->abi & 0xffff, PROBING_ABI_MAJOR);
     if (api->min_minor > PROBING_ABI_MINOR)
         return plugin_refuse(p, "min_minor", -ENOEXEC,
                              "it needs ABI %u.%u, this core has %u.%u; use a newer "

@@ -18,8 +18,9 @@
 #define VALUE_MAX_BYTES 4096
 #define KEEP_HEAD "table." /* settings of this form are not the host's: the store takes them */
 #define KEEP_TAIL ".keep"
-#define KEEP_DOC \
-    "how much of the table to keep: 2h, 100MB, 2h|100MB (whichever is reached first); 0: as all"
+#define KEEP_DOC                                                                                  \
+    "how much of the table to keep: 2h, 100MB, 2h|100MB (whichever is reached first); 0: as for " \
+    "all tables"
 
 /* ---- is a value of the right kind ---- */
 
@@ -43,7 +44,7 @@ static int number_of(const char *owner, const char *name, uint32_t unit, int64_t
         *ret = flag;
         return 0;
     }
-    return err_set(-EINVAL, "%s.%s wants %s, not '%.80s'", owner, name,
+    return err_set(-EINVAL, "%s.%s must be %s, not '%.80s'", owner, name,
                    unit == PROBING_NS      ? "a time like 250ms, 10s, 5m or 1d"
                    : unit == PROBING_BYTES ? "a size like 4096, 64KB, 10MB or 1GB"
                    : min == 0 && max == 1  ? "on or off"
@@ -73,7 +74,7 @@ static int check(const char *owner, const char *name, uint32_t type, uint32_t un
         return 0;
     }
     if (type == PROBING_F64 && parse_f64(value, strlen(value), &real) < 0)
-        return err_set(-EINVAL, "%s.%s wants a number, not '%.80s'", owner, name, value);
+        return err_set(-EINVAL, "%s.%s must be a number, not '%.80s'", owner, name, value);
     (void)snprintf(ret_plain, VALUE_MAX_BYTES, "%s", value);
     return 0;
 }
@@ -239,8 +240,9 @@ int settings_configure(struct host *h, struct plugin *p)
         if (strcmp(s->owner, p->name) != 0)
             continue;
         if (s->pending) {
-            host_log(h, PROBING_WARN, "plugin %s has no setting '%s': what was set is kept, unused",
-                     p->name, s->name);
+            host_log(h, PROBING_WARN,
+                     "plugin %s has no setting '%s'; the value is kept but not used", p->name,
+                     s->name);
             continue;
         }
         (void)pthread_mutex_lock(&h->settings.mutex);
@@ -313,8 +315,9 @@ static int keep_table(const char *name, char ret[2 * HOST_NAME_BYTES])
             text_is_name(dot ? dot + 1 : ret))
             return 0;
     }
-    return err_set(-EINVAL, "'%.120s' names no table: table.NAME.keep or table.SCHEMA.NAME.keep",
-                   name);
+    return err_set(
+        -EINVAL, "'%.120s' does not name a table; write table.NAME.keep or table.SCHEMA.NAME.keep",
+        name);
 }
 
 /* Do both name one table: "python.steps", its name alone, or "python_steps" as the environment has
@@ -354,11 +357,11 @@ static int split(const char *name, size_t *ret_owner_n)
         return 0;
     }
     if (!dot || dot == name || (size_t)(dot - name) >= sizeof(owner))
-        return err_set(-EINVAL, "'%.80s' is no setting's name: OWNER.NAME, as in server.listen",
+        return err_set(-EINVAL, "'%.80s' is not a setting's name: OWNER.NAME, as in server.listen",
                        name);
     (void)snprintf(owner, sizeof(owner), "%.*s", (int)(dot - name), name);
     if (!text_is_name(owner) || !text_is_name(dot + 1))
-        return err_set(-EINVAL, "'%.80s' is no setting's name: OWNER.NAME, as in server.listen",
+        return err_set(-EINVAL, "'%.80s' is not a setting's name: OWNER.NAME, as in server.listen",
                        name);
     *ret_owner_n = (size_t)(dot - name);
     return 0;
@@ -381,8 +384,8 @@ static int unknown(struct host *h, const char *name)
         n++;
     }
     const char *near = text_nearest(name, names, n);
-    int r = near ? err_set(-ENOENT, "no setting '%.80s'; did you mean '%s'?", name, near)
-                 : err_set(-ENOENT, "no setting '%.80s'; 'config' lists them", name);
+    int r = near ? err_set(-ENOENT, "unknown setting '%.80s'; did you mean '%s'?", name, near)
+                 : err_set(-ENOENT, "unknown setting '%.80s'; 'config' lists them", name);
     while (n > 0)
         free(texts[--n]);
     return r;
@@ -486,7 +489,7 @@ static int tell(struct host *h, struct setting *s, const char *value, char *plai
                        p ? "%s.%s cannot change while the plugin runs: plugin stop %s, set it, "
                            "plugin load %s"
                          : "%s.%s can only be set when the core enters the process (PROBING_... in "
-                           "the environment, or inject --set)",
+                           "the environment, or inject -D)",
                        s->owner, s->name, s->owner, s->owner);
     err_clear();
     if (p && runs && p->api.configure && plugin_enter(p)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * core/host/setting_alias.c - other names of settings: what plugins declare, and "probing." before
- * any of them.
+ * any of them; and names that the core's settings had before.
  *
  * Threads: any; what is adopted and checked, on the control thread.
  */
@@ -15,11 +15,25 @@
 
 #define PREFIX "probing."
 
+/* Names that the core's settings had before: they are still taken, and answered with the new one.
+ */
+static const char *const older_names[][2] = {
+    {"probing.afresh", "probing.new_data_dir"}, {"probing.max_dead", "probing.max_offline_data"},
+    {"probing.lua", "probing.startup_script"},  {"query.late", "query.watermark_delay"},
+    {"query.memory", "query.max_memory"},       {"query.rows", "query.max_rows"},
+    {"crash.stacks", "crash.alt_stack"},
+};
+
 /* The field writes probing.torch.profiling for torch.profiling. */
-static const char *without_prefix(const char *name)
+const char *host_setting_name(const char *name)
 {
     size_t n = strlen(PREFIX);
-    return strncmp(name, PREFIX, n) == 0 && strchr(name + n, '.') ? name + n : name;
+    if (strncmp(name, PREFIX, n) == 0 && strchr(name + n, '.'))
+        name += n;
+    for (size_t i = 0; i < sizeof(older_names) / sizeof(older_names[0]); i++)
+        if (strcmp(name, older_names[i][0]) == 0)
+            return older_names[i][1];
+    return name;
 }
 
 /* Among what one plugin declares. */
@@ -36,7 +50,7 @@ static bool resolve_in(const struct declared *d, const char *name, char ret[2 * 
 const char *alias_resolve(struct host *h, const char *name, char ret[2 * HOST_NAME_BYTES])
 {
     bool known = false;
-    name = without_prefix(name);
+    name = host_setting_name(name);
     (void)pthread_mutex_lock(&h->installed.mutex);
     for (struct declared *d = h->installed.taken; d && !known; d = d->next)
         known = resolve_in(d, name, ret);

@@ -86,6 +86,25 @@ TEST(takes_the_names_that_the_field_writes)
     teardown();
 }
 
+TEST(an_older_name_of_a_setting_is_the_new_one)
+{
+    static const char *const names[][2] = {
+        {"probing.torch.sample_rate", "torch.sample_rate"},
+        {"probing.afresh", "probing.new_data_dir"},
+        {"probing.max_dead", "probing.max_offline_data"},
+        {"probing.lua", "probing.startup_script"},
+        {"query.late", "query.watermark_delay"},
+        {"query.memory", "query.max_memory"},
+        {"query.rows", "query.max_rows"},
+        {"crash.stacks", "crash.alt_stack"},
+        {"probing.query.rows", "query.max_rows"},
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        CHECK_STR(host_setting_name(names[i][0]), names[i][1]);
+    CHECK_STR(host_setting_name("torch.sample_rate"), "torch.sample_rate");
+    CHECK_STR(host_setting_name("sample_rate"), "sample_rate");
+}
+
 TEST(tells_the_owner_plain_numbers_and_shows_what_was_written)
 {
     static const struct {
@@ -220,6 +239,7 @@ TEST(refuses_tables_that_make_no_sense)
 int main(void)
 {
     RUN(takes_the_names_that_the_field_writes);
+    RUN(an_older_name_of_a_setting_is_the_new_one);
     RUN(tells_the_owner_plain_numbers_and_shows_what_was_written);
     RUN(refuses_and_says_what_is_allowed);
     RUN(sets_the_fixed_ones_before_the_start);

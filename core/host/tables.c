@@ -81,7 +81,7 @@ static int setting_row(void *arg, const struct setting *s, const char *value)
         {.s = s->fallback},
         {.s = s->pending ? NULL : types[s->type]},
         {.s = s->unit < sizeof(units) / sizeof(units[0]) && s->unit ? units[s->unit] : NULL},
-        {.s = s->pending ? "kept for a plugin that is not loaded" : s->doc},
+        {.s = s->pending ? "stored for a plugin that is not loaded" : s->doc},
         {.i = (s->flags & PROBING_LIVE) ? 1 : 0}};
     return out->row(out, row, 7);
 }
@@ -136,30 +136,30 @@ static int scan_log(void *self, struct probing_rows *out)
 
 static const struct probing_column plugin_columns[] = {
     STR("name", "the plugin, as plugin load names it"),
-    STR("version", "its own version"),
+    STR("version", "version of the plugin"),
     STR("state", "loading, running, stopping, stopped, failed, or waiting to be tried again"),
     STR("reason",
-        "why it failed, waits or would not stop, what it has left behind, or what it notes"),
+        "why it failed, waits or did not stop, what it has left behind, or what it reports"),
     STR("doc", "what it does"),
     STR("path", "the file it was loaded from")};
 static const struct probing_column setting_columns[] = {
     STR("name", "OWNER.NAME, as config set takes it"),
-    STR("value", "what holds now"),
-    STR("default", "what holds when nobody sets it"),
+    STR("value", "current value"),
+    STR("default", "default value"),
     STR("type", "integer, number or text"),
-    STR("unit", "of a number"),
+    STR("unit", "unit of a number"),
     STR("doc", "what it does"),
-    I64("live", "1: may change while its owner runs")};
+    I64("live", "1: it can be changed while its owner runs")};
 static const struct probing_column df_columns[] = {STR("name", "OWNER.NAME"),
-                                                   STR("value", "what holds now")};
+                                                   STR("value", "current value")};
 static const struct probing_column command_columns[] = {
-    STR("name", "the command"), STR("usage", "its words"), STR("doc", "what it does"),
-    I64("writes", "1: changes the process, refused to read-only clients")};
+    STR("name", "name of the command"), STR("usage", "its arguments"), STR("doc", "what it does"),
+    I64("writes", "1: it changes the process and is refused to read-only clients")};
 static const struct probing_column log_columns[] = {
-    {.name = "ts", .type = PROBING_TIME, .unit = PROBING_NS, .doc = "when it was said"},
+    {.name = "ts", .type = PROBING_TIME, .unit = PROBING_NS, .doc = "when the line was logged"},
     STR("level", "error, warn, info or debug"),
-    STR("source", "who said it: probing, a plugin, a script"),
-    STR("text", "what was said")};
+    STR("source", "who logged it: probing, a plugin or a script"),
+    STR("text", "text of the line")};
 
 #define COMPUTED(n, d, c, s)                                                                     \
     {                                                                                            \
@@ -170,14 +170,14 @@ static const struct probing_column log_columns[] = {
 int about_add(struct host *h)
 {
     static const struct probing_table_desc tables[] = {
-        COMPUTED("probing.plugins", "plugins that were loaded, and what became of them",
-                 plugin_columns, scan_plugins),
-        COMPUTED("probing.settings", "every setting of the core and its plugins", setting_columns,
+        COMPUTED("probing.plugins", "plugins that were loaded, and their states", plugin_columns,
+                 scan_plugins),
+        COMPUTED("probing.settings", "all settings of the core and its plugins", setting_columns,
                  scan_settings),
         COMPUTED("information_schema.df_settings",
-                 "settings by name and value, under DataFusion's name", df_columns,
+                 "settings by name and value, under the name that DataFusion uses", df_columns,
                  scan_df_settings),
-        COMPUTED("probing.commands", "commands that can be given now", command_columns,
+        COMPUTED("probing.commands", "commands that are available now", command_columns,
                  scan_commands),
         COMPUTED("probing.log", "the last 1,000 lines of the core, its plugins and scripts",
                  log_columns, scan_log),

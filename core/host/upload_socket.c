@@ -39,14 +39,14 @@ static int open_on_control(void *arg)
     memcpy(at.sun_path, d->path, sizeof(at.sun_path));
     int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd == -1)
-        return err_set(-errno, "no socket for the door: %s", strerror(errno));
+        return err_set(-errno, "cannot make the upload socket: %s", strerror(errno));
     (void)unlink(d->path);
     /* The directory is private, so nobody gets in between bind and chmod. */
     if (bind(fd, (struct sockaddr *)&at, sizeof(at)) == -1 || chmod(d->path, 0600) == -1 ||
         listen(fd, HOST_DOOR_PEERS) == -1) {
         int e = errno;
         (void)close(fd);
-        return err_set(-e, "cannot open the door %s: %s", d->path, strerror(e));
+        return err_set(-e, "cannot open the upload socket %s: %s", d->path, strerror(e));
     }
     d->listen_fd = fd;
     return 0;
@@ -56,11 +56,11 @@ int host_door_open(struct host *h, const char *path)
 {
     if (strlen(path) >= sizeof(h->door.path))
         return err_set(-ENAMETOOLONG,
-                       "a socket's path has at most %zu bytes: name a shorter PROBING_DATA_DIR; "
+                       "a socket's path has at most %zu bytes: set a shorter PROBING_DATA_DIR; "
                        "'%.80s...' has %zu",
                        sizeof(h->door.path) - 1, path, strlen(path));
     if (h->door.listen_fd != -1)
-        return err_set(-EALREADY, "the door is open");
+        return err_set(-EALREADY, "the upload socket is open");
     (void)snprintf(h->door.path, sizeof(h->door.path), "%s", path);
     return host_on_control(h, open_on_control, h);
 }
@@ -194,9 +194,10 @@ static int obey(struct host *h, const char *text, const int *fds, uint32_t n_fds
     static const char word[] = "plugin ";
     bool known = strcmp(text, "known") == 0;
     if (!known && (strncmp(text, word, sizeof(word) - 1) != 0 || !text[sizeof(word) - 1]))
-        return err_set(-EINVAL, "the door understands 'plugin NAME' with one descriptor only");
+        return err_set(-EINVAL, "the upload socket accepts only 'plugin NAME' with one descriptor");
     if (n_fds != 1)
-        return err_set(-EINVAL, "the door wants one descriptor with 'plugin NAME', not %u", n_fds);
+        return err_set(-EINVAL, "the upload socket needs one descriptor with 'plugin NAME', not %u",
+                       n_fds);
     return load_later(h, known ? "" : text + sizeof(word) - 1, fds[0], peer);
 }
 
@@ -235,7 +236,7 @@ static bool listen_to(struct host *h, int fd)
     text[strcspn(text, "\n")] = '\0';
     err_clear();
     int r = m.msg_flags & (MSG_TRUNC | MSG_CTRUNC)
-                ? err_set(-E2BIG, "the message at the door is too long")
+                ? err_set(-E2BIG, "the message to the upload socket is too long")
                 : obey(h, text, fds, n_fds, fd);
     for (uint32_t i = 0; i < n_fds; i++)
         (void)close(fds[i]);

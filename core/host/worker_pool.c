@@ -363,9 +363,9 @@ static int make_room(struct workers *w, const struct job *j, struct job **ret_ou
             return 0;
         struct job *out = push_out(w, j, by_bytes);
         if (!out)
-            return err_set(-EAGAIN,
-                           "%u commands wait already: try again when some have been answered",
-                           w->n_waiting);
+            return err_set(
+                -EAGAIN, "%u commands are waiting already; try again when some have been answered",
+                w->n_waiting);
         out->next = *ret_out;
         *ret_out = out;
     }
@@ -485,7 +485,7 @@ int host_quiet(struct host *h, uint64_t timeout_ns)
     (void)pthread_mutex_lock(&h->workers.mutex);
     bool quiet = wait_quiet(&h->workers, /* but= */ NULL, timeout_ns);
     (void)pthread_mutex_unlock(&h->workers.mutex);
-    return quiet ? 0 : err_set(-ETIMEDOUT, "a command still runs");
+    return quiet ? 0 : err_set(-ETIMEDOUT, "a command is still running");
 }
 
 int host_leave(struct host *h, const struct probing_reply *but)

@@ -218,7 +218,7 @@ TEST(a_full_queue_takes_from_who_has_most)
     CHECK_INT(ask(&one, &other, "note", NULL), 0);
     CHECK(ends(&many[WAITING - 1]));
     CHECK_INT(many[WAITING - 1].status, -EAGAIN);
-    CHECK(strstr(many[WAITING - 1].why, "most of them of this client") != NULL);
+    CHECK(strstr(many[WAITING - 1].why, "most of them from this client") != NULL);
     cancel(&holds[0]);
     CHECK(ends(&one));
     CHECK_INT(one.status, 0);

@@ -92,11 +92,11 @@ static int check_header(struct elf *e)
     const unsigned char *id = e->head.e_ident;
 
     if (e->size < sizeof(e->head))
-        return elf_refuse("it has %llu bytes and is no library; is it written whole?",
+        return elf_refuse("it has %llu bytes and is not a library; is it complete?",
                           (unsigned long long)e->size);
     memcpy(&e->head, e->bytes, sizeof(e->head));
     if (memcmp(id, ELFMAG, SELFMAG) != 0)
-        return elf_refuse("it is no shared library (not ELF)");
+        return elf_refuse("it is not a shared library (not ELF)");
     if (id[EI_CLASS] != ELFCLASS64 || id[EI_DATA] != ELFDATA2LSB ||
         e->head.e_machine != ELF_MACHINE)
         return elf_refuse("it is built for another machine (class %d, machine %u); this process "
@@ -106,7 +106,7 @@ static int check_header(struct elf *e)
         (id[EI_OSABI] != ELFOSABI_SYSV && id[EI_OSABI] != ELFOSABI_GNU) || id[EI_ABIVERSION] > 8)
         return elf_refuse("it is built for another system (OS ABI %d)", id[EI_OSABI]);
     if (e->head.e_type != ET_DYN)
-        return elf_refuse("it is no shared library (type %u): link it with -shared",
+        return elf_refuse("it is not a shared library (type %u): link it with -shared",
                           e->head.e_type);
     if (e->head.e_phentsize != sizeof(Elf64_Phdr) || e->head.e_phnum == 0 ||
         e->head.e_phnum > ELF_PARTS)
@@ -114,7 +114,7 @@ static int check_header(struct elf *e)
                           e->head.e_phentsize);
     if (e->head.e_phoff % 8 || e->head.e_phoff > e->size ||
         e->head.e_phnum * sizeof(Elf64_Phdr) > e->size - e->head.e_phoff)
-        return elf_refuse("it ends before its program headers: it is cut short");
+        return elf_refuse("it ends before its program headers: it is truncated");
     memcpy(e->parts, e->bytes + e->head.e_phoff, e->head.e_phnum * sizeof(Elf64_Phdr));
     return 0;
 }
@@ -124,10 +124,9 @@ static int check_header(struct elf *e)
 static int check_load(struct elf *e, const Elf64_Phdr *p, uint64_t *end)
 {
     if (p->p_offset > e->size || p->p_filesz > e->size - p->p_offset)
-        return elf_refuse("it is cut short: a segment goes to byte %llu, the file has %llu; copy "
-                          "it again",
-                          (unsigned long long)(p->p_offset + p->p_filesz),
-                          (unsigned long long)e->size);
+        return elf_refuse(
+            "it is truncated: a segment goes to byte %llu, the file has %llu; copy it again",
+            (unsigned long long)(p->p_offset + p->p_filesz), (unsigned long long)e->size);
     if (p->p_filesz > p->p_memsz || p->p_vaddr > ADDRESS_MAX || p->p_memsz > SPAN_MAX)
         return elf_refuse("a segment of %llu bytes at 0x%llx cannot be mapped; is it damaged?",
                           (unsigned long long)p->p_memsz, (unsigned long long)p->p_vaddr);
@@ -263,7 +262,7 @@ static int check_parts(struct elf *e)
     if (r == 0 && !e->dynamic)
         return elf_refuse("it has no dynamic section: link it with -shared");
     if (r == 0 && !stack)
-        return elf_refuse("it wants stacks that may be executed: link it with -z noexecstack");
+        return elf_refuse("it needs stacks that may be executed: link it with -z noexecstack");
     elf_keep(e, e->dynamic, e->n_dynamic * sizeof(Elf64_Dyn));
     for (uint32_t i = 0; i < e->head.e_phnum; i++) /* the loader goes on reading the headers */
         if (r == 0 && e->parts[i].p_type == PT_LOAD && e->parts[i].p_offset <= e->head.e_phoff)

@@ -225,7 +225,7 @@ static int check_symbol(struct elf *e, const Elf64_Sym *s)
         e->facts.plugin_at = s->st_value;
         return e->facts.plugin
                    ? 0
-                   : elf_refuse(PLUGIN_SYMBOL " is no struct probing_plugin of its data");
+                   : elf_refuse(PLUGIN_SYMBOL " is not a struct probing_plugin of its data");
     }
     if (strcmp(name, REPORT_SYMBOL) == 0) {
         e->facts.report = place_of(e, s, sizeof(struct probing_report));

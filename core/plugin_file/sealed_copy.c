@@ -113,9 +113,9 @@ static int look(int fd, struct elf_facts *ret)
     struct stat st;
 
     if (fstat(fd, &st) == -1 || st.st_size > FILE_MAX_BYTES)
-        return err_set(-ENOEXEC, "it is no file that could be a plugin");
+        return err_set(-ENOEXEC, "it is not a file that could be a plugin");
     if (st.st_size == 0)
-        return err_set(-ENOEXEC, "it is empty; is it written whole?");
+        return err_set(-ENOEXEC, "it is empty; is it complete?");
     void *at = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED)
         return err_set(-errno, "cannot map the plugin's file: %s", strerror(errno));
@@ -189,7 +189,7 @@ int seal_bytes(int fd, int64_t max, char **ret, size_t *ret_size, size_t *ret_ro
     struct stat st;
 
     if (fstat(fd, &st) == -1 || st.st_size > max)
-        return err_set(-ENOEXEC, "it is no file that could be a plugin");
+        return err_set(-ENOEXEC, "it is not a file that could be a plugin");
     size_t room = (size_t)st.st_size + 1;
     char *bytes = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bytes == MAP_FAILED)
@@ -206,7 +206,7 @@ int seal_bytes(int fd, int64_t max, char **ret, size_t *ret_size, size_t *ret_ro
     if (size > 0)
         return 0;
     (void)munmap(bytes, room);
-    return err_set(-ENOEXEC, "it is empty; is it written whole?");
+    return err_set(-ENOEXEC, "it is empty; is it complete?");
 }
 
 int seal_look(int fd, struct elf_facts *ret)

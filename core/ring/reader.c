@@ -53,10 +53,10 @@ static int read_head(struct rings *r, const char *path)
     }
     if (first.magic == RINGS_MAGIC && first.version != RINGS_VERSION)
         return err_set(-EPROTO,
-                       "%s has the format %u, and this probing reads %d: take the probing that "
-                       "wrote it",
+                       "%s has the format %u, and this version of probing reads %d: use the "
+                       "version that wrote it",
                        path, first.version, RINGS_VERSION);
-    return err_set(-EINVAL, "%s is no rings file, or its head is damaged", path);
+    return err_set(-EINVAL, "%s is not a rings file, or its head is damaged", path);
 }
 
 /* Map a file that may be cut short at its whole length: what is missing reads as zeros, which are
@@ -196,10 +196,10 @@ int ring_read(struct rings *r, uint32_t slot, uint64_t position, struct ring_rea
     uint64_t head = ring_head(r, slot), generation;
     int32_t tid;
     if (owner_of(r, slot, &generation, &tid) != 0)
-        return err_set(-EBADMSG, "ring %u is damaged: whose rows it has cannot be told", slot);
+        return err_set(-EBADMSG, "ring %u is damaged: it does not say whose rows it has", slot);
     bool wrong = head % 8 || position > head || head - position > RING_BYTES;
     if (position % 8 || (wrong && r->live))
-        return err_set(-EBADMSG, "ring %u: positions %llu to %llu cannot be", slot,
+        return err_set(-EBADMSG, "ring %u: positions %llu to %llu are impossible", slot,
                        (unsigned long long)position, (unsigned long long)head);
     *ret = (struct ring_reader){.data = slot_data(r, slot),
                                 .head_now = &slot_head(r, slot)->head,

@@ -275,7 +275,8 @@ static int start_plugins(struct core *c)
         return r;
     c->plugin_thread_made = true;
     if (!event_wait(c->plugins_loaded, PLUGINS_NS))
-        host_log(c->host, PROBING_WARN, "plugins (%s) take long to start; going on without waiting",
+        host_log(c->host, PROBING_WARN,
+                 "plugins (%s) take long to start; the core continues without waiting for them",
                  c->plugins);
     return 0;
 }

@@ -35,11 +35,11 @@ static int set_crash(void *self, const char *name, const char *value);
 static const struct probing_config probing_settings[] = {
     {.name = "plugins",
      .value = "python",
-     .doc = "plugins loaded at the start, with ',' between",
+     .doc = "plugins to load when the core starts, separated by commas",
      .type = PROBING_STR},
     {.name = "max_memory",
      .value = "1GB",
-     .doc = "bytes that all stored rows may take together",
+     .doc = "maximum size of all stored rows together",
      .type = PROBING_I64,
      .unit = PROBING_BYTES,
      .flags = PROBING_LIVE,
@@ -47,29 +47,31 @@ static const struct probing_config probing_settings[] = {
      .max = INT64_C(1) << 46},
     {.name = "retention",
      .value = "7d",
-     .doc = "rows older than this are removed; 0: none is",
+     .doc = "rows older than this are removed; 0: no row is removed for its age",
      .type = PROBING_I64,
      .unit = PROBING_NS,
      .flags = PROBING_LIVE,
      .min = 0,
      .max = INT64_MAX},
-    {.name = "max_dead",
+    {.name = "max_offline_data",
      .value = "2GB",
-     .doc = "bytes that the data of dead processes may take together; the oldest go first",
+     .doc = "bytes that the data of all ended processes may take together; the oldest is removed "
+            "first",
      .type = PROBING_I64,
      .unit = PROBING_BYTES,
      .min = 0,
      .max = INT64_C(1) << 46},
     {.name = "follow_fork",
      .value = "off",
-     .doc = "on: a forked child that lives longer than 100 ms gets a core and directory of its own",
+     .doc = "on: a forked child that lives longer than 100 ms gets its own core and data directory",
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .min = 0,
      .max = 1},
     {.name = "plugin_timeout",
      .value = "10s",
-     .doc = "a plugin's init, start, stop or event handler that takes longer is given up",
+     .doc = "maximum duration of a plugin's init, start, stop or event handler; a call that takes "
+            "longer is abandoned",
      .type = PROBING_I64,
      .unit = PROBING_NS,
      .flags = PROBING_LIVE,
@@ -77,26 +79,27 @@ static const struct probing_config probing_settings[] = {
      .max = 3600 * NS_PER_S},
     {.name = "data_dir",
      .value = "",
-     .doc = "where data directories are made; empty: /tmp/probing-<uid>",
+     .doc = "directory in which data directories are made; empty: /tmp/probing-<uid>",
      .type = PROBING_STR},
     {.name = "plugin_path",
      .value = "",
-     .doc = "directories where plugins are looked for first, with ':' between",
+     .doc = "directories that are searched for plugins first, separated by colons",
      .type = PROBING_STR},
-    {.name = "afresh",
+    {.name = "new_data_dir",
      .value = "off",
-     .doc = "on: a new directory, also where an earlier life in this process left one to go on in",
+     .doc = "on: always make a new data directory; off: resume the one that an earlier core in "
+            "this process left",
      .type = PROBING_I64,
      .min = 0,
      .max = 1},
-    {.name = "lua",
+    {.name = "startup_script",
      .value = "",
-     .doc = "a script that sets and probes from the start; empty: probing.lua where it is looked "
-            "for (docs/lua.md); off: none",
+     .doc = "absolute path of a Lua script to run when the core starts; empty: probing.lua, where "
+            "one is found (docs/lua.md); off: none",
      .type = PROBING_STR},
     {.name = "log_level",
      .value = "info",
-     .doc = "error, warn, info or debug: what probing.log keeps",
+     .doc = "lowest level that probing.log keeps: error, warn, info or debug",
      .type = PROBING_STR,
      .flags = PROBING_LIVE},
     {.name = NULL}};
@@ -117,9 +120,10 @@ static const struct probing_config crash_settings[] = {
      .flags = PROBING_LIVE,
      .min = 0,
      .max = 1},
-    {.name = "stacks",
+    {.name = "alt_stack",
      .value = "on",
-     .doc = "meanwhile lend threads an alternate signal stack, so that an overflow can be told",
+     .doc = "while crash.handler is on, give threads an alternate signal stack, so that a stack "
+            "overflow can be reported",
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .min = 0,
@@ -163,8 +167,8 @@ static int set_probing(void *self, const char *name, const char *value)
     uint64_t number = 0;
     if (strcmp(name, "log_level") == 0)
         return set_level(c, value);
-    static const char *const at_start[] = {"plugins",  "max_dead",    "afresh",
-                                           "data_dir", "plugin_path", "lua"};
+    static const char *const at_start[] = {"plugins",  "max_offline_data", "new_data_dir",
+                                           "data_dir", "plugin_path",      "startup_script"};
     for (size_t i = 0; i < sizeof(at_start) / sizeof(at_start[0]); i++)
         if (strcmp(name, at_start[i]) == 0)
             return 0; /* known before there is a host */
@@ -245,20 +249,21 @@ static int apply(struct core *c, const char *name, const char *value)
 {
     struct config *own = c->config;
     int r = 0;
-    if (strcmp(name, "probing.afresh") == 0)
+    name = host_setting_name(name);
+    if (strcmp(name, "probing.new_data_dir") == 0)
         own->afresh = strcmp(value, "1") == 0 || strcmp(value, "on") == 0;
     if (strcmp(name, "probing.data_dir") == 0)
         (void)snprintf(own->data_dir, sizeof(own->data_dir), "%s", value);
     if (strcmp(name, "probing.plugin_path") == 0)
         (void)snprintf(own->plugin_path, sizeof(own->plugin_path), "%s", value);
-    if (strcmp(name, "probing.lua") == 0)
+    if (strcmp(name, "probing.startup_script") == 0)
         (void)snprintf(own->lua, sizeof(own->lua), "%s", value);
     if (strcmp(name, "probing.token") == 0) /* secrets are in no list of settings */
         (void)snprintf(own->token, sizeof(own->token), "%s", value);
     else if (strcmp(name, "probing.read_token") == 0)
         (void)snprintf(own->read_token, sizeof(own->read_token), "%s", value);
     else if (c->host && (r = host_config_set(c->host, name, value)) < 0)
-        host_log(c->host, PROBING_WARN, "setting from the start ignored: %s", err_text());
+        host_log(c->host, PROBING_WARN, "a setting given at the start was ignored: %s", err_text());
     if (r > 0 && strncmp(name, "table.", 6) != 0) /* kept for a plugin that is not here */
         want_plugin(own, name, strcspn(name, "."), value);
     return 0;
@@ -281,7 +286,7 @@ static int read_lines(const char *settings,
             *equals = '\0';
             r = line(arg, at, equals + 1);
         } else if (at[0]) {
-            r = err_set(-EINVAL, "'%.80s' is no setting: NAME=VALUE", at);
+            r = err_set(-EINVAL, "'%.80s' is not a setting: NAME=VALUE", at);
         }
         at = end ? end + 1 : NULL;
     }
@@ -331,8 +336,8 @@ int settings_read(const char *settings,
     return r < 0 ? r : read_lines(settings, line, arg);
 }
 
-/* PROBING_TORCH_NAN is torch.nan, PROBING_MAX_MEMORY is probing.max_memory; a few have names of
- * their own, and plugins have others. */
+/* PROBING_TORCH_DETECT_NAN is torch.detect_nan, PROBING_MAX_MEMORY is probing.max_memory; a few
+ * have names of their own, and plugins have others. */
 static int from_environment(void *arg, const char *key, const char *value)
 {
     struct core *c = arg;
@@ -359,6 +364,9 @@ static int from_environment(void *arg, const char *key, const char *value)
     }
     for (size_t i = 0; i <= n; i++)
         lower[i] = key[i] >= 'A' && key[i] <= 'Z' ? (char)(key[i] + ('a' - 'A')) : key[i];
+    (void)snprintf(name, sizeof(name), "probing.%s", lower);
+    if (host_setting_name(name) != name) /* PROBING_MAX_DEAD: an older name */
+        return apply(c, name, value);
     if (n > 11 && strncmp(lower, "table_", 6) == 0 && strcmp(lower + n - 5, "_keep") == 0) {
         /* PROBING_TABLE_PYTHON_TORCH_TRACE_KEEP: the store takes the table's name so, too */
         (void)snprintf(name, sizeof(name), "table.%.*s.keep", (int)(n - 11), lower + 6);

@@ -17,7 +17,7 @@
 
 #define SETTINGS_BYTES 16384                   /* all "key=value" lines of one start */
 #define DEFAULT_BYTES ((uint64_t)1 << 30)      /* bytes: max_memory=1GB */
-#define DEFAULT_DEAD_BYTES ((uint64_t)2 << 30) /* bytes: max_dead=2GB */
+#define DEFAULT_DEAD_BYTES ((uint64_t)2 << 30) /* bytes: max_offline_data=2GB */
 #define DEFAULT_KEEP_NS (7 * 86400 * NS_PER_S) /* ns: retention=7d */
 
 struct core;
@@ -26,7 +26,7 @@ struct core;
 struct config {
     char text[SETTINGS_BYTES]; /* the lines of this start */
     char data_dir[PLACE_BYTES], plugin_path[4096], token[256], read_token[256];
-    char lua[PLACE_BYTES]; /* probing.lua: a path, "off", or empty: see startup_script.c */
+    char lua[PLACE_BYTES]; /* startup_script: a path, "off", or empty: see startup_script.c */
     char wanted[256];      /* plugins of which something was set, each behind a ',' */
     bool afresh;           /* not in the directory of an earlier life */
     _Atomic bool follow;   /* probing.follow_fork: a forked child gets a life of its own */

@@ -301,15 +301,15 @@ static void sweep(struct core *c)
 {
     struct sweep_limits limits = {
         .keep_ns = config_number(c, "probing.retention", DEFAULT_KEEP_NS, parse_ns),
-        .max_bytes = config_number(c, "probing.max_dead", DEFAULT_DEAD_BYTES, parse_bytes),
+        .max_bytes = config_number(c, "probing.max_offline_data", DEFAULT_DEAD_BYTES, parse_bytes),
         .go_on = nobody_wants_us_to_stop};
     life_lock();
     uint32_t n = sweep_run(&c->place, &limits);
     life_unlock();
     if (n > 0)
         host_log(c->host, PROBING_INFO,
-                 "data of %u dead processes removed (probing.retention, "
-                 "probing.max_dead)",
+                 "removed the data of %u processes that have ended (probing.retention, "
+                 "probing.max_offline_data)",
                  n);
 }
 
@@ -319,7 +319,7 @@ static void leave_if_alone(struct core *c)
 {
     if (!place_is_gone(&c->place) || server_address(c->server)[0])
         return;
-    host_log(c->host, PROBING_ERROR, "%s has been taken away: leaving the process",
+    host_log(c->host, PROBING_ERROR, "%s was removed, so the core leaves the process",
              c->place.directory);
     event_raise(&g.stop);
 }

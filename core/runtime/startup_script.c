@@ -30,11 +30,11 @@ static int check_file(int fd, const char *path)
     if (fstat(fd, &st) == -1)
         return err_set(-errno, "%s: %s", path, strerror(errno));
     if (!S_ISREG(st.st_mode))
-        return err_set(-EINVAL, "%s is no file", path);
+        return err_set(-EINVAL, "%s is not a file", path);
     if (st.st_uid != geteuid() && st.st_uid != 0)
         return err_set(-EPERM, "%s belongs to another user", path);
     if (st.st_mode & (S_IWGRP | S_IWOTH))
-        return err_set(-EPERM, "%s may be written by others: chmod go-w", path);
+        return err_set(-EPERM, "other users can write to %s; run chmod go-w on it", path);
     return 0;
 }
 
@@ -100,9 +100,10 @@ void configure(struct core *c)
         return;
     buf_init(&source, SOURCE_BYTES);
     (void)snprintf(path, sizeof(path), "%s", asked);
-    int r = asked[0] && asked[0] != '/' ? err_set(-EINVAL, "probing.lua=%s: no whole path", asked)
-            : asked[0]                  ? read_source(asked, &source)
-                                        : find_source(c, path, &source);
+    int r = asked[0] && asked[0] != '/'
+                ? err_set(-EINVAL, "probing.startup_script=%s is not an absolute path", asked)
+            : asked[0] ? read_source(asked, &source)
+                       : find_source(c, path, &source);
     bool found = r == 0 && path[0];
     if (found)
         r = scripts_run_within(c->scripts, "probing", buf_text(&source), source.size, LINES_NS);

@@ -227,8 +227,11 @@ static int length(lua_State *L)
 
 int script_open_rows(lua_State *L)
 {
-    static const luaL_Reg methods[] = {
-        {"all", all_rows}, {"next", next_row}, {"cut", is_cut}, {NULL, NULL}};
+    static const luaL_Reg methods[] = {{"all", all_rows},
+                                       {"next", next_row},
+                                       {"truncated", is_cut},
+                                       {"cut", is_cut},
+                                       {NULL, NULL}};
 
     luaL_newmetatable(L, CLASS);
     lua_pushcfunction(L, next_row);

@@ -145,7 +145,7 @@ static int add_table(struct script *s, const struct probing_table_desc *d, struc
     if (s->n_tables == SCRIPT_TABLES_MAX && !is_known(s->tables, s->n_tables, d))
         r = err_set(-ENOSPC, "a script may have %d tables", SCRIPT_TABLES_MAX);
     else if (all->n_tables == SCRIPTS_TABLES_MAX && !is_known(all->tables, all->n_tables, d))
-        r = err_set(-ENOSPC, "the scripts of this process have made %d tables, and may not more",
+        r = err_set(-ENOSPC, "the scripts of this process have made %d tables, the maximum",
                     SCRIPTS_TABLES_MAX);
     else
         r = all->store.table_add(all->store.arg, "script", d, NULL, ret);
@@ -202,8 +202,8 @@ static int intern_of(struct script *s, const char *text, size_t size, uint64_t *
     (void)pthread_mutex_lock(&all->limits);
     if (s->text_bytes > TEXTS_MAX_BYTES || all->text_bytes > ALL_TEXTS_MAX_BYTES)
         r = err_set(-ENOSPC,
-                    "scripts may keep %llu MiB of different texts each and %llu MiB together: they "
-                    "stay for good; keep a number, or fewer different texts",
+                    "scripts may store %llu MiB of distinct texts each and %llu MiB together, "
+                    "because these are never removed; store a number, or fewer distinct texts",
                     (unsigned long long)(TEXTS_MAX_BYTES >> 20),
                     (unsigned long long)(ALL_TEXTS_MAX_BYTES >> 20));
     else

@@ -77,7 +77,8 @@ void script_log(struct script *s, int level, const char *text)
         return;
     }
     if (s->unlogged) {
-        (void)snprintf(line, sizeof(line), "%llu lines of it were not kept: it says too much",
+        (void)snprintf(line, sizeof(line),
+                       "%llu of its lines were not kept because it logs too much",
                        (unsigned long long)s->unlogged);
         host_logs(s->owner->host, PROBING_WARN, s->topic, line);
     }

@@ -119,9 +119,9 @@ static int run_for(struct scripts *all, const char *name, const char *source, si
                    uint64_t limit_ns)
 {
     if (!text_is_name(name))
-        return err_set(-EINVAL, "'%.80s' is no script's name: [a-z][a-z0-9_]*", name);
+        return err_set(-EINVAL, "'%.80s' is not a script's name: [a-z][a-z0-9_]*", name);
     if (size > SOURCE_MAX_BYTES)
-        return err_set(-E2BIG, "a script has at most %zu bytes", SOURCE_MAX_BYTES);
+        return err_set(-E2BIG, "a script may have at most %zu bytes", SOURCE_MAX_BYTES);
     struct script *s = script_new(all, name, source, size);
     if (!s)
         return err_set(-ENOMEM, "no memory for script '%s'", name);
@@ -166,7 +166,7 @@ int scripts_run_within(struct scripts *all, const char *name, const char *source
     if (r <= 0)
         return r;
     (void)scripts_stop(all, name);
-    return err_set(-ETIMEDOUT, "its lines ran for more than %g s, so it was stopped",
+    return err_set(-ETIMEDOUT, "it ran for more than %g s without pause, so it was stopped",
                    (double)limit_ns / 1e9);
 }
 
@@ -217,8 +217,9 @@ static int run_run(void *self, int argc, const char *const *argv, struct probing
 {
     struct scripts *all = self;
     if (argc != 3)
-        return err_set(-EINVAL,
-                       "script run NAME SOURCE: the source is one word, the program's text");
+        return err_set(
+            -EINVAL,
+            "usage: script run NAME SOURCE; the source is one argument, the text of the program");
     int r = scripts_run(all, argv[1], argv[2], strlen(argv[2]));
     return r < 0 ? r : host_replyf(out, "script %s runs\n", argv[1]);
 }
@@ -272,7 +273,7 @@ static int run_list(void *self, int argc, const char *const *argv, struct probin
 {
     (void)argv;
     if (argc != 1)
-        return err_set(-EINVAL, "script list takes no words");
+        return err_set(-EINVAL, "script list takes no arguments");
     return each(self, list_line, out);
 }
 
@@ -309,7 +310,7 @@ static int add_commands(struct scripts *all)
                                                       {.size = sizeof(struct probing_command),
                                                        .name = "script list",
                                                        .usage = "",
-                                                       .doc = "scripts and what became of them",
+                                                       .doc = "scripts and their states",
                                                        .run = run_list}};
     int r = 0;
     for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]) && r == 0; i++)
@@ -322,7 +323,10 @@ int scripts_new(const struct scripts_options *o, struct scripts **ret)
     static const struct probing_column columns[] = {
         {.name = "name", .type = PROBING_STR, .doc = "as script run named it"},
         {.name = "state", .type = PROBING_STR, .doc = "running, ended, failed or stopped"},
-        {.name = "started", .type = PROBING_TIME, .unit = PROBING_NS, .doc = "when it was started"},
+        {.name = "started_at",
+         .type = PROBING_TIME,
+         .unit = PROBING_NS,
+         .doc = "when it was started"},
         {.name = "error", .type = PROBING_STR, .doc = "Lua's message of its last error"},
         {.name = "rows",
          .type = PROBING_I64,

@@ -145,7 +145,7 @@ TEST(says_where_a_source_is_wrong)
                 {"probing.publish(print)", "publish takes"},
                 {"local a = {} a[1] = a probing.publish(a)", "at most 16 deep"},
                 {"probing.query('select from where')", "query: "},
-                {"probing.config('no.such')", "config: no setting"},
+                {"probing.config('no.such')", "config: unknown setting"},
                 {"local s = 'x' while true do s = s .. s end", "not enough memory"}};
     setup();
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -300,7 +300,7 @@ TEST(none_takes_all_else)
     } rows[] = {
         {"local t = probing.table('s', {s = 'str'})\n"
          "for i = 1, 1e6 do t:add{s = i .. ('x'):rep(60000)} end",
-         "scripts may keep 16 MiB of different texts each"},
+         "scripts may store 16 MiB of distinct texts each"},
         {"for i = 1, 300 do probing.config('table.t' .. i .. '.keep', '1h') end", "config: "},
         {"for i = 1, 65 do probing.every('1h', print) end", "a script may have 64 timers"},
         {"local all = {} for i = 1, 100 do all[i] = "

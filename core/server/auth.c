@@ -27,7 +27,8 @@ static int random_bytes(unsigned char *out, size_t size)
         return 0;
     int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC); /* before Linux 3.17, or filtered */
     if (fd == -1)
-        return err_set(-errno, "no random numbers for a token: /dev/urandom: %s", strerror(errno));
+        return err_set(-errno, "cannot get random numbers for a token: /dev/urandom: %s",
+                       strerror(errno));
     ssize_t got = read(fd, out, size);
     (void)close(fd);
     return got == (ssize_t)size ? 0 : err_set(-EIO, "no random numbers: /dev/urandom is short");

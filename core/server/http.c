@@ -367,8 +367,8 @@ static int check_request(struct peer *p, const struct http_request *r, const cha
     }
     enum access access = token_access(p, r);
     if (!access) {
-        *ret_why = "no token, or a wrong one; send the header 'Authorization: Bearer TOKEN' or "
-                   "open the address with ?token=TOKEN";
+        *ret_why = "the token is missing or wrong; send the header 'Authorization: Bearer TOKEN' "
+                   "or open the address with ?token=TOKEN";
         return 401;
     }
     if (server_peer_admit(p, access) == 0)
@@ -401,7 +401,8 @@ static int upgrade(struct peer *p, const struct http_request *r, size_t used)
                    r->ws_key.data, named ? "Sec-WebSocket-Protocol: probing.1\r\n" : "");
     if (server_frames_arrived(&p->frames, p->in.data + used, p->in.size - used, clock_now()) != 0) {
         buf_done(&request);
-        return refuse(p, 400, -EINVAL, "what follows the request is no websocket client's frame");
+        return refuse(p, 400, -EINVAL,
+                      "what follows the request is not a websocket client's frame");
     }
     if (p->in.size > used) /* frames that came before our answer: early, but not wrong */
         (void)buf_add(&request, p->in.data + used, p->in.size - used);

@@ -180,7 +180,7 @@ static int run_query(struct peer *p, const struct http_request *r, struct slice 
     if (rc == 0)
         rc = buf_add(&q, body.data, body.size);
     if (rc >= 0 && q.size == 0)
-        rc = err_set(-EINVAL, "no statement; send it as the body or as ?q=");
+        rc = err_set(-EINVAL, "there is no statement; send it as the body or as ?q=");
     if (rc >= 0 && memchr(q.data, 0, q.size))
         rc = err_set(-EINVAL, "the statement contains a zero byte");
     if (rc >= 0)

@@ -28,7 +28,7 @@ int server_listen_unix(const char *path, int *ret_fd)
     size_t n = strlen(path);
     if (n == 0 || n >= sizeof(a.sun_path))
         return err_set(-ENAMETOOLONG,
-                       "a socket's path has at most %zu bytes: name a shorter PROBING_DATA_DIR; "
+                       "a socket's path has at most %zu bytes: set a shorter PROBING_DATA_DIR; "
                        "'%.80s...' has %zu",
                        sizeof(a.sun_path) - 1, path, n);
     memcpy(a.sun_path, path, n + 1);

@@ -27,16 +27,17 @@
 static int read_words(const struct json *array, struct message *ret)
 {
     if (!array || array->type != JSON_ARRAY || array->size == 0)
-        return err_set(-EINVAL, "\"run\" wants a list of words: {\"id\":1,\"run\":[\"tables\"]}");
+        return err_set(-EINVAL,
+                       "\"run\" needs a list of arguments: {\"id\":1,\"run\":[\"tables\"]}");
     if (array->size >= MESSAGE_WORDS)
-        return err_set(-EINVAL, "\"run\" has %zu words, at most %d are taken", array->size,
+        return err_set(-EINVAL, "\"run\" has %zu arguments; at most %d are allowed", array->size,
                        MESSAGE_WORDS - 1);
     ret->argc = 0;
     for (const struct json *w = array->first; w; w = w->next) {
         if (w->type == JSON_STRING && strlen(w->text) != w->size)
-            return err_set(-EINVAL, "word %d of \"run\" contains a zero byte", ret->argc);
+            return err_set(-EINVAL, "argument %d of \"run\" contains a zero byte", ret->argc);
         if (w->type != JSON_STRING && w->type != JSON_NUMBER)
-            return err_set(-EINVAL, "word %d of \"run\" is not text", ret->argc);
+            return err_set(-EINVAL, "argument %d of \"run\" is not text", ret->argc);
         ret->argv[ret->argc++] = w->text;
     }
     ret->argv[ret->argc] = NULL;
@@ -48,10 +49,10 @@ static int read_number(const struct json *o, const char *key, int64_t otherwise,
 {
     const struct json *n = json_get(o, key);
     if (n && (n->type != JSON_NUMBER || !n->is_integer))
-        return err_set(-EINVAL, "\"%s\" wants a whole number", key);
+        return err_set(-EINVAL, "\"%s\" needs a whole number", key);
     *ret = n ? n->integer : otherwise;
     if (*ret < low || *ret > high)
-        return err_set(-EINVAL, "\"%s\" is %lld, allowed is %lld to %lld", key, (long long)*ret,
+        return err_set(-EINVAL, "\"%s\" is %lld; it must be %lld to %lld", key, (long long)*ret,
                        (long long)low, (long long)high);
     return 0;
 }
@@ -60,7 +61,7 @@ static int read_text(const struct json *o, const char *key, struct message *ret)
 {
     const struct json *t = json_get(o, key);
     if (!t || t->type != JSON_STRING || t->size == 0)
-        return err_set(-EINVAL, "\"%s\" wants text", key);
+        return err_set(-EINVAL, "\"%s\" needs text", key);
     if (strlen(t->text) != t->size)
         return err_set(-EINVAL, "\"%s\" contains a zero byte", key);
     ret->text = t->text;
@@ -115,7 +116,7 @@ static int read_watch(struct arena *a, const char *key, const struct json *o, st
         return rc;
     const struct json *format = json_get(o, "format");
     if (format && format->type != JSON_STRING)
-        return err_set(-EINVAL, "\"format\" wants text");
+        return err_set(-EINVAL, "\"format\" needs text");
     ret->format = json_text(o, "format", "jsonl");
     ret->interval_ns = (uint64_t)interval_ms * NS_PER_MS;
     ret->last = (uint64_t)last;
@@ -135,7 +136,7 @@ static int read_object(struct arena *a, const struct json *o, struct message *re
         return err_set(-EINVAL, "a message is an object: {\"id\":1,\"run\":[\"tables\"]}");
     const struct json *id = json_get(o, "id");
     if (!id || id->type != JSON_NUMBER || !id->is_integer || id->integer < 0)
-        return err_set(-EINVAL, "\"id\" wants a whole number, 0 or more");
+        return err_set(-EINVAL, "\"id\" needs a whole number, 0 or more");
     *ret_id = ret->id = id->integer;
     if (json_get(o, "run")) {
         int64_t timeout_ms;
@@ -178,7 +179,7 @@ int server_message_words(struct arena *a, const char *data, size_t size, struct 
     *ret = (struct message){.kind = MESSAGE_RUN};
     int rc = json_parse(a, data, size, &o);
     if (rc == 0 && o->type != JSON_OBJECT)
-        rc = err_set(-EINVAL, "the body wants an object: {\"run\":[\"tables\"]}");
+        rc = err_set(-EINVAL, "the body needs an object: {\"run\":[\"tables\"]}");
     if (rc == 0)
         rc = read_words(json_get(o, "run"), ret);
     if (rc == 0)
@@ -265,7 +266,7 @@ static int read_length(struct slice value, size_t *ret)
 static int keep_once(struct slice *where, struct slice value, const char *name)
 {
     if (where->data)
-        return err_set(-EINVAL, "header %s comes twice", name);
+        return err_set(-EINVAL, "header %s is there twice", name);
     *where = value;
     return 0;
 }
@@ -470,7 +471,7 @@ int server_words_split(struct arena *a, const char *line, size_t size, const cha
         if (p == end)
             return (int)words;
         if (words == max)
-            return err_set(-EINVAL, "more than %u words in one line", max);
+            return err_set(-EINVAL, "more than %u arguments in one line", max);
         int64_t n = read_word(&p, end, out);
         if (n < 0)
             return (int)n;

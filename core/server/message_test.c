@@ -39,7 +39,7 @@ TEST(messages_are_read)
     CHECK(m.kind == MESSAGE_CANCEL);
     CHECK_INT(parse(&a, "{\"id\":3,\"cancel\":false}", &m), -EINVAL);
     CHECK_INT(parse(&a, "{\"id\":3,\"run\":[\"a\"],\"timeout_ms\":-1}", &m), -EINVAL);
-    CHECK_STR(err_text(), "\"timeout_ms\" is -1, allowed is 0 to 86400000");
+    CHECK_STR(err_text(), "\"timeout_ms\" is -1; it must be 0 to 86400000");
     arena_done(&a);
 }
 

@@ -270,7 +270,7 @@ static int tell_late(struct feed *f, uint64_t to_row)
     int rc = sql_run(f->server->sql, f->sql, strlen(f->sql), &o, &nothing, &report);
     if (rc < 0 || report.late == 0)
         return rc;
-    int n = snprintf(text, sizeof(text), "\"late\":%llu", (unsigned long long)report.late);
+    int n = snprintf(text, sizeof(text), "\"late_rows\":%llu", (unsigned long long)report.late);
     (void)pthread_mutex_lock(&f->mutex);
     for (struct job *j = f->jobs; j; j = j->feed_next)
         (void)server_peer_push(j->peer, j, PIECE_EVENT, 0, text, (size_t)n, true);

@@ -12,7 +12,7 @@ TEST(text_answers_line_by_line)
     static const char first[] = "one\ntwo three\nfo\"ur\n.\n"
                                 "..no\nerror: the command ended with status 3\n"
                                 "a part\nerror: it may not be; ask nicely\n"
-                                "error: no command 'nothing'";
+                                "error: unknown command 'nothing'";
     CHECK(strncmp(heard, first, sizeof(first) - 1) == 0 &&
           said("\nerror: the quote ' is not closed\n"));
     (void)close(fd);

@@ -167,7 +167,7 @@ static void add_bytes(struct peer *p, const struct job *j, const char *data, siz
 static void add_shared(struct peer *p, const struct job *j, const struct shared *text)
 {
     (void)buf_addf(&p->out, "{\"id\":%lld,%s\"data\":", (long long)j->id,
-                   text->whole ? "\"whole\":true," : "");
+                   text->whole ? "\"snapshot\":true," : "");
     (void)buf_add(&p->out, text->data, text->size);
     (void)buf_addc(&p->out, '}');
 }

@@ -13,7 +13,7 @@ TEST(websocket_runs_commands)
     CHECK(ws_hear(fd));
     CHECK_STR(heard, "{\"id\":7,\"done\":0}");
     ws_say(fd, "{\"id\":7,\"run\":[\"nothing\"]}");
-    CHECK(ws_hear(fd) && said("{\"id\":7,\"done\":-2,\"error\":\"no command 'nothing'"));
+    CHECK(ws_hear(fd) && said("{\"id\":7,\"done\":-2,\"error\":\"unknown command 'nothing'"));
     ws_say(fd, "{\"id\":8,\"run\":[\"wait\"]}");
     ws_say(fd, "{\"id\":8,\"run\":[\"echo\"]}");
     CHECK(ws_hear(fd));
@@ -184,7 +184,7 @@ TEST(a_watch_shows_each_new_row_once)
     CHECK(ws_hear(fd));
     CHECK_STR(heard, "{\"id\":2,\"done\":0}");
     ws_say(fd, "{\"id\":5,\"watch\":\"select count(*) as n from test.rows\",\"interval_ms\":10}");
-    CHECK(ws_hear(fd) && said("{\"id\":5,\"whole\":true,\"data\":\"{\\\"n\\\":400}\\n\"}"));
+    CHECK(ws_hear(fd) && said("{\"id\":5,\"snapshot\":true,\"data\":\"{\\\"n\\\":400}\\n\"}"));
     CHECK(ws_hear(fd) && said("400"));
     ws_say(fd, "{\"id\":6,\"watch\":\"select from where\"}");
     while (ws_hear(fd) && !strstr(heard, "\"id\":6"))
@@ -209,9 +209,9 @@ TEST(a_watch_counts_rows_that_come_too_late)
     for (int i = 0; i < 3; i++)
         (void)ring_append(served.rows, then, &late, 1, NULL, 0);
     while (n < 3 && ws_hear(fd)) {
-        const char *at = strstr(heard, "{\"id\":7,\"late\":");
+        const char *at = strstr(heard, "{\"id\":7,\"late_rows\":");
         CHECK(at != NULL);
-        n += at ? strtoull(at + 15, NULL, 10) : 3;
+        n += at ? strtoull(at + 20, NULL, 10) : 3;
     }
     CHECK_INT(n, 3);
     sql_configure(served.sql, SQL_SET_LATE, NS_PER_S);

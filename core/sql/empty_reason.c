@@ -45,7 +45,7 @@ static void tell_table(struct query *q, const struct table *t, bool expired, cha
     char why[SQL_EMPTY_BYTES / 2] = "";
     struct errand e = {.s = q->s, .table = t, .text = why, .size = sizeof(why)};
     if (expired)
-        (void)snprintf(why, sizeof(why), "those it had are older than is kept");
+        (void)snprintf(why, sizeof(why), "its rows were older than the retention allows");
     else if (!q->s->why || sql_by_caller(q, ask_owner, &e) < 0)
         why[0] = '\0';
     if (why[0] || !t->scan) /* that a computed one has none is its answer */

@@ -131,7 +131,7 @@ TEST(windows_have_frames)
          "from (values (1), (2), (3)) v order by 1",
          "1,3,1,1,1;2,2,2,2,1;3,1,2,2,2"},
         {"select column1, lag(column1) over w1, 0 from (values (1)) v",
-         "line 1, column 35: no window 'w1'; window w1 as (...) behind having makes one"},
+         "line 1, column 35: unknown window 'w1'; define it after having: window w1 as (...)"},
         {"select column1, lag(column1) over (order by column1), lead(column1, 2, 99) over (order "
          "by column1), sum(column1) over (order by column1 rows between 1 preceding and current "
          "row) from (values (1), (2), (3)) v order by 1",
@@ -153,10 +153,10 @@ TEST(errors_say_what_and_where)
 {
     static const struct example list[] = {
         {"select modul from python.torch_trace",
-         "line 1, column 8: no column 'modul' in python.torch_trace; did you mean 'module'?"},
-        {"select *\nfrom python.torch_trce",
-         "line 2, column 6: no table 'python.torch_trce'; did you mean 'python.torch_trace'?"},
-        {"select lenght('a')", "line 1, column 8: no function 'lenght'; did you mean 'length'?"},
+         "line 1, column 8: unknown column 'modul' in python.torch_trace; did you mean 'module'?"},
+        {"select *\nfrom python.torch_trc",
+         "line 2, column 6: unknown table 'python.torch_trc'; did you mean 'python.torch_trace'?"},
+        {"select rond(1)", "line 1, column 8: unknown function 'rond'; did you mean 'round'?"},
         {"select * form torch_trace",
          "line 1, column 10: found 'form', expected the end of the statement or 'from'"},
         {"select (1", "line 1, column 10: the statement ends here, expected )"},
@@ -164,7 +164,7 @@ TEST(errors_say_what_and_where)
         {"select module from torch_trace group by stage",
          "line 1, column 8: column 'module' must be in group by or inside an aggregate"},
         {"select 1 from torch_trace where avg(duration) > 3",
-         "line 1, column 33: the aggregate avg() cannot stand in where; having is for that"},
+         "line 1, column 33: the aggregate avg() is not allowed in where; use having"},
         {"select 1 from torch_trace where module = 3",
          "line 1, column 40: no operator = for text and bigint; cast one of them: x::text"},
         {"select 1 from torch_trace where row_number() over () = 1",
@@ -256,8 +256,8 @@ TEST(columns_have_other_names)
     CHECK_STR(ask("select step / 50 as steps, count(*) from torch_trace group by steps order by 1"),
               "0,500;1,500");
     CHECK(strstr(ask("select count(*) as steps, max(local_step) from (select 1 as steps) s"),
-                 "no column 'local_step'") != NULL); /* of a count nothing is made */
-    CHECK(strstr(ask("select thread_id from torch_trace"), "no column 'thread_id'") != NULL);
+                 "unknown column 'local_step'") != NULL); /* of a count nothing is made */
+    CHECK(strstr(ask("select thread_id from torch_trace"), "unknown column 'thread_id'") != NULL);
 }
 
 TEST(tells_how_a_table_is_made)
@@ -274,7 +274,7 @@ TEST(tells_how_a_table_is_made)
               "select ts as timestamp, allocated as memory_mb from python.torch_trace;\"");
     CHECK(strstr(ask("show create table information_schema.views"), "check_option\"\" text") !=
           NULL);
-    CHECK(strstr(ask("show create table nothing"), "no table 'nothing'") != NULL);
+    CHECK(strstr(ask("show create table nothing"), "unknown table 'nothing'") != NULL);
     CHECK(strstr(ask("show create table"), "expected a table's name") != NULL);
     CHECK_STR(ask("select description from probe.probing.table_docs where table_name = "
                   "'torch_trace'"),

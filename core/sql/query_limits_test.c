@@ -120,9 +120,9 @@ TEST(an_engine_has_limits_of_its_own)
 /* What is refused memory is named, and all that a query keeps counts, whichever part keeps it. */
 TEST(who_needs_too_much_memory_is_named)
 {
-#define TOO_MUCH                                                                                   \
-    " needs more than the 4 MiB of memory that the query may use (setting query.memory); filter, " \
-    "aggregate or limit what it has to keep"
+#define TOO_MUCH                                                                             \
+    " needs more than the 4 MiB of memory that the query may use (setting query.max_memory)" \
+    "; filter, aggregate or limit what it has to keep"
     static const struct example list[] = {
         {"select count(*) from (select n from generate_series(1, 1000000) n order by n) x",
          "sort" TOO_MUCH},

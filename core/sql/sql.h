@@ -211,12 +211,12 @@ int sql_format_parse(const char *name, enum sql_format *ret); /* -EINVAL names t
  * negative to stop).  TABLE holds back up to 1,000 rows to find the widths; `columns_wide`: make
  * columns of texts narrower and cut the lines at the terminal's width, 0: never.
  * JSON: {"columns":[{"name","type","unit"}], "rows":[[...]],
- * "row_count":n,"elapsed_ms":x,"lost":n,"cut":bool}, with "empty":"why" where that is known; JSONL:
- * one object a line; NULL is null; timestamps are ISO 8601 UTC with nanoseconds as text, NaN and
- * infinities "NaN", "Infinity", "-Infinity"; in TABLE and CSV NULL is empty (in CSV an empty text
- * is "").  ARROW: an IPC stream, of bytes and not of letters; units and docs are metadata of its
- * fields, and what a report says in JSON ("lost", "cut", "empty") is metadata of its last batch
- * where there is any. */
+ * "row_count":n,"elapsed_ms":x,"lost":n,"truncated":bool}, with "empty":"why" where that is known;
+ * JSONL: one object a line; NULL is null; timestamps are ISO 8601 UTC with nanoseconds as text, NaN
+ * and infinities "NaN", "Infinity", "-Infinity"; in TABLE and CSV NULL is empty (in CSV an empty
+ * text is "").  ARROW: an IPC stream, of bytes and not of letters; units and docs are metadata of
+ * its fields, and what a report says in JSON ("lost", "truncated", "empty") is metadata of its last
+ * batch where there is any. */
 struct sql_writer;
 int sql_writer_new(enum sql_format f, uint32_t columns_wide,
                    int (*write)(void *arg, const char *data, size_t size), void *arg,

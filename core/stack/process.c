@@ -183,7 +183,7 @@ int stack_process_open(pid_t pid, struct stack_process **ret)
 {
     struct stack_process *p = calloc(1, sizeof *p);
     if (!p)
-        return err_set(-ENOMEM, "no memory to look at process %d", pid);
+        return err_set(-ENOMEM, "no memory to inspect process %d", pid);
     p->pid = pid;
     p->self = pid == getpid();
     p->memory = PROC_MEMORY_OF(p->self ? 0 : pid);

@@ -24,7 +24,7 @@ static int place_file(const struct store_options *o, const char *name, bool fast
     int n = snprintf(ret, size, "%s/%s", fast ? o->fast_directory : o->directory, name);
     if (n < 0 || (size_t)n >= size)
         return err_set(-ENAMETOOLONG,
-                       "the path '%.60s...' is too long: name a shorter PROBING_DATA_DIR",
+                       "the path '%.60s...' is too long: set a shorter PROBING_DATA_DIR",
                        o->directory);
     return 0;
 }
@@ -136,7 +136,7 @@ int place_hold(struct store *s)
     int n = snprintf(path, sizeof(path), "%s/held", s->directory);
     if (n < 0 || (size_t)n >= sizeof(path))
         return err_set(-ENAMETOOLONG,
-                       "the path '%.60s...' is too long: name a shorter PROBING_DATA_DIR",
+                       "the path '%.60s...' is too long: set a shorter PROBING_DATA_DIR",
                        s->directory);
     s->held = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->held == -1)

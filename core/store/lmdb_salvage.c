@@ -243,7 +243,7 @@ int pages_read(const void *file, size_t size, page_value_fn *fn, void *arg, stru
     } else {
         uint64_t last = u64_at(meta + 120);
         if (last >= w.pages)
-            (void)buf_addf(damage, "data.mdb is cut short: %zu bytes of %llu\n", size,
+            (void)buf_addf(damage, "data.mdb is truncated: %zu bytes of %llu\n", size,
                            (unsigned long long)(last + 1) * w.page);
         struct tree top = {.entries = u64_at(meta + 24 + TREE_BYTES + 32),
                            .root = u64_at(meta + 24 + TREE_BYTES + 40)};

@@ -21,13 +21,13 @@ int store_keep_parse(const char *text, uint64_t *ret_ns, uint64_t *ret_bytes)
     for (const char *p = text; *p;) {
         size_t n = strcspn(p, "|");
         if (n == 0 || n >= sizeof(part))
-            return err_set(-EINVAL, "'%.60s' is no retention: 2h, 100MB, 2h|100MB or 0", text);
+            return err_set(-EINVAL, "'%.60s' is not a retention: 2h, 100MB, 2h|100MB or 0", text);
         (void)snprintf(part, sizeof(part), "%.*s", (int)n, p);
         /* "0" is neither; a number without a unit would be seconds to one and bytes to another. */
         bool unit = part[n - 1] < '0' || part[n - 1] > '9';
         if (strcmp(part, "0") != 0 &&
             (!unit || (parse_ns(part, &ns) != 0 && parse_bytes(part, &bytes) != 0)))
-            return err_set(-EINVAL, "'%.60s' is no retention: 2h, 100MB, 2h|100MB or 0", text);
+            return err_set(-EINVAL, "'%.60s' is not a retention: 2h, 100MB, 2h|100MB or 0", text);
         p += n + (p[n] == '|');
     }
     *ret_ns = ns;

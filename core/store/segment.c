@@ -155,14 +155,14 @@ int segment_cursor_init(const struct segment *s, uint32_t column, const uint8_t 
     if (c.column.has_bitmap) {
         size_t bytes = ((size_t)s->n_rows + 63) / 64 * 8;
         if (bytes > c.column.size)
-            return err_set(-EBADMSG, "column %u of a segment is cut short", column);
+            return err_set(-EBADMSG, "column %u of a segment is truncated", column);
         c.bitmap = c.p;
         c.p += bytes;
     }
     if (c.column.encoding == ENCODING_DIV || c.column.encoding == ENCODING_MUL) {
         const uint8_t *p = block_skip(c.p, c.end, s->n_rows);
         if (!p || c.end - p < 4 || (size_t)(c.end - p - 4) / 12 < load_u32(p))
-            return err_set(-EBADMSG, "column %u of a segment is cut short", column);
+            return err_set(-EBADMSG, "column %u of a segment is truncated", column);
         c.n_exceptions = load_u32(p);
         c.exceptions = p + 4;
     }
@@ -239,7 +239,7 @@ int segment_cursor_next(struct segment_cursor *c, uint32_t n, union probing_cell
             c->p = block_decode(c->p, c->end, shift, (int64_t *)out + (size_t)b * BLOCK);
             if (!c->p) {
                 c->p = c->end; /* a second call fails the same way */
-                return err_set(-EBADMSG, "a column of a segment is cut short");
+                return err_set(-EBADMSG, "a column of a segment is truncated");
             }
         }
         if (c->column.encoding != ENCODING_BLOCKS)
@@ -261,7 +261,7 @@ int segment_tails(const struct segment *s, uint32_t column, uint32_t *offsets,
         return rc;
     const uint8_t *p = s->data + c.offset, *end = p + c.size;
     if (!c.is_tail || c.size < 4 || load_u32(p) > c.size - 4)
-        return err_set(-EBADMSG, "column %u of a segment is no tail", column);
+        return err_set(-EBADMSG, "column %u of a segment is not a tail", column);
     if (segment_checksum(p, c.size) != c.checksum)
         return err_set(-EBADMSG, "column %u of a segment has a wrong checksum", column);
     const uint8_t *blocks_end = p + 4 + load_u32(p);
@@ -270,12 +270,12 @@ int segment_tails(const struct segment *s, uint32_t column, uint32_t *offsets,
         if (i % BLOCK == 0) {
             p = block_decode(p, blocks_end, /* shift= */ 0, lengths);
             if (!p)
-                return err_set(-EBADMSG, "the tail column of a segment is cut short");
+                return err_set(-EBADMSG, "the tail column of a segment is truncated");
         }
         offsets[i] = (uint32_t)sum;
         int64_t length = lengths[i % BLOCK];
         if (length < 0 || (uint64_t)length > (uint64_t)(end - blocks_end) - sum)
-            return err_set(-EBADMSG, "the tail column of a segment is cut short");
+            return err_set(-EBADMSG, "the tail column of a segment is truncated");
         sum += (uint64_t)length;
     }
     offsets[s->n_rows] = (uint32_t)sum;

@@ -331,7 +331,7 @@ TEST(without_lmdb_the_rings_still_answer)
     (void)snprintf(path, sizeof(path), "%s/data.mdb", directory);
     CHECK_INT(truncate(path, 40000), 0);
     if (begin_dead()) {
-        CHECK(strstr(store_damage(store), "data.mdb is cut short") != NULL);
+        CHECK(strstr(store_damage(store), "data.mdb is truncated") != NULL);
         struct answer a = read_rows(NULL, 0);
         CHECK(a.rows >= 100 && a.bad == 0 && a.last_n == 30099);
     }

@@ -21,7 +21,7 @@ static int note_schema(const struct store *s, struct buf *json)
     int n = snprintf(path, sizeof(path), "%s/tables", s->directory);
     if (n < 0 || (size_t)n >= sizeof(path))
         return err_set(-ENAMETOOLONG,
-                       "the path '%.60s...' is too long: name a shorter PROBING_DATA_DIR",
+                       "the path '%.60s...' is too long: set a shorter PROBING_DATA_DIR",
                        s->directory);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd == -1)

@@ -113,33 +113,35 @@ static int scan_lost(void *self, struct probing_rows *out)
 int store_about_add(struct store *s)
 {
     static const struct probing_column tables_columns[] = {
-        STR("schema", "first part of the name"),
-        STR("name", "second part of the name"),
-        STR("kind", "stored: rows are kept; computed: rows are made when asked"),
+        STR("schema", "schema, the first part of the name"),
+        STR("name", "the second part of the name"),
+        STR("kind", "stored: rows are kept; computed: rows are made when they are queried"),
         I64("rows", PROBING_COUNT, "rows in the store"),
         I64("bytes", PROBING_BYTES, "bytes in the store"),
-        I64("segments", PROBING_COUNT, "pieces they are kept in"),
-        I64("waiting", PROBING_COUNT, "rows appended and still in the rings"),
-        I64("lost", PROBING_COUNT, "rows that could not be kept; probing.lost says why"),
-        I64("expired", PROBING_COUNT, "rows removed by retention"),
-        TIME("first_ts", "of the oldest row"),
-        TIME("last_ts", "of the newest row"),
-        I64("keep", PROBING_NS, "rows older than this go; NULL: as probing.retention"),
+        I64("segments", PROBING_COUNT, "number of segments that hold the rows"),
+        I64("buffered", PROBING_COUNT, "rows that were appended and are still in the rings"),
+        I64("lost", PROBING_COUNT,
+            "number of rows that could not be stored; probing.lost says why"),
+        I64("expired", PROBING_COUNT, "number of rows removed by retention"),
+        TIME("first_ts", "time of the oldest row"),
+        TIME("last_ts", "time of the newest row"),
+        I64("keep", PROBING_NS,
+            "rows older than this are removed; NULL: as probing.retention says"),
         I64("keep_bytes", PROBING_BYTES,
-            "above this the oldest rows go; NULL: no limit of its own"),
-        STR("state", "on, off (nobody wants its rows) or retired (its plugin has stopped)"),
+            "size above which the oldest rows are removed; NULL: the table has no limit of its "
+            "own"),
+        STR("state", "on, off (its rows are not recorded) or retired (its plugin has stopped)"),
         STR("doc", "what a row is")};
     static const struct probing_column lost_columns[] = {
-        STR("table_name",
-            "schema.name; NULL: of all tables that could not be made, see probing.log"),
+        STR("table_name", "schema.name; NULL: all tables that could not be made, see probing.log"),
         STR("reason",
-            "why rows were lost; value: they were kept, without a value that could not be"),
-        I64("rows", PROBING_COUNT, "how many, since the process was entered")};
+            "why rows were lost; value: the rows were stored without a value that could not be"),
+        I64("rows", PROBING_COUNT, "number of rows, since the process was entered")};
     static const struct probing_table_desc descs[] = {
         {.size = sizeof(descs[0]),
          .column_size = sizeof(struct probing_column),
          .name = "probing.tables",
-         .doc = "every table, what is kept of it and what was lost",
+         .doc = "all tables, with what is stored of each and what was lost",
          .columns = tables_columns,
          .n_columns = 15,
          .scan = scan_tables},

@@ -31,14 +31,15 @@ static const char *const mode_names[] = {
 static const struct probing_config settings[] = {
     {.name = "rate",
      .value = "100",
-     .doc = "samples a second of each thread",
+     .doc = "number of samples per second of each thread",
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .min = 1,
      .max = 10000},
     {.name = "mode",
      .value = "cpu",
-     .doc = "cpu: threads while they run; wall: also while they wait; gil: who holds Python's GIL",
+     .doc = "cpu: threads while they run; wall: also while they wait; gil: the thread that holds "
+            "Python's GIL",
      .type = PROBING_STR,
      .flags = PROBING_LIVE},
     {.name = NULL}};
@@ -56,7 +57,7 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
     reader_about(p->reader, &a);
     int n = snprintf(text, sizeof(text),
                      "mode %s, %u samples a second, %u threads, %s\n"
-                     "%llu samples taken, %llu lost because nobody had time to take them\n",
+                     "%llu samples taken, %llu lost because the profiler's thread was too slow\n",
                      mode_names[a.mode], a.rate_hz, a.threads,
                      a.python ? "Python and native frames" : "native frames only",
                      (unsigned long long)a.samples, (unsigned long long)a.lost);
@@ -79,7 +80,7 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
                       a.refused);
     if (a.signal_gone)
         n += snprintf(text + n, sizeof(text) - (size_t)n,
-                      "sampling has ended: the program has taken the profiler's signal\n");
+                      "sampling has ended: the program has taken over the profiler's signal\n");
     return p->host->reply(out, text, (size_t)n);
 }
 
@@ -88,7 +89,7 @@ static int profile_init(const struct probing_host *host, void **ret_self)
     static const struct probing_command command = {.size = sizeof(command),
                                                    .name = "profile",
                                                    .usage = "",
-                                                   .doc = "what the profiler does just now",
+                                                   .doc = "state of the profiler",
                                                    .run = run_profile};
     memory_take(host);
     struct plugin *p = calloc(1, sizeof(*p));
@@ -158,7 +159,7 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .abi = PROBING_ABI,
     .name = "profile",
     .version = PROBING_VERSION,
-    .doc = "Samples stacks, Python and native, for flame graphs",
+    .doc = "samples Python and native stacks for flame graphs",
     .config = settings,
     .config_size = sizeof(struct probing_config),
     .init = profile_init,

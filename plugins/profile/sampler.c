@@ -286,7 +286,7 @@ static void turn(struct reader *r)
         if (clocks_scan(r->clocks) < 0) {
             atomic_store_explicit(&r->signal_gone, true, memory_order_relaxed);
             r->host->log(r->host, PROBING_WARN,
-                         "the program has taken the profiler's signal: sampling has ended");
+                         "the program has taken over the profiler's signal: sampling has ended");
         }
     }
 }
@@ -373,7 +373,8 @@ int reader_start(struct reader *r)
         rc = clocks_new(h, r->boxes, &r->clocks);
     if (rc == -EBUSY) {
         drop(r);
-        return h->fail(h, rc, "the program uses every real-time signal: none is left for samples");
+        return h->fail(h, rc,
+                       "the program uses every real-time signal, so none is left for sampling");
     }
     if (rc == 0)
         rc = start_thread(r);
@@ -410,7 +411,7 @@ int reader_stop(struct reader *r)
         return r->host->fail(r->host, -EBUSY, "the profiler's thread waits for something");
     int rc = clocks_free(r->clocks);
     if (rc < 0)
-        return r->host->fail(r->host, rc, "a thread stands in the profiler's signal handler");
+        return r->host->fail(r->host, rc, "a thread is inside the profiler's signal handler");
     (void)pthread_join(r->thread, NULL);
     r->clocks = NULL;
     r->running = false;

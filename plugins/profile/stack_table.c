@@ -64,22 +64,24 @@ struct stacks {
 };
 
 static const struct probing_column SAMPLES_COLUMNS[] = {
-    {.name = "stack_id", .type = PROBING_I64, .doc = "where it was: see python.stacks"},
+    {.name = "stack_id", .type = PROBING_I64, .doc = "number of its stack: see python.stacks"},
     {.name = "thread_id",
      .type = PROBING_I64,
-     .doc = "the kernel's id of the thread that was sampled (tid is the profiler's own)"},
-    {.name = "thread_name", .type = PROBING_STR, .doc = "what threading, else the kernel calls it"},
+     .doc = "the kernel's id of the sampled thread (tid is the profiler's own thread)"},
+    {.name = "thread_name",
+     .type = PROBING_STR,
+     .doc = "name of the thread in threading, else in the kernel"},
     {.name = "gil",
      .type = PROBING_I64,
-     .doc = "1: it held the GIL; 0: not; NULL: it runs no Python"},
+     .doc = "1: the thread held the GIL; 0: it did not; NULL: it runs no Python"},
     {.name = "cpu_ns",
      .type = PROBING_I64,
      .unit = PROBING_NS,
-     .doc = "CPU time that the thread used since its sample before"},
+     .doc = "CPU time that the thread used since its previous sample"},
     {.name = "wall_ns",
      .type = PROBING_I64,
      .unit = PROBING_NS,
-     .doc = "time that this sample stands for, used or waited; in mode cpu: cpu_ns"},
+     .doc = "time that this sample stands for, running or waiting; in mode cpu the same as cpu_ns"},
     {.name = "step",
      .type = PROBING_I64,
      .doc = "local_step of plugin torch; NULL: it is not loaded"},
@@ -89,9 +91,11 @@ static const struct probing_column STACKS_COLUMNS[] = {
     {.name = "stack_id", .type = PROBING_I64, .doc = "number of the stack"},
     {.name = "depth", .type = PROBING_I64, .doc = "0 is the innermost frame"},
     {.name = "frame_type", .type = PROBING_STR, .doc = "python or native"},
-    {.name = "func", .type = PROBING_STR, .doc = "function, qualified from CPython 3.11 on"},
-    {.name = "file", .type = PROBING_STR, .doc = "source file; NULL of native frames"},
-    {.name = "lineno", .type = PROBING_I64, .doc = "line; NULL where it is not known"},
+    {.name = "func",
+     .type = PROBING_STR,
+     .doc = "name of the function, qualified from CPython 3.11 on"},
+    {.name = "file", .type = PROBING_STR, .doc = "source file; NULL for native frames"},
+    {.name = "lineno", .type = PROBING_I64, .doc = "line; NULL if it is not known"},
     {.name = "module", .type = PROBING_STR, .doc = "object file of a native frame, else NULL"},
 };
 
@@ -339,12 +343,11 @@ void stacks_add_sample(struct stacks *s, const struct sample_row *row)
 
 int stacks_new(const struct probing_host *host, struct stacks **ret)
 {
-    static const struct probing_table_desc samples = PROBING_TABLE(
-        "python.samples", SAMPLES_COLUMNS,
-        "what the profiler saw: one row a sample, of Python and native threads alike");
-    static const struct probing_table_desc stored =
-        PROBING_TABLE("python.stacks", STACKS_COLUMNS,
-                      "frames of the stacks that python.samples names by stack_id");
+    static const struct probing_table_desc samples =
+        PROBING_TABLE("python.samples", SAMPLES_COLUMNS,
+                      "samples of the profiler: one row per sample, of Python and native threads");
+    static const struct probing_table_desc stored = PROBING_TABLE(
+        "python.stacks", STACKS_COLUMNS, "frames of the stacks of python.samples, by stack_id");
     struct timespec now;
     struct stacks *s = calloc(1, sizeof(*s));
     if (!s)

@@ -200,21 +200,19 @@ static int python_stop(void *self)
     debug_stop_session();
     if (trace_stop(p))
         return p->host->fail(p->host, -EBUSY,
-                             "hooks of `trace` are in, and the GIL to take them out is not to be "
-                             "had");
+                             "hooks of `trace` cannot be removed because the GIL is not available");
     if (watch_stop(p))
         return p->host->fail(p->host, -EBUSY,
-                             "hooks for python.exceptions, gc or imports are in, and the GIL to "
-                             "take them out is not to be had");
+                             "hooks for python.exceptions, gc or imports cannot be removed because "
+                             "the GIL is not available");
     if (offer_stop(p))
         return p->host->fail(p->host, -EBUSY, "the program is adding a row to a table of its own");
     if (runner_stop(p->runner)) {
         offer_start(p);
         watch_start(p);
-        return p->host->fail(
-            p->host, -EBUSY,
-            "a command or a table of ours is inside the interpreter: eject again in a moment "
-            "(backtrace --all shows thread probing/python)");
+        return p->host->fail(p->host, -EBUSY,
+                             "a command or a table of probing is inside the interpreter; eject "
+                             "again in a moment (backtrace --all shows thread probing/python)");
     }
     __atomic_store_n(&the_plugin, NULL, __ATOMIC_RELEASE);
     session_forget(p);
@@ -261,7 +259,7 @@ static const struct probing_view views[] = {
     {"profiling_data",
      "select ts as timestamp, name as operation_name, duration_ns / 1e6 as duration_ms from "
      "python.trace_event where duration_ns is not null",
-     "how long operations took: spans", NULL}};
+     "durations of operations: spans", NULL}};
 
 static const struct probing_declarations declarations = {
     .size = sizeof(declarations), .n_views = 1, .view_size = sizeof(views[0]), .views = views};
@@ -271,7 +269,7 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
     .abi = PROBING_ABI,
     .name = "python",
     .version = PROBING_VERSION,
-    .doc = "Stacks of every thread without the GIL, and Python code in the live process",
+    .doc = "reads the stacks of every thread without the GIL, and runs Python code in the process",
     .config = watch_settings,
     .config_size = sizeof(struct probing_config),
     .init = python_init,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * plugins/torch/declarations.c - what the plugin declares: views under the names that the field's
- * queries use, metrics, an older name of a setting, and modes of flame graphs.
+ * queries use, metrics, older names of settings, and modes of flame graphs.
  *
  * Constants only: the core reads them out of the file, too, where the plugin is not loaded.
  */
@@ -33,11 +33,11 @@
 #define EPOCH "'(^|[^a-z])epoch[\"'']?\\]?$'"
 
 #define CAPTURE                                                                                 \
-    "select epoch_us(ended)::text as capture_id, first_step as local_step, s.global_step, "     \
+    "select epoch_us(ended_at)::text as capture_id, first_step as local_step, s.global_step, "  \
     "s.rank, s.world_size, s.role, 'manual' as trigger, steps as steps_profiled, "              \
     "round(captured_sec * 1e6)::bigint as wall_us, "                                            \
-    "epoch_us(ended) - round(captured_sec * 1e6)::bigint as started_at_us, "                    \
-    "epoch_us(ended) as ended_at_us, 'completed' as status, (note is not null)::bigint as "     \
+    "epoch_us(ended_at) - round(captured_sec * 1e6)::bigint as started_at_us, "                 \
+    "epoch_us(ended_at) as ended_at_us, 'completed' as status, (note is not null)::bigint as "  \
     "truncated, events as event_count, null::text as error, note from torch.capture c left "    \
     "join lateral (select max(global_step) as global_step, max(rank) as rank, max(world_size) " \
     "as world_size, max(role) as role from python.torch_step_timing t where t.local_step = "    \
@@ -52,10 +52,10 @@ static const struct probing_view views[] = {
      "select ts as timestamp, case when device like 'cuda%' then null else allocated end as "
      "memory_mb, case when device like 'cuda%' then allocated end as gpu_memory_mb from "
      "python.torch_trace where allocated is not null",
-     "memory in use: as torch sees it", NULL},
+     "memory in use, as torch counts it", NULL},
     {"profiling_data", TORCH_CALLS " union all " SPANS,
-     "how long operations took: torch modules and spans", NULL},
-    {"profiling_data", TORCH_CALLS, "how long operations took: torch modules", NULL},
+     "durations of operations: torch modules and spans", NULL},
+    {"profiling_data", TORCH_CALLS, "durations of operations: torch modules", NULL},
     {"training_logs",
      /* Windows and no groups: a row of the answer stays, and `watch` tells only new ones. */
      "select timestamp, epoch::bigint as epoch, step, case when kind = 'loss' then value end as "
@@ -73,7 +73,7 @@ static const struct probing_view views[] = {
      " then 'tokens' when name ~* " SAMPLES " then 'samples' else 'other' end as kind from "
      "python.variables v where name <> 'nonfinite' and value_type is not null) k "
      "window w as (partition by local_step)) l where place = 1",
-     "steps of the training loop of which variables are kept: the loss, else the first of them",
+     "steps of the training loop whose variables are recorded: the loss, else the first variable",
      "select 'no step has one of torch.exprs: ' || name || ' was ' || value from python.variables "
      "where value_type is null and not exists (select 1 from python.variables where value_type is "
      "not null and name <> 'nonfinite') order by ts desc limit 1"},
@@ -81,7 +81,7 @@ static const struct probing_view views[] = {
      "select ts as timestamp, case when op = 'recv_anysource' then src_rank else "
      "coalesce(src_rank, group_rank) end as src_rank, dst_rank, op, duration_ms as latency_ms, "
      "bytes from python.comm_collective",
-     "collective operations; dst_rank is NULL where more than one rank gets", NULL},
+     "collective operations; dst_rank is NULL where more than one rank receives", NULL},
     {"python.profile_capture", CAPTURE,
      "the newest capture of torch's profiler (probing torch profile); truncated: it has fewer "
      "steps than were asked for, note says why",
@@ -108,7 +108,13 @@ static const struct probing_metric metrics[] = {
          PHASE(optimizer) PHASE(dataloader) PHASE(other) PHASE(overhead),
      PROBING_GAUGE, PROBING_SECONDS}};
 
-static const struct probing_alias aliases[] = {{"probing.sample_rate", "sample_rate"}};
+static const struct probing_alias aliases[] = {
+    {"probing.sample_rate", "sample_rate"},
+    /* names that they had before */
+    {"torch.every", "sample_every"},
+    {"torch.baseline", "shadow_every"},
+    {"torch.nan", "detect_nan"},
+};
 
 /* ---- flame graphs ---- */
 
@@ -161,14 +167,14 @@ static const struct probing_flame flames[] = {
          "them",
      .unit = PROBING_NS},
     {.name = "torch_memory",
-     .doc = "torch modules, memory that their forwards leave allocated in a step",
+     .doc = "torch modules by the memory that their forwards leave allocated in a step",
      .sql = CALLS("allocated_delta * 1048576.0 / (select count(distinct local_step) from "
                   "python.torch_trace where " WHOLE " and allocated_delta is not null and stage in "
                   "('post forward', 'post backward'))",
                   "allocated_delta"),
      .newest = "select max(ts) from python.torch_trace",
-     .empty = "no call of a module has left memory of a GPU allocated; each of them is asked with "
-              "torch.memory=on, where torch uses CUDA",
+     .empty = "no module call left GPU memory allocated; with torch.memory=on each call is "
+              "measured, where torch uses CUDA",
      .unit = PROBING_BYTES}};
 
 #define N(list) (sizeof(list) / sizeof((list)[0]))

@@ -64,8 +64,8 @@ static int why_timing(const struct settings *set, char *text, uint32_t size)
     if (steps_seen() == 0)
         return say(text, size, NO_STEP);
     return say(text, size,
-               "one step has ended since the torch plugin was loaded, whose begin was not seen: "
-               "times are known from the second on");
+               "one step has ended since the torch plugin was loaded, and its begin was not seen; "
+               "times are known from the second step on");
 }
 
 static int why_device(const struct settings *set, char *text, uint32_t size)
@@ -87,7 +87,7 @@ static int why_comm(const struct settings *set, char *text, uint32_t size)
 static int why_ddp(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    return say(text, size, "no DistributedDataParallel has told of an iteration");
+    return say(text, size, "no DistributedDataParallel has reported an iteration");
 }
 
 static int why_stuck(const struct settings *set, char *text, uint32_t size)
@@ -95,7 +95,7 @@ static int why_stuck(const struct settings *set, char *text, uint32_t size)
     (void)set;
     uint32_t limit_s = atomic_load_explicit(&torch_state.comm_timeout, memory_order_relaxed);
     if (limit_s == 0)
-        return say(text, size, "torch.comm_timeout is 0: nothing is told");
+        return say(text, size, "torch.comm_timeout is 0, so nothing is reported");
     (void)snprintf(text, size, "no operation of a process group has waited for %u s", limit_s);
     return 0;
 }
@@ -103,7 +103,7 @@ static int why_stuck(const struct settings *set, char *text, uint32_t size)
 static int why_capture(const struct settings *set, char *text, uint32_t size)
 {
     (void)set;
-    return say(text, size, "nothing was captured: probing torch profile");
+    return say(text, size, "nothing was captured; run probing torch profile");
 }
 
 static int why_loaders(const struct settings *set, char *text, uint32_t size)

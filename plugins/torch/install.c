@@ -250,9 +250,8 @@ static int put_hooks(void)
     if (rc < 0)
         return plugin_refuse(rc, "no memory");
     if (hook_class_plain(s->module_class, "__call__", call_module) < 0)
-        return plugin_refuse(-ENOTSUP,
-                             "torch.nn.Module.__call__ is not a plain function here: something "
-                             "else has replaced it");
+        return plugin_refuse(-ENOTSUP, "torch.nn.Module.__call__ is not a plain function here; "
+                                       "something else has replaced it");
     (void)hook_class(s->optimizer_class, "_optimizer_step_code", step_code);
     (void)hook_class(s->optimizer_class, "add_param_group", step_group);
     step_wrap_classes(s->optimizer_class);

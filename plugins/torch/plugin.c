@@ -24,63 +24,69 @@
 
 static const struct probing_column trace_columns[N_TRACE] = {
     COORDINATE_COLUMNS,
-    PROBING_I64_COLUMN("seq", PROBING_COUNT, "order in which the calls of this step began, from 0"),
-    PROBING_STR_COLUMN("module", "as in named_modules(); the class for a root or an optimizer"),
+    PROBING_I64_COLUMN(
+        "seq", PROBING_COUNT,
+        "number of the call in this step, from 0, in the order in which calls began"),
+    PROBING_STR_COLUMN("module",
+                       "name as in named_modules(); for a root its class or an optimizer"),
     PROBING_STR_COLUMN(
         "stage", "what has ended: 'post forward', 'recomputed forward' (inside a backward, as a "
                  "checkpoint's), 'post backward', 'post step', 'skipped step' (a GradScaler's, "
                  "after an overflow) or 'post data' (a DataLoader's next())"),
-    PROBING_F64_COLUMN(
-        "duration", PROBING_SECONDS,
-        "time inside the call; on a GPU until its work is queued; of a recomputed forward until "
-        "the checkpoint had what it wants"),
-    PROBING_F64_COLUMN("time_offset", PROBING_SECONDS, "from the step's begin to this call's end"),
-    PROBING_STR_COLUMN("device", "of the module's first own parameter; NULL: it has none"),
+    PROBING_F64_COLUMN("duration", PROBING_SECONDS,
+                       "time inside the call; on a GPU until its work is queued; for a recomputed "
+                       "forward until the checkpoint had what it needs"),
+    PROBING_F64_COLUMN("time_offset", PROBING_SECONDS,
+                       "time from the begin of the step to the end of this call"),
+    PROBING_STR_COLUMN("device", "device of the module's first own parameter; NULL: it has none"),
     PROBING_F64_COLUMN("allocated", PROBING_MB, "device memory in use; NULL: not measured"),
     PROBING_F64_COLUMN("allocated_delta", PROBING_MB,
-                       "change of it by this call; NULL: not measured"),
-    PROBING_F64_COLUMN("max_allocated", PROBING_MB, "its peak; NULL: not measured"),
+                       "change of `allocated` by this call; NULL: not measured"),
+    PROBING_F64_COLUMN("max_allocated", PROBING_MB, "peak of it; NULL: not measured"),
     PROBING_F64_COLUMN("max_allocated_delta", PROBING_MB,
                        "change of the peak by this call; NULL: not measured"),
     PROBING_F64_COLUMN("cached", PROBING_MB,
                        "device memory held by torch's allocator; NULL: not measured"),
-    PROBING_F64_COLUMN("max_cached", PROBING_MB, "its peak; NULL: not measured"),
+    PROBING_F64_COLUMN("max_cached", PROBING_MB, "peak of it; NULL: not measured"),
 };
 
 static const struct probing_column timing_columns[N_TIMING] = {
     COORDINATE_COLUMNS,
     PROBING_F64_COLUMN("step_duration_sec", PROBING_SECONDS,
-                       "from the end of the last step to the end of this one"),
-    PROBING_F64_COLUMN("forward_sec", PROBING_SECONDS,
-                       "top-level forwards; in training, those of modules in training mode"),
+                       "time from the end of the previous step to the end of this one"),
+    PROBING_F64_COLUMN(
+        "forward_sec", PROBING_SECONDS,
+        "time in top-level forward passes; in training, those of modules in training mode"),
     PROBING_F64_COLUMN(
         "backward_sec", PROBING_SECONDS,
-        "Tensor.backward(), and autograd's engine where others call it, as torch.autograd.grad(); "
-        "on a GPU until it is queued"),
-    PROBING_F64_COLUMN("optimizer_sec", PROBING_SECONDS, "step() of optimizers and GradScalers"),
-    PROBING_F64_COLUMN("dataloader_sec", PROBING_SECONDS, "waiting in next() of DataLoaders"),
+        "time in Tensor.backward() and in autograd's engine when it is called otherwise, such as "
+        "by torch.autograd.grad(); on a GPU until the work is queued"),
+    PROBING_F64_COLUMN("optimizer_sec", PROBING_SECONDS,
+                       "time in step() of optimizers and GradScalers"),
+    PROBING_F64_COLUMN("dataloader_sec", PROBING_SECONDS,
+                       "time spent waiting in next() of DataLoaders"),
     PROBING_F64_COLUMN(
         "comm_sec", PROBING_SECONDS,
-        "torch.distributed's operations called from Python, and waiting for them; without what "
-        "its own Python does around them, 5 to 20 us each"),
+        "time in operations of torch.distributed that Python calls, and waiting for them; without "
+        "the Python code of torch.distributed around them, 5 to 20 us each"),
     PROBING_F64_COLUMN("other_sec", PROBING_SECONDS,
-                       "the rest of the step: with it, the parts add up"),
+                       "the rest of the step, so that the parts add up"),
     PROBING_F64_COLUMN("overhead_sec", PROBING_SECONDS,
-                       "our own cost, measured on one module call in 61"),
+                       "cost of probing itself, measured on one module call in 61"),
     PROBING_I64_COLUMN("sampled", PROBING_PLAIN, "1: this step has rows in python.torch_trace"),
-    PROBING_F64_COLUMN("sample_rate", PROBING_PLAIN, "share of the steps that shall have rows"),
-    PROBING_STR_COLUMN(
-        "step_end",
-        "what ended it: optimizer, backward (and then a forward, without an optimizer), forward "
-        "(again, of a model) or probing.step"),
+    PROBING_F64_COLUMN("sample_rate", PROBING_PLAIN, "share of the steps that are to have rows"),
+    PROBING_STR_COLUMN("step_end",
+                       "what ended the step: optimizer, backward (followed by a forward, without "
+                       "an optimizer), forward (a second one of the model) or probing.step"),
     PROBING_I64_COLUMN("is_shadow", PROBING_PLAIN,
-                       "1: a step that is left without rows to compare with (torch.baseline)"),
+                       "1: the step has no rows, to measure what rows cost (torch.shadow_every)"),
     PROBING_I64_COLUMN("shadow_normal", PROBING_COUNT,
-                       "steps between two of these; NULL: there are none"),
+                       "number of steps between two shadow steps; NULL: there are none"),
     PROBING_I64_COLUMN("shadow_baseline", PROBING_COUNT,
-                       "of these one after another; NULL: there are none"),
-    PROBING_STR_COLUMN("sample_mode",
-                       "how steps are chosen for rows: every (one in so many) or rate (a share)"),
+                       "number of consecutive shadow steps; NULL: there are none"),
+    PROBING_STR_COLUMN(
+        "sample_mode",
+        "how the steps with rows are chosen: every (one in this many) or rate (a share)"),
 };
 
 struct torch torch_state;           /* lock: see internal.h */
@@ -195,7 +201,7 @@ static int init(const struct probing_host *h, void **ret_self)
     static const struct probing_table_desc trace = PROBING_TABLE(
         "python.torch_trace", trace_columns, "every call of every torch module and optimizer");
     static const struct probing_table_desc timing = PROBING_TABLE(
-        "python.torch_step_timing", timing_columns, "where the time of each training step went");
+        "python.torch_step_timing", timing_columns, "parts of the time of each training step");
     torch_state.host = h;
     torch_state.now = h->now;
     torch_state.append = h->append;

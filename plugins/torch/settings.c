@@ -19,9 +19,9 @@
 #define WORD_BYTES 64
 
 const struct probing_config settings_table[] = {
-    {.name = "every",
+    {.name = "sample_every",
      .value = "1",
-     .doc = "record one step in so many; 1: all of them, 0: as sample_rate says",
+     .doc = "record one step in this many; 1: every step, 0: as torch.sample_rate says",
      .type = PROBING_I64,
      .unit = PROBING_COUNT,
      .flags = PROBING_LIVE,
@@ -29,19 +29,19 @@ const struct probing_config settings_table[] = {
      .max = EVERY_MAX},
     {.name = "sample_rate",
      .value = "1",
-     .doc = "share of the steps that is recorded, 0 to 1",
+     .doc = "share of the steps that are recorded, 0 to 1",
      .type = PROBING_F64,
      .flags = PROBING_LIVE},
     {.name = "layers",
      .value = "",
      .flags = PROBING_LIVE,
      .type = PROBING_STR,
-     .doc = "rows for these modules only: names with commas between, * for anything"},
-    {.name = "baseline",
+     .doc = "modules to record, separated by commas, with * as a wildcard; empty: all"},
+    {.name = "shadow_every",
      .value = BASELINE,
      .type = PROBING_I64,
      .unit = PROBING_COUNT,
-     .doc = "leave one step in so many without rows, to see what rows cost; 0: none",
+     .doc = "record no rows for one step in this many, to measure what rows cost; 0: never",
      .flags = PROBING_LIVE,
      .min = 0,
      .max = EVERY_MAX},
@@ -50,31 +50,32 @@ const struct probing_config settings_table[] = {
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .max = 1,
-     .doc = "rows for modules' backward too; what it costs is in overhead_sec"},
+     .doc = "record the backward of modules, too; overhead_sec includes its cost"},
     {.name = "memory",
      .value = "off",
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .max = 1,
-     .doc = "the GPU's memory at each call of a module; without it, at each step's end"},
+     .doc = "measure GPU memory at each module call; off: only at the end of each step"},
     {.name = "device_times",
      .value = "off",
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .max = 1,
-     .doc = "how long calls take on the GPU, by events in its streams: python.torch_device_time"},
+     .doc = "measure how long calls take on the GPU, with events in its streams, in "
+            "python.torch_device_time"},
     {.name = "exprs",
      .value = EXPRS,
      .flags = PROBING_LIVE,
      .type = PROBING_STR,
-     .doc = "variables to keep at each step's end: loss,lr,acc1@train; empty: none"},
-    {.name = "nan",
+     .doc = "variables to record at the end of each step, such as loss,lr,acc1@train; empty: none"},
+    {.name = "detect_nan",
      .value = "off",
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .max = 1,
-     .doc = "name the first module in a step that has a NaN or an infinity, in its output or "
-            "else in gradients"},
+     .doc = "record the first module of a step that has a NaN or an infinity in its output, or "
+            "else in its gradients"},
     {.name = "comm_timeout",
      .value = COMM_TIMEOUT,
      .type = PROBING_I64,
@@ -82,12 +83,13 @@ const struct probing_config settings_table[] = {
      .flags = PROBING_LIVE,
      .min = 0,
      .max = EVERY_MAX,
-     .doc = "seconds that an operation of a process group waits until it is told; 0: never"},
+     .doc = "seconds after which a waiting operation of a process group is reported; 0: never"},
     {.name = "profiling",
      .value = "",
      .flags = PROBING_LIVE,
      .type = PROBING_STR,
-     .doc = "several at once: on, off or a sample rate, then exprs=..., layers=..., backward=on"},
+     .doc = "several settings at once: on, off or a sample rate, then exprs=..., layers=..., "
+            "backward=on"},
     {.name = NULL},
 };
 
@@ -172,9 +174,9 @@ static int set_exprs(const char *text, char *ret)
             (void)snprintf(one, sizeof(one), "%.*s", (int)(n < 80 ? n : 80), p);
             rc = probing_failf(
                 torch_state.host, -EINVAL,
-                "torch.exprs wants names like loss, loss@train, meter.avg@Trainer.step or "
-                "metrics[\"acc\"], and computes nothing (of a tensor, item, min, max, "
-                "mean and norm come by themselves): '%s'",
+                "torch.exprs needs names like loss, loss@train, meter.avg@Trainer.step or "
+                "metrics[\"acc\"], and computes nothing (of a tensor, item, min, max, mean and "
+                "norm come by themselves): '%s'",
                 one);
         }
         p += n + (p[n] == ',');
@@ -184,17 +186,32 @@ static int set_exprs(const char *text, char *ret)
     return rc;
 }
 
+/* Names that parts of torch.profiling had before: they are still taken. */
+static const char *part_name(const char *name)
+{
+    static const char *const older[][2] = {
+        {"every", "sample_every"},
+        {"baseline", "shadow_every"},
+        {"nan", "detect_nan"},
+    };
+    for (size_t i = 0; i < sizeof(older) / sizeof(older[0]); i++)
+        if (strcmp(name, older[i][0]) == 0)
+            return older[i][1];
+    return name;
+}
+
 static int set_one(struct settings *s, const char *name, const char *value)
 {
+    name = part_name(name);
     if (strcmp(name, "sample_rate") == 0)
         return set_rate(s, value);
-    if (strcmp(name, "every") == 0) {
+    if (strcmp(name, "sample_every") == 0) {
         int rc = set_count(name, value, 0, &s->every);
         if (rc == 0 && s->every)
             s->rate = 1.0 / s->every;
         return rc;
     }
-    if (strcmp(name, "baseline") == 0)
+    if (strcmp(name, "shadow_every") == 0)
         return set_count(name, value, 0, &s->baseline);
     if (strcmp(name, "comm_timeout") == 0) {
         uint32_t seconds;
@@ -205,7 +222,7 @@ static int set_one(struct settings *s, const char *name, const char *value)
     }
     if (strcmp(name, "backward") == 0)
         return set_switch(name, value, &s->backward);
-    if (strcmp(name, "nan") == 0)
+    if (strcmp(name, "detect_nan") == 0)
         return set_switch(name, value, &s->nan);
     if (strcmp(name, "memory") == 0)
         return set_switch(name, value, &s->memory);
@@ -225,7 +242,8 @@ static int set_one(struct settings *s, const char *name, const char *value)
     return probing_failf(
         torch_state.host, -EINVAL,
         "torch.profiling has no part '%.80s'; there are on, off, a rate, exprs=, "
-        "layers=, sample_rate=, every=, backward=, nan=, memory=, device_times=, baseline=",
+        "layers=, sample_rate=, sample_every=, backward=, detect_nan=, memory=, device_times=, "
+        "shadow_every=",
         name);
 }
 
@@ -296,13 +314,13 @@ static void tell_others(const struct settings *old, const struct settings *new, 
         const char *name, *value;
         bool changed;
     } all[] = {
-        {"every", every, new->every != old->every},
+        {"sample_every", every, new->every != old->every},
         {"sample_rate", rate, new->rate < old->rate || new->rate > old->rate},
-        {"baseline", baseline, new->baseline != old->baseline},
+        {"shadow_every", baseline, new->baseline != old->baseline},
         {"backward", new->backward ? "on" : "off", new->backward != old->backward},
         {"memory", new->memory ? "on" : "off", new->memory != old->memory},
         {"device_times", new->device_times ? "on" : "off", new->device_times != old->device_times},
-        {"nan", new->nan ? "on" : "off", new->nan != old->nan},
+        {"detect_nan", new->nan ? "on" : "off", new->nan != old->nan},
         {"exprs", new->exprs, strcmp(new->exprs, old->exprs) != 0},
         {"layers", new->layers, strcmp(new->layers, old->layers) != 0},
         {"profiling", "", begun}}; /* else it still comes, and the last one set is right */
@@ -336,7 +354,7 @@ void settings_init(void)
     struct settings old, first;
     settings_look(&old);
     first = (struct settings){.every = 1, .rate = 1, .layers_version = old.layers_version + 1};
-    (void)set_count("baseline", BASELINE, 0, &first.baseline);
+    (void)set_count("shadow_every", BASELINE, 0, &first.baseline);
     (void)set_one(&first, "comm_timeout", COMM_TIMEOUT);
     (void)set_one(&first, "exprs", EXPRS);
     settings_hand(&first);

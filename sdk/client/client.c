@@ -172,7 +172,7 @@ int probing_client_cancel(struct probing_client *c, int64_t id)
 static int not_ours(struct probing_client *c)
 {
     c->over = true;
-    return client_fail(c, -EPROTO, "%s sent what is no message of ours", c->where);
+    return client_fail(c, -EPROTO, "%s sent what is not a message of ours", c->where);
 }
 
 /* The same as read_event(), of a message of bytes. */
@@ -213,9 +213,9 @@ static int read_event(struct probing_client *c, struct arena *a, struct probing_
     } else if (json_get(o, "dropped")) {
         ret->kind = PROBING_CLIENT_DROPPED;
         ret->dropped = (uint64_t)json_int(o, "dropped", 0);
-    } else if (json_get(o, "late")) {
+    } else if (json_get(o, "late_rows") || json_get(o, "late")) {
         ret->kind = PROBING_CLIENT_LATE;
-        ret->late = (uint64_t)json_int(o, "late", 0);
+        ret->late = (uint64_t)json_int(o, "late_rows", json_int(o, "late", 0));
     } else if (json_get(o, "event")) {
         /* The value as it was written: from behind "data": to the last brace (docs/protocol.md
          * fixes the order of the members). */
@@ -232,7 +232,7 @@ static int read_event(struct probing_client *c, struct arena *a, struct probing_
         ret->kind = PROBING_CLIENT_DATA;
         ret->text = data->text;
         ret->size = data->size;
-        ret->whole = json_get(o, "whole") != NULL;
+        ret->whole = json_get(o, "snapshot") || json_get(o, "whole");
     } else {
         return 0;
     }

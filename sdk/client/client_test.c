@@ -194,8 +194,8 @@ TEST(commands_run_over_tcp)
         const char *token;
         int rc;
         const char *why;
-    } tried[] = {{"wrong", -EACCES, "no token, or a wrong one"},
-                 {NULL, -EACCES, "no token, or a wrong one"},
+    } tried[] = {{"wrong", -EACCES, "the token is missing or wrong"},
+                 {NULL, -EACCES, "the token is missing or wrong"},
                  {"two\nlines", -EINVAL, "more than one line"},
                  {"secret", 0, ""}};
     for (size_t i = 0; i < sizeof(tried) / sizeof(tried[0]); i++) {

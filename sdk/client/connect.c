@@ -184,7 +184,7 @@ int probing_client_connect_unix(struct probing_client *c, const char *path)
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
 
     if (!*name || strlen(path) >= sizeof(directory))
-        return client_fail(c, -ENAMETOOLONG, "'%.80s' is no path of a socket", path);
+        return client_fail(c, -ENAMETOOLONG, "'%.80s' is not a path of a socket", path);
     (void)snprintf(directory, sizeof(directory), "%.*s",
                    slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
     struct client_door d = {.path = directory};

@@ -119,7 +119,7 @@ static int open_socket(struct probing_client *c, const struct client_door *d, co
     if (fstat(fd, ret) == 0 && S_ISSOCK(ret->st_mode))
         return fd;
     (void)close(fd);
-    return client_fail(c, -ENOTSOCK, "%s/%s is no socket%s: no core made it", d->path, name,
+    return client_fail(c, -ENOTSOCK, "%s/%s is not a socket%s: no core made it", d->path, name,
                        S_ISLNK(ret->st_mode) ? " but a link, which is not followed" : "");
 }
 

@@ -33,7 +33,7 @@ def test_no_such_process(world):
     gone = subprocess.Popen(["/bin/true"])
     gone.wait()
     refused(world.probing("-t", str(gone.pid), "inject"), "no process", str(gone.pid))
-    refused(world.probing("-t", "99999999999", "inject"), "no pid")
+    refused(world.probing("-t", "99999999999", "inject"), "is not a pid")
     refused(world.probing("-t", str(gone.pid), "query", "select 1"), "no process")
 
 
@@ -104,7 +104,7 @@ def test_directory_of_a_living_process(world, idle):
     idle.inject()
     directory = next(world.data.iterdir())
     refused(world.probing("-t", str(directory), "query", "select 1"), str(idle.pid))
-    refused(world.probing("-t", str(world.tmp), "query", "select 1"), "no data directory")
+    refused(world.probing("-t", str(world.tmp), "query", "select 1"), "not a data directory")
 
 
 def test_garbage_on_the_socket(world, idle):

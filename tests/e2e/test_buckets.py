@@ -23,7 +23,7 @@ def target(world, tmp_path):
     made = world.python(IDLE, python=DEBIAN_PYTHON)
     made.wait_line("ready")
     made.inject()
-    assert made.probing("config", "query.late=50ms").returncode == 0
+    assert made.probing("config", "query.watermark_delay=50ms").returncode == 0
     done = made.probing("script", "run", str(script))
     assert done.returncode == 0, done.stderr
     return made

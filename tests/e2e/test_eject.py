@@ -139,13 +139,13 @@ def test_a_damaged_earlier_life_is_not_gone_on_with(world, target):
     assert target.rows("select count(*) from counting.rows")[0] == [5]
 
 
-def test_afresh(world, target):
+def test_new_data_dir(world, target):
     """Whoever wants an empty directory says so."""
     plugin = world.plugin("counting", COUNTING)
     enter(target, plugin)
     assert target.probing("add", "100").returncode == 0
     assert target.probing("eject").returncode == 0
-    target.inject("-D", "probing.afresh=on")
+    target.inject("-D", "probing.new_data_dir=on")
     assert len(directories(world, target.pid)) == 2
     assert "counting" not in target.probing("tables").stdout
     target.kill()

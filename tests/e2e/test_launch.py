@@ -71,7 +71,7 @@ def test_it_is_the_program(world, words, code, said):
 
 
 def test_what_cannot_be_launched_is_said(world):
-    for words, why in ((["--"], "wants a program"), (["/bin/true"], "behind '--'"),
+    for words, why in ((["--"], "needs a program"), (["/bin/true"], "must follow '--'"),
                        (["--", "/no/such"], "No such file"), (["--plugin", "/x.so", "--", "true"],
                                                              "by name")):
         done = world.probing("launch", *words)
@@ -168,7 +168,7 @@ def test_a_shell_that_has_begun_nothing_says_so(world):
                     "echo here; read line < %s; true" % (world.tmp / "never"))
     target.wait_line("here")
     done = target.probing("eval", "1")
-    assert done.returncode == 1 and "begun no Python yet" in done.stderr, done.stderr
+    assert done.returncode == 1 and "not started a Python yet" in done.stderr, done.stderr
 
 
 def test_a_program_that_is_no_python_is_entered_behind_a_wrapper(world):
@@ -201,7 +201,7 @@ def test_a_plugin_asked_for_in_many_ways_is_there_once(world):
     assert "is loaded already" in done.stderr
     assert target.rows("select name, state from probing.plugins order by 1") == [
         ["profile", "running"], ["python", "running"]]
-    assert target.rows("select count(*) from probing.log where text like '%asked for twice%'") \
+    assert target.rows("select count(*) from probing.log where text like '%requested twice%'") \
         == [[2]]
 
 

@@ -53,24 +53,25 @@ def test_it_sets_and_probes_from_the_start(world):
 def test_the_one_at_home_is_found_and_an_asked_one_comes_first(world):
     home = world.tmp / "home"
     (home / ".config/probing").mkdir(parents=True)
-    (home / ".config/probing/probing.lua").write_text("probing.config('probing.max_dead', '7MB')")
+    (home / ".config/probing/probing.lua").write_text(
+        "probing.config('probing.max_offline_data', '7MB')")
     mine = world.tmp / "mine.lua"
-    mine.write_text("probing.config('probing.max_dead', '8MB')")
+    mine.write_text("probing.config('probing.max_offline_data', '8MB')")
     env = {"HOME": str(home)}
-    assert setting(entered(world, env=env), "probing.max_dead") == "7MB"
-    asked = entered(world, "-D", "probing.lua=%s" % mine, env=env)
-    assert setting(asked, "probing.max_dead") == "8MB"
-    off = entered(world, "-D", "probing.lua=off", env=env)
-    assert setting(off, "probing.max_dead") == "2GB" and scripts(off) == []
+    assert setting(entered(world, env=env), "probing.max_offline_data") == "7MB"
+    asked = entered(world, "-D", "probing.startup_script=%s" % mine, env=env)
+    assert setting(asked, "probing.max_offline_data") == "8MB"
+    off = entered(world, "-D", "probing.startup_script=off", env=env)
+    assert setting(off, "probing.max_offline_data") == "2GB" and scripts(off) == []
     here = entered(world, env=dict(env, PROBING_LUA=str(mine)))
-    assert setting(here, "probing.max_dead") == "8MB"
+    assert setting(here, "probing.max_offline_data") == "8MB"
 
 
 @pytest.mark.parametrize("text,what", [
     ("probing.config('probing.max_memory', '9MB')\nnonsense(1)\n", "probing:2: "),
     ("if then", "probing:1: "),
     ("probing.config('probing.max_memroy', '9MB')", "did you mean"),
-    ("while true do end", "more than 2 s, so it was stopped"),
+    ("while true do end", "more than 2 s without pause, so it was stopped"),
 ])
 def test_what_is_wrong_is_said_and_never_fatal(world, text, what):
     path = world.data / "probing.lua"
@@ -87,7 +88,7 @@ def test_files_that_others_may_write_are_refused(world):
     path.write_text(FILE)
     path.chmod(0o666)
     target = entered(world)
-    assert "not run: %s may be written by others: chmod go-w" % path in said(target)
+    assert "not run: other users can write to %s; run chmod go-w on it" % path in said(target)
     assert setting(target, "probing.max_memory") == "1GB" and scripts(target) == []
     if os.geteuid() == 0:
         path.chmod(0o644)
@@ -96,8 +97,8 @@ def test_files_that_others_may_write_are_refused(world):
 
 
 @pytest.mark.parametrize("asked,what", [("/no/such.lua", "/no/such.lua: No such file"),
-                                        ("such.lua", "probing.lua=such.lua: no whole path"),
-                                        ("/dev/null", "/dev/null is no file")])
+                                        ("such.lua", "startup_script=such.lua is not an absolute"),
+                                        ("/dev/null", "/dev/null is not a file")])
 def test_an_asked_one_that_cannot_be_read_is_named(world, asked, what):
-    target = entered(world, "-D", "probing.lua=" + asked)
+    target = entered(world, "-D", "probing.startup_script=" + asked)
     assert any(what in line for line in said(target)), said(target)

@@ -365,7 +365,7 @@ def test_settings_that_cannot_be(world):
     target.wait_line("ready")
     done = target.probing("inject", "-D", "probing.max_memory=lots", "-D", "nonsense.key=1", "-D",
                           "probing.nope=3", "-D", "probing.retention=1h", "-D",
-                          "probing.max_dead=1GB", "-D", "torch.exprs=loss@train")
+                          "probing.max_offline_data=1GB", "-D", "torch.exprs=loss@train")
     assert done.returncode == 1
     said = done.stderr.splitlines()
     assert "torch is not imported" in said[0] and "it waits for that" in said[0]
@@ -377,7 +377,7 @@ def test_settings_that_cannot_be(world):
     assert "torch.exprs=loss@train" in done.stdout
     held = dict(target.rows("select name, value from probing.settings"))
     assert held["probing.max_memory"] == "1GB" and held["probing.retention"] == "1h"
-    assert held["probing.max_dead"] == "1GB"
+    assert held["probing.max_offline_data"] == "1GB"
 
 
 def test_settings_of_a_core_that_is_there(world):
@@ -387,7 +387,7 @@ def test_settings_of_a_core_that_is_there(world):
     done = target.inject("-D", "probing.retention=2h")
     assert "already" in done.stdout
     assert target.probing("config", "get", "probing.retention").stdout.strip() == "2h"
-    done = target.probing("inject", "-D", "probing.max_dead=7GB")
+    done = target.probing("inject", "-D", "probing.max_offline_data=7GB")
     assert done.returncode == 1 and "can only be set when" in done.stderr
     refused(target.probing("inject", "--plugin", "no_such_plugin"), "no_such_plugin")
 
@@ -525,5 +525,5 @@ def test_a_directory_with_too_long_a_path(world, length):
     env = dict(world.env, PROBING_DATA_DIR=path)
     target = world.start("/bin/sleep", "600", env={"PROBING_DATA_DIR": path})
     done = world.probing("-t", str(target.pid), "inject", env=env)
-    refused(done, "name a shorter PROBING_DATA_DIR")
+    refused(done, "set a shorter PROBING_DATA_DIR")
     assert target.alive()

@@ -34,7 +34,7 @@ def test_eject_with_a_plugin_that_hangs(world, step):
         wait_for(lambda: "hanging" in target.probing("plugin", "list").stdout, "the plugin")
         assert target.rows("select 1") == [[1]]
         _, why = load.communicate(timeout=30)
-        assert load.returncode != 0 and "has not come back" in why, why
+        assert load.returncode != 0 and "has not returned" in why, why
         assert target.probing("config", "set", "probing.log_level", "debug").returncode == 0
         assert target.probing("eval", "print(2)").stdout == "2\n"
     else:
@@ -42,14 +42,14 @@ def test_eject_with_a_plugin_that_hangs(world, step):
     began = time.monotonic()
     done = target.probing("eject")
     assert done.returncode == 0, done.stderr
-    assert "a thread stays inside plugin hanging" in done.stdout
+    assert "a thread is still inside plugin hanging" in done.stdout
     assert time.monotonic() - began < 15
     wait_for(lambda: not our_threads(target.pid), "our threads to end", 20)
     wait_for(lambda: fds(target.pid) == before["fds"], "the same descriptors")
     target.inject()
     assert target.rows("select 1") == [[1]]
     again = target.probing("plugin", "load", str(plugin))
-    assert again.returncode != 0 and "has not come back" in again.stderr
+    assert again.returncode != 0 and "has not returned" in again.stderr
     assert target.alive()
 
 
@@ -97,13 +97,13 @@ def test_an_event_handler_that_hangs(world):
     assert target.probing("publish_it").returncode == 0
     state = "select state, reason from probing.plugins where name = 'hanging_in'"
     wait_for(lambda: target.rows(state)[0][0] == "failed", "the plugin to be given up", 20)
-    assert "its handler has not come back after 0.5 s" in target.rows(state)[0][1]
+    assert "its handler has not returned after 0.5 s" in target.rows(state)[0][1]
     assert target.rows("select count(*) from probing.log where text like '%hanging_in failed at "
                        "event%'") == [[1]]
     assert target.probing("config", "set", "probing.log_level", "debug").returncode == 0
     assert target.probing("eval", "print(2)").stdout == "2\n"
     done = target.probing("eject")
-    assert done.returncode == 0 and "stays inside plugin hanging_in" in done.stdout, done.stderr
+    assert done.returncode == 0 and "is still inside plugin hanging_in" in done.stdout, done.stderr
     wait_for(lambda: not our_threads(target.pid), "our threads to end", 20)
     wait_for(lambda: fds(target.pid) == before["fds"], "the same descriptors")
     target.inject()
@@ -169,7 +169,7 @@ def test_a_plugin_notes_and_hears_which_columns_are_asked_for(world):
 
 @pytest.mark.parametrize("leave", [False, True])
 def test_an_every_function_that_is_late(world, leave):
-    """It is named; everything else goes on; eject leaves, and says so if it has not come back."""
+    """It is named; everything else goes on; eject leaves, and says so if it has not returned."""
     target = prepared(world)
     before = state_of(target.pid)
     target.inject("-D", "probing.plugin_timeout=500ms")
@@ -180,7 +180,7 @@ def test_an_every_function_that_is_late(world, leave):
     assert target.probing("publish_it").returncode == 0
     if leave:
         done = target.probing("eject")
-        assert done.returncode == 0 and "stays inside plugin hanging_in" in done.stdout, done.stderr
+        assert done.returncode == 0 and "inside plugin hanging_in" in done.stdout, done.stderr
         wait_for(lambda: not our_threads(target.pid), "our threads to end", 20)
         wait_for(lambda: fds(target.pid) == before["fds"], "the same descriptors")
         target.inject()

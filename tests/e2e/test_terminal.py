@@ -111,7 +111,7 @@ def test_errors_come_through_it_with_their_code(world, target):
 def test_pager_that_is_not_there_is_named(world, target):
     t = terminal(world, target, "tables", env={"PAGER": "no-such-pager"})
     t.end()
-    assert b"the pager 'no-such-pager' cannot be run" in t.seen
+    assert b"cannot run the pager 'no-such-pager'" in t.seen
 
 
 @pytest.mark.skipif(not any(os.access(d + "/less", os.X_OK) for d in

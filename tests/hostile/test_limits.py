@@ -251,7 +251,7 @@ def test_memory_of_a_cgroup(grouped):
 
 
 def test_a_query_in_a_small_cgroup(grouped):
-    """query.memory is 256 MB: the kernel killed the program for such a question."""
+    """query.max_memory is 256 MB: the kernel killed the program for such a question."""
     grouped.limit(100 * MIB)
     told = grouped.enter()
     assert told.probing("inject").returncode == 0

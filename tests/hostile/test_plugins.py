@@ -67,7 +67,7 @@ def test_cut_where_the_core_looks_for_itself(world, target):
     (folder / "cut.so").write_bytes((SET / "well.so").read_bytes()[:8192])
     target.probing("eject")
     target.inject("-D", "probing.plugins=cut", "-D", "probing.plugin_path=%s" % folder)
-    assert state(target, "cut")[0] == "failed" and "cut short" in state(target, "cut")[1]
+    assert state(target, "cut")[0] == "failed" and "truncated" in state(target, "cut")[1]
     lives(target, world)
 
 
@@ -128,7 +128,7 @@ def test_that_writes_over_itself(world, target):
 def test_init_that_crashes_is_named(world, target):
     done = target.probing("plugin", "load", str(SET / "init_crash.so"))
     assert done.returncode == 1
-    assert "process %d died while plugin init_crash was being loaded" % target.pid in done.stderr
+    assert "process %d ended while plugin init_crash was being loaded" % target.pid in done.stderr
     assert "plugin check" in done.stderr
     assert target.process.wait() == -11
 
@@ -142,8 +142,8 @@ def test_init_that_crashes_with_the_handler_on(world):
 
 
 @pytest.mark.parametrize("name, reason", [
-    ("init_99", r"init: init\(\) gave 99: 0 means that it worked"),
-    ("init_hangs", "init: it has not come back after 1 s"),
+    ("init_99", r"init: init\(\) returned 99: it must return 0"),
+    ("init_hangs", "init: it has not returned after 1 s"),
     ("start_fails", "start: no such device; it has left 1 thread running"),
     ("no_destroy", "init and destroy may not be NULL"),
     ("bad_name", "at an address that cannot be read"),
@@ -192,7 +192,7 @@ def test_nothing_is_said_of_one_that_is_right(world, target):
 def test_stop_that_hangs(world, target):
     target.probing("plugin", "load", str(SET / "stop_hangs.so"))
     done = target.probing("plugin", "stop", "stop_hangs")
-    assert done.returncode == 1 and "has not come back" in done.stderr
+    assert done.returncode == 1 and "has not returned" in done.stderr
     lives(target, world)
 
 
@@ -203,7 +203,7 @@ def test_absurd_descriptions_are_refused_one_by_one(world, target):
     counts = [re.match(r"refused (\d+) of (\d+)", row[0]) for row in said]
     counts = [found for found in counts if found]
     assert counts and counts[0][1] == counts[0][2]
-    assert ["(a text at an address that cannot be read)"] in said
+    assert ["(the text is at an address that cannot be read)"] in said
     lives(target, world)
 
 
@@ -218,26 +218,26 @@ def test_check_of_one_that_is_right(world):
     assert done.returncode == 0, done.stdout + done.stderr
     for line in ["symbol +probing_plugin_v1, 112 bytes; ABI 1.1", "tables +well.ticks",
                  "commands +well", "settings +well.pace", r"runs .*; \d+ rows of well.ticks",
-                 "again +stop and destroy worked", "result +fit to be loaded"]:
+                 "again +stop and destroy worked", "result +it can be loaded"]:
         assert re.search(line, done.stdout), (line, done.stdout)
 
 
 @pytest.mark.parametrize("name, says", [
     ("init_crash", r"died of signal 11.*\n(.*\n)*.*init_crash\.so"),
-    ("init_99", r"gave 99"),
-    ("init_hangs", "not come back"),
+    ("init_99", r"returned 99"),
+    ("init_hangs", "not returned"),
     ("leaks_threads", "threads +NOT RIGHT: .* plugin leaks_th"),
     ("leaks_fds", "files +NOT RIGHT: .*/dev/zero"),
-    ("takes_signal", "signals +NOT RIGHT: a handler of signal 12"),
+    ("takes_signal", "signals +NOT RIGHT: it left a handler of signal 12"),
     ("start_fails", "no such device"),
-    ("stop_hangs", "not come back"),
+    ("stop_hangs", "not returned"),
     ("bad_name", "cannot be read"),
 ])
 def test_check_of_one_that_is_wrong(world, name, says):
     before = set(os.listdir("/dev/shm"))
     done = check(world, name)
     assert done.returncode == 1 and re.search(says, done.stdout), done.stdout + done.stderr
-    assert re.search("result +[1-9] thing", done.stdout)
+    assert re.search("result +[1-9] problem", done.stdout)
     wait_for(lambda: not [made for made in set(os.listdir("/dev/shm")) - before if "check" in made],
              "the end of what checks have made, those of other tests too")
 
@@ -246,12 +246,12 @@ def test_check_of_a_file_that_is_cut(world):
     cut = world.tmp / "well.so"
     cut.write_bytes((SET / "well.so").read_bytes()[:9000])
     done = world.probing("plugin", "check", str(cut))
-    assert done.returncode == 1 and "cut short" in done.stdout
+    assert done.returncode == 1 and "truncated" in done.stdout
 
 
 def test_check_in_a_program_of_the_users(world):
     done = check(world, "well", "--", "sleep", "600")
-    assert done.returncode == 0 and "fit to be loaded" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "it can be loaded" in done.stdout, done.stdout + done.stderr
     done = check(world, "well", "--", "true")
     assert done.returncode == 1 and "ended" in done.stderr
     done = world.probing("plugin", "check")

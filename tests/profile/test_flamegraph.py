@@ -221,7 +221,7 @@ def test_difference(sampled):
         assert done.returncode == 0, done.stderr
     (world.tmp / "bad.folded").write_text("no number\n")
     done = world.probing("flamegraph", "diff", b, str(world.tmp / "bad.folded"), "-o", "x.html")
-    assert done.returncode == 1 and "no folded stack" in done.stderr
+    assert done.returncode == 1 and "not a folded stack" in done.stderr
     assert not (world.tmp / "x.html").exists()
 
 

@@ -50,7 +50,7 @@ while True:
     target.wait_line("ready")
     target.inject("--plugin", "profile")
     target.wait_line("taken")
-    wait_for(lambda: "has taken the profiler's signal" in target.probing("profile").stdout,
+    wait_for(lambda: "has taken over the profiler's signal" in target.probing("profile").stdout,
              "the profiler's notice")
     assert target.probing("plugin", "stop", "profile").returncode == 0
     assert target.alive()

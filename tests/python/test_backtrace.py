@@ -331,9 +331,9 @@ def test_wrong_words(world):
     python = list(PYTHONS.values())[0]
     target = world.start(python, "import time\nprint('ready', flush=True)\ntime.sleep(600)\n")
     target.inject()
-    for words, part in (["--thrad"], "unknown word"), (["--thread"], "thread id"), \
+    for words, part in (["--thrad"], "unexpected argument"), (["--thread"], "thread id"), \
             (["--thread", "12x"], "thread id"), (["--thread", "99999999"], "no thread"), \
-            (["--native", "--python"], "exclude"), (["--local"], "unknown word"):
+            (["--native", "--python"], "exclude"), (["--local"], "unexpected argument"):
         done = target.probing("backtrace", *words)
         assert done.returncode != 0 and part in done.stderr, (words, done.stdout, done.stderr)
         assert len(done.stderr.strip().split("\n")) == 1, done.stderr

@@ -129,7 +129,7 @@ def test_a_visitor_needs_the_token(world, python):
     token = re.search(pattern, said(client.stdout, pattern)).group(1)
     with socket.create_connection(("127.0.0.1", port), 20) as wrong:
         wrong.sendall(b"0" * 24 + b"\n")
-        assert b"not the token" in wrong.makefile("rb").read()
+        assert b"the token is wrong" in wrong.makefile("rb").read()
     with socket.create_connection(("127.0.0.1", port), 20) as visitor:
         file = visitor.makefile("rb")
         visitor.sendall(token + b"\np 40 + 2\nc\n")

@@ -431,7 +431,7 @@ def test_what_stands_around_a_function(world, python):
         assert done.returncode == 0, (name, done.stderr)
         assert done.stdout.count("return  ") == 6 and "6 calls, 0 raised" in done.stdout
         assert (note or "\n") in done.stdout and (note or "is watched" not in done.stdout)
-        assert "watching took" in done.stdout
+        assert "watching cost" in done.stdout
         for (text,) in target.rows("select attributes from python.trace_event where name = '%s'"
                                    % name):
             seen = json.loads(text)

@@ -428,7 +428,7 @@ def test_rows_as_a_frame():
     rows = Rows({"columns": [{"name": n, "type": t, "unit": ""} for n, t in
                              (("ts", "timestamp"), ("x", "double"), ("n", "bigint"))],
                  "rows": [["2026-11-22T05:26:42.106366440Z", 3, 1], [None, None, 2]],
-                 "lost": 0, "cut": False, "elapsed_ms": 1})
+                 "lost": 0, "truncated": False, "elapsed_ms": 1})
     frame = rows.frame()
     assert frame["ts"][0] == pandas.Timestamp("2026-11-22T05:26:42.106366440Z")
     assert frame["x"][0] == 3.0 and list(frame["n"]) == [1, 2]

@@ -63,7 +63,7 @@ def test_the_same_over_the_websocket(door, form):
         told = []
         while len(told) < 20:
             message = wire.receive()
-            assert "whole" not in message, message
+            assert "snapshot" not in message, message
             text = message["data"]
             if form == "json":
                 told += [row[0] for row in json.loads(text)["rows"]]
@@ -78,7 +78,7 @@ def test_the_same_over_the_websocket(door, form):
 def test_what_adds_up_is_whole_and_says_so(door):
     with door.wire(token=door.read_token) as wire:
         wire.send({"id": 1, "watch": "select count(*) as n from script.rows", "interval_ms": 30})
-        assert wire.receive()["whole"] is True
+        assert wire.receive()["snapshot"] is True
     stream = watch(door, "select count(*) as n from script.rows")
     for _ in range(3):
         assert stream.stdout.readline().split() == ["n"]
@@ -86,4 +86,4 @@ def test_what_adds_up_is_whole_and_says_so(door):
         assert stream.stdout.readline().startswith("(1 row, ")
     stream.kill()
     said = stream.stderr.read()
-    assert said.count("\n") == 1 and "all of its answer follows" in said
+    assert said.count("\n") == 1 and "its whole answer follows" in said

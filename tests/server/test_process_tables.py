@@ -93,7 +93,7 @@ def test_overhead_names_threads_memory_and_disk(door):
 
 
 def test_clients_are_listed_while_they_are_there(door):
-    sql = "select who, transport, protocol, access, requests, dropped from probing.clients"
+    sql = "select client, transport, protocol, access, requests, dropped from probing.clients"
     with door.wire(token=door.read_token) as wire:
         rows = door.target.rows(sql)
         tcp, = [row for row in rows if row[1] == "tcp"]
@@ -140,4 +140,4 @@ def test_older_words_still_work(world):
     done = world.probing("cluster", "attach")
     assert done.returncode == 2 and "each by its own pid or address" in done.stderr
     said = target.probing("config", "probing.sample_rate=0.05").stdout
-    assert said == "probing.sample_rate=0.05 (kept until plugin torch is loaded)\n"
+    assert said == "torch.sample_rate=0.05 (kept until plugin torch is loaded)\n"

@@ -258,7 +258,7 @@ static void cut_rings_body(void)
 
     cut(fast, "strings");
     CHECK_INT(intern(store_interns(store), "a name", 6, &id), -EIO);
-    CHECK(strstr(err_text(), "entered again") != NULL);
+    CHECK(strstr(err_text(), "injected again") != NULL);
     CHECK(intern_text(store_interns(store), 1, NULL) == NULL);
     CHECK_INT(store_drain(store), 0);
     end();

@@ -192,7 +192,7 @@ def test_what_is_left_out_is_in_the_stream_too(job, tmp_path):
     assert code == 0 and "incomplete: stopped after 5 rows" in said
     assert arrow(job, some, tmp_path / "whole") == (0, "")
     cut, whole = read(tmp_path / "cut", tmp_path / "whole")
-    assert cut["notes"] == {"cut": "true"} and cut["rows"] == 5
+    assert cut["notes"] == {"truncated": "true"} and cut["rows"] == 5
     assert whole["notes"] == {} and whole["rows"] == 100000 and whole["batches"] > 5
     job.kill()  # the dead said nothing of it in csv and jsonl, either
     for fmt in ("csv", "arrow"):

@@ -316,11 +316,11 @@ def test_the_dead_are_exported_too(job, tmp_path):
 
 def test_wrong_words_say_what_is_right(job, tmp_path):
     for words, said in ((["--table", "x"], "--format"),
-                        (["--format", "xml", "--table", "x"], "there are csv"),
-                        (["--format", "csv"], "needs a table's name"),
+                        (["--format", "xml", "--table", "x"], "use one of csv"),
+                        (["--format", "csv"], "needs the name of a table"),
                         (["--format", "csv", "nowhere"], "nowhere"),
                         (["--format", "csv", "--table", "a", "b"], "not both"),
-                        (["--format", "arrow", "--table", "a b"], "no table's name"),
+                        (["--format", "arrow", "--table", "a b"], "not the name of a table"),
                         (["--format", "csv", "--table", "nowhere"], "nowhere"),
                         (["--format", "csv", "-o", "/nonexistent/x", "select 1"], "/nonexistent")):
         done = job.probing("export", *words)

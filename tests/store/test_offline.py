@@ -36,7 +36,7 @@ def test_is_listed_and_asked(dead):
     listed = dead.world.probing("list", "--dead").stdout
     assert str(dead.pid) in listed and str(dead.world.data) in listed
     assert dead.rows("select count(*), sum(n) from script.kept") == [[5000, 12502500]]
-    assert dead.rows("select rows, waiting, lost from probing.tables where name = 'kept'") == \
+    assert dead.rows("select rows, buffered, lost from probing.tables where name = 'kept'") == \
         [[5000, 0, 0]]
     assert dead.rows("select * from probing.lost") == []
 
@@ -111,7 +111,7 @@ def test_the_living_of_another_pid_namespace_are_no_dead(world):
         done = namespace("env", "PROBING_DATA_DIR=%s" % world.data, str(CLI), *words)
         return done.stdout + done.stderr
 
-    assert "no data of dead processes" in there("list", "--dead")
+    assert "there is no data of ended processes" in there("list", "--dead")
     assert "0 data directories removed, 1 kept" in there("gc")
     assert "2" in there("-t", str(directory), "query", "select 1 + 1 as n")
     assert "pid: 1" in there("-t", str(directory), "info")

@@ -94,7 +94,7 @@ def test_the_launchers_environment(world, python):
 
 def test_steps_without_rows_are_told(world, python):
     two = start(world, python, "steps.py", str(world.tmp / "answer"))
-    assert two.probing("config", "torch.baseline=4").returncode == 0
+    assert two.probing("config", "torch.shadow_every=4").returncode == 0
     (world.tmp / "go").touch()
     two.wait_line("done")
     rows = two.rows("select step, is_shadow, sampled, shadow_normal, shadow_baseline, sample_mode "

@@ -165,4 +165,4 @@ def test_watching_the_loss_tells_each_step_once(world, python):
             told.setdefault(row["step"], []).append(row["loss"])
     finally:
         stream.kill()
-    assert "adds up" not in stream.stderr.read()
+    assert "aggregates" not in stream.stderr.read()

@@ -19,8 +19,8 @@ def test_modules_and_gradients(world, python):
     assert by_name["Model:Model"] == [None, 0, None]
     assert by_name["Model:head"] == ["Model", 1, "cpu"]
     assert by_name["Model:blocks.0.shared"] == ["blocks.0", 3, "cpu"]
-    gradients = case.target.rows("select name, norm, nan, infinite, settled, note, elements "
-                                 "from torch.gradients where root = 'Model'")
+    gradients = case.target.rows("select name, norm, nan_count, inf_count, consistent, note, "
+                                 "elements from torch.gradients where root = 'Model'")
     broken = "blocks.1.own.weight"
     norms = {row[0]: row[1] for row in gradients}
     assert set(norms) == set(wanted["norms"])  # what is frozen has none
@@ -56,7 +56,7 @@ def test_gradients_of_threads_that_train(world, python):
     # The others' models go a moment after their last words.
     wait_for(lambda: case.target.rows("select root, count(norm), min(note) from torch.gradients "
                                       "group by 1") ==
-             [["First", 0, "not read: the thread that calls its model did not come by"]],
+             [["First", 0, "not read: the thread that calls its model did not reach a safe point"]],
              "the first model alone, not read")
     rows = case.target.rows("select distinct gradient_bytes from torch.modules where root = 'First'"
                             " and parameters > 0")

@@ -32,7 +32,7 @@ def test_hooks_with_a_stand_in_for_torch(world, python):
     if is_threaded(python):
         pytest.skip("it is refused there")
     case = Case(world, "standin.py", python)
-    done = case.target.probing("config", "torch.baseline=0")
+    done = case.target.probing("config", "torch.shadow_every=0")
     assert done.returncode == 0, done.stderr
     left = "True function False function []"
     assert said(case, LEFT) != left

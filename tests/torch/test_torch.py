@@ -38,7 +38,7 @@ def test_names_are_those_of_named_modules(world, python):
 def test_names_while_modules_move(world, python):
     """Shared by two models, renamed, replaced, taken out, wrapped: as named_modules() says then."""
     case = Case(world, "renamed.py", python)
-    done = case.target.probing("config", "torch.baseline=0")
+    done = case.target.probing("config", "torch.shadow_every=0")
     assert done.returncode == 0, done.stderr
     wanted = case.run()
     assert case.counts() == wanted
@@ -173,7 +173,7 @@ def test_steps_that_a_grad_scaler_skips(world, python):
 
 def test_one_step_in_three(world, python):
     case = Case(world, "steps.py", python)
-    done = case.target.probing("config", "torch.every=3")
+    done = case.target.probing("config", "torch.sample_every=3")
     assert done.returncode == 0, done.stderr
     wanted = case.run()
     steps = case.target.rows("select distinct local_step from python.torch_trace order by 1")
@@ -181,7 +181,7 @@ def test_one_step_in_three(world, python):
     sampled = case.target.rows("select steps, sampled from python.torch_step_timing order by 1")
     assert sampled == [[n, int(n % 3 == 0)] for n in range(1, len(wanted["optimizers"]))]
     for bad in ("-1", "1x", "", "99999999"):
-        done = case.target.probing("config", "torch.every=" + bad)
+        done = case.target.probing("config", "torch.sample_every=" + bad)
         assert done.returncode != 0 and "every" in done.stderr, bad
 
 
@@ -337,7 +337,7 @@ def test_the_first_nan_in_gradients(world, python):
     """Where all outputs are finite: the module that it began in, or the last one, after which the
     loss was made."""
     case = Case(world, "gradients.py", python)
-    done = case.target.probing("config", "torch.nan=on")
+    done = case.target.probing("config", "torch.detect_nan=on")
     assert done.returncode == 0, done.stderr
     case.run()
     rows = case.target.rows("select local_step, func, value_type, value from python.variables "
@@ -353,7 +353,7 @@ def test_the_first_nan_in_gradients(world, python):
 def test_the_first_nan_under_autocast_in_checkpoints_and_scaled(world, python):
     """A checkpoint calls its modules again in the backward: they are not the last ones."""
     case = Case(world, "precision.py", python)
-    done = case.target.probing("config", "torch.nan=on")
+    done = case.target.probing("config", "torch.detect_nan=on")
     assert done.returncode == 0, done.stderr
     seen = case.run()
     rows = case.target.rows("select local_step, func, value_type from python.variables "
@@ -412,7 +412,8 @@ def test_settings_that_set_others_say_so(world, python):
         result = case.target.probing(*words)
         assert result.returncode == 0, result.stderr
     done("config", "torch.profiling=0.25,backward=on,exprs=loss@train, acc,layers=a.*")
-    names = ("profiling", "sample_rate", "every", "backward", "nan", "exprs", "layers")
+    names = ("profiling", "sample_rate", "sample_every", "backward", "detect_nan", "exprs",
+             "layers")
     line = "0.25,backward=on,exprs=loss@train, acc,layers=a.*"
     said = [line, "0.25", "0", "on", "off", "loss@train,acc", "a.*"]
     assert holds(*names) == said

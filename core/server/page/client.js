@@ -51,10 +51,11 @@ class Client {
     this.#WebSocket = WebSocket;
   }
 
-  /** {columns, rows, row_count, elapsed_ms, lost, cut}; rows are objects by column name, integers
+  /** {columns, rows, row_count, elapsed_ms, lost, truncated}; rows are objects by column name, integers
    * beyond 2^53 BigInts.  empty: why there are no rows, where that is known. */
   async query(sql) {
     const answer = parse(await this.#post("/query", sql));
+    answer.truncated ??= answer.cut; // of a core of before
     const { columns } = answer;
     const read = (v, i) => [columns[i].name, columns[i].type === "double" ? double(v) : v];
     answer.rows = answer.rows.map((row) => Object.fromEntries(row.map(read)));
@@ -143,7 +144,7 @@ class Client {
 /** What comes waits here until it is taken; when nobody takes, the process drops the oldest. */
 class Stream {
   lost = 0; // messages that the process dropped because we were slow
-  late = 0; // rows of a watch by buckets that came when their bucket had been told
+  lateRows = 0; // rows of a watch by buckets that came when their bucket had been told
   onend = null;
   #socket;
   #read;
@@ -188,7 +189,7 @@ class Stream {
 
   #take(message) {
     if (message.dropped) this.lost += message.dropped;
-    if (message.late) this.late += message.late;
+    this.lateRows += message.late_rows ?? message.late ?? 0;
     if (message.event) this.#waiting.push({ topic: message.event, data: message.data });
     else if (message.data !== undefined) this.#waiting.push(...this.#read(message.data));
     if (message.error) this.#end(new ProbingError(message.error));

@@ -132,8 +132,8 @@ static int on_rows(void *arg, const struct sql_rows *rows)
             n->sel[m++] = rows->batch->sel ? rows->batch->sel[r] : (uint16_t)r;
         if (++n->rows > SQL_NEWS_ROWS)
             return err_set(-E2BIG,
-                           "what is new of this statement can be told as long as it has no more "
-                           "than %u rows; add a where: ts > now() - interval '1 minute'",
+                           "new rows of this statement can be found only while it has at most %u "
+                           "rows; add a condition such as: where ts > now() - interval '1 minute'",
                            SQL_NEWS_ROWS);
     }
     n->told += m;

@@ -392,7 +392,7 @@ int sql_scan_table(struct query *q, const struct table *t, const char *alias, st
     if (!op->detail || sql_saw_table(q, t) < 0)
         return -ENOMEM;
     if (!t->scan && !q->s->store)
-        return err_set(-ENOENT, "%s.%s is a stored table and there is no store here", t->schema,
+        return err_set(-ENOENT, "%s.%s is a stored table, and there is no store here", t->schema,
                        t->name);
     *ret = op;
     return 0;

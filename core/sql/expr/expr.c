@@ -32,7 +32,7 @@ void *sql_scratch(struct run *r, size_t size)
     }
     void *m = arena_alloc(r->scratch, size ? size : 1);
     if (!m)
-        (void)err_set(-ENOMEM, "the texts this query makes do not fit its memory");
+        (void)err_set(-ENOMEM, "the texts that this query makes do not fit into its memory");
     return m;
 }
 

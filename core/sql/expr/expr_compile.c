@@ -170,7 +170,7 @@ static struct vec *compile(struct program *p, const struct expr *e)
         break;
     }
     (void)sql_error(p->run.q->text, p->run.q->size, e->pos, -EINVAL,
-                    "an aggregate cannot stand here");
+                    "an aggregate is not allowed here");
     return NULL;
 }
 

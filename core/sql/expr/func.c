@@ -223,21 +223,22 @@ MATH(floor_double, floor(x))
 MATH(ceil_double, ceil(x))
 MATH(trunc_double, trunc(x))
 MATH(round_double, rint(x))
-MATH_IN(exp_double, x <= 709.78 || isinf(x), exp(x), "exp() is too large for a double")
+MATH_IN(exp_double, x <= 709.78 || isinf(x), exp(x),
+        "the result of exp() is too large for a double")
 MATH(sin_double, sin(x))
 MATH(cos_double, cos(x))
 MATH(sign_double, (double)((x > 0) - (x < 0)))
-MATH_IN(sqrt_double, x >= 0, sqrt(x), "square root of a negative number")
-MATH_IN(ln_double, x > 0, log(x), "logarithm of a number that is not positive")
-MATH_IN(log10_double, x > 0, log10(x), "logarithm of a number that is not positive")
-MATH_IN(log2_double, x > 0, log2(x), "logarithm of a number that is not positive")
+MATH_IN(sqrt_double, x >= 0, sqrt(x), "cannot take the square root of a negative number")
+MATH_IN(ln_double, x > 0, log(x), "cannot take the logarithm of a number that is not positive")
+MATH_IN(log10_double, x > 0, log10(x), "cannot take the logarithm of a number that is not positive")
+MATH_IN(log2_double, x > 0, log2(x), "cannot take the logarithm of a number that is not positive")
 MATH(tan_double, tan(x))
 MATH(atan_double, atan(x))
 MATH(cbrt_double, cbrt(x))
 MATH(degrees_double, x *(180 / M_PI))
 MATH(radians_double, x *(M_PI / 180))
-MATH_IN(asin_double, x >= -1 && x <= 1, asin(x), "asin and acos are of numbers from -1 to 1")
-MATH_IN(acos_double, x >= -1 && x <= 1, acos(x), "asin and acos are of numbers from -1 to 1")
+MATH_IN(asin_double, x >= -1 && x <= 1, asin(x), "asin and acos take numbers from -1 to 1")
+MATH_IN(acos_double, x >= -1 && x <= 1, acos(x), "asin and acos take numbers from -1 to 1")
 
 KERNEL(power_double)
 {
@@ -246,8 +247,8 @@ KERNEL(power_double)
     ROWS(double x = pow(a[i], b[i]); st->dst->d[i] = x;
          bad |= !isfinite(x) && isfinite(a[i]) && isfinite(b[i]););
     return bad ? sql_run_error(r, st, -ERANGE,
-                               "a power that is too large for a double, or of a negative number "
-                               "or zero that has none")
+                               "the power is too large for a double, or undefined for a negative "
+                               "number or zero")
                : 0;
 }
 

@@ -27,7 +27,8 @@ KERNEL(pad)
         int64_t want = st->a[1]->i[i], have = sql_characters(t), filling = sql_characters(fill);
         int64_t some = want > have && filling ? want - have : 0;
         if (want > MADE_BYTES / 4)
-            return sql_run_error(r, st, -E2BIG, "a text of more than 16 million characters");
+            return sql_run_error(r, st, -E2BIG,
+                                 "the text would have more than 16 million characters");
         t = want < have ? sql_part(t, 0, want > 0 ? want : 0) : t;
         uint64_t whole = filling ? (uint64_t)(some / filling) : 0;
         struct text rest = sql_part(fill, 0, filling ? some % filling : 0);
@@ -52,7 +53,7 @@ KERNEL(repeat)
         struct text t = st->a[0]->t[i];
         int64_t times = st->a[1]->i[i] > 0 ? st->a[1]->i[i] : 0;
         if (t.size && times > MADE_BYTES / t.size)
-            return sql_run_error(r, st, -E2BIG, "repeat() makes a text of more than 64 MiB");
+            return sql_run_error(r, st, -E2BIG, "repeat() would make a text of more than 64 MiB");
         uint64_t size = (uint64_t)t.size * (t.size ? (uint64_t)times : 0);
         char *out = sql_scratch(r, size);
         if (!out)
@@ -80,7 +81,7 @@ KERNEL(concat_between)
             }
         char *out = size < UINT32_MAX ? sql_scratch(r, size) : NULL;
         if (!out)
-            return err_set(-ENOMEM, "a text grows too long for memory");
+            return err_set(-ENOMEM, "the text is too long for the memory of the query");
         st->dst->t[i] = (struct text){out, (uint32_t)size};
         if (null)
             sql_set_null(st->dst, i);
@@ -130,7 +131,7 @@ KERNEL(translate)
         uint64_t room = (uint64_t)t.size * 4; /* a byte may become a character of four */
         char *out = room < UINT32_MAX ? sql_scratch(r, room) : NULL;
         if (!out)
-            return err_set(-ENOMEM, "a text grows too long for memory");
+            return err_set(-ENOMEM, "the text is too long for the memory of the query");
         int rc = sql_worked(r->q, (uint64_t)t.size * (1 + from.size / 16));
         if (rc < 0)
             return rc;
@@ -247,7 +248,7 @@ KERNEL(chr)
         if (!out)
             return -ENOMEM;
         if (c <= 0 || c > 0x10ffff || (c >= 0xd800 && c < 0xe000))
-            return sql_run_error(r, st, -ERANGE, "no letter has this number");
+            return sql_run_error(r, st, -ERANGE, "there is no character with this number");
         uint32_t size = unicode_put((uint32_t)c, out);
         st->dst->t[i] = (struct text){out, size};
     }

@@ -134,10 +134,9 @@ static int put(const struct pattern *p, const char *like, int64_t ns, bool plain
 
 static int refuse(struct run *r, const struct step *st, const struct pattern *p)
 {
-    return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL,
-                     "to_char() has no pattern %s here; what is meant as it stands is written "
-                     "\"in double quotes\"",
-                     p->word);
+    return sql_error(
+        r->q->text, r->q->size, st->expr->pos, -EINVAL,
+        "to_char() does not know the pattern %s; put literal text \"in double quotes\"", p->word);
 }
 
 static int write_time(struct run *r, struct step *st, int64_t ns, struct text t, struct text *ret)
@@ -202,9 +201,8 @@ static int to_pattern(struct run *r, struct step *st, struct text t, struct text
         if (!pattern)
             return sql_error(
                 r->q->text, r->q->size, st->expr->pos, -EINVAL,
-                "strftime() has no %%%.*s here; there are %%Y %%y %%m %%d %%e %%H %%I %%M "
-                "%%S %%f %%g %%n %%p %%j %%a %%A %%b %%B %%u %%V %%G %%F %%T %%D %%R %%Z "
-                "%%z %%%%",
+                "strftime() does not know %%%.*s; it knows %%Y %%y %%m %%d %%e %%H %%I %%M %%S %%f "
+                "%%g %%n %%p %%j %%a %%A %%b %%B %%u %%V %%G %%F %%T %%D %%R %%Z %%z %%%%",
                 at + 1 < t.size, t.data + at + (at + 1 < t.size));
         memcpy(out + n, pattern, strlen(pattern));
         n += (uint32_t)strlen(pattern);
@@ -249,8 +247,8 @@ KERNEL(to_char_number)
 {
     (void)sel;
     return n ? sql_run_error(r, st, -EINVAL,
-                             "to_char() is for timestamps here; numbers: round(x, 2)::text, "
-                             "lpad(x::text, 8)")
+                             "to_char() formats timestamps only; for numbers use round(x, 2)::text "
+                             "or lpad(x::text, 8)")
              : 0;
 }
 

@@ -177,7 +177,7 @@ KERNEL(interval_part)
         double value = sql_interval_get(sql_time_part(t.data, t.size), interval_at(st->a[1], i));
         if (value != value)
             return sql_error(r->q->text, r->q->size, st->expr->pos, -EINVAL,
-                             "no part '%.*s' of an interval; there are microsecond, millisecond, "
+                             "an interval has no part '%.*s'; use microsecond, millisecond, "
                              "second, minute, hour, day, week, month, quarter, year, epoch",
                              (int)(t.size > 40 ? 40 : t.size), t.data);
         st->dst->d[i] = value;
@@ -224,8 +224,8 @@ KERNEL(bin_months)
     (void)sel;
     (void)n;
     return sql_run_error(r, st, -EINVAL,
-                         "a time bucket has no months or years, which have no fixed length; "
-                         "date_trunc('month', ts) goes by the calendar");
+                         "a time bucket cannot be months or years, which have no fixed length; "
+                         "date_trunc('month', ts) follows the calendar");
 }
 
 #define COMPARES(sign, kernel)     \

@@ -150,7 +150,7 @@ KERNEL(json_path)
                  bad = false;
             at = path ? by_path(at, key->t[i], &bad) : member(at, key, i);
             if (bad)
-                rc = sql_run_error(r, st, -EINVAL, "a path of JSON is like $.key[0].\"other key\"");
+                rc = sql_run_error(r, st, -EINVAL, "a JSON path looks like $.key[0].\"other key\"");
         }
         if (rc == -EINVAL && j)
             break;

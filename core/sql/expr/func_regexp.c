@@ -204,7 +204,9 @@ static int replace_one(struct run *r, struct regexp *re, struct text t, struct t
         at = behind(t, slots);
     } while (all && at <= t.size && !b->failed);
     (void)buf_add(b, t.data + from, t.size - from);
-    return rc < 0 ? rc : b->failed ? err_set(-ENOMEM, "a text grows too long for memory") : 0;
+    return rc < 0      ? rc
+           : b->failed ? err_set(-ENOMEM, "the text is too long for the memory of the query")
+                       : 0;
 }
 
 /* regexp_replace(x, pattern, by[, flags]) */

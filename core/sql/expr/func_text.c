@@ -73,7 +73,7 @@ KERNEL(change_case)
         char *out = t.size < UINT32_MAX / 2 ? sql_scratch(r, (size_t)t.size * 2) : NULL;
         uint32_t made = 0;
         if (!out)
-            return err_set(-ENOMEM, "a text grows too long for memory");
+            return err_set(-ENOMEM, "the text is too long for the memory of the query");
         for (const char *p = t.data; p < end;) {
             uint32_t c = unicode_next(&p, end);
             made += unicode_put(to_lower ? unicode_lower(c) : unicode_upper(c), out + made);
@@ -151,7 +151,9 @@ KERNEL(replace)
         size = t.size + found * to.size - found * from.size;
         char *out = size < UINT32_MAX ? sql_scratch(r, size) : NULL;
         if (!out)
-            return err_set(-ENOMEM, "replace() makes a text too long for memory");
+            return err_set(
+                -ENOMEM,
+                "replace() would make a text that is too long for the memory of the query");
         st->dst->t[i] = (struct text){out, (uint32_t)size};
         uint32_t at = 0;
         for (; found; found--) {
@@ -178,7 +180,7 @@ KERNEL(concat)
                 size += st->args[a]->t[i].size;
         char *out = size < UINT32_MAX ? sql_scratch(r, size) : NULL;
         if (!out)
-            return err_set(-ENOMEM, "a text grows too long for memory");
+            return err_set(-ENOMEM, "the text is too long for the memory of the query");
         st->dst->t[i] = (struct text){out, (uint32_t)size};
         for (uint32_t a = 0; a < st->n_args; a++) {
             if (st->args[a]->has_null && st->args[a]->null[i])
@@ -220,8 +222,9 @@ KERNEL(split_part)
         int64_t which = st->a[2]->i[i];
         const char *p;
         if (which == 0)
-            return sql_run_error(r, st, -EINVAL,
-                                 "split_part counts its parts from 1, or from the end from -1");
+            return sql_run_error(
+                r, st, -EINVAL,
+                "split_part counts parts from 1, or from -1 backwards from the end");
         if (which < 0) /* there is one more than separators */
             which += 2 + (int64_t)count_of(t, by);
         if (which <= 0) {

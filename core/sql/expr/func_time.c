@@ -17,8 +17,8 @@ static int bad_part(struct run *r, const struct step *st, struct text t)
 {
     return sql_error(
         r->q->text, r->q->size, st->expr->pos, -EINVAL,
-        "no part '%.*s' of a time; there are microsecond, millisecond, second, "
-        "minute, hour, day, week, month, quarter, year, dow, doy, isodow, isoyear, epoch",
+        "a timestamp has no part '%.*s'; use microsecond, millisecond, second, minute, hour, day, "
+        "week, month, quarter, year, dow, doy, isodow, isoyear, epoch",
         (int)(t.size > 40 ? 40 : t.size), t.data);
 }
 

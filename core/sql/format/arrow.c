@@ -457,7 +457,7 @@ int sql_arrow_end(struct sql_writer *w, const struct sql_report *report)
     if (report->lost)
         notes[n++] = (struct key_value){"lost", lost};
     if (report->cut)
-        notes[n++] = (struct key_value){"cut", "true"};
+        notes[n++] = (struct key_value){"truncated", "true"};
     if (report->empty[0])
         notes[n++] = (struct key_value){"empty", report->empty};
     int rc = n || w->arrow->rows ? send_batch(w, notes, n) : 0;

@@ -28,14 +28,15 @@ int sql_format_parse(const char *name, enum sql_format *ret)
             return 0;
         }
     }
-    return err_set(-EINVAL, "no format '%s'; there are table, json, jsonl, csv and arrow", name);
+    return err_set(-EINVAL, "unknown format '%s'; use one of table, json, jsonl, csv and arrow",
+                   name);
 }
 
 int sql_writer_send(struct sql_writer *w)
 {
     int rc = w->out.failed;
     if (rc < 0)
-        return err_set(rc, "a piece of the answer is too large for memory");
+        return err_set(rc, "a part of the answer is too large for memory");
     if (w->out.size)
         rc = w->write(w->arg, w->out.data, w->out.size);
     buf_reset(&w->out);
@@ -264,7 +265,7 @@ static int on_columns(void *arg, const struct sql_column *columns, uint32_t n)
 {
     struct sql_writer *w = arg;
     if (w->again)
-        return n == w->n ? 0 : err_set(-ESTALE, "the columns are others than they were");
+        return n == w->n ? 0 : err_set(-ESTALE, "the columns have changed");
     int rc = keep_columns(w, columns, n);
     if (rc < 0)
         return rc;
@@ -336,7 +337,7 @@ int sql_writer_finish(struct sql_writer *w, const struct sql_report *report)
         (void)buf_addf(&w->out,
                        "],\"row_count\":%llu,\"elapsed_ms\":", (unsigned long long)report->rows);
         (void)json_add_f64(&w->out, (double)report->elapsed_ns / 1e6);
-        (void)buf_addf(&w->out, ",\"lost\":%llu,\"cut\":%s", (unsigned long long)report->lost,
+        (void)buf_addf(&w->out, ",\"lost\":%llu,\"truncated\":%s", (unsigned long long)report->lost,
                        report->cut ? "true" : "false");
         if (report->empty[0]) {
             (void)buf_adds(&w->out, ",\"empty\":");

@@ -38,11 +38,11 @@ c,0.5
 
 select * exclude (nothing) from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur)
 ----
-error: line 1, column 8: no column 'nothing' in t; `describe` lists them
+error: line 1, column 8: unknown column 'nothing' in t; `describe` lists them
 
 select * replace (1 as nothing) from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur)
 ----
-error: line 1, column 8: no column 'nothing' in t; `describe` lists them
+error: line 1, column 8: unknown column 'nothing' in t; `describe` lists them
 
 select module, id from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur) order by all desc
 ----
@@ -92,7 +92,7 @@ select row_number() over (order by id) as n, n * 10 as m from (values (1, 'a', 1
 
 select sum(id) as s, max(s) from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur)
 ----
-error: line 1, column 26: an aggregate inside an aggregate
+error: line 1, column 26: an aggregate cannot be inside another aggregate
 
 select count_if(dur > 1), countif(id > 1), count_if(id > 9) from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), (4, 'c', 0.5)) t(id, module, dur)
 ----
@@ -133,7 +133,7 @@ select date_diff('month', timestamp '1969-11-15', timestamp '1970-02-01'), date_
 
 select date_diff('fortnight', timestamp '1969-11-15', timestamp '1970-02-01')
 ----
-error: line 1, column 8: no part 'fortnight' of a time; there are microsecond, millisecond, second, minute, hour, day, week, month, quarter, year, dow, doy, isodow, isoyear, epoch
+error: line 1, column 8: a timestamp has no part 'fortnight'; use microsecond, millisecond, second, minute, hour, day, week, month, quarter, year, dow, doy, isodow, isoyear, epoch
 
 select epoch_ms(timestamp '2024-01-01 00:00:00.123456'), epoch_us(timestamp '2024-01-01 00:00:00.123456'), epoch_ms(timestamp '1969-12-31 23:59:59.9995')
 ----
@@ -170,7 +170,7 @@ select r from range(timestamp '2024-01-01', timestamp '2024-01-02', interval '12
 
 select range('a', 2)
 ----
-error: line 1, column 8: no function 'range'; it gives rows: from range(9) n
+error: line 1, column 8: unknown function 'range'; it gives rows: from range(9) n
 
 select json_extract('{"a": {"b": [1, "x"]}}', '$.a.b[1]'), json_extract_string('{"a": {"b": [1, "x"]}}', '$.a.b[1]'), json_extract('{"a": {"b": [1, "x"]}}', '$.a.c'), json_extract('{"a": 7}', '$'), json_extract('{"a b": 7}', '$."a b"')
 ----
@@ -182,11 +182,11 @@ select json_extract('{"a": 7}', 'a'), json_extract_string('{"a": null}', '$.a'),
 
 select json_extract('{"a": 7}', '$.')
 ----
-error: line 1, column 8: a path of JSON is like $.key[0]."other key"
+error: line 1, column 8: a JSON path looks like $.key[0]."other key"
 
 select json_extract('[7]', '$[0')
 ----
-error: line 1, column 8: a path of JSON is like $.key[0]."other key"
+error: line 1, column 8: a JSON path looks like $.key[0]."other key"
 
 select json_array_length('[1, 2]'), instr('abc', 'c'), instr('abc', 'z')
 ----

@@ -60,7 +60,7 @@ select div(7, 2), div(-7, 2), chr(65), chr(228), chr(8364), chr(128512), ascii('
 
 select chr(0)
 ----
-error: line 1, column 8: no letter has this number
+error: line 1, column 8: there is no character with this number
 
 select split_part('a.b.c', '.', -1), split_part('a.b.c', '.', -3), split_part('a.b.c', '.', -4), split_part('a.b.c', '', -1), split_part('abc', '.', -1), split_part('', '.', -1), split_part('a..b', '..', -2)
 ----
@@ -68,7 +68,7 @@ c,a,"",a.b.c,abc,"",a
 
 select split_part('a.b', '.', 0)
 ----
-error: line 1, column 8: split_part counts its parts from 1, or from the end from -1
+error: line 1, column 8: split_part counts parts from 1, or from -1 backwards from the end
 
 select pg_size_pretty(0::bigint), pg_size_pretty(10239::bigint), pg_size_pretty(10240::bigint), pg_size_pretty(123456789::bigint), pg_size_pretty((-123456789)::bigint), pg_size_pretty(10485248::bigint), pg_size_pretty(10485247::bigint)
 ----
@@ -101,16 +101,16 @@ select sum(dur) as s from (values (1, 'a', 1.5), (2, 'b', 2.5), (3, 'a', null), 
 
 select sum(x) over (groups between 1 preceding and current row) from (values (1),(2)) t(x)
 ----
-error: line 1, column 21: groups counts groups of equal rows: it needs an order by
+error: line 1, column 21: groups counts groups of equal rows, so it needs an order by
 
 select power(10, 400)
 ----
-error: line 1, column 8: a power that is too large for a double, or of a negative number or zero that has none
+error: line 1, column 8: the power is too large for a double, or undefined for a negative number or zero
 
 select exp(1000)
 ----
-error: line 1, column 8: exp() is too large for a double
+error: line 1, column 8: the result of exp() is too large for a double
 
 select n from (values (1)) a(n), (values (2)) b(n)
 ----
-error: line 1, column 8: column 'n' is ambiguous: it is in more than one of the tables; say which: a.n or b.n
+error: line 1, column 8: column 'n' is ambiguous: more than one of the tables has it; write a.n or b.n

@@ -2,19 +2,19 @@
 
 select to_char(1234.5, '9999.')
 ----
-error: line 1, column 8: to_char() is for timestamps here; numbers: round(x, 2)::text, lpad(x::text, 8)
+error: line 1, column 8: to_char() formats timestamps only; for numbers use round(x, 2)::text or lpad(x::text, 8)
 
 select to_char(interval '1 hour', 'HH24')
 ----
-error: line 1, column 8: to_char() is for timestamps here; numbers: round(x, 2)::text, lpad(x::text, 8)
+error: line 1, column 8: to_char() formats timestamps only; for numbers use round(x, 2)::text or lpad(x::text, 8)
 
 select to_char(timestamp '2024-05-03', 'DDth')
 ----
-error: line 1, column 8: to_char() has no pattern TH here; what is meant as it stands is written "in double quotes"
+error: line 1, column 8: to_char() does not know the pattern TH; put literal text "in double quotes"
 
 select to_char(timestamp '2024-05-03', '"Month" \\D J')
 ----
-error: line 1, column 8: to_char() has no pattern J here; what is meant as it stands is written "in double quotes"
+error: line 1, column 8: to_char() does not know the pattern J; put literal text "in double quotes"
 
 select to_char(timestamp '2024-05-03', 'TZ OF')
 ----

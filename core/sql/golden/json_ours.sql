@@ -43,4 +43,4 @@ ff,double,true
 
 set probing.x = 5
 ----
-error: line 1, column 5: a query only reads; `config probing.x=5` changes a setting
+error: line 1, column 5: a query cannot change settings; use `config probing.x=5`

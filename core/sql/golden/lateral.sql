@@ -76,4 +76,4 @@ select count(*), sum(s.n) from generate_series(1, 300) t(x), lateral (select n f
 
 select x, y from (values (1)) t(x), (select t.x as y) s
 ----
-error: line 1, column 45: no table 't' in from
+error: line 1, column 45: unknown table 't' in from

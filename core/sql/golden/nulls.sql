@@ -53,7 +53,7 @@ with recursive r(n) as (select 1 union select 1) select n from r
 
 with a as (select 1), a as (select 2) select * from a
 ----
-error: line 1, column 23: a name that `with` has given already
+error: line 1, column 23: `with` defines this name twice
 
 select upper('äöÿ'), lower('ÀÉΣ'), 'ÄÖ' ilike 'äö', 'x' ilike '_', 'Ж%' ilike 'ж%', 'É' ilike '_'
 ----

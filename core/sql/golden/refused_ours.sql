@@ -10,67 +10,67 @@ error: line 1, column 34: no anti join: where not exists (select 1 from ... wher
 
 select 1 from (values (1)) a positional join (values (1)) b
 ----
-error: line 1, column 30: no positional join: join by row_number() over ()
+error: line 1, column 30: a positional join is not supported; join by row_number() over ()
 
 select 1 from (values (1)) t tablesample bernoulli (10)
 ----
-error: line 1, column 30: no samples: `where step % 100 = 0` takes one row of a hundred
+error: line 1, column 30: samples are not supported; `where step % 100 = 0` takes one row of a hundred
 
 select 1 from (values (1)) t using sample 10
 ----
-error: line 1, column 30: no samples: `where step % 100 = 0` takes one row of a hundred
+error: line 1, column 30: samples are not supported; `where step % 100 = 0` takes one row of a hundred
 
 select 1 from (values (1)) t pivot (sum(x) for k in (1))
 ----
-error: line 1, column 30: no pivot: sum(x) filter (where k = 'a') makes a column
+error: line 1, column 30: pivot is not supported; sum(x) filter (where k = 'a') makes a column
 
 pivot t on x
 ----
-error: line 1, column 1: no pivot: sum(x) filter (where k = 'a') makes a column
+error: line 1, column 1: pivot is not supported; sum(x) filter (where k = 'a') makes a column
 
 select 1 group by rollup (1)
 ----
-error: line 1, column 19: no grouping sets, rollup or cube: a select for each, union all between them
+error: line 1, column 19: grouping sets, rollup and cube are not supported; write a select for each, with union all between them
 
 select 1 group by grouping sets ((1), ())
 ----
-error: line 1, column 19: no grouping sets, rollup or cube: a select for each, union all between them
+error: line 1, column 19: grouping sets, rollup and cube are not supported; write a select for each, with union all between them
 
 select [1, 2]
 ----
-error: line 1, column 8: no arrays: (values (1), (2)) are rows, string_agg() and JSON texts hold lists
+error: line 1, column 8: arrays are not supported; (values (1), (2)) gives rows, string_agg() and JSON texts hold lists
 
 select array[1, 2]
 ----
-error: line 1, column 8: no arrays: (values (1), (2)) are rows, string_agg() and JSON texts hold lists
+error: line 1, column 8: arrays are not supported; (values (1), (2)) gives rows, string_agg() and JSON texts hold lists
 
 select array_agg(x) from (values (1)) t(x)
 ----
-error: line 1, column 8: no function 'array_agg'; there are no arrays: string_agg(x, ',') makes a text of them
+error: line 1, column 8: unknown function 'array_agg'; arrays are not supported: string_agg(x, ',') makes a text of them
 
 select array_agg(x order by x) from (values (1)) t(x)
 ----
-error: line 1, column 8: no function 'array_agg'; there are no arrays: string_agg(x, ',') makes a text of them
+error: line 1, column 8: unknown function 'array_agg'; arrays are not supported: string_agg(x, ',') makes a text of them
 
 select generate_series(1, 3)
 ----
-error: line 1, column 8: no function 'generate_series'; it gives rows: from generate_series(1, 9) n
+error: line 1, column 8: unknown function 'generate_series'; it gives rows: from generate_series(1, 9) n
 
 select 1 > any (select 1)
 ----
-error: line 1, column 10: of any and all there are `= any (select ...)` and `<> all (select ...)`; else compare with (select min(x) ...) or max(x)
+error: line 1, column 10: only `= any (select ...)` and `<> all (select ...)` are supported; otherwise compare with (select min(x) ...) or max(x)
 
 select 1 = any (array[1])
 ----
-error: line 1, column 10: no arrays: x in (1, 2), x in (select ...)
+error: line 1, column 10: arrays are not supported; use x in (1, 2) or x in (select ...)
 
 select 'a' similar to 'b'
 ----
-error: line 1, column 12: no `similar to`: like, or ~ with a regular expression
+error: line 1, column 12: `similar to` is not supported; use like, or ~ with a regular expression
 
 select 'a' like 'b' escape 'cd'
 ----
-error: line 1, column 28: escape takes one character, behind a pattern that is a literal
+error: line 1, column 28: escape takes one character, after a pattern that is a literal
 
 select lag(x) respect nulls over (order by x) from (values (1), (2)) t(x) order by x
 ----
@@ -79,27 +79,27 @@ select lag(x) respect nulls over (order by x) from (values (1), (2)) t(x) order 
 
 select 1 as a union by name select 2 as a
 ----
-error: line 1, column 21: columns of a union are matched by their places alone
+error: line 1, column 21: the columns of a union are matched by position only
 
 insert into t values (1)
 ----
-error: line 1, column 1: no insert: tables are only read here; `with` names a select
+error: line 1, column 1: insert is not supported: tables are read-only here; `with` names a select
 
 create table t (x int)
 ----
-error: line 1, column 1: no create: tables are only read here; `with` names a select
+error: line 1, column 1: create is not supported: tables are read-only here; `with` names a select
 
 begin
 ----
-error: line 1, column 1: no transactions: tables are only read here
+error: line 1, column 1: transactions are not supported: tables are read-only here
 
 pragma table_info('t')
 ----
-error: line 1, column 1: no pragma: `describe TABLE`, `show all` and `set` are near
+error: line 1, column 1: pragma is not supported; see `describe TABLE`, `show all` and `set`
 
 select random()
 ----
-error: line 1, column 8: no function 'random'; answers do not hang on chance; `where step % 100 = 0` takes one row of a hundred
+error: line 1, column 8: unknown function 'random'; random functions are not supported; `where step % 100 = 0` takes one row of a hundred
 
 describe select 1 as a, 'x' as b, now() as c, 1.5 as d
 ----
@@ -115,7 +115,7 @@ y,boolean,"",""
 
 summarize information_schema.nothing
 ----
-error: line 1, column 11: no table 'information_schema.nothing'; `show tables` lists them
+error: line 1, column 11: unknown table 'information_schema.nothing'; `show tables` lists them
 
 summarize information_schema.schemata
 ----
@@ -145,7 +145,7 @@ select json_extract('[1, 2, 3]', '$[x]')
 
 select sum(x) as s, row_number() over (order by sum(x)) as n, max(n) from (values (1)) t(x)
 ----
-error: line 1, column 67: an aggregate inside an aggregate
+error: line 1, column 67: an aggregate cannot be inside another aggregate
 
 -- A week begins on Monday, as in date_trunc(): DuckDB counts from the epoch.
 select date_diff('week', timestamp '2024-01-07', timestamp '2024-01-08'), date_diff('week', timestamp '2024-01-08', timestamp '2024-01-14 23:59')
@@ -154,23 +154,23 @@ select date_diff('week', timestamp '2024-01-07', timestamp '2024-01-08'), date_d
 
 select (select max(t.a)) from (values (1),(5)) t(a)
 ----
-error: line 1, column 16: max() here is over columns of the query around alone, and belongs to that one: write it there, or name a column of this select in it
+error: line 1, column 16: max() uses only columns of the outer query and belongs there: write it in that query, or use a column of this select in it
 
 select 18446744073709551616
 ----
-error: line 1, column 8: an integer beyond 64 bits; with a point (or as 1e19) it is a double, which keeps 15 digits
+error: line 1, column 8: the integer does not fit into 64 bits; written with a point (or as 1e19) it is a double, which keeps 15 digits
 
 select top 5 n from (values (1)) t(n)
 ----
-error: line 1, column 8: no `top`: `limit 5` behind the whole select does it
+error: line 1, column 8: `top` is not supported; write `limit 5` at the end of the select
 
 select cnt(*) from (values (1)) t(n)
 ----
-error: line 1, column 8: no function 'cnt'
+error: line 1, column 8: unknown function 'cnt'
 
 select n from (values (1)) t(n) where n = "python"
 ----
-error: line 1, column 43: no column "python" in t; a text is written in single quotes: 'python'
+error: line 1, column 43: unknown column "python" in t; a text is written in single quotes: 'python'
 
 select date '2024-01-01' + 1.5
 ----
@@ -178,11 +178,11 @@ error: line 1, column 26: a date moves by whole days, or by an interval: date + 
 
 select time_bucket(interval '1 month', timestamp '2024-01-10')
 ----
-error: line 1, column 8: a time bucket has no months or years, which have no fixed length; date_trunc('month', ts) goes by the calendar
+error: line 1, column 8: a time bucket cannot be months or years, which have no fixed length; date_trunc('month', ts) follows the calendar
 
 select strftime(timestamp '2024-05-03', '%Q')
 ----
-error: line 1, column 8: strftime() has no %Q here; there are %Y %y %m %d %e %H %I %M %S %f %g %n %p %j %a %A %b %B %u %V %G %F %T %D %R %Z %z %%
+error: line 1, column 8: strftime() does not know %Q; it knows %Y %y %m %d %e %H %I %M %S %f %g %n %p %j %a %A %b %B %u %V %G %F %T %D %R %Z %z %%
 
 select lead(x order by x) over () from (values (1)) t(x)
 ----
@@ -190,11 +190,11 @@ error: line 1, column 24: the order of lead() stands in its window: over (order 
 
 select arg_min(x, y order by x) from (values (1, 2)) t(x, y)
 ----
-error: line 1, column 30: arg_min() goes by its second argument and takes no order by
+error: line 1, column 30: arg_min() is ordered by its second argument and takes no order by
 
 show probing.sample_rat
 ----
-error: line 1, column 1: no setting 'probing.sample_rat'; `show all` lists them
+error: line 1, column 1: unknown setting 'probing.sample_rat'; `show all` lists them
 
 select sum(x) respect nulls from (values (1)) t(x)
 ----

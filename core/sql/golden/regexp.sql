@@ -32,7 +32,7 @@ true,true,true,false
 
 select 'a' ~ '(a'
 ----
-error: line 1, column 12: regular expression: a ( that is not closed at letter 3 of '(a'
+error: line 1, column 12: regular expression: there is a ( that is not closed at letter 3 of '(a'
 
 select 'a' ~ 'a{9,3}'
 ----

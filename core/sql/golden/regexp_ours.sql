@@ -6,8 +6,8 @@ select regexp_match('layer.12.weight', '(\d+)'), regexp_match('layer.12.weight',
 
 select 'a' ~ '(a{100}){100}'
 ----
-error: line 1, column 12: regular expression: it becomes too long at letter 14 of '(a{100}){100}'
+error: line 1, column 12: regular expression: the compiled expression is too long at letter 14 of '(a{100}){100}'
 
 select 'a' ~ '(a)\1'
 ----
-error: line 1, column 12: regular expression: references back are not known at letter 5 of '(a)\1'
+error: line 1, column 12: regular expression: back-references are not supported at letter 5 of '(a)\1'

@@ -104,7 +104,7 @@ select age(timestamp '2024-03-01', timestamp '2024-01-31'), age(timestamp '2024-
 
 select date_bin('1 month', timestamp '2024-01-10', timestamp '2001-01-01')
 ----
-error: line 1, column 8: a time bucket has no months or years, which have no fixed length; date_trunc('month', ts) goes by the calendar
+error: line 1, column 8: a time bucket cannot be months or years, which have no fixed length; date_trunc('month', ts) follows the calendar
 
 select g from generate_series(timestamp '2024-01-31', timestamp '2024-06-01', interval '1 month') g
 ----

@@ -147,7 +147,7 @@ static int cut_quoted(struct cutter *c, char quote)
             c->at++;
         }
         if (ch == '\0')
-            return sql_error(c->text, c->size, c->at, -EINVAL, "a zero byte in a text");
+            return sql_error(c->text, c->size, c->at, -EINVAL, "a text contains a zero byte");
         out[n++] = ch;
     }
     c->at++;
@@ -172,8 +172,8 @@ static int cut_sign(struct cutter *c)
     }
     if (ch == '\0' || !strchr("()+-*/%^=<>,.;~[]&|#", ch)) {
         if (ch > ' ' && ch < 127)
-            return sql_error(c->text, c->size, pos, -EINVAL, "'%c' means nothing here", ch);
-        return sql_error(c->text, c->size, pos, -EINVAL, "a byte 0x%02x that means nothing here",
+            return sql_error(c->text, c->size, pos, -EINVAL, "unexpected '%c'", ch);
+        return sql_error(c->text, c->size, pos, -EINVAL, "unexpected byte 0x%02x",
                          (unsigned char)ch);
     }
     c->at++;

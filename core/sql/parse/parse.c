@@ -82,7 +82,7 @@ bool sql_parse_enter(struct parser *p)
         return false;
     if (++p->depth > SQL_DEPTH) {
         p->error = sql_error(p->text, p->size, now(p)->pos, -E2BIG,
-                             "nested more than %d levels deep", SQL_DEPTH);
+                             "the statement is nested more than %d levels deep", SQL_DEPTH);
         return false;
     }
     return true;
@@ -108,7 +108,7 @@ void sql_parse_add(struct parser *p, struct node *n, struct node *arg)
         n->depth = arg->depth + 1;
     if (n->depth > SQL_CHAIN && !p->error)
         p->error = sql_error(p->text, p->size, n->pos, -E2BIG,
-                             "an expression of more than %d operators in a row", SQL_CHAIN);
+                             "an expression has more than %d operators in a row", SQL_CHAIN);
 }
 
 struct node *sql_parse_make(struct parser *p, const char *name, uint32_t pos, struct node *a,

@@ -168,7 +168,7 @@ static void parse_call_tail(struct parser *p, struct node *n)
         n->within = true;
         sql_parse_order(p, &n->order, &n->n_order);
         if (n->n_order > 1)
-            sql_parse_fail(p, n->pos, "within group orders by one expression");
+            sql_parse_fail(p, n->pos, "within group takes one expression in its order by");
         if (!p->error)
             sql_parse_add(p, n, n->order[0].node);
         need_sign(p, ")", ")");

@@ -26,14 +26,13 @@ static struct node *parse_number(struct parser *p, bool negative)
             n->integer = negative ? (int64_t)(0 - value) : (int64_t)value;
             return n;
         }
-        return sql_parse_fail(
-            p, t->pos,
-            "an integer beyond 64 bits; with a point (or as 1e19) it is a double, "
-            "which keeps 15 digits");
+        return sql_parse_fail(p, t->pos,
+                              "the integer does not fit into 64 bits; written with a point (or as "
+                              "1e19) it is a double, which keeps 15 digits");
     }
     n->kind = NODE_DOUBLE;
     if (parse_f64(t->text, t->size, &n->number) < 0)
-        return sql_parse_fail(p, t->pos, "a number too large for a double");
+        return sql_parse_fail(p, t->pos, "the number is too large for a double");
     n->number = negative ? -n->number : n->number;
     sql_parse_decimals(n, t->text, negative);
     return n;

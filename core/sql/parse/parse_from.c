@@ -142,7 +142,7 @@ static bool parse_join_word(struct parser *p, struct from *f)
         if ((asof && f->join != JOIN_INNER && f->join != JOIN_LEFT) ||
             (f->natural && f->join == JOIN_CROSS))
             sql_parse_fail(p, now(p)->pos,
-                           asof ? "an asof join is inner or left"
+                           asof ? "an asof join must be inner or left"
                                 : "a cross join has no condition");
     }
     if (asof)
@@ -161,7 +161,7 @@ struct from *sql_parse_from(struct parser *p)
         if (!both || !parse_join_word(p, both))
             break;
         if (++n > 32)
-            return sql_parse_fail(p, now(p)->pos, "more than 32 tables are joined");
+            return sql_parse_fail(p, now(p)->pos, "more than 32 tables cannot be joined");
         both->kind = FROM_JOIN;
         both->left = f;
         both->right = parse_table(p);

@@ -93,11 +93,12 @@ static struct node *parse_any(struct parser *p, struct node *left, uint32_t pos,
     bool select = starts_select(p);
     p->at--;
     if (!select)
-        return sql_parse_fail(p, pos, "no arrays: x in (1, 2), x in (select ...)");
+        return sql_parse_fail(p, pos,
+                              "arrays are not supported; use x in (1, 2) or x in (select ...)");
     if (strcmp(compare, all ? "<>" : "=") != 0)
         return sql_parse_fail(p, pos,
-                              "of any and all there are `= any (select ...)` and `<> all (select "
-                              "...)`; else compare with (select min(x) ...) or max(x)");
+                              "only `= any (select ...)` and `<> all (select ...)` are supported; "
+                              "otherwise compare with (select min(x) ...) or max(x)");
     return parse_in(p, left, pos, /* negated= */ all);
 }
 
@@ -110,7 +111,7 @@ static void parse_escape(struct parser *p, struct node *pattern)
     char *out = pattern ? arena_alloc(p->arena, 2 * (size_t)pattern->size + 1) : NULL;
     uint32_t n = 0;
     if (!out || pattern->kind != NODE_TEXT || t->type != TOKEN_STRING || t->size > 1) {
-        sql_parse_fail(p, t->pos, "escape takes one character, behind a pattern that is a literal");
+        sql_parse_fail(p, t->pos, "escape takes one character, after a pattern that is a literal");
         return;
     }
     p->at++;
@@ -163,7 +164,8 @@ static struct node *parse_word_infix(struct parser *p, struct node *left, int bi
             if (is_word(p, not, likes[i]))
                 like = i;
         if (is_word(p, not, "similar") && is_word(p, not +1, "to"))
-            return sql_parse_fail(p, pos, "no `similar to`: like, or ~ with a regular expression");
+            return sql_parse_fail(
+                p, pos, "`similar to` is not supported; use like, or ~ with a regular expression");
         if (in || between || like >= 0) {
             p->at += not +1;
             if (in)
@@ -275,7 +277,8 @@ struct node *sql_parse_infix(struct parser *p, struct node *left, int binding, b
         p->at += 2;
         need_word(p, "zone", "zone");
         if (now(p)->type != TOKEN_STRING || strcasecmp(now(p)->text, "utc") != 0)
-            return sql_parse_expected(p, "'UTC': times are kept in UTC and no other zone is known");
+            return sql_parse_expected(
+                p, "'UTC': times are stored in UTC, and no other zone is supported");
         p->at++;
         return left;
     }

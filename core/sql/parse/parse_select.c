@@ -175,7 +175,7 @@ static struct select *combine(struct parser *p, struct select *left, enum set_ki
 static bool take_all(struct parser *p)
 {
     if (is_word(p, 0, "by") && is_word(p, 1, "name"))
-        sql_parse_fail(p, now(p)->pos, "columns of a union are matched by their places alone");
+        sql_parse_fail(p, now(p)->pos, "the columns of a union are matched by position only");
     bool all = take_word(p, "all");
     if (!all)
         (void)take_word(p, "distinct");
@@ -191,7 +191,7 @@ static struct select *parse_intersects(struct parser *p, uint32_t *n)
         if (!take_word(p, "intersect"))
             break;
         if (++*n > SETS_MAX)
-            return sql_parse_fail(p, pos, "more than 100 selects in one union");
+            return sql_parse_fail(p, pos, "a union has more than 100 selects");
         bool all = take_all(p);
         left = combine(p, left, SET_INTERSECT, pos, all, parse_core(p));
     }
@@ -210,7 +210,7 @@ static struct select *parse_sets(struct parser *p)
         if (kind == SET_NONE)
             break;
         if (++n > SETS_MAX)
-            return sql_parse_fail(p, pos, "more than 100 selects in one union");
+            return sql_parse_fail(p, pos, "a union has more than 100 selects");
         bool all = take_all(p);
         left = combine(p, left, kind, pos, all, parse_intersects(p, &n));
     }
@@ -236,7 +236,7 @@ static void parse_ctes(struct parser *p)
             return;
         for (const struct cte *other = p->ctes; other != before; other = other->next)
             if (strcasecmp(other->name, name) == 0) {
-                sql_parse_fail(p, pos, "a name that `with` has given already");
+                sql_parse_fail(p, pos, "`with` defines this name twice");
                 return;
             }
         *c = (struct cte){.name = name,
@@ -287,7 +287,7 @@ struct select *sql_parse_select(struct parser *p)
     if (is_word(p, 0, "select") && is_word(p, 1, "top") &&
         p->tokens[p->at + 2].type == TOKEN_NUMBER)
         return sql_parse_fail(p, p->tokens[p->at + 1].pos,
-                              "no `top`: `limit 5` behind the whole select does it");
+                              "`top` is not supported; write `limit 5` at the end of the select");
     if (!sql_parse_enter(p))
         return NULL;
     struct cte *outer = p->ctes;

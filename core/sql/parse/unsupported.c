@@ -19,17 +19,19 @@ bool sql_parse_other_statement(struct parser *p)
             continue;
         char what[80];
         (void)snprintf(what, sizeof(what),
-                       "no %s: tables are only read here; `with` names a select", words[i]);
+                       "%s is not supported: tables are read-only here; `with` names a select",
+                       words[i]);
         sql_parse_fail(p, now(p)->pos, what);
         return true;
     }
     bool pragma = is_word(p, 0, "pragma");
     if (pragma || is_word(p, 0, "pivot") || is_word(p, 0, "unpivot"))
-        sql_parse_fail(p, now(p)->pos,
-                       pragma ? "no pragma: `describe TABLE`, `show all` and `set` are near"
-                              : "no pivot: sum(x) filter (where k = 'a') makes a column");
+        sql_parse_fail(
+            p, now(p)->pos,
+            pragma ? "pragma is not supported; see `describe TABLE`, `show all` and `set`"
+                   : "pivot is not supported; sum(x) filter (where k = 'a') makes a column");
     if (is_word(p, 0, "begin") || is_word(p, 0, "commit") || is_word(p, 0, "rollback"))
-        sql_parse_fail(p, now(p)->pos, "no transactions: tables are only read here");
+        sql_parse_fail(p, now(p)->pos, "transactions are not supported: tables are read-only here");
     return p->error != 0;
 }
 
@@ -63,11 +65,13 @@ bool sql_parse_other_from(struct parser *p)
                        anti ? "no anti join: where not exists (select 1 from ... where ...)"
                             : "no semi join: where exists (select 1 from ... where ...)");
     else if (join && is_word(p, 0, "positional"))
-        sql_parse_fail(p, pos, "no positional join: join by row_number() over ()");
+        sql_parse_fail(p, pos, "a positional join is not supported; join by row_number() over ()");
     else if (is_word(p, 0, "tablesample") || (is_word(p, 0, "using") && is_word(p, 1, "sample")))
-        sql_parse_fail(p, pos, "no samples: `where step % 100 = 0` takes one row of a hundred");
+        sql_parse_fail(
+            p, pos, "samples are not supported; `where step % 100 = 0` takes one row of a hundred");
     else if (is_sign_at(p, 1, "(") && (is_word(p, 0, "pivot") || is_word(p, 0, "unpivot")))
-        sql_parse_fail(p, pos, "no pivot: sum(x) filter (where k = 'a') makes a column");
+        sql_parse_fail(p, pos,
+                       "pivot is not supported; sum(x) filter (where k = 'a') makes a column");
     return p->error != 0;
 }
 
@@ -76,8 +80,8 @@ bool sql_parse_other_group(struct parser *p)
     if ((is_word(p, 0, "grouping") && is_word(p, 1, "sets")) ||
         (is_sign_at(p, 1, "(") && (is_word(p, 0, "rollup") || is_word(p, 0, "cube"))))
         sql_parse_fail(p, now(p)->pos,
-                       "no grouping sets, rollup or cube: a select for each, union all between "
-                       "them");
+                       "grouping sets, rollup and cube are not supported; write a select for each, "
+                       "with union all between them");
     return p->error != 0;
 }
 
@@ -85,7 +89,7 @@ bool sql_parse_other_value(struct parser *p)
 {
     if (is_sign_at(p, 0, "[") || (is_word(p, 0, "array") && is_sign_at(p, 1, "[")))
         sql_parse_fail(p, now(p)->pos,
-                       "no arrays: (values (1), (2)) are rows, string_agg() and JSON texts hold "
-                       "lists");
+                       "arrays are not supported; (values (1), (2)) gives rows, string_agg() and "
+                       "JSON texts hold lists");
     return p->error != 0;
 }

@@ -41,8 +41,8 @@ static int find_named(struct query *q, const struct op *op, const struct node *n
             continue;
         if (found >= 0) {
             (void)sql_error(q->text, q->size, n->pos, -EINVAL,
-                            "column '%s' is ambiguous: it is in more than one of the tables; say "
-                            "which: %s.%s or %s.%s",
+                            "column '%s' is ambiguous: more than one of the tables has it; write "
+                            "%s.%s or %s.%s",
                             n->text, op->cols[found].table ? op->cols[found].table : "?", n->text,
                             col->table ? col->table : "?", n->text);
             return COLUMN_AMBIGUOUS;
@@ -52,12 +52,37 @@ static int find_named(struct query *q, const struct op *op, const struct node *n
     return found;
 }
 
-/* Other names that the field's queries have for the same: where no column has them itself. */
+/* Other names that the field's queries have for the same, and those that columns had before: where
+ * no column has them itself. */
 static int find_other_name(struct query *q, const struct op *op, const struct node *n)
 {
     static const char *const names[][2] = {
-        {"timestamp", "ts"},     {"time", "ts"},    {"thread_id", "tid"},  {"step", "local_step"},
-        {"steps", "local_step"}, {"steps", "step"}, {"local_step", "step"}};
+        {"timestamp", "ts"},
+        {"time", "ts"},
+        {"thread_id", "tid"},
+        {"step", "local_step"},
+        {"steps", "local_step"},
+        {"steps", "step"},
+        {"local_step", "step"},
+        /* names that columns had before */
+        {"settled", "consistent"},
+        {"infinite", "inf_count"},
+        {"nan", "nan_count"},
+        {"largest", "max_abs"},
+        {"awaited", "next_batch_pending"},
+        {"rss", "rss_bytes"},
+        {"rss_before", "rss_before_bytes"},
+        {"rss_since", "rss_after_bytes"},
+        {"rss_sec", "rss_span_sec"},
+        {"hold_sec", "max_gil_hold_sec"},
+        {"longest_sec", "max_sec"},
+        {"ended", "ended_at"},
+        {"since", "connected_at"},
+        {"who", "client"},
+        {"started", "started_at"},
+        {"waiting", "buffered"},
+        {"referrers", "refcount"},
+    };
     int found = -1;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && found == -1; i++)
         if (strcasecmp(n->text, names[i][0]) == 0)
@@ -84,11 +109,12 @@ int sql_no_column(struct query *q, const struct op *op, const struct node *n)
         one = one && same_name(op->cols[c].table, op->cols[0].table ? op->cols[0].table : "", true);
     }
     if (n->parts[0] && count == 0)
-        return sql_error(q->text, q->size, n->pos, -EINVAL, "no table '%s' in from", n->parts[0]);
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "unknown table '%s' in from",
+                         n->parts[0]);
     if (op->n_cols == 0)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "no column '%s': there is no from with a table; texts are written with "
-                         "single quotes",
+                         "unknown column '%s': the statement has no from with a table; texts "
+                         "are written in single quotes",
                          n->text);
     if (n->parts[0])
         (void)snprintf(where, sizeof(where), "%s", n->parts[0]);
@@ -99,10 +125,11 @@ int sql_no_column(struct query *q, const struct op *op, const struct node *n)
     const char *near = text_nearest(n->text, names, count);
     if (near)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "no column '%s' in %s; did you mean '%s'?", n->text, where, near);
+                         "unknown column '%s' in %s; did you mean '%s'?", n->text, where, near);
     return sql_error(q->text, q->size, n->pos, -EINVAL,
-                     n->quoted ? "no column \"%s\" in %s; a text is written in single quotes: '%s'"
-                               : "no column '%s' in %s; `describe` lists them",
+                     n->quoted
+                         ? "unknown column \"%s\" in %s; a text is written in single quotes: '%s'"
+                         : "unknown column '%s' in %s; `describe` lists them",
                      n->text, where, n->text);
 }
 
@@ -116,9 +143,9 @@ static int bind_item(struct query *q, const struct scope *s, const struct node *
             continue;
         *ret = s->items[i].expr;
         if (s->inside_agg && sql_expr_has_agg(*ret))
-            return wrong(q, n->pos, "an aggregate inside an aggregate");
+            return wrong(q, n->pos, "an aggregate cannot be inside another aggregate");
         if ((s->inside_agg || s->inside_window) && sql_expr_has_window(*ret))
-            return wrong(q, n->pos, "a window function inside another function");
+            return wrong(q, n->pos, "a window function cannot be inside another function");
         return 0;
     }
     return 0;
@@ -306,12 +333,12 @@ static int bind_one(struct query *q, struct scope *s, const struct node *n, stru
         rc = sql_bind(q, s, n->args[0], ret);
         return rc < 0 ? rc : sql_cast_to(q, ret, n->cast, n->flag);
     case NODE_STAR:
-        return wrong(q, n->pos, "* stands for columns only in a select list and in count(*)");
+        return wrong(q, n->pos, "* is allowed only in a select list and in count(*)");
     case NODE_ROW:
         break;
     }
     return wrong(q, n->pos,
-                 "a row of values stands in comparisons, in, order by and group by only");
+                 "a row of values is allowed only in comparisons, in, order by and group by");
 }
 
 int sql_bind(struct query *q, struct scope *s, const struct node *n, struct expr **ret)
@@ -319,7 +346,7 @@ int sql_bind(struct query *q, struct scope *s, const struct node *n, struct expr
     struct expr *e = NULL;
     if (q->depth >= SQL_BIND_DEPTH)
         return sql_error(q->text, q->size, n->pos, -E2BIG,
-                         "expressions, subqueries and views more than %d deep in all",
+                         "expressions, subqueries and views are nested more than %d levels deep",
                          SQL_BIND_DEPTH);
     q->depth++;
     int rc = bind_one(q, s, n, &e);

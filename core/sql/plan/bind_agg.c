@@ -174,7 +174,7 @@ static int bind_fraction(struct query *q, const struct node *n, struct expr **ar
     a->fraction = f->value.number;
     if (rc == 0 && (f->kind != EXPR_CONST || !(a->fraction >= 0 && a->fraction <= 1)))
         return sql_error(q->text, q->size, f->pos, -EINVAL,
-                         "the fraction is a constant between 0 and 1");
+                         "the fraction must be a constant between 0 and 1");
     a->descending = n->within && n->order[0].descending;
     return rc;
 }
@@ -187,7 +187,7 @@ static int bind_bins(struct query *q, struct expr *bins, struct agg_spec *a)
     if (bins->kind != EXPR_CONST || bins->value.type != SQL_INT || bins->value.integer < 1 ||
         bins->value.integer > HISTOGRAM_BINS_MAX)
         return sql_error(q->text, q->size, bins->pos, -EINVAL,
-                         "a histogram has between 1 and %d bins", HISTOGRAM_BINS_MAX);
+                         "a histogram must have between 1 and %d bins", HISTOGRAM_BINS_MAX);
     a->bins = (uint32_t)bins->value.integer;
     return 0;
 }
@@ -198,7 +198,7 @@ static int bind_order(struct query *q, struct scope *s, const struct node *n, st
     enum agg_op op = a->kind->op;
     if (op == AGG_ARG_MIN || op == AGG_ARG_MAX)
         return sql_error(q->text, q->size, n->order[0].node->pos, -EINVAL,
-                         "%s() goes by its second argument and takes no order by", n->text);
+                         "%s() is ordered by its second argument and takes no order by", n->text);
     if (op != AGG_STRING && op != AGG_FIRST && op != AGG_LAST && op != AGG_MODE)
         return 0;
     a->nulls_low = n->order[0].descending != n->order[0].nulls_first;
@@ -251,7 +251,7 @@ static int bind_args(struct query *q, struct scope *s, const struct node *n, str
         a->separator = (struct text){",", 1};
         if (args[1] && (args[1]->kind != EXPR_CONST || args[1]->type != SQL_TEXT))
             return sql_error(q->text, q->size, args[1]->pos, -EINVAL,
-                             "the separator is a constant text");
+                             "the separator must be a constant text");
         if (args[1])
             a->separator = (struct text){args[1]->value.text.data, args[1]->value.text.size};
     }
@@ -291,7 +291,7 @@ int sql_agg_spec(struct query *q, struct scope *s, const struct node *n,
                          "%s() never counts NULLs; `respect nulls` is for first and last", n->text);
     if (over_window && a->distinct)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "distinct is not for an aggregate over a window");
+                         "distinct is not allowed in an aggregate over a window");
     bool star_ok = kind->op == AGG_COUNT && !n->distinct;
     if (n->star ? !star_ok
                 : n->n_args < (kind->op == AGG_COUNT ? 1 : kind->min_args) ||
@@ -336,18 +336,19 @@ int sql_agg_bind(struct query *q, struct scope *s, const struct node *n,
 {
     struct agg_spec *a;
     if (s->inside_agg)
-        return sql_error(q->text, q->size, n->pos, -EINVAL, "an aggregate inside an aggregate");
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "an aggregate cannot be inside another aggregate");
     if (!s->allow_aggs)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "the aggregate %s() cannot stand in %s%s", n->text, s->clause,
-                         strcmp(s->clause, "where") == 0 ? "; having is for that" : "");
+                         "the aggregate %s() is not allowed in %s%s", n->text, s->clause,
+                         strcmp(s->clause, "where") == 0 ? "; use having" : "");
     int rc = sql_agg_spec(q, s, n, kind, false, &a);
     if (rc < 0)
         return rc;
     if (a->arg && is_of_outer(a->arg) && !has_column(a->arg))
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "%s() here is over columns of the query around alone, and belongs to that "
-                         "one: write it there, or name a column of this select in it",
+                         "%s() uses only columns of the outer query and belongs there: write it in "
+                         "that query, or use a column of this select in it",
                          n->text);
     for (uint32_t i = 0; i < s->n_aggs; i++) {
         if (same_spec(s->aggs[i]->set, a)) {

@@ -37,15 +37,14 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
                          sql_type_name(args[0]->type));
     if (known)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "no function %s(%s): it takes other "
-                         "arguments",
+                         "no function %s(%s): it takes other arguments",
                          strcmp(n->text, "neg") == 0 ? "-" : n->text, types);
     if (sign)
         return sql_error(q->text, q->size, n->pos, -EINVAL, "no operator %s in this version",
                          n->text);
     const char *instead = sql_instead_of(n->text);
     if (instead)
-        return sql_error(q->text, q->size, n->pos, -EINVAL, "no function '%s'; %s", n->text,
+        return sql_error(q->text, q->size, n->pos, -EINVAL, "unknown function '%s'; %s", n->text,
                          instead);
     const char *names[NAMES_MAX];
     uint32_t count = sql_func_names(names, NAMES_MAX / 2);
@@ -55,9 +54,9 @@ static int no_function(struct query *q, const struct node *n, struct expr **args
     names[count++] = "now";
     const char *near = text_nearest(n->text, names, count);
     if (near)
-        return sql_error(q->text, q->size, n->pos, -EINVAL, "no function '%s'; did you mean '%s'?",
-                         n->text, near);
-    return sql_error(q->text, q->size, n->pos, -EINVAL, "no function '%s'", n->text);
+        return sql_error(q->text, q->size, n->pos, -EINVAL,
+                         "unknown function '%s'; did you mean '%s'?", n->text, near);
+    return sql_error(q->text, q->size, n->pos, -EINVAL, "unknown function '%s'", n->text);
 }
 
 /* The call of a known function with bound arguments, each made the type it takes. */
@@ -190,7 +189,7 @@ int sql_bind_call(struct query *q, struct scope *s, const struct node *n, struct
         return no_function(q, n, NULL, false);
     if (!plain)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "'%s' is no aggregate: *, distinct, filter and order by are not for it",
+                         "'%s' is not an aggregate: it takes no *, distinct, filter or order by",
                          n->text);
     if (n->n_args > SQL_CALL_ARGS)
         return wrong(q, n->pos, "more than 64 arguments");

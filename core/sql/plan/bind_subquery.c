@@ -75,7 +75,7 @@ int sql_bind_outer(struct query *q, const struct node *n, struct expr **ret)
         i++;
     if (i == o->n) {
         if (o->n == SQL_CALL_ARGS / 2)
-            return wrong(q, n->pos, "a subquery that uses too many columns of the query around it");
+            return wrong(q, n->pos, "the subquery uses too many columns of the outer query");
         sql_want(o->op, (uint32_t)column);
         if (!(o->args[i] = sql_column_expr(q, o->op, (uint32_t)column, n->pos)))
             return -ENOMEM;
@@ -321,7 +321,7 @@ static int make(struct query *q, struct scope *s, const struct node *n, const st
         return -ENOMEM;
     if (!s->allow_correlated)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "a subquery in %s cannot use columns of the query around it",
+                         "a subquery in %s cannot use columns of the outer query",
                          s->clause ? s->clause : "this place");
     *sub = (struct subquery){.kind = n->kind == NODE_EXISTS      ? SUBQUERY_EXISTS
                                      : n->kind == NODE_IN_SELECT ? SUBQUERY_IN
@@ -367,7 +367,8 @@ int sql_bind_subquery(struct query *q, struct scope *s, const struct node *n, st
         return rc;
     if (!exists && op->n_cols != 1)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "a subquery used as a value gives one column, this gives %u", op->n_cols);
+                         "a subquery used as a value must give one column, this one gives %u",
+                         op->n_cols);
     enum sql_type type = exists ? SQL_BOOL : op->cols[0].type;
     if (outer.n)
         return make(q, s, n, &outer, type, NULL, 0, ret);

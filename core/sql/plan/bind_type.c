@@ -69,7 +69,7 @@ int sql_cast_to(struct query *q, struct expr **e, enum sql_type type, bool forgi
     bool constant = (*e)->kind == EXPR_CONST;
     const struct func *f = sql_cast_func((*e)->type, type, forgiving);
     if (!f)
-        return sql_error(q->text, q->size, (*e)->pos, -EINVAL, "%s cannot be made %s",
+        return sql_error(q->text, q->size, (*e)->pos, -EINVAL, "%s cannot be converted to %s",
                          sql_a_type((*e)->type), sql_a_type(type));
     struct expr *cast = sql_new_expr(q, EXPR_CALL, type, (*e)->pos, 1);
     if (!cast)

@@ -60,7 +60,7 @@ static int no_window(struct query *q, const struct node *n)
     const char *near = text_nearest(n->text, names, N_KINDS);
     if (near)
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "no window function '%s'; did you mean '%s'?", n->text, near);
+                         "unknown window function '%s'; did you mean '%s'?", n->text, near);
     return sql_error(q->text, q->size, n->pos, -EINVAL,
                      "'%s' is neither an aggregate nor a window function", n->text);
 }
@@ -96,7 +96,7 @@ static int bind_offset(struct query *q, const struct window_node *w, const struc
     if (e->kind != EXPR_CONST || v->type == SQL_NULL ||
         (v->type == SQL_DOUBLE ? !(v->number >= 0) : v->integer < 0))
         return sql_error(q->text, q->size, n->pos, -EINVAL,
-                         "a frame's offset is a constant, not negative");
+                         "the offset of a frame must be a constant that is not negative");
     *ret = *v;
     return 0;
 }
@@ -107,7 +107,7 @@ static int bind_frame(struct query *q, const struct window_node *w, const struct
     enum sql_type key = w->n_order ? e->args[e->n_args - w->n_order]->type : SQL_NULL;
     if (w->framed && w->mode == FRAME_GROUPS && !w->n_order)
         return sql_error(q->text, q->size, w->pos, -EINVAL,
-                         "groups counts groups of equal rows: it needs an order by");
+                         "groups counts groups of equal rows, so it needs an order by");
     spec->mode = w->mode;
     spec->exclude = w->exclude;
     spec->edge[0] = w->framed ? w->edge[0] : FRAME_UNBOUNDED_PRECEDING;
@@ -132,8 +132,8 @@ static int resolve(struct query *q, const struct scope *s, const struct window_n
         named = named->next;
     if (!named || depth > SQL_VIEW_DEPTH)
         return sql_error(q->text, q->size, over->pos, -EINVAL,
-                         named ? "the window '%s' is made of itself"
-                               : "no window '%s'; window %s as (...) behind having makes one",
+                         named ? "the window '%s' is defined by itself"
+                               : "unknown window '%s'; define it after having: window %s as (...)",
                          over->base, over->base);
     int rc = resolve(q, s, named->window, ret, depth + 1);
     if (rc < 0)

@@ -290,7 +290,8 @@ static int check_name(struct query *q, const char *text, const char *name, uint3
     const char *near = rc == 0 && i == n ? text_nearest(name, names, n) : NULL;
     if (rc == 0 && i == n)
         rc = sql_error(q->text, q->size, pos, -ENOENT,
-                       near ? "no %s '%s'; did you mean '%s'?" : "no %s '%s'; `show %s` lists them",
+                       near ? "unknown %s '%s'; did you mean '%s'?"
+                            : "unknown %s '%s'; `show %s` lists them",
                        what, name,
                        near                          ? near
                        : strcmp(what, "schema") == 0 ? "schemas"
@@ -375,8 +376,7 @@ static int plan_set(struct query *q, const struct statement *st, struct op **ret
 {
     if (!q->o->set)
         return sql_error(q->text, q->size, st->pos, -EPERM,
-                         "a query only reads; `config %s=%s` changes a setting", st->name,
-                         st->value);
+                         "a query cannot change settings; use `config %s=%s`", st->name, st->value);
     int rc = q->dry ? 0 : q->o->set(q->o->set_arg, st->name, st->value);
     return rc < 0 ? rc : plan_setting(q, st->name, ret); /* which may have been a short name */
 }

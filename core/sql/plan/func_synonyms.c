@@ -15,12 +15,12 @@ const char *sql_instead_of(const char *function)
     static const struct {
         const char *name, *instead;
     } names[] = {
-        {"array", "there are no arrays: string_agg(x, ',') makes a text of them"},
-        {"array_agg", "there are no arrays: string_agg(x, ',') makes a text of them"},
-        {"array_length", "there are no arrays: json_array_length(text)"},
-        {"array_to_string", "there are no arrays: string_agg(x, ',') makes a text of rows"},
+        {"array", "arrays are not supported: string_agg(x, ',') makes a text of them"},
+        {"array_agg", "arrays are not supported: string_agg(x, ',') makes a text of them"},
+        {"array_length", "arrays are not supported: json_array_length(text)"},
+        {"array_to_string", "arrays are not supported: string_agg(x, ',') makes a text of rows"},
         {"clock_timestamp", "now() is the time at which the query began"},
-        {"current_user", "every query has the rights of its process"},
+        {"current_user", "every query runs with the rights of its process"},
         {"date_add", "ts + interval '1 day'"},
         {"date_sub", "ts - interval '1 day', date_diff('day', a, b)"},
         {"dateadd", "ts + interval '1 day'"},
@@ -38,7 +38,7 @@ const char *sql_instead_of(const char *function)
         {"json_group_array", "string_agg(x::text, ',')"},
         {"json_object_keys", "it gives rows: select key from t, json_each(t.text)"},
         {"last_day", "(date_trunc('month', ts) + interval '1 month')::date - 1"},
-        {"list", "there are no arrays: string_agg(x, ',') makes a text of them"},
+        {"list", "arrays are not supported: string_agg(x, ',') makes a text of them"},
         {"make_date", "(y || '-' || m || '-' || d)::date"},
         {"make_interval", "interval '1 month', n * interval '1 month'"},
         {"make_timestamp", "'2024-01-02 03:04:05'::timestamp, to_timestamp(seconds)"},
@@ -46,9 +46,9 @@ const char *sql_instead_of(const char *function)
         {"overlay", "left(x, n) || y || substr(x, m)"},
         {"printf", "a || ' ' || b, concat(a, b), round(x, 2)::text"},
         {"rand",
-         "answers do not hang on chance; `where step % 100 = 0` takes one row of a hundred"},
+         "random functions are not supported; `where step % 100 = 0` takes one row of a hundred"},
         {"random",
-         "answers do not hang on chance; `where step % 100 = 0` takes one row of a hundred"},
+         "random functions are not supported; `where step % 100 = 0` takes one row of a hundred"},
         {"range", "it gives rows: from range(9) n"},
         {"regexp_split_to_array", "split_part(text, ',', 1)"},
         {"regexp_split_to_table", "split_part(text, ',', 1)"},
@@ -59,7 +59,7 @@ const char *sql_instead_of(const char *function)
         {"to_date", "text::date"},
         {"to_json", "x::text; probing gives whole answers as JSON"},
         {"to_number", "text::double"},
-        {"unnest", "there are no arrays: json_each(text) and generate_series(1, 9) give rows"},
+        {"unnest", "arrays are not supported: json_each(text) and generate_series(1, 9) give rows"},
         {"width_bucket", "floor((x - low) / width), histogram(x, bins)"}};
     for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
         if (strcmp(names[i].name, function) == 0)

@@ -232,7 +232,7 @@ static int make_tables(struct query *q, const char *alias, struct op **ret)
     for (size_t i = 0; i < N_OWN && rc == 0; i++)
         if (is_own(q, i)) /* else it is listed above */
             rc = put_table(&m, "information_schema", own[i].name, "COMPUTED",
-                           "about the tables themselves");
+                           "the SQL standard's description of tables, columns and functions");
     return rc < 0 ? rc : made_finish(&m, alias, ret);
 }
 
@@ -347,7 +347,7 @@ static int make_settings(struct query *q, const char *alias, struct op **ret)
     char *batch = sql_getf(q, "%d", SQL_ROWS);
     int rc = memory && timeout && batch ? made_begin(&m, q, settings_spec) : -ENOMEM;
     if (rc == 0)
-        rc = made_row(&m, (const char *const[]){"query.memory", memory}, NULL);
+        rc = made_row(&m, (const char *const[]){"query.max_memory", memory}, NULL);
     if (rc == 0)
         rc = made_row(&m, (const char *const[]){"query.timeout", timeout}, NULL);
     if (rc == 0)

@@ -91,7 +91,8 @@ static int run_row(struct op *op, uint32_t row)
     struct nested nested;
     struct sql_value values[SQL_CALL_ARGS];
     if (q->n_running == RUNNING_MAX)
-        return sql_error(q->text, q->size, l->from->pos, -E2BIG, "lateral joins more than 8 deep");
+        return sql_error(q->text, q->size, l->from->pos, -E2BIG,
+                         "lateral joins are nested more than 8 levels deep");
     for (uint32_t i = 0; i < l->outer.n; i++)
         values[i] = sql_vec_value(q, &op->child->out.v[l->outer.args[i]->column], row);
     sql_nested_enter(q, &nested, &l->outer, l->text, l->size, l->depth);

@@ -231,7 +231,7 @@ int sql_plan_select(struct query *q, const struct select *s, struct cte *ctes, s
                          "more than %d selects, those of views and with counted at each use",
                          PLANS_MAX);
     if (q->depth + 2 >= SQL_BIND_DEPTH)
-        return wrong(q, s->pos, "selects within selects too deep");
+        return wrong(q, s->pos, "selects are nested too deeply");
     q->depth += 2; /* a select takes more of the stack than an expression */
     ctes = s->ctes ? s->ctes : ctes;
     int rc = s->set == SET_NONE     ? plan_core(q, s, ctes, ret)

@@ -143,7 +143,7 @@ int sql_join_add(struct op *op, struct expr *e)
     if (join_is_asof(j))
         return sql_error(op->q->text, op->q->size, e->pos, -EINVAL,
                          "an asof join takes equalities and one comparison of both sides; filter "
-                         "in a select around it");
+                         "in an outer select");
     if (j->n_rest < SQL_CALL_ARGS) {
         j->rest[j->n_rest++] = e;
         return describe(op);

@@ -110,9 +110,9 @@ int sql_list_star(struct query *q, struct scope *scope, const struct node *star,
     if (l->n > before)
         return 0;
     if (star->parts[0])
-        return sql_error(q->text, q->size, star->pos, -EINVAL, "no table '%s' in from",
+        return sql_error(q->text, q->size, star->pos, -EINVAL, "unknown table '%s' in from",
                          star->parts[0]);
-    return wrong(q, star->pos, "* needs a from with columns");
+    return wrong(q, star->pos, "* needs a from that has columns");
 }
 
 /* The name of a column without an alias: as it is written, blanks made one. */

@@ -92,7 +92,7 @@ int sql_order_bind(struct query *q, const struct select *s, struct scope *scope,
         if (rc < 0)
             return rc;
         if (s->distinct && column >= o->n_shown)
-            return wrong(q, n->pos, "with distinct, order by may use only what is selected");
+            return wrong(q, n->pos, "with distinct, order by may use selected columns only");
         o->keys[o->n++] =
             (struct sort_key){column, s->order[i].descending, s->order[i].nulls_first};
     }

@@ -62,10 +62,10 @@ static int no_table(struct query *q, const struct from *f, const struct table *c
             near = names[i];
     }
     if (near)
-        return sql_error(q->text, q->size, f->pos, -ENOENT, "no table '%s'; did you mean '%s'?",
-                         full, near);
-    return sql_error(q->text, q->size, f->pos, -ENOENT, "no table '%s'; `show tables` lists them",
-                     full);
+        return sql_error(q->text, q->size, f->pos, -ENOENT,
+                         "unknown table '%s'; did you mean '%s'?", full, near);
+    return sql_error(q->text, q->size, f->pos, -ENOENT,
+                     "unknown table '%s'; `show tables` lists them", full);
 }
 
 /* Give the columns of an operator a table's name, in place: it is nobody else's. */
@@ -85,7 +85,7 @@ static int plan_one(struct query *q, const struct from *f, const struct view *v,
     size_t size = q->size;
     struct outer *outer = q->outer;
     if (q->n_views == SQL_VIEW_DEPTH)
-        return sql_error(text, size, f->pos, -ELOOP, "views over views more than %d deep",
+        return sql_error(text, size, f->pos, -ELOOP, "views are nested more than %d levels deep",
                          SQL_VIEW_DEPTH);
     q->n_views++;
     q->outer = NULL;         /* a view sees nothing of who uses it */
@@ -93,7 +93,7 @@ static int plan_one(struct query *q, const struct from *f, const struct view *v,
     q->size = strlen(v->definition);
     int rc = sql_parse(&q->mem, q->text, q->size, &st);
     if (rc == 0 && (st.kind != STATEMENT_SELECT || st.explain))
-        rc = err_set(-EINVAL, "a view is a select");
+        rc = err_set(-EINVAL, "a view must be a select");
     if (rc == 0)
         rc = sql_plan_select(q, st.select, NULL, ret);
     q->text = text;
@@ -268,7 +268,7 @@ static int plan_named(struct query *q, const struct from *f, struct cte *ctes, s
     if (f->names[2] && strcasecmp(f->names[2], "probing") != 0 &&
         strcasecmp(f->names[2], "probe") != 0)
         return sql_error(q->text, q->size, f->pos, -ENOENT,
-                         "no catalog '%s'; there is one, 'probing'", f->names[2]);
+                         "unknown catalog '%s'; there is one, 'probing'", f->names[2]);
     bool any;
     int rc = plan_view(q, f, &any, ret);
     if (any && rc == -ENOENT && look_around(q))

@@ -120,8 +120,8 @@ static int plan_series(struct query *q, const struct node *call, struct op **ret
         if ((step.ns == 0 && step.months == 0) || (step.months > 0 && step.ns < 0) ||
             (step.months < 0 && step.ns > 0))
             return bad(q, call,
-                       step.ns ? "a step goes one way, its months and its rest alike"
-                               : "a step of 0 leads nowhere");
+                       step.ns ? "the months of a step and the rest of it must have the same sign"
+                               : "the step cannot be 0");
         s->last -= !range ? 0 : step.months > 0 || step.ns > 0 ? 1 : -1;
     }
     op->state = s;
@@ -207,8 +207,7 @@ int sql_plan_function(struct query *q, const struct node *call, struct op **ret)
         return plan_series(q, call, ret);
     if (strcmp(call->text, "json_each") == 0)
         return plan_json_each(q, call, ret);
-    return sql_error(
-        q->text, q->size, call->pos, -EINVAL,
-        "no function '%s' that gives rows; there are generate_series, range and json_each",
-        call->text);
+    return sql_error(q->text, q->size, call->pos, -EINVAL,
+                     "unknown table function '%s'; use generate_series, range or json_each",
+                     call->text);
 }

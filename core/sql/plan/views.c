@@ -29,9 +29,10 @@
 static const struct {
     const char *name, *definition, *doc;
 } own[] = {
-    {"memory_usage", GPU_MEMORY, "memory in use: of GPUs"},
-    {"memory_usage", CPU_MEMORY, "memory in use: of the process"},
-    {"memory_usage", CPU_MEMORY " union all " GPU_MEMORY, "memory in use: of the process, of GPUs"},
+    {"memory_usage", GPU_MEMORY, "memory in use on GPUs"},
+    {"memory_usage", CPU_MEMORY, "memory in use by the process"},
+    {"memory_usage", CPU_MEMORY " union all " GPU_MEMORY,
+     "memory in use by the process and on GPUs"},
     {"gpu_metrics",
      "select ts as timestamp, device_id as gpu, gpu_util_pct as gpu_util, used_bytes / 1048576.0 "
      "as memory_mb from gpu.utilization",
@@ -43,11 +44,11 @@ static const struct {
     {"probing.table_docs",
      "select table_schema, table_name, nullif(doc, '') as description, null::text as synonyms, "
      "null::text as notes, null::text as global_name from information_schema.tables",
-     "what each table is"},
+     "descriptions of the tables"},
     {"probing.column_docs",
      "select table_schema, table_name, column_name, data_type, unit, nullif(doc, '') as "
      "description from information_schema.columns",
-     "what each column is"}};
+     "descriptions of the columns"}};
 
 /* ---- the list ---- */
 

@@ -31,7 +31,7 @@ static void limit_memory(struct query *q)
 {
     uint64_t asked = q->o->memory_bytes, limit = asked ? asked : sql_setting(q->s, SQL_SET_MEMORY);
     uint64_t share = room_left() / ROOM_PART;
-    q->whose = asked ? "" : " (setting query.memory)";
+    q->whose = asked ? "" : " (setting query.max_memory)";
     if (share < limit) {
         limit = share < MEMORY_LEAST ? MEMORY_LEAST : share;
         q->whose = " (a quarter of what its cgroup, its limits and the machine leave the process)";

@@ -53,7 +53,7 @@ static uint32_t emit(struct compiler *c, enum step_op op, uint32_t a, uint32_t b
 {
     struct regexp *r = c->r;
     if (r->n >= STEPS_MAX)
-        wrong(c, -E2BIG, "it becomes too long");
+        wrong(c, -E2BIG, "the compiled expression is too long");
     if (!c->error)
         r->steps = grown(c, r->steps, r->n, &r->room, sizeof(*r->steps));
     if (c->error)
@@ -66,7 +66,7 @@ static void add_range(struct compiler *c, uint32_t low, uint32_t high)
 {
     struct regexp *r = c->r;
     if (r->n_ranges >= 10 * STEPS_MAX)
-        wrong(c, -E2BIG, "it becomes too long");
+        wrong(c, -E2BIG, "the compiled expression is too long");
     if (!c->error)
         r->ranges = grown(c, r->ranges, r->n_ranges, &r->ranges_room, sizeof(*r->ranges));
     if (!c->error)
@@ -153,7 +153,7 @@ static uint32_t escaped(struct compiler *c)
     }
     if ((e >= 'a' && e <= 'z') || (e >= 'A' && e <= 'Z') || (e >= '0' && e <= '9'))
         wrong(c, -EINVAL,
-              e >= '1' && e <= '9' ? "references back are not known" : "an unknown escape");
+              e >= '1' && e <= '9' ? "back-references are not supported" : "an unknown escape");
     return unicode_next(&c->p, c->end);
 }
 
@@ -165,7 +165,7 @@ static void compile_class(struct compiler *c)
     c->p += negated;
     for (; !c->error; first = false) {
         if (c->p == c->end) {
-            wrong(c, -EINVAL, "a [ that is not closed");
+            wrong(c, -EINVAL, "there is a [ that is not closed");
             return;
         }
         if (*c->p == ']' && !first)
@@ -194,7 +194,7 @@ static void compile_class(struct compiler *c)
             high = escape ? escaped(c) : unicode_next(&c->p, c->end);
         }
         if (high < low)
-            wrong(c, -EINVAL, "a range that ends before it begins");
+            wrong(c, -EINVAL, "a range ends before it begins");
         add_range(c, low, high);
     }
     c->p++;
@@ -234,13 +234,13 @@ static void compile_group(struct compiler *c)
 {
     bool plain = c->end - c->p > 1 && c->p[0] == '?' && c->p[1] == ':';
     if (!plain && c->p < c->end && *c->p == '?') {
-        wrong(c, -EINVAL, "looking around is not known, only (?:...)");
+        wrong(c, -EINVAL, "lookaround is not supported, only (?:...)");
         return;
     }
     c->p += plain ? 2 : 0;
     uint32_t group = plain ? REGEXP_GROUPS : ++c->groups;
     if (++c->depth > DEPTH_MAX)
-        wrong(c, -E2BIG, "groups too deep within each other");
+        wrong(c, -E2BIG, "groups are nested too deeply");
     if (group < REGEXP_GROUPS)
         (void)emit(c, OP_SAVE, 2 * group, 0);
     compile_either(c);
@@ -248,7 +248,7 @@ static void compile_group(struct compiler *c)
         (void)emit(c, OP_SAVE, 2 * group + 1, 0);
     c->depth--;
     if (c->p == c->end || *c->p != ')')
-        wrong(c, -EINVAL, "a ( that is not closed");
+        wrong(c, -EINVAL, "there is a ( that is not closed");
     else
         c->p++;
 }
@@ -284,7 +284,7 @@ static void compile_atom(struct compiler *c)
     case '*':
     case '+':
     case '?':
-        wrong(c, -EINVAL, "nothing to repeat");
+        wrong(c, -EINVAL, "there is nothing to repeat");
         return;
     default:
         letter = unicode_next(&c->p, c->end);
@@ -471,7 +471,7 @@ int regexp_new(struct arena *mem, const char *pattern, size_t size, uint32_t fla
     (void)emit(&c, OP_SAVE, 0, 0);
     compile_either(&c);
     if (!c.error && c.p < c.end)
-        wrong(&c, -EINVAL, "a ) without its (");
+        wrong(&c, -EINVAL, "there is a ) without its (");
     (void)emit(&c, OP_SAVE, 1, 0);
     (void)emit(&c, OP_MATCH, 0, 0);
     if (c.error)

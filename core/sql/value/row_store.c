@@ -21,8 +21,9 @@ int sql_rowset_init(struct rowset *r, struct query *q, struct arena *mem,
 
 int sql_no_room(void)
 {
-    return err_set(-ENOMEM, "the query keeps more rows than its memory has room for; filter, "
-                            "aggregate or limit them");
+    return err_set(
+        -ENOMEM,
+        "the query keeps more rows than fit into its memory; filter, aggregate or limit them");
 }
 
 static int add_chunk(struct rowset *r)

@@ -39,7 +39,7 @@ static void end(struct look *l, struct plugin *p)
 char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
 {
     struct look l;
-    (void)snprintf(line, line_size, "who holds it could not be read");
+    (void)snprintf(line, line_size, "the thread that holds it could not be read");
     if (begin(&l, p))
         return NULL;
     const struct walk_thread *holder = NULL;
@@ -47,11 +47,12 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
         holder = l.states[i].holds_gil ? &l.states[i] : NULL;
     char *text = NULL;
     if (!l.readable) {
-        (void)snprintf(line, line_size, "who holds it is not known: %s", l.why);
+        (void)snprintf(line, line_size, "the thread that holds it is not known: %s", l.why);
     } else if (!holder) {
-        (void)snprintf(line, line_size, "no thread holds it just now");
+        (void)snprintf(line, line_size, "no thread holds it now");
     } else if (runner_is_own(p->runner, holder->tid)) {
-        (void)snprintf(line, line_size, "an earlier eval still runs (thread %d)", holder->tid);
+        (void)snprintf(line, line_size, "an earlier eval is still running (thread %d)",
+                       holder->tid);
         l.options.all = true;
     } else {
         (void)snprintf(line, line_size, "the GIL is held by thread %d", holder->tid);
@@ -134,7 +135,7 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
                        "--locals=repr runs the program's own code, and this client may only read; "
                        "--locals shows simple values without that");
     if (options.only && syscall(SYS_tgkill, getpid(), options.only, 0) == -1)
-        return probing_failf(h, -ESRCH, "no thread %d in this process", options.only);
+        return probing_failf(h, -ESRCH, "this process has no thread %d", options.only);
     bool of_python = options.want == WANT_PYTHON || options.tasks || options.repr;
     if (of_python && p->no_python[0])
         return h->fail(h, -ENODEV, p->no_python);
@@ -162,7 +163,7 @@ const struct probing_command backtrace_command = {
     .size = sizeof(struct probing_command),
     .name = "backtrace",
     .usage = BACKTRACE_USAGE,
-    .doc = "Stacks of all threads, Python and native, innermost frame first, without the GIL",
+    .doc = "stacks of all threads, Python and native, innermost frame first, read without the GIL",
     .run = backtrace_run,
 };
 
@@ -191,26 +192,26 @@ static int backtrace_scan(void *self, struct probing_rows *out)
 static const struct probing_column columns[] = {
     PROBING_I64_COLUMN("thread_id", PROBING_PLAIN, "the kernel's id of the thread"),
     PROBING_STR_COLUMN("thread_name", "its name in threading, else in the kernel"),
-    PROBING_I64_COLUMN("depth", PROBING_PLAIN,
-                       "0 is the main thread's innermost Python frame; counts on over its others, "
-                       "its native frames, "
-                       "and the other threads in the same way"),
+    PROBING_I64_COLUMN(
+        "depth", PROBING_PLAIN,
+        "number of the frame in the whole answer: 0 is the innermost Python frame of the main "
+        "thread; its other frames, its native frames and the other threads follow"),
     PROBING_STR_COLUMN("frame_type", "python or native"),
     PROBING_STR_COLUMN("func", "function"),
     PROBING_STR_COLUMN("file", "source file of a python frame"),
-    PROBING_I64_COLUMN("lineno", PROBING_PLAIN, "line that runs now"),
+    PROBING_I64_COLUMN("lineno", PROBING_PLAIN, "line that is running"),
     PROBING_I64_COLUMN("ip", PROBING_PLAIN, "address in a native frame"),
     PROBING_STR_COLUMN("module", "object file of a native frame"),
     PROBING_I64_COLUMN("gil", PROBING_PLAIN, "1: the thread held the GIL"),
     PROBING_STR_COLUMN("state", "running, waiting or idle"),
-    PROBING_STR_COLUMN("locals", "local variables as JSON; others than simple values by type; "
-                                 "NULL: of a native frame, or it "
-                                 "ran on while they were read"),
-    PROBING_I64_COLUMN("colno", PROBING_PLAIN, "column of what runs in that line, from 1"),
-    PROBING_I64_COLUMN("level", PROBING_PLAIN,
-                       "place in its thread's stack, native frames included; 0 is the innermost"),
+    PROBING_STR_COLUMN("locals", "local variables as JSON, simple values only and others by type; "
+                                 "NULL: the frame is native, or it changed while it was read"),
+    PROBING_I64_COLUMN("colno", PROBING_PLAIN, "column in that line, from 1"),
+    PROBING_I64_COLUMN(
+        "level", PROBING_PLAIN,
+        "number of the frame in its thread's stack, including native frames; 0 is the innermost"),
 };
 
 const struct probing_table_desc backtrace_table =
     PROBING_COMPUTED_TABLE("python.backtrace", columns, backtrace_scan,
-                           "Stacks of all threads at the moment of the query, main thread first");
+                           "stacks of all threads at the time of the query, main thread first");

@@ -66,11 +66,11 @@ static int external_backtrace(const struct probing_host *h, const struct probing
     if (r < 0)
         return h->fail(h, r, text);
     if (options.only && syscall(SYS_tgkill, p->pid, options.only, 0) == -1 && errno == ESRCH)
-        return probing_failf(h, -ESRCH, "no thread %d in that process", options.only);
+        return probing_failf(h, -ESRCH, "that process has no thread %d", options.only);
     const char *missing = p->version ? describe(p, &py) : NULL;
     if (missing)
-        return probing_failf(h, -ENOTSUP, "its CPython does not export %s: it cannot be read",
-                             missing);
+        return probing_failf(
+            h, -ENOTSUP, "its CPython does not export %s, so its stacks cannot be read", missing);
     if (look_begin(&l, p->pid, &py, h->extension(h, PROBING_STACK_1)))
         return h->fail(h, -ENOMEM, "no memory to read stacks");
     if (!p->version)

@@ -250,7 +250,7 @@ static int claim(struct plugin *p)
     if (free_now)
         return 0;
     free(output);
-    return p->host->fail(p->host, -EBUSY, "somebody debugs this process already");
+    return p->host->fail(p->host, -EBUSY, "this process is being debugged already");
 }
 
 static void release(void)
@@ -370,7 +370,8 @@ static int run_input(struct plugin *p, const char *line, struct probing_reply *o
     (void)pthread_cond_broadcast(&session.changed);
     (void)pthread_mutex_unlock(&session.lock);
     if (!somebody)
-        return p->host->fail(p->host, -ESRCH, "no session asks for a line: debug --pause begins");
+        return p->host->fail(p->host, -ESRCH,
+                             "no debug session is waiting for a line; debug --pause starts one");
     return state == ASKS ? MORE : 0;
 }
 

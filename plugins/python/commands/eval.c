@@ -65,10 +65,11 @@ static int say_late(struct plugin *p, struct runner_job *job, bool tool)
     if (state >= RUNNER_DONE || !tid)
         (void)snprintf(reason, sizeof(reason), "%s and was interrupted", why);
     else
-        (void)snprintf(reason, sizeof(reason),
-                       "%s and does not hear that it is interrupted: it is in a call of C, or "
-                       "catches it; it was left in thread %d, see backtrace --all --thread %d",
-                       why, tid, tid);
+        (void)snprintf(
+            reason, sizeof(reason),
+            "%s and did not react to the interrupt: it is inside a C call, or catches the "
+            "exception; it was left running in thread %d, see backtrace --all --thread %d",
+            why, tid, tid);
     return p->host->fail(p->host, -ETIMEDOUT, reason);
 }
 
@@ -77,7 +78,8 @@ static int say_stuck(struct plugin *p, struct probing_reply *out, uint64_t timeo
 {
     char line[512], reason[640];
     char *frames = backtrace_holder(p, line, sizeof(line));
-    (void)snprintf(reason, sizeof(reason), "the code did not run: no GIL in %.3g s; %s",
+    (void)snprintf(reason, sizeof(reason),
+                   "the code did not run because it did not get the GIL within %.3g s; %s",
                    probing_seconds(timeout_ns), line);
     if (frames && *frames)
         (void)p->host->reply(out, frames, strlen(frames));
@@ -89,8 +91,8 @@ static int say_behind(struct plugin *p, int tid, uint64_t timeout_ns)
 {
     char reason[240];
     (void)snprintf(reason, sizeof(reason),
-                   "it did not run in %.3g s: others that clients asked for still do, one in "
-                   "thread %d; see backtrace --all --thread %d",
+                   "it did not start within %.3g s because code of other clients is still running, "
+                   "some of it in thread %d; see backtrace --all --thread %d",
                    probing_seconds(timeout_ns), tid, tid);
     return p->host->fail(p->host, -ETIMEDOUT, reason);
 }
@@ -167,8 +169,8 @@ static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
     }
     if (i + 1 != argc)
         return h->fail(h, -EINVAL,
-                       i >= argc ? "eval: no code given: eval \"print(1 + 1)\""
-                                 : "eval: one piece of code, please: put it in quotes");
+                       i >= argc ? "eval needs code: eval \"print(1 + 1)\""
+                                 : "eval takes one argument; put the code in quotes");
     ret->code = argv[i];
     return 0;
 }
@@ -264,7 +266,7 @@ static int complete_run(void *self, int argc, const char *const *argv, struct pr
 {
     struct plugin *p = self;
     if (argc != 2)
-        return p->host->fail(p->host, -EINVAL, "complete: one name, please: complete os.pat");
+        return p->host->fail(p->host, -EINVAL, "complete takes one name: complete os.pat");
     const struct eval_words w = {.mode = "complete", .code = argv[1], .timeout_ns = COMPLETE_NS};
     return run_words(p, &w, out);
 }
@@ -274,8 +276,9 @@ const struct probing_command eval_command = {
     .flags = PROBING_WRITES,
     .name = "eval",
     .usage = "[--timeout SECONDS] [--line] CODE | --file NAME CODE [ARGUMENT...]",
-    .doc = "Run Python code in the process; print what it prints and the value of its last line; "
-           "--line: one statement, and 2 when more lines are needed; --file: the text of a file",
+    .doc = "run Python code in the process and print what it prints and the value of its last "
+           "line; --line: one statement, with status 2 when more lines are needed; --file: the "
+           "text of a file",
     .run = eval_run,
 };
 
@@ -284,6 +287,6 @@ const struct probing_command complete_command = {
     .flags = PROBING_WRITES,
     .name = "complete",
     .usage = "NAME",
-    .doc = "What a Python name may become, one a line: for prompts",
+    .doc = "completions of a Python name, one per line, for prompts",
     .run = complete_run,
 };

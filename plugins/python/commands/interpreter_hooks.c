@@ -32,19 +32,20 @@ const struct probing_config watch_settings[] = {
      .value = "off",
      .type = PROBING_STR,
      .flags = PROBING_LIVE,
-     .doc = "rows of python.exceptions: off, unhandled, or raised (CPython 3.12 on)"},
+     .doc = "exceptions to record in python.exceptions: off, unhandled or raised (CPython 3.12 and "
+            "later)"},
     {.name = "gc",
      .value = "off",
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .max = 1,
-     .doc = "rows of python.gc: each run of the collector"},
+     .doc = "record each run of the garbage collector in python.gc"},
     {.name = "imports",
      .value = "off",
      .type = PROBING_I64,
      .flags = PROBING_LIVE,
      .max = 1,
-     .doc = "rows of python.imports: each module that is loaded"},
+     .doc = "record each imported module in python.imports"},
     {.name = NULL},
 };
 
@@ -287,25 +288,29 @@ int watch_stop(struct plugin *p)
 /* ---- tables ---- */
 
 static const struct probing_column exception_columns[] = {
-    PROBING_STR_COLUMN("type", "class, with its module"),
-    PROBING_STR_COLUMN("func", "where it was raised"),
-    PROBING_STR_COLUMN("file", "of that function"),
-    PROBING_I64_COLUMN("lineno", PROBING_PLAIN, "of the raise"),
-    PROBING_STR_COLUMN("thread_name", "NULL: threading does not know the thread"),
-    PROBING_I64_COLUMN("handled", PROBING_PLAIN, "0: nobody caught it; NULL: not known yet"),
-    PROBING_STR_COLUMN("stack", "of an unhandled one, innermost first"),
+    PROBING_STR_COLUMN("type", "class with its module"),
+    PROBING_STR_COLUMN("func", "function in which it was raised"),
+    PROBING_STR_COLUMN("file", "source file of that function"),
+    PROBING_I64_COLUMN("lineno", PROBING_PLAIN, "line of the raise statement"),
+    PROBING_STR_COLUMN("thread_name", "name of the thread; NULL: threading does not know it"),
+    PROBING_I64_COLUMN("handled", PROBING_PLAIN,
+                       "0: the exception was not caught; NULL: not known yet"),
+    PROBING_STR_COLUMN("stack", "stack of an unhandled exception, innermost frame first"),
 };
 static const struct probing_column collection_columns[] = {
-    PROBING_I64_COLUMN("generation", PROBING_PLAIN, "the oldest that was gone through"),
-    PROBING_I64_COLUMN("collected", PROBING_COUNT, "objects that were freed"),
-    PROBING_I64_COLUMN("uncollectable", PROBING_COUNT, "objects that could not be freed"),
-    PROBING_I64_COLUMN("duration_ns", PROBING_NS, "every thread of Python stood still"),
+    PROBING_I64_COLUMN("generation", PROBING_PLAIN, "oldest generation that was collected"),
+    PROBING_I64_COLUMN("collected", PROBING_COUNT, "number of objects that were freed"),
+    PROBING_I64_COLUMN("uncollectable", PROBING_COUNT, "number of objects that could not be freed"),
+    PROBING_I64_COLUMN("duration_ns", PROBING_NS,
+                       "duration of the run, in which no Python code runs"),
 };
 static const struct probing_column import_columns[] = {
     PROBING_STR_COLUMN("name", "the module that was loaded"),
-    PROBING_STR_COLUMN("parent", "the module whose loading needed it, if any"),
-    PROBING_I64_COLUMN("duration_ns", PROBING_NS, "to find and run it, with all that it imports"),
-    PROBING_I64_COLUMN("self_ns", PROBING_NS, "without what it imports"),
+    PROBING_STR_COLUMN("parent", "the module that imported it, if any"),
+    PROBING_I64_COLUMN("duration_ns", PROBING_NS,
+                       "time to find and run the module, including all that it imports"),
+    PROBING_I64_COLUMN("self_ns", PROBING_NS,
+                       "time to find and run the module, without what it imports"),
     PROBING_I64_COLUMN("failed", PROBING_PLAIN, "1: it raised"),
 };
 
@@ -315,11 +320,12 @@ int watch_init(struct plugin *p)
     atomic_store_explicit(&started, false, memory_order_relaxed);
     static const struct probing_table_desc e =
         PROBING_TEXT_TABLE("python.exceptions", exception_columns, "message",
-                           "Exceptions, while config python.exceptions is on");
-    static const struct probing_table_desc c = PROBING_TABLE(
-        "python.gc", collection_columns, "The collector's runs, while config python.gc is on");
+                           "exceptions, while setting python.exceptions is on");
+    static const struct probing_table_desc c =
+        PROBING_TABLE("python.gc", collection_columns,
+                      "runs of the garbage collector, while setting python.gc is on");
     static const struct probing_table_desc i = PROBING_TABLE(
-        "python.imports", import_columns, "Modules loaded while config python.imports is on");
+        "python.imports", import_columns, "imported modules, while setting python.imports is on");
     int r = p->host->table(p->host, &e, &exception_rows);
     if (r == 0)
         r = p->host->table(p->host, &c, &collection_rows);

@@ -357,9 +357,9 @@ static int scan(struct plugin *p, struct probing_rows *out, const struct probing
     free(f);
     switch (r) {
     case -ETIMEDOUT:
-        return h->fail(h, r, "the GIL could not be had: `backtrace` shows who holds it");
+        return h->fail(h, r, "the GIL was not available; `backtrace` shows which thread holds it");
     case -ETIME:
-        return h->fail(h, r, "going through all objects took longer than a minute");
+        return h->fail(h, r, "reading all objects took longer than a minute");
     case -EIO:
         return h->fail(h, r, "the interpreter's objects could not be read");
     case -ENODEV:
@@ -383,62 +383,67 @@ static int scan(struct plugin *p, struct probing_rows *out, const struct probing
     }
 
 static const struct probing_column object_columns[] = {
-    PROBING_STR_COLUMN("type", "class, with its module"),
-    PROBING_I64_COLUMN("count", PROBING_COUNT, "objects of exactly this class"),
-    PROBING_I64_COLUMN("size", PROBING_BYTES, "of them all, without what they refer to"),
-    PROBING_STR_COLUMN("repr", "one of them; others than built-in types by their type only"),
+    PROBING_STR_COLUMN("type", "class with its module"),
+    PROBING_I64_COLUMN("count", PROBING_COUNT, "number of objects of exactly this class"),
+    PROBING_I64_COLUMN("size", PROBING_BYTES,
+                       "size of all of them, without the objects that they refer to"),
+    PROBING_STR_COLUMN(
+        "repr", "repr of one of them; objects of other than built-in types are shown by type only"),
 };
 COMPUTED("python.objects", objects, object_columns,
-         "Objects that the collector tracks, by class: containers and instances, not numbers or "
-         "texts")
+         "objects that the garbage collector tracks, by class: containers and instances, not "
+         "numbers or strings")
 
 static const struct probing_column module_columns[] = {
     PROBING_STR_COLUMN("name", "in sys.modules"),
-    PROBING_STR_COLUMN("version", "__version__, if it is a text"),
+    PROBING_STR_COLUMN("version", "__version__, if it is a string"),
     PROBING_STR_COLUMN("file", "__file__"),
 };
-COMPUTED("python.modules", modules, module_columns, "Modules that are imported")
+COMPUTED("python.modules", modules, module_columns, "imported modules")
 
 static const struct probing_column tensor_columns[] = {
-    PROBING_STR_COLUMN("shape", "sizes"),
+    PROBING_STR_COLUMN("shape", "its shape"),
     PROBING_STR_COLUMN("dtype", "float32 ..."),
     PROBING_STR_COLUMN("device", "cpu, cuda:0 ..."),
-    PROBING_I64_COLUMN("bytes", PROBING_BYTES,
-                       "elements times their size; views share theirs with others"),
-    PROBING_I64_COLUMN("requires_grad", PROBING_PLAIN, "1: it takes part in autograd"),
-    PROBING_F64_COLUMN(
-        "grad_norm", PROBING_PLAIN,
-        "2-norm of its gradient; NULL: it has none, is on a GPU or larger than 2**20"),
-    PROBING_I64_COLUMN("referrers", PROBING_COUNT, "references from Python and C"),
+    PROBING_I64_COLUMN(
+        "bytes", PROBING_BYTES,
+        "number of elements times their size; views share memory with other tensors"),
+    PROBING_I64_COLUMN("requires_grad", PROBING_PLAIN, "1: autograd records operations on it"),
+    PROBING_F64_COLUMN("grad_norm", PROBING_PLAIN,
+                       "2-norm of its gradient; NULL: it has none, or it is on a GPU or has more "
+                       "than 2**20 elements"),
+    PROBING_I64_COLUMN("refcount", PROBING_COUNT, "reference count: references from Python and C"),
     PROBING_STR_COLUMN("class", "Tensor, Parameter ..."),
 };
-COMPUTED("python.tensors", tensors, tensor_columns,
-         "torch.Tensors that Python knows, one row each, 20,000 at most; no GPU is waited for")
+COMPUTED(
+    "python.tensors", tensors, tensor_columns,
+    "torch.Tensors that Python knows, one row each, 20,000 at most; values on a GPU are not read")
 
 static const struct probing_column thread_columns[] = {
     PROBING_I64_COLUMN("ident", PROBING_PLAIN, "threading.get_ident()"),
     PROBING_I64_COLUMN("native_id", PROBING_PLAIN,
-                       "the kernel's; NULL: threading does not know it"),
+                       "the kernel's id of the thread; NULL: threading does not know it"),
     PROBING_STR_COLUMN("name", "threading's"),
-    PROBING_I64_COLUMN("daemon", PROBING_PLAIN, "1: the program's end does not wait for it"),
-    PROBING_I64_COLUMN("alive", PROBING_PLAIN, "1: it runs Python code or a call from there"),
-    PROBING_STR_COLUMN("func", "the Python function that it is in"),
+    PROBING_I64_COLUMN("daemon", PROBING_PLAIN, "1: the program does not wait for it at its end"),
+    PROBING_I64_COLUMN("alive", PROBING_PLAIN, "1: the thread has not ended"),
+    PROBING_STR_COLUMN("func", "Python function that it is running"),
 };
 COMPUTED("python.threads", threads, thread_columns,
-         "Threads that Python knows; who holds the GIL and what each waits for: python.backtrace")
+         "threads that Python knows; python.backtrace shows which one holds the GIL and what each "
+         "waits for")
 
 static const struct probing_column generation_columns[] = {
     PROBING_I64_COLUMN("generation", PROBING_PLAIN, "0 is the youngest"),
     PROBING_I64_COLUMN("count", PROBING_COUNT, "gc.get_count()"),
     PROBING_I64_COLUMN("threshold", PROBING_COUNT, "gc.get_threshold()"),
     PROBING_I64_COLUMN("collections", PROBING_COUNT, "since the process began"),
-    PROBING_I64_COLUMN("collected", PROBING_COUNT, "objects, since the process began"),
+    PROBING_I64_COLUMN("collected", PROBING_COUNT, "number of objects since the process began"),
     PROBING_I64_COLUMN("uncollectable", PROBING_COUNT,
-                       "objects that were found and could not be freed"),
-    PROBING_I64_COLUMN("frozen", PROBING_COUNT, "objects that gc.freeze() has set aside"),
+                       "number of objects that were found and could not be freed"),
+    PROBING_I64_COLUMN("frozen", PROBING_COUNT, "number of objects that gc.freeze() ignores"),
 };
 COMPUTED("python.gc_generations", gc_generations, generation_columns,
-         "The collector's generations: what waits for it, and what it has found")
+         "generations of the garbage collector: objects that wait for it, and what it has found")
 
 int tables_init(struct plugin *p)
 {

@@ -210,7 +210,7 @@ static void put_summary(FILE *f, const struct trace_slot *s)
     if (costs) {
         double each = (double)atomic_load_explicit(&s->cost_ns, memory_order_relaxed);
         const char *unit = unit_of(each / (double)costs, &value);
-        (void)fprintf(f, "; watching took %.3g %s of each %s", value, unit,
+        (void)fprintf(f, "; watching cost %.3g %s per %s", value, unit,
                       s->variable[0] ? "line" : "call");
     }
     (void)fputc('\n', f);
@@ -267,8 +267,8 @@ static int trace_run(void *self, int argc, const char *const *argv, struct probi
     bool stays = asked.keep;
     (void)pthread_mutex_unlock(&asked.lock);
     if (r == 0 && w.set && stays) {
-        static const char text[] = "watched until `trace --stop`; rows come into "
-                                   "python.trace_event, of variables into python.watched\n";
+        static const char text[] = "watched until `trace --stop`; calls become rows of "
+                                   "python.trace_event, variables rows of python.watched\n";
         r = natives_host->reply(out, text, sizeof(text) - 1);
     } else if (r == 0 && w.set) {
         stream(p, &w, duration_ns, out);
@@ -278,8 +278,8 @@ static int trace_run(void *self, int argc, const char *const *argv, struct probi
     if (w.set && !stays && finish(p, w.set, out) < 0)
         r = natives_host->fail(
             natives_host, -ETIMEDOUT,
-            "the functions could not be left: the GIL is not to be had; nothing is "
-            "recorded any more, and `trace --stop` takes the rest out later");
+            "the hooks could not be removed because the GIL is not available; nothing is recorded "
+            "any more, and `trace --stop` removes them later");
     return r;
 }
 
@@ -289,7 +289,7 @@ const struct probing_command trace_command = {
     .name = "trace",
     .usage = "[--args] [--watch VARIABLE] [--duration TIME] [--limit N] [--keep] "
              "MODULE.FUNCTION... | --list | --stop [NAME]",
-    .doc = "Watch calls of Python functions, or a variable in one; rows go to python.trace_event "
+    .doc = "watch calls of Python functions, or a variable in one; rows go to python.trace_event "
            "and python.watched",
     .run = trace_run,
 };

@@ -233,16 +233,17 @@ bool trace_look(uint32_t i, int64_t line)
 
 static const struct probing_column variable_columns[N_WATCHED] = {
     PROBING_COORDINATE_COLUMNS,
-    PROBING_STR_COLUMN("func", "the function as it was named to trace"),
-    PROBING_I64_COLUMN("lineno", PROBING_PLAIN, "line about to run; NULL: it returns"),
+    PROBING_STR_COLUMN("func", "the function, as it was given to trace"),
+    PROBING_I64_COLUMN("lineno", PROBING_PLAIN,
+                       "line that is about to run; NULL: the function returns"),
     PROBING_STR_COLUMN("name", "the variable"),
     PROBING_STR_COLUMN("value_type", "its type"),
-    PROBING_F64_COLUMN("value_f64", PROBING_PLAIN, "its value when it is a number"),
+    PROBING_F64_COLUMN("value_f64", PROBING_PLAIN, "its value, if it is a number"),
 };
 
 static const struct probing_table_desc variable_table =
     PROBING_TEXT_TABLE("python.watched", variable_columns, "value",
-                       "Values that watched variables took, one row each time they changed");
+                       "values of watched variables, one row for each change");
 
 int trace_calls_init(struct plugin *p)
 {

@@ -61,18 +61,20 @@ void events_add(const struct event *e, const char *attributes, size_t n)
 
 static const struct probing_column event_columns[EVENT_COLUMNS] = {
     PROBING_STR_COLUMN("record_type", "call, span_start, span_end or event"),
-    PROBING_I64_COLUMN("trace_id", PROBING_PLAIN, "the outermost span; NULL: a call"),
-    PROBING_I64_COLUMN("span_id", PROBING_PLAIN, "of this call or span"),
-    PROBING_I64_COLUMN("parent_id", PROBING_PLAIN, "the call or span around it in its thread"),
-    PROBING_STR_COLUMN("name", "as it was given to trace or span()"),
+    PROBING_I64_COLUMN("trace_id", PROBING_PLAIN,
+                       "id of the outermost span; NULL: the row is a call"),
+    PROBING_I64_COLUMN("span_id", PROBING_PLAIN, "id of this call or span"),
+    PROBING_I64_COLUMN("parent_id", PROBING_PLAIN,
+                       "id of the enclosing call or span in its thread"),
+    PROBING_STR_COLUMN("name", "name, as it was given to trace or span()"),
     PROBING_STR_COLUMN("phase", "how a call or span ended: return, raise, yield"),
-    PROBING_I64_COLUMN("duration_ns", PROBING_NS, "from begin to end; NULL: no end"),
+    PROBING_I64_COLUMN("duration_ns", PROBING_NS, "duration; NULL: it has not ended"),
     PROBING_COORDINATE_COLUMNS,
 };
 
 static const struct probing_table_desc event_table = PROBING_TEXT_TABLE(
     "python.trace_event", event_columns, "attributes",
-    "Calls of functions that `trace` watches, and spans and events of `import probing`");
+    "calls of functions that `trace` watches, and spans and events of `import probing`");
 
 int events_init(struct plugin *p)
 {

@@ -76,7 +76,8 @@ static void lose(struct written *w, struct row *r, uint32_t i, const char *why)
         return;
     c->told = true;
     (void)snprintf(text, sizeof(text),
-                   "%s, column %s: %s; NULL is kept (said once; probing.lost counts them)",
+                   "%s, column %s: %s; NULL is stored instead (this is logged once; probing.lost "
+                   "counts the values)",
                    w->desc.name, natives_utf8(c->name, &n), why);
     natives_host->log(natives_host, PROBING_WARN, text);
 }
@@ -95,11 +96,11 @@ static void put_text(struct written *w, struct row *r, uint32_t i, const char *t
 {
     uint64_t id;
     if (n > TEXT_MAX) {
-        lose(w, r, i, "a text of over 64 KiB; those belong in the last column");
+        lose(w, r, i, "a text of more than 64 KiB belongs in the last column");
         return;
     }
     if (atomic_load_explicit(&w->texts, memory_order_relaxed) > TEXTS_MAX) {
-        lose(w, r, i, "over 100,000 different texts; those belong in the last column");
+        lose(w, r, i, "more than 100,000 distinct texts belong in the last column");
         return;
     }
     if (natives_host->intern(natives_host, text, n, &id) < 0) {
@@ -304,10 +305,10 @@ static void make(void *self, const char *topic, const void *payload, uint32_t n)
                        "probing.table(): %s could not be made: %s (error %d); its rows are counted "
                        "in probing.lost",
                        w->desc.name,
-                       r == -EEXIST   ? "there is another of this name"
-                       : r == -ENOSPC ? "this process has as many tables as are possible, or its "
-                                        "disk is full"
-                                      : "its description cannot be kept",
+                       r == -EEXIST ? "there is another table of this name"
+                       : r == -ENOSPC
+                           ? "this process has the maximum number of tables, or its disk is full"
+                           : "its description cannot be stored",
                        -r);
         p->host->log(p->host, PROBING_WARN, text);
         atomic_store_explicit(&w->refused, true, memory_order_relaxed);

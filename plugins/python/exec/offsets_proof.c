@@ -142,9 +142,9 @@ static PyObject *read_native(PyObject *self, PyObject *truth)
     const struct walk_thread *own =
         check_threads(threads, n > 0 ? n : 0, py->PyTuple_GetItem(truth, 1));
     if (!own)
-        (void)snprintf(trial.why, WHY, "its threads do not read as it tells them");
+        (void)snprintf(trial.why, WHY, "its threads read differently from what it reports");
     else if (!check_modules())
-        (void)snprintf(trial.why, WHY, "its modules do not read as it tells them");
+        (void)snprintf(trial.why, WHY, "its modules read differently from what it reports");
     else
         check_stack(own, py->PyTuple_GetItem(truth, 0));
     py->PyErr_Clear();
@@ -166,7 +166,7 @@ static int run_trial(const struct cpython *py)
     if (code)
         done = py->PyEval_EvalCode(code, names, names);
     if (!done && !trial.why[0])
-        (void)snprintf(trial.why, WHY, "the code to try it out did not run");
+        (void)snprintf(trial.why, WHY, "the trial code did not run");
     int result = done ? 0 : -EIO;
     py->PyErr_Clear();
     if (names)
@@ -182,13 +182,13 @@ int proof_read(const struct cpython *py, struct walk *w, char *why, size_t why_s
 {
     trial = (struct trial){.walk = w};
     if (!offsets_possible(&w->o)) {
-        (void)snprintf(why, why_size, "what it publishes cannot be");
+        (void)snprintf(why, why_size, "the offsets that it publishes are impossible");
         return -ENOTSUP;
     }
     int r = run_trial(py);
     trial.walk = NULL;
     (void)snprintf(why, why_size, "%s",
-                   trial.why[0] || trial.frames ? trial.why : "the code to try it out did not run");
+                   trial.why[0] || trial.frames ? trial.why : "the trial code did not run");
     return r == 0 && trial.frames > 0 ? 0 : -ENOTSUP;
 }
 

@@ -204,7 +204,7 @@ static void put_only(const struct walk *w, struct out *o, const uint8_t *impl, u
         return;
     const uint8_t *device = impl + begin + AT_DEVICE + (impl[begin + AT_DEVICE + 2] != 1);
     if (device[0] == 1) { /* CUDA, as put_device() reads it */
-        put_member(o, "note", "its value would wait for its device");
+        put_member(o, "note", "reading its value would wait for its device");
         return;
     }
     bool whole =

@@ -49,9 +49,9 @@ static int open_with(struct walk *w, const struct cpython *py, pid_t pid,
     int r = peek_open(&w->peek, pid, pid ? address_of(py->runtime) : 0);
     if (r < 0) {
         (void)snprintf(why, why_size,
-                       pid ? "its memory may not be read: that needs what ptrace needs (the same "
-                             "user and Yama's ptrace_scope 0, or CAP_SYS_PTRACE)"
-                           : "this process may not read its own memory: a sandbox forbids "
+                       pid ? "its memory cannot be read: that needs the permissions of ptrace (the "
+                             "same user and Yama's ptrace_scope 0, or CAP_SYS_PTRACE)"
+                           : "this process cannot read its own memory: a sandbox forbids "
                              "process_vm_readv and /proc/self/mem");
         return r;
     }

@@ -138,7 +138,7 @@ int offsets_assume(const struct cpython *py, const struct peek *peek, struct off
     const struct offsets *found = row_of(offsets_table, COUNT(offsets_table), py->version, 0);
     if (!found)
         return refuse(why, why_size, py,
-                      "its structures are not known here (from 3.8 on they are)");
+                      "its structures are not known here (they are known from 3.8 on)");
     *ret = *found;
     ret->owner_shim = found->minor >= 12 ? 3 : -1; /* FRAME_OWNED_BY_CSTACK, _INTERPRETER */
     if (found->minor < 13)
@@ -163,15 +163,17 @@ int offsets_find(const struct cpython *py, const struct peek *peek, struct offse
     if (r < 0 || !is_newer(py))
         return r;
     char reason[240];
-    const char *what = "what it publishes has not been tried yet: that waits for the GIL";
+    const char *what = "its published offsets have not been tried yet: that waits for the GIL";
     enum offsets_proof state = offsets_proof(py);
     if (peek->pid != getpid())
-        what = "only from inside can be tried whether it is built like that: enter it";
+        what = "only a trial inside the process can show whether it is built like that; inject "
+               "probing into it";
     else if (state == OFFSETS_PROVED)
         return 0;
     else if (state == OFFSETS_DISPROVED)
         what = disproof;
-    (void)snprintf(reason, sizeof(reason), "it is newer than what is known here (3.%u), and %s",
+    (void)snprintf(reason, sizeof(reason),
+                   "it is newer than the versions known here (up to 3.%u), and %s",
                    offsets_newest(), what);
     return refuse(why, why_size, py, reason);
 }

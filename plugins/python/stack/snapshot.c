@@ -376,9 +376,9 @@ static void show_notes(struct look *l, const struct thread_look *t)
 {
     struct sink *s = l->sink;
     if (t->end == WALK_MOVING)
-        s->note(s, "the thread ran on: only its outer Python frames stood still");
+        s->note(s, "the thread continued: only its outer Python frames are complete");
     if (t->end == WALK_LIMIT)
-        s->note(s, "more Python frames than are read");
+        s->note(s, "there are more Python frames than are read");
     if (t->end == WALK_UNREADABLE)
         s->note(s, "its Python frames could not be read");
     if (l->options.want == WANT_PYTHON)
@@ -386,20 +386,20 @@ static void show_notes(struct look *l, const struct thread_look *t)
     if (!l->stack)
         s->note(s, "no native frames: this core does not offer them");
     else if (!t->has_native && l->pid != getpid())
-        s->note(s, "no native frames: the thread runs, and from outside nothing stops it");
+        s->note(s, "no native frames: the thread is running, and from outside it is not stopped");
     else if (!t->has_native)
         s->note(s, "no native frames: the thread did not answer");
     else if (t->moved)
-        s->note(s, "no native frames: the thread ran on while it was looked at");
+        s->note(s, "no native frames: the thread continued while it was read");
     else if (t->differ && t->states > 1 && l->walk.o.minor < 11)
         s->note(s, "no native frames: of a sub-interpreter's frames CPython before 3.11 does not "
                    "tell whether this thread runs them");
     else if (t->differ)
-        s->note(s, "no native frames: they do not tell the same calls as the Python frames");
+        s->note(s, "no native frames: they do not match the Python frames");
     else if (t->native.end == 1)
-        s->note(s, "native frames further out are lost: no unwind information");
+        s->note(s, "native outer frames are missing: there is no unwind information");
     else if (t->native.end == 2)
-        s->note(s, "more native frames than are read");
+        s->note(s, "there are more native frames than are read");
 }
 
 /* A wait that was interrupted and goes on has lost its name; the function that called it tells. */

@@ -128,10 +128,10 @@ static void hold_gradient(struct row *r, PyObject *parameter, bool own)
     PyObject *gradient = own ? get(parameter, "grad") : NULL;
     bool none = own && (!gradient || gradient == py->_Py_NoneStruct);
     r->unsettled = torch_state.backwards != 0;
-    r->note = !own   ? "not read: the thread that calls its model did not come by"
+    r->note = !own   ? "not read: the thread that calls its model did not reach a safe point"
               : none ? "none just now"
               : is_true(gradient, "is_cpu") ? NULL
-                                            : "not read: that would wait for its device";
+                                            : "not read: reading would wait for its device";
     if (!r->note)
         r->held = gradient;
     else
@@ -225,7 +225,7 @@ static void read_gradient(struct row *r)
 {
     int rc = tensor_look(r->held, &r->gradient);
     r->note = rc == 0        ? NULL
-              : rc == -EXDEV ? "not read: that would wait for its device"
+              : rc == -EXDEV ? "not read: reading would wait for its device"
               : rc == -E2BIG ? "not read: too large"
                              : "not read: its class, type or layout";
     r->unsettled = r->unsettled || torch_state.backwards != 0;
@@ -357,47 +357,67 @@ static int scan_gradients(void *self, struct probing_rows *out)
 }
 
 static const struct probing_column modules_columns[] = {
-    {.name = "root", .type = PROBING_STR, .doc = "class of the model that it is in"},
-    {.name = "name", .type = PROBING_STR, .doc = "as in named_modules(); the class for a root"},
+    {.name = "root", .type = PROBING_STR, .doc = "class of the model that contains it"},
+    {.name = "name",
+     .type = PROBING_STR,
+     .doc = "name as in named_modules(); for a root its class"},
     {.name = "class", .type = PROBING_STR, .doc = "of the module"},
-    {.name = "parent", .type = PROBING_STR, .doc = "name of the one it is in; NULL: a root"},
+    {.name = "parent",
+     .type = PROBING_STR,
+     .doc = "name of the module that contains it; NULL: a root"},
     {.name = "depth", .type = PROBING_I64, .doc = "0: a root"},
     {.name = "parameters",
      .type = PROBING_I64,
      .unit = PROBING_COUNT,
-     .doc = "numbers in its own parameters, without its parts'"},
+     .doc = "number of elements of its own parameters, without those of its submodules"},
     {.name = "trainable",
      .type = PROBING_I64,
      .unit = PROBING_COUNT,
-     .doc = "of these, with a gradient"},
-    {.name = "bytes", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "of its own parameters"},
+     .doc = "number of these that require a gradient"},
+    {.name = "bytes",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .doc = "size of its own parameters"},
     {.name = "gradient_bytes",
      .type = PROBING_I64,
      .unit = PROBING_BYTES,
-     .doc = "of their gradients that are there now; NULL: its thread did not come by to tell"},
-    {.name = "buffer_bytes", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "of its own"},
-    {.name = "device", .type = PROBING_STR, .doc = "of its first parameter or buffer"},
+     .doc = "size of their current gradients; NULL: its thread did not reach a safe point"},
+    {.name = "buffer_bytes",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .doc = "size of its own buffers"},
+    {.name = "device", .type = PROBING_STR, .doc = "device of its first parameter or buffer"},
     {.name = "training", .type = PROBING_I64, .doc = "1: in training mode"},
 };
 
 static const struct probing_column gradients_columns[] = {
-    {.name = "root", .type = PROBING_STR, .doc = "class of the model that it is in"},
-    {.name = "name", .type = PROBING_STR, .doc = "of the parameter, as in named_parameters()"},
-    {.name = "elements", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "of the gradient"},
-    {.name = "norm", .type = PROBING_F64, .doc = "square root of the sum of squares; no NaN in it"},
-    {.name = "largest", .type = PROBING_F64, .doc = "magnitude"},
-    {.name = "nan", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "elements"},
-    {.name = "infinite", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "elements"},
-    {.name = "settled",
+    {.name = "root", .type = PROBING_STR, .doc = "class of the model that contains it"},
+    {.name = "name", .type = PROBING_STR, .doc = "name of the parameter, as in named_parameters()"},
+    {.name = "elements",
      .type = PROBING_I64,
-     .doc = "0: a backward ran, so it may have been read half added up"},
+     .unit = PROBING_COUNT,
+     .doc = "number of elements of the gradient"},
+    {.name = "norm", .type = PROBING_F64, .doc = "square root of the sum of squares; no NaN in it"},
+    {.name = "max_abs", .type = PROBING_F64, .doc = "largest absolute value"},
+    {.name = "nan_count",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "elements that are NaN"},
+    {.name = "inf_count",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "elements that are infinite"},
+    {.name = "consistent",
+     .type = PROBING_I64,
+     .doc =
+         "0: a backward pass ran while the gradient was read, so the numbers may mix two states"},
     {.name = "note", .type = PROBING_STR, .doc = "why there are no numbers"},
 };
 
 const struct probing_table_desc modules_table = PROBING_COMPUTED_TABLE(
     "modules", modules_columns, scan_modules,
-    "modules of torch that live and have been called or were there at the plugin's start");
+    "torch modules that exist and have been called or existed when the plugin started");
 
-const struct probing_table_desc gradients_table =
-    PROBING_COMPUTED_TABLE("gradients", gradients_columns, scan_gradients,
-                           "gradients of the parameters of these, read from memory when asked");
+const struct probing_table_desc gradients_table = PROBING_COMPUTED_TABLE(
+    "gradients", gradients_columns, scan_gradients,
+    "gradients of the parameters of these modules, read from memory when queried");

@@ -86,7 +86,9 @@ enum {
 
 static const struct probing_column columns[N_DEVICE] = {
     {.name = "local_step", .type = PROBING_I64, .doc = "as in python.torch_trace"},
-    {.name = "seq", .type = PROBING_I64, .doc = "as there: with the step, the same call"},
+    {.name = "seq",
+     .type = PROBING_I64,
+     .doc = "as in python.torch_trace: with local_step it identifies the call"},
     {.name = "module", .type = PROBING_STR, .doc = "as there"},
     {.name = "stage",
      .type = PROBING_STR,
@@ -94,13 +96,13 @@ static const struct probing_column columns[N_DEVICE] = {
     {.name = "duration",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "between the begin and the end of its work on the device, gaps included"},
+     .doc = "time from the begin to the end of its work on the device, including gaps"},
     {.name = "device", .type = PROBING_STR, .doc = "cuda:0 ..."},
 };
 
 const struct probing_table_desc device_table =
     PROBING_TABLE("python.torch_device_time", columns,
-                  "how long calls of modules and optimizers took on the GPU (torch.device_times)");
+                  "durations of module and optimizer calls on the GPU (torch.device_times)");
 
 /* ---- the driver ---- */
 

@@ -76,37 +76,45 @@ static const struct probing_column columns[N_COMM] = {
     COORDINATE_COLUMNS,
     {.name = "op",
      .type = PROBING_STR,
-     .doc = "the group's method: allreduce ...; or the functional operator: all_reduce ..."},
-    {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
-    {.name = "group_size", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "processes in it"},
-    {.name = "participate_ranks", .type = PROBING_STR, .doc = "of the whole job; NULL: not told"},
+     .doc = "method of the process group (allreduce ...) or functional operator (all_reduce ...)"},
+    {.name = "group_rank", .type = PROBING_I64, .doc = "rank of this process in the group"},
+    {.name = "group_size",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "number of processes in the group"},
+    {.name = "participate_ranks",
+     .type = PROBING_STR,
+     .doc = "its ranks in the whole job; NULL: not known"},
     {.name = "tensor_shape",
      .type = PROBING_STR,
-     .doc = "of the first tensor that goes in; of a scatter's receiver: that comes out"},
-    {.name = "tensor_dtype", .type = PROBING_STR, .doc = "of the same"},
-    {.name = "bytes", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "of all that go in"},
+     .doc = "shape of the first input tensor; for a receiver of scatter, of the output tensor"},
+    {.name = "tensor_dtype", .type = PROBING_STR, .doc = "dtype of the same tensor"},
+    {.name = "bytes",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .doc = "size of all input tensors"},
     {.name = "duration_ms",
      .type = PROBING_F64,
-     .doc =
-         "milliseconds from the start to the end of the wait; 4 to 20 us less than the program's "
-         "own clock shows, since torch.distributed's Python around it is not in it; NULL: on a "
-         "GPU, or nobody waited"},
+     .doc = "milliseconds from the start to the end of the wait; 4 to 20 us less than the "
+            "program's own clock shows, since torch.distributed's Python code around it is not in "
+            "it; NULL: the operation runs on a GPU, or nothing waited for it"},
     {.name = "wait_ms",
      .type = PROBING_F64,
-     .doc = "milliseconds that the thread stood in the call and in the wait"},
+     .doc = "milliseconds that the thread spent in the call and in the wait"},
     {.name = "async_op",
      .type = PROBING_I64,
-     .doc = "1: somebody else waited than who started it; so of functional ones always"},
+     .doc = "1: something other than its caller waited for it; always so for functional operators"},
     {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
-    {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
-    {.name = "error", .type = PROBING_STR, .doc = "the exception that it ended with"},
+    {.name = "group_name", .type = PROBING_STR, .doc = "name of the group, as torch calls it"},
+    {.name = "error", .type = PROBING_STR, .doc = "exception that it ended with"},
     {.name = "src_rank",
      .type = PROBING_I64,
-     .doc = "in the group, who gives: of send, recv, broadcast, scatter, reduce and gather; else "
-            "NULL, as all do or it is not known"},
+     .doc = "rank in the group that sends, for send, recv, broadcast, scatter, reduce and gather; "
+            "NULL: all ranks send, or it is not known"},
     {.name = "dst_rank",
      .type = PROBING_I64,
-     .doc = "likewise who gets; of the root of a broadcast or scatter NULL: all others"},
+     .doc = "rank in the group that receives; NULL for the root of a broadcast or scatter: all "
+            "others receive"},
 };
 
 static bool is_of_torch(PyObject *code)
@@ -489,4 +497,4 @@ uint32_t comm_waits(struct comm_wait *ret)
 
 const struct probing_table_desc comm_table =
     PROBING_TABLE("python.comm_collective", columns,
-                  "operations of torch.distributed's process groups that Python starts");
+                  "operations of torch.distributed's process groups that Python code starts");

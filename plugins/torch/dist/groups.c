@@ -28,15 +28,23 @@ struct listing {
 };
 
 static const struct probing_column columns[] = {
-    {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
-    {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
-    {.name = "group_size", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "processes in it"},
-    {.name = "participate_ranks", .type = PROBING_STR, .doc = "of the whole job; NULL: not told"},
+    {.name = "group_name", .type = PROBING_STR, .doc = "name of the group, as torch calls it"},
+    {.name = "group_rank", .type = PROBING_I64, .doc = "rank of this process in the group"},
+    {.name = "group_size",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "number of processes in the group"},
+    {.name = "participate_ranks",
+     .type = PROBING_STR,
+     .doc = "its ranks in the whole job; NULL: not known"},
     {.name = "seq",
      .type = PROBING_I64,
-     .doc = "number of its newest operation, as torch counts on every rank; NULL: it does not"},
+     .doc = "number of its newest operation, as torch counts on every rank; NULL: torch does not "
+            "count"},
     {.name = "local_step", .type = PROBING_I64, .doc = "now"},
-    {.name = "job", .type = PROBING_STR, .doc = "the store where its ranks have met: host:port"},
+    {.name = "job",
+     .type = PROBING_STR,
+     .doc = "address of the store at which its ranks met: host:port"},
 };
 
 /* "host:port" of the store below all prefixes, or its file. */
@@ -143,4 +151,4 @@ static int scan(void *self, struct probing_rows *out)
 
 const struct probing_table_desc groups_table = PROBING_COMPUTED_TABLE(
     "groups", columns, scan,
-    "process groups of torch.distributed, and how many operations this rank has begun");
+    "process groups of torch.distributed, and the number of operations that this rank has started");

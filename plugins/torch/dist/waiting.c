@@ -18,17 +18,19 @@ static const struct probing_column columns[] = {
     {.name = "op",
      .type = PROBING_STR,
      .doc = "as in python.comm_collective; or init_process_group, new_group ..."},
-    {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
-    {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group"},
+    {.name = "group_name", .type = PROBING_STR, .doc = "name of the group, as torch calls it"},
+    {.name = "group_rank", .type = PROBING_I64, .doc = "rank of this process in the group"},
     {.name = "seq", .type = PROBING_I64, .doc = "number of the operation in its group, from 1"},
-    {.name = "local_step", .type = PROBING_I64, .doc = "in which it was started"},
-    {.name = "started", .type = PROBING_TIME, .doc = "when; of making a group: seen since"},
+    {.name = "local_step", .type = PROBING_I64, .doc = "local_step in which it was started"},
+    {.name = "started_at",
+     .type = PROBING_TIME,
+     .doc = "when it was started; for the making of a group, when it was first seen"},
     {.name = "tid", .type = PROBING_I64, .doc = "thread that waits; else the one that started it"},
     {.name = "wait_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "for how long it has waited up to now, or has been seen to make a group; NULL: nobody "
-            "waits in Python"},
+     .doc = "how long it has waited so far, or has been making a group; NULL: no Python code waits "
+            "for it"},
 };
 
 struct listing {
@@ -104,5 +106,5 @@ static int scan(void *self, struct probing_rows *out)
 
 const struct probing_table_desc waiting_table = PROBING_COMPUTED_TABLE(
     "waiting", columns, scan,
-    "operations of process groups that were started and that nobody has waited for to the "
-    "end; else the oldest that C++ started, by torch's flight recorder");
+    "operations of process groups that were started and whose end has not been waited for; else "
+    "the oldest that C++ started, by torch's flight recorder");

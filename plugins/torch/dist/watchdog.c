@@ -34,21 +34,33 @@ enum {
 
 static const struct probing_column columns[N_STUCK] = {
     COORDINATE_COLUMNS,
-    {.name = "op", .type = PROBING_STR, .doc = "as in python.comm_collective or the recorder"},
-    {.name = "group_name", .type = PROBING_STR, .doc = "as torch names it"},
-    {.name = "group_rank", .type = PROBING_I64, .doc = "ours, in the group; NULL: not known"},
-    {.name = "group_size", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "processes in it"},
-    {.name = "participate_ranks", .type = PROBING_STR, .doc = "of the whole job"},
-    {.name = "seq", .type = PROBING_I64, .doc = "number of the operation, as in the table of `op`"},
+    {.name = "op",
+     .type = PROBING_STR,
+     .doc = "as in python.comm_collective or in torch's flight recorder"},
+    {.name = "group_name", .type = PROBING_STR, .doc = "name of the group, as torch calls it"},
+    {.name = "group_rank",
+     .type = PROBING_I64,
+     .doc = "rank of this process in the group; NULL: not known"},
+    {.name = "group_size",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "number of processes in the group"},
+    {.name = "participate_ranks", .type = PROBING_STR, .doc = "its ranks in the whole job"},
+    {.name = "seq",
+     .type = PROBING_I64,
+     .doc = "number of the operation, as in the table that has `op`"},
     {.name = "wait_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "for how long it had waited"},
-    {.name = "waiter", .type = PROBING_I64, .doc = "thread that waits; NULL: one of torch's own"},
+     .doc = "how long it had waited"},
+    {.name = "waiter", .type = PROBING_I64, .doc = "thread that waits; NULL: a thread of torch"},
     {.name = "snapshot",
      .type = PROBING_I64,
-     .doc = "its records are in python.torch_flight_snapshot by this number"},
-    {.name = "records", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "how many these are"},
+     .doc = "number under which python.torch_flight_snapshot has its records"},
+    {.name = "records",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "number of these records"},
 };
 
 const struct probing_table_desc stuck_table = PROBING_TABLE(
@@ -96,7 +108,8 @@ static void tell(const struct comm_wait *w, double wait_sec, int64_t records, ui
     coordinates_of(w->step, row);
     (void)h->append(torch_state.stuck, now_ns, row, N_STUCK, NULL, 0);
     (void)snprintf(text, sizeof(text),
-                   "torch: %s of group %s has waited for %.0f s; who has not come: probing torch",
+                   "torch: %s of group %s has waited for %.0f s; `probing torch` shows the ranks "
+                   "that have not joined",
                    w->op, w->group[0] ? w->group : "without a name", wait_sec);
     h->log(h, PROBING_WARN, text);
 }

@@ -331,18 +331,28 @@ static int run_trace(void *self, int argc, const char *const *argv, struct probi
 /* ---- tables ---- */
 
 static const struct probing_column ops_columns[] = {
-    {.name = "name", .type = PROBING_STR, .doc = "of the operation, or of the program's own range"},
-    {.name = "kind", .type = PROBING_STR, .doc = "cpu_op, kernel, user_annotation ...: torch's"},
-    {.name = "calls", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "in all captured steps"},
+    {.name = "name",
+     .type = PROBING_STR,
+     .doc = "name of the operation, or of a range that the program marked"},
+    {.name = "kind",
+     .type = PROBING_STR,
+     .doc = "kind as torch names it: cpu_op, kernel, user_annotation ..."},
+    {.name = "calls",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "number of calls in all captured steps"},
     {.name = "duration",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "of all calls, with what they called"},
+     .doc = "total duration of all calls, including what they called"},
     {.name = "self_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "of all calls, without other operations inside"},
-    {.name = "longest_sec", .type = PROBING_F64, .unit = PROBING_SECONDS, .doc = "of one call"},
+     .doc = "total duration of all calls, without the operations that they called"},
+    {.name = "max_sec",
+     .type = PROBING_F64,
+     .unit = PROBING_SECONDS,
+     .doc = "duration of the longest call"},
 };
 
 static int scan_ops(void *self, struct probing_rows *out)
@@ -369,28 +379,38 @@ const struct probing_table_desc ops_table = PROBING_COMPUTED_TABLE(
     "operations of the newest capture of torch's profiler (probing torch profile)");
 
 static const struct probing_column capture_columns[] = {
-    {.name = "ended", .type = PROBING_TIME, .doc = "when its last step did"},
-    {.name = "first_step", .type = PROBING_I64, .doc = "local_step that was captured first"},
-    {.name = "steps", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "captured"},
-    {.name = "events", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "of torch's profiler"},
-    {.name = "captured_sec", .type = PROBING_F64, .unit = PROBING_SECONDS, .doc = "their time"},
+    {.name = "ended_at", .type = PROBING_TIME, .doc = "when its last step ended"},
+    {.name = "first_step", .type = PROBING_I64, .doc = "local_step of the first captured step"},
+    {.name = "steps",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "number of steps captured"},
+    {.name = "events",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "number of events that torch's profiler recorded"},
+    {.name = "captured_sec",
+     .type = PROBING_F64,
+     .unit = PROBING_SECONDS,
+     .doc = "duration of the captured steps"},
     {.name = "start_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "the loop stood while torch started its profiler"},
+     .doc = "time that the loop stood still while torch started its profiler"},
     {.name = "stop_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "the loop stood while torch stopped it and put its events in order"},
+     .doc =
+         "time that the loop stood still while torch stopped its profiler and sorted its events"},
     {.name = "export_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "until the trace was written, on a thread of ours, while the loop ran"},
-    {.name = "hold_sec",
+     .doc = "time to write the trace, on a thread of probing, while the loop ran"},
+    {.name = "max_gil_hold_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "of that, the longest that the GIL was held at once: torch lists its events"},
-    {.name = "note", .type = PROBING_STR, .doc = "why it has fewer steps than were asked for"},
+     .doc = "longest time within export_sec for which the GIL was held: torch lists its events"},
+    {.name = "note", .type = PROBING_STR, .doc = "why it has fewer steps than requested"},
 };
 
 static int scan_capture(void *self, struct probing_rows *out)
@@ -415,9 +435,9 @@ static int scan_capture(void *self, struct probing_rows *out)
     return probing_scanned(rc);
 }
 
-const struct probing_table_desc capture_table =
-    PROBING_COMPUTED_TABLE("capture", capture_columns, scan_capture,
-                           "the newest capture of torch's profiler, and what it cost the loop");
+const struct probing_table_desc capture_table = PROBING_COMPUTED_TABLE(
+    "capture", capture_columns, scan_capture,
+    "the newest capture of torch's profiler, and what it cost the training loop");
 
 const struct probing_command trace_command = {
     .size = sizeof(trace_command),

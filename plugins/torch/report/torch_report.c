@@ -136,7 +136,8 @@ static void read_loop(struct torch_report *r)
 {
     if (r->api->target != PROBING_TARGET_LIVE ||
         ask(r,
-            "select step_sec, phase_sec, rss, rss_since - rss_before, rss_sec, phase from "
+            "select step_sec, phase_sec, rss_bytes, rss_after_bytes - rss_before_bytes, "
+            "rss_span_sec, phase from "
             "torch.loop",
             NULL, &r->loop) < 0)
         r->loop = (struct torch_figures){.rows = 0};
@@ -169,10 +170,11 @@ static void tell_where(struct torch_report *r, bool data)
 {
     size_t before = r->waits.size;
     if (data)
-        (void)ask(r,
-                  "select worker, pid, state from torch.loaders where awaited = 1 order by "
-                  "cpu_sec limit 4",
-                  wait_for_worker, NULL);
+        (void)ask(
+            r,
+            "select worker, pid, state from torch.loaders where next_batch_pending = 1 order by "
+            "cpu_sec limit 4",
+            wait_for_worker, NULL);
     if (r->waits.size == before && r->api->target_pid != 0)
         lines_add(&r->waits, "  where: probing -t %d backtrace\n", (int)r->api->target_pid);
 }
@@ -453,11 +455,11 @@ static int run(const struct probing_report_api *a, int argc, const char *const *
 /* ---- what the command shows of it ---- */
 
 static const struct probing_report_option options[] = {
-    {"--last", NULL, "TIME", "of this time; 60s when left out"},
+    {"--last", NULL, "TIME", "look at this much time; 60s by default"},
     {"--json", NULL, NULL, "the same as one line of JSON"},
     {"--watch", NULL, NULL, "again every two seconds, or --interval"},
     {"--interval", NULL, "TIME", "again after each"},
-    {"--steps", NULL, "N", "profile: so many steps; 3 when left out"},
+    {"--steps", NULL, "N", "profile: number of steps; 3 by default"},
     {"--skip", NULL, "N", "profile: after so many others"},
     {"--timeout", NULL, "TIME", "profile: with those that ended until then; 10m"},
     {"--output", "-o", "FILE", "profile: the trace; only the sums when left out"}};
@@ -472,7 +474,7 @@ static const struct probing_report_command commands[] = {
      .doc = "how a torch loop does: steps a second, where they go, slow modules, what is odd",
      .text = "Of the last minute that plugin torch has seen, of the living and the dead. Our own "
              "cost is in it twice: as measured, and by steps with rows against steps without "
-             "(torch.baseline). profile runs torch's own profiler, from one step's end to "
+             "(torch.shadow_every). profile runs torch's own profiler, from one step's end to "
              "another, and writes its trace for Perfetto and Chrome; table torch.ops adds it up.",
      .options = options,
      .n_options = sizeof options / sizeof options[0],

@@ -87,7 +87,7 @@ struct look {
 };
 
 static const struct probing_column columns[] = {
-    {.name = "iterator", .type = PROBING_I64, .doc = "which of the iterators that live"},
+    {.name = "iterator", .type = PROBING_I64, .doc = "number of the iterator"},
     {.name = "loader", .type = PROBING_STR, .doc = "class of the iterator"},
     {.name = "dataset", .type = PROBING_STR, .doc = "class of the data set"},
     {.name = "workers",
@@ -97,16 +97,18 @@ static const struct probing_column columns[] = {
     {.name = "received",
      .type = PROBING_I64,
      .unit = PROBING_COUNT,
-     .doc = "batches given to the loop so far"},
+     .doc = "number of batches given to the loop so far"},
     {.name = "outstanding",
      .type = PROBING_I64,
      .unit = PROBING_COUNT,
-     .doc = "batches asked of workers and not yet taken from them"},
-    {.name = "worker", .type = PROBING_I64, .doc = "number of the worker; NULL: there is none"},
-    {.name = "pid", .type = PROBING_I64, .doc = "of the worker"},
-    {.name = "awaited",
+     .doc = "number of batches requested from workers and not yet received"},
+    {.name = "worker",
      .type = PROBING_I64,
-     .doc = "1: the batch that the loop gets next was asked of this worker, and has not come"},
+     .doc = "number of the worker; NULL: there are no workers"},
+    {.name = "pid", .type = PROBING_I64, .doc = "pid of the worker process"},
+    {.name = "next_batch_pending",
+     .type = PROBING_I64,
+     .doc = "1: the loop's next batch was requested from this worker and has not arrived"},
     {.name = "state",
      .type = PROBING_STR,
      .doc = "running, sleeping, waiting for disk, stopped, dead or gone; from /proc"},
@@ -237,4 +239,4 @@ static int scan(void *self, struct probing_rows *out)
 }
 
 const struct probing_table_desc data_table = PROBING_COMPUTED_TABLE(
-    "loaders", columns, scan, "DataLoader iterators that live, and what their worker processes do");
+    "loaders", columns, scan, "existing DataLoader iterators, and what their worker processes do");

@@ -235,7 +235,7 @@ static PyObject *item_of(PyObject *object, const char *word, size_t n, const cha
     PyObject *found = NULL;
     if (!object_is(object, py->PyDict_Type) && !object_is(object, py->PyList_Type) &&
         !object_is(object, py->PyTuple_Type)) {
-        *ret_why = "not read: [...] of what is no dict, list or tuple: its code would run";
+        *ret_why = "not read: [...] of what is not a dict, list or tuple: its code would run";
         return NULL;
     }
     if (*word == '"' || *word == '\'') {

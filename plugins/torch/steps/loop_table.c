@@ -27,29 +27,38 @@ static const struct probing_column columns[] = {
     {.name = "tid",
      .type = PROBING_I64,
      .doc = "thread that ended a step last; before that, the first that called a module"},
-    {.name = "steps", .type = PROBING_I64, .unit = PROBING_COUNT, .doc = "that have ended"},
+    {.name = "steps",
+     .type = PROBING_I64,
+     .unit = PROBING_COUNT,
+     .doc = "number of steps that have ended"},
     {.name = "step_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "since the last one's end; NULL: none has ended"},
+     .doc = "time since the last step ended; NULL: none has ended"},
     {.name = "phase",
      .type = PROBING_STR,
-     .doc = "what the thread does: waiting for data, forward, backward, optimizer, communication "
-            "or other"},
-    {.name = "phase_sec", .type = PROBING_F64, .unit = PROBING_SECONDS, .doc = "for how long"},
-    {.name = "rss", .type = PROBING_I64, .unit = PROBING_BYTES, .doc = "memory of the process"},
-    {.name = "rss_before",
-     .type = PROBING_I64,
-     .unit = PROBING_BYTES,
-     .doc = "the least in the older half of the time that was looked at"},
-    {.name = "rss_since",
-     .type = PROBING_I64,
-     .unit = PROBING_BYTES,
-     .doc = "the least in the newer half: what the process does not give back"},
-    {.name = "rss_sec",
+     .doc = "phase that the thread is in: waiting for data, forward, backward, optimizer, "
+            "communication or other"},
+    {.name = "phase_sec",
      .type = PROBING_F64,
      .unit = PROBING_SECONDS,
-     .doc = "from the older half's middle to the newer's"},
+     .doc = "how long it has been in this phase"},
+    {.name = "rss_bytes",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .doc = "resident memory of the process"},
+    {.name = "rss_before_bytes",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .doc = "its minimum in the older half of the time that was observed"},
+    {.name = "rss_after_bytes",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .doc = "its minimum in the newer half: memory that the process does not give back"},
+    {.name = "rss_span_sec",
+     .type = PROBING_F64,
+     .unit = PROBING_SECONDS,
+     .doc = "time from the middle of the older half to the middle of the newer half"},
 };
 
 int64_t loop_rss(void)
@@ -144,4 +153,5 @@ static int scan(void *self, struct probing_rows *out)
 }
 
 const struct probing_table_desc loop_table = PROBING_COMPUTED_TABLE(
-    "loop", columns, scan, "what the thread that ends steps is doing now, and since when");
+    "loop", columns, scan,
+    "what the thread that runs the training loop is doing now, and since when");

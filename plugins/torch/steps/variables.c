@@ -24,19 +24,26 @@ enum { COL_FUNC = N_COORDINATES, COL_NAME, COL_TYPE, COL_VALUE_F64, N_VARIABLES 
 
 static const struct probing_column columns[N_VARIABLES] = {
     COORDINATE_COLUMNS,
-    {.name = "func", .type = PROBING_STR, .doc = "function whose variable it is; or a module"},
+    {.name = "func",
+     .type = PROBING_STR,
+     .doc = "function that the variable belongs to, or a module"},
     {.name = "name",
      .type = PROBING_STR,
-     .doc = "as in torch.exprs; of a tensor with several numbers .min, .max, .mean, .norm, .nan"},
-    {.name = "value_type", .type = PROBING_STR, .doc = "class of the value; NULL: it was not read"},
-    {.name = "value_f64", .type = PROBING_F64, .doc = "the value, if it is a number"},
+     .doc = "name as in torch.exprs; a tensor with several numbers has .min, .max, .mean, .norm "
+            "and .nan"},
+    {.name = "value_type",
+     .type = PROBING_STR,
+     .doc = "class of the value; NULL: the value was not read"},
+    {.name = "value_f64", .type = PROBING_F64, .doc = "value, if it is a number"},
 };
 
-const struct probing_table_desc variables_table = PROBING_TEXT_TABLE(
-    "python.variables", columns, "value",
-    "variables of the program at each step's end (torch.exprs), and what torch.nan finds");
+const struct probing_table_desc variables_table =
+    PROBING_TEXT_TABLE("python.variables", columns, "value",
+                       "variables of the program at the end of each step (torch.exprs), and what "
+                       "torch.detect_nan finds");
 
-struct wanted { /* one expression of the setting */
+struct wanted {
+    /* one expression of the setting */
     struct expression e;
     enum known known;
     char name[EXPRS_NAME_BYTES];
@@ -104,10 +111,9 @@ const char *variables_why_not(int rc, bool meta)
         return "not read: too large";
     if (rc != -EXDEV)
         return "not read: its type or layout";
-    return meta
-               ? "no numbers: a meta tensor"
-               : "not read: that would wait for its device; torch.device_times=on reads one number "
-                 "later";
+    return meta ? "no numbers: a meta tensor"
+                : "not read: reading would wait for its device; torch.device_times=on reads one "
+                  "number later";
 }
 
 static bool is_meta(PyObject *tensor)

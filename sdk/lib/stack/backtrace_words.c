@@ -77,8 +77,8 @@ int backtrace_words(int argc, const char *const *argv, enum backtrace_asked aske
                 wrong = "--thread needs a thread id: --thread 1234";
             i++;
         } else if (!take_flag(argv[i], &w)) {
-            (void)snprintf(why, why_size, "backtrace: unknown word '%.60s'; it takes %s", argv[i],
-                           command ? BACKTRACE_COMMAND_USAGE : BACKTRACE_USAGE);
+            (void)snprintf(why, why_size, "backtrace: unexpected argument '%.60s'; it takes %s",
+                           argv[i], command ? BACKTRACE_COMMAND_USAGE : BACKTRACE_USAGE);
             return -EINVAL;
         }
     }

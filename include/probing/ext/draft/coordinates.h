@@ -35,21 +35,22 @@ enum {
             0, 0                                  \
         }                                         \
     }
-#define PROBING_COORDINATE_COLUMNS                                                              \
-    PROBING_COORDINATE("local_step", PROBING_I64, PROBING_COUNT,                                \
-                       "steps of the training that had ended, since they are counted; NULL: "   \
-                       "they are not (plugin torch)"),                                          \
-        PROBING_COORDINATE("global_step", PROBING_I64, PROBING_COUNT,                           \
-                           "the step as told by probing.step(number); NULL: not told"),         \
-        PROBING_COORDINATE("rank", PROBING_I64, PROBING_PLAIN,                                  \
-                           "of the process in its job, by torch.distributed, else RANK of the " \
-                           "environment; NULL: not known"),                                     \
-        PROBING_COORDINATE("world_size", PROBING_I64, PROBING_COUNT,                            \
-                           "processes in the job, by the same, else WORLD_SIZE"),               \
-        PROBING_COORDINATE("local_rank", PROBING_I64, PROBING_PLAIN,                            \
-                           "of the process on its node: LOCAL_RANK of the environment"),        \
-        PROBING_COORDINATE("role", PROBING_STR, PROBING_PLAIN,                                  \
-                           "as told by probing.set_role(), else ROLE_NAME of the environment")
+#define PROBING_COORDINATE_COLUMNS                                                            \
+    PROBING_COORDINATE("local_step", PROBING_I64, PROBING_COUNT,                              \
+                       "number of training steps that had ended, since plugin torch counts "  \
+                       "them; NULL: it does not"),                                            \
+        PROBING_COORDINATE("global_step", PROBING_I64, PROBING_COUNT,                         \
+                           "number that the program gave to probing.step(); NULL: none"),     \
+        PROBING_COORDINATE("rank", PROBING_I64, PROBING_PLAIN,                                \
+                           "rank of the process in its job, from torch.distributed, else "    \
+                           "from RANK in the environment; NULL: not known"),                  \
+        PROBING_COORDINATE("world_size", PROBING_I64, PROBING_COUNT,                          \
+                           "number of processes in the job, from torch.distributed, else "    \
+                           "from WORLD_SIZE in the environment"),                             \
+        PROBING_COORDINATE("local_rank", PROBING_I64, PROBING_PLAIN,                          \
+                           "rank of the process on its node, LOCAL_RANK in the environment"), \
+        PROBING_COORDINATE("role", PROBING_STR, PROBING_PLAIN,                                \
+                           "given to probing.set_role(), else ROLE_NAME in the environment")
 
 struct probing_python_coordinates_1 {
     uint32_t size, n; /* n: PROBING_COORDINATES */

@@ -52,7 +52,8 @@ class Gone(Error, ConnectionError):
 
 
 class Rows(list):
-    """The rows of an answer, as tuples; what is known of the columns, and whether it is whole."""
+    """The rows of an answer, as tuples; what is known of its columns; whether it is complete."""
+    cut = property(lambda self: self.truncated, doc="The older name of `truncated`.")
 
     def __init__(self, answer):
         self.names, self.types, self.units = (
@@ -64,9 +65,8 @@ class Rows(list):
                     if row[at] is not None:
                         row[at] = float(row[at])
         super().__init__(map(tuple, rows))
-        self.lost, self.cut, self.elapsed_ms = (answer[what] for what in
-                                                ("lost", "cut", "elapsed_ms"))
-        self.empty = answer.get("empty", "")
+        self.lost, self.truncated = answer["lost"], answer.get("truncated", answer.get("cut"))
+        self.elapsed_ms, self.empty = answer["elapsed_ms"], answer.get("empty", "")
 
     def dicts(self):
         return [dict(zip(self.names, row)) for row in self]
@@ -94,8 +94,7 @@ def connect(target=None, token=None, timeout=30.0):
     None: what PROBING_TARGET says.  token: by TCP only; left out, PROBING_TOKEN or that of the
     process of ours on this machine that listens there.  timeout: seconds without a byte.
     """
-    target = os.environ.get("PROBING_TARGET", "") if target is None else target
-    text = str(target).strip()
+    text = str(os.environ.get("PROBING_TARGET", "") if target is None else target).strip()
     url = re.fullmatch(r"https?://([^/?#]+)/?(?:\?token=(\w+))?", text)
     if url:
         text, token = url.group(1), token or url.group(2)
@@ -205,10 +204,11 @@ class Connection(_Wired):
 
 
 class Stream(_Wired):
-    """What goes on by itself: iterate over it, close() it."""
+    """Rows or events as they come: iterate over it, close() it."""
+    late = property(lambda self: self.late_rows, doc="The older name of `late_rows`.")
 
     def __init__(self, wire, request, read):
-        self.lost = self.late = 0
+        self.lost = self.late_rows = 0
         self._wire, self._read, self._ready = wire, read, []
         wire.send(dict(request, id=1))
 
@@ -219,7 +219,7 @@ class Stream(_Wired):
         while not self._ready:
             message = self._wire.receive(None)
             self.lost += message.get("dropped", 0)
-            self.late += message.get("late", 0)
+            self.late_rows += message.get("late_rows", message.get("late", 0))
             if "done" in message or "error" in message:
                 self.close()
                 _whole("", message)
