@@ -175,7 +175,8 @@ class World:
         if not shutil.which("cc"):
             pytest.skip("no C compiler")
         subprocess.run(["cc", "-shared", "-fPIC", "-fvisibility=hidden", "-I",
-                        str(ROOT / "include"), str(text), "-o", str(made)], check=True)
+                        str(ROOT / "include"), "-I", str(ROOT / "sdk"), str(text), "-o",
+                        str(made)], check=True)
         return made
 
     def train(self, *args, env=None, python=DEBIAN_PYTHON):

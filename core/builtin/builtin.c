@@ -345,10 +345,10 @@ static int config_change(struct core *c, const char *name, const char *value,
         value = SECRET_SHOWN;
     if (r == 1 && strncmp(name, "table.", 6) == 0)
         return host_replyf(out, "%s=%s (there is no such table yet)\n", name, value);
-    const char *kept = host_config_name(c->host, name, own);
+    name = host_config_name(c->host, name, own);
     if (r == 1)
         return host_replyf(out, "%s=%s (kept until plugin %.*s is loaded)\n", name, value,
-                           (int)strcspn(kept, "."), kept);
+                           (int)strcspn(name, "."), name);
     if (strcmp(name, "server.listen") == 0 && value[0] && c->server)
         return host_replyf(out, "%s=%s\n", name, server_address(c->server));
     return host_replyf(out, "%s=%s\n", name, value);

@@ -175,7 +175,8 @@ TEST(errors_say_what_and_where)
          "or a select around this one"},
         {"show tables from python like 3",
          "line 1, column 30: found '3', expected a pattern like '%step%'"},
-        {"show tables from pyton", "line 1, column 18: no schema 'pyton'; did you mean 'python'?"},
+        {"show tables from pyton",
+         "line 1, column 18: unknown schema 'pyton'; did you mean 'python'?"},
         {"show index from torch_trace",
          "line 1, column 6: no indexes: a segment knows the least and the most of each of its "
          "columns"},

@@ -18,6 +18,7 @@ HELP = """probing -t TARGET shifts [-l HOURS] [--pause TIME] [--json] [--say WOR
 [--everywhere] [--crash] late | early
 
   who works when
+  also: sh
 
   Of plugin shifts, which tests bring.
 

@@ -36,7 +36,8 @@ class Case:
 
     def load(self):
         done = self.target.probing("plugin", "load", "torch")
-        assert done.returncode == 0, done.stdout + done.stderr
+        # settings of torch's in the environment have loaded it
+        assert done.returncode == 0 or "is loaded already" in done.stderr, done.stderr
 
     def stop(self):
         done = self.target.probing("plugin", "stop", "torch")

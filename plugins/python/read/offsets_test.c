@@ -106,7 +106,7 @@ TEST(newer_versions_wait_for_proof)
     runtime[1] = version;
     publish(/* ob_head= */ 24);
     CHECK_INT(find(version, &o, why, sizeof(why)), -ENOTSUP);
-    CHECK(strstr(why, "newer than what is known here") && strstr(why, "waits for the GIL"));
+    CHECK(strstr(why, "newer than the versions known here") && strstr(why, "waits for the GIL"));
     CHECK_INT(offsets_proof(&py), OFFSETS_UNPROVED);
     offsets_prove("its stacks read wrong");
     CHECK_INT(find(version, &o, why, sizeof(why)), -ENOTSUP);

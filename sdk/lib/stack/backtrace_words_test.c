@@ -52,9 +52,9 @@ TEST(wrong_words)
     static const struct {
         const char *line, *why;
     } lines[] = {
-        {"--thrad", "backtrace: unknown word '--thrad'; it takes [--thread TID]"},
-        {"--locals=all", "backtrace: unknown word '--locals=all'; "},
-        {"4711", "backtrace: unknown word '4711'; "},
+        {"--thrad", "backtrace: unexpected argument '--thrad'; it takes [--thread TID]"},
+        {"--locals=all", "backtrace: unexpected argument '--locals=all'; "},
+        {"4711", "backtrace: unexpected argument '4711'; "},
         {"--thread", "backtrace: --thread needs a thread id: --thread 1234"},
         {"--thread --json", "backtrace: --thread needs a thread id"},
         {"--thread 0", "backtrace: --thread needs a thread id"},
