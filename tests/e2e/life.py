@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import time
+from pathlib import Path
 
 from world import CORE, DEBIAN_PYTHON, ROOT, threads_of, wait_for
 
@@ -141,3 +142,9 @@ def prepared(world, source=LOOP, **kwargs):
     target.wait_line("ready")
     target.go = lambda: go.write_text("go")
     return target
+
+
+def memory_of(world):
+    return {str(d) for root in [Path("/dev/shm/probing-%d" % os.geteuid())]
+            if root.is_dir() for d in root.iterdir()
+            if (d / "home").exists() and str(world.data) in (d / "home").read_text()}

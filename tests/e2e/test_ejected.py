@@ -8,7 +8,8 @@ import subprocess
 import time
 
 import pytest
-from life import BUSY, LOOP, fds, gone, our_threads, prepared, state_of, status, time_in_cpu
+from life import (BUSY, LOOP, fds, gone, memory_of, our_threads, prepared, state_of, status,
+                  time_in_cpu)
 from world import CLI, wait_for
 
 
