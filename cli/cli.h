@@ -210,8 +210,9 @@ int plugin_check(const char *name, const char *file, char **program);
 int plugin_check_inside(void);
 
 /* Send a plugin's file through the door of the target's data directory.  name: for messages; the
- * answer's text comes back as err_set().  -ENODEV: the plugin itself refused; -ECONNRESET: the
- * process died or left.  ret_note: what is odd about a plugin that runs, "". */
+ * answer's text comes back as err_set().  -EALREADY: it is loaded; -ENODEV: the plugin itself
+ * refused; -ECONNRESET: the process died or left.  ret_note: what is odd about a plugin that runs,
+ * "". */
 int door_load_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
                      size_t size);
 /* Where the CLI itself has <name>.so: in PROBING_PLUGIN_PATH or among what is installed. */

@@ -55,7 +55,7 @@ static int load(const struct target *t, const char *name)
         r = door_load_plugin(t, name, file, note, sizeof note);
     if (r == 0 && note[0] != '\0')
         fprintf(stderr, "probing: plugin %s: %s\n", name, note);
-    return r < 0 && strstr(err_text(), "is loaded already") != NULL ? 1 : r;
+    return r == -EALREADY ? 1 : r;
 }
 
 /* How many failed, 1 or 0, and that is said; -ESTALE: the process runs another program now.

@@ -138,7 +138,8 @@ static int door_answer(int door, const struct client_process *who, const char *n
     text[n] = '\0';
     text[strcspn(text, "\n")] = '\0';
     if (strncmp(text, "error: ", 7) == 0)
-        return err_set(-EPROTO, "%s", text + 7);
+        return err_set(strstr(text, "is loaded already") != NULL ? -EALREADY : -EPROTO, "%s",
+                       text + 7);
     (void)snprintf(ret_note, size, "%s", strncmp(text, "ok: ", 4) == 0 ? text + 4 : "");
     return 0;
 }
@@ -253,6 +254,10 @@ static int load(struct target *t, const char *word)
     if (t->host[0] != '\0') /* a remote process may load only what is in its own plugin path */
         return load_there(t, name);
     r = door_load_plugin(t, name, file, note, sizeof note);
+    if (r == -EALREADY && strchr(word, '/') == NULL) { /* a file may be another one */
+        printf("plugin %s is loaded already\n", name);
+        return EXIT_DONE;
+    }
     if (r < 0)
         return r;
     printf("plugin %s loaded%s%s\n", name, note[0] != '\0' ? ": " : "", note);

@@ -64,13 +64,17 @@ def worked(*words, env=None, **more):
 
 def pip(own=None):
     """The words that run a pip which can install for another Python (22.3 or later): its own where
-    it has one, as Debian's cannot read the environments of every newer Python."""
+    it has one, else the newest, as an older one cannot read the environments of newer Pythons."""
+    found = []
     for python in [own] * bool(own) + list(PYTHONS.values()):
         code, out, _ = run(python, "-m", "pip", "--version")
-        found = re.match(r"pip (\d+)\.(\d+)", out)
-        if code == 0 and found and (int(found[1]), int(found[2])) >= (22, 3):
-            return [python, "-m", "pip"]
-    pytest.skip("no Python here has pip 22.3 or later")
+        version = re.match(r"pip (\d+)\.(\d+)", out)
+        if code == 0 and version:
+            found.append((python == own, int(version[1]), int(version[2]), str(python)))
+    found = [one for one in sorted(found) if one[1:3] >= (22, 3)]
+    if not found:
+        pytest.skip("no Python here has pip 22.3 or later")
+    return [found[-1][3], "-m", "pip"]
 
 
 def venv(python, folder):

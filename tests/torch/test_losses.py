@@ -152,7 +152,7 @@ def test_watching_the_loss_tells_each_step_once(world, python):
     """As a select with groups the view was told whole at each tick."""
     case = Case(world, "losses.py", python, "scalar")
     words = [str(shared.CLI), "-t", str(case.target.pid), "watch", "--interval", "30ms", "-f",
-             "jsonl", "select step, loss from training_logs"]
+             "jsonl", "--last", "1000", "select step, loss from training_logs"]
     stream = subprocess.Popen(words, env=world.env, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE)
     try:
