@@ -108,7 +108,7 @@ def test_a_root_of_another_is_not_believed(roots):
     roots.file("/tmp/mine/999999-1/info", MALLORY, b"pid: 999999\n")
     roots.link("/tmp/probing-0", "/tmp/mine", MALLORY)
     done = roots.probing("list", "--dead")
-    assert "/tmp/probing-0 is not looked at" in done.stderr and "no data" in done.stdout
+    assert "/tmp/probing-0 is ignored" in done.stderr and "no data" in done.stdout
     roots.path("/tmp/probing-0").unlink()
     roots.path("/tmp/mine").rename(roots.path("/tmp/probing-0"))
     done = roots.probing("list", "--dead")

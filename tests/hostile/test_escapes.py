@@ -37,7 +37,8 @@ COMMANDS = {
     "flamegraph": ["flamegraph", "--format", "folded"], "torch": ["torch"],
     "plugin": ["plugin", "list"], "config": ["config"], "script": ["script", "list"],
     "eject": ["eject"], "launch": None, "list": ["list", "--dead"], "gc": None,
-    "completion": ["completion", "bash"], "man": ["man"], "stranger's own": ["stranger", "word"],
+    "completion": ["completion", "bash"], "man": ["man"], "doctor": None,
+    "stranger's own": ["stranger", "word"],
 }
 TYPED = {"repl": b"1\nx\t\n%tables\n\x04", "top": b"q", "debug": b"q\n"}
 

@@ -33,7 +33,7 @@ def test_exec_while_it_is_entered(world):
         wait_for(lambda: os.readlink("/proc/%d/exe" % target.pid).endswith("sleep"), "its exec")
         said = done.stdout + done.stderr
         if done.returncode == 1 and "the core is in process" not in said:
-            seen += "runs another program now (exec" in said
+            seen += "now runs another program (exec" in said
             assert "does not answer" not in said, said
         again = target.probing("inject")
         assert again.returncode == 0, again.stdout + again.stderr
