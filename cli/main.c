@@ -119,10 +119,14 @@ static const char *take_late_target(int *argc, char **words)
 static int forward(struct target *t, int argc, char **argv)
 {
     char places[4096], why[ERR_TEXT_BYTES];
+    const char *near = cli_command_near(argv[0]); /* of ours, which the process does not know */
     int r = command_forward(t, argc, argv);
 
     if (r != -ENOENT || !text_is_name(argv[0]))
         return r;
+    if (near != NULL)
+        return err_set(r, "unknown command '%s'; did you mean '%s'? `probing help` lists them",
+                       argv[0], near);
     (void)snprintf(why, sizeof why, "%s", err_why(r));
     if (!answer_plugin_runs(t, argv[0]))
         return err_set(r, "%s", why);

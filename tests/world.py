@@ -38,14 +38,16 @@ def sanitized():
 
 
 def wait_for(condition, what, timeout=60.0):
-    """Give what `condition()` gives once it is true; fail the test after `timeout` seconds."""
+    """Give what `condition()` gives once it is true; fail the test after `timeout` seconds.
+
+    what: a text, or a function that gives it then, of what is there instead."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            pytest.fail("waited %g s for %s" % (timeout, what))
+            pytest.fail("waited %g s for %s" % (timeout, what() if callable(what) else what))
         time.sleep(0.02)
 
 

@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/inject/inject.h"
 #include "cli/ui/terminal.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
@@ -30,7 +31,6 @@
 #include "sdk/lib/proc/proc_file.h"
 #include "sdk/lib/proc/task.h"
 
-#define CAP_SYS_PTRACE_BIT 19
 #define LOW_SPACE_BYTES ((uint64_t)256 << 20)
 #define PYTHONS_MAX 16
 
@@ -54,19 +54,6 @@ static void mend(const char *line)
 }
 
 /* ---- entering ---- */
-
-static int read_number(const char *path, int otherwise)
-{
-    char text[32];
-    return file_peek(path, text, sizeof text) == 0 ? atoi(text) : otherwise;
-}
-
-static bool may_trace_all(void)
-{
-    struct proc_status s;
-    return proc_status_of(getpid(), 0, &s) == 0 && s.effective != PROC_UNKNOWN &&
-           (s.effective >> CAP_SYS_PTRACE_BIT & 1);
-}
 
 /* A child that does nothing is traced, or a number in it read.  0, or errno of the refusal. */
 static int try_child(bool read_memory)
@@ -96,8 +83,8 @@ static int try_child(bool read_memory)
 
 static void check_entering(void)
 {
-    int scope = read_number("/proc/sys/kernel/yama/ptrace_scope", 0);
-    bool all = may_trace_all();
+    char scope = inject_yama_scope();
+    bool all = inject_can_trace_all();
     int traced = try_child(/* read_memory= */ false);
 
     if (traced != 0) {
@@ -105,12 +92,13 @@ static void check_entering(void)
         mend("allow it: docker run --cap-add SYS_PTRACE; in Kubernetes "
              "securityContext.capabilities.add "
              "[SYS_PTRACE]; or start the program with it: probing launch -- PROGRAM");
-    } else if (scope == 3 || (scope == 2 && !all)) {
-        say("enter", "NO: yama's ptrace_scope is %d", scope);
-        mend(scope == 3 ? "after a reboot: sysctl kernel.yama.ptrace_scope=1; until then: probing "
-                          "launch -- PROGRAM"
-                        : "use sudo; or start the program with it: probing launch -- PROGRAM");
-    } else if (scope == 1 && !all) {
+    } else if (scope == '3' || (scope == '2' && !all)) {
+        say("enter", "NO: yama's ptrace_scope is %c", scope);
+        mend(scope == '3'
+                 ? "after a reboot: sysctl kernel.yama.ptrace_scope=1; until then: probing "
+                   "launch -- PROGRAM"
+                 : "use sudo; or start the program with it: probing launch -- PROGRAM");
+    } else if (scope == '1' && !all) {
         say("enter",
             "NO: yama's ptrace_scope is 1: only processes that this shell has started from "
             "this command");
@@ -162,10 +150,15 @@ static void check_perf(void)
         say("perf", "yes: flame graphs are sampled by perf events");
         return;
     }
+    char why[64], level[32];
+    (void)snprintf(why, sizeof why, "%s", strerror(errno));
+    if (file_peek("/proc/sys/kernel/perf_event_paranoid", level, sizeof level) < 0)
+        (void)snprintf(level, sizeof level, "unknown");
+    level[strcspn(level, "\n")] = '\0';
     say("perf",
-        "no perf events (%s, perf_event_paranoid %d): flame graphs are sampled by timers, "
+        "no perf events (%s, perf_event_paranoid %s): flame graphs are sampled by timers, "
         "a little less evenly",
-        strerror(errno), read_number("/proc/sys/kernel/perf_event_paranoid", -1));
+        why, level);
 }
 
 /* ---- what is here ---- */

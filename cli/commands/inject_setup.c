@@ -23,6 +23,7 @@
 #define ANSWER_MAX_BYTES 65536
 #define ANSWER_NS (10 * UINT64_C(1000000000))
 #define KEY_BYTES 256
+#define FIRST_MAX 32 /* plugins that a core may want brought: it says how many, and may lie */
 #define LISTEN "server.listen="
 static const char KEPT[] = "(kept until plugin "; /* the core's words, core/host/command.c */
 
@@ -75,16 +76,6 @@ static int load_one(const struct target *t, const char *name, const char *alread
     return 0;
 }
 
-/* As the core sees it: what asks for nothing loads nothing. */
-static bool is_off(const char *value)
-{
-    static const char *const no[] = {"", "0", "off", "no", "false"};
-    for (size_t i = 0; i < sizeof no / sizeof no[0]; i++)
-        if (strcmp(value, no[i]) == 0)
-            return true;
-    return false;
-}
-
 /* A value that was refused at the start is the default now; setting it again says why.  One that
  * can be given at the start only is right when it is what holds.  One of a plugin that is not there
  * loads it.  1: that did not work, which is said. */
@@ -106,7 +97,7 @@ static int settle_one(const struct target *t, struct probing_client *c, const ch
         (void)snprintf(why, sizeof why, "%.*s", (int)strcspn(key, "."), key);
         if (plugin_find(why, file, sizeof file) < 0)
             return err_set(-ENOENT, "%s: there is no such setting, and no plugin '%s'", key, why);
-        if (fresh || is_off(value)) /* what its start has not loaded waits, or was said */
+        if (fresh || text_is_off(value)) /* what its start has not loaded waits, or was said */
             return 0;
         if ((r = load_one(t, why, "is loaded already")) != 0)
             return r;
@@ -119,7 +110,7 @@ static int settle_one(const struct target *t, struct probing_client *c, const ch
     size_t n = strcspn(now, "\n");
     if (n == strlen(value) && strncmp(now, value, n) == 0)
         return 0;
-    return err_set(r, "%s; it stays %.*s", why, (int)n, now);
+    return err_set(r, "%s; it stays %.*s", why, n > 0 ? (int)n : 5, n > 0 ? now : "empty");
 }
 
 /* The address is in the page's line, and a secret in none. */
@@ -212,7 +203,8 @@ static int load_first(const struct target *t)
         r = config(c, "get", "probing.plugins", NULL, &all);
     probing_client_free(c);
     const char *at = r == 0 ? buf_text(&all) : "";
-    for (at += strspn(at, ", \n"); *at != '\0' && failed >= 0; at += strspn(at, ", \n")) {
+    at += strspn(at, ", \n");
+    for (int i = 0; *at != '\0' && failed >= 0 && i < FIRST_MAX; i++, at += strspn(at, ", \n")) {
         int n = (int)strcspn(at, ", \n");
         (void)snprintf(name, sizeof name, "%.*s", n, at);
         at += n;

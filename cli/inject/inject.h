@@ -46,6 +46,9 @@ struct inject_result {
 /* Why we may not look at that process, by which rule, and what to do: gives -EPERM.  code: what
  * the kernel said, -errno. */
 int inject_no_permission(pid_t pid, int code);
+/* Have we CAP_SYS_PTRACE?  And yama's ptrace_scope, '0' to '3'; '0' where there is no yama. */
+bool inject_can_trace_all(void);
+char inject_yama_scope(void);
 /* Has the process threads beside its first one? */
 bool inject_runs_on(pid_t pid);
 

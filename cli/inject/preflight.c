@@ -103,25 +103,30 @@ int check_target(struct target *t)
     return check_class(t);
 }
 
-static bool can_ptrace_all(void)
+bool inject_can_trace_all(void)
 {
     struct proc_status s;
     return proc_status_of(0, 0, &s) == 0 && s.effective != PROC_UNKNOWN &&
            (s.effective >> CAP_SYS_PTRACE_BIT & 1);
 }
 
-int inject_no_permission(pid_t pid, int code)
+char inject_yama_scope(void)
 {
     char scope[16];
+    return file_peek("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope) < 0 ? '0'
+                                                                                    : scope[0];
+}
+
+int inject_no_permission(pid_t pid, int code)
+{
+    const char scope = inject_yama_scope();
     struct proc_status s;
     uid_t uid = proc_status_of(pid, 0, &s) == 0 && s.uid[0] != PROC_UNKNOWN ? (uid_t)s.uid[0] : 0;
-    if (file_peek("/proc/sys/kernel/yama/ptrace_scope", scope, sizeof scope) < 0)
-        scope[0] = '0';
     bool filtered = proc_status_of(0, 0, &s) == 0 && s.seccomp == 2;
-    if (scope[0] == '3')
+    if (scope == '3')
         return err_set(-EPERM, "no permission: yama's ptrace_scope is 3, so tracing is off until "
                                "the next boot; start the program with PROBING=1 instead");
-    if (can_ptrace_all())
+    if (inject_can_trace_all())
         return err_set(-EPERM, "no permission to trace process %d (%s)%s", pid, strerror(-code),
                        filtered ? "; a seccomp profile of this container refuses it: run it with "
                                   "--security-opt seccomp=unconfined"
@@ -136,11 +141,11 @@ int inject_no_permission(pid_t pid, int code)
     if (geteuid() == 0)
         return err_set(-EPERM, "no permission: this root lacks CAP_SYS_PTRACE; run the container "
                                "with --cap-add SYS_PTRACE, or start the program with PROBING=1");
-    if (scope[0] != '0')
+    if (scope != '0')
         return err_set(-EPERM,
                        "no permission: yama's ptrace_scope is %c; use sudo, or sysctl "
                        "kernel.yama.ptrace_scope=0, or start the program with PROBING=1",
-                       scope[0]);
+                       scope);
     return err_set(-EPERM,
                    "no permission to trace process %d (%s)%s; use sudo, or start the program with "
                    "PROBING=1",

@@ -397,7 +397,8 @@ int target_connect(const struct target *t, struct probing_client **ret)
                            (int)t->pid, (int)t->pid);
         return err_set(-ESRCH,
                        "the process of %s has ended; these commands still read its data: query, "
-                       "tables, describe, export, backtrace (of a crash), flamegraph, torch",
+                       "tables, describe, export, backtrace (of a crash), flamegraph, and the "
+                       "reports of plugins",
                        t->directory);
     case TARGET_NONE:
         break;

@@ -42,17 +42,29 @@ int parse_f64(const char *text, size_t n, double *ret)
     return rc ? err_set(rc, "'%.*s' is not a number", shown, text) : 0;
 }
 
+static bool is_one_of(const char *text, const char *const words[4])
+{
+    for (size_t i = 0; i < 4; i++)
+        if (strcasecmp(text, words[i]) == 0)
+            return true;
+    return false;
+}
+
+static const char *const yes_words[] = {"on", "true", "yes", "1"};
+static const char *const no_words[] = {"off", "false", "no", "0"};
+
 int parse_bool(const char *text, bool *ret)
 {
-    static const char *const yes[] = {"on", "true", "yes", "1"};
-    static const char *const no[] = {"off", "false", "no", "0"};
-    for (size_t i = 0; i < 4; i++) {
-        if (strcasecmp(text, yes[i]) == 0 || strcasecmp(text, no[i]) == 0) {
-            *ret = strcasecmp(text, yes[i]) == 0;
-            return 0;
-        }
-    }
-    return err_set(-EINVAL, "'%.40s' is neither on nor off", text);
+    bool yes = is_one_of(text, yes_words);
+    if (!yes && !is_one_of(text, no_words))
+        return err_set(-EINVAL, "'%.40s' is neither on nor off", text);
+    *ret = yes;
+    return 0;
+}
+
+bool text_is_off(const char *text)
+{
+    return text[0] == '\0' || is_one_of(text, no_words);
 }
 
 struct unit {

@@ -18,6 +18,7 @@ int parse_u64(const char *text, uint64_t *ret);
 int parse_i64(const char *text, int64_t *ret);
 int parse_f64(const char *text, size_t n, double *ret); /* decimal point is '.', always */
 int parse_bool(const char *text, bool *ret);            /* on/off, true/false, yes/no, 1/0 */
+bool text_is_off(const char *text);                     /* empty, or what parse_bool() has for no */
 int parse_ns(const char *text, uint64_t *ret);    /* "10s" "5m" "2h" "1d" "250ms"; bare: seconds */
 int parse_bytes(const char *text, uint64_t *ret); /* "4096" "64K" "10MB" "1GB", powers of 1024 */
 

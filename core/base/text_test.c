@@ -101,6 +101,8 @@ TEST(nearest_names)
     CHECK(text_nearest("", names, 4) == NULL);
     CHECK(text_is_listed("a, bc,d", "bc", 2) && text_is_listed(" a", "a", 1));
     CHECK(!text_is_listed("abc", "ab", 2) && !text_is_listed("", "", 0));
+    CHECK(text_is_off("") && text_is_off("OFF") && text_is_off("0") && !text_is_off("on"));
+    CHECK(!text_is_off("0.5") && !text_is_off("loss"));
     CHECK(text_is_name("a_1") && !text_is_name("1a") && !text_is_name("") && !text_is_name("A"));
 }
 

@@ -216,12 +216,9 @@ static bool is_ours(const struct probing_config *table, const char *name)
 /* Whoever sets something of a plugin wants the plugin; off, 0 and nothing are no wish. */
 static void want_plugin(struct config *own, const char *name, size_t n, const char *value)
 {
-    static const char *const no[] = {"", "0", "off", "no", "false"};
     size_t used = strlen(own->wanted);
-    for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
-        if (strcmp(value, no[i]) == 0)
-            return;
-    if (!text_is_listed(own->wanted, name, n) && used + n + 2 <= sizeof(own->wanted))
+    if (!text_is_off(value) && !text_is_listed(own->wanted, name, n) &&
+        used + n + 2 <= sizeof(own->wanted))
         (void)snprintf(own->wanted + used, sizeof(own->wanted) - used, ",%.*s", (int)n, name);
 }
 

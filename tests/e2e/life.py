@@ -52,12 +52,17 @@ def wait_for_core():
 """
 
 
+def waits_for(go):
+    """In the program under test: wait_go() comes back once that file is there."""
+    return ("def wait_go():\n    print('ready', flush=True)\n"
+            "    while not os.path.exists(%r):\n        time.sleep(0.01)\n" % str(go))
+
+
 def enter(world, source, way, python=DEBIAN_PYTHON, env=None):
     """A Python process with a core in it, brought in in one of three ways; it waits for a line
     `go` in a file of that name before it does what `source` says after `wait_go()`."""
     go = world.tmp / "go"
-    head = OURS + ("def wait_go():\n    print('ready', flush=True)\n"
-                   "    while not os.path.exists(%r):\n        time.sleep(0.01)\n" % str(go))
+    head = OURS + waits_for(go)
     env = dict(env or {})
     if way == "hook":
         head = "import site\nsite.addsitedir(%r)\n" % str(PACKAGE) + head
@@ -126,18 +131,13 @@ def state_of(pid):
 
 def gone(target, before, timeout=20):
     """Everything is as `before`; what is not is told."""
-    def same():
-        return state_of(target.pid) == before
-    end = time.monotonic() + timeout
-    while not same() and time.monotonic() < end:
-        time.sleep(0.02)
-    assert state_of(target.pid) == before
+    wait_for(lambda: state_of(target.pid) == before,
+             lambda: "%s; there is %s" % (before, state_of(target.pid)), timeout)
 
 
 def prepared(world, source=LOOP, **kwargs):
     go = world.tmp / "go"
-    head = OURS + ("def wait_go():\n    print('ready', flush=True)\n"
-                   "    while not os.path.exists(%r):\n        time.sleep(0.01)\n" % str(go))
+    head = OURS + waits_for(go)
     target = world.python(head + source, python=DEBIAN_PYTHON, **kwargs)
     target.wait_line("ready")
     target.go = lambda: go.write_text("go")

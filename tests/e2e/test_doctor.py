@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from world import CLI
+from world import CLI, IDLE
 
 # prctl(PR_SET_NO_NEW_PRIVS), a filter under which one system call gives EPERM, then the command.
 FILTERED = """
@@ -30,7 +30,7 @@ def lines(text):
 
 
 def test_what_it_says_is_so(world):
-    target = world.python("print('ready')\nimport time\nwhile True: time.sleep(0.05)")
+    target = world.python(IDLE)
     target.wait_line("ready")
     done = world.probing("doctor")
     said = lines(done.stdout)

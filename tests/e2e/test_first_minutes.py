@@ -10,14 +10,12 @@ import tempfile
 
 import pytest
 
-from world import CLI, DEBIAN_PYTHON, has_torch, wait_for
-
-LOOP = "print('ready')\nimport time\nwhile True: time.sleep(0.02)"
+from world import CLI, DEBIAN_PYTHON, IDLE, has_torch, wait_for
 
 
 @pytest.fixture
 def target(world):
-    made = world.python(LOOP)
+    made = world.python(IDLE)
     made.wait_line("ready")
     return made
 
@@ -64,7 +62,7 @@ def test_the_target_may_stand_behind(world, target):
 
 
 def test_several_pids_are_named(world, target):
-    other = world.python(LOOP)
+    other = world.python(IDLE)
     other.wait_line("ready")
     pids = [str(target.pid), str(other.pid)]
     for words, env in ((pids + ["inject"], {}), (["-t"] + pids + ["inject"], {}),
@@ -170,7 +168,7 @@ def plugins_of(target):
     ({"PROBING_PROFILE_NATIVE": "off"}, False), ({"PROBING_FOO_BAR": "1"}, False),
     ({"PROBING_PROFILE_RATE": "50", "PROBING_PLUGINS": ""}, False)])
 def test_a_setting_of_the_environment_brings_its_plugin(world, env, brought):
-    target = world.python(LOOP, env=env)
+    target = world.python(IDLE, env=env)
     target.wait_line("ready")
     target.inject()
     assert ("profile" in plugins_of(target)) == brought
@@ -218,8 +216,21 @@ def test_a_process_cannot_name_files_for_the_command(world):
     with tempfile.TemporaryDirectory(dir="/tmp", prefix="m") as place:
         open(os.path.join(place, "mine.so"), "wb").close()
         for named in (os.path.join(place, "mine"), "../" * 12 + place[1:] + "/mine"):
-            target = world.python(LOOP, env={"PROBING_PLUGINS": "python," + named})
+            target = world.python(IDLE, env={"PROBING_PLUGINS": "python," + named})
             target.wait_line("ready")
             done = target.inject()
             assert done.stderr == "" and plugins_of(target) == {"python"}
             target.end()
+
+
+def test_what_is_refused_says_what_stays(target):
+    target.inject()
+    done = target.probing("inject", "-D", "server.listen=999.1.1.1:70000")
+    assert done.returncode == 1 and "it stays empty" in done.stderr, done.stderr
+
+
+def test_a_mistyped_report_is_named(target):
+    """The process does not know the reports that the command has."""
+    target.inject()
+    done = target.probing("tourch")
+    assert done.returncode != 0 and "did you mean 'torch'" in done.stderr, done.stderr

@@ -8,9 +8,16 @@
 #define TORCH_DIST_COLLECTIVE_H
 
 #include "internal.h"
+#include "probing_sdk.h"
 
 #define COMM_GROUP_BYTES 64u
 #define COMM_WAITS_MAX 320u
+
+/* What every table about process groups says of this process in the group. */
+#define GROUP_COLUMNS                                                                        \
+    PROBING_I64_COLUMN("group_rank", PROBING_PLAIN, "rank of this process in the group"),    \
+        PROBING_I64_COLUMN("group_size", PROBING_COUNT, "number of processes in the group"), \
+        PROBING_STR_COLUMN("participate_ranks", "its ranks in the whole job; NULL: not known")
 
 /* ---- collective_args.c ---- */
 

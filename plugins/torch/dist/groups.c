@@ -29,14 +29,7 @@ struct listing {
 
 static const struct probing_column columns[] = {
     {.name = "group_name", .type = PROBING_STR, .doc = "name of the group, as torch calls it"},
-    {.name = "group_rank", .type = PROBING_I64, .doc = "rank of this process in the group"},
-    {.name = "group_size",
-     .type = PROBING_I64,
-     .unit = PROBING_COUNT,
-     .doc = "number of processes in the group"},
-    {.name = "participate_ranks",
-     .type = PROBING_STR,
-     .doc = "its ranks in the whole job; NULL: not known"},
+    GROUP_COLUMNS,
     {.name = "seq",
      .type = PROBING_I64,
      .doc = "number of its newest operation, as torch counts on every rank; NULL: torch does not "

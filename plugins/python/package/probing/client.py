@@ -427,31 +427,31 @@ def _holds(pid, inode):
 
 
 def _token_of(made):
-    """The token of the process of ours at the other end of this very connection, or None.
-
-    Anybody can listen on a port and say that he is another: the kernel knows whose it is.
-    """
+    """The token of our process at the other end of this very connection, or None: anybody can
+    listen on a port and say that he is another, and the kernel knows whose it is."""
     there = _other_end(made)
     for pid in filter(str.isdigit, os.listdir("/proc") if there else ()):
         try:
-            if not _holds(pid, there[0]) or \
-                    there[1] not in _status(int(pid), r"^Uid:\s*(.*)$").split():
-                continue
-            folder = _door_of(int(pid))._open()
+            if _holds(pid, there[0]) and \
+                    there[1] in _status(int(pid), r"^Uid:\s*(.*)$").split():
+                return _token_in(int(pid))
         except (Error, OSError):
             continue
-        try:
-            at = os.open("token", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-                         dir_fd=folder)
-            with open(at, "rb") as file:
-                found = os.fstat(at)
-                if stat.S_ISREG(found.st_mode) and found.st_uid == os.fstat(folder).st_uid:
-                    return file.read(4096).split(b"\n")[0].decode("ascii", "replace").strip()
-        except OSError:
-            continue
-        finally:
-            os.close(folder)
     return None
+
+
+def _token_in(pid):
+    """The token of that process's core.  Error, OSError: it has none that could be believed."""
+    folder, how = _door_of(pid)._open(), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    try:
+        at = os.open("token", how, dir_fd=folder)
+        with open(at, "rb") as file:
+            own = os.fstat(at).st_uid == os.fstat(folder).st_uid
+            if not (own and stat.S_ISREG(os.fstat(at).st_mode)):
+                raise Error("the token of process %d is no file of its own" % pid)
+            return file.read(4096).split(b"\n")[0].decode("ascii", "replace").strip()
+    finally:
+        os.close(folder)
 
 
 # ---- the websocket ----
