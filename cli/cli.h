@@ -102,7 +102,7 @@ int directory_of(pid_t pid, char *ret, size_t size);
 /* Does a process run as that user, in any of the ways there are? */
 bool process_is_of(pid_t pid, unsigned uid);
 /* Who must listen in a directory; NULL: the process that it is called after. */
-struct door_owner {
+struct endpoint_owner {
     pid_t pid;
     uint64_t start_time; /* 0: not known */
 };
@@ -111,9 +111,11 @@ struct door_owner {
 struct probing_client *client_new(const char *token, const char *(*find_token)(void *arg, int fd),
                                   void *arg);
 /* To the core that lives in a directory: nobody else is ever spoken to, whoever made it. */
-int door_connect(const char *directory, const struct door_owner *who, struct probing_client **ret);
+int endpoint_connect(const char *directory, const struct endpoint_owner *who,
+                     struct probing_client **ret);
 /* A connected descriptor of the socket `name`; type: SOCK_SEQPACKET ...  Caller closes. */
-int door_dial(const char *directory, const struct door_owner *who, const char *name, int type);
+int endpoint_dial(const char *directory, const struct endpoint_owner *who, const char *name,
+                  int type);
 
 /* Ctrl-C and SIGTERM raise this; long commands look at it. */
 extern volatile sig_atomic_t cli_interrupted;
@@ -213,8 +215,8 @@ int plugin_check_inside(void);
  * answer's text comes back as err_set().  -EALREADY: it is loaded; -ENODEV: the plugin itself
  * refused; -ECONNRESET: the process died or left.  ret_note: what is odd about a plugin that runs,
  * "". */
-int door_load_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
-                     size_t size);
+int upload_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
+                  size_t size);
 /* Where the CLI itself has <name>.so: in PROBING_PLUGIN_PATH or among what is installed. */
 int plugin_find(const char *name, char *ret, size_t size);
 /* Tell a core what the plugins declare that lie beside this command: an open file of lines. */

@@ -30,7 +30,7 @@ struct core {
     struct scripts *scripts;
     struct server *server;
     struct crash *crash;
-    struct place place;
+    struct own_dir place;
     struct config *config;
     struct inherited inherited;
     int home_fd;   /* keeps `home` locked; -1: none */

@@ -22,7 +22,7 @@
 #define WATCH_NS UINT64_C(1000000000)
 
 /* What was asked for, and the words that are for who looks. */
-struct words {
+struct args {
     struct backtrace_words asked;
     char *rest[WORDS_MAX + 1];
     int n;
@@ -31,12 +31,12 @@ struct words {
 
 /* Wrong words are refused before anybody is asked: alike for the living, the dead and those outside
  * of which we stay. */
-static int take_words(int argc, char **argv, struct words *w)
+static int take_args(int argc, char **argv, struct args *w)
 {
     char why[300];
     const char *const *words = (const char *const *)argv;
 
-    *w = (struct words){.interval_ns = WATCH_NS};
+    *w = (struct args){.interval_ns = WATCH_NS};
     int r = backtrace_words(argc, words, BACKTRACE_COMMAND, &w->asked, why, sizeof why);
     if (r < 0)
         return err_set(r, "%s", why);
@@ -50,7 +50,7 @@ static int take_words(int argc, char **argv, struct words *w)
     return w->asked.interval != NULL ? parse_ns(w->asked.interval, &w->interval_ns) : 0;
 }
 
-static int look_once(struct target *t, struct words *w)
+static int snapshot_once(struct target *t, struct args *w)
 {
     const int pid = (int)t->pid;
     if (!w->asked.external && t->kind == TARGET_BARE)
@@ -77,7 +77,7 @@ static int look_once(struct target *t, struct words *w)
 }
 
 /* Between two looks: on a terminal a fresh screen, elsewhere a line that says when. */
-static void begin_look(const struct words *w)
+static void begin_snapshot(const struct args *w)
 {
     char text[40] = "?";
     time_t now = time(NULL);
@@ -91,11 +91,11 @@ static void begin_look(const struct words *w)
     printf("-- %s\n", text);
 }
 
-static int watch(struct target *t, struct words *w)
+static int watch(struct target *t, struct args *w)
 {
     while (!cli_interrupted) {
-        begin_look(w);
-        int r = look_once(t, w);
+        begin_snapshot(w);
+        int r = snapshot_once(t, w);
         if (r != EXIT_DONE)
             return cli_interrupted ? EXIT_DONE : r;
         if (fflush(stdout) != 0)
@@ -107,8 +107,8 @@ static int watch(struct target *t, struct words *w)
 
 int command_backtrace(struct target *t, int argc, char **argv)
 {
-    struct words w;
-    int r = take_words(argc, argv, &w);
+    struct args w;
+    int r = take_args(argc, argv, &w);
 
     if (r < 0)
         return r;
@@ -119,5 +119,5 @@ int command_backtrace(struct target *t, int argc, char **argv)
     if (w.asked.watch)
         return watch(t, &w);
     pager_begin();
-    return look_once(t, &w);
+    return snapshot_once(t, &w);
 }

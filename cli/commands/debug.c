@@ -137,7 +137,7 @@ static int talk_here(struct debug *d)
 /* ---- for a visitor ---- */
 
 /* "127.0.0.1:9922", "[::1]:9922", "9922" -> a socket that listens. */
-static int open_door(const char *address, char *host, size_t host_size, char *port)
+static int open_endpoint(const char *address, char *host, size_t host_size, char *port)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *all = NULL;
     const char *colon = strrchr(address, ':');
@@ -242,7 +242,8 @@ static int make_secret(char *ret)
 static int talk_there(struct debug *d)
 {
     char host[256], port[8], secret[2 * SECRET_BYTES + 1];
-    int r = make_secret(secret), door = r < 0 ? r : open_door(d->address, host, sizeof host, port);
+    int r = make_secret(secret),
+        door = r < 0 ? r : open_endpoint(d->address, host, sizeof host, port);
 
     if (door < 0)
         return door;

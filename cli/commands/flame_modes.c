@@ -117,14 +117,14 @@ void flame_mode_done(struct flame_mode *m)
     arena_done(&m->texts);
 }
 
-struct words {
+struct args {
     void (*fn)(void *arg, const char *word, const char *doc);
     void *arg;
 };
 
 static int each_word(void *arg, const struct declared *d)
 {
-    const struct words *w = arg;
+    const struct args *w = arg;
     for (uint32_t i = 0; i < d->all.n_flames; i++)
         w->fn(w->arg, d->all.flames[i].name, d->all.flames[i].doc);
     return 0;
@@ -132,7 +132,7 @@ static int each_word(void *arg, const struct declared *d)
 
 void flame_mode_words(void (*fn)(void *arg, const char *word, const char *doc), void *arg)
 {
-    struct words w = {fn, arg};
+    struct args w = {fn, arg};
     (void)installed_declarations(each_word, &w);
     err_clear();
 }

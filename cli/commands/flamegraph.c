@@ -42,7 +42,7 @@ static const struct {
 
 struct options {
     const char *words[3]; /* "diff" A B */
-    int n_words;
+    int n_arguments;
     const char *path, *mode, *rate, *since;
     uint64_t seconds_ns, last_ns;
     enum format format;
@@ -97,9 +97,9 @@ static int take(void *arg, const char *option, const char *value)
 {
     struct options *o = arg;
     if (option == NULL) {
-        if (o->n_words == 3)
+        if (o->n_arguments == 3)
             return err_set(-EINVAL, "flamegraph: unexpected argument '%s'", value);
-        o->words[o->n_words++] = value;
+        o->words[o->n_arguments++] = value;
         return 0;
     }
     if (strcmp(option, "--seconds") == 0)
@@ -143,20 +143,20 @@ static void guess_format(struct options *o)
 /* The mode of a plugin that is asked for; NULL: none is. */
 static const char *mode_word(const struct options *o)
 {
-    return o->n_words == 1 && strcmp(o->words[0], "diff") != 0 ? o->words[0] : NULL;
+    return o->n_arguments == 1 && strcmp(o->words[0], "diff") != 0 ? o->words[0] : NULL;
 }
 
 static int check_words(const struct options *o, bool has_target)
 {
-    if (o->n_words > 1 && strcmp(o->words[0], "diff") != 0)
+    if (o->n_arguments > 1 && strcmp(o->words[0], "diff") != 0)
         return err_set(-EINVAL, "flamegraph takes one mode, not '%s'; did you mean diff A B?",
                        o->words[1]);
-    if (o->n_words > 0 && mode_word(o) == NULL && o->n_words != 3)
+    if (o->n_arguments > 0 && mode_word(o) == NULL && o->n_arguments != 3)
         return err_set(-EINVAL, "flamegraph diff needs two sources, each a pid, a data directory "
                                 "or a file of folded stacks");
     if (o->memory && mode_word(o) == NULL)
         return err_set(-EINVAL, "--memory belongs to a plugin's mode: flamegraph MODE --memory");
-    if (o->n_words < 3 && !has_target)
+    if (o->n_arguments < 3 && !has_target)
         return err_set(-EINVAL, "flamegraph needs a target: probing -t <pid> flamegraph");
     if (o->width != 0 && o->format != SVG)
         return err_set(-EINVAL, "--width works with svg only; html is as wide as its window");
@@ -222,7 +222,7 @@ static int load_profiler(const struct target *t)
     const char *words[] = {"plugin", "load", "profile"};
     if (t->host[0] != '\0' || plugin_find("profile", file, sizeof file) < 0)
         return tell(t, 3, words); /* what is in the target's own plugin path */
-    return door_load_plugin(t, "profile", file, note, sizeof note);
+    return upload_plugin(t, "profile", file, note, sizeof note);
 }
 
 static int start_profiler(const struct target *t, const struct options *o, struct kept *kept)
@@ -555,6 +555,6 @@ int command_flamegraph(struct target *t, int argc, char **argv)
     r = cli_misuse(check_words(&o, t->kind != TARGET_NONE));
     choose_path(&o, t->pid);
     if (r == 0)
-        r = o.n_words == 3 ? difference(&o) : mode_word(&o) ? plugins_mode(t, &o) : one(t, &o);
+        r = o.n_arguments == 3 ? difference(&o) : mode_word(&o) ? plugins_mode(t, &o) : one(t, &o);
     return r < 0 ? r : EXIT_DONE;
 }

@@ -226,7 +226,7 @@ static void real_address(const struct target *t, char *ret, size_t size)
 
     ret[0] = '\0';
     buf_init(&info, 65536);
-    if (target_connect(t, &c) == 0 && settle_ask(c, 1, words, &info) == 0) {
+    if (target_connect(t, &c) == 0 && setup_request(c, 1, words, &info) == 0) {
         const char *at = strstr(buf_text(&info), key);
         at = at != NULL ? at + sizeof key - 1 : "(";
         if (at[0] != '(')
@@ -288,7 +288,7 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     struct buf version;
 
     buf_init(&version, 4096);
-    int r = settle_ask(c, 1, words, &version);
+    int r = setup_request(c, 1, words, &version);
     const char *text = r == 0 ? buf_text(&version) : "?";
     int n = (int)strcspn(text, " \n"); /* what follows is the build */
     if (r == 0 && (n != sizeof PROBING_VERSION - 1 || strncmp(text, PROBING_VERSION, (size_t)n)))
@@ -308,10 +308,10 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     if (o->listen[0] != '\0')
         real_address(t, now, sizeof now);
     int there = settle_listen(t, now, o->listen + LISTEN_KEY);
-    r = there < 0 ? there : settle_plugins(t, o->plugins, /* fresh= */ false);
+    r = there < 0 ? there : setup_plugins(t, o->plugins, /* fresh= */ false);
     if (r < 0)
         return r;
-    int failed = settle_settings(t, o->settings, there > 0 ? o->listen : NULL, /* fresh= */ false);
+    int failed = setup_settings(t, o->settings, there > 0 ? o->listen : NULL, /* fresh= */ false);
     bool deaf = o->listen[0] != '\0' && say_page(t, o->listen + LISTEN_KEY) < 0;
     if (deaf)
         terminal_say("%s", err_text());
@@ -343,10 +343,10 @@ static int enter_finish(struct target *t, const struct enter_options *o,
     if (deaf)
         terminal_say("%s", err_text());
     settle_known(t);
-    r = settle_plugins(t, o->plugins, /* fresh= */ true);
+    r = setup_plugins(t, o->plugins, /* fresh= */ true);
     if (r < 0)
         return r;
-    int failed = settle_settings(t, o->settings, o->listen, /* fresh= */ true);
+    int failed = setup_settings(t, o->settings, o->listen, /* fresh= */ true);
     say_place(t);
     return failed < 0 ? failed : r + failed > 0 || deaf ? EXIT_FAILED : EXIT_DONE;
 }

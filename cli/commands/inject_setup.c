@@ -32,7 +32,7 @@ static int keep_text(void *arg, const char *data, size_t size)
     return buf_add(arg, data, size);
 }
 
-int settle_ask(struct probing_client *c, int argc, const char *const *argv, struct buf *answer)
+int setup_request(struct probing_client *c, int argc, const char *const *argv, struct buf *answer)
 {
     int status = 0;
     int r = probing_client_run(c, argc, argv, ANSWER_NS, keep_text, answer, &status);
@@ -44,7 +44,7 @@ static int config(struct probing_client *c, const char *verb, const char *key, c
 {
     const char *const argv[] = {"config", verb, key, value};
     buf_reset(answer);
-    return settle_ask(c, value != NULL ? 4 : 3, argv, answer);
+    return setup_request(c, value != NULL ? 4 : 3, argv, answer);
 }
 
 /* 1: it is there already. */
@@ -53,7 +53,7 @@ static int load(const struct target *t, const char *name)
     char file[4096], note[ERR_TEXT_BYTES] = "";
     int r = plugin_find(name, file, sizeof file);
     if (r == 0)
-        r = door_load_plugin(t, name, file, note, sizeof note);
+        r = upload_plugin(t, name, file, note, sizeof note);
     if (r == 0 && note[0] != '\0')
         fprintf(stderr, "probing: plugin %s: %s\n", name, note);
     return r == -EALREADY ? 1 : r;
@@ -79,8 +79,8 @@ static int load_one(const struct target *t, const char *name, const char *alread
 /* A value that was refused at the start is the default now; setting it again says why.  One that
  * can be given at the start only is right when it is what holds.  One of a plugin that is not there
  * loads it.  1: that did not work, which is said. */
-static int settle_one(const struct target *t, struct probing_client *c, const char *text,
-                      bool fresh, struct buf *answer)
+static int setup_one(const struct target *t, struct probing_client *c, const char *text, bool fresh,
+                     struct buf *answer)
 {
     char key[KEY_BYTES], why[ERR_TEXT_BYTES], file[4096];
     const char *value = strchr(text, '=') + 1;
@@ -120,8 +120,7 @@ static bool may_show(const char *setting)
     return strncmp(setting, LISTEN, sizeof LISTEN - 1) != 0 && !secret_name(setting, n);
 }
 
-int settle_settings(const struct target *t, const char *const *settings, const char *but,
-                    bool fresh)
+int setup_settings(const struct target *t, const char *const *settings, const char *but, bool fresh)
 {
     struct probing_client *c = NULL;
     struct buf answer, held;
@@ -132,7 +131,7 @@ int settle_settings(const struct target *t, const char *const *settings, const c
     buf_init(&answer, ANSWER_MAX_BYTES);
     buf_init(&held, ANSWER_MAX_BYTES);
     for (; *settings != NULL; settings++) {
-        r = *settings != but ? settle_one(t, c, *settings, fresh, &answer) : 0;
+        r = *settings != but ? setup_one(t, c, *settings, fresh, &answer) : 0;
         if (r < 0) {
             terminal_say("%s", err_why(r));
             failed++;
@@ -236,7 +235,7 @@ void settle_known(const struct target *t)
     err_clear();
 }
 
-int settle_plugins(const struct target *t, const char *const *plugins, bool fresh)
+int setup_plugins(const struct target *t, const char *const *plugins, bool fresh)
 {
     int failed = fresh ? load_first(t) : 0;
 

@@ -24,11 +24,11 @@
 #include "core/plugin_file/sealed_copy.h"
 #include "sdk/client/door.h"
 
-#define DOOR_TIMEOUT_MS 30000 /* a plugin's start may wait for the GIL */
+#define UPLOAD_TIMEOUT_MS 30000 /* a plugin's start may wait for the GIL */
 
 /* ---- the door ---- */
 
-static int door_send(int door, const char *words, int fd)
+static int upload_send(int door, const char *words, int fd)
 {
     struct iovec part = {.iov_base = (char *)(uintptr_t)words, .iov_len = strlen(words)};
     union {
@@ -113,11 +113,11 @@ static int lost(const struct client_process *p, const char *name)
                    name);
 }
 
-static int door_answer(int door, const struct client_process *who, const char *name, char *ret_note,
-                       size_t size)
+static int upload_answer(int door, const struct client_process *who, const char *name,
+                         char *ret_note, size_t size)
 {
     char text[ERR_TEXT_BYTES + 16];
-    uint64_t until = clock_monotonic() + (uint64_t)DOOR_TIMEOUT_MS * NS_PER_MS;
+    uint64_t until = clock_monotonic() + (uint64_t)UPLOAD_TIMEOUT_MS * NS_PER_MS;
     struct pollfd p = {.fd = door, .events = POLLIN};
     int ready;
 
@@ -129,7 +129,7 @@ static int door_answer(int door, const struct client_process *who, const char *n
         return err_set(-ECANCELED, "interrupted; plugin %s may still be loaded", name);
     if (ready == 0)
         return err_set(-ETIMEDOUT, "plugin %s: no answer from the process in %d s", name,
-                       DOOR_TIMEOUT_MS / 1000);
+                       UPLOAD_TIMEOUT_MS / 1000);
     if (ready == -1)
         return err_set(-errno, "plugin %s: %s", name, strerror(errno));
     ssize_t n = recv(door, text, sizeof text - 1, 0);
@@ -168,23 +168,24 @@ static int open_copy(const char *name, const char *file)
 static int say_at_door(const struct target *t, const char *words, const char *name, int fd,
                        char *ret_note, size_t size)
 {
-    const struct door_owner owner = {.pid = t->pid, .start_time = t->start_time};
+    const struct endpoint_owner owner = {.pid = t->pid, .start_time = t->start_time};
     struct client_process who;
-    int door = door_dial(t->directory, t->start_time != 0 ? &owner : NULL, "door", SOCK_SEQPACKET);
+    int door =
+        endpoint_dial(t->directory, t->start_time != 0 ? &owner : NULL, "door", SOCK_SEQPACKET);
     int r = door;
     if (door >= 0) {
         client_process_of(door, t->directory, "sock", &who);
-        r = door_send(door, words, fd);
+        r = upload_send(door, words, fd);
     }
     if (r == 0)
-        r = door_answer(door, &who, name, ret_note, size);
+        r = upload_answer(door, &who, name, ret_note, size);
     if (door >= 0)
         (void)close(door);
     return r;
 }
 
-int door_load_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
-                     size_t size)
+int upload_plugin(const struct target *t, const char *name, const char *file, char *ret_note,
+                  size_t size)
 {
     char words[160];
     int fd = open_copy(name, file);
@@ -253,7 +254,7 @@ static int load(struct target *t, const char *word)
         return r;
     if (t->host[0] != '\0') /* a remote process may load only what is in its own plugin path */
         return load_there(t, name);
-    r = door_load_plugin(t, name, file, note, sizeof note);
+    r = upload_plugin(t, name, file, note, sizeof note);
     if (r == -EALREADY && strchr(word, '/') == NULL) { /* a file may be another one */
         printf("plugin %s is loaded already\n", name);
         return EXIT_DONE;

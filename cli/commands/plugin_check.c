@@ -92,7 +92,7 @@ static int look_at_file(struct check *c)
     int fd = open(c->file, O_RDONLY | O_CLOEXEC);
     if (fd == -1)
         return err_set(-errno, "cannot open %s: %s", c->file, strerror(errno));
-    int r = seal_look(fd, &facts);
+    int r = sealed_inspect(fd, &facts);
     (void)fstat(fd, &st);
     if (r == 0 && facts.plugin != 0)
         (void)!pread(fd, &api, sizeof api, (off_t)facts.plugin);
@@ -220,7 +220,7 @@ static int start(struct check *c, char **program)
     return wait_for_core(c);
 }
 
-static int remove_place(const char *place)
+static int remove_own_dir(const char *place)
 {
     char path[400];
     DIR *d = opendir(place);
@@ -264,7 +264,7 @@ static void finish(struct check *c)
     if (c->hold != -1)
         (void)close(c->hold);
     if (c->place[0] != '\0')
-        (void)remove_place(c->place);
+        (void)remove_own_dir(c->place);
 }
 
 /* ---- what there is, before and after ---- */
@@ -282,7 +282,7 @@ static void ask(const struct check *c, const char *sql, struct buf *ret)
     struct probing_client *client = NULL;
 
     buf_init(ret, ANSWER_BYTES);
-    if (target_connect(&c->target, &client) < 0 || settle_ask(client, 4, words, ret) < 0)
+    if (target_connect(&c->target, &client) < 0 || setup_request(client, 4, words, ret) < 0)
         buf_reset(ret);
     probing_client_free(client);
 }
@@ -411,7 +411,7 @@ static int load(struct check *c, const char *label)
     char note[ERR_TEXT_BYTES] = "", why[ERR_TEXT_BYTES];
     uint64_t begin = clock_monotonic();
 
-    int r = door_load_plugin(&c->target, c->name, c->file, note, sizeof note);
+    int r = upload_plugin(&c->target, c->name, c->file, note, sizeof note);
     double ms = (double)(clock_monotonic() - begin) / (double)NS_PER_MS;
     if (r == 0) {
         say(label, "init and start worked, in %.1f ms", ms);
@@ -439,7 +439,7 @@ static int stop(struct check *c, const char *label)
     buf_init(&answer, ANSWER_BYTES);
     int r = target_connect(&c->target, &client);
     if (r == 0)
-        r = settle_ask(client, 3, words, &answer);
+        r = setup_request(client, 3, words, &answer);
     probing_client_free(client);
     (void)snprintf(why, sizeof why, "%s", r < 0 ? err_why(r) : "");
     char *text = r == 0 ? strstr(answer.data, LEFT) : NULL;

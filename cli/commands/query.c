@@ -31,21 +31,21 @@ static const char MEMORY[] =
     "union all select 'left on the machine', round(system_available_bytes / 1048576.0, 1) from m "
     "union all select 'of the machine', round(system_total_bytes / 1048576.0, 1) from m";
 
-struct query_words {
+struct query_args {
     struct answer_ask *ask;
     const char *words[2]; /* what is left: the SQL, the table */
-    int n_words;
+    int n_arguments;
 };
 
 static int take(void *arg, const char *option, const char *value)
 {
-    struct query_words *o = arg;
+    struct query_args *o = arg;
 
     if (option == NULL) {
-        if (o->n_words == 2)
+        if (o->n_arguments == 2)
             return err_set(-EINVAL, "unexpected argument '%s' (put the statement in quotes)",
                            value);
-        o->words[o->n_words++] = value;
+        o->words[o->n_arguments++] = value;
         return 0;
     }
     if (strcmp(option, "--limit") == 0)
@@ -58,20 +58,20 @@ static int take(void *arg, const char *option, const char *value)
 }
 
 /* The statement behind `query SQL`, `tables` and `describe TABLE`. */
-static int statement_of(const char *command, const struct query_words *o, struct buf *ret)
+static int statement_of(const char *command, const struct query_args *o, struct buf *ret)
 {
     if (strcmp(command, "tables") == 0) {
-        if (o->n_words != 0)
+        if (o->n_arguments != 0)
             return err_set(-EINVAL, "tables takes no argument '%s'; did you mean describe?",
                            o->words[0]);
         return buf_adds(ret, "show tables");
     }
     if (strcmp(command, "memory") == 0)
-        return o->n_words == 0 ? buf_adds(ret, MEMORY)
-                               : err_set(-EINVAL, "memory takes no argument '%s'", o->words[0]);
-    if (o->n_words != 1)
+        return o->n_arguments == 0 ? buf_adds(ret, MEMORY)
+                                   : err_set(-EINVAL, "memory takes no argument '%s'", o->words[0]);
+    if (o->n_arguments != 1)
         return err_set(-EINVAL,
-                       o->n_words == 0 ? "%s needs %s" : "%s takes one %s (put it in quotes)",
+                       o->n_arguments == 0 ? "%s needs %s" : "%s takes one %s (put it in quotes)",
                        command, strcmp(command, "query") == 0 ? "SQL statement" : "table name");
     if (strcmp(command, "describe") == 0)
         return buf_addf(ret, "describe %s", o->words[0]);
@@ -112,7 +112,7 @@ static int ask_arrow(const struct target *t, const struct answer_ask *ask)
 int command_query(struct target *t, int argc, char **argv)
 {
     struct answer_ask ask = {.format = "table", .width = cli_width()};
-    struct query_words w = {.ask = &ask};
+    struct query_args w = {.ask = &ask};
     struct buf statement;
     int r = cli_parse(argc, argv, take, &w);
 

@@ -34,7 +34,7 @@ struct top {
     bool colours;
     const char *color; /* the option's word */
     const struct target *target;
-    struct looker *looker;
+    struct top_sampler *looker;
     struct tally tally;
 };
 
@@ -52,16 +52,16 @@ static void add_bytes(struct buf *b, double bytes)
 /* A number of a row, or a dash where it is not known: 0 would be an answer. */
 static void add_known(struct buf *b, const struct json *row, uint32_t column, const char *format)
 {
-    if (look_knows(row, column))
-        (void)buf_addf(b, format, look_number(row, column));
+    if (snapshot_knows(row, column))
+        (void)buf_addf(b, format, snapshot_number(row, column));
     else
         (void)buf_addc(b, '-');
 }
 
 static void add_known_bytes(struct buf *b, const struct json *row, uint32_t column)
 {
-    if (look_knows(row, column))
-        add_bytes(b, look_number(row, column));
+    if (snapshot_knows(row, column))
+        add_bytes(b, snapshot_number(row, column));
     else
         (void)buf_addc(b, '-');
 }
@@ -94,13 +94,13 @@ static void add_title(struct buf *b, const char *names)
     (void)buf_addc(b, '\n');
 }
 
-static void add_head(const struct top *top, const struct look *look, struct buf *b)
+static void add_head(const struct top *top, const struct snapshot *look, struct buf *b)
 {
     double cpu = 0, ours = 0;
     uint32_t n_ours = 0;
 
     for (uint32_t i = 0; i < look->n; i++) {
-        const struct look_thread *t = &look->threads[i];
+        const struct snapshot_thread *t = &look->threads[i];
         n_ours += t->ours;
         *(t->ours ? &ours : &cpu) += t->cpu_pct > 0 ? t->cpu_pct : 0;
     }
@@ -123,18 +123,18 @@ static void add_head(const struct top *top, const struct look *look, struct buf 
         add_known_bytes(b, look->memory, 3);
         (void)buf_addc(b, '\n');
     }
-    if (look->lost != NULL && look_int(look->lost, 0) > 0)
+    if (look->lost != NULL && snapshot_int(look->lost, 0) > 0)
         (void)buf_addf(b, "%c%lld rows were lost: see probing.lost%c\n", SCREEN_RED,
-                       (long long)look_int(look->lost, 0), SCREEN_PLAIN);
+                       (long long)snapshot_int(look->lost, 0), SCREEN_PLAIN);
 }
 
-static void add_training(const struct look *look, struct buf *b)
+static void add_training(const struct snapshot *look, struct buf *b)
 {
     static const char *const phases[] = {"forward", "backward", "optimizer", "data"};
     const struct json *s = look->step;
 
     for (const struct json *g = look->gpus; g != NULL; g = g->next) {
-        (void)buf_addf(b, "gpu %lld: ", (long long)look_int(g, 0));
+        (void)buf_addf(b, "gpu %lld: ", (long long)snapshot_int(g, 0));
         add_known(b, g, 1, "%.0f%%");
         (void)buf_adds(b, ", ");
         add_known_bytes(b, g, 2);
@@ -148,18 +148,18 @@ static void add_training(const struct look *look, struct buf *b)
     }
     if (s == NULL)
         return;
-    (void)buf_addf(b, "step %lld: ", (long long)look_int(s, 0));
-    if (look_knows(s, 1))
-        (void)buf_addf(b, "%.1f ms", 1e3 * look_number(s, 1));
+    (void)buf_addf(b, "step %lld: ", (long long)snapshot_int(s, 0));
+    if (snapshot_knows(s, 1))
+        (void)buf_addf(b, "%.1f ms", 1e3 * snapshot_number(s, 1));
     else
         (void)buf_adds(b, "- ms");
     for (uint32_t i = 0; i < 4; i++)
-        if (look_number(s, 2 + i) > 0)
-            (void)buf_addf(b, ", %s %.1f", phases[i], 1e3 * look_number(s, 2 + i));
+        if (snapshot_number(s, 2 + i) > 0)
+            (void)buf_addf(b, ", %s %.1f", phases[i], 1e3 * snapshot_number(s, 2 + i));
     (void)buf_addc(b, '\n');
 }
 
-static enum screen_style style_of(const struct look_thread *t)
+static enum screen_style style_of(const struct snapshot_thread *t)
 {
     return strcmp(t->doing, "running") == 0   ? SCREEN_GREEN
            : strcmp(t->doing, "waiting") == 0 ? SCREEN_YELLOW
@@ -180,7 +180,7 @@ static void add_place(struct buf *b, const char *func, const char *path, int64_t
     add_style(b, SCREEN_PLAIN);
 }
 
-static void add_thread(const struct look_thread *t, uint32_t wide, struct buf *b)
+static void add_thread(const struct snapshot_thread *t, uint32_t wide, struct buf *b)
 {
     char number[32];
 
@@ -203,7 +203,7 @@ static void add_thread(const struct look_thread *t, uint32_t wide, struct buf *b
     (void)buf_addc(b, '\n');
 }
 
-static void add_threads(const struct top *top, const struct look *look, uint32_t most,
+static void add_threads(const struct top *top, const struct snapshot *look, uint32_t most,
                         struct buf *b)
 {
     uint32_t wide = cli_width() >= WIDE ? 28 : 16;
@@ -248,7 +248,7 @@ static void add_functions(struct top *top, uint32_t most, struct buf *b)
     }
 }
 
-static void add_modules(const struct look *look, struct buf *b)
+static void add_modules(const struct snapshot *look, struct buf *b)
 {
     char title[120];
 
@@ -260,7 +260,7 @@ static void add_modules(const struct look *look, struct buf *b)
                    LOOK_MODULES_S);
     add_title(b, title);
     for (uint32_t i = 0; i < look->n_modules && i < MODULES_SHOWN; i++) {
-        const struct look_module *m = &look->modules[i];
+        const struct snapshot_module *m = &look->modules[i];
         add_column(b, true, m->calls / LOOK_MODULES_S, 1, 9);
         (void)buf_addc(b, ' ');
         add_column(b, m->own_sec >= 0, 1e3 * m->own_sec / m->calls, 3, 9);
@@ -284,7 +284,7 @@ static uint32_t lines_of(const struct buf *b)
     return n;
 }
 
-static uint32_t shown_threads(const struct top *top, const struct look *look)
+static uint32_t shown_threads(const struct top *top, const struct snapshot *look)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < look->n; i++)
@@ -294,7 +294,7 @@ static uint32_t shown_threads(const struct top *top, const struct look *look)
 
 /* rows: of the terminal, 0: show all.  Threads have at most half of what is left, functions the
  * rest. */
-static int draw(struct top *top, const struct look *look, uint32_t rows, struct buf *ret)
+static int draw(struct top *top, const struct snapshot *look, uint32_t rows, struct buf *ret)
 {
     struct buf below;
     uint32_t threads = shown_threads(top, look);
@@ -348,23 +348,23 @@ static int wait_until(struct top *top, uint64_t until)
         r = screen_key(left < SAMPLE_NS ? left : SAMPLE_NS);
         if (r != 0 || left <= SAMPLE_NS)
             return r;
-        r = look_sample(top->looker, &top->tally);
+        r = snapshot_sample(top->looker, &top->tally);
     }
     return r;
 }
 
 static int once(struct top *top)
 {
-    struct look look;
+    struct snapshot look;
     struct buf text, painted;
 
-    int r = look_take(top->looker, &top->tally, &look);
-    look_done(&look);
+    int r = snapshot_take(top->looker, &top->tally, &look);
+    snapshot_done(&look);
     if (r == 0)
         r = wait_until(top, clock_monotonic() + top->interval_ns);
     if (r < 0)
         return r == -EAGAIN ? 0 : r == -EINTR ? -ECANCELED : r;
-    r = look_take(top->looker, &top->tally, &look);
+    r = snapshot_take(top->looker, &top->tally, &look);
     buf_init(&text, PICTURE_MAX_BYTES);
     buf_init(&painted, PICTURE_MAX_BYTES);
     if (r == 0)
@@ -377,15 +377,15 @@ static int once(struct top *top)
         r = -EPIPE;
     buf_done(&text);
     buf_done(&painted);
-    look_done(&look);
+    snapshot_done(&look);
     return r;
 }
 
 /* One look, and waiting for the next.  1: it was enough. */
-static int turn(struct top *top, struct look *look, bool first)
+static int turn(struct top *top, struct snapshot *look, bool first)
 {
     struct buf text;
-    int r = look_take(top->looker, &top->tally, look);
+    int r = snapshot_take(top->looker, &top->tally, look);
     uint64_t until = clock_monotonic() + (first ? FIRST_NS : top->interval_ns);
 
     while (r == 0 || r == -EAGAIN) {
@@ -411,12 +411,12 @@ static int turn(struct top *top, struct look *look, bool first)
 
 static int live(struct top *top)
 {
-    struct look look;
+    struct snapshot look;
     int r = screen_open();
 
     for (bool first = true; r == 0; first = false) {
         r = turn(top, &look, first);
-        look_done(&look);
+        snapshot_done(&look);
     }
     screen_close();
     return r == 1 || r == -EINTR || cli_interrupted ? 0 : r;

@@ -25,7 +25,7 @@ struct seen {
     int64_t tid, cpu_ns;
 };
 
-struct looker {
+struct top_sampler {
     const struct target *target;
     struct probing_client *client;
     struct seen *before; /* in order of tid */
@@ -53,7 +53,7 @@ static int on_event(void *arg, const struct probing_client_event *e)
 
 /* What a command answers, as JSON; *ret stays NULL when the process says no: then that is not
  * there.  Below 0: it does not answer any more, or Ctrl-C. */
-static int ask(struct looker *l, struct look *look, int argc, const char *const *argv,
+static int ask(struct top_sampler *l, struct snapshot *look, int argc, const char *const *argv,
                struct json **ret)
 {
     struct answer a = {.status = 0};
@@ -73,7 +73,7 @@ static int ask(struct looker *l, struct look *look, int argc, const char *const 
     return r;
 }
 
-static int query(struct looker *l, struct look *look, const char *sql, struct json **ret)
+static int query(struct top_sampler *l, struct snapshot *look, const char *sql, struct json **ret)
 {
     const char *const words[] = {"query", "--format", "json", sql};
     struct json *answer;
@@ -92,25 +92,25 @@ static const struct json *cell(const struct json *row, uint32_t n)
     return c;
 }
 
-const char *look_text(const struct json *row, uint32_t n)
+const char *snapshot_text(const struct json *row, uint32_t n)
 {
     const struct json *c = cell(row, n);
     return c != NULL && c->type == JSON_STRING ? c->text : "";
 }
 
-double look_number(const struct json *row, uint32_t n)
+double snapshot_number(const struct json *row, uint32_t n)
 {
     const struct json *c = cell(row, n);
     return c == NULL || c->type != JSON_NUMBER ? 0 : c->is_integer ? (double)c->integer : c->number;
 }
 
-bool look_knows(const struct json *row, uint32_t n)
+bool snapshot_knows(const struct json *row, uint32_t n)
 {
     const struct json *c = cell(row, n);
     return c != NULL && c->type == JSON_NUMBER;
 }
 
-int64_t look_int(const struct json *row, uint32_t n)
+int64_t snapshot_int(const struct json *row, uint32_t n)
 {
     const struct json *c = cell(row, n);
     return c != NULL && c->type == JSON_NUMBER ? c->integer : 0;
@@ -124,7 +124,8 @@ static int by_tid(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static double percent(const struct looker *l, const struct look *look, const struct look_thread *t)
+static double percent(const struct top_sampler *l, const struct snapshot *look,
+                      const struct snapshot_thread *t)
 {
     const struct seen key = {.tid = t->tid};
     const struct seen *before =
@@ -134,7 +135,7 @@ static double percent(const struct looker *l, const struct look *look, const str
     return 100.0 * (double)(t->cpu_ns - before->cpu_ns) / (double)(look->at_ns - l->before_ns);
 }
 
-static int read_threads(struct looker *l, struct look *look)
+static int read_threads(struct top_sampler *l, struct snapshot *look)
 {
     struct json *rows;
     uint32_t n = 0;
@@ -152,23 +153,23 @@ static int read_threads(struct looker *l, struct look *look)
     if (look->threads == NULL)
         return err_set(-ENOMEM, "no memory for %u threads", n);
     for (const struct json *row = rows; row != NULL; row = row->next) {
-        struct look_thread *t = &look->threads[look->n++];
-        *t = (struct look_thread){.tid = look_int(row, 0),
-                                  .comm = look_text(row, 1),
-                                  .state = look_text(row, 2),
-                                  .cpu_ns = look_int(row, 3),
-                                  .ours = look_int(row, 4) != 0,
-                                  .name = "",
-                                  .doing = "",
-                                  .func = "",
-                                  .at = ""};
+        struct snapshot_thread *t = &look->threads[look->n++];
+        *t = (struct snapshot_thread){.tid = snapshot_int(row, 0),
+                                      .comm = snapshot_text(row, 1),
+                                      .state = snapshot_text(row, 2),
+                                      .cpu_ns = snapshot_int(row, 3),
+                                      .ours = snapshot_int(row, 4) != 0,
+                                      .name = "",
+                                      .doing = "",
+                                      .func = "",
+                                      .at = ""};
         t->cpu_pct = percent(l, look, t);
     }
     return 0;
 }
 
 /* What the interpreter knows of them: names, and the innermost function. */
-static int read_stacks(struct looker *l, struct tally *tally, struct look *look)
+static int read_stacks(struct top_sampler *l, struct tally *tally, struct snapshot *look)
 {
     static const char *const words[] = {"backtrace", "--python", "--json"};
     struct json *answer;
@@ -182,7 +183,7 @@ static int read_stacks(struct looker *l, struct tally *tally, struct look *look)
         const struct json *frames = json_get(s, "frames");
         const struct json *frame = frames != NULL ? frames->first : NULL;
         for (uint32_t i = 0; i < look->n; i++) {
-            struct look_thread *t = &look->threads[i];
+            struct snapshot_thread *t = &look->threads[i];
             if (t->tid != tid)
                 continue;
             t->name = json_text(s, "name", "");
@@ -196,11 +197,11 @@ static int read_stacks(struct looker *l, struct tally *tally, struct look *look)
 }
 
 /* The nearest of the others that it is in by its name; NULL: none. */
-static struct look_module *around(const struct look *look, const struct look_module *m)
+static struct snapshot_module *around(const struct snapshot *look, const struct snapshot_module *m)
 {
-    struct look_module *nearest = NULL;
+    struct snapshot_module *nearest = NULL;
     for (uint32_t i = 0; i < look->n_modules; i++) {
-        struct look_module *o = &look->modules[i];
+        struct snapshot_module *o = &look->modules[i];
         size_t n = strlen(o->name);
         if (strcmp(o->stage, m->stage) == 0 && strncmp(m->name, o->name, n) == 0 &&
             m->name[n] == '.' && (nearest == NULL || n > strlen(nearest->name)))
@@ -211,12 +212,12 @@ static struct look_module *around(const struct look *look, const struct look_mod
 
 /* A model's own name is not in those of its modules: it is the one that takes as long as all other
  * outermost ones together, or longer.  NULL: none does. */
-static struct look_module *whole_model(const struct look *look, const char *stage)
+static struct snapshot_module *whole_model(const struct snapshot *look, const char *stage)
 {
-    struct look_module *longest = NULL;
+    struct snapshot_module *longest = NULL;
     double sum = 0;
     for (uint32_t i = 0; i < look->n_modules; i++) {
-        struct look_module *m = &look->modules[i];
+        struct snapshot_module *m = &look->modules[i];
         if (strcmp(m->stage, stage) != 0 || around(look, m) != NULL)
             continue;
         sum += m->total_sec;
@@ -226,11 +227,11 @@ static struct look_module *whole_model(const struct look *look, const char *stag
     return longest != NULL && 2 * longest->total_sec >= sum ? longest : NULL;
 }
 
-static void find_own(struct look *look)
+static void find_own(struct snapshot *look)
 {
     for (uint32_t i = 0; i < look->n_modules; i++) {
-        const struct look_module *m = &look->modules[i];
-        struct look_module *outer = around(look, m);
+        const struct snapshot_module *m = &look->modules[i];
+        struct snapshot_module *outer = around(look, m);
         outer = outer != NULL ? outer : whole_model(look, m->stage);
         if (outer != NULL && outer != m)
             outer->own_sec -= m->total_sec;
@@ -239,12 +240,12 @@ static void find_own(struct look *look)
 
 static int by_own_time(const void *a, const void *b)
 {
-    const struct look_module *x = a, *y = b;
+    const struct snapshot_module *x = a, *y = b;
     return x->own_sec > y->own_sec ? -1 : x->own_sec < y->own_sec;
 }
 
 /* Calls that are sampled, or have not ended yet, may leave less for a module than those within. */
-static int read_modules(struct looker *l, struct look *look)
+static int read_modules(struct top_sampler *l, struct snapshot *look)
 {
     struct json *rows;
     uint32_t n = 0;
@@ -263,36 +264,36 @@ static int read_modules(struct looker *l, struct look *look)
     if (look->modules == NULL)
         return err_set(-ENOMEM, "no memory for %u modules", n);
     for (const struct json *row = rows; row != NULL; row = row->next)
-        look->modules[look->n_modules++] =
-            (struct look_module){.name = look_text(row, 0),
-                                 .stage = look_text(row, 1),
-                                 .calls = look_number(row, 2),
-                                 .total_sec = look_number(row, 3),
-                                 .own_sec = look_number(row, 3),
-                                 .memory_mb = look_knows(row, 4) ? look_number(row, 4) : -1};
+        look->modules[look->n_modules++] = (struct snapshot_module){
+            .name = snapshot_text(row, 0),
+            .stage = snapshot_text(row, 1),
+            .calls = snapshot_number(row, 2),
+            .total_sec = snapshot_number(row, 3),
+            .own_sec = snapshot_number(row, 3),
+            .memory_mb = snapshot_knows(row, 4) ? snapshot_number(row, 4) : -1};
     find_own(look);
     qsort(look->modules, n, sizeof *look->modules, by_own_time);
     return 0;
 }
 
-static int read_tables(struct looker *l, struct look *look)
+static int read_tables(struct top_sampler *l, struct snapshot *look)
 {
     static const struct {
         const char *sql;
-        size_t at; /* in struct look */
+        size_t at; /* in struct snapshot */
     } wanted[] = {
         {"select rss_bytes, peak_rss_bytes, swap_bytes, system_total_bytes, "
          "system_available_bytes from process.memory",
-         offsetof(struct look, memory)},
+         offsetof(struct snapshot, memory)},
         {"select coalesce(sum(rows), 0) from probing.lost where reason <> 'value'",
-         offsetof(struct look, lost)},
+         offsetof(struct snapshot, lost)},
         {"select local_step, step_duration_sec, forward_sec, backward_sec, optimizer_sec, "
          "dataloader_sec from python.torch_step_timing order by ts desc limit 1",
-         offsetof(struct look, step)},
+         offsetof(struct snapshot, step)},
         {"select device_id, arg_max(gpu_util_pct, ts), arg_max(used_bytes, ts), "
          "arg_max(total_bytes, ts), arg_max(temperature_c, ts), arg_max(power_w, ts) from "
          "gpu.utilization where ts > now() - interval '1 minute' group by 1 order by 1",
-         offsetof(struct look, gpus)}};
+         offsetof(struct snapshot, gpus)}};
     int r = 0;
 
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && r == 0; i++) {
@@ -305,7 +306,7 @@ static int read_tables(struct looker *l, struct look *look)
 
 static int by_cpu(const void *a, const void *b)
 {
-    const struct look_thread *x = a, *y = b;
+    const struct snapshot_thread *x = a, *y = b;
     return x->cpu_pct > y->cpu_pct   ? -1
            : x->cpu_pct < y->cpu_pct ? 1
            : x->tid < y->tid         ? -1
@@ -313,7 +314,7 @@ static int by_cpu(const void *a, const void *b)
 }
 
 /* What the next look is compared with. */
-static int remember(struct looker *l, const struct look *look)
+static int remember(struct top_sampler *l, const struct snapshot *look)
 {
     struct seen *seen = calloc(look->n ? look->n : 1, sizeof *seen);
     if (seen == NULL)
@@ -328,9 +329,9 @@ static int remember(struct looker *l, const struct look *look)
     return 0;
 }
 
-int looker_new(const struct target *t, struct looker **ret)
+int looker_new(const struct target *t, struct top_sampler **ret)
 {
-    struct looker *l = calloc(1, sizeof *l);
+    struct top_sampler *l = calloc(1, sizeof *l);
     if (l == NULL)
         return err_set(-ENOMEM, "no memory for looking");
     l->target = t;
@@ -342,7 +343,7 @@ int looker_new(const struct target *t, struct looker **ret)
     return r;
 }
 
-void looker_free(struct looker *l)
+void looker_free(struct top_sampler *l)
 {
     if (l == NULL)
         return;
@@ -351,14 +352,14 @@ void looker_free(struct looker *l)
     free(l);
 }
 
-void look_done(struct look *look)
+void snapshot_done(struct snapshot *look)
 {
     arena_done(&look->arena);
 }
 
-int look_take(struct looker *l, struct tally *tally, struct look *look)
+int snapshot_take(struct top_sampler *l, struct tally *tally, struct snapshot *look)
 {
-    *look = (struct look){.n = 0};
+    *look = (struct snapshot){.n = 0};
     arena_init(&look->arena, 4 * ANSWER_MAX_BYTES);
     int r = read_threads(l, look);
     if (r == 0)
@@ -371,13 +372,13 @@ int look_take(struct looker *l, struct tally *tally, struct look *look)
     return r;
 }
 
-int look_sample(struct looker *l, struct tally *tally)
+int snapshot_sample(struct top_sampler *l, struct tally *tally)
 {
-    struct look look;
+    struct snapshot look;
 
-    look = (struct look){.n = 0};
+    look = (struct snapshot){.n = 0};
     arena_init(&look.arena, ANSWER_MAX_BYTES);
     int r = read_stacks(l, tally, &look);
-    look_done(&look);
+    snapshot_done(&look);
     return r;
 }

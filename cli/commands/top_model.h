@@ -18,7 +18,7 @@
 
 #define LOOK_MODULES_S 10 /* modules are added up over the last so many seconds */
 
-struct look_thread {
+struct snapshot_thread {
     int64_t tid, cpu_ns;
     double cpu_pct;                       /* of a core, since the look before; below 0: not known */
     const char *comm, *state;             /* the kernel's words */
@@ -27,7 +27,7 @@ struct look_thread {
     bool ours;
 };
 
-struct look_module { /* calls of a stage of it in the last LOOK_MODULES_S */
+struct snapshot_module { /* calls of a stage of it in the last LOOK_MODULES_S */
     const char *name, *stage;
     double calls, total_sec;
     double own_sec;   /* without modules that are called in it; below 0: not known */
@@ -35,33 +35,33 @@ struct look_module { /* calls of a stage of it in the last LOOK_MODULES_S */
 };
 
 /* All texts live in its arena. */
-struct look {
+struct snapshot {
     struct arena arena;
     uint64_t at_ns;
-    struct look_thread *threads;
+    struct snapshot_thread *threads;
     uint32_t n;
-    struct look_module *modules; /* in order of their own time */
+    struct snapshot_module *modules; /* in order of their own time */
     uint32_t n_modules;
     struct json *memory, *step, *gpus, *lost; /* answers, NULL: not there */
 };
 
 /* Who looks, and what he saw before: CPU time is what has come since then. */
-struct looker;
-int looker_new(const struct target *t, struct looker **ret); /* connects; caller frees */
-void looker_free(struct looker *l);
+struct top_sampler;
+int looker_new(const struct target *t, struct top_sampler **ret); /* connects; caller frees */
+void looker_free(struct top_sampler *l);
 
 /* Threads in order of what they use.  Below 0: it does not answer any more, or Ctrl-C; caller calls
- * look_done() all the same. */
-int look_take(struct looker *l, struct tally *tally, struct look *ret);
-void look_done(struct look *look);
-/* One look at the Python stacks alone.  0, or as look_take(). */
-int look_sample(struct looker *l, struct tally *tally);
+ * snapshot_done() all the same. */
+int snapshot_take(struct top_sampler *l, struct tally *tally, struct snapshot *ret);
+void snapshot_done(struct snapshot *look);
+/* One look at the Python stacks alone.  0, or as snapshot_take(). */
+int snapshot_sample(struct top_sampler *l, struct tally *tally);
 
 /* ---- a row of an answer ---- */
 
-const char *look_text(const struct json *row, uint32_t column); /* "": none */
-double look_number(const struct json *row, uint32_t column);    /* 0: none */
-bool look_knows(const struct json *row, uint32_t column);       /* false: there is no number */
-int64_t look_int(const struct json *row, uint32_t column);
+const char *snapshot_text(const struct json *row, uint32_t column); /* "": none */
+double snapshot_number(const struct json *row, uint32_t column);    /* 0: none */
+bool snapshot_knows(const struct json *row, uint32_t column);       /* false: there is no number */
+int64_t snapshot_int(const struct json *row, uint32_t column);
 
 #endif

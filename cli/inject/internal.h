@@ -141,9 +141,9 @@ void wait_look(struct target *t);                  /* before it is stopped */
 void wait_shorten(struct target *t);               /* stopped: it waits for the rest of its time */
 
 /* safe_point.c */
-bool place_is_safe(struct target *t);
+bool safe_point_is_safe(struct target *t);
 bool in_restartable_sequence(struct target *t);
-bool place_look(struct target *t, const arch_registers *r);
+bool safe_point_inspect(struct target *t, const arch_registers *r);
 
 /* helper_thread.c: the thread that is stopped makes one of ours and goes on; ours is stopped
  * instead, and t->own_thread.  0 also where that cannot be: then all is as it was. */

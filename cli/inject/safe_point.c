@@ -50,7 +50,7 @@ static bool unsafe(struct target *t, const char *what, int frame)
     return false;
 }
 
-bool place_look(struct target *t, const arch_registers *r)
+bool safe_point_inspect(struct target *t, const arch_registers *r)
 {
     struct stack_registers registers;
     enum stack_end end;
@@ -78,7 +78,7 @@ bool place_look(struct target *t, const arch_registers *r)
     return true;
 }
 
-bool place_is_safe(struct target *t)
+bool safe_point_is_safe(struct target *t)
 {
     stack_process_refresh(t->view, /* maps_too= */ false);
     uint64_t word; /* tracee.c writes what brings the thread back below its stack */
@@ -86,5 +86,5 @@ bool place_is_safe(struct target *t)
         return unsafe(t, "in a restartable sequence", 0);
     if (stack_read(t->view, arch_block_at(&t->registers), &word, sizeof word) < 0)
         return unsafe(t, "the last bytes of its stack", 0);
-    return place_look(t, &t->registers);
+    return safe_point_inspect(t, &t->registers);
 }

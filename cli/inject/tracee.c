@@ -490,7 +490,7 @@ static int warm_up(struct target *t)
         return rc;
     stack_process_refresh(t->view, /* maps_too= */ false);
     stack_overlay(t->view, from, copy, n);
-    (void)place_look(t, &r);
+    (void)safe_point_inspect(t, &r);
     return 0;
 }
 
@@ -511,7 +511,7 @@ static int stop_safely(struct target *t, pid_t tid, uint64_t end)
             rc = tracee_stop(t, STOP_NS);
         if (rc == 0 && !still_the_same_program(t))
             rc = err_set(-ESTALE, "process %d keeps starting other programs (exec)", t->pid);
-        if (rc == 0 && place_is_safe(t))
+        if (rc == 0 && safe_point_is_safe(t))
             return 0;
         tracee_release(t);
         if (rc < 0)

@@ -122,8 +122,8 @@ static const struct probing_report *report_in(const char *path, int *ret_r)
     void *handle = NULL;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
-    *ret_r =
-        fd == -1 ? err_set(-errno, "cannot be opened: %s", strerror(errno)) : seal_look(fd, &facts);
+    *ret_r = fd == -1 ? err_set(-errno, "cannot be opened: %s", strerror(errno))
+                      : sealed_inspect(fd, &facts);
     if (*ret_r == 0 && facts.report != 0)
         *ret_r = map(fd, path, &handle);
     if (fd != -1)

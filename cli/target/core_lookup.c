@@ -113,7 +113,7 @@ static int prove(const char *directory, const struct owner *o)
     return r;
 }
 
-struct look {
+struct snapshot {
     pid_t pid;
     int result;
     char directory[4096]; /* also where there is no socket in it yet */
@@ -126,7 +126,7 @@ struct look {
 
 /* The store's data file is mapped as long as the core runs, wherever its directory is.
  * *ret_error: 0, or why the mappings could not be read. */
-static int find_mapped(struct look *look, const struct owner *o, int *ret_error)
+static int find_mapped(struct snapshot *look, const struct owner *o, int *ret_error)
 {
     static const char LEAF[] = "/data.mdb";
     char room[PROC_MAPS_ROOM], path[4096];
@@ -152,7 +152,7 @@ static int find_mapped(struct look *look, const struct owner *o, int *ret_error)
     return r;
 }
 
-static int look_at(struct look *l)
+static int look_at(struct snapshot *l)
 {
     struct owner o;
     int e = owner_of(l->pid, &o), r = 0;
@@ -170,7 +170,7 @@ static int look_at(struct look *l)
                    (int)l->pid, (int)l->pid);
 }
 
-static void look_unref(struct look *l)
+static void look_unref(struct snapshot *l)
 {
     if (atomic_fetch_sub_explicit(&l->refs, 1, memory_order_acq_rel) > 1)
         return;
@@ -181,7 +181,7 @@ static void look_unref(struct look *l)
 
 static void *look_apart(void *arg)
 {
-    struct look *l = arg;
+    struct snapshot *l = arg;
 
     l->result = look_at(l);
     (void)snprintf(l->why, sizeof l->why, "%s", err_text());
@@ -193,10 +193,10 @@ static void *look_apart(void *arg)
     return NULL;
 }
 
-static int look_new(pid_t pid, struct look **ret)
+static int look_new(pid_t pid, struct snapshot **ret)
 {
     pthread_condattr_t attr;
-    struct look *l = calloc(1, sizeof *l);
+    struct snapshot *l = calloc(1, sizeof *l);
 
     if (l == NULL)
         return err_set(-ENOMEM, "no memory to inspect process %d", (int)pid);
@@ -212,7 +212,7 @@ static int look_new(pid_t pid, struct look **ret)
 }
 
 /* true: the look has ended. */
-static bool look_wait(struct look *l)
+static bool look_wait(struct snapshot *l)
 {
     static uint64_t limit_ns = LOOK_NS; /* of this command: many such processes do not stop it */
     uint64_t deadline = clock_monotonic() + limit_ns;
@@ -234,7 +234,7 @@ static bool look_wait(struct look *l)
 
 int directory_of(pid_t pid, char *ret, size_t size)
 {
-    struct look *l = NULL;
+    struct snapshot *l = NULL;
     pthread_t thread;
     int r = look_new(pid, &l);
 
@@ -289,24 +289,25 @@ struct probing_client *client_new(const char *token, const char *(*find_token)(v
 }
 
 /* The caller closes the directory. */
-static int open_door(const char *directory, const struct door_owner *who, struct datadir *ret,
-                     struct client_door *ret_door)
+static int open_endpoint(const char *directory, const struct endpoint_owner *who,
+                         struct datadir *ret, struct client_endpoint *ret_endpoint)
 {
     int r = datadir_open(directory, DATADIR_ANY, ret);
 
     if (r == 0) {
-        *ret_door = (struct client_door){.directory = ret->fd, .path = directory};
-        ret_door->pid = who != NULL ? who->pid : 0;
-        ret_door->start_time = who != NULL ? who->start_time : 0;
+        *ret_endpoint = (struct client_endpoint){.directory = ret->fd, .path = directory};
+        ret_endpoint->pid = who != NULL ? who->pid : 0;
+        ret_endpoint->start_time = who != NULL ? who->start_time : 0;
     }
     return r;
 }
 
-int door_dial(const char *directory, const struct door_owner *who, const char *name, int type)
+int endpoint_dial(const char *directory, const struct endpoint_owner *who, const char *name,
+                  int type)
 {
     struct datadir d;
-    struct client_door door;
-    int r = open_door(directory, who, &d, &door);
+    struct client_endpoint door;
+    int r = open_endpoint(directory, who, &d, &door);
 
     if (r < 0)
         return r;
@@ -317,16 +318,17 @@ int door_dial(const char *directory, const struct door_owner *who, const char *n
     return r;
 }
 
-int door_connect(const char *directory, const struct door_owner *who, struct probing_client **ret)
+int endpoint_connect(const char *directory, const struct endpoint_owner *who,
+                     struct probing_client **ret)
 {
     struct datadir d;
-    struct client_door door;
-    int r = open_door(directory, who, &d, &door);
+    struct client_endpoint door;
+    int r = open_endpoint(directory, who, &d, &door);
 
     if (r < 0)
         return r;
     struct probing_client *c = client_new(NULL, NULL, NULL);
-    r = c != NULL ? client_connect_door(c, &door) : -ENOMEM;
+    r = c != NULL ? client_connect_endpoint(c, &door) : -ENOMEM;
     datadir_close(&d);
     if (r == 0)
         *ret = c;

@@ -163,7 +163,7 @@ bool directory_is_over(const char *directory)
     datadir_close(&d);
     if (says)
         return true;
-    int r = door_connect(directory, /* who= */ NULL, &c);
+    int r = endpoint_connect(directory, /* who= */ NULL, &c);
     probing_client_free(c);
     /* Reset: the process is just dying; its memory has gone before its sockets.  No socket, or
      * another's: no core of that process is there. */

@@ -230,7 +230,7 @@ static int run_script(struct target *t, const char *file, bool follow)
     return r;
 }
 
-struct script_words {
+struct script_args {
     const char *word[2]; /* "run", FILE */
     uint32_t n;
     bool follow;
@@ -238,7 +238,7 @@ struct script_words {
 
 static int take_script(void *arg, const char *option, const char *value)
 {
-    struct script_words *w = arg;
+    struct script_args *w = arg;
 
     if (option != NULL)
         w->follow = true;
@@ -251,7 +251,7 @@ static int take_script(void *arg, const char *option, const char *value)
 
 int command_script(struct target *t, int argc, char **argv)
 {
-    struct script_words w = {.n = 0};
+    struct script_args w = {.n = 0};
 
     if (argc < 2 || strcmp(argv[1], "run") != 0)
         return command_forward(t, argc, argv);

@@ -371,10 +371,11 @@ void target_compare_builds(const struct target *t, const struct probing_client *
 
 int target_reach(const struct target *t, struct probing_client **ret)
 {
-    const struct door_owner who = {.pid = t->pid, .start_time = t->start_time};
+    const struct endpoint_owner who = {.pid = t->pid, .start_time = t->start_time};
 
-    return t->host[0] != '\0' ? connect_network(t, ret)
-                              : door_connect(t->directory, t->start_time != 0 ? &who : NULL, ret);
+    return t->host[0] != '\0'
+               ? connect_network(t, ret)
+               : endpoint_connect(t->directory, t->start_time != 0 ? &who : NULL, ret);
 }
 
 int target_connect(const struct target *t, struct probing_client **ret)

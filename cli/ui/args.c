@@ -70,21 +70,21 @@ bool cli_is_misused(void)
     return misused;
 }
 
-static int take_words(const struct cli_command *c, int argc, char **argv,
-                      int (*take)(void *arg, const char *option, const char *value), void *arg)
+static int take_args(const struct cli_command *c, int argc, char **argv,
+                     int (*take)(void *arg, const char *option, const char *value), void *arg)
 {
-    bool words_only = false;
+    bool args_only = false;
 
     for (int i = 1; i < argc; i++) {
         const char *word = argv[i], *value = NULL;
         int r;
-        if (words_only || !is_option(word)) {
+        if (args_only || !is_option(word)) {
             if ((r = take(arg, /* option= */ NULL, word)) < 0)
                 return r;
             continue;
         }
         if (strcmp(word, "--") == 0) {
-            words_only = true;
+            args_only = true;
             continue;
         }
         const char *equals = word[1] == '-' ? strchr(word, '=') : NULL;
@@ -109,5 +109,5 @@ static int take_words(const struct cli_command *c, int argc, char **argv,
 int cli_parse(int argc, char **argv, int (*take)(void *arg, const char *option, const char *value),
               void *arg)
 {
-    return cli_misuse(take_words(current, argc, argv, take, arg));
+    return cli_misuse(take_args(current, argc, argv, take, arg));
 }

@@ -17,7 +17,7 @@
 #define LINE "check: %016llx\n"
 #define LINE_BYTES 24
 
-int info_seal(struct buf *text)
+int info_commit_sum(struct buf *text)
 {
     return buf_addf(text, LINE,
                     (unsigned long long)hash_bytes(HASH_FNV, buf_text(text), text->size));

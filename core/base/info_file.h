@@ -21,7 +21,7 @@
 #define INFO_MAX_BYTES ((size_t)4 << 20)
 
 /* Add the last line.  0 or -ENOMEM. */
-int info_seal(struct buf *text);
+int info_commit_sum(struct buf *text);
 
 /* Take the check away from what was read of such a file, so that the lines before it are left.
  * -EBADMSG: it is damaged (name: for words), and nothing is taken away. */

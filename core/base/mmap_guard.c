@@ -24,7 +24,7 @@
 #define LEVELS 4  /* of ours in the chain */
 #define TRIES 10  /* against a program that changes its handler meanwhile */
 
-struct piece {
+struct chunk {
     _Atomic uintptr_t at; /* 0: free; release: the rest is written */
     _Atomic size_t bytes;
     _Atomic uint64_t
@@ -39,7 +39,7 @@ struct level {
 
 /* For all below, but what the handler reads. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct piece pieces[PIECES];
+static struct chunk pieces[PIECES];
 static struct level levels[LEVELS];
 static uint32_t n_watched;           /* lock: lock */
 static _Atomic uint32_t page_bytes;  /* 0: not asked yet */
@@ -47,7 +47,7 @@ static _Atomic(handler_fn *) helper; /* see mapped_stand_in() */
 
 /* ---- the handler ---- */
 
-static struct piece *piece_of(uintptr_t address) /* [signal] */
+static struct chunk *piece_of(uintptr_t address) /* [signal] */
 {
     for (int i = 0; i < PIECES; i++) {
         uintptr_t at = atomic_load_explicit(&pieces[i].at, memory_order_acquire);
@@ -64,7 +64,7 @@ bool mapped_mend(const siginfo_t *info)
         return false; /* somebody sent it */
     uintptr_t address;
     memcpy(&address, &info->si_addr, sizeof(address));
-    struct piece *p = piece_of(address);
+    struct chunk *p = piece_of(address);
     if (!p)
         return false;
     size_t n = atomic_load_explicit(&page_bytes, memory_order_relaxed);
@@ -198,7 +198,7 @@ static void give_back(void) /* [child] */
         (void)sigaction(SIGBUS, &replaced, NULL); /* the program was quicker */
 }
 
-void mapped_look(void)
+void mapped_inspect(void)
 {
     struct sigaction now;
     if (sigaction(SIGBUS, NULL, &now) == -1 || comes_to_us(&now))
@@ -222,7 +222,7 @@ int mapped_watch(void *at, size_t bytes, const uint8_t head[MAPPED_HEAD])
     atomic_store_explicit(&page_bytes, (uint32_t)getpagesize(), memory_order_relaxed);
     (void)pthread_mutex_lock(&lock);
     for (int i = 0; i < PIECES && rc; i++) {
-        struct piece *p = &pieces[i];
+        struct chunk *p = &pieces[i];
         if (atomic_load_explicit(&p->at, memory_order_relaxed))
             continue;
         atomic_store_explicit(&p->bytes, bytes, memory_order_relaxed);

@@ -9,7 +9,7 @@
  * as the kernel would have sent them.
  *
  * The handler is there as long as anything is watched.  A program that puts one of its own over
- * ours gets ours over its own at the next mapped_look().  Threads that block SIGBUS are ended by
+ * ours gets ours over its own at the next mapped_inspect().  Threads that block SIGBUS are ended by
  * the kernel whatever handler there is: ours do not block it.
  *
  * core/crash has a handler for SIGBUS, too.  While it is on it stands in for this one: it asks
@@ -35,7 +35,7 @@ void mapped_forget(const void *at);
 /* How many of its pages were lost.                                                       [any] */
 uint64_t mapped_lost(const void *at);
 /* See to it that a SIGBUS comes to us first.                                             [any] */
-void mapped_look(void);
+void mapped_inspect(void);
 
 /* Is it the fault of a page of ours that is lost?  Then there is one now.             [signal] */
 bool mapped_mend(const siginfo_t *info);

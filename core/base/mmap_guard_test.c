@@ -169,7 +169,7 @@ static void above_body(void)
     uint8_t *p = watched();
     for (int i = 0; i < 100; i++) { /* over ours, and ours over it, as often as it likes */
         CHECK_INT(sigaction(SIGBUS, &a, i ? NULL : &below), 0);
-        mapped_look();
+        mapped_inspect();
         CHECK_INT(((volatile uint8_t *)p)[i % 16 * 4096], 0);
     }
     CHECK_INT(theirs, 0);
@@ -182,7 +182,7 @@ static void above_is_asked_body(void)
     struct sigaction a = {.sa_sigaction = mend_theirs, .sa_flags = SA_SIGINFO}, now;
     uint8_t *p = watched();
     CHECK_INT(sigaction(SIGBUS, &a, NULL), 0);
-    mapped_look();
+    mapped_inspect();
     strange_fault();
     CHECK_INT(theirs, 1);
     mapped_forget(p);

@@ -92,7 +92,7 @@ void schedule_apply(pid_t tid, const struct schedule *s)
         (void)prctl(PR_SET_TIMERSLACK, TIMER_SLACK_NS, 0, 0, 0);
 }
 
-void schedule_settle(void)
+void schedule_normalize(void)
 {
     struct schedule s;
     schedule_of(getpid(), &s);

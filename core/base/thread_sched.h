@@ -33,7 +33,7 @@ void schedule_of(pid_t pid, struct schedule *ret);
 void schedule_apply(pid_t tid, const struct schedule *s);
 
 /* Both for the calling thread, which was made by a thread of the program. */
-void schedule_settle(void);
+void schedule_normalize(void);
 
 /* Can this thread make threads?  One of SCHED_DEADLINE cannot (sched(7)). */
 bool schedule_can_clone(pid_t tid);

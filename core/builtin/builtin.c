@@ -29,7 +29,7 @@
 
 enum { TAKES_FORMAT = 1, TAKES_LIMITS = 2 };
 
-struct words {
+struct args {
     enum sql_format format;
     uint32_t width;
     uint64_t limit, timeout_ns;
@@ -37,7 +37,7 @@ struct words {
     const char *const *rest; /* what is not an option; options come first */
 };
 
-static int option_value(struct words *w, const char *option, const char *value)
+static int option_value(struct args *w, const char *option, const char *value)
 {
     uint64_t n;
     int r;
@@ -59,13 +59,13 @@ static int option_value(struct words *w, const char *option, const char *value)
     return 0;
 }
 
-static int read_words(int argc, const char *const *argv, int takes, struct words *ret)
+static int read_args(int argc, const char *const *argv, int takes, struct args *ret)
 {
     static const char *const options[] = {"--format", "--width", "--limit", "--timeout"};
     size_t n_options = takes & TAKES_LIMITS ? 4 : takes & TAKES_FORMAT ? 2 : 0;
     int i = 1;
 
-    *ret = (struct words){.format = SQL_FORMAT_TABLE};
+    *ret = (struct args){.format = SQL_FORMAT_TABLE};
     for (; i < argc && strncmp(argv[i], "--", 2) == 0; i++) {
         char name[32];
         size_t length = strcspn(argv[i], "=");
@@ -96,7 +96,7 @@ static int read_words(int argc, const char *const *argv, int takes, struct words
     return 0;
 }
 
-static int no_more(const struct words *w, int most, const char *usage)
+static int no_more(const struct args *w, int most, const char *usage)
 {
     if (w->n > most)
         return err_set(-EINVAL, "unexpected argument '%.60s': %s", w->rest[most], usage);
@@ -136,7 +136,7 @@ static void log_stopped(struct core *c, int code, const char *text, size_t size)
     buf_done(&shown);
 }
 
-static int answer_sql(struct core *c, const char *text, size_t size, const struct words *w,
+static int answer_sql(struct core *c, const char *text, size_t size, const struct args *w,
                       struct probing_reply *out)
 {
     struct sql_options o = {.timeout_ns = w->timeout_ns,
@@ -172,9 +172,9 @@ static int answer_sql(struct core *c, const char *text, size_t size, const struc
 static int run_query(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct buf text;
-    struct words w;
+    struct args w;
 
-    int r = read_words(argc, argv, TAKES_LIMITS, &w);
+    int r = read_args(argc, argv, TAKES_LIMITS, &w);
     if (r < 0)
         return r;
     if (w.n == 0)
@@ -195,8 +195,8 @@ static int run_query(void *self, int argc, const char *const *argv, struct probi
 static int listing(struct core *c, int argc, const char *const *argv, struct probing_reply *out,
                    const char *statement)
 {
-    struct words w;
-    int r = read_words(argc, argv, TAKES_FORMAT, &w);
+    struct args w;
+    int r = read_args(argc, argv, TAKES_FORMAT, &w);
     if (r == 0)
         r = no_more(&w, 0, "only --format and --width may follow");
     return r < 0 ? r : answer_sql(c, statement, strlen(statement), &w, out);
@@ -223,9 +223,9 @@ static int run_scripts(void *self, int argc, const char *const *argv, struct pro
 static int run_describe(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     char statement[512];
-    struct words w;
+    struct args w;
 
-    int r = read_words(argc, argv, TAKES_FORMAT, &w);
+    int r = read_args(argc, argv, TAKES_FORMAT, &w);
     if (r == 0)
         r = no_more(&w, 1, "describe TABLE");
     if (r < 0)
@@ -263,11 +263,11 @@ static int say_done(struct core *c, const char *name, const char *what, struct p
 static int run_plugin_load(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct core *c = self;
-    struct words w;
+    struct args w;
     char name[64];
     const char *path = NULL;
 
-    int r = read_words(argc, argv, 0, &w);
+    int r = read_args(argc, argv, 0, &w);
     if (r == 0)
         r = no_more(&w, 2, "plugin load NAME [PATH]");
     if (r < 0)
@@ -294,9 +294,9 @@ static int run_plugin_load(void *self, int argc, const char *const *argv, struct
 static int run_plugin_stop(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct core *c = self;
-    struct words w;
+    struct args w;
 
-    int r = read_words(argc, argv, 0, &w);
+    int r = read_args(argc, argv, 0, &w);
     if (r == 0)
         r = no_more(&w, 1, "plugin stop NAME");
     if (r < 0)
@@ -323,8 +323,8 @@ static int config_print(struct core *c, const char *name, struct probing_reply *
 
 static int run_config_get(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
-    struct words w;
-    int r = read_words(argc, argv, 0, &w);
+    struct args w;
+    int r = read_args(argc, argv, 0, &w);
     if (r == 0)
         r = no_more(&w, 1, "config get NAME");
     if (r < 0)
@@ -356,10 +356,10 @@ static int config_change(struct core *c, const char *name, const char *value,
 
 static int run_config_set(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
-    struct words w;
+    struct args w;
     char name[160];
 
-    int r = read_words(argc, argv, 0, &w);
+    int r = read_args(argc, argv, 0, &w);
     if (r == 0)
         r = no_more(&w, 2, "config set NAME VALUE");
     if (r < 0)
@@ -375,8 +375,8 @@ static int run_config_set(void *self, int argc, const char *const *argv, struct 
 
 static int run_config(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
-    struct words w;
-    int r = read_words(argc, argv, TAKES_FORMAT, &w);
+    struct args w;
+    int r = read_args(argc, argv, TAKES_FORMAT, &w);
     if (r == 0)
         r = no_more(&w, 1, "config [NAME | NAME=VALUE | get NAME | set NAME VALUE]");
     if (r < 0)
@@ -392,9 +392,9 @@ static int run_config(void *self, int argc, const char *const *argv, struct prob
 static int run_info(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct core *c = self;
-    struct words w;
+    struct args w;
 
-    int r = read_words(argc, argv, 0, &w);
+    int r = read_args(argc, argv, 0, &w);
     if (r == 0)
         r = no_more(&w, 0, "info takes no arguments");
     if (r < 0)
@@ -409,9 +409,9 @@ static int run_info(void *self, int argc, const char *const *argv, struct probin
 static int run_eject(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
     struct core *c = self;
-    struct words w;
+    struct args w;
 
-    int r = read_words(argc, argv, 0, &w);
+    int r = read_args(argc, argv, 0, &w);
     if (r == 0)
         r = no_more(&w, 0, "eject takes no arguments");
     if (r == 0)

@@ -52,7 +52,7 @@ static void setup(void)
                                                       .max = 9},
                                                      {.name = NULL}};
     core = (struct core){.version = "0.1.0", .stop = stop, .stop_arg = &asked_to_stop};
-    CHECK_INT(place_make(folder, NULL, &core.place), 0);
+    CHECK_INT(own_dir_make(folder, NULL, &core.place), 0);
     struct store_options o = {.directory = core.place.directory, .max_bytes = 64 << 20};
     CHECK_INT(tables_new(&core.tables), 0);
     CHECK_INT(store_create(&o, core.tables, &core.store), 0);

@@ -88,10 +88,10 @@ static int add_line(const char *path, const struct buf *line)
 
 static void remember(struct core *c, const struct declared *d)
 {
-    char path[PLACE_BYTES];
+    char path[DATADIR_PATH_BYTES];
     struct buf line;
     buf_init(&line, DECLARED_LINES_BYTES);
-    int r = place_path(&c->place, DECLARED_FILE, path);
+    int r = own_dir_path(&c->place, DECLARED_FILE, path);
     if (r == 0)
         r = declared_write(d, &line);
     if (r == 0)

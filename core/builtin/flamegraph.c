@@ -63,7 +63,7 @@ static int take_value(struct options *o, const char *option, const char *value)
     return err_set(-EINVAL, "unknown format '%.40s'; use one of html, svg, folded", value);
 }
 
-static int read_words(int argc, const char *const *argv, struct options *ret)
+static int read_args(int argc, const char *const *argv, struct options *ret)
 {
     static const char *const options[] = {"--format", "--mode",    "--last",
                                           "--width",  "--threads", "--lines"};
@@ -373,7 +373,7 @@ static int run_flamegraph(void *self, int argc, const char *const *argv, struct 
     struct buf mode;
     char title[400], command[256], who[16], what[32];
     const struct probing_flame *declared = NULL;
-    int r = read_words(argc, argv, &o);
+    int r = read_args(argc, argv, &o);
 
     if (r == 0)
         r = mode_of(c, &o, &declared);

@@ -127,7 +127,7 @@ static void give_all_back(struct crash *c)
         struct crash_signal *s = &crash_state.signals[i];
         handler_give_back(s);
         if (s->number == SIGBUS)
-            mapped_look();
+            mapped_inspect();
         if (s->taken)
             crash_log(c, PROBING_WARN,
                       "%s: the program has installed a handler over the one of probing, which "
@@ -155,19 +155,19 @@ int crash_switch(struct crash *c, bool on)
     return rc;
 }
 
-int crash_lend(struct crash *c, bool on)
+int crash_alt_stack(struct crash *c, bool on)
 {
     (void)pthread_mutex_lock(&switching);
     c->lends = on;
     if (c->reporter)
-        reporter_lend(c->reporter, on);
+        reporter_alt_stack(c->reporter, on);
     (void)pthread_mutex_unlock(&switching);
     return 0;
 }
 
 /* Where the program has gone back to the default action ours comes before it again; where it has
  * put a handler over ours that is said, once. */
-void crash_tend(struct crash *c)
+void crash_maintain(struct crash *c)
 {
     struct sigaction now;
     char text[300];
@@ -217,7 +217,7 @@ static int signal_row(const struct crash_signal *s, bool on,
 
 int crash_status(struct crash *c, int (*row)(void *arg, const char *const text[3]), void *arg)
 {
-    uint32_t n[LOAN_KINDS] = {0};
+    uint32_t n[ALTSTACK_KINDS] = {0};
     char detail[200];
     const char *stacks[3] = {"stacks", "off", detail};
     int rc = 0;
@@ -228,14 +228,14 @@ int crash_status(struct crash *c, int (*row)(void *arg, const char *const text[3
         rc = signal_row(&s, c->on, row, arg);
     }
     if (c->reporter)
-        reporter_lent(c->reporter, n);
+        reporter_alt_stacks(c->reporter, n);
     if (c->on && c->lends)
         stacks[1] = "on";
     (void)pthread_mutex_unlock(&switching);
     (void)snprintf(
         detail, sizeof detail,
         "%u threads have an alternate signal stack of probing, %u have their own, %u have none yet",
-        n[LOAN_LENT], n[LOAN_OWN], n[LOAN_NONE]);
+        n[ALTSTACK_GIVEN], n[ALTSTACK_OWN], n[ALTSTACK_NONE]);
     return rc == 0 ? row(arg, stacks) : rc;
 }
 

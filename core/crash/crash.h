@@ -46,7 +46,7 @@ int crash_new(const struct crash_options *o, struct crash **ret);
 int crash_switch(struct crash *c, bool on);
 /* Lend an alternate signal stack to threads that have none, so that an overflow of their stack is
  * caught. */
-int crash_lend(struct crash *c, bool on);
+int crash_alt_stack(struct crash *c, bool on);
 void crash_free(struct crash *c);  /* off first; the code of the handlers stays */
 void crash_disable_in_child(void); /* [child] */
 void crash_begin_in_child(void);   /* before a child makes one of its own */

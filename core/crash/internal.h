@@ -84,21 +84,22 @@ void task_comm(pid_t tid, char ret[16]);                      /* [signal] */
 bool task_is_ours(const char *comm);                          /* [signal] */
 
 /* altstack_pool.c: alternate signal stacks for threads that have none.  The thread of the reports
- * only, but for loans_count(). */
-enum { LOAN_LENT, LOAN_OWN, LOAN_NONE, LOAN_KINDS };
-struct loans;
-int loans_new(struct loans **ret);
-void loans_free(struct loans *l);                                  /* after loans_end() */
-void loans_tend(struct loans *l, const _Atomic bool *wanted);      /* once a second */
-void loans_end(struct loans *l);                                   /* take back what can be */
-void loans_count(const struct loans *l, uint32_t ret[LOAN_KINDS]); /* [any] */
+ * only, but for altstack_pool_count(). */
+enum { ALTSTACK_GIVEN, ALTSTACK_OWN, ALTSTACK_NONE, ALTSTACK_KINDS };
+struct altstack_pool;
+int altstack_pool_new(struct altstack_pool **ret);
+void altstack_pool_free(struct altstack_pool *l); /* after altstack_pool_end() */
+void altstack_pool_maintain(struct altstack_pool *l,
+                            const _Atomic bool *wanted); /* once a second */
+void altstack_pool_end(struct altstack_pool *l);         /* take back what can be */
+void altstack_pool_count(const struct altstack_pool *l, uint32_t ret[ALTSTACK_KINDS]); /* [any] */
 
 /* reporter.c: the thread. */
 struct reporter;
 int reporter_start(struct crash *c, struct reporter **ret);
 void reporter_stop(struct reporter *r);
-void reporter_lend(struct reporter *r, bool on);
-void reporter_lent(const struct reporter *r, uint32_t ret[LOAN_KINDS]);
+void reporter_alt_stack(struct reporter *r, bool on);
+void reporter_alt_stacks(const struct reporter *r, uint32_t ret[ALTSTACK_KINDS]);
 
 struct crash {
     struct crash_options options;
@@ -109,6 +110,6 @@ struct crash {
 
 void crash_log(struct crash *c, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void crash_tend(struct crash *c); /* look after the signals: called each second by the thread */
+void crash_maintain(struct crash *c); /* look after the signals: called each second by the thread */
 
 #endif

@@ -38,7 +38,7 @@ struct reporter {
     bool told[CRASH_FAULTS]; /* whose stack this report has */
     struct crash *crash;
     struct stack_process *self;
-    struct loans *loans;
+    struct altstack_pool *loans;
     pthread_t thread;
     _Atomic bool stop, wants_loans;
     _Atomic uint32_t ready; /* futex word */
@@ -503,15 +503,15 @@ static void *report_thread(void *arg)
             made = false;
         }
         if (!made) {
-            crash_tend(r->crash);
+            crash_maintain(r->crash);
             find_python(r);
-            loans_tend(r->loans, &r->wants_loans);
+            altstack_pool_maintain(r->loans, &r->wants_loans);
         }
         /* Plugins and threads may still be coming. */
         crash_wait(&crash_state.request, state, ticks < EARLY_TICKS ? EARLY_NS : TICK_NS);
         ticks++;
     }
-    loans_end(r->loans);
+    altstack_pool_end(r->loans);
     atomic_store_explicit(&crash_state.reporter, 0, memory_order_release);
     return NULL;
 }
@@ -530,11 +530,11 @@ int reporter_start(struct crash *c, struct reporter **ret)
     r->lines.fd = -1;
     rc = stack_process_open_pool(POOL_BYTES, &r->self);
     if (rc == 0)
-        rc = loans_new(&r->loans);
+        rc = altstack_pool_new(&r->loans);
     if (rc == 0)
         rc = thread_start(&r->thread, "probing/crash", 0, report_thread, r);
     if (rc < 0) {
-        loans_free(r->loans);
+        altstack_pool_free(r->loans);
         stack_process_free(r->self);
         (void)munmap(r, sizeof *r);
         return rc;
@@ -553,19 +553,19 @@ void reporter_stop(struct reporter *r)
     atomic_store_explicit(&r->stop, true, memory_order_release);
     crash_wake(&crash_state.request);
     (void)pthread_join(r->thread, NULL);
-    loans_free(r->loans);
+    altstack_pool_free(r->loans);
     stack_process_free(r->self);
     if (r->python_scratch)
         (void)munmap(r->python_scratch, r->python_scratch_bytes);
     (void)munmap(r, sizeof *r);
 }
 
-void reporter_lend(struct reporter *r, bool on)
+void reporter_alt_stack(struct reporter *r, bool on)
 {
     atomic_store_explicit(&r->wants_loans, on, memory_order_relaxed);
 }
 
-void reporter_lent(const struct reporter *r, uint32_t ret[LOAN_KINDS])
+void reporter_alt_stacks(const struct reporter *r, uint32_t ret[ALTSTACK_KINDS])
 {
-    loans_count(r->loans, ret);
+    altstack_pool_count(r->loans, ret);
 }

@@ -24,19 +24,19 @@ static bool is_below(const char *path, const char *directory)
     return n > 0 && strncmp(path, directory, n) == 0 && path[n] == '/';
 }
 
-static bool is_ours(const struct place *p, const char *path)
+static bool is_ours(const struct own_dir *p, const char *path)
 {
     return is_below(path, p->directory) || is_below(path, p->fast);
 }
 
-static void note_fds(struct inherited *in, const struct place *p)
+static void note_fds(struct inherited *in, const struct own_dir *p)
 {
     struct proc_numbers all; /* no /proc: the child keeps them until exec */
     struct proc_number one;
     uint32_t n = 0;
     (void)proc_numbers_open(&all, "/proc/self/fd");
     while (n < INHERITED_FDS && proc_numbers_next(&all, &one)) {
-        char path[PLACE_BYTES + 64], name[24];
+        char path[DATADIR_PATH_BYTES + 64], name[24];
         struct stat st;
         int fd = (int)one.value;
         (void)snprintf(name, sizeof(name), "%d", fd);
@@ -55,7 +55,7 @@ static void note_fds(struct inherited *in, const struct place *p)
 }
 
 /* What may be written through: LMDB's data is mapped read-only, and its map may move. */
-static void note_maps(struct inherited *in, const struct place *p)
+static void note_maps(struct inherited *in, const struct own_dir *p)
 {
     char room[PROC_MAPS_ROOM];
     struct proc_lines l;
@@ -70,7 +70,7 @@ static void note_maps(struct inherited *in, const struct place *p)
     atomic_store_explicit(&in->n_maps, n, memory_order_release);
 }
 
-void inherited_note(struct inherited *in, const struct place *p)
+void inherited_note(struct inherited *in, const struct own_dir *p)
 {
     note_fds(in, p);
     note_maps(in, p);

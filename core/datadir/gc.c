@@ -31,7 +31,7 @@
 #define DEAD_MAX 4096                 /* directories looked at in one sweep */
 #define LEAF_BYTES 64
 #define OWN_ROOTS_MAX 16 /* in each place */
-#define PATH_BYTES (PLACE_BYTES + LEAF_BYTES + 16)
+#define PATH_BYTES (DATADIR_PATH_BYTES + LEAF_BYTES + 16)
 
 struct dead {
     char leaf[LEAF_BYTES];
@@ -69,7 +69,7 @@ static void join(char ret[PATH_BYTES], const char *directory, const char *name)
 
 /* ---- whose is it ---- */
 
-/* "<pid>-<start time>" or "<pid>-<start time>.<n>", as place_make() writes it. */
+/* "<pid>-<start time>" or "<pid>-<start time>.<n>", as own_dir_make() writes it. */
 static bool read_leaf(const char *leaf, uint64_t *ret_pid, uint64_t *ret_start)
 {
     char copy[LEAF_BYTES];
@@ -137,9 +137,9 @@ static void namespace_of(char ret[64])
 }
 
 /* `home` says where the data directory is, and in whose view of the file system. */
-int home_write(const struct place *p)
+int home_write(const struct own_dir *p)
 {
-    char path[PATH_BYTES], space[64], text[PLACE_BYTES + 80];
+    char path[PATH_BYTES], space[64], text[DATADIR_PATH_BYTES + 80];
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 
     if (!p->fast[0])
@@ -164,7 +164,7 @@ static void sweep_fast(struct sweep *s, const struct datadir *fast)
     int gone = datadir_home(fast, DATADIR_OWN, &home);
     bool unseen = gone == -EXDEV || gone == -EBADMSG; /* then only its age tells */
     if (gone == 0 && strcmp(home.leaf, fast->leaf) == 0)
-        place_bring(fast, &home);
+        own_dir_bring(fast, &home);
     else if ((gone == 1 || (unseen && is_old(s, fast->changed.tv_sec))) &&
              datadir_remove(fast) == 0)
         s->removed++;
@@ -277,7 +277,7 @@ static void read_boot_id(struct sweep *s)
 static void sweep_roots(struct sweep *s, const char *own)
 {
     static const char *const places[] = DATADIR_PLACES;
-    char names[OWN_ROOTS_MAX][DATADIR_LEAF], root[PLACE_BYTES];
+    char names[OWN_ROOTS_MAX][DATADIR_LEAF], root[DATADIR_PATH_BYTES];
     bool of_all = false;
 
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
@@ -300,10 +300,10 @@ static void sweep_roots(struct sweep *s, const char *own)
     }
 }
 
-uint32_t sweep_run(const struct place *own, const struct sweep_limits *limits)
+uint32_t sweep_run(const struct own_dir *own, const struct sweep_limits *limits)
 {
     struct sweep s = {.limits = limits, .now = time(NULL), .until = clock_now() + SWEEP_NS};
-    char root[PLACE_BYTES];
+    char root[DATADIR_PATH_BYTES];
 
     (void)snprintf(root, sizeof(root), "%s", own->directory);
     char *slash = strrchr(root, '/');

@@ -26,7 +26,7 @@
 extern char **environ;
 
 static char root[64], memory[64];
-static struct place own;
+static struct own_dir own;
 static pid_t dead_pid;
 
 static bool always(void *arg)
@@ -63,7 +63,7 @@ static void make(char ret[128], const char *below, pid_t pid, uint64_t start, in
         struct buf b;
         buf_init(&b, INFO_MAX_BYTES);
         CHECK_INT(buf_adds(&b, info), 0);
-        CHECK_INT(info_seal(&b), 0);
+        CHECK_INT(info_commit_sum(&b), 0);
         put(ret, "info", b.data, b.size, age);
         buf_done(&b);
     }
@@ -220,7 +220,7 @@ TEST(brings_memory_of_the_dead_home)
 
 TEST(writes_a_home_that_is_locked)
 {
-    struct place p = {.start_time = 1};
+    struct own_dir p = {.start_time = 1};
     char path[192];
     (void)snprintf(p.directory, sizeof(p.directory), "%s/data", root);
     (void)snprintf(p.fast, sizeof(p.fast), "%s", root);

@@ -91,7 +91,7 @@ static int make_other(int place, const char *where, char *ret, size_t size)
 }
 
 /* In a place where anybody may take any name away, nothing stays ours. */
-static int open_place(const char *place)
+static int open_own_dir(const char *place)
 {
     struct stat st;
     int fd = open(place, O_PATH | O_DIRECTORY | O_CLOEXEC);
@@ -109,7 +109,7 @@ static int open_place(const char *place)
 int datadir_root_make(const char *place, char *ret, size_t size, char *note, size_t note_size)
 {
     char name[40];
-    int fd = open_place(place);
+    int fd = open_own_dir(place);
     note[0] = '\0';
     if (fd < 0)
         return fd;

@@ -29,14 +29,14 @@
 #define AGAIN_MAX 10000                     /* times a process may be entered */
 #define FOREIGN_MAX 8                       /* names that others have, until we choose oddly */
 #define ROOM_BYTES ((off_t)64 << 10)        /* without so much no life begins */
-#define PLACE_NAME_BYTES 32                 /* of a file of ours */
+#define DATADIR_NAME_BYTES 32               /* of a file of ours */
 #define SOCKET_PATH_MAX 107                 /* bytes of sun_path, and a NUL */
 #define SOCKET_LEAF_LEAST 9                 /* of "/1-1/sock": what a root is followed by */
 
-int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES])
+int own_dir_path(const struct own_dir *p, const char *name, char ret[DATADIR_PATH_BYTES])
 {
-    int n = snprintf(ret, PLACE_BYTES, "%s/%s", p->directory, name);
-    return n < PLACE_BYTES
+    int n = snprintf(ret, DATADIR_PATH_BYTES, "%s/%s", p->directory, name);
+    return n < DATADIR_PATH_BYTES
                ? 0
                : err_set(-ENAMETOOLONG,
                          "the data directory's path is too long: set a shorter PROBING_DATA_DIR");
@@ -52,14 +52,14 @@ static int too_long(const char *root)
 
 /* A root that the user named may be open to others (our own directory in it is not); it is made
  * when it is not there.  It is an explicit wish: no other is taken in its place. */
-static int root_named(const char *named, char ret[PLACE_BYTES])
+static int root_named(const char *named, char ret[DATADIR_PATH_BYTES])
 {
     struct stat st;
     if (named[0] != '/')
         return err_set(-EINVAL, "PROBING_DATA_DIR needs an absolute path, not '%.200s'", named);
     if (strlen(named) + SOCKET_LEAF_LEAST > SOCKET_PATH_MAX) /* before it is made */
         return too_long(named);
-    (void)snprintf(ret, PLACE_BYTES, "%s", named);
+    (void)snprintf(ret, DATADIR_PATH_BYTES, "%s", named);
     if (stat(named, &st) == -1)
         return file_private_dir(named);
     int fd = datadir_root(named);
@@ -70,7 +70,7 @@ static int root_named(const char *named, char ret[PLACE_BYTES])
 
 /* The same name below /dev/shm when that is a memory file system with room: a ring on disk would
  * stall its writer whenever the kernel writes the page back. */
-static void fast_make(const char *root, const char *leaf, char ret[PLACE_BYTES])
+static void fast_make(const char *root, const char *leaf, char ret[DATADIR_PATH_BYTES])
 {
     static const char shm[] = DATADIR_SHM "/";
     struct statfs fs;
@@ -84,31 +84,31 @@ static void fast_make(const char *root, const char *leaf, char ret[PLACE_BYTES])
         return;
     if (datadir_root_make(DATADIR_SHM, fast, sizeof(fast), note, sizeof(note)) < 0)
         return;
-    int n = snprintf(ret, PLACE_BYTES, "%s/%s", fast, leaf);
-    if (n >= PLACE_BYTES || (mkdir(ret, 0700) == -1 && errno != EEXIST))
+    int n = snprintf(ret, DATADIR_PATH_BYTES, "%s/%s", fast, leaf);
+    if (n >= DATADIR_PATH_BYTES || (mkdir(ret, 0700) == -1 && errno != EEXIST))
         ret[0] = '\0';
 }
 
 /* Another data directory may have led to the same name below /dev/shm: then there is none. */
 static bool fast_is_empty(const char *fast)
 {
-    char path[PLACE_BYTES + 16];
+    char path[DATADIR_PATH_BYTES + 16];
     (void)snprintf(path, sizeof(path), "%s/rings", fast);
     return fast[0] && access(path, F_OK) == -1;
 }
 
-static int name_directory(struct place *p, const char *root, int again, char leaf[64])
+static int name_directory(struct own_dir *p, const char *root, int again, char leaf[64])
 {
     int n = snprintf(leaf, 64, "%d-%llu", (int)getpid(), (unsigned long long)p->start_time);
     if (again > 1)
         (void)snprintf(leaf + n, 64 - (size_t)n, ".%d", again);
-    if (snprintf(p->directory, PLACE_BYTES, "%s/%s", root, leaf) + 8 > SOCKET_PATH_MAX)
+    if (snprintf(p->directory, DATADIR_PATH_BYTES, "%s/%s", root, leaf) + 8 > SOCKET_PATH_MAX)
         return too_long(root);
     return 0;
 }
 
 /* The last directory of an earlier life, when it may be gone on with. */
-static bool find_earlier(struct place *p, const char *root, const char *version, char leaf[64])
+static bool find_earlier(struct own_dir *p, const char *root, const char *version, char leaf[64])
 {
     int last = 0;
     struct stat st;
@@ -121,11 +121,11 @@ static bool find_earlier(struct place *p, const char *root, const char *version,
            resume_can(p->directory, version);
 }
 
-bool place_is_gone(const struct place *p)
+bool own_dir_is_gone(const struct own_dir *p)
 {
-    char path[PLACE_BYTES];
+    char path[DATADIR_PATH_BYTES];
     struct stat st;
-    return place_path(p, "sock", path) == 0 && lstat(path, &st) == -1 && errno == ENOENT;
+    return own_dir_path(p, "sock", path) == 0 && lstat(path, &st) == -1 && errno == ENOENT;
 }
 
 /* Is it a directory of somebody else's that bars our way? */
@@ -137,7 +137,7 @@ static bool is_foreign(const char *path)
 
 /* Another directory that is there belongs to another life in this process; its files stay.  In a
  * root that others may write to, they may have taken the names that were to be expected. */
-static int directory_make(struct place *p, const char *root, char leaf[64])
+static int directory_make(struct own_dir *p, const char *root, char leaf[64])
 {
     for (int again = 1, foreign = 0;; again++) {
         int number = foreign < FOREIGN_MAX ? again : AGAIN_MAX + (int)(clock_now() % INT32_MAX / 2);
@@ -155,11 +155,11 @@ static int directory_make(struct place *p, const char *root, char leaf[64])
 }
 
 /* A disk without room, or with none for us, is not found out by making a directory. */
-static int has_room(const struct place *p)
+static int has_room(const struct own_dir *p)
 {
     static const char piece[4096];
-    char path[PLACE_BYTES];
-    int r = place_path(p, "room", path);
+    char path[DATADIR_PATH_BYTES];
+    int r = own_dir_path(p, "room", path);
     int fd = r < 0 ? -1 : open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (r == 0 && fd == -1)
         r = err_set(-errno, "%s takes no data: %s", p->directory, strerror(errno));
@@ -177,7 +177,7 @@ static int has_room(const struct place *p)
 }
 
 /* In this root: an earlier life's directory, or one of its own. */
-static int place_in(struct place *p, const char *root, const char *resume, char leaf[64])
+static int own_dir_in(struct own_dir *p, const char *root, const char *resume, char leaf[64])
 {
     p->resumed = resume && find_earlier(p, root, resume, leaf);
     int r = p->resumed ? 0 : directory_make(p, root, leaf);
@@ -187,16 +187,17 @@ static int place_in(struct place *p, const char *root, const char *resume, char 
 }
 
 /* The first place of all users' that takes our data; what is wrong with better ones is noted. */
-static int place_default(struct place *p, const char *resume, char root[PLACE_BYTES], char leaf[64])
+static int own_dir_default(struct own_dir *p, const char *resume, char root[DATADIR_PATH_BYTES],
+                           char leaf[64])
 {
     static const char *const places[] = DATADIR_PLACES;
     char why[ERR_TEXT_BYTES] = "", note[sizeof(p->note)];
     int r = -ENOENT;
 
     for (size_t i = 0; i < sizeof(places) / sizeof(places[0]) && r < 0; i++) {
-        r = datadir_root_make(places[i], root, PLACE_BYTES, note, sizeof(note));
+        r = datadir_root_make(places[i], root, DATADIR_PATH_BYTES, note, sizeof(note));
         if (r == 0)
-            r = place_in(p, root, resume, leaf);
+            r = own_dir_in(p, root, resume, leaf);
         if (r == 0 && !p->resumed && (r = has_room(p)) < 0)
             (void)rmdir(p->directory);
         if (r < 0)
@@ -213,18 +214,18 @@ static int place_default(struct place *p, const char *resume, char root[PLACE_BY
                : 0;
 }
 
-int place_make(const char *data_dir, const char *resume, struct place *ret)
+int own_dir_make(const char *data_dir, const char *resume, struct own_dir *ret)
 {
-    char root[PLACE_BYTES], leaf[64];
-    struct place p = {.start_time = 0};
+    char root[DATADIR_PATH_BYTES], leaf[64];
+    struct own_dir p = {.start_time = 0};
 
     int r = proc_start_time(getpid(), &p.start_time);
     if (r == 0 && data_dir && data_dir[0]) {
         r = root_named(data_dir, root);
         r = r < 0 ? err_set(r, "PROBING_DATA_DIR: %s", err_why(r))
-                  : place_in(&p, root, resume, leaf);
+                  : own_dir_in(&p, root, resume, leaf);
     } else if (r == 0) {
-        r = place_default(&p, resume, root, leaf);
+        r = own_dir_default(&p, resume, root, leaf);
     }
     if (r < 0)
         return r;
@@ -237,13 +238,13 @@ int place_make(const char *data_dir, const char *resume, struct place *ret)
     return 0;
 }
 
-int place_link(const struct place *p)
+int own_dir_link(const struct own_dir *p)
 {
     static const char *const names[] = {"rings", "strings"};
-    char from[PLACE_BYTES], to[PLACE_BYTES + 16];
+    char from[DATADIR_PATH_BYTES], to[DATADIR_PATH_BYTES + 16];
 
     for (size_t i = 0; i < 2 && p->fast[0]; i++) {
-        int r = place_path(p, names[i], from);
+        int r = own_dir_path(p, names[i], from);
         if (r < 0)
             return r;
         (void)snprintf(to, sizeof(to), "%s/%s", p->fast, names[i]);
@@ -276,9 +277,9 @@ static int copy_sparse(int from, int to)
     return errno == ENXIO ? 0 : -errno; /* ENXIO: nothing but a hole behind */
 }
 
-int place_copy(const struct datadir *from_dir, const struct datadir *to_dir, const char *name)
+int own_dir_copy(const struct datadir *from_dir, const struct datadir *to_dir, const char *name)
 {
-    char part[PLACE_NAME_BYTES];
+    char part[DATADIR_NAME_BYTES];
     int r = -EIO;
 
     (void)snprintf(part, sizeof(part), "%s.part", name);
@@ -299,13 +300,13 @@ int place_copy(const struct datadir *from_dir, const struct datadir *to_dir, con
     return r;
 }
 
-void place_bring(const struct datadir *fast, const struct datadir *home)
+void own_dir_bring(const struct datadir *fast, const struct datadir *home)
 {
     static const char *const names[] = {"rings", "strings"};
     bool all = true;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        bool done = place_copy(fast, home, names[i]) == 0;
+        bool done = own_dir_copy(fast, home, names[i]) == 0;
         if (done)
             (void)unlinkat(fast->fd, names[i], 0);
         all = all && done;
@@ -318,13 +319,13 @@ void place_bring(const struct datadir *fast, const struct datadir *home)
     (void)unlinkat(fast->parent, fast->leaf, AT_REMOVEDIR);
 }
 
-void place_settle(const struct place *p)
+void own_dir_settle(const struct own_dir *p)
 {
     struct datadir fast = DATADIR_NONE, home = DATADIR_NONE;
 
     if (p->fast[0] && datadir_open(p->fast, DATADIR_OWN, &fast) == 0 &&
         datadir_open(p->directory, DATADIR_OWN, &home) == 0)
-        place_bring(&fast, &home);
+        own_dir_bring(&fast, &home);
     datadir_close(&fast);
     datadir_close(&home);
 }
@@ -349,17 +350,17 @@ static void add_file(struct buf *b, const char *key, const char *path)
     buf_done(&text);
 }
 
-int place_info_text(const struct place *p, struct buf *text)
+int own_dir_info_text(const struct own_dir *p, struct buf *text)
 {
-    char path[PLACE_BYTES];
-    int r = place_path(p, "info", path);
-    (void)info_seal(text);
+    char path[DATADIR_PATH_BYTES];
+    int r = own_dir_path(p, "info", path);
+    (void)info_commit_sum(text);
     if (r == 0 && text->failed)
         r = err_set(text->failed, "no memory for %s", path);
     return r < 0 ? r : file_write(AT_FDCWD, path, text->data, text->size, 0600);
 }
 
-int place_info(const struct place *p, const char *version, int64_t utc_offset)
+int own_dir_info(const struct own_dir *p, const char *version, int64_t utc_offset)
 {
     struct buf b;
     char exe[4096];
@@ -374,15 +375,15 @@ int place_info(const struct place *p, const char *version, int64_t utc_offset)
     if (p->note[0])
         add_line(&b, "note", p->note, strlen(p->note));
     (void)buf_addf(&b, "version: %s\nutc_offset: %lld\n", version, (long long)utc_offset);
-    int r = place_info_text(p, &b);
+    int r = own_dir_info_text(p, &b);
     buf_done(&b);
     return r;
 }
 
-void place_failed(const struct place *p, const char *why)
+void own_dir_failed(const struct own_dir *p, const char *why)
 {
-    char path[PLACE_BYTES], line[ERR_TEXT_BYTES + 2];
+    char path[DATADIR_PATH_BYTES], line[ERR_TEXT_BYTES + 2];
     int n = snprintf(line, sizeof(line), "%s\n", why);
-    if (p->directory[0] && place_path(p, "failed", path) == 0)
+    if (p->directory[0] && own_dir_path(p, "failed", path) == 0)
         (void)file_write(AT_FDCWD, path, line, (size_t)n, 0600); /* nobody else could be told */
 }

@@ -16,7 +16,7 @@
 #include "core/base/buf.h"
 #include "core/catalog/catalog.h"
 
-#define PLACE_BYTES 1024
+#define DATADIR_PATH_BYTES 1024
 
 /* ---- where this process is found (own_dir.c) ---- */
 
@@ -36,48 +36,48 @@
  * <root> is PROBING_DATA_DIR, which must be of use then; else probing-<uid> in /tmp, /var/tmp or
  * /dev/shm, whichever first takes data; where somebody else has made that before us, one with a
  * name that nobody could know, probing-<uid>.<random>. */
-struct place {
-    char directory[PLACE_BYTES];
-    char fast[PLACE_BYTES]; /* on a memory file system; "": none, all is in `directory` */
-    uint64_t start_time;    /* clock ticks since boot, proc(5) */
-    bool resumed;           /* the directory is of an earlier life, which left in good order */
-    char note[512];         /* why it is not where it would be, and what to do; "": it is */
+struct own_dir {
+    char directory[DATADIR_PATH_BYTES];
+    char fast[DATADIR_PATH_BYTES]; /* on a memory file system; "": none, all is in `directory` */
+    uint64_t start_time;           /* clock ticks since boot, proc(5) */
+    bool resumed;   /* the directory is of an earlier life, which left in good order */
+    char note[512]; /* why it is not where it would be, and what to do; "": it is */
 };
 
 /* resume: the version whose directory may be gone on with, NULL: a new directory. */
-int place_make(const char *data_dir, const char *resume, struct place *ret);
+int own_dir_make(const char *data_dir, const char *resume, struct own_dir *ret);
 /* Links in the directory for what lies in `fast`, where the store has not made them itself. */
-int place_link(const struct place *p);
+int own_dir_link(const struct own_dir *p);
 /* The core has left in good order: bring what lies in `fast` home to the directory, so that no
  * memory is held for a life that is over.  What cannot be brought stays where it is, linked. */
-void place_settle(const struct place *p);
+void own_dir_settle(const struct own_dir *p);
 struct datadir;
-void place_bring(const struct datadir *fast, const struct datadir *home); /* the same */
+void own_dir_bring(const struct datadir *fast, const struct datadir *home); /* the same */
 /* A file of the one into the other, without what is zero. */
-int place_copy(const struct datadir *from, const struct datadir *to, const char *name);
-int place_info(const struct place *p, const char *version, int64_t utc_offset);
-int place_info_text(const struct place *p, struct buf *text); /* all but the check */
-void place_failed(const struct place *p, const char *why);
+int own_dir_copy(const struct datadir *from, const struct datadir *to, const char *name);
+int own_dir_info(const struct own_dir *p, const char *version, int64_t utc_offset);
+int own_dir_info_text(const struct own_dir *p, struct buf *text); /* all but the check */
+void own_dir_failed(const struct own_dir *p, const char *why);
 /* Has somebody taken the directory away, or the socket in it, so that nobody can come in? */
-bool place_is_gone(const struct place *p);
-int place_path(const struct place *p, const char *name, char ret[PLACE_BYTES]);
+bool own_dir_is_gone(const struct own_dir *p);
+int own_dir_path(const struct own_dir *p, const char *name, char ret[DATADIR_PATH_BYTES]);
 
 /* ---- an earlier life in the same process (resume.c) ---- */
 
 bool resume_can(const char *directory, const char *version);
-void resume_names(struct place *p);
+void resume_names(struct own_dir *p);
 /* Go on by the clock of the earlier life: before the store is made. */
-void resume_clock(const struct place *p);
-/* Count the rows again that earlier lives lost; before place_info(). */
-void resume_losses(const struct place *p, struct tables *tables);
+void resume_clock(const struct own_dir *p);
+/* Count the rows again that earlier lives lost; before own_dir_info(). */
+void resume_losses(const struct own_dir *p, struct tables *tables);
 /* The text of `info` for a directory that is left; to be written when all is closed. */
-void resume_note(const struct place *p, struct tables *tables, struct buf *ret);
+void resume_note(const struct own_dir *p, struct tables *tables, struct buf *ret);
 
 /* ---- what dead processes left (gc.c) ---- */
 
 /* Write `home` beside the memory files, so that others know whose they are, and keep it locked
  * while we live.  Its descriptor, or -1: none. */
-int home_write(const struct place *p);
+int home_write(const struct own_dir *p);
 
 struct sweep_limits {
     uint64_t keep_ns, max_bytes; /* of all data of the dead below one root; 0: no limit */
@@ -86,7 +86,7 @@ struct sweep_limits {
 };
 /* Take away what is beyond the limits, oldest first, and memory files whose data directory has
  * gone; bring those of other dead processes home.  Gives how many directories were removed. */
-uint32_t sweep_run(const struct place *own, const struct sweep_limits *limits);
+uint32_t sweep_run(const struct own_dir *own, const struct sweep_limits *limits);
 
 /* ---- what a forked child inherits (fork_cleanup.c) ---- */
 
@@ -109,7 +109,7 @@ struct inherited {
     _Atomic uint32_t n_fds, n_maps;
 };
 
-void inherited_note(struct inherited *in, const struct place *p);
+void inherited_note(struct inherited *in, const struct own_dir *p);
 void inherited_forget(struct inherited *in);
 void inherited_drop(struct inherited *in); /* [child] */
 

@@ -18,23 +18,23 @@ static char folder[64];
 
 TEST(makes_a_place_of_its_own_each_time)
 {
-    struct place one, two;
+    struct own_dir one, two;
     struct buf b;
     struct stat st;
-    char again[PLACE_BYTES + 8];
+    char again[DATADIR_PATH_BYTES + 8];
 
-    CHECK_INT(place_make(folder, NULL, &one), 0);
-    CHECK_INT(place_make(folder, NULL, &two), 0);
+    CHECK_INT(own_dir_make(folder, NULL, &one), 0);
+    CHECK_INT(own_dir_make(folder, NULL, &two), 0);
     (void)snprintf(again, sizeof(again), "%s.2", one.directory);
     CHECK_STR(two.directory, again);
     CHECK(stat(one.directory, &st) == 0 && (st.st_mode & 07777) == 0700);
-    CHECK_INT(place_info(&one, "9.9", 5), 0);
+    CHECK_INT(own_dir_info(&one, "9.9", 5), 0);
     (void)snprintf(again, sizeof(again), "%s/info", one.directory);
     buf_init(&b, 1 << 20);
     CHECK_INT(file_read(-100, again, &b), 0); /* AT_FDCWD */
     CHECK(strstr(buf_text(&b), "version: 9.9\n") && strstr(buf_text(&b), "start_time: "));
     buf_done(&b);
-    CHECK_INT(place_make("relative", NULL, &two), -EINVAL);
+    CHECK_INT(own_dir_make("relative", NULL, &two), -EINVAL);
     (void)file_remove_dir(one.directory);
     (void)file_remove_dir(two.directory);
     (void)file_remove_dir(one.fast);
@@ -43,23 +43,23 @@ TEST(makes_a_place_of_its_own_each_time)
 
 TEST(brings_files_home_from_memory)
 {
-    struct place p;
+    struct own_dir p;
     struct stat st;
-    char fast[PLACE_BYTES + 16], home[PLACE_BYTES], text[8] = "";
+    char fast[DATADIR_PATH_BYTES + 16], home[DATADIR_PATH_BYTES], text[8] = "";
 
-    CHECK_INT(place_make(folder, NULL, &p), 0);
+    CHECK_INT(own_dir_make(folder, NULL, &p), 0);
     if (p.fast[0]) { /* no roomy tmpfs here: then there is nothing to bring */
         static const char *const names[] = {"rings", "strings"};
-        CHECK_INT(place_link(&p), 0);
+        CHECK_INT(own_dir_link(&p), 0);
         for (int i = 0; i < 2; i++) {
             (void)snprintf(fast, sizeof(fast), "%s/%s", p.fast, names[i]);
             int fd = open(fast, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
             CHECK_INT(pwrite(fd, "end", 3, 100 << 20), 3);
             (void)close(fd);
         }
-        place_settle(&p);
+        own_dir_settle(&p);
         CHECK(access(p.fast, F_OK) == -1);
-        CHECK_INT(place_path(&p, "rings", home), 0);
+        CHECK_INT(own_dir_path(&p, "rings", home), 0);
         CHECK(lstat(home, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == (100 << 20) + 3);
         CHECK(st.st_blocks * 512 < 1 << 20); /* the hole is still one */
         int fd = open(home, O_RDONLY | O_CLOEXEC);

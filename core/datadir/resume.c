@@ -75,7 +75,7 @@ bool resume_can(const char *directory, const char *version)
 /* The names go from the directory to memory, and a link to them takes their place. */
 static bool names_to(const struct datadir *home, const struct datadir *fast, const char *target)
 {
-    if (place_copy(home, fast, "strings") != 0)
+    if (own_dir_copy(home, fast, "strings") != 0)
         return false;
     (void)unlinkat(home->fd, "strings.part", 0);
     if (symlinkat(target, home->fd, "strings.part") == 0 &&
@@ -87,9 +87,9 @@ static bool names_to(const struct datadir *home, const struct datadir *fast, con
 }
 
 /* The names go back to the memory file system; where that cannot be, all stays on the disk. */
-void resume_names(struct place *p)
+void resume_names(struct own_dir *p)
 {
-    char target[PLACE_BYTES + 16];
+    char target[DATADIR_PATH_BYTES + 16];
     struct datadir home = DATADIR_NONE, fast = DATADIR_NONE;
 
     if (!p->fast[0])
@@ -106,7 +106,7 @@ void resume_names(struct place *p)
 }
 
 /* Rows of this life go on behind those of the one before, whatever became of the wall clock. */
-void resume_clock(const struct place *p)
+void resume_clock(const struct own_dir *p)
 {
     char said[32];
     int64_t offset = 0;
@@ -139,7 +139,7 @@ static void add_losses(struct tables *tables, const char *line)
         (void)atomic_fetch_add_explicit(&t->lost[i], n[i], memory_order_relaxed);
 }
 
-void resume_losses(const struct place *p, struct tables *tables)
+void resume_losses(const struct own_dir *p, struct tables *tables)
 {
     struct buf text = {0};
     if (p->resumed && read_info(p->directory, &text) == 0) {
@@ -171,7 +171,7 @@ static void write_losses(struct tables *tables, struct buf *b)
     free(list);
 }
 
-void resume_note(const struct place *p, struct tables *tables, struct buf *ret)
+void resume_note(const struct own_dir *p, struct tables *tables, struct buf *ret)
 {
     struct buf text = {0};
     if (p->directory[0] && read_info(p->directory, &text) == 0) {

@@ -155,7 +155,7 @@ static void add_colour(const struct flame_tree *t, const struct flame_node *n, s
                        30 + hash / 6000 % 50);
 }
 
-struct place {
+struct own_dir {
     double x, width; /* pixels */
 };
 
@@ -180,7 +180,7 @@ static void add_cut(const struct flame_tree *t, const char *label, size_t letter
     add_xml_text(out, cut);
 }
 
-static void add_box(const struct flame_tree *t, const struct flame_node *n, struct place p,
+static void add_box(const struct flame_tree *t, const struct flame_node *n, struct own_dir p,
                     struct buf *out)
 {
     const char *label = n->depth > 0 ? t->f->labels[n->label] : "all";
@@ -205,7 +205,8 @@ static void add_box(const struct flame_tree *t, const struct flame_node *n, stru
     (void)buf_adds(out, "</text></g>\n");
 }
 
-static uint32_t add_boxes(const struct flame_tree *t, uint32_t at, struct place p, struct buf *out)
+static uint32_t add_boxes(const struct flame_tree *t, uint32_t at, struct own_dir p,
+                          struct buf *out)
 {
     const struct flame_node *n = &t->nodes[at];
     double all = (double)(t->nodes[0].value ? t->nodes[0].value : 1);
@@ -213,7 +214,7 @@ static uint32_t add_boxes(const struct flame_tree *t, uint32_t at, struct place 
     double x = p.x;
     add_box(t, n, p, out);
     for (uint32_t i = n->child; i && n->depth < DEPTH_MAX; i = t->nodes[i].sibling) {
-        struct place next = {x, (double)t->f->width * (double)t->nodes[i].value / all};
+        struct own_dir next = {x, (double)t->f->width * (double)t->nodes[i].value / all};
         x += next.width;
         if (next.width < NARROWEST)
             continue;
@@ -227,7 +228,7 @@ int flame_svg(const struct flame_tree *t, struct buf *out)
 {
     struct buf boxes;
     buf_init(&boxes, (size_t)1 << 30);
-    uint32_t deepest = add_boxes(t, 0, (struct place){0, (double)t->f->width}, &boxes);
+    uint32_t deepest = add_boxes(t, 0, (struct own_dir){0, (double)t->f->width}, &boxes);
     int height = TOP + (int)(deepest + 1) * ROW_HEIGHT + 24;
     (void)buf_addf(out,
                    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg "

@@ -290,11 +290,11 @@ static int wait_ms(uint64_t now, uint64_t a, uint64_t b)
 
 static void wait_for_work(struct host *h)
 {
-    struct pollfd fds[2 + HOST_DOOR_PEERS] = {{.fd = h->control.wake_fd, .events = POLLIN}};
+    struct pollfd fds[2 + HOST_UPLOAD_CLIENTS] = {{.fd = h->control.wake_fd, .events = POLLIN}};
     uint64_t now = clock_now();
     uint64_t next_tick = timers_run(h, now);
     uint64_t next_limit = workers_expire(h, now);
-    uint32_t n = door_poll(h, fds + 1, 1 + HOST_DOOR_PEERS);
+    uint32_t n = upload_socket_poll(h, fds + 1, 1 + HOST_UPLOAD_CLIENTS);
     uint64_t count;
 
     int timeout = wait_ms(now, next_tick, next_limit);
@@ -304,7 +304,7 @@ static void wait_for_work(struct host *h)
         return;
     if (fds[0].revents)
         (void)!read(h->control.wake_fd, &count, sizeof(count));
-    door_serve(h, fds + 1, n);
+    upload_socket_serve(h, fds + 1, n);
 }
 
 /* The last that a thread does which was replaced: the host may be gone afterwards. */

@@ -71,7 +71,7 @@ int host_new(const struct host_options *o, struct host **ret)
     atomic_init(&h->call_ns, o->call_ns ? o->call_ns : CALL_NS);
     h->mapped_files = o->mapped_files;
     h->door.listen_fd = -1;
-    for (int i = 0; i < HOST_DOOR_PEERS; i++)
+    for (int i = 0; i < HOST_UPLOAD_CLIENTS; i++)
         h->door.peers[i] = -1;
     atomic_init(&h->log.level, PROBING_INFO);
     int r = parts_init(h);
@@ -132,7 +132,7 @@ void host_free(struct host *h)
     (void)host_plugins_stop(h);
     workers_stop(h);
     control_stop(h);
-    door_close(h);
+    upload_socket_close(h);
     host_stack_off(h);
     if (plugin_left_behind(h) || !control_alone(h)) {
         atomic_store_explicit(&h->off, true, memory_order_release);
@@ -186,7 +186,7 @@ void host_disable_in_child(struct host *h)
         (void)close(h->control.wake_fd);
     if (h->door.listen_fd != -1)
         (void)close(h->door.listen_fd);
-    for (int i = 0; i < HOST_DOOR_PEERS; i++)
+    for (int i = 0; i < HOST_UPLOAD_CLIENTS; i++)
         if (h->door.peers[i] != -1)
             (void)close(h->door.peers[i]);
     plugins_disable_in_child(h);

@@ -156,8 +156,8 @@ int host_settings_add(struct host *h, const char *owner, const struct probing_co
  * 1.
  * Numbers may be written with their unit: "10s" or plain ns for PROBING_NS, "64MB" or plain bytes
  * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.
- * "table.python.torch_trace.keep" (or without the schema) goes to the store: see store_keep();
- * gives 1 for a table that is still to come.                                          [worker] */
+ * "table.python.torch_trace.keep" (or without the schema) goes to the store, see
+ * store_retention_set(); gives 1 for a table that is still to come.                                          [worker] */
 int host_config_set(struct host *h, const char *name, const char *value);
 int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any] */
 /* The name that a setting of the core has now, of one that it had before, without a "probing."
@@ -197,7 +197,7 @@ uint32_t host_plugins_again(struct host *h);
 /* Open the second door, a SOCK_SEQPACKET socket at `path` (0600; peers must have our uid or be
  * root).  One message: "plugin NAME" with the plugin's file as descriptor (SCM_RIGHTS), a socket
  * of the web kind cannot carry one.  One answer: "ok" or "error: WHY".  Closed by host_free(). */
-int host_door_open(struct host *h, const char *path);
+int host_upload_socket_open(struct host *h, const char *path);
 
 /* ---- events ---- */
 

@@ -622,7 +622,7 @@ TEST(takes_plugins_at_the_door)
     (void)snprintf(path, sizeof(path), "%s/door", folder);
     (void)snprintf(file, sizeof(file), "%s/good.so", folder);
     setup(true);
-    CHECK_INT(host_door_open(host, path), 0);
+    CHECK_INT(host_upload_socket_open(host, path), 0);
     int door = knock(path), fd = open(file, O_RDONLY | O_CLOEXEC);
     int next =
         open("/dev/null", O_RDONLY | O_CLOEXEC); /* the lowest free number is after this one */

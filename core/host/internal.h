@@ -31,7 +31,7 @@
 #define HOST_FILES_MAX 256 /* of plugins, that are looked into */
 #define HOST_EXTENSIONS_MAX 16
 #define HOST_LOG_LINES 1000
-#define HOST_DOOR_PEERS 8 /* connections at a time */
+#define HOST_UPLOAD_CLIENTS 8 /* connections at a time */
 
 /* ---- plugins (plugin.c, plugin_load.c, plugin_timeout.c, plugin_api.c) ---- */
 
@@ -157,10 +157,10 @@ int plugin_give_up_tick(struct plugin *p);
 bool plugin_enter(struct plugin *p);
 bool plugin_enter_ready(struct plugin *p); /* also when it is initialised only: for extensions */
 void plugin_leave(struct plugin *p);
-void plugin_left(struct plugin *p); /* tell who waits for the plugin to be empty */
-void face_init(struct plugin *p);   /* fill p->face */
-void face_stop(struct plugin *p);   /* no subscriptions, timers; tables retired  [control] */
-void face_free(struct plugin *p);
+void plugin_left(struct plugin *p);     /* tell who waits for the plugin to be empty */
+void plugin_api_init(struct plugin *p); /* fill p->face */
+void plugin_api_stop(struct plugin *p); /* no subscriptions, timers; tables retired  [control] */
+void plugin_api_free(struct plugin *p);
 void plugins_fork(struct host *h, int phase);
 /* Tell the plugins that they are in a child.                                            [child] */
 void plugins_disable_in_child(struct host *h);
@@ -383,16 +383,16 @@ struct log {
 int log_each(struct host *h, int (*fn)(void *arg, const struct log_line *line), void *arg);
 void log_free(struct host *h);
 
-struct door {
-    int listen_fd;                   /* -1: closed; control thread, and host_fork in the child */
-    int peers[HOST_DOOR_PEERS];      /* -1: free */
-    uint64_t since[HOST_DOOR_PEERS]; /* when each came: a silent one is shown out */
+struct upload_socket {
+    int listen_fd;                  /* -1: closed; control thread, and host_fork in the child */
+    int peers[HOST_UPLOAD_CLIENTS]; /* -1: free */
+    uint64_t since[HOST_UPLOAD_CLIENTS]; /* when each came: a silent one is shown out */
     char path[108];
 };
 struct pollfd;
-uint32_t door_poll(struct host *h, struct pollfd *fds, uint32_t max);
-void door_serve(struct host *h, const struct pollfd *fds, uint32_t n);
-void door_close(struct host *h);
+uint32_t upload_socket_poll(struct host *h, struct pollfd *fds, uint32_t max);
+void upload_socket_serve(struct host *h, const struct pollfd *fds, uint32_t n);
+void upload_socket_close(struct host *h);
 
 int about_add(struct host *h);
 
@@ -410,7 +410,7 @@ struct host {
     struct workers workers;
     struct settings settings;
     struct log log;
-    struct door door;
+    struct upload_socket door;
     pthread_mutex_t commands_lock;
     struct command **commands; /* lock: commands_lock; entries live as long as the host */
     uint32_t n_commands;       /* lock: commands_lock */

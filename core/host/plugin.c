@@ -66,7 +66,7 @@ int plugin_refuse(struct plugin *p, const char *step, int code, const char *form
     bool later = code == -EAGAIN && settings_start_with(p->host, p->name);
     atomic_store_explicit(&p->later, later, memory_order_relaxed); /* before it is seen as failed */
     plugin_state_set(p, PLUGIN_FAILED);
-    face_stop(p);
+    plugin_api_stop(p);
     plugin_release_others(p);
     host_log(p->host,
              code != -EAGAIN ? PROBING_ERROR
@@ -130,7 +130,7 @@ static int begin(struct plugin *p)
     char why[ERR_TEXT_BYTES - 128];
 
     p->self = NULL;
-    face_init(p);
+    plugin_api_init(p);
     leak_forget(p);
     leak_begin(p);
     err_clear();
@@ -415,7 +415,7 @@ static int stop_on_control(void *arg)
         plugin_state_set(p, PLUGIN_RUNNING);
         return err_set(r, "plugin '%s' could not be stopped and keeps running: %s", p->name, why);
     }
-    face_stop(p);
+    plugin_api_stop(p);
     p->api.destroy(p->self);
     p->self = NULL;
     plugin_release_others(p);
@@ -509,7 +509,7 @@ void plugins_free(struct host *h)
 {
     for (uint32_t i = 0; i < h->n_plugins; i++) {
         struct plugin *p = h->plugins[i];
-        face_free(p);
+        plugin_api_free(p);
         free(p->version);
         free(p->doc);
         free(p->path);

@@ -96,7 +96,7 @@ static void guarded_handle(void *arg, const char *topic, const void *payload, ui
 
 /* ---- what the plugin calls ---- */
 
-static void face_log(const struct probing_host *f, int level, const char *text)
+static void plugin_api_log(const struct probing_host *f, int level, const char *text)
 {
     struct plugin *p = f->core;
     if (!host_is_off(p->host))
@@ -104,7 +104,7 @@ static void face_log(const struct probing_host *f, int level, const char *text)
                   given_text(text) ? text : "(the text is at an address that cannot be read)");
 }
 
-static int face_fail(const struct probing_host *f, int code, const char *text)
+static int plugin_api_fail(const struct probing_host *f, int code, const char *text)
 {
     struct plugin *p = f->core;
     if (host_is_off(p->host))
@@ -164,8 +164,8 @@ static struct plugin_part *part_add(struct plugin *p, const char *name)
     return part;
 }
 
-static int face_table(const struct probing_host *f, const struct probing_table_desc *given,
-                      struct probing_table **ret)
+static int plugin_api_table(const struct probing_host *f, const struct probing_table_desc *given,
+                            struct probing_table **ret)
 {
     struct plugin *p = f->core;
     struct probing_table_desc d = {0};
@@ -200,18 +200,19 @@ static int face_table(const struct probing_host *f, const struct probing_table_d
     return 0;
 }
 
-static int face_wanted(const struct probing_table *t)
+static int plugin_api_wanted(const struct probing_table *t)
 {
     return atomic_load_explicit(&((const struct table *)t)->wanted, memory_order_relaxed);
 }
 
-static int face_append(struct probing_table *t, uint64_t ts, const union probing_cell *cells,
-                       uint32_t n, const void *tail, uint32_t tail_n)
+static int plugin_api_append(struct probing_table *t, uint64_t ts, const union probing_cell *cells,
+                             uint32_t n, const void *tail, uint32_t tail_n)
 {
     return ring_append((struct table *)t, ts, cells, n, tail, tail_n);
 }
 
-static int face_intern(const struct probing_host *f, const void *bytes, size_t n, uint64_t *ret_id)
+static int plugin_api_intern(const struct probing_host *f, const void *bytes, size_t n,
+                             uint64_t *ret_id)
 {
     struct plugin *p = f->core;
     if (host_is_off(p->host))
@@ -219,12 +220,12 @@ static int face_intern(const struct probing_host *f, const void *bytes, size_t n
     return p->host->store.intern(p->host->store.arg, bytes, n, ret_id);
 }
 
-static int face_emit(struct probing_rows *out, const union probing_cell *cells, uint32_t n)
+static int plugin_api_emit(struct probing_rows *out, const union probing_cell *cells, uint32_t n)
 {
     return out->row(out, cells, n);
 }
 
-static int face_command(const struct probing_host *f, const struct probing_command *c)
+static int plugin_api_command(const struct probing_host *f, const struct probing_command *c)
 {
     struct plugin *p = f->core;
     if (host_is_off(p->host))
@@ -233,25 +234,25 @@ static int face_command(const struct probing_host *f, const struct probing_comma
     return r < 0 ? r : command_add(p->host, p, p->name, c, NULL);
 }
 
-static int face_reply(struct probing_reply *out, const void *text, size_t n)
+static int plugin_api_reply(struct probing_reply *out, const void *text, size_t n)
 {
     return out->write(out, text, n);
 }
 
-static int face_cancelled(const struct probing_reply *out)
+static int plugin_api_cancelled(const struct probing_reply *out)
 {
     return atomic_load_explicit(&out->cancelled, memory_order_acquire) != 0;
 }
 
-static int face_publish(const struct probing_host *f, const char *topic, const void *payload,
-                        uint32_t n)
+static int plugin_api_publish(const struct probing_host *f, const char *topic, const void *payload,
+                              uint32_t n)
 {
     struct plugin *p = f->core;
     return host_publish(p->host, topic, payload, n);
 }
 
-static int face_subscribe(const struct probing_host *f, const char *topic,
-                          void (*fn)(void *, const char *, const void *, uint32_t))
+static int plugin_api_subscribe(const struct probing_host *f, const char *topic,
+                                void (*fn)(void *, const char *, const void *, uint32_t))
 {
     struct plugin *p = f->core;
     if (host_is_off(p->host))
@@ -273,8 +274,8 @@ static int face_subscribe(const struct probing_host *f, const char *topic,
     return 0;
 }
 
-static int face_every(const struct probing_host *f, uint64_t period_ns,
-                      void (*fn)(void *, uint64_t))
+static int plugin_api_every(const struct probing_host *f, uint64_t period_ns,
+                            void (*fn)(void *, uint64_t))
 {
     struct plugin *p = f->core;
     if (host_is_off(p->host))
@@ -355,7 +356,7 @@ static const void *find_part(struct host *h, struct plugin *self, const char *id
     return part;
 }
 
-static const void *face_extension(const struct probing_host *f, const char *id)
+static const void *plugin_api_extension(const struct probing_host *f, const char *id)
 {
     struct plugin *self = f->core;
     return find_part(self->host, self, id);
@@ -366,33 +367,33 @@ const void *host_extension(struct host *h, const char *id)
     return find_part(h, NULL, id);
 }
 
-void face_init(struct plugin *p)
+void plugin_api_init(struct plugin *p)
 {
     p->face = (struct probing_host){
         .size = sizeof(struct probing_host),
         .abi = PROBING_ABI,
         .version = p->host->version,
         .core = p,
-        .log = face_log,
-        .fail = face_fail,
-        .table = face_table,
-        .wanted = face_wanted,
-        .append = face_append,
-        .intern = face_intern,
-        .emit = face_emit,
-        .command = face_command,
-        .reply = face_reply,
-        .cancelled = face_cancelled,
-        .publish = face_publish,
-        .subscribe = face_subscribe,
-        .every = face_every,
+        .log = plugin_api_log,
+        .fail = plugin_api_fail,
+        .table = plugin_api_table,
+        .wanted = plugin_api_wanted,
+        .append = plugin_api_append,
+        .intern = plugin_api_intern,
+        .emit = plugin_api_emit,
+        .command = plugin_api_command,
+        .reply = plugin_api_reply,
+        .cancelled = plugin_api_cancelled,
+        .publish = plugin_api_publish,
+        .subscribe = plugin_api_subscribe,
+        .every = plugin_api_every,
         .now = clock_now,
-        .extension = face_extension,
+        .extension = plugin_api_extension,
     };
 }
 
 /* Parts stay: a query may hold a table of ours, whose scan then answers that the plugin stopped. */
-void face_stop(struct plugin *p)
+void plugin_api_stop(struct plugin *p)
 {
     timers_remove(p->host, p);
     for (struct plugin_part *part = p->parts; part; part = part->next) {
@@ -404,7 +405,7 @@ void face_stop(struct plugin *p)
     }
 }
 
-void face_free(struct plugin *p)
+void plugin_api_free(struct plugin *p)
 {
     while (p->parts) {
         struct plugin_part *part = p->parts;

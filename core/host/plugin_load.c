@@ -24,7 +24,7 @@
 
 /* Plugin files that are mapped, by content: the same bytes again (from another memfd, or by a
  * core that was started afresh) must give the same code, not one copy more. */
-static struct known {
+static struct code_cache {
     uint64_t hash, size;
     void *handle;
     bool inside;                /* a call into it was given up and has not come back */
@@ -98,7 +98,7 @@ static int map(int fd, const char *path, void **ret_handle)
     (void)pthread_mutex_lock(&known_lock);
     if (known_count < KNOWN_MAX)
         known_files[known_count++] =
-            (struct known){.hash = hash, .size = size, .handle = *ret_handle};
+            (struct code_cache){.hash = hash, .size = size, .handle = *ret_handle};
     (void)pthread_mutex_unlock(&known_lock);
     return 0;
 }
@@ -123,7 +123,7 @@ int image_map(int fd, const char *name, const char *path, void **ret_handle)
     }
     /* As a last resort the file itself: it can change under the process. */
     if (r == -ENOTSUP)
-        r = seal_look(fd, &facts);
+        r = sealed_inspect(fd, &facts);
     if (r < 0)
         return r;
     if (facts.plugin == 0)

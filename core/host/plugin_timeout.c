@@ -31,7 +31,7 @@ int plugin_undo(struct plugin *p, bool started, bool made)
     if (started && p->api.stop)
         (void)p->api.stop(p->self);
     if (!host_is_off(p->host))
-        face_stop(p);
+        plugin_api_stop(p);
     if (made)
         p->api.destroy(p->self);
     p->self = NULL;

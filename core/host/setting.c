@@ -16,9 +16,9 @@
 
 #define SETTINGS_MAX 1024
 #define VALUE_MAX_BYTES 4096
-#define KEEP_HEAD "table." /* settings of this form are not the host's: the store takes them */
-#define KEEP_TAIL ".keep"
-#define KEEP_DOC                                                                                  \
+#define RETENTION_HEAD "table." /* settings of this form are not the host's: the store takes them */
+#define RETENTION_TAIL ".keep"
+#define RETENTION_DOC                                                                             \
     "how much of the table to keep: 2h, 100MB, 2h|100MB (whichever is reached first); 0: as for " \
     "all tables"
 
@@ -291,23 +291,23 @@ void settings_free(struct host *h)
 
 /* "table.<name>.keep", the name with its schema or without: how long the table's name is; 0: it is
  * no such setting. */
-static size_t keep_name(const char *name)
+static size_t retention_name(const char *name)
 {
-    size_t n = strlen(name), around = strlen(KEEP_HEAD) + strlen(KEEP_TAIL);
-    if (n <= around || strncmp(name, KEEP_HEAD, strlen(KEEP_HEAD)) != 0 ||
-        strcmp(name + n - strlen(KEEP_TAIL), KEEP_TAIL) != 0)
+    size_t n = strlen(name), around = strlen(RETENTION_HEAD) + strlen(RETENTION_TAIL);
+    if (n <= around || strncmp(name, RETENTION_HEAD, strlen(RETENTION_HEAD)) != 0 ||
+        strcmp(name + n - strlen(RETENTION_TAIL), RETENTION_TAIL) != 0)
         return 0;
     return n - around;
 }
 
 /* The same as a text of its own; -EINVAL when it cannot be a table's. */
-static int keep_table(const char *name, char ret[2 * HOST_NAME_BYTES])
+static int retention_table(const char *name, char ret[2 * HOST_NAME_BYTES])
 {
-    size_t n = keep_name(name);
+    size_t n = retention_name(name);
     char part[HOST_NAME_BYTES];
 
     if (n < 2 * HOST_NAME_BYTES) {
-        (void)snprintf(ret, 2 * HOST_NAME_BYTES, "%.*s", (int)n, name + strlen(KEEP_HEAD));
+        (void)snprintf(ret, 2 * HOST_NAME_BYTES, "%.*s", (int)n, name + strlen(RETENTION_HEAD));
         const char *dot = strchr(ret, '.');
         size_t schema_n = dot ? (size_t)(dot - ret) : 0;
         (void)snprintf(part, sizeof(part), "%.*s", (int)schema_n, ret);
@@ -321,10 +321,10 @@ static int keep_table(const char *name, char ret[2 * HOST_NAME_BYTES])
 }
 
 /* Do both name one table: "python.steps", its name alone, or "python_steps" as the environment has
- * it?  Each ends with KEEP_TAIL. */
+ * it?  Each ends with RETENTION_TAIL. */
 static bool same_table(const char *a, const char *b)
 {
-    size_t n = strlen(a), tail = strlen(KEEP_TAIL);
+    size_t n = strlen(a), tail = strlen(RETENTION_TAIL);
     const char *dot_a = memchr(a, '.', n - tail), *dot_b = memchr(b, '.', strlen(b) - tail);
     if (dot_a && dot_b)
         return strcmp(a, b) == 0;
@@ -338,9 +338,9 @@ static bool same_table(const char *a, const char *b)
 }
 
 /* What a table's retention was set by, whichever of its names was used.  lock: settings.mutex */
-static struct setting *find_keep(struct host *h, const char *name)
+static struct setting *find_retention(struct host *h, const char *name)
 {
-    const char *wanted = name + strlen(KEEP_HEAD);
+    const char *wanted = name + strlen(RETENTION_HEAD);
     for (struct setting *s = h->settings.first; s; s = s->next)
         if (!s->gone && strcmp(s->owner, "table") == 0 && same_table(s->name, wanted))
             return s;
@@ -352,7 +352,7 @@ static int split(const char *name, size_t *ret_owner_n)
     const char *dot = strchr(name, '.');
     char owner[HOST_NAME_BYTES];
 
-    if (keep_name(name)) {
+    if (retention_name(name)) {
         *ret_owner_n = (size_t)(dot - name);
         return 0;
     }
@@ -408,7 +408,8 @@ int host_config_get(struct host *h, const char *name, struct buf *ret)
     if (r < 0)
         return r;
     (void)pthread_mutex_lock(&h->settings.mutex);
-    struct setting *s = keep_name(name) ? find_keep(h, name) : find(h, name, n, name + n + 1);
+    struct setting *s =
+        retention_name(name) ? find_retention(h, name) : find(h, name, n, name + n + 1);
     if (!s)
         r = unknown(h, name);
     else
@@ -505,19 +506,19 @@ static int tell(struct host *h, struct setting *s, const char *value, char *plai
 
 /* A setting that comes into being when it is first set: any table may be named, also one that is
  * still to come (then 1). */
-static int set_keep(struct host *h, const char *name, const char *value)
+static int set_retention(struct host *h, const char *name, const char *value)
 {
-    static const size_t owner_n = sizeof(KEEP_HEAD) - 2;
+    static const size_t owner_n = sizeof(RETENTION_HEAD) - 2;
     char table[2 * HOST_NAME_BYTES];
-    int waits = keep_table(name, table);
+    int waits = retention_table(name, table);
     if (waits == 0)
         waits = h->store.keep ? h->store.keep(h->store.arg, table, value)
                               : err_set(-ENOTSUP, "'%.120s': nothing is kept here", name);
     if (waits < 0)
         return waits;
-    char *fallback = strdup(""), *doc = strdup(KEEP_DOC);
+    char *fallback = strdup(""), *doc = strdup(RETENTION_DOC);
     (void)pthread_mutex_lock(&h->settings.mutex);
-    struct setting *s = find_keep(h, name);
+    struct setting *s = find_retention(h, name);
     bool vague = s && strchr(table, '.') && strcmp(s->name, name + owner_n + 1) != 0;
     if (vague)
         s->gone = true;
@@ -548,8 +549,8 @@ static int set_on_control(void *arg)
     int r = split(c->name, &n);
     if (r < 0)
         return r;
-    if (keep_name(c->name))
-        return set_keep(h, c->name, c->value);
+    if (retention_name(c->name))
+        return set_retention(h, c->name, c->value);
     (void)pthread_mutex_lock(&h->settings.mutex);
     struct setting *s = find(h, c->name, n, c->name + n + 1);
     if (!s && owner_known(h, c->name, n))

@@ -33,7 +33,7 @@
 static int open_on_control(void *arg)
 {
     struct host *h = arg;
-    struct door *d = &h->door;
+    struct upload_socket *d = &h->door;
     struct sockaddr_un at = {.sun_family = AF_UNIX};
 
     memcpy(at.sun_path, d->path, sizeof(at.sun_path));
@@ -43,7 +43,7 @@ static int open_on_control(void *arg)
     (void)unlink(d->path);
     /* The directory is private, so nobody gets in between bind and chmod. */
     if (bind(fd, (struct sockaddr *)&at, sizeof(at)) == -1 || chmod(d->path, 0600) == -1 ||
-        listen(fd, HOST_DOOR_PEERS) == -1) {
+        listen(fd, HOST_UPLOAD_CLIENTS) == -1) {
         int e = errno;
         (void)close(fd);
         return err_set(-e, "cannot open the upload socket %s: %s", d->path, strerror(e));
@@ -52,7 +52,7 @@ static int open_on_control(void *arg)
     return 0;
 }
 
-int host_door_open(struct host *h, const char *path)
+int host_upload_socket_open(struct host *h, const char *path)
 {
     if (strlen(path) >= sizeof(h->door.path))
         return err_set(-ENAMETOOLONG,
@@ -65,12 +65,12 @@ int host_door_open(struct host *h, const char *path)
     return host_on_control(h, open_on_control, h);
 }
 
-void door_close(struct host *h)
+void upload_socket_close(struct host *h)
 {
-    struct door *d = &h->door;
+    struct upload_socket *d = &h->door;
     if (d->listen_fd == -1)
         return;
-    for (int i = 0; i < HOST_DOOR_PEERS; i++) {
+    for (int i = 0; i < HOST_UPLOAD_CLIENTS; i++) {
         if (d->peers[i] != -1)
             (void)close(d->peers[i]);
         d->peers[i] = -1;
@@ -81,16 +81,16 @@ void door_close(struct host *h)
 }
 
 /* What the control thread waits for beside its own wakening. */
-uint32_t door_poll(struct host *h, struct pollfd *fds, uint32_t max)
+uint32_t upload_socket_poll(struct host *h, struct pollfd *fds, uint32_t max)
 {
-    struct door *d = &h->door;
+    struct upload_socket *d = &h->door;
     uint32_t n = 0;
     bool room = false;
 
     if (d->listen_fd == -1)
         return 0;
     fds[n++] = (struct pollfd){.fd = d->listen_fd, .events = POLLIN};
-    for (int i = 0; i < HOST_DOOR_PEERS; i++) {
+    for (int i = 0; i < HOST_UPLOAD_CLIENTS; i++) {
         room = room || d->peers[i] == -1;
         if (d->peers[i] != -1 && n < max)
             fds[n++] = (struct pollfd){.fd = d->peers[i], .events = POLLIN};
@@ -100,7 +100,7 @@ uint32_t door_poll(struct host *h, struct pollfd *fds, uint32_t max)
     return n;
 }
 
-static void let_in(struct door *d)
+static void let_in(struct upload_socket *d)
 {
     struct ucred peer = {.uid = (uid_t)-1};
     socklen_t size = sizeof(peer);
@@ -110,7 +110,7 @@ static void let_in(struct door *d)
         return;
     bool ours = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 &&
                 (peer.uid == geteuid() || peer.uid == 0);
-    for (int i = 0; ours && i < HOST_DOOR_PEERS; i++) {
+    for (int i = 0; ours && i < HOST_UPLOAD_CLIENTS; i++) {
         if (d->peers[i] == -1) {
             d->peers[i] = fd;
             d->since[i] = clock_now();
@@ -245,13 +245,13 @@ static bool listen_to(struct host *h, int fd)
     return true;
 }
 
-void door_serve(struct host *h, const struct pollfd *fds, uint32_t n)
+void upload_socket_serve(struct host *h, const struct pollfd *fds, uint32_t n)
 {
-    struct door *d = &h->door;
+    struct upload_socket *d = &h->door;
     uint64_t now = clock_now();
 
     for (uint32_t i = 1; i < n; i++) {
-        for (int k = 0; k < HOST_DOOR_PEERS; k++) {
+        for (int k = 0; k < HOST_UPLOAD_CLIENTS; k++) {
             if (d->peers[k] != fds[i].fd)
                 continue;
             bool stays = fds[i].revents ? listen_to(h, fds[i].fd) : now - d->since[k] < SILENT_NS;

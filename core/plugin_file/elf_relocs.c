@@ -186,7 +186,7 @@ static int check_calls(struct elf *e)
     return 0;
 }
 
-static void keep_table(struct elf *e, enum elf_tag at, enum elf_tag size)
+static void note_relocs(struct elf *e, enum elf_tag at, enum elf_tag size)
 {
     if (e->has[at])
         elf_keep(e, e->value[at], e->value[size]);
@@ -194,9 +194,9 @@ static void keep_table(struct elf *e, enum elf_tag at, enum elf_tag size)
 
 int elf_relocs_check(struct elf *e)
 {
-    keep_table(e, TAG_RELA, TAG_RELASZ);
-    keep_table(e, TAG_JMPREL, TAG_PLTRELSZ);
-    keep_table(e, TAG_RELR, TAG_RELRSZ);
+    note_relocs(e, TAG_RELA, TAG_RELASZ);
+    note_relocs(e, TAG_JMPREL, TAG_PLTRELSZ);
+    note_relocs(e, TAG_RELR, TAG_RELRSZ);
     int r = check_calls(e);
     if (r == 0)
         r = check_table(e, TAG_RELA, TAG_RELASZ);

@@ -209,7 +209,7 @@ int seal_bytes(int fd, int64_t max, char **ret, size_t *ret_size, size_t *ret_ro
     return err_set(-ENOEXEC, "it is empty; is it complete?");
 }
 
-int seal_look(int fd, struct elf_facts *ret)
+int sealed_inspect(int fd, struct elf_facts *ret)
 {
     char *bytes;
     size_t size, room;

@@ -20,6 +20,6 @@
  * or not be executed; -errno, always with err_set(). */
 int seal_copy(int fd, const char *name, int *ret_fd, struct elf_facts *ret);
 /* Only look at it, as it is at this moment. */
-int seal_look(int fd, struct elf_facts *ret);
+int sealed_inspect(int fd, struct elf_facts *ret);
 
 #endif

@@ -11,8 +11,8 @@
 
 #include "core/ring/internal.h"
 
-#define EVERYWHERE inline __attribute__((always_inline))
-#define APART __attribute__((noinline)) /* so that the quick way needs few registers */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline)) /* so that the quick way needs few registers */
 #define QUICK_CELLS 16u /* rows of fewer: 6 ns less for one of 12, none more for one of 7 */
 #define AHEAD 1024 /* bytes: 256 to 4096 are as good, none is 1 ns slower; bench/append_bench.c */
 
@@ -140,7 +140,7 @@ static void fill_end(struct writer *w, uint64_t head, uint32_t left)
 }
 
 /* Any row: with a tail, at the ring's end, or where the tail has to be looked at. */
-static APART int append_any(struct gate *g, struct writer *w, const struct row *row)
+static NOINLINE int append_any(struct gate *g, struct writer *w, const struct row *row)
 {
     const struct table *t = row->table;
     uint32_t n = row->n < t->n_cells ? row->n : t->n_cells;
@@ -182,8 +182,8 @@ static APART int append_any(struct gate *g, struct writer *w, const struct row *
 
 /* Copy a cell and add it to the check.  Cell by cell: two in one register would have to wait until
  * the caller, who has just written them one by one, has them in the cache. */
-static EVERYWHERE uint64_t put(uint64_t h, uint64_t *to, const union probing_cell *from, uint32_t i,
-                               const uint64_t *keys)
+static ALWAYS_INLINE uint64_t put(uint64_t h, uint64_t *to, const union probing_cell *from,
+                                  uint32_t i, const uint64_t *keys)
 {
     uint64_t x = from[i].u;
     __asm__ __volatile__("" : "+r"(x) : : "memory");
@@ -192,8 +192,8 @@ static EVERYWHERE uint64_t put(uint64_t h, uint64_t *to, const union probing_cel
 }
 
 /* check_words() on the way, see there. */
-static EVERYWHERE uint64_t put_cells(uint64_t h, uint64_t *to, const union probing_cell *from,
-                                     uint32_t n)
+static ALWAYS_INLINE uint64_t put_cells(uint64_t h, uint64_t *to, const union probing_cell *from,
+                                        uint32_t n)
 {
     const uint64_t *keys = check_keys;
     for (; n >= CHECK_WORDS; n -= CHECK_WORDS) {
@@ -231,7 +231,7 @@ static int append_marked(struct gate *g, struct writer *w, const struct row *row
 }
 
 /* The next lines that this ring will fill lie in the drain's core: call them here in time. */
-static EVERYWHERE void call_ahead(const struct writer *w, uint64_t head)
+static ALWAYS_INLINE void call_ahead(const struct writer *w, uint64_t head)
 {
 #if defined(__x86_64__)
     __asm__ __volatile__("prefetchw %0" : : "m"(w->data[(head + AHEAD) & (RING_BYTES - 1)]));
@@ -241,8 +241,9 @@ static EVERYWHERE void call_ahead(const struct writer *w, uint64_t head)
 }
 
 /* Most rows, without a tail and with room: false when it is not one. */
-static EVERYWHERE bool append_plain(struct writer *w, const struct table *t, uint64_t ts,
-                                    const union probing_cell *cells, uint32_t n, const void *tail)
+static ALWAYS_INLINE bool append_plain(struct writer *w, const struct table *t, uint64_t ts,
+                                       const union probing_cell *cells, uint32_t n,
+                                       const void *tail)
 {
     uint64_t head = atomic_load_explicit(&w->head->head, memory_order_relaxed);
     uint32_t size = RECORD_HEAD + 8 * n;
@@ -279,8 +280,8 @@ static struct writer *find_writer(struct rings *r, struct table *t)
 }
 
 /* First append of a thread, of a new epoch, or nested: the slower way in. */
-static APART int append_slowly(struct table *t, uint64_t ts, const union probing_cell *cells,
-                               uint32_t n, const void *tail, uint32_t tail_n)
+static NOINLINE int append_slowly(struct table *t, uint64_t ts, const union probing_cell *cells,
+                                  uint32_t n, const void *tail, uint32_t tail_n)
 {
     struct gate *g = atomic_load_explicit(&ring_gate, memory_order_acquire);
     struct row row = {t, ts, cells, n, tail, tail_n};
@@ -310,8 +311,8 @@ static APART int append_slowly(struct table *t, uint64_t ts, const union probing
 }
 
 /* What ring_append() leaves, its mark set. */
-static APART int append_rest(struct table *t, uint64_t ts, const union probing_cell *cells,
-                             uint32_t n, const void *tail, uint32_t tail_n)
+static NOINLINE int append_rest(struct table *t, uint64_t ts, const union probing_cell *cells,
+                                uint32_t n, const void *tail, uint32_t tail_n)
 {
     struct writer *w = mine.normal;
     struct row row = {t, ts, cells, n, tail, tail_n};

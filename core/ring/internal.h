@@ -54,7 +54,7 @@ struct slot_owner {
 struct slot_head {
     struct slot_owner owner;
     _Atomic uint32_t state;
-    _Atomic uint64_t start_time; /* of the thread, filled in by rings_tend(); 0: not yet */
+    _Atomic uint64_t start_time; /* of the thread, filled in by rings_maintain(); 0: not yet */
     uint8_t gap0[24];
     _Atomic uint64_t head; /* its thread writes */
     uint8_t gap1[56];
@@ -110,7 +110,7 @@ struct rings {
     struct file_head *head;
     uint64_t epoch;
     struct gate *gate;
-    uint64_t tends; /* calls of rings_tend() */
+    uint64_t tends; /* calls of rings_maintain() */
     uint32_t n_bound;
     struct table *bound[TABLES_STORED_MAX + 1];
 };

@@ -212,7 +212,7 @@ static void prepare(struct rings *r)
     atomic_store_explicit(&g->tended, 1, memory_order_relaxed);
     atomic_store_explicit(&g->given, 0, memory_order_relaxed);
     atomic_store_explicit(&g->asleep, AWAKE, memory_order_relaxed);
-    rings_tend(r);
+    rings_maintain(r);
 }
 
 /* From now on rows are taken. */
@@ -244,7 +244,7 @@ int rings_create(const char *path, struct rings **ret)
         (void)unlink(path);
         return rc;
     }
-    r->live = true; /* for rings_tend() */
+    r->live = true; /* for rings_maintain() */
     r->barrier = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
     prepare(r);
     if (!has_spare(r)) {
@@ -445,7 +445,7 @@ static bool is_drained(const struct slot_head *h)
            atomic_load_explicit(&h->tail, memory_order_relaxed);
 }
 
-void rings_tend(struct rings *r)
+void rings_maintain(struct rings *r)
 {
     uint32_t spares = 0, given = rings_count(r);
     uint32_t end = given + SPARES < r->slots ? given + SPARES : r->slots; /* no spare is behind */

@@ -83,7 +83,7 @@ void rings_wait(struct rings *r, uint64_t timeout_ns);
 void rings_wake(struct rings *r); /* [signal] */
 
 /* Keep spare rings ready, give back those of dead threads (when drained).  Drain thread only. */
-void rings_tend(struct rings *r);
+void rings_maintain(struct rings *r);
 /* Largest share of any ring in use, 0 to 1: the drain thread wakes more often as it grows. */
 double rings_fill(struct rings *r);
 

@@ -239,7 +239,7 @@ TEST(every_row_of_every_thread_arrives_once)
     drain(&seen);
     check_all(&seen);
     /* Their rings go back when they are gone: to spares, or to holes. */
-    rings_tend(rings);
+    rings_maintain(rings);
     uint32_t taken = 0;
     for (uint32_t slot = 0; slot < rings_count(rings); slot++)
         taken += ring_generation(rings, slot) != 0;
@@ -369,7 +369,7 @@ TEST(small_limits_mean_fewer_rings_and_counted_losses)
     CHECK_INT(lost(TABLE_LOST_NO_RING), THREADS - SLOTS_LEFT);
     struct seen seen = {.bad = 0};
     drain(&seen);
-    rings_tend(rings);
+    rings_maintain(rings);
     CHECK_INT(append(0, 0), 0); /* there are rings again */
     (void)pthread_barrier_destroy(&barrier);
     end();

@@ -42,9 +42,9 @@ static int store_intern(void *arg, const void *p, size_t n, uint64_t *ret_id)
     return intern(store_interns(arg), p, n, ret_id);
 }
 
-static int store_keep_of(void *arg, const char *table, const char *text)
+static int store_retention_of(void *arg, const char *table, const char *text)
 {
-    return store_keep(arg, table, text);
+    return store_retention_set(arg, table, text);
 }
 
 /* ---- start ---- */
@@ -67,18 +67,18 @@ static int start_store(struct core *c)
                               .fast_directory = c->place.fast[0] ? c->place.fast : NULL,
                               .max_bytes = DEFAULT_BYTES,
                               .resume = c->place.resumed,
-                              .keep_ns = DEFAULT_KEEP_NS};
+                              .keep_ns = DEFAULT_RETENTION_NS};
     c->home_fd = home_write(&c->place); /* first: a life that ends early is found by it */
     resume_clock(&c->place);
     int r = tables_new(&c->tables);
     if (r == 0)
         r = store_create(&o, c->tables, &c->store);
     if (r == 0)
-        r = place_link(&c->place);
+        r = own_dir_link(&c->place);
     if (r == 0)
         resume_losses(&c->place, c->tables);
     if (r == 0)
-        r = place_info(&c->place, PROBING_VERSION, store_utc_offset(c->store));
+        r = own_dir_info(&c->place, PROBING_VERSION, store_utc_offset(c->store));
     if (r == 0)
         inherited_note(&c->inherited, &c->place);
     return r < 0 ? r : sql_new(c->tables, c->store, &c->sql);
@@ -88,8 +88,8 @@ static int start_store(struct core *c)
 static int start_store_afresh(struct core *c)
 {
     stop_store(c);
-    place_settle(&c->place);
-    int r = place_make(c->config->data_dir, /* resume= */ NULL, &c->place);
+    own_dir_settle(&c->place);
+    int r = own_dir_make(c->config->data_dir, /* resume= */ NULL, &c->place);
     return r < 0 ? r : start_store(c);
 }
 
@@ -192,7 +192,7 @@ static int start_host(struct core *c, struct host_store *store)
 static int set_and_start(struct core *c)
 {
     configure(c);
-    life_lock();
+    lifecycle_lock();
     int r = config_read(c);
     if (r == 0)
         r = c->follower ? host_config_set(c->host, "probing.plugins", c->plugins)
@@ -201,23 +201,23 @@ static int set_and_start(struct core *c)
         r = host_config_set(c->host, "probing.follow_fork", "on");
     if (r == 0)
         r = host_start(c->host);
-    life_unlock();
+    lifecycle_unlock();
     return r;
 }
 
 /* TCP is an extra: when it cannot be had the local socket still answers, and the log says why. */
 static int start_server(struct core *c)
 {
-    char sock[PLACE_BYTES], token[PLACE_BYTES], door[PLACE_BYTES];
+    char sock[DATADIR_PATH_BYTES], token[DATADIR_PATH_BYTES], door[DATADIR_PATH_BYTES];
     struct buf listen;
 
-    int r = place_path(&c->place, "sock", sock);
+    int r = own_dir_path(&c->place, "sock", sock);
     if (r == 0)
-        r = place_path(&c->place, "token", token);
+        r = own_dir_path(&c->place, "token", token);
     if (r == 0)
-        r = place_path(&c->place, "door", door);
+        r = own_dir_path(&c->place, "door", door);
     if (r == 0)
-        r = host_door_open(c->host, door);
+        r = host_upload_socket_open(c->host, door);
     if (r < 0)
         return r;
     struct server_options o = {.host = c->host,
@@ -284,15 +284,16 @@ static int start_plugins(struct core *c)
 int parts_start(struct core *c)
 {
     struct host_store store = {
-        .table_add = store_add, .intern = store_intern, .keep = store_keep_of};
+        .table_add = store_add, .intern = store_intern, .keep = store_retention_of};
 
     /* A first look for what must be known before there is a host; nothing else is kept of it. */
     int r = config_read(c);
     if (r == 0)
-        r = place_make(c->config->data_dir, c->config->afresh ? NULL : PROBING_VERSION, &c->place);
+        r = own_dir_make(c->config->data_dir, c->config->afresh ? NULL : PROBING_VERSION,
+                         &c->place);
     if (r < 0)
         return r;
-    life_lock();
+    lifecycle_lock();
     r = start_store(c);
     if (r < 0 && c->place.resumed)
         r = start_store_afresh(c);
@@ -303,25 +304,25 @@ int parts_start(struct core *c)
         .host = c->host, .sql = c->sql, .store = &store, .version = PROBING_VERSION};
     if (r == 0)
         r = scripts_new(&scripts, &c->scripts);
-    life_unlock();
+    lifecycle_unlock();
     r = r < 0 ? r : set_and_start(c);
     if (r == 0)
         r = start_plugins(c);
-    life_lock();
+    lifecycle_lock();
     if (r == 0)
         r = start_server(c);
-    life_unlock();
+    lifecycle_unlock();
     return r;
 }
 
 /* ---- stop ---- */
 
-static void remove_ways_in(const struct place *p)
+static void remove_ways_in(const struct own_dir *p)
 {
     static const char *const names[] = {"sock", "door", "token", "token-read"};
-    char path[PLACE_BYTES];
+    char path[DATADIR_PATH_BYTES];
     for (size_t i = 0; p->directory[0] && i < sizeof(names) / sizeof(names[0]); i++)
-        if (place_path(p, names[i], path) == 0)
+        if (own_dir_path(p, names[i], path) == 0)
             (void)unlink(path);
 }
 
@@ -345,7 +346,7 @@ void parts_stop(struct core *c)
     if (c->plugin_thread_made)
         (void)pthread_join(c->plugin_thread, NULL);
     c->plugin_thread_made = false;
-    life_lock();
+    lifecycle_lock();
     struct server *server = c->server;
     c->server = NULL;
     server_free(server);
@@ -364,10 +365,10 @@ void parts_stop(struct core *c)
     if (c->store && store_drain(c->store) == 0)
         resume_note(&c->place, c->tables, &note);
     stop_store(c);
-    life_unlock();
+    lifecycle_unlock();
     remove_ways_in(&c->place);
-    place_settle(&c->place);
+    own_dir_settle(&c->place);
     if (note.size > 0)
-        (void)place_info_text(&c->place, &note); /* else: this directory is not gone on with */
+        (void)own_dir_info_text(&c->place, &note); /* else: this directory is not gone on with */
     buf_done(&note);
 }

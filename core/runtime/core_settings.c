@@ -188,7 +188,7 @@ static int set_probing(void *self, const char *name, const char *value)
     store_set_limits(
         c->store,
         bytes ? number : config_number(c, "probing.max_memory", DEFAULT_BYTES, parse_bytes),
-        bytes ? config_number(c, "probing.retention", DEFAULT_KEEP_NS, parse_ns) : number);
+        bytes ? config_number(c, "probing.retention", DEFAULT_RETENTION_NS, parse_ns) : number);
     return 0;
 }
 
@@ -203,7 +203,8 @@ static int set_crash(void *self, const char *name, const char *value)
 {
     struct core *c = self;
     bool on = value[0] == '1';
-    return strcmp(name, "handler") == 0 ? crash_switch(c->crash, on) : crash_lend(c->crash, on);
+    return strcmp(name, "handler") == 0 ? crash_switch(c->crash, on)
+                                        : crash_alt_stack(c->crash, on);
 }
 
 static bool is_ours(const struct probing_config *table, const char *name)

@@ -15,21 +15,22 @@
 
 /* ---- our own settings (core_settings.c) ---- */
 
-#define SETTINGS_BYTES 16384                   /* all "key=value" lines of one start */
-#define DEFAULT_BYTES ((uint64_t)1 << 30)      /* bytes: max_memory=1GB */
-#define DEFAULT_DEAD_BYTES ((uint64_t)2 << 30) /* bytes: max_offline_data=2GB */
-#define DEFAULT_KEEP_NS (7 * 86400 * NS_PER_S) /* ns: retention=7d */
+#define SETTINGS_BYTES 16384                        /* all "key=value" lines of one start */
+#define DEFAULT_BYTES ((uint64_t)1 << 30)           /* bytes: max_memory=1GB */
+#define DEFAULT_DEAD_BYTES ((uint64_t)2 << 30)      /* bytes: max_offline_data=2GB */
+#define DEFAULT_RETENTION_NS (7 * 86400 * NS_PER_S) /* ns: retention=7d */
 
 struct core;
 
 /* What must be known before there is a host, or where there is none: in a fork handler. */
 struct config {
     char text[SETTINGS_BYTES]; /* the lines of this start */
-    char data_dir[PLACE_BYTES], plugin_path[4096], token[256], read_token[256];
-    char lua[PLACE_BYTES]; /* startup_script: a path, "off", or empty: see startup_script.c */
-    char wanted[256];      /* plugins of which something was set, each behind a ',' */
-    bool afresh;           /* not in the directory of an earlier life */
-    _Atomic bool follow;   /* probing.follow_fork: a forked child gets a life of its own */
+    char data_dir[DATADIR_PATH_BYTES], plugin_path[4096], token[256], read_token[256];
+    char
+        lua[DATADIR_PATH_BYTES]; /* startup_script: a path, "off", or empty: see startup_script.c */
+    char wanted[256];            /* plugins of which something was set, each behind a ',' */
+    bool afresh;                 /* not in the directory of an earlier life */
+    _Atomic bool follow;         /* probing.follow_fork: a forked child gets a life of its own */
 };
 
 /* Read environment and lines into c->config, and into c->host when there is one.  A setting that
@@ -73,8 +74,8 @@ EXPORT int probing_start(const char *settings);
 /* ---- the parts of the core (components.c) ---- */
 
 /* Under this no fork goes by (lifecycle.c). */
-void life_lock(void);
-void life_unlock(void);
+void lifecycle_lock(void);
+void lifecycle_unlock(void);
 
 /* All parts, in order (components.c); version, config, plugins_loaded are set. */
 int parts_start(struct core *c);

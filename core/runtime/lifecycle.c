@@ -89,12 +89,12 @@ static void ask_to_stop(void *arg)
     event_raise(&g.stop);
 }
 
-void life_lock(void)
+void lifecycle_lock(void)
 {
     (void)pthread_rwlock_wrlock(&g.life);
 }
 
-void life_unlock(void)
+void lifecycle_unlock(void)
 {
     (void)pthread_rwlock_unlock(&g.life);
 }
@@ -157,7 +157,7 @@ static void *follow_fork(void *arg)
     bool sibling = false;
 
     (void)prctl(PR_SET_NAME, "probing/follow", 0, 0, 0);
-    schedule_settle();
+    schedule_normalize();
     (void)poll(NULL, 0, FOLLOW_MS);
     if (!atomic_compare_exchange_strong_explicit(&g.state, &state, STARTING, memory_order_acq_rel,
                                                  memory_order_acquire))
@@ -289,8 +289,8 @@ static int make_once(void)
 static bool nobody_wants_us_to_stop(void *arg)
 {
     (void)arg;
-    life_unlock();
-    life_lock();
+    lifecycle_unlock();
+    lifecycle_lock();
     if (!event_wait(&g.stop, 0))
         return true;
     event_raise(&g.stop);
@@ -300,12 +300,12 @@ static bool nobody_wants_us_to_stop(void *arg)
 static void sweep(struct core *c)
 {
     struct sweep_limits limits = {
-        .keep_ns = config_number(c, "probing.retention", DEFAULT_KEEP_NS, parse_ns),
+        .keep_ns = config_number(c, "probing.retention", DEFAULT_RETENTION_NS, parse_ns),
         .max_bytes = config_number(c, "probing.max_offline_data", DEFAULT_DEAD_BYTES, parse_bytes),
         .go_on = nobody_wants_us_to_stop};
-    life_lock();
+    lifecycle_lock();
     uint32_t n = sweep_run(&c->place, &limits);
-    life_unlock();
+    lifecycle_unlock();
     if (n > 0)
         host_log(c->host, PROBING_INFO,
                  "removed the data of %u processes that have ended (probing.retention, "
@@ -317,7 +317,7 @@ static void sweep(struct core *c)
 /* Without its socket, and without TCP, nobody could ask us, tell us to leave, or enter afresh. */
 static void leave_if_alone(struct core *c)
 {
-    if (!place_is_gone(&c->place) || server_address(c->server)[0])
+    if (!own_dir_is_gone(&c->place) || server_address(c->server)[0])
         return;
     host_log(c->host, PROBING_ERROR, "%s was removed, so the core leaves the process",
              c->place.directory);
@@ -342,14 +342,14 @@ static void *live(void *arg)
     struct core *c = &g.core;
     (void)arg;
     (void)prctl(PR_SET_NAME, "probing/main", 0, 0, 0);
-    schedule_settle(); /* all threads of ours come from this one */
+    schedule_normalize(); /* all threads of ours come from this one */
     /* The parts of an earlier life are gone; `follower` and `plugins` may be set for this one. */
     c->version = probing_build;
     c->stop = ask_to_stop;
     c->config = &g.config;
     c->plugins_loaded = &g.plugins_loaded;
     c->home_fd = -1;
-    c->place = (struct place){0};
+    c->place = (struct own_dir){0};
     g.config.data_dir[0] = g.config.plugin_path[0] = '\0';
     g.config.token[0] = g.config.read_token[0] = '\0';
     g.config.afresh = false;
@@ -370,7 +370,7 @@ static void *live(void *arg)
         char why[ERR_TEXT_BYTES];
         (void)snprintf(why, sizeof(why), "%s", err_why(r));
         parts_stop(c);
-        place_failed(&c->place, why);
+        own_dir_failed(&c->place, why);
         tell_why(why);
         finish();
         return NULL;

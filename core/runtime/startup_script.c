@@ -56,15 +56,15 @@ static int read_source(const char *path, struct buf *ret)
 static int is_home(void *arg, const char *key, const char *value)
 {
     if (!key[0] && value[0] == '/')
-        (void)snprintf(arg, PLACE_BYTES, "%s", value);
+        (void)snprintf(arg, DATADIR_PATH_BYTES, "%s", value);
     return 0;
 }
 
 /* The first that is there: beside the data directories, at home, in /etc.  Its path, or "". */
-static int find_source(struct core *c, char path[PLACE_BYTES + 64], struct buf *ret)
+static int find_source(struct core *c, char path[DATADIR_PATH_BYTES + 64], struct buf *ret)
 {
-    char home[PLACE_BYTES] = "", beside[PLACE_BYTES];
-    size_t n = (size_t)PLACE_BYTES + 64;
+    char home[DATADIR_PATH_BYTES] = "", beside[DATADIR_PATH_BYTES];
+    size_t n = (size_t)DATADIR_PATH_BYTES + 64;
     (void)snprintf(beside, sizeof(beside), "%s", c->place.directory);
     char *slash = strrchr(beside, '/');
     if (slash)
@@ -93,7 +93,7 @@ static int find_source(struct core *c, char path[PLACE_BYTES + 64], struct buf *
 
 void configure(struct core *c)
 {
-    char path[PLACE_BYTES + 64];
+    char path[DATADIR_PATH_BYTES + 64];
     const char *asked = c->config->lua;
     struct buf source;
     if (strcmp(asked, "off") == 0 || strcmp(asked, "0") == 0)

@@ -65,7 +65,7 @@ enum access server_token_access(struct server *s, const char *given, size_t n)
     return full ? ACCESS_FULL : read ? ACCESS_READ : ACCESS_NONE;
 }
 
-bool server_peer_allowed(int fd, char *ret, size_t size)
+bool server_connection_allowed(int fd, char *ret, size_t size)
 {
     struct ucred who;
     socklen_t n = sizeof(who);
@@ -84,14 +84,14 @@ bool server_rate_take(struct rate *r, uint64_t now_ns, uint64_t per_s)
     return true;
 }
 
-bool server_peer_may_ask(struct peer *p)
+bool server_connection_may_ask(struct connection *p)
 {
     uint64_t now = clock_now();
-    return p->local || (server_rate_take(&p->rate, now, SERVER_PEER_RATE) &&
+    return p->local || (server_rate_take(&p->rate, now, SERVER_CONNECTION_RATE) &&
                         server_rate_take(&p->server->rate, now, SERVER_TCP_RATE));
 }
 
-void server_log_refusal(struct peer *p, const char *why)
+void server_log_refusal(struct connection *p, const char *why)
 {
     server_add(p->server->refused, 1);
     if (server_rate_take(&p->server->refusals, clock_now(), REFUSALS_A_SECOND))

@@ -17,10 +17,10 @@
 #include "core/catalog/catalog.h"
 #include "core/server/internal.h"
 
-void server_peer_lost(struct peer *p)
+void server_connection_lost(struct connection *p)
 {
     struct server *s = p->server;
-    struct peer **at = &s->peers;
+    struct connection **at = &s->peers;
     while (*at && *at != p)
         at = &(*at)->next;
     if (!*at)
@@ -35,26 +35,26 @@ void server_peer_lost(struct peer *p)
         server_rest_over(s, i);
     server_slot_drop(s, p->slot);
     p->slot = -1;
-    server_peer_gone(p);
-    server_peer_unref(p);
+    server_connection_gone(p);
+    server_connection_unref(p);
 }
 
-void server_peer_drop(struct peer *p, const char *why)
+void server_connection_drop(struct connection *p, const char *why)
 {
     char text[256];
     int n = snprintf(text, sizeof(text),
-                     p->kind == PEER_HTTP
+                     p->kind == CONNECTION_HTTP
                          ? "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n"
                            "Connection: close\r\n\r\n{\"error\":{\"code\":\"EAGAIN\","
                            "\"message\":\"%s\",\"hint\":\"\"}}\n"
                          : "error: %s\n",
                      why);
-    if (p->kind != PEER_WS && p->fd >= 0) /* as much of it as goes without waiting */
+    if (p->kind != CONNECTION_WS && p->fd >= 0) /* as much of it as goes without waiting */
         (void)send(p->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
     lws_set_timeout(p->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
 }
 
-static bool is_stranger(const struct peer *p)
+static bool is_stranger(const struct connection *p)
 {
     return p->wsi && !p->local && !p->access;
 }
@@ -63,11 +63,11 @@ static bool is_stranger(const struct peer *p)
  * them, so that one who opens many takes places from himself.  false: there is none. */
 static bool drop_stranger(struct server *s)
 {
-    struct peer *found = NULL;
+    struct connection *found = NULL;
     uint32_t most = 0;
-    for (struct peer *p = s->peers; p; p = p->next) { /* the newest comes first */
+    for (struct connection *p = s->peers; p; p = p->next) { /* the newest comes first */
         uint32_t n = 0;
-        for (const struct peer *o = is_stranger(p) ? s->peers : NULL; o; o = o->next)
+        for (const struct connection *o = is_stranger(p) ? s->peers : NULL; o; o = o->next)
             n += is_stranger(o) && o->source == p->source;
         if (n > 0 && n >= most) {
             most = n;
@@ -76,17 +76,18 @@ static bool drop_stranger(struct server *s)
     }
     if (found) {
         server_add(s->refused, 1);
-        server_peer_drop(found, "other connections came before you showed a token; try again");
+        server_connection_drop(found,
+                               "other connections came before you showed a token; try again");
     }
     return found != NULL;
 }
 
 /* The same among those with a token: an HTTP connection that is kept and asks nothing. */
-static bool drop_idle(struct server *s, const struct peer *but)
+static bool drop_idle(struct server *s, const struct connection *but)
 {
-    struct peer *found = NULL;
-    for (struct peer *p = s->peers; p; p = p->next)
-        if (p != but && p->wsi && !p->local && p->kind == PEER_HTTP && p->wait == WAIT_NEXT &&
+    struct connection *found = NULL;
+    for (struct connection *p = s->peers; p; p = p->next)
+        if (p != but && p->wsi && !p->local && p->kind == CONNECTION_HTTP && p->wait == WAIT_NEXT &&
             !p->jobs && (!found || p->deadline_ns < found->deadline_ns))
             found = p;
     if (found)
@@ -96,25 +97,26 @@ static bool drop_idle(struct server *s, const struct peer *but)
 
 static bool make_room(struct server *s, bool local)
 {
-    uint32_t most = s->most_peers - s->most_peers * SERVER_PEERS_TOLD / SERVER_PEERS;
-    uint32_t most_tcp = s->most_peers * SERVER_PEERS_TCP / SERVER_PEERS;
+    uint32_t most =
+        s->most_connections - s->most_connections * SERVER_CONNECTIONS_TOLD / SERVER_CONNECTIONS;
+    uint32_t most_tcp = s->most_connections * SERVER_CONNECTIONS_TCP / SERVER_CONNECTIONS;
     uint32_t tcp = server_get(s->n_tcp), all = tcp + server_get(s->n_local);
     return (all < most && (local || tcp < most_tcp)) || drop_stranger(s);
 }
 
 static void welcome(struct server *s, int fd, bool local)
 {
-    char who[sizeof(((struct peer *)0)->who)];
+    char who[sizeof(((struct connection *)0)->who)];
     uint64_t source = 0;
     if (!local) {
-        source = server_peer_name(fd, who, sizeof(who));
+        source = server_connection_name(fd, who, sizeof(who));
         server_keep_alive(fd);
-    } else if (!server_peer_allowed(fd, who, sizeof(who))) {
+    } else if (!server_connection_allowed(fd, who, sizeof(who))) {
         (void)close(fd);
         return;
     }
     bool room = make_room(s, local);
-    struct peer *p = server_peer_new(s, fd, local);
+    struct connection *p = server_connection_new(s, fd, local);
     if (!p) {
         server_add(s->refused, 1);
         (void)close(fd);
@@ -137,10 +139,10 @@ static void welcome(struct server *s, int fd, bool local)
         lws_adopt_descriptor_vhost(s->vhost, LWS_ADOPT_RAW_FILE_DESC, desc, NULL, NULL);
     s->adopting = NULL;
     if (!wsi) { /* it has closed the descriptor */
-        server_peer_lost(p);
+        server_connection_lost(p);
         return;
     }
-    server_peer_wait(p, WAIT_REQUEST, room ? SERVER_GREETING_S : SERVER_LINGER_S);
+    server_connection_wait(p, WAIT_REQUEST, room ? SERVER_GREETING_S : SERVER_LINGER_S);
 }
 
 void server_rest(struct server *s, int which)
@@ -160,7 +162,7 @@ void server_rest_over(struct server *s, int which)
 /* Who is one too many is told so; while enough are being told, the others wait at the door. */
 static bool may_come(const struct server *s)
 {
-    uint32_t most = s->most_peers * SERVER_PEERS_TOLD / SERVER_PEERS;
+    uint32_t most = s->most_connections * SERVER_CONNECTIONS_TOLD / SERVER_CONNECTIONS;
     return s->n_told < (most ? most : 1);
 }
 
@@ -184,20 +186,20 @@ void server_accept(struct server *s, int which)
 
 /* ---- what is shown of them ---- */
 
-void server_peer_speaks(struct peer *p, enum peer_kind kind)
+void server_connection_speaks(struct connection *p, enum connection_kind kind)
 {
     (void)pthread_mutex_lock(&p->mutex);
     p->kind = kind;
     (void)pthread_mutex_unlock(&p->mutex);
 }
 
-int server_peer_admit(struct peer *p, enum access access)
+int server_connection_admit(struct connection *p, enum access access)
 {
     struct server *s = p->server;
     if (p->local || p->access == access)
         return 0;
     if (!p->access) {
-        uint32_t most = s->most_peers * SERVER_PEERS_ADMITTED / SERVER_PEERS;
+        uint32_t most = s->most_connections * SERVER_CONNECTIONS_ADMITTED / SERVER_CONNECTIONS;
         if (s->n_admitted >= most && !drop_idle(s, p))
             return err_set(-EAGAIN, SERVER_FULL);
         s->n_admitted++;
@@ -211,19 +213,19 @@ int server_peer_admit(struct peer *p, enum access access)
     return 0;
 }
 
-static int show(struct peer *p, struct probing_rows *out)
+static int show(struct connection *p, struct probing_rows *out)
 {
-    static const char *const kinds[] = {[PEER_GREETING] = NULL,
-                                        [PEER_HTTP] = "http",
-                                        [PEER_TEXT] = "text",
-                                        [PEER_WS] = "websocket"};
+    static const char *const kinds[] = {[CONNECTION_GREETING] = NULL,
+                                        [CONNECTION_HTTP] = "http",
+                                        [CONNECTION_TEXT] = "text",
+                                        [CONNECTION_WS] = "websocket"};
     static const char *const accesses[] = {
         [ACCESS_NONE] = "none", [ACCESS_READ] = "read", [ACCESS_FULL] = "full"};
     char who[sizeof(p->who)];
 
     (void)pthread_mutex_lock(&p->mutex);
     memcpy(who, p->who, sizeof(who));
-    enum peer_kind kind = p->kind;
+    enum connection_kind kind = p->kind;
     enum access access = p->access;
     size_t queued = p->queued;
     uint64_t dropped = p->dropped;
@@ -244,19 +246,19 @@ static int show(struct peer *p, struct probing_rows *out)
 
 int server_clients(struct server *s, struct probing_rows *out)
 {
-    struct peer *all[SERVER_PEERS];
+    struct connection *all[SERVER_CONNECTIONS];
     uint32_t n = 0;
     int r = 0;
 
     (void)pthread_mutex_lock(&s->mutex);
-    for (struct peer *p = s->peers; p && n < SERVER_PEERS; p = p->next) {
-        server_peer_ref(p);
+    for (struct connection *p = s->peers; p && n < SERVER_CONNECTIONS; p = p->next) {
+        server_connection_ref(p);
         all[n++] = p;
     }
     (void)pthread_mutex_unlock(&s->mutex);
     for (uint32_t i = 0; i < n; i++) {
         r = r == 0 ? show(all[i], out) : r;
-        server_peer_unref(all[i]);
+        server_connection_unref(all[i]);
     }
     return r;
 }

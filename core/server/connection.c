@@ -15,10 +15,10 @@
 #include "core/base/err.h"
 #include "core/server/internal.h"
 
-#define PIECE_MIN_BYTES 1024     /* first room of a piece of text: many writes are short */
+#define CHUNK_MIN_BYTES 1024     /* first room of a piece of text: many writes are short */
 #define WAIT_NS (20 * NS_PER_MS) /* between looks at reply.cancelled, which rings no bell */
 
-static int init_locks(struct peer *p)
+static int init_locks(struct connection *p)
 {
     pthread_condattr_t attr;
     int rc = pthread_condattr_init(&attr);
@@ -35,9 +35,9 @@ static int init_locks(struct peer *p)
     return -rc;
 }
 
-struct peer *server_peer_new(struct server *s, int fd, bool local)
+struct connection *server_connection_new(struct server *s, int fd, bool local)
 {
-    struct peer *p = calloc(1, sizeof(*p));
+    struct connection *p = calloc(1, sizeof(*p));
     if (!p || init_locks(p) != 0) {
         free(p);
         return NULL;
@@ -55,12 +55,12 @@ struct peer *server_peer_new(struct server *s, int fd, bool local)
     return p;
 }
 
-void server_peer_ref(struct peer *p)
+void server_connection_ref(struct connection *p)
 {
     (void)atomic_fetch_add_explicit(&p->refs, 1, memory_order_relaxed);
 }
 
-void server_peer_unref(struct peer *p)
+void server_connection_unref(struct connection *p)
 {
     if (!p || atomic_fetch_sub_explicit(&p->refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -91,7 +91,7 @@ void server_shared_unref(struct shared *text)
     free(text);
 }
 
-void server_piece_free(struct piece *piece)
+void server_chunk_free(struct chunk *piece)
 {
     if (!piece)
         return;
@@ -102,7 +102,7 @@ void server_piece_free(struct piece *piece)
 
 /* A piece comes (sign 1) or goes (-1).  What a hundred clients share waits for each of them, and is
  * in memory once: counted so, a stream is not short of memory that is there.  lock: p->mutex */
-static void count_queued(struct peer *p, const struct piece *piece, int sign)
+static void count_queued(struct connection *p, const struct chunk *piece, int sign)
 {
     size_t own = sizeof(*piece) + (piece->shared ? 0 : piece->capacity);
     p->queued += (size_t)sign * (sizeof(*piece) + piece->capacity);
@@ -111,27 +111,27 @@ static void count_queued(struct peer *p, const struct piece *piece, int sign)
 
 /* What may wait for one peer.  When much waits for all of them together it is little for each:
  * the memory is the host's. */
-static size_t queue_limit(const struct peer *p)
+static size_t queue_limit(const struct connection *p)
 {
     size_t all = atomic_load_explicit(&p->server->queued, memory_order_relaxed);
     return all < SERVER_QUEUES_BYTES ? SERVER_QUEUE_BYTES : SERVER_QUEUE_BYTES / 16;
 }
 
-void server_peer_gone(struct peer *p)
+void server_connection_gone(struct connection *p)
 {
     p->wsi = NULL;
     (void)pthread_mutex_lock(&p->mutex);
-    struct piece *all = p->head;
+    struct chunk *all = p->head;
     p->head = p->tail = NULL;
-    for (const struct piece *piece = all; piece; piece = piece->next)
+    for (const struct chunk *piece = all; piece; piece = piece->next)
         count_queued(p, piece, -1);
     p->slow_since_ns = 0;
     p->gone = true;
     (void)pthread_cond_broadcast(&p->space);
     (void)pthread_mutex_unlock(&p->mutex);
     while (all) {
-        struct piece *next = all->next;
-        server_piece_free(all);
+        struct chunk *next = all->next;
+        server_chunk_free(all);
         all = next;
     }
     while (p->jobs) {
@@ -140,7 +140,7 @@ void server_peer_gone(struct peer *p)
     }
 }
 
-void server_peer_ready(struct peer *p)
+void server_connection_ready(struct connection *p)
 {
     struct server *s = p->server;
     (void)pthread_mutex_lock(&s->mutex);
@@ -149,26 +149,26 @@ void server_peer_ready(struct peer *p)
         p->ready = true;
         p->ready_next = s->ready;
         s->ready = p;
-        server_peer_ref(p);
+        server_connection_ref(p);
     }
     (void)pthread_mutex_unlock(&s->mutex);
     if (wake)
         server_wake(s);
 }
 
-static struct piece *new_piece(struct job *j, enum piece_kind kind, size_t capacity)
+static struct chunk *new_chunk(struct job *j, enum chunk_kind kind, size_t capacity)
 {
-    struct piece *piece = malloc(sizeof(*piece) + capacity);
+    struct chunk *piece = malloc(sizeof(*piece) + capacity);
     if (!piece)
         return NULL;
-    *piece = (struct piece){.job = j, .kind = kind, .capacity = capacity};
+    *piece = (struct chunk){.job = j, .kind = kind, .capacity = capacity};
     if (j)
         server_job_ref(j);
     return piece;
 }
 
 /* lock: p->mutex */
-static void append(struct peer *p, struct piece *piece)
+static void append(struct connection *p, struct chunk *piece)
 {
     if (p->tail)
         p->tail->next = piece;
@@ -181,11 +181,11 @@ static void append(struct peer *p, struct piece *piece)
 /* lock: p->mutex */
 static bool is_full(const struct job *j, size_t size)
 {
-    const struct peer *p = j->peer;
+    const struct connection *p = j->peer;
     return !p->gone && p->queued > 0 && p->queued + size > queue_limit(p);
 }
 
-static void look_in_a_while(struct peer *p)
+static void look_in_a_while(struct connection *p)
 {
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
@@ -201,7 +201,7 @@ static void look_in_a_while(struct peer *p)
  * (0: no longer).  lock: p->mutex, which is given up meanwhile */
 static void tell_host(struct job *j, uint64_t since_ns)
 {
-    struct peer *p = j->peer;
+    struct connection *p = j->peer;
     int none = 0;
     (void)pthread_mutex_unlock(&p->mutex);
     if (host_waits_for_client(p->server->host, &j->reply, since_ns))
@@ -214,7 +214,7 @@ static void tell_host(struct job *j, uint64_t since_ns)
  * requests is limited.  lock: p->mutex */
 static int wait_for_room(struct job *j, size_t size)
 {
-    struct peer *p = j->peer;
+    struct connection *p = j->peer;
     uint64_t began = 0;
     while (is_full(j, size) && !j->reply.urgent &&
            !atomic_load_explicit(&j->reply.cancelled, memory_order_relaxed)) {
@@ -232,10 +232,10 @@ static int wait_for_room(struct job *j, size_t size)
 }
 
 /* Add to the last piece when it is of the same job and has room: many short writes, one message. */
-static size_t merge(struct peer *p, struct job *j, const char *data, size_t size)
+static size_t merge(struct connection *p, struct job *j, const char *data, size_t size)
 {
-    struct piece *last = p->tail;
-    if (!last || last->job != j || last->kind != PIECE_DATA || last->droppable)
+    struct chunk *last = p->tail;
+    if (!last || last->job != j || last->kind != CHUNK_DATA || last->droppable)
         return 0;
     size_t room = last->capacity - last->size;
     size_t n = size < room ? size : room;
@@ -246,16 +246,16 @@ static size_t merge(struct peer *p, struct job *j, const char *data, size_t size
 
 static int write_piece(struct job *j, const char *data, size_t size, size_t *ret_used)
 {
-    struct peer *p = j->peer;
+    struct connection *p = j->peer;
     int rc = 0;
     (void)pthread_mutex_lock(&p->mutex);
     size_t used = merge(p, j, data, size);
     if (used < size) {
-        size_t n = size - used < SERVER_PIECE_BYTES ? size - used : SERVER_PIECE_BYTES;
-        size_t room = p->tail && p->tail->job == j ? SERVER_PIECE_BYTES : PIECE_MIN_BYTES;
+        size_t n = size - used < SERVER_CHUNK_BYTES ? size - used : SERVER_CHUNK_BYTES;
+        size_t room = p->tail && p->tail->job == j ? SERVER_CHUNK_BYTES : CHUNK_MIN_BYTES;
         room = n > room ? n : room;
-        rc = wait_for_room(j, sizeof(struct piece) + room);
-        struct piece *piece = rc == 0 ? new_piece(j, PIECE_DATA, room) : NULL;
+        rc = wait_for_room(j, sizeof(struct chunk) + room);
+        struct chunk *piece = rc == 0 ? new_chunk(j, CHUNK_DATA, room) : NULL;
         if (piece) {
             memcpy(piece->data, data + used, n);
             piece->size = n;
@@ -270,7 +270,7 @@ static int write_piece(struct job *j, const char *data, size_t size, size_t *ret
     return rc;
 }
 
-int server_peer_write(struct job *j, const void *data, size_t size)
+int server_connection_write(struct job *j, const void *data, size_t size)
 {
     const char *p = data;
     while (size > 0) {
@@ -278,7 +278,7 @@ int server_peer_write(struct job *j, const void *data, size_t size)
         if (atomic_load_explicit(&j->reply.cancelled, memory_order_relaxed))
             return -ECANCELED;
         int rc = write_piece(j, p, size, &used);
-        server_peer_ready(j->peer);
+        server_connection_ready(j->peer);
         if (rc != 0)
             return rc;
         p += used;
@@ -288,7 +288,7 @@ int server_peer_write(struct job *j, const void *data, size_t size)
 }
 
 /* lock: p->mutex */
-static void count_lost(struct peer *p, struct job *j)
+static void count_lost(struct connection *p, struct job *j)
 {
     j->dropped++;
     p->lost++;
@@ -300,12 +300,12 @@ static void count_lost(struct peer *p, struct job *j)
 
 /* Take the oldest droppable pieces out until `size` more fit; they go to *ret_out.
  * lock: p->mutex */
-static void drop_oldest(struct peer *p, size_t size, struct piece **ret_out)
+static void drop_oldest(struct connection *p, size_t size, struct chunk **ret_out)
 {
-    struct piece **at = &p->head, *before = NULL;
+    struct chunk **at = &p->head, *before = NULL;
     size_t limit = queue_limit(p);
     while (*at && p->queued + size > limit) {
-        struct piece *piece = *at;
+        struct chunk *piece = *at;
         if (!piece->droppable) {
             before = piece;
             at = &piece->next;
@@ -321,9 +321,9 @@ static void drop_oldest(struct peer *p, size_t size, struct piece **ret_out)
     }
 }
 
-static int push(struct peer *p, struct piece *piece)
+static int push(struct connection *p, struct chunk *piece)
 {
-    struct piece *out = NULL;
+    struct chunk *out = NULL;
     size_t size = sizeof(*piece) + piece->capacity;
     (void)pthread_mutex_lock(&p->mutex);
     bool gone = p->gone;
@@ -338,21 +338,21 @@ static int push(struct peer *p, struct piece *piece)
     }
     (void)pthread_mutex_unlock(&p->mutex);
     if (gone)
-        server_piece_free(piece);
+        server_chunk_free(piece);
     else
-        server_peer_ready(p);
+        server_connection_ready(p);
     while (out) {
-        struct piece *next = out->next;
-        server_piece_free(out);
+        struct chunk *next = out->next;
+        server_chunk_free(out);
         out = next;
     }
     return gone ? -ECANCELED : 0;
 }
 
-int server_peer_push(struct peer *p, struct job *j, enum piece_kind kind, int status,
-                     const void *data, size_t size, bool droppable)
+int server_connection_push(struct connection *p, struct job *j, enum chunk_kind kind, int status,
+                           const void *data, size_t size, bool droppable)
 {
-    struct piece *piece = new_piece(j, kind, size);
+    struct chunk *piece = new_chunk(j, kind, size);
     if (!piece)
         return -ENOMEM;
     memcpy(piece->data, data, size);
@@ -362,9 +362,9 @@ int server_peer_push(struct peer *p, struct job *j, enum piece_kind kind, int st
     return push(p, piece);
 }
 
-int server_peer_push_shared(struct peer *p, struct job *j, struct shared *text)
+int server_connection_push_shared(struct connection *p, struct job *j, struct shared *text)
 {
-    struct piece *piece = new_piece(j, PIECE_DATA, 0);
+    struct chunk *piece = new_chunk(j, CHUNK_DATA, 0);
     if (!piece)
         return -ENOMEM;
     (void)atomic_fetch_add_explicit(&text->refs, 1, memory_order_relaxed);
@@ -374,11 +374,11 @@ int server_peer_push_shared(struct peer *p, struct job *j, struct shared *text)
     return push(p, piece);
 }
 
-struct piece *server_peer_take(struct peer *p, uint64_t *ret_dropped)
+struct chunk *server_connection_take(struct connection *p, uint64_t *ret_dropped)
 {
     *ret_dropped = 0;
     (void)pthread_mutex_lock(&p->mutex);
-    struct piece *piece = p->head;
+    struct chunk *piece = p->head;
     if (piece) {
         p->head = piece->next;
         if (!p->head)
@@ -396,7 +396,7 @@ struct piece *server_peer_take(struct peer *p, uint64_t *ret_dropped)
     return piece;
 }
 
-bool server_peer_waiting(struct peer *p)
+bool server_connection_waiting(struct connection *p)
 {
     (void)pthread_mutex_lock(&p->mutex);
     bool waiting = p->head != NULL;

@@ -43,13 +43,13 @@ static void on_event(void *arg, const char *topic, const void *payload, uint32_t
     else /* not what it should be: shown as it is rather than not at all */
         (void)json_add_text(&b, text, n);
     if (!b.failed)
-        (void)server_peer_push(j->peer, j, PIECE_EVENT, 0, b.data, b.size, true);
+        (void)server_connection_push(j->peer, j, CHUNK_EVENT, 0, b.data, b.size, true);
     buf_done(&shown);
     buf_done(&b);
     arena_done(&a);
 }
 
-void server_follow_start(struct peer *p, const struct message *m)
+void server_follow_start(struct connection *p, const struct message *m)
 {
     if (strncmp(m->text, "script.", 7) != 0) {
         (void)server_job_refuse(p, m->id,

@@ -92,7 +92,7 @@ static unsigned local_port(int fd)
                                          : 0;
 }
 
-static void add_head(struct peer *p, int status, const char *type, bool gzip)
+static void add_head(struct connection *p, int status, const char *type, bool gzip)
 {
     static const char own_page[] = "default-src 'self'; style-src 'self' 'unsafe-inline'";
     (void)buf_addf(&p->out,
@@ -114,7 +114,7 @@ static void add_head(struct peer *p, int status, const char *type, bool gzip)
 }
 
 /* What is incomplete about an answer that worked; one line, whatever was in it. */
-static void add_note(struct peer *p, const char *note, size_t n)
+static void add_note(struct connection *p, const char *note, size_t n)
 {
     if (n == 0)
         return;
@@ -132,7 +132,7 @@ static int squeeze_whole(const char *body, size_t n, struct buf *ret)
     return rc;
 }
 
-static void add_whole(struct peer *p, int status, const char *type, const struct piece *noted,
+static void add_whole(struct connection *p, int status, const char *type, const struct chunk *noted,
                       const char *body, size_t n)
 {
     struct buf small;
@@ -146,19 +146,20 @@ static void add_whole(struct peer *p, int status, const char *type, const struct
     buf_done(&small);
 }
 
-void server_http_whole(struct peer *p, int status, const char *type, const char *body, size_t n)
+void server_http_whole(struct connection *p, int status, const char *type, const char *body,
+                       size_t n)
 {
     add_whole(p, status, type, /* noted= */ NULL, body, n);
 }
 
-void server_http_see(struct peer *p, const char *path)
+void server_http_see(struct connection *p, const char *path)
 {
     add_head(p, 303, text_type, /* gzip= */ false);
     (void)buf_addf(&p->out, "Location: %s\r\nContent-Length: 0\r\n\r\n", path);
 }
 
 /* An error as JSON; what follows ';' in our sentences is what to do, so it is the hint. */
-static void add_error(struct peer *p, int status, int code, const char *why, size_t n)
+static void add_error(struct connection *p, int status, int code, const char *why, size_t n)
 {
     const char *name = "ERROR";
     struct buf body;
@@ -183,7 +184,7 @@ static void add_error(struct peer *p, int status, int code, const char *why, siz
 }
 
 /* Refuse a request and end the connection: what follows it cannot be trusted to be a request. */
-static int refuse(struct peer *p, int status, int code, const char *why)
+static int refuse(struct connection *p, int status, int code, const char *why)
 {
     p->keep_alive = false;
     p->closing = true;
@@ -191,7 +192,7 @@ static int refuse(struct peer *p, int status, int code, const char *why)
     return 0;
 }
 
-static void add_chunk(struct peer *p, const char *data, size_t n)
+static void add_chunk(struct connection *p, const char *data, size_t n)
 {
     if (n == 0)
         return;
@@ -202,7 +203,7 @@ static void add_chunk(struct peer *p, const char *data, size_t n)
         (void)buf_adds(&p->out, "\r\n");
 }
 
-static void add_part(struct peer *p, struct job *j, const char *data, size_t n, bool last)
+static void add_part(struct connection *p, struct job *j, const char *data, size_t n, bool last)
 {
     struct buf small;
     if (!j->squeeze) {
@@ -217,12 +218,12 @@ static void add_part(struct peer *p, struct job *j, const char *data, size_t n, 
     buf_done(&small);
 }
 
-static const char *type_of(const struct peer *p, const struct job *j)
+static const char *type_of(const struct connection *p, const struct job *j)
 {
     return j->reply.media_type ? j->reply.media_type : p->content_type;
 }
 
-static void start_stream(struct peer *p, struct job *j)
+static void start_stream(struct connection *p, struct job *j)
 {
     p->keep_alive = p->keep_alive && !p->old_http;
     j->squeeze = p->gzip ? squeeze_new() : NULL;
@@ -236,7 +237,7 @@ static void start_stream(struct peer *p, struct job *j)
     j->streaming = true;
 }
 
-static void end_stream(struct peer *p, struct job *j, struct piece *piece)
+static void end_stream(struct connection *p, struct job *j, struct chunk *piece)
 {
     struct buf line;
     buf_init(&line, 2 * ERR_TEXT_BYTES);
@@ -255,14 +256,14 @@ static void end_stream(struct peer *p, struct job *j, struct piece *piece)
     buf_done(&line);
 }
 
-void server_http_encode(struct peer *p, struct piece *piece)
+void server_http_encode(struct connection *p, struct chunk *piece)
 {
     struct job *j = piece->job;
     if (!j) {
         (void)refuse(p, 503, -EAGAIN, "no memory for this request");
         return;
     }
-    if (piece->kind != PIECE_DONE) {
+    if (piece->kind != CHUNK_DONE) {
         if (!j->streaming && j->hold.size + piece->size > SERVER_HOLD_BYTES)
             start_stream(p, j);
         if (j->streaming)
@@ -306,7 +307,7 @@ static void local_name(int fd, char *out, size_t size)
     }
 }
 
-static enum access cookie_access(struct peer *p, struct slice cookie)
+static enum access cookie_access(struct connection *p, struct slice cookie)
 {
     char name[32];
     size_t length = (size_t)snprintf(name, sizeof(name), COOKIE "%u=", local_port(p->fd));
@@ -328,7 +329,7 @@ static enum access cookie_access(struct peer *p, struct slice cookie)
 /* What the request's token gives.  A cookie comes along by itself, also when a page of another
  * port of this machine asks (to browsers that is the same site), so it counts for pages of ours
  * only; browsers that do not say whose page asks send an Origin with everything that writes. */
-static enum access token_access(struct peer *p, const struct http_request *r)
+static enum access token_access(struct connection *p, const struct http_request *r)
 {
     struct slice a = r->authorization;
     if (a.size > 7 && strncasecmp(a.data, "Bearer ", 7) == 0)
@@ -346,7 +347,7 @@ static enum access token_access(struct peer *p, const struct http_request *r)
 }
 
 /* 0: may ask; else the HTTP status, *ret_why the sentence. */
-static int check_request(struct peer *p, const struct http_request *r, const char **ret_why)
+static int check_request(struct connection *p, const struct http_request *r, const char **ret_why)
 {
     p->cookie = ACCESS_NONE;
     if (r->origin.data &&
@@ -371,7 +372,7 @@ static int check_request(struct peer *p, const struct http_request *r, const cha
                    "or open the address with ?token=TOKEN";
         return 401;
     }
-    if (server_peer_admit(p, access) == 0)
+    if (server_connection_admit(p, access) == 0)
         return 0;
     *ret_why = SERVER_FULL;
     return 503;
@@ -379,7 +380,7 @@ static int check_request(struct peer *p, const struct http_request *r, const cha
 
 /* ---- what is asked ---- */
 
-static int upgrade(struct peer *p, const struct http_request *r, size_t used)
+static int upgrade(struct connection *p, const struct http_request *r, size_t used)
 {
     struct buf request;
     if (!r->upgrade || !server_slice_is(r->method, "GET") || r->ws_key.size != 24 ||
@@ -414,10 +415,11 @@ static int upgrade(struct peer *p, const struct http_request *r, size_t used)
 
 /* Is it somebody who may ask, and a path and method that there are?  1: it is refused, 0:
  * *ret_route; NULL for the websocket's. */
-static int find_route(struct peer *p, const struct http_request *r, const struct route **ret_route)
+static int find_route(struct connection *p, const struct http_request *r,
+                      const struct route **ret_route)
 {
     const char *why = NULL;
-    if (!p->continued && !server_peer_may_ask(p)) {
+    if (!p->continued && !server_connection_may_ask(p)) {
         (void)refuse(p, 429, -EAGAIN, "too many requests a second; wait a second");
         return 1;
     }
@@ -442,7 +444,7 @@ static int find_route(struct peer *p, const struct http_request *r, const struct
 }
 
 /* The headers are here: answer, start a command, or say -EAGAIN while the body has not all come. */
-static int take_request(struct peer *p, const struct http_request *r, size_t used)
+static int take_request(struct connection *p, const struct http_request *r, size_t used)
 {
     const struct route *route = NULL;
     p->keep_alive = r->keep_alive;
@@ -468,17 +470,17 @@ static int take_request(struct peer *p, const struct http_request *r, size_t use
         p->closing = true;
     server_raw_used(p, used + r->content_length);
     p->continued = false;
-    server_peer_wait(p, WAIT_NOTHING, 0); /* also of the limit for this request: it is here */
+    server_connection_wait(p, WAIT_NOTHING, 0); /* also of the limit for this request: it is here */
     return 0;
 }
 
-int server_http_receive(struct peer *p)
+int server_http_receive(struct connection *p)
 {
     if (p->eof && p->jobs)
         return -1; /* a browser or curl that went away looks like this; see docs/protocol.md */
     if (p->told && !p->closing)
         (void)refuse(p, 503, -EAGAIN, SERVER_FULL);
-    while (!p->jobs && !p->closing && p->in.size > 0 && p->out.size <= SERVER_PIECE_BYTES) {
+    while (!p->jobs && !p->closing && p->in.size > 0 && p->out.size <= SERVER_CHUNK_BYTES) {
         struct http_request r;
         size_t blank = strspn(p->in.data, "\r\n"); /* between requests: RFC 9112, 2.2 */
         if (blank > 0 && blank < p->in.size) {

@@ -13,19 +13,20 @@
 
 #include "core/server/message.h"
 
-struct peer;
+struct connection;
 struct route;
 
 /* ---- http.c: answers that are there at once ---- */
-void server_http_whole(struct peer *p, int status, const char *type, const char *body, size_t n);
-void server_http_see(struct peer *p, const char *path); /* 303: look there instead */
+void server_http_whole(struct connection *p, int status, const char *type, const char *body,
+                       size_t n);
+void server_http_see(struct connection *p, const char *path); /* 303: look there instead */
 
 /* ---- http_routes.c ---- */
 const struct route *server_route_find(const struct http_request *r); /* NULL: no such path */
 bool server_route_takes(const struct route *route, const struct http_request *r);
 const char *server_route_methods(const struct route *route); /* "GET, POST" */
 /* Answer, or start the command whose answer will come.  0, or what is wrong with the request. */
-int server_route_run(struct peer *p, const struct route *route, const struct http_request *r,
+int server_route_run(struct connection *p, const struct route *route, const struct http_request *r,
                      struct slice body);
 
 #endif

@@ -28,8 +28,8 @@ static const char old_metrics_type[] = "text/plain; version=0.0.4; charset=utf-8
 static const char metrics_type[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 enum route_kind {
-    ROUTE_WORDS, /* a command */
-    ROUTE_LIST,  /* a command that takes --format */
+    ROUTE_ARGS, /* a command */
+    ROUTE_LIST, /* a command that takes --format */
     ROUTE_METRICS,
     ROUTE_FLAME,
     ROUTE_RUN,
@@ -63,7 +63,7 @@ static const struct route routes[] = {
     {"/run", ROUTE_RUN, .post = true, .type = text_type},
     {"/query", ROUTE_QUERY, .get = true, .post = true},
     {"/eval", ROUTE_EVAL, .post = true, .type = text_type},
-    {"/backtrace", ROUTE_WORDS, .get = true, .type = text_type, .words = {"backtrace"}},
+    {"/backtrace", ROUTE_ARGS, .get = true, .type = text_type, .words = {"backtrace"}},
     {"/tables", ROUTE_LIST, .get = true, .words = {"tables"}},
     {"/plugins", ROUTE_LIST, .get = true, .words = {"plugins"}},
     {"/config", ROUTE_LIST, .get = true, .words = {"config"}},
@@ -90,7 +90,7 @@ bool server_route_takes(const struct route *route, const struct http_request *r)
 }
 
 /* The page for browsers, a few lines for everybody else. */
-static void answer_page(struct peer *p, const struct http_request *r)
+static void answer_page(struct connection *p, const struct http_request *r)
 {
     struct buf page;
     if (p->cookie && r->wants_html) { /* the token leaves the address bar and the history */
@@ -121,7 +121,7 @@ static void answer_page(struct peer *p, const struct http_request *r)
 }
 
 /* ?format= as the last words of a command, `otherwise` when it is left out; 0 or -EINVAL. */
-static int run_with_format(struct peer *p, const struct http_request *r, const char *command,
+static int run_with_format(struct connection *p, const struct http_request *r, const char *command,
                            const char *text, const char *otherwise)
 {
     struct buf format;
@@ -137,7 +137,7 @@ static int run_with_format(struct peer *p, const struct http_request *r, const c
 }
 
 /* ?format=svg&mode=wall&last=30s&width=900&threads&lines as the command's options. */
-static int run_flamegraph(struct peer *p, const struct http_request *r)
+static int run_flamegraph(struct connection *p, const struct http_request *r)
 {
     static const struct {
         const char *name, *option;
@@ -172,7 +172,7 @@ static int run_flamegraph(struct peer *p, const struct http_request *r)
     return rc;
 }
 
-static int run_query(struct peer *p, const struct http_request *r, struct slice body)
+static int run_query(struct connection *p, const struct http_request *r, struct slice body)
 {
     struct buf q;
     buf_init(&q, SERVER_BODY_BYTES + PARAMETER_BYTES);
@@ -189,14 +189,14 @@ static int run_query(struct peer *p, const struct http_request *r, struct slice 
     return rc;
 }
 
-static int run_body(struct peer *p, const struct route *route, struct slice body)
+static int run_body(struct connection *p, const struct route *route, struct slice body)
 {
     struct arena a;
     struct message m;
     int rc = 0;
     arena_init(&a, 8 * SERVER_BODY_BYTES);
     if (route->kind == ROUTE_RUN) {
-        rc = server_message_words(&a, body.data, body.size, &m);
+        rc = server_message_args(&a, body.data, body.size, &m);
         if (rc == 0)
             server_job_run(p, 0, m.argc, m.argv, m.timeout_ns);
     } else {
@@ -212,7 +212,7 @@ static int run_body(struct peer *p, const struct route *route, struct slice body
     return rc;
 }
 
-int server_route_run(struct peer *p, const struct route *route, const struct http_request *r,
+int server_route_run(struct connection *p, const struct route *route, const struct http_request *r,
                      struct slice body)
 {
     p->content_type = route->type;
@@ -242,7 +242,7 @@ int server_route_run(struct peer *p, const struct route *route, const struct htt
         server_job_run(p, 0, r->wants_text ? 2 : 1, words, 0);
         return 0;
     }
-    case ROUTE_WORDS:
+    case ROUTE_ARGS:
         server_job_run(p, 0, 1, route->words, 0);
         return 0;
     }

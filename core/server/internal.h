@@ -28,49 +28,49 @@
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 
-#define SERVER_PEERS 256          /* connections at once */
-#define SERVER_PEERS_TCP 192      /* of these by TCP: the owner's socket stays free */
-#define SERVER_PEERS_ADMITTED 160 /* of these with a token: strangers may come to show one */
-#define SERVER_PEERS_TOLD 16      /* of all: too many, and only told so */
+#define SERVER_CONNECTIONS 256          /* connections at once */
+#define SERVER_CONNECTIONS_TCP 192      /* of these by TCP: the owner's socket stays free */
+#define SERVER_CONNECTIONS_ADMITTED 160 /* of these with a token: strangers may come to show one */
+#define SERVER_CONNECTIONS_TOLD 16      /* of all: too many, and only told so */
 #define SERVER_FULL "too many connections are open already; close one"
-#define SERVER_FDS (SERVER_PEERS + 8)   /* with the listeners and the loop's own */
-#define SERVER_QUEUE_BYTES (4u << 20)   /* answers that wait for one peer */
+#define SERVER_FDS (SERVER_CONNECTIONS + 8) /* with the listeners and the loop's own */
+#define SERVER_QUEUE_BYTES (4u << 20)       /* answers that wait for one peer */
 #define SERVER_QUEUES_BYTES (64u << 20) /* and for all; above it a peer has a 16th of the above */
-#define SERVER_FEEDS 128                /* different continuous queries at once */
-#define SERVER_FEEDS_TCP 96             /* of these begun by TCP: the owner's socket stays free */
-#define SERVER_FEEDS_PEER 32            /* and by one connection */
-#define SERVER_MESSAGE_BYTES (4u << 20) /* one websocket message from a client */
-#define SERVER_BODY_BYTES (1u << 20)    /* one HTTP body, one line of text */
-#define SERVER_HEADER_BYTES (16u << 10) /* request line and headers */
-#define SERVER_HOLD_BYTES (64u << 10)   /* HTTP: answer kept back until its status is known */
-#define SERVER_PIECE_BYTES (64u << 10)  /* one websocket message or HTTP chunk to a client */
-#define SERVER_TICK_BYTES (4u << 20)    /* answer of one tick of a query that is run afresh */
-#define SERVER_JOBS 64                  /* at once on one connection */
-#define SERVER_TOKEN_BYTES 128          /* longest token, NUL included */
-#define SERVER_PEER_RATE 200            /* requests a second on one TCP connection */
-#define SERVER_TCP_RATE 2000            /* and on all of them together; bursts twice as long */
-#define SERVER_SMALL_RATE 100           /* pings, pongs, empty and tiny parts, a second */
-#define SERVER_PORT 9922                /* when an address names none */
-#define SERVER_GREETING_S 10            /* to finish a first line or a request */
-#define SERVER_LINGER_S 2               /* to read our last words and hang up */
-#define SERVER_IDLE_S 120               /* HTTP: kept open between requests */
-#define SERVER_TEXT_IDLE_S 3600         /* text: a person may think that long */
-#define SERVER_STUCK_S 60               /* nothing could be sent, or a stream has only lost */
+#define SERVER_SUBSCRIPTIONS 128        /* different continuous queries at once */
+#define SERVER_SUBSCRIPTIONS_TCP 96     /* of these begun by TCP: the owner's socket stays free */
+#define SERVER_SUBSCRIPTIONS_CONNECTION 32 /* and by one connection */
+#define SERVER_MESSAGE_BYTES (4u << 20)    /* one websocket message from a client */
+#define SERVER_BODY_BYTES (1u << 20)       /* one HTTP body, one line of text */
+#define SERVER_HEADER_BYTES (16u << 10)    /* request line and headers */
+#define SERVER_HOLD_BYTES (64u << 10)      /* HTTP: answer kept back until its status is known */
+#define SERVER_CHUNK_BYTES (64u << 10)     /* one websocket message or HTTP chunk to a client */
+#define SERVER_TICK_BYTES (4u << 20)       /* answer of one tick of a query that is run afresh */
+#define SERVER_JOBS 64                     /* at once on one connection */
+#define SERVER_TOKEN_BYTES 128             /* longest token, NUL included */
+#define SERVER_CONNECTION_RATE 200         /* requests a second on one TCP connection */
+#define SERVER_TCP_RATE 2000               /* and on all of them together; bursts twice as long */
+#define SERVER_SMALL_RATE 100              /* pings, pongs, empty and tiny parts, a second */
+#define SERVER_PORT 9922                   /* when an address names none */
+#define SERVER_GREETING_S 10               /* to finish a first line or a request */
+#define SERVER_LINGER_S 2                  /* to read our last words and hang up */
+#define SERVER_IDLE_S 120                  /* HTTP: kept open between requests */
+#define SERVER_TEXT_IDLE_S 3600            /* text: a person may think that long */
+#define SERVER_STUCK_S 60                  /* nothing could be sent, or a stream has only lost */
 #define SERVER_GOODBYE "the core is leaving this process (eject)" /* <= 123 bytes: a close frame */
 
-enum peer_kind { PEER_GREETING, PEER_HTTP, PEER_TEXT, PEER_WS };
+enum connection_kind { CONNECTION_GREETING, CONNECTION_HTTP, CONNECTION_TEXT, CONNECTION_WS };
 enum access { ACCESS_NONE, ACCESS_READ, ACCESS_FULL }; /* READ: no command with PROBING_WRITES */
-enum peer_wait { WAIT_NOTHING, WAIT_REQUEST, WAIT_NEXT, WAIT_SENDING };
+enum connection_wait { WAIT_NOTHING, WAIT_REQUEST, WAIT_NEXT, WAIT_SENDING };
 enum job_kind { JOB_RUN, JOB_WATCH, JOB_FOLLOW };
-enum piece_kind {
-    PIECE_DATA,  /* text of an answer */
-    PIECE_EVENT, /* a whole JSON value with its topic: made into a message as it is */
-    PIECE_DONE,  /* the job's end: status, and in data the reason or a note */
-    PIECE_ERROR, /* belongs to no job: data is the sentence */
+enum chunk_kind {
+    CHUNK_DATA,  /* text of an answer */
+    CHUNK_EVENT, /* a whole JSON value with its topic: made into a message as it is */
+    CHUNK_DONE,  /* the job's end: status, and in data the reason or a note */
+    CHUNK_ERROR, /* belongs to no job: data is the sentence */
 };
 
-struct feed;
-struct peer;
+struct query_subscription;
+struct connection;
 struct server;
 
 struct rate { /* a token bucket, as the time at which it would be full again */
@@ -93,10 +93,10 @@ struct shared {
     char data[];
 };
 
-struct piece {
-    struct piece *next;
-    struct job *job; /* counted; NULL: PIECE_ERROR */
-    enum piece_kind kind;
+struct chunk {
+    struct chunk *next;
+    struct job *job; /* counted; NULL: CHUNK_ERROR */
+    enum chunk_kind kind;
     int status;
     bool droppable;
     size_t size, capacity; /* capacity: what it counts for in the queue */
@@ -107,7 +107,7 @@ struct piece {
 struct job {
     struct probing_reply reply;
     _Atomic uint32_t refs;
-    struct peer *peer; /* counted */
+    struct connection *peer; /* counted */
     enum job_kind kind;
     int64_t id;          /* the client's word for it; websocket only */
     struct job *next;    /* loop only: the peer's list of what runs */
@@ -125,16 +125,16 @@ struct job {
     bool shown;              /* text: something was written */
     bool line_start;         /* text: the next byte begins a line */
     /* JOB_WATCH */
-    struct feed *feed;     /* loop only; counted */
-    struct job *feed_next; /* lock: the feed's mutex */
+    struct query_subscription *feed; /* loop only; counted */
+    struct job *subscription_next;   /* lock: the feed's mutex */
     /* JOB_FOLLOW */
     int subscription;
 };
 
-struct peer {
+struct connection {
     struct server *server; /* counted */
     _Atomic uint32_t refs;
-    struct peer *next;                    /* loop only: server->peers */
+    struct connection *next;              /* loop only: server->peers */
     struct lws *wsi;                      /* loop only; NULL when closed */
     int slot;                             /* in server->fds */
     int fd;                               /* loop only; -1 once libwebsockets speaks for it */
@@ -142,7 +142,7 @@ struct peer {
     struct host_client commands, streams; /* the host's, while a job of ours is */
     _Atomic uint64_t requests, bytes_in, bytes_out; /* counted on the loop */
     /* Changed on the loop under the mutex, which others need to read them. */
-    enum peer_kind kind;
+    enum connection_kind kind;
     enum access access;   /* FULL by the unix socket; else what its token gives */
     bool local;           /* came by the unix socket */
     bool told;            /* loop only: one too many: it is told so, whatever it asks */
@@ -160,22 +160,22 @@ struct peer {
     struct buf in;                   /* loop only: received, not yet used */
     struct buf out; /* loop only: encoded, LWS_PRE free bytes first for a websocket */
     size_t out_sent;
-    enum peer_wait wait;  /* loop only: what the deadline is for */
-    uint64_t deadline_ns; /* loop only, clock_now(); 0: none */
-    bool continued;       /* "100 Continue" was sent for this request */
+    enum connection_wait wait; /* loop only: what the deadline is for */
+    uint64_t deadline_ns;      /* loop only, clock_now(); 0: none */
+    bool continued;            /* "100 Continue" was sent for this request */
     const char *content_type;
     const char *policy; /* what the answer may do in a browser; NULL: as our own page */
     struct job *jobs;   /* loop only */
     uint32_t n_jobs;
     pthread_mutex_t mutex;
     pthread_cond_t space;      /* on CLOCK_MONOTONIC: the queue got shorter, or the peer is gone */
-    struct piece *head, *tail; /* lock: mutex */
+    struct chunk *head, *tail; /* lock: mutex */
     size_t queued;             /* lock: mutex; bytes */
     uint64_t slow_since_ns;    /* lock: mutex; it loses messages since then; 0: it keeps up */
     uint64_t lost, dropped;    /* lock: mutex; messages: since it is slow, and ever */
     bool gone;                 /* lock: mutex */
-    struct peer *ready_next;   /* lock: server->mutex */
-    bool ready;                /* lock: server->mutex; on the ready list, which holds a count */
+    struct connection *ready_next; /* lock: server->mutex */
+    bool ready;                    /* lock: server->mutex; on the ready list, which holds a count */
 };
 
 struct server {
@@ -190,27 +190,27 @@ struct server {
     pthread_t thread;
     _Atomic bool stop;
     pthread_mutex_t mutex;
-    struct peer *ready;              /* lock: mutex */
+    struct connection *ready;        /* lock: mutex */
     int pending_fd;                  /* lock: mutex; new TCP listener, -1 none */
     bool pending;                    /* lock: mutex */
     struct event applied;            /* the loop has taken the new listener */
     char address[96];                /* of TCP; changed on the worker of server_listen() */
     char host_name[80];              /* lock: mutex; as listened on, for the Host check */
-    struct peer *peers;              /* changed on the loop, under the mutex */
+    struct connection *peers;        /* changed on the loop, under the mutex */
     _Atomic uint32_t n_local, n_tcp; /* changed on the loop */
     uint32_t n_admitted, n_told;     /* loop only; of TCP with a token; of both */
-    uint32_t most_peers;             /* SERVER_PEERS, or less where few descriptors are allowed */
-    uint32_t stuck_s;                /* SERVER_STUCK_S */
-    struct feed *feeds;              /* loop only */
-    _Atomic uint32_t n_feeds;        /* changed on the loop */
-    _Atomic size_t queued;           /* bytes in all peers' queues */
+    uint32_t most_connections; /* SERVER_CONNECTIONS, or less where few descriptors are allowed */
+    uint32_t stuck_s;          /* SERVER_STUCK_S */
+    struct query_subscription *feeds;                   /* loop only */
+    _Atomic uint32_t n_subscriptions;                   /* changed on the loop */
+    _Atomic size_t queued;                              /* bytes in all peers' queues */
     _Atomic uint64_t accepted, refused, requests, lost; /* counted for ever */
     struct rate rate;                                   /* loop only; all of TCP */
     struct rate refusals;                               /* loop only; lines in the log about them */
-    struct peer *adopting;    /* loop only: whom libwebsockets is about to speak for */
-    struct lws *listeners[2]; /* loop only: unix, TCP */
-    int listen_fds[2];        /* loop only */
-    bool resting[2];          /* loop only: no descriptor was free, try again at the next tick */
+    struct connection *adopting; /* loop only: whom libwebsockets is about to speak for */
+    struct lws *listeners[2];    /* loop only: unix, TCP */
+    int listen_fds[2];           /* loop only */
+    bool resting[2];             /* loop only: no descriptor was free, try again at the next tick */
     lws_sorted_usec_list_t housekeeping;
     uint64_t stop_ns;            /* loop only: when to stop waiting for the last answers */
     _Atomic int fds[SERVER_FDS]; /* all our descriptors, -1 free: what a forked child closes */
@@ -223,9 +223,9 @@ struct server {
 #define server_get(counter) atomic_load_explicit(&(counter), memory_order_relaxed)
 void server_ref(struct server *s);
 void server_unref(struct server *s);
-void server_peer_lost(struct peer *p);          /* loop: its socket is closed: forget it */
-void server_wake(struct server *s);             /* let the loop look at the ready list [any] */
-int server_slot_take(struct server *s, int fd); /* remember a descriptor; slot or -EMFILE */
+void server_connection_lost(struct connection *p); /* loop: its socket is closed: forget it */
+void server_wake(struct server *s);                /* let the loop look at the ready list [any] */
+int server_slot_take(struct server *s, int fd);    /* remember a descriptor; slot or -EMFILE */
 void server_slot_drop(struct server *s, int slot);
 
 /* ---- loop.c ---- */
@@ -235,12 +235,13 @@ void *server_loop(void *server);                            /* the thread */
 
 /* ---- client_table.c ---- */
 void server_accept(struct server *s, int which);
-void server_peer_lost(struct peer *p); /* loop: its socket is closed: forget it */
-void server_peer_speaks(struct peer *p, enum peer_kind kind);
+void server_connection_lost(struct connection *p); /* loop: its socket is closed: forget it */
+void server_connection_speaks(struct connection *p, enum connection_kind kind);
 /* Its token was right: from now on.  -EAGAIN: there are too many such.                  [loop] */
-int server_peer_admit(struct peer *p, enum access access);
-void server_peer_drop(struct peer *p, const char *why); /* loop: tell it and close it, at once */
-void server_rest(struct server *s, int which);          /* loop: accept none for a while */
+int server_connection_admit(struct connection *p, enum access access);
+void server_connection_drop(struct connection *p,
+                            const char *why);  /* loop: tell it and close it, at once */
+void server_rest(struct server *s, int which); /* loop: accept none for a while */
 void server_rest_over(struct server *s, int which);
 
 /* ---- listen.c ---- */
@@ -253,19 +254,20 @@ int server_listen_tcp(const char *listen_on, int *ret_fd, char *ret_address, siz
  * looks as if it had only stopped sending. */
 void server_keep_alive(int fd);
 /* "127.0.0.1:4711", of the other side; gives the address as in peer.source */
-uint64_t server_peer_name(int fd, char *ret, size_t size);
+uint64_t server_connection_name(int fd, char *ret, size_t size);
 
 /* ---- auth.c: who may come in ---- */
 int server_token_make(char *ret, size_t size); /* from the kernel's random numbers */
 bool server_token_same(const char *token, const char *given, size_t n);         /* constant time */
 enum access server_token_access(struct server *s, const char *given, size_t n); /* [loop] */
 /* unix: our uid or root's; ret: who it is */
-bool server_peer_allowed(int fd, char *ret, size_t size);
+bool server_connection_allowed(int fd, char *ret, size_t size);
 /* Take one from a bucket that fills with `per_s` a second and holds twice that.  false: empty. */
 bool server_rate_take(struct rate *r, uint64_t now_ns, uint64_t per_s);
-bool server_peer_may_ask(struct peer *p); /* loop: its rates; what it asks now is counted */
+bool server_connection_may_ask(
+    struct connection *p); /* loop: its rates; what it asks now is counted */
 /* A stranger was turned away: say it in the log, a few times a second at most.          [loop] */
-void server_log_refusal(struct peer *p, const char *why);
+void server_log_refusal(struct connection *p, const char *why);
 /* May this Host (with or without a port) be asked here?  `listen_host`, `local`: also allowed. */
 bool server_host_allowed(const char *host, size_t n, const char *listen_host, const char *local);
 bool server_origin_allowed(const char *origin, size_t n, const char *host, size_t host_n);
@@ -276,36 +278,39 @@ bool server_origin_allowed(const char *origin, size_t n, const char *host, size_
 int server_frames_arrived(struct frames *f, const void *data, size_t size, uint64_t now_ns);
 
 /* ---- connection.c ---- */
-struct peer *server_peer_new(struct server *s, int fd, bool local);
-void server_peer_ref(struct peer *p);
-void server_peer_unref(struct peer *p);
-void server_peer_gone(struct peer *p);  /* loop: the socket is closed; stop all it asked for */
-void server_peer_ready(struct peer *p); /* something waits for it: let the loop know [any] */
+struct connection *server_connection_new(struct server *s, int fd, bool local);
+void server_connection_ref(struct connection *p);
+void server_connection_unref(struct connection *p);
+void server_connection_gone(
+    struct connection *p); /* loop: the socket is closed; stop all it asked for */
+void server_connection_ready(
+    struct connection *p); /* something waits for it: let the loop know [any] */
 /* Queue text of a job.  Waits while the queue is full, until cancelled.  [any but the loop] */
-int server_peer_write(struct job *j, const void *data, size_t size);
+int server_connection_write(struct job *j, const void *data, size_t size);
 /* Queue something that may push out older droppable pieces; never waits.  [any] */
-int server_peer_push(struct peer *p, struct job *j, enum piece_kind kind, int status,
-                     const void *data, size_t size, bool droppable);
+int server_connection_push(struct connection *p, struct job *j, enum chunk_kind kind, int status,
+                           const void *data, size_t size, bool droppable);
 /* The same for a stream's message that many get.  [any] */
-int server_peer_push_shared(struct peer *p, struct job *j, struct shared *text);
+int server_connection_push_shared(struct connection *p, struct job *j, struct shared *text);
 /* NULL: no memory */
 struct shared *server_shared_new(struct server *s, const char *text, size_t size);
 void server_shared_unref(struct shared *text);
-struct piece *server_peer_take(struct peer *p, uint64_t *ret_dropped); /* loop; NULL: empty */
-bool server_peer_waiting(struct peer *p); /* loop: is something queued? */
-void server_piece_free(struct piece *piece);
+struct chunk *server_connection_take(struct connection *p,
+                                     uint64_t *ret_dropped); /* loop; NULL: empty */
+bool server_connection_waiting(struct connection *p);        /* loop: is something queued? */
+void server_chunk_free(struct chunk *piece);
 
 /* ---- request.c ---- */
-struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id);
+struct job *server_job_new(struct connection *p, enum job_kind kind, int64_t id);
 void server_job_ref(struct job *j);
 void server_job_unref(struct job *j);
-struct job *server_job_find(struct peer *p, int64_t id);
-/* Run a command for a peer: answers go to its queue, the end is a PIECE_DONE.  Never fails: what
- * is wrong is in the PIECE_DONE. */
-void server_job_run(struct peer *p, int64_t id, int argc, const char *const *argv,
+struct job *server_job_find(struct connection *p, int64_t id);
+/* Run a command for a peer: answers go to its queue, the end is a CHUNK_DONE.  Never fails: what
+ * is wrong is in the CHUNK_DONE. */
+void server_job_run(struct connection *p, int64_t id, int argc, const char *const *argv,
                     uint64_t timeout_ns);
-/* Answer with a PIECE_DONE of this thread's error.  0, or -1 when not even that worked. */
-int server_job_refuse(struct peer *p, int64_t id, int code);
+/* Answer with a CHUNK_DONE of this thread's error.  0, or -1 when not even that worked. */
+int server_job_refuse(struct connection *p, int64_t id, int code);
 void server_job_cancel(struct job *j); /* loop */
 void server_job_remove(struct job *j); /* loop: off the peer's list; its count is given back */
 
@@ -318,27 +323,28 @@ int server_shade_text(const struct job *j, const char *text, struct buf *ret);
 /* ---- query_stream.c, event_stream.c ---- */
 struct message;
 int server_watch_command_add(struct host *h);
-void server_watch_start(struct peer *p, const struct message *m);
+void server_watch_start(struct connection *p, const struct message *m);
 void server_watch_stop(struct job *j);
-void server_follow_start(struct peer *p, const struct message *m);
+void server_follow_start(struct connection *p, const struct message *m);
 void server_follow_stop(struct job *j);
 
 /* ---- socket_io.c: greeting, HTTP and text over a socket we read ourselves ---- */
-int server_raw_readable(struct peer *p);        /* loop; -1: close */
-int server_raw_writeable(struct peer *p);       /* loop; -1: close */
-int server_raw_receive(struct peer *p);         /* loop: use what is in p->in; -1: close */
-void server_raw_used(struct peer *p, size_t n); /* take n bytes from the front of p->in */
-void server_peer_wait(struct peer *p, enum peer_wait wait, uint32_t seconds); /* set the deadline */
+int server_raw_readable(struct connection *p);        /* loop; -1: close */
+int server_raw_writeable(struct connection *p);       /* loop; -1: close */
+int server_raw_receive(struct connection *p);         /* loop: use what is in p->in; -1: close */
+void server_raw_used(struct connection *p, size_t n); /* take n bytes from the front of p->in */
+void server_connection_wait(struct connection *p, enum connection_wait wait,
+                            uint32_t seconds); /* set the deadline */
 /* ---- http.c ---- */
-int server_http_receive(struct peer *p);
-void server_http_encode(struct peer *p, struct piece *piece);
+int server_http_receive(struct connection *p);
+void server_http_encode(struct connection *p, struct chunk *piece);
 /* ---- text_protocol.c ---- */
-int server_text_receive(struct peer *p);
-void server_text_encode(struct peer *p, struct piece *piece);
+int server_text_receive(struct connection *p);
+void server_text_encode(struct connection *p, struct chunk *piece);
 /* ---- websocket.c ---- */
-int server_ws_handover(struct peer *p, const char *request, size_t size);
+int server_ws_handover(struct connection *p, const char *request, size_t size);
 int server_ws_headers(struct server *s, struct lws *wsi, struct lws_process_html_args *args);
-int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct peer *p, void *in,
-                    size_t size);
+int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct connection *p,
+                    void *in, size_t size);
 
 #endif

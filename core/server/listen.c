@@ -161,7 +161,7 @@ void server_keep_alive(int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)); /* answers are whole writes */
 }
 
-uint64_t server_peer_name(int fd, char *ret, size_t size)
+uint64_t server_connection_name(int fd, char *ret, size_t size)
 {
     uint64_t source = 0;
     union address a;

@@ -40,20 +40,20 @@ static void drop_fd(struct server *s, int fd)
 static void look_at_ready(struct server *s)
 {
     (void)pthread_mutex_lock(&s->mutex);
-    struct peer *p = s->ready;
+    struct connection *p = s->ready;
     s->ready = NULL;
     (void)pthread_mutex_unlock(&s->mutex);
     while (p) {
         (void)pthread_mutex_lock(&s->mutex);
-        struct peer *next = p->ready_next;
+        struct connection *next = p->ready_next;
         p->ready = false;
         (void)pthread_mutex_unlock(&s->mutex);
         if (p->wsi) {
-            if (p->kind == PEER_WS && p->wait != WAIT_SENDING)
-                server_peer_wait(p, WAIT_SENDING, s->stuck_s);
+            if (p->kind == CONNECTION_WS && p->wait != WAIT_SENDING)
+                server_connection_wait(p, WAIT_SENDING, s->stuck_s);
             (void)lws_callback_on_writable(p->wsi);
         }
-        server_peer_unref(p);
+        server_connection_unref(p);
         p = next;
     }
 }
@@ -63,19 +63,20 @@ static void look_at_ready(struct server *s)
 static void say_goodbye(struct server *s)
 {
     static const char why[] = SERVER_GOODBYE;
-    for (struct peer *p = s->peers; p; p = p->next) {
+    for (struct connection *p = s->peers; p; p = p->next) {
         for (struct job *j = p->jobs; j; j = j->next)
             if (j->kind != JOB_RUN && !j->over)
-                (void)server_peer_push(p, j, PIECE_DONE, -ESHUTDOWN, why, sizeof(why) - 1, false);
-        if (p->kind == PEER_TEXT)
-            (void)server_peer_push(p, NULL, PIECE_ERROR, 0, why, sizeof(why) - 1, false);
+                (void)server_connection_push(p, j, CHUNK_DONE, -ESHUTDOWN, why, sizeof(why) - 1,
+                                             false);
+        if (p->kind == CONNECTION_TEXT)
+            (void)server_connection_push(p, NULL, CHUNK_ERROR, 0, why, sizeof(why) - 1, false);
         p->closing = true;
         if (p->wsi)
             (void)lws_callback_on_writable(p->wsi);
     }
 }
 
-static bool is_too_slow(struct peer *p, uint64_t now)
+static bool is_too_slow(struct connection *p, uint64_t now)
 {
     (void)pthread_mutex_lock(&p->mutex);
     uint64_t since = p->slow_since_ns, lost = p->lost;
@@ -93,11 +94,12 @@ static void housekeeping(lws_sorted_usec_list_t *timer)
 {
     struct server *s = lws_container_of(timer, struct server, housekeeping);
     uint64_t now = clock_now();
-    for (struct peer *p = s->peers, *next; p; p = next) {
+    for (struct connection *p = s->peers, *next; p; p = next) {
         bool late = p->wsi && p->deadline_ns && now > p->deadline_ns;
         next = p->next;
-        if (late && p->told && p->kind == PEER_GREETING) /* it says nothing, so it is told now */
-            server_peer_drop(p, SERVER_FULL);
+        if (late && p->told &&
+            p->kind == CONNECTION_GREETING) /* it says nothing, so it is told now */
+            server_connection_drop(p, SERVER_FULL);
         else if (late || (p->wsi && is_too_slow(p, now)))
             lws_set_timeout(p->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
     }
@@ -155,7 +157,7 @@ static void apply_pending(struct server *s)
 /* ---- what libwebsockets says ---- */
 
 static int on_file(struct server *s, struct lws *wsi, enum lws_callback_reasons reason,
-                   struct peer *p)
+                   struct connection *p)
 {
     if (reason == LWS_CALLBACK_RAW_RX_FILE) {
         if (p)
@@ -176,7 +178,7 @@ static int on_file(struct server *s, struct lws *wsi, enum lws_callback_reasons 
         }
     if (p) {
         (void)shutdown(p->fd, SHUT_RDWR); /* a forked child may hold a copy */
-        server_peer_lost(p);
+        server_connection_lost(p);
         lws_set_opaque_user_data(wsi, NULL);
     }
     return 0;
@@ -195,7 +197,7 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
 {
     struct lws_context *context = wsi ? lws_get_context(wsi) : NULL;
     struct server *s = context ? lws_context_user(context) : NULL;
-    struct peer *p = wsi ? lws_get_opaque_user_data(wsi) : NULL;
+    struct connection *p = wsi ? lws_get_opaque_user_data(wsi) : NULL;
     (void)user;
     if (!s)
         return 0;
@@ -211,17 +213,17 @@ static int on_lws(struct lws *wsi, enum lws_callback_reasons reason, void *user,
         return on_file(s, wsi, reason, p);
     } else if (reason == LWS_CALLBACK_ESTABLISHED) {
         if (p)
-            server_peer_wait(p, WAIT_NOTHING, 0);
+            server_connection_wait(p, WAIT_NOTHING, 0);
     } else if (reason == LWS_CALLBACK_CLOSED || reason == LWS_CALLBACK_CLOSED_HTTP ||
                reason == LWS_CALLBACK_WSI_DESTROY) {
         if (p)
-            server_peer_lost(p);
+            server_connection_lost(p);
         lws_set_opaque_user_data(wsi, NULL);
     } else if (reason == LWS_CALLBACK_ADD_HEADERS) {
         return server_ws_headers(s, wsi, in);
     } else if (reason == LWS_CALLBACK_HTTP) {
         return -1; /* nothing but our own handshake is ever given to it */
-    } else if (p && p->kind == PEER_WS) {
+    } else if (p && p->kind == CONNECTION_WS) {
         return server_ws_event(wsi, reason, p, in, size);
     }
     return 0;
@@ -235,7 +237,8 @@ static const struct lws_protocols protocols[] = {
 static void end(struct server *s)
 {
     struct lws_context *context = s->context;
-    for (struct peer *p = s->peers; p; p = p->next) /* their timers first, they live in there */
+    for (struct connection *p = s->peers; p;
+         p = p->next) /* their timers first, they live in there */
         for (struct job *j = p->jobs; j; j = j->next)
             server_job_cancel(j);
     lws_sul_schedule(context, 0, &s->housekeeping, housekeeping, LWS_SET_TIMER_USEC_CANCEL);
@@ -291,7 +294,7 @@ int server_loop_new(struct server *s)
         .uid = (uid_t)-1,
         .user = s,
         .fd_limit_per_thread = SERVER_FDS + 8,
-        .max_http_header_pool = SERVER_PEERS,
+        .max_http_header_pool = SERVER_CONNECTIONS,
         .timeout_secs = SERVER_GREETING_S,
         .retry_and_idle_policy = &pings,
         .pt_serv_buf_size = 16384,
@@ -319,9 +322,9 @@ int server_loop_new(struct server *s)
 /* Does an answer wait that has not gone out? */
 static bool has_unsent(const struct server *s)
 {
-    for (struct peer *p = s->peers; p; p = p->next)
-        if (p->wsi && (server_peer_waiting(p) || p->out.size > p->out_sent ||
-                       (p->kind == PEER_WS && lws_partial_buffered(p->wsi))))
+    for (struct connection *p = s->peers; p; p = p->next)
+        if (p->wsi && (server_connection_waiting(p) || p->out.size > p->out_sent ||
+                       (p->kind == CONNECTION_WS && lws_partial_buffered(p->wsi))))
             return true;
     return false;
 }

@@ -24,14 +24,14 @@
 
 /* ---- websocket messages ---- */
 
-static int read_words(const struct json *array, struct message *ret)
+static int read_args(const struct json *array, struct message *ret)
 {
     if (!array || array->type != JSON_ARRAY || array->size == 0)
         return err_set(-EINVAL,
                        "\"run\" needs a list of arguments: {\"id\":1,\"run\":[\"tables\"]}");
-    if (array->size >= MESSAGE_WORDS)
+    if (array->size >= MESSAGE_ARGS)
         return err_set(-EINVAL, "\"run\" has %zu arguments; at most %d are allowed", array->size,
-                       MESSAGE_WORDS - 1);
+                       MESSAGE_ARGS - 1);
     ret->argc = 0;
     for (const struct json *w = array->first; w; w = w->next) {
         if (w->type == JSON_STRING && strlen(w->text) != w->size)
@@ -141,7 +141,7 @@ static int read_object(struct arena *a, const struct json *o, struct message *re
     if (json_get(o, "run")) {
         int64_t timeout_ms;
         ret->kind = MESSAGE_RUN;
-        int rc = read_words(json_get(o, "run"), ret);
+        int rc = read_args(json_get(o, "run"), ret);
         if (rc == 0)
             rc = read_number(o, "timeout_ms", 0, 0, TIMEOUT_MS_MAX, &timeout_ms);
         if (rc == 0)
@@ -172,7 +172,7 @@ int server_message_parse(struct arena *a, const char *data, size_t size, struct 
     return rc == 0 ? read_object(a, o, ret, ret_id) : rc;
 }
 
-int server_message_words(struct arena *a, const char *data, size_t size, struct message *ret)
+int server_message_args(struct arena *a, const char *data, size_t size, struct message *ret)
 {
     struct json *o;
     int64_t timeout_ms;
@@ -181,7 +181,7 @@ int server_message_words(struct arena *a, const char *data, size_t size, struct 
     if (rc == 0 && o->type != JSON_OBJECT)
         rc = err_set(-EINVAL, "the body needs an object: {\"run\":[\"tables\"]}");
     if (rc == 0)
-        rc = read_words(json_get(o, "run"), ret);
+        rc = read_args(json_get(o, "run"), ret);
     if (rc == 0)
         rc = read_number(o, "timeout_ms", 0, 0, TIMEOUT_MS_MAX, &timeout_ms);
     if (rc == 0)
@@ -455,8 +455,8 @@ static int64_t read_word(const char **at, const char *end, char *out)
     return n;
 }
 
-int server_words_split(struct arena *a, const char *line, size_t size, const char **ret,
-                       uint32_t max)
+int server_args_split(struct arena *a, const char *line, size_t size, const char **ret,
+                      uint32_t max)
 {
     const char *p = line, *end = line + size;
     uint32_t words = 0;

@@ -15,7 +15,7 @@
 #include "core/base/arena.h"
 #include "core/base/buf.h"
 
-#define MESSAGE_WORDS 256 /* words of one command */
+#define MESSAGE_ARGS 256 /* words of one command */
 
 enum message_kind { MESSAGE_RUN, MESSAGE_CANCEL, MESSAGE_WATCH, MESSAGE_FOLLOW };
 
@@ -23,7 +23,7 @@ struct message {
     enum message_kind kind;
     int64_t id;
     int argc;
-    const char *argv[MESSAGE_WORDS]; /* MESSAGE_RUN */
+    const char *argv[MESSAGE_ARGS]; /* MESSAGE_RUN */
     uint64_t timeout_ns;
     const char *text; /* WATCH: the statement; FOLLOW: the topic */
     size_t text_size;
@@ -37,7 +37,7 @@ struct message {
 int server_message_parse(struct arena *a, const char *data, size_t size, struct message *ret,
                          int64_t *ret_id);
 /* The array of words of {"run":[...]}.  -EINVAL with the reason. */
-int server_message_words(struct arena *a, const char *data, size_t size, struct message *ret);
+int server_message_args(struct arena *a, const char *data, size_t size, struct message *ret);
 
 struct slice {
     const char *data;
@@ -66,7 +66,7 @@ bool server_slice_is_case(struct slice s, const char *text); /* ASCII case does 
 
 /* Split a line into words as a shell does: blanks, '...', "..." with backslash, \x.  No
  * expansion.  Number of words, or -EINVAL with the reason. */
-int server_words_split(struct arena *a, const char *line, size_t size, const char **ret,
-                       uint32_t max);
+int server_args_split(struct arena *a, const char *line, size_t size, const char **ret,
+                      uint32_t max);
 
 #endif

@@ -64,7 +64,7 @@ TEST(lines_are_split_as_a_shell_does)
         const char *words[3];
         struct arena a;
         arena_init(&a, 0);
-        int n = server_words_split(&a, lines[i].line, strlen(lines[i].line), words, 3);
+        int n = server_args_split(&a, lines[i].line, strlen(lines[i].line), words, 3);
         CHECK_INT(n, lines[i].n);
         for (int k = 0; k < n; k++)
             CHECK_STR(words[k], lines[i].words[k]);
@@ -133,7 +133,7 @@ TEST(readers_do_without_memory)
         arena_init(&a, 0);
         int rc = parse(&a, "{\"id\":1,\"run\":[\"query\",\"select 1\"]}", &m);
         CHECK(rc == 0 || rc == -ENOMEM);
-        rc = server_words_split(&a, "a 'b c'", 7, words, 3);
+        rc = server_args_split(&a, "a 'b c'", 7, words, 3);
         CHECK(rc == 2 || rc == -ENOMEM);
         arena_done(&a);
     }

@@ -27,13 +27,13 @@
 #define TICK_TIMEOUT_NS (30 * NS_PER_S) /* a tick that takes longer is no stream */
 #define RESTS 3                         /* times the CPU time of a tick */
 
-struct feed {
-    struct probing_reply reply;   /* first: a tick is found by it */
-    _Atomic uint32_t refs;        /* of its jobs, and of a tick that waits or runs */
-    struct server *server;        /* counted */
-    struct peer *owner;           /* counted; who began it, and for whom ticks are counted */
-    struct feed *next;            /* loop: server->feeds */
-    lws_sorted_usec_list_t timer; /* loop */
+struct query_subscription {
+    struct probing_reply reply;      /* first: a tick is found by it */
+    _Atomic uint32_t refs;           /* of its jobs, and of a tick that waits or runs */
+    struct server *server;           /* counted */
+    struct connection *owner;        /* counted; who began it, and for whom ticks are counted */
+    struct query_subscription *next; /* loop: server->feeds */
+    lws_sorted_usec_list_t timer;    /* loop */
     char *sql;
     enum sql_format format;
     uint64_t interval_ns, last;
@@ -60,7 +60,7 @@ struct feed {
     struct buf text;           /* what the writer has written */
 };
 
-static void feed_unref(struct feed *f)
+static void subscription_unref(struct query_subscription *f)
 {
     if (atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1)
         return;
@@ -68,7 +68,7 @@ static void feed_unref(struct feed *f)
     sql_news_free(f->news);
     buf_done(&f->text);
     (void)pthread_mutex_destroy(&f->mutex);
-    server_peer_unref(f->owner);
+    server_connection_unref(f->owner);
     server_unref(f->server);
     free(f->sql);
     free(f);
@@ -77,13 +77,13 @@ static void feed_unref(struct feed *f)
 /* ---- one tick, on a worker ---- */
 
 /* What is new, and nothing when nothing is. */
-static bool tells_news(const struct feed *f)
+static bool tells_news(const struct query_subscription *f)
 {
     return f->table || f->news;
 }
 
 /* The first `size` bytes of what is there go to all; the rest stays. */
-static int push_text(struct feed *f, size_t size)
+static int push_text(struct query_subscription *f, size_t size)
 {
     struct buf quoted;
     int rc = f->text.failed;
@@ -98,8 +98,8 @@ static int push_text(struct feed *f, size_t size)
         shared->whole = !tells_news(f);
     buf_done(&quoted);
     (void)pthread_mutex_lock(&f->mutex);
-    for (struct job *j = f->jobs; j && shared; j = j->feed_next)
-        (void)server_peer_push_shared(j->peer, j, shared); /* -ECANCELED: it is going away */
+    for (struct job *j = f->jobs; j && shared; j = j->subscription_next)
+        (void)server_connection_push_shared(j->peer, j, shared); /* -ECANCELED: it is going away */
     (void)pthread_mutex_unlock(&f->mutex);
     server_shared_unref(shared);
     if (size < f->text.size) {
@@ -113,14 +113,14 @@ static int push_text(struct feed *f, size_t size)
 
 /* News are one stream of lines; other answers, and JSON, are whole each: half of one could be
  * dropped. */
-static bool is_stream(const struct feed *f)
+static bool is_stream(const struct query_subscription *f)
 {
     return tells_news(f) && f->format != SQL_FORMAT_JSON;
 }
 
 /* The end of the last whole row of a stream's text, which begins with a row; NULL: there is none.
  * Where a piece is dropped the next one must begin with a row, too. */
-static const char *last_row_end(const struct feed *f)
+static const char *last_row_end(const struct query_subscription *f)
 {
     const char *end = NULL;
     bool quoted = false;
@@ -138,17 +138,17 @@ static const char *last_row_end(const struct feed *f)
  * as they need. */
 static int add_text(void *arg, const char *data, size_t size)
 {
-    struct feed *f = arg;
+    struct query_subscription *f = arg;
     int rc = 0;
     while (size > 0 && rc == 0) {
-        size_t n = is_stream(f) && size > SERVER_PIECE_BYTES ? SERVER_PIECE_BYTES : size;
+        size_t n = is_stream(f) && size > SERVER_CHUNK_BYTES ? SERVER_CHUNK_BYTES : size;
         if (buf_add(&f->text, data, n) != 0)
             return err_set(-EMSGSIZE, "the answer of one tick is longer than %u bytes; add a limit",
                            SERVER_TICK_BYTES);
         data += n;
         size -= n;
         const char *end =
-            is_stream(f) && f->text.size >= SERVER_PIECE_BYTES ? last_row_end(f) : NULL;
+            is_stream(f) && f->text.size >= SERVER_CHUNK_BYTES ? last_row_end(f) : NULL;
         if (end)
             rc = push_text(f, (size_t)(end + 1 - f->text.data));
     }
@@ -169,7 +169,7 @@ static int ignore_rows(void *arg, const struct sql_rows *rows)
 
 /* Where to begin, `last` rows or buckets back: the statement itself, asked for nothing at all, says
  * where its table or the last closed bucket ends now. */
-static int find_begin(struct feed *f)
+static int find_begin(struct query_subscription *f)
 {
     struct sql_sink nothing = {.columns = ignore_columns, .rows = ignore_rows};
     struct sql_options o = {
@@ -192,7 +192,7 @@ static int find_begin(struct feed *f)
 }
 
 /* Of rows that were there before somebody watched, the last `last`. */
-static int find_news(struct feed *f)
+static int find_news(struct query_subscription *f)
 {
     struct sql_sink nothing = {.columns = ignore_columns, .rows = ignore_rows};
     struct sql_options o = {.timeout_ns = TICK_TIMEOUT_NS,
@@ -210,7 +210,7 @@ static int find_news(struct feed *f)
     return rc;
 }
 
-static int find_table(struct feed *f)
+static int find_table(struct query_subscription *f)
 {
     struct sql *sql = f->server->sql;
     int rc = sql_followable(sql, f->sql, strlen(f->sql), &f->table);
@@ -230,7 +230,7 @@ static int find_table(struct feed *f)
     return rc;
 }
 
-static int end_answer(struct feed *f, const struct sql_report *report)
+static int end_answer(struct query_subscription *f, const struct sql_report *report)
 {
     bool stream = is_stream(f);
     int rc = 0;
@@ -251,7 +251,7 @@ static int end_answer(struct feed *f, const struct sql_report *report)
 
 /* Rows that came since the last tick for buckets told before that: they are in no answer, so all
  * who follow are told how many. */
-static int tell_late(struct feed *f, uint64_t to_row)
+static int tell_late(struct query_subscription *f, uint64_t to_row)
 {
     struct sql_sink nothing = {.columns = ignore_columns, .rows = ignore_rows};
     struct sql_options o = {
@@ -272,8 +272,8 @@ static int tell_late(struct feed *f, uint64_t to_row)
         return rc;
     int n = snprintf(text, sizeof(text), "\"late_rows\":%llu", (unsigned long long)report.late);
     (void)pthread_mutex_lock(&f->mutex);
-    for (struct job *j = f->jobs; j; j = j->feed_next)
-        (void)server_peer_push(j->peer, j, PIECE_EVENT, 0, text, (size_t)n, true);
+    for (struct job *j = f->jobs; j; j = j->subscription_next)
+        (void)server_connection_push(j->peer, j, CHUNK_EVENT, 0, text, (size_t)n, true);
     (void)pthread_mutex_unlock(&f->mutex);
     return 0;
 }
@@ -286,7 +286,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-static int run_tick(struct feed *f)
+static int run_tick(struct query_subscription *f)
 {
     struct sql_report report = {0};
     int rc = f->prepared ? 0 : find_table(f);
@@ -341,7 +341,7 @@ static int watch_command(void *self, int argc, const char *const *argv, struct p
     if (out->write != tick_write)
         return err_set(-EINVAL, "watch is a stream; use: probing -t TARGET watch \"select ...\", "
                                 "or the websocket (docs/protocol.md)");
-    return run_tick((struct feed *)out);
+    return run_tick((struct query_subscription *)out);
 }
 
 int server_watch_command_add(struct host *h)
@@ -358,7 +358,7 @@ int server_watch_command_add(struct host *h)
 
 static void tick_done(struct probing_reply *r, int status, const char *error)
 {
-    struct feed *f = (struct feed *)r;
+    struct query_subscription *f = (struct query_subscription *)r;
     const char *why = error ? error : "";
     if (atomic_exchange_explicit(&f->ended, true, memory_order_acq_rel))
         return;
@@ -371,22 +371,22 @@ static void tick_done(struct probing_reply *r, int status, const char *error)
     if (status < 0) {
         (void)pthread_mutex_lock(&f->mutex);
         f->over = true;
-        for (struct job *j = f->jobs; j; j = j->feed_next)
-            (void)server_peer_push(j->peer, j, PIECE_DONE, status, why, strlen(why), false);
+        for (struct job *j = f->jobs; j; j = j->subscription_next)
+            (void)server_connection_push(j->peer, j, CHUNK_DONE, status, why, strlen(why), false);
         (void)pthread_mutex_unlock(&f->mutex);
     } else {
         atomic_store_explicit(&f->busy, false, memory_order_release);
     }
-    feed_unref(f);
+    subscription_unref(f);
 }
 
 /* ---- on the loop ---- */
 
 /* Those that a client began, or (NULL) that came by TCP. */
-static uint32_t count_feeds(const struct server *s, const struct peer *owner)
+static uint32_t count_subscriptions(const struct server *s, const struct connection *owner)
 {
     uint32_t n = 0;
-    for (const struct feed *f = s->feeds; f; f = f->next)
+    for (const struct query_subscription *f = s->feeds; f; f = f->next)
         n += owner ? f->owner == owner : !f->owner->local;
     return n;
 }
@@ -394,7 +394,7 @@ static uint32_t count_feeds(const struct server *s, const struct peer *owner)
 static void on_timer(lws_sorted_usec_list_t *timer)
 {
     static const char *const words[] = {"watch"};
-    struct feed *f = lws_container_of(timer, struct feed, timer);
+    struct query_subscription *f = lws_container_of(timer, struct query_subscription, timer);
     lws_sul_schedule(f->server->context, 0, timer, on_timer,
                      (lws_usec_t)(f->interval_ns / NS_PER_US));
     if (atomic_load_explicit(&f->busy, memory_order_acquire) || clock_now() < f->rest_until_ns)
@@ -407,7 +407,7 @@ static void on_timer(lws_sorted_usec_list_t *timer)
         .reply = &f->reply,
         .done = tick_done,
     };
-    f->siblings = count_feeds(f->server, f->owner);
+    f->siblings = count_subscriptions(f->server, f->owner);
     atomic_store_explicit(&f->busy, true, memory_order_relaxed);
     atomic_store_explicit(&f->ended, false, memory_order_relaxed);
     (void)atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed); /* for tick_done() */
@@ -417,19 +417,19 @@ static void on_timer(lws_sorted_usec_list_t *timer)
         tick_done(&f->reply, rc == -EAGAIN || rc == -ESHUTDOWN ? 0 : rc, err_why(rc));
 }
 
-static int feed_new(struct peer *owner, const struct message *m, enum sql_format format,
-                    struct feed **ret)
+static int subscription_new(struct connection *owner, const struct message *m,
+                            enum sql_format format, struct query_subscription **ret)
 {
     struct server *s = owner->server;
-    if (count_feeds(s, owner) >= SERVER_FEEDS_PEER)
+    if (count_subscriptions(s, owner) >= SERVER_SUBSCRIPTIONS_CONNECTION)
         return err_set(-EAGAIN,
                        "%d different statements are watched by this connection already; end one",
-                       SERVER_FEEDS_PEER);
-    if (server_get(s->n_feeds) >= SERVER_FEEDS ||
-        (!owner->local && count_feeds(s, NULL) >= SERVER_FEEDS_TCP))
+                       SERVER_SUBSCRIPTIONS_CONNECTION);
+    if (server_get(s->n_subscriptions) >= SERVER_SUBSCRIPTIONS ||
+        (!owner->local && count_subscriptions(s, NULL) >= SERVER_SUBSCRIPTIONS_TCP))
         return err_set(-EAGAIN, "%d different statements are watched already; end one",
-                       owner->local ? SERVER_FEEDS : SERVER_FEEDS_TCP);
-    struct feed *f = calloc(1, sizeof(*f));
+                       owner->local ? SERVER_SUBSCRIPTIONS : SERVER_SUBSCRIPTIONS_TCP);
+    struct query_subscription *f = calloc(1, sizeof(*f));
     if (f)
         f->sql = strdup(m->text);
     if (!f || !f->sql || pthread_mutex_init(&f->mutex, NULL) != 0) {
@@ -439,7 +439,7 @@ static int feed_new(struct peer *owner, const struct message *m, enum sql_format
     }
     atomic_store_explicit(&f->refs, 1, memory_order_relaxed);
     server_ref(s);
-    server_peer_ref(owner);
+    server_connection_ref(owner);
     f->server = s;
     f->owner = owner;
     f->reply.write = tick_write;
@@ -452,19 +452,19 @@ static int feed_new(struct peer *owner, const struct message *m, enum sql_format
     buf_init(&f->text, SERVER_TICK_BYTES);
     f->next = s->feeds;
     s->feeds = f;
-    server_add(s->n_feeds, 1);
+    server_add(s->n_subscriptions, 1);
     lws_sul_schedule(s->context, 0, &f->timer, on_timer, 1);
     *ret = f;
     return 0;
 }
 
 /* Let a job follow the feed.  false: it is of no more use. */
-static bool feed_join(struct feed *f, struct job *j)
+static bool subscription_join(struct query_subscription *f, struct job *j)
 {
     (void)pthread_mutex_lock(&f->mutex);
     bool joined = !f->over;
     if (joined) {
-        j->feed_next = f->jobs;
+        j->subscription_next = f->jobs;
         f->jobs = j;
     }
     (void)pthread_mutex_unlock(&f->mutex);
@@ -473,14 +473,14 @@ static bool feed_join(struct feed *f, struct job *j)
     return joined;
 }
 
-static bool is_same(const struct feed *f, const struct message *m, enum sql_format format,
-                    bool hides)
+static bool is_same(const struct query_subscription *f, const struct message *m,
+                    enum sql_format format, bool hides)
 {
     return f->shareable && f->hides == hides && m->last == 0 && f->format == format &&
            f->interval_ns == m->interval_ns && strcmp(f->sql, m->text) == 0;
 }
 
-void server_watch_start(struct peer *p, const struct message *m)
+void server_watch_start(struct connection *p, const struct message *m)
 {
     enum sql_format format;
     bool hides = p->access != ACCESS_FULL;
@@ -490,17 +490,17 @@ void server_watch_start(struct peer *p, const struct message *m)
     struct job *j = rc < 0 ? NULL : server_job_new(p, JOB_WATCH, m->id);
     if (rc == 0 && !j)
         rc = -ENOMEM;
-    struct feed *f = p->server->feeds;
-    while (j && f && !(is_same(f, m, format, hides) && feed_join(f, j)))
+    struct query_subscription *f = p->server->feeds;
+    while (j && f && !(is_same(f, m, format, hides) && subscription_join(f, j)))
         f = f->next;
     if (f && j) {
         (void)atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
         return;
     }
     if (rc == 0)
-        rc = feed_new(p, m, format, &f);
+        rc = subscription_new(p, m, format, &f);
     if (rc == 0) {
-        (void)feed_join(f, j); /* its first count is this job's */
+        (void)subscription_join(f, j); /* its first count is this job's */
         return;
     }
     if (j)
@@ -508,16 +508,16 @@ void server_watch_start(struct peer *p, const struct message *m)
     (void)server_job_refuse(p, m->id, rc);
 }
 
-static void feed_stop(struct feed *f)
+static void subscription_stop(struct query_subscription *f)
 {
-    struct feed **at = &f->server->feeds;
+    struct query_subscription **at = &f->server->feeds;
     int none = 0; /* a reason that is there stays: the host tells time limits by it */
     while (*at && *at != f)
         at = &(*at)->next;
     if (!*at)
         return;
     *at = f->next;
-    server_add(f->server->n_feeds, -1u);
+    server_add(f->server->n_subscriptions, -1u);
     (void)atomic_compare_exchange_strong_explicit(&f->reply.cancelled, &none, HOST_GONE,
                                                   memory_order_release, memory_order_relaxed);
     if (f->server->context)
@@ -526,19 +526,19 @@ static void feed_stop(struct feed *f)
 
 void server_watch_stop(struct job *j)
 {
-    struct feed *f = j->feed;
+    struct query_subscription *f = j->feed;
     if (!f)
         return;
     j->feed = NULL;
     (void)pthread_mutex_lock(&f->mutex);
     struct job **at = &f->jobs;
     while (*at && *at != j)
-        at = &(*at)->feed_next;
+        at = &(*at)->subscription_next;
     if (*at)
-        *at = j->feed_next;
+        *at = j->subscription_next;
     bool empty = f->jobs == NULL;
     (void)pthread_mutex_unlock(&f->mutex);
     if (empty)
-        feed_stop(f);
-    feed_unref(f);
+        subscription_stop(f);
+    subscription_unref(f);
 }

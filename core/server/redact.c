@@ -30,7 +30,7 @@ static int pass(struct job *j, size_t size)
     if (r < 0)
         r = err_set(r, "no memory to look through an answer for secrets");
     else if (shown.size > 0)
-        r = server_peer_write(j, shown.data, shown.size);
+        r = server_connection_write(j, shown.data, shown.size);
     buf_done(&shown);
     if (size == j->held.size) {
         buf_reset(&j->held);
@@ -44,7 +44,7 @@ static int pass(struct job *j, size_t size)
 int server_shade_write(struct job *j, const void *data, size_t size)
 {
     if (!hides(j))
-        return server_peer_write(j, data, size);
+        return server_connection_write(j, data, size);
     if (size > MOST || buf_add(&j->held, data, size) < 0)
         return err_set(-EMSGSIZE,
                        "a line of this answer is longer than %u bytes and cannot be looked through "

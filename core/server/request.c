@@ -18,7 +18,7 @@ static int reply_write(struct probing_reply *r, const void *data, size_t size)
     return server_shade_write((struct job *)r, data, size); /* reply is the first field */
 }
 
-struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id)
+struct job *server_job_new(struct connection *p, enum job_kind kind, int64_t id)
 {
     struct job *j = calloc(1, sizeof(*j));
     if (!j)
@@ -27,15 +27,15 @@ struct job *server_job_new(struct peer *p, enum job_kind kind, int64_t id)
     server_add(p->requests, 1);
     j->reply.write = reply_write;
     j->reply.remote = !p->local;
-    j->reply.takes_bytes = p->kind == PEER_HTTP || p->kind == PEER_WS;
+    j->reply.takes_bytes = p->kind == CONNECTION_HTTP || p->kind == CONNECTION_WS;
     atomic_store_explicit(&j->refs, 1, memory_order_relaxed);
     j->peer = p;
-    server_peer_ref(p);
+    server_connection_ref(p);
     j->kind = kind;
     j->id = id;
     j->line_start = true;
     buf_init(&j->held, 2 * SERVER_MESSAGE_BYTES);
-    buf_init(&j->hold, SERVER_HOLD_BYTES + SERVER_PIECE_BYTES);
+    buf_init(&j->hold, SERVER_HOLD_BYTES + SERVER_CHUNK_BYTES);
     j->next = p->jobs;
     p->jobs = j;
     p->n_jobs++;
@@ -54,11 +54,11 @@ void server_job_unref(struct job *j)
     buf_done(&j->held);
     buf_done(&j->hold);
     squeeze_free(j->squeeze);
-    server_peer_unref(j->peer);
+    server_connection_unref(j->peer);
     free(j);
 }
 
-struct job *server_job_find(struct peer *p, int64_t id)
+struct job *server_job_find(struct connection *p, int64_t id)
 {
     struct job *j = p->jobs;
     while (j && (j->id != id || j->over))
@@ -98,11 +98,12 @@ void server_job_cancel(struct job *j)
     }
 }
 
-int server_job_refuse(struct peer *p, int64_t id, int code)
+int server_job_refuse(struct connection *p, int64_t id, int code)
 {
     struct job *j = server_job_new(p, JOB_RUN, id);
     const char *why = err_why(code);
-    return j && server_peer_push(p, j, PIECE_DONE, code, why, strlen(why), false) == 0 ? 0 : -1;
+    return j && server_connection_push(p, j, CHUNK_DONE, code, why, strlen(why), false) == 0 ? 0
+                                                                                             : -1;
 }
 
 static void run_done(struct probing_reply *r, int status, const char *error)
@@ -114,20 +115,20 @@ static void run_done(struct probing_reply *r, int status, const char *error)
     buf_init(&why, 2 * ERR_TEXT_BYTES);
     (void)server_shade_text(j, status >= 0 ? r->note : error ? error : "", &why);
     server_shade_end(j);
-    (void)server_peer_push(j->peer, j, PIECE_DONE, status, buf_text(&why), why.size, false);
+    (void)server_connection_push(j->peer, j, CHUNK_DONE, status, buf_text(&why), why.size, false);
     buf_done(&why);
     server_job_unref(j);
 }
 
-void server_job_run(struct peer *p, int64_t id, int argc, const char *const *argv,
+void server_job_run(struct connection *p, int64_t id, int argc, const char *const *argv,
                     uint64_t timeout_ns)
 {
     static const char no_memory[] = "no memory";
     struct job *j = server_job_new(p, JOB_RUN, id);
     if (!j) {
         p->closing = true; /* nobody could be told which request it was */
-        (void)server_peer_push(p, NULL, PIECE_ERROR, -ENOMEM, no_memory, sizeof(no_memory) - 1,
-                               false);
+        (void)server_connection_push(p, NULL, CHUNK_ERROR, -ENOMEM, no_memory,
+                                     sizeof(no_memory) - 1, false);
         return;
     }
     struct host_request request = {

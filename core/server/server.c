@@ -93,11 +93,11 @@ static int set_token(struct server *s, enum access access, const char *token)
 }
 
 /* Our share of the descriptors that the process may open: it is the host that must not run out. */
-static uint32_t most_peers(void)
+static uint32_t most_connections(void)
 {
     struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 4 >= SERVER_PEERS)
-        return SERVER_PEERS;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur / 4 >= SERVER_CONNECTIONS)
+        return SERVER_CONNECTIONS;
     return limit.rlim_cur < 32 ? 8 : (uint32_t)limit.rlim_cur / 4;
 }
 
@@ -114,7 +114,7 @@ static int make_server(const struct server_options *o, struct server **ret)
     for (int i = 0; i < SERVER_FDS; i++)
         atomic_store_explicit(&s->fds[i], -1, memory_order_relaxed);
     s->listen_fds[0] = s->listen_fds[1] = s->pending_fd = -1;
-    s->most_peers = most_peers();
+    s->most_connections = most_connections();
     s->stuck_s = o->stuck_s ? o->stuck_s : SERVER_STUCK_S;
     s->host = o->host;
     s->sql = o->sql;
@@ -233,7 +233,7 @@ void server_stats(struct server *s, struct server_stats *ret)
     *ret = (struct server_stats){
         .local = server_get(s->n_local),
         .tcp = server_get(s->n_tcp),
-        .streams = server_get(s->n_feeds),
+        .streams = server_get(s->n_subscriptions),
         .queued = server_get(s->queued),
         .accepted = server_get(s->accepted),
         .refused = server_get(s->refused),

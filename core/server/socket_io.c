@@ -23,7 +23,7 @@ static void give_memory_back(struct buf *b)
     buf_init(b, max);
 }
 
-void server_raw_used(struct peer *p, size_t n)
+void server_raw_used(struct connection *p, size_t n)
 {
     size_t rest = p->in.size - n;
     if (rest > 0)
@@ -33,7 +33,7 @@ void server_raw_used(struct peer *p, size_t n)
         give_memory_back(&p->in); /* an idle peer keeps no megabyte */
 }
 
-void server_peer_wait(struct peer *p, enum peer_wait wait, uint32_t seconds)
+void server_connection_wait(struct connection *p, enum connection_wait wait, uint32_t seconds)
 {
     if (p->wait == wait && wait != WAIT_SENDING)
         return; /* a byte now and then does not buy more time */
@@ -45,28 +45,29 @@ void server_peer_wait(struct peer *p, enum peer_wait wait, uint32_t seconds)
 /* libwebsockets 4.1.6 (raw-file role) clears its wish to write after the WRITEABLE callback, so one
  * made inside it is lost: then it goes by way of the ready list.  Can go when the oldest version we
  * build with clears POLLOUT before the callback (its ops-raw-file.c). */
-static void want_to_write(struct peer *p)
+static void want_to_write(struct connection *p)
 {
     if (p->writing)
-        server_peer_ready(p);
+        server_connection_ready(p);
     else
         (void)lws_callback_on_writable(p->wsi);
 }
 
-static void choose_deadline(struct peer *p)
+static void choose_deadline(struct connection *p)
 {
     if (p->out.size > p->out_sent)
         return; /* WAIT_SENDING is set where sending stops */
     if (p->jobs)
-        server_peer_wait(p, WAIT_NOTHING, 0);
-    else if (p->kind == PEER_GREETING || !p->access || p->in.size > 0)
-        server_peer_wait(p, WAIT_REQUEST, SERVER_GREETING_S);
+        server_connection_wait(p, WAIT_NOTHING, 0);
+    else if (p->kind == CONNECTION_GREETING || !p->access || p->in.size > 0)
+        server_connection_wait(p, WAIT_REQUEST, SERVER_GREETING_S);
     else
-        server_peer_wait(p, WAIT_NEXT, p->kind == PEER_TEXT ? SERVER_TEXT_IDLE_S : SERVER_IDLE_S);
+        server_connection_wait(p, WAIT_NEXT,
+                               p->kind == CONNECTION_TEXT ? SERVER_TEXT_IDLE_S : SERVER_IDLE_S);
 }
 
 /* Is it HTTP?  Judged by the end of the first line, so that a command may be called "get". */
-static int greet(struct peer *p)
+static int greet(struct connection *p)
 {
     const char *end = memchr(p->in.data, '\n', p->in.size);
     if (!end)
@@ -78,24 +79,24 @@ static int greet(struct peer *p)
         if ((unsigned char)p->in.data[i] < ' ' && p->in.data[i] != '\t')
             return -1; /* neither: TLS, or noise */
     bool http = n > 9 && memcmp(p->in.data + n - 9, " HTTP/", 6) == 0;
-    server_peer_speaks(p, http ? PEER_HTTP : PEER_TEXT);
+    server_connection_speaks(p, http ? CONNECTION_HTTP : CONNECTION_TEXT);
     return 1;
 }
 
-int server_raw_receive(struct peer *p)
+int server_raw_receive(struct connection *p)
 {
     int rc = 0;
-    if (p->kind == PEER_GREETING && (p->in.size > 0 || p->eof))
+    if (p->kind == CONNECTION_GREETING && (p->in.size > 0 || p->eof))
         rc = p->in.size > 0 ? greet(p) : -1;
     if (rc >= 0 && !p->closing) {
-        if (p->kind == PEER_HTTP)
+        if (p->kind == CONNECTION_HTTP)
             rc = server_http_receive(p);
-        else if (p->kind == PEER_TEXT)
+        else if (p->kind == CONNECTION_TEXT)
             rc = server_text_receive(p);
     }
     if (rc < 0 || !p->wsi)
         return -1;
-    if (server_peer_waiting(p) || p->out.size > p->out_sent || p->closing || p->eof)
+    if (server_connection_waiting(p) || p->out.size > p->out_sent || p->closing || p->eof)
         want_to_write(p);
     bool full = p->in.size >= SERVER_HEADER_BYTES + SERVER_BODY_BYTES;
     (void)lws_rx_flow_control(p->wsi, !full && !p->eof);
@@ -103,14 +104,14 @@ int server_raw_receive(struct peer *p)
     return 0;
 }
 
-static int throw_away(struct peer *p)
+static int throw_away(struct connection *p)
 {
     char scrap[READ_BYTES];
     ssize_t got = recv(p->fd, scrap, sizeof(scrap), 0);
     return got > 0 || (got == -1 && (errno == EAGAIN || errno == EINTR)) ? 0 : -1;
 }
 
-int server_raw_readable(struct peer *p)
+int server_raw_readable(struct connection *p)
 {
     if (p->lingering)
         return throw_away(p);
@@ -132,7 +133,7 @@ int server_raw_readable(struct peer *p)
 }
 
 /* 1: all of p->out is sent, 0: the socket is full, -1: it is broken */
-static int send_out(struct peer *p)
+static int send_out(struct connection *p)
 {
     while (p->out_sent < p->out.size) {
         ssize_t n = send(p->fd, p->out.data + p->out_sent, p->out.size - p->out_sent, MSG_NOSIGNAL);
@@ -140,7 +141,7 @@ static int send_out(struct peer *p)
             continue;
         if (n == -1 && errno == EAGAIN) {
             if (p->wait != WAIT_SENDING)
-                server_peer_wait(p, WAIT_SENDING, p->server->stuck_s);
+                server_connection_wait(p, WAIT_SENDING, p->server->stuck_s);
             want_to_write(p);
             return 0;
         }
@@ -149,18 +150,18 @@ static int send_out(struct peer *p)
         p->out_sent += (size_t)n;
         server_add(p->bytes_out, (uint64_t)n);
         if (p->wait == WAIT_SENDING)
-            server_peer_wait(p, WAIT_SENDING, p->server->stuck_s);
+            server_connection_wait(p, WAIT_SENDING, p->server->stuck_s);
     }
     p->out_sent = 0;
     buf_reset(&p->out);
-    if (p->out.capacity > 2 * SERVER_PIECE_BYTES)
+    if (p->out.capacity > 2 * SERVER_CHUNK_BYTES)
         give_memory_back(&p->out);
     return 1;
 }
 
 /* All is said.  Closing now, with bytes of the client's unread, would make the kernel throw away
  * what it has not read of ours, a refusal's reason for example: so first let it hang up. */
-static int linger(struct peer *p)
+static int linger(struct connection *p)
 {
     /* By the local socket what is sent stays to be read; it is TCP's reset that takes it. */
     if (p->eof || (p->told && p->local) ||
@@ -173,12 +174,12 @@ static int linger(struct peer *p)
     p->in.size = 0;
     give_memory_back(&p->in);
     (void)lws_rx_flow_control(p->wsi, 1);
-    server_peer_wait(p, WAIT_NOTHING, 0); /* or what is left of another wait would count */
-    server_peer_wait(p, WAIT_REQUEST, SERVER_LINGER_S);
+    server_connection_wait(p, WAIT_NOTHING, 0); /* or what is left of another wait would count */
+    server_connection_wait(p, WAIT_REQUEST, SERVER_LINGER_S);
     return 0;
 }
 
-static int write_all(struct peer *p)
+static int write_all(struct connection *p)
 {
     size_t turn = 0;
     for (;;) {
@@ -187,18 +188,18 @@ static int write_all(struct peer *p)
         if (rc <= 0)
             return rc;
         uint64_t dropped;
-        struct piece *piece = turn < TURN_BYTES ? server_peer_take(p, &dropped) : NULL;
+        struct chunk *piece = turn < TURN_BYTES ? server_connection_take(p, &dropped) : NULL;
         if (!piece)
             break;
-        if (p->kind == PEER_HTTP)
+        if (p->kind == CONNECTION_HTTP)
             server_http_encode(p, piece);
         else
             server_text_encode(p, piece);
-        server_piece_free(piece);
+        server_chunk_free(piece);
         if (p->out.failed)
             return -1;
     }
-    if (server_peer_waiting(p)) {
+    if (server_connection_waiting(p)) {
         want_to_write(p);
         return 0;
     }
@@ -212,7 +213,7 @@ static int write_all(struct peer *p)
     return 0;
 }
 
-int server_raw_writeable(struct peer *p)
+int server_raw_writeable(struct connection *p)
 {
     p->writing = true;
     int rc = write_all(p);

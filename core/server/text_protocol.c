@@ -15,7 +15,7 @@
 #include "core/server/internal.h"
 #include "core/server/message.h"
 
-static void say_error(struct peer *p, const char *why)
+static void say_error(struct connection *p, const char *why)
 {
     (void)buf_adds(&p->out, "error: ");
     for (size_t n; *why != '\0'; why += n + (why[n] != '\0')) { /* one line, whatever was in it */
@@ -27,13 +27,13 @@ static void say_error(struct peer *p, const char *why)
     (void)buf_addc(&p->out, '\n');
 }
 
-static int take_token(struct peer *p, const char *line, size_t n)
+static int take_token(struct connection *p, const char *line, size_t n)
 {
     while (n > 0 && (line[n - 1] == ' ' || line[n - 1] == '\t'))
         n--;
     bool shown = n > 6 && memcmp(line, "token ", 6) == 0;
     enum access access = shown ? server_token_access(p->server, line + 6, n - 6) : ACCESS_NONE;
-    if (access && server_peer_admit(p, access) == 0)
+    if (access && server_connection_admit(p, access) == 0)
         return buf_adds(&p->out, ".\n");
     if (access) {
         server_log_refusal(p, SERVER_FULL);
@@ -48,11 +48,11 @@ static int take_token(struct peer *p, const char *line, size_t n)
     return 0;
 }
 
-static int run_line(struct peer *p, const char *line, size_t n)
+static int run_line(struct connection *p, const char *line, size_t n)
 {
-    const char *words[MESSAGE_WORDS];
+    const char *words[MESSAGE_ARGS];
     struct arena a;
-    if (!server_peer_may_ask(p)) {
+    if (!server_connection_may_ask(p)) {
         say_error(p, "too many requests a second");
         p->closing = true;
         return 0;
@@ -60,7 +60,7 @@ static int run_line(struct peer *p, const char *line, size_t n)
     if (!p->access)
         return take_token(p, line, n);
     arena_init(&a, 4 * SERVER_BODY_BYTES);
-    int count = server_words_split(&a, line, n, words, MESSAGE_WORDS);
+    int count = server_args_split(&a, line, n, words, MESSAGE_ARGS);
     if (count < 0) {
         say_error(p, err_why(count));
     } else if (count == 1 && (strcmp(words[0], "quit") == 0 || strcmp(words[0], "exit") == 0)) {
@@ -72,7 +72,7 @@ static int run_line(struct peer *p, const char *line, size_t n)
     return 0;
 }
 
-int server_text_receive(struct peer *p)
+int server_text_receive(struct connection *p)
 {
     if (p->told && !p->closing) {
         say_error(p, SERVER_FULL);
@@ -93,13 +93,13 @@ int server_text_receive(struct peer *p)
             n--;
         int rc = run_line(p, p->in.data, n);
         server_raw_used(p, used);
-        if (rc < 0 || p->out.size > SERVER_PIECE_BYTES)
+        if (rc < 0 || p->out.size > SERVER_CHUNK_BYTES)
             return rc; /* the rest when this much was sent */
     }
     return 0;
 }
 
-static void add_lines(struct peer *p, struct job *j, const char *text, size_t n)
+static void add_lines(struct connection *p, struct job *j, const char *text, size_t n)
 {
     while (n > 0) {
         const char *end = memchr(text, '\n', n);
@@ -114,7 +114,7 @@ static void add_lines(struct peer *p, struct job *j, const char *text, size_t n)
 }
 
 /* At the other end sits nc in a terminal: what would steer it is escaped, as the command does. */
-static void add_text(struct peer *p, struct job *j, const char *text, size_t n, bool last)
+static void add_text(struct connection *p, struct job *j, const char *text, size_t n, bool last)
 {
     struct buf all;
     j->shown = j->shown || n > 0;
@@ -132,16 +132,16 @@ static void add_text(struct peer *p, struct job *j, const char *text, size_t n, 
     buf_done(&all);
 }
 
-void server_text_encode(struct peer *p, struct piece *piece)
+void server_text_encode(struct connection *p, struct chunk *piece)
 {
     struct job *j = piece->job;
-    if (piece->kind == PIECE_ERROR || !j) {
+    if (piece->kind == CHUNK_ERROR || !j) {
         (void)buf_adds(&p->out, "error: ");
         (void)printable_add(&p->out, piece->data, piece->size, PRINTABLE_LINE);
         (void)buf_addc(&p->out, '\n');
         return;
     }
-    if (piece->kind != PIECE_DONE) {
+    if (piece->kind != CHUNK_DONE) {
         add_text(p, j, piece->data, piece->size, /* last= */ false);
         return;
     }

@@ -19,7 +19,7 @@
 #include "core/server/internal.h"
 #include "core/server/message.h"
 
-int server_ws_handover(struct peer *p, const char *request, size_t size)
+int server_ws_handover(struct connection *p, const char *request, size_t size)
 {
     struct server *s = p->server;
     int fd = fcntl(p->fd, F_DUPFD_CLOEXEC, 3); /* the old one is closed with its file role */
@@ -32,32 +32,32 @@ int server_ws_handover(struct peer *p, const char *request, size_t size)
     p->slot = slot;
     p->fd = -1;
     p->wsi = NULL;
-    server_peer_speaks(p, PEER_WS);
+    server_connection_speaks(p, CONNECTION_WS);
     buf_done(&p->in);
     buf_init(&p->in, SERVER_MESSAGE_BYTES);
     s->adopting = p;
-    server_peer_ref(p);
+    server_connection_ref(p);
     struct lws *wsi = lws_adopt_socket_vhost_readbuf(s->vhost, fd, request, size);
     s->adopting = NULL;
     /* The call serves the request at once, so the client may have come and gone within it: then the
      * peer is off the list already, and ours is the last count of it. */
     if (!wsi && !p->wsi)
-        server_peer_lost(p);
-    server_peer_unref(p);
+        server_connection_lost(p);
+    server_connection_unref(p);
     return -1; /* closes the old descriptor only */
 }
 
-static int say(struct peer *p, const char *why)
+static int say(struct connection *p, const char *why)
 {
     (void)pthread_mutex_lock(&p->mutex);
     bool full = p->queued > SERVER_QUEUE_BYTES;
     (void)pthread_mutex_unlock(&p->mutex);
     if (full) /* it talks and does not listen */
         return -1;
-    return server_peer_push(p, NULL, PIECE_ERROR, 0, why, strlen(why), false) < 0 ? -1 : 0;
+    return server_connection_push(p, NULL, CHUNK_ERROR, 0, why, strlen(why), false) < 0 ? -1 : 0;
 }
 
-static int obey(struct peer *p, const struct message *m)
+static int obey(struct connection *p, const struct message *m)
 {
     struct job *j = server_job_find(p, m->id);
     if (m->kind == MESSAGE_CANCEL) {
@@ -68,7 +68,7 @@ static int obey(struct peer *p, const struct message *m)
         server_job_cancel(j);
         if (j->kind != JOB_RUN) {
             j->over = true;
-            return server_peer_push(p, j, PIECE_DONE, 0, "", 0, false) < 0 ? -1 : 0;
+            return server_connection_push(p, j, CHUNK_DONE, 0, "", 0, false) < 0 ? -1 : 0;
         }
         return 0;
     }
@@ -98,7 +98,7 @@ static int obey(struct peer *p, const struct message *m)
 }
 
 /* What asks too often is answered where it has an id, and the connection stays. */
-static int take_message(struct peer *p)
+static int take_message(struct connection *p)
 {
     struct message m;
     struct arena a;
@@ -106,9 +106,9 @@ static int take_message(struct peer *p)
     arena_init(&a, 8 * SERVER_MESSAGE_BYTES);
     err_clear();
     int rc = server_message_parse(&a, p->in.data ? p->in.data : "", p->in.size, &m, &id);
-    bool may = server_peer_may_ask(p); /* also what is no request: reading it costs as much */
+    bool may = server_connection_may_ask(p); /* also what is no request: reading it costs as much */
     if (!may && !(rc == 0 && m.kind == MESSAGE_CANCEL))
-        rc = err_set(-EAGAIN, "too many requests: at most %d a second", SERVER_PEER_RATE);
+        rc = err_set(-EAGAIN, "too many requests: at most %d a second", SERVER_CONNECTION_RATE);
     if (rc == 0) {
         rc = obey(p, &m);
     } else if (id >= 0) {
@@ -122,7 +122,7 @@ static int take_message(struct peer *p)
     return rc;
 }
 
-static int receive(struct lws *wsi, struct peer *p, const char *data, size_t size)
+static int receive(struct lws *wsi, struct connection *p, const char *data, size_t size)
 {
     static const char too_long[] = "a message is at most 4 MiB";
     if (lws_frame_is_binary(wsi)) {
@@ -139,7 +139,7 @@ static int receive(struct lws *wsi, struct peer *p, const char *data, size_t siz
     return take_message(p);
 }
 
-static void add_data(struct peer *p, struct job *j, const char *data, size_t size, bool last)
+static void add_data(struct connection *p, struct job *j, const char *data, size_t size, bool last)
 {
     struct buf text;
     buf_init(&text, size + sizeof(j->tail) + 1);
@@ -158,13 +158,13 @@ static void add_data(struct peer *p, struct job *j, const char *data, size_t siz
 }
 
 /* A binary message: the id as 8 bytes, least first, then what was written. */
-static void add_bytes(struct peer *p, const struct job *j, const char *data, size_t size)
+static void add_bytes(struct connection *p, const struct job *j, const char *data, size_t size)
 {
     (void)buf_add(&p->out, &j->id, sizeof(j->id));
     (void)buf_add(&p->out, data, size);
 }
 
-static void add_shared(struct peer *p, const struct job *j, const struct shared *text)
+static void add_shared(struct connection *p, const struct job *j, const struct shared *text)
 {
     (void)buf_addf(&p->out, "{\"id\":%lld,%s\"data\":", (long long)j->id,
                    text->whole ? "\"snapshot\":true," : "");
@@ -172,14 +172,14 @@ static void add_shared(struct peer *p, const struct job *j, const struct shared 
     (void)buf_addc(&p->out, '}');
 }
 
-static void begin(struct peer *p)
+static void begin(struct connection *p)
 {
     static const char room[LWS_PRE];
     buf_reset(&p->out);
     (void)buf_add(&p->out, room, sizeof(room));
 }
 
-static int flush(struct lws *wsi, struct peer *p, enum lws_write_protocol as)
+static int flush(struct lws *wsi, struct connection *p, enum lws_write_protocol as)
 {
     if (p->out.failed)
         return -1;
@@ -192,11 +192,11 @@ static int flush(struct lws *wsi, struct peer *p, enum lws_write_protocol as)
     return sent < 0 ? -1 : 0;
 }
 
-static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
+static int encode(struct lws *wsi, struct connection *p, struct chunk *piece)
 {
     struct job *j = piece->job;
     switch (piece->kind) {
-    case PIECE_DATA:
+    case CHUNK_DATA:
         if (j->reply.media_type) {
             add_bytes(p, j, piece->data, piece->size);
             return flush(wsi, p, LWS_WRITE_BINARY);
@@ -206,17 +206,17 @@ static int encode(struct lws *wsi, struct peer *p, struct piece *piece)
         else
             add_data(p, j, piece->data, piece->size, /* last= */ false);
         break;
-    case PIECE_EVENT:
+    case CHUNK_EVENT:
         (void)buf_addf(&p->out, "{\"id\":%lld,", (long long)j->id);
         (void)buf_add(&p->out, piece->data, piece->size);
         (void)buf_addc(&p->out, '}');
         break;
-    case PIECE_ERROR:
+    case CHUNK_ERROR:
         (void)buf_adds(&p->out, "{\"error\":");
         (void)json_add_text(&p->out, piece->data, piece->size);
         (void)buf_addc(&p->out, '}');
         break;
-    case PIECE_DONE:
+    case CHUNK_DONE:
         if (j->tail_size > 0) {
             add_data(p, j, "", 0, true);
             if (flush(wsi, p, LWS_WRITE_TEXT) < 0)
@@ -242,12 +242,12 @@ static int hang_up(struct lws *wsi)
     return -1;
 }
 
-static int writeable(struct lws *wsi, struct peer *p)
+static int writeable(struct lws *wsi, struct connection *p)
 {
     uint64_t dropped;
     int rc = 0;
-    struct piece *piece = server_peer_take(p, &dropped);
-    server_peer_wait(p, WAIT_NOTHING, 0);
+    struct chunk *piece = server_connection_take(p, &dropped);
+    server_connection_wait(p, WAIT_NOTHING, 0);
     if (!piece)
         return p->closing ? hang_up(wsi) : 0;
     begin(p);
@@ -256,13 +256,13 @@ static int writeable(struct lws *wsi, struct peer *p)
                        (unsigned long long)dropped);
         rc = flush(wsi, p, LWS_WRITE_TEXT);
     }
-    if (rc == 0 && (!piece->job || !piece->job->over || piece->kind == PIECE_DONE))
+    if (rc == 0 && (!piece->job || !piece->job->over || piece->kind == CHUNK_DONE))
         rc = encode(wsi, p, piece);
-    server_piece_free(piece);
+    server_chunk_free(piece);
     buf_done(&p->out);
     buf_init(&p->out, 8 * SERVER_MESSAGE_BYTES);
-    if (rc == 0 && (server_peer_waiting(p) || p->closing || lws_partial_buffered(wsi))) {
-        server_peer_wait(p, WAIT_SENDING, p->server->stuck_s);
+    if (rc == 0 && (server_connection_waiting(p) || p->closing || lws_partial_buffered(wsi))) {
+        server_connection_wait(p, WAIT_SENDING, p->server->stuck_s);
         (void)lws_callback_on_writable(wsi);
     }
     return rc;
@@ -270,7 +270,7 @@ static int writeable(struct lws *wsi, struct peer *p)
 
 /* Bytes that libwebsockets has read and not yet used.  It closes without a word what we refuse, so
  * the word is ours, when it cannot fall into the middle of a frame. */
-static int arrived(struct lws *wsi, struct peer *p, const void *data, size_t size)
+static int arrived(struct lws *wsi, struct connection *p, const void *data, size_t size)
 {
     int code = server_frames_arrived(&p->frames, data, size, clock_now());
     const unsigned char goodbye[] = {0x88, 2, (unsigned char)(code >> 8), (unsigned char)code};
@@ -297,8 +297,8 @@ int server_ws_headers(struct server *s, struct lws *wsi, struct lws_process_html
                                               (unsigned char **)&args->p, end);
 }
 
-int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct peer *p, void *in,
-                    size_t size)
+int server_ws_event(struct lws *wsi, enum lws_callback_reasons reason, struct connection *p,
+                    void *in, size_t size)
 {
     if (reason == LWS_CALLBACK_RECEIVE) {
         server_add(p->bytes_in, size);

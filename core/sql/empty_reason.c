@@ -72,7 +72,7 @@ static void tell_view(struct query *q, const struct view *v, char *ret)
     const struct sql_sink sink = {.arg = why, .rows = take_text};
     const struct sql_options o = {
         .timeout_ns = q->o->timeout_ns, .cancel = q->o->cancel, .hide_secrets = q->o->hide_secrets};
-    const struct aside_query query = {
+    const struct query_thread_query query = {
         .s = q->s, .text = v->why, .size = strlen(v->why), .o = &o, .sink = &sink};
     if (sql_run_here(&query, q->aside) == 0 && why[0])
         (void)snprintf(ret, SQL_EMPTY_BYTES, "%s has no rows: %s", v->name, why);

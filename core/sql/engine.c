@@ -206,7 +206,7 @@ static bool gives_buckets(const struct query *q, const struct op *op)
     return q->bucketed && op == q->bucketed && !q->subqueries;
 }
 
-int sql_run_here(const struct aside_query *r, struct aside *aside)
+int sql_run_here(const struct query_thread_query *r, struct query_thread *aside)
 {
     struct query q;
     struct op *op;
@@ -245,10 +245,10 @@ int sql_run_here(const struct aside_query *r, struct aside *aside)
 int sql_run(struct sql *s, const char *text, size_t size, const struct sql_options *o,
             const struct sql_sink *sink, struct sql_report *ret)
 {
-    const struct aside_query query = {sql_run_here, s, text, size, o, sink, ret};
+    const struct query_thread_query query = {sql_run_here, s, text, size, o, sink, ret};
     int nice = (int)sql_setting(s, SQL_SET_NICE);
     int rc;
-    if (nice && sql_run_aside(&query, nice, &rc))
+    if (nice && sql_run_on_thread(&query, nice, &rc))
         return rc;
     return sql_run_here(&query, /* aside= */ NULL);
 }

@@ -61,7 +61,7 @@ static void disable_from(uint64_t interrupted_sp)
 #endif
 }
 
-void lend_on_signal(ucontext_t *context)
+void altstack_on_signal(ucontext_t *context)
 {
     uint32_t asked = ASKED, answer = HAS_ITS_OWN;
     stack_t *s = &context->uc_stack;
@@ -108,7 +108,7 @@ static int ask(pid_t tid, void *memory, size_t size, bool take_back, uint64_t ti
     loan.size = size;
     loan.take_back = take_back;
     atomic_store_explicit(&loan.state, ASKED, memory_order_release);
-    int rc = signal_send(tid, SIGNAL_LEND);
+    int rc = signal_send(tid, SIGNAL_ALTSTACK);
     if (rc < 0) { /* no room for one more in the user's queue (ulimit -i), or the thread is gone */
         atomic_store_explicit(&loan.state, NOTHING, memory_order_release);
         return rc == -ESRCH ? -ESRCH : -EAGAIN;
@@ -126,7 +126,7 @@ static int ask(pid_t tid, void *memory, size_t size, bool take_back, uint64_t ti
 }
 
 /* The handler that gave the stack back still ran on it; one that runs after it does not. */
-int stack_lend(pid_t tid, void *memory, size_t size, bool take_back, uint64_t timeout_ns)
+int altstack_give(pid_t tid, void *memory, size_t size, bool take_back, uint64_t timeout_ns)
 {
     const struct timespec nap = {.tv_nsec = NAP_NS};
     uint64_t end = clock_monotonic() + timeout_ns;

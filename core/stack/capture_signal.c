@@ -215,8 +215,8 @@ static bool on_signal(int kind, void *info, void *context)
     case SIGNAL_GATHER:
         gather_on_signal(context);
         break;
-    case SIGNAL_LEND:
-        lend_on_signal(context);
+    case SIGNAL_ALTSTACK:
+        altstack_on_signal(context);
         break;
     case SIGNAL_KINDS:
         break;

@@ -15,7 +15,7 @@
 
 #include "sdk/lib/proc/task.h"
 
-enum signal_kind { SIGNAL_CAPTURE, SIGNAL_GATHER, SIGNAL_LEND, SIGNAL_KINDS };
+enum signal_kind { SIGNAL_CAPTURE, SIGNAL_GATHER, SIGNAL_ALTSTACK, SIGNAL_KINDS };
 
 int signal_take(void); /* our handler on a signal that nobody has; again: is it still there? */
 void signal_give_back(void);
@@ -29,7 +29,7 @@ int signal_send(pid_t tid, enum signal_kind kind);
 /* What runs in the handler, one for each kind.  All signals are blocked. */
 void capture_on_signal(const ucontext_t *context); /* [signal] */
 void gather_on_signal(const ucontext_t *context);  /* [signal] */
-void lend_on_signal(ucontext_t *context);          /* [signal] */
+void altstack_on_signal(ucontext_t *context);      /* [signal] */
 
 /* ---- threads that wait ---- */
 

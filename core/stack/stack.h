@@ -192,6 +192,6 @@ void stack_gather_end(void); /* all go on [signal] */
  * is gone; -EBUSY: the program has taken our signal.
  * 1: done, and nobody runs on it; 0: it has one of its own (or, taking back, not this one).
  * One call at a time. */
-int stack_lend(pid_t tid, void *memory, size_t size, bool take_back, uint64_t timeout_ns);
+int altstack_give(pid_t tid, void *memory, size_t size, bool take_back, uint64_t timeout_ns);
 
 #endif

@@ -19,7 +19,7 @@
 #include "core/stack/capture_signal.h"
 #include "core/stack/stack.h"
 
-struct place {
+struct own_dir {
     pid_t tid;                         /* these two are written before the round begins */
     int64_t call;                      /* it waited in, -1: none */
     const ucontext_t *_Atomic context; /* release: it stands */
@@ -27,7 +27,7 @@ struct place {
 
 /* Static because the handler has no other way to find it. */
 static struct {
-    struct place *places;      /* STACK_GATHER_MAX */
+    struct own_dir *places;    /* STACK_GATHER_MAX */
     uint32_t n, asked;         /* the gatherer's */
     _Atomic uint32_t round;    /* 0: nobody need stand; futex word */
     _Atomic uint32_t rounds;   /* so far */
@@ -53,7 +53,7 @@ void gather_on_signal(const ucontext_t *context)
     uint32_t round = atomic_load_explicit(&gathering.round, memory_order_acquire);
     pid_t tid = (pid_t)syscall(SYS_gettid);
     uint64_t end = clock_monotonic() + STACK_GATHER_NS, now;
-    struct place *mine = NULL;
+    struct own_dir *mine = NULL;
     for (uint32_t i = 0; round != 0 && i < gathering.n && !mine; i++)
         mine = gathering.places[i].tid == tid ? &gathering.places[i] : NULL;
     if (!mine)
@@ -70,7 +70,7 @@ void gather_on_signal(const ucontext_t *context)
 int stack_gather_prepare(void)
 {
     if (!gathering.places) {
-        void *memory = mmap(NULL, STACK_GATHER_MAX * sizeof(struct place), PROT_READ | PROT_WRITE,
+        void *memory = mmap(NULL, STACK_GATHER_MAX * sizeof(struct own_dir), PROT_READ | PROT_WRITE,
                             MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED)
             return err_set(-ENOMEM, "no memory for a list of threads");

@@ -22,7 +22,7 @@
 #define THREADS 8
 #define LONG_NS UINT64_C(20000000000)
 #define POOL_BYTES ((size_t)16 << 20)
-#define LENT_BYTES ((size_t)64 << 10)
+#define ALT_STACK_BYTES ((size_t)64 << 10)
 
 static _Atomic bool stop;
 static _Atomic uint64_t turns[THREADS];
@@ -176,7 +176,7 @@ static void *looker(void *arg)
 
 static void *owner(void *arg)
 {
-    stack_t own = {.ss_sp = malloc(LENT_BYTES), .ss_size = LENT_BYTES};
+    stack_t own = {.ss_sp = malloc(ALT_STACK_BYTES), .ss_size = ALT_STACK_BYTES};
     (void)sigaltstack(&own, NULL);
     (void)look(arg);
     own.ss_flags = SS_DISABLE;
@@ -189,7 +189,7 @@ static void *owner(void *arg)
 static int lend(pid_t tid, void *memory, bool take_back)
 {
     int rc;
-    while ((rc = stack_lend(tid, memory, LENT_BYTES, take_back, LONG_NS)) == -EAGAIN)
+    while ((rc = altstack_give(tid, memory, ALT_STACK_BYTES, take_back, LONG_NS)) == -EAGAIN)
         (void)sched_yield();
     return rc;
 }
@@ -197,7 +197,7 @@ static int lend(pid_t tid, void *memory, bool take_back)
 TEST(lends_a_stack_to_who_has_none_and_takes_it_back)
 {
     pthread_t threads[2];
-    static char memory[LENT_BYTES];
+    static char memory[ALT_STACK_BYTES];
     atomic_store(&stop, false);
     CHECK_INT(stack_gather_prepare(), 0);
     for (int i = 0; i < 2; i++) {
@@ -254,10 +254,10 @@ TEST(what_was_taken_back_can_be_unmapped)
         (void)sched_yield();
     for (int i = 0; i < 300; i++) {
         void *memory =
-            mmap(NULL, LENT_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            mmap(NULL, ALT_STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         done += lend(tids[0], memory, /* take_back= */ false) == 1 &&
                 lend(tids[0], memory, /* take_back= */ true) == 1;
-        (void)munmap(memory, LENT_BYTES);
+        (void)munmap(memory, ALT_STACK_BYTES);
     }
     CHECK_INT(done, 300);
     atomic_store(&stop, true);

@@ -16,7 +16,7 @@
 #define GUESS_MAX_BYTES (UINT64_C(1) << 20) /* a frame larger than this is no frame */
 
 /* libunwind's argument: whose memory, which registers. */
-struct look {
+struct snapshot {
     struct stack_process *p;
     struct stack_registers r;
     struct stack_frame here; /* the frame that is looked at */
@@ -43,7 +43,7 @@ static int find_proc_info(unw_addr_space_t space, unw_word_t ip, unw_proc_info_t
                           int need_info, void *arg)
 {
     static const unsigned char form[4] = {1, 0x1b, 0x03, 0x3b};
-    struct look *look = arg;
+    struct snapshot *look = arg;
     unsigned char head[12];
     uint32_t count;
     struct module *m = module_at(look->p, ip);
@@ -96,7 +96,7 @@ static void take_off_sign(struct stack_process *p, uint64_t from, unw_word_t *va
 static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *value, int write,
                       void *arg)
 {
-    struct look *look = arg;
+    struct snapshot *look = arg;
     (void)space;
     if (write || stack_read_cached(look->p, address, value, sizeof *value) < 0)
         return -UNW_EINVAL;
@@ -106,7 +106,7 @@ static int access_mem(unw_addr_space_t space, unw_word_t address, unw_word_t *va
 
 /* Of a thread of which only ip and sp are known: from the code of the function that needs it.  No
  * frame further in has touched it, or it would have been found where they saved it. */
-static bool find_frame_pointer(unw_addr_space_t space, struct look *look)
+static bool find_frame_pointer(unw_addr_space_t space, struct snapshot *look)
 {
 #if defined(__x86_64__) /* the tables of other machines go by the stack pointer */
     uint8_t code[FRAME_CODE_BYTES], call[FRAME_CALL_BYTES];
@@ -138,7 +138,7 @@ static bool find_frame_pointer(unw_addr_space_t space, struct look *look)
 static int access_reg(unw_addr_space_t space, unw_regnum_t number, unw_word_t *value, int write,
                       void *arg)
 {
-    struct look *look = arg;
+    struct snapshot *look = arg;
     if (write)
         return -UNW_EREADONLYREG;
     if (number < 0 || number >= REGISTERS)
@@ -232,7 +232,7 @@ static bool guess_holds(struct stack_process *p, const struct stack_frame *from,
 int stack_unwind(struct stack_process *p, const struct stack_registers *r,
                  struct stack_frame *frames, uint32_t max, enum stack_end *ret_end)
 {
-    struct look look = {.p = p, .r = *r, .inner = true};
+    struct snapshot look = {.p = p, .r = *r, .inner = true};
     unw_cursor_t cursor;
     uint32_t n = 0;
     uint64_t need = UINT64_C(1) << STACK_REG_IP | UINT64_C(1) << STACK_REG_SP;

@@ -20,7 +20,7 @@ static uint32_t width_of(uint64_t x)
 }
 
 /* Two streams, of 64 numbers and whole words each: the processor works on both at once. */
-static EVERYWHERE uint8_t *pack(uint8_t *p, const uint64_t *v, uint32_t w)
+static ALWAYS_INLINE uint8_t *pack(uint8_t *p, const uint64_t *v, uint32_t w)
 {
     if (w == 64) {
         memcpy(p, v, BLOCK * 8);
@@ -47,18 +47,18 @@ static EVERYWHERE uint8_t *pack(uint8_t *p, const uint64_t *v, uint32_t w)
     return p + 16 * w; /* 128 * w bits are whole words */
 }
 
-static EVERYWHERE int64_t lesser(int64_t a, int64_t b)
+static ALWAYS_INLINE int64_t lesser(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-static EVERYWHERE int64_t greater(int64_t a, int64_t b)
+static ALWAYS_INLINE int64_t greater(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
 /* Four quarters side by side: each comparison waits for the one before it. */
-static EVERYWHERE struct range range_of(const int64_t *v)
+static ALWAYS_INLINE struct range range_of(const int64_t *v)
 {
     const int64_t *w = v + BLOCK / 4, *x = v + BLOCK / 2, *y = v + 3 * BLOCK / 4;
     int64_t low[4] = {v[0], w[0], x[0], y[0]}, high[4] = {v[0], w[0], x[0], y[0]};
@@ -78,14 +78,14 @@ static EVERYWHERE struct range range_of(const int64_t *v)
 }
 
 /* v[i] - v[i-1], wrapping; the first is the second's, so that it never widens the block. */
-static EVERYWHERE void differences(const int64_t *v, int64_t *d)
+static ALWAYS_INLINE void differences(const int64_t *v, int64_t *d)
 {
     for (int i = 1; i < BLOCK; i++)
         d[i] = (int64_t)((uint64_t)v[i] - (uint64_t)v[i - 1]);
     d[0] = d[1];
 }
 
-static EVERYWHERE uint8_t *pack_from(uint8_t *p, const int64_t *v, int64_t base, uint32_t w)
+static ALWAYS_INLINE uint8_t *pack_from(uint8_t *p, const int64_t *v, int64_t base, uint32_t w)
 {
     uint64_t out[BLOCK];
     for (int i = 0; i < BLOCK; i++)
@@ -94,7 +94,7 @@ static EVERYWHERE uint8_t *pack_from(uint8_t *p, const int64_t *v, int64_t base,
 }
 
 /* The smallest of the three forms. */
-static EVERYWHERE uint8_t *encode_block(uint8_t *p, const int64_t *v, struct range plain)
+static ALWAYS_INLINE uint8_t *encode_block(uint8_t *p, const int64_t *v, struct range plain)
 {
     int64_t d[BLOCK], dd[BLOCK];
     uint32_t w = width_of(plain.span), w1 = 64, w2 = 64;
@@ -128,7 +128,7 @@ static EVERYWHERE uint8_t *encode_block(uint8_t *p, const int64_t *v, struct ran
     return pack_from(p + 8, v, plain.min, w);
 }
 
-static EVERYWHERE void survey_body(const int64_t *v, uint32_t blocks, struct survey *ret)
+static ALWAYS_INLINE void survey_body(const int64_t *v, uint32_t blocks, struct survey *ret)
 {
     int64_t low = v[0], high = v[0];
     uint64_t any = 0;
@@ -146,8 +146,8 @@ static EVERYWHERE void survey_body(const int64_t *v, uint32_t blocks, struct sur
     ret->any = any;
 }
 
-static EVERYWHERE uint8_t *blocks_body(uint8_t *p, const int64_t *v, uint32_t blocks,
-                                       const struct range *ranges)
+static ALWAYS_INLINE uint8_t *blocks_body(uint8_t *p, const int64_t *v, uint32_t blocks,
+                                          const struct range *ranges)
 {
     for (uint32_t b = 0; b < blocks; b++)
         p = encode_block(p, v + (size_t)b * BLOCK, ranges[b]);
@@ -218,19 +218,19 @@ typedef uint64_t lanes __attribute__((vector_size(32)));
 
 /* With a width known to the compiler: `n` numbers of each 8 bytes loaded, by constant shifts.
  * The 8 bytes that number i of a row of eight is in, and by how much it is shifted there. */
-static EVERYWHERE uint64_t bytes_of(const uint8_t *p, const uint32_t w, const uint32_t n,
-                                    const uint32_t i)
+static ALWAYS_INLINE uint64_t bytes_of(const uint8_t *p, const uint32_t w, const uint32_t n,
+                                       const uint32_t i)
 {
     return load_u64(p + (i / n * n * w >> 3));
 }
 
-static EVERYWHERE uint64_t place_of(const uint32_t w, const uint32_t n, const uint32_t i)
+static ALWAYS_INLINE uint64_t place_of(const uint32_t w, const uint32_t n, const uint32_t i)
 {
     return (i / n * n * w & 7) + i % n * w;
 }
 
-static EVERYWHERE void unpack_width(const uint8_t *p, const uint32_t w, const uint32_t n,
-                                    int64_t base, uint32_t shift, int64_t *out)
+static ALWAYS_INLINE void unpack_width(const uint8_t *p, const uint32_t w, const uint32_t n,
+                                       int64_t base, uint32_t shift, int64_t *out)
 {
     const uint64_t ones = (UINT64_C(1) << w) - 1, from = (uint64_t)base;
     const lanes mask = {ones, ones, ones, ones}, add = {from, from, from, from};
@@ -248,8 +248,8 @@ static EVERYWHERE void unpack_width(const uint8_t *p, const uint32_t w, const ui
     }
 }
 
-static EVERYWHERE void unpack_any(const uint8_t *p, uint32_t w, int64_t base, uint32_t shift,
-                                  int64_t *out)
+static ALWAYS_INLINE void unpack_any(const uint8_t *p, uint32_t w, int64_t base, uint32_t shift,
+                                     int64_t *out)
 {
     const uint64_t ones = w == 64 ? ~UINT64_C(0) : (UINT64_C(1) << w) - 1, from = (uint64_t)base;
     const lanes mask = {ones, ones, ones, ones}, add = {from, from, from, from};
@@ -262,8 +262,8 @@ static EVERYWHERE void unpack_any(const uint8_t *p, uint32_t w, int64_t base, ui
     }
 }
 
-static EVERYWHERE void unpack_body(const uint8_t *p, uint32_t w, int64_t base, uint32_t shift,
-                                   int64_t *out)
+static ALWAYS_INLINE void unpack_body(const uint8_t *p, uint32_t w, int64_t base, uint32_t shift,
+                                      int64_t *out)
 {
 #define WIDTH(n)                                                             \
     case n:                                                                  \

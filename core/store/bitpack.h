@@ -17,7 +17,7 @@
 #else
 #define WIDE
 #endif
-#define EVERYWHERE inline __attribute__((always_inline))
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 #define MAGIC UINT32_C(0x33475350)      /* "PSG3" */
 #define MAGIC_NAME UINT32_C(0x00ffffff) /* without the version, '3' */
 #define HEAD_BYTES 32

@@ -17,30 +17,32 @@ static uint64_t sum_of(uint32_t table_id, uint64_t first_row, uint32_t n_rows)
     return segment_checksum(words, sizeof(words));
 }
 
-void seal_rows_came(struct seal *seal, uint32_t table_id, uint64_t first_row, uint32_t n_rows)
+void commit_sum_rows_added(struct commit_sum *seal, uint32_t table_id, uint64_t first_row,
+                           uint32_t n_rows)
 {
     seal->segments += sum_of(table_id, first_row, n_rows);
 }
 
-void seal_rows_went(struct seal *seal, uint32_t table_id, uint64_t first_row, uint32_t n_rows)
+void commit_sum_rows_removed(struct commit_sum *seal, uint32_t table_id, uint64_t first_row,
+                             uint32_t n_rows)
 {
     seal->segments -= sum_of(table_id, first_row, n_rows);
 }
 
-int seal_write(struct store *s, MDB_txn *txn)
+int commit_sum_write(struct store *s, MDB_txn *txn)
 {
-    struct seal_record r = {.seal = s->seal};
-    return s->has_seal ? store_put_record(s, txn, 's', 0, &r, sizeof(r)) : 0;
+    struct commit_sum_record r = {.seal = s->seal};
+    return s->has_commit_sum ? store_put_record(s, txn, 's', 0, &r, sizeof(r)) : 0;
 }
 
-int seal_load(struct store *s, MDB_txn *txn)
+int commit_sum_load(struct store *s, MDB_txn *txn)
 {
     struct meta_key k = meta_key_of('s', 0);
     MDB_val key = value_of(&k, sizeof(k)), value;
-    struct seal_record r = {.sum = 0};
+    struct commit_sum_record r = {.sum = 0};
     MDB_stat meta, segments;
     int rc = mdb_get(txn, s->meta, &key, &value);
-    s->has_seal = rc == 0 && store_read_record(&key, &value, &r, sizeof(r));
+    s->has_commit_sum = rc == 0 && store_read_record(&key, &value, &r, sizeof(r));
     s->sealed = r.seal;
     if (rc != MDB_NOTFOUND)
         return rc;
@@ -48,6 +50,6 @@ int seal_load(struct store *s, MDB_txn *txn)
     if (rc == 0)
         rc = mdb_stat(txn, s->segments, &segments);
     /* A version of probing that knew no seal wrote what is there: it stays without. */
-    s->has_seal = rc == 0 && meta.ms_entries + segments.ms_entries == 0;
+    s->has_commit_sum = rc == 0 && meta.ms_entries + segments.ms_entries == 0;
     return rc;
 }

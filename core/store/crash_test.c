@@ -103,7 +103,7 @@ static void be_child(const char *directory)
     struct store_options o = {.directory = directory, .max_bytes = UINT64_C(1) << 30};
     if (tables_new(&tables) || store_create(&o, tables, &store) ||
         store_table_add(store, "crash", &desc, NULL, &table) ||
-        (kind == IN_RETENTION && store_keep(store, "rows", "256KB") < 0) ||
+        (kind == IN_RETENTION && store_retention_set(store, "rows", "256KB") < 0) ||
         pthread_create(&thread, NULL, write_rows, (void *)(uintptr_t)1) ||
         (kind != ANYWHERE && pthread_create(&thread, NULL, drain_always, store))) {
         printf("# the child: %s\n", err_text());

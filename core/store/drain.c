@@ -60,7 +60,7 @@ static int last_segment(struct store *s, MDB_txn *txn, uint32_t id, uint64_t nex
 static bool spans_too_long(struct store *s, const struct builder *b, const struct segment *seg)
 {
     struct segment_column c;
-    uint64_t newest = b->cells[0][b->n_rows - 1].u, keep_ns = retention_keep_ns(s, b->table);
+    uint64_t newest = b->cells[0][b->n_rows - 1].u, keep_ns = retention_global_ns(s, b->table);
     return keep_ns && segment_column(seg, 0, &c) == 0 && c.has_bounds && newest > c.min.u &&
            newest - c.min.u > keep_ns / 2;
 }
@@ -91,7 +91,7 @@ static int merge_small(struct store *s, MDB_txn *txn, struct builder *b, uint64_
         if (rc)
             return rc;
         *first_row -= n_rows;
-        seal_rows_went(&s->seal, b->table->id, *first_row, n_rows);
+        commit_sum_rows_removed(&s->seal, b->table->id, *first_row, n_rows);
         state->next_row -= n_rows;
         state->rows -= n_rows;
         state->bytes -= size;
@@ -115,7 +115,7 @@ static int flush(struct store *s, MDB_txn *txn, struct builder *b)
     rc = mdb_put(txn, s->segments, &key, &value, 0);
     if (rc)
         return lmdb_failed(rc, "a segment cannot be written");
-    seal_rows_came(&s->seal, b->table->id, first_row, n_rows);
+    commit_sum_rows_added(&s->seal, b->table->id, first_row, n_rows);
     state->next_row = first_row + n_rows;
     state->rows += n_rows;
     state->bytes += value.mv_size;
@@ -506,7 +506,7 @@ int store_drain(struct store *s)
 
 /* The rings or the names were lost under us: what was in them cannot be told, so each table says
  * that something of it may be missing. */
-static void tend_files(struct store *s)
+static void maintain_files(struct store *s)
 {
     bool rings = rings_lost(s->rings), names = !s->names_lost && interns_lost(s->interns);
     if (!rings && !names)
@@ -534,8 +534,8 @@ void *drain_thread(void *arg)
             drained_at = now;
         }
         (void)pthread_mutex_lock(&s->drain_lock);
-        tend_files(s);
-        rings_tend(s->rings);
+        maintain_files(s);
+        rings_maintain(s->rings);
         (void)pthread_mutex_unlock(&s->drain_lock);
         if (now - synced_at >= SYNC_NS && rings_fill(s->rings) < 0.25) {
             (void)pthread_rwlock_rdlock(&s->map_lock);

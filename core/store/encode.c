@@ -122,8 +122,8 @@ static uint8_t guess_decimal(const union probing_cell *v, uint32_t n, uint8_t *r
 
 /* One block of doubles as decimals, as_decimal() without branches: adding ROUND rounds to a whole
  * number, which then stands in the low bits.  false: not all of them are. */
-static EVERYWHERE bool decimals_body(const union probing_cell *v, double power, double part,
-                                     int64_t *ints)
+static ALWAYS_INLINE bool decimals_body(const union probing_cell *v, double power, double part,
+                                        int64_t *ints)
 {
     const double ROUND = 6755399441055744.0; /* 2^52 + 2^51 */
     const int64_t ROUND_BITS = INT64_C(0x4338000000000000);

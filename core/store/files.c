@@ -18,8 +18,8 @@
 #define LOCK_BYTES 65536 /* of LMDB's lock file: 64 a reader, and its head */
 
 /* Path of `name`; in the fast directory, with a link to it, when there is one. */
-static int place_file(const struct store_options *o, const char *name, bool fast, char *ret,
-                      size_t size)
+static int own_dir_file(const struct store_options *o, const char *name, bool fast, char *ret,
+                        size_t size)
 {
     int n = snprintf(ret, size, "%s/%s", fast ? o->fast_directory : o->directory, name);
     if (n < 0 || (size_t)n >= size)
@@ -32,7 +32,7 @@ static int place_file(const struct store_options *o, const char *name, bool fast
 static int link_file(const struct store_options *o, const char *name, const char *target)
 {
     char link[4096];
-    int rc = place_file(o, name, /* fast= */ false, link, sizeof(link));
+    int rc = own_dir_file(o, name, /* fast= */ false, link, sizeof(link));
     if (rc)
         return rc;
     (void)unlink(link);
@@ -44,9 +44,9 @@ static int link_file(const struct store_options *o, const char *name, const char
 static int make_files(struct store *s, const struct store_options *o, bool fast)
 {
     char rings[4096], strings[4096];
-    int rc = place_file(o, "rings", fast, rings, sizeof(rings));
+    int rc = own_dir_file(o, "rings", fast, rings, sizeof(rings));
     if (rc == 0)
-        rc = place_file(o, "strings", fast, strings, sizeof(strings));
+        rc = own_dir_file(o, "strings", fast, strings, sizeof(strings));
     if (rc == 0)
         rc = interns_create(strings, &s->interns);
     if (!o->resume && (rc == -EPROTO || rc == -EINVAL)) {
@@ -99,9 +99,9 @@ static int refuse_to_move(const char *directory)
 static int make_lock(const struct store_options *o, bool fast)
 {
     char path[4096], link[4096];
-    int rc = place_file(o, "lock.mdb", fast, path, sizeof(path));
+    int rc = own_dir_file(o, "lock.mdb", fast, path, sizeof(path));
     if (rc == 0)
-        rc = place_file(o, "lock.mdb", /* fast= */ false, link, sizeof(link));
+        rc = own_dir_file(o, "lock.mdb", /* fast= */ false, link, sizeof(link));
     if (rc)
         return rc;
     (void)unlink(link);
@@ -118,7 +118,7 @@ static int make_lock(const struct store_options *o, bool fast)
     return rc ? err_set(rc, "%s cannot be made: %s", path, strerror(-rc)) : 0;
 }
 
-int place_lock(const struct store_options *o)
+int own_dir_lock(const struct store_options *o)
 {
     if (o->fast_directory && make_lock(o, /* fast= */ true) == 0)
         return 0;
@@ -129,7 +129,7 @@ int place_lock(const struct store_options *o)
 
 /* By this lock everybody knows that the directory is not a dead one's, whatever number we have
  * where they look.  One more process with the same directory cannot be. */
-int place_hold(struct store *s)
+int own_dir_hold(struct store *s)
 {
     char path[4096];
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
@@ -148,11 +148,11 @@ int place_hold(struct store *s)
 
 /* In the fast directory if that can be.  The memory file system may be too small (64 MB in many
  * containers): then the disk.  An earlier life's names are gone on with where they are. */
-int place_files(struct store *s, const struct store_options *o)
+int own_dir_files(struct store *s, const struct store_options *o)
 {
     char strings[4096];
     struct stat st;
-    int rc = place_file(o, "strings", /* fast= */ false, strings, sizeof(strings));
+    int rc = own_dir_file(o, "strings", /* fast= */ false, strings, sizeof(strings));
     if (rc)
         return rc;
     bool here = lstat(strings, &st) == 0 && S_ISREG(st.st_mode);

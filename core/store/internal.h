@@ -10,7 +10,7 @@
  *                 'r' u32 table id -> struct row_record
  *                 'p' u32 ring     -> struct position_record, written with the rows it speaks of
  *                 'f' u32 0        -> struct format_record, written with each drain
- *                 's' u32 0        -> struct seal_record, written with each transaction
+ *                 's' u32 0        -> struct commit_sum_record, written with each transaction
  *                 'x' u32 0        -> spare pages (drain.c), no data
  *
  * Locks, in this order: map_lock (read), drain_lock.  No callback is called under them.
@@ -48,12 +48,12 @@ struct position_record {
 
 /* Sums over all that is in data.mdb (commit_sum.c): of the records 'f', 'p' and 'r', and of the
  * segments' row numbers.  What is in segments has checksums of its own. */
-struct seal {
+struct commit_sum {
     uint64_t records, segments;
 };
 
-struct seal_record {
-    struct seal seal;
+struct commit_sum_record {
+    struct commit_sum seal;
     uint64_t sum;
 };
 
@@ -99,8 +99,8 @@ struct memory_segment {
 };
 
 /* A table's retention as the user set it, of tables to come too. */
-struct keep {
-    struct keep *next;
+struct retention_rule {
+    struct retention_rule *next;
     char *name;
     uint64_t ns, bytes;
 };
@@ -125,8 +125,8 @@ struct store {
     ino_t data_ino;
     _Atomic uint64_t txnid, file_at; /* of the last commit: its number, and how long the file was */
 
-    struct seal seal, sealed; /* of the transaction that is open; of the last one */
-    bool has_seal;
+    struct commit_sum seal, sealed; /* of the transaction that is open; of the last one */
+    bool has_commit_sum;
 
     pthread_mutex_t drain_lock;
     struct table_state state[TABLES_STORED_MAX + 1]; /* lock: drain_lock when live */
@@ -135,21 +135,21 @@ struct store {
     struct builder *builders[TABLES_STORED_MAX + 1]; /* lock: drain_lock */
     uint64_t seen[TABLES_STORED_MAX + 1]; /* rows of each table in this drain.  lock: drain_lock */
     uint64_t heads[STORE_SLOTS_MAX];      /* where this drain has read to.  lock: drain_lock */
-    uint32_t last_id;        /* largest id of a table in this drain.  lock: drain_lock */
-    uint64_t drains;         /* that were committed, of this life.  lock: drain_lock */
-    bool damage_counted;     /* of the rings in this drain.  lock: drain_lock */
-    int64_t *scratch;        /* lock: drain_lock */
-    struct buf out;          /* lock: drain_lock */
-    uint64_t expired_at;     /* when age was last looked at.  lock: drain_lock */
-    uint64_t room_made_at;   /* on a full device, 0: never.  lock: drain_lock */
-    bool room_helped;        /* lock: drain_lock */
-    uint64_t room_reader;    /* oldest_reader() then.  lock: drain_lock */
-    uint64_t broken_at;      /* last failure that was no full device.  lock: drain_lock */
-    _Atomic bool env_broken; /* open data.mdb afresh before the next drain */
-    _Atomic bool env_lost;   /* no: begin it anew */
-    uint32_t mends;          /* drains in a row that ran into lost pages.  lock: drain_lock */
-    bool names_lost;         /* and counted.  lock: drain_lock */
-    struct keep *keeps;      /* lock: drain_lock */
+    uint32_t last_id;             /* largest id of a table in this drain.  lock: drain_lock */
+    uint64_t drains;              /* that were committed, of this life.  lock: drain_lock */
+    bool damage_counted;          /* of the rings in this drain.  lock: drain_lock */
+    int64_t *scratch;             /* lock: drain_lock */
+    struct buf out;               /* lock: drain_lock */
+    uint64_t expired_at;          /* when age was last looked at.  lock: drain_lock */
+    uint64_t room_made_at;        /* on a full device, 0: never.  lock: drain_lock */
+    bool room_helped;             /* lock: drain_lock */
+    uint64_t room_reader;         /* oldest_reader() then.  lock: drain_lock */
+    uint64_t broken_at;           /* last failure that was no full device.  lock: drain_lock */
+    _Atomic bool env_broken;      /* open data.mdb afresh before the next drain */
+    _Atomic bool env_lost;        /* no: begin it anew */
+    uint32_t mends;               /* drains in a row that ran into lost pages.  lock: drain_lock */
+    bool names_lost;              /* and counted.  lock: drain_lock */
+    struct retention_rule *keeps; /* lock: drain_lock */
 
     _Atomic uint64_t max_bytes, keep_ns;
     _Atomic bool limits_changed; /* look at age at the next drain, whenever that was done last */
@@ -201,7 +201,7 @@ int store_load(struct store *s);
 /* lmdb_env.c.  Open data.mdb; go on with what is in it, where that can be; everything out of it;
  * have room for a larger budget. */
 int env_open(struct store *s, uint64_t max_bytes);
-int env_adopt(struct store *s, const struct store_options *o);
+int env_resume(struct store *s, const struct store_options *o);
 int env_start_afresh(struct store *s);
 void env_grow(struct store *s, uint64_t max_bytes);
 void env_close(struct store *s);
@@ -218,10 +218,12 @@ int env_end(struct store *s, MDB_txn *txn); /* of one that only reads */
 
 /* commit_sum.c.  A segment came or went; at the end of a transaction; as data.mdb is opened (codes
  * of LMDB). */
-void seal_rows_came(struct seal *seal, uint32_t table_id, uint64_t first_row, uint32_t n_rows);
-void seal_rows_went(struct seal *seal, uint32_t table_id, uint64_t first_row, uint32_t n_rows);
-int seal_write(struct store *s, MDB_txn *txn);
-int seal_load(struct store *s, MDB_txn *txn);
+void commit_sum_rows_added(struct commit_sum *seal, uint32_t table_id, uint64_t first_row,
+                           uint32_t n_rows);
+void commit_sum_rows_removed(struct commit_sum *seal, uint32_t table_id, uint64_t first_row,
+                             uint32_t n_rows);
+int commit_sum_write(struct store *s, MDB_txn *txn);
+int commit_sum_load(struct store *s, MDB_txn *txn);
 
 /* offline_lmdb.c.  What data.mdb has.  0; 1: it is damaged and gave what it could; 2: and which
  * rows of the rings it has cannot be told; a negative error: it gave nothing. */
@@ -233,12 +235,12 @@ int dead_add(struct store *s, const struct segment *seg, void *owned);
 int dead_add_rows(struct store *s, struct builder *b, uint64_t first_row);
 
 /* files.c.  -EBUSY when another process has the directory; LMDB's lock file; rings and strings. */
-int place_hold(struct store *s);
-int place_lock(const struct store_options *o);
-int place_files(struct store *s, const struct store_options *o);
+int own_dir_hold(struct store *s);
+int own_dir_lock(const struct store_options *o);
+int own_dir_files(struct store *s, const struct store_options *o);
 
 /* What was asked for before the table came.  lock: drain_lock */
-void keep_wanted(struct store *s, struct table *t);
+void retention_wanted(struct store *s, struct table *t);
 
 /* Every table into an empty data.mdb again; what was in it before is counted as lost. */
 int store_begin_anew(struct store *s);
@@ -263,7 +265,7 @@ void *drain_thread(void *arg);
  * all that is there, the oldest first. */
 int retention_apply(struct store *s, MDB_txn *txn, unsigned share);
 /* How old rows of a table may become, 0: as old as they like. */
-uint64_t retention_keep_ns(struct store *s, const struct table *t);
+uint64_t retention_global_ns(struct store *s, const struct table *t);
 
 /* A description from its JSON. */
 int schema_write(const struct table *t, struct buf *out);

@@ -150,7 +150,7 @@ static int open_databases(struct store *s)
     if (rc == 0)
         rc = mdb_dbi_open(txn, "segments", MDB_CREATE, &s->segments);
     if (rc == 0)
-        rc = seal_load(s, txn);
+        rc = commit_sum_load(s, txn);
     if (rc) {
         mdb_txn_abort(txn);
         return lmdb_failed(rc, s->directory);
@@ -228,7 +228,7 @@ bool env_is_ours(struct store *s)
 int env_begin(struct store *s, uint32_t flags, MDB_txn **ret)
 {
     MDB_txn *txn;
-    mapped_look();
+    mapped_inspect();
     if (!env_is_ours(s))
         return EIO;
     int rc = mdb_txn_begin(s->env, NULL, flags, &txn);
@@ -251,7 +251,7 @@ int env_commit(struct store *s, MDB_txn *txn)
         atomic_store_explicit(&s->env_broken, true, memory_order_release);
         return EIO;
     }
-    int rc = seal_write(s, txn);
+    int rc = commit_sum_write(s, txn);
     if (rc) {
         mdb_txn_abort(txn);
         return rc;
@@ -287,8 +287,8 @@ int env_start_afresh(struct store *s)
         mdb_txn_abort(txn);
         return lmdb_failed(rc, s->directory);
     }
-    s->seal = (struct seal){.records = 0};
-    s->has_seal = true;
+    s->seal = (struct commit_sum){.records = 0};
+    s->has_commit_sum = true;
     rc = env_commit(s, txn);
     memset(s->state, 0, sizeof(s->state));
     return rc ? lmdb_failed(rc, s->directory) : 0;
@@ -297,7 +297,7 @@ int env_start_afresh(struct store *s)
 /* What an earlier life of this directory left is kept when it fits: the same format, and tables
  * that are new or the same.  Otherwise it makes room: two lives of one process are not told apart
  * later. */
-int env_adopt(struct store *s, const struct store_options *o)
+int env_resume(struct store *s, const struct store_options *o)
 {
     int rc = store_load(s);
     return rc == 0 || o->resume ? rc : env_start_afresh(s);

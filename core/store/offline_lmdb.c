@@ -53,7 +53,7 @@ static void found_segment(struct finds *f, const MDB_val *value, bool in_tree)
         return;
     }
     if (in_tree)
-        seal_rows_came(&f->store->seal, seg.table_id, seg.first_row, seg.n_rows);
+        commit_sum_rows_added(&f->store->seal, seg.table_id, seg.first_row, seg.n_rows);
     else
         f->end = seg.data + seg.size;
     if (f->n == f->room) {
@@ -78,7 +78,7 @@ static bool found_record(struct store *s, const MDB_val *key, const MDB_val *val
     struct row_record r;
     struct position_record p;
     struct format_record f;
-    struct seal_record seal;
+    struct commit_sum_record seal;
     if (k[0] == 't')
         return !in_tree || schema_read(value->mv_data, value->mv_size, s->tables, &t) == 0;
     if (k[0] == 'r' && id >= 1 && id <= TABLES_STORED_MAX) {
@@ -106,7 +106,7 @@ static bool found_record(struct store *s, const MDB_val *key, const MDB_val *val
     if (k[0] == 's') {
         if (!store_read_record(key, value, &seal, sizeof(seal)))
             return false;
-        s->has_seal |= in_tree;
+        s->has_commit_sum |= in_tree;
         s->sealed = in_tree ? seal.seal : s->sealed;
         return true;
     }
@@ -294,7 +294,7 @@ int dead_read_data(struct store *s, const struct datadir *d)
     if (mapped_lost(s->file))
         (void)buf_addf(&s->damage, "%llu pages of data.mdb cannot be read from its disk\n",
                        (unsigned long long)mapped_lost(s->file));
-    bool sealed = s->has_seal && !broken && !f.records;
+    bool sealed = s->has_commit_sum && !broken && !f.records;
     bool torn_records = sealed && s->sealed.records != s->seal.records;
     bool torn_segments = sealed && !f.bad && s->sealed.segments != s->seal.segments;
     if (rc >= 0)

@@ -51,7 +51,7 @@ static int remove_segment(struct store *s, MDB_txn *txn, uint32_t id, const stru
     int rc = mdb_del(txn, s->segments, &key, NULL);
     if (rc)
         return rc;
-    seal_rows_went(&s->seal, id, o->first_row, o->n_rows);
+    commit_sum_rows_removed(&s->seal, id, o->first_row, o->n_rows);
     state->rows -= o->n_rows < state->rows ? o->n_rows : state->rows;
     state->bytes -= o->size < state->bytes ? o->size : state->bytes;
     state->segments -= state->segments > 0;
@@ -59,7 +59,7 @@ static int remove_segment(struct store *s, MDB_txn *txn, uint32_t id, const stru
     return 0;
 }
 
-uint64_t retention_keep_ns(struct store *s, const struct table *t)
+uint64_t retention_global_ns(struct store *s, const struct table *t)
 {
     uint64_t own = atomic_load_explicit(&t->keep_ns, memory_order_relaxed);
     return own ? own : atomic_load_explicit(&s->keep_ns, memory_order_relaxed);
@@ -73,7 +73,7 @@ static int trim_table(struct store *s, MDB_txn *txn, MDB_cursor *cursor, uint32_
     int rc = 0;
     if (!t)
         return 0;
-    uint64_t keep_ns = retention_keep_ns(s, t);
+    uint64_t keep_ns = retention_global_ns(s, t);
     uint64_t keep_bytes = atomic_load_explicit(&t->keep_bytes, memory_order_relaxed);
     while (s->state[id].segments && rc == 0) {
         bool too_much = keep_bytes && s->state[id].bytes > keep_bytes && s->state[id].segments > 1;

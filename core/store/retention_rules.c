@@ -14,7 +14,7 @@
 #include "core/base/text.h"
 #include "core/store/internal.h"
 
-int store_keep_parse(const char *text, uint64_t *ret_ns, uint64_t *ret_bytes)
+int store_retention_parse(const char *text, uint64_t *ret_ns, uint64_t *ret_bytes)
 {
     char part[64];
     uint64_t ns = 0, bytes = 0;
@@ -45,9 +45,10 @@ static bool is_called(const struct table *t, const char *name)
             strcmp(name + n + 1, t->name) == 0);
 }
 
-void keep_wanted(struct store *s, struct table *t)
+void retention_wanted(struct store *s, struct table *t)
 {
-    for (const struct keep *k = s->keeps; k; k = k->next) { /* the one set last is the last */
+    for (const struct retention_rule *k = s->keeps; k;
+         k = k->next) { /* the one set last is the last */
         if (is_called(t, k->name)) {
             atomic_store_explicit(&t->keep_ns, k->ns, memory_order_relaxed);
             atomic_store_explicit(&t->keep_bytes, k->bytes, memory_order_relaxed);
@@ -56,9 +57,9 @@ void keep_wanted(struct store *s, struct table *t)
 }
 
 /* At the end of the list, whether it was in it or not. */
-static int remember_keep(struct store *s, const char *name, uint64_t ns, uint64_t bytes)
+static int remember_retention(struct store *s, const char *name, uint64_t ns, uint64_t bytes)
 {
-    struct keep *k = NULL, **at = &s->keeps;
+    struct retention_rule *k = NULL, **at = &s->keeps;
     uint32_t n = 0;
     while (*at) {
         if (strcmp((*at)->name, name) == 0) {
@@ -85,10 +86,10 @@ static int remember_keep(struct store *s, const char *name, uint64_t ns, uint64_
     return 0;
 }
 
-int store_keep(struct store *s, const char *name, const char *text)
+int store_retention_set(struct store *s, const char *name, const char *text)
 {
     uint64_t ns, bytes;
-    int rc = store_keep_parse(text, &ns, &bytes);
+    int rc = store_retention_parse(text, &ns, &bytes);
     if (rc)
         return rc;
     struct table **list = calloc(TABLES_MAX, sizeof(*list));
@@ -108,10 +109,10 @@ int store_keep(struct store *s, const char *name, const char *text)
         one = list[i];
     }
     (void)pthread_mutex_lock(&s->drain_lock);
-    rc = rc ? rc : remember_keep(s, name, ns, bytes);
+    rc = rc ? rc : remember_retention(s, name, ns, bytes);
     for (uint32_t i = 0; i < n && rc == 0; i++) {
         if (is_called(list[i], name)) {
-            keep_wanted(s, list[i]);
+            retention_wanted(s, list[i]);
             called++;
         }
     }

@@ -60,7 +60,7 @@ void store_drop(struct store *s)
         free(m->owned);
         free(m);
     }
-    for (struct keep *k = s->keeps, *next; k; k = next) {
+    for (struct retention_rule *k = s->keeps, *next; k; k = next) {
         next = k->next;
         free(k->name);
         free(k);
@@ -104,15 +104,15 @@ int store_create(const struct store_options *o, struct tables *tables, struct st
     atomic_store_explicit(&s->max_bytes, max_bytes, memory_order_relaxed);
     atomic_store_explicit(&s->keep_ns, o->keep_ns, memory_order_relaxed);
     s->utc_offset = clock_utc_offset();
-    rc = place_hold(s);
+    rc = own_dir_hold(s);
     if (rc == 0)
-        rc = place_lock(o);
+        rc = own_dir_lock(o);
     if (rc == 0)
         rc = env_open(s, max_bytes);
     if (rc == 0)
-        rc = env_adopt(s, o);
+        rc = env_resume(s, o);
     if (rc == 0)
-        rc = place_files(s, o);
+        rc = own_dir_files(s, o);
     if (rc == 0)
         rc = bind_tables(s);
     if (rc == 0)

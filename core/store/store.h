@@ -56,8 +56,8 @@ void store_set_limits(struct store *s, uint64_t max_bytes, uint64_t keep_ns); /*
  * of one that is still to come: "2h", "100MB", "2h|100MB" (whichever is reached first), "0" or "":
  * as all tables.  Applied at the next drain.  1: there is no such table yet.  -EINVAL names what
  * can be written, or says that the table is computed.                                     [any] */
-int store_keep(struct store *s, const char *name, const char *text);
-int store_keep_parse(const char *text, uint64_t *ret_ns, uint64_t *ret_bytes);
+int store_retention_set(struct store *s, const char *name, const char *text);
+int store_retention_parse(const char *text, uint64_t *ret_ns, uint64_t *ret_bytes);
 
 struct store_table_stats {
     uint64_t rows, bytes, segments; /* in the store */

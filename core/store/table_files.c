@@ -130,7 +130,7 @@ int store_table_add(struct store *s, const char *schema, const struct probing_ta
     if (rc == 0)
         rc = keep_schema(s, t);
     if (rc == 0)
-        keep_wanted(s, t);
+        retention_wanted(s, t);
     (void)pthread_mutex_unlock(&s->drain_lock);
     (void)pthread_rwlock_unlock(&s->map_lock);
     quiet_end(&quiet);

@@ -34,22 +34,22 @@
 #include "proc_tasks.h"
 #include "sample_period.h"
 
-#define FDS_MAX 65536      /* descriptors above are not used */
-#define FINE_SIGNAL SIGURG /* ignored by default: nobody is harmed by one too many */
-#define LEAVE_TRIES 1000   /* looks, 1 ms apart, for handlers to end */
+#define FDS_MAX 65536            /* descriptors above are not used */
+#define PERF_TIMER_SIGNAL SIGURG /* ignored by default: nobody is harmed by one too many */
+#define LEAVE_TRIES 1000         /* looks, 1 ms apart, for handlers to end */
 #define TIMED 8u /* one handler in so many asks for its own CPU time, which costs 0.4 us */
 #define WHOLE_NS (10 * PROBING_NS_PER_S) /* a scan at least as often, where threads come and go */
 
 /* The handler's.  Static because it has no other way to find it. */
 static struct {
-    _Atomic(struct clocks *) clocks; /* NULL: do nothing */
-    _Atomic uint32_t inside;         /* threads in the handler */
+    _Atomic(struct cpu_timers *) clocks; /* NULL: do nothing */
+    _Atomic uint32_t inside;             /* threads in the handler */
 } g;
 
-struct clocks {
+struct cpu_timers {
     const struct probing_host *host;
     const struct probing_signal_1 *signals;
-    struct boxes *boxes;
+    struct sample_pool *boxes;
     struct watched *watched; /* WATCHED_MAX */
     _Atomic uint32_t room;
     _Atomic(const struct probing_python_frames_1 *) python;
@@ -62,8 +62,8 @@ struct clocks {
     uint32_t over; /* threads beyond WATCHED_MAX, in this scan */
     _Atomic uint64_t period_ns;
     _Atomic uint16_t *by_fd; /* FDS_MAX: number of the record, + 1 */
-    _Atomic bool fine;       /* FINE_SIGNAL is ours, and clocks are fine ones */
-    bool fine_refused;
+    _Atomic bool fine;       /* PERF_TIMER_SIGNAL is ours, and clocks are fine ones */
+    bool perf_timer_refused;
     uint64_t main_end; /* of the main thread's stack; 0: not known */
     uint64_t tick_ns;  /* the kernel's */
     int signal;
@@ -93,10 +93,10 @@ static void copy_registers(const ucontext_t *context, struct registers *r) /* [s
 
 /* How much of the stack from `sp` on is of use: its end is where pthread keeps what it knows of the
  * thread, or where the program's arguments begin.                                    [signal] */
-static uint32_t stack_room(const struct clocks *c, uint64_t sp)
+static uint32_t stack_room(const struct cpu_timers *c, uint64_t sp)
 {
     uint64_t ends[] = {(uint64_t)pthread_self(), c->main_end};
-    uint64_t room = BOX_STACK;
+    uint64_t room = SLOT_STACK;
     for (int i = 0; i < 2; i++)
         if (sp < ends[i] && ends[i] - sp < room)
             room = ends[i] - sp;
@@ -120,7 +120,7 @@ static uint64_t clock_ns(clockid_t clock) /* [signal] */
 }
 
 /* The next signal after half to one and a half periods of CPU time, but for the tick. [signal] */
-static void timer_arm(const struct clocks *c, struct watched *w)
+static void timer_arm(const struct cpu_timers *c, struct watched *w)
 {
     uint64_t period = atomic_load_explicit(&c->period_ns, memory_order_relaxed);
     w->chance = w->chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -130,7 +130,7 @@ static void timer_arm(const struct clocks *c, struct watched *w)
     (void)syscall(SYS_timer_settime, w->timer, 0, &at, NULL);
 }
 
-int64_t clocks_step(const struct clocks *c)
+int64_t cpu_timers_step(const struct cpu_timers *c)
 {
     const struct probing_torch_step_1 *torch =
         atomic_load_explicit(&c->torch, memory_order_relaxed);
@@ -138,26 +138,26 @@ int64_t clocks_step(const struct clocks *c)
     return step >= 0 ? step : PROBING_NULL_I64;
 }
 
-static void sample(struct clocks *c, struct watched *w, uint64_t cpu,
+static void sample(struct cpu_timers *c, struct watched *w, uint64_t cpu,
                    const ucontext_t *context) /* [signal] */
 {
     const struct probing_python_frames_1 *python =
         atomic_load_explicit(&c->python, memory_order_relaxed);
-    struct box *x = box_take(c->boxes);
+    struct box *x = sample_slot_take(c->boxes);
     if (!x) {
         (void)atomic_fetch_add_explicit(&c->lost, 1, memory_order_relaxed);
         return; /* its CPU time goes to the next sample */
     }
     x->ts = c->host->now();
     x->tid = w->tid;
-    x->step = clocks_step(c);
+    x->step = cpu_timers_step(c);
     x->watched = (uint32_t)(w - c->watched);
     x->cpu_ns = cpu - atomic_exchange_explicit(&w->cpu_ns, cpu, memory_order_relaxed);
     copy_registers(context, &x->registers);
     x->stack_from = x->registers.value[CFI_SP];
     x->look = (struct probing_python_look){.size = sizeof(x->look),
-                                           .max_frames = BOX_PYTHON,
-                                           .max_bytes = BOX_NAMES,
+                                           .max_frames = SLOT_PYTHON,
+                                           .max_bytes = SLOT_NAMES,
                                            .gil = -1,
                                            .frames = x->frames,
                                            .bytes = x->names,
@@ -169,19 +169,20 @@ static void sample(struct clocks *c, struct watched *w, uint64_t cpu,
     if (python)
         (void)python->here(&x->look);
     if (x->look.gil != 1 && atomic_load_explicit(&c->only_gil, memory_order_relaxed)) {
-        box_give_back(c->boxes, x);
+        sample_slot_release(c->boxes, x);
         return;
     }
     x->stack_bytes = x->look.more_read ? x->look.more_read
                                        : copy_stack(x->stack_from, x->stack, x->look.more_bytes);
-    box_hand_over(c->boxes, x);
+    sample_slot_submit(c->boxes, x);
 }
 
-static void handle(struct clocks *c, struct watched *w, const ucontext_t *context) /* [signal] */
+static void handle(struct cpu_timers *c, struct watched *w,
+                   const ucontext_t *context) /* [signal] */
 {
     uint64_t cpu = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     if (w->fine.fd != -1)
-        fine_again(&w->fine);
+        perf_timer_again(&w->fine);
     else
         timer_arm(c, w);
     sample(c, w, cpu, context);
@@ -193,7 +194,7 @@ static void handle(struct clocks *c, struct watched *w, const ucontext_t *contex
 }
 
 /* The record of the thread whose signal this is; NULL: the signal is not ours.      [signal] */
-static struct watched *whose(struct clocks *c, const siginfo_t *info)
+static struct watched *whose(struct cpu_timers *c, const siginfo_t *info)
 {
     if (info->si_code == SI_TIMER) {
         struct watched *w = info->si_value.sival_ptr;
@@ -211,7 +212,7 @@ static bool on_signal(int kind, void *about, void *context) /* [signal] */
     siginfo_t *info = about;
     (void)kind;
     (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
-    struct clocks *c = atomic_load_explicit(&g.clocks, memory_order_seq_cst);
+    struct cpu_timers *c = atomic_load_explicit(&g.clocks, memory_order_seq_cst);
     struct watched *w = c ? whose(c, info) : NULL;
     if (w)
         handle(c, w, context);
@@ -221,15 +222,16 @@ static bool on_signal(int kind, void *about, void *context) /* [signal] */
 
 /* ---- begin and end ---- */
 
-static void give_fine(struct clocks *c)
+static void give_perf_timer(struct cpu_timers *c)
 {
-    if (atomic_exchange_explicit(&c->fine, false, memory_order_relaxed) && c->signal != FINE_SIGNAL)
-        (void)c->signals->give(FINE_SIGNAL);
+    if (atomic_exchange_explicit(&c->fine, false, memory_order_relaxed) &&
+        c->signal != PERF_TIMER_SIGNAL)
+        (void)c->signals->give(PERF_TIMER_SIGNAL);
 }
 
 /* By default SIGURG is ignored, and others end the process: programs put back the default of all
  * signals without asking (PyTorch Lightning at the end of fit()). */
-static int take_signal(struct clocks *c)
+static int take_signal(struct cpu_timers *c)
 {
     int number = c->signals ? c->signals->take(SIGURG, on_signal) : -ENOSYS;
     if (number == -EBUSY)
@@ -238,9 +240,10 @@ static int take_signal(struct clocks *c)
     return number < 0 ? number : 0;
 }
 
-int clocks_new(const struct probing_host *host, struct boxes *boxes, struct clocks **ret)
+int cpu_timers_new(const struct probing_host *host, struct sample_pool *boxes,
+                   struct cpu_timers **ret)
 {
-    struct clocks *c = calloc(1, sizeof(*c));
+    struct cpu_timers *c = calloc(1, sizeof(*c));
     if (!c)
         return -ENOMEM;
     const uint64_t *main_end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
@@ -270,7 +273,7 @@ int clocks_new(const struct probing_host *host, struct boxes *boxes, struct cloc
     return 0;
 }
 
-static bool wait_outside(void)
+static bool wait_handlers(void)
 {
     for (int i = 0; i < LEAVE_TRIES; i++) {
         if (atomic_load_explicit(&g.inside, memory_order_seq_cst) == 0)
@@ -280,15 +283,15 @@ static bool wait_outside(void)
     return false;
 }
 
-int clocks_free(struct clocks *c)
+int cpu_timers_free(struct cpu_timers *c)
 {
     if (!c)
         return 0;
     atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
     if (!c->forked) {
         (void)c->signals->give(c->signal);
-        give_fine(c);
-        if (!wait_outside())
+        give_perf_timer(c);
+        if (!wait_handlers())
             return -EBUSY;
     }
     (void)munmap((void *)c->by_fd, FDS_MAX * sizeof(*c->by_fd));
@@ -299,39 +302,39 @@ int clocks_free(struct clocks *c)
 
 /* ---- timers ---- */
 
-uint64_t clocks_cpu_ns(int32_t tid)
+uint64_t cpu_timers_cpu_ns(int32_t tid)
 {
     return clock_ns((clockid_t)((~(uint32_t)tid << 3) | 6u)); /* MAKE_THREAD_CPUCLOCK, SCHED */
 }
 
 /* false: a timer is wanted, or all that can be had. */
-static bool fine_new(struct clocks *c, struct watched *w)
+static bool perf_timer_new(struct cpu_timers *c, struct watched *w)
 {
     if (!atomic_load_explicit(&c->fine, memory_order_relaxed))
         return false;
-    int r = fine_open(&w->fine, w->tid, FINE_SIGNAL,
-                      atomic_load_explicit(&c->period_ns, memory_order_relaxed));
+    int r = perf_timer_open(&w->fine, w->tid, PERF_TIMER_SIGNAL,
+                            atomic_load_explicit(&c->period_ns, memory_order_relaxed));
     if (r == 0 && w->fine.fd >= FDS_MAX)
-        fine_close(&w->fine);
+        perf_timer_close(&w->fine);
     if (w->fine.fd == -1) {
-        c->fine_refused = c->fine_refused || (r < 0 && r != -ESRCH);
+        c->perf_timer_refused = c->perf_timer_refused || (r < 0 && r != -ESRCH);
         return false;
     }
     atomic_store_explicit(&c->by_fd[w->fine.fd], (uint16_t)(w - c->watched + 1),
                           memory_order_relaxed);
-    fine_again(&w->fine);
+    perf_timer_again(&w->fine);
     return true;
 }
 
-static void timer_new(struct clocks *c, struct watched *w)
+static void timer_new(struct cpu_timers *c, struct watched *w)
 {
     struct sigevent event = {.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = c->signal};
     event.sigev_value.sival_ptr = w;
     event._sigev_un._tid = w->tid;
     clockid_t clock = (clockid_t)((~(uint32_t)w->tid << 3) | 6u);
     int timer = -1;
-    atomic_store_explicit(&w->cpu_ns, clocks_cpu_ns(w->tid), memory_order_relaxed);
-    if (fine_new(c, w))
+    atomic_store_explicit(&w->cpu_ns, cpu_timers_cpu_ns(w->tid), memory_order_relaxed);
+    if (perf_timer_new(c, w))
         return;
     if (syscall(SYS_timer_create, clock, &event, &timer) == -1) {
         w->refused = errno == EAGAIN; /* RLIMIT_SIGPENDING; else the thread has ended */
@@ -342,11 +345,11 @@ static void timer_new(struct clocks *c, struct watched *w)
     timer_arm(c, w);
 }
 
-static void timer_drop(struct clocks *c, struct watched *w)
+static void timer_drop(struct cpu_timers *c, struct watched *w)
 {
     if (w->fine.fd != -1)
         atomic_store_explicit(&c->by_fd[w->fine.fd], 0, memory_order_relaxed);
-    fine_close(&w->fine);
+    perf_timer_close(&w->fine);
     if (w->timer != -1)
         (void)syscall(SYS_timer_delete, w->timer);
     w->timer = -1;
@@ -354,7 +357,7 @@ static void timer_drop(struct clocks *c, struct watched *w)
 
 /* ---- threads ---- */
 
-static void forget(struct clocks *c, struct watched *w)
+static void forget(struct cpu_timers *c, struct watched *w)
 {
     timer_drop(c, w);
     *w = (struct watched){.timer = -1, .fine = {.fd = -1}};
@@ -362,24 +365,24 @@ static void forget(struct clocks *c, struct watched *w)
 
 /* Let nobody be in the handler while a record goes whose thread may be alive: a signal that
  * comes meanwhile does nothing, so all timers are set again. */
-static void forget_living(struct clocks *c, struct watched *w)
+static void forget_living(struct cpu_timers *c, struct watched *w)
 {
     bool on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst) != NULL;
-    (void)wait_outside();
+    (void)wait_handlers();
     forget(c, w);
     atomic_store_explicit(&g.clocks, on ? c : NULL, memory_order_seq_cst);
-    for (uint32_t i = 0; i < clocks_room(c); i++)
+    for (uint32_t i = 0; i < cpu_timers_room(c); i++)
         if (c->watched[i].tid && c->watched[i].fine.fd != -1)
-            fine_again(&c->watched[i].fine);
+            perf_timer_again(&c->watched[i].fine);
         else if (c->watched[i].tid && c->watched[i].timer != -1)
             timer_arm(c, &c->watched[i]);
 }
 
 /* The record of a thread, or a free one.  Threads keep their order in the folder, so the search
  * begins where the last one ended. */
-static struct watched *find(struct clocks *c, int32_t tid, uint64_t inode, uint32_t *from)
+static struct watched *find(struct cpu_timers *c, int32_t tid, uint64_t inode, uint32_t *from)
 {
-    uint32_t room = clocks_room(c);
+    uint32_t room = cpu_timers_room(c);
     for (uint32_t n = 0; n < room; n++) {
         uint32_t i = (*from + n) % room;
         if (c->watched[i].tid == tid) {
@@ -401,14 +404,14 @@ static struct watched *find(struct clocks *c, int32_t tid, uint64_t inode, uint3
 }
 
 struct seeing {
-    struct clocks *clocks;
+    struct cpu_timers *clocks;
     uint32_t from;
 };
 
 static void see(void *arg, int32_t tid, uint64_t inode)
 {
     struct seeing *s = arg;
-    struct clocks *c = s->clocks;
+    struct cpu_timers *c = s->clocks;
     struct watched *w = find(c, tid, inode, &s->from);
     if (!w) {
         c->over++;
@@ -425,11 +428,11 @@ static void see(void *arg, int32_t tid, uint64_t inode)
 }
 
 /* All clocks go; the next scan makes others. */
-static void forget_all(struct clocks *c)
+static void forget_all(struct cpu_timers *c)
 {
-    struct clocks *on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst);
-    (void)wait_outside();
-    for (uint32_t i = 0; i < clocks_room(c); i++)
+    struct cpu_timers *on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    (void)wait_handlers();
+    for (uint32_t i = 0; i < cpu_timers_room(c); i++)
         if (c->watched[i].tid)
             forget(c, &c->watched[i]);
     c->tasks.looked_ns = 0;
@@ -437,47 +440,48 @@ static void forget_all(struct clocks *c)
 }
 
 /* A timer that runs already ends as it was set; its next period is a new one. */
-void clocks_set_rate(struct clocks *c, uint32_t rate_hz)
+void cpu_timers_set_rate(struct cpu_timers *c, uint32_t rate_hz)
 {
     uint64_t period = PROBING_NS_PER_S / rate_hz;
-    bool fine = fine_needed(rate_hz) && !c->fine_refused;
+    bool fine = perf_timer_needed(rate_hz) && !c->perf_timer_refused;
     atomic_store_explicit(&c->period_ns, period, memory_order_relaxed);
     if (fine == atomic_load_explicit(&c->fine, memory_order_relaxed)) {
-        for (uint32_t i = 0; fine && i < clocks_room(c); i++)
-            fine_set(&c->watched[i].fine, period);
+        for (uint32_t i = 0; fine && i < cpu_timers_room(c); i++)
+            perf_timer_set(&c->watched[i].fine, period);
         return;
     }
-    if (!fine || c->signal == FINE_SIGNAL || c->signals->take(FINE_SIGNAL, on_signal) >= 0) {
+    if (!fine || c->signal == PERF_TIMER_SIGNAL ||
+        c->signals->take(PERF_TIMER_SIGNAL, on_signal) >= 0) {
         forget_all(c);
         if (!fine)
-            give_fine(c);
+            give_perf_timer(c);
         atomic_store_explicit(&c->fine, fine, memory_order_relaxed);
     }
 }
 
 /* The program has taken the finer clocks' signal: timers do. */
-static void check_fine(struct clocks *c)
+static void check_perf_timer(struct cpu_timers *c)
 {
     if (!atomic_load_explicit(&c->fine, memory_order_relaxed) ||
-        (c->signals->is_ours(FINE_SIGNAL) && !c->fine_refused))
+        (c->signals->is_ours(PERF_TIMER_SIGNAL) && !c->perf_timer_refused))
         return;
     forget_all(c);
-    give_fine(c);
-    c->fine_refused = true;
+    give_perf_timer(c);
+    c->perf_timer_refused = true;
 }
 
 /* Have all threads with a clock theirs still?  Then as many threads as before are the same ones. */
-static bool all_live(struct clocks *c)
+static bool all_live(struct cpu_timers *c)
 {
-    for (uint32_t i = 0; i < clocks_room(c); i++)
-        if (c->watched[i].tid && clocks_cpu_ns(c->watched[i].tid) == 0)
+    for (uint32_t i = 0; i < cpu_timers_room(c); i++)
+        if (c->watched[i].tid && cpu_timers_cpu_ns(c->watched[i].tid) == 0)
             return false;
     return c->over == 0;
 }
 
 /* Where somebody has put the default back, nobody wants it.  Clocks whose signal was lost meanwhile
  * would not go on. */
-static bool take_again(struct clocks *c)
+static bool take_again(struct cpu_timers *c)
 {
     if (c->signals->take(c->signal, on_signal) < 0)
         return false;
@@ -485,14 +489,14 @@ static bool take_again(struct clocks *c)
     return true;
 }
 
-int clocks_scan(struct clocks *c)
+int cpu_timers_scan(struct cpu_timers *c)
 {
     uint32_t threads = 0, refused = 0;
     if (!c->signals->is_ours(c->signal) && !take_again(c)) {
-        clocks_end(c);
+        cpu_timers_end(c);
         return -EOWNERDEAD;
     }
-    check_fine(c);
+    check_perf_timer(c);
     uint64_t now = c->host->now();
     enum tasks_are are = tasks_are(&c->tasks, now);
     if (are == TASKS_SAME ||
@@ -503,9 +507,9 @@ int clocks_scan(struct clocks *c)
     c->over = 0;
     struct seeing seeing = {.clocks = c};
     bool whole = tasks_each(see, &seeing);
-    for (uint32_t i = 0; i < clocks_room(c); i++) {
+    for (uint32_t i = 0; i < cpu_timers_room(c); i++) {
         struct watched *w = &c->watched[i];
-        if (w->tid && w->seen != c->scan && whole && clocks_cpu_ns(w->tid) == 0)
+        if (w->tid && w->seen != c->scan && whole && cpu_timers_cpu_ns(w->tid) == 0)
             forget(c, w); /* it has ended, so nobody is in the handler with it */
         threads += (w->timer != -1 || w->fine.fd != -1) && w->tid;
         refused += w->refused;
@@ -515,58 +519,60 @@ int clocks_scan(struct clocks *c)
     return 0;
 }
 
-void clocks_begin(struct clocks *c, const struct probing_python_frames_1 *python, bool only_gil)
+void cpu_timers_begin(struct cpu_timers *c, const struct probing_python_frames_1 *python,
+                      bool only_gil)
 {
     atomic_store_explicit(&c->python, python, memory_order_relaxed);
     atomic_store_explicit(&c->only_gil, only_gil, memory_order_relaxed);
     atomic_store_explicit(&g.clocks, c, memory_order_seq_cst);
 }
 
-void clocks_count_steps(struct clocks *c, const struct probing_torch_step_1 *torch)
+void cpu_timers_count_steps(struct cpu_timers *c, const struct probing_torch_step_1 *torch)
 {
     atomic_store_explicit(&c->torch, torch, memory_order_relaxed);
 }
 
-void clocks_end(struct clocks *c)
+void cpu_timers_end(struct cpu_timers *c)
 {
     atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
     forget_all(c);
     atomic_store_explicit(&c->threads, 0, memory_order_relaxed);
 }
 
-struct watched *clocks_watched(struct clocks *c, uint32_t number)
+struct watched *cpu_timers_watched(struct cpu_timers *c, uint32_t number)
 {
-    return number < clocks_room(c) && c->watched[number].tid ? &c->watched[number] : NULL;
+    return number < cpu_timers_room(c) && c->watched[number].tid ? &c->watched[number] : NULL;
 }
 
-uint32_t clocks_room(const struct clocks *c)
+uint32_t cpu_timers_room(const struct cpu_timers *c)
 {
     return atomic_load_explicit(&c->room, memory_order_acquire);
 }
 
 /* CPU time of all handlers, by those that were timed. */
-static uint64_t handler_ns(struct clocks *c)
+static uint64_t handler_ns(struct cpu_timers *c)
 {
     uint64_t timed = atomic_load_explicit(&c->timed, memory_order_relaxed);
     uint64_t ns = atomic_load_explicit(&c->timed_ns, memory_order_relaxed);
     return timed ? ns / timed * atomic_load_explicit(&c->handled, memory_order_relaxed) : 0;
 }
 
-void clocks_about(struct clocks *c, struct clocks_about *ret)
+void cpu_timers_about(struct cpu_timers *c, struct cpu_timers_about *ret)
 {
-    *ret = (struct clocks_about){.threads = atomic_load_explicit(&c->threads, memory_order_relaxed),
-                                 .refused = atomic_load_explicit(&c->refused, memory_order_relaxed),
-                                 .lost = atomic_load_explicit(&c->lost, memory_order_relaxed),
-                                 .fine = atomic_load_explicit(&c->fine, memory_order_relaxed),
-                                 .handled = atomic_load_explicit(&c->handled, memory_order_relaxed),
-                                 .handler_ns = handler_ns(c)};
+    *ret = (struct cpu_timers_about){
+        .threads = atomic_load_explicit(&c->threads, memory_order_relaxed),
+        .refused = atomic_load_explicit(&c->refused, memory_order_relaxed),
+        .lost = atomic_load_explicit(&c->lost, memory_order_relaxed),
+        .fine = atomic_load_explicit(&c->fine, memory_order_relaxed),
+        .handled = atomic_load_explicit(&c->handled, memory_order_relaxed),
+        .handler_ns = handler_ns(c)};
 }
 
-void clocks_forked(struct clocks *c)
+void cpu_timers_forked(struct cpu_timers *c)
 {
     atomic_store_explicit(&g.clocks, NULL, memory_order_relaxed);
     atomic_store_explicit(&g.inside, 0, memory_order_relaxed);
-    for (uint32_t i = 0; i < clocks_room(c); i++)
-        fine_close(&c->watched[i].fine);
+    for (uint32_t i = 0; i < cpu_timers_room(c); i++)
+        perf_timer_close(&c->watched[i].fine);
     c->forked = true;
 }

@@ -27,7 +27,7 @@ struct watched {
     uint64_t seen;           /* number of the scan that saw it last */
     int32_t tid;             /* 0: free */
     int32_t timer;           /* -1: none */
-    struct fine fine;        /* instead of a timer at high rates */
+    struct perf_timer fine;  /* instead of a timer at high rates */
     uint64_t last[PROBING_PYTHON_LAST / 8]; /* what the python plugin keeps of it; the handler's */
     bool ours;                              /* a thread of probing's: not sampled */
     bool refused;                           /* no timer could be made */
@@ -41,44 +41,46 @@ struct watched {
     uint64_t still_ns; /* waited there and not yet told */
 };
 
-struct clocks;
+struct cpu_timers;
 
 /* Take a signal and prepare; nothing runs yet.  -EBUSY: the program uses every real-time signal.
  *                                                                                  [control] */
-int clocks_new(const struct probing_host *host, struct boxes *boxes, struct clocks **ret);
+int cpu_timers_new(const struct probing_host *host, struct sample_pool *boxes,
+                   struct cpu_timers **ret);
 /* Put the signal back; 0, or -EBUSY: a thread is still inside the handler.        [control] */
-int clocks_free(struct clocks *c);
+int cpu_timers_free(struct cpu_timers *c);
 
 /* Sample from now on with this part of the python plugin (NULL: none). */
-void clocks_begin(struct clocks *c, const struct probing_python_frames_1 *python, bool only_gil);
+void cpu_timers_begin(struct cpu_timers *c, const struct probing_python_frames_1 *python,
+                      bool only_gil);
 /* Samples carry this part's step from now on (NULL: none). */
-void clocks_count_steps(struct clocks *c, const struct probing_torch_step_1 *torch);
+void cpu_timers_count_steps(struct cpu_timers *c, const struct probing_torch_step_1 *torch);
 /* Timers go; nothing more is handed over. */
-void clocks_end(struct clocks *c);
+void cpu_timers_end(struct cpu_timers *c);
 
 /* Look which threads there are; new ones get a timer, that of ended ones goes.  0, or -EOWNERDEAD:
  * the program has taken our signal, all timers are gone. */
-int clocks_scan(struct clocks *c);
+int cpu_timers_scan(struct cpu_timers *c);
 /* Another rate may want other clocks: those come with the next scan. */
-void clocks_set_rate(struct clocks *c, uint32_t rate_hz);
+void cpu_timers_set_rate(struct cpu_timers *c, uint32_t rate_hz);
 
-struct watched *clocks_watched(struct clocks *c, uint32_t number); /* NULL: none */
-uint32_t clocks_room(const struct clocks *c);                      /* numbers are below this */
+struct watched *cpu_timers_watched(struct cpu_timers *c, uint32_t number); /* NULL: none */
+uint32_t cpu_timers_room(const struct cpu_timers *c); /* numbers are below this */
 
-struct clocks_about {
+struct cpu_timers_about {
     uint32_t threads, refused;    /* with a timer; without, because the kernel gave none */
     uint64_t lost;                /* samples for which no box was free */
     bool fine;                    /* finer clocks than the kernel's tick are in use */
     uint64_t handled, handler_ns; /* signals, and the CPU time of their handlers */
 };
-void clocks_about(struct clocks *c, struct clocks_about *ret); /* [any], about right */
+void cpu_timers_about(struct cpu_timers *c, struct cpu_timers_about *ret); /* [any], about right */
 
 /* A forked child: the timers are the parent's; the handler does nothing any more.     [child] */
-void clocks_forked(struct clocks *c);
+void cpu_timers_forked(struct cpu_timers *c);
 
 /* CPU time that a thread of this process has used; 0: it is gone.                     [any] */
-uint64_t clocks_cpu_ns(int32_t tid);
+uint64_t cpu_timers_cpu_ns(int32_t tid);
 /* The step of now; PROBING_NULL_I64: not counted.                                  [signal] */
-int64_t clocks_step(const struct clocks *c);
+int64_t cpu_timers_step(const struct cpu_timers *c);
 
 #endif

@@ -12,7 +12,7 @@
 #include "unwind.h"
 
 #define MERGE_NATIVE 512 /* native frames at most */
-#define MERGE_FRAMES (MERGE_NATIVE + BOX_PYTHON + 1)
+#define MERGE_FRAMES (MERGE_NATIVE + SLOT_PYTHON + 1)
 
 struct merge_native {
     uint64_t ips[MERGE_NATIVE], sps[MERGE_NATIVE]; /* as unwind() gives them */

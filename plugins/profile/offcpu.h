@@ -13,15 +13,15 @@
 #include "unwind.h"
 
 enum outside {
-    OUTSIDE_UNKNOWN, /* it has ended, or the kernel does not tell */
-    OUTSIDE_READY,   /* it runs, or could if there were a CPU */
-    OUTSIDE_WAITS    /* in the kernel */
+    OFFCPU_UNKNOWN, /* it has ended, or the kernel does not tell */
+    OFFCPU_READY,   /* it runs, or could if there were a CPU */
+    OFFCPU_WAITS    /* in the kernel */
 };
 
 /* Registers (ip and sp only) and stack of a thread that waits in the kernel; ret_stack has room for
  * `room` bytes.  Else nothing is set.  The caller checks by its CPU time that it stood still all
  * the while. */
-enum outside outside_look(int32_t tid, struct registers *ret, uint8_t *ret_stack, uint32_t room,
-                          uint32_t *ret_bytes);
+enum outside offcpu_inspect(int32_t tid, struct registers *ret, uint8_t *ret_stack, uint32_t room,
+                            uint32_t *ret_bytes);
 
 #endif

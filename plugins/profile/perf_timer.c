@@ -2,9 +2,9 @@
  *
  * plugins/profile/perf_timer.c - perf_event_open(2)'s task clock as a source of signals.
  *
- * The profiler's thread only, but for fine_again().  The signal must be an old one (below 32): when
- * the kernel cannot queue a real-time signal of a descriptor it sends SIGIO, which would end the
- * program.  An old one is never queued twice and needs no memory.
+ * The profiler's thread only, but for perf_timer_again().  The signal must be an old one (below
+ * 32): when the kernel cannot queue a real-time signal of a descriptor it sends SIGIO, which would
+ * end the program.  An old one is never queued twice and needs no memory.
  */
 #include "perf_timer.h"
 
@@ -19,7 +19,7 @@
 #include "probing_sdk.h"
 #include "sample_period.h"
 
-bool fine_needed(uint32_t rate_hz)
+bool perf_timer_needed(uint32_t rate_hz)
 {
     return rate_hz * period_tick_ns() > PROBING_NS_PER_S;
 }
@@ -31,7 +31,7 @@ static bool is_spare(int fd)
     return getrlimit(RLIMIT_NOFILE, &limit) == 0 && (rlim_t)fd < limit.rlim_cur / 2;
 }
 
-int fine_open(struct fine *f, int32_t tid, int number, uint64_t period_ns)
+int perf_timer_open(struct perf_timer *f, int32_t tid, int number, uint64_t period_ns)
 {
     struct perf_event_attr about = {.type = PERF_TYPE_SOFTWARE,
                                     .size = sizeof(about),
@@ -55,13 +55,13 @@ int fine_open(struct fine *f, int32_t tid, int number, uint64_t period_ns)
     return 0;
 }
 
-void fine_set(const struct fine *f, uint64_t period_ns)
+void perf_timer_set(const struct perf_timer *f, uint64_t period_ns)
 {
     if (f->fd != -1)
         (void)ioctl(f->fd, PERF_EVENT_IOC_PERIOD, &period_ns);
 }
 
-void fine_close(struct fine *f)
+void perf_timer_close(struct perf_timer *f)
 {
     uint64_t id;
     if (f->fd != -1 && ioctl(f->fd, PERF_EVENT_IOC_ID, &id) == 0 && id == f->id)
@@ -69,7 +69,7 @@ void fine_close(struct fine *f)
     f->fd = -1;
 }
 
-void fine_again(const struct fine *f)
+void perf_timer_again(const struct perf_timer *f)
 {
     (void)ioctl(f->fd, PERF_EVENT_IOC_REFRESH, 1);
 }

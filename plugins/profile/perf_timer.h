@@ -13,21 +13,22 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct fine {
+struct perf_timer {
     int32_t fd; /* -1: none */
     uint64_t id;
 };
 
 /* Does a rate need it?  By the kernel's tick. */
-bool fine_needed(uint32_t rate_hz);
+bool perf_timer_needed(uint32_t rate_hz);
 
 /* One signal `number` to thread `tid` after each period of its CPU time; each must be answered with
- * fine_again().  -errno: not permitted, or too many descriptors. */
-int fine_open(struct fine *f, int32_t tid, int number, uint64_t period_ns);
-void fine_set(const struct fine *f, uint64_t period_ns);
+ * perf_timer_again().  -errno: not permitted, or too many descriptors. */
+int perf_timer_open(struct perf_timer *f, int32_t tid, int number, uint64_t period_ns);
+void perf_timer_set(const struct perf_timer *f, uint64_t period_ns);
 /* Closes it, unless the program did and the number is something else's now. */
-void fine_close(struct fine *f);
+void perf_timer_close(struct perf_timer *f);
 
-void fine_again(const struct fine *f); /* the next one, please                       [signal] */
+void perf_timer_again(
+    const struct perf_timer *f); /* the next one, please                       [signal] */
 
 #endif

@@ -67,7 +67,7 @@ static int run_profile(void *self, int argc, const char *const *argv, struct pro
                  "cost: %.1f us of its thread a sample, %.2f %% of a core for the profiler's own\n",
                  a.handled ? (double)a.handler_ns / 1e3 / (double)a.handled : 0.0,
                  passed ? 100.0 * (double)a.own_cpu_ns / (double)passed : 0.0);
-    if (!a.fine && fine_needed(a.rate_hz))
+    if (!a.fine && perf_timer_needed(a.rate_hz))
         n +=
             snprintf(text + n, sizeof(text) - (size_t)n,
                      "threads that run give at most %llu samples a second, one at each tick of the "

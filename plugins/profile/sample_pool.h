@@ -16,10 +16,10 @@
 
 #include "unwind.h"
 
-#define BOXES 64
-#define BOX_STACK (32u << 10) /* bytes of a stack; deeper ones lose their outer native frames */
-#define BOX_PYTHON 256        /* Python frames */
-#define BOX_NAMES (16u << 10) /* bytes for code objects that are seen for the first time */
+#define SAMPLE_SLOTS 64
+#define SLOT_STACK (32u << 10) /* bytes of a stack; deeper ones lose their outer native frames */
+#define SLOT_PYTHON 256        /* Python frames */
+#define SLOT_NAMES (16u << 10) /* bytes for code objects that are seen for the first time */
 
 struct box {
     uint64_t ts;      /* CLOCK_MONOTONIC ns */
@@ -31,26 +31,28 @@ struct box {
     uint64_t stack_from;
     uint32_t stack_bytes;
     struct probing_python_look look;
-    struct probing_python_frame frames[BOX_PYTHON];
-    uint8_t names[BOX_NAMES] __attribute__((aligned(16)));
-    uint8_t stack[BOX_STACK] __attribute__((aligned(16)));
+    struct probing_python_frame frames[SLOT_PYTHON];
+    uint8_t names[SLOT_NAMES] __attribute__((aligned(16)));
+    uint8_t stack[SLOT_STACK] __attribute__((aligned(16)));
     uint8_t scratch[] __attribute__((aligned(16))); /* as much as the python plugin wants */
 };
 
-struct boxes;
+struct sample_pool;
 
-int boxes_new(uint32_t scratch_bytes, struct boxes **ret);
+int sample_pool_new(uint32_t scratch_bytes, struct sample_pool **ret);
 /* No handler and no reader is inside any more. */
-void boxes_free(struct boxes *b);
+void sample_pool_free(struct sample_pool *b);
 
-struct box *box_take(struct boxes *b);              /* NULL: all are in use.          [signal] */
-void box_hand_over(struct boxes *b, struct box *x); /* to the reader                  [signal] */
-void box_give_back(struct boxes *b, struct box *x); /* free again                     [signal] */
+struct box *sample_slot_take(struct sample_pool *b); /* NULL: all are in use.          [signal] */
+void sample_slot_submit(struct sample_pool *b,
+                        struct box *x); /* to the reader                  [signal] */
+void sample_slot_release(struct sample_pool *b,
+                         struct box *x); /* free again                     [signal] */
 
 /* The next full one, or NULL. */
-struct box *box_next(struct boxes *b);
+struct box *sample_slot_next(struct sample_pool *b);
 /* Until half of the boxes are full, somebody rang, or the time is up. */
-void box_wait(struct boxes *b, uint64_t timeout_ns);
-void box_ring(struct boxes *b); /* [signal] */
+void sample_slot_wait(struct sample_pool *b, uint64_t timeout_ns);
+void sample_slot_notify(struct sample_pool *b); /* [signal] */
 
 #endif

@@ -41,8 +41,8 @@
 struct reader {
     const struct probing_host *host;
     struct stacks *stacks;
-    struct boxes *boxes;
-    struct clocks *clocks;
+    struct sample_pool *boxes;
+    struct cpu_timers *clocks;
     struct code *code;
     const struct probing_python_frames_1 *python;
     const struct probing_stack_1 *symbols;
@@ -93,7 +93,7 @@ static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64
 
 static void take(struct reader *r, struct box *x)
 {
-    struct watched none = {.tid = 0}, *w = clocks_watched(r->clocks, x->watched);
+    struct watched none = {.tid = 0}, *w = cpu_timers_watched(r->clocks, x->watched);
     const struct stack_copy copy = {x->stack, x->stack_from, x->stack_bytes};
     uint64_t now = r->host->now();
     if (!w || w->tid != x->tid)
@@ -114,11 +114,11 @@ static void take(struct reader *r, struct box *x)
     (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
 }
 
-static void empty_boxes(struct reader *r)
+static void drain_slots(struct reader *r)
 {
-    for (struct box *x; (x = box_next(r->boxes)) != NULL;) {
+    for (struct box *x; (x = sample_slot_next(r->boxes)) != NULL;) {
         take(r, x);
-        box_give_back(r->boxes, x);
+        sample_slot_release(r->boxes, x);
     }
 }
 
@@ -131,7 +131,7 @@ static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
                                    .tid = w->tid,
                                    .thread_name = name_of(r, w, w->tid, now),
                                    .gil = w->still_gil,
-                                   .step = clocks_step(r->clocks),
+                                   .step = cpu_timers_step(r->clocks),
                                    .wall_ns = (int64_t)w->still_ns};
     if (w->still_stack && w->still_ns && !w->ours) {
         stacks_add_sample(r->stacks, &row);
@@ -141,26 +141,26 @@ static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
 }
 
 /* Where it waits now, in the kernel or for a CPU; 0: it runs, or went on meanwhile. */
-static int64_t look_outside(struct reader *r, struct watched *w, uint64_t cpu, uint64_t now)
+static int64_t inspect_offcpu(struct reader *r, struct watched *w, uint64_t cpu, uint64_t now)
 {
     struct box *x = r->desk;
     x->look = (struct probing_python_look){.size = sizeof(x->look),
-                                           .max_frames = BOX_PYTHON,
-                                           .max_bytes = BOX_NAMES,
+                                           .max_frames = SLOT_PYTHON,
+                                           .max_bytes = SLOT_NAMES,
                                            .gil = -1,
                                            .frames = x->frames,
                                            .bytes = x->names,
                                            .scratch = x->scratch};
-    enum outside is = outside_look(w->tid, &x->registers, x->stack, BOX_STACK, &x->stack_bytes);
-    if (is == OUTSIDE_UNKNOWN)
+    enum outside is = offcpu_inspect(w->tid, &x->registers, x->stack, SLOT_STACK, &x->stack_bytes);
+    if (is == OFFCPU_UNKNOWN)
         return 0;
     if (r->python)
         (void)r->python->of(w->tid, &x->look);
-    if (clocks_cpu_ns(w->tid) != cpu)
+    if (cpu_timers_cpu_ns(w->tid) != cpu)
         return 0;
     const struct stack_copy copy = {x->stack, x->registers.value[CFI_SP], x->stack_bytes};
     w->still_gil = x->look.gil >= 0 ? x->look.gil : PROBING_NULL_I64;
-    if (is == OUTSIDE_READY) /* and has used no CPU time: another thread has the CPU */
+    if (is == OFFCPU_READY) /* and has used no CPU time: another thread has the CPU */
         return stacks_number(r->stacks, r->frames, merge_ready(r->stacks, &x->look, r->frames),
                              now);
     return stack_of(r, &x->registers, &copy, &x->look, now);
@@ -171,7 +171,7 @@ static int64_t look_outside(struct reader *r, struct watched *w, uint64_t cpu, u
  * last. */
 static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
 {
-    uint64_t cpu = clocks_cpu_ns(w->tid), passed = now - w->seen_ns;
+    uint64_t cpu = cpu_timers_cpu_ns(w->tid), passed = now - w->seen_ns;
     uint64_t ran = cpu - w->seen_cpu_ns;
     bool first = w->seen_ns == 0;
     if (cpu == 0)
@@ -182,7 +182,7 @@ static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
         return;
     if (ran || !w->still_stack) {
         tell_wait(r, w, now);
-        w->still_stack = look_outside(r, w, cpu, now);
+        w->still_stack = inspect_offcpu(r, w, cpu, now);
     }
     if (ran >= passed)
         return;
@@ -202,8 +202,8 @@ static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
 static void tick(struct reader *r, uint64_t now)
 {
     int32_t holder = r->mode_now == MODE_GIL && r->python ? r->python->holder() : 0;
-    for (uint32_t i = 0; i < clocks_room(r->clocks); i++) {
-        struct watched *w = clocks_watched(r->clocks, i);
+    for (uint32_t i = 0; i < cpu_timers_room(r->clocks); i++) {
+        struct watched *w = cpu_timers_watched(r->clocks, i);
         if (!w || w->ours)
             continue;
         if (r->mode_now == MODE_WALL || w->tid == holder) {
@@ -220,8 +220,8 @@ static void tick(struct reader *r, uint64_t now)
 static void tell_waits(struct reader *r)
 {
     uint64_t now = r->host->now();
-    for (uint32_t i = 0; i < clocks_room(r->clocks); i++) {
-        struct watched *w = clocks_watched(r->clocks, i);
+    for (uint32_t i = 0; i < cpu_timers_room(r->clocks); i++) {
+        struct watched *w = cpu_timers_watched(r->clocks, i);
         if (!w)
             continue;
         tell_wait(r, w, now);
@@ -246,12 +246,12 @@ static void apply_settings(struct reader *r)
     uint32_t mode = atomic_load_explicit(&r->mode, memory_order_relaxed);
     if (rate != r->rate_now) {
         tell_waits(r); /* records may begin anew */
-        clocks_set_rate(r->clocks, rate);
+        cpu_timers_set_rate(r->clocks, rate);
         r->scanned_ns = 0;
     }
     if (mode != r->mode_now) {
         tell_waits(r);
-        clocks_begin(r->clocks, r->python, mode == MODE_GIL);
+        cpu_timers_begin(r->clocks, r->python, mode == MODE_GIL);
     }
     r->rate_now = rate;
     r->mode_now = mode;
@@ -273,17 +273,17 @@ static void turn(struct reader *r)
     uint64_t now = r->host->now();
     if (now - r->modules_ns > MODULES_NS) {
         r->modules_ns = now;
-        clocks_count_steps(r->clocks, r->host->extension(r->host, PROBING_TORCH_STEP_1));
+        cpu_timers_count_steps(r->clocks, r->host->extension(r->host, PROBING_TORCH_STEP_1));
         if (code_changed(r->code))
             stacks_read_modules(r->stacks);
     }
-    empty_boxes(r);
+    drain_slots(r);
     apply_settings(r);
     if (now - r->scanned_ns > SCAN_NS &&
         !atomic_load_explicit(&r->signal_gone, memory_order_relaxed)) {
         r->scanned_ns = now;
         choose_rest(r);
-        if (clocks_scan(r->clocks) < 0) {
+        if (cpu_timers_scan(r->clocks) < 0) {
             atomic_store_explicit(&r->signal_gone, true, memory_order_relaxed);
             r->host->log(r->host, PROBING_WARN,
                          "the program has taken over the profiler's signal: sampling has ended");
@@ -312,14 +312,14 @@ static void *run(void *arg)
     (void)prctl(PR_SET_NAME, "probing/profile");
     atomic_store_explicit(&r->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
     stacks_read_modules(r->stacks); /* the core's list may be of long ago */
-    clocks_begin(r->clocks, r->python, r->mode_now == MODE_GIL);
+    cpu_timers_begin(r->clocks, r->python, r->mode_now == MODE_GIL);
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
         turn(r);
-        box_wait(r->boxes, rest(r));
+        sample_slot_wait(r->boxes, rest(r));
     }
     tell_waits(r);
-    clocks_end(r->clocks);
-    empty_boxes(r);
+    cpu_timers_end(r->clocks);
+    drain_slots(r);
     atomic_store_explicit(&r->ended, true, memory_order_release);
     return NULL;
 }
@@ -328,7 +328,7 @@ static void *run(void *arg)
 
 static void drop(struct reader *r)
 {
-    boxes_free(r->boxes);
+    sample_pool_free(r->boxes);
     code_free(r->code);
     free(r->desk);
     r->boxes = NULL;
@@ -363,14 +363,14 @@ int reader_start(struct reader *r)
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
     atomic_store_explicit(&r->signal_gone, false, memory_order_relaxed);
     uint32_t scratch = r->python ? r->python->scratch_bytes : 0;
-    int rc = boxes_new(scratch, &r->boxes);
+    int rc = sample_pool_new(scratch, &r->boxes);
     if (rc == 0 && !(r->desk = aligned_alloc(16, (sizeof(*r->desk) + scratch + 15) & ~15u)))
         rc = -ENOMEM;
     if (rc == 0)
         rc = code_open(&r->code);
     stacks_name_with(r->stacks, r->symbols, r->python, r->code);
     if (rc == 0)
-        rc = clocks_new(h, r->boxes, &r->clocks);
+        rc = cpu_timers_new(h, r->boxes, &r->clocks);
     if (rc == -EBUSY) {
         drop(r);
         return h->fail(h, rc,
@@ -379,7 +379,7 @@ int reader_start(struct reader *r)
     if (rc == 0)
         rc = start_thread(r);
     if (rc < 0) {
-        (void)clocks_free(r->clocks);
+        (void)cpu_timers_free(r->clocks);
         r->clocks = NULL;
         drop(r);
         return h->fail(h, rc, "no memory or thread for the profiler");
@@ -394,7 +394,7 @@ static bool wait_ended(struct reader *r)
     for (uint64_t begun = r->host->now(); r->host->now() - begun < STOP_NS;) {
         if (atomic_load_explicit(&r->ended, memory_order_acquire))
             return true;
-        box_ring(r->boxes);
+        sample_slot_notify(r->boxes);
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return false;
@@ -409,7 +409,7 @@ int reader_stop(struct reader *r)
     atomic_store_explicit(&r->stop, true, memory_order_release);
     if (!wait_ended(r))
         return r->host->fail(r->host, -EBUSY, "the profiler's thread waits for something");
-    int rc = clocks_free(r->clocks);
+    int rc = cpu_timers_free(r->clocks);
     if (rc < 0)
         return r->host->fail(r->host, rc, "a thread is inside the profiler's signal handler");
     (void)pthread_join(r->thread, NULL);
@@ -424,22 +424,22 @@ void reader_set(struct reader *r, uint32_t rate_hz, enum mode mode)
     atomic_store_explicit(&r->rate_hz, rate_hz, memory_order_relaxed);
     atomic_store_explicit(&r->mode, mode, memory_order_relaxed);
     if (r->running)
-        box_ring(r->boxes);
+        sample_slot_notify(r->boxes);
 }
 
 void reader_forked(struct reader *r)
 {
     atomic_store_explicit(&r->forked, true, memory_order_relaxed);
     if (r->clocks)
-        clocks_forked(r->clocks);
+        cpu_timers_forked(r->clocks);
 }
 
 void reader_about(struct reader *r, struct reader_about *ret)
 {
-    struct clocks_about about = {.threads = 0};
+    struct cpu_timers_about about = {.threads = 0};
     int32_t tid = atomic_load_explicit(&r->tid, memory_order_relaxed);
     if (r->clocks)
-        clocks_about(r->clocks, &about);
+        cpu_timers_about(r->clocks, &about);
     *ret = (struct reader_about){.rate_hz = atomic_load_explicit(&r->rate_hz, memory_order_relaxed),
                                  .mode = atomic_load_explicit(&r->mode, memory_order_relaxed),
                                  .samples = atomic_load_explicit(&r->samples, memory_order_relaxed),
@@ -451,7 +451,7 @@ void reader_about(struct reader *r, struct reader_about *ret)
                                  .fine = about.fine,
                                  .handled = about.handled,
                                  .handler_ns = about.handler_ns,
-                                 .own_cpu_ns = tid ? clocks_cpu_ns(tid) : 0,
+                                 .own_cpu_ns = tid ? cpu_timers_cpu_ns(tid) : 0,
                                  .since_ns = r->started_ns,
                                  .python = r->python != NULL};
 }

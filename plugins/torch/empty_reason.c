@@ -126,7 +126,7 @@ int empty_why(void *self, const char *table, char *text, uint32_t size)
     };
     struct settings set;
     (void)self;
-    settings_look(&set);
+    settings_take_over(&set);
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         if (strcmp(table, all[i].table) == 0)
             return all[i].why(&set, text, size);

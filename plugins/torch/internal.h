@@ -248,7 +248,8 @@ struct torch {
     void (*due)(struct thread *t);
     _Atomic uint32_t comm_timeout; /* torch.comm_timeout, seconds, 0: off; any thread, relaxed */
     double sample_debt; /* sampled steps that sample_rate asks for and that are still to come */
-    uint64_t weighed_ns, n_weighed;  /* our own time on the calls where it was measured */
+    uint64_t overhead_sampled_ns,
+        n_overhead_samples;          /* our own time on the calls where it was measured */
     bool sampled;                    /* this step is one of `every` */
     union probing_cell row[N_TRACE]; /* what all rows of this step have in common */
     struct settings set; /* as of the step's begin; its long texts last, away from the rest */
@@ -374,7 +375,7 @@ int settings_configure(const char *name, const char *value); /* [control] */
 void settings_hand(const struct settings *s); /* [control] */
 /* Copy what was handed in; false: nothing has since the last time. */
 bool settings_take(struct settings *ret);
-void settings_look(struct settings *ret); /* as they will be in the next step          [any] */
+void settings_take_over(struct settings *ret); /* as they will be in the next step          [any] */
 
 /* backward.c */
 struct backward_call { /* one forward, whose backward is to come */
@@ -431,7 +432,7 @@ void loss_forget(void);
 /* loop_table.c */
 extern const struct probing_table_desc loop_table;
 void loop_is(const struct thread *t); /* the one that has ended a step */
-void loop_look(uint64_t now_ns);      /* once a second [worker] */
+void loop_inspect(uint64_t now_ns);   /* once a second [worker] */
 int64_t loop_rss(void); /* memory of the process, bytes; 0: the kernel does not tell    [any] */
 /* The loop's thread is in another phase. */
 static inline void loop_phase(enum phase phase, uint64_t now_ns)

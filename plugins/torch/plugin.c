@@ -147,8 +147,8 @@ static int with_gil(int (*fn)(void *))
 
 static void look(void *self, uint64_t now_ns)
 {
-    stuck_look(self, now_ns);
-    loop_look(now_ns);
+    stuck_inspect(self, now_ns);
+    loop_inspect(now_ns);
 }
 
 static int start(void *self)

@@ -334,7 +334,7 @@ int settings_configure(const char *name, const char *value)
     if (!begun && is_default(name, value))
         return 0;
     struct settings old, next;
-    settings_look(&old);
+    settings_take_over(&old);
     next = old;
     int rc =
         strcmp(name, "profiling") == 0 ? set_profiling(&next, value) : set_one(&next, name, value);
@@ -352,7 +352,7 @@ void settings_init(void)
 {
     begun = false;
     struct settings old, first;
-    settings_look(&old);
+    settings_take_over(&old);
     first = (struct settings){.every = 1, .rate = 1, .layers_version = old.layers_version + 1};
     (void)set_count("shadow_every", BASELINE, 0, &first.baseline);
     (void)set_one(&first, "comm_timeout", COMM_TIMEOUT);

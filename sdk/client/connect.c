@@ -34,7 +34,7 @@ bool client_is_stopped(struct probing_client *c)
            client_fail(c, -ECANCELED, "stopped while waiting for an answer") < 0;
 }
 
-uint64_t client_look(uint64_t deadline_ns)
+uint64_t client_inspect(uint64_t deadline_ns)
 {
     uint64_t soon = client_now_ns() + LOOK_NS;
     return soon < deadline_ns ? soon : deadline_ns;
@@ -103,7 +103,7 @@ static int shake_hands(struct probing_client *c, const char *host, const char *t
             return refused(c, end + 4);
         uint64_t soon = client_now_ns() + CLIENT_GRACE_NS; /* for the body of a refusal */
         uint64_t until = end && soon < deadline_ns ? soon : deadline_ns;
-        rc = client_receive(c, client_look(until));
+        rc = client_receive(c, client_inspect(until));
         if (rc == 0 && client_now_ns() < until)
             continue;
         if (end && (rc == 0 || rc == -ECONNRESET || c->in.size > 8192))
@@ -130,7 +130,8 @@ static int connect_within(struct probing_client *c, const struct sockaddr *a, so
     if (errno != EINPROGRESS && errno != EINTR)
         return -errno;
     do
-        rc = client_is_stopped(c) ? -ECANCELED : client_wait(c, POLLOUT, client_look(deadline_ns));
+        rc = client_is_stopped(c) ? -ECANCELED
+                                  : client_wait(c, POLLOUT, client_inspect(deadline_ns));
     while (rc == -EINTR || (rc == 0 && client_now_ns() < deadline_ns));
     if (rc <= 0)
         return rc == 0 ? -ETIMEDOUT : rc;
@@ -157,7 +158,8 @@ static bool is_connected(struct probing_client *c)
            client_fail(c, -EISCONN, "this client is connected to %s already", c->where) < 0;
 }
 
-static int connect_door(struct probing_client *c, const struct client_door *d, const char *name)
+static int connect_endpoint(struct probing_client *c, const struct client_endpoint *d,
+                            const char *name)
 {
     uint64_t deadline_ns = client_now_ns() + client_timeout(c);
     if (is_connected(c))
@@ -173,9 +175,9 @@ static int connect_door(struct probing_client *c, const struct client_door *d, c
     return rc < 0 ? give_up(c, rc) : 0;
 }
 
-int client_connect_door(struct probing_client *c, const struct client_door *d)
+int client_connect_endpoint(struct probing_client *c, const struct client_endpoint *d)
 {
-    return connect_door(c, d, "sock");
+    return connect_endpoint(c, d, "sock");
 }
 
 int probing_client_connect_unix(struct probing_client *c, const char *path)
@@ -187,11 +189,11 @@ int probing_client_connect_unix(struct probing_client *c, const char *path)
         return client_fail(c, -ENAMETOOLONG, "'%.80s' is not a path of a socket", path);
     (void)snprintf(directory, sizeof(directory), "%.*s",
                    slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
-    struct client_door d = {.path = directory};
+    struct client_endpoint d = {.path = directory};
     d.directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (d.directory == -1)
         return client_fail(c, -errno, "cannot open %s: %s", directory, strerror(errno));
-    int rc = connect_door(c, &d, name);
+    int rc = connect_endpoint(c, &d, name);
     (void)close(d.directory);
     return rc;
 }

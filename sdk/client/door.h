@@ -23,7 +23,7 @@ enum probing_client_end client_process_end(const struct client_process *p);
 
 /* A data directory with sockets in it, and who must listen there: whoever owns the directory can
  * put anything in it.  Nothing is sent to anybody else: -EACCES, or -ENOTSOCK for a link. */
-struct client_door {
+struct client_endpoint {
     int directory;       /* its descriptor (O_PATH will do), borrowed during the call */
     const char *path;    /* for sentences */
     pid_t pid;           /* who must listen, by its number here; 0: the process that the directory
@@ -33,8 +33,9 @@ struct client_door {
 
 /* A connected socket to `name` ("sock", "door") in it, proved; type: SOCK_STREAM ...  Not blocking;
  * caller closes.  c: for its options and its error; it stays as it is. */
-int client_dial(struct probing_client *c, const struct client_door *d, const char *name, int type);
+int client_dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
+                int type);
 /* Connect and shake hands. */
-int client_connect_door(struct probing_client *c, const struct client_door *d);
+int client_connect_endpoint(struct probing_client *c, const struct client_endpoint *d);
 
 #endif

@@ -100,11 +100,11 @@ int probing_client_connect_pid(struct probing_client *c, pid_t pid)
                            (int)pid, (int)pid);
     const char *inner = below_root(pid, mapped);
     (void)snprintf(path, sizeof(path), "/proc/%d/root%s", (int)pid, inner);
-    struct client_door d = {.path = path, .pid = pid, .start_time = before.start_ticks};
+    struct client_endpoint d = {.path = path, .pid = pid, .start_time = before.start_ticks};
     d.directory = open_inside(pid, inner);
     if (d.directory < 0)
         return client_fail(c, d.directory, "%s: %s", path, strerror(-d.directory));
-    rc = client_connect_door(c, &d);
+    rc = client_connect_endpoint(c, &d);
     (void)close(d.directory);
     return rc;
 }

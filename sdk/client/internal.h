@@ -70,7 +70,7 @@ int client_fail(struct probing_client *c, int code, const char *format, ...)
 uint64_t client_timeout(const struct probing_client *c); /* ns */
 bool client_is_stopped(struct probing_client *c);        /* then the error is set */
 /* When to look at the flag again, at the latest: it may be raised just before a wait begins. */
-uint64_t client_look(uint64_t deadline_ns);
+uint64_t client_inspect(uint64_t deadline_ns);
 
 /* ---- stream_end.c ---- */
 

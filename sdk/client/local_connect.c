@@ -55,7 +55,8 @@ static bool has_started(pid_t pid, uint64_t start_time)
     return proc_stat_of(pid, 0, &s) == 0 && s.start_ticks == start_time;
 }
 
-static int prove_pid(struct probing_client *c, const struct client_door *d, const struct ucred *who)
+static int prove_pid(struct probing_client *c, const struct client_endpoint *d,
+                     const struct ucred *who)
 {
     if (who->pid != d->pid)
         return client_fail(
@@ -71,7 +72,7 @@ static int prove_pid(struct probing_client *c, const struct client_door *d, cons
 
 /* Of a directory that somebody named: its process is the one that it is called after.  One that
  * cannot be seen from here is believed when all of it is our own user's, who gains nothing. */
-static int prove_name(struct probing_client *c, const struct client_door *d,
+static int prove_name(struct probing_client *c, const struct client_endpoint *d,
                       const struct ucred *who, uid_t owner)
 {
     uint64_t pid, started;
@@ -93,7 +94,7 @@ static int prove_name(struct probing_client *c, const struct client_door *d,
                        d->path, (int)who->pid, (unsigned)who->uid);
 }
 
-static int prove(struct probing_client *c, int fd, const struct client_door *d)
+static int prove(struct probing_client *c, int fd, const struct client_endpoint *d)
 {
     struct ucred who = {.uid = (uid_t)-1};
     socklen_t size = sizeof(who);
@@ -109,7 +110,7 @@ static int prove(struct probing_client *c, int fd, const struct client_door *d)
 /* ---- the way there ---- */
 
 /* The socket itself, whatever its name comes to mean a moment later. */
-static int open_socket(struct probing_client *c, const struct client_door *d, const char *name,
+static int open_socket(struct probing_client *c, const struct client_endpoint *d, const char *name,
                        struct stat *ret)
 {
     int fd = openat(d->directory, name, O_PATH | O_NOFOLLOW | O_CLOEXEC);
@@ -161,8 +162,8 @@ static int connect_in_time(struct probing_client *c, int fd, int socket_fd, cons
     }
 }
 
-static int connect_words(struct probing_client *c, const struct client_door *d, const char *name,
-                         int rc)
+static int connect_words(struct probing_client *c, const struct client_endpoint *d,
+                         const char *name, int rc)
 {
     if (rc == -ECONNREFUSED || rc == -ENOENT)
         return client_fail(c, rc,
@@ -180,7 +181,8 @@ static int connect_words(struct probing_client *c, const struct client_door *d, 
                        rc == -EACCES ? "; only the user of that process and root may ask it" : "");
 }
 
-int client_dial(struct probing_client *c, const struct client_door *d, const char *name, int type)
+int client_dial(struct probing_client *c, const struct client_endpoint *d, const char *name,
+                int type)
 {
     struct stat st = {.st_mode = 0};
     uint64_t deadline_ns = client_now_ns() + client_timeout(c);

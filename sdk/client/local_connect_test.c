@@ -50,7 +50,7 @@ static int dial(const char *directory, const char *name, pid_t pid,
     o.size = sizeof(o);
     o.on_error = keep_error;
     struct probing_client *c = probing_client_new(&o);
-    struct client_door d = {.path = directory, .pid = pid};
+    struct client_endpoint d = {.path = directory, .pid = pid};
     d.directory = open(directory, O_PATH | O_DIRECTORY | O_CLOEXEC);
     CHECK(d.directory != -1);
     int fd = client_dial(c, &d, name, SOCK_STREAM);

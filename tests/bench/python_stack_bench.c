@@ -48,7 +48,7 @@ static int read_one(struct walk *w, const struct walk_thread *t, int texts)
     enum walk_end end;
     int n = walk_stack(w, t, frames, WALK_FRAMES, &end);
     if (texts)
-        known_check(w, frames, (size_t)n);
+        code_cache_check(w, frames, (size_t)n);
     for (int i = 0; texts && i < n; i++) {
         struct walk_text text;
         if (walk_is_shim(w, &frames[i]))
@@ -95,8 +95,8 @@ static void measure(struct walk *w, const struct walk_thread *t, bool runs, int 
  * pointers and frames, and 30 code objects, of memory that nobody else touches. */
 static double reads_us(int rounds)
 {
-    enum { READINGS = 5, CODES = 30, FRAMES_BYTES = 2880, CODE_BYTES = 144, APART = 4160 };
-    static uint8_t from[FRAMES_BYTES + 4096 + CODES * APART], to[1 << 16];
+    enum { READINGS = 5, CODES = 30, FRAMES_BYTES = 2880, CODE_BYTES = 144, NOINLINE = 4160 };
+    static uint8_t from[FRAMES_BYTES + 4096 + CODES * NOINLINE], to[1 << 16];
     struct iovec pieces[READINGS * 3 + CODES];
     struct peek own;
     size_t n = 0;
@@ -108,7 +108,8 @@ static double reads_us(int rounds)
         pieces[n++] = peek_piece((uint64_t)(uintptr_t)from + 128, FRAMES_BYTES);
     }
     for (int i = 0; i < CODES; i++)
-        pieces[n++] = peek_piece((uint64_t)(uintptr_t)from + 4096 + (size_t)i * APART, CODE_BYTES);
+        pieces[n++] =
+            peek_piece((uint64_t)(uintptr_t)from + 4096 + (size_t)i * NOINLINE, CODE_BYTES);
     if (peek_open(&own, 0, 0))
         return 0;
     for (int i = 0; i < rounds; i++) {

@@ -41,7 +41,7 @@ size_t fuzz_seed(uint8_t *data, size_t max)
 {
     struct buf text;
     buf_init(&text, max);
-    fuzz_must(buf_adds(&text, lines) == 0 && info_seal(&text) == 0);
+    fuzz_must(buf_adds(&text, lines) == 0 && info_commit_sum(&text) == 0);
     size_t size = text.size;
     memcpy(data, text.data, size);
     buf_done(&text);

@@ -24,10 +24,10 @@ static void feed_message(const char *text, size_t size)
     if (server_message_parse(&a, text, size, &m, &id) == 0) {
         fuzz_must(id >= 0 && id == m.id);
         fuzz_must(m.kind != MESSAGE_RUN ||
-                  (m.argc > 0 && m.argc < MESSAGE_WORDS && !m.argv[m.argc]));
+                  (m.argc > 0 && m.argc < MESSAGE_ARGS && !m.argv[m.argc]));
         fuzz_must(m.kind != MESSAGE_WATCH || (strlen(m.text) == m.text_size && m.interval_ns > 0));
     }
-    if (server_message_words(&a, text, size, &m) == 0)
+    if (server_message_args(&a, text, size, &m) == 0)
         fuzz_must(m.argc > 0 && m.argv[0]);
     arena_done(&a);
 }
@@ -50,14 +50,14 @@ static void feed_http(const char *text, size_t size)
 
 static void feed_line(const char *text, size_t size)
 {
-    const char *words[MESSAGE_WORDS];
+    const char *words[MESSAGE_ARGS];
     struct arena a;
     size_t total = 0;
     arena_init(&a, 64u << 20);
-    int n = server_words_split(&a, text, size, words, MESSAGE_WORDS);
+    int n = server_args_split(&a, text, size, words, MESSAGE_ARGS);
     for (int i = 0; i < n; i++)
         total += strlen(words[i]) + 1;
-    fuzz_must(n <= MESSAGE_WORDS && total <= 2 * size + 2);
+    fuzz_must(n <= MESSAGE_ARGS && total <= 2 * size + 2);
     arena_done(&a);
 }
 

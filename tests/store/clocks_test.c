@@ -105,7 +105,7 @@ TEST(age_takes_what_is_older_and_nothing_younger)
         check_age(own, minute, 10, 10);
         check_age(later, minute, minute <= 390 ? 60 : 5, minute < 400 ? 60 : 5);
         if (minute == 390)
-            CHECK_INT(store_keep(store, "set_later", "5m"), 0);
+            CHECK_INT(store_retention_set(store, "set_later", "5m"), 0);
         pass(MINUTE_NS);
     }
     end(true);
@@ -212,14 +212,14 @@ TEST(a_wall_clock_that_jumps_changes_nothing)
 /* The process is left and entered again, and the wall clock was put right in between. */
 TEST(a_second_life_goes_on_by_the_clock_of_the_first)
 {
-    struct place p = {.resumed = true};
+    struct own_dir p = {.resumed = true};
     if (!begin(64 << 20, HOUR_NS, false))
         return;
     struct table *t = make("rows", 0);
     append(t, 1);
     CHECK_INT(store_drain(store), 0);
     (void)snprintf(p.directory, sizeof(p.directory), "%s", directory);
-    CHECK_INT(place_info(&p, "1", store_utc_offset(store)), 0);
+    CHECK_INT(own_dir_info(&p, "1", store_utc_offset(store)), 0);
     static const int64_t jumps[] = {(int64_t)YEAR_NS, -2 * (int64_t)YEAR_NS};
     for (int life = 0; life < 2; life++) {
         end(false);

@@ -74,7 +74,8 @@ static int write_rows(void)
     struct store_options o = {.directory = directory, .max_bytes = UINT64_C(1) << 28};
     if (tables_new(&tables) || store_create(&o, tables, &store) ||
         add_table(store, "plain", 0, &t[0]) || add_table(store, "texts", PROBING_STR, &t[1]) ||
-        intern(store_interns(store), "a name", 6, &id) || store_keep(store, "plain", "600KB"))
+        intern(store_interns(store), "a name", 6, &id) ||
+        store_retention_set(store, "plain", "600KB"))
         return 1;
     for (uint64_t n = 0; n < ROWS + LEFT; n++) {
         for (uint64_t w = 0; w < 2; w++) {

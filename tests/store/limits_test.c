@@ -40,7 +40,7 @@ static void a_day_body(void)
         (void)snprintf(name, sizeof(name), "slow_%d", i);
         CHECK_INT(add_table(name, 3, &slow[i]), 0);
     }
-    CHECK_INT(store_keep(store, "slow_7", "2h|1MB"), 0);
+    CHECK_INT(store_retention_set(store, "slow_7", "2h|1MB"), 0);
     for (uint64_t minute = 0; minute < 24 * 60; minute++) {
         uint64_t now = begun + minute * 60 * NS_PER_S;
         for (int k = 0; k < 6000; k++, n++)
@@ -84,17 +84,17 @@ static void keep_body(void)
     uint64_t ns = 1, bytes = 1;
     if (!CHECK_INT(begin(64 * MB), 0))
         return;
-    CHECK_INT(store_keep_parse("2h|100MB", &ns, &bytes), 0);
+    CHECK_INT(store_retention_parse("2h|100MB", &ns, &bytes), 0);
     CHECK(ns == 2 * HOUR && bytes == 100 * MB);
-    CHECK_INT(store_keep_parse("100MB", &ns, &bytes), 0);
+    CHECK_INT(store_retention_parse("100MB", &ns, &bytes), 0);
     CHECK(ns == 0 && bytes == 100 * MB);
-    CHECK_INT(store_keep_parse("0", &ns, &bytes), 0);
+    CHECK_INT(store_retention_parse("0", &ns, &bytes), 0);
     CHECK(ns == 0 && bytes == 0);
-    CHECK_INT(store_keep_parse("100", &ns, &bytes), -EINVAL);
-    CHECK_INT(store_keep_parse("2h|", &ns, &bytes), 0);
-    CHECK_INT(store_keep_parse("2h||1MB", &ns, &bytes), -EINVAL);
-    CHECK_INT(store_keep(store, "limits.later", "soon"), -EINVAL);
-    CHECK_INT(store_keep(store, "limits.later", "1MB"), 1); /* to come */
+    CHECK_INT(store_retention_parse("100", &ns, &bytes), -EINVAL);
+    CHECK_INT(store_retention_parse("2h|", &ns, &bytes), 0);
+    CHECK_INT(store_retention_parse("2h||1MB", &ns, &bytes), -EINVAL);
+    CHECK_INT(store_retention_set(store, "limits.later", "soon"), -EINVAL);
+    CHECK_INT(store_retention_set(store, "limits.later", "1MB"), 1); /* to come */
     CHECK_INT(add_table("later", 3, &later), 0);
     for (uint64_t n = 0; n < 300000; n++) {
         append(later, n + 1, n);
@@ -102,7 +102,7 @@ static void keep_body(void)
     }
     struct store_table_stats stats;
     CHECK_INT(store_drain(store), 0);
-    CHECK_INT(store_keep(store, "later", "1MB"), 0); /* by the name alone, at once */
+    CHECK_INT(store_retention_set(store, "later", "1MB"), 0); /* by the name alone, at once */
     CHECK_INT(store_drain(store), 0);
     CHECK_INT(store_stats(store, later, &stats), 0);
     CHECK(stats.bytes <= MB && stats.expired > 0);

@@ -164,7 +164,7 @@ static void *meddle(void *arg)
     for (uint32_t i = 0; still_writing(); i++) {
         int rc = store_drain(store);
         store_set_limits(store, (UINT64_C(64) + i % 5) << 20, 3600 * NS_PER_S);
-        rc = rc ? rc : store_keep(store, "stress.rows", i % 2 ? "3MB" : "2MB|1h");
+        rc = rc ? rc : store_retention_set(store, "stress.rows", i % 2 ? "3MB" : "2MB|1h");
         rc = rc < 0 ? rc : store_stats(store, table, &stats);
         if (rc < 0)
             (void)atomic_fetch_add_explicit(&wrong, 1, memory_order_relaxed);

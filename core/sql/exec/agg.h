@@ -136,7 +136,7 @@ void sql_agg_add_sums(struct agg *a, const uint16_t *sel, const uint32_t *groups
 void sql_agg_add_extremes(struct agg *a, const uint16_t *sel, const uint32_t *groups, uint32_t n);
 void sql_agg_add_exactly(struct state *s, double x);
 /* Parts become part of their sums: before anybody looks at these. */
-void sql_agg_settle(struct agg *a);
+void sql_agg_fold_parts(struct agg *a);
 /* nulls_low: NULL is the first; else the last. */
 int sql_agg_compare(const struct sql_value *a, const struct sql_value *b, bool nulls_low);
 /* Can the rows be shared out between threads?  false: *ret_why says why not, %s being the name. */

@@ -69,12 +69,12 @@ static bool fits_part(struct agg *a, uint32_t n)
     if (!most || most > PART_MOST / n || !a->counted)
         return false;
     if (a->part_most + most * n > PART_MOST)
-        sql_agg_settle(a);
+        sql_agg_fold_parts(a);
     a->part_most += most * n;
     return true;
 }
 
-void sql_agg_settle(struct agg *a)
+void sql_agg_fold_parts(struct agg *a)
 {
     for (uint32_t i = 0; i < a->room && a->part_most; i++) {
         a->states[i].whole += a->states[i].part;

@@ -195,7 +195,7 @@ static int make_states(struct op *op)
     if (g->n_keys == 0)
         g->n_groups = 1;
     for (uint32_t i = 0; i < g->n_aggs && rc == 0; i++) {
-        sql_agg_settle(&g->aggs[i]);
+        sql_agg_fold_parts(&g->aggs[i]);
         rc = sql_agg_room(op->q, &g->aggs[i], g->n_groups ? g->n_groups : 1);
     }
     return rc;
@@ -214,7 +214,7 @@ static int help(struct op *op)
             return rc;
         /* Groups known to both take memory twice: then rather one of them goes on alone. */
         if (atomic_load_explicit(&b->used_bytes, memory_order_relaxed) > b->limit_bytes / 4)
-            sql_scan_leave(sql_team_scan(op));
+            sql_scan_leave(sql_parallel_scan(op));
     }
     return rc < 0 ? rc : make_states(op);
 }
@@ -286,11 +286,11 @@ static int reorder(struct query *q, struct aggregate *g, const uint32_t *order, 
     return 0;
 }
 
-static int merge_all(struct op *op, struct team *team)
+static int merge_all(struct op *op, struct parallel *team)
 {
     struct aggregate *g = op->state;
     struct query *q = op->q;
-    uint32_t n = sql_team_size(team), own = g->n_groups;
+    uint32_t n = sql_parallel_size(team), own = g->n_groups;
     struct met *met = sql_get(q, n + 1, sizeof(*met));
     uint32_t *numbers = sql_get(q, own + 1, sizeof(*numbers));
     if (!met || !numbers)
@@ -302,7 +302,7 @@ static int merge_all(struct op *op, struct team *team)
     met[0] = (struct met){&mine, numbers, 0};
     int rc = 0;
     for (uint32_t h = 0; h < n && rc == 0; h++) {
-        const struct aggregate *other = sql_team_op(team, h)->state;
+        const struct aggregate *other = sql_parallel_op(team, h)->state;
         numbers = sql_get(q, other->n_groups + 1, sizeof(*numbers));
         rc = numbers ? merge(q, g, other, numbers) : -ENOMEM;
         met[h + 1] = (struct met){other, numbers, 0};
@@ -323,25 +323,25 @@ static int aggregate_beside(struct query *q, struct op *op, struct op *child, st
     (void)q;
     int rc = sql_aggregate(child, g->key_exprs, g->n_keys, g->agg_exprs, g->n_aggs, ret);
     if (rc == 0)
-        ((struct aggregate *)(*ret)->state)->scan = sql_team_scan(*ret);
+        ((struct aggregate *)(*ret)->state)->scan = sql_parallel_scan(*ret);
     return rc;
 }
 
 static int consume(struct op *op)
 {
     struct aggregate *g = op->state;
-    struct team *team = NULL;
+    struct parallel *team = NULL;
     uint32_t batches = 0;
     int rc;
     while ((rc = sql_next(op->child)) > 0) {
         rc = take_batch(op);
         if (rc == 0 && g->scan && ++batches == HELP_AFTER)
-            rc = sql_team_start(op, aggregate_beside, help, &team);
-        if (rc < 0 || (team && sql_team_failed(team)))
+            rc = sql_parallel_start(op, aggregate_beside, help, &team);
+        if (rc < 0 || (team && sql_parallel_failed(team)))
             break;
     }
     if (team)
-        rc = sql_team_end(team, rc);
+        rc = sql_parallel_end(team, rc);
     if (rc == 0)
         rc = make_states(op);
     return rc == 0 && team ? merge_all(op, team) : rc;
@@ -404,19 +404,19 @@ static const char *why_alone(struct query *q, const struct op *child, struct exp
     for (uint32_t i = 0; i < n; i++)
         if (!sql_expr_is_free(all[i]))
             return "a subquery is run for its rows";
-    return sql_team_why_not(child);
+    return sql_parallel_why_not(child);
 }
 
 /* Say in explain how many threads it may have, where the setting allows more than one. */
-static int consider_team(struct op *op, struct expr **all, uint32_t n, struct expr **aggs)
+static int consider_parallel(struct op *op, struct expr **all, uint32_t n, struct expr **aggs)
 {
     struct aggregate *g = op->state;
-    uint64_t threads = sql_team_threads(op->q);
+    uint64_t threads = sql_parallel_threads(op->q);
     if (threads < 2)
         return 0;
     const char *why = why_alone(op->q, op->child, all, n, aggs, g->n_aggs);
     if (!why) {
-        g->scan = sql_team_scan(op);
+        g->scan = sql_parallel_scan(op);
         op->detail = sql_getf(op->q, "%s, up to %u threads", op->detail, (uint32_t)threads);
     } else {
         op->detail = sql_getf(op->q, "%s, one thread: %s", op->detail, why);
@@ -483,7 +483,7 @@ int sql_aggregate(struct op *child, struct expr **keys, uint32_t n_keys, struct 
     g->key_exprs = keys;
     g->agg_exprs = aggs;
     if (rc == 0)
-        rc = op->detail ? consider_team(op, all, n, aggs) : -ENOMEM;
+        rc = op->detail ? consider_parallel(op, all, n, aggs) : -ENOMEM;
     if (rc == 0)
         rc = sql_keys_init(&g->keys, q, types, dict, n_keys);
     *ret = op;

@@ -23,7 +23,7 @@
 #define STACK_BYTES ((size_t)1 << 20) /* as the query's own thread */
 
 struct helper {
-    struct team *team;
+    struct parallel *team;
     struct query q;
     struct op *op;
     pthread_t thread;
@@ -31,7 +31,7 @@ struct helper {
     char why[ERR_TEXT_BYTES];
 };
 
-struct team {
+struct parallel {
     struct op *op; /* that is shared out */
     int (*run)(struct op *op);
     struct helper *helpers;
@@ -40,7 +40,7 @@ struct team {
     _Atomic bool failed;
 };
 
-uint32_t sql_team_threads(const struct query *q)
+uint32_t sql_parallel_threads(const struct query *q)
 {
     uint64_t wanted = q->stop || q->dry ? 1 : sql_setting(q->s, SQL_SET_THREADS);
     cpu_set_t set;
@@ -51,7 +51,7 @@ uint32_t sql_team_threads(const struct query *q)
     return (uint32_t)(there < wanted ? there : wanted);
 }
 
-const char *sql_team_why_not(const struct op *input)
+const char *sql_parallel_why_not(const struct op *input)
 {
     const struct table *t;
     const struct op *op = input;
@@ -62,7 +62,7 @@ const char *sql_team_why_not(const struct op *input)
     return sql_is_scan(op, &t) && op->beside ? NULL : "its rows do not come from one stored table";
 }
 
-struct op *sql_team_scan(struct op *op)
+struct op *sql_parallel_scan(struct op *op)
 {
     while (op->child)
         op = op->child;
@@ -94,11 +94,12 @@ static void helper_done(void *arg)
     sql_query_done(&h->q);
 }
 
-int sql_team_start(struct op *op, op_beside make, int (*fn)(struct op *op), struct team **ret)
+int sql_parallel_start(struct op *op, op_beside make, int (*fn)(struct op *op),
+                       struct parallel **ret)
 {
     struct query *q = op->q;
-    uint32_t n = sql_team_threads(q) - 1;
-    struct team *t = sql_get(q, 1, sizeof(*t));
+    uint32_t n = sql_parallel_threads(q) - 1;
+    struct parallel *t = sql_get(q, 1, sizeof(*t));
     *ret = NULL;
     if (!t || !(t->helpers = sql_get(q, n, sizeof(*t->helpers))))
         return -ENOMEM;
@@ -111,7 +112,7 @@ int sql_team_start(struct op *op, op_beside make, int (*fn)(struct op *op), stru
         int rc = sql_defer(q, helper_done, h);
         if (rc < 0) {
             sql_query_done(&h->q);
-            return sql_team_end(t, rc);
+            return sql_parallel_end(t, rc);
         }
         struct op *child;
         if (copy(&h->q, op->child, &child) < 0 || make(&h->q, op, child, &h->op) < 0)
@@ -124,7 +125,7 @@ int sql_team_start(struct op *op, op_beside make, int (*fn)(struct op *op), stru
     return 0;
 }
 
-bool sql_team_failed(const struct team *t)
+bool sql_parallel_failed(const struct parallel *t)
 {
     return atomic_load_explicit(&t->failed, memory_order_relaxed);
 }
@@ -140,10 +141,10 @@ static void add_counts(struct op *to, const struct op *from)
     }
 }
 
-int sql_team_end(struct team *t, int rc)
+int sql_parallel_end(struct parallel *t, int rc)
 {
     const struct helper *failed = NULL;
-    if (rc < 0 || sql_team_failed(t))
+    if (rc < 0 || sql_parallel_failed(t))
         atomic_store_explicit(&t->stop, 1, memory_order_relaxed);
     for (uint32_t i = 0; i < t->n; i++) {
         const struct helper *h = &t->helpers[i];
@@ -155,12 +156,12 @@ int sql_team_end(struct team *t, int rc)
     return rc == 0 && failed ? err_set(failed->code, "%s", failed->why) : rc;
 }
 
-uint32_t sql_team_size(const struct team *t)
+uint32_t sql_parallel_size(const struct parallel *t)
 {
     return t->n;
 }
 
-struct op *sql_team_op(struct team *t, uint32_t i)
+struct op *sql_parallel_op(struct parallel *t, uint32_t i)
 {
     return t->helpers[i].op;
 }

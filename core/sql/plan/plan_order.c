@@ -44,8 +44,8 @@ static int find_output(struct query *q, const struct list *l, uint32_t n, const 
 
 /* The column of the list that an expression of order by (or distinct on) means: by number, name
  * or value; one more, not shown, where there is none. */
-static int bind_place(struct query *q, const struct node *n, struct scope *scope, struct list *l,
-                      uint32_t n_shown, const char *clause, uint32_t *ret)
+static int bind_ordinal(struct query *q, const struct node *n, struct scope *scope, struct list *l,
+                        uint32_t n_shown, const char *clause, uint32_t *ret)
 {
     struct expr *e;
     int at = -1, rc = 0;
@@ -79,7 +79,7 @@ int sql_order_bind(struct query *q, const struct select *s, struct scope *scope,
     if (!o->keys || !o->on)
         return -ENOMEM;
     for (uint32_t i = 0; i < o->n_on; i++) {
-        int rc = bind_place(q, s->distinct_on[i], scope, l, o->n_shown, "distinct on", &o->on[i]);
+        int rc = bind_ordinal(q, s->distinct_on[i], scope, l, o->n_shown, "distinct on", &o->on[i]);
         if (rc < 0)
             return rc;
     }
@@ -88,7 +88,7 @@ int sql_order_bind(struct query *q, const struct select *s, struct scope *scope,
     for (uint32_t i = 0; i < s->n_order; i++) {
         const struct node *n = s->order[i].node;
         uint32_t column;
-        int rc = bind_place(q, n, scope, l, o->n_shown, "order by", &column);
+        int rc = bind_ordinal(q, n, scope, l, o->n_shown, "order by", &column);
         if (rc < 0)
             return rc;
         if (s->distinct && column >= o->n_shown)

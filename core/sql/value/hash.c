@@ -51,14 +51,14 @@ uint64_t sql_hash_bytes(const void *p, size_t n)
 int sql_keys_init(struct keys *k, struct query *q, const enum sql_type *types, const bool *dict,
                   uint32_t n)
 {
-    *k = (struct keys){.q = q, .n_words = n + 1, .room = 64, .mask = 127};
+    *k = (struct keys){.q = q, .n_arguments = n + 1, .room = 64, .mask = 127};
     if (n > SQL_CALL_ARGS)
         return err_set(-E2BIG, "more than %d columns to group, join or compare by", SQL_CALL_ARGS);
     for (uint32_t c = 0; c < n; c++) {
         k->types[c] = types[c];
         k->dict[c] = dict && dict[c];
     }
-    k->words = sql_get(q, (size_t)k->room * k->n_words, sizeof(*k->words));
+    k->words = sql_get(q, (size_t)k->room * k->n_arguments, sizeof(*k->words));
     k->slots = sql_get(q, k->mask + 1, sizeof(*k->slots));
     k->texts = sql_get(q, 1, sizeof(*k->texts));
     k->hashes = sql_get(q, SQL_ROWS, sizeof(*k->hashes));
@@ -154,7 +154,7 @@ static void double_words(const struct vec *v, const uint16_t *sel, uint32_t n, u
 static int column_words(struct keys *k, uint32_t c, struct vec *v, const uint16_t *sel, uint32_t n,
                         bool add)
 {
-    uint64_t *out = k->columns[c], *nulls = k->columns[k->n_words - 1];
+    uint64_t *out = k->columns[c], *nulls = k->columns[k->n_arguments - 1];
     if (v->type == SQL_NULL) {
         memset(out, 0, n * sizeof(*out));
         for (uint32_t r = 0; r < n; r++)
@@ -190,8 +190,8 @@ static void hash_rows(struct keys *k, uint32_t n)
 {
     uint64_t *h = k->hashes;
     for (uint32_t r = 0; r < n; r++)
-        h[r] = k->columns[k->n_words - 1][r];
-    for (uint32_t c = 0; c + 1 < k->n_words; c++) {
+        h[r] = k->columns[k->n_arguments - 1][r];
+    for (uint32_t c = 0; c + 1 < k->n_arguments; c++) {
         const uint64_t *w = k->columns[c];
         for (uint32_t r = 0; r < n; r++)
             h[r] = keys_hash_word(h[r], w[r]);
@@ -205,18 +205,18 @@ static int grow(struct keys *k)
     if (k->room > UINT32_MAX / 4)
         return err_set(-ENOMEM, "more than a thousand million groups");
     uint32_t room = 2 * k->room;
-    size_t used = (size_t)k->n * k->n_words;
-    uint64_t *words = sql_grow(k->q, k->words, used, (size_t)room * k->n_words, sizeof(*words));
+    size_t used = (size_t)k->n * k->n_arguments;
+    uint64_t *words = sql_grow(k->q, k->words, used, (size_t)room * k->n_arguments, sizeof(*words));
     uint32_t *slots = sql_get(k->q, 2 * (size_t)room, sizeof(*slots));
     if (!words || !slots)
         return -ENOMEM;
     uint32_t mask = 2 * room - 1;
     for (uint32_t id = 0; id < k->n; id++) {
-        const uint64_t *w = &words[(size_t)id * k->n_words];
+        const uint64_t *w = &words[(size_t)id * k->n_arguments];
         if (sql_worked(k->q, FAR_WORK) < 0)
             return -ENOMEM; /* sql_next() knows why */
-        uint64_t h = w[k->n_words - 1];
-        for (uint32_t c = 0; c + 1 < k->n_words; c++)
+        uint64_t h = w[k->n_arguments - 1];
+        for (uint32_t c = 0; c + 1 < k->n_arguments; c++)
             h = keys_hash_word(h, w[c]);
         uint32_t at = (uint32_t)mix(h) & mask;
         while (slots[at])
@@ -232,8 +232,8 @@ static int grow(struct keys *k)
 
 static bool same_key(const struct keys *k, uint32_t id, uint32_t r)
 {
-    const uint64_t *w = &k->words[(size_t)id * k->n_words];
-    for (uint32_t c = 0; c < k->n_words; c++)
+    const uint64_t *w = &k->words[(size_t)id * k->n_arguments];
+    for (uint32_t c = 0; c < k->n_arguments; c++)
         if (w[c] != k->columns[c][r])
             return false;
     return true;
@@ -255,8 +255,8 @@ uint32_t sql_keys_look_up(struct keys *k, uint32_t r, uint64_t hash, bool add)
         while (k->slots[at])
             at = (at + 1) & k->mask;
     }
-    uint64_t *w = &k->words[(size_t)k->n * k->n_words];
-    for (uint32_t c = 0; c < k->n_words; c++)
+    uint64_t *w = &k->words[(size_t)k->n * k->n_arguments];
+    for (uint32_t c = 0; c < k->n_arguments; c++)
         w[c] = k->columns[c][r];
     k->slots[at] = ++k->n;
     return k->n - 1;
@@ -264,8 +264,8 @@ uint32_t sql_keys_look_up(struct keys *k, uint32_t r, uint64_t hash, bool add)
 
 static int to_words(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n, bool add)
 {
-    memset(k->columns[k->n_words - 1], 0, n * sizeof(uint64_t));
-    for (uint32_t c = 0; c + 1 < k->n_words; c++) {
+    memset(k->columns[k->n_arguments - 1], 0, n * sizeof(uint64_t));
+    for (uint32_t c = 0; c + 1 < k->n_arguments; c++) {
         int rc = column_words(k, c, v[c], sel, n, add);
         if (rc < 0)
             return rc;
@@ -310,10 +310,10 @@ int sql_keys_find(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t 
 /* Words of other's keys from `first` on, as this one's. */
 static int borrowed_words(struct keys *k, const struct keys *other, uint32_t first, uint32_t n)
 {
-    uint32_t columns = k->n_words - 1;
+    uint32_t columns = k->n_arguments - 1;
     for (uint32_t r = 0; r < n; r++) {
-        const uint64_t *w = &other->words[(size_t)(first + r) * k->n_words];
-        for (uint32_t c = 0; c < k->n_words; c++) {
+        const uint64_t *w = &other->words[(size_t)(first + r) * k->n_arguments];
+        for (uint32_t c = 0; c < k->n_arguments; c++) {
             bool text = c < columns && sql_is_textual(k->types[c]) && !k->dict[c];
             k->columns[c][r] = w[c];
             if (text && !(w[columns] >> c & 1) &&
@@ -362,7 +362,7 @@ void sql_reorder(void *items, size_t size, const uint32_t *order, uint32_t n, ui
 
 void sql_keys_reorder(struct keys *k, const uint32_t *order, uint8_t *marks)
 {
-    sql_reorder(k->words, k->n_words * sizeof(*k->words), order, k->n, marks);
+    sql_reorder(k->words, k->n_arguments * sizeof(*k->words), order, k->n, marks);
 }
 
 int sql_keys_column(struct keys *k, uint32_t c, uint32_t first, uint32_t n, struct vec *ret)
@@ -370,8 +370,8 @@ int sql_keys_column(struct keys *k, uint32_t c, uint32_t first, uint32_t n, stru
     ret->has_null = false;
     ret->stable = true;
     for (uint32_t r = 0; r < n; r++) {
-        const uint64_t *w = &k->words[(size_t)(first + r) * k->n_words];
-        if (w[k->n_words - 1] >> c & 1) {
+        const uint64_t *w = &k->words[(size_t)(first + r) * k->n_arguments];
+        if (w[k->n_arguments - 1] >> c & 1) {
             sql_set_null(ret, r);
         } else if (!sql_is_textual(k->types[c])) {
             memcpy(&ret->i[r], &w[c], sizeof(w[c]));

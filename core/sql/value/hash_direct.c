@@ -17,12 +17,12 @@
 /* Make it afresh, wide enough for every key there is, if that is not too much. */
 static void make_direct(struct keys *k)
 {
-    uint32_t columns = k->n_words - 1, sum = 0;
+    uint32_t columns = k->n_arguments - 1, sum = 0;
     uint64_t all[3] = {0, 0, 0};
     k->direct = NULL;
     for (uint32_t id = 0; id < k->n; id++)
         for (uint32_t c = 0; c < columns; c++)
-            all[c] |= k->words[(size_t)id * k->n_words + c];
+            all[c] |= k->words[(size_t)id * k->n_arguments + c];
     for (uint32_t c = 0; c < columns; c++) {
         k->direct_bits[c] = all[c] ? 64 - (uint32_t)__builtin_clzll(all[c]) : 1;
         sum += k->direct_bits[c];
@@ -31,7 +31,7 @@ static void make_direct(struct keys *k)
     if (!k->no_direct)
         k->direct = arena_zalloc(&k->q->mem, (size_t)1 << sum, sizeof(*k->direct));
     for (uint32_t id = 0; id < k->n && k->direct; id++) {
-        const uint64_t *w = &k->words[(size_t)id * k->n_words];
+        const uint64_t *w = &k->words[(size_t)id * k->n_arguments];
         uint64_t at = 0;
         for (uint32_t c = 0; c < columns; c++)
             at = at << k->direct_bits[c] | w[c];
@@ -43,7 +43,7 @@ static void make_direct(struct keys *k)
 /* Index into the direct table, or beyond it. */
 static void direct_index(const struct keys *k, uint32_t n, uint64_t *out)
 {
-    uint32_t columns = k->n_words - 1;
+    uint32_t columns = k->n_arguments - 1;
     const uint64_t *nulls = k->columns[columns];
     for (uint32_t r = 0; r < n; r++)
         out[r] = nulls[r] ? BEYOND : 0;
@@ -65,15 +65,15 @@ int sql_keys_add_direct(struct keys *k, uint32_t n, uint32_t *numbers)
             numbers[r] = k->direct[at] - 1;
             continue;
         }
-        uint64_t h = k->columns[k->n_words - 1][r];
-        for (uint32_t c = 0; c + 1 < k->n_words; c++)
+        uint64_t h = k->columns[k->n_arguments - 1][r];
+        for (uint32_t c = 0; c + 1 < k->n_arguments; c++)
             h = keys_hash_word(h, k->columns[c][r]);
         numbers[r] = sql_keys_look_up(k, r, h, true);
         if (numbers[r] == UINT32_MAX)
             return -ENOMEM;
         if (at != BEYOND)
             k->direct[at] = numbers[r] + 1;
-        outgrown |= at == BEYOND && !k->columns[k->n_words - 1][r];
+        outgrown |= at == BEYOND && !k->columns[k->n_arguments - 1][r];
     }
     if (outgrown)
         make_direct(k);
@@ -115,7 +115,7 @@ static bool look_directly(const struct keys *k, const uint64_t *const words[2], 
 bool sql_keys_add_known(struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
                         uint32_t *numbers)
 {
-    uint32_t columns = k->n_words - 1;
+    uint32_t columns = k->n_arguments - 1;
     const uint64_t *words[2] = {NULL, NULL};
     if (columns < 1 || columns > 2)
         return false;
@@ -131,7 +131,7 @@ bool sql_keys_add_known(struct keys *k, struct vec **v, const uint16_t *sel, uin
 
 void sql_keys_consider_direct(struct keys *k)
 {
-    uint32_t columns = k->n_words - 1;
+    uint32_t columns = k->n_arguments - 1;
     bool fits = columns >= 1 && columns <= 3 && k->n >= DIRECT_AFTER && !k->no_direct;
     for (uint32_t c = 0; c < columns && fits; c++)
         fits = k->types[c] != SQL_DOUBLE;
@@ -146,7 +146,7 @@ void sql_keys_consider_direct(struct keys *k)
 bool sql_keys_find_direct(const struct keys *k, struct vec **v, const uint16_t *sel, uint32_t n,
                           uint32_t *numbers)
 {
-    uint32_t columns = k->n_words - 1;
+    uint32_t columns = k->n_arguments - 1;
     if (!k->direct || columns > 2)
         return false;
     for (uint32_t c = 0; c < columns; c++)

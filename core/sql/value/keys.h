@@ -14,9 +14,9 @@
 /* Distinct rows of keys, numbered from 0 in order of arrival. */
 struct keys {
     struct query *q;
-    uint32_t n_words; /* 8-byte words a key: one a column and one of NULL bits */
+    uint32_t n_arguments; /* 8-byte words a key: one a column and one of NULL bits */
     uint32_t n, room;
-    uint64_t *words; /* [room * n_words] */
+    uint64_t *words; /* [room * n_arguments] */
     uint32_t *slots; /* key number + 1, 0: free */
     uint32_t mask;
     uint32_t *direct;        /* small keys by value, see hash.c; NULL: not in use */

@@ -29,10 +29,10 @@ struct query {
     const struct sql_options *o;
     const char *whose; /* which limit of memory it is, for messages */
     uint64_t timeout_ns, max_rows;
-    uint64_t worked;     /* since the limits were looked at: sql_worked() */
-    struct op *blamed;   /* the operator whose memory was refused */
-    struct aside *aside; /* NULL: it runs on the caller's thread; query_thread.c */
-    const char *text;    /* of the statement, for positions */
+    uint64_t worked;            /* since the limits were looked at: sql_worked() */
+    struct op *blamed;          /* the operator whose memory was refused */
+    struct query_thread *aside; /* NULL: it runs on the caller's thread; query_thread.c */
+    const char *text;           /* of the statement, for positions */
     size_t size;
     int64_t now_utc;
     uint64_t deadline;            /* clock_monotonic() ns, 0: none */
@@ -117,8 +117,8 @@ void sql_tell_empty(struct query *q, struct sql_report *report);
 
 /* ---- query_thread.c: a query on a thread of its own ---- */
 
-struct aside_query { /* what runs it, and the arguments of sql_run() */
-    int (*run)(const struct aside_query *q, struct aside *aside);
+struct query_thread_query { /* what runs it, and the arguments of sql_run() */
+    int (*run)(const struct query_thread_query *q, struct query_thread *aside);
     struct sql *s;
     const char *text;
     size_t size;
@@ -127,9 +127,9 @@ struct aside_query { /* what runs it, and the arguments of sql_run() */
     struct sql_report *ret;
 };
 /* engine.c: on this thread; aside: of the query that this one belongs to, may be NULL. */
-int sql_run_here(const struct aside_query *r, struct aside *aside);
+int sql_run_here(const struct query_thread_query *r, struct query_thread *aside);
 /* false: no thread could be made, and nothing was done. */
-bool sql_run_aside(const struct aside_query *q, int nice, int *ret_code);
+bool sql_run_on_thread(const struct query_thread_query *q, int nice, int *ret_code);
 /* Run fn(arg) on the thread that waits for the query: what may hold a lock of the host's must not
  * be done by a thread of low priority. */
 int sql_by_caller(struct query *q, int (*fn)(void *arg), void *arg);

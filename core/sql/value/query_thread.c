@@ -21,8 +21,8 @@
 
 #define STACK_BYTES ((size_t)1 << 20) /* as the workers': SQL recurses into nested expressions */
 
-struct aside {
-    const struct aside_query *query;
+struct query_thread {
+    const struct query_thread_query *query;
     int nice;
     pthread_mutex_t mutex;
     pthread_cond_t cond;
@@ -34,7 +34,7 @@ struct aside {
     char why[ERR_TEXT_BYTES];
 };
 
-static void keep_reason(struct aside *a, int code)
+static void keep_reason(struct query_thread *a, int code)
 {
     a->code = code;
     (void)snprintf(a->why, sizeof(a->why), "%s", code < 0 ? err_why(code) : "");
@@ -42,8 +42,8 @@ static void keep_reason(struct aside *a, int code)
 
 static void *run(void *arg)
 {
-    struct aside *a = arg;
-    const struct aside_query *q = a->query;
+    struct query_thread *a = arg;
+    const struct query_thread_query *q = a->query;
     id_t self = (id_t)syscall(SYS_gettid);
     /* -1 is a niceness, too; one that cannot be set is no reason not to answer. */
     (void)setpriority(PRIO_PROCESS, self, getpriority(PRIO_PROCESS, self) + a->nice);
@@ -56,7 +56,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-static void attend(struct aside *a)
+static void attend(struct query_thread *a)
 {
     (void)pthread_mutex_lock(&a->mutex);
     while (!a->done) {
@@ -75,9 +75,9 @@ static void attend(struct aside *a)
     (void)pthread_mutex_unlock(&a->mutex);
 }
 
-bool sql_run_aside(const struct aside_query *q, int nice, int *ret_code)
+bool sql_run_on_thread(const struct query_thread_query *q, int nice, int *ret_code)
 {
-    struct aside a = {.query = q, .nice = nice};
+    struct query_thread a = {.query = q, .nice = nice};
     pthread_t thread;
     if (pthread_mutex_init(&a.mutex, NULL) != 0)
         return false;
@@ -97,7 +97,7 @@ bool sql_run_aside(const struct aside_query *q, int nice, int *ret_code)
 
 int sql_by_caller(struct query *q, int (*fn)(void *arg), void *arg)
 {
-    struct aside *a = q->aside;
+    struct query_thread *a = q->aside;
     if (!a)
         return fn(arg);
     (void)pthread_mutex_lock(&a->mutex);

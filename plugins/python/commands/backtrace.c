@@ -21,24 +21,24 @@
 #define THREADS_BYTES 32768         /* of the ids of about a thousand threads */
 
 /* A look at our own process.  0, or -ENOMEM.  Takes the lock that end() gives back. */
-static int begin(struct look *l, struct plugin *p)
+static int begin(struct snapshot *l, struct plugin *p)
 {
     (void)pthread_mutex_lock(&p->stacks);
-    int r = look_begin(l, /* pid= */ 0, &p->py, p->host->extension(p->host, PROBING_STACK_1));
+    int r = snapshot_begin(l, /* pid= */ 0, &p->py, p->host->extension(p->host, PROBING_STACK_1));
     if (r < 0)
         (void)pthread_mutex_unlock(&p->stacks);
     return r;
 }
 
-static void end(struct look *l, struct plugin *p)
+static void end(struct snapshot *l, struct plugin *p)
 {
-    look_done(l);
+    snapshot_done(l);
     (void)pthread_mutex_unlock(&p->stacks);
 }
 
 char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
 {
-    struct look l;
+    struct snapshot l;
     (void)snprintf(line, line_size, "the thread that holds it could not be read");
     if (begin(&l, p))
         return NULL;
@@ -62,7 +62,7 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
         sink_text_begin(&s, 12);
         l.sink = &s.sink;
         l.options.all = true;
-        (void)look_show_thread(&l, holder->tid);
+        (void)snapshot_show_thread(&l, holder->tid);
         if (s.first[0]) {
             size_t n = strlen(line);
             (void)snprintf(line + n, line_size - n, " in %s", s.first);
@@ -79,7 +79,7 @@ char *backtrace_holder(struct plugin *p, char *line, size_t line_size)
  * which a program may not use. */
 static void list_threads(struct plugin *p, char *ret, size_t size)
 {
-    struct look l;
+    struct snapshot l;
     size_t n = 0;
     ret[0] = '\0';
     if (begin(&l, p))
@@ -123,7 +123,7 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
 {
     struct plugin *p = self;
     const struct probing_host *h = p->host;
-    struct look l;
+    struct snapshot l;
     struct backtrace_words options;
     struct sink_reply s;
     char text[300];
@@ -152,7 +152,7 @@ static int backtrace_run(void *self, int argc, const char *const *argv, struct p
         l.sink = &s.sink;
         if (!l.readable && options.want != WANT_NATIVE && !p->no_python[0])
             sink_reply_warn(&s, l.why);
-        r = look_show(&l);
+        r = snapshot_show(&l);
         r = sink_reply_end(&s, r);
     }
     end(&l, p);
@@ -172,7 +172,7 @@ const struct probing_command backtrace_command = {
 static int backtrace_scan(void *self, struct probing_rows *out)
 {
     struct plugin *p = self;
-    struct look l;
+    struct snapshot l;
     if (begin(&l, p))
         return p->host->fail(p->host, -ENOMEM, "no memory to read stacks");
     struct sink_table *s = malloc(sizeof(*s));
@@ -182,7 +182,7 @@ static int backtrace_scan(void *self, struct probing_rows *out)
         l.options.locals = !rows || rows->wanted(out, LOCALS_COLUMN);
         sink_table_begin(s, p->host, out);
         l.sink = &s->sink;
-        r = look_show(&l);
+        r = snapshot_show(&l);
     }
     free(s);
     end(&l, p);

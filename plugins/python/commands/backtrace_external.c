@@ -38,8 +38,8 @@ static const char *describe(const struct probing_python_process *p, struct cpyth
     return missing;
 }
 
-static int show(const struct probing_host *h, struct look *l, const struct backtrace_words *options,
-                struct probing_reply *out)
+static int show(const struct probing_host *h, struct snapshot *l,
+                const struct backtrace_words *options, struct probing_reply *out)
 {
     struct sink_reply s;
     l->options = *options;
@@ -52,7 +52,7 @@ static int show(const struct probing_host *h, struct look *l, const struct backt
     l->sink = &s.sink;
     if (!l->readable && options->want != WANT_NATIVE && l->why[0])
         sink_reply_warn(&s, l->why);
-    return sink_reply_end(&s, look_show(l));
+    return sink_reply_end(&s, snapshot_show(l));
 }
 
 static int external_backtrace(const struct probing_host *h, const struct probing_python_process *p,
@@ -60,7 +60,7 @@ static int external_backtrace(const struct probing_host *h, const struct probing
 {
     struct backtrace_words options;
     struct cpython py = {.version = 0};
-    struct look l;
+    struct snapshot l;
     char text[300];
     int r = backtrace_words(argc, argv, BACKTRACE_OUTSIDE, &options, text, sizeof(text));
     if (r < 0)
@@ -71,12 +71,12 @@ static int external_backtrace(const struct probing_host *h, const struct probing
     if (missing)
         return probing_failf(
             h, -ENOTSUP, "its CPython does not export %s, so its stacks cannot be read", missing);
-    if (look_begin(&l, p->pid, &py, h->extension(h, PROBING_STACK_1)))
+    if (snapshot_begin(&l, p->pid, &py, h->extension(h, PROBING_STACK_1)))
         return h->fail(h, -ENOMEM, "no memory to read stacks");
     if (!p->version)
         (void)snprintf(l.why, sizeof(l.why), "%s", p->why);
     r = show(h, &l, &options, out);
-    look_done(&l);
+    snapshot_done(&l);
     return r;
 }
 

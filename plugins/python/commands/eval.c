@@ -20,7 +20,7 @@
 #define TOOL_NS UINT64_C(30000000000)    /* for one of our own tools to do its work */
 #define WORD_END '\x1f'                  /* between the words of a tool, and behind the last */
 
-struct eval_words {
+struct eval_args {
     const char *mode; /* of session.py's run() */
     bool tool;        /* it is ours, not a client's */
     const char *code;
@@ -138,7 +138,7 @@ static int say_result(struct plugin *p, int result)
 }
 
 static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
-                           struct eval_words *ret)
+                           struct eval_args *ret)
 {
     const struct probing_host *h = p->host;
     int i = 1;
@@ -153,12 +153,12 @@ static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
             continue;
         }
         if (strcmp(argv[i], "--file") == 0 && i + 2 < argc) {
-            *ret = (struct eval_words){.mode = "file",
-                                       .file = argv[i + 1],
-                                       .code = argv[i + 2],
-                                       .args = argv + i + 3,
-                                       .n_args = argc - i - 3,
-                                       .timeout_ns = ret->timeout_ns};
+            *ret = (struct eval_args){.mode = "file",
+                                      .file = argv[i + 1],
+                                      .code = argv[i + 2],
+                                      .args = argv + i + 3,
+                                      .n_args = argc - i - 3,
+                                      .timeout_ns = ret->timeout_ns};
             return 0;
         }
         if (strcmp(argv[i], "--timeout") != 0)
@@ -176,7 +176,7 @@ static int parse_arguments(struct plugin *p, int argc, const char *const *argv,
 }
 
 /* Have a runner's thread do it; answer with what it prints. */
-static int run_words(struct plugin *p, const struct eval_words *w, struct probing_reply *out)
+static int run_args(struct plugin *p, const struct eval_args *w, struct probing_reply *out)
 {
     uint64_t begin = p->host->now();
     struct runner_job *job = session_new(p, w->mode, w->code, !w->tool);
@@ -202,7 +202,7 @@ static int run_words(struct plugin *p, const struct eval_words *w, struct probin
 }
 
 /* A file: how many words there are, its name, its words, its text.  NULL: no memory. */
-static char *joined(const struct eval_words *w)
+static char *joined(const struct eval_args *w)
 {
     char *text = NULL;
     size_t size = 0;
@@ -240,24 +240,24 @@ int eval_tool_within(struct plugin *p, uint64_t timeout_ns, int argc, const char
         at += length + 1;
     }
     *at = '\0';
-    const struct eval_words w = {
+    const struct eval_args w = {
         .mode = argv[0], .tool = true, .code = words, .timeout_ns = timeout_ns};
-    int result = run_words(p, &w, out);
+    int result = run_args(p, &w, out);
     free(words);
     return result;
 }
 
 static int eval_run(void *self, int argc, const char *const *argv, struct probing_reply *out)
 {
-    struct eval_words w = {.mode = "run"};
+    struct eval_args w = {.mode = "run"};
     int r = parse_arguments(self, argc, argv, &w);
     if (r < 0 || !w.file)
-        return r < 0 ? r : run_words(self, &w, out);
+        return r < 0 ? r : run_args(self, &w, out);
     char *whole = joined(&w);
     if (!whole)
         return say_result(self, -ENOMEM);
     w.code = whole;
-    r = run_words(self, &w, out);
+    r = run_args(self, &w, out);
     free(whole);
     return r;
 }
@@ -267,8 +267,8 @@ static int complete_run(void *self, int argc, const char *const *argv, struct pr
     struct plugin *p = self;
     if (argc != 2)
         return p->host->fail(p->host, -EINVAL, "complete takes one name: complete os.pat");
-    const struct eval_words w = {.mode = "complete", .code = argv[1], .timeout_ns = COMPLETE_NS};
-    return run_words(p, &w, out);
+    const struct eval_args w = {.mode = "complete", .code = argv[1], .timeout_ns = COMPLETE_NS};
+    return run_args(p, &w, out);
 }
 
 const struct probing_command eval_command = {

@@ -56,7 +56,7 @@ void trace_drop(struct trace_call *c); /* the innermost of all: it is not told *
 bool trace_describe(struct trace_slot *s, struct trace_call *c, PyObject *code,
                     PyObject *positional, PyObject *named);
 /* A row when the watched variable's value is not what it was. */
-bool trace_look(uint32_t slot, int64_t line);
+bool trace_inspect(uint32_t slot, int64_t line);
 uint64_t trace_inside(void); /* number of the innermost watched call; 0: none */
 
 /* trace.c: tell the clients who follow. */

@@ -218,7 +218,7 @@ static bool look(struct trace_slot *s, uint32_t i, struct trace_call *c, int64_t
     return true;
 }
 
-bool trace_look(uint32_t i, int64_t line)
+bool trace_inspect(uint32_t i, int64_t line)
 {
     struct trace_slot *s = &trace_slots[i];
     uint64_t begin = natives_host->now();

@@ -113,8 +113,8 @@ static PyObject *ended(PyObject *const *args, Py_ssize_t n, enum event_phase pha
         if (!trace_slots[i].life || !is_its(&trace_slots[i], args[0]))
             continue;
         if (trace_slots[i].variable_value) { /* its line is not known here */
-            good =
-                (phase == RAISED || !trace_is_live(i) || trace_look(i, PROBING_NULL_I64)) && good;
+            good = (phase == RAISED || !trace_is_live(i) || trace_inspect(i, PROBING_NULL_I64)) &&
+                   good;
             struct trace_call *c = trace_innermost(i);
             if (c)
                 trace_drop(c);
@@ -149,7 +149,7 @@ static PyObject *on_line(PyObject *self, PyObject *const *args, Py_ssize_t n)
     (void)self;
     for (uint32_t i = 0; n > 1 && i < TRACE_SLOTS; i++)
         if (trace_slots[i].variable_value && trace_is_live(i) && is_its(&trace_slots[i], args[0]))
-            good = trace_look(i, natives_py.PyLong_AsLongLong(args[1])) && good;
+            good = trace_inspect(i, natives_py.PyLong_AsLongLong(args[1])) && good;
     return good ? natives_none() : NULL;
 }
 

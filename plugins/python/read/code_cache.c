@@ -21,7 +21,7 @@
 #define WAYS 4     /* slots that one address may take */
 #define KEPT_MAX ((size_t)16 << 20) /* bytes of all entries; then all are forgotten */
 #define TABLE_MAX (32u << 10) /* bytes of a line table that is kept: of about 6,000 lines of code */
-#define PARTS (KNOWN_PIECES - 1) /* name, file, line table; the first piece is the head */
+#define PARTS (CODE_CACHE_PIECES - 1) /* name, file, line table; the first piece is the head */
 
 struct entry {
     uint64_t address;
@@ -31,22 +31,22 @@ struct entry {
     struct iovec part[PARTS];
     uint8_t *bytes; /* of the parts, as they were */
     size_t n_bytes, kept;
-    struct known_code code;
+    struct code_cache_code code;
 };
 
-struct known {
+struct code_cache {
     struct entry *slot[SLOTS];
     size_t kept;
-    struct entry *ask[WALK_CODES]; /* known_plan()'s, with the number of its call */
+    struct entry *ask[WALK_CODES]; /* code_cache_plan()'s, with the number of its call */
     uint64_t round;
 };
 
-struct known *known_new(void)
+struct code_cache *code_cache_new(void)
 {
-    return calloc(1, sizeof(struct known));
+    return calloc(1, sizeof(struct code_cache));
 }
 
-static void entry_free(struct known *k, struct entry *e)
+static void entry_free(struct code_cache *k, struct entry *e)
 {
     if (!e)
         return;
@@ -58,7 +58,7 @@ static void entry_free(struct known *k, struct entry *e)
     free(e);
 }
 
-static void forget_all(struct known *k)
+static void forget_all(struct code_cache *k)
 {
     for (size_t i = 0; i < SLOTS; i++) {
         entry_free(k, k->slot[i]);
@@ -66,7 +66,7 @@ static void forget_all(struct known *k)
     }
 }
 
-void known_free(struct known *k)
+void code_cache_free(struct code_cache *k)
 {
     if (k)
         forget_all(k);
@@ -78,7 +78,7 @@ static size_t slot_of(uint64_t address)
     return (size_t)(hash_spread(address) >> 40) & (SLOTS - WAYS);
 }
 
-static struct entry *find(const struct known *k, uint64_t address)
+static struct entry *find(const struct code_cache *k, uint64_t address)
 {
     for (size_t i = slot_of(address), way = 0; way < WAYS; way++)
         if (k->slot[i + way] && k->slot[i + way]->address == address)
@@ -87,7 +87,7 @@ static struct entry *find(const struct known *k, uint64_t address)
 }
 
 /* Into the slot of its address, else into the one that was of use longest ago. */
-static void keep(struct known *k, struct entry *e)
+static void keep(struct code_cache *k, struct entry *e)
 {
     size_t at = slot_of(e->address);
     if (k->kept + e->kept > KEPT_MAX)
@@ -151,7 +151,7 @@ static bool is_fresh(const struct entry *e, const struct walk_frame *f)
 
 static bool check_one(const struct walk *w, struct entry *e)
 {
-    struct iovec pieces[KNOWN_PIECES];
+    struct iovec pieces[CODE_CACHE_PIECES];
     size_t bytes, n = proof(w, e, pieces, &bytes);
     if (peek_pieces(&w->peek, pieces, n, w->copies) != bytes || !proves(w, e, w->copies, bytes))
         return false;
@@ -159,10 +159,10 @@ static bool check_one(const struct walk *w, struct entry *e)
     return true;
 }
 
-size_t known_plan(struct walk *w, const struct walk_frame *frames, size_t n, size_t most)
+size_t code_cache_plan(struct walk *w, const struct walk_frame *frames, size_t n, size_t most)
 {
-    struct known *k = w->known;
-    struct iovec pieces[KNOWN_PIECES];
+    struct code_cache *k = w->known;
+    struct iovec pieces[CODE_CACHE_PIECES];
     size_t asked = 0, bytes = 0, size;
     k->round++;
     for (size_t i = 0; i < n && asked < WALK_CODES; i++) {
@@ -179,31 +179,31 @@ size_t known_plan(struct walk *w, const struct walk_frame *frames, size_t n, siz
     return asked;
 }
 
-size_t known_pieces(const struct walk *w, size_t i, struct iovec ret[KNOWN_PIECES],
-                    size_t *ret_bytes)
+size_t code_cache_pieces(const struct walk *w, size_t i, struct iovec ret[CODE_CACHE_PIECES],
+                         size_t *ret_bytes)
 {
     return proof(w, w->known->ask[i], ret, ret_bytes);
 }
 
-void known_read(const struct walk *w, size_t i, const uint8_t *bytes, size_t size)
+void code_cache_read(const struct walk *w, size_t i, const uint8_t *bytes, size_t size)
 {
     if (proves(w, w->known->ask[i], bytes, size))
         w->known->ask[i]->checked = w->moment;
 }
 
-void known_check(struct walk *w, const struct walk_frame *frames, size_t n)
+void code_cache_check(struct walk *w, const struct walk_frame *frames, size_t n)
 {
-    size_t asked = known_plan(w, frames, n, WALK_COPIES), pieces = 0, size;
+    size_t asked = code_cache_plan(w, frames, n, WALK_COPIES), pieces = 0, size;
     for (size_t i = 0; i < asked; i++)
-        pieces += known_pieces(w, i, w->pieces + pieces, &size);
+        pieces += code_cache_pieces(w, i, w->pieces + pieces, &size);
     const uint8_t *at = w->copies, *end = w->copies;
     end += asked ? peek_pieces(&w->peek, w->pieces, pieces, w->copies) : 0;
     for (size_t i = 0; i < asked; i++, at += size) {
-        struct iovec again[KNOWN_PIECES];
-        (void)known_pieces(w, i, again, &size);
+        struct iovec again[CODE_CACHE_PIECES];
+        (void)code_cache_pieces(w, i, again, &size);
         if (at + size > end)
-            break; /* one was not readable: known_get() finds out which */
-        known_read(w, i, at, size);
+            break; /* one was not readable: code_cache_get() finds out which */
+        code_cache_read(w, i, at, size);
     }
 }
 
@@ -242,7 +242,7 @@ static bool same_str(const struct walk *w, const uint8_t *part, const struct wal
 
 static bool decode(const struct walk *w, struct entry *e, const uint8_t *table)
 {
-    struct known_code *c = &e->code;
+    struct code_cache_code *c = &e->code;
     size_t n = lines_decode(w->o.minor, table, c->table_size, c->first_line, NULL, 0);
     struct lines_range *ranges = malloc((n + 1) * sizeof(*ranges));
     if (!ranges)
@@ -256,7 +256,7 @@ static bool decode(const struct walk *w, struct entry *e, const uint8_t *table)
 static bool read_parts(const struct walk *w, struct entry *e, const struct walk_str *func,
                        const struct walk_str *file)
 {
-    struct iovec pieces[KNOWN_PIECES] = {peek_piece(e->address, head_size(w))};
+    struct iovec pieces[CODE_CACHE_PIECES] = {peek_piece(e->address, head_size(w))};
     uint8_t *copy = w->copies, *part = copy + head_size(w);
     size_t n = 1;
     for (int i = 0; i < PARTS && e->part[i].iov_len; i++) {
@@ -305,7 +305,7 @@ static bool read_new(const struct walk *w, struct entry *e)
     return read_parts(w, e, &func, &file);
 }
 
-const struct known_code *known_get(struct walk *w, const struct walk_frame *f)
+const struct code_cache_code *code_cache_get(struct walk *w, const struct walk_frame *f)
 {
     struct entry *e = find(w->known, f->code);
     if (e && (is_fresh(e, f) || check_one(w, e)))

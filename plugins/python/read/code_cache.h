@@ -15,11 +15,11 @@
 
 #include "read/line_table.h"
 
-struct known;
+struct code_cache;
 struct walk;
 struct walk_frame;
 
-struct known_code {
+struct code_cache_code {
     const char *func, *file;
     uint64_t table; /* address of the line table's bytes, `table_size` of them */
     size_t table_size;
@@ -28,22 +28,22 @@ struct known_code {
     size_t n_ranges;
 };
 
-struct known *known_new(void); /* NULL: no memory */
-void known_free(struct known *k);
+struct code_cache *code_cache_new(void); /* NULL: no memory */
+void code_cache_free(struct code_cache *k);
 
 /* The code object of a frame, as it is now; NULL: it is gone.  Borrowed until the next call. */
-const struct known_code *known_get(struct walk *w, const struct walk_frame *f);
+const struct code_cache_code *code_cache_get(struct walk *w, const struct walk_frame *f);
 
-/* Look at the code objects of all these frames at once, where that must be: each known_get() that
- * follows needs no read then. */
-void known_check(struct walk *w, const struct walk_frame *frames, size_t n);
+/* Look at the code objects of all these frames at once, where that must be: each code_cache_get()
+ * that follows needs no read then. */
+void code_cache_check(struct walk *w, const struct walk_frame *frames, size_t n);
 
 /* The same in steps, for who reads something else with the same system call: plan which ones (how
  * many; `most` bytes in all), say what to read for each, and hand over what was read. */
-#define KNOWN_PIECES 4 /* of one code object */
-size_t known_plan(struct walk *w, const struct walk_frame *frames, size_t n, size_t most);
-size_t known_pieces(const struct walk *w, size_t i, struct iovec ret[KNOWN_PIECES],
-                    size_t *ret_bytes);
-void known_read(const struct walk *w, size_t i, const uint8_t *bytes, size_t size);
+#define CODE_CACHE_PIECES 4 /* of one code object */
+size_t code_cache_plan(struct walk *w, const struct walk_frame *frames, size_t n, size_t most);
+size_t code_cache_pieces(const struct walk *w, size_t i, struct iovec ret[CODE_CACHE_PIECES],
+                         size_t *ret_bytes);
+void code_cache_read(const struct walk *w, size_t i, const uint8_t *bytes, size_t size);
 
 #endif

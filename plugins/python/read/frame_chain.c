@@ -313,7 +313,7 @@ static void rounds_plan(struct walk *w, struct rounds *r, uint64_t state)
         if ((address < last->low || address >= last->high) && r->n_far < FAR)
             r->far[r->n_far++] = address;
     }
-    r->proofs = known_plan(w, last->frames, (size_t)last->n, PROOF_BYTES);
+    r->proofs = code_cache_plan(w, last->frames, (size_t)last->n, PROOF_BYTES);
     for (size_t i = 0; i < ROUNDS; i++) {
         r->at[i] = r->bytes;
         rounds_add(w, r, state + (uint64_t)slot, 8);
@@ -323,7 +323,7 @@ static void rounds_plan(struct walk *w, struct rounds *r, uint64_t state)
         rounds_add(w, r, last->low, (size_t)(last->high - last->low));
         for (; proof < r->proofs * tenths[i] / 10; proof++) {
             r->proof_at[proof] = (uint32_t)r->bytes;
-            r->pieces += known_pieces(w, proof, w->pieces + r->pieces, &size);
+            r->pieces += code_cache_pieces(w, proof, w->pieces + r->pieces, &size);
             r->bytes += size;
         }
     }
@@ -392,9 +392,9 @@ static int walk_at_once(struct walk *w, const struct walk_thread *t, struct walk
         if (!rounds_agree(w, &r, i, ret, n))
             return -EAGAIN;
     for (size_t i = 0, size; i < r.proofs; i++) {
-        struct iovec pieces[KNOWN_PIECES];
-        (void)known_pieces(w, i, pieces, &size);
-        known_read(w, i, w->copies + r.proof_at[i], size);
+        struct iovec pieces[CODE_CACHE_PIECES];
+        (void)code_cache_pieces(w, i, pieces, &size);
+        code_cache_read(w, i, w->copies + r.proof_at[i], size);
     }
     *ret_top_at = last->top_at;
     return n;

@@ -92,7 +92,7 @@ int64_t walk_offset(const struct walk *w, const struct walk_frame *f)
 }
 
 /* The line table is too long to be kept: it is read anew, and gone over to the instruction. */
-static int in_long_table(struct walk *w, const struct known_code *c, int64_t offset,
+static int in_long_table(struct walk *w, const struct code_cache_code *c, int64_t offset,
                          struct lines_columns *ret)
 {
     if (c->table_size > SCRATCH_MAX)
@@ -112,7 +112,7 @@ static int in_long_table(struct walk *w, const struct known_code *c, int64_t off
 void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret)
 {
     struct lines_columns columns = {0, 0};
-    const struct known_code *c = known_get(w, f);
+    const struct code_cache_code *c = code_cache_get(w, f);
     *ret = (struct walk_text){.func = "?", .file = "?"};
     if (!c)
         return;

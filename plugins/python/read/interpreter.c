@@ -66,7 +66,7 @@ static int open_with(struct walk *w, const struct cpython *py, pid_t pid,
     w->places = malloc(WALK_FRAMES * sizeof(*w->places));
     w->copies = malloc(WALK_COPIES);
     w->last = walk_last_new();
-    w->known = known_new();
+    w->known = code_cache_new();
     if (!w->pieces || !w->places || !w->copies || !w->last || !w->known) {
         walk_close(w);
         (void)snprintf(why, why_size, "no memory to read Python stacks");
@@ -93,7 +93,7 @@ void walk_close(struct walk *w)
     free(w->places);
     free(w->copies);
     free(w->last);
-    known_free(w->known);
+    code_cache_free(w->known);
     free(w->ids);
     w->scratch = w->copies = NULL;
     w->scratch_size = 0;

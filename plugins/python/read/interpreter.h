@@ -46,8 +46,8 @@ struct walk {
     uint32_t *places;     /* of the frames in it: WALK_FRAMES */
     uint8_t *copies;      /* what was read: WALK_COPIES */
     struct walk_last *last;
-    struct known *known; /* code objects */
-    uint64_t moment;     /* counts walks */
+    struct code_cache *known; /* code objects */
+    uint64_t moment;          /* counts walks */
 };
 
 struct walk_thread {
@@ -129,7 +129,7 @@ struct walk_last *walk_last_new(void);
 
 /* ---- frame_text.c ---- */
 
-/* What the frame runs.  Where a whole stack is asked for, known_check() makes it cheaper. */
+/* What the frame runs.  Where a whole stack is asked for, code_cache_check() makes it cheaper. */
 void walk_text(struct walk *w, const struct walk_frame *f, struct walk_text *ret);
 
 /* What the head of a str object says; `most` characters are counted at most. */

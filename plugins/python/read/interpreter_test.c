@@ -169,7 +169,7 @@ static void read_garbage(struct walk *w)
         f.code += x >> 16 & 1023;
         f.instr = x & 2 ? f.instr + x : x;
         walk_text(w, &f, &text);
-        known_check(w, &f, 1);
+        code_cache_check(w, &f, 1);
         int got = walk_stack(w, &t, frames + 8, 64, &end);
         for (int k = 0; k < got; k++)
             walk_text(w, &frames[8 + k], &text);

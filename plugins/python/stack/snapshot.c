@@ -31,7 +31,7 @@
 #define THREADS_MAX 16384
 #define STACK_MAX (UINT64_C(1) << 30) /* bytes; larger ones are no thread's */
 
-void look_done(struct look *l)
+void snapshot_done(struct snapshot *l)
 {
     walk_close(&l->walk);
     free(l->states);
@@ -45,7 +45,7 @@ void look_done(struct look *l)
 /* Up to 3.12 the state in which a thread enters another interpreter may say that it is the thread
  * that made the interpreter.  Whose it is, 3.11 and 3.12 betray: the eval function has local
  * variables on the stack of the thread that runs it, so not far beyond its stack pointer. */
-static int32_t thread_with(const struct look *l, uint64_t address)
+static int32_t thread_with(const struct snapshot *l, uint64_t address)
 {
     struct threads_state now;
     uint64_t best = STACK_MAX;
@@ -59,7 +59,7 @@ static int32_t thread_with(const struct look *l, uint64_t address)
     return found;
 }
 
-static void correct_states(struct look *l)
+static void correct_states(struct snapshot *l)
 {
     for (int i = 0; i < l->n_states; i++) {
         struct walk_thread *t = &l->states[i];
@@ -73,7 +73,7 @@ static void correct_states(struct look *l)
 }
 
 /* The lists of threads, if Python can be read at all. */
-static void read_states(struct look *l)
+static void read_states(struct snapshot *l)
 {
     if (l->pid == getpid() && cpython_gone(l->py)) {
         l->readable = false;
@@ -94,10 +94,10 @@ static void read_states(struct look *l)
     }
 }
 
-int look_begin(struct look *l, pid_t pid, const struct cpython *py,
-               const struct probing_stack_1 *stack)
+int snapshot_begin(struct snapshot *l, pid_t pid, const struct cpython *py,
+                   const struct probing_stack_1 *stack)
 {
-    *l = (struct look){.pid = pid ? pid : getpid(), .py = py, .stack = stack};
+    *l = (struct snapshot){.pid = pid ? pid : getpid(), .py = py, .stack = stack};
     l->walk.peek.mem = -1; /* walk_close() closes it, opened or not */
     if (py->version)
         l->readable = walk_open(&l->walk, py, pid, l->why, sizeof(l->why)) == 0;
@@ -108,7 +108,7 @@ int look_begin(struct look *l, pid_t pid, const struct cpython *py,
     l->symbols = malloc(NATIVE_MAX * sizeof(*l->symbols));
     l->kinds = malloc(NATIVE_MAX * sizeof(*l->kinds));
     if (!l->states || !l->frames || !l->locals || !l->native || !l->symbols || !l->kinds) {
-        look_done(l);
+        snapshot_done(l);
         return -ENOMEM;
     }
     if (py->version)
@@ -120,7 +120,7 @@ int look_begin(struct look *l, pid_t pid, const struct cpython *py,
 
 /* ---- one thread ---- */
 
-struct thread_look {
+struct thread_snapshot {
     const struct walk_thread *state; /* NULL: not a Python thread; else its newest */
     bool gil;
     int n;      /* Python frames */
@@ -134,7 +134,7 @@ struct thread_look {
 };
 
 /* A thread has a state in each interpreter that it has run in, the newest interpreter first. */
-static const struct walk_thread *state_of(const struct look *l, int32_t tid)
+static const struct walk_thread *state_of(const struct snapshot *l, int32_t tid)
 {
     for (int i = 0; i < l->n_states; i++)
         if (l->states[i].tid == tid)
@@ -142,7 +142,7 @@ static const struct walk_thread *state_of(const struct look *l, int32_t tid)
     return NULL;
 }
 
-static void name_native(struct look *l, uint32_t n)
+static void name_native(struct snapshot *l, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         l->symbols[i] = (struct probing_stack_symbol){.size = sizeof(l->symbols[i])};
@@ -155,7 +155,7 @@ static void name_native(struct look *l, uint32_t n)
 
 /* Python frames of a thread.  It enters an interpreter from an older one, as a call does: so the
  * newest interpreter's frames are the innermost. */
-static void walk_thread(struct look *l, struct thread_look *t)
+static void walk_thread(struct snapshot *l, struct thread_snapshot *t)
 {
     t->n = t->states = 0;
     t->end = WALK_WHOLE;
@@ -176,7 +176,7 @@ static void walk_thread(struct look *l, struct thread_look *t)
 
 /* Variables of the innermost frames with the stack itself, so of the same moment where the thread
  * stands still: no malloc here.  The walk that a moving frame breaks gives "". */
-static void read_locals(struct look *l, struct thread_look *t)
+static void read_locals(struct snapshot *l, struct thread_snapshot *t)
 {
     uint64_t end = runner_now_ns() + LOCALS_NS;
     t->locals = 0;
@@ -195,8 +195,8 @@ static void read_locals(struct look *l, struct thread_look *t)
 /* ---- both sides as one ---- */
 
 struct both {
-    struct look *look;
-    const struct thread_look *thread;
+    struct snapshot *look;
+    const struct thread_snapshot *thread;
 };
 
 static int kind_of(void *arg, uint32_t i)
@@ -211,7 +211,7 @@ static uint64_t sp_of(void *arg, uint32_t i)
 
 static struct frame_python python_of(void *arg, uint32_t i)
 {
-    const struct look *l = ((const struct both *)arg)->look;
+    const struct snapshot *l = ((const struct both *)arg)->look;
     const struct walk_frame *f = &l->frames[i];
     bool shim = walk_is_shim(&l->walk, f);
     return (struct frame_python){
@@ -220,8 +220,8 @@ static struct frame_python python_of(void *arg, uint32_t i)
 
 static struct frame_merge merge_of(struct both *b)
 {
-    const struct look *l = b->look;
-    const struct thread_look *t = b->thread;
+    const struct snapshot *l = b->look;
+    const struct thread_snapshot *t = b->thread;
     struct frame_merge m = {.arg = b,
                             .kind = kind_of,
                             .sp = sp_of,
@@ -237,15 +237,15 @@ static struct frame_merge merge_of(struct both *b)
 
 /* What runs while the thread stands still. */
 struct held {
-    struct look *look;
-    struct thread_look *thread;
+    struct snapshot *look;
+    struct thread_snapshot *thread;
     bool ran;
 };
 
 static void walk_held(void *arg)
 {
     struct held *h = arg;
-    struct thread_look *t = h->thread;
+    struct thread_snapshot *t = h->thread;
     h->ran = true;
     if (!t->state || h->look->options.want == WANT_NATIVE)
         return;
@@ -255,7 +255,7 @@ static void walk_held(void *arg)
 }
 
 /* Nothing holds the thread: until a look finds it where its variables were read. */
-static void look_free(struct look *l, struct thread_look *t)
+static void snapshot_free(struct snapshot *l, struct thread_snapshot *t)
 {
     struct held held = {.look = l, .thread = t};
     t->whole = true;
@@ -264,7 +264,7 @@ static void look_free(struct look *l, struct thread_look *t)
 }
 
 /* Both stacks of one moment, if the thread can be made to stand still for it. */
-static void look_both(struct look *l, int32_t tid, struct thread_look *t)
+static void look_both(struct snapshot *l, int32_t tid, struct thread_snapshot *t)
 {
     struct held held = {.look = l, .thread = t};
     t->native = (struct probing_stack_thread){
@@ -278,16 +278,16 @@ static void look_both(struct look *l, int32_t tid, struct thread_look *t)
         walk_held(&held);
 }
 
-static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
+static void snapshot_thread(struct snapshot *l, int32_t tid, struct thread_snapshot *t)
 {
-    *t = (struct thread_look){.state = l->readable ? state_of(l, tid) : NULL};
+    *t = (struct thread_snapshot){.state = l->readable ? state_of(l, tid) : NULL};
     bool hold = l->options.want != WANT_PYTHON || (l->options.locals && l->pid == getpid());
     if (!hold)
-        look_free(l, t);
+        snapshot_free(l, t);
     for (int i = 0; i < TRIES && hold; i++) {
         look_both(l, tid, t);
         if (!t->has_native) {
-            look_free(l, t);
+            snapshot_free(l, t);
             return;
         }
         if (!t->state || l->options.want == WANT_NATIVE) {
@@ -305,7 +305,7 @@ static void look_thread(struct look *l, int32_t tid, struct thread_look *t)
     }
 }
 
-static int show_python(struct look *l, const struct thread_look *t, int i, uint32_t *depth)
+static int show_python(struct snapshot *l, const struct thread_snapshot *t, int i, uint32_t *depth)
 {
     if (walk_is_shim(&l->walk, &l->frames[i]))
         return 0;
@@ -332,7 +332,7 @@ static int show_python(struct look *l, const struct thread_look *t, int i, uint3
     return l->sink->frame(l->sink, &f);
 }
 
-static int show_native(struct look *l, uint32_t i, uint32_t *depth)
+static int show_native(struct snapshot *l, uint32_t i, uint32_t *depth)
 {
     const struct probing_stack_symbol *s = &l->symbols[i];
     struct sink_frame f = {.depth = (*depth)++,
@@ -345,7 +345,7 @@ static int show_native(struct look *l, uint32_t i, uint32_t *depth)
 }
 
 /* Frames of both kinds, innermost first. */
-static int show_both(struct look *l, const struct thread_look *t, bool native)
+static int show_both(struct snapshot *l, const struct thread_snapshot *t, bool native)
 {
     struct both both = {l, t};
     struct frame_merge m = merge_of(&both);
@@ -357,13 +357,13 @@ static int show_both(struct look *l, const struct thread_look *t, bool native)
     return r;
 }
 
-static int show_frames(struct look *l, const struct thread_look *t)
+static int show_frames(struct snapshot *l, const struct thread_snapshot *t)
 {
     uint32_t depth = 0;
     int r = 0;
     bool native = t->has_native && !t->moved && !t->differ && l->options.want != WANT_PYTHON;
     if (t->n > 0)
-        known_check(&l->walk, l->frames, (size_t)t->n);
+        code_cache_check(&l->walk, l->frames, (size_t)t->n);
     if (t->state && l->options.want != WANT_NATIVE)
         return show_both(l, t, native);
     for (uint32_t i = 0; native && r == 0 && i < t->native.n_frames; i++)
@@ -372,7 +372,7 @@ static int show_frames(struct look *l, const struct thread_look *t)
 }
 
 /* What is incomplete, in one line each. */
-static void show_notes(struct look *l, const struct thread_look *t)
+static void show_notes(struct snapshot *l, const struct thread_snapshot *t)
 {
     struct sink *s = l->sink;
     if (t->end == WALK_MOVING)
@@ -403,7 +403,7 @@ static void show_notes(struct look *l, const struct thread_look *t)
 }
 
 /* A wait that was interrupted and goes on has lost its name; the function that called it tells. */
-static int64_t waits_in(const struct look *l, const struct thread_look *t, int64_t number)
+static int64_t waits_in(const struct snapshot *l, const struct thread_snapshot *t, int64_t number)
 {
     for (uint32_t i = 0; number == SYS_restart_syscall && t->has_native && i < 3; i++) {
         if (i >= t->native.n_frames)
@@ -419,16 +419,16 @@ static int64_t waits_in(const struct look *l, const struct thread_look *t, int64
     return number;
 }
 
-int look_show_thread(struct look *l, int32_t tid)
+int snapshot_show_thread(struct snapshot *l, int32_t tid)
 {
     struct threads_state now;
-    struct thread_look t;
+    struct thread_snapshot t;
     char name[128];
     if (threads_state(l->pid, tid, &now) < 0)
         return 0; /* it ended */
     if (!l->options.all && strncmp(now.name, "probing/", 8) == 0 && l->options.only != tid)
         return 0;
-    look_thread(l, tid, &t);
+    snapshot_thread(l, tid, &t);
     now.syscall = waits_in(l, &t, now.syscall);
     struct sink_thread view = {.tid = tid,
                                .name = now.name,
@@ -456,7 +456,7 @@ int look_show_thread(struct look *l, int32_t tid)
     return r < 0 ? r : l->sink->end(l->sink);
 }
 
-int look_show(struct look *l)
+int snapshot_show(struct snapshot *l)
 {
     int32_t *tids = malloc(THREADS_MAX * sizeof(*tids));
     if (!tids)
@@ -467,7 +467,7 @@ int look_show(struct look *l)
         for (int i = 0; i < n && r >= 0; i++) {
             int kind = tids[i] == main_tid ? 0 : state_of(l, tids[i]) ? 1 : 2;
             if (kind == group && (!l->options.only || l->options.only == tids[i]))
-                r = look_show_thread(l, tids[i]);
+                r = snapshot_show_thread(l, tids[i]);
         }
     free(tids);
     return r;

@@ -17,7 +17,7 @@
 
 #define LOOK_LOCALS 16 /* frames: further out they come and go seldom */
 
-struct look {
+struct snapshot {
     pid_t pid;
     const struct cpython *py;
     struct backtrace_words options;
@@ -38,13 +38,13 @@ struct look {
 
 /* Look at process `pid`, 0: our own; then `py` holds addresses of that one.  What of Python cannot
  * be read is said in `why`.  0, or -ENOMEM. */
-int look_begin(struct look *l, pid_t pid, const struct cpython *py,
-               const struct probing_stack_1 *stack);
-void look_done(struct look *l);
+int snapshot_begin(struct snapshot *l, pid_t pid, const struct cpython *py,
+                   const struct probing_stack_1 *stack);
+void snapshot_done(struct snapshot *l);
 
 /* 0, or what the sink gave below 0. */
-int look_show_thread(struct look *l, int32_t tid);
+int snapshot_show_thread(struct snapshot *l, int32_t tid);
 /* Main thread, then Python threads, then others; each group by id. */
-int look_show(struct look *l);
+int snapshot_show(struct snapshot *l);
 
 #endif

@@ -3,7 +3,7 @@
  * plugins/torch/calls/model_reader.c - reading models while their own threads are at a place where
  * that is safe.
  *
- * Threads: turns_come() any that holds the GIL; turns_take() [worker].
+ * Threads: safe_point_reached() any that holds the GIL; safe_point_read_all() [worker].
  * To hold the GIL is not enough to ask a parameter for its gradient: `p.grad = None`, as in
  * zero_grad(), gives the GIL up while it frees the old one, which p.grad still leads to then (torch
  * 2.13; a reader that comes in between crashes).  So the thread that calls a model reads it for us,
@@ -32,7 +32,7 @@
 #define LOOK_MS 5
 #define INTERVALS 4 /* of sys.setswitchinterval(): a thread that waits for the GIL has woken up */
 
-_Atomic(struct turns *) turns_waiting;
+_Atomic(struct safe_point_read *) safe_point_pending;
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* query at a time */
 
 /* 0: there is no such thread any more. */
@@ -49,7 +49,7 @@ static bool is_asleep(int64_t tid)
 }
 
 /* With the GIL.  false: not now. */
-static bool read_one(struct turns *w, uint32_t i, bool own)
+static bool read_one(struct safe_point_read *w, uint32_t i, bool own)
 {
     PyObject *root = w->roots[i], *guard;
     const struct module *m = torch_on() ? names_find(root) : NULL;
@@ -69,7 +69,7 @@ static bool read_one(struct turns *w, uint32_t i, bool own)
 
 /* Where there is an optimizer, gradients are read when it steps, where they are used by hand after
  * the backward: later most loops have none. */
-static bool is_due(const struct turns *w, bool sleeps)
+static bool is_due(const struct safe_point_read *w, bool sleeps)
 {
     uint64_t waited_ns = torch_state.now() - w->begin_ns;
     if (torch_state.stepper == STEPPER_OPTIMIZER || torch_state.stepper == STEPPER_BACKWARD)
@@ -77,9 +77,10 @@ static bool is_due(const struct turns *w, bool sleeps)
     return sleeps || waited_ns >= STEP_NS / 4;
 }
 
-void turns_come(const struct thread *t, bool stepped)
+void safe_point_reached(const struct thread *t, bool stepped)
 {
-    struct turns *w = atomic_exchange_explicit(&turns_waiting, NULL, memory_order_acq_rel);
+    struct safe_point_read *w =
+        atomic_exchange_explicit(&safe_point_pending, NULL, memory_order_acq_rel);
     if (!w)
         return;
     bool due = stepped || is_due(w, /* sleeps= */ false);
@@ -88,14 +89,14 @@ void turns_come(const struct thread *t, bool stepped)
         if (m && m->serial == w->all[i].serial && m->tid == t->tid)
             (void)read_one(w, i, /* own= */ true);
     }
-    atomic_store_explicit(&turns_waiting, w, memory_order_release);
+    atomic_store_explicit(&safe_point_pending, w, memory_order_release);
 }
 
 void turns_optimized(struct thread *t, uint64_t end_ns)
 {
-    if (!turns_asked())
+    if (!safe_point_wanted())
         return;
-    turns_come(t, /* stepped= */ true);
+    safe_point_reached(t, /* stepped= */ true);
     t->walks_ns += torch_state.now() - end_ns;
 }
 
@@ -103,7 +104,7 @@ void turns_optimized(struct thread *t, uint64_t end_ns)
 
 static int find(void *arg)
 {
-    struct turns *w = arg;
+    struct safe_point_read *w = arg;
     uint64_t serials[TURNS_MAX];
     if (!torch_on())
         return 0;
@@ -117,7 +118,8 @@ static int find(void *arg)
         w->quiet_ns = seconds < 1 ? (uint64_t)(seconds * 1e9 * INTERVALS) : UINT64_MAX;
     w->n = names_roots(w->roots, serials, TURNS_MAX);
     for (uint32_t i = 0; i < w->n; i++)
-        w->all[i] = (struct turn){.serial = serials[i], .tid = names_find(w->roots[i])->tid};
+        w->all[i] =
+            (struct safe_point_model){.serial = serials[i], .tid = names_find(w->roots[i])->tid};
     atomic_store_explicit(&w->left, w->n, memory_order_relaxed);
     return 0;
 }
@@ -125,23 +127,24 @@ static int find(void *arg)
 /* Those whose threads sleep: they still did when we got the GIL. */
 static int read_quiet(void *arg)
 {
-    struct turns *w = atomic_exchange_explicit(&turns_waiting, NULL, memory_order_acq_rel);
+    struct safe_point_read *w =
+        atomic_exchange_explicit(&safe_point_pending, NULL, memory_order_acq_rel);
     if (!w)
         return 0;
     (void)arg;
     for (uint32_t i = 0; i < w->n && torch_state.backwards == 0; i++) {
-        const struct turn *a = &w->all[i];
+        const struct safe_point_model *a = &w->all[i];
         const struct module *m = a->quiet && !a->done ? names_find(w->roots[i]) : NULL;
         if (m && m->tid == a->tid && cpu_time(a->tid) == a->cpu_ns)
             (void)read_one(w, i, /* own= */ true);
     }
-    atomic_store_explicit(&turns_waiting, w, memory_order_release);
+    atomic_store_explicit(&safe_point_pending, w, memory_order_release);
     return 0;
 }
 
 static int read_rest(void *arg)
 {
-    struct turns *w = arg;
+    struct safe_point_read *w = arg;
     for (uint32_t i = 0; i < w->n; i++)
         if (!w->all[i].done)
             (void)read_one(w, i, /* own= */ false);
@@ -151,12 +154,12 @@ static int read_rest(void *arg)
 /* ---- without it ---- */
 
 /* Which threads have slept for long enough; true: there is one. */
-static bool look(struct turns *w)
+static bool look(struct safe_point_read *w)
 {
     uint64_t now_ns = torch_state.now();
     bool any = false;
     for (uint32_t i = 0; i < w->n; i++) {
-        struct turn *a = &w->all[i];
+        struct safe_point_model *a = &w->all[i];
         if (a->done || a->tid == 0)
             continue;
         uint64_t cpu_ns = cpu_time(a->tid);
@@ -170,7 +173,7 @@ static bool look(struct turns *w)
 }
 
 /* Is there one that is waited for? */
-static bool is_expected(const struct turns *w)
+static bool is_expected(const struct safe_point_read *w)
 {
     uint64_t waited_ns = torch_state.now() - w->begin_ns;
     uint64_t steps = __atomic_load_n(&torch_state.step, __ATOMIC_RELAXED);
@@ -181,19 +184,19 @@ static bool is_expected(const struct turns *w)
     return false;
 }
 
-static int wait_for(struct turns *w, const struct probing_python_gil_1 *gil)
+static int wait_for(struct safe_point_read *w, const struct probing_python_gil_1 *gil)
 {
     int rc = 0;
     w->begin_ns = torch_state.now();
-    atomic_store_explicit(&turns_waiting, w, memory_order_release);
+    atomic_store_explicit(&safe_point_pending, w, memory_order_release);
     while (rc == 0 && torch_on() && is_expected(w) &&
            atomic_load_explicit(&w->left, memory_order_acquire) != 0) {
         (void)poll(NULL, 0, LOOK_MS);
         if (look(w) && is_due(w, /* sleeps= */ true))
             rc = gil->call(read_quiet, NULL, GIL_WAIT_NS);
     }
-    struct turns *expected = w;
-    while (!atomic_compare_exchange_strong_explicit(&turns_waiting, &expected, NULL,
+    struct safe_point_read *expected = w;
+    while (!atomic_compare_exchange_strong_explicit(&safe_point_pending, &expected, NULL,
                                                     memory_order_acq_rel, memory_order_relaxed)) {
         (void)poll(NULL, 0, 1); /* a thread reads just now */
         expected = w;
@@ -201,7 +204,7 @@ static int wait_for(struct turns *w, const struct probing_python_gil_1 *gil)
     return rc;
 }
 
-int turns_take(struct turns *w, const struct probing_python_gil_1 *gil)
+int safe_point_read_all(struct safe_point_read *w, const struct probing_python_gil_1 *gil)
 {
     (void)pthread_mutex_lock(&one);
     int rc = gil->call(find, w, GIL_WAIT_NS);

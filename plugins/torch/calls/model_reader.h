@@ -12,16 +12,16 @@
 
 #define TURNS_MAX 1024u /* models at a time */
 
-struct turns {
+struct safe_point_read {
     /* With the GIL.  own: gradients may be asked for; else the model's thread did not come by. */
     void (*read)(void *arg, PyObject *root, bool own);
     void *arg;
-    /* the rest is turns_take()'s */
+    /* the rest is safe_point_read_all()'s */
     uint64_t begin_ns, quiet_ns;
     uint32_t n;
     _Atomic uint32_t left;
     PyObject *roots[TURNS_MAX]; /* addresses; with the serials, valid while names_find() agrees */
-    struct turn {
+    struct safe_point_model {
         uint64_t serial, cpu_ns, since_ns;
         int64_t tid; /* of the thread that called it last; 0: none has */
         _Atomic bool done;
@@ -30,17 +30,17 @@ struct turns {
 };
 
 /* Have `read` called for each model.  0 or -errno.                                    [worker] */
-int turns_take(struct turns *w, const struct probing_python_gil_1 *gil);
+int safe_point_read_all(struct safe_point_read *w, const struct probing_python_gil_1 *gil);
 /* With the GIL: this thread's optimizer has stepped, or it is about to call a model. */
-void turns_come(const struct thread *t, bool stepped);
+void safe_point_reached(const struct thread *t, bool stepped);
 /* An optimizer has done its work at end_ns. */
 void turns_optimized(struct thread *t, uint64_t end_ns);
 
-extern _Atomic(struct turns *) turns_waiting; /* taken out by whoever works on it */
+extern _Atomic(struct safe_point_read *) safe_point_pending; /* taken out by whoever works on it */
 
-static inline bool turns_asked(void)
+static inline bool safe_point_wanted(void)
 {
-    return atomic_load_explicit(&turns_waiting, memory_order_relaxed) != NULL;
+    return atomic_load_explicit(&safe_point_pending, memory_order_relaxed) != NULL;
 }
 
 #endif

@@ -17,18 +17,18 @@
 #include "python/hook.h"
 #include "python/pyobject.h"
 
-#define EVERYWHERE inline __attribute__((always_inline))
-#define APART __attribute__((noinline)) /* so that the short way stays short */
-#define USUAL(condition) __builtin_expect(condition, 1)
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline)) /* so that the short way stays short */
+#define LIKELY(condition) __builtin_expect(condition, 1)
 
-struct known { /* of a call, at its begin, for its row */
+struct code_cache { /* of a call, at its begin, for its row */
     uint64_t name, device, step, begin_ns;
     uint64_t walks_ns; /* the thread's */
     int64_t seq;
 };
 
 struct call {
-    struct known known;
+    struct code_cache known;
     uint64_t own_ns;
     uint64_t graph_from;  /* UINT64_MAX: no row for its backward */
     uint64_t ticket;      /* of device_begin() */
@@ -129,8 +129,8 @@ static void enter_top(struct thread *t, struct call *c, PyObject *object)
         return;
     t->top = names_top(object, now_ns);
     t->walk = t->top ? t->top->at.walk : NO_WALK;
-    if (turns_asked())
-        turns_come(t, /* stepped= */ false);
+    if (safe_point_wanted())
+        safe_point_reached(t, /* stepped= */ false);
     bool training = names_training(object);
     if (torch_state.stepper <= STEPPER_FORWARD && is_inference(training))
         enter_inference(t, t->top);
@@ -167,7 +167,7 @@ static inline void begin_call(struct call *c, const struct thread *t)
 }
 
 /* Is our own time measured on this call? */
-static inline bool is_weighed(void)
+static inline bool is_overhead_sample(void)
 {
     bool due = torch_state.weigh_in == 0;
     torch_state.weigh_in = due ? OVERHEAD_EVERY - 1 : torch_state.weigh_in - 1;
@@ -176,7 +176,7 @@ static inline bool is_weighed(void)
 
 static void enter(struct call *c, struct thread *t, PyObject *object)
 {
-    bool weighed = is_weighed();
+    bool weighed = is_overhead_sample();
     uint64_t before = weighed ? torch_state.now() : 0;
     uint64_t walks_ns = t->walks_ns;
     begin_call(c, t);
@@ -209,14 +209,14 @@ static void enter(struct call *c, struct thread *t, PyObject *object)
         c->own_ns = c->known.begin_ns - before - (t->walks_ns - walks_ns);
 }
 
-static EVERYWHERE double seconds(uint64_t ns)
+static ALWAYS_INLINE double seconds(uint64_t ns)
 {
     return (double)(int64_t)ns / 1e9;
 }
 
 /* All of the row but the memory. */
-static EVERYWHERE union probing_cell *fill_row(const struct thread *t, const struct known *k,
-                                               uint64_t end_ns)
+static ALWAYS_INLINE union probing_cell *fill_row(const struct thread *t,
+                                                  const struct code_cache *k, uint64_t end_ns)
 {
     union probing_cell *row = torch_state.forward_row; /* append() copies it, with the GIL held */
     row[COL_MICRO_STEP].i = t->micro;
@@ -226,7 +226,7 @@ static EVERYWHERE union probing_cell *fill_row(const struct thread *t, const str
     /* what we did meanwhile inside it is no time of its own */
     row[COL_DURATION].f = seconds(end_ns - k->begin_ns - (t->walks_ns - k->walks_ns));
     row[COL_TIME_OFFSET].u = PROBING_NULL_F64;
-    if (USUAL(torch_state.step_begin_ns && k->step == torch_state.step))
+    if (LIKELY(torch_state.step_begin_ns && k->step == torch_state.step))
         row[COL_TIME_OFFSET].f = seconds(end_ns - torch_state.step_begin_ns);
     row[COL_DEVICE].u = k->device;
     return row;
@@ -330,13 +330,14 @@ static void leave(struct thread *t, const struct call *c, PyObject *const *args,
     t->calls++;
     if (c->weighed) {
         /* what was measured by itself is in walks_ns already */
-        torch_state.weighed_ns += c->own_ns + torch_state.now() - end_ns - (t->walks_ns - walks_ns);
-        torch_state.n_weighed++;
+        torch_state.overhead_sampled_ns +=
+            c->own_ns + torch_state.now() - end_ns - (t->walks_ns - walks_ns);
+        torch_state.n_overhead_samples++;
     }
 }
 
-static APART PyObject *call_any(PyObject *hook, PyObject *const *args, size_t nargsf,
-                                PyObject *kwnames)
+static NOINLINE PyObject *call_any(PyObject *hook, PyObject *const *args, size_t nargsf,
+                                   PyObject *kwnames)
 {
     if (!hook_works(hook) || hook_nargs(nargsf) < 1)
         return hook_pass(hook, args, nargsf, kwnames);
@@ -350,22 +351,22 @@ static APART PyObject *call_any(PyObject *hook, PyObject *const *args, size_t na
     return result;
 }
 
-/* weighed_ns: when it began, where our own time is measured on this call; else 0, known to the
- * compiler */
-static EVERYWHERE PyObject *call_known(struct thread *t, const struct module *m, PyObject *hook,
-                                       PyObject *const *args, size_t nargsf, PyObject *kwnames,
-                                       uint64_t weighed_ns)
+/* overhead_sampled_ns: when it began, where our own time is measured on this call; else 0, known to
+ * the compiler */
+static ALWAYS_INLINE PyObject *call_known(struct thread *t, const struct module *m, PyObject *hook,
+                                          PyObject *const *args, size_t nargsf, PyObject *kwnames,
+                                          uint64_t overhead_sampled_ns)
 {
     struct torch *s = &torch_state;
-    struct known k = {.name = m->at.name,
-                      .device = m->device,
-                      .step = s->step,
-                      .walks_ns = t->walks_ns,
-                      .seq = s->seq++};
+    struct code_cache k = {.name = m->at.name,
+                           .device = m->device,
+                           .step = s->step,
+                           .walks_ns = t->walks_ns,
+                           .seq = s->seq++};
     uint32_t life = t->life;
     t->depth++;
     k.begin_ns = s->now();
-    uint64_t own_ns = weighed_ns ? k.begin_ns - weighed_ns : 0;
+    uint64_t own_ns = overhead_sampled_ns ? k.begin_ns - overhead_sampled_ns : 0;
     PyObject *result = hook_pass_fast(hook, args, nargsf, kwnames);
     if (t->life != life || !torch_on()) /* stopped or forked meanwhile: nothing is there */
         return result;
@@ -374,15 +375,16 @@ static EVERYWHERE PyObject *call_known(struct thread *t, const struct module *m,
     t->calls++;
     if (result)
         (void)s->append(s->trace, end_ns, fill_row(t, &k, end_ns), N_TRACE_SHORT, NULL, 0);
-    if (weighed_ns) {
-        s->weighed_ns += own_ns + s->now() - end_ns;
-        s->n_weighed++;
+    if (overhead_sampled_ns) {
+        s->overhead_sampled_ns += own_ns + s->now() - end_ns;
+        s->n_overhead_samples++;
     }
     return result;
 }
 
-static APART PyObject *call_weighed(struct thread *t, const struct module *m, PyObject *hook,
-                                    PyObject *const *args, size_t nargsf, PyObject *kwnames)
+static NOINLINE PyObject *call_overhead_sampled(struct thread *t, const struct module *m,
+                                                PyObject *hook, PyObject *const *args,
+                                                size_t nargsf, PyObject *kwnames)
 {
     return call_known(t, m, hook, args, nargsf, kwnames, torch_state.now());
 }
@@ -392,17 +394,17 @@ PyObject *call_module(PyObject *hook, PyObject *const *args, size_t nargsf, PyOb
     const struct hook *h = (const struct hook *)hook;
     struct thread *t = &call_thread_own;
     __asm__("" : "+r"(t)); /* else the compiler asks the loader twice, not knowing what it costs */
-    if (!USUAL(h->works && torch_state.short_way && torch_on() && h->vectorcall &&
-               hook_nargs(nargsf) > 0 && t->life == torch_state.life && t->depth))
+    if (!LIKELY(h->works && torch_state.short_way && torch_on() && h->vectorcall &&
+                hook_nargs(nargsf) > 0 && t->life == torch_state.life && t->depth))
         return call_any(hook, args, nargsf, kwnames);
     if (!t->recording)
         return hook_pass_fast(hook, args, nargsf, kwnames);
     const struct module *m = registry_find(args[0]);
-    if (!USUAL(m && m->at.walk == t->walk && !m->at.unwanted))
+    if (!LIKELY(m && m->at.walk == t->walk && !m->at.unwanted))
         return call_any(hook, args, nargsf, kwnames);
-    if (!USUAL(!is_weighed()))
-        return call_weighed(t, m, hook, args, nargsf, kwnames);
-    return call_known(t, m, hook, args, nargsf, kwnames, /* weighed_ns= */ 0);
+    if (!LIKELY(!is_overhead_sample()))
+        return call_overhead_sampled(t, m, hook, args, nargsf, kwnames);
+    return call_known(t, m, hook, args, nargsf, kwnames, /* overhead_sampled_ns= */ 0);
 }
 
 /* Tensor.backward(): what it does in Python before the engine, as making the first gradient, is the
@@ -446,9 +448,10 @@ PyObject *call_backward(PyObject *engine, PyObject *args, PyObject *kwargs)
             variables_watch_gradients();
             t->walks_ns += torch_state.now() - end_ns;
         }
-        if (torch_state.stepper == STEPPER_BACKWARD && t->backward_depth == 0 && turns_asked()) {
+        if (torch_state.stepper == STEPPER_BACKWARD && t->backward_depth == 0 &&
+            safe_point_wanted()) {
             uint64_t asked_ns = torch_state.now();
-            turns_come(t, /* stepped= */ true);
+            safe_point_reached(t, /* stepped= */ true);
             t->walks_ns += torch_state.now() - asked_ns;
         }
     }

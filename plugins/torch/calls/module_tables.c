@@ -47,7 +47,7 @@ struct listing {
     bool own; /* gradients may be asked for */
     char path[NAME_BYTES];
     const char *root;
-    struct turns turns;
+    struct safe_point_read turns;
 };
 
 static uint64_t listings; /* lock: the GIL */
@@ -223,7 +223,7 @@ static void read_root(void *arg, PyObject *root, bool own)
 
 static void read_gradient(struct row *r)
 {
-    int rc = tensor_look(r->held, &r->gradient);
+    int rc = tensor_inspect(r->held, &r->gradient);
     r->note = rc == 0        ? NULL
               : rc == -EXDEV ? "not read: reading would wait for its device"
               : rc == -E2BIG ? "not read: too large"
@@ -314,7 +314,7 @@ static int list_all(struct listing *l, const struct probing_python_gil_1 *gil)
 {
     l->turns.read = read_root;
     l->turns.arg = l;
-    int rc = turns_take(&l->turns, gil);
+    int rc = safe_point_read_all(&l->turns, gil);
     l->whole = l->whole && l->turns.n < TURNS_MAX;
     while (l->gradients && l->at < l->n && rc == 0)
         rc = gil->call(read_gradients, l, GIL_WAIT_NS);

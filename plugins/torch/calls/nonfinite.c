@@ -63,7 +63,7 @@ static bool is_bad(PyObject *tensor, void *unused)
 static bool count(PyObject *tensor, void *arg)
 {
     struct tensor_figures f, *sum = arg;
-    if (tensor_look(tensor, &f) == 0) {
+    if (tensor_inspect(tensor, &f) == 0) {
         sum->n += f.n;
         sum->n_nan += f.n_nan;
         sum->n_infinite += f.n_infinite;
@@ -144,7 +144,7 @@ static bool tell_gradient(PyObject *module, uint64_t name, bool last, bool *ret_
         const char *which = py->PyUnicode_AsUTF8AndSize(key, &n);
         *ret_any = *ret_any || (gradient && tensor_is(gradient));
         if (gradient && which && tensor_is_bad(gradient)) {
-            bool counted = tensor_look(gradient, &f) == 0;
+            bool counted = tensor_inspect(gradient, &f) == 0;
             double bad = counted ? (double)(f.n_nan + f.n_infinite) : (double)NAN;
             found = true;
             if (counted)

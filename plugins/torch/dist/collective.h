@@ -122,6 +122,6 @@ void ddp_forget(void);
 
 extern const struct probing_table_desc stuck_table;
 /* Every second: has an operation waited for longer than torch.comm_timeout? */
-void stuck_look(void *self, uint64_t now_ns); /* [worker] */
+void stuck_inspect(void *self, uint64_t now_ns); /* [worker] */
 
 #endif

@@ -197,7 +197,7 @@ static int each_record(const char *text, int (*fn)(void *arg, const union probin
 static char *dump_text(int *ret_error)
 {
     struct dump dump = {.text = NULL};
-    *ret_error = object_look(dump_now, &dump);
+    *ret_error = object_lookup(dump_now, &dump);
     return dump.text;
 }
 

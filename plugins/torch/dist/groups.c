@@ -130,7 +130,7 @@ static int scan(void *self, struct probing_rows *out)
     (void)self;
     if (!l)
         return h->fail(h, -ENOMEM, "no memory");
-    int rc = object_look(list_groups, l);
+    int rc = object_lookup(list_groups, l);
     for (uint32_t i = 0; i < l->n && rc == 0; i++) {
         const struct one *g = &l->all[i];
         union probing_cell cells[] = {{.s = text_or_null(g->name)},  {.i = g->rank}, {.i = g->size},

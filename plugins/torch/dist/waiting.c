@@ -85,7 +85,7 @@ static int scan(void *self, struct probing_rows *out)
     (void)self;
     if (!l)
         return h->fail(h, -ENOMEM, "no memory");
-    int rc = object_look(list_waits, l);
+    int rc = object_lookup(list_waits, l);
     for (uint32_t i = 0; i < l->n && rc == 0; i++) {
         const struct comm_wait *w = &l->all[i];
         union probing_cell waits = {.u = PROBING_NULL_F64};

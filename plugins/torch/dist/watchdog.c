@@ -126,7 +126,7 @@ static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
 {
     const uint64_t utc_ns = utc_now();
     q->before_ns = now_ns - limit_ns;
-    if (object_look(ask, q) != 0)
+    if (object_lookup(ask, q) != 0)
         return 0;
     if (q->any)
         return probing_seconds(now_ns - q->wait.waits_ns);
@@ -144,7 +144,7 @@ static double find(struct question *q, uint64_t now_ns, uint64_t limit_ns,
     return probing_seconds(utc_ns - room->created_ns);
 }
 
-void stuck_look(void *self, uint64_t now_ns)
+void stuck_inspect(void *self, uint64_t now_ns)
 {
     const uint64_t limit_ns =
         atomic_load_explicit(&torch_state.comm_timeout, memory_order_relaxed) * PROBING_NS_PER_S;

@@ -2,7 +2,7 @@
  *
  * plugins/torch/python/pyobject.c - what is asked of Python's objects where speed does not matter.
  *
- * Threads: any that holds the GIL; object_look() on [worker] asks for it.
+ * Threads: any that holds the GIL; object_lookup() on [worker] asks for it.
  */
 #include "python/pyobject.h"
 
@@ -17,7 +17,7 @@
 #define OFTEN 64       /* texts that are kept, */
 #define OFTEN_BYTES 56 /* each at most so long */
 
-int object_look(int (*fn)(void *arg), void *arg)
+int object_lookup(int (*fn)(void *arg), void *arg)
 {
     const struct probing_host *h = torch_state.host;
     const struct probing_python_gil_1 *gil = h->extension(h, PROBING_PYTHON_GIL_1);

@@ -12,7 +12,7 @@
 
 /* Run fn with the GIL; not at all, and 0, when the plugin does not work.  What fn gave, or -errno
  * after the host's fail().                                                            [worker] */
-int object_look(int (*fn)(void *arg), void *arg);
+int object_lookup(int (*fn)(void *arg), void *arg);
 
 /* An imported module, borrowed; NULL: nobody has imported it. */
 PyObject *object_module(const char *name);

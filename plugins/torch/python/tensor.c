@@ -398,7 +398,7 @@ static int open_view(PyObject *tensor, int64_t most, struct view *v)
     return 0;
 }
 
-int tensor_look(PyObject *tensor, struct tensor_figures *ret)
+int tensor_inspect(PyObject *tensor, struct tensor_figures *ret)
 {
     struct view v;
     int rc = open_view(tensor, LOOK_MAX, &v);

@@ -25,7 +25,7 @@ bool tensor_quiet(PyObject **ret_guard);
 void tensor_loud(PyObject *guard);
 /* 0; -EINVAL: it is no plain tensor; -EXDEV: not on the CPU; -E2BIG; -ENOTSUP: its type or layout
  */
-int tensor_look(PyObject *tensor, struct tensor_figures *ret);
+int tensor_inspect(PyObject *tensor, struct tensor_figures *ret);
 /* Where the one number of a tensor of CUDA's lies.  0; -EINVAL: it is no such tensor; -ENOTSUP: its
  * type. */
 struct tensor_place {

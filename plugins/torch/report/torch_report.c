@@ -340,7 +340,7 @@ static int read_report(struct torch_report *r, uint64_t window_ns)
 
 /* ---- the command ---- */
 
-struct words {
+struct args {
     const struct probing_report_api *api;
     uint64_t window_ns, interval_ns;
     bool profile, json, watch;
@@ -348,7 +348,7 @@ struct words {
     uint64_t timeout_ns; /* of profile; 0: not said */
 };
 
-static int take_timeout(struct words *w, const char *value)
+static int take_timeout(struct args *w, const char *value)
 {
     int rc = w->api->parse_time(w->api, value, &w->timeout_ns);
     return rc < 0          ? rc
@@ -358,7 +358,7 @@ static int take_timeout(struct words *w, const char *value)
 
 static int take(void *arg, const char *option, const char *value)
 {
-    struct words *w = arg;
+    struct args *w = arg;
     uint64_t n;
     if (option == NULL && strcmp(value, "profile") == 0)
         return w->profile = true, 0;
@@ -383,7 +383,7 @@ static int take(void *arg, const char *option, const char *value)
     return 0;
 }
 
-static int show(struct torch_report *r, const struct words *w)
+static int show(struct torch_report *r, const struct args *w)
 {
     const struct probing_report_api *a = r->api;
     int rc = read_report(r, w->window_ns);
@@ -399,7 +399,7 @@ static int show(struct torch_report *r, const struct words *w)
     return rc;
 }
 
-static int look(const struct words *w)
+static int look(const struct args *w)
 {
     struct torch_report *r = calloc(1, sizeof *r);
     if (r == NULL)
@@ -413,7 +413,7 @@ static int look(const struct words *w)
     return rc;
 }
 
-static int look_again(const struct words *w)
+static int look_again(const struct args *w)
 {
     while (!w->api->interrupted(w->api)) {
         int rc = look(w);
@@ -426,7 +426,7 @@ static int look_again(const struct words *w)
     return 0;
 }
 
-static int capture(const struct words *w)
+static int capture(const struct args *w)
 {
     struct torch_capture wanted = {.steps = w->steps != NULL ? w->steps : "3",
                                    .skip = w->skip != NULL ? w->skip : "0",
@@ -436,7 +436,7 @@ static int capture(const struct words *w)
 
 static int run(const struct probing_report_api *a, int argc, const char *const *argv)
 {
-    struct words words = {.api = a, .window_ns = WINDOW_NS, .interval_ns = WATCH_NS};
+    struct args words = {.api = a, .window_ns = WINDOW_NS, .interval_ns = WATCH_NS};
     int rc = a->parse(a, argc, argv, take, &words);
     if (rc < 0)
         return rc;

@@ -81,7 +81,7 @@ struct worker {
     int64_t awaited; /* 1: the next batch is to come from it */
 };
 
-struct look {
+struct snapshot {
     uint32_t n;
     struct worker workers[WORKERS_MAX];
 };
@@ -148,7 +148,7 @@ static int64_t awaited_of(PyObject *dict)
     return object_number(worker);
 }
 
-static void look_at(struct look *look, PyObject *iterator, int64_t number)
+static void look_at(struct snapshot *look, PyObject *iterator, int64_t number)
 {
     struct cpython *py = &torch_state.py;
     PyObject *dict = object_dict(iterator);
@@ -211,10 +211,10 @@ static int scan(void *self, struct probing_rows *out)
 {
     (void)self;
     const struct probing_host *h = torch_state.host;
-    struct look *look = calloc(1, sizeof(*look));
+    struct snapshot *look = calloc(1, sizeof(*look));
     if (!look)
         return h->fail(h, -ENOMEM, "no memory");
-    int rc = object_look(look_at_all, look);
+    int rc = object_lookup(look_at_all, look);
     for (uint32_t i = 0; i < look->n && rc == 0; i++) {
         const struct worker *w = &look->workers[i];
         const char *state = NULL;

@@ -69,7 +69,7 @@ int64_t loop_rss(void)
     return (int64_t)s.rss_pages * sysconf(_SC_PAGESIZE);
 }
 
-void loop_look(uint64_t now_ns)
+void loop_inspect(uint64_t now_ns)
 {
     int64_t bytes = loop_rss();
     if (!bytes)

@@ -28,7 +28,7 @@ struct scalar { /* of a step */
     uint64_t step;
     uint64_t func;    /* interned */
     const char *type; /* "Tensor" */
-    int rc;           /* of tensor_look() */
+    int rc;           /* of tensor_inspect() */
     double value;
     bool meta;       /* it has no numbers */
     uint64_t ticket; /* device_number()'s, 0: it is read already, or never */
@@ -91,7 +91,7 @@ static bool read_scalar(PyObject *value, struct scalar *s)
     }
     if (!tensor_is(value))
         return false;
-    s->rc = tensor_look(value, &f);
+    s->rc = tensor_inspect(value, &f);
     PyObject *meta = s->rc == -EXDEV ? object_get(value, "is_meta") : NULL;
     py->Py_DecRef(meta); /* a constant of the interpreter */
     s->value = f.first;

@@ -2,7 +2,8 @@
  *
  * plugins/torch/steps/next_settings.c - what the user has set, until the next step takes it.
  *
- * Threads: settings_hand() [control]; settings_look() any; settings_take() any that holds the GIL.
+ * Threads: settings_hand() [control]; settings_take_over() any; settings_take() any that holds the
+ * GIL.
  */
 #include "internal.h"
 
@@ -21,7 +22,7 @@ void settings_hand(const struct settings *s)
     (void)atomic_fetch_add_explicit(&version, 1, memory_order_release);
 }
 
-void settings_look(struct settings *ret)
+void settings_take_over(struct settings *ret)
 {
     (void)pthread_mutex_lock(&mutex);
     *ret = wanted;
@@ -34,6 +35,6 @@ bool settings_take(struct settings *ret)
     if (now == taken)
         return false;
     taken = now;
-    settings_look(ret);
+    settings_take_over(ret);
     return true;
 }

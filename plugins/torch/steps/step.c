@@ -166,8 +166,9 @@ static void add_timing_row(const struct thread *t, enum stepper stepper, uint64_
     for (int i = 0; i < N_PHASES; i++)
         if (t->seen & 1u << i && (i != PHASE_FORWARD || t->forward_whole))
             row[columns[i]].f = probing_seconds(t->spent_ns[i]);
-    if (torch_state.n_weighed) {
-        double one = (double)torch_state.weighed_ns / (double)torch_state.n_weighed;
+    if (torch_state.n_overhead_samples) {
+        double one =
+            (double)torch_state.overhead_sampled_ns / (double)torch_state.n_overhead_samples;
         row[TIMING_OVERHEAD].f =
             probing_seconds(t->walks_ns - t->old_walks_ns) + one * (double)t->calls / 1e9;
     }

@@ -123,7 +123,7 @@ static bool is_meta(PyObject *tensor)
     return meta == torch_state.py._Py_TrueStruct;
 }
 
-/* rc, f: of tensor_look(). */
+/* rc, f: of tensor_inspect(). */
 static void add_tensor(uint64_t func, const char *name, PyObject *tensor, int rc,
                        const struct tensor_figures *f)
 {
@@ -215,7 +215,7 @@ static void add_value(uint64_t func, const char *name, PyObject *value)
         add_text(func, name, value);
     } else if (object_is(value, torch_state.tensor_class)) {
         struct tensor_figures f;
-        int rc = tensor_look(value, &f);
+        int rc = tensor_inspect(value, &f);
         add_tensor(func, name, value, rc, &f);
     } else if (value == py->_Py_NoneStruct) {
         variables_add(func, name, class, NULL, "None");
@@ -236,7 +236,7 @@ static void add_value(uint64_t func, const char *name, PyObject *value)
 static void add_loss(uint64_t func, const char *name, PyObject *value)
 {
     struct tensor_figures f = {.n = 0};
-    int rc = tensor_is(value) ? tensor_look(value, &f) : -EINVAL;
+    int rc = tensor_is(value) ? tensor_inspect(value, &f) : -EINVAL;
     /* `loss` is the name of functions, too, and of one number for each example */
     bool one = tensor_is(value) ? rc < 0 || f.n == 1 : is_numpy_number(value) || loss_is_one(value);
     if (!one && loss_add(KNOWN_LOSS, name))

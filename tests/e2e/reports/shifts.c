@@ -89,7 +89,7 @@ PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {.size = sizeof(p
 
 /* ---- in the command ---- */
 
-struct words {
+struct args {
     const struct probing_report_api *api;
     const char *say, *path, *word;
     uint64_t least, pause_ns;
@@ -99,7 +99,7 @@ struct words {
 
 static int take(void *arg, const char *option, const char *value)
 {
-    struct words *w = arg;
+    struct args *w = arg;
     if (option == NULL)
         w->word = value;
     else if (strcmp(option, "--say") == 0)
@@ -121,7 +121,7 @@ static int take(void *arg, const char *option, const char *value)
 
 static int show_row(void *arg, const struct probing_report_cell *cells, uint32_t n)
 {
-    struct words *w = arg;
+    struct args *w = arg;
     const struct probing_report_api *a = w->api;
     char cell[64], line[128];
     if (n != 4 || cells[0].type != PROBING_STR || cells[1].type != PROBING_I64 ||
@@ -138,7 +138,7 @@ static int show_row(void *arg, const struct probing_report_cell *cells, uint32_t
 
 static int json_row(void *arg, const struct probing_report_cell *cells, uint32_t n)
 {
-    const struct probing_report_api *a = ((struct words *)arg)->api;
+    const struct probing_report_api *a = ((struct args *)arg)->api;
     (void)n;
     (void)a->print(a, "{\"name\":", 8);
     (void)a->print_json_text(a, cells[0].value.s, cells[0].size);
@@ -179,7 +179,7 @@ static int to_file(void *arg, const void *bytes, size_t n)
     return s->api->file_write(s->file, bytes, n);
 }
 
-static int say(const struct words *w)
+static int say(const struct args *w)
 {
     const struct probing_report_api *a = w->api;
     const char *const argv[] = {"shifts_say", w->say};
@@ -204,7 +204,7 @@ static int run(const struct probing_report_api *a, int argc, const char *const *
 {
     static const char text[] = "a sentence that is long enough to be wrapped where somebody looks "
                                "at a terminal, and told as it is where nobody does";
-    struct words w = {.api = a};
+    struct args w = {.api = a};
     int r = a->parse(a, argc, argv, take, &w);
     if (r < 0)
         return r;
