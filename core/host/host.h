@@ -157,7 +157,7 @@ int host_settings_add(struct host *h, const char *owner, const struct probing_co
  * Numbers may be written with their unit: "10s" or plain ns for PROBING_NS, "64MB" or plain bytes
  * for PROBING_BYTES, on/off for 0 to 1; set() and configure() get the plain number.
  * "table.python.torch_trace.keep" (or without the schema) goes to the store, see
- * store_retention_set(); gives 1 for a table that is still to come.                                          [worker] */
+ * store_retention_set(); gives 1 for a table that is still to come.                   [worker] */
 int host_config_set(struct host *h, const char *name, const char *value);
 int host_config_get(struct host *h, const char *name, struct buf *ret); /* [any] */
 /* The name that a setting of the core has now, of one that it had before, without a "probing."

@@ -4,7 +4,7 @@
  *
  * The handler runs on any thread: no lock, no allocation, no thread-local storage, little stack
  * (it may be a small alternate one).  It copies registers and stack, lets the python plugin note
- * its frames, and hands the box over; all else is done by the profiler's thread.
+ * its frames, and hands the slot over; all else is done by the profiler's thread.
  *
  * Periods are drawn by chance around the asked one, or a program that works in step with them would
  * be hit in the same place again and again: each signal sets the timer for the next.
@@ -15,10 +15,8 @@
  */
 #include "cpu_timer.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <probing/ext/draft/signal.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +27,6 @@
 #include <unistd.h>
 
 #include "lib/hash.h"
-#include "lib/proc/memory.h"
 #include "probing_sdk.h"
 #include "proc_tasks.h"
 #include "sample_period.h"
@@ -42,14 +39,14 @@
 
 /* The handler's.  Static because it has no other way to find it. */
 static struct {
-    _Atomic(struct cpu_timers *) clocks; /* NULL: do nothing */
+    _Atomic(struct cpu_timers *) timers; /* NULL: do nothing */
     _Atomic uint32_t inside;             /* threads in the handler */
 } g;
 
 struct cpu_timers {
     const struct probing_host *host;
     const struct probing_signal_1 *signals;
-    struct sample_pool *boxes;
+    struct sample_pool *slots;
     struct watched *watched; /* WATCHED_MAX */
     _Atomic uint32_t room;
     _Atomic(const struct probing_python_frames_1 *) python;
@@ -64,8 +61,7 @@ struct cpu_timers {
     _Atomic uint16_t *by_fd; /* FDS_MAX: number of the record, + 1 */
     _Atomic bool fine;       /* PERF_TIMER_SIGNAL is ours, and clocks are fine ones */
     bool perf_timer_refused;
-    uint64_t main_end; /* of the main thread's stack; 0: not known */
-    uint64_t tick_ns;  /* the kernel's */
+    uint64_t tick_ns; /* the kernel's */
     int signal;
     bool forked;
 };
@@ -89,26 +85,6 @@ static void copy_registers(const ucontext_t *context, struct registers *r) /* [s
     r->known = (UINT64_C(1) << 32) - 1;
     r->ip = context->uc_mcontext.pc;
 #endif
-}
-
-/* How much of the stack from `sp` on is of use: its end is where pthread keeps what it knows of the
- * thread, or where the program's arguments begin.                                    [signal] */
-static uint32_t stack_room(const struct cpu_timers *c, uint64_t sp)
-{
-    uint64_t ends[] = {(uint64_t)pthread_self(), c->main_end};
-    uint64_t room = SLOT_STACK;
-    for (int i = 0; i < 2; i++)
-        if (sp < ends[i] && ends[i] - sp < room)
-            room = ends[i] - sp;
-    return (uint32_t)room;
-}
-
-/* By the kernel, because the copy may reach past the stack into memory that is not there. [signal]
- */
-static uint32_t copy_stack(uint64_t from, uint8_t *to, uint32_t size)
-{
-    int64_t n = proc_own_memory(from, to, size);
-    return n > 0 ? (uint32_t)n : 0;
 }
 
 static uint64_t clock_ns(clockid_t clock) /* [signal] */
@@ -143,7 +119,7 @@ static void sample(struct cpu_timers *c, struct watched *w, uint64_t cpu,
 {
     const struct probing_python_frames_1 *python =
         atomic_load_explicit(&c->python, memory_order_relaxed);
-    struct box *x = sample_slot_take(c->boxes);
+    struct sample_slot *x = sample_slot_take(c->slots);
     if (!x) {
         (void)atomic_fetch_add_explicit(&c->lost, 1, memory_order_relaxed);
         return; /* its CPU time goes to the next sample */
@@ -151,30 +127,15 @@ static void sample(struct cpu_timers *c, struct watched *w, uint64_t cpu,
     x->ts = c->host->now();
     x->tid = w->tid;
     x->step = cpu_timers_step(c);
-    x->watched = (uint32_t)(w - c->watched);
-    x->cpu_ns = cpu - atomic_exchange_explicit(&w->cpu_ns, cpu, memory_order_relaxed);
+    x->user[OF_RECORD] = (uint64_t)(w - c->watched);
+    x->user[OF_CPU_NS] = cpu - atomic_exchange_explicit(&w->cpu_ns, cpu, memory_order_relaxed);
     copy_registers(context, &x->registers);
-    x->stack_from = x->registers.value[CFI_SP];
-    x->look = (struct probing_python_look){.size = sizeof(x->look),
-                                           .max_frames = SLOT_PYTHON,
-                                           .max_bytes = SLOT_NAMES,
-                                           .gil = -1,
-                                           .frames = x->frames,
-                                           .bytes = x->names,
-                                           .scratch = x->scratch,
-                                           .last = w->last,
-                                           .more_from = x->stack_from,
-                                           .more_bytes = stack_room(c, x->stack_from),
-                                           .more = x->stack};
-    if (python)
-        (void)python->here(&x->look);
+    sample_slot_fill(c->slots, x, python, w->last);
     if (x->look.gil != 1 && atomic_load_explicit(&c->only_gil, memory_order_relaxed)) {
-        sample_slot_release(c->boxes, x);
+        sample_slot_release(c->slots, x);
         return;
     }
-    x->stack_bytes = x->look.more_read ? x->look.more_read
-                                       : copy_stack(x->stack_from, x->stack, x->look.more_bytes);
-    sample_slot_submit(c->boxes, x);
+    sample_slot_submit(c->slots, x);
 }
 
 static void handle(struct cpu_timers *c, struct watched *w,
@@ -212,7 +173,7 @@ static bool on_signal(int kind, void *about, void *context) /* [signal] */
     siginfo_t *info = about;
     (void)kind;
     (void)atomic_fetch_add_explicit(&g.inside, 1, memory_order_seq_cst);
-    struct cpu_timers *c = atomic_load_explicit(&g.clocks, memory_order_seq_cst);
+    struct cpu_timers *c = atomic_load_explicit(&g.timers, memory_order_seq_cst);
     struct watched *w = c ? whose(c, info) : NULL;
     if (w)
         handle(c, w, context);
@@ -240,18 +201,16 @@ static int take_signal(struct cpu_timers *c)
     return number < 0 ? number : 0;
 }
 
-int cpu_timers_new(const struct probing_host *host, struct sample_pool *boxes,
+int cpu_timers_new(const struct probing_host *host, struct sample_pool *slots,
                    struct cpu_timers **ret)
 {
     struct cpu_timers *c = calloc(1, sizeof(*c));
     if (!c)
         return -ENOMEM;
-    const uint64_t *main_end = dlsym(RTLD_DEFAULT, "__libc_stack_end");
     c->host = host;
     c->signals = host->extension(host, PROBING_SIGNAL_1);
-    c->boxes = boxes;
+    c->slots = slots;
     c->tick_ns = period_tick_ns();
-    c->main_end = main_end ? *main_end : 0;
     atomic_store_explicit(&c->period_ns, PROBING_NS_PER_S / 100, memory_order_relaxed);
     c->watched = mmap(NULL, WATCHED_MAX * sizeof(*c->watched), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -287,7 +246,7 @@ int cpu_timers_free(struct cpu_timers *c)
 {
     if (!c)
         return 0;
-    atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    atomic_store_explicit(&g.timers, NULL, memory_order_seq_cst);
     if (!c->forked) {
         (void)c->signals->give(c->signal);
         give_perf_timer(c);
@@ -367,10 +326,10 @@ static void forget(struct cpu_timers *c, struct watched *w)
  * comes meanwhile does nothing, so all timers are set again. */
 static void forget_living(struct cpu_timers *c, struct watched *w)
 {
-    bool on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst) != NULL;
+    bool on = atomic_exchange_explicit(&g.timers, NULL, memory_order_seq_cst) != NULL;
     (void)wait_handlers();
     forget(c, w);
-    atomic_store_explicit(&g.clocks, on ? c : NULL, memory_order_seq_cst);
+    atomic_store_explicit(&g.timers, on ? c : NULL, memory_order_seq_cst);
     for (uint32_t i = 0; i < cpu_timers_room(c); i++)
         if (c->watched[i].tid && c->watched[i].fine.fd != -1)
             perf_timer_again(&c->watched[i].fine);
@@ -404,14 +363,14 @@ static struct watched *find(struct cpu_timers *c, int32_t tid, uint64_t inode, u
 }
 
 struct seeing {
-    struct cpu_timers *clocks;
+    struct cpu_timers *timers;
     uint32_t from;
 };
 
 static void see(void *arg, int32_t tid, uint64_t inode)
 {
     struct seeing *s = arg;
-    struct cpu_timers *c = s->clocks;
+    struct cpu_timers *c = s->timers;
     struct watched *w = find(c, tid, inode, &s->from);
     if (!w) {
         c->over++;
@@ -427,16 +386,16 @@ static void see(void *arg, int32_t tid, uint64_t inode)
         timer_new(c, w);
 }
 
-/* All clocks go; the next scan makes others. */
+/* All timers go; the next scan makes others. */
 static void forget_all(struct cpu_timers *c)
 {
-    struct cpu_timers *on = atomic_exchange_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    struct cpu_timers *on = atomic_exchange_explicit(&g.timers, NULL, memory_order_seq_cst);
     (void)wait_handlers();
     for (uint32_t i = 0; i < cpu_timers_room(c); i++)
         if (c->watched[i].tid)
             forget(c, &c->watched[i]);
     c->tasks.looked_ns = 0;
-    atomic_store_explicit(&g.clocks, on, memory_order_seq_cst);
+    atomic_store_explicit(&g.timers, on, memory_order_seq_cst);
 }
 
 /* A timer that runs already ends as it was set; its next period is a new one. */
@@ -505,7 +464,7 @@ int cpu_timers_scan(struct cpu_timers *c)
     c->scanned_ns = now;
     c->scan++;
     c->over = 0;
-    struct seeing seeing = {.clocks = c};
+    struct seeing seeing = {.timers = c};
     bool whole = tasks_each(see, &seeing);
     for (uint32_t i = 0; i < cpu_timers_room(c); i++) {
         struct watched *w = &c->watched[i];
@@ -524,7 +483,7 @@ void cpu_timers_begin(struct cpu_timers *c, const struct probing_python_frames_1
 {
     atomic_store_explicit(&c->python, python, memory_order_relaxed);
     atomic_store_explicit(&c->only_gil, only_gil, memory_order_relaxed);
-    atomic_store_explicit(&g.clocks, c, memory_order_seq_cst);
+    atomic_store_explicit(&g.timers, c, memory_order_seq_cst);
 }
 
 void cpu_timers_count_steps(struct cpu_timers *c, const struct probing_torch_step_1 *torch)
@@ -534,7 +493,7 @@ void cpu_timers_count_steps(struct cpu_timers *c, const struct probing_torch_ste
 
 void cpu_timers_end(struct cpu_timers *c)
 {
-    atomic_store_explicit(&g.clocks, NULL, memory_order_seq_cst);
+    atomic_store_explicit(&g.timers, NULL, memory_order_seq_cst);
     forget_all(c);
     atomic_store_explicit(&c->threads, 0, memory_order_relaxed);
 }
@@ -570,7 +529,7 @@ void cpu_timers_about(struct cpu_timers *c, struct cpu_timers_about *ret)
 
 void cpu_timers_forked(struct cpu_timers *c)
 {
-    atomic_store_explicit(&g.clocks, NULL, memory_order_relaxed);
+    atomic_store_explicit(&g.timers, NULL, memory_order_relaxed);
     atomic_store_explicit(&g.inside, 0, memory_order_relaxed);
     for (uint32_t i = 0; i < cpu_timers_room(c); i++)
         perf_timer_close(&c->watched[i].fine);

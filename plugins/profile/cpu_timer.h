@@ -16,9 +16,15 @@
 #include <stdbool.h>
 
 #include "perf_timer.h"
-#include "sample_pool.h"
+#include "sampling/sample_pool.h"
 
 #define WATCHED_MAX 4096 /* threads at a time */
+
+/* What a sample says in `user` of its slot. */
+enum {
+    OF_CPU_NS, /* used by the thread since its sample before */
+    OF_RECORD  /* number of the thread's record */
+};
 
 struct watched {
     _Atomic uint64_t cpu_ns; /* at its last sample; the handler's, on the thread itself */
@@ -45,7 +51,7 @@ struct cpu_timers;
 
 /* Take a signal and prepare; nothing runs yet.  -EBUSY: the program uses every real-time signal.
  *                                                                                  [control] */
-int cpu_timers_new(const struct probing_host *host, struct sample_pool *boxes,
+int cpu_timers_new(const struct probing_host *host, struct sample_pool *slots,
                    struct cpu_timers **ret);
 /* Put the signal back; 0, or -EBUSY: a thread is still inside the handler.        [control] */
 int cpu_timers_free(struct cpu_timers *c);
@@ -69,7 +75,7 @@ uint32_t cpu_timers_room(const struct cpu_timers *c); /* numbers are below this 
 
 struct cpu_timers_about {
     uint32_t threads, refused;    /* with a timer; without, because the kernel gave none */
-    uint64_t lost;                /* samples for which no box was free */
+    uint64_t lost;                /* samples for which no slot was free */
     bool fine;                    /* finer clocks than the kernel's tick are in use */
     uint64_t handled, handler_ns; /* signals, and the CPU time of their handlers */
 };

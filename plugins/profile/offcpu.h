@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#include "unwind.h"
+#include "sampling/unwind.h"
 
 enum outside {
     OFFCPU_UNKNOWN, /* it has ended, or the kernel does not tell */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/sampler.c - the thread that empties the boxes, unwinds, merges and appends.
+ * plugins/profile/sampler.c - the thread that empties the slots, unwinds, merges and appends.
  *
  * One thread of the plugin's own, with all signals blocked.  [control] starts and stops it and sets
  * what it reads at its next turn.  It takes no lock that the program's threads may hold.
@@ -20,12 +20,13 @@
 
 #include "cpu_timer.h"
 #include "lib/proc/task.h"
-#include "mixed_stack.h"
 #include "offcpu.h"
 #include "probing_sdk.h"
-#include "sample_pool.h"
-#include "stack_table.h"
-#include "unwind.h"
+#include "sample_table.h"
+#include "sampling/mixed_stack.h"
+#include "sampling/sample_pool.h"
+#include "sampling/stack_table.h"
+#include "sampling/unwind.h"
 
 #define SCAN_NS UINT64_C(100000000)      /* between looks for new threads */
 #define SCAN_IDLE_NS (4 * SCAN_NS)       /* the same while the process hardly runs */
@@ -41,8 +42,9 @@
 struct reader {
     const struct probing_host *host;
     struct stacks *stacks;
-    struct sample_pool *boxes;
-    struct cpu_timers *clocks;
+    struct probing_table *samples_table;
+    struct sample_pool *slots;
+    struct cpu_timers *timers;
     struct code *code;
     const struct probing_python_frames_1 *python;
     const struct probing_stack_1 *symbols;
@@ -56,7 +58,7 @@ struct reader {
     uint64_t started_ns; /* [control] */
     uint64_t scanned_ns, modules_ns, tick_ns, chance;
     uint64_t scan_each_ns, cpu_ns; /* until the next look; of the process at the last one */
-    struct box *desk;              /* for looks from outside: a box that no handler sees */
+    struct sample_slot *desk;      /* for looks from outside: a slot that no handler sees */
     struct merge_native native;
     uint32_t frames[MERGE_FRAMES];
 };
@@ -91,9 +93,10 @@ static uint64_t name_of(struct reader *r, struct watched *w, int32_t tid, uint64
     return w->name_id;
 }
 
-static void take(struct reader *r, struct box *x)
+static void take(struct reader *r, struct sample_slot *x)
 {
-    struct watched none = {.tid = 0}, *w = cpu_timers_watched(r->clocks, x->watched);
+    struct watched none = {.tid = 0},
+                   *w = cpu_timers_watched(r->timers, (uint32_t)x->user[OF_RECORD]);
     const struct stack_copy copy = {x->stack, x->stack_from, x->stack_bytes};
     uint64_t now = r->host->now();
     if (!w || w->tid != x->tid)
@@ -105,20 +108,20 @@ static void take(struct reader *r, struct box *x)
         .thread_name = name_of(r, w, x->tid, now),
         .gil = x->look.gil >= 0 ? x->look.gil : PROBING_NULL_I64,
         .step = x->step,
-        .cpu_ns = (int64_t)x->cpu_ns,
-        .wall_ns = (int64_t)x->cpu_ns,
+        .cpu_ns = (int64_t)x->user[OF_CPU_NS],
+        .wall_ns = (int64_t)x->user[OF_CPU_NS],
     };
     if (row.stack && !w->ours)
-        stacks_add_sample(r->stacks, &row);
+        sample_table_add(r->host, r->samples_table, &row);
     w->last_stack = row.stack;
     (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
 }
 
 static void drain_slots(struct reader *r)
 {
-    for (struct box *x; (x = sample_slot_next(r->boxes)) != NULL;) {
+    for (struct sample_slot *x; (x = sample_slot_next(r->slots)) != NULL;) {
         take(r, x);
-        sample_slot_release(r->boxes, x);
+        sample_slot_release(r->slots, x);
     }
 }
 
@@ -131,10 +134,10 @@ static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
                                    .tid = w->tid,
                                    .thread_name = name_of(r, w, w->tid, now),
                                    .gil = w->still_gil,
-                                   .step = cpu_timers_step(r->clocks),
+                                   .step = cpu_timers_step(r->timers),
                                    .wall_ns = (int64_t)w->still_ns};
     if (w->still_stack && w->still_ns && !w->ours) {
-        stacks_add_sample(r->stacks, &row);
+        sample_table_add(r->host, r->samples_table, &row);
         (void)atomic_fetch_add_explicit(&r->samples, 1, memory_order_relaxed);
     }
     w->still_ns = 0;
@@ -143,7 +146,7 @@ static void tell_wait(struct reader *r, struct watched *w, uint64_t now)
 /* Where it waits now, in the kernel or for a CPU; 0: it runs, or went on meanwhile. */
 static int64_t inspect_offcpu(struct reader *r, struct watched *w, uint64_t cpu, uint64_t now)
 {
-    struct box *x = r->desk;
+    struct sample_slot *x = r->desk;
     x->look = (struct probing_python_look){.size = sizeof(x->look),
                                            .max_frames = SLOT_PYTHON,
                                            .max_bytes = SLOT_NAMES,
@@ -202,8 +205,8 @@ static void tick_thread(struct reader *r, struct watched *w, uint64_t now)
 static void tick(struct reader *r, uint64_t now)
 {
     int32_t holder = r->mode_now == MODE_GIL && r->python ? r->python->holder() : 0;
-    for (uint32_t i = 0; i < cpu_timers_room(r->clocks); i++) {
-        struct watched *w = cpu_timers_watched(r->clocks, i);
+    for (uint32_t i = 0; i < cpu_timers_room(r->timers); i++) {
+        struct watched *w = cpu_timers_watched(r->timers, i);
         if (!w || w->ours)
             continue;
         if (r->mode_now == MODE_WALL || w->tid == holder) {
@@ -220,8 +223,8 @@ static void tick(struct reader *r, uint64_t now)
 static void tell_waits(struct reader *r)
 {
     uint64_t now = r->host->now();
-    for (uint32_t i = 0; i < cpu_timers_room(r->clocks); i++) {
-        struct watched *w = cpu_timers_watched(r->clocks, i);
+    for (uint32_t i = 0; i < cpu_timers_room(r->timers); i++) {
+        struct watched *w = cpu_timers_watched(r->timers, i);
         if (!w)
             continue;
         tell_wait(r, w, now);
@@ -246,12 +249,12 @@ static void apply_settings(struct reader *r)
     uint32_t mode = atomic_load_explicit(&r->mode, memory_order_relaxed);
     if (rate != r->rate_now) {
         tell_waits(r); /* records may begin anew */
-        cpu_timers_set_rate(r->clocks, rate);
+        cpu_timers_set_rate(r->timers, rate);
         r->scanned_ns = 0;
     }
     if (mode != r->mode_now) {
         tell_waits(r);
-        cpu_timers_begin(r->clocks, r->python, mode == MODE_GIL);
+        cpu_timers_begin(r->timers, r->python, mode == MODE_GIL);
     }
     r->rate_now = rate;
     r->mode_now = mode;
@@ -273,7 +276,7 @@ static void turn(struct reader *r)
     uint64_t now = r->host->now();
     if (now - r->modules_ns > MODULES_NS) {
         r->modules_ns = now;
-        cpu_timers_count_steps(r->clocks, r->host->extension(r->host, PROBING_TORCH_STEP_1));
+        cpu_timers_count_steps(r->timers, r->host->extension(r->host, PROBING_TORCH_STEP_1));
         if (code_changed(r->code))
             stacks_read_modules(r->stacks);
     }
@@ -283,7 +286,7 @@ static void turn(struct reader *r)
         !atomic_load_explicit(&r->signal_gone, memory_order_relaxed)) {
         r->scanned_ns = now;
         choose_rest(r);
-        if (cpu_timers_scan(r->clocks) < 0) {
+        if (cpu_timers_scan(r->timers) < 0) {
             atomic_store_explicit(&r->signal_gone, true, memory_order_relaxed);
             r->host->log(r->host, PROBING_WARN,
                          "the program has taken over the profiler's signal: sampling has ended");
@@ -312,13 +315,13 @@ static void *run(void *arg)
     (void)prctl(PR_SET_NAME, "probing/profile");
     atomic_store_explicit(&r->tid, (int32_t)syscall(SYS_gettid), memory_order_relaxed);
     stacks_read_modules(r->stacks); /* the core's list may be of long ago */
-    cpu_timers_begin(r->clocks, r->python, r->mode_now == MODE_GIL);
+    cpu_timers_begin(r->timers, r->python, r->mode_now == MODE_GIL);
     while (!atomic_load_explicit(&r->stop, memory_order_acquire)) {
         turn(r);
-        sample_slot_wait(r->boxes, rest(r));
+        sample_slot_wait(r->slots, rest(r));
     }
     tell_waits(r);
-    cpu_timers_end(r->clocks);
+    cpu_timers_end(r->timers);
     drain_slots(r);
     atomic_store_explicit(&r->ended, true, memory_order_release);
     return NULL;
@@ -328,10 +331,10 @@ static void *run(void *arg)
 
 static void drop(struct reader *r)
 {
-    sample_pool_free(r->boxes);
+    sample_pool_free(r->slots);
     code_free(r->code);
     free(r->desk);
-    r->boxes = NULL;
+    r->slots = NULL;
     r->code = NULL;
     r->desk = NULL;
 }
@@ -363,14 +366,14 @@ int reader_start(struct reader *r)
     atomic_store_explicit(&r->ended, false, memory_order_relaxed);
     atomic_store_explicit(&r->signal_gone, false, memory_order_relaxed);
     uint32_t scratch = r->python ? r->python->scratch_bytes : 0;
-    int rc = sample_pool_new(scratch, &r->boxes);
+    int rc = sample_pool_new(scratch, &r->slots);
     if (rc == 0 && !(r->desk = aligned_alloc(16, (sizeof(*r->desk) + scratch + 15) & ~15u)))
         rc = -ENOMEM;
     if (rc == 0)
         rc = code_open(&r->code);
     stacks_name_with(r->stacks, r->symbols, r->python, r->code);
     if (rc == 0)
-        rc = cpu_timers_new(h, r->boxes, &r->clocks);
+        rc = cpu_timers_new(h, r->slots, &r->timers);
     if (rc == -EBUSY) {
         drop(r);
         return h->fail(h, rc,
@@ -379,8 +382,8 @@ int reader_start(struct reader *r)
     if (rc == 0)
         rc = start_thread(r);
     if (rc < 0) {
-        (void)cpu_timers_free(r->clocks);
-        r->clocks = NULL;
+        (void)cpu_timers_free(r->timers);
+        r->timers = NULL;
         drop(r);
         return h->fail(h, rc, "no memory or thread for the profiler");
     }
@@ -394,7 +397,7 @@ static bool wait_ended(struct reader *r)
     for (uint64_t begun = r->host->now(); r->host->now() - begun < STOP_NS;) {
         if (atomic_load_explicit(&r->ended, memory_order_acquire))
             return true;
-        sample_slot_notify(r->boxes);
+        sample_slot_notify(r->slots);
         (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return false;
@@ -409,11 +412,11 @@ int reader_stop(struct reader *r)
     atomic_store_explicit(&r->stop, true, memory_order_release);
     if (!wait_ended(r))
         return r->host->fail(r->host, -EBUSY, "the profiler's thread waits for something");
-    int rc = cpu_timers_free(r->clocks);
+    int rc = cpu_timers_free(r->timers);
     if (rc < 0)
         return r->host->fail(r->host, rc, "a thread is inside the profiler's signal handler");
     (void)pthread_join(r->thread, NULL);
-    r->clocks = NULL;
+    r->timers = NULL;
     r->running = false;
     drop(r);
     return 0;
@@ -424,22 +427,22 @@ void reader_set(struct reader *r, uint32_t rate_hz, enum mode mode)
     atomic_store_explicit(&r->rate_hz, rate_hz, memory_order_relaxed);
     atomic_store_explicit(&r->mode, mode, memory_order_relaxed);
     if (r->running)
-        sample_slot_notify(r->boxes);
+        sample_slot_notify(r->slots);
 }
 
 void reader_forked(struct reader *r)
 {
     atomic_store_explicit(&r->forked, true, memory_order_relaxed);
-    if (r->clocks)
-        cpu_timers_forked(r->clocks);
+    if (r->timers)
+        cpu_timers_forked(r->timers);
 }
 
 void reader_about(struct reader *r, struct reader_about *ret)
 {
     struct cpu_timers_about about = {.threads = 0};
     int32_t tid = atomic_load_explicit(&r->tid, memory_order_relaxed);
-    if (r->clocks)
-        cpu_timers_about(r->clocks, &about);
+    if (r->timers)
+        cpu_timers_about(r->timers, &about);
     *ret = (struct reader_about){.rate_hz = atomic_load_explicit(&r->rate_hz, memory_order_relaxed),
                                  .mode = atomic_load_explicit(&r->mode, memory_order_relaxed),
                                  .samples = atomic_load_explicit(&r->samples, memory_order_relaxed),
@@ -463,8 +466,12 @@ int reader_new(const struct probing_host *host, struct reader **ret)
         return -ENOMEM;
     r->host = host;
     atomic_store_explicit(&r->rate_hz, 100, memory_order_relaxed);
-    int rc = stacks_new(host, &r->stacks);
+    int rc = stacks_new(host, "python.stacks",
+                        "frames of the stacks of python.samples, by stack_id", &r->stacks);
+    if (rc == 0)
+        rc = sample_table_new(host, &r->samples_table);
     if (rc < 0) {
+        stacks_free(r->stacks);
         free(r);
         return rc;
     }

@@ -126,7 +126,8 @@ def module(env, target, objects):
     flags = ["-Wl,--exclude-libs,ALL", "-Wl,--build-id", "-static-libgcc"]
     flags += OLD_GLIBC * env["FLOOR"]
     return env.LoadableModule(target, objects, SHLIBPREFIX="", LDMODULEPREFIX="",
-                              LIBS=[env.File("$BUILD/libprobing_lib.a")]
+                              LIBS=[env.File("$BUILD/libprobing_sampling.a"),
+                                    env.File("$BUILD/libprobing_lib.a")]
                               + env.Static()[-1:] * env["FLOOR"] + ["m", "dl"],
                               LINKFLAGS=env["LINKFLAGS"] + flags)
 

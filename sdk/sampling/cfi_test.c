@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/cfi_test.c - rules from entries made by hand, and damaged entries.
+ * sdk/sampling/cfi_test.c - rules from entries made by hand, and damaged entries.
  */
 #include "cfi.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/sample_pool.h - samples on their way from signal handlers to the profiler's
- * thread.
+ * sdk/sampling/sample_pool.h - samples on their way from where they are taken, signal
+ * handlers and allocators among it, to the thread that names their frames.
  *
- * A fixed number of boxes: a handler takes a free one, fills it, and hands it over; the one reader
+ * A fixed number of slots: a handler takes a free one, fills it, and hands it over; the one reader
  * empties it and gives it back.  No lock and no order among them (a sample carries its time).
  * The lowest free one goes first, so that few are ever touched.
  */
-#ifndef PROFILE_SAMPLE_POOL_H
-#define PROFILE_SAMPLE_POOL_H
+#ifndef SAMPLING_SAMPLE_POOL_H
+#define SAMPLING_SAMPLE_POOL_H
 
 #include <probing/ext/draft/python_frames.h>
 #include <stdbool.h>
@@ -21,12 +21,11 @@
 #define SLOT_PYTHON 256        /* Python frames */
 #define SLOT_NAMES (16u << 10) /* bytes for code objects that are seen for the first time */
 
-struct box {
-    uint64_t ts;      /* CLOCK_MONOTONIC ns */
-    uint64_t cpu_ns;  /* used by the thread since its sample before */
-    uint32_t watched; /* number of the thread's record */
+struct sample_slot {
+    uint64_t ts; /* CLOCK_MONOTONIC ns */
     int32_t tid;
-    int64_t step; /* of training; PROBING_NULL_I64: not counted */
+    int64_t step;     /* of training; PROBING_NULL_I64: not counted */
+    uint64_t user[6]; /* what the taker says beside the stack: CPU time, bytes, ... */
     struct registers registers;
     uint64_t stack_from;
     uint32_t stack_bytes;
@@ -43,15 +42,22 @@ int sample_pool_new(uint32_t scratch_bytes, struct sample_pool **ret);
 /* No handler and no reader is inside any more. */
 void sample_pool_free(struct sample_pool *b);
 
-struct box *sample_slot_take(struct sample_pool *b); /* NULL: all are in use.          [signal] */
+struct sample_slot *
+sample_slot_take(struct sample_pool *b); /* NULL: all are in use.          [signal] */
 void sample_slot_submit(struct sample_pool *b,
-                        struct box *x); /* to the reader                  [signal] */
+                        struct sample_slot *x); /* to the reader                  [signal] */
 void sample_slot_release(struct sample_pool *b,
-                         struct box *x); /* free again                     [signal] */
+                         struct sample_slot *x); /* free again                     [signal] */
+
+/* Put the calling thread's stack into a slot, from its `registers` on, which the caller has filled:
+ * Python frames (python: NULL for none; last: as in struct probing_python_look), and a copy of the
+ * stack's memory.  It takes some microseconds and little stack.                     [signal] */
+void sample_slot_fill(struct sample_pool *b, struct sample_slot *x,
+                      const struct probing_python_frames_1 *python, void *last);
 
 /* The next full one, or NULL. */
-struct box *sample_slot_next(struct sample_pool *b);
-/* Until half of the boxes are full, somebody rang, or the time is up. */
+struct sample_slot *sample_slot_next(struct sample_pool *b);
+/* Until half of the slots are full, somebody rang, or the time is up. */
 void sample_slot_wait(struct sample_pool *b, uint64_t timeout_ns);
 void sample_slot_notify(struct sample_pool *b); /* [signal] */
 

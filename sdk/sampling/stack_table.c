@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/stack_table.c - the tables python.samples and python.stacks, and what is in
- * memory so that each frame is named once and each stack is stored once.
+ * sdk/sampling/stack_table.c - a table of stacks, and what is in memory so that each
+ * frame is named once and each stack is stored once.
  *
- * The profiler's thread only.  Everything here is a cache with a limit: when it is full it is
- * emptied, and what is seen again is stored again under another number.
+ * Its owner's thread only.  Everything here is a cache with a limit: when it is
+ * full it is emptied, and what is seen again is stored again under another number.
  */
 #include "stack_table.h"
 
@@ -48,7 +48,7 @@ struct stacks {
     const struct probing_stack_1 *symbols;
     const struct probing_python_frames_1 *python;
     struct code *code;
-    struct probing_table *samples, *stored;
+    struct probing_table *stored;
     struct frame *frames;
     uint32_t n_frames, frames_room;
     struct map by_content; /* frame's content -> its number */
@@ -61,30 +61,6 @@ struct stacks {
     uint32_t marks[MARKS]; /* numbers of those frames, 0: not made */
     struct probing_stack_symbol symbol;
     struct probing_python_text text;
-};
-
-static const struct probing_column SAMPLES_COLUMNS[] = {
-    {.name = "stack_id", .type = PROBING_I64, .doc = "number of its stack: see python.stacks"},
-    {.name = "thread_id",
-     .type = PROBING_I64,
-     .doc = "the kernel's id of the sampled thread (tid is the profiler's own thread)"},
-    {.name = "thread_name",
-     .type = PROBING_STR,
-     .doc = "name of the thread in threading, else in the kernel"},
-    {.name = "gil",
-     .type = PROBING_I64,
-     .doc = "1: the thread held the GIL; 0: it did not; NULL: it runs no Python"},
-    {.name = "cpu_ns",
-     .type = PROBING_I64,
-     .unit = PROBING_NS,
-     .doc = "CPU time that the thread used since its previous sample"},
-    {.name = "wall_ns",
-     .type = PROBING_I64,
-     .unit = PROBING_NS,
-     .doc = "time that this sample stands for, running or waiting; in mode cpu the same as cpu_ns"},
-    {.name = "step",
-     .type = PROBING_I64,
-     .doc = "local_step of plugin torch; NULL: it is not loaded"},
 };
 
 static const struct probing_column STACKS_COLUMNS[] = {
@@ -332,22 +308,10 @@ int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint
     return id;
 }
 
-void stacks_add_sample(struct stacks *s, const struct sample_row *row)
+int stacks_new(const struct probing_host *host, const char *name, const char *doc,
+               struct stacks **ret)
 {
-    const union probing_cell cells[] = {
-        {.i = row->stack},  {.i = row->tid},     {.u = row->thread_name}, {.i = row->gil},
-        {.i = row->cpu_ns}, {.i = row->wall_ns}, {.i = row->step},
-    };
-    (void)s->host->append(s->samples, row->ts, cells, sizeof(cells) / sizeof(cells[0]), NULL, 0);
-}
-
-int stacks_new(const struct probing_host *host, struct stacks **ret)
-{
-    static const struct probing_table_desc samples =
-        PROBING_TABLE("python.samples", SAMPLES_COLUMNS,
-                      "samples of the profiler: one row per sample, of Python and native threads");
-    static const struct probing_table_desc stored = PROBING_TABLE(
-        "python.stacks", STACKS_COLUMNS, "frames of the stacks of python.samples, by stack_id");
+    const struct probing_table_desc stored = PROBING_TABLE(name, STACKS_COLUMNS, doc);
     struct timespec now;
     struct stacks *s = calloc(1, sizeof(*s));
     if (!s)
@@ -356,9 +320,7 @@ int stacks_new(const struct probing_host *host, struct stacks **ret)
     (void)clock_gettime(CLOCK_REALTIME, &now); /* another number than of any stack before */
     s->next_id = (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
     s->stored_since = host->now();
-    int r = host->table(host, &samples, &s->samples);
-    if (r == 0)
-        r = host->table(host, &stored, &s->stored);
+    int r = host->table(host, &stored, &s->stored);
     if (r < 0) {
         free(s);
         return r;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/unwind_test.c - unwinding a copied stack, against what glibc's own unwinder says,
+ * sdk/sampling/unwind_test.c - unwinding a copied stack, against what glibc's own unwinder says,
  * and what the core's says (libunwind): the same stack by each of them.
  */
 #include "unwind.h"

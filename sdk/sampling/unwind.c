@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/unwind.c - step from caller to caller by the rules of unwind_index.h.
+ * sdk/sampling/unwind.c - step from caller to caller by the rules of unwind_index.h.
  *
- * The profiler's thread only.  Only the copy of the stack is read, so a wrong rule gives a short
+ * Its owner's thread only.  Only the copy of the stack is read, so a wrong rule gives a short
  * stack and never a fault.
  */
 #include "unwind.h"

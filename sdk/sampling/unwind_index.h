@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/unwind_index.h - the executable memory of this process, and the rules to leave it
+ * sdk/sampling/unwind_index.h - the executable memory of this process, and the rules to leave it
  * by.
  *
- * The profiler's thread only.  Modules may come and go at any moment and take their unwind tables
+ * Its owner's thread only.  Modules may come and go at any moment and take their unwind tables
  * with them, so all of it is read by the kernel (an error, never a fault), and what was learnt is
  * thrown away when the list of modules is another one.
  */
-#ifndef PROFILE_UNWIND_INDEX_H
-#define PROFILE_UNWIND_INDEX_H
+#ifndef SAMPLING_UNWIND_INDEX_H
+#define SAMPLING_UNWIND_INDEX_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/cfi.h - how to leave one function at one instruction, by its .eh_frame entry.
+ * sdk/sampling/cfi.h - how to leave one function at one instruction, by its .eh_frame entry.
  *
  * Pure functions on copied bytes: any thread, nothing kept.  A rule is what a profiler needs of
  * DWARF's call frame information: where the caller's frame, return address and frame pointer are.
  * Forms that no compiler's .eh_frame uses are refused, never guessed.
  */
-#ifndef PROFILE_CFI_H
-#define PROFILE_CFI_H
+#ifndef SAMPLING_CFI_H
+#define SAMPLING_CFI_H
 
 #include <stdbool.h>
 #include <stddef.h>

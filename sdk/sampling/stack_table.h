@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/stack_table.h - frames and stacks that are stored once and have a number.
+ * sdk/sampling/stack_table.h - frames and stacks that are stored once and have a number.
  *
- * The profiler's thread only.  A stack's frames go into the table python.stacks when it is first
+ * Its owner's thread only.  A stack's frames go into the table when it is first
  * seen, and again, under a new number, when that was long ago: so retention, which drops the oldest
  * rows, never takes the names of samples that are still there.
  */
-#ifndef PROFILE_STACK_TABLE_H
-#define PROFILE_STACK_TABLE_H
+#ifndef SAMPLING_STACK_TABLE_H
+#define SAMPLING_STACK_TABLE_H
 
 #include <probing/ext/draft/python_frames.h>
 #include <probing/ext/draft/stack.h>
@@ -17,8 +17,10 @@
 
 struct stacks;
 
-/* Make the tables.                                                                  [control] */
-int stacks_new(const struct probing_host *host, struct stacks **ret);
+/* Make the table NAME, "python.stacks": stack_id, depth, frame_type, func, file, lineno, module.
+ *                                                                                  [control] */
+int stacks_new(const struct probing_host *host, const char *name, const char *doc,
+               struct stacks **ret);
 void stacks_free(struct stacks *s);
 
 /* What to name frames with; the first two may be NULL. */
@@ -42,12 +44,5 @@ uint32_t stacks_mark(struct stacks *s, enum mark mark);
 
 /* Number of the stack of these frames, innermost first; 0: there was no room to store it. */
 int64_t stacks_number(struct stacks *s, const uint32_t *frames, uint32_t n, uint64_t now);
-
-struct sample_row {
-    uint64_t ts, thread_name;
-    int64_t stack, tid, cpu_ns, wall_ns;
-    int64_t gil, step; /* PROBING_NULL_I64 where there is no Python, no step */
-};
-void stacks_add_sample(struct stacks *s, const struct sample_row *row);
 
 #endif

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/unwind.h - a native stack from the registers and a copy of the stack's memory.
+ * sdk/sampling/unwind.h - a native stack from the registers and a copy of the stack's memory.
  *
- * The profiler's thread only.
+ * Its owner's thread only.
  *
  * There are two unwinders, which give the same frames (unwind_test.c).  This one serves samples,
  * hundreds of times a second: it reads a copy, keeps the rules of the places that it has seen, and
  * takes no lock of ld.so's.  core/stack/stack.h has libunwind, for stacks that somebody asks for,
  * of the dead and of other processes too: slower, and it knows all of DWARF.
  */
-#ifndef PROFILE_UNWIND_H
-#define PROFILE_UNWIND_H
+#ifndef SAMPLING_UNWIND_H
+#define SAMPLING_UNWIND_H
 
 #include <stdint.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/cfi.c - run the call frame instructions of one .eh_frame entry.
+ * sdk/sampling/cfi.c - run the call frame instructions of one .eh_frame entry.
  *
  * Any thread, nothing kept.  The bytes come from the process's own memory, which may be unmapped
  * and used for something else while they are copied: every read is bounded, a strange byte ends it.

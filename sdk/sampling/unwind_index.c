@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/unwind_index.c - executable mappings, their .eh_frame_hdr tables, and a cache of
+ * sdk/sampling/unwind_index.c - executable mappings, their .eh_frame_hdr tables, and a cache of
  * rules.
  *
- * The profiler's thread only.  It does not ask ld.so, whose lock a thread may hold for long: what
+ * Its owner's thread only.  It does not ask ld.so, whose lock a thread may hold for long: what
  * is mapped is read from /proc/self/maps, and ld.so's list of modules is read as bytes.
  */
 #include "unwind_index.h"

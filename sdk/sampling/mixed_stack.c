@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/mixed_stack.c - one stack of native and Python frames.
+ * sdk/sampling/mixed_stack.c - one stack of native and Python frames.
  *
- * The profiler's thread only; nothing kept.
+ * One thread only, that of its owner; nothing kept.
  */
 #include "mixed_stack.h"
 

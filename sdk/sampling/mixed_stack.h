@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * plugins/profile/mixed_stack.h - one stack of native and Python frames.
+ * sdk/sampling/mixed_stack.h - one stack of native and Python frames.
  *
- * The profiler's thread only.
+ * Its owner's thread only.
  */
-#ifndef PROFILE_MIXED_STACK_H
-#define PROFILE_MIXED_STACK_H
+#ifndef SAMPLING_MIXED_STACK_H
+#define SAMPLING_MIXED_STACK_H
 
 #include "sample_pool.h"
 #include "stack_table.h"
