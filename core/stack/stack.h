@@ -129,7 +129,7 @@ enum stack_end {
 };
 
 /* Unwind.  Gives the number of frames (>= 1), or -errno; *ret_end says why it stopped.  For stacks
- * that somebody asks for; samples are unwound by plugins/profile/unwind.h, to the same frames. */
+ * that somebody asks for; samples are unwound by sdk/sampling/unwind.h, to the same frames. */
 int stack_unwind(struct stack_process *p, const struct stack_registers *r,
                  struct stack_frame *frames, uint32_t max, enum stack_end *ret_end);
 
