@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/memory/plugin.c - the memory plugin: what the process has allocated and where, and how
+ * much memory it has.
+ *
+ * init, configure, start, stop, destroy on [control].  It needs no other plugin; Python frames are
+ * in its stacks when the python plugin was loaded before it.
+ */
+#include <errno.h>
+#include <probing/plugin.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hook/hook.h"
+#include "plugin_malloc.h"
+#include "probing_sdk.h"
+#include "sample/sampler.h"
+#include "usage/usage.h"
+
+struct plugin {
+    const struct probing_host *host;
+    struct sampler *sampler;
+    struct usage *usage;
+    struct hooks *hooks; /* NULL: not in */
+};
+
+static const struct probing_config settings[] = {
+    {.name = "sample_bytes",
+     .value = "512KB",
+     .doc = "mean number of bytes that are allocated between two samples",
+     .type = PROBING_I64,
+     .unit = PROBING_BYTES,
+     .flags = PROBING_LIVE,
+     .min = 1024,
+     .max = INT64_C(1) << 40},
+    {.name = NULL}};
+
+static void memory_tick(void *self, uint64_t now) /* [worker] */
+{
+    struct plugin *p = self;
+    usage_tick(p->usage, now);
+    if (p->hooks)
+        hooks_look(p->hooks);
+}
+
+static void memory_destroy(void *self)
+{
+    struct plugin *p = self;
+    usage_free(p->usage);
+    sampler_free(p->sampler);
+    free(p);
+}
+
+static int memory_init(const struct probing_host *host, void **ret_self)
+{
+    memory_take(host);
+    struct plugin *p = calloc(1, sizeof(*p));
+    if (!p)
+        return host->fail(host, -ENOMEM, "no memory");
+    p->host = host;
+    int rc = sampler_new(host, &p->sampler);
+    if (rc == 0)
+        rc = usage_new(host, &p->usage);
+    if (rc == 0)
+        rc = host->every(host, PROBING_NS_PER_S, memory_tick);
+    if (rc < 0) {
+        memory_destroy(p);
+        return rc;
+    }
+    *ret_self = p;
+    return 0;
+}
+
+static int memory_configure(void *self, const char *name, const char *value)
+{
+    struct plugin *p = self;
+    uint64_t bytes = 0;
+    if (strcmp(name, "sample_bytes") == 0) {
+        (void)probing_parse_u64(value, UINT64_MAX, &bytes); /* checked by the core */
+        sampler_set_mean(p->sampler, bytes);
+        return 0;
+    }
+    return usage_configure(p->usage, name, value);
+}
+
+static int memory_start(void *self)
+{
+    struct plugin *p = self;
+    int rc = sampler_start(p->sampler);
+    if (rc < 0)
+        return rc;
+    rc = hooks_in(p->host, &p->hooks);
+    if (rc < 0)
+        (void)sampler_stop(p->sampler);
+    return rc;
+}
+
+static int memory_stop(void *self)
+{
+    struct plugin *p = self;
+    if (p->hooks)
+        hooks_out(p->hooks);
+    p->hooks = NULL;
+    return sampler_stop(p->sampler);
+}
+
+static void memory_fork(void *self, int phase)
+{
+    struct plugin *p = self;
+    if (phase == PROBING_FORK_CHILD)
+        sampler_forked(p->sampler);
+}
+
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
+    .size = sizeof(struct probing_plugin),
+    .abi = PROBING_ABI,
+    .name = "memory",
+    .version = PROBING_VERSION,
+    .doc = "samples allocations: what grows, and where it was allocated",
+    .config = settings,
+    .config_size = sizeof(struct probing_config),
+    .init = memory_init,
+    .configure = memory_configure,
+    .start = memory_start,
+    .stop = memory_stop,
+    .fork = memory_fork,
+    .destroy = memory_destroy,
+};
