@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A model that computes its parts again in the backward, and one whose parts are called alone.
+"""A model that computes its parts again in the backward, and one whose parts are called alone: few
+and large enough that the screen shows all of them, also where the first step is slow.
 
 usage: checkpointed.py GO ANSWER
 """
@@ -14,7 +15,7 @@ STEPS = 12
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(64, 64), nn.Tanh()) for _ in range(3)])
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(256, 256)) for _ in range(2)])
 
     def forward(self, x):
         for block in self.blocks:
@@ -25,7 +26,7 @@ class Net(nn.Module):
 class Agent(nn.Module):
     def __init__(self):
         super().__init__()
-        self.actor = nn.Sequential(nn.Linear(64, 64), nn.Tanh())
+        self.actor = nn.Sequential(nn.Linear(256, 256))
 
 
 net, agent = Net(), Agent()
@@ -35,7 +36,7 @@ optimizer = torch.optim.SGD([*net.parameters(), *agent.parameters()], lr=0.1)
 def work():
     for _ in range(STEPS):
         optimizer.zero_grad()
-        x = torch.ones(32, 64, requires_grad=True)
+        x = torch.ones(512, 256, requires_grad=True)
         (net(x) + agent.actor(x).sum()).backward()
         optimizer.step()
     return {"steps": STEPS}
