@@ -1,272 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * core/host/host_test.c - commands on workers, and plugins that are right and wrong in every way.
+ * core/host/plugin_test.c - plugins that are right and wrong in every way, and the door that takes
+ * them.
  *
- * Threads: the test's, and the host's own.  The plugins are compiled here with cc, as a stranger
- * would; without a compiler those cases are skipped aloud.
+ * The plugins are compiled here with cc, as a stranger would; without a compiler all cases are
+ * skipped aloud.
  */
-#include "core/host/host.h"
+#include "core/host/host_test.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "core/base/clock.h"
-#include "core/base/err.h"
 #include "core/base/file.h"
-#include "core/base/thread.h"
-#include "tests/test.h"
 
 extern char **environ;
-
-enum { HOST_TEST_MANY = 300 };
-
-static struct tables *tables;
-static struct host *host;
-static char folder[64];
-static uint64_t call_ns; /* 0: as usual */
-
-/* ---- a store that is none: stored tables go into the directory only ---- */
-
-static int add_table(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
-                     struct table **ret)
-{
-    return tables_add(arg, schema, d, self, ret);
-}
-
-static int no_intern(void *arg, const void *p, size_t n, uint64_t *ret_id)
-{
-    (void)arg;
-    (void)p;
-    (void)n;
-    *ret_id = 1;
-    return 0;
-}
-
-static void setup(bool start)
-{
-    CHECK_INT(tables_new(&tables), 0);
-    struct host_options o = {.version = "0.1.0",
-                             .plugin_path = folder,
-                             .tables = tables,
-                             .store = {.arg = tables, .table_add = add_table, .intern = no_intern},
-                             .call_ns = call_ns};
-    CHECK_INT(host_new(&o, &host), 0);
-    if (start)
-        CHECK_INT(host_start(host), 0);
-}
-
-static void teardown(void)
-{
-    host_free(host);
-    tables_free(tables);
-}
-
-/* ---- a client ---- */
-
-struct client {
-    struct probing_reply reply; /* first: the host gives its address back */
-    struct buf text;
-    struct event done;
-    int status;
-    char why[ERR_TEXT_BYTES];
-};
-
-static int take(struct probing_reply *r, const void *data, size_t size)
-{
-    struct client *c = (struct client *)r;
-    return buf_add(&c->text, data, size);
-}
-
-static void finished(struct probing_reply *r, int status, const char *error)
-{
-    struct client *c = (struct client *)r;
-    c->status = status;
-    (void)snprintf(c->why, sizeof(c->why), "%s", error);
-    event_raise(&c->done);
-}
-
-static void client_init(struct client *c)
-{
-    *c = (struct client){.reply = {.write = take}, .status = 999};
-    buf_init(&c->text, 1 << 20);
-    (void)event_init(&c->done);
-}
-
-static void client_done(struct client *c)
-{
-    buf_done(&c->text);
-    event_done(&c->done);
-}
-
-static int ask(struct client *c, bool read_only, uint64_t timeout_ns, int argc,
-               const char *const *argv)
-{
-    struct host_request r = {.argc = argc,
-                             .argv = argv,
-                             .read_only = read_only,
-                             .timeout_ns = timeout_ns,
-                             .reply = &c->reply,
-                             .done = finished};
-    return host_submit(host, &r);
-}
-
-#define WORDS(...)                                                                  \
-    (int)(sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *)), (const char *[]) \
-    {                                                                               \
-        __VA_ARGS__                                                                 \
-    }
-
-/* ---- commands ---- */
-
-static int run_echo(void *self, int argc, const char *const *argv, struct probing_reply *out)
-{
-    int r = host_replyf(out, "%s", (const char *)self);
-    for (int i = 0; i < argc && r == 0; i++)
-        r = host_replyf(out, "|%s", argv[i]);
-    return r;
-}
-
-/* Waits until it is told to end, as an eval does that waits for the GIL. */
-static int run_wait(void *self, int argc, const char *const *argv, struct probing_reply *out)
-{
-    (void)self;
-    (void)argc;
-    (void)argv;
-    struct event never;
-    (void)event_init(&never);
-    while (!atomic_load_explicit(&out->cancelled, memory_order_acquire))
-        (void)event_wait(&never, NS_PER_MS);
-    event_done(&never);
-    return -ECANCELED;
-}
-
-static void add_commands(void)
-{
-    static const struct probing_command commands[] = {
-        {.size = sizeof(commands[0]),
-         .name = "echo",
-         .usage = "WORD...",
-         .doc = "says it",
-         .run = run_echo},
-        {.size = sizeof(commands[0]),
-         .name = "echo loud",
-         .doc = "says it",
-         .run = run_echo,
-         .flags = PROBING_WRITES},
-        {.size = sizeof(commands[0]), .name = "echo =", .doc = "sets it", .run = run_echo},
-        {.size = sizeof(commands[0]), .name = "wait", .doc = "waits", .run = run_wait}};
-    static char one[] = "1", two[] = "2", three[] = "3";
-    void *const selves[] = {one, two, three, one};
-    for (int i = 0; i < 4; i++)
-        CHECK_INT(host_command_add(host, "test", &commands[i], selves[i]), 0);
-}
-
-TEST(finds_a_command_by_one_word_or_two)
-{
-    static const struct {
-        const char *words[3];
-        int n;
-        const char *answer;
-    } rows[] = {{{"echo", "quiet", "x"}, 3, "1|echo|quiet|x"},
-                {{"echo", "loud", "x"}, 3, "2|echo|x"},
-                {{"echo", "a.b=c"}, 2, "3|echo|a.b=c"},
-                {{"version"}, 1, "0.1.0\n"}};
-    setup(true);
-    add_commands();
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-        struct client c;
-        client_init(&c);
-        CHECK_INT(ask(&c, false, 0, rows[i].n, rows[i].words), 0);
-        CHECK(event_wait(&c.done, 5 * NS_PER_S));
-        CHECK_INT(c.status, 0);
-        CHECK_STR(buf_text(&c.text), rows[i].answer);
-        buf_reset(&c.text);
-        CHECK_INT(host_run(host, rows[i].n, rows[i].words, &c.reply), 0);
-        CHECK_STR(buf_text(&c.text), rows[i].answer);
-        client_done(&c);
-    }
-    teardown();
-}
-
-TEST(refuses_with_the_nearest_name_and_for_readers)
-{
-    struct client c;
-    setup(true);
-    add_commands();
-    client_init(&c);
-    CHECK_INT(ask(&c, false, 0, WORDS("vresion")), -ENOENT);
-    CHECK(strstr(err_text(), "did you mean 'version'?") != NULL);
-    CHECK_INT(ask(&c, true, 0, WORDS("echo", "loud")), -EACCES);
-    CHECK_INT(ask(&c, true, 0, WORDS("echo", "quiet")), 0);
-    CHECK(event_wait(&c.done, 5 * NS_PER_S));
-    CHECK_INT(ask(&c, true, 0, WORDS("")), -EINVAL);
-    client_done(&c);
-    teardown();
-}
-
-TEST(ends_what_takes_too_long)
-{
-    struct client c;
-    setup(true);
-    add_commands();
-    client_init(&c);
-    CHECK_INT(ask(&c, false, 20 * NS_PER_MS, WORDS("wait")), 0);
-    CHECK(event_wait(&c.done, 5 * NS_PER_S));
-    CHECK_INT(c.status, -ETIMEDOUT);
-    CHECK(strstr(c.why, "did not end in time") != NULL);
-    client_done(&c);
-    teardown();
-}
-
-TEST(answers_while_others_wait_and_frees_with_all_waiting)
-{
-    enum { WAITERS = 7 };
-    struct client waiting[WAITERS], c;
-    setup(true);
-    add_commands();
-    for (int i = 0; i < WAITERS; i++) {
-        client_init(&waiting[i]);
-        CHECK_INT(ask(&waiting[i], false, 0, WORDS("wait")), 0);
-    }
-    client_init(&c);
-    CHECK_INT(ask(&c, false, 0, WORDS("version")), 0);
-    CHECK(event_wait(&c.done, 5 * NS_PER_S));
-    CHECK_INT(host_quiet(host, NS_PER_MS), -ETIMEDOUT);
-    teardown();
-    for (int i = 0; i < WAITERS; i++) {
-        CHECK_INT(waiting[i].status, -ECANCELED);
-        client_done(&waiting[i]);
-    }
-    client_done(&c);
-}
-
-TEST(refuses_more_than_may_wait)
-{
-    static struct client many[HOST_TEST_MANY];
-    int accepted = 0, r = 0;
-    setup(true);
-    add_commands();
-    for (int i = 0; i < HOST_TEST_MANY; i++) {
-        client_init(&many[i]);
-        if (r == 0)
-            r = ask(&many[i], false, 0, WORDS("wait"));
-        accepted += r == 0;
-    }
-    CHECK_INT(r, -EAGAIN);
-    CHECK(accepted >= 256 && accepted <= 256 + 8);
-    teardown();
-    for (int i = 0; i < HOST_TEST_MANY; i++) {
-        CHECK_INT(many[i].status, i < accepted ? -ECANCELED : 999);
-        client_done(&many[i]);
-    }
-}
 
 /* ---- plugins ---- */
 
@@ -652,11 +405,6 @@ int main(void)
     (void)snprintf(folder, sizeof(folder), "/tmp/host_test.XXXXXX");
     if (!mkdtemp(folder))
         return test_skip("no directory in /tmp");
-    RUN(finds_a_command_by_one_word_or_two);
-    RUN(refuses_with_the_nearest_name_and_for_readers);
-    RUN(ends_what_takes_too_long);
-    RUN(answers_while_others_wait_and_frees_with_all_waiting);
-    RUN(refuses_more_than_may_wait);
     bool cc = there_is_cc();
     if (cc) {
         RUN(loads_runs_stops_and_loads_again);
