@@ -2,7 +2,7 @@
  *
  * tests/bench/append_bench.c - what it costs a thread to append a row of six cells.
  *
- * usage: append_bench
+ * usage: append_bench [bursts]         400 by default
  *
  * Timed in bursts that fit in a ring, by the wall clock, best and median of all bursts, so that a
  * thread that lost its core for a moment does not count.  Beside it, in the same run and the same
@@ -21,17 +21,19 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/text.h"
 #include "core/store/store.h"
 #include "tests/bench/bench.h"
 
 #define BURST 4096 /* rows: a quarter of a ring */
-#define BURSTS 400
+#define BURSTS_MAX 400
 #define ROW_BYTES 64 /* in the ring: word, ts, six cells */
 #define THREADS_MAX 8
 
 enum what { APPEND, APPEND_AT, CLOCK, COUNTER, KERNEL, COPY };
 
 static struct table *table;
+static uint64_t bursts = BURSTS_MAX;
 
 struct job {
     enum what what;
@@ -85,17 +87,17 @@ static uint64_t one_burst(struct job *job)
 static void *run_job(void *arg)
 {
     struct job *job = arg;
-    double ns[BURSTS];
+    double ns[BURSTS_MAX];
     struct timespec rest = {.tv_nsec = 2 * (int32_t)NS_PER_MS};
     if (job->what == COPY && !(job->memory = calloc(1, RING_BYTES)))
         return NULL;
-    for (int i = 0; i < BURSTS; i++) {
+    for (uint64_t i = 0; i < bursts; i++) {
         uint64_t start = clock_monotonic();
         job->refused += one_burst(job);
         ns[i] = (double)(clock_monotonic() - start) / BURST;
         (void)nanosleep(&rest, NULL); /* the drain's turn: full rings are not what is timed */
     }
-    job->median = bench_median(ns, BURSTS);
+    job->median = bench_median(ns, (int)bursts);
     job->best = ns[0];
     free(job->memory);
     return NULL;
@@ -121,13 +123,20 @@ static struct job run_jobs(enum what what, int n)
     return all;
 }
 
-static double show(const char *what, enum what kind, int threads, const char *goal)
+/* against: the figure that this one is compared with, whose best is `base`; NULL: none. */
+static double show(const char *what, enum what kind, int threads, const char *against, double base,
+                   const char *goal)
 {
     struct job job = run_jobs(kind, threads);
-    bench_line(what, job.best, job.median, "ns", goal);
+    if (against)
+        bench_figure(what, "ns", "best=%.4g\tmedian=%.4g\tratio=%.4g\tagainst=%s%s%s", job.best,
+                     job.median, job.best / base, against, goal[0] ? "\tgoal=" : "", goal);
+    else
+        bench_best(what, job.best, job.median, "ns", goal);
     if (job.refused)
-        printf("%-44s %llu of %d rows refused: a ring was full\n", "",
-               (unsigned long long)job.refused, threads * BURST * BURSTS);
+        printf("# %s: %llu of %llu rows refused: a ring was full\n", what,
+               (unsigned long long)job.refused,
+               (unsigned long long)threads * BURST * (unsigned long long)bursts);
     return job.best;
 }
 
@@ -137,24 +146,24 @@ static void run_all(void)
     /* The drain's thread needs a moment to calibrate the clock. */
     struct timespec moment = {.tv_nsec = 600 * (int32_t)NS_PER_MS};
     (void)nanosleep(&moment, NULL);
-    double tsc = show("cycle counter", COUNTER, 1, "");
-    (void)show("clock_gettime", KERNEL, 1, "");
-    (void)show("clock_now", CLOCK, 1, "");
-    double copy = show("memcpy of 64 bytes around 1 MiB", COPY, 1, "");
-    double bare = show("append without a clock", APPEND_AT, 1, "");
-    double least = 0;
-    for (int n = 1; n <= THREADS_MAX; n *= 2) {
-        (void)snprintf(what, sizeof(what), "append with clock_now, %d thread%s", n,
-                       n == 1 ? "" : "s");
-        double best = show(what, APPEND, n, n == 1 ? "<= 15" : "as 1 thread");
-        least = n == 1 ? best : least;
+    static const char counted[] = "cycle counter", copied[] = "memcpy of 64 bytes around 1 MiB",
+                      one[] = "append with clock_now, 1 thread";
+    double tsc = show(counted, COUNTER, 1, NULL, 0, "");
+    (void)show("clock_gettime", KERNEL, 1, counted, tsc, "");
+    (void)show("clock_now", CLOCK, 1, counted, tsc, "");
+    double copy = show(copied, COPY, 1, NULL, 0, "");
+    (void)show("append without a clock", APPEND_AT, 1, copied, copy, "");
+    double least = show(one, APPEND, 1, copied, copy, "<= 15");
+    for (int n = 2; n <= THREADS_MAX; n *= 2) {
+        (void)snprintf(what, sizeof(what), "append with clock_now, %d threads", n);
+        (void)show(what, APPEND, n, one, least, "as 1 thread");
     }
-    printf("append without a clock is %.2f of memcpy; with it %.2f of memcpy and counter\n",
-           bare / copy, least / (copy + tsc));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1 && (parse_u64(argv[1], &bursts) < 0 || bursts == 0 || bursts > BURSTS_MAX))
+        return 2;
     char directory[] = "/dev/shm/probing-bench-XXXXXX";
     static const struct probing_column six[] = {
         {.name = "a", .type = PROBING_I64}, {.name = "b", .type = PROBING_I64},

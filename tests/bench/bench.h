@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * tests/bench/bench.h - what the benchmarks in C share: rows like those of python.torch_trace, the
- * best and the median of several runs, and a line that says goal and figure side by side.
+ * best and the median of several runs, and the line in which each figure is said.
  */
 #ifndef TESTS_BENCH_BENCH_H
 #define TESTS_BENCH_BENCH_H
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,12 +103,26 @@ static inline double bench_median(double *v, int n)
     return v[n / 2];
 }
 
-/* "what: measured, goal".  Goals are of design.md's table; "" where there is none. */
-static inline void bench_line(const char *what, double best, double median, const char *unit,
+/* One figure, as figures.py says: "figure", name, unit, then what `format` makes, key=value pairs
+ * with tabs between. */
+__attribute__((format(printf, 3, 4))) static inline void
+bench_figure(const char *name, const char *unit, const char *format, ...)
+{
+    va_list values;
+    printf("figure\t%s\t%s\t", name, unit);
+    va_start(values, format);
+    (void)vprintf(format, values);
+    va_end(values);
+    printf("\n");
+    (void)fflush(stdout);
+}
+
+/* Least or best of several, and the median; goal: "" where there is none. */
+static inline void bench_best(const char *name, double best, double median, const char *unit,
                               const char *goal)
 {
-    printf("%-44s best %8.2f  median %8.2f  %-14s%s%s\n", what, best, median, unit,
-           goal[0] ? "goal " : "", goal);
+    bench_figure(name, unit, "best=%.6g\tmedian=%.6g%s%s", best, median, goal[0] ? "\tgoal=" : "",
+                 goal);
 }
 
 #endif

@@ -10,6 +10,7 @@ has a table with one row a row and texts as texts, after VACUUM.
 import csv
 import json
 import os
+import shutil
 import sqlite3
 import struct
 import subprocess
@@ -18,9 +19,13 @@ import tempfile
 import time
 from pathlib import Path
 
+from figures import figure, remark, skip
+
 ROOT = Path(__file__).resolve().parents[2]
 CLI = str(ROOT / "build" / "release" / "probing")
 TABLE = "python.torch_trace"
+OURS = "probing, in the store"
+PYTHON = "/usr/bin/python3"
 
 
 def run(*words):
@@ -48,8 +53,10 @@ def raw_columns(rows, times):
 
 
 def zstd_bytes(data, level):
-    done = subprocess.run(["zstd", "-q", "-c", "-%d" % level], input=data, stdout=subprocess.PIPE)
-    return len(done.stdout) if done.returncode == 0 else None
+    if not shutil.which("zstd"):
+        return None
+    return len(subprocess.run(["zstd", "-q", "-c", "-%d" % level], input=data, check=True,
+                              stdout=subprocess.PIPE).stdout)
 
 
 def sqlite_bytes(path, head, rows):
@@ -65,9 +72,11 @@ def sqlite_bytes(path, head, rows):
 
 def main():
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 20
+    if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+        skip("%s has no torch" % PYTHON)
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(PROBING_DATA_DIR=folder, OMP_NUM_THREADS="1")
-        train = subprocess.Popen(["/usr/bin/python3", str(ROOT / "tests/train/tiny_transformer.py"),
+        train = subprocess.Popen([PYTHON, str(ROOT / "tests/train/tiny_transformer.py"),
                                   "--steps", "100000000"], stdout=subprocess.PIPE)
         try:
             train.stdout.readline()  # it trains
@@ -91,13 +100,13 @@ def main():
 def report(n, kept, columns, raw, sqlite):
     def line(what, size):
         if size is None:
-            print("%-24s (zstd is not installed)" % what)
+            remark("%s is left out: zstd is not installed" % what)
         else:
-            print("%-24s %8.2f bytes a row  %6.3f a value  %6.1f times ours" %
-                  (what, size / n, size / n / columns, size / kept))
+            figure(what, "bytes a row", size=size / n, a_value=size / n / columns,
+                   against=OURS, ratio=size / kept)
 
-    print("%d rows of %d columns" % (n, columns))
-    line("probing, in the store", kept)
+    remark("%d rows of %d columns" % (n, columns))
+    figure(OURS, "bytes a row", size=kept / n, a_value=kept / n / columns)
     line("raw", len(raw))
     line("zstd -1 of raw", zstd_bytes(raw, 1))
     line("zstd -3 of raw", zstd_bytes(raw, 3))

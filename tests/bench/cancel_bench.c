@@ -19,6 +19,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/sql/sql.h"
+#include "tests/bench/bench.h"
 
 #define SPREAD_NS (NS_PER_S / 2)
 #define ROUNDS_MAX 200
@@ -116,9 +117,9 @@ static int measure(struct sql *s, const char *name, const char *text, uint64_t r
         worst = end - m.clock_ns > worst ? end - m.clock_ns : worst;
     }
     qsort(spent, rounds, sizeof(*spent), by_size);
-    printf("%-16s %8.2f %8.2f %8.2f\n", name, (double)spent[rounds / 2] / 1e6,
-           (double)spent[rounds - 1] / 1e6, (double)worst / 1e6);
-    (void)fflush(stdout);
+    bench_figure(name, "ms", "median=%.4g\tmost=%.4g\tmost_by_clock=%.4g\tgoal=most <= 50",
+                 (double)spent[rounds / 2] / 1e6, (double)spent[rounds - 1] / 1e6,
+                 (double)worst / 1e6);
     return 0;
 }
 
@@ -132,7 +133,6 @@ int main(int argc, char **argv)
     if (tables_new(&tables) < 0 || sql_new(tables, NULL, &s) < 0)
         return 1;
     int rc = 0;
-    printf("%-16s %8s %8s %8s\n", "ms", "median", "most", "by clock");
     for (size_t i = 0; i < sizeof(queries) / sizeof(*queries) && rc == 0; i++)
         rc = measure(s, queries[i].name, queries[i].text, rounds);
     sql_free(s);

@@ -4,7 +4,8 @@
 usage: fairness.py [--build FOLDER] [--seconds N]
 
 A Python process sleeps; one client asks it by TCP for `version` (websocket) and /healthz (HTTP,
-kept open), one after the other with 5 ms between.  It does so alone; beside one read-only user who
+kept open), one after the other with 5 ms between.  It does so alone (and asks for a short query,
+too); beside one read-only user who
 watches 60 dear statements (two connections, as one may have 32); beside 150 connections that asked
 for a long answer and read none of it; and beside both, where it asks for a short query, too.
 Printed are p50, p99 and the longest, the share of a core that the process took, and the load.
@@ -22,7 +23,8 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path[:0] = [os.path.join(ROOT, "tests"), os.path.join(ROOT, "tests", "server")]
+sys.path[:0] = [os.path.join(ROOT, "tests", name) for name in ("", "server", "bench")]
+from figures import figure, remark  # noqa: E402
 from wire import Wire, dial  # noqa: E402
 
 DEAR = ("select sum(length(a.doc) - length(d.doc)) as n%d from probing.commands a, "
@@ -81,7 +83,8 @@ def cpu_s(pid):
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(what, pid, asks, seconds):
+def measure(what, pid, asks, seconds, base):
+    """base: {name: p50 alone, s}; what is not in it yet is put there."""
     took, refused = {name: [] for name in asks}, {name: 0 for name in asks}
     began, cpu = time.monotonic(), cpu_s(pid)
     while time.monotonic() < began + seconds:
@@ -93,10 +96,13 @@ def measure(what, pid, asks, seconds):
     core = 100 * (cpu_s(pid) - cpu) / (time.monotonic() - began)
     for name, times in took.items():
         times.sort()
-        print("%-28s %-9s p50 %8.1f  p99 %8.1f  longest %8.1f ms  "
-              "(%d asked, %d refused; %.0f %% of a core)" %
-              (what, name, 1e3 * times[len(times) // 2], 1e3 * times[len(times) * 99 // 100],
-               1e3 * times[-1], len(times), refused[name], core), flush=True)
+        middle = times[len(times) // 2]
+        figure("%s, %s" % (name, what), "ms", p50=1e3 * middle,
+               p99=1e3 * times[len(times) * 99 // 100], longest=1e3 * times[-1],
+               asked=len(times), refused=refused[name], core_percent=core,
+               against="%s, alone" % name if name in base else None,
+               ratio=middle / base[name] if name in base else None)
+        base.setdefault(name, middle)
 
 
 def healthz(port, token):
@@ -143,15 +149,16 @@ def main():
                 "/healthz": healthz(int(port), token)}
         query = {"select 1": lambda: wire.run("query", "select 1")[0] == 0}
         watches, unread = ("watch", port, token, 60), ("deaf", port, token, 150)
-        print("load %.1f %.1f %.1f before" % os.getloadavg())
-        measure("alone", target.pid, asks, options.seconds)
+        remark("load %.1f %.1f %.1f before" % os.getloadavg())
+        base = {}
+        measure("alone", target.pid, dict(asks, **query), options.seconds, base)
         for name, loads in (("60 watches", [watches]), ("150 that do not read", [unread]),
                             ("both", [watches, unread])):
             with Beside(*loads):
-                measure(name, target.pid, asks, options.seconds)
+                measure(name, target.pid, asks, options.seconds, base)
         with Beside(watches, unread):
-            measure("both", target.pid, query, options.seconds)
-        print("load %.1f %.1f %.1f after" % os.getloadavg())
+            measure("both", target.pid, query, options.seconds, base)
+        remark("load %.1f %.1f %.1f after" % os.getloadavg())
     finally:
         target.kill()
         target.wait()

@@ -6,7 +6,8 @@ usage: idle_python.py [--rounds N] [PYTHON...]      (all that the tests know, if
 One process runs loops as pyperformance has them: calls, attributes, floats, dicts, strings,
 generators, exceptions.  It does so without us, then with the core and plugin python in it, then
 with profile loaded and stopped again, then once more after eject, in turn, in as many processes as
-there are rounds.  Printed is, for each loop, the best time of each against the best without us.
+there are rounds.  Printed is the best time of each loop against the best without us: the mean over
+the loops, and the worst one.
 """
 import argparse
 import json
@@ -14,6 +15,8 @@ import os
 import subprocess
 import sys
 import tempfile
+
+from figures import figure
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
@@ -63,23 +66,24 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--loops", type=int, default=60)
     options = parser.parse_args()
-    pythons = {path: path for path in options.pythons}
-    if not pythons:
-        from pythons import PYTHONS
-        pythons = PYTHONS
+    from pythons import PYTHONS
+    named = {path: version for version, path in PYTHONS.items()}
+    pythons = {named.get(path, path): path for path in options.pythons} or PYTHONS
     os.environ["PROBING_DATA_DIR"] = tempfile.mkdtemp()
-    print("%-10s %s" % ("", "  ".join("%-16s" % s for s in STATES[1:])))
     for version, python in pythons.items():
         best = {}
         for _ in range(options.rounds):
             one_process(python, options, best)
-        ratios = []
-        for state in STATES[1:]:
-            by_loop = [best[state, name] / best["without", name] for s, name in best if s == state]
-            ratios.append("%5.1f (%5.1f) %%" % (100 * sum(by_loop) / len(by_loop),
-                                                100 * max(by_loop)))
-        print("%-10s %s" % (version, "  ".join("%-16s" % r for r in ratios)), flush=True)
-    print("mean over the loops, and in brackets the worst one; load %.1f" % os.getloadavg()[0])
+        tell(version, best)
+
+
+def tell(version, best):
+    for state in STATES:
+        by_loop = [best[state, name] / best["without", name] for s, name in best if s == state]
+        mean = sum(by_loop) / len(by_loop)
+        compared = {} if state == "without" else {"against": version + ", without", "ratio": mean}
+        figure("%s, %s" % (version, state), "% of without", mean=100 * mean,
+               worst_loop=100 * max(by_loop), **compared)
 
 
 def one_process(python, options, best):

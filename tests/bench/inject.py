@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long is a process stopped when it is entered?  Fresh targets, so nothing is warm by luck.
 
-usage: tests/bench/inject.py [rounds [NAME]]      needs a build; prints milliseconds
+usage: tests/bench/inject.py [rounds [NAME]]      needs a build
 """
 import os
 import re
@@ -11,6 +11,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from figures import figure, remark
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "release"
@@ -80,27 +82,28 @@ def python_for(name):
     return None
 
 
-def column(values):
+def tell(name, values, goal=None):
     cuts = statistics.quantiles(values, n=100, method="inclusive")
-    return "%6.2f %6.2f %6.2f %6.2f" % (min(values), cuts[49], cuts[98], max(values))
+    figure(name, "ms", median=cuts[49], least=min(values), p99=cuts[98], most=max(values),
+           goal=goal)
 
 
 def main():
     rounds = max(2, int(sys.argv[1])) if len(sys.argv) > 1 else 20
     only = sys.argv[2] if len(sys.argv) > 2 else ""
-    print("%-23s   %-29s  %-29s  %s" % ("", "stopped", "inject", "command"))
-    print("%-10s %7s %4s" % ("target", "threads", "n") + "      min median    p99    max" * 3)
     with tempfile.TemporaryDirectory() as data:
         env = dict(os.environ, PROBING_DATA_DIR=data, OMP_NUM_THREADS="1")
         for name in BODIES:
             python = python_for(name)
             if python is None:
-                print("%-10s left out: no %s here" % (name, name))
+                remark("%s is left out: no interpreter has it" % name)
             for threads in COUNTS if python and only in name else ():
                 source = program(name, threads)
                 columns = list(zip(*(enter_once(python, source, env) for _ in range(rounds))))
-                print("%-10s %7d %4d   " % (name, threads, rounds)
-                      + "   ".join(column(c) for c in columns), flush=True)
+                what = "%s, %d threads: " % (name, threads)
+                tell(what + "stands still", columns[0], "median 1, p99 3")
+                tell(what + "inject", columns[1])
+                tell(what + "until it answers", columns[2])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
  *
  * tests/bench/lua_bench.c - what a filter in Lua costs a row, and a host's step beside scripts.
  *
- * usage: lua_bench [rounds]            5 by default
+ * usage: lua_bench [rounds [settle s]]       5 and 10 by default
  *
  * First a Lua function that looks at one row and is called for each of a million: CPU time a row
  * (least and median of the rounds), and the same function's body in the loop itself.
@@ -20,6 +20,7 @@
 #include "core/base/err.h"
 #include "core/base/text.h"
 #include "core/base/thread.h"
+#include "tests/bench/bench.h"
 #include "tests/script_world.h"
 
 #define ROWS 1000000
@@ -29,12 +30,12 @@
 #define LOOPS 4
 #define TURNS 4000000 /* of a multiplication: some ms */
 #define ROUND_NS (2 * NS_PER_S)
-#define SETTLE_NS (10 * NS_PER_S) /* till scripts have used what they may use at once */
 
 static pthread_barrier_t barrier;
 static _Atomic int over;
 static int n_threads;
 static volatile uint64_t sink; /* so that the work is not left out */
+static uint64_t settle_s = 10; /* till scripts have used what they may use at once */
 
 static uint64_t read_clock(clockid_t which)
 {
@@ -68,14 +69,21 @@ static uint64_t cost_of(const char *source)
     return read_clock(CLOCK_PROCESS_CPUTIME_ID) - begin;
 }
 
-static void show_row(const char *name, const char *source, int rounds)
+/* against: the figure whose least is `base`; NULL: none.  Gives the least. */
+static double show_row(const char *name, const char *source, int rounds, const char *against,
+                       double base)
 {
     uint64_t ns[ROUNDS_MAX];
     for (int i = 0; i < rounds; i++)
         ns[i] = cost_of(source);
     qsort(ns, (size_t)rounds, sizeof(ns[0]), by_size);
-    printf("%-22s %6.1f ns a row at least, median %6.1f\n", name, (double)ns[0] / ROWS,
-           (double)ns[rounds / 2] / ROWS);
+    double least = (double)ns[0] / ROWS, median = (double)ns[rounds / 2] / ROWS;
+    if (against)
+        bench_figure(name, "ns a row", "least=%.4g\tmedian=%.4g\tratio=%.4g\tagainst=%s", least,
+                     median, least / base, against);
+    else
+        bench_figure(name, "ns a row", "least=%.4g\tmedian=%.4g", least, median);
+    return least;
 }
 
 /* ---- a step ---- */
@@ -153,7 +161,7 @@ static void show_steps(int rounds)
     for (int i = 0; i < rounds; i++) {
         n[0] = steps_for(ROUND_NS, took[0], n[0]);
         loops(true);
-        (void)steps_for(SETTLE_NS, took[1], n[1]); /* not counted */
+        (void)steps_for(settle_s * NS_PER_S, took[1], n[1]); /* not counted */
         uint64_t begin = clock_now(), had = ours(threads);
         n[1] = steps_for(ROUND_NS, took[1], n[1]);
         part += (double)(ours(threads) - had) / (double)(clock_now() - begin) / rounds;
@@ -163,41 +171,43 @@ static void show_steps(int rounds)
     (void)pthread_barrier_wait(&barrier);
     for (int i = 1; i < n_threads; i++)
         (void)pthread_join(threads[i], NULL);
-    for (int i = 0; i < 2; i++) {
-        qsort(took[i], n[i], sizeof(took[i][0]), by_size);
-        printf("step on %d cores, %d scripts: median %8.3f ms, p99 %8.3f ms (%zu steps)\n",
-               n_threads, i * LOOPS, (double)took[i][n[i] / 2] / 1e6,
-               (double)took[i][n[i] * 99 / 100] / 1e6, n[i]);
-    }
     double mean[2] = {0, 0};
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        char ratio[64] = "";
+        qsort(took[i], n[i], sizeof(took[i][0]), by_size);
         for (size_t k = 0; k < n[i]; k++)
-            mean[i] += (double)took[i][k] / (double)n[i];
-    printf("the scripts had %.3f of a core\n", part);
-    printf("with / without: mean %.3f, median %.3f, p99 %.3f\n", mean[1] / mean[0],
-           (double)took[1][n[1] / 2] / (double)took[0][n[0] / 2],
-           (double)took[1][n[1] * 99 / 100] / (double)took[0][n[0] * 99 / 100]);
+            mean[i] += (double)took[i][k] / (double)n[i] / 1e6;
+        if (i)
+            (void)snprintf(ratio, sizeof(ratio), "\tratio=%.4g\tagainst=step alone",
+                           mean[1] / mean[0]);
+        bench_figure(i ? "step beside 4 scripts that loop" : "step alone", "ms",
+                     "mean=%.4g\tmedian=%.4g\tp99=%.4g\tsteps=%zu%s", mean[i],
+                     (double)took[i][n[i] / 2] / 1e6, (double)took[i][n[i] * 99 / 100] / 1e6, n[i],
+                     ratio);
+    }
+    bench_figure("the scripts", "% of a core", "mean=%.4g", 100 * part);
 }
 
 int main(int argc, char **argv)
 {
     uint64_t rounds = 5;
-    if (argc > 1 && (parse_u64(argv[1], &rounds) < 0 || rounds < 1 || rounds > ROUNDS_MAX)) {
-        fprintf(stderr, "usage: lua_bench [rounds]\n");
+    if ((argc > 1 && (parse_u64(argv[1], &rounds) < 0 || rounds < 1 || rounds > ROUNDS_MAX)) ||
+        (argc > 2 && parse_u64(argv[2], &settle_s) < 0)) {
+        fprintf(stderr, "usage: lua_bench [rounds [settle s]]\n");
         return 2;
     }
     if (world_begin() < 0)
         fail("world");
-    show_row("a filter, called",
-             "local function slow(step, ms) return ms > 20.5 and step % 10 == 0 end\n"
-             "local n = 0\n"
-             "for i = 1, 1000000 do if slow(i, i * 0.001) then n = n + 1 end end",
-             (int)rounds);
-    show_row("a filter, in the loop",
-             "local n = 0\n"
-             "for i = 1, 1000000 do local ms = i * 0.001\n"
-             "  if ms > 20.5 and i % 10 == 0 then n = n + 1 end end",
-             (int)rounds);
+    double in_loop = show_row("a filter, in the loop",
+                              "local n = 0\n"
+                              "for i = 1, 1000000 do local ms = i * 0.001\n"
+                              "  if ms > 20.5 and i % 10 == 0 then n = n + 1 end end",
+                              (int)rounds, NULL, 0);
+    (void)show_row("a filter, called",
+                   "local function slow(step, ms) return ms > 20.5 and step % 10 == 0 end\n"
+                   "local n = 0\n"
+                   "for i = 1, 1000000 do if slow(i, i * 0.001) then n = n + 1 end end",
+                   (int)rounds, "a filter, in the loop", in_loop);
     show_steps((int)rounds);
     world_end();
     return 0;

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How late a thread that beats every 2 ms is while python.objects goes through a million lists.
+"""How late a thread that beats every 2 ms is while python.objects goes through many lists.
 
-usage: tests/bench/objects.py [PYTHON...]         all that tests/pythons.py finds by default
+usage: objects.py [--lists N] [PYTHON...]     a million, and all that tests/pythons.py finds
 """
+import argparse
 import os
 import subprocess
 import sys
@@ -12,12 +13,13 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.dirname(HERE))
+from figures import figure  # noqa: E402
 from pythons import PYTHONS  # noqa: E402
 from world import CLI  # noqa: E402
 
 SOURCE = """
-import time
-keep, worst, last = [[i] for i in range(1000000)], 0.0, None
+import sys, time
+keep, worst, last = [[i] for i in range(int(sys.argv[1]))], 0.0, None
 print("ready", flush=True)
 while True:
     time.sleep(0.002)
@@ -39,11 +41,16 @@ def worst_of(env, pid, work):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lists", type=int, default=1000000)
+    parser.add_argument("pythons", nargs="*", default=list(PYTHONS.values()))
+    options = parser.parse_args()
     named = {path: name for name, path in PYTHONS.items()}
-    for python in sys.argv[1:] or PYTHONS.values():
+    for python in options.pythons:
         with tempfile.TemporaryDirectory() as folder:
             env = dict(os.environ, PROBING_DATA_DIR=folder)
-            target = subprocess.Popen([python, "-u", "-c", SOURCE], stdout=subprocess.PIPE)
+            target = subprocess.Popen([python, "-u", "-c", SOURCE, str(options.lists)], env=env,
+                                      stdout=subprocess.PIPE)
             target.stdout.readline()
             try:
                 probing(env, target.pid, "inject")
@@ -56,8 +63,10 @@ def main():
             finally:
                 target.kill()
                 target.wait()
-        print("%-8s idle %.1f ms, while asked: %s ms" % (
-            named.get(python, python), idle, " ".join("%.0f" % ms for ms in late)), flush=True)
+        name = named.get(python, python)
+        figure("%s: late while idle" % name, "ms", most=idle)
+        figure("%s: late while asked" % name, "ms", median=late[3], least=late[0], most=late[-1],
+               against="%s: late while idle" % name, ratio=late[3] / idle if idle else None)
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@
 #include "core/ring/ring.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
+#include "tests/bench/bench.h"
 
 #define ROWS 2000000
 #define WORDS (4u << 20 >> 3) /* what a step goes over */
@@ -134,10 +135,16 @@ static int measure(const char *name, uint64_t seconds, const cpu_set_t *cores, i
     bool same = CPU_COUNT(cores) == 1;
     static double alone; /* ms, of the last part without queries */
     alone = nice < 0 ? (double)clock_ns[n / 2] / 1e6 : alone;
-    printf("%-28s %8.2f %8.2f %8.2f %8.1f%% %10.2f %8.1f\n", name, (double)clock_ns[n / 2] / 1e6,
-           (double)clock_ns[n * 99 / 100] / 1e6, (double)cpu_ns[n / 2] / 1e6, 100 * share,
-           alone / (same ? 1 - share : 1), (double)answered * 1e9 / (double)whole);
-    (void)fflush(stdout);
+    char compared[96] = "";
+    if (nice >= 0)
+        (void)snprintf(compared, sizeof(compared),
+                       "\texplained=%.4g\tquery_share_percent=%.4g\tratio=%.4g\tagainst=%s",
+                       alone / (same ? 1 - share : 1), 100 * share,
+                       (double)clock_ns[n / 2] / 1e6 / alone,
+                       same ? "one core, alone" : "two cores, alone");
+    bench_figure(name, "ms a step", "median=%.4g\tp99=%.4g\tcpu=%.4g\tanswers_a_second=%.4g%s",
+                 (double)clock_ns[n / 2] / 1e6, (double)clock_ns[n * 99 / 100] / 1e6,
+                 (double)cpu_ns[n / 2] / 1e6, (double)answered * 1e9 / (double)whole, compared);
     answered = 0;
     return seed == 0 ? err_set(-EINVAL, "the work was for nothing") : 0;
 }
@@ -149,8 +156,6 @@ static int measure_all(uint64_t seconds)
     CPU_SET(0, &one);
     two = one;
     CPU_SET(1, &two);
-    printf("%-28s %8s %8s %8s %9s %10s %8s\n", "ms a step", "median", "99%", "CPU", "queries",
-           "explained", "answers");
     int rc = measure("one core, alone", seconds, &one, -1);
     rc = rc ? rc : measure("one core, nice 0", seconds, &one, 0);
     rc = rc ? rc : measure("one core, nice 10", seconds, &one, 10);

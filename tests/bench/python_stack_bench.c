@@ -18,6 +18,7 @@
 #include <time.h>
 
 #include "plugins/python/read/interpreter.h"
+#include "tests/bench/bench.h"
 
 #define READS 500 /* a round */
 
@@ -84,11 +85,15 @@ static void measure(struct walk *w, const struct walk_thread *t, bool runs, int 
             best[texts] = took < best[texts] ? took : best[texts];
         }
     if (!done[0] || !done[1]) {
-        printf("  runs: it never had a core for long enough: the machine is busy\n");
+        printf("# runs: it never had a core for long enough: the machine is busy\n");
         return;
     }
-    printf("  %s %d frames: walk %.2f us, with lines %.2f us (%d rounds)\n",
-           runs ? "runs " : "waits", depth, best[0] / READS, best[1] / READS, done[1]);
+    const char *what = runs ? "a thread that runs" : "a thread that waits";
+    char name[64];
+    (void)snprintf(name, sizeof(name), "%s, with lines", what);
+    bench_figure(what, "us", "best=%.4g\tframes=%d", best[0] / READS, depth);
+    bench_figure(name, "us", "best=%.4g\trounds=%d\tratio=%.4g\tagainst=%s", best[1] / READS,
+                 done[1], best[1] / best[0], what);
 }
 
 /* What the kernel alone takes to read as much as a stack of 30 that runs: five readings of its
@@ -158,7 +163,7 @@ static void *reader(void *arg)
         }
     }
     walk_close(&w);
-    printf("  the reads of one that runs, by themselves: %.2f us\n", reads_us(rounds));
+    bench_figure("the kernel's reads of one that runs", "us", "best=%.4g", reads_us(rounds));
     return NULL;
 }
 
@@ -167,6 +172,10 @@ int main(int argc, char **argv)
     pthread_t thread;
     int rounds = argc > 2 ? (int)strtol(argv[2], NULL, 10) : 20;
     void *library = argc > 1 ? dlopen(argv[1], RTLD_NOW | RTLD_GLOBAL) : NULL;
+    if (argc > 1 && !library) {
+        printf("# %s\n", dlerror());
+        return 77; /* it cannot run here */
+    }
     if (!library) {
         (void)fprintf(stderr, "usage: python_stack_bench LIBPYTHON [ROUNDS]\n");
         return 2;
@@ -179,7 +188,7 @@ int main(int argc, char **argv)
     if (run(program, NULL))
         return 1;
     (void)leave();
-    printf("%s\n", argv[1]);
+    printf("# %s\n", argv[1]);
     if (pthread_create(&thread, NULL, reader, &rounds))
         return 1;
     (void)pthread_join(thread, NULL);

@@ -26,6 +26,8 @@ import sys
 import tempfile
 import time
 
+from figures import figure, remark
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TARGET = '''
 import sys, threading, time
@@ -216,7 +218,7 @@ def main():
         if runs(exe):
             tools += [(name, hz, outside(words)) for hz in (100, 1000)]
         else:
-            print("%s cannot be run here: it is left out" % name)
+            remark("%s is left out: it cannot be run here" % name)
     os.environ["PROBING_DATA_DIR"] = tempfile.mkdtemp()
     for threads, kind in ((1, "run"), (50, "run"), (50, "wait")):
         target = Target(options.python, threads, kind)
@@ -233,19 +235,23 @@ def main():
 def show(threads, kind, found):
     def best(rows, seconds):
         return max(row.loops / (getattr(row, seconds) or 1) for row in rows) or 1
-    none = found["none", 0]
-    print("%d threads that %s, load %.1f" % (threads, kind, os.getloadavg()[0]))
+    none, target = found["none", 0], "%d threads that %s" % (threads, kind)
+    remark("%s: load %.1f" % (target, os.getloadavg()[0]))
     for (name, hz), rows in found.items():
-        print("  %-20s %4d Hz  tool %6.2f %% of a core" %
-              (name, hz, min(100 * row.tool / row.wall for row in rows)), end="")
+        what = "%s: %s%s" % (target, name, ", %d Hz" % hz if hz else "")
         taken_ = [100 * row.handlers / row.wall for row in rows if row.handlers is not None]
-        print("  handlers %s" % ("%4.2f %%" % min(taken_) if taken_ else "-     "), end="")
-        if kind == "run":
-            print("  loops a CPU second %5.1f %%, a second %5.1f %%  share %4.1f" %
-                  (100 * best(rows, "cpu") / best(none, "cpu"),
-                   100 * best(rows, "wall") / best(none, "wall"),
-                   statistics.median(row.share for row in rows)), end="")
-        print(flush=True)
+        if hz:
+            figure(what, "% of a core", tool=min(100 * row.tool / row.wall for row in rows),
+                   handlers=min(taken_) if taken_ else None)
+        if kind != "run":
+            continue
+        compared = {"against": target + ": none, loops",
+                    "ratio": best(rows, "cpu") / best(none, "cpu")} if hz else {}
+        figure(what + ", loops", "a second", of_cpu=best(rows, "cpu"), of_time=best(rows, "wall"),
+               **compared)
+        if hz:
+            figure(what + ", share of the 70 % function", "%",
+                   median=statistics.median(row.share for row in rows), goal="70")
 
 
 if __name__ == "__main__":

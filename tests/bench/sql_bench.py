@@ -12,6 +12,8 @@ import subprocess
 import sys
 import time
 
+from figures import figure, remark
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BENCH = os.path.join(ROOT, "build/release/tests/bench/sql_bench")
 STEPS, SOME = 10000, 1000000
@@ -71,6 +73,7 @@ def engines():
     try:
         import duckdb
     except ImportError:
+        remark("DuckDB is left out: pip install duckdb")
         return
     duck = duckdb.connect(":memory:", config={"threads": 1})
     yield "DuckDB", duckdb.__version__, lambda q: duck.execute(q).fetchall()
@@ -97,25 +100,33 @@ def main(arguments):
     numbers = {"step": rows // 402 // 100, "middle": rows // 2 * 1000, "some": SOME // 402,
                "behind": (rows // 2 + rows // 100) * 1000}
     out = subprocess.run([BENCH, str(rows), only], stdout=subprocess.PIPE, text=True, check=True)
-    lines = [line.split("\t") for line in out.stdout.split("\n") if "\t" in line]
-    ours = {line[0]: line[1:] for line in lines}
-    theirs = {}
+    ours, answers = {}, {}
+    for line in out.stdout.splitlines():
+        words = line.split("\t")
+        if words[0] == "# answer":
+            answers[words[1]] = words[2]
+            continue
+        print(line, flush=True)
+        if words[0] == "figure":
+            ours[words[1]] = float(words[3].split("=")[1])
     for name, version, run in engines():
+        remark("%s %s" % (name, version))
         fill(run, name, rows)
-        theirs["%s %s" % (name, version)] = {
-            q: ask(run, text, numbers) for q, text in QUESTIONS.items() if only in q}
-    print("%-12s %10s %s" % ("ms", "probing", " ".join("%14s %7s" % (n, "") for n in theirs)))
-    for name, found in ours.items():
-        line = "%-12s %10.2f" % (name, float(found[0]))
-        for answers in theirs.values():
-            best, answer = answers.get(name, (None, None))
-            line += (" %14s %7s" % ("", "") if best is None else
-                     " %14.2f %6.1fx" % (best, best / float(found[0])))
-            if name == "group" and answer:
-                first = found[1].split(";")[0].split(",")
-                same = first[:2] == list(answer[0][:2]) and int(first[3]) == answer[0][3]
-                line += "" if same else " (another answer: %s)" % (answer[0],)
-        print(line)
+        for question in [q for q in QUESTIONS if q in ours]:
+            best, answer = ask(run, QUESTIONS[question], numbers)
+            if best is None:
+                continue
+            figure("%s, %s" % (question, name), "ms", least=best, against=question,
+                   ratio=best / ours[question])
+            if question == "group":
+                compare(name, answers[question], answer[0])
+
+
+def compare(engine, ours, theirs):
+    """The first row of the first question, so that the same work was timed."""
+    row = ours.split(";")[0].split(",")
+    if row[:2] != list(theirs[:2]) or int(row[3]) != theirs[3]:
+        remark("%s has another answer: %s, ours is %s" % (engine, theirs, row))
 
 
 if __name__ == "__main__":

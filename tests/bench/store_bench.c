@@ -2,7 +2,7 @@
  *
  * tests/bench/store_bench.c - what it costs to take rows out of rings, keep them and read them.
  *
- * usage: store_bench [million rows]
+ * usage: store_bench [million rows [seconds of steady rows]]     20 and 5 by default
  *
  * Everything is measured several times, by CPU time where another program's turn must not count;
  * best and median are told.  It is no test: it prints, and fails only when it cannot run.
@@ -16,16 +16,17 @@
 #include "core/base/clock.h"
 #include "core/base/err.h"
 #include "core/base/file.h"
+#include "core/base/text.h"
 #include "core/store/store.h"
 #include "tests/bench/bench.h"
 
-#define RAW_BYTES 33 /* of a row of six columns: 8 + 4 + 4 + 8 + 8 + 1 */
-#define ROUND 9000   /* rows: half a ring, when the drain is woken */
-#define STEADY_S 5   /* seconds at 100,000 rows a second */
+#define RAW_BYTES 33    /* of a row of six columns: 8 + 4 + 4 + 8 + 8 + 1 */
+#define ROUND 9000      /* rows: half a ring, when the drain is woken */
+#define STEADY_S_MAX 60 /* seconds at 100,000 rows a second */
 
 static struct table *table;
 static struct bench_row *made;
-static uint64_t next_row, ts;
+static uint64_t next_row, ts, steady_s = 5;
 
 static double cpu_seconds(clockid_t clock)
 {
@@ -65,11 +66,14 @@ static void run_drain(struct store *store, uint64_t rows)
         v[n] = cpu * 1e9 / done;
     }
     double median = bench_median(v, n);
-    bench_line("ring to store, one core", 1e3 / v[0], 1e3 / median, "M rows/s", ">= 40");
+    bench_best("ring to store, one core", 1e3 / v[0], 1e3 / median, "M rows/s", ">= 40");
     (void)store_stats(store, table, &after);
     double kept = (double)(after.rows - before.rows);
     double bytes = (double)(after.bytes - before.bytes) / kept;
-    bench_line("bytes a row of six columns (33 raw)", bytes, bytes, "bytes", "<= 9");
+    bench_figure("a row of six columns, raw", "bytes", "size=%d", RAW_BYTES);
+    bench_figure("a row of six columns, stored", "bytes",
+                 "size=%.4g\tratio=%.4g\tagainst=a row of six columns, raw\tgoal=<= 9", bytes,
+                 bytes / RAW_BYTES);
 }
 
 /* CPU seconds that the thread "probing/drain" has used. */
@@ -99,9 +103,9 @@ static double drain_seconds(void)
 /* 100,000 rows a second, a hundred a millisecond: what the drain's own thread takes of a core. */
 static void run_steady(void)
 {
-    double v[STEADY_S];
+    double v[STEADY_S_MAX];
     struct timespec rest = {.tv_nsec = (int32_t)NS_PER_MS};
-    for (int s = 0; s < STEADY_S; s++) {
+    for (uint64_t s = 0; s < steady_s; s++) {
         double cpu = drain_seconds();
         uint64_t begun = clock_monotonic();
         for (uint64_t now = begun, rows = 0; now - begun < NS_PER_S; now = clock_monotonic()) {
@@ -112,8 +116,8 @@ static void run_steady(void)
         }
         v[s] = 100 * (drain_seconds() - cpu);
     }
-    double median = bench_median(v, STEADY_S);
-    bench_line("drain at 100,000 rows/s", v[0], median, "% of a core", "<= 0.5");
+    double median = bench_median(v, (int)steady_s);
+    bench_best("drain at 100,000 rows/s", v[0], median, "% of a core", "<= 0.5");
 }
 
 static double copy_bandwidth(void)
@@ -157,6 +161,7 @@ static void run_scan(struct store *store)
         int n;
     } scans[] = {{"scan of six columns", 0x7d, 6}, {"scan of two columns", 0x24, 2}};
     double bandwidth = copy_bandwidth();
+    bench_figure("memcpy", "GB/s", "best=%.4g", bandwidth);
     for (int k = 0; k < 2; k++) {
         double v[7], gb[7];
         for (int i = 0; i < 7; i++) {
@@ -166,10 +171,12 @@ static void run_scan(struct store *store)
             gb[i] = -(double)rows * 8 * scans[k].n / seconds * 1e-9;
         }
         double median = bench_median(v, 7);
-        bench_line(scans[k].what, -v[0], -median, "M rows/s", "");
+        char values[64];
+        bench_best(scans[k].what, -v[0], -median, "M rows/s", "");
         (void)bench_median(gb, 7);
-        printf("%-44s %.1f GB/s of values, %.2f of memcpy's %.1f GB/s\n", "", -gb[0],
-               -gb[0] / bandwidth, bandwidth);
+        (void)snprintf(values, sizeof(values), "%s, values", scans[k].what);
+        bench_figure(values, "GB/s", "best=%.4g\tratio=%.4g\tagainst=memcpy", -gb[0],
+                     -gb[0] / bandwidth);
     }
 }
 
@@ -199,6 +206,8 @@ int main(int argc, char **argv)
     struct tables *tables;
     struct store *store;
     struct store_options o = {.directory = directory, .max_bytes = UINT64_C(1) << 30};
+    if (argc > 2 && (parse_u64(argv[2], &steady_s) < 0 || steady_s == 0 || steady_s > STEADY_S_MAX))
+        return 2;
     if (!mkdtemp(directory) || tables_new(&tables) != 0)
         return 1;
     int rc = store_create(&o, tables, &store);

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "core/base/text.h"
+#include "tests/bench/bench.h"
 #include "tests/server/served.h"
 
 static int64_t resident_kb(void)
@@ -69,14 +70,21 @@ int main(int argc, char **argv)
     for (uint64_t k = 0; k < n; k++)
         come_and_go(k);
     double s = (double)(clock_now() - began) / 1e9;
-    printf("%llu connections in %.1f s; %.1f us of the process' CPU each\n", (unsigned long long)n,
-           s, n ? (server_cpu_s() - cpu_s) * 1e6 / (double)n : 0);
+    bench_figure("a connection, CPU of the process", "us", "mean=%.4g\tconnections=%llu",
+                 n ? (server_cpu_s() - cpu_s) * 1e6 / (double)n : 0, (unsigned long long)n);
+    bench_figure("a connection, by the clock", "us", "mean=%.4g", n ? s * 1e6 / (double)n : 0);
     for (int i = 0; i < WAIT_MS / 10 && count_fds() > fds; i++) {
         struct pollfd never = {.fd = -1};
         (void)poll(&never, 1, 10); /* the last are being closed */
     }
-    printf("descriptors: %d before, %d after; resident memory: %lld KB, and %lld more\n", fds,
-           count_fds(), (long long)kb, (long long)(resident_kb() - kb));
+    bench_figure("descriptors before", "", "open=%d", fds);
+    bench_figure("descriptors after", "", "open=%d\tratio=%.4g\tagainst=descriptors before",
+                 count_fds(), (double)count_fds() / fds);
+    bench_figure("resident memory before", "KB", "size=%lld", (long long)kb);
+    int64_t kb_after = resident_kb();
+    bench_figure("resident memory after", "KB",
+                 "size=%lld\tratio=%.4g\tagainst=resident memory before", (long long)kb_after,
+                 (double)kb_after / (double)(kb ? kb : 1));
     CHECK(count_fds() <= fds);
     serve_no_more();
     return test_end();

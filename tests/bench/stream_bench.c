@@ -34,6 +34,7 @@
 #include "core/server/server.h"
 #include "core/sql/sql.h"
 #include "core/store/store.h"
+#include "tests/bench/bench.h"
 
 #define LATE_MAX_US 1000000 /* us: what is later counts as this */
 #define STEPS_MAX 100000
@@ -135,14 +136,16 @@ static void print_late(void)
 {
     uint64_t sum = 0;
     const double wanted[] = {0.5, 0.9, 0.99, 0.999, 1};
-    printf("  append to client: %llu rows, %llu lost or twice;", (unsigned long long)seen,
-           (unsigned long long)lost);
+    double ms[5] = {0};
     for (size_t us = 0, i = 0; us <= LATE_MAX_US && i < 5; us++) {
         sum += late[us];
         for (; i < 5 && seen && (double)sum >= wanted[i] * (double)seen; i++)
-            printf(" p%g %.1f ms", 100 * wanted[i], (double)us / 1000);
+            ms[i] = (double)us / 1000;
     }
-    printf("\n");
+    bench_figure("from append to client", "ms",
+                 "median=%.4g\tp90=%.4g\tp99=%.4g\tp99_9=%.4g\tmost=%.4g\trows=%llu\tlost=%llu",
+                 ms[0], ms[1], ms[2], ms[3], ms[4], (unsigned long long)seen,
+                 (unsigned long long)lost);
 }
 
 /* Ends when the other side closes `control`. */
@@ -226,8 +229,9 @@ static double cpu_s(int whose, clockid_t clock)
            (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec) / 1e6;
 }
 
-/* Steps of the same work for `seconds`; what the other threads of the process took meanwhile. */
-static void run_steps(const char *what)
+/* Steps of the same work for `seconds`; what the other threads of the process took meanwhile.
+ * against: the figure whose median is `base`; NULL: none.  Gives the median. */
+static double run_steps(const char *what, const char *against, double base)
 {
     uint64_t from = clock_monotonic(), until = from + seconds * NS_PER_S;
     double own = cpu_s(0, CLOCK_THREAD_CPUTIME_ID), all = cpu_s(RUSAGE_SELF, -1);
@@ -243,9 +247,13 @@ static void run_steps(const char *what)
     all = cpu_s(RUSAGE_SELF, -1) - all;
     double wall = (double)(clock_monotonic() - from) / 1e9;
     qsort(step_ms, n, sizeof(step_ms[0]), by_value);
-    printf("%-34s step: least %.3f, median %.3f, p90 %.3f ms; other threads: %.1f %% of a core\n",
-           what, step_ms[0], step_ms[n / 2], step_ms[n * 9 / 10], 100 * (all - own) / wall);
-    (void)fflush(stdout);
+    char ratio[96] = "";
+    if (against)
+        (void)snprintf(ratio, sizeof(ratio), "\tratio=%.4g\tagainst=%s", step_ms[n / 2] / base,
+                       against);
+    bench_figure(what, "ms a step", "median=%.4g\tleast=%.4g\tp90=%.4g\tothers_percent=%.4g%s",
+                 step_ms[n / 2], step_ms[0], step_ms[n * 9 / 10], 100 * (all - own) / wall, ratio);
+    return step_ms[n / 2];
 }
 
 static int add_table(void *arg, const char *schema, const struct probing_table_desc *d, void *self,
@@ -286,11 +294,11 @@ static int run_host(int control)
     must(host_new(&ho, &host) == 0 && host_start(host) == 0, "host");
     struct server_options o = {.host = host, .sql = sql, .socket_path = path, .version = "bench"};
     must(server_new(&o, &server) == 0, "server");
-    run_steps("nothing else");
+    double alone = run_steps("nothing else", NULL, 0);
     must(thread_start(&writer, "writer", 0, append_rows, NULL) == 0, "thread");
-    run_steps("rows appended");
+    (void)run_steps("rows appended", "nothing else", alone);
     must(write(control, &c, 1) == 1 && read(control, &c, 1) == 1, "the clients");
-    run_steps("rows appended and followed by all");
+    (void)run_steps("rows appended and followed by all", "nothing else", alone);
     (void)close(control);
     (void)wait(&status); /* it looks at what came until now, with nothing more coming in between */
     stop = true;
@@ -315,7 +323,7 @@ int main(int argc, char **argv)
     must(mkdtemp(directory) != NULL, "mkdtemp");
     (void)snprintf(path, sizeof(path), "%s/sock", directory);
     must(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
-    printf("%llu clients, %llu rows a second, a tick each %llu ms, %llu s\n",
+    printf("# %llu clients, %llu rows a second, a tick each %llu ms, %llu s\n",
            (unsigned long long)clients, (unsigned long long)rate, (unsigned long long)interval_ms,
            (unsigned long long)seconds);
     (void)fflush(stdout);

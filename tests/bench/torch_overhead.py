@@ -21,6 +21,8 @@ import subprocess
 import sys
 import time
 
+from figures import figure, remark, skip
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SWITCHES = {"probing": {}, "probing, backward": {"backward": "on"}, "probing, nan": {"nan": "on"},
             "probing, GPU memory": {"memory": "on"},
@@ -31,6 +33,7 @@ OFF = {"backward": "off", "nan": "off", "memory": "off", "exprs": "", "sample_ra
 OTHERS = ("torch hooks, no-op", "torch hooks, clock", "torch.profiler")
 RUST = {"Rust probing, 100 %": "random:1.0", "Rust probing, 5 %": "random:0.05"}
 MODULES = 50
+GOALS = {("50 empty modules", "probing"): "100 ns a call more"}
 
 
 def nothing(*_):
@@ -246,15 +249,26 @@ class Process:
     @staticmethod
     def can(variant, kind):
         if variant.endswith("GPU memory") and kind != "cuda":
-            print("%s: skipped, there is no GPU" % variant)
+            remark("%s is left out: there is no GPU" % variant)
             return False
         return True
 
-    def measure(self):
-        """One round."""
-        for variant in self.variants:
+    def turn(self, variant):
+        """False: the plugin cannot do that with this torch, and has said why."""
+        try:
             if self.switch:
                 self.switch.turn(SWITCHES.get(variant))
+            return True
+        except subprocess.CalledProcessError:
+            remark("%s is left out: it cannot be set here" % variant)
+            self.variants.remove(variant)
+            return False
+
+    def measure(self):
+        """One round."""
+        for variant in list(self.variants):
+            if not self.turn(variant):
+                continue
             for name in self.times:
                 self.process.stdin.write("%s\t%s\n" % (variant, name))
                 self.process.stdin.flush()
@@ -265,55 +279,46 @@ class Process:
         self.process.kill()
         self.process.wait()
 
-    def word(self, name, variant):
-        """For the table: more than none, a call and of the step."""
-        times = self.times[name]
-        if not times[variant]:
-            return ""
+    def report(self, name, who=""):
+        """who: put before the names of figures, where two processes have a `none`."""
+        times, base = self.times[name], "%s: %snone" % (name, who)
         none = statistics.median(thread for thread, _ in times["none"])
-        extra = statistics.median(a[0] - b[0] for a, b in zip(times[variant], times["none"]))
-        ns, share = extra / self.calls[name], 100 * extra / none
-        a_call = "%+.0f ns" % ns if abs(ns) < 9999.5 else "%+.1f us" % (ns / 1e3)
-        return "%s, %+.*f %%" % (a_call, 0 if abs(share) >= 10 else 1, share)
-
-    def report(self, name):
-        times = self.times[name]
-        none = statistics.median(thread for thread, _ in times["none"])
-        print("%s: %.1f us a step, %d calls" % (name, none / 1e3, self.calls[name]))
+        figure(base, "us a step", median=none / 1e3, calls=self.calls[name])
         for variant in [v for v in self.variants[1:] if times[v]]:
             pairs = list(zip(times[variant], times["none"]))
             extra = sorted(a[0] - b[0] for a, b in pairs)
             all_threads = statistics.median(a[1] - b[1] for a, b in pairs)
             quarter, n = len(extra) // 4, self.calls[name]
-            print("    %-20s %+8.2f %%  %+9.1f ns a call (middle half %+.1f to %+.1f, least %+.1f)"
-                  "   process %+7.2f %%" % (
-                      variant, 100 * statistics.median(extra) / none,
-                      statistics.median(extra) / n, extra[quarter] / n, extra[-1 - quarter] / n,
-                      (min(a[0] for a in times[variant]) - min(b[0] for b in times["none"])) / n,
-                      100 * all_threads / none))
+            figure("%s: %s%s" % (name, who, variant), "us a step",
+                   median=(none + statistics.median(extra)) / 1e3,
+                   against=base, ratio=1 + statistics.median(extra) / none,
+                   goal=GOALS.get((name, variant)),
+                   more_ns_a_call=statistics.median(extra) / n,
+                   more_ns_a_call_q1=extra[quarter] / n, more_ns_a_call_q3=extra[-1 - quarter] / n,
+                   more_ns_a_call_least=(min(a[0] for a in times[variant])
+                                         - min(b[0] for b in times["none"])) / n,
+                   more_percent_of_process=100 * all_threads / none)
+
+
+def need_torch(python):
+    done = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    if done.returncode:
+        skip("%s has no torch" % python)
+    remark("torch %s" % done.stdout.strip())
 
 
 def begin(options):
     processes = [Process(options, ("none", "none again", *SWITCHES, *OTHERS))]
     rust = options.rust and os.path.abspath(options.rust)
     if not rust:
-        print("the Rust probing: skipped, no --rust DIR")
+        remark("the Rust probing is left out: no --rust DIR")
         return processes
     try:
         processes.append(Process(options, ("none", *RUST), rust))
     except ValueError:
-        print("the Rust probing: skipped, it does not begin with this Python and torch")
+        remark("the Rust probing is left out: it does not begin with this Python and torch")
     return processes
-
-
-def print_table(processes):
-    names = list(processes[0].calls)
-    print("\n| more than without, a call and of the step | %s |\n|%s" % (
-        " | ".join(names), "---|" * (len(names) + 1)))
-    for process in processes:
-        for variant in process.variants[1:]:
-            print("| %s | %s |" % (variant, " | ".join(process.word(name, variant)
-                                                        for name in names)))
 
 
 def main():
@@ -327,6 +332,7 @@ def main():
     options = parser.parse_args()
     if options.target:
         return target(options.rust)
+    need_torch(options.python)
     processes = begin(options)
     done = 0
     try:
@@ -334,14 +340,13 @@ def main():
             for process in processes:
                 process.measure()
     except KeyboardInterrupt:
-        print("%d rounds of %d" % (done - 1, options.rounds))
+        remark("%d rounds of %d" % (done - 1, options.rounds))
     finally:
         for process in processes:
             process.end()
     for name in processes[0].calls:
-        for process in processes:
-            process.report(name)
-    print_table(processes)
+        for process, who in zip(processes, ("", "Rust, ")):
+            process.report(name, who)
     return 0
 
 

@@ -24,6 +24,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import torch_overhead as bench  # noqa: E402
+from figures import figure, remark  # noqa: E402
 
 VARIANTS = {"none": {}, "probing": {}, "probing, loss": {"exprs": "loss,lr,grad_norm"},
             "probing, backward": {"backward": "on"}, "probing, nan": {"nan": "on"}}
@@ -87,18 +88,20 @@ def median_of(differences):
     return statistics.median(differences), draws[25], draws[974]
 
 
-def told(found, calls, a_call):
-    without = statistics.median(b[0] for _, b in found)
-    text = "%9.1f us a step, %4d pairs" % (without / 1e3, len(found))
+def tell(name, variant, found, calls, a_call):
+    """a_call: what a call of an empty module costs more, ns; None: not known yet.  Gives it."""
+    thread = statistics.median(b[0] for _, b in found)
     middle, low, high = median_of([a[0] - b[0] for a, b in found])
-    text += "  %+7.3f %% (%+.3f to %+.3f)  %+8.1f ns a call (%+.1f to %+.1f)" % tuple(
-        [100 * x / without for x in (middle, low, high)] +
-        [x / calls for x in (middle, low, high)])
-    text += "  process %+.3f %%" % (
-        100 * statistics.median(a[1] - b[1] for a, b in found) / without)
-    if a_call:
-        text += "; %d x %.0f ns: %.3f %%" % (calls, a_call, 100 * calls * a_call / without)
-    return text, middle / calls
+    base = "%s: without, beside %s" % (name, variant)
+    figure(base, "us a step", median=thread / 1e3, pairs=len(found))
+    figure("%s: %s" % (name, variant), "us a step", median=(thread + middle) / 1e3,
+           against=base, ratio=1 + middle / thread,
+           more_percent=100 * middle / thread, more_percent_low=100 * low / thread,
+           more_percent_high=100 * high / thread, more_ns_a_call=middle / calls,
+           more_ns_a_call_low=low / calls, more_ns_a_call_high=high / calls,
+           more_percent_of_process=100 * statistics.median(a[1] - b[1] for a, b in found) / thread,
+           calls_of_empty_percent=100 * calls * a_call / thread if a_call else None)
+    return middle / calls
 
 
 class Target:
@@ -130,21 +133,21 @@ def main():
     options = parser.parse_args()
     if options.target:
         return target()
+    bench.need_torch(options.python)
     t, a_call = Target(options), None
     try:
         for name, calls in t.calls.items():
             if options.only not in name:
                 continue
-            print(name)
             for variant in VARIANTS:
                 if options.variant and variant not in ("none", options.variant):
                     continue
                 try:
                     found = t.ask(name, variant)
                 except subprocess.CalledProcessError:  # it has said why
+                    remark("%s is left out: it cannot be set here" % variant)
                     continue
-                text, extra = told(found, calls, a_call if variant == "probing" else None)
-                print("    %-18s %s" % (variant, text), flush=True)
+                extra = tell(name, variant, found, calls, a_call if variant == "probing" else None)
                 if variant == "probing" and a_call is None:
                     a_call = extra
     except KeyboardInterrupt:

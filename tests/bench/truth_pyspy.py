@@ -15,9 +15,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / folder) for folder in (".", "truth")]
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS / "truth"), str(TESTS / "bench")]
 
 import truth  # noqa: E402
+from figures import figure, skip  # noqa: E402
 import world  # noqa: E402
 
 RATE = 100
@@ -51,14 +53,14 @@ def by_py_spy(place, mode, program, python, py_spy):
     return answer, stacks
 
 
-def tell(who, mode, program, answer, stacks):
+def judged(answer, stacks):
+    """(largest distance in percent, samples, impossible ones)"""
     known = {tuple(chain[:n]) for chain in answer["chains"] for n in range(len(chain) + 1)}
     samples = sum(n for _, _, _, n in stacks)
     wrong = sum(n for own, _, _, n in stacks if tuple(own) not in known)
     far = max(abs(seen - share) for _, share, seen, _
               in truth.shares(stacks, answer[mode], answer["all_" + mode]))
-    print("  %-8s %-5s %-11s %5d samples, %.1f %% off at the most, %d impossible"
-          % (who, mode, program, samples, 100 * far, wrong), flush=True)
+    return 100 * far, samples, wrong
 
 
 def main():
@@ -68,15 +70,23 @@ def main():
     parser.add_argument("--rounds", type=int, default=1)
     options = parser.parse_args()
     if not options.py_spy:
-        sys.exit("no py-spy: pip install py-spy")
-    for _ in range(options.rounds):
-        for mode, program in PROGRAMS:
-            for who, look, more in (("probing", by_us, ()),
-                                    ("py-spy", by_py_spy, (options.py_spy,))):
+        skip("no py-spy: pip install py-spy")
+    for mode, program in PROGRAMS:
+        found = {"py-spy": [], "probing": []}
+        for _ in range(options.rounds):
+            for who, look, more in (("py-spy", by_py_spy, (options.py_spy,)),
+                                    ("probing", by_us, ())):
                 with tempfile.TemporaryDirectory() as folder:
                     for place in world.lend(world.World(Path(folder))):
-                        tell(who, mode, program,
-                             *look(place, mode, program, options.python, *more))
+                        found[who].append(judged(*look(place, mode, program, options.python,
+                                                       *more)))
+        what = "%s, %s: " % (mode, program)
+        for who, rows in found.items():
+            far, theirs = max(row[0] for row in rows), max(row[0] for row in found["py-spy"])
+            compared = {"against": what + "py-spy", "ratio": far / theirs} \
+                if who == "probing" and theirs else {}
+            figure(what + who, "% off", most=far, samples=sum(row[1] for row in rows),
+                   impossible=sum(row[2] for row in rows), **compared)
 
 
 main()
