@@ -197,13 +197,13 @@ int command_man(struct target *t, int argc, char **argv)
     if (argc != 1)
         return cli_misuse(err_set(-EINVAL, "man takes no argument '%s'", argv[1]));
     puts(".TH PROBING 1 \"\" \"probing " PROBING_VERSION "\" \"User Commands\"\n"
-         ".SH NAME\nprobing \\- enter a running process and ask it\n"
+         ".SH NAME\nprobing \\- inspect a running Python or PyTorch process\n"
          ".SH SYNOPSIS\n.B probing\n[\\-t TARGET] COMMAND [ARGUMENTS]\n.br\n"
          ".B probing\nTARGET COMMAND [ARGUMENTS]\n"
          ".SH DESCRIPTION\n"
-         "Enters a running Python or PyTorch process without restarting it, and asks it: stacks, "
-         "SQL over everything measured, live Python, live streams. After the process has died its "
-         "data can still be asked.\n.PP\n"
+         "Enters a running Python or PyTorch process without restarting it, and answers "
+         "questions about it: stacks of all threads, SQL over what was measured, Python code, live "
+         "streams. After the process has ended, its data can still be queried.\n.PP\n"
          "TARGET is a pid, host:port, a unix socket or a data directory; when it is left out, "
          "PROBING_TARGET or ENDPOINT of the environment.\n"
          ".SH COMMANDS");

@@ -279,7 +279,7 @@ int command_doctor(struct target *t, int argc, char **argv)
     r = installed_print();
     if (r < 0) {
         say("library", "NO: %s", err_why(r));
-        mend("install it whole: docs/installation.md");
+        mend("install all of it: docs/installation.md");
     }
     check_kernel();
     check_entering();

@@ -31,7 +31,7 @@ static int mode_row(void *self, const struct json *const *c, struct buf *out)
     for (int i = 0; i < 8; i++)
         text[i] = c[i]->type == JSON_STRING ? keep(m, c[i]->text) : NULL;
     if (text[0] == NULL || text[1] == NULL || text[2] == NULL || text[4] == NULL)
-        return err_set(-EPROTO, "the process tells of a mode that has no name, doc or sql");
+        return err_set(-EPROTO, "the process lists a mode that has no name, doc or sql");
     m->plugin = text[1];
     m->is_known = true;
     m->mode = (struct probing_flame){

@@ -293,7 +293,7 @@ static int enter_again(struct target *t, const struct enter_options *o, struct p
     int n = (int)strcspn(text, " \n"); /* what follows is the build */
     if (r == 0 && (n != sizeof PROBING_VERSION - 1 || strncmp(text, PROBING_VERSION, (size_t)n)))
         r = err_set(-EEXIST,
-                    "probing %.*s is in process %d and this is %s: ask it as it is, or restart the "
+                    "probing %.*s is in process %d and this is %s: use it as it is, or restart the "
                     "process to enter it with this one",
                     n, text, (int)t->pid, PROBING_VERSION);
     else if (r == 0) {

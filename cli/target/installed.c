@@ -180,7 +180,7 @@ int installed_file(const char *name, char *ret, size_t size)
         int n = snprintf(ret, size, "%s/%s", installed.homes[installed.used].path, name);
         if (n > 0 && (size_t)n < size && access(ret, R_OK) == 0)
             return 0;
-        return err_set(-ENOENT, "%s is not in %s; is probing installed whole?", name,
+        return err_set(-ENOENT, "%s is not in %s; is probing installed completely?", name,
                        installed.homes[installed.used].path);
     }
     return err_set(-ENOENT,

@@ -145,7 +145,7 @@ static int resolve_pid(pid_t pid, struct target *ret)
     pid_t process = process_of_thread(pid);
 
     if (process != 0)
-        return err_set(-ESRCH, "%d is a thread of process %d; to ask that process: -t %d", (int)pid,
+        return err_set(-ESRCH, "%d is a thread of process %d; to use that process: -t %d", (int)pid,
                        (int)process, (int)process);
     ret->pid = pid;
     if (proc_start_time(pid, &ret->start_time) < 0)
@@ -183,10 +183,11 @@ static int take_directory(const char *text, const struct datadir *d, struct targ
         char state = target_state(ret->pid);
         ret->stopped = state == 'T' || state == 't';
         if (!ret->stopped)
-            return err_set(-EBUSY,
-                           "%s belongs to process %d, which is still running; ask the process: "
-                           "probing -t %d ...",
-                           text, (int)ret->pid, (int)ret->pid);
+            return err_set(
+                -EBUSY,
+                "%s belongs to process %d, which is still running; use the process as target: "
+                "probing -t %d ...",
+                text, (int)ret->pid, (int)ret->pid);
     }
     (void)snprintf(ret->directory, sizeof ret->directory, "%s", text);
     ret->owner = d->owner;
@@ -289,8 +290,8 @@ static int refuse_several(const char *text)
         at += n;
         at += strspn(at, " \t\n");
     }
-    int r =
-        err_set(-EINVAL, "there are %d targets, and a command asks one: %s", count, buf_text(&all));
+    int r = err_set(-EINVAL, "there are %d targets, and a command takes one: %s", count,
+                    buf_text(&all));
     buf_done(&all);
     return r;
 }

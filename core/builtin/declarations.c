@@ -160,14 +160,14 @@ int declarations_add(struct core *c)
         .name = n, .type = PROBING_STR, .doc = d \
     }
     static const struct probing_column columns[] = {
-        STR("name", "what follows flamegraph"),
-        STR("plugin", "whose it is"),
+        STR("name", "its name, as in flamegraph NAME"),
+        STR("plugin", "plugin that brings it"),
         STR("doc", "what the picture shows"),
-        STR("unit", "of values: ns or bytes"),
-        STR("sql", "gives stacks and values; {when} stands for a condition on ts"),
-        STR("rest", "gives what calls leave of a whole"),
-        STR("newest", "gives the time that --last counts from"),
-        STR("empty", "what to do where there is nothing")};
+        STR("unit", "unit of the values: ns or bytes"),
+        STR("sql", "query for stacks and values; {when} stands for a condition on ts"),
+        STR("rest", "query for the part of the total that no stack has; NULL: there is none"),
+        STR("newest", "query for the time that --last counts back from"),
+        STR("empty", "what to do when there is no data")};
 #undef STR
     static const struct probing_table_desc table = {
         .size = sizeof(table),

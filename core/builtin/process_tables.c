@@ -290,7 +290,7 @@ static const struct probing_column env_columns[] = {
 static const struct probing_column overhead_columns[] = {
     COLUMN("kind", STR, PLAIN, "thread, memory or disk"),
     COLUMN("name", STR, PLAIN, "the thread, or what holds the memory"),
-    COLUMN("thread_id", I64, PLAIN, "of a thread"),
+    COLUMN("thread_id", I64, PLAIN, "the kernel's id of the thread; NULL: the row is no thread"),
     COLUMN("cpu_ns", I64, NS, "CPU time since the thread began"),
     COLUMN("cpu_pct", F64, PERCENT, "CPU time as a share of one core"),
     COLUMN("bytes", I64, BYTES, "bytes of memory or disk")};

@@ -233,8 +233,9 @@ int control_call(struct host *h, int (*fn)(void *arg), void *arg, void (*drop)(v
     if (r == -ETIMEDOUT)
         return r; /* the message is its runner's now */
     if (r == -EBUSY)
-        (void)err_set(r, "another plugin is being loaded or stopped, which takes long; plugin list "
-                         "shows which one; try again later");
+        (void)err_set(
+            r, "another plugin is being loaded or stopped, which takes a long time; plugin list "
+               "shows which one; try again later");
     else
         r = result < 0 ? err_set(result, "%s", l->why) : result;
     limited_free(&l->m);

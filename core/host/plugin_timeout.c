@@ -48,7 +48,7 @@ int plugin_give_up(struct host *h, const char *name, const char *step)
 
     if (!p || !atomic_compare_exchange_strong_explicit(&p->call, &inside, CALL_GIVEN_UP,
                                                        memory_order_acq_rel, memory_order_acquire))
-        return err_set(-EAGAIN, "plugin '%s' takes long to %s; see plugin list", name, step);
+        return err_set(-EAGAIN, "plugin '%s' takes a long time to %s; see plugin list", name, step);
     image_inside_set(p->handle, true);
     return plugin_refuse(
         p, step, -ETIMEDOUT,

@@ -17,7 +17,7 @@ import licenses
 from archives import File
 
 DISTRIBUTION = "libprobing"  # `probing` on PyPI is another project
-SUMMARY = "Enter a running Python or PyTorch process and ask it: stacks, SQL, live Python"
+SUMMARY = "Enter a running Python or PyTorch process and inspect it: stacks, SQL, live Python"
 PACKAGE = "plugins/python/package/"
 # (place, folder of the tree, pattern): all files of it as they are.
 TREES = (("lib/probing/scripts", "scripts", "*.lua"),

@@ -178,7 +178,8 @@ static int connect_words(struct probing_client *c, const struct client_endpoint 
     if (rc == -ECANCELED)
         return client_fail(c, rc, "'%s/%s': stopped while waiting to be let in", d->path, name);
     return client_fail(c, rc, "'%s/%s': %s%s", d->path, name, strerror(-rc),
-                       rc == -EACCES ? "; only the user of that process and root may ask it" : "");
+                       rc == -EACCES ? "; only the user of that process and root may connect to it"
+                                     : "");
 }
 
 int client_dial(struct probing_client *c, const struct client_endpoint *d, const char *name,

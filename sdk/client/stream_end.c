@@ -157,13 +157,13 @@ int client_gone(struct probing_client *c)
     switch (probing_client_end(c)) {
     case PROBING_CLIENT_DIED:
         return client_fail(c, -ECONNRESET,
-                           "the process has died; its data can still be asked: probing -t %s "
+                           "the process has died; its data can still be queried: probing -t %s "
                            "query \"...\"",
                            place_of(c));
     case PROBING_CLIENT_LEFT:
         return client_fail(
             c, -ECONNRESET,
-            "the core has left process %d, which lives on; its data can still be asked: "
+            "the core has left process %d, which lives on; its data can still be queried: "
             "probing -t %s query \"...\"",
             (int)c->process.pid, place_of(c));
     case PROBING_CLIENT_REPLACED:

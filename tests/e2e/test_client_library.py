@@ -172,7 +172,7 @@ def test_a_process_that_dies_ends_its_streams(watched):
     os.kill(target.pid, signal.SIGKILL)
     _, why = follows.communicate(timeout=60)
     assert follows.returncode == 1
-    assert "the process has died; its data can still be asked" in why
+    assert "the process has died; its data can still be queried" in why
 
 
 def test_an_answer_that_is_cut_is_an_error(world, ask):

@@ -34,7 +34,9 @@ static const struct probing_column columns[] = {
      .type = PROBING_I64,
      .doc = "number of its newest operation, as torch counts on every rank; NULL: torch does not "
             "count"},
-    {.name = "local_step", .type = PROBING_I64, .doc = "now"},
+    {.name = "local_step",
+     .type = PROBING_I64,
+     .doc = "number of training steps that have ended by now"},
     {.name = "job",
      .type = PROBING_STR,
      .doc = "address of the store at which its ranks met: host:port"},

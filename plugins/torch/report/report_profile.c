@@ -38,9 +38,9 @@ static int show(const struct probing_report_api *a)
 {
     static const char *const statements[] = {
         "select first_step, steps, events, round(captured_sec * 1000, 3) as captured_ms, "
-        "round(start_sec * 1000, 3) as stood_for_start_ms, "
-        "round(stop_sec * 1000, 3) as for_stop_ms, "
-        "round(max_gil_hold_sec * 1000, 3) as for_export_ms, note from torch.capture",
+        "round(start_sec * 1000, 3) as start_ms, "
+        "round(stop_sec * 1000, 3) as stop_ms, "
+        "round(max_gil_hold_sec * 1000, 3) as max_gil_hold_ms, note from torch.capture",
         "select name, kind, calls, round(duration * 1000, 3) as total_ms, "
         "round(self_sec * 1000, 3) as self_ms, round(max_sec * 1000, 3) as longest_ms "
         "from torch.ops order by self_sec desc limit 10"};

@@ -143,7 +143,7 @@ static void read_loop(struct torch_report *r)
         r->loop = (struct torch_figures){.rows = 0};
 }
 
-/* ---- what is odd ---- */
+/* ---- problems ---- */
 
 static bool is_number(double v)
 {
@@ -455,14 +455,15 @@ static int run(const struct probing_report_api *a, int argc, const char *const *
 /* ---- what the command shows of it ---- */
 
 static const struct probing_report_option options[] = {
-    {"--last", NULL, "TIME", "look at this much time; 60s by default"},
-    {"--json", NULL, NULL, "the same as one line of JSON"},
-    {"--watch", NULL, NULL, "again every two seconds, or --interval"},
-    {"--interval", NULL, "TIME", "again after each"},
-    {"--steps", NULL, "N", "profile: number of steps; 3 by default"},
-    {"--skip", NULL, "N", "profile: after so many others"},
-    {"--timeout", NULL, "TIME", "profile: with those that ended until then; 10m"},
-    {"--output", "-o", "FILE", "profile: the trace; only the sums when left out"}};
+    {"--last", NULL, "TIME", "use the newest data of this length; 60s by default"},
+    {"--json", NULL, NULL, "print one line of JSON"},
+    {"--watch", NULL, NULL, "repeat every two seconds, or every --interval"},
+    {"--interval", NULL, "TIME", "how often to repeat: 500ms, 5s"},
+    {"--steps", NULL, "N", "profile: how many steps to capture; 3 by default"},
+    {"--skip", NULL, "N", "profile: how many steps to skip first; 0 by default"},
+    {"--timeout", NULL, "TIME",
+     "profile: end after this long with the steps so far; 10m by default"},
+    {"--output", "-o", "FILE", "profile: write the trace to this file; none by default"}};
 
 static const char *const examples[] = {"-t 4242 torch", "-t 4242 torch --last 10m",
                                        "-t 4242 torch --watch",
@@ -471,11 +472,12 @@ static const char *const examples[] = {"-t 4242 torch", "-t 4242 torch --last 10
 static const struct probing_report_command commands[] = {
     {.name = "torch",
      .arguments = "[profile]",
-     .doc = "how a torch loop does: steps a second, where they go, slow modules, what is odd",
-     .text = "Of the last minute that plugin torch has seen, of the living and the dead. Our own "
-             "cost is in it twice: as measured, and by steps with rows against steps without "
-             "(torch.shadow_every). profile runs torch's own profiler, from one step's end to "
-             "another, and writes its trace for Perfetto and Chrome; table torch.ops adds it up.",
+     .doc = "summary of a torch training loop: step time, its parts, slow modules, problems",
+     .text = "It is made of the newest minute of data of plugin torch, of a live process or of one "
+             "that has ended. The cost of probing is shown twice: as it was measured, and as the "
+             "difference between steps with rows and steps without (torch.shadow_every). `torch "
+             "profile` runs torch's own profiler for some steps and writes a trace that Perfetto "
+             "and Chrome open; table torch.ops has the totals.",
      .options = options,
      .n_options = sizeof options / sizeof options[0],
      .option_size = sizeof options[0],
