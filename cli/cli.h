@@ -14,6 +14,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "core/base/version.h"
+
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 #define DEFAULT_PORT 9922 /* of the seeds' READMEs */
@@ -206,6 +208,10 @@ int launch_environment(const char *settings, bool children);
  * with: options of the `inject` to try, " --plugin torch". */
 int launch_no_core(pid_t pid, const char *with);
 
+/* A line for each thing that has our names and is not of this installation: another project's
+ * `probing` (`no` stands before those, and their number comes back), and other builds of ours. */
+int other_installations_print(const char *no);
+
 /* `plugin check FILE [-- PROGRAM ...]` (plugin_check.c).  name: of the plugin. */
 int plugin_check(const char *name, const char *file, char **program);
 /* The program that waits for a check when no other is named. */
@@ -223,6 +229,8 @@ int plugin_find(const char *name, char *ret, size_t size);
 int door_tell_known(const struct target *t, int fd);
 /* Likewise a file that ships: "libprobing.so", "scripts/slow_step.lua". */
 int installed_file(const char *name, char *ret, size_t size);
+/* Of which build a file of ours says that it is ("0.1.0 (build 3f2a91c04d5e)"); "": it does not. */
+void installed_build_of(const char *file, char ret[BUILD_MAX]);
 /* `--version -v`: what was found where, and what else there is.  `--licenses`. */
 int installed_print(void);
 int installed_licenses(void);

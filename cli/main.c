@@ -272,7 +272,10 @@ int main(int argc, char **argv)
             printf("probing %s\n", probing_build);
             bool where =
                 argc == 2 && (strcmp(argv[1], "-v") == 0 || strcmp(argv[1], "--verbose") == 0);
-            return where ? finish(installed_print()) : EXIT_DONE;
+            r = where ? installed_print() : 0;
+            if (where && r == 0)
+                (void)other_installations_print("");
+            return where ? finish(r) : EXIT_DONE;
         }
         if (strcmp(argv[0], "--licenses") == 0)
             return finish(installed_licenses());

@@ -281,6 +281,8 @@ int command_doctor(struct target *t, int argc, char **argv)
         say("library", "NO: %s", err_why(r));
         mend("install all of it: docs/installation.md");
     }
+    int others = other_installations_print("NO: ");
+    n_wrong += others;
     check_kernel();
     check_entering();
     check_perf();

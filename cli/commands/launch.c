@@ -115,12 +115,16 @@ void launch_find(const char *name, char *ret, size_t size)
     ret[0] = '\0';
 }
 
-/* ld.so brings us in: a program without it, or one that it does not trust us with, refuses. */
+extern const Elf64_Ehdr __ehdr_start; /* of this program: the linker's word */
+
+/* ld.so brings us in: a program without it, or one that it does not trust us with, refuses.  musl's
+ * would not begin the program at all. */
 int launch_check(const char *path)
 {
     Elf64_Ehdr head;
     Elf64_Phdr part;
     struct stat st;
+    char loader[64] = "";
     bool dynamic = false;
 
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -130,13 +134,22 @@ int launch_check(const char *path)
                memcmp(head.e_ident, ELFMAG, SELFMAG) == 0;
     for (int i = 0; elf && i < head.e_phnum && i < HEADERS_MAX; i++)
         if (pread(fd, &part, sizeof part, (off_t)(head.e_phoff + (uint64_t)i * sizeof part)) ==
-            sizeof part)
-            dynamic = dynamic || part.p_type == PT_INTERP;
+                sizeof part &&
+            part.p_type == PT_INTERP) {
+            dynamic = true;
+            (void)pread(fd, loader, sizeof loader - 1, (off_t)part.p_offset);
+        }
     (void)close(fd);
     if (!elf)
         return 0; /* a script: its interpreter is what counts, and most are dynamic */
     if (head.e_ident[EI_CLASS] != ELFCLASS64)
         return err_set(-ENOEXEC, "%s is a 32-bit program; probing is 64-bit only", path);
+    if (head.e_machine != __ehdr_start.e_machine)
+        return err_set(-ENOEXEC, "%s is built for another machine; use a probing built for it",
+                       path);
+    if (strstr(loader, "/ld-musl") != NULL)
+        return err_set(-ENOEXEC, "%s runs on musl; probing needs glibc: use an image with glibc",
+                       path);
     if (!dynamic)
         return err_set(-ENOEXEC, "%s is statically linked: the core cannot be loaded into it",
                        path);

@@ -247,7 +247,7 @@ static bool has_proc(const struct target *t)
 static const char *loader_remedy(const char *text)
 {
     if (strstr(text, "GLIBC_"))
-        return "; use a release build of probing, made for old glibc";
+        return "; its glibc is too old: a release build of probing runs on 2.17 and newer";
     if (strstr(text, "failed to map") || strstr(text, "annot allocate"))
         return "; it has no memory left: raise its limit (prlimit --as, its cgroup)";
     return "";

@@ -64,8 +64,7 @@ static int own_directory(char *ret, size_t size)
     return 0;
 }
 
-/* The text behind BUILD_MARK in a file; "": there is none. */
-static void read_build(const char *file, char ret[BUILD_MAX])
+void installed_build_of(const char *file, char ret[BUILD_MAX])
 {
     /* Our own mark, so that the command's file has it once. */
     const size_t mark_size = sizeof BUILD_MARK - 1, keep = sizeof BUILD_MARK + BUILD_MAX;
@@ -109,7 +108,7 @@ static void add_home(const char *path)
     for (size_t i = 0; i < installed.n; i++)
         if (strcmp(installed.homes[i].path, h->path) == 0) /* lib64 is a link to lib */
             return;
-    read_build(library, h->build);
+    installed_build_of(library, h->build);
     installed.n++;
 }
 
@@ -193,21 +192,10 @@ int installed_file(const char *name, char *ret, size_t size)
 /* The Python package that a home belongs to, if it is in one. */
 static void say_package(const char *home)
 {
-    char folder[PATH_BYTES], pattern[PATH_BYTES + 64];
-    const char *end = strstr(home, "/probing/_native");
-    glob_t found;
+    const char *end = strstr(home, "/_native");
 
-    if (end == NULL)
-        return;
-    (void)snprintf(folder, sizeof folder, "%.*s", (int)(end - home), home);
-    printf("package   %s/probing\n", folder);
-    (void)snprintf(pattern, sizeof pattern, "%s/probing-[0-9]*.dist-info", folder);
-    if (strpbrk(folder, "*?[\\") == NULL && glob(pattern, 0, NULL, &found) == 0) {
-        printf("beware    %s is of another project, which has the same modules: keep one of "
-               "the two (pip uninstall probing libprobing, then install)\n",
-               found.gl_pathv[0]);
-        globfree(&found);
-    }
+    if (end != NULL && end[strlen("/_native")] == '\0')
+        printf("package   %.*s\n", (int)(end - home), home);
 }
 
 int installed_print(void)

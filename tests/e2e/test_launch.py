@@ -85,6 +85,21 @@ def test_what_cannot_be_launched_is_said(world):
             assert done.returncode == 1 and "statically linked" in done.stderr
 
 
+@pytest.mark.parametrize("compiler,why", [
+    ("musl-gcc", "runs on musl; probing needs glibc"),
+    ("aarch64-linux-gnu-gcc", "is built for another machine")])
+def test_programs_of_other_worlds_are_refused(world, compiler, why):
+    """musl's loader would not begin a program with us; the shell would read the other one."""
+    if not shutil.which(compiler) or os.uname().machine == "aarch64":
+        pytest.skip("no %s here" % compiler)
+    source, program = world.tmp / "s.c", world.tmp / "other"
+    source.write_text("int main(void) { return 0; }\n")
+    subprocess.run([compiler, str(source), "-o", str(program)], check=True)
+    done = world.probing("launch", "--", str(program))
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert "%s %s" % (program, why) in done.stderr
+
+
 def test_torch_waits_for_its_import(world):
     if not has_torch(DEBIAN_PYTHON):
         pytest.skip("no torch for %s" % DEBIAN_PYTHON)

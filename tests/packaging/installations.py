@@ -3,11 +3,15 @@
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pythons import PYTHONS
 from world import BUILD, CORE, ROOT
+
+sys.path.insert(0, str(ROOT / "scripts" / "tools"))
+import archives  # noqa: E402
 
 PACKAGES = BUILD / "packages"
 VERSION = (ROOT / "VERSION").read_text().strip()
@@ -81,6 +85,20 @@ def venv(python, folder):
     """An environment without a copy of pip, which takes seconds to make; its Python."""
     worked(python, "-m", "venv", "--without-pip", folder)
     return folder / "bin" / "python"
+
+
+def one_line(text):
+    lines = [line for line in text.splitlines() if line]
+    assert len(lines) == 1, text
+    return lines[0]
+
+
+def starts(home, env=None):
+    """What `PROBING=1` of an environment says; the program runs in any case."""
+    code, out, err = run(home / "bin" / "python", "-c", "print('program runs')",
+                         env=dict({"PROBING": "1"}, **(env or {})))
+    assert code == 0 and out == "program runs\n"
+    return err
 
 
 def files_below(folder):

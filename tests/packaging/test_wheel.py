@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 import pythons
-from installations import STRANGER, VERSION, build_of, files_below, pip, run, venv, wheel, worked
+from installations import (STRANGER, VERSION, build_of, files_below, one_line, pip, run, starts,
+                           venv, wheel, worked)
 from pythons import PYTHONS, version_of
 from world import CORE, ROOT, wait_for
 
@@ -217,20 +218,6 @@ def test_read_only_and_no_home(open_home):
 
 # ---- what goes wrong, one clear line each ----
 
-def one_line(text):
-    lines = [line for line in text.splitlines() if line]
-    assert len(lines) == 1, text
-    return lines[0]
-
-
-def starts(home, env=None):
-    """What `PROBING=1` of an environment says; the program runs in any case."""
-    code, out, err = run(home / "bin" / "python", "-c", "print('program runs')",
-                         env=dict({"PROBING": "1"}, **(env or {})))
-    assert code == 0 and out == "program runs\n"
-    return err
-
-
 def test_wrong_architecture(home):
     library = native(home) / "libprobing.so"
     data = bytearray(library.read_bytes())
@@ -293,18 +280,6 @@ def test_the_library_of_its_own_build_is_taken(home):
         another(build_of(CORE)))), out, flags=re.M), out
 
 
-def test_another_project_of_that_name(home):
-    site = native(home).parents[1]
-    (site / "probing-0.2.4.dist-info").mkdir()
-    code, out, err = run(home / "bin" / "python", "-m", "probing", "--version")
-    assert code == 0 and "probing-0.2.4.dist-info" in one_line(err)
-    assert "probing-0.2.4.dist-info" in worked(home / "bin" / "probing", "--version", "-v")
-    shutil.rmtree(site / "probing")
-    (site / "probing").mkdir()
-    (site / "probing" / "__init__.py").write_text("version = '0.2.4'\n")
-    assert "is of another project" in one_line(starts(home))
-
-
 def test_not_installed_whole(home):
     command = home / "bin" / "probing"
     shutil.rmtree(native(home))
@@ -345,7 +320,7 @@ def test_what_is_in_the_wheel():
         licenses = packed.read(info + "licenses/LICENSE").decode()
     assert "Root-Is-Purelib: false" in marks and marks.count("Tag: py3-none-manylinux") == 2
     assert len(elf) == 2 + len(list((CORE.parent / "plugins").glob("*.so")))
-    assert "probing.pth" in names and "probing/py.typed" in names
+    assert "libprobing.pth" in names and "probing/py.typed" in names
     assert ".SH COMMANDS" in man
     for words in ("Apache License", "Lua.org, PUC-Rio", "OpenLDAP Public License",
                   "Jean-loup Gailly", "libwebsockets", "Hewlett-Packard"):

@@ -31,8 +31,8 @@ for _ in range(50):
     began = time.perf_counter()
     exec(line)
     best = min(best, time.perf_counter() - began)
-print(best < 0.001, "probing_hook" in sys.modules, "ctypes" in sys.modules)
-""" % str(PACKAGE / "probing.pth"))
+print(best < 0.001, "libprobing_hook" in sys.modules, "ctypes" in sys.modules)
+""" % str(PACKAGE / "libprobing.pth"))
     assert (done.stdout, done.stderr) == ("True False False\n", "")
 
 
@@ -112,7 +112,7 @@ def test_init_with_an_address_says_where(world, python):
 
 def test_script_names():
     names = {}
-    exec((PACKAGE / "probing_hook.py").read_text().split("try:\n    main()")[0], names)
+    exec((PACKAGE / "libprobing_hook.py").read_text().split("try:\n    main()")[0], names)
     for words, script in [(["python", "-u", "a/train.py", "x.py"], "a/train.py"),
                           (["python", "-m", "torch.run", "t.py"], "torch.run"),
                           (["python", "-mpip"], "pip"), (["python", "-c", "x"], ""),

@@ -193,6 +193,9 @@ def _start(settings):
             raise ValueError("a setting's name and value have no line breaks, a name no '='")
         lines.append("%s=%s" % (name, text))
     import ctypes
+    beware = _where.foreign()
+    if beware:
+        sys.stderr.write("probing: %s\n" % beware)
     try:
         core = ctypes.CDLL(library(), use_errno=False)
         start = core.probing_start

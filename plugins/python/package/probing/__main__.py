@@ -7,14 +7,14 @@ from . import _where
 
 
 def main():
-    beware = _where.foreign()
-    if beware:
-        sys.stderr.write("probing: %s\n" % beware)
+    beware = _where.foreign(commands=True)
     try:
         path = _where.command()
+        if beware:
+            sys.stderr.write("probing: %s\n" % beware)
         os.execv(path, [path] + sys.argv[1:])
     except (_where.ProbingError, OSError) as error:
-        sys.stderr.write("probing: %s\n" % error)
+        sys.stderr.write("probing: %s\n" % (beware or error))
     return 1
 
 

@@ -81,7 +81,7 @@ def _first(places, what):
     if others:
         raise ProbingError("this package is probing %s, but %s: install them from one package"
                            % (_build().rstrip(" ("), ", ".join(dict.fromkeys(others))))
-    raise ProbingError("%s is not in %s" % (what, ", ".join(
+    raise ProbingError("%s is not in %s: install libprobing again" % (what, ", ".join(
         dict.fromkeys(os.path.dirname(p) for p in places if p))))
 
 
@@ -125,11 +125,43 @@ def command():
     return _first(_commands(), "the command probing")
 
 
-def foreign():
-    """About another project's distribution `probing` in this folder: one line, or ""."""
+def _is_foreign(module):
+    """Is a folder `probing` a package, and not this project's, of whatever version?"""
+    try:
+        with open(os.path.join(module, "__init__.py"), "rb") as source:
+            return b"\nfrom . import _where" not in source.read()
+    except OSError:
+        return False
+
+
+def _is_foreign_command(path):
+    """A program that is none of ours, or pip's script for a module `probing`; who has written a
+    script around the command knows what it does."""
+    try:
+        with open(path, "rb") as file:
+            head = file.read(4096)
+    except OSError:
+        return False
+    if head[:4] == b"\x7fELF":
+        return not build_of(path)
+    return b"\nfrom probing" in head or b"\nimport probing" in head
+
+
+def foreign(commands=False):
+    """What there is of another project that is called `probing`: one line, or "".  commands: look
+    at the command that a shell finds, too.  Nothing of it is run."""
+    import glob
     folder = os.path.dirname(_HERE)
-    for name in sorted(os.listdir(folder)):
-        if name.startswith("probing-") and name.endswith((".dist-info", ".egg-info")):
-            return ("%s in %s is of another project, which has the same modules: keep one of the "
-                    "two (pip uninstall probing libprobing, then install)" % (name, folder))
-    return ""
+    found = [path for kind in ("dist", "egg")
+             for path in glob.glob("%s/probing-*.%s-info" % (glob.escape(folder), kind))]
+    modules = [os.path.join(p or ".", "probing") for p in sys.path if isinstance(p, str)]
+    found += [module for module in modules if _is_foreign(module)]
+    if commands:
+        import shutil
+        path = shutil.which("probing") or ""
+        found += [path] * _is_foreign_command(path)
+    if not found:
+        return ""
+    return ("%s %s of another project, which has the same names: keep one of the two (pip "
+            "uninstall probing, then install libprobing again)"
+            % (", ".join(dict.fromkeys(found)), "is" if len(found) == 1 else "are"))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start probing with the interpreter when the environment asks for it (probing.pth imports this).
+"""Start probing with the interpreter when the environment asks for it: libprobing.pth imports this.
 
 PROBING (or its old name PROBE):
     0, off, ""       no
@@ -52,6 +52,21 @@ def wanted(value, script):
     return bool(script) and word in (script, os.path.basename(script)), True
 
 
+def refuse_foreign():
+    """RuntimeError where `import probing` would run another project's module, or is not whole: that
+    other one has overwritten it, or has taken files of both away when it left."""
+    from importlib.util import find_spec
+    found = find_spec("probing")
+    if not found or not found.origin:  # a folder without __init__.py has no origin
+        raise RuntimeError("the module probing is not whole beside %s: install libprobing again"
+                           % __file__)
+    source = found.loader.get_source("probing")
+    if source is not None and "\nfrom . import _where" not in source:
+        raise RuntimeError("%s is of another project, which has the same names: keep one of the "
+                           "two (pip uninstall probing, then install libprobing again)"
+                           % os.path.dirname(found.origin))
+
+
 def main():
     name = "PROBING" if os.environ.get("PROBING") else "PROBE"
     value, port = os.environ.get(name), os.environ.get("PROBING_PORT")
@@ -62,11 +77,8 @@ def main():
         del os.environ[name]
         os.environ.pop("PROBING_PORT", None)  # it is taken
     if here:
+        refuse_foreign()
         import probing
-        if not hasattr(probing, "_start"):
-            raise RuntimeError("the module probing in %s is of another project; keep one of the "
-                               "two (pip uninstall probing libprobing, then install)"
-                               % os.path.dirname(str(probing.__file__)))
         listen = os.environ.get("PROBE_ADDR")
         probing._start({"server.listen": listen} if listen else {})
         if port or listen:
