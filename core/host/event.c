@@ -179,10 +179,30 @@ static void tick(struct host *h, struct job *j)
     atomic_store_explicit(&t->busy, false, memory_order_release);
 }
 
+/* The timer that calls fn already gets another period; false: there is none. */
+static bool timer_change(struct host *h, struct plugin *p, uint64_t period_ns,
+                         void (*fn)(void *, uint64_t))
+{
+    (void)pthread_mutex_lock(&h->control.mutex);
+    struct timer *t = h->control.timers;
+    while (t && (t->job.plugin != p || t->fn != fn))
+        t = t->next;
+    if (t) {
+        t->period_ns = period_ns;
+        t->due = clock_now() + period_ns;
+    }
+    (void)pthread_mutex_unlock(&h->control.mutex);
+    if (t)
+        control_wake(h);
+    return t != NULL;
+}
+
 int timer_add(struct host *h, struct plugin *p, uint64_t period_ns, void (*fn)(void *, uint64_t))
 {
     if (period_ns < PERIOD_MIN_NS)
         return err_set(-ERANGE, "plugin '%s': every() needs a period of 1 ms or more", p->name);
+    if (timer_change(h, p, period_ns, fn))
+        return 0;
     struct timer *t = calloc(1, sizeof(*t));
     if (!t)
         return err_set(-ENOMEM, "no memory for a timer");

@@ -143,7 +143,8 @@ struct probing_host {
     /* Call fn with what is published under a topic.                                [control] */
     int (*subscribe)(const struct probing_host *h, const char *topic,
                      void (*fn)(void *self, const char *topic, const void *p, uint32_t n));
-    /* Call fn on [worker] every period_ns until stop(); late ticks are dropped.      [control] */
+    /* Call fn on [worker] every period_ns until stop(); late ticks are dropped.  With an fn that is
+     * called already: change its period.                                           [control] */
     int (*every)(const struct probing_host *h, uint64_t period_ns,
                  void (*fn)(void *self, uint64_t now));
     uint64_t (*now)(void); /* [signal] */

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/system/cpu_usage.c - cpu.utilization: a row of the process at each tick, and rows of the
+ * threads that did something.
+ *
+ * The sampler's worker only.  A row covers the time since its thread's row before, so that sums are
+ * right however seldom a thread has one.  What a tick may cost is limited: threads are looked at
+ * closely (their files in /proc) in turn while the allowance lasts, and the rows of the others have
+ * what their clocks say.
+ */
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "internal.h"
+#include "lib/proc/task.h"
+
+#define BUSY_PERCENT 1   /* of a core, for a row at each tick */
+#define LITTLE_TICKS 10  /* between rows of a thread that uses less */
+#define IDLE_TICKS 60    /* between rows of one that uses nothing */
+#define COMM_TICKS 60    /* between looks at the name of the process */
+#define ALLOWANCE 10000u /* a tick's looks at threads: 1 / this of the interval, 0.01 % */
+#define FIRST_NS (5 * PROBING_NS_PER_MS) /* of the first tick, which sees all threads */
+#define LOOKS_LEAST 2
+#define PSS_RSS_MOST (UINT64_C(4) << 30) /* bytes; the kernel walks all pages for the PSS */
+#define KB 1024u
+
+enum {
+    SCOPE,
+    THREAD_ID,
+    COMM,
+    STATE,
+    WCHAN,
+    WALL,
+    DELTA_USER,
+    DELTA_SYS,
+    DELTA_TOTAL,
+    USER_PCT,
+    SYS_PCT,
+    TOTAL_PCT,
+    CUM_USER,
+    CUM_SYS,
+    RSS,
+    PSS,
+    THREAD_COUNT,
+    VOLUNTARY,
+    INVOLUNTARY,
+    DELTA_MAJFLT,
+    MAJFLT,
+    PLATFORM,
+    N_COLUMNS
+};
+
+static const struct probing_column columns[N_COLUMNS] = {
+    [SCOPE] = PROBING_STR_COLUMN("scope", "process, or thread"),
+    [THREAD_ID] = PROBING_I64_COLUMN("thread_id", PROBING_PLAIN,
+                                     "the kernel's id of the thread; NULL: the process"),
+    [COMM] = PROBING_STR_COLUMN("comm", "name of the thread or process, 15 bytes at most"),
+    [STATE] = PROBING_STR_COLUMN(
+        "state", "R: running or runnable; S: sleeping; D: waiting for a device; T: stopped; X: it "
+                 "has ended; NULL: not looked at for this row"),
+    [WCHAN] = PROBING_STR_COLUMN("wchan", "kernel function that it waits in; NULL: it does not "
+                                          "wait, or the kernel hides it"),
+    [WALL] = PROBING_I64_COLUMN("wall_ns", PROBING_NS, "the time that this row covers"),
+    [DELTA_USER] = PROBING_I64_COLUMN("delta_user_ns", PROBING_NS, "CPU time in user mode"),
+    [DELTA_SYS] = PROBING_I64_COLUMN("delta_sys_ns", PROBING_NS, "CPU time in the kernel"),
+    [DELTA_TOTAL] = PROBING_I64_COLUMN("delta_total_ns", PROBING_NS, "CPU time"),
+    [USER_PCT] = PROBING_F64_COLUMN("cpu_user_pct", PROBING_PERCENT, "of one core, in user mode"),
+    [SYS_PCT] = PROBING_F64_COLUMN("cpu_sys_pct", PROBING_PERCENT, "of one core, in the kernel"),
+    [TOTAL_PCT] = PROBING_F64_COLUMN("cpu_total_pct", PROBING_PERCENT, "of one core"),
+    [CUM_USER] =
+        PROBING_I64_COLUMN("cum_user_ns", PROBING_NS, "CPU time in user mode since it began"),
+    [CUM_SYS] =
+        PROBING_I64_COLUMN("cum_sys_ns", PROBING_NS, "CPU time in the kernel since it began"),
+    [RSS] = PROBING_I64_COLUMN("rss_kb", PROBING_PLAIN, "resident memory of the process, in KiB"),
+    [PSS] = PROBING_I64_COLUMN("pss_kb", PROBING_PLAIN,
+                               "the same, shared pages in parts, in KiB; NULL: not read for this "
+                               "row, as it costs much"),
+    [THREAD_COUNT] = PROBING_I64_COLUMN("thread_count", PROBING_COUNT,
+                                        "threads of the process, including those of probing"),
+    [VOLUNTARY] =
+        PROBING_I64_COLUMN("delta_vol_ctxt", PROBING_COUNT, "times that it gave up the processor"),
+    [INVOLUNTARY] = PROBING_I64_COLUMN("delta_invol_ctxt", PROBING_COUNT,
+                                       "times that the processor was taken from it"),
+    [DELTA_MAJFLT] =
+        PROBING_I64_COLUMN("delta_majflt", PROBING_COUNT, "page faults that needed a disk"),
+    [MAJFLT] = PROBING_I64_COLUMN("majflt", PROBING_COUNT, "the same since it began"),
+    [PLATFORM] = PROBING_STR_COLUMN("platform", "linux"),
+};
+
+static const struct probing_table_desc table =
+    PROBING_TABLE("cpu.utilization", columns, "CPU time of the process and of its threads");
+
+int cpu_init(struct cpu_usage *c, const struct probing_host *h)
+{
+    *c = (struct cpu_usage){.host = h};
+    return h->table(h, &table, &c->table);
+}
+
+void cpu_done(struct cpu_usage *c)
+{
+    threads_done(&c->threads);
+}
+
+static void clear(union probing_cell *cells)
+{
+    for (uint32_t i = 0; i < N_COLUMNS; i++)
+        cells[i] = probing_null(columns[i].type);
+}
+
+/* ---- the process ---- */
+
+static uint64_t micros(struct timeval t)
+{
+    return (uint64_t)t.tv_sec * PROBING_NS_PER_S + (uint64_t)t.tv_usec * PROBING_NS_PER_US;
+}
+
+static void remember_process(struct cpu_usage *c, const struct rusage *u, uint64_t now)
+{
+    c->before_ns = now;
+    c->user_ns = micros(u->ru_utime);
+    c->sys_ns = micros(u->ru_stime);
+    c->voluntary = (uint64_t)u->ru_nvcsw;
+    c->involuntary = (uint64_t)u->ru_nivcsw;
+    c->majflt = (uint64_t)u->ru_majflt;
+}
+
+/* Bytes; UNKNOWN without /proc. */
+static uint64_t resident_bytes(void)
+{
+    char text[128], *end;
+    if (proc_read(0, 0, "statm", text, sizeof(text)) <= 0)
+        return UNKNOWN;
+    (void)strtoull(text, &end, 10); /* the size */
+    return strtoull(end, NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static union probing_cell pss_cell(struct cpu_usage *c, uint64_t rss, uint64_t now,
+                                   uint64_t interval_ns)
+{
+    uint64_t kb, begun = own_cpu_ns();
+    if (rss > PSS_RSS_MOST || !pace_is_due(&c->pss_pace, now))
+        return probing_null(PROBING_I64);
+    bool known = proc_number_in("/proc/self/smaps_rollup", "Pss:", &kb);
+    pace_took(&c->pss_pace, now, own_cpu_ns() - begun, LITTLE_TICKS * interval_ns, PACE_RARE);
+    return known ? count_cell(kb) : probing_null(PROBING_I64);
+}
+
+static void name_process(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
+{
+    char comm[PROC_COMM_BYTES];
+    if (!pace_is_due(&c->comm_pace, now))
+        return;
+    if (proc_comm_of(0, 0, comm, sizeof(comm)) == 0)
+        c->comm = text_id(c->host, comm);
+    pace_took(&c->comm_pace, now, 0, COMM_TICKS * interval_ns, PACE_SMALL);
+}
+
+static void process_row(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
+{
+    union probing_cell cells[N_COLUMNS];
+    struct rusage u;
+    if (getrusage(RUSAGE_SELF, &u) != 0)
+        return;
+    uint64_t user = micros(u.ru_utime), sys = micros(u.ru_stime), wall = now - c->before_ns;
+    uint64_t rss = resident_bytes(), threads = threads_count();
+    name_process(c, now, interval_ns);
+    clear(cells);
+    cells[SCOPE].u = c->process_scope;
+    cells[COMM].u = c->comm;
+    cells[PLATFORM].u = c->platform;
+    cells[WALL] = count_cell(wall);
+    cells[DELTA_USER] = delta_cell(c->user_ns, user);
+    cells[DELTA_SYS] = delta_cell(c->sys_ns, sys);
+    cells[DELTA_TOTAL] = delta_cell(c->user_ns + c->sys_ns, user + sys);
+    cells[USER_PCT] = percent_cell(user - c->user_ns, wall);
+    cells[SYS_PCT] = percent_cell(sys - c->sys_ns, wall);
+    cells[TOTAL_PCT] = percent_cell(user + sys - c->user_ns - c->sys_ns, wall);
+    cells[CUM_USER] = count_cell(user);
+    cells[CUM_SYS] = count_cell(sys);
+    cells[RSS] = count_cell(rss == UNKNOWN ? rss : rss / KB);
+    cells[PSS] = pss_cell(c, rss, now, interval_ns);
+    cells[THREAD_COUNT] = count_cell(threads);
+    cells[VOLUNTARY] = delta_cell(c->voluntary, (uint64_t)u.ru_nvcsw);
+    cells[INVOLUNTARY] = delta_cell(c->involuntary, (uint64_t)u.ru_nivcsw);
+    cells[DELTA_MAJFLT] = delta_cell(c->majflt, (uint64_t)u.ru_majflt);
+    cells[MAJFLT] = count_cell((uint64_t)u.ru_majflt);
+    (void)c->host->append(c->table, now, cells, N_COLUMNS, NULL, 0);
+    remember_process(c, &u, now);
+}
+
+/* ---- a thread ---- */
+
+/* What its files say; NULL cells for what they do not. */
+static void look_closely(struct cpu_usage *c, struct thread *t, union probing_cell *cells)
+{
+    struct proc_stat stat;
+    struct proc_status status = {.voluntary = UNKNOWN, .involuntary = UNKNOWN};
+    char wchan[64] = "";
+
+    if (proc_stat_of(0, t->tid, &stat) < 0) {
+        t->dead = c->threads.gone = true;
+        return;
+    }
+    if (t->start_ticks != UNKNOWN && t->start_ticks != stat.start_ticks)
+        t->reused = c->threads.gone = true;
+    t->start_ticks = stat.start_ticks;
+    t->state = stat.state;
+    if (stat.state == 'S' || stat.state == 'D')
+        (void)proc_read(0, t->tid, "wchan", wchan, sizeof(wchan));
+    t->comm = text_id(c->host, stat.comm);
+    t->wchan = strcmp(wchan, "0") == 0 ? PROBING_NULL_ID : text_id(c->host, wchan);
+    (void)proc_status_of(0, t->tid, &status);
+    cells[VOLUNTARY] = delta_cell(t->voluntary, status.voluntary);
+    cells[INVOLUNTARY] = delta_cell(t->involuntary, status.involuntary);
+    cells[DELTA_MAJFLT] = delta_cell(t->majflt, stat.major_faults);
+    cells[MAJFLT] = count_cell(stat.major_faults);
+    t->voluntary = status.voluntary;
+    t->involuntary = status.involuntary;
+    t->majflt = stat.major_faults;
+}
+
+/* Of `total` CPU time, what was in user mode, in the proportion of the kernel's ticks; UNKNOWN: it
+ * has had none. */
+static uint64_t user_part(uint64_t total, uint64_t user, uint64_t both)
+{
+    return total == 0 ? 0
+           : both == 0
+               ? UNKNOWN
+               : (uint64_t)((double)total * (double)(user < both ? user : both) / (double)both);
+}
+
+static void cpu_cells(const struct cpu_usage *c, struct thread *t, uint64_t wall,
+                      union probing_cell *cells)
+{
+    uint64_t total = t->cpu_ns - t->row_cpu_ns, user = t->row_user, both = t->row_both;
+    if (!t->dead)
+        (void)thread_split(&c->threads, t->tid, &user, &both);
+    uint64_t part = both > t->row_both && user >= t->row_user
+                        ? user_part(total, user - t->row_user, both - t->row_both)
+                        : user_part(total, user, both);
+    uint64_t cum = user_part(t->cpu_ns, user, both);
+    cells[DELTA_TOTAL] = count_cell(total);
+    cells[TOTAL_PCT] = percent_cell(total, wall);
+    cells[DELTA_USER] = count_cell(part);
+    cells[DELTA_SYS] = count_cell(part == UNKNOWN ? part : total - part);
+    cells[USER_PCT] = percent_cell(part, wall);
+    cells[SYS_PCT] = percent_cell(part == UNKNOWN ? part : total - part, wall);
+    cells[CUM_USER] = count_cell(cum);
+    cells[CUM_SYS] = count_cell(cum == UNKNOWN ? cum : t->cpu_ns - cum);
+    t->row_cpu_ns = t->cpu_ns;
+    t->row_user = user;
+    t->row_both = both;
+}
+
+/* same: it has not run since the look before, so it is in the state that it was in. */
+static void thread_row(struct cpu_usage *c, struct thread *t, uint64_t now, bool closely, bool same)
+{
+    union probing_cell cells[N_COLUMNS];
+    uint64_t wall = now - t->row_ns;
+    char state[2] = {0};
+
+    clear(cells);
+    if (closely)
+        look_closely(c, t, cells);
+    if (t->dead || t->reused)
+        return; /* the list tells, with its last row */
+    state[0] = closely || same ? t->state : 0;
+    cpu_cells(c, t, wall, cells);
+    cells[SCOPE].u = c->thread_scope;
+    cells[THREAD_ID] = probing_i64(t->tid);
+    cells[COMM].u = t->comm;
+    cells[STATE].u = state[0] ? probing_intern_text(c->host, state) : PROBING_NULL_ID;
+    cells[WCHAN].u = state[0] ? t->wchan : PROBING_NULL_ID;
+    cells[PLATFORM].u = c->platform;
+    cells[WALL] = count_cell(wall);
+    (void)c->host->append(c->table, now, cells, N_COLUMNS, NULL, 0);
+    t->row_ns = now;
+    t->has_row = true;
+}
+
+/* What it used between its last row and the last tick that saw it. */
+static void thread_ended(void *arg, const struct thread *t)
+{
+    struct cpu_usage *c = arg;
+    struct thread last = *t;
+    union probing_cell cells[N_COLUMNS];
+    uint64_t now = c->host->now(), wall = now - t->row_ns;
+    if (t->cpu_ns == t->row_cpu_ns)
+        return;
+    clear(cells);
+    last.dead = true;
+    cpu_cells(c, &last, wall, cells);
+    cells[SCOPE].u = c->thread_scope;
+    cells[THREAD_ID] = probing_i64(t->tid);
+    cells[COMM].u = t->comm;
+    cells[STATE].u = probing_intern_text(c->host, "X");
+    cells[PLATFORM].u = c->platform;
+    cells[WALL] = count_cell(wall);
+    (void)c->host->append(c->table, now, cells, N_COLUMNS, NULL, 0);
+}
+
+/* ---- all threads ---- */
+
+enum due { NOT_DUE, DUE_SAME, DUE_CLOSELY, DUE_BUSY };
+
+static enum due is_due(const struct thread *t, uint64_t now, uint64_t interval_ns)
+{
+    uint64_t used = t->cpu_ns - t->row_cpu_ns, age = now - t->row_ns;
+    bool settled = t->has_row && t->state != 'R';
+    if (used > 0 && used >= age / 100 * BUSY_PERCENT && age >= interval_ns / 8 * 7)
+        return DUE_BUSY;
+    if (!t->has_row || ((used > 0 || !settled) && age >= LITTLE_TICKS * interval_ns))
+        return DUE_CLOSELY;
+    return used == 0 && age >= IDLE_TICKS * interval_ns ? DUE_SAME : NOT_DUE;
+}
+
+/* Read its clock; false: it is gone, or another one has its number. */
+static bool tick_thread(struct thread_list *l, struct thread *t)
+{
+    uint64_t cpu;
+    if (t->dead || t->reused)
+        return false;
+    t->dead = !thread_cpu(l, t->tid, &cpu);
+    t->reused = !t->dead && cpu < t->cpu_ns;
+    if (t->dead || t->reused) {
+        l->gone = true;
+        return false;
+    }
+    t->cpu_ns = cpu;
+    return true;
+}
+
+static void look_at_threads(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
+{
+    struct thread_list *l = &c->threads;
+    uint64_t until = own_cpu_ns() + (c->first ? FIRST_NS : interval_ns / ALLOWANCE);
+    uint32_t looks = 0, begin = l->n ? c->cursor % l->n : 0;
+    bool more = true;
+
+    for (uint32_t i = 0; i < l->n; i++) {
+        uint32_t at = (begin + i) % l->n;
+        struct thread *t = &l->all[at];
+        if (!tick_thread(l, t))
+            continue;
+        enum due due = is_due(t, now, interval_ns);
+        if (due == DUE_SAME)
+            thread_row(c, t, now, /* closely= */ false, /* same= */ true);
+        if (due < DUE_CLOSELY)
+            continue;
+        more = more && (looks < LOOKS_LEAST || own_cpu_ns() < until);
+        if (more || due == DUE_BUSY)
+            thread_row(c, t, now, more, /* same= */ false);
+        if (more) {
+            looks++;
+            c->cursor = at + 1;
+        }
+    }
+    c->first = false;
+}
+
+void cpu_start(struct cpu_usage *c, uint64_t now)
+{
+    const struct probing_host *h = c->host;
+    struct rusage u;
+    c->platform = probing_intern_text(h, "linux");
+    c->process_scope = probing_intern_text(h, "process");
+    c->thread_scope = probing_intern_text(h, "thread");
+    c->first = true;
+    if (getrusage(RUSAGE_SELF, &u) == 0)
+        remember_process(c, &u, now);
+    threads_init(&c->threads);
+    threads_refresh(&c->threads, now, thread_ended, c);
+}
+
+void cpu_look(struct cpu_usage *c, uint64_t now, uint64_t interval_ns)
+{
+    if (!c->host->wanted(c->table))
+        return;
+    threads_refresh(&c->threads, now, thread_ended, c);
+    process_row(c, now, interval_ns);
+    look_at_threads(c, now, interval_ns);
+}

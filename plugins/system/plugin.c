@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * plugins/system/plugin.c - the system plugin: what the process and its machine do, once a second.
+ *
+ * init, configure, start, stop and destroy on [control], tick on one worker at a time.  It has no
+ * thread and no open file of its own, and needs neither Python nor another plugin.
+ */
+#include "internal.h"
+#include "plugin_malloc.h"
+
+#define INTERVAL_DEFAULT_NS PROBING_NS_PER_S
+#define INTERVAL_LEAST_NS (10 * PROBING_NS_PER_MS)
+
+struct plugin {
+    const struct probing_host *host;
+    struct cpu_usage cpu;
+    struct io_usage io;
+    struct net_usage net;
+    _Atomic uint64_t interval_ns;
+    bool running; /* [control] only */
+};
+
+static const struct probing_config settings[] = {
+    {.name = "interval",
+     .value = "1s",
+     .doc = "time between two looks at the process and the machine",
+     .type = PROBING_I64,
+     .unit = PROBING_NS,
+     .flags = PROBING_LIVE,
+     .min = (int64_t)INTERVAL_LEAST_NS,
+     .max = (int64_t)(3600 * PROBING_NS_PER_S)},
+    {.name = NULL}};
+
+static void tick(void *self, uint64_t now)
+{
+    struct plugin *p = self;
+    uint64_t interval = atomic_load_explicit(&p->interval_ns, memory_order_relaxed);
+    cpu_look(&p->cpu, now, interval);
+    io_look(&p->io, now, interval);
+    net_look(&p->net, now, interval);
+}
+
+static int system_configure(void *self, const char *name, const char *value)
+{
+    struct plugin *p = self;
+    uint64_t interval = INTERVAL_DEFAULT_NS;
+    (void)name;                                            /* there is one */
+    (void)probing_parse_u64(value, UINT64_MAX, &interval); /* checked by the core */
+    atomic_store_explicit(&p->interval_ns, interval, memory_order_relaxed);
+    return p->running ? p->host->every(p->host, interval, tick) : 0;
+}
+
+static int system_start(void *self)
+{
+    struct plugin *p = self;
+    cpu_start(&p->cpu, p->host->now());
+    p->running = true;
+    return p->host->every(p->host, atomic_load_explicit(&p->interval_ns, memory_order_relaxed),
+                          tick);
+}
+
+static int system_stop(void *self)
+{
+    struct plugin *p = self;
+    p->running = false;
+    return 0;
+}
+
+static void system_destroy(void *self)
+{
+    struct plugin *p = self;
+    cpu_done(&p->cpu);
+    net_done(&p->net);
+    free(p);
+}
+
+static int system_init(const struct probing_host *host, void **ret_self)
+{
+    memory_take(host);
+    struct plugin *p = calloc(1, sizeof(*p));
+    if (!p)
+        return host->fail(host, -ENOMEM, "no memory");
+    p->host = host;
+    p->interval_ns = INTERVAL_DEFAULT_NS;
+    int r = cpu_init(&p->cpu, host);
+    if (r == 0)
+        r = io_init(&p->io, host);
+    if (r == 0)
+        r = net_init(&p->net, host);
+    if (r < 0) {
+        free(p);
+        return r;
+    }
+    *ret_self = p;
+    return 0;
+}
+
+PROBING_EXPORT const struct probing_plugin probing_plugin_v1 = {
+    .size = sizeof(struct probing_plugin),
+    .abi = PROBING_ABI,
+    .name = "system",
+    .version = PROBING_VERSION,
+    .doc = "CPU, I/O, network and limits of the process and its machine, once a second",
+    .config = settings,
+    .config_size = sizeof(struct probing_config),
+    .init = system_init,
+    .configure = system_configure,
+    .start = system_start,
+    .stop = system_stop,
+    .destroy = system_destroy,
+};
